@@ -1,0 +1,73 @@
+/* Dtypes, reductions and the two small value types that the whole library speaks. */
+#ifndef RESHARD_DTYPE_H
+#define RESHARD_DTYPE_H
+
+#include <reshard/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RSH_MAX_NDIM 8
+#define RSH_MAX_AXES 8
+
+/* name, bytes */
+#define RSH_DTYPE_MAP(X)                                                                           \
+    X(BOOL, "bool", 1)                                                                             \
+    X(U8, "u8", 1)                                                                                 \
+    X(I8, "i8", 1)                                                                                 \
+    X(U16, "u16", 2)                                                                               \
+    X(I16, "i16", 2)                                                                               \
+    X(U32, "u32", 4)                                                                               \
+    X(I32, "i32", 4)                                                                               \
+    X(U64, "u64", 8)                                                                               \
+    X(I64, "i64", 8)                                                                               \
+    X(F16, "f16", 2)                                                                               \
+    X(BF16, "bf16", 2)                                                                             \
+    X(F32, "f32", 4)                                                                               \
+    X(F64, "f64", 8)                                                                               \
+    X(F8E4M3, "f8e4m3", 1)                                                                         \
+    X(F8E5M2, "f8e5m2", 1)                                                                         \
+    X(C64, "c64", 8)                                                                               \
+    X(C128, "c128", 16)
+
+typedef enum rsh_dtype {
+#define RSH_DTYPE_ENUM(name, text, bytes) RSH_##name,
+    RSH_DTYPE_MAP(RSH_DTYPE_ENUM)
+#undef RSH_DTYPE_ENUM
+        RSH_DTYPE_COUNT
+} rsh_dtype;
+
+#define RSH_OP_MAP(X)                                                                              \
+    X(SUM, "sum") X(AVG, "avg") X(MIN, "min") X(MAX, "max") X(PROD, "prod") X(BAND, "band")        \
+        X(BOR, "bor") X(BXOR, "bxor")
+
+typedef enum rsh_op {
+    RSH_OP_NONE,
+#define RSH_OP_ENUM(name, text) RSH_OP_##name,
+    RSH_OP_MAP(RSH_OP_ENUM)
+#undef RSH_OP_ENUM
+        RSH_OP_COUNT
+} rsh_op;
+
+/* All pure.  Names are the notation's ("f32", "sum"); a parse of `length` bytes that finds none is RSH_EVALUE. */
+RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
+RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
+RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);
+RSH_API const char *rsh_op_name(rsh_op op);
+RSH_API rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out);
+/* RSH_ETYPE if the op does not exist for the dtype (avg of integers, band of floats, ...). */
+RSH_API rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype);
+/* RSH_ETYPE for complex to real; every other pair converts. */
+RSH_API rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to);
+
+/* Where text goes: `write` gets pieces in order and returns 0, or non-zero to stop (the caller then gets RSH_EIO). */
+typedef struct rsh_sink {
+    int (*write)(void *ctx, const char *text, size_t length);
+    void *ctx;
+} rsh_sink;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,86 @@
+/* base: errors, the allocation door, checked arithmetic, sinks and hashing, for every room. */
+#ifndef RESHARD_BASE_BASE_H
+#define RESHARD_BASE_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <reshard/dtype.h>
+#include <reshard/status.h>
+
+/* ---- errors: who decides that it is an error writes the sentence; callers only forward ---- */
+
+rsh_status rshi_fail(rsh_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Put a sentence in place as it is (one that came from another rank). */
+void rshi_set_detail(const char *text);
+#define RSHI_DETAIL_BYTES 1024 /* longest sentence kept, with its NUL */
+
+#define RSH_REQUIRE(condition, status, ...)                                                        \
+    do {                                                                                           \
+        if (!(condition)) return rshi_fail((status), __VA_ARGS__);                                 \
+    } while (0)
+#define RSH_TRY(call)                                                                              \
+    do {                                                                                           \
+        rsh_status status_ = (call);                                                               \
+        if (status_) return status_;                                                               \
+    } while (0)
+/* For functions with one label `out:` that releases everything; `st` is the function's status. */
+#define RSH_GOTO(call)                                                                             \
+    do {                                                                                           \
+        st = (call);                                                                               \
+        if (st) goto out;                                                                          \
+    } while (0)
+
+/* ---- allocation: the only door to malloc and mmap ---- */
+
+/* NULL and a sentence when there is no memory; n*size overflow counts as no memory; zero bytes give a valid pointer. */
+void *rshi_alloc(size_t n, size_t size);
+void *rshi_calloc(size_t n, size_t size);
+void *rshi_realloc(void *p, size_t n, size_t size);
+void rshi_free(void *p);
+char *rshi_strdup(const char *text);
+#define RSHI_NEW(type) ((type *)rshi_calloc(1, sizeof(type)))
+rsh_status rshi_nomem(void); /* RSH_ENOMEM, forwarding the sentence of the allocation that failed */
+
+/* Memory for elements: 64-byte aligned, huge pages from 2 MiB on, not zeroed unless asked. */
+void *rshi_alloc_data(size_t bytes, bool zero);
+void rshi_free_data(void *p, size_t bytes);
+/* The same for staging buffers, counted as scratch. */
+void *rshi_alloc_scratch(size_t bytes);
+void rshi_free_scratch(void *p, size_t bytes);
+
+/* ---- arithmetic: false on overflow ---- */
+
+static inline bool rshi_mul(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool rshi_add(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline int64_t rshi_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t rshi_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t rshi_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); } /* a >= 0, b > 0 */
+int64_t rshi_gcd(int64_t a, int64_t b);
+/* Product of n sizes; false on overflow, with zero winning over overflow only if no partial product overflows. */
+bool rshi_product(int n, const int64_t *sizes, int64_t *out);
+/* Dense strides of `shape` stored with dims in `order` from slowest to fastest (NULL: row-major). */
+void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_t *strides);
+
+/* ---- text ---- */
+
+/* A growing string; `failed` sticks when memory runs out. */
+typedef struct rshi_text {
+    char *data; /* NUL-terminated, NULL while empty */
+    size_t length, room;
+    bool failed;
+} rshi_text;
+void rshi_text_add(rshi_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rshi_text_free(rshi_text *t);
+rsh_status rshi_sink_text(const rsh_sink *sink, const char *text);
+rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- hashing ---- */
+
+uint64_t rshi_hash(const void *data, size_t bytes, uint64_t seed);
+
+double rshi_seconds(void); /* monotonic clock */
+
+#endif

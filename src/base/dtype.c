@@ -1,0 +1,77 @@
+/* Dtype: names and sizes of element types, names of reductions, and which of them go together. */
+#include "base/base.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} dtypes[] = {
+#define ROW(name, text, bytes) {text, bytes},
+    RSH_DTYPE_MAP(ROW)
+#undef ROW
+};
+
+static const char *const ops[] = {
+    "none",
+#define ROW(name, text) text,
+    RSH_OP_MAP(ROW)
+#undef ROW
+};
+
+size_t rsh_dtype_size(rsh_dtype dtype) { return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].bytes : 0; }
+const char *rsh_dtype_name(rsh_dtype dtype) { return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].name : "?"; }
+const char *rsh_op_name(rsh_op op) { return (unsigned)op < RSH_OP_COUNT ? ops[op] : "?"; }
+
+rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out) {
+    for (int i = 0; i < RSH_DTYPE_COUNT; i++)
+        if (strlen(dtypes[i].name) == length && !memcmp(dtypes[i].name, text, length)) {
+            *out = (rsh_dtype)i;
+            return RSH_OK;
+        }
+    return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a dtype", (int)(length < 40 ? length : 40), text);
+}
+
+rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out) {
+    for (int i = 1; i < RSH_OP_COUNT; i++)
+        if (strlen(ops[i]) == length && !memcmp(ops[i], text, length)) {
+            *out = (rsh_op)i;
+            return RSH_OK;
+        }
+    return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a reduction", (int)(length < 40 ? length : 40), text);
+}
+
+static bool is_complex(rsh_dtype t) { return t == RSH_C64 || t == RSH_C128; }
+static bool is_float(rsh_dtype t) {
+    return t == RSH_F16 || t == RSH_BF16 || t == RSH_F32 || t == RSH_F64 || t == RSH_F8E4M3 || t == RSH_F8E5M2;
+}
+
+static bool op_exists(rsh_op op, rsh_dtype t) {
+    switch (op) {
+    case RSH_OP_SUM:
+    case RSH_OP_PROD:
+        return t != RSH_BOOL;
+    case RSH_OP_AVG:
+        return is_float(t) || is_complex(t);
+    case RSH_OP_MIN:
+    case RSH_OP_MAX:
+        return !is_complex(t);
+    case RSH_OP_BAND:
+    case RSH_OP_BOR:
+    case RSH_OP_BXOR:
+        return !is_float(t) && !is_complex(t);
+    default:
+        return op == RSH_OP_NONE;
+    }
+}
+
+rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype) {
+    RSH_REQUIRE(op_exists(op, dtype), RSH_ETYPE, "%s does not exist for %s", rsh_op_name(op), rsh_dtype_name(dtype));
+    return RSH_OK;
+}
+
+rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to) {
+    RSH_REQUIRE(!is_complex(from) || is_complex(to), RSH_ETYPE, "%s does not convert to %s: complex to real is refused",
+                rsh_dtype_name(from), rsh_dtype_name(to));
+    return RSH_OK;
+}

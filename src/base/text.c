@@ -1,0 +1,54 @@
+/* Text: a growing string, and writing to sinks. */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool reserve(rshi_text *t, size_t extra) {
+    size_t need = t->length + extra + 1;
+    if (need <= t->room) return true;
+    size_t room = t->room ? t->room : 64;
+    while (room < need) room *= 2;
+    char *data = rshi_realloc(t->data, room, 1);
+    if (!data) return false;
+    t->data = data;
+    t->room = room;
+    return true;
+}
+
+void rshi_text_add(rshi_text *t, const char *format, ...) {
+    if (t->failed) return;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0 || !reserve(t, (size_t)n)) {
+        t->failed = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(t->data + t->length, (size_t)n + 1, format, args);
+    va_end(args);
+    t->length += (size_t)n;
+}
+
+void rshi_text_free(rshi_text *t) {
+    rshi_free(t->data);
+    *t = (rshi_text){0};
+}
+
+rsh_status rshi_sink_text(const rsh_sink *sink, const char *text) {
+    size_t n = strlen(text);
+    RSH_REQUIRE(!n || !sink->write(sink->ctx, text, n), RSH_EIO, "the sink refused %zu bytes of text", n);
+    return RSH_OK;
+}
+
+rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    RSH_REQUIRE(n >= 0 && (size_t)n < sizeof text, RSH_EVALUE, "a line of text is longer than %zu bytes", sizeof text);
+    return rshi_sink_text(sink, text);
+}

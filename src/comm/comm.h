@@ -1,0 +1,81 @@
+/* comm: what the other rooms and the engines know about a group of ranks.
+ *
+ * An engine fills rshi_comm_ops; everything else is built on it in comm.c.  Handles: any memory can be published as a small value that
+ * peers turn back into an address they can read, where the engine can do that at all (threads: always). */
+#ifndef RESHARD_COMM_COMM_H
+#define RESHARD_COMM_COMM_H
+
+#include <stdatomic.h>
+
+#include <reshard/comm.h>
+
+#include "base/base.h"
+
+typedef struct rshi_handle {
+    uint64_t a, b;
+} rshi_handle;
+
+/* A 64-bit counter on a cache line of its own that its owner advances and peers wait for; lives in shared memory. */
+typedef struct rshi_flag {
+    _Atomic uint64_t value;
+    _Atomic uint32_t sleepers; /* waiters that may need a wake-up call */
+    char pad[64 - sizeof(uint64_t) - sizeof(uint32_t)];
+} rshi_flag;
+
+typedef struct rshi_comm_ops {
+    const char *name;
+
+    /* Collective.  rank r's `bytes` to everybody, as rsh_comm_allgather; small blocks (up to a few KiB).  May block; fails with RSH_EPEER,
+     * on this rank at least, when a rank has left, with that rank's status and sentence in the sentence. */
+    rsh_status (*allgather)(rsh_comm *c, const void *mine, void *all, size_t bytes);
+
+    /* As rsh_comm_exchange, arguments already checked.  Sends never wait for one another's receivers in a way that could deadlock. */
+    rsh_status (*exchange)(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv);
+
+    /* Collective.  As rsh_comm_split. */
+    rsh_status (*split)(rsh_comm *c, int colour, int key, rsh_comm **out);
+
+    /* Local.  Zeroed memory, 64-byte aligned, that peers can reach: flags and control blocks.  Freed by the rank that got it, once no peer can
+     * still be waiting on it. */
+    void *(*shared_alloc)(rsh_comm *c, size_t bytes);
+    void (*shared_free)(rsh_comm *c, void *p, size_t bytes);
+
+    /* Local.  A handle for memory of this rank. */
+    rsh_status (*publish)(rsh_comm *c, const void *p, size_t bytes, rshi_handle *out);
+    /* Local.  The address at which this rank can read (shared_alloc memory: also write) what `peer` published; NULL if it cannot. */
+    void *(*reach)(rsh_comm *c, int peer, rshi_handle h);
+
+    /* Wait until flag->value >= target; `peer` owns the flag.  Spins shortly, yields, then sleeps.  RSH_EPEER when the peer has left or failed
+     * (unless the flag got there), RSH_ETIMEOUT after RESHARD_TIMEOUT seconds without it. */
+    rsh_status (*wait)(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target);
+    /* Set flag->value (release) and wake who sleeps on it. */
+    void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
+
+    /* Local.  This rank leaves; peers that wait for it are told `status` and `detail`.  Frees the engine's part of the comm. */
+    void (*close)(rsh_comm *c, rsh_status status, const char *detail);
+} rshi_comm_ops;
+
+struct rsh_comm {
+    const rshi_comm_ops *ops;
+    int rank, size;
+    uint64_t calls;  /* collective calls so far: part of every opening exchange */
+    int execs;       /* bound execs alive */
+    rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
+    char dead_detail[RSHI_DETAIL_BYTES];
+    void *cache;     /* owned: plans, by the room that knows them */
+    void (*cache_free)(void *cache);
+};
+
+/* Fill in the parts of a comm that are the same for every engine. */
+void rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size);
+
+/* The opening exchange of a collective call: every rank says which operation it is in, a fingerprint of what it asks for, and whether it
+ * refuses.  All OK and equal: RSH_OK.  A rank refuses: everybody gets the lowest such rank's status and sentence.  Operations, call counts or
+ * fingerprints differ: everybody gets RSH_EMISMATCH naming who differs; `what` (the layouts, say) is quoted for the first two that differ.
+ * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or RSH_ETIMEOUT it has failed for good. */
+rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine);
+
+/* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT); passes every status through. */
+rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
+
+#endif
