@@ -1,0 +1,94 @@
+/* The layout itself, seen by this room only. */
+#ifndef RESHARD_LAYOUT_IMPL_H
+#define RESHARD_LAYOUT_IMPL_H
+
+#include "layout/layout.h"
+
+typedef struct rshi_cut {
+    int naxes; /* 0: not cut */
+    int axes[RSH_MAX_AXES];
+    rsh_rule rule;
+    int64_t number;
+    int64_t *starts; /* owned; RSH_RULE_SIZES: parts + 1 prefix sums */
+    int64_t parts;   /* product of the sizes of its axes; 1 if not cut */
+} rshi_cut;
+
+typedef struct rshi_segment {
+    int64_t start, size;
+    rshi_cut cut;
+} rshi_segment;
+
+typedef struct rshi_dim {
+    int64_t size;
+    int nsegments;         /* at least 1 */
+    rshi_segment *segment; /* owned; segments of size 0 included */
+    bool group_cut;        /* more than one segment, and the cut was written once, after the parenthesis */
+    unsigned axes;         /* bit set of the mesh axes that cut this dim */
+} rshi_dim;
+
+typedef struct rshi_ranked_box {
+    rsh_box box;
+    int64_t nranks;
+    int64_t *ranks; /* owned, ascending */
+} rshi_ranked_box;
+
+typedef struct rshi_rank_entry {
+    int64_t rank;
+    int64_t value; /* mesh: position; boxes: first entry of box_of */
+} rshi_rank_entry;
+
+struct rsh_layout {
+    rsh_dtype dtype;
+    int ndim;
+    int64_t shape[RSH_MAX_NDIM];
+    int64_t count;
+
+    /* mesh form */
+    rshi_dim dim[RSH_MAX_NDIM];
+    rshi_cut flat;
+    int naxes; /* 0: no mesh was written, one position */
+    rsh_axis axis[RSH_MAX_AXES];
+    int64_t axis_step[RSH_MAX_AXES]; /* positions between neighbours along the axis; the last axis has 1 */
+    int64_t npositions;              /* 1 without a mesh */
+    int64_t first_rank;              /* ranks are first_rank + position unless `ranks` is there */
+    int64_t *ranks;                  /* owned, by position; NULL: consecutive */
+    rsh_op op;
+    unsigned partial; /* bit set of axes */
+    bool has_order;   /* written and not the default */
+    int order[RSH_MAX_NDIM];
+
+    /* boxes form */
+    bool is_boxes;
+    int64_t nboxes;
+    rshi_ranked_box *boxes; /* owned, in canonical order */
+    int64_t *box_of;        /* owned: box numbers, grouped by rank in `entry` order, in each rank's order */
+
+    /* by ascending rank; NULL for consecutive ranks on a mesh.  Boxes: nranks + 1 entries, the last marks the end of box_of */
+    rshi_rank_entry *entry;
+    int64_t nranks;
+
+    char *text; /* owned, canonical */
+    uint64_t hash;
+};
+
+/* From where in a text each element of a description came, to name it in errors; all columns are 1-based, 0 = unknown. */
+typedef struct rshi_where {
+    const char *name; /* "layout" */
+    int line;
+    int dim[RSH_MAX_NDIM];          /* column of the dim */
+    int cut[RSH_MAX_NDIM];          /* of the dim's own cut */
+    int *segment[RSH_MAX_NDIM];     /* of each segment */
+    int *segment_cut[RSH_MAX_NDIM]; /* of each segment's cut */
+    int flat, mesh, ranks, partial, order, boxes;
+    int axis[RSH_MAX_AXES]; /* of each axis of the mesh */
+    int *box;               /* of each box */
+} rshi_where;
+
+/* The one constructor: checks everything that NOTATION demands and builds; `where` NULL when not from text. */
+rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *where, rsh_layout **out);
+/* Boxes tile the shape exactly (sweep, n log n); empty boxes are free.  `column` as where->box, or NULL. */
+rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where);
+/* Canonical text into t. */
+void rshi_layout_write(const rsh_layout *l, rshi_text *t);
+
+#endif
