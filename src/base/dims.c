@@ -19,10 +19,10 @@ bool rshi_product(int n, const int64_t *sizes, int64_t *out) {
 }
 
 void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_t *strides) {
-    int64_t step = 1;
+    uint64_t step = 1; /* wraps without harm where another size is 0 */
     for (int i = ndim - 1; i >= 0; i--) {
         int d = order ? order[i] : i;
-        strides[d] = step;
-        step *= shape[d];
+        strides[d] = (int64_t)step;
+        step *= (uint64_t)shape[d];
     }
 }

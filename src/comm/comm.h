@@ -29,10 +29,14 @@ typedef struct rshi_comm_ops {
      * on this rank at least, when a rank has left, with that rank's status and sentence in the sentence. */
     rsh_status (*allgather)(rsh_comm *c, const void *mine, void *all, size_t bytes);
 
-    /* As rsh_comm_exchange, arguments already checked.  Sends never wait for one another's receivers in a way that could deadlock. */
+    /* Collective.  `bytes` (up to a few KiB) at `data` of rank `root` to `data` of everybody.  Takes no memory; fails as allgather does. */
+    rsh_status (*bcast)(rsh_comm *c, int root, void *data, size_t bytes);
+
+    /* Collective.  As rsh_comm_exchange, each rank's arguments already checked.  Sends never wait for one another's receivers in a way that
+     * could deadlock; lists that do not match, or a rank without memory, give every rank the same error. */
     rsh_status (*exchange)(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv);
 
-    /* Collective.  As rsh_comm_split. */
+    /* Collective.  As rsh_comm_split; a rank without memory gives every rank RSH_ENOMEM and no new comm. */
     rsh_status (*split)(rsh_comm *c, int colour, int key, rsh_comm **out);
 
     /* Local.  Zeroed memory, 64-byte aligned, that peers can reach: flags and control blocks.  Freed by the rank that got it, once no peer can
@@ -51,8 +55,11 @@ typedef struct rshi_comm_ops {
     /* Set flag->value (release) and wake who sleeps on it. */
     void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
 
-    /* Local.  This rank leaves; peers that wait for it are told `status` and `detail`.  Frees the engine's part of the comm. */
-    void (*close)(rsh_comm *c, rsh_status status, const char *detail);
+    /* Local.  This rank takes no further part; peers that wait for it are told `status` and `detail`.  The first call counts, others do
+     * nothing.  The comm's memory stays. */
+    void (*leave)(rsh_comm *c, rsh_status status, const char *detail);
+    /* Local, after leave.  Frees the comm, which the engine allocated, and with the last rank what the ranks share. */
+    void (*close)(rsh_comm *c);
 } rshi_comm_ops;
 
 struct rsh_comm {
@@ -62,20 +69,25 @@ struct rsh_comm {
     int execs;       /* bound execs alive */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
-    void *cache;     /* owned: plans, by the room that knows them */
+    struct rshi_opening *openings; /* [size], owned: what the ranks said in the last opening exchange */
+    void *cache;                   /* owned: plans, by the room that knows them */
     void (*cache_free)(void *cache);
 };
 
-/* Fill in the parts of a comm that are the same for every engine. */
-void rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size);
+/* Fill in the parts of a comm that are the same for every engine; RSH_ENOMEM leaves nothing to undo. */
+rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size);
+/* Free what rshi_comm_init took.  For engines that give up a comm they could not finish; rsh_comm_free does it otherwise. */
+void rshi_comm_fini(rsh_comm *c);
 
 /* The opening exchange of a collective call: every rank says which operation it is in, a fingerprint of what it asks for, and whether it
  * refuses.  All OK and equal: RSH_OK.  A rank refuses: everybody gets the lowest such rank's status and sentence.  Operations, call counts or
  * fingerprints differ: everybody gets RSH_EMISMATCH naming who differs; `what` (the layouts, say) is quoted for the first two that differ.
+ * The usual case costs one allgather of a small record; texts travel only when something is wrong.
  * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or RSH_ETIMEOUT it has failed for good. */
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine);
 
-/* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT); passes every status through. */
+/* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the peers, who would wait for this rank in
+ * vain; passes every status through.  Every status that came out of `ops` goes through here. */
 rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
 
 #endif

@@ -71,6 +71,24 @@ struct rsh_layout {
     uint64_t hash;
 };
 
+/* Coordinate of a position along an axis, and along all axes of a cut taken as one, outermost first. */
+static inline int64_t rshi_coordinate(const rsh_layout *l, int64_t position, int axis) {
+    return position / l->axis_step[axis] % l->axis[axis].size;
+}
+int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position);
+/* What coordinate k of a cut of [start, start + size) holds, and which coordinate holds start + i (0 <= i < size). */
+rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size, int64_t k);
+int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
+/* Local extent of a dim at a position: its segments' pieces one after the other. */
+int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
+/* The pieces at one mesh position, appended to a growing list. */
+typedef struct rshi_pieces {
+    rshi_piece *piece;
+    int64_t n, room;
+} rshi_pieces;
+rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
+unsigned rshi_cut_axes(const rshi_cut *c); /* as a bit set */
+
 /* From where in a text each element of a description came, to name it in errors; all columns are 1-based, 0 = unknown. */
 typedef struct rshi_where {
     const char *name; /* "layout" */

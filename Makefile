@@ -1,0 +1,54 @@
+# The short way in.  CMake does the work: `cmake --preset release` and its siblings are there for those who want them.
+#
+#   make            build the library, the command and the examples into build/
+#   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
+#   make test       build, then every test that belongs to an edit (a few minutes)
+#   make bench      build, then the benchmarks
+#   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
+#   make install    PREFIX=/usr/local DESTDIR=
+#   make clean      remove the build folders
+#   make setup      install every package that any of them needs, but for bigtest
+#
+# Each of them first installs the Debian packages that it misses (tools/setup.sh); NO_SETUP=1 leaves the machine alone.
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+BUILD := build
+SETUP := $(if $(NO_SETUP),@:,@sh tools/setup.sh)
+CONFIGURE := @mkdir -p $(BUILD) && \
+	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
+	cmake --build $(BUILD) -j$(JOBS)
+
+# `make -j8` is for CMake's own make, which gets -j from JOBS; a job server handed down would only make it complain.
+unexport MAKEFLAGS
+.NOTPARALLEL:
+.PHONY: all setup run test bench bigtest install clean
+
+all:
+	$(SETUP) build
+	$(CONFIGURE)
+
+setup:
+	@sh tools/setup.sh build test
+
+run: all
+	@$(BUILD)/examples/00_main
+
+test: TESTS := -DRESHARD_TESTS=ON
+test:
+	$(SETUP) build test
+	$(CONFIGURE)
+	@ctest --preset release -j$(JOBS) --timeout 240
+
+bench: all
+	@for program in $(BUILD)/bench/bench_*; do [ ! -x $$program ] || $$program || exit 1; done
+
+bigtest:
+	$(SETUP) build test bigtest
+	@bash tools/bigtest.sh
+
+install: all
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+clean:
+	@rm -rf build build-*

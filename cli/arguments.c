@@ -1,0 +1,100 @@
+/* Arguments: layouts, engines and numbers as they stand on the command line. */
+#include "cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTEXT 70 /* columns of a layout shown before and behind the one at fault */
+
+static error_t parse_pair(int key, char *word, struct argp_state *state) {
+    layout_pair *pair = state->input;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (state->arg_num == 0) pair->from_text = word;
+        else if (state->arg_num == 1) pair->to_text = word;
+        else argp_error(state, "FROM and TO are two layouts; '%s' is one too many (quote layouts that have blanks)", word);
+        return 0;
+    case ARGP_KEY_END:
+        if (!pair->to_text) argp_error(state, "two layouts are needed, FROM and TO");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp layout_pair_argp = {.parser = parse_pair};
+
+/* The line at fault with a caret under the column; long lines are cut around it. */
+static void point_at(const char *text, int line, int column) {
+    while (line-- > 1 && strchr(text, '\n')) text = strchr(text, '\n') + 1;
+    int length = (int)strcspn(text, "\n"), at = column - 1 < length ? column - 1 : length;
+    int skip = at > CONTEXT ? at - CONTEXT : 0, show = length - skip > 2 * CONTEXT ? 2 * CONTEXT : length - skip;
+    fprintf(stderr, "  %.*s\n  %*s^\n", show, text + skip, at - skip, "");
+}
+
+static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
+    rsh_status st = rsh_layout_parse(text, out);
+    int line, column;
+    if (!st) return true;
+    const char *detail = rsh_error_detail();
+    fail("%s: %s", name, detail);
+    if (sscanf(detail, "layout:%d:%d:", &line, &column) == 2 && column > 0) point_at(text, line, column);
+    return false;
+}
+
+bool layout_pair_parse(layout_pair *pair) {
+    return parse_layout("FROM", pair->from_text, &pair->from) && parse_layout("TO", pair->to_text, &pair->to);
+}
+
+void layout_pair_free(layout_pair *pair) {
+    rsh_layout_free(pair->from);
+    rsh_layout_free(pair->to);
+}
+
+static int64_t highest(const rsh_layout *l) {
+    int64_t n = rsh_layout_nranks(l);
+    return n ? rsh_layout_rank(l, n - 1) : -1;
+}
+
+int64_t layout_pair_group(const layout_pair *pair) {
+    int64_t a = highest(pair->from), b = highest(pair->to);
+    return 1 + (a > b ? a : b);
+}
+
+static const char *const engines[] = {"threads", "shm", "mpi"};
+
+bool engine_known(const char *name) {
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
+        if (!strcmp(name, engines[i])) return true;
+    return false;
+}
+
+int engine_check(const char *name) {
+    if (!strcmp(name, "threads")) return DONE;
+    return fail("this build has no engine '%s'; it has 'threads'", name);
+}
+
+bool parse_count(const char *text, int64_t least, int64_t *out) {
+    char *end;
+    errno = 0;
+    intmax_t n = strtoimax(text, &end, 10);
+    if (end == text || *end || errno || n < least || n > INT64_MAX) return false;
+    *out = n;
+    return true;
+}
+
+bool parse_bytes(const char *text, uint64_t *out) {
+    static const char *const suffixes[] = {"", "K", "M", "G", "B", "KiB", "MiB", "GiB"};
+    char *end;
+    errno = 0;
+    uintmax_t n = strtoumax(text, &end, 10);
+    if (end == text || *text == '-' || errno) return false;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        unsigned shift = 10 * (i % 4);
+        if (strcmp(end, suffixes[i])) continue;
+        *out = (uint64_t)n << shift;
+        return *out >> shift == n;
+    }
+    return false;
+}

@@ -1,0 +1,62 @@
+/* cli: what the verbs of the command share.
+ *
+ * Answers go to stdout, talk goes to stderr as "reshard: sentence".  A verb returns an exit status. */
+#ifndef RESHARD_CLI_CLI_H
+#define RESHARD_CLI_CLI_H
+
+#include <reshard.h>
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdio.h>
+
+enum { DONE = 0, FAILED = 1, USAGE = 2 };
+
+/* argv[0] is "reshard VERB", as argp names the program in its messages. */
+int cmd_explain(int argc, char **argv);
+int cmd_apply(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+
+/* ---- talk ---- */
+
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* FAILED, after "reshard: sentence" */
+int fail_library(rsh_status status);                                     /* FAILED, after the library's own sentence */
+/* At exit: an answer that did not reach its reader makes the command fail. */
+void close_stdout(void);
+int to_stream(void *stream, const char *text, size_t length); /* a sink's write */
+
+/* ---- arguments ---- */
+
+/* The two layouts that most verbs begin with. */
+typedef struct layout_pair {
+    const char *from_text, *to_text;
+    rsh_layout *from, *to;
+} layout_pair;
+extern const struct argp layout_pair_argp; /* a child parser: its input is a layout_pair */
+/* False after a sentence that names FROM or TO and points at the column. */
+bool layout_pair_parse(layout_pair *pair);
+void layout_pair_free(layout_pair *pair);
+/* The size of a group of ranks that both layouts fit in: 1 + the highest rank. */
+int64_t layout_pair_group(const layout_pair *pair);
+
+/* Only `threads` is in this build.  DONE, or FAILED after a sentence; a name that no build knows ends in argp_error. */
+int engine_check(const char *name);
+bool engine_known(const char *name);
+
+bool parse_bytes(const char *text, uint64_t *out); /* "1048576", "1MiB", "1M" */
+bool parse_count(const char *text, int64_t least, int64_t *out);
+
+/* ---- numbers as people read them ---- */
+
+#define QUANTITY 32
+const char *human_bytes(double bytes, char text[QUANTITY]);
+const char *human_seconds(double seconds, char text[QUANTITY]);
+double clock_seconds(void); /* monotonic */
+
+/* ---- JSON ---- */
+
+/* The members of `object`, one per line; takes the object.  `more` (may be NULL) prints further members, each after ",\n  ". */
+int print_json(json_t *object, int (*more)(void *ctx), void *ctx);
+
+#endif

@@ -1,0 +1,76 @@
+/* Apply: move the parts of a tensor from stdin to stdout. */
+#include "parts.h"
+
+#include <unistd.h>
+
+enum { ENGINE = 256, CEILING };
+
+typedef struct application {
+    layout_pair pair;
+    const char *engine;
+    rsh_plan_opts opts;
+} application;
+
+static const struct argp_option options[] = {
+    {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "threads (the default), shm or mpi"},
+    {.name = "ceiling", .key = CEILING, .arg = "BYTES", .doc = "scratch memory that a rank may use: 64MiB, 1G, 0, ..."},
+    {0}};
+
+static error_t parse(int key, char *word, struct argp_state *state) {
+    application *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &a->pair; return 0;
+    case ENGINE:
+        if (!engine_known(word)) argp_error(state, "'%s' is not an engine: threads, shm or mpi", word);
+        a->engine = word;
+        return 0;
+    case CEILING:
+        if (!parse_bytes(word, &a->opts.max_scratch_bytes)) argp_error(state, "'%s' is not a number of bytes", word);
+        a->opts.has_max_scratch = true;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
+static const struct argp apply_argp = {
+    options, parse, "FROM TO",
+    "Reads the parts of layout FROM from stdin and writes those of layout TO to stdout: raw little-endian elements, part after "
+    "part, rank after rank ascending.",
+    children, NULL, NULL};
+
+static int move(const rsh_plan *plan, const parts *src, const parts *dst) {
+    rsh_pool *pool = NULL;
+    rsh_status st = rsh_pool_new(0, &pool);
+    if (!st) st = rsh_plan_run_local(plan, pool, src->memory, dst->memory);
+    rsh_pool_free(pool);
+    return st ? fail_library(st) : DONE;
+}
+
+/* Nothing is written before everything has moved. */
+static int apply(const application *a, const rsh_plan *plan) {
+    parts src = {0}, dst = {0};
+    int result = parts_measure(&src, a->pair.from);
+    if (!result) result = parts_measure(&dst, a->pair.to);
+    if (!result) result = parts_read(&src, STDIN_FILENO);
+    if (!result) result = parts_allocate(&dst);
+    if (!result) result = move(plan, &src, &dst);
+    if (!result) result = parts_write(&dst, STDOUT_FILENO);
+    parts_free(&src);
+    parts_free(&dst);
+    return result;
+}
+
+int cmd_apply(int argc, char **argv) {
+    application a = {.engine = "threads", .opts = RSH_PLAN_OPTS_INIT};
+    rsh_plan *plan = NULL;
+    int result = FAILED;
+    argp_parse(&apply_argp, argc, argv, 0, NULL, &a);
+    if (layout_pair_parse(&a.pair) && !engine_check(a.engine)) {
+        rsh_status st = rsh_plan_new(a.pair.from, a.pair.to, &a.opts, &plan);
+        result = st ? fail_library(st) : apply(&a, plan);
+    }
+    rsh_plan_free(plan);
+    layout_pair_free(&a.pair);
+    return result;
+}

@@ -1,0 +1,101 @@
+/* Explain: plan a move and say what it costs. */
+#include "explain.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL };
+
+static const struct argp_option options[] = {
+    {.name = "json", .key = JSON, .doc = "answer in JSON"},
+    {.name = "matrix", .key = MATRIX, .doc = "with the bytes from each rank to each other (itself too)"},
+    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move into FILE"},
+    {.name = "html", .key = HTML, .arg = "FILE", .doc = "the same as a page with tables"},
+    {.name = "ranks-per-node", .key = RANKS_PER_NODE, .arg = "N", .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ..."},
+    {.name = "relabel", .key = RELABEL, .doc = "first renumber the ranks of TO so that most bytes stay where they are"},
+    {0}};
+
+static error_t parse(int key, char *word, struct argp_state *state) {
+    explanation *e = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &e->pair; return 0;
+    case JSON: e->json = true; return 0;
+    case MATRIX: e->matrix = true; return 0;
+    case SVG: e->svg = word; return 0;
+    case HTML: e->html = word; return 0;
+    case RELABEL: e->relabel = true; return 0;
+    case RANKS_PER_NODE:
+        if (!parse_count(word, 1, &e->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
+static const struct argp explain_argp = {options, parse, "FROM TO",
+                                         "What a move from layout FROM to layout TO costs: bytes, messages, memory.", children,
+                                         NULL, NULL};
+
+/* ---- planning ---- */
+
+static rsh_status make_plan(explanation *e, const rsh_plan_opts *opts) {
+    double start = clock_seconds();
+    rsh_status st = rsh_plan_new(e->pair.from, e->pair.to, opts, &e->plan);
+    if (!st) st = rsh_plan_get_totals(e->plan, &e->totals);
+    e->seconds = clock_seconds() - start;
+    return st;
+}
+
+/* The plan as given is made only to say what relabelling saves. */
+static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
+    rsh_layout *to = NULL;
+    rsh_status st = make_plan(e, opts);
+    if (!st) st = rsh_layout_relabel(1, (const rsh_layout *const *)&e->pair.from, (const rsh_layout *const *)&e->pair.to, opts, &to,
+                                     &e->relabel_exact);
+    if (st) return st;
+    e->moved_before = e->totals.bytes_moved;
+    rsh_plan_free(e->plan);
+    e->plan = NULL;
+    rsh_layout_free(e->pair.to);
+    e->pair.to = to;
+    return RSH_OK;
+}
+
+static rsh_status plan(explanation *e) {
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    opts.ranks_per_node = e->ranks_per_node;
+    opts.approximate = true;
+    rsh_status st = e->relabel ? relabel(e, &opts) : RSH_OK;
+    return st ? st : make_plan(e, &opts);
+}
+
+/* ---- answers ---- */
+
+static int draw_file(const explanation *e, const char *name, rsh_picture form) {
+    if (!name) return DONE;
+    FILE *file = fopen(name, "w");
+    if (!file) return fail("%s: %s", name, strerror(errno));
+    rsh_sink sink = {to_stream, file};
+    rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
+    errno = 0;
+    if (fclose(file) || st == RSH_EIO) return fail("%s: %s", name, errno ? strerror(errno) : "the picture was not written");
+    return st ? fail_library(st) : DONE;
+}
+
+static int answer(const explanation *e) {
+    if (draw_file(e, e->svg, RSH_PICTURE_SVG) || draw_file(e, e->html, RSH_PICTURE_HTML)) return FAILED;
+    return e->json ? explain_json(e) : explain_text(e);
+}
+
+int cmd_explain(int argc, char **argv) {
+    explanation e = {0};
+    int result = FAILED;
+    argp_parse(&explain_argp, argc, argv, 0, NULL, &e);
+    if (layout_pair_parse(&e.pair)) {
+        rsh_status st = plan(&e);
+        result = st ? fail_library(st) : answer(&e);
+    }
+    rsh_plan_free(e.plan);
+    layout_pair_free(&e.pair);
+    return result;
+}

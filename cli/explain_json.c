@@ -1,0 +1,53 @@
+/* Explain as JSON. */
+#include "explain.h"
+
+#include <inttypes.h>
+
+typedef struct matrix_print {
+    const char *lead;
+} matrix_print;
+
+static int print_entry(void *ctx, int64_t source, int64_t destination, int64_t bytes) {
+    matrix_print *m = ctx;
+    printf("%s[%" PRId64 ",%" PRId64 ",%" PRId64 "]", m->lead, source, destination, bytes);
+    m->lead = ",\n    ";
+    return ferror(stdout);
+}
+
+static int print_matrix(void *ctx) {
+    const explanation *e = ctx;
+    matrix_print m = {"\n    "};
+    fputs(",\n  \"matrix\": [", stdout);
+    rsh_status st = rsh_plan_matrix(e->plan, print_entry, &m);
+    fputs("]", stdout);
+    return st ? fail_library(st) : DONE;
+}
+
+static void set(json_t *o, const char *key, int64_t value) { json_object_set_new(o, key, json_integer(value)); }
+
+int explain_json(const explanation *e) {
+    const rsh_plan_totals *t = &e->totals;
+    json_t *o = json_object();
+    char fingerprint[17];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, rsh_plan_fingerprint(e->plan));
+    json_object_set_new(o, "from", json_string(rsh_layout_text(e->pair.from)));
+    json_object_set_new(o, "to", json_string(rsh_layout_text(e->pair.to)));
+    set(o, "ranks", rsh_plan_nranks(e->plan));
+    set(o, "tensor_bytes", t->tensor_bytes);
+    set(o, "bytes_moved", t->bytes_moved);
+    set(o, "lower_bound", t->lower_bound);
+    set(o, "bytes_local", t->bytes_local);
+    set(o, "bytes_between_nodes", t->bytes_between_nodes);
+    set(o, "lower_bound_between_nodes", t->lower_bound_between_nodes);
+    set(o, "max_send", t->max_send);
+    set(o, "max_recv", t->max_recv);
+    set(o, "messages", t->messages);
+    set(o, "scratch_bytes", t->scratch_bytes);
+    json_object_set_new(o, "plan_seconds", json_real(e->seconds));
+    json_object_set_new(o, "fingerprint", json_string(fingerprint));
+    if (e->relabel) {
+        json_object_set_new(o, "relabel_exact", json_boolean(e->relabel_exact));
+        set(o, "bytes_moved_before", e->moved_before);
+    }
+    return print_json(o, e->matrix ? print_matrix : NULL, (void *)e);
+}

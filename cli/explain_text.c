@@ -1,0 +1,111 @@
+/* Explain as text: a picture, the totals, and for few ranks what each of them does. */
+#include "explain.h"
+
+#include <inttypes.h>
+
+#define FEW_RANKS 16
+
+static void row(const char *what, int64_t bytes, const char *remark) {
+    char text[QUANTITY];
+    printf("%-22s %16" PRId64 " B  %10s%s%s\n", what, bytes, human_bytes((double)bytes, text), *remark ? "   " : "", remark);
+}
+
+static void print_nodes(const explanation *e) {
+    const rsh_plan_totals *t = &e->totals;
+    if (!e->ranks_per_node) return;
+    row("between nodes", t->bytes_between_nodes,
+        t->bytes_between_nodes == t->lower_bound_between_nodes ? "the least possible" : "");
+    if (t->bytes_between_nodes != t->lower_bound_between_nodes) row("  least possible", t->lower_bound_between_nodes, "");
+}
+
+static void print_relabelling(const explanation *e) {
+    if (!e->relabel) return;
+    row("without relabelling", e->moved_before, e->relabel_exact ? "no relabelling moves less" : "relabelled approximately");
+}
+
+static void print_totals(const explanation *e) {
+    const rsh_plan_totals *t = &e->totals;
+    char text[QUANTITY];
+    row("tensor", t->tensor_bytes, "");
+    row("moves between ranks", t->bytes_moved, t->bytes_moved == t->lower_bound ? "the least possible" : "");
+    if (t->bytes_moved != t->lower_bound) row("  least possible", t->lower_bound, "");
+    print_relabelling(e);
+    row("copied within a rank", t->bytes_local, "");
+    print_nodes(e);
+    row("most a rank sends", t->max_send, "");
+    row("most a rank receives", t->max_recv, "");
+    row("scratch of a rank", t->scratch_bytes, "");
+    printf("%-22s %16" PRId64 "\n", "messages", t->messages);
+    printf("%-22s %16" PRId64 "\n", "ranks", rsh_plan_nranks(e->plan));
+    printf("%-22s %16s   fingerprint %016" PRIx64 "\n", "planned in", human_seconds(e->seconds, text),
+           rsh_plan_fingerprint(e->plan));
+}
+
+/* ---- ranks ---- */
+
+typedef struct peers {
+    int64_t rank;
+    bool some;
+} peers;
+
+static int print_peer(void *ctx, int64_t peer, int64_t bytes) {
+    peers *p = ctx;
+    if (peer == p->rank || !bytes) return 0;
+    printf("%s%" PRId64, p->some ? "," : "", peer);
+    p->some = true;
+    return 0;
+}
+
+static rsh_status print_rank(const explanation *e, int64_t rank) {
+    rsh_plan_view v;
+    char sent[QUANTITY], received[QUANTITY], local[QUANTITY];
+    rsh_status st = rsh_plan_rank(e->plan, rank, &v);
+    if (st) return st;
+    peers p = {rank, false};
+    printf("%6" PRId64 "  %10s  %10s  %10s   ", rank, human_bytes((double)v.bytes_sent, sent),
+           human_bytes((double)v.bytes_received, received), human_bytes((double)v.bytes_local, local));
+    st = rsh_plan_sources(e->plan, rank, print_peer, &p);
+    puts(p.some ? "" : "-");
+    return st;
+}
+
+/* Ranks of both layouts, ascending, each once. */
+static rsh_status print_ranks(const explanation *e) {
+    const rsh_layout *a = e->pair.from, *b = e->pair.to;
+    int64_t na = rsh_layout_nranks(a), nb = rsh_layout_nranks(b), i = 0, j = 0;
+    rsh_status st = RSH_OK;
+    printf("\n%6s  %10s  %10s  %10s   %s\n", "rank", "sends", "receives", "keeps", "receives from");
+    while (!st && (i < na || j < nb)) {
+        int64_t x = i < na ? rsh_layout_rank(a, i) : INT64_MAX, y = j < nb ? rsh_layout_rank(b, j) : INT64_MAX;
+        st = print_rank(e, x < y ? x : y);
+        i += x <= y;
+        j += y <= x;
+    }
+    return st;
+}
+
+/* ---- matrix ---- */
+
+static int print_entry(void *ctx, int64_t source, int64_t destination, int64_t bytes) {
+    (void)ctx;
+    printf("%8" PRId64 "  %11" PRId64 "  %16" PRId64 "\n", source, destination, bytes);
+    return ferror(stdout);
+}
+
+static rsh_status print_matrix(const explanation *e) {
+    printf("\n%8s  %11s  %16s\n", "source", "destination", "bytes");
+    return rsh_plan_matrix(e->plan, print_entry, NULL);
+}
+
+int explain_text(const explanation *e) {
+    rsh_sink sink = {to_stream, stdout};
+    printf("from  %s\nto    %s\n\n", rsh_layout_text(e->pair.from), rsh_layout_text(e->pair.to));
+    rsh_status st = rsh_draw_plan(e->plan, 0, RSH_PICTURE_TEXT, &sink);
+    if (st == RSH_EIO) return FAILED; /* stdout's own error is told at exit */
+    if (st) return fail_library(st);
+    puts("");
+    print_totals(e);
+    if (rsh_plan_nranks(e->plan) <= FEW_RANKS) st = print_ranks(e);
+    if (!st && e->matrix) st = print_matrix(e);
+    return st ? fail_library(st) : DONE;
+}

@@ -1,0 +1,45 @@
+/* Gate: a barrier that sleeps and can be broken, and a start line that does not sleep. */
+#include "gate.h"
+
+#include "cli.h"
+
+#include <sched.h>
+
+void gate_init(gate *g, int size) {
+    *g = (gate){.size = size};
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->opened, NULL);
+}
+
+bool gate_wait(gate *g) {
+    pthread_mutex_lock(&g->lock);
+    unsigned turn = g->turn;
+    if (++g->waiting == g->size) {
+        g->waiting = 0;
+        g->turn++;
+        pthread_cond_broadcast(&g->opened);
+    }
+    while (g->turn == turn && !g->broken) pthread_cond_wait(&g->opened, &g->lock);
+    bool whole = !g->broken;
+    pthread_mutex_unlock(&g->lock);
+    return whole;
+}
+
+void gate_break(gate *g) {
+    pthread_mutex_lock(&g->lock);
+    g->broken = true;
+    pthread_cond_broadcast(&g->opened);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Waking up takes a thread longer than a small move takes all of them: the clock starts when the last one is awake. */
+void gate_start(gate *g) {
+    int turn = atomic_load(&g->turns);
+    if (atomic_fetch_add(&g->lined_up, 1) + 1 == g->size) {
+        atomic_store(&g->lined_up, 0);
+        atomic_store(&g->started, clock_seconds());
+        atomic_store(&g->turns, turn + 1);
+        return;
+    }
+    while (atomic_load(&g->turns) == turn) sched_yield();
+}

@@ -1,0 +1,100 @@
+/* Main: the table of verbs. */
+#include "cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} verb;
+
+static const verb verbs[] = {
+    {"explain", cmd_explain, "what a move between two layouts costs, as text, JSON or a picture"},
+    {"apply", cmd_apply, "move the parts of a tensor from stdin to stdout"},
+    {"bench", cmd_bench, "how fast a move is, beside memcpy, with every element checked"},
+    {"doctor", cmd_doctor, "what this build and this machine offer"},
+};
+#define VERBS (sizeof verbs / sizeof *verbs)
+
+static void print_help(FILE *to) {
+    fputs("Usage: reshard VERB [OPTION...] [ARGUMENT...]\n"
+          "Moves N-D tensors between any two sharded layouts.\n\n",
+          to);
+    for (size_t i = 0; i < VERBS; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].help);
+    fputs("\nA layout is one line of text: 'f32[4096/tp, 11008] on dp=2,tp=4'.\n"
+          "'reshard VERB --help' lists the options of a verb; 'man reshard' says it all.\n",
+          to);
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* How many letters must be added, dropped or changed to make one word of the other. */
+static size_t distance(const char *a, const char *b) {
+    size_t row[64], m = strlen(b);
+    if (m >= 63) return m;
+    for (size_t j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t above = row[j];
+            row[j] = least(least(above, row[j - 1]) + 1, corner + (a[i - 1] != b[j - 1]));
+            corner = above;
+        }
+    }
+    return row[m];
+}
+
+static const char *nearest(const char *word) {
+    const char *best = NULL;
+    size_t best_distance = 4; /* further away is another word, not a slip */
+    for (size_t i = 0; i < VERBS; i++) {
+        size_t d = distance(word, verbs[i].name);
+        if (d < best_distance) {
+            best = verbs[i].name;
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+static int unknown(const char *word) {
+    const char *guess = nearest(word);
+    if (guess)
+        fail("there is no verb '%s'; did you mean '%s'?", word, guess);
+    else
+        fail("there is no verb '%s'; 'reshard --help' lists them", word);
+    return USAGE;
+}
+
+static int run(const verb *v, int argc, char **argv) {
+    char name[32];
+    snprintf(name, sizeof name, "reshard %s", v->name);
+    argv[0] = name;
+    return v->run(argc, argv);
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of write, not the end of us */
+    argp_err_exit_status = USAGE;
+    atexit(close_stdout);
+    if (argc < 2) {
+        print_help(stderr);
+        return USAGE;
+    }
+    const char *word = argv[1];
+    if (!strcmp(word, "--help") || !strcmp(word, "-?")) {
+        print_help(stdout);
+        return DONE;
+    }
+    if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
+        printf("reshard %s\n", rsh_version());
+        return DONE;
+    }
+    for (size_t i = 0; i < VERBS; i++)
+        if (!strcmp(word, verbs[i].name)) return run(&verbs[i], argc - 1, argv + 1);
+    return unknown(word);
+}

@@ -1,0 +1,56 @@
+/* Parts: where each part of a layout begins in one block of memory. */
+#include "parts.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static int64_t count_parts(const rsh_layout *l) {
+    int64_t n = 0, nranks = rsh_layout_nranks(l);
+    for (int64_t i = 0; i < nranks; i++) n += rsh_layout_nparts(l, rsh_layout_rank(l, i));
+    return n;
+}
+
+/* Offsets stand in `data` as integers until there is memory to add them to. */
+static rsh_status place_rank(parts *p, int64_t rank, int64_t *next) {
+    size_t size = rsh_dtype_size(rsh_layout_dtype(p->layout));
+    int64_t nparts = rsh_layout_nparts(p->layout, rank);
+    for (int64_t part = 0; part < nparts; part++) {
+        rsh_part shape;
+        rsh_status st = rsh_layout_part(p->layout, rank, part, &shape);
+        if (st) return st;
+        p->memory[(*next)++] = (rsh_memory){(void *)p->bytes, NULL};
+        p->bytes += (size_t)shape.count * size;
+    }
+    return RSH_OK;
+}
+
+int parts_measure(parts *p, const rsh_layout *layout) {
+    *p = (parts){.layout = layout, .n = count_parts(layout)};
+    p->memory = calloc((size_t)p->n + 1, sizeof *p->memory);
+    if (!p->memory) return fail("out of memory for %lld parts", (long long)p->n);
+    int64_t nranks = rsh_layout_nranks(layout), next = 0;
+    for (int64_t i = 0; i < nranks; i++) {
+        rsh_status st = place_rank(p, rsh_layout_rank(layout, i), &next);
+        if (st) return fail_library(st);
+    }
+    return DONE;
+}
+
+void parts_settle(parts *p, char *data) {
+    p->data = data;
+    for (int64_t i = 0; i < p->n; i++) p->memory[i].data = data + (size_t)p->memory[i].data;
+}
+
+int parts_allocate(parts *p) {
+    int64_t bytes = (int64_t)p->bytes;
+    rsh_status st = rsh_tensor_empty(RSH_U8, 1, &bytes, &p->owner);
+    if (st) return fail_library(st);
+    parts_settle(p, rsh_tensor_data(p->owner));
+    return DONE;
+}
+
+void parts_free(parts *p) {
+    if (p->mapping) munmap(p->mapping, p->mapped);
+    rsh_tensor_free(p->owner);
+    free(p->memory);
+}

@@ -1,0 +1,41 @@
+/* Talk: sentences on stderr, and answers that must arrive. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int fail(const char *format, ...) {
+    va_list args;
+    fflush(stdout);
+    fputs("reshard: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return FAILED;
+}
+
+int fail_library(rsh_status status) {
+    const char *detail = rsh_error_detail();
+    return fail("%s", *detail ? detail : rsh_status_text(status));
+}
+
+void close_stdout(void) {
+    bool lost = ferror(stdout);
+    errno = 0;
+    if (fclose(stdout) && errno != EBADF) lost = true;
+    if (!lost) return;
+    fail("standard output: %s", errno ? strerror(errno) : "the answer was not written");
+    _exit(FAILED);
+}
+
+int to_stream(void *stream, const char *text, size_t length) { return fwrite(text, 1, length, stream) != length; }
+
+double clock_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

@@ -1,0 +1,84 @@
+# Test programs.  Found by folder:
+#
+#   tests/<room>/test_*.c   one cmocka program each, against the static library; may include "room/..." from src/
+#   tests/oracle/*.c        a slow, independent model of the notation; sees nothing of the library
+#   tests/prop/test_*.c     random tests: the library against the oracle
+#   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang)
+#   tests/cli/run.sh        golden tests of the command; $1 is the command
+#   tests/install/install.sh    install, then build two users of it
+#   examples/*.c            must run and return 0
+#
+# Other .c files of a folder are linked into each of its programs.
+
+find_package(cmocka REQUIRED)
+if(NOT TARGET cmocka::cmocka)
+  add_library(cmocka::cmocka INTERFACE IMPORTED)
+  target_include_directories(cmocka::cmocka INTERFACE ${CMOCKA_INCLUDE_DIR})
+  target_link_libraries(cmocka::cmocka INTERFACE ${CMOCKA_LIBRARIES})
+endif()
+
+set(tests ${PROJECT_SOURCE_DIR}/tests)
+file(GLOB oracle_sources CONFIGURE_DEPENDS ${tests}/oracle/*.c)
+list(FILTER oracle_sources EXCLUDE REGEX "/test_[^/]*$")
+
+# One program from `source`, with the files of its folder that are not programs themselves, and ARGN.
+function(reshard_test_program source)
+  cmake_path(GET source STEM name)
+  cmake_path(GET source PARENT_PATH folder)
+  cmake_path(GET folder FILENAME room)
+  file(GLOB support CONFIGURE_DEPENDS ${folder}/*.c)
+  list(FILTER support EXCLUDE REGEX "/(test|fuzz)_[^/]*$")
+  add_executable(${name} ${source} ${support} ${ARGN})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${room})
+  target_include_directories(${name} PRIVATE ${tests})
+  target_link_libraries(${name} PRIVATE reshard-flags PkgConfig::JANSSON Threads::Threads m)
+  if(NOT room STREQUAL "oracle")
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${name} PRIVATE reshard-static)
+  endif()
+endfunction()
+
+file(GLOB test_sources CONFIGURE_DEPENDS ${tests}/*/test_*.c)
+foreach(source IN LISTS test_sources)
+  string(REGEX REPLACE "^.*/([^/]*)/test_([^/]*)\\.c$" "\\1" room ${source})
+  string(REGEX REPLACE "^.*/([^/]*)/test_([^/]*)\\.c$" "\\2" name ${source})
+  if(room STREQUAL "prop")
+    reshard_test_program(${source} ${oracle_sources})
+  else()
+    reshard_test_program(${source})
+  endif()
+  target_link_libraries(test_${name} PRIVATE cmocka::cmocka)
+  add_test(NAME "${room}: ${name}" COMMAND test_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties("${room}: ${name}" PROPERTIES LABELS ${room})
+endforeach()
+
+if(RESHARD_FUZZ)
+  file(GLOB fuzz_sources CONFIGURE_DEPENDS ${tests}/fuzz/fuzz_*.c)
+  foreach(source IN LISTS fuzz_sources)
+    reshard_test_program(${source})
+    cmake_path(GET source STEM name)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  endforeach()
+endif()
+
+if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
+  add_test(NAME "the command answers as recorded"
+           COMMAND bash ${tests}/cli/run.sh $<TARGET_FILE:reshard-command>)
+  set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
+endif()
+
+if(RESHARD_EXAMPLES)
+  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+  foreach(source IN LISTS example_sources)
+    cmake_path(GET source STEM name)
+    add_test(NAME "example: ${name}" COMMAND examples-${name})
+    set_tests_properties("example: ${name}" PROPERTIES LABELS examples)
+  endforeach()
+endif()
+
+# A sanitized library cannot be linked by programs that are not; the install test is for ordinary builds.
+if(NOT RESHARD_SANITIZE)
+  add_test(NAME "an installed reshard is found by pkg-config and by find_package"
+           COMMAND bash ${tests}/install/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
+  set_tests_properties("an installed reshard is found by pkg-config and by find_package" PROPERTIES LABELS install)
+endif()

@@ -1,0 +1,158 @@
+/* Comm: the public calls, the same for every engine: check, agree, then let the engine act. */
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/reduce.h"
+
+#define SMALL_BLOCK ((size_t)4096) /* bytes a rank may give to the engine's allgather */
+
+rsh_status rsh_comm_free(rsh_comm *comm) {
+    if (!comm) return RSH_OK;
+    RSH_REQUIRE(!comm->execs, RSH_EBUSY, "%d execs of this comm are still alive", comm->execs);
+    if (comm->cache) comm->cache_free(comm->cache);
+    comm->ops->leave(comm, RSH_OK, "");
+    rshi_comm_fini(comm);
+    comm->ops->close(comm);
+    return RSH_OK;
+}
+
+int rsh_comm_rank(const rsh_comm *comm) { return comm->rank; }
+int rsh_comm_size(const rsh_comm *comm) { return comm->size; }
+const char *rsh_comm_engine(const rsh_comm *comm) { return comm->ops->name; }
+
+static rsh_status require_comm(const rsh_comm *comm) {
+    RSH_REQUIRE(comm, RSH_EVALUE, "the comm is NULL");
+    return RSH_OK;
+}
+
+rsh_status rsh_comm_barrier(rsh_comm *comm) {
+    RSH_TRY(require_comm(comm));
+    return rshi_comm_open(comm, "barrier", 0, NULL, RSH_OK);
+}
+
+rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine) {
+    RSH_TRY(require_comm(comm));
+    return rshi_comm_open(comm, "agree", 0, NULL, mine);
+}
+
+/* ---- allgather ---- */
+
+static rsh_status check_allgather(const rsh_comm *c, const void *mine, const void *all, size_t bytes) {
+    size_t total;
+    RSH_REQUIRE(!bytes || (mine && all), RSH_EVALUE, "allgather of %zu bytes with NULL for %s", bytes, mine ? "`all`" : "`mine`");
+    RSH_REQUIRE(!__builtin_mul_overflow(bytes, (size_t)c->size, &total), RSH_EVALUE, "allgather of %zu bytes from each of %d ranks",
+                bytes, c->size);
+    return RSH_OK;
+}
+
+/* Lists for a block to and from everybody, `lists` has 2*size entries: the sends, then the receives. */
+static void list_blocks(const rsh_comm *c, const void *mine, void *all, size_t bytes, rsh_message *lists) {
+    for (int r = 0; r < c->size; r++) {
+        lists[r] = (rsh_message){r, (void *)mine, bytes};
+        lists[c->size + r] = (rsh_message){r, (char *)all + (size_t)r * bytes, bytes};
+    }
+}
+
+static rsh_status allgather_large(rsh_comm *c, const void *mine, void *all, size_t bytes, rsh_message *lists) {
+    list_blocks(c, mine, all, bytes, lists);
+    return c->ops->exchange(c, c->size, lists, c->size, lists + c->size);
+}
+
+rsh_status rsh_comm_allgather(rsh_comm *comm, const void *mine, void *all, size_t bytes) {
+    RSH_TRY(require_comm(comm));
+    rsh_message *lists = NULL;
+    bool large = bytes > SMALL_BLOCK;
+    rsh_status st = check_allgather(comm, mine, all, bytes);
+    if (!st && large) {
+        lists = rshi_alloc(2 * (size_t)comm->size, sizeof *lists);
+        if (!lists) st = rshi_nomem();
+    }
+    char what[32];
+    snprintf(what, sizeof what, "%zu bytes", bytes);
+    RSH_GOTO(rshi_comm_open(comm, "allgather", bytes, what, st));
+    st = large ? allgather_large(comm, mine, all, bytes, lists) : comm->ops->allgather(comm, mine, all, bytes);
+    rshi_comm_verdict(comm, st);
+out:
+    rshi_free(lists);
+    return st;
+}
+
+/* ---- allreduce ---- */
+
+/* Elements of a round: blocks stay small, and so does what all ranks together send to one. */
+static int64_t round_count(const rsh_comm *c, rsh_dtype dtype) {
+    int64_t bytes = rshi_min(rshi_max(65536 / c->size, 256), (int64_t)SMALL_BLOCK);
+    return bytes / (int64_t)rsh_dtype_size(dtype);
+}
+
+static rsh_status check_allreduce(const void *mine, const void *result, int64_t count, rsh_dtype dtype, rsh_op op) {
+    int64_t bytes;
+    RSH_TRY(rshi_reduce_check(op, dtype));
+    RSH_REQUIRE(count >= 0 && rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_EVALUE, "allreduce of %lld elements",
+                (long long)count);
+    RSH_REQUIRE(!count || (mine && result), RSH_EVALUE, "allreduce of %lld elements with NULL for %s", (long long)count,
+                mine ? "`result`" : "`mine`");
+    return RSH_OK;
+}
+
+/* Everybody reduces everything: right for the few numbers that ranks agree on, not for tensors. */
+static rsh_status allreduce_rounds(rsh_comm *c, const void *mine, void *result, int64_t count, rsh_dtype dtype, rsh_op op,
+                                   void *blocks) {
+    size_t item = rsh_dtype_size(dtype);
+    int64_t step = round_count(c, dtype);
+    for (int64_t i = 0; i < count; i += step) {
+        int64_t n = rshi_min(step, count - i);
+        size_t at = (size_t)i * item;
+        RSH_TRY(c->ops->allgather(c, (const char *)mine + at, blocks, (size_t)n * item));
+        rshi_reduce(op, dtype, c->size, n, blocks, (char *)result + at);
+    }
+    return RSH_OK;
+}
+
+rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count, rsh_dtype dtype, rsh_op op) {
+    RSH_TRY(require_comm(comm));
+    void *blocks = NULL;
+    rsh_status st = check_allreduce(mine, result, count, dtype, op);
+    if (!st) {
+        int64_t n = rshi_min(count, round_count(comm, dtype));
+        blocks = rshi_alloc((size_t)n * (size_t)comm->size, rsh_dtype_size(dtype));
+        if (!blocks) st = rshi_nomem();
+    }
+    const int64_t asked[3] = {count, dtype, op};
+    char what[64];
+    snprintf(what, sizeof what, "%s of %lld %s", rsh_op_name(op), (long long)count, rsh_dtype_name(dtype));
+    RSH_GOTO(rshi_comm_open(comm, "allreduce", rshi_hash(asked, sizeof asked, 0), what, st));
+    RSH_GOTO(rshi_comm_verdict(comm, allreduce_rounds(comm, mine, result, count, dtype, op, blocks)));
+out:
+    rshi_free(blocks);
+    return st;
+}
+
+/* ---- exchange and split ---- */
+
+static rsh_status check_messages(const rsh_comm *c, const char *kind, int64_t n, const rsh_message *list) {
+    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange with a list of %lld %ss at %p", (long long)n, kind, (const void *)list);
+    for (int64_t i = 0; i < n; i++) {
+        RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE, "%s %lld: rank %d is not one of %d ranks", kind,
+                    (long long)i, list[i].peer, c->size);
+        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE, "%s %lld: %zu bytes at NULL", kind, (long long)i, list[i].bytes);
+    }
+    return RSH_OK;
+}
+
+rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+    RSH_TRY(require_comm(comm));
+    rsh_status st = check_messages(comm, "send", nsend, send);
+    if (!st) st = check_messages(comm, "receive", nrecv, recv);
+    RSH_TRY(rshi_comm_open(comm, "exchange", 0, NULL, st));
+    return rshi_comm_verdict(comm, comm->ops->exchange(comm, nsend, send, nrecv, recv));
+}
+
+rsh_status rsh_comm_split(rsh_comm *comm, int colour, int key, rsh_comm **out) {
+    RSH_TRY(require_comm(comm));
+    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "split with NULL for the new comm");
+    RSH_TRY(rshi_comm_open(comm, "split", 0, NULL, st));
+    return rshi_comm_verdict(comm, comm->ops->split(comm, colour, key, out));
+}

@@ -1,0 +1,119 @@
+/* Flag: spin shortly, yield, then sleep in the kernel.
+ *
+ * No wake-up is lost: a sleeper counts itself in `sleepers` before it looks at the value for the last time, a poster sets the value
+ * before it looks at `sleepers`, both sequentially consistent, so at least one of them sees the other; and the kernel compares the
+ * value again before it lets the sleeper sleep.  Naps are bounded all the same, since who leaves cannot find every flag that
+ * somebody sleeps on. */
+#include "comm/flag.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP 0.05 /* seconds */
+#define DEFAULT_TIMEOUT 1800.0
+
+static inline void cpu_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* The half of the value that the kernel compares: the low one, which changes with every post. */
+static void *futex_word(rshi_flag *flag) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return (char *)&flag->value + 4;
+#else
+    return &flag->value;
+#endif
+}
+
+static void futex_sleep(rshi_flag *flag, uint32_t seen, const rshi_patience *p) {
+    time_t whole = (time_t)p->nap;
+    const struct timespec nap = {whole, (long)((p->nap - (double)whole) * 1e9)};
+    syscall(SYS_futex, futex_word(flag), p->one_process ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT, seen, &nap, NULL, 0);
+}
+
+static bool reached(rshi_flag *flag, uint64_t target) {
+    return atomic_load_explicit(&flag->value, memory_order_acquire) >= target;
+}
+
+static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
+    for (int i = 0; i < p->spins; i++) {
+        if (reached(flag, target)) return true;
+        cpu_relax();
+    }
+    for (int i = 0; i < p->yields; i++) {
+        if (reached(flag, target)) return true;
+        sched_yield();
+    }
+    return reached(flag, target);
+}
+
+static void nap(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
+    atomic_fetch_add(&flag->sleepers, 1);
+    uint64_t seen = atomic_load(&flag->value);
+    if (seen < target) futex_sleep(flag, (uint32_t)seen, p);
+    atomic_fetch_sub(&flag->sleepers, 1);
+}
+
+rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p, rshi_doubt doubt, void *ctx) {
+    if (stay_awake(flag, target, p)) return RSH_OK;
+    double start = rshi_seconds();
+    for (;;) {
+        rsh_status st = doubt(ctx, rshi_seconds() - start);
+        if (reached(flag, target)) return RSH_OK;
+        if (st) return st;
+        nap(flag, target, p);
+        if (reached(flag, target)) return RSH_OK;
+    }
+}
+
+void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process) {
+    atomic_store(&flag->value, value);
+    rshi_flag_rouse(flag, one_process);
+}
+
+void rshi_flag_rouse(rshi_flag *flag, bool one_process) {
+    if (!atomic_load(&flag->sleepers)) return;
+    syscall(SYS_futex, futex_word(flag), one_process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int rshi_cores(void) {
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
+    return n > 0 ? (int)n : 1;
+}
+
+rsh_status rshi_read_timeout(double *seconds) {
+    const char *text = getenv("RESHARD_TIMEOUT");
+    if (!text || !*text) {
+        *seconds = DEFAULT_TIMEOUT;
+        return RSH_OK;
+    }
+    char *end;
+    double value = strtod(text, &end);
+    RSH_REQUIRE(!*end && value > 0, RSH_EVALUE, "RESHARD_TIMEOUT is \"%.40s\", which is not a positive number of seconds", text);
+    *seconds = value;
+    return RSH_OK;
+}
+
+/* A rank with a core of its own may look for as long as a sleep and a wake-up would cost; one that shares its core keeps others from
+ * what it waits for, so it hands the core on, and the more ranks there are the sooner it goes to sleep. */
+rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
+    bool crowded = ranks > rshi_cores();
+    return (rshi_patience){
+        .spins = crowded ? 8 : 200,
+        .yields = !crowded ? 8 : ranks < 64 ? 32 : 2,
+        .one_process = one_process,
+        .nap = timeout < NAP ? timeout : NAP,
+        .timeout = timeout,
+    };
+}

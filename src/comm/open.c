@@ -1,0 +1,105 @@
+/* Open: the exchange with which every collective call begins.
+ *
+ * Each rank says in 32 bytes what it is about to do.  All ranks read the same records and so come to the same conclusion; only when
+ * that is not "go on" do texts travel, from the one or two ranks whose words matter. */
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES 48
+#define QUOTE_BYTES 400 /* two of them fit into a sentence */
+
+typedef struct rshi_opening {
+    uint64_t operation;   /* hash of the name */
+    uint64_t calls;       /* collective calls before this one */
+    uint64_t fingerprint; /* of what is asked for; of the sentence where the rank refuses */
+    uint64_t status;      /* not RSH_OK: the rank refuses */
+} opening;
+
+/* What a rank that differs has to say. */
+typedef struct words {
+    char operation[NAME_BYTES];
+    char what[QUOTE_BYTES];
+} words;
+
+rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size) {
+    opening *openings = rshi_calloc((size_t)size, sizeof *openings);
+    if (!openings) return rshi_nomem();
+    *c = (rsh_comm){.ops = ops, .rank = rank, .size = size, .openings = openings};
+    return RSH_OK;
+}
+
+void rshi_comm_fini(rsh_comm *c) { rshi_free(c->openings); }
+
+rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status) {
+    if ((status != RSH_EPEER && status != RSH_ETIMEOUT) || c->dead) return status;
+    c->dead = status;
+    snprintf(c->dead_detail, sizeof c->dead_detail, "%s", rsh_error_detail());
+    c->ops->leave(c, status, c->dead_detail);
+    return status;
+}
+
+static uint64_t hash_text(const char *text) { return rshi_hash(text, strlen(text), 0); }
+
+/* The lowest rank that refuses, or -1. */
+static int find_refusal(const rsh_comm *c) {
+    for (int r = 0; r < c->size; r++)
+        if (c->openings[r].status) return r;
+    return -1;
+}
+
+/* The lowest rank that says something else than rank 0, or -1. */
+static int find_difference(const rsh_comm *c) {
+    for (int r = 1; r < c->size; r++)
+        if (memcmp(&c->openings[r], &c->openings[0], sizeof(opening)) != 0) return r;
+    return -1;
+}
+
+static rsh_status hear(rsh_comm *c, int from, void *text, size_t bytes) {
+    return rshi_comm_verdict(c, c->ops->bcast(c, from, text, bytes));
+}
+
+static rsh_status forward_refusal(rsh_comm *c, int from) {
+    char sentence[RSHI_DETAIL_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", c->rank == from ? rsh_error_detail() : "");
+    RSH_TRY(hear(c, from, sentence, sizeof sentence));
+    return rshi_fail((rsh_status)c->openings[from].status, "rank %d: %s", from, sentence);
+}
+
+static void speak(words *w, const char *operation, const char *what) {
+    snprintf(w->operation, sizeof w->operation, "%s", operation);
+    int n = snprintf(w->what, sizeof w->what, "%s", what ? what : "");
+    if (n >= QUOTE_BYTES) memcpy(w->what + QUOTE_BYTES - 4, "...", 4);
+}
+
+static rsh_status explain_difference(rsh_comm *c, int other, const char *operation, const char *what) {
+    words a, b;
+    speak(&a, operation, what);
+    speak(&b, operation, what);
+    RSH_TRY(hear(c, 0, &a, sizeof a));
+    RSH_TRY(hear(c, other, &b, sizeof b));
+    const opening *first = &c->openings[0], *second = &c->openings[other];
+    if (first->operation != second->operation || first->calls != second->calls)
+        return rshi_fail(RSH_EMISMATCH, "ranks are in different calls: rank 0 in %s (call %llu), rank %d in %s (call %llu)", a.operation,
+                         (unsigned long long)first->calls, other, b.operation, (unsigned long long)second->calls);
+    return rshi_fail(RSH_EMISMATCH, "ranks ask %s for different things: rank 0 for %s, rank %d for %s", a.operation,
+                     *a.what ? a.what : "one", other, *b.what ? b.what : "another");
+}
+
+static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
+    int difference = find_difference(c);
+    if (difference < 0) return (rsh_status)c->openings[c->rank].status; /* all refuse alike: each has the sentence */
+    int refusal = find_refusal(c);
+    return refusal >= 0 ? forward_refusal(c, refusal) : explain_difference(c, difference, operation, what);
+}
+
+rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine) {
+    if (c->dead) {
+        rshi_set_detail(c->dead_detail);
+        return c->dead;
+    }
+    opening me = {hash_text(operation), c->calls++, mine ? hash_text(rsh_error_detail()) : fingerprint, (uint64_t)mine};
+    RSH_TRY(rshi_comm_verdict(c, c->ops->allgather(c, &me, c->openings, sizeof me)));
+    return settle(c, operation, what);
+}

@@ -1,0 +1,80 @@
+/* Reduce: element by element over blocks, for the plain C types.
+ *
+ * Narrow floats and complex numbers have their arithmetic elsewhere, where layouts with partial values are resharded; here is what
+ * agreeing on counts, losses and norms needs.  Integers wrap around; NaN wins in min and max. */
+#include "comm/reduce.h"
+
+#include <string.h>
+
+typedef void (*fold_fn)(rsh_op op, int64_t count, const void *in, void *acc);
+
+/* Sums and products of integers are taken in uint64_t: wrapping is defined there, and the low bits are those of every type. */
+#define INT_FOLD(T)                                                                                                    \
+    static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
+        const T *a = in;                                                                                               \
+        T *x = acc;                                                                                                    \
+        switch (op) {                                                                                                  \
+        case RSH_OP_SUM: for (int64_t i = 0; i < count; i++) x[i] = (T)((uint64_t)x[i] + (uint64_t)a[i]); break;       \
+        case RSH_OP_PROD: for (int64_t i = 0; i < count; i++) x[i] = (T)((uint64_t)x[i] * (uint64_t)a[i]); break;      \
+        case RSH_OP_MIN: for (int64_t i = 0; i < count; i++) x[i] = a[i] < x[i] ? a[i] : x[i]; break;                  \
+        case RSH_OP_MAX: for (int64_t i = 0; i < count; i++) x[i] = a[i] > x[i] ? a[i] : x[i]; break;                  \
+        case RSH_OP_BAND: for (int64_t i = 0; i < count; i++) x[i] = (T)(x[i] & a[i]); break;                          \
+        case RSH_OP_BOR: for (int64_t i = 0; i < count; i++) x[i] = (T)(x[i] | a[i]); break;                           \
+        case RSH_OP_BXOR: for (int64_t i = 0; i < count; i++) x[i] = (T)(x[i] ^ a[i]); break;                          \
+        default: break;                                                                                                \
+        }                                                                                                              \
+    }
+INT_FOLD(uint8_t)
+INT_FOLD(int8_t)
+INT_FOLD(uint16_t)
+INT_FOLD(int16_t)
+INT_FOLD(uint32_t)
+INT_FOLD(int32_t)
+INT_FOLD(uint64_t)
+INT_FOLD(int64_t)
+
+/* x != x: a NaN already there stays. */
+#define FLOAT_FOLD(T)                                                                                                  \
+    static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
+        const T *a = in;                                                                                               \
+        T *x = acc;                                                                                                    \
+        switch (op) {                                                                                                  \
+        case RSH_OP_AVG:                                                                                               \
+        case RSH_OP_SUM: for (int64_t i = 0; i < count; i++) x[i] += a[i]; break;                                      \
+        case RSH_OP_PROD: for (int64_t i = 0; i < count; i++) x[i] *= a[i]; break;                                     \
+        case RSH_OP_MIN: for (int64_t i = 0; i < count; i++) x[i] = x[i] <= a[i] || x[i] != x[i] ? x[i] : a[i]; break; \
+        case RSH_OP_MAX: for (int64_t i = 0; i < count; i++) x[i] = x[i] >= a[i] || x[i] != x[i] ? x[i] : a[i]; break; \
+        default: break;                                                                                                \
+        }                                                                                                              \
+    }
+FLOAT_FOLD(float)
+FLOAT_FOLD(double)
+
+static const fold_fn folds[RSH_DTYPE_COUNT] = {
+    [RSH_BOOL] = fold_uint8_t, [RSH_U8] = fold_uint8_t,   [RSH_I8] = fold_int8_t,    [RSH_U16] = fold_uint16_t,
+    [RSH_I16] = fold_int16_t,  [RSH_U32] = fold_uint32_t, [RSH_I32] = fold_int32_t,  [RSH_U64] = fold_uint64_t,
+    [RSH_I64] = fold_int64_t,  [RSH_F32] = fold_float,    [RSH_F64] = fold_double,
+};
+
+rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype) {
+    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "allreduce needs a reduction, not %s", rsh_op_name(op));
+    RSH_TRY(rsh_op_check(op, dtype));
+    RSH_REQUIRE(folds[dtype], RSH_EUNSUP, "allreduce does not do %s; resharding a layout with partial values does",
+                rsh_dtype_name(dtype));
+    return RSH_OK;
+}
+
+static void divide(rsh_dtype dtype, int64_t count, int by, void *out) {
+    if (dtype == RSH_F32)
+        for (int64_t i = 0; i < count; i++) ((float *)out)[i] /= (float)by;
+    else
+        for (int64_t i = 0; i < count; i++) ((double *)out)[i] /= (double)by;
+}
+
+void rshi_reduce(rsh_op op, rsh_dtype dtype, int nblocks, int64_t count, const void *blocks, void *out) {
+    size_t bytes = (size_t)count * rsh_dtype_size(dtype);
+    memcpy(out, blocks, bytes);
+    for (int b = 1; b < nblocks; b++) folds[dtype](op, count, (const char *)blocks + (size_t)b * bytes, out);
+    if (op == RSH_OP_AVG) divide(dtype, count, nblocks, out);
+}

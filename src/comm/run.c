@@ -1,0 +1,96 @@
+/* Run: a thread for each rank of a new comm, and the first failure among them for the caller. */
+#include "comm/comm.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STACK_BYTES ((size_t)4 << 20)
+
+typedef struct run {
+    rsh_rank_fn fn;
+    void *ctx;
+    pthread_mutex_t lock; /* guards the two below */
+    rsh_status first;     /* failure in time */
+    char sentence[RSHI_DETAIL_BYTES];
+} run;
+
+typedef struct rank_thread {
+    run *run;
+    rsh_comm *comm;
+    pthread_t thread;
+} rank_thread;
+
+/* RSH_EPEER is what another rank's failure looks like from here, and may be noted before that rank gets to note its own: it gives way. */
+static void note_failure(run *run, rsh_status status, const char *sentence) {
+    pthread_mutex_lock(&run->lock);
+    if (run->first == RSH_OK || (run->first == RSH_EPEER && status != RSH_EPEER)) {
+        run->first = status;
+        snprintf(run->sentence, sizeof run->sentence, "%s", sentence);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* The failure is noted before the peers are told of it.  A comm that is still in use stays, but its rank has left all the same. */
+static void end_rank(run *run, rsh_comm *comm, rsh_status status) {
+    char sentence[RSHI_DETAIL_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", status ? rsh_error_detail() : "");
+    if (status) note_failure(run, status, sentence);
+    comm->ops->leave(comm, status, sentence);
+    rsh_status freed = rsh_comm_free(comm);
+    if (freed) note_failure(run, freed, rsh_error_detail());
+}
+
+static void *be_rank(void *arg) {
+    rank_thread *t = arg;
+    rshi_set_detail("");
+    end_rank(t->run, t->comm, t->run->fn(t->run->ctx, t->comm));
+    return NULL;
+}
+
+static int start_thread(rank_thread *t) {
+    pthread_attr_t attr;
+    int error = pthread_attr_init(&attr);
+    if (error) return error;
+    error = pthread_attr_setstacksize(&attr, STACK_BYTES);
+    if (!error) error = pthread_create(&t->thread, &attr, be_rank, t);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+/* How many ranks were started.  Those that were not leave the comm, so that no other rank waits for them. */
+static int start_ranks(run *run, int n, rsh_comm **comms, rank_thread *threads) {
+    int started = 0, error = 0;
+    while (started < n && !error) {
+        threads[started] = (rank_thread){.run = run, .comm = comms[started]};
+        error = start_thread(&threads[started]);
+        started += !error;
+    }
+    for (int r = started; r < n; r++)
+        end_rank(run, comms[r], rshi_fail(RSH_ERUNTIME, "no thread for rank %d of %d: %s", started, n, strerror(error)));
+    return started;
+}
+
+static rsh_status run_all(run *run, int n, rsh_comm **comms, rank_thread *threads) {
+    pthread_mutex_init(&run->lock, NULL);
+    int started = start_ranks(run, n, comms, threads);
+    for (int r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
+    pthread_mutex_destroy(&run->lock);
+    if (run->first) rshi_set_detail(run->sentence);
+    return run->first;
+}
+
+rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx) {
+    RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run of %s on %d ranks", fn ? "a function" : "NULL", n);
+    run run = {.fn = fn, .ctx = ctx};
+    rsh_status st = RSH_ENOMEM;
+    rsh_comm **comms = rshi_calloc((size_t)n, sizeof *comms);
+    rank_thread *threads = rshi_calloc((size_t)n, sizeof *threads);
+    if (!comms || !threads) goto out;
+    RSH_GOTO(rsh_comm_threads(n, comms));
+    st = run_all(&run, n, comms, threads);
+out:
+    rshi_free(threads);
+    rshi_free(comms);
+    return st;
+}

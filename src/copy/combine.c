@@ -1,0 +1,207 @@
+/* Combine: the arithmetic of reductions on dense elements, strictly left to right.
+ *
+ * No operation here may be contracted or reassociated: the same plan gives the same bits on every engine.  ISO C mode (-std=c11)
+ * keeps gcc from contracting, the pragma keeps clang. */
+#include "copy/impl.h"
+
+#include <string.h>
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#define BATCH 64    /* elements: a fixed count lets the compiler make vector code without a cost model */
+#define SUM_WAYS 8  /* sources summed in one pass */
+
+/* ---- two operands: acc = acc op src ---- */
+
+typedef void fold_fn(char *acc, const char *src, size_t n);
+
+#define ELEMENT(type, expression)                                                                                         \
+    {                                                                                                                     \
+        type a, b;                                                                                                        \
+        memcpy(&a, acc + i * sizeof a, sizeof a);                                                                         \
+        memcpy(&b, src + i * sizeof b, sizeof b);                                                                         \
+        type y = (type)(expression);                                                                                      \
+        memcpy(acc + i * sizeof y, &y, sizeof y);                                                                         \
+    }
+#define FOLD(name, type, expression)                                                                                      \
+    static void name(char *restrict acc, const char *restrict src, size_t n) {                                            \
+        for (; n >= BATCH; n -= BATCH, acc += BATCH * sizeof(type), src += BATCH * sizeof(type))                          \
+            for (size_t i = 0; i < BATCH; i++) ELEMENT(type, expression)                                                  \
+        for (size_t i = 0; i < n; i++) ELEMENT(type, expression)                                                          \
+    }
+
+/* `word` is unsigned and at least as wide as int, so that sums and products wrap instead of overflowing. */
+#define INTEGER_FOLDS(t, type, word)                                                                                      \
+    FOLD(t##_SUM, type, (word)a + (word)b)                                                                                \
+    FOLD(t##_PROD, type, (word)a * (word)b)                                                                               \
+    FOLD(t##_MIN, type, a < b ? a : b)                                                                                    \
+    FOLD(t##_MAX, type, a > b ? a : b)                                                                                    \
+    FOLD(t##_BAND, type, a &b)                                                                                            \
+    FOLD(t##_BOR, type, a | b)                                                                                            \
+    FOLD(t##_BXOR, type, a ^ b)
+INTEGER_FOLDS(U8, uint8_t, uint32_t)
+INTEGER_FOLDS(I8, int8_t, uint32_t)
+INTEGER_FOLDS(U16, uint16_t, uint32_t)
+INTEGER_FOLDS(I16, int16_t, uint32_t)
+INTEGER_FOLDS(U32, uint32_t, uint32_t)
+INTEGER_FOLDS(I32, int32_t, uint32_t)
+INTEGER_FOLDS(U64, uint64_t, uint64_t)
+INTEGER_FOLDS(I64, int64_t, uint64_t)
+
+/* NaN wins from either side: a comparison with NaN is false, so a NaN on the right falls through to b. */
+#define REAL_FOLDS(t, type)                                                                                               \
+    FOLD(t##_SUM, type, a + b)                                                                                            \
+    FOLD(t##_PROD, type, a *b)                                                                                            \
+    FOLD(t##_MIN, type, ((a < b) | (a != a)) ? a : b)                                                                       \
+    FOLD(t##_MAX, type, ((a > b) | (a != a)) ? a : b)
+REAL_FOLDS(F32, float)
+REAL_FOLDS(F64, double)
+
+/* Truth values: any non-zero byte is true, what comes out is 0 or 1. */
+FOLD(BOOL_BAND, uint8_t, (a != 0) & (b != 0))
+FOLD(BOOL_BOR, uint8_t, (a != 0) | (b != 0))
+FOLD(BOOL_BXOR, uint8_t, (a != 0) ^ (b != 0))
+
+typedef struct c64 {
+    float re, im;
+} c64;
+typedef struct c128 {
+    double re, im;
+} c128;
+#define COMPLEX_PROD(t)                                                                                                   \
+    RSHI_INLINE t t##_times(t a, t b) { return (t){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }               \
+    static void t##_PROD(char *acc, const char *src, size_t n) {                                                          \
+        for (size_t i = 0; i < n; i++) {                                                                                  \
+            t a, b;                                                                                                       \
+            memcpy(&a, acc + i * sizeof a, sizeof a);                                                                     \
+            memcpy(&b, src + i * sizeof b, sizeof b);                                                                     \
+            a = t##_times(a, b);                                                                                          \
+            memcpy(acc + i * sizeof a, &a, sizeof a);                                                                     \
+        }                                                                                                                 \
+    }
+COMPLEX_PROD(c64)
+COMPLEX_PROD(c128)
+
+#define REAL_ENTRIES(t)                                                                                                   \
+    [RSH_OP_SUM] = t##_SUM, [RSH_OP_PROD] = t##_PROD, [RSH_OP_MIN] = t##_MIN, [RSH_OP_MAX] = t##_MAX
+#define INTEGER_ENTRIES(t)                                                                                                \
+    [RSH_##t] = {REAL_ENTRIES(t), [RSH_OP_BAND] = t##_BAND, [RSH_OP_BOR] = t##_BOR, [RSH_OP_BXOR] = t##_BXOR}
+
+/* Complex sums are sums of their components and never looked up. */
+static fold_fn *const folds[RSH_DTYPE_COUNT][RSH_OP_COUNT] = {
+    INTEGER_ENTRIES(U8),  INTEGER_ENTRIES(I8),  INTEGER_ENTRIES(U16), INTEGER_ENTRIES(I16),
+    INTEGER_ENTRIES(U32), INTEGER_ENTRIES(I32), INTEGER_ENTRIES(U64), INTEGER_ENTRIES(I64),
+    [RSH_F32] = {REAL_ENTRIES(F32)},
+    [RSH_F64] = {REAL_ENTRIES(F64)},
+    [RSH_C64] = {[RSH_OP_PROD] = c64_PROD},
+    [RSH_C128] = {[RSH_OP_PROD] = c128_PROD},
+    [RSH_BOOL] = {[RSH_OP_BAND] = BOOL_BAND,
+                  [RSH_OP_MIN] = BOOL_BAND,
+                  [RSH_OP_BOR] = BOOL_BOR,
+                  [RSH_OP_MAX] = BOOL_BOR,
+                  [RSH_OP_BXOR] = BOOL_BXOR},
+};
+
+/* ---- sums of floats: up to SUM_WAYS sources in one pass, so that they are read side by side ---- */
+
+typedef float f32_line __attribute__((vector_size(RSHI_LINE), aligned(1), may_alias));
+typedef double f64_line __attribute__((vector_size(RSHI_LINE), aligned(1), may_alias));
+
+#define SUM_LINES(line, k)                                                                                                \
+    for (; i + RSHI_LINE <= bytes; i += RSHI_LINE) {                                                                      \
+        line v = *(const line *)(const void *)(src[0] + i);                                                               \
+        for (int s = 1; s < (k); s++) v += *(const line *)(const void *)(src[s] + i);                                     \
+        *(line *)(void *)(acc + i) = v;                                                                                   \
+    }
+#define SUM_CASE(line, k)                                                                                                 \
+    case k:                                                                                                               \
+        SUM_LINES(line, k)                                                                                                \
+        break;
+#define SUM(target, name, type, line)                                                                                     \
+    target static void name(int nsrc, const char *const *src, char *acc, size_t n) {                                      \
+        size_t i = 0, bytes = n * sizeof(type);                                                                           \
+        switch (nsrc) {                                                                                                   \
+            SUM_CASE(line, 2)                                                                                             \
+            SUM_CASE(line, 3)                                                                                             \
+            SUM_CASE(line, 4)                                                                                             \
+            SUM_CASE(line, 5)                                                                                             \
+            SUM_CASE(line, 6)                                                                                             \
+            SUM_CASE(line, 7)                                                                                             \
+            SUM_CASE(line, 8)                                                                                             \
+        }                                                                                                                 \
+        for (; i < bytes; i += sizeof(type)) {                                                                            \
+            type v, w;                                                                                                    \
+            memcpy(&v, src[0] + i, sizeof v);                                                                             \
+            for (int s = 1; s < nsrc; s++) {                                                                              \
+                memcpy(&w, src[s] + i, sizeof w);                                                                         \
+                v += w;                                                                                                   \
+            }                                                                                                             \
+            memcpy(acc + i, &v, sizeof v);                                                                                \
+        }                                                                                                                 \
+    }
+SUM(, sum_f32_generic, float, f32_line)
+SUM(, sum_f64_generic, double, f64_line)
+#if RSHI_X86
+SUM(RSHI_AVX2, sum_f32_avx2, float, f32_line)
+SUM(RSHI_AVX2, sum_f64_avx2, double, f64_line)
+SUM(RSHI_AVX512, sum_f32_avx512, float, f32_line)
+SUM(RSHI_AVX512, sum_f64_avx512, double, f64_line)
+#endif
+
+typedef void sum_fn(int nsrc, const char *const *src, char *acc, size_t n);
+static sum_fn *const sum_f32[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f32);
+static sum_fn *const sum_f64[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f64);
+
+/* The first SUM_WAYS sources, then acc and SUM_WAYS - 1 more at a time. */
+static void sum_reals(sum_fn *sum, int nsrc, const char *const *src, char *acc, size_t n) {
+    const char *part[SUM_WAYS] = {src[0]};
+    for (int k = 1; k < nsrc; k += SUM_WAYS - 1) {
+        int more = (int)rshi_min(SUM_WAYS - 1, nsrc - k);
+        memcpy(part + 1, src + k, (size_t)more * sizeof *part);
+        sum(more + 1, part, acc, n);
+        part[0] = acc;
+    }
+}
+
+/* ---- doors ---- */
+
+rsh_dtype rshi_accumulator(rsh_dtype t) {
+    bool small = t == RSH_F16 || t == RSH_BF16 || t == RSH_F8E4M3 || t == RSH_F8E5M2;
+    return small ? RSH_F32 : t;
+}
+
+static void fold_all(fold_fn *fold, size_t size, int nsrc, const char *const *src, char *acc, size_t n) {
+    if (acc != src[0]) memcpy(acc, src[0], n * size);
+    for (int k = 1; k < nsrc; k++) fold(acc, src[k], n);
+}
+
+void rshi_combine(rsh_op op, rsh_dtype t, int nsrc, const char *const *src, char *acc, size_t n) {
+    rshi_simd level = rshi_simd_level();
+    size_t parts = t == RSH_C64 || t == RSH_C128 ? 2 : 1;
+    if (nsrc > 1 && op == RSH_OP_SUM && (t == RSH_F32 || t == RSH_C64))
+        sum_reals(sum_f32[level], nsrc, src, acc, n * parts);
+    else if (nsrc > 1 && op == RSH_OP_SUM && (t == RSH_F64 || t == RSH_C128))
+        sum_reals(sum_f64[level], nsrc, src, acc, n * parts);
+    else
+        fold_all(folds[t][op], rsh_dtype_size(t), nsrc, src, acc, n);
+}
+
+#define DIVIDE(name, type)                                                                                                \
+    static void name(char *acc, type divisor, size_t n) {                                                                 \
+        for (size_t i = 0; i < n; i++) {                                                                                  \
+            type x;                                                                                                       \
+            memcpy(&x, acc + i * sizeof x, sizeof x);                                                                     \
+            x /= divisor;                                                                                                 \
+            memcpy(acc + i * sizeof x, &x, sizeof x);                                                                     \
+        }                                                                                                                 \
+    }
+DIVIDE(divide_f32, float)
+DIVIDE(divide_f64, double)
+
+void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n) {
+    if (divisor <= 1) return;
+    if (t == RSH_F32 || t == RSH_C64) divide_f32(acc, (float)divisor, t == RSH_C64 ? 2 * n : n);
+    if (t == RSH_F64 || t == RSH_C128) divide_f64(acc, (double)divisor, t == RSH_C128 ? 2 * n : n);
+}

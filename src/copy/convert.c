@@ -1,0 +1,181 @@
+/* Convert: dense elements of one dtype to another.
+ *
+ * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  A small float (f16, bf16, f8) is a f32 that takes less
+ * room, so from there the way is: to f32, exactly, then on.  To a small float there is a loop from f32 and one from f64; integers
+ * go through f64, which holds them exactly or, for 64 bits, rounded to odd.  Complex numbers are pairs of their component type. */
+#include "copy/number.h"
+
+#define BATCH 64        /* elements: a fixed count lets the compiler make vector code without a cost model */
+#define HUB_BYTES 4096  /* tile for the type on the way */
+
+typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
+
+/* ---- loops ---- */
+
+#define ELEMENT(from_type, to_type, expression)                                                                           \
+    {                                                                                                                     \
+        from_type x;                                                                                                      \
+        memcpy(&x, s + i * sizeof x, sizeof x);                                                                           \
+        to_type y = (to_type)(expression);                                                                                \
+        memcpy(d + i * sizeof y, &y, sizeof y);                                                                           \
+    }
+
+#define LOOP(target, name, from_type, to_type, expression)                                                                \
+    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                     \
+        const char *restrict s = src;                                                                                     \
+        char *restrict d = dst;                                                                                           \
+        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type))                      \
+            for (size_t i = 0; i < BATCH; i++) ELEMENT(from_type, to_type, expression)                                    \
+        for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                            \
+    }
+
+/* The pairs that training and inference live on are compiled once per level. */
+#if RSHI_X86
+#define FAST_LOOP(name, from_type, to_type, expression)                                                                   \
+    LOOP(, name##_generic, from_type, to_type, expression)                                                                \
+    LOOP(RSHI_AVX2, name##_avx2, from_type, to_type, expression)                                                          \
+    LOOP(RSHI_AVX512, name##_avx512, from_type, to_type, expression)
+#else
+#define FAST_LOOP(name, from_type, to_type, expression) LOOP(, name##_generic, from_type, to_type, expression)
+#endif
+
+#define FAST_MAP(X)                                                                                                       \
+    X(F16, F32, uint16_t, float, f32_from_f16(x))                                                                         \
+    X(BF16, F32, uint16_t, float, f32_from_bf16(x))                                                                       \
+    X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                    \
+    X(F8E5M2, F32, uint8_t, float, f32_from_f8e5m2(x))                                                                    \
+    X(F32, F16, float, uint16_t, f16_from_f32(x))                                                                         \
+    X(F32, BF16, float, uint16_t, bf16_from_f32(x))                                                                       \
+    X(F32, F8E4M3, float, uint8_t, f8e4m3_from_f32(x))                                                                    \
+    X(F32, F8E5M2, float, uint8_t, f8e5m2_from_f32(x))                                                                    \
+    X(F64, F16, double, uint16_t, f16_from_f64(x))                                                                        \
+    X(F64, BF16, double, uint16_t, bf16_from_f64(x))                                                                      \
+    X(F64, F8E4M3, double, uint8_t, f8e4m3_from_f64(x))                                                                   \
+    X(F64, F8E5M2, double, uint8_t, f8e5m2_from_f64(x))                                                                   \
+    X(F32, F64, float, double, x)                                                                                         \
+    X(F64, F32, double, float, x)
+#define FAST_DEFINE(from, to, from_type, to_type, expression) FAST_LOOP(from##_to_##to, from_type, to_type, expression)
+FAST_MAP(FAST_DEFINE)
+
+/* What a wide value becomes: integers wrap, reals saturate. */
+#define INTEGER(x, type, saturate) _Generic((x), float: saturate, double: saturate, default: type##_wrap)(x)
+#define WRAP(type) RSHI_INLINE type type##_wrap(uint64_t x) { return (type)x; }
+WRAP(uint8_t)
+WRAP(int8_t)
+WRAP(uint16_t)
+WRAP(int16_t)
+WRAP(uint32_t)
+WRAP(int32_t)
+WRAP(uint64_t)
+WRAP(int64_t)
+
+/* A row of the table of wide pairs: `value` is the element x read as a number. */
+#define WIDE_ROW(from, type, value)                                                                                       \
+    LOOP(, from##_to_BOOL, type, uint8_t, (value) != 0)                                                                   \
+    LOOP(, from##_to_U8, type, uint8_t, INTEGER(value, uint8_t, u8_from_real))                                            \
+    LOOP(, from##_to_I8, type, int8_t, INTEGER(value, int8_t, i8_from_real))                                              \
+    LOOP(, from##_to_U16, type, uint16_t, INTEGER(value, uint16_t, u16_from_real))                                        \
+    LOOP(, from##_to_I16, type, int16_t, INTEGER(value, int16_t, i16_from_real))                                          \
+    LOOP(, from##_to_U32, type, uint32_t, INTEGER(value, uint32_t, u32_from_real))                                        \
+    LOOP(, from##_to_I32, type, int32_t, INTEGER(value, int32_t, i32_from_real))                                          \
+    LOOP(, from##_to_U64, type, uint64_t, INTEGER(value, uint64_t, u64_from_real))                                        \
+    LOOP(, from##_to_I64, type, int64_t, INTEGER(value, int64_t, i64_from_real))
+#define INTEGER_ROW(from, type, value)                                                                                    \
+    WIDE_ROW(from, type, value)                                                                                           \
+    LOOP(, from##_to_F32, type, float, value)                                                                             \
+    LOOP(, from##_to_F64, type, double, value)
+
+INTEGER_ROW(BOOL, uint8_t, x != 0)
+INTEGER_ROW(U8, uint8_t, x)
+INTEGER_ROW(I8, int8_t, x)
+INTEGER_ROW(U16, uint16_t, x)
+INTEGER_ROW(I16, int16_t, x)
+INTEGER_ROW(U32, uint32_t, x)
+INTEGER_ROW(I32, int32_t, x)
+INTEGER_ROW(U64, uint64_t, x)
+INTEGER_ROW(I64, int64_t, x)
+WIDE_ROW(F32, float, x)
+WIDE_ROW(F64, double, x)
+LOOP(, U64_to_odd, uint64_t, double, odd_from_u64(x))
+LOOP(, I64_to_odd, int64_t, double, odd_from_i64(x))
+
+/* ---- finding the way ---- */
+
+#define WIDE_ENTRIES(from)                                                                                                \
+    [RSH_BOOL] = from##_to_BOOL, [RSH_U8] = from##_to_U8, [RSH_I8] = from##_to_I8, [RSH_U16] = from##_to_U16,             \
+    [RSH_I16] = from##_to_I16, [RSH_U32] = from##_to_U32, [RSH_I32] = from##_to_I32, [RSH_U64] = from##_to_U64,           \
+    [RSH_I64] = from##_to_I64
+#define INTEGER_ENTRIES(from)                                                                                             \
+    [RSH_##from] = {WIDE_ENTRIES(from), [RSH_F32] = from##_to_F32, [RSH_F64] = from##_to_F64}
+
+static convert_fn *const wide[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT] = {
+    INTEGER_ENTRIES(BOOL), INTEGER_ENTRIES(U8),  INTEGER_ENTRIES(I8),          INTEGER_ENTRIES(U16),
+    INTEGER_ENTRIES(I16),  INTEGER_ENTRIES(U32), INTEGER_ENTRIES(I32),         INTEGER_ENTRIES(U64),
+    INTEGER_ENTRIES(I64),  [RSH_F32] = {WIDE_ENTRIES(F32)}, [RSH_F64] = {WIDE_ENTRIES(F64)},
+};
+
+static convert_fn *const fast[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT][RSHI_SIMD_COUNT] = {
+#define FAST_ENTRY(from, to, from_type, to_type, expression) [RSH_##from][RSH_##to] = RSHI_PER_LEVEL(from##_to_##to),
+    FAST_MAP(FAST_ENTRY)
+#undef FAST_ENTRY
+};
+
+static convert_fn *direct(rsh_dtype from, rsh_dtype to) {
+    convert_fn *f = fast[from][to][rshi_simd_level()];
+    return f ? f : wide[from][to];
+}
+
+static bool is_small_float(rsh_dtype t) { return t == RSH_F16 || t == RSH_BF16 || t == RSH_F8E4M3 || t == RSH_F8E5M2; }
+
+/* The first half of a way that has no loop of its own. */
+static convert_fn *to_hub(rsh_dtype from, rsh_dtype hub) {
+    if (hub == RSH_F64 && from == RSH_U64) return U64_to_odd;
+    if (hub == RSH_F64 && from == RSH_I64) return I64_to_odd;
+    return direct(from, hub);
+}
+
+static void convert_by_hub(rsh_dtype from, const char *src, rsh_dtype to, char *dst, size_t n) {
+    rsh_dtype hub = is_small_float(from) ? RSH_F32 : RSH_F64;
+    convert_fn *in = to_hub(from, hub), *out = direct(hub, to);
+    size_t a = rsh_dtype_size(from), b = rsh_dtype_size(to), step = HUB_BYTES / rsh_dtype_size(hub);
+    _Alignas(RSHI_LINE) char tile[HUB_BYTES];
+    for (size_t i = 0; i < n; i += step) {
+        size_t count = n - i < step ? n - i : step;
+        in(src + i * a, tile, count);
+        out(tile, dst + i * b, count);
+    }
+}
+
+static void convert_real(rsh_dtype from, const char *src, rsh_dtype to, char *dst, size_t n) {
+    convert_fn *f = direct(from, to);
+    if (from == to)
+        memcpy(dst, src, n * rsh_dtype_size(to));
+    else if (f)
+        f(src, dst, n);
+    else
+        convert_by_hub(from, src, to, dst, n);
+}
+
+static rsh_dtype component(rsh_dtype t) { return t == RSH_C64 ? RSH_F32 : t == RSH_C128 ? RSH_F64 : t; }
+
+/* Real to complex: the real parts, each followed by a zero. */
+static void convert_to_complex(rsh_dtype from, const char *src, rsh_dtype part, char *dst, size_t n) {
+    size_t a = rsh_dtype_size(from), b = rsh_dtype_size(part), step = HUB_BYTES / b;
+    _Alignas(RSHI_LINE) char tile[HUB_BYTES];
+    for (size_t i = 0; i < n; i += step) {
+        size_t count = n - i < step ? n - i : step;
+        convert_real(from, src + i * a, part, tile, count);
+        memset(dst + i * 2 * b, 0, count * 2 * b);
+        rshi_strided_copy(b, 1, (int64_t)count, dst + i * 2 * b, 0, (int64_t)(2 * b), tile, 0, (int64_t)b);
+    }
+}
+
+void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size_t n) {
+    rsh_dtype a = component(from), b = component(to);
+    if (a != from)
+        convert_real(a, src, b, dst, 2 * n);
+    else if (b != to)
+        convert_to_complex(from, src, b, dst, n);
+    else
+        convert_real(from, src, to, dst, n);
+}

@@ -1,0 +1,88 @@
+/* copy/impl: what the kernels of this room share.
+ *
+ * A prepared move is a loop over its outer dims around a plane: the last two dims that are walked element by element.  A "unit" is
+ * what moves as one: an element, or for plain copies a short run that has the size of one (1, 2, 4, 8 or 16 bytes).  Everything
+ * below works on planes of units and on dense tiles of them; a tile is a small piece of a plane, kept on the stack. */
+#ifndef RESHARD_COPY_IMPL_H
+#define RESHARD_COPY_IMPL_H
+
+#include "copy/copy.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define RSHI_X86 1
+#include <immintrin.h>
+#else
+#define RSHI_X86 0
+#endif
+
+#define RSHI_INLINE static inline __attribute__((always_inline))
+#define RSHI_LINE 64 /* bytes of a cache line */
+
+/* ---- what the processor offers ---- */
+
+typedef enum rshi_simd { RSHI_SIMD_GENERIC, RSHI_SIMD_AVX2, RSHI_SIMD_AVX512, RSHI_SIMD_COUNT } rshi_simd;
+rshi_simd rshi_simd_level(void);
+
+/* A table of one function per level; without x86 there is only the generic one. */
+#if RSHI_X86
+#define RSHI_AVX2 __attribute__((target("avx2")))
+#define RSHI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define RSHI_PER_LEVEL(name) {name##_generic, name##_avx2, name##_avx512}
+#else
+#define RSHI_PER_LEVEL(name) {name##_generic, name##_generic, name##_generic}
+#endif
+
+/* ---- planes ---- */
+
+/* Where a plane starts: index[first .. dims-1], of which the last two are its first row and column. */
+typedef struct rshi_plane {
+    int first, dims;
+    int64_t rows, cols;
+    int64_t index[RSHI_MOVE_DIMS];
+} rshi_plane;
+
+/* Bytes from element 0 of the sub-move to the plane. */
+static inline int64_t rshi_plane_offset(const rshi_plane *p, const int64_t *strides) {
+    int64_t bytes = 0;
+    for (int d = p->first; d < p->dims; d++) bytes += p->index[d] * strides[d];
+    return bytes;
+}
+static inline int64_t rshi_plane_row(const rshi_plane *p, const int64_t *strides) {
+    return p->dims >= 2 ? strides[p->dims - 2] : 0;
+}
+static inline int64_t rshi_plane_col(const rshi_plane *p, const int64_t *strides) { return strides[p->dims - 1]; }
+
+typedef void rshi_plane_fn(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src);
+rshi_plane_fn rshi_run_rows, rshi_run_strided, rshi_run_transpose, rshi_run_convert, rshi_run_reduce, rshi_run_fill;
+
+/* ---- copies of a plane; strides in bytes ---- */
+
+/* Runs of `run` bytes. */
+void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr);
+/* Single units at any strides. */
+void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *src, int64_t sr,
+                       int64_t sc);
+/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src. */
+void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
+
+/* Any plane into a dense tile, and a dense tile into any plane. */
+void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src, int64_t sr, int64_t sc);
+void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *tile);
+
+/* Rows and columns of the tiles that a plane is cut into: at most `room` units.  A plane whose source runs along the rows
+ * gets tiles that are `rows_wanted` tall, so that whole source lines are used. */
+typedef struct rshi_tiling {
+    int64_t rows, cols;
+} rshi_tiling;
+rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wanted);
+
+/* ---- arithmetic on dense tiles ---- */
+
+/* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
+rsh_dtype rshi_accumulator(rsh_dtype t);
+/* acc = src[0] op src[1] op ..., left to right; acc may be src[0] itself.  All of dtype `t`, which is an accumulator type. */
+void rshi_combine(rsh_op op, rsh_dtype t, int nsrc, const char *const *src, char *acc, size_t n);
+/* Floats and complex only; other types are left alone (avg does not exist for them). */
+void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n);
+
+#endif

@@ -1,0 +1,40 @@
+/* Convert: one source of another dtype, tile by tile: gather, convert, scatter, each step left out where the plane is dense. */
+#include "copy/impl.h"
+
+#define TILE_BYTES 8192  /* of the wider of the two types */
+#define SOURCE_BYTES 128 /* of each source line that a tile uses when the source runs along the rows */
+
+/* Is a rows x cols piece with these strides one run? */
+static bool is_dense(int64_t rows, int64_t cols, int64_t unit, int64_t row, int64_t col) {
+    return (col == unit || cols == 1) && (row == cols * unit || rows == 1);
+}
+
+typedef struct side {
+    size_t unit;
+    int64_t row, col; /* strides in bytes */
+} side;
+
+static void convert_tile(const rshi_move *m, int64_t rows, int64_t cols, char *dst, const side *to, const char *src,
+                         const side *from) {
+    _Alignas(RSHI_LINE) char in[TILE_BYTES], out[TILE_BYTES];
+    size_t n = (size_t)(rows * cols);
+    bool direct_in = is_dense(rows, cols, (int64_t)from->unit, from->row, from->col);
+    bool direct_out = !m->stream && is_dense(rows, cols, (int64_t)to->unit, to->row, to->col);
+    if (!direct_in) rshi_tile_gather(from->unit, rows, cols, in, src, from->row, from->col);
+    rshi_convert(m->from, direct_in ? src : in, m->to, direct_out ? dst : out, n);
+    if (!direct_out) rshi_tile_scatter(m->stream, to->unit, rows, cols, dst, to->row, to->col, out);
+}
+
+void rshi_run_convert(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
+    side from = {rsh_dtype_size(m->from), rshi_plane_row(p, m->ss), rshi_plane_col(p, m->ss)};
+    side to = {rsh_dtype_size(m->to), rshi_plane_row(p, m->ds), rshi_plane_col(p, m->ds)};
+    int64_t unit = (int64_t)from.unit, wider = rshi_max(unit, (int64_t)to.unit);
+    bool crossing = from.row == unit && from.col != unit;
+    const char *s = src[0] + rshi_plane_offset(p, m->ss);
+    char *d = dst + rshi_plane_offset(p, m->ds);
+    rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / wider, crossing ? SOURCE_BYTES / unit : 1);
+    for (int64_t r = 0; r < p->rows; r += t.rows)
+        for (int64_t c = 0; c < p->cols; c += t.cols)
+            convert_tile(m, rshi_min(t.rows, p->rows - r), rshi_min(t.cols, p->cols - c), d + r * to.row + c * to.col, &to,
+                         s + r * from.row + c * from.col, &from);
+}

@@ -1,0 +1,72 @@
+/* Reduce: several sources into one destination, tile by tile.
+ *
+ * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in ascending order, a
+ * batch at a time: those that are dense in the accumulator type are read in place, the others are gathered and widened first. */
+#include "copy/impl.h"
+
+#define TILE_BYTES 4096  /* of the widest of source, accumulator and destination type */
+#define BATCH 8          /* sources combined in one call, the accumulator being one of them after the first batch */
+#define SOURCE_BYTES 128 /* of each source line that a tile uses when the sources run along the rows */
+
+typedef struct tile {
+    int64_t rows, cols;
+    int64_t r, c; /* where it starts in the plane */
+} tile;
+
+static bool is_dense(const tile *t, int64_t unit, int64_t row, int64_t col) {
+    return (col == unit || t->cols == 1) && (row == t->cols * unit || t->rows == 1);
+}
+
+/* Source k of a tile, dense and in the accumulator type: where it lies if it lies so already, else in `room`. */
+static const char *widened(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src, char *room) {
+    const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
+    int64_t row = rshi_plane_row(p, ss), col = rshi_plane_col(p, ss);
+    const char *s = src + rshi_plane_offset(p, ss) + t->r * row + t->c * col;
+    rsh_dtype acc = rshi_accumulator(m->from);
+    bool dense = is_dense(t, m->unit, row, col);
+    if (acc == m->from && dense) return s;
+    _Alignas(RSHI_LINE) char narrow[TILE_BYTES];
+    char *gathered = acc == m->from ? room : narrow;
+    if (!dense) rshi_tile_gather((size_t)m->unit, t->rows, t->cols, gathered, s, row, col);
+    if (acc != m->from) rshi_convert(m->from, dense ? s : gathered, acc, room, (size_t)(t->rows * t->cols));
+    return room;
+}
+
+static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t, const char *const *src, char *acc) {
+    _Alignas(RSHI_LINE) char room[BATCH * TILE_BYTES];
+    const char *ready[BATCH];
+    size_t n = (size_t)(t->rows * t->cols);
+    int have = 0;
+    for (int k = 0; k < m->nsrc; k++) {
+        ready[have] = widened(m, p, t, k, src[k], room + have * TILE_BYTES);
+        have++;
+        if (have < BATCH && k + 1 < m->nsrc) continue;
+        rshi_combine(m->op, rshi_accumulator(m->from), have, ready, acc, n);
+        ready[0] = acc;
+        have = 1;
+    }
+}
+
+static void reduce_tile(const rshi_move *m, const rshi_plane *p, const tile *t, char *dst, const char *const *src) {
+    _Alignas(RSHI_LINE) char acc[TILE_BYTES], out[TILE_BYTES];
+    rsh_dtype type = rshi_accumulator(m->from);
+    size_t n = (size_t)(t->rows * t->cols);
+    int64_t row = rshi_plane_row(p, m->ds), col = rshi_plane_col(p, m->ds);
+    combine_tile(m, p, t, src, acc);
+    rshi_divide(type, m->divisor, acc, n);
+    if (m->to != type) rshi_convert(type, acc, m->to, out, n);
+    rshi_tile_scatter(m->stream, rsh_dtype_size(m->to), t->rows, t->cols,
+                      dst + rshi_plane_offset(p, m->ds) + t->r * row + t->c * col, row, col, m->to != type ? out : acc);
+}
+
+void rshi_run_reduce(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
+    int64_t unit = m->unit, acc = (int64_t)rsh_dtype_size(rshi_accumulator(m->from)), to = (int64_t)rsh_dtype_size(m->to);
+    int64_t widest = rshi_max(rshi_max(unit, acc), to);
+    bool crossing = rshi_plane_row(p, m->ss) == unit && rshi_plane_col(p, m->ss) != unit;
+    rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? SOURCE_BYTES / unit : 1);
+    for (int64_t r = 0; r < p->rows; r += step.rows)
+        for (int64_t c = 0; c < p->cols; c += step.cols) {
+            tile t = {rshi_min(step.rows, p->rows - r), rshi_min(step.cols, p->cols - c), r, c};
+            reduce_tile(m, p, &t, dst, src);
+        }
+}

@@ -1,0 +1,50 @@
+/* Simd: which vector instructions this process uses, found once. */
+#include "copy/impl.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[RSHI_SIMD_COUNT] = {"generic", "avx2", "avx512"};
+
+static rshi_simd offered(void) {
+#if RSHI_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return RSHI_SIMD_AVX512;
+    if (__builtin_cpu_supports("avx2")) return RSHI_SIMD_AVX2;
+#endif
+    return RSHI_SIMD_GENERIC;
+}
+
+/* The environment may lower the level, never raise it; an unknown word changes nothing. */
+static rshi_simd choose(void) {
+    rshi_simd best = offered();
+    const char *wish = getenv("RESHARD_SIMD");
+    for (int i = 0; wish && i < (int)best; i++)
+        if (!strcmp(wish, names[i])) return (rshi_simd)i;
+    return best;
+}
+
+/* Two threads that come first at once find the same answer, so a relaxed store is enough. */
+rshi_simd rshi_simd_level(void) {
+    static _Atomic int found = -1;
+    int level = atomic_load_explicit(&found, memory_order_relaxed);
+    if (level < 0) {
+        level = (int)choose();
+        atomic_store_explicit(&found, level, memory_order_relaxed);
+    }
+    return (rshi_simd)level;
+}
+
+const char *rshi_copy_simd(void) { return names[rshi_simd_level()]; }
+
+/* Streaming stores are not ordered with later plain stores (the flag that says "ready") unless fenced. */
+void rshi_copy_fence(void) {
+#if RSHI_X86
+    _mm_sfence();
+#else
+    atomic_thread_fence(memory_order_release);
+#endif
+}

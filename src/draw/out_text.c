@@ -1,0 +1,95 @@
+/* Text: the scene in letters and box-drawing characters, at most 100 columns wide. */
+#include "draw/impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COLUMNS 100
+
+enum { UP = 1, DOWN = 2, LEFT = 4, RIGHT = 8 };
+
+/* A place on the page: a letter, or the lines that meet here. */
+typedef struct glyph {
+    char letter;
+    uint8_t lines;
+} glyph;
+
+static size_t places(const rshi_canvas *c) { return (size_t)c->width * (size_t)c->height; }
+
+/* What is drawn off the page goes to one spare place behind it. */
+static glyph *at(rshi_canvas *c, int x, int y) {
+    bool inside = x >= 0 && x < c->width && y >= 0 && y < c->height;
+    return (glyph *)c->glyphs + (inside ? (size_t)y * (size_t)c->width + (size_t)x : places(c));
+}
+
+static rsh_status begin(rshi_canvas *c, int width, int height) {
+    (void)width; /* notes may be wider than the panels; lines end where nothing follows */
+    c->width = COLUMNS;
+    c->height = height;
+    c->glyphs = rshi_calloc(places(c) + 1, sizeof(glyph));
+    return c->glyphs ? RSH_OK : rshi_nomem();
+}
+
+static void across(rshi_canvas *c, int x, int y, int w) {
+    for (int i = 0; i <= w; i++) at(c, x + i, y)->lines |= (uint8_t)((i ? LEFT : 0) | (i < w ? RIGHT : 0));
+}
+
+static void down(rshi_canvas *c, int x, int y, int h) {
+    for (int i = 0; i <= h; i++) at(c, x, y + i)->lines |= (uint8_t)((i ? UP : 0) | (i < h ? DOWN : 0));
+}
+
+/* Boxes that share a border share its characters.  Without colours only those of holders say anything. */
+static rsh_status box(rshi_canvas *c, const rshi_mark *m) {
+    if (strcmp(m->kind, "held") && strcmp(m->kind, "outline")) return RSH_OK;
+    across(c, m->x, m->y, m->w);
+    across(c, m->x, m->y + m->h, m->w);
+    down(c, m->x, m->y, m->h);
+    down(c, m->x + m->w, m->y, m->h);
+    return RSH_OK;
+}
+
+static rsh_status text(rshi_canvas *c, const rshi_mark *m) {
+    int n = (int)strlen(m->label), x = m->x;
+    if (m->anchor == 'm') x -= n / 2;
+    if (m->anchor == 'e') x -= n;
+    for (int i = 0; i < n; i++) at(c, x + i, m->y)->letter = m->label[i];
+    return RSH_OK;
+}
+
+static rsh_status line_to(rshi_canvas *c, const rshi_mark *m) {
+    across(c, m->x, m->y, m->w);
+    at(c, m->x + m->w, m->y)->letter = '>';
+    return RSH_OK;
+}
+
+static const char *character(const glyph *g) {
+    static const char *const lines[16] = {" ", "╵", "╷", "│", "╴", "┘", "┐", "┤", "╶", "└", "┌", "├", "─", "┴", "┬", "┼"};
+    return lines[g->lines];
+}
+
+static rsh_status put_line(rshi_canvas *c, int y) {
+    int end = c->width;
+    while (end && !at(c, end - 1, y)->letter && !at(c, end - 1, y)->lines) end--;
+    char row[4 * COLUMNS + 2];
+    size_t n = 0;
+    for (int x = 0; x < end; x++) {
+        const glyph *g = at(c, x, y);
+        char letter[2] = {g->letter, '\0'};
+        const char *s = g->letter ? letter : character(g);
+        size_t length = strlen(s);
+        memcpy(row + n, s, length);
+        n += length;
+    }
+    memcpy(row + n, "\n", 2);
+    return rshi_sink_text(c->sink, row);
+}
+
+static rsh_status end(rshi_canvas *c) {
+    for (int y = 0; y < c->height; y++) RSH_TRY(put_line(c, y));
+    return RSH_OK;
+}
+
+const rshi_format rshi_format_text = {
+    .intervals = 10, .width = 40, .height = 8, .strip = 2, .min_width = 4, .min_height = 2,
+    .gap = 16, .line = 1, .margin = 2, .letter = 1,
+    .begin = begin, .box = box, .text = text, .line_to = line_to, .end = end};

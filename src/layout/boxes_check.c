@@ -1,0 +1,188 @@
+/* Boxes check: do boxes tile a tensor exactly?
+ *
+ * Let f be the number of boxes that hold an element, minus one.  Boxes tile if f is 0 everywhere, and that is so if its
+ * differences along all dims are; they are 0 except at corners of boxes, where every box counts +1 or -1.  The sweep
+ * goes through the coordinates of the first dim at which boxes begin (+) or end (-): what begins and ends at one of them
+ * must cancel, as boxes of the dims that remain.  Equal faces of neighbours do so at once, the rest is swept along the
+ * next dim.  Where something is left over at the end is the first element, in row-major order, whose f is not 0: all
+ * differences before it are 0, so the excess left there is its f.
+ *
+ * Cost: one sort of 2n faces if neighbours share whole faces, as in grids and slabs; never more than n * 2^ndim corners,
+ * and never memory for more than 2n faces per dim. */
+#include "layout/impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A box that begins or ends at coordinate `x` of the dim before `dim`; dims from there on are still to be swept. */
+typedef struct face {
+    int64_t x;
+    const rsh_box *box;
+    int sign;
+    short dim, ndim;
+} face;
+
+typedef struct sweep {
+    int ndim;
+    int64_t element[RSH_MAX_NDIM]; /* under the sweep */
+    int64_t excess;                /* f of `element`, where the sweep found it not 0 */
+} sweep;
+
+static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
+
+/* By coordinate, then faces that are equal in the dims that remain next to each other. */
+static int compare_faces(const void *x, const void *y) {
+    const face *a = x, *b = y;
+    int c = compare(a->x, b->x);
+    for (int d = a->dim; !c && d < a->ndim; d++) {
+        c = compare(a->box->lo[d], b->box->lo[d]);
+        if (!c) c = compare(a->box->hi[d], b->box->hi[d]);
+    }
+    return c;
+}
+
+/* Drop what cancels from sorted faces; returns how many stay. */
+static int64_t cancel(face *f, int64_t n) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n;) {
+        face key = f[i];
+        for (int64_t first = kept; i < n && !compare_faces(&f[i], &key); i++) {
+            if (kept > first && f[kept - 1].sign != f[i].sign)
+                kept--;
+            else
+                f[kept++] = f[i];
+        }
+    }
+    return kept;
+}
+
+/* Where boxes begin and end along `dim`; 2n faces.  NULL: no memory. */
+static face *list_faces(const face *boxes, int64_t n, int dim) {
+    face *f = rshi_alloc((size_t)n, 2 * sizeof *f);
+    for (int64_t i = 0; f && i < n; i++) {
+        f[2 * i] = f[2 * i + 1] = boxes[i];
+        f[2 * i].x = boxes[i].box->lo[dim];
+        f[2 * i + 1].x = boxes[i].box->hi[dim];
+        f[2 * i + 1].sign = -boxes[i].sign;
+        f[2 * i].dim = f[2 * i + 1].dim = (short)(dim + 1);
+    }
+    return f;
+}
+
+/* Do all boxes reach from the same lo to the same hi along `dim`?  Then it can be left out. */
+static bool all_agree(const face *boxes, int64_t n, int dim) {
+    for (int64_t i = 1; i < n; i++)
+        if (boxes[i].box->lo[dim] != boxes->box->lo[dim] || boxes[i].box->hi[dim] != boxes->box->hi[dim]) return false;
+    return true;
+}
+
+/* Sweep n > 0 boxes along `dim` and, at each coordinate where not all cancels, along the dims after it. */
+static rsh_status sweep_dim(sweep *s, const face *boxes, int64_t n, int dim) {
+    if (dim == s->ndim) {
+        for (int64_t i = 0; i < n; i++) s->excess += boxes[i].sign;
+        return RSH_OK;
+    }
+    if (all_agree(boxes, n, dim)) {
+        s->element[dim] = boxes->box->lo[dim];
+        return sweep_dim(s, boxes, n, dim + 1);
+    }
+    face *f = list_faces(boxes, n, dim);
+    if (!f) return rshi_nomem();
+    qsort(f, 2 * (size_t)n, sizeof *f, compare_faces);
+    int64_t kept = cancel(f, 2 * n);
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0, next; i < kept && !st && !s->excess; i = next) {
+        for (next = i; next < kept && f[next].x == f[i].x;) next++;
+        s->element[dim] = f[i].x;
+        st = sweep_dim(s, f + i, next - i, dim + 1);
+    }
+    rshi_free(f);
+    return st;
+}
+
+static bool is_empty(const rsh_box *box, int ndim) {
+    for (int d = 0; d < ndim; d++)
+        if (box->lo[d] == box->hi[d]) return true;
+    return false;
+}
+
+static bool holds(const rsh_box *box, const sweep *s) {
+    for (int d = 0; d < s->ndim; d++)
+        if (s->element[d] < box->lo[d] || s->element[d] >= box->hi[d]) return false;
+    return true;
+}
+
+/* ---- sentences ---- */
+
+typedef struct sentence {
+    char text[RSHI_DETAIL_BYTES];
+    size_t length;
+} sentence;
+
+static void say(sentence *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(sentence *s, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(s->text + s->length, sizeof s->text - s->length, format, args);
+    va_end(args);
+    s->length += (size_t)rshi_min(n, (int64_t)(sizeof s->text - s->length) - 1);
+}
+
+/* As in the text, except that a long list of ranks is cut short. */
+static void say_box(sentence *s, const rshi_ranked_box *box, int ndim) {
+    for (int64_t i = 0; i < rshi_min(box->nranks, 4); i++) say(s, "%s%" PRId64, i ? "," : "", box->ranks[i]);
+    say(s, box->nranks > 4 ? ",...:[" : ":[");
+    for (int d = 0; d < ndim; d++) say(s, "%s%" PRId64 ":%" PRId64, d ? "," : "", box->box.lo[d], box->box.hi[d]);
+    say(s, "]");
+}
+
+static void say_element(sentence *s, const sweep *w) {
+    say(s, "element [");
+    for (int d = 0; d < w->ndim; d++) say(s, "%s%" PRId64, d ? "," : "", w->element[d]);
+    say(s, "]");
+}
+
+static rsh_status fail(const rshi_where *where, int column, const sentence *s) {
+    if (!column) return rshi_fail(RSH_EVALUE, "layout: %s", s->text);
+    return rshi_fail(RSH_EVALUE, "%s:%d:%d: %s", where->name, where->line, column, s->text);
+}
+
+static rsh_status fail_doubled(const rsh_layout *l, const rshi_where *where, const sweep *w) {
+    int64_t first = 0, second;
+    while (!holds(&l->boxes[first].box, w)) first++;
+    for (second = first + 1; !holds(&l->boxes[second].box, w);) second++;
+    sentence s = {.length = 0};
+    say(&s, "boxes ");
+    say_box(&s, &l->boxes[first], l->ndim);
+    say(&s, " and ");
+    say_box(&s, &l->boxes[second], l->ndim);
+    say(&s, " both hold ");
+    say_element(&s, w);
+    return fail(where, where->box ? where->box[second] : 0, &s);
+}
+
+static rsh_status fail_missing(const rshi_where *where, const sweep *w) {
+    sentence s = {.length = 0};
+    say(&s, "no box holds ");
+    say_element(&s, w);
+    return fail(where, where->boxes, &s);
+}
+
+rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where) {
+    if (!l->count) return RSH_OK;
+    rsh_box whole = {.lo = {0}};
+    memcpy(whole.hi, l->shape, sizeof l->shape);
+    sweep s = {.ndim = l->ndim};
+    int64_t n = 0;
+    face *boxes = rshi_alloc((size_t)l->nboxes + 1, sizeof *boxes);
+    if (!boxes) return rshi_nomem();
+    boxes[n++] = (face){.box = &whole, .sign = -1, .ndim = (short)l->ndim};
+    for (int64_t i = 0; i < l->nboxes; i++)
+        if (!is_empty(&l->boxes[i].box, l->ndim)) boxes[n++] = (face){.box = &l->boxes[i].box, .sign = 1, .ndim = (short)l->ndim};
+    rsh_status st = sweep_dim(&s, boxes, n, 0);
+    rshi_free(boxes);
+    if (st || !s.excess) return st;
+    return s.excess > 0 ? fail_doubled(l, where, &s) : fail_missing(where, &s);
+}

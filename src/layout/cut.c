@@ -1,0 +1,107 @@
+/* Cut: one dim, segment or flattened part divided over the coordinates of mesh axes. */
+#include "layout/impl.h"
+
+unsigned rshi_cut_axes(const rshi_cut *c) {
+    unsigned set = 0;
+    for (int i = 0; i < c->naxes; i++) set |= 1u << c->axes[i];
+    return set;
+}
+
+int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position) {
+    int64_t k = 0;
+    for (int i = 0; i < c->naxes; i++) k = k * l->axis[c->axes[i]].size + rshi_coordinate(l, position, c->axes[i]);
+    return k;
+}
+
+/* min(a * b, n) for a, b >= 0, without overflow. */
+static int64_t product_up_to(int64_t a, int64_t b, int64_t n) {
+    int64_t p;
+    return rshi_mul(a, b, &p) ? rshi_min(p, n) : n;
+}
+
+/* Length of the equal parts of the chunk rule, in units of u indices; at least one index so that it can divide. */
+static int64_t chunk_length(int64_t n, int64_t p, int64_t u) {
+    return rshi_max(1, product_up_to(rshi_ceil_div(rshi_ceil_div(n, u), p), u, INT64_MAX));
+}
+
+/* One level of a nested cut: [*lo, *lo + *n) becomes part c of p. */
+static void narrow(const rshi_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
+    int64_t from, to;
+    if (cut->rule == RSH_RULE_BALANCED) {
+        from = c * (*n / p) + rshi_min(c, *n % p);
+        to = from + *n / p + (c < *n % p);
+    } else {
+        int64_t s = chunk_length(*n, p, cut->rule == RSH_RULE_UNIT ? cut->number : 1);
+        from = product_up_to(s, c, *n);
+        to = product_up_to(s, c + 1, *n);
+    }
+    *lo += from;
+    *n = to - from;
+}
+
+/* Which part of p holds index i of n at one level? */
+static int64_t part_holding(const rshi_cut *cut, int64_t p, int64_t n, int64_t i) {
+    if (cut->rule != RSH_RULE_BALANCED) return i / chunk_length(n, p, cut->rule == RSH_RULE_UNIT ? cut->number : 1);
+    int64_t big = n / p + 1, nbig = n % p;
+    return i < nbig * big ? i / big : nbig + (i - nbig * big) / (n / p);
+}
+
+static rshi_stripe cyclic_stripe(const rshi_cut *c, int64_t start, int64_t size, int64_t k) {
+    int64_t b = c->number, lo = product_up_to(b, k, size);
+    if (lo >= size) return rshi_stripe_range(start, start);
+    int64_t stride = product_up_to(b, c->parts, INT64_MAX);
+    int64_t count = (size - lo - 1) / stride + 1;
+    int64_t last = rshi_min(b, size - lo - (count - 1) * stride);
+    if (count == 1) return rshi_stripe_range(start + lo, start + lo + last);
+    return (rshi_stripe){start + lo, b, stride, count, last};
+}
+
+rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size, int64_t k) {
+    if (!c->naxes) return rshi_stripe_range(start, start + size);
+    if (c->rule == RSH_RULE_CYCLIC) return cyclic_stripe(c, start, size, k);
+    if (c->rule == RSH_RULE_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
+    int64_t lo = start, n = size, inner = c->parts;
+    for (int i = 0; i < c->naxes; i++) {
+        int64_t p = l->axis[c->axes[i]].size;
+        inner /= p;
+        narrow(c, p, k / inner % p, &lo, &n);
+    }
+    return rshi_stripe_range(lo, lo + n);
+}
+
+/* The last part that starts at or before i; parts of size 0 before it hold nothing. */
+static int64_t locate_in_sizes(const rshi_cut *c, int64_t i) {
+    int64_t lo = 0, hi = c->parts - 1;
+    while (lo < hi) {
+        int64_t mid = (lo + hi + 1) / 2;
+        if (c->starts[mid] <= i)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i) {
+    if (!c->naxes) return 0;
+    if (c->rule == RSH_RULE_CYCLIC) return i / c->number % c->parts;
+    if (c->rule == RSH_RULE_SIZES) return locate_in_sizes(c, i);
+    int64_t k = 0, n = size;
+    for (int a = 0; a < c->naxes; a++) {
+        int64_t p = l->axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
+        narrow(c, p, at, &lo, &n);
+        i -= lo;
+        k = k * p + at;
+    }
+    return k;
+}
+
+int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position) {
+    int64_t n = 0;
+    for (int s = 0; s < l->dim[dim].nsegments; s++) {
+        const rshi_segment *g = &l->dim[dim].segment[s];
+        rshi_stripe set = rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
+        n += rshi_stripe_size(&set);
+    }
+    return n;
+}

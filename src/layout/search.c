@@ -1,0 +1,295 @@
+/* Search: the pieces of a layout that meet a region, without looking at the others.
+ *
+ * On a mesh the pieces that meet a product of stripes are themselves a product: for each dim the (segment, coordinate) pairs that meet the
+ * region's stripe, walked like an odometer.  Flat layouts walk the parts that are flattened and, in each, the flat coordinates in reach. */
+#include "layout/impl.h"
+
+#include <stdlib.h>
+
+/* ---- coordinates of one cut that meet a stripe ---- */
+
+typedef struct numbers {
+    int64_t *at;
+    int64_t n, room;
+} numbers;
+
+static rsh_status push(numbers *out, int64_t k) {
+    if (out->n == out->room) {
+        int64_t room = out->room ? 2 * out->room : 16;
+        int64_t *grown = rshi_realloc(out->at, (size_t)room, sizeof *grown);
+        if (!grown) return rshi_nomem();
+        out->at = grown;
+        out->room = room;
+    }
+    out->at[out->n++] = k;
+    return RSH_OK;
+}
+
+/* Block j of a stripe clipped to [lo, hi); false if nothing is left. */
+static bool clipped_block(const rshi_stripe *q, int64_t j, int64_t lo, int64_t hi, int64_t *from, int64_t *to) {
+    int64_t start = q->lo + j * q->stride;
+    *from = rshi_max(start, lo);
+    *to = rshi_min(start + (j == q->count - 1 ? q->last : q->len), hi);
+    return *from < *to;
+}
+
+/* Rules that keep indices in order: coordinates rise along the dim. */
+static rsh_status meet_in_order(const rsh_layout *l, const rshi_segment *g, const rshi_stripe *q, numbers *out) {
+    int64_t from, to, next = 0, hi = g->start + g->size;
+    int64_t j = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
+    for (; j < q->count && q->lo + j * q->stride < hi && next < g->cut.parts; j++) {
+        if (!clipped_block(q, j, g->start, hi, &from, &to)) continue;
+        int64_t last = rshi_cut_locate(l, &g->cut, g->size, to - 1 - g->start);
+        for (int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start)); k <= last; k++) {
+            rshi_stripe part = rshi_cut_stripe(l, &g->cut, g->start, g->size, k);
+            if (part.count) RSH_TRY(push(out, k));
+        }
+        next = last + 1;
+    }
+    return RSH_OK;
+}
+
+/* Blocks of the deal that q meets, as a range of q's blocks; the pattern repeats once q has walked a whole number of rounds. */
+static void query_blocks(const rshi_segment *g, const rshi_stripe *q, int64_t *first, int64_t *stop) {
+    int64_t round;
+    *first = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
+    *stop = q->count;
+    if (rshi_mul(g->cut.number, g->cut.parts, &round))
+        *stop = rshi_min(*stop, *first + round / rshi_gcd(round, q->stride) + 2);
+}
+
+/* Add the coordinates that block j of q meets: at most all of them. */
+static rsh_status add_cyclic(const rshi_segment *g, const rshi_stripe *q, int64_t j, numbers *out) {
+    int64_t from, to, b = g->cut.number, p = g->cut.parts;
+    if (!clipped_block(q, j, g->start, g->start + g->size, &from, &to)) return RSH_OK;
+    int64_t first = (from - g->start) / b, last = rshi_min((to - 1 - g->start) / b, first + p - 1);
+    for (int64_t i = first; i <= last; i++) RSH_TRY(push(out, i % p));
+    return RSH_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sort the numbers from `head` on and drop doubles. */
+static void settle(numbers *out, int64_t head) {
+    int64_t n = head;
+    qsort(out->at + head, (size_t)(out->n - head), sizeof *out->at, by_value);
+    for (int64_t i = head; i < out->n; i++)
+        if (n == head || out->at[n - 1] != out->at[i]) out->at[n++] = out->at[i];
+    out->n = n;
+}
+
+static rsh_status meet_cyclic(const rshi_segment *g, const rshi_stripe *q, numbers *out) {
+    int64_t first, stop, head = out->n, p = g->cut.parts;
+    query_blocks(g, q, &first, &stop);
+    for (int64_t j = first; j < stop; j++) {
+        RSH_TRY(add_cyclic(g, q, j, out));
+        if (out->n - head <= 4 * p) continue;
+        settle(out, head);
+        if (out->n - head == p) return RSH_OK; /* all of them */
+    }
+    if (out->n > head) settle(out, head);
+    return RSH_OK;
+}
+
+static rsh_status meet_segment(const rsh_layout *l, const rshi_segment *g, const rshi_stripe *q, numbers *out) {
+    rshi_stripe all = rshi_stripe_range(g->start, g->start + g->size);
+    if (!rshi_stripe_common(&all, q, g->start, g->start + g->size)) return RSH_OK;
+    if (!g->cut.naxes) return push(out, 0);
+    return g->cut.rule == RSH_RULE_CYCLIC ? meet_cyclic(g, q, out) : meet_in_order(l, g, q, out);
+}
+
+rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t **out, int64_t *n) {
+    numbers list = {0};
+    rsh_status st = query->count ? meet_segment(l, &l->dim[dim].segment[0], query, &list) : RSH_OK;
+    if (st) {
+        rshi_free(list.at);
+        return st;
+    }
+    *out = list.at;
+    *n = list.n;
+    return RSH_OK;
+}
+
+/* ---- mesh ---- */
+
+typedef struct search {
+    const rsh_layout *l;
+    const rshi_stripe *query;
+    rshi_piece_fn fn;
+    void *ctx;
+    numbers list[RSH_MAX_NDIM]; /* per dim: runs of [segment, how many, coordinates...] */
+} search;
+
+/* Position share of coordinate k of a cut. */
+static int64_t share(const rsh_layout *l, const rshi_cut *c, int64_t k) {
+    int64_t position = 0;
+    for (int i = c->naxes - 1; i >= 0; i--) {
+        int64_t size = l->axis[c->axes[i]].size;
+        position += k % size * l->axis_step[c->axes[i]];
+        k /= size;
+    }
+    return position;
+}
+
+int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k) { return share(l, &l->dim[dim].segment[0].cut, k); }
+
+static rsh_status list_dim(search *s, int d) {
+    numbers *list = &s->list[d];
+    for (int g = 0; g < s->l->dim[d].nsegments; g++) {
+        int64_t head = list->n;
+        RSH_TRY(push(list, g));
+        RSH_TRY(push(list, 0));
+        RSH_TRY(meet_segment(s->l, &s->l->dim[d].segment[g], &s->query[d], list));
+        list->at[head + 1] = list->n - head - 2;
+    }
+    return RSH_OK;
+}
+
+/* One combination of segments and coordinates is complete: settle where it lies at its first holder and hand it out. */
+static rsh_status hand_out(search *s, rshi_piece *p) {
+    p->fixed = s->l->partial;
+    for (int d = 0; d < s->l->ndim; d++) p->fixed |= rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
+    rshi_piece_at_holder(s->l, p, 0, p);
+    return s->fn(s->ctx, p);
+}
+
+static rsh_status walk_dims(search *s, int d, rshi_piece *p) {
+    if (d == s->l->ndim) return hand_out(s, p);
+    const numbers *list = &s->list[d];
+    int64_t position = p->position;
+    for (int64_t i = 0; i < list->n; i += 2 + list->at[i + 1]) {
+        const rshi_segment *g = &s->l->dim[d].segment[list->at[i]];
+        p->seg[d] = (int)list->at[i];
+        for (int64_t j = 0; j < list->at[i + 1]; j++) {
+            int64_t k = list->at[i + 2 + j];
+            p->set[d] = rshi_cut_stripe(s->l, &g->cut, g->start, g->size, k);
+            p->position = position + share(s->l, &g->cut, k);
+            RSH_TRY(walk_dims(s, d + 1, p));
+        }
+    }
+    p->position = position;
+    return RSH_OK;
+}
+
+static rsh_status search_mesh(search *s) {
+    rshi_piece p = {0};
+    rsh_status st = RSH_OK;
+    for (int d = 0; d < s->l->ndim && !st; d++) st = list_dim(s, d);
+    if (!st) st = walk_dims(s, 0, &p);
+    for (int d = 0; d < s->l->ndim; d++) rshi_free(s->list[d].at);
+    return st;
+}
+
+/* ---- flat ---- */
+
+/* Local reach of the query along a dim at a position: the first and one past the last local index that it holds; false if none. */
+static bool reach(const rsh_layout *l, int d, int64_t position, const rshi_stripe *q, int64_t *from, int64_t *to) {
+    bool any = false;
+    int64_t at = 0, end = rshi_stripe_end(q);
+    for (int s = 0; s < l->dim[d].nsegments; s++) {
+        const rshi_segment *g = &l->dim[d].segment[s];
+        rshi_stripe set = rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
+        if (rshi_stripe_common(&set, q, q->lo, end)) {
+            if (!any) *from = at + rshi_stripe_before(&set, q->lo);
+            *to = at + rshi_stripe_before(&set, end);
+            any = true;
+        }
+        at += rshi_stripe_size(&set);
+    }
+    return any;
+}
+
+static bool meets(const search *s, const rshi_piece *p) {
+    for (int d = 0; d < s->l->ndim; d++)
+        if (!rshi_stripe_common(&p->set[d], &s->query[d], p->set[d].lo, rshi_stripe_end(&p->set[d]))) return false;
+    return true;
+}
+
+static rsh_status hand_out_position(search *s, int64_t position) {
+    rshi_pieces list = {0};
+    rsh_status st = rshi_pieces_at(s->l, position, &list);
+    for (int64_t i = 0; i < list.n && !st; i++)
+        if (meets(s, &list.piece[i])) st = s->fn(s->ctx, &list.piece[i]);
+    rshi_free(list.piece);
+    return st;
+}
+
+/* All dims are settled at a base position: which flat coordinates can hold anything of the query? */
+static rsh_status walk_flat(search *s, int64_t position, const int64_t *from, const int64_t *to) {
+    int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM], total = 1, first = 0, last = 0;
+    for (int d = 0; d < s->l->ndim; d++) total *= extent[d] = rshi_dim_extent(s->l, d, position);
+    rshi_dense_strides(s->l->ndim, extent, NULL, step);
+    for (int d = 0; d < s->l->ndim; d++) {
+        first += from[d] * step[d];
+        last += (to[d] - 1) * step[d];
+    }
+    int64_t k1 = rshi_cut_locate(s->l, &s->l->flat, total, last);
+    for (int64_t k = rshi_cut_locate(s->l, &s->l->flat, total, first); k <= k1; k++)
+        RSH_TRY(hand_out_position(s, position + share(s->l, &s->l->flat, k)));
+    return RSH_OK;
+}
+
+/* Choose coordinates of the axes that cut dim d, then go on to d + 1. */
+static rsh_status walk_bases(search *s, int d, int64_t position, int64_t *from, int64_t *to) {
+    if (d == s->l->ndim) return walk_flat(s, position, from, to);
+    rshi_cut axes = {0}; /* all axes of the dim as one, to count through them */
+    axes.parts = 1;
+    for (int a = 0; a < s->l->naxes; a++) {
+        if (!(s->l->dim[d].axes >> a & 1)) continue;
+        axes.axes[axes.naxes++] = a;
+        axes.parts *= s->l->axis[a].size;
+    }
+    for (int64_t k = 0; k < axes.parts; k++) {
+        int64_t at = position + share(s->l, &axes, k);
+        if (reach(s->l, d, at, &s->query[d], &from[d], &to[d])) RSH_TRY(walk_bases(s, d + 1, at, from, to));
+    }
+    return RSH_OK;
+}
+
+bool rshi_layout_irregular(const rsh_layout *l) {
+    if (l->is_boxes || !l->flat.naxes) return false;
+    for (int d = 0; d < l->ndim; d++)
+        for (int s = 0; s < l->dim[d].nsegments; s++)
+            if (l->dim[d].segment[s].size && rshi_cut_axes(&l->dim[d].segment[s].cut) != l->dim[d].axes) return true;
+    return false;
+}
+
+bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
+    for (int d = 0; d < l->ndim; d++) {
+        unsigned unnamed = l->dim[d].axes & ~rshi_cut_axes(&l->dim[d].segment[p->seg[d]].cut);
+        for (int a = 0; a < l->naxes; a++)
+            if ((unnamed >> a & 1) && rshi_coordinate(l, p->position, a)) return false;
+    }
+    return true;
+}
+
+/* ---- boxes ---- */
+
+static rsh_status search_boxes(search *s) {
+    const rsh_layout *l = s->l;
+    for (int64_t b = 0; b < l->nboxes; b++) {
+        rshi_piece p = {.position = b};
+        bool met = l->boxes[b].nranks > 0;
+        for (int d = 0; d < l->ndim && met; d++) {
+            p.set[d] = rshi_stripe_range(l->boxes[b].box.lo[d], l->boxes[b].box.hi[d]);
+            met = rshi_stripe_common(&p.set[d], &s->query[d], p.set[d].lo, rshi_stripe_end(&p.set[d])) > 0;
+        }
+        if (!met) continue;
+        rshi_piece_at_holder(l, &p, 0, &p);
+        RSH_TRY(s->fn(s->ctx, &p));
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn, void *ctx) {
+    search s = {.l = l, .query = query, .fn = fn, .ctx = ctx};
+    int64_t from[RSH_MAX_NDIM], to[RSH_MAX_NDIM];
+    if (!l->count) return RSH_OK;
+    for (int d = 0; d < l->ndim; d++)
+        if (!query[d].count) return RSH_OK;
+    if (l->is_boxes) return search_boxes(&s);
+    return l->flat.naxes ? walk_bases(&s, 0, 0, from, to) : search_mesh(&s);
+}

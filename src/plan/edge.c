@@ -1,0 +1,239 @@
+/* Edge: who gives what to whom.
+ *
+ * A source piece has holders; the one that serves a destination is its own copy, else a holder on its node, else any; among k candidates in mesh
+ * order the destination at position d takes number d mod k.  Where several ranks want the same region and only one should fetch it (the result of
+ * a reduction, or bytes from another node), the region is cut into one slice each: everybody fetches its own in stage 0 and reads the others from
+ * their owners in stage 1. */
+#include "plan/impl.h"
+
+#define SLICE_BYTES ((int64_t)64 << 10) /* what replicas send is not cut finer than this */
+
+int64_t rshi_edge_count(const rshi_edge *e) {
+    int64_t n = 1;
+    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) {
+        n *= rshi_stripe_common(&e->with->set[d], &e->dst->set[d], e->lo[d], e->hi[d]);
+    }
+    return n;
+}
+
+int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
+    int64_t n = 1;
+    for (int d = 0; d < rsh_layout_ndim(l) && n; d++)
+        n *= rshi_stripe_common(&a->set[d], &b->set[d], a->set[d].lo, rshi_stripe_end(&a->set[d]));
+    return n;
+}
+
+/* ---- which holder serves a destination ---- */
+
+/* Candidates for one destination: all holders, or those on its node. */
+typedef struct candidates {
+    int64_t n;
+    bool near; /* only holders on the destination's node count */
+    bool own;  /* n is 1 and it is the destination itself: `first` */
+    int64_t first;
+} candidates;
+
+static int64_t count_near(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, int64_t node) {
+    int64_t k = rshi_piece_holders(from, a), n = 0;
+    for (int64_t j = 0; j < k; j++) n += rshi_plan_node(p, rshi_piece_holder(from, a, j)) == node;
+    return n;
+}
+
+static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, int64_t rank) {
+    int64_t own = rshi_piece_holder_index(from, a, rank);
+    if (own >= 0) return (candidates){1, false, true, own};
+    candidates c = {rshi_piece_holders(from, a), false, false, 0};
+    if (rshi_plan_has_nodes(p) && c.n > 1) {
+        int64_t near = count_near(p, from, a, rshi_plan_node(p, rank));
+        if (near) c.n = near, c.near = true;
+    }
+    return c;
+}
+
+/* Candidate number i as a holder index. */
+static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, const candidates *c, int64_t rank, int64_t i) {
+    if (c->own) return c->first;
+    i %= c->n;
+    if (!c->near) return i;
+    int64_t node = rshi_plan_node(p, rank);
+    for (int64_t j = 0;; j++)
+        if (rshi_plan_node(p, rshi_piece_holder(from, a, j)) == node && i-- == 0) return j;
+}
+
+static int64_t serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t shift) {
+    candidates c = candidates_for(p, pair->from, a, rank);
+    return candidate(p, pair->from, a, &c, rank, rshi_layout_position(pair->to, rank) + shift);
+}
+
+int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
+    return rshi_piece_holder(pair->from, a, serving_holder(p, pair, a, rank, 0));
+}
+
+/* ---- cutting a region into slices ---- */
+
+/* How (a, b) is cut: n slices along dim; slice i belongs to owner i of b's holders (relay), or is sent by candidate d + i (not relay). */
+typedef struct slicing {
+    int64_t n;
+    bool relay;
+    bool near; /* relay among the holders on b's node only */
+    int dim;
+    int64_t extent; /* common indices along dim */
+} slicing;
+
+/* Always the same dim for (a, b), however many slices: the longest, the outermost of equals. */
+static void longest_dim(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b, slicing *s) {
+    s->extent = 0;
+    for (int d = 0; d < rsh_layout_ndim(l); d++) {
+        int64_t n = rshi_stripe_common(&a->set[d], &b->set[d], a->set[d].lo, rshi_stripe_end(&a->set[d]));
+        if (n > s->extent) s->dim = d, s->extent = n;
+    }
+}
+
+static int64_t near_owners(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b) {
+    int64_t k = rshi_piece_holders(pair->to, b), n = 0, node = rshi_plan_node(p, b->rank);
+    for (int64_t j = 0; j < k; j++) n += rshi_plan_node(p, rshi_piece_holder(pair->to, b, j)) == node;
+    return n;
+}
+
+/* Is any contribution to be found on b's node? */
+static bool held_near(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
+    return count_near(p, pair->from, a, rshi_plan_node(p, b->rank)) > 0;
+}
+
+static slicing slicing_of(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
+    slicing s = {.n = 1};
+    if (pair->reduce) {
+        s.n = rshi_piece_holders(pair->to, b);
+        s.relay = s.n > 1;
+    } else if (!pair->keep && rshi_plan_has_nodes(p) && rshi_piece_holders(pair->to, b) > 1 && !held_near(p, pair, a, b)) {
+        s.n = near_owners(p, pair, b);
+        s.relay = s.near = s.n > 1;
+    }
+    if (!s.relay && pair->slice && !pair->keep) {
+        candidates c = candidates_for(p, pair->from, a, b->rank);
+        if (c.n > 1 && rshi_pieces_common(pair->to, a, b) * pair->wire_size / c.n >= SLICE_BYTES) s.n = c.n;
+    }
+    if (s.n > 1) longest_dim(pair->to, a, b, &s);
+    if (s.n > 1 && !s.extent) s = (slicing){.n = 1}; /* 0-d: nothing to cut along */
+    return s;
+}
+
+/* The first index x such that a and b have i indices in common before it. */
+static int64_t cut_point(const rshi_stripe *a, const rshi_stripe *b, int64_t i) {
+    int64_t lo = rshi_max(a->lo, b->lo), hi = rshi_min(rshi_stripe_end(a), rshi_stripe_end(b)), from = lo;
+    if (a->count == 1 && b->count == 1) return lo + i;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (rshi_stripe_common(a, b, from, mid) < i)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Slice i of n: [*lo, *hi) along s->dim. */
+static void slice_bounds(const slicing *s, const rshi_piece *a, const rshi_piece *b, int64_t i, int64_t *lo, int64_t *hi) {
+    int64_t q = s->extent / s->n, r = s->extent % s->n;
+    *lo = cut_point(&a->set[s->dim], &b->set[s->dim], i * q + rshi_min(i, r));
+    *hi = cut_point(&a->set[s->dim], &b->set[s->dim], (i + 1) * q + rshi_min(i + 1, r));
+}
+
+/* Owner i of a relay, as a holder index of b. */
+static int64_t owner_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b, const slicing *s, int64_t i) {
+    if (!s->near) return i;
+    int64_t node = rshi_plan_node(p, b->rank);
+    for (int64_t j = 0;; j++)
+        if (rshi_plan_node(p, rshi_piece_holder(pair->to, b, j)) == node && i-- == 0) return j;
+}
+
+/* ---- edges between one source piece and one destination piece ---- */
+
+typedef struct maker {
+    const rsh_plan *p;
+    const rshi_pair *pair;
+    const rshi_piece *a, *b;
+    rshi_edge e;
+    rshi_piece *src; /* as many as there are contributions */
+    rshi_edge_fn fn;
+    void *ctx;
+} maker;
+
+void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e) {
+    const rshi_pair *pair = &p->pair[tensor];
+    rsh_op op = rsh_layout_op(pair->from);
+    *e = (rshi_edge){.tensor = tensor, .src_layout = pair->from, .dst_layout = pair->to, .dst = b, .with = a, .nsrc = 1, .src = a};
+    e->divisor = 1;
+    e->src_dtype = rsh_layout_dtype(pair->from);
+    e->dst_dtype = rsh_layout_dtype(pair->to);
+    e->wire_size = pair->wire_size;
+    if (pair->reduce) {
+        e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
+        e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
+    }
+    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) {
+        e->lo[d] = b->set[d].lo;
+        e->hi[d] = rshi_stripe_end(&b->set[d]);
+    }
+}
+
+/* Hand out the edge with the sources that serve b's rank. */
+static rsh_status from_sources(maker *m, int64_t shift) {
+    rshi_edge e = m->e;
+    e.nsrc = m->pair->contributions;
+    e.src = m->src;
+    for (int64_t i = 0; i < e.nsrc; i++) {
+        rshi_piece *s = &m->src[i];
+        rshi_piece_at_partial(m->pair->from, m->a, m->pair->keep ? rshi_piece_partial(m->pair->to, m->b) : i, s);
+        rshi_piece_at_holder(m->pair->from, s, serving_holder(m->p, m->pair, s, m->b->rank, shift), s);
+    }
+    return m->fn(m->ctx, &e);
+}
+
+/* Hand out the edge that reads a slice where its owner has put it. */
+static rsh_status from_owner(maker *m, int64_t holder) {
+    rshi_edge e = m->e;
+    rshi_piece at;
+    rshi_piece_at_holder(m->pair->to, m->b, holder, &at);
+    e.stage = 1;
+    e.from_dst = true;
+    e.src_layout = m->pair->to;
+    e.src_dtype = e.dst_dtype;
+    e.wire_size = (int64_t)rsh_dtype_size(e.dst_dtype);
+    e.op = RSH_OP_NONE;
+    e.divisor = 1;
+    e.nsrc = 1;
+    e.src = &at;
+    return m->fn(m->ctx, &e);
+}
+
+static rsh_status make_slices(maker *m, const slicing *s) {
+    for (int64_t i = 0; i < s->n; i++) {
+        slice_bounds(s, m->a, m->b, i, &m->e.lo[s->dim], &m->e.hi[s->dim]);
+        if (m->e.lo[s->dim] >= m->e.hi[s->dim]) continue;
+        if (!s->relay) {
+            RSH_TRY(from_sources(m, i));
+            continue;
+        }
+        int64_t holder = owner_holder(m->p, m->pair, m->b, s, i);
+        if (rshi_piece_holder(m->pair->to, m->b, holder) == m->b->rank)
+            RSH_TRY(from_sources(m, 0));
+        else
+            RSH_TRY(from_owner(m, holder));
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_pair_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge_fn fn, void *ctx) {
+    rshi_piece one;
+    maker m = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .src = &one, .fn = fn, .ctx = ctx};
+    rshi_edge_init(p, tensor, a, b, &m.e);
+    slicing s = slicing_of(p, m.pair, a, b);
+    if (m.pair->contributions > 1) {
+        m.src = rshi_alloc((size_t)m.pair->contributions, sizeof *m.src);
+        if (!m.src) return rshi_nomem();
+    }
+    rsh_status st = s.n > 1 ? make_slices(&m, &s) : from_sources(&m, 0);
+    if (m.src != &one) rshi_free(m.src);
+    return st;
+}

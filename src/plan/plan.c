@@ -1,0 +1,295 @@
+/* Plan: what is to be moved, checked once, with a fingerprint that ranks can compare. */
+#include "plan/impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_BYTES ((int64_t)512 << 10) /* of message transport, where no ceiling says otherwise */
+
+/* ---- one pair of layouts ---- */
+
+static void shape_text(const rsh_layout *l, char *text, size_t room) {
+    size_t n = 0;
+    text[0] = '\0';
+    for (int d = 0; d < rsh_layout_ndim(l) && n < room; d++)
+        n += (size_t)snprintf(text + n, room - n, "%s%lld", d ? ", " : "", (long long)rsh_layout_shape(l)[d]);
+}
+
+static rsh_status check_shapes(const rsh_layout *from, const rsh_layout *to) {
+    int n = rsh_layout_ndim(from);
+    bool same = n == rsh_layout_ndim(to);
+    for (int d = 0; d < n && same; d++) same = rsh_layout_shape(from)[d] == rsh_layout_shape(to)[d];
+    if (same) return RSH_OK;
+    char a[256], b[256];
+    shape_text(from, a, sizeof a);
+    shape_text(to, b, sizeof b);
+    return rshi_fail(RSH_EVALUE, "the shapes differ: from [%s] to [%s]", a, b);
+}
+
+/* How the partial states of both sides go together. */
+static rsh_status settle_partials(rshi_pair *pair) {
+    rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to);
+    RSH_REQUIRE(!a || !b || a == b, RSH_EUNSUP, "a partial %s does not become a partial %s: go through a layout that is not partial",
+                rsh_op_name(a), rsh_op_name(b));
+    if (b) RSH_TRY(rsh_op_check(b, rsh_layout_dtype(pair->from)));
+    pair->keep = a && b && rshi_layout_same_partials(pair->from, pair->to);
+    pair->reduce = a && !pair->keep;
+    pair->contributions = pair->reduce ? rshi_layout_partials(pair->from) : 1;
+    pair->fill_others = b && !pair->keep && b != RSH_OP_AVG;
+    return RSH_OK;
+}
+
+static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_layout *to) {
+    RSH_REQUIRE(from && to, RSH_EVALUE, "a plan needs two layouts");
+    RSH_TRY(check_shapes(from, to));
+    RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(from), rsh_layout_dtype(to)));
+    RSH_TRY(rsh_layout_copy(from, &pair->from));
+    RSH_TRY(rsh_layout_copy(to, &pair->to));
+    RSH_TRY(settle_partials(pair));
+    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
+    pair->wire_size = pair->reduce ? e : rshi_min(e, f);
+    pair->irregular = rshi_layout_irregular(from);
+    return RSH_OK;
+}
+
+/* ---- ranks ---- */
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static rsh_status list_ranks(rsh_plan *p) {
+    int64_t room = 0, n = 0;
+    for (int64_t t = 0; t < p->n; t++) room += rsh_layout_nranks(p->pair[t].from) + rsh_layout_nranks(p->pair[t].to);
+    int64_t *list = p->rank = rshi_alloc((size_t)room, sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int64_t t = 0; t < p->n; t++) {
+        const rsh_layout *both[2] = {p->pair[t].from, p->pair[t].to};
+        for (int s = 0; s < 2; s++)
+            for (int64_t i = 0; i < rsh_layout_nranks(both[s]); i++) list[n++] = rsh_layout_rank(both[s], i);
+    }
+    qsort(list, (size_t)n, sizeof *list, by_value);
+    for (int64_t i = 0; i < n; i++)
+        if (!p->nranks || list[p->nranks - 1] != list[i]) list[p->nranks++] = list[i];
+    return RSH_OK;
+}
+
+int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank) {
+    int64_t lo = 0, hi = p->nranks - 1;
+    if (hi >= 0 && p->rank[hi] - p->rank[0] == hi) /* consecutive */
+        return rank >= p->rank[0] && rank <= p->rank[hi] ? rank - p->rank[0] : -1;
+    while (lo <= hi) {
+        int64_t mid = (lo + hi) / 2;
+        if (p->rank[mid] == rank) return mid;
+        if (p->rank[mid] < rank)
+            lo = mid + 1;
+        else
+            hi = mid - 1;
+    }
+    return -1;
+}
+
+/* ---- options ---- */
+
+static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
+    RSH_REQUIRE(o->ranks_per_node >= 0, RSH_EVALUE, "ranks_per_node is %lld", (long long)o->ranks_per_node);
+    p->ranks_per_node = o->ranks_per_node;
+    if (!o->node_of) return RSH_OK;
+    int64_t highest = p->nranks ? p->rank[p->nranks - 1] : -1;
+    RSH_REQUIRE(o->nnode_of > highest, RSH_EVALUE, "the node map has %lld entries; the layouts name rank %lld", (long long)o->nnode_of,
+                (long long)highest);
+    p->node_of = rshi_alloc((size_t)o->nnode_of, sizeof *p->node_of);
+    if (!p->node_of) return rshi_nomem();
+    memcpy(p->node_of, o->node_of, (size_t)o->nnode_of * sizeof *p->node_of);
+    p->nnode_of = o->nnode_of;
+    return RSH_OK;
+}
+
+static int64_t largest_element(const rsh_plan *p) {
+    int64_t e = 1;
+    for (int64_t t = 0; t < p->n; t++) {
+        e = rshi_max(e, (int64_t)rsh_dtype_size(rsh_layout_dtype(p->pair[t].from)));
+        e = rshi_max(e, (int64_t)rsh_dtype_size(rsh_layout_dtype(p->pair[t].to)));
+    }
+    return e;
+}
+
+/* Direct transport needs no scratch.  Messages need a chunk to send and a chunk to receive; the ceiling shrinks them down to one element. */
+static rsh_status take_ceiling(rsh_plan *p, const rsh_plan_opts *o) {
+    p->messages = o->messages;
+    p->chunk_bytes = CHUNK_BYTES;
+    if (!o->has_max_scratch) return RSH_OK;
+    int64_t least = 2 * largest_element(p), ceiling = o->max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o->max_scratch_bytes;
+    RSH_REQUIRE(!o->messages || ceiling >= least, RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld",
+                (long long)least, (long long)ceiling);
+    p->chunk_bytes = rshi_min(p->chunk_bytes, rshi_max(ceiling, least) / 2 / 16 * 16);
+    if (p->chunk_bytes < 16) p->chunk_bytes = rshi_max(ceiling, least) / 2;
+    return RSH_OK;
+}
+
+static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    if (opts) {
+        RSH_REQUIRE(opts->struct_size && opts->struct_size <= sizeof o, RSH_EVALUE,
+                    "rsh_plan_opts has struct_size %zu; start from RSH_PLAN_OPTS_INIT", opts->struct_size);
+        memcpy(&o, opts, opts->struct_size);
+    }
+    RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP, "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
+    RSH_TRY(take_nodes(p, &o));
+    return take_ceiling(p, &o);
+}
+
+/* ---- fingerprint ---- */
+
+static uint64_t hash_number(uint64_t h, int64_t x) { return rshi_hash(&x, sizeof x, h); }
+
+static void take_fingerprint(rsh_plan *p) {
+    uint64_t h = hash_number(RSHI_PLAN_VERSION, p->n);
+    for (int64_t t = 0; t < p->n; t++) {
+        h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].from));
+        h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].to));
+    }
+    if (p->node_of) h = rshi_hash(p->node_of, (size_t)p->nnode_of * sizeof *p->node_of, h);
+    h = hash_number(h, p->ranks_per_node);
+    h = hash_number(h, p->reduce);
+    h = hash_number(h, p->messages);
+    h = hash_number(h, p->chunk_bytes);
+    p->fingerprint = hash_number(h, p->adjoint);
+}
+
+/* ---- making and freeing ---- */
+
+static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                            const rsh_plan_opts *opts) {
+    p->n = n;
+    p->pair = rshi_calloc((size_t)n, sizeof *p->pair);
+    if (!p->pair) return rshi_nomem();
+    for (int64_t t = 0; t < n; t++) RSH_TRY(pair_init(&p->pair[t], from[t], to[t]));
+    RSH_TRY(list_ranks(p));
+    RSH_TRY(take_opts(p, opts));
+    take_fingerprint(p);
+    return rshi_plan_choose_slices(p);
+}
+
+rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,
+                             rsh_plan **out) {
+    RSH_REQUIRE(n >= 0, RSH_EVALUE, "a plan for %lld tensors was asked for", (long long)n);
+    rsh_plan *p = RSHI_NEW(rsh_plan);
+    if (!p) return rshi_nomem();
+    rsh_status st = plan_init(p, n, from, to, opts);
+    if (st)
+        rsh_plan_free(p);
+    else
+        *out = p;
+    return st;
+}
+
+rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_plan_opts *opts, rsh_plan **out) {
+    return rsh_plan_new_many(1, &from, &to, opts, out);
+}
+
+void rsh_plan_free(rsh_plan *p) {
+    if (!p) return;
+    for (int64_t t = 0; t < p->n && p->pair; t++) {
+        rsh_layout_free(p->pair[t].from);
+        rsh_layout_free(p->pair[t].to);
+    }
+    rshi_free(p->pair);
+    rshi_free(p->node_of);
+    rshi_free(p->rank);
+    rshi_free(p);
+}
+
+/* ---- plans from plans ---- */
+
+/* The options of p, borrowed. */
+static rsh_plan_opts same_opts(const rsh_plan *p) {
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    o.node_of = p->node_of;
+    o.nnode_of = p->nnode_of;
+    o.ranks_per_node = p->ranks_per_node;
+    o.reduce = p->reduce;
+    o.messages = p->messages;
+    o.has_max_scratch = true;
+    o.max_scratch_bytes = 2 * (uint64_t)p->chunk_bytes;
+    return o;
+}
+
+static bool differentiable_dtype(rsh_dtype t) {
+    return t == RSH_F16 || t == RSH_BF16 || t == RSH_F32 || t == RSH_F64 || t == RSH_F8E4M3 || t == RSH_F8E5M2 || t == RSH_C64 ||
+           t == RSH_C128;
+}
+
+/* Copies, sum and avg are linear maps; conversion is one between floats. */
+static rsh_status check_linear(const rshi_pair *pair) {
+    rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to), op = a ? a : b;
+    rsh_dtype f = rsh_layout_dtype(pair->from), t = rsh_layout_dtype(pair->to);
+    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "%s is not a linear map and has no transpose", rsh_op_name(op));
+    RSH_REQUIRE(f == t || (differentiable_dtype(f) && differentiable_dtype(t)), RSH_EUNSUP,
+                "the conversion from %s to %s is not one between floats and has no transpose", rsh_dtype_name(f), rsh_dtype_name(t));
+    return rsh_dtype_check_convert(t, f);
+}
+
+static rsh_status check_linear_plan(const rsh_plan *p) {
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(check_linear(&p->pair[t]));
+    return RSH_OK;
+}
+
+rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
+    const rsh_layout **list = rshi_alloc((size_t)(2 * p->n), sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int64_t t = 0; t < p->n; t++) list[t] = p->pair[t].from, list[p->n + t] = p->pair[t].to;
+    rsh_plan_opts o = same_opts(p);
+    rsh_plan *made = NULL;
+    rsh_status st;
+    RSH_GOTO(check_linear_plan(p));
+    RSH_GOTO(rsh_plan_new_many(p->n, list, list + p->n, &o, &made));
+    made->adjoint = !p->adjoint;
+    take_fingerprint(made);
+    *out = made;
+out:
+    rshi_free(list);
+    return st;
+}
+
+rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out) {
+    RSH_REQUIRE(!p->adjoint, RSH_EUNSUP, "the backward of an adjoint plan is the plan itself: use that");
+    rsh_layout **to = rshi_calloc((size_t)p->n, sizeof *to);
+    const rsh_layout **from = rshi_alloc((size_t)p->n, sizeof *from);
+    rsh_plan_opts o = same_opts(p);
+    rsh_status st = to && from ? RSH_OK : rshi_nomem();
+    if (st) goto out;
+    RSH_GOTO(check_linear_plan(p));
+    for (int64_t t = 0; t < p->n; t++) {
+        from[t] = p->pair[t].to;
+        RSH_GOTO(rshi_layout_unpartial(p->pair[t].from, &to[t]));
+    }
+    RSH_GOTO(rsh_plan_new_many(p->n, from, (const rsh_layout *const *)to, &o, out));
+out:
+    for (int64_t t = 0; to && t < p->n; t++) rsh_layout_free(to[t]);
+    rshi_free(to);
+    rshi_free(from);
+    return st;
+}
+
+/* ---- getters ---- */
+
+int64_t rsh_plan_ntensors(const rsh_plan *p) { return p->n; }
+const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].to : p->pair[t].from; }
+const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].from : p->pair[t].to; }
+const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t t) { return t >= 0 && t < p->n ? rshi_plan_src(p, t) : NULL; }
+const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t t) { return t >= 0 && t < p->n ? rshi_plan_dst(p, t) : NULL; }
+uint64_t rsh_plan_fingerprint(const rsh_plan *p) { return p->fingerprint; }
+int64_t rsh_plan_nranks(const rsh_plan *p) { return p->nranks; }
+bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
+int64_t rshi_plan_chunk_bytes(const rsh_plan *p) { return p->chunk_bytes; }
+
+int rshi_plan_stages(const rsh_plan *p) {
+    if (p->adjoint) return 1;
+    if (rshi_plan_has_nodes(p)) return 2;
+    for (int64_t t = 0; t < p->n; t++)
+        if (p->pair[t].reduce) return 2;
+    return 1;
+}

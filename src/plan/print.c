@@ -1,0 +1,155 @@
+/* Print: a plan as text or JSON, factorised or for one rank. */
+#include "plan/impl.h"
+
+#include <jansson.h>
+
+static json_t *json_bytes(int64_t x) { return json_integer((json_int_t)x); }
+
+static void add_layouts(json_t *o, const rsh_plan *p) {
+    json_t *list = json_array();
+    for (int64_t t = 0; t < p->n; t++) {
+        json_t *pair = json_object();
+        json_object_set_new(pair, "from", json_string(rsh_layout_text(rshi_plan_src(p, t))));
+        json_object_set_new(pair, "to", json_string(rsh_layout_text(rshi_plan_dst(p, t))));
+        json_array_append_new(list, pair);
+    }
+    json_object_set_new(o, "tensors", list);
+}
+
+static json_t *totals_json(const rsh_plan *p, const rsh_plan_totals *t) {
+    char hex[24];
+    json_t *o = json_object();
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)p->fingerprint);
+    add_layouts(o, p);
+    json_object_set_new(o, "ranks", json_bytes(p->nranks));
+    json_object_set_new(o, "stages", json_integer(rshi_plan_stages(p)));
+    json_object_set_new(o, "tensor_bytes", json_bytes(t->tensor_bytes));
+    json_object_set_new(o, "bytes_moved", json_bytes(t->bytes_moved));
+    json_object_set_new(o, "lower_bound", json_bytes(t->lower_bound));
+    json_object_set_new(o, "bytes_local", json_bytes(t->bytes_local));
+    json_object_set_new(o, "bytes_between_nodes", json_bytes(t->bytes_between_nodes));
+    json_object_set_new(o, "lower_bound_between_nodes", json_bytes(t->lower_bound_between_nodes));
+    json_object_set_new(o, "max_send", json_bytes(t->max_send));
+    json_object_set_new(o, "max_recv", json_bytes(t->max_recv));
+    json_object_set_new(o, "messages", json_bytes(t->messages));
+    json_object_set_new(o, "scratch_bytes", json_bytes(t->scratch_bytes));
+    json_object_set_new(o, "fingerprint", json_string(hex));
+    return o;
+}
+
+static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
+    json_t *pair = json_array();
+    json_array_append_new(pair, json_bytes(peer));
+    json_array_append_new(pair, json_bytes(bytes));
+    return json_array_append_new(ctx, pair);
+}
+
+static rsh_status rank_json(const rsh_plan *p, int64_t rank, json_t *o) {
+    rsh_plan_view v;
+    RSH_TRY(rsh_plan_rank(p, rank, &v));
+    json_t *in = json_array(), *out = json_array();
+    json_object_set_new(o, "rank", json_bytes(rank));
+    json_object_set_new(o, "bytes_sent", json_bytes(v.bytes_sent));
+    json_object_set_new(o, "bytes_received", json_bytes(v.bytes_received));
+    json_object_set_new(o, "bytes_local", json_bytes(v.bytes_local));
+    json_object_set_new(o, "scratch_bytes", json_bytes(v.scratch_bytes));
+    json_object_set_new(o, "sources", in);
+    json_object_set_new(o, "destinations", out);
+    RSH_TRY(rsh_plan_sources(p, rank, add_neighbour, in));
+    return rsh_plan_destinations(p, rank, add_neighbour, out);
+}
+
+static int write_piece(const char *text, size_t length, void *ctx) {
+    const rsh_sink *sink = ctx;
+    return length ? sink->write(sink->ctx, text, length) : 0;
+}
+
+static rsh_status write_json(const json_t *o, const rsh_sink *sink) {
+    RSH_REQUIRE(!json_dump_callback(o, write_piece, (void *)sink, JSON_INDENT(1)), RSH_EIO, "JSON could not be written to the sink");
+    return rshi_sink_text(sink, "\n");
+}
+
+static rsh_status print_json(const rsh_plan *p, int64_t rank, const rsh_sink *sink) {
+    rsh_plan_totals t;
+    json_t *o = NULL;
+    rsh_status st;
+    if (rank < 0) {
+        RSH_GOTO(rsh_plan_get_totals(p, &t));
+        o = totals_json(p, &t);
+    } else {
+        o = json_object();
+        RSH_GOTO(rank_json(p, rank, o));
+    }
+    RSH_GOTO(write_json(o, sink));
+out:
+    json_decref(o);
+    return st;
+}
+
+/* ---- text ---- */
+
+static rsh_status line(const rsh_sink *sink, const char *name, int64_t value) {
+    return rshi_sink_format(sink, "  %-26s %lld\n", name, (long long)value);
+}
+
+static rsh_status print_layouts(const rsh_plan *p, const rsh_sink *sink) {
+    for (int64_t t = 0; t < p->n; t++) {
+        RSH_TRY(rshi_sink_text(sink, "from "));
+        RSH_TRY(rshi_sink_text(sink, rsh_layout_text(rshi_plan_src(p, t))));
+        RSH_TRY(rshi_sink_text(sink, "\nto   "));
+        RSH_TRY(rshi_sink_text(sink, rsh_layout_text(rshi_plan_dst(p, t))));
+        RSH_TRY(rshi_sink_text(sink, "\n"));
+    }
+    return RSH_OK;
+}
+
+static rsh_status print_totals(const rsh_plan *p, const rsh_sink *sink) {
+    rsh_plan_totals t;
+    RSH_TRY(rsh_plan_get_totals(p, &t));
+    RSH_TRY(print_layouts(p, sink));
+    RSH_TRY(line(sink, "ranks", p->nranks));
+    RSH_TRY(line(sink, "stages", rshi_plan_stages(p)));
+    RSH_TRY(line(sink, "tensor bytes", t.tensor_bytes));
+    RSH_TRY(line(sink, "bytes moved", t.bytes_moved));
+    RSH_TRY(line(sink, "lower bound", t.lower_bound));
+    RSH_TRY(line(sink, "bytes local", t.bytes_local));
+    if (rshi_plan_has_nodes(p)) {
+        RSH_TRY(line(sink, "bytes between nodes", t.bytes_between_nodes));
+        RSH_TRY(line(sink, "lower bound between nodes", t.lower_bound_between_nodes));
+    }
+    RSH_TRY(line(sink, "largest send", t.max_send));
+    RSH_TRY(line(sink, "largest receive", t.max_recv));
+    RSH_TRY(line(sink, "messages", t.messages));
+    RSH_TRY(line(sink, "scratch bytes", t.scratch_bytes));
+    return rshi_sink_format(sink, "  %-26s %016llx\n", "fingerprint", (unsigned long long)p->fingerprint);
+}
+
+typedef struct listing {
+    const rsh_sink *sink;
+    rsh_status st;
+} listing;
+
+static int print_neighbour(void *ctx, int64_t peer, int64_t bytes) {
+    listing *l = ctx;
+    l->st = rshi_sink_format(l->sink, "    rank %-8lld %lld\n", (long long)peer, (long long)bytes);
+    return l->st != RSH_OK;
+}
+
+static rsh_status print_rank(const rsh_plan *p, int64_t rank, const rsh_sink *sink) {
+    rsh_plan_view v;
+    listing l = {sink, RSH_OK};
+    RSH_TRY(rsh_plan_rank(p, rank, &v));
+    RSH_TRY(rshi_sink_format(sink, "rank %lld: sends %lld bytes to %lld, receives %lld from %lld, keeps %lld\n  from\n", (long long)rank,
+                             (long long)v.bytes_sent, (long long)v.nsend, (long long)v.bytes_received, (long long)v.nrecv,
+                             (long long)v.bytes_local));
+    RSH_TRY(rsh_plan_sources(p, rank, print_neighbour, &l));
+    RSH_TRY(l.st);
+    RSH_TRY(rshi_sink_text(sink, "  to\n"));
+    RSH_TRY(rsh_plan_destinations(p, rank, print_neighbour, &l));
+    return l.st;
+}
+
+rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form, const rsh_sink *sink) {
+    if (form == RSH_PRINT_JSON) return print_json(p, rank, sink);
+    return rank < 0 ? print_totals(p, sink) : print_rank(p, rank, sink);
+}

@@ -1,0 +1,139 @@
+/* Relabel: give the destination's parts to the ranks that already hold most of them. */
+#include "plan/impl.h"
+#include "plan/assign.h"
+
+#include <stdlib.h>
+
+#define EXACT_LIMIT 4096
+
+typedef struct gain_list {
+    rshi_gain *gain;
+    int64_t n, room;
+} gain_list;
+
+typedef struct counting {
+    const rsh_layout *from, *to;
+    const rshi_piece *b;
+    int64_t place; /* label: ordinal of the destination rank */
+    gain_list *out;
+    int64_t size;
+} counting;
+
+static rsh_status push(gain_list *l, rshi_gain g) {
+    if (l->n == l->room) {
+        int64_t room = l->room ? 2 * l->room : 64;
+        rshi_gain *grown = rshi_realloc(l->gain, (size_t)room, sizeof *grown);
+        if (!grown) return rshi_nomem();
+        l->gain = grown;
+        l->room = room;
+    }
+    l->gain[l->n++] = g;
+    return RSH_OK;
+}
+
+/* Every rank of the destination's set that holds source piece a would keep what a and b have in common. */
+static rsh_status count_holders(void *ctx, const rshi_piece *a) {
+    counting *c = ctx;
+    int64_t bytes = rshi_pieces_common(c->to, a, c->b) * c->size, partials = rshi_layout_partials(c->from);
+    for (int64_t p = 0; p < partials; p++) {
+        rshi_piece at;
+        rshi_piece_at_partial(c->from, a, p, &at);
+        int64_t holders = rshi_piece_holders(c->from, &at);
+        for (int64_t j = 0; j < holders; j++) {
+            int64_t place = rshi_layout_position(c->to, rshi_piece_holder(c->from, &at, j));
+            if (place >= 0) RSH_TRY(push(c->out, (rshi_gain){place, c->place, bytes}));
+        }
+    }
+    return RSH_OK;
+}
+
+static rsh_status count_tensor(const rsh_layout *from, const rsh_layout *to, gain_list *out) {
+    counting c = {.from = from, .to = to, .out = out};
+    size_t e = rsh_dtype_size(rsh_layout_dtype(from)), f = rsh_dtype_size(rsh_layout_dtype(to));
+    rsh_status st = RSH_OK;
+    c.size = (int64_t)(e < f ? e : f);
+    for (int64_t i = 0; i < rshi_layout_positions(to) && !st; i++) {
+        rshi_piece *b = NULL;
+        int64_t n = 0;
+        c.place = i;
+        st = rshi_layout_pieces(to, rshi_layout_rank_at(to, i), &b, &n);
+        for (int64_t k = 0; k < n && !st; k++) {
+            c.b = &b[k];
+            st = rshi_layout_search(from, b[k].set, count_holders, &c);
+        }
+        rshi_free(b);
+    }
+    return st;
+}
+
+static int by_pair(const void *a, const void *b) {
+    const rshi_gain *x = a, *y = b;
+    if (x->i != y->i) return x->i < y->i ? -1 : 1;
+    return (x->j > y->j) - (x->j < y->j);
+}
+
+/* Add up gains of the same pair. */
+static void merge(gain_list *l) {
+    int64_t n = 0;
+    if (l->n) qsort(l->gain, (size_t)l->n, sizeof *l->gain, by_pair);
+    for (int64_t i = 0; i < l->n; i++) {
+        if (!l->gain[i].w) continue;
+        if (n && !by_pair(&l->gain[n - 1], &l->gain[i]))
+            l->gain[n - 1].w += l->gain[i].w;
+        else
+            l->gain[n++] = l->gain[i];
+    }
+    l->n = n;
+}
+
+/* All destinations must put the same ranks at the same positions, or one permutation could not serve them all. */
+static rsh_status check_ranks(int64_t n, const rsh_layout *const *to) {
+    for (int64_t t = 1; t < n; t++) {
+        bool same = rshi_layout_positions(to[t]) == rshi_layout_positions(to[0]);
+        for (int64_t i = 0; same && i < rshi_layout_positions(to[0]); i++) same = rshi_layout_rank_at(to[t], i) == rshi_layout_rank_at(to[0], i);
+        RSH_REQUIRE(same, RSH_EVALUE, "one relabelling for all tensors needs the same ranks at the same positions: %.200s and %.200s", rsh_layout_text(to[0]),
+                    rsh_layout_text(to[t]));
+    }
+    return RSH_OK;
+}
+
+static rsh_status solve(int64_t places, const rsh_plan_opts *opts, gain_list *gains, int64_t *place_of, bool *exact) {
+    merge(gains);
+    *exact = places <= EXACT_LIMIT;
+    RSH_REQUIRE(*exact || (opts && opts->approximate), RSH_EUNSUP,
+                "relabelling is exact up to %d ranks; %lld were given: allow an approximate answer to go on", EXACT_LIMIT, (long long)places);
+    return *exact ? rshi_assign(places, gains->n, gains->gain, place_of)
+                  : rshi_assign_approximate(places, gains->n, gains->gain, place_of);
+}
+
+/* Position j of the destination goes to the rank that stood at place_of[j]. */
+static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const int64_t *place_of, int64_t *ranks, rsh_layout **to2) {
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < rshi_layout_positions(to[0]); i++) ranks[i] = rshi_layout_rank_at(to[0], place_of[i]);
+    for (int64_t t = 0; t < n; t++) to2[t] = NULL;
+    for (int64_t t = 0; t < n && !st; t++) st = rshi_layout_renumber(to[t], ranks, &to2[t]);
+    for (int64_t t = 0; t < n && st; t++) {
+        rsh_layout_free(to2[t]);
+        to2[t] = NULL;
+    }
+    return st;
+}
+
+rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,
+                              rsh_layout **to2, bool *exact) {
+    gain_list gains = {0};
+    bool is_exact = true;
+    rsh_status st = RSH_OK;
+    RSH_REQUIRE(n > 0, RSH_EVALUE, "relabelling needs at least one tensor");
+    int64_t places = rshi_layout_positions(to[0]), *place_of = rshi_alloc((size_t)places, 2 * sizeof *place_of);
+    if (!place_of) return rshi_nomem();
+    RSH_GOTO(check_ranks(n, to));
+    for (int64_t t = 0; t < n; t++) RSH_GOTO(count_tensor(from[t], to[t], &gains));
+    RSH_GOTO(solve(places, opts, &gains, place_of, &is_exact));
+    RSH_GOTO(renumber_all(n, to, place_of, place_of + places, to2));
+    if (exact) *exact = is_exact;
+out:
+    rshi_free(gains.gain);
+    rshi_free(place_of);
+    return st;
+}

@@ -1,0 +1,250 @@
+/* Tally: bytes per pair of ranks, counted edge by edge. */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+/* Bytes between one rank and each of the others, by ordinal; only what was touched is looked at again. */
+typedef struct tally {
+    const rsh_plan *p;
+    int64_t rank;
+    int64_t *bytes;   /* nranks */
+    int64_t *touched; /* ordinals */
+    int64_t n;
+} tally;
+
+static rsh_status tally_init(tally *t, const rsh_plan *p) {
+    *t = (tally){.p = p};
+    t->bytes = rshi_calloc((size_t)p->nranks, sizeof *t->bytes);
+    t->touched = rshi_alloc((size_t)p->nranks, sizeof *t->touched);
+    return t->bytes && t->touched ? RSH_OK : rshi_nomem();
+}
+
+static void tally_free(tally *t) {
+    rshi_free(t->bytes);
+    rshi_free(t->touched);
+}
+
+static void tally_clear(tally *t, int64_t rank) {
+    for (int64_t i = 0; i < t->n; i++) t->bytes[t->touched[i]] = 0;
+    t->n = 0;
+    t->rank = rank;
+}
+
+static void tally_add(tally *t, int64_t peer, int64_t bytes) {
+    int64_t i = rshi_plan_ordinal(t->p, peer);
+    if (!bytes) return;
+    if (!t->bytes[i]) t->touched[t->n++] = i;
+    t->bytes[i] += bytes;
+}
+
+static rsh_status count_source(void *ctx, const rshi_edge *e) {
+    int64_t bytes = rshi_edge_count(e) * e->wire_size;
+    for (int64_t i = 0; i < e->nsrc; i++) tally_add(ctx, e->src[i].rank, bytes);
+    return RSH_OK;
+}
+
+static rsh_status count_destination(void *ctx, const rshi_edge *e) {
+    tally *t = ctx;
+    int64_t bytes = rshi_edge_count(e) * e->wire_size;
+    for (int64_t i = 0; i < e->nsrc; i++)
+        if (e->src[i].rank == t->rank) tally_add(t, e->dst->rank, bytes);
+    return RSH_OK;
+}
+
+static rsh_status count_local(void *ctx, const rshi_edge *e) {
+    return e->dst->rank == ((tally *)ctx)->rank ? count_destination(ctx, e) : RSH_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void tally_sort(tally *t) {
+    if (t->n) qsort(t->touched, (size_t)t->n, sizeof *t->touched, by_value);
+}
+
+static void hand_out(tally *t, rsh_neighbour_fn fn, void *ctx) {
+    tally_sort(t);
+    for (int64_t i = 0; i < t->n; i++)
+        if (fn(ctx, t->p->rank[t->touched[i]], t->bytes[t->touched[i]])) return;
+}
+
+static rsh_status check_rank(const rsh_plan *p, int64_t rank) {
+    RSH_REQUIRE(rank >= 0, RSH_EINDEX, "rank %lld was asked for", (long long)rank);
+    (void)p;
+    return RSH_OK;
+}
+
+rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
+    tally t;
+    rsh_status st;
+    RSH_TRY(check_rank(p, rank));
+    RSH_GOTO(tally_init(&t, p));
+    t.rank = rank;
+    RSH_GOTO(rshi_plan_receives(p, rank, count_source, &t));
+    hand_out(&t, fn, ctx);
+out:
+    tally_free(&t);
+    return st;
+}
+
+rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
+    tally t;
+    rsh_status st;
+    RSH_TRY(check_rank(p, rank));
+    RSH_GOTO(tally_init(&t, p));
+    t.rank = rank;
+    RSH_GOTO(rshi_plan_sends(p, rank, count_destination, &t));
+    RSH_GOTO(rshi_plan_receives(p, rank, count_local, &t));
+    hand_out(&t, fn, ctx);
+out:
+    tally_free(&t);
+    return st;
+}
+
+rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
+    tally t;
+    rsh_status st;
+    RSH_GOTO(tally_init(&t, p));
+    for (int64_t q = 0; q < p->nranks; q++) {
+        tally_clear(&t, p->rank[q]);
+        RSH_GOTO(rshi_plan_receives(p, p->rank[q], count_source, &t));
+        tally_sort(&t);
+        for (int64_t i = 0; i < t.n; i++)
+            if (fn(ctx, p->rank[t.touched[i]], p->rank[q], t.bytes[t.touched[i]])) goto out;
+    }
+out:
+    tally_free(&t);
+    return st;
+}
+
+/* ---- totals ---- */
+
+typedef struct summing {
+    const rsh_plan *p;
+    rsh_plan_totals *t;
+    int64_t *sent; /* by ordinal */
+    int64_t destination, received;
+} summing;
+
+static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t bytes) {
+    summing *s = ctx;
+    if (destination != s->destination) s->destination = destination, s->received = 0;
+    if (source == destination) {
+        s->t->bytes_local += bytes;
+        return 0;
+    }
+    s->t->bytes_moved += bytes;
+    s->t->messages++;
+    s->received += bytes;
+    s->t->max_recv = rshi_max(s->t->max_recv, s->received);
+    int64_t *sent = &s->sent[rshi_plan_ordinal(s->p, source)];
+    *sent += bytes;
+    s->t->max_send = rshi_max(s->t->max_send, *sent);
+    if (rshi_plan_node(s->p, source) != rshi_plan_node(s->p, destination)) s->t->bytes_between_nodes += bytes;
+    return 0;
+}
+
+rsh_status rshi_totals_by_walk(const rsh_plan *p, rsh_plan_totals *t) {
+    summing s = {.p = p, .t = t, .destination = -1};
+    s.sent = rshi_calloc((size_t)p->nranks, sizeof *s.sent);
+    if (!s.sent) return rshi_nomem();
+    rsh_status st = rsh_plan_matrix(p, add_entry, &s);
+    rshi_free(s.sent);
+    return st;
+}
+
+/* ---- one rank ---- */
+
+typedef struct share {
+    int64_t rank, local, bytes, n;
+} share;
+
+static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
+    share *s = ctx;
+    if (peer == s->rank) {
+        s->local += bytes;
+    } else {
+        s->bytes += bytes;
+        s->n++;
+    }
+    return 0;
+}
+
+static rsh_status view_by_walk(const rsh_plan *p, int64_t rank, rsh_plan_view *v) {
+    share in = {.rank = rank}, out = {.rank = rank};
+    RSH_TRY(rsh_plan_sources(p, rank, add_neighbour, &in));
+    RSH_TRY(rsh_plan_destinations(p, rank, add_neighbour, &out));
+    v->bytes_received = in.bytes;
+    v->bytes_local = in.local;
+    v->nrecv = in.n;
+    v->bytes_sent = out.bytes;
+    v->nsend = out.n;
+    return RSH_OK;
+}
+
+/* A chunk to send and a chunk to receive, where there is anybody to exchange with. */
+static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0 : 2 * p->chunk_bytes; }
+
+rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
+    rsh_plan_view v = {.rank = rank};
+    RSH_TRY(check_rank(p, rank));
+    RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_walk(p, rank, &v));
+    v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv);
+    v.scratch_bytes = p->messages ? v.scratch_messages : 0;
+    *out = v;
+    return RSH_OK;
+}
+
+rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
+    rsh_plan_totals t = {0};
+    for (int64_t i = 0; i < p->n; i++) {
+        const rsh_layout *to = rshi_plan_dst(p, i);
+        t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
+    }
+    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
+    RSH_TRY(rshi_lower_bound(p, &t.lower_bound));
+    RSH_TRY(rshi_lower_bound_between_nodes(p, &t.lower_bound_between_nodes));
+    t.scratch_messages = message_scratch(p, !t.messages);
+    t.scratch_bytes = p->messages ? t.scratch_messages : 0;
+    *out = t;
+    return RSH_OK;
+}
+
+/* ---- slices ---- */
+
+/* Walking is worth it only for plans of modest size; larger ones keep whole cells. */
+#define WALK_LIMIT ((int64_t)1 << 16)
+
+static bool has_replicas(const rshi_pair *pair) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    bool found = false;
+    if (!rsh_layout_nranks(pair->from) || rshi_layout_pieces(pair->from, rsh_layout_rank(pair->from, 0), &list, &n)) return false;
+    for (int64_t i = 0; i < n; i++) found |= rshi_piece_holders(pair->from, &list[i]) > 1;
+    rshi_free(list);
+    return found || rshi_layout_partials(pair->from) > 1 || !rshi_layout_plain(pair->from);
+}
+
+static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
+    rsh_plan_totals t = {0};
+    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
+    *bytes = t.max_send;
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_choose_slices(rsh_plan *p) {
+    bool any = false;
+    for (int64_t t = 0; t < p->n; t++) {
+        const rshi_pair *pair = &p->pair[t];
+        any |= !pair->keep && rsh_layout_count(pair->to) * pair->wire_size >= ((int64_t)128 << 10) && has_replicas(pair);
+    }
+    if (!any || p->nranks * p->nranks * p->n > WALK_LIMIT) return RSH_OK;
+    int64_t whole, sliced;
+    RSH_TRY(largest_send(p, &whole));
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = true;
+    RSH_TRY(largest_send(p, &sliced));
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = sliced < whole;
+    return RSH_OK;
+}

@@ -1,0 +1,175 @@
+/* Tensor: shape and strides over a share of a storage. */
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+#include "tensor/storage.h"
+
+struct rsh_tensor {
+    rshi_storage *storage; /* one reference */
+    char *data;            /* element 0,...,0; may stand anywhere in the storage, strides may be negative */
+    rsh_dtype dtype;
+    int ndim;
+    int64_t count;
+    int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* in elements */
+};
+
+/* Offsets, in elements from element 0,...,0, of the lowest and the highest element. */
+typedef struct reach {
+    int64_t low, high;
+} reach;
+
+/* ---- form: shape and strides, checked before there is memory ---- */
+
+static rsh_status check_shape(int ndim, const int64_t *shape) {
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "a tensor of %d dimensions; 0 to %d are possible", ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(!ndim || shape, RSH_EVALUE, "a tensor of %d dimensions with NULL for the shape", ndim);
+    for (int d = 0; d < ndim; d++)
+        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "dimension %d has size %lld", d, (long long)shape[d]);
+    return RSH_OK;
+}
+
+/* Bytes of a dense tensor, with empty dimensions counted as 1: then strides do not overflow either. */
+static rsh_status check_bytes(const rsh_tensor *t) {
+    int64_t bytes = (int64_t)rsh_dtype_size(t->dtype);
+    for (int d = 0; d < t->ndim; d++)
+        RSH_REQUIRE(rshi_mul(bytes, rshi_max(t->shape[d], 1), &bytes), RSH_EVALUE,
+                    "a tensor of more than 2^63 bytes: dimension %d has size %lld", d, (long long)t->shape[d]);
+    return RSH_OK;
+}
+
+/* RSH_EVALUE if an element is further away than an address can say. */
+static rsh_status find_reach(const rsh_tensor *t, reach *out) {
+    reach r = {0, 0};
+    int64_t item = (int64_t)rsh_dtype_size(t->dtype), bytes;
+    for (int d = 0; t->count && d < t->ndim; d++) {
+        int64_t far, *end = t->strides[d] < 0 ? &r.low : &r.high;
+        bool ok = rshi_mul(t->strides[d], t->shape[d] - 1, &far) && rshi_add(*end, far, end) && rshi_mul(*end, item, &bytes);
+        RSH_REQUIRE(ok, RSH_EVALUE, "dimension %d of size %lld with stride %lld reaches beyond 2^63 bytes", d, (long long)t->shape[d],
+                    (long long)t->strides[d]);
+    }
+    *out = r;
+    return RSH_OK;
+}
+
+static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
+    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_TRY(check_shape(ndim, shape));
+    t->dtype = dtype;
+    t->ndim = ndim;
+    if (ndim) memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    RSH_TRY(check_bytes(t));
+    rshi_product(ndim, t->shape, &t->count);
+    if (!strides) {
+        rshi_dense_strides(ndim, t->shape, NULL, t->strides);
+        return RSH_OK;
+    }
+    if (ndim) memcpy(t->strides, strides, (size_t)ndim * sizeof *strides);
+    reach r;
+    return find_reach(t, &r);
+}
+
+/* A tensor on the heap with the form of `form`, taking over its reference to the storage. */
+static rsh_status settle(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
+    rsh_tensor *t = storage ? RSHI_NEW(rsh_tensor) : NULL;
+    if (!t) return rshi_nomem();
+    *t = *form;
+    t->storage = storage;
+    t->data = data;
+    *out = t;
+    return RSH_OK;
+}
+
+/* ---- making ---- */
+
+static rsh_status make(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
+    RSH_REQUIRE(out, RSH_EVALUE, "a tensor with NULL for the result");
+    rsh_tensor form = {0};
+    RSH_TRY(set_form(&form, dtype, ndim, shape, NULL));
+    rshi_storage *s = rshi_storage_new((size_t)form.count * rsh_dtype_size(dtype), zero);
+    rsh_status st = settle(&form, s, s ? s->data : NULL, out);
+    if (st && s) rshi_storage_drop(s);
+    return st;
+}
+
+rsh_status rsh_tensor_empty(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
+    return make(dtype, ndim, shape, false, out);
+}
+
+rsh_status rsh_tensor_zeros(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
+    return make(dtype, ndim, shape, true, out);
+}
+
+rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
+                           void (*deleter)(void *ctx), void *ctx, rsh_tensor **out) {
+    RSH_REQUIRE(out, RSH_EVALUE, "a tensor with NULL for the result");
+    rsh_tensor form = {0};
+    RSH_TRY(set_form(&form, dtype, ndim, shape, strides));
+    RSH_REQUIRE(data || !form.count, RSH_EVALUE, "%lld elements at NULL", (long long)form.count);
+    rshi_storage *s = rshi_storage_wrap(data, deleter, ctx);
+    rsh_status st = settle(&form, s, data, out);
+    if (st && s) {
+        s->deleter = NULL; /* the memory stays the caller's */
+        rshi_storage_drop(s);
+    }
+    return st;
+}
+
+/* Does `form`, its first element `at` elements into the storage, stay inside? */
+static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, int64_t at) {
+    int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
+    reach r;
+    RSH_TRY(find_reach(form, &r));
+    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 && (form->count ? high < room : high <= room);
+    RSH_REQUIRE(ok, RSH_EVALUE, "a view from element %lld, %lld before and %lld after it, of a storage of %lld elements", (long long)at,
+                (long long)-r.low, (long long)r.high, (long long)room);
+    return RSH_OK;
+}
+
+rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
+                           rsh_tensor **out) {
+    RSH_REQUIRE(t && out, RSH_EVALUE, "a view %s", t ? "with NULL for the result" : "of NULL");
+    rsh_tensor form = {0};
+    RSH_TRY(set_form(&form, t->dtype, ndim, shape, strides));
+    int64_t item = (int64_t)rsh_dtype_size(t->dtype), at, bytes;
+    bool ok = rshi_add((t->data - t->storage->data) / item, offset, &at) && rshi_mul(offset, item, &bytes);
+    RSH_REQUIRE(ok, RSH_EVALUE, "a view from element %lld", (long long)offset);
+    RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "a view of %lld elements at NULL", (long long)form.count);
+    if (!t->storage->foreign) RSH_TRY(check_inside(t->storage, &form, at));
+    RSH_TRY(settle(&form, t->storage, form.count ? t->data + bytes : t->data, out));
+    rshi_storage_hold(t->storage);
+    return RSH_OK;
+}
+
+void rsh_tensor_free(rsh_tensor *t) {
+    if (!t) return;
+    rshi_storage_drop(t->storage);
+    rshi_free(t);
+}
+
+/* ---- asking ---- */
+
+void *rsh_tensor_data(const rsh_tensor *t) { return t->data; }
+rsh_dtype rsh_tensor_dtype(const rsh_tensor *t) { return t->dtype; }
+int rsh_tensor_ndim(const rsh_tensor *t) { return t->ndim; }
+const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t->shape; }
+const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t->strides; }
+int64_t rsh_tensor_count(const rsh_tensor *t) { return t->count; }
+
+/* Strides of dimensions of size 1 are never used. */
+bool rsh_tensor_dense(const rsh_tensor *t) {
+    int64_t step = 1;
+    for (int d = t->ndim - 1; t->count && d >= 0; d--) {
+        if (t->shape[d] != 1 && t->strides[d] != step) return false;
+        step *= t->shape[d];
+    }
+    return true;
+}
+
+rshi_span rshi_tensor_span(const rsh_tensor *t) {
+    uintptr_t first = (uintptr_t)t->data, item = rsh_dtype_size(t->dtype);
+    if (!t->count) return (rshi_span){first, first};
+    reach r = {0, 0};
+    find_reach(t, &r); /* was checked when t was made */
+    return (rshi_span){first + (uintptr_t)r.low * item, first + ((uintptr_t)r.high + 1) * item};
+}

@@ -1,0 +1,54 @@
+/* ranks: what tests of the comm room share.  Ranks are threads, where cmocka's assertions cannot be used: rank functions say what is
+ * wrong with CHECK, and the test that ran them finds it in the status of rsh_run. */
+#ifndef RESHARD_TESTS_COMM_RANKS_H
+#define RESHARD_TESTS_COMM_RANKS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/comm.h"
+
+#define CHECK(condition)                                                                                               \
+    RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail())
+/* The call must end with this status; its sentence is then there to look at. */
+#define CHECK_STATUS(expected, call)                                                                                   \
+    do {                                                                                                               \
+        rsh_status got_ = (call);                                                                                      \
+        RSH_REQUIRE(got_ == (expected), RSH_ERUNTIME, "%s:%d: %s is %s  [%s]", __FILE__, __LINE__, #call,              \
+                    rsh_status_name(got_), rsh_error_detail());                                                        \
+    } while (0)
+#define CHECK_SAYS(text) CHECK(strstr(rsh_error_detail(), (text)))
+
+static inline void run_ranks(int n, rsh_rank_fn fn, void *ctx) {
+    rsh_status st = rsh_run(n, fn, ctx);
+    if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
+static const int rank_counts[] = {1, 2, 3, 4, 8, 64};
+static inline void run_all_counts(rsh_rank_fn fn, void *ctx) {
+    for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++) run_ranks(rank_counts[i], fn, ctx);
+}
+
+/* Random numbers that every rank can draw alike: splitmix64. */
+static inline uint64_t draw(uint64_t *state) {
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* The seed of a random test: RESHARD_SEED, else `otherwise`; printed when it is not the usual one. */
+static inline uint64_t test_seed(uint64_t otherwise) {
+    const char *text = getenv("RESHARD_SEED");
+    uint64_t seed = text ? strtoull(text, NULL, 0) : otherwise;
+    print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* The plain collective calls on groups of many sizes. */
+#include "ranks.h"
+
+#include <math.h>
+
+static rsh_status knows_itself(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    CHECK(rsh_comm_rank(c) >= 0 && rsh_comm_rank(c) < rsh_comm_size(c));
+    CHECK(!strcmp(rsh_comm_engine(c), "threads"));
+    return RSH_OK;
+}
+static void a_comm_knows_rank_size_and_engine(void **state) {
+    (void)state;
+    run_all_counts(knows_itself, NULL);
+}
+
+/* Nobody is past barrier k before everybody has come to it. */
+static rsh_status keeps_step(void *ctx, rsh_comm *c) {
+    atomic_int *count = ctx;
+    for (int k = 1; k <= 20; k++) {
+        atomic_fetch_add(count, 1);
+        RSH_TRY(rsh_comm_barrier(c));
+        CHECK(atomic_load(count) >= k * rsh_comm_size(c));
+        RSH_TRY(rsh_comm_barrier(c));
+    }
+    return RSH_OK;
+}
+static void nobody_passes_a_barrier_before_everybody_has_come(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++) {
+        atomic_int count = 0;
+        run_ranks(rank_counts[i], keeps_step, &count);
+    }
+}
+
+static rsh_status one_barrier(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    return rsh_comm_barrier(c);
+}
+static void a_thousand_ranks_meet_at_a_barrier(void **state) {
+    (void)state;
+    run_ranks(1000, one_barrier, NULL);
+}
+
+static unsigned char pattern(int rank, size_t i) { return (unsigned char)(rank * 31 + (int)(i % 251) + 1); }
+
+static rsh_status gathers(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 4097, 20000};
+    size_t n = (size_t)rsh_comm_size(c);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t bytes = sizes[s];
+        unsigned char *mine = malloc(bytes + 1), *all = malloc(n * bytes + 1);
+        for (size_t i = 0; i < bytes; i++) mine[i] = pattern(rsh_comm_rank(c), i);
+        rsh_status st = rsh_comm_allgather(c, mine, all, bytes);
+        size_t wrong = 0;
+        for (size_t i = 0; !st && i < n * bytes; i++) wrong += all[i] != pattern((int)(i / bytes), i % bytes);
+        free(mine);
+        free(all);
+        RSH_TRY(st);
+        CHECK(!wrong);
+    }
+    return RSH_OK;
+}
+static void allgather_brings_every_block_to_everybody(void **state) {
+    (void)state;
+    run_all_counts(gathers, NULL);
+}
+
+static rsh_status gathers_in_place(void *ctx, rsh_comm *c) {
+    size_t bytes = *(size_t *)ctx, n = (size_t)rsh_comm_size(c), me = (size_t)rsh_comm_rank(c);
+    unsigned char *all = calloc(n, bytes);
+    memset(all + me * bytes, (int)me + 1, bytes);
+    rsh_status st = rsh_comm_allgather(c, all + me * bytes, all, bytes);
+    size_t wrong = 0;
+    for (size_t i = 0; i < n * bytes; i++) wrong += all[i] != i / bytes + 1;
+    free(all);
+    RSH_TRY(st);
+    CHECK(!wrong);
+    return RSH_OK;
+}
+static void allgather_works_in_place(void **state) {
+    (void)state;
+    for (size_t bytes = 16; bytes <= 16384; bytes *= 8) run_all_counts(gathers_in_place, &bytes);
+}
+
+static rsh_status reduces_integers(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    enum { N = 5000 };
+    int64_t mine[N], sum[N], n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    for (int64_t i = 0; i < N; i++) mine[i] = i * (me + 1);
+    RSH_TRY(rsh_comm_allreduce(c, mine, sum, N, RSH_I64, RSH_OP_SUM));
+    for (int64_t i = 0; i < N; i++) CHECK(sum[i] == i * n * (n + 1) / 2);
+    uint8_t small = (uint8_t)(me + 1), least, most;
+    RSH_TRY(rsh_comm_allreduce(c, &small, &least, 1, RSH_U8, RSH_OP_MIN));
+    RSH_TRY(rsh_comm_allreduce(c, &small, &most, 1, RSH_U8, RSH_OP_MAX));
+    CHECK(least == 1 && most == n);
+    int32_t big = INT32_MAX, wrapped;
+    RSH_TRY(rsh_comm_allreduce(c, &big, &wrapped, 1, RSH_I32, RSH_OP_SUM));
+    CHECK((uint32_t)wrapped == (uint32_t)n * INT32_MAX);
+    return RSH_OK;
+}
+static void allreduce_of_integers_is_exact_and_wraps(void **state) {
+    (void)state;
+    run_all_counts(reduces_integers, NULL);
+}
+
+static rsh_status reduces_floats(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    float mine = 0.1f * (float)(me + 1), expected = 0.1f, sum;
+    for (int r = 1; r < n; r++) expected += 0.1f * (float)(r + 1);
+    RSH_TRY(rsh_comm_allreduce(c, &mine, &sum, 1, RSH_F32, RSH_OP_SUM));
+    CHECK(!memcmp(&sum, &expected, sizeof sum));
+    double value = me, mean;
+    RSH_TRY(rsh_comm_allreduce(c, &value, &mean, 1, RSH_F64, RSH_OP_AVG));
+    CHECK(mean == (n - 1) / 2.0);
+    double least = me == n / 2 ? NAN : me, found;
+    RSH_TRY(rsh_comm_allreduce(c, &least, &found, 1, RSH_F64, RSH_OP_MIN));
+    CHECK(isnan(found));
+    RSH_TRY(rsh_comm_allreduce(c, &value, &value, 1, RSH_F64, RSH_OP_MAX)); /* in place */
+    CHECK(value == n - 1);
+    return RSH_OK;
+}
+static void allreduce_of_floats_goes_in_rank_order_and_nan_wins(void **state) {
+    (void)state;
+    run_all_counts(reduces_floats, NULL);
+}
+
+static rsh_status asks_too_much(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    char a[16] = {0}, b[16];
+    CHECK_STATUS(RSH_EUNSUP, rsh_comm_allreduce(c, a, b, 1, RSH_BF16, RSH_OP_SUM));
+    CHECK_SAYS("bf16");
+    CHECK_STATUS(RSH_ETYPE, rsh_comm_allreduce(c, a, b, 1, RSH_BOOL, RSH_OP_SUM));
+    CHECK_STATUS(RSH_EVALUE, rsh_comm_allreduce(c, a, b, 1, RSH_F32, RSH_OP_NONE));
+    CHECK_STATUS(RSH_EVALUE, rsh_comm_allreduce(c, a, b, -1, RSH_F32, RSH_OP_SUM));
+    CHECK_STATUS(RSH_EVALUE, rsh_comm_allreduce(c, NULL, b, 1, RSH_F32, RSH_OP_SUM));
+    CHECK_STATUS(RSH_EVALUE, rsh_comm_allgather(c, a, b, SIZE_MAX / 2 + 1));
+    CHECK_STATUS(RSH_OK, rsh_comm_allreduce(c, a, b, 1, RSH_BOOL, RSH_OP_BOR));
+    return RSH_OK;
+}
+static void what_allreduce_cannot_do_is_said_and_the_comm_goes_on(void **state) {
+    (void)state;
+    run_ranks(3, asks_too_much, NULL);
+}
+
+/* One element of every dtype, over every op that exists for it. */
+static rsh_status reduces_all_dtypes(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    static const rsh_dtype dtypes[] = {RSH_U8, RSH_I8, RSH_U16, RSH_I16, RSH_U32, RSH_I32, RSH_U64, RSH_I64};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        uint64_t mine = c->rank ? 1 : 3, got[6] = {0}; /* little-endian: the low bytes are the element */
+        for (int op = RSH_OP_MIN; op <= RSH_OP_BXOR; op++)
+            RSH_TRY(rsh_comm_allreduce(c, &mine, &got[op - RSH_OP_MIN], 1, dtypes[d], (rsh_op)op));
+        const uint64_t expected[] = {1, 3, 3, 1, 3, 2}; /* min max prod band bor bxor of 3 and 1 */
+        CHECK(!memcmp(got, expected, sizeof expected));
+    }
+    return RSH_OK;
+}
+static void allreduce_does_every_integer_type(void **state) {
+    (void)state;
+    run_ranks(2, reduces_all_dtypes, NULL);
+}
+
+static void a_comm_of_no_ranks_is_refused(void **state) {
+    (void)state;
+    rsh_comm *c;
+    assert_int_equal(rsh_comm_threads(0, &c), RSH_EVALUE);
+    assert_int_equal(rsh_comm_threads(2, NULL), RSH_EVALUE);
+    assert_int_equal(rsh_comm_barrier(NULL), RSH_EVALUE);
+    assert_int_equal(rsh_comm_free(NULL), RSH_OK);
+}
+
+static int freed;
+static void count_free(void *cache) { freed += *(int *)cache; }
+
+static void a_comm_with_execs_is_busy_and_frees_its_cache_once(void **state) {
+    (void)state;
+    rsh_comm *c;
+    int one = 1;
+    assert_int_equal(rsh_comm_threads(1, &c), RSH_OK);
+    c->cache = &one;
+    c->cache_free = count_free;
+    c->execs = 1;
+    assert_int_equal(rsh_comm_free(c), RSH_EBUSY);
+    assert_int_equal(freed, 0);
+    c->execs = 0;
+    assert_int_equal(rsh_comm_free(c), RSH_OK);
+    assert_int_equal(freed, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_comm_knows_rank_size_and_engine),
+        cmocka_unit_test(nobody_passes_a_barrier_before_everybody_has_come),
+        cmocka_unit_test(a_thousand_ranks_meet_at_a_barrier),
+        cmocka_unit_test(allgather_brings_every_block_to_everybody),
+        cmocka_unit_test(allgather_works_in_place),
+        cmocka_unit_test(allreduce_of_integers_is_exact_and_wraps),
+        cmocka_unit_test(allreduce_of_floats_goes_in_rank_order_and_nan_wins),
+        cmocka_unit_test(allreduce_does_every_integer_type),
+        cmocka_unit_test(what_allreduce_cannot_do_is_said_and_the_comm_goes_on),
+        cmocka_unit_test(a_comm_of_no_ranks_is_refused),
+        cmocka_unit_test(a_comm_with_execs_is_busy_and_frees_its_cache_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

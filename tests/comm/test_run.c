@@ -1,0 +1,117 @@
+/* rsh_run: ranks as threads, and what becomes of their failures. */
+#include "ranks.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+
+static rsh_status marks_itself(void *ctx, rsh_comm *c) {
+    atomic_int *seen = ctx;
+    atomic_fetch_add(&seen[rsh_comm_rank(c)], 1);
+    return RSH_OK;
+}
+static void every_rank_runs_once(void **state) {
+    (void)state;
+    static const int counts[] = {1, 2, 3, 64, 1000};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        atomic_int seen[1000] = {0};
+        run_ranks(counts[i], marks_itself, seen);
+        for (int r = 0; r < 1000; r++) assert_int_equal(seen[r], r < counts[i]);
+    }
+}
+
+static rsh_status fails_in_turn(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    usleep(rsh_comm_rank(c) == 2 ? 1000 : 100000);
+    return rshi_fail(rsh_comm_rank(c) == 2 ? RSH_EINDEX : RSH_EVALUE, "rank %d was here", rsh_comm_rank(c));
+}
+static void the_first_failure_in_time_is_the_callers(void **state) {
+    (void)state;
+    assert_int_equal(rsh_run(4, fails_in_turn, NULL), RSH_EINDEX);
+    assert_string_equal(rsh_error_detail(), "rank 2 was here");
+}
+
+static rsh_status fails_silently(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    return rsh_comm_rank(c) == 0 ? RSH_EKEY : RSH_OK;
+}
+static void a_failure_without_a_sentence_does_not_get_an_old_one(void **state) {
+    (void)state;
+    rshi_fail(RSH_EVALUE, "something older");
+    assert_int_equal(rsh_run(2, fails_silently, NULL), RSH_EKEY);
+    assert_string_equal(rsh_error_detail(), "");
+}
+
+static rsh_comm *kept;
+static rsh_status keeps_an_exec(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    if (rsh_comm_rank(c) == 1) {
+        c->execs = 1;
+        kept = c;
+        return RSH_OK;
+    }
+    rsh_status st = rsh_comm_barrier(c);
+    CHECK(st == RSH_EPEER);
+    return RSH_OK;
+}
+static void a_rank_that_returns_with_an_exec_alive_is_busy_but_has_left(void **state) {
+    (void)state;
+    assert_int_equal(rsh_run(3, keeps_an_exec, NULL), RSH_EBUSY);
+    kept->execs = 0;
+    assert_int_equal(rsh_comm_free(kept), RSH_OK);
+}
+
+static void bad_arguments_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(rsh_run(0, marks_itself, NULL), RSH_EVALUE);
+    assert_int_equal(rsh_run(2, NULL, NULL), RSH_EVALUE);
+}
+
+static rsh_status waits_for_all(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_status st = rsh_comm_barrier(c);
+    CHECK(st == RSH_EPEER);
+    CHECK_SAYS("no thread for rank");
+    return RSH_OK;
+}
+
+/* In a process of its own that has address space for a few stacks only. */
+static int run_without_room(void) {
+    struct rlimit limit = {(rlim_t)64 << 20, (rlim_t)64 << 20};
+    if (setrlimit(RLIMIT_AS, &limit)) return 1;
+    if (rsh_run(64, waits_for_all, NULL) != RSH_ERUNTIME) return 2;
+    return strstr(rsh_error_detail(), "no thread for rank") ? 0 : 3;
+}
+static void threads_that_cannot_be_made_bring_the_others_back(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    skip(); /* sanitizers need address space */
+#endif
+    pid_t child = fork();
+    if (!child) _exit(run_without_room());
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_runs_once),
+        cmocka_unit_test(the_first_failure_in_time_is_the_callers),
+        cmocka_unit_test(a_failure_without_a_sentence_does_not_get_an_old_one),
+        cmocka_unit_test(a_rank_that_returns_with_an_exec_alive_is_busy_but_has_left),
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(threads_that_cannot_be_made_bring_the_others_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Install: what a user gets.  Installs a build into a scratch folder, moves that, and builds and runs one program
+# against it twice: with pkg-config and with find_package.
+#
+#   install.sh BUILD [CC]
+set -euo pipefail
+build=$1 cc=${2:-cc}
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+quietly() { "$@" > "$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }; }
+
+quietly cmake --install "$build" --prefix "$scratch/first"
+mv "$scratch/first" "$scratch/prefix" # nothing in it may know where it was
+prefix=$scratch/prefix
+
+pc=$(find "$prefix" -name reshard.pc)
+lib=${pc%/pkgconfig/reshard.pc}
+
+for file in include/reshard.h include/reshard/shard.h "${lib#$prefix/}"/{libreshard.so,libreshard.a,cmake/reshard/reshard-config.cmake}; do
+    [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
+done
+if [ -x "$build/reshard" ]; then
+    "$prefix/bin/reshard" --help > /dev/null || { echo "the installed command does not run"; exit 1; }
+fi
+
+export PKG_CONFIG_PATH=$lib/pkgconfig
+version=$(pkg-config --modversion reshard)
+
+# pkg-config, shared and static
+$cc -std=c11 "$here/consumer.c" -o "$scratch/shared" $(pkg-config --cflags --libs reshard)
+LD_LIBRARY_PATH=$lib "$scratch/shared" "$version"
+$cc -std=c11 "$here/consumer.c" -o "$scratch/static" $(pkg-config --cflags reshard) \
+    "$lib/libreshard.a" $(pkg-config --static --libs-only-l reshard | sed 's/-lreshard//') -pthread
+"$scratch/static" "$version"
+
+# find_package, shared and static
+quietly cmake -S "$here" -B "$scratch/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc"
+quietly cmake --build "$scratch/cmake"
+"$scratch/cmake/consumer" "$version"
+"$scratch/cmake/consumer-static" "$version"

@@ -1,0 +1,106 @@
+/* Move: the value of every destination element, looked up one by one, and the least that must travel. */
+#include "oracle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the value of each element lies for each position along the partial axes: of the first holder. */
+typedef struct table {
+    const unsigned char **at; /* [partial][element] */
+    int64_t count;
+} table;
+
+static table new_table(const ora_layout *from, unsigned char *const *src) {
+    table t = {calloc((size_t)(from->count * from->npartial) + 1, sizeof *t.at), from->count};
+    if (!t.at) abort();
+    size_t size = ora_size(from->dtype);
+    for (int64_t i = 0; i < from->nparts; i++) {
+        const ora_part *p = &from->part[i];
+        for (int64_t j = 0; j < p->count; j++) {
+            const unsigned char **at = &t.at[p->partial * from->count + p->element[j]];
+            if (!*at) *at = src[i] + (size_t)j * size;
+        }
+    }
+    return t;
+}
+
+static ora_number true_value(const ora_layout *from, const table *t, int64_t element) {
+    const unsigned char *contribution[ORA_MAX_POSITIONS];
+    for (int64_t k = 0; k < from->npartial; k++) {
+        contribution[k] = t->at[k * t->count + element];
+        if (!contribution[k]) abort();
+    }
+    if (from->op == ORA_NONE) return ora_decode(from->dtype, contribution[0]);
+    return ora_reduce(from->op, from->dtype, from->npartial, contribution);
+}
+
+static int partial_sizes(const ora_layout *l, int64_t *size) {
+    int n = 0;
+    for (int a = 0; a < l->naxes; a++)
+        if (l->is_partial[a]) size[n++] = l->axis_size[a];
+    return n;
+}
+
+bool ora_moves_alone(const ora_layout *from, const ora_layout *to) {
+    int64_t a[ORA_MAX], b[ORA_MAX];
+    int n = partial_sizes(from, a), m = partial_sizes(to, b);
+    return from->op != ORA_NONE && from->op == to->op && n == m && !memcmp(a, b, sizeof *a * (size_t)n);
+}
+
+static void copy_or_convert(ora_dtype from, ora_dtype to, const unsigned char *src, unsigned char *dst) {
+    if (from == to)
+        memcpy(dst, src, ora_size(to));
+    else
+        ora_encode(to, ora_decode(from, src), dst);
+}
+
+static void put(const ora_layout *from, const table *t, const ora_layout *to, const ora_part *part, int64_t element,
+                unsigned char *dst) {
+    bool alone = ora_moves_alone(from, to);
+    if (alone || from->op == ORA_NONE) {
+        int64_t k = alone ? part->partial : 0;
+        copy_or_convert(from->dtype, to->dtype, t->at[k * t->count + element], dst);
+    } else {
+        ora_encode(to->dtype, true_value(from, t, element), dst);
+    }
+    if (!alone && to->op != ORA_NONE && to->op != ORA_AVG && part->partial != 0) ora_identity(to->op, to->dtype, dst);
+}
+
+bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to, unsigned char **dst) {
+    if (from->op != ORA_NONE && to->op != ORA_NONE && from->op != to->op) return false;
+    table t = new_table(from, src);
+    for (int64_t i = 0; i < to->nparts; i++)
+        for (int64_t j = 0; j < to->part[i].count; j++)
+            put(from, &t, to, &to->part[i], to->part[i].element[j], dst[i] + (size_t)j * ora_size(to->dtype));
+    free(t.at);
+    return true;
+}
+
+static int64_t element_bytes(const ora_layout *from, const ora_layout *to) {
+    size_t a = ora_size(from->dtype), b = ora_size(to->dtype);
+    return (int64_t)(a < b ? a : b);
+}
+
+static int64_t last_rank(const ora_layout *l) { return l->nparts ? l->part[l->nparts - 1].rank : -1; }
+
+/* [node][element]: does any rank of the node hold it?  A node is `per_node` consecutive ranks. */
+static char *new_holders(const ora_layout *l, int64_t nodes, int64_t per_node) {
+    char *holds = calloc((size_t)(nodes * l->count) + 1, 1);
+    if (!holds) abort();
+    for (int64_t i = 0; i < l->nparts; i++) {
+        int64_t node = l->part[i].rank / per_node;
+        for (int64_t j = 0; node < nodes && j < l->part[i].count; j++) holds[node * l->count + l->part[i].element[j]] = 1;
+    }
+    return holds;
+}
+
+int64_t ora_least_between_nodes(const ora_layout *from, const ora_layout *to, int64_t per_node) {
+    int64_t nodes = last_rank(to) / per_node + 1, missing = 0;
+    char *has = new_holders(from, nodes, per_node), *needs = new_holders(to, nodes, per_node);
+    for (int64_t i = 0; i < nodes * to->count; i++) missing += needs[i] && !has[i];
+    free(has);
+    free(needs);
+    return missing * element_bytes(from, to);
+}
+
+int64_t ora_least_bytes(const ora_layout *from, const ora_layout *to) { return ora_least_between_nodes(from, to, 1); }

@@ -1,0 +1,100 @@
+/* Prop: the loop over cases, and what is printed when one fails, crashes or hangs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "prop.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SUITE_CASES = 2000, SHOWN_FAILURES = 5, SECONDS_PER_CASE = 120 };
+
+static struct {
+    const char *property;
+    uint64_t seed;
+    int64_t number;
+    prop_case *c;
+} running;
+
+void *prop_alloc(size_t bytes) {
+    void *p = calloc(1, bytes ? bytes : 1);
+    if (!p) abort();
+    return p;
+}
+
+bool prop_say(prop_case *c, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->why, sizeof c->why, format, args);
+    va_end(args);
+    return false;
+}
+
+static uint64_t seed(void) {
+    const char *text = getenv("RESHARD_SEED");
+    if (text && *text) return strtoull(text, NULL, 0);
+    return (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+}
+
+static int64_t cases(int64_t share) {
+    const char *text = getenv("RESHARD_CASES");
+    int64_t all = text && *text ? strtoll(text, NULL, 0) : SUITE_CASES, n = share * all / SUITE_CASES;
+    return n < 1 ? 1 : n;
+}
+
+static void show(const char *what) {
+    if (!running.c) return;
+    fprintf(stderr, "%s in %s: RESHARD_SEED=%llu RESHARD_ONLY=%lld\n", what, running.property,
+            (unsigned long long)running.seed, (long long)running.number);
+    if (running.c->from[0]) fprintf(stderr, "  from  %s\n", running.c->from);
+    if (running.c->to[0]) fprintf(stderr, "  to    %s\n", running.c->to);
+    if (running.c->note[0]) fprintf(stderr, "  with  %s\n", running.c->note);
+    if (running.c->why[0]) fprintf(stderr, "  %s\n", running.c->why);
+}
+
+static void died(int number) {
+    show(number == SIGALRM ? "no end" : "crash");
+    signal(number, SIG_DFL);
+    if (number == SIGALRM) _exit(1);
+    raise(number);
+}
+
+static void watch(void) {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], died);
+}
+
+static void start(prop_case *c, int64_t number) {
+    memset(c, 0, sizeof *c);
+    c->rng.state = running.seed;
+    for (const char *p = running.property; *p; p++) c->rng.state = c->rng.state * 31 + (unsigned char)*p;
+    c->rng.state = gen_next(&c->rng) + (uint64_t)number * 0x2545f4914f6cdd1du;
+    running.number = number;
+    alarm(SECONDS_PER_CASE);
+}
+
+void prop_run(const char *name, int64_t share, prop_fn fn) {
+    prop_case *c = prop_alloc(sizeof *c);
+    const char *only = getenv("RESHARD_ONLY");
+    int64_t first = only && *only ? strtoll(only, NULL, 0) : 0, end = only && *only ? first + 1 : cases(share), failures = 0;
+    running.property = name;
+    running.seed = seed();
+    running.c = c;
+    watch();
+    for (int64_t i = first; i < end; i++) {
+        start(c, i);
+        if (fn(c)) continue;
+        if (failures++ < SHOWN_FAILURES) show("failure");
+    }
+    alarm(0);
+    running.c = NULL;
+    free(c);
+    if (failures) fail_msg("%lld of %lld cases fail", (long long)failures, (long long)(end - first));
+}

@@ -1,0 +1,350 @@
+/* Plans against the oracle's counts, and every number of a plan against every other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prop.h"
+
+enum { RANKS = GEN_MAX_ROLES };
+
+typedef struct planned {
+    ora_layout *from_o, *to_o;
+    rsh_layout *from, *to;
+    rsh_plan *plan;
+    rsh_plan_totals totals;
+    int64_t matrix[RANKS][RANKS]; /* [source][destination] */
+    int64_t entries;
+    bool in_order, positive;
+} planned;
+
+static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t bytes) {
+    planned *p = ctx;
+    static int64_t last;
+    int64_t key = destination * RANKS + source;
+    p->in_order = p->in_order && (p->entries == 0 || key > last);
+    p->positive = p->positive && bytes > 0;
+    last = key;
+    p->entries++;
+    p->matrix[source][destination] += bytes;
+    return 0;
+}
+
+static bool planned_new(prop_case *c, planned *p, const rsh_plan_opts *opts) {
+    memset(p, 0, sizeof *p);
+    p->from_o = ora_parse(c->from);
+    p->to_o = ora_parse(c->to);
+    PROP_OK(c, rsh_layout_parse(c->from, &p->from));
+    PROP_OK(c, rsh_layout_parse(c->to, &p->to));
+    PROP_OK(c, rsh_plan_new(p->from, p->to, opts, &p->plan));
+    PROP_OK(c, rsh_plan_get_totals(p->plan, &p->totals));
+    p->in_order = p->positive = true;
+    PROP_OK(c, rsh_plan_matrix(p->plan, add_entry, p));
+    return true;
+}
+
+static void planned_free(planned *p) {
+    rsh_plan_free(p->plan);
+    rsh_layout_free(p->from);
+    rsh_layout_free(p->to);
+    ora_free(p->from_o);
+    ora_free(p->to_o);
+}
+
+static int64_t sent_by(const planned *p, int64_t r, int64_t *peers) {
+    int64_t n = 0;
+    for (int64_t q = 0; q < RANKS; q++) {
+        if (q != r) n += p->matrix[r][q];
+        if (q != r && peers) *peers += p->matrix[r][q] > 0;
+    }
+    return n;
+}
+
+static int64_t received_by(const planned *p, int64_t r, int64_t *peers) {
+    int64_t n = 0;
+    for (int64_t q = 0; q < RANKS; q++) {
+        if (q != r) n += p->matrix[q][r];
+        if (q != r && peers) *peers += p->matrix[q][r] > 0;
+    }
+    return n;
+}
+
+static bool totals_are_those_of_the_matrix(prop_case *c, const planned *p) {
+    const rsh_plan_totals *t = &p->totals;
+    int64_t moved = 0, local = 0, messages = 0, max_send = 0, max_recv = 0;
+    for (int64_t r = 0; r < RANKS; r++) {
+        int64_t sent = sent_by(p, r, &messages), received = received_by(p, r, NULL);
+        moved += sent;
+        local += p->matrix[r][r];
+        if (sent > max_send) max_send = sent;
+        if (received > max_recv) max_recv = received;
+    }
+    PROP(c, p->in_order, "the matrix is not in destination-major order, or lists a pair twice");
+    PROP(c, p->positive, "the matrix lists a pair that exchanges nothing");
+    PROP(c, t->bytes_moved == moved, "bytes_moved %lld, matrix %lld", (long long)t->bytes_moved, (long long)moved);
+    PROP(c, t->bytes_local == local, "bytes_local %lld, matrix %lld", (long long)t->bytes_local, (long long)local);
+    PROP(c, t->messages == messages, "messages %lld, matrix %lld", (long long)t->messages, (long long)messages);
+    PROP(c, t->max_send == max_send, "max_send %lld, matrix %lld", (long long)t->max_send, (long long)max_send);
+    PROP(c, t->max_recv == max_recv, "max_recv %lld, matrix %lld", (long long)t->max_recv, (long long)max_recv);
+    int64_t bytes = p->to_o->count * (int64_t)ora_size(p->to_o->dtype);
+    PROP(c, t->tensor_bytes == bytes, "tensor_bytes %lld, not %lld", (long long)t->tensor_bytes, (long long)bytes);
+    return true;
+}
+
+typedef struct neighbours {
+    int64_t bytes[RANKS], n, last;
+    bool in_order;
+} neighbours;
+
+static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
+    neighbours *w = ctx;
+    w->in_order = w->in_order && peer > w->last;
+    w->last = peer;
+    w->bytes[peer] += bytes;
+    w->n++;
+    return 0;
+}
+
+static bool view_is_that_of_the_matrix(prop_case *c, const planned *p, int64_t r) {
+    rsh_plan_view v;
+    int64_t nsend = 0, nrecv = 0, sent = sent_by(p, r, &nsend), received = received_by(p, r, &nrecv);
+    PROP_OK(c, rsh_plan_rank(p->plan, r, &v));
+    PROP(c, v.rank == r, "rank %lld calls itself %lld", (long long)r, (long long)v.rank);
+    PROP(c, v.bytes_sent == sent && v.bytes_received == received && v.bytes_local == p->matrix[r][r],
+         "rank %lld: sent %lld received %lld local %lld, matrix %lld %lld %lld", (long long)r, (long long)v.bytes_sent,
+         (long long)v.bytes_received, (long long)v.bytes_local, (long long)sent, (long long)received, (long long)p->matrix[r][r]);
+    PROP(c, v.nsend == nsend && v.nrecv == nrecv, "rank %lld: nsend %lld nrecv %lld, matrix %lld %lld", (long long)r,
+         (long long)v.nsend, (long long)v.nrecv, (long long)nsend, (long long)nrecv);
+    PROP(c, v.scratch_bytes <= p->totals.scratch_bytes && v.scratch_messages <= p->totals.scratch_messages,
+         "rank %lld needs more scratch than the most", (long long)r);
+    return true;
+}
+
+static bool neighbours_are_those_of_the_matrix(prop_case *c, const planned *p, int64_t r) {
+    neighbours in = {.last = -1, .in_order = true}, out = in;
+    PROP_OK(c, rsh_plan_sources(p->plan, r, add_neighbour, &in));
+    PROP_OK(c, rsh_plan_destinations(p->plan, r, add_neighbour, &out));
+    PROP(c, in.in_order && out.in_order, "rank %lld: neighbours are not ascending", (long long)r);
+    for (int64_t q = 0; q < RANKS; q++) {
+        PROP(c, in.bytes[q] == p->matrix[q][r], "rank %lld gets %lld from %lld, matrix %lld", (long long)r, (long long)in.bytes[q],
+             (long long)q, (long long)p->matrix[q][r]);
+        PROP(c, out.bytes[q] == p->matrix[r][q], "rank %lld gives %lld to %lld, matrix %lld", (long long)r, (long long)out.bytes[q],
+             (long long)q, (long long)p->matrix[r][q]);
+    }
+    return true;
+}
+
+static bool ranks_agree_with_the_matrix(prop_case *c, const planned *p) {
+    int64_t n = 0, scratch = 0, scratch_messages = 0;
+    for (int64_t r = 0; r < RANKS; r++) {
+        if (!ora_has_rank(p->from_o, r) && !ora_has_rank(p->to_o, r)) continue;
+        rsh_plan_view v;
+        n++;
+        if (!view_is_that_of_the_matrix(c, p, r) || !neighbours_are_those_of_the_matrix(c, p, r)) return false;
+        PROP_OK(c, rsh_plan_rank(p->plan, r, &v));
+        if (v.scratch_bytes > scratch) scratch = v.scratch_bytes;
+        if (v.scratch_messages > scratch_messages) scratch_messages = v.scratch_messages;
+    }
+    PROP(c, rsh_plan_nranks(p->plan) == n, "nranks is %lld, not %lld", (long long)rsh_plan_nranks(p->plan), (long long)n);
+    PROP(c, p->totals.scratch_bytes == scratch && p->totals.scratch_messages == scratch_messages,
+         "scratch of all is %lld and %lld, of the neediest rank %lld and %lld", (long long)p->totals.scratch_bytes,
+         (long long)p->totals.scratch_messages, (long long)scratch, (long long)scratch_messages);
+    return true;
+}
+
+static bool nothing_more_than_needed(prop_case *c, const planned *p) {
+    int64_t least = ora_least_bytes(p->from_o, p->to_o);
+    PROP(c, p->totals.lower_bound == least, "lower_bound %lld, oracle %lld", (long long)p->totals.lower_bound, (long long)least);
+    PROP(c, p->totals.bytes_moved == least, "bytes_moved %lld, oracle %lld", (long long)p->totals.bytes_moved, (long long)least);
+    return true;
+}
+
+static bool least(prop_case *c) {
+    static const gen_pair_wish w = {0, 30, false, true, 12};
+    planned p;
+    gen_pair(&c->rng, &w, c->from, c->to);
+    bool ok = planned_new(c, &p, NULL) && nothing_more_than_needed(c, &p) && totals_are_those_of_the_matrix(c, &p) &&
+              ranks_agree_with_the_matrix(c, &p);
+    planned_free(&p);
+    return ok;
+}
+
+static bool consistent(prop_case *c) {
+    static const gen_pair_wish w = {100, 30, false, true, 12};
+    planned p;
+    gen_pair(&c->rng, &w, c->from, c->to);
+    bool ok = planned_new(c, &p, NULL) && totals_are_those_of_the_matrix(c, &p) && ranks_agree_with_the_matrix(c, &p);
+    if (ok && p.totals.lower_bound > p.totals.bytes_moved)
+        ok = prop_say(c, "lower_bound %lld above bytes_moved %lld", (long long)p.totals.lower_bound, (long long)p.totals.bytes_moved);
+    planned_free(&p);
+    return ok;
+}
+
+static bool between_nodes_check(prop_case *c, const planned *p, int64_t per_node) {
+    int64_t between = 0, least_between = ora_least_between_nodes(p->from_o, p->to_o, per_node);
+    for (int64_t r = 0; r < RANKS; r++)
+        for (int64_t q = 0; q < RANKS; q++)
+            if (r / per_node != q / per_node) between += p->matrix[r][q];
+    const rsh_plan_totals *t = &p->totals;
+    PROP(c, t->bytes_between_nodes == between, "bytes_between_nodes %lld, matrix %lld", (long long)t->bytes_between_nodes, (long long)between);
+    PROP(c, t->lower_bound_between_nodes == least_between, "lower_bound_between_nodes %lld, oracle %lld",
+         (long long)t->lower_bound_between_nodes, (long long)least_between);
+    PROP(c, between >= least_between, "%lld bytes between nodes, fewer than the least, %lld", (long long)between, (long long)least_between);
+    return nothing_more_than_needed(c, p) && totals_are_those_of_the_matrix(c, p) && ranks_agree_with_the_matrix(c, p);
+}
+
+static bool nodes(prop_case *c) {
+    static const gen_pair_wish w = {0, 20, false, true, 12};
+    planned p;
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    int64_t node_of[RANKS];
+    gen_pair(&c->rng, &w, c->from, c->to);
+    int64_t per_node = gen_between(&c->rng, 1, 6);
+    bool by_map = gen_chance(&c->rng, 50);
+    for (int64_t r = 0; r < RANKS; r++) node_of[r] = 100 - r / per_node;
+    if (by_map) {
+        opts.node_of = node_of;
+        opts.nnode_of = RANKS;
+    } else {
+        opts.ranks_per_node = per_node;
+    }
+    snprintf(c->note, sizeof c->note, "ranks per node %lld%s", (long long)per_node, by_map ? " by map" : "");
+    bool ok = planned_new(c, &p, &opts) && between_nodes_check(c, &p, per_node);
+    planned_free(&p);
+    return ok;
+}
+
+static uint64_t fingerprint(const char *from, const char *to, const rsh_plan_opts *opts) {
+    rsh_layout *a = NULL, *b = NULL;
+    rsh_plan *p = NULL;
+    uint64_t found = 0;
+    if (rsh_layout_parse(from, &a) == RSH_OK && rsh_layout_parse(to, &b) == RSH_OK && rsh_plan_new(a, b, opts, &p) == RSH_OK)
+        found = rsh_plan_fingerprint(p);
+    rsh_plan_free(p);
+    rsh_layout_free(a);
+    rsh_layout_free(b);
+    return found;
+}
+
+static bool other_text(const char *a, const char *b) {
+    rsh_layout *x = NULL, *y = NULL;
+    bool other = rsh_layout_parse(a, &x) == RSH_OK && rsh_layout_parse(b, &y) == RSH_OK && !rsh_layout_equal(x, y);
+    rsh_layout_free(x);
+    rsh_layout_free(y);
+    return other;
+}
+
+static bool fingerprints(prop_case *c) {
+    static const gen_pair_wish w = {20, 20, false, true, 8};
+    char spelling[2 * GEN_TEXT];
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    gen_pair(&c->rng, &w, c->from, c->to);
+    uint64_t first = fingerprint(c->from, c->to, NULL);
+    gen_respell(&c->rng, c->from, spelling);
+    PROP(c, first != 0, "no plan: %s", rsh_error_detail());
+    PROP(c, fingerprint(spelling, c->to, NULL) == first, "the same layouts give another fingerprint");
+    PROP(c, fingerprint(c->from, c->to, &opts) == first, "default options give another fingerprint");
+    if (other_text(c->from, c->to)) {
+        PROP(c, fingerprint(c->from, c->from, NULL) != first, "another destination gives the same fingerprint");
+        PROP(c, fingerprint(c->to, c->to, NULL) != first, "another source gives the same fingerprint");
+    }
+    opts.reduce = RSH_REDUCE_BY_NODE;
+    PROP(c, fingerprint(c->from, c->to, &opts) != first, "another option gives the same fingerprint");
+    return true;
+}
+
+/* "[4,5]" without blanks, as a sentence may have it. */
+static void shape_text(const ora_layout *l, char out[256]) {
+    size_t n = (size_t)snprintf(out, 256, "[");
+    for (int d = 0; d < l->ndim; d++) n += (size_t)snprintf(out + n, 256 - n, d ? ",%d" : "%d", (int)l->shape[d]);
+    snprintf(out + n, 256 - n, "]");
+}
+
+static bool sentence_has_both(prop_case *c, const ora_layout *a, const ora_layout *b) {
+    char said[2048] = "", x[256], y[256];
+    size_t n = 0;
+    for (const char *p = rsh_error_detail(); *p && n < sizeof said - 1; p++)
+        if (!isspace((unsigned char)*p)) said[n++] = *p;
+    shape_text(a, x);
+    shape_text(b, y);
+    PROP(c, strstr(said, x) && strstr(said, y), "the sentence does not name %s and %s: %s", x, y, rsh_error_detail());
+    return true;
+}
+
+static bool other_shape(prop_case *c) {
+    static const gen_pair_wish w = {20, 20, false, true, 8};
+    char ignored[GEN_TEXT];
+    gen_pair(&c->rng, &w, c->from, ignored);
+    gen_pair(&c->rng, &w, c->to, ignored);
+    ora_layout *a = ora_parse(c->from), *b = ora_parse(c->to);
+    bool same = a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof a->shape), ok = true;
+    rsh_layout *x = NULL, *y = NULL;
+    rsh_plan *p = NULL;
+    if (!same && rsh_layout_parse(c->from, &x) == RSH_OK && rsh_layout_parse(c->to, &y) == RSH_OK) {
+        rsh_status status = rsh_plan_new(x, y, NULL, &p);
+        ok = status == RSH_EVALUE ? sentence_has_both(c, a, b) : prop_say(c, "rsh_plan_new says %s", rsh_status_name(status));
+    }
+    rsh_plan_free(p);
+    rsh_layout_free(x);
+    rsh_layout_free(y);
+    ora_free(a);
+    ora_free(b);
+    return ok;
+}
+
+/* Under a ceiling a plan either stays below it or is refused, and more room never hurts. */
+static bool ceiling_check(prop_case *c, planned *p, bool messages) {
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    bool fits = false;
+    opts.has_max_scratch = true;
+    opts.messages = messages;
+    for (uint64_t room = 0; room <= (uint64_t)1 << 40; room = room ? room * 4 : 16) {
+        rsh_plan *plan = NULL;
+        rsh_plan_totals t;
+        opts.max_scratch_bytes = room;
+        rsh_status status = rsh_plan_new(p->from, p->to, &opts, &plan);
+        PROP(c, status == RSH_OK || (status == RSH_ENOMEM && !fits), "ceiling %llu: %s", (unsigned long long)room, rsh_status_name(status));
+        fits = status == RSH_OK;
+        if (!fits) continue;
+        PROP_OK(c, rsh_plan_get_totals(plan, &t));
+        rsh_plan_free(plan);
+        uint64_t needs = (uint64_t)(messages ? t.scratch_messages : t.scratch_bytes);
+        PROP(c, needs <= room, "ceiling %llu: needs %llu", (unsigned long long)room, (unsigned long long)needs);
+    }
+    PROP(c, fits, "a terabyte of scratch is not enough");
+    return true;
+}
+
+static bool ceilings(prop_case *c) {
+    static const gen_pair_wish w = {50, 30, false, true, 10};
+    planned p;
+    gen_pair(&c->rng, &w, c->from, c->to);
+    bool ok = planned_new(c, &p, NULL) && ceiling_check(c, &p, false) && ceiling_check(c, &p, true);
+    planned_free(&p);
+    return ok;
+}
+
+static void without_partials_nothing_moves_that_need_not(void **state) { (void)state; prop_run("least", 200, least); }
+static void every_number_follows_from_the_matrix(void **state) { (void)state; prop_run("consistent", 100, consistent); }
+static void bytes_between_nodes_are_counted_as_they_cross(void **state) { (void)state; prop_run("nodes", 150, nodes); }
+static void fingerprints_are_those_of_the_input(void **state) { (void)state; prop_run("fingerprints", 50, fingerprints); }
+static void different_shapes_are_refused_by_name(void **state) { (void)state; prop_run("other_shape", 30, other_shape); }
+static void a_plan_stays_under_its_ceiling_or_is_refused(void **state) { (void)state; prop_run("ceilings", 50, ceilings); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_partials_nothing_moves_that_need_not),
+        cmocka_unit_test(every_number_follows_from_the_matrix),
+        cmocka_unit_test(bytes_between_nodes_are_counted_as_they_cross),
+        cmocka_unit_test(fingerprints_are_those_of_the_input),
+        cmocka_unit_test(different_shapes_are_refused_by_name),
+        cmocka_unit_test(a_plan_stays_under_its_ceiling_or_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Checkers: a tree with one breach of each rule; every breach must be reported, and the clean tree must pass.
+set -eu
+root=$(pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+clean() {
+    rm -rf "$tree"
+    mkdir -p "$tree/src/base" "$tree/src/layout" "$tree/src/plan" "$tree/include/reshard" "$tree/cli" "$tree/tests/oracle"
+    printf 'base:\nlayout: base\nplan: base layout\n' > "$tree/src/LAYERS"
+    printf '#include <stdlib.h>\nvoid *door(void) { return malloc(1); }\n' > "$tree/src/base/alloc.c"
+    printf '#include <reshard/layout.h>\n#include "base/base.h"\n#include "layout/impl.h"\n' > "$tree/src/layout/parse.c"
+    printf '#include "layout/layout.h"\n/* malloc(1) is for others */\nconst char *t = "free(x)";\n' > "$tree/src/plan/pairs.c"
+    printf '#include <reshard/status.h>\n' > "$tree/include/reshard/layout.h"
+    printf '#include <reshard.h>\n#include "verbs.h"\n' > "$tree/cli/verb.c"
+    printf '\n' > "$tree/cli/verbs.h"
+    printf '#include <stdint.h>\n' > "$tree/tests/oracle/oracle.c"
+}
+
+# breach CHECK FILE TEXT EXPECTED: TEXT appended to FILE makes CHECK fail and say EXPECTED.
+breach() {
+    clean
+    mkdir -p "$tree/$(dirname "$2")"
+    printf "$3\n" >> "$tree/$2"
+    if said=$(python3 "$root/tools/"$1 "$tree"); then
+        echo "$1 does not object to '$3' in $2"
+        failed=1
+    elif ! printf '%s\n' "$said" | grep -qF "$4"; then
+        echo "$1, for '$3' in $2, does not say '$4' but '$said'"
+        failed=1
+    fi
+}
+
+clean
+for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py strays"; do
+    python3 "$root/tools/"$check "$tree" > /dev/null || { echo "$check objects to a clean tree"; failed=1; }
+done
+
+layers=check_layers.py
+breach $layers src/LAYERS 'tensor: shard' 'lists shard, which is not above it'
+breach $layers src/attic/box.c 'int x;' 'attic is not in src/LAYERS'
+breach $layers src/layout/parse.c '#include "plan/plan.h"' 'layout may not see plan'
+breach $layers src/layout/parse.c '#include <reshard/plan.h>' 'layout may not see plan'
+breach $layers src/layout/parse.c '#include <reshard.h>' 'not all of them'
+breach $layers src/layout/parse.c '#include "impl.h"' 'written from src/'
+breach $layers src/plan/pairs.c '#include "layout/impl.h"' 'only layout/layout.h leaves layout'
+breach $layers src/plan/pairs.c '#include <mpi.h>' 'src/plan/pairs.c:4: <mpi.h> belongs to'
+breach $layers src/plan/pairs.c 'void *f(void) { return calloc (1, 1); }' 'calloc: memory is asked for'
+breach $layers src/plan/pairs.c 'void g(void *p) { if (p) free(p); }' 'free: memory is asked for'
+breach $layers include/reshard/layout.h '#include <reshard/plan.h>' 'layout may not see plan'
+breach $layers include/reshard/layout.h '#include "base/base.h"' 'public headers include <...> only'
+breach $layers cli/verb.c '#include "layout/layout.h"' 'public headers only'
+breach $layers tests/oracle/oracle.c '#include <reshard/layout.h>' 'shares nothing with the library'
+breach "check_tree.py names" src/plan/parse.c 'int x;' 'parse.c: src/layout/parse.c, src/plan/parse.c'
+breach "check_tree.py strays" src/plan/pairs.c '/* TO''DO later */' 'src/plan/pairs.c:4'
+breach check_length.py src/plan/long.c "$(seq -s '\n' 701)" 'src/plan/long.c: 701 lines'
+exit $failed

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Headers: each public header compiles alone, as C and as C++, and names nothing internal; <reshard.h> has them all.
+#
+#   check_headers.sh [ROOT [CC [CXX]]]
+set -u
+root=${1:-.} cc=${2:-cc} cxx=${3:-c++}
+failed=0
+
+fail() {
+    echo "$1"
+    failed=1
+}
+
+cd "$root/include" || exit 2
+for header in reshard.h reshard/*.h; do
+    for try in "$cc -x c -std=c11" "$cxx -x c++ -std=c++11"; do
+        printf '#include <%s>\n#include <%s>\n' "$header" "$header" |
+            $try -I. -Wall -Wextra -Wpedantic -Werror -fsyntax-only - || fail "$header: does not compile with $try"
+    done
+    if grep -n 'rshi_\|RSHI_' "$header"; then fail "$header: names something internal"; fi
+    [ "$header" = reshard.h ] || grep -q "#include <$header>" reshard.h || fail "reshard.h: does not include <$header>"
+done
+exit $failed

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Layers: who may include whom, as src/LAYERS says; and who may ask for memory.
+
+    check_layers.py [ROOT]
+
+- src/LAYERS is in order: a room lists only rooms above it.  Every folder of src/ is in it.
+- src/<room>/ includes "room/room.h" of rooms it may see and anything of its own; never another room's impl.h.
+- <reshard/room.h> follows the same rule, in src/ and among the public headers; src/ never includes <reshard.h>.
+- <mpi.h> is seen by src/comm/comm_mpi.c alone.
+- In src/, memory comes from and goes back through base/alloc.c.
+- cli, examples and bench use public headers and files of their own folder; tests/oracle not even public headers.
+"""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+from c_text import bare, files, finish, read
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
+MEMORY = re.compile(
+    r"(?<![\w.>])(malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|valloc|mmap|munmap|mremap|"
+    r"strdup|strndup|asprintf|vasprintf)\s*\("
+)
+ON_THE_FLOOR = {"version", "status", "dtype"}  # public headers of base
+PUBLIC_ONLY = ("cli", "examples", "bench")
+
+
+def read_layers(root):
+    """room -> set of rooms it may see, in the order of the file; and what is wrong with the file."""
+    allow, problems = {}, []
+    for line in read(root, "src/LAYERS").splitlines():
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        room, _, seen = line.partition(":")
+        room, seen = room.strip(), seen.split()
+        problems += [f"src/LAYERS: {room} lists {s}, which is not above it" for s in seen if s not in allow]
+        if room in allow:
+            problems.append(f"src/LAYERS: {room} stands twice")
+        allow[room] = set(seen)
+    return allow, problems
+
+
+def includes(text):
+    """(line number, '"' or '<', path) of every include."""
+    text = bare(text, keep_strings=True)
+    for match in INCLUDE.finditer(text):
+        line = text.count("\n", 0, match.start(2)) + 1
+        yield line, match.group(1), match.group(2)
+
+
+def wrong_public(room, path, allow):
+    """Why `room` must not include <path>, or None."""
+    if not path.startswith("reshard/"):
+        return "rooms include the headers they need, not all of them" if path == "reshard.h" else None
+    target = path[len("reshard/") : -len(".h")]
+    if target in ON_THE_FLOOR or target == room or target in allow.get(room, ()):
+        return None
+    return f"{room} may not see {target}"
+
+
+def wrong_internal(room, path, allow):
+    """Why a file of `room` must not include "path", or None."""
+    head, slash, rest = path.partition("/")
+    if not slash:
+        return "includes are written from src/"
+    if head == room:
+        return None
+    if head not in allow.get(room, ()):
+        return f"{room} may not see {head}"
+    return None if rest == head + ".h" else f"only {head}/{head}.h leaves {head}"
+
+
+def check_room_file(root, name, allow):
+    text, room = read(root, name), name.split("/")[1]
+    for line, quote, path in includes(text):
+        if path == "mpi.h" and name != "src/comm/comm_mpi.c":
+            yield f"{name}:{line}: <mpi.h> belongs to src/comm/comm_mpi.c"
+        wrong = (wrong_internal if quote == '"' else wrong_public)(room, path, allow)
+        if wrong:
+            yield f"{name}:{line}: {path}: {wrong}"
+    if name == "src/base/alloc.c":
+        return
+    for line, text in enumerate(bare(text).splitlines(), 1):
+        for call in MEMORY.findall(text):
+            yield f"{name}:{line}: {call}: memory is asked for in src/base/alloc.c only"
+
+
+def check_public_file(root, name, allow):
+    room = os.path.basename(name)[: -len(".h")]
+    for line, quote, path in includes(read(root, name)):
+        if quote == '"':
+            yield f"{name}:{line}: {path}: public headers include <...> only"
+        elif room in allow and wrong_public(room, path, allow):
+            yield f"{name}:{line}: {path}: {wrong_public(room, path, allow)}"
+        elif room in ON_THE_FLOOR and path.startswith("reshard/") and path[8:-2] not in ON_THE_FLOOR:
+            yield f"{name}:{line}: {path}: {room} belongs to base, which sees no other room"
+
+
+def check_user_file(root, name, public):
+    folder = os.path.dirname(name)
+    for line, quote, path in includes(read(root, name)):
+        if quote == '"' and not os.path.exists(os.path.join(root, folder, path)):
+            yield f"{name}:{line}: {path}: {folder} includes its own files and public headers only"
+        if quote == '"' and ".." in path.split("/"):
+            yield f"{name}:{line}: {path}: {folder} includes nothing of other folders"
+        if not public and path.startswith("reshard"):
+            yield f"{name}:{line}: {path}: {folder} shares nothing with the library"
+
+
+def main(root="."):
+    allow, problems = read_layers(root)
+    for name in files(root, "src", ends=(".c", ".h")):
+        room = name.split("/")[1]
+        if room not in allow:
+            problems.append(f"{name}: {room} is not in src/LAYERS")
+        else:
+            problems += check_room_file(root, name, allow)
+    for name in files(root, "include", ends=(".h",)):
+        problems += check_public_file(root, name, allow)
+    for name in files(root, *PUBLIC_ONLY, ends=(".c", ".h")):
+        problems += check_user_file(root, name, public=True)
+    for name in files(root, "tests/oracle", ends=(".c", ".h")):
+        problems += check_user_file(root, name, public=False)
+    return finish(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Tree: small promises that the repository keeps about itself.
+
+    check_tree.py names | strays | version | readme [ROOT]
+
+names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
+strays   nothing is left over: no notes to self, no paths of one machine
+version  VERSION, <reshard/version.h> and CHANGELOG.md agree
+readme   code in README.md is the marked region of the example it was taken from
+"""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+from c_text import files, finish, read
+
+NAMED_BY_PLACE = {"impl.h", "README.md", "CMakeLists.txt"}
+SOURCES = (".c", ".h", ".py", ".sh", ".md", ".cmake")
+STRAY = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b|\.\./sha" r"red|/wo" r"rk/|/ho" r"me/")
+
+
+def names(root):
+    seen = {}
+    for path in files(root, ends=SOURCES):
+        folder, name = os.path.split(path)
+        room_header = name.endswith(".h") and (folder == "include/reshard" or os.path.basename(folder) + ".h" == name)
+        if name not in NAMED_BY_PLACE and not room_header:
+            seen.setdefault(name, []).append(path)
+    return [f"{name}: " + ", ".join(paths) for name, paths in sorted(seen.items()) if len(paths) > 1]
+
+
+def strays(root):
+    for path in files(root):
+        for line, text in enumerate(read(root, path).splitlines(), 1):
+            found = STRAY.search(text)
+            if found:
+                yield f"{path}:{line}: {found.group()}"
+
+
+def version(root):
+    said = read(root, "VERSION").strip()
+    header = read(root, "include/reshard/version.h")
+    macros = ".".join(re.search(rf"RSH_VERSION_{part}\s+(\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
+    newest = re.search(r"^## (\S+)", read(root, "CHANGELOG.md"), re.M)
+    if macros != said:
+        yield f"VERSION says {said}, include/reshard/version.h says {macros}"
+    if not newest or newest.group(1) != said:
+        yield f"VERSION says {said}, CHANGELOG.md opens with {newest and newest.group(1)}"
+
+
+def readme(root):
+    """A block that follows <!-- path --> equals what stands between [readme] and [/readme] in that file."""
+    blocks = re.findall(r"<!-- (\S+) -->\n```c\n(.*?)```", read(root, "README.md"), re.S)
+    if not blocks:
+        yield "README.md: no code block follows <!-- path -->"
+    for path, block in blocks:
+        region = re.search(r"/\* \[readme\] \*/\n(.*?)/\* \[/readme\] \*/", read(root, path), re.S)
+        if not region:
+            yield f"{path}: no region between /* [readme] */ and /* [/readme] */"
+        elif region.group(1) != block:
+            yield f"README.md: the code block is not the marked region of {path}"
+
+
+CHECKS = {"names": names, "strays": strays, "version": version, "readme": readme}
+
+
+def main(which="", root="."):
+    if which not in CHECKS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return finish(list(CHECKS[which](root)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Setup: install the Debian packages that a target of the Makefile needs and that are missing.
+#
+#   tools/setup.sh build | test | bigtest ...
+#
+# Nothing missing: returns at once and silently.  Missing, and neither root nor sudo: prints the line to run and stops.
+# On other systems it only looks whether the tools are there.
+set -eu
+
+packages=
+for group; do
+    case $group in
+        build) packages="$packages libc6-dev cmake pkg-config libjansson-dev libxxhash-dev" ;;
+        test) packages="$packages g++ python3-minimal libcmocka-dev" ;;
+        bigtest) packages="$packages clang libclang-rt-14-dev" ;;
+        *) echo "setup: no group \"$group\"; there are build, test and bigtest" >&2; exit 2 ;;
+    esac
+done
+
+if ! command -v dpkg-query > /dev/null; then
+    command -v cmake > /dev/null || { echo "setup: please install what these Debian packages hold:$packages" >&2; exit 1; }
+    exit 0
+fi
+
+missing=
+for package in $packages; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null || true) in
+        *"ok installed") ;;
+        *) missing="$missing $package" ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+    as_root=
+elif command -v sudo > /dev/null && sudo -n true 2> /dev/null; then
+    as_root=sudo
+else
+    echo "setup: packages are missing.  Please run" >&2
+    echo "    sudo apt-get install -y --no-install-recommends$missing" >&2
+    exit 1
+fi
+
+echo "setup: installing$missing" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $as_root env DEBIAN_FRONTEND=noninteractive apt-get update &&
+       $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } > "$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    echo "setup: apt-get failed" >&2
+    exit 1
+fi
