@@ -15,12 +15,11 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD := build
 SETUP := $(if $(NO_SETUP),@:,@sh tools/setup.sh)
+# CMake's make is not a child of this one: it gets -j from JOBS, and no job server.
 CONFIGURE := @mkdir -p $(BUILD) && \
 	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
-	cmake --build $(BUILD) -j$(JOBS)
+	env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) -j$(JOBS)
 
-# `make -j8` is for CMake's own make, which gets -j from JOBS; a job server handed down would only make it complain.
-unexport MAKEFLAGS
 .NOTPARALLEL:
 .PHONY: all setup run test bench bigtest install clean
 

@@ -23,7 +23,9 @@ typedef struct memory_row {
 
 static void fill_chunk(const part_walk *w, const memory_row *r, const char *made) {
     size_t size = w->pattern->size;
-    for (int64_t i = 0; i < r->n; i++) memcpy(r->data + i * r->stride * (int64_t)size, made + (size_t)i * size, size);
+    if (r->stride == 1) memcpy(r->data, made, (size_t)r->n * size);
+    else
+        for (int64_t i = 0; i < r->n; i++) memcpy(r->data + i * r->stride * (int64_t)size, made + (size_t)i * size, size);
 }
 
 static void check_chunk(const part_walk *w, const memory_row *r, const char *made) {

@@ -1,18 +1,27 @@
 /* Plan: what a move would cost on a cluster, worked out on this machine without ranks and without memory.
  *
- * A 16384 x 53248 bf16 weight goes from training (each node's part kept flat along dp) to serving on eight GPUs of one node. */
+ * A weight goes from training (cut along tp inside a node, kept flat along dp) to serving by the eight ranks of one node. */
 #include <reshard.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 
+enum { RANKS_PER_NODE = 8 };
+
 static int to_stream(void *stream, const char *text, size_t length) {
     return fwrite(text, 1, length, stream) != length;
 }
 
-static int print_source(void *ctx, int64_t peer, int64_t bytes) {
-    (void)ctx;
-    printf("  rank 0 gets %" PRId64 " bytes from rank %" PRId64 "\n", bytes, peer);
+/* Bytes that rank 0 gets from ranks of its node and from others. */
+typedef struct incoming {
+    int64_t near_bytes, far_bytes, near_ranks, far_ranks;
+} incoming;
+
+static int add_source(void *ctx, int64_t peer, int64_t bytes) {
+    incoming *in = ctx;
+    bool near = peer < RANKS_PER_NODE;
+    *(near ? &in->near_bytes : &in->far_bytes) += bytes;
+    *(near ? &in->near_ranks : &in->far_ranks) += 1;
     return 0;
 }
 
@@ -22,15 +31,20 @@ int main(void) {
     rsh_plan_totals totals = {0};
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     rsh_sink out = {to_stream, stdout};
-    opts.ranks_per_node = 8;
+    incoming in = {0};
+    opts.ranks_per_node = RANKS_PER_NODE;
 
     rsh_status st = rsh_layout_parse("bf16[16384/tp, 53248]/dp on dp=8,tp=8", &training);
     if (!st) st = rsh_layout_parse("bf16[16384, 53248/tp] on tp=8", &serving);
     if (!st) st = rsh_plan_new(training, serving, &opts, &plan);
     if (!st) st = rsh_plan_print(plan, -1, RSH_PRINT_TEXT, &out);
-    if (!st) st = rsh_plan_sources(plan, 0, print_source, NULL);
+    if (!st) st = rsh_plan_sources(plan, 0, add_source, &in);
     if (!st) st = rsh_plan_get_totals(plan, &totals);
     if (!st) st = rsh_plan_new(serving, training, &opts, &back); /* every plan has a way back */
+    if (!st) {
+        printf("rank 0 gets %" PRId64 " bytes from %" PRId64 " ranks of its node (itself too) and %" PRId64 " from %" PRId64 " others\n",
+               in.near_bytes, in.near_ranks, in.far_bytes, in.far_ranks);
+    }
     if (st) fprintf(stderr, "02_plan: %s\n", rsh_error_detail());
 
     bool least = totals.bytes_moved == totals.lower_bound && totals.bytes_moved > 0;

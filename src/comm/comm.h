@@ -49,6 +49,11 @@ typedef struct rshi_comm_ops {
     /* Local.  The address at which this rank can read (shared_alloc memory: also write) what `peer` published; NULL if it cannot. */
     void *(*reach)(rsh_comm *c, int peer, rshi_handle h);
 
+    /* Local.  A flag of this rank that peers can reach and that stays readable until the last rank has closed, so that a peer may look at it after
+     * its owner has lost interest.  Flags are used again: their values only ever rise.  NULL and a sentence: no memory. */
+    rshi_flag *(*flag_take)(rsh_comm *c);
+    void (*flag_give)(rsh_comm *c, rshi_flag *flag);
+
     /* Wait until flag->value >= target; `peer` owns the flag.  Spins shortly, yields, then sleeps.  RSH_EPEER when the peer has left or failed
      * (unless the flag got there), RSH_ETIMEOUT after RESHARD_TIMEOUT seconds without it. */
     rsh_status (*wait)(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target);

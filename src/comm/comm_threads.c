@@ -166,6 +166,7 @@ static void leave(rsh_comm *c, rsh_status status, const char *detail) {
 
 static void close_comm(rsh_comm *c) {
     rshi_group *g = rshi_thread_comm_of(c)->group;
+    rshi_free(rshi_thread_comm_of(c)->spare);
     if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) rshi_threads_group_free(g);
     rshi_free(c);
 }
@@ -180,6 +181,8 @@ static const rshi_comm_ops ops = {
     .shared_free = shared_free,
     .publish = publish,
     .reach = reach,
+    .flag_take = rshi_threads_flag_take,
+    .flag_give = rshi_threads_flag_give,
     .wait = wait,
     .post = post,
     .leave = leave,
@@ -198,7 +201,9 @@ rshi_group *rshi_threads_group_new(int size, rshi_patience patience) {
 }
 
 void rshi_threads_group_free(rshi_group *g) {
-    if (g) rshi_free_data(g, group_bytes(g->size));
+    if (!g) return;
+    rshi_threads_flags_free(g);
+    rshi_free_data(g, group_bytes(g->size));
 }
 
 rshi_thread_comm *rshi_threads_comm_new(int rank, int size) {

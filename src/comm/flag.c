@@ -105,13 +105,14 @@ rsh_status rshi_read_timeout(double *seconds) {
     return RSH_OK;
 }
 
-/* A rank with a core of its own may look for as long as a sleep and a wake-up would cost; one that shares its core keeps others from
- * what it waits for, so it hands the core on, and the more ranks there are the sooner it goes to sleep. */
+/* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from what it waits
+ * for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a virtual machine): on a core that
+ * nobody else wants this is another way of looking, on one that somebody wants it lets him have it.  In a crowd the yields themselves
+ * are the load, so there it sleeps at once. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
-    bool crowded = ranks > rshi_cores();
     return (rshi_patience){
-        .spins = crowded ? 8 : 200,
-        .yields = !crowded ? 8 : ranks < 64 ? 32 : 2,
+        .spins = ranks > rshi_cores() ? 8 : 100,
+        .yields = ranks < 64 ? 64 : 2,
         .one_process = one_process,
         .nap = timeout < NAP ? timeout : NAP,
         .timeout = timeout,

@@ -23,6 +23,12 @@ typedef struct rshi_seat {
     _Alignas(64) rshi_laid laid[2];
 } rshi_seat;
 
+/* Flags of one rank, kept until the group goes. */
+typedef struct rshi_flag_chunk {
+    struct rshi_flag_chunk *next;
+    _Alignas(64) rshi_flag flags[31]; /* each on a line of its own */
+} rshi_flag_chunk;
+
 /* What the ranks share.  The last one to close frees it. */
 typedef struct rshi_group {
     rshi_flag met;                      /* meetings that were complete */
@@ -31,13 +37,16 @@ typedef struct rshi_group {
     atomic_int refs;
     int size;
     rshi_patience patience;
-    rshi_seat seats[]; /* [size] */
+    _Atomic(rshi_flag_chunk *) chunks; /* owned */
+    rshi_seat seats[];                 /* [size] */
 } rshi_group;
 
 typedef struct rshi_thread_comm {
     rsh_comm base; /* first: the comm's address is this struct's */
     rshi_group *group;
     uint64_t meetings; /* this rank has been to */
+    rshi_flag **spare; /* owned: flags to take, with room for all that were ever made */
+    int nspare, nflags;
 } rshi_thread_comm;
 
 static inline rshi_thread_comm *rshi_thread_comm_of(rsh_comm *c) { return (rshi_thread_comm *)c; }
@@ -50,6 +59,10 @@ const rshi_laid *rshi_threads_laid(const rshi_thread_comm *c, int r);
 
 rsh_status rshi_threads_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv);
 rsh_status rshi_threads_split(rsh_comm *c, int colour, int key, rsh_comm **out);
+
+rshi_flag *rshi_threads_flag_take(rsh_comm *c);
+void rshi_threads_flag_give(rsh_comm *c, rshi_flag *flag);
+void rshi_threads_flags_free(rshi_group *g);
 
 /* Local.  A group of `size` ranks, and a comm for one of them, whose group the caller sets.  NULL and a sentence: no memory. */
 rshi_group *rshi_threads_group_new(int size, rshi_patience patience);

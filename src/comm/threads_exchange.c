@@ -1,8 +1,8 @@
 /* Exchange of the engine `threads`: each rank lays its lists on the board, receivers copy straight out of the senders' memory.
  *
- * Three meetings' worth of waiting at most: one at which the lists are there, then the copying, then one that gives senders their
- * memory back and tells everybody whether all lists matched.  Every rank checks its own sends and its own receives against the other
- * side's list, so each mismatch is found by at least one rank. */
+ * Two meetings: one at which the lists are there, and after the copying one that gives senders their memory back and tells everybody
+ * whether all lists matched.  Every rank checks its own sends and its own receives against the other side's list, so each mismatch is
+ * found by at least one rank, and nobody waits for a message that will not come. */
 #include "comm/threads.h"
 
 #include <string.h>

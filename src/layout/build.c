@@ -33,18 +33,19 @@ static place at(int column, const char *format, ...) {
 
 static int column_of(const int *columns, int64_t i) { return columns ? columns[i] : 0; }
 
-static rsh_status fail(const builder *b, place at, rsh_status status, const char *format, ...)
+static rsh_status fail(const builder *b, place p, rsh_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static rsh_status fail(const builder *b, place at, rsh_status status, const char *format, ...) {
+static rsh_status fail(const builder *b, place p, rsh_status status, const char *format, ...) {
     char sentence[RSHI_DETAIL_BYTES / 2];
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    if (at.column) return rshi_fail(status, "%s:%d:%d: %s", b->where->name, b->where->line, at.column, sentence);
-    return rshi_fail(status, "layout: %s%s%s", at.words, *at.words ? ": " : "", sentence);
+    if (p.column) return rshi_fail(status, "%s:%d:%d: %s", b->where->name, b->where->line, p.column, sentence);
+    return rshi_fail(status, "layout: %s%s%s", p.words, *p.words ? ": " : "", sentence);
 }
 
+/* For functions with a builder `b`. */
 #define CHECK(condition, place, ...)                                                                                             \
     do {                                                                                                                         \
         if (!(condition)) return fail(b, (place), RSH_EVALUE, __VA_ARGS__);                                                      \
@@ -54,10 +55,9 @@ static rsh_status fail(const builder *b, place at, rsh_status status, const char
 
 static rsh_status check_counts(builder *b) {
     const rsh_layout_desc *desc = b->desc;
-    place all = {0};
-    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, all, "%d is not a dtype", (int)desc->dtype);
-    CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, all, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
-    CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, all, "%d axes; at most %d", desc->naxes, RSH_MAX_AXES);
+    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, (place){0}, "%d is not a dtype", (int)desc->dtype);
+    CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, (place){0}, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
+    CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, (place){0}, "%d axes; at most %d", desc->naxes, RSH_MAX_AXES);
     return RSH_OK;
 }
 
@@ -67,9 +67,8 @@ static rsh_status count_elements(builder *b) {
     int64_t bytes;
     for (int d = 0; d < l->ndim; d++)
         if (!l->shape[d]) return RSH_OK;
-    bool fits = rshi_product(l->ndim, l->shape, &l->count);
-    fits = fits && rshi_mul(l->count, (int64_t)rsh_dtype_size(l->dtype), &bytes);
-    CHECK(fits, at(b->where->dim[0], "shape"), "the tensor has more bytes than 64 bits can count");
+    CHECK(rshi_product(l->ndim, l->shape, &l->count) && rshi_mul(l->count, (int64_t)rsh_dtype_size(l->dtype), &bytes),
+          at(b->where->dim[0], "shape"), "the tensor has more bytes than 64 bits can count");
     return RSH_OK;
 }
 
@@ -104,7 +103,7 @@ static rsh_status build_axis(builder *b, int i) {
 static rsh_status build_mesh(builder *b) {
     rsh_layout *l = b->l;
     l->naxes = b->desc->naxes;
-    memcpy(l->axis, b->desc->axis, sizeof l->axis);
+    memcpy(l->axis, b->desc->axis, (size_t)l->naxes * sizeof *l->axis);
     for (int i = 0; i < l->naxes; i++) RSH_TRY(build_axis(b, i));
     l->npositions = 1;
     for (int i = l->naxes - 1; i >= 0; i--) {
@@ -146,8 +145,8 @@ static rsh_status build_ranks(builder *b) {
     CHECK(b->l->naxes, at(b->where->ranks, "ranks"), "ranks without a mesh");
     bool consecutive = true;
     for (int64_t i = 0; i < b->l->npositions; i++) {
-        CHECK(ranks[i] >= 0 && ranks[i] <= RANK_MAX, at(b->where->ranks, "ranks"), "rank %" PRId64 " is not in 0..%" PRId64,
-              ranks[i], RANK_MAX);
+        CHECK(ranks[i] >= 0 && ranks[i] <= RANK_MAX, at(b->where->ranks, "ranks"), "rank %" PRId64 " is not in 0..2147483647",
+              ranks[i]);
         consecutive = consecutive && ranks[i] == ranks[0] + i;
     }
     b->l->first_rank = consecutive ? ranks[0] : 0;
@@ -315,16 +314,14 @@ static rsh_status build_box(builder *b, int64_t i) {
     rshi_ranked_box *to = &b->l->boxes[i];
     place here = at(column_of(b->where->box, i), "box %" PRId64, i);
     RSH_TRY(check_box(b, from, here));
-    memcpy(to->box.lo, from->box.lo, (size_t)b->l->ndim * sizeof(int64_t));
-    memcpy(to->box.hi, from->box.hi, (size_t)b->l->ndim * sizeof(int64_t));
+    to->box = from->box;
     to->nranks = from->nranks;
     to->ranks = rshi_alloc((size_t)to->nranks, sizeof *to->ranks);
     if (!to->ranks) return rshi_nomem();
     memcpy(to->ranks, from->ranks, (size_t)to->nranks * sizeof *to->ranks);
     qsort(to->ranks, (size_t)to->nranks, sizeof *to->ranks, compare_numbers);
     for (int64_t k = 0; k < to->nranks; k++) {
-        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RANK_MAX, here, "rank %" PRId64 " is not in 0..%" PRId64, to->ranks[k],
-              RANK_MAX);
+        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RANK_MAX, here, "rank %" PRId64 " is not in 0..2147483647", to->ranks[k]);
         CHECK(!k || to->ranks[k - 1] != to->ranks[k], here, "rank %" PRId64 " stands twice in one box", to->ranks[k]);
     }
     return RSH_OK;
@@ -335,8 +332,8 @@ static rshi_rank_entry *list_holdings(const rsh_layout *l, size_t *n) {
     *n = 0;
     for (int64_t i = 0; i < l->nboxes; i++) *n += (size_t)l->boxes[i].nranks;
     rshi_rank_entry *held = rshi_alloc(*n, sizeof *held);
-    if (!held) return NULL;
     size_t k = 0;
+    if (!held) return NULL;
     for (int64_t i = 0; i < l->nboxes; i++)
         for (int64_t r = 0; r < l->boxes[i].nranks; r++) held[k++] = (rshi_rank_entry){l->boxes[i].ranks[r], i};
     qsort(held, *n, sizeof *held, compare_entries);
@@ -365,14 +362,16 @@ static rshi_rank_entry heap_pop(rshi_rank_entry *heap, int64_t *n) {
  * It depends on the order on each rank only; two boxes that are ready share no rank, so there are no ties. */
 static rsh_status sort_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t nheld, int64_t *position) {
     size_t n = (size_t)l->nboxes;
-    int64_t *waiting = rshi_calloc(n, sizeof *waiting), ready = 0, done = 0; /* ranks on which another box comes before */
+    int64_t *waiting = rshi_calloc(n, sizeof *waiting); /* on how many of its ranks a box has others before it */
     rshi_rank_entry *heap = rshi_alloc(n, sizeof *heap);
     rshi_ranked_box *sorted = rshi_alloc(n, sizeof *sorted);
-    bool ok = waiting && heap && sorted;
-    for (size_t k = 1; ok && k < nheld; k++) waiting[held[k].value] += held[k].rank == held[k - 1].rank;
-    for (int64_t i = 0; ok && i < l->nboxes; i++)
+    int64_t ready = 0, done = 0;
+    rsh_status st = RSH_OK;
+    RSH_GOTO(waiting && heap && sorted ? RSH_OK : rshi_nomem());
+    for (size_t k = 1; k < nheld; k++) waiting[held[k].value] += held[k].rank == held[k - 1].rank;
+    for (int64_t i = 0; i < l->nboxes; i++)
         if (!waiting[i]) heap_push(heap, &ready, (rshi_rank_entry){l->boxes[i].ranks[0], i});
-    while (ok && ready) {
+    while (ready) {
         int64_t i = heap_pop(heap, &ready).value;
         position[i] = done;
         sorted[done++] = l->boxes[i];
@@ -383,11 +382,12 @@ static rsh_status sort_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t 
                 heap_push(heap, &ready, (rshi_rank_entry){l->boxes[next->value].ranks[0], next->value});
         }
     }
-    if (ok) memcpy(l->boxes, sorted, n * sizeof *sorted);
+    memcpy(l->boxes, sorted, n * sizeof *sorted);
+out:
     rshi_free(waiting);
     rshi_free(heap);
     rshi_free(sorted);
-    return ok ? RSH_OK : rshi_nomem();
+    return st;
 }
 
 /* Which boxes each rank holds. */
@@ -446,11 +446,11 @@ static rsh_status build_placement(builder *b) {
 
 static rsh_status build_all(builder *b) {
     rsh_layout *l = b->l;
-    rshi_text text = {0};
     RSH_TRY(check_counts(b));
     l->dtype = b->desc->dtype;
     l->ndim = b->desc->ndim;
     RSH_TRY(b->desc->is_boxes ? build_boxes(b) : build_placement(b));
+    rshi_text text = {0};
     rshi_layout_write(l, &text);
     l->text = text.data;
     if (text.failed) return rshi_nomem();
@@ -463,10 +463,8 @@ rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *wher
     builder b = {.desc = desc, .where = where ? where : &nowhere, .l = RSHI_NEW(rsh_layout)};
     if (!b.l) return rshi_nomem();
     rsh_status st = build_all(&b);
-    if (st)
-        rsh_layout_free(b.l);
-    else
-        *out = b.l;
+    if (!st) *out = b.l;
+    if (st) rsh_layout_free(b.l);
     return st;
 }
 
@@ -483,9 +481,6 @@ rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int
     for (int d = 0; d < ndim && d < RSH_MAX_NDIM; d++) desc.dim[d].size = box.box.hi[d] = shape[d];
     return rsh_layout_new(&desc, out);
 }
-
-/* A layout is its text. */
-rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out) { return rsh_layout_parse(l->text, out); }
 
 void rsh_layout_free(rsh_layout *l) {
     if (!l) return;

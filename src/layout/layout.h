@@ -81,6 +81,9 @@ bool rshi_layout_same_partials(const rsh_layout *a, const rsh_layout *b);
 /* Position of a rank in the layout: mesh position, or for boxes the rank's ordinal; -1: not in it.  Counts for choosing among replicas. */
 int64_t rshi_layout_position(const rsh_layout *l, int64_t rank);
 
+/* Where a rank stands among the layout's ranks in ascending order; -1: not in it. */
+int64_t rshi_layout_ordinal(const rsh_layout *l, int64_t rank);
+
 /* What the factorised totals need of a plain mesh layout: every dim one segment, not flat, no boxes. */
 bool rshi_layout_plain(const rsh_layout *l);
 int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim);                     /* coordinates along the dim's cut */

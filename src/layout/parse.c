@@ -33,6 +33,7 @@ static const char *peek(parser *p) {
 }
 
 static bool at_end(parser *p) { return !*peek(p); }
+/* For the builder: counted through line ends, from the start of the text. */
 static int column(parser *p) { return (int)(peek(p) - p->text) + 1; }
 
 static size_t word_length(const char *at) {
@@ -114,10 +115,10 @@ static void *grown(const void *list, int64_t n, size_t size) {
 }
 
 /* number { "," number } */
-static rsh_status parse_numbers(parser *p, const int64_t **list, int64_t *n) {
+static rsh_status parse_numbers(parser *p, const char *what, const int64_t **list, int64_t *n) {
     do {
         int64_t value;
-        RSH_TRY(parse_number(p, "a number", &value));
+        RSH_TRY(parse_number(p, what, &value));
         int64_t *more = grown(*list, *n, sizeof value);
         if (!more) return rshi_nomem();
         more[(*n)++] = value;
@@ -156,7 +157,7 @@ static rsh_status parse_rule(parser *p, rsh_cut *cut) {
         return parse_number(p, "a unit", &cut->number);
     } else if (accept(p, '{')) {
         cut->rule = RSH_RULE_SIZES;
-        RSH_TRY(parse_numbers(p, &cut->sizes, &cut->nsizes));
+        RSH_TRY(parse_numbers(p, "a size", &cut->sizes, &cut->nsizes));
         return expect(p, '}', "\",\" or \"}\"");
     }
     return RSH_OK;
@@ -266,7 +267,7 @@ static rsh_status parse_ranks(parser *p) {
     int64_t positions = count_positions(p), n = 0, from, to;
     p->where.ranks = column(p);
     if (accept(p, '[')) {
-        RSH_TRY(parse_numbers(p, &p->desc.ranks, &n));
+        RSH_TRY(parse_numbers(p, "a rank", &p->desc.ranks, &n));
         RSH_TRY(expect(p, ']', "\",\" or \"]\""));
         if (!positions || n == positions) return RSH_OK;
         return fail_at(p, at, "%lld ranks for a mesh of %lld positions", (long long)n, (long long)positions);
@@ -367,7 +368,7 @@ static rsh_status add_box(parser *p) {
 static rsh_status parse_box(parser *p) {
     RSH_TRY(add_box(p));
     rsh_ranked_box *box = &p->box[p->desc.nboxes - 1];
-    RSH_TRY(parse_numbers(p, &box->ranks, &box->nranks));
+    RSH_TRY(parse_numbers(p, "a rank", &box->ranks, &box->nranks));
     RSH_TRY(expect(p, ':', "\",\" or \":\""));
     return parse_ranges(p, &box->box);
 }

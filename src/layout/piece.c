@@ -197,6 +197,10 @@ int64_t rshi_layout_position(const rsh_layout *l, int64_t rank) {
     return position >= 0 && position < l->npositions ? position : -1;
 }
 
+int64_t rshi_layout_ordinal(const rsh_layout *l, int64_t rank) {
+    return l->entry ? entry_of(l, rank) : rshi_layout_position(l, rank);
+}
+
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position) {
     if (l->is_boxes) return l->entry[position].rank;
     return l->ranks ? l->ranks[position] : l->first_rank + position;

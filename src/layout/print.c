@@ -1,4 +1,4 @@
-/* Print: what a layout says of itself: its canonical text, with equality and hash defined by it, and plain facts. */
+/* Print: what a layout says of itself: its canonical text with all that rests on it (equality, hash, copy), and plain facts. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
@@ -105,6 +105,8 @@ const char *rsh_layout_text(const rsh_layout *l) { return l->text; }
 uint64_t rsh_layout_hash(const rsh_layout *l) { return l->hash; }
 
 bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b) { return a->hash == b->hash && !strcmp(a->text, b->text); }
+
+rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out) { return rsh_layout_parse(l->text, out); }
 
 /* ---- plain facts ---- */
 

@@ -283,6 +283,12 @@ const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t t) { return t >= 0 &&
 const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t t) { return t >= 0 && t < p->n ? rshi_plan_dst(p, t) : NULL; }
 uint64_t rsh_plan_fingerprint(const rsh_plan *p) { return p->fingerprint; }
 int64_t rsh_plan_nranks(const rsh_plan *p) { return p->nranks; }
+
+const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n) {
+    *n = p->nranks;
+    return p->rank;
+}
+
 bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
 int64_t rshi_plan_chunk_bytes(const rsh_plan *p) { return p->chunk_bytes; }
 

@@ -33,6 +33,8 @@ rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, 
 /* All edges into other ranks that have this rank among their sources. */
 rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx);
 
+/* The distinct ranks of all layouts, ascending; borrowed. */
+const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n);
 int rshi_plan_stages(const rsh_plan *p); /* 1 or 2 */
 /* Of the plan's source and destination buffers: an adjoint plan has them the other way round. */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);

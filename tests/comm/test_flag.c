@@ -87,11 +87,71 @@ static void flags_count_beyond_32_bits(void **state) {
     run_ranks(3, passes_2_to_the_32, &flag);
 }
 
+/* Values of a flag that is used again go on from where they were. */
+static rsh_status takes_and_gives(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    enum { MANY = 100 };
+    rshi_flag *flags[MANY];
+    for (int i = 0; i < MANY; i++) {
+        flags[i] = c->ops->flag_take(c);
+        CHECK(flags[i] && (uintptr_t)flags[i] % 64 == 0);
+        for (int j = 0; j < i; j++) CHECK(flags[i] != flags[j]);
+        c->ops->post(c, flags[i], 7);
+    }
+    for (int i = 0; i < MANY; i++) c->ops->flag_give(c, flags[i]);
+    uint64_t allocations = rsh_alloc_get_stats().allocations;
+    for (int i = 0; i < MANY; i++) CHECK((flags[i] = c->ops->flag_take(c)));
+    CHECK(rsh_alloc_get_stats().allocations == allocations);
+    for (int i = 0; i < MANY; i++) c->ops->flag_give(c, flags[i]);
+    return RSH_OK;
+}
+static void flags_are_used_again(void **state) {
+    (void)state;
+    run_ranks(4, takes_and_gives, NULL);
+}
+
+/* A peer may look at a flag of a rank that has given it back and left. */
+static rsh_status looks_late(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rshi_handle handle, handles[2];
+    rshi_flag *flag = c->ops->flag_take(c);
+    CHECK(flag);
+    RSH_TRY(c->ops->publish(c, flag, sizeof *flag, &handle));
+    RSH_TRY(rsh_comm_allgather(c, &handle, handles, sizeof handle));
+    c->ops->post(c, flag, 3);
+    c->ops->flag_give(c, flag);
+    if (rsh_comm_rank(c) == 0) return RSH_OK;
+    usleep(20000);
+    return c->ops->wait(c, 0, c->ops->reach(c, 0, handles[0]), 3);
+}
+static void a_flag_stays_readable_when_its_owner_has_left(void **state) {
+    (void)state;
+    run_ranks(2, looks_late, NULL);
+}
+
+static rsh_status flag_without_memory(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    for (int64_t which = 0; which < 2; which++) {
+        rsh_alloc_fail_at(which);
+        CHECK(!c->ops->flag_take(c));
+    }
+    rsh_alloc_fail_at(-1);
+    CHECK(c->ops->flag_take(c));
+    return RSH_OK;
+}
+static void a_flag_that_has_no_memory_is_null(void **state) {
+    (void)state;
+    run_ranks(1, flag_without_memory, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_order_plain_memory_between_ranks),
         cmocka_unit_test(a_sleeper_is_woken_by_the_post),
         cmocka_unit_test(flags_count_beyond_32_bits),
+        cmocka_unit_test(flags_are_used_again),
+        cmocka_unit_test(a_flag_stays_readable_when_its_owner_has_left),
+        cmocka_unit_test(a_flag_that_has_no_memory_is_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void every_rank_runs_once(void **state) {
 
 static rsh_status fails_in_turn(void *ctx, rsh_comm *c) {
     (void)ctx;
-    usleep(rsh_comm_rank(c) == 2 ? 1000 : 100000);
+    usleep(rsh_comm_rank(c) == 2 ? 1000 : 300000);
     return rshi_fail(rsh_comm_rank(c) == 2 ? RSH_EINDEX : RSH_EVALUE, "rank %d was here", rsh_comm_rank(c));
 }
 static void the_first_failure_in_time_is_the_callers(void **state) {

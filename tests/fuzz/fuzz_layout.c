@@ -15,7 +15,7 @@ static void check_part(const rsh_layout *l, int64_t rank, int64_t part) {
     int64_t index[RSH_MAX_NDIM], offset;
     must(!rsh_layout_part(l, rank, part, &p));
     must(p.count >= 0 && p.count <= rsh_layout_count(l));
-    for (int64_t i = 0; i < p.count; i += p.count > 1 ? p.count - 1 : 1) {
+    for (int64_t i = 0; i<p.count; i += p.count> 1 ? p.count - 1 : 1) {
         must(!rsh_layout_global_index(l, rank, part, i, index));
         must(!rsh_layout_local_offset(l, rank, part, index, &offset) && offset == i);
     }

@@ -148,8 +148,8 @@ static void check_against_counting(const tiling *t, uint64_t first_seed) {
     rsh_status st = rsh_layout_parse(text, &l);
     bool right = *words ? st == RSH_EVALUE && strstr(rsh_error_detail(), words) : st == RSH_OK;
     if (!right)
-        fail_msg("RESHARD_SEED=%llu: %s: \"%s\", not \"%s\"", (unsigned long long)first_seed, text,
-                 st ? rsh_error_detail() : "", words);
+        fail_msg("RESHARD_SEED=%llu: %s: \"%s\", not \"%s\"", (unsigned long long)first_seed, text, st ? rsh_error_detail() : "",
+                 words);
     rsh_layout_free(l);
     rshi_free(text);
 }
@@ -246,8 +246,8 @@ static void boxes_go_by_rank_and_keep_the_order_of_each_rank(void **state) {
         rsh_layout *l;
         assert_int_equal(rsh_layout_parse(written, &l), RSH_OK);
         if (strcmp(rsh_layout_text(l), sorted))
-            fail_msg("RESHARD_SEED=%llu: %s\nbecame %s\nnot    %s", (unsigned long long)first_seed, written,
-                     rsh_layout_text(l), sorted);
+            fail_msg("RESHARD_SEED=%llu: %s\nbecame %s\nnot    %s", (unsigned long long)first_seed, written, rsh_layout_text(l),
+                     sorted);
         rsh_layout_free(l);
         rshi_free(written);
         rshi_free(sorted);

@@ -95,6 +95,35 @@ static void a_copy_is_equal_and_lives_on_its_own(void **state) {
     rsh_layout_free(copy);
 }
 
+/* Blocks marked "layout" in the manual hold one canonical text per line; tables hold `text` | `error`. */
+static void the_manual_is_right(void **state) {
+    FILE *f = fopen("docs/notation.md", "r");
+    char line[512];
+    int layouts = 0, errors = 0;
+    bool inside = false;
+    (void)state;
+    if (!f) skip();
+    while (fgets(line, sizeof line, f)) {
+        char text[256], error[256];
+        line[strcspn(line, "\n")] = 0;
+        if (!strncmp(line, "```", 3)) {
+            inside = !strcmp(line, "```layout");
+        } else if (inside) {
+            rsh_layout *l = parsed(line);
+            assert_string_equal(rsh_layout_text(l), line);
+            rsh_layout_free(l);
+            layouts++;
+        } else if (sscanf(line, "| `%255[^`]` | `layout:%255[^`]`", text, error) == 2) {
+            rsh_layout *l;
+            assert_true(rsh_layout_parse(text, &l) != RSH_OK);
+            assert_string_equal(rsh_error_detail() + strlen("layout:"), error);
+            errors++;
+        }
+    }
+    fclose(f);
+    assert_true(layouts > 20 && errors > 4);
+}
+
 /* ---- random layouts ---- */
 
 static uint64_t random_state;
@@ -311,6 +340,7 @@ int main(void) {
         cmocka_unit_test(spelling_becomes_canonical),
         cmocka_unit_test(layouts_that_differ_in_more_than_spelling_are_not_equal),
         cmocka_unit_test(a_copy_is_equal_and_lives_on_its_own),
+        cmocka_unit_test(the_manual_is_right),
         cmocka_unit_test(printing_and_parsing_again_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

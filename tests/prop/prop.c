@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUITE_CASES = 2000, SHOWN_FAILURES = 5, SECONDS_PER_CASE = 120 };
+enum { SUITE_CASES = 2000, SHOWN_FAILURES = 3, SECONDS_PER_CASE = 120 };
 
 static struct {
     const char *property;
     uint64_t seed;
     int64_t number;
-    prop_case *c;
+    const prop_case *c;
 } running;
 
 void *prop_alloc(size_t bytes) {
@@ -80,21 +80,47 @@ static void start(prop_case *c, int64_t number) {
     alarm(SECONDS_PER_CASE);
 }
 
+/* Failures: the first few are shown as they come, the one with the shortest texts at the end. */
+typedef struct record {
+    int64_t failures, shortest_number;
+    size_t length;
+    prop_case shortest;
+} record;
+
+static void note(record *r, const prop_case *c) {
+    size_t length = strlen(c->from) + strlen(c->to);
+    if (r->failures++ < SHOWN_FAILURES) show("failure");
+    if (r->failures > 1 && length >= r->length) return;
+    r->length = length;
+    r->shortest_number = running.number;
+    r->shortest = *c;
+}
+
+static void show_shortest(const record *r) {
+    if (r->failures <= SHOWN_FAILURES) return;
+    running.c = &r->shortest;
+    running.number = r->shortest_number;
+    show("shortest failure");
+}
+
 void prop_run(const char *name, int64_t share, prop_fn fn) {
     prop_case *c = prop_alloc(sizeof *c);
+    record *r = prop_alloc(sizeof *r);
     const char *only = getenv("RESHARD_ONLY");
-    int64_t first = only && *only ? strtoll(only, NULL, 0) : 0, end = only && *only ? first + 1 : cases(share), failures = 0;
+    int64_t first = only && *only ? strtoll(only, NULL, 0) : 0, end = only && *only ? first + 1 : cases(share);
     running.property = name;
     running.seed = seed();
     running.c = c;
     watch();
     for (int64_t i = first; i < end; i++) {
         start(c, i);
-        if (fn(c)) continue;
-        if (failures++ < SHOWN_FAILURES) show("failure");
+        if (!fn(c)) note(r, c);
     }
     alarm(0);
+    show_shortest(r);
+    int64_t failures = r->failures;
     running.c = NULL;
     free(c);
+    free(r);
     if (failures) fail_msg("%lld of %lld cases fail", (long long)failures, (long long)(end - first));
 }

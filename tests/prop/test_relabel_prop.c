@@ -89,10 +89,11 @@ static int64_t most_kept(const family *f, int i, unsigned taken) {
     return best;
 }
 
-static bool family_new(prop_case *c, family *f) {
+/* n tensors; the destinations of all are on the same ranks, in the same order or not. */
+static bool family_new(prop_case *c, family *f, int n, bool same_order) {
     gen_layout l;
     gen_shape shape = gen_any_shape(&c->rng);
-    f->n = gen_chance(&c->rng, 70) ? 1 : MOST_TENSORS;
+    f->n = n;
     for (int k = 0; k < f->n; k++) {
         gen_wish w = {shape, gen_any_dtype(&c->rng), ORA_NONE, MOST_RANKS, true};
         int64_t any[GEN_MAX_ROLES];
@@ -103,7 +104,7 @@ static bool family_new(prop_case *c, family *f) {
         gen_ranks(&c->rng, l.nroles, any);
         if (k == 0) memcpy(f->rank, any, sizeof any);
         f->nranks = l.nroles;
-        gen_shuffle(&c->rng, k ? f->nranks : 0, f->rank);
+        if (!same_order) gen_shuffle(&c->rng, f->nranks, f->rank);
         gen_text(&l, f->rank, f->to_text[k]);
         f->from_o[k] = ora_parse(f->from_text[k]);
         f->to_o[k] = ora_parse(f->to_text[k]);
@@ -179,20 +180,28 @@ static bool best_of_all(prop_case *c, family *f) {
     return one_permutation(c, f);
 }
 
-static bool best(prop_case *c) {
+static bool best_for(prop_case *c, int n, bool same_order) {
     family *f = prop_alloc(sizeof *f);
-    bool ok = family_new(c, f) && best_of_all(c, f);
+    bool ok = family_new(c, f, n, same_order) && best_of_all(c, f);
     family_free(f);
     return ok;
 }
 
+static bool best(prop_case *c) { return best_for(c, 1, true); }
+static bool best_for_two(prop_case *c) { return best_for(c, 2, true); }
+static bool best_for_two_meshes(prop_case *c) { return best_for(c, 2, false); }
+
 static void a_rotated_layout_is_turned_back(void **state) { (void)state; prop_run("rotated", 70, rotated); }
-static void no_permutation_is_better_than_the_one_found(void **state) { (void)state; prop_run("best", 90, best); }
+static void no_permutation_is_better_than_the_one_found(void **state) { (void)state; prop_run("best", 70, best); }
+static void two_tensors_share_the_best_permutation(void **state) { (void)state; prop_run("best_for_two", 20, best_for_two); }
+static void two_tensors_may_order_their_ranks_differently(void **state) { (void)state; prop_run("two_meshes", 20, best_for_two_meshes); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rotated_layout_is_turned_back),
         cmocka_unit_test(no_permutation_is_better_than_the_one_found),
+        cmocka_unit_test(two_tensors_share_the_best_permutation),
+        cmocka_unit_test(two_tensors_may_order_their_ranks_differently),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

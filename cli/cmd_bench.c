@@ -1,0 +1,153 @@
+/* Bench: how fast a move is, beside memcpy. */
+#include "contest.h"
+#include "terms.h"
+
+#include <inttypes.h>
+
+enum { ENGINE = 256, REPEAT, JSON };
+
+typedef struct bench {
+    layout_pair pair;
+    const char *engine;
+    int64_t repeat;
+    bool json;
+
+    rsh_plan *plan;
+    double plan_seconds;
+    int64_t bytes, bytes_read;
+    contest contest;
+} bench;
+
+static const struct argp_option options[] = {
+    {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "threads (the default), shm or mpi"},
+    {.name = "repeat", .key = REPEAT, .arg = "N", .doc = "hold N rounds (default: at least 15, and 0.2 s of them)"},
+    {.name = "json", .key = JSON, .doc = "answer in JSON"},
+    {0}};
+
+static error_t parse(int key, char *word, struct argp_state *state) {
+    bench *b = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &b->pair; return 0;
+    case ENGINE:
+        if (!engine_known(word)) argp_error(state, "'%s' is not an engine: threads, shm or mpi", word);
+        b->engine = word;
+        return 0;
+    case REPEAT:
+        if (!parse_count(word, 1, &b->repeat)) argp_error(state, "'%s' is not a number of rounds", word);
+        return 0;
+    case JSON: b->json = true; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
+static const struct argp bench_argp = {
+    options, parse, "FROM TO",
+    "Moves a tensor from layout FROM to layout TO again and again, ranks as threads, in turn with memcpy of as many bytes by all "
+    "cores; tells the best of each, and checks every element at the end.",
+    children, NULL, NULL};
+
+/* ---- bytes ---- */
+
+static int64_t elements(const rsh_layout *l) {
+    int64_t sum = 0, nranks = rsh_layout_nranks(l);
+    for (int64_t i = 0; i < nranks; i++) {
+        int64_t rank = rsh_layout_rank(l, i), nparts = rsh_layout_nparts(l, rank);
+        rsh_part part;
+        for (int64_t p = 0; p < nparts; p++)
+            if (!rsh_layout_part(l, rank, p, &part)) sum += part.count;
+    }
+    return sum;
+}
+
+/* A reduction reads every term once, and its results once more for each further copy; a copy reads what it writes. */
+static void count_bytes(bench *b) {
+    terms from = terms_of(b->pair.from), to = terms_of(b->pair.to);
+    int64_t written = elements(b->pair.to), count = rsh_layout_count(b->pair.to), read = written;
+    bool moves_terms = rsh_layout_op(b->pair.from) == rsh_layout_op(b->pair.to) && terms_same(&from, &to);
+    if (from.count > 1 && !moves_terms) read += count * (from.count - 1);
+    b->bytes = written * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.to));
+    b->bytes_read = read * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.from));
+}
+
+/* ---- answers ---- */
+
+static double rate(int64_t bytes, double seconds) { return seconds > 0 ? (double)bytes / seconds / 1e9 : 0; }
+
+static double fraction(const bench *b) { return b->contest.seconds > 0 ? b->contest.memcpy_seconds / b->contest.seconds : 0; }
+
+/* memcpy reads as much as it writes; a reduction reads more. */
+static double fraction_of_reference(const bench *b) {
+    return b->bytes ? fraction(b) * (double)(b->bytes_read + b->bytes) / (2 * (double)b->bytes) : fraction(b);
+}
+
+static int print_bench_json(const bench *b) {
+    const contest *c = &b->contest;
+    json_t *o = json_object();
+    json_object_set_new(o, "from", json_string(rsh_layout_text(b->pair.from)));
+    json_object_set_new(o, "to", json_string(rsh_layout_text(b->pair.to)));
+    json_object_set_new(o, "engine", json_string(b->engine));
+    json_object_set_new(o, "ranks", json_integer(rsh_plan_nranks(b->plan)));
+    json_object_set_new(o, "bytes", json_integer(b->bytes));
+    json_object_set_new(o, "bytes_read", json_integer(b->bytes_read));
+    json_object_set_new(o, "seconds", json_real(c->seconds));
+    json_object_set_new(o, "memcpy_seconds", json_real(c->memcpy_seconds));
+    json_object_set_new(o, "gb_per_s", json_real(rate(b->bytes, c->seconds)));
+    json_object_set_new(o, "memcpy_gb_per_s", json_real(rate(b->bytes, c->memcpy_seconds)));
+    json_object_set_new(o, "fraction_of_memcpy", json_real(fraction(b)));
+    json_object_set_new(o, "fraction_of_reference", json_real(fraction_of_reference(b)));
+    json_object_set_new(o, "plan_us", json_real(1e6 * b->plan_seconds));
+    json_object_set_new(o, "verified", json_boolean(!c->fault.count));
+    return print_json(o, NULL, NULL);
+}
+
+static void print_line(const char *what, int64_t bytes, double seconds) {
+    char written[QUANTITY], time[QUANTITY];
+    printf("%-10s %12s %12s %10.2f GB/s\n", what, human_bytes((double)bytes, written), human_seconds(seconds, time),
+           rate(bytes, seconds));
+}
+
+static int print_bench_text(const bench *b) {
+    const contest *c = &b->contest;
+    char time[QUANTITY], read[QUANTITY];
+    printf("from  %s\nto    %s\n\n", rsh_layout_text(b->pair.from), rsh_layout_text(b->pair.to));
+    printf("%-10s %12s %12s %15s\n", "", "written", "time", "rate");
+    print_line("reshard", b->bytes, c->seconds);
+    print_line("memcpy", b->bytes, c->memcpy_seconds);
+    printf("\n%.1f %% of memcpy", 100 * fraction(b));
+    if (b->bytes_read != b->bytes)
+        printf(", %.1f %% counting the %s it reads", 100 * fraction_of_reference(b), human_bytes((double)b->bytes_read, read));
+    printf("\n%" PRId64 " ranks, engine %s, planned in %s, %s\n", rsh_plan_nranks(b->plan), b->engine,
+           human_seconds(b->plan_seconds, time), c->fault.count ? "WRONG" : "every element checked");
+    return DONE;
+}
+
+static int tell_fault(const pattern_fault *f) {
+    if (!f->count) return DONE;
+    return fail("%" PRId64 " elements are wrong; the first is number %" PRId64 " of the tensor, on rank %" PRId64, f->count, f->index,
+                f->rank);
+}
+
+static int run_bench(bench *b) {
+    double start = clock_seconds();
+    rsh_status st = rsh_plan_new(b->pair.from, b->pair.to, NULL, &b->plan);
+    b->plan_seconds = clock_seconds() - start;
+    if (st) return fail_library(st);
+    count_bytes(b);
+    b->contest = (contest){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes};
+    st = contest_run(&b->contest);
+    if (st) return fail_library(st);
+    int printed = b->json ? print_bench_json(b) : print_bench_text(b);
+    int checked = tell_fault(&b->contest.fault);
+    return printed ? printed : checked;
+}
+
+int cmd_bench(int argc, char **argv) {
+    bench b = {.engine = "threads"};
+    int result = FAILED;
+    argp_parse(&bench_argp, argc, argv, 0, NULL, &b);
+    if (layout_pair_parse(&b.pair) && !engine_check(b.engine)) result = run_bench(&b);
+    rsh_plan_free(b.plan);
+    layout_pair_free(&b.pair);
+    return result;
+}

@@ -1,0 +1,206 @@
+/* Contest: rank 0 leads; it measures memcpy while the others sleep at the gate, then opens it for a round of moves. */
+#include "contest.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LEAST_ROUNDS 15
+#define MOST_ROUNDS 1000
+#define LEAST_TOTAL 0.2    /* seconds of all rounds together */
+#define LEAST_SAMPLE 200e-6 /* seconds of one round: shorter moves are repeated in it */
+#define MOST_BATCH 100000
+
+/* ---- one rank ---- */
+
+static rsh_memory *memory_of(const rsh_sharded *s) {
+    int64_t n = rsh_sharded_nparts(s);
+    rsh_memory *m = calloc((size_t)n + 1, sizeof *m);
+    for (int64_t i = 0; m && i < n; i++) {
+        const rsh_tensor *t = rsh_sharded_part(s, i);
+        m[i] = (rsh_memory){rsh_tensor_data(t), rsh_tensor_strides(t)};
+    }
+    return m;
+}
+
+static void poison(const runner *r) {
+    size_t size = rsh_dtype_size(rsh_layout_dtype(rsh_sharded_layout(r->dst)));
+    for (int64_t i = 0; i < rsh_sharded_nparts(r->dst); i++)
+        memset(r->dst_memory[i].data, 0xa5, (size_t)rsh_tensor_count(rsh_sharded_part(r->dst, i)) * size);
+}
+
+static rsh_status allocate(const contest *c, runner *r, rsh_comm *comm) {
+    rsh_status st = rsh_sharded_empty(comm, c->pair->from, &r->src);
+    if (!st) st = rsh_sharded_empty(comm, c->pair->to, &r->dst);
+    if (st) return st;
+    r->src_memory = memory_of(r->src);
+    r->dst_memory = memory_of(r->dst);
+    return r->src_memory && r->dst_memory ? RSH_OK : RSH_ENOMEM;
+}
+
+/* Everything is touched: no page comes for the first time in a timed round. */
+static rsh_status prepare(contest *c, runner *r, rsh_comm *comm) {
+    int rank = rsh_comm_rank(comm);
+    rsh_status st = allocate(c, r, comm);
+    for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->src); i++)
+        st = pattern_fill(&c->source, rank, i, r->src_memory[i].data);
+    if (!st) poison(r);
+    if (!st && !rank) st = reference_open(&c->reference, c->bytes);
+    st = rsh_comm_agree(comm, st);
+    return st ? st : rsh_exec_bind(c->plan, comm, r->src_memory, r->dst_memory, &r->exec);
+}
+
+static void dispose(runner *r) {
+    rsh_exec_free(r->exec);
+    rsh_sharded_free(r->src);
+    rsh_sharded_free(r->dst);
+    free(r->src_memory);
+    free(r->dst_memory);
+}
+
+static rsh_status check(const contest *c, runner *r, int rank) {
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->dst); i++)
+        st = pattern_check(&c->result, rank, i, r->dst_memory[i].data, &r->fault);
+    return st;
+}
+
+static rsh_status run(contest *c, runner *r) {
+    rsh_status st = RSH_OK;
+    if (c->phase == PHASE_RUN_POISONED) poison(r);
+    gate_start(&c->gate);
+    for (int64_t b = 0; !st && b < c->batch; b++) st = rsh_exec_run(r->exec);
+    r->end = clock_seconds();
+    return st;
+}
+
+/* Each rank's share of a round, between two openings of the gate.  The phase is rank 0's to change outside of them. */
+static rsh_status take_part(contest *c, int rank, bool *stopped) {
+    if (!gate_wait(&c->gate)) return RSH_EPEER;
+    *stopped = c->phase == PHASE_STOP;
+    if (*stopped) return RSH_OK;
+    runner *r = &c->runner[rank];
+    rsh_status st = c->phase == PHASE_CHECK ? check(c, r, rank) : run(c, r);
+    if (st) return st;
+    return gate_wait(&c->gate) ? RSH_OK : RSH_EPEER;
+}
+
+static rsh_status follow(contest *c, int rank) {
+    bool stopped = false;
+    rsh_status st = RSH_OK;
+    while (!st && !stopped) st = take_part(c, rank, &stopped);
+    return st;
+}
+
+/* ---- rank 0 ---- */
+
+static rsh_status hold(contest *c, contest_phase phase) {
+    bool stopped;
+    c->phase = phase;
+    return take_part(c, 0, &stopped);
+}
+
+/* Seconds of one move, from the common start to the end of the last rank. */
+static rsh_status sample(contest *c, contest_phase phase, double *seconds) {
+    rsh_status st = hold(c, phase);
+    double end = 0;
+    for (int r = 0; r < c->nranks; r++) end = fmax(end, c->runner[r].end);
+    *seconds = (end - c->gate.started) / (double)c->batch;
+    return st;
+}
+
+static int64_t batch_for(double seconds) {
+    double n = ceil(LEAST_SAMPLE / fmax(seconds, 1e-9));
+    return n < 1 ? 1 : n > MOST_BATCH ? MOST_BATCH : (int64_t)n;
+}
+
+/* The first moves are slower than the rest; a longer batch then tells the time of one more exactly. */
+static rsh_status choose_batch(contest *c, double *seconds) {
+    rsh_status st = RSH_OK;
+    double least = INFINITY;
+    c->batch = 1;
+    for (int i = 0; !st && i < 3; i++) {
+        st = sample(c, PHASE_RUN, seconds);
+        least = fmin(least, *seconds);
+    }
+    for (int i = 0; !st && i < 2 && batch_for(least) > 1; i++) {
+        c->batch = batch_for(least);
+        st = sample(c, PHASE_RUN, seconds);
+        least = *seconds;
+    }
+    *seconds = least;
+    return st;
+}
+
+static int64_t count_rounds(const contest *c, double seconds) {
+    if (c->repeat) return c->repeat;
+    double n = ceil(LEAST_TOTAL / fmax(seconds * (double)c->batch, 1e-9));
+    return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int64_t)n;
+}
+
+static void show_progress(int64_t round, int64_t rounds, double started) {
+    if (!isatty(STDERR_FILENO) || clock_seconds() - started < 1) return;
+    if (round < rounds) fprintf(stderr, "\rround %lld of %lld ", (long long)round, (long long)rounds);
+    else fputs("\r\33[K", stderr);
+}
+
+static rsh_status hold_rounds(contest *c, int64_t rounds) {
+    rsh_status st = RSH_OK;
+    double seconds, started = clock_seconds();
+    c->seconds = c->memcpy_seconds = INFINITY;
+    for (int64_t i = 1; !st && i <= rounds; i++) {
+        c->memcpy_seconds = fmin(c->memcpy_seconds, reference_sample(&c->reference, c->batch));
+        st = sample(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &seconds);
+        if (!st) c->seconds = fmin(c->seconds, seconds);
+        show_progress(i, rounds, started);
+    }
+    return st;
+}
+
+static rsh_status lead(contest *c) {
+    double seconds;
+    rsh_status st = choose_batch(c, &seconds);
+    if (!st) st = hold_rounds(c, count_rounds(c, seconds));
+    if (!st) st = hold(c, PHASE_CHECK);
+    return st ? st : hold(c, PHASE_STOP);
+}
+
+/* ---- all ranks ---- */
+
+/* Memory of a rank that failed stays: others may be reading it. */
+static rsh_status rank_main(void *ctx, rsh_comm *comm) {
+    contest *c = ctx;
+    int rank = rsh_comm_rank(comm);
+    rsh_status st = prepare(c, &c->runner[rank], comm);
+    if (!st) st = rank ? follow(c, rank) : lead(c);
+    if (st) {
+        gate_break(&c->gate);
+        return st;
+    }
+    dispose(&c->runner[rank]);
+    if (!rank) reference_close(&c->reference);
+    return RSH_OK;
+}
+
+static void collect_faults(contest *c) {
+    for (int r = c->nranks - 1; r >= 0; r--) {
+        const pattern_fault *f = &c->runner[r].fault;
+        if (f->count) c->fault = (pattern_fault){c->fault.count + f->count, f->rank, f->index};
+    }
+}
+
+rsh_status contest_run(contest *c) {
+    int64_t n = layout_pair_group(c->pair);
+    if (n > INT32_MAX) return RSH_EUNSUP;
+    c->nranks = n < 1 ? 1 : (int)n;
+    c->runner = calloc((size_t)c->nranks, sizeof *c->runner);
+    gate_init(&c->gate, c->nranks);
+    bool ready = c->runner && pattern_source(&c->source, c->pair) && pattern_result(&c->result, c->pair);
+    rsh_status st = ready ? rsh_run(c->nranks, rank_main, c) : RSH_ENOMEM;
+    if (!st) collect_faults(c);
+    pattern_free(&c->source);
+    pattern_free(&c->result);
+    free(c->runner);
+    return st;
+}

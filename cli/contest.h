@@ -1,0 +1,50 @@
+/* contest: reshard and memcpy in turn, on the same machine, in the same minute, in the same kind of memory. */
+#ifndef RESHARD_CLI_CONTEST_H
+#define RESHARD_CLI_CONTEST_H
+
+#include "gate.h"
+#include "pattern.h"
+
+/* memcpy by as many threads as there are cores. */
+typedef struct reference {
+    rsh_pool *pool;
+    rsh_tensor *from, *to;
+    size_t bytes;
+    int64_t batch; /* times that a sample copies them */
+} reference;
+rsh_status reference_open(reference *r, size_t bytes);
+double reference_sample(reference *r, int64_t batch); /* seconds of one copy */
+void reference_close(reference *r);
+
+/* One rank of the move. */
+typedef struct runner {
+    rsh_sharded *src, *dst;
+    rsh_memory *src_memory, *dst_memory;
+    rsh_exec *exec;
+    double end; /* of its last round */
+    pattern_fault fault;
+} runner;
+
+typedef enum contest_phase { PHASE_RUN, PHASE_RUN_POISONED, PHASE_CHECK, PHASE_STOP } contest_phase;
+
+typedef struct contest {
+    const layout_pair *pair;
+    const rsh_plan *plan;
+    int64_t repeat; /* rounds; 0: as many as make a steady result */
+    size_t bytes;   /* written by the move, over all ranks */
+
+    pattern source, result;
+    int nranks;
+    runner *runner;
+    reference reference;
+    gate gate;
+    contest_phase phase; /* of the round at hand, told by rank 0 while the others wait at the gate */
+    int64_t batch;       /* moves back to back in a round */
+
+    double seconds, memcpy_seconds; /* of one move; the least of all rounds */
+    pattern_fault fault;
+} contest;
+
+rsh_status contest_run(contest *c);
+
+#endif

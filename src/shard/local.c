@@ -1,0 +1,147 @@
+/* Local: every rank's move inside one caller, on memory that it holds all of. */
+#include "shard/memory.h"
+#include "shard/program.h"
+
+/* Parts of one side of one tensor: first[i] is the number of the i-th rank's first part. */
+typedef struct side {
+    const rsh_layout *l;
+    int64_t *first; /* owned: nranks + 1 */
+} side;
+
+struct rsh_local {
+    rsh_pool *pool;
+    rshi_program program;
+    side *sides;     /* owned: 2 per tensor, source then destination */
+    int64_t nsides;
+    rshi_part *part; /* owned, by number: all sources, then all destinations */
+    char **base;     /* owned, by number */
+    int64_t nparts;
+    const char **pointers; /* owned: most_sources for each worker */
+};
+
+static rsh_status number_side(side *s, const rsh_layout *l, int64_t *next) {
+    int64_t n = rsh_layout_nranks(l);
+    s->l = l;
+    s->first = rshi_alloc((size_t)n + 1, sizeof *s->first);
+    if (!s->first) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) {
+        s->first[i] = *next;
+        *next += rsh_layout_nparts(l, rsh_layout_rank(l, i));
+    }
+    s->first[n] = *next;
+    return RSH_OK;
+}
+
+/* Sources of all tensors first, then destinations. */
+static rsh_status number_parts(rsh_local *l, const rsh_plan *plan) {
+    int64_t n = rsh_plan_ntensors(plan);
+    l->nsides = 2 * n;
+    l->sides = rshi_calloc((size_t)l->nsides, sizeof *l->sides);
+    if (!l->sides) return rshi_nomem();
+    for (int64_t t = 0; t < n; t++) RSH_TRY(number_side(&l->sides[2 * t], rshi_plan_src(plan, t), &l->nparts));
+    for (int64_t t = 0; t < n; t++) RSH_TRY(number_side(&l->sides[2 * t + 1], rshi_plan_dst(plan, t), &l->nparts));
+    l->part = rshi_calloc((size_t)l->nparts, sizeof *l->part);
+    l->base = rshi_calloc((size_t)l->nparts, sizeof *l->base);
+    return l->part && l->base ? RSH_OK : rshi_nomem();
+}
+
+/* Number `skip` is the first that `memory` lists. */
+static rsh_status take_side(rsh_local *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst, rshi_extent *extent) {
+    for (int64_t i = 0; i < rsh_layout_nranks(s->l); i++) {
+        int64_t rank = rsh_layout_rank(s->l, i);
+        for (int64_t k = s->first[i]; k < s->first[i + 1]; k++) {
+            RSH_TRY(rshi_part_take(s->l, rank, k - s->first[i], memory ? &memory[k - skip] : NULL, &l->part[k]));
+            l->base[k] = l->part[k].data;
+            extent[k] = rshi_part_extent(s->l, rank, k - s->first[i], &l->part[k], dst);
+        }
+    }
+    return RSH_OK;
+}
+
+static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_memory *dst) {
+    int64_t nsrc = l->nsides ? l->sides[1].first[0] : 0;
+    rshi_extent *extent = rshi_calloc((size_t)l->nparts, sizeof *extent);
+    rsh_status st = extent ? RSH_OK : rshi_nomem();
+    for (int64_t i = 0; i < l->nsides && !st; i++)
+        st = take_side(l, &l->sides[i], i % 2 ? dst : src, i % 2 ? nsrc : 0, i % 2, extent);
+    if (!st) st = rshi_extents_check(extent, l->nparts);
+    rshi_free(extent);
+    return st;
+}
+
+static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides) {
+    rsh_local *l = ctx;
+    const side *s = &l->sides[2 * tensor + dst];
+    *number = s->first[rshi_layout_ordinal(s->l, rank)] + part;
+    *strides = l->part[*number].strides;
+    return RSH_OK;
+}
+
+static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
+    rshi_finder finder = {find, l};
+    int64_t n;
+    const int64_t *ranks = rshi_plan_ranks(plan, &n);
+    for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_program_add(&l->program, plan, ranks[i], &finder));
+    RSH_TRY(rshi_program_finish(&l->program));
+    size_t workers = l->pool ? (size_t)rsh_pool_size(l->pool) : 1;
+    l->pointers = rshi_alloc(workers, (size_t)rshi_max(l->program.most_sources, 1) * sizeof *l->pointers);
+    return l->pointers ? RSH_OK : rshi_nomem();
+}
+
+rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst, rsh_local **out) {
+    rsh_local *l = RSHI_NEW(rsh_local);
+    if (!l) return rshi_nomem();
+    rsh_status st;
+    l->pool = pool;
+    RSH_GOTO(number_parts(l, plan));
+    RSH_GOTO(take_memory(l, src, dst));
+    RSH_GOTO(compile(l, plan));
+    *out = l;
+    l = NULL;
+out:
+    rsh_local_free(l);
+    return st;
+}
+
+typedef struct stage {
+    const rsh_local *l;
+    int64_t start;
+} stage;
+
+static void run_slab(void *ctx, int64_t i, int worker) {
+    const stage *s = ctx;
+    const rshi_program *g = &s->l->program;
+    rshi_slab_run(g, &g->slabs[s->start + i], s->l->base, s->l->pointers + worker * rshi_max(g->most_sources, 1));
+    rshi_copy_fence();
+}
+
+rsh_status rsh_local_run(rsh_local *l) {
+    for (int s = 0; s < 2; s++) {
+        stage now = {l, l->program.stage_start[s]};
+        int64_t n = l->program.stage_start[s + 1] - now.start;
+        if (l->pool)
+            rsh_pool_run(l->pool, n, run_slab, &now);
+        else
+            for (int64_t i = 0; i < n; i++) run_slab(&now, i, 0);
+    }
+    return RSH_OK;
+}
+
+void rsh_local_free(rsh_local *l) {
+    if (!l) return;
+    rshi_program_free(&l->program);
+    for (int64_t i = 0; l->sides && i < l->nsides; i++) rshi_free(l->sides[i].first);
+    rshi_free(l->sides);
+    rshi_free(l->part);
+    rshi_free(l->base);
+    rshi_free(l->pointers);
+    rshi_free(l);
+}
+
+rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst) {
+    rsh_local *l;
+    RSH_TRY(rsh_local_bind(plan, pool, src, dst, &l));
+    rsh_status st = rsh_local_run(l);
+    rsh_local_free(l);
+    return st;
+}

@@ -1,0 +1,59 @@
+/* program: the edges into one or more ranks, compiled to moves and cut into slabs in the order of the destination's memory. */
+#ifndef RESHARD_SHARD_PROGRAM_H
+#define RESHARD_SHARD_PROGRAM_H
+
+#include <reshard/shard.h>
+
+#include "copy/copy.h"
+#include "plan/plan.h"
+
+/* Where a program finds memory: parts are numbered by whoever runs it, and their addresses are looked up at every run. */
+typedef struct rshi_finder {
+    /* Number of a part and its element strides.  dst: of the destination side. */
+    rsh_status (*find)(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides);
+    void *ctx;
+} rshi_finder;
+
+typedef struct rshi_source {
+    int64_t part;   /* number */
+    int64_t offset; /* bytes from the part's element 0 */
+} rshi_source;
+
+typedef struct rshi_task {
+    rshi_move move;
+    int stage;
+    int64_t part, offset; /* destination */
+    int64_t first_source; /* in sources[] */
+} rshi_task;
+
+/* A piece of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`, dim `first` from i0 to i1. */
+typedef struct rshi_slab {
+    int64_t task;
+    int64_t dst; /* bytes from the destination part's element 0: slabs are done in this order */
+    int64_t outer, i0, i1;
+    int first;
+} rshi_slab;
+
+typedef struct rshi_program {
+    rshi_task *tasks;
+    rshi_source *sources;
+    int64_t *strides; /* RSHI_MOVE_DIMS for each source */
+    rshi_slab *slabs; /* by stage, part and dst */
+    int64_t ntasks, tasks_room, nsources, sources_room, nslabs, slabs_room;
+    int64_t stage_start[3]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
+    int64_t most_sources;   /* of one task */
+    size_t footprint;       /* bytes written */
+    uint64_t bytes_local, bytes_shared;
+    uint64_t kernels[RSHI_KERNEL_COUNT];
+} rshi_program;
+
+/* Add the edges into `rank`.  Parts are found through `finder`. */
+rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank, const rshi_finder *finder);
+/* Choose kernels, cut slabs, sort.  Nothing can be added afterwards. */
+rsh_status rshi_program_finish(rshi_program *g);
+void rshi_program_free(rshi_program *g);
+
+/* Run one slab.  `base` has the address of every part by number; `pointers` has room for most_sources. */
+void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers);
+
+#endif

@@ -1,0 +1,24 @@
+/* shard: sharded tensors, for the rooms that stand on them. */
+#ifndef RESHARD_SHARD_SHARD_H
+#define RESHARD_SHARD_SHARD_H
+
+#include <reshard/shard.h>
+
+#include "comm/comm.h"
+#include "layout/layout.h"
+
+struct rsh_sharded {
+    rsh_comm *comm;
+    rsh_layout *layout; /* owned */
+    int64_t nparts;
+    rsh_tensor **part; /* owned, nparts */
+};
+
+/* The memory of all parts, as exec wants it; `out` has nparts entries. */
+void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out);
+
+/* A plan from the comm's cache, or a new one that goes there; borrowed until the comm's next cached plan. */
+rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                            const rsh_plan_opts *opts, const rsh_plan **out);
+
+#endif

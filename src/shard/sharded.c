@@ -1,0 +1,119 @@
+/* Sharded: a layout, a comm and this rank's parts. */
+#include "shard/shard.h"
+#include "shard/memory.h"
+
+#include <string.h>
+
+static rsh_status check_ranks(const rsh_comm *comm, const rsh_layout *layout) {
+    RSH_REQUIRE(comm && layout, RSH_EVALUE, "a sharded tensor needs a comm and a layout");
+    int64_t bound = rshi_layout_rank_bound(layout);
+    RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "%.300s names rank %lld; the comm has ranks 0 to %d", rsh_layout_text(layout),
+                (long long)bound - 1, comm->size - 1);
+    return RSH_OK;
+}
+
+static rsh_status sharded_new(rsh_comm *comm, const rsh_layout *layout, rsh_sharded **out) {
+    RSH_TRY(check_ranks(comm, layout));
+    rsh_sharded *s = RSHI_NEW(rsh_sharded);
+    if (!s) return rshi_nomem();
+    s->comm = comm;
+    s->nparts = rsh_layout_nparts(layout, comm->rank);
+    s->part = rshi_calloc((size_t)s->nparts, sizeof(rsh_tensor *));
+    rsh_status st = s->part ? rsh_layout_copy(layout, &s->layout) : rshi_nomem();
+    if (st)
+        rsh_sharded_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+void rsh_sharded_free(rsh_sharded *s) {
+    if (!s) return;
+    for (int64_t i = 0; s->part && i < s->nparts; i++) rsh_tensor_free(s->part[i]);
+    rshi_free(s->part);
+    rsh_layout_free(s->layout);
+    rshi_free(s);
+}
+
+/* Dense memory in the layout's order, as a tensor of the part's own shape. */
+static rsh_status alloc_part(const rsh_layout *l, int64_t rank, int64_t part, bool zero, rsh_tensor **out) {
+    rsh_part shape;
+    rsh_tensor *all;
+    RSH_TRY(rsh_layout_part(l, rank, part, &shape));
+    RSH_TRY((zero ? rsh_tensor_zeros : rsh_tensor_empty)(rsh_layout_dtype(l), 1, &shape.count, &all));
+    rsh_status st = rsh_tensor_view(all, 0, shape.ndim, shape.shape, shape.strides, out);
+    rsh_tensor_free(all);
+    return st;
+}
+
+static rsh_status sharded_alloc(rsh_comm *comm, const rsh_layout *layout, bool zero, rsh_sharded **out) {
+    rsh_sharded *s;
+    RSH_TRY(sharded_new(comm, layout, &s));
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < s->nparts && !st; i++) st = alloc_part(s->layout, comm->rank, i, zero, &s->part[i]);
+    if (st)
+        rsh_sharded_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+rsh_status rsh_sharded_empty(rsh_comm *comm, const rsh_layout *layout, rsh_sharded **out) {
+    return sharded_alloc(comm, layout, false, out);
+}
+
+rsh_status rsh_sharded_zeros(rsh_comm *comm, const rsh_layout *layout, rsh_sharded **out) {
+    return sharded_alloc(comm, layout, true, out);
+}
+
+/* n copies of one element: the filled front is copied behind itself, doubling. */
+static void fill(char *data, const void *value, size_t size, size_t n) {
+    if (!n) return;
+    memcpy(data, value, size);
+    for (size_t done = 1; done < n;) {
+        size_t more = done < n - done ? done : n - done;
+        memcpy(data + done * size, data, more * size);
+        done += more;
+    }
+}
+
+rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void *value, rsh_sharded **out) {
+    RSH_REQUIRE(value, RSH_EVALUE, "no value to fill with");
+    rsh_sharded *s;
+    RSH_TRY(sharded_alloc(comm, layout, false, &s));
+    for (int64_t i = 0; i < s->nparts; i++)
+        fill(rsh_tensor_data(s->part[i]), value, rsh_dtype_size(rsh_layout_dtype(layout)), (size_t)rsh_tensor_count(s->part[i]));
+    *out = s;
+    return RSH_OK;
+}
+
+static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rsh_tensor **out) {
+    static char nothing[16]; /* an address for parts without elements */
+    rsh_part shape;
+    rshi_part taken;
+    RSH_TRY(rsh_layout_part(l, rank, part, &shape));
+    RSH_TRY(rshi_part_take(l, rank, part, memory, &taken));
+    return rsh_tensor_wrap(taken.data ? (void *)taken.data : nothing, rsh_layout_dtype(l), shape.ndim, shape.shape, taken.strides, NULL, NULL,
+                           out);
+}
+
+rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_memory *parts, rsh_sharded **out) {
+    rsh_sharded *s;
+    RSH_TRY(sharded_new(comm, layout, &s));
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < s->nparts && !st; i++) st = wrap_part(s->layout, comm->rank, i, parts ? &parts[i] : NULL, &s->part[i]);
+    if (st)
+        rsh_sharded_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+const rsh_layout *rsh_sharded_layout(const rsh_sharded *s) { return s->layout; }
+rsh_comm *rsh_sharded_comm(const rsh_sharded *s) { return s->comm; }
+int64_t rsh_sharded_nparts(const rsh_sharded *s) { return s->nparts; }
+const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part) { return part >= 0 && part < s->nparts ? s->part[part] : NULL; }
+
+void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out) {
+    for (int64_t i = 0; i < s->nparts; i++) out[i] = (rsh_memory){rsh_tensor_data(s->part[i]), rsh_tensor_strides(s->part[i])};
+}

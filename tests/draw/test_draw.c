@@ -1,0 +1,285 @@
+/* Pictures: what they show, how wide they are, and what happens when they cannot be made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <reshard/draw.h>
+
+/* ---- a sink that keeps what it gets, and can be full ---- */
+
+typedef struct paper {
+    char *text;
+    size_t length, room; /* room 0: no end */
+} paper;
+
+static int write_paper(void *ctx, const char *text, size_t length) {
+    paper *p = ctx;
+    if (p->room && p->length + length > p->room) return 1;
+    p->text = realloc(p->text, p->length + length + 1);
+    memcpy(p->text + p->length, text, length);
+    p->length += length;
+    p->text[p->length] = '\0';
+    return 0;
+}
+
+typedef struct move {
+    const char *from, *to;
+} move;
+
+static const move moves[] = {
+    {"f32[4096/tp, 11008] on tp=4", "f32[4096, 11008/tp] on tp=4"},
+    {"f32[4096/tp, 11008] on dp=2,tp=4", "f32[4096/dp, 11008/tp] on dp=2,tp=4"},
+    {"f32[1000/tp] on tp=4", "f32[1000/tp:100] on tp=4"},
+    {"f32[1000, 37]/dp on dp=4", "f32[1000/tp, 37] on tp=3@4-6"},
+    {"f32[16, 64, 64] on dp=2,tp=4 sum(tp)", "f32[16, 64/tp, 64] on dp=2,tp=4"},
+    {"bf16[(4096/(kv,rep)|1024/kv|1024/kv), 8] on kv=2,rep=2", "bf16[(4096|1024|1024)/tp, 8] on tp=3"},
+    {"f32[4096/tp, 4096] on tp=4096", "f32[4096, 4096/tp] on tp=4096"},
+    {"f32[]", "f32[] on x=200"},
+    {"f32[0, 4]", "f32[0/x, 4] on x=3"},
+    {"f32[8, 8] boxes 0:[0:4,0:8] 1,5:[4:8,0:8]", "f32[8, 8/x~] on x=3"},
+    {"u8[3/a, 5/b, 7/c, 2, 1, 4, 2, 2/d] on a=3,b=5,c=7,d=2", "u8[3, 5, 7, 2, 1, 4, 2, 2] on q=1"},
+    {"f32[100000/x:1, 100000/y:1] on x=2,y=2", "f32[100000/x:3, 100000] on x=32"},
+};
+#define MOVES (sizeof moves / sizeof *moves)
+
+static rsh_plan *plan_of(const move *m) {
+    rsh_layout *from = NULL, *to = NULL;
+    rsh_plan *plan = NULL;
+    assert_int_equal(rsh_layout_parse(m->from, &from), RSH_OK);
+    assert_int_equal(rsh_layout_parse(m->to, &to), RSH_OK);
+    assert_int_equal(rsh_plan_new(from, to, NULL, &plan), RSH_OK);
+    rsh_layout_free(from);
+    rsh_layout_free(to);
+    return plan;
+}
+
+static char *draw(const move *m, rsh_picture form) {
+    paper p = {0};
+    rsh_sink sink = {write_paper, &p};
+    rsh_plan *plan = plan_of(m);
+    assert_int_equal(rsh_draw_plan(plan, 0, form, &sink), RSH_OK);
+    rsh_plan_free(plan);
+    return p.text;
+}
+
+static int count(const char *text, const char *word) {
+    int n = 0;
+    for (; (text = strstr(text, word)); text += strlen(word)) n++;
+    return n;
+}
+
+/* ---- text ---- */
+
+static void two_grids_and_an_arrow(void **state) {
+    (void)state;
+    char *text = draw(&(move){"u8[4/x, 4] on x=2", "u8[4, 4/x] on x=2"}, RSH_PICTURE_TEXT);
+    assert_string_equal(text,
+                        "  u8[4/x, 4] on x=2                                       u8[4, 4/x] on x=2\n"
+                        "  ┌───────────────────────────────────────┐               ┌───────────────────┬───────────────────┐\n"
+                        "  │                                       │               │                   │                   │\n"
+                        "  │                   0                   │               │                   │                   │\n"
+                        "  │                                       │      8 B      │                   │                   │\n"
+                        "  ├───────────────────────────────────────┤ ╶──────────>  │         0         │         1         │\n"
+                        "  │                                       │     moves     │                   │                   │\n"
+                        "  │                   1                   │               │                   │                   │\n"
+                        "  │                                       │               │                   │                   │\n"
+                        "  └───────────────────────────────────────┘               └───────────────────┴───────────────────┘\n"
+                        "  dim 0 (4) down, dim 1 (4) across\n");
+    free(text);
+}
+
+static int columns(const char *line) {
+    int n = 0;
+    for (; *line && *line != '\n'; line++) n += (*line & 0xc0) != 0x80;
+    return n;
+}
+
+static void no_line_is_wider_than_100_columns(void **state) {
+    (void)state;
+    for (size_t i = 0; i < MOVES; i++) {
+        char *text = draw(&moves[i], RSH_PICTURE_TEXT);
+        for (char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+            if (columns(line) > 100) fail_msg("%s: %d columns", moves[i].from, columns(line));
+        free(text);
+    }
+}
+
+static void many_ranks_are_drawn_coarsely_and_say_so(void **state) {
+    (void)state;
+    char *text = draw(&moves[6], RSH_PICTURE_TEXT);
+    assert_non_null(strstr(text, "showing 8 of 4096 ranks"));
+    assert_non_null(strstr(text, "showing the corner 8 x 8"));
+    free(text);
+}
+
+static void dims_that_are_not_drawn_are_named(void **state) {
+    (void)state;
+    char *text = draw(&moves[4], RSH_PICTURE_TEXT);
+    assert_non_null(strstr(text, "at index 0 of the other dims"));
+    assert_non_null(strstr(text, "sum 0-7"));
+    free(text);
+}
+
+static void replicas_stand_side_by_side(void **state) {
+    (void)state;
+    char *text = draw(&moves[1], RSH_PICTURE_TEXT);
+    assert_non_null(strstr(text, " 0,4 "));
+    assert_non_null(strstr(text, " 3,7 "));
+    free(text);
+}
+
+static void one_layout_is_one_grid(void **state) {
+    (void)state;
+    paper p = {0};
+    rsh_sink sink = {write_paper, &p};
+    rsh_layout *l = NULL;
+    assert_int_equal(rsh_layout_parse("f32[8/x] on x=4", &l), RSH_OK);
+    assert_int_equal(rsh_draw_layout(l, RSH_PICTURE_TEXT, &sink), RSH_OK);
+    assert_string_equal(p.text, "  f32[8/x] on x=4\n"
+                                "  ┌─────────┬─────────┬─────────┬─────────┐\n"
+                                "  │    0    │    1    │    2    │    3    │\n"
+                                "  └─────────┴─────────┴─────────┴─────────┘\n"
+                                "  dim 0 (8) across\n");
+    rsh_layout_free(l);
+    free(p.text);
+}
+
+/* ---- SVG and HTML ---- */
+
+static void a_destination_shows_where_its_cells_come_from(void **state) {
+    (void)state;
+    char *svg = draw(&moves[0], RSH_PICTURE_SVG);
+    assert_int_equal(count(svg, "class=\"stays\""), 4);
+    assert_int_equal(count(svg, "class=\"moves\""), 12);
+    assert_int_equal(count(svg, "class=\"outline\""), 4);
+    assert_int_equal(count(svg, "class=\"held\""), 4);
+    assert_non_null(strstr(svg, "<title>2 to 3</title>"));
+    assert_non_null(strstr(svg, "<title>rank 1: stays</title>"));
+    free(svg);
+}
+
+static void reductions_are_hatched(void **state) {
+    (void)state;
+    char *svg = draw(&moves[4], RSH_PICTURE_SVG);
+    assert_int_equal(count(svg, "class=\"reduced\""), 4);
+    assert_int_equal(count(svg, "class=\"moves\""), 0);
+    free(svg);
+}
+
+/* Every tag that opens closes, in order; good enough to find a forgotten quote or end. */
+static void assert_balanced(const char *xml) {
+    const char *open[16];
+    int depth = 0;
+    for (const char *tag = strchr(xml, '<'); tag; tag = strchr(tag + 1, '<')) {
+        const char *end = strchr(tag, '>');
+        assert_non_null(end);
+        if (tag[1] == '/') {
+            size_t n = (size_t)(end - tag - 2);
+            assert_true(depth > 0 && !strncmp(open[--depth] + 1, tag + 2, n));
+        } else if (end[-1] != '/') {
+            assert_true(depth < 16);
+            open[depth++] = tag;
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void svg_is_balanced_and_has_no_id_twice(void **state) {
+    (void)state;
+    for (size_t i = 0; i < MOVES; i++) {
+        char *svg = draw(&moves[i], RSH_PICTURE_SVG);
+        assert_balanced(svg);
+        for (char *id = strstr(svg, " id=\""); id; id = strstr(id + 1, " id=\"")) {
+            char word[64] = "";
+            strncat(word, id, (size_t)(strchr(id + 5, '"') + 1 - id));
+            assert_int_equal(count(svg, word), 1);
+        }
+        free(svg);
+    }
+}
+
+static void html_has_totals_and_a_map_for_few_ranks(void **state) {
+    (void)state;
+    char *few = draw(&moves[0], RSH_PICTURE_HTML), *many = draw(&moves[6], RSH_PICTURE_HTML);
+    assert_non_null(strstr(few, "id=\"totals\""));
+    assert_int_equal(count(few, "id=\"bytes-"), 16);
+    assert_non_null(strstr(many, "id=\"totals\""));
+    assert_int_equal(count(many, "id=\"bytes-"), 0);
+    free(few);
+    free(many);
+}
+
+/* ---- failure ---- */
+
+static void a_full_sink_is_an_error(void **state) {
+    (void)state;
+    rsh_plan *plan = plan_of(&moves[0]);
+    for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_HTML; form++)
+        for (size_t room = 1; room < 3000; room += 97) {
+            paper p = {.room = room};
+            rsh_sink sink = {write_paper, &p};
+            rsh_status st = rsh_draw_plan(plan, 0, (rsh_picture)form, &sink);
+            assert_true(st == RSH_EIO || (st == RSH_OK && p.length <= room));
+            free(p.text);
+        }
+    rsh_plan_free(plan);
+}
+
+static void no_memory_is_an_error_and_nothing_leaks(void **state) {
+    (void)state;
+    rsh_plan *plan = plan_of(&moves[0]);
+    for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_HTML; form++) {
+        rsh_status st = RSH_ENOMEM;
+        for (int64_t n = 0; st && n < 10000; n++) {
+            paper p = {0};
+            rsh_sink sink = {write_paper, &p};
+            uint64_t live = rsh_alloc_get_stats().live;
+            rsh_alloc_fail_at(n);
+            st = rsh_draw_plan(plan, 0, (rsh_picture)form, &sink);
+            rsh_alloc_fail_at(-1);
+            assert_true(st == RSH_OK || st == RSH_ENOMEM);
+            assert_int_equal(rsh_alloc_get_stats().live, live);
+            free(p.text);
+        }
+        assert_int_equal(st, RSH_OK);
+    }
+    rsh_plan_free(plan);
+}
+
+static void a_tensor_or_form_that_is_not_there_is_refused(void **state) {
+    (void)state;
+    paper p = {0};
+    rsh_sink sink = {write_paper, &p};
+    rsh_plan *plan = plan_of(&moves[0]);
+    assert_int_equal(rsh_draw_plan(plan, 1, RSH_PICTURE_TEXT, &sink), RSH_EINDEX);
+    assert_int_equal(rsh_draw_plan(plan, -1, RSH_PICTURE_TEXT, &sink), RSH_EINDEX);
+    assert_int_equal(rsh_draw_plan(plan, 0, (rsh_picture)7, &sink), RSH_EVALUE);
+    assert_int_equal(rsh_draw_plan(plan, 0, RSH_PICTURE_TEXT, NULL), RSH_EVALUE);
+    assert_int_equal(rsh_draw_layout(NULL, RSH_PICTURE_TEXT, &sink), RSH_EVALUE);
+    assert_null(p.text);
+    rsh_plan_free(plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_grids_and_an_arrow),
+        cmocka_unit_test(no_line_is_wider_than_100_columns),
+        cmocka_unit_test(many_ranks_are_drawn_coarsely_and_say_so),
+        cmocka_unit_test(dims_that_are_not_drawn_are_named),
+        cmocka_unit_test(replicas_stand_side_by_side),
+        cmocka_unit_test(one_layout_is_one_grid),
+        cmocka_unit_test(a_destination_shows_where_its_cells_come_from),
+        cmocka_unit_test(reductions_are_hatched),
+        cmocka_unit_test(svg_is_balanced_and_has_no_id_twice),
+        cmocka_unit_test(html_has_totals_and_a_map_for_few_ranks),
+        cmocka_unit_test(a_full_sink_is_an_error),
+        cmocka_unit_test(no_memory_is_an_error_and_nothing_leaks),
+        cmocka_unit_test(a_tensor_or_form_that_is_not_there_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
