@@ -48,3 +48,5 @@ void rshi_copy_fence(void) {
     atomic_thread_fence(memory_order_release);
 #endif
 }
+
+const char *rsh_simd(void) { return rshi_copy_simd(); }

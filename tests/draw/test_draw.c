@@ -14,13 +14,14 @@
 
 typedef struct paper {
     char *text;
-    size_t length, room; /* room 0: no end */
+    size_t length, held;
+    size_t room; /* 0: no end */
 } paper;
 
 static int write_paper(void *ctx, const char *text, size_t length) {
     paper *p = ctx;
     if (p->room && p->length + length > p->room) return 1;
-    p->text = realloc(p->text, p->length + length + 1);
+    if (p->length + length >= p->held) p->text = realloc(p->text, p->held = 2 * (p->length + length) + 1);
     memcpy(p->text + p->length, text, length);
     p->length += length;
     p->text[p->length] = '\0';

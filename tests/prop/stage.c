@@ -172,21 +172,31 @@ static bool any_order_will_do(const ora_layout *from) {
            (!ora_is_float(from->dtype) && !ora_is_complex(from->dtype));
 }
 
-/* A ceiling, if the plan can work under it. */
-static void maybe_ceiling(stage *s, gen_rng *g) {
+static bool can_plan(const stage *s) {
     rsh_plan *p = NULL;
-    s->opts.has_max_scratch = true;
-    s->opts.max_scratch_bytes = (uint64_t)gen_below(g, 4096);
-    if (rsh_plan_new(s->from.l, s->to.l, &s->opts, &p) != RSH_OK) s->opts.has_max_scratch = false;
+    bool can = rsh_plan_new(s->from.l, s->to.l, &s->opts, &p) == RSH_OK;
     rsh_plan_free(p);
+    return can;
+}
+
+/* Reduction by node and a ceiling, where the plan can do it. */
+static void maybe_more(stage *s, gen_rng *g) {
+    if (any_order_will_do(s->from.o) && gen_chance(g, 30)) {
+        s->opts.reduce = RSH_REDUCE_BY_NODE;
+        if (!can_plan(s)) s->opts.reduce = RSH_REDUCE_IN_ORDER;
+    }
+    if (gen_chance(g, 25)) {
+        s->opts.has_max_scratch = true;
+        s->opts.max_scratch_bytes = (uint64_t)gen_below(g, 4096);
+        if (!can_plan(s)) s->opts.has_max_scratch = false;
+    }
 }
 
 void stage_options(stage *s, prop_case *c) {
     gen_rng *g = &c->rng;
     if (gen_chance(g, 50)) s->opts.ranks_per_node = gen_between(g, 0, 5);
     s->opts.messages = gen_chance(g, 35);
-    if (any_order_will_do(s->from.o) && gen_chance(g, 30)) s->opts.reduce = RSH_REDUCE_BY_NODE;
-    if (s->supported && gen_chance(g, 25)) maybe_ceiling(s, g);
+    if (s->supported) maybe_more(s, g);
     size_t n = strlen(c->note);
     snprintf(c->note + n, sizeof c->note - n, " ranks=%d ranks_per_node=%d messages=%d by_node=%d ceiling=%lld", s->nranks,
              (int)s->opts.ranks_per_node, s->opts.messages, s->opts.reduce == RSH_REDUCE_BY_NODE,

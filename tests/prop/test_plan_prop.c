@@ -254,7 +254,7 @@ static bool fingerprints(prop_case *c) {
         PROP(c, fingerprint(c->from, c->from, NULL) != first, "another destination gives the same fingerprint");
         PROP(c, fingerprint(c->to, c->to, NULL) != first, "another source gives the same fingerprint");
     }
-    opts.reduce = RSH_REDUCE_BY_NODE;
+    opts.messages = true;
     PROP(c, fingerprint(c->from, c->to, &opts) != first, "another option gives the same fingerprint");
     return true;
 }

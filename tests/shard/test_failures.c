@@ -81,7 +81,7 @@ static rsh_status to_another_layout(world *w, rsh_sharded *src) {
 
 static rsh_status with_other_options(world *w, rsh_sharded *src) {
     rsh_plan_opts opts = w->opts;
-    opts.reduce = RSH_REDUCE_BY_NODE;
+    opts.messages = !opts.messages;
     return reshard_to(src, w->to, &opts);
 }
 
