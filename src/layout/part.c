@@ -153,16 +153,32 @@ static rsh_status product_boxes(const place *p, const rsh_part *part, rsh_box_fn
     return failed ? rshi_nomem() : RSH_OK;
 }
 
+typedef struct flat_walk {
+    const rshi_piece *p;
+    int ndim;
+    rsh_box_fn fn;
+    void *ctx;
+    rsh_box box;
+} flat_walk;
+
+/* The blocks of one piece of a flat part. */
+static int walk_blocks(flat_walk *w, int d, int64_t offset) {
+    if (d == w->ndim) return w->fn(w->ctx, &w->box, offset, w->p->step);
+    const rshi_stripe *s = &w->p->set[d];
+    for (int64_t j = 0; j < s->count; j++) {
+        w->box.lo[d] = s->lo + j * s->stride;
+        w->box.hi[d] = w->box.lo[d] + (j == s->count - 1 ? s->last : s->len);
+        if (walk_blocks(w, d + 1, offset + j * s->len * w->p->step[d])) return 1;
+    }
+    return 0;
+}
+
 static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
     rshi_pieces list = {0};
     rsh_status st = rshi_pieces_at(p->l, p->position, &list);
     for (int64_t i = 0; i < list.n && !st; i++) {
-        rsh_box box = {{0}, {0}};
-        for (int d = 0; d < p->l->ndim; d++) {
-            box.lo[d] = list.piece[i].set[d].lo;
-            box.hi[d] = rshi_stripe_end(&list.piece[i].set[d]);
-        }
-        if (fn(ctx, &box, list.piece[i].at[0], list.piece[i].step)) break;
+        flat_walk w = {.p = &list.piece[i], .ndim = p->l->ndim, .fn = fn, .ctx = ctx};
+        if (walk_blocks(&w, 0, list.piece[i].at[0])) break;
     }
     rshi_free(list.piece);
     return st;

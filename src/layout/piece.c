@@ -73,6 +73,38 @@ typedef struct flattening {
     rshi_pieces *out;
 } flattening;
 
+/* The i0-th to i1-th index of a stripe as stripes: a first block that is cut off, whole blocks, a last one that is cut off. */
+static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe out[3]) {
+    int n = 0;
+    while (i0 < i1) {
+        int64_t block = i0 / s->len, lo = rshi_stripe_at(s, i0), whole = i1 / s->len - block;
+        if (s->count > 1 && i0 % s->len == 0 && whole > 1) {
+            out[n++] = (rshi_stripe){lo, s->len, s->stride, whole, s->len};
+            i0 += whole * s->len;
+        } else {
+            int64_t end = rshi_min(i1, (block + 1) * s->len);
+            out[n++] = rshi_stripe_range(lo, lo + end - i0);
+            i0 = end;
+        }
+    }
+    return n;
+}
+
+static rsh_status push_flat_box(flattening *f, int d, int64_t offset);
+
+/* Local indices [i0, i1) of segment s, which starts at local index `at`. */
+static rsh_status push_flat_segment(flattening *f, int d, int s, int64_t at, int64_t i0, int64_t i1, int64_t offset) {
+    rshi_stripe set = segment_stripe(f->l, d, s, f->p.position), sub[3];
+    int n = sub_stripes(&set, i0, i1, sub);
+    f->p.seg[d] = s;
+    for (int i = 0; i < n; i++) {
+        f->p.set[d] = sub[i];
+        RSH_TRY(push_flat_box(f, d + 1, offset + (at + i0) * f->step[d]));
+        i0 += rshi_stripe_size(&sub[i]);
+    }
+    return RSH_OK;
+}
+
 /* The local box, dim after dim, as products of segments. */
 static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
     if (d == f->l->ndim) {
@@ -83,11 +115,7 @@ static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
     for (int s = 0; s < f->l->dim[d].nsegments; s++) {
         rshi_stripe set = segment_stripe(f->l, d, s, f->p.position);
         int64_t n = rshi_stripe_size(&set), i0 = rshi_max(f->lo[d] - at, 0), i1 = rshi_min(f->hi[d] - at, n);
-        if (i0 < i1) {
-            f->p.seg[d] = s;
-            f->p.set[d] = rshi_stripe_range(set.lo + i0, set.lo + i1);
-            RSH_TRY(push_flat_box(f, d + 1, offset + (at + i0) * f->step[d]));
-        }
+        if (i0 < i1) RSH_TRY(push_flat_segment(f, d, s, at, i0, i1, offset));
         at += n;
     }
     return RSH_OK;

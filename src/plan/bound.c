@@ -62,7 +62,7 @@ static rsh_status add_reduction(void *ctx, const rshi_piece *a) {
     if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
     int64_t copies = rshi_piece_holders(pair->to, r->b) * (pair->fill_others ? 1 : rshi_layout_partials(pair->to));
     int64_t inwards = pair->contributions - (contributor_needs(pair, a, r->b) ? 1 : 0);
-    int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
+    int64_t size = rshi_min(pair->wire_size, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
     r->bytes += rshi_pieces_common(pair->to, a, r->b) * (inwards * pair->wire_size + (copies - 1) * size);
     return RSH_OK;
 }

@@ -95,9 +95,12 @@ static int64_t near_owners(const rsh_plan *p, const rshi_pair *pair, const rshi_
     return n;
 }
 
-/* Is any contribution to be found on b's node? */
-static bool held_near(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
-    return count_near(p, pair->from, a, rshi_plan_node(p, b->rank)) > 0;
+/* Should b's holders on one node fetch a region once and pass it on?  Not where the source is near, nor where what is passed on has grown wider on
+ * the way: ranks would then receive more bytes than they must. */
+static bool relays_near(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
+    if (pair->keep || !rshi_plan_has_nodes(p) || rshi_piece_holders(pair->to, b) == 1) return false;
+    if ((int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size) return false;
+    return !count_near(p, pair->from, a, rshi_plan_node(p, b->rank));
 }
 
 static slicing slicing_of(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
@@ -105,7 +108,7 @@ static slicing slicing_of(const rsh_plan *p, const rshi_pair *pair, const rshi_p
     if (pair->reduce) {
         s.n = rshi_piece_holders(pair->to, b);
         s.relay = s.n > 1;
-    } else if (!pair->keep && rshi_plan_has_nodes(p) && rshi_piece_holders(pair->to, b) > 1 && !held_near(p, pair, a, b)) {
+    } else if (relays_near(p, pair, a, b)) {
         s.n = near_owners(p, pair, b);
         s.relay = s.near = s.n > 1;
     }

@@ -32,9 +32,8 @@ static rsh_status settle_partials(rshi_pair *pair) {
     rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to);
     RSH_REQUIRE(!a || !b || a == b, RSH_EUNSUP, "a partial %s does not become a partial %s: go through a layout that is not partial",
                 rsh_op_name(a), rsh_op_name(b));
-    if (b) RSH_TRY(rsh_op_check(b, rsh_layout_dtype(pair->from)));
     pair->keep = a && b && rshi_layout_same_partials(pair->from, pair->to);
-    pair->reduce = a && !pair->keep;
+    pair->reduce = a && !pair->keep && rshi_layout_partials(pair->from) > 1;
     pair->contributions = pair->reduce ? rshi_layout_partials(pair->from) : 1;
     pair->fill_others = b && !pair->keep && b != RSH_OP_AVG;
     return RSH_OK;

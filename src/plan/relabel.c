@@ -11,13 +11,43 @@ typedef struct gain_list {
     int64_t n, room;
 } gain_list;
 
+/* The ranks of all destinations, ascending: places and labels are ordinals of this list. */
+typedef struct rank_list {
+    int64_t *rank;
+    int64_t n;
+} rank_list;
+
 typedef struct counting {
     const rsh_layout *from, *to;
+    const rank_list *ranks;
     const rshi_piece *b;
-    int64_t place; /* label: ordinal of the destination rank */
+    int64_t label; /* ordinal of b's rank */
     gain_list *out;
     int64_t size;
 } counting;
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t ordinal(const rank_list *l, int64_t rank) {
+    const int64_t *at = bsearch(&rank, l->rank, (size_t)l->n, sizeof rank, by_value);
+    return at ? at - l->rank : -1;
+}
+
+static rsh_status list_ranks(int64_t n, const rsh_layout *const *to, rank_list *out) {
+    int64_t total = 0, k = 0;
+    for (int64_t t = 0; t < n; t++) total += rsh_layout_nranks(to[t]);
+    out->rank = rshi_alloc((size_t)total + 1, sizeof *out->rank);
+    if (!out->rank) return rshi_nomem();
+    for (int64_t t = 0; t < n; t++)
+        for (int64_t i = 0; i < rsh_layout_nranks(to[t]); i++) out->rank[k++] = rsh_layout_rank(to[t], i);
+    qsort(out->rank, (size_t)k, sizeof *out->rank, by_value);
+    for (int64_t i = 0; i < k; i++)
+        if (!out->n || out->rank[out->n - 1] != out->rank[i]) out->rank[out->n++] = out->rank[i];
+    return RSH_OK;
+}
 
 static rsh_status push(gain_list *l, rshi_gain g) {
     if (l->n == l->room) {
@@ -31,7 +61,7 @@ static rsh_status push(gain_list *l, rshi_gain g) {
     return RSH_OK;
 }
 
-/* Every rank of the destination's set that holds source piece a would keep what a and b have in common. */
+/* Every rank of the list that holds source piece a would keep what a and b have in common. */
 static rsh_status count_holders(void *ctx, const rshi_piece *a) {
     counting *c = ctx;
     int64_t bytes = rshi_pieces_common(c->to, a, c->b) * c->size, partials = rshi_layout_partials(c->from);
@@ -40,23 +70,23 @@ static rsh_status count_holders(void *ctx, const rshi_piece *a) {
         rshi_piece_at_partial(c->from, a, p, &at);
         int64_t holders = rshi_piece_holders(c->from, &at);
         for (int64_t j = 0; j < holders; j++) {
-            int64_t place = rshi_layout_position(c->to, rshi_piece_holder(c->from, &at, j));
-            if (place >= 0) RSH_TRY(push(c->out, (rshi_gain){place, c->place, bytes}));
+            int64_t place = ordinal(c->ranks, rshi_piece_holder(c->from, &at, j));
+            if (place >= 0) RSH_TRY(push(c->out, (rshi_gain){place, c->label, bytes}));
         }
     }
     return RSH_OK;
 }
 
-static rsh_status count_tensor(const rsh_layout *from, const rsh_layout *to, gain_list *out) {
-    counting c = {.from = from, .to = to, .out = out};
+static rsh_status count_tensor(const rsh_layout *from, const rsh_layout *to, const rank_list *ranks, gain_list *out) {
+    counting c = {.from = from, .to = to, .ranks = ranks, .out = out};
     size_t e = rsh_dtype_size(rsh_layout_dtype(from)), f = rsh_dtype_size(rsh_layout_dtype(to));
     rsh_status st = RSH_OK;
     c.size = (int64_t)(e < f ? e : f);
-    for (int64_t i = 0; i < rshi_layout_positions(to) && !st; i++) {
+    for (int64_t i = 0; i < rsh_layout_nranks(to) && !st; i++) {
         rshi_piece *b = NULL;
         int64_t n = 0;
-        c.place = i;
-        st = rshi_layout_pieces(to, rshi_layout_rank_at(to, i), &b, &n);
+        c.label = ordinal(ranks, rsh_layout_rank(to, i));
+        st = rshi_layout_pieces(to, rsh_layout_rank(to, i), &b, &n);
         for (int64_t k = 0; k < n && !st; k++) {
             c.b = &b[k];
             st = rshi_layout_search(from, b[k].set, count_holders, &c);
@@ -86,17 +116,6 @@ static void merge(gain_list *l) {
     l->n = n;
 }
 
-/* All destinations must put the same ranks at the same positions, or one permutation could not serve them all. */
-static rsh_status check_ranks(int64_t n, const rsh_layout *const *to) {
-    for (int64_t t = 1; t < n; t++) {
-        bool same = rshi_layout_positions(to[t]) == rshi_layout_positions(to[0]);
-        for (int64_t i = 0; same && i < rshi_layout_positions(to[0]); i++) same = rshi_layout_rank_at(to[t], i) == rshi_layout_rank_at(to[0], i);
-        RSH_REQUIRE(same, RSH_EVALUE, "one relabelling for all tensors needs the same ranks at the same positions: %.200s and %.200s", rsh_layout_text(to[0]),
-                    rsh_layout_text(to[t]));
-    }
-    return RSH_OK;
-}
-
 static rsh_status solve(int64_t places, const rsh_plan_opts *opts, gain_list *gains, int64_t *place_of, bool *exact) {
     merge(gains);
     *exact = places <= EXACT_LIMIT;
@@ -106,12 +125,20 @@ static rsh_status solve(int64_t places, const rsh_plan_opts *opts, gain_list *ga
                   : rshi_assign_approximate(places, gains->n, gains->gain, place_of);
 }
 
-/* Position j of the destination goes to the rank that stood at place_of[j]. */
-static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const int64_t *place_of, int64_t *ranks, rsh_layout **to2) {
+/* What rank r held goes to the rank at place_of[ordinal of r]. */
+static rsh_status renumber(const rsh_layout *to, const rank_list *ranks, const int64_t *place_of, rsh_layout **out) {
+    int64_t n = rshi_layout_positions(to), *list = rshi_alloc((size_t)n + 1, sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) list[i] = ranks->rank[place_of[ordinal(ranks, rshi_layout_rank_at(to, i))]];
+    rsh_status st = rshi_layout_renumber(to, list, out);
+    rshi_free(list);
+    return st;
+}
+
+static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const rank_list *ranks, const int64_t *place_of, rsh_layout **to2) {
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < rshi_layout_positions(to[0]); i++) ranks[i] = rshi_layout_rank_at(to[0], place_of[i]);
     for (int64_t t = 0; t < n; t++) to2[t] = NULL;
-    for (int64_t t = 0; t < n && !st; t++) st = rshi_layout_renumber(to[t], ranks, &to2[t]);
+    for (int64_t t = 0; t < n && !st; t++) st = renumber(to[t], ranks, place_of, &to2[t]);
     for (int64_t t = 0; t < n && st; t++) {
         rsh_layout_free(to2[t]);
         to2[t] = NULL;
@@ -122,18 +149,21 @@ static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const int
 rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,
                               rsh_layout **to2, bool *exact) {
     gain_list gains = {0};
+    rank_list ranks = {0};
     bool is_exact = true;
-    rsh_status st = RSH_OK;
+    int64_t *place_of = NULL;
+    rsh_status st;
     RSH_REQUIRE(n > 0, RSH_EVALUE, "relabelling needs at least one tensor");
-    int64_t places = rshi_layout_positions(to[0]), *place_of = rshi_alloc((size_t)places, 2 * sizeof *place_of);
-    if (!place_of) return rshi_nomem();
-    RSH_GOTO(check_ranks(n, to));
-    for (int64_t t = 0; t < n; t++) RSH_GOTO(count_tensor(from[t], to[t], &gains));
-    RSH_GOTO(solve(places, opts, &gains, place_of, &is_exact));
-    RSH_GOTO(renumber_all(n, to, place_of, place_of + places, to2));
+    RSH_GOTO(list_ranks(n, to, &ranks));
+    place_of = rshi_alloc((size_t)ranks.n + 1, sizeof *place_of);
+    if (!place_of) RSH_GOTO(rshi_nomem());
+    for (int64_t t = 0; t < n; t++) RSH_GOTO(count_tensor(from[t], to[t], &ranks, &gains));
+    RSH_GOTO(solve(ranks.n, opts, &gains, place_of, &is_exact));
+    RSH_GOTO(renumber_all(n, to, &ranks, place_of, to2));
     if (exact) *exact = is_exact;
 out:
     rshi_free(gains.gain);
+    rshi_free(ranks.rank);
     rshi_free(place_of);
     return st;
 }

@@ -1,0 +1,3 @@
+# What there is, one line each.
+reshard doctor | sed 's/ .*//'
+reshard doctor --json | sed 's/:.*//'

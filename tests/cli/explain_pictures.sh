@@ -1,0 +1,8 @@
+# Pictures go to files, the answer still to stdout.
+reshard explain --svg move.svg --html move.html 'u8[8/x, 8] on x=4' 'u8[8, 8/x] on x=4' | head -n 2
+head -c 4 move.svg; echo
+grep -c 'class="moves"' move.svg
+head -n 1 move.html
+tail -n 1 move.html
+reshard explain --svg no/such/folder.svg 'u8[4]' 'u8[4]'; echo "exit $?"
+reshard explain --svg /dev/full 'u8[4]' 'u8[4]'; echo "exit $?"

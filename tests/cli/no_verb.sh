@@ -1,0 +1,2 @@
+# Nothing asked: the verbs, as talk.
+reshard

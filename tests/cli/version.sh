@@ -1,0 +1,3 @@
+# The version, and the verbs.
+reshard --version
+reshard --help
