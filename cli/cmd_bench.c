@@ -124,7 +124,7 @@ static int print_bench_text(const bench *b) {
 
 static int tell_fault(const pattern_fault *f) {
     if (!f->count) return DONE;
-    return fail("%" PRId64 " elements are wrong; the first is number %" PRId64 " of the tensor, on rank %" PRId64, f->count, f->index,
+    return fail("wrong elements: %" PRId64 "; the first is number %" PRId64 " of the tensor, on rank %" PRId64, f->count, f->index,
                 f->rank);
 }
 

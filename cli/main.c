@@ -48,11 +48,14 @@ static size_t distance(const char *a, const char *b) {
     return row[m];
 }
 
+/* One word is the other's beginning: that is no distance. */
+static bool begins(const char *a, const char *b) { return !strncmp(a, b, least(strlen(a), strlen(b))) && *a; }
+
 static const char *nearest(const char *word) {
     const char *best = NULL;
     size_t best_distance = 4; /* further away is another word, not a slip */
     for (size_t i = 0; i < VERBS; i++) {
-        size_t d = distance(word, verbs[i].name);
+        size_t d = begins(word, verbs[i].name) ? 0 : distance(word, verbs[i].name);
         if (d < best_distance) {
             best = verbs[i].name;
             best_distance = d;

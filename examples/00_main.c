@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RANKS = 4, ROUNDS = 9, SLICE = 1 << 20 };
+enum { RANKS = 4, ROUNDS = 9 };
 static const char FROM[] = "f32[8192/x, 8192] on x=4"; /* bands of rows, 64 MiB a rank */
 static const char TO[] = "f32[8192, 8192/x] on x=4";   /* bands of columns */
 
@@ -66,12 +66,18 @@ static rsh_status walk_part(const rsh_sharded *s, bool fill, int64_t *wrong) {
 
 /* ---- timing: one run of the exec, and memcpy of as many bytes by as many threads as there are cores ---- */
 
-static void copy_slice(void *ctx, int64_t i, int worker) {
+/* The i-th of as many shares as the pool has threads, in runs as long as the parts allow. */
+static void copy_share(void *ctx, int64_t i, int worker) {
     job *j = ctx;
-    int64_t slices = (int64_t)(j->bytes / SLICE);
-    size_t at = (size_t)(i % slices) * SLICE;
+    size_t all = RANKS * j->bytes, shares = (size_t)rsh_pool_size(j->pool);
+    size_t at = all / shares * (size_t)i, end = (size_t)i + 1 == shares ? all : all / shares * ((size_t)i + 1);
     (void)worker;
-    memcpy((char *)j->dst[i / slices] + at, (char *)j->src[i / slices] + at, SLICE);
+    while (at < end) {
+        size_t part = at / j->bytes, offset = at % j->bytes;
+        size_t n = end - at < j->bytes - offset ? end - at : j->bytes - offset;
+        memcpy((char *)j->dst[part] + offset, (char *)j->src[part] + offset, n);
+        at += n;
+    }
 }
 
 static rsh_status time_reshard(rsh_exec *exec, rsh_comm *comm, double *seconds) {
@@ -87,11 +93,11 @@ static rsh_status time_rounds(job *j, rsh_exec *exec, rsh_comm *comm) {
     bool first_rank = rsh_comm_rank(comm) == 0;
     rsh_status st = RSH_OK;
     for (int round = 0; round < ROUNDS && !st; round++) {
-        double reshard_seconds, began;
+        double reshard_seconds;
         st = time_reshard(exec, comm, &reshard_seconds);
         if (st || !first_rank) continue; /* the others wait in the next barrier */
-        began = now();
-        rsh_pool_run(j->pool, RANKS * (int64_t)(j->bytes / SLICE), copy_slice, j);
+        double began = now();
+        rsh_pool_run(j->pool, rsh_pool_size(j->pool), copy_share, j);
         double memcpy_seconds = now() - began;
         if (round == 0 || reshard_seconds < j->reshard_seconds) j->reshard_seconds = reshard_seconds;
         if (round == 0 || memcpy_seconds < j->memcpy_seconds) j->memcpy_seconds = memcpy_seconds;
@@ -168,6 +174,7 @@ int main(void) {
     if (!st) st = rsh_layout_parse(TO, &to);
     if (!st) st = rsh_plan_new(from, to, NULL, &plan); /* pure: no memory, no ranks yet */
     if (!st) st = rsh_plan_print(plan, -1, RSH_PRINT_TEXT, &out);
+    if (!st) putchar('\n');
     if (!st) st = rsh_draw_plan(plan, 0, RSH_PICTURE_TEXT, &out);
     if (!st) st = rsh_layout_part(from, 0, 0, &part);
     if (!st) st = rsh_pool_new(0, &j.pool);

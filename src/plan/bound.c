@@ -2,6 +2,7 @@
  *
  * Without reductions a rank must receive what it needs and does not hold.  With them, an element with contributors C and destinations D needs at
  * least |C| + |D| - 1 transfers, one less if a contributor is also a destination. */
+#include "plan/boxes.h"
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -165,12 +166,38 @@ static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t 
     return st;
 }
 
-/* Reductions and irregular sources are left out: the bound stays true but is not tight for them. */
+/* The same where pieces overlap one another without being equal: as sets of boxes. */
+static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks, int64_t n, int64_t *bytes) {
+    piece_list a = {0}, b = {0};
+    int ndim = rsh_layout_ndim(pair->to);
+    rsh_status st = RSH_OK;
+    int64_t partials = pair->keep || !pair->fill_others ? rshi_layout_partials(pair->to) : 1, need = 0;
+    for (int64_t i = 0; i < n && !st; i++) st = add_pieces(pair->from, ranks[i].rank, &a);
+    for (int64_t i = 0; i < n && !st; i++) st = add_pieces(pair->to, ranks[i].rank, &b);
+    for (int64_t p = 0; p < partials && !st; p++) {
+        rshi_boxes set = {0};
+        for (int64_t i = 0; i < b.n && !st; i++)
+            if (rshi_piece_partial(pair->to, &b.piece[i]) == p) st = rshi_boxes_add(ndim, &set, &b.piece[i]);
+        for (int64_t i = 0; i < a.n && !st; i++)
+            if (!pair->keep || rshi_piece_partial(pair->from, &a.piece[i]) == p) st = rshi_boxes_remove(ndim, &set, &a.piece[i]);
+        need += rshi_boxes_count(ndim, &set);
+        rshi_boxes_free(&set);
+    }
+    rshi_free(a.piece);
+    rshi_free(b.piece);
+    *bytes += need * pair->wire_size;
+    return st;
+}
+
+/* Reductions are left out: the bound stays true but is not tight for them. */
 static rsh_status node_bound(const rsh_plan *p, const ranked *list, int64_t *bytes) {
     for (int64_t i = 0, n; i < p->nranks; i += n) {
         for (n = 1; i + n < p->nranks && list[i + n].node == list[i].node;) n++;
         for (int64_t t = 0; t < p->n; t++)
-            if (!p->pair[t].reduce && !p->pair[t].irregular) RSH_TRY(node_need(&p->pair[t], list + i, n, bytes));
+            if (!p->pair[t].reduce) {
+                bool odd = p->pair[t].irregular || rshi_layout_irregular(p->pair[t].to);
+                RSH_TRY((odd ? node_need_irregular : node_need)(&p->pair[t], list + i, n, bytes));
+            }
     }
     return RSH_OK;
 }

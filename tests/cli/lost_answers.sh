@@ -4,5 +4,5 @@ reshard explain 'u8[4]' 'u8[4]' > /dev/full; echo "exit $?"
 reshard explain --json 'u8[4]' 'u8[4]' > /dev/full; echo "exit $?"
 reshard doctor > /dev/full; echo "exit $?"
 printf 'ABCD' | reshard apply 'u8[4]' 'u8[4]' > /dev/full; echo "exit $?"
-{ sleep 1; reshard explain 'u8[4]' 'u8[4]'; echo "exit $?" >&2; } | true
-{ sleep 1; head -c 16777216 /dev/zero | reshard apply 'u8[16777216]' 'u8[16777216]'; echo "exit $?" >&2; } | true
+{ sleep 0.3; reshard explain 'u8[4]' 'u8[4]'; echo "exit $?" >&2; } | true
+{ sleep 0.3; head -c 16777216 /dev/zero | reshard apply 'u8[16777216]' 'u8[16777216]'; echo "exit $?" >&2; } | true

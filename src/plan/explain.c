@@ -1,4 +1,4 @@
-/* Print: a plan as text or JSON, factorised or for one rank. */
+/* Explain: a plan as text or JSON, factorised or for one rank. */
 #include "plan/impl.h"
 
 #include <jansson.h>
