@@ -96,6 +96,40 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, in
     return k;
 }
 
+/* ---- parts that hold something ---- */
+
+/* Of all parts that levels `level`.. make of n indices.  Parts of one level have at most two different sizes, so this is quick. */
+static int64_t full_parts(const rsh_layout *l, const rshi_cut *c, int level, int64_t n) {
+    if (!n) return 0;
+    if (level == c->naxes) return 1;
+    int64_t p = l->axis[c->axes[level]].size;
+    if (c->rule == RSH_RULE_BALANCED)
+        return n % p * full_parts(l, c, level + 1, n / p + 1) + (p - n % p) * full_parts(l, c, level + 1, n / p);
+    int64_t s = chunk_length(n, p, c->rule == RSH_RULE_UNIT ? c->number : 1);
+    return n / s * full_parts(l, c, level + 1, s) + full_parts(l, c, level + 1, n % s);
+}
+
+/* Of the first `at` parts of one level. */
+static int64_t full_before(const rsh_layout *l, const rshi_cut *c, int level, int64_t n, int64_t at) {
+    int64_t p = l->axis[c->axes[level]].size;
+    if (c->rule == RSH_RULE_BALANCED) {
+        int64_t big = rshi_min(at, n % p);
+        return big * full_parts(l, c, level + 1, n / p + 1) + (at - big) * full_parts(l, c, level + 1, n / p);
+    }
+    return at * full_parts(l, c, level + 1, chunk_length(n, p, c->rule == RSH_RULE_UNIT ? c->number : 1));
+}
+
+int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i) {
+    int64_t count = 0, n = size;
+    for (int a = 0; a < c->naxes; a++) {
+        int64_t p = l->axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
+        count += full_before(l, c, a, n, at);
+        narrow(c, p, at, &lo, &n);
+        i -= lo;
+    }
+    return count;
+}
+
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position) {
     int64_t n = 0;
     for (int s = 0; s < l->dim[dim].nsegments; s++) {

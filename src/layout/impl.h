@@ -79,6 +79,8 @@ int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t posi
 /* What coordinate k of a cut of [start, start + size) holds, and which coordinate holds start + i (0 <= i < size). */
 rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size, int64_t k);
 int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
+/* How many parts that hold something come before the one that holds start + i; not for cyclic cuts and explicit sizes. */
+int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
 /* Local extent of a dim at a position: its segments' pieces one after the other. */
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
 /* The pieces at one mesh position, appended to a growing list. */

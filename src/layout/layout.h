@@ -97,6 +97,8 @@ int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position);
 /* Coordinates k of the dim's cut whose part meets `query`, ascending; *out is new (rshi_free). */
 rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t **out, int64_t *n);
+/* Only how many they are. */
+rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t *n);
 
 /* A layout like l whose partial axes are replicated; and one with other ranks in position order (boxes: rank r becomes ranks[ordinal of r]). */
 rsh_status rshi_layout_unpartial(const rsh_layout *l, rsh_layout **out);

@@ -113,6 +113,19 @@ rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe
     return RSH_OK;
 }
 
+rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t *n) {
+    const rshi_segment *g = &l->dim[dim].segment[0];
+    if (query->count == 1 && g->cut.rule != RSH_RULE_CYCLIC && g->cut.rule != RSH_RULE_SIZES) {
+        int64_t last = rshi_cut_full_before(l, &g->cut, g->size, rshi_stripe_end(query) - 1);
+        *n = last - rshi_cut_full_before(l, &g->cut, g->size, query->lo) + 1;
+        return RSH_OK;
+    }
+    int64_t *list = NULL;
+    RSH_TRY(rshi_layout_cut_meets(l, dim, query, &list, n));
+    rshi_free(list);
+    return RSH_OK;
+}
+
 /* ---- mesh ---- */
 
 typedef struct search {

@@ -43,9 +43,13 @@ bool rshi_plan_factorises(const rsh_plan *p) {
 static rsh_status fill_row(const factors *f, int d, int64_t c, int64_t *row) {
     rshi_stripe a = rshi_layout_cut_stripe(f->from, d, c);
     int64_t *list = NULL, n = 0;
+    if (f->k == 1) { /* residues do not matter: every index is wanted once along this dim */
+        row[0] = rshi_stripe_size(&a);
+        return rshi_layout_cut_count(f->to, d, &a, &row[1]);
+    }
     RSH_TRY(rshi_layout_cut_meets(f->to, d, &a, &list, &n));
     for (int64_t i = 0; i < n; i++) {
-        int64_t residue = f->k > 1 ? rshi_layout_cut_step(f->to, d, list[i]) % f->k : 0;
+        int64_t residue = rshi_layout_cut_step(f->to, d, list[i]) % f->k;
         rshi_stripe b = rshi_layout_cut_stripe(f->to, d, list[i]);
         row[residue] += rshi_stripe_common(&a, &b, a.lo, rshi_stripe_end(&a));
         row[f->k + residue]++;
@@ -54,7 +58,6 @@ static rsh_status fill_row(const factors *f, int d, int64_t c, int64_t *row) {
     return RSH_OK;
 }
 
-/* Without replicas residues do not matter and the elements need no list. */
 static rsh_status fill_table(factors *f, int d, int64_t only) {
     f->parts[d] = rshi_layout_cut_parts(f->from, d);
     int64_t first = only < 0 ? 0 : only, last = only < 0 ? f->parts[d] : only + 1;
@@ -251,9 +254,8 @@ static rsh_status count_sources(const factors *f, int64_t d, int64_t own, int64_
     *n = 1;
     for (int i = 0; i < f->ndim; i++) {
         rshi_stripe b = rshi_layout_cut_stripe(f->to, i, rshi_layout_cut_coordinate(f->to, i, d));
-        int64_t *list = NULL, met = 0;
-        RSH_TRY(rshi_layout_cut_meets(f->from, i, &b, &list, &met));
-        rshi_free(list);
+        int64_t met = 0;
+        RSH_TRY(rshi_layout_cut_count(f->from, i, &b, &met));
         *n *= met;
     }
     *n -= own > 0;
