@@ -48,10 +48,12 @@ static rsh_status make_plan(explanation *e, const rsh_plan_opts *opts) {
 
 /* The plan as given is made only to say what relabelling saves. */
 static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
+    const rsh_layout *from = e->pair.from, *old = e->pair.to;
     rsh_layout *to = NULL;
+    rsh_plan_opts search = *opts;
+    search.approximate = true;
     rsh_status st = make_plan(e, opts);
-    if (!st) st = rsh_layout_relabel(1, (const rsh_layout *const *)&e->pair.from, (const rsh_layout *const *)&e->pair.to, opts, &to,
-                                     &e->relabel_exact);
+    if (!st) st = rsh_layout_relabel(1, &from, &old, &search, &to, &e->relabel_exact);
     if (st) return st;
     e->moved_before = e->totals.bytes_moved;
     rsh_plan_free(e->plan);
@@ -64,7 +66,6 @@ static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
 static rsh_status plan(explanation *e) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     opts.ranks_per_node = e->ranks_per_node;
-    opts.approximate = true;
     rsh_status st = e->relabel ? relabel(e, &opts) : RSH_OK;
     return st ? st : make_plan(e, &opts);
 }

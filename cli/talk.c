@@ -9,7 +9,6 @@
 
 int fail(const char *format, ...) {
     va_list args;
-    fflush(stdout);
     fputs("reshard: ", stderr);
     va_start(args, format);
     vfprintf(stderr, format, args);
@@ -23,10 +22,11 @@ int fail_library(rsh_status status) {
     return fail("%s", *detail ? detail : rsh_status_text(status));
 }
 
+/* A stdout that was never open is no loss as long as nothing was to be written there. */
 void close_stdout(void) {
     bool lost = ferror(stdout);
     errno = 0;
-    if (fclose(stdout) && errno != EBADF) lost = true;
+    if (fflush(stdout) || (fclose(stdout) && errno != EBADF)) lost = true;
     if (!lost) return;
     fail("standard output: %s", errno ? strerror(errno) : "the answer was not written");
     _exit(FAILED);

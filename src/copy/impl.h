@@ -62,8 +62,9 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
 /* Single units at any strides. */
 void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *src, int64_t sr,
                        int64_t sc);
-/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src. */
-void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
+/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src.  `stream` only if the second function says so. */
+void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
+bool rshi_transpose_streams(const char *dst, int64_t dr);
 
 /* Any plane into a dense tile, and a dense tile into any plane. */
 void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src, int64_t sr, int64_t sc);

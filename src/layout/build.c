@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANK_MAX INT64_C(2147483647)
 
 typedef struct builder {
     const rsh_layout_desc *desc;
@@ -108,17 +107,11 @@ static rsh_status build_mesh(builder *b) {
     l->npositions = 1;
     for (int i = l->naxes - 1; i >= 0; i--) {
         l->axis_step[i] = l->npositions;
-        CHECK(rshi_mul(l->npositions, l->axis[i].size, &l->npositions) && l->npositions <= RANK_MAX + 1,
-              at(b->where->mesh, "mesh"), "the mesh has more than %" PRId64 " positions", RANK_MAX + 1);
+        CHECK(rshi_mul(l->npositions, l->axis[i].size, &l->npositions) && l->npositions <= RSHI_RANK_MAX + 1,
+              at(b->where->mesh, "mesh"), "the mesh has more than %" PRId64 " positions", RSHI_RANK_MAX + 1);
     }
     l->nranks = l->npositions;
     return RSH_OK;
-}
-
-static int compare_entries(const void *x, const void *y) {
-    const rshi_rank_entry *a = x, *b = y;
-    if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
-    return a->value < b->value ? -1 : a->value > b->value;
 }
 
 /* Ranks that do not ascend one by one are kept, with the positions sorted by rank beside them. */
@@ -132,7 +125,7 @@ static rsh_status keep_ranks(builder *b, const int64_t *ranks) {
         l->ranks[i] = ranks[i];
         l->entry[i] = (rshi_rank_entry){ranks[i], (int64_t)i};
     }
-    qsort(l->entry, n, sizeof *l->entry, compare_entries);
+    qsort(l->entry, n, sizeof *l->entry, rshi_rank_entry_compare);
     for (size_t i = 1; i < n; i++)
         CHECK(l->entry[i - 1].rank != l->entry[i].rank, at(b->where->ranks, "ranks"), "rank %" PRId64 " stands twice in the mesh",
               l->entry[i].rank);
@@ -145,7 +138,7 @@ static rsh_status build_ranks(builder *b) {
     CHECK(b->l->naxes, at(b->where->ranks, "ranks"), "ranks without a mesh");
     bool consecutive = true;
     for (int64_t i = 0; i < b->l->npositions; i++) {
-        CHECK(ranks[i] >= 0 && ranks[i] <= RANK_MAX, at(b->where->ranks, "ranks"), "rank %" PRId64 " is not in 0..2147483647",
+        CHECK(ranks[i] >= 0 && ranks[i] <= RSHI_RANK_MAX, at(b->where->ranks, "ranks"), "rank %" PRId64 " is not in 0..2147483647",
               ranks[i]);
         consecutive = consecutive && ranks[i] == ranks[0] + i;
     }
@@ -321,97 +314,10 @@ static rsh_status build_box(builder *b, int64_t i) {
     memcpy(to->ranks, from->ranks, (size_t)to->nranks * sizeof *to->ranks);
     qsort(to->ranks, (size_t)to->nranks, sizeof *to->ranks, compare_numbers);
     for (int64_t k = 0; k < to->nranks; k++) {
-        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RANK_MAX, here, "rank %" PRId64 " is not in 0..2147483647", to->ranks[k]);
+        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RSHI_RANK_MAX, here, "rank %" PRId64 " is not in 0..2147483647", to->ranks[k]);
         CHECK(!k || to->ranks[k - 1] != to->ranks[k], here, "rank %" PRId64 " stands twice in one box", to->ranks[k]);
     }
     return RSH_OK;
-}
-
-/* Every (rank, box) pair of the layout, by rank and then in the order written. */
-static rshi_rank_entry *list_holdings(const rsh_layout *l, size_t *n) {
-    *n = 0;
-    for (int64_t i = 0; i < l->nboxes; i++) *n += (size_t)l->boxes[i].nranks;
-    rshi_rank_entry *held = rshi_alloc(*n, sizeof *held);
-    size_t k = 0;
-    if (!held) return NULL;
-    for (int64_t i = 0; i < l->nboxes; i++)
-        for (int64_t r = 0; r < l->boxes[i].nranks; r++) held[k++] = (rshi_rank_entry){l->boxes[i].ranks[r], i};
-    qsort(held, *n, sizeof *held, compare_entries);
-    return held;
-}
-
-static void heap_push(rshi_rank_entry *heap, int64_t *n, rshi_rank_entry e) {
-    int64_t i = (*n)++;
-    for (; i && heap[(i - 1) / 2].rank > e.rank; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-    heap[i] = e;
-}
-
-static rshi_rank_entry heap_pop(rshi_rank_entry *heap, int64_t *n) {
-    rshi_rank_entry top = heap[0], last = heap[--*n];
-    int64_t i = 0;
-    for (int64_t c; (c = 2 * i + 1) < *n; i = c) {
-        if (c + 1 < *n && heap[c + 1].rank < heap[c].rank) c++;
-        if (heap[c].rank >= last.rank) break;
-        heap[i] = heap[c];
-    }
-    heap[i] = last;
-    return top;
-}
-
-/* Canonical order: of the boxes that come next on each of their ranks, always the one with the lowest rank.
- * It depends on the order on each rank only; two boxes that are ready share no rank, so there are no ties. */
-static rsh_status sort_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t nheld, int64_t *position) {
-    size_t n = (size_t)l->nboxes;
-    int64_t *waiting = rshi_calloc(n, sizeof *waiting); /* on how many of its ranks a box has others before it */
-    rshi_rank_entry *heap = rshi_alloc(n, sizeof *heap);
-    rshi_ranked_box *sorted = rshi_alloc(n, sizeof *sorted);
-    int64_t ready = 0, done = 0;
-    rsh_status st = RSH_OK;
-    RSH_GOTO(waiting && heap && sorted ? RSH_OK : rshi_nomem());
-    for (size_t k = 1; k < nheld; k++) waiting[held[k].value] += held[k].rank == held[k - 1].rank;
-    for (int64_t i = 0; i < l->nboxes; i++)
-        if (!waiting[i]) heap_push(heap, &ready, (rshi_rank_entry){l->boxes[i].ranks[0], i});
-    while (ready) {
-        int64_t i = heap_pop(heap, &ready).value;
-        position[i] = done;
-        sorted[done++] = l->boxes[i];
-        for (int64_t r = 0; r < l->boxes[i].nranks; r++) {
-            rshi_rank_entry key = {l->boxes[i].ranks[r], i};
-            const rshi_rank_entry *next = bsearch(&key, held, nheld, sizeof key, compare_entries);
-            if (++next < held + nheld && next->rank == key.rank && !--waiting[next->value])
-                heap_push(heap, &ready, (rshi_rank_entry){l->boxes[next->value].ranks[0], next->value});
-        }
-    }
-    memcpy(l->boxes, sorted, n * sizeof *sorted);
-out:
-    rshi_free(waiting);
-    rshi_free(heap);
-    rshi_free(sorted);
-    return st;
-}
-
-/* Which boxes each rank holds. */
-static rsh_status index_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t n, const int64_t *position) {
-    l->box_of = rshi_alloc(n, sizeof *l->box_of);
-    l->entry = rshi_alloc(n + 1, sizeof *l->entry);
-    if (!l->box_of || !l->entry) return rshi_nomem();
-    for (size_t k = 0; k < n; k++) {
-        l->box_of[k] = position[held[k].value];
-        if (!k || held[k].rank != held[k - 1].rank) l->entry[l->nranks++] = (rshi_rank_entry){held[k].rank, (int64_t)k};
-    }
-    l->entry[l->nranks] = (rshi_rank_entry){RANK_MAX + 1, (int64_t)n};
-    return RSH_OK;
-}
-
-static rsh_status arrange_boxes(rsh_layout *l) {
-    size_t n;
-    rshi_rank_entry *held = list_holdings(l, &n);
-    int64_t *position = rshi_alloc((size_t)l->nboxes, sizeof *position); /* of each box, from the order written */
-    rsh_status st = held && position ? sort_boxes(l, held, n, position) : rshi_nomem();
-    if (!st) st = index_boxes(l, held, n, position);
-    rshi_free(held);
-    rshi_free(position);
-    return st;
 }
 
 /* ---- both forms ---- */
@@ -431,7 +337,8 @@ static rsh_status build_boxes(builder *b) {
     l->nboxes = b->desc->nboxes;
     for (int64_t i = 0; i < l->nboxes; i++) RSH_TRY(build_box(b, i));
     RSH_TRY(rshi_boxes_check(l, b->where));
-    return arrange_boxes(l);
+    RSH_TRY(rshi_boxes_arrange(l));
+    return rshi_boxes_index(l);
 }
 
 static rsh_status build_placement(builder *b) {
@@ -493,6 +400,8 @@ void rsh_layout_free(rsh_layout *l) {
     rshi_free(l->ranks);
     rshi_free(l->boxes);
     rshi_free(l->box_of);
+    rshi_free(l->by_start);
+    rshi_free(l->reach);
     rshi_free(l->entry);
     rshi_free(l->text);
     rshi_free(l);

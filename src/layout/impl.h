@@ -36,6 +36,8 @@ typedef struct rshi_rank_entry {
     int64_t rank;
     int64_t value; /* mesh: position; boxes: first entry of box_of */
 } rshi_rank_entry;
+int rshi_rank_entry_compare(const void *x, const void *y); /* by rank, then value: for qsort */
+#define RSHI_RANK_MAX INT64_C(2147483647)
 
 struct rsh_layout {
     rsh_dtype dtype;
@@ -61,7 +63,10 @@ struct rsh_layout {
     bool is_boxes;
     int64_t nboxes;
     rshi_ranked_box *boxes; /* owned, in canonical order */
-    int64_t *box_of;        /* owned: box numbers, grouped by rank in `entry` order, in each rank's order */
+    int64_t *box_of;        /* owned: box numbers, grouped by rank in `entry` order; ascending, which is each rank's order */
+    int index_dim;          /* the dim along which boxes are looked up */
+    int64_t *by_start;      /* owned: box numbers by rising lo[index_dim] */
+    int64_t *reach;         /* owned: the largest hi[index_dim] among by_start[0..i] */
 
     /* by ascending rank; NULL for consecutive ranks on a mesh.  Boxes: nranks + 1 entries, the last marks the end of box_of */
     rshi_rank_entry *entry;
@@ -108,6 +113,12 @@ typedef struct rshi_where {
 rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *where, rsh_layout **out);
 /* Boxes tile the shape exactly (sweep, n log n); empty boxes are free.  `column` as where->box, or NULL. */
 rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where);
+/* Canonical order, and box_of and entry. */
+rsh_status rshi_boxes_arrange(rsh_layout *l);
+/* Boxes in the order in which search looks them up: index_dim, by_start, reach. */
+rsh_status rshi_boxes_index(rsh_layout *l);
+/* Boxes that may meet [lo, hi) along index_dim are by_start[i] for i from *first down to 0, while reach[i] > lo. */
+int64_t rshi_boxes_last(const rsh_layout *l, int64_t hi);
 /* Canonical text into t. */
 void rshi_layout_write(const rsh_layout *l, rshi_text *t);
 

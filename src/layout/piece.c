@@ -296,9 +296,16 @@ int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_
 
 /* Which part of a rank a box is. */
 static int64_t part_of_box(const rsh_layout *l, int64_t box, int64_t rank) {
-    int64_t e = entry_of(l, rank), i = l->entry[e].value;
-    while (l->box_of[i] != box) i++;
-    return i - l->entry[e].value;
+    const rshi_rank_entry *e = &l->entry[entry_of(l, rank)];
+    int64_t lo = e[0].value, hi = e[1].value - 1;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (l->box_of[mid] < box)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo - e[0].value;
 }
 
 static void move_piece(const rsh_layout *l, int64_t position, rshi_piece *p) {

@@ -281,19 +281,21 @@ bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
 
 /* ---- boxes ---- */
 
+static rsh_status hand_out_box(search *s, int64_t b) {
+    rshi_piece p = {.position = b};
+    if (!s->l->boxes[b].nranks) return RSH_OK;
+    for (int d = 0; d < s->l->ndim; d++) p.set[d] = rshi_stripe_range(s->l->boxes[b].box.lo[d], s->l->boxes[b].box.hi[d]);
+    if (!meets(s, &p)) return RSH_OK;
+    rshi_piece_at_holder(s->l, &p, 0, &p);
+    return s->fn(s->ctx, &p);
+}
+
 static rsh_status search_boxes(search *s) {
     const rsh_layout *l = s->l;
-    for (int64_t b = 0; b < l->nboxes; b++) {
-        rshi_piece p = {.position = b};
-        bool met = l->boxes[b].nranks > 0;
-        for (int d = 0; d < l->ndim && met; d++) {
-            p.set[d] = rshi_stripe_range(l->boxes[b].box.lo[d], l->boxes[b].box.hi[d]);
-            met = rshi_stripe_common(&p.set[d], &s->query[d], p.set[d].lo, rshi_stripe_end(&p.set[d])) > 0;
-        }
-        if (!met) continue;
-        rshi_piece_at_holder(l, &p, 0, &p);
-        RSH_TRY(s->fn(s->ctx, &p));
-    }
+    const rshi_stripe *q = &s->query[l->index_dim];
+    int64_t lo = l->ndim ? q->lo : 0;
+    for (int64_t i = l->ndim ? rshi_boxes_last(l, rshi_stripe_end(q)) : l->nboxes - 1; i >= 0 && l->reach[i] > lo; i--)
+        RSH_TRY(hand_out_box(s, l->by_start[i]));
     return RSH_OK;
 }
 

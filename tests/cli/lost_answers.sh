@@ -6,3 +6,4 @@ reshard doctor > /dev/full; echo "exit $?"
 printf 'ABCD' | reshard apply 'u8[4]' 'u8[4]' > /dev/full; echo "exit $?"
 { sleep 0.3; reshard explain 'u8[4]' 'u8[4]'; echo "exit $?" >&2; } | true
 { sleep 0.3; head -c 16777216 /dev/zero | reshard apply 'u8[16777216]' 'u8[16777216]'; echo "exit $?" >&2; } | true
+reshard explain 'u8[4]' 'u8[4]' >&-; echo "exit $?"

@@ -11,6 +11,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 command=$(realpath "${1:?usage: run.sh COMMAND [--update] [NAME...]}")
 shift
+[ -x "$command" ] || { echo "run.sh: $command is not a command"; exit 1; }
 update=
 [ "${1:-}" = --update ] && update=yes && shift
 

@@ -27,20 +27,20 @@ static int64_t chunk_share(int64_t n, int64_t p, int64_t k) {
     return share;
 }
 
-static int64_t balanced_share(int64_t n, int64_t p, int64_t k) {
-    int64_t share = 0;
-    for (int64_t i = 0; i < n; i++) share += i % p == k;
-    return share;
+/* Everybody the same, and what is left over one each to the first. */
+static int64_t balanced_share(int64_t n, int64_t p, int64_t k) { return n / p + (k < n % p ? 1 : 0); }
+
+/* Units are dealt as chunks; the last one may be short. */
+static int64_t unit_share(int64_t n, int64_t unit, int64_t p, int64_t k) {
+    int64_t units = (n + unit - 1) / unit, before = 0;
+    for (int64_t i = 0; i < k; i++) before += chunk_share(units, p, i);
+    int64_t lo = before * unit, hi = (before + chunk_share(units, p, k)) * unit;
+    return (hi < n ? hi : n) - (lo < n ? lo : n);
 }
 
 static int64_t share(const ora_cut *cut, int64_t n, int64_t p, int64_t k) {
     if (cut->rule == '~') return balanced_share(n, p, k);
-    if (cut->rule != '%') return chunk_share(n, p, k);
-    int64_t units = 0, before = 0, mine = chunk_share((n + cut->number - 1) / cut->number, p, k);
-    for (int64_t i = 0; i < k; i++) before += chunk_share((n + cut->number - 1) / cut->number, p, i);
-    for (int64_t u = before; u < before + mine; u++)
-        units += (u + 1) * cut->number <= n ? cut->number : n - u * cut->number;
-    return units;
+    return cut->rule == '%' ? unit_share(n, cut->number, p, k) : chunk_share(n, p, k);
 }
 
 /* Cut [0, n) along the first axis, then what that gives along the next, and so on. */

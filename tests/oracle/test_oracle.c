@@ -197,6 +197,30 @@ static void one_rounding_not_two(void **state) {
     assert_true(converted(ORA_I64, &i, ORA_F32, &bits) == 0x1p60 + 0x1p37);
 }
 
+/* A few thousand random bit patterns; the compiler converts the common pairs, rounding to nearest even. */
+static void common_conversions_are_those_of_the_compiler(void **state) {
+    (void)state;
+    uint64_t x = 1, bits;
+    for (int i = 0; i < 5000; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        uint64_t mixed = x ^ (x >> 29), shorter = mixed >> (i % 64);
+        int64_t whole = (int64_t)shorter;
+        double d = ldexp((double)(int64_t)mixed, (int)(x >> 40) % 200 - 160), back;
+        float f = (float)d;
+        of_double(d, ORA_F32, &bits);
+        assert_memory_equal(&bits, &f, sizeof f);
+        back = (double)f;
+        converted(ORA_F32, &f, ORA_F64, &bits);
+        assert_memory_equal(&bits, &back, sizeof back);
+        f = (float)whole;
+        converted(ORA_I64, &whole, ORA_F32, &bits);
+        assert_memory_equal(&bits, &f, sizeof f);
+        d = (double)shorter;
+        converted(ORA_U64, &shorter, ORA_F64, &bits);
+        assert_memory_equal(&bits, &d, sizeof d);
+    }
+}
+
 static void eight_bit_floats_have_their_own_ends(void **state) {
     (void)state;
     uint64_t bits;
@@ -362,6 +386,7 @@ int main(void) {
         cmocka_unit_test(same_parts_looks_at_elements_not_at_words),
         cmocka_unit_test(floats_round_to_nearest_even),
         cmocka_unit_test(one_rounding_not_two),
+        cmocka_unit_test(common_conversions_are_those_of_the_compiler),
         cmocka_unit_test(eight_bit_floats_have_their_own_ends),
         cmocka_unit_test(floats_become_integers_toward_zero_and_saturate),
         cmocka_unit_test(integers_wrap_and_bool_is_not_zero),

@@ -23,6 +23,7 @@ typedef struct gen_shape {
     int64_t size[ORA_MAX];
 } gen_shape;
 gen_shape gen_any_shape(gen_rng *g); /* at most about 2,000 elements, sometimes none, sometimes 0-d */
+gen_shape gen_large_shape(gen_rng *g); /* some ten thousand elements in one to three dims */
 ora_dtype gen_any_dtype(gen_rng *g);
 ora_dtype gen_dtype_from(gen_rng *g, ora_dtype from); /* one that `from` converts to */
 ora_op gen_any_op(gen_rng *g, ora_dtype t);           /* one that exists for t */
@@ -71,6 +72,7 @@ typedef struct gen_pair_wish {
     bool other_op;    /* may the two sides have different ops? */
     bool replicas;
     int max_ranks;
+    bool large;
 } gen_pair_wish;
 void gen_pair(gen_rng *g, const gen_pair_wish *w, char from[GEN_TEXT], char to[GEN_TEXT]);
 

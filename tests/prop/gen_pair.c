@@ -110,7 +110,7 @@ static ora_op second_op(gen_rng *g, const gen_pair_wish *w, ora_op first, ora_dt
 }
 
 void gen_pair(gen_rng *g, const gen_pair_wish *w, char from[GEN_TEXT], char to[GEN_TEXT]) {
-    gen_shape shape = gen_any_shape(g);
+    gen_shape shape = w->large ? gen_large_shape(g) : gen_any_shape(g);
     ora_dtype a = gen_any_dtype(g), b = gen_chance(g, w->conversions) ? gen_dtype_from(g, a) : a;
     ora_op op_a = ORA_NONE, op_b = ORA_NONE;
     if (gen_chance(g, w->partials)) {

@@ -57,6 +57,16 @@ gen_shape gen_any_shape(gen_rng *g) {
     return s;
 }
 
+gen_shape gen_large_shape(gen_rng *g) {
+    gen_shape s = {(int)gen_between(g, 1, 3), {0}};
+    int64_t room = gen_between(g, 10000, 80000);
+    for (int d = 0; d < s.ndim; d++) {
+        s.size[d] = d == s.ndim - 1 ? room : gen_between(g, 2, 150);
+        room = room / s.size[d] + 1;
+    }
+    return s;
+}
+
 ora_dtype gen_any_dtype(gen_rng *g) { return (ora_dtype)gen_below(g, ORA_DTYPES); }
 
 ora_dtype gen_dtype_from(gen_rng *g, ora_dtype from) {

@@ -30,7 +30,7 @@ static void both_free(both *b) {
 /* A random layout of any form, partial in one of four. */
 static void any_layout(prop_case *c) {
     char other[GEN_TEXT];
-    gen_pair_wish w = {30, 30, true, true, 12};
+    gen_pair_wish w = {30, 30, true, true, 12, false};
     gen_pair(&c->rng, &w, c->from, other);
 }
 

@@ -166,7 +166,7 @@ static bool nothing_more_than_needed(prop_case *c, const planned *p) {
 }
 
 static bool least(prop_case *c) {
-    static const gen_pair_wish w = {0, 30, false, true, 12};
+    static const gen_pair_wish w = {0, 30, false, true, 12, false};
     planned p;
     gen_pair(&c->rng, &w, c->from, c->to);
     bool ok = planned_new(c, &p, NULL) && nothing_more_than_needed(c, &p) && totals_are_those_of_the_matrix(c, &p) &&
@@ -176,7 +176,7 @@ static bool least(prop_case *c) {
 }
 
 static bool consistent(prop_case *c) {
-    static const gen_pair_wish w = {100, 30, false, true, 12};
+    static const gen_pair_wish w = {100, 30, false, true, 12, false};
     planned p;
     gen_pair(&c->rng, &w, c->from, c->to);
     bool ok = planned_new(c, &p, NULL) && totals_are_those_of_the_matrix(c, &p) && ranks_agree_with_the_matrix(c, &p);
@@ -200,7 +200,7 @@ static bool between_nodes_check(prop_case *c, const planned *p, int64_t per_node
 }
 
 static bool nodes(prop_case *c) {
-    static const gen_pair_wish w = {0, 20, false, true, 12};
+    static const gen_pair_wish w = {0, 20, false, true, 12, false};
     planned p;
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     int64_t node_of[RANKS];
@@ -241,7 +241,7 @@ static bool other_text(const char *a, const char *b) {
 }
 
 static bool fingerprints(prop_case *c) {
-    static const gen_pair_wish w = {20, 20, false, true, 8};
+    static const gen_pair_wish w = {20, 20, false, true, 8, false};
     char spelling[2 * GEN_TEXT];
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     gen_pair(&c->rng, &w, c->from, c->to);
@@ -278,7 +278,7 @@ static bool sentence_has_both(prop_case *c, const ora_layout *a, const ora_layou
 }
 
 static bool other_shape(prop_case *c) {
-    static const gen_pair_wish w = {20, 20, false, true, 8};
+    static const gen_pair_wish w = {20, 20, false, true, 8, false};
     char ignored[GEN_TEXT];
     gen_pair(&c->rng, &w, c->from, ignored);
     gen_pair(&c->rng, &w, c->to, ignored);
@@ -322,7 +322,7 @@ static bool ceiling_check(prop_case *c, planned *p, bool messages) {
 }
 
 static bool ceilings(prop_case *c) {
-    static const gen_pair_wish w = {50, 30, false, true, 10};
+    static const gen_pair_wish w = {50, 30, false, true, 10, false};
     planned p;
     gen_pair(&c->rng, &w, c->from, c->to);
     bool ok = planned_new(c, &p, NULL) && ceiling_check(c, &p, false) && ceiling_check(c, &p, true);

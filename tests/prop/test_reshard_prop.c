@@ -11,13 +11,13 @@
 
 #include "doors.h"
 
-static const gen_pair_wish any_pair = {40, 35, false, true, 12};
+static const gen_pair_wish any_pair = {40, 35, false, true, 12, false};
 static const door *through;
 
-static bool one_door(prop_case *c) {
+static bool go_through(prop_case *c, const gen_pair_wish *w) {
     stage s;
     snprintf(c->note, sizeof c->note, "%s", through->name);
-    gen_pair(&c->rng, &any_pair, c->from, c->to);
+    gen_pair(&c->rng, w, c->from, c->to);
     bool ok = stage_new(&s, c, c->from, c->to, gen_chance(&c->rng, 60));
     if (ok) {
         stage_options(&s, c);
@@ -27,6 +27,18 @@ static bool one_door(prop_case *c) {
     stage_free(&s);
     return ok;
 }
+
+static bool one_door(prop_case *c) { return go_through(c, &any_pair); }
+
+/* Large enough for the kernels that small parts never reach. */
+static bool any_door_large(prop_case *c) {
+    static const gen_pair_wish large = {30, 30, false, true, 6, true};
+    int64_t i = gen_below(&c->rng, LOCAL_DOORS + RANK_DOORS);
+    through = i < LOCAL_DOORS ? &local_doors[i] : &rank_doors[i - LOCAL_DOORS];
+    return go_through(c, &large);
+}
+
+static void large_tensors_arrive_too(void **state) { (void)state; prop_run("large", 30, any_door_large); }
 
 static void the_oracles_bytes_arrive(void **state) {
     through = *state;
@@ -147,6 +159,46 @@ static bool many(prop_case *c) {
 
 static void many_tensors_move_in_one_plan(void **state) { (void)state; prop_run("many", 90, many); }
 
+/* Several execs of one comm, run in turn, with other values the second time. */
+static rsh_status interleaved_on_rank(void *ctx, rsh_comm *comm) {
+    crowd *w = ctx;
+    rsh_plan *plan[MOST] = {0};
+    rsh_exec *e[MOST] = {0};
+    rsh_status status = RSH_OK;
+    for (int i = 0; i < w->n && status == RSH_OK; i++) {
+        rank_share mine = share_of(&w->s[i], comm);
+        status = rsh_plan_new(w->from[i], w->to[i], NULL, &plan[i]);
+        if (status == RSH_OK) status = rsh_exec_bind(plan[i], comm, mine.src, mine.dst, &e[i]);
+    }
+    for (int k = 0; k < 2 * w->n && status == RSH_OK; k++) {
+        if (k >= w->n) stage_turn(&w->s[k - w->n], rsh_comm_rank(comm));
+        status = rsh_exec_run(e[k % w->n]);
+    }
+    for (int i = 0; i < w->n; i++) {
+        rsh_exec_free(e[i]);
+        rsh_plan_free(plan[i]);
+    }
+    return status;
+}
+
+static bool interleaved_check(prop_case *c, crowd *w) {
+    for (int i = 0; i < w->n; i++) stage_next_values(&w->s[i], &c->rng);
+    PROP_OK(c, rsh_run(w->nranks, interleaved_on_rank, w));
+    for (int i = 0; i < w->n; i++)
+        if (!stage_done_twice(c, &w->s[i], "the second turn")) return false;
+    return true;
+}
+
+static bool interleaved(prop_case *c) {
+    crowd *w = prop_alloc(sizeof *w);
+    bool ok = crowd_new(w, c) && interleaved_check(c, w);
+    crowd_free(w);
+    free(w);
+    return ok;
+}
+
+static void several_execs_of_one_comm_keep_apart(void **state) { (void)state; prop_run("interleaved", 50, interleaved); }
+
 /* The same tensor whole on one rank. */
 static void whole_text(const char *text, int root, char out[GEN_TEXT]) {
     ora_layout *l = ora_parse(text);
@@ -225,7 +277,7 @@ static bool back_again(prop_case *c, stage *s, side *back) {
 }
 
 static bool round_trip(prop_case *c) {
-    static const gen_pair_wish plain = {0, 0, false, true, 12};
+    static const gen_pair_wish plain = {0, 0, false, true, 12, false};
     stage s;
     side back = {0};
     gen_pair(&c->rng, &plain, c->from, c->to);
@@ -252,7 +304,7 @@ static rsh_status refused_on_rank(void *ctx, rsh_comm *comm) {
 }
 
 static bool other_op(prop_case *c) {
-    static const gen_pair_wish ops = {100, 20, true, true, 6};
+    static const gen_pair_wish ops = {100, 20, true, true, 6, false};
     stage s;
     do {
         gen_pair(&c->rng, &ops, c->from, c->to);
@@ -279,7 +331,9 @@ static int add_doors(const door *list, int n, struct CMUnitTest *out) {
 
 int main(void) {
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(large_tensors_arrive_too),
         cmocka_unit_test(many_tensors_move_in_one_plan),
+        cmocka_unit_test(several_execs_of_one_comm_keep_apart),
         cmocka_unit_test(gather_brings_the_whole_tensor_to_the_root),
         cmocka_unit_test(scatter_deals_the_whole_tensor_out),
         cmocka_unit_test(there_and_back_is_where_it_was),
