@@ -1,0 +1,182 @@
+/* Plans whose numbers are known. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <reshard/plan.h>
+
+#include "plan/impl.h"
+
+static rsh_layout *layout(const char *text) {
+    rsh_layout *l;
+    if (rsh_layout_parse(text, &l)) fail_msg("%s: %s", text, rsh_error_detail());
+    return l;
+}
+
+static rsh_plan *plan(const char *from, const char *to, int64_t ranks_per_node) {
+    rsh_layout *a = layout(from), *b = layout(to);
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_plan *p;
+    o.ranks_per_node = ranks_per_node;
+    if (rsh_plan_new(a, b, &o, &p)) fail_msg("%s -> %s: %s", from, to, rsh_error_detail());
+    rsh_layout_free(a);
+    rsh_layout_free(b);
+    return p;
+}
+
+static rsh_plan_totals totals(const char *from, const char *to, int64_t ranks_per_node) {
+    rsh_plan *p = plan(from, to, ranks_per_node);
+    rsh_plan_totals t;
+    assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
+    rsh_plan_free(p);
+    return t;
+}
+
+static void rows_to_columns_move_all_but_the_diagonal(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("f32[64/x, 64] on x=4", "f32[64, 64/x] on x=4", 0);
+    assert_int_equal(t.tensor_bytes, 16384);
+    assert_int_equal(t.bytes_moved, 12288);
+    assert_int_equal(t.lower_bound, 12288);
+    assert_int_equal(t.bytes_local, 4096);
+    assert_int_equal(t.max_send, 3072);
+    assert_int_equal(t.max_recv, 3072);
+    assert_int_equal(t.messages, 12);
+    assert_int_equal(t.scratch_bytes, 0);
+}
+
+static void three_cut_dims_take_one_hop(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("f32[512/y, 512, 512/x] on x=4,y=2", "f32[512, 512/(x,y), 512] on x=4,y=2", 0);
+    assert_int_equal(t.max_recv * 64, t.tensor_bytes * 7);
+    assert_int_equal(t.bytes_moved, t.lower_bound);
+}
+
+static void sixty_five_thousand_ranks_have_exact_totals(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("f32[65536/x, 65536] on x=65536", "f32[65536, 65536/x] on x=65536", 0);
+    assert_int_equal(t.bytes_moved, INT64_C(65536) * 65535 * 4);
+    assert_int_equal(t.lower_bound, t.bytes_moved);
+    assert_int_equal(t.messages, INT64_C(65536) * 65535);
+    t = totals("f32[65536/x, 65536] on x=4096,r=16", "f32[65536, 65536/x] on x=4096,r=16", 0);
+    assert_int_equal(t.bytes_moved, INT64_C(65536) * 4095 * 16 * 16 * 4);
+    assert_int_equal(t.max_send, t.max_recv);
+}
+
+/* Both ways to the totals, on layouts that have both. */
+static void sums_over_dims_agree_with_a_walk_over_edges(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"f32[30/x, 14] on x=6", "f32[30, 14/x~] on x=6@[3,4,5,0,1,9]"},
+        {"f32[30/x, 14] on x=3,r=4", "f32[30, 14/y] on y=6,s=2"},
+        {"f32[30, 14/r] on x=3,r=4", "f32[30/(s,y), 14] on y=3,z=2,s=2@2-13"},
+        {"f32[100/x:3] on x=7,r=2", "f32[100/y:5] on z=3,y=4"},
+        {"f32[100] on r=12", "f32[100/x] on x=4@10-13"},
+        {"f32[9/(a,b), 5, 7/c] on a=2,b=2,c=3", "f32[9/c, 5/a, 7/b%2] on a=2,b=2,c=3"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        rsh_plan *p = plan(pairs[i][0], pairs[i][1], 0);
+        rsh_plan_totals a = {0}, b = {0};
+        assert_true(rshi_plan_factorises(p));
+        assert_int_equal(rshi_totals_by_factors(p, &a), RSH_OK);
+        assert_int_equal(rshi_totals_by_walk(p, &b), RSH_OK);
+        assert_memory_equal(&a, &b, sizeof a);
+        rsh_plan_free(p);
+    }
+}
+
+static void replicas_share_the_sending(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to;
+        int k;
+    } cases[] = {
+        {"f32[1024, 1024] on r=4", "f32[1024, 1024/x] on x=8@4-11", 4},
+        {"f32[1024, 1024] on r=4", "f32[1024, 1024/x] on x=5@4-8", 4},
+        {"f32[1024, 1024] on r=2", "f32[1024/x, 1024] on x=3@2-4", 2},
+        {"f32[1024/x, 1024] on x=2,r=2", "f32[1024/z, 1024] on y=2,z=2@4-7", 2},
+        {"f32[1024, 1024] on r=3", "f32[1024, 1024] on s=4@3-6", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rsh_plan_totals t = totals(cases[i].from, cases[i].to, 0);
+        int64_t senders = cases[i].k;
+        if (strstr(cases[i].from, "x=2")) senders *= 2;
+        if (100 * t.max_send * senders > 105 * t.bytes_moved)
+            fail_msg("%s -> %s: one rank sends %lld of %lld bytes", cases[i].from, cases[i].to, (long long)t.max_send, (long long)t.bytes_moved);
+    }
+}
+
+static void small_cells_are_not_cut(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("f32[16] on r=4", "f32[16] on x=1@4-4", 0);
+    assert_int_equal(t.messages, 1);
+    t = totals("f32[262144] on r=4", "f32[262144] on x=1@4-4", 0);
+    assert_int_equal(t.messages, 4);
+    assert_int_equal(t.max_send, 262144);
+}
+
+static void a_byte_enters_a_node_once(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("f32[1024] on x=1", "f32[1024] on r=8@4-11", 4);
+    assert_int_equal(t.bytes_between_nodes, 2 * 4096);
+    assert_int_equal(t.lower_bound_between_nodes, 2 * 4096);
+    assert_int_equal(t.bytes_moved, 8 * 4096);
+    assert_int_equal(t.lower_bound, 8 * 4096);
+}
+
+static void a_reduction_to_replicas_scatters_and_gathers(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("f32[64, 64] on x=4 sum(x)", "f32[64, 64] on x=4", 0);
+    assert_int_equal(t.bytes_moved, 2 * 3 * 16384);
+    assert_int_equal(t.lower_bound, t.bytes_moved);
+    assert_int_equal(t.max_recv, 2 * 3 * 4096);
+}
+
+static void shapes_that_differ_are_both_named(void **state) {
+    (void)state;
+    rsh_layout *a = layout("f32[4, 6]"), *b = layout("f32[6, 4]");
+    rsh_plan *p;
+    assert_int_equal(rsh_plan_new(a, b, NULL, &p), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "[4, 6]"));
+    assert_non_null(strstr(rsh_error_detail(), "[6, 4]"));
+    rsh_layout_free(a);
+    rsh_layout_free(b);
+}
+
+static void a_rotation_of_ranks_is_relabelled_away(void **state) {
+    (void)state;
+    rsh_layout *from = layout("f32[64/x, 64] on x=8"), *to = layout("f32[64/x, 64] on x=8@[1,2,3,4,5,6,7,0]"), *better;
+    rsh_plan *p;
+    rsh_plan_totals t;
+    bool exact = false;
+    assert_int_equal(rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact), RSH_OK);
+    assert_true(exact);
+    assert_int_equal(rsh_plan_new(from, better, NULL, &p), RSH_OK);
+    assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
+    assert_int_equal(t.bytes_moved, 0);
+    rsh_plan_free(p);
+    rsh_layout_free(from);
+    rsh_layout_free(to);
+    rsh_layout_free(better);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
+        cmocka_unit_test(three_cut_dims_take_one_hop),
+        cmocka_unit_test(sixty_five_thousand_ranks_have_exact_totals),
+        cmocka_unit_test(sums_over_dims_agree_with_a_walk_over_edges),
+        cmocka_unit_test(replicas_share_the_sending),
+        cmocka_unit_test(small_cells_are_not_cut),
+        cmocka_unit_test(a_byte_enters_a_node_once),
+        cmocka_unit_test(a_reduction_to_replicas_scatters_and_gathers),
+        cmocka_unit_test(shapes_that_differ_are_both_named),
+        cmocka_unit_test(a_rotation_of_ranks_is_relabelled_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
