@@ -33,6 +33,20 @@ static void point_at(const char *text, int line, int column) {
     fprintf(stderr, "  %.*s\n  %*s^\n", show, text + skip, at - skip, "");
 }
 
+/* The whole of a text file, new; NULL after saying why not. */
+static char *read_text(const char *name, const char *path) {
+    FILE *f = fopen(path, "r");
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t n = f ? getdelim(&text, &room, '\0', f) : -1;
+    bool ok = f && !ferror(f) && n >= 0;
+    if (f) fclose(f);
+    if (ok) return text;
+    fail("%s: %s: %s", name, path, errno ? strerror(errno) : "the file is empty");
+    free(text);
+    return NULL;
+}
+
 static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
     rsh_status st = rsh_layout_parse(text, out);
     int line, column;
@@ -43,8 +57,18 @@ static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
     return false;
 }
 
+/* A layout, or @FILE for one too long for a command line; no layout starts with an @. */
+static bool parse_argument(const char *name, const char *argument, rsh_layout **out) {
+    if (*argument != '@') return parse_layout(name, argument, out);
+    errno = 0;
+    char *text = read_text(name, argument + 1);
+    bool ok = text && parse_layout(name, text, out);
+    free(text);
+    return ok;
+}
+
 bool layout_pair_parse(layout_pair *pair) {
-    return parse_layout("FROM", pair->from_text, &pair->from) && parse_layout("TO", pair->to_text, &pair->to);
+    return parse_argument("FROM", pair->from_text, &pair->from) && parse_argument("TO", pair->to_text, &pair->to);
 }
 
 void layout_pair_free(layout_pair *pair) {

@@ -18,7 +18,7 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
 #if RSHI_X86
 
 /* Bytes of each source line that a band uses: long pieces suit memory, but a small unit makes them many rows. */
-#define BAND_BYTES(unit) ((unit) <= 4 ? 128 * (unit) : 512)
+#define BAND_BYTES(unit) ((unit) <= 2 ? 128 : 512)
 /* Of the small units many small tiles share a source line.  Source lines are often a power of two apart, where the first-level cache
  * cannot hold them together, so they are first copied side by side. */
 #define IS_STAGED(unit) ((unit) <= 2)

@@ -103,13 +103,16 @@ static rsh_status factors_init(factors *f, const rsh_plan *p, int64_t position) 
 
 /* ---- one source part ---- */
 
-/* out = a * b over residues mod k; most entries are 0. */
-static void convolve(int64_t k, const int64_t *a, const int64_t *b, int64_t *out) {
-    for (int64_t i = 0; i < k; i++) out[i] = 0;
+/* out = a * b over residues mod k.  Entries that are not 0 make at most as many products as there are positions; `list` has room for k. */
+static void convolve(int64_t k, const int64_t *a, const int64_t *b, int64_t *out, int64_t *list) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < k; i++) {
+        out[i] = 0;
+        if (b[i]) list[n++] = i;
+    }
     for (int64_t i = 0; i < k; i++) {
         if (!a[i]) continue;
-        for (int64_t j = 0; j < k; j++)
-            if (b[j]) out[i + j < k ? i + j : i + j - k] += a[i] * b[j];
+        for (int64_t j = 0; j < n; j++) out[i + list[j] < k ? i + list[j] : i + list[j] - k] += a[i] * b[list[j]];
     }
 }
 
@@ -120,7 +123,7 @@ static residues part_residues(const factors *f, int64_t position) {
         for (int64_t i = 0; i < f->k; i++) now[w][i] = f->free_axes[i];
         for (int d = 0; d < f->ndim; d++) {
             int64_t c = rshi_layout_cut_coordinate(f->from, d, position);
-            convolve(f->k, now[w], f->table[d] + (2 * c + w) * f->k, next);
+            convolve(f->k, now[w], f->table[d] + (2 * c + w) * f->k, next, f->spare + 3 * f->k);
             int64_t *t = now[w];
             now[w] = next;
             next = t;
