@@ -27,8 +27,11 @@ typedef void fold_fn(char *acc, const char *src, size_t n);
     }
 #define FOLD(name, type, expression)                                                                                      \
     static void name(char *restrict acc, const char *restrict src, size_t n) {                                            \
-        for (; n >= BATCH; n -= BATCH, acc += BATCH * sizeof(type), src += BATCH * sizeof(type))                          \
+        size_t ahead = rshi_ahead(n * sizeof(type));                                                                      \
+        for (; n >= BATCH; n -= BATCH, acc += BATCH * sizeof(type), src += BATCH * sizeof(type)) {                        \
+            rshi_prefetch(src + ahead, BATCH * sizeof(type));                                                             \
             for (size_t i = 0; i < BATCH; i++) ELEMENT(type, expression)                                                  \
+        }                                                                                                                 \
         for (size_t i = 0; i < n; i++) ELEMENT(type, expression)                                                          \
     }
 
@@ -104,90 +107,49 @@ static fold_fn *const folds[RSH_DTYPE_COUNT][RSH_OP_COUNT] = {
                   [RSH_OP_BXOR] = BOOL_BXOR},
 };
 
-/* ---- sums of floats: up to SUM_WAYS sources in one pass, so that they are read side by side ---- */
+/* ---- sums of floats: several sources in one pass, so that they are read side by side ---- */
 
-typedef float f32_line __attribute__((vector_size(RSHI_LINE), aligned(1), may_alias));
-typedef double f64_line __attribute__((vector_size(RSHI_LINE), aligned(1), may_alias));
+typedef float f32_line __attribute__((vector_size(64), aligned(1), may_alias));
+typedef double f64_line __attribute__((vector_size(64), aligned(1), may_alias));
+typedef uint16_t bf16_half_line __attribute__((vector_size(32), aligned(1), may_alias));
+typedef uint32_t u32_line __attribute__((vector_size(64), aligned(1), may_alias));
 
-#define SUM_LINES(line, k)                                                                                                \
-    for (; i + RSHI_LINE <= bytes; i += RSHI_LINE) {                                                                      \
-        line v = *(const line *)(const void *)(src[0] + i);                                                               \
-        for (int s = 1; s < (k); s++) v += *(const line *)(const void *)(src[s] + i);                                     \
-        *(line *)(void *)(acc + i) = v;                                                                                   \
-    }
-#define SUM_CASE(line, k)                                                                                                 \
+#define LOAD(line, p) (*(const line *)(const void *)(p))
+#define LOAD_F32(p) LOAD(f32_line, p)
+#define LOAD_F64(p) LOAD(f64_line, p)
+#define LOAD_BF16(p) ((f32_line)(__builtin_convertvector(LOAD(bf16_half_line, p), u32_line) << 16))
+RSHI_INLINE float read_f32(const char *p) { return LOAD(unaligned_f32, p); }
+RSHI_INLINE double read_f64(const char *p) { return LOAD(unaligned_f64, p); }
+RSHI_INLINE float read_bf16(const char *p) { return f32_from_bf16(LOAD(unaligned_u16, p)); }
+
+/* k sources; with `more` the accumulator takes the place of src[0].  `i` counts elements. */
+#define SUM_CASE(k, type, line, size, load)                                                                               \
     case k:                                                                                                               \
-        SUM_LINES(line, k)                                                                                                \
+        for (; i + sizeof(line) / sizeof(type) <= n; i += sizeof(line) / sizeof(type)) {                                  \
+            for (int s = 0; s < (k); s++) __builtin_prefetch(src[s] + i * (size) + ahead, 0, 2);                          \
+            line v = more ? LOAD(line, acc + i * sizeof(type)) : load(src[0] + i * (size));                               \
+            for (int s = 1; s < (k); s++) v += load(src[s] + i * (size));                                                 \
+            *(line *)(void *)(acc + i * sizeof(type)) = v;                                                                \
+        }                                                                                                                 \
         break;
-#define SUM(target, name, type, line)                                                                                     \
-    target static void name(int nsrc, const char *const *src, char *acc, size_t n) {                                      \
-        size_t i = 0, bytes = n * sizeof(type);                                                                           \
+#define SUM(target, name, type, line, size, load, read)                                                                   \
+    target static void name(bool more, int nsrc, const char *const *src, char *acc, size_t n) {                           \
+        size_t i = 0, ahead = rshi_ahead(n * (size));                                                                     \
         switch (nsrc) {                                                                                                   \
-            SUM_CASE(line, 2)                                                                                             \
-            SUM_CASE(line, 3)                                                                                             \
-            SUM_CASE(line, 4)                                                                                             \
-            SUM_CASE(line, 5)                                                                                             \
-            SUM_CASE(line, 6)                                                                                             \
-            SUM_CASE(line, 7)                                                                                             \
-            SUM_CASE(line, 8)                                                                                             \
+            SUM_CASE(2, type, line, size, load)                                                                           \
+            SUM_CASE(3, type, line, size, load)                                                                           \
+            SUM_CASE(4, type, line, size, load)                                                                           \
+            SUM_CASE(5, type, line, size, load)                                                                           \
+            SUM_CASE(6, type, line, size, load)                                                                           \
+            SUM_CASE(7, type, line, size, load)                                                                           \
+            SUM_CASE(8, type, line, size, load)                                                                           \
         }                                                                                                                 \
-        for (; i < bytes; i += sizeof(type)) {                                                                            \
-            type v, w;                                                                                                    \
-            memcpy(&v, src[0] + i, sizeof v);                                                                             \
-            for (int s = 1; s < nsrc; s++) {                                                                              \
-                memcpy(&w, src[s] + i, sizeof w);                                                                         \
-                v += w;                                                                                                   \
-            }                                                                                                             \
-            memcpy(acc + i, &v, sizeof v);                                                                                \
+        for (; i < n; i++) {                                                                                              \
+            type v = more ? LOAD(unaligned_##type, acc + i * sizeof(type)) : read(src[0] + i * (size));                   \
+            for (int s = 1; s < nsrc; s++) v += read(src[s] + i * (size));                                                \
+            memcpy(acc + i * sizeof(type), &v, sizeof v);                                                                 \
         }                                                                                                                 \
     }
-SUM(, sum_f32_generic, float, f32_line)
-SUM(, sum_f64_generic, double, f64_line)
-#if RSHI_X86
-SUM(RSHI_AVX2, sum_f32_avx2, float, f32_line)
-SUM(RSHI_AVX2, sum_f64_avx2, double, f64_line)
-SUM(RSHI_AVX512, sum_f32_avx512, float, f32_line)
-SUM(RSHI_AVX512, sum_f64_avx512, double, f64_line)
-#endif
-
-typedef void sum_fn(int nsrc, const char *const *src, char *acc, size_t n);
-static sum_fn *const sum_f32[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f32);
-static sum_fn *const sum_f64[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f64);
-
-/* The first SUM_WAYS sources, then acc and SUM_WAYS - 1 more at a time. */
-static void sum_reals(sum_fn *sum, int nsrc, const char *const *src, char *acc, size_t n) {
-    const char *part[SUM_WAYS] = {src[0]};
-    for (int k = 1; k < nsrc; k += SUM_WAYS - 1) {
-        int more = (int)rshi_min(SUM_WAYS - 1, nsrc - k);
-        memcpy(part + 1, src + k, (size_t)more * sizeof *part);
-        sum(more + 1, part, acc, n);
-        part[0] = acc;
-    }
-}
-
-/* ---- doors ---- */
-
-rsh_dtype rshi_accumulator(rsh_dtype t) {
-    bool small = t == RSH_F16 || t == RSH_BF16 || t == RSH_F8E4M3 || t == RSH_F8E5M2;
-    return small ? RSH_F32 : t;
-}
-
-static void fold_all(fold_fn *fold, size_t size, int nsrc, const char *const *src, char *acc, size_t n) {
-    if (acc != src[0]) memcpy(acc, src[0], n * size);
-    for (int k = 1; k < nsrc; k++) fold(acc, src[k], n);
-}
-
-void rshi_combine(rsh_op op, rsh_dtype t, int nsrc, const char *const *src, char *acc, size_t n) {
-    rshi_simd level = rshi_simd_level();
-    size_t parts = t == RSH_C64 || t == RSH_C128 ? 2 : 1;
-    if (nsrc > 1 && op == RSH_OP_SUM && (t == RSH_F32 || t == RSH_C64))
-        sum_reals(sum_f32[level], nsrc, src, acc, n * parts);
-    else if (nsrc > 1 && op == RSH_OP_SUM && (t == RSH_F64 || t == RSH_C128))
-        sum_reals(sum_f64[level], nsrc, src, acc, n * parts);
-    else
-        fold_all(folds[t][op], rsh_dtype_size(t), nsrc, src, acc, n);
-}
-
 #define DIVIDE(name, type)                                                                                                \
     static void name(char *acc, type divisor, size_t n) {                                                                 \
         for (size_t i = 0; i < n; i++) {                                                                                  \

@@ -24,8 +24,11 @@ typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
     target static void name(const void *restrict src, void *restrict dst, size_t n) {                                     \
         const char *restrict s = src;                                                                                     \
         char *restrict d = dst;                                                                                           \
-        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type))                      \
+        size_t ahead = rshi_ahead(n * sizeof(from_type));                                                                 \
+        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type)) {                    \
+            rshi_prefetch(s + ahead, BATCH * sizeof(from_type));                                                          \
             for (size_t i = 0; i < BATCH; i++) ELEMENT(from_type, to_type, expression)                                    \
+        }                                                                                                                 \
         for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                            \
     }
 
@@ -40,11 +43,9 @@ typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
 #endif
 
 #define FAST_MAP(X)                                                                                                       \
-    X(F16, F32, uint16_t, float, f32_from_f16(x))                                                                         \
     X(BF16, F32, uint16_t, float, f32_from_bf16(x))                                                                       \
     X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                    \
     X(F8E5M2, F32, uint8_t, float, f32_from_f8e5m2(x))                                                                    \
-    X(F32, F16, float, uint16_t, f16_from_f32(x))                                                                         \
     X(F32, BF16, float, uint16_t, bf16_from_f32(x))                                                                       \
     X(F32, F8E4M3, float, uint8_t, f8e4m3_from_f32(x))                                                                    \
     X(F32, F8E5M2, float, uint8_t, f8e5m2_from_f32(x))                                                                    \
@@ -56,6 +57,32 @@ typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
     X(F64, F32, double, float, x)
 #define FAST_DEFINE(from, to, from_type, to_type, expression) FAST_LOOP(from##_to_##to, from_type, to_type, expression)
 FAST_MAP(FAST_DEFINE)
+
+/* f16 has instructions of its own, which give the same bits. */
+LOOP(, F16_to_F32_generic, uint16_t, float, f32_from_f16(x))
+LOOP(, F32_to_F16_generic, float, uint16_t, f16_from_f32(x))
+#if RSHI_X86
+#define F16_LOOP(target, name, from_size, to_size, count, tail, step)                                                     \
+    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                     \
+        const char *s = src;                                                                                              \
+        char *d = dst;                                                                                                    \
+        size_t ahead = rshi_ahead(n * (from_size));                                                                       \
+        for (; n >= (count); n -= (count), s += (count) * (from_size), d += (count) * (to_size)) {                        \
+            __builtin_prefetch(s + ahead, 0, 2);                                                                          \
+            step;                                                                                                         \
+        }                                                                                                                 \
+        tail(s, d, n);                                                                                                    \
+    }
+#define NEAREST _MM_FROUND_TO_NEAREST_INT
+F16_LOOP(RSHI_AVX2, F16_to_F32_avx2, 2, 4, 8, F16_to_F32_generic,
+         _mm256_storeu_ps((float *)(void *)d, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)s))))
+F16_LOOP(RSHI_AVX2, F32_to_F16_avx2, 4, 2, 8, F32_to_F16_generic,
+         _mm_storeu_si128((__m128i *)(void *)d, _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(const void *)s), NEAREST)))
+F16_LOOP(RSHI_AVX512, F16_to_F32_avx512, 2, 4, 16, F16_to_F32_generic,
+         _mm512_storeu_ps(d, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)s))))
+F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
+         _mm256_storeu_si256((__m256i *)(void *)d, _mm512_cvtps_ph(_mm512_loadu_ps(s), NEAREST)))
+#endif
 
 /* What a wide value becomes: integers wrap, reals saturate. */
 #define INTEGER(x, type, saturate) _Generic((x), float: saturate, double: saturate, default: type##_wrap)(x)
@@ -117,6 +144,8 @@ static convert_fn *const wide[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT] = {
 static convert_fn *const fast[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT][RSHI_SIMD_COUNT] = {
 #define FAST_ENTRY(from, to, from_type, to_type, expression) [RSH_##from][RSH_##to] = RSHI_PER_LEVEL(from##_to_##to),
     FAST_MAP(FAST_ENTRY)
+    [RSH_F16][RSH_F32] = RSHI_PER_LEVEL(F16_to_F32),
+    [RSH_F32][RSH_F16] = RSHI_PER_LEVEL(F32_to_F16),
 #undef FAST_ENTRY
 };
 

@@ -25,12 +25,21 @@ rshi_simd rshi_simd_level(void);
 
 /* A table of one function per level; without x86 there is only the generic one. */
 #if RSHI_X86
-#define RSHI_AVX2 __attribute__((target("avx2")))
+#define RSHI_AVX2 __attribute__((target("avx2,f16c")))
 #define RSHI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define RSHI_PER_LEVEL(name) {name##_generic, name##_avx2, name##_avx512}
 #else
 #define RSHI_PER_LEVEL(name) {name##_generic, name##_generic, name##_generic}
 #endif
+
+/* Ask for lines that will soon be read.  They go to the second-level cache: the first holds what is worked on. */
+RSHI_INLINE void rshi_prefetch(const char *src, int64_t bytes) {
+    const char *line = src - (uintptr_t)src % RSHI_LINE;
+    for (; line < src + bytes; line += RSHI_LINE) __builtin_prefetch(line, 0, 2);
+}
+/* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of a longer run: what follows is the
+ * next tile, and the processor's own prefetch, which starts anew with every tile, would ask for it too late. */
+RSHI_INLINE size_t rshi_ahead(size_t bytes) { return bytes < 4096 ? bytes : 4096; }
 
 /* ---- planes ---- */
 
@@ -81,8 +90,9 @@ rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wan
 
 /* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
 rsh_dtype rshi_accumulator(rsh_dtype t);
-/* acc = src[0] op src[1] op ..., left to right; acc may be src[0] itself.  All of dtype `t`, which is an accumulator type. */
-void rshi_combine(rsh_op op, rsh_dtype t, int nsrc, const char *const *src, char *acc, size_t n);
+/* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources are of dtype `from`, acc of its
+ * accumulator type. */
+void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *const *src, char *acc, size_t n);
 /* Floats and complex only; other types are left alone (avg does not exist for them). */
 void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n);
 

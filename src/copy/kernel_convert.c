@@ -1,8 +1,11 @@
 /* Convert: one source of another dtype, tile by tile: gather, convert, scatter, each step left out where the plane is dense. */
 #include "copy/impl.h"
 
-#define TILE_BYTES 8192  /* of the wider of the two types */
-#define SOURCE_BYTES 128 /* of each source line that a tile uses when the source runs along the rows */
+/* Bytes of a tile, counted in the wider of the two types: short enough for the first-level cache, unless the source runs along the
+ * rows and SOURCE_BYTES of many source lines are taken at once. */
+#define TILE_BYTES 8192
+#define CROSSING_BYTES 32768
+#define SOURCE_BYTES 512
 
 /* Is a rows x cols piece with these strides one run? */
 static bool is_dense(int64_t rows, int64_t cols, int64_t unit, int64_t row, int64_t col) {
@@ -16,7 +19,7 @@ typedef struct side {
 
 static void convert_tile(const rshi_move *m, int64_t rows, int64_t cols, char *dst, const side *to, const char *src,
                          const side *from) {
-    _Alignas(RSHI_LINE) char in[TILE_BYTES], out[TILE_BYTES];
+    _Alignas(RSHI_LINE) char in[CROSSING_BYTES], out[CROSSING_BYTES];
     size_t n = (size_t)(rows * cols);
     bool direct_in = is_dense(rows, cols, (int64_t)from->unit, from->row, from->col);
     bool direct_out = !m->stream && is_dense(rows, cols, (int64_t)to->unit, to->row, to->col);
@@ -32,7 +35,8 @@ void rshi_run_convert(const rshi_move *m, const rshi_plane *p, char *dst, const 
     bool crossing = from.row == unit && from.col != unit;
     const char *s = src[0] + rshi_plane_offset(p, m->ss);
     char *d = dst + rshi_plane_offset(p, m->ds);
-    rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / wider, crossing ? SOURCE_BYTES / unit : 1);
+    rshi_tiling t = crossing ? rshi_tile_choose(p, CROSSING_BYTES / wider, SOURCE_BYTES / unit)
+                             : rshi_tile_choose(p, TILE_BYTES / wider, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols)
             convert_tile(m, rshi_min(t.rows, p->rows - r), rshi_min(t.cols, p->cols - c), d + r * to.row + c * to.col, &to,

@@ -5,7 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if RSHI_X86
+#include <cpuid.h>
+#endif
+
 static const char *const names[RSHI_SIMD_COUNT] = {"generic", "avx2", "avx512"};
+
+#if RSHI_X86
+/* Asked of the processor itself: not every compiler's __builtin_cpu_supports knows the name. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 static rshi_simd offered(void) {
 #if RSHI_X86
@@ -13,7 +25,7 @@ static rshi_simd offered(void) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         return RSHI_SIMD_AVX512;
-    if (__builtin_cpu_supports("avx2")) return RSHI_SIMD_AVX2;
+    if (__builtin_cpu_supports("avx2") && has_f16c()) return RSHI_SIMD_AVX2;
 #endif
     return RSHI_SIMD_GENERIC;
 }

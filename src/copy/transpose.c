@@ -64,11 +64,6 @@ RSHI_AVX512 RSHI_INLINE void put_avx512(char *dst, __m512i v) { _mm512_storeu_si
 RSHI_AVX512 RSHI_INLINE __m512i lanes_lines(const char *src, int64_t far) { return lanes_avx512(src, far); }
 RSHI_AVX512 RSHI_INLINE void put_lines(char *dst, __m512i v) { _mm512_stream_si512((__m512i *)(void *)dst, v); }
 
-RSHI_INLINE void prefetch(const char *src, int64_t bytes) {
-    const char *line = src - (uintptr_t)src % RSHI_LINE;
-    for (; line < src + bytes; line += RSHI_LINE) __builtin_prefetch(line, 0, 2); /* into the second-level cache */
-}
-
 /* `lines` source lines side by side, `bytes` (a multiple of 16) of each. */
 RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t step, const char *src, int64_t sc) {
     for (int64_t i = 0; i < lines; i++)
@@ -93,7 +88,7 @@ RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t 
         for (int64_t c = 0; c < cols; c += W) {                                                                           \
             const char *s = IS_STAGED(unit) ? stage : src + c * sc;                                                       \
             int64_t step = IS_STAGED(unit) ? STEP : sc;                                                                   \
-            for (int i = 0; i < W; i++) prefetch(src + (c + AHEAD + i) * sc, rows * (unit));                              \
+            for (int i = 0; i < W; i++) rshi_prefetch(src + (c + AHEAD + i) * sc, rows * (unit));                              \
             if (IS_STAGED(unit)) stage_lines(W, rows * (unit), stage, STEP, src + c * sc, sc);                            \
             for (int64_t r = 0; r < rows; r += N)                                                                         \
                 tile_##unit##_##level(dst + r * dr + c * (unit), dr, s + r * (unit), step);                               \

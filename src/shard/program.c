@@ -10,6 +10,7 @@
 
 #define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of destination that a slab spreads over */
 #define SLAB_BYTES ((int64_t)16 << 10)  /* and the least that makes one worth while */
+#define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
 
 /* ---- growing lists ---- */
 
@@ -178,11 +179,15 @@ static int slab_dim(const rshi_move *m) {
     return d;
 }
 
+/* Does the source walk along dim d within cache lines?  Then a slab takes whole lines of it. */
+static bool crosses(const rshi_move *m, int d) { return d < m->nd - 1 && m->nsrc && llabs(m->ss[d]) < LINE; }
+
 static int64_t slab_length(const rshi_move *m, int d) {
     int64_t inner = (int64_t)rsh_dtype_size(m->to), step = rshi_max(1, llabs(m->ds[d]));
     for (int i = d + 1; i < m->nd; i++) inner *= m->n[i];
     int64_t n = rshi_max(SLAB_SPAN / step, rshi_ceil_div(SLAB_BYTES, inner));
-    return d == m->nd - 1 && n > 64 ? n / 64 * 64 : rshi_max(n, 1);
+    if (crosses(m, d)) return rshi_max(n, LINE) / LINE * LINE;
+    return d == m->nd - 1 && n > LINE ? n / LINE * LINE : rshi_max(n, 1);
 }
 
 /* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
