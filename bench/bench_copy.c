@@ -110,7 +110,7 @@ static void run_case(const bench_case *c, int thread, int threads) {
         for (int k = 0; k < c->nsrc; k++) src[i][k] = src_memory + i * c->src_next + k * c->source_next;
     int64_t i0 = m.n[0] * thread / threads, i1 = m.n[0] * (thread + 1) / threads;
     int64_t slab = rshi_max(1, SLAB * m.n[0] / (DST_BYTES / c->moves));
-    if (m.kernel == RSHI_KERNEL_TRANSPOSE) slab = i1 - i0;
+    if (m.split == 0) slab = rshi_ceil_div(slab, m.grain) * m.grain;
     for (int64_t i = i0; i < i1; i += slab)
         for (int j = 0; j < c->moves; j++)
             rshi_move_run(&m, 0, i, rshi_min(i + slab, i1), dst_memory + j * c->dst_next, src[j]);

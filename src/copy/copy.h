@@ -39,6 +39,7 @@ typedef struct rshi_move {
     int split;   /* rshi_move_run may start at dims 0..split */
     int unit;    /* bytes moved as one: an element, or for plain copies a last dim of 2, 4, 8 or 16 bytes */
     int walked;  /* dims 0..walked-1 are walked; nd-1 if the last dim is the unit, else nd */
+    int grain;   /* any [i0, i1) is right, but where dim `split` is cut, multiples of this many indices are fast */
 } rshi_move;
 
 /* Drop dims of extent 1, sort dims by falling destination stride, fuse what is contiguous on all sides, choose the kernel.

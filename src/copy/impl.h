@@ -8,7 +8,8 @@
 
 #include "copy/copy.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+/* RSHI_PORTABLE builds what other processors get. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(RSHI_PORTABLE)
 #define RSHI_X86 1
 #include <immintrin.h>
 #else
@@ -17,6 +18,9 @@
 
 #define RSHI_INLINE static inline __attribute__((always_inline))
 #define RSHI_LINE 64 /* bytes of a cache line */
+/* Where the source runs along the rows of a plane, bytes of each source line that are taken at once: a few lines that follow each
+ * other are fetched faster than one. */
+#define RSHI_CROSSING_BYTES 512
 
 /* ---- what the processor offers ---- */
 
@@ -26,7 +30,7 @@ rshi_simd rshi_simd_level(void);
 /* A table of one function per level; without x86 there is only the generic one. */
 #if RSHI_X86
 #define RSHI_AVX2 __attribute__((target("avx2,f16c")))
-#define RSHI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define RSHI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c")))
 #define RSHI_PER_LEVEL(name) {name##_generic, name##_avx2, name##_avx512}
 #else
 #define RSHI_PER_LEVEL(name) {name##_generic, name##_generic, name##_generic}
@@ -87,6 +91,10 @@ typedef struct rshi_tiling {
 rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wanted);
 
 /* ---- arithmetic on dense tiles ---- */
+
+/* acc = acc op src, both of an accumulator type, not overlapping.  Complex sums have none: they are sums of their parts. */
+typedef void rshi_fold_fn(char *acc, const char *src, size_t n);
+rshi_fold_fn *rshi_fold_of(rsh_op op, rsh_dtype t);
 
 /* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
 rsh_dtype rshi_accumulator(rsh_dtype t);

@@ -2,10 +2,9 @@
 #include "copy/impl.h"
 
 /* Bytes of a tile, counted in the wider of the two types: short enough for the first-level cache, unless the source runs along the
- * rows and SOURCE_BYTES of many source lines are taken at once. */
+ * rows and several lines of many source rows are taken at once. */
 #define TILE_BYTES 8192
 #define CROSSING_BYTES 32768
-#define SOURCE_BYTES 512
 
 /* Is a rows x cols piece with these strides one run? */
 static bool is_dense(int64_t rows, int64_t cols, int64_t unit, int64_t row, int64_t col) {
@@ -35,7 +34,7 @@ void rshi_run_convert(const rshi_move *m, const rshi_plane *p, char *dst, const 
     bool crossing = from.row == unit && from.col != unit;
     const char *s = src[0] + rshi_plane_offset(p, m->ss);
     char *d = dst + rshi_plane_offset(p, m->ds);
-    rshi_tiling t = crossing ? rshi_tile_choose(p, CROSSING_BYTES / wider, SOURCE_BYTES / unit)
+    rshi_tiling t = crossing ? rshi_tile_choose(p, CROSSING_BYTES / wider, RSHI_CROSSING_BYTES / unit)
                              : rshi_tile_choose(p, TILE_BYTES / wider, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols)

@@ -1,12 +1,11 @@
 /* Reduce: several sources into one destination, tile by tile.
  *
  * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in ascending order, a
- * batch at a time: those that are dense in the accumulator type are read in place, the others are gathered and widened first. */
+ * batch at a time: those that are dense are read in place, the others are gathered first. */
 #include "copy/impl.h"
 
 #define TILE_BYTES 4096  /* of the widest of source, accumulator and destination type */
-#define BATCH 8          /* sources combined in one call, the accumulator being one of them after the first batch */
-#define SOURCE_BYTES 128 /* of each source line that a tile uses when the sources run along the rows */
+#define BATCH 8          /* sources combined in one call */
 
 typedef struct tile {
     int64_t rows, cols;
@@ -17,33 +16,23 @@ static bool is_dense(const tile *t, int64_t unit, int64_t row, int64_t col) {
     return (col == unit || t->cols == 1) && (row == t->cols * unit || t->rows == 1);
 }
 
-/* Source k of a tile, dense and in the accumulator type: where it lies if it lies so already, else in `room`. */
-static const char *widened(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src, char *room) {
+/* Source k of a tile, dense: where it lies if it lies so already, else in `room`. */
+static const char *gathered(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src, char *room) {
     const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
     int64_t row = rshi_plane_row(p, ss), col = rshi_plane_col(p, ss);
     const char *s = src + rshi_plane_offset(p, ss) + t->r * row + t->c * col;
-    rsh_dtype acc = rshi_accumulator(m->from);
-    bool dense = is_dense(t, m->unit, row, col);
-    if (acc == m->from && dense) return s;
-    _Alignas(RSHI_LINE) char narrow[TILE_BYTES];
-    char *gathered = acc == m->from ? room : narrow;
-    if (!dense) rshi_tile_gather((size_t)m->unit, t->rows, t->cols, gathered, s, row, col);
-    if (acc != m->from) rshi_convert(m->from, dense ? s : gathered, acc, room, (size_t)(t->rows * t->cols));
+    if (is_dense(t, m->unit, row, col)) return s;
+    rshi_tile_gather((size_t)m->unit, t->rows, t->cols, room, s, row, col);
     return room;
 }
 
 static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t, const char *const *src, char *acc) {
     _Alignas(RSHI_LINE) char room[BATCH * TILE_BYTES];
     const char *ready[BATCH];
-    size_t n = (size_t)(t->rows * t->cols);
-    int have = 0;
-    for (int k = 0; k < m->nsrc; k++) {
-        ready[have] = widened(m, p, t, k, src[k], room + have * TILE_BYTES);
-        have++;
-        if (have < BATCH && k + 1 < m->nsrc) continue;
-        rshi_combine(m->op, rshi_accumulator(m->from), have, ready, acc, n);
-        ready[0] = acc;
-        have = 1;
+    for (int k = 0; k < m->nsrc; k += BATCH) {
+        int count = (int)rshi_min(BATCH, m->nsrc - k);
+        for (int i = 0; i < count; i++) ready[i] = gathered(m, p, t, k + i, src[k + i], room + i * TILE_BYTES);
+        rshi_combine(m->op, m->from, k > 0, count, ready, acc, (size_t)(t->rows * t->cols));
     }
 }
 
@@ -63,7 +52,7 @@ void rshi_run_reduce(const rshi_move *m, const rshi_plane *p, char *dst, const c
     int64_t unit = m->unit, acc = (int64_t)rsh_dtype_size(rshi_accumulator(m->from)), to = (int64_t)rsh_dtype_size(m->to);
     int64_t widest = rshi_max(rshi_max(unit, acc), to);
     bool crossing = rshi_plane_row(p, m->ss) == unit && rshi_plane_col(p, m->ss) != unit;
-    rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? SOURCE_BYTES / unit : 1);
+    rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? RSHI_CROSSING_BYTES / 4 / unit : 1);
     for (int64_t r = 0; r < p->rows; r += step.rows)
         for (int64_t c = 0; c < p->cols; c += step.cols) {
             tile t = {rshi_min(step.rows, p->rows - r), rshi_min(step.cols, p->cols - c), r, c};

@@ -2,13 +2,12 @@
 #include "copy/impl.h"
 
 #define TILE_BYTES 32768
-#define SOURCE_BYTES 512 /* of each source line that a tile uses: a few lines are fetched faster than one */
 
 /* Rows that are not whole lines, or registers that are not: tiles are put together first and then leave as runs. */
 static void stream_tiles(const rshi_move *m, const rshi_plane *p, char *dst, int64_t dr, const char *src, int64_t sc) {
     _Alignas(RSHI_LINE) char tile[TILE_BYTES];
     int64_t u = m->unit;
-    rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / u, rshi_min(128, SOURCE_BYTES / u));
+    rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / u, rshi_min(128, RSHI_CROSSING_BYTES / u));
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols) {
             int64_t rows = rshi_min(t.rows, p->rows - r), cols = rshi_min(t.cols, p->cols - c);

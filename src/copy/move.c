@@ -108,16 +108,14 @@ static bool bring_crossing_dim(rshi_move *m) {
     return true;
 }
 
-static rshi_kernel choose_plain(rshi_move *m) {
-    widen_unit(m);
+static rshi_kernel choose_plain(const rshi_move *m, bool crossing) {
     if (m->walked == m->nd && unit_along(m, m->nd - 1)) return m->nd == 1 ? RSHI_KERNEL_CONTIGUOUS : RSHI_KERNEL_ROWS;
-    return bring_crossing_dim(m) ? RSHI_KERNEL_TRANSPOSE : RSHI_KERNEL_STRIDED;
+    return crossing ? RSHI_KERNEL_TRANSPOSE : RSHI_KERNEL_STRIDED;
 }
 
-static rshi_kernel choose(rshi_move *m) {
+static rshi_kernel choose(const rshi_move *m, bool crossing) {
     if (m->nsrc == 0) return RSHI_KERNEL_FILL;
-    if (is_plain(m)) return choose_plain(m);
-    bring_crossing_dim(m);
+    if (is_plain(m)) return choose_plain(m, crossing);
     return m->nsrc == 1 && m->divisor <= 1 ? RSHI_KERNEL_CONVERT : RSHI_KERNEL_REDUCE;
 }
 
@@ -132,9 +130,12 @@ void rshi_move_prepare(rshi_move *m, size_t footprint) {
     ensure_a_dim(m);
     m->walked = m->nd;
     m->unit = (int)rsh_dtype_size(m->nsrc ? m->from : m->to);
-    m->kernel = choose(m);
+    if (is_plain(m)) widen_unit(m);
+    bool crossing = bring_crossing_dim(m);
+    m->kernel = choose(m, crossing);
     m->stream = footprint >= STREAM_BYTES;
-    m->split = m->kernel == RSHI_KERNEL_TRANSPOSE ? m->walked - 2 : m->walked - 1;
+    m->split = crossing ? m->walked - 2 : m->walked - 1;
+    m->grain = (crossing ? RSHI_CROSSING_BYTES : RSHI_LINE) / m->unit;
 }
 
 static rshi_plane_fn *const kernels[RSHI_KERNEL_COUNT] = {

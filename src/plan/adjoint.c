@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* One destination rank took [lo, hi) of the common region from this source. */
+/* One destination rank took `box` of the common region from this source; b is its piece. */
 typedef struct taking {
     rsh_box box;
     rshi_piece b;
@@ -19,6 +19,7 @@ typedef struct adjoining {
     const rshi_piece *a; /* this rank's source piece: now the destination */
     rshi_piece first;    /* the same where destinations look for it */
     rshi_piece b;        /* the destination piece at hand, at its first holder and partial position 0 */
+    bool odd;            /* `to` is irregular: its pieces overlap one another, so all that meet `a` are looked at together */
     taking *take;
     int64_t n, room;
     rshi_piece *src; /* room for `n` sources of a cell */
@@ -28,7 +29,7 @@ typedef struct adjoining {
 
 /* ---- who took what ---- */
 
-static rsh_status push(adjoining *j, const rshi_edge *e) {
+static rsh_status push(adjoining *j, const rshi_piece *b, const rsh_box *box) {
     if (j->n == j->room) {
         int64_t room = j->room ? 2 * j->room : 8;
         taking *grown = rshi_realloc(j->take, (size_t)room, sizeof *grown);
@@ -36,10 +37,28 @@ static rsh_status push(adjoining *j, const rshi_edge *e) {
         j->take = grown;
         j->room = room;
     }
-    taking *t = &j->take[j->n++];
-    t->b = *e->dst;
-    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) t->box.lo[d] = e->lo[d], t->box.hi[d] = e->hi[d];
+    j->take[j->n++] = (taking){*box, *b};
     return RSH_OK;
+}
+
+/* Block by block of the destination piece, inside the edge's region. */
+static rsh_status push_blocks(adjoining *j, const rshi_edge *e, int d, rsh_box *box) {
+    if (d == rsh_layout_ndim(e->dst_layout)) return push(j, e->dst, box);
+    const rshi_stripe *s = &e->dst->set[d];
+    for (int64_t i = 0; i < s->count; i++) {
+        int64_t lo = s->lo + i * s->stride, hi = lo + (i == s->count - 1 ? s->last : s->len);
+        box->lo[d] = rshi_max(rshi_max(lo, e->lo[d]), e->with->set[d].lo);
+        box->hi[d] = rshi_min(rshi_min(hi, e->hi[d]), rshi_stripe_end(&e->with->set[d]));
+        if (box->lo[d] < box->hi[d]) RSH_TRY(push_blocks(j, e, d + 1, box));
+    }
+    return RSH_OK;
+}
+
+static rsh_status push_edge(adjoining *j, const rshi_edge *e) {
+    rsh_box box = {{0}, {0}};
+    if (j->odd) return push_blocks(j, e, 0, &box);
+    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) box.lo[d] = e->lo[d], box.hi[d] = e->hi[d];
+    return push(j, e->dst, &box);
 }
 
 static bool same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
@@ -64,17 +83,17 @@ static bool takes_mine(const adjoining *j, const rshi_edge *e) {
 
 static rsh_status keep(void *ctx, const rshi_edge *e) {
     adjoining *j = ctx;
-    return takes_mine(j, e) && rshi_edge_count(e) ? push(j, e) : RSH_OK;
+    return takes_mine(j, e) && rshi_edge_count(e) ? push_edge(j, e) : RSH_OK;
 }
 
 /* All ranks that hold b, in the order of their positions. */
-static rsh_status collect(adjoining *j) {
+static rsh_status collect(void *ctx, const rshi_piece *b) {
+    adjoining *j = ctx;
     const rshi_pair *pair = &j->p->pair[j->tensor];
-    int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to), holders = rshi_piece_holders(pair->to, &j->b);
-    j->n = 0;
+    int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to), holders = rshi_piece_holders(pair->to, b);
     for (int64_t i = 0; i < partials; i++) {
         rshi_piece at, held;
-        rshi_piece_at_partial(pair->to, &j->b, i, &at);
+        rshi_piece_at_partial(pair->to, b, i, &at);
         for (int64_t h = 0; h < holders; h++) {
             rshi_piece_at_holder(pair->to, &at, h, &held);
             if (pair->irregular)
@@ -108,13 +127,26 @@ static bool covers(const rsh_box *box, const rshi_edge *e, int ndim) {
     return true;
 }
 
+/* The part of a piece inside a cell that lies within one block of it along every dim. */
+static rshi_piece trimmed(const rshi_piece *b, const rshi_edge *e, int ndim) {
+    rshi_piece t = *b;
+    for (int d = 0; d < ndim; d++) {
+        int64_t skip = rshi_stripe_before(&b->set[d], e->lo[d]);
+        t.set[d] = rshi_stripe_range(e->lo[d], e->hi[d]);
+        t.at[b->flat ? 0 : d] += b->flat ? skip * b->step[d] : skip;
+    }
+    return t;
+}
+
 /* One cell: sum over the ranks that took it; 0 if there are none. */
 static rsh_status hand_out(adjoining *j, rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
     bool avg = rsh_layout_op(pair->from) == RSH_OP_AVG && pair->reduce;
+    int ndim = rsh_layout_ndim(pair->from);
     e->nsrc = 0;
     for (int64_t i = 0; i < j->n; i++)
-        if (covers(&j->take[i].box, e, rsh_layout_ndim(pair->from))) j->src[e->nsrc++] = j->take[i].b;
+        if (covers(&j->take[i].box, e, ndim)) j->src[e->nsrc++] = j->odd ? trimmed(&j->take[i].b, e, ndim) : j->take[i].b;
+    e->with = !j->odd ? &j->b : e->nsrc ? &j->src[0] : j->a;
     if (!rshi_edge_count(e)) return RSH_OK;
     e->src = j->src;
     e->op = e->nsrc == 1 ? RSH_OP_NONE : RSH_OP_SUM;
@@ -135,19 +167,33 @@ static rsh_status walk_cells(adjoining *j, int d, rshi_edge *e) {
     return RSH_OK;
 }
 
-static rsh_status cells_with(void *ctx, const rshi_piece *b) {
-    adjoining *j = ctx;
+/* All takings are known: cut what a and b have in common into cells. */
+static rsh_status cut_cells(adjoining *j) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
-    j->b = *b;
-    RSH_TRY(collect(j));
     rshi_piece *grown = rshi_realloc(j->src, (size_t)rshi_max(j->n, 1), sizeof *grown);
     if (!grown) return rshi_nomem();
     j->src = grown;
-    rshi_edge e = {.tensor = j->tensor, .src_layout = pair->to, .dst_layout = pair->from, .dst = j->a, .with = &j->b};
+    rshi_edge e = {.tensor = j->tensor, .src_layout = pair->to, .dst_layout = pair->from, .dst = j->a};
     e.src_dtype = rsh_layout_dtype(pair->to);
     e.dst_dtype = rsh_layout_dtype(pair->from);
     e.wire_size = (int64_t)rsh_dtype_size(e.src_dtype);
     return walk_cells(j, 0, &e);
+}
+
+static rsh_status cells_with(void *ctx, const rshi_piece *b) {
+    adjoining *j = ctx;
+    j->b = *b;
+    j->n = 0;
+    RSH_TRY(collect(j, b));
+    return cut_cells(j);
+}
+
+/* Pieces of an irregular destination together: their blocks bound the cells. */
+static rsh_status cells_with_all(adjoining *j) {
+    j->b = *j->a;
+    j->n = 0;
+    RSH_TRY(rshi_layout_search(j->p->pair[j->tensor].to, j->a->set, collect, j));
+    return cut_cells(j);
 }
 
 static rsh_status adjoin_piece(adjoining *j) {
@@ -157,7 +203,8 @@ static rsh_status adjoin_piece(adjoining *j) {
         rshi_piece_at_partial(pair->from, j->a, 0, &j->first);
         rshi_piece_at_holder(pair->from, &j->first, 0, &j->first);
     }
-    rsh_status st = rshi_layout_search(pair->to, j->a->set, cells_with, j);
+    j->odd = rshi_layout_irregular(pair->to);
+    rsh_status st = j->odd ? cells_with_all(j) : rshi_layout_search(pair->to, j->a->set, cells_with, j);
     rshi_free(j->take);
     rshi_free(j->src);
     j->take = NULL;

@@ -24,7 +24,9 @@ struct rsh_plan {
     int64_t nnode_of, ranks_per_node;
     rsh_reduce reduce;
     bool messages;
-    int64_t chunk_bytes;
+    bool has_ceiling; /* is `ceiling` a limit on the scratch of a rank? */
+    int64_t ceiling;
+    int64_t send_bytes, recv_bytes; /* chunks of message transport */
     bool adjoint; /* the transpose of what the pairs say */
     int64_t *rank; /* owned: the distinct ranks of all layouts, ascending */
     int64_t nranks;
@@ -64,6 +66,9 @@ rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes);
 rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes);
+
+/* Set send_bytes and recv_bytes.  RSH_ENOMEM if messages were asked for and do not fit under the ceiling. */
+rsh_status rshi_plan_size_chunks(rsh_plan *p);
 
 /* Elements that two pieces have in common. */
 int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);

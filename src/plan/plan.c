@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BYTES ((int64_t)512 << 10) /* of message transport, where no ceiling says otherwise */
-
 /* ---- one pair of layouts ---- */
 
 static void shape_text(const rsh_layout *l, char *text, size_t room) {
@@ -106,28 +104,6 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
     return RSH_OK;
 }
 
-static int64_t largest_element(const rsh_plan *p) {
-    int64_t e = 1;
-    for (int64_t t = 0; t < p->n; t++) {
-        e = rshi_max(e, (int64_t)rsh_dtype_size(rsh_layout_dtype(p->pair[t].from)));
-        e = rshi_max(e, (int64_t)rsh_dtype_size(rsh_layout_dtype(p->pair[t].to)));
-    }
-    return e;
-}
-
-/* Direct transport needs no scratch.  Messages need a chunk to send and a chunk to receive; the ceiling shrinks them down to one element. */
-static rsh_status take_ceiling(rsh_plan *p, const rsh_plan_opts *o) {
-    p->messages = o->messages;
-    p->chunk_bytes = CHUNK_BYTES;
-    if (!o->has_max_scratch) return RSH_OK;
-    int64_t least = 2 * largest_element(p), ceiling = o->max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o->max_scratch_bytes;
-    RSH_REQUIRE(!o->messages || ceiling >= least, RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld",
-                (long long)least, (long long)ceiling);
-    p->chunk_bytes = rshi_min(p->chunk_bytes, rshi_max(ceiling, least) / 2 / 16 * 16);
-    if (p->chunk_bytes < 16) p->chunk_bytes = rshi_max(ceiling, least) / 2;
-    return RSH_OK;
-}
-
 static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     if (opts) {
@@ -137,7 +113,10 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     }
     RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP, "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
     RSH_TRY(take_nodes(p, &o));
-    return take_ceiling(p, &o);
+    p->messages = o.messages;
+    p->has_ceiling = o.has_max_scratch;
+    p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
+    return rshi_plan_size_chunks(p);
 }
 
 /* ---- fingerprint ---- */
@@ -154,7 +133,8 @@ static void take_fingerprint(rsh_plan *p) {
     h = hash_number(h, p->ranks_per_node);
     h = hash_number(h, p->reduce);
     h = hash_number(h, p->messages);
-    h = hash_number(h, p->chunk_bytes);
+    h = hash_number(h, p->send_bytes);
+    h = hash_number(h, p->recv_bytes);
     p->fingerprint = hash_number(h, p->adjoint);
 }
 
@@ -211,8 +191,8 @@ static rsh_plan_opts same_opts(const rsh_plan *p) {
     o.ranks_per_node = p->ranks_per_node;
     o.reduce = p->reduce;
     o.messages = p->messages;
-    o.has_max_scratch = true;
-    o.max_scratch_bytes = 2 * (uint64_t)p->chunk_bytes;
+    o.has_max_scratch = p->has_ceiling;
+    o.max_scratch_bytes = (uint64_t)p->ceiling;
     return o;
 }
 
@@ -246,9 +226,12 @@ rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
     RSH_GOTO(check_linear_plan(p));
     RSH_GOTO(rsh_plan_new_many(p->n, list, list + p->n, &o, &made));
     made->adjoint = !p->adjoint;
+    RSH_GOTO(rshi_plan_size_chunks(made));
     take_fingerprint(made);
     *out = made;
+    made = NULL;
 out:
+    rsh_plan_free(made);
     rshi_free(list);
     return st;
 }
@@ -289,7 +272,6 @@ const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n) {
 }
 
 bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
-int64_t rshi_plan_chunk_bytes(const rsh_plan *p) { return p->chunk_bytes; }
 
 int rshi_plan_stages(const rsh_plan *p) {
     if (p->adjoint) return 1;

@@ -40,8 +40,9 @@ int rshi_plan_stages(const rsh_plan *p); /* 1 or 2 */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
 
-/* Message transport: the size of a chunk; a rank holds one to send and one to receive. */
-int64_t rshi_plan_chunk_bytes(const rsh_plan *p);
+/* Message transport: a rank with neighbours holds a chunk to send and one to receive. */
+int64_t rshi_plan_send_bytes(const rsh_plan *p);
+int64_t rshi_plan_recv_bytes(const rsh_plan *p);
 bool rshi_plan_messages(const rsh_plan *p); /* was message transport asked for? */
 
 #endif

@@ -185,7 +185,7 @@ static rsh_status view_by_walk(const rsh_plan *p, int64_t rank, rsh_plan_view *v
 }
 
 /* A chunk to send and a chunk to receive, where there is anybody to exchange with. */
-static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0 : 2 * p->chunk_bytes; }
+static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0 : p->send_bytes + p->recv_bytes; }
 
 rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     rsh_plan_view v = {.rank = rank};

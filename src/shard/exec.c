@@ -2,9 +2,12 @@
  *
  * Each rank pulls: it copies from its peers' memory straight into its own destination.  A rank has one flag that rises through a run: source ready, stage 0
  * done, stage 1 done.  Before it reads a peer it waits for that peer's flag; before it returns it waits until everybody who reads its memory is
- * done.  Nothing else is exchanged, and nothing is allocated. */
+ * done.  Nothing else is exchanged, and nothing is allocated.
+ *
+ * With message transport a rank does only its local moves like this and knows no peers; see messages.c for the rest. */
 #include "comm/comm.h"
 #include "shard/memory.h"
+#include "shard/messages.h"
 #include "shard/program.h"
 
 #include <string.h>
@@ -40,6 +43,7 @@ struct rsh_exec {
     rsh_comm *comm;
     int stages;
     rshi_program program;
+    rshi_messages *messages; /* owned; NULL: ranks read one another's memory */
     peer *peers; /* owned; the first is this rank itself */
     int64_t npeers, peers_room;
     int *peer_of;      /* owned: by rank, index + 1 into peers; 0: none */
@@ -53,6 +57,7 @@ struct rsh_exec {
     const char **pointers; /* owned: most_sources */
     void **bound;          /* owned: data of this rank's parts as bound */
     int state, stage;
+    int64_t late[3]; /* the peer that was waited for last, by stage and (2) among readers: where the next wait begins */
     double begun, seconds;
 };
 
@@ -181,7 +186,9 @@ static rsh_status prepare(rsh_exec *e, const rsh_memory *src, const rsh_memory *
     e->flag = self->flag = e->comm->ops->flag_take(e->comm);
     if (!e->table || !e->bound || !e->flag) return rshi_nomem();
     e->start = atomic_load(&e->flag->value);
-    return show_parts(e, src, dst);
+    RSH_TRY(show_parts(e, src, dst));
+    if (!rshi_plan_messages(e->plan)) return RSH_OK;
+    return rshi_messages_new(e->plan, e->comm, &(rshi_finder){find, e}, &e->program, &e->messages);
 }
 
 /* ---- bind: with the others ---- */
@@ -193,11 +200,15 @@ static rsh_status exchange_cards(rsh_exec *e) {
     return rshi_comm_verdict(e->comm, e->comm->ops->allgather(e->comm, &mine, e->cards, sizeof mine));
 }
 
+/* The moves that read memory of peers, and who reads this rank's. */
+static rsh_status meet_peers(rsh_exec *e) {
+    RSH_TRY(rshi_program_add(&e->program, e->plan, e->comm->rank, &(rshi_finder){find, e}));
+    return rshi_plan_sends(e->plan, e->comm->rank, note_reader, e);
+}
+
 static rsh_status compile(rsh_exec *e) {
-    rshi_finder finder = {find, e};
-    RSH_TRY(rshi_program_add(&e->program, e->plan, e->comm->rank, &finder));
+    RSH_TRY(e->messages ? rshi_messages_connect(e->messages) : meet_peers(e));
     RSH_TRY(rshi_program_finish(&e->program));
-    RSH_TRY(rshi_plan_sends(e->plan, e->comm->rank, note_reader, e));
     e->base = rshi_calloc((size_t)e->nparts, sizeof *e->base);
     e->pointers = rshi_alloc((size_t)rshi_max(e->program.most_sources, 1), sizeof *e->pointers);
     return e->base && e->pointers ? RSH_OK : rshi_nomem();
@@ -206,7 +217,7 @@ static rsh_status compile(rsh_exec *e) {
 static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const char *what = rsh_plan_ntensors(e->plan) ? rsh_layout_text(rsh_plan_to(e->plan, 0)) : "";
     RSH_TRY(rshi_comm_open(e->comm, "bind", rsh_plan_fingerprint(e->plan), what, prepare(e, src, dst)));
-    RSH_TRY(exchange_cards(e));
+    RSH_TRY(e->messages ? rshi_messages_exchange(e->messages) : exchange_cards(e));
     return rshi_comm_open(e->comm, "bind: ready", 0, NULL, compile(e));
 }
 
@@ -232,6 +243,7 @@ void rsh_exec_free(rsh_exec *e) {
     if (e->flag) e->comm->ops->flag_give(e->comm, e->flag);
     for (int64_t i = 0; i < e->npeers; i++) rshi_free(e->peers[i].first);
     e->comm->execs--;
+    rshi_messages_free(e->messages);
     rshi_program_free(&e->program);
     rshi_free(e->peers);
     rshi_free(e->peer_of);
@@ -253,12 +265,31 @@ static bool is_there(const rshi_flag *flag, uint64_t target) {
     return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire) >= target;
 }
 
-/* Until a peer's flag says `done`; without `block` the answer may be "not yet". */
-static rsh_status await(rsh_exec *e, const peer *p, int done, bool block, bool *there) {
+/* Which value of its flag a peer must have reached, or -1 if it does not matter: before stage `what` it is read, or (2) it reads for the last time. */
+static int due(const peer *p, int what) {
+    if (what < 2) return p->read[what] ? what : -1;
+    return p->reads[1] ? 2 : p->reads[0] ? 1 : -1;
+}
+
+/* Until a peer's flag is there; without `block` the answer may be "not yet". */
+static rsh_status await(rsh_exec *e, int64_t i, int what, bool block, bool *there) {
+    const peer *p = &e->peers[i];
+    int done = due(p, what);
+    if (done < 0) return RSH_OK;
     uint64_t target = mark(e, p->start, done);
     if (is_there(p->flag, target)) return RSH_OK;
+    e->late[what] = i;
     if (block) return rshi_comm_verdict(e->comm, e->comm->ops->wait(e->comm, p->rank, p->flag, target));
     *there = false;
+    return RSH_OK;
+}
+
+/* All peers, the one first that was last to come in the run before: where ranks share cores they tend to come in the same order, and a rank that sleeps
+ * until the last one is there finds all the others without sleeping again. */
+static rsh_status await_all(rsh_exec *e, int what, bool block, bool *there) {
+    int64_t first = e->late[what];
+    for (int64_t i = first; i > 0; i--) RSH_TRY(await(e, i, what, block, there));
+    for (int64_t i = e->npeers - 1; i > first; i--) RSH_TRY(await(e, i, what, block, there));
     return RSH_OK;
 }
 
@@ -272,26 +303,40 @@ static rsh_status look_up(rsh_exec *e, int s) {
     return RSH_OK;
 }
 
-static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
+static void run_slabs(rsh_exec *e, int s) {
     const rshi_program *g = &e->program;
-    for (int64_t i = 1; i < e->npeers; i++)
-        if (e->peers[i].read[e->stage]) RSH_TRY(await(e, &e->peers[i], e->stage, block, there));
+    for (int64_t i = g->stage_start[s]; i < g->stage_start[s + 1]; i++) rshi_slab_run(g, &g->slabs[i], e->base, e->pointers);
+    rshi_copy_fence();
+}
+
+static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
+    RSH_TRY(await_all(e, e->stage, block, there));
     if (!*there) return RSH_OK;
     RSH_TRY(look_up(e, e->stage));
-    for (int64_t i = g->stage_start[e->stage]; i < g->stage_start[e->stage + 1]; i++) rshi_slab_run(g, &g->slabs[i], e->base, e->pointers);
-    rshi_copy_fence();
+    run_slabs(e, e->stage);
     e->stage++;
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stage));
     if (e->stage == e->stages) e->state = COPIED;
     return RSH_OK;
 }
 
-static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
-    for (int64_t i = 1; i < e->npeers; i++) {
-        const peer *p = &e->peers[i];
-        int last = p->reads[1] ? 2 : p->reads[0] ? 1 : 0;
-        if (last) RSH_TRY(await(e, p, last, block, there));
+/* Local moves first, then messages of all stages. */
+static rsh_status run_messages(rsh_exec *e, bool block, bool *there) {
+    if (e->stage == 0) {
+        RSH_TRY(look_up(e, 0));
+        run_slabs(e, 0);
+        rshi_messages_begin(e->messages);
+        e->stage = 1;
     }
+    RSH_TRY(rshi_messages_go_on(e->messages, e->base, block, there));
+    if (!*there) return RSH_OK;
+    run_slabs(e, 1);
+    e->state = COPIED;
+    return RSH_OK;
+}
+
+static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
+    RSH_TRY(await_all(e, 2, block, there));
     if (!*there) return RSH_OK;
     e->runs++;
     e->state = IDLE;
@@ -303,6 +348,7 @@ static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
 static rsh_status give_up(rsh_exec *e, rsh_status status) {
     char detail[RSHI_DETAIL_BYTES];
     memcpy(detail, rsh_error_detail(), sizeof detail);
+    if (e->messages) rshi_messages_give_up(e->messages);
     for (int64_t i = 1; i < e->npeers; i++) {
         const peer *p = &e->peers[i];
         if (p->reads[0] || p->reads[1]) e->comm->ops->wait(e->comm, p->rank, p->flag, mark(e, p->start, p->reads[1] ? 2 : 1));
@@ -315,7 +361,7 @@ static rsh_status give_up(rsh_exec *e, rsh_status status) {
 static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
     bool there = true;
     rsh_status st = RSH_OK;
-    while (!st && there && e->state == WAITING) st = run_stage(e, block, &there);
+    while (!st && there && e->state == WAITING) st = e->messages ? run_messages(e, block, &there) : run_stage(e, block, &there);
     if (!st && there && e->state == COPIED) st = await_readers(e, block, &there);
     *done = e->state == IDLE;
     return st ? give_up(e, st) : RSH_OK;
@@ -381,6 +427,10 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
 rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
     const rshi_program *g = &e->program;
     *out = (rsh_exec_stats){.runs = e->runs, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};
+    if (e->messages) {
+        out->bytes_wire = rshi_messages_bytes(e->messages);
+        out->bytes_local += rshi_messages_bytes_local(e->messages);
+    }
     out->contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
     out->rows = g->kernels[RSHI_KERNEL_ROWS];
     out->strided = g->kernels[RSHI_KERNEL_STRIDED];

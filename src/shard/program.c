@@ -162,11 +162,22 @@ static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     return combine_runs(a, 0);
 }
 
+static void adding_end(adding *a) {
+    for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_free(a->runs[d].run);
+    rshi_free(a->src);
+}
+
+rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder, const rshi_edge *e) {
+    adding a = {.g = g, .finder = finder, .rank = rank};
+    rsh_status st = add_edge(&a, e);
+    adding_end(&a);
+    return st;
+}
+
 rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank, const rshi_finder *finder) {
     adding a = {.g = g, .finder = finder, .rank = rank};
     rsh_status st = rshi_plan_receives(plan, rank, add_edge, &a);
-    for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_free(a.runs[d].run);
-    rshi_free(a.src);
+    adding_end(&a);
     return st;
 }
 

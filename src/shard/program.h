@@ -49,6 +49,8 @@ typedef struct rshi_program {
 
 /* Add the edges into `rank`.  Parts are found through `finder`. */
 rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank, const rshi_finder *finder);
+/* Add one edge, into `rank` or out of it. */
+rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder, const rshi_edge *e);
 /* Choose kernels, cut slabs, sort.  Nothing can be added afterwards. */
 rsh_status rshi_program_finish(rshi_program *g);
 void rshi_program_free(rshi_program *g);

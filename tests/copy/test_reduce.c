@@ -38,7 +38,7 @@ static double real_op(rsh_op op, bool single, double a, double b) {
     double y;
     if (op == RSH_OP_MIN || op == RSH_OP_MAX) {
         if (isnan(a) || isnan(b)) return (double)NAN;
-        return (op == RSH_OP_MIN) == (a < b) ? a : b;
+        return (op == RSH_OP_MIN ? b < a : b > a) ? b : a; /* of 0 and -0 the first stays */
     }
     if (!single) return op == RSH_OP_SUM ? a + b : a * b;
     y = op == RSH_OP_SUM ? (double)((float)a + (float)b) : (double)((float)a * (float)b);

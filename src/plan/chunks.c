@@ -1,0 +1,100 @@
+/* Chunks: how large the buffers of message transport are.
+ *
+ * A rank packs what it sends into one chunk and takes what comes into another.  All contributions to a reduction are held together before they are
+ * combined, so the second is divided into a slot for each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
+#include "plan/impl.h"
+
+#define CHUNK_BYTES ((int64_t)512 << 10) /* where neither a ceiling nor small tensors say otherwise */
+
+/* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole stream at once. */
+typedef struct need {
+    int64_t send, recv;
+    int64_t stream, contributions;
+} need;
+
+/* Elements of the largest part, or a bound that is quickly found. */
+static int64_t largest_part(const rsh_layout *l) {
+    int64_t n = 1;
+    if (!rshi_layout_plain(l)) return rsh_layout_count(l);
+    for (int d = 0; d < rsh_layout_ndim(l); d++) {
+        int64_t most = 0;
+        for (int64_t k = 0; k < rshi_layout_cut_parts(l, d); k++) {
+            rshi_stripe s = rshi_layout_cut_stripe(l, d, k);
+            most = rshi_max(most, rshi_stripe_size(&s));
+        }
+        n *= most;
+    }
+    return n;
+}
+
+/* The most ranks that hold the same elements. */
+static rsh_status most_holders(const rsh_layout *l, int64_t *most) {
+    *most = 1;
+    for (int64_t i = 0; i < rsh_layout_nranks(l); i++) {
+        rshi_piece *list = NULL;
+        int64_t n = 0;
+        RSH_TRY(rshi_layout_pieces(l, rsh_layout_rank(l, i), &list, &n));
+        for (int64_t k = 0; k < n; k++) *most = rshi_max(*most, rshi_piece_holders(l, &list[k]));
+        rshi_free(list);
+    }
+    return RSH_OK;
+}
+
+/* The most contributions to one element: partial positions, or in the transposed map whoever may have taken it. */
+static rsh_status most_contributions(const rsh_plan *p, const rshi_pair *pair, int64_t *n) {
+    *n = pair->contributions;
+    if (!p->adjoint) return RSH_OK;
+    RSH_TRY(most_holders(pair->to, n));
+    if (!pair->fill_others && !pair->keep) *n *= rshi_layout_partials(pair->to);
+    return RSH_OK;
+}
+
+static int64_t capped_product(int64_t a, int64_t b) {
+    int64_t c;
+    return rshi_mul(a, b, &c) ? rshi_min(c, CHUNK_BYTES) : CHUNK_BYTES;
+}
+
+static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) {
+    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), n;
+    int64_t size = rshi_max(e, f), part = rshi_min(largest_part(pair->from), largest_part(pair->to));
+    RSH_TRY(most_contributions(p, pair, &n));
+    out->send = rshi_max(out->send, size);
+    out->recv = rshi_max(out->recv, n * size);
+    out->contributions = rshi_max(out->contributions, n);
+    out->stream = rshi_min(CHUNK_BYTES, out->stream + capped_product(part, size));
+    return RSH_OK;
+}
+
+static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
+    rsh_plan_totals t = {0};
+    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
+    *nothing = !t.messages;
+    return RSH_OK;
+}
+
+/* Make both chunks fit under the ceiling: half each, unless one needs less or reductions need more. */
+static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
+    int64_t least = n->send + n->recv, room = p->ceiling;
+    if (room < least) {
+        bool nothing = !p->messages;
+        if (!nothing) RSH_TRY(moves_nothing(p, &nothing));
+        RSH_REQUIRE(nothing, RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld", (long long)least,
+                    (long long)room);
+        room = least;
+    }
+    int64_t most = rshi_max(n->recv, rshi_max(room / 2, room - p->send_bytes));
+    p->recv_bytes = rshi_min(p->recv_bytes, most);
+    p->send_bytes = rshi_min(p->send_bytes, room - p->recv_bytes);
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_size_chunks(rsh_plan *p) {
+    need n = {.send = 1, .recv = 1, .contributions = 1};
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(p, &p->pair[t], &n));
+    p->send_bytes = rshi_max(n.send, n.stream);
+    p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream));
+    return p->has_ceiling ? keep_under_ceiling(p, &n) : RSH_OK;
+}
+
+int64_t rshi_plan_send_bytes(const rsh_plan *p) { return p->send_bytes; }
+int64_t rshi_plan_recv_bytes(const rsh_plan *p) { return p->recv_bytes; }

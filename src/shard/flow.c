@@ -1,0 +1,193 @@
+/* Flow: from edges between ranks to streams, and from streams to messages. */
+#include "shard/flow.h"
+
+#include <stdlib.h>
+
+/* ---- edges to legs ---- */
+
+typedef struct building {
+    rshi_flows *f;
+    const rshi_finder *own;
+    rshi_program *local;
+    const rshi_leg *leg; /* at hand */
+    rshi_runs runs;      /* spare */
+} building;
+
+static int shift_between(const rshi_flows *f, int64_t from, int64_t to) { return (int)((to - from + f->size) % f->size); }
+
+static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
+    if (n <= *room) return RSH_OK;
+    int64_t more = rshi_max(n, *room ? 2 * *room : 16);
+    void *grown = rshi_realloc(*list, (size_t)more, size);
+    if (!grown) return rshi_nomem();
+    *list = grown;
+    *room = more;
+    return RSH_OK;
+}
+
+static int by_value(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+static rsh_status list_shifts(rshi_flows *f, const rshi_edge *e, rshi_leg *leg) {
+    RSH_TRY(grow((void **)&f->shifts, f->nshifts + e->nsrc, &f->shifts_room, sizeof *f->shifts));
+    leg->shifts = f->nshifts;
+    for (int64_t i = 0; i < e->nsrc; i++) {
+        if (e->src[i].rank != e->dst->rank) f->shifts[f->nshifts++] = shift_between(f, e->src[i].rank, e->dst->rank);
+        if (e->src[i].rank == f->rank) leg->own = (int)i;
+    }
+    leg->nshifts = f->nshifts - leg->shifts;
+    int *list = f->shifts + leg->shifts;
+    qsort(list, (size_t)leg->nshifts, sizeof *list, by_value);
+    for (int64_t i = 1; i < leg->nshifts; i++)
+        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld", (long long)e->dst->rank);
+    return RSH_OK;
+}
+
+/* Where the region's first element would lie in a dense destination part: regions are disjoint, so no two begin at the same place. */
+static rsh_status find_offset(building *b, const rshi_edge *e, int64_t *offset) {
+    int64_t strides[RSH_MAX_NDIM];
+    rsh_part part;
+    RSH_TRY(rsh_layout_part(e->dst_layout, e->dst->rank, e->dst->part, &part));
+    rshi_piece_place(e->dst_layout, e->dst, part.strides, offset, strides);
+    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) {
+        b->runs.n = 0;
+        RSH_TRY(rshi_stripe_overlap(&e->with->set[d], &e->dst->set[d], e->lo[d], e->hi[d], &b->runs));
+        *offset += b->runs.run[0].ib * strides[d];
+    }
+    return RSH_OK;
+}
+
+/* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot 0. */
+static rsh_status find_part(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides) {
+    static const int64_t none[RSH_MAX_NDIM];
+    const building *b = ctx;
+    const rshi_flows *f = b->f;
+    if (rank == f->rank) return b->own->find(b->own->ctx, rank, dst, tensor, part, number, strides);
+    int shift = shift_between(f, rank, (f->rank + b->leg->shift) % f->size);
+    const int *list = f->shifts + b->leg->shifts, *found = bsearch(&shift, list, (size_t)b->leg->nshifts, sizeof *list, by_value);
+    *number = found ? -1 - (found - list) : -1;
+    *strides = none;
+    return RSH_OK;
+}
+
+/* A single element becomes one dim of extent 1, so that there is something to cut. */
+static void ensure_a_dim(rshi_program *g, rshi_task *t) {
+    if (t->move.nd) return;
+    t->move.nd = 1;
+    t->move.n[0] = 1;
+    t->move.ds[0] = 0;
+    for (int i = 0; i < t->move.nsrc; i++) g->strides[(t->first_source + i) * RSHI_MOVE_DIMS] = 0;
+}
+
+static rsh_status add_leg(building *b, const rshi_edge *e) {
+    rshi_flows *f = b->f;
+    bool out = e->dst->rank != f->rank;
+    rshi_program *g = out ? &f->out : &f->in;
+    RSH_TRY(grow((void **)&f->legs, f->nlegs + 1, &f->legs_room, sizeof *f->legs));
+    rshi_leg *leg = &f->legs[f->nlegs];
+    *leg = (rshi_leg){.stage = e->stage, .shift = shift_between(f, f->rank, e->dst->rank), .tensor = e->tensor, .part = e->dst->part};
+    leg->wire = e->wire_size == (int64_t)rsh_dtype_size(e->src_dtype) ? e->src_dtype : e->dst_dtype;
+    leg->first = g->ntasks;
+    RSH_TRY(list_shifts(f, e, leg));
+    RSH_TRY(find_offset(b, e, &leg->offset));
+    b->leg = leg;
+    RSH_TRY(rshi_program_add_edge(g, f->rank, &(rshi_finder){find_part, b}, e));
+    leg->last = g->ntasks;
+    for (int64_t i = leg->first; i < leg->last; i++) ensure_a_dim(g, &g->tasks[i]);
+    if (!out) f->bytes += (uint64_t)(leg->nshifts * rshi_edge_count(e) * e->wire_size);
+    f->nlegs++;
+    return RSH_OK;
+}
+
+static rsh_status take_edge(void *ctx, const rshi_edge *e) {
+    building *b = ctx;
+    int64_t others = 0;
+    if (!rshi_edge_count(e)) return RSH_OK;
+    for (int64_t i = 0; i < e->nsrc; i++) others += e->src[i].rank != e->dst->rank;
+    return others ? add_leg(b, e) : rshi_program_add_edge(b->local, b->f->rank, b->own, e);
+}
+
+/* ---- legs to flows ---- */
+
+static int compare_shifts(const rshi_flows *f, const rshi_leg *x, const rshi_leg *y) {
+    for (int64_t i = 0; i < x->nshifts && i < y->nshifts; i++) {
+        int a = f->shifts[x->shifts + i], b = f->shifts[y->shifts + i];
+        if (a != b) return a - b;
+    }
+    return (x->nshifts > y->nshifts) - (x->nshifts < y->nshifts);
+}
+
+/* Legs of one order: the same contributors, seen from the destination. */
+static int by_order(const rshi_flows *f, const rshi_leg *x, const rshi_leg *y) {
+    return x->stage != y->stage ? x->stage - y->stage : compare_shifts(f, x, y);
+}
+
+static int by_place(const void *a, const void *b, void *ctx) {
+    const rshi_leg *x = a, *y = b;
+    int order = by_order(ctx, x, y);
+    if (order) return order;
+    if (x->shift != y->shift) return x->shift - y->shift;
+    if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
+    if (x->part != y->part) return x->part < y->part ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* A message must not be larger than what is sent at once, and one of each contributor is held at once.  Slots begin where any element may. */
+static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts) {
+    int64_t n = rshi_min(rshi_plan_send_bytes(plan), rshi_plan_recv_bytes(plan) / nshifts), whole = 16;
+    while (whole > n && whole > 1) whole /= 2;
+    return n < 16 ? rshi_min(n, whole) : n / 16 * 16;
+}
+
+static void add_flow(rshi_flows *f, const rsh_plan *plan, int64_t first, int64_t order) {
+    const rshi_leg *leg = &f->legs[first];
+    rshi_flow *w = &f->list[f->n++];
+    *w = (rshi_flow){.order = order, .stage = leg->stage, .shift = leg->shift, .first = first, .nshifts = leg->nshifts};
+    w->shifts = f->shifts + leg->shifts;
+    w->slot = slot_bytes(plan, leg->nshifts);
+}
+
+static rsh_status make_flows(rshi_flows *f, const rsh_plan *plan) {
+    int64_t order = 0;
+    f->list = rshi_alloc((size_t)f->nlegs, sizeof *f->list);
+    if (!f->list) return rshi_nomem();
+    if (f->nlegs) qsort_r(f->legs, (size_t)f->nlegs, sizeof *f->legs, by_place, f);
+    for (int64_t i = 0; i < f->nlegs; i++) {
+        const rshi_leg *leg = &f->legs[i];
+        bool other = i && by_order(f, leg - 1, leg);
+        order += other;
+        if (!i || other || leg[-1].shift != leg->shift) add_flow(f, plan, i, order);
+        rshi_flow *w = &f->list[f->n - 1];
+        w->last = i + 1;
+        RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(leg->wire), RSH_ERUNTIME, "a message of %lld bytes holds no element of %s",
+                    (long long)w->slot, rsh_dtype_name(leg->wire));
+    }
+    return RSH_OK;
+}
+
+static rsh_status make_room(rshi_flows *f) {
+    size_t n = (size_t)rshi_max(f->in.most_sources, 1);
+    f->pointers = rshi_alloc(n, sizeof *f->pointers);
+    f->strides = rshi_alloc(n, RSHI_MOVE_DIMS * sizeof *f->strides);
+    return f->pointers && f->strides ? RSH_OK : rshi_nomem();
+}
+
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, int rank, int size, const rshi_finder *own, rshi_program *local) {
+    building b = {.f = f, .own = own, .local = local};
+    *f = (rshi_flows){.rank = rank, .size = size};
+    rsh_status st = rshi_plan_receives(plan, rank, take_edge, &b);
+    if (!st) st = rshi_plan_sends(plan, rank, take_edge, &b);
+    rshi_free(b.runs.run);
+    if (!st) st = make_flows(f, plan);
+    return st ? st : make_room(f);
+}
+
+void rshi_flows_free(rshi_flows *f) {
+    rshi_program_free(&f->in);
+    rshi_program_free(&f->out);
+    rshi_free(f->legs);
+    rshi_free(f->shifts);
+    rshi_free(f->list);
+    rshi_free(f->pointers);
+    rshi_free(f->strides);
+    *f = (rshi_flows){0};
+}
