@@ -40,6 +40,7 @@ test:
 	@ctest --preset release -j$(JOBS) --timeout 240
 
 bench: all
+	@sh bench/table.sh $(BUILD)/reshard
 	@for program in $(BUILD)/bench/bench_*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:

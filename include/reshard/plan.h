@@ -15,7 +15,7 @@ typedef struct rsh_plan rsh_plan;
 
 typedef enum rsh_reduce {
     RSH_REDUCE_IN_ORDER, /* contributions in ascending mesh position: the same bits on every engine */
-    RSH_REDUCE_BY_NODE   /* reduce inside each node first */
+    RSH_REDUCE_BY_NODE   /* reduce inside each node first; plans refuse it so far: RSH_EUNSUP */
 } rsh_reduce;
 
 typedef struct rsh_plan_opts {
@@ -88,7 +88,7 @@ typedef int (*rsh_matrix_fn)(void *ctx, int64_t source, int64_t destination, int
 RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx);
 
 typedef enum rsh_print { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print;
-/* The plan in factorised form (rank < 0), or one rank's share with its neighbours. */
+/* The plan as a whole with its overlaps per dim (rank < 0), or one rank's share with its neighbours. */
 RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form, const rsh_sink *sink);
 
 /* One permutation of the destination's ranks, for all n tensors, that leaves most bytes where they are; ties towards the identity.

@@ -16,6 +16,43 @@ static void add_layouts(json_t *o, const rsh_plan *p) {
     json_object_set_new(o, "tensors", list);
 }
 
+/* ---- factors: along each dim, how many source and destination parts there are and how many pairs of them meet ---- */
+
+typedef struct factor {
+    int64_t from_parts, to_parts, meetings;
+} factor;
+
+static rsh_status count_factor(const rsh_plan *p, int d, factor *out) {
+    const rsh_layout *from = p->pair[0].from, *to = p->pair[0].to;
+    *out = (factor){rshi_layout_cut_parts(from, d), rshi_layout_cut_parts(to, d), 0};
+    for (int64_t c = 0; c < out->from_parts; c++) {
+        rshi_stripe a = rshi_layout_cut_stripe(from, d, c);
+        int64_t n = 0;
+        if (a.count) RSH_TRY(rshi_layout_cut_count(to, d, &a, &n));
+        out->meetings += n;
+    }
+    return RSH_OK;
+}
+
+static bool has_factors(const rsh_plan *p) {
+    return p->n == 1 && rshi_layout_plain(p->pair[0].from) && rshi_layout_plain(p->pair[0].to);
+}
+
+static rsh_status add_factors(json_t *o, const rsh_plan *p) {
+    json_t *list = json_array();
+    json_object_set_new(o, "dims", list);
+    for (int d = 0; d < rsh_layout_ndim(p->pair[0].to); d++) {
+        factor f;
+        RSH_TRY(count_factor(p, d, &f));
+        json_t *dim = json_object();
+        json_object_set_new(dim, "from_parts", json_bytes(f.from_parts));
+        json_object_set_new(dim, "to_parts", json_bytes(f.to_parts));
+        json_object_set_new(dim, "meetings", json_bytes(f.meetings));
+        json_array_append_new(list, dim);
+    }
+    return RSH_OK;
+}
+
 static json_t *totals_json(const rsh_plan *p, const rsh_plan_totals *t) {
     char hex[24];
     json_t *o = json_object();
@@ -76,6 +113,7 @@ static rsh_status print_json(const rsh_plan *p, int64_t rank, const rsh_sink *si
     if (rank < 0) {
         RSH_GOTO(rsh_plan_get_totals(p, &t));
         o = totals_json(p, &t);
+        if (has_factors(p)) RSH_GOTO(add_factors(o, p));
     } else {
         o = json_object();
         RSH_GOTO(rank_json(p, rank, o));
@@ -103,10 +141,21 @@ static rsh_status print_layouts(const rsh_plan *p, const rsh_sink *sink) {
     return RSH_OK;
 }
 
+static rsh_status print_factors(const rsh_plan *p, const rsh_sink *sink) {
+    for (int d = 0; d < rsh_layout_ndim(p->pair[0].to); d++) {
+        factor f;
+        RSH_TRY(count_factor(p, d, &f));
+        RSH_TRY(rshi_sink_format(sink, "  dim %d: %lld parts meet %lld parts in %lld overlaps\n", d, (long long)f.from_parts,
+                                 (long long)f.to_parts, (long long)f.meetings));
+    }
+    return RSH_OK;
+}
+
 static rsh_status print_totals(const rsh_plan *p, const rsh_sink *sink) {
     rsh_plan_totals t;
     RSH_TRY(rsh_plan_get_totals(p, &t));
     RSH_TRY(print_layouts(p, sink));
+    if (has_factors(p)) RSH_TRY(print_factors(p, sink));
     RSH_TRY(line(sink, "ranks", p->nranks));
     RSH_TRY(line(sink, "stages", rshi_plan_stages(p)));
     RSH_TRY(line(sink, "tensor bytes", t.tensor_bytes));
