@@ -14,16 +14,16 @@
 
 #define DST_BYTES ((int64_t)128 << 20)
 #define SRC_BYTES ((int64_t)1 << 30)
-#define MOVES 4
-#define SOURCES 8
-#define ROUNDS 9
-#define SLAB ((int64_t)256 << 10) /* bytes of one move's slab */
+#define MOVES     4
+#define SOURCES   8
+#define ROUNDS    9
+#define SLAB      ((int64_t)256 << 10) /* bytes of one move's slab */
 
 /* `moves` moves that interleave in the destination; each is [n0][n1] elements, and starts some bytes after the one before. */
 typedef struct bench_case {
     const char *name;
     rsh_dtype from, to;
-    int64_t n0, n1;           /* elements of one move */
+    int64_t n0, n1;             /* elements of one move */
     int64_t ds0, ds1, ss0, ss1; /* bytes */
     int moves;
     int64_t dst_next, src_next; /* bytes from one move to the next */
@@ -112,8 +112,7 @@ static void run_case(const bench_case *c, int thread, int threads) {
     int64_t slab = rshi_max(1, SLAB * m.n[0] / (DST_BYTES / c->moves));
     if (m.split == 0) slab = rshi_ceil_div(slab, m.grain) * m.grain;
     for (int64_t i = i0; i < i1; i += slab)
-        for (int j = 0; j < c->moves; j++)
-            rshi_move_run(&m, 0, i, rshi_min(i + slab, i1), dst_memory + j * c->dst_next, src[j]);
+        for (int j = 0; j < c->moves; j++) rshi_move_run(&m, 0, i, rshi_min(i + slab, i1), dst_memory + j * c->dst_next, src[j]);
     rshi_copy_fence();
 }
 
@@ -156,7 +155,8 @@ static void report(const bench_case *c, int threads) {
         if (a < reference) reference = a;
         if (b < best) best = b;
     }
-    printf("%-28s %7.2f ms   memcpy %7.2f ms   ratio %.2f\n", c->name, best * 1e3, reference * 1e3, reference * work_of(c) / best);
+    printf("%-28s %7.2f ms   memcpy %7.2f ms   ratio %.2f\n", c->name, best * 1e3, reference * 1e3,
+           reference * work_of(c) / best);
     fflush(stdout);
 }
 

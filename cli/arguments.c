@@ -40,9 +40,14 @@ static char *read_text(const char *name, const char *path) {
     size_t room = 0;
     ssize_t n = f ? getdelim(&text, &room, '\0', f) : -1;
     bool ok = f && !ferror(f) && n >= 0;
+    if (ok && (fgetc(f) != EOF || (n && !text[n - 1]))) {
+        fail("%s: %s: byte %zd is NUL, which no layout has", name, path, n);
+        ok = false;
+        errno = -1; /* said */
+    }
     if (f) fclose(f);
     if (ok) return text;
-    fail("%s: %s: %s", name, path, errno ? strerror(errno) : "the file is empty");
+    if (errno >= 0) fail("%s: %s: %s", name, path, errno ? strerror(errno) : "the file is empty");
     free(text);
     return NULL;
 }
@@ -95,8 +100,8 @@ bool engine_known(const char *name) {
 }
 
 int engine_check(const char *name) {
-    if (!strcmp(name, "threads")) return DONE;
-    return fail("this build has no engine '%s'; it has 'threads'", name);
+    if (!strcmp(name, "threads") || !strcmp(name, "shm")) return DONE;
+    return fail("this build has no engine '%s'; it has 'threads' and 'shm'", name);
 }
 
 bool parse_count(const char *text, int64_t least, int64_t *out) {

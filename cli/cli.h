@@ -16,6 +16,7 @@ enum { DONE = 0, FAILED = 1, USAGE = 2 };
 int cmd_explain(int argc, char **argv);
 int cmd_apply(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 /* ---- talk ---- */
@@ -40,7 +41,7 @@ void layout_pair_free(layout_pair *pair);
 /* The size of a group of ranks that both layouts fit in: 1 + the highest rank. */
 int64_t layout_pair_group(const layout_pair *pair);
 
-/* Only `threads` is in this build.  DONE, or FAILED after a sentence; a name that no build knows ends in argp_error. */
+/* `threads` and `shm` are in this build.  DONE, or FAILED after a sentence; a name that no build knows ends in argp_error. */
 int engine_check(const char *name);
 bool engine_known(const char *name);
 

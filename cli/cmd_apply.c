@@ -1,6 +1,7 @@
 /* Apply: move the parts of a tensor from stdin to stdout. */
 #include "parts.h"
 
+#include <string.h>
 #include <unistd.h>
 
 enum { ENGINE = 256, CEILING };
@@ -47,14 +48,39 @@ static int move(const rsh_plan *plan, const parts *src, const parts *dst) {
     return st ? fail_library(st) : DONE;
 }
 
+/* What the processes of a move inherit. */
+typedef struct inheritance {
+    const rsh_plan *plan;
+    const parts *src, *dst;
+} inheritance;
+
+static rsh_status move_rank(void *ctx, rsh_comm *comm) {
+    const inheritance *h = ctx;
+    rsh_exec *exec = NULL;
+    int rank = rsh_comm_rank(comm);
+    rsh_status st = rsh_exec_bind(h->plan, comm, h->src->memory + parts_of(h->src, rank), h->dst->memory + parts_of(h->dst, rank), &exec);
+    if (!st) st = rsh_exec_run(exec);
+    rsh_exec_free(exec);
+    return st;
+}
+
+static int move_by_processes(const application *a, const rsh_plan *plan, const parts *src, const parts *dst) {
+    inheritance h = {plan, src, dst};
+    int64_t n = layout_pair_group(&a->pair);
+    if (n > INT32_MAX) return fail("%lld ranks are more than there can be processes", (long long)n);
+    rsh_status st = rsh_run_shm(n < 1 ? 1 : (int)n, move_rank, &h);
+    return st ? fail_library(st) : DONE;
+}
+
 /* Nothing is written before everything has moved. */
 static int apply(const application *a, const rsh_plan *plan) {
     parts src = {0}, dst = {0};
+    bool processes = !strcmp(a->engine, "shm");
     int result = parts_measure(&src, a->pair.from);
     if (!result) result = parts_measure(&dst, a->pair.to);
     if (!result) result = parts_read(&src, STDIN_FILENO);
-    if (!result) result = parts_allocate(&dst);
-    if (!result) result = move(plan, &src, &dst);
+    if (!result) result = processes ? parts_allocate_shared(&dst) : parts_allocate(&dst);
+    if (!result) result = processes ? move_by_processes(a, plan, &src, &dst) : move(plan, &src, &dst);
     if (!result) result = parts_write(&dst, STDOUT_FILENO);
     parts_free(&src);
     parts_free(&dst);

@@ -3,6 +3,7 @@
 #include "terms.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum { ENGINE = 256, REPEAT, JSON };
 
@@ -43,7 +44,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
 static const struct argp bench_argp = {
     options, parse, "FROM TO",
-    "Moves a tensor from layout FROM to layout TO again and again, ranks as threads, in turn with memcpy of as many bytes by all "
+    "Moves a tensor from layout FROM to layout TO again and again, each rank a thread or a process, in turn with memcpy of as many bytes by all "
     "cores; tells the best of each, and checks every element at the end.",
     children, NULL, NULL};
 
@@ -134,7 +135,8 @@ static int run_bench(bench *b) {
     b->plan_seconds = clock_seconds() - start;
     if (st) return fail_library(st);
     count_bytes(b);
-    b->contest = (contest){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes};
+    b->contest = (contest){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes,
+                           .processes = !strcmp(b->engine, "shm")};
     st = contest_run(&b->contest);
     if (st) return fail_library(st);
     int printed = b->json ? print_bench_json(b) : print_bench_text(b);

@@ -39,8 +39,8 @@ static void find_version(finding *f) {
 static void find_compiler(finding *f) { snprintf(f->value, FINDING, "%s", COMPILER); }
 
 static void find_engines(finding *f) {
-    snprintf(f->value, FINDING, "threads");
-    f->advice = "without shm and mpi";
+    snprintf(f->value, FINDING, "threads, shm");
+    f->advice = "without mpi";
 }
 
 static void find_simd(finding *f) {

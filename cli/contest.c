@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define LEAST_ROUNDS 15
@@ -42,6 +43,7 @@ static rsh_status allocate(const contest *c, runner *r, rsh_comm *comm) {
 /* Everything is touched: no page comes for the first time in a timed round. */
 static rsh_status prepare(contest *c, runner *r, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
+    r->comm = comm;
     rsh_status st = allocate(c, r, comm);
     for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->src); i++)
         st = pattern_fill(&c->source, rank, i, r->src_memory[i].data);
@@ -75,15 +77,20 @@ static rsh_status run(contest *c, runner *r) {
     return st;
 }
 
+/* A process that dies breaks no gate, but its comm. */
+static rsh_status meet(contest *c, const runner *r) {
+    if (c->processes) return rsh_comm_barrier(r->comm);
+    return gate_wait(&c->gate) ? RSH_OK : RSH_EPEER;
+}
+
 /* Each rank's share of a round, between two openings of the gate.  The phase is rank 0's to change outside of them. */
 static rsh_status take_part(contest *c, int rank, bool *stopped) {
-    if (!gate_wait(&c->gate)) return RSH_EPEER;
-    *stopped = c->phase == PHASE_STOP;
-    if (*stopped) return RSH_OK;
     runner *r = &c->runner[rank];
-    rsh_status st = c->phase == PHASE_CHECK ? check(c, r, rank) : run(c, r);
-    if (st) return st;
-    return gate_wait(&c->gate) ? RSH_OK : RSH_EPEER;
+    rsh_status st = meet(c, r);
+    *stopped = c->phase == PHASE_STOP;
+    if (st || *stopped) return st;
+    st = c->phase == PHASE_CHECK ? check(c, r, rank) : run(c, r);
+    return st ? st : meet(c, r);
 }
 
 static rsh_status follow(contest *c, int rank) {
@@ -175,7 +182,7 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     rsh_status st = prepare(c, &c->runner[rank], comm);
     if (!st) st = rank ? follow(c, rank) : lead(c);
     if (st) {
-        gate_break(&c->gate);
+        if (!c->processes) gate_break(&c->gate);
         return st;
     }
     dispose(&c->runner[rank]);
@@ -190,17 +197,39 @@ static void collect_faults(contest *c) {
     }
 }
 
+/* Zeroed memory that threads and processes see alike. */
+static void *share(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* The contest is held on a copy of it that all ranks see. */
+static rsh_status hold_contest(contest *c) {
+    contest *shared = share(sizeof *shared);
+    if (!shared) return RSH_ENOMEM;
+    *shared = *c;
+    gate_init(&shared->gate, c->nranks);
+    rsh_status st = (c->processes ? rsh_run_shm : rsh_run)(c->nranks, rank_main, shared);
+    if (!st) {
+        collect_faults(shared);
+        c->seconds = shared->seconds;
+        c->memcpy_seconds = shared->memcpy_seconds;
+        c->fault = shared->fault;
+    }
+    munmap(shared, sizeof *shared);
+    return st;
+}
+
 rsh_status contest_run(contest *c) {
     int64_t n = layout_pair_group(c->pair);
     if (n > INT32_MAX) return RSH_EUNSUP;
     c->nranks = n < 1 ? 1 : (int)n;
-    c->runner = calloc((size_t)c->nranks, sizeof *c->runner);
-    gate_init(&c->gate, c->nranks);
+    size_t bytes = (size_t)c->nranks * sizeof *c->runner;
+    c->runner = share(bytes);
     bool ready = c->runner && pattern_source(&c->source, c->pair) && pattern_result(&c->result, c->pair);
-    rsh_status st = ready ? rsh_run(c->nranks, rank_main, c) : RSH_ENOMEM;
-    if (!st) collect_faults(c);
+    rsh_status st = ready ? hold_contest(c) : RSH_ENOMEM;
     pattern_free(&c->source);
     pattern_free(&c->result);
-    free(c->runner);
+    if (c->runner) munmap(c->runner, bytes);
     return st;
 }

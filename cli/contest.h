@@ -21,6 +21,7 @@ typedef struct runner {
     rsh_sharded *src, *dst;
     rsh_memory *src_memory, *dst_memory;
     rsh_exec *exec;
+    rsh_comm *comm;
     double end; /* of its last round */
     pattern_fault fault;
 } runner;
@@ -30,6 +31,7 @@ typedef enum contest_phase { PHASE_RUN, PHASE_RUN_POISONED, PHASE_CHECK, PHASE_S
 typedef struct contest {
     const layout_pair *pair;
     const rsh_plan *plan;
+    bool processes; /* ranks are processes, not threads */
     int64_t repeat; /* rounds; 0: as many as make a steady result */
     size_t bytes;   /* written by the move, over all ranks */
 

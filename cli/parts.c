@@ -49,6 +49,21 @@ int parts_allocate(parts *p) {
     return DONE;
 }
 
+int parts_allocate_shared(parts *p) {
+    p->mapped = p->bytes + 1; /* a mapping of nothing is none */
+    void *at = mmap(NULL, p->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return fail("out of memory for %zu bytes", p->bytes);
+    p->mapping = at;
+    parts_settle(p, at);
+    return DONE;
+}
+
+int64_t parts_of(const parts *p, int64_t rank) {
+    int64_t n = 0, nranks = rsh_layout_nranks(p->layout);
+    for (int64_t i = 0; i < nranks && rsh_layout_rank(p->layout, i) < rank; i++) n += rsh_layout_nparts(p->layout, rsh_layout_rank(p->layout, i));
+    return n;
+}
+
 void parts_free(parts *p) {
     if (p->mapping) munmap(p->mapping, p->mapped);
     rsh_tensor_free(p->owner);

@@ -18,10 +18,13 @@ typedef struct parts {
 /* Counts parts and bytes; no memory yet.  All of these return an exit status, after a sentence where it is not DONE. */
 int parts_measure(parts *p, const rsh_layout *layout);
 int parts_allocate(parts *p);
+int parts_allocate_shared(parts *p); /* with processes that are forked later */
 void parts_settle(parts *p, char *data); /* the block begins at `data` */
 /* Memory and contents from a file descriptor that must hold exactly these bytes. */
 int parts_read(parts *p, int fd);
 int parts_write(const parts *p, int fd);
+/* The first part of a rank, among all. */
+int64_t parts_of(const parts *p, int64_t rank);
 void parts_free(parts *p);
 
 #endif

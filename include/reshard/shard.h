@@ -75,6 +75,7 @@ RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
 /* A run on other memory of the same shapes and strides; entries as in bind, only data is read. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
+/* A run that was begun is finished first. */
 RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {
@@ -82,6 +83,7 @@ typedef struct rsh_exec_stats {
     uint64_t bytes_local, bytes_shared, bytes_wire; /* of one run on this rank: from itself, from memory of others, by message */
     double seconds;                                 /* of the last run */
     uint64_t contiguous, rows, strided, transposed, converted, reduced, filled; /* moves by kernel, of one run */
+    uint64_t bytes_shadow; /* copied once more, since a part that others read lies where they cannot reach it */
 } rsh_exec_stats;
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 

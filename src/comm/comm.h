@@ -15,6 +15,13 @@ typedef struct rshi_handle {
     uint64_t a, b;
 } rshi_handle;
 
+/* Memory that peers can reach, and how it is given back; `release` may be called when the comm has gone, and by any thread. */
+typedef struct rshi_data {
+    void *data;
+    void (*release)(void *owner);
+    void *owner;
+} rshi_data;
+
 /* A 64-bit counter on a cache line of its own that its owner advances and peers wait for; lives in shared memory. */
 typedef struct rshi_flag {
     _Atomic uint64_t value;
@@ -43,6 +50,11 @@ typedef struct rshi_comm_ops {
      * still be waiting on it. */
     void *(*shared_alloc)(rsh_comm *c, size_t bytes);
     void (*shared_free)(rsh_comm *c, void *p, size_t bytes);
+
+    /* Local.  Memory for elements that peers can reach; NULL in the table: any memory will do. */
+    rsh_status (*data_alloc)(rsh_comm *c, size_t bytes, bool zero, rshi_data *out);
+    /* Local.  Can peers reach this rank's memory at p?  NULL in the table: always. */
+    bool (*is_shared)(rsh_comm *c, const void *p);
 
     /* Local.  A handle for memory of this rank. */
     rsh_status (*publish)(rsh_comm *c, const void *p, size_t bytes, rshi_handle *out);

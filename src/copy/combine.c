@@ -1,23 +1,25 @@
 /* Combine: many dense sources into one accumulator, strictly left to right.
  *
- * Sums of floats, which is what most reductions are, take up to SUM_WAYS sources in one pass so that they are read side by side.
+ * Sums of floats, which is what most reductions are, take all sources in one pass so that they are read side by side.
  * Everything else folds in one source after the other; the small floats are widened on the way. */
 #include "copy/number.h"
 
-#define SUM_WAYS 8
+#define SUM_WAYS   8
 #define WIDE_COUNT 1024 /* small floats widened at a time */
 
 /* ---- sums ---- */
 
-typedef float f32_line __attribute__((vector_size(64), aligned(1), may_alias));
-typedef double f64_line __attribute__((vector_size(64), aligned(1), may_alias));
-typedef uint32_t u32_line __attribute__((vector_size(64), aligned(1), may_alias));
-typedef uint16_t u16_half_line __attribute__((vector_size(32), aligned(1), may_alias));
+/* A register of f32, of f64, and of as many bf16 (read as u16) as there are f32. */
+#define VECTORS(level, bytes)                                                                                                    \
+    typedef float f32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                                        \
+    typedef double f64_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                                       \
+    typedef uint32_t u32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                                     \
+    typedef uint16_t u16_##level __attribute__((vector_size(bytes / 2), aligned(1), may_alias));
 
-#define LINE_AT(line, p) (*(const line *)(const void *)(p))
-#define F32_LINE(p) LINE_AT(f32_line, p)
-#define F64_LINE(p) LINE_AT(f64_line, p)
-#define BF16_LINE(p) ((f32_line)(__builtin_convertvector(LINE_AT(u16_half_line, p), u32_line) << 16))
+#define VECTOR_AT(vec, p) (*(const vec *)(const void *)(p))
+#define F32_AT(level, p)  VECTOR_AT(f32_##level, p)
+#define F64_AT(level, p)  VECTOR_AT(f64_##level, p)
+#define BF16_AT(level, p) ((f32_##level)(__builtin_convertvector(VECTOR_AT(u16_##level, p), u32_##level) << 16))
 
 RSHI_INLINE float read_f32(const char *p) {
     float x;
@@ -35,47 +37,48 @@ RSHI_INLINE float read_bf16(const char *p) {
     return f32_from_bf16(x);
 }
 
-/* Whole lines of the accumulator from k sources; `size` is the bytes of a source element, i counts elements.  With `more` the
- * accumulator takes the place of src[0]. */
-#define SUM_CASE(k, real, size, source_line, line)                                                                        \
-    case k:                                                                                                               \
-        for (; i + sizeof(line) / sizeof(real) <= n; i += sizeof(line) / sizeof(real)) {                                  \
-            for (int s = 0; s < (k); s++) __builtin_prefetch(src[s] + i * (size) + ahead, 0, 2);                          \
-            line v = more ? LINE_AT(line, acc + i * sizeof(real)) : source_line(src[0] + i * (size));                     \
-            for (int s = 1; s < (k); s++) v += source_line(src[s] + i * (size));                                          \
-            *(line *)(void *)(acc + i * sizeof(real)) = v;                                                                \
-        }                                                                                                                 \
+/* A line of the accumulator at a time from k operands, register by register; i counts elements, `size` is the bytes of one in the
+ * source.  With `more` the accumulator takes the place of src[0]. */
+#define SUM_CASE(k, level, vec, real, size, source_at)                                                                           \
+    case k:                                                                                                                      \
+        for (; i + RSHI_LINE / sizeof(real) <= n; i += RSHI_LINE / sizeof(real)) {                                               \
+            for (int s = 0; s < (k); s++) rshi_prefetch(src[s] + i * (size), ahead, 1);                                          \
+            for (size_t e = i; e < i + RSHI_LINE / sizeof(real); e += sizeof(vec) / sizeof(real)) {                              \
+                vec v = more ? VECTOR_AT(vec, acc + e * sizeof(real)) : source_at(level, src[0] + e * (size));                   \
+                for (int s = 1; s < (k); s++) v += source_at(level, src[s] + e * (size));                                        \
+                *(vec *)(void *)(acc + e * sizeof(real)) = v;                                                                    \
+            }                                                                                                                    \
+        }                                                                                                                        \
         break;
-#define SUM(target, name, real, size, source_line, line, read_source, read_acc)                                           \
-    target static void name(bool more, int nsrc, const char *const *src, char *acc, size_t n) {                           \
-        size_t i = 0, ahead = rshi_ahead(n * (size));                                                                     \
-        switch (nsrc) {                                                                                                   \
-            SUM_CASE(1, real, size, source_line, line)                                                                    \
-            SUM_CASE(2, real, size, source_line, line)                                                                    \
-            SUM_CASE(3, real, size, source_line, line)                                                                    \
-            SUM_CASE(4, real, size, source_line, line)                                                                    \
-            SUM_CASE(5, real, size, source_line, line)                                                                    \
-            SUM_CASE(6, real, size, source_line, line)                                                                    \
-            SUM_CASE(7, real, size, source_line, line)                                                                    \
-            SUM_CASE(8, real, size, source_line, line)                                                                    \
-        }                                                                                                                 \
-        for (; i < n; i++) {                                                                                              \
-            real v = more ? read_acc(acc + i * sizeof v) : read_source(src[0] + i * (size));                              \
-            for (int s = 1; s < nsrc; s++) v += read_source(src[s] + i * (size));                                         \
-            memcpy(acc + i * sizeof v, &v, sizeof v);                                                                     \
-        }                                                                                                                 \
+#define SUM(target, name, level, vec, real, size, source_at, read_source, read_acc)                                              \
+    target static void name(bool more, int operands, const char *const *src, char *acc, size_t n) {                              \
+        size_t i = 0;                                                                                                            \
+        int64_t ahead = rshi_ahead(n * (size));                                                                                  \
+        switch (operands) {                                                                                                      \
+            SUM_CASE(1, level, vec, real, size, source_at)                                                                       \
+            SUM_CASE(2, level, vec, real, size, source_at)                                                                       \
+            SUM_CASE(3, level, vec, real, size, source_at)                                                                       \
+            SUM_CASE(4, level, vec, real, size, source_at)                                                                       \
+            SUM_CASE(5, level, vec, real, size, source_at)                                                                       \
+        }                                                                                                                        \
+        for (; i < n; i++) {                                                                                                     \
+            real v = more ? read_acc(acc + i * sizeof v) : read_source(src[0] + i * (size));                                     \
+            for (int s = 1; s < operands; s++) v += read_source(src[s] + i * (size));                                            \
+            memcpy(acc + i * sizeof v, &v, sizeof v);                                                                            \
+        }                                                                                                                        \
     }
-#define SUMS(target, level)                                                                                               \
-    SUM(target, sum_f32_##level, float, 4, F32_LINE, f32_line, read_f32, read_f32)                                        \
-    SUM(target, sum_f64_##level, double, 8, F64_LINE, f64_line, read_f64, read_f64)                                       \
-    SUM(target, sum_bf16_##level, float, 2, BF16_LINE, f32_line, read_bf16, read_f32)
-SUMS(, generic)
+#define SUMS(target, level, bytes)                                                                                               \
+    VECTORS(level, bytes)                                                                                                        \
+    SUM(target, sum_f32_##level, level, f32_##level, float, 4, F32_AT, read_f32, read_f32)                                       \
+    SUM(target, sum_f64_##level, level, f64_##level, double, 8, F64_AT, read_f64, read_f64)                                      \
+    SUM(target, sum_bf16_##level, level, f32_##level, float, 2, BF16_AT, read_bf16, read_f32)
+SUMS(, generic, 16)
 #if RSHI_X86
-SUMS(RSHI_AVX2, avx2)
-SUMS(RSHI_AVX512, avx512)
+SUMS(RSHI_AVX2, avx2, 32)
+SUMS(RSHI_AVX512, avx512, 64)
 #endif
 
-typedef void sum_fn(bool more, int nsrc, const char *const *src, char *acc, size_t n);
+typedef void sum_fn(bool more, int operands, const char *const *src, char *acc, size_t n);
 static sum_fn *const sum_f32[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f32);
 static sum_fn *const sum_f64[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f64);
 static sum_fn *const sum_bf16[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_bf16);
@@ -85,28 +88,19 @@ static sum_fn *sum_of(rsh_dtype t) {
     rshi_simd level = rshi_simd_level();
     switch (t) {
     case RSH_F32:
-    case RSH_C64:
-        return sum_f32[level];
+    case RSH_C64: return sum_f32[level];
     case RSH_F64:
-    case RSH_C128:
-        return sum_f64[level];
-    case RSH_BF16:
-        return sum_bf16[level];
-    default:
-        return NULL;
+    case RSH_C128: return sum_f64[level];
+    case RSH_BF16: return sum_bf16[level];
+    default: return NULL;
     }
 }
 
-/* SUM_WAYS operands at a time, of which the first is the accumulator once it holds something. */
 static void sum_all(sum_fn *sum, bool more, int nsrc, const char *const *src, char *acc, size_t n) {
-    const char *part[SUM_WAYS] = {acc};
-    for (int k = 0, take; k < nsrc; k += take, more = true) {
-        int lead = more ? 1 : 0;
-        take = (int)rshi_min(SUM_WAYS - lead, nsrc - k);
-        part[0] = acc;
-        memcpy(part + lead, src + k, (size_t)take * sizeof *part);
-        sum(more, lead + take, part, acc, n);
-    }
+    const char *operand[RSHI_COMBINE_MOST + 1] = {acc};
+    int lead = more ? 1 : 0;
+    memcpy(operand + lead, src, (size_t)nsrc * sizeof *src);
+    sum(more, lead + nsrc, operand, acc, n);
 }
 
 /* ---- folds ---- */
@@ -150,14 +144,14 @@ void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *co
         fold_all(op, from, more, nsrc, src, acc, n);
 }
 
-#define DIVIDE(name, real)                                                                                                \
-    static void name(char *acc, real divisor, size_t n) {                                                                 \
-        for (size_t i = 0; i < n; i++) {                                                                                  \
-            real x;                                                                                                       \
-            memcpy(&x, acc + i * sizeof x, sizeof x);                                                                     \
-            x /= divisor;                                                                                                 \
-            memcpy(acc + i * sizeof x, &x, sizeof x);                                                                     \
-        }                                                                                                                 \
+#define DIVIDE(name, real)                                                                                                       \
+    static void name(char *acc, real divisor, size_t n) {                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                                                         \
+            real x;                                                                                                              \
+            memcpy(&x, acc + i * sizeof x, sizeof x);                                                                            \
+            x /= divisor;                                                                                                        \
+            memcpy(acc + i * sizeof x, &x, sizeof x);                                                                            \
+        }                                                                                                                        \
     }
 DIVIDE(divide_f32, float)
 DIVIDE(divide_f64, double)

@@ -1,59 +1,60 @@
 /* Convert: dense elements of one dtype to another.
  *
- * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  A small float (f16, bf16, f8) is a f32 that takes less
- * room, so from there the way is: to f32, exactly, then on.  To a small float there is a loop from f32 and one from f64; integers
- * go through f64, which holds them exactly or, for 64 bits, rounded to odd.  Complex numbers are pairs of their component type. */
+ * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  A small float (f16, bf16, f8) is an f32 that takes
+ * less room, so from there the way is: to f32, exactly, then on.  To a small float there is a loop from f32 and one from f64;
+ * integers go through f64, which holds them exactly or, for 64 bits, rounded to odd.  Complex numbers are pairs of their component
+ * type. */
 #include "copy/number.h"
 
-#define BATCH 64        /* elements: a fixed count lets the compiler make vector code without a cost model */
-#define HUB_BYTES 4096  /* tile for the type on the way */
+#define BATCH     64   /* elements: a fixed count lets the compiler make vector code without a cost model */
+#define HUB_BYTES 4096 /* tile for the type on the way */
 
 typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
 
 /* ---- loops ---- */
 
-#define ELEMENT(from_type, to_type, expression)                                                                           \
-    {                                                                                                                     \
-        from_type x;                                                                                                      \
-        memcpy(&x, s + i * sizeof x, sizeof x);                                                                           \
-        to_type y = (to_type)(expression);                                                                                \
-        memcpy(d + i * sizeof y, &y, sizeof y);                                                                           \
+#define ELEMENT(from_type, to_type, expression)                                                                                  \
+    {                                                                                                                            \
+        from_type x;                                                                                                             \
+        memcpy(&x, s + i * sizeof x, sizeof x);                                                                                  \
+        to_type y = (to_type)(expression);                                                                                       \
+        memcpy(d + i * sizeof y, &y, sizeof y);                                                                                  \
     }
 
-#define LOOP(target, name, from_type, to_type, expression)                                                                \
-    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                     \
-        const char *restrict s = src;                                                                                     \
-        char *restrict d = dst;                                                                                           \
-        size_t ahead = rshi_ahead(n * sizeof(from_type));                                                                 \
-        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type)) {                    \
-            rshi_prefetch(s + ahead, BATCH * sizeof(from_type));                                                          \
-            for (size_t i = 0; i < BATCH; i++) ELEMENT(from_type, to_type, expression)                                    \
-        }                                                                                                                 \
-        for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                            \
+#define LOOP(target, name, from_type, to_type, expression)                                                                       \
+    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                            \
+        const char *restrict s = src;                                                                                            \
+        char *restrict d = dst;                                                                                                  \
+        int64_t ahead = rshi_ahead(n * sizeof(from_type));                                                                       \
+        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type)) {                           \
+            rshi_prefetch(s, ahead, BATCH * sizeof(from_type));                                                                  \
+            for (size_t i = 0; i < BATCH; i++) ELEMENT(from_type, to_type, expression)                                           \
+        }                                                                                                                        \
+        for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                                   \
     }
 
 /* The pairs that training and inference live on are compiled once per level. */
 #if RSHI_X86
-#define FAST_LOOP(name, from_type, to_type, expression)                                                                   \
-    LOOP(, name##_generic, from_type, to_type, expression)                                                                \
-    LOOP(RSHI_AVX2, name##_avx2, from_type, to_type, expression)                                                          \
+#define FAST_LOOP(name, from_type, to_type, expression)                                                                          \
+    LOOP(, name##_generic, from_type, to_type, expression)                                                                       \
+    LOOP(RSHI_AVX2, name##_avx2, from_type, to_type, expression)                                                                 \
     LOOP(RSHI_AVX512, name##_avx512, from_type, to_type, expression)
 #else
 #define FAST_LOOP(name, from_type, to_type, expression) LOOP(, name##_generic, from_type, to_type, expression)
 #endif
 
-#define FAST_MAP(X)                                                                                                       \
-    X(BF16, F32, uint16_t, float, f32_from_bf16(x))                                                                       \
-    X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                    \
-    X(F8E5M2, F32, uint8_t, float, f32_from_f8e5m2(x))                                                                    \
-    X(F32, BF16, float, uint16_t, bf16_from_f32(x))                                                                       \
-    X(F32, F8E4M3, float, uint8_t, f8e4m3_from_f32(x))                                                                    \
-    X(F32, F8E5M2, float, uint8_t, f8e5m2_from_f32(x))                                                                    \
-    X(F64, F16, double, uint16_t, f16_from_f64(x))                                                                        \
-    X(F64, BF16, double, uint16_t, bf16_from_f64(x))                                                                      \
-    X(F64, F8E4M3, double, uint8_t, f8e4m3_from_f64(x))                                                                   \
-    X(F64, F8E5M2, double, uint8_t, f8e5m2_from_f64(x))                                                                   \
-    X(F32, F64, float, double, x)                                                                                         \
+#define FAST_MAP(X)                                                                                                              \
+    X(BF16, F32, uint16_t, float, f32_from_bf16(x))                                                                              \
+    X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                           \
+    X(F8E5M2, F32, uint8_t, float, f32_from_f8e5m2(x))                                                                           \
+    X(F32, BF16, float, uint16_t, bf16_from_f32(x))                                                                              \
+    X(F32, F8E4M3, float, uint8_t, f8e4m3_from_f32(x))                                                                           \
+    X(F32, F8E5M2, float, uint8_t, f8e5m2_from_f32(x))                                                                           \
+    X(F64, F16, double, uint16_t, f16_from_f64(x))                                                                               \
+    X(F64, BF16, double, uint16_t, bf16_from_f64(x))                                                                             \
+    X(F64, F8E4M3, double, uint8_t, f8e4m3_from_f64(x))                                                                          \
+    X(F64, F8E5M2, double, uint8_t, f8e5m2_from_f64(x))                                                                          \
+    X(F32, F64, float, double, x)                                                                                                \
     X(F64, F32, double, float, x)
 #define FAST_DEFINE(from, to, from_type, to_type, expression) FAST_LOOP(from##_to_##to, from_type, to_type, expression)
 FAST_MAP(FAST_DEFINE)
@@ -62,16 +63,16 @@ FAST_MAP(FAST_DEFINE)
 LOOP(, F16_to_F32_generic, uint16_t, float, f32_from_f16(x))
 LOOP(, F32_to_F16_generic, float, uint16_t, f16_from_f32(x))
 #if RSHI_X86
-#define F16_LOOP(target, name, from_size, to_size, count, tail, step)                                                     \
-    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                     \
-        const char *s = src;                                                                                              \
-        char *d = dst;                                                                                                    \
-        size_t ahead = rshi_ahead(n * (from_size));                                                                       \
-        for (; n >= (count); n -= (count), s += (count) * (from_size), d += (count) * (to_size)) {                        \
-            __builtin_prefetch(s + ahead, 0, 2);                                                                          \
-            step;                                                                                                         \
-        }                                                                                                                 \
-        tail(s, d, n);                                                                                                    \
+#define F16_LOOP(target, name, from_size, to_size, count, tail, step)                                                            \
+    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                            \
+        const char *s = src;                                                                                                     \
+        char *d = dst;                                                                                                           \
+        int64_t ahead = rshi_ahead(n * (from_size));                                                                             \
+        for (; n >= (count); n -= (count), s += (count) * (from_size), d += (count) * (to_size)) {                               \
+            rshi_prefetch(s, ahead, 1);                                                                                          \
+            step;                                                                                                                \
+        }                                                                                                                        \
+        tail(s, d, n);                                                                                                           \
     }
 #define NEAREST _MM_FROUND_TO_NEAREST_INT
 F16_LOOP(RSHI_AVX2, F16_to_F32_avx2, 2, 4, 8, F16_to_F32_generic,
@@ -85,8 +86,9 @@ F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
 #endif
 
 /* What a wide value becomes: integers wrap, reals saturate. */
-#define INTEGER(x, type, saturate) _Generic((x), float: saturate, double: saturate, default: type##_wrap)(x)
-#define WRAP(type) RSHI_INLINE type type##_wrap(uint64_t x) { return (type)x; }
+#define INTEGER(x, type, saturate) _Generic((x), float : saturate, double : saturate, default : type##_wrap)(x)
+#define WRAP(type)                                                                                                               \
+    RSHI_INLINE type type##_wrap(uint64_t x) { return (type)x; }
 WRAP(uint8_t)
 WRAP(int8_t)
 WRAP(uint16_t)
@@ -97,19 +99,19 @@ WRAP(uint64_t)
 WRAP(int64_t)
 
 /* A row of the table of wide pairs: `value` is the element x read as a number. */
-#define WIDE_ROW(from, type, value)                                                                                       \
-    LOOP(, from##_to_BOOL, type, uint8_t, (value) != 0)                                                                   \
-    LOOP(, from##_to_U8, type, uint8_t, INTEGER(value, uint8_t, u8_from_real))                                            \
-    LOOP(, from##_to_I8, type, int8_t, INTEGER(value, int8_t, i8_from_real))                                              \
-    LOOP(, from##_to_U16, type, uint16_t, INTEGER(value, uint16_t, u16_from_real))                                        \
-    LOOP(, from##_to_I16, type, int16_t, INTEGER(value, int16_t, i16_from_real))                                          \
-    LOOP(, from##_to_U32, type, uint32_t, INTEGER(value, uint32_t, u32_from_real))                                        \
-    LOOP(, from##_to_I32, type, int32_t, INTEGER(value, int32_t, i32_from_real))                                          \
-    LOOP(, from##_to_U64, type, uint64_t, INTEGER(value, uint64_t, u64_from_real))                                        \
+#define WIDE_ROW(from, type, value)                                                                                              \
+    LOOP(, from##_to_BOOL, type, uint8_t, (value) != 0)                                                                          \
+    LOOP(, from##_to_U8, type, uint8_t, INTEGER(value, uint8_t, u8_from_real))                                                   \
+    LOOP(, from##_to_I8, type, int8_t, INTEGER(value, int8_t, i8_from_real))                                                     \
+    LOOP(, from##_to_U16, type, uint16_t, INTEGER(value, uint16_t, u16_from_real))                                               \
+    LOOP(, from##_to_I16, type, int16_t, INTEGER(value, int16_t, i16_from_real))                                                 \
+    LOOP(, from##_to_U32, type, uint32_t, INTEGER(value, uint32_t, u32_from_real))                                               \
+    LOOP(, from##_to_I32, type, int32_t, INTEGER(value, int32_t, i32_from_real))                                                 \
+    LOOP(, from##_to_U64, type, uint64_t, INTEGER(value, uint64_t, u64_from_real))                                               \
     LOOP(, from##_to_I64, type, int64_t, INTEGER(value, int64_t, i64_from_real))
-#define INTEGER_ROW(from, type, value)                                                                                    \
-    WIDE_ROW(from, type, value)                                                                                           \
-    LOOP(, from##_to_F32, type, float, value)                                                                             \
+#define INTEGER_ROW(from, type, value)                                                                                           \
+    WIDE_ROW(from, type, value)                                                                                                  \
+    LOOP(, from##_to_F32, type, float, value)                                                                                    \
     LOOP(, from##_to_F64, type, double, value)
 
 INTEGER_ROW(BOOL, uint8_t, x != 0)
@@ -128,23 +130,29 @@ LOOP(, I64_to_odd, int64_t, double, odd_from_i64(x))
 
 /* ---- finding the way ---- */
 
-#define WIDE_ENTRIES(from)                                                                                                \
-    [RSH_BOOL] = from##_to_BOOL, [RSH_U8] = from##_to_U8, [RSH_I8] = from##_to_I8, [RSH_U16] = from##_to_U16,             \
-    [RSH_I16] = from##_to_I16, [RSH_U32] = from##_to_U32, [RSH_I32] = from##_to_I32, [RSH_U64] = from##_to_U64,           \
+#define WIDE_ENTRIES(from)                                                                                                       \
+    [RSH_BOOL] = from##_to_BOOL, [RSH_U8] = from##_to_U8, [RSH_I8] = from##_to_I8, [RSH_U16] = from##_to_U16,                    \
+    [RSH_I16] = from##_to_I16, [RSH_U32] = from##_to_U32, [RSH_I32] = from##_to_I32, [RSH_U64] = from##_to_U64,                  \
     [RSH_I64] = from##_to_I64
-#define INTEGER_ENTRIES(from)                                                                                             \
-    [RSH_##from] = {WIDE_ENTRIES(from), [RSH_F32] = from##_to_F32, [RSH_F64] = from##_to_F64}
+#define INTEGER_ENTRIES(from) [RSH_##from] = {WIDE_ENTRIES(from), [RSH_F32] = from##_to_F32, [RSH_F64] = from##_to_F64}
 
 static convert_fn *const wide[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT] = {
-    INTEGER_ENTRIES(BOOL), INTEGER_ENTRIES(U8),  INTEGER_ENTRIES(I8),          INTEGER_ENTRIES(U16),
-    INTEGER_ENTRIES(I16),  INTEGER_ENTRIES(U32), INTEGER_ENTRIES(I32),         INTEGER_ENTRIES(U64),
-    INTEGER_ENTRIES(I64),  [RSH_F32] = {WIDE_ENTRIES(F32)}, [RSH_F64] = {WIDE_ENTRIES(F64)},
+    INTEGER_ENTRIES(BOOL),
+    INTEGER_ENTRIES(U8),
+    INTEGER_ENTRIES(I8),
+    INTEGER_ENTRIES(U16),
+    INTEGER_ENTRIES(I16),
+    INTEGER_ENTRIES(U32),
+    INTEGER_ENTRIES(I32),
+    INTEGER_ENTRIES(U64),
+    INTEGER_ENTRIES(I64),
+    [RSH_F32] = {WIDE_ENTRIES(F32)},
+    [RSH_F64] = {WIDE_ENTRIES(F64)},
 };
 
 static convert_fn *const fast[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT][RSHI_SIMD_COUNT] = {
 #define FAST_ENTRY(from, to, from_type, to_type, expression) [RSH_##from][RSH_##to] = RSHI_PER_LEVEL(from##_to_##to),
-    FAST_MAP(FAST_ENTRY)
-    [RSH_F16][RSH_F32] = RSHI_PER_LEVEL(F16_to_F32),
+    FAST_MAP(FAST_ENTRY)[RSH_F16][RSH_F32] = RSHI_PER_LEVEL(F16_to_F32),
     [RSH_F32][RSH_F16] = RSHI_PER_LEVEL(F32_to_F16),
 #undef FAST_ENTRY
 };

@@ -42,7 +42,8 @@ typedef struct rshi_move {
     int grain;   /* any [i0, i1) is right, but where dim `split` is cut, multiples of this many indices are fast */
 } rshi_move;
 
-/* Drop dims of extent 1, sort dims by falling destination stride, fuse what is contiguous on all sides, choose the kernel.
+/* Drop dims of extent 1, sort dims by falling destination stride, fuse what is contiguous on all sides, choose the kernel.  A
+ * dim along which the first source is dense and the destination is not then moves to the last place but one.
  * `footprint`: bytes that one whole run writes (all moves together); large ones are written with streaming stores. */
 void rshi_move_prepare(rshi_move *m, size_t footprint);
 

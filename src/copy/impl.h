@@ -17,7 +17,7 @@
 #endif
 
 #define RSHI_INLINE static inline __attribute__((always_inline))
-#define RSHI_LINE 64 /* bytes of a cache line */
+#define RSHI_LINE   64 /* bytes of a cache line */
 /* Where the source runs along the rows of a plane, bytes of each source line that are taken at once: a few lines that follow each
  * other are fetched faster than one. */
 #define RSHI_CROSSING_BYTES 512
@@ -29,21 +29,24 @@ rshi_simd rshi_simd_level(void);
 
 /* A table of one function per level; without x86 there is only the generic one. */
 #if RSHI_X86
-#define RSHI_AVX2 __attribute__((target("avx2,f16c")))
+#define RSHI_AVX2   __attribute__((target("avx2,f16c")))
 #define RSHI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c")))
-#define RSHI_PER_LEVEL(name) {name##_generic, name##_avx2, name##_avx512}
+#define RSHI_PER_LEVEL(name)                                                                                                     \
+    { name##_generic, name##_avx2, name##_avx512 }
 #else
-#define RSHI_PER_LEVEL(name) {name##_generic, name##_generic, name##_generic}
+#define RSHI_PER_LEVEL(name)                                                                                                     \
+    { name##_generic, name##_generic, name##_generic }
 #endif
 
-/* Ask for lines that will soon be read.  They go to the second-level cache: the first holds what is worked on. */
-RSHI_INLINE void rshi_prefetch(const char *src, int64_t bytes) {
-    const char *line = src - (uintptr_t)src % RSHI_LINE;
-    for (; line < src + bytes; line += RSHI_LINE) __builtin_prefetch(line, 0, 2);
+/* Ask for `bytes` that will soon be read, `offset` bytes from src.  They may lie beyond the source, where asking does no harm, so
+ * the address is a number.  Lines go to the second-level cache: the first holds what is worked on. */
+RSHI_INLINE void rshi_prefetch(const char *src, int64_t offset, int64_t bytes) {
+    uintptr_t from = (uintptr_t)src + (uintptr_t)offset, line = from - from % RSHI_LINE;
+    for (; line < from + (uintptr_t)bytes; line += RSHI_LINE) __builtin_prefetch((const void *)line, 0, 2);
 }
-/* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of a longer run: what follows is the
- * next tile, and the processor's own prefetch, which starts anew with every tile, would ask for it too late. */
-RSHI_INLINE size_t rshi_ahead(size_t bytes) { return bytes < 4096 ? bytes : 4096; }
+/* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of a longer run: what follows is
+ * the next tile, and the processor's own prefetch, which starts anew with every tile, would ask for it too late. */
+RSHI_INLINE int64_t rshi_ahead(size_t bytes) { return bytes < 4096 ? (int64_t)bytes : 4096; }
 
 /* ---- planes ---- */
 
@@ -75,8 +78,10 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
 /* Single units at any strides. */
 void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *src, int64_t sr,
                        int64_t sc);
-/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src.  `stream` only if the second function says so. */
-void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
+/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src.  `stream` only where
+ * rshi_transpose_streams says so. */
+void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
+                         int64_t sc);
 bool rshi_transpose_streams(const char *dst, int64_t dr);
 
 /* Any plane into a dense tile, and a dense tile into any plane. */
@@ -99,7 +104,8 @@ rshi_fold_fn *rshi_fold_of(rsh_op op, rsh_dtype t);
 /* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
 rsh_dtype rshi_accumulator(rsh_dtype t);
 /* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources are of dtype `from`, acc of its
- * accumulator type. */
+ * accumulator type.  Few at a time: more sources that lie a power of two apart push each other out of the cache. */
+#define RSHI_COMBINE_MOST 4
 void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *const *src, char *acc, size_t n);
 /* Floats and complex only; other types are left alone (avg does not exist for them). */
 void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n);

@@ -3,7 +3,7 @@
 
 /* Bytes of a tile, counted in the wider of the two types: short enough for the first-level cache, unless the source runs along the
  * rows and several lines of many source rows are taken at once. */
-#define TILE_BYTES 8192
+#define TILE_BYTES     8192
 #define CROSSING_BYTES 32768
 
 /* Is a rows x cols piece with these strides one run? */

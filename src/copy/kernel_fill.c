@@ -36,45 +36,29 @@ static int64_t largest_signed(rsh_dtype t) { return INT64_MAX >> (64 - 8 * rsh_d
 /* The largest (sign 1) or lowest (sign -1) value of a dtype; min and max do not exist for complex. */
 static void put_extreme(int sign, rsh_dtype t, unsigned char *value) {
     switch (t) {
-    case RSH_BOOL:
-        value[0] = sign > 0;
-        break;
+    case RSH_BOOL: value[0] = sign > 0; break;
     case RSH_U8:
     case RSH_U16:
     case RSH_U32:
-    case RSH_U64:
-        put_integer(sign > 0 ? -1 : 0, t, value);
-        break;
+    case RSH_U64: put_integer(sign > 0 ? -1 : 0, t, value); break;
     case RSH_I8:
     case RSH_I16:
     case RSH_I32:
-    case RSH_I64:
-        put_integer(sign > 0 ? largest_signed(t) : -largest_signed(t) - 1, t, value);
-        break;
-    case RSH_F8E4M3: /* has no infinity */
-        put_real(sign * 448.0, t, value);
-        break;
-    default:
-        put_real(sign * (double)INFINITY, t, value);
+    case RSH_I64: put_integer(sign > 0 ? largest_signed(t) : -largest_signed(t) - 1, t, value); break;
+    case RSH_F8E4M3: /* has no infinity */ put_real(sign * 448.0, t, value); break;
+    default: put_real(sign * (double)INFINITY, t, value);
     }
 }
 
 void rshi_op_identity(rsh_op op, rsh_dtype dtype, unsigned char value[16]) {
     memset(value, 0, 16);
     switch (op) {
-    case RSH_OP_PROD:
-        put_real(1.0, dtype, value);
-        break;
-    case RSH_OP_MIN:
-        put_extreme(1, dtype, value);
-        break;
-    case RSH_OP_MAX:
-        put_extreme(-1, dtype, value);
-        break;
+    case RSH_OP_PROD: put_real(1.0, dtype, value); break;
+    case RSH_OP_MIN: put_extreme(1, dtype, value); break;
+    case RSH_OP_MAX: put_extreme(-1, dtype, value); break;
     case RSH_OP_BAND:
         put_integer(-1, dtype, value); /* all bits; true for bool */
         break;
-    default:
-        break;
+    default: break;
     }
 }

@@ -4,8 +4,8 @@
  * batch at a time: those that are dense are read in place, the others are gathered first. */
 #include "copy/impl.h"
 
-#define TILE_BYTES 4096  /* of the widest of source, accumulator and destination type */
-#define BATCH 8          /* sources combined in one call */
+#define TILE_BYTES   4096 /* of the widest of source, accumulator and destination type */
+#define SOURCE_BYTES 128  /* of each source line that a tile uses where the first source runs along the rows */
 
 typedef struct tile {
     int64_t rows, cols;
@@ -27,10 +27,10 @@ static const char *gathered(const rshi_move *m, const rshi_plane *p, const tile 
 }
 
 static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t, const char *const *src, char *acc) {
-    _Alignas(RSHI_LINE) char room[BATCH * TILE_BYTES];
-    const char *ready[BATCH];
-    for (int k = 0; k < m->nsrc; k += BATCH) {
-        int count = (int)rshi_min(BATCH, m->nsrc - k);
+    _Alignas(RSHI_LINE) char room[RSHI_COMBINE_MOST * TILE_BYTES];
+    const char *ready[RSHI_COMBINE_MOST];
+    for (int k = 0; k < m->nsrc; k += RSHI_COMBINE_MOST) {
+        int count = (int)rshi_min(RSHI_COMBINE_MOST, m->nsrc - k);
         for (int i = 0; i < count; i++) ready[i] = gathered(m, p, t, k + i, src[k + i], room + i * TILE_BYTES);
         rshi_combine(m->op, m->from, k > 0, count, ready, acc, (size_t)(t->rows * t->cols));
     }
@@ -52,7 +52,7 @@ void rshi_run_reduce(const rshi_move *m, const rshi_plane *p, char *dst, const c
     int64_t unit = m->unit, acc = (int64_t)rsh_dtype_size(rshi_accumulator(m->from)), to = (int64_t)rsh_dtype_size(m->to);
     int64_t widest = rshi_max(rshi_max(unit, acc), to);
     bool crossing = rshi_plane_row(p, m->ss) == unit && rshi_plane_col(p, m->ss) != unit;
-    rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? RSHI_CROSSING_BYTES / 4 / unit : 1);
+    rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? SOURCE_BYTES / unit : 1);
     for (int64_t r = 0; r < p->rows; r += step.rows)
         for (int64_t c = 0; c < p->cols; c += step.cols) {
             tile t = {rshi_min(step.rows, p->rows - r), rshi_min(step.cols, p->cols - c), r, c};

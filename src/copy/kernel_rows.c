@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#define WAYS 4          /* streams walked together */
-#define PAGE 4096       /* bytes of a stream's piece of a long run */
-#define GROUP_RUN 1024  /* rows at least this long are walked in groups */
+#define WAYS       4    /* streams walked together */
+#define PAGE       4096 /* bytes of a stream's piece of a long run */
+#define GROUP_RUN  1024 /* rows at least this long are walked in groups */
 #define STREAM_RUN 256  /* shorter runs stream only if they are whole lines */
 #define TILE_BYTES 4096 /* short rows of a dense destination are put together in a tile of this size */
 
@@ -137,12 +137,12 @@ RSHI_INLINE void stream_whole_lines(line_fn *line, int64_t rows, size_t run, cha
     for (int64_t r = 0; r < rows; r++) copy_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr);
 }
 
-#define LEVEL(target, level)                                                                                              \
-    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {      \
-        if (run < GROUP_RUN && ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0)                                   \
-            stream_whole_lines(line_##level, rows, run, dst, dr, src, sr);                                               \
-        else                                                                                                             \
-            stream_rows(line_##level, rows, run, dst, dr, src, sr);                                                      \
+#define LEVEL(target, level)                                                                                                     \
+    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {              \
+        if (run < GROUP_RUN && ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0)                                           \
+            stream_whole_lines(line_##level, rows, run, dst, dr, src, sr);                                                       \
+        else                                                                                                                     \
+            stream_rows(line_##level, rows, run, dst, dr, src, sr);                                                              \
     }
 LEVEL(, generic)
 #if RSHI_X86

@@ -5,9 +5,9 @@
 
 #define TILE_BYTES 4096
 
-#define STRIDED(bytes)                                                                                                    \
-    static void strided_##bytes(int64_t cols, char *dst, int64_t dc, const char *src, int64_t sc) {                      \
-        for (int64_t c = 0; c < cols; c++) memcpy(dst + c * dc, src + c * sc, bytes);                                    \
+#define STRIDED(bytes)                                                                                                           \
+    static void strided_##bytes(int64_t cols, char *dst, int64_t dc, const char *src, int64_t sc) {                              \
+        for (int64_t c = 0; c < cols; c++) memcpy(dst + c * dc, src + c * sc, bytes);                                            \
     }
 STRIDED(1)
 STRIDED(2)
@@ -19,16 +19,11 @@ typedef void strided_fn(int64_t cols, char *dst, int64_t dc, const char *src, in
 
 static strided_fn *strided_of(size_t unit) {
     switch (unit) {
-    case 1:
-        return strided_1;
-    case 2:
-        return strided_2;
-    case 4:
-        return strided_4;
-    case 8:
-        return strided_8;
-    default:
-        return strided_16;
+    case 1: return strided_1;
+    case 2: return strided_2;
+    case 4: return strided_4;
+    case 8: return strided_8;
+    default: return strided_16;
     }
 }
 
@@ -51,7 +46,8 @@ void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const
         rshi_strided_copy(unit, rows, cols, tile, cols * u, u, src, sr, sc);
 }
 
-void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *tile) {
+void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc,
+                       const char *tile) {
     int64_t u = (int64_t)unit;
     if (dc == u)
         rshi_rows_copy(stream, rows, (size_t)cols * unit, dst, dr, tile, cols * u);

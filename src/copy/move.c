@@ -139,9 +139,9 @@ void rshi_move_prepare(rshi_move *m, size_t footprint) {
 }
 
 static rshi_plane_fn *const kernels[RSHI_KERNEL_COUNT] = {
-    [RSHI_KERNEL_CONTIGUOUS] = rshi_run_rows,     [RSHI_KERNEL_ROWS] = rshi_run_rows,
-    [RSHI_KERNEL_STRIDED] = rshi_run_strided,     [RSHI_KERNEL_TRANSPOSE] = rshi_run_transpose,
-    [RSHI_KERNEL_CONVERT] = rshi_run_convert,     [RSHI_KERNEL_REDUCE] = rshi_run_reduce,
+    [RSHI_KERNEL_CONTIGUOUS] = rshi_run_rows, [RSHI_KERNEL_ROWS] = rshi_run_rows,
+    [RSHI_KERNEL_STRIDED] = rshi_run_strided, [RSHI_KERNEL_TRANSPOSE] = rshi_run_transpose,
+    [RSHI_KERNEL_CONVERT] = rshi_run_convert, [RSHI_KERNEL_REDUCE] = rshi_run_reduce,
     [RSHI_KERNEL_FILL] = rshi_run_fill,
 };
 
@@ -165,7 +165,6 @@ void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *
     p.index[first] = i0;
     p.rows = extent(m, p.dims - 2, first, i0, i1);
     p.cols = extent(m, p.dims - 1, first, i0, i1);
-    do
-        kernels[m->kernel](m, &p, dst, src);
+    do kernels[m->kernel](m, &p, dst, src);
     while (advance(m, &p, i0, i1));
 }

@@ -150,5 +150,7 @@ out:
 }
 
 rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_layout **out) {
+    if (!l->is_boxes && !l->naxes) /* no mesh: rank 0, or one box elsewhere */
+        return ranks[0] ? rsh_layout_whole(l->dtype, l->ndim, l->shape, ranks[0], out) : rsh_layout_copy(l, out);
     return l->is_boxes ? renumber_boxes(l, ranks, out) : rebuild(l, ranks, true, out);
 }

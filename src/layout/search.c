@@ -45,6 +45,8 @@ static rsh_status meet_in_order(const rsh_layout *l, const rshi_segment *g, cons
             if (part.count) RSH_TRY(push(out, k));
         }
         next = last + 1;
+        rshi_stripe done = rshi_cut_stripe(l, &g->cut, g->start, g->size, last);
+        j = rshi_max(j, (rshi_stripe_end(&done) - q->lo) / q->stride - 1); /* blocks before that end inside part `last` */
     }
     return RSH_OK;
 }

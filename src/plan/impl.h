@@ -28,6 +28,7 @@ struct rsh_plan {
     int64_t ceiling;
     int64_t send_bytes, recv_bytes; /* chunks of message transport */
     bool adjoint; /* the transpose of what the pairs say */
+    int stages;
     int64_t *rank; /* owned: the distinct ranks of all layouts, ascending */
     int64_t nranks;
     uint64_t fingerprint;
@@ -38,6 +39,9 @@ static inline int64_t rshi_plan_node(const rsh_plan *p, int64_t rank) {
     return p->ranks_per_node ? rank / p->ranks_per_node : 0;
 }
 static inline bool rshi_plan_has_nodes(const rsh_plan *p) { return p->node_of || p->ranks_per_node; }
+
+/* RSH_EVALUE naming both shapes if they differ. */
+rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to);
 
 /* Where a rank stands in p->rank. */
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank);

@@ -14,7 +14,7 @@ static void shape_text(const rsh_layout *l, char *text, size_t room) {
         n += (size_t)snprintf(text + n, room - n, "%s%lld", d ? ", " : "", (long long)rsh_layout_shape(l)[d]);
 }
 
-static rsh_status check_shapes(const rsh_layout *from, const rsh_layout *to) {
+rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to) {
     int n = rsh_layout_ndim(from);
     bool same = n == rsh_layout_ndim(to);
     for (int d = 0; d < n && same; d++) same = rsh_layout_shape(from)[d] == rsh_layout_shape(to)[d];
@@ -39,7 +39,7 @@ static rsh_status settle_partials(rshi_pair *pair) {
 
 static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_layout *to) {
     RSH_REQUIRE(from && to, RSH_EVALUE, "a plan needs two layouts");
-    RSH_TRY(check_shapes(from, to));
+    RSH_TRY(rshi_check_shapes(from, to));
     RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(from), rsh_layout_dtype(to)));
     RSH_TRY(rsh_layout_copy(from, &pair->from));
     RSH_TRY(rsh_layout_copy(to, &pair->to));
@@ -104,13 +104,19 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
     return RSH_OK;
 }
 
+rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
+    *out = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
+    if (!opts) return RSH_OK;
+    RSH_REQUIRE(opts->struct_size && opts->struct_size <= sizeof *out, RSH_EVALUE,
+                "rsh_plan_opts has struct_size %zu; start from RSH_PLAN_OPTS_INIT", opts->struct_size);
+    memcpy(out, opts, opts->struct_size);
+    RSH_REQUIRE(!out->node_of || out->nnode_of >= 0, RSH_EVALUE, "the node map has %lld entries", (long long)out->nnode_of);
+    return RSH_OK;
+}
+
 static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
-    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    if (opts) {
-        RSH_REQUIRE(opts->struct_size && opts->struct_size <= sizeof o, RSH_EVALUE,
-                    "rsh_plan_opts has struct_size %zu; start from RSH_PLAN_OPTS_INIT", opts->struct_size);
-        memcpy(&o, opts, opts->struct_size);
-    }
+    rsh_plan_opts o;
+    RSH_TRY(rshi_plan_opts_take(opts, &o));
     RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP, "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
     RSH_TRY(take_nodes(p, &o));
     p->messages = o.messages;
@@ -138,6 +144,14 @@ static void take_fingerprint(rsh_plan *p) {
     p->fingerprint = hash_number(h, p->adjoint);
 }
 
+/* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage. */
+static int count_stages(const rsh_plan *p) {
+    if (rshi_plan_has_nodes(p)) return 2;
+    for (int64_t t = 0; t < p->n; t++)
+        if (p->pair[t].reduce) return 2;
+    return 1;
+}
+
 /* ---- making and freeing ---- */
 
 static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
@@ -148,13 +162,15 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     for (int64_t t = 0; t < n; t++) RSH_TRY(pair_init(&p->pair[t], from[t], to[t]));
     RSH_TRY(list_ranks(p));
     RSH_TRY(take_opts(p, opts));
+    p->stages = count_stages(p);
     take_fingerprint(p);
     return rshi_plan_choose_slices(p);
 }
 
 rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,
                              rsh_plan **out) {
-    RSH_REQUIRE(n >= 0, RSH_EVALUE, "a plan for %lld tensors was asked for", (long long)n);
+    RSH_REQUIRE(n >= 0 && (!n || (from && to)) && out, RSH_EVALUE, "a plan for %lld tensors needs their layouts and a place for the result",
+                (long long)n);
     rsh_plan *p = RSHI_NEW(rsh_plan);
     if (!p) return rshi_nomem();
     rsh_status st = plan_init(p, n, from, to, opts);
@@ -226,6 +242,7 @@ rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
     RSH_GOTO(check_linear_plan(p));
     RSH_GOTO(rsh_plan_new_many(p->n, list, list + p->n, &o, &made));
     made->adjoint = !p->adjoint;
+    made->stages = made->adjoint ? 1 : made->stages;
     RSH_GOTO(rshi_plan_size_chunks(made));
     take_fingerprint(made);
     *out = made;
@@ -273,10 +290,4 @@ const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n) {
 
 bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
 
-int rshi_plan_stages(const rsh_plan *p) {
-    if (p->adjoint) return 1;
-    if (rshi_plan_has_nodes(p)) return 2;
-    for (int64_t t = 0; t < p->n; t++)
-        if (p->pair[t].reduce) return 2;
-    return 1;
-}
+int rshi_plan_stages(const rsh_plan *p) { return p->stages; }

@@ -6,6 +6,9 @@
 
 #include "layout/layout.h"
 
+/* The options that a caller gave, checked, with defaults for those that it does not know; node_of stays borrowed. */
+rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
+
 /* One edge: a region of a destination piece, and the pieces that it is made of.  The region is what the sets of `with` and `dst` have in common
  * inside [lo, hi).  nsrc 0: the region is filled with the identity of `op`.
  * Stage 0 reads sources, whose sets are those of `with`.  Stage 1 (from_dst) reads what stage 0 of another rank left in its destination, whose

@@ -116,10 +116,19 @@ static void merge(gain_list *l) {
     l->n = n;
 }
 
+static rsh_status check(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, rsh_layout **to2) {
+    RSH_REQUIRE(n > 0 && from && to && to2, RSH_EVALUE, "relabelling needs at least one pair of layouts and a place for the result");
+    for (int64_t t = 0; t < n; t++) {
+        RSH_REQUIRE(from[t] && to[t], RSH_EVALUE, "tensor %lld has no layout", (long long)t);
+        RSH_TRY(rshi_check_shapes(from[t], to[t]));
+    }
+    return RSH_OK;
+}
+
 static rsh_status solve(int64_t places, const rsh_plan_opts *opts, gain_list *gains, int64_t *place_of, bool *exact) {
     merge(gains);
     *exact = places <= EXACT_LIMIT;
-    RSH_REQUIRE(*exact || (opts && opts->approximate), RSH_EUNSUP,
+    RSH_REQUIRE(*exact || opts->approximate, RSH_EUNSUP,
                 "relabelling is exact up to %d ranks; %lld were given: allow an approximate answer to go on", EXACT_LIMIT, (long long)places);
     return *exact ? rshi_assign(places, gains->n, gains->gain, place_of)
                   : rshi_assign_approximate(places, gains->n, gains->gain, place_of);
@@ -152,13 +161,15 @@ rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rs
     rank_list ranks = {0};
     bool is_exact = true;
     int64_t *place_of = NULL;
+    rsh_plan_opts o;
     rsh_status st;
-    RSH_REQUIRE(n > 0, RSH_EVALUE, "relabelling needs at least one tensor");
+    RSH_TRY(check(n, from, to, to2));
+    RSH_TRY(rshi_plan_opts_take(opts, &o));
     RSH_GOTO(list_ranks(n, to, &ranks));
     place_of = rshi_alloc((size_t)ranks.n + 1, sizeof *place_of);
     if (!place_of) RSH_GOTO(rshi_nomem());
     for (int64_t t = 0; t < n; t++) RSH_GOTO(count_tensor(from[t], to[t], &ranks, &gains));
-    RSH_GOTO(solve(ranks.n, opts, &gains, place_of, &is_exact));
+    RSH_GOTO(solve(ranks.n, &o, &gains, place_of, &is_exact));
     RSH_GOTO(renumber_all(n, to, &ranks, place_of, to2));
     if (exact) *exact = is_exact;
 out:

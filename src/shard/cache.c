@@ -1,4 +1,5 @@
 /* Cache: the last few plans of a comm, so that a loop of one-shot moves plans once. */
+#include "plan/plan.h"
 #include "shard/shard.h"
 
 #define SLOTS 16
@@ -25,13 +26,12 @@ static uint64_t mix(uint64_t h, uint64_t x) { return rshi_hash(&x, sizeof x, h);
 static uint64_t key_of(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *o) {
     uint64_t h = mix(1, (uint64_t)n);
     for (int64_t t = 0; t < n; t++) h = mix(mix(h, rsh_layout_hash(from[t])), rsh_layout_hash(to[t]));
-    if (!o) return mix(h, 0);
     if (o->node_of) h = rshi_hash(o->node_of, (size_t)o->nnode_of * sizeof *o->node_of, h);
     h = mix(mix(h, (uint64_t)o->ranks_per_node), o->has_max_scratch ? o->max_scratch_bytes + 1 : 0);
     return mix(mix(h, (uint64_t)o->reduce), (uint64_t)o->messages + 1);
 }
 
-/* Hashes may collide; texts do not. */
+/* Hashes may collide; texts do not.  Options are trusted to their hash. */
 static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to) {
     if (rsh_plan_ntensors(p) != n) return false;
     for (int64_t t = 0; t < n; t++)
@@ -49,9 +49,11 @@ static plan_cache *cache_of(rsh_comm *comm) {
 
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                             const rsh_plan_opts *opts, const rsh_plan **out) {
+    rsh_plan_opts o;
+    RSH_TRY(rshi_plan_opts_take(opts, &o));
     plan_cache *c = cache_of(comm);
     if (!c) return rshi_nomem();
-    uint64_t key = key_of(n, from, to, opts);
+    uint64_t key = key_of(n, from, to, &o);
     slot *oldest = &c->slots[0];
     for (slot *s = c->slots; s < c->slots + SLOTS; s++) {
         if (s->plan && s->key == key && is_for(s->plan, n, from, to)) {

@@ -33,6 +33,20 @@ static rsh_status open_end(rsh_comm *comm, rshi_channel *ch, rshi_end *end, unsi
     return RSH_OK;
 }
 
+/* The chunk is scratch memory, unless peers can read only what the engine gave. */
+static char *take_chunk(const rshi_channels *c) {
+    size_t bytes = (size_t)c->chunk_bytes;
+    return c->comm->ops->is_shared ? c->comm->ops->shared_alloc(c->comm, bytes) : rshi_alloc_scratch(bytes);
+}
+
+static void give_chunk(rshi_channels *c) {
+    if (!c->chunk) return;
+    if (c->comm->ops->is_shared)
+        c->comm->ops->shared_free(c->comm, c->chunk, (size_t)c->chunk_bytes);
+    else
+        rshi_free_scratch(c->chunk, (size_t)c->chunk_bytes);
+}
+
 static rsh_status take_memory(rshi_channels *c, int64_t n) {
     rsh_comm *comm = c->comm;
     c->handles = rshi_calloc((size_t)comm->size, sizeof *c->handles);
@@ -41,7 +55,7 @@ static rsh_status take_memory(rshi_channels *c, int64_t n) {
     c->ends = comm->ops->shared_alloc(comm, c->ends_bytes);
     if (!c->handles || !c->list || !c->ends) return rshi_nomem();
     if (!n) return RSH_OK;
-    c->chunk = rshi_alloc_scratch((size_t)c->chunk_bytes);
+    c->chunk = take_chunk(c);
     return c->chunk ? comm->ops->publish(comm, c->chunk, (size_t)c->chunk_bytes, &c->ends->chunk) : rshi_nomem();
 }
 
@@ -107,7 +121,7 @@ void rshi_channels_close(rshi_channels *c) {
         if (c->list[i].taken) comm->ops->flag_give(comm, c->list[i].taken);
     }
     if (c->ends) comm->ops->shared_free(comm, c->ends, c->ends_bytes);
-    rshi_free_scratch(c->chunk, (size_t)c->chunk_bytes);
+    give_chunk(c);
     rshi_free(c->handles);
     rshi_free(c->list);
     *c = (rshi_channels){0};

@@ -9,6 +9,7 @@
 #include "shard/memory.h"
 #include "shard/messages.h"
 #include "shard/program.h"
+#include "shard/shadow.h"
 
 #include <string.h>
 
@@ -56,6 +57,8 @@ struct rsh_exec {
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
     void **bound;          /* owned: data of this rank's parts as bound */
+    int64_t *lent;         /* owned: by part of this rank, -1 or, where others read it, the number of its shadow; NULL: peers reach all memory */
+    rshi_shadows shadows;
     int state, stage;
     int64_t late[3]; /* the peer that was waited for last, by stage and (2) among readers: where the next wait begins */
     double begun, seconds;
@@ -140,6 +143,31 @@ static rsh_status check_ranks(const rsh_plan *plan, const rsh_comm *comm) {
     return RSH_OK;
 }
 
+static rsh_status note_lent(void *ctx, const rshi_edge *edge) {
+    rsh_exec *e = ctx;
+    const int64_t *first = e->peers[0].first + (edge->from_dst ? rsh_plan_ntensors(e->plan) + 1 : 0);
+    for (int64_t i = 0; i < edge->nsrc; i++)
+        if (edge->src[i].rank == e->comm->rank) e->lent[first[edge->tensor] + edge->src[i].part] = 0;
+    return RSH_OK;
+}
+
+/* Which parts others read, where the engine cannot show them all memory. */
+static rsh_status find_lent(rsh_exec *e, int64_t n) {
+    if (!e->comm->ops->is_shared || rshi_plan_messages(e->plan)) return RSH_OK;
+    e->lent = rshi_alloc((size_t)n, sizeof *e->lent);
+    if (!e->lent) return rshi_nomem();
+    for (int64_t k = 0; k < n; k++) e->lent[k] = -1;
+    return rshi_plan_sends(e->plan, e->comm->rank, note_lent, e);
+}
+
+/* Tell where a part lies; one that others read and cannot reach is shown as its shadow. */
+static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part *p, bool dst) {
+    char *data = p->data;
+    if (data && e->lent && e->lent[k] >= 0 && !e->comm->ops->is_shared(e->comm, data))
+        RSH_TRY(rshi_shadow_use(&e->shadows, e->comm, &e->lent[k], l, part, p, dst, &data));
+    return e->comm->ops->publish(e->comm, data, 0, &e->table[k].data);
+}
+
 /* Take one side's parts of this rank into the table. */
 static rsh_status show_side(rsh_exec *e, const peer *self, const rsh_memory *memory, bool dst, rshi_extent *extent) {
     int64_t n = rsh_plan_ntensors(e->plan), skip = dst ? self->nsrc : 0;
@@ -153,7 +181,7 @@ static rsh_status show_side(rsh_exec *e, const peer *self, const rsh_memory *mem
             extent[k + i] = rshi_part_extent(l, e->comm->rank, i, &part, dst);
             for (int d = 0; d < RSH_MAX_NDIM; d++) e->table[k + i].strides[d] = part.strides[d];
             e->bound[k + i] = part.data;
-            RSH_TRY(e->comm->ops->publish(e->comm, part.data, 0, &e->table[k + i].data));
+            RSH_TRY(show_part(e, l, i, k + i, &part, dst));
         }
     }
     return RSH_OK;
@@ -186,6 +214,7 @@ static rsh_status prepare(rsh_exec *e, const rsh_memory *src, const rsh_memory *
     e->flag = self->flag = e->comm->ops->flag_take(e->comm);
     if (!e->table || !e->bound || !e->flag) return rshi_nomem();
     e->start = atomic_load(&e->flag->value);
+    RSH_TRY(find_lent(e, n));
     RSH_TRY(show_parts(e, src, dst));
     if (!rshi_plan_messages(e->plan)) return RSH_OK;
     return rshi_messages_new(e->plan, e->comm, &(rshi_finder){find, e}, &e->program, &e->messages);
@@ -222,7 +251,8 @@ static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory 
 }
 
 rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst, rsh_exec **out) {
-    RSH_REQUIRE(plan && comm, RSH_EVALUE, "bind needs a plan and a comm");
+    RSH_REQUIRE(comm, RSH_EVALUE, "bind needs a comm");
+    if (!plan || !out) return rshi_comm_open(comm, "bind", 0, NULL, rshi_fail(RSH_EVALUE, "bind needs a plan and a place for the result"));
     rsh_exec *e = RSHI_NEW(rsh_exec);
     if (!e) return rshi_comm_open(comm, "bind", rsh_plan_fingerprint(plan), NULL, RSH_ENOMEM);
     e->plan = plan;
@@ -239,6 +269,7 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
 
 void rsh_exec_free(rsh_exec *e) {
     if (!e) return;
+    if (e->state != IDLE) rsh_exec_wait(e); /* peers count on a run that was begun */
     if (e->table) e->comm->ops->shared_free(e->comm, e->table, e->table_bytes);
     if (e->flag) e->comm->ops->flag_give(e->comm, e->flag);
     for (int64_t i = 0; i < e->npeers; i++) rshi_free(e->peers[i].first);
@@ -251,6 +282,8 @@ void rsh_exec_free(rsh_exec *e) {
     rshi_free(e->base);
     rshi_free(e->pointers);
     rshi_free(e->bound);
+    rshi_free(e->lent);
+    rshi_shadows_free(&e->shadows);
     rshi_free(e);
 }
 
@@ -259,6 +292,11 @@ void rsh_exec_free(rsh_exec *e) {
 /* Values of a rank's flag in the run at hand: `done` 0 when its source is ready, 1 + s when stage s is done. */
 static uint64_t mark(const rsh_exec *e, uint64_t start, int done) {
     return start + e->runs * (uint64_t)(e->stages + 1) + 1 + (uint64_t)done;
+}
+
+/* Tell the peers how far this rank is. */
+static void announce(rsh_exec *e, int done) {
+    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, done));
 }
 
 static bool is_there(const rshi_flag *flag, uint64_t target) {
@@ -315,8 +353,10 @@ static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
     RSH_TRY(look_up(e, e->stage));
     run_slabs(e, e->stage);
     e->stage++;
-    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stage));
-    if (e->stage == e->stages) e->state = COPIED;
+    announce(e, e->stage);
+    if (e->stage < e->stages) return RSH_OK;
+    rshi_shadows_drain(&e->shadows);
+    e->state = COPIED;
     return RSH_OK;
 }
 
@@ -358,18 +398,18 @@ static rsh_status give_up(rsh_exec *e, rsh_status status) {
     return status;
 }
 
+static rsh_status still_good(const rsh_exec *e) {
+    if (!e->comm->dead) return RSH_OK;
+    return rshi_fail(e->comm->dead, "%s", e->comm->dead_detail);
+}
+
 static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
     bool there = true;
-    rsh_status st = RSH_OK;
+    rsh_status st = still_good(e);
     while (!st && there && e->state == WAITING) st = e->messages ? run_messages(e, block, &there) : run_stage(e, block, &there);
     if (!st && there && e->state == COPIED) st = await_readers(e, block, &there);
     *done = e->state == IDLE;
     return st ? give_up(e, st) : RSH_OK;
-}
-
-static rsh_status still_good(const rsh_exec *e) {
-    if (!e->comm->dead) return RSH_OK;
-    return rshi_fail(e->comm->dead, "%s", e->comm->dead_detail);
 }
 
 rsh_status rsh_exec_begin(rsh_exec *e) {
@@ -378,7 +418,8 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
     e->begun = rshi_seconds();
     e->stage = 0;
     e->state = WAITING;
-    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, 0));
+    rshi_shadows_fill(&e->shadows);
+    announce(e, 0);
     return RSH_OK;
 }
 
@@ -398,18 +439,25 @@ rsh_status rsh_exec_run(rsh_exec *e) {
     return rsh_exec_wait(e);
 }
 
-/* Show other memory, or what was bound again. */
-static rsh_status show_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+static rsh_status show_data_side(rsh_exec *e, const rsh_memory *memory, bool dst) {
     const peer *self = &e->peers[0];
-    for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
-        void *data = e->bound[k];
-        if (src || dst) {
-            const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];
-            if (data) data = m->data;
+    int64_t n = rsh_plan_ntensors(e->plan), skip = dst ? self->nsrc : 0;
+    const int64_t *first = self->first + (dst ? n + 1 : 0);
+    for (int64_t t = 0; t < n; t++)
+        for (int64_t k = first[t]; k < first[t + 1]; k++) {
+            rshi_part part = {.data = e->bound[k]};
+            if (part.data && memory) part.data = memory[k - skip].data;
+            memcpy(part.strides, e->table[k].strides, sizeof part.strides);
+            RSH_TRY(show_part(e, dst ? rshi_plan_dst(e->plan, t) : rshi_plan_src(e->plan, t), k - first[t], k, &part, dst));
         }
-        RSH_TRY(e->comm->ops->publish(e->comm, data, 0, &e->table[k].data));
-    }
     return RSH_OK;
+}
+
+/* Show other memory, or with NULL what was bound. */
+static rsh_status show_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+    rshi_shadows_rest(&e->shadows);
+    RSH_TRY(show_data_side(e, src, false));
+    return show_data_side(e, dst, true);
 }
 
 rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
@@ -431,6 +479,7 @@ rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
         out->bytes_wire = rshi_messages_bytes(e->messages);
         out->bytes_local += rshi_messages_bytes_local(e->messages);
     }
+    out->bytes_shadow = rshi_shadows_bytes(&e->shadows);
     out->contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
     out->rows = g->kernels[RSHI_KERNEL_ROWS];
     out->strided = g->kernels[RSHI_KERNEL_STRIDED];

@@ -3,6 +3,17 @@
 
 #include <stdlib.h>
 
+/* Can the distance between the first and the last byte be counted? */
+static bool strides_fit(const rsh_layout *l, const rsh_part *shape, const int64_t *strides) {
+    int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), total = size;
+    for (int d = 0; d < shape->ndim; d++) {
+        int64_t reach;
+        if (strides[d] == INT64_MIN || !rshi_mul(shape->shape[d] - 1, strides[d] < 0 ? -strides[d] : strides[d], &reach)) return false;
+        if (!rshi_mul(reach, size, &reach) || !rshi_add(total, reach, &total)) return false;
+    }
+    return true;
+}
+
 rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rshi_part *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
@@ -10,6 +21,8 @@ rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const
                 (long long)rank, (long long)part, rsh_layout_text(l), (long long)shape.count);
     *out = (rshi_part){.data = memory ? memory->data : NULL};
     for (int d = 0; d < shape.ndim; d++) out->strides[d] = memory && memory->strides ? memory->strides[d] : shape.strides[d];
+    RSH_REQUIRE(!shape.count || strides_fit(l, &shape, out->strides), RSH_EVALUE, "the strides of rank %lld, part %lld of %.200s reach beyond 64 bits",
+                (long long)rank, (long long)part, rsh_layout_text(l));
     return RSH_OK;
 }
 

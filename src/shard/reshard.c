@@ -1,4 +1,5 @@
 /* Reshard: one-shot moves of sharded tensors. */
+#include "plan/plan.h"
 #include "shard/shard.h"
 
 /* A move of n tensors on one comm. */
@@ -88,10 +89,21 @@ static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
     return st;
 }
 
+/* Is everything there that the call is about? */
+static rsh_status check(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to, const rsh_plan_opts *opts,
+                        rsh_sharded **out, rsh_plan_opts *o) {
+    RSH_REQUIRE(to && out, RSH_EVALUE, "reshard needs a layout and a place for the result");
+    for (int64_t t = 0; t < n; t++) RSH_REQUIRE(src[t] && to[t], RSH_EVALUE, "tensor %lld, or its layout, is NULL", (long long)t);
+    return rshi_plan_opts_take(opts, o);
+}
+
 rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to, const rsh_plan_opts *opts,
                             rsh_sharded **out) {
-    RSH_REQUIRE(n > 0 && src && src[0] && to && out, RSH_EVALUE, "reshard needs at least one tensor, a layout for it and a place for the result");
-    if (n == 1 && opts && opts->may_alias && to[0] && rsh_layout_equal(src[0]->layout, to[0])) return alias(src[0], out);
+    rsh_plan_opts o;
+    RSH_REQUIRE(n > 0 && src && src[0], RSH_EVALUE, "reshard needs at least one tensor");
+    rsh_status bad = check(n, src, to, opts, out, &o);
+    if (bad) return refuse(src[0]->comm, "reshard", bad);
+    if (n == 1 && o.may_alias && rsh_layout_equal(src[0]->layout, to[0])) return alias(src[0], out);
     moving m = {.comm = src[0]->comm, .n = n, .src = src};
     rsh_status st = RSH_OK;
     m.dst = rshi_calloc((size_t)n, sizeof(rsh_sharded *));
@@ -113,7 +125,8 @@ rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to, const rsh_p
 }
 
 rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts) {
-    RSH_REQUIRE(src && dst, RSH_EVALUE, "reshard_into needs a source and a destination");
+    RSH_REQUIRE(src, RSH_EVALUE, "reshard_into needs a source");
+    if (!dst) return refuse(src->comm, "reshard_into", rshi_fail(RSH_EVALUE, "reshard_into needs a destination"));
     moving m = {.comm = src->comm, .n = 1, .src = &src, .dst = &dst};
     if (dst->comm != src->comm) return refuse(m.comm, "reshard_into", rshi_fail(RSH_EVALUE, "source and destination live on different comms"));
     if (list_layouts(&m, NULL)) return refuse(m.comm, "reshard_into", RSH_ENOMEM);
@@ -146,7 +159,8 @@ rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole)
 }
 
 rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root, const rsh_memory *whole, rsh_sharded **out) {
-    RSH_REQUIRE(comm && layout, RSH_EVALUE, "scatter needs a comm and a layout");
+    RSH_REQUIRE(comm, RSH_EVALUE, "scatter needs a comm");
+    if (!layout || !out) return refuse(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter needs a layout and a place for the result"));
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = wrap_whole(comm, layout, root, whole, &src);
     if (!st) st = rsh_sharded_empty(comm, layout, &dst);

@@ -35,12 +35,24 @@ void rsh_sharded_free(rsh_sharded *s) {
     rshi_free(s);
 }
 
+/* Elements where peers can read them.  The tensor may outlive the comm. */
+static rsh_status alloc_elements(rsh_comm *comm, rsh_dtype dtype, int64_t count, bool zero, rsh_tensor **out) {
+    rshi_data d;
+    int64_t bytes;
+    if (!comm->ops->data_alloc) return (zero ? rsh_tensor_zeros : rsh_tensor_empty)(dtype, 1, &count, out);
+    RSH_REQUIRE(rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_ENOMEM, "a part of %lld elements", (long long)count);
+    RSH_TRY(comm->ops->data_alloc(comm, (size_t)bytes, zero, &d));
+    rsh_status st = rsh_tensor_wrap(d.data, dtype, 1, &count, NULL, d.release, d.owner, out);
+    if (st) d.release(d.owner);
+    return st;
+}
+
 /* Dense memory in the layout's order, as a tensor of the part's own shape. */
-static rsh_status alloc_part(const rsh_layout *l, int64_t rank, int64_t part, bool zero, rsh_tensor **out) {
+static rsh_status alloc_part(rsh_comm *comm, const rsh_layout *l, int64_t part, bool zero, rsh_tensor **out) {
     rsh_part shape;
     rsh_tensor *all;
-    RSH_TRY(rsh_layout_part(l, rank, part, &shape));
-    RSH_TRY((zero ? rsh_tensor_zeros : rsh_tensor_empty)(rsh_layout_dtype(l), 1, &shape.count, &all));
+    RSH_TRY(rsh_layout_part(l, comm->rank, part, &shape));
+    RSH_TRY(alloc_elements(comm, rsh_layout_dtype(l), shape.count, zero, &all));
     rsh_status st = rsh_tensor_view(all, 0, shape.ndim, shape.shape, shape.strides, out);
     rsh_tensor_free(all);
     return st;
@@ -50,7 +62,7 @@ static rsh_status sharded_alloc(rsh_comm *comm, const rsh_layout *layout, bool z
     rsh_sharded *s;
     RSH_TRY(sharded_new(comm, layout, &s));
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < s->nparts && !st; i++) st = alloc_part(s->layout, comm->rank, i, zero, &s->part[i]);
+    for (int64_t i = 0; i < s->nparts && !st; i++) st = alloc_part(comm, s->layout, i, zero, &s->part[i]);
     if (st)
         rsh_sharded_free(s);
     else

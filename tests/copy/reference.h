@@ -17,20 +17,11 @@ typedef struct small_format {
 
 static inline bool reference_is_small(rsh_dtype t, small_format *f) {
     switch (t) {
-    case RSH_F16:
-        *f = (small_format){5, 10, true};
-        return true;
-    case RSH_BF16:
-        *f = (small_format){8, 7, true};
-        return true;
-    case RSH_F8E4M3:
-        *f = (small_format){4, 3, false};
-        return true;
-    case RSH_F8E5M2:
-        *f = (small_format){5, 2, true};
-        return true;
-    default:
-        return false;
+    case RSH_F16: *f = (small_format){5, 10, true}; return true;
+    case RSH_BF16: *f = (small_format){8, 7, true}; return true;
+    case RSH_F8E4M3: *f = (small_format){4, 3, false}; return true;
+    case RSH_F8E5M2: *f = (small_format){5, 2, true}; return true;
+    default: return false;
     }
 }
 
@@ -76,11 +67,11 @@ static inline unsigned small_code(small_format f, long double x) {
     return sign | (unsigned)hi;
 }
 
-#define REFERENCE_READ(type)                                                                                              \
-    {                                                                                                                     \
-        type v;                                                                                                           \
-        memcpy(&v, p, sizeof v);                                                                                          \
-        return (long double)v;                                                                                            \
+#define REFERENCE_READ(type)                                                                                                     \
+    {                                                                                                                            \
+        type v;                                                                                                                  \
+        memcpy(&v, p, sizeof v);                                                                                                 \
+        return (long double)v;                                                                                                   \
     }
 
 /* One real element; complex ones are read part by part as f32 or f64. */
@@ -92,34 +83,21 @@ static inline long double reference_read(rsh_dtype t, const void *p) {
         return small_value(f, bits);
     }
     switch (t) {
-    case RSH_BOOL:
-        return *(const unsigned char *)p != 0;
-    case RSH_U8:
-        REFERENCE_READ(uint8_t)
-    case RSH_I8:
-        REFERENCE_READ(int8_t)
-    case RSH_U16:
-        REFERENCE_READ(uint16_t)
-    case RSH_I16:
-        REFERENCE_READ(int16_t)
-    case RSH_U32:
-        REFERENCE_READ(uint32_t)
-    case RSH_I32:
-        REFERENCE_READ(int32_t)
-    case RSH_U64:
-        REFERENCE_READ(uint64_t)
-    case RSH_I64:
-        REFERENCE_READ(int64_t)
-    case RSH_F32:
-        REFERENCE_READ(float)
-    default:
-        REFERENCE_READ(double)
+    case RSH_BOOL: return *(const unsigned char *)p != 0;
+    case RSH_U8: REFERENCE_READ(uint8_t)
+    case RSH_I8: REFERENCE_READ(int8_t)
+    case RSH_U16: REFERENCE_READ(uint16_t)
+    case RSH_I16: REFERENCE_READ(int16_t)
+    case RSH_U32: REFERENCE_READ(uint32_t)
+    case RSH_I32: REFERENCE_READ(int32_t)
+    case RSH_U64: REFERENCE_READ(uint64_t)
+    case RSH_I64: REFERENCE_READ(int64_t)
+    case RSH_F32: REFERENCE_READ(float)
+    default: REFERENCE_READ(double)
     }
 }
 
-static inline bool reference_is_signed(rsh_dtype t) {
-    return t == RSH_I8 || t == RSH_I16 || t == RSH_I32 || t == RSH_I64;
-}
+static inline bool reference_is_signed(rsh_dtype t) { return t == RSH_I8 || t == RSH_I16 || t == RSH_I32 || t == RSH_I64; }
 
 /* A real number to an integer: toward zero, saturating. */
 static inline uint64_t reference_saturate(rsh_dtype t, long double x) {
@@ -176,7 +154,8 @@ static inline bool reference_same(rsh_dtype t, const char *x, const char *y) {
     if (!memcmp(x, y, rsh_dtype_size(t))) return true;
     if (reference_is_integer(t) || t == RSH_BOOL) return false;
     for (size_t i = 0; i < rsh_dtype_size(t); i += size)
-        if (memcmp(x + i, y + i, size) && !(isnan(reference_read(part, x + i)) && isnan(reference_read(part, y + i)))) return false;
+        if (memcmp(x + i, y + i, size) && !(isnan(reference_read(part, x + i)) && isnan(reference_read(part, y + i))))
+            return false;
     return true;
 }
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define ROOM (1 << 20) /* bytes of each buffer */
+#define ROOM  (1 << 20) /* bytes of each buffer */
 #define GUARD 0xa5
 
 static char from_memory[ROOM], to_memory[ROOM], expected[ROOM];
@@ -117,8 +117,7 @@ static rshi_kernel try_copy(const shape *s, const side *to, const side *from, bo
     for (int64_t i = 0, all = elements(s); i < all; i++)
         memcpy(expected + address(s, to, i), from_memory + address(s, from, i), (size_t)s->unit);
     rshi_move_prepare(&m, stream ? SIZE_MAX : 0);
-    if (m.kernel != RSHI_KERNEL_NONE)
-        run_pieces(&m, (int)random_in(0, m.split), to_memory + to->base, from_memory + from->base);
+    if (m.kernel != RSHI_KERNEL_NONE) run_pieces(&m, (int)random_in(0, m.split), to_memory + to->base, from_memory + from->base);
     rshi_copy_fence();
     compare("copy", s, &m);
     return m.kernel;

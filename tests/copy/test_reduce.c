@@ -4,8 +4,8 @@
 #include "reference.h"
 
 #define MOST_SOURCES 20
-#define ELEMENTS 1500 /* more than a tile, not a multiple of anything */
-#define SPREAD 3      /* source strides are up to this many elements */
+#define ELEMENTS     1500 /* more than a tile, not a multiple of anything */
+#define SPREAD       3    /* source strides are up to this many elements */
 
 static char sources[MOST_SOURCES][ELEMENTS * SPREAD * 16 + 64];
 static char result[ELEMENTS * 16 + 64];
@@ -15,20 +15,13 @@ static char result[ELEMENTS * 16 + 64];
 static uint64_t integer_op(rsh_op op, bool is_signed, uint64_t a, uint64_t b) {
     bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;
     switch (op) {
-    case RSH_OP_SUM:
-        return a + b;
-    case RSH_OP_PROD:
-        return a * b;
-    case RSH_OP_MIN:
-        return less ? a : b;
-    case RSH_OP_MAX:
-        return less ? b : a;
-    case RSH_OP_BAND:
-        return a & b;
-    case RSH_OP_BOR:
-        return a | b;
-    default:
-        return a ^ b;
+    case RSH_OP_SUM: return a + b;
+    case RSH_OP_PROD: return a * b;
+    case RSH_OP_MIN: return less ? a : b;
+    case RSH_OP_MAX: return less ? b : a;
+    case RSH_OP_BAND: return a & b;
+    case RSH_OP_BOR: return a | b;
+    default: return a ^ b;
     }
 }
 

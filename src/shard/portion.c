@@ -1,4 +1,4 @@
-/* Cut: the next piece of a flow that fits into a message, packed or unpacked.
+/* Portion: the next piece of a flow that fits into a message, packed or unpacked.
  *
  * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the dims inside of that are taken whole. */
 #include "shard/flow.h"

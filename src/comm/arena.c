@@ -1,0 +1,226 @@
+/* Arena: first fit among gaps, each block backed when it is taken and given back to the machine when it is freed. */
+#include "comm/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define PAGE ((size_t)4096)
+#define HUGE_PAGE ((size_t)2 << 20)
+#define MOST_RESERVE ((size_t)1 << 40)
+#define ADDRESS_SPACE ((size_t)1 << 46) /* half of what a process has: for all arenas together */
+#define LEAST_RESERVE ((size_t)64 << 20)
+#define AT_ONCE ((size_t)256 << 20) /* backed by one call: a signal undoes no more than this */
+#define PUNCH_FROM ((size_t)64 << 10) /* smaller blocks keep their pages */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* ---- address range ---- */
+
+static size_t choose_reserve(int ranks) {
+    size_t space = ADDRESS_SPACE, reserve = MOST_RESERVE;
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < space) space = limit.rlim_cur / 2;
+    while (reserve > LEAST_RESERVE && reserve > space / (size_t)ranks) reserve /= 2;
+    return reserve;
+}
+
+/* Behind the end of the file there is nothing to touch yet; the mapping is there all the same. */
+char *rshi_window_map(int fd, size_t reserve) {
+    char *p = mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (p == MAP_FAILED) {
+        rshi_fail(RSH_ENOMEM, "no address range of %zu bytes for an arena: %s", reserve, strerror(errno));
+        return NULL;
+    }
+    madvise(p, reserve, MADV_HUGEPAGE); /* where the machine has them for shared memory */
+    madvise(p, reserve, MADV_DONTDUMP);
+    return p;
+}
+
+void rshi_window_unmap(char *window, size_t reserve) { munmap(window, reserve); }
+
+/* ---- coming and going ---- */
+
+/* Sealed, so that no peer can take away memory that another one is reading. */
+static rsh_status open_file(int *fd) {
+    *fd = memfd_create("reshard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "no shared memory: memfd_create: %s", strerror(errno));
+    fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    return RSH_OK;
+}
+
+rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
+    rshi_arena *a = RSHI_NEW(rshi_arena);
+    if (!a) return rshi_nomem();
+    a->reserve = choose_reserve(ranks);
+    rsh_status st = open_file(&a->fd);
+    if (!st && !(a->base = rshi_window_map(a->fd, a->reserve))) st = rshi_nomem();
+    if (st) {
+        if (a->fd >= 0) close(a->fd);
+        rshi_free(a);
+        return st;
+    }
+    atomic_init(&a->refs, 1);
+    pthread_mutex_init(&a->lock, NULL);
+    *out = a;
+    return RSH_OK;
+}
+
+rshi_arena *rshi_arena_hold(rshi_arena *a) {
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void rshi_arena_drop(rshi_arena *a) {
+    if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    rshi_window_unmap(a->base, a->reserve);
+    close(a->fd);
+    pthread_mutex_destroy(&a->lock);
+    rshi_free(a->gaps);
+    rshi_free(a);
+}
+
+/* ---- gaps ---- */
+
+static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
+
+static size_t alignment(size_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : 64; }
+
+static size_t block_bytes(size_t bytes) { return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64); }
+
+static bool make_room(rshi_arena *a) {
+    if (a->blocks + 2 <= a->room) return true;
+    size_t room = a->room ? 2 * a->room : 16;
+    rshi_gap *gaps = rshi_realloc(a->gaps, room, sizeof *gaps);
+    if (!gaps) return false;
+    a->gaps = gaps;
+    a->room = room;
+    return true;
+}
+
+static void insert_gap(rshi_arena *a, size_t i, rshi_gap gap) {
+    memmove(&a->gaps[i + 1], &a->gaps[i], (a->ngaps - i) * sizeof *a->gaps);
+    a->gaps[i] = gap;
+    a->ngaps++;
+}
+
+static void remove_gap(rshi_arena *a, size_t i) {
+    a->ngaps--;
+    memmove(&a->gaps[i], &a->gaps[i + 1], (a->ngaps - i) * sizeof *a->gaps);
+}
+
+/* Take `bytes` at `at` out of gap i; what is left on either side stays. */
+static void cut_gap(rshi_arena *a, size_t i, size_t at, size_t bytes) {
+    rshi_gap gap = a->gaps[i];
+    size_t tail = gap.at + gap.bytes - (at + bytes);
+    a->gaps[i].bytes = at - gap.at;
+    if (tail) insert_gap(a, i + 1, (rshi_gap){at + bytes, tail});
+    if (at == gap.at) remove_gap(a, i);
+}
+
+/* Offset of a range that is now taken, or SIZE_MAX. */
+static size_t take_range(rshi_arena *a, size_t bytes, size_t align) {
+    for (size_t i = 0; i < a->ngaps; i++) {
+        const rshi_gap *gap = &a->gaps[i];
+        size_t at = round_up(gap->at, align);
+        if (at - gap->at > gap->bytes || gap->bytes - (at - gap->at) < bytes) continue;
+        cut_gap(a, i, at, bytes);
+        return at;
+    }
+    size_t at = round_up(a->end, align);
+    if (at > a->reserve || bytes > a->reserve - at) return SIZE_MAX;
+    if (at > a->end) insert_gap(a, a->ngaps, (rshi_gap){a->end, at - a->end});
+    a->end = at + bytes;
+    return at;
+}
+
+static void give_range(rshi_arena *a, size_t at, size_t bytes) {
+    size_t i = 0;
+    while (i < a->ngaps && a->gaps[i].at < at) i++;
+    insert_gap(a, i, (rshi_gap){at, bytes});
+    if (i + 1 < a->ngaps && at + bytes == a->gaps[i + 1].at) {
+        a->gaps[i].bytes += a->gaps[i + 1].bytes;
+        remove_gap(a, i + 1);
+    }
+    if (i && a->gaps[i - 1].at + a->gaps[i - 1].bytes == at) {
+        a->gaps[i - 1].bytes += a->gaps[i].bytes;
+        remove_gap(a, i--);
+    }
+    if (a->gaps[i].at + a->gaps[i].bytes == a->end) {
+        a->end = a->gaps[i].at;
+        remove_gap(a, i);
+    }
+}
+
+/* ---- backing ---- */
+
+static void punch(rshi_arena *a, size_t at, size_t bytes) {
+    fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
+}
+
+/* The kernel would start to kill processes rather than refuse more shared memory than there is. */
+static bool machine_has(size_t bytes) {
+    struct sysinfo info;
+    if (sysinfo(&info)) return true;
+    return bytes / info.mem_unit <= info.totalram + info.totalswap;
+}
+
+/* Memory for a range, taken from the machine now: later, its lack would be a signal. */
+static bool back(rshi_arena *a, size_t at, size_t bytes) {
+    size_t end = round_up(at + bytes, PAGE);
+    if (!machine_has(bytes)) return false;
+    for (at &= ~(PAGE - 1); at < end;) {
+        size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
+        if (!fallocate(a->fd, 0, (off_t)at, (off_t)n)) at += n;
+        else if (errno != EINTR) return false;
+    }
+    return true;
+}
+
+/* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that matters. */
+static void fault_in(char *p, size_t bytes) {
+    if (bytes >= PUNCH_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
+}
+
+static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
+    size_t at = make_room(a) ? take_range(a, bytes, alignment(bytes)) : SIZE_MAX;
+    if (at == SIZE_MAX) return NULL;
+    if (zero && bytes >= PAGE) punch(a, at, bytes);
+    if (!back(a, at, bytes)) {
+        if (bytes >= PAGE) punch(a, at, bytes);
+        give_range(a, at, bytes);
+        return NULL;
+    }
+    if (zero && bytes < PAGE) memset(a->base + at, 0, bytes);
+    a->blocks++;
+    return a->base + at;
+}
+
+void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : SIZE_MAX;
+    pthread_mutex_lock(&a->lock);
+    void *p = whole == SIZE_MAX ? NULL : take_block(a, whole, zero);
+    pthread_mutex_unlock(&a->lock);
+    if (!p) {
+        rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for", bytes);
+        return NULL;
+    }
+    fault_in(p, whole);
+    return p;
+}
+
+void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
+    if (!p) return;
+    size_t at = rshi_arena_offset(a, p), whole = block_bytes(bytes);
+    pthread_mutex_lock(&a->lock);
+    if (whole >= PUNCH_FROM) punch(a, at, whole);
+    give_range(a, at, whole);
+    a->blocks--;
+    pthread_mutex_unlock(&a->lock);
+}

@@ -1,0 +1,69 @@
+/* Join: which rank of which job is this process?  Launchers say it in the environment, each in its own words. */
+#include "comm/comm.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct launcher {
+    const char *name, *rank, *size;
+    const char *local_size; /* ranks on this machine, where the launcher says so */
+    const char *job[2];     /* what tells one job from another on this machine */
+} launcher;
+
+/* In the order in which they are believed: inside a Slurm job, mpirun knows better than Slurm. */
+static const launcher launchers[] = {
+    {"reshard run", "RESHARD_RANK", "RESHARD_SIZE", NULL, {"RESHARD_JOB", NULL}},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", NULL}},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", {"MASTER_PORT", "TORCHELASTIC_RUN_ID"}},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {"PMI_JOBID", NULL}},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", NULL, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+};
+#define LAUNCHERS (sizeof launchers / sizeof *launchers)
+
+static const char *look(const char *name) {
+    const char *text = name ? getenv(name) : NULL;
+    return text && *text ? text : NULL;
+}
+
+static bool read_number(const char *text, int *out) {
+    char *end;
+    long n = text ? strtol(text, &end, 10) : -1;
+    if (n < 0 || n > INT_MAX || *end) return false;
+    *out = (int)n;
+    return true;
+}
+
+static rsh_status read_place(const launcher *l, int *rank, int *size) {
+    const char *r = look(l->rank), *s = look(l->size), *local = look(l->local_size);
+    RSH_REQUIRE(read_number(r, rank) && read_number(s, size) && *rank < *size, RSH_EVALUE,
+                "%s does not say which rank this is: %s is \"%.40s\", %s is \"%.40s\"", l->name, l->rank, r ? r : "", l->size, s ? s : "");
+    int here;
+    RSH_REQUIRE(!read_number(local, &here) || here == *size, RSH_EUNSUP,
+                "%s runs %d ranks, %d of them on this machine (%s): the engine shm is for ranks of one machine", l->name, *size, here,
+                l->local_size);
+    return RSH_OK;
+}
+
+/* Ranks of one launcher on one machine have the same parent, if there is nothing better to know the job by. */
+static void name_job(const launcher *l, char *text, size_t bytes) {
+    const char *a = look(l->job[0]), *b = look(l->job[1]);
+    if (a || b)
+        snprintf(text, bytes, "%s %s %s", l->name, a ? a : "", b ? b : "");
+    else
+        snprintf(text, bytes, "%s parent %ld", l->name, (long)getppid());
+}
+
+rsh_status rsh_comm_join(rsh_comm **out) {
+    char job[256];
+    int rank = 0, size = 1;
+    for (size_t i = 0; i < LAUNCHERS; i++) {
+        const launcher *l = &launchers[i];
+        if (!look(l->rank) && !(i == 0 && look(l->size))) continue;
+        RSH_TRY(read_place(l, &rank, &size));
+        name_job(l, job, sizeof job);
+        return rsh_comm_shm(job, rank, size, out);
+    }
+    return rsh_comm_shm("alone", rank, size, out);
+}

@@ -1,0 +1,250 @@
+/* Exchange of the engine `shm`: receivers copy out of the senders' arenas.
+ *
+ * Each rank writes its lists into its arena.  Messages that lie in the arena are read where they are.  The others form one stream in the order of the
+ * lists, which passes through a staging buffer of two halves: while receivers read one half, the sender fills the other, and one meeting a
+ * round keeps them in step.  Every rank checks its own sends and receives against the other side's lists, so each mismatch is found by at
+ * least one rank; it takes part in all rounds all the same, and the last meeting tells everybody. */
+#include "comm/shm.h"
+
+#include <string.h>
+
+#define HALF ((uint64_t)1 << 20)
+
+typedef struct entry {
+    uint64_t bytes;
+    uint64_t at;    /* offset in the arena, or in the stream */
+    uint64_t order; /* in the caller's list */
+    bool direct;    /* lies in the arena */
+} entry;
+
+/* Lists by peer, in one block of the arena: entries for p are list[start[p]] .. list[start[p + 1] - 1]. */
+typedef struct sorted {
+    const int64_t *start; /* [size + 1] */
+    const entry *list;
+} sorted;
+
+/* What a rank lays on the board for an exchange. */
+typedef struct card {
+    rsh_status status;         /* not RSH_OK: the rank has no memory, so nobody exchanges anything */
+    uint64_t lists;            /* offset of its lists */
+    uint64_t staging, staged;  /* offset of its staging buffer, bytes of its stream */
+    int64_t nsend, nrecv;
+} card;
+
+/* What a rank found when it compared; all zero: nothing. */
+typedef struct finding {
+    int64_t wrong; /* 0 nothing, 1 number of messages, 2 size of a message */
+    int64_t from, to, message;
+    uint64_t sent, expected; /* messages or bytes */
+} finding;
+
+typedef struct exchange {
+    rshi_shm_comm *c;
+    const rsh_message *send, *recv;
+    card mine;
+    char *block; /* this rank's lists */
+    size_t bytes;
+} exchange;
+
+void rshi_shm_staging_free(rshi_shm_comm *c) {
+    rshi_arena_free(c->world->arena, c->staging, 2 * HALF);
+    c->staging = NULL;
+}
+
+/* ---- lists ---- */
+
+static size_t side_bytes(int size, int64_t n) { return ((size_t)size + 2) * sizeof(int64_t) + (size_t)n * sizeof(entry); }
+
+/* The sends or the receives in a block that a rank has written. */
+static sorted side_of(const exchange *x, const char *block, const card *k, bool recv) {
+    int size = x->c->base.size;
+    if (recv) block += side_bytes(size, k->nsend);
+    return (sorted){(const int64_t *)block, (const entry *)(block + ((size_t)size + 2) * sizeof(int64_t))};
+}
+
+static int64_t count_of(const sorted *s, int peer) { return s->start[peer + 1] - s->start[peer]; }
+static const entry *entry_of(const sorted *s, int peer, int64_t i) { return &s->list[s->start[peer] + i]; }
+
+static card card_of(const exchange *x, int r) {
+    card k;
+    memcpy(&k, rshi_shm_laid(x->c, r), sizeof k);
+    return k;
+}
+
+static sorted peer_side(const exchange *x, int r, bool recv) {
+    card k = card_of(x, r);
+    return side_of(x, rshi_world_at(x->c->world, x->c->member[r], k.lists), &k, recv);
+}
+
+/* Counting sort: stable, and a peer's messages are found without a search. */
+static void sort_by_peer(int size, int64_t n, const rsh_message *list, char *block) {
+    int64_t *start = (int64_t *)block;
+    entry *sorted = (entry *)(block + ((size_t)size + 2) * sizeof(int64_t));
+    memset(start, 0, ((size_t)size + 2) * sizeof *start);
+    for (int64_t i = 0; i < n; i++) start[list[i].peer + 2]++;
+    for (int p = 2; p < size + 2; p++) start[p] += start[p - 1];
+    for (int64_t i = 0; i < n; i++) sorted[start[list[i].peer + 1]++] = (entry){.bytes = list[i].bytes, .order = (uint64_t)i};
+}
+
+/* Where receivers find each message; those to this rank itself never leave its memory. */
+static void place_sends(exchange *x) {
+    const rshi_arena *arena = x->c->world->arena;
+    sorted s = side_of(x, x->block, &x->mine, false);
+    entry *list = (entry *)s.list;
+    for (int p = 0; p < x->c->base.size; p++)
+        for (int64_t i = s.start[p]; i < s.start[p + 1]; i++) {
+            const void *data = x->send[list[i].order].data;
+            list[i].direct = p == x->c->base.rank || rshi_arena_has(arena, data);
+            list[i].at = list[i].direct ? rshi_arena_offset(arena, data) : x->mine.staged;
+            if (!list[i].direct) x->mine.staged += list[i].bytes;
+        }
+}
+
+static rsh_status write_lists(exchange *x) {
+    rshi_shm_comm *c = x->c;
+    rshi_arena *arena = c->world->arena;
+    x->bytes = side_bytes(c->base.size, x->mine.nsend) + side_bytes(c->base.size, x->mine.nrecv);
+    x->block = rshi_arena_alloc(arena, x->bytes, false);
+    if (!x->block) return rshi_nomem();
+    sort_by_peer(c->base.size, x->mine.nsend, x->send, x->block);
+    sort_by_peer(c->base.size, x->mine.nrecv, x->recv, x->block + side_bytes(c->base.size, x->mine.nsend));
+    place_sends(x);
+    if (x->mine.staged && !c->staging && !(c->staging = rshi_arena_alloc(arena, 2 * HALF, false))) return rshi_nomem();
+    x->mine.lists = rshi_arena_offset(arena, x->block);
+    x->mine.staging = c->staging ? rshi_arena_offset(arena, c->staging) : 0;
+    return RSH_OK;
+}
+
+/* ---- comparing ---- */
+
+/* Do the messages of one ordered pair agree? */
+static bool pair_agrees(const sorted *send, int from, const sorted *recv, int to, finding *found) {
+    int64_t n = count_of(send, to), expected = count_of(recv, from);
+    if (n != expected) {
+        *found = (finding){1, from, to, 0, (uint64_t)n, (uint64_t)expected};
+        return false;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t sent = entry_of(send, to, i)->bytes, room = entry_of(recv, from, i)->bytes;
+        if (sent == room) continue;
+        *found = (finding){2, from, to, i, sent, room};
+        return false;
+    }
+    return true;
+}
+
+static finding compare(const exchange *x) {
+    int me = x->c->base.rank;
+    finding found = {0};
+    sorted send = side_of(x, x->block, &x->mine, false), recv = side_of(x, x->block, &x->mine, true);
+    for (int p = 0; p < x->c->base.size; p++) {
+        if (!count_of(&send, p) && !count_of(&recv, p)) continue;
+        sorted their_send = peer_side(x, p, false), their_recv = peer_side(x, p, true);
+        if (!pair_agrees(&send, me, &their_recv, p, &found) || !pair_agrees(&their_send, p, &recv, me, &found)) break;
+    }
+    return found;
+}
+
+static rsh_status report(const finding *f) {
+    if (f->wrong == 1)
+        return rshi_fail(RSH_EMISMATCH, "exchange: rank %lld sends %llu messages to rank %lld, which receives %llu", (long long)f->from,
+                         (unsigned long long)f->sent, (long long)f->to, (unsigned long long)f->expected);
+    return rshi_fail(RSH_EMISMATCH, "exchange: message %lld from rank %lld to rank %lld has %llu bytes, but %llu are received",
+                     (long long)f->message, (long long)f->from, (long long)f->to, (unsigned long long)f->sent,
+                     (unsigned long long)f->expected);
+}
+
+/* ---- moving ---- */
+
+/* The part of a message that is in the round's piece of the stream: bytes [from, from + n) of it. */
+static uint64_t overlap(const entry *e, uint64_t round, uint64_t *from) {
+    uint64_t lo = round * HALF, hi = lo + HALF, end = e->at + e->bytes;
+    uint64_t first = e->at > lo ? e->at : lo, last = end < hi ? end : hi;
+    *from = first - e->at;
+    return first < last ? last - first : 0;
+}
+
+static char *half_of(char *staging, uint64_t round) { return staging + (round & 1) * HALF; }
+
+static void fill_half(const exchange *x, uint64_t round) {
+    sorted s = side_of(x, x->block, &x->mine, false);
+    for (int64_t i = 0; i < x->mine.nsend; i++) {
+        const entry *e = &s.list[i];
+        uint64_t from, n = e->direct ? 0 : overlap(e, round, &from);
+        if (n) memcpy(half_of(x->c->staging, round) + (e->at + from) % HALF, (char *)x->send[e->order].data + from, n);
+    }
+}
+
+static void copy_direct(char *to, const char *from, uint64_t bytes) {
+    if (bytes && to != from) memmove(to, from, bytes);
+}
+
+static void receive_from(const exchange *x, int p, uint64_t round) {
+    card k = card_of(x, p);
+    const rshi_world *w = x->c->world;
+    sorted send = peer_side(x, p, false), recv = side_of(x, x->block, &x->mine, true);
+    const char *staging = rshi_world_at(w, x->c->member[p], k.staging);
+    for (int64_t i = 0; i < count_of(&recv, p); i++) {
+        const entry *e = entry_of(&send, x->c->base.rank, i);
+        char *to = x->recv[entry_of(&recv, p, i)->order].data;
+        uint64_t from, n = e->direct ? 0 : overlap(e, round, &from);
+        if (n) memcpy(to + from, staging + (round & 1) * HALF + (e->at + from) % HALF, n);
+        if (!e->direct || round) continue;
+        copy_direct(to, p == x->c->base.rank ? x->send[e->order].data : rshi_world_at(w, x->c->member[p], e->at), e->bytes);
+    }
+}
+
+/* Ranks start with different peers, so as not to read the same memory all at once. */
+static void receive_round(const exchange *x, uint64_t round) {
+    int size = x->c->base.size;
+    for (int k = 0; k < size; k++) receive_from(x, (x->c->base.rank + k) % size, round);
+}
+
+/* Rounds of the longest stream. */
+static rsh_status check_cards(const exchange *x, uint64_t *rounds) {
+    *rounds = 1;
+    for (int r = 0; r < x->c->base.size; r++) {
+        card k = card_of(x, r);
+        RSH_REQUIRE(!k.status, k.status, "exchange: rank %d had no memory for its lists of messages", r);
+        uint64_t n = (k.staged + HALF - 1) / HALF;
+        if (n > *rounds) *rounds = n;
+    }
+    return RSH_OK;
+}
+
+/* A meeting takes the cards away: they are laid again at each. */
+static rsh_status move_all(exchange *x, finding *found) {
+    uint64_t rounds;
+    if (!x->mine.status) fill_half(x, 0);
+    RSH_TRY(rshi_shm_meet(x->c, &x->mine, sizeof x->mine));
+    RSH_TRY(check_cards(x, &rounds));
+    *found = compare(x);
+    for (uint64_t k = 0; k < rounds; k++) {
+        if (k) {
+            fill_half(x, k);
+            RSH_TRY(rshi_shm_meet(x->c, &x->mine, sizeof x->mine));
+        }
+        if (!found->wrong) receive_round(x, k);
+    }
+    return RSH_OK;
+}
+
+static rsh_status settle(exchange *x, const finding *found) {
+    RSH_TRY(rshi_shm_meet(x->c, found, sizeof *found));
+    for (int r = 0; r < x->c->base.size; r++) {
+        finding f;
+        memcpy(&f, rshi_shm_laid(x->c, r), sizeof f);
+        if (f.wrong) return report(&f);
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_shm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+    exchange x = {.c = rshi_shm_comm_of(comm), .send = send, .recv = recv, .mine = {.nsend = nsend, .nrecv = nrecv}};
+    finding found;
+    x.mine.status = write_lists(&x);
+    rsh_status st = move_all(&x, &found);
+    if (!st) st = settle(&x, &found);
+    rshi_arena_free(x.c->world->arena, x.block, x.bytes);
+    return st;
+}

@@ -1,0 +1,86 @@
+/* Shadow: parts that peers cannot reach are copied to where they can. */
+#include "shard/shadow.h"
+
+static rsh_status make_room(rshi_shadows *s) {
+    if (s->n < s->room) return RSH_OK;
+    int64_t room = s->room ? 2 * s->room : 4;
+    rshi_shadow *list = rshi_realloc(s->list, (size_t)room, sizeof *list);
+    if (!list) return rshi_nomem();
+    s->list = list;
+    s->room = room;
+    return RSH_OK;
+}
+
+/* Source and destination strides are the same, and so is the move either way. */
+static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p, rshi_shadow *out) {
+    rsh_part shape;
+    RSH_TRY(rsh_layout_part(l, rank, part, &shape));
+    int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l));
+    out->move = (rshi_move){.nd = shape.ndim, .nsrc = 1, .from = rsh_layout_dtype(l), .to = rsh_layout_dtype(l)};
+    for (int d = 0; d < shape.ndim; d++) {
+        out->move.n[d] = shape.shape[d];
+        out->move.ds[d] = out->strides[d] = p->strides[d] * size;
+    }
+    out->bytes = (uint64_t)(shape.count * size);
+    return RSH_OK;
+}
+
+static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst) {
+    RSH_TRY(make_room(s));
+    rshi_shadow *w = &s->list[s->n];
+    *w = (rshi_shadow){.dst = dst};
+    rshi_extent extent = rshi_part_extent(l, comm->rank, part, p, dst);
+    RSH_TRY(describe(l, comm->rank, part, p, w));
+    RSH_TRY(comm->ops->data_alloc(comm, extent.end - extent.start, false, &w->block));
+    w->data = (char *)w->block.data + ((uintptr_t)p->data - extent.start);
+    w->move.ss = w->strides;
+    rshi_move_prepare(&w->move, w->bytes);
+    s->n++;
+    return RSH_OK;
+}
+
+rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst,
+                           char **data) {
+    if (!*number) {
+        RSH_TRY(make(s, comm, l, part, p, dst));
+        *number = s->n;
+    }
+    rshi_shadow *w = &s->list[*number - 1];
+    w->own = p->data;
+    *data = w->data;
+    return RSH_OK;
+}
+
+void rshi_shadows_rest(rshi_shadows *s) {
+    for (int64_t i = 0; i < s->n; i++) s->list[i].own = NULL;
+}
+
+static void copy(const rshi_shadow *w, char *to, const char *from) {
+    rshi_move m = w->move;
+    m.ss = (int64_t *)w->strides; /* the list may have moved since they were laid */
+    rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, to, &from);
+}
+
+void rshi_shadows_fill(const rshi_shadows *s) {
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->list[i].own && !s->list[i].dst) copy(&s->list[i], s->list[i].data, s->list[i].own);
+    if (s->n) rshi_copy_fence();
+}
+
+void rshi_shadows_drain(const rshi_shadows *s) {
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->list[i].own && s->list[i].dst) copy(&s->list[i], s->list[i].own, s->list[i].data);
+    if (s->n) rshi_copy_fence();
+}
+
+uint64_t rshi_shadows_bytes(const rshi_shadows *s) {
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->list[i].own) bytes += s->list[i].bytes;
+    return bytes;
+}
+
+void rshi_shadows_free(rshi_shadows *s) {
+    for (int64_t i = 0; i < s->n; i++) s->list[i].block.release(s->list[i].block.owner);
+    rshi_free(s->list);
+}

@@ -1,0 +1,39 @@
+/* shadow: copies, in memory that peers can reach, of parts that lie where they cannot.
+ *
+ * A caller may bind any memory; an engine whose ranks are processes can show only its own.  A part that others read then has a shadow of the same
+ * strides, so that nobody else notices: sources are copied into theirs when a run begins, destinations out of theirs when it ends. */
+#ifndef RESHARD_SHARD_SHADOW_H
+#define RESHARD_SHARD_SHADOW_H
+
+#include "comm/comm.h"
+#include "copy/copy.h"
+#include "layout/layout.h"
+#include "shard/memory.h"
+
+typedef struct rshi_shadow {
+    bool dst;
+    char *own;       /* the caller's element 0,...,0; NULL: not used in the run at hand */
+    char *data;      /* the shadow's */
+    rshi_data block; /* owned */
+    rshi_move move;  /* the same in both directions */
+    int64_t strides[RSHI_MOVE_DIMS];
+    uint64_t bytes;
+} rshi_shadow;
+
+typedef struct rshi_shadows {
+    rshi_shadow *list; /* owned */
+    int64_t n, room;
+} rshi_shadows;
+
+/* Use the shadow of a part for the caller's memory p->data.  `number` is the part's own, 0 until its shadow is made here; `data` is what peers
+ * may see instead. */
+rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst,
+                           char **data);
+/* No part uses its shadow until told otherwise. */
+void rshi_shadows_rest(rshi_shadows *s);
+void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */
+void rshi_shadows_drain(const rshi_shadows *s); /* into the caller's destinations */
+uint64_t rshi_shadows_bytes(const rshi_shadows *s);
+void rshi_shadows_free(rshi_shadows *s);
+
+#endif

@@ -1,0 +1,8 @@
+# N processes, each told which rank it is; the first failure ends all, and nothing stays behind.
+reshard run -n 3 sh -c 'echo rank $RESHARD_RANK of $RESHARD_SIZE' | sort
+reshard run -n 3 -- sh -c 'test $RESHARD_RANK = 1 && exit 7; sleep 1000'; echo "exit $?"
+reshard run -n 2 sh -c 'test $RESHARD_RANK = 1 && kill -9 $$; sleep 1000'; echo "exit $?"
+reshard run -n 1 /no/such/program; echo "exit $?"
+echo 'for rank 0' | reshard run -n 2 cat
+reshard run -n 0 true; echo "exit $?"
+reshard run -n 2; echo "exit $?"

@@ -1,0 +1,478 @@
+/* The engine shm: ranks are processes that this program forks. */
+#include "ranks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/shm.h"
+
+static const int process_counts[] = {1, 2, 3, 4, 8};
+
+static void run_processes(int n, rsh_rank_fn fn, void *ctx) {
+    rsh_status st = rsh_run_shm(n, fn, ctx);
+    if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
+static void run_all_processes(rsh_rank_fn fn, void *ctx) {
+    for (size_t i = 0; i < sizeof process_counts / sizeof *process_counts; i++) run_processes(process_counts[i], fn, ctx);
+}
+
+/* Memory that forked processes share with the test. */
+static void *share(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
+static unsigned char pattern(int rank, size_t i) { return (unsigned char)(rank * 31 + (int)(i % 251) + 1); }
+
+static void paint(unsigned char *to, int rank, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) to[i] = pattern(rank, i);
+}
+
+static bool painted(const unsigned char *p, int rank, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (p[i] != pattern(rank, i)) return false;
+    return true;
+}
+
+/* ---- collective calls ---- */
+
+static rsh_status keeps_step(void *ctx, rsh_comm *c) {
+    atomic_int *count = ctx;
+    CHECK(!strcmp(rsh_comm_engine(c), "shm"));
+    for (int k = 1; k <= 20; k++) {
+        atomic_fetch_add(count, 1);
+        RSH_TRY(rsh_comm_barrier(c));
+        CHECK(atomic_load(count) >= k * rsh_comm_size(c));
+        RSH_TRY(rsh_comm_barrier(c));
+    }
+    return RSH_OK;
+}
+static void nobody_passes_a_barrier_before_everybody_has_come(void **state) {
+    (void)state;
+    atomic_int *count = share(sizeof *count);
+    for (size_t i = 0; i < sizeof process_counts / sizeof *process_counts; i++) {
+        atomic_store(count, 0);
+        run_processes(process_counts[i], keeps_step, count);
+    }
+    munmap(count, sizeof *count);
+}
+
+static rsh_status gathers(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 4097, 20000, 3000000};
+    size_t n = (size_t)rsh_comm_size(c);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t bytes = sizes[s];
+        unsigned char *mine = malloc(bytes + 1), *all = malloc(n * bytes + 1);
+        paint(mine, rsh_comm_rank(c), bytes);
+        RSH_TRY(rsh_comm_allgather(c, mine, all, bytes));
+        for (size_t r = 0; r < n; r++) CHECK(painted(all + r * bytes, (int)r, bytes));
+        free(mine);
+        free(all);
+    }
+    return RSH_OK;
+}
+static void allgather_brings_every_block_to_everybody(void **state) {
+    (void)state;
+    run_all_processes(gathers, NULL);
+}
+
+static rsh_status reduces(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    enum { N = 5000 };
+    int64_t mine[N], sum[N], n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    for (int64_t i = 0; i < N; i++) mine[i] = i * (me + 1);
+    RSH_TRY(rsh_comm_allreduce(c, mine, sum, N, RSH_I64, RSH_OP_SUM));
+    for (int64_t i = 0; i < N; i++) CHECK(sum[i] == i * n * (n + 1) / 2);
+    return RSH_OK;
+}
+static void allreduce_adds_over_all_ranks(void **state) {
+    (void)state;
+    run_all_processes(reduces, NULL);
+}
+
+/* From everybody to everybody, from private memory and from the arena, small and larger than the staging buffer. */
+static rsh_status exchanges(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    static const size_t sizes[] = {0, 1, 1000, 1500000};
+    enum { KINDS = 4 };
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    rsh_message send[8 * KINDS], recv[8 * KINDS];
+    int64_t k = 0;
+    for (int p = n - 1; p >= 0; p--)
+        for (int s = 0; s < KINDS; s++, k++) {
+            bool shared = (p + s + me) % 2;
+            rshi_data d = {malloc(sizes[s] + 1), NULL, NULL};
+            if (shared) RSH_TRY(c->ops->data_alloc(c, sizes[s] + 1, false, &d));
+            paint(d.data, 7 * me + p, sizes[s]);
+            send[k] = (rsh_message){p, d.data, sizes[s]};
+            recv[k] = (rsh_message){p, calloc(1, sizes[s] + 1), sizes[s]};
+        }
+    for (int round = 0; round < 2; round++) {
+        RSH_TRY(rsh_comm_exchange(c, k, send, k, recv));
+        for (int64_t i = 0; i < k; i++) {
+            CHECK(painted(recv[i].data, 7 * recv[i].peer + me, recv[i].bytes));
+            memset(recv[i].data, 0, recv[i].bytes);
+        }
+    }
+    return RSH_OK;
+}
+static void exchange_delivers_from_private_and_from_shared_memory(void **state) {
+    (void)state;
+    run_all_processes(exchanges, NULL);
+}
+
+static rsh_status exchanges_wrongly(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    char out[3000000], in[3000000];
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    memset(out, 1, sizeof out);
+    rsh_message send = {(me + 1) % n, out, me == 1 ? sizeof out - 1 : sizeof out}, recv = {(me + n - 1) % n, in, sizeof in};
+    CHECK_STATUS(RSH_EMISMATCH, rsh_comm_exchange(c, 1, &send, 1, &recv));
+    CHECK_SAYS("message 0 from rank 1 to rank 2 has 2999999 bytes, but 3000000 are received");
+    return rsh_comm_barrier(c);
+}
+static void messages_of_different_sizes_are_told_to_everybody(void **state) {
+    (void)state;
+    run_processes(3, exchanges_wrongly, NULL);
+}
+
+static rsh_status splits(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    for (int i = 0; i < 5; i++) {
+        rsh_comm *part, *nobody;
+        RSH_TRY(rsh_comm_split(c, me % 2, -me, &part));
+        CHECK(rsh_comm_size(part) == (n + 1 - me % 2) / 2);
+        CHECK(rsh_comm_rank(part) == (n - 1 - me) / 2);
+        int mine = me, all[8];
+        RSH_TRY(rsh_comm_allgather(part, &mine, all, sizeof mine));
+        CHECK(all[rsh_comm_rank(part)] == me);
+        for (int r = 1; r < rsh_comm_size(part); r++) CHECK(all[r] == all[r - 1] - 2);
+        RSH_TRY(rsh_comm_split(part, -1, 0, &nobody));
+        CHECK(!nobody);
+        RSH_TRY(rsh_comm_free(part));
+    }
+    return rsh_comm_barrier(c);
+}
+static void split_orders_ranks_by_key_and_can_be_done_again_and_again(void **state) {
+    (void)state;
+    run_all_processes(splits, NULL);
+}
+
+static rsh_status passes_a_token(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c), before = (me + n - 1) % n;
+    rshi_flag *mine = c->ops->flag_take(c);
+    rshi_handle h, all[8];
+    RSH_TRY(c->ops->publish(c, mine, sizeof *mine, &h));
+    RSH_TRY(rsh_comm_allgather(c, &h, all, sizeof h));
+    rshi_flag *theirs = c->ops->reach(c, before, all[before]);
+    CHECK(theirs);
+    for (uint64_t k = 1; k <= 100; k++) {
+        if (!me) c->ops->post(c, mine, k);
+        RSH_TRY(c->ops->wait(c, before, theirs, k));
+        if (me) c->ops->post(c, mine, k);
+    }
+    RSH_TRY(rsh_comm_barrier(c));
+    c->ops->flag_give(c, mine);
+    return RSH_OK;
+}
+static void a_token_goes_round_a_ring_of_flags(void **state) {
+    (void)state;
+    run_all_processes(passes_a_token, NULL);
+}
+
+/* ---- memory ---- */
+
+static rsh_status reads_a_peer(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c), peer = (me + 1) % n;
+    static unsigned char own[64];
+    for (size_t bytes = 10; bytes < 4000000; bytes *= 20) {
+        rshi_data d;
+        rshi_handle h[2], all[16];
+        RSH_TRY(c->ops->data_alloc(c, bytes, true, &d));
+        CHECK(!memchr(d.data, 1, bytes) && (uintptr_t)d.data % 64 == 0);
+        paint(d.data, me, bytes);
+        RSH_TRY(c->ops->publish(c, d.data, bytes, &h[0]));
+        RSH_TRY(c->ops->publish(c, own, sizeof own, &h[1]));
+        CHECK(c->ops->is_shared(c, d.data) && !c->ops->is_shared(c, own));
+        RSH_TRY(rsh_comm_allgather(c, h, all, sizeof h));
+        CHECK(painted(c->ops->reach(c, peer, all[2 * peer]), peer, bytes));
+        CHECK(c->ops->reach(c, me, all[2 * me + 1]) == own);
+        CHECK(peer == me || !c->ops->reach(c, peer, all[2 * peer + 1]));
+        RSH_TRY(rsh_comm_barrier(c));
+        d.release(d.owner);
+    }
+    return RSH_OK;
+}
+static void peers_read_an_arena_and_never_private_memory(void **state) {
+    (void)state;
+    run_all_processes(reads_a_peer, NULL);
+}
+
+static void data_outlives_its_comm(void **state) {
+    (void)state;
+    rsh_comm *c = NULL;
+    rshi_data d;
+    assert_int_equal(rsh_comm_shm("one", 0, 1, &c), RSH_OK);
+    assert_int_equal(c->ops->data_alloc(c, 100000, false, &d), RSH_OK);
+    paint(d.data, 3, 100000);
+    assert_int_equal(rsh_comm_free(c), RSH_OK);
+    assert_true(painted(d.data, 3, 100000));
+    d.release(d.owner);
+}
+
+static size_t backed(const rshi_arena *a) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    struct stat file;
+    assert_int_equal(stat(path, &file), 0);
+    return (size_t)file.st_blocks * 512;
+}
+
+static void an_arena_grows_and_gives_memory_back(void **state) {
+    (void)state;
+    rshi_arena *a;
+    assert_int_equal(rshi_arena_new(4, &a), RSH_OK);
+    unsigned char *p = rshi_arena_alloc(a, 32 << 20, false), *q = rshi_arena_alloc(a, 100, true);
+    assert_true(p && q);
+    memset(p, 1, 32 << 20);
+    assert_true(backed(a) >= 32 << 20);
+    rshi_arena_free(a, p, 32 << 20);
+    assert_true(backed(a) < 1 << 20);
+    unsigned char *again = rshi_arena_alloc(a, 32 << 20, true);
+    assert_ptr_equal(again, p);
+    for (size_t i = 0; i < 32 << 20; i += 4096) assert_int_equal(again[i], 0);
+    rshi_arena_free(a, again, 32 << 20);
+    rshi_arena_free(a, q, 100);
+    assert_int_equal(a->end, 0);
+    assert_int_equal(a->ngaps, 0);
+    rshi_arena_drop(a);
+}
+
+static void more_shared_memory_than_there_is_is_an_error(void **state) {
+    (void)state;
+    rshi_arena *a;
+    assert_int_equal(rshi_arena_new(1, &a), RSH_OK);
+    assert_null(rshi_arena_alloc(a, a->reserve / 2, false));
+    assert_null(rshi_arena_alloc(a, SIZE_MAX, false));
+    assert_non_null(strstr(rsh_error_detail(), "out of shared memory"));
+    assert_int_equal(a->end, 0);
+    rshi_arena_drop(a);
+}
+
+/* Blocks of random sizes, taken and freed in random order, never overlap. */
+static void blocks_of_an_arena_never_overlap(void **state) {
+    (void)state;
+    enum { BLOCKS = 64 };
+    rshi_arena *a;
+    unsigned char *p[BLOCKS] = {0};
+    size_t bytes[BLOCKS];
+    uint64_t seed = test_seed(7);
+    assert_int_equal(rshi_arena_new(2, &a), RSH_OK);
+    for (int step = 0; step < 2000; step++) {
+        int i = (int)(draw(&seed) % BLOCKS);
+        if (p[i]) {
+            assert_true(painted(p[i], i, bytes[i]));
+            rshi_arena_free(a, p[i], bytes[i]);
+            p[i] = NULL;
+            continue;
+        }
+        bytes[i] = (size_t)(draw(&seed) % (1u << (4 + draw(&seed) % 15)));
+        p[i] = rshi_arena_alloc(a, bytes[i], false);
+        assert_non_null(p[i]);
+        paint(p[i], i, bytes[i]);
+    }
+    for (int i = 0; i < BLOCKS; i++) rshi_arena_free(a, p[i], bytes[i]);
+    assert_int_equal(a->end, 0);
+    rshi_arena_drop(a);
+}
+
+/* ---- failure ---- */
+
+static rsh_status disagrees(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    int64_t mine = 1, sum;
+    rsh_status st = rsh_comm_rank(c) == 1 ? rsh_comm_barrier(c) : rsh_comm_allreduce(c, &mine, &sum, 1, RSH_I64, RSH_OP_SUM);
+    CHECK_STATUS(RSH_EMISMATCH, st);
+    CHECK_SAYS("rank 0 in allreduce (call 0), rank 1 in barrier (call 0)");
+    return rsh_comm_barrier(c);
+}
+static void ranks_that_disagree_are_told_so(void **state) {
+    (void)state;
+    run_processes(3, disagrees, NULL);
+}
+
+static rsh_status leaves_early(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    if (rsh_comm_rank(c) == 1) return RSH_OK;
+    CHECK_STATUS(RSH_EPEER, rsh_comm_barrier(c));
+    CHECK_SAYS("rank 1 has left");
+    CHECK_STATUS(RSH_EPEER, rsh_comm_barrier(c));
+    return RSH_OK;
+}
+static void a_rank_that_leaves_is_named(void **state) {
+    (void)state;
+    run_processes(4, leaves_early, NULL);
+}
+
+static rsh_status fails_early(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    if (rsh_comm_rank(c) == 2) return rshi_fail(RSH_EVALUE, "a reason of its own");
+    CHECK_STATUS(RSH_EPEER, rsh_comm_barrier(c));
+    CHECK_SAYS("rank 2 failed with EVALUE: a reason of its own");
+    return RSH_OK;
+}
+static void a_rank_that_fails_is_quoted(void **state) {
+    (void)state;
+    assert_int_equal(rsh_run_shm(3, fails_early, NULL), RSH_EVALUE);
+    assert_string_equal(rsh_error_detail(), "a reason of its own");
+}
+
+/* What a test of deaths shares with its processes. */
+typedef struct deaths {
+    _Atomic double killed;
+    _Atomic double slowest; /* of the survivors, to hear of it */
+    atomic_int heard;
+    int victim;
+    long after; /* microseconds */
+} deaths;
+
+static rsh_status works_until_somebody_dies(void *ctx, rsh_comm *c) {
+    deaths *d = ctx;
+    double start = rshi_seconds();
+    char out[5000] = {0}, in[5000];
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    rsh_message send = {(me + 1) % n, out, sizeof out}, recv = {(me + n - 1) % n, in, sizeof in};
+    rsh_status st = RSH_OK;
+    while (!st) {
+        if (me == d->victim && (rshi_seconds() - start) * 1e6 > (double)d->after) {
+            atomic_store(&d->killed, rshi_seconds());
+            kill(getpid(), SIGKILL);
+        }
+        st = rsh_comm_exchange(c, 1, &send, 1, &recv);
+    }
+    double late = rshi_seconds() - atomic_load(&d->killed);
+    if (late > atomic_load(&d->slowest)) atomic_store(&d->slowest, late);
+    char name[32];
+    snprintf(name, sizeof name, "rank %d has died", d->victim);
+    CHECK(st == RSH_EPEER);
+    CHECK_SAYS(name);
+    atomic_fetch_add(&d->heard, 1);
+    return RSH_OK;
+}
+static void survivors_hear_within_a_second_that_a_rank_was_killed(void **state) {
+    (void)state;
+    deaths *d = share(sizeof *d);
+    uint64_t seed = test_seed(11);
+    for (int i = 0; i < 8; i++) {
+        *d = (deaths){.victim = i % 4, .after = (long)(draw(&seed) % 20000)};
+        assert_int_equal(rsh_run_shm(4, works_until_somebody_dies, d), RSH_EPEER);
+        assert_int_equal(atomic_load(&d->heard), 3);
+        assert_true(atomic_load(&d->slowest) < 1);
+    }
+    munmap(d, sizeof *d);
+}
+
+static int count_entries(const char *folder, const char *with) {
+    DIR *dir = opendir(folder);
+    int n = 0;
+    for (struct dirent *e; dir && (e = readdir(dir));) n += strstr(e->d_name, with) != NULL;
+    if (dir) closedir(dir);
+    return n;
+}
+
+static void nothing_is_left_behind(void **state) {
+    (void)state;
+    assert_int_equal(count_entries("/dev/shm", "reshard"), 0);
+    errno = 0;
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+/* ---- finding one another ---- */
+
+static void a_rank_that_never_comes_is_named(void **state) {
+    (void)state;
+    rsh_comm *c = NULL;
+    setenv("RESHARD_TIMEOUT", "0.2", 1);
+    assert_int_equal(rsh_comm_shm("nobody else", 0, 3, &c), RSH_ETIMEOUT);
+    assert_non_null(strstr(rsh_error_detail(), "1 of 3 ranks of the job \"nobody else\" came within 0.2 seconds"));
+    assert_int_equal(rsh_comm_shm("nobody else", 1, 3, &c), RSH_ETIMEOUT);
+    assert_non_null(strstr(rsh_error_detail(), "rank 0 of the job \"nobody else\" did not come within 0.2 seconds"));
+    unsetenv("RESHARD_TIMEOUT");
+}
+
+static void a_name_is_free_again_for_the_next_comm(void **state) {
+    (void)state;
+    pid_t child = fork();
+    bool ok = true;
+    for (int i = 0; ok && i < 20; i++) {
+        rsh_comm *c = NULL;
+        ok = !rsh_comm_shm("again", child ? 0 : 1, 2, &c) && !rsh_comm_barrier(c) && !rsh_comm_free(c);
+    }
+    if (!child) _exit(!ok);
+    int how;
+    waitpid(child, &how, 0);
+    assert_true(ok && WIFEXITED(how) && !WEXITSTATUS(how));
+}
+
+static void without_a_launcher_a_process_is_alone(void **state) {
+    (void)state;
+    rsh_comm *c = NULL;
+    assert_int_equal(rsh_comm_join(&c), RSH_OK);
+    assert_int_equal(rsh_comm_size(c), 1);
+    assert_int_equal(rsh_comm_barrier(c), RSH_OK);
+    assert_int_equal(rsh_comm_free(c), RSH_OK);
+}
+
+static void what_a_launcher_says_is_quoted_when_it_makes_no_sense(void **state) {
+    (void)state;
+    rsh_comm *c = NULL;
+    setenv("RANK", "3", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    assert_int_equal(rsh_comm_join(&c), RSH_EVALUE);
+    assert_string_equal(rsh_error_detail(), "torchrun does not say which rank this is: RANK is \"3\", WORLD_SIZE is \"2\"");
+    setenv("WORLD_SIZE", "8", 1);
+    setenv("LOCAL_WORLD_SIZE", "4", 1);
+    assert_int_equal(rsh_comm_join(&c), RSH_EUNSUP);
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("LOCAL_WORLD_SIZE");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_passes_a_barrier_before_everybody_has_come),
+        cmocka_unit_test(allgather_brings_every_block_to_everybody),
+        cmocka_unit_test(allreduce_adds_over_all_ranks),
+        cmocka_unit_test(exchange_delivers_from_private_and_from_shared_memory),
+        cmocka_unit_test(messages_of_different_sizes_are_told_to_everybody),
+        cmocka_unit_test(split_orders_ranks_by_key_and_can_be_done_again_and_again),
+        cmocka_unit_test(a_token_goes_round_a_ring_of_flags),
+        cmocka_unit_test(peers_read_an_arena_and_never_private_memory),
+        cmocka_unit_test(data_outlives_its_comm),
+        cmocka_unit_test(an_arena_grows_and_gives_memory_back),
+        cmocka_unit_test(more_shared_memory_than_there_is_is_an_error),
+        cmocka_unit_test(blocks_of_an_arena_never_overlap),
+        cmocka_unit_test(ranks_that_disagree_are_told_so),
+        cmocka_unit_test(a_rank_that_leaves_is_named),
+        cmocka_unit_test(a_rank_that_fails_is_quoted),
+        cmocka_unit_test(survivors_hear_within_a_second_that_a_rank_was_killed),
+        cmocka_unit_test(a_rank_that_never_comes_is_named),
+        cmocka_unit_test(a_name_is_free_again_for_the_next_comm),
+        cmocka_unit_test(without_a_launcher_a_process_is_alone),
+        cmocka_unit_test(what_a_launcher_says_is_quoted_when_it_makes_no_sense),
+        cmocka_unit_test(nothing_is_left_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
