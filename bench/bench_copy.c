@@ -38,6 +38,8 @@ static const bench_case cases[] = {
     {"rows of 16 KiB", RSH_F32, RSH_F32, 8192, 4096, 16384, 4, 32768, 4, 1, 0, 0, 1, 0, RSH_OP_NONE},
     {"rows of 4 KiB", RSH_F32, RSH_F32, 32768, 1024, 4096, 4, 16384, 4, 1, 0, 0, 1, 0, RSH_OP_NONE},
     {"rows of 8196 B, unaligned", RSH_F32, RSH_F32, 16376, 2049, 8196, 4, 16392, 4, 1, 0, 0, 1, 0, RSH_OP_NONE},
+    {"rows of 512 B", RSH_F32, RSH_F32, 262144, 128, 512, 4, 2048, 4, 1, 0, 0, 1, 0, RSH_OP_NONE},
+    {"rows of 128 B", RSH_F32, RSH_F32, 1048576, 32, 128, 4, 256, 4, 1, 0, 0, 1, 0, RSH_OP_NONE},
     {"4 moves, runs of 4 KiB", RSH_F32, RSH_F32, 8192, 1024, 16384, 4, 4096, 4, 4, 4096, 32 MiB, 1, 0, RSH_OP_NONE},
     {"4 moves, runs of 512 B", RSH_F32, RSH_F32, 65536, 128, 2048, 4, 512, 4, 4, 512, 32 MiB, 1, 0, RSH_OP_NONE},
     {"4 moves, runs of 256 B", RSH_F32, RSH_F32, 131072, 64, 1024, 4, 256, 4, 4, 256, 32 MiB, 1, 0, RSH_OP_NONE},

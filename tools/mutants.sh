@@ -42,7 +42,7 @@ while IFS='|' read -r name file tests break; do
     count=$((count + 1))
     if [ ! -f "$copy/$file" ]; then
         verdict="NO SUCH FILE" survived=$((survived + 1))
-    elif ! ctest --test-dir "$build" -N -R "$tests" | grep -q "Test *#"; then
+    elif [[ $(ctest --test-dir "$build" -N -R "$tests") != *"Test "*"#"* ]]; then
         verdict="NO SUCH TESTS" survived=$((survived + 1))
     else
         cp -p "$copy/$file" "$scratch/original"

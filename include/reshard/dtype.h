@@ -58,7 +58,7 @@ RSH_API const char *rsh_op_name(rsh_op op);
 RSH_API rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out);
 /* RSH_ETYPE if the op does not exist for the dtype (avg of integers, band of floats, ...). */
 RSH_API rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype);
-/* RSH_ETYPE for complex to real; every other pair converts. */
+/* RSH_ETYPE for complex to real; every other pair converts, complex to bool too (true: either part is not 0). */
 RSH_API rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to);
 
 /* Where text goes: `write` gets pieces in order and returns 0, or non-zero to stop (the caller then gets RSH_EIO). */

@@ -207,9 +207,22 @@ static void convert_to_complex(rsh_dtype from, const char *src, rsh_dtype part, 
     }
 }
 
+/* Complex to bool: true where either part is not 0. */
+static void convert_to_bool(rsh_dtype part, const char *src, char *dst, size_t n) {
+    size_t a = rsh_dtype_size(part), step = HUB_BYTES / 2;
+    char tile[HUB_BYTES];
+    for (size_t i = 0; i < n; i += step) {
+        size_t count = n - i < step ? n - i : step;
+        convert_real(part, src + i * 2 * a, RSH_BOOL, tile, 2 * count);
+        for (size_t k = 0; k < count; k++) dst[i + k] = (char)(tile[2 * k] | tile[2 * k + 1]);
+    }
+}
+
 void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size_t n) {
     rsh_dtype a = component(from), b = component(to);
-    if (a != from)
+    if (a != from && to == RSH_BOOL)
+        convert_to_bool(a, src, dst, n);
+    else if (a != from)
         convert_real(a, src, b, dst, 2 * n);
     else if (b != to)
         convert_to_complex(from, src, b, dst, n);

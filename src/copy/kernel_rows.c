@@ -1,17 +1,19 @@
 /* Rows: runs of bytes that are contiguous on both sides.
  *
  * Large destinations are written in whole cache lines with streaming stores, which spare the read of the line that a plain store
- * costs.  One stream of lines per thread does not keep memory busy, so four are walked together: four rows, or four pages of
- * a long run.  Lines that a run covers in part are written with plain stores. */
+ * costs; lines that a run covers in part are written with plain stores.  A source that goes on from row to row is read as one long
+ * stream, prefetched by hand.  Rows that lie apart break the stream, so WAYS of them are walked together. */
 #include "copy/impl.h"
 
 #include <string.h>
 
-#define WAYS       4    /* streams walked together */
-#define PAGE       4096 /* bytes of a stream's piece of a long run */
-#define GROUP_RUN  1024 /* rows at least this long are walked in groups */
-#define STREAM_RUN 256  /* shorter runs stream only if they are whole lines */
-#define TILE_BYTES 4096 /* short rows of a dense destination are put together in a tile of this size */
+#define AHEAD          2048 /* bytes between prefetch and use in a long stream */
+#define LONG_STREAM    32768
+#define WAYS           4 /* rows walked together, if they have from TOGETHER_LEAST to TOGETHER_MOST bytes */
+#define TOGETHER_LEAST 1024
+#define TOGETHER_MOST  65536
+#define STREAM_RUN     256  /* shorter runs stream only if they are whole lines */
+#define TILE_BYTES     4096 /* short rows of a dense destination are put together in a tile of this size */
 
 /* ---- plain stores ---- */
 
@@ -69,8 +71,18 @@ RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
 RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
 #endif
 
-RSHI_INLINE void copy_lines(line_fn *line, size_t lines, char *dst, const char *src) {
-    for (size_t i = 0; i < lines; i++) line(dst + i * RSHI_LINE, src + i * RSHI_LINE);
+/* Each line is prefetched `ahead` bytes before its turn: an address that may lie beyond the source, where asking does no harm. */
+RSHI_INLINE void copy_lines(line_fn *line, size_t lines, char *dst, const char *src, int64_t ahead) {
+    for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
+        __builtin_prefetch((const void *)((uintptr_t)src + i + (uintptr_t)ahead), 0, 3);
+        line(dst + i, src + i);
+    }
+}
+
+/* Worth it where the source is one long stream; a short one is a tile, and in the cache already. */
+RSHI_INLINE int64_t ahead_of(int64_t rows, size_t run, int64_t sr) {
+    bool stream = sr == (int64_t)run || run > TOGETHER_MOST;
+    return stream && (size_t)rows * run > LONG_STREAM ? AHEAD : 0;
 }
 
 RSHI_INLINE void copy_lines_together(line_fn *line, size_t lines, char *const *dst, const char *const *src) {
@@ -91,18 +103,11 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, char *dst, const char *src, size_t n) {
-    size_t head = head_of(dst, n);
+RSHI_INLINE void stream_run(line_fn *line, char *dst, const char *src, size_t n, int64_t ahead) {
+    size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    dst += head, src += head, n -= head;
-    for (; n >= WAYS * PAGE; dst += WAYS * PAGE, src += WAYS * PAGE, n -= WAYS * PAGE) {
-        char *d[WAYS] = {dst, dst + PAGE, dst + 2 * PAGE, dst + 3 * PAGE};
-        const char *s[WAYS] = {src, src + PAGE, src + 2 * PAGE, src + 3 * PAGE};
-        copy_lines_together(line, PAGE / RSHI_LINE, d, s);
-    }
-    size_t body = n / RSHI_LINE * RSHI_LINE;
-    copy_lines(line, body / RSHI_LINE, dst, src);
-    copy_short(dst + body, src + body, n - body);
+    copy_lines(line, lines, dst + head, src + head, ahead);
+    copy_short(dst + done, src + done, n - done);
 }
 
 /* WAYS runs of one length; their alignment may differ, so each has a head and a tail of its own. */
@@ -120,26 +125,30 @@ RSHI_INLINE void stream_group(line_fn *line, size_t run, char *dst, int64_t dr, 
     copy_lines_together(line, together, d, s);
     for (int w = 0; w < WAYS; w++) {
         size_t done = together * RSHI_LINE, left = run - head[w] - done;
-        copy_lines(line, left / RSHI_LINE, d[w] + done, s[w] + done);
+        copy_lines(line, left / RSHI_LINE, d[w] + done, s[w] + done, 0);
         done += left / RSHI_LINE * RSHI_LINE;
         copy_short(d[w] + done, s[w] + done, left % RSHI_LINE);
     }
 }
 
 RSHI_INLINE void stream_rows(line_fn *line, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
+    bool apart = sr != (int64_t)run && run >= TOGETHER_LEAST && run <= TOGETHER_MOST;
     int64_t r = 0;
-    if (run >= GROUP_RUN && run < WAYS * PAGE)
-        for (; r + WAYS <= rows; r += WAYS) stream_group(line, run, dst + r * dr, dr, src + r * sr, sr);
-    for (; r < rows; r++) stream_run(line, dst + r * dr, src + r * sr, run);
+    for (; apart && r + WAYS <= rows; r += WAYS) stream_group(line, run, dst + r * dr, dr, src + r * sr, sr);
+    for (; r < rows; r++) stream_run(line, dst + r * dr, src + r * sr, run, ahead_of(rows, run, rows == 1 ? (int64_t)run : sr));
 }
 
 RSHI_INLINE void stream_whole_lines(line_fn *line, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
-    for (int64_t r = 0; r < rows; r++) copy_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr);
+    for (int64_t r = 0; r < rows; r++) copy_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr, ahead_of(rows, run, sr));
+}
+
+static bool whole_lines(size_t run, const char *dst, int64_t dr) {
+    return ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0;
 }
 
 #define LEVEL(target, level)                                                                                                     \
     target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {              \
-        if (run < GROUP_RUN && ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0)                                           \
+        if (run < TOGETHER_LEAST && whole_lines(run, dst, dr))                                                                   \
             stream_whole_lines(line_##level, rows, run, dst, dr, src, sr);                                                       \
         else                                                                                                                     \
             stream_rows(line_##level, rows, run, dst, dr, src, sr);                                                              \
@@ -164,10 +173,6 @@ static void assemble_rows(rows_fn *stream, int64_t rows, size_t run, char *dst, 
         plain_rows(count, run, tile, (int64_t)run, src + r * sr, sr);
         stream(1, (size_t)count * run, dst + r * (int64_t)run, 0, tile, 0);
     }
-}
-
-static bool whole_lines(size_t run, const char *dst, int64_t dr) {
-    return ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0;
 }
 
 void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {

@@ -44,6 +44,10 @@ static rsh_status most_holders(const rsh_layout *l, int64_t *most) {
 static rsh_status most_contributions(const rsh_plan *p, const rshi_pair *pair, int64_t *n) {
     *n = pair->contributions;
     if (!p->adjoint) return RSH_OK;
+    if (rshi_layout_irregular(pair->to)) { /* copies are pieces of their own: any rank may hold one */
+        *n = rsh_layout_nranks(pair->to);
+        return RSH_OK;
+    }
     RSH_TRY(most_holders(pair->to, n));
     if (rshi_layout_irregular(pair->to)) *n = rsh_layout_nranks(pair->to); /* copies are pieces of their own */
     if (!pair->fill_others && !pair->keep) *n *= rshi_layout_partials(pair->to);

@@ -6,7 +6,7 @@
  * their owners in stage 1. */
 #include "plan/impl.h"
 
-#define SLICE_BYTES ((int64_t)64 << 10) /* what replicas send is not cut finer than this */
+#define SLICE_BYTES ((int64_t)16 << 10) /* what replicas send is not cut finer than this */
 
 int64_t rshi_edge_count(const rshi_edge *e) {
     int64_t n = 1;

@@ -67,16 +67,29 @@ static rsh_status fill_table(factors *f, int d, int64_t only) {
     return RSH_OK;
 }
 
+/* out = a * b over residues mod k.  Entries that are not 0 make at most as many products as there are positions; `list` has room for k. */
+static void convolve(int64_t k, const int64_t *a, const int64_t *b, int64_t *out, int64_t *list) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < k; i++) {
+        out[i] = 0;
+        if (b[i]) list[n++] = i;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        if (!a[i]) continue;
+        for (int64_t j = 0; j < n; j++) out[i + list[j] < k ? i + list[j] : i + list[j] - k] += a[i] * b[list[j]];
+    }
+}
+
+/* Destinations per residue along the axes that replicate `to`: axis by axis. */
 static void fill_free_axes(factors *f) {
     unsigned axes = rshi_layout_free_axes(f->to);
-    int64_t *now = f->spare;
+    int64_t *now = f->spare, *axis = f->spare + f->k, *list = f->spare + 2 * f->k;
     f->free_axes[0] = 1;
     for (int a = 0; axes >> a; a++) {
         if (!(axes >> a & 1)) continue;
-        for (int64_t i = 0; i < f->k; i++) now[i] = f->free_axes[i], f->free_axes[i] = 0;
-        for (int64_t c = 0; c < rshi_layout_axis_size(f->to, a); c++)
-            for (int64_t i = 0; i < f->k; i++)
-                f->free_axes[(i + c * rshi_layout_axis_step(f->to, a)) % f->k] += now[i];
+        for (int64_t i = 0; i < f->k; i++) now[i] = f->free_axes[i], axis[i] = 0;
+        for (int64_t c = 0; c < rshi_layout_axis_size(f->to, a); c++) axis[c * rshi_layout_axis_step(f->to, a) % f->k]++;
+        convolve(f->k, now, axis, f->free_axes, list);
     }
 }
 
@@ -102,19 +115,6 @@ static rsh_status factors_init(factors *f, const rsh_plan *p, int64_t position) 
 }
 
 /* ---- one source part ---- */
-
-/* out = a * b over residues mod k.  Entries that are not 0 make at most as many products as there are positions; `list` has room for k. */
-static void convolve(int64_t k, const int64_t *a, const int64_t *b, int64_t *out, int64_t *list) {
-    int64_t n = 0;
-    for (int64_t i = 0; i < k; i++) {
-        out[i] = 0;
-        if (b[i]) list[n++] = i;
-    }
-    for (int64_t i = 0; i < k; i++) {
-        if (!a[i]) continue;
-        for (int64_t j = 0; j < n; j++) out[i + list[j] < k ? i + list[j] : i + list[j] - k] += a[i] * b[list[j]];
-    }
-}
 
 /* Elements and neighbours of the source part at `position`, per residue, before own copies are taken off. */
 static residues part_residues(const factors *f, int64_t position) {

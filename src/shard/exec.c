@@ -454,6 +454,17 @@ static rsh_status show_data_side(rsh_exec *e, const rsh_memory *memory, bool dst
 }
 
 /* Show other memory, or with NULL what was bound. */
+/* Parts with elements need memory. */
+static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+    const peer *self = &e->peers[0];
+    for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
+        const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];
+        RSH_REQUIRE(!e->bound[k] || m->data, RSH_EVALUE, "%s part %lld has no memory", k < self->nsrc ? "source" : "destination",
+                    (long long)(k < self->nsrc ? k : k - self->nsrc));
+    }
+    return RSH_OK;
+}
+
 static rsh_status show_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     rshi_shadows_rest(&e->shadows);
     RSH_TRY(show_data_side(e, src, false));
@@ -466,6 +477,7 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
     RSH_REQUIRE(e->state == IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
     RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE, "run_on needs memory for %lld source and %lld destination parts",
                 (long long)self->nsrc, (long long)self->ndst);
+    RSH_TRY(check_data(e, src, dst));
     RSH_TRY(show_data(e, src, dst));
     rsh_status st = rsh_exec_run(e);
     show_data(e, NULL, NULL);

@@ -165,6 +165,26 @@ static void a_rotation_of_ranks_is_relabelled_away(void **state) {
     rsh_layout_free(better);
 }
 
+static void a_layout_without_a_mesh_is_relabelled_too(void **state) {
+    (void)state;
+    rsh_layout *from = layout("f32[8/x] on x=2"), *to = layout("f32[8]"), *better, *other = layout("f32[6]");
+    assert_int_equal(rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL), RSH_OK);
+    assert_true(rsh_layout_equal(to, better));
+    rsh_layout_free(better);
+    assert_int_equal(rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
+                     RSH_EVALUE);
+    rsh_layout_free(from);
+    rsh_layout_free(to);
+    rsh_layout_free(other);
+}
+
+static void long_cyclic_dims_cost_no_more_than_short_ones(void **state) {
+    (void)state;
+    rsh_plan_totals t = totals("u8[4000000000000/x:3] on x=4", "u8[4000000000000/x] on x=4", 0);
+    assert_int_equal(t.bytes_moved, t.lower_bound);
+    assert_int_equal(t.messages, 12);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
@@ -177,6 +197,8 @@ int main(void) {
         cmocka_unit_test(a_reduction_to_replicas_scatters_and_gathers),
         cmocka_unit_test(shapes_that_differ_are_both_named),
         cmocka_unit_test(a_rotation_of_ranks_is_relabelled_away),
+        cmocka_unit_test(a_layout_without_a_mesh_is_relabelled_too),
+        cmocka_unit_test(long_cyclic_dims_cost_no_more_than_short_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
