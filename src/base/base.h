@@ -61,6 +61,7 @@ static inline int64_t rshi_ceil_div(int64_t a, int64_t b) { return a / b + (a % 
 int64_t rshi_gcd(int64_t a, int64_t b);
 /* Product of n sizes; false on overflow, with zero winning over overflow only if no partial product overflows. */
 bool rshi_product(int n, const int64_t *sizes, int64_t *out);
+int rshi_compare_int64(const void *a, const void *b); /* for qsort and bsearch */
 /* Dense strides of `shape` stored with dims in `order` from slowest to fastest (NULL: row-major). */
 void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_t *strides);
 

@@ -26,3 +26,8 @@ void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_
         step *= (uint64_t)shape[d];
     }
 }
+
+int rshi_compare_int64(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}

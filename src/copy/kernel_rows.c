@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#define AHEAD          2048 /* bytes between prefetch and use in a long stream */
-#define LONG_STREAM    32768
-#define WAYS           4 /* rows walked together, if they have from TOGETHER_LEAST to TOGETHER_MOST bytes */
+#define AHEAD          2048  /* bytes between prefetch and use in a long stream */
+#define LONG_STREAM    32768 /* bytes of a stream that is worth it */
+#define WAYS           4     /* rows walked together, if they have from TOGETHER_LEAST to TOGETHER_MOST bytes */
 #define TOGETHER_LEAST 1024
 #define TOGETHER_MOST  65536
 #define STREAM_RUN     256  /* shorter runs stream only if they are whole lines */
@@ -71,18 +71,19 @@ RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
 RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
 #endif
 
-/* Each line is prefetched `ahead` bytes before its turn: an address that may lie beyond the source, where asking does no harm. */
-RSHI_INLINE void copy_lines(line_fn *line, size_t lines, char *dst, const char *src, int64_t ahead) {
-    for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
-        __builtin_prefetch((const void *)((uintptr_t)src + i + (uintptr_t)ahead), 0, 3);
+/* `far`: the source is part of a long stream.  What is prefetched may lie beyond it, where asking does no harm. */
+RSHI_INLINE void copy_lines(line_fn *line, size_t lines, char *dst, const char *src, bool far) {
+    for (size_t i = 0; far && i < lines * RSHI_LINE; i += RSHI_LINE) {
+        __builtin_prefetch((const void *)((uintptr_t)src + i + AHEAD), 0, 3);
         line(dst + i, src + i);
     }
+    for (size_t i = 0; !far && i < lines * RSHI_LINE; i += RSHI_LINE) line(dst + i, src + i);
 }
 
-/* Worth it where the source is one long stream; a short one is a tile, and in the cache already. */
-RSHI_INLINE int64_t ahead_of(int64_t rows, size_t run, int64_t sr) {
-    bool stream = sr == (int64_t)run || run > TOGETHER_MOST;
-    return stream && (size_t)rows * run > LONG_STREAM ? AHEAD : 0;
+/* What is short is a tile and in the cache already; what has gaps is better left to the processor's own prefetch. */
+RSHI_INLINE bool is_long_stream(int64_t rows, size_t run, int64_t sr) {
+    bool gapless = rows == 1 || sr == (int64_t)run || run > TOGETHER_MOST;
+    return gapless && (size_t)rows * run > LONG_STREAM;
 }
 
 RSHI_INLINE void copy_lines_together(line_fn *line, size_t lines, char *const *dst, const char *const *src) {
@@ -103,10 +104,10 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, char *dst, const char *src, size_t n, int64_t ahead) {
+RSHI_INLINE void stream_run(line_fn *line, char *dst, const char *src, size_t n, bool far) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    copy_lines(line, lines, dst + head, src + head, ahead);
+    copy_lines(line, lines, dst + head, src + head, far);
     copy_short(dst + done, src + done, n - done);
 }
 
@@ -125,7 +126,7 @@ RSHI_INLINE void stream_group(line_fn *line, size_t run, char *dst, int64_t dr, 
     copy_lines_together(line, together, d, s);
     for (int w = 0; w < WAYS; w++) {
         size_t done = together * RSHI_LINE, left = run - head[w] - done;
-        copy_lines(line, left / RSHI_LINE, d[w] + done, s[w] + done, 0);
+        copy_lines(line, left / RSHI_LINE, d[w] + done, s[w] + done, false);
         done += left / RSHI_LINE * RSHI_LINE;
         copy_short(d[w] + done, s[w] + done, left % RSHI_LINE);
     }
@@ -135,11 +136,12 @@ RSHI_INLINE void stream_rows(line_fn *line, int64_t rows, size_t run, char *dst,
     bool apart = sr != (int64_t)run && run >= TOGETHER_LEAST && run <= TOGETHER_MOST;
     int64_t r = 0;
     for (; apart && r + WAYS <= rows; r += WAYS) stream_group(line, run, dst + r * dr, dr, src + r * sr, sr);
-    for (; r < rows; r++) stream_run(line, dst + r * dr, src + r * sr, run, ahead_of(rows, run, rows == 1 ? (int64_t)run : sr));
+    for (; r < rows; r++) stream_run(line, dst + r * dr, src + r * sr, run, is_long_stream(rows, run, sr));
 }
 
 RSHI_INLINE void stream_whole_lines(line_fn *line, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
-    for (int64_t r = 0; r < rows; r++) copy_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr, ahead_of(rows, run, sr));
+    for (int64_t r = 0; r < rows; r++)
+        copy_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr, is_long_stream(rows, run, sr));
 }
 
 static bool whole_lines(size_t run, const char *dst, int64_t dr) {

@@ -3,16 +3,11 @@
 
 #include <stdlib.h>
 
-static int by_number(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* How many different starts the boxes have along a dim; `list` has room for all. */
 static int64_t different_starts(const rsh_layout *l, int d, int64_t *list) {
     int64_t n = 0;
     for (int64_t b = 0; b < l->nboxes; b++) list[b] = l->boxes[b].box.lo[d];
-    qsort(list, (size_t)l->nboxes, sizeof *list, by_number);
+    qsort(list, (size_t)l->nboxes, sizeof *list, rshi_compare_int64);
     for (int64_t b = 0; b < l->nboxes; b++) n += !b || list[b] != list[b - 1];
     return n;
 }
@@ -28,7 +23,7 @@ static void choose_dim(rsh_layout *l) {
 static int by_lo(const void *a, const void *b, void *ctx) {
     const rsh_layout *l = ctx;
     int64_t x = l->boxes[*(const int64_t *)a].box.lo[l->index_dim], y = l->boxes[*(const int64_t *)b].box.lo[l->index_dim];
-    return x != y ? (x > y) - (x < y) : by_number(a, b);
+    return x != y ? (x > y) - (x < y) : rshi_compare_int64(a, b);
 }
 
 rsh_status rshi_boxes_index(rsh_layout *l) {

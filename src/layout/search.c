@@ -69,15 +69,10 @@ static rsh_status add_cyclic(const rshi_segment *g, const rshi_stripe *q, int64_
     return RSH_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sort the numbers from `head` on and drop doubles. */
 static void settle(numbers *out, int64_t head) {
     int64_t n = head;
-    qsort(out->at + head, (size_t)(out->n - head), sizeof *out->at, by_value);
+    qsort(out->at + head, (size_t)(out->n - head), sizeof *out->at, rshi_compare_int64);
     for (int64_t i = head; i < out->n; i++)
         if (n == head || out->at[n - 1] != out->at[i]) out->at[n++] = out->at[i];
     out->n = n;

@@ -107,11 +107,6 @@ static rsh_status collect(void *ctx, const rshi_piece *b) {
 
 /* ---- cells ---- */
 
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The next border along dim d after x: the nearest lo or hi of a taking, or hi. */
 static int64_t next_border(const adjoining *j, int d, int64_t x, int64_t hi) {
     for (int64_t i = 0; i < j->n; i++) {
@@ -296,7 +291,7 @@ rsh_status rshi_adjoint_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, 
     origins o = {.p = p};
     sending s = {rank, fn, ctx};
     rsh_status st = list_origins(p, rank, &o);
-    if (!st && o.n) qsort(o.rank, (size_t)o.n, sizeof *o.rank, by_value);
+    if (!st && o.n) qsort(o.rank, (size_t)o.n, sizeof *o.rank, rshi_compare_int64);
     for (int64_t i = 0; i < o.n && !st; i++)
         if (o.rank[i] != rank && (!i || o.rank[i] != o.rank[i - 1])) st = rshi_adjoint_receives(p, o.rank[i], keep_mine, &s);
     rshi_free(o.rank);

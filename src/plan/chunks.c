@@ -49,7 +49,6 @@ static rsh_status most_contributions(const rsh_plan *p, const rshi_pair *pair, i
         return RSH_OK;
     }
     RSH_TRY(most_holders(pair->to, n));
-    if (rshi_layout_irregular(pair->to)) *n = rsh_layout_nranks(pair->to); /* copies are pieces of their own */
     if (!pair->fill_others && !pair->keep) *n *= rshi_layout_partials(pair->to);
     return RSH_OK;
 }

@@ -52,11 +52,6 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
 
 /* ---- ranks ---- */
 
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static rsh_status list_ranks(rsh_plan *p) {
     int64_t room = 0, n = 0;
     for (int64_t t = 0; t < p->n; t++) room += rsh_layout_nranks(p->pair[t].from) + rsh_layout_nranks(p->pair[t].to);
@@ -67,7 +62,7 @@ static rsh_status list_ranks(rsh_plan *p) {
         for (int s = 0; s < 2; s++)
             for (int64_t i = 0; i < rsh_layout_nranks(both[s]); i++) list[n++] = rsh_layout_rank(both[s], i);
     }
-    qsort(list, (size_t)n, sizeof *list, by_value);
+    qsort(list, (size_t)n, sizeof *list, rshi_compare_int64);
     for (int64_t i = 0; i < n; i++)
         if (!p->nranks || list[p->nranks - 1] != list[i]) list[p->nranks++] = list[i];
     return RSH_OK;

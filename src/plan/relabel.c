@@ -26,13 +26,8 @@ typedef struct counting {
     int64_t size;
 } counting;
 
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t ordinal(const rank_list *l, int64_t rank) {
-    const int64_t *at = bsearch(&rank, l->rank, (size_t)l->n, sizeof rank, by_value);
+    const int64_t *at = bsearch(&rank, l->rank, (size_t)l->n, sizeof rank, rshi_compare_int64);
     return at ? at - l->rank : -1;
 }
 
@@ -43,7 +38,7 @@ static rsh_status list_ranks(int64_t n, const rsh_layout *const *to, rank_list *
     if (!out->rank) return rshi_nomem();
     for (int64_t t = 0; t < n; t++)
         for (int64_t i = 0; i < rsh_layout_nranks(to[t]); i++) out->rank[k++] = rsh_layout_rank(to[t], i);
-    qsort(out->rank, (size_t)k, sizeof *out->rank, by_value);
+    qsort(out->rank, (size_t)k, sizeof *out->rank, rshi_compare_int64);
     for (int64_t i = 0; i < k; i++)
         if (!out->n || out->rank[out->n - 1] != out->rank[i]) out->rank[out->n++] = out->rank[i];
     return RSH_OK;

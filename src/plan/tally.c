@@ -55,13 +55,8 @@ static rsh_status count_local(void *ctx, const rshi_edge *e) {
     return e->dst->rank == ((tally *)ctx)->rank ? count_destination(ctx, e) : RSH_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void tally_sort(tally *t) {
-    if (t->n) qsort(t->touched, (size_t)t->n, sizeof *t->touched, by_value);
+    if (t->n) qsort(t->touched, (size_t)t->n, sizeof *t->touched, rshi_compare_int64);
 }
 
 static void hand_out(tally *t, rsh_neighbour_fn fn, void *ctx) {

@@ -294,11 +294,6 @@ static uint64_t mark(const rsh_exec *e, uint64_t start, int done) {
     return start + e->runs * (uint64_t)(e->stages + 1) + 1 + (uint64_t)done;
 }
 
-/* Tell the peers how far this rank is. */
-static void announce(rsh_exec *e, int done) {
-    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, done));
-}
-
 static bool is_there(const rshi_flag *flag, uint64_t target) {
     return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire) >= target;
 }
@@ -353,7 +348,7 @@ static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
     RSH_TRY(look_up(e, e->stage));
     run_slabs(e, e->stage);
     e->stage++;
-    announce(e, e->stage);
+    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stage));
     if (e->stage < e->stages) return RSH_OK;
     rshi_shadows_drain(&e->shadows);
     e->state = COPIED;
@@ -419,7 +414,7 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
     e->stage = 0;
     e->state = WAITING;
     rshi_shadows_fill(&e->shadows);
-    announce(e, 0);
+    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, 0));
     return RSH_OK;
 }
 
