@@ -26,7 +26,8 @@ typedef struct rshi_data {
 typedef struct rshi_flag {
     _Atomic uint64_t value;
     _Atomic uint32_t sleepers; /* waiters that may need a wake-up call */
-    char pad[64 - sizeof(uint64_t) - sizeof(uint32_t)];
+    _Atomic int32_t core;      /* where it was last posted, counted from 1; 0: not known */
+    char pad[64 - sizeof(uint64_t) - 2 * sizeof(uint32_t)];
 } rshi_flag;
 
 typedef struct rshi_comm_ops {

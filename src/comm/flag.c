@@ -16,6 +16,7 @@
 
 #define NAP 0.05 /* seconds */
 #define DEFAULT_TIMEOUT 1800.0
+#define PARTING 0.002 /* seconds between two moves of a thread to another core */
 
 static inline void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -44,11 +45,28 @@ static bool reached(rshi_flag *flag, uint64_t target) {
     return atomic_load_explicit(&flag->value, memory_order_acquire) >= target;
 }
 
+/* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the scheduler takes for
+ * normal.  Where there is a core for each, the one that waits moves to another: it forbids itself this core for a moment.  Now and then at
+ * most, since there may be good reasons for where it is. */
+static void part_ways(const rshi_flag *flag) {
+    static _Thread_local double last;
+    int here = sched_getcpu();
+    cpu_set_t allowed, others;
+    if (here < 0 || atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) != here + 1) return;
+    double now = rshi_seconds();
+    if (now - last < PARTING || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    last = now;
+    others = allowed;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others)) sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
     for (int i = 0; i < p->spins; i++) {
         if (reached(flag, target)) return true;
         cpu_relax();
     }
+    if (p->roomy) part_ways(flag);
     for (int i = 0; i < p->yields; i++) {
         if (reached(flag, target)) return true;
         sched_yield();
@@ -76,6 +94,7 @@ rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience 
 }
 
 void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process) {
+    atomic_store_explicit(&flag->core, sched_getcpu() + 1, memory_order_relaxed);
     atomic_store(&flag->value, value);
     rshi_flag_rouse(flag, one_process);
 }
@@ -113,6 +132,7 @@ rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
     return (rshi_patience){
         .spins = ranks > rshi_cores() ? 8 : 100,
         .yields = ranks < 64 ? 64 : 2,
+        .roomy = ranks > 1 && ranks <= rshi_cores(),
         .one_process = one_process,
         .nap = timeout < NAP ? timeout : NAP,
         .timeout = timeout,

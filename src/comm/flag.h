@@ -8,6 +8,7 @@
 typedef struct rshi_patience {
     int spins;        /* busy looks at the flag */
     int yields;       /* looks with a sched_yield before each */
+    bool roomy;       /* there is a core for every rank */
     bool one_process; /* all waiters and posters share one address space: the cheaper futex */
     double nap;       /* seconds of sleep after which a waiter looks around */
     double timeout;   /* seconds until it gives up */
