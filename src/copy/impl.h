@@ -16,6 +16,7 @@
 #define RSHI_X86 0
 #endif
 
+#define RSHI_UNROLL _Pragma("GCC unroll 16") /* also what keeps arrays of vectors in registers */
 #define RSHI_INLINE static inline __attribute__((always_inline))
 #define RSHI_LINE   64 /* bytes of a cache line */
 /* Where the source runs along the rows of a plane, bytes of each source line that are taken at once: a few lines that follow each

@@ -71,13 +71,22 @@ RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
 RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
 #endif
 
-/* `far`: the source is part of a long stream.  What is prefetched may lie beyond it, where asking does no harm. */
-RSHI_INLINE void copy_lines(line_fn *line, size_t lines, char *dst, const char *src, bool far) {
-    for (size_t i = 0; far && i < lines * RSHI_LINE; i += RSHI_LINE) {
-        __builtin_prefetch((const void *)((uintptr_t)src + i + AHEAD), 0, 3);
+/* `far`, a constant wherever this is inlined: the source is part of a long stream.  What is prefetched may lie beyond it, where
+ * asking does no harm. */
+RSHI_INLINE void copy_lines(line_fn *line, bool far, size_t lines, char *dst, const char *src) {
+    for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
+        if (far) __builtin_prefetch((const void *)((uintptr_t)src + i + AHEAD), 0, 3);
         line(dst + i, src + i);
     }
-    for (size_t i = 0; !far && i < lines * RSHI_LINE; i += RSHI_LINE) line(dst + i, src + i);
+}
+
+/* Fewer than TOGETHER_LEAST bytes of a row.  Unrolled, so that each line has a load instruction of its own: the processor's prefetch
+ * goes by instructions and so finds the stride from row to row. */
+RSHI_INLINE void copy_few_lines(line_fn *line, size_t lines, char *dst, const char *src) {
+    RSHI_UNROLL for (size_t i = 0; i < TOGETHER_LEAST / RSHI_LINE; i++) {
+        if (i == lines) break;
+        line(dst + i * RSHI_LINE, src + i * RSHI_LINE);
+    }
 }
 
 /* What is short is a tile and in the cache already; what has gaps is better left to the processor's own prefetch. */
@@ -104,10 +113,10 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, char *dst, const char *src, size_t n, bool far) {
+RSHI_INLINE void stream_run(line_fn *line, bool far, char *dst, const char *src, size_t n) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    copy_lines(line, lines, dst + head, src + head, far);
+    copy_lines(line, far, lines, dst + head, src + head);
     copy_short(dst + done, src + done, n - done);
 }
 
@@ -126,34 +135,34 @@ RSHI_INLINE void stream_group(line_fn *line, size_t run, char *dst, int64_t dr, 
     copy_lines_together(line, together, d, s);
     for (int w = 0; w < WAYS; w++) {
         size_t done = together * RSHI_LINE, left = run - head[w] - done;
-        copy_lines(line, left / RSHI_LINE, d[w] + done, s[w] + done, false);
+        copy_lines(line, false, left / RSHI_LINE, d[w] + done, s[w] + done);
         done += left / RSHI_LINE * RSHI_LINE;
         copy_short(d[w] + done, s[w] + done, left % RSHI_LINE);
     }
-}
-
-RSHI_INLINE void stream_rows(line_fn *line, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
-    bool apart = sr != (int64_t)run && run >= TOGETHER_LEAST && run <= TOGETHER_MOST;
-    int64_t r = 0;
-    for (; apart && r + WAYS <= rows; r += WAYS) stream_group(line, run, dst + r * dr, dr, src + r * sr, sr);
-    for (; r < rows; r++) stream_run(line, dst + r * dr, src + r * sr, run, is_long_stream(rows, run, sr));
-}
-
-RSHI_INLINE void stream_whole_lines(line_fn *line, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
-    for (int64_t r = 0; r < rows; r++)
-        copy_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr, is_long_stream(rows, run, sr));
 }
 
 static bool whole_lines(size_t run, const char *dst, int64_t dr) {
     return ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0;
 }
 
+RSHI_INLINE void stream_rows(line_fn *line, bool far, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
+                             int64_t sr) {
+    int64_t r = 0;
+    if (far && whole_lines(run, dst, dr))
+        for (; r < rows; r++) copy_lines(line, true, run / RSHI_LINE, dst + r * dr, src + r * sr);
+    else if (!far && run < TOGETHER_LEAST && whole_lines(run, dst, dr))
+        for (; r < rows; r++) copy_few_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr);
+    else if (!far && run >= TOGETHER_LEAST)
+        for (; r + WAYS <= rows; r += WAYS) stream_group(line, run, dst + r * dr, dr, src + r * sr, sr);
+    for (; r < rows; r++) stream_run(line, far, dst + r * dr, src + r * sr, run);
+}
+
 #define LEVEL(target, level)                                                                                                     \
     target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {              \
-        if (run < TOGETHER_LEAST && whole_lines(run, dst, dr))                                                                   \
-            stream_whole_lines(line_##level, rows, run, dst, dr, src, sr);                                                       \
+        if (is_long_stream(rows, run, sr))                                                                                       \
+            stream_rows(line_##level, true, rows, run, dst, dr, src, sr);                                                        \
         else                                                                                                                     \
-            stream_rows(line_##level, rows, run, dst, dr, src, sr);                                                              \
+            stream_rows(line_##level, false, rows, run, dst, dr, src, sr);                                                       \
     }
 LEVEL(, generic)
 #if RSHI_X86

@@ -24,11 +24,9 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
 #define IS_STAGED(unit) ((unit) <= 2)
 #define AHEAD           64 /* source lines between prefetch and use */
 
-#define UNROLL _Pragma("GCC unroll 16") /* keeps arrays of vectors in registers */
-
 /* One pass of the perfect shuffle over n vectors. */
 #define SHUFFLE(n, lo, hi, in, out)                                                                                              \
-    UNROLL for (int i = 0; i < (n) / 2; i++) {                                                                                   \
+    RSHI_UNROLL for (int i = 0; i < (n) / 2; i++) {                                                                              \
         (out)[2 * i] = lo((in)[i], (in)[i + (n) / 2]);                                                                           \
         (out)[2 * i + 1] = hi((in)[i], (in)[i + (n) / 2]);                                                                       \
     }
@@ -75,8 +73,8 @@ RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t 
     target RSHI_INLINE void tile_##unit##_##level(char *dst, int64_t dr, const char *src, int64_t sc) {                          \
         enum { N = 16 / (unit) };                                                                                                \
         vec v[N], w[N];                                                                                                          \
-        UNROLL for (int i = 0; i < N; i++) v[i] = lanes_##level(src + i * sc, N * sc);                                           \
-        SHUFFLES_##unit(lo, hi) UNROLL for (int i = 0; i < N; i++) put_##level(dst + i * dr, EVEN ? v[i] : w[i]);                \
+        RSHI_UNROLL for (int i = 0; i < N; i++) v[i] = lanes_##level(src + i * sc, N * sc);                                      \
+        SHUFFLES_##unit(lo, hi) RSHI_UNROLL for (int i = 0; i < N; i++) put_##level(dst + i * dr, EVEN ? v[i] : w[i]);           \
     }
 
 /* Whole small tiles only: `rows` is a multiple of N, at most a band; `cols` is a multiple of W. */

@@ -143,6 +143,10 @@ static inline void reference_convert(rsh_dtype from, const char *src, rsh_dtype 
         return;
     }
     memset(dst, 0, rsh_dtype_size(to));
+    if (a != from && to == RSH_BOOL) { /* true unless both parts are 0 */
+        *dst = reference_read(a, src) != 0 || reference_read(a, src + rsh_dtype_size(a)) != 0;
+        return;
+    }
     reference_write(b, dst, reference_read(a, src), integer);
     if (a != from) reference_write(b, dst + rsh_dtype_size(b), reference_read(a, src + rsh_dtype_size(a)), false);
 }

@@ -84,7 +84,8 @@ static void complex_step(rsh_op op, bool single, double *a, const double *b) {
 }
 
 static void reduce_complex(const rshi_move *m, const char *const *at, char *out) {
-    rsh_dtype part = reference_component(m->from), to = reference_component(m->to);
+    rsh_dtype part = reference_component(m->from);
+    char total[16];
     size_t size = rsh_dtype_size(part);
     bool single = is_single(m->from);
     double acc[2] = {(double)reference_read(part, at[0]), (double)reference_read(part, at[0] + size)};
@@ -94,8 +95,9 @@ static void reduce_complex(const rshi_move *m, const char *const *at, char *out)
     }
     for (int i = 0; i < 2; i++) {
         if (m->divisor > 1) acc[i] = single ? (double)((float)acc[i] / (float)m->divisor) : acc[i] / (double)m->divisor;
-        reference_write(to, out + (size_t)i * rsh_dtype_size(to), acc[i], false);
+        reference_write(part, total + (size_t)i * size, acc[i], false);
     }
+    reference_convert(m->from, total, m->to, out);
 }
 
 static void reduce_reference(const rshi_move *m, const char *const *at, char *out) {
