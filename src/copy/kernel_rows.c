@@ -80,8 +80,8 @@ RSHI_INLINE void copy_lines(line_fn *line, bool far, size_t lines, char *dst, co
     }
 }
 
-/* Fewer than TOGETHER_LEAST bytes of a row.  Unrolled, so that each line has a load instruction of its own: the processor's prefetch
- * goes by instructions and so finds the stride from row to row. */
+/* Fewer than TOGETHER_LEAST bytes of a row.  Unrolled, so that each line has a load instruction of its own: the processor's
+ * prefetch goes by instructions and so finds the stride from row to row. */
 RSHI_INLINE void copy_few_lines(line_fn *line, size_t lines, char *dst, const char *src) {
     RSHI_UNROLL for (size_t i = 0; i < TOGETHER_LEAST / RSHI_LINE; i++) {
         if (i == lines) break;

@@ -198,7 +198,8 @@ static int64_t slab_length(const rshi_move *m, int d) {
     int64_t inner = (int64_t)rsh_dtype_size(m->to), step = rshi_max(1, llabs(m->ds[d]));
     for (int i = d + 1; i < m->nd; i++) inner *= m->n[i];
     int64_t n = rshi_max(SLAB_SPAN / step, rshi_ceil_div(SLAB_BYTES, inner));
-    if (crosses(m, d)) return rshi_max(n / CROSSING, 1) * CROSSING;
+    int64_t crossing = rshi_max(CROSSING, m->grain);
+    if (crosses(m, d)) return rshi_max(n / crossing, 1) * crossing;
     return d == m->nd - 1 && n > LINE ? n / LINE * LINE : rshi_max(n, 1);
 }
 
