@@ -65,16 +65,15 @@ static void hand_out(tally *t, rsh_neighbour_fn fn, void *ctx) {
         if (fn(ctx, t->p->rank[t->touched[i]], t->bytes[t->touched[i]])) return;
 }
 
-static rsh_status check_rank(const rsh_plan *p, int64_t rank) {
+static rsh_status check_rank(int64_t rank) {
     RSH_REQUIRE(rank >= 0, RSH_EINDEX, "rank %lld was asked for", (long long)rank);
-    (void)p;
     return RSH_OK;
 }
 
 rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
     tally t;
     rsh_status st;
-    RSH_TRY(check_rank(p, rank));
+    RSH_TRY(check_rank(rank));
     RSH_GOTO(tally_init(&t, p));
     t.rank = rank;
     RSH_GOTO(rshi_plan_receives(p, rank, count_source, &t));
@@ -87,7 +86,7 @@ out:
 rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
     tally t;
     rsh_status st;
-    RSH_TRY(check_rank(p, rank));
+    RSH_TRY(check_rank(rank));
     RSH_GOTO(tally_init(&t, p));
     t.rank = rank;
     RSH_GOTO(rshi_plan_sends(p, rank, count_destination, &t));
@@ -184,7 +183,7 @@ static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0
 
 rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     rsh_plan_view v = {.rank = rank};
-    RSH_TRY(check_rank(p, rank));
+    RSH_TRY(check_rank(rank));
     RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_walk(p, rank, &v));
     v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv);
     v.scratch_bytes = p->messages ? v.scratch_messages : 0;

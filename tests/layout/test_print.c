@@ -102,7 +102,7 @@ static void the_manual_is_right(void **state) {
     int layouts = 0, errors = 0;
     bool inside = false;
     (void)state;
-    if (!f) skip();
+    if (!f) fail_msg("docs/notation.md is not here: run this test from the root of the repository, as ctest does");
     while (fgets(line, sizeof line, f)) {
         char text[256], error[256];
         line[strcspn(line, "\n")] = 0;
