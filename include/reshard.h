@@ -15,6 +15,7 @@
 #include <reshard/plan.h>
 #include <reshard/tensor.h>
 #include <reshard/comm.h>
+#include <reshard/wire.h>
 #include <reshard/shard.h>
 #include <reshard/draw.h>
 

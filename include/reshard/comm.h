@@ -40,7 +40,11 @@ RSH_API rsh_status rsh_comm_free(rsh_comm *comm);
 
 RSH_API int rsh_comm_rank(const rsh_comm *comm);
 RSH_API int rsh_comm_size(const rsh_comm *comm);
-RSH_API const char *rsh_comm_engine(const rsh_comm *comm); /* "threads" or "shm" */
+RSH_API const char *rsh_comm_engine(const rsh_comm *comm); /* "threads", "shm", or the name of the wire: "mpi" */
+
+/* Nodes: ranks of one read one another's memory.  They are numbered from 0 in order of their lowest ranks. */
+RSH_API int rsh_comm_nodes(const rsh_comm *comm);
+RSH_API int rsh_comm_node(const rsh_comm *comm, int rank);
 
 /* Collective, all of them. */
 RSH_API rsh_status rsh_comm_barrier(rsh_comm *comm);

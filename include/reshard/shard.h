@@ -39,6 +39,10 @@ RSH_API rsh_comm *rsh_sharded_comm(const rsh_sharded *s);
 RSH_API int64_t rsh_sharded_nparts(const rsh_sharded *s);
 RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part); /* borrowed; NULL if there is none */
 
+/* Put the comm's node map into plan options, where it says which copies and routes stay inside a node.  node_of is borrowed from the comm.  rsh_reshard and its
+ * kin do it by themselves for options that name no nodes.  Local. */
+RSH_API rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts);
+
 /* src in layout `to`, in new memory.  Plans are cached in the comm: a loop of it plans once.  opts NULL: defaults.  Collective. */
 RSH_API rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to, const rsh_plan_opts *opts,
                                rsh_sharded **out);

@@ -22,6 +22,14 @@ int rsh_comm_rank(const rsh_comm *comm) { return comm->rank; }
 int rsh_comm_size(const rsh_comm *comm) { return comm->size; }
 const char *rsh_comm_engine(const rsh_comm *comm) { return comm->ops->name; }
 
+int rsh_comm_nodes(const rsh_comm *c) {
+    int64_t last = 0;
+    for (int r = 0; c->node && r < c->size; r++) last = rshi_max(last, c->node[r]);
+    return (int)last + 1;
+}
+
+int rsh_comm_node(const rsh_comm *c, int rank) { return c->node && rank >= 0 && rank < c->size ? (int)c->node[rank] : 0; }
+
 static rsh_status require_comm(const rsh_comm *comm) {
     RSH_REQUIRE(comm, RSH_EVALUE, "the comm is NULL");
     return RSH_OK;

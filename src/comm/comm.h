@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include <reshard/comm.h>
+#include <reshard/wire.h>
 
 #include "base/base.h"
 
@@ -72,6 +73,15 @@ typedef struct rshi_comm_ops {
     rsh_status (*wait)(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target);
     /* Set flag->value (release) and wake who sleeps on it. */
     void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
+    /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any rank) after `waited` seconds without it?  RSH_OK: go
+     * on.  RSH_EPEER, RSH_ETIMEOUT as `wait` would give them. */
+    rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
+
+    /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one node.  `tag` is from rshi_comm_tag. */
+    rsh_status (*send)(rsh_comm *c, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out);
+    rsh_status (*recv)(rsh_comm *c, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out);
+    rsh_status (*test)(rsh_comm *c, rsh_wire_request *request, bool *done);
+    void (*cancel)(rsh_comm *c, rsh_wire_request *request);
 
     /* Local.  This rank takes no further part; peers that wait for it are told `status` and `detail`.  The first call counts, others do
      * nothing.  The comm's memory stays. */
@@ -83,6 +93,9 @@ typedef struct rshi_comm_ops {
 struct rsh_comm {
     const rshi_comm_ops *ops;
     int rank, size;
+    const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of their lowest ranks; NULL: one node.  Ranks of one
+                          * node read one another's memory, others exchange messages */
+    int tags;        /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     int execs;       /* bound execs alive */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
@@ -107,5 +120,12 @@ rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerpri
 /* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the peers, who would wait for this rank in
  * vain; passes every status through.  Every status that came out of `ops` goes through here. */
 rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
+
+/* May ranks a and b read one another's memory? */
+static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) { return !c->node || c->node[a] == c->node[b]; }
+
+/* A tag for messages of one kind.  Called by every rank at the same place of its collective calls, so that all get the same. */
+#define RSHI_COMM_TAGS 16 /* tags below it are the engine's own */
+static inline int rshi_comm_tag(rsh_comm *c) { return RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS); }
 
 #endif
