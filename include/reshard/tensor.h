@@ -28,6 +28,9 @@ RSH_API rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const 
  * The caller answers for staying inside the storage of wrapped memory; for memory of the library it is checked. */
 RSH_API rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const int64_t *shape,
                                    const int64_t *strides, rsh_tensor **out);
+/* The box that begins at `offsets` and has `sizes`; a dim whose size is the tensor's stays whole, whatever its offset says.  A view.  RSH_EINDEX: outside. */
+RSH_API rsh_status rsh_tensor_narrow(const rsh_tensor *t, const int64_t *offsets, const int64_t *sizes, rsh_tensor **out);
+RSH_API rsh_status rsh_tensor_transpose(const rsh_tensor *t, int a, int b, rsh_tensor **out); /* dims may be negative; a view */
 RSH_API void rsh_tensor_free(rsh_tensor *t);
 
 RSH_API void *rsh_tensor_data(const rsh_tensor *t);
