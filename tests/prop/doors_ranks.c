@@ -1,5 +1,6 @@
 /* Rank doors: the same move made by ranks together, each with its own parts. */
 #include "doors.h"
+#include "engine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,20 +16,34 @@ rank_share share_of(const stage *s, const rsh_comm *comm) {
                         ora_has_rank(s->to.o, r) ? s->to.memory + side_first(&s->to, r) : NULL};
 }
 
-static void show_part(held *h, const rsh_tensor *t) {
-    const ora_part *p = h->part;
-    unsigned char *dense = prop_alloc((size_t)p->count * h->size);
-    for (int64_t i = 0; i < p->count; i++) {
-        int64_t at = 0, rest = i;
-        for (int k = p->ndim - 1; k >= 0; k--) {
-            int d = p->order[k];
-            at += rest % p->shape[d] * rsh_tensor_strides(t)[d];
-            rest /= p->shape[d];
-        }
-        memcpy(dense + (size_t)i * h->size, (const char *)rsh_tensor_data(t) + at * (int64_t)h->size, h->size);
+/* The address of the i-th element of the dense part in a tensor that holds it. */
+static char *element(const ora_part *p, const rsh_tensor *t, int64_t i, size_t size) {
+    int64_t at = 0;
+    for (int k = p->ndim - 1; k >= 0; k--) {
+        int d = p->order[k];
+        at += i % p->shape[d] * rsh_tensor_strides(t)[d];
+        i /= p->shape[d];
     }
+    return (char *)rsh_tensor_data(t) + at * (int64_t)size;
+}
+
+static void show_part(held *h, const rsh_tensor *t) {
+    unsigned char *dense = prop_alloc((size_t)h->part->count * h->size);
+    for (int64_t i = 0; i < h->part->count; i++) memcpy(dense + (size_t)i * h->size, element(h->part, t, i, h->size), h->size);
     held_put(h, dense);
     free(dense);
+}
+
+static void take_part(const held *h, const rsh_tensor *t) {
+    unsigned char *dense = prop_alloc((size_t)h->part->count * h->size);
+    held_get(h, dense);
+    for (int64_t i = 0; i < h->part->count; i++) memcpy(element(h->part, t, i, h->size), dense + (size_t)i * h->size, h->size);
+    free(dense);
+}
+
+static void take_parts(const side *s, int64_t rank, const rsh_sharded *t) {
+    int64_t first = side_first(s, rank);
+    for (int64_t i = 0; i < rsh_sharded_nparts(t); i++) take_part(&s->held[first + i], rsh_sharded_part(t, i));
 }
 
 void show_parts(side *s, int64_t rank, const rsh_sharded *t) {
@@ -48,6 +63,26 @@ static rsh_status reshard_on_rank(void *ctx, rsh_comm *comm) {
         show_parts(&s->to, mine.rank, dst);
         rsh_sharded_free(dst);
         dst = NULL;
+    }
+out:
+    rsh_sharded_free(dst);
+    rsh_sharded_free(src);
+    return status;
+}
+
+/* The source too in memory of the library, which peers may reach where they do not reach the caller's. */
+static rsh_status own_memory_on_rank(void *ctx, rsh_comm *comm) {
+    stage *s = ctx;
+    int64_t rank = rsh_comm_rank(comm);
+    rsh_sharded *src = NULL, *dst = NULL;
+    rsh_status status;
+    TRY(rsh_sharded_empty(comm, s->from.l, &src));
+    TRY(rsh_sharded_zeros(comm, s->to.l, &dst));
+    for (int round = 0; round < 2; round++) {
+        if (round) stage_turn(s, rank);
+        take_parts(&s->from, rank, src);
+        TRY(rsh_reshard_into(src, dst, &s->opts));
+        show_parts(&s->to, rank, dst);
     }
 out:
     rsh_sharded_free(dst);
@@ -134,11 +169,12 @@ static rsh_status tests_on_rank(void *ctx, rsh_comm *comm) { return bind_and(ctx
 
 static bool twice(prop_case *c, stage *s, rsh_rank_fn fn, const char *when) {
     stage_next_values(s, &c->rng);
-    PROP_OK(c, rsh_run(s->nranks, fn, s));
+    PROP_OK(c, engine_run(s->nranks, fn, s));
     return stage_done_twice(c, s, when);
 }
 
 static bool reshard(prop_case *c, stage *s) { return twice(c, s, reshard_on_rank, "the second rsh_reshard"); }
+static bool own_memory(prop_case *c, stage *s) { return twice(c, s, own_memory_on_rank, "the second rsh_reshard_into of the library's memory"); }
 static bool into(prop_case *c, stage *s) { return twice(c, s, into_on_rank, "the second rsh_reshard_into"); }
 static bool exec(prop_case *c, stage *s) { return twice(c, s, run_on_rank, "the second rsh_exec_run"); }
 static bool pieces(prop_case *c, stage *s) { return twice(c, s, pieces_on_rank, "the second begin, test, wait"); }
@@ -199,7 +235,7 @@ out:
 static bool run_on_others(prop_case *c, stage *s) {
     elsewhere w = {s, decoy_new(&s->from), decoy_new(&s->to)};
     stage_next_values(s, &c->rng);
-    rsh_status status = rsh_run(s->nranks, run_elsewhere, &w);
+    rsh_status status = engine_run(s->nranks, run_elsewhere, &w);
     bool clean = true;
     for (int64_t i = 0; i < w.to.n; i++) clean = clean && held_is_wiped(&w.to.held[i]);
     decoy_free(&w.from);
@@ -213,6 +249,7 @@ const door rank_doors[RANK_DOORS] = {
     {"rsh_reshard", reshard},
     {"rsh_reshard, may_alias", alias},
     {"rsh_reshard_into", into},
+    {"rsh_reshard_into, memory of the library", own_memory},
     {"rsh_exec_run", exec},
     {"rsh_exec_begin, test, wait", pieces},
     {"rsh_exec_begin, test until done", tests},

@@ -56,7 +56,9 @@ void gen_mesh_layout(gen_rng *g, const gen_wish *w, gen_layout *out);
 void gen_box_layout(gen_rng *g, const gen_wish *w, gen_layout *out);
 /* gen_pair.c */
 void gen_any_layout(gen_rng *g, const gen_wish *w, gen_layout *out);
-/* Distinct ranks below GEN_MAX_ROLES for n roles: counting up, shifted, or any. */
+/* Ranks are below it; GEN_MAX_ROLES unless a test has fewer. */
+extern int gen_most_ranks;
+/* Distinct ranks below gen_most_ranks for n roles: counting up, shifted, or any. */
 void gen_ranks(gen_rng *g, int n, int64_t *rank);
 void gen_text(const gen_layout *l, const int64_t *rank, char text[GEN_TEXT]);
 /* The same layout in other words: blanks, parentheses around one axis. */

@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void gen_any_layout(gen_rng *g, const gen_wish *w, gen_layout *out) {
+int gen_most_ranks = GEN_MAX_ROLES;
+
+void gen_any_layout(gen_rng *g, const gen_wish *wish, gen_layout *out) {
+    gen_wish within = *wish;
+    const gen_wish *w = &within;
+    if (within.max_ranks > gen_most_ranks) within.max_ranks = gen_most_ranks;
     if (w->op == ORA_NONE && gen_chance(g, 22)) {
         gen_box_layout(g, w, out);
         return;
@@ -23,10 +28,10 @@ void gen_any_layout(gen_rng *g, const gen_wish *w, gen_layout *out) {
 }
 
 void gen_ranks(gen_rng *g, int n, int64_t *rank) {
-    int64_t all[GEN_MAX_ROLES], first = gen_below(g, GEN_MAX_ROLES - n + 1);
+    int64_t all[GEN_MAX_ROLES], first = gen_below(g, gen_most_ranks - n + 1);
     int64_t roll = gen_below(g, 100);
     for (int i = 0; i < GEN_MAX_ROLES; i++) all[i] = i;
-    if (roll >= 65) gen_shuffle(g, gen_chance(g, 50) ? n : GEN_MAX_ROLES, all);
+    if (roll >= 65) gen_shuffle(g, gen_chance(g, 50) ? n : gen_most_ranks, all);
     for (int i = 0; i < n; i++) rank[i] = roll < 50 || roll >= 65 ? all[i] : first + i;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "engine.h"
 #include "prop.h"
 
 #include <signal.h>
@@ -109,7 +110,8 @@ void prop_run(const char *name, int64_t share, prop_fn fn) {
     const char *only = getenv("RESHARD_ONLY");
     int64_t first = only && *only ? strtoll(only, NULL, 0) : 0, end = only && *only ? first + 1 : cases(share);
     running.property = name;
-    running.seed = seed();
+    running.seed = engine_seed(seed());
+    gen_most_ranks = engine_ranks(GEN_MAX_ROLES);
     running.c = c;
     watch();
     for (int64_t i = first; i < end; i++) {
