@@ -3,11 +3,11 @@
 #   make            build the library, the command and the examples into build/
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
 #   make test       build, then every test that belongs to an edit (a few minutes)
-#   make bench      build, then the benchmarks
+#   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean      remove the build folders
-#   make setup      install every package that any of them needs, but for bigtest
+#   make setup      install every package that any of them needs, but for bench and bigtest
 #
 # Each of them first installs the Debian packages that it misses (tools/setup.sh); NO_SETUP=1 leaves the machine alone.
 
@@ -39,8 +39,11 @@ test:
 	$(CONFIGURE)
 	@ctest --preset release -j$(JOBS) --timeout 240
 
-bench: all
+bench:
+	$(SETUP) build bench
+	$(CONFIGURE)
 	@sh bench/table.sh $(BUILD)/reshard
+	@sh bench/peers.sh $(BUILD)/bench/peers
 	@for program in $(BUILD)/bench/bench_*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:

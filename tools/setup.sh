@@ -1,7 +1,7 @@
 #!/bin/sh
 # Setup: install the Debian packages that a target of the Makefile needs and that are missing.
 #
-#   tools/setup.sh build | test | bigtest ...
+#   tools/setup.sh build | test | bench | bigtest ...
 #
 # Nothing missing: returns at once and silently.  Missing, and neither root nor sudo: prints the line to run and stops.
 # On other systems it only looks whether the tools are there.
@@ -12,8 +12,9 @@ for group; do
     case $group in
         build) packages="$packages libc6-dev cmake pkg-config libjansson-dev libxxhash-dev" ;;
         test) packages="$packages g++ python3-minimal libcmocka-dev" ;;
+        bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev python3-torch python3-numpy" ;;
         bigtest) packages="$packages clang libclang-rt-14-dev" ;;
-        *) echo "setup: no group \"$group\"; there are build, test and bigtest" >&2; exit 2 ;;
+        *) echo "setup: no group \"$group\"; there are build, test, bench and bigtest" >&2; exit 2 ;;
     esac
 done
 

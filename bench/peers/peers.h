@@ -1,0 +1,45 @@
+/* peers: one move, by everybody who can do it.
+ *
+ * An n x n matrix of 32-bit elements goes from rows (rank r of p has n/p whole rows) to columns (n/p whole columns).  An element is its own
+ * global index, so that any result can be checked.  Every rank of MPI_COMM_WORLD calls everything here. */
+#ifndef RESHARD_PEERS_H
+#define RESHARD_PEERS_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct move {
+    int rank, ranks;
+    int64_t n, share; /* share: n/ranks rows of a source, and columns of a destination */
+    uint32_t *src;    /* [share][n], memory that contestants without memory of their own use */
+    uint32_t *dst;    /* [n][share] */
+} move;
+
+/* One contestant.  `open` makes everything that can be made before the first move, `src` and `dst` included; false: not possible here. */
+typedef struct contestant {
+    const char *name;
+    bool ours;
+    bool (*open)(struct contestant *c, const move *m);
+    void (*run)(struct contestant *c);
+    void (*close)(struct contestant *c);
+    const move *move;
+    uint32_t *src, *dst;
+    void *state;
+    double best; /* seconds of one move */
+} contestant;
+
+extern const contestant peer_alltoallw, peer_alltoallv;
+#ifdef PEERS_SCALAPACK
+extern const contestant peer_scalapack;
+#endif
+extern const contestant ours_shm, ours_shm_caller;
+#ifdef PEERS_RESHARD_MPI
+extern const contestant ours_mpi;
+#endif
+
+void *peers_alloc(size_t bytes); /* zeroed, on huge pages where large; ends the job without memory */
+void peers_free(void *memory, size_t bytes);
+void peers_end(const char *sentence) __attribute__((noreturn));
+
+#endif
