@@ -1,0 +1,203 @@
+/* Group: a comm seen as PyTorch's process group: a default group for each rank thread, subgroups of it, and the one entered for a while.
+ *
+ * What a thread has is thread-local, so that the ranks of one process do not disturb one another. */
+#include "group/group.h"
+
+#include <stdlib.h>
+
+struct rsh_group {
+    rsh_comm *comm;   /* NULL: this rank is no member.  Owned by subgroups, borrowed by the default group */
+    rsh_group *world; /* the default group; itself, if it is that */
+    int children;     /* subgroups alive, of the default group */
+    int n;            /* members */
+    int *ranks;       /* owned: their global ranks, ascending; NULL: 0, 1, 2, ... */
+};
+
+static _Thread_local rsh_group *default_group;
+static _Thread_local rsh_group *entered_group;
+
+/* ---- the default group ---- */
+
+rsh_status rsh_group_init(rsh_comm *world) {
+    RSH_REQUIRE(world, RSH_EVALUE, "the default group needs a comm");
+    RSH_REQUIRE(!default_group, RSH_ERUNTIME, "this rank thread has a default group of %d ranks already", default_group->n);
+    rsh_group *g = RSHI_NEW(rsh_group);
+    if (!g) return rshi_nomem();
+    *g = (rsh_group){.comm = world, .world = g, .n = rsh_comm_size(world)};
+    default_group = g;
+    return RSH_OK;
+}
+
+rsh_status rsh_group_destroy(void) {
+    RSH_REQUIRE(default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
+    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "%d subgroups of the default group are still alive", default_group->children);
+    RSH_REQUIRE(!entered_group, RSH_EBUSY, "the default group is still entered");
+    rshi_free(default_group);
+    default_group = NULL;
+    return RSH_OK;
+}
+
+rsh_group *rsh_group_default(void) { return default_group; }
+
+rsh_status rshi_group_meant(rsh_group *g, rsh_group **out) {
+    RSH_REQUIRE(g || default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
+    *out = g ? g : default_group;
+    return RSH_OK;
+}
+
+rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out) {
+    RSH_TRY(rshi_group_meant(g, &g));
+    *out = g->comm;
+    return RSH_OK;
+}
+
+/* ---- subgroups ---- */
+
+static int compare_ranks(const void *a, const void *b) {
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+static rsh_status check_members(const rsh_comm *world, int n, const int *sorted) {
+    for (int i = 0; i < n; i++) {
+        RSH_REQUIRE(sorted[i] >= 0 && sorted[i] < world->size, RSH_EVALUE, "a group with rank %d; the default group has ranks 0 to %d", sorted[i],
+                    world->size - 1);
+        RSH_REQUIRE(!i || sorted[i] != sorted[i - 1], RSH_EVALUE, "a group with rank %d twice", sorted[i]);
+    }
+    return RSH_OK;
+}
+
+/* A handle with its members sorted; without a comm yet. */
+static rsh_status make_handle(int n, const int *ranks, rsh_group **out) {
+    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "a group of %d ranks, listed at %p", n, (const void *)ranks);
+    rsh_group *g = RSHI_NEW(rsh_group);
+    int *sorted = rshi_alloc((size_t)n, sizeof *sorted);
+    if (!g || !sorted) {
+        rshi_free(g);
+        rshi_free(sorted);
+        return rshi_nomem();
+    }
+    for (int i = 0; i < n; i++) sorted[i] = ranks[i];
+    if (n) qsort(sorted, (size_t)n, sizeof *sorted, compare_ranks);
+    *g = (rsh_group){.world = default_group, .n = n, .ranks = sorted};
+    *out = g;
+    return RSH_OK;
+}
+
+static void handle_free(rsh_group *g) {
+    if (!g) return;
+    rshi_free(g->ranks);
+    rshi_free(g);
+}
+
+/* Where a global rank stands in the group; -1: not in it. */
+static int find_member(const rsh_group *g, int global) {
+    if (!g->ranks) return global >= 0 && global < g->n ? global : -1;
+    const int *found = g->n ? bsearch(&global, g->ranks, (size_t)g->n, sizeof *g->ranks, compare_ranks) : NULL;
+    return found ? (int)(found - g->ranks) : -1;
+}
+
+/* All ranks must name the same members; for the sentence where they do not. */
+static rsh_status agree_on_members(rsh_comm *world, const rsh_group *g, rsh_status mine) {
+    rshi_text what = {0};
+    rshi_text_add(&what, "ranks");
+    for (int i = 0; g && i < g->n && what.length < RSHI_DETAIL_BYTES; i++) rshi_text_add(&what, i ? ", %d" : " %d", g->ranks[i]);
+    if (!mine && what.failed) mine = rshi_nomem();
+    uint64_t fingerprint = g ? rshi_hash(g->ranks, (size_t)g->n * sizeof *g->ranks, (uint64_t)g->n) : 0;
+    rsh_status st = rshi_comm_open(world, "new group", fingerprint, what.data, mine);
+    rshi_text_free(&what);
+    return st;
+}
+
+rsh_status rsh_group_new(int n, const int *ranks, rsh_group **out) {
+    rsh_comm *world = NULL;
+    RSH_TRY(rshi_group_comm(NULL, &world));
+    rsh_group *g = NULL;
+    rsh_status st = out ? make_handle(n, ranks, &g) : rshi_fail(RSH_EVALUE, "a new group with NULL for the result");
+    if (!st) st = check_members(world, n, g->ranks);
+    RSH_GOTO(agree_on_members(world, g, st));
+    RSH_GOTO(rsh_comm_split(world, find_member(g, world->rank) < 0 ? -1 : 0, world->rank, &g->comm));
+    default_group->children++;
+    *out = g;
+    return RSH_OK;
+out:
+    handle_free(g);
+    return st;
+}
+
+void rsh_group_free(rsh_group *g) {
+    if (!g || g == g->world) return; /* the default group goes with rsh_group_destroy */
+    if (entered_group == g) entered_group = NULL;
+    g->world->children--;
+    rsh_comm_free(g->comm);
+    handle_free(g);
+}
+
+/* ---- questions ---- */
+
+static const rsh_group *meant(const rsh_group *g) { return g ? g : default_group; }
+
+int rsh_group_rank(const rsh_group *g) {
+    g = meant(g);
+    return g && g->comm ? g->comm->rank : -1;
+}
+
+int rsh_group_size(const rsh_group *g) {
+    g = meant(g);
+    return g && g->comm ? g->n : -1;
+}
+
+rsh_comm *rsh_group_comm(const rsh_group *g) {
+    g = meant(g);
+    return g ? g->comm : NULL;
+}
+
+static rsh_status require_member(const rsh_group **g, const int *out) {
+    *g = meant(*g);
+    RSH_REQUIRE(*g, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
+    RSH_REQUIRE(out, RSH_EVALUE, "a rank with NULL for the result");
+    RSH_REQUIRE((*g)->comm, RSH_ERUNTIME, "global rank %d is not a member of the group", (*g)->world->comm->rank);
+    return RSH_OK;
+}
+
+rsh_status rsh_group_to_global(const rsh_group *g, int rank, int *out) {
+    RSH_TRY(require_member(&g, out));
+    RSH_REQUIRE(rank >= 0 && rank < g->n, RSH_ERUNTIME, "rank %d of a group of %d ranks", rank, g->n);
+    *out = g->ranks ? g->ranks[rank] : rank;
+    return RSH_OK;
+}
+
+rsh_status rsh_group_from_global(const rsh_group *g, int global, int *out) {
+    RSH_TRY(require_member(&g, out));
+    int rank = find_member(g, global);
+    RSH_REQUIRE(rank >= 0, RSH_ERUNTIME, "global rank %d is not in the group of %d ranks", global, g->n);
+    *out = rank;
+    return RSH_OK;
+}
+
+/* ---- the group entered ---- */
+
+/* While a group is set nothing can be entered, so the one that is set is always the innermost, and leaving needs no stack. */
+rsh_status rsh_group_enter(rsh_group *g) {
+    RSH_REQUIRE(!entered_group, RSH_ERUNTIME, "a group of %d ranks is entered already; leave it first", entered_group->n);
+    RSH_REQUIRE(!g || g->world == default_group, RSH_EVALUE, "the group belongs to another rank thread");
+    entered_group = g;
+    return RSH_OK;
+}
+
+void rsh_group_leave(void) { entered_group = NULL; }
+
+rsh_status rsh_group_within(rsh_group *g, rsh_status (*fn)(void *ctx, rsh_group *g), void *ctx) {
+    RSH_REQUIRE(fn, RSH_EVALUE, "nothing to call within the group");
+    RSH_TRY(rsh_group_enter(g));
+    rsh_status st = fn(ctx, g);
+    rsh_group_leave();
+    return st;
+}
+
+rsh_status rsh_group_current(rsh_group **out) {
+    RSH_REQUIRE(out, RSH_EVALUE, "the current group with NULL for the result");
+    RSH_REQUIRE(entered_group || default_group, RSH_ERUNTIME, "no group is entered and this rank thread has no default group");
+    *out = entered_group ? entered_group : default_group;
+    return RSH_OK;
+}

@@ -1,0 +1,15 @@
+/* group: process groups, for the rooms that stand on them. */
+#ifndef RESHARD_GROUP_GROUP_H
+#define RESHARD_GROUP_GROUP_H
+
+#include <reshard/group.h>
+
+#include "comm/comm.h"
+
+/* The group a caller means: g itself, or for NULL the default group.  RSH_ERUNTIME: there is none. */
+rsh_status rshi_group_meant(rsh_group *g, rsh_group **out);
+
+/* The comm of the group a caller means; NULL for those who are no members. */
+rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out);
+
+#endif

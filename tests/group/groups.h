@@ -1,0 +1,36 @@
+/* groups: what tests of the group room share: rank functions run under a default group, on threads and on processes. */
+#ifndef RESHARD_TESTS_GROUP_GROUPS_H
+#define RESHARD_TESTS_GROUP_GROUPS_H
+
+#include "../comm/ranks.h"
+
+#include <reshard.h>
+
+/* A rank function that has a default group, and its context. */
+typedef struct body {
+    rsh_status (*fn)(void *ctx);
+    void *ctx;
+} body;
+
+static inline rsh_status with_default_group(void *ctx, rsh_comm *c) {
+    const body *b = ctx;
+    RSH_TRY(rsh_group_init(c));
+    rsh_status st = b->fn(b->ctx);
+    rsh_status left = st ? RSH_OK : rsh_group_destroy();
+    return st ? st : left;
+}
+
+/* n ranks as threads, then as processes. */
+static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {
+    body b = {fn, ctx};
+    rsh_status st = rsh_run(n, with_default_group, &b);
+    if (st) fail_msg("%d threads: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    st = rsh_run_shm(n, with_default_group, &b);
+    if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
+static inline void run_group_counts(rsh_status (*fn)(void *ctx), void *ctx) {
+    for (int n = 1; n <= 5; n++) run_groups(n, fn, ctx);
+}
+
+#endif
