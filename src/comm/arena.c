@@ -23,11 +23,19 @@
 
 /* ---- address range ---- */
 
+/* Is there room for that many bytes of addresses?  Sanitizers and limits leave less than the processor has. */
+static bool is_free(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) munmap(p, bytes);
+    return p != MAP_FAILED;
+}
+
+/* Every rank maps the arenas of all. */
 static size_t choose_reserve(int ranks) {
-    size_t space = ADDRESS_SPACE, reserve = MOST_RESERVE;
+    size_t space = ADDRESS_SPACE, reserve = MOST_RESERVE, n = (size_t)ranks;
     struct rlimit limit;
     if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < space) space = limit.rlim_cur / 2;
-    while (reserve > LEAST_RESERVE && reserve > space / (size_t)ranks) reserve /= 2;
+    while (reserve > LEAST_RESERVE && (reserve > space / n || !is_free(reserve * n))) reserve /= 2;
     return reserve;
 }
 
