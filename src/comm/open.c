@@ -83,6 +83,9 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
     if (first->operation != second->operation || first->calls != second->calls)
         return rshi_fail(RSH_EMISMATCH, "ranks are in different calls: rank 0 in %s (call %llu), rank %d in %s (call %llu)", a.operation,
                          (unsigned long long)first->calls, other, b.operation, (unsigned long long)second->calls);
+    if (strcmp(a.what, b.what) == 0)
+        return rshi_fail(RSH_EMISMATCH, "ranks ask %s for different things: rank 0 and rank %d both for %s, but not from the same layout with the same options",
+                         a.operation, other, *a.what ? a.what : "something");
     return rshi_fail(RSH_EMISMATCH, "ranks ask %s for different things: rank 0 for %s, rank %d for %s", a.operation,
                      *a.what ? a.what : "one", other, *b.what ? b.what : "another");
 }

@@ -96,7 +96,12 @@ static rsh_status with_a_barrier(world *w, rsh_sharded *src) {
     return rsh_comm_barrier(rsh_sharded_comm(src));
 }
 
-static void one_odd_rank(act odd, rsh_status expected) {
+static void expect_words(const world *w, const char *words) {
+    for (int r = 0; r < RANKS; r++)
+        if (!strstr(w->sentence[r], words)) fail_msg("rank %d: no word of %s: %s", r, words, w->sentence[r]);
+}
+
+static void one_odd_rank(act odd, rsh_status expected, const char *words) {
     for (int r = 0; r < RANKS; r++) {
         world w = world_of("f32[12/x, 8] on x=4", "f32[12, 8/x] on x=4");
         w.odd_rank = r;
@@ -104,6 +109,7 @@ static void one_odd_rank(act odd, rsh_status expected) {
         w.again = true;
         run(&w);
         expect_on_all(&w, expected);
+        expect_words(&w, words);
         expect_usable(&w);
         world_end(&w);
     }
@@ -111,22 +117,22 @@ static void one_odd_rank(act odd, rsh_status expected) {
 
 static void a_rank_with_another_layout_is_found_by_all(void **state) {
     (void)state;
-    one_odd_rank(to_another_layout, RSH_EMISMATCH);
+    one_odd_rank(to_another_layout, RSH_EMISMATCH, "on x=2");
 }
 
 static void a_rank_with_other_options_is_found_by_all(void **state) {
     (void)state;
-    one_odd_rank(with_other_options, RSH_EMISMATCH);
+    one_odd_rank(with_other_options, RSH_EMISMATCH, "options");
 }
 
 static void a_rank_with_another_call_is_found_by_all(void **state) {
     (void)state;
-    one_odd_rank(with_another_call, RSH_EMISMATCH);
+    one_odd_rank(with_another_call, RSH_EMISMATCH, "digest");
 }
 
 static void a_rank_in_a_barrier_is_found_by_all(void **state) {
     (void)state;
-    one_odd_rank(with_a_barrier, RSH_EMISMATCH);
+    one_odd_rank(with_a_barrier, RSH_EMISMATCH, "barrier");
 }
 
 static rsh_status leave(world *w, rsh_sharded *src) {
