@@ -2,6 +2,7 @@
 #include "ramp.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Four ranks of which one may do something odd, and then, if it is to be tried, everybody reshards as usual. */
