@@ -1,0 +1,18 @@
+/* Chunk: how many elements of a dim each of several owners gets, and where they begin. */
+#include "spec/spec.h"
+
+rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out) {
+    RSH_REQUIRE(out, RSH_EVALUE, "a split size with NULL for the result");
+    RSH_REQUIRE(chunks >= 1, RSH_EVALUE, "%lld elements in %lld chunks; there must be at least one", (long long)n, (long long)chunks);
+    RSH_REQUIRE(n >= 0, RSH_EVALUE, "a dim of %lld elements", (long long)n);
+    *out = rshi_ceil_div(n, chunks);
+    return RSH_OK;
+}
+
+/* A product beyond 2^63 lies beyond n as well. */
+int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c) {
+    int64_t at;
+    return rshi_mul(s, c, &at) ? rshi_min(at, n) : n;
+}
+
+int64_t rsh_chunk_size(int64_t n, int64_t s, int64_t c) { return rshi_min(s, n - rsh_chunk_offset(n, s, c)); }

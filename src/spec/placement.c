@@ -1,0 +1,118 @@
+/* Placement: the owner of a shard as text: a rank or the name of a worker, and a device. */
+#include "spec/spec.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const device_name[] = {
+#define NAME(name, text) text,
+    RSH_DEVICE_MAP(NAME)
+#undef NAME
+};
+
+/* ---- devices ---- */
+
+/* A number of decimal digits only, without zeros in front unless they are allowed. */
+static bool read_number(const char *text, size_t length, bool zeros, int *out) {
+    int64_t value = 0;
+    if (!length || (length > 1 && *text == '0' && !zeros)) return false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        value = rshi_min(value * 10 + (text[i] - '0'), (int64_t)INT_MAX + 1);
+    }
+    *out = (int)rshi_min(value, INT_MAX);
+    return value <= INT_MAX;
+}
+
+static bool read_device(const char *text, rsh_device *out) {
+    size_t length = strcspn(text, ":");
+    rsh_device d = {RSH_DEVICE_CPU, -1};
+    int type = 0;
+    while (type < RSH_DEVICE_COUNT && (strlen(device_name[type]) != length || memcmp(device_name[type], text, length))) type++;
+    if (type == RSH_DEVICE_COUNT) return false;
+    d.type = (rsh_device_type)type;
+    if (text[length] && !read_number(text + length + 1, strlen(text + length + 1), false, &d.index)) return false;
+    *out = d;
+    return true;
+}
+
+rsh_status rsh_device_parse(const char *text, rsh_device *out) {
+    RSH_REQUIRE(text && out, RSH_EVALUE, "a device with NULL for %s", text ? "the result" : "the text");
+    RSH_REQUIRE(read_device(text, out), RSH_ERUNTIME, "\"%.100s\" is not a device; \"cpu\" and \"cuda:1\" are", text);
+    return RSH_OK;
+}
+
+bool rsh_device_equal(rsh_device a, rsh_device b) { return a.type == b.type && a.index == b.index; }
+
+/* ---- placements ---- */
+
+static bool is_name_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+}
+
+static bool is_worker_name(const char *name, size_t length) {
+    if (!length || length >= RSH_WORKER_TEXT) return false;
+    for (size_t i = 0; i < length; i++)
+        if (!is_name_letter(name[i])) return false;
+    return true;
+}
+
+/* What stands before the slash: "rank:N", or the name of a worker. */
+static rsh_status read_owner(const char *text, size_t length, rsh_placement *p) {
+    if (memchr(text, ':', length)) {
+        bool ok = length > 5 && !memcmp(text, "rank:", 5) && read_number(text + 5, length - 5, true, &p->rank);
+        RSH_REQUIRE(ok, RSH_EVALUE, "\"%.*s\" is not an owner; \"rank:3\" is", (int)rshi_min((int64_t)length, 100), text);
+        return RSH_OK;
+    }
+    RSH_REQUIRE(is_worker_name(text, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker: up to %d letters, digits, \"_\", \"-\" and \".\"",
+                (int)rshi_min((int64_t)length, 100), text, RSH_WORKER_TEXT - 1);
+    memcpy(p->worker, text, length);
+    return RSH_OK;
+}
+
+rsh_status rsh_placement_parse(const char *text, rsh_placement *out) {
+    RSH_REQUIRE(text && out, RSH_EVALUE, "a placement with NULL for %s", text ? "the result" : "the text");
+    rsh_placement p = {.rank = -1, .device = {RSH_DEVICE_CPU, -1}};
+    const char *slash = strchr(text, '/');
+    RSH_REQUIRE(!slash || !strchr(slash + 1, '/'), RSH_EVALUE, "the placement \"%.100s\" has more than one slash", text);
+    if (slash || !read_device(text, &p.device)) RSH_TRY(read_owner(text, slash ? (size_t)(slash - text) : strlen(text), &p));
+    if (slash) RSH_TRY(rsh_device_parse(slash + 1, &p.device));
+    *out = p;
+    return RSH_OK;
+}
+
+void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]) {
+    char owner[RSH_WORKER_TEXT + 1] = "", device[32];
+    if (p->worker[0])
+        snprintf(owner, sizeof owner, "%.*s/", RSH_WORKER_TEXT - 1, p->worker);
+    else if (p->rank >= 0)
+        snprintf(owner, sizeof owner, "rank:%d/", p->rank);
+    const char *name = (unsigned)p->device.type < RSH_DEVICE_COUNT ? device_name[p->device.type] : "?";
+    snprintf(device, sizeof device, p->device.index >= 0 ? "%s:%d" : "%s", name, p->device.index);
+    snprintf(text, RSH_PLACEMENT_TEXT, "%s%s", owner, device);
+}
+
+bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b) {
+    return a->rank == b->rank && rsh_device_equal(a->device, b->device) && !strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
+}
+
+rsh_status rsh_placement_check(const rsh_placement *p, int size) {
+    char text[RSH_PLACEMENT_TEXT];
+    RSH_REQUIRE(p, RSH_EVALUE, "a shard without a placement; a rank of the group was expected");
+    rsh_placement_print(p, text);
+    RSH_REQUIRE(!p->worker[0], RSH_ERUNTIME, "\"%s\" names a worker, and workers cannot be looked up here; give its rank", text);
+    RSH_REQUIRE(p->rank >= 0, RSH_EVALUE, "the placement \"%s\" has no rank", text);
+    RSH_REQUIRE(p->rank < size, RSH_EVALUE, "the placement \"%s\" is outside of a group of %d ranks", text, size);
+    return RSH_OK;
+}
+
+rsh_status rshi_placement_sound(const rsh_placement *p) {
+    size_t length = strnlen(p->worker, RSH_WORKER_TEXT);
+    RSH_REQUIRE(!length || is_worker_name(p->worker, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker", RSH_WORKER_TEXT - 1, p->worker);
+    RSH_REQUIRE(p->rank >= -1 && !(length && p->rank >= 0), RSH_EVALUE, length ? "a placement by rank %d and by name" : "a placement on rank %d",
+                p->rank);
+    RSH_REQUIRE((unsigned)p->device.type < RSH_DEVICE_COUNT && p->device.index >= -1, RSH_EVALUE, "a placement on device %d of type %d",
+                p->device.index, (int)p->device.type);
+    return RSH_OK;
+}

@@ -1,0 +1,77 @@
+/* Shard meta: a box of a tensor, and who owns it. */
+#include "spec/spec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+rsh_status rshi_size_check(int ndim, const int64_t *size) {
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%d dims; 0 to %d are possible", ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(!ndim || size, RSH_EVALUE, "%d dims with NULL for their sizes", ndim);
+    for (int d = 0; d < ndim; d++) RSH_REQUIRE(size[d] >= 0, RSH_EVALUE, "dim %d has size %lld", d, (long long)size[d]);
+    return RSH_OK;
+}
+
+static rsh_status check_numbers(const rsh_shard_meta *m, const char *who) {
+    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible", who, m->ndim, RSH_MAX_NDIM);
+    for (int d = 0; d < m->ndim; d++) {
+        int64_t end;
+        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", who, (long long)m->offsets[d], d);
+        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", who, (long long)m->sizes[d], d);
+        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d", who, d);
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
+    char who[40] = "a shard";
+    if (i >= 0) snprintf(who, sizeof who, "shard %" PRId64, i);
+    RSH_TRY(check_numbers(m, who));
+    return m->has_placement ? rshi_placement_sound(&m->placement) : RSH_OK;
+}
+
+rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes, const int64_t *sizes, const char *placement,
+                               rsh_shard_meta *out) {
+    RSH_REQUIRE(out, RSH_EVALUE, "a shard with NULL for the result");
+    RSH_REQUIRE(noffsets == nsizes, RSH_EVALUE, "a shard with %d offsets and %d sizes", noffsets, nsizes);
+    RSH_REQUIRE(nsizes >= 0 && nsizes <= RSH_MAX_NDIM, RSH_EVALUE, "a shard of %d dims; 0 to %d are possible", nsizes, RSH_MAX_NDIM);
+    RSH_REQUIRE(!nsizes || (offsets && sizes), RSH_EVALUE, "a shard of %d dims with NULL for its %s", nsizes, offsets ? "sizes" : "offsets");
+    rsh_shard_meta m = {.ndim = nsizes, .has_placement = placement != NULL};
+    for (int d = 0; d < nsizes; d++) m.offsets[d] = offsets[d], m.sizes[d] = sizes[d];
+    RSH_TRY(rshi_shard_meta_check(&m, -1));
+    if (placement) RSH_TRY(rsh_placement_parse(placement, &m.placement));
+    *out = m;
+    return RSH_OK;
+}
+
+bool rsh_shard_meta_equal(const rsh_shard_meta *a, const rsh_shard_meta *b) {
+    if (a->ndim != b->ndim || a->has_placement != b->has_placement) return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->offsets[d] != b->offsets[d] || a->sizes[d] != b->sizes[d]) return false;
+    return !a->has_placement || rsh_placement_equal(&a->placement, &b->placement);
+}
+
+bool rshi_shard_empty(const rsh_shard_meta *m) {
+    for (int d = 0; d < m->ndim; d++)
+        if (!m->sizes[d]) return true;
+    return false;
+}
+
+int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
+    int64_t n = 0;
+    if (!rshi_shard_empty(m) && !rshi_product(m->ndim, m->sizes, &n)) n = INT64_MAX;
+    return n;
+}
+
+/* Eight dims of 2 * 20 characters and a placement always fit. */
+void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
+    int at = snprintf(text, RSHI_SHARD_TEXT, "[");
+    for (int d = 0; d < m->ndim; d++) at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->offsets[d]);
+    at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]+[");
+    for (int d = 0; d < m->ndim; d++) at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->sizes[d]);
+    at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]");
+    char placement[RSH_PLACEMENT_TEXT];
+    if (!m->has_placement) return;
+    rsh_placement_print(&m->placement, placement);
+    snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, " %s", placement);
+}

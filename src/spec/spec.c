@@ -1,0 +1,110 @@
+/* Spec: a kind of cutting tensors and what that kind needs to know, with a text that says both. */
+#include "spec/impl.h"
+
+#include <string.h>
+
+/* ---- making ---- */
+
+static int append(void *ctx, const char *text, size_t length) {
+    rshi_text *t = ctx;
+    rshi_text_add(t, "%.*s", (int)length, text);
+    return t->failed;
+}
+
+/* "name(what the kind prints)" */
+static rsh_status write_text(const rsh_spec_kind *kind, const void *self, char **out) {
+    rshi_text t = {0};
+    rsh_sink sink = {append, &t};
+    rsh_status st = RSH_OK;
+    rshi_text_add(&t, "%s(", kind->name);
+    if (kind->print) st = kind->print(self, &sink);
+    rshi_text_add(&t, ")");
+    if (t.failed) st = rshi_nomem();
+    if (st)
+        rshi_text_free(&t);
+    else
+        *out = t.data;
+    return st;
+}
+
+static void release(const rsh_spec_kind *kind, void *self) {
+    if (self && kind->free) kind->free(self);
+}
+
+rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
+    rsh_spec *s = RSHI_NEW(rsh_spec);
+    rsh_status st = s ? write_text(kind, self, &s->text) : rshi_nomem();
+    if (st) {
+        rshi_free(s);
+        release(kind, self);
+        return st;
+    }
+    s->kind = kind;
+    s->self = self;
+    *out = s;
+    return RSH_OK;
+}
+
+static rsh_status copy_self(const rsh_spec_kind *kind, const void *self, rsh_spec **out) {
+    void *copy = NULL;
+    RSH_TRY(kind->copy(self, &copy));
+    return rshi_spec_take(kind, copy, out);
+}
+
+rsh_status rsh_spec_new(const rsh_spec_kind *kind, const void *self, rsh_spec **out) {
+    RSH_REQUIRE(kind && out, RSH_EVALUE, "a spec with NULL for %s", kind ? "the result" : "its kind");
+    RSH_REQUIRE(kind->name && kind->name[0], RSH_EVALUE, "a kind of spec without a name");
+    RSH_REQUIRE(kind->build && kind->copy, RSH_EVALUE, "the kind of spec \"%.100s\" has no function to %s", kind->name,
+                kind->build ? "copy" : "build metadata");
+    bool ours = !strcmp(kind->name, rshi_chunk_kind.name) || !strcmp(kind->name, rshi_boxes_kind.name);
+    RSH_REQUIRE(!ours, RSH_EVALUE, "the kind of spec \"%s\" is built in; another one needs another name", kind->name);
+    return copy_self(kind, self, out);
+}
+
+rsh_status rsh_spec_copy(const rsh_spec *s, rsh_spec **out) {
+    RSH_REQUIRE(s && out, RSH_EVALUE, "a copy of a spec with NULL for %s", s ? "the result" : "the spec");
+    return copy_self(s->kind, s->self, out);
+}
+
+void rsh_spec_free(rsh_spec *s) {
+    if (!s) return;
+    release(s->kind, s->self);
+    rshi_free(s->text);
+    rshi_free(s);
+}
+
+/* ---- asking ---- */
+
+static bool is_built_in(const rsh_spec *s) { return s->kind == &rshi_chunk_kind || s->kind == &rshi_boxes_kind; }
+
+const char *rsh_spec_kind_name(const rsh_spec *s) { return s->kind->name; }
+const void *rsh_spec_self(const rsh_spec *s) { return is_built_in(s) ? NULL : s->self; }
+const char *rsh_spec_text(const rsh_spec *s) { return s->text; }
+const rsh_spec_kind *rshi_spec_kind(const rsh_spec *s) { return s->kind; }
+const void *rshi_spec_inside(const rsh_spec *s) { return s->self; }
+bool rshi_spec_is_chunk(const rsh_spec *s) { return s->kind == &rshi_chunk_kind; }
+
+static int normal(int dim, int ndim) { return dim < 0 && ndim >= 0 ? dim + ndim : dim; }
+
+static bool equal_chunks(const rshi_chunk_spec *a, const rshi_chunk_spec *b, int ndim) {
+    if (normal(a->dim, ndim) != normal(b->dim, ndim) || a->n != b->n) return false;
+    for (int64_t i = 0; i < a->n; i++)
+        if (!rsh_placement_equal(&a->placements[i], &b->placements[i])) return false;
+    return true;
+}
+
+bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
+    if (rshi_spec_is_chunk(a) && rshi_spec_is_chunk(b)) return equal_chunks(a->self, b->self, ndim);
+    return !strcmp(a->text, b->text) && !strcmp(a->kind->name, b->kind->name);
+}
+
+rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+    const rsh_tensor_props usual = RSH_TENSOR_PROPS_INIT;
+    RSH_REQUIRE(s && out, RSH_EVALUE, "metadata with NULL for %s", s ? "the result" : "the spec");
+    RSH_TRY(rshi_size_check(ndim, size));
+    rsh_tensor_meta *m = NULL;
+    RSH_TRY(s->kind->build(s->self, ndim, size, props ? props : &usual, &m));
+    RSH_REQUIRE(m, RSH_ERUNTIME, "the spec %.200s reported success and made no metadata", s->text);
+    *out = m;
+    return RSH_OK;
+}

@@ -1,0 +1,151 @@
+/* Chunk spec: one dim in chunks, each with an owner. */
+#include "spec/impl.h"
+
+#include <string.h>
+
+/* ---- making ---- */
+
+static void free_chunk(void *self) {
+    rshi_chunk_spec *c = self;
+    rshi_free(c->placements);
+    rshi_free(c);
+}
+
+/* A chunk spec with placements still to be filled in.  NULL: no memory. */
+static rshi_chunk_spec *new_chunk(int dim, int64_t n) {
+    rshi_chunk_spec *c = RSHI_NEW(rshi_chunk_spec);
+    if (!c) return NULL;
+    c->dim = dim;
+    c->n = n;
+    c->placements = rshi_calloc((size_t)n, sizeof *c->placements);
+    if (c->placements) return c;
+    free_chunk(c);
+    return NULL;
+}
+
+static rsh_status copy_chunk(const void *self, void **out) {
+    const rshi_chunk_spec *from = self;
+    rshi_chunk_spec *c = new_chunk(from->dim, from->n);
+    if (!c) return rshi_nomem();
+    memcpy(c->placements, from->placements, (size_t)c->n * sizeof *c->placements);
+    *out = c;
+    return RSH_OK;
+}
+
+static rsh_status check_count(int64_t n, rsh_spec **out) {
+    RSH_REQUIRE(out, RSH_EVALUE, "a chunk spec with NULL for the result");
+    RSH_REQUIRE(n >= 1, RSH_EVALUE, "a chunk spec with %lld placements; there must be at least one", (long long)n);
+    return RSH_OK;
+}
+
+rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements, rsh_spec **out) {
+    RSH_TRY(check_count(n, out));
+    RSH_REQUIRE(placements, RSH_EVALUE, "a chunk spec with NULL for its %lld placements", (long long)n);
+    for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_placement_sound(&placements[i]));
+    rshi_chunk_spec *c = new_chunk(dim, n);
+    if (!c) return rshi_nomem();
+    memcpy(c->placements, placements, (size_t)n * sizeof *placements);
+    return rshi_spec_take(&rshi_chunk_kind, c, out);
+}
+
+rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out) {
+    RSH_TRY(check_count(n, out));
+    RSH_REQUIRE(ranks || n <= INT32_MAX, RSH_EVALUE, "%lld chunks, one for each rank", (long long)n);
+    for (int64_t i = 0; ranks && i < n; i++) RSH_REQUIRE(ranks[i] >= 0, RSH_EVALUE, "chunk %lld on rank %d", (long long)i, ranks[i]);
+    rshi_chunk_spec *c = new_chunk(dim, n);
+    if (!c) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++)
+        c->placements[i] = (rsh_placement){.rank = ranks ? ranks[i] : (int)i, .device = {RSH_DEVICE_CPU, -1}};
+    return rshi_spec_take(&rshi_chunk_kind, c, out);
+}
+
+/* ---- what the kind does ---- */
+
+static rsh_status print_chunk(const void *self, const rsh_sink *sink) {
+    const rshi_chunk_spec *c = self;
+    char text[RSH_PLACEMENT_TEXT];
+    RSH_TRY(rshi_sink_format(sink, "%d;", c->dim));
+    for (int64_t i = 0; i < c->n; i++) {
+        rsh_placement_print(&c->placements[i], text);
+        RSH_TRY(rshi_sink_format(sink, "%s %s", i ? "," : "", text));
+    }
+    return RSH_OK;
+}
+
+static rsh_status normal_dim(const rshi_chunk_spec *c, int ndim, int *out) {
+    RSH_REQUIRE(c->dim >= -ndim && c->dim < ndim, RSH_EVALUE, "chunks along dim %d of a tensor of %d dims", c->dim, ndim);
+    *out = c->dim < 0 ? c->dim + ndim : c->dim;
+    return RSH_OK;
+}
+
+static rsh_status build_chunk(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+    const rshi_chunk_spec *c = self;
+    int dim = 0;
+    int64_t s = 0;
+    RSH_TRY(normal_dim(c, ndim, &dim));
+    RSH_TRY(rsh_chunk_split(size[dim], c->n, &s));
+    rsh_shard_meta *shards = rshi_calloc((size_t)c->n, sizeof *shards);
+    if (!shards) return rshi_nomem();
+    for (int64_t i = 0; i < c->n; i++) {
+        shards[i] = (rsh_shard_meta){.ndim = ndim, .has_placement = true, .placement = c->placements[i]};
+        memcpy(shards[i].sizes, size, (size_t)ndim * sizeof *size);
+        shards[i].offsets[dim] = rsh_chunk_offset(size[dim], s, i);
+        shards[i].sizes[dim] = rsh_chunk_size(size[dim], s, i);
+    }
+    rsh_status st = rsh_tensor_meta_new(c->n, shards, ndim, size, props, out);
+    rshi_free(shards);
+    return st;
+}
+
+const rsh_spec_kind rshi_chunk_kind = {.name = "chunk", .build = build_chunk, .copy = copy_chunk, .free = free_chunk, .print = print_chunk};
+
+/* ---- questions ---- */
+
+rsh_status rshi_spec_as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
+    RSH_REQUIRE(s, RSH_EVALUE, "%s of NULL instead of a chunk spec", asked);
+    RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s of a spec of kind \"%.100s\"; only chunk specs have that", asked, s->kind->name);
+    *out = s->self;
+    return RSH_OK;
+}
+
+rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim) {
+    const rshi_chunk_spec *c = NULL;
+    RSH_TRY(rshi_spec_as_chunk(s, "the dim", &c));
+    return normal_dim(c, ndim, dim);
+}
+
+rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n, const rsh_placement **placements) {
+    const rshi_chunk_spec *c = NULL;
+    RSH_TRY(rshi_spec_as_chunk(s, "the placements", &c));
+    *n = c->n;
+    *placements = c->placements;
+    return RSH_OK;
+}
+
+/* -1: none. */
+static int64_t find_rank(const rshi_chunk_spec *c, int rank) {
+    int64_t i = 0;
+    while (i < c->n && (rank < 0 || c->placements[i].rank != rank)) i++;
+    return i < c->n ? i : -1;
+}
+
+rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out) {
+    const rshi_chunk_spec *c = NULL;
+    RSH_TRY(rshi_spec_as_chunk(s, "the chunk of a rank", &c));
+    int64_t i = find_rank(c, rank);
+    RSH_REQUIRE(i >= 0, RSH_ERUNTIME, "rank %d owns none of %.200s", rank, s->text);
+    *out = i;
+    return RSH_OK;
+}
+
+rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int rank, int64_t *start, int64_t *size) {
+    const rshi_chunk_spec *c = NULL;
+    int64_t split = 0;
+    RSH_TRY(rshi_spec_as_chunk(s, "the chunk of a rank", &c));
+    RSH_TRY(rsh_chunk_split(n, W, &split));
+    int64_t i = find_rank(c, rank);
+    RSH_REQUIRE(i >= 0, RSH_EVALUE, "rank %d owns none of %.200s", rank, s->text);
+    *start = rsh_chunk_offset(n, split, i);
+    *size = rsh_chunk_size(n, split, i);
+    return RSH_OK;
+}
