@@ -84,7 +84,7 @@ RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {
     uint64_t runs;
-    uint64_t bytes_local, bytes_shared, bytes_wire; /* of one run on this rank: from itself, from memory of others, by message */
+    uint64_t bytes_local, bytes_shared, bytes_wire; /* of one run on this rank: from itself, from ranks of its node, from other nodes */
     double seconds;                                 /* of the last run */
     uint64_t contiguous, rows, strided, transposed, converted, reduced, filled; /* moves by kernel, of one run */
     uint64_t bytes_shadow; /* copied once more, since a part that others read lies where they cannot reach it */

@@ -100,16 +100,19 @@ void rshi_free_data(void *p, size_t bytes) {
         free(p);
 }
 
+void rshi_count_scratch(int64_t bytes) {
+    stats.scratch_bytes += (uint64_t)bytes;
+    if (stats.scratch_bytes > stats.scratch_peak) stats.scratch_peak = stats.scratch_bytes;
+}
+
 void *rshi_alloc_scratch(size_t bytes) {
     void *p = rshi_alloc_data(bytes, false);
-    if (!p) return NULL;
-    stats.scratch_bytes += bytes;
-    if (stats.scratch_bytes > stats.scratch_peak) stats.scratch_peak = stats.scratch_bytes;
+    if (p) rshi_count_scratch((int64_t)bytes);
     return p;
 }
 
 void rshi_free_scratch(void *p, size_t bytes) {
     if (!p) return;
-    stats.scratch_bytes -= bytes;
+    rshi_count_scratch(-(int64_t)bytes);
     rshi_free_data(p, bytes);
 }

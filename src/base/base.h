@@ -50,6 +50,8 @@ void rshi_free_data(void *p, size_t bytes);
 /* The same for staging buffers, counted as scratch. */
 void *rshi_alloc_scratch(size_t bytes);
 void rshi_free_scratch(void *p, size_t bytes);
+/* For scratch that lies where another door gave it (in memory that ranks share): taken, or with a minus given back. */
+void rshi_count_scratch(int64_t bytes);
 
 /* ---- arithmetic: false on overflow ---- */
 

@@ -1,10 +1,10 @@
 /* Chunks: how large the buffers of message transport are.
  *
- * A rank packs what it sends into one chunk and takes what comes into another.  All contributions to a reduction are held together before they are
+ * A rank packs what it sends into one chunk, several messages after one another, and takes what comes into another.  All contributions to a reduction are held together before they are
  * combined, so the second is divided into a slot for each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
 #include "plan/impl.h"
 
-#define CHUNK_BYTES ((int64_t)512 << 10) /* where neither a ceiling nor small tensors say otherwise */
+#define CHUNK_BYTES ((int64_t)1 << 20) /* where neither a ceiling nor small tensors say otherwise: a few messages each way */
 
 /* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole stream at once. */
 typedef struct need {
@@ -76,14 +76,18 @@ static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
     return RSH_OK;
 }
 
+static rsh_status refuse(int64_t least, int64_t ceiling) {
+    return rshi_fail(RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld", (long long)least,
+                     (long long)ceiling);
+}
+
 /* Make both chunks fit under the ceiling: half each, unless one needs less or reductions need more. */
 static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
     int64_t least = n->send + n->recv, room = p->ceiling;
     if (room < least) {
         bool nothing = !p->messages;
         if (!nothing) RSH_TRY(moves_nothing(p, &nothing));
-        RSH_REQUIRE(nothing, RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld", (long long)least,
-                    (long long)room);
+        if (!nothing) return refuse(least, room);
         room = least;
     }
     int64_t most = rshi_max(n->recv, rshi_max(room / 2, room - p->send_bytes));
@@ -98,6 +102,11 @@ rsh_status rshi_plan_size_chunks(rsh_plan *p) {
     p->send_bytes = rshi_max(n.send, n.stream);
     p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream));
     return p->has_ceiling ? keep_under_ceiling(p, &n) : RSH_OK;
+}
+
+rsh_status rshi_plan_messages_fit(const rsh_plan *p) {
+    int64_t both = p->send_bytes + p->recv_bytes;
+    return p->has_ceiling && both > p->ceiling ? refuse(both, p->ceiling) : RSH_OK;
 }
 
 int64_t rshi_plan_send_bytes(const rsh_plan *p) { return p->send_bytes; }

@@ -9,10 +9,12 @@
 /* The options that a caller gave, checked, with defaults for those that it does not know; node_of stays borrowed. */
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
 
+#define RSHI_STAGES 3 /* at most: see rshi_plan_stages */
+
 /* One edge: a region of a destination piece, and the pieces that it is made of.  The region is what the sets of `with` and `dst` have in common
  * inside [lo, hi).  nsrc 0: the region is filled with the identity of `op`.
- * Stage 0 reads sources, whose sets are those of `with`.  Stage 1 (from_dst) reads what stage 0 of another rank left in its destination, whose
- * sets are those of `dst`. */
+ * Stage 0 reads sources, whose sets are those of `with`.  Later stages may (from_dst) read what earlier ones left in the destination of another rank,
+ * whose sets are those of `dst`. */
 typedef struct rshi_edge {
     int64_t tensor;
     int stage;
@@ -38,7 +40,7 @@ rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, voi
 
 /* The distinct ranks of all layouts, ascending; borrowed. */
 const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n);
-int rshi_plan_stages(const rsh_plan *p); /* 1 or 2 */
+int rshi_plan_stages(const rsh_plan *p); /* 1 to RSHI_STAGES */
 /* Of the plan's source and destination buffers: an adjoint plan has them the other way round. */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
@@ -47,5 +49,7 @@ const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
 int64_t rshi_plan_send_bytes(const rsh_plan *p);
 int64_t rshi_plan_recv_bytes(const rsh_plan *p);
 bool rshi_plan_messages(const rsh_plan *p); /* was message transport asked for? */
+/* RSH_ENOMEM if both chunks together are above the ceiling: a plan for direct transport may be, until messages turn out to be needed. */
+rsh_status rshi_plan_messages_fit(const rsh_plan *p);
 
 #endif

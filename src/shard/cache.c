@@ -47,10 +47,21 @@ static plan_cache *cache_of(rsh_comm *comm) {
     return comm->cache;
 }
 
+rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts) {
+    RSH_REQUIRE(comm && opts, RSH_EVALUE, "plan options from a comm need both");
+    RSH_REQUIRE(opts->struct_size, RSH_EVALUE, "rsh_plan_opts has struct_size 0; start from RSH_PLAN_OPTS_INIT");
+    if (!comm->node) return RSH_OK;
+    opts->node_of = comm->node;
+    opts->nnode_of = comm->size;
+    opts->ranks_per_node = 0;
+    return RSH_OK;
+}
+
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                             const rsh_plan_opts *opts, const rsh_plan **out) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
+    if (!o.node_of && !o.ranks_per_node) RSH_TRY(rsh_comm_plan_opts(comm, &o));
     plan_cache *c = cache_of(comm);
     if (!c) return rshi_nomem();
     uint64_t key = key_of(n, from, to, &o);
@@ -64,7 +75,7 @@ rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *
         if (s->used < oldest->used) oldest = s;
     }
     rsh_plan *made;
-    RSH_TRY(rsh_plan_new_many(n, from, to, opts, &made));
+    RSH_TRY(rsh_plan_new_many(n, from, to, &o, &made));
     rsh_plan_free(oldest->plan);
     *oldest = (slot){key, ++c->uses, made};
     *out = made;

@@ -1,14 +1,19 @@
-/* Channel: between ranks that can read one another's memory a chunk is handed over with two flags: sent, and taken. */
+/* Channel: with flags and shared memory between ranks of one node, over the wire between nodes. */
 #include "shard/channel.h"
 
 #include <string.h>
 
-/* What a peer needs of this rank. */
+/* Where a message lies in its sender's chunk. */
+typedef struct note {
+    int64_t at, bytes;
+} note;
+
+/* What a peer of this node needs of this rank. */
 typedef struct rshi_end {
     int64_t peer;
     rshi_handle sent, taken;
-    uint64_t sent_at, taken_at;
-    int64_t bytes; /* of the chunk on its way */
+    uint64_t sent_at, taken_at; /* when the channel was opened */
+    note notes[RSHI_WINDOW];    /* of the last messages, by number since then */
 } rshi_end;
 
 typedef struct rshi_ends {
@@ -33,52 +38,54 @@ static rsh_status open_end(rsh_comm *comm, rshi_channel *ch, rshi_end *end, unsi
     return RSH_OK;
 }
 
-/* The chunk is scratch memory, unless peers can read only what the engine gave. */
+/* The chunk is scratch memory, wherever it lies. */
 static char *take_chunk(const rshi_channels *c) {
     size_t bytes = (size_t)c->chunk_bytes;
-    return c->comm->ops->is_shared ? c->comm->ops->shared_alloc(c->comm, bytes) : rshi_alloc_scratch(bytes);
+    if (!c->comm->ops->is_shared) return rshi_alloc_scratch(bytes);
+    char *chunk = c->comm->ops->shared_alloc(c->comm, bytes);
+    if (chunk) rshi_count_scratch(c->chunk_bytes);
+    return chunk;
 }
 
 static void give_chunk(rshi_channels *c) {
     if (!c->chunk) return;
-    if (c->comm->ops->is_shared)
-        c->comm->ops->shared_free(c->comm, c->chunk, (size_t)c->chunk_bytes);
-    else
+    if (!c->comm->ops->is_shared) {
         rshi_free_scratch(c->chunk, (size_t)c->chunk_bytes);
+        return;
+    }
+    rshi_count_scratch(-c->chunk_bytes);
+    c->comm->ops->shared_free(c->comm, c->chunk, (size_t)c->chunk_bytes);
 }
 
-static rsh_status take_memory(rshi_channels *c, int64_t n) {
+/* Only peers of this node have an end. */
+static rsh_status take_memory(rshi_channels *c, int64_t n, int64_t near) {
     rsh_comm *comm = c->comm;
-    c->handles = rshi_calloc((size_t)comm->size, sizeof *c->handles);
     c->list = rshi_calloc((size_t)n, sizeof *c->list);
-    c->ends_bytes = sizeof(rshi_ends) + (size_t)n * sizeof(rshi_end);
+    c->ends_bytes = sizeof(rshi_ends) + (size_t)near * sizeof(rshi_end);
     c->ends = comm->ops->shared_alloc(comm, c->ends_bytes);
-    if (!c->handles || !c->list || !c->ends) return rshi_nomem();
-    if (!n) return RSH_OK;
     c->chunk = take_chunk(c);
-    return c->chunk ? comm->ops->publish(comm, c->chunk, (size_t)c->chunk_bytes, &c->ends->chunk) : rshi_nomem();
+    if (!c->list || !c->ends || !c->chunk) return rshi_nomem();
+    return comm->ops->publish(comm, c->chunk, (size_t)c->chunk_bytes, &c->ends->chunk);
 }
 
 rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses, int64_t chunk_bytes) {
-    int64_t n = 0;
-    for (int r = 0; r < comm->size; r++) n += uses[r] != 0;
+    int64_t n = 0, near = 0;
+    for (int r = 0; r < comm->size; r++) n += uses[r] != 0, near += uses[r] && rshi_comm_near(comm, comm->rank, r);
     *c = (rshi_channels){.comm = comm, .chunk_bytes = chunk_bytes};
-    RSH_TRY(take_memory(c, n));
+    RSH_TRY(take_memory(c, n, near));
     for (int r = 0; r < comm->size; r++) {
         if (!uses[r]) continue;
-        rshi_channel *ch = &c->list[c->n];
-        ch->peer = r;
-        RSH_TRY(open_end(comm, ch, &c->ends->end[c->n++], uses[r]));
+        rshi_channel *ch = &c->list[c->n++];
+        *ch = (rshi_channel){.peer = r, .near = rshi_comm_near(comm, comm->rank, r)};
+        if (!ch->near) continue;
+        ch->mine = &c->ends->end[c->ends->n++];
+        RSH_TRY(open_end(comm, ch, ch->mine, uses[r]));
     }
-    c->ends->n = n;
     return RSH_OK;
 }
 
-rsh_status rshi_channels_exchange(rshi_channels *c) {
-    const rshi_comm_ops *ops = c->comm->ops;
-    rshi_handle mine;
-    RSH_TRY(ops->publish(c->comm, c->ends, c->ends_bytes, &mine));
-    return rshi_comm_verdict(c->comm, ops->allgather(c->comm, &mine, c->handles, sizeof mine));
+rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out) {
+    return c->comm->ops->publish(c->comm, c->ends, c->ends_bytes, out);
 }
 
 static const rshi_end *find_end(const rshi_ends *ends, int peer) {
@@ -93,9 +100,11 @@ static const rshi_end *find_end(const rshi_ends *ends, int peer) {
     return lo < ends->n && ends->end[lo].peer == peer ? &ends->end[lo] : NULL;
 }
 
-static rsh_status connect_one(rsh_comm *comm, rshi_channel *ch, rshi_handle handle) {
+rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown) {
+    rsh_comm *comm = c->comm;
     const rshi_comm_ops *ops = comm->ops;
-    const rshi_ends *ends = ops->reach(comm, ch->peer, handle);
+    if (!ch->near) return RSH_OK;
+    const rshi_ends *ends = ops->reach(comm, ch->peer, shown);
     RSH_REQUIRE(ends, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank, ch->peer);
     ch->end = find_end(ends, comm->rank);
     RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, which knows of none", comm->rank, ch->peer);
@@ -109,48 +118,73 @@ static rsh_status connect_one(rsh_comm *comm, rshi_channel *ch, rshi_handle hand
     return RSH_OK;
 }
 
-rsh_status rshi_channels_connect(rshi_channels *c) {
-    for (int64_t i = 0; i < c->n; i++) RSH_TRY(connect_one(c->comm, &c->list[i], c->handles[c->list[i].peer]));
-    return RSH_OK;
-}
-
-void rshi_channels_close(rshi_channels *c) {
+void rshi_channels_close(rshi_channels *c, bool chunk_in_use) {
     rsh_comm *comm = c->comm;
     for (int64_t i = 0; i < c->n; i++) {
         if (c->list[i].sent) comm->ops->flag_give(comm, c->list[i].sent);
         if (c->list[i].taken) comm->ops->flag_give(comm, c->list[i].taken);
     }
     if (c->ends) comm->ops->shared_free(comm, c->ends, c->ends_bytes);
-    give_chunk(c);
-    rshi_free(c->handles);
+    if (!chunk_in_use) give_chunk(c);
     rshi_free(c->list);
     *c = (rshi_channels){0};
 }
 
 /* ---- handing over ---- */
 
-static rsh_status await(rsh_comm *comm, int peer, rshi_flag *flag, uint64_t target, bool block, bool *there) {
-    if (atomic_load_explicit(&flag->value, memory_order_acquire) >= target) return RSH_OK;
-    if (block) return rshi_comm_verdict(comm, comm->ops->wait(comm, peer, flag, target));
-    *there = false;
+static bool is_there(rshi_flag *flag, uint64_t number) { return atomic_load_explicit(&flag->value, memory_order_acquire) >= number; }
+
+rsh_status rshi_parcel_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_parcel *out) {
+    rsh_comm *comm = c->comm;
+    *out = (rshi_parcel){.channel = to, .bytes = bytes};
+    if (!to->near) return rshi_comm_verdict(comm, comm->ops->send(comm, to->peer, c->tag, data, (size_t)bytes, &out->request));
+    out->number = ++to->peer_taken_at;
+    to->mine->notes[(to->sent_at - to->mine->sent_at) % RSHI_WINDOW] = (note){data - c->chunk, bytes};
+    comm->ops->post(comm, to->sent, ++to->sent_at);
     return RSH_OK;
 }
 
-void rshi_channel_send(rshi_channels *c, rshi_channel *to, int64_t bytes) {
-    c->ends->end[to - c->list].bytes = bytes;
-    to->peer_taken_at++;
-    c->comm->ops->post(c->comm, to->sent, ++to->sent_at);
+static rsh_status test(rsh_comm *comm, rshi_parcel *p, bool *done) {
+    *done = false;
+    return rshi_comm_verdict(comm, comm->ops->test(comm, &p->request, done));
 }
 
-rsh_status rshi_channel_arrived(rshi_channels *c, rshi_channel *to, bool block, bool *there) {
-    return await(c->comm, to->peer, to->peer_taken, to->peer_taken_at, block, there);
+rsh_status rshi_parcel_is_gone(rshi_channels *c, rshi_parcel *p, bool *gone) {
+    if (!p->channel->near) return test(c->comm, p, gone);
+    *gone = is_there(p->channel->peer_taken, p->number);
+    return RSH_OK;
 }
 
-rsh_status rshi_channel_take(rshi_channels *c, rshi_channel *from, char *into, bool block, bool *there) {
-    RSH_TRY(await(c->comm, from->peer, from->peer_sent, from->peer_sent_at + 1, block, there));
+rsh_status rshi_parcel_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_parcel *out) {
+    rsh_comm *comm = c->comm;
+    *out = (rshi_parcel){.channel = from, .into = into, .bytes = bytes};
+    if (from->near) {
+        out->number = ++from->peer_sent_at;
+        return RSH_OK;
+    }
+    rsh_status st = rshi_comm_verdict(comm, comm->ops->recv(comm, from->peer, c->tag, into, (size_t)bytes, &out->request));
+    if (st) out->channel = NULL;
+    return st;
+}
+
+rsh_status rshi_parcel_has_come(rshi_channels *c, rshi_parcel *p, bool *there) {
+    rshi_channel *from = p->channel;
+    if (!from->near) return test(c->comm, p, there);
+    *there = is_there(from->peer_sent, p->number);
     if (!*there) return RSH_OK;
-    from->peer_sent_at++;
-    memcpy(into, from->chunk, (size_t)from->end->bytes);
+    const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
+    RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer, (long long)n->bytes,
+                (long long)p->bytes);
+    memcpy(p->into, from->chunk + n->at, (size_t)p->bytes);
     c->comm->ops->post(c->comm, from->taken, ++from->taken_at);
     return RSH_OK;
+}
+
+void rshi_parcel_cancel(rshi_channels *c, rshi_parcel *p) {
+    if (!p->channel->near) c->comm->ops->cancel(c->comm, &p->request);
+}
+
+rsh_status rshi_parcel_wait(rshi_channels *c, const rshi_parcel *p, bool sent) {
+    rshi_channel *ch = p->channel;
+    return rshi_comm_verdict(c->comm, c->comm->ops->wait(c->comm, ch->peer, sent ? ch->peer_taken : ch->peer_sent, p->number));
 }

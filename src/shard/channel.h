@@ -1,49 +1,69 @@
-/* channel: chunks of bytes from rank to rank, in the order in which they were sent.
+/* channel: messages from rank to rank, in the order in which they were sent.
  *
- * A rank has one chunk on its way at a time and may not touch it until it has arrived.  What comes is copied to where the receiver wants it.  Each
- * call either waits or says that it is too early. */
+ * Between ranks of one node a message lies in the sender's chunk, which peers can read, and is handed over with two flags: sent, and taken.  Between
+ * nodes it goes over the comm's wire, from any memory to any memory.  Either way several may be on their way at once, and nothing here waits
+ * unless it says so. */
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
 
 #include "comm/comm.h"
 
-/* Both directions between this rank and a peer; a direction that is not used has no flags. */
+#define RSHI_WINDOW 8 /* messages that a rank may have on their way at once */
+
+/* Both directions between this rank and a peer; a direction that is not used, and a peer of another node, has no flags. */
 typedef struct rshi_channel {
     int peer;
-    rshi_flag *sent, *taken;              /* this rank's: chunks sent to the peer, chunks taken from it */
+    bool near;
+    rshi_flag *sent, *taken;              /* this rank's: messages sent to the peer, messages taken from it */
     rshi_flag *peer_sent, *peer_taken;
-    uint64_t sent_at, taken_at;           /* where the flags stand; those of the peer when all that was sent has come */
+    uint64_t sent_at, taken_at;           /* where the flags stand; those of the peer when all that was sent or is expected has come */
     uint64_t peer_sent_at, peer_taken_at;
+    struct rshi_end *mine;                /* what the peer sees of this rank */
     const struct rshi_end *end;           /* the peer's end, in its memory */
     const char *chunk;                    /* the peer's chunk */
 } rshi_channel;
 
+/* A message under way, at one of its ends. */
+typedef struct rshi_parcel {
+    rshi_channel *channel; /* NULL: there is none after all */
+    char *into; /* of one that is expected */
+    int64_t bytes;
+    uint64_t number;          /* near: what a flag of the peer says when it has come, or was taken */
+    rsh_wire_request request; /* far */
+} rshi_parcel;
+
 typedef struct rshi_channels {
     rsh_comm *comm;
+    int tag; /* of messages between nodes */
     rshi_channel *list; /* owned, by peer */
     int64_t n;
-    char *chunk; /* owned: what is sent lies here */
+    char *chunk; /* owned: what is sent lies here, unless it is sent to another node */
     int64_t chunk_bytes;
     struct rshi_ends *ends; /* owned: what the peers see of this rank */
     size_t ends_bytes;
-    rshi_handle *handles; /* owned: by rank, of their ends */
 } rshi_channels;
 
 enum { RSHI_SENDS = 1, RSHI_RECEIVES = 2 };
 
-/* Local.  uses[r]: what passes between this rank and rank r.  Without any peer there is no chunk. */
+/* Local.  uses[r]: what passes between this rank and rank r. */
 rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses, int64_t chunk_bytes);
-/* Collective: show one's ends; then, local: find those of the peers. */
-rsh_status rshi_channels_exchange(rshi_channels *c);
-rsh_status rshi_channels_connect(rshi_channels *c);
-/* Local.  Also after a failed or unfinished opening. */
-void rshi_channels_close(rshi_channels *c);
+/* Local.  What the peers of this node need to know, and, when everybody's is here (by rank), to find their ends. */
+rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out);
+rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown);
+/* Local.  Also after a failed or unfinished opening.  `chunk_in_use`: the wire may read the chunk still, so it is not given back. */
+void rshi_channels_close(rshi_channels *c, bool chunk_in_use);
 
-/* Send the first `bytes` of c->chunk. */
-void rshi_channel_send(rshi_channels *c, rshi_channel *to, int64_t bytes);
-/* Has the last chunk sent to this peer arrived?  *there: may be made false unless `block`. */
-rsh_status rshi_channel_arrived(rshi_channels *c, rshi_channel *to, bool block, bool *there);
-/* Take the next chunk from a peer. */
-rsh_status rshi_channel_take(rshi_channels *c, rshi_channel *from, char *into, bool block, bool *there);
+/* Send `bytes` at `data`, which to a near peer must lie in c->chunk. */
+rsh_status rshi_parcel_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_parcel *out);
+/* Is what was sent no longer needed here? */
+rsh_status rshi_parcel_is_gone(rshi_channels *c, rshi_parcel *p, bool *gone);
+/* Expect a message of `bytes` at `into`. */
+rsh_status rshi_parcel_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_parcel *out);
+/* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
+rsh_status rshi_parcel_has_come(rshi_channels *c, rshi_parcel *p, bool *there);
+/* Expect it no longer; its memory is free again. */
+void rshi_parcel_cancel(rshi_channels *c, rshi_parcel *p);
+/* Near: wait until it has come, or (sent) is gone; the questions above then answer yes. */
+rsh_status rshi_parcel_wait(rshi_channels *c, const rshi_parcel *p, bool sent);
 
 #endif

@@ -1,6 +1,8 @@
 /* Flow: from edges between ranks to streams, and from streams to messages. */
 #include "shard/flow.h"
 
+#include "shard/route.h"
+
 #include <stdlib.h>
 
 /* ---- edges to legs ---- */
@@ -8,12 +10,11 @@
 typedef struct building {
     rshi_flows *f;
     const rshi_finder *own;
-    rshi_program *local;
     const rshi_leg *leg; /* at hand */
     rshi_runs runs;      /* spare */
 } building;
 
-static int shift_between(const rshi_flows *f, int64_t from, int64_t to) { return (int)((to - from + f->size) % f->size); }
+static int shift_between(const rshi_flows *f, int64_t from, int64_t to) { return (int)((to - from + f->comm->size) % f->comm->size); }
 
 static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
     if (n <= *room) return RSH_OK;
@@ -32,7 +33,7 @@ static rsh_status list_shifts(rshi_flows *f, const rshi_edge *e, rshi_leg *leg) 
     leg->shifts = f->nshifts;
     for (int64_t i = 0; i < e->nsrc; i++) {
         if (e->src[i].rank != e->dst->rank) f->shifts[f->nshifts++] = shift_between(f, e->src[i].rank, e->dst->rank);
-        if (e->src[i].rank == f->rank) leg->own = (int)i;
+        if (e->src[i].rank == f->comm->rank) leg->own = (int)i;
     }
     leg->nshifts = f->nshifts - leg->shifts;
     int *list = f->shifts + leg->shifts;
@@ -61,8 +62,8 @@ static rsh_status find_part(void *ctx, int64_t rank, bool dst, int64_t tensor, i
     static const int64_t none[RSH_MAX_NDIM];
     const building *b = ctx;
     const rshi_flows *f = b->f;
-    if (rank == f->rank) return b->own->find(b->own->ctx, rank, dst, tensor, part, number, strides);
-    int shift = shift_between(f, rank, (f->rank + b->leg->shift) % f->size);
+    if (rank == f->comm->rank) return b->own->find(b->own->ctx, rank, dst, tensor, part, number, strides);
+    int shift = shift_between(f, rank, (f->comm->rank + b->leg->shift) % f->comm->size);
     const int *list = f->shifts + b->leg->shifts, *found = bsearch(&shift, list, (size_t)b->leg->nshifts, sizeof *list, by_value);
     *number = found ? -1 - (found - list) : -1;
     *strides = none;
@@ -78,32 +79,40 @@ static void ensure_a_dim(rshi_program *g, rshi_task *t) {
     for (int i = 0; i < t->move.nsrc; i++) g->strides[(t->first_source + i) * RSHI_MOVE_DIMS] = 0;
 }
 
+static void count_bytes(rshi_flows *f, const rshi_edge *e) {
+    uint64_t bytes = (uint64_t)(rshi_edge_count(e) * e->wire_size);
+    for (int64_t i = 0; i < e->nsrc; i++) {
+        if (e->src[i].rank == f->comm->rank) continue;
+        if (rshi_comm_near(f->comm, (int)e->src[i].rank, f->comm->rank))
+            f->bytes_near += bytes;
+        else
+            f->bytes_far += bytes;
+    }
+}
+
 static rsh_status add_leg(building *b, const rshi_edge *e) {
     rshi_flows *f = b->f;
-    bool out = e->dst->rank != f->rank;
+    bool out = e->dst->rank != f->comm->rank;
     rshi_program *g = out ? &f->out : &f->in;
     RSH_TRY(grow((void **)&f->legs, f->nlegs + 1, &f->legs_room, sizeof *f->legs));
     rshi_leg *leg = &f->legs[f->nlegs];
-    *leg = (rshi_leg){.stage = e->stage, .shift = shift_between(f, f->rank, e->dst->rank), .tensor = e->tensor, .part = e->dst->part};
+    *leg = (rshi_leg){.stage = e->stage, .shift = shift_between(f, f->comm->rank, e->dst->rank), .tensor = e->tensor, .part = e->dst->part};
     leg->wire = e->wire_size == (int64_t)rsh_dtype_size(e->src_dtype) ? e->src_dtype : e->dst_dtype;
     leg->first = g->ntasks;
     RSH_TRY(list_shifts(f, e, leg));
     RSH_TRY(find_offset(b, e, &leg->offset));
     b->leg = leg;
-    RSH_TRY(rshi_program_add_edge(g, f->rank, &(rshi_finder){find_part, b}, e));
+    RSH_TRY(rshi_program_add_edge(g, f->comm->rank, &(rshi_finder){.find = find_part, .ctx = b}, e));
     leg->last = g->ntasks;
     for (int64_t i = leg->first; i < leg->last; i++) ensure_a_dim(g, &g->tasks[i]);
-    if (!out) f->bytes += (uint64_t)(leg->nshifts * rshi_edge_count(e) * e->wire_size);
+    if (!out) count_bytes(f, e);
     f->nlegs++;
     return RSH_OK;
 }
 
 static rsh_status take_edge(void *ctx, const rshi_edge *e) {
     building *b = ctx;
-    int64_t others = 0;
-    if (!rshi_edge_count(e)) return RSH_OK;
-    for (int64_t i = 0; i < e->nsrc; i++) others += e->src[i].rank != e->dst->rank;
-    return others ? add_leg(b, e) : rshi_program_add_edge(b->local, b->f->rank, b->own, e);
+    return !rshi_edge_count(e) || rshi_route_direct(b->f->comm, b->f->plan, e) ? RSH_OK : add_leg(b, e);
 }
 
 /* ---- legs to flows ---- */
@@ -131,22 +140,28 @@ static int by_place(const void *a, const void *b, void *ctx) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* A message must not be larger than what is sent at once, and one of each contributor is held at once.  Slots begin where any element may. */
+#define FOUR ((int64_t)64 << 10) /* bytes of a message from which on it is better to have four of them on their way than one of four times the size */
+#define TWO ((int64_t)16 << 10)  /* and two */
+
+/* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of some size.  Slots begin
+ * where any element may. */
 static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts) {
     int64_t n = rshi_min(rshi_plan_send_bytes(plan), rshi_plan_recv_bytes(plan) / nshifts), whole = 16;
+    n /= n / 4 >= FOUR ? 4 : n / 2 >= TWO ? 2 : 1;
     while (whole > n && whole > 1) whole /= 2;
     return n < 16 ? rshi_min(n, whole) : n / 16 * 16;
 }
 
-static void add_flow(rshi_flows *f, const rsh_plan *plan, int64_t first, int64_t order) {
+static void add_flow(rshi_flows *f, int64_t first, int64_t order) {
     const rshi_leg *leg = &f->legs[first];
     rshi_flow *w = &f->list[f->n++];
     *w = (rshi_flow){.order = order, .stage = leg->stage, .shift = leg->shift, .first = first, .nshifts = leg->nshifts};
     w->shifts = f->shifts + leg->shifts;
-    w->slot = slot_bytes(plan, leg->nshifts);
+    w->slot = slot_bytes(f->plan, leg->nshifts);
+    f->most_shifts = rshi_max(f->most_shifts, leg->nshifts);
 }
 
-static rsh_status make_flows(rshi_flows *f, const rsh_plan *plan) {
+static rsh_status make_flows(rshi_flows *f) {
     int64_t order = 0;
     f->list = rshi_alloc((size_t)f->nlegs, sizeof *f->list);
     if (!f->list) return rshi_nomem();
@@ -155,7 +170,7 @@ static rsh_status make_flows(rshi_flows *f, const rsh_plan *plan) {
         const rshi_leg *leg = &f->legs[i];
         bool other = i && by_order(f, leg - 1, leg);
         order += other;
-        if (!i || other || leg[-1].shift != leg->shift) add_flow(f, plan, i, order);
+        if (!i || other || leg[-1].shift != leg->shift) add_flow(f, i, order);
         rshi_flow *w = &f->list[f->n - 1];
         w->last = i + 1;
         RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(leg->wire), RSH_ERUNTIME, "a message of %lld bytes holds no element of %s",
@@ -171,13 +186,13 @@ static rsh_status make_room(rshi_flows *f) {
     return f->pointers && f->strides ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, int rank, int size, const rshi_finder *own, rshi_program *local) {
-    building b = {.f = f, .own = own, .local = local};
-    *f = (rshi_flows){.rank = rank, .size = size};
-    rsh_status st = rshi_plan_receives(plan, rank, take_edge, &b);
-    if (!st) st = rshi_plan_sends(plan, rank, take_edge, &b);
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, const rshi_finder *own) {
+    building b = {.f = f, .own = own};
+    *f = (rshi_flows){.comm = comm, .plan = plan};
+    rsh_status st = rshi_plan_receives(plan, comm->rank, take_edge, &b);
+    if (!st) st = rshi_plan_sends(plan, comm->rank, take_edge, &b);
     rshi_free(b.runs.run);
-    if (!st) st = make_flows(f, plan);
+    if (!st) st = make_flows(f);
     return st ? st : make_room(f);
 }
 

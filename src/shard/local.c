@@ -78,7 +78,7 @@ static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_
 }
 
 static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
-    rshi_finder finder = {find, l};
+    rshi_finder finder = {.find = find, .ctx = l};
     int64_t n;
     const int64_t *ranks = rshi_plan_ranks(plan, &n);
     for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_program_add(&l->program, plan, ranks[i], &finder));
@@ -116,7 +116,7 @@ static void run_slab(void *ctx, int64_t i, int worker) {
 }
 
 rsh_status rsh_local_run(rsh_local *l) {
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < RSHI_STAGES; s++) {
         stage now = {l, l->program.stage_start[s]};
         int64_t n = l->program.stage_start[s + 1] - now.start;
         if (l->pool)

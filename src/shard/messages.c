@@ -1,13 +1,47 @@
-/* Messages: which chunk is sent and received when.
+/* Messages: which one is sent and received when.
  *
- * All messages of a plan have a place in one order that every rank knows its share of: order of the flow, round, shift from sender to receiver.
- * A rank sends in this order and receives in this order, one after the other, and where it must wait it waits for the earlier of the two.  So of
- * all messages that have not arrived, the first can always go: its sender has nothing else on its way and its receiver nothing else to wait for.
- * Messages of equal place have different senders and different receivers; there a rank sends before it waits to receive. */
+ * All messages of a plan have a place in one order that every rank knows its share of: order of the flow (stages ascend in it), round, shift from
+ * sender to receiver.  A rank sends in this order, up to a window's worth at once, as far as its chunk has room and the stages before are complete
+ * here; and it expects messages in this order, ahead as far as the other chunk has room for whole rounds.  Both chunks are given back in the same order.
+ *
+ * Nobody waits in a circle: take the first of all messages, over all ranks, that has not arrived.  Everything that its sender sent before has arrived,
+ * so the sender has room for it, and everything of earlier stages has arrived everywhere, so that stages complete and it may be sent.  Everything that
+ * its receiver expects before has arrived, so it can be unpacked and makes room: the message is expected, or about to be.  A message has arrived when
+ * it lies at the receiver, not when it is combined with others; otherwise two reductions could wait for one another's contributions.
+ * Messages of equal place have different senders and different receivers.
+ *
+ * Where a rank sleeps until something comes it waits for the earlier of two: the oldest that it has on its way, and the next that it expects.  By the
+ * same argument one of them all can go on. */
 #include "shard/messages.h"
 
 #include "shard/channel.h"
 #include "shard/flow.h"
+
+#define GRACE 0.2  /* seconds that messages between nodes have to leave after a failure */
+#define ALIGN 16   /* bytes: where messages begin in a chunk */
+
+/* A chunk that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size` and is never split. */
+typedef struct ring {
+    int64_t size, head, tail;
+} ring;
+
+/* A message on its way out. */
+typedef struct outgoing {
+    rshi_parcel parcel;
+    int64_t end; /* the ring's head behind it */
+    int64_t order, round;
+    int shift;
+} outgoing;
+
+/* A round of a flow that is expected: a message of each contributor. */
+typedef struct incoming {
+    const rshi_flow *flow;
+    rshi_portion portion;
+    char *messages; /* they lie here, `apart` bytes from one another */
+    int64_t apart, end;
+    int64_t arrived;      /* contributors, in their order */
+    rshi_parcel *parcels; /* most_shifts */
+} incoming;
 
 struct rshi_messages {
     rsh_comm *comm;
@@ -15,16 +49,34 @@ struct rshi_messages {
     rshi_channels channels;
     int *channel_of; /* owned, by rank */
     char *chunk;     /* owned: where messages arrive */
-    int64_t chunk_bytes;
-    int64_t out, out_round; /* the flow to send next, or that is being sent; flows.n: all were */
-    bool on_its_way;
-    int64_t in, in_round, in_slot; /* the flow to receive from next, and whose contribution */
+    ring to_send, to_take;
+    rshi_parcel *parcels; /* owned */
+    /* Both are queues: number i is at i modulo RSHI_WINDOW. */
+    outgoing out[RSHI_WINDOW];
+    int64_t out_first, out_end;
+    incoming in[RSHI_WINDOW];
+    int64_t in_first, in_end;
+    int64_t next_out, next_in; /* the flow to send from, and to expect from, next; flows.n: none */
+    bool stuck;                /* messages may be on their way out for ever */
 };
+
+/* ---- rings ---- */
+
+static int64_t ring_take(ring *r, int64_t bytes) {
+    if (r->head == r->tail) r->head = r->tail = rshi_ceil_div(r->head, r->size) * r->size;
+    int64_t lap = r->head / r->size * r->size, at = rshi_ceil_div(r->head - lap, ALIGN) * ALIGN;
+    if (at + bytes > r->size) lap += r->size, at = 0;
+    if (lap + at + bytes - r->tail > r->size) return -1;
+    r->head = lap + at + bytes;
+    return at;
+}
+
+static void ring_give(ring *r, int64_t end) { r->tail = rshi_max(r->tail, end); }
 
 /* ---- opening and closing ---- */
 
-static int sender(const rshi_messages *m, const rshi_flow *w, int64_t slot) {
-    return (m->comm->rank - w->shifts[slot] + m->comm->size) % m->comm->size;
+static int sender(const rshi_messages *m, const rshi_flow *w, int64_t k) {
+    return (m->comm->rank - w->shifts[k] + m->comm->size) % m->comm->size;
 }
 
 static int receiver(const rshi_messages *m, const rshi_flow *w) { return (m->comm->rank + w->shift) % m->comm->size; }
@@ -49,21 +101,26 @@ static rsh_status open_channels(rshi_messages *m, const rsh_plan *plan) {
 }
 
 static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
+    m->to_send.size = rshi_plan_send_bytes(plan);
+    m->to_take.size = rshi_plan_recv_bytes(plan);
     m->channel_of = rshi_calloc((size_t)m->comm->size, sizeof *m->channel_of);
-    if (!m->channel_of) return rshi_nomem();
+    m->parcels = rshi_calloc((size_t)m->flows.most_shifts, RSHI_WINDOW * sizeof *m->parcels);
+    m->chunk = rshi_alloc_scratch((size_t)m->to_take.size);
+    if (!m->channel_of || !m->parcels || !m->chunk) return rshi_nomem();
     for (int64_t i = 0; i < m->channels.n; i++) m->channel_of[m->channels.list[i].peer] = (int)i;
-    if (!m->channels.n) return RSH_OK;
-    m->chunk_bytes = rshi_plan_recv_bytes(plan);
-    m->chunk = rshi_alloc_scratch((size_t)m->chunk_bytes);
-    return m->chunk ? RSH_OK : rshi_nomem();
+    for (int64_t i = 0; i < RSHI_WINDOW; i++) m->in[i].parcels = m->parcels + i * m->flows.most_shifts;
+    return RSH_OK;
 }
 
-rsh_status rshi_messages_new(const rsh_plan *plan, rsh_comm *comm, const rshi_finder *own, rshi_program *local, rshi_messages **out) {
+rsh_status rshi_messages_new(const rsh_plan *plan, rsh_comm *comm, const rshi_finder *own, rshi_messages **out) {
     rshi_messages *m = RSHI_NEW(rshi_messages);
     if (!m) return rshi_nomem();
     rsh_status st;
     m->comm = comm;
-    RSH_GOTO(rshi_flows_build(&m->flows, plan, comm->rank, comm->size, own, local));
+    m->channels.comm = comm;
+    RSH_GOTO(rshi_flows_build(&m->flows, plan, comm, own));
+    if (!m->flows.n) goto out;
+    RSH_GOTO(rshi_plan_messages_fit(plan));
     RSH_GOTO(open_channels(m, plan));
     RSH_GOTO(take_memory(m, plan));
     *out = m;
@@ -73,14 +130,22 @@ out:
     return st;
 }
 
-rsh_status rshi_messages_exchange(rshi_messages *m) { return rshi_channels_exchange(&m->channels); }
-rsh_status rshi_messages_connect(rshi_messages *m) { return rshi_channels_connect(&m->channels); }
+rsh_status rshi_messages_show(const rshi_messages *m, rshi_handle *out) { return m ? rshi_channels_show(&m->channels, out) : RSH_OK; }
+
+int rshi_messages_peer(const rshi_messages *m, int64_t i) { return i < m->channels.n ? m->channels.list[i].peer : -1; }
+
+rsh_status rshi_messages_connect(rshi_messages *m, int64_t i, rshi_handle shown) {
+    return rshi_channel_connect(&m->channels, &m->channels.list[i], shown);
+}
+
+void rshi_messages_set_tag(rshi_messages *m, int tag) { m->channels.tag = tag; }
 
 void rshi_messages_free(rshi_messages *m) {
     if (!m) return;
-    rshi_channels_close(&m->channels);
+    rshi_channels_close(&m->channels, m->stuck);
     rshi_flows_free(&m->flows);
-    rshi_free_scratch(m->chunk, (size_t)m->chunk_bytes);
+    rshi_free_scratch(m->chunk, (size_t)m->to_take.size);
+    rshi_free(m->parcels);
     rshi_free(m->channel_of);
     rshi_free(m);
 }
@@ -88,9 +153,11 @@ void rshi_messages_free(rshi_messages *m) {
 /* ---- sending ---- */
 
 static rshi_channel *channel_to(rshi_messages *m, int rank) { return &m->channels.list[m->channel_of[rank]]; }
+static outgoing *out_at(rshi_messages *m, int64_t i) { return &m->out[i % RSHI_WINDOW]; }
+static incoming *in_at(rshi_messages *m, int64_t i) { return &m->in[i % RSHI_WINDOW]; }
 
 /* The first flow at or after i that has something left to send; `within`: of that order only. */
-static int64_t next_out(const rshi_messages *m, int64_t i, int64_t within) {
+static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
     const rshi_flow *list = m->flows.list;
     for (; i < m->flows.n && (within < 0 || list[i].order == within); i++)
         if (list[i].shift && !rshi_flow_done(&list[i])) return i;
@@ -99,115 +166,180 @@ static int64_t next_out(const rshi_messages *m, int64_t i, int64_t within) {
 
 /* Flows of one order take turns; then comes the next order. */
 static void advance_out(rshi_messages *m) {
-    int64_t order = m->flows.list[m->out].order, start = m->out;
-    int64_t next = next_out(m, m->out + 1, order);
+    int64_t order = m->flows.list[m->next_out].order, start = m->next_out;
+    int64_t next = find_out(m, m->next_out + 1, order);
     if (next < 0) {
         while (start > 0 && m->flows.list[start - 1].order == order) start--;
-        next = next_out(m, start, order);
-        m->out_round++;
+        next = find_out(m, start, order);
     }
-    if (next < 0) {
-        next = next_out(m, m->out + 1, -1);
-        m->out_round = 0;
-    }
-    m->out = next < 0 ? m->flows.n : next;
+    if (next < 0) next = find_out(m, m->next_out + 1, -1);
+    m->next_out = next < 0 ? m->flows.n : next;
 }
 
-static int stage_of(const rshi_messages *m, int64_t flow) { return flow < m->flows.n ? m->flows.list[flow].stage : 2; }
-
-/* What stage 1 passes on must have come in stage 0. */
-static bool may_send(const rshi_messages *m) {
-    return !m->on_its_way && m->out < m->flows.n && (!stage_of(m, m->out) || stage_of(m, m->in));
-}
-
-static rsh_status try_to_send(rshi_messages *m, char *const *base, bool *moved) {
-    if (m->on_its_way) {
-        bool there = true;
-        RSH_TRY(rshi_channel_arrived(&m->channels, channel_to(m, receiver(m, &m->flows.list[m->out])), false, &there));
-        if (!there) return RSH_OK;
-        m->on_its_way = false;
-        advance_out(m);
+static rsh_status let_go(rshi_messages *m, bool *moved) {
+    while (m->out_first < m->out_end) {
+        outgoing *o = out_at(m, m->out_first);
+        bool gone;
+        RSH_TRY(rshi_parcel_is_gone(&m->channels, &o->parcel, &gone));
+        if (!gone) return RSH_OK;
+        ring_give(&m->to_send, o->end);
+        m->out_first++;
         *moved = true;
     }
-    if (!may_send(m)) return RSH_OK;
-    rshi_flow *w = &m->flows.list[m->out];
-    rshi_channel_send(&m->channels, channel_to(m, receiver(m, w)), rshi_flow_pack(&m->flows, w, base, m->channels.chunk));
-    *moved = m->on_its_way = true;
+    return RSH_OK;
+}
+
+/* The next message as it is to be sent: where it lies if that will do, else packed.  NULL: there is no room. */
+static const char *make_ready(rshi_messages *m, rshi_flow *w, bool near, char *const *base, rshi_portion *p) {
+    rshi_flow_next(&m->flows, w, base, p);
+    if (p->whole && !near) return p->whole;
+    int64_t at = ring_take(&m->to_send, p->bytes);
+    if (at < 0) {
+        rshi_flow_undo(w, p);
+        return NULL;
+    }
+    rshi_portion_pack(&m->flows, w, p, base, m->channels.chunk + at);
+    return m->channels.chunk + at;
+}
+
+static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
+    if (m->next_out == m->flows.n || m->out_end - m->out_first == RSHI_WINDOW) return RSH_OK;
+    rshi_flow *w = &m->flows.list[m->next_out];
+    rshi_channel *to = channel_to(m, receiver(m, w));
+    rshi_portion p;
+    if (w->stage > stage) return RSH_OK;
+    const char *data = make_ready(m, w, to->near, base, &p);
+    if (!data) return RSH_OK;
+    outgoing *o = out_at(m, m->out_end);
+    *o = (outgoing){.end = m->to_send.head, .order = w->order, .round = p.round, .shift = w->shift};
+    RSH_TRY(rshi_parcel_send(&m->channels, to, data, p.bytes, &o->parcel));
+    m->out_end++;
+    advance_out(m);
+    *moved = true;
     return RSH_OK;
 }
 
 /* ---- receiving ---- */
 
-static int64_t next_in(const rshi_messages *m, int64_t i) {
+static int64_t find_in(const rshi_messages *m, int64_t i) {
     while (i < m->flows.n && m->flows.list[i].shift) i++;
     return i;
 }
 
-static void advance_in(rshi_messages *m, char *const *base) {
-    rshi_flow *w = &m->flows.list[m->in];
-    if (++m->in_slot < w->nshifts) return;
-    rshi_flow_unpack(&m->flows, w, base, m->chunk);
-    m->in_slot = 0;
-    m->in_round++;
-    if (!rshi_flow_done(w)) return;
-    m->in = next_in(m, m->in + 1);
-    m->in_round = 0;
+/* Where the next round will lie; false: there is no room yet. */
+static bool make_room(rshi_messages *m, rshi_flow *w, char *const *base, incoming *r) {
+    *r = (incoming){.flow = w, .parcels = r->parcels};
+    rshi_flow_next(&m->flows, w, base, &r->portion);
+    r->apart = rshi_min(w->slot, rshi_ceil_div(r->portion.bytes, ALIGN) * ALIGN);
+    r->messages = r->portion.whole;
+    if (!r->messages) {
+        int64_t at = ring_take(&m->to_take, (w->nshifts - 1) * r->apart + r->portion.bytes);
+        if (at < 0) rshi_flow_undo(w, &r->portion);
+        if (at < 0) return false;
+        r->messages = m->chunk + at;
+    }
+    r->end = m->to_take.head;
+    return true;
 }
 
-static rsh_status receive(rshi_messages *m, char *const *base, bool block, bool *moved) {
-    bool there = true;
-    if (m->in == m->flows.n) return RSH_OK;
-    const rshi_flow *w = &m->flows.list[m->in];
-    rshi_channel *from = channel_to(m, sender(m, w, m->in_slot));
-    RSH_TRY(rshi_channel_take(&m->channels, from, m->chunk + m->in_slot * w->slot, block, &there));
-    if (!there) return RSH_OK;
-    advance_in(m, base);
+static rsh_status expect_more(rshi_messages *m, char *const *base) {
+    while (m->next_in < m->flows.n && m->in_end - m->in_first < RSHI_WINDOW) {
+        rshi_flow *w = &m->flows.list[m->next_in];
+        incoming *r = in_at(m, m->in_end);
+        if (!make_room(m, w, base, r)) return RSH_OK;
+        m->in_end++;
+        for (int64_t k = 0; k < w->nshifts; k++) r->parcels[k].channel = NULL;
+        for (int64_t k = 0; k < w->nshifts; k++)
+            RSH_TRY(rshi_parcel_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart, r->portion.bytes, &r->parcels[k]));
+        if (rshi_flow_done(w)) m->next_in = find_in(m, m->next_in + 1);
+    }
+    return RSH_OK;
+}
+
+/* Messages of the oldest round, and when it is complete, its elements into place. */
+static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
+    if (m->in_first == m->in_end) return RSH_OK;
+    incoming *r = in_at(m, m->in_first);
+    for (; r->arrived < r->flow->nshifts; r->arrived++) {
+        bool there;
+        RSH_TRY(rshi_parcel_has_come(&m->channels, &r->parcels[r->arrived], &there));
+        if (!there) return RSH_OK;
+        *moved = true;
+    }
+    if (r->flow->stage > stage) return RSH_OK; /* what they may be combined with is not there yet */
+    if (!r->portion.whole) rshi_portion_unpack(&m->flows, r->flow, &r->portion, base, r->messages, r->apart);
+    ring_give(&m->to_take, r->end);
+    m->in_first++;
     *moved = true;
     return RSH_OK;
 }
 
 /* ---- both ---- */
 
-/* Does the message on its way come before the next one to receive? */
-static bool out_is_first(const rshi_messages *m) {
-    if (!m->on_its_way || m->in == m->flows.n) return m->on_its_way;
-    const rshi_flow *x = &m->flows.list[m->out], *y = &m->flows.list[m->in];
-    if (x->order != y->order) return x->order < y->order;
-    if (m->out_round != m->in_round) return m->out_round < m->in_round;
-    return x->shift < y->shifts[m->in_slot];
-}
-
-static rsh_status wait_for_the_earlier(rshi_messages *m, char *const *base) {
-    bool there = true;
-    if (!out_is_first(m)) return receive(m, base, true, &there);
-    return rshi_channel_arrived(&m->channels, channel_to(m, receiver(m, &m->flows.list[m->out])), true, &there);
-}
-
 void rshi_messages_begin(rshi_messages *m) {
-    int64_t first;
     rshi_flows_rewind(&m->flows);
-    first = next_out(m, 0, -1);
-    m->out = first < 0 ? m->flows.n : first;
-    m->in = next_in(m, 0);
-    m->out_round = m->in_round = m->in_slot = 0;
+    int64_t first = find_out(m, 0, -1);
+    m->next_out = first < 0 ? m->flows.n : first;
+    m->next_in = find_in(m, 0);
 }
 
-rsh_status rshi_messages_go_on(rshi_messages *m, char *const *base, bool block, bool *done) {
-    for (;;) {
-        bool moved = false;
-        RSH_TRY(try_to_send(m, base, &moved));
-        RSH_TRY(receive(m, base, false, &moved));
-        *done = m->out == m->flows.n && m->in == m->flows.n;
-        if (*done || (!moved && !block)) return RSH_OK;
-        if (!moved) RSH_TRY(wait_for_the_earlier(m, base));
+rsh_status rshi_messages_step(rshi_messages *m, int stage, char *const *base, bool *moved) {
+    RSH_TRY(expect_more(m, base));
+    RSH_TRY(let_go(m, moved));
+    RSH_TRY(send_one(m, stage, base, moved));
+    return take_one(m, stage, base, moved);
+}
+
+bool rshi_messages_received(const rshi_messages *m, int stage) {
+    if (m->in_first < m->in_end) return m->in[m->in_first % RSHI_WINDOW].flow->stage > stage;
+    return m->next_in == m->flows.n || m->flows.list[m->next_in].stage > stage;
+}
+
+bool rshi_messages_done(const rshi_messages *m) {
+    return m->out_first == m->out_end && m->next_out == m->flows.n && m->in_first == m->in_end && m->next_in == m->flows.n;
+}
+
+/* Is the oldest message on its way before the next that is expected? */
+static bool out_is_first(rshi_messages *m) {
+    if (m->out_first == m->out_end || m->in_first == m->in_end) return m->out_first < m->out_end;
+    const outgoing *o = out_at(m, m->out_first);
+    const incoming *r = in_at(m, m->in_first);
+    if (o->order != r->flow->order) return o->order < r->flow->order;
+    if (o->round != r->portion.round) return o->round < r->portion.round;
+    return o->shift < r->flow->shifts[r->arrived];
+}
+
+rsh_status rshi_messages_wait(rshi_messages *m) {
+    if (out_is_first(m)) return rshi_parcel_wait(&m->channels, &out_at(m, m->out_first)->parcel, true);
+    const incoming *r = in_at(m, m->in_first);
+    return rshi_parcel_wait(&m->channels, &r->parcels[r->arrived], false);
+}
+
+static void cancel_all(rshi_messages *m) {
+    for (; m->in_first < m->in_end; m->in_first++) {
+        incoming *r = in_at(m, m->in_first);
+        for (int64_t k = r->arrived; k < r->flow->nshifts; k++)
+            if (r->parcels[k].channel) rshi_parcel_cancel(&m->channels, &r->parcels[k]);
     }
 }
 
-void rshi_messages_give_up(rshi_messages *m) {
-    bool there = true;
-    if (m->on_its_way) rshi_channel_arrived(&m->channels, channel_to(m, receiver(m, &m->flows.list[m->out])), true, &there);
-    m->on_its_way = false;
+static void let_go_far(rshi_messages *m, outgoing *o, double until) {
+    bool gone = false;
+    while (!gone && !m->stuck) m->stuck = rshi_parcel_is_gone(&m->channels, &o->parcel, &gone) || (!gone && rshi_seconds() > until);
 }
 
-uint64_t rshi_messages_bytes(const rshi_messages *m) { return m->flows.bytes; }
+void rshi_messages_give_up(rshi_messages *m) {
+    double until = rshi_seconds() + GRACE;
+    cancel_all(m);
+    for (; m->out_first < m->out_end; m->out_first++) {
+        outgoing *o = out_at(m, m->out_first);
+        if (o->parcel.channel->near)
+            rshi_parcel_wait(&m->channels, &o->parcel, true);
+        else
+            let_go_far(m, o, until);
+    }
+}
+
+uint64_t rshi_messages_bytes_near(const rshi_messages *m) { return m->flows.bytes_near; }
+uint64_t rshi_messages_bytes_far(const rshi_messages *m) { return m->flows.bytes_far; }
 uint64_t rshi_messages_bytes_local(const rshi_messages *m) { return m->flows.in.bytes_local; }

@@ -12,14 +12,12 @@ typedef struct cut {
     int64_t at; /* bytes from the start of the message */
 } cut;
 
-static void start_flow(const rshi_flows *f, rshi_flow *w) {
-    w->leg = w->first;
-    w->task = f->legs[w->first].first;
-    w->outer = w->at = 0;
-}
-
 void rshi_flows_rewind(rshi_flows *f) {
-    for (int64_t i = 0; i < f->n; i++) start_flow(f, &f->list[i]);
+    for (int64_t i = 0; i < f->n; i++) {
+        rshi_flow *w = &f->list[i];
+        w->next = (rshi_place){.leg = w->first, .task = f->legs[w->first].first};
+        w->round = 0;
+    }
 }
 
 /* The dim to cut, and the bytes of one step along it. */
@@ -29,33 +27,33 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_flows *f, rshi_flow *w, const cut *c) {
+static void go_past(const rshi_flows *f, const rshi_flow *w, const cut *c, rshi_place *p) {
     int64_t outer = 1;
     for (int d = 0; d < c->dim; d++) outer *= c->task->move.n[d];
-    w->at = c->i1;
-    if (w->at < c->task->move.n[c->dim]) return;
-    w->at = 0;
-    if (++w->outer < outer) return;
-    w->outer = 0;
-    if (++w->task < c->leg->last) return;
-    if (++w->leg < w->last) w->task = f->legs[w->leg].first;
+    p->at = c->i1;
+    if (p->at < c->task->move.n[c->dim]) return;
+    p->at = 0;
+    if (++p->outer < outer) return;
+    p->outer = 0;
+    if (++p->task < c->leg->last) return;
+    if (++p->leg < w->last) p->task = f->legs[p->leg].first;
 }
 
 /* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the flow has ended. */
-static bool next_cut(const rshi_flows *f, const rshi_program *g, rshi_flow *w, int64_t *used, cut *c) {
-    if (rshi_flow_done(w)) return false;
-    c->leg = &f->legs[w->leg];
-    c->task = &g->tasks[w->task];
+static bool next_cut(const rshi_flows *f, const rshi_flow *w, rshi_place *p, int64_t *used, cut *c) {
+    if (p->leg == w->last) return false;
+    c->leg = &f->legs[p->leg];
+    c->task = &(w->shift ? &f->out : &f->in)->tasks[p->task];
     int64_t step = (int64_t)rsh_dtype_size(c->leg->wire);
     c->at = rshi_ceil_div(*used, step) * step;
     c->dim = choose_dim(&c->task->move, w->slot, &step);
-    int64_t n = rshi_min((w->slot - c->at) / step, c->task->move.n[c->dim] - w->at);
+    int64_t n = rshi_min((w->slot - c->at) / step, c->task->move.n[c->dim] - p->at);
     if (n <= 0) return false;
-    c->outer = w->outer;
-    c->i0 = w->at;
-    c->i1 = w->at + n;
+    c->outer = p->outer;
+    c->i0 = p->at;
+    c->i1 = p->at + n;
     *used = c->at + n * step;
-    go_past(f, w, c);
+    go_past(f, w, c, p);
     return true;
 }
 
@@ -88,39 +86,87 @@ static rshi_move move_of(const cut *c) {
     return m;
 }
 
-static void pack(const rshi_flows *f, const cut *c, char *const *base, char *chunk) {
-    const rshi_program *g = &f->out;
-    int64_t number = c->task->first_source + c->leg->own, strides[RSHI_MOVE_DIMS];
-    const rshi_source *s = &g->sources[number];
+/* The piece in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
+static char *find_source(const rshi_flows *f, const cut *c, char *const *base, int64_t *strides) {
+    int64_t number = c->task->first_source + c->leg->own;
+    const rshi_source *s = &f->out.sources[number];
+    return base[s->part] + s->offset + lay_strides(c, f->out.strides + number * RSHI_MOVE_DIMS, strides);
+}
+
+static char *find_destination(const cut *c, char *const *base, int64_t *strides) {
+    const rshi_task *t = c->task;
+    return base[t->part] + t->offset + lay_strides(c, t->move.ds, strides);
+}
+
+/* ---- cutting ---- */
+
+/* Do elements of these strides lie as they are packed? */
+static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) {
+    for (int d = m->nd - 1; d >= 0; d--) {
+        if (m->n[d] > 1 && strides[d] != size) return false;
+        size *= m->n[d];
+    }
+    return true;
+}
+
+/* Where the piece lies just as it travels, or NULL. */
+static char *find_whole(const rshi_flows *f, const rshi_flow *w, const cut *c, char *const *base) {
+    int64_t strides[RSHI_MOVE_DIMS];
+    const rshi_move *t = &c->task->move;
+    if ((w->shift ? t->from : t->to) != c->leg->wire) return NULL;
+    if (!w->shift && (t->nsrc > 1 || t->divisor > 1)) return NULL;
+    char *found = w->shift ? find_source(f, c, base, strides) : find_destination(c, base, strides);
+    rshi_move m = move_of(c);
+    return is_packed(&m, strides, (int64_t)rsh_dtype_size(c->leg->wire)) ? found : NULL;
+}
+
+void rshi_flow_next(const rshi_flows *f, rshi_flow *w, char *const *base, rshi_portion *out) {
+    *out = (rshi_portion){.from = w->next, .round = w->round++};
+    cut first, c;
+    int64_t n = 0;
+    for (; next_cut(f, w, &w->next, &out->bytes, &c); n++)
+        if (!n) first = c;
+    if (n == 1) out->whole = find_whole(f, w, &first, base);
+}
+
+void rshi_flow_undo(rshi_flow *w, const rshi_portion *p) {
+    w->next = p->from;
+    w->round = p->round;
+}
+
+/* ---- packing ---- */
+
+static void pack(const rshi_flows *f, const cut *c, char *const *base, char *message) {
+    int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
     m.nsrc = 1;
     m.ss = strides;
     m.from = c->task->move.from;
     m.to = c->leg->wire;
     lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
-    const char *src = base[s->part] + s->offset + lay_strides(c, g->strides + number * RSHI_MOVE_DIMS, strides);
+    const char *src = find_source(f, c, base, strides);
     rshi_move_prepare(&m, 0);
-    rshi_move_run(&m, 0, 0, m.n[0], chunk + c->at, &src);
+    rshi_move_run(&m, 0, 0, m.n[0], message + c->at, &src);
 }
 
-int64_t rshi_flow_pack(rshi_flows *f, rshi_flow *w, char *const *base, char *chunk) {
+void rshi_portion_pack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base, char *message) {
+    rshi_place at = p->from;
     int64_t used = 0;
     cut c;
-    while (next_cut(f, &f->out, w, &used, &c)) pack(f, &c, base, chunk);
-    return used;
+    while (next_cut(f, w, &at, &used, &c)) pack(f, &c, base, message);
 }
 
-/* One source of a piece that arrives: a slot of the chunk, or this rank's own memory. */
-static const char *lay_source(const rshi_flows *f, const cut *c, const rshi_move *m, int i, char *const *base, const char *chunk,
-                              int64_t slot) {
+/* One source of a piece that arrives: a message, or this rank's own memory. */
+static const char *lay_source(const rshi_flows *f, const cut *c, const rshi_move *m, int i, char *const *base, const char *messages,
+                              int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = f->strides + (int64_t)i * RSHI_MOVE_DIMS;
     const rshi_source *s = &f->in.sources[number];
     if (s->part >= 0) return base[s->part] + s->offset + lay_strides(c, f->in.strides + number * RSHI_MOVE_DIMS, strides);
     lay_packed(m, (int64_t)rsh_dtype_size(m->from), strides);
-    return chunk + (-1 - s->part) * slot + c->at;
+    return messages + (-1 - s->part) * apart + c->at;
 }
 
-static void unpack(const rshi_flows *f, const cut *c, char *const *base, const char *chunk, int64_t slot) {
+static void unpack(const rshi_flows *f, const cut *c, char *const *base, const char *messages, int64_t apart) {
     const rshi_task *t = c->task;
     rshi_move m = move_of(c);
     m.nsrc = t->move.nsrc;
@@ -129,14 +175,16 @@ static void unpack(const rshi_flows *f, const cut *c, char *const *base, const c
     m.to = t->move.to;
     m.op = t->move.op;
     m.divisor = t->move.divisor;
-    char *dst = base[t->part] + t->offset + lay_strides(c, t->move.ds, m.ds);
-    for (int i = 0; i < m.nsrc; i++) f->pointers[i] = lay_source(f, c, &m, i, base, chunk, slot);
+    char *dst = find_destination(c, base, m.ds);
+    for (int i = 0; i < m.nsrc; i++) f->pointers[i] = lay_source(f, c, &m, i, base, messages, apart);
     rshi_move_prepare(&m, f->in.footprint);
     rshi_move_run(&m, 0, 0, m.n[0], dst, f->pointers);
 }
 
-void rshi_flow_unpack(rshi_flows *f, rshi_flow *w, char *const *base, const char *chunk) {
+void rshi_portion_unpack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base, const char *messages,
+                         int64_t apart) {
+    rshi_place at = p->from;
     int64_t used = 0;
     cut c;
-    while (next_cut(f, &f->in, w, &used, &c)) unpack(f, &c, base, chunk, w->slot);
+    while (next_cut(f, w, &at, &used, &c)) unpack(f, &c, base, messages, apart);
 }

@@ -156,7 +156,7 @@ static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     a->e = e;
     a->ndim = rsh_layout_ndim(e->dst_layout);
     RSH_REQUIRE(e->nsrc <= INT32_MAX, RSH_EUNSUP, "a reduction over %lld contributions", (long long)e->nsrc);
-    if (!rshi_edge_count(e)) return RSH_OK;
+    if (!rshi_edge_count(e) || (a->finder->wants && !a->finder->wants(a->finder->ctx, e))) return RSH_OK;
     RSH_TRY(list_runs(a));
     RSH_TRY(place(a, e->dst_layout, e->dst, true, e->dst_dtype, &a->dst));
     RSH_TRY(place_sources(a));
@@ -246,7 +246,7 @@ static int by_destination(const void *a, const void *b, void *ctx) {
 
 static void mark_stages(rshi_program *g) {
     int64_t i = 0;
-    for (int s = 0; s < 3; s++) {
+    for (int s = 0; s <= RSHI_STAGES; s++) {
         while (i < g->nslabs && g->tasks[g->slabs[i].task].stage < s) i++;
         g->stage_start[s] = i;
     }

@@ -12,6 +12,8 @@ typedef struct rshi_finder {
     /* Number of a part and its element strides.  dst: of the destination side. */
     rsh_status (*find)(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides);
     void *ctx;
+    /* Called before the parts of an edge are asked for; false: leave the edge out.  NULL: take all. */
+    bool (*wants)(void *ctx, const rshi_edge *e);
 } rshi_finder;
 
 typedef struct rshi_source {
@@ -40,14 +42,14 @@ typedef struct rshi_program {
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
     int64_t ntasks, tasks_room, nsources, sources_room, nslabs, slabs_room;
-    int64_t stage_start[3]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
+    int64_t stage_start[RSHI_STAGES + 1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
     int64_t most_sources;   /* of one task */
     size_t footprint;       /* bytes written */
     uint64_t bytes_local, bytes_shared;
     uint64_t kernels[RSHI_KERNEL_COUNT];
 } rshi_program;
 
-/* Add the edges into `rank`.  Parts are found through `finder`. */
+/* Add the edges into `rank` that the finder wants.  Parts are found through `finder`. */
 rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank, const rshi_finder *finder);
 /* Add one edge, into `rank` or out of it. */
 rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder, const rshi_edge *e);

@@ -1,0 +1,297 @@
+/* Run: the same for every engine and every plan.
+ *
+ * A rank goes through the stages of the plan.  In each it runs its moves, once the peers that they read are ready, and takes the messages of the stage;
+ * then its flag tells who reads it, and what it passes on may be sent.  Nothing is allocated.
+ *
+ * Where there are only moves a rank sleeps on its peers' flags.  Where messages come over a wire there is more than one thing to wait for, and somebody
+ * must drive the wire: the rank looks at everything in turn, with moves in between as long as there are any, and takes ever longer rests. */
+#include "shard/exec.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#define TURN 20e-6     /* seconds of moves between two looks at the messages */
+#define SPINS 50       /* looks in vain before the core is offered to others */
+#define YIELDS 200     /* and before the rank sleeps between them */
+#define NAP 50000      /* nanoseconds of a sleep, at most */
+#define DOUBT 2e-3     /* seconds between two questions whether the others still live */
+
+/* ---- flags ---- */
+
+/* Values of a rank's flag in the run at hand: `done` 0 when its source is ready, 1 + s when stage s is done. */
+static uint64_t mark(const rsh_exec *e, uint64_t start, int done) {
+    return start + e->runs * (uint64_t)(e->stages + 1) + 1 + (uint64_t)done;
+}
+
+static bool is_there(const rshi_flag *flag, uint64_t target) {
+    return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire) >= target;
+}
+
+/* Until a peer's flag is there; without `block` the answer may be "not yet". */
+static rsh_status await(rsh_exec *e, int64_t i, int what, bool block, bool *there) {
+    const rshi_peer *p = &e->peers[i];
+    if (p->due[what] < 0) return RSH_OK;
+    uint64_t target = mark(e, p->start, p->due[what]);
+    if (is_there(p->flag, target)) return RSH_OK;
+    e->late[what] = i;
+    if (block) return rshi_comm_verdict(e->comm, e->comm->ops->wait(e->comm, p->rank, p->flag, target));
+    *there = false;
+    return RSH_OK;
+}
+
+/* All peers, the one first that was last to come in the run before: where ranks share cores they tend to come in the same order, and a rank that sleeps
+ * until the last one is there finds all the others without sleeping again. */
+static rsh_status await_all(rsh_exec *e, int what, bool block, bool *there) {
+    int64_t first = e->late[what];
+    for (int64_t i = first; i > 0; i--) RSH_TRY(await(e, i, what, block, there));
+    for (int64_t i = e->npeers - 1; i > first; i--) RSH_TRY(await(e, i, what, block, there));
+    return RSH_OK;
+}
+
+/* ---- moves ---- */
+
+static void look_up_peer(rsh_exec *e, const rshi_peer *p) {
+    for (int64_t k = 0; k < p->nsrc + p->ndst; k++) e->base[p->number + k] = e->comm->ops->reach(e->comm, p->rank, p->table[k].data);
+}
+
+/* Addresses of the parts of every peer that the stage reads, and of this rank's own. */
+static void look_up(rsh_exec *e) {
+    look_up_peer(e, &e->peers[0]);
+    for (int64_t i = 1; i < e->npeers; i++)
+        if (e->peers[i].due[e->stage] >= 0) look_up_peer(e, &e->peers[i]);
+}
+
+static void run_slabs(rsh_exec *e) {
+    const rshi_program *g = &e->program;
+    for (int64_t i = g->stage_start[e->stage]; i < g->stage_start[e->stage + 1]; i++) rshi_slab_run(g, &g->slabs[i], e->base, e->pointers);
+    rshi_copy_fence();
+}
+
+/* As many moves of the stage as fill the gap between two looks at the messages, once the peers that they read are ready. */
+static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
+    const rshi_program *g = &e->program;
+    if (e->slab < 0) {
+        bool there = true;
+        RSH_TRY(await_all(e, e->stage, false, &there));
+        if (!there) return RSH_OK;
+        look_up(e);
+        e->slab = g->stage_start[e->stage];
+    }
+    double end = rshi_seconds() + TURN;
+    while (e->slab < g->stage_start[e->stage + 1] && rshi_seconds() < end) {
+        rshi_slab_run(g, &g->slabs[e->slab++], e->base, e->pointers);
+        *moved = true;
+    }
+    return RSH_OK;
+}
+
+/* ---- messages ---- */
+
+/* Nothing has moved: rest a little, and now and then ask whether the others still live. */
+static rsh_status rest(rsh_exec *e, bool block) {
+    if (e->looks++ < SPINS) return RSH_OK;
+    if (e->looks < SPINS + YIELDS) {
+        if (block) sched_yield();
+        return RSH_OK;
+    }
+    double now = rshi_seconds();
+    if (!e->since) e->since = e->asked = now;
+    if (now - e->asked > DOUBT) {
+        e->asked = now;
+        RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->doubt(e->comm, -1, now - e->since)));
+    }
+    if (block) nanosleep(&(struct timespec){0, NAP}, NULL);
+    return RSH_OK;
+}
+
+/* After a look at everything: go on looking if something moved; if not, wait, or without `block` give up for now. */
+static rsh_status look_again(rsh_exec *e, bool moved, bool block, bool *there) {
+    if (moved) {
+        e->looks = 0;
+        e->since = 0;
+        return RSH_OK;
+    }
+    *there = block;
+    if (e->comm->node) return rest(e, block);
+    return block ? rshi_messages_wait(e->messages) : RSH_OK;
+}
+
+static bool stage_is_done(const rsh_exec *e) {
+    return e->slab == e->program.stage_start[e->stage + 1] && rshi_messages_received(e->messages, e->stage);
+}
+
+/* Moves and messages of one stage, and messages on their way out of it and of earlier ones. */
+static rsh_status run_both(rsh_exec *e, bool block, bool *there) {
+    for (;;) {
+        bool moved = false;
+        RSH_TRY(rshi_messages_step(e->messages, e->stage, e->base, &moved));
+        RSH_TRY(run_some_slabs(e, &moved));
+        if (stage_is_done(e)) break;
+        RSH_TRY(look_again(e, moved, block, there));
+        if (!*there) return RSH_OK;
+    }
+    rshi_copy_fence();
+    e->slab = -1;
+    return RSH_OK;
+}
+
+/* What is still on its way out. */
+static rsh_status send_the_rest(rsh_exec *e, bool block, bool *there) {
+    while (!rshi_messages_done(e->messages)) {
+        bool moved = false;
+        RSH_TRY(rshi_messages_step(e->messages, e->stage, e->base, &moved));
+        if (!rshi_messages_done(e->messages)) RSH_TRY(look_again(e, moved, block, there));
+        if (!*there) return RSH_OK;
+    }
+    return RSH_OK;
+}
+
+/* ---- a run ---- */
+
+static rsh_status run_moves(rsh_exec *e, bool block, bool *there) {
+    RSH_TRY(await_all(e, e->stage, block, there));
+    if (!*there) return RSH_OK;
+    look_up(e);
+    run_slabs(e);
+    return RSH_OK;
+}
+
+static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
+    RSH_TRY(e->messages ? run_both(e, block, there) : run_moves(e, block, there));
+    if (!*there) return RSH_OK;
+    e->stage++;
+    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stage));
+    if (e->stage < e->stages) return RSH_OK;
+    rshi_shadows_drain(&e->shadows);
+    e->state = RSHI_COPIED;
+    return RSH_OK;
+}
+
+/* On a wire that has to be driven nobody sleeps on a flag. */
+static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
+    if (!e->messages || !e->comm->node) return await_all(e, RSHI_READERS, block, there);
+    for (;;) {
+        bool gone = true;
+        RSH_TRY(await_all(e, RSHI_READERS, false, &gone));
+        if (!gone) RSH_TRY(look_again(e, false, block, there));
+        if (gone || !*there) return RSH_OK;
+    }
+}
+
+static rsh_status finish(rsh_exec *e, bool block, bool *there) {
+    if (e->messages) RSH_TRY(send_the_rest(e, block, there));
+    if (*there) RSH_TRY(await_readers(e, block, there));
+    if (!*there) return RSH_OK;
+    e->runs++;
+    e->state = RSHI_IDLE;
+    e->seconds = rshi_seconds() - e->begun;
+    return RSH_OK;
+}
+
+/* A rank that gives up still lets those finish who read its memory: they end, or fail and say so. */
+static rsh_status give_up(rsh_exec *e, rsh_status status) {
+    char detail[RSHI_DETAIL_BYTES];
+    memcpy(detail, rsh_error_detail(), sizeof detail);
+    if (e->messages) rshi_messages_give_up(e->messages);
+    for (int64_t i = 1; i < e->npeers; i++) {
+        const rshi_peer *p = &e->peers[i];
+        if (p->due[RSHI_READERS] >= 0) e->comm->ops->wait(e->comm, p->rank, p->flag, mark(e, p->start, p->due[RSHI_READERS]));
+    }
+    rshi_set_detail(detail);
+    e->state = RSHI_IDLE;
+    return status;
+}
+
+static rsh_status still_good(const rsh_exec *e) {
+    if (!e->comm->dead) return RSH_OK;
+    return rshi_fail(e->comm->dead, "%s", e->comm->dead_detail);
+}
+
+static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
+    bool there = true;
+    rsh_status st = still_good(e);
+    while (!st && there && e->state == RSHI_RUNNING) st = run_stage(e, block, &there);
+    if (!st && there && e->state == RSHI_COPIED) st = finish(e, block, &there);
+    *done = e->state == RSHI_IDLE;
+    return st ? give_up(e, st) : RSH_OK;
+}
+
+static void begin_messages(rsh_exec *e) {
+    e->slab = -1;
+    e->looks = 0;
+    e->since = 0;
+    look_up_peer(e, &e->peers[0]);
+    rshi_messages_begin(e->messages);
+}
+
+rsh_status rsh_exec_begin(rsh_exec *e) {
+    RSH_TRY(still_good(e));
+    RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
+    e->begun = rshi_seconds();
+    e->stage = 0;
+    e->state = RSHI_RUNNING;
+    rshi_shadows_fill(&e->shadows);
+    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, 0));
+    if (e->messages) begin_messages(e);
+    return RSH_OK;
+}
+
+rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
+    if (e->state != RSHI_IDLE) return go_on(e, false, done);
+    *done = true;
+    return still_good(e);
+}
+
+rsh_status rsh_exec_wait(rsh_exec *e) {
+    bool done;
+    return e->state == RSHI_IDLE ? still_good(e) : go_on(e, true, &done);
+}
+
+rsh_status rsh_exec_run(rsh_exec *e) {
+    RSH_TRY(rsh_exec_begin(e));
+    return rsh_exec_wait(e);
+}
+
+/* Parts with elements need memory. */
+static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+    const rshi_peer *self = &e->peers[0];
+    for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
+        const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];
+        RSH_REQUIRE(!e->bound[k] || m->data, RSH_EVALUE, "%s part %lld has no memory", k < self->nsrc ? "source" : "destination",
+                    (long long)(k < self->nsrc ? k : k - self->nsrc));
+    }
+    return RSH_OK;
+}
+
+rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+    const rshi_peer *self = &e->peers[0];
+    RSH_TRY(still_good(e));
+    RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
+    RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE, "run_on needs memory for %lld source and %lld destination parts",
+                (long long)self->nsrc, (long long)self->ndst);
+    RSH_TRY(check_data(e, src, dst));
+    RSH_TRY(rshi_exec_show_data(e, src, dst));
+    rsh_status st = rsh_exec_run(e);
+    rshi_exec_show_data(e, NULL, NULL);
+    return st;
+}
+
+rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
+    const rshi_program *g = &e->program;
+    *out = (rsh_exec_stats){.runs = e->runs, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};
+    if (e->messages) {
+        out->bytes_wire = rshi_messages_bytes_far(e->messages);
+        out->bytes_shared += rshi_messages_bytes_near(e->messages);
+        out->bytes_local += rshi_messages_bytes_local(e->messages);
+    }
+    out->bytes_shadow = rshi_shadows_bytes(&e->shadows);
+    out->contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
+    out->rows = g->kernels[RSHI_KERNEL_ROWS];
+    out->strided = g->kernels[RSHI_KERNEL_STRIDED];
+    out->transposed = g->kernels[RSHI_KERNEL_TRANSPOSE];
+    out->converted = g->kernels[RSHI_KERNEL_CONVERT];
+    out->reduced = g->kernels[RSHI_KERNEL_REDUCE];
+    out->filled = g->kernels[RSHI_KERNEL_FILL];
+    return RSH_OK;
+}
