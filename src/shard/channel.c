@@ -118,14 +118,14 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
     return RSH_OK;
 }
 
-void rshi_channels_close(rshi_channels *c, bool chunk_in_use) {
+void rshi_channels_close(rshi_channels *c) {
     rsh_comm *comm = c->comm;
     for (int64_t i = 0; i < c->n; i++) {
         if (c->list[i].sent) comm->ops->flag_give(comm, c->list[i].sent);
         if (c->list[i].taken) comm->ops->flag_give(comm, c->list[i].taken);
     }
     if (c->ends) comm->ops->shared_free(comm, c->ends, c->ends_bytes);
-    if (!chunk_in_use) give_chunk(c);
+    give_chunk(c);
     rshi_free(c->list);
     *c = (rshi_channels){0};
 }
@@ -134,9 +134,9 @@ void rshi_channels_close(rshi_channels *c, bool chunk_in_use) {
 
 static bool is_there(rshi_flag *flag, uint64_t number) { return atomic_load_explicit(&flag->value, memory_order_acquire) >= number; }
 
-rsh_status rshi_parcel_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_parcel *out) {
+rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_letter *out) {
     rsh_comm *comm = c->comm;
-    *out = (rshi_parcel){.channel = to, .bytes = bytes};
+    *out = (rshi_letter){.channel = to, .bytes = bytes};
     if (!to->near) return rshi_comm_verdict(comm, comm->ops->send(comm, to->peer, c->tag, data, (size_t)bytes, &out->request));
     out->number = ++to->peer_taken_at;
     to->mine->notes[(to->sent_at - to->mine->sent_at) % RSHI_WINDOW] = (note){data - c->chunk, bytes};
@@ -144,20 +144,20 @@ rsh_status rshi_parcel_send(rshi_channels *c, rshi_channel *to, const char *data
     return RSH_OK;
 }
 
-static rsh_status test(rsh_comm *comm, rshi_parcel *p, bool *done) {
+static rsh_status test(rsh_comm *comm, rshi_letter *p, bool *done) {
     *done = false;
     return rshi_comm_verdict(comm, comm->ops->test(comm, &p->request, done));
 }
 
-rsh_status rshi_parcel_is_gone(rshi_channels *c, rshi_parcel *p, bool *gone) {
+rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone) {
     if (!p->channel->near) return test(c->comm, p, gone);
     *gone = is_there(p->channel->peer_taken, p->number);
     return RSH_OK;
 }
 
-rsh_status rshi_parcel_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_parcel *out) {
+rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_letter *out) {
     rsh_comm *comm = c->comm;
-    *out = (rshi_parcel){.channel = from, .into = into, .bytes = bytes};
+    *out = (rshi_letter){.channel = from, .into = into, .bytes = bytes};
     if (from->near) {
         out->number = ++from->peer_sent_at;
         return RSH_OK;
@@ -167,7 +167,7 @@ rsh_status rshi_parcel_expect(rshi_channels *c, rshi_channel *from, char *into, 
     return st;
 }
 
-rsh_status rshi_parcel_has_come(rshi_channels *c, rshi_parcel *p, bool *there) {
+rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     rshi_channel *from = p->channel;
     if (!from->near) return test(c->comm, p, there);
     *there = is_there(from->peer_sent, p->number);
@@ -180,11 +180,11 @@ rsh_status rshi_parcel_has_come(rshi_channels *c, rshi_parcel *p, bool *there) {
     return RSH_OK;
 }
 
-void rshi_parcel_cancel(rshi_channels *c, rshi_parcel *p) {
+void rshi_letter_cancel(rshi_channels *c, rshi_letter *p) {
     if (!p->channel->near) c->comm->ops->cancel(c->comm, &p->request);
 }
 
-rsh_status rshi_parcel_wait(rshi_channels *c, const rshi_parcel *p, bool sent) {
+rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent) {
     rshi_channel *ch = p->channel;
     return rshi_comm_verdict(c->comm, c->comm->ops->wait(c->comm, ch->peer, sent ? ch->peer_taken : ch->peer_sent, p->number));
 }

@@ -24,13 +24,13 @@ typedef struct rshi_channel {
 } rshi_channel;
 
 /* A message under way, at one of its ends. */
-typedef struct rshi_parcel {
+typedef struct rshi_letter {
     rshi_channel *channel; /* NULL: there is none after all */
     char *into; /* of one that is expected */
     int64_t bytes;
     uint64_t number;          /* near: what a flag of the peer says when it has come, or was taken */
     rsh_wire_request request; /* far */
-} rshi_parcel;
+} rshi_letter;
 
 typedef struct rshi_channels {
     rsh_comm *comm;
@@ -50,20 +50,20 @@ rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned c
 /* Local.  What the peers of this node need to know, and, when everybody's is here (by rank), to find their ends. */
 rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out);
 rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown);
-/* Local.  Also after a failed or unfinished opening.  `chunk_in_use`: the wire may read the chunk still, so it is not given back. */
-void rshi_channels_close(rshi_channels *c, bool chunk_in_use);
+/* Local.  Also after a failed or unfinished opening. */
+void rshi_channels_close(rshi_channels *c);
 
 /* Send `bytes` at `data`, which to a near peer must lie in c->chunk. */
-rsh_status rshi_parcel_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_parcel *out);
+rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_letter *out);
 /* Is what was sent no longer needed here? */
-rsh_status rshi_parcel_is_gone(rshi_channels *c, rshi_parcel *p, bool *gone);
+rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone);
 /* Expect a message of `bytes` at `into`. */
-rsh_status rshi_parcel_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_parcel *out);
+rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_letter *out);
 /* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
-rsh_status rshi_parcel_has_come(rshi_channels *c, rshi_parcel *p, bool *there);
-/* Expect it no longer; its memory is free again. */
-void rshi_parcel_cancel(rshi_channels *c, rshi_parcel *p);
+rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there);
+/* Over the wire: wait for it no longer; its memory is free again. */
+void rshi_letter_cancel(rshi_channels *c, rshi_letter *p);
 /* Near: wait until it has come, or (sent) is gone; the questions above then answer yes. */
-rsh_status rshi_parcel_wait(rshi_channels *c, const rshi_parcel *p, bool sent);
+rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent);
 
 #endif

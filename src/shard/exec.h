@@ -65,8 +65,10 @@ struct rsh_exec {
     int state, stage;
     int64_t slab;                  /* with messages: the next of the stage; -1: peers are waited for */
     int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers: where the next wait begins */
+    int missing;                   /* a rank whose flag was not there at the last look, -1: none */
     int looks;                     /* in vain since something moved; and since when, and when there was last a doubt */
     double since, asked;
+    bool doubted;                  /* one look is left */
     double begun, seconds;
 };
 

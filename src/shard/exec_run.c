@@ -37,6 +37,7 @@ static rsh_status await(rsh_exec *e, int64_t i, int what, bool block, bool *ther
     e->late[what] = i;
     if (block) return rshi_comm_verdict(e->comm, e->comm->ops->wait(e->comm, p->rank, p->flag, target));
     *there = false;
+    e->missing = p->rank;
     return RSH_OK;
 }
 
@@ -73,6 +74,7 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
     const rshi_program *g = &e->program;
     if (e->slab < 0) {
         bool there = true;
+        e->missing = -1;
         RSH_TRY(await_all(e, e->stage, false, &there));
         if (!there) return RSH_OK;
         look_up(e);
@@ -88,6 +90,22 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
 
 /* ---- messages ---- */
 
+/* Is somebody that this rank waits for no longer there? */
+static rsh_status doubt(rsh_exec *e, double waited) {
+    int peers[3], n = rshi_messages_awaited(e->messages, peers);
+    if (e->missing >= 0) peers[n++] = e->missing;
+    for (int i = 0; i < n; i++) RSH_TRY(e->comm->ops->doubt(e->comm, peers[i], waited));
+    return RSH_OK;
+}
+
+/* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict. */
+static rsh_status ask(rsh_exec *e, double waited) {
+    rsh_status st = doubt(e, waited);
+    bool again = st && !e->doubted;
+    e->doubted = st != RSH_OK;
+    return again ? RSH_OK : rshi_comm_verdict(e->comm, st);
+}
+
 /* Nothing has moved: rest a little, and now and then ask whether the others still live. */
 static rsh_status rest(rsh_exec *e, bool block) {
     if (e->looks++ < SPINS) return RSH_OK;
@@ -97,11 +115,11 @@ static rsh_status rest(rsh_exec *e, bool block) {
     }
     double now = rshi_seconds();
     if (!e->since) e->since = e->asked = now;
-    if (now - e->asked > DOUBT) {
+    if (e->doubted || now - e->asked > DOUBT) {
         e->asked = now;
-        RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->doubt(e->comm, -1, now - e->since)));
+        RSH_TRY(ask(e, now - e->since));
     }
-    if (block) nanosleep(&(struct timespec){0, NAP}, NULL);
+    if (block && !e->doubted) nanosleep(&(struct timespec){0, NAP}, NULL);
     return RSH_OK;
 }
 
@@ -110,6 +128,7 @@ static rsh_status look_again(rsh_exec *e, bool moved, bool block, bool *there) {
     if (moved) {
         e->looks = 0;
         e->since = 0;
+        e->doubted = false;
         return RSH_OK;
     }
     *there = block;
@@ -133,6 +152,7 @@ static rsh_status run_both(rsh_exec *e, bool block, bool *there) {
     }
     rshi_copy_fence();
     e->slab = -1;
+    e->missing = -1;
     return RSH_OK;
 }
 
@@ -173,6 +193,7 @@ static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
     if (!e->messages || !e->comm->node) return await_all(e, RSHI_READERS, block, there);
     for (;;) {
         bool gone = true;
+        e->missing = -1;
         RSH_TRY(await_all(e, RSHI_READERS, false, &gone));
         if (!gone) RSH_TRY(look_again(e, false, block, there));
         if (gone || !*there) return RSH_OK;
@@ -221,6 +242,7 @@ static void begin_messages(rsh_exec *e) {
     e->slab = -1;
     e->looks = 0;
     e->since = 0;
+    e->doubted = false;
     look_up_peer(e, &e->peers[0]);
     rshi_messages_begin(e->messages);
 }

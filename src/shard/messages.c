@@ -27,7 +27,7 @@ typedef struct ring {
 
 /* A message on its way out. */
 typedef struct outgoing {
-    rshi_parcel parcel;
+    rshi_letter letter;
     int64_t end; /* the ring's head behind it */
     int64_t order, round;
     int shift;
@@ -40,7 +40,7 @@ typedef struct incoming {
     char *messages; /* they lie here, `apart` bytes from one another */
     int64_t apart, end;
     int64_t arrived;      /* contributors, in their order */
-    rshi_parcel *parcels; /* most_shifts */
+    rshi_letter *letters; /* most_shifts */
 } incoming;
 
 struct rshi_messages {
@@ -50,14 +50,13 @@ struct rshi_messages {
     int *channel_of; /* owned, by rank */
     char *chunk;     /* owned: where messages arrive */
     ring to_send, to_take;
-    rshi_parcel *parcels; /* owned */
+    rshi_letter *letters; /* owned */
     /* Both are queues: number i is at i modulo RSHI_WINDOW. */
     outgoing out[RSHI_WINDOW];
     int64_t out_first, out_end;
     incoming in[RSHI_WINDOW];
     int64_t in_first, in_end;
     int64_t next_out, next_in; /* the flow to send from, and to expect from, next; flows.n: none */
-    bool stuck;                /* messages may be on their way out for ever */
 };
 
 /* ---- rings ---- */
@@ -104,11 +103,11 @@ static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
     m->to_send.size = rshi_plan_send_bytes(plan);
     m->to_take.size = rshi_plan_recv_bytes(plan);
     m->channel_of = rshi_calloc((size_t)m->comm->size, sizeof *m->channel_of);
-    m->parcels = rshi_calloc((size_t)m->flows.most_shifts, RSHI_WINDOW * sizeof *m->parcels);
+    m->letters = rshi_calloc((size_t)m->flows.most_shifts, RSHI_WINDOW * sizeof *m->letters);
     m->chunk = rshi_alloc_scratch((size_t)m->to_take.size);
-    if (!m->channel_of || !m->parcels || !m->chunk) return rshi_nomem();
+    if (!m->channel_of || !m->letters || !m->chunk) return rshi_nomem();
     for (int64_t i = 0; i < m->channels.n; i++) m->channel_of[m->channels.list[i].peer] = (int)i;
-    for (int64_t i = 0; i < RSHI_WINDOW; i++) m->in[i].parcels = m->parcels + i * m->flows.most_shifts;
+    for (int64_t i = 0; i < RSHI_WINDOW; i++) m->in[i].letters = m->letters + i * m->flows.most_shifts;
     return RSH_OK;
 }
 
@@ -142,10 +141,10 @@ void rshi_messages_set_tag(rshi_messages *m, int tag) { m->channels.tag = tag; }
 
 void rshi_messages_free(rshi_messages *m) {
     if (!m) return;
-    rshi_channels_close(&m->channels, m->stuck);
+    rshi_channels_close(&m->channels);
     rshi_flows_free(&m->flows);
     rshi_free_scratch(m->chunk, (size_t)m->to_take.size);
-    rshi_free(m->parcels);
+    rshi_free(m->letters);
     rshi_free(m->channel_of);
     rshi_free(m);
 }
@@ -180,7 +179,7 @@ static rsh_status let_go(rshi_messages *m, bool *moved) {
     while (m->out_first < m->out_end) {
         outgoing *o = out_at(m, m->out_first);
         bool gone;
-        RSH_TRY(rshi_parcel_is_gone(&m->channels, &o->parcel, &gone));
+        RSH_TRY(rshi_letter_is_gone(&m->channels, &o->letter, &gone));
         if (!gone) return RSH_OK;
         ring_give(&m->to_send, o->end);
         m->out_first++;
@@ -212,7 +211,7 @@ static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool 
     if (!data) return RSH_OK;
     outgoing *o = out_at(m, m->out_end);
     *o = (outgoing){.end = m->to_send.head, .order = w->order, .round = p.round, .shift = w->shift};
-    RSH_TRY(rshi_parcel_send(&m->channels, to, data, p.bytes, &o->parcel));
+    RSH_TRY(rshi_letter_send(&m->channels, to, data, p.bytes, &o->letter));
     m->out_end++;
     advance_out(m);
     *moved = true;
@@ -228,7 +227,7 @@ static int64_t find_in(const rshi_messages *m, int64_t i) {
 
 /* Where the next round will lie; false: there is no room yet. */
 static bool make_room(rshi_messages *m, rshi_flow *w, char *const *base, incoming *r) {
-    *r = (incoming){.flow = w, .parcels = r->parcels};
+    *r = (incoming){.flow = w, .letters = r->letters};
     rshi_flow_next(&m->flows, w, base, &r->portion);
     r->apart = rshi_min(w->slot, rshi_ceil_div(r->portion.bytes, ALIGN) * ALIGN);
     r->messages = r->portion.whole;
@@ -248,9 +247,9 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
         incoming *r = in_at(m, m->in_end);
         if (!make_room(m, w, base, r)) return RSH_OK;
         m->in_end++;
-        for (int64_t k = 0; k < w->nshifts; k++) r->parcels[k].channel = NULL;
+        for (int64_t k = 0; k < w->nshifts; k++) r->letters[k].channel = NULL;
         for (int64_t k = 0; k < w->nshifts; k++)
-            RSH_TRY(rshi_parcel_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart, r->portion.bytes, &r->parcels[k]));
+            RSH_TRY(rshi_letter_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart, r->portion.bytes, &r->letters[k]));
         if (rshi_flow_done(w)) m->next_in = find_in(m, m->next_in + 1);
     }
     return RSH_OK;
@@ -262,7 +261,7 @@ static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool 
     incoming *r = in_at(m, m->in_first);
     for (; r->arrived < r->flow->nshifts; r->arrived++) {
         bool there;
-        RSH_TRY(rshi_parcel_has_come(&m->channels, &r->parcels[r->arrived], &there));
+        RSH_TRY(rshi_letter_has_come(&m->channels, &r->letters[r->arrived], &there));
         if (!there) return RSH_OK;
         *moved = true;
     }
@@ -310,22 +309,34 @@ static bool out_is_first(rshi_messages *m) {
 }
 
 rsh_status rshi_messages_wait(rshi_messages *m) {
-    if (out_is_first(m)) return rshi_parcel_wait(&m->channels, &out_at(m, m->out_first)->parcel, true);
+    if (out_is_first(m)) return rshi_letter_wait(&m->channels, &out_at(m, m->out_first)->letter, true);
     const incoming *r = in_at(m, m->in_first);
-    return rshi_parcel_wait(&m->channels, &r->parcels[r->arrived], false);
+    return rshi_letter_wait(&m->channels, &r->letters[r->arrived], false);
+}
+
+int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
+    int n = 0;
+    if (m->out_first < m->out_end) peers[n++] = out_at(m, m->out_first)->letter.channel->peer;
+    if (m->in_first == m->in_end) return n;
+    const incoming *r = in_at(m, m->in_first);
+    if (r->arrived < r->flow->nshifts) peers[n++] = r->letters[r->arrived].channel->peer;
+    return n;
 }
 
 static void cancel_all(rshi_messages *m) {
     for (; m->in_first < m->in_end; m->in_first++) {
         incoming *r = in_at(m, m->in_first);
         for (int64_t k = r->arrived; k < r->flow->nshifts; k++)
-            if (r->parcels[k].channel) rshi_parcel_cancel(&m->channels, &r->parcels[k]);
+            if (r->letters[k].channel) rshi_letter_cancel(&m->channels, &r->letters[k]);
     }
 }
 
+/* Some time for what is on its way to other nodes: its receivers may be well. */
 static void let_go_far(rshi_messages *m, outgoing *o, double until) {
     bool gone = false;
-    while (!gone && !m->stuck) m->stuck = rshi_parcel_is_gone(&m->channels, &o->parcel, &gone) || (!gone && rshi_seconds() > until);
+    while (!gone && rshi_seconds() < until)
+        if (rshi_letter_is_gone(&m->channels, &o->letter, &gone)) break;
+    if (!gone) rshi_letter_cancel(&m->channels, &o->letter);
 }
 
 void rshi_messages_give_up(rshi_messages *m) {
@@ -333,8 +344,8 @@ void rshi_messages_give_up(rshi_messages *m) {
     cancel_all(m);
     for (; m->out_first < m->out_end; m->out_first++) {
         outgoing *o = out_at(m, m->out_first);
-        if (o->parcel.channel->near)
-            rshi_parcel_wait(&m->channels, &o->parcel, true);
+        if (o->letter.channel->near)
+            rshi_letter_wait(&m->channels, &o->letter, true);
         else
             let_go_far(m, o, until);
     }

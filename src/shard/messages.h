@@ -25,6 +25,8 @@ bool rshi_messages_received(const rshi_messages *m, int stage); /* has all of th
 bool rshi_messages_done(const rshi_messages *m);                /* and nothing is on its way out either */
 /* Where all peers are near: wait until a step would do something, all stages before that of the next message being complete. */
 rsh_status rshi_messages_wait(rshi_messages *m);
+/* The ranks, two at most, that must do something before a step can; how many. */
+int rshi_messages_awaited(rshi_messages *m, int peers[2]);
 /* After a failure: let peers of this node finish reading, expect nothing any more. */
 void rshi_messages_give_up(rshi_messages *m);
 
