@@ -1,0 +1,199 @@
+/* All_to_all: a tensor for every pair of ranks, of any shape, in one exchange.
+ *
+ * What a rank is about to send goes to its receiver first as a few words, so that a pair that does not agree is every rank's error before any
+ * element moves.  Dense tensors travel from where they lie to where they belong; others, and destinations that share memory with
+ * anything, through dense temporaries. */
+#include <stdio.h>
+
+#include "group/impl.h"
+
+typedef struct swap {
+    const char *name;
+    rsh_comm *comm;
+    const rsh_tensor *const *in, *const *out; /* one a rank: to it, from it */
+    rshi_offer *offers;    /* owned: what goes to each rank, then what comes from each */
+    rsh_message *messages; /* owned: to each rank, then from each */
+    rsh_tensor **standins; /* owned: dense tensors in place of in, then of out; NULL: those themselves */
+} swap;
+
+/* ---- what this rank can tell by itself ---- */
+
+static rsh_status check(const swap *s) {
+    rshi_offer first, other;
+    for (int i = 0; i < 2 * s->comm->size; i++) {
+        bool out = i >= s->comm->size;
+        int r = out ? i - s->comm->size : i;
+        const rsh_tensor *t = (out ? s->out : s->in)[r];
+        RSH_REQUIRE(t, RSH_EVALUE, "%s: the tensor %s rank %d is NULL", s->name, out ? "from" : "to", r);
+        other = rshi_offer_of(t, -1);
+        if (!i) first = other;
+        RSH_REQUIRE(other.dtype == first.dtype, RSH_ERUNTIME, "%s: dtypes differ: the tensor to rank 0 is %s, that %s rank %d is %s", s->name,
+                    rsh_dtype_name((rsh_dtype)first.dtype), out ? "from" : "to", r, rsh_dtype_name((rsh_dtype)other.dtype));
+    }
+    return RSH_OK;
+}
+
+static rsh_status stand_in(const rsh_tensor *t, rsh_tensor **out) {
+    return rsh_tensor_empty(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), out);
+}
+
+/* Does a destination share memory with another or with a source? */
+static rsh_status find_sharing(const swap *s, bool *out) {
+    int n = s->comm->size;
+    rshi_extent *list = rshi_alloc(2 * (size_t)n, sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int r = 0; r < n; r++) {
+        list[r] = rshi_tensor_extent(s->in[r], false);
+        list[n + r] = rshi_tensor_extent(s->out[r], true);
+    }
+    *out = rshi_extents_meet(list, 2 * n);
+    rshi_free(list);
+    return RSH_OK;
+}
+
+static rsh_status prepare(swap *s) {
+    size_t n = (size_t)s->comm->size;
+    bool sharing = false;
+    RSH_TRY(check(s));
+    s->offers = rshi_alloc(2 * n, sizeof *s->offers);
+    s->messages = rshi_alloc(2 * n, sizeof *s->messages);
+    s->standins = rshi_calloc(2 * n, sizeof *s->standins);
+    if (!s->offers || !s->messages || !s->standins) return rshi_nomem();
+    RSH_TRY(find_sharing(s, &sharing));
+    for (size_t r = 0; r < n; r++) {
+        if (!rsh_tensor_dense(s->in[r])) RSH_TRY(stand_in(s->in[r], &s->standins[r]));
+        if (sharing || !rsh_tensor_dense(s->out[r])) RSH_TRY(stand_in(s->out[r], &s->standins[n + r]));
+    }
+    return RSH_OK;
+}
+
+/* ---- what goes between ranks ---- */
+
+static rsh_status exchange(const swap *s) {
+    int n = s->comm->size;
+    return rshi_comm_verdict(s->comm, s->comm->ops->exchange(s->comm, n, s->messages, n, s->messages + n));
+}
+
+static rsh_status exchange_offers(swap *s) {
+    int n = s->comm->size;
+    for (int r = 0; r < n; r++) {
+        s->offers[r] = rshi_offer_of(s->in[r], -1);
+        s->messages[r] = (rsh_message){r, &s->offers[r], sizeof *s->offers};
+        s->messages[n + r] = (rsh_message){r, &s->offers[n + r], sizeof *s->offers};
+    }
+    return exchange(s);
+}
+
+static rsh_status compare_offers(const swap *s) {
+    int me = s->comm->rank, n = s->comm->size;
+    for (int r = 0; r < n; r++) {
+        char sent[64], received[64];
+        rshi_offer expected = rshi_offer_of(s->out[r], -1);
+        snprintf(sent, sizeof sent, "what rank %d sends to rank %d", r, me);
+        snprintf(received, sizeof received, "what rank %d receives from rank %d", me, r);
+        RSH_TRY(rshi_offer_match(s->name, &s->offers[n + r], sent, &expected, received));
+    }
+    return RSH_OK;
+}
+
+static rsh_message message_of(int peer, const rsh_tensor *t) {
+    return (rsh_message){peer, rsh_tensor_data(t), (size_t)rsh_tensor_count(t) * rsh_dtype_size(rsh_tensor_dtype(t))};
+}
+
+static rsh_status exchange_elements(swap *s) {
+    int n = s->comm->size;
+    for (int r = 0; r < n; r++) {
+        const rsh_tensor *in = s->standins[r], *out = s->standins[n + r];
+        if (in) rshi_elements_copy(s->in[r], in);
+        s->messages[r] = message_of(r, in ? in : s->in[r]);
+        s->messages[n + r] = message_of(r, out ? out : s->out[r]);
+    }
+    RSH_TRY(exchange(s));
+    for (int r = 0; r < n; r++)
+        if (s->standins[n + r]) rshi_elements_copy(s->standins[n + r], s->out[r]);
+    return RSH_OK;
+}
+
+/* The whole call, unless this rank refuses with `mine`. */
+static rsh_status swap_all(swap *s, rsh_status mine) {
+    char ready[64];
+    snprintf(ready, sizeof ready, "%s: shapes", s->name);
+    if (!mine) mine = prepare(s);
+    rsh_status st;
+    RSH_GOTO(rshi_comm_open(s->comm, s->name, 0, NULL, mine));
+    RSH_GOTO(exchange_offers(s));
+    RSH_GOTO(rshi_comm_open(s->comm, ready, 0, NULL, compare_offers(s)));
+    st = exchange_elements(s);
+out:
+    for (int i = 0; s->standins && i < 2 * s->comm->size; i++) rsh_tensor_free(s->standins[i]);
+    rshi_free(s->standins);
+    rshi_free(s->messages);
+    rshi_free(s->offers);
+    return st;
+}
+
+rsh_status rsh_group_all_to_all(rsh_group *g, int nlist, rsh_tensor *const *out, const rsh_tensor *const *in) {
+    swap s = {.name = "all_to_all", .in = in, .out = (const rsh_tensor *const *)out};
+    RSH_TRY(rshi_group_comm(g, &s.comm));
+    if (!s.comm) return RSH_OK; /* not a member */
+    rsh_status mine = RSH_OK;
+    if (!in || !out) mine = rshi_fail(RSH_EVALUE, "all_to_all: the list of %s is NULL", in ? "outputs" : "inputs");
+    else if (nlist != s.comm->size) mine = rshi_fail(RSH_EVALUE, "all_to_all: lists of %d tensors in a group of %d ranks", nlist, s.comm->size);
+    return swap_all(&s, mine);
+}
+
+/* ---- one tensor, cut along dim 0 ---- */
+
+static rsh_status check_splits(const char *which, const rsh_tensor *t, const int64_t *splits, int n) {
+    RSH_REQUIRE(t, RSH_EVALUE, "all_to_all_single: the %s is NULL", which);
+    RSH_REQUIRE(rsh_tensor_ndim(t), RSH_EVALUE, "all_to_all_single: the %s has no dim 0 to cut", which);
+    int64_t length = rsh_tensor_shape(t)[0], sum = 0;
+    RSH_REQUIRE(splits || length % n == 0, RSH_ERUNTIME, "all_to_all_single: dim 0 of the %s is %lld, not divisible by %d ranks", which,
+                (long long)length, n);
+    for (int r = 0; splits && r < n; r++)
+        RSH_REQUIRE(splits[r] >= 0 && rshi_add(sum, splits[r], &sum), RSH_ERUNTIME, "all_to_all_single: split %d of the %s is %lld", r, which,
+                    (long long)splits[r]);
+    RSH_REQUIRE(!splits || sum == length, RSH_ERUNTIME, "all_to_all_single: the splits of the %s add up to %lld, dim 0 is %lld", which,
+                (long long)sum, (long long)length);
+    return RSH_OK;
+}
+
+/* Views of the pieces.  An empty piece may begin past the end, where memory need not be: it is put at the start. */
+static rsh_status cut(const rsh_tensor *t, const int64_t *splits, int n, rsh_tensor **pieces) {
+    int64_t shape[RSH_MAX_NDIM], at = 0;
+    for (int d = 0; d < rsh_tensor_ndim(t); d++) shape[d] = rsh_tensor_shape(t)[d];
+    for (int r = 0; r < n; r++) {
+        shape[0] = splits ? splits[r] : rsh_tensor_shape(t)[0] / n;
+        int64_t offset = shape[0] ? at * rsh_tensor_strides(t)[0] : 0;
+        RSH_TRY(rsh_tensor_view(t, offset, rsh_tensor_ndim(t), shape, rsh_tensor_strides(t), &pieces[r]));
+        at += shape[0];
+    }
+    return RSH_OK;
+}
+
+/* Pieces of both tensors: in, then out. */
+static rsh_status cut_both(int n, const rsh_tensor *out, const rsh_tensor *in, const int64_t *out_splits, const int64_t *in_splits,
+                           rsh_tensor ***pieces) {
+    RSH_TRY(check_splits("input", in, in_splits, n));
+    RSH_TRY(check_splits("output", out, out_splits, n));
+    *pieces = rshi_calloc(2 * (size_t)n, sizeof **pieces);
+    if (!*pieces) return rshi_nomem();
+    RSH_TRY(cut(in, in_splits, n, *pieces));
+    return cut(out, out_splits, n, *pieces + n);
+}
+
+rsh_status rsh_group_all_to_all_single(rsh_group *g, rsh_tensor *out, const rsh_tensor *in, const int64_t *out_splits,
+                                       const int64_t *in_splits) {
+    swap s = {.name = "all_to_all_single"};
+    rsh_tensor **pieces = NULL;
+    RSH_TRY(rshi_group_comm(g, &s.comm));
+    if (!s.comm) return RSH_OK; /* not a member */
+    int n = s.comm->size;
+    rsh_status mine = cut_both(n, out, in, out_splits, in_splits, &pieces);
+    s.in = (const rsh_tensor *const *)pieces;
+    s.out = pieces ? s.in + n : NULL;
+    rsh_status st = swap_all(&s, mine);
+    for (int i = 0; pieces && i < 2 * n; i++) rsh_tensor_free(pieces[i]);
+    rshi_free(pieces);
+    return st;
+}

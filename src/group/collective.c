@@ -1,0 +1,273 @@
+/* Collective: broadcast, scatter, gather and the reductions as plans of the core.
+ *
+ * A call is one tensor, or one for each rank, that goes from a place to a place: from the root to each its own, from partial to everywhere.
+ * The plan knows who sends what to whom without moving more than it must, combines contributions in ascending rank, runs on every engine,
+ * reads and writes tensors of any strides where they lie, and is kept in the comm for the next call. */
+#include <stdio.h>
+
+#include "group/impl.h"
+#include "shard/shard.h"
+
+/* Where tensor j of a call is. */
+typedef enum place {
+    ROOT,   /* on the root */
+    OTHERS, /* on all but the root */
+    OWN,    /* on rank j */
+    ALL,    /* on every rank, the same */
+    PARTIAL /* on every rank, to be combined */
+} place;
+
+/* The tensors of one side: the same for every j, or a list with one for each. */
+typedef struct side {
+    place where;
+    const rsh_tensor *one;
+    bool is_list;
+    int nlist;
+    const rsh_tensor *const *list;
+    const rsh_layout **layouts; /* owned, of n tensors */
+    rsh_sharded **standins;     /* owned, by part of this rank: memory used in place of the caller's; NULL: the caller's */
+    rsh_memory *memory;         /* owned, by part of this rank */
+    int64_t nparts;
+} side;
+
+typedef struct call {
+    const char *name;
+    rsh_comm *comm;
+    int root; /* -1: none */
+    bool reduces;
+    rsh_op op;
+    side from, to;
+    int64_t n; /* tensors of the plan */
+    const rsh_plan *plan; /* the comm's */
+    rshi_offer *offers;   /* owned, one a rank */
+} call;
+
+/* ---- what this rank can tell by itself ---- */
+
+static bool holds(const call *c, place where, int64_t j) {
+    switch (where) {
+    case ROOT: return c->comm->rank == c->root;
+    case OTHERS: return c->comm->rank != c->root;
+    case OWN: return c->comm->rank == j;
+    default: return true;
+    }
+}
+
+static const rsh_tensor *tensor_of(const side *s, int64_t j) { return s->is_list ? s->list[j] : s->one; }
+
+/* The tensor that every rank has, whichever side it stands on. */
+static const rsh_tensor *common(const call *c) { return c->from.one ? c->from.one : c->to.one; }
+
+static rsh_status check_list(const call *c, const side *s) {
+    bool wanted = s->where != ROOT || c->comm->rank == c->root;
+    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d has a list of tensors; only rank %d, the root, may", c->name, c->comm->rank, c->root);
+    if (!wanted) return RSH_OK;
+    RSH_REQUIRE(s->list, RSH_EVALUE, "%s: rank %d needs a list of tensors", c->name, c->comm->rank);
+    RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE, "%s: a list of %d tensors in a group of %d ranks", c->name, s->nlist, c->comm->size);
+    rshi_offer mine = rshi_offer_of(common(c), -1);
+    for (int j = 0; j < s->nlist; j++) {
+        char whose[48];
+        RSH_REQUIRE(s->list[j], RSH_EVALUE, "%s: tensor %d of the list is NULL", c->name, j);
+        rshi_offer theirs = rshi_offer_of(s->list[j], -1);
+        snprintf(whose, sizeof whose, "tensor %d of the list", j);
+        RSH_TRY(rshi_offer_match(c->name, &mine, "the tensor", &theirs, whose));
+    }
+    return RSH_OK;
+}
+
+static rsh_status check(const call *c) {
+    RSH_REQUIRE(common(c), RSH_EVALUE, "%s: the tensor is NULL", c->name);
+    RSH_REQUIRE(c->root < c->comm->size && (c->root >= 0 || (c->from.where != ROOT && c->to.where != ROOT)), RSH_EVALUE,
+                "%s: root is rank %d of a group of %d ranks", c->name, c->root, c->comm->size);
+    if (c->from.is_list) RSH_TRY(check_list(c, &c->from));
+    if (c->to.is_list) RSH_TRY(check_list(c, &c->to));
+    if (c->reduces) RSH_TRY(rsh_op_check(c->op, rsh_tensor_dtype(common(c))));
+    return RSH_OK;
+}
+
+/* ---- layouts ---- */
+
+/* On every rank along one axis; without the root, its ranks are listed. */
+static rsh_status layout_on_many(const call *c, place where, rsh_layout **out) {
+    const rsh_tensor *t = common(c);
+    rsh_layout_desc d = {.dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1, .axis[0] = {"x", c->comm->size}};
+    int64_t *ranks = NULL;
+    for (int i = 0; i < d.ndim; i++) d.dim[i].size = rsh_tensor_shape(t)[i];
+    if (where == PARTIAL) d.op = c->op, d.npartial = 1;
+    if (where == OTHERS) {
+        d.ranks = ranks = rshi_alloc((size_t)c->comm->size, sizeof *ranks);
+        if (!ranks) return rshi_nomem();
+        for (int r = 0, n = 0; r < c->comm->size; r++)
+            if (r != c->root) ranks[n++] = r;
+        d.axis[0].size--;
+    }
+    rsh_status st = rsh_layout_new(&d, out);
+    rshi_free(ranks);
+    return st;
+}
+
+static rsh_status layout_of(const call *c, place where, int64_t j, rsh_layout **out) {
+    const rsh_tensor *t = common(c);
+    if (where != ROOT && where != OWN) return layout_on_many(c, where, out);
+    return rsh_layout_whole(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), where == ROOT ? c->root : j, out);
+}
+
+/* Layouts of a side, and this rank's memory of it. */
+static rsh_status side_prepare(const call *c, side *s) {
+    s->layouts = rshi_calloc((size_t)c->n, sizeof *s->layouts);
+    s->standins = rshi_calloc((size_t)c->n, sizeof *s->standins);
+    s->memory = rshi_calloc((size_t)c->n, sizeof *s->memory);
+    if (!s->layouts || !s->standins || !s->memory) return rshi_nomem();
+    for (int64_t j = 0; j < c->n; j++) {
+        RSH_TRY(layout_of(c, s->where, j, (rsh_layout **)&s->layouts[j]));
+        const rsh_tensor *t = holds(c, s->where, j) ? tensor_of(s, j) : NULL;
+        if (t) s->memory[s->nparts++] = (rsh_memory){rsh_tensor_data(t), rsh_tensor_strides(t)};
+    }
+    return RSH_OK;
+}
+
+static void side_release(const call *c, side *s) {
+    for (int64_t j = 0; s->layouts && j < c->n; j++) rsh_layout_free((rsh_layout *)s->layouts[j]);
+    for (int64_t j = 0; s->standins && j < c->n; j++) rsh_sharded_free(s->standins[j]);
+    rshi_free(s->layouts);
+    rshi_free(s->standins);
+    rshi_free(s->memory);
+}
+
+/* ---- stand-ins: plans do not write where they read ---- */
+
+static int64_t list_extents(const call *c, const side *s, bool dst, rshi_extent *out) {
+    int64_t n = 0;
+    for (int64_t j = 0; j < c->n; j++)
+        if (holds(c, s->where, j)) out[n++] = rshi_tensor_extent(tensor_of(s, j), dst);
+    return n;
+}
+
+/* Dense memory that peers can read, in place of every tensor of this rank's side. */
+static rsh_status stand_in(const call *c, side *s) {
+    int64_t part = 0;
+    for (int64_t j = 0; j < c->n; j++) {
+        if (!holds(c, s->where, j)) continue;
+        RSH_TRY(rsh_sharded_empty(c->comm, s->layouts[j], &s->standins[part]));
+        rshi_sharded_memory(s->standins[part], &s->memory[part]);
+        part++;
+    }
+    return RSH_OK;
+}
+
+/* Copies between the caller's tensors and their stand-ins, where there are any. */
+static void copy_standins(const call *c, const side *s, bool in) {
+    int64_t part = 0;
+    for (int64_t j = 0; j < c->n; j++) {
+        if (!holds(c, s->where, j)) continue;
+        const rsh_sharded *with = s->standins[part++];
+        if (!with) continue;
+        const rsh_tensor *theirs = tensor_of(s, j), *ours = rsh_sharded_part(with, 0);
+        rshi_elements_copy(in ? theirs : ours, in ? ours : theirs);
+    }
+}
+
+/* An exec refuses destinations that share memory with anything, interleaved ones too.  What is legal here and refused there, a reduction of a tensor onto
+ * itself first of all, takes temporaries on this rank: for all destinations if those meet one another; else for the side with fewer
+ * tensors. */
+static rsh_status separate(call *c) {
+    rshi_extent *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
+    if (!list) return rshi_nomem();
+    int64_t n = list_extents(c, &c->to, true, list);
+    bool among = rshi_extents_meet(list, n);
+    n += list_extents(c, &c->from, false, list + n);
+    bool any = among || rshi_extents_meet(list, n);
+    rshi_free(list);
+    if (!any) return RSH_OK;
+    return stand_in(c, !among && c->from.nparts < c->to.nparts ? &c->from : &c->to);
+}
+
+/* ---- the call ---- */
+
+static rsh_status prepare(call *c) {
+    RSH_TRY(check(c));
+    c->offers = rshi_alloc((size_t)c->comm->size, sizeof *c->offers);
+    if (!c->offers) return rshi_nomem();
+    if (c->to.where == OTHERS && c->comm->size == 1) return RSH_OK; /* nobody to tell */
+    c->n = c->from.is_list || c->to.is_list ? c->comm->size : 1;
+    RSH_TRY(side_prepare(c, &c->from));
+    RSH_TRY(side_prepare(c, &c->to));
+    RSH_TRY(separate(c));
+    return rshi_plan_cached(c->comm, c->n, c->from.layouts, c->to.layouts, NULL, &c->plan);
+}
+
+static rsh_status run(call *c) {
+    rsh_exec *e;
+    if (!c->n) return RSH_OK;
+    copy_standins(c, &c->from, true);
+    RSH_TRY(rsh_exec_bind(c->plan, c->comm, c->from.memory, c->to.memory, &e));
+    rsh_status st = rsh_exec_run(e);
+    rsh_exec_free(e);
+    if (!st) copy_standins(c, &c->to, false);
+    return st;
+}
+
+/* Refusals and different ops are found when the call is opened, different roots, dtypes and shapes right after it. */
+static rsh_status call_all(rsh_group *g, call *c) {
+    RSH_TRY(rshi_group_comm(g, &c->comm));
+    if (!c->comm) return RSH_OK; /* not a member */
+    rsh_status st = prepare(c);
+    RSH_GOTO(rshi_comm_open(c->comm, c->name, (uint64_t)c->op, c->reduces ? rsh_op_name(c->op) : NULL, st));
+    rshi_offer mine = rshi_offer_of(common(c), c->root);
+    RSH_GOTO(rshi_offers_agree(c->comm, c->name, &mine, c->offers));
+    st = run(c);
+out:
+    side_release(c, &c->from);
+    side_release(c, &c->to);
+    rshi_free(c->offers);
+    return st;
+}
+
+rsh_status rsh_group_broadcast(rsh_group *g, rsh_tensor *t, int root) {
+    call c = {.name = "broadcast", .root = root, .from = {.where = ROOT, .one = t}, .to = {.where = OTHERS, .one = t}};
+    return call_all(g, &c);
+}
+
+rsh_status rsh_group_scatter(rsh_group *g, rsh_tensor *out, int nlist, const rsh_tensor *const *list, int root) {
+    call c = {.name = "scatter",
+              .root = root,
+              .from = {.where = ROOT, .is_list = true, .nlist = nlist, .list = list},
+              .to = {.where = OWN, .one = out}};
+    return call_all(g, &c);
+}
+
+rsh_status rsh_group_gather(rsh_group *g, const rsh_tensor *in, int nlist, rsh_tensor *const *list, int root) {
+    call c = {.name = "gather",
+              .root = root,
+              .from = {.where = OWN, .one = in},
+              .to = {.where = ROOT, .is_list = true, .nlist = nlist, .list = (const rsh_tensor *const *)list}};
+    return call_all(g, &c);
+}
+
+rsh_status rsh_group_all_gather(rsh_group *g, int nlist, rsh_tensor *const *list, const rsh_tensor *in) {
+    call c = {.name = "all_gather",
+              .root = -1,
+              .from = {.where = OWN, .one = in},
+              .to = {.where = ALL, .is_list = true, .nlist = nlist, .list = (const rsh_tensor *const *)list}};
+    return call_all(g, &c);
+}
+
+rsh_status rsh_group_all_reduce(rsh_group *g, rsh_tensor *t, rsh_op op) {
+    call c = {.name = "all_reduce", .root = -1, .reduces = true, .op = op, .from = {.where = PARTIAL, .one = t}, .to = {.where = ALL, .one = t}};
+    return call_all(g, &c);
+}
+
+rsh_status rsh_group_reduce(rsh_group *g, rsh_tensor *t, rsh_op op, int root) {
+    call c = {.name = "reduce", .root = root, .reduces = true, .op = op, .from = {.where = PARTIAL, .one = t}, .to = {.where = ROOT, .one = t}};
+    return call_all(g, &c);
+}
+
+rsh_status rsh_group_reduce_scatter(rsh_group *g, rsh_tensor *out, int nlist, const rsh_tensor *const *list, rsh_op op) {
+    call c = {.name = "reduce_scatter",
+              .root = -1,
+              .reduces = true,
+              .op = op,
+              .from = {.where = PARTIAL, .is_list = true, .nlist = nlist, .list = list},
+              .to = {.where = OWN, .one = out}};
+    return call_all(g, &c);
+}

@@ -1,0 +1,32 @@
+/* impl: what the collectives of the group room share. */
+#ifndef RESHARD_GROUP_IMPL_H
+#define RESHARD_GROUP_IMPL_H
+
+#include "group/group.h"
+#include "shard/memory.h"
+
+/* What a rank brings to a call, as it travels to the others to be compared. */
+typedef struct rshi_offer {
+    int64_t root; /* -1: the call has none */
+    int64_t dtype, ndim, shape[RSH_MAX_NDIM];
+} rshi_offer;
+rshi_offer rshi_offer_of(const rsh_tensor *t, int root);
+
+#define RSHI_OFFER_TEXT 256
+void rshi_offer_text(const rshi_offer *o, char text[RSHI_OFFER_TEXT]); /* "f32[3, 4]" */
+
+/* Tensors of one call on one rank: RSH_ERUNTIME for another dtype, RSH_EVALUE for another shape. */
+rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a, const rshi_offer *b, const char *whose_b);
+
+/* Collective, after the call was opened: every rank's offer must be the same, roots first, then dtypes, then shapes.  All ranks read the same
+ * offers and so come to the same verdict.  `all` has room for one a rank. */
+rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mine, rshi_offer *all);
+
+/* Element by element from one tensor to another of the same dtype and shape that shares no memory with it. */
+void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to);
+
+rshi_extent rshi_tensor_extent(const rsh_tensor *t, bool dst);
+/* Does a destination share memory with anything in the list?  Told by first and last byte, as exec does: interleaved tensors count. */
+bool rshi_extents_meet(rshi_extent *list, int64_t n);
+
+#endif
