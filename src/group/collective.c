@@ -81,8 +81,9 @@ static rsh_status check(const call *c) {
                 "%s: root is rank %d of a group of %d ranks", c->name, c->root, c->comm->size);
     if (c->from.is_list) RSH_TRY(check_list(c, &c->from));
     if (c->to.is_list) RSH_TRY(check_list(c, &c->to));
-    if (c->reduces) RSH_TRY(rsh_op_check(c->op, rsh_tensor_dtype(common(c))));
-    return RSH_OK;
+    if (!c->reduces) return RSH_OK;
+    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: op %d is no reduction", c->name, (int)c->op);
+    return rsh_op_check(c->op, rsh_tensor_dtype(common(c)));
 }
 
 /* ---- layouts ---- */
