@@ -40,13 +40,13 @@ static rsh_status stand_in(const rsh_tensor *t, rsh_tensor **out) {
 /* Does a destination share memory with another or with a source? */
 static rsh_status find_sharing(const swap *s, bool *out) {
     int n = s->comm->size;
-    rshi_extent *list = rshi_alloc(2 * (size_t)n, sizeof *list);
+    rshi_reach *list = rshi_alloc(2 * (size_t)n, sizeof *list);
     if (!list) return rshi_nomem();
     for (int r = 0; r < n; r++) {
-        list[r] = rshi_tensor_extent(s->in[r], false);
-        list[n + r] = rshi_tensor_extent(s->out[r], true);
+        list[r] = rshi_reach_of(s->in[r], false);
+        list[n + r] = rshi_reach_of(s->out[r], true);
     }
-    *out = rshi_extents_meet(list, 2 * n);
+    *out = rshi_reaches_meet(list, 2 * n);
     rshi_free(list);
     return RSH_OK;
 }

@@ -137,10 +137,10 @@ static void side_release(const call *c, side *s) {
 
 /* ---- stand-ins: plans do not write where they read ---- */
 
-static int64_t list_extents(const call *c, const side *s, bool dst, rshi_extent *out) {
+static int64_t list_reaches(const call *c, const side *s, bool dst, rshi_reach *out) {
     int64_t n = 0;
     for (int64_t j = 0; j < c->n; j++)
-        if (holds(c, s->where, j)) out[n++] = rshi_tensor_extent(tensor_of(s, j), dst);
+        if (holds(c, s->where, j)) out[n++] = rshi_reach_of(tensor_of(s, j), dst);
     return n;
 }
 
@@ -172,12 +172,12 @@ static void copy_standins(const call *c, const side *s, bool in) {
  * itself first of all, takes temporaries on this rank: for all destinations if those meet one another; else for the side with fewer
  * tensors. */
 static rsh_status separate(call *c) {
-    rshi_extent *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
+    rshi_reach *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
     if (!list) return rshi_nomem();
-    int64_t n = list_extents(c, &c->to, true, list);
-    bool among = rshi_extents_meet(list, n);
-    n += list_extents(c, &c->from, false, list + n);
-    bool any = among || rshi_extents_meet(list, n);
+    int64_t n = list_reaches(c, &c->to, true, list);
+    bool among = rshi_reaches_meet(list, n);
+    n += list_reaches(c, &c->from, false, list + n);
+    bool any = among || rshi_reaches_meet(list, n);
     rshi_free(list);
     if (!any) return RSH_OK;
     return stand_in(c, !among && c->from.nparts < c->to.nparts ? &c->from : &c->to);

@@ -1,4 +1,6 @@
 /* Elements: tensors of any strides as memory: copying them, and whether they share any. */
+#include <stdlib.h>
+
 #include "copy/copy.h"
 #include "group/impl.h"
 #include "tensor/tensor.h"
@@ -19,9 +21,26 @@ void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to) {
     rshi_copy_fence();
 }
 
-rshi_extent rshi_tensor_extent(const rsh_tensor *t, bool dst) {
+rshi_reach rshi_reach_of(const rsh_tensor *t, bool written) {
     rshi_span s = rshi_tensor_span(t);
-    return (rshi_extent){s.start, s.end, dst};
+    return (rshi_reach){s.start, s.end, written};
 }
 
-bool rshi_extents_meet(rshi_extent *list, int64_t n) { return rshi_extents_check(list, n) != RSH_OK; }
+static int by_start(const void *a, const void *b) {
+    const rshi_reach *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Sorted by start, one meets an earlier one if that ends behind its start: the farthest end of each kind so far will do. */
+bool rshi_reaches_meet(rshi_reach *list, int64_t n) {
+    uintptr_t read_end = 0, written_end = 0;
+    if (n) qsort(list, (size_t)n, sizeof *list, by_start);
+    for (int64_t i = 0; i < n; i++) {
+        const rshi_reach *r = &list[i];
+        if (r->start == r->end) continue;
+        if (r->start < written_end || (r->written && r->start < read_end)) return true;
+        uintptr_t *end = r->written ? &written_end : &read_end;
+        if (r->end > *end) *end = r->end;
+    }
+    return false;
+}

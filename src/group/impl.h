@@ -3,7 +3,6 @@
 #define RESHARD_GROUP_IMPL_H
 
 #include "group/group.h"
-#include "shard/memory.h"
 
 /* What a rank brings to a call, as it travels to the others to be compared. */
 typedef struct rshi_offer {
@@ -25,8 +24,13 @@ rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mi
 /* Element by element from one tensor to another of the same dtype and shape that shares no memory with it. */
 void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to);
 
-rshi_extent rshi_tensor_extent(const rsh_tensor *t, bool dst);
-/* Does a destination share memory with anything in the list?  Told by first and last byte, as exec does: interleaved tensors count. */
-bool rshi_extents_meet(rshi_extent *list, int64_t n);
+/* Where a tensor of this rank lies, and whether it is written. */
+typedef struct rshi_reach {
+    uintptr_t start, end; /* equal: no elements */
+    bool written;
+} rshi_reach;
+rshi_reach rshi_reach_of(const rsh_tensor *t, bool written);
+/* Does one that is written meet any other in the list?  Told by first and last byte, as bind does it: interleaved tensors meet.  Sorts the list. */
+bool rshi_reaches_meet(rshi_reach *list, int64_t n);
 
 #endif
