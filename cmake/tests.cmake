@@ -8,7 +8,7 @@
 #   tests/install/install.sh    install, then build two users of it
 #   examples/*.c            must run and return 0
 #
-# Other .c files of a folder are linked into each of its programs.
+# Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
 
 find_package(cmocka REQUIRED)
 if(NOT TARGET cmocka::cmocka)
@@ -21,13 +21,17 @@ set(tests ${PROJECT_SOURCE_DIR}/tests)
 file(GLOB oracle_sources CONFIGURE_DEPENDS ${tests}/oracle/*.c)
 list(FILTER oracle_sources EXCLUDE REGEX "/test_[^/]*$")
 
+add_library(test-mailboxes STATIC ${tests}/comm/mailboxes.c)
+target_include_directories(test-mailboxes PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(test-mailboxes PRIVATE reshard-flags Threads::Threads PUBLIC reshard-static)
+
 # One program from `source`, with the files of its folder that are not programs themselves, and ARGN.
 function(reshard_test_program source)
   cmake_path(GET source STEM name)
   cmake_path(GET source PARENT_PATH folder)
   cmake_path(GET folder FILENAME room)
   file(GLOB support CONFIGURE_DEPENDS ${folder}/*.c)
-  list(FILTER support EXCLUDE REGEX "/(test|fuzz)_[^/]*$")
+  list(FILTER support EXCLUDE REGEX "/((test|fuzz)_[^/]*|mailboxes[.]c)$")
   add_executable(${name} ${source} ${support} ${ARGN})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${room})
   target_include_directories(${name} PRIVATE ${tests})
@@ -36,7 +40,7 @@ function(reshard_test_program source)
     target_link_libraries(${name} PRIVATE reshard ${CMAKE_DL_LIBS})
   elseif(NOT room STREQUAL "oracle")
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(${name} PRIVATE reshard-static)
+    target_link_libraries(${name} PRIVATE test-mailboxes reshard-static)
   endif()
 endfunction()
 

@@ -21,10 +21,11 @@ typedef union rsh_wire_request {
     char room[16];
 } rsh_wire_request;
 
-/* All functions are called by the thread that is the rank and none of them waits, except `allgather`, `split` and `close`.  A failure is a status;
- * rsh_wire_fail leaves its sentence.  Messages of one sender, receiver and tag arrive in the order in which they were sent. */
+/* All functions are called by the thread that is the rank and none of them waits, except `split` and `close`.  A failure is a status; rsh_wire_fail
+ * leaves its sentence, and the comm is of no more use then.  Messages of one sender, receiver and tag arrive in the order in which they were
+ * sent; a receive takes the first that no earlier receive took.  A rank may send to itself. */
 typedef struct rsh_wire {
-    const char *name; /* of the engine: "mpi" */
+    const char *name; /* of the engine: "mpi"; copied, up to 31 bytes */
     int rank, size;
     void *ctx;
     /* Ranks can share memory only if this is equal; 0: the wire does not know, and any may. */
@@ -35,16 +36,15 @@ typedef struct rsh_wire {
     rsh_status (*recv)(void *ctx, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out);
     /* Is it done?  Drives everything else that is under way too.  When *done, the request is gone. */
     rsh_status (*test)(void *ctx, rsh_wire_request *request, bool *done);
-    /* Give up a receive; its memory is free again afterwards. */
+    /* Give up a message that will not be done, a receive or a send; its memory is free again afterwards. */
     void (*cancel)(void *ctx, rsh_wire_request *request);
     /* Has anything with this tag come, from any rank?  *peer is then its sender, else -1. */
     rsh_status (*probe)(void *ctx, int tag, int *peer);
 
-    /* Collective: begin an allgather of `bytes` a rank; finished by `test`. */
-    rsh_status (*allgather)(void *ctx, const void *mine, void *all, size_t bytes, rsh_wire_request *out);
-    /* Collective: a wire among the ranks of equal colour, ordered by (key, rank); colour < 0: *out stays as it is. */
+    /* Collective: a wire among the ranks of equal colour, ordered by (key, rank), whose messages never meet those of this one; colour < 0: *out stays
+     * as it is. */
     rsh_status (*split)(void *ctx, int colour, int key, struct rsh_wire *out);
-    /* `orderly`: all ranks close it now.  Otherwise some may be dead and waiting for them is no use. */
+    /* `orderly`: all ranks close it now, and nothing is under way.  Otherwise some may be dead and waiting for them is no use. */
     void (*close)(void *ctx, bool orderly);
 } rsh_wire;
 

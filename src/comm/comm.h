@@ -74,7 +74,8 @@ typedef struct rshi_comm_ops {
     /* Set flag->value (release) and wake who sleeps on it. */
     void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
     /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any rank) after `waited` seconds without it?  RSH_OK: go
-     * on.  RSH_EPEER, RSH_ETIMEOUT as `wait` would give them. */
+     * on.  RSH_EPEER, RSH_ETIMEOUT as `wait` would give them.  What a rank sent or posted before it left counts: look once more before giving up.
+     * `wait` drives no messages; `doubt` does. */
     rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
 
     /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one node.  `tag` is from rshi_comm_tag. */
@@ -95,6 +96,7 @@ struct rsh_comm {
     int rank, size;
     const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of their lowest ranks; NULL: one node.  Ranks of one
                           * node read one another's memory, others exchange messages */
+    const int *called;   /* [size], whose comm it is part of: the ranks' numbers in sentences; NULL: their own */
     int tags;        /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     int execs;       /* bound execs alive */
@@ -123,6 +125,12 @@ rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
 
 /* May ranks a and b read one another's memory? */
 static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) { return !c->node || c->node[a] == c->node[b]; }
+
+/* The number by which sentences name rank r. */
+static inline int rshi_comm_called(const rsh_comm *c, int r) { return c->called ? c->called[r] : r; }
+
+/* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.  Fails as rsh_run does. */
+rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
 
 /* A tag for messages of one kind.  Called by every rank at the same place of its collective calls, so that all get the same. */
 #define RSHI_COMM_TAGS 16 /* tags below it are the engine's own */

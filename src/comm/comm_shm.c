@@ -23,15 +23,16 @@ static bool is_lost(const rshi_shm_comm *c, int rank, double waited) {
 /* A rank left with RSH_EPEER because of another one: its sentence already names that one. */
 static rsh_status report_lost(const rshi_shm_comm *c, int rank) {
     const rshi_shm_seat *seat = &c->group->seats[rank];
-    if (!is_gone(c->group, rank)) return rshi_fail(RSH_EPEER, "rank %d has died", rank);
-    if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", rank);
+    int name = rshi_comm_called(&c->base, rank);
+    if (!is_gone(c->group, rank)) return rshi_fail(RSH_EPEER, "rank %d has died", name);
+    if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
     if (seat->status == RSH_EPEER && *seat->detail) return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, seat->detail);
-    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", rank, rsh_status_name(seat->status), seat->detail);
+    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", name, rsh_status_name(seat->status), seat->detail);
 }
 
 static rsh_status report_late(const rshi_shm_comm *c, int rank, double waited) {
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", rank, waited,
-                     c->world->patience.timeout);
+    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", rshi_comm_called(&c->base, rank),
+                     waited, c->world->patience.timeout);
 }
 
 /* The lowest rank that is lost, or -1. */
@@ -67,6 +68,17 @@ static rsh_status doubt_peer(void *ctx, double waited) {
     const waiting *w = ctx;
     if (is_lost(w->comm, w->peer, waited)) return report_lost(w->comm, w->peer);
     return waited < w->comm->world->patience.timeout ? RSH_OK : report_late(w->comm, w->peer, waited);
+}
+
+static rsh_status doubt_all(const rshi_shm_comm *c, double waited) {
+    int lost = find_lost(c, waited);
+    if (lost >= 0) return report_lost(c, lost);
+    return waited < c->world->patience.timeout ? RSH_OK : rshi_report_all_late(waited, c->world->patience.timeout);
+}
+
+static rsh_status doubt(rsh_comm *comm, int peer, double waited) {
+    waiting w = {rshi_shm_comm_of(comm), peer};
+    return peer < 0 ? doubt_all(w.comm, waited) : doubt_peer(&w, waited);
 }
 
 rsh_status rshi_shm_wait(rsh_comm *comm, int peer, rshi_flag *flag, uint64_t target) {
@@ -226,6 +238,7 @@ static const rshi_comm_ops ops = {
     .flag_give = flag_give,
     .wait = rshi_shm_wait,
     .post = post,
+    .doubt = doubt,
     .leave = rshi_shm_leave,
     .close = close_comm,
 };
@@ -261,18 +274,27 @@ static rsh_status make_comm(rshi_world *w, rshi_shm_comm **out) {
     return *out ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
-    RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE, "rank %d of %d ranks of the job \"%.100s\"", rank, size,
-                name ? name : "(none)");
+rsh_status rshi_shm_prepare(int rank, int size, rshi_shm_comm **out) {
     rshi_world *w;
-    rshi_shm_comm *c = NULL;
     RSH_TRY(rshi_world_new(rank, size, &w));
-    rsh_status st = make_comm(w, &c);
-    if (!st) st = rshi_world_meet(name, w, &c->group);
+    rsh_status st = make_comm(w, out);
+    rshi_world_drop(w); /* the comm holds it */
+    return st;
+}
+
+rsh_status rshi_shm_join(rshi_shm_comm *c, const char *name, double patience, rsh_comm **out) {
+    rsh_status st = rshi_world_meet(name, patience, c->world, &c->group);
     if (st)
         rshi_shm_comm_discard(c);
     else
         *out = &c->base;
-    rshi_world_drop(w); /* the comm holds it */
     return st;
+}
+
+rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
+    RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE, "rank %d of %d ranks of the job \"%.100s\"", rank, size,
+                name ? name : "(none)");
+    rshi_shm_comm *c;
+    RSH_TRY(rshi_shm_prepare(rank, size, &c));
+    return rshi_shm_join(c, name, c->world->patience.timeout, out);
 }

@@ -11,20 +11,21 @@
 /* ---- who is missing ---- */
 
 /* A rank left with RSH_EPEER because of another one: its sentence already names that one. */
-static rsh_status report_gone(const rshi_group *g, int rank) {
-    const rshi_seat *seat = &g->seats[rank];
-    if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", rank);
+static rsh_status report_gone(const rshi_thread_comm *c, int rank) {
+    const rshi_seat *seat = &c->group->seats[rank];
+    int name = rshi_comm_called(&c->base, rank);
+    if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
     if (seat->status == RSH_EPEER && *seat->detail) return rshi_fail(RSH_EPEER, "%s", seat->detail);
-    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %s", rank, rsh_status_name(seat->status), seat->detail);
+    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %s", name, rsh_status_name(seat->status), seat->detail);
 }
 
 static bool is_gone(const rshi_group *g, int rank) {
     return atomic_load_explicit(&g->seats[rank].gone, memory_order_acquire);
 }
 
-static rsh_status report_late(const rshi_group *g, int rank, double waited) {
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", rank, waited,
-                     g->patience.timeout);
+static rsh_status report_late(const rshi_thread_comm *c, int rank, double waited) {
+    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", rshi_comm_called(&c->base, rank),
+                     waited, c->group->patience.timeout);
 }
 
 /* The lowest rank that has left, or -1.  The short way for the usual case. */
@@ -47,21 +48,33 @@ static rsh_status doubt_meeting(void *ctx, double waited) {
     const rshi_thread_comm *c = ctx;
     const rshi_group *g = c->group;
     int gone = find_gone(g);
-    if (gone >= 0) return report_gone(g, gone);
+    if (gone >= 0) return report_gone(c, gone);
     if (waited < g->patience.timeout) return RSH_OK;
     int missing = find_missing(g, c->meetings);
-    return missing >= 0 ? report_late(g, missing, waited) : RSH_OK;
+    return missing >= 0 ? report_late(c, missing, waited) : RSH_OK;
 }
 
 typedef struct waiting {
-    const rshi_group *group;
+    const rshi_thread_comm *comm;
     int peer;
 } waiting;
 
 static rsh_status doubt_peer(void *ctx, double waited) {
     const waiting *w = ctx;
-    if (is_gone(w->group, w->peer)) return report_gone(w->group, w->peer);
-    return waited < w->group->patience.timeout ? RSH_OK : report_late(w->group, w->peer, waited);
+    const rshi_group *g = w->comm->group;
+    if (is_gone(g, w->peer)) return report_gone(w->comm, w->peer);
+    return waited < g->patience.timeout ? RSH_OK : report_late(w->comm, w->peer, waited);
+}
+
+static rsh_status doubt_all(const rshi_thread_comm *c, double waited) {
+    int gone = find_gone(c->group);
+    if (gone >= 0) return report_gone(c, gone);
+    return waited < c->group->patience.timeout ? RSH_OK : rshi_report_all_late(waited, c->group->patience.timeout);
+}
+
+static rsh_status doubt(rsh_comm *comm, int peer, double waited) {
+    waiting w = {rshi_thread_comm_of(comm), peer};
+    return peer < 0 ? doubt_all(w.comm, waited) : doubt_peer(&w, waited);
 }
 
 /* ---- meetings ---- */
@@ -81,7 +94,7 @@ rsh_status rshi_threads_meet(rshi_thread_comm *c, const void *from, size_t bytes
     if (atomic_fetch_add_explicit(&g->arrivals, 1, memory_order_acq_rel) + 1 < g->size)
         return rshi_flag_wait(&g->met, meeting, &g->patience, doubt_meeting, c);
     int gone = find_gone(g);
-    if (gone >= 0) return report_gone(g, gone);
+    if (gone >= 0) return report_gone(c, gone);
     atomic_store_explicit(&g->arrivals, 0, memory_order_relaxed);
     rshi_flag_post(&g->met, meeting, true);
     return RSH_OK;
@@ -141,9 +154,8 @@ static void *reach(rsh_comm *c, int peer, rshi_handle h) {
 }
 
 static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
-    rshi_group *g = rshi_thread_comm_of(c)->group;
-    waiting w = {g, peer};
-    return rshi_flag_wait(flag, target, &g->patience, doubt_peer, &w);
+    waiting w = {rshi_thread_comm_of(c), peer};
+    return rshi_flag_wait(flag, target, &w.comm->group->patience, doubt_peer, &w);
 }
 
 static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) {
@@ -185,6 +197,7 @@ static const rshi_comm_ops ops = {
     .flag_give = rshi_threads_flag_give,
     .wait = wait,
     .post = post,
+    .doubt = doubt,
     .leave = leave,
     .close = close_comm,
 };

@@ -124,6 +124,10 @@ rsh_status rshi_read_timeout(double *seconds) {
     return RSH_OK;
 }
 
+rsh_status rshi_report_all_late(double waited, double timeout) {
+    return rshi_fail(RSH_ETIMEOUT, "the other ranks let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", waited, timeout);
+}
+
 /* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from what it waits
  * for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a virtual machine): on a core that
  * nobody else wants this is another way of looking, on one that somebody wants it lets him have it.  In a crowd the yields themselves

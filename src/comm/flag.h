@@ -19,6 +19,8 @@ int rshi_cores(void);
 
 /* Seconds of RESHARD_TIMEOUT, 1800 if unset; RSH_EVALUE if it is not a positive number. */
 rsh_status rshi_read_timeout(double *seconds);
+/* RSH_ETIMEOUT, for a wait that no rank in particular could have ended. */
+rsh_status rshi_report_all_late(double waited, double timeout);
 /* Patience for `ranks` that run on the cores of this process. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
 

@@ -32,7 +32,7 @@ typedef struct meeting {
     uint64_t group; /* offset of the first group in the arena of rank 0 */
     int life;       /* pidfd of this process */
     int *socket;    /* [size], owned: rank 0's by rank; others use socket[0] */
-    double deadline;
+    double patience, deadline;
 } meeting;
 
 static word say(const meeting *m, int rank, rsh_status status) {
@@ -100,7 +100,7 @@ static rsh_status await_word(const meeting *m, int from, word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     while (poll(&p, 1, 100) <= 0)
         RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT, "rank %d heard nothing of the others of the job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
-                    m->w->rank, m->job, m->w->patience.timeout);
+                    m->w->rank, m->job, m->patience);
     return read_word(m, from, w, fds);
 }
 
@@ -150,7 +150,7 @@ static rsh_status connect_to(const meeting *m, int fd) {
         bool early = errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR;
         RSH_REQUIRE(early, RSH_ERUNTIME, "rank %d cannot reach rank 0 of the job \"%.100s\": %s", m->w->rank, m->job, strerror(errno));
         RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT, "rank 0 of the job \"%.100s\" did not come within %g seconds (RESHARD_TIMEOUT)", m->job,
-                    m->w->patience.timeout);
+                    m->patience);
         pause_for(pause);
     }
     RSH_REQUIRE(same_user(fd), RSH_EPEER, "the socket of the job \"%.100s\" belongs to another user", m->job);
@@ -218,7 +218,7 @@ static rsh_status report_absent(const host *h) {
     int r = 1;
     while (h->m->socket[r] >= 0) r++;
     return rshi_fail(RSH_ETIMEOUT, "%d of %d ranks of the job \"%.100s\" came within %g seconds (RESHARD_TIMEOUT); rank %d did not",
-                     h->come + 1, h->m->w->size, h->m->job, h->m->w->patience.timeout, r);
+                     h->come + 1, h->m->w->size, h->m->job, h->m->patience, r);
 }
 
 static rsh_status receive_all(host *h) {
@@ -370,8 +370,8 @@ static void end(meeting *m) {
     if (m->life >= 0) close(m->life);
 }
 
-rsh_status rshi_world_meet(const char *job, rshi_world *w, rshi_shm_group **group) {
-    meeting m = {.w = w, .job = job, .life = -1, .deadline = rshi_seconds() + w->patience.timeout};
+rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi_shm_group **group) {
+    meeting m = {.w = w, .job = job, .life = -1, .patience = patience, .deadline = rshi_seconds() + patience};
     rsh_status st = begin(&m, group);
     if (!st && w->size > 1) {
         st = open_life(&m.life);

@@ -80,17 +80,25 @@ static rsh_status run_all(run *run, int n, rsh_comm **comms, rank_thread *thread
     return run->first;
 }
 
+rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx) {
+    run run = {.fn = fn, .ctx = ctx};
+    rank_thread *threads = rshi_calloc((size_t)n, sizeof *threads);
+    if (!threads) {
+        for (int r = 0; r < n; r++) comms[r]->ops->leave(comms[r], RSH_ENOMEM, "");
+        for (int r = 0; r < n; r++) rsh_comm_free(comms[r]);
+        return rshi_nomem();
+    }
+    rsh_status st = run_all(&run, n, comms, threads);
+    rshi_free(threads);
+    return st;
+}
+
 rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx) {
     RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run of %s on %d ranks", fn ? "a function" : "NULL", n);
-    run run = {.fn = fn, .ctx = ctx};
-    rsh_status st = RSH_ENOMEM;
     rsh_comm **comms = rshi_calloc((size_t)n, sizeof *comms);
-    rank_thread *threads = rshi_calloc((size_t)n, sizeof *threads);
-    if (!comms || !threads) goto out;
-    RSH_GOTO(rsh_comm_threads(n, comms));
-    st = run_all(&run, n, comms, threads);
-out:
-    rshi_free(threads);
+    if (!comms) return rshi_nomem();
+    rsh_status st = rsh_comm_threads(n, comms);
+    if (!st) st = rshi_run_comms(n, comms, fn, ctx);
     rshi_free(comms);
     return st;
 }

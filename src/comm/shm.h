@@ -81,8 +81,12 @@ void rshi_shm_staging_free(rshi_shm_comm *c);
 /* ---- making and unmaking ---- */
 
 /* Collective over processes that know the job's name and their number in it: fills in a world with an arena, and maps everybody's.  `group`
- * is the first group, made by rank 0. */
-rsh_status rshi_world_meet(const char *job, rshi_world *w, rshi_shm_group **group);
+ * is the first group, made by rank 0.  Gives up after `patience` seconds. */
+rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi_shm_group **group);
+/* rsh_comm_shm in two steps.  Local: what one rank needs; given up by rshi_shm_comm_discard. */
+rsh_status rshi_shm_prepare(int rank, int size, rshi_shm_comm **out);
+/* Collective: meet the others within `patience` seconds.  Takes the comm, also when it fails. */
+rsh_status rshi_shm_join(rshi_shm_comm *c, const char *name, double patience, rsh_comm **out);
 /* Local.  A world of this process with an arena and nobody's window yet. */
 rsh_status rshi_world_new(int rank, int size, rshi_world **out);
 void rshi_world_drop(rshi_world *w);

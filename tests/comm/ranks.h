@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "comm/comm.h"
+#include "comm/mailboxes.h"
 
 #define CHECK(condition)                                                                                               \
     RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail())
@@ -25,9 +26,49 @@
     } while (0)
 #define CHECK_SAYS(text) CHECK(strstr(rsh_error_detail(), (text)))
 
+/* Where the ranks are: threads of one comm, or ranks of a comm on a wire, rank r on node r / per_node % nodes. */
+typedef struct setting {
+    const char *name;
+    bool wire;
+    int per_node, nodes;
+} setting;
+static const setting settings[] = {
+    {"threads", false, 1, 1}, {"one node", true, 1, 1}, {"nodes of two ranks", true, 2, 1000}, {"nodes of one rank", true, 1, 1000}, {"ranks in turn on two nodes", true, 1, 2},
+};
+static const setting *here = settings;
+enum { MOST_ON_WIRES = 24 };
+
+static inline rsh_status run_here(int n, rsh_rank_fn fn, void *ctx) {
+    int node[MOST_ON_WIRES];
+    if (!here->wire) return rsh_run(n, fn, ctx);
+    for (int r = 0; r < n; r++) node[r] = r / here->per_node % here->nodes;
+    return run_on_nodes(n, node, fn, ctx);
+}
+
 static inline void run_ranks(int n, rsh_rank_fn fn, void *ctx) {
-    rsh_status st = rsh_run(n, fn, ctx);
-    if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    if (here->wire && n > MOST_ON_WIRES) return;
+    rsh_status st = run_here(n, fn, ctx);
+    if (st) fail_msg("%d ranks, %s: %s: %s", n, here->name, rsh_status_name(st), rsh_error_detail());
+}
+
+/* A rank's memory at an address of its own is nothing to ranks of other nodes. */
+static inline void needs_one_node(void) {
+    if (here->nodes > 1) {
+        print_message("skipped: ranks of other nodes do not see a flag\n");
+        skip();
+    }
+}
+
+/* The tests of a program, in every setting. */
+#define RUN_EVERYWHERE(tests) run_everywhere(#tests, tests, sizeof(tests) / sizeof *(tests))
+static inline int run_everywhere(const char *name, const struct CMUnitTest *tests, size_t n) {
+    int failed = 0;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        here = &settings[i];
+        print_message("---- %s ----\n", here->name);
+        failed += _cmocka_run_group_tests(name, tests, n, NULL, NULL);
+    }
+    return failed;
 }
 
 static const int rank_counts[] = {1, 2, 3, 4, 8, 64};

@@ -175,5 +175,5 @@ int main(void) {
         cmocka_unit_test(bad_lists_are_refused_on_all_ranks),
         cmocka_unit_test(everybody_sends_to_everybody_up_to_hundreds_of_ranks),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_EVERYWHERE(tests);
 }

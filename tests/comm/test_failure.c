@@ -21,8 +21,8 @@ static rsh_status first_gives_up(void *ctx, rsh_comm *c) {
 }
 static void a_rank_that_returns_while_others_wait_gives_them_epeer(void **state) {
     (void)state;
-    for (int n = 2; n <= 64; n *= 2) {
-        assert_int_equal(rsh_run(n, first_gives_up, NULL), RSH_EIO);
+    for (int n = 2; n <= (here->wire ? MOST_ON_WIRES : 64); n *= 2) {
+        assert_int_equal(run_here(n, first_gives_up, NULL), RSH_EIO);
         assert_string_equal(rsh_error_detail(), "the disk is full");
     }
 }
@@ -50,8 +50,9 @@ static rsh_status chain(void *ctx, rsh_comm *c) {
 }
 static void a_failure_is_passed_on_with_the_rank_that_began_it(void **state) {
     (void)state;
+    needs_one_node();
     rshi_flag flags[3] = {0};
-    assert_int_equal(rsh_run(3, chain, flags), RSH_EKEY);
+    assert_int_equal(run_here(3, chain, flags), RSH_EKEY);
     assert_string_equal(rsh_error_detail(), "no such layer");
 }
 
@@ -69,6 +70,7 @@ static rsh_status posts_then_leaves(void *ctx, rsh_comm *c) {
 }
 static void a_flag_that_was_posted_before_its_owner_left_counts(void **state) {
     (void)state;
+    needs_one_node();
     rshi_flag flag = {0};
     run_ranks(4, posts_then_leaves, &flag);
 }
@@ -130,7 +132,7 @@ static rsh_status never_posts(void *ctx, rsh_comm *c) {
 static void run_impatiently(rsh_rank_fn fn, void *ctx) {
     setenv("RESHARD_TIMEOUT", "0.2", 1);
     double start = rshi_seconds();
-    rsh_status st = rsh_run(2, fn, ctx);
+    rsh_status st = run_here(2, fn, ctx);
     double took = rshi_seconds() - start;
     unsetenv("RESHARD_TIMEOUT");
     if (st) fail_msg("%s", rsh_error_detail());
@@ -143,6 +145,7 @@ static void a_late_rank_is_a_timeout_that_names_it(void **state) {
 }
 static void a_flag_that_is_never_posted_is_a_timeout(void **state) {
     (void)state;
+    needs_one_node();
     silence s = {0};
     run_impatiently(never_posts, &s);
 }
@@ -253,5 +256,5 @@ int main(void) {
         cmocka_unit_test(a_rank_without_memory_gives_all_enomem_and_the_comm_goes_on),
         cmocka_unit_test(making_comms_and_running_survive_every_failed_allocation),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_EVERYWHERE(tests);
 }

@@ -146,5 +146,5 @@ int main(void) {
         cmocka_unit_test(a_rank_that_skips_a_call_is_found_in_the_next),
         cmocka_unit_test(agreeing_on_epeer_leaves_the_comm_alive),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_EVERYWHERE(tests);
 }

@@ -125,5 +125,5 @@ int main(void) {
         cmocka_unit_test(a_comm_outlives_the_one_it_was_split_from), cmocka_unit_test(a_null_result_on_one_rank_is_refused_by_all),
         cmocka_unit_test(a_run_inside_a_rank_is_a_group_of_its_own),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_EVERYWHERE(tests);
 }

@@ -1,0 +1,87 @@
+/* Collectives on a line: allgather by doubling, bcast along a tree; both with messages straight from and to the caller's memory. */
+#include "comm/line.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Blocks of `count` ranks that end with rank `last`, counted around: one or two stretches of `all`. */
+typedef struct stretch {
+    size_t at, bytes;
+} stretch;
+
+static int stretches(int size, int last, int count, size_t bytes, stretch out[2]) {
+    int from = ((last - count + 1) % size + size) % size, before_end = from + count > size ? size - from : count;
+    out[0] = (stretch){(size_t)from * bytes, (size_t)before_end * bytes};
+    out[1] = (stretch){0, (size_t)(count - before_end) * bytes};
+    return out[1].bytes ? 2 : 1;
+}
+
+/* Before: this rank has the `have` blocks that end with its own.  It gives `count` of them to the rank `have` places on, and gets the `count` before them. */
+static rsh_status double_up(rshi_line *l, char *all, size_t bytes, int have, int count) {
+    int size = l->wire.size, to = (l->wire.rank + have) % size, from = (l->wire.rank - have + size) % size;
+    stretch s[2];
+    rshi_parcel parcels[4] = {0};
+    int used = 0;
+    rsh_status st = RSH_OK;
+    for (int i = 0, n = stretches(size, from, count, bytes, s); i < n && !st; i++)
+        st = rshi_line_recv(l, from, RSHI_TAG_ALLGATHER, all + s[i].at, s[i].bytes, &parcels[used++]);
+    for (int i = 0, n = stretches(size, l->wire.rank, count, bytes, s); i < n && !st; i++)
+        st = rshi_line_send(l, to, RSHI_TAG_ALLGATHER, all + s[i].at, s[i].bytes, &parcels[used++]);
+    if (!st) return rshi_line_finish(l, used, parcels);
+    rshi_line_cancel(l, used, parcels);
+    return st;
+}
+
+rsh_status rshi_line_allgather(rshi_line *l, const void *mine, void *all, size_t bytes) {
+    int size = l->wire.size;
+    if (!bytes) return RSH_OK;
+    RSH_TRY(rshi_line_doubt(l, -1, l->steps + 1, 0)); /* ranks that have given up this step may have sent their blocks before */
+    char *place = (char *)all + (size_t)l->wire.rank * bytes;
+    if (place != mine) memmove(place, mine, bytes);
+    for (int have = 1, count; have < size; have += count) {
+        count = have < size - have ? have : size - have;
+        RSH_TRY(double_up(l, all, bytes, have, count));
+    }
+    rshi_line_step(l);
+    return RSH_OK;
+}
+
+/* Places are counted from the root: a rank gets from the place without its lowest bit, and gives to those with one lower bit more. */
+static rsh_status pass_on(rshi_line *l, int root, int place, int lowest, void *data, size_t bytes) {
+    rshi_parcel parcels[32] = {0};
+    int used = 0, size = l->wire.size;
+    rsh_status st = RSH_OK;
+    for (int bit = lowest >> 1; bit && !st; bit >>= 1)
+        if (place + bit < size) st = rshi_line_send(l, (place + bit + root) % size, RSHI_TAG_BCAST, data, bytes, &parcels[used++]);
+    if (!st) return rshi_line_finish(l, used, parcels);
+    rshi_line_cancel(l, used, parcels);
+    return st;
+}
+
+rsh_status rshi_line_bcast(rshi_line *l, int root, void *data, size_t bytes) {
+    int size = l->wire.size, place = (l->wire.rank - root + size) % size, lowest = 1;
+    if (!bytes) return RSH_OK;
+    while (lowest < size && !(place & lowest)) lowest <<= 1;
+    if (place) {
+        rshi_parcel parcel;
+        RSH_TRY(rshi_line_recv(l, (place - lowest + root) % size, RSHI_TAG_BCAST, data, bytes, &parcel));
+        RSH_TRY(rshi_line_finish(l, 1, &parcel));
+    }
+    RSH_TRY(pass_on(l, root, place, lowest, data, bytes));
+    rshi_line_step(l);
+    return RSH_OK;
+}
+
+rsh_status rshi_line_agree(rshi_line *l, rsh_status mine, void *board) {
+    int64_t *all = board, me = mine;
+    char sentence[RSHI_DETAIL_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", mine ? rsh_error_detail() : "");
+    RSH_TRY(rshi_line_allgather(l, &me, all, sizeof me));
+    for (int r = 0; r < l->wire.size; r++) {
+        rsh_status status = (rsh_status)all[r];
+        if (!status) continue;
+        RSH_TRY(rshi_line_bcast(l, r, sentence, sizeof sentence));
+        return r == l->wire.rank ? rshi_fail(status, "%s", sentence) : rshi_fail(status, "rank %d: %.1000s", r, sentence);
+    }
+    return RSH_OK;
+}

@@ -1,0 +1,263 @@
+/* Mailboxes: every rank has one; a letter lies in it until a receive of its sender and tag was begun.
+ *
+ * One lock for all ranks of a wire: this is for tests.  A short letter is a copy, so that its send is done at once; a long one points to the sender's
+ * memory until it is received or its send is cancelled. */
+#include "mailboxes.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/hybrid.h"
+
+typedef struct letter {
+    struct letter *next;
+    int from, tag;
+    bool is_receive; /* begun by the owner of the box and not yet matched */
+    const void *data;
+    void *copy; /* owned, of a short letter */
+    void *to;   /* of a receive */
+    size_t bytes;
+    bool done;     /* its request may be told so */
+    bool detached; /* no request knows it: gone when it is done */
+} letter;
+
+/* Who wants which part of a split. */
+typedef struct parting {
+    int colour, key;
+    bool come;
+    struct office *office; /* of the new wire, and the place in it */
+    int rank;
+} parting;
+
+typedef struct office {
+    pthread_mutex_t lock;
+    pthread_cond_t parted;
+    int size, refs;
+    letter **box;      /* [size]: letters and receives that wait, oldest first */
+    parting *partings; /* [size] */
+    int come, rounds;
+} office;
+
+typedef struct desk {
+    office *office;
+    int rank;
+} desk;
+
+static office *open_office(int size) {
+    office *o = calloc(1, sizeof *o);
+    *o = (office){.size = size, .refs = size, .box = calloc((size_t)size, sizeof *o->box), .partings = calloc((size_t)size, sizeof *o->partings)};
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->parted, NULL);
+    return o;
+}
+
+static void throw_away(letter *l) {
+    free(l->copy);
+    free(l);
+}
+
+static void leave_office(office *o) {
+    pthread_mutex_lock(&o->lock);
+    bool last = !--o->refs;
+    pthread_mutex_unlock(&o->lock);
+    if (!last) return;
+    for (int r = 0; r < o->size; r++)
+        for (letter *l = o->box[r], *next; l; l = next) {
+            next = l->next;
+            throw_away(l);
+        }
+    pthread_mutex_destroy(&o->lock);
+    pthread_cond_destroy(&o->parted);
+    free(o->box);
+    free(o->partings);
+    free(o);
+}
+
+/* ---- letters ---- */
+
+static void take_out(letter **box, letter *l) {
+    while (*box != l) box = &(*box)->next;
+    *box = l->next;
+}
+
+static void finish(letter *l) {
+    l->done = true;
+    if (l->detached) throw_away(l);
+}
+
+/* The first in the box that goes with a new one. */
+static letter *find_match(letter *box, const letter *new) {
+    while (box && (box->is_receive == new->is_receive || box->from != new->from || box->tag != new->tag)) box = box->next;
+    return box;
+}
+
+/* Match it with what waits, or let it wait. */
+static rsh_status put(office *o, int owner, letter *new) {
+    letter *other = find_match(o->box[owner], new), **end = &o->box[owner];
+    if (!other) {
+        while (*end) end = &(*end)->next;
+        *end = new;
+        return RSH_OK;
+    }
+    letter *receive = new->is_receive ? new : other, *letter = new->is_receive ? other : new;
+    if (receive->bytes != letter->bytes) abort(); /* the library promised that they agree */
+    if (letter->bytes) memcpy(receive->to, letter->copy ? letter->copy : letter->data, letter->bytes);
+    take_out(&o->box[owner], other);
+    finish(letter);
+    finish(receive);
+    return RSH_OK;
+}
+
+static rsh_status send_letter(void *ctx, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
+    desk *d = ctx;
+    letter *l = calloc(1, sizeof *l);
+    *l = (letter){.from = d->rank, .tag = tag, .data = data, .bytes = bytes, .detached = bytes <= MAILBOX_EAGER};
+    if (l->detached) l->copy = memcpy(malloc(bytes + 1), bytes ? data : "", bytes);
+    out->pointer = l->detached ? NULL : l;
+    pthread_mutex_lock(&d->office->lock);
+    rsh_status st = put(d->office, peer, l);
+    pthread_mutex_unlock(&d->office->lock);
+    return st;
+}
+
+static rsh_status receive_letter(void *ctx, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out) {
+    desk *d = ctx;
+    letter *l = calloc(1, sizeof *l);
+    *l = (letter){.from = peer, .tag = tag, .is_receive = true, .to = data, .bytes = bytes};
+    out->pointer = l;
+    pthread_mutex_lock(&d->office->lock);
+    rsh_status st = put(d->office, d->rank, l);
+    pthread_mutex_unlock(&d->office->lock);
+    return st;
+}
+
+static rsh_status test(void *ctx, rsh_wire_request *request, bool *done) {
+    desk *d = ctx;
+    letter *l = request->pointer;
+    pthread_mutex_lock(&d->office->lock);
+    *done = !l || l->done;
+    pthread_mutex_unlock(&d->office->lock);
+    if (l && *done) throw_away(l);
+    return RSH_OK;
+}
+
+static void cancel(void *ctx, rsh_wire_request *request) {
+    desk *d = ctx;
+    letter *l = request->pointer;
+    if (!l) return;
+    pthread_mutex_lock(&d->office->lock);
+    for (int r = 0; r < d->office->size && !l->done; r++) {
+        letter **at = &d->office->box[r];
+        while (*at && *at != l) at = &(*at)->next;
+        if (*at) take_out(&d->office->box[r], l);
+    }
+    pthread_mutex_unlock(&d->office->lock);
+    throw_away(l);
+}
+
+static rsh_status probe(void *ctx, int tag, int *peer) {
+    desk *d = ctx;
+    *peer = -1;
+    pthread_mutex_lock(&d->office->lock);
+    for (const letter *l = d->office->box[d->rank]; l && *peer < 0; l = l->next)
+        if (!l->is_receive && l->tag == tag) *peer = l->from;
+    pthread_mutex_unlock(&d->office->lock);
+    return RSH_OK;
+}
+
+/* ---- splitting ---- */
+
+static bool comes_before(const office *o, int a, int b) {
+    const parting *x = &o->partings[a], *y = &o->partings[b];
+    return x->key != y->key ? x->key < y->key : a < b;
+}
+
+/* All have come: an office for each colour. */
+static void part(office *o) {
+    for (int r = 0; r < o->size; r++) {
+        parting *p = &o->partings[r];
+        int size = 0, lowest = -1;
+        p->rank = 0;
+        for (int s = 0; s < o->size; s++) {
+            if (o->partings[s].colour != p->colour) continue;
+            if (lowest < 0) lowest = s;
+            size++;
+            p->rank += comes_before(o, s, r);
+        }
+        p->office = p->colour < 0 ? NULL : lowest == r ? open_office(size) : o->partings[lowest].office;
+    }
+    o->come = 0;
+    o->rounds++;
+    pthread_cond_broadcast(&o->parted);
+}
+
+static rsh_wire wire_of(office *o, int rank);
+
+static rsh_status split(void *ctx, int colour, int key, rsh_wire *out) {
+    desk *d = ctx;
+    office *o = d->office;
+    pthread_mutex_lock(&o->lock);
+    int round = o->rounds;
+    o->partings[d->rank] = (parting){.colour = colour, .key = key};
+    if (++o->come == o->size) part(o);
+    while (o->rounds == round) pthread_cond_wait(&o->parted, &o->lock);
+    parting mine = o->partings[d->rank];
+    pthread_mutex_unlock(&o->lock);
+    if (mine.office) *out = wire_of(mine.office, mine.rank);
+    return RSH_OK;
+}
+
+static void close_desk(void *ctx, bool orderly) {
+    desk *d = ctx;
+    (void)orderly;
+    leave_office(d->office);
+    free(d);
+}
+
+static rsh_wire wire_of(office *o, int rank) {
+    desk *d = malloc(sizeof *d);
+    *d = (desk){o, rank};
+    return (rsh_wire){.name = "mailboxes", .rank = rank, .size = o->size, .ctx = d, .send = send_letter, .recv = receive_letter, .test = test,
+                      .cancel = cancel, .probe = probe, .split = split, .close = close_desk};
+}
+
+rsh_status mailbox_wires(int n, rsh_wire *wires) {
+    office *o = open_office(n);
+    for (int r = 0; r < n; r++) wires[r] = wire_of(o, r);
+    return RSH_OK;
+}
+
+/* ---- running ---- */
+
+/* The comms of all nodes, by rank. */
+static rsh_status make_near(int n, const int64_t *node, rsh_comm **near) {
+    rsh_comm **comms = calloc((size_t)n, sizeof *comms);
+    rsh_status st = RSH_OK;
+    for (int r = 0; r < n && !st; r++) {
+        int size = 0;
+        if (near[r]) continue;
+        for (int s = r; s < n; s++) size += node[s] == node[r];
+        st = rsh_comm_threads(size, comms);
+        for (int s = r, i = 0; s < n && !st; s++)
+            if (node[s] == node[r]) near[s] = comms[i++];
+    }
+    free(comms);
+    return st;
+}
+
+rsh_status run_on_nodes(int n, const int *node, rsh_rank_fn fn, void *ctx) {
+    rsh_wire *wires = calloc((size_t)n, sizeof *wires);
+    rsh_comm **near = calloc((size_t)n, sizeof *near), **comms = calloc((size_t)n, sizeof *comms);
+    int64_t *nodes = calloc((size_t)n, sizeof *nodes);
+    for (int r = 0; r < n; r++) nodes[r] = node ? node[r] : 0;
+    rsh_status st = make_near(n, nodes, near);
+    if (!st) st = mailbox_wires(n, wires);
+    for (int r = 0; r < n && !st; r++) st = rshi_comm_hybrid(&wires[r], near[r], nodes, &comms[r]);
+    if (!st) st = rshi_run_comms(n, comms, fn, ctx);
+    free(wires);
+    free(near);
+    free(comms);
+    free(nodes);
+    return st;
+}

@@ -1,0 +1,15 @@
+/* mailboxes: a wire between threads of one process, for tests of comms on wires without an MPI. */
+#ifndef RESHARD_TESTS_COMM_MAILBOXES_H
+#define RESHARD_TESTS_COMM_MAILBOXES_H
+
+#include "comm/comm.h"
+
+/* Run fn(ctx, comm) on n ranks, rank r on node node[r] (NULL: all on one): ranks of a node read one another's memory, others use mailboxes.  Fails as
+ * rsh_run does.  Messages over MAILBOX_EAGER bytes are sent when they are received, shorter ones at once, as with an MPI. */
+#define MAILBOX_EAGER 256
+rsh_status run_on_nodes(int n, const int *node, rsh_rank_fn fn, void *ctx);
+
+/* n wires that belong together; each is closed by the comm that takes it. */
+rsh_status mailbox_wires(int n, rsh_wire *wires);
+
+#endif
