@@ -118,6 +118,8 @@ void rshi_comm_fini(rsh_comm *c);
  * The usual case costs one allgather of a small record; texts travel only when something is wrong.
  * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or RSH_ETIMEOUT it has failed for good. */
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine);
+/* The same where ranks may say different words: that is no error, *same tells whether they all said the same. */
+rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same);
 
 /* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the peers, who would wait for this rank in
  * vain; passes every status through.  Every status that came out of `ops` goes through here. */

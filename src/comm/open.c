@@ -97,12 +97,29 @@ static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
     return refusal >= 0 ? forward_refusal(c, refusal) : explain_difference(c, difference, operation, what);
 }
 
-rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine) {
+/* Hear what every rank has to say. */
+static rsh_status hear_all(rsh_comm *c, const char *operation, uint64_t fingerprint, rsh_status mine) {
     if (c->dead) {
         rshi_set_detail(c->dead_detail);
         return c->dead;
     }
     opening me = {hash_text(operation), c->calls++, mine ? hash_text(rsh_error_detail()) : fingerprint, (uint64_t)mine};
-    RSH_TRY(rshi_comm_verdict(c, c->ops->allgather(c, &me, c->openings, sizeof me)));
+    return rshi_comm_verdict(c, c->ops->allgather(c, &me, c->openings, sizeof me));
+}
+
+rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine) {
+    RSH_TRY(hear_all(c, operation, fingerprint, mine));
     return settle(c, operation, what);
+}
+
+static bool same_call(const rsh_comm *c) {
+    for (int r = 1; r < c->size; r++)
+        if (c->openings[r].operation != c->openings[0].operation || c->openings[r].calls != c->openings[0].calls) return false;
+    return true;
+}
+
+rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same) {
+    RSH_TRY(hear_all(c, operation, word, mine));
+    *same = find_difference(c) < 0;
+    return !*same && find_refusal(c) < 0 && same_call(c) ? RSH_OK : settle(c, operation, NULL);
 }
