@@ -75,7 +75,8 @@ rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_s
     rsh_st *made = NULL;
     rsh_sharded *src = NULL, *dst = NULL;
     RSH_REQUIRE(p, RSH_EVALUE, "the partial tensor is NULL");
-    rsh_status st = rshi_st_move(p->comm, prepare(p, spec, out != NULL, &made, &src, &dst), src, dst);
+    rsh_status st = prepare(p, spec, out != NULL, &made, &src, &dst);
+    st = rshi_st_move(p->comm, st, src, dst);
     rsh_sharded_free(dst);
     rsh_sharded_free(src);
     if (st)

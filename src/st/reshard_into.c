@@ -46,7 +46,9 @@ static rsh_status list_memory(const rsh_st *t, rsh_memory **out) {
 }
 
 static rsh_status prepare(const rsh_st *t, const rsh_st *out, rshi_bound *b, rsh_memory *memory[2]) {
-    RSH_TRY(rsh_plan_new(t->layout, out->layout, NULL, &b->plan));
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    RSH_TRY(rsh_comm_plan_opts(t->comm, &opts));
+    RSH_TRY(rsh_plan_new(t->layout, out->layout, &opts, &b->plan));
     RSH_TRY(list_memory(t, &memory[0]));
     RSH_TRY(list_memory(out, &memory[1]));
     b->data = rshi_alloc((size_t)t->nshards, sizeof *b->data);

@@ -107,7 +107,8 @@ static rsh_status prepare(const cutting *c, rsh_st **made, rsh_sharded **src, rs
 static rsh_status cut(const cutting *c, rsh_st **out) {
     rsh_st *made = NULL;
     rsh_sharded *src = NULL, *dst = NULL;
-    rsh_status st = rshi_st_move(c->comm, prepare(c, &made, &src, &dst), src, dst);
+    rsh_status st = prepare(c, &made, &src, &dst);
+    st = rshi_st_move(c->comm, st, src, dst);
     rsh_sharded_free(dst);
     rsh_sharded_free(src);
     if (st)

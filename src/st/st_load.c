@@ -252,7 +252,8 @@ rsh_status rsh_st_load_as(int64_t n, const void *const *data, const size_t *byte
     rsh_status st = check(&l, n, data, bytes, to, out != NULL);
     RSH_GOTO(rshi_comm_open(l.comm, "load", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(l.group, l.message, l.bytes, &l.all));
-    RSH_GOTO(rshi_st_move(l.comm, prepare(&l, to, &made, &src, &dst), src, dst));
+    st = prepare(&l, to, &made, &src, &dst);
+    RSH_GOTO(rshi_st_move(l.comm, st, src, dst));
     *out = made;
     made = NULL;
 out:

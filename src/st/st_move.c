@@ -36,7 +36,8 @@ static rsh_status prepare_gather(const rsh_st *t, int dst, const rsh_tensor *out
 rsh_status rsh_st_gather(const rsh_st *t, int dst, rsh_tensor *out) {
     rsh_sharded *src = NULL, *whole = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    rsh_status st = rshi_st_move(t->comm, prepare_gather(t, dst, out, &src, &whole), src, whole);
+    rsh_status st = prepare_gather(t, dst, out, &src, &whole);
+    st = rshi_st_move(t->comm, st, src, whole);
     rsh_sharded_free(whole);
     rsh_sharded_free(src);
     return st;
@@ -55,7 +56,8 @@ rsh_status rsh_st_reshard(const rsh_st *t, const rsh_spec *to, rsh_st **out) {
     rsh_st *made = NULL;
     rsh_sharded *src = NULL, *dst = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    rsh_status st = rshi_st_move(t->comm, prepare_reshard(t, to, out != NULL, &made, &src, &dst), src, dst);
+    rsh_status st = prepare_reshard(t, to, out != NULL, &made, &src, &dst);
+    st = rshi_st_move(t->comm, st, src, dst);
     rsh_sharded_free(dst);
     rsh_sharded_free(src);
     if (st)
