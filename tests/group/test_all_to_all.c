@@ -80,6 +80,31 @@ static void pieces_of_any_length_and_stride_arrive(void **state) {
     run_group_counts(many_splits, &seed);
 }
 
+/* Every other element of memory that ends with the last of them: the empty piece behind it begins outside. */
+static rsh_status last_piece_empty(void *ctx) {
+    (void)ctx;
+    int n = rsh_group_size(NULL), me = rsh_group_rank(NULL);
+    int64_t splits[MOST], from[MOST], length = 0, two = 2;
+    for (int r = 0; r < n; r++) length += splits[r] = r == n - 1 ? 0 : 3;
+    for (int r = 0; r < n; r++) from[r] = me == n - 1 ? 0 : 3;
+    int64_t room = length ? 2 * length - 1 : 0, received = me == n - 1 ? 0 : 3 * n;
+    rsh_tensor *all = NULL, *in = NULL, *out = NULL;
+    RSH_TRY(rsh_tensor_zeros(RSH_I32, 1, &room, &all));
+    RSH_TRY(rsh_tensor_view(all, 0, 1, &length, &two, &in));
+    RSH_TRY(rsh_tensor_zeros(RSH_I32, 1, &received, &out));
+    for (int64_t i = 0; i < length; i++) ((int32_t *)rsh_tensor_data(all))[2 * i] = (int32_t)(100 * me + i);
+    RSH_TRY(rsh_group_all_to_all_single(NULL, out, in, from, splits));
+    for (int64_t i = 0; i < received; i++) CHECK(((int32_t *)rsh_tensor_data(out))[i] == 100 * (i / 3) + 3 * me + i % 3);
+    rsh_tensor_free(in);
+    rsh_tensor_free(out);
+    rsh_tensor_free(all);
+    return RSH_OK;
+}
+static void an_empty_piece_needs_no_memory(void **state) {
+    (void)state;
+    run_group_counts(last_piece_empty, NULL);
+}
+
 /* ---- lists ---- */
 
 /* The form of what `from` sends to `to`: any shape, one dtype. */
@@ -127,6 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uneven_pieces_arrive_in_the_order_of_their_sources),
         cmocka_unit_test(pieces_of_any_length_and_stride_arrive),
+        cmocka_unit_test(an_empty_piece_needs_no_memory),
         cmocka_unit_test(every_pair_may_have_a_shape_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
