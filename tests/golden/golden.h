@@ -20,7 +20,7 @@
 
 /* A failed expectation as a status, with the call's sentence behind it. */
 #define EXPECT(condition)                                                                                              \
-    RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail())
+    RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%.160s]", __FILE__, __LINE__, #condition, rsh_error_detail())
 #define MOST_SHARDS 16
 
 /* ---- files and fields ---- */

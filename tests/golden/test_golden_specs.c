@@ -161,7 +161,7 @@ static void check_file(const char *name, rsh_status (*check)(const json_t *c)) {
     for (size_t i = 0; i < n; i++) {
         rsh_status st = check(json_array_get(cases, i));
         if (!st) continue;
-        print_error("%s, case %zu: %s: %s\n", name, i, rsh_status_name(st), rsh_error_detail());
+        fprintf(stderr, "%s, case %zu: %s: %s\n", name, i, rsh_status_name(st), rsh_error_detail());
         different++;
     }
     print_message("%s: %zu cases compared, %zu differ\n", name, n, different);
