@@ -7,6 +7,7 @@
 #   tests/cli/run.sh        golden tests of the command; $1 is the command
 #   tests/install/install.sh    install, then build two users of it
 #   examples/*.c            must run and return 0
+#   tests/big/big_*.c       programs of tools/bigtest.sh, built by the target `big`
 #
 # Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
 
@@ -80,6 +81,33 @@ if(RESHARD_FUZZ)
     cmake_path(GET source STEM name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   endforeach()
+endif()
+
+# Programs that need an MPI are left out where the engine mpi is not built.
+file(GLOB big_sources CONFIGURE_DEPENDS ${tests}/big/big_*.c)
+add_custom_target(big)
+foreach(source IN LISTS big_sources)
+  cmake_path(GET source STEM name)
+  set(needs_mpi OFF)
+  if(name MATCHES "^big_(hosts|ceiling)$")
+    set(needs_mpi ON)
+  endif()
+  if(needs_mpi AND NOT TARGET reshard-mpi)
+    continue()
+  endif()
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/big)
+  target_link_libraries(${name} PRIVATE reshard-flags reshard m)
+  if(TARGET reshard-mpi)
+    target_compile_definitions(${name} PRIVATE BIG_MPI)
+    target_link_libraries(${name} PRIVATE reshard-mpi)
+  endif()
+  add_dependencies(big ${name})
+endforeach()
+if(TARGET big_pairs)
+  file(GLOB generators CONFIGURE_DEPENDS ${tests}/prop/gen_*.c)
+  target_sources(big_pairs PRIVATE ${generators} ${oracle_sources})
+  target_include_directories(big_pairs PRIVATE ${tests})
 endif()
 
 if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [engines]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -9,6 +9,13 @@
 #   prop       the random tests on RESHARD_CASES pairs of layouts (200000), from a new seed (RESHARD_SEED)
 #   fuzz       every fuzzer for FUZZ_SECONDS (300)
 #   mutants    one-line breaks that the tests must notice (tools/mutants.txt)
+#   kill       a rank of shm is killed at a random moment, KILLS (100) times: the others hear of it, and nothing is left behind
+#   large      a message of 4.5 GiB on each engine (12 GiB of memory)
+#   hosts      two hosts by network namespaces: what crosses between them, over a slow link, and when it is cut (root)
+#   ceiling    1 GiB over the wire with 1 MiB of scratch
+#   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
+#
+# The last five leave out, and say so, what this machine has not: an MPI, memory, root.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -18,11 +25,11 @@ jobs=${JOBS:-$(nproc)}
 dir=${BIGTEST_DIR:-build-bigtest}
 mkdir -p "$dir"
 
-build() { # build FOLDER CMAKE-ARGUMENTS...
+build() { # build FOLDER CMAKE-ARGUMENTS...: everything, or $targets
     local folder=$dir/$1
     shift
     cmake -S . -B "$folder" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DRESHARD_TESTS=ON "$@" > "$folder.log" 2>&1 &&
-        cmake --build "$folder" -j"$jobs" >> "$folder.log" 2>&1 || { tail -n 40 "$folder.log"; return 1; }
+        cmake --build "$folder" -j"$jobs" ${targets:+--target $targets} >> "$folder.log" 2>&1 || { tail -n 40 "$folder.log"; return 1; }
 }
 
 check() { # check FOLDER CTEST-ARGUMENTS...
@@ -77,7 +84,58 @@ fuzz() {
 
 mutants() { MUTANTS_DIR=$dir/mutants bash tools/mutants.sh; }
 
-all="compilers asan tsan prop fuzz mutants"
+programs() { # what the sections below run, in $dir/programs; where there is an MPI, with the engine mpi
+    local targets="big reshard-command"
+    build programs -DCMAKE_BUILD_TYPE=Release
+}
+big=$dir/programs/tests/big
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ranks() { # ranks NUMBER SECONDS PROGRAM...: each on a node of its own
+    local number=$1 seconds=$2
+    shift 2
+    timeout "$seconds" mpirun.openmpi --oversubscribe --bind-to none -n "$number" sh tests/big/noded.sh "$number" "$@"
+}
+mpi_is_there() { # mpi_is_there SECTION
+    [ -x "$big/big_hosts" ] || { echo "$1: mpi is left out: no MPI was found when this was built"; return 1; }
+    command -v mpirun.openmpi > /dev/null || { echo "$1: mpi is left out: there is no mpirun.openmpi"; return 1; }
+}
+
+kill() { # no script of bigtest's own ends a process
+    programs
+    timeout 1800 "$big/big_kill" "${KILLS:-100}"
+}
+
+large() {
+    programs
+    local free
+    free=$(awk '/MemAvailable/ { print int($2 / 1024 / 1024) }' /proc/meminfo)
+    [ "$free" -ge 11 ] || { echo "large: skipped: $free GiB of memory are free, and it takes 11"; return 0; }
+    timeout 600 "$big/big_large" threads
+    timeout 600 "$big/big_large" threads messages
+    timeout 600 "$big/big_large" shm
+    timeout 600 "$big/big_large" shm messages
+    mpi_is_there large || return 0
+    ranks 2 900 "$big/big_large" mpi
+}
+
+hosts() {
+    programs
+    mpi_is_there hosts || return 0
+    bash tests/big/hosts.sh "$big/big_hosts"
+}
+
+ceiling() {
+    programs
+    mpi_is_there ceiling || return 0
+    ranks 2 600 "$big/big_ceiling"
+}
+
+engines() {
+    programs
+    bash tests/big/apply_engines.sh "$dir/programs/reshard" "$big/big_pairs" "${PAIRS:-200}"
+}
+
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling engines"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Engines: `apply` gives the same bytes on threads, shm and mpi, for random pairs of layouts, sums included.
+#
+#   apply_engines.sh COMMAND PAIRS [COUNT [RANKS]]     COMMAND: the built reshard; PAIRS: the built big_pairs; COUNT: 200; RANKS: at most 6
+#
+# RESHARD_SEED sets the seed.  Ranks of mpi are on one node, on two, and each on its own, in turn.
+set -euo pipefail
+command=$(realpath "$1") pairs=$(realpath "$2") count=${3:-200} ranks=${4:-6}
+here=$(cd "$(dirname "$0")" && pwd)
+seed=${RESHARD_SEED:-$(date +%s)}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 RESHARD_TIMEOUT=${RESHARD_TIMEOUT:-60}
+cd "$scratch"
+
+mpi=
+if ! command -v mpirun.openmpi > /dev/null; then echo "engines: mpi is left out: there is no mpirun.openmpi"
+elif ! mpirun.openmpi --oversubscribe -n 1 "$command" apply --engine mpi 'u8[0]' 'u8[0]' < /dev/null > /dev/null 2> why; then
+    echo "engines: mpi is left out: $(grep reshard: why || head -n 1 why)"
+else mpi=yes
+fi
+
+echo "engines: $count pairs, RESHARD_SEED=$seed"
+"$pairs" "$count" "$seed" "$ranks" > list
+"$pairs" bytes 8388608 "$seed" > random
+number=0 bad=0
+while IFS=$'\t' read -r group bytes from to <&3; do
+    number=$((number + 1))
+    [ "$bytes" -le 8000000 ] || { echo "engines: pair $number is too large: $bytes bytes"; bad=$((bad + 1)); continue; }
+    tail -c +$((number * 8 + 1)) random | head -c "$bytes" > in || true
+    engines=shm
+    timeout 60 "$command" apply "$from" "$to" < in > threads
+    timeout 60 "$command" apply --engine shm "$from" "$to" < in > shm || echo "shm failed" >> shm
+    if [ $mpi ]; then
+        engines="shm mpi"
+        case $((number % 3)) in 0) nodes=1 ;; 1) nodes=2 ;; *) nodes=$group ;; esac
+        timeout 60 mpirun.openmpi --oversubscribe --bind-to none -n "$group" sh "$here/noded.sh" "$nodes" "$command" apply --engine mpi "$from" "$to" \
+            < in > mpi || echo "mpi failed" >> mpi
+    fi
+    for engine in $engines; do
+        cmp threads $engine && continue
+        echo "engines: pair $number on $engine${mpi:+, $nodes nodes}: $from  to  $to"
+        bad=$((bad + 1))
+    done
+done 3< list
+echo "engines: $number pairs, $bad differ"
+[ $bad = 0 ]
