@@ -12,13 +12,18 @@
 
 #include <stdlib.h>
 
-enum { FEW = 24 }; /* lists this short are compared pair by pair */
+enum { FEW = 12 }; /* a list this short is compared with all of the other */
+
+/* First index and end of a box along one of the dims that count. */
+typedef struct edge {
+    int64_t lo, hi;
+} edge;
 
 typedef struct search {
     const rsh_shard_meta *shards;
-    int ndim;              /* dims in which boxes differ */
-    int dim[RSH_MAX_NDIM]; /* which they are; the last is looked at first */
-    int64_t a, b;          /* the pair that was found */
+    int k;       /* dims along which boxes differ; the last is looked at first */
+    edge *edges; /* k for each shard: close together, since the search looks at nothing else */
+    int64_t a, b; /* the pair that was found */
 } search;
 
 /* Numbers of shards; the list of one call is rearranged by it, never changed. */
@@ -26,12 +31,9 @@ typedef struct list {
     int64_t *at, n;
 } list;
 
-typedef struct window {
-    int64_t lo, hi; /* half-open */
-} window;
-
-static int64_t begin_of(const search *s, int64_t i, int d) { return s->shards[i].offsets[d]; }
-static int64_t end_of(const search *s, int64_t i, int d) { return s->shards[i].offsets[d] + s->shards[i].sizes[d]; }
+static edge edge_of(const search *s, int64_t i, int level) { return s->edges[i * s->k + level]; }
+static int64_t begin_of(const search *s, int64_t i, int level) { return edge_of(s, i, level).lo; }
+static int64_t end_of(const search *s, int64_t i, int level) { return edge_of(s, i, level).hi; }
 
 static bool overlap(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     for (int d = 0; d < a->ndim; d++)
@@ -40,7 +42,10 @@ static bool overlap(const rsh_shard_meta *a, const rsh_shard_meta *b) {
 }
 
 static bool found(search *s, int64_t a, int64_t b) {
-    if (a == b || !overlap(&s->shards[a], &s->shards[b])) return false;
+    const edge *x = &s->edges[a * s->k], *y = &s->edges[b * s->k];
+    if (a == b) return false;
+    for (int i = 0; i < s->k; i++)
+        if (x[i].lo >= y[i].hi || y[i].lo >= x[i].hi) return false;
     s->a = a;
     s->b = b;
     return true;
@@ -57,21 +62,20 @@ static bool search_pairs(search *s, list spans, list points) {
 
 static int by_begin(const void *x, const void *y, void *ctx) {
     const search *s = ctx;
-    int64_t a = begin_of(s, *(const int64_t *)x, s->dim[0]), b = begin_of(s, *(const int64_t *)y, s->dim[0]);
+    int64_t a = begin_of(s, *(const int64_t *)x, 0), b = begin_of(s, *(const int64_t *)y, 0);
     return a < b ? -1 : a > b;
 }
 
 /* A point is held by a span that began before it if it is held by the one that reaches furthest; that may be the point's own box, so two are kept. */
 static bool scan(search *s, list spans, list points) {
-    int d = s->dim[0];
     int64_t far[2] = {-1, -1}, i = 0;
     qsort_r(spans.at, (size_t)spans.n, sizeof *spans.at, by_begin, s);
     qsort_r(points.at, (size_t)points.n, sizeof *points.at, by_begin, s);
     for (int64_t j = 0; j < points.n; j++) {
-        for (; i < spans.n && begin_of(s, spans.at[i], d) <= begin_of(s, points.at[j], d); i++) {
-            if (far[0] < 0 || end_of(s, spans.at[i], d) > end_of(s, far[0], d))
+        for (; i < spans.n && begin_of(s, spans.at[i], 0) <= begin_of(s, points.at[j], 0); i++) {
+            if (far[0] < 0 || end_of(s, spans.at[i], 0) > end_of(s, far[0], 0))
                 far[1] = far[0], far[0] = spans.at[i];
-            else if (far[1] < 0 || end_of(s, spans.at[i], d) > end_of(s, far[1], d))
+            else if (far[1] < 0 || end_of(s, spans.at[i], 0) > end_of(s, far[1], 0))
                 far[1] = spans.at[i];
         }
         for (int k = 0; k < 2; k++)
@@ -89,27 +93,27 @@ static void swap(int64_t *a, int64_t *b) {
 }
 
 /* To the front: spans that hold the whole window (`whole`), or any index of it.  Returns how many they are. */
-static int64_t gather_spans(const search *s, list spans, int d, window w, bool whole) {
+static int64_t gather_spans(const search *s, list spans, int level, edge w, bool whole) {
     int64_t n = 0;
     for (int64_t i = 0; i < spans.n; i++) {
-        int64_t lo = begin_of(s, spans.at[i], d), hi = end_of(s, spans.at[i], d);
-        if (whole ? lo <= w.lo && hi >= w.hi : lo < w.hi && hi > w.lo) swap(&spans.at[n++], &spans.at[i]);
+        edge e = edge_of(s, spans.at[i], level);
+        if (whole ? e.lo <= w.lo && e.hi >= w.hi : e.lo < w.hi && e.hi > w.lo) swap(&spans.at[n++], &spans.at[i]);
     }
     return n;
 }
 
-static int64_t gather_points(const search *s, list points, int d, int64_t below) {
+static int64_t gather_points(const search *s, list points, int level, int64_t below) {
     int64_t n = 0;
     for (int64_t i = 0; i < points.n; i++)
-        if (begin_of(s, points.at[i], d) < below) swap(&points.at[n++], &points.at[i]);
+        if (begin_of(s, points.at[i], level) < below) swap(&points.at[n++], &points.at[i]);
     return n;
 }
 
 /* The narrowest window that holds all points. */
-static window window_of(const search *s, list points, int d) {
-    window w = {INT64_MAX, 0};
+static edge window_of(const search *s, list points, int level) {
+    edge w = {INT64_MAX, 0};
     for (int64_t i = 0; i < points.n; i++) {
-        int64_t x = begin_of(s, points.at[i], d);
+        int64_t x = begin_of(s, points.at[i], level);
         w.lo = rshi_min(w.lo, x);
         w.hi = rshi_max(w.hi, x + 1);
     }
@@ -117,9 +121,9 @@ static window window_of(const search *s, list points, int d) {
 }
 
 /* Where to cut a window with points at both of its ends: the median of a sample, but so that both halves have points. */
-static int64_t cut_of(const search *s, list points, int d, window w) {
+static int64_t cut_of(const search *s, list points, int level, edge w) {
     int64_t sample[31], n = rshi_min(points.n, 31);
-    for (int64_t i = 0; i < n; i++) sample[i] = begin_of(s, points.at[i * (points.n / n)], d);
+    for (int64_t i = 0; i < n; i++) sample[i] = begin_of(s, points.at[i * (points.n / n)], level);
     qsort(sample, (size_t)n, sizeof *sample, rshi_compare_int64);
     return rshi_max(sample[n / 2], w.lo + 1);
 }
@@ -127,59 +131,100 @@ static int64_t cut_of(const search *s, list points, int d, window w) {
 /* Spans and points overlap along all dims from `level` + 1 on; is there a pair that does so along the rest? */
 static bool search_level(search *s, list spans, list points, int level) {
     if (!spans.n || !points.n) return false;
-    if (spans.n * points.n <= FEW * FEW) return search_pairs(s, spans, points);
+    if (rshi_min(spans.n, points.n) <= FEW) return search_pairs(s, spans, points);
     if (!level) return scan(s, spans, points);
-    int d = s->dim[level];
-    window w = window_of(s, points, d);
-    list whole = {spans.at, gather_spans(s, spans, d, w, true)}, rest = {spans.at + whole.n, spans.n - whole.n};
+    edge w = window_of(s, points, level);
+    list whole = {spans.at, gather_spans(s, spans, level, w, true)}, rest = {spans.at + whole.n, spans.n - whole.n};
     if (search_level(s, whole, points, level - 1) || search_level(s, points, whole, level - 1)) return true;
     if (w.hi - w.lo == 1) return false; /* the rest holds none of the points */
-    int64_t cut = cut_of(s, points, d, w), n = gather_points(s, points, d, cut);
+    int64_t cut = cut_of(s, points, level, w), n = gather_points(s, points, level, cut);
     list left = {points.at, n}, right = {points.at + n, points.n - n};
-    rest.n = gather_spans(s, rest, d, (window){w.lo, w.hi}, false);
+    rest.n = gather_spans(s, rest, level, (edge){w.lo, w.hi}, false);
     int64_t all = rest.n;
-    rest.n = gather_spans(s, rest, d, (window){w.lo, cut}, false);
+    rest.n = gather_spans(s, rest, level, (edge){w.lo, cut}, false);
     if (search_level(s, rest, left, level)) return true;
     rest.n = all;
-    rest.n = gather_spans(s, rest, d, (window){cut, w.hi}, false);
+    rest.n = gather_spans(s, rest, level, (edge){cut, w.hi}, false);
     return search_level(s, rest, right, level);
 }
 
 /* ---- the whole ---- */
 
-static bool all_agree(const rsh_shard_meta *shards, list boxes, int d) {
-    const rsh_shard_meta *first = &shards[boxes.at[0]];
-    for (int64_t i = 1; i < boxes.n; i++) {
-        const rsh_shard_meta *m = &shards[boxes.at[i]];
-        if (m->offsets[d] != first->offsets[d] || m->sizes[d] != first->sizes[d]) return false;
+/* Do all shards reach from the same index to the same index along d?  Then that dim says nothing; empty ones do not count. */
+static bool all_agree(int64_t n, const rsh_shard_meta *shards, int d) {
+    const rsh_shard_meta *first = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        if (rshi_shard_empty(&shards[i])) continue;
+        if (!first) first = &shards[i];
+        if (shards[i].offsets[d] != first->offsets[d] || shards[i].sizes[d] != first->sizes[d]) return false;
     }
     return true;
 }
 
-/* Is there an overlap among the shards 0 to n-1 that have elements?  `room` has space for 2n numbers. */
-static bool search_first(search *s, int64_t n, int64_t *room) {
-    list spans = {room, 0}, points = {room + n, 0};
+/* How large boxes are along a dim, on the whole: 1 if each reaches from end to end. */
+static double share_of(int64_t n, const rsh_shard_meta *shards, int d) {
+    double sum = 0, end = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)shards[i].sizes[d];
+        if (end < (double)(shards[i].offsets[d] + shards[i].sizes[d])) end = (double)(shards[i].offsets[d] + shards[i].sizes[d]);
+    }
+    return sum / (end * (double)n);
+}
+
+/* Dims that count, the one with the smallest boxes last: the search begins there and is soon among few. */
+static int choose_dims(int64_t n, const rsh_shard_meta *shards, int *dim) {
+    double share[RSH_MAX_NDIM];
+    int k = 0;
+    for (int d = 0; d < shards->ndim; d++) {
+        if (all_agree(n, shards, d)) continue;
+        double mine = share_of(n, shards, d);
+        int at = k++;
+        for (; at && share[at - 1] < mine; at--) share[at] = share[at - 1], dim[at] = dim[at - 1];
+        share[at] = mine;
+        dim[at] = d;
+    }
+    return k;
+}
+
+static rsh_status list_edges(search *s, int64_t n) {
+    int dim[RSH_MAX_NDIM];
+    s->k = choose_dims(n, s->shards, dim);
+    s->edges = rshi_alloc((size_t)n, (size_t)s->k * sizeof *s->edges);
+    if (!s->edges) return rshi_nomem();
     for (int64_t i = 0; i < n; i++)
-        if (!rshi_shard_empty(&s->shards[i])) spans.at[spans.n++] = points.at[points.n++] = i;
-    if (spans.n < 2) return false;
-    s->ndim = 0;
-    for (int d = 0; d < s->shards->ndim; d++)
-        if (!all_agree(s->shards, spans, d)) s->dim[s->ndim++] = d;
-    if (!s->ndim) return found(s, spans.at[0], spans.at[1]);
-    return search_level(s, spans, points, s->ndim - 1);
+        for (int k = 0; k < s->k; k++) {
+            int64_t lo = s->shards[i].offsets[dim[k]];
+            s->edges[i * s->k + k] = (edge){lo, lo + s->shards[i].sizes[dim[k]]};
+        }
+    return RSH_OK;
+}
+
+/* Numbers of the shards from `first` to n-1 that have elements. */
+static list list_full(const search *s, int64_t first, int64_t n, int64_t *room) {
+    list l = {room, 0};
+    for (int64_t i = first; i < n; i++)
+        if (!rshi_shard_empty(&s->shards[i])) l.at[l.n++] = i;
+    return l;
+}
+
+/* Of the shards 0 to n-1, does one from `first` on overlap any other?  `room` has space for 2n numbers. */
+static bool search_from(search *s, int64_t first, int64_t n, int64_t *room) {
+    list all = list_full(s, 0, n, room), some = list_full(s, first, n, room + n);
+    if (!s->k) return all.n > 1 && found(s, all.at[0], all.at[1]);
+    return search_level(s, all, some, s->k - 1) || (first && search_level(s, some, all, s->k - 1));
 }
 
 /* Narrow an overlap down to the first shard that overlaps one before it, and that one. */
 static void find_first(search *s, int64_t *room) {
-    int64_t none = 1, some = rshi_max(s->a, s->b) + 1; /* of the first `none` shards no two overlap, of the first `some` two do */
-    while (some - none > 1) {
-        int64_t mid = none + (some - none) / 2;
-        if (search_first(s, mid, room))
-            some = rshi_max(s->a, s->b) + 1;
+    int64_t none = 1, any = rshi_max(s->a, s->b) + 1; /* of the first `none` shards no two overlap, of the first `any` two do */
+    while (any - none > 1) {
+        int64_t mid = none + (any - none) / 2;
+        if (search_from(s, none, mid, room))
+            any = rshi_max(s->a, s->b) + 1;
         else
             none = mid;
     }
-    s->b = some - 1;
+    s->b = any - 1;
     for (s->a = 0; rshi_shard_empty(&s->shards[s->a]) || !overlap(&s->shards[s->a], &s->shards[s->b]);) s->a++;
 }
 
@@ -198,11 +243,14 @@ rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards) {
                     shards->ndim);
     }
     if (n < 2) return RSH_OK;
-    int64_t *room = rshi_alloc((size_t)n, 2 * sizeof *room);
-    if (!room) return rshi_nomem();
     search s = {.shards = shards};
-    bool any = search_first(&s, n, room);
-    if (any) find_first(&s, room);
+    int64_t *room = rshi_alloc((size_t)n, 2 * sizeof *room);
+    rsh_status st = room ? list_edges(&s, n) : rshi_nomem();
+    if (!st && search_from(&s, 0, n, room)) {
+        find_first(&s, room);
+        st = fail_pair(&s);
+    }
+    rshi_free(s.edges);
     rshi_free(room);
-    return any ? fail_pair(&s) : RSH_OK;
+    return st;
 }
