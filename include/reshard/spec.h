@@ -19,7 +19,7 @@ extern "C" {
 
 /* ceil(n / chunks).  RSH_EVALUE: chunks < 1 or n < 0. */
 RSH_API rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out);
-/* Size of chunk c where chunks have s elements: the first ones are full, at most one is smaller, the rest are empty. */
+/* Size of chunk c >= 0 where chunks have s elements: the first ones are full, at most one is smaller, the rest are empty. */
 RSH_API int64_t rsh_chunk_size(int64_t n, int64_t s, int64_t c);
 /* Where it begins: min(s*c, n), so that empty chunks lie at the end and never outside. */
 RSH_API int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c);
@@ -53,7 +53,7 @@ RSH_API bool rsh_device_equal(rsh_device a, rsh_device b);
 #define RSH_PLACEMENT_TEXT 128
 
 typedef struct rsh_placement {
-    char worker[RSH_WORKER_TEXT]; /* "": none.  Names of workers parse, print and compare; nothing can be placed by them */
+    char worker[RSH_WORKER_TEXT]; /* "": none.  Letters, digits, "_", "-", ".".  Names of workers parse, print and compare; nothing can be placed by them */
     int rank;                     /* -1: none */
     rsh_device device;
 } rsh_placement;
@@ -103,7 +103,8 @@ typedef struct rsh_tensor_meta {
     rsh_tensor_props props;
 } rsh_tensor_meta;
 
-/* `shards` are copied.  Local. */
+/* `shards` are copied; props NULL: RSH_TENSOR_PROPS_INIT.  RSH_EVALUE: other numbers of dims, something negative; whether the shards overlap or cover is not
+ * looked at.  Local. */
 RSH_API rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim, const int64_t *size,
                                        const rsh_tensor_props *props, rsh_tensor_meta **out);
 RSH_API rsh_status rsh_tensor_meta_copy(const rsh_tensor_meta *m, rsh_tensor_meta **out);
@@ -116,9 +117,10 @@ RSH_API bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_met
 RSH_API rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink);
 RSH_API rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tensor_meta **out);
 
-/* RSH_EVALUE naming the first two shards that overlap.  Empty shards overlap nothing.  A sweep: 100,000 boxes take well under a second. */
+/* RSH_EVALUE naming the first shard that overlaps one before it, and that one.  Empty shards overlap nothing.  A sweep: 100,000 boxes take well under a
+ * second. */
 RSH_API rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards);
-/* RSH_EVALUE: other number of dims, a shard that reaches outside, or volumes that do not add up to the tensor's. */
+/* RSH_EVALUE: other number of dims, a shard (an empty one too) that reaches outside, or volumes that do not add up to the tensor's. */
 RSH_API rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int ndim, const int64_t *size);
 
 /* ---- specs ---- */
@@ -139,10 +141,10 @@ typedef struct rsh_spec_kind {
     rsh_status (*print)(const void *self, const rsh_sink *sink);
 } rsh_spec_kind;
 
-/* A spec of a user's kind.  `kind` must outlive it; `self` is copied.  Specs are immutable.  Local. */
+/* A spec of a user's kind.  `kind` must outlive it; `self` is copied.  RSH_EVALUE: a kind called "chunk" or "boxes".  Specs are immutable.  Local. */
 RSH_API rsh_status rsh_spec_new(const rsh_spec_kind *kind, const void *self, rsh_spec **out);
-/* n chunks along `dim` (negative: from the end); the position in the list is the number of the chunk, the rank in it the owner.  Any ranks, several chunks
- * on one or none. */
+/* n >= 1 chunks along `dim` (negative: from the end); the position in the list is the number of the chunk, the rank in it the owner.  Any ranks, several
+ * chunks on one or none. */
 RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements, rsh_spec **out);
 /* The same with one placement "rank:R/cpu" per entry of `ranks`; NULL: 0 to n-1. */
 RSH_API rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out);
@@ -155,7 +157,7 @@ RSH_API const char *rsh_spec_kind_name(const rsh_spec *s); /* "chunk", "boxes", 
 RSH_API const void *rsh_spec_self(const rsh_spec *s);      /* of a user's kind; else NULL */
 /* Canonical text: "chunk(0; rank:0/cpu, rank:1/cpu)", "boxes([0,0]+[5,5] rank:0/cpu; ...)", or "name(...)" with what the kind prints.  Borrowed. */
 RSH_API const char *rsh_spec_text(const rsh_spec *s);
-/* Chunk and boxes specs from that text. */
+/* Chunk and boxes specs from that text.  RSH_EVALUE names the column; RSH_ERUNTIME: a bad device. */
 RSH_API rsh_status rsh_spec_parse(const char *text, rsh_spec **out);
 /* The same text, up to the sign of a dim where ndim >= 0 is given (-1: unknown, dims as they stand). */
 RSH_API bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim);
@@ -168,17 +170,20 @@ RSH_API rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *ou
 /* Start and size of the rank's first chunk of a dim of n elements over W chunks; RSH_EVALUE if it has none. */
 RSH_API rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int rank, int64_t *start, int64_t *size);
 
-/* The shards of a tensor of this size.  Chunks: in the order of placements, empty ones too.  RSH_EVALUE as the kind says. */
+/* The shards of a tensor of this size; props NULL: RSH_TENSOR_PROPS_INIT.  Chunks: in the order of placements, empty ones too.  RSH_EVALUE as the kind says. */
 RSH_API rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props,
                                   rsh_tensor_meta **out);
-/* Is this list what chunks along one dim would give, offsets and sizes exactly?  Then that chunk spec, else boxes. */
+/* Is this list, in any order, what chunks along one dim would give, offsets and sizes exactly?  Then that chunk spec, else boxes; a single shard, or all at the
+ * origin, are boxes. */
 RSH_API rsh_status rsh_spec_infer(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
 
-/* The same tensor as a layout: every shard needs a rank.  Parts of a rank come in the order of its shards; *exact (may be NULL) is false where the layout
- * has no part for an empty shard. */
+/* The same tensor as a layout: a mesh of one axis where the shards are chunks and every rank owns one, else boxes.  Parts of a rank come in the order of its
+ * shards; *exact (may be NULL) is false where the layout has no part for an empty shard, which does not happen today.  RSH_EVALUE: a shard without a rank, or shards that do
+ * not tile; RSH_ERUNTIME: the name of a worker. */
 RSH_API rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out, bool *exact);
 RSH_API rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim, const int64_t *size, rsh_layout **out);
-/* A layout as a spec: RSH_EUNSUP where it is partial, replicated, flat or stored in another order, or where a rank's part is not a few boxes. */
+/* A layout as a spec, shards by rank unless they are chunks: RSH_EUNSUP where it is partial, replicated, flat or stored in another order, or where a part is not
+ * one box. */
 RSH_API rsh_status rsh_spec_from_layout(const rsh_layout *l, rsh_spec **out);
 
 #ifdef __cplusplus
