@@ -131,3 +131,5 @@ if(NOT RESHARD_SANITIZE)
            COMMAND bash ${tests}/install/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   set_tests_properties("an installed reshard is found by pkg-config and by find_package" PROPERTIES LABELS install)
 endif()
+
+include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)

@@ -4,13 +4,13 @@
 
 #include <mpi.h>
 
-#include <reshard/comm.h>
+#include <reshard/mpi_world.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Duplicates `comm` once, with MPI_ERRORS_RETURN, and makes no other communicator of it (splitting the result does).  MPI must be initialised; MPI is called by
+/* Duplicates `comm` once, with MPI_ERRORS_RETURN, and keeps no other communicator of it (splitting the result does).  MPI must be initialised; MPI is called by
  * the calling thread only, so MPI_THREAD_FUNNELED is enough.  Ranks of one node read one another's memory; between nodes packed messages
  * travel.  Freeing the comm is collective, as MPI_Comm_free is; after MPI_Finalize it only gives memory back.  Collective. */
 RSH_API rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out);

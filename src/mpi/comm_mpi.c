@@ -1,0 +1,197 @@
+/* Engine `mpi`: an MPI communicator as a wire.  The only file that knows MPI.
+ *
+ * Waiting, collectives, nodes and failures are the library's, on any wire; here are messages and nothing else.  Whether MPI has been finalised is asked
+ * at every call, which is cheap: then there is nothing to do but to give memory back. */
+#include <reshard/mpi.h>
+#include <reshard/wire.h>
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CANCELLING 0.1 /* seconds that a message that is given up may take to stop */
+
+typedef struct line {
+    MPI_Comm comm; /* owned */
+} line;
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(rsh_wire_request), "a request has room for MPI's");
+
+static MPI_Request request_of(const rsh_wire_request *r) {
+    MPI_Request request;
+    memcpy(&request, r->room, sizeof request);
+    return request;
+}
+
+static void keep_request(MPI_Request request, rsh_wire_request *out) { memcpy(out->room, &request, sizeof request); }
+
+/* ---- errors ---- */
+
+static rsh_status fail(int error, const char *what) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "", sentence[MPI_MAX_ERROR_STRING + 64];
+    int length = 0;
+    if (error == MPI_SUCCESS) return RSH_OK;
+    MPI_Error_string(error, text, &length);
+    snprintf(sentence, sizeof sentence, "%s: %s", what, text);
+    return rsh_wire_fail(RSH_ERUNTIME, sentence);
+}
+
+static bool is_running(void) {
+    int begun = 0, ended = 0;
+    MPI_Initialized(&begun);
+    MPI_Finalized(&ended);
+    return begun && !ended;
+}
+
+static rsh_status require_running(void) {
+    return is_running() ? RSH_OK : rsh_wire_fail(RSH_ERUNTIME, "MPI has been finalised");
+}
+
+/* ---- messages ---- */
+
+static rsh_status begin_send(void *ctx, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
+    const line *l = ctx;
+    MPI_Request request;
+    rsh_status st = require_running();
+    if (!st) st = fail(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, l->comm, &request), "MPI_Isend");
+    if (!st) keep_request(request, out);
+    return st;
+}
+
+static rsh_status begin_receive(void *ctx, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out) {
+    const line *l = ctx;
+    MPI_Request request;
+    rsh_status st = require_running();
+    if (!st) st = fail(MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, l->comm, &request), "MPI_Irecv");
+    if (!st) keep_request(request, out);
+    return st;
+}
+
+static rsh_status test(void *ctx, rsh_wire_request *r, bool *done) {
+    (void)ctx;
+    MPI_Request request = request_of(r);
+    int flag = 0;
+    rsh_status st = require_running();
+    if (!st) st = fail(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    if (st) return st;
+    keep_request(request, r);
+    *done = flag;
+    return RSH_OK;
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A receive that nothing was sent for stops at once.  What does not stop is MPI's to finish. */
+static void cancel(void *ctx, rsh_wire_request *r) {
+    bool done = false;
+    if (!is_running()) return;
+    MPI_Request request = request_of(r);
+    if (request == MPI_REQUEST_NULL) return;
+    MPI_Cancel(&request);
+    for (double end = seconds() + CANCELLING; !done && seconds() < end;)
+        if (test(ctx, r, &done)) return;
+    request = request_of(r);
+    if (!done) MPI_Request_free(&request);
+}
+
+static rsh_status probe(void *ctx, int tag, int *peer) {
+    const line *l = ctx;
+    MPI_Status status;
+    int flag = 0;
+    rsh_status st = require_running();
+    if (!st) st = fail(MPI_Iprobe(MPI_ANY_SOURCE, tag, l->comm, &flag, &status), "MPI_Iprobe");
+    if (!st) *peer = flag ? status.MPI_SOURCE : -1;
+    return st;
+}
+
+/* ---- coming and going ---- */
+
+/* Freeing a communicator may wait for its other ranks: one that has lost some stays until MPI is finalised. */
+static void hang_up(void *ctx, bool orderly) {
+    line *l = ctx;
+    if (orderly && is_running()) MPI_Comm_free(&l->comm);
+    free(l);
+}
+
+static rsh_status split(void *ctx, int colour, int key, rsh_wire *out);
+
+/* A wire on a communicator, which it takes, also when it fails. */
+static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
+    line *l = malloc(sizeof *l);
+    int rank = 0, size = 0;
+    rsh_status st = l ? RSH_OK : rsh_wire_fail(RSH_ENOMEM, "no memory for a communicator");
+    if (!st) st = fail(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    if (!st) st = fail(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    if (!st) st = fail(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    if (st) {
+        free(l);
+        return st;
+    }
+    *l = (line){comm};
+    *out = (rsh_wire){.name = "mpi", .rank = rank, .size = size, .ctx = l, .host = host, .send = begin_send, .recv = begin_receive, .test = test,
+                      .cancel = cancel, .probe = probe, .split = split, .close = hang_up};
+    return RSH_OK;
+}
+
+static rsh_status split(void *ctx, int colour, int key, rsh_wire *out) {
+    const line *l = ctx;
+    MPI_Comm part;
+    rsh_status st = require_running();
+    if (!st) st = fail(MPI_Comm_split(l->comm, colour < 0 ? MPI_UNDEFINED : colour, key, &part), "MPI_Comm_split");
+    return st || part == MPI_COMM_NULL ? st : make_wire(part, 0, out);
+}
+
+/* The lowest rank with which this one can share memory as far as MPI knows, counted from 1. */
+static rsh_status find_host(MPI_Comm comm, uint64_t *host) {
+    MPI_Comm shared;
+    int lowest = 0;
+    rsh_status st = fail(MPI_Comm_rank(comm, &lowest), "MPI_Comm_rank");
+    if (!st) st = fail(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared), "MPI_Comm_split_type");
+    if (st) return st;
+    st = fail(MPI_Bcast(&lowest, 1, MPI_INT, 0, shared), "MPI_Bcast");
+    MPI_Comm_free(&shared);
+    *host = (uint64_t)lowest + 1;
+    return st;
+}
+
+static rsh_status check_comm(MPI_Comm comm) {
+    int between = 0;
+    if (!is_running()) return rsh_wire_fail(RSH_ERUNTIME, "MPI is not initialised, or finalised already");
+    if (comm == MPI_COMM_NULL) return rsh_wire_fail(RSH_EVALUE, "a comm over MPI_COMM_NULL");
+    rsh_status st = fail(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
+    return st || !between ? st : rsh_wire_fail(RSH_EUNSUP, "a comm over an intercommunicator, which has two groups of ranks");
+}
+
+rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
+    MPI_Comm own;
+    rsh_wire wire;
+    uint64_t host = 0;
+    rsh_status st = check_comm(comm);
+    if (!st) st = fail(MPI_Comm_dup(comm, &own), "MPI_Comm_dup");
+    if (!st) st = fail(MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    if (!st) st = find_host(own, &host);
+    if (!st) st = make_wire(own, host, &wire);
+    return st ? st : rsh_comm_wire(&wire, out);
+}
+
+/* ---- all of mpirun's ranks ---- */
+
+rsh_status rsh_mpi_open(rsh_comm **out) {
+    int begun = 0, level = 0;
+    MPI_Initialized(&begun);
+    if (begun) return rsh_wire_fail(RSH_EBUSY, "MPI is initialised already: rsh_comm_mpi makes a comm of its communicators");
+    rsh_status st = fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+    return st ? st : rsh_comm_mpi(MPI_COMM_WORLD, out);
+}
+
+rsh_status rsh_mpi_close(rsh_comm *comm) {
+    rsh_status st = rsh_comm_free(comm);
+    if (st) return st;
+    return is_running() ? fail(MPI_Finalize(), "MPI_Finalize") : RSH_OK;
+}

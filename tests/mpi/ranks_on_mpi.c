@@ -1,0 +1,173 @@
+/* Ranks on MPI: what a comm over a real MPI does.  Every rank that mpirun starts runs this; rank 0 says what was tried.
+ *
+ *   ranks_on_mpi together | apart | pairs
+ *
+ * together: the ranks are on one node, as they are.  apart: RESHARD_NODE makes each a node of its own.  pairs: two and two.  Public headers only, as users have
+ * them. */
+#include <reshard.h>
+#include <reshard/mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "rank %d: %s:%d: %s  [%s]\n", world_rank, __FILE__, __LINE__, #condition, rsh_error_detail()); \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                                                              \
+        }                                                                                                              \
+    } while (0)
+#define CHECK_OK(call) CHECK((call) == RSH_OK)
+
+static int world_rank, world_size, per_node;
+
+static int node_of(int rank) { return per_node ? rank / per_node : 0; }
+
+static rsh_comm *open_comm(void) {
+    rsh_comm *c = NULL;
+    CHECK_OK(rsh_comm_mpi(MPI_COMM_WORLD, &c));
+    return c;
+}
+
+static void a_comm_knows_ranks_engine_and_nodes(rsh_comm *c) {
+    CHECK(rsh_comm_rank(c) == world_rank && rsh_comm_size(c) == world_size);
+    CHECK(!strcmp(rsh_comm_engine(c), "mpi"));
+    for (int r = 0; r < world_size; r++) CHECK(rsh_comm_node(c, r) == node_of(r));
+}
+
+static void blocks_come_to_everybody(rsh_comm *c) {
+    static const size_t sizes[] = {0, 1, 8, 4096, 4097, 300000};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        unsigned char *mine = malloc(sizes[s] + 1), *all = malloc(sizes[s] * (size_t)world_size + 1);
+        memset(mine, world_rank + 1, sizes[s]);
+        CHECK_OK(rsh_comm_allgather(c, mine, all, sizes[s]));
+        for (size_t i = 0; i < sizes[s] * (size_t)world_size; i++) CHECK(all[i] == i / sizes[s] + 1);
+        free(mine);
+        free(all);
+    }
+    int64_t one = world_rank + 1, sum;
+    CHECK_OK(rsh_comm_allreduce(c, &one, &sum, 1, RSH_I64, RSH_OP_SUM));
+    CHECK(sum == world_size * (world_size + 1) / 2);
+}
+
+/* To every rank, this one too, four messages of sizes that depend on the pair; one is large enough for any protocol that MPI has. */
+static size_t size_of(int from, int to, int k) { return k == 0 ? 0 : k == 3 ? 3000000 + (size_t)(from * 10 + to) : (size_t)(from * 100 + to * 10 + k); }
+static void messages_of_all_sizes_arrive(rsh_comm *c) {
+    enum { K = 4 };
+    int n = world_size * K;
+    rsh_message *send = calloc((size_t)n, sizeof *send), *recv = calloc((size_t)n, sizeof *recv);
+    for (int i = 0; i < n; i++) {
+        int peer = (world_rank + i) % world_size, k = i / world_size;
+        send[i] = (rsh_message){peer, malloc(size_of(world_rank, peer, k) + 1), size_of(world_rank, peer, k)};
+        recv[i] = (rsh_message){peer, malloc(size_of(peer, world_rank, k) + 1), size_of(peer, world_rank, k)};
+        memset(send[i].data, world_rank * 16 + peer + k, send[i].bytes);
+    }
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < n; i++) memset(recv[i].data, 0, recv[i].bytes);
+        CHECK_OK(rsh_comm_exchange(c, n, send, n, recv));
+        for (int i = 0; i < n; i++)
+            for (size_t b = 0; b < recv[i].bytes; b++)
+                CHECK(((unsigned char *)recv[i].data)[b] == (unsigned char)(recv[i].peer * 16 + world_rank + i / world_size));
+    }
+    recv[1].bytes++; /* one rank more or less: all are told of the first mismatch */
+    CHECK(rsh_comm_exchange(c, n, send, n, recv) == RSH_EMISMATCH);
+    CHECK(strstr(rsh_error_detail(), "bytes, but"));
+    CHECK_OK(rsh_comm_barrier(c));
+    for (int i = 0; i < n; i++) {
+        free(send[i].data);
+        free(recv[i].data);
+    }
+    free(send);
+    free(recv);
+}
+
+static void refusals_are_everybodys(rsh_comm *c) {
+    static char byte, all[64];
+    CHECK(rsh_comm_allgather(c, world_rank == world_size - 1 ? NULL : &byte, all, 1) == RSH_EVALUE);
+    CHECK(strstr(rsh_error_detail(), "NULL"));
+    CHECK_OK(rsh_comm_barrier(c));
+}
+
+static void splits_are_comms_of_their_own(rsh_comm *c) {
+    rsh_comm *half = NULL, *turned = NULL, *none = c;
+    CHECK_OK(rsh_comm_split(c, world_rank % 2, 0, &half));
+    CHECK_OK(rsh_comm_split(c, 3, -world_rank, &turned));
+    CHECK_OK(rsh_comm_split(c, -1, 0, &none));
+    CHECK(!none);
+    CHECK(rsh_comm_rank(half) == world_rank / 2 && rsh_comm_rank(turned) == world_size - 1 - world_rank);
+    CHECK(!strcmp(rsh_comm_engine(half), "mpi"));
+    int64_t one = 1, sum;
+    CHECK_OK(rsh_comm_allreduce(half, &one, &sum, 1, RSH_I64, RSH_OP_SUM));
+    CHECK(sum == rsh_comm_size(half));
+    CHECK(rsh_comm_node(turned, 0) == 0 && rsh_comm_nodes(turned) == rsh_comm_nodes(c));
+    CHECK_OK(rsh_comm_barrier(turned));
+    CHECK_OK(rsh_comm_free(half));
+    CHECK_OK(rsh_comm_barrier(turned));
+    CHECK_OK(rsh_comm_free(turned));
+}
+
+/* The last rank leaves early: whoever waits is told, and nobody hangs when the comm is freed. */
+static void a_rank_that_leaves_is_named(rsh_comm *c) {
+    (void)c;
+    rsh_comm *own = open_comm();
+    CHECK_OK(rsh_comm_barrier(own));
+    if (world_rank < world_size - 1) {
+        char name[32];
+        CHECK(rsh_comm_barrier(own) == RSH_EPEER);
+        snprintf(name, sizeof name, "rank %d has left", world_size - 1);
+        CHECK(strstr(rsh_error_detail(), name));
+        CHECK(rsh_comm_barrier(own) == RSH_EPEER);
+    }
+    CHECK_OK(rsh_comm_free(own));
+}
+
+/* Comms are made and freed over and over without leaving anything in the other's way. */
+static void many_comms_live_one_after_another(rsh_comm *c) {
+    for (int i = 0; i < 20; i++) {
+        rsh_comm *copy = NULL;
+        CHECK_OK(rsh_comm_split(c, 0, 0, &copy));
+        CHECK_OK(rsh_comm_barrier(copy));
+        CHECK_OK(rsh_comm_free(copy));
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(rsh_comm *c);
+} tests[] = {
+#define TEST(name) {#name, name}
+    TEST(a_comm_knows_ranks_engine_and_nodes), TEST(blocks_come_to_everybody),      TEST(messages_of_all_sizes_arrive),
+    TEST(refusals_are_everybodys),             TEST(splits_are_comms_of_their_own), TEST(a_rank_that_leaves_is_named),
+    TEST(many_comms_live_one_after_another),
+};
+
+static void be_on_node(const char *where) {
+    char name[16];
+    per_node = !strcmp(where, "apart") ? 1 : !strcmp(where, "pairs") ? 2 : 0;
+    snprintf(name, sizeof name, "%d", node_of(world_rank));
+    if (per_node) setenv("RESHARD_NODE", name, 1);
+}
+
+int main(int argc, char **argv) {
+    rsh_comm *c = NULL;
+    CHECK(rsh_comm_mpi(MPI_COMM_WORLD, &c) == RSH_ERUNTIME && !c); /* not initialised */
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    be_on_node(argc > 1 ? argv[1] : "together");
+    CHECK(rsh_comm_mpi(MPI_COMM_NULL, &c) == RSH_EVALUE);
+    CHECK(rsh_mpi_open(&c) == RSH_EBUSY);
+    c = open_comm();
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        if (!world_rank) printf("%s\n", tests[i].name), fflush(stdout);
+        tests[i].run(c);
+    }
+    rsh_comm *late = open_comm();
+    CHECK_OK(rsh_comm_free(c));
+    MPI_Finalize();
+    CHECK(rsh_comm_nodes(late) < 2 || rsh_comm_barrier(late) == RSH_EPEER); /* on one node a barrier needs no MPI */
+    CHECK_OK(rsh_comm_free(late));
+    return 0;
+}
