@@ -6,7 +6,7 @@
 - src/LAYERS is in order: a room lists only rooms above it.  Every folder of src/ is in it.
 - src/<room>/ includes "room/room.h" of rooms it may see and anything of its own; never another room's impl.h.
 - <reshard/room.h> follows the same rule, in src/ and among the public headers; src/ never includes <reshard.h>.
-- <mpi.h> is seen by src/comm/comm_mpi.c alone.
+- <mpi.h> is seen by src/mpi/comm_mpi.c alone, and that file sees public headers only.
 - In src/, memory comes from and goes back through base/alloc.c; shared memory is mapped by comm/arena.c.
 - cli, examples and bench use public headers and files of their own folder (bench_<room>.c may see the one room that it
   measures, through <room>/<room>.h); tests/oracle not even public headers.
@@ -23,9 +23,10 @@ MEMORY = re.compile(
     r"(?<![\w.>])(malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|valloc|mmap|munmap|mremap|"
     r"strdup|strndup|asprintf|vasprintf)\s*\("
 )
-DOORS = {"src/base/alloc.c": None, "src/comm/arena.c": ("mmap", "munmap")}  # None: all of them
+DOORS = {"src/base/alloc.c": None, "src/comm/arena.c": ("mmap", "munmap"), "src/mpi/comm_mpi.c": ("malloc", "free")}  # None: all of them
+OUTSIDE = {"mpi"}  # rooms that are not in the core library
 ON_THE_FLOOR = {"version", "status", "dtype"}  # public headers of base
-ROOM_OF = {"wire": "comm", "sharded_tensor": "st"}  # public headers that are not named after their room
+ROOM_OF = {"wire": "comm", "mpi_world": "mpi", "sharded_tensor": "st"}  # public headers that are not named after their room
 PUBLIC_ONLY = ("cli", "examples", "bench")
 
 
@@ -79,8 +80,10 @@ def wrong_internal(room, path, allow):
 def check_room_file(root, name, allow):
     text, room = read(root, name), name.split("/")[1]
     for line, quote, path in includes(text):
-        if path == "mpi.h" and name != "src/comm/comm_mpi.c":
-            yield f"{name}:{line}: <mpi.h> belongs to src/comm/comm_mpi.c"
+        if path == "mpi.h" and room != "mpi":
+            yield f"{name}:{line}: <mpi.h> belongs to src/mpi/comm_mpi.c"
+        if room in OUTSIDE and quote == '"':
+            yield f"{name}:{line}: {path}: {room} is a library of its own and includes public headers only"
         wrong = (wrong_internal if quote == '"' else wrong_public)(room, path, allow)
         if wrong:
             yield f"{name}:{line}: {path}: {wrong}"

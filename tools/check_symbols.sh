@@ -1,26 +1,35 @@
 #!/bin/sh
-# Symbols: the shared library exports what the headers declare, all of it and nothing else, and all of that is rsh_*;
-# the static library's global names begin with rsh_ or rshi_.  What <reshard/mpi.h> declares is in a library of its own.
+# Symbols: a shared library exports what its headers declare, all of it and nothing else, and all of that is rsh_*; the static library's global names begin
+# with rsh_ or rshi_.  What <reshard/mpi*.h> declare is in libreshard-mpi, everything else in libreshard.
 #
-#   check_symbols.sh SHARED STATIC [ROOT]
+#   check_symbols.sh SHARED STATIC [ROOT [MPI]]
 set -eu
 export LC_ALL=C
-shared=$1 static=$2 root=${3:-.}
+shared=$1 static=$2 root=${3:-.} mpi=${4:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 defined() { nm --defined-only "$@" | awk 'NF == 3 { print $3 }' | sort -u; }
+# declared EXPRESSION...: functions in the public headers that find(1) selects by it.
+declared() { find "$root/include/reshard" -name '*.h' "$@" -exec cat {} + | grep '^RSH_API ' | grep -o 'rsh_[a-z0-9_]*(' | tr -d '(' | sort -u; }
 
-defined -D "$shared" > "$scratch/exported"
-defined -g "$static" > "$scratch/global"
-find "$root/include/reshard" -name '*.h' ! -name mpi.h -exec cat {} + | grep '^RSH_API ' | grep -o 'rsh_[a-z0-9_]*(' | tr -d '(' | sort -u > "$scratch/declared"
+# compare LIBRARY: problems between $scratch/exported and $scratch/declared.
+compare() {
+    grep -v '^rsh_' "$scratch/exported" | sed "s/^/exported by $1, but not rsh_*: /"
+    comm -13 "$scratch/exported" "$scratch/declared" | sed "s/^/declared in a header, but not in $1: /"
+    comm -23 "$scratch/exported" "$scratch/declared" | sed "s/^/exported by $1, but in no header of it: /"
+}
 
-cd "$scratch"
 {
-    grep -v '^rsh_' exported | sed 's/^/exported, but not rsh_*: /'
-    grep -v '^rshi\{0,1\}_' global | sed 's/^/global, but neither rsh_* nor rshi_*: /'
-    comm -13 exported declared | sed 's/^/declared in a header, but not in the library: /'
-    comm -23 exported declared | sed 's/^/exported, but in no header: /'
-} > problems
-cat problems
-[ ! -s problems ]
+    defined -g "$static" | grep -v '^rshi\{0,1\}_' | sed 's/^/global, but neither rsh_* nor rshi_*: /'
+    defined -D "$shared" > "$scratch/exported"
+    declared ! -name 'mpi*.h' > "$scratch/declared"
+    compare libreshard
+    if [ -n "$mpi" ]; then
+        defined -D "$mpi" > "$scratch/exported"
+        declared -name 'mpi*.h' > "$scratch/declared"
+        compare libreshard-mpi
+    fi
+} > "$scratch/problems"
+cat "$scratch/problems"
+[ ! -s "$scratch/problems" ]

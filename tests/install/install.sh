@@ -35,6 +35,14 @@ $cc -std=c11 "$here/consumer.c" -o "$scratch/static" $(pkg-config --cflags resha
     "$lib/libreshard.a" $(pkg-config --static --libs-only-l reshard | sed 's/-lreshard//') -pthread
 "$scratch/static" "$version"
 
+# libreshard-mpi, where it was built
+if [ -e "$lib/libreshard-mpi.so" ]; then
+    [ -e "$prefix/include/reshard/mpi.h" ] || { echo "not installed: include/reshard/mpi.h"; exit 1; }
+    printf '#include <reshard/mpi_world.h>\nint main(void) { return !rsh_mpi_close; }\n' > "$scratch/world.c"
+    $cc -std=c11 "$scratch/world.c" -o "$scratch/world" $(pkg-config --cflags --libs reshard-mpi)
+    LD_LIBRARY_PATH=$lib "$scratch/world"
+fi
+
 # find_package, shared and static
 quietly cmake -S "$here" -B "$scratch/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc"
 quietly cmake --build "$scratch/cmake"

@@ -9,7 +9,7 @@ failed=0
 clean() {
     rm -rf "$tree"
     mkdir -p "$tree/src/base" "$tree/src/layout" "$tree/src/plan" "$tree/include/reshard" "$tree/cli" "$tree/tests/oracle"
-    printf 'base:\nlayout: base\nplan: base layout\n' > "$tree/src/LAYERS"
+    printf 'base:\nlayout: base\nplan: base layout\nmpi: layout\n' > "$tree/src/LAYERS"
     printf '#include <stdlib.h>\nvoid *door(void) { return malloc(1); }\n' > "$tree/src/base/alloc.c"
     printf '#include <reshard/layout.h>\n#include "base/base.h"\n#include "layout/impl.h"\n' > "$tree/src/layout/parse.c"
     printf '#include "layout/layout.h"\n/* malloc(1) is for others */\nconst char *t = "free(x)";\n' > "$tree/src/plan/pairs.c"
@@ -47,6 +47,7 @@ breach $layers src/layout/parse.c '#include <reshard.h>' 'not all of them'
 breach $layers src/layout/parse.c '#include "impl.h"' 'written from src/'
 breach $layers src/plan/pairs.c '#include "layout/impl.h"' 'only layout/layout.h leaves layout'
 breach $layers src/plan/pairs.c '#include <mpi.h>' 'src/plan/pairs.c:4: <mpi.h> belongs to'
+breach $layers src/mpi/comm_mpi.c '#include "layout/layout.h"' 'includes public headers only'
 breach $layers src/plan/pairs.c 'void *f(void) { return calloc (1, 1); }' 'calloc: memory is asked for'
 breach $layers src/plan/pairs.c 'void g(void *p) { if (p) free(p); }' 'free: memory is asked for'
 breach $layers include/reshard/layout.h '#include <reshard/plan.h>' 'layout may not see plan'

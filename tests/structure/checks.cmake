@@ -11,7 +11,7 @@ endfunction()
 
 reshard_check("rooms see only the rooms that src/LAYERS lists" ${PYTHON} ${tools}/check_layers.py)
 reshard_check("public headers compile alone, as C and as C++"
-              sh ${tools}/check_headers.sh . ${CMAKE_C_COMPILER} ${CXX_FOR_HEADERS})
+              sh ${tools}/check_headers.sh . ${CMAKE_C_COMPILER} ${CXX_FOR_HEADERS} "${reshard-mpi-flags_FLAGS}")
 reshard_check("no file is too long" ${PYTHON} ${tools}/check_length.py)
 reshard_check("file names are unique" ${PYTHON} ${tools}/check_tree.py names)
 reshard_check("nothing is left over in the tree" ${PYTHON} ${tools}/check_tree.py strays)
@@ -20,5 +20,5 @@ reshard_check("the code in README.md is an example that runs" ${PYTHON} ${tools}
 reshard_check("the checkers find what they look for" sh tests/structure/checkers.sh)
 if(NOT RESHARD_SANITIZE) # which adds symbols of its own
   reshard_check("the library exports what the headers declare and nothing else"
-                sh ${tools}/check_symbols.sh $<TARGET_FILE:reshard> $<TARGET_FILE:reshard-static>)
+                sh ${tools}/check_symbols.sh $<TARGET_FILE:reshard> $<TARGET_FILE:reshard-static> . $<$<TARGET_EXISTS:reshard-mpi>:$<TARGET_FILE:$<IF:$<TARGET_EXISTS:reshard-mpi>,reshard-mpi,reshard>>>)
 endif()
