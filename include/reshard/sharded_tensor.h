@@ -4,7 +4,9 @@
  * what was asked.  docs/torch.md maps every name.  `rsh_sharded` of <reshard/shard.h> is the same idea in terms of layouts, which say more.
  *
  * A group of NULL is the default group.  Functions that take a group or work on a tensor of one are local or collective over that group, as they say; a refusal on one
- * rank of a collective call gives every rank that rank's kind and sentence.  A rank that is no member of the group gets RSH_ERUNTIME. */
+ * rank of a collective call gives every rank that rank's kind and sentence.  A rank that is no member of the group gets RSH_ERUNTIME.
+ *
+ * Local shards are always those entries of the metadata that this rank owns, in the order of the metadata, dense and row-major.  A tensor is freed before its group. */
 #ifndef RESHARD_SHARDED_TENSOR_H
 #define RESHARD_SHARDED_TENSOR_H
 
@@ -27,7 +29,7 @@ typedef struct rsh_shard {
     rsh_tensor_props props; /* requires_grad, pin_memory, layout: what PyTorch keeps in the tensor */
 } rsh_shard;
 
-/* props NULL: rsh_tensor_props_of(tensor).  RSH_EVALUE: shapes differ, or the placement is on another device than the tensor's (cpu).  Local. */
+/* props NULL: rsh_tensor_props_of(tensor).  RSH_EVALUE: shapes or dtypes differ, or the placement is on another device than the tensor's (cpu).  Local. */
 RSH_API rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta, const rsh_tensor_props *props,
                                   rsh_shard *out);
 /* Metadata with the tensor's shape and placement "rank:R/cpu". */
@@ -37,7 +39,7 @@ RSH_API void rsh_shard_clear(rsh_shard *s); /* frees its tensor */
 
 /* ---- making ---- */
 
-/* How a factory makes tensors.  props.dtype is the dtype; value: of `full`, one element of that dtype. */
+/* How a factory makes tensors. */
 typedef struct rsh_st_opts {
     size_t struct_size; /* sizeof(rsh_st_opts) */
     rsh_tensor_props props;
@@ -46,8 +48,9 @@ typedef struct rsh_st_opts {
 } rsh_st_opts;
 #define RSH_ST_OPTS_INIT {sizeof(rsh_st_opts), RSH_TENSOR_PROPS_INIT, 0, 0}
 
-/* opts NULL: f32, the default group.  Local shards are those of the metadata that this rank owns, in metadata order; owning none is fine.  RSH_EVALUE: metadata as the spec
- * says, a placement outside the group, layout not strided, memory format not contiguous; RSH_EUNSUP: a device that is not cpu.  Local. */
+/* opts NULL: f32, the default group.  A rank that owns no shard has none; that is fine.  `value` is one element of the dtype.  RSH_EVALUE: metadata as the spec says, shards that are
+ * not the whole tensor, a placement outside the group, layout not strided, memory format not contiguous; RSH_EUNSUP: a device that is not cpu; RSH_ETYPE: random integers.
+ * Local. */
 RSH_API rsh_status rsh_st_empty(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out);
 RSH_API rsh_status rsh_st_zeros(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out);
 RSH_API rsh_status rsh_st_ones(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out);
@@ -57,19 +60,20 @@ RSH_API rsh_status rsh_st_rand(const rsh_spec *spec, int ndim, const int64_t *si
 RSH_API rsh_status rsh_st_randn(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out);
 
 /* From what each rank has; everything is compared between all ranks first.  The shards' storage is shared.  `size` entries of -1 ("work it out"): one shard a rank, stacked
- * along dim 0 in rank order.  The spec is inferred.  RSH_EVALUE names the property and the ranks.  Collective. */
+ * along dim 0 in rank order.  The spec is inferred; shards stand in the order of its metadata.  RSH_EVALUE names the property and the ranks.  Collective. */
 RSH_API rsh_status rsh_st_from_shards(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, rsh_group *group,
                                       rsh_st **out);
 /* From this rank's shards and metadata of the whole.  spec NULL: inferred.  RSH_ERUNTIME: not as many shards as the metadata give this rank; RSH_EVALUE: any difference.
  * Local. */
 RSH_API rsh_status rsh_st_from_shards_and_meta(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta, const rsh_spec *spec,
                                                rsh_group *group, rsh_st **out);
-/* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL.  RSH_EVALUE: not dense, another shape, a spec that does not cover the size.
- * Local. */
+/* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL.  RSH_EVALUE: not dense, another shape, a rank that owns several shards, a spec that
+ * does not cover the size.  Local. */
 RSH_API rsh_status rsh_st_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props, const rsh_spec *spec, int ndim,
                                       const int64_t *size, rsh_group *group, rsh_st **out);
 /* shard_tensor: from a whole tensor on `src_rank`; every rank gives a tensor of the whole shape and dtype, only the source's values matter.  Ranks must agree on src_rank and
- * spec (RSH_EVALUE); RSH_EVALUE: not dense.  RSH_EUNSUP: the kind of spec cannot; of those built in, boxes cannot: rsh_st_scatter can.  Collective. */
+ * spec (RSH_EVALUE); RSH_EVALUE: not dense.  RSH_EUNSUP: the kind of spec cannot; of those built in, boxes cannot: rsh_st_scatter can.  A user's `shard` runs when all that is
+ * agreed on, and gives every rank the same verdict if it is made of collective calls of this library.  Collective. */
 RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
                                     const rsh_tensor_props *props, rsh_st **out);
 /* The same with any spec that has metadata: its shards are cut out of the source's tensor, whatever they are.  Collective. */
@@ -94,11 +98,12 @@ RSH_API rsh_status rsh_st_set_requires_grad(rsh_st *t, bool on); /* on every loc
 
 /* ---- operations ---- */
 
-/* The whole tensor, in its dtype, into `out` on group rank `dst` (RSH_EVALUE: missing there, of another shape, or given elsewhere).  Collective. */
+/* The whole tensor into `out`, of any strides, on group rank `dst` (RSH_EVALUE: missing there, of another shape, or given elsewhere; RSH_ETYPE: of another dtype).  Collective. */
 RSH_API rsh_status rsh_st_gather(const rsh_st *t, int dst, rsh_tensor *out);
 /* A new tensor cut by another spec; any spec to any spec.  Collective. */
 RSH_API rsh_status rsh_st_reshard(const rsh_st *t, const rsh_spec *to, rsh_st **out);
-/* The same into a tensor that exists, of the same size (its spec says how it is cut); nothing is allocated once the plan is cached.  Collective. */
+/* The same into a tensor that exists, of the same size (its spec says how it is cut) and of any dtype.  The destination remembers its last four sources: after the first time
+ * nothing is planned or allocated.  Collective. */
 RSH_API rsh_status rsh_st_reshard_into(const rsh_st *t, rsh_st *out);
 RSH_API rsh_status rsh_st_to(const rsh_st *t, rsh_dtype dtype, rsh_st **out); /* new memory, also for the same dtype.  Local */
 RSH_API rsh_status rsh_st_clone(const rsh_st *t, rsh_st **out);               /* new memory.  Local */
@@ -109,10 +114,12 @@ RSH_API rsh_status rsh_st_equal(const rsh_st *a, const rsh_st *b, bool *out);
 RSH_API rsh_status rsh_st_allclose(const rsh_st *a, const rsh_st *b, double rtol, double atol, bool equal_nan, bool *out);
 
 /* One rank's state, and back.  Loading uses rsh_group_current and refuses (RSH_ERUNTIME, naming which) where group rank, global rank, group size or global size are not those of
- * saving, in this order.  Local. */
+ * saving, in this order; or for bytes that are no state, cut short or changed.  RSH_EUNSUP: cut by a user's kind of spec, of which a state has the text only: rsh_st_load_as and that
+ * spec load it.  Local. */
 RSH_API rsh_status rsh_st_save(const rsh_st *t, const rsh_sink *sink);
 RSH_API rsh_status rsh_st_load(const void *data, size_t bytes, rsh_st **out);
-/* The same into any group with another spec: every rank of the current group gives the states it has (n may be 0), together they are the whole tensor.  Collective. */
+/* The same into any group with another spec: every rank of the current group gives the states it has (n may be 0), together they are the whole tensor (RSH_EVALUE); copies of a shard
+ * do no harm.  Collective. */
 RSH_API rsh_status rsh_st_load_as(int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to, rsh_st **out);
 
 /* As a sharded tensor of the core: the same memory, to be used with plans.  Local. */
@@ -120,12 +127,12 @@ RSH_API rsh_status rsh_st_sharded(const rsh_st *t, rsh_sharded **out);
 
 /* ---- the parts of reshard, each with PyTorch's contract ---- */
 
-/* build_reshard_metadata: the shards of a chunk spec by rank: all[r*k .. ] would be several chunks, so this is for specs in which each of W ranks owns one chunk (RSH_EVALUE
- * otherwise).  `by_rank` and `ranks` have W entries; `ranks` in placement order.  Pure. */
+/* build_reshard_metadata: the shards of a chunk spec by rank, for specs in which each of W ranks owns one chunk (RSH_EVALUE otherwise).  `by_rank` and `ranks` have W entries; `ranks`
+ * (may be NULL) in placement order.  Pure. */
 RSH_API rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
                                         int *ranks);
-/* reshuffle_local_shard: chunks keep their content and change owners; both specs cut the same dim.  reshard_local_shard: the chunks of one dim become chunks of another.
- * `local` is this rank's chunk; *out is new, dense; `by_rank` has W entries, as above.  Collective. */
+/* reshuffle_local_shard: chunks keep their content and change owners; both specs cut the same dim.  reshard_local_shard: the chunks of one dim become chunks of another
+ * (RSH_EVALUE otherwise).  `local` is this rank's chunk, of any strides; *out is new, dense; `by_rank` has an entry for each rank of the group, as above.  Collective. */
 RSH_API rsh_status rsh_reshuffle_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
                                              const rsh_spec *to, rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank);
 RSH_API rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
