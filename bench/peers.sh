@@ -1,10 +1,9 @@
 #!/bin/sh
-# Peers: the same moves by MPI, ScaLAPACK, PyTorch and us.  What is not installed is left out, and said so.
+# Peers: the same moves by MPI, ScaLAPACK and us.  What is not installed is left out, and said so.  PyTorch is bench_torch's.
 #
 #   peers.sh PROGRAM [ROUNDS]      PROGRAM: path of the built bench/peers; ROUNDS: 25
 set -eu
 program=$1 rounds=${2:-25}
-here=$(dirname "$0")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launch() { # launch RANKS PROGRAM...: by Open MPI's mpirun where there are several, and on as many cores as there are
     ranks=$1
@@ -21,13 +20,4 @@ if [ -x "$program" ]; then
     launch 2 "$program" 64 "$rounds"
 else
     echo "MPI and ScaLAPACK are left out: no MPI was found when this was built"
-fi
-
-python=/usr/bin/python3
-if ! [ -e "$here/gloo_reshard.py" ]; then
-    echo "PyTorch is left out: there is no $here/gloo_reshard.py"
-elif ! $python -c 'import torch' 2> /dev/null; then
-    echo "PyTorch is left out: $python has no torch"
-else
-    $python "$here/gloo_reshard.py"
 fi

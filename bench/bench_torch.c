@@ -1,0 +1,257 @@
+/* Rows to columns on two ranks: PyTorch 1.13 over gloo and ours, taking turns in the same run.
+ *
+ *   bench_torch [SCRIPT]        SCRIPT: bench/gloo_reshard.py; RESHARD_PYTHON names another python than /usr/bin/python3
+ *
+ * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slower rank, and the best counts.  "ratio" is PyTorch's time divided by ours.  Where
+ * PyTorch is not installed its row says so and the others stand alone. */
+#include <reshard.h>
+
+#include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RANKS 2
+#define MOST_RUNS 300
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        rsh_status st_ = (call);                                                                   \
+        if (st_) return st_;                                                                       \
+    } while (0)
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- PyTorch: a child that measures what it is asked for ---- */
+
+typedef struct peer {
+    pid_t pid; /* 0: there is none */
+    FILE *to, *from;
+} peer;
+
+static json_t *peer_hears(peer *p) {
+    char line[512];
+    return fgets(line, sizeof line, p->from) ? json_loads(line, 0, NULL) : NULL;
+}
+
+static void peer_leaves(peer *p) {
+    if (p->pid <= 0) return;
+    fclose(p->to), fclose(p->from);
+    waitpid(p->pid, NULL, 0);
+    p->pid = 0;
+}
+
+static void become_script(const char *script, const int *in, const int *out) {
+    const char *python = getenv("RESHARD_PYTHON");
+    dup2(in[0], STDIN_FILENO), dup2(out[1], STDOUT_FILENO);
+    close(in[0]), close(in[1]), close(out[0]), close(out[1]);
+    if (!freopen("/dev/null", "w", stderr)) _exit(127);
+    execl(python ? python : "/usr/bin/python3", "python3", script, (char *)NULL);
+    _exit(127);
+}
+
+/* Leaves p->pid 0 where PyTorch cannot be had. */
+static void peer_starts(peer *p, const char *script) {
+    int in[2], out[2];
+    if (pipe(in) || pipe(out)) return;
+    p->pid = fork();
+    if (p->pid == 0) become_script(script, in, out);
+    close(in[0]), close(out[1]);
+    p->to = fdopen(in[1], "w"), p->from = fdopen(out[0], "r");
+    json_t *ready = peer_hears(p);
+    if (ready) printf("PyTorch %s over gloo is there\n", json_string_value(json_object_get(ready, "torch")));
+    if (!ready) printf("PyTorch is left out: %s needs python3 with torch 1.13, numpy and gloo\n", script), peer_leaves(p);
+    json_decref(ready);
+}
+
+/* Best seconds of `count` runs; 0 where there is no PyTorch any more. */
+static double peer_measures(peer *p, int64_t n, int count) {
+    if (p->pid <= 0) return 0;
+    fprintf(p->to, "%lld %lld %d\n", (long long)n, (long long)n, count);
+    fflush(p->to);
+    json_t *said = peer_hears(p);
+    double seconds = json_real_value(json_object_get(said, "best_seconds"));
+    if (!said) printf("PyTorch is left out from here: it has gone\n"), peer_leaves(p);
+    json_decref(said);
+    return seconds;
+}
+
+/* ---- ours ---- */
+
+typedef enum way { BOUND, INTO, NEW, FIRST, WAYS } way;
+static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_st_reshard_into: plan cached", "rsh_st_reshard: plan cached, new memory",
+                                            "rsh_st_reshard: first call, plans, new memory"};
+
+/* What the ranks share. */
+typedef struct bench {
+    peer peer;
+    pthread_barrier_t gate; /* sleeps, so that a rank that waits takes no core from PyTorch */
+    double times[RANKS][MOST_RUNS];
+    double best[WAYS], peer_best;
+} bench;
+
+/* One rank's side of a move of n by n elements. */
+typedef struct side {
+    bench *b;
+    rsh_comm *comm;
+    int rank;
+    int64_t n, size[2];
+    rsh_spec *from, *to;
+    rsh_layout *rows, *columns;
+    rsh_plan *plan;
+    rsh_exec *exec;
+    rsh_st *src, *dst;
+    rsh_memory in, out;
+} side;
+
+/* The element at i, j, as in the script: exact in f32. */
+static float value(int64_t i, int64_t j) { return (float)((31 * i + 7 * j) % 65536); }
+
+static rsh_status is_right(const side *s, const rsh_st *st) {
+    const rsh_shard *shard = rsh_st_shard(st, 0);
+    const float *p = rsh_tensor_data(shard->tensor);
+    int64_t columns = shard->meta.sizes[1];
+    for (int64_t i = 0; i < s->n; i++)
+        for (int64_t j = 0; j < columns; j++)
+            if (p[i * columns + j] != value(i, shard->meta.offsets[1] + j)) {
+                fprintf(stderr, "bench_torch: our result is wrong at row %lld\n", (long long)i);
+                return RSH_ERUNTIME;
+            }
+    return RSH_OK;
+}
+
+static rsh_status prepare(side *s) {
+    s->size[0] = s->size[1] = s->n;
+    TRY(rsh_spec_chunk_ranks(0, RANKS, NULL, &s->from));
+    TRY(rsh_spec_chunk_ranks(1, RANKS, NULL, &s->to));
+    TRY(rsh_st_zeros(s->from, 2, s->size, NULL, &s->src));
+    TRY(rsh_st_zeros(s->to, 2, s->size, NULL, &s->dst));
+    const rsh_shard *shard = rsh_st_shard(s->src, 0);
+    float *p = rsh_tensor_data(shard->tensor);
+    for (int64_t i = 0; i < shard->meta.sizes[0]; i++)
+        for (int64_t j = 0; j < s->n; j++) p[i * s->n + j] = value(shard->meta.offsets[0] + i, j);
+    s->in.data = p, s->out.data = rsh_tensor_data(rsh_st_shard(s->dst, 0)->tensor);
+    TRY(rsh_spec_layout(s->from, RSH_F32, 2, s->size, &s->rows));
+    TRY(rsh_spec_layout(s->to, RSH_F32, 2, s->size, &s->columns));
+    TRY(rsh_plan_new(s->rows, s->columns, NULL, &s->plan));
+    return rsh_exec_bind(s->plan, s->comm, &s->in, &s->out, &s->exec);
+}
+
+static void release(side *s) {
+    rsh_exec_free(s->exec);
+    rsh_plan_free(s->plan);
+    rsh_layout_free(s->rows), rsh_layout_free(s->columns);
+    rsh_st_free(s->src), rsh_st_free(s->dst);
+    rsh_spec_free(s->from), rsh_spec_free(s->to);
+}
+
+static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_st *src, double *seconds) {
+    rsh_st *fresh = NULL;
+    TRY(rsh_comm_barrier(comm));
+    double start = now();
+    TRY(rsh_st_reshard(src, s->to, &fresh));
+    *seconds = now() - start;
+    rsh_status st = is_right(s, fresh);
+    rsh_st_free(fresh);
+    return st;
+}
+
+/* On a group of its own, whose comm has seen no plan yet. */
+static rsh_status time_first(const side *s, double *seconds) {
+    static const int ranks[RANKS] = {0, 1};
+    rsh_group *group = NULL;
+    rsh_st *src = NULL;
+    TRY(rsh_group_new(RANKS, ranks, &group));
+    rsh_status st = rsh_st_from_tensor(rsh_st_shard(s->src, 0)->tensor, NULL, s->from, 2, s->size, group, &src);
+    if (!st) st = time_new(s, rsh_group_comm(group), src, seconds);
+    rsh_st_free(src);
+    rsh_group_free(group);
+    return st;
+}
+
+static rsh_status time_kept(const side *s, way w, double *seconds) {
+    TRY(rsh_comm_barrier(s->comm));
+    double start = now();
+    TRY(w == BOUND ? rsh_exec_run(s->exec) : rsh_st_reshard_into(s->src, s->dst));
+    *seconds = now() - start;
+    return RSH_OK;
+}
+
+static rsh_status time_way(const side *s, way w, double *seconds) {
+    return w == FIRST ? time_first(s, seconds) : w == NEW ? time_new(s, s->comm, s->src, seconds) : time_kept(s, w, seconds);
+}
+
+static void keep_best(bench *b, way w, int count) {
+    for (int i = 0; i < count; i++) {
+        double slower = b->times[0][i] > b->times[1][i] ? b->times[0][i] : b->times[1][i];
+        if (b->best[w] == 0 || slower < b->best[w]) b->best[w] = slower;
+    }
+}
+
+/* PyTorch `count` times, then each of our ways. */
+static rsh_status take_turn(side *s, int count) {
+    bench *b = s->b;
+    if (s->rank == 0) {
+        double seconds = peer_measures(&b->peer, s->n, count);
+        if (seconds > 0 && (b->peer_best == 0 || seconds < b->peer_best)) b->peer_best = seconds;
+    }
+    pthread_barrier_wait(&b->gate);
+    for (int w = 0; w < WAYS; w++) {
+        if (w < NEW) memset(s->out.data, 0, (size_t)rsh_tensor_count(rsh_st_shard(s->dst, 0)->tensor) * sizeof(float));
+        for (int i = 0; i < count; i++) TRY(time_way(s, (way)w, &b->times[s->rank][i]));
+        if (w < NEW) TRY(is_right(s, s->dst));
+        TRY(rsh_comm_barrier(s->comm));
+        if (s->rank == 0) keep_best(b, (way)w, count);
+        TRY(rsh_comm_barrier(s->comm));
+    }
+    return RSH_OK;
+}
+
+static void report(const side *s, int runs) {
+    const bench *b = s->b;
+    printf("f32 %lldx%lld, dim 0 to dim 1, %d ranks, best of %d\n", (long long)s->n, (long long)s->n, RANKS, runs);
+    if (b->peer_best > 0) printf("  %-46s %12.3f us\n", "PyTorch: reshard_local_shard", b->peer_best * 1e6);
+    for (int w = 0; w < WAYS; w++) {
+        printf("  %-46s %12.3f us", way_names[w], b->best[w] * 1e6);
+        if (b->peer_best > 0) printf("   ratio %.1f", b->peer_best / b->best[w]);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static rsh_status contest(bench *b, rsh_comm *comm, int64_t n, int turns, int count) {
+    side s = {.b = b, .comm = comm, .rank = rsh_comm_rank(comm), .n = n};
+    if (s.rank == 0) memset(b->best, 0, sizeof b->best), b->peer_best = 0;
+    rsh_status st = prepare(&s);
+    for (int i = 0; i < turns && !st; i++) st = take_turn(&s, count);
+    if (!st && s.rank == 0) report(&s, turns * count);
+    release(&s);
+    return st;
+}
+
+static rsh_status be_rank(void *ctx, rsh_comm *comm) {
+    bench *b = ctx;
+    TRY(rsh_group_init(comm));
+    TRY(contest(b, comm, 64, 3, 100));
+    TRY(contest(b, comm, 8192, 5, 1));
+    return rsh_group_destroy();
+}
+
+int main(int argc, char **argv) {
+    static bench b;
+    signal(SIGPIPE, SIG_IGN);
+    peer_starts(&b.peer, argc > 1 ? argv[1] : "bench/gloo_reshard.py");
+    pthread_barrier_init(&b.gate, NULL, RANKS);
+    rsh_status st = rsh_run(RANKS, be_rank, &b);
+    if (st) fprintf(stderr, "bench_torch: %s\n", rsh_error_detail());
+    peer_leaves(&b.peer);
+    return st != RSH_OK;
+}
