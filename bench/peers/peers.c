@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define HUGE_PAGE    ((size_t)2 << 20)
-#define LEAST_SAMPLE 2e-3 /* seconds of one sample */
+#define LEAST_SAMPLE 5e-4 /* seconds of one sample */
 
 void peers_end(const char *sentence) {
     fprintf(stderr, "peers: %s\n", sentence);

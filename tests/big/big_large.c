@@ -2,7 +2,7 @@
  *
  *   big_large threads | shm | mpi [messages] [BYTES]      BYTES: 4.5 GiB; mpi: under mpirun -n 2
  *
- * A tensor goes from rank 0 to rank 1, by rsh_reshard and by rsh_comm_exchange; its digest and its last bytes must stay the same.  Needs
+ * A tensor goes from rank 0 to rank 1, by rsh_reshard and by rsh_comm_exchange; its digest and every byte must stay the same.  Needs
  * twice its size of memory, and 64 MiB. */
 #include <reshard.h>
 #ifdef BIG_MPI
@@ -132,6 +132,7 @@ static rsh_status run_mpi(large *g) {
 
 int main(int argc, char **argv) {
     const char *engine = argc > 1 ? argv[1] : "";
+    setvbuf(stdout, NULL, _IOLBF, 0);
     large g = {.bytes = (int64_t)9 << 29, .messages = argc > 2 && !strcmp(argv[2], "messages")};
     if (argc > 2 + g.messages) g.bytes = atoll(argv[2 + g.messages]) / 8 * 8;
     if (!strcmp(engine, "threads")) return tell(rsh_run(2, be_rank, &g), "threads") != RSH_OK;
