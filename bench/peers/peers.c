@@ -108,9 +108,7 @@ static int enter(contestant *c) {
 #endif
     c[n++] = ours_shm;
     c[n++] = ours_shm_caller;
-#ifdef PEERS_RESHARD_MPI
     c[n++] = ours_mpi;
-#endif
     return n;
 }
 

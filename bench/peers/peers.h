@@ -34,9 +34,7 @@ extern const contestant peer_alltoallw, peer_alltoallv;
 extern const contestant peer_scalapack;
 #endif
 extern const contestant ours_shm, ours_shm_caller;
-#ifdef PEERS_RESHARD_MPI
 extern const contestant ours_mpi;
-#endif
 
 void *peers_alloc(size_t bytes); /* zeroed, on huge pages where large; ends the job without memory */
 void peers_free(void *memory, size_t bytes);

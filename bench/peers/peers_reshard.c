@@ -2,9 +2,7 @@
 #include "peers.h"
 
 #include <reshard.h>
-#ifdef PEERS_RESHARD_MPI
 #include <reshard/mpi.h>
-#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,11 +70,9 @@ const contestant ours_shm = {.name = "reshard, engine shm", .ours = true, .open 
 const contestant ours_shm_caller = {
     .name = "reshard, shm, caller's memory", .ours = true, .open = open_shm_caller, .run = run_bound, .close = close_bound};
 
-#ifdef PEERS_RESHARD_MPI
 static bool open_mpi(contestant *c, const move *m) {
     rsh_comm *comm;
     must(rsh_comm_mpi(MPI_COMM_WORLD, &comm));
     return open_on(c, m, comm, false);
 }
 const contestant ours_mpi = {.name = "reshard, engine mpi", .ours = true, .open = open_mpi, .run = run_bound, .close = close_bound};
-#endif
