@@ -73,10 +73,10 @@ static void expect_as_defined(int64_t n, const rsh_shard_meta *shards) {
 static void random_boxes_overlap_as_the_definition_says(void **state) {
     (void)state;
     uint64_t seed = make_seed("overlap");
-    rsh_shard_meta list[12];
-    for (int i = 0; i < 20000; i++) {
+    rsh_shard_meta list[60];
+    for (int i = 0; i < 6000; i++) {
         int ndim = (int)make_below(&seed, 5);
-        int64_t n = make_below(&seed, 12), reach = 2 + make_below(&seed, 12), large = 1 + make_below(&seed, 4);
+        int64_t n = make_below(&seed, i % 2 ? 8 : 60), reach = 2 + make_below(&seed, i % 2 ? 12 : 40), large = 1 + make_below(&seed, 4);
         for (int64_t k = 0; k < n; k++) {
             list[k] = (rsh_shard_meta){.ndim = ndim};
             for (int d = 0; d < ndim; d++) list[k].offsets[d] = make_below(&seed, reach), list[k].sizes[d] = make_below(&seed, large + 1);
@@ -111,7 +111,7 @@ static void random_sticks_in_all_directions_are_found(void **state) {
     enum { N = 600 };
     static rsh_shard_meta list[N];
     uint64_t seed = make_seed("sticks");
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 12; i++) {
         int ndim = 2 + (int)make_below(&seed, 3);
         int64_t spread = 3 + make_below(&seed, 60);
         for (int k = 0; k < N; k++) {
@@ -129,9 +129,35 @@ static void random_sticks_in_all_directions_are_found(void **state) {
             if (keep) list[n++] = list[k];
         }
         expect_as_defined(n, list);
-        list[n - 1].sizes[0] += 2;
-        expect_as_defined(n, list);
+        for (int tries = 0; tries < 20; tries++) { /* one is made longer or shifted, often across others, then put back */
+            rsh_shard_meta *m = &list[make_below(&seed, n)], was = *m;
+            int d = (int)make_below(&seed, ndim);
+            m->offsets[d] = make_below(&seed, m->offsets[d] + 1);
+            m->sizes[d] += make_below(&seed, spread);
+            expect_as_defined(n, list);
+            *m = was;
+        }
     }
+}
+
+/* Each of many boxes begins before another along one dim and after it along the other. */
+static void one_stick_across_many_is_found_wherever_it_stands(void **state) {
+    (void)state;
+    enum { N = 200 };
+    static rsh_shard_meta list[N + 1];
+    for (int across = 0; across < 2; across++)
+        for (int64_t place = 0; place <= N; place += 8) {
+            for (int64_t i = 0; i <= N; i++) {
+                list[i] = (rsh_shard_meta){.ndim = 2, .sizes = {1, 1}};
+                list[i].offsets[across] = 2 * i;
+                list[i].sizes[!across] = 50;
+            }
+            list[place] = (rsh_shard_meta){.ndim = 2, .sizes = {1, 1}};
+            list[place].offsets[!across] = 25;
+            list[place].offsets[across] = 2 * 150 + 1;
+            list[place].sizes[across] = 3 + (place == 151); /* over stick 151, or 152 where it took the place of 151 */
+            expect_as_defined(N + 1, list);
+        }
 }
 
 /* ---- large lists: the sweep would not come back if it looked at all pairs ---- */
@@ -266,6 +292,7 @@ int main(void) {
         cmocka_unit_test(random_boxes_overlap_as_the_definition_says),
         cmocka_unit_test(random_tilings_overlap_only_where_one_was_disturbed),
         cmocka_unit_test(random_sticks_in_all_directions_are_found),
+        cmocka_unit_test(one_stick_across_many_is_found_wherever_it_stands),
         cmocka_unit_test(grids_of_a_hundred_thousand_boxes_are_checked),
         cmocka_unit_test(boxes_that_all_overlap_along_one_dim_are_checked),
         cmocka_unit_test(p4_coverage_needs_boxes_inside_whose_volumes_add_up),
