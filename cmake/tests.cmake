@@ -59,6 +59,21 @@ foreach(source IN LISTS test_sources)
   set_tests_properties("${room}: ${name}" PROPERTIES LABELS ${room})
 endforeach()
 
+# The properties that move something run again on ranks of several nodes, with mailboxes between them.
+file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
+list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")
+foreach(name reshard_prop messages_prop)
+  set(program nodes_${name})
+  add_executable(${program} ${tests}/prop/test_${name}.c ${prop_support} ${oracle_sources})
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/prop)
+  target_compile_definitions(${program} PRIVATE RESHARD_TEST_NODES)
+  target_include_directories(${program} PRIVATE ${tests} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${program} PRIVATE reshard-flags test-mailboxes reshard-static cmocka::cmocka PkgConfig::JANSSON Threads::Threads
+                        ${CMAKE_DL_LIBS} m)
+  add_test(NAME "prop: ${name} on nodes" COMMAND ${program} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties("prop: ${name} on nodes" PROPERTIES LABELS prop)
+endforeach()
+
 # The properties that move something run again on processes, of 2, 3 and 4 ranks.
 function(reshard_job_tests engine ranks)
   foreach(name reshard_prop messages_prop digest_prop)

@@ -1,11 +1,18 @@
 /* Engine: threads of this process, or a place in a job. */
 #include "engine.h"
 
+#include "gen.h"
+
+#ifdef RESHARD_TEST_NODES
+#include "comm/mailboxes.h"
+#endif
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t case_seed;
 static rsh_comm *job; /* joined at the first question, left at exit */
 static rsh_status (*leave_mpi)(rsh_comm *comm);
 
@@ -52,12 +59,36 @@ static rsh_comm *joined(void) {
     return job;
 }
 
+bool engine_has_nodes(void) {
+#ifdef RESHARD_TEST_NODES
+    return true;
+#else
+    return joined() && leave_mpi;
+#endif
+}
+
 bool engine_is_job(void) { return joined() != NULL; }
 int engine_ranks(int most) { return joined() && rsh_comm_size(job) < most ? rsh_comm_size(job) : most; }
 bool engine_sees(int64_t rank) { return !joined() || rank == rsh_comm_rank(job); }
 
+void engine_case(uint64_t seed) { case_seed = seed; }
+
+#ifdef RESHARD_TEST_NODES
+/* One rank a node, all on one, or anything between. */
+static rsh_status run_ranks(int n, rsh_rank_fn fn, void *ctx) {
+    enum { MOST = 64 };
+    gen_rng g = {case_seed};
+    int node[MOST], nodes = (int)gen_between(&g, 1, n);
+    for (int r = 0; r < n && r < MOST; r++) node[r] = (int)gen_below(&g, nodes);
+    if (n > MOST) give_up("too many ranks");
+    return run_on_nodes(n, node, fn, ctx);
+}
+#else
+static rsh_status run_ranks(int n, rsh_rank_fn fn, void *ctx) { return rsh_run(n, fn, ctx); }
+#endif
+
 rsh_status engine_run(int n, rsh_rank_fn fn, void *ctx) {
-    if (!joined()) return rsh_run(n, fn, ctx);
+    if (!joined()) return run_ranks(n, fn, ctx);
     return rsh_comm_agree(job, fn(ctx, job));
 }
 

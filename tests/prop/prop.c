@@ -78,6 +78,7 @@ static void start(prop_case *c, int64_t number) {
     for (const char *p = running.property; *p; p++) c->rng.state = c->rng.state * 31 + (unsigned char)*p;
     c->rng.state = gen_next(&c->rng) + (uint64_t)number * 0x2545f4914f6cdd1du;
     running.number = number;
+    engine_case(c->rng.state);
     alarm(SECONDS_PER_CASE);
 }
 

@@ -190,7 +190,10 @@ static void maybe_more(stage *s, gen_rng *g) {
     if (gen_chance(g, 25)) {
         s->opts.has_max_scratch = true;
         s->opts.max_scratch_bytes = (uint64_t)gen_below(g, 4096);
+        bool messages = s->opts.messages;
+        s->opts.messages |= engine_has_nodes();
         if (!can_plan(s)) s->opts.has_max_scratch = false;
+        s->opts.messages = messages;
     }
 }
 
