@@ -58,7 +58,7 @@ static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
     if (!st) return true;
     const char *detail = rsh_error_detail();
     fail("%s: %s", name, detail);
-    if (sscanf(detail, "layout:%d:%d:", &line, &column) == 2 && column > 0) point_at(text, line, column);
+    if (!is_quiet() && sscanf(detail, "layout:%d:%d:", &line, &column) == 2 && column > 0) point_at(text, line, column);
     return false;
 }
 
@@ -97,11 +97,6 @@ bool engine_known(const char *name) {
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
         if (!strcmp(name, engines[i])) return true;
     return false;
-}
-
-int engine_check(const char *name) {
-    if (!strcmp(name, "threads") || !strcmp(name, "shm")) return DONE;
-    return fail("this build has no engine '%s'; it has 'threads' and 'shm'", name);
 }
 
 bool parse_count(const char *text, int64_t least, int64_t *out) {

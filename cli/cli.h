@@ -23,6 +23,9 @@ int cmd_doctor(int argc, char **argv);
 
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* FAILED, after "reshard: sentence" */
 int fail_library(rsh_status status);                                     /* FAILED, after the library's own sentence */
+/* From now on another rank says what there is to say. */
+void be_quiet(void);
+bool is_quiet(void);
 /* At exit: an answer that did not reach its reader makes the command fail. */
 void close_stdout(void);
 int to_stream(void *stream, const char *text, size_t length); /* a sink's write */
@@ -41,8 +44,6 @@ void layout_pair_free(layout_pair *pair);
 /* The size of a group of ranks that both layouts fit in: 1 + the highest rank. */
 int64_t layout_pair_group(const layout_pair *pair);
 
-/* `threads` and `shm` are in this build.  DONE, or FAILED after a sentence; a name that no build knows ends in argp_error. */
-int engine_check(const char *name);
 bool engine_known(const char *name);
 
 bool parse_bytes(const char *text, uint64_t *out); /* "1048576", "1MiB", "1M" */

@@ -1,5 +1,5 @@
 /* Apply: move the parts of a tensor from stdin to stdout. */
-#include "parts.h"
+#include "launched.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@ typedef struct application {
     layout_pair pair;
     const char *engine;
     rsh_plan_opts opts;
+    launched launched;
 } application;
 
 static const struct argp_option options[] = {
@@ -72,31 +73,49 @@ static int move_by_processes(const application *a, const rsh_plan *plan, const p
     return st ? fail_library(st) : DONE;
 }
 
+/* Rank 0 reads and writes; the others go no further than it does. */
+static int apply_launched(const launched *l, const rsh_plan *plan, int result, parts *src, parts *dst) {
+    bool speaks = launched_speaks(l);
+    if (!result && speaks) result = parts_read(src, STDIN_FILENO);
+    if (!result && speaks) result = parts_allocate(dst);
+    if (rsh_comm_agree(l->comm, result ? RSH_EIO : RSH_OK)) return FAILED; /* the rank that failed has said why */
+    result = launched_move(l, plan, src, dst);
+    return result || !speaks ? result : parts_write(dst, STDOUT_FILENO);
+}
+
 /* Nothing is written before everything has moved. */
 static int apply(const application *a, const rsh_plan *plan) {
     parts src = {0}, dst = {0};
     bool processes = !strcmp(a->engine, "shm");
     int result = parts_measure(&src, a->pair.from);
     if (!result) result = parts_measure(&dst, a->pair.to);
-    if (!result) result = parts_read(&src, STDIN_FILENO);
-    if (!result) result = processes ? parts_allocate_shared(&dst) : parts_allocate(&dst);
-    if (!result) result = processes ? move_by_processes(a, plan, &src, &dst) : move(plan, &src, &dst);
-    if (!result) result = parts_write(&dst, STDOUT_FILENO);
+    if (a->launched.comm) {
+        result = apply_launched(&a->launched, plan, result, &src, &dst);
+    } else {
+        if (!result) result = parts_read(&src, STDIN_FILENO);
+        if (!result) result = processes ? parts_allocate_shared(&dst) : parts_allocate(&dst);
+        if (!result) result = processes ? move_by_processes(a, plan, &src, &dst) : move(plan, &src, &dst);
+        if (!result) result = parts_write(&dst, STDOUT_FILENO);
+    }
     parts_free(&src);
     parts_free(&dst);
     return result;
 }
 
+static int run_apply(application *a) {
+    rsh_plan *plan = NULL;
+    if (!layout_pair_parse(&a->pair) || launched_check(&a->launched, &a->pair)) return FAILED;
+    rsh_status st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
+    int result = st ? fail_library(st) : apply(a, plan);
+    rsh_plan_free(plan);
+    return result;
+}
+
 int cmd_apply(int argc, char **argv) {
     application a = {.engine = "threads", .opts = RSH_PLAN_OPTS_INIT};
-    rsh_plan *plan = NULL;
-    int result = FAILED;
     argp_parse(&apply_argp, argc, argv, 0, NULL, &a);
-    if (layout_pair_parse(&a.pair) && !engine_check(a.engine)) {
-        rsh_status st = rsh_plan_new(a.pair.from, a.pair.to, &a.opts, &plan);
-        result = st ? fail_library(st) : apply(&a, plan);
-    }
-    rsh_plan_free(plan);
+    int result = launched_open(&a.launched, a.engine);
+    if (!result) result = run_apply(&a);
     layout_pair_free(&a.pair);
-    return result;
+    return launched_close(&a.launched, result);
 }

@@ -1,5 +1,6 @@
 /* Bench: how fast a move is, beside memcpy. */
 #include "contest.h"
+#include "launched.h"
 #include "terms.h"
 
 #include <inttypes.h>
@@ -16,6 +17,7 @@ typedef struct bench {
     rsh_plan *plan;
     double plan_seconds;
     int64_t bytes, bytes_read;
+    launched launched;
     contest contest;
 } bench;
 
@@ -130,15 +132,17 @@ static int tell_fault(const pattern_fault *f) {
 }
 
 static int run_bench(bench *b) {
+    if (!layout_pair_parse(&b->pair) || launched_check(&b->launched, &b->pair)) return FAILED;
     double start = clock_seconds();
     rsh_status st = rsh_plan_new(b->pair.from, b->pair.to, NULL, &b->plan);
     b->plan_seconds = clock_seconds() - start;
     if (st) return fail_library(st);
     count_bytes(b);
     b->contest = (contest){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes,
-                           .processes = !strcmp(b->engine, "shm")};
+                           .processes = !strcmp(b->engine, "shm"), .comm = b->launched.comm};
     st = contest_run(&b->contest);
     if (st) return fail_library(st);
+    if (!launched_speaks(&b->launched)) return b->contest.fault.count ? FAILED : DONE;
     int printed = b->json ? print_bench_json(b) : print_bench_text(b);
     int checked = tell_fault(&b->contest.fault);
     return printed ? printed : checked;
@@ -146,10 +150,10 @@ static int run_bench(bench *b) {
 
 int cmd_bench(int argc, char **argv) {
     bench b = {.engine = "threads"};
-    int result = FAILED;
     argp_parse(&bench_argp, argc, argv, 0, NULL, &b);
-    if (layout_pair_parse(&b.pair) && !engine_check(b.engine)) result = run_bench(&b);
+    int result = launched_open(&b.launched, b.engine);
+    if (!result) result = run_bench(&b);
     rsh_plan_free(b.plan);
     layout_pair_free(&b.pair);
-    return result;
+    return launched_close(&b.launched, result);
 }

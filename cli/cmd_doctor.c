@@ -1,5 +1,5 @@
 /* Doctor: what this build and this machine offer, with a verdict for each. */
-#include "cli.h"
+#include "launched.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -39,8 +39,9 @@ static void find_version(finding *f) {
 static void find_compiler(finding *f) { snprintf(f->value, FINDING, "%s", COMPILER); }
 
 static void find_engines(finding *f) {
-    snprintf(f->value, FINDING, "threads, shm");
-    f->advice = "without mpi";
+    bool mpi = launched_possible();
+    snprintf(f->value, FINDING, mpi ? "threads, shm, mpi" : "threads, shm");
+    f->advice = mpi ? "" : "without mpi: libreshard-mpi, or the MPI it was built for, is not here";
 }
 
 static void find_simd(finding *f) {

@@ -2,6 +2,7 @@
 #include "contest.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,6 +41,17 @@ static rsh_status allocate(const contest *c, runner *r, rsh_comm *comm) {
     return r->src_memory && r->dst_memory ? RSH_OK : RSH_ENOMEM;
 }
 
+/* Launchers tie a rank to a core or two; memcpy has all of them, here too. */
+static rsh_status open_reference(contest *c) {
+    cpu_set_t tied, all;
+    bool known = c->comm && !sched_getaffinity(0, sizeof tied, &tied);
+    memset(&all, -1, sizeof all);
+    if (known) sched_setaffinity(0, sizeof all, &all);
+    rsh_status st = reference_open(&c->reference, c->bytes);
+    if (known) sched_setaffinity(0, sizeof tied, &tied);
+    return st;
+}
+
 /* Everything is touched: no page comes for the first time in a timed round. */
 static rsh_status prepare(contest *c, runner *r, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
@@ -48,7 +60,7 @@ static rsh_status prepare(contest *c, runner *r, rsh_comm *comm) {
     for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->src); i++)
         st = pattern_fill(&c->source, rank, i, r->src_memory[i].data);
     if (!st) poison(r);
-    if (!st && !rank) st = reference_open(&c->reference, c->bytes);
+    if (!st && !rank) st = open_reference(c);
     st = rsh_comm_agree(comm, st);
     return st ? st : rsh_exec_bind(c->plan, comm, r->src_memory, r->dst_memory, &r->exec);
 }
@@ -71,14 +83,40 @@ static rsh_status check(const contest *c, runner *r, int rank) {
 static rsh_status run(contest *c, runner *r) {
     rsh_status st = RSH_OK;
     if (c->phase == PHASE_RUN_POISONED) poison(r);
-    gate_start(&c->gate);
+    if (c->comm)
+        st = rsh_comm_barrier(c->comm); /* all are awake now */
+    else
+        gate_start(&c->gate);
+    double start = c->comm ? clock_seconds() : 0;
     for (int64_t b = 0; !st && b < c->batch; b++) st = rsh_exec_run(r->exec);
-    r->end = clock_seconds();
+    r->end = clock_seconds() - start;
     return st;
+}
+
+/* What a launched rank tells the others. */
+typedef struct word {
+    int64_t phase, batch;
+    double end;
+    pattern_fault fault;
+} word;
+
+/* Everybody's contest has then what rank 0 decided, and how all ranks fared. */
+static rsh_status confer(contest *c, const runner *r) {
+    word mine = {c->phase, c->batch, r->end, r->fault};
+    rsh_status st = rsh_comm_allgather(c->comm, &mine, c->words, sizeof mine);
+    if (st) return st;
+    c->phase = (contest_phase)c->words[0].phase;
+    c->batch = c->words[0].batch;
+    for (int i = 0; i < c->nranks; i++) {
+        c->runner[i].end = c->words[i].end;
+        c->runner[i].fault = c->words[i].fault;
+    }
+    return RSH_OK;
 }
 
 /* A process that dies breaks no gate, but its comm. */
 static rsh_status meet(contest *c, const runner *r) {
+    if (c->comm) return confer(c, r);
     if (c->processes) return rsh_comm_barrier(r->comm);
     return gate_wait(&c->gate) ? RSH_OK : RSH_EPEER;
 }
@@ -175,19 +213,19 @@ static rsh_status lead(contest *c) {
 
 /* ---- all ranks ---- */
 
-/* Memory of a rank that failed stays: others may be reading it. */
+/* Memory of a rank that failed stays: others may be reading it.  Launched ranks map it for as long as they do. */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     contest *c = ctx;
     int rank = rsh_comm_rank(comm);
     rsh_status st = prepare(c, &c->runner[rank], comm);
     if (!st) st = rank ? follow(c, rank) : lead(c);
-    if (st) {
+    if (st && !c->comm) {
         if (!c->processes) gate_break(&c->gate);
         return st;
     }
     dispose(&c->runner[rank]);
     if (!rank) reference_close(&c->reference);
-    return RSH_OK;
+    return st;
 }
 
 static void collect_faults(contest *c) {
@@ -201,6 +239,15 @@ static void collect_faults(contest *c) {
 static void *share(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
+}
+
+static rsh_status hold_launched(contest *c) {
+    c->words = calloc((size_t)c->nranks, sizeof *c->words);
+    rsh_status st = rsh_comm_agree(c->comm, c->words ? RSH_OK : RSH_ENOMEM);
+    if (!st) st = rank_main(c, c->comm);
+    if (!st) collect_faults(c);
+    free(c->words);
+    return st;
 }
 
 /* The contest is held on a copy of it that all ranks see. */
@@ -227,7 +274,9 @@ rsh_status contest_run(contest *c) {
     size_t bytes = (size_t)c->nranks * sizeof *c->runner;
     c->runner = share(bytes);
     bool ready = c->runner && pattern_source(&c->source, c->pair) && pattern_result(&c->result, c->pair);
-    rsh_status st = ready ? hold_contest(c) : RSH_ENOMEM;
+    rsh_status st = ready ? RSH_OK : RSH_ENOMEM;
+    if (c->comm) st = rsh_comm_agree(c->comm, st);
+    if (!st) st = c->comm ? hold_launched(c) : hold_contest(c);
     pattern_free(&c->source);
     pattern_free(&c->result);
     if (c->runner) munmap(c->runner, bytes);

@@ -22,7 +22,7 @@ typedef struct runner {
     rsh_memory *src_memory, *dst_memory;
     rsh_exec *exec;
     rsh_comm *comm;
-    double end; /* of its last round */
+    double end; /* of its last round; launched: since its start, as clocks may differ */
     pattern_fault fault;
 } runner;
 
@@ -31,7 +31,8 @@ typedef enum contest_phase { PHASE_RUN, PHASE_RUN_POISONED, PHASE_CHECK, PHASE_S
 typedef struct contest {
     const layout_pair *pair;
     const rsh_plan *plan;
-    bool processes; /* ranks are processes, not threads */
+    bool processes; /* ranks are processes that this one forks, not threads */
+    rsh_comm *comm; /* ranks were launched, and each has a contest of its own; NULL: they share this one */
     int64_t repeat; /* rounds; 0: as many as make a steady result */
     size_t bytes;   /* written by the move, over all ranks */
 
@@ -41,6 +42,7 @@ typedef struct contest {
     reference reference;
     gate gate;
     contest_phase phase; /* of the round at hand, told by rank 0 while the others wait at the gate */
+    struct word *words;  /* [nranks]: what launched ranks said when they met last */
     int64_t batch;       /* moves back to back in a round */
 
     double seconds, memcpy_seconds; /* of one move; the least of all rounds */

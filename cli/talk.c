@@ -7,8 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
+static bool quiet;
+
+void be_quiet(void) { quiet = true; }
+bool is_quiet(void) { return quiet; }
+
 int fail(const char *format, ...) {
     va_list args;
+    if (quiet) return FAILED;
     fputs("reshard: ", stderr);
     va_start(args, format);
     vfprintf(stderr, format, args);
