@@ -67,14 +67,14 @@ static bool same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piec
     return true;
 }
 
-/* Does the edge read this rank's piece, itself or through the owner of the slice? */
+/* Does the edge read this rank's piece, itself or through those who pass it on? */
 static bool takes_mine(const adjoining *j, const rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
     if (!same_start(pair->from, e->with, j->a)) return false;
     if (e->from_dst) {
         rshi_piece at;
         rshi_piece_at_partial(pair->from, &j->first, pair->reduce ? rshi_piece_partial(pair->from, j->a) : 0, &at);
-        return rshi_serving_rank(j->p, pair, &at, e->src[0].rank) == j->a->rank;
+        return rshi_edge_origin(j->p, e, &at) == j->a->rank;
     }
     for (int64_t i = 0; i < e->nsrc; i++)
         if (e->src[i].rank == j->a->rank) return true;
@@ -268,7 +268,7 @@ static rsh_status note_origins(void *ctx, const rshi_edge *e) {
     for (int64_t i = 0; i < pair->contributions; i++) {
         rshi_piece at;
         rshi_piece_at_partial(pair->from, e->with, i, &at);
-        RSH_TRY(add_origin(o, rshi_serving_rank(o->p, pair, &at, e->src[0].rank)));
+        RSH_TRY(add_origin(o, rshi_edge_origin(o->p, e, &at)));
     }
     return RSH_OK;
 }

@@ -3,10 +3,8 @@
  * A source piece has holders; the one that serves a destination is its own copy, else a holder on its node, else any; among k candidates in mesh
  * order the destination at position d takes number d mod k.  Where several ranks want the same region and only one should fetch it (the result of
  * a reduction, or bytes from another node), the region is cut into one slice each: everybody fetches its own in stage 0 and reads the others from
- * their owners in stage 1. */
+ * their owners in stage 1.  Regions that more nodes want than ranks hold go another way: see spread.c. */
 #include "plan/impl.h"
-
-#define SLICE_BYTES ((int64_t)16 << 10) /* what replicas send is not cut finer than this */
 
 int64_t rshi_edge_count(const rshi_edge *e) {
     int64_t n = 1;
@@ -60,13 +58,18 @@ static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_p
         if (rshi_plan_node(p, rshi_piece_holder(from, a, j)) == node && i-- == 0) return j;
 }
 
-static int64_t serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t shift) {
+static int64_t serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t turn) {
     candidates c = candidates_for(p, pair->from, a, rank);
-    return candidate(p, pair->from, a, &c, rank, rshi_layout_position(pair->to, rank) + shift);
+    return candidate(p, pair->from, a, &c, rank, turn);
 }
 
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
-    return rshi_piece_holder(pair->from, a, serving_holder(p, pair, a, rank, 0));
+    return rshi_piece_holder(pair->from, a, serving_holder(p, pair, a, rank, rshi_layout_position(pair->to, rank)));
+}
+
+int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a) {
+    const rshi_pair *pair = &p->pair[e->tensor];
+    return rshi_piece_holder(pair->from, a, serving_holder(p, pair, a, e->owner, e->turn));
 }
 
 /* ---- cutting a region into slices ---- */
@@ -114,7 +117,7 @@ static slicing slicing_of(const rsh_plan *p, const rshi_pair *pair, const rshi_p
     }
     if (!s.relay && pair->slice && !pair->keep) {
         candidates c = candidates_for(p, pair->from, a, b->rank);
-        if (c.n > 1 && rshi_pieces_common(pair->to, a, b) * pair->wire_size / c.n >= SLICE_BYTES) s.n = c.n;
+        if (c.n > 1 && rshi_mul_most(rshi_pieces_common(pair->to, a, b), pair->wire_size) / c.n >= RSHI_SLICE_BYTES) s.n = c.n;
     }
     if (s.n > 1) longest_dim(pair->to, a, b, &s);
     if (s.n > 1 && !s.extent) s = (slicing){.n = 1}; /* 0-d: nothing to cut along */
@@ -137,9 +140,8 @@ static int64_t cut_point(const rshi_stripe *a, const rshi_stripe *b, int64_t i) 
 
 /* Slice i of n: [*lo, *hi) along s->dim. */
 static void slice_bounds(const slicing *s, const rshi_piece *a, const rshi_piece *b, int64_t i, int64_t *lo, int64_t *hi) {
-    int64_t q = s->extent / s->n, r = s->extent % s->n;
-    *lo = cut_point(&a->set[s->dim], &b->set[s->dim], i * q + rshi_min(i, r));
-    *hi = cut_point(&a->set[s->dim], &b->set[s->dim], (i + 1) * q + rshi_min(i + 1, r));
+    *lo = cut_point(&a->set[s->dim], &b->set[s->dim], rshi_part_start(s->extent, s->n, i));
+    *hi = cut_point(&a->set[s->dim], &b->set[s->dim], rshi_part_start(s->extent, s->n, i + 1));
 }
 
 /* Owner i of a relay, as a holder index of b. */
@@ -156,6 +158,7 @@ typedef struct maker {
     const rsh_plan *p;
     const rshi_pair *pair;
     const rshi_piece *a, *b;
+    slicing s;
     rshi_edge e;
     rshi_piece *src; /* as many as there are contributions */
     rshi_edge_fn fn;
@@ -170,6 +173,8 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
     e->wire_size = pair->wire_size;
+    e->owner = b->rank;
+    e->turn = rshi_layout_position(pair->to, b->rank);
     if (pair->reduce) {
         e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
         e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
@@ -180,26 +185,29 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     }
 }
 
-/* Hand out the edge with the sources that serve b's rank. */
-static rsh_status from_sources(maker *m, int64_t shift) {
+/* Hand out the edge with the sources that serve b's rank: candidate number `turn`. */
+static rsh_status from_sources(maker *m, int64_t turn) {
     rshi_edge e = m->e;
+    e.turn = turn;
     e.nsrc = m->pair->contributions;
     e.src = m->src;
     for (int64_t i = 0; i < e.nsrc; i++) {
         rshi_piece *s = &m->src[i];
         rshi_piece_at_partial(m->pair->from, m->a, m->pair->keep ? rshi_piece_partial(m->pair->to, m->b) : i, s);
-        rshi_piece_at_holder(m->pair->from, s, serving_holder(m->p, m->pair, s, m->b->rank, shift), s);
+        rshi_piece_at_holder(m->pair->from, s, serving_holder(m->p, m->pair, s, m->b->rank, turn), s);
     }
     return m->fn(m->ctx, &e);
 }
 
-/* Hand out the edge that reads a slice where its owner has put it. */
-static rsh_status from_owner(maker *m, int64_t holder) {
+/* Hand out the edge that reads a slice where a holder of b has put it. */
+static rsh_status from_holder(maker *m, const rshi_slice *q) {
     rshi_edge e = m->e;
     rshi_piece at;
-    rshi_piece_at_holder(m->pair->to, m->b, holder, &at);
-    e.stage = 1;
+    rshi_piece_at_holder(m->pair->to, m->b, q->holder, &at);
+    e.stage = q->stage;
     e.from_dst = true;
+    e.owner = q->owner;
+    e.turn = q->turn;
     e.src_layout = m->pair->to;
     e.src_dtype = e.dst_dtype;
     e.wire_size = (int64_t)rsh_dtype_size(e.dst_dtype);
@@ -210,19 +218,28 @@ static rsh_status from_owner(maker *m, int64_t holder) {
     return m->fn(m->ctx, &e);
 }
 
+/* Hand out one slice of a region that is spread over nodes. */
+static rsh_status hand_out(void *ctx, const rshi_slice *q) {
+    maker *m = ctx;
+    int d = m->s.dim;
+    m->e.lo[d] = cut_point(&m->a->set[d], &m->b->set[d], q->lo);
+    m->e.hi[d] = cut_point(&m->a->set[d], &m->b->set[d], q->hi);
+    return q->holder < 0 ? from_sources(m, q->turn) : from_holder(m, q);
+}
+
 static rsh_status make_slices(maker *m, const slicing *s) {
+    int64_t turn = m->e.turn;
     for (int64_t i = 0; i < s->n; i++) {
         slice_bounds(s, m->a, m->b, i, &m->e.lo[s->dim], &m->e.hi[s->dim]);
         if (m->e.lo[s->dim] >= m->e.hi[s->dim]) continue;
         if (!s->relay) {
-            RSH_TRY(from_sources(m, i));
+            RSH_TRY(from_sources(m, turn + i));
             continue;
         }
-        int64_t holder = owner_holder(m->p, m->pair, m->b, s, i);
-        if (rshi_piece_holder(m->pair->to, m->b, holder) == m->b->rank)
-            RSH_TRY(from_sources(m, 0));
-        else
-            RSH_TRY(from_owner(m, holder));
+        rshi_slice q = {.stage = 1, .holder = owner_holder(m->p, m->pair, m->b, s, i)};
+        q.owner = rshi_piece_holder(m->pair->to, m->b, q.holder);
+        q.turn = rshi_layout_position(m->pair->to, q.owner);
+        RSH_TRY(q.owner == m->b->rank ? from_sources(m, turn) : from_holder(m, &q));
     }
     return RSH_OK;
 }
@@ -230,13 +247,19 @@ static rsh_status make_slices(maker *m, const slicing *s) {
 rsh_status rshi_pair_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge_fn fn, void *ctx) {
     rshi_piece one;
     maker m = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .src = &one, .fn = fn, .ctx = ctx};
+    bool spread = false;
     rshi_edge_init(p, tensor, a, b, &m.e);
-    slicing s = slicing_of(p, m.pair, a, b);
+    if (m.pair->spread) {
+        longest_dim(m.pair->to, a, b, &m.s);
+        RSH_TRY(rshi_spread_slices(p, m.pair, a, b, m.s.extent, hand_out, &m, &spread));
+        if (spread) return RSH_OK;
+    }
+    m.s = slicing_of(p, m.pair, a, b);
     if (m.pair->contributions > 1) {
         m.src = rshi_alloc((size_t)m.pair->contributions, sizeof *m.src);
         if (!m.src) return rshi_nomem();
     }
-    rsh_status st = s.n > 1 ? make_slices(&m, &s) : from_sources(&m, 0);
+    rsh_status st = m.s.n > 1 ? make_slices(&m, &m.s) : from_sources(&m, m.e.turn);
     if (m.src != &one) rshi_free(m.src);
     return st;
 }

@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-#define RSHI_PLAN_VERSION 1 /* part of every fingerprint: raise it when the same input gives other edges */
+#define RSHI_PLAN_VERSION 2 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -15,6 +15,7 @@ typedef struct rshi_pair {
     int64_t wire_size;
     bool irregular;        /* see rshi_layout_irregular(from) */
     bool slice;            /* cut what several replicas could send */
+    bool spread;           /* what more nodes want than ranks hold is scattered over the nodes, which exchange it */
 } rshi_pair;
 
 struct rsh_plan {
@@ -40,6 +41,16 @@ static inline int64_t rshi_plan_node(const rsh_plan *p, int64_t rank) {
 }
 static inline bool rshi_plan_has_nodes(const rsh_plan *p) { return p->node_of || p->ranks_per_node; }
 
+#define RSHI_SLICE_BYTES ((int64_t)16 << 10) /* what ranks send is not cut finer than this, except inside a node */
+
+/* Where part i of n begins in `extent` indices: the first ones are longer by one where it does not divide. */
+static inline int64_t rshi_part_start(int64_t extent, int64_t n, int64_t i) { return i * (extent / n) + rshi_min(i, extent % n); }
+/* a * b >= 0, or the largest number where that does not fit. */
+static inline int64_t rshi_mul_most(int64_t a, int64_t b) {
+    int64_t c;
+    return rshi_mul(a, b, &c) ? c : INT64_MAX;
+}
+
 /* RSH_EVALUE naming both shapes if they differ. */
 rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to);
 
@@ -50,6 +61,21 @@ int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank);
 rsh_status rshi_pair_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge_fn fn, void *ctx);
 /* The rank that holds source piece `a` (at any partial position) for destination `rank`. */
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank);
+/* The same for the owner of an edge: whose source piece `a` the edge's region came from in stage 0. */
+int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a);
+
+/* One slice of what source piece a and destination piece b have in common, cut along one dim, and how b's rank comes by it. */
+typedef struct rshi_slice {
+    int64_t lo, hi; /* common indices of that dim, counted from 0 */
+    int stage;
+    int64_t holder; /* of b, whose destination is read; -1: the sources are */
+    int64_t owner, turn; /* as in the edge */
+} rshi_slice;
+typedef rsh_status (*rshi_slice_fn)(void *ctx, const rshi_slice *s);
+/* The slices of a region that is spread over nodes; `extent` common indices are cut.  *spread false: it is not, and there are none. */
+rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b, int64_t extent,
+                              rshi_slice_fn fn, void *ctx, bool *spread);
+
 /* A plain edge of the pair from piece a itself into b: the whole of what they have in common. */
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e);
 /* Edges into destination piece b at its rank. */
@@ -62,6 +88,8 @@ rsh_status rshi_piece_targets(const rsh_plan *p, int64_t tensor, const rshi_piec
 rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx);
 rsh_status rshi_adjoint_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx);
 
+/* Can what all ranks receive and keep be counted in an int64?  Otherwise totals and views are refused. */
+rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits);
 /* Totals by walking every edge, and, for plain layouts, by sums over dims.  `walked` says that the plan has no shorter way. */
 bool rshi_plan_factorises(const rsh_plan *p);
 rsh_status rshi_totals_by_walk(const rsh_plan *p, rsh_plan_totals *t);
@@ -77,7 +105,7 @@ rsh_status rshi_plan_size_chunks(rsh_plan *p);
 /* Elements that two pieces have in common. */
 int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
 
-/* Should what replicas send be cut into slices?  Set on every pair by looking at the largest send. */
+/* Should regions be spread over nodes, and should what replicas send be cut into slices?  Set on every pair by looking at the largest send. */
 rsh_status rshi_plan_choose_slices(rsh_plan *p);
 
 #endif

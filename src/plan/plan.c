@@ -139,8 +139,10 @@ static void take_fingerprint(rsh_plan *p) {
     p->fingerprint = hash_number(h, p->adjoint);
 }
 
-/* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage. */
+/* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread over nodes in two more. */
 static int count_stages(const rsh_plan *p) {
+    for (int64_t t = 0; t < p->n; t++)
+        if (p->pair[t].spread) return RSHI_STAGES;
     if (rshi_plan_has_nodes(p)) return 2;
     for (int64_t t = 0; t < p->n; t++)
         if (p->pair[t].reduce) return 2;
@@ -157,9 +159,10 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     for (int64_t t = 0; t < n; t++) RSH_TRY(pair_init(&p->pair[t], from[t], to[t]));
     RSH_TRY(list_ranks(p));
     RSH_TRY(take_opts(p, opts));
-    p->stages = count_stages(p);
     take_fingerprint(p);
-    return rshi_plan_choose_slices(p);
+    RSH_TRY(rshi_plan_choose_slices(p));
+    p->stages = count_stages(p);
+    return RSH_OK;
 }
 
 rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,

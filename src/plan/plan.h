@@ -28,6 +28,8 @@ typedef struct rshi_edge {
     int64_t divisor;   /* 1: none */
     rsh_dtype src_dtype, dst_dtype;
     int64_t wire_size; /* bytes of an element on its way to another rank */
+    int64_t owner;     /* the rank that took the region from its sources in stage 0: that of `dst`, or with from_dst an earlier one */
+    int64_t turn;      /* among candidates for serving the owner it took number turn mod k */
 } rshi_edge;
 
 int64_t rshi_edge_count(const rshi_edge *e); /* elements of the region */

@@ -34,7 +34,7 @@ static void tally_add(tally *t, int64_t peer, int64_t bytes) {
     int64_t i = rshi_plan_ordinal(t->p, peer);
     if (!bytes) return;
     if (!t->bytes[i]) t->touched[t->n++] = i;
-    t->bytes[i] += bytes;
+    if (!rshi_add(t->bytes[i], bytes, &t->bytes[i])) t->bytes[i] = INT64_MAX;
 }
 
 static rsh_status count_source(void *ctx, const rshi_edge *e) {
@@ -113,6 +113,46 @@ out:
     return st;
 }
 
+/* ---- do the sums fit? ---- */
+
+/* Elements of the destination on all ranks, replicas counted each, or the largest number. */
+static rsh_status held_by_all(const rsh_layout *l, int64_t *held) {
+    *held = rshi_mul_most(rsh_layout_count(l), rsh_layout_nranks(l));
+    if (*held < INT64_MAX >> 16) return RSH_OK; /* no need to look closer */
+    int64_t sum = 0;
+    for (int64_t i = 0; i < rsh_layout_nranks(l); i++) {
+        rshi_piece *list = NULL;
+        int64_t n = 0;
+        RSH_TRY(rshi_layout_pieces(l, rsh_layout_rank(l, i), &list, &n));
+        for (int64_t k = 0; k < n; k++)
+            if (!rshi_add(sum, rshi_piece_count(l, &list[k]), &sum)) sum = INT64_MAX;
+        rshi_free(list);
+    }
+    *held = sum;
+    return RSH_OK;
+}
+
+/* Nothing that is counted is more than what all ranks receive and keep: every destination element from every contribution. */
+rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits) {
+    int64_t sum = 0;
+    for (int64_t t = 0; t < p->n; t++) {
+        const rshi_pair *pair = &p->pair[t];
+        int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), held;
+        RSH_TRY(held_by_all(pair->to, &held));
+        if (!rshi_add(sum, rshi_mul_most(held, rshi_mul_most(pair->contributions, rshi_max(e, f))), &sum)) sum = INT64_MAX;
+    }
+    *fits = sum < INT64_MAX;
+    return RSH_OK;
+}
+
+static rsh_status check_fits(const rsh_plan *p) {
+    bool fits;
+    RSH_TRY(rshi_plan_fits(p, &fits));
+    RSH_REQUIRE(fits, RSH_EVALUE, "%s%s: all ranks together receive and keep more bytes than 63 bits can count", rsh_layout_text(rshi_plan_dst(p, 0)),
+                p->n > 1 ? " and other tensors" : "");
+    return RSH_OK;
+}
+
 /* ---- totals ---- */
 
 typedef struct summing {
@@ -184,6 +224,7 @@ static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0
 rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     rsh_plan_view v = {.rank = rank};
     RSH_TRY(check_rank(rank));
+    RSH_TRY(check_fits(p));
     RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_walk(p, rank, &v));
     v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv);
     v.scratch_bytes = p->messages ? v.scratch_messages : 0;
@@ -193,6 +234,7 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
 
 rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
     rsh_plan_totals t = {0};
+    RSH_TRY(check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
         t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
@@ -203,42 +245,5 @@ rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
     t.scratch_messages = message_scratch(p, !t.messages);
     t.scratch_bytes = p->messages ? t.scratch_messages : 0;
     *out = t;
-    return RSH_OK;
-}
-
-/* ---- slices ---- */
-
-/* Walking is worth it only for plans of modest size; larger ones keep whole cells. */
-#define WALK_LIMIT ((int64_t)1 << 16)
-
-static bool has_replicas(const rshi_pair *pair) {
-    rshi_piece *list = NULL;
-    int64_t n = 0;
-    bool found = false;
-    if (!rsh_layout_nranks(pair->from) || rshi_layout_pieces(pair->from, rsh_layout_rank(pair->from, 0), &list, &n)) return false;
-    for (int64_t i = 0; i < n; i++) found |= rshi_piece_holders(pair->from, &list[i]) > 1;
-    rshi_free(list);
-    return found || rshi_layout_partials(pair->from) > 1 || !rshi_layout_plain(pair->from);
-}
-
-static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
-    rsh_plan_totals t = {0};
-    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
-    *bytes = t.max_send;
-    return RSH_OK;
-}
-
-rsh_status rshi_plan_choose_slices(rsh_plan *p) {
-    bool any = false;
-    for (int64_t t = 0; t < p->n; t++) {
-        const rshi_pair *pair = &p->pair[t];
-        any |= !pair->keep && rsh_layout_count(pair->to) * pair->wire_size >= ((int64_t)128 << 10) && has_replicas(pair);
-    }
-    if (!any || p->nranks * p->nranks * p->n > WALK_LIMIT) return RSH_OK;
-    int64_t whole, sliced;
-    RSH_TRY(largest_send(p, &whole));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = true;
-    RSH_TRY(largest_send(p, &sliced));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = sliced < whole;
     return RSH_OK;
 }

@@ -77,5 +77,8 @@ typedef struct gen_pair_wish {
     bool large;
 } gen_pair_wish;
 void gen_pair(gen_rng *g, const gen_pair_wish *w, char from[GEN_TEXT], char to[GEN_TEXT]);
+/* From few ranks to many copies, some ten thousand elements; and a node for each of GEN_MAX_ROLES ranks. */
+void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT], char to[GEN_TEXT]);
+void gen_nodes(gen_rng *g, int64_t node_of[GEN_MAX_ROLES]);
 
 #endif

@@ -49,7 +49,7 @@ static long double dot(const side *s, unsigned char **other) {
 
 static bool transposed(prop_case *c, stage *s, side *xbar, side *y, bool exact) {
     rsh_plan *plan = NULL, *adjoint = NULL;
-    PROP_OK(c, rsh_plan_new(s->from.l, s->to.l, NULL, &plan));
+    PROP_OK(c, rsh_plan_new(s->from.l, s->to.l, &s->opts, &plan));
     PROP_OK(c, rsh_plan_adjoint(plan, &adjoint));
     fill_apart(&s->from, &c->rng);
     fill_apart(y, &c->rng);
@@ -66,11 +66,16 @@ static bool transposed(prop_case *c, stage *s, side *xbar, side *y, bool exact) 
     return true;
 }
 
+/* With or without nodes: they decide whose copy was read. */
 static bool dot_test(prop_case *c, bool exact) {
     stage s;
     side xbar = {0}, y = {0};
-    bool ok = stage_new(&s, c, c->from, c->to, false) && side_new(&xbar, c, c->from, false) && side_new(&y, c, c->to, false) &&
-              transposed(c, &s, &xbar, &y, exact);
+    int64_t node_of[GEN_MAX_ROLES];
+    bool ok = stage_new(&s, c, c->from, c->to, false) && side_new(&xbar, c, c->from, false) && side_new(&y, c, c->to, false);
+    gen_nodes(&c->rng, node_of);
+    s.opts.node_of = gen_chance(&c->rng, 60) ? node_of : NULL;
+    s.opts.nnode_of = GEN_MAX_ROLES;
+    ok = ok && transposed(c, &s, &xbar, &y, exact);
     side_free(&xbar);
     side_free(&y);
     stage_free(&s);
@@ -79,6 +84,12 @@ static bool dot_test(prop_case *c, bool exact) {
 
 static bool copies(prop_case *c) {
     any_pair(c, ORA_NONE, ORA_NONE, ORA_DTYPES);
+    return dot_test(c, true);
+}
+
+/* Large enough to be spread over nodes. */
+static bool broadcasts(prop_case *c) {
+    gen_broadcast(&c->rng, ORA_F64, ORA_F64, c->from, c->to);
     return dot_test(c, true);
 }
 
@@ -189,6 +200,7 @@ static bool backward(prop_case *c) {
 }
 
 static void the_adjoint_of_copies_is_their_transpose(void **state) { (void)state; prop_run("copies", 60, copies); }
+static void the_adjoint_of_broadcasts_is_their_transpose(void **state) { (void)state; prop_run("broadcasts", 20, broadcasts); }
 static void the_adjoint_of_sums_is_their_transpose(void **state) { (void)state; prop_run("sums", 60, sums); }
 static void the_adjoint_of_averages_is_their_transpose(void **state) { (void)state; prop_run("averages", 30, averages); }
 static void the_adjoint_of_the_adjoint_is_the_plan(void **state) { (void)state; prop_run("involution", 30, involution); }
@@ -198,6 +210,7 @@ static void backward_leads_to_the_source_without_its_partial(void **state) { (vo
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_adjoint_of_copies_is_their_transpose),
+        cmocka_unit_test(the_adjoint_of_broadcasts_is_their_transpose),
         cmocka_unit_test(the_adjoint_of_sums_is_their_transpose),
         cmocka_unit_test(the_adjoint_of_averages_is_their_transpose),
         cmocka_unit_test(the_adjoint_of_the_adjoint_is_the_plan),

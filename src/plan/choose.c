@@ -1,0 +1,95 @@
+/* Choose: whether regions are cut, by what the rank that sends the most would send.
+ *
+ * Two ways to cut are tried one after the other, each for the whole plan, and kept only if the largest send becomes smaller: regions that more nodes
+ * want than ranks hold are spread over the nodes (spread.c), and what several replicas could send is cut into one slice each (edge.c). */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+/* Walking is worth it only for plans of modest size. */
+#define WALK_LIMIT ((int64_t)1 << 16)
+
+static bool has_replicas(const rsh_layout *l) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    bool found = false;
+    if (!rsh_layout_nranks(l) || rshi_layout_pieces(l, rsh_layout_rank(l, 0), &list, &n)) return false;
+    for (int64_t i = 0; i < n; i++) found |= rshi_piece_holders(l, &list[i]) > 1;
+    rshi_free(list);
+    return found || !rshi_layout_plain(l);
+}
+
+static int64_t pair_bytes(const rshi_pair *pair) { return rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size); }
+
+static bool can_slice(const rshi_pair *pair) {
+    return !pair->keep && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES && (has_replicas(pair->from) || rshi_layout_partials(pair->from) > 1);
+}
+
+/* Not where elements grow wider on the way: ranks would pass on more bytes than they must. */
+static bool can_spread(const rshi_pair *pair) {
+    if (pair->keep || pair->reduce || pair->irregular || (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size) return false;
+    return pair_bytes(pair) >= 2 * RSHI_SLICE_BYTES && has_replicas(pair->to);
+}
+
+/* Where the numbers do not fit, `bytes` is the largest number. */
+static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
+    rsh_plan_totals t = {0};
+    bool fits;
+    RSH_TRY(rshi_plan_fits(p, &fits));
+    if (fits) RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
+    *bytes = fits ? t.max_send : INT64_MAX;
+    return RSH_OK;
+}
+
+static bool is_walked(const rsh_plan *p) { return rshi_mul_most(rshi_mul_most(p->nranks, p->nranks), p->n) <= WALK_LIMIT; }
+
+/* ---- spreading ---- */
+
+static rsh_status count_nodes(const rsh_plan *p, const rsh_layout *l, int64_t *count) {
+    int64_t n = rsh_layout_nranks(l), *node = rshi_alloc((size_t)rshi_max(n, 1), sizeof *node);
+    if (!node) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) node[i] = rshi_plan_node(p, rsh_layout_rank(l, i));
+    qsort(node, (size_t)n, sizeof *node, rshi_compare_int64);
+    *count = 0;
+    for (int64_t i = 0; i < n; i++) *count += !i || node[i] != node[i - 1];
+    rshi_free(node);
+    return RSH_OK;
+}
+
+/* Without a walk: sources that are fewer than nodes would each send to several, whoever wants what. */
+static rsh_status spread_few_sources(rsh_plan *p) {
+    for (int64_t t = 0; t < p->n; t++) {
+        int64_t nodes = 0;
+        if (!can_spread(&p->pair[t])) continue;
+        RSH_TRY(count_nodes(p, p->pair[t].to, &nodes));
+        p->pair[t].spread = rsh_layout_nranks(p->pair[t].from) < nodes;
+    }
+    return RSH_OK;
+}
+
+static rsh_status choose_spread(rsh_plan *p) {
+    bool any = false;
+    if (!rshi_plan_has_nodes(p)) return RSH_OK;
+    if (!is_walked(p)) return spread_few_sources(p);
+    for (int64_t t = 0; t < p->n; t++) any |= can_spread(&p->pair[t]);
+    if (!any) return RSH_OK;
+    int64_t whole, spread;
+    RSH_TRY(largest_send(p, &whole));
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].spread = can_spread(&p->pair[t]);
+    RSH_TRY(largest_send(p, &spread));
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].spread &= spread < whole;
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_choose_slices(rsh_plan *p) {
+    bool any = false;
+    RSH_TRY(choose_spread(p));
+    for (int64_t t = 0; t < p->n; t++) any |= can_slice(&p->pair[t]);
+    if (!any || !is_walked(p)) return RSH_OK;
+    int64_t whole, sliced;
+    RSH_TRY(largest_send(p, &whole));
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = true;
+    RSH_TRY(largest_send(p, &sliced));
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = sliced < whole;
+    return RSH_OK;
+}

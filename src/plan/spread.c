@@ -1,0 +1,214 @@
+/* Spread: a region that more nodes want than ranks hold, so that no rank sends it to every node.
+ *
+ * The region is cut along one dim in two ways.  Each node's ranks cut it into one share each, and every rank is responsible for its share on its node.
+ * Across nodes it is cut into lanes and each lane into one slice per node.  In stage 0 a rank takes those slices of its share that fall to its own
+ * node from the sources (scatter); in stage 1 it takes the rest of its share from the ranks of other nodes that have it (all-gather between nodes);
+ * in stage 2 it takes the other shares from the ranks of its node (all-gather inside the node).  So every byte leaves the sources once and enters
+ * every node once.  On a node that holds a source, the ranks that want the region share it out the same way, without other nodes. */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+/* A rank that wants the region and does not hold it. */
+typedef struct member {
+    int64_t node, holder, rank; /* holder: its number among the holders of b */
+} member;
+
+/* The members of one node. */
+typedef struct crew {
+    const member *list;
+    int64_t n;
+} crew;
+
+typedef struct spread {
+    const rsh_plan *p;
+    const rshi_pair *pair;
+    const rshi_piece *a, *b;
+    int64_t extent, bytes;
+    int64_t *source_node; /* owned: of each holder of a, ascending */
+    int64_t nsources;
+    member *member;       /* owned: by node, then in the order of b's holders */
+    int64_t nmembers;
+    crew *crew;           /* owned: of the nodes without a source, by node */
+    int64_t ncrews, lanes;
+    int64_t mine;         /* the crew of b's rank, or -1 if its node has a source: then it is in `near` */
+    crew near;
+    int64_t me;           /* b's rank within its crew */
+    rshi_slice_fn fn;
+    void *ctx;
+} spread;
+
+/* ---- who wants it ---- */
+
+static int by_node(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    if (x->node != y->node) return x->node < y->node ? -1 : 1;
+    return (x->holder > y->holder) - (x->holder < y->holder);
+}
+
+static rsh_status list_sources(spread *s) {
+    s->nsources = rshi_piece_holders(s->pair->from, s->a);
+    s->source_node = rshi_alloc((size_t)s->nsources, sizeof *s->source_node);
+    if (!s->source_node) return rshi_nomem();
+    for (int64_t i = 0; i < s->nsources; i++) s->source_node[i] = rshi_plan_node(s->p, rshi_piece_holder(s->pair->from, s->a, i));
+    qsort(s->source_node, (size_t)s->nsources, sizeof *s->source_node, rshi_compare_int64);
+    return RSH_OK;
+}
+
+static bool has_source(const spread *s, int64_t node) {
+    return bsearch(&node, s->source_node, (size_t)s->nsources, sizeof node, rshi_compare_int64) != NULL;
+}
+
+/* Mostly they come in order: meshes count up node by node. */
+static rsh_status list_members(spread *s) {
+    int64_t n = rshi_piece_holders(s->pair->to, s->b);
+    bool in_order = true;
+    s->member = rshi_alloc((size_t)n, sizeof *s->member);
+    if (!s->member) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rank = rshi_piece_holder(s->pair->to, s->b, i);
+        if (rshi_piece_holder_index(s->pair->from, s->a, rank) >= 0) continue;
+        s->member[s->nmembers] = (member){rshi_plan_node(s->p, rank), i, rank};
+        in_order = in_order && (!s->nmembers || s->member[s->nmembers - 1].node <= s->member[s->nmembers].node);
+        s->nmembers++;
+    }
+    if (!in_order) qsort(s->member, (size_t)s->nmembers, sizeof *s->member, by_node);
+    return RSH_OK;
+}
+
+static void find_me(spread *s, const crew *c) {
+    for (int64_t i = 0; i < c->n; i++)
+        if (c->list[i].rank == s->b->rank) s->me = i;
+}
+
+/* Lanes: as many as the largest crew has members, as far as slices stay large enough. */
+static rsh_status form_crews(spread *s) {
+    int64_t node = rshi_plan_node(s->p, s->b->rank);
+    s->crew = rshi_alloc((size_t)rshi_max(s->nmembers, 1), sizeof *s->crew);
+    if (!s->crew) return rshi_nomem();
+    for (int64_t i = 0, n; i < s->nmembers; i += n) {
+        for (n = 1; i + n < s->nmembers && s->member[i + n].node == s->member[i].node;) n++;
+        crew c = {s->member + i, n};
+        if (c.list->node == node) find_me(s, &c);
+        if (has_source(s, c.list->node)) {
+            if (c.list->node == node) s->near = c;
+            continue;
+        }
+        if (c.list->node == node) s->mine = s->ncrews;
+        s->lanes = rshi_max(s->lanes, n);
+        s->crew[s->ncrews++] = c;
+    }
+    if (s->ncrews) s->lanes = rshi_min(s->lanes, s->bytes / RSHI_SLICE_BYTES / s->ncrews);
+    return RSH_OK;
+}
+
+/* ---- slices ---- */
+
+static rsh_status give(const spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi, int64_t turn) {
+    if (lo >= hi) return RSH_OK;
+    rshi_slice q = {lo, hi, stage, from ? from->holder : -1, owner->rank, turn};
+    return s->fn(s->ctx, &q);
+}
+
+/* Of [lo, hi), which falls to crew i: what member `to` has of it, from the sources or from those of crew i who have it. */
+static rsh_status give_slice(const spread *s, int64_t i, const member *to, int64_t lo, int64_t hi, int64_t turn) {
+    const crew *c = &s->crew[i];
+    if (c->list->node == to->node) return give(s, 0, NULL, to, lo, hi, turn);
+    for (int64_t k = 0; k < c->n; k++) {
+        int64_t x = rshi_max(lo, rshi_part_start(s->extent, c->n, k)), y = rshi_min(hi, rshi_part_start(s->extent, c->n, k + 1));
+        RSH_TRY(give(s, 1, &c->list[k], &c->list[k], x, y, turn));
+    }
+    return RSH_OK;
+}
+
+/* The share of member k of a crew, slice by slice, as that member comes by it. */
+static rsh_status give_share(const spread *s, const crew *c, int64_t k) {
+    int64_t first = rshi_part_start(s->extent, c->n, k), end = rshi_part_start(s->extent, c->n, k + 1);
+    for (int64_t l = 0; l < s->lanes; l++) {
+        int64_t lane = rshi_part_start(s->extent, s->lanes, l), length = rshi_part_start(s->extent, s->lanes, l + 1) - lane;
+        if (lane >= end || lane + length <= first) continue;
+        for (int64_t i = 0; i < s->ncrews; i++) {
+            int64_t lo = rshi_max(first, lane + rshi_part_start(length, s->ncrews, i));
+            int64_t hi = rshi_min(end, lane + rshi_part_start(length, s->ncrews, i + 1));
+            if (lo < hi) RSH_TRY(give_slice(s, i, &c->list[k], lo, hi, l * s->ncrews + i));
+        }
+    }
+    return RSH_OK;
+}
+
+/* Slices of another member's share, now as they are read from that member. */
+typedef struct passing {
+    const spread *s;
+    int64_t holder;
+} passing;
+
+static rsh_status pass_on(void *ctx, const rshi_slice *q) {
+    const passing *w = ctx;
+    rshi_slice r = *q;
+    r.stage = 2;
+    r.holder = w->holder;
+    return w->s->fn(w->s->ctx, &r);
+}
+
+/* The share of member k, from that member.  The transposed map asks slice by slice whose source it was; otherwise it is one slice, and
+ * its owner is whoever passes it on. */
+static rsh_status give_passed(const spread *s, const crew *c, int64_t k) {
+    passing w = {s, c->list[k].holder};
+    spread asking = *s;
+    asking.fn = pass_on;
+    asking.ctx = &w;
+    if (s->p->adjoint) return give_share(&asking, c, k);
+    return give(s, 2, &c->list[k], &c->list[k], rshi_part_start(s->extent, c->n, k), rshi_part_start(s->extent, c->n, k + 1), 0);
+}
+
+static rsh_status give_far(const spread *s) {
+    const crew *c = &s->crew[s->mine];
+    RSH_TRY(give_share(s, c, s->me));
+    for (int64_t k = 0; k < c->n; k++)
+        if (k != s->me) RSH_TRY(give_passed(s, c, k));
+    return RSH_OK;
+}
+
+/* On a node with sources: each takes its share from them, and the others from one another. */
+static rsh_status give_near(const spread *s) {
+    const crew *c = &s->near;
+    for (int64_t k = 0; k < c->n; k++)
+        RSH_TRY(give(s, k != s->me, k != s->me ? &c->list[k] : NULL, &c->list[k], rshi_part_start(s->extent, c->n, k),
+                     rshi_part_start(s->extent, c->n, k + 1), k));
+    return RSH_OK;
+}
+
+/* Is it worth it to share out what near sources have? */
+static bool shares_near(const spread *s) {
+    int64_t sources = 0;
+    for (int64_t i = 0; i < s->nsources; i++) sources += s->source_node[i] == s->near.list->node;
+    return s->near.n > sources && s->bytes / s->near.n >= RSHI_SLICE_BYTES;
+}
+
+/* ---- */
+
+static rsh_status find(spread *s, bool *spreads) {
+    *spreads = false;
+    if (rshi_piece_holders(s->pair->to, s->b) <= rshi_piece_holders(s->pair->from, s->a)) return RSH_OK;
+    if (s->bytes < 2 * RSHI_SLICE_BYTES || rshi_piece_holder_index(s->pair->from, s->a, s->b->rank) >= 0) return RSH_OK;
+    RSH_TRY(list_sources(s));
+    RSH_TRY(list_members(s));
+    RSH_TRY(form_crews(s));
+    if (s->ncrews <= s->nsources || !s->lanes) return RSH_OK;
+    *spreads = s->mine >= 0 || shares_near(s);
+    return RSH_OK;
+}
+
+rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b, int64_t extent,
+                              rshi_slice_fn fn, void *ctx, bool *spreads) {
+    spread s = {.p = p, .pair = pair, .a = a, .b = b, .extent = extent, .mine = -1, .fn = fn, .ctx = ctx};
+    rsh_status st;
+    s.bytes = rshi_mul_most(rshi_pieces_common(pair->to, a, b), pair->wire_size);
+    RSH_GOTO(find(&s, spreads));
+    if (*spreads) st = s.mine >= 0 ? give_far(&s) : give_near(&s);
+out:
+    rshi_free(s.source_node);
+    rshi_free(s.member);
+    rshi_free(s.crew);
+    return st;
+}

@@ -1,0 +1,38 @@
+/* Broadcasts: from few ranks to many copies, and maps of ranks to nodes. */
+#include "gen.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Copies along r, and perhaps one dim cut along c. */
+static void many_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
+    int copies = (int)gen_between(g, 3, 8), cuts = gen_chance(g, 50) ? 2 : 1, cut = cuts > 1 ? (int)gen_below(g, shape->ndim) : -1;
+    if (cuts == 1 && gen_chance(g, 50)) copies = (int)gen_between(g, 8, GEN_MAX_ROLES);
+    static const char *const rules[] = {"/c", "/c~", "/c:7", "/c%64"};
+    const char *rule = rules[gen_below(g, 4)];
+    memset(out, 0, sizeof *out);
+    size_t n = (size_t)snprintf(out->head, sizeof out->head, "%s[", ora_dtype_name(t));
+    for (int d = 0; d < shape->ndim; d++)
+        n += (size_t)snprintf(out->head + n, sizeof out->head - n, "%s%d%s", d ? ", " : "", (int)shape->size[d], d == cut ? rule : "");
+    snprintf(out->head + n, sizeof out->head - n, "]");
+    bool copies_first = gen_chance(g, 50);
+    snprintf(out->mesh, sizeof out->mesh, copies_first ? "r=%d,c=%d" : "c=%d,r=%d", copies_first ? copies : cuts, copies_first ? cuts : copies);
+    out->nroles = copies * cuts;
+}
+
+void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT], char to[GEN_TEXT]) {
+    gen_wish w = {gen_large_shape(g), from_dtype, ORA_NONE, (int)gen_between(g, 1, 3), true};
+    gen_layout l;
+    int64_t rank[GEN_MAX_ROLES];
+    gen_side(g, &w, from);
+    many_copies(g, &w.shape, to_dtype, &l);
+    gen_ranks(g, l.nroles, rank);
+    gen_text(&l, rank, to);
+}
+
+void gen_nodes(gen_rng *g, int64_t node_of[GEN_MAX_ROLES]) {
+    int64_t per_node = gen_between(g, 1, 6), nodes = gen_between(g, 2, 8);
+    bool any = gen_chance(g, 40), shuffled = gen_chance(g, 30);
+    for (int64_t r = 0; r < GEN_MAX_ROLES; r++) node_of[r] = any ? 3 * gen_below(g, nodes) : 100 - r / per_node;
+    if (shuffled) gen_shuffle(g, GEN_MAX_ROLES, node_of);
+}
