@@ -129,6 +129,70 @@ static void a_byte_enters_a_node_once(void **state) {
     assert_int_equal(t.lower_bound, 8 * 4096);
 }
 
+/* From rank 0 to ranks of several nodes: what the rank that sends the most sends, in percent of the tensor. */
+static void no_rank_sends_to_every_node(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to;
+        int64_t ranks_per_node, percent;
+        int stages;
+    } cases[] = {
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 200, 3},        /* once to other nodes, once to its own */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3},   /* only to other nodes */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 100, 3},
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=10@4-13", 4, 100, 3},   /* nodes of 4, 4 and 2 */
+        {"f32[4096, 4096] on w=2", "f32[4096, 4096] on x=32@4-35", 4, 97, 3},    /* two sources: half each; then those who pass on */
+        {"f32[4096, 4096] on w=1", "f32[4096/c, 4096] on x=8,c=2@4-19", 4, 100, 3},
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2},     /* one node: as ever */
+        {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2},      /* everybody sends alike: nothing to gain */
+        {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 2},    /* would be passed on at twice the size */
+        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 800, 2},                 /* slices of 8 KiB */
+        {"u8[131072] on w=1", "u8[131072] on x=8@1-8", 1, 100, 3},
+        {"u8[4194304] on w=1", "u8[4194304] on x=1024@1024-2047", 16, 150, 3},   /* too many ranks to compare; slices of 64 KiB for 16 ranks */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rsh_plan *p = plan(cases[i].from, cases[i].to, cases[i].ranks_per_node);
+        rsh_plan_totals t;
+        assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
+        int64_t bytes = rsh_layout_count(rsh_plan_from(p, 0)) * (int64_t)rsh_dtype_size(rsh_layout_dtype(rsh_plan_from(p, 0)));
+        if (rshi_plan_stages(p) != cases[i].stages || t.max_send * 100 / bytes > cases[i].percent)
+            fail_msg("%s -> %s: %d stages, one rank sends %lld of %lld bytes", cases[i].from, cases[i].to, rshi_plan_stages(p), (long long)t.max_send,
+                     (long long)bytes);
+        assert_int_equal(t.bytes_moved, t.lower_bound);
+        if (cases[i].from[0] != 'b') assert_int_equal(t.bytes_between_nodes, t.lower_bound_between_nodes);
+        rsh_plan_free(p);
+    }
+}
+
+/* What does not fit is refused, what just fits is exact, and planning itself goes on. */
+static void totals_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    static const char *const too_large[][2] = {
+        {"u8[4611686018427387904]", "u8[4611686018427387904] on x=2"},
+        {"f32[1152921504606846976]", "f32[1152921504606846976] on x=4"},
+        {"f64[576460752303423488/x] on x=8", "f64[576460752303423488] on x=8"},
+        {"u8[4611686018427387904] on x=2 max(x)", "u8[4611686018427387904]"},
+        {"f32[1152921504606846976/x] on x=2,r=2", "f32[1152921504606846976/x:3] on r=4,x=4"},
+    };
+    for (size_t i = 0; i < sizeof too_large / sizeof *too_large; i++)
+        for (int64_t per_node = 0; per_node < 3; per_node++) {
+            rsh_plan *p = plan(too_large[i][0], too_large[i][1], per_node);
+            rsh_plan_totals t = {.bytes_moved = 7};
+            rsh_plan_view v;
+            assert_int_equal(rsh_plan_get_totals(p, &t), RSH_EVALUE);
+            assert_non_null(strstr(rsh_error_detail(), "63 bits"));
+            assert_int_equal(t.bytes_moved, 7);
+            assert_int_equal(rsh_plan_rank(p, 0, &v), RSH_EVALUE);
+            rsh_plan_free(p);
+        }
+    rsh_plan_totals t = totals("u8[4611686018427387903] on w=1", "u8[4611686018427387903] on x=2@1-2", 0);
+    assert_int_equal(t.bytes_moved, INT64_C(2) * 4611686018427387903);
+    assert_int_equal(t.max_send, t.lower_bound);
+    t = totals("u8[4611686018427387904/x] on x=1024", "u8[4611686018427387904/x:4096] on x=1024", 8);
+    assert_int_equal(t.bytes_moved + t.bytes_local, INT64_C(4611686018427387904));
+    assert_int_equal(t.bytes_moved, t.lower_bound);
+}
+
 static void a_reduction_to_replicas_scatters_and_gathers(void **state) {
     (void)state;
     rsh_plan_totals t = totals("f32[64, 64] on x=4 sum(x)", "f32[64, 64] on x=4", 0);
@@ -194,6 +258,8 @@ int main(void) {
         cmocka_unit_test(replicas_share_the_sending),
         cmocka_unit_test(small_cells_are_not_cut),
         cmocka_unit_test(a_byte_enters_a_node_once),
+        cmocka_unit_test(no_rank_sends_to_every_node),
+        cmocka_unit_test(totals_that_do_not_fit_are_refused),
         cmocka_unit_test(a_reduction_to_replicas_scatters_and_gathers),
         cmocka_unit_test(shapes_that_differ_are_both_named),
         cmocka_unit_test(a_rotation_of_ranks_is_relabelled_away),

@@ -20,14 +20,38 @@ static void many_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_lay
     out->nroles = copies * cuts;
 }
 
-void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT], char to[GEN_TEXT]) {
-    gen_wish w = {gen_large_shape(g), from_dtype, ORA_NONE, (int)gen_between(g, 1, 3), true};
-    gen_layout l;
+/* Whole on a few ranks. */
+static void few_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
+    memset(out, 0, sizeof *out);
+    size_t n = (size_t)snprintf(out->head, sizeof out->head, "%s[", ora_dtype_name(t));
+    for (int d = 0; d < shape->ndim; d++)
+        n += (size_t)snprintf(out->head + n, sizeof out->head - n, d ? ", %d" : "%d", (int)shape->size[d]);
+    snprintf(out->head + n, sizeof out->head - n, "]");
+    out->nroles = (int)gen_between(g, 1, 3);
+    snprintf(out->mesh, sizeof out->mesh, "k=%d", out->nroles);
+}
+
+static void few_ranks(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
+    gen_wish w = {*shape, t, ORA_NONE, (int)gen_between(g, 1, 3), true};
+    if (gen_chance(g, 50))
+        few_copies(g, shape, t, out);
+    else
+        gen_any_layout(g, &w, out);
+}
+
+static void add_ranks(gen_rng *g, const gen_layout *l, char text[GEN_TEXT]) {
     int64_t rank[GEN_MAX_ROLES];
-    gen_side(g, &w, from);
-    many_copies(g, &w.shape, to_dtype, &l);
-    gen_ranks(g, l.nroles, rank);
-    gen_text(&l, rank, to);
+    gen_ranks(g, l->nroles, rank);
+    gen_text(l, rank, text);
+}
+
+void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT], char to[GEN_TEXT]) {
+    gen_shape shape = gen_large_shape(g);
+    gen_layout l;
+    few_ranks(g, &shape, from_dtype, &l);
+    add_ranks(g, &l, from);
+    many_copies(g, &shape, to_dtype, &l);
+    add_ranks(g, &l, to);
 }
 
 void gen_nodes(gen_rng *g, int64_t node_of[GEN_MAX_ROLES]) {
