@@ -76,7 +76,7 @@ endforeach()
 
 # The properties that move something run again on processes, of 2, 3 and 4 ranks.
 function(reshard_job_tests engine ranks)
-  foreach(name reshard_prop messages_prop digest_prop)
+  foreach(name reshard_prop messages_prop digest_prop spread_prop)
     set(test "prop: ${name} on ${ranks} ranks of ${engine}")
     add_test(NAME ${test} COMMAND ${ARGN} $<TARGET_FILE:test_${name}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${test} PROPERTIES LABELS prop ENVIRONMENT "RESHARD_TEST_ENGINE=${engine}")

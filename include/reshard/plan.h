@@ -53,7 +53,7 @@ RSH_API uint64_t rsh_plan_fingerprint(const rsh_plan *p);
 RSH_API int64_t rsh_plan_nranks(const rsh_plan *p); /* distinct ranks of all layouts */
 
 /* What the whole plan costs.  Bytes are counted at min(source, destination) size per element, contributions to a reduction at the
- * source's size. */
+ * source's size.  RSH_EVALUE, here and for views: all ranks together receive and keep more bytes than 63 bits can count. */
 typedef struct rsh_plan_totals {
     int64_t tensor_bytes;    /* of the destination tensors, once */
     int64_t bytes_moved;     /* between different ranks */

@@ -6,8 +6,8 @@
 
 /* Copies along r, and perhaps one dim cut along c. */
 static void many_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
-    int copies = (int)gen_between(g, 3, 8), cuts = gen_chance(g, 50) ? 2 : 1, cut = cuts > 1 ? (int)gen_below(g, shape->ndim) : -1;
-    if (cuts == 1 && gen_chance(g, 50)) copies = (int)gen_between(g, 8, GEN_MAX_ROLES);
+    int cuts = gen_most_ranks >= 6 && gen_chance(g, 50) ? 2 : 1, cut = cuts > 1 ? (int)gen_below(g, shape->ndim) : -1;
+    int most = gen_most_ranks / cuts, copies = (int)gen_between(g, most < 3 ? most : 3, most);
     static const char *const rules[] = {"/c", "/c~", "/c:7", "/c%64"};
     const char *rule = rules[gen_below(g, 4)];
     memset(out, 0, sizeof *out);
@@ -27,12 +27,12 @@ static void few_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layo
     for (int d = 0; d < shape->ndim; d++)
         n += (size_t)snprintf(out->head + n, sizeof out->head - n, d ? ", %d" : "%d", (int)shape->size[d]);
     snprintf(out->head + n, sizeof out->head - n, "]");
-    out->nroles = (int)gen_between(g, 1, 3);
+    out->nroles = (int)gen_between(g, 1, gen_most_ranks < 3 ? gen_most_ranks : 3);
     snprintf(out->mesh, sizeof out->mesh, "k=%d", out->nroles);
 }
 
 static void few_ranks(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
-    gen_wish w = {*shape, t, ORA_NONE, (int)gen_between(g, 1, 3), true};
+    gen_wish w = {*shape, t, ORA_NONE, (int)gen_between(g, 1, gen_most_ranks < 3 ? gen_most_ranks : 3), true};
     if (gen_chance(g, 50))
         few_copies(g, shape, t, out);
     else
@@ -55,7 +55,7 @@ void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char fr
 }
 
 void gen_nodes(gen_rng *g, int64_t node_of[GEN_MAX_ROLES]) {
-    int64_t per_node = gen_between(g, 1, 6), nodes = gen_between(g, 2, 8);
+    int64_t per_node = gen_between(g, 1, gen_most_ranks < 12 ? gen_most_ranks / 2 : 6), nodes = gen_between(g, 2, 8);
     bool any = gen_chance(g, 40), shuffled = gen_chance(g, 30);
     for (int64_t r = 0; r < GEN_MAX_ROLES; r++) node_of[r] = any ? 3 * gen_below(g, nodes) : 100 - r / per_node;
     if (shuffled) gen_shuffle(g, GEN_MAX_ROLES, node_of);
