@@ -443,6 +443,53 @@ static void metadata_by_rank(void **state) {
     rsh_spec_free(s);
 }
 
+/* ---- how much is moved ---- */
+
+static int64_t bytes_moved(const cutting *a, const rsh_spec *from, const rsh_spec *to) {
+    rsh_layout *x, *y;
+    rsh_plan *p;
+    rsh_plan_totals totals;
+    if (rsh_spec_layout(from, a->dtype, 2, a->size, &x) || rsh_spec_layout(to, a->dtype, 2, a->size, &y)) return -1;
+    if (rsh_plan_new(x, y, NULL, &p) || rsh_plan_get_totals(p, &totals)) return -1;
+    rsh_plan_free(p);
+    rsh_layout_free(x);
+    rsh_layout_free(y);
+    return totals.bytes_moved;
+}
+
+/* Elements of the new pieces that their owner did not have before. */
+static int64_t elements_to_move(const cutting *a, const cutting *b) {
+    int64_t n = 0;
+    for (int i = 0; i < b->npieces; i++)
+        for (int k = 0; k < a->npieces; k++) {
+            int64_t common = 1;
+            for (int d = 0; d < 2; d++) {
+                int64_t lo = rshi_max(a->pieces[k].lo[d], b->pieces[i].lo[d]);
+                int64_t hi = rshi_min(a->pieces[k].lo[d] + a->pieces[k].n[d], b->pieces[i].lo[d] + b->pieces[i].n[d]);
+                common *= hi > lo ? hi - lo : 0;
+            }
+            if (a->pieces[k].rank != b->pieces[i].rank) n += common;
+        }
+    return n;
+}
+
+static void nothing_is_moved_that_is_there_already(void **state) {
+    (void)state;
+    int64_t sizes[3][2] = {{13, 21}, {5, 2}, {12, 24}};
+    for (int i = 0; i < 24 * 24; i++) {
+        int A[W], B[W], q = i / 5 % 2;
+        rsh_spec *from, *to;
+        permutation(W, i % 24, A);
+        permutation(W, i / 24, B);
+        cutting a = cut_chunks(RSH_F32, 2, sizes[i % 3], 0, W, A), b = cut_chunks(RSH_F32, 2, sizes[i % 3], q, W, B);
+        assert_int_equal(rsh_spec_chunk_ranks(0, W, A, &from), RSH_OK);
+        assert_int_equal(rsh_spec_chunk_ranks(q, W, B, &to), RSH_OK);
+        assert_int_equal(bytes_moved(&a, from, to), 4 * elements_to_move(&a, &b));
+        rsh_spec_free(from);
+        rsh_spec_free(to);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r1_rows_change_owners),
@@ -466,6 +513,7 @@ int main(void) {
         cmocka_unit_test(worked_d_rows_become_columns_with_an_empty_chunk),
         cmocka_unit_test(worked_e_the_example_of_the_documentation),
         cmocka_unit_test(metadata_by_rank),
+        cmocka_unit_test(nothing_is_moved_that_is_there_already),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
