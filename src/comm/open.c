@@ -113,7 +113,7 @@ rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerpri
 }
 
 static bool same_call(const rsh_comm *c) {
-    for (int r = 1; r < c->size; r++)
+    for (int r = 0; r < c->size; r++)
         if (c->openings[r].operation != c->openings[0].operation || c->openings[r].calls != c->openings[0].calls) return false;
     return true;
 }

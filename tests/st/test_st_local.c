@@ -158,12 +158,11 @@ static void order_does_not_matter_and_integers_are_exact(void **state) {
 
 /* ---- reshard_into ---- */
 
-static rsh_status wipe(rsh_st *t) {
+static void wipe(const rsh_st *t) {
     for (int64_t i = 0; i < rsh_st_nshards(t); i++) {
         const rsh_tensor *x = rsh_st_shard(t, i)->tensor;
         if (rsh_tensor_count(x)) memset(rsh_tensor_data(x), 0x5a, (size_t)rsh_tensor_count(x) * rsh_dtype_size(rsh_st_dtype(t)));
     }
-    return RSH_OK;
 }
 
 static rsh_status into(void *ctx, rsh_comm *comm) {
@@ -181,25 +180,29 @@ static rsh_status into(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_st_reshard_into(x, y));
     RSH_TRY(rsh_st_reshard_into(z, y)); /* a second source is remembered beside the first */
     for (int i = 0; i < 10; i++) {
-        RSH_TRY(wipe(y));
+        wipe(y);
         RSH_TRY(rsh_comm_barrier(comm));
         uint64_t before = rsh_alloc_get_stats().allocations;
         RSH_TRY(rsh_st_reshard_into(i % 2 ? x : z, y));
         CHECK(rsh_alloc_get_stats().allocations == before);
         RSH_TRY(check_st(y, &b, me));
     }
-    for (int i = 0; i < 6; i++) { /* more sources than are remembered */
+    for (int i = 0; i < 6; i++) { /* more sources than are remembered; what the others hold must not arrive */
+        fill_st(x, &a, me);
         RSH_TRY(rsh_st_clone(x, &other));
-        RSH_TRY(wipe(y));
+        wipe(x), wipe(z), wipe(y);
         RSH_TRY(rsh_st_reshard_into(other, y));
         RSH_TRY(check_st(y, &b, me));
         rsh_st_free(other);
     }
+    fill_st(x, &a, me);
+    RSH_TRY(rsh_st_reshard_into(x, y));
     RSH_TRY(rsh_st_clone(x, &other));
-    RSH_TRY(wipe(y));
+    if (me == 1) wipe(x);
+    wipe(y);
     RSH_TRY(rsh_st_reshard_into(me == 1 ? other : x, y)); /* one rank has other memory than before */
     RSH_TRY(check_st(y, &b, me));
-    RSH_TRY(wipe(x));
+    wipe(x);
     RSH_TRY(rsh_st_reshard_into(y, x)); /* and back */
     RSH_TRY(check_st(x, &a, me));
     rsh_st *small;
