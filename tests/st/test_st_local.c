@@ -100,6 +100,8 @@ static rsh_status comparing(void *ctx, rsh_comm *comm) {
     if (me == 2) element(b)[1] = 3e38f;
     RSH_TRY(rsh_st_allclose(a, b, 1e30, 1e300, false, &yes));
     CHECK(!yes);
+    RSH_TRY(rsh_st_allclose(b, a, 1e-5, 0, false, &yes)); /* rtol of infinity is infinite, and still */
+    CHECK(!yes);
     if (me == 2) element(a)[1] = 0.0f, element(b)[1] = -0.0f;
     RSH_TRY(rsh_st_equal(a, b, &yes));
     CHECK(yes);
