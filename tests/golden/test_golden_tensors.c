@@ -85,19 +85,23 @@ static rsh_status check_st(const scene *s, const json_t *spec, const rsh_st *st)
 
 /* ---- making and moving ---- */
 
+/* By rsh_shard_tensor; "srcs" gives every rank a source of its own, to be refused. */
 static rsh_status make_sharded(const scene *s, const rsh_spec *spec, rsh_st **out) {
-    int src = (int)golden_number(s->c, "src", 0);
-    rsh_tensor *given = NULL;
+    const json_t *srcs = json_object_get(s->c, "srcs");
+    int src = (int)(srcs ? json_integer_value(json_array_get(srcs, (size_t)s->me)) : golden_number(s->c, "src", 0));
+    rsh_tensor *given = NULL, *turned = NULL;
     RSH_TRY(golden_whole(s->c, NULL, s->me != src, &given));
-    rsh_status st = rsh_shard_tensor(given, spec, src, s->group, NULL, out);
-    rsh_tensor_free(given);
+    rsh_status st = json_object_get(s->c, "transposed") ? golden_turned(given, &turned) : RSH_OK;
+    if (!st) st = rsh_shard_tensor(turned ? turned : given, spec, src, s->group, NULL, out);
+    rsh_tensor_free(given), rsh_tensor_free(turned);
     return st;
 }
 
 static rsh_status check_shard(const scene *s) {
+    const json_t *specs = json_object_get(s->c, "specs");
     rsh_spec *spec = NULL;
     rsh_st *made = NULL;
-    RSH_TRY(golden_spec(json_object_get(s->c, "spec"), &spec));
+    RSH_TRY(golden_spec(specs ? json_array_get(specs, (size_t)s->me) : json_object_get(s->c, "spec"), &spec));
     rsh_status st = make_sharded(s, spec, &made), expected = golden_expected(s->c, s->rank, true);
     rsh_spec_free(spec);
     EXPECT(st == expected);

@@ -135,7 +135,11 @@ def from_shards_cases():
     differ = by_owner(rows, 3)
     differ[2][0]["grad"] = True
     cases.append(case([8, 2], differ))
-    return cases + [case([8, 2], by_owner(rows[1:2] + rows[:1], 2), ours="VALUE")]
+    # On every rank: stored the other way round, another rank's placement, none.
+    cases.append(case([8, 2], [[{**item, "transposed": True} for item in items] for items in by_owner(rows, 3)]))
+    cases.append(case([8, 2], [by_owner(rows, 3)[r] for r in (1, 2, 0)]))
+    cases.append(case([8, 2], [[{"box": [*item["box"][:2], None]} for item in items] for items in by_owner(rows, 3)]))
+    return cases + [case([8, 2], by_owner(rows[1:2] + rows[:1], 2))]
 
 
 def from_tensor_cases():
@@ -163,6 +167,9 @@ def from_meta_cases():
     cases.append({**case, "shards": [[{**item, "transposed": True} for item in items] for items in case["shards"]]})
     cases.append({**case, "shards": [[{**item, "grad": True} for item in items] for items in case["shards"]]})
     cases.append({**case, "shards": [[]] * 4})
+    empty = boxes(*(((0, 0), (0, 5), r) for r in range(4)))["shards"]
+    cases.append({"op": "from_meta", "world": 4, "size": [0, 5], "meta": empty, "shards": by_owner(empty, 4)})
+    cases.append({**case, "meta": [[*box[:2], "rank:4/cpu"] for box in grid]})
     overlap = boxes(((0, 0), (6, 5), 0), ((5, 0), (5, 5), 1))["shards"]
     cases.append({"op": "from_meta", "world": 2, "size": [10, 5], "meta": overlap, "shards": by_owner(overlap, 2)})
     return cases
@@ -273,6 +280,10 @@ def error_cases():
     cases += [{"op": "shard", "world": 2, "size": [4, 4], "spec": boxes(((0, 0), (4, 2), 0), ((0, 2), (4, 2), 1))}]
     cases += [{"op": "shard", "world": 2, "size": [4, 4], "spec": chunk(dim, [0, 1])} for dim in (2, -3)]
     cases.append({"op": "shard", "world": 2, "size": [4, 4], "spec": chunk(0, [0, 7])})
+    cases.append({"op": "shard", "world": 2, "size": [4, 4], "spec": chunk(0, [0, 1]), "srcs": [0, 1]})
+    cases.append({"op": "shard", "world": 2, "size": [4, 4], "specs": [chunk(0, [0, 0]), chunk(0, [1, 1])]})
+    cases.append({"op": "shard", "world": 2, "size": [4, 4], "specs": [chunk(0, [0, 1]), chunk(1, [0, 1])]})
+    cases.append({"op": "shard", "world": 2, "size": [4, 4], "spec": chunk(0, [0, 1]), "transposed": True})
     # Boxes: PyTorch moves chunks only.
     cases.append({"op": "reshard", "world": 2, "size": [4, 4], "from": chunk(0, [0, 1]), "to": boxes(((0, 0), (4, 1), 0), ((0, 1), (4, 3), 1)), **ok})
     # Gather: integers go through floats; a second destination.

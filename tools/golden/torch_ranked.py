@@ -27,11 +27,22 @@ def said(st, fill="arange", data=True):
     return {"meta": [box_json(box) for box in st.metadata().shards_metadata], "shards": shards, "spec": spec_json(st.sharding_spec())}
 
 
+def turned(tensor):
+    """The same values, stored column after column."""
+    return tensor.t().contiguous().t()
+
+
 def made(case, spec=None, group=None):
+    """By shard_tensor; "srcs" and "specs" give every rank its own, to be refused."""
+    me = dist.get_rank(group)
+    src = case["srcs"][me] if "srcs" in case else case.get("src", 0)
+    spec = spec or (case["specs"][me] if "specs" in case else case["spec"])
     tensor = whole(case["size"], case.get("dtype", "f32"), case.get("fill", "arange"))
-    if dist.get_rank(group) != case.get("src", 0):
+    if me != src:
         tensor = torch.zeros_like(tensor)  # only the source's values matter
-    return _shard_tensor(tensor, spec_of(spec or case["spec"]), case.get("src", 0), group)
+    if case.get("transposed"):
+        tensor = turned(tensor)
+    return _shard_tensor(tensor, spec_of(spec), src, group)
 
 
 def shard(case, rank):
@@ -88,7 +99,7 @@ def own_shards(case, rank):
         box = box_of(item["box"])
         tensor = cut(whole(case["size"], item.get("dtype", case.get("dtype", "f32"))), box.shard_offsets, item.get("sizes", box.shard_sizes))
         if item.get("transposed"):
-            tensor = tensor.t().contiguous().t()
+            tensor = turned(tensor)
         if item.get("grad"):
             tensor.requires_grad_()
         shards.append(Shard(tensor, box))
@@ -114,7 +125,7 @@ def from_tensor(case, rank):
     offsets, sizes = case["locals"][rank]
     local = cut(full, offsets, sizes)
     if case.get("transposed"):
-        local = local.t().contiguous().t()
+        local = turned(local)
     return said(ShardedTensor._init_from_local_tensor(local, spec_of(case["spec"]), case["size"]))
 
 
