@@ -58,6 +58,7 @@ rsh_status rsh_st_from_shards_and_meta(int64_t n, const rsh_shard *shards, const
     RSH_TRY(check_shards(n, shards, meta, comm->rank));
     if (!spec) RSH_TRY(rsh_spec_infer(meta->nshards, meta->shards, &inferred));
     rsh_status st = rshi_st_form(spec ? spec : inferred, meta->ndim, meta->size, &meta->props, group, &t);
+    if (!st && !rsh_tensor_meta_same(t->meta, meta)) st = rshi_fail(RSH_EVALUE, "the metadata are not those of the spec %.300s", rsh_spec_text(t->spec));
     if (!st) st = rshi_st_adopt(t, n, shards);
     rsh_spec_free(inferred);
     if (st)

@@ -56,7 +56,7 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
 }
 static void to_clone_detach_and_copy_are_local(void **state) {
     (void)state;
-    run_both(W, local_ops, NULL);
+    run_engines(W, local_ops, NULL);
 }
 
 /* ---- equal and allclose ---- */
@@ -121,7 +121,7 @@ static rsh_status comparing(void *ctx, rsh_comm *comm) {
 }
 static void every_rank_learns_whether_tensors_are_equal(void **state) {
     (void)state;
-    run_both(W, comparing, NULL);
+    run_engines(W, comparing, NULL);
 }
 
 /* Large integers that f64 cannot tell apart; and shards in another order. */
@@ -155,7 +155,7 @@ static rsh_status comparing_integers(void *ctx, rsh_comm *comm) {
 }
 static void order_does_not_matter_and_integers_are_exact(void **state) {
     (void)state;
-    run_both(2, comparing_integers, NULL);
+    run_engines(2, comparing_integers, NULL);
 }
 
 /* ---- reshard_into ---- */
@@ -220,7 +220,7 @@ static rsh_status into(void *ctx, rsh_comm *comm) {
 }
 static void reshard_into_allocates_nothing_after_the_first_time(void **state) {
     (void)state;
-    run_both(W, into, NULL);
+    run_engines(W, into, NULL);
 }
 
 /* Rank 1 is in another call; nobody waits for ever and both hear of it. */
@@ -250,7 +250,7 @@ static rsh_status crossed(void *ctx, rsh_comm *comm) {
 }
 static void ranks_in_different_calls_are_told_so(void **state) {
     (void)state;
-    run_both(2, crossed, NULL);
+    run_engines(2, crossed, NULL);
 }
 
 /* The explicit way: the core's view of both, bound once. */
@@ -289,7 +289,7 @@ static rsh_status explicit_bind(void *ctx, rsh_comm *comm) {
 }
 static void the_cores_view_can_be_bound(void **state) {
     (void)state;
-    run_both(W, explicit_bind, NULL);
+    run_engines(W, explicit_bind, NULL);
 }
 
 int main(void) {

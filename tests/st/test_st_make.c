@@ -43,7 +43,7 @@ static rsh_status t1_to_t8(void *ctx, rsh_comm *comm) {
 }
 static void t1_to_t5_t7_t8_chunks_of_factories(void **state) {
     (void)state;
-    run_both(W, t1_to_t8, NULL);
+    run_engines(W, t1_to_t8, NULL);
 }
 
 static rsh_status b05(void *ctx, rsh_comm *comm) {
@@ -66,7 +66,7 @@ static rsh_status b05(void *ctx, rsh_comm *comm) {
 }
 static void b05_empty_chunks_are_legal_and_lie_inside(void **state) {
     (void)state;
-    run_both(W, b05, NULL);
+    run_engines(W, b05, NULL);
 }
 
 /* Ranks of a placement are ranks of the group. */
@@ -103,7 +103,7 @@ static rsh_status subgroup(void *ctx, rsh_comm *comm) {
 }
 static void t6_and_b06_ranks_are_ranks_of_the_group(void **state) {
     (void)state;
-    run_both(W, subgroup, NULL);
+    run_engines(W, subgroup, NULL);
 }
 
 /* ---- values ---- */
@@ -147,7 +147,7 @@ static rsh_status values(void *ctx, rsh_comm *comm) {
 }
 static void t9_factories_fill_what_they_make(void **state) {
     (void)state;
-    run_both(W, values, NULL);
+    run_engines(W, values, NULL);
 }
 
 static rsh_status refusals(void *ctx, rsh_comm *comm) {
@@ -180,7 +180,7 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
 }
 static void t10_and_t11_what_factories_and_accessors_refuse(void **state) {
     (void)state;
-    run_both(W, refusals, NULL);
+    run_engines(W, refusals, NULL);
 }
 
 /* ---- gather ---- */
@@ -229,7 +229,7 @@ static rsh_status gathers(void *ctx, rsh_comm *comm) {
 }
 static void t12_and_t13_gathers_of_chunks_and_boxes(void **state) {
     (void)state;
-    run_both(W, gathers, NULL);
+    run_engines(W, gathers, NULL);
 }
 
 static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
@@ -254,7 +254,7 @@ static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
 }
 static void b09_gather_keeps_the_dtype_and_every_rank_takes_part(void **state) {
     (void)state;
-    run_both(W, gathers_of_dtypes, NULL);
+    run_engines(W, gathers_of_dtypes, NULL);
 }
 
 /* ---- from a local tensor ---- */
@@ -292,7 +292,7 @@ static rsh_status t14(void *ctx, rsh_comm *comm) {
 }
 static void t14_tensors_of_local_tensors(void **state) {
     (void)state;
-    run_both(W, t14, NULL);
+    run_engines(W, t14, NULL);
 }
 
 static rsh_status t15(void *ctx, rsh_comm *comm) {
@@ -323,7 +323,7 @@ static rsh_status t15(void *ctx, rsh_comm *comm) {
 }
 static void t15_local_tensors_that_do_not_fit_are_refused(void **state) {
     (void)state;
-    run_both(W, t15, NULL);
+    run_engines(W, t15, NULL);
 }
 
 /* ---- user's kinds ---- */
@@ -385,7 +385,7 @@ static rsh_status users_grid(void *ctx, rsh_comm *comm) {
 }
 static void p6_a_users_grid_is_a_spec_like_any_other(void **state) {
     (void)state;
-    run_both(W, users_grid, NULL);
+    run_engines(W, users_grid, NULL);
 }
 
 int main(void) {

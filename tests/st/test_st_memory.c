@@ -131,7 +131,7 @@ static rsh_status starve_all(void *ctx, rsh_comm *comm) {
 
 static void b27_no_memory_on_one_rank_is_told_to_all(void **state) {
     (void)state;
-    run_both(W, starve_all, NULL);
+    run_engines(W, starve_all, NULL);
 }
 
 int main(void) {

@@ -73,7 +73,7 @@ static rsh_status q1_to_q4(void *ctx, rsh_comm *comm) {
 }
 static void q1_to_q4_joined_tensors_are_reduced_and_cut(void **state) {
     (void)state;
-    run_both(W, q1_to_q4, NULL);
+    run_engines(W, q1_to_q4, NULL);
 }
 
 /* Any dim, uneven chunks, trailing ones empty, every op; nothing is padded. */
@@ -91,7 +91,7 @@ static rsh_status b11(void *ctx, rsh_comm *comm) {
 }
 static void b11_and_b13_any_dim_any_size_any_op(void **state) {
     (void)state;
-    run_both(W, b11, NULL);
+    run_engines(W, b11, NULL);
 }
 
 /* ---- worked numbers ---- */
@@ -133,8 +133,8 @@ static rsh_status four_ranks(void *ctx, rsh_comm *comm) {
 
 static void the_worked_numbers(void **state) {
     (void)state;
-    run_both(2, two_ranks, NULL);
-    run_both(4, four_ranks, NULL);
+    run_engines(2, two_ranks, NULL);
+    run_engines(4, four_ranks, NULL);
 }
 
 /* ---- refusals, views, joins ---- */
@@ -175,7 +175,7 @@ static rsh_status q5(void *ctx, rsh_comm *comm) {
 }
 static void q5_complex_is_refused_and_boxes_are_not(void **state) {
     (void)state;
-    run_both(W, q5, NULL);
+    run_engines(W, q5, NULL);
 }
 
 static rsh_status q6_q7(void *ctx, rsh_comm *comm) {
@@ -220,7 +220,7 @@ static rsh_status q6_q7(void *ctx, rsh_comm *comm) {
 }
 static void q6_and_q7_transposes_and_joins(void **state) {
     (void)state;
-    run_both(W, q6_q7, NULL);
+    run_engines(W, q6_q7, NULL);
 }
 
 int main(void) {

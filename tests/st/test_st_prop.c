@@ -177,7 +177,7 @@ static void any_spec_to_any_spec_and_gather_gives_the_tensor_back(void **state) 
     many m = {test_seed(7), text ? atoi(text) : 25};
     for (int n = 1; n <= 5; n++) {
         m.seed += 1000003;
-        run_both(n, many_cases, &m);
+        run_engines(n, many_cases, &m);
     }
 }
 

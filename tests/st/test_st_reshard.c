@@ -54,29 +54,29 @@ static rsh_status reshard_scene(void *ctx, rsh_comm *comm) {
 
 static void r1_rows_change_owners(void **state) {
     (void)state;
-    run_both(W, reshard_scene, &(scene){.dim = {0, 0}, .owners = {{0, 1, 3, 2}, {2, 3, 1, 0}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {0, 0}, .owners = {{0, 1, 3, 2}, {2, 3, 1, 0}}});
 }
 
 static void r2_rows_become_columns(void **state) {
     (void)state;
-    run_both(W, reshard_scene, &(scene){.dim = {0, 1}, .owners = {{2, 3, 0, 1}, {1, 0, 3, 2}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {0, 1}, .owners = {{2, 3, 0, 1}, {1, 0, 3, 2}}});
 }
 
 static void r3_columns_become_rows(void **state) {
     (void)state;
-    run_both(W, reshard_scene, &(scene){.dim = {1, 0}, .owners = {{1, 0, 2, 3}, {3, 2, 0, 1}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {1, 0}, .owners = {{1, 0, 2, 3}, {3, 2, 0, 1}}});
 }
 
 static void r4_columns_change_owners(void **state) {
     (void)state;
-    run_both(W, reshard_scene, &(scene){.dim = {1, 1}, .owners = {{3, 2, 1, 0}, {0, 1, 2, 3}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {1, 1}, .owners = {{3, 2, 1, 0}, {0, 1, 2, 3}}});
 }
 
 static void b04_negative_dims_are_the_dims_they_mean(void **state) {
     (void)state;
-    run_both(W, reshard_scene, &(scene){.dim = {-1, 1}, .owners = {{3, 2, 1, 0}, {0, 1, 2, 3}}});
-    run_both(W, reshard_scene, &(scene){.dim = {-2, -1}, .owners = {{0, 1, 2, 3}, {1, 2, 3, 0}}});
-    run_both(W, reshard_scene, &(scene){.dim = {0, -2}, .owners = {{0, 1, 2, 3}, {0, 1, 2, 3}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {-1, 1}, .owners = {{3, 2, 1, 0}, {0, 1, 2, 3}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {-2, -1}, .owners = {{0, 1, 2, 3}, {1, 2, 3, 0}}});
+    run_engines(W, reshard_scene, &(scene){.dim = {0, -2}, .owners = {{0, 1, 2, 3}, {0, 1, 2, 3}}});
 }
 
 /* ---- R5, R6 and the like: any spec to any spec ---- */
@@ -103,7 +103,7 @@ static rsh_status chunks_to_boxes(void *ctx, rsh_comm *comm) {
 
 static void r5_chunks_become_boxes_and_boxes_chunks(void **state) {
     (void)state;
-    run_both(W, chunks_to_boxes, NULL);
+    run_engines(W, chunks_to_boxes, NULL);
 }
 
 /* PyTorch's boxes are two of 5 by 5 for a tensor of 24 by 12: that does not cover it. */
@@ -127,7 +127,7 @@ static rsh_status boxes_that_do_not_cover(void *ctx, rsh_comm *comm) {
 
 static void r5_boxes_that_do_not_cover_are_refused(void **state) {
     (void)state;
-    run_both(W, boxes_that_do_not_cover, NULL);
+    run_engines(W, boxes_that_do_not_cover, NULL);
 }
 
 static rsh_status several_shards(void *ctx, rsh_comm *comm) {
@@ -150,13 +150,13 @@ static rsh_status several_shards(void *ctx, rsh_comm *comm) {
 
 static void r6_several_shards_on_a_rank_are_resharded(void **state) {
     (void)state;
-    run_both(W, several_shards, NULL);
+    run_engines(W, several_shards, NULL);
 }
 
 static void b10_and_b29_any_owners_and_any_number_of_chunks(void **state) {
     (void)state;
-    run_both(W, several_shards, NULL);
-    run_both(W, chunks_to_boxes, NULL);
+    run_engines(W, several_shards, NULL);
+    run_engines(W, chunks_to_boxes, NULL);
 }
 
 /* ---- permutations ---- */
@@ -196,9 +196,9 @@ static rsh_status shuffle_all(void *ctx, rsh_comm *comm) {
 static void b01_every_permutation_of_owners_is_reshuffled(void **state) {
     (void)state;
     int all = 24;
-    run_both(4, shuffle_all, &all);
+    run_engines(4, shuffle_all, &all);
     all = 120;
-    run_both(5, shuffle_all, &all);
+    run_engines(5, shuffle_all, &all);
 }
 
 static rsh_status cross_all(void *ctx, rsh_comm *comm) {
@@ -216,7 +216,7 @@ static rsh_status cross_all(void *ctx, rsh_comm *comm) {
 
 static void every_pair_of_permutations_goes_from_dim_to_dim(void **state) {
     (void)state;
-    run_both(W, cross_all, NULL);
+    run_engines(W, cross_all, NULL);
 }
 
 static rsh_status uneven_columns(void *ctx, rsh_comm *comm) {
@@ -228,7 +228,7 @@ static rsh_status uneven_columns(void *ctx, rsh_comm *comm) {
 
 static void b08_the_new_dim_need_not_be_divisible(void **state) {
     (void)state;
-    run_both(W, uneven_columns, NULL);
+    run_engines(W, uneven_columns, NULL);
 }
 
 static rsh_status empty_dims(void *ctx, rsh_comm *comm) {
@@ -242,7 +242,7 @@ static rsh_status empty_dims(void *ctx, rsh_comm *comm) {
 
 static void b36_dims_of_length_0_are_resharded(void **state) {
     (void)state;
-    run_both(W, empty_dims, NULL);
+    run_engines(W, empty_dims, NULL);
 }
 
 static rsh_status other_devices(void *ctx, rsh_comm *comm) {
@@ -268,7 +268,7 @@ static rsh_status other_devices(void *ctx, rsh_comm *comm) {
 
 static void b35_other_devices_are_refused_up_front(void **state) {
     (void)state;
-    run_both(2, other_devices, NULL);
+    run_engines(2, other_devices, NULL);
 }
 
 static rsh_status order_of_metadata(void *ctx, rsh_comm *comm) {
@@ -300,7 +300,7 @@ static rsh_status order_of_metadata(void *ctx, rsh_comm *comm) {
 
 static void b28_a_resharded_tensor_equals_a_fresh_one(void **state) {
     (void)state;
-    run_both(3, order_of_metadata, NULL);
+    run_engines(3, order_of_metadata, NULL);
 }
 
 /* ---- the parts of reshard, worked examples ---- */
@@ -347,7 +347,7 @@ static rsh_status worked_a(void *ctx, rsh_comm *comm) {
 }
 static void worked_a_a_rotation_of_owners(void **state) {
     (void)state;
-    run_both(4, worked_a, NULL);
+    run_engines(4, worked_a, NULL);
 }
 
 static rsh_status worked_b(void *ctx, rsh_comm *comm) {
@@ -356,7 +356,7 @@ static rsh_status worked_b(void *ctx, rsh_comm *comm) {
 }
 static void worked_b_pairs_of_ranks_swap(void **state) {
     (void)state;
-    run_both(4, worked_b, NULL);
+    run_engines(4, worked_b, NULL);
 }
 
 static rsh_status worked_c(void *ctx, rsh_comm *comm) {
@@ -365,7 +365,7 @@ static rsh_status worked_c(void *ctx, rsh_comm *comm) {
 }
 static void worked_c_three_ranks_rotate(void **state) {
     (void)state;
-    run_both(3, worked_c, NULL);
+    run_engines(3, worked_c, NULL);
 }
 
 /* T[i][j] = 10i + j, and the table of what each rank ends with. */
@@ -394,7 +394,7 @@ static rsh_status worked_d(void *ctx, rsh_comm *comm) {
 }
 static void worked_d_rows_become_columns_with_an_empty_chunk(void **state) {
     (void)state;
-    run_both(3, worked_d, NULL);
+    run_engines(3, worked_d, NULL);
 }
 
 static rsh_status worked_e(void *ctx, rsh_comm *comm) {
@@ -423,7 +423,7 @@ static rsh_status worked_e(void *ctx, rsh_comm *comm) {
 }
 static void worked_e_the_example_of_the_documentation(void **state) {
     (void)state;
-    run_both(4, worked_e, NULL);
+    run_engines(4, worked_e, NULL);
 }
 
 static void metadata_by_rank(void **state) {

@@ -82,7 +82,7 @@ static rsh_status t16_good(void *ctx, rsh_comm *comm) {
 }
 static void t16_shards_of_all_ranks_make_a_tensor(void **state) {
     (void)state;
-    run_both(W, t16_good, NULL);
+    run_engines(W, t16_good, NULL);
 }
 
 /* One thing is wrong on rank 3; every rank hears of it. */
@@ -138,11 +138,11 @@ static rsh_status t16_bad(void *ctx, rsh_comm *comm) {
 }
 static void t16_a_fault_of_one_rank_is_refused_on_all(void **state) {
     (void)state;
-    run_both(W, t16_bad, NULL);
+    run_engines(W, t16_bad, NULL);
 }
 static void b27_a_refusal_on_one_rank_reaches_all(void **state) {
     (void)state;
-    run_both(W, t16_bad, NULL);
+    run_engines(W, t16_bad, NULL);
 }
 
 /* ---- sizes that are worked out ---- */
@@ -188,7 +188,7 @@ static rsh_status t18(void *ctx, rsh_comm *comm) {
 }
 static void t18_and_b33_sizes_are_worked_out_by_rank(void **state) {
     (void)state;
-    run_both(W, t18, NULL);
+    run_engines(W, t18, NULL);
 }
 
 /* ---- shards and metadata ---- */
@@ -216,6 +216,10 @@ static rsh_status t17(void *ctx, rsh_comm *comm) {
     rsh_st_free(t);
     t = NULL;
     good = *m;
+    rsh_spec *rows;
+    RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &rows));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_from_shards_and_meta(1, s, m, rows, NULL, &t)); /* a spec that says something else */
+    rsh_spec_free(rows);
     CHECK_STATUS(RSH_ERUNTIME, rsh_st_from_shards_and_meta(0, NULL, m, NULL, NULL, &t));
     CHECK_STATUS(RSH_ERUNTIME, rsh_st_from_shards_and_meta(2, s, m, NULL, NULL, &t));
     m->nshards = 0;
@@ -248,7 +252,7 @@ static rsh_status t17(void *ctx, rsh_comm *comm) {
 }
 static void t17_and_t20_shards_must_be_what_the_metadata_say(void **state) {
     (void)state;
-    run_both(W, t17, NULL);
+    run_engines(W, t17, NULL);
 }
 
 /* Metadata in which the others have nothing: each rank sees a tensor of its own. */
@@ -285,7 +289,7 @@ static rsh_status t17_views(void *ctx, rsh_comm *comm) {
 }
 static void t17_metadata_of_a_local_view_are_accepted(void **state) {
     (void)state;
-    run_both(W, t17_views, NULL);
+    run_engines(W, t17_views, NULL);
 }
 
 /* ---- cutting a whole tensor ---- */
@@ -316,7 +320,7 @@ static rsh_status cut_good(void *ctx, rsh_comm *comm) {
 }
 static void s1_and_s2_a_whole_tensor_is_cut(void **state) {
     (void)state;
-    run_both(W, cut_good, NULL);
+    run_engines(W, cut_good, NULL);
 }
 
 static rsh_status cut_bad(void *ctx, rsh_comm *comm) {
@@ -359,7 +363,7 @@ static rsh_status cut_bad(void *ctx, rsh_comm *comm) {
 }
 static void s3_to_s6_what_cutting_refuses(void **state) {
     (void)state;
-    run_both(W, cut_bad, NULL);
+    run_engines(W, cut_bad, NULL);
 }
 
 int main(void) {

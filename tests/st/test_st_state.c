@@ -67,7 +67,7 @@ static rsh_status t19(void *ctx, rsh_comm *comm) {
 }
 static void t19_what_was_saved_comes_back(void **state) {
     (void)state;
-    run_both(W, t19, NULL);
+    run_engines(W, t19, NULL);
 }
 
 /* Saved by all four, loaded under a group of 0, 2 and 3; and the other way round. */
@@ -112,7 +112,7 @@ static rsh_status other_groups(void *ctx, rsh_comm *comm) {
 }
 static void t19_and_b34_the_group_must_be_the_one_of_saving(void **state) {
     (void)state;
-    run_both(W, other_groups, NULL);
+    run_engines(W, other_groups, NULL);
 }
 
 static void t19_without_a_group_nothing_is_loaded(void **state) {
@@ -171,7 +171,7 @@ static void states_of_four_ranks_are_loaded_on_two_by_another_spec(void **state)
     states all = {{{NULL, 0}}};
     in_group g = {save_all, &all};
     assert_int_equal(rsh_run(W, rank_in_group, &g), RSH_OK);
-    run_both(2, load_all, &all);
+    run_engines(2, load_all, &all);
     for (int r = 0; r < W; r++) free(all.of[r].data);
 }
 
@@ -222,7 +222,7 @@ static rsh_status damage(void *ctx, rsh_comm *comm) {
 static void damaged_states_are_refused(void **state) {
     (void)state;
     uint64_t seed = test_seed(20);
-    run_both(1, damage, &seed);
+    run_engines(1, damage, &seed);
 }
 
 /* The same with a right hash: what is behind it is not trusted either. */
@@ -270,7 +270,7 @@ static rsh_status forge(void *ctx, rsh_comm *comm) {
 static void forged_states_do_no_harm(void **state) {
     (void)state;
     uint64_t seed = test_seed(21);
-    run_both(1, forge, &seed);
+    run_engines(1, forge, &seed);
 }
 
 int main(void) {

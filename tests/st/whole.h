@@ -1,4 +1,4 @@
-/* whole: what tests of sharded tensors share: ranks with a default group on both engines, and an oracle on whole tensors.
+/* whole: what tests of sharded tensors share: ranks with a default group on every engine, and an oracle on whole tensors.
  *
  * The bytes of an element follow from its index in the whole tensor, so what a rank must hold is known from the box alone.  The oracle cuts dims by itself
  * and asks the library for nothing. */
@@ -24,13 +24,17 @@ static inline rsh_status rank_in_group(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-/* fn on n rank threads, and on n rank processes. */
-static inline void run_both(int n, rsh_rank_fn fn, void *ctx) {
+/* fn on n rank threads, on n rank processes, and on n ranks that sit on two nodes in turn, with messages between them. */
+static inline void run_engines(int n, rsh_rank_fn fn, void *ctx) {
     in_group g = {fn, ctx};
     rsh_status st = rsh_run(n, rank_in_group, &g);
     if (st) fail_msg("%d threads: %s: %s", n, rsh_status_name(st), rsh_error_detail());
     st = rsh_run_shm(n, rank_in_group, &g);
     if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    int node[16];
+    for (int r = 0; r < n; r++) node[r] = r % 2;
+    st = run_on_nodes(n, node, rank_in_group, &g);
+    if (st) fail_msg("%d ranks on nodes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
 }
 
 /* ---- the oracle ---- */
