@@ -1,23 +1,35 @@
 #!/bin/sh
-# Peers: the same moves by MPI, ScaLAPACK and us.  What is not installed is left out, and said so.  PyTorch is bench_torch's.
+# Peers: the same moves by MPI, ScaLAPACK, PyTorch and us.  What is not installed is left out, and said so.
 #
 #   peers.sh PROGRAM [ROUNDS]      PROGRAM: path of the built bench/peers; ROUNDS: 25
+#
+# All but PyTorch take turns in one program; PyTorch runs right after it (bench_torch lets it and us take turns).
 set -eu
 program=$1 rounds=${2:-25}
+here=$(dirname "$0")
+python=${RESHARD_PYTHON:-/usr/bin/python3}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-launch() { # launch RANKS PROGRAM...: by Open MPI's mpirun where there are several, and on as many cores as there are
-    ranks=$1
-    shift
-    if command -v mpirun.openmpi > /dev/null; then
-        mpirun.openmpi --oversubscribe -n "$ranks" "$@"
-    else
-        mpirun -n "$ranks" "$@"
-    fi
+
+launcher=
+for name in mpirun.openmpi mpirun; do
+    if [ ! "$launcher" ] && command -v $name > /dev/null; then launcher=$name; fi
+done
+[ "$launcher" != mpirun.openmpi ] || launcher="$launcher --oversubscribe"
+
+gloo() { # gloo N: a row like those of the program
+    seconds=$("$python" "$here/gloo_reshard.py" "$1" "$1" "$rounds" | sed -n 's/.*"best_seconds": \([-+.0-9e]*\).*/\1/p')
+    awk -v s="$seconds" -v n="$1" 'BEGIN { printf "%-34s %14.9f %9.2f\n", "PyTorch reshard, gloo", s, n * n * 4 / s / 1e9 }'
 }
 
-if [ -x "$program" ]; then
-    launch 2 "$program" 8192 "$rounds"
-    launch 2 "$program" 64 "$rounds"
-else
-    echo "MPI and ScaLAPACK are left out: no MPI was found when this was built"
-fi
+for n in 8192 64; do
+    if [ -x "$program" ] && [ "$launcher" ]; then
+        $launcher -n 2 "$program" $n "$rounds"
+    else
+        echo "MPI, ScaLAPACK and the engine mpi are left out: there is no MPI"
+    fi
+    if "$python" -c 'import torch' 2> /dev/null; then
+        gloo $n
+    else
+        echo "PyTorch is left out: $python has no torch"
+    fi
+done
