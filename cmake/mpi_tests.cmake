@@ -4,6 +4,17 @@ find_program(TIMEOUT timeout REQUIRED)
 
 # Where are the ranks of `ranks_on_mpi WHERE`, and how many?
 set(mpi_settings "together 2" "together 3" "apart 2" "apart 3" "apart 4" "pairs 4")
+set(mpi_root "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_base_warn_component_unused=0")
+
+# The property tests as jobs of mpirun: on one node, on a node each, and two by two.
+function(reshard_mpi_job_tests mpi mpirun library)
+  set(environment "${mpi_root};RESHARD_TEST_MPI=${library}")
+  foreach(n 2 3 4)
+    reshard_job_tests(mpi "${mpi}, ${n} ranks together" "${environment}" ${TIMEOUT} 300 ${mpirun} -n ${n})
+  endforeach()
+  reshard_job_tests(mpi "${mpi}, 3 ranks apart" "${environment};RESHARD_TEST_PER_NODE=1" ${TIMEOUT} 300 ${mpirun} -n 3)
+  reshard_job_tests(mpi "${mpi}, 4 ranks in pairs" "${environment};RESHARD_TEST_PER_NODE=2" ${TIMEOUT} 300 ${mpirun} -n 4)
+endfunction()
 
 function(reshard_mpi_tests mpi wrapper flags)
   string(REPLACE "mpicc" "mpirun" mpirun ${wrapper})
@@ -27,12 +38,18 @@ function(reshard_mpi_tests mpi wrapper flags)
     set(name "mpi: ${mpi}, ${n} ranks ${where}")
     add_test(NAME ${name} COMMAND ${TIMEOUT} 120 ${mpirun} ${many} -n ${n} $<TARGET_FILE:${program}> ${where})
     set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS 2
-                         ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_base_warn_component_unused=0")
+                         ENVIRONMENT "${mpi_root}")
   endforeach()
 endfunction()
 
 if(TARGET reshard-mpi)
   reshard_mpi_tests(default ${RESHARD_MPICC} reshard-mpi-flags)
+  string(REPLACE "mpicc" "mpirun" mpirun ${RESHARD_MPICC})
+  set(launcher ${mpirun})
+  if(mpirun MATCHES "openmpi")
+    list(APPEND launcher --oversubscribe)
+  endif()
+  reshard_mpi_job_tests(default "${launcher}" $<TARGET_FILE:reshard-mpi>)
   if(RESHARD_MPICH_MPICC AND NOT RESHARD_MPICH_MPICC STREQUAL RESHARD_MPICC)
     reshard_mpi_flags(reshard-mpich-flags ${RESHARD_MPICH_MPICC})
     reshard_mpi_tests(mpich ${RESHARD_MPICH_MPICC} reshard-mpich-flags)

@@ -74,18 +74,18 @@ foreach(name reshard_prop messages_prop)
   set_tests_properties("prop: ${name} on nodes" PROPERTIES LABELS prop)
 endforeach()
 
-# The properties that move something run again on processes, of 2, 3 and 4 ranks.
-function(reshard_job_tests engine ranks)
+# The properties that move something run again as jobs of processes; `where` is for the name, `environment` for the job, ARGN the launcher.
+function(reshard_job_tests engine where environment)
   foreach(name reshard_prop messages_prop digest_prop spread_prop)
-    set(test "prop: ${name} on ${ranks} ranks of ${engine}")
+    set(test "prop: ${name} on ${engine}, ${where}")
     add_test(NAME ${test} COMMAND ${ARGN} $<TARGET_FILE:test_${name}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${test} PROPERTIES LABELS prop ENVIRONMENT "RESHARD_TEST_ENGINE=${engine}")
+    set_tests_properties(${test} PROPERTIES LABELS "prop;${engine}" PROCESSORS 2 ENVIRONMENT "RESHARD_TEST_ENGINE=${engine};${environment}")
   endforeach()
 endfunction()
 
 if(TARGET reshard-command)
   foreach(ranks 2 3 4)
-    reshard_job_tests(shm ${ranks} $<TARGET_FILE:reshard-command> run -n ${ranks} --)
+    reshard_job_tests(shm "${ranks} ranks" "" $<TARGET_FILE:reshard-command> run -n ${ranks} --)
   endforeach()
 endif()
 

@@ -32,7 +32,19 @@ static void *load(void *library, const char *name) {
     return symbol;
 }
 
+/* RESHARD_TEST_PER_NODE: ranks that are to be on one node.  Both MPIs say in the environment which rank this will be. */
+static void choose_node(void) {
+    const char *many = getenv("RESHARD_TEST_PER_NODE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char name[32];
+    if (!many || !*many) return;
+    if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) give_up("neither OMPI_COMM_WORLD_RANK nor PMI_RANK says which rank this is");
+    snprintf(name, sizeof name, "node %d", atoi(rank) / atoi(many));
+    setenv("RESHARD_NODE", name, 1);
+}
+
 static rsh_status join_mpi(void) {
+    choose_node();
     const char *path = getenv("RESHARD_TEST_MPI");
     void *library = dlopen(path ? path : "libreshard-mpi.so", RTLD_NOW | RTLD_GLOBAL);
     if (!library) give_up(dlerror());

@@ -2,7 +2,8 @@
  *
  * By itself a test program runs its ranks as threads; the programs that are built with RESHARD_TEST_NODES as threads of several nodes with messages between them,
  * another map of nodes for every case.  With RESHARD_TEST_ENGINE it is one rank of a job that a launcher started several times: "shm" under
- * `reshard run`, "mpi" under mpirun (RESHARD_TEST_MPI names the library to load).  Then every process makes the same cases from the same seed, does its own
+ * `reshard run`, "mpi" under mpirun (RESHARD_TEST_MPI names the library to load, RESHARD_TEST_PER_NODE says how many ranks a node has; without it
+ * all are on one).  Then every process makes the same cases from the same seed, does its own
  * rank's share, and looks at nothing but that. */
 #ifndef RESHARD_TESTS_ENGINE_H
 #define RESHARD_TESTS_ENGINE_H
