@@ -105,7 +105,8 @@ static int apply(const application *a, const rsh_plan *plan) {
 static int run_apply(application *a) {
     rsh_plan *plan = NULL;
     if (!layout_pair_parse(&a->pair) || launched_check(&a->launched, &a->pair)) return FAILED;
-    rsh_status st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
+    rsh_status st = launched_nodes(&a->launched, &a->opts);
+    if (!st) st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
     int result = st ? fail_library(st) : apply(a, plan);
     rsh_plan_free(plan);
     return result;

@@ -134,7 +134,9 @@ static int tell_fault(const pattern_fault *f) {
 static int run_bench(bench *b) {
     if (!layout_pair_parse(&b->pair) || launched_check(&b->launched, &b->pair)) return FAILED;
     double start = clock_seconds();
-    rsh_status st = rsh_plan_new(b->pair.from, b->pair.to, NULL, &b->plan);
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    rsh_status st = launched_nodes(&b->launched, &opts);
+    if (!st) st = rsh_plan_new(b->pair.from, b->pair.to, &opts, &b->plan);
     b->plan_seconds = clock_seconds() - start;
     if (st) return fail_library(st);
     count_bytes(b);

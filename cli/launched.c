@@ -52,6 +52,8 @@ int launched_open(launched *l, const char *engine) {
     return DONE;
 }
 
+rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts) { return l->comm ? rsh_comm_plan_opts(l->comm, opts) : RSH_OK; }
+
 int launched_close(launched *l, int result) {
     rsh_status st = l->close ? l->close(l->comm) : RSH_OK;
     if (!st || result) return result;

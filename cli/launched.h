@@ -15,6 +15,8 @@ int launched_open(launched *l, const char *engine);
 int launched_close(launched *l, int result);
 /* Are there as many ranks as the layouts have?  DONE, or FAILED after a sentence. */
 int launched_check(const launched *l, const layout_pair *pair);
+/* Tell the plan which ranks are on one node, where that is not all of them. */
+rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts);
 /* Does this process give the answers? */
 bool launched_speaks(const launched *l);
 /* Is libreshard-mpi there, and an MPI for it? */

@@ -108,6 +108,42 @@ static void splits_are_comms_of_their_own(rsh_comm *c) {
     CHECK_OK(rsh_comm_free(turned));
 }
 
+/* Rows to columns and to one rank; rank 0 looks at every element. */
+enum { ROWS = 60, COLUMNS = 1000 };
+static rsh_layout *layout(const char *dims) {
+    char text[64];
+    rsh_layout *l = NULL;
+    snprintf(text, sizeof text, "i32[%s] on x=%d", dims, world_size);
+    CHECK_OK(rsh_layout_parse(text, &l));
+    return l;
+}
+static void look_at_all(const rsh_sharded *s) {
+    int32_t *whole = world_rank ? NULL : calloc(ROWS * COLUMNS, sizeof *whole);
+    CHECK_OK(rsh_gather(s, 0, world_rank ? NULL : &(rsh_memory){whole, NULL}));
+    for (int i = 0; whole && i < ROWS * COLUMNS; i++) CHECK(whole[i] == 7 * i);
+    free(whole);
+}
+static void tensors_are_resharded(rsh_comm *c) {
+    rsh_layout *rows = layout("60/x, 1000"), *columns = layout("60, 1000/x"), *copies = layout("60, 1000");
+    int32_t *whole = world_rank ? NULL : calloc(ROWS * COLUMNS, sizeof *whole);
+    for (int i = 0; whole && i < ROWS * COLUMNS; i++) whole[i] = 7 * i;
+    rsh_sharded *a = NULL, *b = NULL, *d = NULL;
+    CHECK_OK(rsh_sharded_scatter(c, rows, 0, world_rank ? NULL : &(rsh_memory){whole, NULL}, &a));
+    for (int round = 0; round < 3; round++) {
+        CHECK_OK(rsh_reshard(a, columns, NULL, &b));
+        CHECK_OK(rsh_reshard(b, copies, NULL, &d));
+        look_at_all(b);
+        look_at_all(d);
+        rsh_sharded_free(b);
+        rsh_sharded_free(d);
+    }
+    rsh_sharded_free(a);
+    free(whole);
+    rsh_layout_free(rows);
+    rsh_layout_free(columns);
+    rsh_layout_free(copies);
+}
+
 /* The last rank leaves early: whoever waits is told, and nobody hangs when the comm is freed. */
 static void a_rank_that_leaves_is_named(rsh_comm *c) {
     (void)c;
@@ -139,8 +175,8 @@ static const struct {
 } tests[] = {
 #define TEST(name) {#name, name}
     TEST(a_comm_knows_ranks_engine_and_nodes), TEST(blocks_come_to_everybody),      TEST(messages_of_all_sizes_arrive),
-    TEST(refusals_are_everybodys),             TEST(splits_are_comms_of_their_own), TEST(a_rank_that_leaves_is_named),
-    TEST(many_comms_live_one_after_another),
+    TEST(refusals_are_everybodys),             TEST(splits_are_comms_of_their_own), TEST(tensors_are_resharded),
+    TEST(a_rank_that_leaves_is_named),         TEST(many_comms_live_one_after_another),
 };
 
 static void be_on_node(const char *where) {
