@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-#define RSHI_PLAN_VERSION 2 /* part of every fingerprint: raise it when the same input gives other edges */
+#define RSHI_PLAN_VERSION 3 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -80,7 +80,7 @@ rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rs
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e);
 /* Edges into destination piece b at its rank. */
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_edge_fn fn, void *ctx);
-/* The same for irregular sources: the rank's own copies first, the rest from first copies. */
+/* The same for irregular sources: the rank's own copies first, then those of its node, the rest from first copies. */
 rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_edge_fn fn, void *ctx);
 /* Destination pieces that meet source piece a, at every rank and partial position that holds them. */
 rsh_status rshi_piece_targets(const rsh_plan *p, int64_t tensor, const rshi_piece *a, rshi_piece_fn fn, void *ctx);

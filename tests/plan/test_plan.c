@@ -129,6 +129,29 @@ static void a_byte_enters_a_node_once(void **state) {
     assert_int_equal(t.lower_bound, 8 * 4096);
 }
 
+/* Ranks 0 and 1 hold the first copy of the second segment, 2 and 3 another one in other flat ranges. */
+static void a_copy_on_the_node_is_taken_first(void **state) {
+    (void)state;
+    static const char *const from = "f32[(60/x:20|64)]/y on x=2,y=2";
+    rsh_plan *p = plan(from, "f32[124] on z=1@5-5", 0);
+    assert_true(rshi_layout_irregular(p->pair[0].from));
+    rsh_plan_free(p);
+    int64_t nodes[] = {0, 0, 1, 1, 2, 1};
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_plan_totals t;
+    rsh_layout *a = layout(from), *b = layout("f32[124] on z=1@5-5");
+    o.node_of = nodes;
+    o.nnode_of = 6;
+    assert_int_equal(rsh_plan_new(a, b, &o, &p), RSH_OK);
+    assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
+    assert_int_equal(t.bytes_moved, 4 * 124);
+    assert_int_equal(t.bytes_between_nodes, 4 * 40); /* blocks 0 and 2 of 20 */
+    assert_int_equal(t.lower_bound_between_nodes, 4 * 40);
+    rsh_plan_free(p);
+    rsh_layout_free(a);
+    rsh_layout_free(b);
+}
+
 /* From rank 0 to ranks of several nodes: what the rank that sends the most sends, in percent of the tensor. */
 static void no_rank_sends_to_every_node(void **state) {
     (void)state;
@@ -258,6 +281,7 @@ int main(void) {
         cmocka_unit_test(replicas_share_the_sending),
         cmocka_unit_test(small_cells_are_not_cut),
         cmocka_unit_test(a_byte_enters_a_node_once),
+        cmocka_unit_test(a_copy_on_the_node_is_taken_first),
         cmocka_unit_test(no_rank_sends_to_every_node),
         cmocka_unit_test(totals_that_do_not_fit_are_refused),
         cmocka_unit_test(a_reduction_to_replicas_scatters_and_gathers),

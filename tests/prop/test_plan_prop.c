@@ -46,6 +46,33 @@ static bool between_nodes_check(prop_case *c, const planned *p, int64_t per_node
     return nothing_more_than_needed(c, p) && totals_are_those_of_the_matrix(c, p) && ranks_agree_with_the_matrix(c, p);
 }
 
+/* What rank r needs and no rank of its node holds, in bytes. */
+static int64_t far_bytes(const planned *p, int64_t r, int64_t per_node) {
+    size_t a = ora_size(p->from_o->dtype), b = ora_size(p->to_o->dtype);
+    int64_t missing = 0;
+    for (int64_t i = 0; i < p->to_o->nparts; i++) {
+        const ora_part *part = &p->to_o->part[i];
+        for (int64_t j = 0; part->rank == r && j < part->count; j++) {
+            bool near = false;
+            for (int64_t q = r / per_node * per_node; q < RANKS && q / per_node == r / per_node && !near; q++)
+                near = ora_rank_holds(p->from_o, q, part->element[j]);
+            missing += !near;
+        }
+    }
+    return missing * (int64_t)(a < b ? a : b);
+}
+
+/* Nobody takes from another node what its own node holds. */
+static bool near_first(prop_case *c, const planned *p, int64_t per_node) {
+    for (int64_t r = 0; r < RANKS; r++) {
+        int64_t far = 0;
+        for (int64_t q = 0; q < RANKS; q++) far += q / per_node != r / per_node ? p->matrix[q][r] : 0;
+        if (far) PROP(c, far <= far_bytes(p, r, per_node), "rank %lld takes %lld bytes from other nodes, its node lacks %lld", (long long)r,
+                      (long long)far, (long long)far_bytes(p, r, per_node));
+    }
+    return true;
+}
+
 static bool nodes(prop_case *c) {
     static const gen_pair_wish w = {0, 20, false, true, 12, false};
     planned p;
@@ -62,7 +89,7 @@ static bool nodes(prop_case *c) {
         opts.ranks_per_node = per_node;
     }
     snprintf(c->note, sizeof c->note, "ranks per node %lld%s", (long long)per_node, by_map ? " by map" : "");
-    bool ok = planned_new(c, &p, &opts) && between_nodes_check(c, &p, per_node);
+    bool ok = planned_new(c, &p, &opts) && between_nodes_check(c, &p, per_node) && near_first(c, &p, per_node);
     planned_free(&p);
     return ok;
 }
