@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, ROUNDS = 5 };
+enum { RANKS = 4, ROUNDS = 8 };
 static int rank;
 
 static void must(rsh_status st, const char *what) {
