@@ -28,7 +28,7 @@ struct rsh_st {
     rsh_tensor_meta *meta;
     int64_t nshards;
     rsh_shard *shards;
-    rsh_layout *layout; /* NULL until somebody asks */
+    rsh_sharded *core; /* the same shards as the core sees them; NULL until somebody asks */
     rshi_bound bound[RSHI_ST_BOUND];
     int next_bound; /* the entry that is given up next */
 };
@@ -64,10 +64,8 @@ rsh_status rshi_shards_check(int64_t n, const rsh_shard_meta *shards, int ndim, 
 
 /* ---- the core's view ---- */
 
-/* The layout of a tensor; lent. */
-rsh_status rshi_st_layout(const rsh_st *t, const rsh_layout **out);
-/* A sharded tensor on the same storage. */
-rsh_status rshi_st_sharded(const rsh_st *t, rsh_sharded **out);
+/* A sharded tensor on the same storage; lent.  Found once and kept. */
+rsh_status rshi_st_core(const rsh_st *t, rsh_sharded **out);
 /* A tensor as the only part of this rank, or with NULL a rank that has none; its storage is shared. */
 rsh_status rshi_sharded_of(rsh_comm *comm, const rsh_layout *layout, const rsh_tensor *part, rsh_sharded **out);
 /* The collective step of all that move data.  `ready`: what this rank has to say before; src and dst count only if it is RSH_OK. */

@@ -64,7 +64,7 @@ static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool resul
     RSH_REQUIRE(spec && result, RSH_EVALUE, "a spec and a place for the result are needed");
     RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP, "a partial tensor of %s cannot be cut", rsh_dtype_name(dtype));
     RSH_TRY(rshi_st_new(spec, rsh_tensor_ndim(p->tensor), rsh_tensor_shape(p->tensor), &props, p->group, false, made));
-    RSH_TRY(rshi_st_sharded(*made, dst));
+    RSH_TRY(rshi_st_core(*made, dst));
     RSH_TRY(make_layout(p, &l));
     rsh_status st = rshi_sharded_of(p->comm, l, p->tensor, src);
     rsh_layout_free(l);
@@ -77,7 +77,6 @@ rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_s
     RSH_REQUIRE(p, RSH_EVALUE, "the partial tensor is NULL");
     rsh_status st = prepare(p, spec, out != NULL, &made, &src, &dst);
     st = rshi_st_move(p->comm, st, src, dst);
-    rsh_sharded_free(dst);
     rsh_sharded_free(src);
     if (st)
         rsh_st_free(made);

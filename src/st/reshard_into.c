@@ -23,7 +23,7 @@ static rsh_status check(const rsh_st *t, const rsh_st *out) {
 
 /* Shards are dense: equal layouts and equal addresses are the same memory. */
 static bool is_for(const rshi_bound *b, const rsh_st *t) {
-    if (!b->serial || b->ndata != t->nshards || !rsh_layout_equal(rsh_plan_from(b->plan, 0), t->layout)) return false;
+    if (!b->serial || b->ndata != t->nshards || !rsh_layout_equal(rsh_plan_from(b->plan, 0), t->core->layout)) return false;
     for (int64_t i = 0; i < b->ndata; i++)
         if (b->data[i] != rsh_tensor_data(t->shards[i].tensor)) return false;
     return true;
@@ -36,11 +36,8 @@ static rshi_bound *find_bound(rsh_st *out, const rsh_st *t) {
 }
 
 static rsh_status list_memory(const rsh_st *t, rsh_memory **out) {
-    rsh_sharded *s;
-    RSH_TRY(rshi_st_sharded(t, &s));
-    rsh_memory *memory = rshi_calloc((size_t)s->nparts, sizeof *memory);
-    for (int64_t i = 0; memory && i < s->nparts; i++) memory[i].data = rsh_tensor_data(s->part[i]); /* dense */
-    rsh_sharded_free(s);
+    rsh_memory *memory = rshi_calloc((size_t)t->core->nparts, sizeof *memory);
+    if (memory) rshi_sharded_memory(t->core, memory);
     *out = memory;
     return memory ? RSH_OK : rshi_nomem();
 }
@@ -48,7 +45,7 @@ static rsh_status list_memory(const rsh_st *t, rsh_memory **out) {
 static rsh_status prepare(const rsh_st *t, const rsh_st *out, rshi_bound *b, rsh_memory *memory[2]) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     RSH_TRY(rsh_comm_plan_opts(t->comm, &opts));
-    RSH_TRY(rsh_plan_new(t->layout, out->layout, &opts, &b->plan));
+    RSH_TRY(rsh_plan_new(t->core->layout, out->core->layout, &opts, &b->plan));
     RSH_TRY(list_memory(t, &memory[0]));
     RSH_TRY(list_memory(out, &memory[1]));
     b->data = rshi_alloc((size_t)t->nshards, sizeof *b->data);
@@ -80,11 +77,11 @@ static rsh_status bind_and_run(const rsh_st *t, rsh_st *out, rshi_bound *old) {
 
 rsh_status rsh_st_reshard_into(const rsh_st *t, rsh_st *out) {
     RSH_REQUIRE(t, RSH_EVALUE, "reshard_into needs a source");
-    const rsh_layout *lent;
+    rsh_sharded *lent;
     bool same = false;
     rsh_status st = check(t, out);
-    if (!st) st = rshi_st_layout(t, &lent);
-    if (!st) st = rshi_st_layout(out, &lent);
+    if (!st) st = rshi_st_core(t, &lent);
+    if (!st) st = rshi_st_core(out, &lent);
     rshi_bound *b = st ? NULL : find_bound(out, t);
     RSH_TRY(rshi_comm_open_word(t->comm, "reshard_into", b ? b->serial : 0, st, &same));
     return b && same ? rsh_exec_run(b->exec) : bind_and_run(t, out, b);

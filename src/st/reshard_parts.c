@@ -52,7 +52,8 @@ typedef struct moving {
     rsh_comm *comm;
     rsh_shard_meta *from, *to; /* owned, by rank */
     rsh_st *made;              /* owned */
-    rsh_sharded *src, *dst;    /* owned */
+    rsh_sharded *src;          /* owned */
+    rsh_sharded *dst;          /* of `made` */
 } moving;
 
 static rsh_status check_dims(int ndim, const rsh_spec *from, const rsh_spec *to, bool same) {
@@ -95,7 +96,7 @@ static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const in
     RSH_TRY(check_local(local, &m->from[m->comm->rank]));
     RSH_TRY(wrap_source(m, local, ndim, size, from));
     RSH_TRY(rshi_st_new(to, ndim, size, &props, m->group, false, &m->made));
-    return rshi_st_sharded(m->made, &m->dst);
+    return rshi_st_core(m->made, &m->dst);
 }
 
 static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to, rsh_group *group, bool same,
@@ -109,7 +110,6 @@ static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, c
         m.made->shards[0].tensor = NULL;
         memcpy(by_rank, m.to, (size_t)m.comm->size * sizeof *by_rank);
     }
-    rsh_sharded_free(m.dst);
     rsh_sharded_free(m.src);
     rsh_st_free(m.made);
     rshi_free(m.from);

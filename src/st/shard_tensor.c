@@ -97,7 +97,7 @@ static rsh_status prepare(const cutting *c, rsh_st **made, rsh_sharded **src, rs
     int ndim = rsh_tensor_ndim(c->tensor);
     const int64_t *shape = rsh_tensor_shape(c->tensor);
     RSH_TRY(rshi_st_new(c->spec, ndim, shape, &c->props, c->group, false, made));
-    RSH_TRY(rshi_st_sharded(*made, dst));
+    RSH_TRY(rshi_st_core(*made, dst));
     RSH_TRY(rsh_layout_whole(c->props.dtype, ndim, shape, c->src_rank, &l));
     rsh_status st = rshi_sharded_of(c->comm, l, c->comm->rank == c->src_rank ? c->tensor : NULL, src);
     rsh_layout_free(l);
@@ -109,7 +109,6 @@ static rsh_status cut(const cutting *c, rsh_st **out) {
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = prepare(c, &made, &src, &dst);
     st = rshi_st_move(c->comm, st, src, dst);
-    rsh_sharded_free(dst);
     rsh_sharded_free(src);
     if (st)
         rsh_st_free(made);

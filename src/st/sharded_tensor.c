@@ -25,11 +25,12 @@ static rsh_status check_props(const rsh_tensor_props *p) {
 rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm) {
     for (int64_t i = 0; i < m->nshards; i++) {
         const rsh_shard_meta *s = &m->shards[i];
-        char text[RSH_PLACEMENT_TEXT];
         RSH_REQUIRE(s->has_placement, RSH_EVALUE, "shard %lld has no placement", (long long)i);
         RSH_TRY(rsh_placement_check(&s->placement, comm->size));
+        if (s->placement.device.type == RSH_DEVICE_CPU) continue;
+        char text[RSH_PLACEMENT_TEXT];
         rsh_placement_print(&s->placement, text);
-        RSH_REQUIRE(s->placement.device.type == RSH_DEVICE_CPU, RSH_EUNSUP, "shard %lld is placed on %s; memory is on cpu only", (long long)i, text);
+        return rshi_fail(RSH_EUNSUP, "shard %lld is placed on %s; memory is on cpu only", (long long)i, text);
     }
     return RSH_OK;
 }
@@ -63,7 +64,7 @@ void rsh_st_free(rsh_st *t) {
     for (int i = 0; i < RSHI_ST_BOUND; i++) rshi_bound_clear(&t->bound[i]);
     for (int64_t i = 0; i < t->nshards; i++) rsh_shard_clear(&t->shards[i]);
     rshi_free(t->shards);
-    rsh_layout_free(t->layout);
+    rsh_sharded_free(t->core);
     rsh_tensor_meta_free(t->meta);
     rsh_spec_free(t->spec);
     rshi_free(t);
@@ -117,15 +118,14 @@ static rsh_status take_parts(rsh_st *t, const rsh_sharded *s) {
     return RSH_OK;
 }
 
+/* The core allocates, where peers can read; shards are views of its parts. */
 rsh_status rshi_st_alloc(rsh_st *t, bool zero) {
-    const rsh_layout *l;
-    rsh_sharded *s;
-    RSH_TRY(rshi_st_layout(t, &l));
-    RSH_TRY(rshi_st_room(t));
-    RSH_TRY((zero ? rsh_sharded_zeros : rsh_sharded_empty)(t->comm, l, &s));
-    rsh_status st = take_parts(t, s);
-    rsh_sharded_free(s);
-    return st;
+    rsh_layout *l;
+    RSH_TRY(rsh_tensor_meta_layout(t->meta, &l, NULL));
+    rsh_status st = (zero ? rsh_sharded_zeros : rsh_sharded_empty)(t->comm, l, &t->core);
+    rsh_layout_free(l);
+    if (!st) st = rshi_st_room(t);
+    return st ? st : take_parts(t, t->core);
 }
 
 rsh_status rshi_st_new(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_group *group, bool zero,
@@ -174,13 +174,6 @@ rsh_status rshi_st_adopt(rsh_st *t, int64_t n, const rsh_shard *shards) {
 
 /* ---- the core's view ---- */
 
-/* Found once and kept; a tensor is used by one thread at a time. */
-rsh_status rshi_st_layout(const rsh_st *t, const rsh_layout **out) {
-    if (!t->layout) RSH_TRY(rsh_tensor_meta_layout(t->meta, &((rsh_st *)t)->layout, NULL));
-    *out = t->layout;
-    return RSH_OK;
-}
-
 /* The core's tensor without memory: parts are wrapped as given and then replaced by views that share the storage. */
 static rsh_status hold_views(rsh_sharded *s, const rsh_tensor *const *parts) {
     for (int64_t i = 0; i < s->nparts; i++) {
@@ -223,15 +216,26 @@ static rsh_status match_parts(const rsh_st *t, const rsh_layout *l, int64_t n, c
     return RSH_OK;
 }
 
-rsh_status rshi_st_sharded(const rsh_st *t, rsh_sharded **out) {
-    const rsh_layout *l;
-    RSH_TRY(rshi_st_layout(t, &l));
+static rsh_status wrap_shards(const rsh_st *t, const rsh_layout *l, rsh_sharded **out) {
     int64_t n = rsh_layout_nparts(l, t->comm->rank);
     const rsh_tensor **parts = rshi_calloc((size_t)n, sizeof *parts);
     if (!parts) return rshi_nomem();
     rsh_status st = match_parts(t, l, n, parts);
     if (!st) st = wrap_parts(t->comm, l, n, parts, out);
     rshi_free(parts);
+    return st;
+}
+
+/* A tensor is used by one thread at a time, so that what it keeps may be found by those who only read. */
+rsh_status rshi_st_core(const rsh_st *t, rsh_sharded **out) {
+    rsh_layout *l;
+    rsh_status st = RSH_OK;
+    if (!t->core) {
+        RSH_TRY(rsh_tensor_meta_layout(t->meta, &l, NULL));
+        st = wrap_shards(t, l, &((rsh_st *)t)->core);
+        rsh_layout_free(l);
+    }
+    if (!st) *out = t->core;
     return st;
 }
 
@@ -242,8 +246,10 @@ rsh_status rshi_sharded_of(rsh_comm *comm, const rsh_layout *layout, const rsh_t
 }
 
 rsh_status rsh_st_sharded(const rsh_st *t, rsh_sharded **out) {
+    rsh_sharded *core;
     RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
-    return rshi_st_sharded(t, out);
+    RSH_TRY(rshi_st_core(t, &core));
+    return wrap_shards(t, core->layout, out);
 }
 
 /* ---- questions ---- */

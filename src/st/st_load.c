@@ -230,7 +230,7 @@ static rsh_status prepare(loading *l, const rsh_spec *to, rsh_st **made, rsh_sha
     rsh_layout *layout;
     RSH_TRY(compare_offers(l));
     RSH_TRY(rshi_st_new(to, l->whole.ndim, l->whole.size, &l->whole.props, l->group, false, made));
-    RSH_TRY(rshi_st_sharded(*made, dst));
+    RSH_TRY(rshi_st_core(*made, dst));
     RSH_TRY(make_layout(l, &layout));
     rsh_status st = wrap_own(l, layout, src);
     rsh_layout_free(layout);
@@ -257,7 +257,6 @@ rsh_status rsh_st_load_as(int64_t n, const void *const *data, const size_t *byte
     *out = made;
     made = NULL;
 out:
-    rsh_sharded_free(dst);
     rsh_sharded_free(src);
     rsh_st_free(made);
     rsh_objects_free(l.all);

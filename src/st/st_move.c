@@ -26,7 +26,7 @@ static rsh_status check_out(const rsh_st *t, int dst, const rsh_tensor *out) {
 static rsh_status prepare_gather(const rsh_st *t, int dst, const rsh_tensor *out, rsh_sharded **src, rsh_sharded **whole) {
     rsh_layout *l;
     RSH_TRY(check_out(t, dst, out));
-    RSH_TRY(rshi_st_sharded(t, src));
+    RSH_TRY(rshi_st_core(t, src));
     RSH_TRY(rsh_layout_whole(rsh_st_dtype(t), t->meta->ndim, t->meta->size, dst, &l));
     rsh_status st = rshi_sharded_of(t->comm, l, out, whole);
     rsh_layout_free(l);
@@ -39,7 +39,6 @@ rsh_status rsh_st_gather(const rsh_st *t, int dst, rsh_tensor *out) {
     rsh_status st = prepare_gather(t, dst, out, &src, &whole);
     st = rshi_st_move(t->comm, st, src, whole);
     rsh_sharded_free(whole);
-    rsh_sharded_free(src);
     return st;
 }
 
@@ -48,8 +47,8 @@ rsh_status rsh_st_gather(const rsh_st *t, int dst, rsh_tensor *out) {
 static rsh_status prepare_reshard(const rsh_st *t, const rsh_spec *to, bool result, rsh_st **made, rsh_sharded **src, rsh_sharded **dst) {
     RSH_REQUIRE(to && result, RSH_EVALUE, "reshard needs a spec and a place for the result");
     RSH_TRY(rshi_st_new(to, t->meta->ndim, t->meta->size, &t->meta->props, t->group, false, made));
-    RSH_TRY(rshi_st_sharded(t, src));
-    return rshi_st_sharded(*made, dst);
+    RSH_TRY(rshi_st_core(t, src));
+    return rshi_st_core(*made, dst);
 }
 
 rsh_status rsh_st_reshard(const rsh_st *t, const rsh_spec *to, rsh_st **out) {
@@ -58,8 +57,6 @@ rsh_status rsh_st_reshard(const rsh_st *t, const rsh_spec *to, rsh_st **out) {
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
     rsh_status st = prepare_reshard(t, to, out != NULL, &made, &src, &dst);
     st = rshi_st_move(t->comm, st, src, dst);
-    rsh_sharded_free(dst);
-    rsh_sharded_free(src);
     if (st)
         rsh_st_free(made);
     else
