@@ -7,6 +7,7 @@
 #include <reshard.h>
 #include <reshard/mpi.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,19 @@ static void many_comms_live_one_after_another(rsh_comm *c) {
     }
 }
 
+/* For good, so it comes last.  Needs the right to make a namespace. */
+static void a_rank_in_another_network_namespace_is_another_node(rsh_comm *c) {
+    int moved = world_rank == world_size - 1 && !per_node && !unshare(CLONE_NEWNET);
+    MPI_Bcast(&moved, 1, MPI_INT, world_size - 1, MPI_COMM_WORLD);
+    if (!moved && !world_rank) printf("  skipped: %s\n", per_node ? "the ranks are on nodes of their own" : "no right to make a namespace");
+    if (!moved) return;
+    rsh_comm *own = open_comm();
+    CHECK(rsh_comm_nodes(own) == 2 && rsh_comm_node(own, world_size - 1) == 1);
+    tensors_are_resharded(own);
+    CHECK_OK(rsh_comm_free(own));
+    tensors_are_resharded(c); /* who shares memory already goes on sharing it */
+}
+
 static const struct {
     const char *name;
     void (*run)(rsh_comm *c);
@@ -177,6 +191,7 @@ static const struct {
     TEST(a_comm_knows_ranks_engine_and_nodes), TEST(blocks_come_to_everybody),      TEST(messages_of_all_sizes_arrive),
     TEST(refusals_are_everybodys),             TEST(splits_are_comms_of_their_own), TEST(tensors_are_resharded),
     TEST(a_rank_that_leaves_is_named),         TEST(many_comms_live_one_after_another),
+    TEST(a_rank_in_another_network_namespace_is_another_node),
 };
 
 static void be_on_node(const char *where) {
