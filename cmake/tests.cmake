@@ -62,7 +62,7 @@ endforeach()
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
 list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")
-foreach(name reshard_prop messages_prop)
+foreach(name reshard_prop messages_prop spread_prop)
   set(program nodes_${name})
   add_executable(${program} ${tests}/prop/test_${name}.c ${prop_support} ${oracle_sources})
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/prop)
