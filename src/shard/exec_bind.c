@@ -69,13 +69,13 @@ static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_
 static bool is_read(void *ctx, const rshi_edge *edge) {
     rsh_exec *e = ctx;
     e->reading = edge->stage;
-    return rshi_route_direct(e->comm, e->plan, edge);
+    return rshi_route_direct(e->comm, e->all_by_message, edge);
 }
 
 static rsh_status note_reader(void *ctx, const rshi_edge *edge) {
     rsh_exec *e = ctx;
     rshi_peer *p;
-    if (!rshi_route_direct(e->comm, e->plan, edge)) return RSH_OK;
+    if (!rshi_route_direct(e->comm, e->all_by_message, edge)) return RSH_OK;
     RSH_TRY(peer_at(e, edge->dst->rank, &p));
     p->due[RSHI_READERS] = (int)rshi_max(p->due[RSHI_READERS], edge->stage + 1);
     return RSH_OK;
@@ -93,7 +93,7 @@ static rsh_status check_ranks(const rsh_plan *plan, const rsh_comm *comm) {
 
 static rsh_status note_lent(void *ctx, const rshi_edge *edge) {
     rsh_exec *e = ctx;
-    if (!rshi_route_direct(e->comm, e->plan, edge)) return RSH_OK;
+    if (!rshi_route_direct(e->comm, e->all_by_message, edge)) return RSH_OK;
     const int64_t *first = e->peers[0].first + (edge->from_dst ? rsh_plan_ntensors(e->plan) + 1 : 0);
     for (int64_t i = 0; i < edge->nsrc; i++)
         if (edge->src[i].rank == e->comm->rank) e->lent[first[edge->tensor] + edge->src[i].part] = 0;
@@ -102,7 +102,7 @@ static rsh_status note_lent(void *ctx, const rshi_edge *edge) {
 
 /* Which parts others read where they lie, where the engine cannot show them all memory. */
 static rsh_status find_lent(rsh_exec *e, int64_t n) {
-    if (!e->comm->ops->is_shared || rshi_plan_messages(e->plan)) return RSH_OK;
+    if (!e->comm->ops->is_shared || e->all_by_message) return RSH_OK;
     e->lent = rshi_alloc((size_t)n, sizeof *e->lent);
     if (!e->lent) return rshi_nomem();
     for (int64_t k = 0; k < n; k++) e->lent[k] = -1;
@@ -117,8 +117,8 @@ static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int6
     return e->comm->ops->publish(e->comm, data, 0, &e->table[k].data);
 }
 
-/* Take one side's parts of this rank into the table. */
-static rsh_status show_side(rsh_exec *e, const rshi_peer *self, const rsh_memory *memory, bool dst, rshi_extent *extent) {
+/* Take one side's parts of this rank. */
+static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory *memory, bool dst, rshi_extent *extent) {
     int64_t n = rsh_plan_ntensors(e->plan), skip = dst ? self->nsrc : 0;
     for (int64_t t = 0; t < n; t++) {
         const rsh_layout *l = dst ? rshi_plan_dst(e->plan, t) : rshi_plan_src(e->plan, t);
@@ -130,19 +130,18 @@ static rsh_status show_side(rsh_exec *e, const rshi_peer *self, const rsh_memory
             extent[k + i] = rshi_part_extent(l, e->comm->rank, i, &part, dst);
             for (int d = 0; d < RSH_MAX_NDIM; d++) e->table[k + i].strides[d] = part.strides[d];
             e->bound[k + i] = part.data;
-            RSH_TRY(show_part(e, l, i, k + i, &part, dst));
         }
     }
     return RSH_OK;
 }
 
-static rsh_status show_parts(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+static rsh_status take_parts(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const rshi_peer *self = &e->peers[0];
     int64_t n = self->nsrc + self->ndst;
     rshi_extent *extent = rshi_calloc((size_t)n, sizeof *extent);
     if (!extent) return rshi_nomem();
-    rsh_status st = show_side(e, self, src, false, extent);
-    if (!st) st = show_side(e, self, dst, true, extent);
+    rsh_status st = take_side(e, self, src, false, extent);
+    if (!st) st = take_side(e, self, dst, true, extent);
     if (!st) st = rshi_extents_check(extent, n);
     rshi_free(extent);
     return st;
@@ -168,6 +167,24 @@ rsh_status rshi_exec_show_data(rsh_exec *e, const rsh_memory *src, const rsh_mem
     return show_data_side(e, dst, true);
 }
 
+/* Bytes of the shadows that this rank would have. */
+static int64_t shadow_bytes(const rsh_exec *e) {
+    const rshi_peer *self = &e->peers[0];
+    int64_t bytes = 0, n = rsh_plan_ntensors(e->plan);
+    for (int64_t t = 0; e->lent && t < 2 * n; t++) {
+        bool dst = t >= n;
+        const rsh_layout *l = dst ? rshi_plan_dst(e->plan, t - n) : rshi_plan_src(e->plan, t);
+        int64_t first = self->first[t + dst], end = self->first[t + dst + 1];
+        for (int64_t k = first; k < end; k++) {
+            rshi_part part = {.data = e->bound[k]};
+            if (e->lent[k] < 0 || !part.data || e->comm->ops->is_shared(e->comm, part.data)) continue;
+            memcpy(part.strides, e->table[k].strides, sizeof part.strides);
+            bytes += rshi_shadow_room(l, e->comm->rank, k - first, &part);
+        }
+    }
+    return bytes;
+}
+
 /* Everything that needs no other rank. */
 static rsh_status prepare(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     rshi_peer *self;
@@ -184,12 +201,29 @@ static rsh_status prepare(rsh_exec *e, const rsh_memory *src, const rsh_memory *
     if (!e->table || !e->bound || !e->flag) return rshi_nomem();
     e->start = atomic_load(&e->flag->value);
     RSH_TRY(find_lent(e, n));
-    RSH_TRY(show_parts(e, src, dst));
-    if (!rshi_route_messages(e->comm, e->plan)) return RSH_OK;
-    return rshi_messages_new(e->plan, e->comm, &(rshi_finder){.find = find, .ctx = e}, &e->messages);
+    return take_parts(e, src, dst);
+}
+
+/* Shadows and messages, once it is known what travels how. */
+static rsh_status take_scratch(rsh_exec *e) {
+    RSH_TRY(rshi_exec_show_data(e, NULL, NULL));
+    if (!e->comm->node && !e->all_by_message) return RSH_OK;
+    return rshi_messages_new(e->plan, e->comm, e->all_by_message, &(rshi_finder){.find = find, .ctx = e}, &e->messages);
 }
 
 /* ---- bind: with the others ---- */
+
+/* Shadows are scratch.  Where they do not fit under the ceiling on some rank everything goes by messages, whose size is bounded. */
+static rsh_status keep_under_ceiling(rsh_exec *e, int64_t ceiling) {
+    int64_t chunks = e->comm->node ? rshi_plan_send_bytes(e->plan) + rshi_plan_recv_bytes(e->plan) : 0, shadows = shadow_bytes(e);
+    unsigned char mine = shadows && shadows > ceiling - chunks, any = 0;
+    RSH_TRY(rsh_comm_allreduce(e->comm, &mine, &any, 1, RSH_U8, RSH_OP_MAX));
+    if (!any) return RSH_OK;
+    e->all_by_message = true;
+    rshi_free(e->lent);
+    e->lent = NULL;
+    return RSH_OK;
+}
 
 static rsh_status exchange_cards(rsh_exec *e) {
     rshi_card mine = {.start = e->start};
@@ -202,7 +236,7 @@ static rsh_status exchange_cards(rsh_exec *e) {
 /* The moves that read memory of peers, and who reads this rank's. */
 static rsh_status meet_peers(rsh_exec *e) {
     RSH_TRY(rshi_program_add(&e->program, e->plan, e->comm->rank, &(rshi_finder){.find = find, .ctx = e, .wants = is_read}));
-    return rshi_plan_messages(e->plan) ? RSH_OK : rshi_plan_sends(e->plan, e->comm->rank, note_reader, e);
+    return e->all_by_message ? RSH_OK : rshi_plan_sends(e->plan, e->comm->rank, note_reader, e);
 }
 
 static rsh_status connect_messages(rsh_exec *e) {
@@ -223,7 +257,15 @@ static rsh_status compile(rsh_exec *e) {
 
 static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const char *what = rsh_plan_ntensors(e->plan) ? rsh_layout_text(rsh_plan_to(e->plan, 0)) : "";
-    RSH_TRY(rshi_comm_open(e->comm, "bind", rsh_plan_fingerprint(e->plan), what, prepare(e, src, dst)));
+    rsh_status st = prepare(e, src, dst);
+    int64_t ceiling;
+    bool choose = rshi_plan_ceiling(e->plan, &ceiling) && e->comm->ops->is_shared && !e->all_by_message;
+    if (!st && !choose) st = take_scratch(e);
+    RSH_TRY(rshi_comm_open(e->comm, "bind", rsh_plan_fingerprint(e->plan), what, st));
+    if (choose) {
+        RSH_TRY(keep_under_ceiling(e, ceiling));
+        RSH_TRY(rshi_comm_open(e->comm, "bind: memory", 0, NULL, take_scratch(e)));
+    }
     int tag = rshi_comm_tag(e->comm); /* by ranks without messages too, so that it is the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
     RSH_TRY(exchange_cards(e));
@@ -238,6 +280,7 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
     e->plan = plan;
     e->comm = comm;
     e->stages = rshi_plan_stages(plan);
+    e->all_by_message = rshi_plan_messages(plan);
     comm->execs++;
     rsh_status st = bind_all(e, src, dst);
     if (st)

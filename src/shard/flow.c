@@ -112,7 +112,7 @@ static rsh_status add_leg(building *b, const rshi_edge *e) {
 
 static rsh_status take_edge(void *ctx, const rshi_edge *e) {
     building *b = ctx;
-    return !rshi_edge_count(e) || rshi_route_direct(b->f->comm, b->f->plan, e) ? RSH_OK : add_leg(b, e);
+    return !rshi_edge_count(e) || rshi_route_direct(b->f->comm, b->f->all, e) ? RSH_OK : add_leg(b, e);
 }
 
 /* ---- legs to flows ---- */
@@ -186,9 +186,9 @@ static rsh_status make_room(rshi_flows *f) {
     return f->pointers && f->strides ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, const rshi_finder *own) {
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, bool all, const rshi_finder *own) {
     building b = {.f = f, .own = own};
-    *f = (rshi_flows){.comm = comm, .plan = plan};
+    *f = (rshi_flows){.comm = comm, .plan = plan, .all = all};
     rsh_status st = rshi_plan_receives(plan, comm->rank, take_edge, &b);
     if (!st) st = rshi_plan_sends(plan, comm->rank, take_edge, &b);
     rshi_free(b.runs.run);

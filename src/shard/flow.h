@@ -46,6 +46,7 @@ typedef struct rshi_portion {
 typedef struct rshi_flows {
     const rsh_comm *comm;
     const rsh_plan *plan;
+    bool all; /* messages also between ranks of one node */
     rshi_program in, out; /* tasks of the legs; never finished: each cut is prepared when it is run */
     rshi_leg *legs;
     int64_t nlegs, legs_room;
@@ -59,8 +60,8 @@ typedef struct rshi_flows {
     uint64_t bytes_near, bytes_far; /* received in a run, from ranks of this node and of others */
 } rshi_flows;
 
-/* All flows into and out of this rank of the comm.  `own` finds its parts. */
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, const rshi_finder *own);
+/* All flows into and out of this rank of the comm; `all`: also where memory could be read.  `own` finds its parts. */
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, bool all, const rshi_finder *own);
 void rshi_flows_free(rshi_flows *f);
 
 /* `base` has the address of each of this rank's parts by number. */

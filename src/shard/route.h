@@ -5,15 +5,12 @@
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-/* Can there be any edge that needs messages? */
-static inline bool rshi_route_messages(const rsh_comm *comm, const rsh_plan *plan) { return comm->node || rshi_plan_messages(plan); }
-
-/* Does the destination read all sources of the edge where they lie?  Those of its node, and with messages for all none but its own. */
-static inline bool rshi_route_direct(const rsh_comm *comm, const rsh_plan *plan, const rshi_edge *e) {
-    if (!rshi_route_messages(comm, plan)) return true;
+/* Does the destination read all sources of the edge where they lie?  Those of its node; with messages for `all` none but its own. */
+static inline bool rshi_route_direct(const rsh_comm *comm, bool all, const rshi_edge *e) {
+    if (!comm->node && !all) return true;
     for (int64_t i = 0; i < e->nsrc; i++) {
         if (e->src[i].rank == e->dst->rank) continue;
-        if (rshi_plan_messages(plan) || !rshi_comm_near(comm, (int)e->src[i].rank, (int)e->dst->rank)) return false;
+        if (all || !rshi_comm_near(comm, (int)e->src[i].rank, (int)e->dst->rank)) return false;
     }
     return true;
 }

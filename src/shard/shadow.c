@@ -25,6 +25,11 @@ static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, cons
     return RSH_OK;
 }
 
+int64_t rshi_shadow_room(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p) {
+    rshi_extent extent = rshi_part_extent(l, rank, part, p, false);
+    return (int64_t)(extent.end - extent.start);
+}
+
 static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst) {
     RSH_TRY(make_room(s));
     rshi_shadow *w = &s->list[s->n];
@@ -32,6 +37,8 @@ static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int
     rshi_extent extent = rshi_part_extent(l, comm->rank, part, p, dst);
     RSH_TRY(describe(l, comm->rank, part, p, w));
     RSH_TRY(comm->ops->data_alloc(comm, extent.end - extent.start, false, &w->block));
+    w->room = (int64_t)(extent.end - extent.start);
+    rshi_count_scratch(w->room);
     w->data = (char *)w->block.data + ((uintptr_t)p->data - extent.start);
     w->move.ss = w->strides;
     rshi_move_prepare(&w->move, w->bytes);
@@ -81,6 +88,9 @@ uint64_t rshi_shadows_bytes(const rshi_shadows *s) {
 }
 
 void rshi_shadows_free(rshi_shadows *s) {
-    for (int64_t i = 0; i < s->n; i++) s->list[i].block.release(s->list[i].block.owner);
+    for (int64_t i = 0; i < s->n; i++) {
+        rshi_count_scratch(-s->list[i].room);
+        s->list[i].block.release(s->list[i].block.owner);
+    }
     rshi_free(s->list);
 }

@@ -14,7 +14,8 @@ typedef struct rshi_shadow {
     bool dst;
     char *own;       /* the caller's element 0,...,0; NULL: not used in the run at hand */
     char *data;      /* the shadow's */
-    rshi_data block; /* owned */
+    rshi_data block; /* owned: `room` bytes */
+    int64_t room;
     rshi_move move;  /* the same in both directions */
     int64_t strides[RSHI_MOVE_DIMS];
     uint64_t bytes;
@@ -29,6 +30,8 @@ typedef struct rshi_shadows {
  * may see instead. */
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst,
                            char **data);
+/* Bytes of the shadow that a part would need. */
+int64_t rshi_shadow_room(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p);
 /* No part uses its shadow until told otherwise. */
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */

@@ -75,7 +75,7 @@ bool engine_has_nodes(void) {
 #ifdef RESHARD_TEST_NODES
     return true;
 #else
-    return joined() && leave_mpi;
+    return joined();
 #endif
 }
 

@@ -15,7 +15,7 @@ rsh_status engine_run(int n, rsh_rank_fn fn, void *ctx);
 void engine_case(uint64_t seed); /* a new case begins: what is random about the ranks follows from this */
 bool engine_is_job(void);
 int engine_ranks(int most); /* how many ranks a case may have: `most`, or as many as the job */
-bool engine_has_nodes(void); /* may messages be needed? */
+bool engine_has_nodes(void); /* may messages be needed, between nodes or for memory that peers do not reach? */
 bool engine_sees(int64_t rank); /* is what this rank wrote to be seen here? */
 uint64_t engine_seed(uint64_t mine); /* the same everywhere: rank 0's */
 
