@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct pair {
     const char *from, *to;
@@ -276,6 +277,64 @@ static void a_run_on_private_memory_is_seen_by_the_peers(void **state) {
     rsh_layout_free(t.to);
 }
 
+/* Memory of the caller's under a ceiling: copied as a whole where that fits, in messages where it does not. */
+typedef struct tight {
+    rsh_layout *from, *to;
+    rsh_plan_opts opts;
+    bool shadows; /* do they fit? */
+} tight;
+
+static rsh_status run_tight(const tight *t, rsh_comm *comm, const rsh_plan *plan, rsh_sharded *src, rsh_sharded *dst) {
+    rsh_memory in = {rsh_tensor_data(rsh_sharded_part(src, 0)), NULL}, out = {rsh_tensor_data(rsh_sharded_part(dst, 0)), NULL};
+    rsh_exec *e = NULL;
+    rsh_exec_stats stats = {0};
+    rsh_alloc_reset_peak();
+    rsh_status st = rsh_exec_bind(plan, comm, &in, &out, &e);
+    for (int i = 0; i < 2 && !st; i++) st = rsh_exec_run(e);
+    if (!st) st = rsh_exec_get_stats(e, &stats);
+    if (!st && (stats.bytes_shadow != 0) != t->shadows) st = RSH_ERUNTIME;
+    uint64_t peak = rsh_alloc_get_stats().scratch_peak;
+    if (!st && (!peak || peak > t->opts.max_scratch_bytes)) st = RSH_ERUNTIME;
+    rsh_exec_free(e);
+    if (!st && rsh_alloc_get_stats().scratch_bytes) st = RSH_ERUNTIME;
+    return st ? st : check_result(dst);
+}
+
+static rsh_status move_private_memory(void *ctx, rsh_comm *comm) {
+    const tight *t = ctx;
+    rsh_memory in = {malloc(bytes_of(t->from, rsh_comm_rank(comm), 0)), NULL}, out = {malloc(bytes_of(t->to, rsh_comm_rank(comm), 0)), NULL};
+    rsh_sharded *made = NULL, *src = NULL, *dst = NULL;
+    rsh_plan *plan = NULL;
+    rsh_status st = make_source(comm, t->from, &made);
+    if (!st) memcpy(in.data, rsh_tensor_data(rsh_sharded_part(made, 0)), bytes_of(t->from, rsh_comm_rank(comm), 0));
+    if (!st) st = rsh_sharded_wrap(comm, t->from, &in, &src);
+    if (!st) st = rsh_sharded_wrap(comm, t->to, &out, &dst);
+    if (!st) st = rsh_plan_new(t->from, t->to, &t->opts, &plan);
+    if (!st) st = run_tight(t, comm, plan, src, dst);
+    rsh_plan_free(plan);
+    rsh_sharded_free(made);
+    rsh_sharded_free(src);
+    rsh_sharded_free(dst);
+    free(in.data);
+    free(out.data);
+    return st;
+}
+
+static void private_memory_keeps_a_ceiling(void **state) {
+    (void)state;
+    static const uint64_t ceilings[] = {8, 4096, 16383, 16384, 1 << 20};
+    alarm(PATIENCE);
+    for (size_t i = 0; i < sizeof ceilings / sizeof *ceilings; i++) {
+        tight t = {parsed("f32[256/x, 64] on x=4"), parsed("f32[256, 64/x] on x=4"), RSH_PLAN_OPTS_INIT, ceilings[i] >= 16384};
+        t.opts.has_max_scratch = true;
+        t.opts.max_scratch_bytes = ceilings[i];
+        if (rsh_run_shm(RANKS, move_private_memory, &t)) fail_msg("ceiling %llu: %s", (unsigned long long)ceilings[i], rsh_error_detail());
+        rsh_layout_free(t.from);
+        rsh_layout_free(t.to);
+    }
+    alarm(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_in_arenas_move_as_in_one_process),
@@ -284,6 +343,7 @@ int main(void) {
         cmocka_unit_test(messages_move_private_parts_too),
         cmocka_unit_test(a_reshard_gives_every_element_its_place),
         cmocka_unit_test(a_run_on_private_memory_is_seen_by_the_peers),
+        cmocka_unit_test(private_memory_keeps_a_ceiling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
