@@ -22,12 +22,11 @@ fi
 
 echo "engines: $count pairs, RESHARD_SEED=$seed"
 "$pairs" "$count" "$seed" "$ranks" > list
-"$pairs" bytes 8388608 "$seed" > random
 number=0 bad=0
 while IFS=$'\t' read -r group bytes from to <&3; do
     number=$((number + 1))
-    [ "$bytes" -le 8000000 ] || { echo "engines: pair $number is too large: $bytes bytes"; bad=$((bad + 1)); continue; }
-    tail -c +$((number * 8 + 1)) random | head -c "$bytes" > in || true
+    "$pairs" parts "$from" $((seed + number)) > in
+    [ "$(wc -c < in)" = "$bytes" ] || { echo "engines: pair $number: the oracle and the library disagree on its size"; exit 1; }
     engines=shm
     timeout 60 "$command" apply "$from" "$to" < in > threads
     timeout 60 "$command" apply --engine shm "$from" "$to" < in > shm || echo "shm failed" >> shm

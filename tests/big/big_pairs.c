@@ -1,7 +1,7 @@
 /* Pairs: random pairs of layouts, for scripts.
  *
  *   big_pairs COUNT SEED [RANKS]      a line for each pair: ranks of the group, bytes of all source parts, FROM, TO; tabs between them
- *   big_pairs bytes COUNT SEED        random bytes */
+ *   big_pairs parts FROM SEED         random parts of FROM, as `apply` reads them; replicas are equal, since which of them is read is the plan's choice */
 #include <reshard.h>
 
 #include "prop/gen.h"
@@ -41,14 +41,24 @@ static bool print_pair(const char *from_text, const char *to_text, int64_t most)
     return good;
 }
 
-static int print_bytes(int64_t count, uint64_t seed) {
-    gen_rng g = {seed};
-    for (int64_t i = 0; i < count; i++) putchar((int)(gen_next(&g) & 255));
-    return 0;
+/* An element follows from its number and, in a partial layout, from the position along the partial axes. */
+static void print_element(ora_dtype t, uint64_t seed, int64_t partial, int64_t element) {
+    gen_rng g = {seed ^ ((uint64_t)partial << 48) ^ (uint64_t)element * 0x9e3779b97f4a7c15u};
+    uint64_t bits[2] = {gen_next(&g), gen_next(&g)};
+    if (t == ORA_BOOL) bits[0] &= 1;
+    fwrite(bits, ora_size(t), 1, stdout);
+}
+
+static int print_parts(const char *text, uint64_t seed) {
+    ora_layout *l = ora_parse(text);
+    for (int64_t p = 0; p < l->nparts; p++)
+        for (int64_t i = 0; i < l->part[p].count; i++) print_element(l->dtype, seed, l->part[p].partial, l->part[p].element[i]);
+    ora_free(l);
+    return fflush(stdout) != 0;
 }
 
 int main(int argc, char **argv) {
-    if (argc > 3 && !strcmp(argv[1], "bytes")) return print_bytes(atoll(argv[2]), strtoull(argv[3], NULL, 0));
+    if (argc > 3 && !strcmp(argv[1], "parts")) return print_parts(argv[2], strtoull(argv[3], NULL, 0));
     static char from[GEN_TEXT], to[GEN_TEXT];
     int64_t count = argc > 1 ? atoll(argv[1]) : 10, most = argc > 3 ? atoll(argv[3]) : 8;
     gen_rng g = {argc > 2 ? strtoull(argv[2], NULL, 0) : 1};
