@@ -100,6 +100,7 @@ struct rsh_comm {
     int tags;        /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     int execs;       /* bound execs alive */
+    void *begun;     /* a list of runs under way, of the room that knows them */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
     struct rshi_opening *openings; /* [size], owned: what the ranks said in the last opening exchange */

@@ -64,6 +64,7 @@ struct rsh_exec {
     int64_t *lent;         /* owned: by part of this rank, -1 or, where others read it, the number of its shadow; NULL: peers reach all memory */
     rshi_shadows shadows;
     int state, stage;
+    void *next_begun; /* another run of this comm that is under way */
     int64_t slab;                  /* with messages: the next of the stage; -1: peers are waited for */
     int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers: where the next wait begins */
     int missing;                   /* a rank whose flag was not there at the last look, -1: none */

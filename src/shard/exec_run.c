@@ -92,7 +92,7 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
 
 /* Is somebody that this rank waits for no longer there? */
 static rsh_status doubt(rsh_exec *e, double waited) {
-    int peers[3], n = rshi_messages_awaited(e->messages, peers);
+    int peers[3], n = e->messages ? rshi_messages_awaited(e->messages, peers) : 0;
     if (e->missing >= 0) peers[n++] = e->missing;
     for (int i = 0; i < n; i++) RSH_TRY(e->comm->ops->doubt(e->comm, peers[i], waited));
     return RSH_OK;
@@ -123,12 +123,16 @@ static rsh_status rest(rsh_exec *e, bool block) {
     return RSH_OK;
 }
 
+static void note_progress(rsh_exec *e) {
+    e->looks = 0;
+    e->since = 0;
+    e->doubted = false;
+}
+
 /* After a look at everything: go on looking if something moved; if not, wait, or without `block` give up for now. */
 static rsh_status look_again(rsh_exec *e, bool moved, bool block, bool *there) {
     if (moved) {
-        e->looks = 0;
-        e->since = 0;
-        e->doubted = false;
+        note_progress(e);
         return RSH_OK;
     }
     *there = block;
@@ -180,6 +184,7 @@ static rsh_status run_moves(rsh_exec *e, bool block, bool *there) {
 static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
     RSH_TRY(e->messages ? run_both(e, block, there) : run_moves(e, block, there));
     if (!*there) return RSH_OK;
+    note_progress(e);
     e->stage++;
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stage));
     if (e->stage < e->stages) return RSH_OK;
@@ -200,12 +205,19 @@ static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
     }
 }
 
+static void come_to_rest(rsh_exec *e) {
+    void **at = &e->comm->begun;
+    while (*at != e) at = &((rsh_exec *)*at)->next_begun;
+    *at = e->next_begun;
+    e->state = RSHI_IDLE;
+}
+
 static rsh_status finish(rsh_exec *e, bool block, bool *there) {
     if (e->messages) RSH_TRY(send_the_rest(e, block, there));
     if (*there) RSH_TRY(await_readers(e, block, there));
     if (!*there) return RSH_OK;
     e->runs++;
-    e->state = RSHI_IDLE;
+    come_to_rest(e);
     e->seconds = rshi_seconds() - e->begun;
     return RSH_OK;
 }
@@ -220,7 +232,7 @@ static rsh_status give_up(rsh_exec *e, rsh_status status) {
         if (p->due[RSHI_READERS] >= 0) e->comm->ops->wait(e->comm, p->rank, p->flag, mark(e, p->start, p->due[RSHI_READERS]));
     }
     rshi_set_detail(detail);
-    e->state = RSHI_IDLE;
+    come_to_rest(e);
     return status;
 }
 
@@ -238,11 +250,23 @@ static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
     return st ? give_up(e, st) : RSH_OK;
 }
 
+/* Others are under way on this comm, and a peer may be waiting for one of them: nobody sleeps on the flags of one run alone. */
+static rsh_status wait_among_others(rsh_exec *e) {
+    for (bool done = false;;) {
+        for (rsh_exec *x = e->comm->begun, *next; x; x = next) {
+            next = x->next_begun;
+            bool other = false;
+            if (x != e && go_on(x, false, &other)) break; /* the comm is no longer good, as `e` will find */
+        }
+        rsh_status st = go_on(e, false, &done);
+        if (st || done) return st;
+        st = rest(e, true);
+        if (st) return give_up(e, st);
+    }
+}
+
 static void begin_messages(rsh_exec *e) {
     e->slab = -1;
-    e->looks = 0;
-    e->since = 0;
-    e->doubted = false;
     look_up_peer(e, &e->peers[0]);
     rshi_messages_begin(e->messages);
 }
@@ -253,6 +277,9 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
     e->begun = rshi_seconds();
     e->stage = 0;
     e->state = RSHI_RUNNING;
+    e->next_begun = e->comm->begun;
+    e->comm->begun = e;
+    note_progress(e);
     rshi_shadows_fill(&e->shadows);
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, 0));
     if (e->messages) begin_messages(e);
@@ -266,8 +293,9 @@ rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
 }
 
 rsh_status rsh_exec_wait(rsh_exec *e) {
-    bool done;
-    return e->state == RSHI_IDLE ? still_good(e) : go_on(e, true, &done);
+    bool done, alone = e->comm->begun == e && !e->next_begun;
+    if (e->state == RSHI_IDLE) return still_good(e);
+    return alone ? go_on(e, true, &done) : wait_among_others(e);
 }
 
 rsh_status rsh_exec_run(rsh_exec *e) {

@@ -161,44 +161,78 @@ static bool many(prop_case *c) {
 static void many_tensors_move_in_one_plan(void **state) { (void)state; prop_run("many", 90, many); }
 
 /* Several execs of one comm, run in turn, with other values the second time. */
-static rsh_status interleaved_on_rank(void *ctx, rsh_comm *comm) {
-    crowd *w = ctx;
-    rsh_plan *plan[MOST] = {0};
-    rsh_exec *e[MOST] = {0};
+static rsh_status bind_each(crowd *w, rsh_comm *comm, rsh_plan **plan, rsh_exec **e) {
     rsh_status status = RSH_OK;
     for (int i = 0; i < w->n && status == RSH_OK; i++) {
         rank_share mine = share_of(&w->s[i], comm);
         status = rsh_plan_new(w->from[i], w->to[i], NULL, &plan[i]);
         if (status == RSH_OK) status = rsh_exec_bind(plan[i], comm, mine.src, mine.dst, &e[i]);
     }
-    for (int k = 0; k < 2 * w->n && status == RSH_OK; k++) {
-        if (k >= w->n) stage_turn(&w->s[k - w->n], rsh_comm_rank(comm));
-        status = rsh_exec_run(e[k % w->n]);
-    }
+    return status;
+}
+
+static void unbind_each(crowd *w, rsh_plan **plan, rsh_exec **e) {
     for (int i = 0; i < w->n; i++) {
         rsh_exec_free(e[i]);
         rsh_plan_free(plan[i]);
     }
+}
+
+static rsh_status interleaved_on_rank(void *ctx, rsh_comm *comm) {
+    crowd *w = ctx;
+    rsh_plan *plan[MOST] = {0};
+    rsh_exec *e[MOST] = {0};
+    rsh_status status = bind_each(w, comm, plan, e);
+    for (int k = 0; k < 2 * w->n && status == RSH_OK; k++) {
+        if (k >= w->n) stage_turn(&w->s[k - w->n], rsh_comm_rank(comm));
+        status = rsh_exec_run(e[k % w->n]);
+    }
+    unbind_each(w, plan, e);
     return status;
 }
 
-static bool interleaved_check(prop_case *c, crowd *w) {
+/* All begun, then waited for in an order that is this rank's own. */
+static rsh_status begun_together(crowd *w, rsh_exec **e, int rank) {
+    rsh_status status = RSH_OK;
+    for (int i = 0; i < w->n && status == RSH_OK; i++) status = rsh_exec_begin(e[i]);
+    for (int i = 0; i < w->n && status == RSH_OK; i++) status = rsh_exec_wait(e[rank % 2 ? w->n - 1 - i : (i + rank / 2) % w->n]);
+    return status;
+}
+
+static rsh_status together_on_rank(void *ctx, rsh_comm *comm) {
+    crowd *w = ctx;
+    rsh_plan *plan[MOST] = {0};
+    rsh_exec *e[MOST] = {0};
+    rsh_status status = bind_each(w, comm, plan, e);
+    for (int round = 0; round < 2 && status == RSH_OK; round++) {
+        for (int i = 0; round && i < w->n; i++) stage_turn(&w->s[i], rsh_comm_rank(comm));
+        status = begun_together(w, e, rsh_comm_rank(comm));
+    }
+    unbind_each(w, plan, e);
+    return status;
+}
+
+static bool twice_each(prop_case *c, crowd *w, rsh_rank_fn fn) {
     for (int i = 0; i < w->n; i++) stage_next_values(&w->s[i], &c->rng);
-    PROP_OK(c, engine_run(w->nranks, interleaved_on_rank, w));
+    PROP_OK(c, engine_run(w->nranks, fn, w));
     for (int i = 0; i < w->n; i++)
         if (!stage_done_twice(c, &w->s[i], "the second turn")) return false;
     return true;
 }
 
-static bool interleaved(prop_case *c) {
+static bool several(prop_case *c, rsh_rank_fn fn) {
     crowd *w = prop_alloc(sizeof *w);
-    bool ok = crowd_new(w, c) && interleaved_check(c, w);
+    bool ok = crowd_new(w, c) && twice_each(c, w, fn);
     crowd_free(w);
     free(w);
     return ok;
 }
 
+static bool interleaved(prop_case *c) { return several(c, interleaved_on_rank); }
+static bool together(prop_case *c) { return several(c, together_on_rank); }
+
 static void several_execs_of_one_comm_keep_apart(void **state) { (void)state; prop_run("interleaved", 50, interleaved); }
+static void several_runs_at_once_may_be_waited_for_in_any_order(void **state) { (void)state; prop_run("together", 50, together); }
 
 /* The same tensor whole on one rank. */
 static void whole_text(const char *text, int root, char out[GEN_TEXT]) {
@@ -335,6 +369,7 @@ int main(void) {
         cmocka_unit_test(large_tensors_arrive_too),
         cmocka_unit_test(many_tensors_move_in_one_plan),
         cmocka_unit_test(several_execs_of_one_comm_keep_apart),
+        cmocka_unit_test(several_runs_at_once_may_be_waited_for_in_any_order),
         cmocka_unit_test(gather_brings_the_whole_tensor_to_the_root),
         cmocka_unit_test(scatter_deals_the_whole_tensor_out),
         cmocka_unit_test(there_and_back_is_where_it_was),
