@@ -1,4 +1,5 @@
 /* Apply: move the parts of a tensor from stdin to stdout. */
+#include "holding.h"
 #include "launched.h"
 
 #include <string.h>
@@ -55,13 +56,26 @@ typedef struct inheritance {
     const parts *src, *dst;
 } inheritance;
 
+/* The source's parts of this rank from where rank 0 read them; the destination's to where it writes them from. */
+static void copy_parts(const holding *h, bool out) {
+    for (int64_t i = 0; i < h->nparts; i++) {
+        void *own = h->memory[i].data, *common = h->whole->memory[h->first + i].data;
+        size_t bytes = parts_bytes(h->whole, h->first + i);
+        if (bytes) memcpy(out ? common : own, out ? own : common, bytes);
+    }
+}
+
 static rsh_status move_rank(void *ctx, rsh_comm *comm) {
     const inheritance *h = ctx;
-    rsh_exec *exec = NULL;
-    int rank = rsh_comm_rank(comm);
-    rsh_status st = rsh_exec_bind(h->plan, comm, h->src->memory + parts_of(h->src, rank), h->dst->memory + parts_of(h->dst, rank), &exec);
-    if (!st) st = rsh_exec_run(exec);
-    rsh_exec_free(exec);
+    holding src, dst = {0};
+    rsh_status st = holding_take(comm, h->src, &src);
+    if (!st) st = holding_take(comm, h->dst, &dst);
+    st = rsh_comm_agree(comm, st);
+    if (!st) copy_parts(&src, false);
+    if (!st) st = holding_reshard(comm, h->plan, &src, &dst);
+    if (!st) copy_parts(&dst, true);
+    holding_free(&src);
+    holding_free(&dst);
     return st;
 }
 

@@ -64,6 +64,11 @@ int64_t parts_of(const parts *p, int64_t rank) {
     return n;
 }
 
+size_t parts_bytes(const parts *p, int64_t i) {
+    uintptr_t start = (uintptr_t)p->memory[i].data, end = i + 1 < p->n ? (uintptr_t)p->memory[i + 1].data : (uintptr_t)p->data + p->bytes;
+    return end - start;
+}
+
 void parts_free(parts *p) {
     if (p->mapping) munmap(p->mapping, p->mapped);
     rsh_tensor_free(p->owner);

@@ -25,6 +25,7 @@ int parts_read(parts *p, int fd);
 int parts_write(const parts *p, int fd);
 /* The first part of a rank, among all. */
 int64_t parts_of(const parts *p, int64_t rank);
+size_t parts_bytes(const parts *p, int64_t i); /* of part i */
 void parts_free(parts *p);
 
 #endif

@@ -1,0 +1,28 @@
+/* Holding: memory of the comm for one rank's parts, and the move between two of them. */
+#include "holding.h"
+
+#include <stdlib.h>
+
+rsh_status holding_take(rsh_comm *comm, const parts *whole, holding *h) {
+    *h = (holding){.whole = whole, .first = parts_of(whole, rsh_comm_rank(comm))};
+    rsh_status st = rsh_sharded_empty(comm, whole->layout, &h->tensor);
+    if (st) return st;
+    h->nparts = rsh_sharded_nparts(h->tensor);
+    h->memory = calloc((size_t)h->nparts + 1, sizeof *h->memory);
+    if (!h->memory) return RSH_ENOMEM;
+    for (int64_t i = 0; i < h->nparts; i++) h->memory[i].data = rsh_tensor_data(rsh_sharded_part(h->tensor, i));
+    return RSH_OK;
+}
+
+void holding_free(holding *h) {
+    rsh_sharded_free(h->tensor);
+    free(h->memory);
+}
+
+rsh_status holding_reshard(rsh_comm *comm, const rsh_plan *plan, const holding *src, const holding *dst) {
+    rsh_exec *exec = NULL;
+    rsh_status st = rsh_exec_bind(plan, comm, src->memory, dst->memory, &exec);
+    if (!st) st = rsh_exec_run(exec);
+    rsh_exec_free(exec);
+    return st;
+}
