@@ -49,7 +49,7 @@ typedef struct rsh_st_opts {
 #define RSH_ST_OPTS_INIT {sizeof(rsh_st_opts), RSH_TENSOR_PROPS_INIT, 0, 0}
 
 /* opts NULL: f32, the default group.  A rank that owns no shard has none; that is fine.  `value` is one element of the dtype.  RSH_EVALUE: metadata as the spec says, shards that are
- * not the whole tensor, a placement outside the group, layout not strided, memory format not contiguous; RSH_EUNSUP: a device that is not cpu; RSH_ETYPE: random integers.
+ * not the whole tensor, a placement outside the group, layout not strided, memory format not contiguous; RSH_EUNSUP: a device that is not cpu; RSH_ETYPE: random integers; RSH_ERUNTIME: requires_grad of integers, here and below.
  * Local. */
 RSH_API rsh_status rsh_st_empty(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out);
 RSH_API rsh_status rsh_st_zeros(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out);
@@ -67,7 +67,7 @@ RSH_API rsh_status rsh_st_from_shards(int64_t n, const rsh_shard *shards, int nd
  * Local. */
 RSH_API rsh_status rsh_st_from_shards_and_meta(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta, const rsh_spec *spec,
                                                rsh_group *group, rsh_st **out);
-/* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL.  RSH_EVALUE: not dense, another shape, a rank that owns several shards, a spec that
+/* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL, and then needs props for the dtype (f32 otherwise).  RSH_EVALUE: not dense, another shape, a rank that owns several shards, a spec that
  * does not cover the size.  Local. */
 RSH_API rsh_status rsh_st_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props, const rsh_spec *spec, int ndim,
                                       const int64_t *size, rsh_group *group, rsh_st **out);

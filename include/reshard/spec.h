@@ -170,7 +170,8 @@ RSH_API rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *ou
 /* Start and size of the rank's first chunk of a dim of n elements over W chunks; RSH_EVALUE if it has none. */
 RSH_API rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int rank, int64_t *start, int64_t *size);
 
-/* The shards of a tensor of this size; props NULL: RSH_TENSOR_PROPS_INIT.  Chunks: in the order of placements, empty ones too.  RSH_EVALUE as the kind says. */
+/* The shards of a tensor of this size; props NULL: RSH_TENSOR_PROPS_INIT.  Chunks: in the order of placements, empty ones too.  RSH_EVALUE as the kind says;
+ * RSH_ERUNTIME: a user's kind made metadata of another size or of other properties than it was asked for. */
 RSH_API rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props,
                                   rsh_tensor_meta **out);
 /* Is this list, in any order, what chunks along one dim would give, offsets and sizes exactly?  Then that chunk spec, else boxes; a single shard, or all at the

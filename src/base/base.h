@@ -15,6 +15,8 @@
 rsh_status rshi_fail(rsh_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Put a sentence in place as it is (one that came from another rank). */
 void rshi_set_detail(const char *text);
+/* How many sentences this thread has had: whether a call of somebody else's left one. */
+uint64_t rshi_sentences(void);
 #define RSHI_DETAIL_BYTES 1024 /* longest sentence kept, with its NUL */
 
 #define RSH_REQUIRE(condition, status, ...)                                                        \

@@ -8,6 +8,7 @@
 #define STRING(x) STRING_(x)
 
 static _Thread_local char detail[RSHI_DETAIL_BYTES];
+static _Thread_local uint64_t sentences; /* that stood in it so far */
 
 const char *rsh_version(void) {
     return STRING(RSH_VERSION_MAJOR) "." STRING(RSH_VERSION_MINOR) "." STRING(RSH_VERSION_PATCH);
@@ -51,4 +52,7 @@ void rshi_set_detail(const char *text) {
     size_t n = strnlen(text, sizeof detail - 1);
     memmove(detail, text, n);
     detail[n] = '\0';
+    sentences++;
 }
+
+uint64_t rshi_sentences(void) { return sentences; }

@@ -98,17 +98,17 @@ static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
 }
 
 /* Hear what every rank has to say. */
-static rsh_status hear_all(rsh_comm *c, const char *operation, uint64_t fingerprint, rsh_status mine) {
+static rsh_status hear_all(rsh_comm *c, uint64_t operation, uint64_t fingerprint, rsh_status mine) {
     if (c->dead) {
         rshi_set_detail(c->dead_detail);
         return c->dead;
     }
-    opening me = {hash_text(operation), c->calls++, mine ? hash_text(rsh_error_detail()) : fingerprint, (uint64_t)mine};
+    opening me = {operation, c->calls++, mine ? hash_text(rsh_error_detail()) : fingerprint, (uint64_t)mine};
     return rshi_comm_verdict(c, c->ops->allgather(c, &me, c->openings, sizeof me));
 }
 
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine) {
-    RSH_TRY(hear_all(c, operation, fingerprint, mine));
+    RSH_TRY(hear_all(c, hash_text(operation), fingerprint, mine));
     return settle(c, operation, what);
 }
 
@@ -118,8 +118,9 @@ static bool same_call(const rsh_comm *c) {
     return true;
 }
 
+/* Words that differ are no error here and one in rshi_comm_open, so the two must never take one another for the same call, whatever their names. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same) {
-    RSH_TRY(hear_all(c, operation, word, mine));
+    RSH_TRY(hear_all(c, ~hash_text(operation), word, mine));
     *same = find_difference(c) < 0;
     return !*same && find_refusal(c) < 0 && same_call(c) ? RSH_OK : settle(c, operation, NULL);
 }

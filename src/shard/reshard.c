@@ -124,15 +124,23 @@ rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to, const rsh_p
     return rsh_reshard_many(1, &src, &to, opts, out);
 }
 
-rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts) {
-    RSH_REQUIRE(src, RSH_EVALUE, "reshard_into needs a source");
-    if (!dst) return refuse(src->comm, "reshard_into", rshi_fail(RSH_EVALUE, "reshard_into needs a destination"));
-    moving m = {.comm = src->comm, .n = 1, .src = &src, .dst = &dst};
-    if (dst->comm != src->comm) return refuse(m.comm, "reshard_into", rshi_fail(RSH_EVALUE, "source and destination live on different comms"));
-    if (list_layouts(&m, NULL)) return refuse(m.comm, "reshard_into", RSH_ENOMEM);
-    rsh_status st = move(&m, "reshard_into", opts);
+rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts) {
+    moving m = {.comm = comm, .n = 1, .src = &src, .dst = &dst};
+    if (!ready) ready = list_layouts(&m, NULL);
+    rsh_status st = ready ? refuse(comm, name, ready) : move(&m, name, opts);
     rshi_free(m.from);
     return st;
+}
+
+static rsh_status check_into(const rsh_sharded *src, const rsh_sharded *dst) {
+    RSH_REQUIRE(dst, RSH_EVALUE, "reshard_into needs a destination");
+    RSH_REQUIRE(dst->comm == src->comm, RSH_EVALUE, "source and destination live on different comms");
+    return RSH_OK;
+}
+
+rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts) {
+    RSH_REQUIRE(src, RSH_EVALUE, "reshard_into needs a source");
+    return rshi_reshard_as(src->comm, "reshard_into", check_into(src, dst), src, dst, opts);
 }
 
 /* ---- a whole tensor on one rank ---- */

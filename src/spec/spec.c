@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+/* ---- calls into kinds ---- */
+
+rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, const char *asked) {
+    if (st && rshi_sentences() == before) return rshi_fail(st, "a spec of kind \"%.100s\" failed to %s and did not say why", name, asked);
+    return st;
+}
+
 /* ---- making ---- */
 
 static int append(void *ctx, const char *text, size_t length) {
@@ -17,7 +24,8 @@ static rsh_status write_text(const rsh_spec_kind *kind, const void *self, char *
     rsh_sink sink = {append, &t};
     rsh_status st = RSH_OK;
     rshi_text_add(&t, "%s(", kind->name);
-    if (kind->print) st = kind->print(self, &sink);
+    uint64_t before = rshi_sentences();
+    if (kind->print) st = rshi_kind_said(before, kind->print(self, &sink), kind->name, "print itself");
     rshi_text_add(&t, ")");
     if (t.failed) st = rshi_nomem();
     if (st)
@@ -47,7 +55,8 @@ rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out)
 
 static rsh_status copy_self(const rsh_spec_kind *kind, const void *self, rsh_spec **out) {
     void *copy = NULL;
-    RSH_TRY(kind->copy(self, &copy));
+    uint64_t before = rshi_sentences();
+    RSH_TRY(rshi_kind_said(before, kind->copy(self, &copy), kind->name, "copy itself"));
     return rshi_spec_take(kind, copy, out);
 }
 
@@ -98,13 +107,31 @@ bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
     return !strcmp(a->text, b->text) && !strcmp(a->kind->name, b->kind->name);
 }
 
+/* A kind of the user's may build anything; what was asked for is that size and those properties. */
+static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int ndim, const int64_t *size, const rsh_tensor_props *props) {
+    RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "the spec %.200s made metadata of %d dims for a tensor of %d", s->text, m->ndim, ndim);
+    for (int d = 0; d < ndim; d++)
+        RSH_REQUIRE(m->size[d] == size[d], RSH_ERUNTIME, "the spec %.200s made metadata of size %lld along dim %d, where the tensor has %lld", s->text,
+                    (long long)m->size[d], d, (long long)size[d]);
+    RSH_REQUIRE(rsh_tensor_props_equal(&m->props, props), RSH_ERUNTIME,
+                "the spec %.200s made metadata of a tensor of %s with other properties than those it was given (%s)", s->text, rsh_dtype_name(m->props.dtype),
+                rsh_dtype_name(props->dtype));
+    return RSH_OK;
+}
+
 rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
     const rsh_tensor_props usual = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(s && out, RSH_EVALUE, "metadata with NULL for %s", s ? "the result" : "the spec");
     RSH_TRY(rshi_size_check(ndim, size));
     rsh_tensor_meta *m = NULL;
-    RSH_TRY(s->kind->build(s->self, ndim, size, props ? props : &usual, &m));
+    if (!props) props = &usual;
+    uint64_t before = rshi_sentences();
+    RSH_TRY(rshi_kind_said(before, s->kind->build(s->self, ndim, size, props, &m), s->kind->name, "build metadata"));
     RSH_REQUIRE(m, RSH_ERUNTIME, "the spec %.200s reported success and made no metadata", s->text);
-    *out = m;
-    return RSH_OK;
+    rsh_status st = check_built(s, m, ndim, size, props);
+    if (st)
+        rsh_tensor_meta_free(m);
+    else
+        *out = m;
+    return st;
 }

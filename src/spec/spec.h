@@ -11,6 +11,10 @@ const rsh_spec_kind *rshi_spec_kind(const rsh_spec *s);
 const void *rshi_spec_inside(const rsh_spec *s);
 bool rshi_spec_is_chunk(const rsh_spec *s);
 
+/* Around a call into a kind: its failure comes with the sentence of the call of this library that failed in it, or, where there was none, with one that names the
+ * kind and what was asked of it; never with that of an older failure.  `before`: rshi_sentences before the call. */
+rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, const char *asked);
+
 /* No elements? */
 bool rshi_shard_empty(const rsh_shard_meta *m);
 /* "[0,0]+[5,5] rank:0/cpu", as in the text of specs and in sentences; cut short if it must be. */

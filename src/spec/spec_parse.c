@@ -123,7 +123,7 @@ static rsh_status parse_shards(parser *p, list *l) {
 
 static bool accept_word(parser *p, const char *word) {
     size_t length = strlen(word);
-    bool here = !strncmp(peek(p), word, length) && (p->at[length] == '(' || p->at[length] == ' ');
+    bool here = !strncmp(peek(p), word, length) && p->at[length] && strchr("( \t\r\n", p->at[length]);
     p->at += here ? length : 0;
     return here;
 }

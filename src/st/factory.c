@@ -7,6 +7,7 @@ static rsh_status take_opts(const rsh_st_opts *given, rsh_st_opts *out) {
     *out = (rsh_st_opts)RSH_ST_OPTS_INIT;
     if (!given) return RSH_OK;
     RSH_REQUIRE(given->struct_size == sizeof *given, RSH_EVALUE, "options of %zu bytes; RSH_ST_OPTS_INIT sets %zu", given->struct_size, sizeof *given);
+    RSH_REQUIRE((unsigned)given->props.dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)given->props.dtype);
     *out = *given;
     return RSH_OK;
 }
@@ -15,8 +16,6 @@ static rsh_status make(const rsh_spec *spec, int ndim, const int64_t *size, cons
     rsh_st_opts o;
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(take_opts(opts, &o));
-    RSH_REQUIRE(!o.props.requires_grad || rshi_dtype_has_grad(o.props.dtype), RSH_ERUNTIME, "a tensor of %s cannot require a gradient",
-                rsh_dtype_name(o.props.dtype));
     return rshi_st_new(spec, ndim, size, &o.props, o.group, zero, out);
 }
 
@@ -40,7 +39,7 @@ static void fill(rsh_tensor *t, const void *value) {
 
 rsh_status rsh_st_full(const rsh_spec *spec, int ndim, const int64_t *size, const void *value, const rsh_st_opts *opts, rsh_st **out) {
     rsh_st *t;
-    RSH_REQUIRE(value, RSH_EVALUE, "no value to fill with");
+    RSH_REQUIRE(value && out, RSH_EVALUE, value ? "no place for the result" : "no value to fill with");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     for (int64_t i = 0; i < t->nshards; i++) fill(t->shards[i].tensor, value);
     *out = t;
@@ -52,7 +51,6 @@ rsh_status rsh_st_ones(const rsh_spec *spec, int ndim, const int64_t *size, cons
     unsigned char one[16] = {0};
     double value = 1;
     RSH_TRY(take_opts(opts, &o));
-    RSH_REQUIRE((unsigned)o.props.dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)o.props.dtype);
     rshi_convert(RSH_F64, &value, o.props.dtype, one, 1);
     return rsh_st_full(spec, ndim, size, one, opts, out);
 }
@@ -62,6 +60,7 @@ static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size,
     rsh_st *t;
     uint64_t at = 0;
     RSH_TRY(take_opts(opts, &o));
+    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(rshi_dtype_has_grad(o.props.dtype), RSH_ETYPE, "random numbers are floats or complex");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     for (int64_t i = 0; i < t->nshards; i++) {

@@ -23,9 +23,8 @@ static rsh_status compare_props(const rsh_tensor_props *a, const rsh_tensor_prop
 }
 
 static rsh_status check_shard(const rsh_shard *s, const rsh_shard_meta *m, const rsh_tensor_props *props, long long i) {
-    RSH_REQUIRE(s->tensor && rsh_tensor_ndim(s->tensor) == m->ndim, RSH_EVALUE, "shard %lld has no tensor of %d dims", i, m->ndim);
-    RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld is not strided", i);
-    RSH_REQUIRE(rsh_tensor_dense(s->tensor), RSH_EVALUE, "shard %lld is not contiguous", i);
+    RSH_TRY(rshi_shard_check(s, i));
+    RSH_REQUIRE(rsh_tensor_ndim(s->tensor) == m->ndim, RSH_EVALUE, "shard %lld has %d dims, the metadata %d", i, rsh_tensor_ndim(s->tensor), m->ndim);
     for (int d = 0; d < m->ndim; d++)
         RSH_REQUIRE(rsh_tensor_shape(s->tensor)[d] == m->sizes[d] && s->meta.offsets[d] == m->offsets[d], RSH_EVALUE,
                     "shard %lld has size %lld from %lld on along dim %d, the metadata say %lld from %lld on", i,

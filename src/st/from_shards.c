@@ -16,11 +16,9 @@ typedef struct account {
 
 static rsh_status check_shard(const rsh_shard *s, int64_t i, int rank) {
     long long n = (long long)i;
-    RSH_REQUIRE(s->tensor, RSH_EVALUE, "shard %lld has no tensor", n);
-    RSH_REQUIRE(s->meta.has_placement && s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d; this is rank %d", n,
-                s->meta.has_placement ? s->meta.placement.rank : -1, rank);
-    RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld is not strided", n);
-    RSH_REQUIRE(rsh_tensor_dense(s->tensor), RSH_EVALUE, "shard %lld is not contiguous", n);
+    RSH_REQUIRE(s->meta.has_placement, RSH_EVALUE, "shard %lld has no placement", n);
+    RSH_REQUIRE(s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d; this is rank %d", n, s->meta.placement.rank, rank);
+    RSH_TRY(rshi_shard_check(s, i));
     RSH_REQUIRE(s->meta.placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE, "shard %lld is on cpu and placed elsewhere", n);
     RSH_REQUIRE(rsh_tensor_ndim(s->tensor) == s->meta.ndim &&
                     !memcmp(rsh_tensor_shape(s->tensor), s->meta.sizes, (size_t)s->meta.ndim * sizeof *s->meta.sizes),
@@ -37,8 +35,9 @@ static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_p
 }
 
 static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, int rank) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "%lld shards, but no list", (long long)n);
-    RSH_REQUIRE(size && ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "the size of the whole tensor is missing");
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n, shards ? "" : " at NULL");
+    RSH_REQUIRE(size, RSH_EVALUE, "the size of the whole tensor is missing");
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%d dims; 0 to %d are possible", ndim, RSH_MAX_NDIM);
     for (int d = 0; d < ndim; d++) RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "size %lld along dim %d", (long long)size[d], d);
     for (int64_t i = 0; i < n; i++) RSH_TRY(check_shard(&shards[i], i, rank));
     for (int64_t i = 1; i < n; i++) {
@@ -162,14 +161,13 @@ rsh_status rsh_st_from_shards(int64_t n, const rsh_shard *shards, int ndim, cons
     rsh_objects *all = NULL;
     rsh_st *t = NULL;
     whole w = {0};
-    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    rsh_status st = check_own(n, shards, ndim, size, comm->rank);
+    rsh_status st = out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "no place for the result");
     if (!st) st = write_account(n, shards, ndim, size, &mine, &bytes);
-    RSH_GOTO(rshi_comm_open(comm, "init_from_local_shards", 0, NULL, st));
+    RSH_GOTO(rshi_comm_open(comm, "st_from_shards", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(group, mine, bytes, &all));
     st = build(all, n, shards, group, &w, &t);
-    RSH_GOTO(rshi_comm_open(comm, "init_from_local_shards: result", 0, NULL, st));
+    RSH_GOTO(rshi_comm_open(comm, "st_from_shards: result", 0, NULL, st));
     *out = t;
     t = NULL;
 out:

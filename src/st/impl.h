@@ -58,6 +58,8 @@ rsh_status rshi_st_room(rsh_st *t);
 rsh_status rshi_st_adopt(rsh_st *t, int64_t n, const rsh_shard *shards);
 /* The local shard with the box of `s`, looked for from number `at` on and around; NULL: none. */
 const rsh_shard *rshi_st_find(const rsh_st *t, const rsh_shard *s, int64_t at);
+/* Can this be a local shard at all?  A tensor, dense, of the dtype that the properties say; RSH_EVALUE names shard `i`. */
+rsh_status rshi_shard_check(const rsh_shard *s, int64_t i);
 bool rshi_same_box(const rsh_shard_meta *a, const rsh_shard_meta *b);
 /* Overlap and coverage. */
 rsh_status rshi_shards_check(int64_t n, const rsh_shard_meta *shards, int ndim, const int64_t *size);
@@ -68,8 +70,6 @@ rsh_status rshi_shards_check(int64_t n, const rsh_shard_meta *shards, int ndim, 
 rsh_status rshi_st_core(const rsh_st *t, rsh_sharded **out);
 /* A tensor as the only part of this rank, or with NULL a rank that has none; its storage is shared. */
 rsh_status rshi_sharded_of(rsh_comm *comm, const rsh_layout *layout, const rsh_tensor *part, rsh_sharded **out);
-/* The collective step of all that move data.  `ready`: what this rank has to say before; src and dst count only if it is RSH_OK. */
-rsh_status rshi_st_move(rsh_comm *comm, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst);
 
 void rshi_bound_clear(rshi_bound *b);
 

@@ -44,6 +44,16 @@ void rsh_shard_clear(rsh_shard *s) {
     s->tensor = NULL;
 }
 
+/* The struct is the user's: what it says of its tensor need not be so. */
+rsh_status rshi_shard_check(const rsh_shard *s, int64_t i) {
+    RSH_REQUIRE(s->tensor, RSH_EVALUE, "shard %lld has no tensor", (long long)i);
+    RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld is not strided", (long long)i);
+    RSH_REQUIRE(rsh_tensor_dense(s->tensor), RSH_EVALUE, "shard %lld is not contiguous", (long long)i);
+    RSH_REQUIRE(s->props.dtype == rsh_tensor_dtype(s->tensor), RSH_EVALUE, "shard %lld has properties of %s and a tensor of %s", (long long)i,
+                rsh_dtype_name(s->props.dtype), rsh_dtype_name(rsh_tensor_dtype(s->tensor)));
+    return RSH_OK;
+}
+
 bool rshi_same_box(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     size_t bytes = (size_t)a->ndim * sizeof *a->sizes;
     return a->ndim == b->ndim && !memcmp(a->offsets, b->offsets, bytes) && !memcmp(a->sizes, b->sizes, bytes);

@@ -76,7 +76,7 @@ rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_s
     rsh_sharded *src = NULL, *dst = NULL;
     RSH_REQUIRE(p, RSH_EVALUE, "the partial tensor is NULL");
     rsh_status st = prepare(p, spec, out != NULL, &made, &src, &dst);
-    st = rshi_st_move(p->comm, st, src, dst);
+    st = rshi_reshard_as(p->comm, "partial_reshard", st, src, dst, NULL);
     rsh_sharded_free(src);
     if (st)
         rsh_st_free(made);

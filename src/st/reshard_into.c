@@ -83,6 +83,6 @@ rsh_status rsh_st_reshard_into(const rsh_st *t, rsh_st *out) {
     if (!st) st = rshi_st_core(t, &lent);
     if (!st) st = rshi_st_core(out, &lent);
     rshi_bound *b = st ? NULL : find_bound(out, t);
-    RSH_TRY(rshi_comm_open_word(t->comm, "reshard_into", b ? b->serial : 0, st, &same));
+    RSH_TRY(rshi_comm_open_word(t->comm, "st_reshard_into", b ? b->serial : 0, st, &same));
     return b && same ? rsh_exec_run(b->exec) : bind_and_run(t, out, b);
 }

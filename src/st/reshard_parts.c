@@ -104,7 +104,7 @@ static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, c
     moving m = {.group = group};
     RSH_TRY(rshi_group_take(group, &m.group, &m.comm));
     rsh_status st = prepare(&m, local, ndim, size, from, to, same, out && by_rank);
-    st = rshi_st_move(m.comm, st, m.src, m.dst);
+    st = rshi_reshard_as(m.comm, same ? "reshuffle_local_shard" : "reshard_local_shard", st, m.src, m.dst, NULL);
     if (!st) {
         *out = m.made->shards[0];
         m.made->shards[0].tensor = NULL;

@@ -108,7 +108,7 @@ static rsh_status cut(const cutting *c, rsh_st **out) {
     rsh_st *made = NULL;
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = prepare(c, &made, &src, &dst);
-    st = rshi_st_move(c->comm, st, src, dst);
+    st = rshi_reshard_as(c->comm, c->name, st, src, dst, NULL);
     rsh_sharded_free(src);
     if (st)
         rsh_st_free(made);
@@ -125,7 +125,7 @@ static rsh_status start(cutting *c, const rsh_tensor_props *props, rsh_st **out)
 
 rsh_status rsh_st_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group, const rsh_tensor_props *props,
                           rsh_st **out) {
-    cutting c = {.name = "scatter", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
+    cutting c = {.name = "st_scatter", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
     RSH_TRY(start(&c, props, out));
     return cut(&c, out);
 }
@@ -135,7 +135,8 @@ static rsh_status shard_by_kind(const cutting *c, rsh_st **out) {
     const rsh_spec_kind *kind = rshi_spec_kind(c->spec);
     rsh_st *made = NULL;
     RSH_REQUIRE(kind->shard, RSH_EUNSUP, "a spec of kind %s cannot shard a tensor; rsh_st_scatter can cut by it", kind->name);
-    RSH_TRY(kind->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made));
+    uint64_t before = rshi_sentences();
+    RSH_TRY(rshi_kind_said(before, kind->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made), kind->name, "shard a tensor"));
     RSH_REQUIRE(made, RSH_ERUNTIME, "the spec of kind %s made no tensor", kind->name);
     rsh_status st = c->props.requires_grad ? rsh_st_set_requires_grad(made, true) : RSH_OK;
     if (st)

@@ -19,6 +19,7 @@ static rsh_status check_props(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
     RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "only the contiguous memory format is possible");
+    RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME, "a tensor of %s cannot require a gradient", rsh_dtype_name(p->dtype));
     return RSH_OK;
 }
 
@@ -44,7 +45,6 @@ static rsh_status fill_form(rsh_st *t, const rsh_spec *spec, int ndim, const int
 rsh_status rshi_st_form(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_group *group, rsh_st **out) {
     rsh_comm *comm;
     RSH_REQUIRE(spec && out, RSH_EVALUE, "a sharded tensor needs a spec and a place for the result");
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM && (size || !ndim), RSH_EVALUE, "a sharded tensor of %d dims", ndim);
     RSH_TRY(check_props(props));
     RSH_TRY(rshi_group_take(group, &group, &comm));
     rsh_st *t = RSHI_NEW(rsh_st);

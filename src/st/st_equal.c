@@ -75,7 +75,7 @@ static rsh_status compare(const rsh_st *a, const rsh_st *b, const measure *m, bo
         return RSH_OK;
     }
     if (!st) mine = same_here(a, b, m);
-    RSH_TRY(rshi_comm_open_word(a->comm, "equal", mine, st, &same));
+    RSH_TRY(rshi_comm_open_word(a->comm, m->exact ? "st_equal" : "st_allclose", mine, st, &same));
     *out = mine && same;
     return RSH_OK;
 }

@@ -116,7 +116,7 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
 }
 
 static rsh_status read_states(loading *l, int64_t n, const void *const *data, const size_t *bytes) {
-    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "%lld states, but no list", (long long)n);
+    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "a list of %lld states%s", (long long)n, data && bytes ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         rshi_state s;
         RSH_TRY(rshi_state_read(data[i], bytes[i], &s));
@@ -250,10 +250,10 @@ rsh_status rsh_st_load_as(int64_t n, const void *const *data, const size_t *byte
     RSH_TRY(rsh_group_current(&l.group));
     RSH_TRY(rshi_group_take(l.group, &l.group, &l.comm));
     rsh_status st = check(&l, n, data, bytes, to, out != NULL);
-    RSH_GOTO(rshi_comm_open(l.comm, "load", 0, NULL, st));
+    RSH_GOTO(rshi_comm_open(l.comm, "st_load_as", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(l.group, l.message, l.bytes, &l.all));
     st = prepare(&l, to, &made, &src, &dst);
-    RSH_GOTO(rshi_st_move(l.comm, st, src, dst));
+    RSH_GOTO(rshi_reshard_as(l.comm, "st_load_as", st, src, dst, NULL));
     *out = made;
     made = NULL;
 out:

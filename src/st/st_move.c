@@ -1,10 +1,5 @@
-/* Moves: gather, reshard and reshard_into.  Each is one move of the core between two layouts. */
+/* Moves: gather and reshard.  Each is one move of the core between two layouts. */
 #include "st/impl.h"
-
-rsh_status rshi_st_move(rsh_comm *comm, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst) {
-    if (ready) return rshi_comm_open(comm, "reshard_into", 0, NULL, ready); /* where the others are by now */
-    return rsh_reshard_into(src, dst, NULL);
-}
 
 /* ---- gather ---- */
 
@@ -37,7 +32,7 @@ rsh_status rsh_st_gather(const rsh_st *t, int dst, rsh_tensor *out) {
     rsh_sharded *src = NULL, *whole = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
     rsh_status st = prepare_gather(t, dst, out, &src, &whole);
-    st = rshi_st_move(t->comm, st, src, whole);
+    st = rshi_reshard_as(t->comm, "st_gather", st, src, whole, NULL);
     rsh_sharded_free(whole);
     return st;
 }
@@ -56,7 +51,7 @@ rsh_status rsh_st_reshard(const rsh_st *t, const rsh_spec *to, rsh_st **out) {
     rsh_sharded *src = NULL, *dst = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
     rsh_status st = prepare_reshard(t, to, out != NULL, &made, &src, &dst);
-    st = rshi_st_move(t->comm, st, src, dst);
+    st = rshi_reshard_as(t->comm, "st_reshard", st, src, dst, NULL);
     if (st)
         rsh_st_free(made);
     else

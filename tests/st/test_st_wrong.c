@@ -1,0 +1,114 @@
+/* Wrong calls of sharded tensors: results without a place, shards whose properties are not those of their tensors, gradients of integers.  Where a call is collective,
+ * what one rank gets wrong is every rank's error. */
+#include "whole.h"
+
+#define W 3
+
+typedef struct scene {
+    rsh_spec *rows;
+    rsh_st *a; /* f32, 6 x 5 by rows */
+    int64_t size[2];
+    int me;
+} scene;
+
+static rsh_status set_up(scene *s, rsh_comm *comm) {
+    s->me = rsh_comm_rank(comm);
+    s->size[0] = 6, s->size[1] = 5;
+    RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &s->rows));
+    return rsh_st_ones(s->rows, 2, s->size, NULL, &s->a);
+}
+
+static void tear_down(scene *s) {
+    rsh_st_free(s->a);
+    rsh_spec_free(s->rows);
+}
+
+static rsh_status results_without_a_place(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    scene s;
+    float one = 1;
+    rsh_st *t = NULL;
+    RSH_TRY(set_up(&s, comm));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_empty(s.rows, 2, s.size, NULL, NULL));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_zeros(s.rows, 2, s.size, NULL, NULL));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_ones(s.rows, 2, s.size, NULL, NULL));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_full(s.rows, 2, s.size, &one, NULL, NULL));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_rand(s.rows, 2, s.size, NULL, NULL));
+    CHECK_STATUS(RSH_EVALUE, rsh_st_randn(s.rows, 2, s.size, NULL, NULL));
+    rsh_shard own = *rsh_st_shard(s.a, 0);
+    CHECK_STATUS(RSH_EVALUE, rsh_st_from_shards(1, &own, 2, s.size, NULL, s.me == 1 ? NULL : &t));
+    CHECK(!t);
+    CHECK_SAYS("no place for the result");
+    RSH_TRY(rsh_st_from_shards(1, &own, 2, s.size, NULL, &t));
+    rsh_st_free(t);
+    tear_down(&s);
+    return RSH_OK;
+}
+
+/* A shard is a struct that anybody may fill in; one that says f64 of f32 would be read behind its end. */
+static rsh_status properties_of_another_dtype(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    scene s;
+    rsh_st *t = NULL;
+    rsh_tensor_meta *m;
+    RSH_TRY(set_up(&s, comm));
+    rsh_shard own = *rsh_st_shard(s.a, 0);
+    own.props.dtype = RSH_F64;
+    CHECK_STATUS(RSH_EVALUE, rsh_st_from_shards(1, &own, 2, s.size, NULL, &t));
+    CHECK_SAYS("f64");
+    RSH_TRY(rsh_tensor_meta_copy(rsh_st_meta(s.a), &m));
+    m->props.dtype = RSH_F64;
+    CHECK_STATUS(RSH_EVALUE, rsh_st_from_shards_and_meta(1, &own, m, NULL, NULL, &t));
+    CHECK(!t);
+    rsh_tensor_meta_free(m);
+    tear_down(&s);
+    return RSH_OK;
+}
+
+static rsh_status gradients_of_integers(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    scene s;
+    rsh_st *t = NULL;
+    rsh_tensor *whole, *local;
+    rsh_st_opts o = RSH_ST_OPTS_INIT;
+    rsh_shard own;
+    RSH_TRY(set_up(&s, comm));
+    o.props.dtype = RSH_I32;
+    o.props.requires_grad = true;
+    CHECK_STATUS(RSH_ERUNTIME, rsh_st_zeros(s.rows, 2, s.size, &o, &t));
+    RSH_TRY(rsh_tensor_zeros(RSH_I32, 2, s.size, &whole));
+    RSH_TRY(rsh_tensor_zeros(RSH_I32, 2, (int64_t[]){2, 5}, &local));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_shard_tensor(whole, s.rows, 0, NULL, &o.props, &t));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_st_scatter(whole, s.rows, 0, NULL, &o.props, &t));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_st_from_tensor(local, &o.props, s.rows, 2, s.size, NULL, &t));
+    RSH_TRY(rsh_shard_from_tensor(local, 2, (int64_t[]){2 * s.me, 0}, s.me, &own));
+    own.props.requires_grad = true;
+    CHECK_STATUS(RSH_ERUNTIME, rsh_st_from_shards(1, &own, 2, s.size, NULL, &t));
+    CHECK(!t);
+    rsh_shard_clear(&own);
+    rsh_tensor_free(whole), rsh_tensor_free(local);
+    tear_down(&s);
+    return RSH_OK;
+}
+
+static void a_result_needs_a_place_on_every_rank(void **state) {
+    (void)state;
+    run_engines(W, results_without_a_place, NULL);
+}
+static void a_shard_has_the_dtype_of_its_tensor(void **state) {
+    (void)state;
+    run_engines(W, properties_of_another_dtype, NULL);
+}
+static void integers_have_no_gradient_however_the_tensor_is_made(void **state) {
+    (void)state;
+    run_engines(W, gradients_of_integers, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_needs_a_place_on_every_rank),
+        cmocka_unit_test(a_shard_has_the_dtype_of_its_tensor),
+        cmocka_unit_test(integers_have_no_gradient_however_the_tensor_is_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
