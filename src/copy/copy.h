@@ -61,6 +61,9 @@ void rshi_op_identity(rsh_op op, rsh_dtype dtype, unsigned char value[16]);
 /* n dense elements from one dtype to another (NOTATION: round to nearest even, saturating float to int, ...). */
 void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size_t n);
 
+/* Add to the 128 bits hi:lo what n elements of `size` bytes (1, 2, 4, 8 or 16), `step` bytes apart, add to a digest; they stand at consecutive global indices. */
+void rshi_mix_run(const char *p, int64_t step, size_t size, int64_t n, uint64_t index, uint64_t *hi, uint64_t *lo);
+
 /* "avx512", "avx2" or "generic": what this machine will use.  RESHARD_SIMD=generic|avx2|avx512 lowers it. */
 const char *rshi_copy_simd(void);
 

@@ -2,6 +2,7 @@
  *
  * The sum modulo 2^128 over all elements of a mix of global row-major index and element bits; sums do not care who adds what, so each rank adds up the
  * elements of which it is the first holder and the ranks' sums are added. */
+#include "copy/copy.h"
 #include "shard/shard.h"
 #include "shard/memory.h"
 
@@ -9,46 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static inline uint64_t scramble(uint64_t x) {
-    x = (x ^ (x >> 33)) * UINT64_C(0xff51afd7ed558ccd);
-    x = (x ^ (x >> 33)) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return x ^ (x >> 33);
-}
-
-/* The 128 bits that an element adds; elements of 16 bytes are folded in two steps. */
-static inline void add_mixed(rsh_digest *sum, uint64_t index, uint64_t bits, uint64_t more, bool wide) {
-    uint64_t h = index * UINT64_C(0x9e3779b97f4a7c15) + scramble(bits + UINT64_C(0x2545f4914f6cdd1d));
-    if (wide) h = scramble(h) + scramble(more ^ UINT64_C(0x94d049bb133111eb));
-    uint64_t lo = scramble(h), hi = scramble(h ^ UINT64_C(0xd6e8feb86659fd93));
-    sum->lo += lo;
-    sum->hi += hi + (sum->lo < lo);
-}
-
 static void add_digest(rsh_digest *sum, rsh_digest d) {
     sum->lo += d.lo;
     sum->hi += d.hi + (sum->lo < d.lo);
-}
-
-/* n elements at consecutive global indices, `step` bytes apart. */
-static void add_run(rsh_digest *sum, const char *p, int64_t step, size_t size, int64_t n, uint64_t index) {
-    rsh_digest part = {0, 0};
-    for (int64_t i = 0; i < n; i++, p += step) {
-        uint64_t word[2] = {0, 0};
-        memcpy(word, p, size);
-        add_mixed(&part, index + (uint64_t)i, word[0], word[1], size == 16);
-    }
-    add_digest(sum, part);
-}
-
-/* The same with the size known to the compiler. */
-static void add_run_sized(rsh_digest *sum, const char *p, int64_t step, size_t size, int64_t n, uint64_t index) {
-    switch (size) {
-    case 1: add_run(sum, p, step, 1, n, index); break;
-    case 2: add_run(sum, p, step, 2, n, index); break;
-    case 4: add_run(sum, p, step, 4, n, index); break;
-    case 8: add_run(sum, p, step, 8, n, index); break;
-    default: add_run(sum, p, step, 16, n, index);
-    }
 }
 
 typedef struct walk {
@@ -62,14 +26,14 @@ typedef struct walk {
 
 static void add_dims(walk *w, int d, const char *at, uint64_t index) {
     if (d == rsh_layout_ndim(w->l)) {
-        add_run_sized(&w->sum, at, 0, w->size, 1, index);
+        rshi_mix_run(at, 0, w->size, 1, index, &w->sum.hi, &w->sum.lo);
         return;
     }
     const rshi_stripe *s = &w->p->set[d];
     bool last = d == rsh_layout_ndim(w->l) - 1;
     for (int64_t j = 0, i = 0; j < s->count; j++) {
         int64_t n = j == s->count - 1 ? s->last : s->len, lo = s->lo + j * s->stride;
-        if (last) add_run_sized(&w->sum, at + i * w->stride[d], w->stride[d], w->size, n, index + (uint64_t)lo);
+        if (last) rshi_mix_run(at + i * w->stride[d], w->stride[d], w->size, n, index + (uint64_t)lo, &w->sum.hi, &w->sum.lo);
         for (int64_t k = 0; k < n && !last; k++)
             add_dims(w, d + 1, at + (i + k) * w->stride[d], index + (uint64_t)((lo + k) * w->global[d]));
         i += n;
@@ -108,9 +72,9 @@ static rsh_status add_rank(const rsh_layout *l, int64_t rank, const rsh_memory *
 
 /* Dtype and shape count too: as elements beyond every possible index. */
 static void add_header(const rsh_layout *l, rsh_digest *sum) {
-    const uint64_t beyond = UINT64_C(1) << 63;
-    add_mixed(sum, beyond, (uint64_t)rsh_layout_dtype(l), 0, false);
-    for (int d = 0; d < rsh_layout_ndim(l); d++) add_mixed(sum, beyond + 1 + (uint64_t)d, (uint64_t)rsh_layout_shape(l)[d], 0, false);
+    uint64_t word[1 + RSH_MAX_NDIM] = {(uint64_t)rsh_layout_dtype(l)};
+    for (int d = 0; d < rsh_layout_ndim(l); d++) word[1 + d] = (uint64_t)rsh_layout_shape(l)[d];
+    rshi_mix_run((const char *)word, sizeof *word, sizeof *word, 1 + rsh_layout_ndim(l), UINT64_C(1) << 63, &sum->hi, &sum->lo);
 }
 
 static rsh_status check(const rsh_layout *l) {
