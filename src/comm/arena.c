@@ -172,9 +172,11 @@ static void punch(rshi_arena *a, size_t at, size_t bytes) {
     fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
 
-/* The kernel would start to kill processes rather than refuse more shared memory than there is. */
-static bool machine_has(size_t bytes) {
+/* The kernel would start to kill processes rather than refuse more shared memory than there is; and end this one at a limit on files (ulimit -f). */
+static bool machine_has(size_t bytes, size_t end) {
     struct sysinfo info;
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && end > limit.rlim_cur) return false;
     if (sysinfo(&info)) return true;
     return bytes / info.mem_unit <= info.totalram + info.totalswap;
 }
@@ -182,7 +184,7 @@ static bool machine_has(size_t bytes) {
 /* Memory for a range, taken from the machine now: later, its lack would be a signal. */
 static bool back(rshi_arena *a, size_t at, size_t bytes) {
     size_t end = round_up(at + bytes, PAGE);
-    if (!machine_has(bytes)) return false;
+    if (!machine_has(bytes, end)) return false;
     for (at &= ~(PAGE - 1); at < end;) {
         size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
         if (!fallocate(a->fd, 0, (off_t)at, (off_t)n)) at += n;

@@ -283,11 +283,15 @@ rsh_status rshi_shm_prepare(int rank, int size, rshi_shm_comm **out) {
 }
 
 rsh_status rshi_shm_join(rshi_shm_comm *c, const char *name, double patience, rsh_comm **out) {
-    rsh_status st = rshi_world_meet(name, patience, c->world, &c->group);
-    if (st)
-        rshi_shm_comm_discard(c);
-    else
+    int rank = c->base.rank, size = c->base.size;
+    bool begun = false;
+    rsh_status st = rshi_world_meet(name, patience, c->world, &c->group, &begun);
+    if (!st) {
         *out = &c->base;
+        return RSH_OK;
+    }
+    rshi_shm_comm_discard(c);
+    if (!begun) rshi_world_excuse(name, rank, size, st);
     return st;
 }
 
@@ -295,6 +299,8 @@ rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
     RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE, "rank %d of %d ranks of the job \"%.100s\"", rank, size,
                 name ? name : "(none)");
     rshi_shm_comm *c;
-    RSH_TRY(rshi_shm_prepare(rank, size, &c));
-    return rshi_shm_join(c, name, c->world->patience.timeout, out);
+    rsh_status st = rshi_shm_prepare(rank, size, &c);
+    if (!st) return rshi_shm_join(c, name, c->world->patience.timeout, out);
+    rshi_world_excuse(name, rank, size, st);
+    return st;
 }

@@ -17,6 +17,8 @@
 
 #define MAGIC 0x3172647368736572u /* "reshsdr1": the version of the words below is part of it */
 #define LEAST_PAUSE 1000000L      /* nanoseconds between attempts to connect */
+#define LINGER 0.5                /* seconds in which a rank that cannot take part tries to tell the others why */
+#define GRACE 1.0                 /* seconds, at most, by which the others wait longer than rank 0, which knows who is missing */
 
 /* What ranks say to each other; a hello and an introduction come with two descriptors. */
 typedef struct word {
@@ -33,6 +35,7 @@ typedef struct meeting {
     int life;       /* pidfd of this process */
     int *socket;    /* [size], owned: rank 0's by rank; others use socket[0] */
     double patience, deadline;
+    bool begun;     /* who comes hears of a failure */
 } meeting;
 
 static word say(const meeting *m, int rank, rsh_status status) {
@@ -55,8 +58,15 @@ typedef union control {
     struct cmsghdr align;
 } control;
 
+/* Sentences name the rank at the other end, -1: one that has not said who it is. */
+static rsh_status report_ended(const meeting *m, int who) {
+    char name[24] = "a rank";
+    if (who >= 0) snprintf(name, sizeof name, "rank %d", who);
+    return rshi_fail(RSH_EPEER, "%s of the job \"%.100s\" ended while the comm was made", name, m->job);
+}
+
 /* fds NULL: without descriptors. */
-static rsh_status send_word(const meeting *m, int to, const word *w, const int *fds) {
+static rsh_status send_word(const meeting *m, int who, int to, const word *w, const int *fds) {
     struct iovec io = {(void *)w, offsetof(word, text) + strlen(w->text) + 1};
     control c = {0};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
@@ -70,38 +80,42 @@ static rsh_status send_word(const meeting *m, int to, const word *w, const int *
         struct pollfd p = {.fd = to, .events = POLLOUT};
         if (sendmsg(to, &h, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return RSH_OK;
         bool full = errno == EAGAIN || errno == ETOOMANYREFS || errno == EINTR;
-        RSH_REQUIRE(full && time_left(m) > 0, RSH_EPEER, "a rank of the job \"%.100s\" does not listen: %s", m->job, strerror(errno));
+        if (!full) return report_ended(m, who);
+        RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT, "rank %d of the job \"%.100s\" does not listen", who, m->job);
         poll(&p, 1, 10);
     }
 }
 
+/* A process at its limit of open files gets one of two, or none. */
 static void take_descriptors(struct msghdr *h, int *fds) {
     const struct cmsghdr *c = CMSG_FIRSTHDR(h);
-    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(2 * sizeof(int)))
-        memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(sizeof(int))) return;
+    memcpy(fds, CMSG_DATA(c), (c->cmsg_len < CMSG_LEN(2 * sizeof(int)) ? 1 : 2) * sizeof(int));
 }
 
-/* A word that is there to be read; `fds` are -1 where none came. */
-static rsh_status read_word(const meeting *m, int from, word *w, int fds[2]) {
+/* A word that is there to be read; `fds` are -1 where none came.  A rank that ended without reading all it was sent resets the connection, but what it
+ * said before is still there. */
+static rsh_status read_word(const meeting *m, int who, int from, word *w, int fds[2]) {
     struct iovec io = {w, sizeof *w};
     control c = {0};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c.bytes};
     *w = (word){0};
     fds[0] = fds[1] = -1;
     ssize_t n = recvmsg(from, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n < 0 && errno == ECONNRESET) n = recvmsg(from, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n > 0) take_descriptors(&h, fds);
     w->text[sizeof w->text - 1] = 0;
-    RSH_REQUIRE(n > 0, RSH_EPEER, "a rank of the job \"%.100s\" ended while the comm was made", m->job);
+    if (n <= 0) return report_ended(m, who);
     RSH_REQUIRE(w->magic == MAGIC, RSH_EMISMATCH, "a rank of the job \"%.100s\" uses another version of the library", m->job);
     return RSH_OK;
 }
 
-static rsh_status await_word(const meeting *m, int from, word *w, int fds[2]) {
+static rsh_status await_word(const meeting *m, int who, int from, word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     while (poll(&p, 1, 100) <= 0)
         RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT, "rank %d heard nothing of the others of the job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
                     m->w->rank, m->job, m->patience);
-    return read_word(m, from, w, fds);
+    return read_word(m, who, from, w, fds);
 }
 
 static void close_both(int fds[2]) {
@@ -142,8 +156,8 @@ static rsh_status listen_for(const meeting *m, int *fd) {
                      error == EADDRINUSE ? "another rank 0 of a job of this name is waiting for its ranks" : strerror(error));
 }
 
-/* Rank 0 may come later than we do. */
-static rsh_status connect_to(const meeting *m, int fd) {
+/* Rank 0 may come later than we do, and its time runs until then. */
+static rsh_status connect_to(meeting *m, int fd) {
     struct sockaddr_un address;
     socklen_t bytes = address_of(m->job, &address);
     for (long pause = LEAST_PAUSE; connect(fd, (struct sockaddr *)&address, bytes); pause += pause < 16 * LEAST_PAUSE ? pause : 0) {
@@ -154,6 +168,7 @@ static rsh_status connect_to(const meeting *m, int fd) {
         pause_for(pause);
     }
     RSH_REQUIRE(same_user(fd), RSH_EPEER, "the socket of the job \"%.100s\" belongs to another user", m->job);
+    m->deadline = rshi_seconds() + m->patience + (m->patience / 2 < GRACE ? m->patience / 2 : GRACE);
     return RSH_OK;
 }
 
@@ -183,7 +198,8 @@ typedef struct host {
 
 static rsh_status check_hello(const host *h, const word *w, const int fds[2]) {
     int size = h->m->w->size;
-    RSH_REQUIRE(fds[0] >= 0 && fds[1] >= 0, RSH_ERUNTIME, "rank %d of the job \"%.100s\" sent no arena", w->rank, h->m->job);
+    if (w->status) return rshi_fail((rsh_status)w->status, "rank %d: %.900s", w->rank, w->text);
+    RSH_REQUIRE(fds[0] >= 0 && fds[1] >= 0, RSH_ERUNTIME, "rank 0 has no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
     RSH_REQUIRE(w->size == size, RSH_EMISMATCH, "rank 0 of the job \"%.100s\" knows of %d ranks, rank %d of %d", h->m->job, size, w->rank,
                 w->size);
     RSH_REQUIRE(w->rank > 0 && w->rank < size && h->m->socket[w->rank] < 0, RSH_EMISMATCH, "rank %d of the job \"%.100s\" has come twice",
@@ -195,13 +211,15 @@ static rsh_status check_hello(const host *h, const word *w, const int fds[2]) {
 static rsh_status receive_one(host *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC), fds[2] = {-1, -1};
     word w;
-    if (fd < 0) return RSH_OK;
+    if (fd < 0 && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) return RSH_OK;
+    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of the job \"%.100s\" cannot receive the others: %s", h->m->job, strerror(errno));
     if (!same_user(fd)) return close(fd), RSH_OK;
-    rsh_status st = await_word(h->m, fd, &w, fds);
+    rsh_status st = await_word(h->m, -1, fd, &w, fds);
     if (!st) st = check_hello(h, &w, fds);
     if (st) {
         word no = say(h->m, 0, st);
-        send_word(h->m, fd, &no, NULL);
+        send_word(h->m, w.rank, fd, &no, NULL);
+        rshi_set_detail(no.text);
         close_both(fds);
         close(fd);
         return st;
@@ -237,7 +255,7 @@ static rsh_status introduce(host *h) {
     meeting *m = h->m;
     for (int to = 1; to < m->w->size; to++)
         for (int r = 0; r < m->w->size; r++)
-            if (r != to) RSH_TRY(send_word(m, m->socket[to], &h->hello[r], h->fds[r]));
+            if (r != to) RSH_TRY(send_word(m, to, m->socket[to], &h->hello[r], h->fds[r]));
     rsh_status st = RSH_OK;
     for (int r = 1; r < m->w->size; r++) {
         rsh_status admitted = admit(m->w, &h->hello[r], h->fds[r]);
@@ -253,17 +271,29 @@ static rsh_status hear_all(host *h) {
     for (int r = 1; r < m->w->size; r++) {
         word w;
         int fds[2];
-        RSH_TRY(await_word(m, m->socket[r], &w, fds));
+        RSH_TRY(await_word(m, r, m->socket[r], &w, fds));
         close_both(fds);
         if (w.status) return rshi_fail((rsh_status)w.status, "rank %d: %.900s", r, w.text);
     }
     return RSH_OK;
 }
 
-static void tell_all(const meeting *m, rsh_status status) {
-    word w = say(m, 0, status);
+static void tell_all(const meeting *m, const word *verdict) {
     for (int r = 1; r < m->w->size; r++)
-        if (m->socket[r] >= 0) send_word(m, m->socket[r], &w, NULL);
+        if (m->socket[r] >= 0) send_word(m, r, m->socket[r], verdict, NULL);
+}
+
+/* A failed meeting: those who have not come yet are told when they do, for a moment. */
+static void turn_away(const meeting *m, int listener, int missing, const word *verdict) {
+    for (double end = rshi_seconds() + LINGER; missing > 0 && rshi_seconds() < end;) {
+        struct pollfd p = {.fd = listener, .events = POLLIN};
+        if (poll(&p, 1, 20) <= 0) continue;
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) return;
+        missing -= same_user(fd);
+        send_word(m, -1, fd, verdict, NULL);
+        close(fd);
+    }
 }
 
 static rsh_status take_tables(host *h) {
@@ -293,56 +323,113 @@ static void drop_tables(host *h) {
 /* The listener is closed before anybody goes on, so that the job's name is free again for the next comm. */
 static rsh_status be_host(meeting *m) {
     host h = {.m = m};
-    rsh_status st = take_tables(&h);
-    if (!st) st = listen_for(m, &h.listener);
-    if (!st) {
-        st = receive_all(&h);
+    RSH_TRY(listen_for(m, &h.listener));
+    m->begun = true;
+    rsh_status came = take_tables(&h), st;
+    if (!came) came = receive_all(&h);
+    if (!came) close(h.listener);
+    st = came;
+    if (!st) st = introduce(&h);
+    if (!st) st = hear_all(&h);
+    word verdict = say(m, 0, st);
+    tell_all(m, &verdict);
+    if (came) {
+        close(m->life); /* one descriptor is needed, and there may be no other */
+        m->life = -1;
+        turn_away(m, h.listener, m->w->size - 1 - h.come, &verdict);
         close(h.listener);
-        if (!st) st = introduce(&h);
-        if (!st) st = hear_all(&h);
-        tell_all(m, st);
     }
     drop_tables(&h);
+    rshi_set_detail(verdict.text);
     return st;
 }
 
 /* ---- the others ---- */
 
+static rsh_status refused(const word *w) { return rshi_fail((rsh_status)w->status, "%s", w->text); }
+
 static rsh_status hear_verdict(const meeting *m) {
     word w;
     int fds[2];
-    RSH_TRY(await_word(m, m->socket[0], &w, fds));
+    RSH_TRY(await_word(m, 0, m->socket[0], &w, fds));
     close_both(fds);
-    if (w.status) return rshi_fail((rsh_status)w.status, "%s", w.text);
+    return w.status ? refused(&w) : RSH_OK;
+}
+
+/* Rank 0 listens no more: it may have said why. */
+static rsh_status hear_last_words(const meeting *m) {
+    word w;
+    int fds[2];
+    do {
+        RSH_TRY(await_word(m, 0, m->socket[0], &w, fds));
+        close_both(fds);
+    } while (!w.status);
+    return refused(&w);
+}
+
+static rsh_status tell_host(const meeting *m, const word *w, const int *fds) {
+    rsh_status st = send_word(m, 0, m->socket[0], w, fds);
+    return st == RSH_EPEER ? hear_last_words(m) : st;
+}
+
+static rsh_status greet(meeting *m, const word *w, int fds[2]) {
+    rsh_status st = RSH_OK;
+    if (w->rank < 0 || w->rank >= m->w->size || m->w->window[w->rank]) st = rshi_fail(RSH_ERUNTIME, "rank 0 introduced rank %d oddly", w->rank);
+    else if (fds[0] < 0 || fds[1] < 0) st = rshi_fail(RSH_ERUNTIME, "no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
+    if (st) {
+        close_both(fds);
+        return st;
+    }
+    if (w->rank == 0) m->group = w->group;
+    return admit(m->w, w, fds);
+}
+
+/* One introduction, or rank 0's refusal.  A rank in trouble hears them all the same: its own words come after the last. */
+static rsh_status meet_one(meeting *m, rsh_status *trouble) {
+    word w;
+    int fds[2];
+    RSH_TRY(await_word(m, 0, m->socket[0], &w, fds));
+    if (w.status || *trouble) close_both(fds);
+    if (w.status) return refused(&w);
+    if (!*trouble) *trouble = greet(m, &w, fds);
     return RSH_OK;
 }
 
-/* One introduction, or rank 0's refusal. */
-static rsh_status meet_one(meeting *m) {
-    word w;
-    int fds[2];
-    RSH_TRY(await_word(m, m->socket[0], &w, fds));
-    bool odd = fds[0] < 0 || fds[1] < 0 || w.rank < 0 || w.rank >= m->w->size || m->w->window[w.rank];
-    if (w.status || odd) {
-        close_both(fds);
-        return rshi_fail(w.status ? (rsh_status)w.status : RSH_ERUNTIME, "%s", w.status ? w.text : "rank 0 introduced a rank oddly");
-    }
-    if (w.rank == 0) m->group = w.group;
-    return admit(m->w, &w, fds);
+static rsh_status call_host(meeting *m) {
+    RSH_TRY(open_socket(&m->socket[0]));
+    m->begun = true;
+    return connect_to(m, m->socket[0]);
 }
 
 static rsh_status be_guest(meeting *m) {
     word hello = say(m, m->w->rank, RSH_OK);
+    rsh_status trouble = RSH_OK;
     hello.reserve = m->w->arena->reserve;
-    RSH_TRY(open_socket(&m->socket[0]));
-    RSH_TRY(connect_to(m, m->socket[0]));
-    RSH_TRY(send_word(m, m->socket[0], &hello, (int[2]){m->w->arena->fd, m->life}));
-    rsh_status st = RSH_OK;
-    for (int i = 1; i < m->w->size && !st; i++) st = meet_one(m);
-    if (st == RSH_EPEER || st == RSH_ETIMEOUT) return st;
-    word done = say(m, m->w->rank, st);
-    RSH_TRY(send_word(m, m->socket[0], &done, NULL));
+    RSH_TRY(call_host(m));
+    RSH_TRY(tell_host(m, &hello, (int[2]){m->w->arena->fd, m->life}));
+    for (int i = 1; i < m->w->size; i++) RSH_TRY(meet_one(m, &trouble));
+    word done = say(m, m->w->rank, trouble);
+    RSH_TRY(tell_host(m, &done, NULL));
     return hear_verdict(m);
+}
+
+/* ---- a rank that cannot even begin ---- */
+
+void rshi_world_excuse(const char *job, int rank, int size, rsh_status status) {
+    int socket = -1, listener;
+    if (size < 2) return;
+    rshi_world w = {.rank = rank, .size = size};
+    meeting m = {.w = &w, .job = job, .socket = &socket, .patience = LINGER, .deadline = rshi_seconds() + LINGER};
+    word no = say(&m, rank, status), from_host = no;
+    if (rank) {
+        if (!call_host(&m) && !send_word(&m, 0, socket, &no, NULL)) hear_verdict(&m); /* until then rank 0 may not have read it */
+    } else if (!listen_for(&m, &listener)) {
+        snprintf(from_host.text, sizeof from_host.text, "rank 0: %.900s", no.text);
+        turn_away(&m, listener, size - 1, &from_host);
+        close(listener);
+    }
+    if (socket >= 0) close(socket);
+    rshi_set_detail(no.text);
 }
 
 static rsh_status open_life(int *fd) {
@@ -370,7 +457,7 @@ static void end(meeting *m) {
     if (m->life >= 0) close(m->life);
 }
 
-rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi_shm_group **group) {
+rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi_shm_group **group, bool *begun) {
     meeting m = {.w = w, .job = job, .life = -1, .patience = patience, .deadline = rshi_seconds() + patience};
     rsh_status st = begin(&m, group);
     if (!st && w->size > 1) {
@@ -378,6 +465,7 @@ rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi
         if (!st) st = w->rank ? be_guest(&m) : be_host(&m);
         if (!st && w->rank) *group = rshi_world_at(w, 0, m.group);
     }
+    *begun = m.begun;
     end(&m);
     return st;
 }

@@ -81,8 +81,10 @@ void rshi_shm_staging_free(rshi_shm_comm *c);
 /* ---- making and unmaking ---- */
 
 /* Collective over processes that know the job's name and their number in it: fills in a world with an arena, and maps everybody's.  `group`
- * is the first group, made by rank 0.  Gives up after `patience` seconds. */
-rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi_shm_group **group);
+ * is the first group, made by rank 0.  Gives up after `patience` seconds.  A failure before it has `begun` is not known to the others. */
+rsh_status rshi_world_meet(const char *job, double patience, rshi_world *w, rshi_shm_group **group, bool *begun);
+/* Local, for a rank that cannot take part: tell those who come to the same meeting within a moment.  Leaves the thread's sentence as it was. */
+void rshi_world_excuse(const char *job, int rank, int size, rsh_status status);
 /* rsh_comm_shm in two steps.  Local: what one rank needs; given up by rshi_shm_comm_discard. */
 rsh_status rshi_shm_prepare(int rank, int size, rshi_shm_comm **out);
 /* Collective: meet the others within `patience` seconds.  Takes the comm, also when it fails. */

@@ -85,10 +85,10 @@ static rsh_status prepare(const search *s, rshi_shm_comm **out) {
     return rshi_shm_prepare(place, size, out);
 }
 
-/* The others of the comm wait for this node meanwhile, so it must not take all the time there is. */
+/* The others of the comm wait for this node meanwhile, so it must not take all the time there is: twice `most` and a little. */
 static rsh_status join(const search *s, rshi_shm_comm *c, rsh_comm **out) {
     const introduction *host = &s->all[s->node[s->line->wire.rank]];
-    double most = s->line->patience.timeout / 2;
+    double most = s->line->patience.timeout / 3;
     char job[64];
     snprintf(job, sizeof job, "wire %016llx %016llx", (unsigned long long)host->nonce, (unsigned long long)host->where);
     return rshi_shm_join(c, job, most < PROBING ? most : PROBING, out);
