@@ -1,7 +1,7 @@
 /* Equal: do two sharded tensors hold the same, and every rank learns it.
  *
  * Numbers are compared as numbers: -0 equals 0 and nan equals nothing.  Those of 8-bit and 16-bit floats are converted to f64 in blocks; integers are
- * compared as bytes, since f64 cannot hold all of them. */
+ * compared as bytes where they must be equal, and of those of 64 bits, which f64 cannot hold, the difference is taken before it is converted. */
 #include "st/impl.h"
 
 #include <math.h>
@@ -27,6 +27,24 @@ static bool is_close(const double *a, const double *b, int each, const measure *
     return isfinite(apart) && apart <= m->atol + m->rtol * size;
 }
 
+/* How far apart two integers of 64 bits are, to the nearest f64. */
+static double distance(rsh_dtype dtype, const char *a, const char *b, double *size) {
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    bool below = dtype == RSH_I64 ? (int64_t)x < (int64_t)y : x < y;
+    *size = dtype == RSH_I64 ? fabs((double)(int64_t)y) : (double)y;
+    return (double)(below ? y - x : x - y);
+}
+
+static bool close_integers(rsh_dtype dtype, const char *a, const char *b, int64_t n, const measure *m) {
+    for (int64_t i = 0; i < n; i++) {
+        double size, apart = distance(dtype, a + 8 * i, b + 8 * i, &size);
+        if (apart > 0 && !(apart <= m->atol + m->rtol * size)) return false;
+    }
+    return true;
+}
+
 static bool same_numbers(rsh_dtype dtype, const char *a, const char *b, int64_t n, const measure *m) {
     double x[2 * BLOCK], y[2 * BLOCK];
     bool complex = dtype == RSH_C64 || dtype == RSH_C128;
@@ -45,6 +63,7 @@ static bool same_numbers(rsh_dtype dtype, const char *a, const char *b, int64_t 
 static bool same_data(rsh_dtype dtype, const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
     int64_t n = rsh_tensor_count(a);
     if (m->exact && !rshi_dtype_has_grad(dtype)) return !n || !memcmp(rsh_tensor_data(a), rsh_tensor_data(b), (size_t)n * rsh_dtype_size(dtype));
+    if (dtype == RSH_I64 || dtype == RSH_U64) return close_integers(dtype, rsh_tensor_data(a), rsh_tensor_data(b), n, m);
     return same_numbers(dtype, rsh_tensor_data(a), rsh_tensor_data(b), n, m);
 }
 

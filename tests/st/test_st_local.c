@@ -149,6 +149,15 @@ static rsh_status comparing_integers(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_st_full(s, 1, size, &big, &o, &b));
     RSH_TRY(rsh_st_equal(a, b, &yes));
     CHECK(!yes);
+    RSH_TRY(rsh_st_allclose(a, b, 0, 0.5, false, &yes));
+    CHECK(!yes);
+    RSH_TRY(rsh_st_allclose(a, b, 0, 1, false, &yes));
+    CHECK(yes);
+    if (me == 1) *(int64_t *)(void *)element(a) = INT64_MIN, *(int64_t *)(void *)element(b) = INT64_MAX;
+    RSH_TRY(rsh_st_allclose(a, b, 0, 1e19, false, &yes));
+    CHECK(!yes);
+    RSH_TRY(rsh_st_allclose(a, b, 0, 2e19, false, &yes));
+    CHECK(yes);
     rsh_st_free(a), rsh_st_free(b);
     rsh_spec_free(s), rsh_spec_free(other);
     return RSH_OK;
