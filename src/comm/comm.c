@@ -18,6 +18,17 @@ rsh_status rsh_comm_free(rsh_comm *comm) {
     return RSH_OK;
 }
 
+void rshi_comm_give_up(rsh_comm *c) {
+    if (c && c->execs)
+        c->given_up = true;
+    else
+        rsh_comm_free(c);
+}
+
+void rshi_comm_exec_gone(rsh_comm *c) {
+    if (!--c->execs && c->given_up) rsh_comm_free(c);
+}
+
 int rsh_comm_rank(const rsh_comm *comm) { return comm->rank; }
 int rsh_comm_size(const rsh_comm *comm) { return comm->size; }
 const char *rsh_comm_engine(const rsh_comm *comm) { return comm->ops->name; }

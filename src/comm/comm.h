@@ -100,6 +100,7 @@ struct rsh_comm {
     int tags;        /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     int execs;       /* bound execs alive */
+    bool given_up;   /* its owner has gone: freed with the last of them */
     void *begun;     /* a list of runs under way, of the room that knows them */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
@@ -122,6 +123,11 @@ void rshi_comm_fini(rsh_comm *c);
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine);
 /* The same where ranks may say different words: that is no error, *same tells whether they all said the same. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same);
+
+/* Local.  Free a comm whose owner goes now, or, where execs of it are alive, with the last of them: for owners that cannot refuse.  NULL is fine. */
+void rshi_comm_give_up(rsh_comm *c);
+/* Local.  An exec has gone. */
+void rshi_comm_exec_gone(rsh_comm *c);
 
 /* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the peers, who would wait for this rank in
  * vain; passes every status through.  Every status that came out of `ops` goes through here. */

@@ -129,7 +129,7 @@ void rsh_group_free(rsh_group *g) {
     if (!g || g == g->world) return; /* the default group goes with rsh_group_destroy */
     if (entered_group == g) entered_group = NULL;
     g->world->children--;
-    rsh_comm_free(g->comm);
+    rshi_comm_give_up(g->comm); /* tensors that are freed too late may have execs of it */
     handle_free(g);
 }
 

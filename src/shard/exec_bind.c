@@ -292,11 +292,11 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
 
 void rsh_exec_free(rsh_exec *e) {
     if (!e) return;
+    rsh_comm *comm = e->comm;
     if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers count on a run that was begun */
     if (e->table) e->comm->ops->shared_free(e->comm, e->table, e->table_bytes);
     if (e->flag) e->comm->ops->flag_give(e->comm, e->flag);
     for (int64_t i = 0; i < e->npeers; i++) rshi_free(e->peers[i].first);
-    e->comm->execs--;
     rshi_messages_free(e->messages);
     rshi_program_free(&e->program);
     rshi_free(e->peers);
@@ -308,5 +308,6 @@ void rsh_exec_free(rsh_exec *e) {
     rshi_free(e->lent);
     rshi_shadows_free(&e->shadows);
     rshi_free(e);
+    rshi_comm_exec_gone(comm);
 }
 
