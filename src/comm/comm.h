@@ -75,7 +75,7 @@ typedef struct rshi_comm_ops {
     void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
     /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any rank) after `waited` seconds without it?  RSH_OK: go
      * on.  RSH_EPEER, RSH_ETIMEOUT as `wait` would give them.  What a rank sent or posted before it left counts: look once more before giving up.
-     * `wait` drives no messages; `doubt` does. */
+     * `wait` drives no messages; `doubt` does.  With `waited` 0 and a peer of this node it costs a look at memory. */
     rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
 
     /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one node.  `tag` is from rshi_comm_tag. */

@@ -58,9 +58,10 @@ static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) { near_of(c)->ops
 /* ---- doubts and messages ---- */
 
 static rsh_status doubt(rsh_comm *c, int peer, double waited) {
+    bool near = peer >= 0 && is_near(c, peer);
     if (!c->node) return near_of(c)->ops->doubt(near_of(c), peer, waited);
-    RSH_TRY(rshi_line_doubt(line_of(c), peer, UINT64_MAX, waited));
-    return peer >= 0 && is_near(c, peer) ? near_of(c)->ops->doubt(near_of(c), rshi_hybrid_of(c)->place[peer], waited) : RSH_OK;
+    if (!near || waited) RSH_TRY(rshi_line_doubt(line_of(c), peer, UINT64_MAX, waited));
+    return near ? near_of(c)->ops->doubt(near_of(c), rshi_hybrid_of(c)->place[peer], waited) : RSH_OK;
 }
 
 static rsh_status send_to(rsh_comm *c, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {

@@ -167,15 +167,20 @@ rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, 
     return st;
 }
 
+/* A sender stays until its messages were taken, unless it gave up: then they may be gone from its chunk. */
+static rsh_status check_sender(rsh_comm *comm, int peer) { return rshi_comm_verdict(comm, comm->ops->doubt(comm, peer, 0)); }
+
 rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     rshi_channel *from = p->channel;
     if (!from->near) return test(c->comm, p, there);
     *there = is_there(from->peer_sent, p->number);
     if (!*there) return RSH_OK;
+    RSH_TRY(check_sender(c->comm, from->peer));
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
     RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer, (long long)n->bytes,
                 (long long)p->bytes);
     memcpy(p->into, from->chunk + n->at, (size_t)p->bytes);
+    RSH_TRY(check_sender(c->comm, from->peer));
     c->comm->ops->post(c->comm, from->taken, ++from->taken_at);
     return RSH_OK;
 }

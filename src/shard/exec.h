@@ -70,7 +70,7 @@ struct rsh_exec {
     int missing;                   /* a rank whose flag was not there at the last look, -1: none */
     int looks;                     /* in vain since something moved; and since when, and when there was last a doubt */
     double since, asked;
-    bool doubted;                  /* one look is left */
+    double doubted;                /* since when somebody who is waited for seems lost; 0: nobody does */
     double begun, seconds;
 };
 

@@ -16,6 +16,7 @@
 #define YIELDS 200     /* and before the rank sleeps between them */
 #define NAP 50000      /* nanoseconds of a sleep, at most */
 #define DOUBT 2e-3     /* seconds between two questions whether the others still live */
+#define OVERTAKING 0.1 /* seconds that messages of a rank that has left may take longer than its farewell, where a wire has several ways */
 
 /* ---- flags ---- */
 
@@ -50,6 +51,14 @@ static rsh_status await_all(rsh_exec *e, int what, bool block, bool *there) {
     return RSH_OK;
 }
 
+/* A peer whose flag is there stays until this rank has read it, unless it lost patience; then its memory is its own again, and what was read is anything.
+ * Asked before reading, and after. */
+static rsh_status check_readable(rsh_exec *e) {
+    for (int64_t i = 1; i < e->npeers; i++)
+        if (e->peers[i].due[e->stage] >= 0) RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->doubt(e->comm, e->peers[i].rank, 0)));
+    return RSH_OK;
+}
+
 /* ---- moves ---- */
 
 static void look_up_peer(rsh_exec *e, const rshi_peer *p) {
@@ -77,6 +86,7 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
         e->missing = -1;
         RSH_TRY(await_all(e, e->stage, false, &there));
         if (!there) return RSH_OK;
+        RSH_TRY(check_readable(e));
         look_up(e);
         e->slab = g->stage_start[e->stage];
     }
@@ -98,12 +108,13 @@ static rsh_status doubt(rsh_exec *e, double waited) {
     return RSH_OK;
 }
 
-/* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict. */
-static rsh_status ask(rsh_exec *e, double waited) {
-    rsh_status st = doubt(e, waited);
-    bool again = st && !e->doubted;
-    e->doubted = st != RSH_OK;
-    return again ? RSH_OK : rshi_comm_verdict(e->comm, st);
+/* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict; on a wire, looks for a while. */
+static rsh_status ask(rsh_exec *e, double now) {
+    rsh_status st = doubt(e, now - e->since);
+    bool first = !e->doubted;
+    if (first || !st) e->doubted = st ? now : 0;
+    if (first || (e->comm->node && now - e->doubted < OVERTAKING)) return RSH_OK;
+    return rshi_comm_verdict(e->comm, st);
 }
 
 /* Nothing has moved: rest a little, and now and then ask whether the others still live. */
@@ -117,16 +128,16 @@ static rsh_status rest(rsh_exec *e, bool block) {
     if (!e->since) e->since = e->asked = now;
     if (e->doubted || now - e->asked > DOUBT) {
         e->asked = now;
-        RSH_TRY(ask(e, now - e->since));
+        RSH_TRY(ask(e, now));
     }
-    if (block && !e->doubted) nanosleep(&(struct timespec){0, NAP}, NULL);
+    if (block) nanosleep(&(struct timespec){0, NAP}, NULL);
     return RSH_OK;
 }
 
 static void note_progress(rsh_exec *e) {
     e->looks = 0;
     e->since = 0;
-    e->doubted = false;
+    e->doubted = 0;
 }
 
 /* After a look at everything: go on looking if something moved; if not, wait, or without `block` give up for now. */
@@ -176,6 +187,7 @@ static rsh_status send_the_rest(rsh_exec *e, bool block, bool *there) {
 static rsh_status run_moves(rsh_exec *e, bool block, bool *there) {
     RSH_TRY(await_all(e, e->stage, block, there));
     if (!*there) return RSH_OK;
+    RSH_TRY(check_readable(e));
     look_up(e);
     run_slabs(e);
     return RSH_OK;
@@ -184,6 +196,7 @@ static rsh_status run_moves(rsh_exec *e, bool block, bool *there) {
 static rsh_status run_stage(rsh_exec *e, bool block, bool *there) {
     RSH_TRY(e->messages ? run_both(e, block, there) : run_moves(e, block, there));
     if (!*there) return RSH_OK;
+    RSH_TRY(check_readable(e));
     note_progress(e);
     e->stage++;
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stage));
@@ -250,19 +263,23 @@ static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
     return st ? give_up(e, st) : RSH_OK;
 }
 
-/* Others are under way on this comm, and a peer may be waiting for one of them: nobody sleeps on the flags of one run alone. */
-static rsh_status wait_among_others(rsh_exec *e) {
-    for (bool done = false;;) {
-        for (rsh_exec *x = e->comm->begun, *next; x; x = next) {
-            next = x->next_begun;
-            bool other = false;
-            if (x != e && go_on(x, false, &other)) break; /* the comm is no longer good, as `e` will find */
-        }
-        rsh_status st = go_on(e, false, &done);
-        if (st || done) return st;
-        st = rest(e, true);
-        if (st) return give_up(e, st);
+/* Others may be under way on this comm, and a peer may be waiting for one of them: nobody looks at one run alone. */
+static rsh_status look_at_all(rsh_exec *e, bool block, bool *done) {
+    for (rsh_exec *x = e->comm->begun, *next; x; x = next) {
+        next = x->next_begun;
+        bool other = false;
+        if (x != e && go_on(x, false, &other)) break; /* the comm is no longer good, as `e` will find */
     }
+    rsh_status st = go_on(e, false, done);
+    if (st || *done) return st;
+    st = rest(e, block);
+    return st ? give_up(e, st) : RSH_OK;
+}
+
+static rsh_status wait_among_others(rsh_exec *e) {
+    rsh_status st = RSH_OK;
+    for (bool done = false; !st && !done;) st = look_at_all(e, true, &done);
+    return st;
 }
 
 static void begin_messages(rsh_exec *e) {
@@ -287,7 +304,7 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
 }
 
 rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
-    if (e->state != RSHI_IDLE) return go_on(e, false, done);
+    if (e->state != RSHI_IDLE) return look_at_all(e, false, done);
     *done = true;
     return still_good(e);
 }
@@ -321,9 +338,9 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
     RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE, "run_on needs memory for %lld source and %lld destination parts",
                 (long long)self->nsrc, (long long)self->ndst);
     RSH_TRY(check_data(e, src, dst));
-    RSH_TRY(rshi_exec_show_data(e, src, dst));
-    rsh_status st = rsh_exec_run(e);
-    rshi_exec_show_data(e, NULL, NULL);
+    rsh_status st = rshi_exec_show_data(e, src, dst);
+    if (!st) st = rsh_exec_run(e);
+    rshi_exec_show_data(e, NULL, NULL); /* all that it takes was there at bind */
     return st;
 }
 

@@ -1,0 +1,287 @@
+/* Runs that were begun: looked at in any order, and given up by all when one rank does. */
+#include "ramp.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "comm/hybrid.h"
+#include "comm/mailboxes.h"
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) return rshi_fail(RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail()); \
+    } while (0)
+
+/* Where the ranks are. */
+typedef enum where { THREADS, THREADS_BY_MESSAGE, PROCESSES, PROCESSES_BY_MESSAGE, NODES_OF_TWO, NODES_OF_ONE, WHERES } where;
+
+static const char *const names[WHERES] = {"threads", "threads by message", "processes", "processes by message", "nodes of two ranks", "nodes of one rank"};
+
+typedef struct scene {
+    where where;
+    atomic_int *turn; /* shared with processes too */
+} scene;
+
+static rsh_status run_scene(const scene *s, rsh_rank_fn fn) {
+    const int two[RANKS] = {0, 0, 1, 1}, one[RANKS] = {0, 1, 2, 3};
+    switch (s->where) {
+    case THREADS:
+    case THREADS_BY_MESSAGE: return rsh_run(RANKS, fn, (void *)s);
+    case PROCESSES:
+    case PROCESSES_BY_MESSAGE: return rsh_run_shm(RANKS, fn, (void *)s);
+    case NODES_OF_TWO: return run_on_nodes(RANKS, two, fn, (void *)s);
+    default: return run_on_nodes(RANKS, one, fn, (void *)s);
+    }
+}
+
+static void everywhere(rsh_rank_fn fn) {
+    scene s = {.turn = mmap(NULL, sizeof *s.turn, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    assert_true((void *)s.turn != MAP_FAILED);
+    for (s.where = 0; s.where < WHERES; s.where++) {
+        atomic_store(s.turn, 0);
+        alarm(PATIENCE);
+        rsh_status st = run_scene(&s, fn);
+        if (st) fail_msg("%s: %s: %s", names[s.where], rsh_status_name(st), rsh_error_detail());
+    }
+    alarm(0);
+    munmap(s.turn, sizeof *s.turn);
+}
+
+/* A bound move on a rank. */
+typedef struct bound {
+    rsh_layout *from, *to;
+    rsh_sharded *src, *dst;
+    rsh_plan *plan;
+    rsh_exec *exec;
+} bound;
+
+static rsh_memory memory_of(const rsh_sharded *s) {
+    return (rsh_memory){rsh_sharded_nparts(s) ? rsh_tensor_data(rsh_sharded_part(s, 0)) : NULL, NULL};
+}
+
+static rsh_status bind_on(const scene *s, rsh_comm *comm, const char *from, const char *to, bound *b) {
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    opts.messages = s->where == THREADS_BY_MESSAGE || s->where == PROCESSES_BY_MESSAGE;
+    *b = (bound){0};
+    RSH_TRY(rsh_layout_parse(from, &b->from));
+    RSH_TRY(rsh_layout_parse(to, &b->to));
+    RSH_TRY(rsh_comm_plan_opts(comm, &opts));
+    RSH_TRY(rsh_plan_new(b->from, b->to, &opts, &b->plan));
+    RSH_TRY(make_source(comm, b->from, &b->src));
+    RSH_TRY(rsh_sharded_zeros(comm, b->to, &b->dst));
+    rsh_memory src = memory_of(b->src), dst = memory_of(b->dst);
+    return rsh_exec_bind(b->plan, comm, &src, &dst, &b->exec);
+}
+
+static void unbind(bound *b) {
+    rsh_exec_free(b->exec);
+    rsh_plan_free(b->plan);
+    rsh_sharded_free(b->src);
+    rsh_sharded_free(b->dst);
+    rsh_layout_free(b->from);
+    rsh_layout_free(b->to);
+}
+
+static rsh_status test_until_done(rsh_exec *e) {
+    rsh_status st = RSH_OK;
+    for (bool done = false; !st && !done;) st = rsh_exec_test(e, &done);
+    return st;
+}
+
+#define ROWS "f32[64/x, 4096] on x=4"
+#define COLUMNS "f32[64, 4096/x] on x=4"
+
+/* ---- in any order ---- */
+
+static rsh_status tests_in_any_order(void *ctx, rsh_comm *comm) {
+    bound b[3];
+    for (int i = 0; i < 3; i++) RSH_TRY(bind_on(ctx, comm, i % 2 ? COLUMNS : ROWS, i % 2 ? ROWS : COLUMNS, &b[i]));
+    for (int k = 0; k < 10; k++) {
+        for (int i = 0; i < 3; i++) RSH_TRY(rsh_exec_begin(b[i].exec));
+        for (int i = 0; i < 3; i++) RSH_TRY(test_until_done(b[(i + rsh_comm_rank(comm) + k) % 3].exec));
+    }
+    for (int i = 0; i < 3; i++) CHECK(check_result(b[i].dst) == RSH_OK);
+    for (int i = 0; i < 3; i++) unbind(&b[i]);
+    return RSH_OK;
+}
+static void every_rank_may_test_another_run_first(void **state) {
+    (void)state;
+    everywhere(tests_in_any_order);
+}
+
+/* ---- a rank that leaves ---- */
+
+static rsh_status one_leaves(void *ctx, rsh_comm *comm) {
+    bound b;
+    RSH_TRY(bind_on(ctx, comm, ROWS, COLUMNS, &b));
+    RSH_TRY(rsh_exec_run(b.exec));
+    rsh_status st = RSH_EPEER;
+    if (rsh_comm_rank(comm) != 2) {
+        st = rsh_exec_begin(b.exec);
+        if (!st) st = test_until_done(b.exec);
+    }
+    unbind(&b);
+    CHECK(st == RSH_EPEER);
+    return RSH_OK;
+}
+static void who_tests_hears_that_a_rank_has_left(void **state) {
+    (void)state;
+    everywhere(one_leaves);
+}
+
+/* ---- a rank that comes too late ---- */
+
+/* Rank 1 comes when rank 0 has given up and done something else with its memory. */
+static rsh_status one_is_late(void *ctx, rsh_comm *comm) {
+    const scene *s = ctx;
+    bound b;
+    RSH_TRY(bind_on(ctx, comm, "f32[64/x, 4096] on x=2", "f32[64, 4096/x] on x=2", &b));
+    int rank = rsh_comm_rank(comm);
+    if (rank > 1) return unbind(&b), RSH_OK;
+    while (rank && !atomic_load(s->turn)) usleep(1000);
+    rsh_status st = rsh_exec_run(b.exec);
+    bool right = check_result(b.dst) == RSH_OK;
+    if (!rank) {
+        const rsh_tensor *t = rsh_sharded_part(b.src, 0);
+        memset(rsh_tensor_data(t), 0x55, (size_t)rsh_tensor_count(t) * sizeof(float));
+    }
+    unbind(&b);
+    if (!rank) atomic_store(s->turn, 1);
+    CHECK(rank ? st == RSH_EPEER || (st == RSH_OK && right) : st == RSH_ETIMEOUT);
+    return RSH_OK;
+}
+static void who_comes_too_late_gets_an_error_and_not_other_data(void **state) {
+    (void)state;
+    setenv("RESHARD_TIMEOUT", "0.3", 1);
+    everywhere(one_is_late);
+    unsetenv("RESHARD_TIMEOUT");
+}
+
+/* ---- a farewell that is faster than what was sent before ---- */
+
+/* Mailboxes in which parts of tensors come later than anything else. */
+static rsh_wire inner[RANKS];
+
+typedef struct slow_request {
+    void *pointer; /* the mailbox's */
+    double until;  /* 0: not slow; -1: slow, and has not come; else it is there from then on */
+} slow_request;
+_Static_assert(sizeof(slow_request) <= sizeof(rsh_wire_request), "a slow request is a request");
+
+static rsh_status slow_receive(void *ctx, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out) {
+    slow_request slow = {.until = tag >= RSHI_COMM_TAGS ? -1 : 0};
+    RSH_TRY(inner[0].recv(ctx, peer, tag, data, bytes, out));
+    slow.pointer = out->pointer;
+    memcpy(out, &slow, sizeof slow);
+    return RSH_OK;
+}
+
+static rsh_status quick_send(void *ctx, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
+    slow_request quick = {0};
+    RSH_TRY(inner[0].send(ctx, peer, tag, data, bytes, out));
+    quick.pointer = out->pointer;
+    memcpy(out, &quick, sizeof quick);
+    return RSH_OK;
+}
+
+static rsh_status slow_test(void *ctx, rsh_wire_request *request, bool *done) {
+    slow_request slow;
+    memcpy(&slow, request, sizeof slow);
+    RSH_TRY(inner[0].test(ctx, request, done));
+    if (!*done) return RSH_OK;
+    if (slow.until == -1) slow.until = rshi_seconds() + 0.02;
+    slow.pointer = NULL; /* a mailbox that is asked for nothing says that it is there */
+    memcpy(request, &slow, sizeof slow);
+    *done = rshi_seconds() >= slow.until;
+    return RSH_OK;
+}
+
+/* Rank 0 has sent what it had to, and goes. */
+static rsh_status one_way(void *ctx, rsh_comm *comm) {
+    bound b;
+    RSH_TRY(bind_on(ctx, comm, "f32[40] boxes 0:[0:40]", "f32[40] boxes 1,2,3:[0:40]", &b));
+    rsh_status st = rsh_exec_run(b.exec);
+    if (!st) CHECK(check_result(b.dst) == RSH_OK);
+    unbind(&b);
+    return st;
+}
+static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **state) {
+    (void)state;
+    scene s = {.where = NODES_OF_ONE};
+    rsh_comm *near[RANKS], *comms[RANKS];
+    const int64_t node[RANKS] = {0, 1, 2, 3};
+    alarm(PATIENCE);
+    assert_int_equal(mailbox_wires(RANKS, inner), RSH_OK);
+    for (int r = 0; r < RANKS; r++) {
+        rsh_wire slow = inner[r];
+        slow.send = quick_send;
+        slow.recv = slow_receive;
+        slow.test = slow_test;
+        assert_int_equal(rsh_comm_threads(1, &near[r]), RSH_OK);
+        assert_int_equal(rshi_comm_hybrid(&slow, near[r], node, &comms[r]), RSH_OK);
+    }
+    rsh_status st = rshi_run_comms(RANKS, comms, one_way, &s);
+    if (st) fail_msg("%s: %s", rsh_status_name(st), rsh_error_detail());
+    alarm(0);
+}
+
+/* ---- other memory, and none for its shadow ---- */
+
+#define TWO_PARTS "f32[4, 64] boxes 0:[0:1,0:32] 0:[0:1,32:64] 1:[1:2,0:32] 1:[1:2,32:64] 2:[2:3,0:32] 2:[2:3,32:64] 3:[3:4,0:32] 3:[3:4,32:64]"
+
+/* A shadow for each part of the source, and no memory for the first or for the second. */
+static rsh_status without_memory(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    rsh_layout *from = NULL, *to = NULL;
+    rsh_plan *plan = NULL;
+    rsh_sharded *src = NULL, *dst = NULL;
+    rsh_exec *e = NULL;
+    float other[3][64] = {{0}};
+    RSH_TRY(rsh_layout_parse(TWO_PARTS, &from));
+    RSH_TRY(rsh_layout_parse("f32[4, 64/x] on x=4", &to));
+    RSH_TRY(rsh_plan_new(from, to, NULL, &plan));
+    RSH_TRY(make_source(comm, from, &src));
+    RSH_TRY(rsh_sharded_zeros(comm, to, &dst));
+    rsh_memory bound[2] = {{rsh_tensor_data(rsh_sharded_part(src, 0)), NULL}, {rsh_tensor_data(rsh_sharded_part(src, 1)), NULL}}, into = memory_of(dst);
+    RSH_TRY(rsh_exec_bind(plan, comm, bound, &into, &e));
+    for (int k = 0; k < 3; k++) {
+        rsh_alloc_fail_at(k ? 1 : 0); /* for the list of shadows; the first shadow; with the list there, the second */
+        rsh_status st = rsh_exec_run_on(e, (rsh_memory[2]){{other[0], NULL}, {other[1], NULL}}, &(rsh_memory){other[2], NULL});
+        rsh_alloc_fail_at(-1);
+        CHECK(st == RSH_ENOMEM);
+        RSH_TRY(rsh_comm_barrier(comm));
+        memset(into.data, 0, 64 * sizeof(float));
+        RSH_TRY(rsh_exec_run(e));
+        CHECK(check_result(dst) == RSH_OK);
+    }
+    rsh_exec_free(e);
+    rsh_sharded_free(src);
+    rsh_sharded_free(dst);
+    rsh_plan_free(plan);
+    rsh_layout_free(from);
+    rsh_layout_free(to);
+    return RSH_OK;
+}
+static void a_run_on_other_memory_that_is_refused_leaves_what_was_bound(void **state) {
+    (void)state;
+    alarm(PATIENCE);
+    rsh_status st = rsh_run_shm(RANKS, without_memory, NULL);
+    if (st) fail_msg("%s: %s", rsh_status_name(st), rsh_error_detail());
+    alarm(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_may_test_another_run_first),
+        cmocka_unit_test(who_tests_hears_that_a_rank_has_left),
+        cmocka_unit_test(who_comes_too_late_gets_an_error_and_not_other_data),
+        cmocka_unit_test(what_a_rank_sent_before_it_left_counts_when_it_comes_late),
+        cmocka_unit_test(a_run_on_other_memory_that_is_refused_leaves_what_was_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
