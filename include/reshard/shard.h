@@ -88,7 +88,7 @@ typedef struct rsh_exec_stats {
     uint64_t bytes_local, bytes_shared, bytes_wire; /* of one run on this rank: from itself, from ranks of its node, from other nodes */
     double seconds;                                 /* of the last run */
     uint64_t contiguous, rows, strided, transposed, converted, reduced, filled; /* moves by kernel, of one run */
-    uint64_t bytes_shadow; /* copied once more, since a part that others read lies where they cannot reach it */
+    uint64_t bytes_shadow; /* copied once more: rsh_exec_run_on of memory that others cannot reach, where that of bind was */
 } rsh_exec_stats;
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 

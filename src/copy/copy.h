@@ -52,6 +52,9 @@ void rshi_move_prepare(rshi_move *m, size_t footprint);
  * Source and destination do not overlap. */
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst, const char *const *src);
 
+/* One run of bytes; `footprint` as above. */
+void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
+
 /* After the last run with streaming stores and before anybody is told that the data is there. */
 void rshi_copy_fence(void);
 

@@ -159,6 +159,13 @@ static int64_t extent(const rshi_move *m, int d, int first, int64_t i0, int64_t 
     return d == first ? i1 - i0 : m->n[d];
 }
 
+void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint) {
+    int64_t strides[RSHI_MOVE_DIMS] = {1};
+    rshi_move m = {.nd = 1, .n = {(int64_t)bytes}, .ds = {1}, .nsrc = 1, .ss = strides, .from = RSH_U8, .to = RSH_U8};
+    rshi_move_prepare(&m, footprint);
+    rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, dst, &src);
+}
+
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst, const char *const *src) {
     if (m->kernel == RSHI_KERNEL_NONE || i0 >= i1) return;
     rshi_plane p = {.first = first, .dims = m->walked};

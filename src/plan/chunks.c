@@ -104,11 +104,6 @@ rsh_status rshi_plan_size_chunks(rsh_plan *p) {
     return p->has_ceiling ? keep_under_ceiling(p, &n) : RSH_OK;
 }
 
-bool rshi_plan_ceiling(const rsh_plan *p, int64_t *bytes) {
-    *bytes = p->ceiling;
-    return p->has_ceiling;
-}
-
 rsh_status rshi_plan_messages_fit(const rsh_plan *p) {
     int64_t both = p->send_bytes + p->recv_bytes;
     return p->has_ceiling && both > p->ceiling ? refuse(both, p->ceiling) : RSH_OK;

@@ -51,7 +51,6 @@ const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
 int64_t rshi_plan_send_bytes(const rsh_plan *p);
 int64_t rshi_plan_recv_bytes(const rsh_plan *p);
 bool rshi_plan_messages(const rsh_plan *p); /* was message transport asked for? */
-bool rshi_plan_ceiling(const rsh_plan *p, int64_t *bytes); /* is there one? */
 /* RSH_ENOMEM if both chunks together are above the ceiling: a plan for direct transport may be, until messages turn out to be needed. */
 rsh_status rshi_plan_messages_fit(const rsh_plan *p);
 

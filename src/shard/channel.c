@@ -1,7 +1,7 @@
 /* Channel: with flags and shared memory between ranks of one node, over the wire between nodes. */
 #include "shard/channel.h"
 
-#include <string.h>
+#include "copy/copy.h"
 
 /* Where a message lies in its sender's chunk. */
 typedef struct note {
@@ -155,9 +155,9 @@ rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone) {
     return RSH_OK;
 }
 
-rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_letter *out) {
+rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint, rshi_letter *out) {
     rsh_comm *comm = c->comm;
-    *out = (rshi_letter){.channel = from, .into = into, .bytes = bytes};
+    *out = (rshi_letter){.channel = from, .into = into, .bytes = bytes, .footprint = footprint};
     if (from->near) {
         out->number = ++from->peer_sent_at;
         return RSH_OK;
@@ -179,7 +179,7 @@ rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
     RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer, (long long)n->bytes,
                 (long long)p->bytes);
-    memcpy(p->into, from->chunk + n->at, (size_t)p->bytes);
+    rshi_copy_bytes(p->into, from->chunk + n->at, (size_t)p->bytes, p->footprint);
     RSH_TRY(check_sender(c->comm, from->peer));
     c->comm->ops->post(c->comm, from->taken, ++from->taken_at);
     return RSH_OK;

@@ -28,6 +28,7 @@ typedef struct rshi_letter {
     rshi_channel *channel; /* NULL: there is none after all */
     char *into; /* of one that is expected */
     int64_t bytes;
+    size_t footprint; /* bytes that a run writes where `into` is: large ones are written past the caches */
     uint64_t number;          /* near: what a flag of the peer says when it has come, or was taken */
     rsh_wire_request request; /* far */
 } rshi_letter;
@@ -57,8 +58,8 @@ void rshi_channels_close(rshi_channels *c);
 rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_letter *out);
 /* Is what was sent no longer needed here? */
 rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone);
-/* Expect a message of `bytes` at `into`. */
-rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, rshi_letter *out);
+/* Expect a message of `bytes` at `into`; `footprint` as in rshi_move_prepare. */
+rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint, rshi_letter *out);
 /* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
 rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there);
 /* Over the wire: wait for it no longer; its memory is free again. */

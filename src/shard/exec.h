@@ -45,7 +45,7 @@ struct rsh_exec {
     const rsh_plan *plan;
     rsh_comm *comm;
     int stages;
-    bool all_by_message; /* the plan asks for it, or memory that peers cannot reach would take more shadows than the ceiling allows */
+    bool all_by_message; /* the plan asks for it, or on some rank a part that others read lies where they cannot reach it */
     rshi_program program;
     rshi_messages *messages; /* owned; NULL: all that this rank needs, and all that others need of it, is read where it lies */
     rshi_peer *peers; /* owned; the first is this rank itself */

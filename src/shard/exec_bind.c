@@ -167,24 +167,6 @@ rsh_status rshi_exec_show_data(rsh_exec *e, const rsh_memory *src, const rsh_mem
     return show_data_side(e, dst, true);
 }
 
-/* Bytes of the shadows that this rank would have. */
-static int64_t shadow_bytes(const rsh_exec *e) {
-    const rshi_peer *self = &e->peers[0];
-    int64_t bytes = 0, n = rsh_plan_ntensors(e->plan);
-    for (int64_t t = 0; e->lent && t < 2 * n; t++) {
-        bool dst = t >= n;
-        const rsh_layout *l = dst ? rshi_plan_dst(e->plan, t - n) : rshi_plan_src(e->plan, t);
-        int64_t first = self->first[t + dst], end = self->first[t + dst + 1];
-        for (int64_t k = first; k < end; k++) {
-            rshi_part part = {.data = e->bound[k]};
-            if (e->lent[k] < 0 || !part.data || e->comm->ops->is_shared(e->comm, part.data)) continue;
-            memcpy(part.strides, e->table[k].strides, sizeof part.strides);
-            bytes += rshi_shadow_room(l, e->comm->rank, k - first, &part);
-        }
-    }
-    return bytes;
-}
-
 /* Everything that needs no other rank. */
 static rsh_status prepare(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     rshi_peer *self;
@@ -213,16 +195,31 @@ static rsh_status take_scratch(rsh_exec *e) {
 
 /* ---- bind: with the others ---- */
 
-/* Shadows are scratch.  Where they do not fit under the ceiling on some rank everything goes by messages, whose size is bounded. */
-static rsh_status keep_under_ceiling(rsh_exec *e, int64_t ceiling) {
-    int64_t chunks = e->comm->node ? rshi_plan_send_bytes(e->plan) + rshi_plan_recv_bytes(e->plan) : 0, shadows = shadow_bytes(e);
-    unsigned char mine = shadows && shadows > ceiling - chunks, any = 0;
-    RSH_TRY(rsh_comm_allreduce(e->comm, &mine, &any, 1, RSH_U8, RSH_OP_MAX));
-    if (!any) return RSH_OK;
-    e->all_by_message = true;
+/* Do others read a part of this rank that they cannot reach?  Such parts go by messages: they stay in the caches on their way and take little memory. */
+static bool wants_messages(const rsh_exec *e) {
+    const rshi_peer *self = &e->peers[0];
+    for (int64_t k = 0; e->lent && k < self->nsrc + self->ndst; k++)
+        if (e->lent[k] >= 0 && e->bound[k] && !e->comm->ops->is_shared(e->comm, e->bound[k])) return true;
+    return false;
+}
+
+/* Does any rank want them?  Collective. */
+static rsh_status ask_all(rsh_exec *e, bool mine, bool *any) {
+    unsigned char *said = (unsigned char *)e->cards; /* which are not there yet, and larger */
+    RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->allgather(e->comm, &(unsigned char){mine}, said, 1)));
+    *any = false;
+    for (int r = 0; r < e->comm->size; r++) *any = *any || said[r];
+    return RSH_OK;
+}
+
+/* All by messages, after all. */
+static rsh_status change_to_messages(rsh_exec *e) {
+    rshi_messages_free(e->messages);
+    e->messages = NULL;
     rshi_free(e->lent);
     e->lent = NULL;
-    return RSH_OK;
+    e->all_by_message = true;
+    return rshi_comm_open(e->comm, "bind: messages", 0, NULL, take_scratch(e));
 }
 
 static rsh_status exchange_cards(rsh_exec *e) {
@@ -258,14 +255,11 @@ static rsh_status compile(rsh_exec *e) {
 static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const char *what = rsh_plan_ntensors(e->plan) ? rsh_layout_text(rsh_plan_to(e->plan, 0)) : "";
     rsh_status st = prepare(e, src, dst);
-    int64_t ceiling;
-    bool choose = rshi_plan_ceiling(e->plan, &ceiling) && e->comm->ops->is_shared && !e->all_by_message;
-    if (!st && !choose) st = take_scratch(e);
+    bool choose = e->comm->ops->is_shared && !e->all_by_message, messages = !st && choose && wants_messages(e);
+    if (!st && !messages) st = take_scratch(e);
     RSH_TRY(rshi_comm_open(e->comm, "bind", rsh_plan_fingerprint(e->plan), what, st));
-    if (choose) {
-        RSH_TRY(keep_under_ceiling(e, ceiling));
-        RSH_TRY(rshi_comm_open(e->comm, "bind: memory", 0, NULL, take_scratch(e)));
-    }
+    if (choose) RSH_TRY(ask_all(e, messages, &messages));
+    if (messages) RSH_TRY(change_to_messages(e));
     int tag = rshi_comm_tag(e->comm); /* by ranks without messages too, so that it is the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
     RSH_TRY(exchange_cards(e));

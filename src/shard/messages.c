@@ -248,8 +248,9 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
         if (!make_room(m, w, base, r)) return RSH_OK;
         m->in_end++;
         for (int64_t k = 0; k < w->nshifts; k++) r->letters[k].channel = NULL;
+        size_t footprint = r->portion.whole ? m->flows.in.footprint : 0;
         for (int64_t k = 0; k < w->nshifts; k++)
-            RSH_TRY(rshi_letter_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart, r->portion.bytes, &r->letters[k]));
+            RSH_TRY(rshi_letter_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart, r->portion.bytes, footprint, &r->letters[k]));
         if (rshi_flow_done(w)) m->next_in = find_in(m, m->next_in + 1);
     }
     return RSH_OK;

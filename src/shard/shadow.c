@@ -25,11 +25,6 @@ static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, cons
     return RSH_OK;
 }
 
-int64_t rshi_shadow_room(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p) {
-    rshi_extent extent = rshi_part_extent(l, rank, part, p, false);
-    return (int64_t)(extent.end - extent.start);
-}
-
 static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst) {
     RSH_TRY(make_room(s));
     rshi_shadow *w = &s->list[s->n];

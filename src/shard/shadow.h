@@ -1,7 +1,7 @@
 /* shadow: copies, in memory that peers can reach, of parts that lie where they cannot.
  *
- * A caller may bind any memory; an engine whose ranks are processes can show only its own.  A part that others read then has a shadow of the same
- * strides, so that nobody else notices: sources are copied into theirs when a run begins, destinations out of theirs when it ends. */
+ * An engine whose ranks are processes can show only memory of its own.  An exec that is bound to other memory uses messages; one that is bound to the engine's and
+ * then run on other memory (rsh_exec_run_on) gives each part that others read a shadow of the same strides, so that nobody else notices: sources are copied into theirs when a run begins, destinations out of theirs when it ends. */
 #ifndef RESHARD_SHARD_SHADOW_H
 #define RESHARD_SHARD_SHADOW_H
 
@@ -30,8 +30,6 @@ typedef struct rshi_shadows {
  * may see instead. */
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst,
                            char **data);
-/* Bytes of the shadow that a part would need. */
-int64_t rshi_shadow_room(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p);
 /* No part uses its shadow until told otherwise. */
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */
