@@ -28,14 +28,13 @@ static int wrong_size(size_t wanted, size_t came) {
     return fail("standard input: FROM is %zu bytes, %zu came", wanted, came);
 }
 
-/* What is left in the stream, read to its end to be told. */
+/* Is anything left in the stream?  It may have no end, so that only a little more is counted. */
 static int check_end(int fd, size_t wanted) {
     static char rest[1 << 16];
-    size_t more = 0;
-    ssize_t n;
-    while ((n = read_up_to(fd, rest, sizeof rest)) > 0) more += (size_t)n;
-    if (n < 0) return FAILED;
-    return more ? wrong_size(wanted, wanted + more) : DONE;
+    ssize_t more = read_up_to(fd, rest, sizeof rest);
+    if (more < 0) return FAILED;
+    if ((size_t)more == sizeof rest) return fail("standard input: FROM is %zu bytes, %zu or more came", wanted, wanted + sizeof rest);
+    return more ? wrong_size(wanted, wanted + (size_t)more) : DONE;
 }
 
 static int read_stream(parts *p, int fd) {

@@ -73,8 +73,8 @@ RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh
 /* Called by every rank of the layouts (harmless on others).  On return this rank's destination is complete and its source may be
  * changed.  Waits for neighbours only. */
 RSH_API rsh_status rsh_exec_run(rsh_exec *e);
-/* The same in pieces: begin says that the source is ready, test makes what progress it can without waiting, wait finishes.  Runs that are under way at
- * once may be tested and waited for in any order, another one on each rank. */
+/* The same in pieces: begin says that the source is ready, test makes what progress it can without waiting, wait finishes.  Runs of one comm that
+ * are under way at once may be tested and waited for in any order, another one on each rank; those of different comms in the same order by all. */
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);

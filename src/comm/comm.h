@@ -97,7 +97,7 @@ struct rsh_comm {
     const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of their lowest ranks; NULL: one node.  Ranks of one
                           * node read one another's memory, others exchange messages */
     const int *called;   /* [size], whose comm it is part of: the ranks' numbers in sentences; NULL: their own */
-    int tags;        /* given out so far */
+    unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     int execs;       /* bound execs alive */
     bool given_up;   /* its owner has gone: freed with the last of them */
@@ -144,6 +144,6 @@ rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
 
 /* A tag for messages of one kind.  Called by every rank at the same place of its collective calls, so that all get the same. */
 #define RSHI_COMM_TAGS 16 /* tags below it are the engine's own */
-static inline int rshi_comm_tag(rsh_comm *c) { return RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS); }
+static inline int rshi_comm_tag(rsh_comm *c) { return (int)(RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS)); }
 
 #endif

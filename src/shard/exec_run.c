@@ -288,9 +288,17 @@ static void begin_messages(rsh_exec *e) {
     rshi_messages_begin(e->messages);
 }
 
+/* After some 30,000 binds tags are used again, and an old exec may still have its own: two runs of one tag would take one another's messages. */
+static rsh_status finish_namesake(const rsh_exec *e) {
+    for (rsh_exec *x = e->comm->begun; x; x = x->next_begun)
+        if (x->messages && rshi_messages_tag(x->messages) == rshi_messages_tag(e->messages)) return rsh_exec_wait(x);
+    return RSH_OK;
+}
+
 rsh_status rsh_exec_begin(rsh_exec *e) {
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
+    if (e->messages && e->comm->node) RSH_TRY(finish_namesake(e));
     e->begun = rshi_seconds();
     e->stage = 0;
     e->state = RSHI_RUNNING;

@@ -138,6 +138,7 @@ rsh_status rshi_messages_connect(rshi_messages *m, int64_t i, rshi_handle shown)
 }
 
 void rshi_messages_set_tag(rshi_messages *m, int tag) { m->channels.tag = tag; }
+int rshi_messages_tag(const rshi_messages *m) { return m->channels.tag; }
 
 void rshi_messages_free(rshi_messages *m) {
     if (!m) return;

@@ -16,6 +16,7 @@ int rshi_messages_peer(const rshi_messages *m, int64_t i); /* the i-th rank that
 rsh_status rshi_messages_connect(rshi_messages *m, int64_t i, rshi_handle shown);
 /* Local.  The tag of messages between nodes, the same on every rank. */
 void rshi_messages_set_tag(rshi_messages *m, int tag);
+int rshi_messages_tag(const rshi_messages *m);
 void rshi_messages_free(rshi_messages *m);
 
 /* A run: begin, then steps until all is done.  `base` has the address of each of this rank's parts by number.  `stage` is the one at hand: this rank

@@ -114,6 +114,27 @@ static void every_rank_may_test_another_run_first(void **state) {
     everywhere(tests_in_any_order);
 }
 
+/* Tags of messages come round again after as many binds as there are tags, or twice as many as an int counts. */
+static rsh_status tags_come_round(void *ctx, rsh_comm *comm) {
+    bound b[2];
+    RSH_TRY(bind_on(ctx, comm, ROWS, COLUMNS, &b[0]));
+    comm->tags += RSH_WIRE_TAGS - RSHI_COMM_TAGS - 1;
+    RSH_TRY(bind_on(ctx, comm, COLUMNS, ROWS, &b[1]));
+    for (int k = 0; k < 10; k++) {
+        for (int i = 0; i < 2; i++) RSH_TRY(rsh_exec_begin(b[i].exec));
+        for (int i = 0; i < 2; i++) RSH_TRY(rsh_exec_wait(b[(i + rsh_comm_rank(comm)) % 2].exec));
+        for (int i = 0; i < 2; i++) CHECK(check_result(b[i].dst) == RSH_OK);
+    }
+    comm->tags = (1u << 31) - 1;
+    for (int i = 0; i < 3; i++) CHECK(rshi_comm_tag(comm) >= RSHI_COMM_TAGS);
+    for (int i = 0; i < 2; i++) unbind(&b[i]);
+    return RSH_OK;
+}
+static void two_runs_of_one_tag_do_not_take_one_anothers_messages(void **state) {
+    (void)state;
+    everywhere(tags_come_round);
+}
+
 /* ---- a rank that leaves ---- */
 
 static rsh_status one_leaves(void *ctx, rsh_comm *comm) {
@@ -278,6 +299,7 @@ static void a_run_on_other_memory_that_is_refused_leaves_what_was_bound(void **s
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_may_test_another_run_first),
+        cmocka_unit_test(two_runs_of_one_tag_do_not_take_one_anothers_messages),
         cmocka_unit_test(who_tests_hears_that_a_rank_has_left),
         cmocka_unit_test(who_comes_too_late_gets_an_error_and_not_other_data),
         cmocka_unit_test(what_a_rank_sent_before_it_left_counts_when_it_comes_late),
