@@ -117,9 +117,14 @@ out:
 
 /* Elements of the destination on all ranks, replicas counted each, or the largest number. */
 static rsh_status held_by_all(const rsh_layout *l, int64_t *held) {
+    int64_t sum = 0, parts = 1;
+    if (rshi_layout_plain(l)) { /* the parts of a dim add up to it, whatever its rule */
+        for (int d = 0; d < rsh_layout_ndim(l); d++) parts *= rshi_layout_cut_parts(l, d);
+        *held = rshi_mul_most(rsh_layout_count(l), rsh_layout_nranks(l) / parts);
+        return RSH_OK;
+    }
     *held = rshi_mul_most(rsh_layout_count(l), rsh_layout_nranks(l));
     if (*held < INT64_MAX >> 16) return RSH_OK; /* no need to look closer */
-    int64_t sum = 0;
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++) {
         rshi_piece *list = NULL;
         int64_t n = 0;
