@@ -4,6 +4,7 @@
  * lists, which passes through a staging buffer of two halves: while receivers read one half, the sender fills the other, and one meeting a
  * round keeps them in step.  Every rank checks its own sends and receives against the other side's lists, so each mismatch is found by at
  * least one rank; it takes part in all rounds all the same, and the last meeting tells everybody. */
+#include "comm/mismatch.h"
 #include "comm/shm.h"
 
 #include <string.h>
@@ -30,13 +31,6 @@ typedef struct card {
     uint64_t staging, staged;  /* offset of its staging buffer, bytes of its stream */
     int64_t nsend, nrecv;
 } card;
-
-/* What a rank found when it compared; all zero: nothing. */
-typedef struct finding {
-    int64_t wrong; /* 0 nothing, 1 number of messages, 2 size of a message */
-    int64_t from, to, message;
-    uint64_t sent, expected; /* messages or bytes */
-} finding;
 
 typedef struct exchange {
     rshi_shm_comm *c;
@@ -118,24 +112,24 @@ static rsh_status write_lists(exchange *x) {
 /* ---- comparing ---- */
 
 /* Do the messages of one ordered pair agree? */
-static bool pair_agrees(const sorted *send, int from, const sorted *recv, int to, finding *found) {
+static bool pair_agrees(const sorted *send, int from, const sorted *recv, int to, rshi_mismatch *found) {
     int64_t n = count_of(send, to), expected = count_of(recv, from);
     if (n != expected) {
-        *found = (finding){1, from, to, 0, (uint64_t)n, (uint64_t)expected};
+        *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, to, 0, (uint64_t)n, (uint64_t)expected};
         return false;
     }
     for (int64_t i = 0; i < n; i++) {
         uint64_t sent = entry_of(send, to, i)->bytes, room = entry_of(recv, from, i)->bytes;
         if (sent == room) continue;
-        *found = (finding){2, from, to, i, sent, room};
+        *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, i, sent, room};
         return false;
     }
     return true;
 }
 
-static finding compare(const exchange *x) {
+static rshi_mismatch compare(const exchange *x) {
     int me = x->c->base.rank;
-    finding found = {0};
+    rshi_mismatch found = {0};
     sorted send = side_of(x, x->block, &x->mine, false), recv = side_of(x, x->block, &x->mine, true);
     for (int p = 0; p < x->c->base.size; p++) {
         if (!count_of(&send, p) && !count_of(&recv, p)) continue;
@@ -143,15 +137,6 @@ static finding compare(const exchange *x) {
         if (!pair_agrees(&send, me, &their_recv, p, &found) || !pair_agrees(&their_send, p, &recv, me, &found)) break;
     }
     return found;
-}
-
-static rsh_status report(const finding *f) {
-    if (f->wrong == 1)
-        return rshi_fail(RSH_EMISMATCH, "exchange: rank %lld sends %llu messages to rank %lld, which receives %llu", (long long)f->from,
-                         (unsigned long long)f->sent, (long long)f->to, (unsigned long long)f->expected);
-    return rshi_fail(RSH_EMISMATCH, "exchange: message %lld from rank %lld to rank %lld has %llu bytes, but %llu are received",
-                     (long long)f->message, (long long)f->from, (long long)f->to, (unsigned long long)f->sent,
-                     (unsigned long long)f->expected);
 }
 
 /* ---- moving ---- */
@@ -213,7 +198,7 @@ static rsh_status check_cards(const exchange *x, uint64_t *rounds) {
 }
 
 /* A meeting takes the cards away: they are laid again at each. */
-static rsh_status move_all(exchange *x, finding *found) {
+static rsh_status move_all(exchange *x, rshi_mismatch *found) {
     uint64_t rounds;
     if (!x->mine.status) fill_half(x, 0);
     RSH_TRY(rshi_shm_meet(x->c, &x->mine, sizeof x->mine));
@@ -229,19 +214,19 @@ static rsh_status move_all(exchange *x, finding *found) {
     return RSH_OK;
 }
 
-static rsh_status settle(exchange *x, const finding *found) {
+static rsh_status settle(exchange *x, const rshi_mismatch *found) {
     RSH_TRY(rshi_shm_meet(x->c, found, sizeof *found));
     for (int r = 0; r < x->c->base.size; r++) {
-        finding f;
+        rshi_mismatch f;
         memcpy(&f, rshi_shm_laid(x->c, r), sizeof f);
-        if (f.wrong) return report(&f);
+        if (f.wrong) return rshi_mismatch_report(&f);
     }
     return RSH_OK;
 }
 
 rsh_status rshi_shm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
     exchange x = {.c = rshi_shm_comm_of(comm), .send = send, .recv = recv, .mine = {.nsend = nsend, .nrecv = nrecv}};
-    finding found;
+    rshi_mismatch found;
     x.mine.status = write_lists(&x);
     rsh_status st = move_all(&x, &found);
     if (!st) st = settle(&x, &found);

@@ -3,6 +3,7 @@
  * Two meetings: one at which the lists are there, and after the copying one that gives senders their memory back and tells everybody
  * whether all lists matched.  Every rank checks its own sends and its own receives against the other side's list, so each mismatch is
  * found by at least one rank, and nobody waits for a message that will not come. */
+#include "comm/mismatch.h"
 #include "comm/threads.h"
 
 #include <string.h>
@@ -20,15 +21,8 @@ typedef struct lists {
     sorted send, recv;
 } lists;
 
-/* What a rank found when it compared; all zero: nothing. */
-typedef struct finding {
-    int64_t wrong; /* 0 nothing, 1 number of messages, 2 size of a message */
-    int64_t from, to, message;
-    uint64_t sent, expected; /* messages or bytes */
-} finding;
-
 _Static_assert(sizeof(lists) <= RSHI_LAID_BYTES, "lists are laid on the board themselves");
-_Static_assert(sizeof(finding) <= RSHI_LAID_BYTES, "findings are laid on the board themselves");
+_Static_assert(sizeof(rshi_mismatch) <= RSHI_LAID_BYTES, "findings are laid on the board themselves");
 
 /* Counting sort: stable, and a peer's messages are found without a search. */
 static rsh_status sort_by_peer(int size, int64_t n, const rsh_message *list, sorted *out) {
@@ -52,16 +46,16 @@ static lists read_lists(const rshi_thread_comm *c, int r) {
 }
 
 /* Do the messages of one ordered pair agree? */
-static bool pair_agrees(const sorted *send, int from, const sorted *recv, int to, finding *found) {
+static bool pair_agrees(const sorted *send, int from, const sorted *recv, int to, rshi_mismatch *found) {
     int64_t n = count_of(send, to), expected = count_of(recv, from);
     if (n != expected) {
-        *found = (finding){1, from, to, 0, (uint64_t)n, (uint64_t)expected};
+        *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, to, 0, (uint64_t)n, (uint64_t)expected};
         return false;
     }
     for (int64_t i = 0; i < n; i++) {
         size_t sent = message_of(send, to, i)->bytes, room = message_of(recv, from, i)->bytes;
         if (sent == room) continue;
-        *found = (finding){2, from, to, i, sent, room};
+        *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, i, sent, room};
         return false;
     }
     return true;
@@ -77,9 +71,9 @@ static void copy_pair(const sorted *send, int from, const sorted *recv, int to) 
 
 /* Check everything that concerns this rank, then receive.  Ranks start with different peers, so as not to read the same memory all at
  * once. */
-static finding receive_all(const rshi_thread_comm *c, const lists *mine) {
+static rshi_mismatch receive_all(const rshi_thread_comm *c, const lists *mine) {
     int me = c->base.rank, size = c->base.size;
-    finding found = {0};
+    rshi_mismatch found = {0};
     for (int p = 0; p < size; p++) {
         if (!count_of(&mine->send, p) && !count_of(&mine->recv, p)) continue;
         lists theirs = read_lists(c, p);
@@ -95,20 +89,11 @@ static finding receive_all(const rshi_thread_comm *c, const lists *mine) {
     return found;
 }
 
-static rsh_status report(const finding *f) {
-    if (f->wrong == 1)
-        return rshi_fail(RSH_EMISMATCH, "exchange: rank %lld sends %llu messages to rank %lld, which receives %llu", (long long)f->from,
-                         (unsigned long long)f->sent, (long long)f->to, (unsigned long long)f->expected);
-    return rshi_fail(RSH_EMISMATCH, "exchange: message %lld from rank %lld to rank %lld has %llu bytes, but %llu are received",
-                     (long long)f->message, (long long)f->from, (long long)f->to, (unsigned long long)f->sent,
-                     (unsigned long long)f->expected);
-}
-
 static rsh_status check_findings(const rshi_thread_comm *c) {
     for (int r = 0; r < c->base.size; r++) {
-        finding f;
+        rshi_mismatch f;
         memcpy(&f, rshi_threads_laid(c, r)->from, sizeof f);
-        if (f.wrong) return report(&f);
+        if (f.wrong) return rshi_mismatch_report(&f);
     }
     return RSH_OK;
 }
@@ -129,7 +114,7 @@ rsh_status rshi_threads_exchange(rsh_comm *comm, int64_t nsend, const rsh_messag
     if (!mine.status) mine.status = sort_by_peer(comm->size, nrecv, recv, &mine.recv);
     RSH_GOTO(rshi_threads_meet(c, &mine, sizeof mine));
     RSH_GOTO(check_ready(c));
-    finding found = receive_all(c, &mine);
+    rshi_mismatch found = receive_all(c, &mine);
     RSH_GOTO(rshi_threads_meet(c, &found, sizeof found));
     RSH_GOTO(check_findings(c));
 out:

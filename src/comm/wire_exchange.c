@@ -4,6 +4,7 @@
  * receives of all ranks have the same sum, the lists match (or 128 bits have met by chance), and that takes one allgather of the ranks' differences.
  * Only when they do not match do the ranks compare pair by pair, to say where.  Long messages go in pieces. */
 #include "comm/hybrid.h"
+#include "comm/mismatch.h"
 
 #include <string.h>
 
@@ -15,14 +16,7 @@ typedef struct card {
     uint64_t difference[2]; /* sum over its sends less sum over its receives */
 } card;
 
-/* What a rank found when it compared; all zero: nothing. */
-typedef struct finding {
-    int64_t wrong; /* 0 nothing, 1 number of messages, 2 size of a message */
-    int64_t from, to, message;
-    uint64_t sent, expected; /* messages or bytes */
-} finding;
-
-_Static_assert(sizeof(card) <= RSHI_HYBRID_ENTRY && sizeof(finding) <= RSHI_HYBRID_ENTRY, "cards and findings are laid on the board");
+_Static_assert(sizeof(card) <= RSHI_HYBRID_ENTRY && sizeof(rshi_mismatch) <= RSHI_HYBRID_ENTRY, "cards and findings are laid on the board");
 
 typedef struct exchange {
     rshi_hybrid *h;
@@ -112,18 +106,18 @@ static int64_t next_sizes(int64_t n, const rsh_message *list, int peer, int64_t 
     return count;
 }
 
-static void compare_sizes(finding *found, int from, int to, int64_t first, int64_t n, const uint64_t *sent, const uint64_t *expected) {
+static void compare_sizes(rshi_mismatch *found, int from, int to, int64_t first, int64_t n, const uint64_t *sent, const uint64_t *expected) {
     for (int64_t i = 0; i < n && !found->wrong; i++)
-        if (sent[i] != expected[i]) *found = (finding){2, from, to, first + i, sent[i], expected[i]};
+        if (sent[i] != expected[i]) *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, first + i, sent[i], expected[i]};
 }
 
 /* Tell `to` the sizes of what this rank sends there, and compare those of `from` with what this rank receives. */
-static rsh_status compare_with(const exchange *x, int to, int from, finding *found) {
+static rsh_status compare_with(const exchange *x, int to, int from, rshi_mismatch *found) {
     rshi_line *l = x->h->line;
     uint64_t mine[AT_ONCE], theirs[AT_ONCE], expected[AT_ONCE];
     int64_t sent = count_of(x->nsend, x->send, to), wanted = count_of(x->nrecv, x->recv, from), coming = 0, at_send = 0, at_recv = 0;
     RSH_TRY(trade(l, to, &sent, sizeof sent, from, &coming, sizeof coming));
-    if (coming != wanted && !found->wrong) *found = (finding){1, from, x->h->base.rank, 0, (uint64_t)coming, (uint64_t)wanted};
+    if (coming != wanted && !found->wrong) *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, x->h->base.rank, 0, (uint64_t)coming, (uint64_t)wanted};
     for (int64_t first = 0; first < rshi_max(sent, coming); first += AT_ONCE) {
         int64_t n = next_sizes(x->nsend, x->send, to, &at_send, mine), come = rshi_max(rshi_min(coming - first, AT_ONCE), 0);
         RSH_TRY(trade(l, to, mine, (size_t)n * sizeof *mine, from, theirs, (size_t)come * sizeof *theirs));
@@ -133,24 +127,15 @@ static rsh_status compare_with(const exchange *x, int to, int from, finding *fou
     return RSH_OK;
 }
 
-static rsh_status report(const finding *f) {
-    if (f->wrong == 1)
-        return rshi_fail(RSH_EMISMATCH, "exchange: rank %lld sends %llu messages to rank %lld, which receives %llu", (long long)f->from,
-                         (unsigned long long)f->sent, (long long)f->to, (unsigned long long)f->expected);
-    return rshi_fail(RSH_EMISMATCH, "exchange: message %lld from rank %lld to rank %lld has %llu bytes, but %llu are received",
-                     (long long)f->message, (long long)f->from, (long long)f->to, (unsigned long long)f->sent,
-                     (unsigned long long)f->expected);
-}
-
 /* All ranks trade with the ranks at the same distance. */
 static rsh_status explain(const exchange *x) {
     int me = x->h->base.rank, size = x->h->base.size;
-    finding found = {0};
+    rshi_mismatch found = {0};
     for (int k = 0; k < size; k++) RSH_TRY(compare_with(x, (me + k) % size, (me - k + size) % size, &found));
     rshi_line_step(x->h->line);
     RSH_TRY(rshi_line_allgather(x->h->line, &found, x->h->board, sizeof found));
-    for (const finding *f = (const finding *)x->h->board; f < (const finding *)x->h->board + size; f++)
-        if (f->wrong) return report(f);
+    for (const rshi_mismatch *f = (const rshi_mismatch *)x->h->board; f < (const rshi_mismatch *)x->h->board + size; f++)
+        if (f->wrong) return rshi_mismatch_report(f);
     return rshi_fail(RSH_EMISMATCH, "exchange: the ranks' lists of messages do not match");
 }
 
