@@ -1,4 +1,5 @@
 /* Ranks in different calls: whatever two collective calls of the library meet, every rank is told so, none waits, and the group works afterwards. */
+#include "kept.h"
 #include "whole.h"
 
 #define W 3
@@ -14,17 +15,8 @@ typedef struct scene {
     rsh_shard shard;                 /* of a */
     rsh_partial *partial;
     rsh_sharded *core, *core_to; /* of a, of b */
-    char *state;                 /* of a */
-    size_t bytes;
+    bytes state; /* of a */
 } scene;
-
-static int keep(void *ctx, const char *text, size_t length) {
-    scene *s = ctx;
-    s->state = realloc(s->state, s->bytes + length);
-    memcpy(s->state + s->bytes, text, length);
-    s->bytes += length;
-    return 0;
-}
 
 static rsh_status set_up(scene *s) {
     int back[W] = {2, 1, 0};
@@ -43,11 +35,11 @@ static rsh_status set_up(scene *s) {
     RSH_TRY(rsh_partial_new(s->whole, RSH_OP_SUM, NULL, &s->partial));
     RSH_TRY(rsh_st_sharded(s->a, &s->core));
     RSH_TRY(rsh_st_sharded(s->b, &s->core_to));
-    return rsh_st_save(s->a, &(rsh_sink){keep, s});
+    return rsh_st_save(s->a, &(rsh_sink){keep, &s->state});
 }
 
 static void tear_down(scene *s) {
-    free(s->state);
+    free(s->state.data);
     rsh_sharded_free(s->core), rsh_sharded_free(s->core_to);
     rsh_partial_free(s->partial);
     rsh_shard_clear(&s->shard);
@@ -84,8 +76,8 @@ static rsh_status go_partial(scene *s) {
 }
 static rsh_status go_load(scene *s) {
     rsh_st *t;
-    const void *data = s->state;
-    return done(rsh_st_load_as(1, &data, &s->bytes, s->columns, &t), &t);
+    const void *data = s->state.data;
+    return done(rsh_st_load_as(1, &data, &s->state.n, s->columns, &t), &t);
 }
 static rsh_status go_into(scene *s) { return rsh_st_reshard_into(s->a, s->b); }
 static rsh_status go_st_gather(scene *s) { return rsh_st_gather(s->a, 0, s->me ? NULL : s->whole); }

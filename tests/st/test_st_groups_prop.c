@@ -1,5 +1,6 @@
 /* Random tensors of 0 to 4 dims in random groups: cut, resharded, gathered into memory of any strides, saved in one group and loaded in another of another size; and random
  * numbers that are reduced and cut.  Every step is compared with the oracle on whole tensors. */
+#include "kept.h"
 #include "whole.h"
 
 enum { MOST_ELEMENTS = 600 };
@@ -86,19 +87,6 @@ static rsh_status check_gather(const rsh_st *t, const cutting *c, int dst, int m
     }
     rsh_tensor_free(dense), rsh_tensor_free(out), rsh_tensor_free(room);
     return RSH_OK;
-}
-
-typedef struct bytes {
-    char *data;
-    size_t n;
-} bytes;
-
-static int keep(void *ctx, const char *text, size_t length) {
-    bytes *b = ctx;
-    b->data = realloc(b->data, b->n + length);
-    memcpy(b->data + b->n, text, length);
-    b->n += length;
-    return 0;
 }
 
 /* Cut, reshard, gather; what a member saves. */

@@ -1,4 +1,5 @@
 /* No memory on one rank, at every place where a collective call asks for some: every rank gets the same answer, and all go on. */
+#include "kept.h"
 #include "whole.h"
 
 #define W 2
@@ -13,17 +14,8 @@ typedef struct scene {
     rsh_st *a, *b; /* by rows, by columns */
     rsh_shard own; /* of a */
     rsh_partial *partial;
-    char *state; /* of a */
-    size_t bytes;
+    bytes state; /* of a */
 } scene;
-
-static int keep(void *ctx, const char *text, size_t length) {
-    scene *s = ctx;
-    s->state = realloc(s->state, s->bytes + length);
-    memcpy(s->state + s->bytes, text, length);
-    s->bytes += length;
-    return 0;
-}
 
 static rsh_status set_up(scene *s) {
     int64_t size[2] = {6, 5};
@@ -37,11 +29,11 @@ static rsh_status set_up(scene *s) {
     RSH_TRY(make_filled(s->by_columns, &s->columns, NULL, &s->b));
     RSH_TRY(rsh_shard_from_tensor(rsh_st_shard(s->a, 0)->tensor, 2, s->rows.pieces[s->me].lo, s->me, &s->own));
     RSH_TRY(rsh_partial_new(s->whole, RSH_OP_MAX, NULL, &s->partial));
-    return rsh_st_save(s->a, &(rsh_sink){keep, s});
+    return rsh_st_save(s->a, &(rsh_sink){keep, &s->state});
 }
 
 static void tear_down(scene *s) {
-    free(s->state);
+    free(s->state.data);
     rsh_partial_free(s->partial);
     rsh_shard_clear(&s->own);
     rsh_st_free(s->a), rsh_st_free(s->b);
@@ -62,8 +54,8 @@ static rsh_status go_shards(scene *s, rsh_st **out) { return rsh_st_from_shards(
 static rsh_status go_reshard(scene *s, rsh_st **out) { return rsh_st_reshard(s->a, s->by_columns, out); }
 static rsh_status go_partial(scene *s, rsh_st **out) { return rsh_partial_reshard(s->partial, s->by_columns, out); }
 static rsh_status go_load(scene *s, rsh_st **out) {
-    const void *data = s->state;
-    return rsh_st_load_as(1, &data, &s->bytes, s->by_columns, out);
+    const void *data = s->state.data;
+    return rsh_st_load_as(1, &data, &s->state.n, s->by_columns, out);
 }
 static rsh_status go_gather(scene *s, rsh_st **out) {
     (void)out;

@@ -1,4 +1,5 @@
 /* Random tensors, random specs: cut, reshard, reshard again, gather; every step is compared with the oracle on whole tensors. */
+#include "kept.h"
 #include "whole.h"
 
 /* ---- random cuts; every rank draws the same ---- */
@@ -87,19 +88,6 @@ static rsh_status from_pieces(const cutting *c, int dst, rsh_comm *comm) {
     rsh_st_free(t);
     for (int i = 0; i < n; i++) rsh_shard_clear(&list[i]);
     return RSH_OK;
-}
-
-typedef struct bytes {
-    char *data;
-    size_t n;
-} bytes;
-
-static int keep(void *ctx, const char *text, size_t length) {
-    bytes *b = ctx;
-    b->data = realloc(b->data, b->n + length + 1);
-    memcpy(b->data + b->n, text, length);
-    b->n += length;
-    return 0;
 }
 
 /* Saved, each state given to the next rank, loaded by another spec. */

@@ -1,20 +1,8 @@
 /* Saved sharded tensors: back in the same group, refused in others, loaded anew by another spec, and bytes that are no state. */
+#include "kept.h"
 #include "whole.h"
 
 #define W 4
-
-typedef struct bytes {
-    char *data;
-    size_t n;
-} bytes;
-
-static int keep(void *ctx, const char *text, size_t length) {
-    bytes *b = ctx;
-    b->data = realloc(b->data, b->n + length + 1);
-    memcpy(b->data + b->n, text, length);
-    b->n += length;
-    return 0;
-}
 
 static int refuse(void *ctx, const char *text, size_t length) {
     (void)ctx, (void)text, (void)length;
