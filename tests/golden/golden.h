@@ -71,7 +71,7 @@ rsh_status golden_compare(const json_t *tensor, const rsh_tensor *mine);
 
 /* One case on one rank of `world`; the default group is there. */
 typedef rsh_status (*golden_fn)(const json_t *the_case, int rank);
-/* Every case of the file that is `mine` (NULL: all) on the engines threads and shm, in worlds of the size each case wants.  Differences are printed; one fails the
+/* Every case of the file that is `mine` (NULL: all) on every engine, in worlds of the size each case wants.  Differences are printed; one fails the
  * test, and so does a file of which nothing was compared. */
 void golden_ranks(const char *name, bool (*mine)(const json_t *the_case), golden_fn fn);
 /* The case's "group" or another list of global ranks; NULL where there is none: the default group.  Collective over the world. */

@@ -1,8 +1,15 @@
-/* Ranks of golden tests: every case of a file in a world of the size it wants, as threads and as processes. */
+/* Ranks of golden tests: every case of a file in a world of the size it wants, as threads, as processes, and on two nodes with messages between them.  Built with
+ * GOLDEN_MPI, a test is one rank of an MPI job instead; GOLDEN_PER_NODE then says how many ranks a node has. */
 #include "golden.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>
+
+#ifdef GOLDEN_MPI
+#include <reshard/mpi_world.h>
+#else
+#include "comm/mailboxes.h"
+#endif
 
 #define MOST_RANKS 4
 
@@ -51,25 +58,83 @@ static int wanted(const session *s, int *ranks) {
     return n;
 }
 
+static void add_up(session *s);
+
 static void run_engine(session *s, const char *engine, rsh_status (*run)(int n, rsh_rank_fn fn, void *ctx)) {
     atomic_store(&s->tally->compared, 0);
     for (int world = 1; world <= MOST_RANKS; world++) {
         rsh_status st = run(world, be_rank, s);
         if (st) fail_msg("%s, %d ranks, %s: %s: %s", s->name, world, engine, rsh_status_name(st), rsh_error_detail());
     }
+    add_up(s);
     int ranks, cases = wanted(s, &ranks);
     print_message("%s, %s: %d cases compared, %d answers of ranks\n", s->name, engine, cases, atomic_load(&s->tally->compared));
     assert_true(cases > 0);
     assert_int_equal(atomic_load(&s->tally->compared), ranks);
 }
 
+#ifdef GOLDEN_MPI
+static rsh_comm *job; /* opened at the first use, closed at the end */
+
+static void leave_job(void) { rsh_mpi_close(job); }
+
+/* Both MPIs say in the environment which rank this will be. */
+static void choose_node(void) {
+    const char *per_node = getenv("GOLDEN_PER_NODE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char name[32];
+    if (!rank) rank = getenv("PMI_RANK");
+    if (!per_node || !rank) return;
+    snprintf(name, sizeof name, "node %d", atoi(rank) / atoi(per_node));
+    setenv("RESHARD_NODE", name, 1);
+}
+
+static rsh_status join_job(void) {
+    if (job) return RSH_OK;
+    choose_node();
+    RSH_TRY(rsh_mpi_open(&job));
+    RSH_REQUIRE(rsh_comm_size(job) == MOST_RANKS, RSH_EVALUE, "the job has %d ranks, not %d", rsh_comm_size(job), MOST_RANKS);
+    return atexit(leave_job) ? RSH_ERUNTIME : RSH_OK;
+}
+
+/* The first n ranks of the job. */
+static rsh_status run_in_job(int n, rsh_rank_fn fn, void *ctx) {
+    rsh_comm *world = NULL;
+    RSH_TRY(join_job());
+    RSH_TRY(rsh_comm_split(job, rsh_comm_rank(job) < n ? 0 : -1, rsh_comm_rank(job), &world));
+    rsh_status st = rsh_comm_agree(job, world ? fn(ctx, world) : RSH_OK);
+    rsh_comm_free(world);
+    return st;
+}
+
+/* What was compared on all ranks. */
+static void add_up(session *s) {
+    int64_t mine = atomic_load(&s->tally->compared), all = 0;
+    assert_int_equal(rsh_comm_allreduce(job, &mine, &all, 1, RSH_I64, RSH_OP_SUM), RSH_OK);
+    atomic_store(&s->tally->compared, (int)all);
+}
+
+static void run_everywhere(session *s) { run_engine(s, "mpi", run_in_job); }
+#else
+static rsh_status run_on_two_nodes(int n, rsh_rank_fn fn, void *ctx) {
+    static const int node[MOST_RANKS] = {0, 1, 0, 1};
+    return run_on_nodes(n, node, fn, ctx);
+}
+
+static void add_up(session *s) { (void)s; /* ranks count together */ }
+
+static void run_everywhere(session *s) {
+    run_engine(s, "threads", rsh_run);
+    run_engine(s, "shm", rsh_run_shm);
+    run_engine(s, "two nodes", run_on_two_nodes);
+}
+#endif
+
 void golden_ranks(const char *name, bool (*mine)(const json_t *the_case), golden_fn fn) {
     json_t *cases = golden_load(name);
     session s = {.name = name, .cases = cases, .mine = mine, .fn = fn};
     s.tally = mmap(NULL, sizeof *s.tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s.tally != MAP_FAILED);
-    run_engine(&s, "threads", rsh_run);
-    run_engine(&s, "shm", rsh_run_shm);
+    run_everywhere(&s);
     int different = atomic_load(&s.tally->different);
     munmap(s.tally, sizeof *s.tally);
     json_decref(cases);
