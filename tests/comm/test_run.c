@@ -1,18 +1,10 @@
 /* rsh_run: ranks as threads, and what becomes of their failures. */
 #include "ranks.h"
+#include "sanitized.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
 
 static rsh_status marks_itself(void *ctx, rsh_comm *c) {
     atomic_int *seen = ctx;

@@ -1,5 +1,6 @@
 /* Comms on wires: nodes, messages between them, and what the other engines' tests do not see. */
 #include "ranks.h"
+#include "sanitized.h"
 
 #include "comm/hybrid.h"
 
@@ -208,14 +209,9 @@ static void a_rank_without_memory_for_its_comm_is_named_by_the_others(void **sta
 
 /* Four arenas as seen by four ranks, in one process. */
 static void needs_address_range(void) {
-#if defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED_THREAD
     print_message("skipped: the thread sanitizer leaves too little address range for the arenas of four ranks in one process\n");
     skip();
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    print_message("skipped: the thread sanitizer leaves too little address range for the arenas of four ranks in one process\n");
-    skip();
-#endif
 #endif
 }
 

@@ -7,26 +7,13 @@
 #include <reshard.h>
 
 #include "base/base.h"
+#include "st/kept.h"
 
 enum { HEAD = 56, HASH = 8 };
 
 /* Not assert: it must hold in builds with NDEBUG as well. */
 static void must(bool condition) {
     if (!condition) abort();
-}
-
-typedef struct bytes {
-    char *data;
-    size_t n;
-} bytes;
-
-static int keep(void *ctx, const char *text, size_t length) {
-    bytes *b = ctx;
-    b->data = realloc(b->data, b->n + length + 1);
-    must(b->data != NULL);
-    memcpy(b->data + b->n, text, length);
-    b->n += length;
-    return 0;
 }
 
 /* As if there were one shard at most. */

@@ -1,5 +1,6 @@
 /* Sharded tensors against PyTorch's recorded answers: made, moved, gathered, saved, to the bit; and where PyTorch fails, against the definition. */
 #include "golden.h"
+#include "st/kept.h"
 
 /* What a case runs on: rank in the group, the group, the size and the whole tensor. */
 typedef struct scene {
@@ -241,20 +242,6 @@ static rsh_status check_gather(const scene *s) {
     return got;
 }
 
-typedef struct bytes {
-    char *data;
-    size_t n;
-} bytes;
-
-static int append(void *ctx, const char *text, size_t length) {
-    bytes *b = ctx;
-    char *more = realloc(b->data, b->n + length + 1);
-    if (!more) return 1;
-    memcpy(more + b->n, text, length);
-    b->data = more, b->n += length;
-    return 0;
-}
-
 /* Loads under the case's group; the refusal must name the number that PyTorch's names. */
 static rsh_status load_and_check(const scene *s, const bytes *saved, rsh_group *load) {
     rsh_st *back = NULL;
@@ -282,7 +269,7 @@ static rsh_status check_state(const scene *s) {
     RSH_GOTO(golden_group(json_object_get(s->c, "load"), &load));
     if (!golden_member(json_object_get(s->c, "save"), s->rank)) goto out;
     RSH_GOTO(make_filled(s, save, &made));
-    RSH_GOTO(rsh_st_save(made, &(rsh_sink){append, &saved}));
+    RSH_GOTO(rsh_st_save(made, &(rsh_sink){keep, &saved}));
     RSH_GOTO(load_and_check(s, &saved, load));
 out:
     free(saved.data);
