@@ -2,8 +2,9 @@
  *
  *   bench_copy [threads [filter]]
  *
- * Every case writes DST_BYTES of destination.  "ratio" is the time memcpy needs for the same bytes read and written, divided by the
- * case's time: 1.00 is memory speed.  Memory is huge pages where the system grants them, touched before the clock starts. */
+ * Every case writes DST_BYTES of destination.  "ratio" is the time memcpy needs for the same bytes read and written,
+ * divided by the case's time: 1.00 is memory speed.  Memory is huge pages where the system grants them, touched before
+ * the clock starts. */
 #include "copy/copy.h"
 
 #include <pthread.h>
@@ -19,7 +20,8 @@
 #define ROUNDS    9
 #define SLAB      ((int64_t)256 << 10) /* bytes of one move's slab */
 
-/* `moves` moves that interleave in the destination; each is [n0][n1] elements, and starts some bytes after the one before. */
+/* `moves` moves that interleave in the destination; each is [n0][n1] elements, and starts some bytes after the one
+ * before. */
 typedef struct bench_case {
     const char *name;
     rsh_dtype from, to;
@@ -114,7 +116,8 @@ static void run_case(const bench_case *c, int thread, int threads) {
     int64_t slab = rshi_max(1, SLAB * m.n[0] / (DST_BYTES / c->moves));
     if (m.split == 0) slab = rshi_ceil_div(slab, m.grain) * m.grain;
     for (int64_t i = i0; i < i1; i += slab)
-        for (int j = 0; j < c->moves; j++) rshi_move_run(&m, 0, i, rshi_min(i + slab, i1), dst_memory + j * c->dst_next, src[j]);
+        for (int j = 0; j < c->moves; j++)
+            rshi_move_run(&m, 0, i, rshi_min(i + slab, i1), dst_memory + j * c->dst_next, src[j]);
     rshi_copy_fence();
 }
 

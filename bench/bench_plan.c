@@ -58,8 +58,9 @@ static void measure(const char *name, const char *from, const char *to) {
     double planned = now();
     must(rsh_plan_get_totals(p, &t));
     double totalled = now();
-    printf("%-16s plan %7.2f ms   totals %7.2f ms   slowest view %6.3f ms   moved/bound %.4f\n", name, 1e3 * (planned - start),
-           1e3 * (totalled - planned), 1e3 * slowest_view(p), t.lower_bound ? (double)t.bytes_moved / (double)t.lower_bound : 1.0);
+    printf("%-16s plan %7.2f ms   totals %7.2f ms   slowest view %6.3f ms   moved/bound %.4f\n", name,
+           1e3 * (planned - start), 1e3 * (totalled - planned), 1e3 * slowest_view(p),
+           t.lower_bound ? (double)t.bytes_moved / (double)t.lower_bound : 1.0);
     rsh_plan_free(p);
     rsh_layout_free(a);
     rsh_layout_free(b);

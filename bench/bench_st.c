@@ -1,4 +1,5 @@
-/* Sharded tensors in a loop: rows to columns and back with rsh_st_reshard_into, with a bound exec, and with new tensors every time.
+/* Sharded tensors in a loop: rows to columns and back with rsh_st_reshard_into, with a bound exec, and with new tensors
+ * every time.
  *
  *     bench_st [RANKS [ROWS [COLUMNS [SECONDS]]]]
  *
@@ -39,7 +40,8 @@ static rsh_status go_new(way *w) {
     return st;
 }
 static rsh_status go_copy(way *w) {
-    memcpy(rsh_tensor_data(rsh_st_shard(w->to, 0)->tensor), rsh_tensor_data(rsh_st_shard(w->from, 0)->tensor), w->bytes);
+    memcpy(rsh_tensor_data(rsh_st_shard(w->to, 0)->tensor), rsh_tensor_data(rsh_st_shard(w->from, 0)->tensor),
+           w->bytes);
     return RSH_OK;
 }
 
@@ -68,7 +70,8 @@ static rsh_status bind(const rsh_st *from, const rsh_st *to, rsh_comm *comm, rsh
     if (!st) st = rsh_st_sharded(to, &b);
     if (!st) st = rsh_plan_new(rsh_sharded_layout(a), rsh_sharded_layout(b), NULL, plan);
     if (!st) {
-        rsh_memory src = {rsh_tensor_data(rsh_sharded_part(a, 0)), NULL}, dst = {rsh_tensor_data(rsh_sharded_part(b, 0)), NULL};
+        rsh_memory src = {rsh_tensor_data(rsh_sharded_part(a, 0)), NULL},
+                   dst = {rsh_tensor_data(rsh_sharded_part(b, 0)), NULL};
         st = rsh_exec_bind(*plan, comm, &src, &dst, exec);
     }
     rsh_sharded_free(a);
@@ -90,8 +93,10 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     if (!st) st = bind(from, to, comm, &plan, &exec);
     if (!st) {
         size_t bytes = (size_t)(j->size[0] * j->size[1]) / (size_t)rsh_comm_size(comm) * sizeof(float);
-        way ways[] = {{"memcpy of a share", go_copy, from, to, NULL, bytes}, {"exec", go_exec, from, to, exec, 0},
-                      {"rsh_st_reshard_into", go_into, from, to, NULL, 0}, {"rsh_st_reshard", go_new, from, to, NULL, 0}};
+        way ways[] = {{"memcpy of a share", go_copy, from, to, NULL, bytes},
+                      {"exec", go_exec, from, to, exec, 0},
+                      {"rsh_st_reshard_into", go_into, from, to, NULL, 0},
+                      {"rsh_st_reshard", go_new, from, to, NULL, 0}};
         for (int i = 0; i < 4 && !st; i++) st = time_way(&ways[i], comm, j);
     }
     rsh_exec_free(exec);
@@ -108,7 +113,8 @@ int main(int argc, char **argv) {
     job j = {{argc > 2 ? atoll(argv[2]) : 64, argc > 3 ? atoll(argv[3]) : 64}, argc > 4 ? atof(argv[4]) : 0.05};
     if (ranks < 1 || j.size[0] < 0 || j.size[1] < 0) return 2;
     for (int shm = 0; shm < 2; shm++) {
-        printf("%d ranks (%s), f32[%lld, %lld], rows to columns:\n", ranks, shm ? "processes" : "threads", (long long)j.size[0], (long long)j.size[1]);
+        printf("%d ranks (%s), f32[%lld, %lld], rows to columns:\n", ranks, shm ? "processes" : "threads",
+               (long long)j.size[0], (long long)j.size[1]);
         fflush(stdout);
         rsh_status st = shm ? rsh_run_shm(ranks, rank_main, &j) : rsh_run(ranks, rank_main, &j);
         if (st) fprintf(stderr, "bench_st: %s: %s\n", rsh_status_text(st), rsh_error_detail());

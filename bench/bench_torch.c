@@ -1,9 +1,11 @@
 /* Rows to columns on two ranks: PyTorch 1.13 over gloo and ours, taking turns in the same run.
  *
- *   bench_torch [SCRIPT]        SCRIPT: bench/gloo_reshard.py; RESHARD_PYTHON names another python than /usr/bin/python3
+ *   bench_torch [SCRIPT]        SCRIPT: bench/gloo_reshard.py; RESHARD_PYTHON names another python than
+ * /usr/bin/python3
  *
- * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slower rank, and the best counts.  "ratio" is PyTorch's time divided by ours.  Where
- * PyTorch is not installed its row says so and the others stand alone. */
+ * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slower rank, and the best counts.
+ * "ratio" is PyTorch's time divided by ours.  Where PyTorch is not installed its row says so and the others stand
+ * alone. */
 #include <reshard.h>
 
 #include <jansson.h>
@@ -68,7 +70,8 @@ static void peer_starts(peer *p, const char *script) {
     p->to = fdopen(in[1], "w"), p->from = fdopen(out[0], "r");
     json_t *ready = peer_hears(p);
     if (ready) printf("PyTorch %s over gloo is there\n", json_string_value(json_object_get(ready, "torch")));
-    if (!ready) printf("PyTorch is left out: %s needs python3 with torch 1.13, numpy and gloo\n", script), peer_leaves(p);
+    if (!ready)
+        printf("PyTorch is left out: %s needs python3 with torch 1.13, numpy and gloo\n", script), peer_leaves(p);
     json_decref(ready);
 }
 
@@ -87,7 +90,8 @@ static double peer_measures(peer *p, int64_t n, int count) {
 /* ---- ours ---- */
 
 typedef enum way { BOUND, INTO, NEW, FIRST, WAYS } way;
-static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_st_reshard_into: plan cached", "rsh_st_reshard: plan cached, new memory",
+static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_st_reshard_into: plan cached",
+                                            "rsh_st_reshard: plan cached, new memory",
                                             "rsh_st_reshard: first call, plans, new memory"};
 
 /* What the ranks share. */
@@ -186,7 +190,9 @@ static rsh_status time_kept(const side *s, way w, double *seconds) {
 }
 
 static rsh_status time_way(const side *s, way w, double *seconds) {
-    return w == FIRST ? time_first(s, seconds) : w == NEW ? time_new(s, s->comm, s->src, seconds) : time_kept(s, w, seconds);
+    return w == FIRST ? time_first(s, seconds)
+           : w == NEW ? time_new(s, s->comm, s->src, seconds)
+                      : time_kept(s, w, seconds);
 }
 
 static void keep_best(bench *b, way w, int count) {

@@ -14,7 +14,9 @@ static error_t parse_pair(int key, char *word, struct argp_state *state) {
     case ARGP_KEY_ARG:
         if (state->arg_num == 0) pair->from_text = word;
         else if (state->arg_num == 1) pair->to_text = word;
-        else argp_error(state, "FROM and TO are two layouts; '%s' is one too many (quote layouts that have blanks)", word);
+        else
+            argp_error(state, "FROM and TO are two layouts; '%s' is one too many (quote layouts that have blanks)",
+                       word);
         return 0;
     case ARGP_KEY_END:
         if (!pair->to_text) argp_error(state, "two layouts are needed, FROM and TO");

@@ -1,6 +1,7 @@
 /* cli: what the verbs of the command share.
  *
- * Answers go to stdout, talk goes to stderr as "reshard: sentence".  A verb returns an exit status. */
+ * Answers go to stdout, talk goes to stderr as "reshard: sentence".  A verb returns an exit status.
+ */
 #ifndef RESHARD_CLI_CLI_H
 #define RESHARD_CLI_CLI_H
 
@@ -21,8 +22,9 @@ int cmd_doctor(int argc, char **argv);
 
 /* ---- talk ---- */
 
-int fail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* FAILED, after "reshard: sentence" */
-int fail_library(rsh_status status);                                     /* FAILED, after the library's own sentence */
+int fail(const char *format, ...)
+    __attribute__((format(printf, 1, 2))); /* FAILED, after "reshard: sentence" */
+int fail_library(rsh_status status);       /* FAILED, after the library's own sentence */
 /* From now on another rank says what there is to say. */
 void be_quiet(void);
 bool is_quiet(void);
@@ -58,7 +60,8 @@ double clock_seconds(void); /* monotonic */
 
 /* ---- JSON ---- */
 
-/* The members of `object`, one per line; takes the object.  `more` (may be NULL) prints further members, each after ",\n  ". */
+/* The members of `object`, one per line; takes the object.  `more` (may be NULL) prints further
+ * members, each after ",\n  ". */
 int print_json(json_t *object, int (*more)(void *ctx), void *ctx);
 
 #endif

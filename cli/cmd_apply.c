@@ -36,11 +36,15 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 }
 
 static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
-static const struct argp apply_argp = {
-    options, parse, "FROM TO",
-    "Reads the parts of layout FROM from stdin and writes those of layout TO to stdout: raw little-endian elements, part after "
-    "part, rank after rank ascending.",
-    children, NULL, NULL};
+static const struct argp apply_argp = {options,
+                                       parse,
+                                       "FROM TO",
+                                       "Reads the parts of layout FROM from stdin and writes those of layout TO to "
+                                       "stdout: raw little-endian elements, part after "
+                                       "part, rank after rank ascending.",
+                                       children,
+                                       NULL,
+                                       NULL};
 
 static int move(const rsh_plan *plan, const parts *src, const parts *dst) {
     rsh_pool *pool = NULL;

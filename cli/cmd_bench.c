@@ -44,11 +44,15 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 }
 
 static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
-static const struct argp bench_argp = {
-    options, parse, "FROM TO",
-    "Moves a tensor from layout FROM to layout TO again and again, each rank a thread or a process, in turn with memcpy of as many bytes by all "
-    "cores; tells the best of each, and checks every element at the end.",
-    children, NULL, NULL};
+static const struct argp bench_argp = {options,
+                                       parse,
+                                       "FROM TO",
+                                       "Moves a tensor from layout FROM to layout TO again and again, each rank a "
+                                       "thread or a process, in turn with memcpy of as many bytes by all "
+                                       "cores; tells the best of each, and checks every element at the end.",
+                                       children,
+                                       NULL,
+                                       NULL};
 
 /* ---- bytes ---- */
 
@@ -77,7 +81,9 @@ static void count_bytes(bench *b) {
 
 static double rate(int64_t bytes, double seconds) { return seconds > 0 ? (double)bytes / seconds / 1e9 : 0; }
 
-static double fraction(const bench *b) { return b->contest.seconds > 0 ? b->contest.memcpy_seconds / b->contest.seconds : 0; }
+static double fraction(const bench *b) {
+    return b->contest.seconds > 0 ? b->contest.memcpy_seconds / b->contest.seconds : 0;
+}
 
 /* memcpy reads as much as it writes; a reduction reads more. */
 static double fraction_of_reference(const bench *b) {
@@ -119,7 +125,8 @@ static int print_bench_text(const bench *b) {
     print_line("memcpy", b->bytes, c->memcpy_seconds);
     printf("\n%.1f %% of memcpy", 100 * fraction(b));
     if (b->bytes_read != b->bytes)
-        printf(", %.1f %% counting the %s it reads", 100 * fraction_of_reference(b), human_bytes((double)b->bytes_read, read));
+        printf(", %.1f %% counting the %s it reads", 100 * fraction_of_reference(b),
+               human_bytes((double)b->bytes_read, read));
     printf("\n%" PRId64 " ranks, engine %s, planned in %s, %s\n", rsh_plan_nranks(b->plan), b->engine,
            human_seconds(b->plan_seconds, time), c->fault.count ? "WRONG" : "every element checked");
     return DONE;
@@ -127,8 +134,8 @@ static int print_bench_text(const bench *b) {
 
 static int tell_fault(const pattern_fault *f) {
     if (!f->count) return DONE;
-    return fail("wrong elements: %" PRId64 "; the first is number %" PRId64 " of the tensor, on rank %" PRId64, f->count, f->index,
-                f->rank);
+    return fail("wrong elements: %" PRId64 "; the first is number %" PRId64 " of the tensor, on rank %" PRId64,
+                f->count, f->index, f->rank);
 }
 
 static int run_bench(bench *b) {

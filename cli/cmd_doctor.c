@@ -113,7 +113,8 @@ static void find_caches(finding *f) {
     for (int level = 0; level < 3; level++) {
         long bytes = sysconf(names[level]);
         if (bytes > 0 && n < FINDING - 1)
-            n += snprintf(f->value + n, (size_t)(FINDING - n), "%sL%d %s", n ? ", " : "", level + 1, human_bytes((double)bytes, text));
+            n += snprintf(f->value + n, (size_t)(FINDING - n), "%sL%d %s", n ? ", " : "", level + 1,
+                          human_bytes((double)bytes, text));
     }
     if (n) return;
     snprintf(f->value, FINDING, "unknown");
@@ -138,14 +139,16 @@ static const struct {
 static int print_doctor_json(const finding *all) {
     json_t *o = json_object();
     for (int i = 0; i < QUESTIONS; i++)
-        json_object_set_new(o, questions[i].key, json_pack("{s:s, s:s, s:s}", "value", all[i].value, "verdict", all[i].verdict, "advice",
-                                                      all[i].advice));
+        json_object_set_new(
+            o, questions[i].key,
+            json_pack("{s:s, s:s, s:s}", "value", all[i].value, "verdict", all[i].verdict, "advice", all[i].advice));
     return print_json(o, NULL, NULL);
 }
 
 static int print_doctor_text(const finding *all) {
     for (int i = 0; i < QUESTIONS; i++)
-        printf("%-11s %-40s %s%s%s\n", all[i].name, all[i].value, all[i].verdict, *all[i].advice ? ": " : "", all[i].advice);
+        printf("%-11s %-40s %s%s%s\n", all[i].name, all[i].value, all[i].verdict, *all[i].advice ? ": " : "",
+               all[i].advice);
     return DONE;
 }
 
@@ -161,7 +164,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     }
 }
 
-static const struct argp doctor_argp = {options, parse, NULL, "What this build and this machine offer.", NULL, NULL, NULL};
+static const struct argp doctor_argp = {options, parse, NULL, "What this build and this machine offer.",
+                                        NULL,    NULL,  NULL};
 
 int cmd_doctor(int argc, char **argv) {
     finding all[QUESTIONS];

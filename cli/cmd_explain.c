@@ -11,7 +11,10 @@ static const struct argp_option options[] = {
     {.name = "matrix", .key = MATRIX, .doc = "with the bytes from each rank to each other (itself too)"},
     {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move into FILE"},
     {.name = "html", .key = HTML, .arg = "FILE", .doc = "the same as a page with tables"},
-    {.name = "ranks-per-node", .key = RANKS_PER_NODE, .arg = "N", .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ..."},
+    {.name = "ranks-per-node",
+     .key = RANKS_PER_NODE,
+     .arg = "N",
+     .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ..."},
     {.name = "relabel", .key = RELABEL, .doc = "first renumber the ranks of TO so that most bytes stay where they are"},
     {0}};
 
@@ -32,9 +35,9 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 }
 
 static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
-static const struct argp explain_argp = {options, parse, "FROM TO",
-                                         "What a move from layout FROM to layout TO costs: bytes, messages, memory.", children,
-                                         NULL, NULL};
+static const struct argp explain_argp = {
+    options,  parse, "FROM TO", "What a move from layout FROM to layout TO costs: bytes, messages, memory.",
+    children, NULL,  NULL};
 
 /* ---- planning ---- */
 
@@ -79,7 +82,8 @@ static int draw_file(const explanation *e, const char *name, rsh_picture form) {
     rsh_sink sink = {to_stream, file};
     rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
     errno = 0;
-    if (fclose(file) || st == RSH_EIO) return fail("%s: %s", name, errno ? strerror(errno) : "the picture was not written");
+    if (fclose(file) || st == RSH_EIO)
+        return fail("%s: %s", name, errno ? strerror(errno) : "the picture was not written");
     return st ? fail_library(st) : DONE;
 }
 

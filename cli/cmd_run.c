@@ -27,13 +27,15 @@ typedef struct launch {
     sigset_t signals, before;
 } launch;
 
-static const struct argp_option options[] = {{.name = "ranks", .key = 'n', .arg = "N", .doc = "how many processes"}, {0}};
+static const struct argp_option options[] = {{.name = "ranks", .key = 'n', .arg = "N", .doc = "how many processes"},
+                                             {0}};
 
 static error_t parse(int key, char *word, struct argp_state *state) {
     launch *l = state->input;
     switch (key) {
     case 'n':
-        if (!parse_count(word, 1, &l->n) || l->n > INT32_MAX) argp_error(state, "'%s' is not a number of processes", word);
+        if (!parse_count(word, 1, &l->n) || l->n > INT32_MAX)
+            argp_error(state, "'%s' is not a number of processes", word);
         return 0;
     case ARGP_KEY_ARG: /* the program; what follows is its own */
         l->program = state->argv + state->next - 1;
@@ -48,8 +50,13 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 }
 
 static const struct argp run_argp = {
-    options, parse, "[--] PROGRAM [ARGUMENT...]",
-    "Starts N processes of PROGRAM, which find one another with rsh_comm_join.  When one fails, the others are ended.", NULL, NULL, NULL};
+    options,
+    parse,
+    "[--] PROGRAM [ARGUMENT...]",
+    "Starts N processes of PROGRAM, which find one another with rsh_comm_join.  When one fails, the others are ended.",
+    NULL,
+    NULL,
+    NULL};
 
 /* ---- one process ---- */
 
@@ -130,7 +137,8 @@ static void reap(launch *l) {
         for (int64_t r = 0; r < l->n; r++)
             if (l->child[r] == pid) note_end(l, r, how, &f);
     if (f.rank < 0 || l->ending) return;
-    if (WIFSIGNALED(f.how)) fail("rank %lld was ended by signal %d (%s)", (long long)f.rank, WTERMSIG(f.how), strsignal(WTERMSIG(f.how)));
+    if (WIFSIGNALED(f.how))
+        fail("rank %lld was ended by signal %d (%s)", (long long)f.rank, WTERMSIG(f.how), strsignal(WTERMSIG(f.how)));
     end_others(l, WIFSIGNALED(f.how) ? BY_SIGNAL + WTERMSIG(f.how) : WEXITSTATUS(f.how));
 }
 

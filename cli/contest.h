@@ -1,4 +1,5 @@
-/* contest: reshard and memcpy in turn, on the same machine, in the same minute, in the same kind of memory. */
+/* contest: reshard and memcpy in turn, on the same machine, in the same minute, in the same kind of
+ * memory. */
 #ifndef RESHARD_CLI_CONTEST_H
 #define RESHARD_CLI_CONTEST_H
 
@@ -32,7 +33,8 @@ typedef struct contest {
     const layout_pair *pair;
     const rsh_plan *plan;
     bool processes; /* ranks are processes that this one forks, not threads */
-    rsh_comm *comm; /* ranks were launched, and each has a contest of its own; NULL: they share this one */
+    rsh_comm *comm; /* ranks were launched, and each has a contest of its own; NULL: they share this
+                       one */
     int64_t repeat; /* rounds; 0: as many as make a steady result */
     size_t bytes;   /* written by the move, over all ranks */
 
@@ -41,7 +43,8 @@ typedef struct contest {
     runner *runner;
     reference reference;
     gate gate;
-    contest_phase phase; /* of the round at hand, told by rank 0 while the others wait at the gate */
+    contest_phase
+        phase; /* of the round at hand, told by rank 0 while the others wait at the gate */
     struct word *words;  /* [nranks]: what launched ranks said when they met last */
     int64_t batch;       /* moves back to back in a round */
 

@@ -7,7 +7,8 @@
 
 static void row(const char *what, int64_t bytes, const char *remark) {
     char text[QUANTITY];
-    printf("%-22s %16" PRId64 " B  %10s%s%s\n", what, bytes, human_bytes((double)bytes, text), *remark ? "   " : "", remark);
+    printf("%-22s %16" PRId64 " B  %10s%s%s\n", what, bytes, human_bytes((double)bytes, text), *remark ? "   " : "",
+           remark);
 }
 
 static void print_nodes(const explanation *e) {
@@ -15,12 +16,14 @@ static void print_nodes(const explanation *e) {
     if (!e->ranks_per_node) return;
     row("between nodes", t->bytes_between_nodes,
         t->bytes_between_nodes == t->lower_bound_between_nodes ? "the least possible" : "");
-    if (t->bytes_between_nodes != t->lower_bound_between_nodes) row("  least possible", t->lower_bound_between_nodes, "");
+    if (t->bytes_between_nodes != t->lower_bound_between_nodes)
+        row("  least possible", t->lower_bound_between_nodes, "");
 }
 
 static void print_relabelling(const explanation *e) {
     if (!e->relabel) return;
-    row("without relabelling", e->moved_before, e->relabel_exact ? "no relabelling moves less" : "relabelled approximately");
+    row("without relabelling", e->moved_before,
+        e->relabel_exact ? "no relabelling moves less" : "relabelled approximately");
 }
 
 static void print_totals(const explanation *e) {

@@ -1,4 +1,5 @@
-/* gate: where threads wait for each other, asleep; and a line from which they start together, awake. */
+/* gate: where threads wait for each other, asleep; and a line from which they start together,
+ * awake. */
 #ifndef RESHARD_CLI_GATE_H
 #define RESHARD_CLI_GATE_H
 

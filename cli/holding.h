@@ -1,4 +1,5 @@
-/* holding: one rank's parts of a layout, in memory that the other ranks can reach: what a rank of processes moves needs no scratch. */
+/* holding: one rank's parts of a layout, in memory that the other ranks can reach: what a rank of
+ * processes moves needs no scratch. */
 #ifndef RESHARD_CLI_HOLDING_H
 #define RESHARD_CLI_HOLDING_H
 
@@ -15,6 +16,7 @@ typedef struct holding {
 rsh_status holding_take(rsh_comm *comm, const parts *whole, holding *h);
 void holding_free(holding *h);
 /* Collective. */
-rsh_status holding_reshard(rsh_comm *comm, const rsh_plan *plan, const holding *src, const holding *dst);
+rsh_status holding_reshard(rsh_comm *comm, const rsh_plan *plan, const holding *src,
+                           const holding *dst);
 
 #endif

@@ -20,8 +20,8 @@ static void *load_beside(const char *file) {
     return n > 0 && n < PATH && !access(path, R_OK) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
 }
 
-/* RESHARD_MPI_LIBRARY, if set; else beside the command, beside the core library, and where the system looks.  An MPI's own plugins look for its symbols
- * among the global ones. */
+/* RESHARD_MPI_LIBRARY, if set; else beside the command, beside the core library, and where the system looks.  An MPI's
+ * own plugins look for its symbols among the global ones. */
 static void *load(void) {
     const char *chosen = getenv("RESHARD_MPI_LIBRARY");
     char self[PATH] = "";
@@ -29,7 +29,8 @@ static void *load(void) {
     if (chosen && *chosen) return dlopen(chosen, RTLD_NOW | RTLD_GLOBAL);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) *self = '\0';
     void *library = load_beside(self);
-    if (!library && dladdr((void *)(uintptr_t)rsh_version, &core) && core.dli_fname) library = load_beside(core.dli_fname);
+    if (!library && dladdr((void *)(uintptr_t)rsh_version, &core) && core.dli_fname)
+        library = load_beside(core.dli_fname);
     return library ? library : dlopen(soname, RTLD_NOW | RTLD_GLOBAL);
 }
 
@@ -41,7 +42,9 @@ int launched_open(launched *l, const char *engine) {
     *l = (launched){0};
     if (strcmp(engine, "mpi")) return DONE;
     void *library = load();
-    if (!library) return fail("the engine mpi needs %s and the MPI that it was built for (Debian: libopenmpi3): %s", soname, dlerror());
+    if (!library)
+        return fail("the engine mpi needs %s and the MPI that it was built for (Debian: libopenmpi3): %s", soname,
+                    dlerror());
     rsh_status (*open)(rsh_comm **) = NULL;
     *(void **)&open = dlsym(library, "rsh_mpi_open");
     *(void **)&l->close = dlsym(library, "rsh_mpi_close");
@@ -52,7 +55,9 @@ int launched_open(launched *l, const char *engine) {
     return DONE;
 }
 
-rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts) { return l->comm ? rsh_comm_plan_opts(l->comm, opts) : RSH_OK; }
+rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts) {
+    return l->comm ? rsh_comm_plan_opts(l->comm, opts) : RSH_OK;
+}
 
 int launched_close(launched *l, int result) {
     rsh_status st = l->close ? l->close(l->comm) : RSH_OK;
@@ -63,6 +68,6 @@ int launched_close(launched *l, int result) {
 int launched_check(const launched *l, const layout_pair *pair) {
     int64_t n = layout_pair_group(pair);
     if (!l->comm || (n < 1 ? 1 : n) == rsh_comm_size(l->comm)) return DONE;
-    return fail("FROM and TO have ranks 0 to %lld, but there are %d: start the command with mpirun -n %lld", (long long)n - 1,
-                rsh_comm_size(l->comm), (long long)n);
+    return fail("FROM and TO have ranks 0 to %lld, but there are %d: start the command with mpirun -n %lld",
+                (long long)n - 1, rsh_comm_size(l->comm), (long long)n);
 }

@@ -1,4 +1,5 @@
-/* launched: the ranks that mpirun started, of which this process is one.  The command links no MPI; it loads libreshard-mpi when it is asked to. */
+/* launched: the ranks that mpirun started, of which this process is one.  The command links no MPI;
+ * it loads libreshard-mpi when it is asked to. */
 #ifndef RESHARD_CLI_LAUNCHED_H
 #define RESHARD_CLI_LAUNCHED_H
 
@@ -9,7 +10,8 @@ typedef struct launched {
     rsh_status (*close)(rsh_comm *comm);
 } launched;
 
-/* Joins the others if `engine` is mpi; from then on only rank 0 talks.  DONE, or FAILED after a sentence. */
+/* Joins the others if `engine` is mpi; from then on only rank 0 talks.  DONE, or FAILED after a
+ * sentence. */
 int launched_open(launched *l, const char *engine);
 /* Leaves them.  Returns `result`, or FAILED. */
 int launched_close(launched *l, int result);
@@ -22,7 +24,8 @@ bool launched_speaks(const launched *l);
 /* Is libreshard-mpi there, and an MPI for it? */
 bool launched_possible(void);
 
-/* Move the parts of `src`, which rank 0 has, to those of `dst`, which rank 0 gets; other ranks have measured both.  Collective. */
+/* Move the parts of `src`, which rank 0 has, to those of `dst`, which rank 0 gets; other ranks have
+ * measured both.  Collective. */
 int launched_move(const launched *l, const rsh_plan *plan, const parts *src, const parts *dst);
 
 #endif

@@ -7,7 +7,8 @@
 /* Messages with rank 0 for the parts of this rank. */
 static rsh_message *own_messages(const holding *h) {
     rsh_message *list = calloc((size_t)h->nparts + 1, sizeof *list);
-    for (int64_t i = 0; list && i < h->nparts; i++) list[i] = (rsh_message){0, h->memory[i].data, parts_bytes(h->whole, h->first + i)};
+    for (int64_t i = 0; list && i < h->nparts; i++)
+        list[i] = (rsh_message){0, h->memory[i].data, parts_bytes(h->whole, h->first + i)};
     return list;
 }
 
@@ -17,7 +18,8 @@ static rsh_message *all_messages(const parts *p) {
     int64_t next = 0, nranks = rsh_layout_nranks(p->layout);
     for (int64_t k = 0; list && k < nranks; k++) {
         int64_t rank = rsh_layout_rank(p->layout, k), nparts = rsh_layout_nparts(p->layout, rank);
-        for (int64_t i = 0; i < nparts; i++, next++) list[next] = (rsh_message){(int)rank, p->memory[next].data, parts_bytes(p, next)};
+        for (int64_t i = 0; i < nparts; i++, next++)
+            list[next] = (rsh_message){(int)rank, p->memory[next].data, parts_bytes(p, next)};
     }
     return list;
 }
@@ -28,7 +30,9 @@ static rsh_status carry(rsh_comm *comm, const holding *h, bool back) {
     rsh_message *own = own_messages(h), *all = root ? all_messages(h->whole) : NULL;
     int64_t nall = root ? h->whole->n : 0;
     rsh_status st = rsh_comm_agree(comm, own && (all || !root) ? RSH_OK : RSH_ENOMEM);
-    if (!st) st = back ? rsh_comm_exchange(comm, h->nparts, own, nall, all) : rsh_comm_exchange(comm, nall, all, h->nparts, own);
+    if (!st)
+        st = back ? rsh_comm_exchange(comm, h->nparts, own, nall, all)
+                  : rsh_comm_exchange(comm, nall, all, h->nparts, own);
     free(own);
     free(all);
     return st;

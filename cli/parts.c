@@ -60,12 +60,14 @@ int parts_allocate_shared(parts *p) {
 
 int64_t parts_of(const parts *p, int64_t rank) {
     int64_t n = 0, nranks = rsh_layout_nranks(p->layout);
-    for (int64_t i = 0; i < nranks && rsh_layout_rank(p->layout, i) < rank; i++) n += rsh_layout_nparts(p->layout, rsh_layout_rank(p->layout, i));
+    for (int64_t i = 0; i < nranks && rsh_layout_rank(p->layout, i) < rank; i++)
+        n += rsh_layout_nparts(p->layout, rsh_layout_rank(p->layout, i));
     return n;
 }
 
 size_t parts_bytes(const parts *p, int64_t i) {
-    uintptr_t start = (uintptr_t)p->memory[i].data, end = i + 1 < p->n ? (uintptr_t)p->memory[i + 1].data : (uintptr_t)p->data + p->bytes;
+    uintptr_t start = (uintptr_t)p->memory[i].data,
+              end = i + 1 < p->n ? (uintptr_t)p->memory[i + 1].data : (uintptr_t)p->data + p->bytes;
     return end - start;
 }
 

@@ -1,4 +1,5 @@
-/* parts: all parts of a layout, one behind the other in one block of memory, rank after rank ascending. */
+/* parts: all parts of a layout, one behind the other in one block of memory, rank after rank
+ * ascending. */
 #ifndef RESHARD_CLI_PARTS_H
 #define RESHARD_CLI_PARTS_H
 
@@ -15,7 +16,8 @@ typedef struct parts {
     void *mapping;
 } parts;
 
-/* Counts parts and bytes; no memory yet.  All of these return an exit status, after a sentence where it is not DONE. */
+/* Counts parts and bytes; no memory yet.  All of these return an exit status, after a sentence
+ * where it is not DONE. */
 int parts_measure(parts *p, const rsh_layout *layout);
 int parts_allocate(parts *p);
 int parts_allocate_shared(parts *p); /* with processes that are forked later */

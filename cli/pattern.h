@@ -1,7 +1,9 @@
-/* pattern: values that follow from global indices, so that every element can be checked wherever it ends up.
+/* pattern: values that follow from global indices, so that every element can be checked wherever it
+ * ends up.
  *
- * Values are integers that both dtypes of a move hold exactly.  Of a reduction one term is the value, chosen by the index, and the others
- * change nothing; so the result is exact in any order, and a term that is lost or taken twice shows. */
+ * Values are integers that both dtypes of a move hold exactly.  Of a reduction one term is the
+ * value, chosen by the index, and the others change nothing; so the result is exact in any order,
+ * and a term that is lost or taken twice shows. */
 #ifndef RESHARD_CLI_PATTERN_H
 #define RESHARD_CLI_PATTERN_H
 
@@ -28,6 +30,7 @@ typedef struct pattern_fault {
 } pattern_fault;
 /* One part of a rank, dense at `data`: written, or compared. */
 rsh_status pattern_fill(const pattern *p, int64_t rank, int64_t part, void *data);
-rsh_status pattern_check(const pattern *p, int64_t rank, int64_t part, const void *data, pattern_fault *fault);
+rsh_status pattern_check(const pattern *p, int64_t rank, int64_t part, const void *data,
+                         pattern_fault *fault);
 
 #endif

@@ -25,7 +25,8 @@ static void fill_chunk(const part_walk *w, const memory_row *r, const char *made
     size_t size = w->pattern->size;
     if (r->stride == 1) memcpy(r->data, made, (size_t)r->n * size);
     else
-        for (int64_t i = 0; i < r->n; i++) memcpy(r->data + i * r->stride * (int64_t)size, made + (size_t)i * size, size);
+        for (int64_t i = 0; i < r->n; i++)
+            memcpy(r->data + i * r->stride * (int64_t)size, made + (size_t)i * size, size);
 }
 
 static void check_chunk(const part_walk *w, const memory_row *r, const char *made) {
@@ -89,14 +90,20 @@ static int do_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t *
 
 static rsh_status do_part(const pattern *p, int64_t rank, int64_t part, void *data, pattern_fault *fault) {
     terms t = terms_of(p->layout);
-    part_walk w = {.pattern = p, .ndim = rsh_layout_ndim(p->layout), .rank = rank, .term = terms_position(&t, rank), .data = data,
+    part_walk w = {.pattern = p,
+                   .ndim = rsh_layout_ndim(p->layout),
+                   .rank = rank,
+                   .term = terms_position(&t, rank),
+                   .data = data,
                    .fault = fault};
     const int64_t *shape = rsh_layout_shape(p->layout);
     for (int64_t d = w.ndim - 1, stride = 1; d >= 0; stride *= shape[d--]) w.global[d] = stride;
     return rsh_layout_boxes(p->layout, rank, part, do_box, &w);
 }
 
-rsh_status pattern_fill(const pattern *p, int64_t rank, int64_t part, void *data) { return do_part(p, rank, part, data, NULL); }
+rsh_status pattern_fill(const pattern *p, int64_t rank, int64_t part, void *data) {
+    return do_part(p, rank, part, data, NULL);
+}
 
 rsh_status pattern_check(const pattern *p, int64_t rank, int64_t part, const void *data, pattern_fault *fault) {
     return do_part(p, rank, part, (void *)data, fault);

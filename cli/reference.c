@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Worker i has the i-th slice, whole cache lines; one call each, so that memcpy may choose as it does for large blocks. */
+/* Worker i has the i-th slice, whole cache lines; one call each, so that memcpy may choose as it does for large blocks.
+ */
 static size_t slice_start(const reference *r, int64_t i) {
     size_t lines = (r->bytes + 63) / 64, start = lines * (size_t)i / (size_t)rsh_pool_size(r->pool) * 64;
     return start < r->bytes ? start : r->bytes;

@@ -33,7 +33,8 @@ static int check_end(int fd, size_t wanted) {
     static char rest[1 << 16];
     ssize_t more = read_up_to(fd, rest, sizeof rest);
     if (more < 0) return FAILED;
-    if ((size_t)more == sizeof rest) return fail("standard input: FROM is %zu bytes, %zu or more came", wanted, wanted + sizeof rest);
+    if ((size_t)more == sizeof rest)
+        return fail("standard input: FROM is %zu bytes, %zu or more came", wanted, wanted + sizeof rest);
     return more ? wrong_size(wanted, wanted + (size_t)more) : DONE;
 }
 

@@ -1,4 +1,5 @@
-/* terms: of a layout with a partial op, how many terms each element has and which of them a rank holds. */
+/* terms: of a layout with a partial op, how many terms each element has and which of them a rank
+ * holds. */
 #ifndef RESHARD_CLI_TERMS_H
 #define RESHARD_CLI_TERMS_H
 

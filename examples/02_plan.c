@@ -1,6 +1,7 @@
 /* Plan: what a move would cost on a cluster, worked out on this machine without ranks and without memory.
  *
- * A weight goes from training (cut along tp inside a node, kept flat along dp) to serving by the eight ranks of one node. */
+ * A weight goes from training (cut along tp inside a node, kept flat along dp) to serving by the eight ranks of one
+ * node. */
 #include <reshard.h>
 
 #include <inttypes.h>
@@ -42,7 +43,8 @@ int main(void) {
     if (!st) st = rsh_plan_get_totals(plan, &totals);
     if (!st) st = rsh_plan_new(serving, training, &opts, &back); /* every plan has a way back */
     if (!st) {
-        printf("rank 0 gets %" PRId64 " bytes from %" PRId64 " ranks of its node (itself too) and %" PRId64 " from %" PRId64 " others\n",
+        printf("rank 0 gets %" PRId64 " bytes from %" PRId64 " ranks of its node (itself too) and %" PRId64
+               " from %" PRId64 " others\n",
                in.near_bytes, in.near_ranks, in.far_bytes, in.far_ranks);
     }
     if (st) fprintf(stderr, "02_plan: %s\n", rsh_error_detail());

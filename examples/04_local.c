@@ -29,7 +29,8 @@ int main(void) {
     rsh_plan *plan = NULL;
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < COLUMNS; j++) matrix[i * PITCH + j] = (float)(100 * i + j);
-    for (int r = 0; r < PARTS; r++) dst[r] = (rsh_memory){block[r], NULL}; /* rank after rank; dense in the layout's order */
+    for (int r = 0; r < PARTS; r++)
+        dst[r] = (rsh_memory){block[r], NULL}; /* rank after rank; dense in the layout's order */
 
     rsh_status st = rsh_layout_parse("f32[6, 10]", &whole);
     if (!st) st = rsh_layout_parse("f64[6/x, 10/y] on x=2,y=2 order(1,0)", &blocks);

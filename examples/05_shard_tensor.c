@@ -1,5 +1,5 @@
-/* Shard tensor: PyTorch's sharded tensors in C.  Rank 0 has a matrix; four ranks get bands of its rows, in an order of the caller's, reshard them to
- * columns, and rank 2 gathers the matrix again. */
+/* Shard tensor: PyTorch's sharded tensors in C.  Rank 0 has a matrix; four ranks get bands of its rows, in an order of
+ * the caller's, reshard them to columns, and rank 2 gathers the matrix again. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -9,7 +9,8 @@ enum { RANKS = 4, ROWS = 5, COLUMNS = 6 };
 /* Every rank gives a tensor of the whole shape; what rank 0 has in it counts. */
 static rsh_status make_matrix(int rank, rsh_tensor **out) {
     rsh_status st = rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){ROWS, COLUMNS}, out);
-    for (int i = 0; !st && rank == 0 && i < ROWS * COLUMNS; i++) ((float *)rsh_tensor_data(*out))[i] = (float)(i / COLUMNS * 10 + i % COLUMNS);
+    for (int i = 0; !st && rank == 0 && i < ROWS * COLUMNS; i++)
+        ((float *)rsh_tensor_data(*out))[i] = (float)(i / COLUMNS * 10 + i % COLUMNS);
     return st;
 }
 
@@ -20,8 +21,8 @@ static rsh_status show(const char *what, const rsh_st *t, rsh_comm *comm) {
         const rsh_shard *s = rsh_st_shard(t, 0);
         if (r == rsh_comm_rank(comm) && s) {
             const float *x = rsh_tensor_data(s->tensor);
-            printf("%s, rank %d: %lld x %lld from (%lld, %lld):", what, r, (long long)s->meta.sizes[0], (long long)s->meta.sizes[1],
-                   (long long)s->meta.offsets[0], (long long)s->meta.offsets[1]);
+            printf("%s, rank %d: %lld x %lld from (%lld, %lld):", what, r, (long long)s->meta.sizes[0],
+                   (long long)s->meta.sizes[1], (long long)s->meta.offsets[0], (long long)s->meta.offsets[1]);
             for (int64_t i = 0; i < rsh_tensor_count(s->tensor); i++) printf(" %02.0f", (double)x[i]);
             putchar('\n');
         }
@@ -36,8 +37,10 @@ static rsh_status check(const rsh_st *t, int rank) {
     int wrong = 0;
     rsh_status st = rank == 2 ? rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){ROWS, COLUMNS}, &whole) : RSH_OK;
     if (!st) st = rsh_st_gather(t, 2, whole); /* NULL everywhere else */
-    for (int i = 0; !st && whole && i < ROWS * COLUMNS; i++) wrong += ((float *)rsh_tensor_data(whole))[i] != (float)(i / COLUMNS * 10 + i % COLUMNS);
-    if (!st && whole) printf("gathered on rank 2: %d of %d elements are right\n", ROWS * COLUMNS - wrong, ROWS * COLUMNS);
+    for (int i = 0; !st && whole && i < ROWS * COLUMNS; i++)
+        wrong += ((float *)rsh_tensor_data(whole))[i] != (float)(i / COLUMNS * 10 + i % COLUMNS);
+    if (!st && whole)
+        printf("gathered on rank 2: %d of %d elements are right\n", ROWS * COLUMNS - wrong, ROWS * COLUMNS);
     rsh_tensor_free(whole);
     return st ? st : wrong ? RSH_ERUNTIME : RSH_OK;
 }

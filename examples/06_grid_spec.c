@@ -1,5 +1,5 @@
-/* Grid spec: a kind of sharding spec that the library does not know.  A user says which boxes there are and who owns them; everything else, from
- * factories to resharding into any other spec, works with it. */
+/* Grid spec: a kind of sharding spec that the library does not know.  A user says which boxes there are and who owns
+ * them; everything else, from factories to resharding into any other spec, works with it. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -13,7 +13,8 @@ typedef struct grid {
 
 enum { MOST = 64 };
 
-static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                             rsh_tensor_meta **out) {
     const grid *g = self;
     rsh_shard_meta shard[MOST];
     if (ndim != 2 || g->rows * g->columns > MOST) return RSH_EVALUE;
@@ -44,7 +45,8 @@ static rsh_status grid_print(const void *self, const rsh_sink *sink) {
     return sink->write(sink->ctx, text, (size_t)n) ? RSH_EIO : RSH_OK;
 }
 
-static const rsh_spec_kind grid_kind = {.name = "grid", .build = grid_build, .copy = grid_copy, .free = free, .print = grid_print};
+static const rsh_spec_kind grid_kind = {
+    .name = "grid", .build = grid_build, .copy = grid_copy, .free = free, .print = grid_print};
 
 /* Bands of rows, then a grid of 2 by 3, then bands again: nothing may have changed. */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
@@ -62,8 +64,8 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     if (!st) st = rsh_st_equal(a, c, &same);
     if (!st && rsh_comm_rank(comm) == 4) {
         const rsh_shard_meta *m = &rsh_st_shard(b, 0)->meta;
-        printf("%s: rank 4 has %lld x %lld elements from (%lld, %lld) on\n", rsh_spec_text(boxes), (long long)m->sizes[0], (long long)m->sizes[1],
-               (long long)m->offsets[0], (long long)m->offsets[1]);
+        printf("%s: rank 4 has %lld x %lld elements from (%lld, %lld) on\n", rsh_spec_text(boxes),
+               (long long)m->sizes[0], (long long)m->sizes[1], (long long)m->offsets[0], (long long)m->offsets[1]);
         puts(same ? "rows -> grid -> rows: the same tensor" : "rows -> grid -> rows: NOT the same tensor");
     }
     rsh_st_free(c);

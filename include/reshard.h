@@ -3,8 +3,9 @@
  *     text --> layout --> plan --> exec --> bytes
  *              (where)    (how)    (do it)
  *
- * Read the headers in this order; each opens with a paragraph that says what its noun is.  Every function is one of: pure (a value from
- * values), local (touches this rank only), collective (every rank of the comm calls it). */
+ * Read the headers in this order; each opens with a paragraph that says what its noun is.  Every
+ * function is one of: pure (a value from values), local (touches this rank only), collective (every
+ * rank of the comm calls it). */
 #ifndef RESHARD_H
 #define RESHARD_H
 

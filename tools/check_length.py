@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Length: reports functions over 80 lines and files over 500; fails for files over 700.
+"""Length: reports functions over 80 lines and files over 500; fails for files over 700 lines, for
+headers over 100 columns and for sources over 120.
 
     check_length.py [ROOT]
 """
@@ -10,6 +11,7 @@ sys.dont_write_bytecode = True
 from c_text import bare, files, finish, read
 
 LONG_FUNCTION, LONG_FILE, TOO_LONG_FILE = 80, 500, 700
+WIDTH = {".h": 100, ".c": 120}
 TOPS = ("src", "include", "cli", "examples", "bench", "tests", "tools")
 NAME = re.compile(r"(\w+)\s*\([^;{}]*\)[^;{}()=]*$")
 
@@ -34,6 +36,14 @@ def functions(text):
         line += c == "\n"
 
 
+def too_wide(name, text):
+    """A sentence for every line of a header or source that is wider than it may be."""
+    limit = WIDTH.get(name[-2:])
+    for number, line in enumerate(text.split("\n") if limit else (), 1):
+        if len(line) > limit:
+            yield f"{name}:{number}: {len(line)} columns; {limit} is the most"
+
+
 def main(root="."):
     too_long, count, lines_of_functions = [], 0, []
     for name in files(root, *TOPS, ends=(".c", ".h", ".py", ".sh")):
@@ -44,6 +54,7 @@ def main(root="."):
             too_long.append(f"{name}: {lines} lines; {TOO_LONG_FILE} is the most a file may have")
         elif lines > LONG_FILE:
             print(f"note: {name}: {lines} lines")
+        too_long.extend(too_wide(name, text))
         if name.endswith((".c", ".h")):
             for function, first, length in functions(text):
                 lines_of_functions.append(length)

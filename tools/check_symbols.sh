@@ -11,7 +11,10 @@ trap 'rm -rf "$scratch"' EXIT
 
 defined() { nm --defined-only "$@" | awk 'NF == 3 { print $3 }' | sort -u; }
 # declared EXPRESSION...: functions in the public headers that find(1) selects by it.
-declared() { find "$root/include/reshard" -name '*.h' "$@" -exec cat {} + | grep '^RSH_API ' | grep -o 'rsh_[a-z0-9_]*(' | tr -d '(' | sort -u; }
+declared() {
+    find "$root/include/reshard" -name '*.h' "$@" -exec cat {} + | tr '\n' ' ' | sed 's/;/;\n/g' | grep -o 'RSH_API [^;]*' |
+        grep -o 'rsh_[a-z0-9_]*(' | tr -d '(' | sort -u
+}
 
 # compare LIBRARY: problems between $scratch/exported and $scratch/declared.
 compare() {

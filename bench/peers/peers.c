@@ -2,8 +2,9 @@
  *
  *   mpirun -n 2 peers [N [ROUNDS]]        N: the matrix has N x N elements of 32 bits (8192); ROUNDS: 15
  *
- * A round lets each contestant move once (short moves many times back to back), from a barrier to the end of the last rank.  Each is told by its
- * least.  Before the last round all destinations are overwritten, and after it every element is compared with its global index. */
+ * A round lets each contestant move once (short moves many times back to back), from a barrier to the end of the last
+ * rank.  Each is told by its least.  Before the last round all destinations are overwritten, and after it every element
+ * is compared with its global index. */
 #include "peers.h"
 
 #include <math.h>
@@ -53,7 +54,8 @@ static void fill(const move *m, uint32_t *src) {
 static bool right(const move *m, const uint32_t *dst) {
     bool good = true;
     for (int64_t i = 0; i < m->n; i++)
-        for (int64_t j = 0; j < m->share; j++) good &= dst[i * m->share + j] == (uint32_t)(i * m->n + m->rank * m->share + j);
+        for (int64_t j = 0; j < m->share; j++)
+            good &= dst[i * m->share + j] == (uint32_t)(i * m->n + m->rank * m->share + j);
     MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
     return good;
 }
@@ -91,10 +93,11 @@ static double best_of(int n, const contestant *c, bool ours) {
 
 static void tell(const move *m, int n, const contestant *c, int rounds) {
     double bytes = (double)(m->n * m->n) * sizeof(uint32_t), peer = best_of(n, c, false);
-    printf("\nf32[%lld/x, %lld] on x=%d to f32[%lld, %lld/x], least of %d alternating rounds, every element checked\n", (long long)m->n,
-           (long long)m->n, m->ranks, (long long)m->n, (long long)m->n, rounds);
+    printf("\nf32[%lld/x, %lld] on x=%d to f32[%lld, %lld/x], least of %d alternating rounds, every element checked\n",
+           (long long)m->n, (long long)m->n, m->ranks, (long long)m->n, (long long)m->n, rounds);
     printf("%-34s %14s %9s %18s\n", "", "seconds", "GB/s", "speed / best peer");
-    for (int k = 0; k < n; k++) printf("%-34s %14.9f %9.2f %18.2f\n", c[k].name, c[k].best, bytes / c[k].best / 1e9, peer / c[k].best);
+    for (int k = 0; k < n; k++)
+        printf("%-34s %14.9f %9.2f %18.2f\n", c[k].name, c[k].best, bytes / c[k].best / 1e9, peer / c[k].best);
     printf("best of ours / best peer: %.2f times as fast\n", peer / best_of(n, c, true));
     fflush(stdout);
 }

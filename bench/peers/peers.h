@@ -1,7 +1,8 @@
 /* peers: one move, by everybody who can do it.
  *
- * An n x n matrix of 32-bit elements goes from rows (rank r of p has n/p whole rows) to columns (n/p whole columns).  An element is its own
- * global index, so that any result can be checked.  Every rank of MPI_COMM_WORLD calls everything here. */
+ * An n x n matrix of 32-bit elements goes from rows (rank r of p has n/p whole rows) to columns
+ * (n/p whole columns).  An element is its own global index, so that any result can be checked.
+ * Every rank of MPI_COMM_WORLD calls everything here. */
 #ifndef RESHARD_PEERS_H
 #define RESHARD_PEERS_H
 
@@ -16,7 +17,8 @@ typedef struct move {
     uint32_t *dst;    /* [n][share] */
 } move;
 
-/* One contestant.  `open` makes everything that can be made before the first move, `src` and `dst` included; false: not possible here. */
+/* One contestant.  `open` makes everything that can be made before the first move, `src` and `dst`
+ * included; false: not possible here. */
 typedef struct contestant {
     const char *name;
     bool ours;
@@ -36,7 +38,8 @@ extern const contestant peer_scalapack;
 extern const contestant ours_shm, ours_shm_caller;
 extern const contestant ours_mpi;
 
-void *peers_alloc(size_t bytes); /* zeroed, on huge pages where large; ends the job without memory */
+void *
+peers_alloc(size_t bytes); /* zeroed, on huge pages where large; ends the job without memory */
 void peers_free(void *memory, size_t bytes);
 void peers_end(const char *sentence) __attribute__((noreturn));
 

@@ -1,5 +1,5 @@
-/* MPI's own ways: Alltoallw with subarray types, and rows packed by hand for Alltoallv.  Blocks arrive in a destination as whole rows, so the
- * second needs no unpacking here. */
+/* MPI's own ways: Alltoallw with subarray types, and rows packed by hand for Alltoallv.  Blocks arrive in a destination
+ * as whole rows, so the second needs no unpacking here. */
 #include "peers.h"
 
 #include <stdlib.h>
@@ -21,7 +21,8 @@ static MPI_Datatype block(int64_t rows, int64_t columns, int64_t high, int64_t w
 static bool open_w(contestant *c, const move *m) {
     size_t p = (size_t)m->ranks;
     types *t = calloc(1, sizeof *t);
-    *t = (types){calloc(p, sizeof *t->send), calloc(p, sizeof *t->recv), calloc(p, sizeof(int)), calloc(p, sizeof(int))};
+    *t =
+        (types){calloc(p, sizeof *t->send), calloc(p, sizeof *t->recv), calloc(p, sizeof(int)), calloc(p, sizeof(int))};
     for (int r = 0; r < m->ranks; r++) {
         t->send[r] = block(m->share, m->n, m->share, m->share, 0, r * m->share);
         t->recv[r] = block(m->n, m->share, m->share, m->share, r * m->share, 0);
@@ -51,7 +52,8 @@ static size_t packed_bytes(const move *m) { return (size_t)(m->share * m->n) * s
 
 static bool open_v(contestant *c, const move *m) {
     packing *k = calloc(1, sizeof *k);
-    *k = (packing){peers_alloc(packed_bytes(m)), calloc((size_t)m->ranks, sizeof(int)), calloc((size_t)m->ranks, sizeof(int))};
+    *k = (packing){peers_alloc(packed_bytes(m)), calloc((size_t)m->ranks, sizeof(int)),
+                   calloc((size_t)m->ranks, sizeof(int))};
     for (int r = 0; r < m->ranks; r++) {
         k->counts[r] = (int)(m->share * m->share);
         k->at[r] = r * k->counts[r];
@@ -76,5 +78,6 @@ static void close_v(contestant *c) {
     free(k->counts), free(k->at), free(k);
 }
 
-const contestant peer_alltoallw = {.name = "MPI_Alltoallw, subarray types", .open = open_w, .run = run_w, .close = close_w};
+const contestant peer_alltoallw = {
+    .name = "MPI_Alltoallw, subarray types", .open = open_w, .run = run_w, .close = close_w};
 const contestant peer_alltoallv = {.name = "pack rows, MPI_Alltoallv", .open = open_v, .run = run_v, .close = close_v};

@@ -31,7 +31,8 @@ static uint32_t *part(const rsh_sharded *s) { return rsh_tensor_data(rsh_sharded
 
 static bool open_on(contestant *c, const move *m, rsh_comm *comm, bool caller) {
     bound *b = calloc(1, sizeof *b);
-    *b = (bound){.comm = comm, .from = layout("f32[%lld/x, %lld] on x=%d", m), .to = layout("f32[%lld, %lld/x] on x=%d", m)};
+    *b = (bound){
+        .comm = comm, .from = layout("f32[%lld/x, %lld] on x=%d", m), .to = layout("f32[%lld, %lld/x] on x=%d", m)};
     must(rsh_plan_new(b->from, b->to, NULL, &b->plan));
     c->move = m, c->src = m->src, c->dst = m->dst, c->state = b;
     if (!caller) {
@@ -66,13 +67,18 @@ static void close_bound(contestant *c) {
     free(b);
 }
 
-const contestant ours_shm = {.name = "reshard, engine shm", .ours = true, .open = open_shm, .run = run_bound, .close = close_bound};
-const contestant ours_shm_caller = {
-    .name = "reshard, shm, caller's memory", .ours = true, .open = open_shm_caller, .run = run_bound, .close = close_bound};
+const contestant ours_shm = {
+    .name = "reshard, engine shm", .ours = true, .open = open_shm, .run = run_bound, .close = close_bound};
+const contestant ours_shm_caller = {.name = "reshard, shm, caller's memory",
+                                    .ours = true,
+                                    .open = open_shm_caller,
+                                    .run = run_bound,
+                                    .close = close_bound};
 
 static bool open_mpi(contestant *c, const move *m) {
     rsh_comm *comm;
     must(rsh_comm_mpi(MPI_COMM_WORLD, &comm));
     return open_on(c, m, comm, false);
 }
-const contestant ours_mpi = {.name = "reshard, engine mpi", .ours = true, .open = open_mpi, .run = run_bound, .close = close_bound};
+const contestant ours_mpi = {
+    .name = "reshard, engine mpi", .ours = true, .open = open_mpi, .run = run_bound, .close = close_bound};

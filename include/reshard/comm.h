@@ -1,7 +1,8 @@
 /* Comm: a group of ranks and the way bytes move between them.
  *
- * A comm is used by the one thread that is its rank.  Collective calls are made by every rank of the comm in the same order; they
- * never hang on a rank that failed, left or calls something else: everybody gets an error. */
+ * A comm is used by the one thread that is its rank.  Collective calls are made by every rank of
+ * the comm in the same order; they never hang on a rank that failed, left or calls something else:
+ * everybody gets an error. */
 #ifndef RESHARD_COMM_H
 #define RESHARD_COMM_H
 
@@ -15,24 +16,28 @@ extern "C" {
 
 typedef struct rsh_comm rsh_comm;
 
-/* n ranks as threads of this process.  `comms` has n entries; comms[r] is for the thread that will be rank r.  A rank that frees its
- * comm has left: others that wait for it get RSH_EPEER.  Local. */
+/* n ranks as threads of this process.  `comms` has n entries; comms[r] is for the thread that will
+ * be rank r.  A rank that frees its comm has left: others that wait for it get RSH_EPEER.  Local.
+ */
 RSH_API rsh_status rsh_comm_threads(int n, rsh_comm **comms);
 
-/* Make n threads, run fn(ctx, comm) as a rank on each, wait for all.  Returns the status of the first rank that failed, in time, and
- * leaves its sentence to the caller.  A rank that returns while others wait for it gives them RSH_EPEER with its status and sentence. */
+/* Make n threads, run fn(ctx, comm) as a rank on each, wait for all.  Returns the status of the
+ * first rank that failed, in time, and leaves its sentence to the caller.  A rank that returns
+ * while others wait for it gives them RSH_EPEER with its status and sentence. */
 typedef rsh_status (*rsh_rank_fn)(void *ctx, rsh_comm *comm);
 RSH_API rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx);
 
-/* Rank `rank` of `size` processes on this machine that give the same `name`.  Returns when all have come; RSH_ETIMEOUT, naming a rank, if
- * they do not within RESHARD_TIMEOUT seconds.  The name is free again as soon as they have.  Collective over the processes. */
+/* Rank `rank` of `size` processes on this machine that give the same `name`.  Returns when all have
+ * come; RSH_ETIMEOUT, naming a rank, if they do not within RESHARD_TIMEOUT seconds.  The name is
+ * free again as soon as they have.  Collective over the processes. */
 RSH_API rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out);
-/* The same with name, rank and size from the environment, as `reshard run`, mpirun, torchrun and srun set it; where no launcher has set
- * anything, a comm of one rank. */
+/* The same with name, rank and size from the environment, as `reshard run`, mpirun, torchrun and
+ * srun set it; where no launcher has set anything, a comm of one rank. */
 RSH_API rsh_status rsh_comm_join(rsh_comm **out);
 
-/* As rsh_run, with n child processes of the caller as ranks: they start as copies of it, and what they write to its memory stays theirs.
- * No other thread of the caller should hold a lock.  A rank that dies gives the others RSH_EPEER, and so the caller. */
+/* As rsh_run, with n child processes of the caller as ranks: they start as copies of it, and what
+ * they write to its memory stays theirs. No other thread of the caller should hold a lock.  A rank
+ * that dies gives the others RSH_EPEER, and so the caller. */
 RSH_API rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx);
 
 /* RSH_EBUSY while execs of this comm are alive; NULL is fine. */
@@ -40,42 +45,47 @@ RSH_API rsh_status rsh_comm_free(rsh_comm *comm);
 
 RSH_API int rsh_comm_rank(const rsh_comm *comm);
 RSH_API int rsh_comm_size(const rsh_comm *comm);
-RSH_API const char *rsh_comm_engine(const rsh_comm *comm); /* "threads", "shm", or the name of the wire: "mpi" */
+RSH_API const char *
+rsh_comm_engine(const rsh_comm *comm); /* "threads", "shm", or the name of the wire: "mpi" */
 
-/* Nodes: ranks of one read one another's memory.  They are numbered from 0 in order of their lowest ranks. */
+/* Nodes: ranks of one read one another's memory.  They are numbered from 0 in order of their lowest
+ * ranks. */
 RSH_API int rsh_comm_nodes(const rsh_comm *comm);
 RSH_API int rsh_comm_node(const rsh_comm *comm, int rank);
 
 /* Collective, all of them. */
 RSH_API rsh_status rsh_comm_barrier(rsh_comm *comm);
-/* Everybody gets the first (lowest rank) non-OK status with that rank's sentence; RSH_OK if there is none. */
+/* Everybody gets the first (lowest rank) non-OK status with that rank's sentence; RSH_OK if there
+ * is none. */
 RSH_API rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine);
 /* `all` has size*bytes; rank r's block stands at r*bytes.  Every rank gives the same `bytes`. */
 RSH_API rsh_status rsh_comm_allgather(rsh_comm *comm, const void *mine, void *all, size_t bytes);
 /* Element-wise over ranks, combined in ascending rank order: the same bits everywhere. */
-RSH_API rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count, rsh_dtype dtype,
-                                      rsh_op op);
+RSH_API rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count,
+                                      rsh_dtype dtype, rsh_op op);
 
-/* A list of sends and receives between ranks; sends and receives of a pair match in order and must agree in size
- * (RSH_EMISMATCH otherwise).  Returns when all of this rank's are done. */
+/* A list of sends and receives between ranks; sends and receives of a pair match in order and must
+ * agree in size (RSH_EMISMATCH otherwise).  Returns when all of this rank's are done. */
 typedef struct rsh_message {
     int peer;
     void *data;
     size_t bytes;
 } rsh_message;
-RSH_API rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv,
-                                     const rsh_message *recv);
+RSH_API rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send,
+                                     int64_t nrecv, const rsh_message *recv);
 
 /* Ranks of equal colour form a new comm, ordered by (key, rank); colour < 0: *out is NULL. */
 RSH_API rsh_status rsh_comm_split(rsh_comm *comm, int colour, int key, rsh_comm **out);
 
-/* An explicit set of copy threads, owned by the caller and used by one thread at a time.  n <= 0: as many as there are cores.
- * The calling thread works too, so n counts it. */
+/* An explicit set of copy threads, owned by the caller and used by one thread at a time.  n <= 0:
+ * as many as there are cores. The calling thread works too, so n counts it. */
 typedef struct rsh_pool rsh_pool;
 RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
 RSH_API int rsh_pool_size(const rsh_pool *pool);
-/* Run task(ctx, i, worker) for i in 0..ntasks-1, any order; worker in 0..size-1.  Returns when all are done. */
-RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks, void (*task)(void *ctx, int64_t i, int worker), void *ctx);
+/* Run task(ctx, i, worker) for i in 0..ntasks-1, any order; worker in 0..size-1.  Returns when all
+ * are done. */
+RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks,
+                          void (*task)(void *ctx, int64_t i, int worker), void *ctx);
 RSH_API void rsh_pool_free(rsh_pool *pool);
 
 #ifdef __cplusplus

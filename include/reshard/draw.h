@@ -10,9 +10,11 @@ extern "C" {
 
 typedef enum rsh_picture { RSH_PICTURE_TEXT, RSH_PICTURE_SVG, RSH_PICTURE_HTML } rsh_picture;
 
-/* Which rank holds what, before and after, and what moves between them, of one tensor of the plan.  Text is at most 100 columns wide.
- * HTML is one self-contained page.  Large tensors and many ranks are drawn coarsely and say so.  Local. */
-RSH_API rsh_status rsh_draw_plan(const rsh_plan *p, int64_t tensor, rsh_picture form, const rsh_sink *sink);
+/* Which rank holds what, before and after, and what moves between them, of one tensor of the plan.
+ * Text is at most 100 columns wide. HTML is one self-contained page.  Large tensors and many ranks
+ * are drawn coarsely and say so.  Local. */
+RSH_API rsh_status rsh_draw_plan(const rsh_plan *p, int64_t tensor, rsh_picture form,
+                                 const rsh_sink *sink);
 /* One layout. */
 RSH_API rsh_status rsh_draw_layout(const rsh_layout *l, rsh_picture form, const rsh_sink *sink);
 

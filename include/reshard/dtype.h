@@ -50,7 +50,8 @@ typedef enum rsh_op {
         RSH_OP_COUNT
 } rsh_op;
 
-/* All pure.  Names are the notation's ("f32", "sum"); a parse of `length` bytes that finds none is RSH_EVALUE. */
+/* All pure.  Names are the notation's ("f32", "sum"); a parse of `length` bytes that finds none is
+ * RSH_EVALUE. */
 RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
 RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
 RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);
@@ -58,10 +59,12 @@ RSH_API const char *rsh_op_name(rsh_op op);
 RSH_API rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out);
 /* RSH_ETYPE if the op does not exist for the dtype (avg of integers, band of floats, ...). */
 RSH_API rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype);
-/* RSH_ETYPE for complex to real; every other pair converts, complex to bool too (true: either part is not 0). */
+/* RSH_ETYPE for complex to real; every other pair converts, complex to bool too (true: either part
+ * is not 0). */
 RSH_API rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to);
 
-/* Where text goes: `write` gets pieces in order and returns 0, or non-zero to stop (the caller then gets RSH_EIO). */
+/* Where text goes: `write` gets pieces in order and returns 0, or non-zero to stop (the caller then
+ * gets RSH_EIO). */
 typedef struct rsh_sink {
     int (*write)(void *ctx, const char *text, size_t length);
     void *ctx;

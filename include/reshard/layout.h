@@ -1,7 +1,8 @@
 /* Layout: which rank holds which part of a global tensor.
  *
- * One line of text says it all: "f32[4096/tp, 11008] on dp=2,tp=4" (docs/notation.md is the grammar and its meaning).
- * A layout is immutable once made: share it between threads, hash it, compare it.  Everything here is pure. */
+ * One line of text says it all: "f32[4096/tp, 11008] on dp=2,tp=4" (docs/notation.md is the grammar
+ * and its meaning). A layout is immutable once made: share it between threads, hash it, compare it.
+ * Everything here is pure. */
 #ifndef RESHARD_LAYOUT_H
 #define RESHARD_LAYOUT_H
 
@@ -15,7 +16,8 @@ extern "C" {
 
 typedef struct rsh_layout rsh_layout;
 
-/* From text.  RSH_EVALUE (RSH_ETYPE for an op that the dtype does not have) names line, column and what was expected. */
+/* From text.  RSH_EVALUE (RSH_ETYPE for an op that the dtype does not have) names line, column and
+ * what was expected. */
 RSH_API rsh_status rsh_layout_parse(const char *text, rsh_layout **out);
 
 /* From code: the same things as values.  A zeroed rsh_layout_desc is "bool[]". */
@@ -84,14 +86,16 @@ typedef struct rsh_layout_desc {
 RSH_API rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out);
 
 /* The whole tensor, dense and row-major, on one rank. */
-RSH_API rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank, rsh_layout **out);
+RSH_API rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank,
+                                    rsh_layout **out);
 
 RSH_API rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out);
 RSH_API void rsh_layout_free(rsh_layout *l);
 
 /* Canonical text; parses back to an equal layout.  Borrowed. */
 RSH_API const char *rsh_layout_text(const rsh_layout *l);
-RSH_API bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b); /* the same canonical text */
+RSH_API bool rsh_layout_equal(const rsh_layout *a,
+                              const rsh_layout *b); /* the same canonical text */
 RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
 /* Does every rank hold the same elements in the same order?  `6/x~` and `6/x` on x=3 do. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
@@ -106,7 +110,8 @@ RSH_API rsh_op rsh_layout_op(const rsh_layout *l);     /* RSH_OP_NONE: not parti
 RSH_API int64_t rsh_layout_nranks(const rsh_layout *l);
 RSH_API int64_t rsh_layout_rank(const rsh_layout *l, int64_t i);
 
-/* Parts of one rank: 1 on a mesh, as many as it has boxes, 0 for a rank that is not in the layout. */
+/* Parts of one rank: 1 on a mesh, as many as it has boxes, 0 for a rank that is not in the layout.
+ */
 RSH_API int64_t rsh_layout_nparts(const rsh_layout *l, int64_t rank);
 
 typedef struct rsh_part {
@@ -118,21 +123,25 @@ typedef struct rsh_part {
 /* RSH_EINDEX if the rank has no such part. */
 RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_part *out);
 
-/* The boxes of the global tensor that make up a part, in order of their local offset.  `offset` is where the box's first
- * element lies in the dense part, `strides` the element strides of the box there.  A non-zero return of fn stops the walk. */
+/* The boxes of the global tensor that make up a part, in order of their local offset.  `offset` is
+ * where the box's first element lies in the dense part, `strides` the element strides of the box
+ * there.  A non-zero return of fn stops the walk. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
-RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn, void *ctx);
+RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
+                                    void *ctx);
 
-/* The index set of one dim of a part, as half-open ranges in ascending order (not for flat layouts: RSH_EUNSUP). */
+/* The index set of one dim of a part, as half-open ranges in ascending order (not for flat layouts:
+ * RSH_EUNSUP). */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
-RSH_API rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim, rsh_range_fn fn,
-                                        void *ctx);
+RSH_API rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim,
+                                        rsh_range_fn fn, void *ctx);
 
-/* Offset in the dense part of a global index (RSH_EKEY if the part does not hold it), and back (RSH_EINDEX). */
-RSH_API rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part, const int64_t *index,
-                                           int64_t *offset);
-RSH_API rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t part, int64_t offset,
-                                           int64_t *index);
+/* Offset in the dense part of a global index (RSH_EKEY if the part does not hold it), and back
+ * (RSH_EINDEX). */
+RSH_API rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part,
+                                           const int64_t *index, int64_t *offset);
+RSH_API rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t part,
+                                           int64_t offset, int64_t *index);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
-/* Plan: for each rank what to send, receive, copy and reduce, to bring tensors from one layout to another.
+/* Plan: for each rank what to send, receive, copy and reduce, to bring tensors from one layout to
+ * another.
  *
- * Planning is pure: it needs no communicator and no memory of the tensors, it gives the same plan on every rank, and a plan is
- * immutable: share it, print it, hash it, cache it.  It costs a rank as much as it has neighbours, never ranks squared. */
+ * Planning is pure: it needs no communicator and no memory of the tensors, it gives the same plan
+ * on every rank, and a plan is immutable: share it, print it, hash it, cache it.  It costs a rank
+ * as much as it has neighbours, never ranks squared. */
 #ifndef RESHARD_PLAN_H
 #define RESHARD_PLAN_H
 
@@ -14,35 +16,39 @@ extern "C" {
 typedef struct rsh_plan rsh_plan;
 
 typedef enum rsh_reduce {
-    RSH_REDUCE_IN_ORDER, /* contributions in ascending mesh position: the same bits on every engine */
+    RSH_REDUCE_IN_ORDER, /* contributions in ascending mesh position: the same bits on every engine
+                          */
     RSH_REDUCE_BY_NODE   /* reduce inside each node first; plans refuse it so far: RSH_EUNSUP */
 } rsh_reduce;
 
 typedef struct rsh_plan_opts {
     size_t struct_size;         /* sizeof(rsh_plan_opts) */
-    const int64_t *node_of;     /* node of each rank, `nnode_of` entries; NULL: see ranks_per_node */
+    const int64_t *node_of; /* node of each rank, `nnode_of` entries; NULL: see ranks_per_node */
     int64_t nnode_of;
     int64_t ranks_per_node;     /* 0: all ranks share one node */
     bool has_max_scratch;       /* is max_scratch_bytes a limit? */
     uint64_t max_scratch_bytes; /* of element buffers beside source and destination, per rank */
     rsh_reduce reduce;
     bool approximate;           /* relabelling above 4,096 ranks may be approximate */
-    bool may_alias;             /* rsh_reshard may return the source's memory where nothing would change */
-    bool messages;              /* move bytes in packed messages even where memory could be read directly */
+    bool may_alias; /* rsh_reshard may return the source's memory where nothing would change */
+    bool messages;  /* move bytes in packed messages even where memory could be read directly */
 } rsh_plan_opts;
 #define RSH_PLAN_OPTS_INIT {sizeof(rsh_plan_opts), 0, 0, 0, 0, 0, RSH_REDUCE_IN_ORDER, 0, 0, 0}
 
-/* A plan for one tensor, and for n tensors in one (one message stream per pair of ranks).  opts NULL: defaults.
- * The layouts are copied.  RSH_EVALUE: shapes differ.  RSH_ETYPE: complex to real.
- * RSH_EUNSUP: from one partial op to another.  RSH_ENOMEM also where max_scratch_bytes is below what the plan needs. */
-RSH_API rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_plan_opts *opts, rsh_plan **out);
-RSH_API rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
-                                     const rsh_plan_opts *opts, rsh_plan **out);
+/* A plan for one tensor, and for n tensors in one (one message stream per pair of ranks).  opts
+ * NULL: defaults. The layouts are copied.  RSH_EVALUE: shapes differ.  RSH_ETYPE: complex to real.
+ * RSH_EUNSUP: from one partial op to another.  RSH_ENOMEM also where max_scratch_bytes is below
+ * what the plan needs. */
+RSH_API rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to,
+                                const rsh_plan_opts *opts, rsh_plan **out);
+RSH_API rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from,
+                                     const rsh_layout *const *to, const rsh_plan_opts *opts,
+                                     rsh_plan **out);
 RSH_API void rsh_plan_free(rsh_plan *p);
 
-/* The exact transpose of the map on all local buffers, and the rule of automatic differentiation (`to` back to `from`, with
- * partial in `from` replaced by replicated).  Both are plans.  For copies, sum, avg and conversion between floats;
- * otherwise RSH_EUNSUP names the op. */
+/* The exact transpose of the map on all local buffers, and the rule of automatic differentiation
+ * (`to` back to `from`, with partial in `from` replaced by replicated).  Both are plans.  For
+ * copies, sum, avg and conversion between floats; otherwise RSH_EUNSUP names the op. */
 RSH_API rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out);
 RSH_API rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out);
 
@@ -52,8 +58,9 @@ RSH_API const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t tensor);
 RSH_API uint64_t rsh_plan_fingerprint(const rsh_plan *p);
 RSH_API int64_t rsh_plan_nranks(const rsh_plan *p); /* distinct ranks of all layouts */
 
-/* What the whole plan costs.  Bytes are counted at min(source, destination) size per element, contributions to a reduction at the
- * source's size.  RSH_EVALUE, here and for views: all ranks together receive and keep more bytes than 63 bits can count. */
+/* What the whole plan costs.  Bytes are counted at min(source, destination) size per element,
+ * contributions to a reduction at the source's size.  RSH_EVALUE, here and for views: all ranks
+ * together receive and keep more bytes than 63 bits can count. */
 typedef struct rsh_plan_totals {
     int64_t tensor_bytes;    /* of the destination tensors, once */
     int64_t bytes_moved;     /* between different ranks */
@@ -77,24 +84,30 @@ typedef struct rsh_plan_view {
 } rsh_plan_view;
 RSH_API rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out);
 
-/* One rank's neighbours with what passes between them, each neighbour once, in ascending rank; the rank itself is listed for its local
- * bytes.  A non-zero return of fn stops the walk. */
+/* One rank's neighbours with what passes between them, each neighbour once, in ascending rank; the
+ * rank itself is listed for its local bytes.  A non-zero return of fn stops the walk. */
 typedef int (*rsh_neighbour_fn)(void *ctx, int64_t peer, int64_t bytes);
-RSH_API rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx);
-RSH_API rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx);
+RSH_API rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
+                                    void *ctx);
+RSH_API rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
+                                         void *ctx);
 
 /* Every (source, destination, bytes) with bytes > 0, destination-major. */
 typedef int (*rsh_matrix_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
 RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx);
 
 typedef enum rsh_print { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print;
-/* The plan as a whole with its overlaps per dim (rank < 0), or one rank's share with its neighbours. */
-RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form, const rsh_sink *sink);
+/* The plan as a whole with its overlaps per dim (rank < 0), or one rank's share with its
+ * neighbours. */
+RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form,
+                                  const rsh_sink *sink);
 
-/* One permutation of the destination's ranks, for all n tensors, that leaves most bytes where they are; ties towards the identity.
- * to2[i] is new.  Exact up to 4,096 ranks; above that RSH_EUNSUP unless opts->approximate.  *exact (may be NULL) says which. */
-RSH_API rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
-                                      const rsh_plan_opts *opts, rsh_layout **to2, bool *exact);
+/* One permutation of the destination's ranks, for all n tensors, that leaves most bytes where they
+ * are; ties towards the identity. to2[i] is new.  Exact up to 4,096 ranks; above that RSH_EUNSUP
+ * unless opts->approximate.  *exact (may be NULL) says which. */
+RSH_API rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from,
+                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
+                                      rsh_layout **to2, bool *exact);
 
 #ifdef __cplusplus
 }

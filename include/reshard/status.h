@@ -1,7 +1,8 @@
 /* Status: what every fallible call returns, and the sentence that goes with it.
  *
- * A call that fails returns a code and leaves one sentence for the calling thread: what was asked, what was found,
- * where.  Results are written only on success.  The library never prints and never exits. */
+ * A call that fails returns a code and leaves one sentence for the calling thread: what was asked,
+ * what was found, where.  Results are written only on success.  The library never prints and never
+ * exits. */
 #ifndef RESHARD_STATUS_H
 #define RESHARD_STATUS_H
 
@@ -40,20 +41,23 @@ typedef enum rsh_status {
 RSH_API const char *rsh_status_name(rsh_status status);
 RSH_API const char *rsh_status_text(rsh_status status);
 
-/* The sentence of the last failure on this thread; "" if there was none.  Borrowed until the next failure.  Local. */
+/* The sentence of the last failure on this thread; "" if there was none.  Borrowed until the next
+ * failure.  Local. */
 RSH_API const char *rsh_error_detail(void);
 
 /* What this thread has asked of the allocation door since it started. */
 typedef struct rsh_alloc_stats {
     uint64_t allocations;   /* successful requests */
-    uint64_t live;          /* allocations of this thread not yet freed, as far as this thread frees them itself */
+    uint64_t live; /* allocations of this thread not yet freed, as far as this thread frees them
+                      itself */
     uint64_t scratch_bytes; /* scratch (staging buffers that hold elements) held now */
     uint64_t scratch_peak;  /* the most scratch held at once since rsh_alloc_reset_peak */
 } rsh_alloc_stats;
 RSH_API rsh_alloc_stats rsh_alloc_get_stats(void);
 RSH_API void rsh_alloc_reset_peak(void);
 
-/* For tests: the n-th allocation of this thread from now (0 = the next) fails, once; n < 0 switches this off.  Local. */
+/* For tests: the n-th allocation of this thread from now (0 = the next) fails, once; n < 0 switches
+ * this off.  Local. */
 RSH_API void rsh_alloc_fail_at(int64_t n);
 
 #ifdef __cplusplus

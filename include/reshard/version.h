@@ -23,7 +23,8 @@ extern "C" {
 
 /* "0.1.0", of the library that is linked.  Pure. */
 RSH_API const char *rsh_version(void);
-/* "avx512", "avx2" or "generic": the copy kernels that this machine will use; RESHARD_SIMD lowers it.  Local. */
+/* "avx512", "avx2" or "generic": the copy kernels that this machine will use; RESHARD_SIMD lowers
+ * it.  Local. */
 RSH_API const char *rsh_simd(void);
 
 #ifdef __cplusplus

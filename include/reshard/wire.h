@@ -1,8 +1,10 @@
 /* Wire: a comm over somebody else's messages.
  *
- * The library moves bytes between ranks that share memory by itself.  For ranks that do not it needs something that sends: MPI is one
- * (<reshard/mpi.h> is made of this), any library with ordered, tagged messages is another.  A wire is a table of functions; the
- * library finds out which ranks share a machine, lets those read one another's arenas, and uses the wire for the rest. */
+ * The library moves bytes between ranks that share memory by itself.  For ranks that do not it
+ * needs something that sends: MPI is one
+ * (<reshard/mpi.h> is made of this), any library with ordered, tagged messages is another.  A wire
+ * is a table of functions; the library finds out which ranks share a machine, lets those read one
+ * another's arenas, and uses the wire for the rest. */
 #ifndef RESHARD_WIRE_H
 #define RESHARD_WIRE_H
 
@@ -21,8 +23,9 @@ typedef union rsh_wire_request {
     char room[16];
 } rsh_wire_request;
 
-/* All functions are called by the thread that is the rank and none of them waits, except `split` and `close`.  A failure is a status; rsh_wire_fail
- * leaves its sentence, and the comm is of no more use then.  Messages of one sender, receiver and tag arrive in the order in which they were
+/* All functions are called by the thread that is the rank and none of them waits, except `split`
+ * and `close`.  A failure is a status; rsh_wire_fail leaves its sentence, and the comm is of no
+ * more use then.  Messages of one sender, receiver and tag arrive in the order in which they were
  * sent; a receive takes the first that no earlier receive took.  A rank may send to itself. */
 typedef struct rsh_wire {
     const char *name; /* of the engine: "mpi"; copied, up to 31 bytes */
@@ -31,25 +34,32 @@ typedef struct rsh_wire {
     /* Ranks can share memory only if this is equal; 0: the wire does not know, and any may. */
     uint64_t host;
 
-    /* Begin to send or to receive.  `data` stays in use until `test` says done; a message has at most 1 GiB and exactly as many bytes on both sides. */
-    rsh_status (*send)(void *ctx, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out);
-    rsh_status (*recv)(void *ctx, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out);
-    /* Is it done?  Drives everything else that is under way too.  When *done, the request is gone. */
+    /* Begin to send or to receive.  `data` stays in use until `test` says done; a message has at
+     * most 1 GiB and exactly as many bytes on both sides. */
+    rsh_status (*send)(void *ctx, int peer, int tag, const void *data, size_t bytes,
+                       rsh_wire_request *out);
+    rsh_status (*recv)(void *ctx, int peer, int tag, void *data, size_t bytes,
+                       rsh_wire_request *out);
+    /* Is it done?  Drives everything else that is under way too.  When *done, the request is gone.
+     */
     rsh_status (*test)(void *ctx, rsh_wire_request *request, bool *done);
-    /* Give up a message that will not be done, a receive or a send; its memory is free again afterwards. */
+    /* Give up a message that will not be done, a receive or a send; its memory is free again
+     * afterwards. */
     void (*cancel)(void *ctx, rsh_wire_request *request);
     /* Has anything with this tag come, from any rank?  *peer is then its sender, else -1. */
     rsh_status (*probe)(void *ctx, int tag, int *peer);
 
-    /* Collective: a wire among the ranks of equal colour, ordered by (key, rank), whose messages never meet those of this one; colour < 0: *out stays
-     * as it is. */
+    /* Collective: a wire among the ranks of equal colour, ordered by (key, rank), whose messages
+     * never meet those of this one; colour < 0: *out stays as it is. */
     rsh_status (*split)(void *ctx, int colour, int key, struct rsh_wire *out);
-    /* `orderly`: all ranks close it now, and nothing is under way.  Otherwise some may be dead and waiting for them is no use. */
+    /* `orderly`: all ranks close it now, and nothing is under way.  Otherwise some may be dead and
+     * waiting for them is no use. */
     void (*close)(void *ctx, bool orderly);
 } rsh_wire;
 
-/* A comm on a wire.  Takes the wire (its ctx is closed with the comm, also when this fails).  Two ranks share a node if `host`, the boot id and the
- * network namespace agree and they can map one another's arenas, or, where RESHARD_NODE is set, if that agrees and they can.  Collective. */
+/* A comm on a wire.  Takes the wire (its ctx is closed with the comm, also when this fails).  Two
+ * ranks share a node if `host`, the boot id and the network namespace agree and they can map one
+ * another's arenas, or, where RESHARD_NODE is set, if that agrees and they can.  Collective. */
 RSH_API rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out);
 
 /* For functions of a wire: leave a sentence and pass the status on. */

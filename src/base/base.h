@@ -12,7 +12,8 @@
 
 /* ---- errors: who decides that it is an error writes the sentence; callers only forward ---- */
 
-rsh_status rshi_fail(rsh_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+rsh_status rshi_fail(rsh_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Put a sentence in place as it is (one that came from another rank). */
 void rshi_set_detail(const char *text);
 /* How many sentences this thread has had: whether a call of somebody else's left one. */
@@ -37,7 +38,8 @@ uint64_t rshi_sentences(void);
 
 /* ---- allocation: the only door to malloc and mmap ---- */
 
-/* NULL and a sentence when there is no memory; n*size overflow counts as no memory; zero bytes give a valid pointer. */
+/* NULL and a sentence when there is no memory; n*size overflow counts as no memory; zero bytes give
+ * a valid pointer. */
 void *rshi_alloc(size_t n, size_t size);
 void *rshi_calloc(size_t n, size_t size);
 void *rshi_realloc(void *p, size_t n, size_t size);
@@ -52,21 +54,30 @@ void rshi_free_data(void *p, size_t bytes);
 /* The same for staging buffers, counted as scratch. */
 void *rshi_alloc_scratch(size_t bytes);
 void rshi_free_scratch(void *p, size_t bytes);
-/* For scratch that lies where another door gave it (in memory that ranks share): taken, or with a minus given back. */
+/* For scratch that lies where another door gave it (in memory that ranks share): taken, or with a
+ * minus given back. */
 void rshi_count_scratch(int64_t bytes);
 
 /* ---- arithmetic: false on overflow ---- */
 
-static inline bool rshi_mul(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool rshi_add(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool rshi_mul(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool rshi_add(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
 static inline int64_t rshi_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t rshi_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t rshi_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); } /* a >= 0, b > 0 */
+static inline int64_t rshi_ceil_div(int64_t a, int64_t b) {
+    return a / b + (a % b != 0);
+} /* a >= 0, b > 0 */
 int64_t rshi_gcd(int64_t a, int64_t b);
-/* Product of n sizes; false on overflow, with zero winning over overflow only if no partial product overflows. */
+/* Product of n sizes; false on overflow, with zero winning over overflow only if no partial product
+ * overflows. */
 bool rshi_product(int n, const int64_t *sizes, int64_t *out);
 int rshi_compare_int64(const void *a, const void *b); /* for qsort and bsearch */
-/* Dense strides of `shape` stored with dims in `order` from slowest to fastest (NULL: row-major). */
+/* Dense strides of `shape` stored with dims in `order` from slowest to fastest (NULL: row-major).
+ */
 void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_t *strides);
 
 /* ---- text ---- */
@@ -80,7 +91,8 @@ typedef struct rshi_text {
 void rshi_text_add(rshi_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rshi_text_free(rshi_text *t);
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text);
-rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
+rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* ---- hashing ---- */
 

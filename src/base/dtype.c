@@ -71,7 +71,7 @@ rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype) {
 }
 
 rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to) {
-    RSH_REQUIRE(!is_complex(from) || is_complex(to) || to == RSH_BOOL, RSH_ETYPE, "%s does not convert to %s: complex to real is refused",
-                rsh_dtype_name(from), rsh_dtype_name(to));
+    RSH_REQUIRE(!is_complex(from) || is_complex(to) || to == RSH_BOOL, RSH_ETYPE,
+                "%s does not convert to %s: complex to real is refused", rsh_dtype_name(from), rsh_dtype_name(to));
     return RSH_OK;
 }

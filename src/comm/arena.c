@@ -34,7 +34,8 @@ static bool is_free(size_t bytes) {
 static size_t choose_reserve(int ranks) {
     size_t space = ADDRESS_SPACE, reserve = MOST_RESERVE, n = (size_t)ranks;
     struct rlimit limit;
-    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < space) space = limit.rlim_cur / 2;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < space)
+        space = limit.rlim_cur / 2;
     while (reserve > LEAST_RESERVE && (reserve > space / n || !is_free(reserve * n))) reserve /= 2;
     return reserve;
 }
@@ -172,7 +173,8 @@ static void punch(rshi_arena *a, size_t at, size_t bytes) {
     fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
 
-/* The kernel would start to kill processes rather than refuse more shared memory than there is; and end this one at a limit on files (ulimit -f). */
+/* The kernel would start to kill processes rather than refuse more shared memory than there is; and end this one at a
+ * limit on files (ulimit -f). */
 static bool machine_has(size_t bytes, size_t end) {
     struct sysinfo info;
     struct rlimit limit;
@@ -193,7 +195,8 @@ static bool back(rshi_arena *a, size_t at, size_t bytes) {
     return true;
 }
 
-/* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that matters. */
+/* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that
+ * matters. */
 static void fault_in(char *p, size_t bytes) {
     if (bytes >= PUNCH_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
 }

@@ -1,7 +1,8 @@
 /* arena: memory of one rank that other processes can map.
  *
- * An arena is a memfd whose whole address range is reserved when it is made, here and at every peer, so that allocation is local: a block
- * is backed when it is taken and its offset means the same to everybody.  Nothing has a name, so nothing stays behind. */
+ * An arena is a memfd whose whole address range is reserved when it is made, here and at every
+ * peer, so that allocation is local: a block is backed when it is taken and its offset means the
+ * same to everybody.  Nothing has a name, so nothing stays behind. */
 #ifndef RESHARD_COMM_ARENA_H
 #define RESHARD_COMM_ARENA_H
 
@@ -23,7 +24,8 @@ typedef struct rshi_arena {
     pthread_mutex_t lock; /* guards what follows: tensors may be freed by any thread */
     size_t end;           /* everything behind it is free */
     rshi_gap *gaps;       /* owned; by address, none touching another or `end` */
-    size_t ngaps, room;   /* room is never less than one more than the blocks taken: freeing needs no memory */
+    size_t ngaps,
+        room; /* room is never less than one more than the blocks taken: freeing needs no memory */
     size_t blocks;
 } rshi_arena;
 
@@ -32,14 +34,17 @@ rsh_status rshi_arena_new(int ranks, rshi_arena **out);
 rshi_arena *rshi_arena_hold(rshi_arena *a);
 void rshi_arena_drop(rshi_arena *a);
 
-/* 64-byte aligned, on pages of its own from one page on, backed by memory: touching it never fails.  NULL and a sentence if there is none. */
+/* 64-byte aligned, on pages of its own from one page on, backed by memory: touching it never fails.
+ * NULL and a sentence if there is none. */
 void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero);
 void rshi_arena_free(rshi_arena *a, void *p, size_t bytes);
 
 static inline bool rshi_arena_has(const rshi_arena *a, const void *p) {
     return (uintptr_t)p >= (uintptr_t)a->base && (uintptr_t)p < (uintptr_t)a->base + a->reserve;
 }
-static inline uint64_t rshi_arena_offset(const rshi_arena *a, const void *p) { return (uintptr_t)p - (uintptr_t)a->base; }
+static inline uint64_t rshi_arena_offset(const rshi_arena *a, const void *p) {
+    return (uintptr_t)p - (uintptr_t)a->base;
+}
 
 /* A peer's arena, mapped here; NULL and a sentence if that fails. */
 char *rshi_window_map(int fd, size_t reserve);

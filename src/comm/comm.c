@@ -39,7 +39,9 @@ int rsh_comm_nodes(const rsh_comm *c) {
     return (int)last + 1;
 }
 
-int rsh_comm_node(const rsh_comm *c, int rank) { return c->node && rank >= 0 && rank < c->size ? (int)c->node[rank] : 0; }
+int rsh_comm_node(const rsh_comm *c, int rank) {
+    return c->node && rank >= 0 && rank < c->size ? (int)c->node[rank] : 0;
+}
 
 static rsh_status require_comm(const rsh_comm *comm) {
     RSH_REQUIRE(comm, RSH_EVALUE, "the comm is NULL");
@@ -60,9 +62,10 @@ rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine) {
 
 static rsh_status check_allgather(const rsh_comm *c, const void *mine, const void *all, size_t bytes) {
     size_t total;
-    RSH_REQUIRE(!bytes || (mine && all), RSH_EVALUE, "allgather of %zu bytes with NULL for %s", bytes, mine ? "`all`" : "`mine`");
-    RSH_REQUIRE(!__builtin_mul_overflow(bytes, (size_t)c->size, &total), RSH_EVALUE, "allgather of %zu bytes from each of %d ranks",
-                bytes, c->size);
+    RSH_REQUIRE(!bytes || (mine && all), RSH_EVALUE, "allgather of %zu bytes with NULL for %s", bytes,
+                mine ? "`all`" : "`mine`");
+    RSH_REQUIRE(!__builtin_mul_overflow(bytes, (size_t)c->size, &total), RSH_EVALUE,
+                "allgather of %zu bytes from each of %d ranks", bytes, c->size);
     return RSH_OK;
 }
 
@@ -109,16 +112,16 @@ static int64_t round_count(const rsh_comm *c, rsh_dtype dtype) {
 static rsh_status check_allreduce(const void *mine, const void *result, int64_t count, rsh_dtype dtype, rsh_op op) {
     int64_t bytes;
     RSH_TRY(rshi_reduce_check(op, dtype));
-    RSH_REQUIRE(count >= 0 && rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_EVALUE, "allreduce of %lld elements",
-                (long long)count);
+    RSH_REQUIRE(count >= 0 && rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_EVALUE,
+                "allreduce of %lld elements", (long long)count);
     RSH_REQUIRE(!count || (mine && result), RSH_EVALUE, "allreduce of %lld elements with NULL for %s", (long long)count,
                 mine ? "`result`" : "`mine`");
     return RSH_OK;
 }
 
 /* Everybody reduces everything: right for the few numbers that ranks agree on, not for tensors. */
-static rsh_status allreduce_rounds(rsh_comm *c, const void *mine, void *result, int64_t count, rsh_dtype dtype, rsh_op op,
-                                   void *blocks) {
+static rsh_status allreduce_rounds(rsh_comm *c, const void *mine, void *result, int64_t count, rsh_dtype dtype,
+                                   rsh_op op, void *blocks) {
     size_t item = rsh_dtype_size(dtype);
     int64_t step = round_count(c, dtype);
     for (int64_t i = 0; i < count; i += step) {
@@ -130,7 +133,8 @@ static rsh_status allreduce_rounds(rsh_comm *c, const void *mine, void *result, 
     return RSH_OK;
 }
 
-rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count, rsh_dtype dtype, rsh_op op) {
+rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count, rsh_dtype dtype,
+                              rsh_op op) {
     RSH_TRY(require_comm(comm));
     void *blocks = NULL;
     rsh_status st = check_allreduce(mine, result, count, dtype, op);
@@ -152,16 +156,19 @@ out:
 /* ---- exchange and split ---- */
 
 static rsh_status check_messages(const rsh_comm *c, const char *kind, int64_t n, const rsh_message *list) {
-    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange with a list of %lld %ss at %p", (long long)n, kind, (const void *)list);
+    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange with a list of %lld %ss at %p", (long long)n, kind,
+                (const void *)list);
     for (int64_t i = 0; i < n; i++) {
-        RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE, "%s %lld: rank %d is not one of %d ranks", kind,
-                    (long long)i, list[i].peer, c->size);
-        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE, "%s %lld: %zu bytes at NULL", kind, (long long)i, list[i].bytes);
+        RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE, "%s %lld: rank %d is not one of %d ranks",
+                    kind, (long long)i, list[i].peer, c->size);
+        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE, "%s %lld: %zu bytes at NULL", kind, (long long)i,
+                    list[i].bytes);
     }
     return RSH_OK;
 }
 
-rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                             const rsh_message *recv) {
     RSH_TRY(require_comm(comm));
     rsh_status st = check_messages(comm, "send", nsend, send);
     if (!st) st = check_messages(comm, "receive", nrecv, recv);

@@ -1,7 +1,8 @@
 /* comm: what the other rooms and the engines know about a group of ranks.
  *
- * An engine fills rshi_comm_ops; everything else is built on it in comm.c.  Handles: any memory can be published as a small value that
- * peers turn back into an address they can read, where the engine can do that at all (threads: always). */
+ * An engine fills rshi_comm_ops; everything else is built on it in comm.c.  Handles: any memory can
+ * be published as a small value that peers turn back into an address they can read, where the
+ * engine can do that at all (threads: always). */
 #ifndef RESHARD_COMM_COMM_H
 #define RESHARD_COMM_COMM_H
 
@@ -16,14 +17,16 @@ typedef struct rshi_handle {
     uint64_t a, b;
 } rshi_handle;
 
-/* Memory that peers can reach, and how it is given back; `release` may be called when the comm has gone, and by any thread. */
+/* Memory that peers can reach, and how it is given back; `release` may be called when the comm has
+ * gone, and by any thread. */
 typedef struct rshi_data {
     void *data;
     void (*release)(void *owner);
     void *owner;
 } rshi_data;
 
-/* A 64-bit counter on a cache line of its own that its owner advances and peers wait for; lives in shared memory. */
+/* A 64-bit counter on a cache line of its own that its owner advances and peers wait for; lives in
+ * shared memory. */
 typedef struct rshi_flag {
     _Atomic uint64_t value;
     _Atomic uint32_t sleepers; /* waiters that may need a wake-up call */
@@ -34,22 +37,27 @@ typedef struct rshi_flag {
 typedef struct rshi_comm_ops {
     const char *name;
 
-    /* Collective.  rank r's `bytes` to everybody, as rsh_comm_allgather; small blocks (up to a few KiB).  May block; fails with RSH_EPEER,
-     * on this rank at least, when a rank has left, with that rank's status and sentence in the sentence. */
+    /* Collective.  rank r's `bytes` to everybody, as rsh_comm_allgather; small blocks (up to a few
+     * KiB).  May block; fails with RSH_EPEER, on this rank at least, when a rank has left, with
+     * that rank's status and sentence in the sentence. */
     rsh_status (*allgather)(rsh_comm *c, const void *mine, void *all, size_t bytes);
 
-    /* Collective.  `bytes` (up to a few KiB) at `data` of rank `root` to `data` of everybody.  Takes no memory; fails as allgather does. */
+    /* Collective.  `bytes` (up to a few KiB) at `data` of rank `root` to `data` of everybody. Takes
+     * no memory; fails as allgather does. */
     rsh_status (*bcast)(rsh_comm *c, int root, void *data, size_t bytes);
 
-    /* Collective.  As rsh_comm_exchange, each rank's arguments already checked.  Sends never wait for one another's receivers in a way that
-     * could deadlock; lists that do not match, or a rank without memory, give every rank the same error. */
-    rsh_status (*exchange)(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv);
+    /* Collective.  As rsh_comm_exchange, each rank's arguments already checked.  Sends never wait
+     * for one another's receivers in a way that could deadlock; lists that do not match, or a rank
+     * without memory, give every rank the same error. */
+    rsh_status (*exchange)(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                           const rsh_message *recv);
 
-    /* Collective.  As rsh_comm_split; a rank without memory gives every rank RSH_ENOMEM and no new comm. */
+    /* Collective.  As rsh_comm_split; a rank without memory gives every rank RSH_ENOMEM and no new
+     * comm. */
     rsh_status (*split)(rsh_comm *c, int colour, int key, rsh_comm **out);
 
-    /* Local.  Zeroed memory, 64-byte aligned, that peers can reach: flags and control blocks.  Freed by the rank that got it, once no peer can
-     * still be waiting on it. */
+    /* Local.  Zeroed memory, 64-byte aligned, that peers can reach: flags and control blocks. Freed
+     * by the rank that got it, once no peer can still be waiting on it. */
     void *(*shared_alloc)(rsh_comm *c, size_t bytes);
     void (*shared_free)(rsh_comm *c, void *p, size_t bytes);
 
@@ -60,43 +68,54 @@ typedef struct rshi_comm_ops {
 
     /* Local.  A handle for memory of this rank. */
     rsh_status (*publish)(rsh_comm *c, const void *p, size_t bytes, rshi_handle *out);
-    /* Local.  The address at which this rank can read (shared_alloc memory: also write) what `peer` published; NULL if it cannot. */
+    /* Local.  The address at which this rank can read (shared_alloc memory: also write) what `peer`
+     * published; NULL if it cannot. */
     void *(*reach)(rsh_comm *c, int peer, rshi_handle h);
 
-    /* Local.  A flag of this rank that peers can reach and that stays readable until the last rank has closed, so that a peer may look at it after
-     * its owner has lost interest.  Flags are used again: their values only ever rise.  NULL and a sentence: no memory. */
+    /* Local.  A flag of this rank that peers can reach and that stays readable until the last rank
+     * has closed, so that a peer may look at it after its owner has lost interest.  Flags are used
+     * again: their values only ever rise.  NULL and a sentence: no memory. */
     rshi_flag *(*flag_take)(rsh_comm *c);
     void (*flag_give)(rsh_comm *c, rshi_flag *flag);
 
-    /* Wait until flag->value >= target; `peer` owns the flag.  Spins shortly, yields, then sleeps.  RSH_EPEER when the peer has left or failed
-     * (unless the flag got there), RSH_ETIMEOUT after RESHARD_TIMEOUT seconds without it. */
+    /* Wait until flag->value >= target; `peer` owns the flag.  Spins shortly, yields, then sleeps.
+     * RSH_EPEER when the peer has left or failed (unless the flag got there), RSH_ETIMEOUT after
+     * RESHARD_TIMEOUT seconds without it. */
     rsh_status (*wait)(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target);
     /* Set flag->value (release) and wake who sleeps on it. */
     void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
-    /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any rank) after `waited` seconds without it?  RSH_OK: go
-     * on.  RSH_EPEER, RSH_ETIMEOUT as `wait` would give them.  What a rank sent or posted before it left counts: look once more before giving up.
-     * `wait` drives no messages; `doubt` does.  With `waited` 0 and a peer of this node it costs a look at memory. */
+    /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any
+     * rank) after `waited` seconds without it?  RSH_OK: go on.  RSH_EPEER, RSH_ETIMEOUT as `wait`
+     * would give them.  What a rank sent or posted before it left counts: look once more before
+     * giving up. `wait` drives no messages; `doubt` does.  With `waited` 0 and a peer of this node
+     * it costs a look at memory. */
     rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
 
-    /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one node.  `tag` is from rshi_comm_tag. */
-    rsh_status (*send)(rsh_comm *c, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out);
-    rsh_status (*recv)(rsh_comm *c, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out);
+    /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one
+     * node.  `tag` is from rshi_comm_tag. */
+    rsh_status (*send)(rsh_comm *c, int peer, int tag, const void *data, size_t bytes,
+                       rsh_wire_request *out);
+    rsh_status (*recv)(rsh_comm *c, int peer, int tag, void *data, size_t bytes,
+                       rsh_wire_request *out);
     rsh_status (*test)(rsh_comm *c, rsh_wire_request *request, bool *done);
     void (*cancel)(rsh_comm *c, rsh_wire_request *request);
 
-    /* Local.  This rank takes no further part; peers that wait for it are told `status` and `detail`.  The first call counts, others do
-     * nothing.  The comm's memory stays. */
+    /* Local.  This rank takes no further part; peers that wait for it are told `status` and
+     * `detail`.  The first call counts, others do nothing.  The comm's memory stays. */
     void (*leave)(rsh_comm *c, rsh_status status, const char *detail);
-    /* Local, after leave.  Frees the comm, which the engine allocated, and with the last rank what the ranks share. */
+    /* Local, after leave.  Frees the comm, which the engine allocated, and with the last rank what
+     * the ranks share. */
     void (*close)(rsh_comm *c);
 } rshi_comm_ops;
 
 struct rsh_comm {
     const rshi_comm_ops *ops;
     int rank, size;
-    const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of their lowest ranks; NULL: one node.  Ranks of one
-                          * node read one another's memory, others exchange messages */
-    const int *called;   /* [size], whose comm it is part of: the ranks' numbers in sentences; NULL: their own */
+    const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of
+                          * their lowest ranks; NULL: one node.  Ranks of one node read one
+                          * another's memory, others exchange messages */
+    const int *called;   /* [size], whose comm it is part of: the ranks' numbers in sentences; NULL:
+                            their own */
     unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     int execs;       /* bound execs alive */
@@ -104,46 +123,65 @@ struct rsh_comm {
     void *begun;     /* a list of runs under way, of the room that knows them */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
-    struct rshi_opening *openings; /* [size], owned: what the ranks said in the last opening exchange */
+    struct rshi_opening
+        *openings; /* [size], owned: what the ranks said in the last opening exchange */
     void *cache;                   /* owned: plans, by the room that knows them */
     void (*cache_free)(void *cache);
 };
 
-/* Fill in the parts of a comm that are the same for every engine; RSH_ENOMEM leaves nothing to undo. */
+/* Fill in the parts of a comm that are the same for every engine; RSH_ENOMEM leaves nothing to
+ * undo. */
 rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size);
-/* Free what rshi_comm_init took.  For engines that give up a comm they could not finish; rsh_comm_free does it otherwise. */
+/* Free what rshi_comm_init took.  For engines that give up a comm they could not finish;
+ * rsh_comm_free does it otherwise. */
 void rshi_comm_fini(rsh_comm *c);
 
-/* The opening exchange of a collective call: every rank says which operation it is in, a fingerprint of what it asks for, and whether it
- * refuses.  All OK and equal: RSH_OK.  A rank refuses: everybody gets the lowest such rank's status and sentence.  Operations, call counts or
- * fingerprints differ: everybody gets RSH_EMISMATCH naming who differs; `what` (the layouts, say) is quoted for the first two that differ.
- * The name of an operation stands for all that follows: calls that go on differently have different names, or ranks would part ways behind the opening.
+/* The opening exchange of a collective call: every rank says which operation it is in, a
+ * fingerprint of what it asks for, and whether it refuses.  All OK and equal: RSH_OK.  A rank
+ * refuses: everybody gets the lowest such rank's status and sentence.  Operations, call counts or
+ * fingerprints differ: everybody gets RSH_EMISMATCH naming who differs; `what` (the layouts, say)
+ * is quoted for the first two that differ. The name of an operation stands for all that follows:
+ * calls that go on differently have different names, or ranks would part ways behind the opening.
  * The usual case costs one allgather of a small record; texts travel only when something is wrong.
- * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or RSH_ETIMEOUT it has failed for good. */
-rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine);
-/* The same where ranks may say different words: that is no error, *same tells whether they all said the same. */
-rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same);
+ * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or
+ * RSH_ETIMEOUT it has failed for good. */
+rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint,
+                          const char *what, rsh_status mine);
+/* The same where ranks may say different words: that is no error, *same tells whether they all said
+ * the same. */
+rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine,
+                               bool *same);
 
-/* Local.  Free a comm whose owner goes now, or, where execs of it are alive, with the last of them: for owners that cannot refuse.  NULL is fine. */
+/* Local.  Free a comm whose owner goes now, or, where execs of it are alive, with the last of them:
+ * for owners that cannot refuse.  NULL is fine. */
 void rshi_comm_give_up(rsh_comm *c);
 /* Local.  An exec has gone. */
 void rshi_comm_exec_gone(rsh_comm *c);
 
-/* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the peers, who would wait for this rank in
- * vain; passes every status through.  Every status that came out of `ops` goes through here. */
+/* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the
+ * peers, who would wait for this rank in vain; passes every status through.  Every status that came
+ * out of `ops` goes through here. */
 rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
 
 /* May ranks a and b read one another's memory? */
-static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) { return !c->node || c->node[a] == c->node[b]; }
+static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) {
+    return !c->node || c->node[a] == c->node[b];
+}
 
 /* The number by which sentences name rank r. */
-static inline int rshi_comm_called(const rsh_comm *c, int r) { return c->called ? c->called[r] : r; }
+static inline int rshi_comm_called(const rsh_comm *c, int r) {
+    return c->called ? c->called[r] : r;
+}
 
-/* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.  Fails as rsh_run does. */
+/* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.
+ * Fails as rsh_run does. */
 rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
 
-/* A tag for messages of one kind.  Called by every rank at the same place of its collective calls, so that all get the same. */
+/* A tag for messages of one kind.  Called by every rank at the same place of its collective calls,
+ * so that all get the same. */
 #define RSHI_COMM_TAGS 16 /* tags below it are the engine's own */
-static inline int rshi_comm_tag(rsh_comm *c) { return (int)(RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS)); }
+static inline int rshi_comm_tag(rsh_comm *c) {
+    return (int)(RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS));
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* Engine `shm`: ranks are processes of one machine and read one another's arenas.
  *
- * As with threads, everything collective is made of meetings at a board that all can see: each rank lays something on its place, says that it
- * has arrived, and goes on when all have.  Here the board lies in the arena of one rank; the memory outlives that rank for as long
- * as anybody maps it, so a rank's death takes nothing away but the rank. */
+ * As with threads, everything collective is made of meetings at a board that all can see: each rank lays something on
+ * its place, says that it has arrived, and goes on when all have.  Here the board lies in the arena of one rank; the
+ * memory outlives that rank for as long as anybody maps it, so a rank's death takes nothing away but the rank. */
 #include "comm/shm.h"
 
 #include <stdio.h>
@@ -14,7 +14,8 @@ static bool is_gone(const rshi_shm_group *g, int rank) {
     return atomic_load_explicit(&g->seats[rank].gone, memory_order_acquire);
 }
 
-/* Has a rank left, or its process ended?  Asking the kernel is for those who have slept: a rank that leaves in order wakes its peers. */
+/* Has a rank left, or its process ended?  Asking the kernel is for those who have slept: a rank that leaves in order
+ * wakes its peers. */
 static bool is_lost(const rshi_shm_comm *c, int rank, double waited) {
     if (is_gone(c->group, rank)) return true;
     return waited >= c->world->patience.nap / 2 && rshi_world_ended(c->world, c->member[rank]);
@@ -26,13 +27,14 @@ static rsh_status report_lost(const rshi_shm_comm *c, int rank) {
     int name = rshi_comm_called(&c->base, rank);
     if (!is_gone(c->group, rank)) return rshi_fail(RSH_EPEER, "rank %d has died", name);
     if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
-    if (seat->status == RSH_EPEER && *seat->detail) return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, seat->detail);
+    if (seat->status == RSH_EPEER && *seat->detail)
+        return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, seat->detail);
     return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", name, rsh_status_name(seat->status), seat->detail);
 }
 
 static rsh_status report_late(const rshi_shm_comm *c, int rank, double waited) {
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", rshi_comm_called(&c->base, rank),
-                     waited, c->world->patience.timeout);
+    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+                     rshi_comm_called(&c->base, rank), waited, c->world->patience.timeout);
 }
 
 /* The lowest rank that is lost, or -1. */
@@ -112,7 +114,8 @@ static rsh_status gather_piece(rshi_shm_comm *c, const void *mine, char *all, si
     RSH_TRY(rshi_shm_meet(c, mine, bytes));
     for (int r = 0; r < c->base.size; r++)
         RSH_REQUIRE(rshi_shm_laid_bytes(c, r) == rshi_shm_laid_bytes(c, 0), RSH_EMISMATCH,
-                    "allgather: rank 0 gives %zu bytes, rank %d %zu", rshi_shm_laid_bytes(c, 0), r, rshi_shm_laid_bytes(c, r));
+                    "allgather: rank 0 gives %zu bytes, rank %d %zu", rshi_shm_laid_bytes(c, 0), r,
+                    rshi_shm_laid_bytes(c, r));
     for (int r = 0; r < c->base.size; r++)
         if (bytes) memcpy(all + (size_t)r * step, rshi_shm_laid(c, r), bytes);
     return RSH_OK;
@@ -143,9 +146,13 @@ static rsh_status bcast(rsh_comm *comm, int root, void *data, size_t bytes) {
 
 /* ---- memory and flags ---- */
 
-static void *shared_alloc(rsh_comm *c, size_t bytes) { return rshi_arena_alloc(rshi_shm_comm_of(c)->world->arena, bytes, true); }
+static void *shared_alloc(rsh_comm *c, size_t bytes) {
+    return rshi_arena_alloc(rshi_shm_comm_of(c)->world->arena, bytes, true);
+}
 
-static void shared_free(rsh_comm *c, void *p, size_t bytes) { rshi_arena_free(rshi_shm_comm_of(c)->world->arena, p, bytes); }
+static void shared_free(rsh_comm *c, void *p, size_t bytes) {
+    rshi_arena_free(rshi_shm_comm_of(c)->world->arena, p, bytes);
+}
 
 /* A block of data holds its arena, which may outlive the comm. */
 typedef struct block {
@@ -182,7 +189,8 @@ enum { IN_ARENA = 1, PRIVATE = 2 };
 static rsh_status publish(rsh_comm *c, const void *p, size_t bytes, rshi_handle *out) {
     (void)bytes;
     const rshi_arena *arena = rshi_shm_comm_of(c)->world->arena;
-    *out = rshi_arena_has(arena, p) ? (rshi_handle){rshi_arena_offset(arena, p), IN_ARENA} : (rshi_handle){(uintptr_t)p, PRIVATE};
+    *out = rshi_arena_has(arena, p) ? (rshi_handle){rshi_arena_offset(arena, p), IN_ARENA}
+                                    : (rshi_handle){(uintptr_t)p, PRIVATE};
     return RSH_OK;
 }
 
@@ -296,8 +304,8 @@ rsh_status rshi_shm_join(rshi_shm_comm *c, const char *name, double patience, rs
 }
 
 rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
-    RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE, "rank %d of %d ranks of the job \"%.100s\"", rank, size,
-                name ? name : "(none)");
+    RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE,
+                "rank %d of %d ranks of the job \"%.100s\"", rank, size, name ? name : "(none)");
     rshi_shm_comm *c;
     rsh_status st = rshi_shm_prepare(rank, size, &c);
     if (!st) return rshi_shm_join(c, name, c->world->patience.timeout, out);

@@ -1,8 +1,8 @@
 /* Engine `threads`: ranks are threads of this process and read one another's memory.
  *
- * Everything collective is made of meetings: each rank lays something on its place of a board, says that it has arrived, and goes on
- * when all have.  The last to arrive opens the door for the others, so a meeting costs one atomic addition a rank and one flag, and
- * ranks that sleep are woken by one call. */
+ * Everything collective is made of meetings: each rank lays something on its place of a board, says that it has
+ * arrived, and goes on when all have.  The last to arrive opens the door for the others, so a meeting costs one atomic
+ * addition a rank and one flag, and ranks that sleep are woken by one call. */
 #include "comm/threads.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ static bool is_gone(const rshi_group *g, int rank) {
 }
 
 static rsh_status report_late(const rshi_thread_comm *c, int rank, double waited) {
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", rshi_comm_called(&c->base, rank),
-                     waited, c->group->patience.timeout);
+    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+                     rshi_comm_called(&c->base, rank), waited, c->group->patience.timeout);
 }
 
 /* The lowest rank that has left, or -1.  The short way for the usual case. */
@@ -100,7 +100,9 @@ rsh_status rshi_threads_meet(rshi_thread_comm *c, const void *from, size_t bytes
     return RSH_OK;
 }
 
-const rshi_laid *rshi_threads_laid(const rshi_thread_comm *c, int r) { return &c->group->seats[r].laid[c->meetings & 1]; }
+const rshi_laid *rshi_threads_laid(const rshi_thread_comm *c, int r) {
+    return &c->group->seats[r].laid[c->meetings & 1];
+}
 
 /* Blocks that were only pointed to belong to their ranks again after another meeting. */
 static rsh_status hand_back(rshi_thread_comm *c, size_t bytes) {
@@ -116,8 +118,8 @@ static rsh_status allgather(rsh_comm *comm, const void *mine, void *all, size_t 
     RSH_TRY(rshi_threads_meet(c, mine, bytes));
     for (int r = 0; r < comm->size; r++) {
         size_t theirs = rshi_threads_laid(c, r)->bytes;
-        RSH_REQUIRE(theirs == rshi_threads_laid(c, 0)->bytes, RSH_EMISMATCH, "allgather: rank 0 gives %zu bytes, rank %d %zu",
-                    rshi_threads_laid(c, 0)->bytes, r, theirs);
+        RSH_REQUIRE(theirs == rshi_threads_laid(c, 0)->bytes, RSH_EMISMATCH,
+                    "allgather: rank 0 gives %zu bytes, rank %d %zu", rshi_threads_laid(c, 0)->bytes, r, theirs);
     }
     for (int r = 0; r < comm->size; r++) take(rshi_threads_laid(c, r), (char *)all + (size_t)r * bytes);
     return hand_back(c, bytes);

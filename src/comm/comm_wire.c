@@ -6,23 +6,32 @@
 #include <stdio.h>
 #include <string.h>
 
-rsh_status rsh_wire_fail(rsh_status status, const char *sentence) { return rshi_fail(status, "%s", sentence ? sentence : ""); }
+rsh_status rsh_wire_fail(rsh_status status, const char *sentence) {
+    return rshi_fail(status, "%s", sentence ? sentence : "");
+}
 
 static rsh_comm *near_of(rsh_comm *c) { return rshi_hybrid_of(c)->near; }
 static rshi_line *line_of(rsh_comm *c) { return rshi_hybrid_of(c)->line; }
 
 /* ---- among all ---- */
 
-static rsh_status allgather(rsh_comm *c, const void *mine, void *all, size_t bytes) { return rshi_line_allgather(line_of(c), mine, all, bytes); }
-static rsh_status bcast(rsh_comm *c, int root, void *data, size_t bytes) { return rshi_line_bcast(line_of(c), root, data, bytes); }
+static rsh_status allgather(rsh_comm *c, const void *mine, void *all, size_t bytes) {
+    return rshi_line_allgather(line_of(c), mine, all, bytes);
+}
+static rsh_status bcast(rsh_comm *c, int root, void *data, size_t bytes) {
+    return rshi_line_bcast(line_of(c), root, data, bytes);
+}
 
 static rsh_status near_allgather(rsh_comm *c, const void *mine, void *all, size_t bytes) {
     return near_of(c)->ops->allgather(near_of(c), mine, all, bytes);
 }
 
-static rsh_status near_bcast(rsh_comm *c, int root, void *data, size_t bytes) { return near_of(c)->ops->bcast(near_of(c), root, data, bytes); }
+static rsh_status near_bcast(rsh_comm *c, int root, void *data, size_t bytes) {
+    return near_of(c)->ops->bcast(near_of(c), root, data, bytes);
+}
 
-static rsh_status near_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+static rsh_status near_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                                const rsh_message *recv) {
     return near_of(c)->ops->exchange(near_of(c), nsend, send, nrecv, recv);
 }
 
@@ -37,7 +46,9 @@ static rsh_status data_alloc(rsh_comm *c, size_t bytes, bool zero, rshi_data *ou
 
 static bool is_shared(rsh_comm *c, const void *p) { return near_of(c)->ops->is_shared(near_of(c), p); }
 
-static rsh_status publish(rsh_comm *c, const void *p, size_t bytes, rshi_handle *out) { return near_of(c)->ops->publish(near_of(c), p, bytes, out); }
+static rsh_status publish(rsh_comm *c, const void *p, size_t bytes, rshi_handle *out) {
+    return near_of(c)->ops->publish(near_of(c), p, bytes, out);
+}
 
 static bool is_near(const rsh_comm *c, int peer) { return rshi_comm_near(c, c->rank, peer); }
 
@@ -78,7 +89,9 @@ static rsh_status receive_from(rsh_comm *c, int peer, int tag, void *data, size_
     return RSH_OK;
 }
 
-static rsh_status test(rsh_comm *c, rsh_wire_request *request, bool *done) { return rshi_line_test(line_of(c), request, done); }
+static rsh_status test(rsh_comm *c, rsh_wire_request *request, bool *done) {
+    return rshi_line_test(line_of(c), request, done);
+}
 static void cancel(rsh_comm *c, rsh_wire_request *request) { line_of(c)->wire.cancel(line_of(c)->wire.ctx, request); }
 
 /* ---- coming and going ---- */

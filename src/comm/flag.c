@@ -1,9 +1,9 @@
 /* Flag: spin shortly, yield, then sleep in the kernel.
  *
- * No wake-up is lost: a sleeper counts itself in `sleepers` before it looks at the value for the last time, a poster sets the value
- * before it looks at `sleepers`, both sequentially consistent, so at least one of them sees the other; and the kernel compares the
- * value again before it lets the sleeper sleep.  Naps are bounded all the same, since who leaves cannot find every flag that
- * somebody sleeps on. */
+ * No wake-up is lost: a sleeper counts itself in `sleepers` before it looks at the value for the last time, a poster
+ * sets the value before it looks at `sleepers`, both sequentially consistent, so at least one of them sees the other;
+ * and the kernel compares the value again before it lets the sleeper sleep.  Naps are bounded all the same, since who
+ * leaves cannot find every flag that somebody sleeps on. */
 #include "comm/flag.h"
 
 #include <linux/futex.h>
@@ -45,9 +45,9 @@ static bool reached(rshi_flag *flag, uint64_t target) {
     return atomic_load_explicit(&flag->value, memory_order_acquire) >= target;
 }
 
-/* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the scheduler takes for
- * normal.  Where there is a core for each, the one that waits moves to another: it forbids itself this core for a moment.  Now and then at
- * most, since there may be good reasons for where it is. */
+/* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the
+ * scheduler takes for normal.  Where there is a core for each, the one that waits moves to another: it forbids itself
+ * this core for a moment.  Now and then at most, since there may be good reasons for where it is. */
 static void part_ways(const rshi_flag *flag) {
     static _Thread_local double last;
     int here = sched_getcpu();
@@ -58,7 +58,8 @@ static void part_ways(const rshi_flag *flag) {
     last = now;
     others = allowed;
     CPU_CLR(here, &others);
-    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others)) sched_setaffinity(0, sizeof allowed, &allowed);
+    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others))
+        sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
@@ -119,19 +120,21 @@ rsh_status rshi_read_timeout(double *seconds) {
     }
     char *end;
     double value = strtod(text, &end);
-    RSH_REQUIRE(!*end && value > 0, RSH_EVALUE, "RESHARD_TIMEOUT is \"%.40s\", which is not a positive number of seconds", text);
+    RSH_REQUIRE(!*end && value > 0, RSH_EVALUE,
+                "RESHARD_TIMEOUT is \"%.40s\", which is not a positive number of seconds", text);
     *seconds = value;
     return RSH_OK;
 }
 
 rsh_status rshi_report_all_late(double waited, double timeout) {
-    return rshi_fail(RSH_ETIMEOUT, "the other ranks let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", waited, timeout);
+    return rshi_fail(RSH_ETIMEOUT, "the other ranks let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+                     waited, timeout);
 }
 
-/* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from what it waits
- * for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a virtual machine): on a core that
- * nobody else wants this is another way of looking, on one that somebody wants it lets him have it.  In a crowd the yields themselves
- * are the load, so there it sleeps at once. */
+/* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from
+ * what it waits for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a
+ * virtual machine): on a core that nobody else wants this is another way of looking, on one that somebody wants it lets
+ * him have it.  In a crowd the yields themselves are the load, so there it sleeps at once. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
     return (rshi_patience){
         .spins = ranks > rshi_cores() ? 8 : 100,

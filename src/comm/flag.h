@@ -1,4 +1,5 @@
-/* flag: how a rank waits for a counter in memory that another rank advances, for every engine that shares memory. */
+/* flag: how a rank waits for a counter in memory that another rank advances, for every engine that
+ * shares memory. */
 #ifndef RESHARD_COMM_FLAG_H
 #define RESHARD_COMM_FLAG_H
 
@@ -24,13 +25,16 @@ rsh_status rshi_report_all_late(double waited, double timeout);
 /* Patience for `ranks` that run on the cores of this process. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
 
-/* Is it any use to wait on?  Asked when the short wait was in vain and then at every nap's end, with the seconds waited so far.
- * RSH_OK: go on; else the wait ends with that status, unless the flag got there after all. */
+/* Is it any use to wait on?  Asked when the short wait was in vain and then at every nap's end,
+ * with the seconds waited so far. RSH_OK: go on; else the wait ends with that status, unless the
+ * flag got there after all. */
 typedef rsh_status (*rshi_doubt)(void *ctx, double waited);
 
 /* Wait until flag->value >= target (acquire). */
-rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p, rshi_doubt doubt, void *ctx);
-/* Set flag->value (release) and wake its sleepers.  Only the flag's owner posts, so the flag outlives the call. */
+rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p,
+                          rshi_doubt doubt, void *ctx);
+/* Set flag->value (release) and wake its sleepers.  Only the flag's owner posts, so the flag
+ * outlives the call. */
 void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process);
 /* Wake the sleepers without news, so that they look around. */
 void rshi_flag_rouse(rshi_flag *flag, bool one_process);

@@ -15,7 +15,11 @@ typedef struct launcher {
 /* In the order in which they are believed: inside a Slurm job, mpirun knows better than Slurm. */
 static const launcher launchers[] = {
     {"reshard run", "RESHARD_RANK", "RESHARD_SIZE", NULL, {"RESHARD_JOB", NULL}},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", NULL}},
+    {"Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", NULL}},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", {"MASTER_PORT", "TORCHELASTIC_RUN_ID"}},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {"PMI_JOBID", NULL}},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", NULL, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
@@ -38,11 +42,12 @@ static bool read_number(const char *text, int *out) {
 static rsh_status read_place(const launcher *l, int *rank, int *size) {
     const char *r = look(l->rank), *s = look(l->size), *local = look(l->local_size);
     RSH_REQUIRE(read_number(r, rank) && read_number(s, size) && *rank < *size, RSH_EVALUE,
-                "%s does not say which rank this is: %s is \"%.40s\", %s is \"%.40s\"", l->name, l->rank, r ? r : "", l->size, s ? s : "");
+                "%s does not say which rank this is: %s is \"%.40s\", %s is \"%.40s\"", l->name, l->rank, r ? r : "",
+                l->size, s ? s : "");
     int here;
     RSH_REQUIRE(!read_number(local, &here) || here == *size, RSH_EUNSUP,
-                "%s runs %d ranks, %d of them on this machine (%s): the engine shm is for ranks of one machine", l->name, *size, here,
-                l->local_size);
+                "%s runs %d ranks, %d of them on this machine (%s): the engine shm is for ranks of one machine",
+                l->name, *size, here, l->local_size);
     return RSH_OK;
 }
 

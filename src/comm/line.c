@@ -1,7 +1,7 @@
 /* Line: waits on a wire that end, and farewells that end them.
  *
- * A wait tests its messages, yields, then naps; at every nap it looks for farewells.  Nobody waits for longer than RESHARD_TIMEOUT without
- * progress.  A rank of the same node that was killed says no farewell, but its comm knows. */
+ * A wait tests its messages, yields, then naps; at every nap it looks for farewells.  Nobody waits for longer than
+ * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed says no farewell, but its comm knows. */
 #include "comm/line.h"
 
 #include <sched.h>
@@ -61,7 +61,9 @@ rsh_status rshi_line_recv(rshi_line *l, int peer, int tag, void *data, size_t by
     return RSH_OK;
 }
 
-rsh_status rshi_line_test(rshi_line *l, rsh_wire_request *request, bool *done) { return broken(l->wire.test(l->wire.ctx, request, done)); }
+rsh_status rshi_line_test(rshi_line *l, rsh_wire_request *request, bool *done) {
+    return broken(l->wire.test(l->wire.ctx, request, done));
+}
 
 void rshi_line_cancel(rshi_line *l, int64_t n, rshi_parcel *parcels) {
     for (int64_t i = 0; i < n; i++)
@@ -96,7 +98,8 @@ rsh_status rshi_line_finish(rshi_line *l, int64_t n, rshi_parcel *parcels) {
         before = left;
         if (!rest(&v, &l->patience)) continue;
         doubted = rshi_line_doubt(l, -1, l->steps + 1, 0);
-        if (!doubted && waited(&v) >= l->patience.timeout) doubted = rshi_line_doubt(l, parcels[first].peer, l->steps + 1, waited(&v));
+        if (!doubted && waited(&v) >= l->patience.timeout)
+            doubted = rshi_line_doubt(l, parcels[first].peer, l->steps + 1, waited(&v));
     }
 out:
     rshi_line_cancel(l, n, parcels);
@@ -151,7 +154,9 @@ static rsh_status hear_all(rshi_line *l) {
 
 /* ---- doubts ---- */
 
-static bool is_missed(const rshi_line *l, int r, uint64_t steps) { return l->farewells[r].heard && l->farewells[r].steps < steps; }
+static bool is_missed(const rshi_line *l, int r, uint64_t steps) {
+    return l->farewells[r].heard && l->farewells[r].steps < steps;
+}
 
 /* A rank that failed explains more than one that has left. */
 static int find_missed(const rshi_line *l, uint64_t steps) {
@@ -162,22 +167,27 @@ static int find_missed(const rshi_line *l, uint64_t steps) {
     return -1;
 }
 
-/* Only the first failure's sentence was kept; others are its echo.  One that left with RSH_EPEER names the rank that began. */
+/* Only the first failure's sentence was kept; others are its echo.  One that left with RSH_EPEER names the rank that
+ * began. */
 static rsh_status report_missed(const rshi_line *l, int r) {
     const rshi_farewell *f = &l->farewells[r];
     if (f->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", r);
-    if (l->farewells[l->speaker].status == RSH_EPEER && *l->sentence) return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, l->sentence);
-    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", l->speaker, rsh_status_name(l->farewells[l->speaker].status), l->sentence);
+    if (l->farewells[l->speaker].status == RSH_EPEER && *l->sentence)
+        return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, l->sentence);
+    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", l->speaker,
+                     rsh_status_name(l->farewells[l->speaker].status), l->sentence);
 }
 
-/* A near rank that its node's comm misses and that has said no farewell.  One that leaves in order says it first, but the wire may be slower. */
+/* A near rank that its node's comm misses and that has said no farewell.  One that leaves in order says it first, but
+ * the wire may be slower. */
 static rsh_status doubt_near(rshi_line *l) {
     rsh_status st = RSH_OK;
     double now = rshi_seconds();
     if (now - l->asked < ASKING) return RSH_OK;
     l->asked = now;
     for (int i = 0; l->near && i < l->near->size && !st; i++)
-        if (i != l->near->rank && !l->farewells[l->near_called[i]].heard) st = l->near->ops->doubt(l->near, i, 0.9 * l->patience.timeout);
+        if (i != l->near->rank && !l->farewells[l->near_called[i]].heard)
+            st = l->near->ops->doubt(l->near, i, 0.9 * l->patience.timeout);
     if (!st) return l->suspected = 0, RSH_OK;
     if (!l->suspected) l->suspected = now;
     return now - l->suspected < GRACE ? RSH_OK : st;
@@ -185,7 +195,8 @@ static rsh_status doubt_near(rshi_line *l) {
 
 static rsh_status report_late(const rshi_line *l, int peer, double seconds) {
     if (peer < 0) return rshi_report_all_late(seconds, l->patience.timeout);
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", peer, seconds, l->patience.timeout);
+    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", peer, seconds,
+                     l->patience.timeout);
 }
 
 rsh_status rshi_line_doubt(rshi_line *l, int peer, uint64_t steps, double seconds) {
@@ -205,7 +216,8 @@ void rshi_line_leave(rshi_line *l, rsh_status status, const char *detail) {
     snprintf(l->detail, sizeof l->detail, "%s", detail);
     l->words = (rshi_farewell_words){status, l->steps, status ? strlen(l->detail) + 1 : 0};
     for (int r = 0; r < l->wire.size; r++) {
-        if (r == l->wire.rank || rshi_line_send(l, r, RSHI_TAG_FAREWELL, &l->words, sizeof l->words, &l->mine[2 * r])) continue;
+        if (r == l->wire.rank || rshi_line_send(l, r, RSHI_TAG_FAREWELL, &l->words, sizeof l->words, &l->mine[2 * r]))
+            continue;
         if (status) rshi_line_send(l, r, RSHI_TAG_SENTENCE, l->detail, l->words.sentence_bytes, &l->mine[2 * r + 1]);
     }
 }
@@ -259,7 +271,8 @@ rsh_status rshi_line_new(const rsh_wire *wire, rshi_line **out) {
     return RSH_OK;
 }
 
-/* Have all others left in order, and heard that this rank has?  False as soon as one has not, or after RESHARD_TIMEOUT. */
+/* Have all others left in order, and heard that this rank has?  False as soon as one has not, or after RESHARD_TIMEOUT.
+ */
 static bool part_in_order(rshi_line *l) {
     vigil v = {0};
     int64_t left = 0, first;
@@ -271,11 +284,13 @@ static bool part_in_order(rshi_line *l) {
     return false;
 }
 
-/* A farewell that is still under way to a rank that is dead keeps its memory: there is no telling when the wire lets go of it. */
+/* A farewell that is still under way to a rank that is dead keeps its memory: there is no telling when the wire lets go
+ * of it. */
 void rshi_line_close(rshi_line *l) {
     int64_t left = 0, first;
     bool orderly = l->status == RSH_OK && part_in_order(l);
-    if (!orderly && test_all(l, 2 * (int64_t)l->wire.size, l->mine, &left, &first)) left = 0; /* a wire that fails holds nothing */
+    if (!orderly && test_all(l, 2 * (int64_t)l->wire.size, l->mine, &left, &first))
+        left = 0; /* a wire that fails holds nothing */
     l->wire.close(l->wire.ctx, orderly);
     if (!left) free_line(l);
 }

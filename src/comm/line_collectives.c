@@ -1,4 +1,5 @@
-/* Collectives on a line: allgather by doubling, bcast along a tree; both with messages straight from and to the caller's memory. */
+/* Collectives on a line: allgather by doubling, bcast along a tree; both with messages straight from and to the
+ * caller's memory. */
 #include "comm/line.h"
 
 #include <stdio.h>
@@ -16,7 +17,8 @@ static int stretches(int size, int last, int count, size_t bytes, stretch out[2]
     return out[1].bytes ? 2 : 1;
 }
 
-/* Before: this rank has the `have` blocks that end with its own.  It gives `count` of them to the rank `have` places on, and gets the `count` before them. */
+/* Before: this rank has the `have` blocks that end with its own.  It gives `count` of them to the rank `have` places
+ * on, and gets the `count` before them. */
 static rsh_status double_up(rshi_line *l, char *all, size_t bytes, int have, int count) {
     int size = l->wire.size, to = (l->wire.rank + have) % size, from = (l->wire.rank - have + size) % size;
     stretch s[2];
@@ -35,7 +37,8 @@ static rsh_status double_up(rshi_line *l, char *all, size_t bytes, int have, int
 rsh_status rshi_line_allgather(rshi_line *l, const void *mine, void *all, size_t bytes) {
     int size = l->wire.size;
     if (!bytes) return RSH_OK;
-    RSH_TRY(rshi_line_doubt(l, -1, l->steps + 1, 0)); /* ranks that have given up this step may have sent their blocks before */
+    RSH_TRY(rshi_line_doubt(l, -1, l->steps + 1,
+                            0)); /* ranks that have given up this step may have sent their blocks before */
     char *place = (char *)all + (size_t)l->wire.rank * bytes;
     if (place != mine) memmove(place, mine, bytes);
     for (int have = 1, count; have < size; have += count) {
@@ -46,13 +49,15 @@ rsh_status rshi_line_allgather(rshi_line *l, const void *mine, void *all, size_t
     return RSH_OK;
 }
 
-/* Places are counted from the root: a rank gets from the place without its lowest bit, and gives to those with one lower bit more. */
+/* Places are counted from the root: a rank gets from the place without its lowest bit, and gives to those with one
+ * lower bit more. */
 static rsh_status pass_on(rshi_line *l, int root, int place, int lowest, void *data, size_t bytes) {
     rshi_parcel parcels[32] = {0};
     int used = 0, size = l->wire.size;
     rsh_status st = RSH_OK;
     for (int bit = lowest >> 1; bit && !st; bit >>= 1)
-        if (place + bit < size) st = rshi_line_send(l, (place + bit + root) % size, RSHI_TAG_BCAST, data, bytes, &parcels[used++]);
+        if (place + bit < size)
+            st = rshi_line_send(l, (place + bit + root) % size, RSHI_TAG_BCAST, data, bytes, &parcels[used++]);
     if (!st) return rshi_line_finish(l, used, parcels);
     rshi_line_cancel(l, used, parcels);
     return st;
@@ -81,7 +86,8 @@ rsh_status rshi_line_agree(rshi_line *l, rsh_status mine, void *board) {
         rsh_status status = (rsh_status)all[r];
         if (!status) continue;
         RSH_TRY(rshi_line_bcast(l, r, sentence, sizeof sentence));
-        return r == l->wire.rank ? rshi_fail(status, "%s", sentence) : rshi_fail(status, "rank %d: %.1000s", r, sentence);
+        return r == l->wire.rank ? rshi_fail(status, "%s", sentence)
+                                 : rshi_fail(status, "rank %d: %.1000s", r, sentence);
     }
     return RSH_OK;
 }

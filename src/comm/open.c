@@ -1,7 +1,7 @@
 /* Open: the exchange with which every collective call begins.
  *
- * Each rank says in 32 bytes what it is about to do.  All ranks read the same records and so come to the same conclusion; only when
- * that is not "go on" do texts travel, from the one or two ranks whose words matter. */
+ * Each rank says in 32 bytes what it is about to do.  All ranks read the same records and so come to the same
+ * conclusion; only when that is not "go on" do texts travel, from the one or two ranks whose words matter. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -81,10 +81,13 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
     RSH_TRY(hear(c, other, &b, sizeof b));
     const opening *first = &c->openings[0], *second = &c->openings[other];
     if (first->operation != second->operation || first->calls != second->calls)
-        return rshi_fail(RSH_EMISMATCH, "ranks are in different calls: rank 0 in %s (call %llu), rank %d in %s (call %llu)", a.operation,
-                         (unsigned long long)first->calls, other, b.operation, (unsigned long long)second->calls);
+        return rshi_fail(
+            RSH_EMISMATCH, "ranks are in different calls: rank 0 in %s (call %llu), rank %d in %s (call %llu)",
+            a.operation, (unsigned long long)first->calls, other, b.operation, (unsigned long long)second->calls);
     if (strcmp(a.what, b.what) == 0)
-        return rshi_fail(RSH_EMISMATCH, "ranks ask %s for different things: rank 0 and rank %d both for %s, but not from the same layout with the same options",
+        return rshi_fail(RSH_EMISMATCH,
+                         "ranks ask %s for different things: rank 0 and rank %d both for %s, but not from the same "
+                         "layout with the same options",
                          a.operation, other, *a.what ? a.what : "something");
     return rshi_fail(RSH_EMISMATCH, "ranks ask %s for different things: rank 0 for %s, rank %d for %s", a.operation,
                      *a.what ? a.what : "one", other, *b.what ? b.what : "another");
@@ -114,11 +117,13 @@ rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerpri
 
 static bool same_call(const rsh_comm *c) {
     for (int r = 0; r < c->size; r++)
-        if (c->openings[r].operation != c->openings[0].operation || c->openings[r].calls != c->openings[0].calls) return false;
+        if (c->openings[r].operation != c->openings[0].operation || c->openings[r].calls != c->openings[0].calls)
+            return false;
     return true;
 }
 
-/* Words that differ are no error here and one in rshi_comm_open, so the two must never take one another for the same call, whatever their names. */
+/* Words that differ are no error here and one in rshi_comm_open, so the two must never take one another for the same
+ * call, whatever their names. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same) {
     RSH_TRY(hear_all(c, ~hash_text(operation), word, mine));
     *same = find_difference(c) < 0;

@@ -1,7 +1,8 @@
 /* Pool: threads that wait for work and take tasks from one counter; the caller takes tasks too.
  *
- * A job is open while its low bit is set in `gate`.  A worker enters an open job by counting itself into the gate, and the caller, when the
- * tasks have run out, shuts the gate and waits for those inside only: a worker that slept through the job delays nobody. */
+ * A job is open while its low bit is set in `gate`.  A worker enters an open job by counting itself into the gate, and
+ * the caller, when the tasks have run out, shuts the gate and waits for those inside only: a worker that slept through
+ * the job delays nobody. */
 #include "comm/flag.h"
 
 #include <pthread.h>
@@ -46,7 +47,8 @@ static void take_tasks(rsh_pool *pool, int worker) {
 static bool enter(rsh_pool *pool) {
     uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
     while (gate & OPEN)
-        if (atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + ENTRANT, memory_order_acquire, memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + ENTRANT, memory_order_acquire,
+                                                  memory_order_relaxed))
             return true;
     return false;
 }

@@ -1,14 +1,15 @@
 /* Reduce: element by element over blocks, for the plain C types.
  *
- * Narrow floats and complex numbers have their arithmetic elsewhere, where layouts with partial values are resharded; here is what
- * agreeing on counts, losses and norms needs.  Integers wrap around; NaN wins in min and max. */
+ * Narrow floats and complex numbers have their arithmetic elsewhere, where layouts with partial values are resharded;
+ * here is what agreeing on counts, losses and norms needs.  Integers wrap around; NaN wins in min and max. */
 #include "comm/reduce.h"
 
 #include <string.h>
 
 typedef void (*fold_fn)(rsh_op op, int64_t count, const void *in, void *acc);
 
-/* Sums and products of integers are taken in uint64_t: wrapping is defined there, and the low bits are those of every type. */
+/* Sums and products of integers are taken in uint64_t: wrapping is defined there, and the low bits are those of every
+ * type. */
 #define INT_FOLD(T)                                                                                                    \
     static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
         const T *a = in;                                                                                               \
@@ -58,7 +59,8 @@ static const fold_fn folds[RSH_DTYPE_COUNT] = {
 
 rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype) {
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
-    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "allreduce needs a reduction, not %s", rsh_op_name(op));
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "allreduce needs a reduction, not %s",
+                rsh_op_name(op));
     RSH_TRY(rsh_op_check(op, dtype));
     RSH_REQUIRE(folds[dtype], RSH_EUNSUP, "allreduce does not do %s; resharding a layout with partial values does",
                 rsh_dtype_name(dtype));

@@ -7,7 +7,9 @@
 /* RSH_EVALUE, RSH_ETYPE or RSH_EUNSUP if allreduce does not do `op` on `dtype`. */
 rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype);
 
-/* blocks[nblocks][count], dense: combine them in ascending order into out[count].  Arguments as rshi_reduce_check lets them pass. */
-void rshi_reduce(rsh_op op, rsh_dtype dtype, int nblocks, int64_t count, const void *blocks, void *out);
+/* blocks[nblocks][count], dense: combine them in ascending order into out[count].  Arguments as
+ * rshi_reduce_check lets them pass. */
+void rshi_reduce(rsh_op op, rsh_dtype dtype, int nblocks, int64_t count, const void *blocks,
+                 void *out);
 
 #endif

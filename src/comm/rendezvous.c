@@ -1,8 +1,9 @@
 /* Rendezvous: processes that know a job's name find one another and get one another's arenas.
  *
- * Rank 0 listens on a socket in the abstract namespace: it has no file, and it is gone with the process.  Every other rank connects and hands over
- * two descriptors, its arena and its pidfd.  When all have come, rank 0 sends everybody everybody's, waits until all have mapped them, and tells
- * the outcome.  Then the sockets are closed: they are for the beginning only. */
+ * Rank 0 listens on a socket in the abstract namespace: it has no file, and it is gone with the process.  Every other
+ * rank connects and hands over two descriptors, its arena and its pidfd.  When all have come, rank 0 sends everybody
+ * everybody's, waits until all have mapped them, and tells the outcome.  Then the sockets are closed: they are for the
+ * beginning only. */
 #include "comm/shm.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #define MAGIC 0x3172647368736572u /* "reshsdr1": the version of the words below is part of it */
 #define LEAST_PAUSE 1000000L      /* nanoseconds between attempts to connect */
 #define LINGER 0.5                /* seconds in which a rank that cannot take part tries to tell the others why */
-#define GRACE 1.0                 /* seconds, at most, by which the others wait longer than rank 0, which knows who is missing */
+#define GRACE       1.0 /* seconds, at most, by which the others wait longer than rank 0, which knows who is missing */
 
 /* What ranks say to each other; a hello and an introduction come with two descriptors. */
 typedef struct word {
@@ -73,7 +74,8 @@ static rsh_status send_word(const meeting *m, int who, int to, const word *w, co
     if (fds) {
         h.msg_control = &c;
         h.msg_controllen = sizeof c.bytes;
-        *CMSG_FIRSTHDR(&h) = (struct cmsghdr){.cmsg_len = CMSG_LEN(2 * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        *CMSG_FIRSTHDR(&h) =
+            (struct cmsghdr){.cmsg_len = CMSG_LEN(2 * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(CMSG_FIRSTHDR(&h)), fds, 2 * sizeof(int));
     }
     for (;;) {
@@ -93,8 +95,8 @@ static void take_descriptors(struct msghdr *h, int *fds) {
     memcpy(fds, CMSG_DATA(c), (c->cmsg_len < CMSG_LEN(2 * sizeof(int)) ? 1 : 2) * sizeof(int));
 }
 
-/* A word that is there to be read; `fds` are -1 where none came.  A rank that ended without reading all it was sent resets the connection, but what it
- * said before is still there. */
+/* A word that is there to be read; `fds` are -1 where none came.  A rank that ended without reading all it was sent
+ * resets the connection, but what it said before is still there. */
 static rsh_status read_word(const meeting *m, int who, int from, word *w, int fds[2]) {
     struct iovec io = {w, sizeof *w};
     control c = {0};
@@ -106,14 +108,16 @@ static rsh_status read_word(const meeting *m, int who, int from, word *w, int fd
     if (n > 0) take_descriptors(&h, fds);
     w->text[sizeof w->text - 1] = 0;
     if (n <= 0) return report_ended(m, who);
-    RSH_REQUIRE(w->magic == MAGIC, RSH_EMISMATCH, "a rank of the job \"%.100s\" uses another version of the library", m->job);
+    RSH_REQUIRE(w->magic == MAGIC, RSH_EMISMATCH, "a rank of the job \"%.100s\" uses another version of the library",
+                m->job);
     return RSH_OK;
 }
 
 static rsh_status await_word(const meeting *m, int who, int from, word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     while (poll(&p, 1, 100) <= 0)
-        RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT, "rank %d heard nothing of the others of the job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
+        RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT,
+                    "rank %d heard nothing of the others of the job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
                     m->w->rank, m->job, m->patience);
     return read_word(m, who, from, w, fds);
 }
@@ -152,18 +156,23 @@ static rsh_status listen_for(const meeting *m, int *fd) {
     if (!bind(*fd, (struct sockaddr *)&address, bytes) && !listen(*fd, m->w->size)) return RSH_OK;
     int error = errno;
     close(*fd);
-    return rshi_fail(error == EADDRINUSE ? RSH_EBUSY : RSH_ERUNTIME, "rank 0 of the job \"%.100s\" cannot receive the others: %s", m->job,
-                     error == EADDRINUSE ? "another rank 0 of a job of this name is waiting for its ranks" : strerror(error));
+    return rshi_fail(error == EADDRINUSE ? RSH_EBUSY : RSH_ERUNTIME,
+                     "rank 0 of the job \"%.100s\" cannot receive the others: %s", m->job,
+                     error == EADDRINUSE ? "another rank 0 of a job of this name is waiting for its ranks"
+                                         : strerror(error));
 }
 
 /* Rank 0 may come later than we do, and its time runs until then. */
 static rsh_status connect_to(meeting *m, int fd) {
     struct sockaddr_un address;
     socklen_t bytes = address_of(m->job, &address);
-    for (long pause = LEAST_PAUSE; connect(fd, (struct sockaddr *)&address, bytes); pause += pause < 16 * LEAST_PAUSE ? pause : 0) {
+    for (long pause = LEAST_PAUSE; connect(fd, (struct sockaddr *)&address, bytes);
+         pause += pause < 16 * LEAST_PAUSE ? pause : 0) {
         bool early = errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR;
-        RSH_REQUIRE(early, RSH_ERUNTIME, "rank %d cannot reach rank 0 of the job \"%.100s\": %s", m->w->rank, m->job, strerror(errno));
-        RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT, "rank 0 of the job \"%.100s\" did not come within %g seconds (RESHARD_TIMEOUT)", m->job,
+        RSH_REQUIRE(early, RSH_ERUNTIME, "rank %d cannot reach rank 0 of the job \"%.100s\": %s", m->w->rank, m->job,
+                    strerror(errno));
+        RSH_REQUIRE(time_left(m) > 0, RSH_ETIMEOUT,
+                    "rank 0 of the job \"%.100s\" did not come within %g seconds (RESHARD_TIMEOUT)", m->job,
                     m->patience);
         pause_for(pause);
     }
@@ -199,11 +208,12 @@ typedef struct host {
 static rsh_status check_hello(const host *h, const word *w, const int fds[2]) {
     int size = h->m->w->size;
     if (w->status) return rshi_fail((rsh_status)w->status, "rank %d: %.900s", w->rank, w->text);
-    RSH_REQUIRE(fds[0] >= 0 && fds[1] >= 0, RSH_ERUNTIME, "rank 0 has no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
-    RSH_REQUIRE(w->size == size, RSH_EMISMATCH, "rank 0 of the job \"%.100s\" knows of %d ranks, rank %d of %d", h->m->job, size, w->rank,
-                w->size);
-    RSH_REQUIRE(w->rank > 0 && w->rank < size && h->m->socket[w->rank] < 0, RSH_EMISMATCH, "rank %d of the job \"%.100s\" has come twice",
-                w->rank, h->m->job);
+    RSH_REQUIRE(fds[0] >= 0 && fds[1] >= 0, RSH_ERUNTIME,
+                "rank 0 has no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
+    RSH_REQUIRE(w->size == size, RSH_EMISMATCH, "rank 0 of the job \"%.100s\" knows of %d ranks, rank %d of %d",
+                h->m->job, size, w->rank, w->size);
+    RSH_REQUIRE(w->rank > 0 && w->rank < size && h->m->socket[w->rank] < 0, RSH_EMISMATCH,
+                "rank %d of the job \"%.100s\" has come twice", w->rank, h->m->job);
     return RSH_OK;
 }
 
@@ -212,7 +222,8 @@ static rsh_status receive_one(host *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC), fds[2] = {-1, -1};
     word w;
     if (fd < 0 && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) return RSH_OK;
-    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of the job \"%.100s\" cannot receive the others: %s", h->m->job, strerror(errno));
+    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of the job \"%.100s\" cannot receive the others: %s", h->m->job,
+                strerror(errno));
     if (!same_user(fd)) return close(fd), RSH_OK;
     rsh_status st = await_word(h->m, -1, fd, &w, fds);
     if (!st) st = check_hello(h, &w, fds);
@@ -235,7 +246,8 @@ static rsh_status receive_one(host *h) {
 static rsh_status report_absent(const host *h) {
     int r = 1;
     while (h->m->socket[r] >= 0) r++;
-    return rshi_fail(RSH_ETIMEOUT, "%d of %d ranks of the job \"%.100s\" came within %g seconds (RESHARD_TIMEOUT); rank %d did not",
+    return rshi_fail(RSH_ETIMEOUT,
+                     "%d of %d ranks of the job \"%.100s\" came within %g seconds (RESHARD_TIMEOUT); rank %d did not",
                      h->come + 1, h->m->w->size, h->m->job, h->m->patience, r);
 }
 
@@ -374,8 +386,10 @@ static rsh_status tell_host(const meeting *m, const word *w, const int *fds) {
 
 static rsh_status greet(meeting *m, const word *w, int fds[2]) {
     rsh_status st = RSH_OK;
-    if (w->rank < 0 || w->rank >= m->w->size || m->w->window[w->rank]) st = rshi_fail(RSH_ERUNTIME, "rank 0 introduced rank %d oddly", w->rank);
-    else if (fds[0] < 0 || fds[1] < 0) st = rshi_fail(RSH_ERUNTIME, "no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
+    if (w->rank < 0 || w->rank >= m->w->size || m->w->window[w->rank])
+        st = rshi_fail(RSH_ERUNTIME, "rank 0 introduced rank %d oddly", w->rank);
+    else if (fds[0] < 0 || fds[1] < 0)
+        st = rshi_fail(RSH_ERUNTIME, "no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
     if (st) {
         close_both(fds);
         return st;
@@ -384,7 +398,8 @@ static rsh_status greet(meeting *m, const word *w, int fds[2]) {
     return admit(m->w, w, fds);
 }
 
-/* One introduction, or rank 0's refusal.  A rank in trouble hears them all the same: its own words come after the last. */
+/* One introduction, or rank 0's refusal.  A rank in trouble hears them all the same: its own words come after the last.
+ */
 static rsh_status meet_one(meeting *m, rsh_status *trouble) {
     word w;
     int fds[2];
@@ -422,7 +437,8 @@ void rshi_world_excuse(const char *job, int rank, int size, rsh_status status) {
     meeting m = {.w = &w, .job = job, .socket = &socket, .patience = LINGER, .deadline = rshi_seconds() + LINGER};
     word no = say(&m, rank, status), from_host = no;
     if (rank) {
-        if (!call_host(&m) && !send_word(&m, 0, socket, &no, NULL)) hear_verdict(&m); /* until then rank 0 may not have read it */
+        if (!call_host(&m) && !send_word(&m, 0, socket, &no, NULL))
+            hear_verdict(&m); /* until then rank 0 may not have read it */
     } else if (!listen_for(&m, &listener)) {
         snprintf(from_host.text, sizeof from_host.text, "rank 0: %.900s", no.text);
         turn_away(&m, listener, size - 1, &from_host);

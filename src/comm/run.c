@@ -21,7 +21,8 @@ typedef struct rank_thread {
     pthread_t thread;
 } rank_thread;
 
-/* RSH_EPEER is what another rank's failure looks like from here, and may be noted before that rank gets to note its own: it gives way. */
+/* RSH_EPEER is what another rank's failure looks like from here, and may be noted before that rank gets to note its
+ * own: it gives way. */
 static void note_failure(run *run, rsh_status status, const char *sentence) {
     pthread_mutex_lock(&run->lock);
     if (run->first == RSH_OK || (run->first == RSH_EPEER && status != RSH_EPEER)) {
@@ -31,7 +32,8 @@ static void note_failure(run *run, rsh_status status, const char *sentence) {
     pthread_mutex_unlock(&run->lock);
 }
 
-/* The failure is noted before the peers are told of it.  A comm that is still in use stays, but its rank has left all the same. */
+/* The failure is noted before the peers are told of it.  A comm that is still in use stays, but its rank has left all
+ * the same. */
 static void end_rank(run *run, rsh_comm *comm, rsh_status status) {
     char sentence[RSHI_DETAIL_BYTES];
     snprintf(sentence, sizeof sentence, "%s", status ? rsh_error_detail() : "");
@@ -67,7 +69,8 @@ static int start_ranks(run *run, int n, rsh_comm **comms, rank_thread *threads) 
         started += !error;
     }
     for (int r = started; r < n; r++)
-        end_rank(run, comms[r], rshi_fail(RSH_ERUNTIME, "no thread for rank %d of %d: %s", started, n, strerror(error)));
+        end_rank(run, comms[r],
+                 rshi_fail(RSH_ERUNTIME, "no thread for rank %d of %d: %s", started, n, strerror(error)));
     return started;
 }
 

@@ -1,9 +1,10 @@
 /* Exchange of the engine `shm`: receivers copy out of the senders' arenas.
  *
- * Each rank writes its lists into its arena.  Messages that lie in the arena are read where they are.  The others form one stream in the order of the
- * lists, which passes through a staging buffer of two halves: while receivers read one half, the sender fills the other, and one meeting a
- * round keeps them in step.  Every rank checks its own sends and receives against the other side's lists, so each mismatch is found by at
- * least one rank; it takes part in all rounds all the same, and the last meeting tells everybody. */
+ * Each rank writes its lists into its arena.  Messages that lie in the arena are read where they are.  The others form
+ * one stream in the order of the lists, which passes through a staging buffer of two halves: while receivers read one
+ * half, the sender fills the other, and one meeting a round keeps them in step.  Every rank checks its own sends and
+ * receives against the other side's lists, so each mismatch is found by at least one rank; it takes part in all rounds
+ * all the same, and the last meeting tells everybody. */
 #include "comm/mismatch.h"
 #include "comm/shm.h"
 
@@ -47,7 +48,9 @@ void rshi_shm_staging_free(rshi_shm_comm *c) {
 
 /* ---- lists ---- */
 
-static size_t side_bytes(int size, int64_t n) { return ((size_t)size + 2) * sizeof(int64_t) + (size_t)n * sizeof(entry); }
+static size_t side_bytes(int size, int64_t n) {
+    return ((size_t)size + 2) * sizeof(int64_t) + (size_t)n * sizeof(entry);
+}
 
 /* The sends or the receives in a block that a rank has written. */
 static sorted side_of(const exchange *x, const char *block, const card *k, bool recv) {
@@ -77,7 +80,8 @@ static void sort_by_peer(int size, int64_t n, const rsh_message *list, char *blo
     memset(start, 0, ((size_t)size + 2) * sizeof *start);
     for (int64_t i = 0; i < n; i++) start[list[i].peer + 2]++;
     for (int p = 2; p < size + 2; p++) start[p] += start[p - 1];
-    for (int64_t i = 0; i < n; i++) sorted[start[list[i].peer + 1]++] = (entry){.bytes = list[i].bytes, .order = (uint64_t)i};
+    for (int64_t i = 0; i < n; i++)
+        sorted[start[list[i].peer + 1]++] = (entry){.bytes = list[i].bytes, .order = (uint64_t)i};
 }
 
 /* Where receivers find each message; those to this rank itself never leave its memory. */
@@ -175,7 +179,8 @@ static void receive_from(const exchange *x, int p, uint64_t round) {
         uint64_t from, n = e->direct ? 0 : overlap(e, round, &from);
         if (n) memcpy(to + from, staging + (round & 1) * HALF + (e->at + from) % HALF, n);
         if (!e->direct || round) continue;
-        copy_direct(to, p == x->c->base.rank ? x->send[e->order].data : rshi_world_at(w, x->c->member[p], e->at), e->bytes);
+        copy_direct(to, p == x->c->base.rank ? x->send[e->order].data : rshi_world_at(w, x->c->member[p], e->at),
+                    e->bytes);
     }
 }
 
@@ -224,7 +229,8 @@ static rsh_status settle(exchange *x, const rshi_mismatch *found) {
     return RSH_OK;
 }
 
-rsh_status rshi_shm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+rsh_status rshi_shm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                             const rsh_message *recv) {
     exchange x = {.c = rshi_shm_comm_of(comm), .send = send, .recv = recv, .mine = {.nsend = nsend, .nrecv = nrecv}};
     rshi_mismatch found;
     x.mine.status = write_lists(&x);

@@ -100,7 +100,8 @@ rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx) {
     RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run of %s on %d ranks", fn ? "a function" : "NULL", n);
     run run = {.n = n, .fn = fn, .ctx = ctx, .parent = getpid()};
     size_t bytes = (size_t)n * sizeof *run.endings;
-    snprintf(run.job, sizeof run.job, "run %ld %p", (long)run.parent, (void *)&run); /* threads of one process may do this at once */
+    snprintf(run.job, sizeof run.job, "run %ld %p", (long)run.parent,
+             (void *)&run); /* threads of one process may do this at once */
     rsh_status st;
     RSH_GOTO(rshi_arena_new(1, &run.arena));
     run.endings = rshi_arena_alloc(run.arena, bytes, true);

@@ -1,4 +1,5 @@
-/* Split of the engine `shm`: the lowest rank of a colour makes the group in its arena, the board carries the offset to the others. */
+/* Split of the engine `shm`: the lowest rank of a colour makes the group in its arena, the board carries the offset to
+ * the others. */
 #include "comm/shm.h"
 
 #include <stdlib.h>
@@ -44,7 +45,8 @@ static rsh_status find_circle(const rshi_shm_comm *c, const wish *mine, circle *
 }
 
 /* This rank's comm and, where it is the maker, the group. */
-static rsh_status prepare(rshi_shm_comm *c, const wish *mine, circle *around, rshi_shm_comm **made, rshi_shm_group **group) {
+static rsh_status prepare(rshi_shm_comm *c, const wish *mine, circle *around, rshi_shm_comm **made,
+                          rshi_shm_group **group) {
     RSH_TRY(find_circle(c, mine, around));
     int *member = rshi_alloc((size_t)around->size, sizeof *member);
     for (int i = 0; member && i < around->size; i++) member[i] = c->member[around->list[i].rank];

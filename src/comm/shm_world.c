@@ -1,4 +1,5 @@
-/* World of the engine `shm`: the processes that met, their arenas as this process sees them, and what lives in its own. */
+/* World of the engine `shm`: the processes that met, their arenas as this process sees them, and what lives in its own.
+ */
 #include "comm/shm.h"
 
 #include <poll.h>

@@ -4,7 +4,8 @@
 
 #include "comm/flag.h"
 
-#define RSHI_LAID_BYTES 64 /* blocks up to this size are copied onto the board, larger ones pointed to */
+#define RSHI_LAID_BYTES                                                                            \
+    64 /* blocks up to this size are copied onto the board, larger ones pointed to */
 
 /* What a rank lays on the board for everybody to read. */
 typedef struct rshi_laid {
@@ -16,7 +17,7 @@ typedef struct rshi_laid {
 /* One rank's place in the group.  Written by that rank only. */
 typedef struct rshi_seat {
     _Alignas(64) _Atomic uint64_t arrived; /* meetings this rank has come to */
-    atomic_bool gone;                      /* takes no further part; why stands in status and detail, written before */
+    atomic_bool gone; /* takes no further part; why stands in status and detail, written before */
     rsh_status status;
     char detail[RSHI_DETAIL_BYTES];
     /* By the parity of the meeting: a rank can be one meeting ahead of a reader but not two. */
@@ -51,20 +52,23 @@ typedef struct rshi_thread_comm {
 
 static inline rshi_thread_comm *rshi_thread_comm_of(rsh_comm *c) { return (rshi_thread_comm *)c; }
 
-/* Collective.  Lay `bytes` at `from` on the board and wait until everybody has.  What the peers laid is then there to read until this
- * rank's next meeting; what they only point to, until they are told at the next meeting that it has been read. */
+/* Collective.  Lay `bytes` at `from` on the board and wait until everybody has.  What the peers
+ * laid is then there to read until this rank's next meeting; what they only point to, until they
+ * are told at the next meeting that it has been read. */
 rsh_status rshi_threads_meet(rshi_thread_comm *c, const void *from, size_t bytes);
 /* What rank r laid at the last meeting. */
 const rshi_laid *rshi_threads_laid(const rshi_thread_comm *c, int r);
 
-rsh_status rshi_threads_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv);
+rsh_status rshi_threads_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                                 const rsh_message *recv);
 rsh_status rshi_threads_split(rsh_comm *c, int colour, int key, rsh_comm **out);
 
 rshi_flag *rshi_threads_flag_take(rsh_comm *c);
 void rshi_threads_flag_give(rsh_comm *c, rshi_flag *flag);
 void rshi_threads_flags_free(rshi_group *g);
 
-/* Local.  A group of `size` ranks, and a comm for one of them, whose group the caller sets.  NULL and a sentence: no memory. */
+/* Local.  A group of `size` ranks, and a comm for one of them, whose group the caller sets.  NULL
+ * and a sentence: no memory. */
 rshi_group *rshi_threads_group_new(int size, rshi_patience patience);
 void rshi_threads_group_free(rshi_group *g);
 rshi_thread_comm *rshi_threads_comm_new(int rank, int size);

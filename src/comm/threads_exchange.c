@@ -1,14 +1,16 @@
-/* Exchange of the engine `threads`: each rank lays its lists on the board, receivers copy straight out of the senders' memory.
+/* Exchange of the engine `threads`: each rank lays its lists on the board, receivers copy straight out of the senders'
+ * memory.
  *
- * Two meetings: one at which the lists are there, and after the copying one that gives senders their memory back and tells everybody
- * whether all lists matched.  Every rank checks its own sends and its own receives against the other side's list, so each mismatch is
- * found by at least one rank, and nobody waits for a message that will not come. */
+ * Two meetings: one at which the lists are there, and after the copying one that gives senders their memory back and
+ * tells everybody whether all lists matched.  Every rank checks its own sends and its own receives against the other
+ * side's list, so each mismatch is found by at least one rank, and nobody waits for a message that will not come. */
 #include "comm/mismatch.h"
 #include "comm/threads.h"
 
 #include <string.h>
 
-/* A list of messages by peer, in the order given for each: those for p are list[order[start[p]]] .. list[order[start[p + 1] - 1]]. */
+/* A list of messages by peer, in the order given for each: those for p are list[order[start[p]]] .. list[order[start[p
+ * + 1] - 1]]. */
 typedef struct sorted {
     const rsh_message *list;
     int64_t *start; /* [size + 2], owned; the last entry is room for sorting */
@@ -37,7 +39,9 @@ static rsh_status sort_by_peer(int size, int64_t n, const rsh_message *list, sor
 }
 
 static int64_t count_of(const sorted *s, int peer) { return s->start[peer + 1] - s->start[peer]; }
-static const rsh_message *message_of(const sorted *s, int peer, int64_t i) { return &s->list[s->order[s->start[peer] + i]]; }
+static const rsh_message *message_of(const sorted *s, int peer, int64_t i) {
+    return &s->list[s->order[s->start[peer] + i]];
+}
 
 static lists read_lists(const rshi_thread_comm *c, int r) {
     lists l;
@@ -69,8 +73,8 @@ static void copy_pair(const sorted *send, int from, const sorted *recv, int to) 
     }
 }
 
-/* Check everything that concerns this rank, then receive.  Ranks start with different peers, so as not to read the same memory all at
- * once. */
+/* Check everything that concerns this rank, then receive.  Ranks start with different peers, so as not to read the same
+ * memory all at once. */
 static rshi_mismatch receive_all(const rshi_thread_comm *c, const lists *mine) {
     int me = c->base.rank, size = c->base.size;
     rshi_mismatch found = {0};
@@ -106,7 +110,8 @@ static rsh_status check_ready(const rshi_thread_comm *c) {
     return RSH_OK;
 }
 
-rsh_status rshi_threads_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+rsh_status rshi_threads_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                                 const rsh_message *recv) {
     rshi_thread_comm *c = rshi_thread_comm_of(comm);
     lists mine = {0};
     rsh_status st;

@@ -1,4 +1,5 @@
-/* Split of the engine `threads`: the lowest rank of a colour makes the group, the board carries its address to the others. */
+/* Split of the engine `threads`: the lowest rank of a colour makes the group, the board carries its address to the
+ * others. */
 #include "comm/threads.h"
 
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Exchange on a wire: first do all lists match?, then all messages at once.
  *
- * Every message has a number made of who sends it, who receives it, its place among those of the pair and its size.  If the numbers of all sends and all
- * receives of all ranks have the same sum, the lists match (or 128 bits have met by chance), and that takes one allgather of the ranks' differences.
- * Only when they do not match do the ranks compare pair by pair, to say where.  Long messages go in pieces. */
+ * Every message has a number made of who sends it, who receives it, its place among those of the pair and its size.  If
+ * the numbers of all sends and all receives of all ranks have the same sum, the lists match (or 128 bits have met by
+ * chance), and that takes one allgather of the ranks' differences. Only when they do not match do the ranks compare
+ * pair by pair, to say where.  Long messages go in pieces. */
 #include "comm/hybrid.h"
 #include "comm/mismatch.h"
 
@@ -16,7 +17,8 @@ typedef struct card {
     uint64_t difference[2]; /* sum over its sends less sum over its receives */
 } card;
 
-_Static_assert(sizeof(card) <= RSHI_HYBRID_ENTRY && sizeof(rshi_mismatch) <= RSHI_HYBRID_ENTRY, "cards and findings are laid on the board");
+_Static_assert(sizeof(card) <= RSHI_HYBRID_ENTRY && sizeof(rshi_mismatch) <= RSHI_HYBRID_ENTRY,
+               "cards and findings are laid on the board");
 
 typedef struct exchange {
     rshi_hybrid *h;
@@ -38,7 +40,8 @@ static int64_t count_pieces(const exchange *x, int64_t n, const rsh_message *lis
 
 static rsh_status take_memory(exchange *x) {
     x->seen = rshi_alloc((size_t)x->h->base.size, sizeof *x->seen);
-    x->parcels = rshi_calloc((size_t)(count_pieces(x, x->nsend, x->send) + count_pieces(x, x->nrecv, x->recv)), sizeof *x->parcels);
+    x->parcels = rshi_calloc((size_t)(count_pieces(x, x->nsend, x->send) + count_pieces(x, x->nrecv, x->recv)),
+                             sizeof *x->parcels);
     return x->seen && x->parcels ? RSH_OK : rshi_nomem();
 }
 
@@ -72,7 +75,8 @@ static rsh_status read_cards(const exchange *x, bool *match) {
     const card *cards = (const card *)x->h->board;
     uint64_t sum[2] = {0};
     for (int r = 0; r < x->h->base.size; r++) {
-        RSH_REQUIRE(!cards[r].status, (rsh_status)cards[r].status, "exchange: rank %d had no memory for its lists of messages", r);
+        RSH_REQUIRE(!cards[r].status, (rsh_status)cards[r].status,
+                    "exchange: rank %d had no memory for its lists of messages", r);
         for (int k = 0; k < 2; k++) sum[k] += cards[r].difference[k];
     }
     *match = !sum[0] && !sum[1];
@@ -106,20 +110,25 @@ static int64_t next_sizes(int64_t n, const rsh_message *list, int peer, int64_t 
     return count;
 }
 
-static void compare_sizes(rshi_mismatch *found, int from, int to, int64_t first, int64_t n, const uint64_t *sent, const uint64_t *expected) {
+static void compare_sizes(rshi_mismatch *found, int from, int to, int64_t first, int64_t n, const uint64_t *sent,
+                          const uint64_t *expected) {
     for (int64_t i = 0; i < n && !found->wrong; i++)
-        if (sent[i] != expected[i]) *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, first + i, sent[i], expected[i]};
+        if (sent[i] != expected[i])
+            *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, first + i, sent[i], expected[i]};
 }
 
 /* Tell `to` the sizes of what this rank sends there, and compare those of `from` with what this rank receives. */
 static rsh_status compare_with(const exchange *x, int to, int from, rshi_mismatch *found) {
     rshi_line *l = x->h->line;
     uint64_t mine[AT_ONCE], theirs[AT_ONCE], expected[AT_ONCE];
-    int64_t sent = count_of(x->nsend, x->send, to), wanted = count_of(x->nrecv, x->recv, from), coming = 0, at_send = 0, at_recv = 0;
+    int64_t sent = count_of(x->nsend, x->send, to), wanted = count_of(x->nrecv, x->recv, from), coming = 0, at_send = 0,
+            at_recv = 0;
     RSH_TRY(trade(l, to, &sent, sizeof sent, from, &coming, sizeof coming));
-    if (coming != wanted && !found->wrong) *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, x->h->base.rank, 0, (uint64_t)coming, (uint64_t)wanted};
+    if (coming != wanted && !found->wrong)
+        *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, x->h->base.rank, 0, (uint64_t)coming, (uint64_t)wanted};
     for (int64_t first = 0; first < rshi_max(sent, coming); first += AT_ONCE) {
-        int64_t n = next_sizes(x->nsend, x->send, to, &at_send, mine), come = rshi_max(rshi_min(coming - first, AT_ONCE), 0);
+        int64_t n = next_sizes(x->nsend, x->send, to, &at_send, mine),
+                come = rshi_max(rshi_min(coming - first, AT_ONCE), 0);
         RSH_TRY(trade(l, to, mine, (size_t)n * sizeof *mine, from, theirs, (size_t)come * sizeof *theirs));
         int64_t both = rshi_min(next_sizes(x->nrecv, x->recv, from, &at_recv, expected), come);
         compare_sizes(found, from, x->h->base.rank, first, both, theirs, expected);
@@ -134,7 +143,8 @@ static rsh_status explain(const exchange *x) {
     for (int k = 0; k < size; k++) RSH_TRY(compare_with(x, (me + k) % size, (me - k + size) % size, &found));
     rshi_line_step(x->h->line);
     RSH_TRY(rshi_line_allgather(x->h->line, &found, x->h->board, sizeof found));
-    for (const rshi_mismatch *f = (const rshi_mismatch *)x->h->board; f < (const rshi_mismatch *)x->h->board + size; f++)
+    for (const rshi_mismatch *f = (const rshi_mismatch *)x->h->board; f < (const rshi_mismatch *)x->h->board + size;
+         f++)
         if (f->wrong) return rshi_mismatch_report(f);
     return rshi_fail(RSH_EMISMATCH, "exchange: the ranks' lists of messages do not match");
 }
@@ -184,7 +194,8 @@ static rsh_status move_all(exchange *x) {
     return RSH_OK;
 }
 
-rsh_status rshi_hybrid_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv, const rsh_message *recv) {
+rsh_status rshi_hybrid_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                                const rsh_message *recv) {
     exchange x = {.h = rshi_hybrid_of(c), .nsend = nsend, .nrecv = nrecv, .send = send, .recv = recv};
     bool match = false;
     rsh_status st;

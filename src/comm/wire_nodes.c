@@ -1,8 +1,8 @@
 /* Nodes of a comm on a wire: which ranks can share memory.
  *
- * Every rank says where it is with a number: equal numbers may share.  Ranks with equal numbers then try to make a comm of the engine shm; where one of
- * them does not succeed, each rank of that node becomes a node of its own.  Everything is agreed on over the wire, so all ranks come to the
- * same map. */
+ * Every rank says where it is with a number: equal numbers may share.  Ranks with equal numbers then try to make a comm
+ * of the engine shm; where one of them does not succeed, each rank of that node becomes a node of its own.  Everything
+ * is agreed on over the wire, so all ranks come to the same map. */
 #include "comm/hybrid.h"
 #include "comm/shm.h"
 
@@ -32,7 +32,8 @@ typedef struct search {
 
 static uint64_t hash_text(const char *text, uint64_t seed) { return rshi_hash(text, strlen(text), seed); }
 
-/* The boot id tells one kernel from another; a network namespace is as far as the socket reaches by which processes share memory. */
+/* The boot id tells one kernel from another; a network namespace is as far as the socket reaches by which processes
+ * share memory. */
 static uint64_t find_where(const rsh_wire *wire) {
     char boot[64] = "", net[64] = "";
     const char *node = getenv("RESHARD_NODE");
@@ -85,7 +86,8 @@ static rsh_status prepare(const search *s, rshi_shm_comm **out) {
     return rshi_shm_prepare(place, size, out);
 }
 
-/* The others of the comm wait for this node meanwhile, so it must not take all the time there is: twice `most` and a little. */
+/* The others of the comm wait for this node meanwhile, so it must not take all the time there is: twice `most` and a
+ * little. */
 static rsh_status join(const search *s, rshi_shm_comm *c, rsh_comm **out) {
     const introduction *host = &s->all[s->node[s->line->wire.rank]];
     double most = s->line->patience.timeout / 3;
@@ -94,7 +96,8 @@ static rsh_status join(const search *s, rshi_shm_comm *c, rsh_comm **out) {
     return rshi_shm_join(c, job, most < PROBING ? most : PROBING, out);
 }
 
-/* A node with a rank that failed falls apart; the status of its lowest rank stands for all.  Was this rank's such a one? */
+/* A node with a rank that failed falls apart; the status of its lowest rank stands for all.  Was this rank's such a
+ * one? */
 static bool dissolve_nodes(search *s) {
     int size = s->line->wire.size;
     for (int r = 0; r < size; r++)
@@ -153,8 +156,10 @@ static void discard(search *s, rsh_comm *made, rsh_status why) {
 }
 
 static rsh_status check_wire(const rsh_wire *w) {
-    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE, "a wire says that this is rank %d of %d", w->rank, w->size);
-    RSH_REQUIRE(w->send && w->recv && w->test && w->cancel && w->probe && w->split, RSH_EVALUE, "a wire lacks functions");
+    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE, "a wire says that this is rank %d of %d",
+                w->rank, w->size);
+    RSH_REQUIRE(w->send && w->recv && w->test && w->cancel && w->probe && w->split, RSH_EVALUE,
+                "a wire lacks functions");
     return RSH_OK;
 }
 

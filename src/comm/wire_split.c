@@ -1,4 +1,5 @@
-/* Split of a comm on a wire: the wire is split, and so is each node's comm, so that memory stays shared with the old comm. */
+/* Split of a comm on a wire: the wire is split, and so is each node's comm, so that memory stays shared with the old
+ * comm. */
 #include "comm/hybrid.h"
 
 #include <stdio.h>

@@ -10,10 +10,10 @@
 /* ---- sums ---- */
 
 /* A register of f32, of f64, and of as many bf16 (read as u16) as there are f32. */
-#define VECTORS(level, bytes)                                                                                                    \
-    typedef float f32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                                        \
-    typedef double f64_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                                       \
-    typedef uint32_t u32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                                     \
+#define VECTORS(level, bytes)                                                                                          \
+    typedef float f32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                              \
+    typedef double f64_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                             \
+    typedef uint32_t u32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                           \
     typedef uint16_t u16_##level __attribute__((vector_size(bytes / 2), aligned(1), may_alias));
 
 #define VECTOR_AT(vec, p) (*(const vec *)(const void *)(p))
@@ -37,40 +37,40 @@ RSHI_INLINE float read_bf16(const char *p) {
     return f32_from_bf16(x);
 }
 
-/* A line of the accumulator at a time from k operands, register by register; i counts elements, `size` is the bytes of one in the
- * source.  With `more` the accumulator takes the place of src[0]. */
-#define SUM_CASE(k, level, vec, real, size, source_at)                                                                           \
-    case k:                                                                                                                      \
-        for (; i + RSHI_LINE / sizeof(real) <= n; i += RSHI_LINE / sizeof(real)) {                                               \
-            for (int s = 0; s < (k); s++) rshi_prefetch(src[s] + i * (size), ahead, 1);                                          \
-            for (size_t e = i; e < i + RSHI_LINE / sizeof(real); e += sizeof(vec) / sizeof(real)) {                              \
-                vec v = more ? VECTOR_AT(vec, acc + e * sizeof(real)) : source_at(level, src[0] + e * (size));                   \
-                for (int s = 1; s < (k); s++) v += source_at(level, src[s] + e * (size));                                        \
-                *(vec *)(void *)(acc + e * sizeof(real)) = v;                                                                    \
-            }                                                                                                                    \
-        }                                                                                                                        \
+/* A line of the accumulator at a time from k operands, register by register; i counts elements, `size` is the bytes of
+ * one in the source.  With `more` the accumulator takes the place of src[0]. */
+#define SUM_CASE(k, level, vec, real, size, source_at)                                                                 \
+    case k:                                                                                                            \
+        for (; i + RSHI_LINE / sizeof(real) <= n; i += RSHI_LINE / sizeof(real)) {                                     \
+            for (int s = 0; s < (k); s++) rshi_prefetch(src[s] + i * (size), ahead, 1);                                \
+            for (size_t e = i; e < i + RSHI_LINE / sizeof(real); e += sizeof(vec) / sizeof(real)) {                    \
+                vec v = more ? VECTOR_AT(vec, acc + e * sizeof(real)) : source_at(level, src[0] + e * (size));         \
+                for (int s = 1; s < (k); s++) v += source_at(level, src[s] + e * (size));                              \
+                *(vec *)(void *)(acc + e * sizeof(real)) = v;                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
         break;
-#define SUM(target, name, level, vec, real, size, source_at, read_source, read_acc)                                              \
-    target static void name(bool more, int operands, const char *const *src, char *acc, size_t n) {                              \
-        size_t i = 0;                                                                                                            \
-        int64_t ahead = rshi_ahead(n * (size));                                                                                  \
-        switch (operands) {                                                                                                      \
-            SUM_CASE(1, level, vec, real, size, source_at)                                                                       \
-            SUM_CASE(2, level, vec, real, size, source_at)                                                                       \
-            SUM_CASE(3, level, vec, real, size, source_at)                                                                       \
-            SUM_CASE(4, level, vec, real, size, source_at)                                                                       \
-            SUM_CASE(5, level, vec, real, size, source_at)                                                                       \
-        }                                                                                                                        \
-        for (; i < n; i++) {                                                                                                     \
-            real v = more ? read_acc(acc + i * sizeof v) : read_source(src[0] + i * (size));                                     \
-            for (int s = 1; s < operands; s++) v += read_source(src[s] + i * (size));                                            \
-            memcpy(acc + i * sizeof v, &v, sizeof v);                                                                            \
-        }                                                                                                                        \
+#define SUM(target, name, level, vec, real, size, source_at, read_source, read_acc)                                    \
+    target static void name(bool more, int operands, const char *const *src, char *acc, size_t n) {                    \
+        size_t i = 0;                                                                                                  \
+        int64_t ahead = rshi_ahead(n * (size));                                                                        \
+        switch (operands) {                                                                                            \
+            SUM_CASE(1, level, vec, real, size, source_at)                                                             \
+            SUM_CASE(2, level, vec, real, size, source_at)                                                             \
+            SUM_CASE(3, level, vec, real, size, source_at)                                                             \
+            SUM_CASE(4, level, vec, real, size, source_at)                                                             \
+            SUM_CASE(5, level, vec, real, size, source_at)                                                             \
+        }                                                                                                              \
+        for (; i < n; i++) {                                                                                           \
+            real v = more ? read_acc(acc + i * sizeof v) : read_source(src[0] + i * (size));                           \
+            for (int s = 1; s < operands; s++) v += read_source(src[s] + i * (size));                                  \
+            memcpy(acc + i * sizeof v, &v, sizeof v);                                                                  \
+        }                                                                                                              \
     }
-#define SUMS(target, level, bytes)                                                                                               \
-    VECTORS(level, bytes)                                                                                                        \
-    SUM(target, sum_f32_##level, level, f32_##level, float, 4, F32_AT, read_f32, read_f32)                                       \
-    SUM(target, sum_f64_##level, level, f64_##level, double, 8, F64_AT, read_f64, read_f64)                                      \
+#define SUMS(target, level, bytes)                                                                                     \
+    VECTORS(level, bytes)                                                                                              \
+    SUM(target, sum_f32_##level, level, f32_##level, float, 4, F32_AT, read_f32, read_f32)                             \
+    SUM(target, sum_f64_##level, level, f64_##level, double, 8, F64_AT, read_f64, read_f64)                            \
     SUM(target, sum_bf16_##level, level, f32_##level, float, 2, BF16_AT, read_bf16, read_f32)
 SUMS(, generic, 16)
 #if RSHI_X86
@@ -144,14 +144,14 @@ void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *co
         fold_all(op, from, more, nsrc, src, acc, n);
 }
 
-#define DIVIDE(name, real)                                                                                                       \
-    static void name(char *acc, real divisor, size_t n) {                                                                        \
-        for (size_t i = 0; i < n; i++) {                                                                                         \
-            real x;                                                                                                              \
-            memcpy(&x, acc + i * sizeof x, sizeof x);                                                                            \
-            x /= divisor;                                                                                                        \
-            memcpy(acc + i * sizeof x, &x, sizeof x);                                                                            \
-        }                                                                                                                        \
+#define DIVIDE(name, real)                                                                                             \
+    static void name(char *acc, real divisor, size_t n) {                                                              \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            real x;                                                                                                    \
+            memcpy(&x, acc + i * sizeof x, sizeof x);                                                                  \
+            x /= divisor;                                                                                              \
+            memcpy(acc + i * sizeof x, &x, sizeof x);                                                                  \
+        }                                                                                                              \
     }
 DIVIDE(divide_f32, float)
 DIVIDE(divide_f64, double)

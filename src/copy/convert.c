@@ -1,9 +1,9 @@
 /* Convert: dense elements of one dtype to another.
  *
- * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  A small float (f16, bf16, f8) is an f32 that takes
- * less room, so from there the way is: to f32, exactly, then on.  To a small float there is a loop from f32 and one from f64;
- * integers go through f64, which holds them exactly or, for 64 bits, rounded to odd.  Complex numbers are pairs of their component
- * type. */
+ * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  A small float (f16, bf16, f8) is an f32
+ * that takes less room, so from there the way is: to f32, exactly, then on.  To a small float there is a loop from f32
+ * and one from f64; integers go through f64, which holds them exactly or, for 64 bits, rounded to odd.  Complex numbers
+ * are pairs of their component type. */
 #include "copy/number.h"
 
 #define BATCH     64   /* elements: a fixed count lets the compiler make vector code without a cost model */
@@ -13,48 +13,48 @@ typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
 
 /* ---- loops ---- */
 
-#define ELEMENT(from_type, to_type, expression)                                                                                  \
-    {                                                                                                                            \
-        from_type x;                                                                                                             \
-        memcpy(&x, s + i * sizeof x, sizeof x);                                                                                  \
-        to_type y = (to_type)(expression);                                                                                       \
-        memcpy(d + i * sizeof y, &y, sizeof y);                                                                                  \
+#define ELEMENT(from_type, to_type, expression)                                                                        \
+    {                                                                                                                  \
+        from_type x;                                                                                                   \
+        memcpy(&x, s + i * sizeof x, sizeof x);                                                                        \
+        to_type y = (to_type)(expression);                                                                             \
+        memcpy(d + i * sizeof y, &y, sizeof y);                                                                        \
     }
 
-#define LOOP(target, name, from_type, to_type, expression)                                                                       \
-    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                            \
-        const char *restrict s = src;                                                                                            \
-        char *restrict d = dst;                                                                                                  \
-        int64_t ahead = rshi_ahead(n * sizeof(from_type));                                                                       \
-        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type)) {                           \
-            rshi_prefetch(s, ahead, BATCH * sizeof(from_type));                                                                  \
-            for (size_t i = 0; i < BATCH; i++) ELEMENT(from_type, to_type, expression)                                           \
-        }                                                                                                                        \
-        for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                                   \
+#define LOOP(target, name, from_type, to_type, expression)                                                             \
+    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                  \
+        const char *restrict s = src;                                                                                  \
+        char *restrict d = dst;                                                                                        \
+        int64_t ahead = rshi_ahead(n * sizeof(from_type));                                                             \
+        for (; n >= BATCH; n -= BATCH, s += BATCH * sizeof(from_type), d += BATCH * sizeof(to_type)) {                 \
+            rshi_prefetch(s, ahead, BATCH * sizeof(from_type));                                                        \
+            for (size_t i = 0; i < BATCH; i++) ELEMENT(from_type, to_type, expression)                                 \
+        }                                                                                                              \
+        for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                         \
     }
 
 /* The pairs that training and inference live on are compiled once per level. */
 #if RSHI_X86
-#define FAST_LOOP(name, from_type, to_type, expression)                                                                          \
-    LOOP(, name##_generic, from_type, to_type, expression)                                                                       \
-    LOOP(RSHI_AVX2, name##_avx2, from_type, to_type, expression)                                                                 \
+#define FAST_LOOP(name, from_type, to_type, expression)                                                                \
+    LOOP(, name##_generic, from_type, to_type, expression)                                                             \
+    LOOP(RSHI_AVX2, name##_avx2, from_type, to_type, expression)                                                       \
     LOOP(RSHI_AVX512, name##_avx512, from_type, to_type, expression)
 #else
 #define FAST_LOOP(name, from_type, to_type, expression) LOOP(, name##_generic, from_type, to_type, expression)
 #endif
 
-#define FAST_MAP(X)                                                                                                              \
-    X(BF16, F32, uint16_t, float, f32_from_bf16(x))                                                                              \
-    X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                           \
-    X(F8E5M2, F32, uint8_t, float, f32_from_f8e5m2(x))                                                                           \
-    X(F32, BF16, float, uint16_t, bf16_from_f32(x))                                                                              \
-    X(F32, F8E4M3, float, uint8_t, f8e4m3_from_f32(x))                                                                           \
-    X(F32, F8E5M2, float, uint8_t, f8e5m2_from_f32(x))                                                                           \
-    X(F64, F16, double, uint16_t, f16_from_f64(x))                                                                               \
-    X(F64, BF16, double, uint16_t, bf16_from_f64(x))                                                                             \
-    X(F64, F8E4M3, double, uint8_t, f8e4m3_from_f64(x))                                                                          \
-    X(F64, F8E5M2, double, uint8_t, f8e5m2_from_f64(x))                                                                          \
-    X(F32, F64, float, double, x)                                                                                                \
+#define FAST_MAP(X)                                                                                                    \
+    X(BF16, F32, uint16_t, float, f32_from_bf16(x))                                                                    \
+    X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                 \
+    X(F8E5M2, F32, uint8_t, float, f32_from_f8e5m2(x))                                                                 \
+    X(F32, BF16, float, uint16_t, bf16_from_f32(x))                                                                    \
+    X(F32, F8E4M3, float, uint8_t, f8e4m3_from_f32(x))                                                                 \
+    X(F32, F8E5M2, float, uint8_t, f8e5m2_from_f32(x))                                                                 \
+    X(F64, F16, double, uint16_t, f16_from_f64(x))                                                                     \
+    X(F64, BF16, double, uint16_t, bf16_from_f64(x))                                                                   \
+    X(F64, F8E4M3, double, uint8_t, f8e4m3_from_f64(x))                                                                \
+    X(F64, F8E5M2, double, uint8_t, f8e5m2_from_f64(x))                                                                \
+    X(F32, F64, float, double, x)                                                                                      \
     X(F64, F32, double, float, x)
 #define FAST_DEFINE(from, to, from_type, to_type, expression) FAST_LOOP(from##_to_##to, from_type, to_type, expression)
 FAST_MAP(FAST_DEFINE)
@@ -63,22 +63,23 @@ FAST_MAP(FAST_DEFINE)
 LOOP(, F16_to_F32_generic, uint16_t, float, f32_from_f16(x))
 LOOP(, F32_to_F16_generic, float, uint16_t, f16_from_f32(x))
 #if RSHI_X86
-#define F16_LOOP(target, name, from_size, to_size, count, tail, step)                                                            \
-    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                            \
-        const char *s = src;                                                                                                     \
-        char *d = dst;                                                                                                           \
-        int64_t ahead = rshi_ahead(n * (from_size));                                                                             \
-        for (; n >= (count); n -= (count), s += (count) * (from_size), d += (count) * (to_size)) {                               \
-            rshi_prefetch(s, ahead, 1);                                                                                          \
-            step;                                                                                                                \
-        }                                                                                                                        \
-        tail(s, d, n);                                                                                                           \
+#define F16_LOOP(target, name, from_size, to_size, count, tail, step)                                                  \
+    target static void name(const void *restrict src, void *restrict dst, size_t n) {                                  \
+        const char *s = src;                                                                                           \
+        char *d = dst;                                                                                                 \
+        int64_t ahead = rshi_ahead(n * (from_size));                                                                   \
+        for (; n >= (count); n -= (count), s += (count) * (from_size), d += (count) * (to_size)) {                     \
+            rshi_prefetch(s, ahead, 1);                                                                                \
+            step;                                                                                                      \
+        }                                                                                                              \
+        tail(s, d, n);                                                                                                 \
     }
 #define NEAREST _MM_FROUND_TO_NEAREST_INT
 F16_LOOP(RSHI_AVX2, F16_to_F32_avx2, 2, 4, 8, F16_to_F32_generic,
          _mm256_storeu_ps((float *)(void *)d, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)s))))
 F16_LOOP(RSHI_AVX2, F32_to_F16_avx2, 4, 2, 8, F32_to_F16_generic,
-         _mm_storeu_si128((__m128i *)(void *)d, _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(const void *)s), NEAREST)))
+         _mm_storeu_si128((__m128i *)(void *)d,
+                          _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(const void *)s), NEAREST)))
 F16_LOOP(RSHI_AVX512, F16_to_F32_avx512, 2, 4, 16, F16_to_F32_generic,
          _mm512_storeu_ps(d, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)s))))
 F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
@@ -87,7 +88,7 @@ F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
 
 /* What a wide value becomes: integers wrap, reals saturate. */
 #define INTEGER(x, type, saturate) _Generic((x), float : saturate, double : saturate, default : type##_wrap)(x)
-#define WRAP(type)                                                                                                               \
+#define WRAP(type)                                                                                                     \
     RSHI_INLINE type type##_wrap(uint64_t x) { return (type)x; }
 WRAP(uint8_t)
 WRAP(int8_t)
@@ -99,19 +100,19 @@ WRAP(uint64_t)
 WRAP(int64_t)
 
 /* A row of the table of wide pairs: `value` is the element x read as a number. */
-#define WIDE_ROW(from, type, value)                                                                                              \
-    LOOP(, from##_to_BOOL, type, uint8_t, (value) != 0)                                                                          \
-    LOOP(, from##_to_U8, type, uint8_t, INTEGER(value, uint8_t, u8_from_real))                                                   \
-    LOOP(, from##_to_I8, type, int8_t, INTEGER(value, int8_t, i8_from_real))                                                     \
-    LOOP(, from##_to_U16, type, uint16_t, INTEGER(value, uint16_t, u16_from_real))                                               \
-    LOOP(, from##_to_I16, type, int16_t, INTEGER(value, int16_t, i16_from_real))                                                 \
-    LOOP(, from##_to_U32, type, uint32_t, INTEGER(value, uint32_t, u32_from_real))                                               \
-    LOOP(, from##_to_I32, type, int32_t, INTEGER(value, int32_t, i32_from_real))                                                 \
-    LOOP(, from##_to_U64, type, uint64_t, INTEGER(value, uint64_t, u64_from_real))                                               \
+#define WIDE_ROW(from, type, value)                                                                                    \
+    LOOP(, from##_to_BOOL, type, uint8_t, (value) != 0)                                                                \
+    LOOP(, from##_to_U8, type, uint8_t, INTEGER(value, uint8_t, u8_from_real))                                         \
+    LOOP(, from##_to_I8, type, int8_t, INTEGER(value, int8_t, i8_from_real))                                           \
+    LOOP(, from##_to_U16, type, uint16_t, INTEGER(value, uint16_t, u16_from_real))                                     \
+    LOOP(, from##_to_I16, type, int16_t, INTEGER(value, int16_t, i16_from_real))                                       \
+    LOOP(, from##_to_U32, type, uint32_t, INTEGER(value, uint32_t, u32_from_real))                                     \
+    LOOP(, from##_to_I32, type, int32_t, INTEGER(value, int32_t, i32_from_real))                                       \
+    LOOP(, from##_to_U64, type, uint64_t, INTEGER(value, uint64_t, u64_from_real))                                     \
     LOOP(, from##_to_I64, type, int64_t, INTEGER(value, int64_t, i64_from_real))
-#define INTEGER_ROW(from, type, value)                                                                                           \
-    WIDE_ROW(from, type, value)                                                                                                  \
-    LOOP(, from##_to_F32, type, float, value)                                                                                    \
+#define INTEGER_ROW(from, type, value)                                                                                 \
+    WIDE_ROW(from, type, value)                                                                                        \
+    LOOP(, from##_to_F32, type, float, value)                                                                          \
     LOOP(, from##_to_F64, type, double, value)
 
 INTEGER_ROW(BOOL, uint8_t, x != 0)
@@ -130,9 +131,9 @@ LOOP(, I64_to_odd, int64_t, double, odd_from_i64(x))
 
 /* ---- finding the way ---- */
 
-#define WIDE_ENTRIES(from)                                                                                                       \
-    [RSH_BOOL] = from##_to_BOOL, [RSH_U8] = from##_to_U8, [RSH_I8] = from##_to_I8, [RSH_U16] = from##_to_U16,                    \
-    [RSH_I16] = from##_to_I16, [RSH_U32] = from##_to_U32, [RSH_I32] = from##_to_I32, [RSH_U64] = from##_to_U64,                  \
+#define WIDE_ENTRIES(from)                                                                                             \
+    [RSH_BOOL] = from##_to_BOOL, [RSH_U8] = from##_to_U8, [RSH_I8] = from##_to_I8, [RSH_U16] = from##_to_U16,          \
+    [RSH_I16] = from##_to_I16, [RSH_U32] = from##_to_U32, [RSH_I32] = from##_to_I32, [RSH_U64] = from##_to_U64,        \
     [RSH_I64] = from##_to_I64
 #define INTEGER_ENTRIES(from) [RSH_##from] = {WIDE_ENTRIES(from), [RSH_F32] = from##_to_F32, [RSH_F64] = from##_to_F64}
 

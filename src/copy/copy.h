@@ -1,7 +1,8 @@
 /* copy: N-D strided moves of elements: plain copies, conversions, reductions and fills.
  *
- * The room sees pointers, extents, byte strides and dtypes; it knows nothing of layouts or ranks.  A move is described once,
- * prepared once (dims fused and sorted, kernel chosen) and then run many times on any memory of the same strides. */
+ * The room sees pointers, extents, byte strides and dtypes; it knows nothing of layouts or ranks.
+ * A move is described once, prepared once (dims fused and sorted, kernel chosen) and then run many
+ * times on any memory of the same strides. */
 #ifndef RESHARD_COPY_COPY_H
 #define RESHARD_COPY_COPY_H
 
@@ -21,36 +22,43 @@ typedef enum rshi_kernel {
     RSHI_KERNEL_COUNT
 } rshi_kernel;
 
-/* What to do.  For dst index (i0, .., in-1): dst = convert(divide(src0 op src1 op ...)), combined left to right in the accumulator
- * type (f32 for f16, bf16 and f8, else `from` itself), divided once at the end, converted once to `to`. */
+/* What to do.  For dst index (i0, .., in-1): dst = convert(divide(src0 op src1 op ...)), combined
+ * left to right in the accumulator type (f32 for f16, bf16 and f8, else `from` itself), divided
+ * once at the end, converted once to `to`. */
 typedef struct rshi_move {
     int nd;                     /* 0: a single element */
     int64_t n[RSHI_MOVE_DIMS];  /* extents */
     int64_t ds[RSHI_MOVE_DIMS]; /* destination strides in bytes, any sign */
     int nsrc;                   /* 0: fill with `value` */
-    int64_t *ss;                /* nsrc rows of RSHI_MOVE_DIMS source strides in bytes; owned by the caller, rewritten by prepare */
+    int64_t *ss; /* nsrc rows of RSHI_MOVE_DIMS source strides in bytes; owned by the caller,
+                    rewritten by prepare */
     rsh_dtype from, to;
-    rsh_op op;                  /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
+    rsh_op op; /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
     int64_t divisor;            /* 0 or 1: none */
     unsigned char value[16];    /* one element of dtype `to`, for fills */
     /* set by rshi_move_prepare */
     rshi_kernel kernel;
     bool stream; /* streaming stores */
     int split;   /* rshi_move_run may start at dims 0..split */
-    int unit;    /* bytes moved as one: an element, or for plain copies a last dim of 2, 4, 8 or 16 bytes */
+    int unit;    /* bytes moved as one: an element, or for plain copies a last dim of 2, 4, 8 or 16
+                    bytes */
     int walked;  /* dims 0..walked-1 are walked; nd-1 if the last dim is the unit, else nd */
-    int grain;   /* any [i0, i1) is right, but where dim `split` is cut, multiples of this many indices are fast */
+    int grain;   /* any [i0, i1) is right, but where dim `split` is cut, multiples of this many
+                    indices are fast */
 } rshi_move;
 
-/* Drop dims of extent 1, sort dims by falling destination stride, fuse what is contiguous on all sides, choose the kernel.  A
- * dim along which the first source is dense and the destination is not then moves to the last place but one.
- * `footprint`: bytes that one whole run writes (all moves together); large ones are written with streaming stores. */
+/* Drop dims of extent 1, sort dims by falling destination stride, fuse what is contiguous on all
+ * sides, choose the kernel.  A dim along which the first source is dense and the destination is not
+ * then moves to the last place but one. `footprint`: bytes that one whole run writes (all moves
+ * together); large ones are written with streaming stores. */
 void rshi_move_prepare(rshi_move *m, size_t footprint);
 
-/* Run dims first.. of a prepared move with dim `first` restricted to [i0, i1); `dst` and `src[k]` are the addresses of that sub-move's
- * element 0,...,0 (i0 is not added).  first <= m->split.  rshi_move_run(m, 0, 0, m->n[0], ..) is the whole move (nd == 0: use i0=0, i1=1).
- * Source and destination do not overlap. */
-void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst, const char *const *src);
+/* Run dims first.. of a prepared move with dim `first` restricted to [i0, i1); `dst` and `src[k]`
+ * are the addresses of that sub-move's element 0,...,0 (i0 is not added).  first <= m->split.
+ * rshi_move_run(m, 0, 0, m->n[0], ..) is the whole move (nd == 0: use i0=0, i1=1). Source and
+ * destination do not overlap. */
+void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst,
+                   const char *const *src);
 
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
@@ -61,13 +69,17 @@ void rshi_copy_fence(void);
 /* The value x with (x op y) == y, in dtype; avg has none and is treated as sum. */
 void rshi_op_identity(rsh_op op, rsh_dtype dtype, unsigned char value[16]);
 
-/* n dense elements from one dtype to another (NOTATION: round to nearest even, saturating float to int, ...). */
+/* n dense elements from one dtype to another (NOTATION: round to nearest even, saturating float to
+ * int, ...). */
 void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size_t n);
 
-/* Add to the 128 bits hi:lo what n elements of `size` bytes (1, 2, 4, 8 or 16), `step` bytes apart, add to a digest; they stand at consecutive global indices. */
-void rshi_mix_run(const char *p, int64_t step, size_t size, int64_t n, uint64_t index, uint64_t *hi, uint64_t *lo);
+/* Add to the 128 bits hi:lo what n elements of `size` bytes (1, 2, 4, 8 or 16), `step` bytes apart,
+ * add to a digest; they stand at consecutive global indices. */
+void rshi_mix_run(const char *p, int64_t step, size_t size, int64_t n, uint64_t index, uint64_t *hi,
+                  uint64_t *lo);
 
-/* "avx512", "avx2" or "generic": what this machine will use.  RESHARD_SIMD=generic|avx2|avx512 lowers it. */
+/* "avx512", "avx2" or "generic": what this machine will use.  RESHARD_SIMD=generic|avx2|avx512
+ * lowers it. */
 const char *rshi_copy_simd(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* Fold: acc = acc op src, element by element, for every op and accumulator type.
  *
- * No operation here may be contracted or reassociated: the same plan gives the same bits on every engine.  ISO C mode (-std=c11)
- * keeps gcc from contracting, the pragma keeps clang. */
+ * No operation here may be contracted or reassociated: the same plan gives the same bits on every engine.  ISO C mode
+ * (-std=c11) keeps gcc from contracting, the pragma keeps clang. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -12,32 +12,32 @@
 
 #define BATCH 64 /* elements: a fixed count lets the compiler make vector code without a cost model */
 
-#define ELEMENT(type, expression)                                                                                                \
-    {                                                                                                                            \
-        type a, b;                                                                                                               \
-        memcpy(&a, acc + i * sizeof a, sizeof a);                                                                                \
-        memcpy(&b, src + i * sizeof b, sizeof b);                                                                                \
-        type y = (type)(expression);                                                                                             \
-        memcpy(acc + i * sizeof y, &y, sizeof y);                                                                                \
+#define ELEMENT(type, expression)                                                                                      \
+    {                                                                                                                  \
+        type a, b;                                                                                                     \
+        memcpy(&a, acc + i * sizeof a, sizeof a);                                                                      \
+        memcpy(&b, src + i * sizeof b, sizeof b);                                                                      \
+        type y = (type)(expression);                                                                                   \
+        memcpy(acc + i * sizeof y, &y, sizeof y);                                                                      \
     }
-#define FOLD(target, name, type, expression)                                                                                     \
-    target static void name(char *restrict acc, const char *restrict src, size_t n) {                                            \
-        int64_t ahead = rshi_ahead(n * sizeof(type));                                                                            \
-        for (; n >= BATCH; n -= BATCH, acc += BATCH * sizeof(type), src += BATCH * sizeof(type)) {                               \
-            rshi_prefetch(src, ahead, BATCH * sizeof(type));                                                                     \
-            for (size_t i = 0; i < BATCH; i++) ELEMENT(type, expression)                                                         \
-        }                                                                                                                        \
-        for (size_t i = 0; i < n; i++) ELEMENT(type, expression)                                                                 \
+#define FOLD(target, name, type, expression)                                                                           \
+    target static void name(char *restrict acc, const char *restrict src, size_t n) {                                  \
+        int64_t ahead = rshi_ahead(n * sizeof(type));                                                                  \
+        for (; n >= BATCH; n -= BATCH, acc += BATCH * sizeof(type), src += BATCH * sizeof(type)) {                     \
+            rshi_prefetch(src, ahead, BATCH * sizeof(type));                                                           \
+            for (size_t i = 0; i < BATCH; i++) ELEMENT(type, expression)                                               \
+        }                                                                                                              \
+        for (size_t i = 0; i < n; i++) ELEMENT(type, expression)                                                       \
     }
 
 /* `word` is unsigned and at least as wide as int, so that sums and products wrap instead of overflowing. */
-#define INTEGER_FOLDS(t, type, word)                                                                                             \
-    FOLD(, t##_SUM, type, (word)a + (word)b)                                                                                     \
-    FOLD(, t##_PROD, type, (word)a *(word)b)                                                                                     \
-    FOLD(, t##_MIN, type, a < b ? a : b)                                                                                         \
-    FOLD(, t##_MAX, type, a > b ? a : b)                                                                                         \
-    FOLD(, t##_BAND, type, a &b)                                                                                                 \
-    FOLD(, t##_BOR, type, a | b)                                                                                                 \
+#define INTEGER_FOLDS(t, type, word)                                                                                   \
+    FOLD(, t##_SUM, type, (word)a + (word)b)                                                                           \
+    FOLD(, t##_PROD, type, (word)a *(word)b)                                                                           \
+    FOLD(, t##_MIN, type, a < b ? a : b)                                                                               \
+    FOLD(, t##_MAX, type, a > b ? a : b)                                                                               \
+    FOLD(, t##_BAND, type, a &b)                                                                                       \
+    FOLD(, t##_BOR, type, a | b)                                                                                       \
     FOLD(, t##_BXOR, type, a ^ b)
 INTEGER_FOLDS(U8, uint8_t, uint32_t)
 INTEGER_FOLDS(I8, int8_t, uint32_t)
@@ -48,11 +48,12 @@ INTEGER_FOLDS(I32, int32_t, uint32_t)
 INTEGER_FOLDS(U64, uint64_t, uint64_t)
 INTEGER_FOLDS(I64, int64_t, uint64_t)
 
-/* NaN wins from either side (a comparison with NaN is false, so a NaN in a stays); of equal values (0 and -0) the first stays. */
-#define REAL_FOLDS(target, level, t, type)                                                                                       \
-    FOLD(target, t##_SUM_##level, type, a + b)                                                                                   \
-    FOLD(target, t##_PROD_##level, type, a *b)                                                                                   \
-    FOLD(target, t##_MIN_##level, type, ((b < a) | (b != b)) ? b : a)                                                            \
+/* NaN wins from either side (a comparison with NaN is false, so a NaN in a stays); of equal values (0 and -0) the first
+ * stays. */
+#define REAL_FOLDS(target, level, t, type)                                                                             \
+    FOLD(target, t##_SUM_##level, type, a + b)                                                                         \
+    FOLD(target, t##_PROD_##level, type, a *b)                                                                         \
+    FOLD(target, t##_MIN_##level, type, ((b < a) | (b != b)) ? b : a)                                                  \
     FOLD(target, t##_MAX_##level, type, ((b > a) | (b != b)) ? b : a)
 REAL_FOLDS(, generic, F32, float)
 REAL_FOLDS(, generic, F64, double)
@@ -69,22 +70,22 @@ FOLD(, BOOL_BOR, uint8_t, (a != 0) | (b != 0))
 FOLD(, BOOL_BXOR, uint8_t, (a != 0) ^ (b != 0))
 
 /* Complex numbers: the schoolbook product, without the repairs of C's Annex G for infinities. */
-#define COMPLEX_PROD(name, part)                                                                                                 \
-    static void name(char *acc, const char *src, size_t n) {                                                                     \
-        for (size_t i = 0; i < n; i++) {                                                                                         \
-            part a[2], b[2], y[2];                                                                                               \
-            memcpy(a, acc + i * sizeof a, sizeof a);                                                                             \
-            memcpy(b, src + i * sizeof b, sizeof b);                                                                             \
-            y[0] = a[0] * b[0] - a[1] * b[1];                                                                                    \
-            y[1] = a[0] * b[1] + a[1] * b[0];                                                                                    \
-            memcpy(acc + i * sizeof y, y, sizeof y);                                                                             \
-        }                                                                                                                        \
+#define COMPLEX_PROD(name, part)                                                                                       \
+    static void name(char *acc, const char *src, size_t n) {                                                           \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            part a[2], b[2], y[2];                                                                                     \
+            memcpy(a, acc + i * sizeof a, sizeof a);                                                                   \
+            memcpy(b, src + i * sizeof b, sizeof b);                                                                   \
+            y[0] = a[0] * b[0] - a[1] * b[1];                                                                          \
+            y[1] = a[0] * b[1] + a[1] * b[0];                                                                          \
+            memcpy(acc + i * sizeof y, y, sizeof y);                                                                   \
+        }                                                                                                              \
     }
 COMPLEX_PROD(C64_PROD, float)
 COMPLEX_PROD(C128_PROD, double)
 
-#define INTEGER_ENTRIES(t)                                                                                                       \
-    [RSH_##t] = {[RSH_OP_SUM] = t##_SUM,   [RSH_OP_PROD] = t##_PROD, [RSH_OP_MIN] = t##_MIN,  [RSH_OP_MAX] = t##_MAX,            \
+#define INTEGER_ENTRIES(t)                                                                                             \
+    [RSH_##t] = {[RSH_OP_SUM] = t##_SUM,   [RSH_OP_PROD] = t##_PROD, [RSH_OP_MIN] = t##_MIN,  [RSH_OP_MAX] = t##_MAX,  \
                  [RSH_OP_BAND] = t##_BAND, [RSH_OP_BOR] = t##_BOR,   [RSH_OP_BXOR] = t##_BXOR}
 
 static rshi_fold_fn *const folds[RSH_DTYPE_COUNT][RSH_OP_COUNT] = {
@@ -105,10 +106,10 @@ static rshi_fold_fn *const folds[RSH_DTYPE_COUNT][RSH_OP_COUNT] = {
                   [RSH_OP_BXOR] = BOOL_BXOR},
 };
 
-#define REAL_ENTRIES(t)                                                                                                          \
-    {                                                                                                                            \
-        [RSH_OP_SUM] = RSHI_PER_LEVEL(t##_SUM), [RSH_OP_PROD] = RSHI_PER_LEVEL(t##_PROD),                                        \
-        [RSH_OP_MIN] = RSHI_PER_LEVEL(t##_MIN), [RSH_OP_MAX] = RSHI_PER_LEVEL(t##_MAX),                                          \
+#define REAL_ENTRIES(t)                                                                                                \
+    {                                                                                                                  \
+        [RSH_OP_SUM] = RSHI_PER_LEVEL(t##_SUM), [RSH_OP_PROD] = RSHI_PER_LEVEL(t##_PROD),                              \
+        [RSH_OP_MIN] = RSHI_PER_LEVEL(t##_MIN), [RSH_OP_MAX] = RSHI_PER_LEVEL(t##_MAX),                                \
     }
 static rshi_fold_fn *const f32_folds[RSH_OP_COUNT][RSHI_SIMD_COUNT] = REAL_ENTRIES(F32);
 static rshi_fold_fn *const f64_folds[RSH_OP_COUNT][RSHI_SIMD_COUNT] = REAL_ENTRIES(F64);

@@ -1,8 +1,9 @@
 /* copy/impl: what the kernels of this room share.
  *
- * A prepared move is a loop over its outer dims around a plane: the last two dims that are walked element by element.  A "unit" is
- * what moves as one: an element, or for plain copies a short run that has the size of one (1, 2, 4, 8 or 16 bytes).  Everything
- * below works on planes of units and on dense tiles of them; a tile is a small piece of a plane, kept on the stack. */
+ * A prepared move is a loop over its outer dims around a plane: the last two dims that are walked
+ * element by element.  A "unit" is what moves as one: an element, or for plain copies a short run
+ * that has the size of one (1, 2, 4, 8 or 16 bytes).  Everything below works on planes of units and
+ * on dense tiles of them; a tile is a small piece of a plane, kept on the stack. */
 #ifndef RESHARD_COPY_IMPL_H
 #define RESHARD_COPY_IMPL_H
 
@@ -19,39 +20,48 @@
 #define RSHI_UNROLL _Pragma("GCC unroll 16") /* also what keeps arrays of vectors in registers */
 #define RSHI_INLINE static inline __attribute__((always_inline))
 #define RSHI_LINE   64 /* bytes of a cache line */
-/* Where the source runs along the rows of a plane, bytes of each source line that are taken at once: a few lines that follow each
- * other are fetched faster than one. */
+/* Where the source runs along the rows of a plane, bytes of each source line that are taken at
+ * once: a few lines that follow each other are fetched faster than one. */
 #define RSHI_CROSSING_BYTES 512
 
 /* ---- what the processor offers ---- */
 
-typedef enum rshi_simd { RSHI_SIMD_GENERIC, RSHI_SIMD_AVX2, RSHI_SIMD_AVX512, RSHI_SIMD_COUNT } rshi_simd;
+typedef enum rshi_simd {
+    RSHI_SIMD_GENERIC,
+    RSHI_SIMD_AVX2,
+    RSHI_SIMD_AVX512,
+    RSHI_SIMD_COUNT
+} rshi_simd;
 rshi_simd rshi_simd_level(void);
 
 /* A table of one function per level; without x86 there is only the generic one. */
 #if RSHI_X86
 #define RSHI_AVX2   __attribute__((target("avx2,f16c")))
 #define RSHI_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c")))
-#define RSHI_PER_LEVEL(name)                                                                                                     \
+#define RSHI_PER_LEVEL(name)                                                                       \
     { name##_generic, name##_avx2, name##_avx512 }
 #else
-#define RSHI_PER_LEVEL(name)                                                                                                     \
+#define RSHI_PER_LEVEL(name)                                                                       \
     { name##_generic, name##_generic, name##_generic }
 #endif
 
-/* Ask for `bytes` that will soon be read, `offset` bytes from src.  They may lie beyond the source, where asking does no harm, so
- * the address is a number.  Lines go to the second-level cache: the first holds what is worked on. */
+/* Ask for `bytes` that will soon be read, `offset` bytes from src.  They may lie beyond the source,
+ * where asking does no harm, so the address is a number.  Lines go to the second-level cache: the
+ * first holds what is worked on. */
 RSHI_INLINE void rshi_prefetch(const char *src, int64_t offset, int64_t bytes) {
     uintptr_t from = (uintptr_t)src + (uintptr_t)offset, line = from - from % RSHI_LINE;
-    for (; line < from + (uintptr_t)bytes; line += RSHI_LINE) __builtin_prefetch((const void *)line, 0, 2);
+    for (; line < from + (uintptr_t)bytes; line += RSHI_LINE)
+        __builtin_prefetch((const void *)line, 0, 2);
 }
-/* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of a longer run: what follows is
- * the next tile, and the processor's own prefetch, which starts anew with every tile, would ask for it too late. */
+/* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of
+ * a longer run: what follows is the next tile, and the processor's own prefetch, which starts anew
+ * with every tile, would ask for it too late. */
 RSHI_INLINE int64_t rshi_ahead(size_t bytes) { return bytes < 4096 ? (int64_t)bytes : 4096; }
 
 /* ---- planes ---- */
 
-/* Where a plane starts: index[first .. dims-1], of which the last two are its first row and column. */
+/* Where a plane starts: index[first .. dims-1], of which the last two are its first row and column.
+ */
 typedef struct rshi_plane {
     int first, dims;
     int64_t rows, cols;
@@ -67,30 +77,38 @@ static inline int64_t rshi_plane_offset(const rshi_plane *p, const int64_t *stri
 static inline int64_t rshi_plane_row(const rshi_plane *p, const int64_t *strides) {
     return p->dims >= 2 ? strides[p->dims - 2] : 0;
 }
-static inline int64_t rshi_plane_col(const rshi_plane *p, const int64_t *strides) { return strides[p->dims - 1]; }
+static inline int64_t rshi_plane_col(const rshi_plane *p, const int64_t *strides) {
+    return strides[p->dims - 1];
+}
 
-typedef void rshi_plane_fn(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src);
-rshi_plane_fn rshi_run_rows, rshi_run_strided, rshi_run_transpose, rshi_run_convert, rshi_run_reduce, rshi_run_fill;
+typedef void rshi_plane_fn(const rshi_move *m, const rshi_plane *p, char *dst,
+                           const char *const *src);
+rshi_plane_fn rshi_run_rows, rshi_run_strided, rshi_run_transpose, rshi_run_convert,
+    rshi_run_reduce, rshi_run_fill;
 
 /* ---- copies of a plane; strides in bytes ---- */
 
 /* Runs of `run` bytes. */
-void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr);
+void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
+                    int64_t sr);
 /* Single units at any strides. */
-void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *src, int64_t sr,
-                       int64_t sc);
-/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src.  `stream` only where
- * rshi_transpose_streams says so. */
-void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
-                         int64_t sc);
+void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc,
+                       const char *src, int64_t sr, int64_t sc);
+/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src.  `stream` only
+ * where rshi_transpose_streams says so. */
+void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst,
+                         int64_t dr, const char *src, int64_t sc);
 bool rshi_transpose_streams(const char *dst, int64_t dr);
 
 /* Any plane into a dense tile, and a dense tile into any plane. */
-void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src, int64_t sr, int64_t sc);
-void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *tile);
+void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,
+                      int64_t sr, int64_t sc);
+void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr,
+                       int64_t dc, const char *tile);
 
-/* Rows and columns of the tiles that a plane is cut into: at most `room` units.  A plane whose source runs along the rows
- * gets tiles that are `rows_wanted` tall, so that whole source lines are used. */
+/* Rows and columns of the tiles that a plane is cut into: at most `room` units.  A plane whose
+ * source runs along the rows gets tiles that are `rows_wanted` tall, so that whole source lines are
+ * used. */
 typedef struct rshi_tiling {
     int64_t rows, cols;
 } rshi_tiling;
@@ -98,16 +116,19 @@ rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wan
 
 /* ---- arithmetic on dense tiles ---- */
 
-/* acc = acc op src, both of an accumulator type, not overlapping.  Complex sums have none: they are sums of their parts. */
+/* acc = acc op src, both of an accumulator type, not overlapping.  Complex sums have none: they are
+ * sums of their parts. */
 typedef void rshi_fold_fn(char *acc, const char *src, size_t n);
 rshi_fold_fn *rshi_fold_of(rsh_op op, rsh_dtype t);
 
 /* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
 rsh_dtype rshi_accumulator(rsh_dtype t);
-/* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources are of dtype `from`, acc of its
- * accumulator type.  Few at a time: more sources that lie a power of two apart push each other out of the cache. */
+/* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources
+ * are of dtype `from`, acc of its accumulator type.  Few at a time: more sources that lie a power
+ * of two apart push each other out of the cache. */
 #define RSHI_COMBINE_MOST 4
-void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *const *src, char *acc, size_t n);
+void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *const *src, char *acc,
+                  size_t n);
 /* Floats and complex only; other types are left alone (avg does not exist for them). */
 void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n);
 

@@ -1,8 +1,9 @@
-/* Convert: one source of another dtype, tile by tile: gather, convert, scatter, each step left out where the plane is dense. */
+/* Convert: one source of another dtype, tile by tile: gather, convert, scatter, each step left out where the plane is
+ * dense. */
 #include "copy/impl.h"
 
-/* Bytes of a tile, counted in the wider of the two types: short enough for the first-level cache, unless the source runs along the
- * rows and several lines of many source rows are taken at once. */
+/* Bytes of a tile, counted in the wider of the two types: short enough for the first-level cache, unless the source
+ * runs along the rows and several lines of many source rows are taken at once. */
 #define TILE_BYTES     8192
 #define CROSSING_BYTES 32768
 
@@ -38,6 +39,6 @@ void rshi_run_convert(const rshi_move *m, const rshi_plane *p, char *dst, const 
                              : rshi_tile_choose(p, TILE_BYTES / wider, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols)
-            convert_tile(m, rshi_min(t.rows, p->rows - r), rshi_min(t.cols, p->cols - c), d + r * to.row + c * to.col, &to,
-                         s + r * from.row + c * from.col, &from);
+            convert_tile(m, rshi_min(t.rows, p->rows - r), rshi_min(t.cols, p->cols - c), d + r * to.row + c * to.col,
+                         &to, s + r * from.row + c * from.col, &from);
 }

@@ -1,7 +1,7 @@
 /* Reduce: several sources into one destination, tile by tile.
  *
- * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in ascending order, a
- * batch at a time: those that are dense are read in place, the others are gathered first. */
+ * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in
+ * ascending order, a batch at a time: those that are dense are read in place, the others are gathered first. */
 #include "copy/impl.h"
 
 #define TILE_BYTES   4096 /* of the widest of source, accumulator and destination type */
@@ -17,7 +17,8 @@ static bool is_dense(const tile *t, int64_t unit, int64_t row, int64_t col) {
 }
 
 /* Source k of a tile, dense: where it lies if it lies so already, else in `room`. */
-static const char *gathered(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src, char *room) {
+static const char *gathered(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src,
+                            char *room) {
     const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
     int64_t row = rshi_plane_row(p, ss), col = rshi_plane_col(p, ss);
     const char *s = src + rshi_plane_offset(p, ss) + t->r * row + t->c * col;
@@ -49,7 +50,8 @@ static void reduce_tile(const rshi_move *m, const rshi_plane *p, const tile *t, 
 }
 
 void rshi_run_reduce(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
-    int64_t unit = m->unit, acc = (int64_t)rsh_dtype_size(rshi_accumulator(m->from)), to = (int64_t)rsh_dtype_size(m->to);
+    int64_t unit = m->unit, acc = (int64_t)rsh_dtype_size(rshi_accumulator(m->from)),
+            to = (int64_t)rsh_dtype_size(m->to);
     int64_t widest = rshi_max(rshi_max(unit, acc), to);
     bool crossing = rshi_plane_row(p, m->ss) == unit && rshi_plane_col(p, m->ss) != unit;
     rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? SOURCE_BYTES / unit : 1);

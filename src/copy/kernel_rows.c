@@ -1,8 +1,9 @@
 /* Rows: runs of bytes that are contiguous on both sides.
  *
- * Large destinations are written in whole cache lines with streaming stores, which spare the read of the line that a plain store
- * costs; lines that a run covers in part are written with plain stores.  A source that goes on from row to row is read as one long
- * stream, prefetched by hand.  Rows that lie apart break the stream, so WAYS of them are walked together. */
+ * Large destinations are written in whole cache lines with streaming stores, which spare the read of the line that a
+ * plain store costs; lines that a run covers in part are written with plain stores.  A source that goes on from row to
+ * row is read as one long stream, prefetched by hand.  Rows that lie apart break the stream, so WAYS of them are walked
+ * together. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -71,8 +72,8 @@ RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
 RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
 #endif
 
-/* `far`, a constant wherever this is inlined: the source is part of a long stream.  What is prefetched may lie beyond it, where
- * asking does no harm. */
+/* `far`, a constant wherever this is inlined: the source is part of a long stream.  What is prefetched may lie beyond
+ * it, where asking does no harm. */
 RSHI_INLINE void copy_lines(line_fn *line, bool far, size_t lines, char *dst, const char *src) {
     for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
         if (far) __builtin_prefetch((const void *)((uintptr_t)src + i + AHEAD), 0, 3);
@@ -80,8 +81,8 @@ RSHI_INLINE void copy_lines(line_fn *line, bool far, size_t lines, char *dst, co
     }
 }
 
-/* Fewer than TOGETHER_LEAST bytes of a row.  Unrolled, so that each line has a load instruction of its own: the processor's
- * prefetch goes by instructions and so finds the stride from row to row. */
+/* Fewer than TOGETHER_LEAST bytes of a row.  Unrolled, so that each line has a load instruction of its own: the
+ * processor's prefetch goes by instructions and so finds the stride from row to row. */
 RSHI_INLINE void copy_few_lines(line_fn *line, size_t lines, char *dst, const char *src) {
     RSHI_UNROLL for (size_t i = 0; i < TOGETHER_LEAST / RSHI_LINE; i++) {
         if (i == lines) break;
@@ -157,12 +158,12 @@ RSHI_INLINE void stream_rows(line_fn *line, bool far, int64_t rows, size_t run, 
     for (; r < rows; r++) stream_run(line, far, dst + r * dr, src + r * sr, run);
 }
 
-#define LEVEL(target, level)                                                                                                     \
-    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {              \
-        if (is_long_stream(rows, run, sr))                                                                                       \
-            stream_rows(line_##level, true, rows, run, dst, dr, src, sr);                                                        \
-        else                                                                                                                     \
-            stream_rows(line_##level, false, rows, run, dst, dr, src, sr);                                                       \
+#define LEVEL(target, level)                                                                                           \
+    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
+        if (is_long_stream(rows, run, sr))                                                                             \
+            stream_rows(line_##level, true, rows, run, dst, dr, src, sr);                                              \
+        else                                                                                                           \
+            stream_rows(line_##level, false, rows, run, dst, dr, src, sr);                                             \
     }
 LEVEL(, generic)
 #if RSHI_X86

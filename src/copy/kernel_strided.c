@@ -5,16 +5,17 @@
 
 #define TILE_BYTES 4096
 
-/* Four at a time by hand: left to themselves, compilers assemble vectors out of single elements here, which is slower. */
-#define STRIDED(bytes)                                                                                                           \
-    static void strided_##bytes(int64_t cols, char *dst, int64_t dc, const char *src, int64_t sc) {                              \
-        for (; cols >= 4; cols -= 4, dst += 4 * dc, src += 4 * sc) {                                                             \
-            memcpy(dst, src, bytes);                                                                                             \
-            memcpy(dst + dc, src + sc, bytes);                                                                                   \
-            memcpy(dst + 2 * dc, src + 2 * sc, bytes);                                                                           \
-            memcpy(dst + 3 * dc, src + 3 * sc, bytes);                                                                           \
-        }                                                                                                                        \
-        for (; cols > 0; cols--, dst += dc, src += sc) memcpy(dst, src, bytes);                                                  \
+/* Four at a time by hand: left to themselves, compilers assemble vectors out of single elements here, which is slower.
+ */
+#define STRIDED(bytes)                                                                                                 \
+    static void strided_##bytes(int64_t cols, char *dst, int64_t dc, const char *src, int64_t sc) {                    \
+        for (; cols >= 4; cols -= 4, dst += 4 * dc, src += 4 * sc) {                                                   \
+            memcpy(dst, src, bytes);                                                                                   \
+            memcpy(dst + dc, src + sc, bytes);                                                                         \
+            memcpy(dst + 2 * dc, src + 2 * sc, bytes);                                                                 \
+            memcpy(dst + 3 * dc, src + 3 * sc, bytes);                                                                 \
+        }                                                                                                              \
+        for (; cols > 0; cols--, dst += dc, src += sc) memcpy(dst, src, bytes);                                        \
     }
 STRIDED(1)
 STRIDED(2)
@@ -34,8 +35,8 @@ static strided_fn *strided_of(size_t unit) {
     }
 }
 
-void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *src, int64_t sr,
-                       int64_t sc) {
+void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc, const char *src,
+                       int64_t sr, int64_t sc) {
     strided_fn *copy = strided_of(unit);
     if (rows <= cols)
         for (int64_t r = 0; r < rows; r++) copy(cols, dst + r * dr, dc, src + r * sr, sc);

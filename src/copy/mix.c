@@ -1,7 +1,8 @@
 /* Mix: what elements add to a digest, several at a time.
  *
- * An element adds 128 bits, two words of which carry nothing into one another until they are added up.  So that no lane of a vector has to carry either, the low
- * word is summed in two halves; a run of 2^31 elements cannot overflow them.  docs/digest.md has the formula. */
+ * An element adds 128 bits, two words of which carry nothing into one another until they are added up.  So that no lane
+ * of a vector has to carry either, the low word is summed in two halves; a run of 2^31 elements cannot overflow them.
+ * docs/digest.md has the formula. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -78,8 +79,12 @@ static sums sum_strided(const char *p, int64_t step, size_t size, int64_t n, uin
 
 static sums sum_generic(const char *p, size_t size, int64_t n, uint64_t index) { return sum_dense(p, size, n, index); }
 #if RSHI_X86
-RSHI_AVX2 static sums sum_avx2(const char *p, size_t size, int64_t n, uint64_t index) { return sum_dense(p, size, n, index); }
-RSHI_AVX512 static sums sum_avx512(const char *p, size_t size, int64_t n, uint64_t index) { return sum_dense(p, size, n, index); }
+RSHI_AVX2 static sums sum_avx2(const char *p, size_t size, int64_t n, uint64_t index) {
+    return sum_dense(p, size, n, index);
+}
+RSHI_AVX512 static sums sum_avx512(const char *p, size_t size, int64_t n, uint64_t index) {
+    return sum_dense(p, size, n, index);
+}
 #endif
 
 typedef sums (*sum_fn)(const char *p, size_t size, int64_t n, uint64_t index);

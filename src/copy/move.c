@@ -90,10 +90,12 @@ static void widen_unit(rshi_move *m) {
     m->walked = last;
 }
 
-/* The dim along which the first source is dense while the destination is dense along the last dim; -1 if there is none. */
+/* The dim along which the first source is dense while the destination is dense along the last dim; -1 if there is none.
+ */
 static int crossing_dim(const rshi_move *m) {
     int last = m->walked - 1;
-    if (m->nsrc == 0 || m->ds[last] != (int64_t)rsh_dtype_size(m->to) * (m->unit / (int)rsh_dtype_size(m->from))) return -1;
+    if (m->nsrc == 0 || m->ds[last] != (int64_t)rsh_dtype_size(m->to) * (m->unit / (int)rsh_dtype_size(m->from)))
+        return -1;
     if (row(m, 0)[last] == m->unit) return -1;
     for (int d = last - 1; d >= 0; d--)
         if (row(m, 0)[d] == m->unit) return d;

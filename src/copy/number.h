@@ -1,6 +1,7 @@
 /* copy/number: the value of one element in another type.
  *
- * Every function rounds at most once, to nearest even, and is written without branches so that loops over it become vector code. */
+ * Every function rounds at most once, to nearest even, and is written without branches so that
+ * loops over it become vector code. */
 #ifndef RESHARD_COPY_NUMBER_H
 #define RESHARD_COPY_NUMBER_H
 
@@ -29,32 +30,40 @@ RSHI_INLINE double f64_of_bits(uint64_t u) {
     return x;
 }
 
-/* A choice without a branch: the compiler would put the arithmetic of a side into its branch, and the loop would stay scalar. */
-RSHI_INLINE uint32_t pick32(bool condition, uint32_t yes, uint32_t no) { return no ^ ((no ^ yes) & -(uint32_t)condition); }
-RSHI_INLINE uint64_t pick64(bool condition, uint64_t yes, uint64_t no) { return no ^ ((no ^ yes) & -(uint64_t)condition); }
+/* A choice without a branch: the compiler would put the arithmetic of a side into its branch, and
+ * the loop would stay scalar. */
+RSHI_INLINE uint32_t pick32(bool condition, uint32_t yes, uint32_t no) {
+    return no ^ ((no ^ yes) & -(uint32_t)condition);
+}
+RSHI_INLINE uint64_t pick64(bool condition, uint64_t yes, uint64_t no) {
+    return no ^ ((no ^ yes) & -(uint64_t)condition);
+}
 
 /* ---- small floats: sign, `ebits` of exponent with bias 2^(ebits-1)-1, `mbits` of mantissa ---- */
 
-/* To a small float, from a wide one with MBITS of mantissa and EBITS of exponent.  Three answers are computed and one is kept:
- *   normal:    add half a unit in the last place (less one if it would be a tie to an even number) and cut;
- *   subnormal: adding 2^k, whose last place is the target's smallest step, lets the processor round: the sum's low bits are it;
- *   NaN:       sign and leading payload bits stay, the quiet bit is set.
- * `top` is the code that everything too large becomes: infinity, or NaN for f8e4m3.  What is compared has no sign bit and is
- * compared as signed, for which every processor has instructions. */
-#define SMALL_FROM(name, real, word, number, pick, to_bits, of_bits, MBITS, EBITS)                                               \
-    RSHI_INLINE uint32_t name(real x, int ebits, int mbits, uint32_t top) {                                                      \
-        const int bias = (1 << (ebits - 1)) - 1, wide_bias = (1 << (EBITS - 1)) - 1, cut = MBITS - mbits;                        \
-        const word wide_inf = (((word)1 << EBITS) - 1) << MBITS;                                                                 \
-        const word step = (word)(wide_bias + 1 - bias - mbits + MBITS) << MBITS;                                                 \
-        const word least = (word)(wide_bias + 1 - bias) << MBITS;                                                                \
-        word all = to_bits(x), a = all & (((word)1 << (MBITS + EBITS)) - 1);                                                     \
-        word normal = ((a + (((word)1 << (cut - 1)) - 1) + ((a >> cut) & 1)) >> cut) - ((word)(wide_bias - bias) << mbits);      \
-        word subnormal = to_bits(of_bits(a) + of_bits(step)) - step;                                                             \
-        word nan = top | ((word)1 << (mbits - 1)) | ((a >> cut) & (((word)1 << mbits) - 1));                                     \
-        word code = pick((number)a < (number)least, subnormal, normal);                                                          \
-        code = pick(((number)a >= (number)wide_inf) | ((number)code > (number)top), top, code);                                  \
-        code = pick((number)a > (number)wide_inf, nan, code);                                                                    \
-        return (uint32_t)(code | (all >> (MBITS + EBITS)) << (mbits + ebits));                                                   \
+/* To a small float, from a wide one with MBITS of mantissa and EBITS of exponent.  Three answers
+ * are computed and one is kept: normal:    add half a unit in the last place (less one if it would
+ * be a tie to an even number) and cut; subnormal: adding 2^k, whose last place is the target's
+ * smallest step, lets the processor round: the sum's low bits are it; NaN:       sign and leading
+ * payload bits stay, the quiet bit is set. `top` is the code that everything too large becomes:
+ * infinity, or NaN for f8e4m3.  What is compared has no sign bit and is compared as signed, for
+ * which every processor has instructions. */
+#define SMALL_FROM(name, real, word, number, pick, to_bits, of_bits, MBITS, EBITS)                 \
+    RSHI_INLINE uint32_t name(real x, int ebits, int mbits, uint32_t top) {                        \
+        const int bias = (1 << (ebits - 1)) - 1, wide_bias = (1 << (EBITS - 1)) - 1,               \
+                  cut = MBITS - mbits;                                                             \
+        const word wide_inf = (((word)1 << EBITS) - 1) << MBITS;                                   \
+        const word step = (word)(wide_bias + 1 - bias - mbits + MBITS) << MBITS;                   \
+        const word least = (word)(wide_bias + 1 - bias) << MBITS;                                  \
+        word all = to_bits(x), a = all & (((word)1 << (MBITS + EBITS)) - 1);                       \
+        word normal = ((a + (((word)1 << (cut - 1)) - 1) + ((a >> cut) & 1)) >> cut) -             \
+                      ((word)(wide_bias - bias) << mbits);                                         \
+        word subnormal = to_bits(of_bits(a) + of_bits(step)) - step;                               \
+        word nan = top | ((word)1 << (mbits - 1)) | ((a >> cut) & (((word)1 << mbits) - 1));       \
+        word code = pick((number)a < (number)least, subnormal, normal);                            \
+        code = pick(((number)a >= (number)wide_inf) | ((number)code > (number)top), top, code);    \
+        code = pick((number)a > (number)wide_inf, nan, code);                                      \
+        return (uint32_t)(code | (all >> (MBITS + EBITS)) << (mbits + ebits));                     \
     }
 SMALL_FROM(small_from_f32, float, uint32_t, int32_t, pick32, bits_of_f32, f32_of_bits, 23, 8)
 SMALL_FROM(small_from_f64, double, uint64_t, int64_t, pick64, bits_of_f64, f64_of_bits, 52, 11)
@@ -64,7 +73,8 @@ SMALL_FROM(small_from_f64, double, uint64_t, int64_t, pick64, bits_of_f64, f64_o
 #define F8E4M3_TOP 0x7fu
 #define F8E5M2_TOP 0x7cu
 
-/* From a small float with 5 exponent bits or fewer; exact.  Subnormals are normalised by a subtraction. */
+/* From a small float with 5 exponent bits or fewer; exact.  Subnormals are normalised by a
+ * subtraction. */
 RSHI_INLINE float f32_from_small(uint32_t h, int ebits, int mbits) {
     const int bias = (1 << (ebits - 1)) - 1, grow = 23 - mbits;
     const uint32_t rebias = (uint32_t)(127 - bias) << 23, one = (uint32_t)1 << 23;
@@ -77,10 +87,18 @@ RSHI_INLINE float f32_from_small(uint32_t h, int ebits, int mbits) {
 
 RSHI_INLINE uint16_t f16_from_f32(float x) { return (uint16_t)small_from_f32(x, 5, 10, F16_TOP); }
 RSHI_INLINE uint16_t f16_from_f64(double x) { return (uint16_t)small_from_f64(x, 5, 10, F16_TOP); }
-RSHI_INLINE uint8_t f8e4m3_from_f32(float x) { return (uint8_t)small_from_f32(x, 4, 3, F8E4M3_TOP); }
-RSHI_INLINE uint8_t f8e4m3_from_f64(double x) { return (uint8_t)small_from_f64(x, 4, 3, F8E4M3_TOP); }
-RSHI_INLINE uint8_t f8e5m2_from_f32(float x) { return (uint8_t)small_from_f32(x, 5, 2, F8E5M2_TOP); }
-RSHI_INLINE uint8_t f8e5m2_from_f64(double x) { return (uint8_t)small_from_f64(x, 5, 2, F8E5M2_TOP); }
+RSHI_INLINE uint8_t f8e4m3_from_f32(float x) {
+    return (uint8_t)small_from_f32(x, 4, 3, F8E4M3_TOP);
+}
+RSHI_INLINE uint8_t f8e4m3_from_f64(double x) {
+    return (uint8_t)small_from_f64(x, 4, 3, F8E4M3_TOP);
+}
+RSHI_INLINE uint8_t f8e5m2_from_f32(float x) {
+    return (uint8_t)small_from_f32(x, 5, 2, F8E5M2_TOP);
+}
+RSHI_INLINE uint8_t f8e5m2_from_f64(double x) {
+    return (uint8_t)small_from_f64(x, 5, 2, F8E5M2_TOP);
+}
 RSHI_INLINE uint16_t bf16_from_f64(double x) { return (uint16_t)small_from_f64(x, 8, 7, BF16_TOP); }
 
 /* bf16 is the upper half of f32: subnormals and infinity need no care. */
@@ -110,10 +128,11 @@ RSHI_INLINE float f32_from_f8e4m3(uint8_t h) {
 
 /* ---- integers ---- */
 
-/* Toward zero, saturating, NaN to 0.  `end` is the first power of two above the type, exact as a double. */
-#define SATURATE(name, type, low, high, end)                                                                                     \
-    RSHI_INLINE type name##_from_real(double x) {                                                                                \
-        return x >= (end) ? (high) : x <= (double)(low) ? (low) : x != x ? 0 : (type)x;                                          \
+/* Toward zero, saturating, NaN to 0.  `end` is the first power of two above the type, exact as a
+ * double. */
+#define SATURATE(name, type, low, high, end)                                                       \
+    RSHI_INLINE type name##_from_real(double x) {                                                  \
+        return x >= (end) ? (high) : x <= (double)(low) ? (low) : x != x ? 0 : (type)x;            \
     }
 SATURATE(u8, uint8_t, 0, UINT8_MAX, 256.0)
 SATURATE(i8, int8_t, INT8_MIN, INT8_MAX, 128.0)
@@ -124,13 +143,16 @@ SATURATE(i32, int32_t, INT32_MIN, INT32_MAX, 2147483648.0)
 SATURATE(u64, uint64_t, 0, UINT64_MAX, 18446744073709551616.0)
 SATURATE(i64, int64_t, INT64_MIN, INT64_MAX, 9223372036854775808.0)
 
-/* A 64-bit magnitude cut to the 53 bits of a double, with a last bit that is set if anything was lost ("rounded to odd").  A second
- * rounding to 51 bits or fewer then gives what a single one would. */
+/* A 64-bit magnitude cut to the 53 bits of a double, with a last bit that is set if anything was
+ * lost ("rounded to odd").  A second rounding to 51 bits or fewer then gives what a single one
+ * would. */
 RSHI_INLINE double odd_from_u64(uint64_t x) {
     if (x >> 53 == 0) return (double)x;
     uint64_t lost = x & 0x7ff;
     return (double)((x & ~(uint64_t)0x7ff) | (uint64_t)(lost != 0) << 11);
 }
-RSHI_INLINE double odd_from_i64(int64_t x) { return x < 0 ? -odd_from_u64(-(uint64_t)x) : odd_from_u64((uint64_t)x); }
+RSHI_INLINE double odd_from_i64(int64_t x) {
+    return x < 0 ? -odd_from_u64(-(uint64_t)x) : odd_from_u64((uint64_t)x);
+}
 
 #endif

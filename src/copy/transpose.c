@@ -1,17 +1,20 @@
 /* Transpose: dst[r][c] = src[c][r] on planes of any size, in registers.
  *
- * The heart is a small tile.  A 16-byte lane holds N = 16/unit units.  Reading N lanes, each from another source line, and
- * interleaving them log2(N) times in perfect-shuffle order leaves in lane j what the N sources had at position j: an N x N
- * transpose.  Wider registers do 2 or 4 of these side by side, so a store is 16, 32 or 64 bytes of one destination row.
+ * The heart is a small tile.  A 16-byte lane holds N = 16/unit units.  Reading N lanes, each from another source line,
+ * and interleaving them log2(N) times in perfect-shuffle order leaves in lane j what the N sources had at position j:
+ * an N x N transpose.  Wider registers do 2 or 4 of these side by side, so a store is 16, 32 or 64 bytes of one
+ * destination row.
  *
- * Small tiles are walked along the destination rows in bands of BAND_BYTES of source, so that every source line that is fetched is
- * used up.  The processor does not guess an access with a stride of a whole source row, so lines are prefetched by hand. */
+ * Small tiles are walked along the destination rows in bands of BAND_BYTES of source, so that every source line that is
+ * fetched is used up.  The processor does not guess an access with a stride of a whole source row, so lines are
+ * prefetched by hand. */
 #include "copy/impl.h"
 
 #include <string.h>
 
 /* Edges, and machines without vectors: row by row. */
-static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {
+static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
+                           int64_t sc) {
     rshi_strided_copy(unit, rows, cols, dst, dr, (int64_t)unit, src, (int64_t)unit, sc);
 }
 
@@ -19,31 +22,31 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
 
 /* Bytes of each source line that a band uses: long pieces suit memory, but a small unit makes them many rows. */
 #define BAND_BYTES(unit) ((unit) <= 2 ? 128 : 512)
-/* Of the small units many small tiles share a source line.  Source lines are often a power of two apart, where the first-level
- * cache cannot hold them together, so they are first copied side by side. */
+/* Of the small units many small tiles share a source line.  Source lines are often a power of two apart, where the
+ * first-level cache cannot hold them together, so they are first copied side by side. */
 #define IS_STAGED(unit) ((unit) <= 2)
 #define AHEAD           64 /* source lines between prefetch and use */
 
 /* One pass of the perfect shuffle over n vectors. */
-#define SHUFFLE(n, lo, hi, in, out)                                                                                              \
-    RSHI_UNROLL for (int i = 0; i < (n) / 2; i++) {                                                                              \
-        (out)[2 * i] = lo((in)[i], (in)[i + (n) / 2]);                                                                           \
-        (out)[2 * i + 1] = hi((in)[i], (in)[i + (n) / 2]);                                                                       \
+#define SHUFFLE(n, lo, hi, in, out)                                                                                    \
+    RSHI_UNROLL for (int i = 0; i < (n) / 2; i++) {                                                                    \
+        (out)[2 * i] = lo((in)[i], (in)[i + (n) / 2]);                                                                 \
+        (out)[2 * i + 1] = hi((in)[i], (in)[i + (n) / 2]);                                                             \
     }
 /* As many passes as the unit needs; from v, by way of w, and back to v after an even number. */
 #define SHUFFLES_16(lo, hi) enum { EVEN = 1 };
-#define SHUFFLES_8(lo, hi)                                                                                                       \
-    enum { EVEN = 0 };                                                                                                           \
+#define SHUFFLES_8(lo, hi)                                                                                             \
+    enum { EVEN = 0 };                                                                                                 \
     SHUFFLE(2, lo##64, hi##64, v, w)
-#define SHUFFLES_4(lo, hi)                                                                                                       \
-    enum { EVEN = 1 };                                                                                                           \
+#define SHUFFLES_4(lo, hi)                                                                                             \
+    enum { EVEN = 1 };                                                                                                 \
     SHUFFLE(4, lo##32, hi##32, v, w) SHUFFLE(4, lo##32, hi##32, w, v)
-#define SHUFFLES_2(lo, hi)                                                                                                       \
-    enum { EVEN = 0 };                                                                                                           \
+#define SHUFFLES_2(lo, hi)                                                                                             \
+    enum { EVEN = 0 };                                                                                                 \
     SHUFFLE(8, lo##16, hi##16, v, w) SHUFFLE(8, lo##16, hi##16, w, v) SHUFFLE(8, lo##16, hi##16, v, w)
-#define SHUFFLES_1(lo, hi)                                                                                                       \
-    enum { EVEN = 1 };                                                                                                           \
-    SHUFFLE(16, lo##8, hi##8, v, w)                                                                                              \
+#define SHUFFLES_1(lo, hi)                                                                                             \
+    enum { EVEN = 1 };                                                                                                 \
+    SHUFFLE(16, lo##8, hi##8, v, w)                                                                                    \
     SHUFFLE(16, lo##8, hi##8, w, v) SHUFFLE(16, lo##8, hi##8, v, w) SHUFFLE(16, lo##8, hi##8, w, v)
 
 /* A register of lanes from source lines that are `far` bytes apart. */
@@ -69,47 +72,50 @@ RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t 
 }
 
 /* N rows by W columns. */
-#define SMALL_TILE(target, level, vec, unit, lo, hi)                                                                             \
-    target RSHI_INLINE void tile_##unit##_##level(char *dst, int64_t dr, const char *src, int64_t sc) {                          \
-        enum { N = 16 / (unit) };                                                                                                \
-        vec v[N], w[N];                                                                                                          \
-        RSHI_UNROLL for (int i = 0; i < N; i++) v[i] = lanes_##level(src + i * sc, N * sc);                                      \
-        SHUFFLES_##unit(lo, hi) RSHI_UNROLL for (int i = 0; i < N; i++) put_##level(dst + i * dr, EVEN ? v[i] : w[i]);           \
+#define SMALL_TILE(target, level, vec, unit, lo, hi)                                                                   \
+    target RSHI_INLINE void tile_##unit##_##level(char *dst, int64_t dr, const char *src, int64_t sc) {                \
+        enum { N = 16 / (unit) };                                                                                      \
+        vec v[N], w[N];                                                                                                \
+        RSHI_UNROLL for (int i = 0; i < N; i++) v[i] = lanes_##level(src + i * sc, N * sc);                            \
+        SHUFFLES_##unit(lo, hi) RSHI_UNROLL for (int i = 0; i < N; i++) put_##level(dst + i * dr, EVEN ? v[i] : w[i]); \
     }
 
 /* Whole small tiles only: `rows` is a multiple of N, at most a band; `cols` is a multiple of W. */
-#define BAND(target, level, vec, unit)                                                                                           \
-    target static void band_##unit##_##level(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {   \
-        enum { N = 16 / (unit), W = sizeof(vec) / (unit), STEP = BAND_BYTES(unit) };                                             \
-        _Alignas(RSHI_LINE) char stage[IS_STAGED(unit) ? W * STEP : 1];                                                          \
-        for (int64_t c = 0; c < cols; c += W) {                                                                                  \
-            const char *s = IS_STAGED(unit) ? stage : src + c * sc;                                                              \
-            int64_t step = IS_STAGED(unit) ? STEP : sc;                                                                          \
-            for (int i = 0; i < W; i++) rshi_prefetch(src, (c + AHEAD + i) * sc, rows * (unit));                                 \
-            if (IS_STAGED(unit)) stage_lines(W, rows *(unit), stage, STEP, src + c * sc, sc);                                    \
-            for (int64_t r = 0; r < rows; r += N) tile_##unit##_##level(dst + r * dr + c * (unit), dr, s + r * (unit), step);    \
-        }                                                                                                                        \
+#define BAND(target, level, vec, unit)                                                                                 \
+    target static void band_##unit##_##level(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,       \
+                                             int64_t sc) {                                                             \
+        enum { N = 16 / (unit), W = sizeof(vec) / (unit), STEP = BAND_BYTES(unit) };                                   \
+        _Alignas(RSHI_LINE) char stage[IS_STAGED(unit) ? W * STEP : 1];                                                \
+        for (int64_t c = 0; c < cols; c += W) {                                                                        \
+            const char *s = IS_STAGED(unit) ? stage : src + c * sc;                                                    \
+            int64_t step = IS_STAGED(unit) ? STEP : sc;                                                                \
+            for (int i = 0; i < W; i++) rshi_prefetch(src, (c + AHEAD + i) * sc, rows * (unit));                       \
+            if (IS_STAGED(unit)) stage_lines(W, rows *(unit), stage, STEP, src + c * sc, sc);                          \
+            for (int64_t r = 0; r < rows; r += N)                                                                      \
+                tile_##unit##_##level(dst + r * dr + c * (unit), dr, s + r * (unit), step);                            \
+        }                                                                                                              \
     }
 
-#define PLANE(target, level, vec, unit)                                                                                          \
-    static void plane_##unit##_##level(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {         \
-        enum { N = 16 / (unit), W = sizeof(vec) / (unit), B = BAND_BYTES(unit) / (unit) };                                       \
-        int64_t r1 = rows / N * N, c1 = cols / W * W;                                                                            \
-        for (int64_t r = 0; r < r1; r += B)                                                                                      \
-            band_##unit##_##level(rshi_min(B, r1 - r), c1, dst + r * dr, dr, src + r * (unit), sc);                              \
-        transpose_edge(unit, r1, cols - c1, dst + c1 * (unit), dr, src + c1 * sc, sc);                                           \
-        transpose_edge(unit, rows - r1, cols, dst + r1 * dr, dr, src + r1 * (unit), sc);                                         \
+#define PLANE(target, level, vec, unit)                                                                                \
+    static void plane_##unit##_##level(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,             \
+                                       int64_t sc) {                                                                   \
+        enum { N = 16 / (unit), W = sizeof(vec) / (unit), B = BAND_BYTES(unit) / (unit) };                             \
+        int64_t r1 = rows / N * N, c1 = cols / W * W;                                                                  \
+        for (int64_t r = 0; r < r1; r += B)                                                                            \
+            band_##unit##_##level(rshi_min(B, r1 - r), c1, dst + r * dr, dr, src + r * (unit), sc);                    \
+        transpose_edge(unit, r1, cols - c1, dst + c1 * (unit), dr, src + c1 * sc, sc);                                 \
+        transpose_edge(unit, rows - r1, cols, dst + r1 * dr, dr, src + r1 * (unit), sc);                               \
     }
 
-#define UNIT(target, level, vec, prefix, unit)                                                                                   \
-    SMALL_TILE(target, level, vec, unit, prefix##_unpacklo_epi, prefix##_unpackhi_epi)                                           \
-    BAND(target, level, vec, unit)                                                                                               \
+#define UNIT(target, level, vec, prefix, unit)                                                                         \
+    SMALL_TILE(target, level, vec, unit, prefix##_unpacklo_epi, prefix##_unpackhi_epi)                                 \
+    BAND(target, level, vec, unit)                                                                                     \
     PLANE(target, level, vec, unit)
-#define LEVEL(target, level, vec, prefix)                                                                                        \
-    UNIT(target, level, vec, prefix, 1)                                                                                          \
-    UNIT(target, level, vec, prefix, 2)                                                                                          \
-    UNIT(target, level, vec, prefix, 4)                                                                                          \
-    UNIT(target, level, vec, prefix, 8)                                                                                          \
+#define LEVEL(target, level, vec, prefix)                                                                              \
+    UNIT(target, level, vec, prefix, 1)                                                                                \
+    UNIT(target, level, vec, prefix, 2)                                                                                \
+    UNIT(target, level, vec, prefix, 4)                                                                                \
+    UNIT(target, level, vec, prefix, 8)                                                                                \
     UNIT(target, level, vec, prefix, 16)
 LEVEL(, generic, __m128i, _mm)
 LEVEL(RSHI_AVX2, avx2, __m256i, _mm256)

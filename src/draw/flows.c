@@ -1,7 +1,7 @@
 /* Flows: from which ranks each cell of the destination comes.
  *
- * A cell that several ranks hold after the move is drawn as the first of them sees it.  Its sources are those ranks that hold the cell
- * before and that the plan makes send to it; its own copy comes before all others. */
+ * A cell that several ranks hold after the move is drawn as the first of them sees it.  Its sources are those ranks
+ * that hold the cell before and that the plan makes send to it; its own copy comes before all others. */
 #include "draw/impl.h"
 
 typedef struct incoming {
@@ -32,7 +32,8 @@ static int visit_source(void *ctx, int64_t peer, int64_t bytes) {
     return in->status != RSH_OK;
 }
 
-/* Own copies win; contributions to a reduction add up; with neither, the holder that the plan sends by way of others. */
+/* Own copies win; contributions to a reduction add up; with neither, the holder that the plan sends by way of others.
+ */
 static void settle(rshi_flow *flow, const rshi_ranks *before, int64_t rank, bool partial) {
     if (partial && flow->from.count > 1) flow->kind = RSHI_FLOW_REDUCED;
     if (!partial && flow->kind == RSHI_FLOW_STAYS) {

@@ -1,9 +1,11 @@
-/* draw: a scene computed once from what layouts and plans say in public, and formats that put it on paper.
+/* draw: a scene computed once from what layouts and plans say in public, and formats that put it on
+ * paper.
  *
- * Two dims of the tensor are drawn, one down and one across; all other dims are looked at where their index is 0.  The edges of all
- * parts, of both layouts, cut the two dims into at most RSHI_DRAW_INTERVALS intervals each: a cell is one interval of each.  So a cell
- * lies wholly inside or outside of every part, and an interval is one bit of a mask.  What has more edges is drawn from index 0 up to
- * the last edge kept: a corner of the tensor, exact. */
+ * Two dims of the tensor are drawn, one down and one across; all other dims are looked at where
+ * their index is 0.  The edges of all parts, of both layouts, cut the two dims into at most
+ * RSHI_DRAW_INTERVALS intervals each: a cell is one interval of each.  So a cell lies wholly inside
+ * or outside of every part, and an interval is one bit of a mask.  What has more edges is drawn
+ * from index 0 up to the last edge kept: a corner of the tensor, exact. */
 #ifndef RESHARD_DRAW_IMPL_H
 #define RESHARD_DRAW_IMPL_H
 
@@ -23,7 +25,8 @@ typedef struct rshi_edges {
 
 void rshi_edges_add(rshi_edges *e, int64_t x);
 
-/* A set of ranks, added in ascending order: enough of it to name it, colour it and tell it from another. */
+/* A set of ranks, added in ascending order: enough of it to name it, colour it and tell it from
+ * another. */
 typedef struct rshi_ranks {
     int64_t count;
     int64_t first[4];
@@ -32,13 +35,19 @@ typedef struct rshi_ranks {
     uint64_t hash;
 } rshi_ranks;
 
-void rshi_ranks_add(rshi_ranks *s, int64_t rank); /* a rank that was just added is not added again */
+void rshi_ranks_add(rshi_ranks *s,
+                    int64_t rank); /* a rank that was just added is not added again */
 bool rshi_ranks_equal(const rshi_ranks *a, const rshi_ranks *b);
 /* "3", "0,4", "0-7" or "0,4,8,12,.. (64)". */
 void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]);
 
 /* How the first holder of a cell of `to` comes by it. */
-typedef enum rshi_flow_kind { RSHI_FLOW_UNKNOWN, RSHI_FLOW_STAYS, RSHI_FLOW_MOVES, RSHI_FLOW_REDUCED } rshi_flow_kind;
+typedef enum rshi_flow_kind {
+    RSHI_FLOW_UNKNOWN,
+    RSHI_FLOW_STAYS,
+    RSHI_FLOW_MOVES,
+    RSHI_FLOW_REDUCED
+} rshi_flow_kind;
 typedef struct rshi_flow {
     rshi_flow_kind kind;
     rshi_ranks from;
@@ -61,18 +70,21 @@ typedef struct rshi_scene {
 } rshi_scene;
 
 /* `limit`: intervals along a dim.  Free with rshi_scene_free, after failure too. */
-rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout *from, const rsh_layout *to, int limit);
+rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout *from,
+                           const rsh_layout *to, int limit);
 void rshi_scene_free(rshi_scene *s);
 const rshi_edges *rshi_scene_rows(const rshi_scene *s);
 const rshi_edges *rshi_scene_columns(const rshi_scene *s);
-/* One sentence about what the picture leaves out, number i; false when there is no such sentence. */
+/* One sentence about what the picture leaves out, number i; false when there is no such sentence.
+ */
 bool rshi_scene_note(const rshi_scene *s, int i, char *text, size_t room);
 
 /* Edges of every dim, both layouts together. */
 rsh_status rshi_scene_edges(rshi_scene *s, int limit);
 /* The cells that one rank holds: fn(ctx, bits of rows, bits of columns), a few times. */
 typedef void (*rshi_cells_fn)(void *ctx, uint64_t rows, uint64_t columns);
-rsh_status rshi_scene_cells(const rshi_scene *s, const rsh_layout *l, int64_t rank, rshi_cells_fn fn, void *ctx);
+rsh_status rshi_scene_cells(const rshi_scene *s, const rsh_layout *l, int64_t rank,
+                            rshi_cells_fn fn, void *ctx);
 rsh_status rshi_scene_flows(rshi_scene *s);
 
 /* ---- formats ---- */
@@ -123,9 +135,10 @@ rsh_status rshi_svg_text(rshi_canvas *c, const rshi_mark *m);
 rsh_status rshi_svg_line(rshi_canvas *c, const rshi_mark *m);
 rsh_status rshi_svg_end(rshi_canvas *c);
 #define RSHI_SVG_LOOK                                                                              \
-    .intervals = RSHI_DRAW_INTERVALS, .width = 384, .height = 384, .strip = 64, .min_width = 4, .min_height = 4,               \
-    .gap = 150, .margin = 20, .top = 16, .line = 18, .letter = 8, .tick_width = 44, .tick_height = 18, .box = rshi_svg_box,               \
-    .text = rshi_svg_text, .line_to = rshi_svg_line
+    .intervals = RSHI_DRAW_INTERVALS, .width = 384, .height = 384, .strip = 64, .min_width = 4,    \
+    .min_height = 4, .gap = 150, .margin = 20, .top = 16, .line = 18, .letter = 8,                 \
+    .tick_width = 44, .tick_height = 18, .box = rshi_svg_box, .text = rshi_svg_text,               \
+    .line_to = rshi_svg_line
 
 rsh_status rshi_page_draw(rshi_canvas *c);
 

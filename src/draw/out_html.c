@@ -2,7 +2,8 @@
 #include "draw/impl.h"
 
 static const char *const head =
-    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
+    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+    "content=\"width=device-width\">\n"
     "<title>reshard</title>\n<style>\n"
     "body{font:15px/1.5 Helvetica,Arial,sans-serif;color:#222;max-width:1060px;margin:2em auto;padding:0 1em}\n"
     "h1{font:600 17px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,monospace;margin:0}\n"

@@ -19,18 +19,21 @@ static const char *const style =
     ".arrow{stroke:#222;stroke-width:1.8}\n"
     "</style>\n"
     "<defs>\n"
-    "<marker id=\"head\" viewBox=\"0 0 10 10\" refX=\"8\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">"
+    "<marker id=\"head\" viewBox=\"0 0 10 10\" refX=\"8\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" "
+    "orient=\"auto\">"
     "<path d=\"M0 0 10 5 0 10 2.5 5z\" fill=\"#222\"/></marker>\n"
     "<pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
-    "<rect width=\"7\" height=\"7\" fill=\"#e9e9e9\"/><path d=\"M0 0V7\" stroke=\"#9a9a9a\" stroke-width=\"2\"/></pattern>\n"
+    "<rect width=\"7\" height=\"7\" fill=\"#e9e9e9\"/><path d=\"M0 0V7\" stroke=\"#9a9a9a\" "
+    "stroke-width=\"2\"/></pattern>\n"
     "</defs>\n";
 
 rsh_status rshi_svg_begin(rshi_canvas *c, int width, int height) {
     const rshi_scene *s = c->scene;
-    RSH_TRY(rshi_sink_format(c->sink,
-                             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"reshard\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-                             "height=\"%d\" role=\"img\">\n<title>",
-                             width, height, width, height));
+    RSH_TRY(rshi_sink_format(
+        c->sink,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"reshard\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+        "height=\"%d\" role=\"img\">\n<title>",
+        width, height, width, height));
     RSH_TRY(rshi_sink_escaped(c->sink, rsh_layout_text(s->side[0].layout)));
     if (s->nsides == 2) {
         RSH_TRY(rshi_sink_text(c->sink, " to "));
@@ -38,7 +41,8 @@ rsh_status rshi_svg_begin(rshi_canvas *c, int width, int height) {
     }
     RSH_TRY(rshi_sink_text(c->sink, "</title>\n"));
     RSH_TRY(rshi_sink_text(c->sink, style));
-    return rshi_sink_format(c->sink, "<rect class=\"paper\" width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height);
+    return rshi_sink_format(c->sink, "<rect class=\"paper\" width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width,
+                            height);
 }
 
 static rsh_status put_id(rshi_canvas *c, const rshi_mark *m) {

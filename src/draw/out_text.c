@@ -63,7 +63,8 @@ static rsh_status line_to(rshi_canvas *c, const rshi_mark *m) {
 }
 
 static const char *character(const glyph *g) {
-    static const char *const lines[16] = {" ", "╵", "╷", "│", "╴", "┘", "┐", "┤", "╶", "└", "┌", "├", "─", "┴", "┬", "┼"};
+    static const char *const lines[16] = {" ", "╵", "╷", "│", "╴", "┘", "┐", "┤",
+                                          "╶", "└", "┌", "├", "─", "┴", "┬", "┼"};
     return lines[g->lines];
 }
 

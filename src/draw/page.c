@@ -47,7 +47,9 @@ static panel panel_at(const rshi_canvas *c, int i, int x, int y) {
 typedef bool (*equal_fn)(const panel *p, int i, int j);
 typedef rsh_status (*rect_fn)(rshi_canvas *c, const panel *p, int cell, rshi_mark *m);
 
-static bool same_holders(const panel *p, int i, int j) { return rshi_ranks_equal(&p->side->cell[i], &p->side->cell[j]); }
+static bool same_holders(const panel *p, int i, int j) {
+    return rshi_ranks_equal(&p->side->cell[i], &p->side->cell[j]);
+}
 
 static bool same_flow(const panel *p, int i, int j) {
     const rshi_flow *a = &p->scene->flow[i], *b = &p->scene->flow[j];
@@ -57,7 +59,8 @@ static bool same_flow(const panel *p, int i, int j) {
 /* Columns of a row that are equal to cell (r, c) and not yet drawn, from c on. */
 static uint64_t equal_run(const panel *p, equal_fn equal, const uint64_t *done, int columns, int r, int c, int first) {
     uint64_t bits = 0;
-    for (int k = c; k < columns && !(done[r] >> k & 1) && equal(p, first, r * columns + k); k++) bits |= (uint64_t)1 << k;
+    for (int k = c; k < columns && !(done[r] >> k & 1) && equal(p, first, r * columns + k); k++)
+        bits |= (uint64_t)1 << k;
     return bits;
 }
 
@@ -121,7 +124,8 @@ static rsh_status draw_flow(rshi_canvas *c, const panel *p, int i, rshi_mark *m)
     rshi_ranks_label(&p->side->cell[i], to);
     if (flow->kind == RSHI_FLOW_STAYS) snprintf(tip, sizeof tip, "rank %s: stays", to);
     else if (flow->kind == RSHI_FLOW_REDUCED)
-        snprintf(tip, sizeof tip, "%s of ranks %s to %s", rsh_op_name(rsh_layout_op(p->scene->side[0].layout)), from, to);
+        snprintf(tip, sizeof tip, "%s of ranks %s to %s", rsh_op_name(rsh_layout_op(p->scene->side[0].layout)), from,
+                 to);
     else snprintf(tip, sizeof tip, "%s to %s", from, to);
     m->kind = kinds[flow->kind];
     m->rank = p->side->cell[i].count ? p->side->cell[i].first[0] : -1;
@@ -134,7 +138,8 @@ static rsh_status draw_flow(rshi_canvas *c, const panel *p, int i, rshi_mark *m)
 /* ---- around the panels ---- */
 
 static rsh_status say(rshi_canvas *c, const char *kind, int x, int y, char anchor, const char *label) {
-    rshi_mark m = {.kind = kind, .side = "", .x = x, .y = y, .rank = -1, .source = -1, .anchor = anchor, .label = label};
+    rshi_mark m = {
+        .kind = kind, .side = "", .x = x, .y = y, .rank = -1, .source = -1, .anchor = anchor, .label = label};
     return c->format->text(c, &m);
 }
 
@@ -172,7 +177,8 @@ static rsh_status draw_arrow(rshi_canvas *c, int x, int y) {
     const rshi_format *f = c->format;
     int64_t moved = c->scene->totals.bytes_moved;
     int room = f->gap - f->tick_width, length = room - room / 3;
-    rshi_mark m = {.kind = "arrow", .side = "", .x = x + (room - length) / 2, .y = y, .w = length, .rank = -1, .source = -1};
+    rshi_mark m = {
+        .kind = "arrow", .side = "", .x = x + (room - length) / 2, .y = y, .w = length, .rank = -1, .source = -1};
     char label[RSHI_DRAW_LABEL];
     rshi_bytes_label(moved, label);
     RSH_TRY(f->line_to(c, &m));

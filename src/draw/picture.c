@@ -3,8 +3,9 @@
 
 #include <stdio.h>
 
-static const rshi_format *const formats[] = {
-    [RSH_PICTURE_TEXT] = &rshi_format_text, [RSH_PICTURE_SVG] = &rshi_format_svg, [RSH_PICTURE_HTML] = &rshi_format_html};
+static const rshi_format *const formats[] = {[RSH_PICTURE_TEXT] = &rshi_format_text,
+                                             [RSH_PICTURE_SVG] = &rshi_format_svg,
+                                             [RSH_PICTURE_HTML] = &rshi_format_html};
 
 #define COARSE 8 /* intervals where there are more ranks than can be told apart */
 
@@ -25,8 +26,8 @@ static rsh_status draw(const rsh_plan *plan, const rsh_layout *from, const rsh_l
 rsh_status rsh_draw_plan(const rsh_plan *p, int64_t tensor, rsh_picture form, const rsh_sink *sink) {
     RSH_REQUIRE(p && sink && sink->write, RSH_EVALUE, "a plan and a sink are needed to draw");
     int64_t n = rsh_plan_ntensors(p);
-    RSH_REQUIRE(tensor >= 0 && tensor < n, RSH_EINDEX, "the plan has %lld tensors, there is no number %lld", (long long)n,
-                (long long)tensor);
+    RSH_REQUIRE(tensor >= 0 && tensor < n, RSH_EINDEX, "the plan has %lld tensors, there is no number %lld",
+                (long long)n, (long long)tensor);
     return draw(p, rsh_plan_from(p, tensor), rsh_plan_to(p, tensor), form, sink);
 }
 

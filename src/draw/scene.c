@@ -5,7 +5,9 @@
 #include <stdio.h>
 
 const rshi_edges *rshi_scene_rows(const rshi_scene *s) { return &s->edges[s->down < 0 ? RSH_MAX_NDIM : s->down]; }
-const rshi_edges *rshi_scene_columns(const rshi_scene *s) { return &s->edges[s->across < 0 ? RSH_MAX_NDIM : s->across]; }
+const rshi_edges *rshi_scene_columns(const rshi_scene *s) {
+    return &s->edges[s->across < 0 ? RSH_MAX_NDIM : s->across];
+}
 
 /* ---- the cells of one rank ---- */
 
@@ -100,8 +102,10 @@ static rsh_status fill_side(rshi_scene *s, rshi_side *side) {
     return RSH_OK;
 }
 
-rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout *from, const rsh_layout *to, int limit) {
-    *s = (rshi_scene){.plan = plan, .nsides = to ? 2 : 1, .side = {{.layout = from}, {.layout = to}}, .down = -1, .across = -1};
+rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout *from, const rsh_layout *to,
+                           int limit) {
+    *s = (rshi_scene){
+        .plan = plan, .nsides = to ? 2 : 1, .side = {{.layout = from}, {.layout = to}}, .down = -1, .across = -1};
     RSH_TRY(rshi_scene_edges(s, limit));
     for (int i = 0; i < s->nsides; i++) RSH_TRY(fill_side(s, &s->side[i]));
     if (!plan) return RSH_OK;
@@ -129,7 +133,8 @@ static bool note_dims(const rshi_scene *s, char *text, size_t room) {
     int n = s->down < 0 ? snprintf(text, room, "dim %d (%" PRId64 ") across", s->across, shape[s->across])
                         : snprintf(text, room, "dim %d (%" PRId64 ") down, dim %d (%" PRId64 ") across", s->down,
                                    shape[s->down], s->across, shape[s->across]);
-    if (drawn < ndim && n > 0 && (size_t)n < room) snprintf(text + n, room - (size_t)n, ", at index 0 of the other dims");
+    if (drawn < ndim && n > 0 && (size_t)n < room)
+        snprintf(text + n, room - (size_t)n, ", at index 0 of the other dims");
     return true;
 }
 
@@ -153,8 +158,8 @@ static bool note_ranks(const rshi_scene *s, char *text, size_t room) {
     if (s->nsides == 1 || (a->nshown == b->nshown && na == nb))
         snprintf(text, room, "showing %" PRId64 " of %" PRId64 " ranks", a->nshown, na);
     else
-        snprintf(text, room, "showing %" PRId64 " of %" PRId64 " ranks before, %" PRId64 " of %" PRId64 " after", a->nshown,
-                 na, b->nshown, nb);
+        snprintf(text, room, "showing %" PRId64 " of %" PRId64 " ranks before, %" PRId64 " of %" PRId64 " after",
+                 a->nshown, na, b->nshown, nb);
     return true;
 }
 

@@ -69,13 +69,14 @@ static rsh_status put_cell(const map *m, int64_t i, int64_t j, int side) {
     char label[RSHI_DRAW_LABEL];
     int64_t bytes = m->bytes[i][j];
     rshi_bytes_label(bytes, label);
-    rshi_colour k = bytes ? rshi_colour_heat(0.12 + 0.88 * (double)bytes / (double)m->most) : (rshi_colour){250, 250, 250};
-    return rshi_sink_format(m->sink,
-                            "<rect id=\"bytes-%" PRId64 "-%" PRId64 "\" class=\"%s\" data-source=\"%" PRId64 "\" x=\"%d\" y=\"%d\" "
-                            "width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"><title>%" PRId64 " to %" PRId64 ": %s</title></rect>\n",
-                            m->rank[i], m->rank[j], i == j ? "local" : "sent", m->rank[i], 40 + (int)j * side, 40 + (int)i * side,
-                            side - 1, side - 1, (unsigned)k.red, (unsigned)k.green, (unsigned)k.blue, m->rank[i], m->rank[j],
-                            label);
+    rshi_colour k =
+        bytes ? rshi_colour_heat(0.12 + 0.88 * (double)bytes / (double)m->most) : (rshi_colour){250, 250, 250};
+    return rshi_sink_format(
+        m->sink,
+        "<rect id=\"bytes-%" PRId64 "-%" PRId64 "\" class=\"%s\" data-source=\"%" PRId64 "\" x=\"%d\" y=\"%d\" "
+        "width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"><title>%" PRId64 " to %" PRId64 ": %s</title></rect>\n",
+        m->rank[i], m->rank[j], i == j ? "local" : "sent", m->rank[i], 40 + (int)j * side, 40 + (int)i * side, side - 1,
+        side - 1, (unsigned)k.red, (unsigned)k.green, (unsigned)k.blue, m->rank[i], m->rank[j], label);
 }
 
 /* Rank numbers along both sides, where a number has room. */
@@ -93,11 +94,12 @@ static rsh_status put_sides(const map *m, int side) {
 
 static rsh_status put_map(const map *m) {
     int side = (int)rshi_max(6, rshi_min(36, MAP_SIDE / m->n)), all = 48 + (int)m->n * side;
-    RSH_TRY(rshi_sink_format(m->sink,
-                             "<div><h2>Bytes between ranks</h2>\n<svg id=\"map\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n"
-                             "<text class=\"note\" x=\"40\" y=\"12\">destination</text>\n"
-                             "<text class=\"note\" transform=\"translate(12 40) rotate(-90)\" text-anchor=\"end\">source</text>\n",
-                             all, all, all, all));
+    RSH_TRY(rshi_sink_format(
+        m->sink,
+        "<div><h2>Bytes between ranks</h2>\n<svg id=\"map\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n"
+        "<text class=\"note\" x=\"40\" y=\"12\">destination</text>\n"
+        "<text class=\"note\" transform=\"translate(12 40) rotate(-90)\" text-anchor=\"end\">source</text>\n",
+        all, all, all, all));
     RSH_TRY(put_sides(m, side));
     for (int64_t i = 0; i < m->n; i++)
         for (int64_t j = 0; j < m->n; j++) RSH_TRY(put_cell(m, i, j, side));
@@ -106,7 +108,8 @@ static rsh_status put_map(const map *m) {
 
 static rsh_status draw_map(const rshi_scene *s, map *m) {
     for (int side = 0; side < 2; side++)
-        for (int64_t i = 0; i < rsh_layout_nranks(s->side[side].layout); i++) add_rank(m, rsh_layout_rank(s->side[side].layout, i));
+        for (int64_t i = 0; i < rsh_layout_nranks(s->side[side].layout); i++)
+            add_rank(m, rsh_layout_rank(s->side[side].layout, i));
     RSH_TRY(rsh_plan_matrix(s->plan, add_bytes, m));
     return m->n ? put_map(m) : RSH_OK;
 }

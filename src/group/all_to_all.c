@@ -1,8 +1,8 @@
 /* All_to_all: a tensor for every pair of ranks, of any shape, in one exchange.
  *
- * What a rank is about to send goes to its receiver first as a few words, so that a pair that does not agree is every rank's error before any
- * element moves.  Dense tensors travel from where they lie to where they belong; others, and destinations that share memory with
- * anything, through dense temporaries. */
+ * What a rank is about to send goes to its receiver first as a few words, so that a pair that does not agree is every
+ * rank's error before any element moves.  Dense tensors travel from where they lie to where they belong; others, and
+ * destinations that share memory with anything, through dense temporaries. */
 #include <stdio.h>
 
 #include "group/impl.h"
@@ -27,8 +27,10 @@ static rsh_status check(const swap *s) {
         RSH_REQUIRE(t, RSH_EVALUE, "%s: the tensor %s rank %d is NULL", s->name, out ? "from" : "to", r);
         other = rshi_offer_of(t, -1);
         if (!i) first = other;
-        RSH_REQUIRE(other.dtype == first.dtype, RSH_ERUNTIME, "%s: dtypes differ: the tensor to rank 0 is %s, that %s rank %d is %s", s->name,
-                    rsh_dtype_name((rsh_dtype)first.dtype), out ? "from" : "to", r, rsh_dtype_name((rsh_dtype)other.dtype));
+        RSH_REQUIRE(other.dtype == first.dtype, RSH_ERUNTIME,
+                    "%s: dtypes differ: the tensor to rank 0 is %s, that %s rank %d is %s", s->name,
+                    rsh_dtype_name((rsh_dtype)first.dtype), out ? "from" : "to", r,
+                    rsh_dtype_name((rsh_dtype)other.dtype));
     }
     return RSH_OK;
 }
@@ -138,7 +140,8 @@ rsh_status rsh_group_all_to_all(rsh_group *g, int nlist, rsh_tensor *const *out,
     if (!s.comm) return RSH_OK; /* not a member */
     rsh_status mine = RSH_OK;
     if (!in || !out) mine = rshi_fail(RSH_EVALUE, "all_to_all: the list of %s is NULL", in ? "outputs" : "inputs");
-    else if (nlist != s.comm->size) mine = rshi_fail(RSH_EVALUE, "all_to_all: lists of %d tensors in a group of %d ranks", nlist, s.comm->size);
+    else if (nlist != s.comm->size)
+        mine = rshi_fail(RSH_EVALUE, "all_to_all: lists of %d tensors in a group of %d ranks", nlist, s.comm->size);
     return swap_all(&s, mine);
 }
 
@@ -148,13 +151,14 @@ static rsh_status check_splits(const char *which, const rsh_tensor *t, const int
     RSH_REQUIRE(t, RSH_EVALUE, "all_to_all_single: the %s is NULL", which);
     RSH_REQUIRE(rsh_tensor_ndim(t), RSH_EVALUE, "all_to_all_single: the %s has no dim 0 to cut", which);
     int64_t length = rsh_tensor_shape(t)[0], sum = 0;
-    RSH_REQUIRE(splits || length % n == 0, RSH_ERUNTIME, "all_to_all_single: dim 0 of the %s is %lld, not divisible by %d ranks", which,
-                (long long)length, n);
+    RSH_REQUIRE(splits || length % n == 0, RSH_ERUNTIME,
+                "all_to_all_single: dim 0 of the %s is %lld, not divisible by %d ranks", which, (long long)length, n);
     for (int r = 0; splits && r < n; r++)
-        RSH_REQUIRE(splits[r] >= 0 && rshi_add(sum, splits[r], &sum), RSH_ERUNTIME, "all_to_all_single: split %d of the %s is %lld", r, which,
-                    (long long)splits[r]);
-    RSH_REQUIRE(!splits || sum == length, RSH_ERUNTIME, "all_to_all_single: the splits of the %s add up to %lld, dim 0 is %lld", which,
-                (long long)sum, (long long)length);
+        RSH_REQUIRE(splits[r] >= 0 && rshi_add(sum, splits[r], &sum), RSH_ERUNTIME,
+                    "all_to_all_single: split %d of the %s is %lld", r, which, (long long)splits[r]);
+    RSH_REQUIRE(!splits || sum == length, RSH_ERUNTIME,
+                "all_to_all_single: the splits of the %s add up to %lld, dim 0 is %lld", which, (long long)sum,
+                (long long)length);
     return RSH_OK;
 }
 
@@ -172,8 +176,8 @@ static rsh_status cut(const rsh_tensor *t, const int64_t *splits, int n, rsh_ten
 }
 
 /* Pieces of both tensors: in, then out. */
-static rsh_status cut_both(int n, const rsh_tensor *out, const rsh_tensor *in, const int64_t *out_splits, const int64_t *in_splits,
-                           rsh_tensor ***pieces) {
+static rsh_status cut_both(int n, const rsh_tensor *out, const rsh_tensor *in, const int64_t *out_splits,
+                           const int64_t *in_splits, rsh_tensor ***pieces) {
     RSH_TRY(check_splits("input", in, in_splits, n));
     RSH_TRY(check_splits("output", out, out_splits, n));
     *pieces = rshi_calloc(2 * (size_t)n, sizeof **pieces);

@@ -1,8 +1,9 @@
 /* Collective: broadcast, scatter, gather and the reductions as plans of the core.
  *
- * A call is one tensor, or one for each rank, that goes from a place to a place: from the root to each its own, from partial to everywhere.
- * The plan knows who sends what to whom without moving more than it must, combines contributions in ascending rank, runs on every engine,
- * reads and writes tensors of any strides where they lie, and is kept in the comm for the next call. */
+ * A call is one tensor, or one for each rank, that goes from a place to a place: from the root to each its own, from
+ * partial to everywhere. The plan knows who sends what to whom without moving more than it must, combines contributions
+ * in ascending rank, runs on every engine, reads and writes tensors of any strides where they lie, and is kept in the
+ * comm for the next call. */
 #include <stdio.h>
 
 #include "group/impl.h"
@@ -25,7 +26,7 @@ typedef struct side {
     int nlist;
     const rsh_tensor *const *list;
     const rsh_layout **layouts; /* owned, of n tensors */
-    rsh_sharded **standins;     /* owned, by part of this rank: memory used in place of the caller's; NULL: the caller's */
+    rsh_sharded **standins; /* owned, by part of this rank: memory used in place of the caller's; NULL: the caller's */
     rsh_memory *memory;         /* owned, by part of this rank */
     int64_t nparts;
 } side;
@@ -60,10 +61,12 @@ static const rsh_tensor *common(const call *c) { return c->from.one ? c->from.on
 
 static rsh_status check_list(const call *c, const side *s) {
     bool wanted = s->where != ROOT || c->comm->rank == c->root;
-    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d has a list of tensors; only rank %d, the root, may", c->name, c->comm->rank, c->root);
+    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d has a list of tensors; only rank %d, the root, may",
+                c->name, c->comm->rank, c->root);
     if (!wanted) return RSH_OK;
     RSH_REQUIRE(s->list, RSH_EVALUE, "%s: rank %d needs a list of tensors", c->name, c->comm->rank);
-    RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE, "%s: a list of %d tensors in a group of %d ranks", c->name, s->nlist, c->comm->size);
+    RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE, "%s: a list of %d tensors in a group of %d ranks", c->name,
+                s->nlist, c->comm->size);
     rshi_offer mine = rshi_offer_of(common(c), -1);
     for (int j = 0; j < s->nlist; j++) {
         char whose[48];
@@ -82,7 +85,8 @@ static rsh_status check(const call *c) {
     if (c->from.is_list) RSH_TRY(check_list(c, &c->from));
     if (c->to.is_list) RSH_TRY(check_list(c, &c->to));
     if (!c->reduces) return RSH_OK;
-    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: op %d is no reduction", c->name, (int)c->op);
+    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: op %d is no reduction", c->name,
+                (int)c->op);
     return rsh_op_check(c->op, rsh_tensor_dtype(common(c)));
 }
 
@@ -91,7 +95,8 @@ static rsh_status check(const call *c) {
 /* On every rank along one axis; without the root, its ranks are listed. */
 static rsh_status layout_on_many(const call *c, place where, rsh_layout **out) {
     const rsh_tensor *t = common(c);
-    rsh_layout_desc d = {.dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1, .axis[0] = {"x", c->comm->size}};
+    rsh_layout_desc d = {
+        .dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1, .axis[0] = {"x", c->comm->size}};
     int64_t *ranks = NULL;
     for (int i = 0; i < d.ndim; i++) d.dim[i].size = rsh_tensor_shape(t)[i];
     if (where == PARTIAL) d.op = c->op, d.npartial = 1;
@@ -110,7 +115,8 @@ static rsh_status layout_on_many(const call *c, place where, rsh_layout **out) {
 static rsh_status layout_of(const call *c, place where, int64_t j, rsh_layout **out) {
     const rsh_tensor *t = common(c);
     if (where != ROOT && where != OWN) return layout_on_many(c, where, out);
-    return rsh_layout_whole(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), where == ROOT ? c->root : j, out);
+    return rsh_layout_whole(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), where == ROOT ? c->root : j,
+                            out);
 }
 
 /* Layouts of a side, and this rank's memory of it. */
@@ -168,9 +174,9 @@ static void copy_standins(const call *c, const side *s, bool in) {
     }
 }
 
-/* An exec refuses destinations that share memory with anything, interleaved ones too.  What is legal here and refused there, a reduction of a tensor onto
- * itself first of all, takes temporaries on this rank: for all destinations if those meet one another; else for the side with fewer
- * tensors. */
+/* An exec refuses destinations that share memory with anything, interleaved ones too.  What is legal here and refused
+ * there, a reduction of a tensor onto itself first of all, takes temporaries on this rank: for all destinations if
+ * those meet one another; else for the side with fewer tensors. */
 static rsh_status separate(call *c) {
     rshi_reach *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
     if (!list) return rshi_nomem();
@@ -254,16 +260,27 @@ rsh_status rsh_group_all_gather(rsh_group *g, int nlist, rsh_tensor *const *list
 }
 
 rsh_status rsh_group_all_reduce(rsh_group *g, rsh_tensor *t, rsh_op op) {
-    call c = {.name = "all_reduce", .root = -1, .reduces = true, .op = op, .from = {.where = PARTIAL, .one = t}, .to = {.where = ALL, .one = t}};
+    call c = {.name = "all_reduce",
+              .root = -1,
+              .reduces = true,
+              .op = op,
+              .from = {.where = PARTIAL, .one = t},
+              .to = {.where = ALL, .one = t}};
     return call_all(g, &c);
 }
 
 rsh_status rsh_group_reduce(rsh_group *g, rsh_tensor *t, rsh_op op, int root) {
-    call c = {.name = "reduce", .root = root, .reduces = true, .op = op, .from = {.where = PARTIAL, .one = t}, .to = {.where = ROOT, .one = t}};
+    call c = {.name = "reduce",
+              .root = root,
+              .reduces = true,
+              .op = op,
+              .from = {.where = PARTIAL, .one = t},
+              .to = {.where = ROOT, .one = t}};
     return call_all(g, &c);
 }
 
-rsh_status rsh_group_reduce_scatter(rsh_group *g, rsh_tensor *out, int nlist, const rsh_tensor *const *list, rsh_op op) {
+rsh_status rsh_group_reduce_scatter(rsh_group *g, rsh_tensor *out, int nlist, const rsh_tensor *const *list,
+                                    rsh_op op) {
     call c = {.name = "reduce_scatter",
               .root = -1,
               .reduces = true,

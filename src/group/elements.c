@@ -31,7 +31,8 @@ static int by_start(const void *a, const void *b) {
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Sorted by start, one meets an earlier one if that ends behind its start: the farthest end of each kind so far will do. */
+/* Sorted by start, one meets an earlier one if that ends behind its start: the farthest end of each kind so far will
+ * do. */
 bool rshi_reaches_meet(rshi_reach *list, int64_t n) {
     uintptr_t read_end = 0, written_end = 0;
     if (n) qsort(list, (size_t)n, sizeof *list, by_start);

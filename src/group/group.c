@@ -1,4 +1,5 @@
-/* Group: a comm seen as PyTorch's process group: a default group for each rank thread, subgroups of it, and the one entered for a while.
+/* Group: a comm seen as PyTorch's process group: a default group for each rank thread, subgroups of it, and the one
+ * entered for a while.
  *
  * What a thread has is thread-local, so that the ranks of one process do not disturb one another. */
 #include "group/group.h"
@@ -20,7 +21,8 @@ static _Thread_local rsh_group *entered_group;
 
 rsh_status rsh_group_init(rsh_comm *world) {
     RSH_REQUIRE(world, RSH_EVALUE, "the default group needs a comm");
-    RSH_REQUIRE(!default_group, RSH_ERUNTIME, "this rank thread has a default group of %d ranks already", default_group->n);
+    RSH_REQUIRE(!default_group, RSH_ERUNTIME, "this rank thread has a default group of %d ranks already",
+                default_group->n);
     rsh_group *g = RSHI_NEW(rsh_group);
     if (!g) return rshi_nomem();
     *g = (rsh_group){.comm = world, .world = g, .n = rsh_comm_size(world)};
@@ -30,7 +32,8 @@ rsh_status rsh_group_init(rsh_comm *world) {
 
 rsh_status rsh_group_destroy(void) {
     RSH_REQUIRE(default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
-    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "%d subgroups of the default group are still alive", default_group->children);
+    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "%d subgroups of the default group are still alive",
+                default_group->children);
     RSH_REQUIRE(!entered_group, RSH_EBUSY, "the default group is still entered");
     rshi_free(default_group);
     default_group = NULL;
@@ -60,8 +63,8 @@ static int compare_ranks(const void *a, const void *b) {
 
 static rsh_status check_members(const rsh_comm *world, int n, const int *sorted) {
     for (int i = 0; i < n; i++) {
-        RSH_REQUIRE(sorted[i] >= 0 && sorted[i] < world->size, RSH_EVALUE, "a group with rank %d; the default group has ranks 0 to %d", sorted[i],
-                    world->size - 1);
+        RSH_REQUIRE(sorted[i] >= 0 && sorted[i] < world->size, RSH_EVALUE,
+                    "a group with rank %d; the default group has ranks 0 to %d", sorted[i], world->size - 1);
         RSH_REQUIRE(!i || sorted[i] != sorted[i - 1], RSH_EVALUE, "a group with rank %d twice", sorted[i]);
     }
     return RSH_OK;
@@ -101,7 +104,8 @@ static int find_member(const rsh_group *g, int global) {
 static rsh_status agree_on_members(rsh_comm *world, const rsh_group *g, rsh_status mine) {
     rshi_text what = {0};
     rshi_text_add(&what, "ranks");
-    for (int i = 0; g && i < g->n && what.length < RSHI_DETAIL_BYTES; i++) rshi_text_add(&what, i ? ", %d" : " %d", g->ranks[i]);
+    for (int i = 0; g && i < g->n && what.length < RSHI_DETAIL_BYTES; i++)
+        rshi_text_add(&what, i ? ", %d" : " %d", g->ranks[i]);
     if (!mine && what.failed) mine = rshi_nomem();
     uint64_t fingerprint = g ? rshi_hash(g->ranks, (size_t)g->n * sizeof *g->ranks, (uint64_t)g->n) : 0;
     rsh_status st = rshi_comm_open(world, "new group", fingerprint, what.data, mine);
@@ -177,9 +181,11 @@ rsh_status rsh_group_from_global(const rsh_group *g, int global, int *out) {
 
 /* ---- the group entered ---- */
 
-/* While a group is set nothing can be entered, so the one that is set is always the innermost, and leaving needs no stack. */
+/* While a group is set nothing can be entered, so the one that is set is always the innermost, and leaving needs no
+ * stack. */
 rsh_status rsh_group_enter(rsh_group *g) {
-    RSH_REQUIRE(!entered_group, RSH_ERUNTIME, "a group of %d ranks is entered already; leave it first", entered_group->n);
+    RSH_REQUIRE(!entered_group, RSH_ERUNTIME, "a group of %d ranks is entered already; leave it first",
+                entered_group->n);
     RSH_REQUIRE(!g || g->world == default_group, RSH_EVALUE, "the group belongs to another rank thread");
     entered_group = g;
     return RSH_OK;
@@ -197,7 +203,8 @@ rsh_status rsh_group_within(rsh_group *g, rsh_status (*fn)(void *ctx, rsh_group 
 
 rsh_status rsh_group_current(rsh_group **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "the current group with NULL for the result");
-    RSH_REQUIRE(entered_group || default_group, RSH_ERUNTIME, "no group is entered and this rank thread has no default group");
+    RSH_REQUIRE(entered_group || default_group, RSH_ERUNTIME,
+                "no group is entered and this rank thread has no default group");
     *out = entered_group ? entered_group : default_group;
     return RSH_OK;
 }

@@ -15,13 +15,17 @@ rshi_offer rshi_offer_of(const rsh_tensor *t, int root);
 void rshi_offer_text(const rshi_offer *o, char text[RSHI_OFFER_TEXT]); /* "f32[3, 4]" */
 
 /* Tensors of one call on one rank: RSH_ERUNTIME for another dtype, RSH_EVALUE for another shape. */
-rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a, const rshi_offer *b, const char *whose_b);
+rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a,
+                            const rshi_offer *b, const char *whose_b);
 
-/* Collective, after the call was opened: every rank's offer must be the same, roots first, then dtypes, then shapes.  All ranks read the same
- * offers and so come to the same verdict.  `all` has room for one a rank. */
-rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mine, rshi_offer *all);
+/* Collective, after the call was opened: every rank's offer must be the same, roots first, then
+ * dtypes, then shapes.  All ranks read the same offers and so come to the same verdict.  `all` has
+ * room for one a rank. */
+rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mine,
+                             rshi_offer *all);
 
-/* Element by element from one tensor to another of the same dtype and shape that shares no memory with it. */
+/* Element by element from one tensor to another of the same dtype and shape that shares no memory
+ * with it. */
 void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to);
 
 /* Where a tensor of this rank lies, and whether it is written. */
@@ -30,7 +34,8 @@ typedef struct rshi_reach {
     bool written;
 } rshi_reach;
 rshi_reach rshi_reach_of(const rsh_tensor *t, bool written);
-/* Does one that is written meet any other in the list?  Told by first and last byte, as bind does it: interleaved tensors meet.  Sorts the list. */
+/* Does one that is written meet any other in the list?  Told by first and last byte, as bind does
+ * it: interleaved tensors meet.  Sorts the list. */
 bool rshi_reaches_meet(rshi_reach *list, int64_t n);
 
 #endif

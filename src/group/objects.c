@@ -1,6 +1,7 @@
 /* Objects: any bytes from every rank to every rank, and the barrier.
  *
- * Lengths travel first, so every rank knows what it will receive; then the bytes do, each to its place, without padding. */
+ * Lengths travel first, so every rank knows what it will receive; then the bytes do, each to its place, without
+ * padding. */
 #include <string.h>
 
 #include "group/group.h"
@@ -41,7 +42,8 @@ static rsh_status make_room(rsh_objects *o) {
 }
 
 /* This rank's own bytes do not travel. */
-static void list_messages(const rsh_comm *c, const void *data, size_t bytes, const rsh_objects *o, rsh_message *send, rsh_message *recv) {
+static void list_messages(const rsh_comm *c, const void *data, size_t bytes, const rsh_objects *o, rsh_message *send,
+                          rsh_message *recv) {
     int n = 0;
     for (int r = 0; r < c->size; r++) {
         if (r == c->rank) continue;
@@ -61,7 +63,8 @@ rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t by
         return RSH_OK;
     }
     rsh_status st = out && (data || !bytes) ? make_places(c->size, &o, &lists)
-                                            : rshi_fail(RSH_EVALUE, "all_gather_object of %zu bytes at %p into %p", bytes, data, (void *)out);
+                                            : rshi_fail(RSH_EVALUE, "all_gather_object of %zu bytes at %p into %p",
+                                                        bytes, data, (void *)out);
     RSH_GOTO(rshi_comm_open(c, "all_gather_object", 0, NULL, st));
     RSH_GOTO(rshi_comm_verdict(c, c->ops->allgather(c, &bytes, o->bytes, sizeof bytes)));
     RSH_GOTO(rshi_comm_open(c, "all_gather_object: room", 0, NULL, make_room(o)));

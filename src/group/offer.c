@@ -12,7 +12,8 @@ rshi_offer rshi_offer_of(const rsh_tensor *t, int root) {
 
 void rshi_offer_text(const rshi_offer *o, char text[RSHI_OFFER_TEXT]) {
     int n = snprintf(text, RSHI_OFFER_TEXT, "%s[", rsh_dtype_name((rsh_dtype)o->dtype));
-    for (int d = 0; d < o->ndim; d++) n += snprintf(text + n, RSHI_OFFER_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)o->shape[d]);
+    for (int d = 0; d < o->ndim; d++)
+        n += snprintf(text + n, RSHI_OFFER_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)o->shape[d]);
     snprintf(text + n, RSHI_OFFER_TEXT - (size_t)n, "]");
 }
 
@@ -20,20 +21,22 @@ static bool same_shape(const rshi_offer *a, const rshi_offer *b) {
     return a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape);
 }
 
-rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a, const rshi_offer *b, const char *whose_b) {
+rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a, const rshi_offer *b,
+                            const char *whose_b) {
     char first[RSHI_OFFER_TEXT], second[RSHI_OFFER_TEXT];
     bool dtypes = a->dtype == b->dtype;
     if (dtypes && same_shape(a, b)) return RSH_OK;
     rshi_offer_text(a, first);
     rshi_offer_text(b, second);
-    return rshi_fail(dtypes ? RSH_EVALUE : RSH_ERUNTIME, "%s: %s differ: %s is %s, %s is %s", name, dtypes ? "shapes" : "dtypes", whose_a, first,
-                     whose_b, second);
+    return rshi_fail(dtypes ? RSH_EVALUE : RSH_ERUNTIME, "%s: %s differ: %s is %s, %s is %s", name,
+                     dtypes ? "shapes" : "dtypes", whose_a, first, whose_b, second);
 }
 
 static rsh_status compare_roots(const char *name, const rshi_offer *all, int size) {
     for (int r = 1; r < size; r++)
-        RSH_REQUIRE(all[r].root == all[0].root, RSH_EVALUE, "%s: roots differ: rank 0 names rank %lld, rank %d names rank %lld", name,
-                    (long long)all[0].root, r, (long long)all[r].root);
+        RSH_REQUIRE(all[r].root == all[0].root, RSH_EVALUE,
+                    "%s: roots differ: rank 0 names rank %lld, rank %d names rank %lld", name, (long long)all[0].root,
+                    r, (long long)all[r].root);
     return RSH_OK;
 }
 

@@ -2,13 +2,13 @@
  *
  * Let f be the number of boxes that hold an element, minus one.  Boxes tile if f is 0 everywhere, and that is so if its
  * differences along all dims are; they are 0 except at corners of boxes, where every box counts +1 or -1.  The sweep
- * goes through the coordinates of the first dim at which boxes begin (+) or end (-): what begins and ends at one of them
- * must cancel, as boxes of the dims that remain.  Equal faces of neighbours do so at once, the rest is swept along the
- * next dim.  Where something is left over at the end is the first element, in row-major order, whose f is not 0: all
- * differences before it are 0, so the excess left there is its f.
+ * goes through the coordinates of the first dim at which boxes begin (+) or end (-): what begins and ends at one of
+ * them must cancel, as boxes of the dims that remain.  Equal faces of neighbours do so at once, the rest is swept along
+ * the next dim.  Where something is left over at the end is the first element, in row-major order, whose f is not 0:
+ * all differences before it are 0, so the excess left there is its f.
  *
- * Cost: one sort of 2n faces if neighbours share whole faces, as in grids and slabs; never more than n * 2^ndim corners,
- * and never memory for more than 2n faces per dim. */
+ * Cost: one sort of 2n faces if neighbours share whole faces, as in grids and slabs; never more than n * 2^ndim
+ * corners, and never memory for more than 2n faces per dim. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
@@ -180,7 +180,8 @@ rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where) {
     if (!boxes) return rshi_nomem();
     boxes[n++] = (face){.box = &whole, .sign = -1, .ndim = (short)l->ndim};
     for (int64_t i = 0; i < l->nboxes; i++)
-        if (!is_empty(&l->boxes[i].box, l->ndim)) boxes[n++] = (face){.box = &l->boxes[i].box, .sign = 1, .ndim = (short)l->ndim};
+        if (!is_empty(&l->boxes[i].box, l->ndim))
+            boxes[n++] = (face){.box = &l->boxes[i].box, .sign = 1, .ndim = (short)l->ndim};
     rsh_status st = sweep_dim(&s, boxes, n, 0);
     rshi_free(boxes);
     if (st || !s.excess) return st;

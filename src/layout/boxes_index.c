@@ -22,7 +22,8 @@ static void choose_dim(rsh_layout *l) {
 
 static int by_lo(const void *a, const void *b, void *ctx) {
     const rsh_layout *l = ctx;
-    int64_t x = l->boxes[*(const int64_t *)a].box.lo[l->index_dim], y = l->boxes[*(const int64_t *)b].box.lo[l->index_dim];
+    int64_t x = l->boxes[*(const int64_t *)a].box.lo[l->index_dim],
+            y = l->boxes[*(const int64_t *)b].box.lo[l->index_dim];
     return x != y ? (x > y) - (x < y) : rshi_compare_int64(a, b);
 }
 

@@ -45,9 +45,9 @@ static rsh_status fail(const builder *b, place p, rsh_status status, const char 
 }
 
 /* For functions with a builder `b`. */
-#define CHECK(condition, place, ...)                                                                                             \
-    do {                                                                                                                         \
-        if (!(condition)) return fail(b, (place), RSH_EVALUE, __VA_ARGS__);                                                      \
+#define CHECK(condition, place, ...)                                                                                   \
+    do {                                                                                                               \
+        if (!(condition)) return fail(b, (place), RSH_EVALUE, __VA_ARGS__);                                            \
     } while (0)
 
 /* ---- shape ---- */
@@ -90,7 +90,8 @@ static bool is_reserved(const char *name) {
 static rsh_status build_axis(builder *b, int i) {
     rsh_axis *axis = &b->l->axis[i];
     place here = at(b->where->axis[i], "axis %d", i);
-    CHECK(memchr(axis->name, 0, sizeof axis->name), here, "its name is longer than %zu characters", sizeof axis->name - 1);
+    CHECK(memchr(axis->name, 0, sizeof axis->name), here, "its name is longer than %zu characters",
+          sizeof axis->name - 1);
     CHECK(is_name(axis->name), here, "\"%s\" is not a name: letters, digits and _, a letter first", axis->name);
     CHECK(!is_reserved(axis->name), here, "\"%s\" has a meaning of its own and cannot name an axis", axis->name);
     for (int j = 0; j < i; j++)
@@ -127,8 +128,8 @@ static rsh_status keep_ranks(builder *b, const int64_t *ranks) {
     }
     qsort(l->entry, n, sizeof *l->entry, rshi_rank_entry_compare);
     for (size_t i = 1; i < n; i++)
-        CHECK(l->entry[i - 1].rank != l->entry[i].rank, at(b->where->ranks, "ranks"), "rank %" PRId64 " stands twice in the mesh",
-              l->entry[i].rank);
+        CHECK(l->entry[i - 1].rank != l->entry[i].rank, at(b->where->ranks, "ranks"),
+              "rank %" PRId64 " stands twice in the mesh", l->entry[i].rank);
     return RSH_OK;
 }
 
@@ -138,8 +139,8 @@ static rsh_status build_ranks(builder *b) {
     CHECK(b->l->naxes, at(b->where->ranks, "ranks"), "ranks without a mesh");
     bool consecutive = true;
     for (int64_t i = 0; i < b->l->npositions; i++) {
-        CHECK(ranks[i] >= 0 && ranks[i] <= RSHI_RANK_MAX, at(b->where->ranks, "ranks"), "rank %" PRId64 " is not in 0..2147483647",
-              ranks[i]);
+        CHECK(ranks[i] >= 0 && ranks[i] <= RSHI_RANK_MAX, at(b->where->ranks, "ranks"),
+              "rank %" PRId64 " is not in 0..2147483647", ranks[i]);
         consecutive = consecutive && ranks[i] == ranks[0] + i;
     }
     b->l->first_rank = consecutive ? ranks[0] : 0;
@@ -166,14 +167,17 @@ static rsh_status build_sizes(const builder *b, const rsh_cut *from, place here,
     if (!to->starts) return rshi_nomem();
     for (int64_t i = 0; i < to->parts; i++) {
         CHECK(from->sizes[i] >= 0, here, "size %" PRId64 " is negative", from->sizes[i]);
-        CHECK(rshi_add(to->starts[i], from->sizes[i], &to->starts[i + 1]), here, "the sizes add up to more than 64 bits");
+        CHECK(rshi_add(to->starts[i], from->sizes[i], &to->starts[i + 1]), here,
+              "the sizes add up to more than 64 bits");
     }
-    CHECK(to->starts[to->parts] == size, here, "the sizes add up to %" PRId64 ", not %" PRId64, to->starts[to->parts], size);
+    CHECK(to->starts[to->parts] == size, here, "the sizes add up to %" PRId64 ", not %" PRId64, to->starts[to->parts],
+          size);
     return RSH_OK;
 }
 
 /* Cut of `size` elements; the axes it takes are added to `taken`. */
-static rsh_status build_cut(const builder *b, const rsh_cut *from, place here, int64_t size, rshi_cut *to, unsigned *taken) {
+static rsh_status build_cut(const builder *b, const rsh_cut *from, place here, int64_t size, rshi_cut *to,
+                            unsigned *taken) {
     unsigned mine = 0;
     to->parts = 1;
     if (!from->naxes) return RSH_OK;
@@ -229,7 +233,8 @@ static rsh_status build_plain_dim(builder *b, int d) {
     rshi_dim *dim = &b->l->dim[d];
     dim->size = dim->segment->size = b->desc->dim[d].size;
     CHECK(dim->size >= 0, at(b->where->dim[d], "dim %d", d), "its size is %" PRId64, dim->size);
-    return build_cut(b, &b->desc->dim[d].cut, at(b->where->cut[d], "dim %d", d), dim->size, &dim->segment->cut, &dim->axes);
+    return build_cut(b, &b->desc->dim[d].cut, at(b->where->cut[d], "dim %d", d), dim->size, &dim->segment->cut,
+                     &dim->axes);
 }
 
 static rsh_status build_dim(builder *b, int d) {
@@ -296,8 +301,8 @@ static rsh_status check_box(const builder *b, const rsh_ranked_box *from, place 
     for (int d = 0; d < b->l->ndim; d++) {
         int64_t lo = from->box.lo[d], hi = from->box.hi[d];
         CHECK(lo <= hi, here, "range %" PRId64 ":%" PRId64 " of dim %d runs backwards", lo, hi, d);
-        CHECK(lo >= 0 && hi <= b->l->shape[d], here, "range %" PRId64 ":%" PRId64 " leaves dim %d of size %" PRId64, lo, hi, d,
-              b->l->shape[d]);
+        CHECK(lo >= 0 && hi <= b->l->shape[d], here, "range %" PRId64 ":%" PRId64 " leaves dim %d of size %" PRId64, lo,
+              hi, d, b->l->shape[d]);
     }
     return RSH_OK;
 }
@@ -314,7 +319,8 @@ static rsh_status build_box(builder *b, int64_t i) {
     memcpy(to->ranks, from->ranks, (size_t)to->nranks * sizeof *to->ranks);
     qsort(to->ranks, (size_t)to->nranks, sizeof *to->ranks, compare_numbers);
     for (int64_t k = 0; k < to->nranks; k++) {
-        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RSHI_RANK_MAX, here, "rank %" PRId64 " is not in 0..2147483647", to->ranks[k]);
+        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RSHI_RANK_MAX, here, "rank %" PRId64 " is not in 0..2147483647",
+              to->ranks[k]);
         CHECK(!k || to->ranks[k - 1] != to->ranks[k], here, "rank %" PRId64 " stands twice in one box", to->ranks[k]);
     }
     return RSH_OK;

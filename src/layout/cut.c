@@ -98,7 +98,8 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, in
 
 /* ---- parts that hold something ---- */
 
-/* Of all parts that levels `level`.. make of n indices.  Parts of one level have at most two different sizes, so this is quick. */
+/* Of all parts that levels `level`.. make of n indices.  Parts of one level have at most two different sizes, so this
+ * is quick. */
 static int64_t full_parts(const rsh_layout *l, const rshi_cut *c, int level, int64_t n) {
     if (!n) return 0;
     if (level == c->naxes) return 1;

@@ -22,7 +22,7 @@ typedef struct rshi_dim {
     int64_t size;
     int nsegments;         /* at least 1 */
     rshi_segment *segment; /* owned; segments of size 0 included */
-    bool group_cut;        /* more than one segment, and the cut was written once, after the parenthesis */
+    bool group_cut; /* more than one segment, and the cut was written once, after the parenthesis */
     unsigned axes;         /* bit set of the mesh axes that cut this dim */
 } rshi_dim;
 
@@ -50,7 +50,8 @@ struct rsh_layout {
     rshi_cut flat;
     int naxes; /* 0: no mesh was written, one position */
     rsh_axis axis[RSH_MAX_AXES];
-    int64_t axis_step[RSH_MAX_AXES]; /* positions between neighbours along the axis; the last axis has 1 */
+    int64_t axis_step[RSH_MAX_AXES]; /* positions between neighbours along the axis; the last axis
+                                        has 1 */
     int64_t npositions;              /* 1 without a mesh */
     int64_t first_rank;              /* ranks are first_rank + position unless `ranks` is there */
     int64_t *ranks;                  /* owned, by position; NULL: consecutive */
@@ -63,12 +64,14 @@ struct rsh_layout {
     bool is_boxes;
     int64_t nboxes;
     rshi_ranked_box *boxes; /* owned, in canonical order */
-    int64_t *box_of;        /* owned: box numbers, grouped by rank in `entry` order; ascending, which is each rank's order */
+    int64_t *box_of; /* owned: box numbers, grouped by rank in `entry` order; ascending, which is
+                        each rank's order */
     int index_dim;          /* the dim along which boxes are looked up */
     int64_t *by_start;      /* owned: box numbers by rising lo[index_dim] */
     int64_t *reach;         /* owned: the largest hi[index_dim] among by_start[0..i] */
 
-    /* by ascending rank; NULL for consecutive ranks on a mesh.  Boxes: nranks + 1 entries, the last marks the end of box_of */
+    /* by ascending rank; NULL for consecutive ranks on a mesh.  Boxes: nranks + 1 entries, the last
+     * marks the end of box_of */
     rshi_rank_entry *entry;
     int64_t nranks;
 
@@ -76,15 +79,19 @@ struct rsh_layout {
     uint64_t hash;
 };
 
-/* Coordinate of a position along an axis, and along all axes of a cut taken as one, outermost first. */
+/* Coordinate of a position along an axis, and along all axes of a cut taken as one, outermost
+ * first. */
 static inline int64_t rshi_coordinate(const rsh_layout *l, int64_t position, int axis) {
     return position / l->axis_step[axis] % l->axis[axis].size;
 }
 int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position);
-/* What coordinate k of a cut of [start, start + size) holds, and which coordinate holds start + i (0 <= i < size). */
-rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size, int64_t k);
+/* What coordinate k of a cut of [start, start + size) holds, and which coordinate holds start + i
+ * (0 <= i < size). */
+rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size,
+                            int64_t k);
 int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
-/* How many parts that hold something come before the one that holds start + i; not for cyclic cuts and explicit sizes. */
+/* How many parts that hold something come before the one that holds start + i; not for cyclic cuts
+ * and explicit sizes. */
 int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
 /* Local extent of a dim at a position: its segments' pieces one after the other. */
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
@@ -96,7 +103,8 @@ typedef struct rshi_pieces {
 rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
 unsigned rshi_cut_axes(const rshi_cut *c); /* as a bit set */
 
-/* From where in a text each element of a description came, to name it in errors; all columns are 1-based, 0 = unknown. */
+/* From where in a text each element of a description came, to name it in errors; all columns are
+ * 1-based, 0 = unknown. */
 typedef struct rshi_where {
     const char *name; /* "layout" */
     int line;
@@ -109,15 +117,19 @@ typedef struct rshi_where {
     int *box;               /* of each box */
 } rshi_where;
 
-/* The one constructor: checks everything that NOTATION demands and builds; `where` NULL when not from text. */
-rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *where, rsh_layout **out);
-/* Boxes tile the shape exactly (sweep, n log n); empty boxes are free.  `column` as where->box, or NULL. */
+/* The one constructor: checks everything that NOTATION demands and builds; `where` NULL when not
+ * from text. */
+rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *where,
+                             rsh_layout **out);
+/* Boxes tile the shape exactly (sweep, n log n); empty boxes are free.  `column` as where->box, or
+ * NULL. */
 rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where);
 /* Canonical order, and box_of and entry. */
 rsh_status rshi_boxes_arrange(rsh_layout *l);
 /* Boxes in the order in which search looks them up: index_dim, by_start, reach. */
 rsh_status rshi_boxes_index(rsh_layout *l);
-/* Boxes that may meet [lo, hi) along index_dim are by_start[i] for i from *first down to 0, while reach[i] > lo. */
+/* Boxes that may meet [lo, hi) along index_dim are by_start[i] for i from *first down to 0, while
+ * reach[i] > lo. */
 int64_t rshi_boxes_last(const rsh_layout *l, int64_t hi);
 /* Canonical text into t. */
 void rshi_layout_write(const rsh_layout *l, rshi_text *t);

@@ -1,7 +1,8 @@
 /* layout: parts of a layout as products of index sets, for the rooms that plan and move.
  *
- * An index set along one dim is a stripe (equal blocks at equal distances); a part is a union of pieces, each a product of one stripe per dim.
- * A cell is a piece seen from the tensor: the same elements with all the ranks that hold them. */
+ * An index set along one dim is a stripe (equal blocks at equal distances); a part is a union of
+ * pieces, each a product of one stripe per dim. A cell is a piece seen from the tensor: the same
+ * elements with all the ranks that hold them. */
 #ifndef RESHARD_LAYOUT_LAYOUT_H
 #define RESHARD_LAYOUT_LAYOUT_H
 
@@ -9,21 +10,23 @@
 
 #include "base/base.h"
 
-/* Blocks j = 0..count-1 cover [lo + j*stride, lo + j*stride + len), the last one only `last` of it.  count 0: empty.
- * Otherwise 0 < last <= len <= stride (stride is free when count is 1). */
+/* Blocks j = 0..count-1 cover [lo + j*stride, lo + j*stride + len), the last one only `last` of it.
+ * count 0: empty. Otherwise 0 < last <= len <= stride (stride is free when count is 1). */
 typedef struct rshi_stripe {
     int64_t lo, len, stride, count, last;
 } rshi_stripe;
 
-static inline int64_t rshi_stripe_size(const rshi_stripe *s) { return s->count ? (s->count - 1) * s->len + s->last : 0; }
-rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi);                    /* [lo, hi); empty if lo >= hi */
-int64_t rshi_stripe_end(const rshi_stripe *s);                            /* one past the last index; lo if empty */
-int64_t rshi_stripe_before(const rshi_stripe *s, int64_t x);              /* how many of its indices are < x */
+static inline int64_t rshi_stripe_size(const rshi_stripe *s) {
+    return s->count ? (s->count - 1) * s->len + s->last : 0;
+}
+rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi); /* [lo, hi); empty if lo >= hi */
+int64_t rshi_stripe_end(const rshi_stripe *s);         /* one past the last index; lo if empty */
+int64_t rshi_stripe_before(const rshi_stripe *s, int64_t x); /* how many of its indices are < x */
 bool rshi_stripe_has(const rshi_stripe *s, int64_t x);
-int64_t rshi_stripe_at(const rshi_stripe *s, int64_t i);                  /* its i-th index, 0 <= i < size */
+int64_t rshi_stripe_at(const rshi_stripe *s, int64_t i); /* its i-th index, 0 <= i < size */
 
-
-/* Regular runs common to two stripes: run j = 0..count-1 has `len` indices, starts at a's i-th index ia + j*da and at b's ib + j*db. */
+/* Regular runs common to two stripes: run j = 0..count-1 has `len` indices, starts at a's i-th
+ * index ia + j*da and at b's ib + j*db. */
 typedef struct rshi_run {
     int64_t ia, ib, len, count, da, db;
 } rshi_run;
@@ -32,13 +35,15 @@ typedef struct rshi_runs {
     int64_t n, room;
 } rshi_runs;
 /* Appends the runs of a and b inside [lo, hi), in ascending order of first index.  RSH_ENOMEM. */
-rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, rshi_runs *out);
+rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi,
+                               rshi_runs *out);
 /* How many indices a and b have in common inside [lo, hi). */
 int64_t rshi_stripe_common(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi);
 
-/* A piece of one rank's part.  Its local dims are those of the tensor: local index i along dim d is the i-th index of set[d].
- * Element (i0, i1, ..) lies at  sum (at[d] + i_d) * S[d]  of a part with strides S, or, if flat, at  (at[0] + sum i_d * step[d]) * S[0].
- * The same elements lie on all holders: the ranks whose coordinates agree on the `fixed` axes, or all ranks of the box. */
+/* A piece of one rank's part.  Its local dims are those of the tensor: local index i along dim d is
+ * the i-th index of set[d]. Element (i0, i1, ..) lies at  sum (at[d] + i_d) * S[d]  of a part with
+ * strides S, or, if flat, at  (at[0] + sum i_d * step[d]) * S[0]. The same elements lie on all
+ * holders: the ranks whose coordinates agree on the `fixed` axes, or all ranks of the box. */
 typedef struct rshi_piece {
     int64_t rank;
     int64_t part;
@@ -52,55 +57,69 @@ typedef struct rshi_piece {
 } rshi_piece;
 int64_t rshi_piece_count(const rsh_layout *l, const rshi_piece *p);
 /* Base offset and strides, in elements, of the piece in a part with strides S. */
-void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S, int64_t *base, int64_t *strides);
+void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S, int64_t *base,
+                      int64_t *strides);
 
-/* All pieces of a rank that are not empty, in order of local offset within each part.  *out is new (rshi_free). */
+/* All pieces of a rank that are not empty, in order of local offset within each part.  *out is new
+ * (rshi_free). */
 rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **out, int64_t *n);
 
-/* Every piece that meets `query` (one stripe per dim) in all dims, once, at its first holder.  In irregular layouts (flat over segments that
- * are replicated along an axis of their dim) the copies of a segment are pieces of their own and each is listed. */
+/* Every piece that meets `query` (one stripe per dim) in all dims, once, at its first holder.  In
+ * irregular layouts (flat over segments that are replicated along an axis of their dim) the copies
+ * of a segment are pieces of their own and each is listed. */
 typedef rsh_status (*rshi_piece_fn)(void *ctx, const rshi_piece *p);
-rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn, void *ctx);
+rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn,
+                              void *ctx);
 bool rshi_layout_irregular(const rsh_layout *l);
 /* Of several copies of an element in an irregular layout exactly one lies in a first copy. */
 bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p);
 
-/* Holders of a piece in mesh order (boxes: ascending): how many, the j-th, which one a rank is (-1: none), and the piece as the j-th has it. */
+/* Holders of a piece in mesh order (boxes: ascending): how many, the j-th, which one a rank is (-1:
+ * none), and the piece as the j-th has it. */
 int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p);
 int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j);
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank);
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
-/* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a piece stands at, and the same piece at another. */
+/* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a
+ * piece stands at, and the same piece at another. */
 int64_t rshi_layout_partials(const rsh_layout *l);
 int64_t rshi_piece_partial(const rsh_layout *l, const rshi_piece *p);
 void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, rshi_piece *out);
 /* Do two layouts have the same sizes along their partial axes, in mesh order? */
 bool rshi_layout_same_partials(const rsh_layout *a, const rsh_layout *b);
 
-/* Position of a rank in the layout: mesh position, or for boxes the rank's ordinal; -1: not in it.  Counts for choosing among replicas. */
+/* Position of a rank in the layout: mesh position, or for boxes the rank's ordinal; -1: not in it.
+ * Counts for choosing among replicas. */
 int64_t rshi_layout_position(const rsh_layout *l, int64_t rank);
 
 /* Where a rank stands among the layout's ranks in ascending order; -1: not in it. */
 int64_t rshi_layout_ordinal(const rsh_layout *l, int64_t rank);
 
-/* What the factorised totals need of a plain mesh layout: every dim one segment, not flat, no boxes. */
+/* What the factorised totals need of a plain mesh layout: every dim one segment, not flat, no
+ * boxes. */
 bool rshi_layout_plain(const rsh_layout *l);
-int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim);                     /* coordinates along the dim's cut */
-rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim, int64_t k);     /* what coordinate k holds */
+int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim); /* coordinates along the dim's cut */
+rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim,
+                                   int64_t k); /* what coordinate k holds */
 int64_t rshi_layout_cut_coordinate(const rsh_layout *l, int dim, int64_t position);
-int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k);           /* its share of the position: the sum of coordinate * axis step */
-unsigned rshi_layout_free_axes(const rsh_layout *l);                             /* neither cut nor partial */
+int64_t
+rshi_layout_cut_step(const rsh_layout *l, int dim,
+                     int64_t k); /* its share of the position: the sum of coordinate * axis step */
+unsigned rshi_layout_free_axes(const rsh_layout *l); /* neither cut nor partial */
 int64_t rshi_layout_positions(const rsh_layout *l);
 int64_t rshi_layout_axis_size(const rsh_layout *l, int axis);
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position);
 /* Coordinates k of the dim's cut whose part meets `query`, ascending; *out is new (rshi_free). */
-rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t **out, int64_t *n);
+rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query,
+                                 int64_t **out, int64_t *n);
 /* Only how many they are. */
-rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t *n);
+rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query,
+                                 int64_t *n);
 
-/* A layout like l whose partial axes are replicated; and one with other ranks in position order (boxes: rank r becomes ranks[ordinal of r]). */
+/* A layout like l whose partial axes are replicated; and one with other ranks in position order
+ * (boxes: rank r becomes ranks[ordinal of r]). */
 rsh_status rshi_layout_unpartial(const rsh_layout *l, rsh_layout **out);
 rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_layout **out);
 /* Largest rank + 1; 0 for a layout without ranks. */

@@ -57,7 +57,8 @@ static void line_and_column(const char *text, size_t offset, int *line, int *col
     }
 }
 
-static rsh_status fail_at(const parser *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static rsh_status fail_at(const parser *p, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static rsh_status fail_at(const parser *p, const char *at, const char *format, ...) {
     char sentence[RSHI_DETAIL_BYTES / 2];
     int line, col;
@@ -412,7 +413,9 @@ static rsh_status find_axes(const parser *p, int n, int *axes) {
         const char *name = p->text + axes[i];
         size_t length = word_length(name);
         int a = 0;
-        while (a < p->desc.naxes && (strlen(p->desc.axis[a].name) != length || memcmp(p->desc.axis[a].name, name, length))) a++;
+        while (a < p->desc.naxes &&
+               (strlen(p->desc.axis[a].name) != length || memcmp(p->desc.axis[a].name, name, length)))
+            a++;
         if (a == p->desc.naxes) return unknown_axis(p, name);
         axes[i] = a;
     }

@@ -10,8 +10,8 @@ typedef struct place {
 
 static rsh_status find_place(const rsh_layout *l, int64_t rank, int64_t part, place *out) {
     int64_t n = rsh_layout_nparts(l, rank);
-    RSH_REQUIRE(part >= 0 && part < n, RSH_EINDEX, "rank %lld has %lld parts in %.200s; part %lld was asked for", (long long)rank,
-                (long long)n, rsh_layout_text(l), (long long)part);
+    RSH_REQUIRE(part >= 0 && part < n, RSH_EINDEX, "rank %lld has %lld parts in %.200s; part %lld was asked for",
+                (long long)rank, (long long)n, rsh_layout_text(l), (long long)part);
     int64_t position = rshi_layout_position(l, rank);
     *out = (place){l, position, NULL};
     if (l->is_boxes) out->box = &l->boxes[l->box_of[l->entry[position].value + part]].box;
@@ -88,9 +88,11 @@ static int walk_ranges(const place *p, int d, rsh_range_fn fn, void *ctx) {
 rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim, rsh_range_fn fn, void *ctx) {
     place p;
     RSH_TRY(find_place(l, rank, part, &p));
-    RSH_REQUIRE(!is_flat(l), RSH_EUNSUP, "a flat part is a range of the flattened tensor and has no index set of its own: %.200s",
+    RSH_REQUIRE(!is_flat(l), RSH_EUNSUP,
+                "a flat part is a range of the flattened tensor and has no index set of its own: %.200s",
                 rsh_layout_text(l));
-    RSH_REQUIRE(dim >= 0 && dim < l->ndim, RSH_EINDEX, "dim %d was asked for; %.200s has %d", dim, rsh_layout_text(l), l->ndim);
+    RSH_REQUIRE(dim >= 0 && dim < l->ndim, RSH_EINDEX, "dim %d was asked for; %.200s has %d", dim, rsh_layout_text(l),
+                l->ndim);
     walk_ranges(&p, dim, fn, ctx);
     return RSH_OK;
 }
@@ -220,7 +222,8 @@ static int64_t global_along(const place *p, int d, int64_t i, int64_t *run) {
     return -1;
 }
 
-rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part, const int64_t *index, int64_t *offset) {
+rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part, const int64_t *index,
+                                   int64_t *offset) {
     place p;
     rsh_part shape;
     int64_t base[RSH_MAX_NDIM], strides[RSH_MAX_NDIM], at = 0;
@@ -229,12 +232,12 @@ rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t pa
     rshi_stripe range = is_flat(l) ? flat_range(&p, base, strides) : rshi_stripe_range(0, shape.count);
     for (int d = 0; d < l->ndim; d++) {
         int64_t i = local_index(&p, d, index[d]);
-        RSH_REQUIRE(i >= 0, RSH_EKEY, "rank %lld, part %lld of %.200s does not hold index %lld of dim %d", (long long)rank,
-                    (long long)part, rsh_layout_text(l), (long long)index[d], d);
+        RSH_REQUIRE(i >= 0, RSH_EKEY, "rank %lld, part %lld of %.200s does not hold index %lld of dim %d",
+                    (long long)rank, (long long)part, rsh_layout_text(l), (long long)index[d], d);
         at += i * (is_flat(l) ? strides[d] : shape.strides[d]);
     }
-    RSH_REQUIRE(rshi_stripe_has(&range, at), RSH_EKEY, "rank %lld, part %lld of %.200s does not hold flat index %lld", (long long)rank,
-                (long long)part, rsh_layout_text(l), (long long)at);
+    RSH_REQUIRE(rshi_stripe_has(&range, at), RSH_EKEY, "rank %lld, part %lld of %.200s does not hold flat index %lld",
+                (long long)rank, (long long)part, rsh_layout_text(l), (long long)at);
     *offset = at - range.lo;
     return RSH_OK;
 }
@@ -261,8 +264,9 @@ rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t pa
     int64_t run;
     RSH_TRY(find_place(l, rank, part, &p));
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
-    RSH_REQUIRE(offset >= 0 && offset < shape.count, RSH_EINDEX, "rank %lld, part %lld of %.200s has %lld elements; offset %lld was asked for",
-                (long long)rank, (long long)part, rsh_layout_text(l), (long long)shape.count, (long long)offset);
+    RSH_REQUIRE(offset >= 0 && offset < shape.count, RSH_EINDEX,
+                "rank %lld, part %lld of %.200s has %lld elements; offset %lld was asked for", (long long)rank,
+                (long long)part, rsh_layout_text(l), (long long)shape.count, (long long)offset);
     index_at(&p, &shape, offset, index, &run);
     return RSH_OK;
 }
@@ -274,7 +278,8 @@ static bool same_elements(const rsh_layout *a, const rsh_layout *b, int64_t rank
     rsh_part sa, sb;
     int64_t ia[RSH_MAX_NDIM], ib[RSH_MAX_NDIM], ra, rb;
     if (find_place(a, rank, part, &pa) || find_place(b, rank, part, &pb)) return false;
-    if (rsh_layout_part(a, rank, part, &sa) || rsh_layout_part(b, rank, part, &sb) || sa.count != sb.count) return false;
+    if (rsh_layout_part(a, rank, part, &sa) || rsh_layout_part(b, rank, part, &sb) || sa.count != sb.count)
+        return false;
     for (int64_t i = 0; i < sa.count; i += rshi_min(ra, rb)) {
         index_at(&pa, &sa, i, ia, &ra);
         index_at(&pb, &sb, i, ib, &rb);

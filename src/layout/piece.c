@@ -73,7 +73,8 @@ typedef struct flattening {
     rshi_pieces *out;
 } flattening;
 
-/* The i0-th to i1-th index of a stripe as stripes: a first block that is cut off, whole blocks, a last one that is cut off. */
+/* The i0-th to i1-th index of a stripe as stripes: a first block that is cut off, whole blocks, a last one that is cut
+ * off. */
 static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe out[3]) {
     int n = 0;
     while (i0 < i1) {
@@ -121,7 +122,8 @@ static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
     return RSH_OK;
 }
 
-/* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes a dim: the ragged ends and the middle. */
+/* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes a dim: the ragged ends
+ * and the middle. */
 static rsh_status push_flat_range(flattening *f, int d, int64_t from, int64_t to) {
     if (from >= to) return RSH_OK;
     if (d == f->l->ndim) return push_flat_box(f, 0, 0);
@@ -242,7 +244,8 @@ int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p) {
     return n;
 }
 
-/* The position whose coordinates along `axes` are those of number i (last axis fastest), the others those of `position`. */
+/* The position whose coordinates along `axes` are those of number i (last axis fastest), the others those of
+ * `position`. */
 static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axes, int64_t i) {
     for (int a = l->naxes - 1; a >= 0; a--) {
         if (!(axes >> a & 1)) continue;

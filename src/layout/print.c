@@ -1,4 +1,5 @@
-/* Print: what a layout says of itself: its canonical text with all that rests on it (equality, hash, copy), and plain facts. */
+/* Print: what a layout says of itself: its canonical text with all that rests on it (equality, hash, copy), and plain
+ * facts. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
@@ -35,7 +36,8 @@ static void write_dim(const rsh_layout *l, const rshi_dim *dim, rshi_text *t) {
 }
 
 static void write_ranks(const rsh_layout *l, rshi_text *t) {
-    if (!l->ranks && l->first_rank) rshi_text_add(t, "@%" PRId64 "-%" PRId64, l->first_rank, l->first_rank + l->npositions - 1);
+    if (!l->ranks && l->first_rank)
+        rshi_text_add(t, "@%" PRId64 "-%" PRId64, l->first_rank, l->first_rank + l->npositions - 1);
     if (!l->ranks) return;
     rshi_text_add(t, "@[");
     for (int64_t i = 0; i < l->npositions; i++) add_number(t, i, ",", l->ranks[i]);
@@ -44,7 +46,8 @@ static void write_ranks(const rsh_layout *l, rshi_text *t) {
 
 static void write_mesh(const rsh_layout *l, rshi_text *t) {
     if (!l->naxes) return;
-    for (int i = 0; i < l->naxes; i++) rshi_text_add(t, "%s%s=%" PRId64, i ? "," : " on ", l->axis[i].name, l->axis[i].size);
+    for (int i = 0; i < l->naxes; i++)
+        rshi_text_add(t, "%s%s=%" PRId64, i ? "," : " on ", l->axis[i].name, l->axis[i].size);
     write_ranks(l, t);
 }
 
@@ -71,7 +74,8 @@ static void write_box(const rsh_layout *l, const rshi_ranked_box *box, rshi_text
     rshi_text_add(t, " ");
     for (int64_t i = 0; i < box->nranks; i++) add_number(t, i, ",", box->ranks[i]);
     rshi_text_add(t, ":[");
-    for (int d = 0; d < l->ndim; d++) rshi_text_add(t, "%s%" PRId64 ":%" PRId64, d ? "," : "", box->box.lo[d], box->box.hi[d]);
+    for (int d = 0; d < l->ndim; d++)
+        rshi_text_add(t, "%s%" PRId64 ":%" PRId64, d ? "," : "", box->box.lo[d], box->box.hi[d]);
     rshi_text_add(t, "]");
 }
 
@@ -104,7 +108,9 @@ void rshi_layout_write(const rsh_layout *l, rshi_text *t) {
 const char *rsh_layout_text(const rsh_layout *l) { return l->text; }
 uint64_t rsh_layout_hash(const rsh_layout *l) { return l->hash; }
 
-bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b) { return a->hash == b->hash && !strcmp(a->text, b->text); }
+bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b) {
+    return a->hash == b->hash && !strcmp(a->text, b->text);
+}
 
 rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out) { return rsh_layout_parse(l->text, out); }
 

@@ -1,7 +1,8 @@
 /* Search: the pieces of a layout that meet a region, without looking at the others.
  *
- * On a mesh the pieces that meet a product of stripes are themselves a product: for each dim the (segment, coordinate) pairs that meet the
- * region's stripe, walked like an odometer.  Flat layouts walk the parts that are flattened and, in each, the flat coordinates in reach. */
+ * On a mesh the pieces that meet a product of stripes are themselves a product: for each dim the (segment, coordinate)
+ * pairs that meet the region's stripe, walked like an odometer.  Flat layouts walk the parts that are flattened and, in
+ * each, the flat coordinates in reach. */
 #include "layout/impl.h"
 
 #include <stdlib.h>
@@ -46,12 +47,14 @@ static rsh_status meet_in_order(const rsh_layout *l, const rshi_segment *g, cons
         }
         next = last + 1;
         rshi_stripe done = rshi_cut_stripe(l, &g->cut, g->start, g->size, last);
-        j = rshi_max(j, (rshi_stripe_end(&done) - q->lo) / q->stride - 1); /* blocks before that end inside part `last` */
+        j = rshi_max(j,
+                     (rshi_stripe_end(&done) - q->lo) / q->stride - 1); /* blocks before that end inside part `last` */
     }
     return RSH_OK;
 }
 
-/* Blocks of the deal that q meets, as a range of q's blocks; the pattern repeats once q has walked a whole number of rounds. */
+/* Blocks of the deal that q meets, as a range of q's blocks; the pattern repeats once q has walked a whole number of
+ * rounds. */
 static void query_blocks(const rshi_segment *g, const rshi_stripe *q, int64_t *first, int64_t *stop) {
     int64_t round;
     *first = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
@@ -144,7 +147,9 @@ static int64_t share(const rsh_layout *l, const rshi_cut *c, int64_t k) {
     return position;
 }
 
-int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k) { return share(l, &l->dim[dim].segment[0].cut, k); }
+int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k) {
+    return share(l, &l->dim[dim].segment[0].cut, k);
+}
 
 static rsh_status list_dim(search *s, int d) {
     numbers *list = &s->list[d];
@@ -195,7 +200,8 @@ static rsh_status search_mesh(search *s) {
 
 /* ---- flat ---- */
 
-/* Local reach of the query along a dim at a position: the first and one past the last local index that it holds; false if none. */
+/* Local reach of the query along a dim at a position: the first and one past the last local index that it holds; false
+ * if none. */
 static bool reach(const rsh_layout *l, int d, int64_t position, const rshi_stripe *q, int64_t *from, int64_t *to) {
     bool any = false;
     int64_t at = 0, end = rshi_stripe_end(q);
@@ -281,7 +287,8 @@ bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
 static rsh_status hand_out_box(search *s, int64_t b) {
     rshi_piece p = {.position = b};
     if (!s->l->boxes[b].nranks) return RSH_OK;
-    for (int d = 0; d < s->l->ndim; d++) p.set[d] = rshi_stripe_range(s->l->boxes[b].box.lo[d], s->l->boxes[b].box.hi[d]);
+    for (int d = 0; d < s->l->ndim; d++)
+        p.set[d] = rshi_stripe_range(s->l->boxes[b].box.lo[d], s->l->boxes[b].box.hi[d]);
     if (!meets(s, &p)) return RSH_OK;
     rshi_piece_at_holder(s->l, &p, 0, &p);
     return s->fn(s->ctx, &p);

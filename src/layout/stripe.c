@@ -1,8 +1,8 @@
 /* Stripe: equal blocks at equal distances along one dim, and what two stripes have in common.
  *
- * Contiguous parts are stripes of one block, block-cyclic parts stripes of many.  Two stripes of many blocks meet in a pattern that
- * repeats with the least common multiple of their strides, so the common runs are listed for one period and repeated: the cost is the
- * number of different runs, not the length of the dim. */
+ * Contiguous parts are stripes of one block, block-cyclic parts stripes of many.  Two stripes of many blocks meet in a
+ * pattern that repeats with the least common multiple of their strides, so the common runs are listed for one period
+ * and repeated: the cost is the number of different runs, not the length of the dim. */
 #include "layout/layout.h"
 
 rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi) {
@@ -70,14 +70,15 @@ static int64_t period(const rshi_stripe *a, const rshi_stripe *b, int64_t hi) {
     return rshi_min(l, hi);
 }
 
-/* Part of a dim in which both stripes are regular: where they meet for the first time, where the shorter one ends, and how many whole periods of
- * full blocks fit in between. */
+/* Part of a dim in which both stripes are regular: where they meet for the first time, where the shorter one ends, and
+ * how many whole periods of full blocks fit in between. */
 typedef struct meeting {
     int64_t lo, hi, period, repeats;
 } meeting;
 
 static meeting meet(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi) {
-    meeting m = {rshi_max(lo, rshi_max(a->lo, b->lo)), rshi_min(hi, rshi_min(rshi_stripe_end(a), rshi_stripe_end(b))), 0, 0};
+    meeting m = {rshi_max(lo, rshi_max(a->lo, b->lo)), rshi_min(hi, rshi_min(rshi_stripe_end(a), rshi_stripe_end(b))),
+                 0, 0};
     if (m.lo >= m.hi) return m;
     m.period = a->count > 1 && b->count > 1 ? period(a, b, m.hi - m.lo + 1) : a->count > 1 ? a->stride : b->stride;
     if (a->count > 1 || b->count > 1) m.repeats = (m.hi - m.lo) / m.period;
@@ -86,8 +87,8 @@ static meeting meet(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int6
 }
 
 /* Runs of [lo, hi), each `count` times at distance `step`. */
-static rsh_status list_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, int64_t step, int64_t count,
-                            rshi_runs *out) {
+static rsh_status list_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, int64_t step,
+                            int64_t count, rshi_runs *out) {
     int64_t start, end;
     for (int64_t x = lo; next_common(a, b, x, hi, &start, &end); x = end) {
         rshi_run r = {rshi_stripe_before(a, start), rshi_stripe_before(b, start), end - start, count, 0, 0};
@@ -100,7 +101,8 @@ static rsh_status list_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t 
     return RSH_OK;
 }
 
-/* Does a block of one of the repeating stripes start at x?  Then no run crosses x, nor any point whole periods away from it. */
+/* Does a block of one of the repeating stripes start at x?  Then no run crosses x, nor any point whole periods away
+ * from it. */
 static bool block_starts(const rshi_stripe *a, const rshi_stripe *b, int64_t x) {
     return (a->count > 1 && (x - a->lo) % a->stride == 0) || (b->count > 1 && (x - b->lo) % b->stride == 0);
 }

@@ -1,7 +1,8 @@
 /* Engine `mpi`: an MPI communicator as a wire.  The only file that knows MPI.
  *
- * Waiting, collectives, nodes and failures are the library's, on any wire; here are messages and nothing else.  Whether MPI has been finalised is asked
- * at every call, which is cheap: then there is nothing to do but to give memory back. */
+ * Waiting, collectives, nodes and failures are the library's, on any wire; here are messages and nothing else.  Whether
+ * MPI has been finalised is asked at every call, which is cheap: then there is nothing to do but to give memory back.
+ */
 #include <reshard/mpi.h>
 #include <reshard/wire.h>
 
@@ -134,8 +135,18 @@ static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
         return st;
     }
     *l = (line){comm};
-    *out = (rsh_wire){.name = "mpi", .rank = rank, .size = size, .ctx = l, .host = host, .send = begin_send, .recv = begin_receive, .test = test,
-                      .cancel = cancel, .probe = probe, .split = split, .close = hang_up};
+    *out = (rsh_wire){.name = "mpi",
+                      .rank = rank,
+                      .size = size,
+                      .ctx = l,
+                      .host = host,
+                      .send = begin_send,
+                      .recv = begin_receive,
+                      .test = test,
+                      .cancel = cancel,
+                      .probe = probe,
+                      .split = split,
+                      .close = hang_up};
     return RSH_OK;
 }
 
@@ -152,7 +163,8 @@ static rsh_status find_host(MPI_Comm comm, uint64_t *host) {
     MPI_Comm shared;
     int lowest = 0;
     rsh_status st = fail(MPI_Comm_rank(comm, &lowest), "MPI_Comm_rank");
-    if (!st) st = fail(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared), "MPI_Comm_split_type");
+    if (!st)
+        st = fail(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared), "MPI_Comm_split_type");
     if (st) return st;
     st = fail(MPI_Bcast(&lowest, 1, MPI_INT, 0, shared), "MPI_Bcast");
     MPI_Comm_free(&shared);
@@ -165,7 +177,9 @@ static rsh_status check_comm(MPI_Comm comm) {
     if (!is_running()) return rsh_wire_fail(RSH_ERUNTIME, "MPI is not initialised, or finalised already");
     if (comm == MPI_COMM_NULL) return rsh_wire_fail(RSH_EVALUE, "a comm over MPI_COMM_NULL");
     rsh_status st = fail(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
-    return st || !between ? st : rsh_wire_fail(RSH_EUNSUP, "a comm over an intercommunicator, which has two groups of ranks");
+    return st || !between
+               ? st
+               : rsh_wire_fail(RSH_EUNSUP, "a comm over an intercommunicator, which has two groups of ranks");
 }
 
 rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
@@ -185,7 +199,8 @@ rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
 rsh_status rsh_mpi_open(rsh_comm **out) {
     int begun = 0, level = 0;
     MPI_Initialized(&begun);
-    if (begun) return rsh_wire_fail(RSH_EBUSY, "MPI is initialised already: rsh_comm_mpi makes a comm of its communicators");
+    if (begun)
+        return rsh_wire_fail(RSH_EBUSY, "MPI is initialised already: rsh_comm_mpi makes a comm of its communicators");
     rsh_status st = fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     return st ? st : rsh_comm_mpi(MPI_COMM_WORLD, out);
 }

@@ -1,8 +1,9 @@
 /* Adjoint: the edges of the transposed map.
  *
- * Forward, a destination element is made of source elements; backward, every source element gets the sum of the destination elements that it
- * went into, and elements that went nowhere get 0.  For one source piece and one destination piece, each destination rank says which part of their
- * common region it took from this source; those parts cut the region into cells, and in each cell the ranks that took it are summed. */
+ * Forward, a destination element is made of source elements; backward, every source element gets the sum of the
+ * destination elements that it went into, and elements that went nowhere get 0.  For one source piece and one
+ * destination piece, each destination rank says which part of their common region it took from this source; those parts
+ * cut the region into cells, and in each cell the ranks that took it are summed. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ typedef struct adjoining {
     const rshi_piece *a; /* this rank's source piece: now the destination */
     rshi_piece first;    /* the same where destinations look for it */
     rshi_piece b;        /* the destination piece at hand, at its first holder and partial position 0 */
-    bool odd;            /* `to` is irregular: its pieces overlap one another, so all that meet `a` are looked at together */
+    bool odd; /* `to` is irregular: its pieces overlap one another, so all that meet `a` are looked at together */
     taking *take;
     int64_t n, room;
     rshi_piece *src; /* room for `n` sources of a cell */
@@ -90,7 +91,8 @@ static rsh_status keep(void *ctx, const rshi_edge *e) {
 static rsh_status collect(void *ctx, const rshi_piece *b) {
     adjoining *j = ctx;
     const rshi_pair *pair = &j->p->pair[j->tensor];
-    int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to), holders = rshi_piece_holders(pair->to, b);
+    int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to),
+            holders = rshi_piece_holders(pair->to, b);
     for (int64_t i = 0; i < partials; i++) {
         rshi_piece at, held;
         rshi_piece_at_partial(pair->to, b, i, &at);
@@ -140,7 +142,8 @@ static rsh_status hand_out(adjoining *j, rshi_edge *e) {
     int ndim = rsh_layout_ndim(pair->from);
     e->nsrc = 0;
     for (int64_t i = 0; i < j->n; i++)
-        if (covers(&j->take[i].box, e, ndim)) j->src[e->nsrc++] = j->odd ? trimmed(&j->take[i].b, e, ndim) : j->take[i].b;
+        if (covers(&j->take[i].box, e, ndim))
+            j->src[e->nsrc++] = j->odd ? trimmed(&j->take[i].b, e, ndim) : j->take[i].b;
     e->with = !j->odd ? &j->b : e->nsrc ? &j->src[0] : j->a;
     if (!rshi_edge_count(e)) return RSH_OK;
     e->src = j->src;
@@ -293,7 +296,8 @@ rsh_status rshi_adjoint_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, 
     rsh_status st = list_origins(p, rank, &o);
     if (!st && o.n) qsort(o.rank, (size_t)o.n, sizeof *o.rank, rshi_compare_int64);
     for (int64_t i = 0; i < o.n && !st; i++)
-        if (o.rank[i] != rank && (!i || o.rank[i] != o.rank[i - 1])) st = rshi_adjoint_receives(p, o.rank[i], keep_mine, &s);
+        if (o.rank[i] != rank && (!i || o.rank[i] != o.rank[i - 1]))
+            st = rshi_adjoint_receives(p, o.rank[i], keep_mine, &s);
     rshi_free(o.rank);
     return st;
 }

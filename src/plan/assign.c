@@ -1,9 +1,10 @@
 /* Assign: exact and approximate linear assignment over sparse gains.
  *
- * Places buy labels.  A gain of w becomes an edge of weight w * (n + 1), and a label at its own place weighs 1 more, so that the
- * heaviest matching over these edges has the most bytes first and the most fixed labels second; what it leaves unmatched gains
- * nothing anywhere and is paired in order.  Prices of labels and profits of places are its dual: never negative,
- * profit[i] + price[j] >= weight(i, j) with equality for matched pairs, and zero for whoever is unmatched at the end. */
+ * Places buy labels.  A gain of w becomes an edge of weight w * (n + 1), and a label at its own place weighs 1 more, so
+ * that the heaviest matching over these edges has the most bytes first and the most fixed labels second; what it leaves
+ * unmatched gains nothing anywhere and is paired in order.  Prices of labels and profits of places are its dual: never
+ * negative, profit[i] + price[j] >= weight(i, j) with equality for matched pairs, and zero for whoever is unmatched at
+ * the end. */
 #include "plan/assign.h"
 
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static int heaviest_first(const void *a, const void *b) {
     return (x->label > y->label) - (x->label < y->label);
 }
 
-/* Rows of edges by counting, each with its own label in front (w = 0 unless gained), then sorted so that reading can stop early. */
+/* Rows of edges by counting, each with its own label in front (w = 0 unless gained), then sorted so that reading can
+ * stop early. */
 static void fill_edges(market *m, int64_t ngains, const rshi_gain *gains) {
     int64_t n = m->n, *next = m->label_of; /* nothing is matched yet: it serves as the end of each row so far */
     for (int64_t i = 0; i < n; i++) next[i] = 1;
@@ -100,8 +102,8 @@ static rsh_status market_open(market *m, int64_t n, int64_t ngains, const rshi_g
 
 /* ---- bids ---- */
 
-/* The label that profits the place most at today's prices, or NOBODY, and the profits of the best and of the second choice;
- * buying nothing is a choice too.  Of equals an unmatched one is taken. */
+/* The label that profits the place most at today's prices, or NOBODY, and the profits of the best and of the second
+ * choice; buying nothing is a choice too.  Of equals an unmatched one is taken. */
 static int64_t best_label(const market *m, int64_t place, wide *best, wide *second) {
     int64_t label = NOBODY;
     *best = *second = 0;
@@ -121,9 +123,9 @@ static int64_t best_label(const market *m, int64_t place, wide *best, wide *seco
     return label;
 }
 
-/* The place buys its best label at a price that leaves it `step` below its second choice, and the place that held the label is
- * displaced and returned.  NOBODY if none is, also when the place buys nothing: for want of profit, or since the price of a held
- * label would not rise. */
+/* The place buys its best label at a price that leaves it `step` below its second choice, and the place that held the
+ * label is displaced and returned.  NOBODY if none is, also when the place buys nothing: for want of profit, or since
+ * the price of a held label would not rise. */
 static int64_t bid(market *m, int64_t place, wide step) {
     wide best, second;
     int64_t label = best_label(m, place, &best, &second);
@@ -206,8 +208,9 @@ static int64_t heap_take(search *s) {
     return nearest;
 }
 
-/* Reach the labels of a place that stands at `distance`; the length of an edge is what it falls short of profit + price.  A way
- * may end at an unmatched label, or at a matched one whose holder then goes without, which costs the holder's profit. */
+/* Reach the labels of a place that stands at `distance`; the length of an edge is what it falls short of profit +
+ * price.  A way may end at an unmatched label, or at a matched one whose holder then goes without, which costs the
+ * holder's profit. */
 static void reach_from(const market *m, search *s, int64_t place, wide distance) {
     wide start = distance + m->profit[place];
     for (const edge *e = m->edges + m->first[place], *last = m->edges + m->first[place + 1]; e < last; e++) {
@@ -257,7 +260,8 @@ static void swap_along(market *m, const search *s, int64_t start) {
     }
 }
 
-/* Match one more place, or find that the matching is heaviest with somebody left out, by a shortest alternating way (Dijkstra). */
+/* Match one more place, or find that the matching is heaviest with somebody left out, by a shortest alternating way
+ * (Dijkstra). */
 static void match_place(market *m, search *s, int64_t start) {
     wide second;
     best_label(m, start, &m->profit[start], &second);
@@ -284,9 +288,9 @@ static void pair_unmatched(market *m) {
     }
 }
 
-/* Bids without a step match most places while the dual stays exact; a shortest way for each place left does the rest.  The cost
- * is a sort of the edges, and for each place left at worst all edges and n log n; sorted rows and the bound on the way
- * cut most of that. */
+/* Bids without a step match most places while the dual stays exact; a shortest way for each place left does the rest.
+ * The cost is a sort of the edges, and for each place left at worst all edges and n log n; sorted rows and the bound on
+ * the way cut most of that. */
 rsh_status rshi_assign(int64_t n, int64_t ngains, const rshi_gain *gains, int64_t *place_of) {
     market m;
     search s;
@@ -327,9 +331,9 @@ static bool beats_identity(const market *m) {
     return sum > identity;
 }
 
-/* An auction: a bid raises a price by a step at least and no price passes what the label is worth by more than a step, so there
- * are about PARTS bids a label at worst; every place ends within a step of its best choice, so the sum is short by n steps at
- * most.  The cost is a sort of the edges and at worst a row for each bid. */
+/* An auction: a bid raises a price by a step at least and no price passes what the label is worth by more than a step,
+ * so there are about PARTS bids a label at worst; every place ends within a step of its best choice, so the sum is
+ * short by n steps at most.  The cost is a sort of the edges and at worst a row for each bid. */
 rsh_status rshi_assign_approximate(int64_t n, int64_t ngains, const rshi_gain *gains, int64_t *place_of) {
     market m;
     RSH_TRY(market_open(&m, n, ngains, gains, place_of));

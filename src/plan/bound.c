@@ -1,7 +1,7 @@
 /* Bound: the least that any plan must move, from what ranks hold and need, never from edges.
  *
- * Without reductions a rank must receive what it needs and does not hold.  With them, an element with contributors C and destinations D needs at
- * least |C| + |D| - 1 transfers, one less if a contributor is also a destination. */
+ * Without reductions a rank must receive what it needs and does not hold.  With them, an element with contributors C
+ * and destinations D needs at least |C| + |D| - 1 transfers, one less if a contributor is also a destination. */
 #include "plan/boxes.h"
 #include "plan/impl.h"
 
@@ -86,7 +86,8 @@ static rsh_status reduce_bound(const rshi_pair *pair, int64_t *bytes) {
 
 rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes) {
     *bytes = 0;
-    for (int64_t t = 0; t < p->n; t++) RSH_TRY(p->pair[t].reduce ? reduce_bound(&p->pair[t], bytes) : copy_bound(&p->pair[t], bytes));
+    for (int64_t t = 0; t < p->n; t++)
+        RSH_TRY(p->pair[t].reduce ? reduce_bound(&p->pair[t], bytes) : copy_bound(&p->pair[t], bytes));
     return RSH_OK;
 }
 
@@ -179,7 +180,8 @@ static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks
         for (int64_t i = 0; i < b.n && !st; i++)
             if (rshi_piece_partial(pair->to, &b.piece[i]) == p) st = rshi_boxes_add(ndim, &set, &b.piece[i]);
         for (int64_t i = 0; i < a.n && !st; i++)
-            if (!pair->keep || rshi_piece_partial(pair->from, &a.piece[i]) == p) st = rshi_boxes_remove(ndim, &set, &a.piece[i]);
+            if (!pair->keep || rshi_piece_partial(pair->from, &a.piece[i]) == p)
+                st = rshi_boxes_remove(ndim, &set, &a.piece[i]);
         need += rshi_boxes_count(ndim, &set);
         rshi_boxes_free(&set);
     }

@@ -1,4 +1,5 @@
-/* boxes: sets of elements as disjoint boxes, for the few places where products of stripes do not do. */
+/* boxes: sets of elements as disjoint boxes, for the few places where products of stripes do not
+ * do. */
 #ifndef RESHARD_PLAN_BOXES_H
 #define RESHARD_PLAN_BOXES_H
 

@@ -1,7 +1,8 @@
 /* Choose: whether regions are cut, by what the rank that sends the most would send.
  *
- * Two ways to cut are tried one after the other, each for the whole plan, and kept only if the largest send becomes smaller: regions that more nodes
- * want than ranks hold are spread over the nodes (spread.c), and what several replicas could send is cut into one slice each (edge.c). */
+ * Two ways to cut are tried one after the other, each for the whole plan, and kept only if the largest send becomes
+ * smaller: regions that more nodes want than ranks hold are spread over the nodes (spread.c), and what several replicas
+ * could send is cut into one slice each (edge.c). */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -22,12 +23,15 @@ static bool has_replicas(const rsh_layout *l) {
 static int64_t pair_bytes(const rshi_pair *pair) { return rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size); }
 
 static bool can_slice(const rshi_pair *pair) {
-    return !pair->keep && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES && (has_replicas(pair->from) || rshi_layout_partials(pair->from) > 1);
+    return !pair->keep && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES &&
+           (has_replicas(pair->from) || rshi_layout_partials(pair->from) > 1);
 }
 
 /* Not where elements grow wider on the way: ranks would pass on more bytes than they must. */
 static bool can_spread(const rshi_pair *pair) {
-    if (pair->keep || pair->reduce || pair->irregular || (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size) return false;
+    if (pair->keep || pair->reduce || pair->irregular ||
+        (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size)
+        return false;
     return pair_bytes(pair) >= 2 * RSHI_SLICE_BYTES && has_replicas(pair->to);
 }
 
@@ -41,7 +45,9 @@ static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
     return RSH_OK;
 }
 
-static bool is_walked(const rsh_plan *p) { return rshi_mul_most(rshi_mul_most(p->nranks, p->nranks), p->n) <= WALK_LIMIT; }
+static bool is_walked(const rsh_plan *p) {
+    return rshi_mul_most(rshi_mul_most(p->nranks, p->nranks), p->n) <= WALK_LIMIT;
+}
 
 /* ---- spreading ---- */
 

@@ -1,12 +1,15 @@
 /* Chunks: how large the buffers of message transport are.
  *
- * A rank packs what it sends into one chunk, several messages after one another, and takes what comes into another.  All contributions to a reduction are held together before they are
- * combined, so the second is divided into a slot for each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
+ * A rank packs what it sends into one chunk, several messages after one another, and takes what comes into another. All
+ * contributions to a reduction are held together before they are combined, so the second is divided into a slot for
+ * each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
 #include "plan/impl.h"
 
-#define CHUNK_BYTES ((int64_t)1 << 20) /* where neither a ceiling nor small tensors say otherwise: a few messages each way */
+#define CHUNK_BYTES                                                                                                    \
+    ((int64_t)1 << 20) /* where neither a ceiling nor small tensors say otherwise: a few messages each way */
 
-/* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole stream at once. */
+/* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole
+ * stream at once. */
 typedef struct need {
     int64_t send, recv;
     int64_t stream, contributions;
@@ -59,7 +62,8 @@ static int64_t capped_product(int64_t a, int64_t b) {
 }
 
 static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) {
-    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), n;
+    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
+            f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), n;
     int64_t size = rshi_max(e, f), part = rshi_min(largest_part(pair->from), largest_part(pair->to));
     RSH_TRY(most_contributions(p, pair, &n));
     out->send = rshi_max(out->send, size);
@@ -77,8 +81,8 @@ static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
 }
 
 static rsh_status refuse(int64_t least, int64_t ceiling) {
-    return rshi_fail(RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld", (long long)least,
-                     (long long)ceiling);
+    return rshi_fail(RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld",
+                     (long long)least, (long long)ceiling);
 }
 
 /* Make both chunks fit under the ceiling: half each, unless one needs less or reductions need more. */

@@ -1,9 +1,10 @@
 /* Edge: who gives what to whom.
  *
- * A source piece has holders; the one that serves a destination is its own copy, else a holder on its node, else any; among k candidates in mesh
- * order the destination at position d takes number d mod k.  Where several ranks want the same region and only one should fetch it (the result of
- * a reduction, or bytes from another node), the region is cut into one slice each: everybody fetches its own in stage 0 and reads the others from
- * their owners in stage 1.  Regions that more nodes want than ranks hold go another way: see spread.c. */
+ * A source piece has holders; the one that serves a destination is its own copy, else a holder on its node, else any;
+ * among k candidates in mesh order the destination at position d takes number d mod k.  Where several ranks want the
+ * same region and only one should fetch it (the result of a reduction, or bytes from another node), the region is cut
+ * into one slice each: everybody fetches its own in stage 0 and reads the others from their owners in stage 1.  Regions
+ * that more nodes want than ranks hold go another way: see spread.c. */
 #include "plan/impl.h"
 
 int64_t rshi_edge_count(const rshi_edge *e) {
@@ -49,7 +50,8 @@ static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, cons
 }
 
 /* Candidate number i as a holder index. */
-static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, const candidates *c, int64_t rank, int64_t i) {
+static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, const candidates *c,
+                         int64_t rank, int64_t i) {
     if (c->own) return c->first;
     i %= c->n;
     if (!c->near) return i;
@@ -58,7 +60,8 @@ static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_p
         if (rshi_plan_node(p, rshi_piece_holder(from, a, j)) == node && i-- == 0) return j;
 }
 
-static int64_t serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t turn) {
+static int64_t serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank,
+                              int64_t turn) {
     candidates c = candidates_for(p, pair->from, a, rank);
     return candidate(p, pair->from, a, &c, rank, turn);
 }
@@ -74,7 +77,8 @@ int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece
 
 /* ---- cutting a region into slices ---- */
 
-/* How (a, b) is cut: n slices along dim; slice i belongs to owner i of b's holders (relay), or is sent by candidate d + i (not relay). */
+/* How (a, b) is cut: n slices along dim; slice i belongs to owner i of b's holders (relay), or is sent by candidate d +
+ * i (not relay). */
 typedef struct slicing {
     int64_t n;
     bool relay;
@@ -98,8 +102,8 @@ static int64_t near_owners(const rsh_plan *p, const rshi_pair *pair, const rshi_
     return n;
 }
 
-/* Should b's holders on one node fetch a region once and pass it on?  Not where the source is near, nor where what is passed on has grown wider on
- * the way: ranks would then receive more bytes than they must. */
+/* Should b's holders on one node fetch a region once and pass it on?  Not where the source is near, nor where what is
+ * passed on has grown wider on the way: ranks would then receive more bytes than they must. */
 static bool relays_near(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
     if (pair->keep || !rshi_plan_has_nodes(p) || rshi_piece_holders(pair->to, b) == 1) return false;
     if ((int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size) return false;
@@ -117,7 +121,8 @@ static slicing slicing_of(const rsh_plan *p, const rshi_pair *pair, const rshi_p
     }
     if (!s.relay && pair->slice && !pair->keep) {
         candidates c = candidates_for(p, pair->from, a, b->rank);
-        if (c.n > 1 && rshi_mul_most(rshi_pieces_common(pair->to, a, b), pair->wire_size) / c.n >= RSHI_SLICE_BYTES) s.n = c.n;
+        if (c.n > 1 && rshi_mul_most(rshi_pieces_common(pair->to, a, b), pair->wire_size) / c.n >= RSHI_SLICE_BYTES)
+            s.n = c.n;
     }
     if (s.n > 1) longest_dim(pair->to, a, b, &s);
     if (s.n > 1 && !s.extent) s = (slicing){.n = 1}; /* 0-d: nothing to cut along */
@@ -139,13 +144,15 @@ static int64_t cut_point(const rshi_stripe *a, const rshi_stripe *b, int64_t i) 
 }
 
 /* Slice i of n: [*lo, *hi) along s->dim. */
-static void slice_bounds(const slicing *s, const rshi_piece *a, const rshi_piece *b, int64_t i, int64_t *lo, int64_t *hi) {
+static void slice_bounds(const slicing *s, const rshi_piece *a, const rshi_piece *b, int64_t i, int64_t *lo,
+                         int64_t *hi) {
     *lo = cut_point(&a->set[s->dim], &b->set[s->dim], rshi_part_start(s->extent, s->n, i));
     *hi = cut_point(&a->set[s->dim], &b->set[s->dim], rshi_part_start(s->extent, s->n, i + 1));
 }
 
 /* Owner i of a relay, as a holder index of b. */
-static int64_t owner_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b, const slicing *s, int64_t i) {
+static int64_t owner_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b, const slicing *s,
+                            int64_t i) {
     if (!s->near) return i;
     int64_t node = rshi_plan_node(p, b->rank);
     for (int64_t j = 0;; j++)
@@ -168,7 +175,8 @@ typedef struct maker {
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e) {
     const rshi_pair *pair = &p->pair[tensor];
     rsh_op op = rsh_layout_op(pair->from);
-    *e = (rshi_edge){.tensor = tensor, .src_layout = pair->from, .dst_layout = pair->to, .dst = b, .with = a, .nsrc = 1, .src = a};
+    *e = (rshi_edge){
+        .tensor = tensor, .src_layout = pair->from, .dst_layout = pair->to, .dst = b, .with = a, .nsrc = 1, .src = a};
     e->divisor = 1;
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
@@ -244,7 +252,8 @@ static rsh_status make_slices(maker *m, const slicing *s) {
     return RSH_OK;
 }
 
-rsh_status rshi_pair_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge_fn fn, void *ctx) {
+rsh_status rshi_pair_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge_fn fn,
+                           void *ctx) {
     rshi_piece one;
     maker m = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .src = &one, .fn = fn, .ctx = ctx};
     bool spread = false;

@@ -102,7 +102,8 @@ static int write_piece(const char *text, size_t length, void *ctx) {
 }
 
 static rsh_status write_json(const json_t *o, const rsh_sink *sink) {
-    RSH_REQUIRE(!json_dump_callback(o, write_piece, (void *)sink, JSON_INDENT(1)), RSH_EIO, "JSON could not be written to the sink");
+    RSH_REQUIRE(!json_dump_callback(o, write_piece, (void *)sink, JSON_INDENT(1)), RSH_EIO,
+                "JSON could not be written to the sink");
     return rshi_sink_text(sink, "\n");
 }
 
@@ -145,8 +146,8 @@ static rsh_status print_factors(const rsh_plan *p, const rsh_sink *sink) {
     for (int d = 0; d < rsh_layout_ndim(p->pair[0].to); d++) {
         factor f;
         RSH_TRY(count_factor(p, d, &f));
-        RSH_TRY(rshi_sink_format(sink, "  dim %d: %lld parts meet %lld parts in %lld overlaps\n", d, (long long)f.from_parts,
-                                 (long long)f.to_parts, (long long)f.meetings));
+        RSH_TRY(rshi_sink_format(sink, "  dim %d: %lld parts meet %lld parts in %lld overlaps\n", d,
+                                 (long long)f.from_parts, (long long)f.to_parts, (long long)f.meetings));
     }
     return RSH_OK;
 }
@@ -188,9 +189,9 @@ static rsh_status print_rank(const rsh_plan *p, int64_t rank, const rsh_sink *si
     rsh_plan_view v;
     listing l = {sink, RSH_OK};
     RSH_TRY(rsh_plan_rank(p, rank, &v));
-    RSH_TRY(rshi_sink_format(sink, "rank %lld: sends %lld bytes to %lld, receives %lld from %lld, keeps %lld\n  from\n", (long long)rank,
-                             (long long)v.bytes_sent, (long long)v.nsend, (long long)v.bytes_received, (long long)v.nrecv,
-                             (long long)v.bytes_local));
+    RSH_TRY(rshi_sink_format(sink, "rank %lld: sends %lld bytes to %lld, receives %lld from %lld, keeps %lld\n  from\n",
+                             (long long)rank, (long long)v.bytes_sent, (long long)v.nsend, (long long)v.bytes_received,
+                             (long long)v.nrecv, (long long)v.bytes_local));
     RSH_TRY(rsh_plan_sources(p, rank, print_neighbour, &l));
     RSH_TRY(l.st);
     RSH_TRY(rshi_sink_text(sink, "  to\n"));

@@ -1,8 +1,9 @@
 /* Factors: exact totals of plain layouts as sums over dims, so that 65,536 ranks cost about as much as they are many.
  *
- * Every element of a source part is wanted by the same number of destinations, so what a rank sends follows from what it holds.  With k replicas of
- * a source part, holder j serves the destinations at positions = j mod k; positions add up over dims, so the elements (and the neighbours) per
- * residue are a cyclic convolution over dims of small vectors.  What a rank keeps for itself is taken off rank by rank. */
+ * Every element of a source part is wanted by the same number of destinations, so what a rank sends follows from what
+ * it holds.  With k replicas of a source part, holder j serves the destinations at positions = j mod k; positions add
+ * up over dims, so the elements (and the neighbours) per residue are a cyclic convolution over dims of small vectors.
+ * What a rank keeps for itself is taken off rank by rank. */
 #include "plan/impl.h"
 
 /* Elements and neighbours, per residue of the destination's position. */
@@ -17,7 +18,8 @@ typedef struct factors {
     int ndim;
     int64_t k, copies;             /* replicas of a source part, of a destination part */
     int64_t parts[RSH_MAX_NDIM];   /* source coordinates along each dim */
-    int64_t *table[RSH_MAX_NDIM];  /* owned: parts x 2k: elements and neighbours per residue of that dim's share of the position */
+    int64_t *table[RSH_MAX_NDIM];  /* owned: parts x 2k: elements and neighbours per residue of that dim's share of the
+                                      position */
     int64_t *spare;                /* owned: 4k, for convolutions */
     int64_t *free_axes;            /* owned: k: destinations per residue along the axes that replicate `to` */
 } factors;
@@ -67,7 +69,8 @@ static rsh_status fill_table(factors *f, int d, int64_t only) {
     return RSH_OK;
 }
 
-/* out = a * b over residues mod k.  Entries that are not 0 make at most as many products as there are positions; `list` has room for k. */
+/* out = a * b over residues mod k.  Entries that are not 0 make at most as many products as there are positions; `list`
+ * has room for k. */
 static void convolve(int64_t k, const int64_t *a, const int64_t *b, int64_t *out, int64_t *list) {
     int64_t n = 0;
     for (int64_t i = 0; i < k; i++) {
@@ -88,7 +91,8 @@ static void fill_free_axes(factors *f) {
     for (int a = 0; axes >> a; a++) {
         if (!(axes >> a & 1)) continue;
         for (int64_t i = 0; i < f->k; i++) now[i] = f->free_axes[i], axis[i] = 0;
-        for (int64_t c = 0; c < rshi_layout_axis_size(f->to, a); c++) axis[c * rshi_layout_axis_step(f->to, a) % f->k]++;
+        for (int64_t c = 0; c < rshi_layout_axis_size(f->to, a); c++)
+            axis[c * rshi_layout_axis_step(f->to, a) % f->k]++;
         convolve(f->k, now, axis, f->free_axes, list);
     }
 }
@@ -169,7 +173,8 @@ static int64_t holder_index(const factors *f, int64_t position) {
     int64_t j = 0;
     for (int a = 0; axes >> a; a++)
         if (axes >> a & 1)
-            j = j * rshi_layout_axis_size(f->from, a) + position / rshi_layout_axis_step(f->from, a) % rshi_layout_axis_size(f->from, a);
+            j = j * rshi_layout_axis_size(f->from, a) +
+                position / rshi_layout_axis_step(f->from, a) % rshi_layout_axis_size(f->from, a);
     return j;
 }
 
@@ -244,7 +249,8 @@ rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t) {
     RSH_GOTO(factors_init(&f, p, -1));
     add_senders(&f, p->pair[0].wire_size, t);
     add_receivers(&f, p->pair[0].wire_size, t);
-    if (rshi_plan_has_nodes(p)) t->bytes_between_nodes = t->bytes_moved - elements_inside_nodes(&f) * p->pair[0].wire_size;
+    if (rshi_plan_has_nodes(p))
+        t->bytes_between_nodes = t->bytes_moved - elements_inside_nodes(&f) * p->pair[0].wire_size;
 out:
     factors_free(&f);
     return st;
@@ -267,7 +273,8 @@ static rsh_status count_sources(const factors *f, int64_t d, int64_t own, int64_
 
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v) {
     const rsh_layout *from = p->pair[0].from, *to = p->pair[0].to;
-    int64_t s = rshi_layout_position(from, rank), d = rshi_layout_position(to, rank), size = p->pair[0].wire_size, own = 0;
+    int64_t s = rshi_layout_position(from, rank), d = rshi_layout_position(to, rank), size = p->pair[0].wire_size,
+            own = 0;
     factors f;
     rsh_status st;
     RSH_GOTO(factors_init(&f, p, s < 0 ? 0 : s));

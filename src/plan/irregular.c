@@ -1,8 +1,9 @@
 /* Irregular sources: flat ranges over segments that are replicated along an axis of their dim.
  *
- * There the copies of a segment lie in flat ranges of different shape, so they are pieces of their own that overlap one another.  A destination first
- * takes what its own rank holds, then what ranks of its node hold; what is left, as boxes, comes from the first copy of each piece.  Everything else
- * about these layouts is regular, and they are rare: cost is not a concern here, bytes are. */
+ * There the copies of a segment lie in flat ranges of different shape, so they are pieces of their own that overlap one
+ * another.  A destination first takes what its own rank holds, then what ranks of its node hold; what is left, as
+ * boxes, comes from the first copy of each piece.  Everything else about these layouts is regular, and they are rare:
+ * cost is not a concern here, bytes are. */
 #include "plan/boxes.h"
 #include "plan/impl.h"
 
@@ -24,7 +25,8 @@ static rsh_status from_piece(receiving *r, const rshi_piece *a) {
     for (int64_t i = 0; i < r->rest.n; i++) {
         rshi_edge e;
         rshi_edge_init(r->p, r->tensor, &src, r->b, &e);
-        for (int d = 0; d < rsh_layout_ndim(pair->to); d++) e.lo[d] = r->rest.box[i].lo[d], e.hi[d] = r->rest.box[i].hi[d];
+        for (int d = 0; d < rsh_layout_ndim(pair->to); d++)
+            e.lo[d] = r->rest.box[i].lo[d], e.hi[d] = r->rest.box[i].hi[d];
         if (rshi_edge_count(&e)) RSH_TRY(r->fn(r->ctx, &e));
     }
     return RSH_OK;
@@ -38,8 +40,8 @@ static rshi_piece for_b(const receiving *r, const rshi_piece *a) {
     return at;
 }
 
-/* Only the first copy counts: along the axes of a dim that its segment does not name, coordinate 0.  Of all copies of an element it is the one
- * with the lowest position, and exactly one piece per element has it. */
+/* Only the first copy counts: along the axes of a dim that its segment does not name, coordinate 0.  Of all copies of
+ * an element it is the one with the lowest position, and exactly one piece per element has it. */
 static rsh_status from_first_copy(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
     const rshi_pair *pair = &r->p->pair[r->tensor];

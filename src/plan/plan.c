@@ -28,8 +28,9 @@ rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to) {
 /* How the partial states of both sides go together. */
 static rsh_status settle_partials(rshi_pair *pair) {
     rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to);
-    RSH_REQUIRE(!a || !b || a == b, RSH_EUNSUP, "a partial %s does not become a partial %s: go through a layout that is not partial",
-                rsh_op_name(a), rsh_op_name(b));
+    RSH_REQUIRE(!a || !b || a == b, RSH_EUNSUP,
+                "a partial %s does not become a partial %s: go through a layout that is not partial", rsh_op_name(a),
+                rsh_op_name(b));
     pair->keep = a && b && rshi_layout_same_partials(pair->from, pair->to);
     pair->reduce = a && !pair->keep && rshi_layout_partials(pair->from) > 1;
     pair->contributions = pair->reduce ? rshi_layout_partials(pair->from) : 1;
@@ -90,8 +91,8 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
     p->ranks_per_node = o->ranks_per_node;
     if (!o->node_of) return RSH_OK;
     int64_t highest = p->nranks ? p->rank[p->nranks - 1] : -1;
-    RSH_REQUIRE(o->nnode_of > highest, RSH_EVALUE, "the node map has %lld entries; the layouts name rank %lld", (long long)o->nnode_of,
-                (long long)highest);
+    RSH_REQUIRE(o->nnode_of > highest, RSH_EVALUE, "the node map has %lld entries; the layouts name rank %lld",
+                (long long)o->nnode_of, (long long)highest);
     p->node_of = rshi_alloc((size_t)o->nnode_of, sizeof *p->node_of);
     if (!p->node_of) return rshi_nomem();
     memcpy(p->node_of, o->node_of, (size_t)o->nnode_of * sizeof *p->node_of);
@@ -105,14 +106,16 @@ rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
     RSH_REQUIRE(opts->struct_size && opts->struct_size <= sizeof *out, RSH_EVALUE,
                 "rsh_plan_opts has struct_size %zu; start from RSH_PLAN_OPTS_INIT", opts->struct_size);
     memcpy(out, opts, opts->struct_size);
-    RSH_REQUIRE(!out->node_of || out->nnode_of >= 0, RSH_EVALUE, "the node map has %lld entries", (long long)out->nnode_of);
+    RSH_REQUIRE(!out->node_of || out->nnode_of >= 0, RSH_EVALUE, "the node map has %lld entries",
+                (long long)out->nnode_of);
     return RSH_OK;
 }
 
 static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
-    RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP, "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
+    RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP,
+                "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
     RSH_TRY(take_nodes(p, &o));
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
@@ -139,7 +142,8 @@ static void take_fingerprint(rsh_plan *p) {
     p->fingerprint = hash_number(h, p->adjoint);
 }
 
-/* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread over nodes in two more. */
+/* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread
+ * over nodes in two more. */
 static int count_stages(const rsh_plan *p) {
     for (int64_t t = 0; t < p->n; t++)
         if (p->pair[t].spread) return RSHI_STAGES;
@@ -165,10 +169,10 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     return RSH_OK;
 }
 
-rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,
-                             rsh_plan **out) {
-    RSH_REQUIRE(n >= 0 && (!n || (from && to)) && out, RSH_EVALUE, "a plan for %lld tensors needs their layouts and a place for the result",
-                (long long)n);
+rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                             const rsh_plan_opts *opts, rsh_plan **out) {
+    RSH_REQUIRE(n >= 0 && (!n || (from && to)) && out, RSH_EVALUE,
+                "a plan for %lld tensors needs their layouts and a place for the result", (long long)n);
     rsh_plan *p = RSHI_NEW(rsh_plan);
     if (!p) return rshi_nomem();
     rsh_status st = plan_init(p, n, from, to, opts);
@@ -211,17 +215,19 @@ static rsh_plan_opts same_opts(const rsh_plan *p) {
 }
 
 static bool differentiable_dtype(rsh_dtype t) {
-    return t == RSH_F16 || t == RSH_BF16 || t == RSH_F32 || t == RSH_F64 || t == RSH_F8E4M3 || t == RSH_F8E5M2 || t == RSH_C64 ||
-           t == RSH_C128;
+    return t == RSH_F16 || t == RSH_BF16 || t == RSH_F32 || t == RSH_F64 || t == RSH_F8E4M3 || t == RSH_F8E5M2 ||
+           t == RSH_C64 || t == RSH_C128;
 }
 
 /* Copies, sum and avg are linear maps; conversion is one between floats. */
 static rsh_status check_linear(const rshi_pair *pair) {
     rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to), op = a ? a : b;
     rsh_dtype f = rsh_layout_dtype(pair->from), t = rsh_layout_dtype(pair->to);
-    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "%s is not a linear map and has no transpose", rsh_op_name(op));
+    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "%s is not a linear map and has no transpose",
+                rsh_op_name(op));
     RSH_REQUIRE(f == t || (differentiable_dtype(f) && differentiable_dtype(t)), RSH_EUNSUP,
-                "the conversion from %s to %s is not one between floats and has no transpose", rsh_dtype_name(f), rsh_dtype_name(t));
+                "the conversion from %s to %s is not one between floats and has no transpose", rsh_dtype_name(f),
+                rsh_dtype_name(t));
     return rsh_dtype_check_convert(t, f);
 }
 
@@ -276,7 +282,9 @@ out:
 int64_t rsh_plan_ntensors(const rsh_plan *p) { return p->n; }
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].to : p->pair[t].from; }
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].from : p->pair[t].to; }
-const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t t) { return t >= 0 && t < p->n ? rshi_plan_src(p, t) : NULL; }
+const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t t) {
+    return t >= 0 && t < p->n ? rshi_plan_src(p, t) : NULL;
+}
 const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t t) { return t >= 0 && t < p->n ? rshi_plan_dst(p, t) : NULL; }
 uint64_t rsh_plan_fingerprint(const rsh_plan *p) { return p->fingerprint; }
 int64_t rsh_plan_nranks(const rsh_plan *p) { return p->nranks; }

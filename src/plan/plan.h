@@ -6,15 +6,17 @@
 
 #include "layout/layout.h"
 
-/* The options that a caller gave, checked, with defaults for those that it does not know; node_of stays borrowed. */
+/* The options that a caller gave, checked, with defaults for those that it does not know; node_of
+ * stays borrowed. */
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
 
 #define RSHI_STAGES 3 /* at most: see rshi_plan_stages */
 
-/* One edge: a region of a destination piece, and the pieces that it is made of.  The region is what the sets of `with` and `dst` have in common
- * inside [lo, hi).  nsrc 0: the region is filled with the identity of `op`.
- * Stage 0 reads sources, whose sets are those of `with`.  Later stages may (from_dst) read what earlier ones left in the destination of another rank,
- * whose sets are those of `dst`. */
+/* One edge: a region of a destination piece, and the pieces that it is made of.  The region is what
+ * the sets of `with` and `dst` have in common inside [lo, hi).  nsrc 0: the region is filled with
+ * the identity of `op`. Stage 0 reads sources, whose sets are those of `with`.  Later stages may
+ * (from_dst) read what earlier ones left in the destination of another rank, whose sets are those
+ * of `dst`. */
 typedef struct rshi_edge {
     int64_t tensor;
     int stage;
@@ -28,7 +30,8 @@ typedef struct rshi_edge {
     int64_t divisor;   /* 1: none */
     rsh_dtype src_dtype, dst_dtype;
     int64_t wire_size; /* bytes of an element on its way to another rank */
-    int64_t owner;     /* the rank that took the region from its sources in stage 0: that of `dst`, or with from_dst an earlier one */
+    int64_t owner; /* the rank that took the region from its sources in stage 0: that of `dst`, or
+                      with from_dst an earlier one */
     int64_t turn;      /* among candidates for serving the owner it took number turn mod k */
 } rshi_edge;
 
@@ -51,7 +54,8 @@ const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
 int64_t rshi_plan_send_bytes(const rsh_plan *p);
 int64_t rshi_plan_recv_bytes(const rsh_plan *p);
 bool rshi_plan_messages(const rsh_plan *p); /* was message transport asked for? */
-/* RSH_ENOMEM if both chunks together are above the ceiling: a plan for direct transport may be, until messages turn out to be needed. */
+/* RSH_ENOMEM if both chunks together are above the ceiling: a plan for direct transport may be,
+ * until messages turn out to be needed. */
 rsh_status rshi_plan_messages_fit(const rsh_plan *p);
 
 #endif

@@ -112,7 +112,8 @@ static void merge(gain_list *l) {
 }
 
 static rsh_status check(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, rsh_layout **to2) {
-    RSH_REQUIRE(n > 0 && from && to && to2, RSH_EVALUE, "relabelling needs at least one pair of layouts and a place for the result");
+    RSH_REQUIRE(n > 0 && from && to && to2, RSH_EVALUE,
+                "relabelling needs at least one pair of layouts and a place for the result");
     for (int64_t t = 0; t < n; t++) {
         RSH_REQUIRE(from[t] && to[t], RSH_EVALUE, "tensor %lld has no layout", (long long)t);
         RSH_TRY(rshi_check_shapes(from[t], to[t]));
@@ -124,7 +125,8 @@ static rsh_status solve(int64_t places, const rsh_plan_opts *opts, gain_list *ga
     merge(gains);
     *exact = places <= EXACT_LIMIT;
     RSH_REQUIRE(*exact || opts->approximate, RSH_EUNSUP,
-                "relabelling is exact up to %d ranks; %lld were given: allow an approximate answer to go on", EXACT_LIMIT, (long long)places);
+                "relabelling is exact up to %d ranks; %lld were given: allow an approximate answer to go on",
+                EXACT_LIMIT, (long long)places);
     return *exact ? rshi_assign(places, gains->n, gains->gain, place_of)
                   : rshi_assign_approximate(places, gains->n, gains->gain, place_of);
 }
@@ -139,7 +141,8 @@ static rsh_status renumber(const rsh_layout *to, const rank_list *ranks, const i
     return st;
 }
 
-static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const rank_list *ranks, const int64_t *place_of, rsh_layout **to2) {
+static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const rank_list *ranks, const int64_t *place_of,
+                               rsh_layout **to2) {
     rsh_status st = RSH_OK;
     for (int64_t t = 0; t < n; t++) to2[t] = NULL;
     for (int64_t t = 0; t < n && !st; t++) st = renumber(to[t], ranks, place_of, &to2[t]);
@@ -150,8 +153,8 @@ static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const ran
     return st;
 }
 
-rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *opts,
-                              rsh_layout **to2, bool *exact) {
+rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                              const rsh_plan_opts *opts, rsh_layout **to2, bool *exact) {
     gain_list gains = {0};
     rank_list ranks = {0};
     bool is_exact = true;

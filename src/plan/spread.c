@@ -1,10 +1,12 @@
 /* Spread: a region that more nodes want than ranks hold, so that no rank sends it to every node.
  *
- * The region is cut along one dim in two ways.  Each node's ranks cut it into one share each, and every rank is responsible for its share on its node.
- * Across nodes it is cut into lanes and each lane into one slice per node.  In stage 0 a rank takes those slices of its share that fall to its own
- * node from the sources (scatter); in stage 1 it takes the rest of its share from the ranks of other nodes that have it (all-gather between nodes);
- * in stage 2 it takes the other shares from the ranks of its node (all-gather inside the node).  So every byte leaves the sources once and enters
- * every node once.  On a node that holds a source, the ranks that want the region share it out the same way, without other nodes. */
+ * The region is cut along one dim in two ways.  Each node's ranks cut it into one share each, and every rank is
+ * responsible for its share on its node. Across nodes it is cut into lanes and each lane into one slice per node.  In
+ * stage 0 a rank takes those slices of its share that fall to its own node from the sources (scatter); in stage 1 it
+ * takes the rest of its share from the ranks of other nodes that have it (all-gather between nodes); in stage 2 it
+ * takes the other shares from the ranks of its node (all-gather inside the node).  So every byte leaves the sources
+ * once and enters every node once.  On a node that holds a source, the ranks that want the region share it out the same
+ * way, without other nodes. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -50,7 +52,8 @@ static rsh_status list_sources(spread *s) {
     s->nsources = rshi_piece_holders(s->pair->from, s->a);
     s->source_node = rshi_alloc((size_t)s->nsources, sizeof *s->source_node);
     if (!s->source_node) return rshi_nomem();
-    for (int64_t i = 0; i < s->nsources; i++) s->source_node[i] = rshi_plan_node(s->p, rshi_piece_holder(s->pair->from, s->a, i));
+    for (int64_t i = 0; i < s->nsources; i++)
+        s->source_node[i] = rshi_plan_node(s->p, rshi_piece_holder(s->pair->from, s->a, i));
     qsort(s->source_node, (size_t)s->nsources, sizeof *s->source_node, rshi_compare_int64);
     return RSH_OK;
 }
@@ -104,18 +107,21 @@ static rsh_status form_crews(spread *s) {
 
 /* ---- slices ---- */
 
-static rsh_status give(const spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi, int64_t turn) {
+static rsh_status give(const spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi,
+                       int64_t turn) {
     if (lo >= hi) return RSH_OK;
     rshi_slice q = {lo, hi, stage, from ? from->holder : -1, owner->rank, turn};
     return s->fn(s->ctx, &q);
 }
 
-/* Of [lo, hi), which falls to crew i: what member `to` has of it, from the sources or from those of crew i who have it. */
+/* Of [lo, hi), which falls to crew i: what member `to` has of it, from the sources or from those of crew i who have it.
+ */
 static rsh_status give_slice(const spread *s, int64_t i, const member *to, int64_t lo, int64_t hi, int64_t turn) {
     const crew *c = &s->crew[i];
     if (c->list->node == to->node) return give(s, 0, NULL, to, lo, hi, turn);
     for (int64_t k = 0; k < c->n; k++) {
-        int64_t x = rshi_max(lo, rshi_part_start(s->extent, c->n, k)), y = rshi_min(hi, rshi_part_start(s->extent, c->n, k + 1));
+        int64_t x = rshi_max(lo, rshi_part_start(s->extent, c->n, k)),
+                y = rshi_min(hi, rshi_part_start(s->extent, c->n, k + 1));
         RSH_TRY(give(s, 1, &c->list[k], &c->list[k], x, y, turn));
     }
     return RSH_OK;
@@ -125,7 +131,8 @@ static rsh_status give_slice(const spread *s, int64_t i, const member *to, int64
 static rsh_status give_share(const spread *s, const crew *c, int64_t k) {
     int64_t first = rshi_part_start(s->extent, c->n, k), end = rshi_part_start(s->extent, c->n, k + 1);
     for (int64_t l = 0; l < s->lanes; l++) {
-        int64_t lane = rshi_part_start(s->extent, s->lanes, l), length = rshi_part_start(s->extent, s->lanes, l + 1) - lane;
+        int64_t lane = rshi_part_start(s->extent, s->lanes, l),
+                length = rshi_part_start(s->extent, s->lanes, l + 1) - lane;
         if (lane >= end || lane + length <= first) continue;
         for (int64_t i = 0; i < s->ncrews; i++) {
             int64_t lo = rshi_max(first, lane + rshi_part_start(length, s->ncrews, i));
@@ -150,15 +157,16 @@ static rsh_status pass_on(void *ctx, const rshi_slice *q) {
     return w->s->fn(w->s->ctx, &r);
 }
 
-/* The share of member k, from that member.  The transposed map asks slice by slice whose source it was; otherwise it is one slice, and
- * its owner is whoever passes it on. */
+/* The share of member k, from that member.  The transposed map asks slice by slice whose source it was; otherwise it is
+ * one slice, and its owner is whoever passes it on. */
 static rsh_status give_passed(const spread *s, const crew *c, int64_t k) {
     passing w = {s, c->list[k].holder};
     spread asking = *s;
     asking.fn = pass_on;
     asking.ctx = &w;
     if (s->p->adjoint) return give_share(&asking, c, k);
-    return give(s, 2, &c->list[k], &c->list[k], rshi_part_start(s->extent, c->n, k), rshi_part_start(s->extent, c->n, k + 1), 0);
+    return give(s, 2, &c->list[k], &c->list[k], rshi_part_start(s->extent, c->n, k),
+                rshi_part_start(s->extent, c->n, k + 1), 0);
 }
 
 static rsh_status give_far(const spread *s) {
@@ -199,8 +207,8 @@ static rsh_status find(spread *s, bool *spreads) {
     return RSH_OK;
 }
 
-rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b, int64_t extent,
-                              rshi_slice_fn fn, void *ctx, bool *spreads) {
+rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b,
+                              int64_t extent, rshi_slice_fn fn, void *ctx, bool *spreads) {
     spread s = {.p = p, .pair = pair, .a = a, .b = b, .extent = extent, .mine = -1, .fn = fn, .ctx = ctx};
     rsh_status st;
     s.bytes = rshi_mul_most(rshi_pieces_common(pair->to, a, b), pair->wire_size);

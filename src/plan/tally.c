@@ -137,14 +137,17 @@ static rsh_status held_by_all(const rsh_layout *l, int64_t *held) {
     return RSH_OK;
 }
 
-/* Nothing that is counted is more than what all ranks receive and keep: every destination element from every contribution. */
+/* Nothing that is counted is more than what all ranks receive and keep: every destination element from every
+ * contribution. */
 rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits) {
     int64_t sum = 0;
     for (int64_t t = 0; t < p->n; t++) {
         const rshi_pair *pair = &p->pair[t];
-        int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), held;
+        int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
+                f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), held;
         RSH_TRY(held_by_all(pair->to, &held));
-        if (!rshi_add(sum, rshi_mul_most(held, rshi_mul_most(pair->contributions, rshi_max(e, f))), &sum)) sum = INT64_MAX;
+        if (!rshi_add(sum, rshi_mul_most(held, rshi_mul_most(pair->contributions, rshi_max(e, f))), &sum))
+            sum = INT64_MAX;
     }
     *fits = sum < INT64_MAX;
     return RSH_OK;
@@ -153,8 +156,8 @@ rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits) {
 static rsh_status check_fits(const rsh_plan *p) {
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
-    RSH_REQUIRE(fits, RSH_EVALUE, "%s%s: all ranks together receive and keep more bytes than 63 bits can count", rsh_layout_text(rshi_plan_dst(p, 0)),
-                p->n > 1 ? " and other tensors" : "");
+    RSH_REQUIRE(fits, RSH_EVALUE, "%s%s: all ranks together receive and keep more bytes than 63 bits can count",
+                rsh_layout_text(rshi_plan_dst(p, 0)), p->n > 1 ? " and other tensors" : "");
     return RSH_OK;
 }
 

@@ -35,7 +35,8 @@ static uint64_t key_of(int64_t n, const rsh_layout *const *from, const rsh_layou
 static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to) {
     if (rsh_plan_ntensors(p) != n) return false;
     for (int64_t t = 0; t < n; t++)
-        if (!rsh_layout_equal(rsh_plan_from(p, t), from[t]) || !rsh_layout_equal(rsh_plan_to(p, t), to[t])) return false;
+        if (!rsh_layout_equal(rsh_plan_from(p, t), from[t]) || !rsh_layout_equal(rsh_plan_to(p, t), to[t]))
+            return false;
     return true;
 }
 

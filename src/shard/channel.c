@@ -132,12 +132,15 @@ void rshi_channels_close(rshi_channels *c) {
 
 /* ---- handing over ---- */
 
-static bool is_there(rshi_flag *flag, uint64_t number) { return atomic_load_explicit(&flag->value, memory_order_acquire) >= number; }
+static bool is_there(rshi_flag *flag, uint64_t number) {
+    return atomic_load_explicit(&flag->value, memory_order_acquire) >= number;
+}
 
 rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_letter *out) {
     rsh_comm *comm = c->comm;
     *out = (rshi_letter){.channel = to, .bytes = bytes};
-    if (!to->near) return rshi_comm_verdict(comm, comm->ops->send(comm, to->peer, c->tag, data, (size_t)bytes, &out->request));
+    if (!to->near)
+        return rshi_comm_verdict(comm, comm->ops->send(comm, to->peer, c->tag, data, (size_t)bytes, &out->request));
     out->number = ++to->peer_taken_at;
     to->mine->notes[(to->sent_at - to->mine->sent_at) % RSHI_WINDOW] = (note){data - c->chunk, bytes};
     comm->ops->post(comm, to->sent, ++to->sent_at);
@@ -155,20 +158,24 @@ rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone) {
     return RSH_OK;
 }
 
-rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint, rshi_letter *out) {
+rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint,
+                              rshi_letter *out) {
     rsh_comm *comm = c->comm;
     *out = (rshi_letter){.channel = from, .into = into, .bytes = bytes, .footprint = footprint};
     if (from->near) {
         out->number = ++from->peer_sent_at;
         return RSH_OK;
     }
-    rsh_status st = rshi_comm_verdict(comm, comm->ops->recv(comm, from->peer, c->tag, into, (size_t)bytes, &out->request));
+    rsh_status st =
+        rshi_comm_verdict(comm, comm->ops->recv(comm, from->peer, c->tag, into, (size_t)bytes, &out->request));
     if (st) out->channel = NULL;
     return st;
 }
 
 /* A sender stays until its messages were taken, unless it gave up: then they may be gone from its chunk. */
-static rsh_status check_sender(rsh_comm *comm, int peer) { return rshi_comm_verdict(comm, comm->ops->doubt(comm, peer, 0)); }
+static rsh_status check_sender(rsh_comm *comm, int peer) {
+    return rshi_comm_verdict(comm, comm->ops->doubt(comm, peer, 0));
+}
 
 rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     rshi_channel *from = p->channel;
@@ -177,8 +184,8 @@ rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     if (!*there) return RSH_OK;
     RSH_TRY(check_sender(c->comm, from->peer));
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
-    RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer, (long long)n->bytes,
-                (long long)p->bytes);
+    RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer,
+                (long long)n->bytes, (long long)p->bytes);
     rshi_copy_bytes(p->into, from->chunk + n->at, (size_t)p->bytes, p->footprint);
     RSH_TRY(check_sender(c->comm, from->peer));
     c->comm->ops->post(c->comm, from->taken, ++from->taken_at);
@@ -191,5 +198,6 @@ void rshi_letter_cancel(rshi_channels *c, rshi_letter *p) {
 
 rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent) {
     rshi_channel *ch = p->channel;
-    return rshi_comm_verdict(c->comm, c->comm->ops->wait(c->comm, ch->peer, sent ? ch->peer_taken : ch->peer_sent, p->number));
+    return rshi_comm_verdict(c->comm,
+                             c->comm->ops->wait(c->comm, ch->peer, sent ? ch->peer_taken : ch->peer_sent, p->number));
 }

@@ -1,7 +1,8 @@
 /* channel: messages from rank to rank, in the order in which they were sent.
  *
- * Between ranks of one node a message lies in the sender's chunk, which peers can read, and is handed over with two flags: sent, and taken.  Between
- * nodes it goes over the comm's wire, from any memory to any memory.  Either way several may be on their way at once, and nothing here waits
+ * Between ranks of one node a message lies in the sender's chunk, which peers can read, and is
+ * handed over with two flags: sent, and taken.  Between nodes it goes over the comm's wire, from
+ * any memory to any memory.  Either way several may be on their way at once, and nothing here waits
  * unless it says so. */
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
@@ -10,13 +11,15 @@
 
 #define RSHI_WINDOW 8 /* messages that a rank may have on their way at once */
 
-/* Both directions between this rank and a peer; a direction that is not used, and a peer of another node, has no flags. */
+/* Both directions between this rank and a peer; a direction that is not used, and a peer of another
+ * node, has no flags. */
 typedef struct rshi_channel {
     int peer;
     bool near;
-    rshi_flag *sent, *taken;              /* this rank's: messages sent to the peer, messages taken from it */
+    rshi_flag *sent, *taken; /* this rank's: messages sent to the peer, messages taken from it */
     rshi_flag *peer_sent, *peer_taken;
-    uint64_t sent_at, taken_at;           /* where the flags stand; those of the peer when all that was sent or is expected has come */
+    uint64_t sent_at, taken_at; /* where the flags stand; those of the peer when all that was sent
+                                   or is expected has come */
     uint64_t peer_sent_at, peer_taken_at;
     struct rshi_end *mine;                /* what the peer sees of this rank */
     const struct rshi_end *end;           /* the peer's end, in its memory */
@@ -28,8 +31,9 @@ typedef struct rshi_letter {
     rshi_channel *channel; /* NULL: there is none after all */
     char *into; /* of one that is expected */
     int64_t bytes;
-    size_t footprint; /* bytes that a run writes where `into` is: large ones are written past the caches */
-    uint64_t number;          /* near: what a flag of the peer says when it has come, or was taken */
+    size_t footprint; /* bytes that a run writes where `into` is: large ones are written past the
+                         caches */
+    uint64_t number;  /* near: what a flag of the peer says when it has come, or was taken */
     rsh_wire_request request; /* far */
 } rshi_letter;
 
@@ -47,19 +51,23 @@ typedef struct rshi_channels {
 enum { RSHI_SENDS = 1, RSHI_RECEIVES = 2 };
 
 /* Local.  uses[r]: what passes between this rank and rank r. */
-rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses, int64_t chunk_bytes);
-/* Local.  What the peers of this node need to know, and, when everybody's is here (by rank), to find their ends. */
+rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses,
+                              int64_t chunk_bytes);
+/* Local.  What the peers of this node need to know, and, when everybody's is here (by rank), to
+ * find their ends. */
 rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out);
 rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown);
 /* Local.  Also after a failed or unfinished opening. */
 void rshi_channels_close(rshi_channels *c);
 
 /* Send `bytes` at `data`, which to a near peer must lie in c->chunk. */
-rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_letter *out);
+rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes,
+                            rshi_letter *out);
 /* Is what was sent no longer needed here? */
 rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone);
 /* Expect a message of `bytes` at `into`; `footprint` as in rshi_move_prepare. */
-rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint, rshi_letter *out);
+rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes,
+                              size_t footprint, rshi_letter *out);
 /* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
 rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there);
 /* Over the wire: wait for it no longer; its memory is free again. */

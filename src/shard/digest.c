@@ -1,7 +1,7 @@
 /* Digest: one number for the values of a tensor and where they stand, whatever the layout.
  *
- * The sum modulo 2^128 over all elements of a mix of global row-major index and element bits; sums do not care who adds what, so each rank adds up the
- * elements of which it is the first holder and the ranks' sums are added. */
+ * The sum modulo 2^128 over all elements of a mix of global row-major index and element bits; sums do not care who adds
+ * what, so each rank adds up the elements of which it is the first holder and the ranks' sums are added. */
 #include "copy/copy.h"
 #include "shard/shard.h"
 #include "shard/memory.h"
@@ -33,7 +33,8 @@ static void add_dims(walk *w, int d, const char *at, uint64_t index) {
     bool last = d == rsh_layout_ndim(w->l) - 1;
     for (int64_t j = 0, i = 0; j < s->count; j++) {
         int64_t n = j == s->count - 1 ? s->last : s->len, lo = s->lo + j * s->stride;
-        if (last) rshi_mix_run(at + i * w->stride[d], w->stride[d], w->size, n, index + (uint64_t)lo, &w->sum.hi, &w->sum.lo);
+        if (last)
+            rshi_mix_run(at + i * w->stride[d], w->stride[d], w->size, n, index + (uint64_t)lo, &w->sum.hi, &w->sum.lo);
         for (int64_t k = 0; k < n && !last; k++)
             add_dims(w, d + 1, at + (i + k) * w->stride[d], index + (uint64_t)((lo + k) * w->global[d]));
         i += n;
@@ -74,11 +75,13 @@ static rsh_status add_rank(const rsh_layout *l, int64_t rank, const rsh_memory *
 static void add_header(const rsh_layout *l, rsh_digest *sum) {
     uint64_t word[1 + RSH_MAX_NDIM] = {(uint64_t)rsh_layout_dtype(l)};
     for (int d = 0; d < rsh_layout_ndim(l); d++) word[1 + d] = (uint64_t)rsh_layout_shape(l)[d];
-    rshi_mix_run((const char *)word, sizeof *word, sizeof *word, 1 + rsh_layout_ndim(l), UINT64_C(1) << 63, &sum->hi, &sum->lo);
+    rshi_mix_run((const char *)word, sizeof *word, sizeof *word, 1 + rsh_layout_ndim(l), UINT64_C(1) << 63, &sum->hi,
+                 &sum->lo);
 }
 
 static rsh_status check(const rsh_layout *l) {
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest before it is reduced: %.300s", rsh_layout_text(l));
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest before it is reduced: %.300s",
+                rsh_layout_text(l));
     return RSH_OK;
 }
 

@@ -1,8 +1,10 @@
 /* exec: a plan bound to a comm and to memory, for the files that bind it and run it.
  *
- * Each rank pulls what it can reach: it copies from the memory of peers of its node straight into its own destination.  A rank has one flag that rises
- * through a run: source ready, stage 0 done, stage 1 done...  Before it reads a peer it waits for that peer's flag; before it returns it waits until
- * everybody who reads its memory is done.  What it cannot reach comes in messages; see messages.c. */
+ * Each rank pulls what it can reach: it copies from the memory of peers of its node straight into
+ * its own destination.  A rank has one flag that rises through a run: source ready, stage 0 done,
+ * stage 1 done...  Before it reads a peer it waits for that peer's flag; before it returns it waits
+ * until everybody who reads its memory is done.  What it cannot reach comes in messages; see
+ * messages.c. */
 #ifndef RESHARD_SHARD_EXEC_H
 #define RESHARD_SHARD_EXEC_H
 
@@ -24,30 +26,36 @@ typedef struct rshi_card {
     uint64_t start; /* the flag's value at bind */
 } rshi_card;
 
-#define RSHI_READERS RSHI_STAGES /* what a peer is waited for when all stages are done: that it reads no more */
+#define RSHI_READERS                                                                               \
+    RSHI_STAGES /* what a peer is waited for when all stages are done: that it reads no more */
 
 /* A rank whose memory this one reads, or that reads this one's. */
 typedef struct rshi_peer {
     int rank;
     rshi_flag *flag;
     uint64_t start;
-    int due[RSHI_STAGES + 1]; /* stages that it must have done before stage s of this rank; by RSHI_READERS, before the end.  -1: it does not matter */
+    int due[RSHI_STAGES + 1]; /* stages that it must have done before stage s of this rank; by
+                                 RSHI_READERS, before the end.  -1: it does not matter */
     rshi_shown_part *table;
     int64_t nsrc, ndst;
     int64_t number; /* of its first part; sources, then destinations */
-    int64_t *first; /* owned: per tensor the first entry of its sources (0..n) and destinations (n+1..2n+1) */
+    int64_t *first; /* owned: per tensor the first entry of its sources (0..n) and destinations
+                       (n+1..2n+1) */
 } rshi_peer;
 
-/* Before begin; source announced, `stage` is at hand; all stages done, readers and messages on their way may be left. */
+/* Before begin; source announced, `stage` is at hand; all stages done, readers and messages on
+ * their way may be left. */
 enum { RSHI_IDLE, RSHI_RUNNING, RSHI_COPIED };
 
 struct rsh_exec {
     const rsh_plan *plan;
     rsh_comm *comm;
     int stages;
-    bool all_by_message; /* the plan asks for it, or on some rank a part that others read lies where they cannot reach it */
+    bool all_by_message; /* the plan asks for it, or on some rank a part that others read lies where
+                            they cannot reach it */
     rshi_program program;
-    rshi_messages *messages; /* owned; NULL: all that this rank needs, and all that others need of it, is read where it lies */
+    rshi_messages *messages; /* owned; NULL: all that this rank needs, and all that others need of
+                                it, is read where it lies */
     rshi_peer *peers; /* owned; the first is this rank itself */
     int64_t npeers, peers_room;
     int *peer_of;           /* owned: by rank, index + 1 into peers; 0: none */
@@ -61,16 +69,18 @@ struct rsh_exec {
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
     void **bound;          /* owned: data of this rank's parts as bound */
-    int64_t *lent;         /* owned: by part of this rank, -1 or, where others read it, the number of its shadow; NULL: peers reach all memory */
+    int64_t *lent; /* owned: by part of this rank, -1 or, where others read it, the number of its
+                      shadow; NULL: peers reach all memory */
     rshi_shadows shadows;
     int state, stage;
     void *next_begun; /* another run of this comm that is under way */
-    int64_t slab;                  /* with messages: the next of the stage; -1: peers are waited for */
-    int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers: where the next wait begins */
+    int64_t slab;     /* with messages: the next of the stage; -1: peers are waited for */
+    int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers:
+                                      where the next wait begins */
     int missing;                   /* a rank whose flag was not there at the last look, -1: none */
-    int looks;                     /* in vain since something moved; and since when, and when there was last a doubt */
+    int looks; /* in vain since something moved; and since when, and when there was last a doubt */
     double since, asked;
-    double doubted;                /* since when somebody who is waited for seems lost; 0: nobody does */
+    double doubted; /* since when somebody who is waited for seems lost; 0: nobody does */
     double begun, seconds;
 };
 

@@ -55,7 +55,8 @@ static rsh_status peer_at(rsh_exec *e, int64_t rank, rshi_peer **out) {
     return RSH_OK;
 }
 
-static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides) {
+static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number,
+                       const int64_t **strides) {
     rsh_exec *e = ctx;
     rshi_peer *p;
     RSH_TRY(peer_at(e, rank, &p));
@@ -118,7 +119,8 @@ static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int6
 }
 
 /* Take one side's parts of this rank. */
-static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory *memory, bool dst, rshi_extent *extent) {
+static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory *memory, bool dst,
+                            rshi_extent *extent) {
     int64_t n = rsh_plan_ntensors(e->plan), skip = dst ? self->nsrc : 0;
     for (int64_t t = 0; t < n; t++) {
         const rsh_layout *l = dst ? rshi_plan_dst(e->plan, t) : rshi_plan_src(e->plan, t);
@@ -156,7 +158,8 @@ static rsh_status show_data_side(rsh_exec *e, const rsh_memory *memory, bool dst
             rshi_part part = {.data = e->bound[k]};
             if (part.data && memory) part.data = memory[k - skip].data;
             memcpy(part.strides, e->table[k].strides, sizeof part.strides);
-            RSH_TRY(show_part(e, dst ? rshi_plan_dst(e->plan, t) : rshi_plan_src(e->plan, t), k - first[t], k, &part, dst));
+            RSH_TRY(
+                show_part(e, dst ? rshi_plan_dst(e->plan, t) : rshi_plan_src(e->plan, t), k - first[t], k, &part, dst));
         }
     return RSH_OK;
 }
@@ -195,7 +198,8 @@ static rsh_status take_scratch(rsh_exec *e) {
 
 /* ---- bind: with the others ---- */
 
-/* Do others read a part of this rank that they cannot reach?  Such parts go by messages: they stay in the caches on their way and take little memory. */
+/* Do others read a part of this rank that they cannot reach?  Such parts go by messages: they stay in the caches on
+ * their way and take little memory. */
 static bool wants_messages(const rsh_exec *e) {
     const rshi_peer *self = &e->peers[0];
     for (int64_t k = 0; e->lent && k < self->nsrc + self->ndst; k++)
@@ -232,7 +236,8 @@ static rsh_status exchange_cards(rsh_exec *e) {
 
 /* The moves that read memory of peers, and who reads this rank's. */
 static rsh_status meet_peers(rsh_exec *e) {
-    RSH_TRY(rshi_program_add(&e->program, e->plan, e->comm->rank, &(rshi_finder){.find = find, .ctx = e, .wants = is_read}));
+    RSH_TRY(rshi_program_add(&e->program, e->plan, e->comm->rank,
+                             &(rshi_finder){.find = find, .ctx = e, .wants = is_read}));
     return e->all_by_message ? RSH_OK : rshi_plan_sends(e->plan, e->comm->rank, note_reader, e);
 }
 
@@ -266,9 +271,12 @@ static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory 
     return rshi_comm_open(e->comm, "bind: ready", 0, NULL, compile(e));
 }
 
-rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst, rsh_exec **out) {
+rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst,
+                         rsh_exec **out) {
     RSH_REQUIRE(comm, RSH_EVALUE, "bind needs a comm");
-    if (!plan || !out) return rshi_comm_open(comm, "bind", 0, NULL, rshi_fail(RSH_EVALUE, "bind needs a plan and a place for the result"));
+    if (!plan || !out)
+        return rshi_comm_open(comm, "bind", 0, NULL,
+                              rshi_fail(RSH_EVALUE, "bind needs a plan and a place for the result"));
     rsh_exec *e = RSHI_NEW(rsh_exec);
     if (!e) return rshi_comm_open(comm, "bind", rsh_plan_fingerprint(plan), NULL, RSH_ENOMEM);
     e->plan = plan;

@@ -1,10 +1,12 @@
 /* Run: the same for every engine and every plan.
  *
- * A rank goes through the stages of the plan.  In each it runs its moves, once the peers that they read are ready, and takes the messages of the stage;
- * then its flag tells who reads it, and what it passes on may be sent.  Nothing is allocated.
+ * A rank goes through the stages of the plan.  In each it runs its moves, once the peers that they read are ready, and
+ * takes the messages of the stage; then its flag tells who reads it, and what it passes on may be sent.  Nothing is
+ * allocated.
  *
- * Where there are only moves a rank sleeps on its peers' flags.  Where messages come over a wire there is more than one thing to wait for, and somebody
- * must drive the wire: the rank looks at everything in turn, with moves in between as long as there are any, and takes ever longer rests. */
+ * Where there are only moves a rank sleeps on its peers' flags.  Where messages come over a wire there is more than one
+ * thing to wait for, and somebody must drive the wire: the rank looks at everything in turn, with moves in between as
+ * long as there are any, and takes ever longer rests. */
 #include "shard/exec.h"
 
 #include <sched.h>
@@ -16,7 +18,9 @@
 #define YIELDS 200     /* and before the rank sleeps between them */
 #define NAP 50000      /* nanoseconds of a sleep, at most */
 #define DOUBT 2e-3     /* seconds between two questions whether the others still live */
-#define OVERTAKING 0.1 /* seconds that messages of a rank that has left may take longer than its farewell, where a wire has several ways */
+#define OVERTAKING                                                                                                     \
+    0.1 /* seconds that messages of a rank that has left may take longer than its farewell, where a wire has several   \
+           ways */
 
 /* ---- flags ---- */
 
@@ -42,8 +46,8 @@ static rsh_status await(rsh_exec *e, int64_t i, int what, bool block, bool *ther
     return RSH_OK;
 }
 
-/* All peers, the one first that was last to come in the run before: where ranks share cores they tend to come in the same order, and a rank that sleeps
- * until the last one is there finds all the others without sleeping again. */
+/* All peers, the one first that was last to come in the run before: where ranks share cores they tend to come in the
+ * same order, and a rank that sleeps until the last one is there finds all the others without sleeping again. */
 static rsh_status await_all(rsh_exec *e, int what, bool block, bool *there) {
     int64_t first = e->late[what];
     for (int64_t i = first; i > 0; i--) RSH_TRY(await(e, i, what, block, there));
@@ -51,18 +55,20 @@ static rsh_status await_all(rsh_exec *e, int what, bool block, bool *there) {
     return RSH_OK;
 }
 
-/* A peer whose flag is there stays until this rank has read it, unless it lost patience; then its memory is its own again, and what was read is anything.
- * Asked before reading, and after. */
+/* A peer whose flag is there stays until this rank has read it, unless it lost patience; then its memory is its own
+ * again, and what was read is anything. Asked before reading, and after. */
 static rsh_status check_readable(rsh_exec *e) {
     for (int64_t i = 1; i < e->npeers; i++)
-        if (e->peers[i].due[e->stage] >= 0) RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->doubt(e->comm, e->peers[i].rank, 0)));
+        if (e->peers[i].due[e->stage] >= 0)
+            RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->doubt(e->comm, e->peers[i].rank, 0)));
     return RSH_OK;
 }
 
 /* ---- moves ---- */
 
 static void look_up_peer(rsh_exec *e, const rshi_peer *p) {
-    for (int64_t k = 0; k < p->nsrc + p->ndst; k++) e->base[p->number + k] = e->comm->ops->reach(e->comm, p->rank, p->table[k].data);
+    for (int64_t k = 0; k < p->nsrc + p->ndst; k++)
+        e->base[p->number + k] = e->comm->ops->reach(e->comm, p->rank, p->table[k].data);
 }
 
 /* Addresses of the parts of every peer that the stage reads, and of this rank's own. */
@@ -74,11 +80,13 @@ static void look_up(rsh_exec *e) {
 
 static void run_slabs(rsh_exec *e) {
     const rshi_program *g = &e->program;
-    for (int64_t i = g->stage_start[e->stage]; i < g->stage_start[e->stage + 1]; i++) rshi_slab_run(g, &g->slabs[i], e->base, e->pointers);
+    for (int64_t i = g->stage_start[e->stage]; i < g->stage_start[e->stage + 1]; i++)
+        rshi_slab_run(g, &g->slabs[i], e->base, e->pointers);
     rshi_copy_fence();
 }
 
-/* As many moves of the stage as fill the gap between two looks at the messages, once the peers that they read are ready. */
+/* As many moves of the stage as fill the gap between two looks at the messages, once the peers that they read are
+ * ready. */
 static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
     const rshi_program *g = &e->program;
     if (e->slab < 0) {
@@ -108,7 +116,8 @@ static rsh_status doubt(rsh_exec *e, double waited) {
     return RSH_OK;
 }
 
-/* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict; on a wire, looks for a while. */
+/* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict; on a
+ * wire, looks for a while. */
 static rsh_status ask(rsh_exec *e, double now) {
     rsh_status st = doubt(e, now - e->since);
     bool first = !e->doubted;
@@ -242,7 +251,8 @@ static rsh_status give_up(rsh_exec *e, rsh_status status) {
     if (e->messages) rshi_messages_give_up(e->messages);
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
-        if (p->due[RSHI_READERS] >= 0) e->comm->ops->wait(e->comm, p->rank, p->flag, mark(e, p->start, p->due[RSHI_READERS]));
+        if (p->due[RSHI_READERS] >= 0)
+            e->comm->ops->wait(e->comm, p->rank, p->flag, mark(e, p->start, p->due[RSHI_READERS]));
     }
     rshi_set_detail(detail);
     come_to_rest(e);
@@ -288,7 +298,8 @@ static void begin_messages(rsh_exec *e) {
     rshi_messages_begin(e->messages);
 }
 
-/* After some 30,000 binds tags are used again, and an old exec may still have its own: two runs of one tag would take one another's messages. */
+/* After some 30,000 binds tags are used again, and an old exec may still have its own: two runs of one tag would take
+ * one another's messages. */
 static rsh_status finish_namesake(const rsh_exec *e) {
     for (rsh_exec *x = e->comm->begun; x; x = x->next_begun)
         if (x->messages && rshi_messages_tag(x->messages) == rshi_messages_tag(e->messages)) return rsh_exec_wait(x);
@@ -333,8 +344,8 @@ static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh
     const rshi_peer *self = &e->peers[0];
     for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
         const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];
-        RSH_REQUIRE(!e->bound[k] || m->data, RSH_EVALUE, "%s part %lld has no memory", k < self->nsrc ? "source" : "destination",
-                    (long long)(k < self->nsrc ? k : k - self->nsrc));
+        RSH_REQUIRE(!e->bound[k] || m->data, RSH_EVALUE, "%s part %lld has no memory",
+                    k < self->nsrc ? "source" : "destination", (long long)(k < self->nsrc ? k : k - self->nsrc));
     }
     return RSH_OK;
 }
@@ -343,8 +354,9 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
     const rshi_peer *self = &e->peers[0];
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
-    RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE, "run_on needs memory for %lld source and %lld destination parts",
-                (long long)self->nsrc, (long long)self->ndst);
+    RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE,
+                "run_on needs memory for %lld source and %lld destination parts", (long long)self->nsrc,
+                (long long)self->ndst);
     RSH_TRY(check_data(e, src, dst));
     rsh_status st = rshi_exec_show_data(e, src, dst);
     if (!st) st = rsh_exec_run(e);
@@ -354,7 +366,8 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
 
 rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
     const rshi_program *g = &e->program;
-    *out = (rsh_exec_stats){.runs = e->runs, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};
+    *out = (rsh_exec_stats){
+        .runs = e->runs, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};
     if (e->messages) {
         out->bytes_wire = rshi_messages_bytes_far(e->messages);
         out->bytes_shared += rshi_messages_bytes_near(e->messages);

@@ -14,7 +14,9 @@ typedef struct building {
     rshi_runs runs;      /* spare */
 } building;
 
-static int shift_between(const rshi_flows *f, int64_t from, int64_t to) { return (int)((to - from + f->comm->size) % f->comm->size); }
+static int shift_between(const rshi_flows *f, int64_t from, int64_t to) {
+    return (int)((to - from + f->comm->size) % f->comm->size);
+}
 
 static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
     if (n <= *room) return RSH_OK;
@@ -39,11 +41,13 @@ static rsh_status list_shifts(rshi_flows *f, const rshi_edge *e, rshi_leg *leg) 
     int *list = f->shifts + leg->shifts;
     qsort(list, (size_t)leg->nshifts, sizeof *list, by_value);
     for (int64_t i = 1; i < leg->nshifts; i++)
-        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld", (long long)e->dst->rank);
+        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld",
+                    (long long)e->dst->rank);
     return RSH_OK;
 }
 
-/* Where the region's first element would lie in a dense destination part: regions are disjoint, so no two begin at the same place. */
+/* Where the region's first element would lie in a dense destination part: regions are disjoint, so no two begin at the
+ * same place. */
 static rsh_status find_offset(building *b, const rshi_edge *e, int64_t *offset) {
     int64_t strides[RSH_MAX_NDIM];
     rsh_part part;
@@ -57,14 +61,17 @@ static rsh_status find_offset(building *b, const rshi_edge *e, int64_t *offset) 
     return RSH_OK;
 }
 
-/* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot 0. */
-static rsh_status find_part(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides) {
+/* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot
+ * 0. */
+static rsh_status find_part(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number,
+                            const int64_t **strides) {
     static const int64_t none[RSH_MAX_NDIM];
     const building *b = ctx;
     const rshi_flows *f = b->f;
     if (rank == f->comm->rank) return b->own->find(b->own->ctx, rank, dst, tensor, part, number, strides);
     int shift = shift_between(f, rank, (f->comm->rank + b->leg->shift) % f->comm->size);
-    const int *list = f->shifts + b->leg->shifts, *found = bsearch(&shift, list, (size_t)b->leg->nshifts, sizeof *list, by_value);
+    const int *list = f->shifts + b->leg->shifts,
+              *found = bsearch(&shift, list, (size_t)b->leg->nshifts, sizeof *list, by_value);
     *number = found ? -1 - (found - list) : -1;
     *strides = none;
     return RSH_OK;
@@ -96,7 +103,10 @@ static rsh_status add_leg(building *b, const rshi_edge *e) {
     rshi_program *g = out ? &f->out : &f->in;
     RSH_TRY(grow((void **)&f->legs, f->nlegs + 1, &f->legs_room, sizeof *f->legs));
     rshi_leg *leg = &f->legs[f->nlegs];
-    *leg = (rshi_leg){.stage = e->stage, .shift = shift_between(f, f->comm->rank, e->dst->rank), .tensor = e->tensor, .part = e->dst->part};
+    *leg = (rshi_leg){.stage = e->stage,
+                      .shift = shift_between(f, f->comm->rank, e->dst->rank),
+                      .tensor = e->tensor,
+                      .part = e->dst->part};
     leg->wire = e->wire_size == (int64_t)rsh_dtype_size(e->src_dtype) ? e->src_dtype : e->dst_dtype;
     leg->first = g->ntasks;
     RSH_TRY(list_shifts(f, e, leg));
@@ -140,11 +150,13 @@ static int by_place(const void *a, const void *b, void *ctx) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-#define FOUR ((int64_t)64 << 10) /* bytes of a message from which on it is better to have four of them on their way than one of four times the size */
+#define FOUR                                                                                                           \
+    ((int64_t)64 << 10) /* bytes of a message from which on it is better to have four of them on their way than one of \
+                           four times the size */
 #define TWO ((int64_t)16 << 10)  /* and two */
 
-/* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of some size.  Slots begin
- * where any element may. */
+/* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of
+ * some size.  Slots begin where any element may. */
 static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts) {
     int64_t n = rshi_min(rshi_plan_send_bytes(plan), rshi_plan_recv_bytes(plan) / nshifts), whole = 16;
     n /= n / 4 >= FOUR ? 4 : n / 2 >= TWO ? 2 : 1;
@@ -173,8 +185,8 @@ static rsh_status make_flows(rshi_flows *f) {
         if (!i || other || leg[-1].shift != leg->shift) add_flow(f, i, order);
         rshi_flow *w = &f->list[f->n - 1];
         w->last = i + 1;
-        RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(leg->wire), RSH_ERUNTIME, "a message of %lld bytes holds no element of %s",
-                    (long long)w->slot, rsh_dtype_name(leg->wire));
+        RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(leg->wire), RSH_ERUNTIME,
+                    "a message of %lld bytes holds no element of %s", (long long)w->slot, rsh_dtype_name(leg->wire));
     }
     return RSH_OK;
 }
@@ -186,7 +198,8 @@ static rsh_status make_room(rshi_flows *f) {
     return f->pointers && f->strides ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, bool all, const rshi_finder *own) {
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, bool all,
+                            const rshi_finder *own) {
     building b = {.f = f, .own = own};
     *f = (rshi_flows){.comm = comm, .plan = plan, .all = all};
     rsh_status st = rshi_plan_receives(plan, comm->rank, take_edge, &b);

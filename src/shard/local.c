@@ -46,7 +46,8 @@ static rsh_status number_parts(rsh_local *l, const rsh_plan *plan) {
 }
 
 /* Number `skip` is the first that `memory` lists. */
-static rsh_status take_side(rsh_local *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst, rshi_extent *extent) {
+static rsh_status take_side(rsh_local *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst,
+                            rshi_extent *extent) {
     for (int64_t i = 0; i < rsh_layout_nranks(s->l); i++) {
         int64_t rank = rsh_layout_rank(s->l, i);
         for (int64_t k = s->first[i]; k < s->first[i + 1]; k++) {
@@ -69,7 +70,8 @@ static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_mem
     return st;
 }
 
-static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides) {
+static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number,
+                       const int64_t **strides) {
     rsh_local *l = ctx;
     const side *s = &l->sides[2 * tensor + dst];
     *number = s->first[rshi_layout_ordinal(s->l, rank)] + part;
@@ -88,7 +90,8 @@ static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
     return l->pointers ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst, rsh_local **out) {
+rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst,
+                          rsh_local **out) {
     rsh_local *l = RSHI_NEW(rsh_local);
     if (!l) return rshi_nomem();
     rsh_status st;

@@ -8,7 +8,9 @@ static bool strides_fit(const rsh_layout *l, const rsh_part *shape, const int64_
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), total = size;
     for (int d = 0; d < shape->ndim; d++) {
         int64_t reach;
-        if (strides[d] == INT64_MIN || !rshi_mul(shape->shape[d] - 1, strides[d] < 0 ? -strides[d] : strides[d], &reach)) return false;
+        if (strides[d] == INT64_MIN ||
+            !rshi_mul(shape->shape[d] - 1, strides[d] < 0 ? -strides[d] : strides[d], &reach))
+            return false;
         if (!rshi_mul(reach, size, &reach) || !rshi_add(total, reach, &total)) return false;
     }
     return true;
@@ -17,12 +19,15 @@ static bool strides_fit(const rsh_layout *l, const rsh_part *shape, const int64_
 rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rshi_part *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
-    RSH_REQUIRE(!shape.count || (memory && memory->data), RSH_EVALUE, "rank %lld, part %lld of %.200s has %lld elements and no memory",
-                (long long)rank, (long long)part, rsh_layout_text(l), (long long)shape.count);
+    RSH_REQUIRE(!shape.count || (memory && memory->data), RSH_EVALUE,
+                "rank %lld, part %lld of %.200s has %lld elements and no memory", (long long)rank, (long long)part,
+                rsh_layout_text(l), (long long)shape.count);
     *out = (rshi_part){.data = memory ? memory->data : NULL};
-    for (int d = 0; d < shape.ndim; d++) out->strides[d] = memory && memory->strides ? memory->strides[d] : shape.strides[d];
-    RSH_REQUIRE(!shape.count || strides_fit(l, &shape, out->strides), RSH_EVALUE, "the strides of rank %lld, part %lld of %.200s reach beyond 64 bits",
-                (long long)rank, (long long)part, rsh_layout_text(l));
+    for (int d = 0; d < shape.ndim; d++)
+        out->strides[d] = memory && memory->strides ? memory->strides[d] : shape.strides[d];
+    RSH_REQUIRE(!shape.count || strides_fit(l, &shape, out->strides), RSH_EVALUE,
+                "the strides of rank %lld, part %lld of %.200s reach beyond 64 bits", (long long)rank, (long long)part,
+                rsh_layout_text(l));
     return RSH_OK;
 }
 
@@ -42,7 +47,8 @@ static int by_start(const void *a, const void *b) {
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Sorted by start, an extent can only meet ones that reach past its start: keep the farthest end of each kind so far. */
+/* Sorted by start, an extent can only meet ones that reach past its start: keep the farthest end of each kind so far.
+ */
 rsh_status rshi_extents_check(rshi_extent *list, int64_t n) {
     uintptr_t end[2] = {0, 0}; /* of sources, of destinations */
     if (n) qsort(list, (size_t)n, sizeof *list, by_start);

@@ -1,17 +1,19 @@
 /* Messages: which one is sent and received when.
  *
- * All messages of a plan have a place in one order that every rank knows its share of: order of the flow (stages ascend in it), round, shift from
- * sender to receiver.  A rank sends in this order, up to a window's worth at once, as far as its chunk has room and the stages before are complete
- * here; and it expects messages in this order, ahead as far as the other chunk has room for whole rounds.  Both chunks are given back in the same order.
+ * All messages of a plan have a place in one order that every rank knows its share of: order of the flow (stages ascend
+ * in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as far as
+ * its chunk has room and the stages before are complete here; and it expects messages in this order, ahead as far as
+ * the other chunk has room for whole rounds.  Both chunks are given back in the same order.
  *
- * Nobody waits in a circle: take the first of all messages, over all ranks, that has not arrived.  Everything that its sender sent before has arrived,
- * so the sender has room for it, and everything of earlier stages has arrived everywhere, so that stages complete and it may be sent.  Everything that
- * its receiver expects before has arrived, so it can be unpacked and makes room: the message is expected, or about to be.  A message has arrived when
- * it lies at the receiver, not when it is combined with others; otherwise two reductions could wait for one another's contributions.
- * Messages of equal place have different senders and different receivers.
+ * Nobody waits in a circle: take the first of all messages, over all ranks, that has not arrived.  Everything that its
+ * sender sent before has arrived, so the sender has room for it, and everything of earlier stages has arrived
+ * everywhere, so that stages complete and it may be sent.  Everything that its receiver expects before has arrived, so
+ * it can be unpacked and makes room: the message is expected, or about to be.  A message has arrived when it lies at
+ * the receiver, not when it is combined with others; otherwise two reductions could wait for one another's
+ * contributions. Messages of equal place have different senders and different receivers.
  *
- * Where a rank sleeps until something comes it waits for the earlier of two: the oldest that it has on its way, and the next that it expects.  By the
- * same argument one of them all can go on. */
+ * Where a rank sleeps until something comes it waits for the earlier of two: the oldest that it has on its way, and the
+ * next that it expects.  By the same argument one of them all can go on. */
 #include "shard/messages.h"
 
 #include "shard/channel.h"
@@ -20,7 +22,8 @@
 #define GRACE 0.2  /* seconds that messages between nodes have to leave after a failure */
 #define ALIGN 16   /* bytes: where messages begin in a chunk */
 
-/* A chunk that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size` and is never split. */
+/* A chunk that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size` and
+ * is never split. */
 typedef struct ring {
     int64_t size, head, tail;
 } ring;
@@ -111,7 +114,8 @@ static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
     return RSH_OK;
 }
 
-rsh_status rshi_messages_new(const rsh_plan *plan, rsh_comm *comm, bool all, const rshi_finder *own, rshi_messages **out) {
+rsh_status rshi_messages_new(const rsh_plan *plan, rsh_comm *comm, bool all, const rshi_finder *own,
+                             rshi_messages **out) {
     rshi_messages *m = RSHI_NEW(rshi_messages);
     if (!m) return rshi_nomem();
     rsh_status st;
@@ -129,7 +133,9 @@ out:
     return st;
 }
 
-rsh_status rshi_messages_show(const rshi_messages *m, rshi_handle *out) { return m ? rshi_channels_show(&m->channels, out) : RSH_OK; }
+rsh_status rshi_messages_show(const rshi_messages *m, rshi_handle *out) {
+    return m ? rshi_channels_show(&m->channels, out) : RSH_OK;
+}
 
 int rshi_messages_peer(const rshi_messages *m, int64_t i) { return i < m->channels.n ? m->channels.list[i].peer : -1; }
 
@@ -251,7 +257,8 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
         for (int64_t k = 0; k < w->nshifts; k++) r->letters[k].channel = NULL;
         size_t footprint = r->portion.whole ? m->flows.in.footprint : 0;
         for (int64_t k = 0; k < w->nshifts; k++)
-            RSH_TRY(rshi_letter_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart, r->portion.bytes, footprint, &r->letters[k]));
+            RSH_TRY(rshi_letter_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart,
+                                       r->portion.bytes, footprint, &r->letters[k]));
         if (rshi_flow_done(w)) m->next_in = find_in(m, m->next_in + 1);
     }
     return RSH_OK;
@@ -297,7 +304,8 @@ bool rshi_messages_received(const rshi_messages *m, int stage) {
 }
 
 bool rshi_messages_done(const rshi_messages *m) {
-    return m->out_first == m->out_end && m->next_out == m->flows.n && m->in_first == m->in_end && m->next_in == m->flows.n;
+    return m->out_first == m->out_end && m->next_out == m->flows.n && m->in_first == m->in_end &&
+           m->next_in == m->flows.n;
 }
 
 /* Is the oldest message on its way before the next that is expected? */

@@ -1,6 +1,7 @@
 /* Portion: the next piece of a flow that fits into a message, packed or unpacked.
  *
- * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the dims inside of that are taken whole. */
+ * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the dims
+ * inside of that are taken whole. */
 #include "shard/flow.h"
 
 /* One piece of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
@@ -39,7 +40,8 @@ static void go_past(const rshi_flows *f, const rshi_flow *w, const cut *c, rshi_
     if (++p->leg < w->last) p->task = f->legs[p->leg].first;
 }
 
-/* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the flow has ended. */
+/* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the flow has
+ * ended. */
 static bool next_cut(const rshi_flows *f, const rshi_flow *w, rshi_place *p, int64_t *used, cut *c) {
     if (p->leg == w->last) return false;
     c->leg = &f->legs[p->leg];
@@ -149,7 +151,8 @@ static void pack(const rshi_flows *f, const cut *c, char *const *base, char *mes
     rshi_move_run(&m, 0, 0, m.n[0], message + c->at, &src);
 }
 
-void rshi_portion_pack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base, char *message) {
+void rshi_portion_pack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base,
+                       char *message) {
     rshi_place at = p->from;
     int64_t used = 0;
     cut c;
@@ -157,11 +160,12 @@ void rshi_portion_pack(const rshi_flows *f, const rshi_flow *w, const rshi_porti
 }
 
 /* One source of a piece that arrives: a message, or this rank's own memory. */
-static const char *lay_source(const rshi_flows *f, const cut *c, const rshi_move *m, int i, char *const *base, const char *messages,
-                              int64_t apart) {
+static const char *lay_source(const rshi_flows *f, const cut *c, const rshi_move *m, int i, char *const *base,
+                              const char *messages, int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = f->strides + (int64_t)i * RSHI_MOVE_DIMS;
     const rshi_source *s = &f->in.sources[number];
-    if (s->part >= 0) return base[s->part] + s->offset + lay_strides(c, f->in.strides + number * RSHI_MOVE_DIMS, strides);
+    if (s->part >= 0)
+        return base[s->part] + s->offset + lay_strides(c, f->in.strides + number * RSHI_MOVE_DIMS, strides);
     lay_packed(m, (int64_t)rsh_dtype_size(m->from), strides);
     return messages + (-1 - s->part) * apart + c->at;
 }
@@ -181,8 +185,8 @@ static void unpack(const rshi_flows *f, const cut *c, char *const *base, const c
     rshi_move_run(&m, 0, 0, m.n[0], dst, f->pointers);
 }
 
-void rshi_portion_unpack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base, const char *messages,
-                         int64_t apart) {
+void rshi_portion_unpack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base,
+                         const char *messages, int64_t apart) {
     rshi_place at = p->from;
     int64_t used = 0;
     cut c;

@@ -1,8 +1,9 @@
 /* Program: from edges to moves.
  *
- * An edge is a product over dims of the runs that source and destination have in common; each combination of runs is a strided move with at
- * most two loops a dim.  Large moves are cut into slabs along their slowest dims, and slabs of all moves are done in the order of the
- * destination's memory, so that lines written by several sources are completed while they are near. */
+ * An edge is a product over dims of the runs that source and destination have in common; each combination of runs is a
+ * strided move with at most two loops a dim.  Large moves are cut into slabs along their slowest dims, and slabs of all
+ * moves are done in the order of the destination's memory, so that lines written by several sources are completed while
+ * they are near. */
 #include "shard/program.h"
 
 #include <stdlib.h>
@@ -52,7 +53,8 @@ typedef struct adding {
     placed dst, *src;
 } adding;
 
-static rsh_status place(const adding *a, const rsh_layout *l, const rshi_piece *p, bool dst, rsh_dtype dtype, placed *out) {
+static rsh_status place(const adding *a, const rsh_layout *l, const rshi_piece *p, bool dst, rsh_dtype dtype,
+                        placed *out) {
     const int64_t *S;
     int64_t size = (int64_t)rsh_dtype_size(dtype);
     RSH_TRY(a->finder->find(a->finder->ctx, p->rank, dst, a->e->tensor, p->part, &out->part, &S));

@@ -1,4 +1,5 @@
-/* program: the edges into one or more ranks, compiled to moves and cut into slabs in the order of the destination's memory. */
+/* program: the edges into one or more ranks, compiled to moves and cut into slabs in the order of
+ * the destination's memory. */
 #ifndef RESHARD_SHARD_PROGRAM_H
 #define RESHARD_SHARD_PROGRAM_H
 
@@ -7,12 +8,15 @@
 #include "copy/copy.h"
 #include "plan/plan.h"
 
-/* Where a program finds memory: parts are numbered by whoever runs it, and their addresses are looked up at every run. */
+/* Where a program finds memory: parts are numbered by whoever runs it, and their addresses are
+ * looked up at every run. */
 typedef struct rshi_finder {
     /* Number of a part and its element strides.  dst: of the destination side. */
-    rsh_status (*find)(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number, const int64_t **strides);
+    rsh_status (*find)(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part,
+                       int64_t *number, const int64_t **strides);
     void *ctx;
-    /* Called before the parts of an edge are asked for; false: leave the edge out.  NULL: take all. */
+    /* Called before the parts of an edge are asked for; false: leave the edge out.  NULL: take all.
+     */
     bool (*wants)(void *ctx, const rshi_edge *e);
 } rshi_finder;
 
@@ -28,7 +32,8 @@ typedef struct rshi_task {
     int64_t first_source; /* in sources[] */
 } rshi_task;
 
-/* A piece of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`, dim `first` from i0 to i1. */
+/* A piece of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`,
+ * dim `first` from i0 to i1. */
 typedef struct rshi_slab {
     int64_t task;
     int64_t dst; /* bytes from the destination part's element 0: slabs are done in this order */
@@ -42,7 +47,8 @@ typedef struct rshi_program {
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
     int64_t ntasks, tasks_room, nsources, sources_room, nslabs, slabs_room;
-    int64_t stage_start[RSHI_STAGES + 1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
+    int64_t stage_start[RSHI_STAGES +
+                        1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
     int64_t most_sources;   /* of one task */
     size_t footprint;       /* bytes written */
     uint64_t bytes_local, bytes_shared;
@@ -50,14 +56,18 @@ typedef struct rshi_program {
 } rshi_program;
 
 /* Add the edges into `rank` that the finder wants.  Parts are found through `finder`. */
-rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank, const rshi_finder *finder);
+rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank,
+                            const rshi_finder *finder);
 /* Add one edge, into `rank` or out of it. */
-rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder, const rshi_edge *e);
+rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder,
+                                 const rshi_edge *e);
 /* Choose kernels, cut slabs, sort.  Nothing can be added afterwards. */
 rsh_status rshi_program_finish(rshi_program *g);
 void rshi_program_free(rshi_program *g);
 
-/* Run one slab.  `base` has the address of every part by number; `pointers` has room for most_sources. */
-void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers);
+/* Run one slab.  `base` has the address of every part by number; `pointers` has room for
+ * most_sources. */
+void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base,
+                   const char **pointers);
 
 #endif

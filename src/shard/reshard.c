@@ -31,7 +31,8 @@ static rsh_memory *list_memory(int64_t n, const rsh_sharded *const *list) {
 /* Everything that needs no other rank: the plan, the new tensors, the lists of memory. */
 static rsh_status prepare(moving *m, const rsh_plan_opts *opts) {
     for (int64_t t = 0; t < m->n; t++)
-        RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE, "tensor %lld lives on another comm than tensor 0", (long long)t);
+        RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE, "tensor %lld lives on another comm than tensor 0",
+                    (long long)t);
     RSH_TRY(rshi_plan_cached(m->comm, m->n, m->from, m->to, opts, &m->plan));
     for (int64_t t = 0; t < m->n; t++)
         if (!m->dst[t]) RSH_TRY(rsh_sharded_empty(m->comm, m->to[t], &m->dst[t]));
@@ -50,7 +51,8 @@ static rsh_status run_once(moving *m) {
 
 static rsh_status move(moving *m, const char *name, const rsh_plan_opts *opts) {
     rsh_status st = prepare(m, opts);
-    st = rshi_comm_open(m->comm, name, m->plan ? rsh_plan_fingerprint(m->plan) : 0, m->n ? rsh_layout_text(m->to[0]) : "", st);
+    st = rshi_comm_open(m->comm, name, m->plan ? rsh_plan_fingerprint(m->plan) : 0,
+                        m->n ? rsh_layout_text(m->to[0]) : "", st);
     if (!st) st = run_once(m);
     rshi_free(m->memory[0]);
     rshi_free(m->memory[1]);
@@ -67,7 +69,9 @@ static rsh_status list_layouts(moving *m, const rsh_layout *const *to) {
 }
 
 /* A refusal before there is anything to agree on still has to be told to the others. */
-static rsh_status refuse(rsh_comm *comm, const char *name, rsh_status st) { return rshi_comm_open(comm, name, 0, "", st); }
+static rsh_status refuse(rsh_comm *comm, const char *name, rsh_status st) {
+    return rshi_comm_open(comm, name, 0, "", st);
+}
 
 /* Where nothing would change and the caller allows it: the same memory under another tensor. */
 static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
@@ -90,15 +94,16 @@ static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
 }
 
 /* Is everything there that the call is about? */
-static rsh_status check(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to, const rsh_plan_opts *opts,
-                        rsh_sharded **out, rsh_plan_opts *o) {
+static rsh_status check(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to,
+                        const rsh_plan_opts *opts, rsh_sharded **out, rsh_plan_opts *o) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "reshard needs a layout and a place for the result");
-    for (int64_t t = 0; t < n; t++) RSH_REQUIRE(src[t] && to[t], RSH_EVALUE, "tensor %lld, or its layout, is NULL", (long long)t);
+    for (int64_t t = 0; t < n; t++)
+        RSH_REQUIRE(src[t] && to[t], RSH_EVALUE, "tensor %lld, or its layout, is NULL", (long long)t);
     return rshi_plan_opts_take(opts, o);
 }
 
-rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to, const rsh_plan_opts *opts,
-                            rsh_sharded **out) {
+rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to,
+                            const rsh_plan_opts *opts, rsh_sharded **out) {
     rsh_plan_opts o;
     RSH_REQUIRE(n > 0 && src && src[0], RSH_EVALUE, "reshard needs at least one tensor");
     rsh_status bad = check(n, src, to, opts, out, &o);
@@ -124,7 +129,8 @@ rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to, const rsh_p
     return rsh_reshard_many(1, &src, &to, opts, out);
 }
 
-rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts) {
+rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst,
+                           const rsh_plan_opts *opts) {
     moving m = {.comm = comm, .n = 1, .src = &src, .dst = &dst};
     if (!ready) ready = list_layouts(&m, NULL);
     rsh_status st = ready ? refuse(comm, name, ready) : move(&m, name, opts);
@@ -145,9 +151,11 @@ rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst, const rsh_
 
 /* ---- a whole tensor on one rank ---- */
 
-static rsh_status wrap_whole(rsh_comm *comm, const rsh_layout *like, int root, const rsh_memory *whole, rsh_sharded **out) {
+static rsh_status wrap_whole(rsh_comm *comm, const rsh_layout *like, int root, const rsh_memory *whole,
+                             rsh_sharded **out) {
     rsh_layout *l = NULL;
-    RSH_REQUIRE(root >= 0 && root < comm->size, RSH_EVALUE, "root is rank %d; the comm has ranks 0 to %d", root, comm->size - 1);
+    RSH_REQUIRE(root >= 0 && root < comm->size, RSH_EVALUE, "root is rank %d; the comm has ranks 0 to %d", root,
+                comm->size - 1);
     RSH_TRY(rsh_layout_whole(rsh_layout_dtype(like), rsh_layout_ndim(like), rsh_layout_shape(like), root, &l));
     rsh_status st = rsh_sharded_wrap(comm, l, comm->rank == root ? whole : NULL, out);
     rsh_layout_free(l);
@@ -166,9 +174,11 @@ rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole)
     return st;
 }
 
-rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root, const rsh_memory *whole, rsh_sharded **out) {
+rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root, const rsh_memory *whole,
+                               rsh_sharded **out) {
     RSH_REQUIRE(comm, RSH_EVALUE, "scatter needs a comm");
-    if (!layout || !out) return refuse(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter needs a layout and a place for the result"));
+    if (!layout || !out)
+        return refuse(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter needs a layout and a place for the result"));
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = wrap_whole(comm, layout, root, whole, &src);
     if (!st) st = rsh_sharded_empty(comm, layout, &dst);

@@ -25,7 +25,8 @@ static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, cons
     return RSH_OK;
 }
 
-static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst) {
+static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part *p,
+                       bool dst) {
     RSH_TRY(make_room(s));
     rshi_shadow *w = &s->list[s->n];
     *w = (rshi_shadow){.dst = dst};
@@ -41,8 +42,8 @@ static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int
     return RSH_OK;
 }
 
-rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst,
-                           char **data) {
+rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part,
+                           const rshi_part *p, bool dst, char **data) {
     if (!*number) {
         RSH_TRY(make(s, comm, l, part, p, dst));
         *number = s->n;

@@ -1,7 +1,10 @@
 /* shadow: copies, in memory that peers can reach, of parts that lie where they cannot.
  *
- * An engine whose ranks are processes can show only memory of its own.  An exec that is bound to other memory uses messages; one that is bound to the engine's and
- * then run on other memory (rsh_exec_run_on) gives each part that others read a shadow of the same strides, so that nobody else notices: sources are copied into theirs when a run begins, destinations out of theirs when it ends. */
+ * An engine whose ranks are processes can show only memory of its own.  An exec that is bound to
+ * other memory uses messages; one that is bound to the engine's and then run on other memory
+ * (rsh_exec_run_on) gives each part that others read a shadow of the same strides, so that nobody
+ * else notices: sources are copied into theirs when a run begins, destinations out of theirs when
+ * it ends. */
 #ifndef RESHARD_SHARD_SHADOW_H
 #define RESHARD_SHARD_SHADOW_H
 
@@ -26,10 +29,10 @@ typedef struct rshi_shadows {
     int64_t n, room;
 } rshi_shadows;
 
-/* Use the shadow of a part for the caller's memory p->data.  `number` is the part's own, 0 until its shadow is made here; `data` is what peers
- * may see instead. */
-rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part, const rshi_part *p, bool dst,
-                           char **data);
+/* Use the shadow of a part for the caller's memory p->data.  `number` is the part's own, 0 until
+ * its shadow is made here; `data` is what peers may see instead. */
+rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l,
+                           int64_t part, const rshi_part *p, bool dst, char **data);
 /* No part uses its shadow until told otherwise. */
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */

@@ -17,12 +17,15 @@ struct rsh_sharded {
 /* The memory of all parts, as exec wants it; `out` has nparts entries. */
 void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out);
 
-/* rsh_reshard_into for a call that the user knows by another name: the one in sentences.  `ready`: what this rank has to say before; src and dst count
- * only if it is RSH_OK. */
-rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts);
+/* rsh_reshard_into for a call that the user knows by another name: the one in sentences.  `ready`:
+ * what this rank has to say before; src and dst count only if it is RSH_OK. */
+rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready,
+                           const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts);
 
-/* A plan from the comm's cache, or a new one that goes there; borrowed until the comm's next cached plan. */
-rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
-                            const rsh_plan_opts *opts, const rsh_plan **out);
+/* A plan from the comm's cache, or a new one that goes there; borrowed until the comm's next cached
+ * plan. */
+rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from,
+                            const rsh_layout *const *to, const rsh_plan_opts *opts,
+                            const rsh_plan **out);
 
 #endif

@@ -7,8 +7,8 @@
 static rsh_status check_ranks(const rsh_comm *comm, const rsh_layout *layout) {
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "a sharded tensor needs a comm and a layout");
     int64_t bound = rshi_layout_rank_bound(layout);
-    RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "%.300s names rank %lld; the comm has ranks 0 to %d", rsh_layout_text(layout),
-                (long long)bound - 1, comm->size - 1);
+    RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "%.300s names rank %lld; the comm has ranks 0 to %d",
+                rsh_layout_text(layout), (long long)bound - 1, comm->size - 1);
     return RSH_OK;
 }
 
@@ -40,7 +40,8 @@ static rsh_status alloc_elements(rsh_comm *comm, rsh_dtype dtype, int64_t count,
     rshi_data d;
     int64_t bytes;
     if (!comm->ops->data_alloc) return (zero ? rsh_tensor_zeros : rsh_tensor_empty)(dtype, 1, &count, out);
-    RSH_REQUIRE(rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_ENOMEM, "a part of %lld elements", (long long)count);
+    RSH_REQUIRE(rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_ENOMEM, "a part of %lld elements",
+                (long long)count);
     RSH_TRY(comm->ops->data_alloc(comm, (size_t)bytes, zero, &d));
     rsh_status st = rsh_tensor_wrap(d.data, dtype, 1, &count, NULL, d.release, d.owner, out);
     if (st) d.release(d.owner);
@@ -94,26 +95,29 @@ rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void
     rsh_sharded *s;
     RSH_TRY(sharded_alloc(comm, layout, false, &s));
     for (int64_t i = 0; i < s->nparts; i++)
-        fill(rsh_tensor_data(s->part[i]), value, rsh_dtype_size(rsh_layout_dtype(layout)), (size_t)rsh_tensor_count(s->part[i]));
+        fill(rsh_tensor_data(s->part[i]), value, rsh_dtype_size(rsh_layout_dtype(layout)),
+             (size_t)rsh_tensor_count(s->part[i]));
     *out = s;
     return RSH_OK;
 }
 
-static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rsh_tensor **out) {
+static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
+                            rsh_tensor **out) {
     static char nothing[16]; /* an address for parts without elements */
     rsh_part shape;
     rshi_part taken;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     RSH_TRY(rshi_part_take(l, rank, part, memory, &taken));
-    return rsh_tensor_wrap(taken.data ? (void *)taken.data : nothing, rsh_layout_dtype(l), shape.ndim, shape.shape, taken.strides, NULL, NULL,
-                           out);
+    return rsh_tensor_wrap(taken.data ? (void *)taken.data : nothing, rsh_layout_dtype(l), shape.ndim, shape.shape,
+                           taken.strides, NULL, NULL, out);
 }
 
 rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_memory *parts, rsh_sharded **out) {
     rsh_sharded *s;
     RSH_TRY(sharded_new(comm, layout, &s));
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < s->nparts && !st; i++) st = wrap_part(s->layout, comm->rank, i, parts ? &parts[i] : NULL, &s->part[i]);
+    for (int64_t i = 0; i < s->nparts && !st; i++)
+        st = wrap_part(s->layout, comm->rank, i, parts ? &parts[i] : NULL, &s->part[i]);
     if (st)
         rsh_sharded_free(s);
     else
@@ -124,8 +128,11 @@ rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_
 const rsh_layout *rsh_sharded_layout(const rsh_sharded *s) { return s->layout; }
 rsh_comm *rsh_sharded_comm(const rsh_sharded *s) { return s->comm; }
 int64_t rsh_sharded_nparts(const rsh_sharded *s) { return s->nparts; }
-const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part) { return part >= 0 && part < s->nparts ? s->part[part] : NULL; }
+const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part) {
+    return part >= 0 && part < s->nparts ? s->part[part] : NULL;
+}
 
 void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out) {
-    for (int64_t i = 0; i < s->nparts; i++) out[i] = (rsh_memory){rsh_tensor_data(s->part[i]), rsh_tensor_strides(s->part[i])};
+    for (int64_t i = 0; i < s->nparts; i++)
+        out[i] = (rsh_memory){rsh_tensor_data(s->part[i]), rsh_tensor_strides(s->part[i])};
 }

@@ -28,9 +28,12 @@ rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out)
 /* The inside of a chunk spec; RSH_EUNSUP naming the kind for others. */
 rsh_status rshi_spec_as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out);
 
-/* Are these n >= 1 shards, taken in the order of `order`, the chunks of a tensor of this size along dim? */
-bool rshi_chunks_match(int64_t n, const rsh_shard_meta *shards, const int64_t *order, int dim, const int64_t *size);
-/* Numbers of the shards by rising offset along dim, equal ones as they stood.  NULL: no memory.  New (rshi_free). */
+/* Are these n >= 1 shards, taken in the order of `order`, the chunks of a tensor of this size along
+ * dim? */
+bool rshi_chunks_match(int64_t n, const rsh_shard_meta *shards, const int64_t *order, int dim,
+                       const int64_t *size);
+/* Numbers of the shards by rising offset along dim, equal ones as they stood.  NULL: no memory. New
+ * (rshi_free). */
 int64_t *rshi_order_along(int64_t n, const rsh_shard_meta *shards, int dim);
 
 #endif

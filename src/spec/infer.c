@@ -1,7 +1,7 @@
 /* Infer: is a list of shards what chunks along one dim give?
  *
- * Along that dim the shards, by rising offset, must have exactly the offsets and sizes of as many chunks; along the others they all begin at 0
- * and have one size.  Chunks at the end may be empty. */
+ * Along that dim the shards, by rising offset, must have exactly the offsets and sizes of as many chunks; along the
+ * others they all begin at 0 and have one size.  Chunks at the end may be empty. */
 #include "spec/impl.h"
 
 #include <stdlib.h>
@@ -32,14 +32,16 @@ bool rshi_chunks_match(int64_t n, const rsh_shard_meta *shards, const int64_t *o
     for (int64_t i = 0; i < n; i++) {
         const rsh_shard_meta *m = &shards[order[i]];
         for (int d = 0; d < m->ndim; d++) {
-            int64_t offset = d == dim ? rsh_chunk_offset(size[d], s, i) : 0, extent = d == dim ? rsh_chunk_size(size[d], s, i) : size[d];
+            int64_t offset = d == dim ? rsh_chunk_offset(size[d], s, i) : 0,
+                    extent = d == dim ? rsh_chunk_size(size[d], s, i) : size[d];
             if (m->offsets[d] != offset || m->sizes[d] != extent) return false;
         }
     }
     return true;
 }
 
-/* The only dim along which shards begin elsewhere than at 0; -1: there is none, or more than one, or a shard has no placement. */
+/* The only dim along which shards begin elsewhere than at 0; -1: there is none, or more than one, or a shard has no
+ * placement. */
 static int find_dim(int64_t n, const rsh_shard_meta *shards) {
     int dim = -1;
     for (int64_t i = 0; i < n; i++) {
@@ -72,11 +74,12 @@ static rsh_status make_chunk(int64_t n, const rsh_shard_meta *shards, const int6
 }
 
 static rsh_status check_list(int64_t n, const rsh_shard_meta *shards) {
-    RSH_REQUIRE(n >= 1 && shards, RSH_EVALUE, "a spec for %lld shards%s", (long long)n, n >= 1 ? " at NULL" : "; there must be at least one");
+    RSH_REQUIRE(n >= 1 && shards, RSH_EVALUE, "a spec for %lld shards%s", (long long)n,
+                n >= 1 ? " at NULL" : "; there must be at least one");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
-        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE, "shard %lld has %d dims, shard 0 has %d", (long long)i, shards[i].ndim,
-                    shards->ndim);
+        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE, "shard %lld has %d dims, shard 0 has %d", (long long)i,
+                    shards[i].ndim, shards->ndim);
     }
     return RSH_OK;
 }
@@ -89,7 +92,8 @@ rsh_status rsh_spec_infer(int64_t n, const rsh_shard_meta *shards, rsh_spec **ou
     if (dim < 0 || !find_size(n, shards, dim, size)) return rsh_spec_boxes(n, shards, out);
     int64_t *order = rshi_order_along(n, shards, dim);
     if (!order) return rshi_nomem();
-    rsh_status st = rshi_chunks_match(n, shards, order, dim, size) ? make_chunk(n, shards, order, dim, out) : rsh_spec_boxes(n, shards, out);
+    rsh_status st = rshi_chunks_match(n, shards, order, dim, size) ? make_chunk(n, shards, order, dim, out)
+                                                                   : rsh_spec_boxes(n, shards, out);
     rshi_free(order);
     return st;
 }

@@ -1,7 +1,7 @@
 /* Meta JSON: the metadata of a tensor as text that other programs can read, and back.
  *
- * Every number is an integer and is written and read exactly.  The text is written piece by piece, so that a long list of shards needs no memory;
- * names of dtypes, devices and workers have no characters that JSON would escape. */
+ * Every number is an integer and is written and read exactly.  The text is written piece by piece, so that a long list
+ * of shards needs no memory; names of dtypes, devices and workers have no characters that JSON would escape. */
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -25,9 +25,10 @@ static rsh_status save_numbers(const rsh_sink *sink, const char *key, int n, con
 static rsh_status save_props(const rsh_sink *sink, const rsh_tensor_props *p) {
     RSH_REQUIRE(is_memory_format(p->memory_format), RSH_ERUNTIME, "%d is not a memory format", (int)p->memory_format);
     return rshi_sink_format(sink,
-                            "  \"dtype\": \"%s\",\n  \"layout\": \"%s\",\n  \"requires_grad\": %s,\n  \"memory_format\": %d,\n  \"pin_memory\": %s,\n",
-                            rsh_dtype_name(p->dtype), layout_name[p->layout], p->requires_grad ? "true" : "false", (int)p->memory_format,
-                            p->pin_memory ? "true" : "false");
+                            "  \"dtype\": \"%s\",\n  \"layout\": \"%s\",\n  \"requires_grad\": %s,\n  "
+                            "\"memory_format\": %d,\n  \"pin_memory\": %s,\n",
+                            rsh_dtype_name(p->dtype), layout_name[p->layout], p->requires_grad ? "true" : "false",
+                            (int)p->memory_format, p->pin_memory ? "true" : "false");
 }
 
 static rsh_status save_shard(const rsh_sink *sink, const rsh_shard_meta *m) {
@@ -42,8 +43,10 @@ static rsh_status save_shard(const rsh_sink *sink, const rsh_shard_meta *m) {
 }
 
 rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink) {
-    RSH_REQUIRE(m && sink && sink->write, RSH_EVALUE, "metadata to save with NULL for %s", m ? "the sink" : "the metadata");
-    RSH_REQUIRE(is_memory_format(m->props.memory_format), RSH_ERUNTIME, "%d is not a memory format", (int)m->props.memory_format);
+    RSH_REQUIRE(m && sink && sink->write, RSH_EVALUE, "metadata to save with NULL for %s",
+                m ? "the sink" : "the metadata");
+    RSH_REQUIRE(is_memory_format(m->props.memory_format), RSH_ERUNTIME, "%d is not a memory format",
+                (int)m->props.memory_format);
     RSH_TRY(rshi_sink_format(sink, "{\n  \"version\": %d,\n  ", VERSION));
     RSH_TRY(save_numbers(sink, "size", m->ndim, m->size));
     RSH_TRY(rshi_sink_text(sink, ",\n"));
@@ -83,7 +86,8 @@ static rsh_status load_flag(const json_t *o, const char *key, bool *out) {
 static rsh_status load_text(const json_t *o, const char *key, const char **out) {
     const json_t *x = NULL;
     RSH_TRY(find(o, key, &x));
-    RSH_REQUIRE(json_is_string(x) && strlen(json_string_value(x)) == json_string_length(x), RSH_ERUNTIME, "metadata: \"%s\" is not a text", key);
+    RSH_REQUIRE(json_is_string(x) && strlen(json_string_value(x)) == json_string_length(x), RSH_ERUNTIME,
+                "metadata: \"%s\" is not a text", key);
     *out = json_string_value(x);
     return RSH_OK;
 }
@@ -91,12 +95,13 @@ static rsh_status load_text(const json_t *o, const char *key, const char **out) 
 static rsh_status load_numbers(const json_t *o, const char *key, int *n, int64_t *numbers) {
     const json_t *list = NULL;
     RSH_TRY(find(o, key, &list));
-    RSH_REQUIRE(json_is_array(list) && json_array_size(list) <= RSH_MAX_NDIM, RSH_ERUNTIME, "metadata: \"%s\" is not a list of up to %d numbers", key,
-                RSH_MAX_NDIM);
+    RSH_REQUIRE(json_is_array(list) && json_array_size(list) <= RSH_MAX_NDIM, RSH_ERUNTIME,
+                "metadata: \"%s\" is not a list of up to %d numbers", key, RSH_MAX_NDIM);
     *n = (int)json_array_size(list);
     for (int i = 0; i < *n; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
-        RSH_REQUIRE(json_is_integer(x) && json_integer_value(x) >= 0, RSH_ERUNTIME, "metadata: entry %d of \"%s\" is not an integer from 0 on", i, key);
+        RSH_REQUIRE(json_is_integer(x) && json_integer_value(x) >= 0, RSH_ERUNTIME,
+                    "metadata: entry %d of \"%s\" is not an integer from 0 on", i, key);
         numbers[i] = json_integer_value(x);
     }
     return RSH_OK;
@@ -106,10 +111,12 @@ static rsh_status load_props(const json_t *o, rsh_tensor_props *p) {
     const char *dtype = NULL, *layout = NULL;
     int64_t format = 0;
     RSH_TRY(load_text(o, "dtype", &dtype));
-    RSH_REQUIRE(!rsh_dtype_parse(dtype, strlen(dtype), &p->dtype), RSH_ERUNTIME, "metadata: \"%.40s\" is not a dtype", dtype);
+    RSH_REQUIRE(!rsh_dtype_parse(dtype, strlen(dtype), &p->dtype), RSH_ERUNTIME, "metadata: \"%.40s\" is not a dtype",
+                dtype);
     RSH_TRY(load_text(o, "layout", &layout));
     p->layout = strcmp(layout, layout_name[RSH_STRIDED]) ? RSH_SPARSE : RSH_STRIDED;
-    RSH_REQUIRE(!strcmp(layout, layout_name[p->layout]), RSH_ERUNTIME, "metadata: \"%.40s\" is not a layout of storage", layout);
+    RSH_REQUIRE(!strcmp(layout, layout_name[p->layout]), RSH_ERUNTIME, "metadata: \"%.40s\" is not a layout of storage",
+                layout);
     RSH_TRY(load_flag(o, "requires_grad", &p->requires_grad));
     RSH_TRY(load_integer(o, "memory_format", &format));
     RSH_REQUIRE(is_memory_format(format), RSH_ERUNTIME, "metadata: %lld is not a memory format", (long long)format);
@@ -143,7 +150,8 @@ static rsh_status load_meta(const json_t *o, rsh_tensor_meta **out) {
     rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(json_is_object(o), RSH_ERUNTIME, "metadata: not a JSON object");
     RSH_TRY(load_integer(o, "version", &version));
-    RSH_REQUIRE(version == VERSION, RSH_ERUNTIME, "metadata: version %lld; this library reads version %d", (long long)version, VERSION);
+    RSH_REQUIRE(version == VERSION, RSH_ERUNTIME, "metadata: version %lld; this library reads version %d",
+                (long long)version, VERSION);
     RSH_TRY(load_numbers(o, "size", &ndim, size));
     RSH_TRY(load_props(o, &props));
     RSH_TRY(find(o, "shards", &list));
@@ -161,7 +169,8 @@ rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tensor_meta 
     RSH_REQUIRE(text && out, RSH_EVALUE, "metadata to load with NULL for %s", text ? "the result" : "the text");
     json_error_t error;
     json_t *o = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!o && json_error_code(&error) == json_error_out_of_memory) return rshi_fail(RSH_ENOMEM, "out of memory for %zu bytes of JSON", bytes);
+    if (!o && json_error_code(&error) == json_error_out_of_memory)
+        return rshi_fail(RSH_ENOMEM, "out of memory for %zu bytes of JSON", bytes);
     RSH_REQUIRE(o, RSH_ERUNTIME, "metadata: line %d: %s", error.line, error.text);
     rsh_status st = load_meta(o, out);
     json_decref(o);

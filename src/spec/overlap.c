@@ -1,13 +1,14 @@
 /* Overlap: do two of many boxes hold a common element?
  *
- * Two boxes overlap if along every dim one of them holds the other's first index.  Take one list of boxes as spans and one as points (their
- * first index along a dim) inside a window of that dim.  Spans that cover the whole window hold every point in it, so for them and the points
- * only the dims that remain count, with either list as spans there.  The other spans are followed into the two halves of the window, cut at a
- * median of the points.  Along the last dim a span that holds a point is an overlap, and the search ends.
- * (Zomorodian and Edelsbrunner's streamed segment trees, stopped at the first hit.)
+ * Two boxes overlap if along every dim one of them holds the other's first index.  Take one list of boxes as spans and
+ * one as points (their first index along a dim) inside a window of that dim.  Spans that cover the whole window hold
+ * every point in it, so for them and the points only the dims that remain count, with either list as spans there.  The
+ * other spans are followed into the two halves of the window, cut at a median of the points.  Along the last dim a span
+ * that holds a point is an overlap, and the search ends. (Zomorodian and Edelsbrunner's streamed segment trees, stopped
+ * at the first hit.)
  *
- * Cost: n log^k n at worst, where k dims have boxes that differ, and a sort of n along one dim if neighbours are cut along that dim alone;
- * two lists of n numbers, which are only ever rearranged. */
+ * Cost: n log^k n at worst, where k dims have boxes that differ, and a sort of n along one dim if neighbours are cut
+ * along that dim alone; two lists of n numbers, which are only ever rearranged. */
 #include "spec/spec.h"
 
 #include <stdlib.h>
@@ -66,7 +67,8 @@ static int by_begin(const void *x, const void *y, void *ctx) {
     return a < b ? -1 : a > b;
 }
 
-/* A point is held by a span that began before it if it is held by the one that reaches furthest; that may be the point's own box, so two are kept. */
+/* A point is held by a span that began before it if it is held by the one that reaches furthest; that may be the
+ * point's own box, so two are kept. */
 static bool scan(search *s, list spans, list points) {
     int64_t far[2] = {-1, -1}, i = 0;
     qsort_r(spans.at, (size_t)spans.n, sizeof *spans.at, by_begin, s);
@@ -120,7 +122,8 @@ static edge window_of(const search *s, list points, int level) {
     return w;
 }
 
-/* Where to cut a window with points at both of its ends: the median of a sample, but so that both halves have points. */
+/* Where to cut a window with points at both of its ends: the median of a sample, but so that both halves have points.
+ */
 static int64_t cut_of(const search *s, list points, int level, edge w) {
     int64_t sample[31], n = rshi_min(points.n, 31);
     for (int64_t i = 0; i < n; i++) sample[i] = begin_of(s, points.at[i * (points.n / n)], level);
@@ -150,7 +153,8 @@ static bool search_level(search *s, list spans, list points, int level) {
 
 /* ---- the whole ---- */
 
-/* Do all shards reach from the same index to the same index along d?  Then that dim says nothing; empty ones do not count. */
+/* Do all shards reach from the same index to the same index along d?  Then that dim says nothing; empty ones do not
+ * count. */
 static bool all_agree(int64_t n, const rsh_shard_meta *shards, int d) {
     const rsh_shard_meta *first = NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -166,7 +170,8 @@ static double share_of(int64_t n, const rsh_shard_meta *shards, int d) {
     double sum = 0, end = 0;
     for (int64_t i = 0; i < n; i++) {
         sum += (double)shards[i].sizes[d];
-        if (end < (double)(shards[i].offsets[d] + shards[i].sizes[d])) end = (double)(shards[i].offsets[d] + shards[i].sizes[d]);
+        if (end < (double)(shards[i].offsets[d] + shards[i].sizes[d]))
+            end = (double)(shards[i].offsets[d] + shards[i].sizes[d]);
     }
     return sum / (end * (double)n);
 }
@@ -216,7 +221,8 @@ static bool search_from(search *s, int64_t first, int64_t n, int64_t *room) {
 
 /* Narrow an overlap down to the first shard that overlaps one before it, and that one. */
 static void find_first(search *s, int64_t *room) {
-    int64_t none = 1, any = rshi_max(s->a, s->b) + 1; /* of the first `none` shards no two overlap, of the first `any` two do */
+    int64_t none = 1,
+            any = rshi_max(s->a, s->b) + 1; /* of the first `none` shards no two overlap, of the first `any` two do */
     while (any - none > 1) {
         int64_t mid = none + (any - none) / 2;
         if (search_from(s, none, mid, room))
@@ -232,15 +238,17 @@ static rsh_status fail_pair(const search *s) {
     char a[RSHI_SHARD_TEXT], b[RSHI_SHARD_TEXT];
     rshi_shard_print(&s->shards[s->a], a);
     rshi_shard_print(&s->shards[s->b], b);
-    return rshi_fail(RSH_EVALUE, "shards %lld and %lld overlap: %.300s and %.300s", (long long)s->a, (long long)s->b, a, b);
+    return rshi_fail(RSH_EVALUE, "shards %lld and %lld overlap: %.300s and %.300s", (long long)s->a, (long long)s->b, a,
+                     b);
 }
 
 rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n, shards ? "" : " at NULL");
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n,
+                shards ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
-        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE, "shard %lld has %d dims, shard 0 has %d", (long long)i, shards[i].ndim,
-                    shards->ndim);
+        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE, "shard %lld has %d dims, shard 0 has %d", (long long)i,
+                    shards[i].ndim, shards->ndim);
     }
     if (n < 2) return RSH_OK;
     search s = {.shards = shards};

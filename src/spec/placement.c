@@ -29,7 +29,8 @@ static bool read_device(const char *text, rsh_device *out) {
     size_t length = strcspn(text, ":");
     rsh_device d = {RSH_DEVICE_CPU, -1};
     int type = 0;
-    while (type < RSH_DEVICE_COUNT && (strlen(device_name[type]) != length || memcmp(device_name[type], text, length))) type++;
+    while (type < RSH_DEVICE_COUNT && (strlen(device_name[type]) != length || memcmp(device_name[type], text, length)))
+        type++;
     if (type == RSH_DEVICE_COUNT) return false;
     d.type = (rsh_device_type)type;
     if (text[length] && !read_number(text + length + 1, strlen(text + length + 1), false, &d.index)) return false;
@@ -48,7 +49,8 @@ bool rsh_device_equal(rsh_device a, rsh_device b) { return a.type == b.type && a
 /* ---- placements ---- */
 
 static bool is_name_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
 }
 
 static bool is_worker_name(const char *name, size_t length) {
@@ -62,10 +64,12 @@ static bool is_worker_name(const char *name, size_t length) {
 static rsh_status read_owner(const char *text, size_t length, rsh_placement *p) {
     if (memchr(text, ':', length)) {
         bool ok = length > 5 && !memcmp(text, "rank:", 5) && read_number(text + 5, length - 5, true, &p->rank);
-        RSH_REQUIRE(ok, RSH_EVALUE, "\"%.*s\" is not an owner; \"rank:3\" is", (int)rshi_min((int64_t)length, 100), text);
+        RSH_REQUIRE(ok, RSH_EVALUE, "\"%.*s\" is not an owner; \"rank:3\" is", (int)rshi_min((int64_t)length, 100),
+                    text);
         return RSH_OK;
     }
-    RSH_REQUIRE(is_worker_name(text, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker: up to %d letters, digits, \"_\", \"-\" and \".\"",
+    RSH_REQUIRE(is_worker_name(text, length), RSH_EVALUE,
+                "\"%.*s\" is not the name of a worker: up to %d letters, digits, \"_\", \"-\" and \".\"",
                 (int)rshi_min((int64_t)length, 100), text, RSH_WORKER_TEXT - 1);
     memcpy(p->worker, text, length);
     return RSH_OK;
@@ -75,8 +79,10 @@ rsh_status rsh_placement_parse(const char *text, rsh_placement *out) {
     RSH_REQUIRE(text && out, RSH_EVALUE, "a placement with NULL for %s", text ? "the result" : "the text");
     rsh_placement p = {.rank = -1, .device = {RSH_DEVICE_CPU, -1}};
     const char *slash = strchr(text, '/');
-    RSH_REQUIRE(!slash || !strchr(slash + 1, '/'), RSH_EVALUE, "the placement \"%.100s\" has more than one slash", text);
-    if (slash || !read_device(text, &p.device)) RSH_TRY(read_owner(text, slash ? (size_t)(slash - text) : strlen(text), &p));
+    RSH_REQUIRE(!slash || !strchr(slash + 1, '/'), RSH_EVALUE, "the placement \"%.100s\" has more than one slash",
+                text);
+    if (slash || !read_device(text, &p.device))
+        RSH_TRY(read_owner(text, slash ? (size_t)(slash - text) : strlen(text), &p));
     if (slash) RSH_TRY(rsh_device_parse(slash + 1, &p.device));
     *out = p;
     return RSH_OK;
@@ -94,14 +100,16 @@ void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]) 
 }
 
 bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b) {
-    return a->rank == b->rank && rsh_device_equal(a->device, b->device) && !strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
+    return a->rank == b->rank && rsh_device_equal(a->device, b->device) &&
+           !strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
 }
 
 rsh_status rsh_placement_check(const rsh_placement *p, int size) {
     char text[RSH_PLACEMENT_TEXT];
     RSH_REQUIRE(p, RSH_EVALUE, "a shard without a placement; a rank of the group was expected");
     rsh_placement_print(p, text);
-    RSH_REQUIRE(!p->worker[0], RSH_ERUNTIME, "\"%s\" names a worker, and workers cannot be looked up here; give its rank", text);
+    RSH_REQUIRE(!p->worker[0], RSH_ERUNTIME,
+                "\"%s\" names a worker, and workers cannot be looked up here; give its rank", text);
     RSH_REQUIRE(p->rank >= 0, RSH_EVALUE, "the placement \"%s\" has no rank", text);
     RSH_REQUIRE(p->rank < size, RSH_EVALUE, "the placement \"%s\" is outside of a group of %d ranks", text, size);
     return RSH_OK;
@@ -109,10 +117,11 @@ rsh_status rsh_placement_check(const rsh_placement *p, int size) {
 
 rsh_status rshi_placement_sound(const rsh_placement *p) {
     size_t length = strnlen(p->worker, RSH_WORKER_TEXT);
-    RSH_REQUIRE(!length || is_worker_name(p->worker, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker", RSH_WORKER_TEXT - 1, p->worker);
-    RSH_REQUIRE(p->rank >= -1 && !(length && p->rank >= 0), RSH_EVALUE, length ? "a placement by rank %d and by name" : "a placement on rank %d",
-                p->rank);
-    RSH_REQUIRE((unsigned)p->device.type < RSH_DEVICE_COUNT && p->device.index >= -1, RSH_EVALUE, "a placement on device %d of type %d",
-                p->device.index, (int)p->device.type);
+    RSH_REQUIRE(!length || is_worker_name(p->worker, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker",
+                RSH_WORKER_TEXT - 1, p->worker);
+    RSH_REQUIRE(p->rank >= -1 && !(length && p->rank >= 0), RSH_EVALUE,
+                length ? "a placement by rank %d and by name" : "a placement on rank %d", p->rank);
+    RSH_REQUIRE((unsigned)p->device.type < RSH_DEVICE_COUNT && p->device.index >= -1, RSH_EVALUE,
+                "a placement on device %d of type %d", p->device.index, (int)p->device.type);
     return RSH_OK;
 }

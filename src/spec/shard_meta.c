@@ -13,12 +13,14 @@ rsh_status rshi_size_check(int ndim, const int64_t *size) {
 }
 
 static rsh_status check_numbers(const rsh_shard_meta *m, const char *who) {
-    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible", who, m->ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible", who,
+                m->ndim, RSH_MAX_NDIM);
     for (int d = 0; d < m->ndim; d++) {
         int64_t end;
         RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", who, (long long)m->offsets[d], d);
         RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", who, (long long)m->sizes[d], d);
-        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d", who, d);
+        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d", who,
+                    d);
     }
     return RSH_OK;
 }
@@ -30,12 +32,14 @@ rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
     return m->has_placement ? rshi_placement_sound(&m->placement) : RSH_OK;
 }
 
-rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes, const int64_t *sizes, const char *placement,
-                               rsh_shard_meta *out) {
+rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes, const int64_t *sizes,
+                               const char *placement, rsh_shard_meta *out) {
     RSH_REQUIRE(out, RSH_EVALUE, "a shard with NULL for the result");
     RSH_REQUIRE(noffsets == nsizes, RSH_EVALUE, "a shard with %d offsets and %d sizes", noffsets, nsizes);
-    RSH_REQUIRE(nsizes >= 0 && nsizes <= RSH_MAX_NDIM, RSH_EVALUE, "a shard of %d dims; 0 to %d are possible", nsizes, RSH_MAX_NDIM);
-    RSH_REQUIRE(!nsizes || (offsets && sizes), RSH_EVALUE, "a shard of %d dims with NULL for its %s", nsizes, offsets ? "sizes" : "offsets");
+    RSH_REQUIRE(nsizes >= 0 && nsizes <= RSH_MAX_NDIM, RSH_EVALUE, "a shard of %d dims; 0 to %d are possible", nsizes,
+                RSH_MAX_NDIM);
+    RSH_REQUIRE(!nsizes || (offsets && sizes), RSH_EVALUE, "a shard of %d dims with NULL for its %s", nsizes,
+                offsets ? "sizes" : "offsets");
     rsh_shard_meta m = {.ndim = nsizes, .has_placement = placement != NULL};
     for (int d = 0; d < nsizes; d++) m.offsets[d] = offsets[d], m.sizes[d] = sizes[d];
     RSH_TRY(rshi_shard_meta_check(&m, -1));
@@ -66,9 +70,11 @@ int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
 /* Eight dims of 2 * 20 characters and a placement always fit. */
 void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
     int at = snprintf(text, RSHI_SHARD_TEXT, "[");
-    for (int d = 0; d < m->ndim; d++) at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->offsets[d]);
+    for (int d = 0; d < m->ndim; d++)
+        at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->offsets[d]);
     at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]+[");
-    for (int d = 0; d < m->ndim; d++) at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->sizes[d]);
+    for (int d = 0; d < m->ndim; d++)
+        at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->sizes[d]);
     at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]");
     char placement[RSH_PLACEMENT_TEXT];
     if (!m->has_placement) return;

@@ -6,7 +6,8 @@
 /* ---- calls into kinds ---- */
 
 rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, const char *asked) {
-    if (st && rshi_sentences() == before) return rshi_fail(st, "a spec of kind \"%.100s\" failed to %s and did not say why", name, asked);
+    if (st && rshi_sentences() == before)
+        return rshi_fail(st, "a spec of kind \"%.100s\" failed to %s and did not say why", name, asked);
     return st;
 }
 
@@ -108,18 +109,22 @@ bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
 }
 
 /* A kind of the user's may build anything; what was asked for is that size and those properties. */
-static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int ndim, const int64_t *size, const rsh_tensor_props *props) {
-    RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "the spec %.200s made metadata of %d dims for a tensor of %d", s->text, m->ndim, ndim);
+static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int ndim, const int64_t *size,
+                              const rsh_tensor_props *props) {
+    RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "the spec %.200s made metadata of %d dims for a tensor of %d", s->text,
+                m->ndim, ndim);
     for (int d = 0; d < ndim; d++)
-        RSH_REQUIRE(m->size[d] == size[d], RSH_ERUNTIME, "the spec %.200s made metadata of size %lld along dim %d, where the tensor has %lld", s->text,
+        RSH_REQUIRE(m->size[d] == size[d], RSH_ERUNTIME,
+                    "the spec %.200s made metadata of size %lld along dim %d, where the tensor has %lld", s->text,
                     (long long)m->size[d], d, (long long)size[d]);
     RSH_REQUIRE(rsh_tensor_props_equal(&m->props, props), RSH_ERUNTIME,
-                "the spec %.200s made metadata of a tensor of %s with other properties than those it was given (%s)", s->text, rsh_dtype_name(m->props.dtype),
-                rsh_dtype_name(props->dtype));
+                "the spec %.200s made metadata of a tensor of %s with other properties than those it was given (%s)",
+                s->text, rsh_dtype_name(m->props.dtype), rsh_dtype_name(props->dtype));
     return RSH_OK;
 }
 
-rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                          rsh_tensor_meta **out) {
     const rsh_tensor_props usual = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(s && out, RSH_EVALUE, "metadata with NULL for %s", s ? "the result" : "the spec");
     RSH_TRY(rshi_size_check(ndim, size));

@@ -49,10 +49,12 @@ static rsh_status print_boxes(const void *self, const rsh_sink *sink) {
     return RSH_OK;
 }
 
-static rsh_status build_boxes(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_boxes(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                              rsh_tensor_meta **out) {
     const rshi_boxes_spec *b = self;
     RSH_TRY(rsh_shards_check_tensor(b->n, b->shards, ndim, size));
     return rsh_tensor_meta_new(b->n, b->shards, ndim, size, props, out);
 }
 
-const rsh_spec_kind rshi_boxes_kind = {.name = "boxes", .build = build_boxes, .copy = copy_boxes, .free = free_boxes, .print = print_boxes};
+const rsh_spec_kind rshi_boxes_kind = {
+    .name = "boxes", .build = build_boxes, .copy = copy_boxes, .free = free_boxes, .print = print_boxes};

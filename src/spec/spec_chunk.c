@@ -51,7 +51,8 @@ rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements, r
 rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out) {
     RSH_TRY(check_count(n, out));
     RSH_REQUIRE(ranks || n <= INT32_MAX, RSH_EVALUE, "%lld chunks, one for each rank", (long long)n);
-    for (int64_t i = 0; ranks && i < n; i++) RSH_REQUIRE(ranks[i] >= 0, RSH_EVALUE, "chunk %lld on rank %d", (long long)i, ranks[i]);
+    for (int64_t i = 0; ranks && i < n; i++)
+        RSH_REQUIRE(ranks[i] >= 0, RSH_EVALUE, "chunk %lld on rank %d", (long long)i, ranks[i]);
     rshi_chunk_spec *c = new_chunk(dim, n);
     if (!c) return rshi_nomem();
     for (int64_t i = 0; i < n; i++)
@@ -73,12 +74,14 @@ static rsh_status print_chunk(const void *self, const rsh_sink *sink) {
 }
 
 static rsh_status normal_dim(const rshi_chunk_spec *c, int ndim, int *out) {
-    RSH_REQUIRE(c->dim >= -ndim && c->dim < ndim, RSH_EVALUE, "chunks along dim %d of a tensor of %d dims", c->dim, ndim);
+    RSH_REQUIRE(c->dim >= -ndim && c->dim < ndim, RSH_EVALUE, "chunks along dim %d of a tensor of %d dims", c->dim,
+                ndim);
     *out = c->dim < 0 ? c->dim + ndim : c->dim;
     return RSH_OK;
 }
 
-static rsh_status build_chunk(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_chunk(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                              rsh_tensor_meta **out) {
     const rshi_chunk_spec *c = self;
     int dim = 0;
     int64_t s = 0;
@@ -97,13 +100,15 @@ static rsh_status build_chunk(const void *self, int ndim, const int64_t *size, c
     return st;
 }
 
-const rsh_spec_kind rshi_chunk_kind = {.name = "chunk", .build = build_chunk, .copy = copy_chunk, .free = free_chunk, .print = print_chunk};
+const rsh_spec_kind rshi_chunk_kind = {
+    .name = "chunk", .build = build_chunk, .copy = copy_chunk, .free = free_chunk, .print = print_chunk};
 
 /* ---- questions ---- */
 
 rsh_status rshi_spec_as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
     RSH_REQUIRE(s, RSH_EVALUE, "%s of NULL instead of a chunk spec", asked);
-    RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s of a spec of kind \"%.100s\"; only chunk specs have that", asked, s->kind->name);
+    RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s of a spec of kind \"%.100s\"; only chunk specs have that", asked,
+                s->kind->name);
     *out = s->self;
     return RSH_OK;
 }

@@ -1,7 +1,7 @@
 /* Spec and layout: metadata as a layout in the library's notation, and a layout as a spec.
  *
- * Chunks of one dim of which every rank owns one are a mesh of one axis, which plans understand without looking at every rank; anything else is
- * written as boxes. */
+ * Chunks of one dim of which every rank owns one are a mesh of one axis, which plans understand without looking at
+ * every rank; anything else is written as boxes. */
 #include "spec/impl.h"
 
 #include <stdlib.h>
@@ -16,8 +16,9 @@ static rsh_status check_owners(const rsh_tensor_meta *m) {
         rshi_shard_print(s, text);
         RSH_REQUIRE(s->has_placement && (s->placement.worker[0] || s->placement.rank >= 0), RSH_EVALUE,
                     "shard %lld, %s, has no rank, and a layout is about ranks", (long long)i, text);
-        RSH_REQUIRE(!s->placement.worker[0], RSH_ERUNTIME, "shard %lld, %s, is placed by the name of a worker, which cannot be looked up here",
-                    (long long)i, text);
+        RSH_REQUIRE(!s->placement.worker[0], RSH_ERUNTIME,
+                    "shard %lld, %s, is placed by the name of a worker, which cannot be looked up here", (long long)i,
+                    text);
     }
     return RSH_OK;
 }
@@ -142,12 +143,16 @@ static bool is_row_major(const rsh_part *p) {
 static rsh_status take_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_shard_meta *out) {
     rsh_part p;
     RSH_TRY(rsh_layout_part(l, rank, part, &p));
-    RSH_REQUIRE(is_row_major(&p), RSH_EUNSUP, "a spec knows no other order in memory than row-major: %.300s", rsh_layout_text(l));
-    *out = (rsh_shard_meta){.ndim = rsh_layout_ndim(l), .has_placement = true, .placement = {.rank = (int)rank, .device = {RSH_DEVICE_CPU, -1}}};
+    RSH_REQUIRE(is_row_major(&p), RSH_EUNSUP, "a spec knows no other order in memory than row-major: %.300s",
+                rsh_layout_text(l));
+    *out = (rsh_shard_meta){.ndim = rsh_layout_ndim(l),
+                            .has_placement = true,
+                            .placement = {.rank = (int)rank, .device = {RSH_DEVICE_CPU, -1}}};
     for (int d = 0; d < out->ndim; d++) {
         ranges r = {0, rsh_layout_shape(l)[d], rsh_layout_shape(l)[d]};
         RSH_TRY(rsh_layout_index_set(l, rank, part, d, count_range, &r));
-        RSH_REQUIRE(r.n <= 1, RSH_EUNSUP, "part %lld of rank %lld is %lld ranges along dim %d, and a shard is one: %.300s", (long long)part,
+        RSH_REQUIRE(r.n <= 1, RSH_EUNSUP,
+                    "part %lld of rank %lld is %lld ranges along dim %d, and a shard is one: %.300s", (long long)part,
                     (long long)rank, (long long)r.n, d, rsh_layout_text(l));
         out->offsets[d] = r.lo;
         out->sizes[d] = r.hi - r.lo;
@@ -179,8 +184,10 @@ rsh_status rsh_spec_from_layout(const rsh_layout *l, rsh_spec **out) {
     rsh_shard_meta *shards = NULL;
     int64_t n;
     RSH_TRY(list_parts(l, &shards, &n));
-    rsh_status st = n ? rsh_shards_check_overlap(n, shards) : rshi_fail(RSH_EUNSUP, "a spec has at least one shard: %.300s", rsh_layout_text(l));
-    if (st == RSH_EVALUE) st = rshi_fail(RSH_EUNSUP, "a spec knows no element that several ranks hold: %.300s", rsh_layout_text(l));
+    rsh_status st = n ? rsh_shards_check_overlap(n, shards)
+                      : rshi_fail(RSH_EUNSUP, "a spec has at least one shard: %.300s", rsh_layout_text(l));
+    if (st == RSH_EVALUE)
+        st = rshi_fail(RSH_EUNSUP, "a spec knows no element that several ranks hold: %.300s", rsh_layout_text(l));
     if (!st) st = rsh_spec_infer(n, shards, out);
     rshi_free(shards);
     return st;

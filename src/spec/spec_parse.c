@@ -20,7 +20,8 @@ static rsh_status expected(parser *p, const char *what) {
     int length = (int)strcspn(peek(p), " \t\r\n");
     long long column = p->at - p->text + 1;
     if (!length) return rshi_fail(RSH_EVALUE, "spec:%lld: expected %s, found the end", column, what);
-    return rshi_fail(RSH_EVALUE, "spec:%lld: expected %s, found \"%.*s\"", column, what, length < 40 ? length : 40, p->at);
+    return rshi_fail(RSH_EVALUE, "spec:%lld: expected %s, found \"%.*s\"", column, what, length < 40 ? length : 40,
+                     p->at);
 }
 
 static bool accept(parser *p, char c) {
@@ -50,7 +51,8 @@ static rsh_status parse_placement(parser *p, rsh_placement *out) {
     char text[RSH_PLACEMENT_TEXT];
     size_t length = strcspn(peek(p), " \t\r\n,;()[]+");
     if (!length) return expected(p, "a placement");
-    RSH_REQUIRE(length < sizeof text, RSH_EVALUE, "spec:%lld: a placement of %zu characters", (long long)(p->at - p->text + 1), length);
+    RSH_REQUIRE(length < sizeof text, RSH_EVALUE, "spec:%lld: a placement of %zu characters",
+                (long long)(p->at - p->text + 1), length);
     memcpy(text, p->at, length);
     text[length] = 0;
     rsh_status st = rsh_placement_parse(text, out);
@@ -107,7 +109,8 @@ static rsh_status parse_box(parser *p, rsh_shard_meta *m) {
     RSH_TRY(parse_numbers(p, m->offsets, &m->ndim));
     RSH_TRY(expect(p, '+', "\"+\""));
     RSH_TRY(parse_numbers(p, m->sizes, &nsizes));
-    RSH_REQUIRE(m->ndim == nsizes, RSH_EVALUE, "spec:%lld: a shard with %d offsets and %d sizes", column, m->ndim, nsizes);
+    RSH_REQUIRE(m->ndim == nsizes, RSH_EVALUE, "spec:%lld: a shard with %d offsets and %d sizes", column, m->ndim,
+                nsizes);
     m->has_placement = *peek(p) != ';' && *p->at != ')';
     return m->has_placement ? parse_placement(p, &m->placement) : RSH_OK;
 }
@@ -133,7 +136,8 @@ static rsh_status expect_end(parser *p) { return *peek(p) ? expected(p, "the end
 static rsh_status parse_chunk(parser *p, list *l, rsh_spec **out) {
     int64_t dim;
     RSH_TRY(parse_number(p, true, "a dim", &dim));
-    RSH_REQUIRE(dim >= INT32_MIN && dim <= INT32_MAX, RSH_EVALUE, "spec:%lld: dim %lld", (long long)(p->at - p->text), (long long)dim);
+    RSH_REQUIRE(dim >= INT32_MIN && dim <= INT32_MAX, RSH_EVALUE, "spec:%lld: dim %lld", (long long)(p->at - p->text),
+                (long long)dim);
     RSH_TRY(expect(p, ';', "\";\""));
     RSH_TRY(parse_placements(p, l));
     RSH_TRY(expect_end(p));

@@ -13,30 +13,33 @@ rsh_tensor_props rsh_tensor_props_of(const rsh_tensor *t) {
 }
 
 bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b) {
-    return a->dtype == b->dtype && a->layout == b->layout && a->requires_grad == b->requires_grad && a->memory_format == b->memory_format &&
-           a->pin_memory == b->pin_memory;
+    return a->dtype == b->dtype && a->layout == b->layout && a->requires_grad == b->requires_grad &&
+           a->memory_format == b->memory_format && a->pin_memory == b->pin_memory;
 }
 
 /* The memory format is looked at where it is saved or loaded. */
 static rsh_status check_props(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
-    RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "%d is not a layout of storage", (int)p->layout);
+    RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "%d is not a layout of storage",
+                (int)p->layout);
     return RSH_OK;
 }
 
 /* ---- making ---- */
 
 static rsh_status check_shards(int64_t n, const rsh_shard_meta *shards, int ndim) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n, shards ? "" : " at NULL");
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n,
+                shards ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
-        RSH_REQUIRE(shards[i].ndim == ndim, RSH_EVALUE, "shard %lld has %d dims, the tensor %d", (long long)i, shards[i].ndim, ndim);
+        RSH_REQUIRE(shards[i].ndim == ndim, RSH_EVALUE, "shard %lld has %d dims, the tensor %d", (long long)i,
+                    shards[i].ndim, ndim);
     }
     return RSH_OK;
 }
 
-rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim, const int64_t *size, const rsh_tensor_props *props,
-                               rsh_tensor_meta **out) {
+rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim, const int64_t *size,
+                               const rsh_tensor_props *props, rsh_tensor_meta **out) {
     const rsh_tensor_props usual = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(out, RSH_EVALUE, "metadata with NULL for the result");
     if (!props) props = &usual;

@@ -6,13 +6,16 @@
 static rsh_status take_opts(const rsh_st_opts *given, rsh_st_opts *out) {
     *out = (rsh_st_opts)RSH_ST_OPTS_INIT;
     if (!given) return RSH_OK;
-    RSH_REQUIRE(given->struct_size == sizeof *given, RSH_EVALUE, "options of %zu bytes; RSH_ST_OPTS_INIT sets %zu", given->struct_size, sizeof *given);
-    RSH_REQUIRE((unsigned)given->props.dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)given->props.dtype);
+    RSH_REQUIRE(given->struct_size == sizeof *given, RSH_EVALUE, "options of %zu bytes; RSH_ST_OPTS_INIT sets %zu",
+                given->struct_size, sizeof *given);
+    RSH_REQUIRE((unsigned)given->props.dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype",
+                (int)given->props.dtype);
     *out = *given;
     return RSH_OK;
 }
 
-static rsh_status make(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, bool zero, rsh_st **out) {
+static rsh_status make(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, bool zero,
+                       rsh_st **out) {
     rsh_st_opts o;
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(take_opts(opts, &o));
@@ -29,7 +32,8 @@ rsh_status rsh_st_zeros(const rsh_spec *spec, int ndim, const int64_t *size, con
 
 static void fill(rsh_tensor *t, const void *value) {
     rsh_dtype dtype = rsh_tensor_dtype(t);
-    rshi_move m = {.nd = 1, .n = {rsh_tensor_count(t)}, .ds = {(int64_t)rsh_dtype_size(dtype)}, .from = dtype, .to = dtype};
+    rshi_move m = {
+        .nd = 1, .n = {rsh_tensor_count(t)}, .ds = {(int64_t)rsh_dtype_size(dtype)}, .from = dtype, .to = dtype};
     for (size_t i = 0; i < rsh_dtype_size(dtype); i++) m.value[i] = ((const unsigned char *)value)[i];
     if (!m.n[0]) return;
     rshi_move_prepare(&m, (size_t)m.n[0] * rsh_dtype_size(dtype));
@@ -37,7 +41,8 @@ static void fill(rsh_tensor *t, const void *value) {
     rshi_copy_fence();
 }
 
-rsh_status rsh_st_full(const rsh_spec *spec, int ndim, const int64_t *size, const void *value, const rsh_st_opts *opts, rsh_st **out) {
+rsh_status rsh_st_full(const rsh_spec *spec, int ndim, const int64_t *size, const void *value, const rsh_st_opts *opts,
+                       rsh_st **out) {
     rsh_st *t;
     RSH_REQUIRE(value && out, RSH_EVALUE, value ? "no place for the result" : "no value to fill with");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
@@ -55,7 +60,8 @@ rsh_status rsh_st_ones(const rsh_spec *spec, int ndim, const int64_t *size, cons
     return rsh_st_full(spec, ndim, size, one, opts, out);
 }
 
-static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, bool normal, rsh_st **out) {
+static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, bool normal,
+                            rsh_st **out) {
     rsh_st_opts o;
     rsh_st *t;
     uint64_t at = 0;

@@ -17,9 +17,11 @@ typedef struct account {
 static rsh_status check_shard(const rsh_shard *s, int64_t i, int rank) {
     long long n = (long long)i;
     RSH_REQUIRE(s->meta.has_placement, RSH_EVALUE, "shard %lld has no placement", n);
-    RSH_REQUIRE(s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d; this is rank %d", n, s->meta.placement.rank, rank);
+    RSH_REQUIRE(s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d; this is rank %d", n,
+                s->meta.placement.rank, rank);
     RSH_TRY(rshi_shard_check(s, i));
-    RSH_REQUIRE(s->meta.placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE, "shard %lld is on cpu and placed elsewhere", n);
+    RSH_REQUIRE(s->meta.placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE,
+                "shard %lld is on cpu and placed elsewhere", n);
     RSH_REQUIRE(rsh_tensor_ndim(s->tensor) == s->meta.ndim &&
                     !memcmp(rsh_tensor_shape(s->tensor), s->meta.sizes, (size_t)s->meta.ndim * sizeof *s->meta.sizes),
                 RSH_EVALUE, "the tensor of shard %lld has another shape than its metadata", n);
@@ -35,10 +37,12 @@ static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_p
 }
 
 static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, int rank) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n, shards ? "" : " at NULL");
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n,
+                shards ? "" : " at NULL");
     RSH_REQUIRE(size, RSH_EVALUE, "the size of the whole tensor is missing");
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%d dims; 0 to %d are possible", ndim, RSH_MAX_NDIM);
-    for (int d = 0; d < ndim; d++) RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "size %lld along dim %d", (long long)size[d], d);
+    for (int d = 0; d < ndim; d++)
+        RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "size %lld along dim %d", (long long)size[d], d);
     for (int64_t i = 0; i < n; i++) RSH_TRY(check_shard(&shards[i], i, rank));
     for (int64_t i = 1; i < n; i++) {
         const char *what = find_difference(&shards[0].props, &shards[i].props);
@@ -47,7 +51,8 @@ static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const 
     return RSH_OK;
 }
 
-static rsh_status write_account(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, char **out, size_t *bytes) {
+static rsh_status write_account(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, char **out,
+                                size_t *bytes) {
     *bytes = sizeof(account) + (size_t)n * sizeof(rsh_shard_meta);
     char *data = rshi_calloc(*bytes, 1);
     if (!data) return rshi_nomem();
@@ -73,7 +78,8 @@ static rsh_status compare_accounts(const rsh_objects *o) {
     const account *zero = account_of(o, 0);
     for (int r = 0; r < o->n; r++) {
         const account *a = account_of(o, r);
-        RSH_REQUIRE(a->ndim == zero->ndim && !memcmp(a->size, zero->size, sizeof a->size), RSH_EVALUE, "ranks 0 and %d give different global sizes", r);
+        RSH_REQUIRE(a->ndim == zero->ndim && !memcmp(a->size, zero->size, sizeof a->size), RSH_EVALUE,
+                    "ranks 0 and %d give different global sizes", r);
         if (!a->nshards) continue;
         if (first < 0) first = r;
         const char *what = find_difference(&account_of(o, first)->props, &a->props);
@@ -116,16 +122,18 @@ static bool is_open(const whole *w) {
 /* Work out size and offsets: one shard a rank, stacked along dim 0 in the order of ranks. */
 static rsh_status stack(const rsh_objects *o, whole *w) {
     for (int r = 0; r < o->n; r++)
-        RSH_REQUIRE(account_of(o, r)->nshards == 1, RSH_EVALUE, "a size that is worked out needs one shard on every rank; rank %d has %lld", r,
+        RSH_REQUIRE(account_of(o, r)->nshards == 1, RSH_EVALUE,
+                    "a size that is worked out needs one shard on every rank; rank %d has %lld", r,
                     (long long)account_of(o, r)->nshards);
-    RSH_REQUIRE(w->shards[0].ndim == w->ndim, RSH_EVALUE, "shards of %d dims for a tensor of %d", w->shards[0].ndim, w->ndim);
+    RSH_REQUIRE(w->shards[0].ndim == w->ndim, RSH_EVALUE, "shards of %d dims for a tensor of %d", w->shards[0].ndim,
+                w->ndim);
     memcpy(w->size, w->shards[0].sizes, sizeof w->size);
     w->size[0] = 0;
     for (int64_t i = 0; i < w->n; i++) {
         memset(w->shards[i].offsets, 0, sizeof w->shards[i].offsets);
         w->shards[i].offsets[0] = w->size[0];
-        RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]), RSH_EVALUE,
-                    "the shard of rank %lld does not fit to the others", (long long)i);
+        RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]),
+                    RSH_EVALUE, "the shard of rank %lld does not fit to the others", (long long)i);
     }
     return RSH_OK;
 }
@@ -138,7 +146,8 @@ static rsh_status adopt(rsh_st *t, int64_t n, const rsh_shard *shards, const who
     return rshi_st_adopt(t, 1, &placed);
 }
 
-static rsh_status build(const rsh_objects *o, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w, rsh_st **out) {
+static rsh_status build(const rsh_objects *o, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w,
+                        rsh_st **out) {
     rsh_spec *spec = NULL;
     rsh_status st;
     RSH_TRY(compare_accounts(o));
@@ -154,7 +163,8 @@ out:
     return st;
 }
 
-rsh_status rsh_st_from_shards(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, rsh_group *group, rsh_st **out) {
+rsh_status rsh_st_from_shards(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, rsh_group *group,
+                              rsh_st **out) {
     rsh_comm *comm;
     char *mine = NULL;
     size_t bytes = 0;
@@ -162,7 +172,8 @@ rsh_status rsh_st_from_shards(int64_t n, const rsh_shard *shards, int ndim, cons
     rsh_st *t = NULL;
     whole w = {0};
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    rsh_status st = out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "no place for the result");
+    rsh_status st =
+        out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "no place for the result");
     if (!st) st = write_account(n, shards, ndim, size, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(comm, "st_from_shards", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(group, mine, bytes, &all));

@@ -33,7 +33,8 @@ rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group,
     RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "%d is not an op", (int)op);
     RSH_TRY(rsh_op_check(op, rsh_tensor_dtype(local)));
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    RSH_TRY(rsh_tensor_view(local, 0, rsh_tensor_ndim(local), rsh_tensor_shape(local), rsh_tensor_strides(local), &view));
+    RSH_TRY(
+        rsh_tensor_view(local, 0, rsh_tensor_ndim(local), rsh_tensor_shape(local), rsh_tensor_strides(local), &view));
     return settle(view, op, group, comm, out);
 }
 
@@ -51,18 +52,24 @@ rsh_group *rsh_partial_group(const rsh_partial *p) { return p->group; }
 
 /* "f32[5,4] on x=W sum(x)" */
 static rsh_status make_layout(const rsh_partial *p, rsh_layout **out) {
-    rsh_layout_desc d = {.dtype = rsh_tensor_dtype(p->tensor), .ndim = rsh_tensor_ndim(p->tensor), .naxes = 1, .op = p->op, .npartial = 1};
+    rsh_layout_desc d = {.dtype = rsh_tensor_dtype(p->tensor),
+                         .ndim = rsh_tensor_ndim(p->tensor),
+                         .naxes = 1,
+                         .op = p->op,
+                         .npartial = 1};
     d.axis[0] = (rsh_axis){"x", p->comm->size};
     for (int i = 0; i < d.ndim; i++) d.dim[i].size = rsh_tensor_shape(p->tensor)[i];
     return rsh_layout_new(&d, out);
 }
 
-static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_st **made, rsh_sharded **src, rsh_sharded **dst) {
+static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_st **made, rsh_sharded **src,
+                          rsh_sharded **dst) {
     rsh_dtype dtype = rsh_tensor_dtype(p->tensor);
     rsh_tensor_props props = rsh_tensor_props_of(p->tensor);
     rsh_layout *l;
     RSH_REQUIRE(spec && result, RSH_EVALUE, "a spec and a place for the result are needed");
-    RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP, "a partial tensor of %s cannot be cut", rsh_dtype_name(dtype));
+    RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP, "a partial tensor of %s cannot be cut",
+                rsh_dtype_name(dtype));
     RSH_TRY(rshi_st_new(spec, rsh_tensor_ndim(p->tensor), rsh_tensor_shape(p->tensor), &props, p->group, false, made));
     RSH_TRY(rshi_st_core(*made, dst));
     RSH_TRY(make_layout(p, &l));
@@ -98,11 +105,12 @@ static rsh_status check_join(int n, const rsh_partial *const *list) {
     RSH_REQUIRE(n > 0 && list, RSH_ERUNTIME, "nothing to join");
     for (int i = 0; i < n; i++) {
         RSH_REQUIRE(list[i], RSH_ERUNTIME, "tensor %d is not a partial tensor", i);
-        RSH_REQUIRE(list[i]->op == list[0]->op, RSH_ERUNTIME, "tensors 0 and %d are reduced differently: %s and %s", i, rsh_op_name(list[0]->op),
-                    rsh_op_name(list[i]->op));
+        RSH_REQUIRE(list[i]->op == list[0]->op, RSH_ERUNTIME, "tensors 0 and %d are reduced differently: %s and %s", i,
+                    rsh_op_name(list[0]->op), rsh_op_name(list[i]->op));
         RSH_REQUIRE(list[i]->group == list[0]->group, RSH_ERUNTIME, "tensors 0 and %d are of different groups", i);
-        RSH_REQUIRE(rsh_tensor_dtype(list[i]->tensor) == rsh_tensor_dtype(list[0]->tensor), RSH_ETYPE, "tensors 0 and %d are of %s and %s", i,
-                    rsh_dtype_name(rsh_tensor_dtype(list[0]->tensor)), rsh_dtype_name(rsh_tensor_dtype(list[i]->tensor)));
+        RSH_REQUIRE(rsh_tensor_dtype(list[i]->tensor) == rsh_tensor_dtype(list[0]->tensor), RSH_ETYPE,
+                    "tensors 0 and %d are of %s and %s", i, rsh_dtype_name(rsh_tensor_dtype(list[0]->tensor)),
+                    rsh_dtype_name(rsh_tensor_dtype(list[i]->tensor)));
     }
     return RSH_OK;
 }
@@ -113,9 +121,11 @@ static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int
     memcpy(shape, rsh_tensor_shape(list[0]->tensor), (size_t)ndim * sizeof *shape);
     for (int i = 1; i < n; i++) {
         const int64_t *other = rsh_tensor_shape(list[i]->tensor);
-        RSH_REQUIRE(rsh_tensor_ndim(list[i]->tensor) == ndim, RSH_EVALUE, "tensors 0 and %d have different numbers of dims", i);
+        RSH_REQUIRE(rsh_tensor_ndim(list[i]->tensor) == ndim, RSH_EVALUE,
+                    "tensors 0 and %d have different numbers of dims", i);
         for (int d = 0; d < ndim; d++)
-            RSH_REQUIRE(d == dim || other[d] == shape[d], RSH_EVALUE, "tensors 0 and %d have different sizes along dim %d", i, d);
+            RSH_REQUIRE(d == dim || other[d] == shape[d], RSH_EVALUE,
+                        "tensors 0 and %d have different sizes along dim %d", i, d);
         RSH_REQUIRE(rshi_add(shape[dim], other[dim], &shape[dim]), RSH_EVALUE, "dim %d is longer than 2^63", dim);
     }
     return RSH_OK;
@@ -124,7 +134,8 @@ static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int
 /* `from` into the dense tensor `to`, from index `at` of a dim on. */
 static void copy_slab(const rsh_tensor *from, rsh_tensor *to, int dim, int64_t at) {
     int64_t item = (int64_t)rsh_dtype_size(rsh_tensor_dtype(from)), ss[RSHI_MOVE_DIMS] = {0};
-    rshi_move m = {.nd = rsh_tensor_ndim(from), .nsrc = 1, .ss = ss, .from = rsh_tensor_dtype(from), .to = rsh_tensor_dtype(from)};
+    rshi_move m = {
+        .nd = rsh_tensor_ndim(from), .nsrc = 1, .ss = ss, .from = rsh_tensor_dtype(from), .to = rsh_tensor_dtype(from)};
     if (!rsh_tensor_count(from)) return;
     for (int d = 0; d < m.nd; d++) {
         m.n[d] = rsh_tensor_shape(from)[d];
@@ -133,7 +144,8 @@ static void copy_slab(const rsh_tensor *from, rsh_tensor *to, int dim, int64_t a
     }
     rshi_move_prepare(&m, (size_t)(rsh_tensor_count(from) * item));
     const char *src = rsh_tensor_data(from);
-    rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, (char *)rsh_tensor_data(to) + at * rsh_tensor_strides(to)[dim] * item, &src);
+    rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, (char *)rsh_tensor_data(to) + at * rsh_tensor_strides(to)[dim] * item,
+                  &src);
     rshi_copy_fence();
 }
 

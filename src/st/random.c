@@ -1,11 +1,12 @@
 /* Random: numbers for rand and randn, by counter.
  *
- * Word i of a stream is splitmix64's output function of key + (i + 1) * 0x9e3779b97f4a7c15, and the key is that function of the seed mixed with the
- * rank.  So any element can be had without those before it, and what a rank draws depends on seed, rank and position alone.  Element i of a stream
- * takes words 4i to 4i+3: two for the real part, two for the imaginary part.
+ * Word i of a stream is splitmix64's output function of key + (i + 1) * 0x9e3779b97f4a7c15, and the key is that
+ * function of the seed mixed with the rank.  So any element can be had without those before it, and what a rank draws
+ * depends on seed, rank and position alone.  Element i of a stream takes words 4i to 4i+3: two for the real part, two
+ * for the imaginary part.
  *
- * rand keeps as many leading bits of a word as the dtype has in its significand, so that no value rounds up to 1; randn is the first
- * of Box and Muller's two numbers. */
+ * rand keeps as many leading bits of a word as the dtype has in its significand, so that no value rounds up to 1; randn
+ * is the first of Box and Muller's two numbers. */
 #include "st/impl.h"
 
 #include <math.h>
@@ -53,7 +54,9 @@ void rshi_random_fill(rsh_dtype dtype, void *data, int64_t n, bool normal, uint6
     for (int64_t done = 0; done < n; done += BLOCK) {
         int64_t m = rshi_min(BLOCK, n - done);
         for (int64_t i = 0; i < m * each; i++)
-            block[i] = scale * number(key, 4 * (at + (uint64_t)(done + i / each)) + 2 * (uint64_t)(i % each), normal, bits);
-        rshi_convert(complex ? RSH_C128 : RSH_F64, block, dtype, (char *)data + (size_t)done * rsh_dtype_size(dtype), (size_t)m);
+            block[i] =
+                scale * number(key, 4 * (at + (uint64_t)(done + i / each)) + 2 * (uint64_t)(i % each), normal, bits);
+        rshi_convert(complex ? RSH_C128 : RSH_F64, block, dtype, (char *)data + (size_t)done * rsh_dtype_size(dtype),
+                     (size_t)m);
     }
 }

@@ -1,7 +1,8 @@
-/* Reshard into: the move for loops.  A destination remembers its last sources: the plan and the exec bound to both memories.
+/* Reshard into: the move for loops.  A destination remembers its last sources: the plan and the exec bound to both
+ * memories.
  *
- * One small exchange tells whether every rank remembers the same way; then it is run and nothing is allocated.  Otherwise, the first time or where a
- * rank uses other memory, all bind anew. */
+ * One small exchange tells whether every rank remembers the same way; then it is run and nothing is allocated.
+ * Otherwise, the first time or where a rank uses other memory, all bind anew. */
 #include "st/impl.h"
 
 void rshi_bound_clear(rshi_bound *b) {
@@ -14,16 +15,19 @@ void rshi_bound_clear(rshi_bound *b) {
 static rsh_status check(const rsh_st *t, const rsh_st *out) {
     RSH_REQUIRE(out, RSH_EVALUE, "reshard_into needs a destination");
     RSH_REQUIRE(out->comm == t->comm, RSH_EVALUE, "source and destination live in different groups");
-    RSH_REQUIRE(out->meta->ndim == t->meta->ndim, RSH_EVALUE, "the source has %d dims, the destination %d", t->meta->ndim, out->meta->ndim);
+    RSH_REQUIRE(out->meta->ndim == t->meta->ndim, RSH_EVALUE, "the source has %d dims, the destination %d",
+                t->meta->ndim, out->meta->ndim);
     for (int d = 0; d < t->meta->ndim; d++)
-        RSH_REQUIRE(out->meta->size[d] == t->meta->size[d], RSH_EVALUE, "the source has size %lld along dim %d, the destination %lld",
-                    (long long)t->meta->size[d], d, (long long)out->meta->size[d]);
+        RSH_REQUIRE(out->meta->size[d] == t->meta->size[d], RSH_EVALUE,
+                    "the source has size %lld along dim %d, the destination %lld", (long long)t->meta->size[d], d,
+                    (long long)out->meta->size[d]);
     return RSH_OK;
 }
 
 /* Shards are dense: equal layouts and equal addresses are the same memory. */
 static bool is_for(const rshi_bound *b, const rsh_st *t) {
-    if (!b->serial || b->ndata != t->nshards || !rsh_layout_equal(rsh_plan_from(b->plan, 0), t->core->layout)) return false;
+    if (!b->serial || b->ndata != t->nshards || !rsh_layout_equal(rsh_plan_from(b->plan, 0), t->core->layout))
+        return false;
     for (int64_t i = 0; i < b->ndata; i++)
         if (b->data[i] != rsh_tensor_data(t->shards[i].tensor)) return false;
     return true;
@@ -59,7 +63,8 @@ static rsh_status prepare(const rsh_st *t, const rsh_st *out, rshi_bound *b, rsh
 static rsh_status bind(const rsh_st *t, const rsh_st *out, rshi_bound *b) {
     rsh_memory *memory[2] = {NULL, NULL};
     rsh_status st = prepare(t, out, b, memory);
-    st = st ? rshi_comm_open(t->comm, "bind", 0, NULL, st) : rsh_exec_bind(b->plan, t->comm, memory[0], memory[1], &b->exec);
+    st = st ? rshi_comm_open(t->comm, "bind", 0, NULL, st)
+            : rsh_exec_bind(b->plan, t->comm, memory[0], memory[1], &b->exec);
     b->serial = t->comm->calls;
     rshi_free(memory[0]);
     rshi_free(memory[1]);

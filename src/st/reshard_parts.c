@@ -1,4 +1,5 @@
-/* Reshard parts: the three functions that PyTorch's reshard is made of, for specs in which each of W ranks owns one chunk. */
+/* Reshard parts: the three functions that PyTorch's reshard is made of, for specs in which each of W ranks owns one
+ * chunk. */
 #include "st/impl.h"
 
 #include <string.h>
@@ -19,12 +20,14 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
     return RSH_OK;
 }
 
-static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank, int *ranks) {
+static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
+                        int *ranks) {
     const rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
     const rsh_placement *placements;
     rsh_tensor_meta *m;
     int64_t n;
-    RSH_REQUIRE(!rsh_spec_chunk_placements(spec, &n, &placements), RSH_EVALUE, "%.300s does not cut one dim into chunks", rsh_spec_text(spec));
+    RSH_REQUIRE(!rsh_spec_chunk_placements(spec, &n, &placements), RSH_EVALUE,
+                "%.300s does not cut one dim into chunks", rsh_spec_text(spec));
     RSH_REQUIRE(n == W, RSH_EVALUE, "%.300s has %lld chunks for %d ranks", rsh_spec_text(spec), (long long)n, W);
     RSH_TRY(rsh_spec_build(spec, ndim, size, &props, &m));
     rsh_status st = sort_by_rank(m, W, by_rank, ranks);
@@ -33,7 +36,8 @@ static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int
 }
 
 /* Results are written only on success, so they are made beside their places. */
-rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank, int *ranks) {
+rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
+                                int *ranks) {
     RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank need a spec, ranks and a place for the result");
     rsh_shard_meta *list = rshi_calloc((size_t)W, sizeof *list);
     int *order = rshi_calloc((size_t)W, sizeof *order);
@@ -59,16 +63,21 @@ typedef struct moving {
 static rsh_status check_dims(int ndim, const rsh_spec *from, const rsh_spec *to, bool same) {
     int a, b;
     RSH_REQUIRE(!rsh_spec_chunk_dim(from, ndim, &a) && !rsh_spec_chunk_dim(to, ndim, &b), RSH_EVALUE,
-                "%.300s and %.300s must both cut one of %d dims into chunks", rsh_spec_text(from), rsh_spec_text(to), ndim);
-    RSH_REQUIRE((a == b) == same, RSH_EVALUE, same ? "reshuffle is for chunks of one dim; these are of dims %d and %d"
-                                                   : "these are chunks of dims %d and %d; use reshuffle where they are the same", a, b);
+                "%.300s and %.300s must both cut one of %d dims into chunks", rsh_spec_text(from), rsh_spec_text(to),
+                ndim);
+    RSH_REQUIRE((a == b) == same, RSH_EVALUE,
+                same ? "reshuffle is for chunks of one dim; these are of dims %d and %d"
+                     : "these are chunks of dims %d and %d; use reshuffle where they are the same",
+                a, b);
     return RSH_OK;
 }
 
 static rsh_status check_local(const rsh_tensor *local, const rsh_shard_meta *m) {
-    RSH_REQUIRE(rsh_tensor_ndim(local) == m->ndim, RSH_EVALUE, "the local tensor has %d dims, its chunk %d", rsh_tensor_ndim(local), m->ndim);
+    RSH_REQUIRE(rsh_tensor_ndim(local) == m->ndim, RSH_EVALUE, "the local tensor has %d dims, its chunk %d",
+                rsh_tensor_ndim(local), m->ndim);
     for (int d = 0; d < m->ndim; d++)
-        RSH_REQUIRE(rsh_tensor_shape(local)[d] == m->sizes[d], RSH_EVALUE, "the local tensor has size %lld along dim %d, its chunk %lld",
+        RSH_REQUIRE(rsh_tensor_shape(local)[d] == m->sizes[d], RSH_EVALUE,
+                    "the local tensor has size %lld along dim %d, its chunk %lld",
                     (long long)rsh_tensor_shape(local)[d], d, (long long)m->sizes[d]);
     return RSH_OK;
 }
@@ -82,8 +91,8 @@ static rsh_status wrap_source(moving *m, const rsh_tensor *local, int ndim, cons
     return st;
 }
 
-static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to, bool same,
-                          bool results) {
+static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
+                          const rsh_spec *to, bool same, bool results) {
     RSH_REQUIRE(local && from && to && results, RSH_EVALUE, "a chunk, two specs and places for the results are needed");
     int W = m->comm->size;
     rsh_tensor_props props = rsh_tensor_props_of(local);
@@ -99,8 +108,8 @@ static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const in
     return rshi_st_core(m->made, &m->dst);
 }
 
-static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to, rsh_group *group, bool same,
-                       rsh_shard *out, rsh_shard_meta *by_rank) {
+static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to,
+                       rsh_group *group, bool same, rsh_shard *out, rsh_shard_meta *by_rank) {
     moving m = {.group = group};
     RSH_TRY(rshi_group_take(group, &m.group, &m.comm));
     rsh_status st = prepare(&m, local, ndim, size, from, to, same, out && by_rank);
@@ -117,12 +126,12 @@ static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, c
     return st;
 }
 
-rsh_status rsh_reshuffle_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to,
-                                     rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank) {
+rsh_status rsh_reshuffle_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
+                                     const rsh_spec *to, rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank) {
     return move(local, ndim, size, from, to, group, true, out, by_rank);
 }
 
-rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to,
-                                   rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank) {
+rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
+                                   const rsh_spec *to, rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank) {
     return move(local, ndim, size, from, to, group, false, out, by_rank);
 }

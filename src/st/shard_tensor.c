@@ -27,11 +27,13 @@ typedef struct cutting {
 /* ---- do all ranks want the same? ---- */
 
 static rsh_status check_own(const cutting *c, const rsh_st *const *out) {
-    RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s needs a tensor, a spec and a place for the result", c->name);
+    RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s needs a tensor, a spec and a place for the result",
+                c->name);
     RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE, "the tensor is not contiguous");
-    RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_EVALUE, "the source is rank %d of a group of %d", c->src_rank, c->comm->size);
-    RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE, "properties of %s for a tensor of %s", rsh_dtype_name(c->props.dtype),
-                rsh_dtype_name(rsh_tensor_dtype(c->tensor)));
+    RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_EVALUE, "the source is rank %d of a group of %d",
+                c->src_rank, c->comm->size);
+    RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE, "properties of %s for a tensor of %s",
+                rsh_dtype_name(c->props.dtype), rsh_dtype_name(rsh_tensor_dtype(c->tensor)));
     return RSH_OK;
 }
 
@@ -41,7 +43,8 @@ static rsh_status write_wish(const cutting *c, char **out, size_t *bytes) {
     char *data = rshi_calloc(*bytes, 1);
     if (!data) return rshi_nomem();
     wish *w = (wish *)data;
-    *w = (wish){.src_rank = c->src_rank, .dtype = (int32_t)rsh_tensor_dtype(c->tensor), .ndim = rsh_tensor_ndim(c->tensor)};
+    *w = (wish){
+        .src_rank = c->src_rank, .dtype = (int32_t)rsh_tensor_dtype(c->tensor), .ndim = rsh_tensor_ndim(c->tensor)};
     memcpy(w->shape, rsh_tensor_shape(c->tensor), (size_t)w->ndim * sizeof *w->shape);
     memcpy(data + sizeof *w, text, strlen(text) + 1);
     *out = data;
@@ -52,7 +55,8 @@ static rsh_status write_wish(const cutting *c, char **out, size_t *bytes) {
 static bool same_spec(const char *a, const char *b, int ndim) {
     rsh_spec *x = NULL, *y = NULL;
     if (!strcmp(a, b)) return true;
-    bool same = !strncmp(a, "chunk(", 6) && !strncmp(b, "chunk(", 6) && !rsh_spec_parse(a, &x) && !rsh_spec_parse(b, &y) && rsh_spec_equal(x, y, ndim);
+    bool same = !strncmp(a, "chunk(", 6) && !strncmp(b, "chunk(", 6) && !rsh_spec_parse(a, &x) &&
+                !rsh_spec_parse(b, &y) && rsh_spec_equal(x, y, ndim);
     rsh_spec_free(x);
     rsh_spec_free(y);
     return same;
@@ -64,10 +68,12 @@ static rsh_status compare_wishes(const rsh_objects *o) {
     for (int r = 1; r < o->n; r++) {
         const wish *w = o->data[r];
         const char *spec = (const char *)(w + 1);
-        RSH_REQUIRE(w->src_rank == zero->src_rank, RSH_EVALUE, "src_rank is %d on rank 0 and %d on rank %d", zero->src_rank, w->src_rank, r);
-        RSH_REQUIRE(same_spec(zero_spec, spec, zero->ndim), RSH_EVALUE, "the spec is %.300s on rank 0 and %.300s on rank %d", zero_spec, spec, r);
-        RSH_REQUIRE(w->dtype == zero->dtype, RSH_EVALUE, "the tensor is of %s on rank 0 and of %s on rank %d", rsh_dtype_name((rsh_dtype)zero->dtype),
-                    rsh_dtype_name((rsh_dtype)w->dtype), r);
+        RSH_REQUIRE(w->src_rank == zero->src_rank, RSH_EVALUE, "src_rank is %d on rank 0 and %d on rank %d",
+                    zero->src_rank, w->src_rank, r);
+        RSH_REQUIRE(same_spec(zero_spec, spec, zero->ndim), RSH_EVALUE,
+                    "the spec is %.300s on rank 0 and %.300s on rank %d", zero_spec, spec, r);
+        RSH_REQUIRE(w->dtype == zero->dtype, RSH_EVALUE, "the tensor is of %s on rank 0 and of %s on rank %d",
+                    rsh_dtype_name((rsh_dtype)zero->dtype), rsh_dtype_name((rsh_dtype)w->dtype), r);
         RSH_REQUIRE(w->ndim == zero->ndim && !memcmp(w->shape, zero->shape, sizeof w->shape), RSH_EVALUE,
                     "the tensors of rank 0 and rank %d have different shapes", r);
     }
@@ -123,8 +129,8 @@ static rsh_status start(cutting *c, const rsh_tensor_props *props, rsh_st **out)
     return agree(c, (const rsh_st *const *)out);
 }
 
-rsh_status rsh_st_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group, const rsh_tensor_props *props,
-                          rsh_st **out) {
+rsh_status rsh_st_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
+                          const rsh_tensor_props *props, rsh_st **out) {
     cutting c = {.name = "st_scatter", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
     RSH_TRY(start(&c, props, out));
     return cut(&c, out);
@@ -134,9 +140,11 @@ rsh_status rsh_st_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int sr
 static rsh_status shard_by_kind(const cutting *c, rsh_st **out) {
     const rsh_spec_kind *kind = rshi_spec_kind(c->spec);
     rsh_st *made = NULL;
-    RSH_REQUIRE(kind->shard, RSH_EUNSUP, "a spec of kind %s cannot shard a tensor; rsh_st_scatter can cut by it", kind->name);
+    RSH_REQUIRE(kind->shard, RSH_EUNSUP, "a spec of kind %s cannot shard a tensor; rsh_st_scatter can cut by it",
+                kind->name);
     uint64_t before = rshi_sentences();
-    RSH_TRY(rshi_kind_said(before, kind->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made), kind->name, "shard a tensor"));
+    RSH_TRY(rshi_kind_said(before, kind->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made),
+                           kind->name, "shard a tensor"));
     RSH_REQUIRE(made, RSH_ERUNTIME, "the spec of kind %s made no tensor", kind->name);
     rsh_status st = c->props.requires_grad ? rsh_st_set_requires_grad(made, true) : RSH_OK;
     if (st)
@@ -146,8 +154,8 @@ static rsh_status shard_by_kind(const cutting *c, rsh_st **out) {
     return st;
 }
 
-rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group, const rsh_tensor_props *props,
-                            rsh_st **out) {
+rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
+                            const rsh_tensor_props *props, rsh_st **out) {
     cutting c = {.name = "shard_tensor", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
     RSH_TRY(start(&c, props, out));
     return rshi_spec_is_chunk(spec) ? cut(&c, out) : shard_by_kind(&c, out);

@@ -19,7 +19,8 @@ static rsh_status check_props(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
     RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "only the contiguous memory format is possible");
-    RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME, "a tensor of %s cannot require a gradient", rsh_dtype_name(p->dtype));
+    RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME,
+                "a tensor of %s cannot require a gradient", rsh_dtype_name(p->dtype));
     return RSH_OK;
 }
 
@@ -36,13 +37,15 @@ rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm)
     return RSH_OK;
 }
 
-static rsh_status fill_form(rsh_st *t, const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props) {
+static rsh_status fill_form(rsh_st *t, const rsh_spec *spec, int ndim, const int64_t *size,
+                            const rsh_tensor_props *props) {
     RSH_TRY(rsh_spec_copy(spec, &t->spec));
     RSH_TRY(rsh_spec_build(spec, ndim, size, props, &t->meta));
     return rshi_placements_check(t->meta, t->comm);
 }
 
-rsh_status rshi_st_form(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_group *group, rsh_st **out) {
+rsh_status rshi_st_form(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                        rsh_group *group, rsh_st **out) {
     rsh_comm *comm;
     RSH_REQUIRE(spec && out, RSH_EVALUE, "a sharded tensor needs a spec and a place for the result");
     RSH_TRY(check_props(props));
@@ -112,7 +115,8 @@ static rsh_status take_parts(rsh_st *t, const rsh_sharded *s) {
             continue;
         }
         const rsh_tensor *p = next_part(s, &part);
-        RSH_REQUIRE(p && has_shape(p, m), RSH_ERUNTIME, "shard %lld has no part of its own in %.300s", (long long)k, rsh_layout_text(s->layout));
+        RSH_REQUIRE(p && has_shape(p, m), RSH_ERUNTIME, "shard %lld has no part of its own in %.300s", (long long)k,
+                    rsh_layout_text(s->layout));
         RSH_TRY(rsh_tensor_view(p, 0, m->ndim, m->sizes, NULL, &t->shards[k].tensor));
     }
     return RSH_OK;
@@ -128,8 +132,8 @@ rsh_status rshi_st_alloc(rsh_st *t, bool zero) {
     return st ? st : take_parts(t, t->core);
 }
 
-rsh_status rshi_st_new(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_group *group, bool zero,
-                       rsh_st **out) {
+rsh_status rshi_st_new(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                       rsh_group *group, bool zero, rsh_st **out) {
     rsh_st *t;
     RSH_TRY(rshi_st_form(spec, ndim, size, props, group, &t));
     rsh_status st = rshi_st_alloc(t, zero);
@@ -141,7 +145,8 @@ rsh_status rshi_st_new(const rsh_spec *spec, int ndim, const int64_t *size, cons
 }
 
 /* The first of the shards from `*next` on, around the end of the list, that has this box and is not taken. */
-static const rsh_shard *find_box(const rsh_shard_meta *m, int64_t n, const rsh_shard *shards, bool *taken, int64_t *next) {
+static const rsh_shard *find_box(const rsh_shard_meta *m, int64_t n, const rsh_shard *shards, bool *taken,
+                                 int64_t *next) {
     for (int64_t i = 0; i < n; i++) {
         int64_t k = (*next + i) % n;
         if (taken[k] || !rshi_same_box(m, &shards[k].meta)) continue;
@@ -156,7 +161,8 @@ rsh_status rshi_st_adopt(rsh_st *t, int64_t n, const rsh_shard *shards) {
     int64_t next = 0;
     rsh_status st = RSH_OK;
     RSH_TRY(rshi_st_room(t));
-    RSH_REQUIRE(n == t->nshards, RSH_ERUNTIME, "rank %d has %lld shards; the metadata give it %lld", t->comm->rank, (long long)n, (long long)t->nshards);
+    RSH_REQUIRE(n == t->nshards, RSH_ERUNTIME, "rank %d has %lld shards; the metadata give it %lld", t->comm->rank,
+                (long long)n, (long long)t->nshards);
     bool *taken = rshi_calloc((size_t)n, sizeof *taken);
     if (!taken) return rshi_nomem();
     for (int64_t k = 0; k < n && !st; k++) {
@@ -165,8 +171,8 @@ rsh_status rshi_st_adopt(rsh_st *t, int64_t n, const rsh_shard *shards) {
         if (from)
             st = rsh_tensor_view(from->tensor, 0, to->meta.ndim, to->meta.sizes, NULL, &to->tensor);
         else
-            st = rshi_fail(RSH_EVALUE, "shard %lld of rank %d by the spec %.200s is not among its shards", (long long)k, t->comm->rank,
-                           rsh_spec_text(t->spec));
+            st = rshi_fail(RSH_EVALUE, "shard %lld of rank %d by the spec %.200s is not among its shards", (long long)k,
+                           t->comm->rank, rsh_spec_text(t->spec));
     }
     rshi_free(taken);
     return st;
@@ -179,14 +185,16 @@ static rsh_status hold_views(rsh_sharded *s, const rsh_tensor *const *parts) {
     for (int64_t i = 0; i < s->nparts; i++) {
         if (!parts[i]) continue;
         rsh_tensor *view;
-        RSH_TRY(rsh_tensor_view(parts[i], 0, rsh_tensor_ndim(parts[i]), rsh_tensor_shape(parts[i]), rsh_tensor_strides(parts[i]), &view));
+        RSH_TRY(rsh_tensor_view(parts[i], 0, rsh_tensor_ndim(parts[i]), rsh_tensor_shape(parts[i]),
+                                rsh_tensor_strides(parts[i]), &view));
         rsh_tensor_free(s->part[i]);
         s->part[i] = view;
     }
     return RSH_OK;
 }
 
-static rsh_status wrap_parts(rsh_comm *comm, const rsh_layout *l, int64_t n, const rsh_tensor *const *parts, rsh_sharded **out) {
+static rsh_status wrap_parts(rsh_comm *comm, const rsh_layout *l, int64_t n, const rsh_tensor *const *parts,
+                             rsh_sharded **out) {
     rsh_memory *memory = rshi_calloc((size_t)n, sizeof *memory);
     rsh_sharded *s = NULL;
     if (!memory) return rshi_nomem();
@@ -210,7 +218,8 @@ static rsh_status match_parts(const rsh_st *t, const rsh_layout *l, int64_t n, c
         RSH_TRY(rsh_layout_part(l, t->comm->rank, i, &shape));
         if (!shape.count) continue;
         while (k < t->nshards && !rsh_tensor_count(t->shards[k].tensor)) k++;
-        RSH_REQUIRE(k < t->nshards, RSH_ERUNTIME, "%.300s has more parts on rank %d than the tensor shards", rsh_layout_text(l), t->comm->rank);
+        RSH_REQUIRE(k < t->nshards, RSH_ERUNTIME, "%.300s has more parts on rank %d than the tensor shards",
+                    rsh_layout_text(l), t->comm->rank);
         parts[i] = t->shards[k++].tensor;
     }
     return RSH_OK;
@@ -241,7 +250,8 @@ rsh_status rshi_st_core(const rsh_st *t, rsh_sharded **out) {
 
 rsh_status rshi_sharded_of(rsh_comm *comm, const rsh_layout *layout, const rsh_tensor *part, rsh_sharded **out) {
     int64_t n = rsh_layout_nparts(layout, comm->rank);
-    RSH_REQUIRE(n <= 1, RSH_ERUNTIME, "%.300s has %lld parts on rank %d", rsh_layout_text(layout), (long long)n, comm->rank);
+    RSH_REQUIRE(n <= 1, RSH_ERUNTIME, "%.300s has %lld parts on rank %d", rsh_layout_text(layout), (long long)n,
+                comm->rank);
     return wrap_parts(comm, layout, n, &part, out);
 }
 
@@ -280,14 +290,22 @@ rsh_status rsh_st_size(const rsh_st *t, int dim, int64_t *out) {
 
 bool rshi_dtype_has_grad(rsh_dtype dtype) {
     switch (dtype) {
-    case RSH_F16: case RSH_BF16: case RSH_F32: case RSH_F64: case RSH_F8E4M3: case RSH_F8E5M2: case RSH_C64: case RSH_C128: return true;
+    case RSH_F16:
+    case RSH_BF16:
+    case RSH_F32:
+    case RSH_F64:
+    case RSH_F8E4M3:
+    case RSH_F8E5M2:
+    case RSH_C64:
+    case RSH_C128: return true;
     default: return false;
     }
 }
 
 rsh_status rsh_st_set_requires_grad(rsh_st *t, bool on) {
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    RSH_REQUIRE(!on || rshi_dtype_has_grad(rsh_st_dtype(t)), RSH_ERUNTIME, "a tensor of %s cannot require a gradient", rsh_dtype_name(rsh_st_dtype(t)));
+    RSH_REQUIRE(!on || rshi_dtype_has_grad(rsh_st_dtype(t)), RSH_ERUNTIME, "a tensor of %s cannot require a gradient",
+                rsh_dtype_name(rsh_st_dtype(t)));
     t->meta->props.requires_grad = on;
     for (int64_t i = 0; i < t->nshards; i++) t->shards[i].props.requires_grad = on;
     return RSH_OK;

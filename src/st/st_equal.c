@@ -1,7 +1,8 @@
 /* Equal: do two sharded tensors hold the same, and every rank learns it.
  *
- * Numbers are compared as numbers: -0 equals 0 and nan equals nothing.  Those of 8-bit and 16-bit floats are converted to f64 in blocks; integers are
- * compared as bytes where they must be equal, and of those of 64 bits, which f64 cannot hold, the difference is taken before it is converted. */
+ * Numbers are compared as numbers: -0 equals 0 and nan equals nothing.  Those of 8-bit and 16-bit floats are converted
+ * to f64 in blocks; integers are compared as bytes where they must be equal, and of those of 64 bits, which f64 cannot
+ * hold, the difference is taken before it is converted. */
 #include "st/impl.h"
 
 #include <math.h>
@@ -62,8 +63,10 @@ static bool same_numbers(rsh_dtype dtype, const char *a, const char *b, int64_t 
 
 static bool same_data(rsh_dtype dtype, const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
     int64_t n = rsh_tensor_count(a);
-    if (m->exact && !rshi_dtype_has_grad(dtype)) return !n || !memcmp(rsh_tensor_data(a), rsh_tensor_data(b), (size_t)n * rsh_dtype_size(dtype));
-    if (dtype == RSH_I64 || dtype == RSH_U64) return close_integers(dtype, rsh_tensor_data(a), rsh_tensor_data(b), n, m);
+    if (m->exact && !rshi_dtype_has_grad(dtype))
+        return !n || !memcmp(rsh_tensor_data(a), rsh_tensor_data(b), (size_t)n * rsh_dtype_size(dtype));
+    if (dtype == RSH_I64 || dtype == RSH_U64)
+        return close_integers(dtype, rsh_tensor_data(a), rsh_tensor_data(b), n, m);
     return same_numbers(dtype, rsh_tensor_data(a), rsh_tensor_data(b), n, m);
 }
 
@@ -80,7 +83,8 @@ static bool same_here(const rsh_st *a, const rsh_st *b, const measure *m) {
 
 static rsh_status check(const rsh_st *b, const measure *m, const bool *out) {
     RSH_REQUIRE(b && out, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
-    RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE, "tolerances are not negative: rtol %g, atol %g", m->rtol, m->atol);
+    RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE, "tolerances are not negative: rtol %g, atol %g",
+                m->rtol, m->atol);
     return RSH_OK;
 }
 
@@ -99,7 +103,9 @@ static rsh_status compare(const rsh_st *a, const rsh_st *b, const measure *m, bo
     return RSH_OK;
 }
 
-rsh_status rsh_st_equal(const rsh_st *a, const rsh_st *b, bool *out) { return compare(a, b, &(measure){.exact = true}, out); }
+rsh_status rsh_st_equal(const rsh_st *a, const rsh_st *b, bool *out) {
+    return compare(a, b, &(measure){.exact = true}, out);
+}
 
 rsh_status rsh_st_allclose(const rsh_st *a, const rsh_st *b, double rtol, double atol, bool equal_nan, bool *out) {
     return compare(a, b, &(measure){false, rtol, atol, equal_nan}, out);

@@ -9,7 +9,8 @@
 static rsh_status compare_ranks(const int *saved, const int *now) {
     static const char *const names[RSHI_STATE_RANKS] = {"group rank", "global rank", "group size", "global size"};
     for (int i = 0; i < RSHI_STATE_RANKS; i++)
-        RSH_REQUIRE(saved[i] == now[i], RSH_ERUNTIME, "the tensor was saved with %s %d; now it is %d", names[i], saved[i], now[i]);
+        RSH_REQUIRE(saved[i] == now[i], RSH_ERUNTIME, "the tensor was saved with %s %d; now it is %d", names[i],
+                    saved[i], now[i]);
     return RSH_OK;
 }
 
@@ -17,10 +18,12 @@ static rsh_status restore(const rshi_state *s, rsh_group *group, rsh_st **out) {
     rsh_spec *spec = NULL;
     rsh_st *t = NULL;
     bool known = !strncmp(s->spec, "chunk(", 6) || !strncmp(s->spec, "boxes(", 6);
-    RSH_REQUIRE(known, RSH_EUNSUP, "a tensor cut by %.300s, a kind of the user's, is loaded with rsh_st_load_as and that spec", s->spec);
+    RSH_REQUIRE(known, RSH_EUNSUP,
+                "a tensor cut by %.300s, a kind of the user's, is loaded with rsh_st_load_as and that spec", s->spec);
     RSH_TRY(rsh_spec_parse(s->spec, &spec));
     rsh_status st = rshi_st_new(spec, s->meta->ndim, s->meta->size, &s->meta->props, group, false, &t);
-    if (!st && !rsh_tensor_meta_equal(t->meta, s->meta)) st = rshi_fail(RSH_ERUNTIME, "the spec %.300s does not give the metadata saved with it", s->spec);
+    if (!st && !rsh_tensor_meta_equal(t->meta, s->meta))
+        st = rshi_fail(RSH_ERUNTIME, "the spec %.300s does not give the metadata saved with it", s->spec);
     const char *at = s->shards;
     for (int64_t i = 0; !st && i < t->nshards; i++) {
         size_t n = (size_t)rsh_tensor_count(t->shards[i].tensor) * rsh_dtype_size(rsh_st_dtype(t));
@@ -95,7 +98,8 @@ static rsh_status add_holding(loading *l, const rsh_shard_meta *m, const char *d
 }
 
 static bool same_whole(const offer *a, const offer *b) {
-    return a->ndim == b->ndim && !memcmp(a->size, b->size, sizeof a->size) && rsh_tensor_props_equal(&a->props, &b->props);
+    return a->ndim == b->ndim && !memcmp(a->size, b->size, sizeof a->size) &&
+           rsh_tensor_props_equal(&a->props, &b->props);
 }
 
 static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
@@ -103,8 +107,8 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
     const char *at = s->shards;
     offer o = {.known = 1, .ndim = m->ndim, .props = m->props};
     memcpy(o.size, m->size, (size_t)m->ndim * sizeof *m->size);
-    RSH_REQUIRE(!l->mine.known || same_whole(&l->mine, &o), RSH_EVALUE, "states 0 and %lld of rank %d are of different tensors", (long long)number,
-                l->comm->rank);
+    RSH_REQUIRE(!l->mine.known || same_whole(&l->mine, &o), RSH_EVALUE,
+                "states 0 and %lld of rank %d are of different tensors", (long long)number, l->comm->rank);
     l->mine = o;
     for (int64_t i = 0; i < m->nshards; i++) {
         if (!m->shards[i].has_placement || m->shards[i].placement.rank != s->ranks[RSHI_GROUP_RANK]) continue;
@@ -116,7 +120,8 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
 }
 
 static rsh_status read_states(loading *l, int64_t n, const void *const *data, const size_t *bytes) {
-    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "a list of %lld states%s", (long long)n, data && bytes ? "" : " at NULL");
+    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "a list of %lld states%s", (long long)n,
+                data && bytes ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         rshi_state s;
         RSH_TRY(rshi_state_read(data[i], bytes[i], &s));
@@ -237,7 +242,8 @@ static rsh_status prepare(loading *l, const rsh_spec *to, rsh_st **made, rsh_sha
     return st;
 }
 
-static rsh_status check(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to, bool result) {
+static rsh_status check(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
+                        bool result) {
     RSH_REQUIRE(to && result, RSH_EVALUE, "a spec and a place for the result are needed");
     RSH_TRY(read_states(l, n, data, bytes));
     return write_offer(l);

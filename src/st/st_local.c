@@ -41,7 +41,8 @@ rsh_status rsh_st_to(const rsh_st *t, rsh_dtype dtype, rsh_st **out) {
     rsh_status st = rshi_st_alloc(made, false);
     for (int64_t i = 0; i < made->nshards && !st; i++) {
         const rsh_tensor *from = t->shards[i].tensor;
-        rshi_convert(rsh_st_dtype(t), rsh_tensor_data(from), dtype, rsh_tensor_data(made->shards[i].tensor), (size_t)rsh_tensor_count(from));
+        rshi_convert(rsh_st_dtype(t), rsh_tensor_data(from), dtype, rsh_tensor_data(made->shards[i].tensor),
+                     (size_t)rsh_tensor_count(from));
     }
     return finish(st, made, out);
 }
@@ -76,14 +77,15 @@ const rsh_shard *rshi_st_find(const rsh_st *t, const rsh_shard *s, int64_t at) {
 
 rsh_status rsh_st_copy(rsh_st *dst, const rsh_st *src) {
     RSH_REQUIRE(dst && src, RSH_EVALUE, "copy needs two sharded tensors");
-    RSH_REQUIRE(cut_alike(dst, src), RSH_ERUNTIME, "copy between tensors that are cut differently: %.300s and %.300s", rsh_spec_text(dst->spec),
-                rsh_spec_text(src->spec));
+    RSH_REQUIRE(cut_alike(dst, src), RSH_ERUNTIME, "copy between tensors that are cut differently: %.300s and %.300s",
+                rsh_spec_text(dst->spec), rsh_spec_text(src->spec));
     for (int64_t i = 0; i < dst->nshards; i++) {
         rsh_tensor *to = dst->shards[i].tensor;
         if (!rsh_tensor_count(to)) continue;
         const rsh_shard *from = rshi_st_find(src, &dst->shards[i], i);
         RSH_REQUIRE(from, RSH_ERUNTIME, "shard %lld is missing in the source", (long long)i);
-        memmove(rsh_tensor_data(to), rsh_tensor_data(from->tensor), (size_t)rsh_tensor_count(to) * rsh_dtype_size(rsh_st_dtype(dst)));
+        memmove(rsh_tensor_data(to), rsh_tensor_data(from->tensor),
+                (size_t)rsh_tensor_count(to) * rsh_dtype_size(rsh_st_dtype(dst)));
     }
     return RSH_OK;
 }

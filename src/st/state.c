@@ -28,7 +28,8 @@ static rsh_status put(writer *w, const void *data, size_t bytes) {
     w->hash = rshi_hash(data, bytes, w->hash);
     for (size_t at = 0; at < bytes;) {
         size_t n = bytes - at < most ? bytes - at : most;
-        RSH_REQUIRE(!w->sink->write(w->sink->ctx, (const char *)data + at, n), RSH_EIO, "the sink does not take %zu bytes of a state", n);
+        RSH_REQUIRE(!w->sink->write(w->sink->ctx, (const char *)data + at, n), RSH_EIO,
+                    "the sink does not take %zu bytes of a state", n);
         at += n;
     }
     return RSH_OK;
@@ -40,7 +41,9 @@ static int keep(void *ctx, const char *text, size_t length) {
     return t->failed;
 }
 
-static size_t shard_bytes(const rsh_shard_meta *m, rsh_dtype dtype) { return (size_t)rsh_shard_meta_count(m) * rsh_dtype_size(dtype); }
+static size_t shard_bytes(const rsh_shard_meta *m, rsh_dtype dtype) {
+    return (size_t)rsh_shard_meta_count(m) * rsh_dtype_size(dtype);
+}
 
 static void write_head(const rsh_st *t, const int *ranks, size_t meta, char head[RSHI_STATE_HEAD]) {
     uint32_t version[2] = {RSHI_STATE_VERSION, 0};
@@ -84,10 +87,11 @@ rsh_status rsh_st_save(const rsh_st *t, const rsh_sink *sink) {
 /* The lengths of the three pieces, if they and the head and the hash are all there is. */
 static rsh_status read_head(const char *data, size_t bytes, uint64_t lengths[3]) {
     uint32_t version;
-    RSH_REQUIRE(data && bytes >= RSHI_STATE_HEAD + 8 && !memcmp(data, RSHI_STATE_MAGIC, 8), RSH_ERUNTIME, "these %zu bytes are not a saved sharded tensor",
-                bytes);
+    RSH_REQUIRE(data && bytes >= RSHI_STATE_HEAD + 8 && !memcmp(data, RSHI_STATE_MAGIC, 8), RSH_ERUNTIME,
+                "these %zu bytes are not a saved sharded tensor", bytes);
     memcpy(&version, data + 8, sizeof version);
-    RSH_REQUIRE(version == RSHI_STATE_VERSION, RSH_ERUNTIME, "a sharded tensor saved in version %u; version %d is known", version, RSHI_STATE_VERSION);
+    RSH_REQUIRE(version == RSHI_STATE_VERSION, RSH_ERUNTIME,
+                "a sharded tensor saved in version %u; version %d is known", version, RSHI_STATE_VERSION);
     memcpy(lengths, data + 32, 3 * sizeof *lengths);
     uint64_t left = bytes - RSHI_STATE_HEAD - 8;
     for (int i = 0; i < 3; i++) {
@@ -104,7 +108,8 @@ static bool owned_bytes(const rsh_tensor_meta *m, int rank, uint64_t *out) {
     for (int64_t i = 0; i < m->nshards; i++) {
         if (!m->shards[i].has_placement || m->shards[i].placement.rank != rank) continue;
         if (!rshi_product(m->shards[i].ndim, m->shards[i].sizes, &count)) return false;
-        if (!rshi_mul(count, (int64_t)rsh_dtype_size(m->props.dtype), &bytes) || !rshi_add(sum, bytes, &sum)) return false;
+        if (!rshi_mul(count, (int64_t)rsh_dtype_size(m->props.dtype), &bytes) || !rshi_add(sum, bytes, &sum))
+            return false;
     }
     *out = (uint64_t)sum;
     return true;
@@ -141,7 +146,8 @@ static rsh_status read_pieces(const char *data, size_t bytes, rshi_state *s) {
     memcpy(s->spec, data + RSHI_STATE_HEAD + lengths[0], lengths[1]);
     s->shards = data + RSHI_STATE_HEAD + lengths[0] + lengths[1];
     RSH_REQUIRE(owned_bytes(s->meta, s->ranks[RSHI_GROUP_RANK], &owned) && owned == lengths[2], RSH_ERUNTIME,
-                "a saved sharded tensor with %llu bytes of shards, which its metadata do not say", (unsigned long long)lengths[2]);
+                "a saved sharded tensor with %llu bytes of shards, which its metadata do not say",
+                (unsigned long long)lengths[2]);
     return check_hash(data, bytes, lengths, s);
 }
 

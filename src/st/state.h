@@ -6,8 +6,9 @@
  *   bytes of metadata, of the spec's text, of shards  u64 each
  *   metadata                                          JSON of rsh_tensor_meta_save
  *   spec                                              its text
- *   shards                                            those of the group rank, in metadata order, dense, row-major
- *   hash                                              u64, of all pieces before, each with the hash so far as seed
+ *   shards                                            those of the group rank, in metadata order,
+ * dense, row-major hash                                              u64, of all pieces before,
+ * each with the hash so far as seed
  *
  * Numbers are little-endian, as elements are. */
 #ifndef RESHARD_ST_STATE_H
@@ -30,7 +31,8 @@ typedef struct rshi_state {
 
 /* Where this rank stands in a group, as a state says it. */
 rsh_status rshi_state_ranks(const rsh_group *g, int ranks[RSHI_STATE_RANKS]);
-/* RSH_ERUNTIME: not a state, cut short, or changed since it was saved.  The bytes are borrowed by the result. */
+/* RSH_ERUNTIME: not a state, cut short, or changed since it was saved.  The bytes are borrowed by
+ * the result. */
 rsh_status rshi_state_read(const void *data, size_t bytes, rshi_state *out);
 void rshi_state_clear(rshi_state *s);
 

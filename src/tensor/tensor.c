@@ -22,7 +22,8 @@ typedef struct reach {
 /* ---- form: shape and strides, checked before there is memory ---- */
 
 static rsh_status check_shape(int ndim, const int64_t *shape) {
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "a tensor of %d dimensions; 0 to %d are possible", ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "a tensor of %d dimensions; 0 to %d are possible", ndim,
+                RSH_MAX_NDIM);
     RSH_REQUIRE(!ndim || shape, RSH_EVALUE, "a tensor of %d dimensions with NULL for the shape", ndim);
     for (int d = 0; d < ndim; d++)
         RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "dimension %d has size %lld", d, (long long)shape[d]);
@@ -44,9 +45,10 @@ static rsh_status find_reach(const rsh_tensor *t, reach *out) {
     int64_t item = (int64_t)rsh_dtype_size(t->dtype), bytes;
     for (int d = 0; t->count && d < t->ndim; d++) {
         int64_t far, *end = t->strides[d] < 0 ? &r.low : &r.high;
-        bool ok = rshi_mul(t->strides[d], t->shape[d] - 1, &far) && rshi_add(*end, far, end) && rshi_mul(*end, item, &bytes);
-        RSH_REQUIRE(ok, RSH_EVALUE, "dimension %d of size %lld with stride %lld reaches beyond 2^63 bytes", d, (long long)t->shape[d],
-                    (long long)t->strides[d]);
+        bool ok =
+            rshi_mul(t->strides[d], t->shape[d] - 1, &far) && rshi_add(*end, far, end) && rshi_mul(*end, item, &bytes);
+        RSH_REQUIRE(ok, RSH_EVALUE, "dimension %d of size %lld with stride %lld reaches beyond 2^63 bytes", d,
+                    (long long)t->shape[d], (long long)t->strides[d]);
     }
     *out = r;
     return RSH_OK;
@@ -120,8 +122,10 @@ static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, in
     int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
     reach r;
     RSH_TRY(find_reach(form, &r));
-    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 && (form->count ? high < room : high <= room);
-    RSH_REQUIRE(ok, RSH_EVALUE, "a view from element %lld, %lld before and %lld after it, of a storage of %lld elements", (long long)at,
+    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 &&
+              (form->count ? high < room : high <= room);
+    RSH_REQUIRE(ok, RSH_EVALUE,
+                "a view from element %lld, %lld before and %lld after it, of a storage of %lld elements", (long long)at,
                 (long long)-r.low, (long long)r.high, (long long)room);
     return RSH_OK;
 }

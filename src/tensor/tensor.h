@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-/* The bytes between the lowest and the highest element of t, both included; start == end where t has no elements.
- * Two tensors whose spans are disjoint share no element. */
+/* The bytes between the lowest and the highest element of t, both included; start == end where t
+ * has no elements. Two tensors whose spans are disjoint share no element. */
 typedef struct rshi_span {
     uintptr_t start, end; /* addresses; end is one past the last byte */
 } rshi_span;

@@ -1,6 +1,7 @@
 /* Ceiling: a large tensor goes over the wire with little memory beside it.
  *
- *   mpirun -n 2 big_ceiling [BYTES [SCRATCH]]        BYTES: 1 GiB; SCRATCH: 1 MiB; RESHARD_NODE differs from rank to rank
+ *   mpirun -n 2 big_ceiling [BYTES [SCRATCH]]        BYTES: 1 GiB; SCRATCH: 1 MiB; RESHARD_NODE differs from rank to
+ * rank
  *
  * The scratch that each rank held at most must be within the ceiling, and the digest right. */
 #include <reshard.h>
@@ -47,7 +48,9 @@ static bool check(rsh_comm *comm, const rsh_layout *from, const rsh_layout *to, 
         if (!rank) printf("ceiling: rank %d held %" PRIu64 " bytes of scratch of %" PRIu64 "\n", r, peak[r], ceiling);
         good &= peak[r] <= ceiling && peak[r] > 0;
     }
-    if (!rank) printf("ceiling: %s  to  %s on %d nodes in %.2f s: %s\n", rsh_layout_text(from), rsh_layout_text(to), rsh_comm_nodes(comm), seconds, good ? "right" : "WRONG");
+    if (!rank)
+        printf("ceiling: %s  to  %s on %d nodes in %.2f s: %s\n", rsh_layout_text(from), rsh_layout_text(to),
+               rsh_comm_nodes(comm), seconds, good ? "right" : "WRONG");
     rsh_sharded_free(src);
     rsh_sharded_free(dst);
     return good;
@@ -68,7 +71,8 @@ int main(int argc, char **argv) {
     snprintf(text, sizeof text, "u32[%lld, 16384/x] on x=%d", rows, n);
     must(rsh_layout_parse(text, &to), text);
     bool good = n <= 64 && rsh_comm_nodes(comm) == n && check(comm, from, to, ceiling);
-    if (!rank && rsh_comm_nodes(comm) != n) printf("ceiling: %d ranks on %d nodes; set RESHARD_NODE for each\n", n, rsh_comm_nodes(comm));
+    if (!rank && rsh_comm_nodes(comm) != n)
+        printf("ceiling: %d ranks on %d nodes; set RESHARD_NODE for each\n", n, rsh_comm_nodes(comm));
     rsh_layout_free(from);
     rsh_layout_free(to);
     MUST(rsh_comm_free(comm));

@@ -3,8 +3,9 @@
  *   big_hosts moves | stream | cut FOLDER
  *
  *   moves   digests are right, and bytes on the wire are those that the plan says cross between nodes
- *   stream  our rate from one host to the other, in turn with plain MPI messages of the same bytes between the same ranks
- *   cut     moves until the first error, which it writes to FOLDER/rank<R>; FOLDER/ready<R> tells that it has begun */
+ *   stream  our rate from one host to the other, in turn with plain MPI messages of the same bytes between the same
+ * ranks cut     moves until the first error, which it writes to FOLDER/rank<R>; FOLDER/ready<R> tells that it has begun
+ */
 #include <reshard.h>
 #include <reshard/mpi.h>
 
@@ -108,8 +109,8 @@ static bool move(rsh_comm *comm, const char *from, const char *to) {
     MUST(rsh_comm_allreduce(comm, &mine, &wire, 1, RSH_I64, RSH_OP_SUM));
     bool right = want.hi == got.hi && want.lo == got.lo, told = wire == totals.bytes_between_nodes;
     if (!rank)
-        printf("%s  to  %s: %s, %" PRId64 " bytes on the wire, %" PRId64 " between nodes%s\n", from, to, right ? "right" : "WRONG", wire,
-               totals.bytes_between_nodes, told ? "" : ": NOT THE SAME");
+        printf("%s  to  %s: %s, %" PRId64 " bytes on the wire, %" PRId64 " between nodes%s\n", from, to,
+               right ? "right" : "WRONG", wire, totals.bytes_between_nodes, told ? "" : ": NOT THE SAME");
     unbind(&b);
     return right && told;
 }
@@ -164,8 +165,8 @@ static bool race(rsh_comm *comm, const char *from, const char *to) {
         least[1] = fmin(least[1], ours(&b));
     }
     if (!rank)
-        printf("%s  to  %s: ours %.1f MB/s, plain MPI %.1f MB/s, ratio %.3f\n", from, to, 2 * SIZE / least[1] / 1e6, 2 * SIZE / least[0] / 1e6,
-               least[0] / least[1]);
+        printf("%s  to  %s: ours %.1f MB/s, plain MPI %.1f MB/s, ratio %.3f\n", from, to, 2 * SIZE / least[1] / 1e6,
+               2 * SIZE / least[0] / 1e6, least[0] / least[1]);
     unbind(&b);
     free(buffer);
     return least[0] / least[1] >= 0.9;
@@ -202,7 +203,8 @@ static void cut(rsh_comm *comm, const char *folder) {
         began = MPI_Wtime();
         st = rsh_exec_run(b.exec);
     }
-    snprintf(text, sizeof text, "rank %d: %s after %.1f s: %s\n", rank, rsh_status_name(st), MPI_Wtime() - began, rsh_error_detail());
+    snprintf(text, sizeof text, "rank %d: %s after %.1f s: %s\n", rank, rsh_status_name(st), MPI_Wtime() - began,
+             rsh_error_detail());
     write_file(folder, "rank", text);
     rsh_exec_free(b.exec);
     began = MPI_Wtime();
@@ -219,7 +221,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MUST(rsh_comm_mpi(MPI_COMM_WORLD, &comm));
     if (rsh_comm_size(comm) != RANKS || rsh_comm_nodes(comm) != 2) {
-        fprintf(stderr, "big_hosts: %d ranks on %d nodes; four on two are meant\n", rsh_comm_size(comm), rsh_comm_nodes(comm));
+        fprintf(stderr, "big_hosts: %d ranks on %d nodes; four on two are meant\n", rsh_comm_size(comm),
+                rsh_comm_nodes(comm));
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (!strcmp(what, "moves")) good = moves(comm);

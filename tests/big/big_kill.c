@@ -1,9 +1,10 @@
-/* Kill: ranks of the engine shm reshard in a loop, one of them is killed at a random moment, and the others must hear of it.
+/* Kill: ranks of the engine shm reshard in a loop, one of them is killed at a random moment, and the others must hear
+ * of it.
  *
  *   big_kill [TIMES]          TIMES: 100; RESHARD_SEED: the seed (default: the time)
  *
- * Every survivor must get RSH_EPEER that names the dead rank within a second, with its source untouched; afterwards no process, no socket and no
- * file is left. */
+ * Every survivor must get RSH_EPEER that names the dead rank within a second, with its source untouched; afterwards no
+ * process, no socket and no file is left. */
 #include <reshard.h>
 
 #include <dirent.h>
@@ -122,7 +123,8 @@ static rsh_status run_forever(const scene *s, const rsh_plan_opts *opts, survivo
     rsh_exec *exec;
     must(rsh_plan_new(s->from, s->to, opts, &plan), "planning");
     must(rsh_sharded_empty(s->comm, s->to, &dst), "allocating");
-    rsh_status st = rsh_exec_bind(plan, s->comm, &(rsh_memory){data_of(s->src), NULL}, &(rsh_memory){data_of(dst), NULL}, &exec);
+    rsh_status st =
+        rsh_exec_bind(plan, s->comm, &(rsh_memory){data_of(s->src), NULL}, &(rsh_memory){data_of(dst), NULL}, &exec);
     if (st) return st;
     while (!st) st = rsh_exec_run(exec);
     me->heard = now();
@@ -173,7 +175,8 @@ static bool reap(const pid_t *pid, int victim, double deadline) {
             waitpid(pid[r], &how, 0);
         }
         bool as_meant = r == victim ? WIFSIGNALED(how) : WIFEXITED(how) && !WEXITSTATUS(how);
-        if (!got || !as_meant) printf("rank %d: %s\n", r, got ? "ended otherwise than it should" : "still there after ten seconds");
+        if (!got || !as_meant)
+            printf("rank %d: %s\n", r, got ? "ended otherwise than it should" : "still there after ten seconds");
         good &= got && as_meant;
     }
     return good;
@@ -186,8 +189,9 @@ static bool check_survivor(const survivor *s, int rank, int victim, double kille
     if (late > *worst) *worst = late;
     bool good = s->over && s->status == RSH_EPEER && strstr(s->sentence, name) && late < 1 && s->untouched && s->freed;
     if (!good)
-        printf("rank %d: over %d, %s after %.3f s, \"%s\", source %s, comm %s\n", rank, s->over, rsh_status_name(s->status), late, s->sentence,
-               s->untouched ? "untouched" : "CHANGED", s->freed ? "freed" : "NOT FREED");
+        printf("rank %d: over %d, %s after %.3f s, \"%s\", source %s, comm %s\n", rank, s->over,
+               rsh_status_name(s->status), late, s->sentence, s->untouched ? "untouched" : "CHANGED",
+               s->freed ? "freed" : "NOT FREED");
     return good;
 }
 
@@ -210,7 +214,9 @@ static bool one_death(stage *g, uint64_t *seed, int number, double *worst) {
     good &= reap(pid, g->victim, killed + 10);
     for (int r = 0; r < RANKS; r++)
         if (r != g->victim) good &= check_survivor(&g->of[r], r, g->victim, killed, worst);
-    if (!good) printf("case %d FAILED: %s, %d x %d, rank %d killed after %u us\n", number, ways[g->way].name, g->size, g->size, g->victim, after);
+    if (!good)
+        printf("case %d FAILED: %s, %d x %d, rank %d killed after %u us\n", number, ways[g->way].name, g->size, g->size,
+               g->victim, after);
     return good;
 }
 
@@ -219,7 +225,8 @@ static bool one_death(stage *g, uint64_t *seed, int number, double *worst) {
 static int entries(const char *folder) {
     DIR *dir = opendir(folder);
     int n = 0;
-    for (struct dirent *e; dir && (e = readdir(dir));) n += strstr(e->d_name, "reshard") || strstr(e->d_name, "big_kill");
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += strstr(e->d_name, "reshard") || strstr(e->d_name, "big_kill");
     if (dir) closedir(dir);
     return n;
 }
@@ -243,11 +250,12 @@ static remains look(void) { return (remains){entries("/dev/shm"), entries("/tmp"
 /* Other jobs on the machine come and go: what is ours stays for as long as one looks. */
 static bool nothing_left(remains before) {
     remains r = look();
-    for (int i = 0; i < 30 && (r.shm > before.shm || r.tmp > before.tmp || r.sockets > before.sockets); i++, r = look()) usleep(100000);
+    for (int i = 0; i < 30 && (r.shm > before.shm || r.tmp > before.tmp || r.sockets > before.sockets); i++, r = look())
+        usleep(100000);
     errno = 0;
     bool no_child = waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD;
-    printf("left behind: %s, %d files in /dev/shm, %d in /tmp, %d sockets\n", no_child ? "no process" : "PROCESSES", r.shm - before.shm,
-           r.tmp - before.tmp, r.sockets - before.sockets);
+    printf("left behind: %s, %d files in /dev/shm, %d in /tmp, %d sockets\n", no_child ? "no process" : "PROCESSES",
+           r.shm - before.shm, r.tmp - before.tmp, r.sockets - before.sockets);
     return no_child && r.shm <= before.shm && r.tmp <= before.tmp && r.sockets <= before.sockets;
 }
 

@@ -2,8 +2,8 @@
  *
  *   big_large threads | shm | mpi [messages] [BYTES]      BYTES: 4.5 GiB; mpi: under mpirun -n 2
  *
- * A tensor goes from rank 0 to rank 1, by rsh_reshard and by rsh_comm_exchange; its digest and every byte must stay the same.  Needs
- * twice its size of memory, and 64 MiB. */
+ * A tensor goes from rank 0 to rank 1, by rsh_reshard and by rsh_comm_exchange; its digest and every byte must stay the
+ * same.  Needs twice its size of memory, and 64 MiB. */
 #include <reshard.h>
 #ifdef BIG_MPI
 #include <reshard/mpi.h>
@@ -38,7 +38,9 @@ static rsh_status tell(rsh_status st, const char *what) {
 
 static uint64_t word(int64_t i) { return (uint64_t)i * 0x9e3779b97f4a7c15u ^ (uint64_t)i >> 7; }
 
-static unsigned char *data_of(const rsh_sharded *s) { return rsh_sharded_nparts(s) ? rsh_tensor_data(rsh_sharded_part(s, 0)) : NULL; }
+static unsigned char *data_of(const rsh_sharded *s) {
+    return rsh_sharded_nparts(s) ? rsh_tensor_data(rsh_sharded_part(s, 0)) : NULL;
+}
 
 static rsh_layout *on_rank(int64_t bytes, int rank) {
     char text[96];
@@ -65,7 +67,8 @@ static int64_t first_wrong(const unsigned char *p, int64_t bytes) {
 }
 
 /* Collective: the destination holds what the source held. */
-static rsh_status compare(rsh_comm *comm, const char *what, rsh_digest want, const rsh_sharded *dst, int64_t bytes, double seconds) {
+static rsh_status compare(rsh_comm *comm, const char *what, rsh_digest want, const rsh_sharded *dst, int64_t bytes,
+                          double seconds) {
     rsh_digest got;
     TRY(rsh_sharded_digest(dst, &got));
     int64_t wrong = data_of(dst) ? first_wrong(data_of(dst), bytes) : -1, all;
@@ -74,7 +77,8 @@ static rsh_status compare(rsh_comm *comm, const char *what, rsh_digest want, con
     rsh_digest_text(got, text);
     bool good = got.hi == want.hi && got.lo == want.lo && all < 0;
     if (!rsh_comm_rank(comm))
-        printf("large: %s, %s: %" PRId64 " bytes in %.2f s, digest %s, %s\n", rsh_comm_engine(comm), what, bytes, seconds, text, good ? "right" : "WRONG");
+        printf("large: %s, %s: %" PRId64 " bytes in %.2f s, digest %s, %s\n", rsh_comm_engine(comm), what, bytes,
+               seconds, text, good ? "right" : "WRONG");
     if (all >= 0 && !rsh_comm_rank(comm)) printf("large: byte %" PRId64 " is the first that is wrong\n", all);
     return good ? RSH_OK : RSH_ERUNTIME;
 }

@@ -1,7 +1,8 @@
 /* Pairs: random pairs of layouts, for scripts.
  *
- *   big_pairs COUNT SEED [RANKS]      a line for each pair: ranks of the group, bytes of all source parts, FROM, TO; tabs between them
- *   big_pairs parts FROM SEED         random parts of FROM, as `apply` reads them; replicas are equal, since which of them is read is the plan's choice */
+ *   big_pairs COUNT SEED [RANKS]      a line for each pair: ranks of the group, bytes of all source parts, FROM, TO;
+ * tabs between them big_pairs parts FROM SEED         random parts of FROM, as `apply` reads them; replicas are equal,
+ * since which of them is read is the plan's choice */
 #include <reshard.h>
 
 #include "prop/gen.h"
@@ -28,12 +29,14 @@ static bool print_pair(const char *from_text, const char *to_text, int64_t most)
     rsh_layout *from = NULL, *to = NULL;
     rsh_plan *plan = NULL;
     int64_t ranks = 1;
-    bool good = !rsh_layout_parse(from_text, &from) && !rsh_layout_parse(to_text, &to) && !rsh_plan_new(from, to, NULL, &plan);
+    bool good =
+        !rsh_layout_parse(from_text, &from) && !rsh_layout_parse(to_text, &to) && !rsh_plan_new(from, to, NULL, &plan);
     if (good) {
         int64_t bytes = bytes_of(from, &ranks);
         bytes_of(to, &ranks);
         good = ranks <= most;
-        if (good) printf("%" PRId64 "\t%" PRId64 "\t%s\t%s\n", ranks, bytes, rsh_layout_text(from), rsh_layout_text(to));
+        if (good)
+            printf("%" PRId64 "\t%" PRId64 "\t%s\t%s\n", ranks, bytes, rsh_layout_text(from), rsh_layout_text(to));
     }
     rsh_plan_free(plan);
     rsh_layout_free(from);
@@ -52,7 +55,8 @@ static void print_element(ora_dtype t, uint64_t seed, int64_t partial, int64_t e
 static int print_parts(const char *text, uint64_t seed) {
     ora_layout *l = ora_parse(text);
     for (int64_t p = 0; p < l->nparts; p++)
-        for (int64_t i = 0; i < l->part[p].count; i++) print_element(l->dtype, seed, l->part[p].partial, l->part[p].element[i]);
+        for (int64_t i = 0; i < l->part[p].count; i++)
+            print_element(l->dtype, seed, l->part[p].partial, l->part[p].element[i]);
     ora_free(l);
     return fflush(stdout) != 0;
 }
@@ -63,7 +67,11 @@ int main(int argc, char **argv) {
     int64_t count = argc > 1 ? atoll(argv[1]) : 10, most = argc > 3 ? atoll(argv[3]) : 8;
     gen_rng g = {argc > 2 ? strtoull(argv[2], NULL, 0) : 1};
     for (int64_t i = 0; i < count;) {
-        gen_pair_wish w = {.partials = 50, .conversions = 30, .replicas = true, .max_ranks = (int)gen_between(&g, 1, most), .large = gen_chance(&g, 30)};
+        gen_pair_wish w = {.partials = 50,
+                           .conversions = 30,
+                           .replicas = true,
+                           .max_ranks = (int)gen_between(&g, 1, most),
+                           .large = gen_chance(&g, 30)};
         gen_pair(&g, &w, from, to);
         i += print_pair(from, to, most);
     }

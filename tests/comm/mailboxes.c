@@ -1,7 +1,7 @@
 /* Mailboxes: every rank has one; a letter lies in it until a receive of its sender and tag was begun.
  *
- * One lock for all ranks of a wire: this is for tests.  A short letter is a copy, so that its send is done at once; a long one points to the sender's
- * memory until it is received or its send is cancelled. */
+ * One lock for all ranks of a wire: this is for tests.  A short letter is a copy, so that its send is done at once; a
+ * long one points to the sender's memory until it is received or its send is cancelled. */
 #include "mailboxes.h"
 
 #include <pthread.h>
@@ -46,7 +46,10 @@ typedef struct desk {
 
 static office *open_office(int size) {
     office *o = calloc(1, sizeof *o);
-    *o = (office){.size = size, .refs = size, .box = calloc((size_t)size, sizeof *o->box), .partings = calloc((size_t)size, sizeof *o->partings)};
+    *o = (office){.size = size,
+                  .refs = size,
+                  .box = calloc((size_t)size, sizeof *o->box),
+                  .partings = calloc((size_t)size, sizeof *o->partings)};
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->parted, NULL);
     return o;
@@ -88,7 +91,8 @@ static void finish(letter *l) {
 
 /* The first in the box that goes with a new one. */
 static letter *find_match(letter *box, const letter *new) {
-    while (box && (box->is_receive == new->is_receive || box->from != new->from || box->tag != new->tag)) box = box->next;
+    while (box && (box->is_receive == new->is_receive || box->from != new->from || box->tag != new->tag))
+        box = box->next;
     return box;
 }
 
@@ -218,8 +222,17 @@ static void close_desk(void *ctx, bool orderly) {
 static rsh_wire wire_of(office *o, int rank) {
     desk *d = malloc(sizeof *d);
     *d = (desk){o, rank};
-    return (rsh_wire){.name = "mailboxes", .rank = rank, .size = o->size, .ctx = d, .send = send_letter, .recv = receive_letter, .test = test,
-                      .cancel = cancel, .probe = probe, .split = split, .close = close_desk};
+    return (rsh_wire){.name = "mailboxes",
+                      .rank = rank,
+                      .size = o->size,
+                      .ctx = d,
+                      .send = send_letter,
+                      .recv = receive_letter,
+                      .test = test,
+                      .cancel = cancel,
+                      .probe = probe,
+                      .split = split,
+                      .close = close_desk};
 }
 
 rsh_status mailbox_wires(int n, rsh_wire *wires) {

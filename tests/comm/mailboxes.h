@@ -4,8 +4,9 @@
 
 #include "comm/comm.h"
 
-/* Run fn(ctx, comm) on n ranks, rank r on node node[r] (NULL: all on one): ranks of a node read one another's memory, others use mailboxes.  Fails as
- * rsh_run does.  Messages over MAILBOX_EAGER bytes are sent when they are received, shorter ones at once, as with an MPI. */
+/* Run fn(ctx, comm) on n ranks, rank r on node node[r] (NULL: all on one): ranks of a node read one
+ * another's memory, others use mailboxes.  Fails as rsh_run does.  Messages over MAILBOX_EAGER
+ * bytes are sent when they are received, shorter ones at once, as with an MPI. */
 #define MAILBOX_EAGER 256
 rsh_status run_on_nodes(int n, const int *node, rsh_rank_fn fn, void *ctx);
 

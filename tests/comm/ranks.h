@@ -1,5 +1,6 @@
-/* ranks: what tests of the comm room share.  Ranks are threads, where cmocka's assertions cannot be used: rank functions say what is
- * wrong with CHECK, and the test that ran them finds it in the status of rsh_run. */
+/* ranks: what tests of the comm room share.  Ranks are threads, where cmocka's assertions cannot be
+ * used: rank functions say what is wrong with CHECK, and the test that ran them finds it in the
+ * status of rsh_run. */
 #ifndef RESHARD_TESTS_COMM_RANKS_H
 #define RESHARD_TESTS_COMM_RANKS_H
 
@@ -15,25 +16,31 @@
 #include "comm/comm.h"
 #include "comm/mailboxes.h"
 
-#define CHECK(condition)                                                                                               \
-    RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail())
+#define CHECK(condition)                                                                           \
+    RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition,        \
+                rsh_error_detail())
 /* The call must end with this status; its sentence is then there to look at. */
-#define CHECK_STATUS(expected, call)                                                                                   \
-    do {                                                                                                               \
-        rsh_status got_ = (call);                                                                                      \
-        RSH_REQUIRE(got_ == (expected), RSH_ERUNTIME, "%s:%d: %s is %s  [%s]", __FILE__, __LINE__, #call,              \
-                    rsh_status_name(got_), rsh_error_detail());                                                        \
+#define CHECK_STATUS(expected, call)                                                               \
+    do {                                                                                           \
+        rsh_status got_ = (call);                                                                  \
+        RSH_REQUIRE(got_ == (expected), RSH_ERUNTIME, "%s:%d: %s is %s  [%s]", __FILE__, __LINE__, \
+                    #call, rsh_status_name(got_), rsh_error_detail());                             \
     } while (0)
 #define CHECK_SAYS(text) CHECK(strstr(rsh_error_detail(), (text)))
 
-/* Where the ranks are: threads of one comm, or ranks of a comm on a wire, rank r on node r / per_node % nodes. */
+/* Where the ranks are: threads of one comm, or ranks of a comm on a wire, rank r on node r /
+ * per_node % nodes. */
 typedef struct setting {
     const char *name;
     bool wire;
     int per_node, nodes;
 } setting;
 static const setting settings[] = {
-    {"threads", false, 1, 1}, {"one node", true, 1, 1}, {"nodes of two ranks", true, 2, 1000}, {"nodes of one rank", true, 1, 1000}, {"ranks in turn on two nodes", true, 1, 2},
+    {"threads", false, 1, 1},
+    {"one node", true, 1, 1},
+    {"nodes of two ranks", true, 2, 1000},
+    {"nodes of one rank", true, 1, 1000},
+    {"ranks in turn on two nodes", true, 1, 2},
 };
 static const setting *here = settings;
 enum { MOST_ON_WIRES = 24 };
@@ -48,7 +55,8 @@ static inline rsh_status run_here(int n, rsh_rank_fn fn, void *ctx) {
 static inline void run_ranks(int n, rsh_rank_fn fn, void *ctx) {
     if (here->wire && n > MOST_ON_WIRES) return;
     rsh_status st = run_here(n, fn, ctx);
-    if (st) fail_msg("%d ranks, %s: %s: %s", n, here->name, rsh_status_name(st), rsh_error_detail());
+    if (st)
+        fail_msg("%d ranks, %s: %s: %s", n, here->name, rsh_status_name(st), rsh_error_detail());
 }
 
 /* A rank's memory at an address of its own is nothing to ranks of other nodes. */
@@ -73,7 +81,8 @@ static inline int run_everywhere(const char *name, const struct CMUnitTest *test
 
 static const int rank_counts[] = {1, 2, 3, 4, 8, 64};
 static inline void run_all_counts(rsh_rank_fn fn, void *ctx) {
-    for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++) run_ranks(rank_counts[i], fn, ctx);
+    for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++)
+        run_ranks(rank_counts[i], fn, ctx);
 }
 
 /* Random numbers that every rank can draw alike: splitmix64. */
@@ -84,7 +93,8 @@ static inline uint64_t draw(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* The seed of a random test: RESHARD_SEED, else `otherwise`; printed when it is not the usual one. */
+/* The seed of a random test: RESHARD_SEED, else `otherwise`; printed when it is not the usual one.
+ */
 static inline uint64_t test_seed(uint64_t otherwise) {
     const char *text = getenv("RESHARD_SEED");
     uint64_t seed = text ? strtoull(text, NULL, 0) : otherwise;

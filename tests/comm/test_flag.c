@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
-/* Each rank owns a flag and a number; in step k it writes the number, posts, waits for the others and reads theirs, twice a step so that
- * nobody writes while others read. */
+/* Each rank owns a flag and a number; in step k it writes the number, posts, waits for the others and reads theirs,
+ * twice a step so that nobody writes while others read. */
 typedef struct corner {
     rshi_flag written, read;
     int64_t number; /* plain: the flags order it */

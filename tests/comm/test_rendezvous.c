@@ -40,7 +40,8 @@ static void join_as(const char *job, const guise *g, outcome *out) {
 
 /* n processes with these guises; none of them may end by a signal. */
 static outcome *join_all(int n, const guise *guises) {
-    outcome *outcomes = mmap(NULL, (size_t)n * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    outcome *outcomes =
+        mmap(NULL, (size_t)n * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t child[8];
     char job[64];
     assert_true(outcomes != MAP_FAILED && n <= 8);
@@ -66,7 +67,8 @@ static void all_are_told(int n, const guise *guises, rsh_status status, const ch
     outcome *o = join_all(n, guises);
     for (int i = 0; i < n; i++) {
         if (o[i].status != status || !strstr(o[i].detail, words))
-            fail_msg("process %d: %s: %s, where \"%s\" was expected", i, rsh_status_name(o[i].status), o[i].detail, words);
+            fail_msg("process %d: %s: %s, where \"%s\" was expected", i, rsh_status_name(o[i].status), o[i].detail,
+                     words);
         if (o[i].seconds > 20) fail_msg("process %d heard it after %g seconds", i, o[i].seconds);
     }
     munmap(o, (size_t)n * sizeof *o);
@@ -90,7 +92,8 @@ static void a_rank_without_descriptors_says_so_to_all(void **state) {
             outcome *o = join_all(RANKS, guises);
             for (int i = 0; i < RANKS; i++)
                 if (!o[i].status != !o[0].status || o[i].seconds > 20)
-                    fail_msg("rank %d with %d descriptors: rank %d: %s: %s", r, (int)more, i, rsh_status_name(o[i].status), o[i].detail);
+                    fail_msg("rank %d with %d descriptors: rank %d: %s: %s", r, (int)more, i,
+                             rsh_status_name(o[i].status), o[i].detail);
             munmap(o, RANKS * sizeof *o);
         }
 }
@@ -101,7 +104,8 @@ static void a_rank_without_addresses_says_so_to_all(void **state) {
     print_message("skipped: a sanitizer takes more addresses than this test leaves; the plain build runs it\n");
     skip();
 #endif
-    static const rlim_t limits[] = {(rlim_t)40 << 20, (rlim_t)300 << 20, (rlim_t)2 << 30}; /* none for its own arena, and none for those of others */
+    static const rlim_t limits[] = {(rlim_t)40 << 20, (rlim_t)300 << 20,
+                                    (rlim_t)2 << 30}; /* none for its own arena, and none for those of others */
     for (int r = 0; r < RANKS; r++)
         for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
             guise guises[RANKS];

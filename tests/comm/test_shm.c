@@ -19,7 +19,8 @@ static void run_processes(int n, rsh_rank_fn fn, void *ctx) {
 }
 
 static void run_all_processes(rsh_rank_fn fn, void *ctx) {
-    for (size_t i = 0; i < sizeof process_counts / sizeof *process_counts; i++) run_processes(process_counts[i], fn, ctx);
+    for (size_t i = 0; i < sizeof process_counts / sizeof *process_counts; i++)
+        run_processes(process_counts[i], fn, ctx);
 }
 
 /* Memory that forked processes share with the test. */
@@ -134,7 +135,8 @@ static rsh_status exchanges_wrongly(void *ctx, rsh_comm *c) {
     char out[3000000], in[3000000];
     int n = rsh_comm_size(c), me = rsh_comm_rank(c);
     memset(out, 1, sizeof out);
-    rsh_message send = {(me + 1) % n, out, me == 1 ? sizeof out - 1 : sizeof out}, recv = {(me + n - 1) % n, in, sizeof in};
+    rsh_message send = {(me + 1) % n, out, me == 1 ? sizeof out - 1 : sizeof out},
+                recv = {(me + n - 1) % n, in, sizeof in};
     CHECK_STATUS(RSH_EMISMATCH, rsh_comm_exchange(c, 1, &send, 1, &recv));
     CHECK_SAYS("message 0 from rank 1 to rank 2 has 2999999 bytes, but 3000000 are received");
     return rsh_comm_barrier(c);
@@ -302,7 +304,8 @@ static void blocks_of_an_arena_never_overlap(void **state) {
 static rsh_status disagrees(void *ctx, rsh_comm *c) {
     (void)ctx;
     int64_t mine = 1, sum;
-    rsh_status st = rsh_comm_rank(c) == 1 ? rsh_comm_barrier(c) : rsh_comm_allreduce(c, &mine, &sum, 1, RSH_I64, RSH_OP_SUM);
+    rsh_status st =
+        rsh_comm_rank(c) == 1 ? rsh_comm_barrier(c) : rsh_comm_allreduce(c, &mine, &sum, 1, RSH_I64, RSH_OP_SUM);
     CHECK_STATUS(RSH_EMISMATCH, st);
     CHECK_SAYS("rank 0 in allreduce (call 0), rank 1 in barrier (call 0)");
     return rsh_comm_barrier(c);
@@ -441,7 +444,8 @@ static void what_a_launcher_says_is_quoted_when_it_makes_no_sense(void **state) 
     setenv("RANK", "3", 1);
     setenv("WORLD_SIZE", "2", 1);
     assert_int_equal(rsh_comm_join(&c), RSH_EVALUE);
-    assert_string_equal(rsh_error_detail(), "torchrun does not say which rank this is: RANK is \"3\", WORLD_SIZE is \"2\"");
+    assert_string_equal(rsh_error_detail(),
+                        "torchrun does not say which rank this is: RANK is \"3\", WORLD_SIZE is \"2\"");
     setenv("WORLD_SIZE", "8", 1);
     setenv("LOCAL_WORLD_SIZE", "4", 1);
     assert_int_equal(rsh_comm_join(&c), RSH_EUNSUP);

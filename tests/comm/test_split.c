@@ -120,9 +120,12 @@ static void a_run_inside_a_rank_is_a_group_of_its_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_of_one_colour_form_a_comm),      cmocka_unit_test(the_new_order_is_by_key_then_rank),
-        cmocka_unit_test(a_negative_colour_gives_no_comm),      cmocka_unit_test(splits_nest_down_to_single_ranks),
-        cmocka_unit_test(a_comm_outlives_the_one_it_was_split_from), cmocka_unit_test(a_null_result_on_one_rank_is_refused_by_all),
+        cmocka_unit_test(ranks_of_one_colour_form_a_comm),
+        cmocka_unit_test(the_new_order_is_by_key_then_rank),
+        cmocka_unit_test(a_negative_colour_gives_no_comm),
+        cmocka_unit_test(splits_nest_down_to_single_ranks),
+        cmocka_unit_test(a_comm_outlives_the_one_it_was_split_from),
+        cmocka_unit_test(a_null_result_on_one_rank_is_refused_by_all),
         cmocka_unit_test(a_run_inside_a_rank_is_a_group_of_its_own),
     };
     return RUN_EVERYWHERE(tests);

@@ -210,7 +210,8 @@ static void a_rank_without_memory_for_its_comm_is_named_by_the_others(void **sta
 /* Four arenas as seen by four ranks, in one process. */
 static void needs_address_range(void) {
 #ifdef SANITIZED_THREAD
-    print_message("skipped: the thread sanitizer leaves too little address range for the arenas of four ranks in one process\n");
+    print_message(
+        "skipped: the thread sanitizer leaves too little address range for the arenas of four ranks in one process\n");
     skip();
 #endif
 }
@@ -236,7 +237,9 @@ static void ranks_of_one_host_share_a_node(void **state) {
     (void)state;
     needs_address_range();
     static const int one[4] = {0}, turn[4] = {0, 1, 0, 1}, all[4] = {0, 1, 2, 3};
-    hosts cases[] = {{.host = {0, 0, 0, 0}, .expected = one}, {.host = {9, 5, 9, 5}, .expected = turn}, {.host = {4, 3, 2, 1}, .expected = all}};
+    hosts cases[] = {{.host = {0, 0, 0, 0}, .expected = one},
+                     {.host = {9, 5, 9, 5}, .expected = turn},
+                     {.host = {4, 3, 2, 1}, .expected = all}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(mailbox_wires(4, cases[i].wires), RSH_OK);
         run_ranks(4, finds_nodes, &cases[i]);

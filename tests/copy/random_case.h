@@ -1,4 +1,5 @@
-/* Seeded random numbers for the tests of this room: the seed comes from RESHARD_SEED or the clock and is printed on failure. */
+/* Seeded random numbers for the tests of this room: the seed comes from RESHARD_SEED or the clock
+ * and is printed on failure. */
 #ifndef RESHARD_TESTS_COPY_RANDOM_CASE_H
 #define RESHARD_TESTS_COPY_RANDOM_CASE_H
 
@@ -29,14 +30,16 @@ static inline uint64_t random_bits(void) {
 }
 
 /* lo .. hi, both included */
-static inline int64_t random_in(int64_t lo, int64_t hi) { return lo + (int64_t)(random_bits() % (uint64_t)(hi - lo + 1)); }
+static inline int64_t random_in(int64_t lo, int64_t hi) {
+    return lo + (int64_t)(random_bits() % (uint64_t)(hi - lo + 1));
+}
 
-#define fail_with_seed(...)                                                                                                      \
-    do {                                                                                                                         \
-        print_error("RESHARD_SEED=%llu: ", (unsigned long long)random_seed);                                                     \
-        print_error(__VA_ARGS__);                                                                                                \
-        print_error("\n");                                                                                                       \
-        fail();                                                                                                                  \
+#define fail_with_seed(...)                                                                        \
+    do {                                                                                           \
+        print_error("RESHARD_SEED=%llu: ", (unsigned long long)random_seed);                       \
+        print_error(__VA_ARGS__);                                                                  \
+        print_error("\n");                                                                         \
+        fail();                                                                                    \
     } while (0)
 
 #endif

@@ -1,4 +1,5 @@
-/* Slow numbers: every dtype read as a long double, and one correctly rounded write, by definition rather than by bit tricks.
+/* Slow numbers: every dtype read as a long double, and one correctly rounded write, by definition
+ * rather than by bit tricks.
  *
  * The small floats are tables of all their values; to round is to look for the nearest one. */
 #ifndef RESHARD_TESTS_COPY_REFERENCE_H
@@ -48,7 +49,8 @@ static inline long double small_value(small_format f, unsigned bits) {
     return sign * small_magnitude(f, code);
 }
 
-/* Nearest code by bisection over the magnitudes, ties to the even code, `top` standing for everything beyond the largest number. */
+/* Nearest code by bisection over the magnitudes, ties to the even code, `top` standing for
+ * everything beyond the largest number. */
 static inline unsigned small_code(small_format f, long double x) {
     int top = small_top(f), lo = 0, hi = top, width = f.ebits + f.mbits;
     unsigned sign = signbit(x) ? 1u << width : 0;
@@ -67,11 +69,11 @@ static inline unsigned small_code(small_format f, long double x) {
     return sign | (unsigned)hi;
 }
 
-#define REFERENCE_READ(type)                                                                                                     \
-    {                                                                                                                            \
-        type v;                                                                                                                  \
-        memcpy(&v, p, sizeof v);                                                                                                 \
-        return (long double)v;                                                                                                   \
+#define REFERENCE_READ(type)                                                                       \
+    {                                                                                              \
+        type v;                                                                                    \
+        memcpy(&v, p, sizeof v);                                                                   \
+        return (long double)v;                                                                     \
     }
 
 /* One real element; complex ones are read part by part as f32 or f64. */
@@ -97,7 +99,9 @@ static inline long double reference_read(rsh_dtype t, const void *p) {
     }
 }
 
-static inline bool reference_is_signed(rsh_dtype t) { return t == RSH_I8 || t == RSH_I16 || t == RSH_I32 || t == RSH_I64; }
+static inline bool reference_is_signed(rsh_dtype t) {
+    return t == RSH_I8 || t == RSH_I16 || t == RSH_I32 || t == RSH_I64;
+}
 
 /* A real number to an integer: toward zero, saturating. */
 static inline uint64_t reference_saturate(rsh_dtype t, long double x) {
@@ -127,12 +131,17 @@ static inline void reference_write(rsh_dtype to, void *p, long double x, bool in
         else if (reference_is_small(to, &f))
             word = small_code(f, x);
         else
-            word = !integer ? reference_saturate(to, x) : x < 0 ? (uint64_t)(int64_t)x : (uint64_t)x;
-        memcpy(p, &word, rsh_dtype_size(to)); /* little-endian, as every machine these tests run on */
+            word = !integer ? reference_saturate(to, x)
+                   : x < 0  ? (uint64_t)(int64_t)x
+                            : (uint64_t)x;
+        memcpy(p, &word,
+               rsh_dtype_size(to)); /* little-endian, as every machine these tests run on */
     }
 }
 
-static inline rsh_dtype reference_component(rsh_dtype t) { return t == RSH_C64 ? RSH_F32 : t == RSH_C128 ? RSH_F64 : t; }
+static inline rsh_dtype reference_component(rsh_dtype t) {
+    return t == RSH_C64 ? RSH_F32 : t == RSH_C128 ? RSH_F64 : t;
+}
 static inline bool reference_is_complex(rsh_dtype t) { return reference_component(t) != t; }
 
 static inline void reference_convert(rsh_dtype from, const char *src, rsh_dtype to, char *dst) {
@@ -148,7 +157,9 @@ static inline void reference_convert(rsh_dtype from, const char *src, rsh_dtype 
         return;
     }
     reference_write(b, dst, reference_read(a, src), integer);
-    if (a != from) reference_write(b, dst + rsh_dtype_size(b), reference_read(a, src + rsh_dtype_size(a)), false);
+    if (a != from)
+        reference_write(b, dst + rsh_dtype_size(b), reference_read(a, src + rsh_dtype_size(a)),
+                        false);
 }
 
 /* Equal bits, or both NaN in every component that differs. */
@@ -158,7 +169,8 @@ static inline bool reference_same(rsh_dtype t, const char *x, const char *y) {
     if (!memcmp(x, y, rsh_dtype_size(t))) return true;
     if (reference_is_integer(t) || t == RSH_BOOL) return false;
     for (size_t i = 0; i < rsh_dtype_size(t); i += size)
-        if (memcmp(x + i, y + i, size) && !(isnan(reference_read(part, x + i)) && isnan(reference_read(part, y + i))))
+        if (memcmp(x + i, y + i, size) &&
+            !(isnan(reference_read(part, x + i)) && isnan(reference_read(part, y + i))))
             return false;
     return true;
 }

@@ -1,4 +1,5 @@
-/* Every pair of dtypes against the definition: exhaustive for 8- and 16-bit sources, edges and random bits for the others. */
+/* Every pair of dtypes against the definition: exhaustive for 8- and 16-bit sources, edges and random bits for the
+ * others. */
 #include "copy/copy.h"
 #include "random_case.h"
 #include "reference.h"
@@ -122,7 +123,8 @@ static void the_ends_of_the_small_floats_are_the_published_ones(void **state) {
     (void)state;
     expect_f32(448.0f, RSH_F8E4M3, 0x7e), expect_f32(464.0f, RSH_F8E4M3, 0x7e), expect_f32(465.0f, RSH_F8E4M3, 0x7f);
     expect_f32(-INFINITY, RSH_F8E4M3, 0xff), expect_f32(0.001953125f, RSH_F8E4M3, 0x01);
-    expect_f32(57344.0f, RSH_F8E5M2, 0x7b), expect_f32(61439.0f, RSH_F8E5M2, 0x7b), expect_f32(61440.0f, RSH_F8E5M2, 0x7c);
+    expect_f32(57344.0f, RSH_F8E5M2, 0x7b), expect_f32(61439.0f, RSH_F8E5M2, 0x7b),
+        expect_f32(61440.0f, RSH_F8E5M2, 0x7c);
     expect_f32(65504.0f, RSH_F16, 0x7bff), expect_f32(65519.0f, RSH_F16, 0x7bff), expect_f32(65520.0f, RSH_F16, 0x7c00);
     expect_f32(5.9604645e-8f, RSH_F16, 0x0001), expect_f32(2.9802322e-8f, RSH_F16, 0x0000);
     expect_f32(1.0f, RSH_BF16, 0x3f80), expect_f32(3.4028235e38f, RSH_BF16, 0x7f80);

@@ -37,7 +37,8 @@ static void shuffle(int nd, int *order) {
     }
 }
 
-/* Dims laid out from fastest to slowest in some order, with gaps and reversals now and then; false if it does not fit. */
+/* Dims laid out from fastest to slowest in some order, with gaps and reversals now and then; false if it does not fit.
+ */
 static bool lay_out(const shape *s, bool in_order, bool may_repeat, side *out) {
     int order[RSHI_MOVE_DIMS];
     shuffle(s->nd, order);
@@ -95,8 +96,8 @@ static void compare(const char *what, const shape *s, const rshi_move *m) {
     if (!memcmp(to_memory, expected, ROOM)) return;
     for (int64_t i = 0; i < ROOM; i++)
         if (to_memory[i] != expected[i])
-            fail_with_seed("%s: byte %lld differs; %d dims of %lld bytes, kernel %d, stream %d", what, (long long)i, s->nd,
-                           (long long)s->unit, (int)m->kernel, m->stream);
+            fail_with_seed("%s: byte %lld differs; %d dims of %lld bytes, kernel %d, stream %d", what, (long long)i,
+                           s->nd, (long long)s->unit, (int)m->kernel, m->stream);
 }
 
 static rshi_move describe(const shape *s, const side *to, const side *from, int64_t *ss) {
@@ -117,7 +118,8 @@ static rshi_kernel try_copy(const shape *s, const side *to, const side *from, bo
     for (int64_t i = 0, all = elements(s); i < all; i++)
         memcpy(expected + address(s, to, i), from_memory + address(s, from, i), (size_t)s->unit);
     rshi_move_prepare(&m, stream ? SIZE_MAX : 0);
-    if (m.kernel != RSHI_KERNEL_NONE) run_pieces(&m, (int)random_in(0, m.split), to_memory + to->base, from_memory + from->base);
+    if (m.kernel != RSHI_KERNEL_NONE)
+        run_pieces(&m, (int)random_in(0, m.split), to_memory + to->base, from_memory + from->base);
     rshi_copy_fence();
     compare("copy", s, &m);
     return m.kernel;
@@ -206,7 +208,8 @@ static void a_fill_writes_its_value_and_nothing_else(void **state) {
         for (int b = 0; b < 16; b++) m.value[b] = (unsigned char)random_bits();
         memset(to_memory, GUARD, ROOM);
         memset(expected, GUARD, ROOM);
-        for (int64_t e = 0, all = elements(&s); e < all; e++) memcpy(expected + address(&s, &to, e), m.value, (size_t)s.unit);
+        for (int64_t e = 0, all = elements(&s); e < all; e++)
+            memcpy(expected + address(&s, &to, e), m.value, (size_t)s.unit);
         rshi_move_prepare(&m, random_in(0, 1) ? SIZE_MAX : 0);
         if (m.kernel != RSHI_KERNEL_NONE) run_pieces(&m, (int)random_in(0, m.split), to_memory + to.base, NULL);
         compare("fill", &s, &m);
@@ -235,7 +238,8 @@ static void dims_that_are_dense_on_both_sides_become_one(void **state) {
 
 static void the_kernel_follows_from_the_strides(void **state) {
     (void)state;
-    int64_t n[] = {8, 8}, dense[] = {32, 4}, wide[] = {64, 4}, crossed[] = {4, 32}, sparse[] = {64, 8}, empty[] = {8, 0};
+    int64_t n[] = {8, 8}, dense[] = {32, 4}, wide[] = {64, 4}, crossed[] = {4, 32}, sparse[] = {64, 8},
+            empty[] = {8, 0};
     assert_int_equal(kernel_of(2, n, dense, wide, NULL), RSHI_KERNEL_ROWS);
     assert_int_equal(kernel_of(2, n, dense, crossed, NULL), RSHI_KERNEL_TRANSPOSE);
     assert_int_equal(kernel_of(2, n, crossed, dense, NULL), RSHI_KERNEL_TRANSPOSE);

@@ -148,7 +148,8 @@ static void try_reduce(rsh_op op, rsh_dtype from, rsh_dtype to, int nsrc, int64_
         src[k] = sources[k];
         fill_source(from, sources[k], (size_t)n * SPREAD);
     }
-    rshi_move m = {.nd = 1, .n = {n}, .ds = {(int64_t)rsh_dtype_size(to)}, .nsrc = nsrc, .ss = ss, .from = from, .to = to};
+    rshi_move m = {
+        .nd = 1, .n = {n}, .ds = {(int64_t)rsh_dtype_size(to)}, .nsrc = nsrc, .ss = ss, .from = from, .to = to};
     m.op = op;
     m.divisor = divisor;
     rshi_move_prepare(&m, random_in(0, 1) ? SIZE_MAX : 0);
@@ -229,7 +230,8 @@ static void transposed_sources_reduce_and_convert(void **state) {
     memcpy(ss + RSHI_MOVE_DIMS, ss, 2 * sizeof *ss);
     fill_source(RSH_BF16, (char *)a, ROWS * COLS);
     fill_source(RSH_BF16, (char *)b, ROWS * COLS);
-    rshi_move m = {.nd = 2, .n = {ROWS, COLS}, .ds = {4 * COLS, 4}, .nsrc = 2, .ss = ss, .from = RSH_BF16, .to = RSH_F32};
+    rshi_move m = {
+        .nd = 2, .n = {ROWS, COLS}, .ds = {4 * COLS, 4}, .nsrc = 2, .ss = ss, .from = RSH_BF16, .to = RSH_F32};
     m.op = RSH_OP_SUM;
     rshi_move_prepare(&m, SIZE_MAX);
     rshi_move_run(&m, 0, 0, m.n[0], (char *)out, src);
@@ -238,7 +240,8 @@ static void transposed_sources_reduce_and_convert(void **state) {
             const char *at[2] = {(const char *)&a[c * ROWS + r], (const char *)&b[c * ROWS + r]};
             float expected;
             reduce_reference(&m, at, (char *)&expected);
-            if (!reference_same(RSH_F32, (char *)&expected, (char *)&out[r * COLS + c])) fail_with_seed("row %d column %d", r, c);
+            if (!reference_same(RSH_F32, (char *)&expected, (char *)&out[r * COLS + c]))
+                fail_with_seed("row %d column %d", r, c);
         }
 }
 

@@ -1,4 +1,5 @@
-/* Fuzz layout: any bytes parse or are refused; what parses prints to text that parses to the same, and answers questions. */
+/* Fuzz layout: any bytes parse or are refused; what parses prints to text that parses to the same, and answers
+ * questions. */
 #include <stdlib.h>
 #include <string.h>
 

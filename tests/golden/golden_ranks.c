@@ -1,5 +1,6 @@
-/* Ranks of golden tests: every case of a file in a world of the size it wants, as threads, as processes, and on two nodes with messages between them.  Built with
- * GOLDEN_MPI, a test is one rank of an MPI job instead; GOLDEN_PER_NODE then says how many ranks a node has. */
+/* Ranks of golden tests: every case of a file in a world of the size it wants, as threads, as processes, and on two
+ * nodes with messages between them.  Built with GOLDEN_MPI, a test is one rank of an MPI job instead; GOLDEN_PER_NODE
+ * then says how many ranks a node has. */
 #include "golden.h"
 
 #include <stdatomic.h>
@@ -38,8 +39,8 @@ static void compare(session *s, rsh_comm *comm, size_t i) {
     atomic_fetch_add(&s->tally->compared, 1);
     if (!st) return;
     atomic_fetch_add(&s->tally->different, 1);
-    fprintf(stderr, "%s, case %zu, rank %d of %d, %s: %s: %s\n", s->name, i, rank, rsh_comm_size(comm), rsh_comm_engine(comm), rsh_status_name(st),
-            rsh_error_detail());
+    fprintf(stderr, "%s, case %zu, rank %d of %d, %s: %s: %s\n", s->name, i, rank, rsh_comm_size(comm),
+            rsh_comm_engine(comm), rsh_status_name(st), rsh_error_detail());
 }
 
 static rsh_status be_rank(void *ctx, rsh_comm *comm) {
@@ -68,7 +69,8 @@ static void run_engine(session *s, const char *engine, rsh_status (*run)(int n, 
     }
     add_up(s);
     int ranks, cases = wanted(s, &ranks);
-    print_message("%s, %s: %d cases compared, %d answers of ranks\n", s->name, engine, cases, atomic_load(&s->tally->compared));
+    print_message("%s, %s: %d cases compared, %d answers of ranks\n", s->name, engine, cases,
+                  atomic_load(&s->tally->compared));
     assert_true(cases > 0);
     assert_int_equal(atomic_load(&s->tally->compared), ranks);
 }
@@ -92,7 +94,8 @@ static rsh_status join_job(void) {
     if (job) return RSH_OK;
     choose_node();
     RSH_TRY(rsh_mpi_open(&job));
-    RSH_REQUIRE(rsh_comm_size(job) == MOST_RANKS, RSH_EVALUE, "the job has %d ranks, not %d", rsh_comm_size(job), MOST_RANKS);
+    RSH_REQUIRE(rsh_comm_size(job) == MOST_RANKS, RSH_EVALUE, "the job has %d ranks, not %d", rsh_comm_size(job),
+                MOST_RANKS);
     return atexit(leave_job) ? RSH_ERUNTIME : RSH_OK;
 }
 

@@ -34,14 +34,17 @@ int golden_ints(const json_t *list, int *out) {
     return (int)n;
 }
 
-bool golden_is(const json_t *object, const char *key, const char *text) { return strcmp(golden_text(object, key), text) == 0; }
+bool golden_is(const json_t *object, const char *key, const char *text) {
+    return strcmp(golden_text(object, key), text) == 0;
+}
 
 rsh_status golden_kind(const char *kind) {
     static const struct {
         const char *name;
         rsh_status status;
-    } kinds[] = {{"OK", RSH_OK},          {"VALUE", RSH_EVALUE},    {"ASSERT", RSH_EVALUE},    {"DIVISION", RSH_EVALUE}, {"TYPE", RSH_ETYPE},
-                 {"KEY", RSH_EKEY},       {"INDEX", RSH_EINDEX},    {"ATTR", RSH_EATTR},       {"NOTIMPL", RSH_EUNSUP},  {"RUNTIME", RSH_ERUNTIME}};
+    } kinds[] = {{"OK", RSH_OK},          {"VALUE", RSH_EVALUE},    {"ASSERT", RSH_EVALUE}, {"DIVISION", RSH_EVALUE},
+                 {"TYPE", RSH_ETYPE},     {"KEY", RSH_EKEY},        {"INDEX", RSH_EINDEX},  {"ATTR", RSH_EATTR},
+                 {"NOTIMPL", RSH_EUNSUP}, {"RUNTIME", RSH_ERUNTIME}};
     for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, kind) == 0) return kinds[i].status;
     return kind ? RSH_EIO : RSH_OK; /* an abort or a hang is nothing that ours may be expected to do */
@@ -93,7 +96,8 @@ rsh_status golden_spec(const json_t *spec, rsh_spec **out) {
     rsh_placement placements[MOST_SHARDS];
     const json_t *texts = json_object_get(spec, "placements");
     EXPECT(json_array_size(texts) <= MOST_SHARDS);
-    for (size_t i = 0; i < json_array_size(texts); i++) RSH_TRY(rsh_placement_parse(json_string_value(json_array_get(texts, i)), &placements[i]));
+    for (size_t i = 0; i < json_array_size(texts); i++)
+        RSH_TRY(rsh_placement_parse(json_string_value(json_array_get(texts, i)), &placements[i]));
     return rsh_spec_chunk((int)golden_number(spec, "dim", 0), (int64_t)json_array_size(texts), placements, out);
 }
 
@@ -117,7 +121,8 @@ static bool same_box(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     char left[RSH_PLACEMENT_TEXT] = "", right[RSH_PLACEMENT_TEXT] = "";
     if (a->has_placement) rsh_placement_print(&a->placement, left);
     if (b->has_placement) rsh_placement_print(&b->placement, right);
-    return a->ndim == b->ndim && !memcmp(a->offsets, b->offsets, bytes) && !memcmp(a->sizes, b->sizes, bytes) && !strcmp(left, right);
+    return a->ndim == b->ndim && !memcmp(a->offsets, b->offsets, bytes) && !memcmp(a->sizes, b->sizes, bytes) &&
+           !strcmp(left, right);
 }
 
 static rsh_status compare_settled(int64_t na, rsh_shard_meta *a, int64_t n, const rsh_shard_meta *boxes) {
@@ -149,7 +154,8 @@ int64_t golden_model(const json_t *spec, int ndim, const int64_t *size, rsh_shar
         rsh_shard_meta *box = &out[c];
         *box = (rsh_shard_meta){.ndim = ndim, .has_placement = true};
         memcpy(box->sizes, size, (size_t)ndim * sizeof *size);
-        int64_t start = step * c < size[dim] ? step * c : size[dim], end = step * (c + 1) < size[dim] ? step * (c + 1) : size[dim];
+        int64_t start = step * c < size[dim] ? step * c : size[dim],
+                end = step * (c + 1) < size[dim] ? step * (c + 1) : size[dim];
         box->offsets[dim] = start, box->sizes[dim] = end - start;
         if (rsh_placement_parse(json_string_value(json_array_get(texts, (size_t)c)), &box->placement)) return -1;
     }

@@ -14,7 +14,10 @@ void golden_put(rsh_dtype dtype, int64_t value, void *out) {
     float f32 = (float)value;
     double f64 = (double)value;
     uint16_t f16 = f16_bits(value);
-    const void *from = dtype == RSH_F32 ? (const void *)&f32 : dtype == RSH_F64 ? (const void *)&f64 : dtype == RSH_F16 ? (const void *)&f16 : &value;
+    const void *from = dtype == RSH_F32   ? (const void *)&f32
+                       : dtype == RSH_F64 ? (const void *)&f64
+                       : dtype == RSH_F16 ? (const void *)&f16
+                                          : &value;
     memcpy(out, from, rsh_dtype_size(dtype)); /* integers: the low bytes, as this machine is little endian */
 }
 
@@ -24,12 +27,14 @@ static rsh_status dtype_of(const char *text, rsh_dtype *out) { return rsh_dtype_
 static void fill_bytes(rsh_tensor *t) {
     unsigned char *p = rsh_tensor_data(t);
     uint64_t n = (uint64_t)rsh_tensor_count(t) * rsh_dtype_size(rsh_tensor_dtype(t));
-    for (uint64_t k = 0; k < n; k++) p[k] = (unsigned char)((7 * k * k + 13 * k + 5) & (rsh_tensor_dtype(t) == RSH_BOOL ? 1 : 255));
+    for (uint64_t k = 0; k < n; k++)
+        p[k] = (unsigned char)((7 * k * k + 13 * k + 5) & (rsh_tensor_dtype(t) == RSH_BOOL ? 1 : 255));
 }
 
 static void fill_arange(rsh_tensor *t) {
     char *p = rsh_tensor_data(t);
-    for (int64_t i = 0; i < rsh_tensor_count(t); i++) golden_put(rsh_tensor_dtype(t), i, p + i * (int64_t)rsh_dtype_size(rsh_tensor_dtype(t)));
+    for (int64_t i = 0; i < rsh_tensor_count(t); i++)
+        golden_put(rsh_tensor_dtype(t), i, p + i * (int64_t)rsh_dtype_size(rsh_tensor_dtype(t)));
 }
 
 rsh_status golden_whole(const json_t *the_case, const char *dtype, bool blank, rsh_tensor **out) {
@@ -52,7 +57,8 @@ rsh_status golden_tensor(const json_t *tensor, rsh_tensor **out) {
     const json_t *values = json_object_get(tensor, "values");
     const char *hex = golden_text(tensor, "hex");
     int64_t wide = (int64_t)rsh_dtype_size(dtype);
-    for (int64_t i = 0; values && i < rsh_tensor_count(*out); i++) golden_put(dtype, json_integer_value(json_array_get(values, (size_t)i)), p + i * wide);
+    for (int64_t i = 0; values && i < rsh_tensor_count(*out); i++)
+        golden_put(dtype, json_integer_value(json_array_get(values, (size_t)i)), p + i * wide);
     for (int64_t k = 0; !values && k < rsh_tensor_count(*out) * wide; k++) {
         unsigned byte = 0;
         sscanf(hex + 2 * k, "%2x", &byte);
@@ -72,7 +78,8 @@ static bool step(int ndim, const int64_t *sizes, int64_t *index) {
 
 static int64_t place(const rsh_tensor *t, const int64_t *offsets, const int64_t *index) {
     int64_t at = 0;
-    for (int d = 0; d < rsh_tensor_ndim(t); d++) at += ((offsets ? offsets[d] : 0) + index[d]) * rsh_tensor_strides(t)[d];
+    for (int d = 0; d < rsh_tensor_ndim(t); d++)
+        at += ((offsets ? offsets[d] : 0) + index[d]) * rsh_tensor_strides(t)[d];
     return at * (int64_t)rsh_dtype_size(rsh_tensor_dtype(t));
 }
 
@@ -80,8 +87,8 @@ static void copy_elements(rsh_tensor *to, const rsh_tensor *from, const int64_t 
     int64_t index[RSH_MAX_NDIM] = {0};
     if (rsh_tensor_count(to) == 0) return;
     do {
-        memcpy((char *)rsh_tensor_data(to) + place(to, NULL, index), (char *)rsh_tensor_data(from) + place(from, offsets, index),
-               rsh_dtype_size(rsh_tensor_dtype(to)));
+        memcpy((char *)rsh_tensor_data(to) + place(to, NULL, index),
+               (char *)rsh_tensor_data(from) + place(from, offsets, index), rsh_dtype_size(rsh_tensor_dtype(to)));
     } while (step(rsh_tensor_ndim(to), rsh_tensor_shape(to), index));
 }
 
@@ -108,7 +115,8 @@ bool golden_equal(const rsh_tensor *a, const rsh_tensor *b) {
     for (int d = 0; d < ndim; d++)
         if (rsh_tensor_shape(a)[d] != rsh_tensor_shape(b)[d]) return false;
     size_t bytes = (size_t)rsh_tensor_count(a) * rsh_dtype_size(rsh_tensor_dtype(a));
-    return bytes == 0 || (rsh_tensor_dense(a) && rsh_tensor_dense(b) && memcmp(rsh_tensor_data(a), rsh_tensor_data(b), bytes) == 0);
+    return bytes == 0 ||
+           (rsh_tensor_dense(a) && rsh_tensor_dense(b) && memcmp(rsh_tensor_data(a), rsh_tensor_data(b), bytes) == 0);
 }
 
 rsh_status golden_compare(const json_t *tensor, const rsh_tensor *mine) {

@@ -11,10 +11,13 @@ typedef struct call {
     rsh_tensor *list[MOST_SHARDS];
 } call;
 
-static rsh_status take(const json_t *tensors, int i, rsh_tensor **out) { return golden_tensor(json_array_get(tensors, (size_t)i), out); }
+static rsh_status take(const json_t *tensors, int i, rsh_tensor **out) {
+    return golden_tensor(json_array_get(tensors, (size_t)i), out);
+}
 
 static rsh_status take_list(call *k, const json_t *tensors, bool same) {
-    for (k->nlist = 0; k->nlist < k->size; k->nlist++) RSH_TRY(take(tensors, same ? k->rank : k->nlist, &k->list[k->nlist]));
+    for (k->nlist = 0; k->nlist < k->size; k->nlist++)
+        RSH_TRY(take(tensors, same ? k->rank : k->nlist, &k->list[k->nlist]));
     return RSH_OK;
 }
 
@@ -50,7 +53,9 @@ static rsh_status do_all_to_all_single(call *k, const json_t *tensors) {
         rows += receive[r];
     }
     RSH_TRY(out_like(k, splits ? rows : -1, &k->out));
-    RSH_TRY(judge(k, rsh_group_all_to_all_single(k->group, k->out, k->in, splits ? receive : NULL, splits ? send : NULL), &compare));
+    RSH_TRY(judge(k,
+                  rsh_group_all_to_all_single(k->group, k->out, k->in, splits ? receive : NULL, splits ? send : NULL),
+                  &compare));
     return compare ? golden_compare(json_object_get(k->answer, "out"), k->out) : RSH_OK;
 }
 
@@ -73,7 +78,8 @@ static rsh_status do_in_place(call *k, const json_t *tensors) {
                     : reduces ? rsh_group_reduce(k->group, k->out, op, k->root)
                               : rsh_group_broadcast(k->group, k->out, k->root);
     RSH_TRY(judge(k, st, &compare));
-    return compare && (!reduces || k->rank == k->root) ? golden_compare(json_object_get(k->answer, "out"), k->out) : RSH_OK;
+    return compare && (!reduces || k->rank == k->root) ? golden_compare(json_object_get(k->answer, "out"), k->out)
+                                                       : RSH_OK;
 }
 
 static rsh_status do_scatter(call *k, const json_t *tensors) {
@@ -82,7 +88,9 @@ static rsh_status do_scatter(call *k, const json_t *tensors) {
     RSH_TRY(take(tensors, 0, &k->in));
     RSH_TRY(out_like(k, -1, &k->out));
     if (given) RSH_TRY(take_list(k, tensors, false));
-    RSH_TRY(judge(k, rsh_group_scatter(k->group, k->out, k->nlist, given ? (const rsh_tensor *const *)k->list : NULL, k->root), &compare));
+    RSH_TRY(judge(
+        k, rsh_group_scatter(k->group, k->out, k->nlist, given ? (const rsh_tensor *const *)k->list : NULL, k->root),
+        &compare));
     return compare ? golden_compare(json_object_get(k->answer, "out"), k->out) : RSH_OK;
 }
 
@@ -114,8 +122,14 @@ static rsh_status dispatch(call *k) {
     static const struct {
         const char *which;
         rsh_status (*run)(call *k, const json_t *tensors);
-    } kinds[] = {{"all_to_all_single", do_all_to_all_single}, {"all_gather", do_all_gather}, {"all_reduce", do_in_place}, {"reduce", do_in_place},
-                 {"broadcast", do_in_place}, {"scatter", do_scatter}, {"gather", do_gather}, {"all_gather_object", do_all_gather_object}};
+    } kinds[] = {{"all_to_all_single", do_all_to_all_single},
+                 {"all_gather", do_all_gather},
+                 {"all_reduce", do_in_place},
+                 {"reduce", do_in_place},
+                 {"broadcast", do_in_place},
+                 {"scatter", do_scatter},
+                 {"gather", do_gather},
+                 {"all_gather_object", do_all_gather_object}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (golden_is(k->c, "which", kinds[i].which)) return kinds[i].run(k, json_object_get(k->c, "in"));
     EXPECT(!"a collective that this test knows");
@@ -124,7 +138,11 @@ static rsh_status dispatch(call *k) {
 
 static rsh_status check_collective(const json_t *c, int rank, rsh_group *group) {
     if (!golden_member(json_object_get(c, "group"), rank)) return RSH_OK;
-    call k = {.c = c, .group = group, .rank = rsh_group_rank(group), .size = rsh_group_size(group), .root = (int)golden_number(c, "root", 0)};
+    call k = {.c = c,
+              .group = group,
+              .rank = rsh_group_rank(group),
+              .size = rsh_group_size(group),
+              .root = (int)golden_number(c, "root", 0)};
     k.answer = json_array_get(json_object_get(json_object_get(c, "answer"), "ranks"), (size_t)rank);
     rsh_status st = dispatch(&k);
     rsh_tensor_free(k.in), rsh_tensor_free(k.out);
@@ -134,8 +152,10 @@ static rsh_status check_collective(const json_t *c, int rank, rsh_group *group) 
 
 /* Ranks, sizes and their translation; what PyTorch refuses, ours refuses with the same kind. */
 static rsh_status check_facts(const json_t *c, int rank, rsh_group *group) {
-    const json_t *mine = json_array_get(json_object_get(json_object_get(c, "answer"), "ranks"), (size_t)rank), *to, *from;
-    EXPECT(rsh_group_rank(group) == golden_number(mine, "rank", -2) && rsh_group_size(group) == golden_number(mine, "size", -2));
+    const json_t *mine = json_array_get(json_object_get(json_object_get(c, "answer"), "ranks"), (size_t)rank), *to,
+                 *from;
+    EXPECT(rsh_group_rank(group) == golden_number(mine, "rank", -2) &&
+           rsh_group_size(group) == golden_number(mine, "size", -2));
     to = json_object_get(mine, "to_global"), from = json_object_get(mine, "from_global");
     for (size_t r = 0; r < json_array_size(to); r++) {
         int global = -1;

@@ -25,14 +25,18 @@ static rsh_status check_params(const json_t *c) {
     rsh_spec *spec = NULL;
     int64_t start = -1, size = -1;
     RSH_TRY(golden_spec(json_object_get(c, "spec"), &spec));
-    rsh_status st = rsh_spec_chunk_params(spec, golden_number(c, "n", 0), golden_number(c, "world", 0), (int)golden_number(c, "rank", 0), &start, &size);
+    rsh_status st = rsh_spec_chunk_params(spec, golden_number(c, "n", 0), golden_number(c, "world", 0),
+                                          (int)golden_number(c, "rank", 0), &start, &size);
     rsh_spec_free(spec);
     EXPECT(st == golden_expected(c, 0, false));
-    if (!st) EXPECT(start == golden_number(answer_of(c), "start", -2) && size == golden_number(answer_of(c), "size", -2));
+    if (!st)
+        EXPECT(start == golden_number(answer_of(c), "start", -2) && size == golden_number(answer_of(c), "size", -2));
     return RSH_OK;
 }
 
-static rsh_status check_chunk_case(const json_t *c) { return golden_is(c, "op", "chunks") ? check_chunks(c) : check_params(c); }
+static rsh_status check_chunk_case(const json_t *c) {
+    return golden_is(c, "op", "chunks") ? check_chunks(c) : check_params(c);
+}
 
 /* ---- devices ---- */
 
@@ -71,7 +75,8 @@ static rsh_status check_verdict(const json_t *c) {
     int64_t n, size[RSH_MAX_NDIM];
     RSH_TRY(golden_boxes(json_object_get(c, "shards"), &n, boxes));
     int ndim = golden_numbers(json_object_get(c, "size"), size);
-    rsh_status st = golden_is(c, "op", "overlap") ? rsh_shards_check_overlap(n, boxes) : rsh_shards_check_tensor(n, boxes, ndim, size);
+    rsh_status st = golden_is(c, "op", "overlap") ? rsh_shards_check_overlap(n, boxes)
+                                                  : rsh_shards_check_tensor(n, boxes, ndim, size);
     EXPECT(st == golden_expected(c, 0, false));
     return RSH_OK;
 }
@@ -80,7 +85,8 @@ static rsh_status check_built(const json_t *c, const rsh_tensor_meta *meta) {
     rsh_shard_meta model[MOST_SHARDS];
     const json_t *spec = json_object_get(c, "spec");
     EXPECT(golden_model(spec, meta->ndim, meta->size, model) == meta->nshards);
-    for (int64_t i = 0; i < meta->nshards; i++) EXPECT(rsh_shard_meta_equal(&model[i], &meta->shards[i])); /* the order of placements, empty ones too */
+    for (int64_t i = 0; i < meta->nshards; i++)
+        EXPECT(rsh_shard_meta_equal(&model[i], &meta->shards[i])); /* the order of placements, empty ones too */
     return golden_compare_boxes(json_object_get(answer_of(c), "meta"), meta->nshards, meta->shards);
 }
 

@@ -1,4 +1,5 @@
-/* Sharded tensors against PyTorch's recorded answers: made, moved, gathered, saved, to the bit; and where PyTorch fails, against the definition. */
+/* Sharded tensors against PyTorch's recorded answers: made, moved, gathered, saved, to the bit; and where PyTorch
+ * fails, against the definition. */
 #include "golden.h"
 #include "st/kept.h"
 
@@ -134,7 +135,8 @@ static rsh_status check_part(const scene *s, const rsh_st *from, const rsh_spec 
     RSH_TRY(rsh_spec_chunk_dim(rsh_st_spec(from), s->ndim, &p));
     RSH_TRY(rsh_spec_chunk_dim(to, s->ndim, &q));
     RSH_TRY(rsh_st_local_tensor(from, &local));
-    RSH_TRY((p == q ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, s->ndim, s->size, rsh_st_spec(from), to, s->group, &moved, by_rank));
+    RSH_TRY((p == q ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, s->ndim, s->size, rsh_st_spec(from),
+                                                                           to, s->group, &moved, by_rank));
     bool right = rsh_shard_meta_equal(&moved.meta, &by_rank[s->me]);
     rsh_status st = golden_cut(s->whole, moved.meta.offsets, moved.meta.sizes, &expected);
     right = right && !st && golden_equal(expected, moved.tensor);
@@ -366,8 +368,10 @@ static rsh_status dispatch(const scene *s) {
     static const struct {
         const char *op;
         rsh_status (*check)(const scene *s);
-    } ops[] = {{"shard", check_shard},     {"reshard", check_reshard},         {"factory", check_factory},     {"gather", check_gather},
-               {"state", check_state},     {"from_shards", check_from_shards}, {"from_meta", check_from_meta}, {"from_tensor", check_from_tensor}};
+    } ops[] = {{"shard", check_shard},         {"reshard", check_reshard},
+               {"factory", check_factory},     {"gather", check_gather},
+               {"state", check_state},         {"from_shards", check_from_shards},
+               {"from_meta", check_from_meta}, {"from_tensor", check_from_tensor}};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (golden_is(s->c, "op", ops[i].op)) return ops[i].check(s);
     EXPECT(!"an operation that this test knows");

@@ -1,4 +1,5 @@
-/* groups: what tests of the group room share: rank functions run under a default group, on threads, on processes and on nodes. */
+/* groups: what tests of the group room share: rank functions run under a default group, on threads,
+ * on processes and on nodes. */
 #ifndef RESHARD_TESTS_GROUP_GROUPS_H
 #define RESHARD_TESTS_GROUP_GROUPS_H
 

@@ -50,7 +50,8 @@ scattered scattered_new(const form *f, bool dense, uint64_t *rng) {
     scattered s = {.bytes = (size_t)room * item};
     s.base = malloc(s.bytes);
     memset(s.base, SCATTERED_GUARD, s.bytes);
-    if (rsh_tensor_wrap(s.base + (size_t)first * item, f->dtype, f->ndim, f->shape, strides, free, s.base, &s.t)) abort();
+    if (rsh_tensor_wrap(s.base + (size_t)first * item, f->dtype, f->ndim, f->shape, strides, free, s.base, &s.t))
+        abort();
     return s;
 }
 

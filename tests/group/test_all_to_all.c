@@ -8,7 +8,8 @@
 
 static rsh_status worked(void *ctx) {
     (void)ctx;
-    const int64_t in_splits[3][3] = {{1, 2, 1}, {0, 1, 2}, {3, 1, 2}}, out_splits[3][3] = {{1, 0, 3}, {2, 1, 1}, {1, 2, 2}};
+    const int64_t in_splits[3][3] = {{1, 2, 1}, {0, 1, 2}, {3, 1, 2}},
+                  out_splits[3][3] = {{1, 0, 3}, {2, 1, 1}, {1, 2, 2}};
     const int64_t in_length[3] = {4, 3, 6}, out_length[3] = {4, 4, 5};
     const int64_t expected[3][5] = {{0, 20, 21, 22}, {1, 2, 10, 23}, {3, 11, 12, 24, 25}};
     int me = rsh_group_rank(NULL);
@@ -94,7 +95,8 @@ static rsh_status last_piece_empty(void *ctx) {
     RSH_TRY(rsh_tensor_zeros(RSH_I32, 1, &received, &out));
     for (int64_t i = 0; i < length; i++) ((int32_t *)rsh_tensor_data(all))[2 * i] = (int32_t)(100 * me + i);
     RSH_TRY(rsh_group_all_to_all_single(NULL, out, in, from, splits));
-    for (int64_t i = 0; i < received; i++) CHECK(((int32_t *)rsh_tensor_data(out))[i] == 100 * (i / 3) + 3 * me + i % 3);
+    for (int64_t i = 0; i < received; i++)
+        CHECK(((int32_t *)rsh_tensor_data(out))[i] == 100 * (i / 3) + 3 * me + i % 3);
     rsh_tensor_free(in);
     rsh_tensor_free(out);
     rsh_tensor_free(all);

@@ -71,7 +71,8 @@ static rsh_status all_reduce_case(scene *s) {
 static rsh_status reduce_case(scene *s) {
     scattered_fill(&s->f, &s->one, s->seed, s->me, 0);
     RSH_TRY(rsh_group_reduce(s->g, s->one.t, s->op, s->root));
-    CHECK(s->me == s->root ? scattered_is_reduced(&s->f, &s->one, s->seed, s->n, 0, s->op) : scattered_is(&s->f, &s->one, s->seed, s->me, 0));
+    CHECK(s->me == s->root ? scattered_is_reduced(&s->f, &s->one, s->seed, s->n, 0, s->op)
+                           : scattered_is(&s->f, &s->one, s->seed, s->me, 0));
     return RSH_OK;
 }
 static rsh_status reduce_scatter_case(scene *s) {
@@ -92,7 +93,9 @@ static rsh_status all_to_all_case(scene *s) {
     }
     rsh_status st = rsh_group_all_to_all(s->g, s->n, s->tensors, sources);
     bool ok = true;
-    for (int j = 0; j < s->n; j++) ok = ok && scattered_is(&s->f, &s->list[j], s->seed, j, s->me) && scattered_is(&s->f, &in[j], s->seed, s->me, j);
+    for (int j = 0; j < s->n; j++)
+        ok =
+            ok && scattered_is(&s->f, &s->list[j], s->seed, j, s->me) && scattered_is(&s->f, &in[j], s->seed, s->me, j);
     /* And back onto what was sent, in place. */
     if (!st) st = rsh_group_all_to_all(s->g, s->n, s->tensors, as_sources(s));
     for (int j = 0; j < s->n; j++) ok = ok && scattered_is(&s->f, &s->list[j], s->seed, s->me, j);
@@ -109,8 +112,9 @@ static rsh_op draw_op(uint64_t *rng, rsh_dtype dtype) {
     return op;
 }
 
-static rsh_status (*const cases[])(scene *) = {broadcast_case, scatter_case, gather_case, all_gather_case, all_gather_in_place_case,
-                                               all_reduce_case, reduce_case, reduce_scatter_case, all_to_all_case};
+static rsh_status (*const cases[])(scene *) = {
+    broadcast_case,  scatter_case, gather_case,         all_gather_case, all_gather_in_place_case,
+    all_reduce_case, reduce_case,  reduce_scatter_case, all_to_all_case};
 #define CASES (sizeof cases / sizeof *cases)
 
 static rsh_status random_scenes(rsh_group *g, uint64_t seed, int rounds) {
@@ -125,7 +129,9 @@ static rsh_status random_scenes(rsh_group *g, uint64_t seed, int rounds) {
             scene_begin(&s);
             rsh_status st = cases[k](&s);
             scene_end(&s);
-            if (st) return rshi_fail(st, "round %d of seed %llu: %s", i, (unsigned long long)seed, strdup(rsh_error_detail()));
+            if (st)
+                return rshi_fail(st, "round %d of seed %llu: %s", i, (unsigned long long)seed,
+                                 strdup(rsh_error_detail()));
         }
     }
     return RSH_OK;
@@ -138,7 +144,8 @@ static void collectives_give_what_every_rank_brought(void **state) {
     run_group_counts(in_the_default_group, &seed);
 }
 
-/* Roots and list places are ranks of the group, whatever their global ranks are; those outside may call with anything. */
+/* Roots and list places are ranks of the group, whatever their global ranks are; those outside may call with anything.
+ */
 static rsh_status in_a_subgroup(void *ctx) {
     const int members[3] = {3, 1, 2};
     rsh_group *g = NULL;
@@ -174,7 +181,8 @@ static rsh_status into_columns(void *ctx) {
     int32_t matrix[ROWS * MOST] = {0}, mine[ROWS];
     rsh_tensor *column[MOST], *in = NULL;
     const int64_t rows = ROWS, stride = n;
-    for (int j = 0; j < n; j++) RSH_TRY(rsh_tensor_wrap(matrix + j, RSH_I32, 1, &rows, &stride, NULL, NULL, &column[j]));
+    for (int j = 0; j < n; j++)
+        RSH_TRY(rsh_tensor_wrap(matrix + j, RSH_I32, 1, &rows, &stride, NULL, NULL, &column[j]));
     for (int i = 0; i < ROWS; i++) mine[i] = 100 * me + i;
     RSH_TRY(rsh_tensor_wrap(mine, RSH_I32, 1, &rows, NULL, NULL, NULL, &in));
     RSH_TRY(rsh_group_all_gather(NULL, n, column, in));

@@ -90,10 +90,14 @@ static rsh_status lists_of_the_root(const kit *k) {
     rsh_tensor *const *targets = k->wrong ? k->out : NULL;
     REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS, NULL, root));
     REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS - 1, sources, root));
-    REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS, k->wrong || k->me == 3 ? SOURCES(k->list) : NULL, root));
-    REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS, k->wrong ? SOURCES(with(k, k->list, NULL, room)) : NULL, root));
-    REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS, k->wrong ? SOURCES(with(k, k->list, k->longer, room)) : NULL, root));
-    REFUSED(RSH_ERUNTIME, rsh_group_scatter(NULL, k->good, RANKS, k->wrong ? SOURCES(with(k, k->list, k->bool_, room)) : NULL, root));
+    REFUSED(RSH_EVALUE,
+            rsh_group_scatter(NULL, k->good, RANKS, k->wrong || k->me == 3 ? SOURCES(k->list) : NULL, root));
+    REFUSED(RSH_EVALUE,
+            rsh_group_scatter(NULL, k->good, RANKS, k->wrong ? SOURCES(with(k, k->list, NULL, room)) : NULL, root));
+    REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS,
+                                          k->wrong ? SOURCES(with(k, k->list, k->longer, room)) : NULL, root));
+    REFUSED(RSH_ERUNTIME,
+            rsh_group_scatter(NULL, k->good, RANKS, k->wrong ? SOURCES(with(k, k->list, k->bool_, room)) : NULL, root));
     REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->me == 0 ? k->longer : k->good, RANKS, sources, root));
     REFUSED(RSH_ERUNTIME, rsh_group_scatter(NULL, k->me == 0 ? k->integers : k->good, RANKS, sources, root));
     REFUSED(RSH_EVALUE, rsh_group_gather(NULL, k->good, RANKS, NULL, root));
@@ -116,7 +120,8 @@ static rsh_status lists_of_all(const kit *k) {
     REFUSED(RSH_EVALUE, rsh_group_reduce_scatter(NULL, or_else(k, k->longer), RANKS, SOURCES(k->list), RSH_OP_SUM));
     REFUSED(RSH_EVALUE, rsh_group_reduce_scatter(NULL, k->good, k->wrong ? 0 : RANKS, SOURCES(k->list), RSH_OP_SUM));
     REFUSED(RSH_ERUNTIME, rsh_group_reduce_scatter(NULL, or_else(k, k->integers), RANKS, SOURCES(k->list), RSH_OP_SUM));
-    REFUSED(RSH_EMISMATCH, rsh_group_reduce_scatter(NULL, k->good, RANKS, SOURCES(k->list), k->wrong ? RSH_OP_MIN : RSH_OP_SUM));
+    REFUSED(RSH_EMISMATCH,
+            rsh_group_reduce_scatter(NULL, k->good, RANKS, SOURCES(k->list), k->wrong ? RSH_OP_MIN : RSH_OP_SUM));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, k->wrong ? 5 : RANKS, k->out, SOURCES(k->list)));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, k->wrong ? NULL : k->out, SOURCES(k->list)));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, k->out, k->wrong ? NULL : SOURCES(k->list)));
@@ -127,13 +132,15 @@ static rsh_status lists_of_all(const kit *k) {
     CHECK_SAYS("what rank 2 receives from rank 1 is f32[2, 4]");
     rsh_tensor *integers[RANKS];
     for (int r = 0; r < RANKS; r++) integers[r] = k->integers;
-    REFUSED(RSH_ERUNTIME, rsh_group_all_to_all(NULL, RANKS, k->wrong ? integers : k->out, SOURCES(k->wrong ? integers : k->list)));
+    REFUSED(RSH_ERUNTIME,
+            rsh_group_all_to_all(NULL, RANKS, k->wrong ? integers : k->out, SOURCES(k->wrong ? integers : k->list)));
     return rsh_group_all_to_all(NULL, RANKS, k->out, SOURCES(k->list));
 }
 
 static rsh_status splits(const kit *k) {
     rsh_tensor *in = NULL, *out = NULL, *odd = NULL, *other = NULL;
-    const int64_t good[RANKS] = {1, 1, 1, 1}, moved[RANKS] = {2, 1, 1, 0}, short_[RANKS] = {1, 1, 1, 0}, negative[RANKS] = {-1, 2, 2, 1};
+    const int64_t good[RANKS] = {1, 1, 1, 1}, moved[RANKS] = {2, 1, 1, 0}, short_[RANKS] = {1, 1, 1, 0},
+                  negative[RANKS] = {-1, 2, 2, 1};
     RSH_TRY(make(RSH_F32, 2, 4, 2, &in));
     RSH_TRY(make(RSH_F32, 2, 4, 2, &out));
     RSH_TRY(make(RSH_F32, 2, 5, 2, &odd));
@@ -175,7 +182,8 @@ static rsh_status another_call(void *ctx) {
     (void)ctx;
     kit k = {.me = rsh_group_rank(NULL)};
     RSH_TRY(kit_make(&k));
-    REFUSED(RSH_EMISMATCH, k.me == 1 ? rsh_group_all_reduce(NULL, k.good, RSH_OP_SUM) : rsh_group_broadcast(NULL, k.good, 0));
+    REFUSED(RSH_EMISMATCH,
+            k.me == 1 ? rsh_group_all_reduce(NULL, k.good, RSH_OP_SUM) : rsh_group_broadcast(NULL, k.good, 0));
     kit_free(&k);
     return rsh_group_barrier(NULL);
 }
@@ -202,13 +210,15 @@ static rsh_status nth_call(const kit *k, int which) {
     }
     const int64_t shape[2] = {4, 1}, strides[2] = {1, 1};
     int64_t data[4] = {0};
-    rsh_status st = rsh_comm_agree(rsh_group_comm(NULL), rsh_tensor_wrap(data, RSH_I64, 2, shape, strides, NULL, NULL, &turned));
+    rsh_status st =
+        rsh_comm_agree(rsh_group_comm(NULL), rsh_tensor_wrap(data, RSH_I64, 2, shape, strides, NULL, NULL, &turned));
     if (!st) st = rsh_group_all_to_all_single(NULL, turned, turned, NULL, NULL);
     rsh_tensor_free(turned);
     return st;
 }
 
-/* The i-th allocation of one rank fails, for every i until none does: each time every rank returns, most times with RSH_ENOMEM. */
+/* The i-th allocation of one rank fails, for every i until none does: each time every rank returns, most times with
+ * RSH_ENOMEM. */
 static rsh_status running_out(void *ctx) {
     kit k = {.me = rsh_group_rank(NULL)};
     int poor = *(int *)ctx, failures = 0;
@@ -219,7 +229,8 @@ static rsh_status running_out(void *ctx) {
             if (k.me == poor) rsh_alloc_fail_at(i);
             rsh_status st = nth_call(&k, which);
             rsh_alloc_fail_at(-1);
-            RSH_REQUIRE(st == RSH_OK || st == RSH_ENOMEM, st, "call %d, allocation %lld: %s", which, (long long)i, strdup(rsh_error_detail()));
+            RSH_REQUIRE(st == RSH_OK || st == RSH_ENOMEM, st, "call %d, allocation %lld: %s", which, (long long)i,
+                        strdup(rsh_error_detail()));
             ran_out = st == RSH_ENOMEM;
             failures += ran_out;
         }

@@ -205,8 +205,10 @@ static rsh_status gather_objects(rsh_group *g, int rank, int size, const size_t 
 }
 static rsh_status objects_of_all_lengths(void *ctx) {
     (void)ctx;
-    const size_t lengths[][5] = {{0, 0, 0, 0, 0}, {1, 0, 4096, 4097, 3}, {0, 3000001, 0, 17, 0}, {100, 100, 100, 100, 5000000}};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) RSH_TRY(gather_objects(NULL, rsh_group_rank(NULL), rsh_group_size(NULL), lengths[i]));
+    const size_t lengths[][5] = {
+        {0, 0, 0, 0, 0}, {1, 0, 4096, 4097, 3}, {0, 3000001, 0, 17, 0}, {100, 100, 100, 100, 5000000}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        RSH_TRY(gather_objects(NULL, rsh_group_rank(NULL), rsh_group_size(NULL), lengths[i]));
     return RSH_OK;
 }
 static void objects_of_any_length_arrive_everywhere(void **state) {
@@ -235,7 +237,8 @@ static void those_who_are_no_members_take_no_part(void **state) {
     run_groups(4, objects_in_subgroup, NULL);
 }
 
-/* One rank refuses, or has no memory at any of its allocations: everybody returns with that, and the next call works. */
+/* One rank refuses, or has no memory at any of its allocations: everybody returns with that, and the next call works.
+ */
 static rsh_status objects_refused(void *ctx) {
     (void)ctx;
     int me = rsh_group_rank(NULL);

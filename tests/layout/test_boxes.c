@@ -1,4 +1,5 @@
-/* Boxes: exact tilings pass, the first element missed or doubled is named, the canonical order is found, and many boxes are quick. */
+/* Boxes: exact tilings pass, the first element missed or doubled is named, the canonical order is found, and many boxes
+ * are quick. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,8 +149,8 @@ static void check_against_counting(const tiling *t, uint64_t first_seed) {
     rsh_status st = rsh_layout_parse(text, &l);
     bool right = *words ? st == RSH_EVALUE && strstr(rsh_error_detail(), words) : st == RSH_OK;
     if (!right)
-        fail_msg("RESHARD_SEED=%llu: %s: \"%s\", not \"%s\"", (unsigned long long)first_seed, text, st ? rsh_error_detail() : "",
-                 words);
+        fail_msg("RESHARD_SEED=%llu: %s: \"%s\", not \"%s\"", (unsigned long long)first_seed, text,
+                 st ? rsh_error_detail() : "", words);
     rsh_layout_free(l);
     rshi_free(text);
 }
@@ -175,7 +176,8 @@ static void the_first_element_missed_or_doubled_is_named(void **state) {
 static void a_pinwheel_tiles(void **state) {
     rsh_layout *l;
     (void)state;
-    assert_int_equal(rsh_layout_parse("f32[3, 3] boxes 0:[0:1,0:2] 1:[0:2,2:3] 2:[2:3,1:3] 3:[1:3,0:1] 4:[1:2,1:2]", &l), RSH_OK);
+    assert_int_equal(
+        rsh_layout_parse("f32[3, 3] boxes 0:[0:1,0:2] 1:[0:2,2:3] 2:[2:3,1:3] 3:[1:3,0:1] 4:[1:2,1:2]", &l), RSH_OK);
     rsh_layout_free(l);
 }
 
@@ -246,8 +248,8 @@ static void boxes_go_by_rank_and_keep_the_order_of_each_rank(void **state) {
         rsh_layout *l;
         assert_int_equal(rsh_layout_parse(written, &l), RSH_OK);
         if (strcmp(rsh_layout_text(l), sorted))
-            fail_msg("RESHARD_SEED=%llu: %s\nbecame %s\nnot    %s", (unsigned long long)first_seed, written, rsh_layout_text(l),
-                     sorted);
+            fail_msg("RESHARD_SEED=%llu: %s\nbecame %s\nnot    %s", (unsigned long long)first_seed, written,
+                     rsh_layout_text(l), sorted);
         rsh_layout_free(l);
         rshi_free(written);
         rshi_free(sorted);

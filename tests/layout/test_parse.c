@@ -185,8 +185,10 @@ static void check_bad(const bad *b, rsh_status status) {
     char start[64];
     rsh_status st = rsh_layout_parse(b->text, &l);
     snprintf(start, sizeof start, "layout:%s: ", b->place);
-    bool ok = st == status && !strncmp(rsh_error_detail(), start, strlen(start)) && strstr(rsh_error_detail(), b->words);
-    if (!ok) fail_msg("\"%s\" gave %s, \"%s\"; not %s%s", b->text, rsh_status_name(st), rsh_error_detail(), start, b->words);
+    bool ok =
+        st == status && !strncmp(rsh_error_detail(), start, strlen(start)) && strstr(rsh_error_detail(), b->words);
+    if (!ok)
+        fail_msg("\"%s\" gave %s, \"%s\"; not %s%s", b->text, rsh_status_name(st), rsh_error_detail(), start, b->words);
     assert_ptr_equal(l, b); /* results are written on success only */
 }
 
@@ -311,8 +313,10 @@ static void check_refused(const rsh_layout_desc *desc, const char *sentence) {
 
 static void a_description_gives_the_same_layout_as_its_text(void **state) {
     int64_t sizes[] = {1, 3}, ranks[] = {4, 2};
-    rsh_segment segment[] = {{.size = 3, .cut = {.naxes = 1, .rule = RSH_RULE_SIZES, .sizes = sizes, .nsizes = 2}}, {.size = 2}};
-    rsh_layout_desc desc = {.dtype = RSH_F32, .ndim = 2, .naxes = 1, .axis = {{"x", 2}}, .ranks = ranks, .has_order = true};
+    rsh_segment segment[] = {{.size = 3, .cut = {.naxes = 1, .rule = RSH_RULE_SIZES, .sizes = sizes, .nsizes = 2}},
+                             {.size = 2}};
+    rsh_layout_desc desc = {
+        .dtype = RSH_F32, .ndim = 2, .naxes = 1, .axis = {{"x", 2}}, .ranks = ranks, .has_order = true};
     rsh_layout *l;
     (void)state;
     desc.order[0] = 1;
@@ -380,7 +384,13 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
 static void boxes_from_code_are_checked_too(void **state) {
     int64_t ranks[] = {3, 1, 1};
     rsh_ranked_box box[] = {{1, ranks, {{0}, {2}}}, {2, ranks, {{2}, {4}}}};
-    rsh_layout_desc good = {.dtype = RSH_F32, .ndim = 1, .dim = {{.size = 4}}, .is_boxes = true, .nboxes = 2, .boxes = box}, d;
+    rsh_layout_desc good = {.dtype = RSH_F32,
+                            .ndim = 1,
+                            .dim = {{.size = 4}},
+                            .is_boxes = true,
+                            .nboxes = 2,
+                            .boxes = box},
+                    d;
     rsh_layout *l;
     (void)state;
     assert_int_equal(rsh_layout_new(&good, &l), RSH_OK);

@@ -2,8 +2,8 @@
  *
  *   ranks_on_mpi together | apart | pairs
  *
- * together: the ranks are on one node, as they are.  apart: RESHARD_NODE makes each a node of its own.  pairs: two and two.  Public headers only, as users have
- * them. */
+ * together: the ranks are on one node, as they are.  apart: RESHARD_NODE makes each a node of its own.  pairs: two and
+ * two.  Public headers only, as users have them. */
 #include <reshard.h>
 #include <reshard/mpi.h>
 
@@ -16,7 +16,8 @@
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
-            fprintf(stderr, "rank %d: %s:%d: %s  [%s]\n", world_rank, __FILE__, __LINE__, #condition, rsh_error_detail()); \
+            fprintf(stderr, "rank %d: %s:%d: %s  [%s]\n", world_rank, __FILE__, __LINE__, #condition,                  \
+                    rsh_error_detail());                                                                               \
             MPI_Abort(MPI_COMM_WORLD, 1);                                                                              \
         }                                                                                                              \
     } while (0)
@@ -53,8 +54,11 @@ static void blocks_come_to_everybody(rsh_comm *c) {
     CHECK(sum == world_size * (world_size + 1) / 2);
 }
 
-/* To every rank, this one too, four messages of sizes that depend on the pair; one is large enough for any protocol that MPI has. */
-static size_t size_of(int from, int to, int k) { return k == 0 ? 0 : k == 3 ? 3000000 + (size_t)(from * 10 + to) : (size_t)(from * 100 + to * 10 + k); }
+/* To every rank, this one too, four messages of sizes that depend on the pair; one is large enough for any protocol
+ * that MPI has. */
+static size_t size_of(int from, int to, int k) {
+    return k == 0 ? 0 : k == 3 ? 3000000 + (size_t)(from * 10 + to) : (size_t)(from * 100 + to * 10 + k);
+}
 static void messages_of_all_sizes_arrive(rsh_comm *c) {
     enum { K = 4 };
     int n = world_size * K;
@@ -70,7 +74,8 @@ static void messages_of_all_sizes_arrive(rsh_comm *c) {
         CHECK_OK(rsh_comm_exchange(c, n, send, n, recv));
         for (int i = 0; i < n; i++)
             for (size_t b = 0; b < recv[i].bytes; b++)
-                CHECK(((unsigned char *)recv[i].data)[b] == (unsigned char)(recv[i].peer * 16 + world_rank + i / world_size));
+                CHECK(((unsigned char *)recv[i].data)[b] ==
+                      (unsigned char)(recv[i].peer * 16 + world_rank + i / world_size));
     }
     recv[1].bytes++; /* one rank more or less: all are told of the first mismatch */
     CHECK(rsh_comm_exchange(c, n, send, n, recv) == RSH_EMISMATCH);
@@ -174,7 +179,8 @@ static void many_comms_live_one_after_another(rsh_comm *c) {
 static void a_rank_in_another_network_namespace_is_another_node(rsh_comm *c) {
     int moved = world_rank == world_size - 1 && !per_node && !unshare(CLONE_NEWNET);
     MPI_Bcast(&moved, 1, MPI_INT, world_size - 1, MPI_COMM_WORLD);
-    if (!moved && !world_rank) printf("  skipped: %s\n", per_node ? "the ranks are on nodes of their own" : "no right to make a namespace");
+    if (!moved && !world_rank)
+        printf("  skipped: %s\n", per_node ? "the ranks are on nodes of their own" : "no right to make a namespace");
     if (!moved) return;
     rsh_comm *own = open_comm();
     CHECK(rsh_comm_nodes(own) == 2 && rsh_comm_node(own, world_size - 1) == 1);

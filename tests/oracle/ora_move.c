@@ -89,7 +89,8 @@ static char *new_holders(const ora_layout *l, int64_t nodes, int64_t per_node) {
     if (!holds) abort();
     for (int64_t i = 0; i < l->nparts; i++) {
         int64_t node = l->part[i].rank / per_node;
-        for (int64_t j = 0; node < nodes && j < l->part[i].count; j++) holds[node * l->count + l->part[i].element[j]] = 1;
+        for (int64_t j = 0; node < nodes && j < l->part[i].count; j++)
+            holds[node * l->count + l->part[i].element[j]] = 1;
     }
     return holds;
 }

@@ -1,6 +1,8 @@
-/* Oracle: what a layout text means and what a move must give, element by element and as slowly as that is.
+/* Oracle: what a layout text means and what a move must give, element by element and as slowly as
+ * that is.
  *
- * It shares nothing with the library: its own parser, its own numbers, its own arithmetic.  Texts are valid; nonsense aborts. */
+ * It shares nothing with the library: its own parser, its own numbers, its own arithmetic.  Texts
+ * are valid; nonsense aborts. */
 #ifndef RESHARD_TESTS_ORACLE_H
 #define RESHARD_TESTS_ORACLE_H
 
@@ -30,7 +32,8 @@ bool ora_is_complex(ora_dtype t);
 bool ora_op_exists(ora_op op, ora_dtype t);
 bool ora_converts(ora_dtype from, ora_dtype to);
 
-/* A number of any dtype, exactly: integers (and bool) in `bits`, sign-extended to 64; the others in re and im. */
+/* A number of any dtype, exactly: integers (and bool) in `bits`, sign-extended to 64; the others in
+ * re and im. */
 typedef struct ora_number {
     bool is_integer, is_signed;
     uint64_t bits;
@@ -70,7 +73,8 @@ typedef struct ora_box {
     int64_t rank, lo[ORA_MAX], hi[ORA_MAX];
 } ora_box;
 
-/* One part: which global elements (row-major numbers) it holds, in memory order.  `shape` and `order` are of the dense part. */
+/* One part: which global elements (row-major numbers) it holds, in memory order.  `shape` and
+ * `order` are of the dense part. */
 typedef struct ora_part {
     int64_t rank, number; /* the number-th part of the rank */
     int64_t partial;      /* position along the partial axes taken as one, 0 where there are none */
@@ -105,7 +109,8 @@ void ora_free(ora_layout *l);
 
 /* ora_parts.c: who holds what. */
 void ora_fill_parts(ora_layout *l); /* the last step of ora_parse */
-bool ora_cut_holds(const ora_layout *l, const ora_cut *cut, int64_t n, int64_t i, const int64_t *coordinate);
+bool ora_cut_holds(const ora_layout *l, const ora_cut *cut, int64_t n, int64_t i,
+                   const int64_t *coordinate);
 bool ora_dim_holds(const ora_layout *l, int d, int64_t i, const int64_t *coordinate);
 int64_t ora_linear(const ora_layout *l, const int64_t *index);
 void ora_unravel(const ora_layout *l, int64_t element, int64_t *index);
@@ -115,9 +120,12 @@ bool ora_same_parts(const ora_layout *a, const ora_layout *b);
 
 /* ora_move.c: what a move must give and what it must cost. */
 /* src[i] and dst[i] are the dense bytes of part i.  False: the move is not supported. */
-bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to, unsigned char **dst);
-bool ora_moves_alone(const ora_layout *from, const ora_layout *to); /* each partial position on its own */
-/* Without partials: the least bytes between ranks, and between nodes of `per_node` consecutive ranks. */
+bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to,
+              unsigned char **dst);
+bool ora_moves_alone(const ora_layout *from,
+                     const ora_layout *to); /* each partial position on its own */
+/* Without partials: the least bytes between ranks, and between nodes of `per_node` consecutive
+ * ranks. */
 int64_t ora_least_bytes(const ora_layout *from, const ora_layout *to);
 int64_t ora_least_between_nodes(const ora_layout *from, const ora_layout *to, int64_t per_node);
 

@@ -148,7 +148,8 @@ static void boxes_are_parts_in_written_order(void **state) {
 
 static void same_parts_looks_at_elements_not_at_words(void **state) {
     (void)state;
-    ora_layout *a = ora_parse("f32[6/x] on x=3"), *b = ora_parse("f32[ 6 / x ~ ]on x=3"), *c = ora_parse("f32[6/x:1] on x=3");
+    ora_layout *a = ora_parse("f32[6/x] on x=3"), *b = ora_parse("f32[ 6 / x ~ ]on x=3"),
+               *c = ora_parse("f32[6/x:1] on x=3");
     assert_true(ora_same_parts(a, b));
     assert_false(ora_same_parts(a, c));
     ora_free(a);
@@ -345,7 +346,8 @@ static void a_move_from_partial_reduces(void **state) {
     ora_layout *from = ora_parse("i32[2] on y=2,x=2 max(x)"), *to = ora_parse("f64[2/z] on z=2@[1,0]");
     int32_t p[2][2] = {{1, 9}, {5, 2}};
     double out[2];
-    unsigned char *s[] = {(void *)p[0], (void *)p[1], (void *)p[0], (void *)p[1]}, *d[] = {(void *)&out[0], (void *)&out[1]};
+    unsigned char *s[] = {(void *)p[0], (void *)p[1], (void *)p[0], (void *)p[1]},
+                  *d[] = {(void *)&out[0], (void *)&out[1]};
     assert_true(ora_move(from, s, to, d));
     assert_true(out[0] == 9 && out[1] == 5);
     ora_layout *other = ora_parse("i32[2] on x=2 min(x)");

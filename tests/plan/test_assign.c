@@ -87,7 +87,8 @@ static void grid_problem(int64_t side, int64_t rows, int64_t columns, int64_t ro
     for (int64_t i = 0; i < rows * columns; i++)
         for (int64_t j = 0; j < rows_after * columns_after; j++) {
             int64_t r = i / columns, c = i % columns, ra = j / columns_after, ca = j % columns_after;
-            int64_t high = overlap(r * side / rows, (r + 1) * side / rows, ra * side / rows_after, (ra + 1) * side / rows_after);
+            int64_t high =
+                overlap(r * side / rows, (r + 1) * side / rows, ra * side / rows_after, (ra + 1) * side / rows_after);
             gain(i, j, high * overlap(c * side / columns, (c + 1) * side / columns, ca * side / columns_after,
                                       (ca + 1) * side / columns_after));
         }
@@ -329,7 +330,8 @@ static void block_overlaps_agree_with_the_hungarian_method(void **state) {
     grid_problem(64, 1, 64, 64, 1);
     check_with_hungarian();
     for (int round = 0; round < 30; round++) {
-        int64_t r = 1 + random_below(14), c = 1 + random_below(14), ra = 1 + random_below(14), ca = 1 + random_below(14);
+        int64_t r = 1 + random_below(14), c = 1 + random_below(14), ra = 1 + random_below(14),
+                ca = 1 + random_below(14);
         grid_problem(1 + random_below(100), r, c, ra, ca);
         check_with_hungarian();
     }

@@ -107,7 +107,8 @@ static void replicas_share_the_sending(void **state) {
         int64_t senders = cases[i].k;
         if (strstr(cases[i].from, "x=2")) senders *= 2;
         if (100 * t.max_send * senders > 105 * t.bytes_moved)
-            fail_msg("%s -> %s: one rank sends %lld of %lld bytes", cases[i].from, cases[i].to, (long long)t.max_send, (long long)t.bytes_moved);
+            fail_msg("%s -> %s: one rank sends %lld of %lld bytes", cases[i].from, cases[i].to, (long long)t.max_send,
+                     (long long)t.bytes_moved);
     }
 }
 
@@ -160,27 +161,30 @@ static void no_rank_sends_to_every_node(void **state) {
         int64_t ranks_per_node, percent;
         int stages;
     } cases[] = {
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 200, 3},        /* once to other nodes, once to its own */
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3},   /* only to other nodes */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 200, 3}, /* once to other nodes, once to its own */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3}, /* only to other nodes */
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 100, 3},
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=10@4-13", 4, 100, 3},   /* nodes of 4, 4 and 2 */
-        {"f32[4096, 4096] on w=2", "f32[4096, 4096] on x=32@4-35", 4, 97, 3},    /* two sources: half each; then those who pass on */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=10@4-13", 4, 100, 3}, /* nodes of 4, 4 and 2 */
+        {"f32[4096, 4096] on w=2", "f32[4096, 4096] on x=32@4-35", 4, 97,
+         3}, /* two sources: half each; then those who pass on */
         {"f32[4096, 4096] on w=1", "f32[4096/c, 4096] on x=8,c=2@4-19", 4, 100, 3},
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2},     /* one node: as ever */
-        {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2},      /* everybody sends alike: nothing to gain */
-        {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 2},    /* would be passed on at twice the size */
-        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 800, 2},                 /* slices of 8 KiB */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2}, /* one node: as ever */
+        {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2}, /* everybody sends alike: nothing to gain */
+        {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 2}, /* would be passed on at twice the size */
+        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 800, 2},              /* slices of 8 KiB */
         {"u8[131072] on w=1", "u8[131072] on x=8@1-8", 1, 100, 3},
-        {"u8[4194304] on w=1", "u8[4194304] on x=1024@1024-2047", 16, 150, 3},   /* too many ranks to compare; slices of 64 KiB for 16 ranks */
+        {"u8[4194304] on w=1", "u8[4194304] on x=1024@1024-2047", 16, 150,
+         3}, /* too many ranks to compare; slices of 64 KiB for 16 ranks */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rsh_plan *p = plan(cases[i].from, cases[i].to, cases[i].ranks_per_node);
         rsh_plan_totals t;
         assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
-        int64_t bytes = rsh_layout_count(rsh_plan_from(p, 0)) * (int64_t)rsh_dtype_size(rsh_layout_dtype(rsh_plan_from(p, 0)));
+        int64_t bytes =
+            rsh_layout_count(rsh_plan_from(p, 0)) * (int64_t)rsh_dtype_size(rsh_layout_dtype(rsh_plan_from(p, 0)));
         if (rshi_plan_stages(p) != cases[i].stages || t.max_send * 100 / bytes > cases[i].percent)
-            fail_msg("%s -> %s: %d stages, one rank sends %lld of %lld bytes", cases[i].from, cases[i].to, rshi_plan_stages(p), (long long)t.max_send,
-                     (long long)bytes);
+            fail_msg("%s -> %s: %d stages, one rank sends %lld of %lld bytes", cases[i].from, cases[i].to,
+                     rshi_plan_stages(p), (long long)t.max_send, (long long)bytes);
         assert_int_equal(t.bytes_moved, t.lower_bound);
         if (cases[i].from[0] != 'b') assert_int_equal(t.bytes_between_nodes, t.lower_bound_between_nodes);
         rsh_plan_free(p);
@@ -241,7 +245,9 @@ static void a_rotation_of_ranks_is_relabelled_away(void **state) {
     rsh_plan *p;
     rsh_plan_totals t;
     bool exact = false;
-    assert_int_equal(rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact), RSH_OK);
+    assert_int_equal(
+        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact),
+        RSH_OK);
     assert_true(exact);
     assert_int_equal(rsh_plan_new(from, better, NULL, &p), RSH_OK);
     assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
@@ -255,11 +261,14 @@ static void a_rotation_of_ranks_is_relabelled_away(void **state) {
 static void a_layout_without_a_mesh_is_relabelled_too(void **state) {
     (void)state;
     rsh_layout *from = layout("f32[8/x] on x=2"), *to = layout("f32[8]"), *better, *other = layout("f32[6]");
-    assert_int_equal(rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL), RSH_OK);
+    assert_int_equal(
+        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL),
+        RSH_OK);
     assert_true(rsh_layout_equal(to, better));
     rsh_layout_free(better);
-    assert_int_equal(rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
-                     RSH_EVALUE);
+    assert_int_equal(
+        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
+        RSH_EVALUE);
     rsh_layout_free(from);
     rsh_layout_free(to);
     rsh_layout_free(other);

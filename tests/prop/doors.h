@@ -4,7 +4,8 @@
 
 #include "stage.h"
 
-/* Moves the stage's source to its destination (some twice, with other values) and checks what came of it. */
+/* Moves the stage's source to its destination (some twice, with other values) and checks what came
+ * of it. */
 typedef struct door {
     const char *name;
     bool (*go)(prop_case *c, stage *s);

@@ -29,7 +29,8 @@ static char *element(const ora_part *p, const rsh_tensor *t, int64_t i, size_t s
 
 static void show_part(held *h, const rsh_tensor *t) {
     unsigned char *dense = prop_alloc((size_t)h->part->count * h->size);
-    for (int64_t i = 0; i < h->part->count; i++) memcpy(dense + (size_t)i * h->size, element(h->part, t, i, h->size), h->size);
+    for (int64_t i = 0; i < h->part->count; i++)
+        memcpy(dense + (size_t)i * h->size, element(h->part, t, i, h->size), h->size);
     held_put(h, dense);
     free(dense);
 }
@@ -37,7 +38,8 @@ static void show_part(held *h, const rsh_tensor *t) {
 static void take_part(const held *h, const rsh_tensor *t) {
     unsigned char *dense = prop_alloc((size_t)h->part->count * h->size);
     held_get(h, dense);
-    for (int64_t i = 0; i < h->part->count; i++) memcpy(element(h->part, t, i, h->size), dense + (size_t)i * h->size, h->size);
+    for (int64_t i = 0; i < h->part->count; i++)
+        memcpy(element(h->part, t, i, h->size), dense + (size_t)i * h->size, h->size);
     free(dense);
 }
 
@@ -174,7 +176,9 @@ static bool twice(prop_case *c, stage *s, rsh_rank_fn fn, const char *when) {
 }
 
 static bool reshard(prop_case *c, stage *s) { return twice(c, s, reshard_on_rank, "the second rsh_reshard"); }
-static bool own_memory(prop_case *c, stage *s) { return twice(c, s, own_memory_on_rank, "the second rsh_reshard_into of the library's memory"); }
+static bool own_memory(prop_case *c, stage *s) {
+    return twice(c, s, own_memory_on_rank, "the second rsh_reshard_into of the library's memory");
+}
 static bool into(prop_case *c, stage *s) { return twice(c, s, into_on_rank, "the second rsh_reshard_into"); }
 static bool exec(prop_case *c, stage *s) { return twice(c, s, run_on_rank, "the second rsh_exec_run"); }
 static bool pieces(prop_case *c, stage *s) { return twice(c, s, pieces_on_rank, "the second begin, test, wait"); }

@@ -32,7 +32,8 @@ static void *load(void *library, const char *name) {
     return symbol;
 }
 
-/* RESHARD_TEST_PER_NODE: ranks that are to be on one node.  Both MPIs say in the environment which rank this will be. */
+/* RESHARD_TEST_PER_NODE: ranks that are to be on one node.  Both MPIs say in the environment which rank this will be.
+ */
 static void choose_node(void) {
     const char *many = getenv("RESHARD_TEST_PER_NODE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
     char name[32];
@@ -67,7 +68,8 @@ static rsh_comm *joined(void) {
     if (!mpi && strcmp(engine_name(), "shm") != 0) give_up("RESHARD_TEST_ENGINE is neither shm nor mpi");
     if (mpi ? join_mpi() : rsh_comm_join(&job)) give_up(rsh_error_detail());
     atexit(leave);
-    if (rsh_comm_rank(job) > 0 && !freopen("/dev/null", "w", stdout)) give_up("no /dev/null"); /* one rank's report is enough; failures go to stderr */
+    if (rsh_comm_rank(job) > 0 && !freopen("/dev/null", "w", stdout))
+        give_up("no /dev/null"); /* one rank's report is enough; failures go to stderr */
     return job;
 }
 

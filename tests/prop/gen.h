@@ -22,7 +22,8 @@ typedef struct gen_shape {
     int ndim;
     int64_t size[ORA_MAX];
 } gen_shape;
-gen_shape gen_any_shape(gen_rng *g); /* at most about 2,000 elements, sometimes none, sometimes 0-d */
+gen_shape
+gen_any_shape(gen_rng *g); /* at most about 2,000 elements, sometimes none, sometimes 0-d */
 gen_shape gen_large_shape(gen_rng *g); /* some ten thousand elements in one to three dims */
 ora_dtype gen_any_dtype(gen_rng *g);
 ora_dtype gen_dtype_from(gen_rng *g, ora_dtype from); /* one that `from` converts to */
@@ -77,8 +78,10 @@ typedef struct gen_pair_wish {
     bool large;
 } gen_pair_wish;
 void gen_pair(gen_rng *g, const gen_pair_wish *w, char from[GEN_TEXT], char to[GEN_TEXT]);
-/* From few ranks to many copies, some ten thousand elements; and a node for each of GEN_MAX_ROLES ranks. */
-void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT], char to[GEN_TEXT]);
+/* From few ranks to many copies, some ten thousand elements; and a node for each of GEN_MAX_ROLES
+ * ranks. */
+void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT],
+                   char to[GEN_TEXT]);
 void gen_nodes(gen_rng *g, int64_t node_of[GEN_MAX_ROLES]);
 
 #endif

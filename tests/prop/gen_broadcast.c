@@ -13,10 +13,12 @@ static void many_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_lay
     memset(out, 0, sizeof *out);
     size_t n = (size_t)snprintf(out->head, sizeof out->head, "%s[", ora_dtype_name(t));
     for (int d = 0; d < shape->ndim; d++)
-        n += (size_t)snprintf(out->head + n, sizeof out->head - n, "%s%d%s", d ? ", " : "", (int)shape->size[d], d == cut ? rule : "");
+        n += (size_t)snprintf(out->head + n, sizeof out->head - n, "%s%d%s", d ? ", " : "", (int)shape->size[d],
+                              d == cut ? rule : "");
     snprintf(out->head + n, sizeof out->head - n, "]");
     bool copies_first = gen_chance(g, 50);
-    snprintf(out->mesh, sizeof out->mesh, copies_first ? "r=%d,c=%d" : "c=%d,r=%d", copies_first ? copies : cuts, copies_first ? cuts : copies);
+    snprintf(out->mesh, sizeof out->mesh, copies_first ? "r=%d,c=%d" : "c=%d,r=%d", copies_first ? copies : cuts,
+             copies_first ? cuts : copies);
     out->nroles = copies * cuts;
 }
 

@@ -108,7 +108,8 @@ static void add_cut(gen_rng *g, const mesh *m, int n, const int64_t *axis, int64
 }
 
 /* (4/(kv,rep)|2/kv|3): some segments name fewer axes; at least one names one. */
-static void add_own_cuts(gen_rng *g, const mesh *m, int n, int64_t *axis, int nsegments, const int64_t *size, char *text) {
+static void add_own_cuts(gen_rng *g, const mesh *m, int n, int64_t *axis, int nsegments, const int64_t *size,
+                         char *text) {
     int sure = (int)gen_below(g, nsegments);
     for (int s = 0; s < nsegments; s++) {
         int mine = (int)gen_between(g, s == sure ? 1 : 0, n);

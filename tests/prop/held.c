@@ -6,7 +6,8 @@
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5 };
 
-/* Strides of a part whose dims are stored from slowest to fastest in `order`, each with `pad` elements between its rows. */
+/* Strides of a part whose dims are stored from slowest to fastest in `order`, each with `pad` elements between its
+ * rows. */
 static void set_strides(held *h, const int *order, int64_t pad) {
     int64_t stride = pad ? 1 + pad % 2 : 1;
     for (int i = h->part->ndim - 1; i >= 0; i--) {

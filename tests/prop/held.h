@@ -1,10 +1,18 @@
-/* Held: memory of one part as a caller may hand it in: any strides, with guard bytes around and between the elements. */
+/* Held: memory of one part as a caller may hand it in: any strides, with guard bytes around and
+ * between the elements. */
 #ifndef RESHARD_TESTS_HELD_H
 #define RESHARD_TESTS_HELD_H
 
 #include "prop.h"
 
-typedef enum held_style { HELD_DENSE, HELD_DENSE_STRIDES, HELD_REVERSED, HELD_PADDED, HELD_NEGATIVE, HELD_STYLES } held_style;
+typedef enum held_style {
+    HELD_DENSE,
+    HELD_DENSE_STRIDES,
+    HELD_REVERSED,
+    HELD_PADDED,
+    HELD_NEGATIVE,
+    HELD_STYLES
+} held_style;
 
 typedef struct held {
     const ora_part *part; /* borrowed */

@@ -97,7 +97,8 @@ static bool view_is_that_of_the_matrix(prop_case *c, const planned *p, int64_t r
     PROP(c, v.rank == r, "rank %lld calls itself %lld", (long long)r, (long long)v.rank);
     PROP(c, v.bytes_sent == sent && v.bytes_received == received && v.bytes_local == p->matrix[r][r],
          "rank %lld: sent %lld received %lld local %lld, matrix %lld %lld %lld", (long long)r, (long long)v.bytes_sent,
-         (long long)v.bytes_received, (long long)v.bytes_local, (long long)sent, (long long)received, (long long)p->matrix[r][r]);
+         (long long)v.bytes_received, (long long)v.bytes_local, (long long)sent, (long long)received,
+         (long long)p->matrix[r][r]);
     PROP(c, v.nsend == nsend && v.nrecv == nrecv, "rank %lld: nsend %lld nrecv %lld, matrix %lld %lld", (long long)r,
          (long long)v.nsend, (long long)v.nrecv, (long long)nsend, (long long)nrecv);
     PROP(c, v.scratch_bytes <= p->totals.scratch_bytes && v.scratch_messages <= p->totals.scratch_messages,
@@ -111,10 +112,10 @@ static bool neighbours_are_those_of_the_matrix(prop_case *c, const planned *p, i
     PROP_OK(c, rsh_plan_destinations(p->plan, r, add_neighbour, &out));
     PROP(c, in.in_order && out.in_order, "rank %lld: neighbours are not ascending", (long long)r);
     for (int64_t q = 0; q < RANKS; q++) {
-        PROP(c, in.bytes[q] == p->matrix[q][r], "rank %lld gets %lld from %lld, matrix %lld", (long long)r, (long long)in.bytes[q],
-             (long long)q, (long long)p->matrix[q][r]);
-        PROP(c, out.bytes[q] == p->matrix[r][q], "rank %lld gives %lld to %lld, matrix %lld", (long long)r, (long long)out.bytes[q],
-             (long long)q, (long long)p->matrix[r][q]);
+        PROP(c, in.bytes[q] == p->matrix[q][r], "rank %lld gets %lld from %lld, matrix %lld", (long long)r,
+             (long long)in.bytes[q], (long long)q, (long long)p->matrix[q][r]);
+        PROP(c, out.bytes[q] == p->matrix[r][q], "rank %lld gives %lld to %lld, matrix %lld", (long long)r,
+             (long long)out.bytes[q], (long long)q, (long long)p->matrix[r][q]);
     }
     return true;
 }
@@ -130,7 +131,8 @@ bool ranks_agree_with_the_matrix(prop_case *c, const planned *p) {
         if (v.scratch_bytes > scratch) scratch = v.scratch_bytes;
         if (v.scratch_messages > scratch_messages) scratch_messages = v.scratch_messages;
     }
-    PROP(c, rsh_plan_nranks(p->plan) == n, "nranks is %lld, not %lld", (long long)rsh_plan_nranks(p->plan), (long long)n);
+    PROP(c, rsh_plan_nranks(p->plan) == n, "nranks is %lld, not %lld", (long long)rsh_plan_nranks(p->plan),
+         (long long)n);
     PROP(c, p->totals.scratch_bytes == scratch && p->totals.scratch_messages == scratch_messages,
          "scratch of all is %lld and %lld, of the neediest rank %lld and %lld", (long long)p->totals.scratch_bytes,
          (long long)p->totals.scratch_messages, (long long)scratch, (long long)scratch_messages);
@@ -139,7 +141,9 @@ bool ranks_agree_with_the_matrix(prop_case *c, const planned *p) {
 
 bool nothing_more_than_needed(prop_case *c, const planned *p) {
     int64_t least = ora_least_bytes(p->from_o, p->to_o);
-    PROP(c, p->totals.lower_bound == least, "lower_bound %lld, oracle %lld", (long long)p->totals.lower_bound, (long long)least);
-    PROP(c, p->totals.bytes_moved == least, "bytes_moved %lld, oracle %lld", (long long)p->totals.bytes_moved, (long long)least);
+    PROP(c, p->totals.lower_bound == least, "lower_bound %lld, oracle %lld", (long long)p->totals.lower_bound,
+         (long long)least);
+    PROP(c, p->totals.bytes_moved == least, "bytes_moved %lld, oracle %lld", (long long)p->totals.bytes_moved,
+         (long long)least);
     return true;
 }

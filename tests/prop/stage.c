@@ -57,7 +57,8 @@ void side_set(side *s, const unsigned char *value) {
     for (int64_t i = 0; i < s->o->nparts; i++) {
         const ora_part *p = &s->o->part[i];
         for (int64_t j = 0; j < p->count; j++)
-            memcpy(s->dense[i] + (size_t)j * size, value + (size_t)(p->partial * s->o->count + p->element[j]) * size, size);
+            memcpy(s->dense[i] + (size_t)j * size, value + (size_t)(p->partial * s->o->count + p->element[j]) * size,
+                   size);
     }
     side_show(s);
 }
@@ -82,7 +83,8 @@ static void write_bytes(const unsigned char *p, size_t n, char out[40]) {
     for (size_t i = 0; i < n; i++) snprintf(out + 2 * i, 40 - 2 * i, "%02x", p[n - 1 - i]);
 }
 
-static bool part_matches(prop_case *c, const side *s, int64_t i, bool loose, const char *when, const unsigned char *found) {
+static bool part_matches(prop_case *c, const side *s, int64_t i, bool loose, const char *when,
+                         const unsigned char *found) {
     size_t size = ora_size(s->o->dtype);
     const ora_part *p = &s->o->part[i];
     char is[40], must_be[40];
@@ -91,8 +93,8 @@ static bool part_matches(prop_case *c, const side *s, int64_t i, bool loose, con
         if (ora_equal(s->o->dtype, loose, a, b)) continue;
         write_bytes(a, size, is);
         write_bytes(b, size, must_be);
-        return prop_say(c, "%s: rank %lld part %lld offset %lld (element %lld) is %s, must be %s", when, (long long)p->rank,
-                        (long long)p->number, (long long)j, (long long)p->element[j], is, must_be);
+        return prop_say(c, "%s: rank %lld part %lld offset %lld (element %lld) is %s, must be %s", when,
+                        (long long)p->rank, (long long)p->number, (long long)j, (long long)p->element[j], is, must_be);
     }
     return true;
 }
@@ -106,7 +108,8 @@ bool side_matches(prop_case *c, const side *s, bool loose, const char *when) {
         bool ok = part_matches(c, s, i, loose, when, found);
         free(found);
         if (!ok) return false;
-        PROP(c, held_guards_are_whole(&s->held[i]), "%s: rank %lld: bytes outside the part were written", when, (long long)p->rank);
+        PROP(c, held_guards_are_whole(&s->held[i]), "%s: rank %lld: bytes outside the part were written", when,
+             (long long)p->rank);
     }
     return true;
 }
@@ -118,7 +121,8 @@ bool stage_new(stage *s, prop_case *c, const char *from, const char *to, bool an
     const ora_layout *a = s->from.o, *b = s->to.o;
     s->supported = a->op == ORA_NONE || b->op == ORA_NONE || a->op == b->op;
     s->loose = a->dtype != b->dtype || (a->op != ORA_NONE && !ora_moves_alone(a, b));
-    int64_t last = side_last_rank(&s->from) > side_last_rank(&s->to) ? side_last_rank(&s->from) : side_last_rank(&s->to);
+    int64_t last =
+        side_last_rank(&s->from) > side_last_rank(&s->to) ? side_last_rank(&s->from) : side_last_rank(&s->to);
     s->nranks = engine_ranks((int)last + 1 + gen_chance(&c->rng, 20));
     return true;
 }
@@ -162,7 +166,8 @@ void stage_turn(stage *s, int64_t rank) {
 
 bool stage_done_twice(prop_case *c, stage *s, const char *when) {
     for (int64_t i = 0; i < s->to.o->nparts; i++)
-        if (engine_sees(s->to.o->part[i].rank) && !part_matches(c, &s->to, i, s->loose, "the first run", s->to.got[i])) return false;
+        if (engine_sees(s->to.o->part[i].rank) && !part_matches(c, &s->to, i, s->loose, "the first run", s->to.got[i]))
+            return false;
     swap_values(&s->from);
     swap_values(&s->to);
     return stage_done(c, s, when);
@@ -203,8 +208,8 @@ void stage_options(stage *s, prop_case *c) {
     s->opts.messages = gen_chance(g, 35);
     if (s->supported) maybe_more(s, g);
     size_t n = strlen(c->note);
-    snprintf(c->note + n, sizeof c->note - n, " ranks=%d ranks_per_node=%d messages=%d by_node=%d ceiling=%lld", s->nranks,
-             (int)s->opts.ranks_per_node, s->opts.messages, s->opts.reduce == RSH_REDUCE_BY_NODE,
+    snprintf(c->note + n, sizeof c->note - n, " ranks=%d ranks_per_node=%d messages=%d by_node=%d ceiling=%lld",
+             s->nranks, (int)s->opts.ranks_per_node, s->opts.messages, s->opts.reduce == RSH_REDUCE_BY_NODE,
              s->opts.has_max_scratch ? (long long)s->opts.max_scratch_bytes : -1LL);
 }
 

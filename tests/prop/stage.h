@@ -1,4 +1,5 @@
-/* Stage: a pair of layouts with memory on both sides, values in the source and what the destination must become. */
+/* Stage: a pair of layouts with memory on both sides, values in the source and what the destination
+ * must become. */
 #ifndef RESHARD_TESTS_STAGE_H
 #define RESHARD_TESTS_STAGE_H
 
@@ -17,12 +18,15 @@ typedef struct side {
 
 bool side_new(side *s, prop_case *c, const char *text, bool any_strides);
 void side_free(side *s);
-void side_fill(side *s, gen_rng *g, bool tame); /* random values, equal on replicas, into dense and memory */
+void side_fill(side *s, gen_rng *g,
+               bool tame); /* random values, equal on replicas, into dense and memory */
 /* The values of the tensor, [partial position][element], into dense and memory. */
 void side_set(side *s, const unsigned char *value);
 void side_show(side *s);                        /* dense into memory */
 void side_wipe(side *s);
-int64_t side_first(const side *s, int64_t rank); /* index of the rank's first part, or of the one after where it would be */
+int64_t side_first(
+    const side *s,
+    int64_t rank); /* index of the rank's first part, or of the one after where it would be */
 int64_t side_last_rank(const side *s);
 /* Memory equals dense and guards are whole. */
 bool side_matches(prop_case *c, const side *s, bool loose, const char *when);
@@ -41,7 +45,8 @@ void stage_free(stage *s);
 void stage_values(stage *s, gen_rng *g);
 /* A second set of values, in `next` of both sides. */
 void stage_next_values(stage *s, gen_rng *g);
-/* Between two runs, on this rank (all: rank < 0): keep what the first gave, show the next source, wipe the destination. */
+/* Between two runs, on this rank (all: rank < 0): keep what the first gave, show the next source,
+ * wipe the destination. */
 void stage_turn(stage *s, int64_t rank);
 /* Random options under which the bits stay the same; they are described in the case's note. */
 void stage_options(stage *s, prop_case *c);

@@ -1,4 +1,5 @@
-/* Adjoint and backward: <A x, y> = <x, A' y> with other values on every replica, and the rule of automatic differentiation. */
+/* Adjoint and backward: <A x, y> = <x, A' y> with other values on every replica, and the rule of automatic
+ * differentiation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ static void fill_apart(side *s, gen_rng *g) {
     size_t size = ora_size(s->o->dtype);
     for (int64_t i = 0; i < s->o->nparts; i++)
         for (int64_t j = 0; j < s->o->part[i].count; j++)
-            ora_encode(s->o->dtype, (ora_number){.re = (long double)gen_between(g, -3, 3)}, s->dense[i] + (size_t)j * size);
+            ora_encode(s->o->dtype, (ora_number){.re = (long double)gen_between(g, -3, 3)},
+                       s->dense[i] + (size_t)j * size);
     side_show(s);
 }
 
@@ -42,7 +44,8 @@ static long double dot(const side *s, unsigned char **other) {
     for (int64_t i = 0; i < s->o->nparts; i++) {
         held_get(&s->held[i], s->got[i]);
         for (int64_t j = 0; j < s->o->part[i].count; j++)
-            sum += ora_decode(s->o->dtype, s->got[i] + (size_t)j * size).re * ora_decode(s->o->dtype, other[i] + (size_t)j * size).re;
+            sum += ora_decode(s->o->dtype, s->got[i] + (size_t)j * size).re *
+                   ora_decode(s->o->dtype, other[i] + (size_t)j * size).re;
     }
     return sum;
 }
@@ -71,7 +74,8 @@ static bool dot_test(prop_case *c, bool exact) {
     stage s;
     side xbar = {0}, y = {0};
     int64_t node_of[GEN_MAX_ROLES];
-    bool ok = stage_new(&s, c, c->from, c->to, false) && side_new(&xbar, c, c->from, false) && side_new(&y, c, c->to, false);
+    bool ok =
+        stage_new(&s, c, c->from, c->to, false) && side_new(&xbar, c, c->from, false) && side_new(&y, c, c->to, false);
     gen_nodes(&c->rng, node_of);
     s.opts.node_of = gen_chance(&c->rng, 60) ? node_of : NULL;
     s.opts.nnode_of = GEN_MAX_ROLES;
@@ -101,7 +105,8 @@ static bool sums(prop_case *c) {
 
 static bool averages(prop_case *c) {
     int64_t way = gen_below(&c->rng, 3);
-    any_pair(c, way == 1 ? ORA_NONE : ORA_AVG, way == 0 ? ORA_NONE : ORA_AVG, gen_chance(&c->rng, 50) ? ORA_F64 : ORA_F32);
+    any_pair(c, way == 1 ? ORA_NONE : ORA_AVG, way == 0 ? ORA_NONE : ORA_AVG,
+             gen_chance(&c->rng, 50) ? ORA_F64 : ORA_F32);
     return dot_test(c, false);
 }
 
@@ -127,7 +132,8 @@ static bool involution(prop_case *c) {
     return ok;
 }
 
-static bool refusal(prop_case *c, rsh_status (*derive)(const rsh_plan *, rsh_plan **), const char *name, const char *word) {
+static bool refusal(prop_case *c, rsh_status (*derive)(const rsh_plan *, rsh_plan **), const char *name,
+                    const char *word) {
     rsh_layout *a = NULL, *b = NULL;
     rsh_plan *plan = NULL, *derived = NULL;
     PROP_OK(c, rsh_layout_parse(c->from, &a));
@@ -174,7 +180,9 @@ static bool goes_back(prop_case *c, const stage *forward, stage *back) {
     PROP(c, rsh_plan_ntensors(derived) == 1, "backward has %d tensors", (int)rsh_plan_ntensors(derived));
     PROP(c, rsh_layout_same_parts(rsh_plan_from(derived, 0), back->from.l), "backward starts from %.500s",
          rsh_layout_text(rsh_plan_from(derived, 0)));
-    PROP(c, rsh_layout_same_parts(rsh_plan_to(derived, 0), back->to.l) && rsh_layout_op(rsh_plan_to(derived, 0)) == RSH_OP_NONE,
+    PROP(c,
+         rsh_layout_same_parts(rsh_plan_to(derived, 0), back->to.l) &&
+             rsh_layout_op(rsh_plan_to(derived, 0)) == RSH_OP_NONE,
          "backward goes to %.500s", rsh_layout_text(rsh_plan_to(derived, 0)));
     stage_values(back, &c->rng);
     PROP_OK(c, rsh_plan_run_local(derived, NULL, back->from.memory, back->to.memory));
@@ -200,12 +208,24 @@ static bool backward(prop_case *c) {
 }
 
 static void the_adjoint_of_copies_is_their_transpose(void **state) { (void)state; prop_run("copies", 60, copies); }
-static void the_adjoint_of_broadcasts_is_their_transpose(void **state) { (void)state; prop_run("broadcasts", 20, broadcasts); }
+static void the_adjoint_of_broadcasts_is_their_transpose(void **state) {
+    (void)state;
+    prop_run("broadcasts", 20, broadcasts);
+}
 static void the_adjoint_of_sums_is_their_transpose(void **state) { (void)state; prop_run("sums", 60, sums); }
-static void the_adjoint_of_averages_is_their_transpose(void **state) { (void)state; prop_run("averages", 30, averages); }
-static void the_adjoint_of_the_adjoint_is_the_plan(void **state) { (void)state; prop_run("involution", 30, involution); }
+static void the_adjoint_of_averages_is_their_transpose(void **state) {
+    (void)state;
+    prop_run("averages", 30, averages);
+}
+static void the_adjoint_of_the_adjoint_is_the_plan(void **state) {
+    (void)state;
+    prop_run("involution", 30, involution);
+}
 static void other_ops_have_no_adjoint_and_are_named(void **state) { (void)state; prop_run("other_ops", 20, other_ops); }
-static void backward_leads_to_the_source_without_its_partial(void **state) { (void)state; prop_run("backward", 60, backward); }
+static void backward_leads_to_the_source_without_its_partial(void **state) {
+    (void)state;
+    prop_run("backward", 60, backward);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -31,7 +31,8 @@ static tensor any_tensor(gen_rng *g) {
 
 static void whole_text(const tensor *t, char out[GEN_TEXT]) {
     size_t n = (size_t)snprintf(out, GEN_TEXT, "%s[", ora_dtype_name(t->dtype));
-    for (int d = 0; d < t->shape.ndim; d++) n += (size_t)snprintf(out + n, GEN_TEXT - n, d ? ", %d" : "%d", (int)t->shape.size[d]);
+    for (int d = 0; d < t->shape.ndim; d++)
+        n += (size_t)snprintf(out + n, GEN_TEXT - n, d ? ", %d" : "%d", (int)t->shape.size[d]);
     snprintf(out + n, GEN_TEXT - n, "]");
 }
 
@@ -62,7 +63,8 @@ static bool digest_by_ranks(prop_case *c, const side *s, rsh_digest local) {
     everybody w = {.s = s};
     int n = (int)side_last_rank(s) + 1;
     PROP_OK(c, engine_run(n, digest_on_rank, &w));
-    for (int r = 0; r < n; r++) PROP(c, !engine_sees(r) || same(w.found[r], local), "rank %d finds another digest than rsh_digest_local", r);
+    for (int r = 0; r < n; r++)
+        PROP(c, !engine_sees(r) || same(w.found[r], local), "rank %d finds another digest than rsh_digest_local", r);
     return true;
 }
 
@@ -107,7 +109,8 @@ typedef bool (*change_fn)(gen_rng *g, const tensor *t, unsigned char *value);
 
 static bool swap_two(gen_rng *g, const tensor *t, unsigned char *value) {
     unsigned char keep[16];
-    unsigned char *a = value + (size_t)gen_below(g, t->count) * t->size, *b = value + (size_t)gen_below(g, t->count) * t->size;
+    unsigned char *a = value + (size_t)gen_below(g, t->count) * t->size,
+                  *b = value + (size_t)gen_below(g, t->count) * t->size;
     if (!memcmp(a, b, t->size)) return false;
     memcpy(keep, a, t->size);
     memcpy(a, b, t->size);
@@ -126,7 +129,8 @@ static bool shift_by_one(gen_rng *g, const tensor *t, unsigned char *value) {
     (void)g;
     unsigned char *before = prop_alloc((size_t)t->count * t->size);
     memcpy(before, value, (size_t)t->count * t->size);
-    for (int64_t i = 0; i < t->count; i++) memcpy(value + (size_t)((i + 1) % t->count) * t->size, before + (size_t)i * t->size, t->size);
+    for (int64_t i = 0; i < t->count; i++)
+        memcpy(value + (size_t)((i + 1) % t->count) * t->size, before + (size_t)i * t->size, t->size);
     bool other = memcmp(before, value, (size_t)t->count * t->size) != 0;
     free(before);
     return other;
@@ -227,7 +231,10 @@ static bool partials(prop_case *c) {
     return ok;
 }
 
-static void every_layout_of_the_same_values_has_the_same_digest(void **state) { (void)state; prop_run("every_layout", 60, every_layout); }
+static void every_layout_of_the_same_values_has_the_same_digest(void **state) {
+    (void)state;
+    prop_run("every_layout", 60, every_layout);
+}
 static void a_change_of_values_or_places_is_seen(void **state) { (void)state; prop_run("changes", 80, changes); }
 static void exchanged_parts_are_seen(void **state) { (void)state; prop_run("exchanges", 40, exchanges); }
 static void replicas_count_once(void **state) { (void)state; prop_run("replicas", 15, replicas); }

@@ -40,7 +40,8 @@ static bool says_what_was_written(prop_case *c, const both *b) {
     PROP(c, rsh_layout_ndim(b->l) == b->o->ndim, "ndim is %d", rsh_layout_ndim(b->l));
     PROP(c, rsh_layout_count(b->l) == b->o->count, "count is %lld", (long long)rsh_layout_count(b->l));
     for (int d = 0; d < b->o->ndim; d++)
-        PROP(c, rsh_layout_shape(b->l)[d] == b->o->shape[d], "shape[%d] is %lld", d, (long long)rsh_layout_shape(b->l)[d]);
+        PROP(c, rsh_layout_shape(b->l)[d] == b->o->shape[d], "shape[%d] is %lld", d,
+             (long long)rsh_layout_shape(b->l)[d]);
     return true;
 }
 
@@ -50,14 +51,16 @@ static bool has_the_ranks(prop_case *c, const both *b) {
         const ora_part *p = &b->o->part[i];
         if (p->number == 0) {
             PROP(c, n < rsh_layout_nranks(b->l), "only %lld ranks", (long long)n);
-            PROP(c, rsh_layout_rank(b->l, n) == p->rank, "rank %lld is %lld", (long long)n, (long long)rsh_layout_rank(b->l, n));
+            PROP(c, rsh_layout_rank(b->l, n) == p->rank, "rank %lld is %lld", (long long)n,
+                 (long long)rsh_layout_rank(b->l, n));
             n++;
         }
         PROP(c, rsh_layout_nparts(b->l, p->rank) > p->number, "rank %lld has too few parts", (long long)p->rank);
     }
     PROP(c, rsh_layout_nranks(b->l) == n, "%lld ranks, not %lld", (long long)rsh_layout_nranks(b->l), (long long)n);
     for (int64_t r = 0; r < GEN_MAX_ROLES + 2; r++)
-        PROP(c, ora_has_rank(b->o, r) || rsh_layout_nparts(b->l, r) == 0, "rank %lld should hold nothing", (long long)r);
+        PROP(c, ora_has_rank(b->o, r) || rsh_layout_nparts(b->l, r) == 0, "rank %lld should hold nothing",
+             (long long)r);
     return true;
 }
 
@@ -65,14 +68,16 @@ static bool has_shape_and_strides(prop_case *c, const both *b, const ora_part *p
     rsh_part part;
     int64_t stride = 1;
     PROP_OK(c, rsh_layout_part(b->l, p->rank, p->number, &part));
-    PROP(c, part.count == p->count, "rank %lld: count %lld, not %lld", (long long)p->rank, (long long)part.count, (long long)p->count);
+    PROP(c, part.count == p->count, "rank %lld: count %lld, not %lld", (long long)p->rank, (long long)part.count,
+         (long long)p->count);
     PROP(c, part.ndim == p->ndim, "rank %lld: ndim %d, not %d", (long long)p->rank, part.ndim, p->ndim);
     for (int i = p->ndim - 1; i >= 0; i--) {
         int d = p->order[i];
         PROP(c, part.shape[d] == p->shape[d], "rank %lld: shape[%d] is %lld, not %lld", (long long)p->rank, d,
              (long long)part.shape[d], (long long)p->shape[d]);
-        PROP(c, p->count == 0 || p->shape[d] == 1 || part.strides[d] == stride, "rank %lld: strides[%d] is %lld, not %lld",
-             (long long)p->rank, d, (long long)part.strides[d], (long long)stride);
+        PROP(c, p->count == 0 || p->shape[d] == 1 || part.strides[d] == stride,
+             "rank %lld: strides[%d] is %lld, not %lld", (long long)p->rank, d, (long long)part.strides[d],
+             (long long)stride);
         stride *= p->shape[d];
     }
     return true;
@@ -82,14 +87,15 @@ static bool finds_every_element(prop_case *c, const both *b, const ora_part *p) 
     int64_t index[ORA_MAX], offset;
     for (int64_t i = 0; i < p->count; i++) {
         PROP_OK(c, rsh_layout_global_index(b->l, p->rank, p->number, i, index));
-        PROP(c, ora_linear(b->o, index) == p->element[i], "rank %lld offset %lld is element %lld, not %lld", (long long)p->rank,
-             (long long)i, (long long)ora_linear(b->o, index), (long long)p->element[i]);
+        PROP(c, ora_linear(b->o, index) == p->element[i], "rank %lld offset %lld is element %lld, not %lld",
+             (long long)p->rank, (long long)i, (long long)ora_linear(b->o, index), (long long)p->element[i]);
         ora_unravel(b->o, p->element[i], index);
         PROP_OK(c, rsh_layout_local_offset(b->l, p->rank, p->number, index, &offset));
         PROP(c, offset == i, "rank %lld: element %lld at %lld, not %lld", (long long)p->rank, (long long)p->element[i],
              (long long)offset, (long long)i);
     }
-    PROP(c, rsh_layout_global_index(b->l, p->rank, p->number, p->count, index) == RSH_EINDEX, "an offset past the end is taken");
+    PROP(c, rsh_layout_global_index(b->l, p->rank, p->number, p->count, index) == RSH_EINDEX,
+         "an offset past the end is taken");
     return true;
 }
 
@@ -138,8 +144,10 @@ static int check_box(void *ctx, const rsh_box *box, int64_t offset, const int64_
 static bool is_made_of_its_boxes(prop_case *c, const both *b, const ora_part *p) {
     box_walk w = {b->o, p, 0, -1, false};
     PROP_OK(c, rsh_layout_boxes(b->l, p->rank, p->number, check_box, &w));
-    PROP(c, !w.wrong, "rank %lld: a box at offset %lld is empty, out of order or elsewhere", (long long)p->rank, (long long)w.last_offset);
-    PROP(c, w.seen == p->count, "rank %lld: boxes hold %lld of %lld", (long long)p->rank, (long long)w.seen, (long long)p->count);
+    PROP(c, !w.wrong, "rank %lld: a box at offset %lld is empty, out of order or elsewhere", (long long)p->rank,
+         (long long)w.last_offset);
+    PROP(c, w.seen == p->count, "rank %lld: boxes hold %lld of %lld", (long long)p->rank, (long long)w.seen,
+         (long long)p->count);
     return true;
 }
 
@@ -167,7 +175,8 @@ static bool has_the_index_set(prop_case *c, const both *b, const ora_part *p, in
         PROP(c, status == RSH_EUNSUP, "a flat part has an index set");
         return true;
     }
-    PROP(c, status == RSH_OK && !w.wrong, "rank %lld dim %d: %s, or a range out of order", (long long)p->rank, d, rsh_status_name(status));
+    PROP(c, status == RSH_OK && !w.wrong, "rank %lld dim %d: %s, or a range out of order", (long long)p->rank, d,
+         rsh_status_name(status));
     PROP(c, w.size == p->shape[d], "rank %lld dim %d: %lld indices", (long long)p->rank, d, (long long)w.size);
     for (int64_t i = 0; i < p->count; i++) {
         ora_unravel(b->o, p->element[i], index);
@@ -184,7 +193,8 @@ static bool every_part_is_the_oracles(prop_case *c, const both *b) {
         if (!refuses_elements_of_others(c, b, p) || !is_made_of_its_boxes(c, b, p)) return false;
         for (int d = 0; d < b->o->ndim; d++)
             if (!has_the_index_set(c, b, p, d)) return false;
-        PROP(c, rsh_layout_part(b->l, p->rank, rsh_layout_nparts(b->l, p->rank), &none) == RSH_EINDEX, "one part too many");
+        PROP(c, rsh_layout_part(b->l, p->rank, rsh_layout_nparts(b->l, p->rank), &none) == RSH_EINDEX,
+             "one part too many");
     }
     return true;
 }
@@ -192,7 +202,8 @@ static bool every_part_is_the_oracles(prop_case *c, const both *b) {
 static bool parts(prop_case *c) {
     both b = {0};
     any_layout(c);
-    bool ok = both_new(c, c->from, &b) && says_what_was_written(c, &b) && has_the_ranks(c, &b) && every_part_is_the_oracles(c, &b);
+    bool ok = both_new(c, c->from, &b) && says_what_was_written(c, &b) && has_the_ranks(c, &b) &&
+              every_part_is_the_oracles(c, &b);
     both_free(&b);
     return ok;
 }
@@ -200,8 +211,8 @@ static bool parts(prop_case *c) {
 static bool same_text(prop_case *c, const rsh_layout *a, const char *spelling) {
     rsh_layout *b = NULL;
     PROP_OK(c, rsh_layout_parse(spelling, &b));
-    bool same = !strcmp(rsh_layout_text(a), rsh_layout_text(b)) && rsh_layout_equal(a, b) && rsh_layout_hash(a) == rsh_layout_hash(b) &&
-                rsh_layout_same_parts(a, b);
+    bool same = !strcmp(rsh_layout_text(a), rsh_layout_text(b)) && rsh_layout_equal(a, b) &&
+                rsh_layout_hash(a) == rsh_layout_hash(b) && rsh_layout_same_parts(a, b);
     if (!same) prop_say(c, "\"%s\" becomes \"%.600s\"", spelling, rsh_layout_text(b));
     rsh_layout_free(b);
     return same;
@@ -219,7 +230,8 @@ static bool text_keeps_the_parts(prop_case *c, const both *b) {
 static bool copies_are_equal(prop_case *c, const rsh_layout *l) {
     rsh_layout *copy = NULL;
     PROP_OK(c, rsh_layout_copy(l, &copy));
-    bool same = rsh_layout_equal(l, copy) && rsh_layout_same_parts(l, copy) && !strcmp(rsh_layout_text(l), rsh_layout_text(copy));
+    bool same = rsh_layout_equal(l, copy) && rsh_layout_same_parts(l, copy) &&
+                !strcmp(rsh_layout_text(l), rsh_layout_text(copy));
     rsh_layout_free(copy);
     PROP(c, same, "a copy differs");
     return true;
@@ -354,7 +366,8 @@ static bool same_holdings(const ora_layout *a, const ora_layout *b) {
 
 /* Small enough that two layouts often hold the same. */
 static void small_pair(prop_case *c) {
-    gen_wish w = {.shape = {.ndim = (int)gen_between(&c->rng, 1, 2)}, .dtype = ORA_F32, .max_ranks = 3, .replicas = true};
+    gen_wish w = {
+        .shape = {.ndim = (int)gen_between(&c->rng, 1, 2)}, .dtype = ORA_F32, .max_ranks = 3, .replicas = true};
     const int64_t rank[] = {0, 1, 2, 3};
     gen_layout l;
     for (int d = 0; d < w.shape.ndim; d++) w.shape.size[d] = gen_between(&c->rng, 1, 4);
@@ -369,8 +382,10 @@ static bool same_parts_check(prop_case *c, const both *a, const both *b) {
     if (strict != same_holdings(a->o, b->o)) return true; /* empty parts or other boundaries: either answer will do */
     PROP(c, found == strict, "same_parts says %d, the oracle %d", found, strict);
     PROP(c, rsh_layout_same_parts(b->l, a->l) == found, "same_parts is not symmetric");
-    PROP(c, rsh_layout_equal(a->l, b->l) == !strcmp(rsh_layout_text(a->l), rsh_layout_text(b->l)), "equal is not equal text");
-    PROP(c, !rsh_layout_equal(a->l, b->l) || rsh_layout_hash(a->l) == rsh_layout_hash(b->l), "equal layouts, other hash");
+    PROP(c, rsh_layout_equal(a->l, b->l) == !strcmp(rsh_layout_text(a->l), rsh_layout_text(b->l)),
+         "equal is not equal text");
+    PROP(c, !rsh_layout_equal(a->l, b->l) || rsh_layout_hash(a->l) == rsh_layout_hash(b->l),
+         "equal layouts, other hash");
     return true;
 }
 
@@ -384,8 +399,14 @@ static bool sameness(prop_case *c) {
 }
 
 static void parts_are_those_of_the_oracle(void **state) { (void)state; prop_run("parts", 250, parts); }
-static void canonical_text_parses_back_to_the_same_layout(void **state) { (void)state; prop_run("round_trip", 200, round_trip); }
-static void a_layout_from_values_equals_the_one_from_text(void **state) { (void)state; prop_run("from_values", 100, from_values); }
+static void canonical_text_parses_back_to_the_same_layout(void **state) {
+    (void)state;
+    prop_run("round_trip", 200, round_trip);
+}
+static void a_layout_from_values_equals_the_one_from_text(void **state) {
+    (void)state;
+    prop_run("from_values", 100, from_values);
+}
 static void same_parts_asks_what_ranks_hold(void **state) { (void)state; prop_run("sameness", 150, sameness); }
 
 int main(void) {

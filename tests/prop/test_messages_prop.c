@@ -155,7 +155,8 @@ static rsh_status run_some_way(const crowd *w, rsh_exec *e, const rsh_memory *sr
     return w->way == 1 ? run_in_pieces(e) : rsh_exec_run_on(e, src, dst);
 }
 
-static rsh_status run_often(crowd *w, const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst) {
+static rsh_status run_often(crowd *w, const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
+                            const rsh_memory *dst) {
     int r = rsh_comm_rank(comm);
     rsh_exec *e = NULL;
     rsh_alloc_reset_peak();
@@ -192,10 +193,11 @@ static rsh_status on_rank(void *ctx, rsh_comm *comm) {
 static bool as_stated(prop_case *c, const crowd *w) {
     for (int r = 0; r < w->nranks; r++) {
         if (!engine_sees(r)) continue;
-        PROP(c, (int64_t)w->peak[r] == w->stated[r], "rank %d: scratch %llu, stated %lld", r, (unsigned long long)w->peak[r],
-             (long long)w->stated[r]);
-        PROP(c, !w->opts.has_max_scratch || w->peak[r] <= w->opts.max_scratch_bytes, "rank %d: scratch %llu, ceiling %llu", r,
-             (unsigned long long)w->peak[r], (unsigned long long)w->opts.max_scratch_bytes);
+        PROP(c, (int64_t)w->peak[r] == w->stated[r], "rank %d: scratch %llu, stated %lld", r,
+             (unsigned long long)w->peak[r], (long long)w->stated[r]);
+        PROP(c, !w->opts.has_max_scratch || w->peak[r] <= w->opts.max_scratch_bytes,
+             "rank %d: scratch %llu, ceiling %llu", r, (unsigned long long)w->peak[r],
+             (unsigned long long)w->opts.max_scratch_bytes);
         PROP(c, !w->requests[r], "rank %d: %llu requests for memory in runs", r, (unsigned long long)w->requests[r]);
     }
     return true;
@@ -212,12 +214,15 @@ static bool compare(prop_case *c, crowd *w) {
         side_wipe(destination(w, i));
     }
     any_ceiling(w, c);
-    snprintf(c->note, sizeof c->note, "adjoint=%d way=%d ranks=%d ranks_per_node=%d ceiling=%lld", w->adjoint, w->way, w->nranks,
-             (int)w->opts.ranks_per_node, w->opts.has_max_scratch ? (long long)w->opts.max_scratch_bytes : -1LL);
+    snprintf(c->note, sizeof c->note, "adjoint=%d way=%d ranks=%d ranks_per_node=%d ceiling=%lld", w->adjoint, w->way,
+             w->nranks, (int)w->opts.ranks_per_node,
+             w->opts.has_max_scratch ? (long long)w->opts.max_scratch_bytes : -1LL);
     if (!expect(c, w)) return false;
     PROP_OK(c, engine_run(w->nranks, on_rank, w));
     for (int i = 0; i < w->n; i++)
-        if (!side_matches(c, destination(w, i), true, "by messages") || !side_matches(c, source(w, i), false, "the source")) return false;
+        if (!side_matches(c, destination(w, i), true, "by messages") ||
+            !side_matches(c, source(w, i), false, "the source"))
+            return false;
     return as_stated(c, w);
 }
 

@@ -28,7 +28,8 @@ static bool consistent(prop_case *c) {
     gen_pair(&c->rng, &w, c->from, c->to);
     bool ok = planned_new(c, &p, NULL) && totals_are_those_of_the_matrix(c, &p) && ranks_agree_with_the_matrix(c, &p);
     if (ok && p.totals.lower_bound > p.totals.bytes_moved)
-        ok = prop_say(c, "lower_bound %lld above bytes_moved %lld", (long long)p.totals.lower_bound, (long long)p.totals.bytes_moved);
+        ok = prop_say(c, "lower_bound %lld above bytes_moved %lld", (long long)p.totals.lower_bound,
+                      (long long)p.totals.bytes_moved);
     planned_free(&p);
     return ok;
 }
@@ -39,10 +40,12 @@ static bool between_nodes_check(prop_case *c, const planned *p, int64_t per_node
         for (int64_t q = 0; q < RANKS; q++)
             if (r / per_node != q / per_node) between += p->matrix[r][q];
     const rsh_plan_totals *t = &p->totals;
-    PROP(c, t->bytes_between_nodes == between, "bytes_between_nodes %lld, matrix %lld", (long long)t->bytes_between_nodes, (long long)between);
+    PROP(c, t->bytes_between_nodes == between, "bytes_between_nodes %lld, matrix %lld",
+         (long long)t->bytes_between_nodes, (long long)between);
     PROP(c, t->lower_bound_between_nodes == least_between, "lower_bound_between_nodes %lld, oracle %lld",
          (long long)t->lower_bound_between_nodes, (long long)least_between);
-    PROP(c, between >= least_between, "%lld bytes between nodes, fewer than the least, %lld", (long long)between, (long long)least_between);
+    PROP(c, between >= least_between, "%lld bytes between nodes, fewer than the least, %lld", (long long)between,
+         (long long)least_between);
     return nothing_more_than_needed(c, p) && totals_are_those_of_the_matrix(c, p) && ranks_agree_with_the_matrix(c, p);
 }
 
@@ -67,8 +70,10 @@ static bool near_first(prop_case *c, const planned *p, int64_t per_node) {
     for (int64_t r = 0; r < RANKS; r++) {
         int64_t far = 0;
         for (int64_t q = 0; q < RANKS; q++) far += q / per_node != r / per_node ? p->matrix[q][r] : 0;
-        if (far) PROP(c, far <= far_bytes(p, r, per_node), "rank %lld takes %lld bytes from other nodes, its node lacks %lld", (long long)r,
-                      (long long)far, (long long)far_bytes(p, r, per_node));
+        if (far)
+            PROP(c, far <= far_bytes(p, r, per_node),
+                 "rank %lld takes %lld bytes from other nodes, its node lacks %lld", (long long)r, (long long)far,
+                 (long long)far_bytes(p, r, per_node));
     }
     return true;
 }
@@ -98,7 +103,8 @@ static uint64_t fingerprint(const char *from, const char *to, const rsh_plan_opt
     rsh_layout *a = NULL, *b = NULL;
     rsh_plan *p = NULL;
     uint64_t found = 0;
-    if (rsh_layout_parse(from, &a) == RSH_OK && rsh_layout_parse(to, &b) == RSH_OK && rsh_plan_new(a, b, opts, &p) == RSH_OK)
+    if (rsh_layout_parse(from, &a) == RSH_OK && rsh_layout_parse(to, &b) == RSH_OK &&
+        rsh_plan_new(a, b, opts, &p) == RSH_OK)
         found = rsh_plan_fingerprint(p);
     rsh_plan_free(p);
     rsh_layout_free(a);
@@ -162,7 +168,8 @@ static bool other_shape(prop_case *c) {
     rsh_plan *p = NULL;
     if (!same && rsh_layout_parse(c->from, &x) == RSH_OK && rsh_layout_parse(c->to, &y) == RSH_OK) {
         rsh_status status = rsh_plan_new(x, y, NULL, &p);
-        ok = status == RSH_EVALUE ? sentence_has_both(c, a, b) : prop_say(c, "rsh_plan_new says %s", rsh_status_name(status));
+        ok = status == RSH_EVALUE ? sentence_has_both(c, a, b)
+                                  : prop_say(c, "rsh_plan_new says %s", rsh_status_name(status));
     }
     rsh_plan_free(p);
     rsh_layout_free(x);
@@ -183,7 +190,8 @@ static bool ceiling_check(prop_case *c, planned *p, bool messages) {
         rsh_plan_totals t;
         opts.max_scratch_bytes = room;
         rsh_status status = rsh_plan_new(p->from, p->to, &opts, &plan);
-        PROP(c, status == RSH_OK || (status == RSH_ENOMEM && !fits), "ceiling %llu: %s", (unsigned long long)room, rsh_status_name(status));
+        PROP(c, status == RSH_OK || (status == RSH_ENOMEM && !fits), "ceiling %llu: %s", (unsigned long long)room,
+             rsh_status_name(status));
         fits = status == RSH_OK;
         if (!fits) continue;
         PROP_OK(c, rsh_plan_get_totals(plan, &t));
@@ -207,9 +215,18 @@ static bool ceilings(prop_case *c) {
 static void without_partials_nothing_moves_that_need_not(void **state) { (void)state; prop_run("least", 200, least); }
 static void every_number_follows_from_the_matrix(void **state) { (void)state; prop_run("consistent", 100, consistent); }
 static void bytes_between_nodes_are_counted_as_they_cross(void **state) { (void)state; prop_run("nodes", 150, nodes); }
-static void fingerprints_are_those_of_the_input(void **state) { (void)state; prop_run("fingerprints", 50, fingerprints); }
-static void different_shapes_are_refused_by_name(void **state) { (void)state; prop_run("other_shape", 30, other_shape); }
-static void a_plan_stays_under_its_ceiling_or_is_refused(void **state) { (void)state; prop_run("ceilings", 50, ceilings); }
+static void fingerprints_are_those_of_the_input(void **state) {
+    (void)state;
+    prop_run("fingerprints", 50, fingerprints);
+}
+static void different_shapes_are_refused_by_name(void **state) {
+    (void)state;
+    prop_run("other_shape", 30, other_shape);
+}
+static void a_plan_stays_under_its_ceiling_or_is_refused(void **state) {
+    (void)state;
+    prop_run("ceilings", 50, ceilings);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {

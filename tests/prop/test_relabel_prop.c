@@ -26,7 +26,8 @@ static bool rotated_check(prop_case *c, const rsh_layout *from, const rsh_layout
     PROP_OK(c, rsh_layout_relabel(1, &from, &to, NULL, &better, &exact));
     int64_t bytes = moved(from, better);
     bool ok = bytes == 0 && exact;
-    if (!ok) prop_say(c, "%lld bytes still move to %.800s (exact: %d)", (long long)bytes, rsh_layout_text(better), exact);
+    if (!ok)
+        prop_say(c, "%lld bytes still move to %.800s (exact: %d)", (long long)bytes, rsh_layout_text(better), exact);
     rsh_layout_free(better);
     return ok;
 }
@@ -164,7 +165,8 @@ static bool one_permutation(prop_case *c, const family *f) {
 static bool best_of_all(prop_case *c, family *f) {
     bool exact = false, unchanged = true;
     int64_t found = 0, identity = 0;
-    PROP_OK(c, rsh_layout_relabel(f->n, (const rsh_layout *const *)f->from, (const rsh_layout *const *)f->to, NULL, f->better, &exact));
+    PROP_OK(c, rsh_layout_relabel(f->n, (const rsh_layout *const *)f->from, (const rsh_layout *const *)f->to, NULL,
+                                  f->better, &exact));
     PROP(c, exact, "not exact with %d ranks", f->nranks);
     for (int k = 0; k < f->n; k++) {
         found += moved(f->from[k], f->better[k]);
@@ -176,7 +178,8 @@ static bool best_of_all(prop_case *c, family *f) {
     PROP(c, found <= identity, "%lld bytes move, %lld as it was", (long long)found, (long long)identity);
     PROP(c, found == best, "%lld bytes move, %lld would do (%lld as it was): %.700s", (long long)found, (long long)best,
          (long long)identity, rsh_layout_text(f->better[0]));
-    PROP(c, identity != best || unchanged, "nothing is better than the identity, yet it is %.700s", rsh_layout_text(f->better[0]));
+    PROP(c, identity != best || unchanged, "nothing is better than the identity, yet it is %.700s",
+         rsh_layout_text(f->better[0]));
     return one_permutation(c, f);
 }
 
@@ -193,8 +196,14 @@ static bool best_for_two_meshes(prop_case *c) { return best_for(c, 2, false); }
 
 static void a_rotated_layout_is_turned_back(void **state) { (void)state; prop_run("rotated", 70, rotated); }
 static void no_permutation_is_better_than_the_one_found(void **state) { (void)state; prop_run("best", 70, best); }
-static void two_tensors_share_the_best_permutation(void **state) { (void)state; prop_run("best_for_two", 20, best_for_two); }
-static void two_tensors_may_order_their_ranks_differently(void **state) { (void)state; prop_run("two_meshes", 20, best_for_two_meshes); }
+static void two_tensors_share_the_best_permutation(void **state) {
+    (void)state;
+    prop_run("best_for_two", 20, best_for_two);
+}
+static void two_tensors_may_order_their_ranks_differently(void **state) {
+    (void)state;
+    prop_run("two_meshes", 20, best_for_two_meshes);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -148,10 +148,13 @@ static bool many(prop_case *c) {
     bool ok = crowd_new(w, c);
     if (ok) {
         int64_t way = gen_below(&c->rng, 3);
-        const char *name = way == 0 ? "rsh_reshard_many" : way == 1 ? "rsh_plan_new_many and bind" : "rsh_plan_new_many and run_local";
+        const char *name = way == 0   ? "rsh_reshard_many"
+                           : way == 1 ? "rsh_plan_new_many and bind"
+                                      : "rsh_plan_new_many and run_local";
         snprintf(c->note, sizeof c->note, "%s", name);
         rsh_status status = way == 2 ? many_locally(w) : engine_run(w->nranks, way ? bound_on_rank : many_on_rank, w);
-        ok = status == RSH_OK ? crowd_done(c, w, name) : prop_say(c, "%s: %s", rsh_status_name(status), rsh_error_detail());
+        ok = status == RSH_OK ? crowd_done(c, w, name)
+                              : prop_say(c, "%s: %s", rsh_status_name(status), rsh_error_detail());
     }
     crowd_free(w);
     free(w);
@@ -195,7 +198,8 @@ static rsh_status interleaved_on_rank(void *ctx, rsh_comm *comm) {
 static rsh_status begun_together(crowd *w, rsh_exec **e, int rank) {
     rsh_status status = RSH_OK;
     for (int i = 0; i < w->n && status == RSH_OK; i++) status = rsh_exec_begin(e[i]);
-    for (int i = 0; i < w->n && status == RSH_OK; i++) status = rsh_exec_wait(e[rank % 2 ? w->n - 1 - i : (i + rank / 2) % w->n]);
+    for (int i = 0; i < w->n && status == RSH_OK; i++)
+        status = rsh_exec_wait(e[rank % 2 ? w->n - 1 - i : (i + rank / 2) % w->n]);
     return status;
 }
 
@@ -231,8 +235,14 @@ static bool several(prop_case *c, rsh_rank_fn fn) {
 static bool interleaved(prop_case *c) { return several(c, interleaved_on_rank); }
 static bool together(prop_case *c) { return several(c, together_on_rank); }
 
-static void several_execs_of_one_comm_keep_apart(void **state) { (void)state; prop_run("interleaved", 50, interleaved); }
-static void several_runs_at_once_may_be_waited_for_in_any_order(void **state) { (void)state; prop_run("together", 50, together); }
+static void several_execs_of_one_comm_keep_apart(void **state) {
+    (void)state;
+    prop_run("interleaved", 50, interleaved);
+}
+static void several_runs_at_once_may_be_waited_for_in_any_order(void **state) {
+    (void)state;
+    prop_run("together", 50, together);
+}
 
 /* The same tensor whole on one rank. */
 static void whole_text(const char *text, int root, char out[GEN_TEXT]) {
@@ -274,7 +284,8 @@ static bool rooted_move(prop_case *c, rsh_rank_fn fn, const char *when) {
     if (ok) {
         stage_values(&w.s, &c->rng);
         rsh_status status = engine_run(w.s.nranks, fn, &w);
-        ok = status == RSH_OK ? stage_done(c, &w.s, when) : prop_say(c, "%s: %s", rsh_status_name(status), rsh_error_detail());
+        ok = status == RSH_OK ? stage_done(c, &w.s, when)
+                              : prop_say(c, "%s: %s", rsh_status_name(status), rsh_error_detail());
     }
     stage_free(&w.s);
     return ok;
@@ -379,5 +390,6 @@ int main(void) {
     int n = engine_is_job() ? 0 : add_doors(local_doors, LOCAL_DOORS, tests); /* those need no ranks */
     n += add_doors(rank_doors, RANK_DOORS, tests + n);
     memcpy(tests + n, others, sizeof others);
-    return _cmocka_run_group_tests("the oracle's bytes arrive through every door", tests, (size_t)n + sizeof others / sizeof *others, NULL, NULL);
+    return _cmocka_run_group_tests("the oracle's bytes arrive through every door", tests,
+                                   (size_t)n + sizeof others / sizeof *others, NULL, NULL);
 }

@@ -35,7 +35,8 @@ static void any_broadcast(prop_case *c, int64_t *node_of, rsh_plan_opts *opts) {
     opts->node_of = node_of;
     opts->nnode_of = GEN_MAX_ROLES;
     size_t n = (size_t)snprintf(c->note, sizeof c->note, "nodes");
-    for (int r = 0; r < GEN_MAX_ROLES; r++) n += (size_t)snprintf(c->note + n, sizeof c->note - n, " %d", (int)node_of[r]);
+    for (int r = 0; r < GEN_MAX_ROLES; r++)
+        n += (size_t)snprintf(c->note + n, sizeof c->note - n, " %d", (int)node_of[r]);
 }
 
 /* Does every region lie in one source piece and one destination piece that are alike on all who hold them? */
@@ -45,10 +46,12 @@ static bool regular(const planned *p) {
 
 static bool numbers_agree(prop_case *c, const planned *p) {
     const rsh_plan_totals *t = &p->totals;
-    PROP(c, t->bytes_between_nodes >= t->lower_bound_between_nodes, "%lld bytes between nodes, fewer than the least, %lld",
-         (long long)t->bytes_between_nodes, (long long)t->lower_bound_between_nodes);
-    PROP(c, !regular(p) || t->bytes_between_nodes == t->lower_bound_between_nodes, "%lld bytes between nodes, the least is %lld",
-         (long long)t->bytes_between_nodes, (long long)t->lower_bound_between_nodes);
+    PROP(c, t->bytes_between_nodes >= t->lower_bound_between_nodes,
+         "%lld bytes between nodes, fewer than the least, %lld", (long long)t->bytes_between_nodes,
+         (long long)t->lower_bound_between_nodes);
+    PROP(c, !regular(p) || t->bytes_between_nodes == t->lower_bound_between_nodes,
+         "%lld bytes between nodes, the least is %lld", (long long)t->bytes_between_nodes,
+         (long long)t->lower_bound_between_nodes);
     return nothing_more_than_needed(c, p) && totals_are_those_of_the_matrix(c, p) && ranks_agree_with_the_matrix(c, p);
 }
 

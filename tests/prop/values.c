@@ -5,8 +5,9 @@
 #include <string.h>
 
 static long double any_real(gen_rng *g, bool tame) {
-    static const long double special[] = {0.0L, -0.0L, 1.0L, 0.5L, 448.0L, 464.0L, 65504.0L, 65520.0L, 0x1p-24L, 0x1.fffffep127L,
-                                          0x1p-149L, 1e300L, 0x1p63L, -129.0L};
+    static const long double special[] = {0.0L,      -0.0L,    1.0L,     0.5L,     448.0L,
+                                          464.0L,    65504.0L, 65520.0L, 0x1p-24L, 0x1.fffffep127L,
+                                          0x1p-149L, 1e300L,   0x1p63L,  -129.0L};
     if (tame) return (long double)gen_between(g, -3, 3);
     if (gen_chance(g, 4)) return (long double)NAN;
     if (gen_chance(g, 4)) return gen_chance(g, 50) ? (long double)INFINITY : -(long double)INFINITY;

@@ -1,4 +1,5 @@
-/* Ramp: sharded tensors whose every element says its own place, so that a move can be checked anywhere. */
+/* Ramp: sharded tensors whose every element says its own place, so that a move can be checked
+ * anywhere. */
 #ifndef RESHARD_TESTS_RAMP_H
 #define RESHARD_TESTS_RAMP_H
 
@@ -30,7 +31,8 @@ static inline rsh_status make_source(rsh_comm *comm, const rsh_layout *l, rsh_sh
     rsh_status status = rsh_sharded_empty(comm, l, out);
     for (int64_t p = 0; status == RSH_OK && p < rsh_sharded_nparts(*out); p++) {
         const rsh_tensor *t = rsh_sharded_part(*out, p);
-        for (int64_t i = 0; i < rsh_tensor_count(t); i++) ((float *)rsh_tensor_data(t))[i] = value_at(l, rsh_comm_rank(comm), p, i);
+        for (int64_t i = 0; i < rsh_tensor_count(t); i++)
+            ((float *)rsh_tensor_data(t))[i] = value_at(l, rsh_comm_rank(comm), p, i);
     }
     return status;
 }
@@ -42,7 +44,8 @@ static inline rsh_status check_result(const rsh_sharded *s) {
     for (int64_t p = 0; p < rsh_sharded_nparts(s); p++) {
         const rsh_tensor *t = rsh_sharded_part(s, p);
         for (int64_t i = 0; i < rsh_tensor_count(t); i++)
-            if (((const float *)rsh_tensor_data(t))[i] != value_at(l, rank, p, i)) return RSH_ERUNTIME;
+            if (((const float *)rsh_tensor_data(t))[i] != value_at(l, rank, p, i))
+                return RSH_ERUNTIME;
     }
     return RSH_OK;
 }

@@ -14,13 +14,23 @@
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
-        if (!(condition)) return rshi_fail(RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail()); \
+        if (!(condition))                                                                                              \
+            return rshi_fail(RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail());     \
     } while (0)
 
 /* Where the ranks are. */
-typedef enum where { THREADS, THREADS_BY_MESSAGE, PROCESSES, PROCESSES_BY_MESSAGE, NODES_OF_TWO, NODES_OF_ONE, WHERES } where;
+typedef enum where {
+    THREADS,
+    THREADS_BY_MESSAGE,
+    PROCESSES,
+    PROCESSES_BY_MESSAGE,
+    NODES_OF_TWO,
+    NODES_OF_ONE,
+    WHERES
+} where;
 
-static const char *const names[WHERES] = {"threads", "threads by message", "processes", "processes by message", "nodes of two ranks", "nodes of one rank"};
+static const char *const names[WHERES] = {
+    "threads", "threads by message", "processes", "processes by message", "nodes of two ranks", "nodes of one rank"};
 
 typedef struct scene {
     where where;
@@ -253,7 +263,9 @@ static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **sta
 
 /* ---- other memory, and none for its shadow ---- */
 
-#define TWO_PARTS "f32[4, 64] boxes 0:[0:1,0:32] 0:[0:1,32:64] 1:[1:2,0:32] 1:[1:2,32:64] 2:[2:3,0:32] 2:[2:3,32:64] 3:[3:4,0:32] 3:[3:4,32:64]"
+#define TWO_PARTS                                                                                                      \
+    "f32[4, 64] boxes 0:[0:1,0:32] 0:[0:1,32:64] 1:[1:2,0:32] 1:[1:2,32:64] 2:[2:3,0:32] 2:[2:3,32:64] 3:[3:4,0:32] "  \
+    "3:[3:4,32:64]"
 
 /* A shadow for each part of the source, and no memory for the first or for the second. */
 static rsh_status without_memory(void *ctx, rsh_comm *comm) {
@@ -268,11 +280,14 @@ static rsh_status without_memory(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_plan_new(from, to, NULL, &plan));
     RSH_TRY(make_source(comm, from, &src));
     RSH_TRY(rsh_sharded_zeros(comm, to, &dst));
-    rsh_memory bound[2] = {{rsh_tensor_data(rsh_sharded_part(src, 0)), NULL}, {rsh_tensor_data(rsh_sharded_part(src, 1)), NULL}}, into = memory_of(dst);
+    rsh_memory bound[2] = {{rsh_tensor_data(rsh_sharded_part(src, 0)), NULL},
+                           {rsh_tensor_data(rsh_sharded_part(src, 1)), NULL}},
+               into = memory_of(dst);
     RSH_TRY(rsh_exec_bind(plan, comm, bound, &into, &e));
     for (int k = 0; k < 3; k++) {
         rsh_alloc_fail_at(k ? 1 : 0); /* for the list of shadows; the first shadow; with the list there, the second */
-        rsh_status st = rsh_exec_run_on(e, (rsh_memory[2]){{other[0], NULL}, {other[1], NULL}}, &(rsh_memory){other[2], NULL});
+        rsh_status st =
+            rsh_exec_run_on(e, (rsh_memory[2]){{other[0], NULL}, {other[1], NULL}}, &(rsh_memory){other[2], NULL});
         rsh_alloc_fail_at(-1);
         CHECK(st == RSH_ENOMEM);
         RSH_TRY(rsh_comm_barrier(comm));

@@ -63,7 +63,8 @@ static void run(world *w) {
 static void expect_on_all(const world *w, rsh_status expected) {
     for (int r = 0; r < RANKS; r++)
         if (w->first[r] != expected)
-            fail_msg("rank %d: %s, not %s: %s", r, rsh_status_name(w->first[r]), rsh_status_name(expected), w->sentence[r]);
+            fail_msg("rank %d: %s, not %s: %s", r, rsh_status_name(w->first[r]), rsh_status_name(expected),
+                     w->sentence[r]);
 }
 
 static void expect_usable(const world *w) {
@@ -188,7 +189,8 @@ static void expect_one_answer(const world *w) {
         if (w->first[r] != RSH_OK && w->first[r] != RSH_ENOMEM)
             fail_msg("request %d fails, rank %d: %s: %s", (int)w->n, r, rsh_status_name(w->first[r]), w->sentence[r]);
         if (w->first[r] != w->first[0])
-            fail_msg("request %d fails: rank 0 has %s, rank %d %s", (int)w->n, rsh_status_name(w->first[0]), r, rsh_status_name(w->first[r]));
+            fail_msg("request %d fails: rank 0 has %s, rank %d %s", (int)w->n, rsh_status_name(w->first[0]), r,
+                     rsh_status_name(w->first[r]));
         if (w->second[r] != RSH_OK)
             fail_msg("after request %d failed, rank %d: %s", (int)w->n, r, rsh_status_name(w->second[r]));
     }
@@ -214,7 +216,8 @@ static void fail_every_request(const char *from, const char *to, bool messages, 
 static void a_rank_without_memory_tells_the_others(void **state) {
     (void)state;
     fail_every_request("f32[12/x, 8] on x=4", "f32[12, 8/x] on x=4", false, 1);
-    fail_every_request("f32[12, 8/x:1]/y on x=2,y=2", "f32[12, 8] boxes 0:[0:5,0:8] 3,1:[5:12,0:3] 2:[5:12,3:8]", false, 2);
+    fail_every_request("f32[12, 8/x:1]/y on x=2,y=2", "f32[12, 8] boxes 0:[0:5,0:8] 3,1:[5:12,0:3] 2:[5:12,3:8]", false,
+                       2);
 }
 
 static void a_rank_without_memory_for_messages_tells_the_others(void **state) {

@@ -38,10 +38,13 @@ static void fill(const rsh_sharded *s, unsigned seed) {
 }
 
 static void list_memory(const rsh_sharded *s, rsh_memory *out) {
-    for (int64_t p = 0; p < rsh_sharded_nparts(s); p++) out[p] = (rsh_memory){rsh_tensor_data(rsh_sharded_part(s, p)), NULL};
+    for (int64_t p = 0; p < rsh_sharded_nparts(s); p++)
+        out[p] = (rsh_memory){rsh_tensor_data(rsh_sharded_part(s, p)), NULL};
 }
 
-static size_t part_bytes(const rsh_tensor *t) { return (size_t)rsh_tensor_count(t) * rsh_dtype_size(rsh_tensor_dtype(t)); }
+static size_t part_bytes(const rsh_tensor *t) {
+    return (size_t)rsh_tensor_count(t) * rsh_dtype_size(rsh_tensor_dtype(t));
+}
 
 static void keep(move *m, const rsh_sharded *s) {
     for (int64_t p = 0; p < rsh_sharded_nparts(s); p++) {
@@ -55,7 +58,8 @@ static void keep(move *m, const rsh_sharded *s) {
 static rsh_status check(const move *m, const rsh_sharded *s) {
     for (int64_t p = 0; p < rsh_sharded_nparts(s); p++) {
         const rsh_tensor *t = rsh_sharded_part(s, p);
-        if (memcmp(m->expected[rsh_comm_rank(rsh_sharded_comm(s))][p], rsh_tensor_data(t), part_bytes(t)) != 0) return RSH_ERUNTIME;
+        if (memcmp(m->expected[rsh_comm_rank(rsh_sharded_comm(s))][p], rsh_tensor_data(t), part_bytes(t)) != 0)
+            return RSH_ERUNTIME;
         memset(rsh_tensor_data(t), 0xAA, part_bytes(t));
     }
     return RSH_OK;
@@ -122,7 +126,8 @@ static void must_agree(move *m) {
     rsh_status status = rsh_run(RANKS, both_ways, m);
     if (status != RSH_OK)
         fail_msg("%s -> %s, ceiling %lld: %s: %s", rsh_layout_text(m->from), rsh_layout_text(m->to),
-                 m->opts.has_max_scratch ? (long long)m->opts.max_scratch_bytes : -1LL, rsh_status_name(status), rsh_error_detail());
+                 m->opts.has_max_scratch ? (long long)m->opts.max_scratch_bytes : -1LL, rsh_status_name(status),
+                 rsh_error_detail());
     forget(m);
 }
 
@@ -176,7 +181,8 @@ static void conversions_agree(void **state) {
 
 static void reductions_agree_in_every_op(void **state) {
     (void)state;
-    static const char *const types[] = {"f16", "bf16", "f32", "f64"}, *const ops[] = {"sum", "avg", "min", "max", "prod"};
+    static const char *const types[] = {"f16", "bf16", "f32", "f64"}, *const ops[] = {"sum", "avg", "min", "max",
+                                                                                      "prod"};
     static const uint64_t size[] = {2, 2, 4, 8};
     for (int t = 0; t < 4; t++)
         for (int o = 0; o < 5; o++) {

@@ -1,4 +1,5 @@
-/* Nodes: ranks of one node read one another's memory while messages come from the others, and the bytes are those of direct transport. */
+/* Nodes: ranks of one node read one another's memory while messages come from the others, and the bytes are those of
+ * direct transport. */
 #include "ramp.h"
 
 #include "comm/mailboxes.h"
@@ -60,7 +61,9 @@ static void deal_out(move *m, rsh_memory *parts) {
     rsh_layout *whole = NULL;
     rsh_plan *plan = NULL;
     if (rsh_layout_op(m->from) != RSH_OP_NONE) return;
-    assert_int_equal(rsh_layout_whole(rsh_layout_dtype(m->from), rsh_layout_ndim(m->from), rsh_layout_shape(m->from), 0, &whole), RSH_OK);
+    assert_int_equal(
+        rsh_layout_whole(rsh_layout_dtype(m->from), rsh_layout_ndim(m->from), rsh_layout_shape(m->from), 0, &whole),
+        RSH_OK);
     unsigned char *data = calloc((size_t)rsh_layout_count(m->from) + 1, rsh_dtype_size(rsh_layout_dtype(m->from)));
     fill(data, rsh_layout_dtype(m->from), rsh_layout_count(m->from));
     assert_int_equal(rsh_plan_new(whole, m->from, NULL, &plan), RSH_OK);
@@ -171,7 +174,8 @@ static rsh_status run_on_rank(void *ctx, rsh_comm *comm) {
 }
 
 static void describe(const move *m, char *text, size_t room) {
-    size_t n = (size_t)snprintf(text, room, "%s -> %s, messages %d, nodes", rsh_layout_text(m->from), rsh_layout_text(m->to), m->opts.messages);
+    size_t n = (size_t)snprintf(text, room, "%s -> %s, messages %d, nodes", rsh_layout_text(m->from),
+                                rsh_layout_text(m->to), m->opts.messages);
     for (int r = 0; r < m->n && n < room; r++) n += (size_t)snprintf(text + n, room - n, " %d", m->node[r]);
 }
 
@@ -224,7 +228,8 @@ static void what_comes_over_wires_is_what_the_plan_counts(void **state) {
             must_run(&m, run_on_rank);
             describe(&m, what, sizeof what);
             if ((int64_t)wired(&m) != m.totals.bytes_between_nodes)
-                fail_msg("%s: %llu bytes, the plan says %lld", what, (unsigned long long)wired(&m), (long long)m.totals.bytes_between_nodes);
+                fail_msg("%s: %llu bytes, the plan says %lld", what, (unsigned long long)wired(&m),
+                         (long long)m.totals.bytes_between_nodes);
             move_end(&m);
         }
 }
@@ -259,7 +264,8 @@ static void a_ceiling_is_kept_to_the_byte(void **state) {
     for (int i = 0; i < LARGE; i++)
         for (size_t k = i % 2; k < sizeof ceilings / sizeof *ceilings; k += 2) {
             if (ceilings[k] < 1000 && i != 4) continue; /* millions of messages */
-            move m = move_of(ceilings[k] < 1000 ? "f32[33, 5] on x=4 sum(x)" : large[i][0], ceilings[k] < 1000 ? "f32[33/x, 5] on x=4" : large[i][1], 4);
+            move m = move_of(ceilings[k] < 1000 ? "f32[33, 5] on x=4 sum(x)" : large[i][0],
+                             ceilings[k] < 1000 ? "f32[33/x, 5] on x=4" : large[i][1], 4);
             m.opts.has_max_scratch = true;
             m.opts.max_scratch_bytes = ceilings[k];
             must_run(&m, run_on_rank);
@@ -284,7 +290,8 @@ static void a_ceiling_that_messages_cannot_keep_is_refused_by_all(void **state) 
     m.opts.has_max_scratch = true;
     m.opts.max_scratch_bytes = 19;
     assert_int_equal(run_on_nodes(m.n, m.node, run_on_rank, &m), RSH_ENOMEM);
-    assert_non_null(strstr(rsh_error_detail(), "messages need at least 20 bytes of scratch on a rank; the ceiling is 19"));
+    assert_non_null(
+        strstr(rsh_error_detail(), "messages need at least 20 bytes of scratch on a rank; the ceiling is 19"));
     for (int r = 0; r < m.n; r++) m.node[r] = 0; /* one node needs none */
     must_run(&m, run_on_rank);
     move_end(&m);

@@ -1,4 +1,5 @@
-/* Wrong arguments on one rank, and runs that were begun and left: every rank gets an answer and nothing is read after it was freed. */
+/* Wrong arguments on one rank, and runs that were begun and left: every rank gets an answer and nothing is read after
+ * it was freed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -24,8 +24,10 @@ static rsh_status bind_and_run(ledger *k, const rsh_plan *plan, rsh_sharded *src
     int r = rsh_comm_rank(rsh_sharded_comm(src));
     rsh_memory from[8], to[8];
     rsh_exec *e = NULL;
-    for (int64_t p = 0; p < rsh_sharded_nparts(src); p++) from[p] = (rsh_memory){rsh_tensor_data(rsh_sharded_part(src, p)), NULL};
-    for (int64_t p = 0; p < rsh_sharded_nparts(dst); p++) to[p] = (rsh_memory){rsh_tensor_data(rsh_sharded_part(dst, p)), NULL};
+    for (int64_t p = 0; p < rsh_sharded_nparts(src); p++)
+        from[p] = (rsh_memory){rsh_tensor_data(rsh_sharded_part(src, p)), NULL};
+    for (int64_t p = 0; p < rsh_sharded_nparts(dst); p++)
+        to[p] = (rsh_memory){rsh_tensor_data(rsh_sharded_part(dst, p)), NULL};
     rsh_alloc_reset_peak();
     uint64_t held = rsh_alloc_get_stats().scratch_bytes;
     rsh_status status = rsh_exec_bind(plan, rsh_sharded_comm(src), from, to, &e);
@@ -77,7 +79,8 @@ static void ledger_end(ledger *k) {
 
 static void run(ledger *k) {
     rsh_status status = rsh_run(RANKS, keep_ledger, k);
-    if (status != RSH_OK) fail_msg("%s -> %s: %s: %s", k->from_text, k->to_text, rsh_status_name(status), rsh_error_detail());
+    if (status != RSH_OK)
+        fail_msg("%s -> %s: %s: %s", k->from_text, k->to_text, rsh_status_name(status), rsh_error_detail());
 }
 
 static void running_allocates_nothing(void **state) {

@@ -54,7 +54,8 @@ static held hold(const rsh_layout *l, bool fill) {
             rsh_part part;
             if (rsh_layout_part(l, r, p, &part)) return h;
             unsigned char *data = calloc((size_t)part.count + 1, h.size);
-            for (size_t i = 0; fill && i < (size_t)part.count * h.size; i++) data[i] = (unsigned char)((i * 7 + (size_t)r * 13) % 61);
+            for (size_t i = 0; fill && i < (size_t)part.count * h.size; i++)
+                data[i] = (unsigned char)((i * 7 + (size_t)r * 13) % 61);
             h.memory[h.first[r] + p].data = data;
         }
     return h;
@@ -88,7 +89,8 @@ static bool as_expected(const trial *t, int rank, const rsh_memory *dst, int64_t
     return true;
 }
 
-static rsh_status run_twice(const trial *t, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst, int64_t step, bool *good) {
+static rsh_status run_twice(const trial *t, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst, int64_t step,
+                            bool *good) {
     rsh_exec *e = NULL;
     rsh_status st = rsh_exec_bind(t->plan, comm, src, dst, &e);
     for (int i = 0; !st && i < 2; i++) st = rsh_exec_run(e);
@@ -183,7 +185,8 @@ static void try_way(way way, bool messages) {
         if (rsh_plan_new(t->from, t->to, &opts, &t->plan)) fail_msg("%s: %s", pairs[i].from, rsh_error_detail());
         t->src = hold(t->from, true);
         t->expected = hold(t->to, false);
-        if (rsh_plan_run_local(t->plan, NULL, t->src.memory, t->expected.memory)) fail_msg("%s: %s", pairs[i].from, rsh_error_detail());
+        if (rsh_plan_run_local(t->plan, NULL, t->src.memory, t->expected.memory))
+            fail_msg("%s: %s", pairs[i].from, rsh_error_detail());
     }
     rsh_status st = rsh_run_shm(RANKS, try_all, &all);
     for (int i = 0; i < PAIRS; i++) {
@@ -246,7 +249,8 @@ static rsh_status runs_on_other_memory(void *ctx, rsh_comm *comm) {
     rsh_status st = rsh_sharded_zeros(comm, t->from, &src);
     if (!st) st = rsh_sharded_zeros(comm, t->to, &dst);
     if (st) return st;
-    rsh_memory in = {rsh_tensor_data(rsh_sharded_part(src, 0)), NULL}, out = {rsh_tensor_data(rsh_sharded_part(dst, 0)), NULL};
+    rsh_memory in = {rsh_tensor_data(rsh_sharded_part(src, 0)), NULL},
+               out = {rsh_tensor_data(rsh_sharded_part(dst, 0)), NULL};
     rsh_memory other = {calloc(bytes_of(t->to, rank, 0) + 1, 1), NULL};
     st = rsh_exec_bind(t->plan, comm, &in, &out, &e);
     if (!st) st = rsh_exec_run_on(e, t->src.memory + t->src.first[rank], &other);
@@ -284,7 +288,8 @@ typedef struct tight {
 } tight;
 
 static rsh_status run_tight(const tight *t, rsh_comm *comm, const rsh_plan *plan, rsh_sharded *src, rsh_sharded *dst) {
-    rsh_memory in = {rsh_tensor_data(rsh_sharded_part(src, 0)), NULL}, out = {rsh_tensor_data(rsh_sharded_part(dst, 0)), NULL};
+    rsh_memory in = {rsh_tensor_data(rsh_sharded_part(src, 0)), NULL},
+               out = {rsh_tensor_data(rsh_sharded_part(dst, 0)), NULL};
     rsh_exec *e = NULL;
     rsh_exec_stats stats = {0};
     rsh_alloc_reset_peak();
@@ -304,7 +309,8 @@ static rsh_status run_tight(const tight *t, rsh_comm *comm, const rsh_plan *plan
 
 static rsh_status move_private_memory(void *ctx, rsh_comm *comm) {
     const tight *t = ctx;
-    rsh_memory in = {malloc(bytes_of(t->from, rsh_comm_rank(comm), 0)), NULL}, out = {malloc(bytes_of(t->to, rsh_comm_rank(comm), 0)), NULL};
+    rsh_memory in = {malloc(bytes_of(t->from, rsh_comm_rank(comm), 0)), NULL},
+               out = {malloc(bytes_of(t->to, rsh_comm_rank(comm), 0)), NULL};
     rsh_sharded *made = NULL, *src = NULL, *dst = NULL;
     rsh_plan *plan = NULL;
     rsh_status st = make_source(comm, t->from, &made);
@@ -330,7 +336,8 @@ static void private_memory_keeps_a_ceiling(void **state) {
         tight t = {parsed("f32[256/x, 64] on x=4"), parsed("f32[256, 64/x] on x=4"), RSH_PLAN_OPTS_INIT};
         t.opts.has_max_scratch = ceilings[i] > 0;
         t.opts.max_scratch_bytes = ceilings[i];
-        if (rsh_run_shm(RANKS, move_private_memory, &t)) fail_msg("ceiling %llu: %s", (unsigned long long)ceilings[i], rsh_error_detail());
+        if (rsh_run_shm(RANKS, move_private_memory, &t))
+            fail_msg("ceiling %llu: %s", (unsigned long long)ceilings[i], rsh_error_detail());
         rsh_layout_free(t.from);
         rsh_layout_free(t.to);
     }

@@ -21,11 +21,13 @@
 #define BOX(ndim, offsets, sizes, rank) make_box(ndim, DIMS offsets, DIMS sizes, rank)
 
 /* rank -1: no placement */
-static inline rsh_shard_meta make_box(int ndim, const int64_t *offsets, const int64_t *sizes, int rank) {
+static inline rsh_shard_meta make_box(int ndim, const int64_t *offsets, const int64_t *sizes,
+                                      int rank) {
     rsh_shard_meta m;
     char placement[32];
     snprintf(placement, sizeof placement, "rank:%d/cpu", rank);
-    assert_int_equal(rsh_shard_meta_make(ndim, offsets, ndim, sizes, rank < 0 ? NULL : placement, &m), RSH_OK);
+    assert_int_equal(
+        rsh_shard_meta_make(ndim, offsets, ndim, sizes, rank < 0 ? NULL : placement, &m), RSH_OK);
     return m;
 }
 
@@ -33,7 +35,8 @@ static inline rsh_shard_meta make_box(int ndim, const int64_t *offsets, const in
 
 static inline uint64_t make_seed(const char *what) {
     const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text && *text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+    uint64_t seed = text && *text ? strtoull(text, NULL, 0)
+                                  : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
     print_message("%s: RESHARD_SEED=%llu\n", what, (unsigned long long)seed);
     return seed;
 }
@@ -44,7 +47,9 @@ static inline uint64_t make_next(uint64_t *state) {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
-static inline int64_t make_below(uint64_t *state, int64_t n) { return (int64_t)(make_next(state) % (uint64_t)n); }
+static inline int64_t make_below(uint64_t *state, int64_t n) {
+    return (int64_t)(make_next(state) % (uint64_t)n);
+}
 
 static inline void make_permutation(uint64_t *state, int n, int *list) {
     for (int i = 0; i < n; i++) list[i] = i;
@@ -55,8 +60,10 @@ static inline void make_permutation(uint64_t *state, int n, int *list) {
     }
 }
 
-/* A random tiling of a box by cutting it again and again; at most `most` shards, on ranks below `ranks`.  Returns how many. */
-static inline int64_t make_tiling(uint64_t *state, int ndim, const int64_t *size, int64_t most, int ranks, rsh_shard_meta *out) {
+/* A random tiling of a box by cutting it again and again; at most `most` shards, on ranks below
+ * `ranks`.  Returns how many. */
+static inline int64_t make_tiling(uint64_t *state, int ndim, const int64_t *size, int64_t most,
+                                  int ranks, rsh_shard_meta *out) {
     int64_t n = 1;
     out[0] = make_box(ndim, (int64_t[8]){0}, size, (int)make_below(state, ranks));
     for (int64_t cuts = ndim ? make_below(state, most) : 0; cuts > 0; cuts--) {

@@ -99,7 +99,8 @@ static void p2_sharding_params_follow_the_order_of_placements(void **state) {
     expect_params(down, 1, 12, 6);
     expect_params(down, 3, 0, 6);
     int64_t start = 5, size = 5, index = 5;
-    assert_int_equal(rsh_spec_chunk_params(up, 21, 4, 4, &start, &size), RSH_EVALUE); /* B-21: not the size of the last chunk */
+    assert_int_equal(rsh_spec_chunk_params(up, 21, 4, 4, &start, &size),
+                     RSH_EVALUE); /* B-21: not the size of the last chunk */
     assert_int_equal(rsh_spec_chunk_params(up, 21, 0, 0, &start, &size), RSH_EVALUE);
     assert_int_equal(rsh_spec_chunk_index(down, 3, &index), RSH_OK);
     assert_int_equal(index, 0);

@@ -48,7 +48,8 @@ static void every_combination_of_properties_comes_back(void **state) {
     for (int dtype = 0; dtype < RSH_DTYPE_COUNT; dtype++)
         for (int bits = 0; bits < 8; bits++)
             for (int format = 0; format < 3; format++, combinations++) {
-                m->props = (rsh_tensor_props){(rsh_dtype)dtype, bits & 1 ? RSH_SPARSE : RSH_STRIDED, bits & 2, (rsh_memory_format)format, bits & 4};
+                m->props = (rsh_tensor_props){(rsh_dtype)dtype, bits & 1 ? RSH_SPARSE : RSH_STRIDED, bits & 2,
+                                              (rsh_memory_format)format, bits & 4};
                 expect_round_trip(m);
             }
     assert_int_equal(combinations, 17 * 2 * 2 * 3 * 2);
@@ -57,12 +58,14 @@ static void every_combination_of_properties_comes_back(void **state) {
 
 static void placements_of_every_form_and_the_largest_numbers_come_back(void **state) {
     (void)state;
-    static const char *const placements[] = {"rank:3/cuda:1", "rank:3", "cuda:1", "cpu", "trainer0/cuda:0", "trainer0", NULL};
+    static const char *const placements[] = {"rank:3/cuda:1",   "rank:3",   "cuda:1", "cpu",
+                                             "trainer0/cuda:0", "trainer0", NULL};
     enum { N = sizeof placements / sizeof *placements };
     rsh_shard_meta list[N];
     int64_t big = INT64_C(9007199254740993); /* 2^53 + 1: a double would lose it */
     for (int i = 0; i < N; i++)
-        assert_int_equal(rsh_shard_meta_make(2, DIMS(big + i, 0), 2, DIMS(INT64_MAX - big - N, 0), placements[i], &list[i]), RSH_OK);
+        assert_int_equal(
+            rsh_shard_meta_make(2, DIMS(big + i, 0), 2, DIMS(INT64_MAX - big - N, 0), placements[i], &list[i]), RSH_OK);
     rsh_tensor_meta *m = make(N, list, 2, DIMS(INT64_MAX, 0)), *none = make(0, NULL, 0, NULL);
     expect_round_trip(m);
     expect_round_trip(none);
@@ -75,10 +78,11 @@ static void the_text_is_as_documented(void **state) {
     rsh_shard_meta list[] = {BOX(2, (0, 0), (2, 4), 1), BOX(2, (2, 0), (1, 4), -1)};
     rsh_tensor_meta *m = make(2, list, 2, DIMS(3, 4));
     text t = save(m);
-    assert_string_equal(t.data, "{\n  \"version\": 1,\n  \"size\": [3, 4],\n  \"dtype\": \"f32\",\n  \"layout\": \"strided\",\n"
-                                "  \"requires_grad\": false,\n  \"memory_format\": 0,\n  \"pin_memory\": false,\n  \"shards\": [\n"
-                                "    {\"offsets\": [0, 0], \"sizes\": [2, 4], \"placement\": \"rank:1/cpu\"},\n"
-                                "    {\"offsets\": [2, 0], \"sizes\": [1, 4], \"placement\": null}\n  ]\n}\n");
+    assert_string_equal(
+        t.data, "{\n  \"version\": 1,\n  \"size\": [3, 4],\n  \"dtype\": \"f32\",\n  \"layout\": \"strided\",\n"
+                "  \"requires_grad\": false,\n  \"memory_format\": 0,\n  \"pin_memory\": false,\n  \"shards\": [\n"
+                "    {\"offsets\": [0, 0], \"sizes\": [2, 4], \"placement\": \"rank:1/cpu\"},\n"
+                "    {\"offsets\": [2, 0], \"sizes\": [1, 4], \"placement\": null}\n  ]\n}\n");
     free(t.data);
     rsh_tensor_meta_free(m);
 }
@@ -119,13 +123,39 @@ static void expect_refused(const char *good, const char *where, const char *key,
 static void malformed_texts_are_refused(void **state) {
     (void)state;
     static const char *const bad[][3] = {
-        {"", "version", "2"}, {"", "version", NULL}, {"", "size", NULL}, {"", "size", "[3, -4]"}, {"", "size", "[3.0, 4]"}, {"", "size", "3"},
-        {"", "size", "[3]"}, {"", "size", "[0,0,0,0,0,0,0,0,0]"}, {"", "dtype", "\"f99\""}, {"", "dtype", "7"}, {"", "dtype", NULL},
-        {"", "layout", "\"dense\""}, {"", "layout", "0"}, {"", "requires_grad", "0"}, {"", "requires_grad", NULL}, {"", "memory_format", "-1"},
-        {"", "memory_format", "4294967296"}, {"", "memory_format", "true"}, {"", "pin_memory", "null"}, {"", "shards", NULL}, {"", "shards", "{}"},
-        {"", "shards", "[1]"}, {"shards", "offsets", NULL}, {"shards", "offsets", "[0]"}, {"shards", "offsets", "[0, -1]"},
-        {"shards", "offsets", "[0, \"1\"]"}, {"shards", "sizes", NULL}, {"shards", "sizes", "[1, 2, 3]"}, {"shards", "sizes", "[9223372036854775807, 1]"},
-        {"shards", "placement", NULL}, {"shards", "placement", "3"}, {"shards", "placement", "\"rank:x\""}, {"shards", "placement", "\"rank:0/gpu\""},
+        {"", "version", "2"},
+        {"", "version", NULL},
+        {"", "size", NULL},
+        {"", "size", "[3, -4]"},
+        {"", "size", "[3.0, 4]"},
+        {"", "size", "3"},
+        {"", "size", "[3]"},
+        {"", "size", "[0,0,0,0,0,0,0,0,0]"},
+        {"", "dtype", "\"f99\""},
+        {"", "dtype", "7"},
+        {"", "dtype", NULL},
+        {"", "layout", "\"dense\""},
+        {"", "layout", "0"},
+        {"", "requires_grad", "0"},
+        {"", "requires_grad", NULL},
+        {"", "memory_format", "-1"},
+        {"", "memory_format", "4294967296"},
+        {"", "memory_format", "true"},
+        {"", "pin_memory", "null"},
+        {"", "shards", NULL},
+        {"", "shards", "{}"},
+        {"", "shards", "[1]"},
+        {"shards", "offsets", NULL},
+        {"shards", "offsets", "[0]"},
+        {"shards", "offsets", "[0, -1]"},
+        {"shards", "offsets", "[0, \"1\"]"},
+        {"shards", "sizes", NULL},
+        {"shards", "sizes", "[1, 2, 3]"},
+        {"shards", "sizes", "[9223372036854775807, 1]"},
+        {"shards", "placement", NULL},
+        {"shards", "placement", "3"},
+        {"shards", "placement", "\"rank:x\""},
+        {"shards", "placement", "\"rank:0/gpu\""},
     };
     rsh_shard_meta list[] = {BOX(2, (2, 0), (1, 4), 1)};
     rsh_tensor_meta *m = make(1, list, 2, DIMS(3, 4)), *back = NULL;
@@ -198,8 +228,8 @@ static void order_and_empty_shards_matter_to_equal_and_not_to_same(void **state)
     (void)state;
     rsh_shard_meta list[] = {BOX(1, (0), (2), 2), BOX(1, (2), (2), 0), BOX(1, (4), (1), 1), BOX(1, (5), (0), 3)};
     rsh_shard_meta back[] = {list[3], list[2], list[1], list[0]}, other[] = {list[0], list[1], BOX(1, (4), (1), 3)};
-    rsh_tensor_meta *a = make(4, list, 1, DIMS(5)), *b = make(4, back, 1, DIMS(5)), *c = make(3, list, 1, DIMS(5)), *d = make(3, other, 1, DIMS(5)),
-                    *e = make(2, list, 1, DIMS(5)), *f = NULL;
+    rsh_tensor_meta *a = make(4, list, 1, DIMS(5)), *b = make(4, back, 1, DIMS(5)), *c = make(3, list, 1, DIMS(5)),
+                    *d = make(3, other, 1, DIMS(5)), *e = make(2, list, 1, DIMS(5)), *f = NULL;
     assert_int_equal(rsh_tensor_meta_copy(a, &f), RSH_OK);
     expect_compared(a, f, true, true);
     expect_compared(a, b, false, true);
@@ -229,7 +259,8 @@ static void shuffled_metadata_stay_the_same_until_one_shard_changes(void **state
         make_permutation(&seed, (int)n, order);
         for (int64_t k = 0; k < n; k++) mixed[k] = list[order[k]];
         int64_t more = n + make_below(&seed, 4);
-        for (int64_t k = n; k < more; k++) mixed[k] = make_box(2, DIMS(make_below(&seed, 7), 5), DIMS(0, 0), (int)make_below(&seed, 4));
+        for (int64_t k = n; k < more; k++)
+            mixed[k] = make_box(2, DIMS(make_below(&seed, 7), 5), DIMS(0, 0), (int)make_below(&seed, 4));
         rsh_tensor_meta *a = make(n, list, 2, size), *b = make(more, mixed, 2, size);
         assert_true(rsh_tensor_meta_same(a, b));
         rsh_shard_meta *m = &b->shards[make_below(&seed, n)];

@@ -56,13 +56,35 @@ static void placements_are_equal_if_all_three_parts_are(void **state) {
 
 static void malformed_placements_are_refused_by_kind(void **state) {
     (void)state;
-    static const char *const value[] = {"",        "/cpu",   "a/b/c",  "rank:0/cpu/0", "random:0", "rank:foo", "rank:-1", "cuda:foo", "rank:", "a:b:c",
-                                        "rank:0:1", "rank:99999999999", "cuda:01", "cuda:-1", "two words", "a,b", "a;b", "a(b)", "\"x\"",
-                                        "rank:0:1/cpu", "cuda:foo/cpu", "a-name-that-is-longer-than-what-there-is-room-for-in-a-placement-of-ours"};
-    static const char *const runtime[] = {"rank:0/foo", "rank:0/cuda:foo", "rank:0/cpu2", "rank:0/", "trainer0/gpu", "rank:0/cuda:", "rank:0/cuda:1:2"};
+    static const char *const value[] = {"",
+                                        "/cpu",
+                                        "a/b/c",
+                                        "rank:0/cpu/0",
+                                        "random:0",
+                                        "rank:foo",
+                                        "rank:-1",
+                                        "cuda:foo",
+                                        "rank:",
+                                        "a:b:c",
+                                        "rank:0:1",
+                                        "rank:99999999999",
+                                        "cuda:01",
+                                        "cuda:-1",
+                                        "two words",
+                                        "a,b",
+                                        "a;b",
+                                        "a(b)",
+                                        "\"x\"",
+                                        "rank:0:1/cpu",
+                                        "cuda:foo/cpu",
+                                        "a-name-that-is-longer-than-what-there-is-room-for-in-a-placement-of-ours"};
+    static const char *const runtime[] = {"rank:0/foo",   "rank:0/cuda:foo", "rank:0/cpu2",    "rank:0/",
+                                          "trainer0/gpu", "rank:0/cuda:",    "rank:0/cuda:1:2"};
     rsh_placement p = {.rank = 77};
-    for (size_t i = 0; i < sizeof value / sizeof *value; i++) assert_int_equal(rsh_placement_parse(value[i], &p), RSH_EVALUE);
-    for (size_t i = 0; i < sizeof runtime / sizeof *runtime; i++) assert_int_equal(rsh_placement_parse(runtime[i], &p), RSH_ERUNTIME);
+    for (size_t i = 0; i < sizeof value / sizeof *value; i++)
+        assert_int_equal(rsh_placement_parse(value[i], &p), RSH_EVALUE);
+    for (size_t i = 0; i < sizeof runtime / sizeof *runtime; i++)
+        assert_int_equal(rsh_placement_parse(runtime[i], &p), RSH_ERUNTIME);
     assert_int_equal(rsh_placement_parse(NULL, &p), RSH_EVALUE);
     assert_int_equal(p.rank, 77);
 }

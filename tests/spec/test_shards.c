@@ -1,7 +1,9 @@
 /* Shards: boxes that overlap, and boxes that make up a whole tensor. */
 #include "spec/make.h"
 
-static rsh_status check2(rsh_shard_meta a, rsh_shard_meta b) { return rsh_shards_check_overlap(2, (rsh_shard_meta[]){a, b}); }
+static rsh_status check2(rsh_shard_meta a, rsh_shard_meta b) {
+    return rsh_shards_check_overlap(2, (rsh_shard_meta[]){a, b});
+}
 
 static void p3_boxes_that_touch_do_not_overlap_and_others_do(void **state) {
     (void)state;
@@ -18,9 +20,11 @@ static void p3_boxes_that_touch_do_not_overlap_and_others_do(void **state) {
 
 static void the_two_that_overlap_are_named(void **state) {
     (void)state;
-    rsh_shard_meta list[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (5, 5), 1), BOX(2, (4, 3), (2, 2), 2), BOX(2, (4, 4), (1, 1), 3)};
+    rsh_shard_meta list[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (5, 5), 1), BOX(2, (4, 3), (2, 2), 2),
+                             BOX(2, (4, 4), (1, 1), 3)};
     assert_int_equal(rsh_shards_check_overlap(4, list), RSH_EVALUE);
-    assert_string_equal(rsh_error_detail(), "shards 0 and 2 overlap: [0,0]+[5,5] rank:0/cpu and [4,3]+[2,2] rank:2/cpu");
+    assert_string_equal(rsh_error_detail(),
+                        "shards 0 and 2 overlap: [0,0]+[5,5] rank:0/cpu and [4,3]+[2,2] rank:2/cpu");
 }
 
 static void empty_boxes_overlap_nothing(void **state) {
@@ -46,7 +50,8 @@ static bool pair_overlaps(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     bool all = true;
     for (int d = 0; d < a->ndim; d++) {
         bool meet = false;
-        for (int64_t x = a->offsets[d]; x < a->offsets[d] + a->sizes[d]; x++) meet |= x >= b->offsets[d] && x < b->offsets[d] + b->sizes[d];
+        for (int64_t x = a->offsets[d]; x < a->offsets[d] + a->sizes[d]; x++)
+            meet |= x >= b->offsets[d] && x < b->offsets[d] + b->sizes[d];
         all &= meet;
     }
     return all;
@@ -76,10 +81,12 @@ static void random_boxes_overlap_as_the_definition_says(void **state) {
     rsh_shard_meta list[60];
     for (int i = 0; i < 6000; i++) {
         int ndim = (int)make_below(&seed, 5);
-        int64_t n = make_below(&seed, i % 2 ? 8 : 60), reach = 2 + make_below(&seed, i % 2 ? 12 : 40), large = 1 + make_below(&seed, 4);
+        int64_t n = make_below(&seed, i % 2 ? 8 : 60), reach = 2 + make_below(&seed, i % 2 ? 12 : 40),
+                large = 1 + make_below(&seed, 4);
         for (int64_t k = 0; k < n; k++) {
             list[k] = (rsh_shard_meta){.ndim = ndim};
-            for (int d = 0; d < ndim; d++) list[k].offsets[d] = make_below(&seed, reach), list[k].sizes[d] = make_below(&seed, large + 1);
+            for (int d = 0; d < ndim; d++)
+                list[k].offsets[d] = make_below(&seed, reach), list[k].sizes[d] = make_below(&seed, large + 1);
         }
         expect_as_defined(n, list);
     }
@@ -129,7 +136,8 @@ static void random_sticks_in_all_directions_are_found(void **state) {
             if (keep) list[n++] = list[k];
         }
         expect_as_defined(n, list);
-        for (int tries = 0; tries < 20; tries++) { /* one is made longer or shifted, often across others, then put back */
+        for (int tries = 0; tries < 20;
+             tries++) { /* one is made longer or shifted, often across others, then put back */
             rsh_shard_meta *m = &list[make_below(&seed, n)], was = *m;
             int d = (int)make_below(&seed, ndim);
             m->offsets[d] = make_below(&seed, m->offsets[d] + 1);
@@ -186,7 +194,8 @@ static void expect_grid(int ndim, int64_t side) {
     clock_gettime(CLOCK_MONOTONIC, &a);
     assert_int_equal(rsh_shards_check_overlap(n, list), RSH_OK);
     clock_gettime(CLOCK_MONOTONIC, &b);
-    print_message("%lld boxes in %d dims: %.3f s\n", (long long)n, ndim, (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    print_message("%lld boxes in %d dims: %.3f s\n", (long long)n, ndim,
+                  (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
     list[n / 2].sizes[ndim - 1]++;
     rsh_status st = rsh_shards_check_overlap(n, list);
     assert_true(st == RSH_EVALUE || list[n / 2].offsets[ndim - 1] == 3 * side - 3);
@@ -229,7 +238,8 @@ static void p4_coverage_needs_boxes_inside_whose_volumes_add_up(void **state) {
     (void)state;
     rsh_shard_meta two[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (5, 5), 1)};
     assert_int_equal(rsh_shards_check_tensor(2, two, 2, DIMS(10, 5)), RSH_OK);
-    rsh_shard_meta four[] = {BOX(2, (0, 0), (3, 3), 0), BOX(2, (0, 3), (3, 3), 1), BOX(2, (3, 0), (3, 3), 2), BOX(2, (3, 3), (3, 3), 3)};
+    rsh_shard_meta four[] = {BOX(2, (0, 0), (3, 3), 0), BOX(2, (0, 3), (3, 3), 1), BOX(2, (3, 0), (3, 3), 2),
+                             BOX(2, (3, 3), (3, 3), 3)};
     assert_int_equal(rsh_shards_check_tensor(4, four, 2, DIMS(6, 6)), RSH_OK);
     rsh_shard_meta uneven[] = {BOX(2, (0, 0), (4, 2), 0), BOX(2, (0, 2), (4, 4), 1), BOX(2, (4, 0), (2, 6), 2)};
     assert_int_equal(rsh_shards_check_tensor(3, uneven, 2, DIMS(6, 6)), RSH_OK);
@@ -258,7 +268,9 @@ static void a_shard_with_lists_of_different_lengths_or_negative_numbers_is_refus
     assert_int_equal(rsh_shard_meta_make(1, DIMS(-1), 1, DIMS(1), NULL, &m), RSH_EVALUE);
     assert_int_equal(rsh_shard_meta_make(1, DIMS(0), 1, DIMS(-1), NULL, &m), RSH_EVALUE);
     assert_int_equal(rsh_shard_meta_make(1, DIMS(2), 1, DIMS(INT64_MAX - 1), NULL, &m), RSH_EVALUE);
-    assert_int_equal(rsh_shard_meta_make(9, DIMS(0, 0, 0, 0, 0, 0, 0, 0, 0), 9, DIMS(0, 0, 0, 0, 0, 0, 0, 0, 0), NULL, &m), RSH_EVALUE);
+    assert_int_equal(
+        rsh_shard_meta_make(9, DIMS(0, 0, 0, 0, 0, 0, 0, 0, 0), 9, DIMS(0, 0, 0, 0, 0, 0, 0, 0, 0), NULL, &m),
+        RSH_EVALUE);
     assert_int_equal(rsh_shard_meta_make(1, DIMS(0), 1, DIMS(1), "rank:x", &m), RSH_EVALUE);
     assert_int_equal(m.ndim, 77);
     assert_int_equal(rsh_shard_meta_make(1, DIMS(4), 1, DIMS(0), NULL, &m), RSH_OK);

@@ -24,7 +24,8 @@ static void chunks_come_in_the_order_of_placements(void **state) {
     (void)state;
     rsh_spec *s = parse("chunk(0; rank:2, rank:0, rank:1)");
     rsh_tensor_meta *m = build(s, 2, DIMS(5, 2));
-    expect_shards(m, 3, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 2), 2), BOX(2, (2, 0), (2, 2), 0), BOX(2, (4, 0), (1, 2), 1)});
+    expect_shards(m, 3,
+                  (rsh_shard_meta[]){BOX(2, (0, 0), (2, 2), 2), BOX(2, (2, 0), (2, 2), 0), BOX(2, (4, 0), (1, 2), 1)});
     rsh_tensor_meta_free(m);
     rsh_spec_free(s);
 }
@@ -34,15 +35,18 @@ static void empty_chunks_are_kept_and_lie_inside(void **state) {
     rsh_spec *s = NULL;
     assert_int_equal(rsh_spec_chunk_ranks(0, 4, NULL, &s), RSH_OK);
     rsh_tensor_meta *m = build(s, 2, DIMS(2, 20));
-    expect_shards(m, 4, (rsh_shard_meta[]){BOX(2, (0, 0), (1, 20), 0), BOX(2, (1, 0), (1, 20), 1), BOX(2, (2, 0), (0, 20), 2),
-                                           BOX(2, (2, 0), (0, 20), 3)});
+    expect_shards(m, 4,
+                  (rsh_shard_meta[]){BOX(2, (0, 0), (1, 20), 0), BOX(2, (1, 0), (1, 20), 1), BOX(2, (2, 0), (0, 20), 2),
+                                     BOX(2, (2, 0), (0, 20), 3)});
     assert_int_equal(rsh_shards_check_tensor(m->nshards, m->shards, 2, DIMS(2, 20)), RSH_OK); /* B-05 */
     rsh_tensor_meta_free(m);
     m = build(s, 1, DIMS(5));
-    expect_shards(m, 4, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (2), (2), 1), BOX(1, (4), (1), 2), BOX(1, (5), (0), 3)});
+    expect_shards(
+        m, 4, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (2), (2), 1), BOX(1, (4), (1), 2), BOX(1, (5), (0), 3)});
     rsh_tensor_meta_free(m);
     m = build(s, 2, DIMS(0, 3));
-    for (int i = 0; i < 4; i++) assert_true(m->shards[i].offsets[0] == 0 && m->shards[i].sizes[0] == 0 && m->shards[i].sizes[1] == 3);
+    for (int i = 0; i < 4; i++)
+        assert_true(m->shards[i].offsets[0] == 0 && m->shards[i].sizes[0] == 0 && m->shards[i].sizes[1] == 3);
     rsh_tensor_meta_free(m);
     rsh_spec_free(s);
 }
@@ -157,13 +161,27 @@ static void texts_are_canonical(void **state) {
 static void wrong_texts_are_refused_at_their_column(void **state) {
     (void)state;
     static const char *const bad[][2] = {
-        {"", "spec:1: expected"}, {"chunks(0; rank:0)", "spec:1: expected"}, {"grid(4)", "spec:1: expected"}, {"chunk", "spec:1: expected"},
-        {"chunk()", "spec:7: expected a dim"}, {"chunk(x; rank:0)", "spec:7: expected a dim"}, {"chunk(0)", "spec:8: expected \";\""},
-        {"chunk(0;)", "spec:9: expected a placement"}, {"chunk(0; rank:0", "spec:16: expected \",\" or \")\", found the end"},
-        {"chunk(0; rank:0,)", "spec:17: expected a placement"}, {"chunk(0; rank:x)", "spec:10: \"rank:x\""}, {"chunk(0; rank:0) x", "spec:18: expected the end"},
-        {"chunk(99999999999; rank:0)", "dim 99999999999"}, {"boxes()", "spec:7: expected \"[\""}, {"boxes([0]+[1,2])", "1 offsets and 2 sizes"},
-        {"boxes([0][1])", "spec:10: expected \"+\""}, {"boxes([-1]+[1])", "spec:8: expected a number"}, {"boxes([99999999999999999999]+[1])", "beyond 2^63"},
-        {"boxes([0]+[4]; [3]+[2])", "overlap"}, {"boxes([0,0,0,0,0,0,0,0,0]+[1])", "at most 8"}, {"boxes([0]+[1] rank:0 rank:1)", "spec:22: expected"},
+        {"", "spec:1: expected"},
+        {"chunks(0; rank:0)", "spec:1: expected"},
+        {"grid(4)", "spec:1: expected"},
+        {"chunk", "spec:1: expected"},
+        {"chunk()", "spec:7: expected a dim"},
+        {"chunk(x; rank:0)", "spec:7: expected a dim"},
+        {"chunk(0)", "spec:8: expected \";\""},
+        {"chunk(0;)", "spec:9: expected a placement"},
+        {"chunk(0; rank:0", "spec:16: expected \",\" or \")\", found the end"},
+        {"chunk(0; rank:0,)", "spec:17: expected a placement"},
+        {"chunk(0; rank:x)", "spec:10: \"rank:x\""},
+        {"chunk(0; rank:0) x", "spec:18: expected the end"},
+        {"chunk(99999999999; rank:0)", "dim 99999999999"},
+        {"boxes()", "spec:7: expected \"[\""},
+        {"boxes([0]+[1,2])", "1 offsets and 2 sizes"},
+        {"boxes([0][1])", "spec:10: expected \"+\""},
+        {"boxes([-1]+[1])", "spec:8: expected a number"},
+        {"boxes([99999999999999999999]+[1])", "beyond 2^63"},
+        {"boxes([0]+[4]; [3]+[2])", "overlap"},
+        {"boxes([0,0,0,0,0,0,0,0,0]+[1])", "at most 8"},
+        {"boxes([0]+[1] rank:0 rank:1)", "spec:22: expected"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rsh_spec *s = NULL;
@@ -255,7 +273,9 @@ static void p5_uneven_grid_and_single_shards_are_inferred_as_boxes(void **state)
     (void)state;
     expect_inferred(2, (rsh_shard_meta[]){BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (10, 5), 1)}, NULL);
     expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (16), 0), BOX(1, (16), (9), 1)}, NULL);
-    expect_inferred(4, (rsh_shard_meta[]){BOX(2, (0, 0), (5, 5), 0), BOX(2, (0, 5), (5, 5), 1), BOX(2, (5, 0), (5, 5), 2), BOX(2, (5, 5), (5, 5), 3)},
+    expect_inferred(4,
+                    (rsh_shard_meta[]){BOX(2, (0, 0), (5, 5), 0), BOX(2, (0, 5), (5, 5), 1), BOX(2, (5, 0), (5, 5), 2),
+                                       BOX(2, (5, 5), (5, 5), 3)},
                     NULL);
     expect_inferred(1, (rsh_shard_meta[]){BOX(2, (0, 0), (5, 5), 0)}, NULL);
     expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (0), 0), BOX(1, (0), (0), 1)}, NULL);
@@ -266,7 +286,8 @@ static void p5_chunks_over_permuted_ranks_are_inferred_in_placement_order(void *
     static const struct {
         int dim, ndim;
         int64_t size[5];
-    } cases[] = {{0, 2, {4, 16}}, {0, 3, {5, 15, 16}}, {1, 2, {12, 16}}, {2, 3, {4, 18, 15}}, {3, 4, {7, 12, 16, 37}}, {4, 5, {50, 4, 18, 15, 77}}};
+    } cases[] = {{0, 2, {4, 16}},     {0, 3, {5, 15, 16}},     {1, 2, {12, 16}},
+                 {2, 3, {4, 18, 15}}, {3, 4, {7, 12, 16, 37}}, {4, 5, {50, 4, 18, 15, 77}}};
     uint64_t seed = make_seed("inference");
     for (size_t i = 0; i < 6 * 24; i++) {
         int ranks[4], order[4], c = (int)(i % 6);
@@ -293,8 +314,10 @@ static void chunks_that_are_empty_at_the_end_are_inferred(void **state) {
 
 static void b07_sizes_that_only_look_like_chunks_are_boxes(void **state) {
     (void)state;
-    expect_inferred(3, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 2), 0), BOX(2, (2, 0), (2, 2), 1), BOX(2, (0, 2), (4, 2), 2)}, NULL);
-    expect_inferred(3, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (2), (1), 1), BOX(1, (3), (2), 2)}, NULL); /* 2,1,2 and not 2,2,1 */
+    expect_inferred(
+        3, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 2), 0), BOX(2, (2, 0), (2, 2), 1), BOX(2, (0, 2), (4, 2), 2)}, NULL);
+    expect_inferred(3, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (2), (1), 1), BOX(1, (3), (2), 2)},
+                    NULL); /* 2,1,2 and not 2,2,1 */
     expect_inferred(2, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 4), 0), BOX(2, (2, 0), (2, 3), 1)}, NULL);
     expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (3), (2), 1)}, NULL); /* a gap */
 }
@@ -307,7 +330,8 @@ static void without_owners_shards_are_boxes(void **state) {
 static void shards_that_no_spec_can_have_are_refused(void **state) {
     (void)state;
     rsh_spec *s = NULL;
-    rsh_shard_meta overlapping[] = {BOX(1, (0), (3), 0), BOX(1, (2), (3), 1)}, mixed[] = {BOX(1, (0), (3), 0), BOX(2, (0, 3), (3, 3), 1)};
+    rsh_shard_meta overlapping[] = {BOX(1, (0), (3), 0), BOX(1, (2), (3), 1)},
+                   mixed[] = {BOX(1, (0), (3), 0), BOX(2, (0, 3), (3, 3), 1)};
     assert_int_equal(rsh_spec_infer(0, overlapping, &s), RSH_EVALUE);
     assert_int_equal(rsh_spec_infer(2, overlapping, &s), RSH_EVALUE);
     assert_int_equal(rsh_spec_infer(2, mixed, &s), RSH_EVALUE);
@@ -318,11 +342,13 @@ static void shards_that_no_spec_can_have_are_refused(void **state) {
 
 static int grids_alive;
 
-static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                             rsh_tensor_meta **out) {
     int64_t block = *(const int64_t *)self, rows = size[0] / block, columns = size[1] / block, n = 0;
     rsh_shard_meta list[64];
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++, n++) list[n] = make_box(2, DIMS(i * block, j * block), DIMS(block, block), (int)n);
+        for (int64_t j = 0; j < columns; j++, n++)
+            list[n] = make_box(2, DIMS(i * block, j * block), DIMS(block, block), (int)n);
     return rsh_tensor_meta_new(n, list, ndim, size, props, out);
 }
 static rsh_status grid_copy(const void *self, void **out) {
@@ -341,7 +367,8 @@ static rsh_status grid_print(const void *self, const rsh_sink *sink) {
     int n = snprintf(text, sizeof text, "%lld", (long long)*(const int64_t *)self);
     return sink->write(sink->ctx, text, (size_t)n) ? RSH_EIO : RSH_OK;
 }
-static const rsh_spec_kind grid = {.name = "grid", .build = grid_build, .copy = grid_copy, .free = grid_free, .print = grid_print};
+static const rsh_spec_kind grid = {
+    .name = "grid", .build = grid_build, .copy = grid_copy, .free = grid_free, .print = grid_print};
 
 static void p6_a_grid_of_a_users_kind_builds_its_metadata(void **state) {
     (void)state;
@@ -354,7 +381,9 @@ static void p6_a_grid_of_a_users_kind_builds_its_metadata(void **state) {
     assert_string_equal(rsh_spec_kind_name(s), "grid");
     assert_int_equal(*(const int64_t *)rsh_spec_self(s), 4);
     rsh_tensor_meta *m = build(s, 2, DIMS(8, 8));
-    expect_shards(m, 4, (rsh_shard_meta[]){BOX(2, (0, 0), (4, 4), 0), BOX(2, (0, 4), (4, 4), 1), BOX(2, (4, 0), (4, 4), 2), BOX(2, (4, 4), (4, 4), 3)});
+    expect_shards(m, 4,
+                  (rsh_shard_meta[]){BOX(2, (0, 0), (4, 4), 0), BOX(2, (0, 4), (4, 4), 1), BOX(2, (4, 0), (4, 4), 2),
+                                     BOX(2, (4, 4), (4, 4), 3)});
     assert_int_equal(rsh_spec_layout(s, RSH_F32, 2, DIMS(8, 8), &l), RSH_OK);
     assert_string_equal(rsh_layout_text(l), "f32[8, 8] boxes 0:[0:4,0:4] 1:[0:4,4:8] 2:[4:8,0:4] 3:[4:8,4:8]");
     assert_int_equal(rsh_spec_copy(s, &copy), RSH_OK);
@@ -370,7 +399,8 @@ static void p6_a_grid_of_a_users_kind_builds_its_metadata(void **state) {
     assert_int_equal(grids_alive, 0);
 }
 
-static rsh_status empty_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status empty_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                              rsh_tensor_meta **out) {
     (void)self, (void)ndim, (void)size, (void)props, (void)out;
     return RSH_OK;
 }
@@ -425,7 +455,8 @@ static rsh_status step_parse_chunk(void) {
     rsh_spec *s = NULL, *copy = NULL;
     rsh_tensor_meta *m = NULL, *twin = NULL;
     rsh_layout *l = NULL;
-    rsh_status st = rsh_spec_parse("chunk(1; rank:3, rank:2, rank:1, rank:0, rank:4, rank:5, rank:6, rank:7, rank:8)", &s);
+    rsh_status st =
+        rsh_spec_parse("chunk(1; rank:3, rank:2, rank:1, rank:0, rank:4, rank:5, rank:6, rank:7, rank:8)", &s);
     if (!st) st = rsh_spec_copy(s, &copy);
     if (!st) st = rsh_spec_build(copy, 2, DIMS(4, 11), NULL, &m);
     if (!st) st = rsh_tensor_meta_copy(m, &twin);
@@ -468,8 +499,10 @@ static rsh_status step_grid(void) {
 }
 
 static rsh_status step_load(void) {
-    static const char text[] = "{\"version\": 1, \"size\": [4], \"dtype\": \"f32\", \"layout\": \"strided\", \"requires_grad\": false, \"memory_format\": 0,"
-                               " \"pin_memory\": false, \"shards\": [{\"offsets\": [0], \"sizes\": [4], \"placement\": null}]}";
+    static const char text[] =
+        "{\"version\": 1, \"size\": [4], \"dtype\": \"f32\", \"layout\": \"strided\", \"requires_grad\": false, "
+        "\"memory_format\": 0,"
+        " \"pin_memory\": false, \"shards\": [{\"offsets\": [0], \"sizes\": [4], \"placement\": null}]}";
     rsh_tensor_meta *m = NULL;
     rsh_status st = rsh_tensor_meta_load(text, sizeof text - 1, &m);
     rsh_tensor_meta_free(m);

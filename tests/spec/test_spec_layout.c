@@ -25,11 +25,13 @@ static void other_owners_and_boxes_become_boxes(void **state) {
     (void)state;
     expect_layout("chunk(0; rank:0, rank:0, rank:1, rank:1, rank:2)", 2, DIMS(10, 20),
                   "f32[10, 20] boxes 0:[0:2,0:20] 0:[2:4,0:20] 1:[4:6,0:20] 1:[6:8,0:20] 2:[8:10,0:20]");
-    expect_layout("chunk(0; rank:1, rank:0, rank:1, rank:0)", 1, DIMS(5), "f32[5] boxes 0:[2:4] 0:[5:5] 1:[0:2] 1:[4:5]");
+    expect_layout("chunk(0; rank:1, rank:0, rank:1, rank:0)", 1, DIMS(5),
+                  "f32[5] boxes 0:[2:4] 0:[5:5] 1:[0:2] 1:[4:5]");
     expect_layout("boxes([0,0]+[2,2] rank:1; [2,0]+[2,2] rank:0; [0,2]+[4,2] rank:3)", 2, DIMS(4, 4),
                   "f32[4, 4] boxes 0:[2:4,0:2] 1:[0:2,0:2] 3:[0:4,2:4]");
     expect_layout("boxes([]+[] rank:2)", 0, NULL, "f32[] boxes 2:[]");
-    expect_layout("boxes([0,0]+[0,2] rank:1; [0,2]+[0,1] rank:1)", 2, DIMS(0, 3), "f32[0, 3] boxes 1:[0:0,0:2] 1:[0:0,2:3]");
+    expect_layout("boxes([0,0]+[0,2] rank:1; [0,2]+[0,1] rank:1)", 2, DIMS(0, 3),
+                  "f32[0, 3] boxes 1:[0:0,0:2] 1:[0:0,2:3]");
 }
 
 /* What a shard is in the layout: the part of its rank with its number among the rank's shards. */
@@ -113,7 +115,8 @@ static void shards_that_do_not_tile_have_no_layout(void **state) {
     (void)state;
     rsh_tensor_meta *m = NULL;
     rsh_layout *l = NULL;
-    rsh_shard_meta gap[] = {BOX(1, (0), (2), 0), BOX(1, (3), (1), 1)}, outside[] = {BOX(1, (0), (4), 0), BOX(1, (4), (1), 1)};
+    rsh_shard_meta gap[] = {BOX(1, (0), (2), 0), BOX(1, (3), (1), 1)},
+                   outside[] = {BOX(1, (0), (4), 0), BOX(1, (4), (1), 1)};
     assert_int_equal(rsh_tensor_meta_new(2, gap, 1, DIMS(4), NULL, &m), RSH_OK);
     assert_int_equal(rsh_tensor_meta_layout(m, &l, NULL), RSH_EVALUE);
     rsh_tensor_meta_free(m);
@@ -134,7 +137,8 @@ static void expect_spec(const char *layout, const char *spec) {
     } else {
         assert_int_equal(st, RSH_OK);
         assert_string_equal(rsh_spec_text(s), spec);
-        assert_int_equal(rsh_spec_layout(s, rsh_layout_dtype(l), rsh_layout_ndim(l), rsh_layout_shape(l), &back), RSH_OK);
+        assert_int_equal(rsh_spec_layout(s, rsh_layout_dtype(l), rsh_layout_ndim(l), rsh_layout_shape(l), &back),
+                         RSH_OK);
         assert_true(rsh_layout_same_parts(l, back));
     }
     rsh_layout_free(back);
@@ -148,9 +152,11 @@ static void layouts_of_one_box_a_part_become_specs(void **state) {
     expect_spec("f32[3, 5/x] on x=4", "chunk(1; rank:0/cpu, rank:1/cpu, rank:2/cpu, rank:3/cpu)");
     expect_spec("f32[6/x~] on x=3", "chunk(0; rank:0/cpu, rank:1/cpu, rank:2/cpu)");
     expect_spec("f32[5/x~] on x=2", "chunk(0; rank:0/cpu, rank:1/cpu)");
-    expect_spec("f32[4/x, 4/y] on x=2,y=2",
-                "boxes([0,0]+[2,2] rank:0/cpu; [0,2]+[2,2] rank:1/cpu; [2,0]+[2,2] rank:2/cpu; [2,2]+[2,2] rank:3/cpu)");
-    expect_spec("f32[5/(x,y)] on x=2,y=2", "boxes([0]+[2] rank:0/cpu; [2]+[1] rank:1/cpu; [3]+[1] rank:2/cpu; [4]+[1] rank:3/cpu)");
+    expect_spec(
+        "f32[4/x, 4/y] on x=2,y=2",
+        "boxes([0,0]+[2,2] rank:0/cpu; [0,2]+[2,2] rank:1/cpu; [2,0]+[2,2] rank:2/cpu; [2,2]+[2,2] rank:3/cpu)");
+    expect_spec("f32[5/(x,y)] on x=2,y=2",
+                "boxes([0]+[2] rank:0/cpu; [2]+[1] rank:1/cpu; [3]+[1] rank:2/cpu; [4]+[1] rank:3/cpu)");
     expect_spec("f32[6] boxes 0:[0:2] 0:[4:6] 1:[2:4]", "chunk(0; rank:0/cpu, rank:1/cpu, rank:0/cpu)");
     expect_spec("f32[4, 4]", "boxes([0,0]+[4,4] rank:0/cpu)");
     expect_spec("f32[]", "boxes([]+[] rank:0/cpu)");
@@ -182,9 +188,11 @@ static void layouts_and_specs_go_to_and_fro(void **state) {
         rsh_spec *s = NULL, *again = NULL;
         int x = 1 + (int)make_below(&seed, 4), y = 1 + (int)make_below(&seed, 3), ranks[12];
         make_permutation(&seed, x * y, ranks);
-        int at = snprintf(text, sizeof text, "i16[%d/x%s, %d, %d/y%s] on x=%d,y=%d@[", (int)make_below(&seed, 11), rules[make_below(&seed, 4)],
-                          (int)make_below(&seed, 4), (int)make_below(&seed, 11), rules[make_below(&seed, 4)], x, y);
-        for (int k = 0; k < x * y; k++) at += snprintf(text + at, sizeof text - (size_t)at, "%s%d", k ? "," : "", ranks[k]);
+        int at = snprintf(text, sizeof text, "i16[%d/x%s, %d, %d/y%s] on x=%d,y=%d@[", (int)make_below(&seed, 11),
+                          rules[make_below(&seed, 4)], (int)make_below(&seed, 4), (int)make_below(&seed, 11),
+                          rules[make_below(&seed, 4)], x, y);
+        for (int k = 0; k < x * y; k++)
+            at += snprintf(text + at, sizeof text - (size_t)at, "%s%d", k ? "," : "", ranks[k]);
         snprintf(text + at, sizeof text - (size_t)at, "]");
         assert_int_equal(rsh_layout_parse(text, &l), RSH_OK);
         assert_int_equal(rsh_spec_from_layout(l, &s), RSH_OK);

@@ -1,4 +1,5 @@
-/* Wrong calls and wrong kinds: results that have no place, kinds that make something else than was asked for, kinds that fail and do not say why. */
+/* Wrong calls and wrong kinds: results that have no place, kinds that make something else than was asked for, kinds
+ * that fail and do not say why. */
 #include "make.h"
 
 /* ---- kinds of a user who gets things wrong ---- */
@@ -15,34 +16,40 @@ static rsh_status build_one(int ndim, const int64_t *size, const rsh_tensor_prop
     return st ? st : rsh_tensor_meta_new(1, &m, ndim, size, props, out);
 }
 
-static rsh_status build_right(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_right(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                              rsh_tensor_meta **out) {
     (void)self;
     return build_one(ndim, size, props, out);
 }
 
-static rsh_status build_without_props(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_without_props(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                                      rsh_tensor_meta **out) {
     (void)self, (void)props;
     return build_one(ndim, size, NULL, out);
 }
 
-static rsh_status build_longer(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_longer(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                               rsh_tensor_meta **out) {
     int64_t longer[RSH_MAX_NDIM];
     (void)self;
     for (int d = 0; d < ndim; d++) longer[d] = size[d] + 1;
     return build_one(ndim, longer, props, out);
 }
 
-static rsh_status build_flat(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_flat(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                             rsh_tensor_meta **out) {
     (void)self, (void)ndim;
     return build_one(1, size, props, out);
 }
 
-static rsh_status build_silently(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_silently(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                                 rsh_tensor_meta **out) {
     (void)self, (void)ndim, (void)size, (void)props, (void)out;
     return RSH_EKEY;
 }
 
-static rsh_status build_beyond(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status build_beyond(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                               rsh_tensor_meta **out) {
     (void)self, (void)ndim, (void)size;
     return build_one(RSH_MAX_NDIM + 1, NULL, props, out);
 }
@@ -54,7 +61,8 @@ static rsh_status copy_silently(const void *self, void **out) {
 
 static const int64_t size[2] = {4, 6};
 
-static rsh_status build_with(rsh_status (*build)(const void *, int, const int64_t *, const rsh_tensor_props *, rsh_tensor_meta **)) {
+static rsh_status build_with(rsh_status (*build)(const void *, int, const int64_t *, const rsh_tensor_props *,
+                                                 rsh_tensor_meta **)) {
     const rsh_spec_kind kind = {.name = "mine", .build = build, .copy = same_self};
     rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
     rsh_tensor_meta *m = NULL;
@@ -90,7 +98,9 @@ static void a_kind_that_fails_without_a_word_does_not_get_the_words_of_an_older_
     assert_non_null(strstr(rsh_error_detail(), "\"mine\" failed to build"));
     assert_int_equal(build_with(build_beyond), RSH_EVALUE); /* words of its own stay */
     assert_non_null(strstr(rsh_error_detail(), "9 dims"));
-    assert_int_equal(rsh_spec_new(&(rsh_spec_kind){.name = "mine", .build = build_right, .copy = copy_silently}, NULL, &s), RSH_EATTR);
+    assert_int_equal(
+        rsh_spec_new(&(rsh_spec_kind){.name = "mine", .build = build_right, .copy = copy_silently}, NULL, &s),
+        RSH_EATTR);
     assert_non_null(strstr(rsh_error_detail(), "\"mine\" failed to copy"));
     assert_null(s);
 }
@@ -114,7 +124,8 @@ static void answers_need_a_place(void **state) {
 
 static void any_blank_may_stand_between_words(void **state) {
     (void)state;
-    static const char *const texts[] = {"chunk(0;rank:0)", "chunk (0; rank:0)", "chunk\t(\t0\t;\trank:0\t)\t", "\n chunk\n(0 ;\r\n rank:0)\n"};
+    static const char *const texts[] = {"chunk(0;rank:0)", "chunk (0; rank:0)", "chunk\t(\t0\t;\trank:0\t)\t",
+                                        "\n chunk\n(0 ;\r\n rank:0)\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         rsh_spec *s = NULL;
         assert_int_equal(rsh_spec_parse(texts[i], &s), RSH_OK);

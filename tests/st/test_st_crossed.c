@@ -1,4 +1,5 @@
-/* Ranks in different calls: whatever two collective calls of the library meet, every rank is told so, none waits, and the group works afterwards. */
+/* Ranks in different calls: whatever two collective calls of the library meet, every rank is told so, none waits, and
+ * the group works afterwards. */
 #include "kept.h"
 #include "whole.h"
 
@@ -174,21 +175,45 @@ typedef struct call {
     rsh_status (*go)(scene *s);
 } call;
 
-static const call calls[] = {
-    {"shard_tensor", go_shard}, {"st_scatter", go_st_scatter}, {"st_from_shards", go_from_shards}, {"st_reshard", go_reshard}, {"partial_reshard", go_partial},
-    {"st_load_as", go_load}, {"st_reshard_into", go_into}, {"st_gather", go_st_gather}, {"st_equal", go_equal}, {"st_allclose", go_close},
-    {"reshard_local_shard", go_chunk}, {"reshuffle_local_shard", go_reshuffle}, {"group_new", go_new_group}, {"barrier", go_barrier},
-    {"all_gather_object", go_object}, {"broadcast", go_broadcast}, {"scatter", go_scatter}, {"gather", go_gather}, {"all_gather", go_all_gather},
-    {"all_reduce", go_all_reduce}, {"reduce", go_reduce}, {"reduce_scatter", go_reduce_scatter}, {"all_to_all", go_all_to_all},
-    {"all_to_all_single", go_single}, {"agree", go_agree}, {"allgather", go_allgather}, {"allreduce", go_allreduce}, {"exchange", go_exchange},
-    {"reshard", go_core}, {"reshard_into", go_core_into}, {"rsh_gather", go_core_gather}};
+static const call calls[] = {{"shard_tensor", go_shard},
+                             {"st_scatter", go_st_scatter},
+                             {"st_from_shards", go_from_shards},
+                             {"st_reshard", go_reshard},
+                             {"partial_reshard", go_partial},
+                             {"st_load_as", go_load},
+                             {"st_reshard_into", go_into},
+                             {"st_gather", go_st_gather},
+                             {"st_equal", go_equal},
+                             {"st_allclose", go_close},
+                             {"reshard_local_shard", go_chunk},
+                             {"reshuffle_local_shard", go_reshuffle},
+                             {"group_new", go_new_group},
+                             {"barrier", go_barrier},
+                             {"all_gather_object", go_object},
+                             {"broadcast", go_broadcast},
+                             {"scatter", go_scatter},
+                             {"gather", go_gather},
+                             {"all_gather", go_all_gather},
+                             {"all_reduce", go_all_reduce},
+                             {"reduce", go_reduce},
+                             {"reduce_scatter", go_reduce_scatter},
+                             {"all_to_all", go_all_to_all},
+                             {"all_to_all_single", go_single},
+                             {"agree", go_agree},
+                             {"allgather", go_allgather},
+                             {"allreduce", go_allreduce},
+                             {"exchange", go_exchange},
+                             {"reshard", go_core},
+                             {"reshard_into", go_core_into},
+                             {"rsh_gather", go_core_gather}};
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* One rank in a call, the others in another: everybody gets the same answer, and then all can do the first call together. */
+/* One rank in a call, the others in another: everybody gets the same answer, and then all can do the first call
+ * together. */
 static rsh_status cross(scene *s, const call *one, const call *others, int alone) {
     rsh_status st = (s->me == alone ? one : others)->go(s);
-    RSH_REQUIRE(st == RSH_EMISMATCH, RSH_ERUNTIME, "rank %d in %s, others in %s: %s, %s", alone, one->name, others->name, rsh_status_name(st),
-                rsh_error_detail());
+    RSH_REQUIRE(st == RSH_EMISMATCH, RSH_ERUNTIME, "rank %d in %s, others in %s: %s, %s", alone, one->name,
+                others->name, rsh_status_name(st), rsh_error_detail());
     st = one->go(s);
     RSH_REQUIRE(!st, RSH_ERUNTIME, "%s after having met %s: %s", one->name, others->name, rsh_error_detail());
     return RSH_OK;

@@ -1,5 +1,6 @@
-/* Random tensors of 0 to 4 dims in random groups: cut, resharded, gathered into memory of any strides, saved in one group and loaded in another of another size; and random
- * numbers that are reduced and cut.  Every step is compared with the oracle on whole tensors. */
+/* Random tensors of 0 to 4 dims in random groups: cut, resharded, gathered into memory of any strides, saved in one
+ * group and loaded in another of another size; and random numbers that are reduced and cut.  Every step is compared
+ * with the oracle on whole tensors. */
 #include "kept.h"
 #include "whole.h"
 
@@ -81,7 +82,8 @@ static rsh_status check_gather(const rsh_st *t, const cutting *c, int dst, int m
             int64_t at = 0;
             left = i;
             for (int d = c->ndim - 1; d >= 0; d--) at += left % c->size[d] * strides[d], left /= c->size[d];
-            memcpy((char *)rsh_tensor_data(dense) + (size_t)i * item, (char *)rsh_tensor_data(room) + (size_t)at * item, item);
+            memcpy((char *)rsh_tensor_data(dense) + (size_t)i * item, (char *)rsh_tensor_data(room) + (size_t)at * item,
+                   item);
         }
         CHECK(!walk_box(c, &all, rsh_tensor_data(dense), false));
     }
@@ -90,13 +92,15 @@ static rsh_status check_gather(const rsh_st *t, const cutting *c, int dst, int m
 }
 
 /* Cut, reshard, gather; what a member saves. */
-static rsh_status move_around(const members *m, const cutting *whole, const cutting c[2], rsh_spec *const spec[2], int src, int dst, bytes *state) {
+static rsh_status move_around(const members *m, const cutting *whole, const cutting c[2], rsh_spec *const spec[2],
+                              int src, int dst, bytes *state) {
     int me = rsh_group_rank(m->group);
     rsh_tensor *x;
     rsh_st *a, *b, *copy;
     bool same;
     RSH_TRY(make_whole(whole, &x));
-    if (me != src && rsh_tensor_count(x)) memset(rsh_tensor_data(x), 0, (size_t)rsh_tensor_count(x) * rsh_dtype_size(whole->dtype));
+    if (me != src && rsh_tensor_count(x))
+        memset(rsh_tensor_data(x), 0, (size_t)rsh_tensor_count(x) * rsh_dtype_size(whole->dtype));
     RSH_TRY(rsh_st_scatter(x, spec[0], src, m->group, NULL, &a));
     RSH_TRY(check_st(a, &c[0], me));
     RSH_TRY(rsh_st_reshard(a, spec[1], &b));
@@ -113,14 +117,17 @@ static rsh_status move_around(const members *m, const cutting *whole, const cutt
 
 /* ---- from group to group ---- */
 
-/* Member i of the first group's state is given to member i of the second, counted around, and some of them to another one as well. */
-static rsh_status load(const members *from, const members *to, const rsh_objects *all, const cutting *c, const rsh_spec *spec) {
+/* Member i of the first group's state is given to member i of the second, counted around, and some of them to another
+ * one as well. */
+static rsh_status load(const members *from, const members *to, const rsh_objects *all, const cutting *c,
+                       const rsh_spec *spec) {
     const void *data[8];
     size_t n[8];
     int me = rsh_group_rank(to->group), k = 0;
     rsh_st *t;
     for (int i = 0; i < from->n; i++)
-        if (i % to->n == me || (i + 1) % (to->n + 1) == me) data[k] = all->data[from->ranks[i]], n[k++] = all->bytes[from->ranks[i]];
+        if (i % to->n == me || (i + 1) % (to->n + 1) == me)
+            data[k] = all->data[from->ranks[i]], n[k++] = all->bytes[from->ranks[i]];
     RSH_TRY(rsh_group_enter(to->group));
     rsh_status st = rsh_st_load_as(k, data, n, spec, &t);
     rsh_group_leave();
@@ -220,7 +227,9 @@ static rsh_status one_reduction(uint64_t seed, rsh_comm *comm) {
     RSH_TRY(rsh_partial_reshard(p, spec, &t));
     RSH_TRY(check_form(t, &c, me));
     for (int i = 0, mine = 0; i < c.npieces; i++)
-        if (c.pieces[i].rank == me) RSH_TRY(check_piece(&c, &c.pieces[i], rsh_tensor_data(expected), rsh_tensor_data(rsh_st_shard(t, mine++)->tensor)));
+        if (c.pieces[i].rank == me)
+            RSH_TRY(check_piece(&c, &c.pieces[i], rsh_tensor_data(expected),
+                                rsh_tensor_data(rsh_st_shard(t, mine++)->tensor)));
     rsh_st_free(t);
     rsh_partial_free(p);
     rsh_tensor_free(x), rsh_tensor_free(expected);

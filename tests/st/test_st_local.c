@@ -23,7 +23,8 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_ERUNTIME, rsh_st_set_requires_grad(t, true)); /* integers */
     RSH_TRY(rsh_st_clone(t, &clone));
     RSH_TRY(check_st(clone, &c, me));
-    for (int64_t i = 0; i < rsh_st_nshards(t); i++) CHECK(rsh_tensor_data(rsh_st_shard(clone, i)->tensor) != rsh_tensor_data(rsh_st_shard(t, i)->tensor));
+    for (int64_t i = 0; i < rsh_st_nshards(t); i++)
+        CHECK(rsh_tensor_data(rsh_st_shard(clone, i)->tensor) != rsh_tensor_data(rsh_st_shard(t, i)->tensor));
     RSH_TRY(rsh_st_to(t, RSH_F64, &wide));
     RSH_TRY(rsh_st_to(wide, RSH_I32, &back)); /* f64 holds every i32 */
     RSH_TRY(check_st(back, &c, me));
@@ -35,7 +36,8 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_st_detach(wide, &detached));
     CHECK(!rsh_st_requires_grad(detached) && rsh_st_requires_grad(wide));
     for (int64_t i = 0; i < rsh_st_nshards(t); i++)
-        CHECK(!rsh_st_shard(detached, i)->props.requires_grad && rsh_tensor_data(rsh_st_shard(detached, i)->tensor) == rsh_tensor_data(rsh_st_shard(wide, i)->tensor));
+        CHECK(!rsh_st_shard(detached, i)->props.requires_grad &&
+              rsh_tensor_data(rsh_st_shard(detached, i)->tensor) == rsh_tensor_data(rsh_st_shard(wide, i)->tensor));
     rsh_st_free(back);
     RSH_TRY(rsh_st_to(wide, RSH_I32, &back));
     CHECK(!rsh_st_requires_grad(back)); /* integers again */
@@ -130,7 +132,8 @@ static rsh_status comparing_integers(void *ctx, rsh_comm *comm) {
     int me = rsh_comm_rank(comm);
     rsh_st_opts o = RSH_ST_OPTS_INIT;
     int64_t size[1] = {4}, big = ((int64_t)1 << 60) + 1;
-    cutting x = {RSH_I64, 1, {4}, 4, {{{0}, {1}, 0}, {{1}, {1}, 0}, {{2}, {2}, 1}, {{4}, {0}, 1}}}, y = {RSH_I64, 1, {4}, 3, {{{2}, {2}, 1}, {{1}, {1}, 0}, {{0}, {1}, 0}}};
+    cutting x = {RSH_I64, 1, {4}, 4, {{{0}, {1}, 0}, {{1}, {1}, 0}, {{2}, {2}, 1}, {{4}, {0}, 1}}},
+            y = {RSH_I64, 1, {4}, 3, {{{2}, {2}, 1}, {{1}, {1}, 0}, {{0}, {1}, 0}}};
     rsh_spec *s, *other;
     rsh_st *a, *b;
     bool yes;
@@ -172,7 +175,8 @@ static void order_does_not_matter_and_integers_are_exact(void **state) {
 static void wipe(const rsh_st *t) {
     for (int64_t i = 0; i < rsh_st_nshards(t); i++) {
         const rsh_tensor *x = rsh_st_shard(t, i)->tensor;
-        if (rsh_tensor_count(x)) memset(rsh_tensor_data(x), 0x5a, (size_t)rsh_tensor_count(x) * rsh_dtype_size(rsh_st_dtype(t)));
+        if (rsh_tensor_count(x))
+            memset(rsh_tensor_data(x), 0x5a, (size_t)rsh_tensor_count(x) * rsh_dtype_size(rsh_st_dtype(t)));
     }
 }
 
@@ -280,7 +284,8 @@ static rsh_status explicit_bind(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_st_sharded(x, &sx));
     RSH_TRY(rsh_st_sharded(y, &sy));
     RSH_TRY(rsh_plan_new(rsh_sharded_layout(sx), rsh_sharded_layout(sy), NULL, &plan));
-    rsh_memory src = {rsh_tensor_data(rsh_sharded_part(sx, 0)), NULL}, dst = {rsh_tensor_data(rsh_sharded_part(sy, 0)), NULL};
+    rsh_memory src = {rsh_tensor_data(rsh_sharded_part(sx, 0)), NULL},
+               dst = {rsh_tensor_data(rsh_sharded_part(sy, 0)), NULL};
     RSH_TRY(rsh_exec_bind(plan, comm, &src, &dst, &e));
     RSH_TRY(rsh_exec_run(e));
     RSH_TRY(check_st(y, &b, me));

@@ -5,7 +5,8 @@
 
 #define W 4
 
-static rsh_status empty_of(int dim, int64_t n, const int *ranks, int ndim, const int64_t *size, rsh_group *g, rsh_st **out) {
+static rsh_status empty_of(int dim, int64_t n, const int *ranks, int ndim, const int64_t *size, rsh_group *g,
+                           rsh_st **out) {
     rsh_spec *s;
     rsh_st_opts o = RSH_ST_OPTS_INIT;
     o.group = g;
@@ -57,7 +58,8 @@ static rsh_status b05(void *ctx, rsh_comm *comm) {
         RSH_TRY(make_whole(&c, &whole));
         RSH_TRY(rsh_shard_tensor(whole, s, 1, NULL, NULL, &t));
         RSH_TRY(check_st(t, &c, rsh_comm_rank(comm)));
-        for (int i = 0; i < W; i++) CHECK(rsh_st_meta(t)->shards[i].offsets[0] + rsh_st_meta(t)->shards[i].sizes[0] <= n);
+        for (int i = 0; i < W; i++)
+            CHECK(rsh_st_meta(t)->shards[i].offsets[0] + rsh_st_meta(t)->shards[i].sizes[0] <= n);
         rsh_st_free(t);
         rsh_tensor_free(whole);
         rsh_spec_free(s);
@@ -81,7 +83,8 @@ static rsh_status subgroup(void *ctx, rsh_comm *comm) {
     if (me == 0) {
         CHECK_STATUS(RSH_ERUNTIME, empty_of(0, 2, owners, 2, size, g, &t));
     } else {
-        cutting c = cut_chunks(RSH_F32, 2, size, 0, 2, owners), d = cut_chunks(RSH_F32, 2, size, 1, 3, (int[]){1, 2, 0});
+        cutting c = cut_chunks(RSH_F32, 2, size, 0, 2, owners),
+                d = cut_chunks(RSH_F32, 2, size, 1, 3, (int[]){1, 2, 0});
         rsh_tensor *whole = NULL;
         CHECK_STATUS(RSH_EVALUE, empty_of(0, 2, (int[]){1, 3}, 2, size, g, &t));
         RSH_TRY(empty_of(0, 2, owners, 2, size, g, &t));
@@ -197,7 +200,8 @@ static rsh_status gather(const rsh_spec *s, const cutting *c, int dst, rsh_comm 
     return RSH_OK;
 }
 
-static rsh_status gather_chunks(rsh_dtype dtype, int n, const int *ranks, const int64_t *size, int dst, rsh_comm *comm) {
+static rsh_status gather_chunks(rsh_dtype dtype, int n, const int *ranks, const int64_t *size, int dst,
+                                rsh_comm *comm) {
     rsh_spec *s;
     cutting c = cut_chunks(dtype, 2, size, 0, n, ranks);
     RSH_TRY(rsh_spec_chunk_ranks(0, n, ranks, &s));
@@ -206,9 +210,12 @@ static rsh_status gather_chunks(rsh_dtype dtype, int n, const int *ranks, const 
     return st;
 }
 
-static const cutting grid = {RSH_F32, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 1}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
-static const cutting two_on_0 = {RSH_F32, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 0}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
-static const cutting uneven = {RSH_F32, 2, {6, 6}, 4, {{{0, 0}, {2, 4}, 0}, {{0, 4}, {4, 2}, 1}, {{2, 0}, {4, 4}, 2}, {{4, 4}, {2, 2}, 3}}};
+static const cutting grid = {
+    RSH_F32, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 1}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
+static const cutting two_on_0 = {
+    RSH_F32, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 0}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
+static const cutting uneven = {
+    RSH_F32, 2, {6, 6}, 4, {{{0, 0}, {2, 4}, 0}, {{0, 4}, {4, 2}, 1}, {{2, 0}, {4, 4}, 2}, {{4, 4}, {2, 2}, 3}}};
 
 static rsh_status gathers(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -234,7 +241,8 @@ static void t12_and_t13_gathers_of_chunks_and_boxes(void **state) {
 
 static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    for (int d = 0; d < RSH_DTYPE_COUNT; d++) RSH_TRY(gather_chunks((rsh_dtype)d, 4, NULL, (int64_t[]){5, 3}, d % 4, comm)); /* rank 3 holds nothing */
+    for (int d = 0; d < RSH_DTYPE_COUNT; d++)
+        RSH_TRY(gather_chunks((rsh_dtype)d, 4, NULL, (int64_t[]){5, 3}, d % 4, comm)); /* rank 3 holds nothing */
     RSH_TRY(gather_chunks(RSH_I64, 4, NULL, (int64_t[]){0, 3}, 2, comm));
     rsh_st *t;
     rsh_tensor *whole = NULL;
@@ -279,8 +287,11 @@ static rsh_status from_local(const cutting *c, const rsh_spec *s, rsh_comm *comm
 
 static rsh_status t14(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    static const struct { int ndim, dim; int64_t size[3]; int owners[4]; } cases[4] = {
-        {2, 0, {20, 10}, {2, 3, 1, 0}}, {2, 1, {21, 11}, {3, 1, 0, 2}}, {2, 1, {23, 16}, {2, 3, 0, 1}}, {3, 0, {44, 16, 8}, {3, 2, 1, 0}}};
+    static const struct { int ndim, dim; int64_t size[3]; int owners[4];
+    } cases[4] = {{2, 0, {20, 10}, {2, 3, 1, 0}},
+                  {2, 1, {21, 11}, {3, 1, 0, 2}},
+                  {2, 1, {23, 16}, {2, 3, 0, 1}},
+                  {3, 0, {44, 16, 8}, {3, 2, 1, 0}}};
     for (int i = 0; i < 4; i++) {
         rsh_spec *s;
         cutting c = cut_chunks(RSH_F32, cases[i].ndim, cases[i].size, cases[i].dim, 4, cases[i].owners);
@@ -312,7 +323,8 @@ static rsh_status t15(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){6, 3}, &local));
     RSH_TRY(rsh_tensor_transpose(local, 0, 1, &turned));
     CHECK_STATUS(RSH_EVALUE, rsh_st_from_tensor(turned, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t));
-    CHECK_STATUS(RSH_EVALUE, rsh_st_from_tensor(local, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t)); /* another shape */
+    CHECK_STATUS(RSH_EVALUE,
+                 rsh_st_from_tensor(local, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t)); /* another shape */
     CHECK_STATUS(RSH_EVALUE, rsh_st_from_tensor(NULL, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t));
     CHECK(!t && me >= 0);
     rsh_tensor_free(turned);
@@ -329,7 +341,8 @@ static void t15_local_tensors_that_do_not_fit_are_refused(void **state) {
 /* ---- user's kinds ---- */
 
 /* A square grid of n by n boxes, box (i, j) on rank i*n + j. */
-static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                             rsh_tensor_meta **out) {
     int n = *(const int *)self;
     rsh_shard_meta list[16];
     RSH_REQUIRE(ndim == 2 && size[0] % n == 0 && size[1] % n == 0, RSH_EVALUE, "a grid of %d", n);
@@ -361,7 +374,8 @@ static const rsh_spec_kind cutting_kind = {"cutting grid", grid_build, grid_shar
 static rsh_status users_grid(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int n = 2, me = rsh_comm_rank(comm);
-    cutting c = {RSH_F32, 2, {4, 4}, 4, {{{0, 0}, {2, 2}, 0}, {{0, 2}, {2, 2}, 1}, {{2, 0}, {2, 2}, 2}, {{2, 2}, {2, 2}, 3}}};
+    cutting c = {
+        RSH_F32, 2, {4, 4}, 4, {{{0, 0}, {2, 2}, 0}, {{0, 2}, {2, 2}, 1}, {{2, 0}, {2, 2}, 2}, {{2, 2}, {2, 2}, 3}}};
     rsh_spec *s, *cuts, *rows;
     rsh_st *t = NULL, *r, *back;
     rsh_tensor *whole;

@@ -1,4 +1,5 @@
-/* No memory on one rank, at every place where a collective call asks for some: every rank gets the same answer, and all go on. */
+/* No memory on one rank, at every place where a collective call asks for some: every rank gets the same answer, and all
+ * go on. */
 #include "kept.h"
 #include "whole.h"
 
@@ -48,9 +49,15 @@ typedef struct call {
     bool columns;
 } call;
 
-static rsh_status go_shard(scene *s, rsh_st **out) { return rsh_shard_tensor(s->whole, s->by_rows, 1, NULL, NULL, out); }
-static rsh_status go_scatter(scene *s, rsh_st **out) { return rsh_st_scatter(s->whole, s->by_columns, 0, NULL, NULL, out); }
-static rsh_status go_shards(scene *s, rsh_st **out) { return rsh_st_from_shards(1, &s->own, 2, s->rows.size, NULL, out); }
+static rsh_status go_shard(scene *s, rsh_st **out) {
+    return rsh_shard_tensor(s->whole, s->by_rows, 1, NULL, NULL, out);
+}
+static rsh_status go_scatter(scene *s, rsh_st **out) {
+    return rsh_st_scatter(s->whole, s->by_columns, 0, NULL, NULL, out);
+}
+static rsh_status go_shards(scene *s, rsh_st **out) {
+    return rsh_st_from_shards(1, &s->own, 2, s->rows.size, NULL, out);
+}
 static rsh_status go_reshard(scene *s, rsh_st **out) { return rsh_st_reshard(s->a, s->by_columns, out); }
 static rsh_status go_partial(scene *s, rsh_st **out) { return rsh_partial_reshard(s->partial, s->by_columns, out); }
 static rsh_status go_load(scene *s, rsh_st **out) {
@@ -79,10 +86,16 @@ static rsh_status go_chunk(scene *s, rsh_st **out) {
     return RSH_OK;
 }
 
-static const call calls[] = {
-    {"shard_tensor", go_shard, false}, {"scatter", go_scatter, true}, {"from_shards", go_shards, false}, {"reshard", go_reshard, true},
-    {"partial_reshard", go_partial, true}, {"load_as", go_load, true}, {"gather", go_gather, false}, {"reshard_into", go_into, false},
-    {"equal", go_equal, false}, {"reshard_local_shard", go_chunk, false}};
+static const call calls[] = {{"shard_tensor", go_shard, false},
+                             {"scatter", go_scatter, true},
+                             {"from_shards", go_shards, false},
+                             {"reshard", go_reshard, true},
+                             {"partial_reshard", go_partial, true},
+                             {"load_as", go_load, true},
+                             {"gather", go_gather, false},
+                             {"reshard_into", go_into, false},
+                             {"equal", go_equal, false},
+                             {"reshard_local_shard", go_chunk, false}};
 
 /* The n-th request of rank 1 fails, for n = 0, 1, ... until the call makes fewer. */
 static rsh_status starve(scene *s, const call *c, int *refused) {
@@ -94,10 +107,12 @@ static rsh_status starve(scene *s, const call *c, int *refused) {
         rsh_status st = c->go(s, &t);
         if (s->me == 1) rsh_alloc_fail_at(-1);
         int64_t asked[W], mine = (int64_t)(rsh_alloc_get_stats().allocations - before);
-        RSH_REQUIRE(st == RSH_OK || st == RSH_ENOMEM, RSH_ERUNTIME, "%s, request %d: %s", c->name, n, rsh_error_detail());
+        RSH_REQUIRE(st == RSH_OK || st == RSH_ENOMEM, RSH_ERUNTIME, "%s, request %d: %s", c->name, n,
+                    rsh_error_detail());
         RSH_TRY(rsh_comm_allgather(s->comm, &st, all, sizeof st));
         RSH_TRY(rsh_comm_allgather(s->comm, &mine, asked, sizeof mine));
-        RSH_REQUIRE(all[0] == all[1] && (!st || !t), RSH_ERUNTIME, "%s, request %d: ranks got %d and %d", c->name, n, all[0], all[1]);
+        RSH_REQUIRE(all[0] == all[1] && (!st || !t), RSH_ERUNTIME, "%s, request %d: ranks got %d and %d", c->name, n,
+                    all[0], all[1]);
         if (t) RSH_TRY(check_st(t, c->columns ? &s->columns : &s->rows, s->me));
         rsh_st_free(t);
         *refused += st != RSH_OK;

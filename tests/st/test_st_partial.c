@@ -28,7 +28,8 @@ static rsh_status check_reduced(const rsh_st *t, const cutting *c, rsh_op op, rs
         const float *x = rsh_tensor_data(rsh_st_shard(t, k++)->tensor);
         for (int64_t a = 0; a < p->n[0]; a++)
             for (int64_t b = 0; b < p->n[1]; b++)
-                CHECK(x[a * p->n[1] + b] == (float)reduced(op, rsh_comm_size(comm), (p->lo[0] + a) * c->size[1] + p->lo[1] + b));
+                CHECK(x[a * p->n[1] + b] ==
+                      (float)reduced(op, rsh_comm_size(comm), (p->lo[0] + a) * c->size[1] + p->lo[1] + b));
     }
     return RSH_OK;
 }
@@ -96,7 +97,8 @@ static void b11_and_b13_any_dim_any_size_any_op(void **state) {
 
 /* ---- worked numbers ---- */
 
-static rsh_status line(const float *x, int64_t n, rsh_op op, int k, const int *owners, const float *want, int64_t nwant) {
+static rsh_status line(const float *x, int64_t n, rsh_op op, int k, const int *owners, const float *want,
+                       int64_t nwant) {
     rsh_tensor *t;
     rsh_partial *p;
     rsh_spec *s;
@@ -107,7 +109,8 @@ static rsh_status line(const float *x, int64_t n, rsh_op op, int k, const int *o
     RSH_TRY(rsh_spec_chunk_ranks(0, k, owners, &s));
     RSH_TRY(rsh_partial_reshard(p, s, &y));
     RSH_TRY(rsh_st_local_tensor(y, &got));
-    CHECK(rsh_tensor_count(got) == nwant && (!nwant || !memcmp(rsh_tensor_data(got), want, (size_t)nwant * sizeof *want)));
+    CHECK(rsh_tensor_count(got) == nwant &&
+          (!nwant || !memcmp(rsh_tensor_data(got), want, (size_t)nwant * sizeof *want)));
     rsh_st_free(y);
     rsh_spec_free(s);
     rsh_partial_free(p);
@@ -186,7 +189,8 @@ static rsh_status q6_q7(void *ctx, rsh_comm *comm) {
     rsh_st *t;
     RSH_TRY(make_partial((int64_t[]){5, 10}, RSH_OP_SUM, me, 0, &p));
     RSH_TRY(rsh_partial_transpose(p, 0, -1, &turned));
-    CHECK(rsh_tensor_shape(rsh_partial_tensor(turned))[0] == 10 && rsh_tensor_shape(rsh_partial_tensor(turned))[1] == 5);
+    CHECK(rsh_tensor_shape(rsh_partial_tensor(turned))[0] == 10 &&
+          rsh_tensor_shape(rsh_partial_tensor(turned))[1] == 5);
     CHECK(rsh_tensor_data(rsh_partial_tensor(turned)) == rsh_tensor_data(rsh_partial_tensor(p)));
     RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &s));
     RSH_TRY(rsh_partial_reshard(turned, s, &t)); /* a view that is not dense */
@@ -209,7 +213,8 @@ static rsh_status q6_q7(void *ctx, rsh_comm *comm) {
         RSH_TRY(make_partial((int64_t[]){2, (int64_t[]){10, 12, 11}[i]}, RSH_OP_SUM, me, 0, &list[i]));
     }
     RSH_TRY(rsh_partial_cat(3, (const rsh_partial *const *)list, -1, &all));
-    CHECK(rsh_tensor_shape(rsh_partial_tensor(all))[1] == 33 && ((float *)rsh_tensor_data(rsh_partial_tensor(all)))[33 + 10] == (float)held(me, 12));
+    CHECK(rsh_tensor_shape(rsh_partial_tensor(all))[1] == 33 &&
+          ((float *)rsh_tensor_data(rsh_partial_tensor(all)))[33 + 10] == (float)held(me, 12));
     rsh_partial_free(all);
     RSH_TRY(make_partial((int64_t[]){2, 10}, RSH_OP_MAX, me, 0, &other));
     CHECK_STATUS(RSH_ERUNTIME, rsh_partial_cat(2, (const rsh_partial *[]){list[0], other}, 0, &all));

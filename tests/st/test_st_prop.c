@@ -1,4 +1,5 @@
-/* Random tensors, random specs: cut, reshard, reshard again, gather; every step is compared with the oracle on whole tensors. */
+/* Random tensors, random specs: cut, reshard, reshard again, gather; every step is compared with the oracle on whole
+ * tensors. */
 #include "kept.h"
 #include "whole.h"
 
@@ -30,7 +31,8 @@ static void shuffle(cutting *c, uint64_t *seed) {
 }
 
 /* A kind of the user's: the list of pieces as it stands, but the metadata come through `build`. */
-static rsh_status tiles_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status tiles_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                              rsh_tensor_meta **out) {
     const cutting *c = self;
     rsh_shard_meta list[MOST_PIECES];
     for (int i = 0; i < c->npieces; i++) RSH_TRY(box_meta(c, &c->pieces[i], &list[i]));

@@ -1,4 +1,5 @@
-/* Resharding: every scenario that PyTorch tests, those it refuses, every permutation of owners, and what it gets wrong. */
+/* Resharding: every scenario that PyTorch tests, those it refuses, every permutation of owners, and what it gets wrong.
+ */
 #include "whole.h"
 
 #define W 4
@@ -85,7 +86,12 @@ static rsh_status chunks_to_boxes(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int64_t size[2] = {24, 12};
     cutting rows = cut_chunks(RSH_F32, 2, size, 0, W, NULL);
-    cutting boxes = {RSH_F32, 2, {24, 12}, 5, {{{0, 0}, {5, 5}, 3}, {{0, 5}, {5, 7}, 0}, {{5, 0}, {19, 3}, 1}, {{5, 3}, {10, 9}, 1}, {{15, 3}, {9, 9}, 0}}};
+    cutting boxes = {
+        RSH_F32,
+        2,
+        {24, 12},
+        5,
+        {{{0, 0}, {5, 5}, 3}, {{0, 5}, {5, 7}, 0}, {{5, 0}, {19, 3}, 1}, {{5, 3}, {10, 9}, 1}, {{15, 3}, {9, 9}, 0}}};
     rsh_spec *from, *to;
     RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &from));
     RSH_TRY(boxes_spec(&boxes, &to));
@@ -111,7 +117,8 @@ static rsh_status boxes_that_do_not_cover(void *ctx, rsh_comm *comm) {
     (void)ctx;
     (void)comm;
     int64_t size[2] = {24, 12};
-    cutting rows = cut_chunks(RSH_F32, 2, size, 0, W, NULL), boxes = {RSH_F32, 2, {24, 12}, 2, {{{0, 0}, {5, 5}, 0}, {{5, 0}, {5, 5}, 1}}};
+    cutting rows = cut_chunks(RSH_F32, 2, size, 0, W, NULL),
+            boxes = {RSH_F32, 2, {24, 12}, 2, {{{0, 0}, {5, 5}, 0}, {{5, 0}, {5, 5}, 1}}};
     rsh_spec *from, *to;
     rsh_st *a, *b = NULL;
     RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &from));
@@ -138,7 +145,8 @@ static rsh_status several_shards(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_spec_chunk_ranks(0, 8, twice, &from));
     RSH_TRY(rsh_spec_chunk_ranks(1, W, NULL, &to));
     RSH_TRY(rsh_spec_chunk_ranks(-1, 3, some, &few));
-    cutting c[3] = {cut_chunks(RSH_F32, 2, size, 0, 8, twice), cut_chunks(RSH_F32, 2, size, 1, W, NULL), cut_chunks(RSH_F32, 2, size, 1, 3, some)};
+    cutting c[3] = {cut_chunks(RSH_F32, 2, size, 0, 8, twice), cut_chunks(RSH_F32, 2, size, 1, W, NULL),
+                    cut_chunks(RSH_F32, 2, size, 1, 3, some)};
     RSH_TRY(reshard_chunks((cutting[2]){c[0], c[1]}, from, to, comm));
     RSH_TRY(reshard_chunks((cutting[2]){c[0], c[2]}, from, few, comm));
     RSH_TRY(reshard_chunks((cutting[2]){c[2], c[1]}, few, to, comm));
@@ -326,8 +334,10 @@ static rsh_status go_locally(const int64_t *size, int p, const int *A, int q, co
     RSH_TRY(rsh_spec_chunk_ranks(p, n, A, &from));
     RSH_TRY(rsh_spec_chunk_ranks(q, n, B, &to));
     RSH_TRY(chunk_of(&a, rank, &local));
-    RSH_TRY((p == q ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, 2, size, from, to, NULL, &got, by_rank));
-    CHECK_STATUS(RSH_EVALUE, (p == q ? rsh_reshard_local_shard : rsh_reshuffle_local_shard)(local, 2, size, from, to, NULL, &got, by_rank));
+    RSH_TRY(
+        (p == q ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, 2, size, from, to, NULL, &got, by_rank));
+    CHECK_STATUS(RSH_EVALUE, (p == q ? rsh_reshard_local_shard : rsh_reshuffle_local_shard)(local, 2, size, from, to,
+                                                                                            NULL, &got, by_rank));
     for (int i = 0; i < n; i++) {
         CHECK(is_piece(&by_rank[b.pieces[i].rank], &b, &b.pieces[i]));
         if (b.pieces[i].rank != rank) continue;
@@ -385,7 +395,8 @@ static rsh_status worked_d(void *ctx, rsh_comm *comm) {
     const int64_t *x = rsh_tensor_data(got.tensor);
     for (int64_t i = 0; rank != 1 && i < 10; i++) CHECK(x[i] == 10 * (i / 2) + i % 2 + (rank == 0 ? 2 : 0));
     CHECK(rsh_tensor_shape(got.tensor)[0] == 5 && rsh_tensor_shape(got.tensor)[1] == (rank == 1 ? 0 : 2));
-    CHECK(by_rank[0].offsets[1] == 2 && by_rank[1].offsets[1] == 4 && by_rank[2].offsets[1] == 0 && by_rank[1].sizes[1] == 0);
+    CHECK(by_rank[0].offsets[1] == 2 && by_rank[1].offsets[1] == 4 && by_rank[2].offsets[1] == 0 &&
+          by_rank[1].sizes[1] == 0);
     rsh_shard_clear(&got);
     rsh_tensor_free(local);
     rsh_spec_free(from);
@@ -434,7 +445,8 @@ static void metadata_by_rank(void **state) {
     int64_t size[2] = {5, 4};
     assert_int_equal(rsh_spec_chunk_ranks(1, 3, (int[]){2, 0, 1}, &s), RSH_OK);
     assert_int_equal(rsh_reshard_metadata(2, size, s, 3, m, ranks), RSH_OK);
-    assert_true(m[0].offsets[1] == 2 && m[0].sizes[1] == 2 && m[1].offsets[1] == 4 && m[1].sizes[1] == 0 && m[2].offsets[1] == 0 && m[2].sizes[1] == 2);
+    assert_true(m[0].offsets[1] == 2 && m[0].sizes[1] == 2 && m[1].offsets[1] == 4 && m[1].sizes[1] == 0 &&
+                m[2].offsets[1] == 0 && m[2].sizes[1] == 2);
     assert_true(ranks[0] == 2 && ranks[1] == 0 && ranks[2] == 1);
     assert_int_equal(rsh_reshard_metadata(2, size, s, 4, m, ranks), RSH_EVALUE);
     rsh_spec_free(s);

@@ -3,7 +3,8 @@
 
 #define W 4
 
-static const cutting grid = {RSH_F32, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 1}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
+static const cutting grid = {
+    RSH_F32, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 1}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
 
 static rsh_status shard_of(const cutting *c, int i, rsh_shard *out) {
     rsh_tensor *t;
@@ -119,7 +120,8 @@ static rsh_status spoil(int fault, rsh_shard *s) {
 
 static rsh_status t16_bad(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    static const char *const says[FAULTS] = {"", "", "no rank", "strided", "contiguous", "size", "dtype", "requires_grad", "pin_memory", "rank 2"};
+    static const char *const says[FAULTS] = {"",     "",      "no rank",       "strided",    "contiguous",
+                                             "size", "dtype", "requires_grad", "pin_memory", "rank 2"};
     int me = rsh_comm_rank(comm);
     for (int fault = 0; fault < FAULTS; fault++) {
         rsh_shard s;
@@ -155,7 +157,8 @@ static rsh_status t18(void *ctx, rsh_comm *comm) {
     rsh_st *t = NULL;
     rsh_group *g;
     int64_t open[2] = {-1, -1}, zero[2] = {0, 0}, size[2] = {me + 2, 5};
-    cutting stacked = {RSH_F32, 2, {14, 5}, 4, {{{0, 0}, {2, 5}, 0}, {{2, 0}, {3, 5}, 1}, {{5, 0}, {4, 5}, 2}, {{9, 0}, {5, 5}, 3}}};
+    cutting stacked = {
+        RSH_F32, 2, {14, 5}, 4, {{{0, 0}, {2, 5}, 0}, {{2, 0}, {3, 5}, 1}, {{5, 0}, {4, 5}, 2}, {{9, 0}, {5, 5}, 3}}};
     RSH_TRY(rsh_tensor_empty(RSH_F32, 2, size, &x));
     walk_box(&stacked, &stacked.pieces[me], rsh_tensor_data(x), true);
     RSH_TRY(rsh_shard_from_tensor(x, 2, zero, me, &s));
@@ -218,7 +221,8 @@ static rsh_status t17(void *ctx, rsh_comm *comm) {
     good = *m;
     rsh_spec *rows;
     RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &rows));
-    CHECK_STATUS(RSH_EVALUE, rsh_st_from_shards_and_meta(1, s, m, rows, NULL, &t)); /* a spec that says something else */
+    CHECK_STATUS(RSH_EVALUE,
+                 rsh_st_from_shards_and_meta(1, s, m, rows, NULL, &t)); /* a spec that says something else */
     rsh_spec_free(rows);
     CHECK_STATUS(RSH_ERUNTIME, rsh_st_from_shards_and_meta(0, NULL, m, NULL, NULL, &t));
     CHECK_STATUS(RSH_ERUNTIME, rsh_st_from_shards_and_meta(2, s, m, NULL, NULL, &t));
@@ -268,7 +272,8 @@ static rsh_status t17_views(void *ctx, rsh_comm *comm) {
         RSH_TRY(meta_of(&c, &m));
         RSH_TRY(shard_of(&c, me, &s));
         RSH_TRY(rsh_st_from_shards_and_meta(1, &s, m, NULL, NULL, &t));
-        CHECK(rsh_st_nshards(t) == 1 && !walk_box(&c, &c.pieces[me], rsh_tensor_data(rsh_st_shard(t, 0)->tensor), false));
+        CHECK(rsh_st_nshards(t) == 1 &&
+              !walk_box(&c, &c.pieces[me], rsh_tensor_data(rsh_st_shard(t, 0)->tensor), false));
         rsh_st_free(t);
         m->shards[me].offsets[0] = s.meta.offsets[0] = 1; /* reaches outside */
         CHECK_STATUS(RSH_EVALUE, rsh_st_from_shards_and_meta(1, &s, m, NULL, NULL, &t));
@@ -307,7 +312,8 @@ static rsh_status cut_good(void *ctx, rsh_comm *comm) {
             rsh_st *t;
             rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
             p.requires_grad = true;
-            RSH_TRY(rsh_spec_chunk_ranks(me % 2 ? -2 : 0, W, owners, &s)); /* the same dim on every rank, whatever its sign */
+            RSH_TRY(rsh_spec_chunk_ranks(me % 2 ? -2 : 0, W, owners,
+                                         &s)); /* the same dim on every rank, whatever its sign */
             RSH_TRY(me == src ? make_whole(&c, &x) : rsh_tensor_zeros(RSH_F32, 2, sizes[i], &x));
             RSH_TRY(rsh_shard_tensor(x, s, src, NULL, &p, &t));
             RSH_TRY(check_st(t, &c, me));

@@ -1,4 +1,5 @@
-/* Saved sharded tensors: back in the same group, refused in others, loaded anew by another spec, and bytes that are no state. */
+/* Saved sharded tensors: back in the same group, refused in others, loaded anew by another spec, and bytes that are no
+ * state. */
 #include "kept.h"
 #include "whole.h"
 
@@ -14,7 +15,8 @@ static rsh_status save(const rsh_st *t, bytes *out) {
     return rsh_st_save(t, &(rsh_sink){keep, out});
 }
 
-static const cutting two_on_0 = {RSH_F64, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 0}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
+static const cutting two_on_0 = {
+    RSH_F64, 2, {10, 10}, 4, {{{0, 0}, {5, 5}, 0}, {{0, 5}, {5, 5}, 0}, {{5, 0}, {5, 5}, 2}, {{5, 5}, {5, 5}, 3}}};
 
 static rsh_status round_trip(const rsh_spec *s, const cutting *c, rsh_comm *comm) {
     rsh_st *t, *back;
@@ -25,7 +27,8 @@ static rsh_status round_trip(const rsh_spec *s, const cutting *c, rsh_comm *comm
     RSH_TRY(save(t, &b));
     RSH_TRY(rsh_st_load(b.data, b.n, &back));
     RSH_TRY(check_st(back, c, rsh_comm_rank(comm)));
-    CHECK(rsh_tensor_meta_equal(rsh_st_meta(t), rsh_st_meta(back)) && rsh_spec_equal(rsh_st_spec(t), rsh_st_spec(back), -1));
+    CHECK(rsh_tensor_meta_equal(rsh_st_meta(t), rsh_st_meta(back)) &&
+          rsh_spec_equal(rsh_st_spec(t), rsh_st_spec(back), -1));
     if (c->dtype == RSH_I32) {
         RSH_TRY(rsh_st_equal(t, back, &equal));
         CHECK(equal);
@@ -245,7 +248,8 @@ static rsh_status forge(void *ctx, rsh_comm *comm) {
         memcpy(forged + b.n - 8, &h, sizeof h);
         if (rsh_st_load(forged, b.n, &back)) continue;
         loaded++; /* what was loaded is a sound tensor */
-        CHECK(rsh_st_nshards(back) == 1 && rsh_tensor_count(rsh_st_shard(back, 0)->tensor) * (int64_t)rsh_dtype_size(rsh_st_dtype(back)) == 6);
+        CHECK(rsh_st_nshards(back) == 1 &&
+              rsh_tensor_count(rsh_st_shard(back, 0)->tensor) * (int64_t)rsh_dtype_size(rsh_st_dtype(back)) == 6);
         rsh_st_free(back);
     }
     CHECK(loaded > 0); /* at least where only elements changed */

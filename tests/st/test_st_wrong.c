@@ -1,5 +1,5 @@
-/* Wrong calls of sharded tensors: results without a place, shards whose properties are not those of their tensors, gradients of integers.  Where a call is collective,
- * what one rank gets wrong is every rank's error. */
+/* Wrong calls of sharded tensors: results without a place, shards whose properties are not those of their tensors,
+ * gradients of integers.  Where a call is collective, what one rank gets wrong is every rank's error. */
 #include "whole.h"
 
 #define W 3
@@ -109,7 +109,8 @@ static rsh_status group_first(rsh_comm *comm, const scene *s, const rsh_spec *co
     return rsh_comm_barrier(comm);
 }
 
-/* Too late, but nothing is left behind: a comm would be several allocations on each rank every time, while what an engine keeps for later comes and goes by one. */
+/* Too late, but nothing is left behind: a comm would be several allocations on each rank every time, while what an
+ * engine keeps for later comes and goes by one. */
 static rsh_status freed_after_the_group(void *ctx, rsh_comm *comm) {
     (void)ctx;
     scene s;
@@ -121,7 +122,8 @@ static rsh_status freed_after_the_group(void *ctx, rsh_comm *comm) {
     RSH_TRY(count_live(comm, &before));
     for (int i = 0; i < 10; i++) RSH_TRY(group_first(comm, &s, columns));
     RSH_TRY(count_live(comm, &after));
-    RSH_REQUIRE(after < before + 10, RSH_ERUNTIME, "%lld allocations before, %lld after", (long long)before, (long long)after);
+    RSH_REQUIRE(after < before + 10, RSH_ERUNTIME, "%lld allocations before, %lld after", (long long)before,
+                (long long)after);
     rsh_spec_free(columns);
     tear_down(&s);
     return RSH_OK;

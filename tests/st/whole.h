@@ -1,7 +1,8 @@
-/* whole: what tests of sharded tensors share: ranks with a default group on every engine, and an oracle on whole tensors.
+/* whole: what tests of sharded tensors share: ranks with a default group on every engine, and an
+ * oracle on whole tensors.
  *
- * The bytes of an element follow from its index in the whole tensor, so what a rank must hold is known from the box alone.  The oracle cuts dims by itself
- * and asks the library for nothing. */
+ * The bytes of an element follow from its index in the whole tensor, so what a rank must hold is
+ * known from the box alone.  The oracle cuts dims by itself and asks the library for nothing. */
 #ifndef RESHARD_TESTS_ST_WHOLE_H
 #define RESHARD_TESTS_ST_WHOLE_H
 
@@ -24,7 +25,8 @@ static inline rsh_status rank_in_group(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-/* fn on n rank threads, on n rank processes, and on n ranks that sit on two nodes in turn, with messages between them. */
+/* fn on n rank threads, on n rank processes, and on n ranks that sit on two nodes in turn, with
+ * messages between them. */
 static inline void run_engines(int n, rsh_rank_fn fn, void *ctx) {
     in_group g = {fn, ctx};
     rsh_status st = rsh_run(n, rank_in_group, &g);
@@ -55,7 +57,8 @@ typedef struct cutting {
     piece pieces[MOST_PIECES]; /* in the order of the metadata */
 } cutting;
 
-static inline cutting cut_chunks(rsh_dtype dtype, int ndim, const int64_t *size, int dim, int k, const int *ranks) {
+static inline cutting cut_chunks(rsh_dtype dtype, int ndim, const int64_t *size, int dim, int k,
+                                 const int *ranks) {
     cutting c = {.dtype = dtype, .ndim = ndim, .npieces = k};
     if (dim < 0) dim += ndim;
     for (int d = 0; d < ndim; d++) c.size[d] = size[d];
@@ -82,7 +85,8 @@ static inline unsigned char byte_at(int64_t index, int byte) {
     return (unsigned char)((z ^ (z >> 29)) * 0x94d049bb133111ebu >> 56);
 }
 
-/* Walk the elements of a box in row-major order: write what they must be, or count those that are something else. */
+/* Walk the elements of a box in row-major order: write what they must be, or count those that are
+ * something else. */
 static inline int64_t walk_box(const cutting *c, const piece *p, unsigned char *data, bool write) {
     int64_t at[RSH_MAX_NDIM] = {0}, wrong = 0;
     size_t item = rsh_dtype_size(c->dtype);
@@ -127,7 +131,8 @@ static inline rsh_status check_whole(const cutting *c, const rsh_tensor *t) {
 
 static inline bool is_piece(const rsh_shard_meta *m, const cutting *c, const piece *p) {
     bool same = m->ndim == c->ndim && m->has_placement && m->placement.rank == p->rank;
-    for (int d = 0; same && d < c->ndim; d++) same = m->offsets[d] == p->lo[d] && m->sizes[d] == p->n[d];
+    for (int d = 0; same && d < c->ndim; d++)
+        same = m->offsets[d] == p->lo[d] && m->sizes[d] == p->n[d];
     return same;
 }
 
@@ -142,8 +147,10 @@ static inline rsh_status check_form(const rsh_st *t, const cutting *c, int rank)
         if (c->pieces[i].rank != rank) continue;
         const rsh_shard *s = rsh_st_shard(t, k++);
         CHECK(s && is_piece(&s->meta, c, &c->pieces[i]) && rsh_tensor_dense(s->tensor));
-        CHECK(rsh_tensor_count(s->tensor) == count_of(c, &c->pieces[i]) && rsh_tensor_dtype(s->tensor) == c->dtype);
-        for (int d = 0; d < c->ndim; d++) CHECK(rsh_tensor_shape(s->tensor)[d] == c->pieces[i].n[d]);
+        CHECK(rsh_tensor_count(s->tensor) == count_of(c, &c->pieces[i]) &&
+              rsh_tensor_dtype(s->tensor) == c->dtype);
+        for (int d = 0; d < c->ndim; d++)
+            CHECK(rsh_tensor_shape(s->tensor)[d] == c->pieces[i].n[d]);
     }
     CHECK(rsh_st_nshards(t) == k && !rsh_st_shard(t, k));
     return RSH_OK;
@@ -154,14 +161,17 @@ static inline rsh_status check_st(const rsh_st *t, const cutting *c, int rank) {
     int64_t k = 0;
     RSH_TRY(check_form(t, c, rank));
     for (int i = 0; i < c->npieces; i++)
-        if (c->pieces[i].rank == rank) CHECK(!walk_box(c, &c->pieces[i], rsh_tensor_data(rsh_st_shard(t, k++)->tensor), false));
+        if (c->pieces[i].rank == rank)
+            CHECK(
+                !walk_box(c, &c->pieces[i], rsh_tensor_data(rsh_st_shard(t, k++)->tensor), false));
     return RSH_OK;
 }
 
 static inline void fill_st(const rsh_st *t, const cutting *c, int rank) {
     int64_t k = 0;
     for (int i = 0; i < c->npieces; i++)
-        if (c->pieces[i].rank == rank) walk_box(c, &c->pieces[i], rsh_tensor_data(rsh_st_shard(t, k++)->tensor), true);
+        if (c->pieces[i].rank == rank)
+            walk_box(c, &c->pieces[i], rsh_tensor_data(rsh_st_shard(t, k++)->tensor), true);
 }
 
 /* ---- short ways to things ---- */
@@ -179,7 +189,8 @@ static inline rsh_status boxes_spec(const cutting *c, rsh_spec **out) {
 }
 
 /* A tensor of a spec with the right values. */
-static inline rsh_status make_filled(const rsh_spec *spec, const cutting *c, rsh_group *g, rsh_st **out) {
+static inline rsh_status make_filled(const rsh_spec *spec, const cutting *c, rsh_group *g,
+                                     rsh_st **out) {
     rsh_st_opts o = RSH_ST_OPTS_INIT;
     o.props.dtype = c->dtype;
     o.group = g;

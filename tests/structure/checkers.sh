@@ -57,4 +57,6 @@ breach $layers tests/oracle/oracle.c '#include <reshard/layout.h>' 'shares nothi
 breach "check_tree.py names" src/plan/parse.c 'int x;' 'parse.c: src/layout/parse.c, src/plan/parse.c'
 breach "check_tree.py strays" src/plan/pairs.c '/* TO''DO later */' 'src/plan/pairs.c:4'
 breach check_length.py src/plan/long.c "$(seq -s '\n' 701)" 'src/plan/long.c: 701 lines'
+breach check_length.py include/reshard/layout.h "/* $(printf '%097d' 0) */" '103 columns; 100 is the most'
+breach check_length.py src/plan/wide.c "/* $(printf '%0117d' 0) */" '123 columns; 120 is the most'
 exit $failed

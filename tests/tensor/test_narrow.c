@@ -55,7 +55,13 @@ static void a_dim_of_full_size_stays_whole_whatever_its_offset(void **state) {
 static void a_box_that_reaches_outside_is_refused(void **state) {
     (void)state;
     rsh_tensor *t = make(), *box = NULL;
-    static const int64_t bad[][4] = {{3, 0, 2, 5}, {0, 1, 4, 6}, {-1, 0, 2, 5}, {0, 0, -1, 5}, {5, 0, 0, 5}, {INT64_MAX, 0, 1, 5}, {0, INT64_MAX, 1, INT64_MAX}};
+    static const int64_t bad[][4] = {{3, 0, 2, 5},
+                                     {0, 1, 4, 6},
+                                     {-1, 0, 2, 5},
+                                     {0, 0, -1, 5},
+                                     {5, 0, 0, 5},
+                                     {INT64_MAX, 0, 1, 5},
+                                     {0, INT64_MAX, 1, INT64_MAX}};
     for (int i = 0; i < 7; i++) assert_int_equal(rsh_tensor_narrow(t, &bad[i][0], &bad[i][2], &box), RSH_EINDEX);
     assert_int_equal(rsh_tensor_narrow(NULL, DIMS(0), DIMS(0), &box), RSH_EVALUE);
     assert_int_equal(rsh_tensor_narrow(t, NULL, DIMS(0, 0), &box), RSH_EVALUE);

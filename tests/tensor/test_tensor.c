@@ -142,7 +142,8 @@ static void a_view_of_library_memory_stays_inside(void **state) {
     assert_null(view);
     assert_int_equal(rsh_tensor_view(t, 11, 1, DIMS(12), DIMS(-1), &view), RSH_OK); /* backwards */
     assert_false(rsh_tensor_dense(view));
-    assert_int_equal(rsh_tensor_view(view, -11, 1, DIMS(12), NULL, &back), RSH_OK); /* offsets count memory, not indices */
+    assert_int_equal(rsh_tensor_view(view, -11, 1, DIMS(12), NULL, &back),
+                     RSH_OK); /* offsets count memory, not indices */
     assert_ptr_equal(rsh_tensor_data(back), rsh_tensor_data(t));
     rsh_tensor_free(back);
     rsh_tensor_free(view);
