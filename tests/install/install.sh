@@ -12,6 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 quietly() { "$@" > "$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }; }
 
 quietly cmake --install "$build" --prefix "$scratch/first"
+grep -q "LD_LIBRARY_PATH=$scratch/first/" "$scratch/log" || { echo "installing does not say how the loader finds the library"; exit 1; }
 mv "$scratch/first" "$scratch/prefix" # nothing in it may know where it was
 prefix=$scratch/prefix
 

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Settings: `make` asks for tests in `make test` alone, whatever was asked before; a parent project keeps its build type and warnings.
+#
+#   settings.sh [CC]
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cc=${1:-cc}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+fail() { echo "$1"; exit 1; }
+unset MAKEFLAGS MAKELEVEL MFLAGS || true
+
+asks() { make -C "$root" -n NO_SETUP=1 "$@" | grep -o 'RESHARD_TESTS=[A-Z]*' | sort -u | tr '\n' ' '; }
+for target in all run bench install; do
+    [ "$(asks $target)" = "RESHARD_TESTS=OFF " ] || fail "make $target asks for: $(asks $target)"
+done
+[ "$(asks test)" = "RESHARD_TESTS=ON " ] || fail "make test asks for: $(asks test)"
+
+printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(parent LANGUAGES C)' "add_subdirectory($root reshard)" \
+    'file(WRITE ${CMAKE_BINARY_DIR}/type "${CMAKE_BUILD_TYPE}")' > "$scratch/CMakeLists.txt"
+CFLAGS='' cmake -S "$scratch" -B "$scratch/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON > "$scratch/log" 2>&1 ||
+    { cat "$scratch/log"; exit 1; }
+[ ! -s "$scratch/build/type" ] || fail "a parent without a build type gets $(cat "$scratch/build/type")"
+grep -q 'CMAKE_BUILD_TYPE:[A-Z]*=.' "$scratch/build/CMakeCache.txt" && fail "a build type is put into the parent's cache"
+grep -q -- '-W' "$scratch/build/compile_commands.json" && fail "warnings are switched on in a parent project"
+grep -q 'layout/parse.c' "$scratch/build/compile_commands.json" || fail "the library is no part of the parent's build"
