@@ -24,6 +24,9 @@ uint64_t rshi_sentences(void);
     do {                                                                                           \
         if (!(condition)) return rshi_fail((status), __VA_ARGS__);                                 \
     } while (0)
+/* A pointer that a public function must be given; for those that may refuse alone. */
+#define RSH_NEEDS(argument)                                                                        \
+    RSH_REQUIRE((argument) != NULL, RSH_EVALUE, "%s: %s is NULL", __func__, #argument)
 #define RSH_TRY(call)                                                                              \
     do {                                                                                           \
         rsh_status status_ = (call);                                                               \

@@ -24,6 +24,8 @@ const char *rsh_dtype_name(rsh_dtype dtype) { return (unsigned)dtype < RSH_DTYPE
 const char *rsh_op_name(rsh_op op) { return (unsigned)op < RSH_OP_COUNT ? ops[op] : "?"; }
 
 rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out) {
+    RSH_NEEDS(text);
+    RSH_NEEDS(out);
     for (int i = 0; i < RSH_DTYPE_COUNT; i++)
         if (strlen(dtypes[i].name) == length && !memcmp(dtypes[i].name, text, length)) {
             *out = (rsh_dtype)i;
@@ -33,6 +35,8 @@ rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out) {
 }
 
 rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out) {
+    RSH_NEEDS(text);
+    RSH_NEEDS(out);
     for (int i = 1; i < RSH_OP_COUNT; i++)
         if (strlen(ops[i]) == length && !memcmp(ops[i], text, length)) {
             *out = (rsh_op)i;
@@ -65,12 +69,21 @@ static bool op_exists(rsh_op op, rsh_dtype t) {
     }
 }
 
+static rsh_status check_dtype(rsh_dtype dtype) {
+    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    return RSH_OK;
+}
+
 rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype) {
+    RSH_REQUIRE((unsigned)op < RSH_OP_COUNT, RSH_EVALUE, "%d is not a reduction", (int)op);
+    RSH_TRY(check_dtype(dtype));
     RSH_REQUIRE(op_exists(op, dtype), RSH_ETYPE, "%s does not exist for %s", rsh_op_name(op), rsh_dtype_name(dtype));
     return RSH_OK;
 }
 
 rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to) {
+    RSH_TRY(check_dtype(from));
+    RSH_TRY(check_dtype(to));
     RSH_REQUIRE(!is_complex(from) || is_complex(to) || to == RSH_BOOL, RSH_ETYPE,
                 "%s does not convert to %s: complex to real is refused", rsh_dtype_name(from), rsh_dtype_name(to));
     return RSH_OK;

@@ -29,17 +29,19 @@ void rshi_comm_exec_gone(rsh_comm *c) {
     if (!--c->execs && c->given_up) rsh_comm_free(c);
 }
 
-int rsh_comm_rank(const rsh_comm *comm) { return comm->rank; }
-int rsh_comm_size(const rsh_comm *comm) { return comm->size; }
-const char *rsh_comm_engine(const rsh_comm *comm) { return comm->ops->name; }
+int rsh_comm_rank(const rsh_comm *comm) { return comm ? comm->rank : -1; }
+int rsh_comm_size(const rsh_comm *comm) { return comm ? comm->size : 0; }
+const char *rsh_comm_engine(const rsh_comm *comm) { return comm ? comm->ops->name : NULL; }
 
 int rsh_comm_nodes(const rsh_comm *c) {
     int64_t last = 0;
+    if (!c) return 0;
     for (int r = 0; c->node && r < c->size; r++) last = rshi_max(last, c->node[r]);
     return (int)last + 1;
 }
 
 int rsh_comm_node(const rsh_comm *c, int rank) {
+    if (!c) return -1;
     return c->node && rank >= 0 && rank < c->size ? (int)c->node[rank] : 0;
 }
 
@@ -55,6 +57,7 @@ rsh_status rsh_comm_barrier(rsh_comm *comm) {
 
 rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine) {
     RSH_TRY(require_comm(comm));
+    if ((unsigned)mine > RSH_EBUSY) mine = rshi_fail(RSH_EVALUE, "agree on %d, which is not a status", (int)mine);
     return rshi_comm_open(comm, "agree", 0, NULL, mine);
 }
 

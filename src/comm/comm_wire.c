@@ -7,7 +7,8 @@
 #include <string.h>
 
 rsh_status rsh_wire_fail(rsh_status status, const char *sentence) {
-    return rshi_fail(status, "%s", sentence ? sentence : "");
+    if ((unsigned)status > RSH_EBUSY) return rshi_fail(RSH_EVALUE, "%d, which is not a status: %s", (int)status, sentence ? sentence : "");
+    return rshi_fail(status, "%s", sentence ? sentence : "a wire failed and did not say why");
 }
 
 static rsh_comm *near_of(rsh_comm *c) { return rshi_hybrid_of(c)->near; }

@@ -79,10 +79,11 @@ static void *be_worker(void *arg) {
     }
 }
 
-int rsh_pool_size(const rsh_pool *pool) { return pool->size; }
+int rsh_pool_size(const rsh_pool *pool) { return pool ? pool->size : 0; }
 
 void rsh_pool_run(rsh_pool *pool, int64_t ntasks, task_fn task, void *ctx) {
-    if (pool->size == 1 || ntasks <= 1) {
+    if (!task) return;
+    if (!pool || pool->size == 1 || ntasks <= 1) {
         for (int64_t i = 0; i < ntasks; i++) task(ctx, i, 0);
         return;
     }

@@ -50,6 +50,8 @@ static void flat_part(const place *p, rsh_part *out) {
 }
 
 rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_part *out) {
+    RSH_NEEDS(l);
+    RSH_NEEDS(out);
     place p;
     RSH_TRY(find_place(l, rank, part, &p));
     *out = (rsh_part){.ndim = l->ndim};
@@ -86,6 +88,8 @@ static int walk_ranges(const place *p, int d, rsh_range_fn fn, void *ctx) {
 }
 
 rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim, rsh_range_fn fn, void *ctx) {
+    RSH_NEEDS(l);
+    RSH_NEEDS(fn);
     place p;
     RSH_TRY(find_place(l, rank, part, &p));
     RSH_REQUIRE(!is_flat(l), RSH_EUNSUP,
@@ -187,6 +191,8 @@ static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
 }
 
 rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn, void *ctx) {
+    RSH_NEEDS(l);
+    RSH_NEEDS(fn);
     place p;
     rsh_part shape;
     RSH_TRY(find_place(l, rank, part, &p));
@@ -224,6 +230,9 @@ static int64_t global_along(const place *p, int d, int64_t i, int64_t *run) {
 
 rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part, const int64_t *index,
                                    int64_t *offset) {
+    RSH_NEEDS(l);
+    RSH_NEEDS(index);
+    RSH_NEEDS(offset);
     place p;
     rsh_part shape;
     int64_t base[RSH_MAX_NDIM], strides[RSH_MAX_NDIM], at = 0;
@@ -259,6 +268,8 @@ static void index_at(const place *p, const rsh_part *shape, int64_t offset, int6
 }
 
 rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t part, int64_t offset, int64_t *index) {
+    RSH_NEEDS(l);
+    RSH_NEEDS(index);
     place p;
     rsh_part shape;
     int64_t run;
@@ -297,6 +308,7 @@ static bool same_shape(const rsh_layout *a, const rsh_layout *b) {
 }
 
 bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b) {
+    if (!a || !b) return false;
     if (rsh_layout_equal(a, b)) return true;
     if (!same_shape(a, b) || a->op != b->op || rsh_layout_nranks(a) != rsh_layout_nranks(b)) return false;
     for (int64_t i = 0; i < rsh_layout_nranks(a); i++) {

@@ -105,26 +105,29 @@ void rshi_layout_write(const rsh_layout *l, rshi_text *t) {
         write_placement(l, t);
 }
 
-const char *rsh_layout_text(const rsh_layout *l) { return l->text; }
-uint64_t rsh_layout_hash(const rsh_layout *l) { return l->hash; }
+const char *rsh_layout_text(const rsh_layout *l) { return l ? l->text : NULL; }
+uint64_t rsh_layout_hash(const rsh_layout *l) { return l ? l->hash : 0; }
 
 bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b) {
-    return a->hash == b->hash && !strcmp(a->text, b->text);
+    return a && b && a->hash == b->hash && !strcmp(a->text, b->text);
 }
 
-rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out) { return rsh_layout_parse(l->text, out); }
+rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out) {
+    RSH_NEEDS(l);
+    return rsh_layout_parse(l->text, out);
+}
 
 /* ---- plain facts ---- */
 
-rsh_dtype rsh_layout_dtype(const rsh_layout *l) { return l->dtype; }
-int rsh_layout_ndim(const rsh_layout *l) { return l->ndim; }
-const int64_t *rsh_layout_shape(const rsh_layout *l) { return l->shape; }
-int64_t rsh_layout_count(const rsh_layout *l) { return l->count; }
-rsh_op rsh_layout_op(const rsh_layout *l) { return l->op; }
-int64_t rsh_layout_nranks(const rsh_layout *l) { return l->nranks; }
+rsh_dtype rsh_layout_dtype(const rsh_layout *l) { return l ? l->dtype : RSH_DTYPE_COUNT; }
+int rsh_layout_ndim(const rsh_layout *l) { return l ? l->ndim : -1; }
+const int64_t *rsh_layout_shape(const rsh_layout *l) { return l ? l->shape : NULL; }
+int64_t rsh_layout_count(const rsh_layout *l) { return l ? l->count : 0; }
+rsh_op rsh_layout_op(const rsh_layout *l) { return l ? l->op : RSH_OP_NONE; }
+int64_t rsh_layout_nranks(const rsh_layout *l) { return l ? l->nranks : 0; }
 
 int64_t rsh_layout_rank(const rsh_layout *l, int64_t i) {
-    if (i < 0 || i >= l->nranks) return -1;
+    if (!l || i < 0 || i >= l->nranks) return -1;
     return l->entry ? l->entry[i].rank : l->first_rank + i;
 }
 
@@ -134,6 +137,7 @@ static int compare_ranks(const void *x, const void *y) {
 }
 
 int64_t rsh_layout_nparts(const rsh_layout *l, int64_t rank) {
+    if (!l) return 0;
     if (!l->entry) return rank >= l->first_rank && rank - l->first_rank < l->nranks;
     rshi_rank_entry key = {rank, 0};
     const rshi_rank_entry *found = bsearch(&key, l->entry, (size_t)l->nranks, sizeof key, compare_ranks);

@@ -200,6 +200,9 @@ static rsh_status print_rank(const rsh_plan *p, int64_t rank, const rsh_sink *si
 }
 
 rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form, const rsh_sink *sink) {
+    RSH_NEEDS(p);
+    RSH_REQUIRE(sink && sink->write, RSH_EVALUE, "a plan is printed to no sink");
+    RSH_REQUIRE(form == RSH_PRINT_TEXT || form == RSH_PRINT_JSON, RSH_EVALUE, "%d is not a form of print", (int)form);
     if (form == RSH_PRINT_JSON) return print_json(p, rank, sink);
     return rank < 0 ? print_totals(p, sink) : print_rank(p, rank, sink);
 }

@@ -237,6 +237,8 @@ static rsh_status check_linear_plan(const rsh_plan *p) {
 }
 
 rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(out);
     const rsh_layout **list = rshi_alloc((size_t)(2 * p->n), sizeof *list);
     if (!list) return rshi_nomem();
     for (int64_t t = 0; t < p->n; t++) list[t] = p->pair[t].from, list[p->n + t] = p->pair[t].to;
@@ -258,6 +260,8 @@ out:
 }
 
 rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(out);
     RSH_REQUIRE(!p->adjoint, RSH_EUNSUP, "the backward of an adjoint plan is the plan itself: use that");
     rsh_layout **to = rshi_calloc((size_t)p->n, sizeof *to);
     const rsh_layout **from = rshi_alloc((size_t)p->n, sizeof *from);
@@ -279,15 +283,17 @@ out:
 
 /* ---- getters ---- */
 
-int64_t rsh_plan_ntensors(const rsh_plan *p) { return p->n; }
+int64_t rsh_plan_ntensors(const rsh_plan *p) { return p ? p->n : 0; }
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].to : p->pair[t].from; }
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].from : p->pair[t].to; }
 const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t t) {
-    return t >= 0 && t < p->n ? rshi_plan_src(p, t) : NULL;
+    return p && t >= 0 && t < p->n ? rshi_plan_src(p, t) : NULL;
 }
-const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t t) { return t >= 0 && t < p->n ? rshi_plan_dst(p, t) : NULL; }
-uint64_t rsh_plan_fingerprint(const rsh_plan *p) { return p->fingerprint; }
-int64_t rsh_plan_nranks(const rsh_plan *p) { return p->nranks; }
+const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t t) {
+    return p && t >= 0 && t < p->n ? rshi_plan_dst(p, t) : NULL;
+}
+uint64_t rsh_plan_fingerprint(const rsh_plan *p) { return p ? p->fingerprint : 0; }
+int64_t rsh_plan_nranks(const rsh_plan *p) { return p ? p->nranks : 0; }
 
 const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n) {
     *n = p->nranks;

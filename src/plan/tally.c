@@ -71,6 +71,8 @@ static rsh_status check_rank(int64_t rank) {
 }
 
 rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(fn);
     tally t;
     rsh_status st;
     RSH_TRY(check_rank(rank));
@@ -84,6 +86,8 @@ out:
 }
 
 rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(fn);
     tally t;
     rsh_status st;
     RSH_TRY(check_rank(rank));
@@ -98,6 +102,8 @@ out:
 }
 
 rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(fn);
     tally t;
     rsh_status st;
     RSH_GOTO(tally_init(&t, p));
@@ -230,6 +236,8 @@ static rsh_status view_by_walk(const rsh_plan *p, int64_t rank, rsh_plan_view *v
 static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0 : p->send_bytes + p->recv_bytes; }
 
 rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(out);
     rsh_plan_view v = {.rank = rank};
     RSH_TRY(check_rank(rank));
     RSH_TRY(check_fits(p));
@@ -241,6 +249,8 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
 }
 
 rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(out);
     rsh_plan_totals t = {0};
     RSH_TRY(check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {

@@ -86,6 +86,9 @@ static rsh_status check(const rsh_layout *l) {
 }
 
 rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts, rsh_digest *out) {
+    RSH_NEEDS(parts);
+    RSH_NEEDS(layout);
+    RSH_NEEDS(out);
     rsh_digest sum = {0, 0};
     RSH_TRY(check(layout));
     for (int64_t i = 0; i < rsh_layout_nranks(layout); i++) {
@@ -112,6 +115,7 @@ rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out) {
     RSH_REQUIRE(s, RSH_EVALUE, "no sharded tensor");
     rsh_digest mine = {0, 0}, sum = {0, 0}, *all = rshi_alloc((size_t)s->comm->size, sizeof *all);
     rsh_status st = all ? own_sum(s, &mine) : rshi_nomem();
+    if (!out) st = rshi_fail(RSH_EVALUE, "a digest with NULL for the result");
     st = rshi_comm_open(s->comm, "digest", rsh_layout_hash(s->layout), rsh_layout_text(s->layout), st);
     if (!st) st = rshi_comm_verdict(s->comm, s->comm->ops->allgather(s->comm, &mine, all, sizeof mine));
     for (int r = 0; r < s->comm->size && !st; r++) add_digest(&sum, all[r]);
@@ -123,5 +127,5 @@ rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out) {
 }
 
 void rsh_digest_text(rsh_digest d, char text[RSH_DIGEST_TEXT]) {
-    snprintf(text, RSH_DIGEST_TEXT, "d1:%016" PRIx64 "%016" PRIx64, d.hi, d.lo);
+    if (text) snprintf(text, RSH_DIGEST_TEXT, "d1:%016" PRIx64 "%016" PRIx64, d.hi, d.lo);
 }

@@ -307,6 +307,7 @@ static rsh_status finish_namesake(const rsh_exec *e) {
 }
 
 rsh_status rsh_exec_begin(rsh_exec *e) {
+    RSH_NEEDS(e);
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
     if (e->messages && e->comm->node) RSH_TRY(finish_namesake(e));
@@ -323,12 +324,15 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
 }
 
 rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
+    RSH_NEEDS(e);
+    RSH_NEEDS(done);
     if (e->state != RSHI_IDLE) return look_at_all(e, false, done);
     *done = true;
     return still_good(e);
 }
 
 rsh_status rsh_exec_wait(rsh_exec *e) {
+    RSH_NEEDS(e);
     bool done, alone = e->comm->begun == e && !e->next_begun;
     if (e->state == RSHI_IDLE) return still_good(e);
     return alone ? go_on(e, true, &done) : wait_among_others(e);
@@ -351,6 +355,7 @@ static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh
 }
 
 rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+    RSH_NEEDS(e);
     const rshi_peer *self = &e->peers[0];
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
@@ -365,6 +370,8 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
 }
 
 rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
+    RSH_NEEDS(e);
+    RSH_NEEDS(out);
     const rshi_program *g = &e->program;
     *out = (rsh_exec_stats){
         .runs = e->runs, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};

@@ -92,6 +92,8 @@ static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
 
 rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst,
                           rsh_local **out) {
+    RSH_NEEDS(plan);
+    RSH_NEEDS(out);
     rsh_local *l = RSHI_NEW(rsh_local);
     if (!l) return rshi_nomem();
     rsh_status st;
@@ -119,6 +121,7 @@ static void run_slab(void *ctx, int64_t i, int worker) {
 }
 
 rsh_status rsh_local_run(rsh_local *l) {
+    RSH_NEEDS(l);
     for (int s = 0; s < RSHI_STAGES; s++) {
         stage now = {l, l->program.stage_start[s]};
         int64_t n = l->program.stage_start[s + 1] - now.start;

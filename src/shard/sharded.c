@@ -60,6 +60,7 @@ static rsh_status alloc_part(rsh_comm *comm, const rsh_layout *l, int64_t part, 
 }
 
 static rsh_status sharded_alloc(rsh_comm *comm, const rsh_layout *layout, bool zero, rsh_sharded **out) {
+    RSH_NEEDS(out);
     rsh_sharded *s;
     RSH_TRY(sharded_new(comm, layout, &s));
     rsh_status st = RSH_OK;
@@ -91,6 +92,7 @@ static void fill(char *data, const void *value, size_t size, size_t n) {
 }
 
 rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void *value, rsh_sharded **out) {
+    RSH_NEEDS(out);
     RSH_REQUIRE(value, RSH_EVALUE, "no value to fill with");
     rsh_sharded *s;
     RSH_TRY(sharded_alloc(comm, layout, false, &s));
@@ -113,6 +115,7 @@ static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, con
 }
 
 rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_memory *parts, rsh_sharded **out) {
+    RSH_NEEDS(out);
     rsh_sharded *s;
     RSH_TRY(sharded_new(comm, layout, &s));
     rsh_status st = RSH_OK;
@@ -125,11 +128,11 @@ rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_
     return st;
 }
 
-const rsh_layout *rsh_sharded_layout(const rsh_sharded *s) { return s->layout; }
-rsh_comm *rsh_sharded_comm(const rsh_sharded *s) { return s->comm; }
-int64_t rsh_sharded_nparts(const rsh_sharded *s) { return s->nparts; }
+const rsh_layout *rsh_sharded_layout(const rsh_sharded *s) { return s ? s->layout : NULL; }
+rsh_comm *rsh_sharded_comm(const rsh_sharded *s) { return s ? s->comm : NULL; }
+int64_t rsh_sharded_nparts(const rsh_sharded *s) { return s ? s->nparts : 0; }
 const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part) {
-    return part >= 0 && part < s->nparts ? s->part[part] : NULL;
+    return s && part >= 0 && part < s->nparts ? s->part[part] : NULL;
 }
 
 void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out) {

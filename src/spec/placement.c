@@ -90,6 +90,9 @@ rsh_status rsh_placement_parse(const char *text, rsh_placement *out) {
 
 void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]) {
     char owner[RSH_WORKER_TEXT + 1] = "", device[32];
+    if (!text) return;
+    text[0] = '\0';
+    if (!p) return;
     if (p->worker[0])
         snprintf(owner, sizeof owner, "%.*s/", RSH_WORKER_TEXT - 1, p->worker);
     else if (p->rank >= 0)
@@ -100,7 +103,7 @@ void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]) 
 }
 
 bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b) {
-    return a->rank == b->rank && rsh_device_equal(a->device, b->device) &&
+    return a && b && a->rank == b->rank && rsh_device_equal(a->device, b->device) &&
            !strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
 }
 

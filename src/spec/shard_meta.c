@@ -49,7 +49,7 @@ rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes,
 }
 
 bool rsh_shard_meta_equal(const rsh_shard_meta *a, const rsh_shard_meta *b) {
-    if (a->ndim != b->ndim || a->has_placement != b->has_placement) return false;
+    if (!a || !b || a->ndim != b->ndim || a->has_placement != b->has_placement) return false;
     for (int d = 0; d < a->ndim; d++)
         if (a->offsets[d] != b->offsets[d] || a->sizes[d] != b->sizes[d]) return false;
     return !a->has_placement || rsh_placement_equal(&a->placement, &b->placement);
@@ -63,7 +63,7 @@ bool rshi_shard_empty(const rsh_shard_meta *m) {
 
 int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
     int64_t n = 0;
-    if (!rshi_shard_empty(m) && !rshi_product(m->ndim, m->sizes, &n)) n = INT64_MAX;
+    if (m && !rshi_shard_empty(m) && !rshi_product(m->ndim, m->sizes, &n)) n = INT64_MAX;
     return n;
 }
 

@@ -87,9 +87,9 @@ void rsh_spec_free(rsh_spec *s) {
 
 static bool is_built_in(const rsh_spec *s) { return s->kind == &rshi_chunk_kind || s->kind == &rshi_boxes_kind; }
 
-const char *rsh_spec_kind_name(const rsh_spec *s) { return s->kind->name; }
-const void *rsh_spec_self(const rsh_spec *s) { return is_built_in(s) ? NULL : s->self; }
-const char *rsh_spec_text(const rsh_spec *s) { return s->text; }
+const char *rsh_spec_kind_name(const rsh_spec *s) { return s ? s->kind->name : NULL; }
+const void *rsh_spec_self(const rsh_spec *s) { return !s || is_built_in(s) ? NULL : s->self; }
+const char *rsh_spec_text(const rsh_spec *s) { return s ? s->text : NULL; }
 const rsh_spec_kind *rshi_spec_kind(const rsh_spec *s) { return s->kind; }
 const void *rshi_spec_inside(const rsh_spec *s) { return s->self; }
 bool rshi_spec_is_chunk(const rsh_spec *s) { return s->kind == &rshi_chunk_kind; }
@@ -104,6 +104,7 @@ static bool equal_chunks(const rshi_chunk_spec *a, const rshi_chunk_spec *b, int
 }
 
 bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
+    if (!a || !b) return false;
     if (rshi_spec_is_chunk(a) && rshi_spec_is_chunk(b)) return equal_chunks(a->self, b->self, ndim);
     return !strcmp(a->text, b->text) && !strcmp(a->kind->name, b->kind->name);
 }

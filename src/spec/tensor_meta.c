@@ -13,7 +13,7 @@ rsh_tensor_props rsh_tensor_props_of(const rsh_tensor *t) {
 }
 
 bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b) {
-    return a->dtype == b->dtype && a->layout == b->layout && a->requires_grad == b->requires_grad &&
+    return a && b && a->dtype == b->dtype && a->layout == b->layout && a->requires_grad == b->requires_grad &&
            a->memory_format == b->memory_format && a->pin_memory == b->pin_memory;
 }
 
@@ -75,7 +75,7 @@ void rsh_tensor_meta_free(rsh_tensor_meta *m) {
 /* ---- comparing ---- */
 
 static bool same_whole(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
-    if (a->ndim != b->ndim || !rsh_tensor_props_equal(&a->props, &b->props)) return false;
+    if (!a || !b || a->ndim != b->ndim || !rsh_tensor_props_equal(&a->props, &b->props)) return false;
     for (int d = 0; d < a->ndim; d++)
         if (a->size[d] != b->size[d]) return false;
     return true;

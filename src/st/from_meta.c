@@ -60,6 +60,7 @@ rsh_status rsh_st_from_shards_and_meta(int64_t n, const rsh_shard *shards, const
     RSH_TRY(check_meta(meta));
     RSH_TRY(rshi_group_take(group, &group, &comm));
     RSH_TRY(rshi_placements_check(meta, comm));
+    RSH_REQUIRE(n < 1 || shards, RSH_EVALUE, "%lld shards at NULL", (long long)n);
     RSH_TRY(check_shards(n, shards, meta, comm->rank));
     if (!spec) RSH_TRY(rsh_spec_infer(meta->nshards, meta->shards, &inferred));
     rsh_status st = rshi_st_form(spec ? spec : inferred, meta->ndim, meta->size, &meta->props, group, &t);

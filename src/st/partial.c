@@ -44,9 +44,9 @@ void rsh_partial_free(rsh_partial *p) {
     rshi_free(p);
 }
 
-const rsh_tensor *rsh_partial_tensor(const rsh_partial *p) { return p->tensor; }
-rsh_op rsh_partial_op(const rsh_partial *p) { return p->op; }
-rsh_group *rsh_partial_group(const rsh_partial *p) { return p->group; }
+const rsh_tensor *rsh_partial_tensor(const rsh_partial *p) { return p ? p->tensor : NULL; }
+rsh_op rsh_partial_op(const rsh_partial *p) { return p ? p->op : RSH_OP_NONE; }
+rsh_group *rsh_partial_group(const rsh_partial *p) { return p ? p->group : NULL; }
 
 /* ---- reduce and cut ---- */
 
@@ -153,6 +153,7 @@ rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_p
     int64_t shape[RSH_MAX_NDIM], at = 0;
     rsh_tensor *all;
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
+    RSH_REQUIRE(n < 1 || list, RSH_EVALUE, "%d partial tensors at NULL", n);
     RSH_TRY(check_join(n, list));
     int ndim = rsh_tensor_ndim(list[0]->tensor);
     RSH_REQUIRE(dim >= -ndim && dim < ndim, RSH_EINDEX, "dim %d of tensors of %d dims", dim, ndim);

@@ -264,14 +264,16 @@ rsh_status rsh_st_sharded(const rsh_st *t, rsh_sharded **out) {
 
 /* ---- questions ---- */
 
-const rsh_tensor_meta *rsh_st_meta(const rsh_st *t) { return t->meta; }
-const rsh_spec *rsh_st_spec(const rsh_st *t) { return t->spec; }
-rsh_group *rsh_st_group(const rsh_st *t) { return t->group; }
-int64_t rsh_st_nshards(const rsh_st *t) { return t->nshards; }
-const rsh_shard *rsh_st_shard(const rsh_st *t, int64_t i) { return i >= 0 && i < t->nshards ? &t->shards[i] : NULL; }
-int rsh_st_ndim(const rsh_st *t) { return t->meta->ndim; }
-rsh_dtype rsh_st_dtype(const rsh_st *t) { return t->meta->props.dtype; }
-bool rsh_st_requires_grad(const rsh_st *t) { return t->meta->props.requires_grad; }
+const rsh_tensor_meta *rsh_st_meta(const rsh_st *t) { return t ? t->meta : NULL; }
+const rsh_spec *rsh_st_spec(const rsh_st *t) { return t ? t->spec : NULL; }
+rsh_group *rsh_st_group(const rsh_st *t) { return t ? t->group : NULL; }
+int64_t rsh_st_nshards(const rsh_st *t) { return t ? t->nshards : 0; }
+const rsh_shard *rsh_st_shard(const rsh_st *t, int64_t i) {
+    return t && i >= 0 && i < t->nshards ? &t->shards[i] : NULL;
+}
+int rsh_st_ndim(const rsh_st *t) { return t ? t->meta->ndim : -1; }
+rsh_dtype rsh_st_dtype(const rsh_st *t) { return t ? t->meta->props.dtype : RSH_DTYPE_COUNT; }
+bool rsh_st_requires_grad(const rsh_st *t) { return t && t->meta->props.requires_grad; }
 
 rsh_status rsh_st_local_tensor(const rsh_st *t, const rsh_tensor **out) {
     RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");

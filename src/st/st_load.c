@@ -42,6 +42,7 @@ rsh_status rsh_st_load(const void *data, size_t bytes, rsh_st **out) {
     rsh_group *group;
     rshi_state s;
     int now[RSHI_STATE_RANKS];
+    RSH_NEEDS(data);
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(rsh_group_default(), RSH_ERUNTIME, "this rank has no default group: rsh_group_init makes one");
     RSH_TRY(rsh_group_current(&group));

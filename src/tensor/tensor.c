@@ -153,16 +153,17 @@ void rsh_tensor_free(rsh_tensor *t) {
 
 /* ---- asking ---- */
 
-void *rsh_tensor_data(const rsh_tensor *t) { return t->data; }
-rsh_dtype rsh_tensor_dtype(const rsh_tensor *t) { return t->dtype; }
-int rsh_tensor_ndim(const rsh_tensor *t) { return t->ndim; }
-const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t->shape; }
-const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t->strides; }
-int64_t rsh_tensor_count(const rsh_tensor *t) { return t->count; }
+void *rsh_tensor_data(const rsh_tensor *t) { return t ? t->data : NULL; }
+rsh_dtype rsh_tensor_dtype(const rsh_tensor *t) { return t ? t->dtype : RSH_DTYPE_COUNT; }
+int rsh_tensor_ndim(const rsh_tensor *t) { return t ? t->ndim : -1; }
+const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t ? t->shape : NULL; }
+const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t ? t->strides : NULL; }
+int64_t rsh_tensor_count(const rsh_tensor *t) { return t ? t->count : 0; }
 
 /* Strides of dimensions of size 1 are never used. */
 bool rsh_tensor_dense(const rsh_tensor *t) {
     int64_t step = 1;
+    if (!t) return false;
     for (int d = t->ndim - 1; t->count && d >= 0; d--) {
         if (t->shape[d] != 1 && t->strides[d] != step) return false;
         step *= t->shape[d];

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Door calls: every public function, called with each pointer NULL and each enum out of range, as C for test_doors.c.
+
+    door_calls.py ROOT door_calls.inc
+
+The functions come from the public headers, so that none can be forgotten.  Beside the argument under test a call gets valid
+ones: by the parameter's type from VALUES, or by function and parameter from SPECIAL.  The answer must be RSH_EVALUE with a
+sentence, NULL, false or 0, or what answers.txt says.  A type without a value, and a line of answers.txt that no function
+has, is an error.
+"""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+root = sys.argv[1]
+sys.path.insert(0, os.path.join(root, "tools"))
+from c_text import bare, files, read
+
+HEADERS = [p for p in files(root, "include/reshard", ends=".h")
+           if not os.path.basename(p).startswith("mpi")]  # a library of its own; tests/mpi/ranks_on_mpi.c has its doors
+ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", read(root, path))}
+CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
+             "rsh_matrix_fn": "matrix_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
+SCALARS = {"int": "1", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
+           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
+           "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
+NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", "src_rank": "0", "dst": "0", "dim": "0", "tensor": "0",
+         "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
+# Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
+HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
+           "rsh_st", "rsh_partial", "rsh_tensor_meta"}
+FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects"}}
+# Types whose values test_doors.c has as objects.
+OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
+           "rsh_tensor_props", "rsh_spec_kind", "rsh_st_opts", "rsh_shard", "rsh_wire"}
+POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
+            "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
+SPECIAL = {
+    ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
+    ("rsh_dtype_parse", "text"): "\"f32\"", ("rsh_dtype_parse", "length"): "3",
+    ("rsh_op_parse", "text"): "\"sum\"", ("rsh_op_parse", "length"): "3",
+    ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",
+    ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
+    ("rsh_tensor_narrow", "offsets"): "have.zeros", ("rsh_shard_from_tensor", "offsets"): "have.zeros",
+    ("rsh_shard_meta_make", "offsets"): "have.zeros",
+    ("rsh_tensor_wrap", "data"): "have.bytes", ("rsh_tensor_wrap", "strides"): "have.strides",
+    ("rsh_tensor_view", "strides"): "have.strides",
+    ("rsh_st_load", "data"): "have.saved.data", ("rsh_st_load", "bytes"): "have.saved.bytes",
+    ("rsh_tensor_meta_load", "text"): "have.saved_meta.data", ("rsh_tensor_meta_load", "bytes"): "have.saved_meta.bytes",
+    ("rsh_group_all_to_all_single", "out_splits"): "NULL", ("rsh_group_all_to_all_single", "in_splits"): "NULL",
+    ("rsh_reshard_local_shard", "from"): "have.spec", ("rsh_reshard_local_shard", "to"): "have.other_spec",
+    ("rsh_spec_chunk_dim", "ndim"): "2", ("rsh_spec_equal", "ndim"): "2", ("rsh_placement_check", "size"): "1",
+    ("rsh_comm_shm", "size"): "1", ("rsh_chunk_split", "n"): "4",
+    ("rsh_reshard_metadata", "by_rank"): "have.by_rank", ("rsh_reshuffle_local_shard", "by_rank"): "have.by_rank",
+    ("rsh_reshard_local_shard", "by_rank"): "have.by_rank",
+}
+for name in ("rsh_exec_bind", "rsh_exec_run_on", "rsh_plan_run_local", "rsh_local_bind"):
+    SPECIAL[name, "dst"] = "&have.other_memory"
+SPECIAL["rsh_reshard_into", "dst"] = "have.other_sharded"
+SPECIAL["rsh_st_reshard_into", "out"] = SPECIAL["rsh_st_copy", "dst"] = "have.other_st"
+for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_all_single"):
+    SPECIAL[name, "out"] = "have.other_tensor"
+for name in ("rsh_group_gather", "rsh_group_all_gather"):
+    SPECIAL[name, "list"] = "have.other_rsh_tensor_list"
+SPECIAL["rsh_group_all_to_all", "out"] = "have.other_rsh_tensor_list"
+SPECIAL["rsh_st_gather", "out"] = "have.other_tensor"
+
+
+def split(arguments):
+    depth, parts = 0, [""]
+    for c in arguments:
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts if p.strip() not in ("", "void")]
+
+
+class Parameter:
+    def __init__(self, text):
+        callback = re.match(r".*\(\*(\w+)\)\(.*\)$", text)
+        array = re.match(r"(.*?)(\w+)\[\w*\]$", text)
+        plain = re.match(r"(.*?)(\w+)$", text)
+        self.name = (callback or array or plain).group(1 if callback else 2)
+        kind = self.name if callback else (array or plain).group(1).strip()
+        self.callback = kind in CALLBACKS
+        self.pointer = bool(self.callback or array or kind.endswith("*"))
+        self.kind = kind if self.callback else (kind if array else kind[:-1] if self.pointer else kind).strip()
+        self.out = self.pointer and self.kind.endswith("*") and "*const" not in self.kind  # T **
+        self.tried = (self.pointer and self.name != "ctx") or self.kind in ENUMS
+
+    def wrong(self):
+        return ["NULL"] if self.pointer else [f"({self.kind})99", f"({self.kind})-3"]
+
+    def value(self, function):
+        """(expression, statements before, statements after)"""
+        if (function, self.name) in SPECIAL:
+            return SPECIAL[function, self.name], "", ""
+        if self.callback:
+            return CALLBACKS[self.kind], "", ""
+        if not self.pointer:
+            if self.kind not in SCALARS:
+                sys.exit(f"door_calls.py: no value for {self.kind} {self.name} of {function}")
+            return NAMED[self.name] if self.kind in ("int", "int64_t") and self.name in NAMED else SCALARS[self.kind], "", ""
+        if self.name == "ctx":
+            return "NULL", "", ""
+        if self.out:
+            base = self.kind[:-1].strip()
+            if base.startswith("const"):
+                return f"&({base} *){{NULL}}", "", ""
+            free = f"{FREES[base]}(got_{self.name}); "
+            return f"&got_{self.name}", f"{base} *got_{self.name} = NULL; ", free
+        base = re.sub(r"\bconst\b|\*", "", self.kind).strip()
+        if base in HANDLES:
+            return (f"have.{base}_list" if "*const" in self.kind else f"have.{base}"), "", ""
+        if base in OBJECTS and (self.kind.startswith("const") or base == "rsh_plan_opts"):
+            return f"&have.{base}", "", ""
+        if self.kind in POINTERS:
+            return POINTERS[self.kind], "", ""
+        if base == "rsh_shard":
+            return f"&got_{self.name}", f"rsh_shard got_{self.name} = {{0}}; ", f"rsh_shard_clear(&got_{self.name}); "
+        if not self.kind.startswith("const") and "*" not in self.kind:
+            return f"&({self.kind}){{0}}", "", ""
+        sys.exit(f"door_calls.py: no value for {self.kind} *{self.name} of {function}")
+
+
+def functions():
+    for path in HEADERS:
+        text = re.sub(r"(?m)^#.*(\\\n.*)*$", "", bare(read(root, path)))
+        for declared in re.findall(r"RSH_API\s+([^;]*);", text):
+            answer, name, arguments = re.match(r"(.*?)(rsh_\w+)\((.*)\)$", " ".join(declared.split())).groups()
+            yield answer.strip(), name, [Parameter(p) for p in split(arguments)]
+
+
+def answers():
+    table = {}
+    for line in read(root, "tests/doors/answers.txt").splitlines():
+        words = line.split("#")[0].split(None, 2)
+        if words:
+            table[words[0], words[1]] = words[2]
+    return table
+
+
+def expectation(kind, asked):
+    if kind == "void":
+        return "{call}"
+    if kind == "rsh_status":
+        return "answers(" + (asked or "RSH_EVALUE") + ", {call})"
+    if kind == "const char *" and asked:
+        return f"assert_string_equal({{call}}, {asked})"
+    if kind.endswith("*"):
+        return "assert_null({call})" if not asked else f"assert_ptr_equal({{call}}, {asked})"
+    if kind.startswith("rsh_") and kind not in ENUMS:
+        return "(void){call}"
+    return f"assert_true({{call}} == {asked or '0'})"
+
+
+def main():
+    table, tests, lines, known = answers(), [], [], set()
+    for kind, name, parameters in functions():
+        known |= {(name, p.name) for p in parameters}
+        body = []
+        for under_test in (p for p in parameters if p.tried):
+            asked = table.pop((name, under_test.name), None)
+            for wrong in under_test.wrong():
+                values = [(wrong, "", "") if p is under_test else p.value(name) for p in parameters]
+                call = f"{name}({', '.join(v[0] for v in values)})"
+                body.append("    { " + "".join(v[1] for v in values) + expectation(kind, asked).format(call=call) + "; "
+                            + "".join(v[2] for v in values) + "}")
+        if body:
+            lines.append(f"static void door_{name}(void **state) {{\n    (void)state;\n" + "\n".join(body) + "\n}")
+            tests.append(f"    {{\"{name}\", door_{name}, NULL, NULL, NULL}},")
+    gone = [" ".join(key) for key in list(table) + list(SPECIAL) if key in table or key not in known]
+    if gone:
+        sys.exit("door_calls.py: no such function and parameter: " + ", ".join(gone))
+    lines.append("static const struct CMUnitTest doors[] = {\n" + "\n".join(tests) + "\n};")
+    with open(sys.argv[2], "w", encoding="utf-8") as out:
+        out.write("\n".join(lines) + "\n")
+
+
+main()

@@ -1,0 +1,258 @@
+/* Doors: every public function refuses NULL and enums out of range, or answers as its header says.
+ *
+ * The calls are written by door_calls.py from the headers; what a call needs beside the wrong argument is made here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <reshard.h>
+
+struct saved { /* what a sink got */
+    char *data;
+    size_t bytes;
+};
+
+/* One valid argument of each type, named as the type is. */
+static struct things {
+    rsh_comm *rsh_comm;
+    rsh_pool *rsh_pool;
+    rsh_layout *rsh_layout;
+    rsh_plan *rsh_plan;
+    rsh_tensor *rsh_tensor, *other_tensor;
+    rsh_sharded *rsh_sharded, *other_sharded;
+    rsh_exec *rsh_exec;
+    rsh_local *rsh_local;
+    rsh_group *rsh_group;
+    rsh_spec *rsh_spec, *spec, *other_spec;
+    rsh_st *rsh_st, *other_st;
+    rsh_partial *rsh_partial;
+    rsh_tensor_meta *rsh_tensor_meta;
+    const rsh_layout *rsh_layout_list[1];
+    const rsh_tensor *rsh_tensor_list[1];
+    rsh_tensor *other_rsh_tensor_list[1];
+    const rsh_sharded *rsh_sharded_list[1];
+    const rsh_partial *rsh_partial_list[1];
+    rsh_plan_opts rsh_plan_opts;
+    rsh_sink rsh_sink;
+    rsh_layout_desc rsh_layout_desc;
+    rsh_memory rsh_memory, other_memory;
+    rsh_message rsh_message;
+    rsh_placement rsh_placement;
+    rsh_shard_meta rsh_shard_meta, by_rank[1];
+    rsh_tensor_props rsh_tensor_props;
+    rsh_spec_kind rsh_spec_kind;
+    rsh_st_opts rsh_st_opts;
+    rsh_shard rsh_shard;
+    rsh_wire rsh_wire;
+    int64_t shape[2], strides[2], zeros[2], index[2];
+    int ranks[1];
+    size_t sizes[1];
+    const void *states[1];
+    struct saved saved, saved_meta;
+    float bytes[16], other_bytes[16];
+    char room[4096] __attribute__((aligned(16)));
+} have;
+
+static rsh_status group_fn(void *ctx, rsh_group *g) { (void)ctx, (void)g; return RSH_OK; }
+static int box_fn(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides) {
+    (void)ctx, (void)box, (void)offset, (void)strides;
+    return 0;
+}
+static int range_fn(void *ctx, int64_t lo, int64_t hi) { (void)ctx, (void)lo, (void)hi; return 0; }
+static int neighbour_fn(void *ctx, int64_t peer, int64_t bytes) { (void)ctx, (void)peer, (void)bytes; return 0; }
+static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) { (void)ctx, (void)s, (void)d, (void)bytes; return 0; }
+static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
+static void deleter_fn(void *ctx) { (void)ctx; }
+
+static int keep(void *ctx, const char *text, size_t length) {
+    struct saved *s = ctx;
+    char *data = realloc(s->data, s->bytes + length + 1);
+    if (!data) return 1;
+    memcpy(data + s->bytes, text, length);
+    s->data = data;
+    s->bytes += length;
+    s->data[s->bytes] = '\0';
+    return 0;
+}
+static int ignore(void *ctx, const char *text, size_t length) { (void)ctx, (void)text, (void)length; return 0; }
+
+static rsh_status kind_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+    (void)self, (void)ndim, (void)size, (void)props, (void)out;
+    return rsh_wire_fail(RSH_EUNSUP, "nothing is built");
+}
+static rsh_status kind_copy(const void *self, void **out) { *out = (void *)(uintptr_t)self; return RSH_OK; }
+
+static const char *const unsaid = "no sentence";
+static const char *before(void) { rsh_wire_fail(RSH_EVALUE, unsaid); return unsaid; }
+
+/* The status, and with a refusal a sentence of its own. */
+#define answers(expected, call)                                                                                        \
+    do {                                                                                                               \
+        before();                                                                                                      \
+        rsh_status status_ = (call);                                                                                   \
+        if (status_ != (expected))                                                                                     \
+            fail_msg("%s is %s (%s), not %s", #call, rsh_status_name(status_), rsh_error_detail(), #expected);         \
+        if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);                  \
+    } while (0)
+#define ok(call) answers(RSH_OK, call)
+
+#include "door_calls.inc"
+
+static const int no_value[2] = {99, -3}; /* of any enum */
+
+static void enums_of_a_description_are_checked(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rsh_layout *got = NULL;
+        rsh_layout_desc d = {.ndim = 1, .naxes = 1};
+        d.dim[0] = (rsh_dim){.size = 4, .cut = {.naxes = 1}};
+        d.axis[0] = (rsh_axis){"x", 2};
+        rsh_layout_desc dtype = d, op = d, rule = d;
+        dtype.dtype = (rsh_dtype)no_value[i];
+        op.op = (rsh_op)no_value[i], op.npartial = 1, op.dim[0].cut.naxes = 0;
+        rule.dim[0].cut.rule = (rsh_rule)no_value[i];
+        answers(RSH_EVALUE, rsh_layout_new(&dtype, &got));
+        answers(RSH_EVALUE, rsh_layout_new(&op, &got));
+        answers(RSH_EVALUE, rsh_layout_new(&rule, &got));
+    }
+}
+
+static void enums_of_options_are_checked(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rsh_plan *got = NULL;
+        rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+        o.reduce = (rsh_reduce)no_value[i];
+        answers(RSH_EVALUE, rsh_plan_new(have.rsh_layout, have.rsh_layout, &o, &got));
+    }
+}
+
+static void enums_of_properties_are_checked(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rsh_tensor_meta *got = NULL;
+        rsh_tensor_props dtype = RSH_TENSOR_PROPS_INIT, layout = dtype, format = dtype;
+        dtype.dtype = (rsh_dtype)no_value[i];
+        layout.layout = (rsh_storage_layout)no_value[i];
+        format.memory_format = (rsh_memory_format)no_value[i];
+        answers(RSH_EVALUE, rsh_spec_build(have.rsh_spec, 2, have.shape, &dtype, &got));
+        answers(RSH_EVALUE, rsh_spec_build(have.rsh_spec, 2, have.shape, &layout, &got));
+        answers(RSH_EVALUE, rsh_spec_build(have.rsh_spec, 2, have.shape, &format, &got));
+    }
+}
+
+static void a_device_that_is_none_has_no_name(void **state) {
+    (void)state;
+    char text[RSH_PLACEMENT_TEXT];
+    for (int i = 0; i < 2; i++) {
+        rsh_spec *got = NULL;
+        rsh_placement p = have.rsh_placement;
+        p.device.type = (rsh_device_type)no_value[i];
+        rsh_placement_print(&p, text);
+        assert_string_equal(text, "rank:0/?");
+        answers(RSH_EVALUE, rsh_spec_chunk(0, 1, &p, &got));
+    }
+}
+
+static void callbacks_in_tables_are_checked(void **state) {
+    (void)state;
+    rsh_spec *got = NULL;
+    rsh_spec_kind no_build = have.rsh_spec_kind, no_copy = no_build, no_name = no_build;
+    no_build.build = NULL, no_copy.copy = NULL, no_name.name = NULL;
+    answers(RSH_EVALUE, rsh_spec_new(&no_build, NULL, &got));
+    answers(RSH_EVALUE, rsh_spec_new(&no_copy, NULL, &got));
+    answers(RSH_EVALUE, rsh_spec_new(&no_name, NULL, &got));
+    const rsh_sink none = {NULL, NULL};
+    answers(RSH_EVALUE, rsh_plan_print(have.rsh_plan, -1, RSH_PRINT_TEXT, &none));
+    answers(RSH_EVALUE, rsh_draw_plan(have.rsh_plan, 0, RSH_PICTURE_TEXT, &none));
+    answers(RSH_EVALUE, rsh_draw_layout(have.rsh_layout, RSH_PICTURE_TEXT, &none));
+    answers(RSH_EVALUE, rsh_tensor_meta_save(have.rsh_tensor_meta, &none));
+    answers(RSH_EVALUE, rsh_st_save(have.rsh_st, &none));
+}
+
+static const struct CMUnitTest inside[] = {
+    cmocka_unit_test(enums_of_a_description_are_checked), cmocka_unit_test(enums_of_options_are_checked),
+    cmocka_unit_test(enums_of_properties_are_checked),    cmocka_unit_test(a_device_that_is_none_has_no_name),
+    cmocka_unit_test(callbacks_in_tables_are_checked),
+};
+
+static void make_values(void) {
+    have.shape[0] = have.shape[1] = 4;
+    have.strides[0] = 4, have.strides[1] = 1;
+    have.rsh_plan_opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
+    have.rsh_st_opts = (rsh_st_opts)RSH_ST_OPTS_INIT;
+    have.rsh_tensor_props = (rsh_tensor_props)RSH_TENSOR_PROPS_INIT;
+    have.rsh_sink = (rsh_sink){ignore, NULL};
+    have.rsh_memory.data = have.bytes, have.other_memory.data = have.other_bytes;
+    have.rsh_message = (rsh_message){0, have.room, 0};
+    have.rsh_spec_kind = (rsh_spec_kind){.name = "own", .build = kind_build, .copy = kind_copy};
+    have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
+}
+
+static void make_core(void) {
+    ok(rsh_comm_threads(1, &have.rsh_comm));
+    ok(rsh_pool_new(1, &have.rsh_pool));
+    ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
+    have.rsh_layout_list[0] = have.rsh_layout;
+    ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
+    ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
+    ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
+    have.rsh_tensor_list[0] = have.rsh_tensor, have.other_rsh_tensor_list[0] = have.other_tensor;
+    ok(rsh_sharded_zeros(have.rsh_comm, have.rsh_layout, &have.rsh_sharded));
+    ok(rsh_sharded_zeros(have.rsh_comm, have.rsh_layout, &have.other_sharded));
+    have.rsh_sharded_list[0] = have.rsh_sharded;
+    ok(rsh_exec_bind(have.rsh_plan, have.rsh_comm, &have.rsh_memory, &have.other_memory, &have.rsh_exec));
+    ok(rsh_local_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local));
+}
+
+static void make_torch(void) {
+    ok(rsh_group_init(have.rsh_comm));
+    have.rsh_group = rsh_group_default();
+    ok(rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec));
+    ok(rsh_spec_chunk_ranks(1, 1, NULL, &have.other_spec));
+    have.spec = have.rsh_spec;
+    ok(rsh_st_zeros(have.rsh_spec, 2, have.shape, NULL, &have.rsh_st));
+    ok(rsh_st_zeros(have.rsh_spec, 2, have.shape, NULL, &have.other_st));
+    ok(rsh_partial_new(have.rsh_tensor, RSH_OP_SUM, NULL, &have.rsh_partial));
+    have.rsh_partial_list[0] = have.rsh_partial;
+    ok(rsh_spec_build(have.rsh_spec, 2, have.shape, NULL, &have.rsh_tensor_meta));
+    ok(rsh_placement_parse("rank:0/cpu", &have.rsh_placement));
+    ok(rsh_shard_meta_make(2, have.zeros, 2, have.shape, "rank:0/cpu", &have.rsh_shard_meta));
+    ok(rsh_shard_make(have.rsh_tensor, &have.rsh_shard_meta, NULL, &have.rsh_shard));
+    ok(rsh_st_save(have.rsh_st, &(rsh_sink){keep, &have.saved}));
+    ok(rsh_tensor_meta_save(have.rsh_tensor_meta, &(rsh_sink){keep, &have.saved_meta}));
+    have.states[0] = have.saved.data, have.sizes[0] = have.saved.bytes;
+}
+
+static int make(void **state) {
+    (void)state;
+    make_values();
+    make_core();
+    make_torch();
+    return 0;
+}
+
+static int unmake(void **state) {
+    (void)state;
+    free(have.saved.data), free(have.saved_meta.data);
+    rsh_shard_clear(&have.rsh_shard);
+    rsh_tensor_meta_free(have.rsh_tensor_meta);
+    rsh_partial_free(have.rsh_partial);
+    rsh_st_free(have.other_st), rsh_st_free(have.rsh_st);
+    rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
+    if (rsh_group_destroy()) return 1;
+    rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
+    rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);
+    rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
+    rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
+    rsh_pool_free(have.rsh_pool);
+    return rsh_comm_free(have.rsh_comm) != RSH_OK;
+}
+
+int main(void) {
+    int failed = cmocka_run_group_tests(doors, make, unmake);
+    return failed + cmocka_run_group_tests(inside, make, unmake);
+}
