@@ -2,7 +2,11 @@
  *
  * A comm is used by the one thread that is its rank.  Collective calls are made by every rank of
  * the comm in the same order; they never hang on a rank that failed, left or calls something else:
- * everybody gets an error. */
+ * everybody gets an error.
+ *
+ * A child process that fork() makes is no rank of its parent's comms.  There, collective calls and
+ * runs of execs are RSH_ERUNTIME, and so is rsh_comm_free; freeing an exec or memory that ranks
+ * share is a no-op; a pool runs its tasks on the calling thread. */
 #ifndef RESHARD_COMM_H
 #define RESHARD_COMM_H
 
@@ -40,10 +44,11 @@ RSH_API rsh_status rsh_comm_join(rsh_comm **out);
  * that dies gives the others RSH_EPEER, and so the caller. */
 RSH_API rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx);
 
-/* RSH_EBUSY while execs of this comm are alive; NULL is fine. */
+/* RSH_EBUSY while execs of this comm are alive.  RSH_ERUNTIME in a forked child of the process that
+ * made it.  No-op for NULL. */
 RSH_API rsh_status rsh_comm_free(rsh_comm *comm);
 
-RSH_API int rsh_comm_rank(const rsh_comm *comm);
+RSH_API int rsh_comm_rank(const rsh_comm *comm); /* -1 for NULL */
 RSH_API int rsh_comm_size(const rsh_comm *comm);
 RSH_API const char *
 rsh_comm_engine(const rsh_comm *comm); /* "threads", "shm", or the name of the wire: "mpi" */
@@ -51,7 +56,7 @@ rsh_comm_engine(const rsh_comm *comm); /* "threads", "shm", or the name of the w
 /* Nodes: ranks of one read one another's memory.  They are numbered from 0 in order of their lowest
  * ranks. */
 RSH_API int rsh_comm_nodes(const rsh_comm *comm);
-RSH_API int rsh_comm_node(const rsh_comm *comm, int rank);
+RSH_API int rsh_comm_node(const rsh_comm *comm, int rank); /* -1 for a comm of NULL */
 
 /* Collective, all of them. */
 RSH_API rsh_status rsh_comm_barrier(rsh_comm *comm);
@@ -83,7 +88,7 @@ typedef struct rsh_pool rsh_pool;
 RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
 RSH_API int rsh_pool_size(const rsh_pool *pool);
 /* Run task(ctx, i, worker) for i in 0..ntasks-1, any order; worker in 0..size-1.  Returns when all
- * are done. */
+ * are done.  A pool of NULL is the calling thread alone; no-op for a task of NULL. */
 RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks,
                           void (*task)(void *ctx, int64_t i, int worker), void *ctx);
 RSH_API void rsh_pool_free(rsh_pool *pool);

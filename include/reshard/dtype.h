@@ -51,7 +51,7 @@ typedef enum rsh_op {
 } rsh_op;
 
 /* All pure.  Names are the notation's ("f32", "sum"); a parse of `length` bytes that finds none is
- * RSH_EVALUE. */
+ * RSH_EVALUE.  What is no dtype or op has the name "?" and the size 0. */
 RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
 RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
 RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);

@@ -100,13 +100,13 @@ RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
 /* Does every rank hold the same elements in the same order?  `6/x~` and `6/x` on x=3 do. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
 
-RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l);
-RSH_API int rsh_layout_ndim(const rsh_layout *l);
+RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_COUNT for NULL */
+RSH_API int rsh_layout_ndim(const rsh_layout *l);        /* -1 for NULL */
 RSH_API const int64_t *rsh_layout_shape(const rsh_layout *l);
 RSH_API int64_t rsh_layout_count(const rsh_layout *l); /* elements of the global tensor */
 RSH_API rsh_op rsh_layout_op(const rsh_layout *l);     /* RSH_OP_NONE: not partial */
 
-/* The ranks that appear in the layout, ascending; rsh_layout_rank(l, i) is the i-th. */
+/* The ranks that appear in the layout, ascending; rsh_layout_rank(l, i) is the i-th, or -1. */
 RSH_API int64_t rsh_layout_nranks(const rsh_layout *l);
 RSH_API int64_t rsh_layout_rank(const rsh_layout *l, int64_t i);
 

@@ -114,10 +114,10 @@ RSH_API int64_t rsh_st_nshards(const rsh_st *t); /* local */
 RSH_API const rsh_shard *rsh_st_shard(const rsh_st *t, int64_t i); /* NULL: there is none */
 /* The only local tensor; RSH_EUNSUP if there is not exactly one. */
 RSH_API rsh_status rsh_st_local_tensor(const rsh_st *t, const rsh_tensor **out);
-RSH_API int rsh_st_ndim(const rsh_st *t);
+RSH_API int rsh_st_ndim(const rsh_st *t); /* -1 for NULL */
 RSH_API rsh_status rsh_st_size(const rsh_st *t, int dim,
                                int64_t *out); /* negative dims from the end; RSH_EINDEX */
-RSH_API rsh_dtype rsh_st_dtype(const rsh_st *t);
+RSH_API rsh_dtype rsh_st_dtype(const rsh_st *t); /* RSH_DTYPE_COUNT for NULL */
 RSH_API bool rsh_st_requires_grad(const rsh_st *t);
 RSH_API rsh_status rsh_st_set_requires_grad(
     rsh_st *t,

@@ -66,7 +66,8 @@ typedef struct rsh_placement {
 /* "rank:3/cpu", "rank:3", "cpu", "trainer0/cuda:0", "trainer0".  RSH_EVALUE: malformed;
  * RSH_ERUNTIME: a bad device after the slash. */
 RSH_API rsh_status rsh_placement_parse(const char *text, rsh_placement *out);
-RSH_API void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]);
+RSH_API void rsh_placement_print(const rsh_placement *p,
+                                 char text[RSH_PLACEMENT_TEXT]); /* "" for NULL */
 RSH_API bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b);
 /* Is it a rank of a group of `size`?  RSH_EVALUE: no rank, or outside; RSH_ERUNTIME: the name of a
  * worker. */

@@ -2,7 +2,11 @@
  *
  * A call that fails returns a code and leaves one sentence for the calling thread: what was asked,
  * what was found, where.  Results are written only on success.  The library never prints and never
- * exits. */
+ * exits.
+ *
+ * In every header: NULL where a function needs something, and a value that an enum does not have,
+ * are RSH_EVALUE.  Functions without a status answer NULL, false or 0 to them, or what they say;
+ * those that free are no-ops for NULL. */
 #ifndef RESHARD_STATUS_H
 #define RESHARD_STATUS_H
 
@@ -37,7 +41,8 @@ typedef enum rsh_status {
 #undef RSH_STATUS_ENUM
 } rsh_status;
 
-/* "RSH_EVALUE", and "invalid value".  Pure. */
+/* "RSH_EVALUE", and "invalid value"; "RSH_?" and "unknown status" for a number that is none.  Pure.
+ */
 RSH_API const char *rsh_status_name(rsh_status status);
 RSH_API const char *rsh_status_text(rsh_status status);
 

@@ -44,8 +44,8 @@ RSH_API rsh_status rsh_tensor_transpose(const rsh_tensor *t, int a, int b,
 RSH_API void rsh_tensor_free(rsh_tensor *t);
 
 RSH_API void *rsh_tensor_data(const rsh_tensor *t);
-RSH_API rsh_dtype rsh_tensor_dtype(const rsh_tensor *t);
-RSH_API int rsh_tensor_ndim(const rsh_tensor *t);
+RSH_API rsh_dtype rsh_tensor_dtype(const rsh_tensor *t); /* RSH_DTYPE_COUNT for NULL */
+RSH_API int rsh_tensor_ndim(const rsh_tensor *t);        /* -1 for NULL */
 RSH_API const int64_t *rsh_tensor_shape(const rsh_tensor *t);
 RSH_API const int64_t *rsh_tensor_strides(const rsh_tensor *t);
 RSH_API int64_t rsh_tensor_count(const rsh_tensor *t);

@@ -62,7 +62,8 @@ typedef struct rsh_wire {
  * another's arenas, or, where RESHARD_NODE is set, if that agrees and they can.  Collective. */
 RSH_API rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out);
 
-/* For functions of a wire: leave a sentence and pass the status on. */
+/* For functions of a wire: leave a sentence and pass the status on.  RSH_EVALUE for a number that
+ * is no status. */
 RSH_API rsh_status rsh_wire_fail(rsh_status status, const char *sentence);
 
 #ifdef __cplusplus

@@ -103,4 +103,10 @@ uint64_t rshi_hash(const void *data, size_t bytes, uint64_t seed);
 
 double rshi_seconds(void); /* monotonic clock */
 
+/* Which process is this?  What a thing that other processes or threads take part in remembers when
+ * it is made, and the same value for as long as no fork lies between: a child has other threads and
+ * no ranks. */
+uint32_t rshi_process_new(void);
+uint32_t rshi_process(void);
+
 #endif

@@ -67,6 +67,7 @@ static rsh_status open_file(int *fd) {
 rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
     rshi_arena *a = RSHI_NEW(rshi_arena);
     if (!a) return rshi_nomem();
+    a->process = rshi_process_new();
     a->reserve = choose_reserve(ranks);
     rsh_status st = open_file(&a->fd);
     if (!st && !(a->base = rshi_window_map(a->fd, a->reserve))) st = rshi_nomem();
@@ -229,7 +230,7 @@ void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
 }
 
 void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
-    if (!p) return;
+    if (!p || a->process != rshi_process()) return; /* a forked child has a copy of the list, not of the memory */
     size_t at = rshi_arena_offset(a, p), whole = block_bytes(bytes);
     pthread_mutex_lock(&a->lock);
     if (whole >= PUNCH_FROM) punch(a, at, whole);

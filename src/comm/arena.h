@@ -18,6 +18,7 @@ typedef struct rshi_gap {
 
 typedef struct rshi_arena {
     int fd;
+    uint32_t process; /* that takes and frees blocks */
     char *base;
     size_t reserve;       /* bytes of address range */
     atomic_int refs;      /* the comms' world, and every block of data */

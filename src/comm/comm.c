@@ -10,6 +10,7 @@
 
 rsh_status rsh_comm_free(rsh_comm *comm) {
     if (!comm) return RSH_OK;
+    RSH_TRY(rshi_comm_own(comm));
     RSH_REQUIRE(!comm->execs, RSH_EBUSY, "%d execs of this comm are still alive", comm->execs);
     if (comm->cache) comm->cache_free(comm->cache);
     comm->ops->leave(comm, RSH_OK, "");

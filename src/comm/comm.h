@@ -111,6 +111,7 @@ typedef struct rshi_comm_ops {
 struct rsh_comm {
     const rshi_comm_ops *ops;
     int rank, size;
+    uint32_t process;    /* whose rank it is: a forked child of it is none */
     const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of
                           * their lowest ranks; NULL: one node.  Ranks of one node read one
                           * another's memory, others exchange messages */
@@ -162,6 +163,14 @@ void rshi_comm_exec_gone(rsh_comm *c);
  * peers, who would wait for this rank in vain; passes every status through.  Every status that came
  * out of `ops` goes through here. */
 rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
+
+/* RSH_ERUNTIME in a forked child of the process that made the comm: the rank is the parent's. */
+static inline rsh_status rshi_comm_own(const rsh_comm *c) {
+    if (c->process == rshi_process()) return RSH_OK;
+    return rshi_fail(RSH_ERUNTIME,
+                     "rank %d is the parent process; a forked child is not a rank of its comm",
+                     c->rank);
+}
 
 /* May ranks a and b read one another's memory? */
 static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) {

@@ -7,8 +7,9 @@
 #include <string.h>
 
 rsh_status rsh_wire_fail(rsh_status status, const char *sentence) {
-    if ((unsigned)status > RSH_EBUSY) return rshi_fail(RSH_EVALUE, "%d, which is not a status: %s", (int)status, sentence ? sentence : "");
-    return rshi_fail(status, "%s", sentence ? sentence : "a wire failed and did not say why");
+    if (!sentence) sentence = "a wire failed and did not say why";
+    RSH_REQUIRE((unsigned)status <= RSH_EBUSY, RSH_EVALUE, "%d, which is not a status: %s", (int)status, sentence);
+    return rshi_fail(status, "%s", sentence);
 }
 
 static rsh_comm *near_of(rsh_comm *c) { return rshi_hybrid_of(c)->near; }

@@ -26,7 +26,7 @@ typedef struct words {
 rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size) {
     opening *openings = rshi_calloc((size_t)size, sizeof *openings);
     if (!openings) return rshi_nomem();
-    *c = (rsh_comm){.ops = ops, .rank = rank, .size = size, .openings = openings};
+    *c = (rsh_comm){.ops = ops, .rank = rank, .size = size, .process = rshi_process_new(), .openings = openings};
     return RSH_OK;
 }
 
@@ -102,6 +102,7 @@ static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
 
 /* Hear what every rank has to say. */
 static rsh_status hear_all(rsh_comm *c, uint64_t operation, uint64_t fingerprint, rsh_status mine) {
+    RSH_TRY(rshi_comm_own(c));
     if (c->dead) {
         rshi_set_detail(c->dead_detail);
         return c->dead;

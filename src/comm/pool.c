@@ -32,6 +32,7 @@ struct rsh_pool {
     uint64_t job;
     atomic_bool quit;
     int size;
+    uint32_t process; /* that has the threads */
     rshi_patience patience;
     worker workers[]; /* [size]; entry 0 is unused */
 };
@@ -83,7 +84,7 @@ int rsh_pool_size(const rsh_pool *pool) { return pool ? pool->size : 0; }
 
 void rsh_pool_run(rsh_pool *pool, int64_t ntasks, task_fn task, void *ctx) {
     if (!task) return;
-    if (!pool || pool->size == 1 || ntasks <= 1) {
+    if (!pool || pool->size == 1 || ntasks <= 1 || pool->process != rshi_process()) {
         for (int64_t i = 0; i < ntasks; i++) task(ctx, i, 0);
         return;
     }
@@ -137,6 +138,7 @@ rsh_status rsh_pool_new(int n, rsh_pool **out) {
     rsh_pool *pool = rshi_alloc_data(pool_bytes(size), true);
     if (!pool) return rshi_nomem();
     pool->size = size;
+    pool->process = rshi_process_new();
     pool->patience = rshi_patience_for(size, true, 1);
     pool->patience.nap = 3600; /* nobody leaves a pool: nothing to look around for */
     rsh_status st = hire(pool);
@@ -150,6 +152,6 @@ rsh_status rsh_pool_new(int n, rsh_pool **out) {
 
 void rsh_pool_free(rsh_pool *pool) {
     if (!pool) return;
-    dismiss(pool, pool->size - 1);
+    if (pool->process == rshi_process()) dismiss(pool, pool->size - 1);
     rshi_free_data(pool, pool_bytes(pool->size));
 }

@@ -293,7 +293,7 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
 }
 
 void rsh_exec_free(rsh_exec *e) {
-    if (!e) return;
+    if (!e || rshi_comm_own(e->comm)) return; /* a forked child has no part in it */
     rsh_comm *comm = e->comm;
     if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers count on a run that was begun */
     if (e->table) e->comm->ops->shared_free(e->comm, e->table, e->table_bytes);

@@ -308,6 +308,7 @@ static rsh_status finish_namesake(const rsh_exec *e) {
 
 rsh_status rsh_exec_begin(rsh_exec *e) {
     RSH_NEEDS(e);
+    RSH_TRY(rshi_comm_own(e->comm));
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
     if (e->messages && e->comm->node) RSH_TRY(finish_namesake(e));
@@ -326,6 +327,7 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
 rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
     RSH_NEEDS(e);
     RSH_NEEDS(done);
+    RSH_TRY(rshi_comm_own(e->comm));
     if (e->state != RSHI_IDLE) return look_at_all(e, false, done);
     *done = true;
     return still_good(e);
@@ -333,6 +335,7 @@ rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
 
 rsh_status rsh_exec_wait(rsh_exec *e) {
     RSH_NEEDS(e);
+    RSH_TRY(rshi_comm_own(e->comm));
     bool done, alone = e->comm->begun == e && !e->next_begun;
     if (e->state == RSHI_IDLE) return still_good(e);
     return alone ? go_on(e, true, &done) : wait_among_others(e);
@@ -356,6 +359,7 @@ static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh
 
 rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     RSH_NEEDS(e);
+    RSH_TRY(rshi_comm_own(e->comm));
     const rshi_peer *self = &e->peers[0];
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");

@@ -6,6 +6,7 @@
 
 static rsh_status check_ranks(const rsh_comm *comm, const rsh_layout *layout) {
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "a sharded tensor needs a comm and a layout");
+    RSH_TRY(rshi_comm_own(comm));
     int64_t bound = rshi_layout_rank_bound(layout);
     RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "%.300s names rank %lld; the comm has ranks 0 to %d",
                 rsh_layout_text(layout), (long long)bound - 1, comm->size - 1);
