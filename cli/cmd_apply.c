@@ -15,7 +15,7 @@ typedef struct application {
 } application;
 
 static const struct argp_option options[] = {
-    {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "threads (the default), shm or mpi"},
+    {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "local (the default), threads, shm or mpi"},
     {.name = "ceiling", .key = CEILING, .arg = "BYTES", .doc = "scratch memory that a rank may use: 64MiB, 1G, 0, ..."},
     {0}};
 
@@ -24,7 +24,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = &a->pair; return 0;
     case ENGINE:
-        if (!engine_known(word)) argp_error(state, "'%s' is not an engine: threads, shm or mpi", word);
+        if (!engine_known(word) && strcmp(word, "local"))
+            argp_error(state, "'%s' is not an engine: local, threads, shm or mpi", word);
         a->engine = word;
         return 0;
     case CEILING:
@@ -46,7 +47,8 @@ static const struct argp apply_argp = {options,
                                        NULL,
                                        NULL};
 
-static int move(const rsh_plan *plan, const parts *src, const parts *dst) {
+/* Without ranks: one caller holds every part. */
+static int move_locally(const rsh_plan *plan, const parts *src, const parts *dst) {
     rsh_pool *pool = NULL;
     rsh_status st = rsh_pool_new(0, &pool);
     if (!st) st = rsh_plan_run_local(plan, pool, src->memory, dst->memory);
@@ -54,7 +56,7 @@ static int move(const rsh_plan *plan, const parts *src, const parts *dst) {
     return st ? fail_library(st) : DONE;
 }
 
-/* What the processes of a move inherit. */
+/* What all ranks of a move see. */
 typedef struct inheritance {
     const rsh_plan *plan;
     const parts *src, *dst;
@@ -69,7 +71,20 @@ static void copy_parts(const holding *h, bool out) {
     }
 }
 
-static rsh_status move_rank(void *ctx, rsh_comm *comm) {
+/* A rank that is a thread: its parts are where they were read and where they are written from. */
+static rsh_status move_thread(void *ctx, rsh_comm *comm) {
+    const inheritance *h = ctx;
+    int rank = rsh_comm_rank(comm);
+    rsh_exec *exec = NULL;
+    rsh_status st = rsh_exec_bind(h->plan, comm, h->src->memory + parts_of(h->src, rank),
+                                  h->dst->memory + parts_of(h->dst, rank), &exec);
+    if (!st) st = rsh_exec_run(exec);
+    rsh_exec_free(exec);
+    return st;
+}
+
+/* A rank that is a process. */
+static rsh_status move_process(void *ctx, rsh_comm *comm) {
     const inheritance *h = ctx;
     holding src, dst = {0};
     rsh_status st = holding_take(comm, h->src, &src);
@@ -83,11 +98,13 @@ static rsh_status move_rank(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-static int move_by_processes(const application *a, const rsh_plan *plan, const parts *src, const parts *dst) {
+static int move_by_ranks(const application *a, bool processes, const rsh_plan *plan, const parts *src,
+                         const parts *dst) {
     inheritance h = {plan, src, dst};
     int64_t n = layout_pair_group(&a->pair);
-    if (n > INT32_MAX) return fail("%lld ranks are more than there can be processes", (long long)n);
-    rsh_status st = rsh_run_shm(n < 1 ? 1 : (int)n, move_rank, &h);
+    if (n > INT32_MAX) return fail("%lld ranks are more than this machine can run", (long long)n);
+    int ranks = n < 1 ? 1 : (int)n;
+    rsh_status st = processes ? rsh_run_shm(ranks, move_process, &h) : rsh_run(ranks, move_thread, &h);
     return st ? fail_library(st) : DONE;
 }
 
@@ -104,7 +121,7 @@ static int apply_launched(const launched *l, const rsh_plan *plan, int result, p
 /* Nothing is written before everything has moved. */
 static int apply(const application *a, const rsh_plan *plan) {
     parts src = {0}, dst = {0};
-    bool processes = !strcmp(a->engine, "shm");
+    bool processes = !strcmp(a->engine, "shm"), local = !strcmp(a->engine, "local");
     int result = parts_measure(&src, a->pair.from);
     if (!result) result = parts_measure(&dst, a->pair.to);
     if (a->launched.comm) {
@@ -112,7 +129,8 @@ static int apply(const application *a, const rsh_plan *plan) {
     } else {
         if (!result) result = parts_read(&src, STDIN_FILENO);
         if (!result) result = processes ? parts_allocate_shared(&dst) : parts_allocate(&dst);
-        if (!result) result = processes ? move_by_processes(a, plan, &src, &dst) : move(plan, &src, &dst);
+        if (!result)
+            result = local ? move_locally(plan, &src, &dst) : move_by_ranks(a, processes, plan, &src, &dst);
         if (!result) result = parts_write(&dst, STDOUT_FILENO);
     }
     parts_free(&src);
@@ -131,7 +149,7 @@ static int run_apply(application *a) {
 }
 
 int cmd_apply(int argc, char **argv) {
-    application a = {.engine = "threads", .opts = RSH_PLAN_OPTS_INIT};
+    application a = {.engine = "local", .opts = RSH_PLAN_OPTS_INIT};
     argp_parse(&apply_argp, argc, argv, 0, NULL, &a);
     int result = launched_open(&a.launched, a.engine);
     if (!result) result = run_apply(&a);

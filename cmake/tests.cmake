@@ -140,6 +140,12 @@ if(TARGET big_pairs)
   target_sources(big_pairs PRIVATE ${generators} ${oracle_sources})
   target_include_directories(big_pairs PRIVATE ${tests})
 endif()
+if(TARGET big_pairs AND TARGET reshard-command)
+  set_target_properties(big_pairs PROPERTIES EXCLUDE_FROM_ALL OFF)
+  add_test(NAME "apply gives the same bytes on every engine, for random pairs"
+           COMMAND bash ${tests}/big/apply_engines.sh $<TARGET_FILE:reshard-command> $<TARGET_FILE:big_pairs> 40)
+  set_tests_properties("apply gives the same bytes on every engine, for random pairs" PROPERTIES LABELS cli PROCESSORS 2 ENVIRONMENT NO_MPI=1)
+endif()
 
 if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   add_test(NAME "the command answers as recorded"
