@@ -53,7 +53,7 @@ static rsh_status fill_rank(rshi_scene *s, int cells, int64_t rank) {
 
 rsh_status rshi_scene_flows(rshi_scene *s) {
     int cells = rshi_scene_rows(s)->n * rshi_scene_columns(s)->n;
-    bool partial = rsh_layout_op(s->side[0].layout) != RSH_OP_NONE;
+    bool partial = rshi_scene_reduces(s);
     const rshi_ranks *before = s->side[0].cell, *after = s->side[1].cell;
     s->flow = rshi_calloc((size_t)cells, sizeof *s->flow);
     if (!s->flow) return rshi_nomem();

@@ -41,6 +41,18 @@ bool rshi_ranks_equal(const rshi_ranks *a, const rshi_ranks *b);
 /* "3", "0,4", "0-7" or "0,4,8,12,.. (64)". */
 void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]);
 
+/* Who makes up the value of a cell of a partial layout: groups of ranks that are combined, each a
+ * replica of the others.  The first groups are enough to name them. */
+#define RSHI_DRAW_GROUPS 2
+#define RSHI_SUM_LABEL (2 * RSHI_DRAW_LABEL + 8)
+typedef struct rshi_sum {
+    rshi_ranks group[RSHI_DRAW_GROUPS];
+    int64_t leader[RSHI_DRAW_GROUPS]; /* of each: its rank at the origin of the partial axes */
+} rshi_sum;
+
+int64_t rshi_sum_leader(const rsh_layout *l, int64_t rank); /* of the group of a rank */
+void rshi_sum_add(rshi_sum *s, int64_t rank, int64_t leader);
+
 /* How the first holder of a cell of `to` comes by it. */
 typedef enum rshi_flow_kind {
     RSHI_FLOW_UNKNOWN,
@@ -57,7 +69,11 @@ typedef struct rshi_side {
     const rsh_layout *layout;
     int64_t nshown;   /* ranks that hold a cell of the picture */
     rshi_ranks *cell; /* rows * columns, row-major: who holds it */
+    rshi_sum *sum;    /* as `cell`, of a partial layout; else NULL */
 } rshi_side;
+
+/* Of a cell of a partial layout: "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
+void rshi_sum_label(const rshi_side *side, int i, char label[RSHI_SUM_LABEL]);
 
 typedef struct rshi_scene {
     const rsh_plan *plan; /* NULL: one layout */
@@ -86,6 +102,8 @@ typedef void (*rshi_cells_fn)(void *ctx, uint64_t rows, uint64_t columns);
 rsh_status rshi_scene_cells(const rshi_scene *s, const rsh_layout *l, int64_t rank,
                             rshi_cells_fn fn, void *ctx);
 rsh_status rshi_scene_flows(rshi_scene *s);
+/* Are contributions combined on the way, and not kept apart on both sides? */
+bool rshi_scene_reduces(const rshi_scene *s);
 
 /* ---- formats ---- */
 

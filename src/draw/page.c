@@ -53,7 +53,10 @@ static bool same_holders(const panel *p, int i, int j) {
 
 static bool same_flow(const panel *p, int i, int j) {
     const rshi_flow *a = &p->scene->flow[i], *b = &p->scene->flow[j];
-    return same_holders(p, i, j) && a->kind == b->kind && rshi_ranks_equal(&a->from, &b->from);
+    const rshi_ranks *before = p->scene->side[0].cell;
+    if (!same_holders(p, i, j) || a->kind != b->kind) return false;
+    return a->kind == RSHI_FLOW_REDUCED ? rshi_ranks_equal(&before[i], &before[j])
+                                        : rshi_ranks_equal(&a->from, &b->from);
 }
 
 /* Columns of a row that are equal to cell (r, c) and not yet drawn, from c on. */
@@ -88,7 +91,7 @@ static int fitting(const rshi_format *f, int width) { return (width - 1) / f->le
 
 static rsh_status label_box(rshi_canvas *c, const panel *p, rshi_mark m, const char *label) {
     const char *op = rsh_layout_op(p->side->layout) ? rsh_op_name(rsh_layout_op(p->side->layout)) : "";
-    char text[RSHI_DRAW_LABEL + 8];
+    char text[RSHI_SUM_LABEL + 8];
     snprintf(text, sizeof text, "%s%s%s", op, *op ? " " : "", label);
     if ((int)strlen(text) > fitting(c->format, m.w)) snprintf(text, sizeof text, "%s", label);
     if ((int)strlen(text) > fitting(c->format, m.w) || m.h < c->format->line) return RSH_OK;
@@ -103,9 +106,10 @@ static rsh_status label_box(rshi_canvas *c, const panel *p, rshi_mark m, const c
 
 static rsh_status draw_held(rshi_canvas *c, const panel *p, int i, rshi_mark *m) {
     const rshi_ranks *held = &p->side->cell[i];
-    char label[RSHI_DRAW_LABEL], tip[2 * RSHI_DRAW_LABEL];
-    rshi_ranks_label(held, label);
+    char label[RSHI_SUM_LABEL], tip[RSHI_SUM_LABEL + 32];
     rsh_op op = rsh_layout_op(p->side->layout);
+    if (op && held->count) rshi_sum_label(p->side, i, label);
+    else rshi_ranks_label(held, label);
     if (op) snprintf(tip, sizeof tip, "ranks %s, to be combined by %s", label, rsh_op_name(op));
     else snprintf(tip, sizeof tip, "%s %s", held->count == 1 ? "rank" : "ranks", label);
     m->kind = p->flows ? "outline" : "held";
@@ -119,8 +123,9 @@ static rsh_status draw_held(rshi_canvas *c, const panel *p, int i, rshi_mark *m)
 static rsh_status draw_flow(rshi_canvas *c, const panel *p, int i, rshi_mark *m) {
     static const char *const kinds[] = {"none", "stays", "moves", "reduced"};
     const rshi_flow *flow = &p->scene->flow[i];
-    char from[RSHI_DRAW_LABEL], to[RSHI_DRAW_LABEL], tip[3 * RSHI_DRAW_LABEL];
-    rshi_ranks_label(&flow->from, from);
+    char from[RSHI_SUM_LABEL], to[RSHI_DRAW_LABEL], tip[RSHI_SUM_LABEL + RSHI_DRAW_LABEL + 32];
+    if (flow->kind == RSHI_FLOW_REDUCED) rshi_sum_label(&p->scene->side[0], i, from);
+    else rshi_ranks_label(&flow->from, from);
     rshi_ranks_label(&p->side->cell[i], to);
     if (flow->kind == RSHI_FLOW_STAYS) snprintf(tip, sizeof tip, "rank %s: stays", to);
     else if (flow->kind == RSHI_FLOW_REDUCED)

@@ -78,24 +78,31 @@ typedef struct adding {
     rshi_side *side;
     int columns;
     int64_t rank;
+    int64_t leader; /* of its group, in a partial layout */
     bool seen;
 } adding;
 
 static void add_cells(void *ctx, uint64_t rows, uint64_t columns) {
     adding *a = ctx;
     for (uint64_t r = rows; r; r &= r - 1)
-        for (uint64_t c = columns; c; c &= c - 1)
-            rshi_ranks_add(&a->side->cell[__builtin_ctzll(r) * a->columns + __builtin_ctzll(c)], a->rank);
+        for (uint64_t c = columns; c; c &= c - 1) {
+            int i = __builtin_ctzll(r) * a->columns + __builtin_ctzll(c);
+            rshi_ranks_add(&a->side->cell[i], a->rank);
+            if (a->side->sum) rshi_sum_add(&a->side->sum[i], a->rank, a->leader);
+        }
     a->seen = true;
 }
 
 static rsh_status fill_side(rshi_scene *s, rshi_side *side) {
     int rows = rshi_scene_rows(s)->n, columns = rshi_scene_columns(s)->n;
     side->cell = rshi_calloc((size_t)rows * (size_t)columns, sizeof *side->cell);
-    if (!side->cell) return rshi_nomem();
+    bool partial = rsh_layout_op(side->layout) != RSH_OP_NONE;
+    if (partial) side->sum = rshi_calloc((size_t)rows * (size_t)columns, sizeof *side->sum);
+    if (!side->cell || (partial && !side->sum)) return rshi_nomem();
     int64_t nranks = rsh_layout_nranks(side->layout);
     for (int64_t i = 0; i < nranks; i++) {
-        adding a = {side, columns, rsh_layout_rank(side->layout, i), false};
+        adding a = {.side = side, .columns = columns, .rank = rsh_layout_rank(side->layout, i)};
+        if (partial) a.leader = rshi_sum_leader(side->layout, a.rank);
         RSH_TRY(rshi_scene_cells(s, side->layout, a.rank, add_cells, &a));
         side->nshown += a.seen;
     }
@@ -114,7 +121,10 @@ rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout
 }
 
 void rshi_scene_free(rshi_scene *s) {
-    for (int i = 0; i < s->nsides; i++) rshi_free(s->side[i].cell);
+    for (int i = 0; i < s->nsides; i++) {
+        rshi_free(s->side[i].cell);
+        rshi_free(s->side[i].sum);
+    }
     rshi_free(s->flow);
 }
 

@@ -122,8 +122,44 @@ static void dims_that_are_not_drawn_are_named(void **state) {
     (void)state;
     char *text = draw(&moves[4], RSH_PICTURE_TEXT);
     assert_non_null(strstr(text, "at index 0 of the other dims"));
-    assert_non_null(strstr(text, "sum 0-7"));
+    assert_non_null(strstr(text, "sum 0-3 or 4-7"));
     free(text);
+}
+
+static void expect_in_every_form(const move *m, const char *label, const char *before, const char *after) {
+    for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_HTML; form++) {
+        char *picture = draw(m, (rsh_picture)form);
+        bool plain = form == RSH_PICTURE_TEXT; /* which has no tips */
+        if (!strstr(picture, label)) fail_msg("form %d does not say \"%s\"", form, label);
+        if (!plain && !strstr(picture, before)) fail_msg("form %d does not say \"%s\"", form, before);
+        if (!plain && !strstr(picture, after)) fail_msg("form %d does not say \"%s\"", form, after);
+        free(picture);
+    }
+}
+
+static void replicas_of_a_sum_are_not_added_to_it(void **state) {
+    (void)state;
+    const move along_tp = {"f32[4096, 11008] on dp=2,tp=4 sum(tp)", "f32[4096/tp, 11008] on dp=2,tp=4"};
+    const move along_dp = {"f32[4096, 11008] on dp=2,tp=4 max(dp)", "f32[4096/tp, 11008] on dp=2,tp=4"};
+    const move along_all = {"f32[4096, 11008] on dp=2,tp=4 sum(dp,tp)", "f32[4096/tp, 11008] on dp=2,tp=4"};
+    const move cut = {"f32[4096/dp, 11008] on dp=2,tp=4 sum(tp)", "f32[4096/tp, 11008] on dp=2,tp=4"};
+    const move elsewhere = {"f32[4096, 11008] on dp=2,tp=2@[7,3,5,1] sum(tp)", "f32[4096, 11008] on x=1"};
+    expect_in_every_form(&along_tp, "sum 0-3 or 4-7", "ranks 0-3 or 4-7, to be combined by sum", "sum of ranks 0-3 or 4-7 to 0,4");
+    expect_in_every_form(&along_dp, "max 0,4 (4 replicas)", "ranks 0,4 (4 replicas), to be combined by max",
+                         "max of ranks 0,4 (4 replicas) to 0,4");
+    expect_in_every_form(&along_all, "sum 0-7", "ranks 0-7, to be combined by sum", "sum of ranks 0-7 to 0,4");
+    expect_in_every_form(&cut, "sum 4-7", "ranks 4-7, to be combined by sum", "sum of ranks 4-7 to 3,7");
+    expect_in_every_form(&elsewhere, "sum 1,5 or 3,7", "ranks 1,5 or 3,7, to be combined by sum", "sum of ranks 1,5 or 3,7 to 0");
+}
+
+/* What stays partial is moved, not combined. */
+static void contributions_that_stay_apart_are_not_combined(void **state) {
+    (void)state;
+    const move m = {"f32[64, 64] on dp=2,tp=4 sum(tp)", "f32[64/dp, 64] on dp=2,tp=4 sum(tp)"};
+    char *svg = draw(&m, RSH_PICTURE_SVG);
+    assert_null(strstr(svg, "sum of ranks"));
+    assert_non_null(strstr(svg, "ranks 4-7, to be combined by sum"));
+    free(svg);
 }
 
 static void replicas_stand_side_by_side(void **state) {
@@ -273,6 +309,8 @@ int main(void) {
         cmocka_unit_test(many_ranks_are_drawn_coarsely_and_say_so),
         cmocka_unit_test(dims_that_are_not_drawn_are_named),
         cmocka_unit_test(replicas_stand_side_by_side),
+        cmocka_unit_test(replicas_of_a_sum_are_not_added_to_it),
+        cmocka_unit_test(contributions_that_stay_apart_are_not_combined),
         cmocka_unit_test(one_layout_is_one_grid),
         cmocka_unit_test(a_destination_shows_where_its_cells_come_from),
         cmocka_unit_test(reductions_are_hatched),

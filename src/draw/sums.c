@@ -1,0 +1,39 @@
+/* Sums: which ranks of a cell of a partial layout are combined to its value, and which hold the same value once more.
+ *
+ * Ranks whose coordinates agree on every axis that is not partial are a group: their values, combined, are the cell's.
+ * Other groups that hold the cell are replicas of the first. */
+#include "draw/impl.h"
+
+#include "layout/layout.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+int64_t rshi_sum_leader(const rsh_layout *l, int64_t rank) {
+    rshi_piece p = {.rank = rank, .position = rshi_layout_position(l, rank)}, first;
+    rshi_piece_at_partial(l, &p, 0, &first);
+    return first.rank;
+}
+
+void rshi_sum_add(rshi_sum *s, int64_t rank, int64_t leader) {
+    for (int i = 0; i < RSHI_DRAW_GROUPS; i++) {
+        if (s->group[i].count && s->leader[i] != leader) continue;
+        s->leader[i] = leader;
+        rshi_ranks_add(&s->group[i], rank);
+        return;
+    }
+}
+
+void rshi_sum_label(const rshi_side *side, int i, char label[RSHI_SUM_LABEL]) {
+    char first[RSHI_DRAW_LABEL], second[RSHI_DRAW_LABEL];
+    int64_t groups = side->cell[i].count / rshi_layout_partials(side->layout);
+    rshi_ranks_label(&side->sum[i].group[0], first);
+    rshi_ranks_label(&side->sum[i].group[1], second);
+    if (groups > 2) snprintf(label, RSHI_SUM_LABEL, "%s (%" PRId64 " replicas)", first, groups);
+    else snprintf(label, RSHI_SUM_LABEL, groups == 2 ? "%s or %s" : "%s", first, second);
+}
+
+bool rshi_scene_reduces(const rshi_scene *s) {
+    const rsh_layout *from = s->side[0].layout, *to = s->side[1].layout;
+    return rsh_layout_op(from) && !(rsh_layout_op(to) && rshi_layout_same_partials(from, to));
+}
