@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [engines]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [engines] [cgroup]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -14,8 +14,9 @@
 #   hosts      two hosts by network namespaces: what crosses between them, over a slow link, and when it is cut (root)
 #   ceiling    1 GiB over the wire with 1 MiB of scratch
 #   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
+#   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
 #
-# The last five leave out, and say so, what this machine has not: an MPI, memory, root.
+# The last six leave out, and say so, what this machine has not: an MPI, memory, root.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -135,7 +136,12 @@ engines() {
     bash tests/big/apply_engines.sh "$dir/programs/reshard" "$big/big_pairs" "${PAIRS:-200}"
 }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling engines"
+cgroup() {
+    programs
+    bash tests/big/cgroup.sh "$big/big_cgroup"
+}
+
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling engines cgroup"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done
