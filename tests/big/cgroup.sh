@@ -30,7 +30,7 @@ mkdir "$inner"
 in_group() { sh -c 'echo $$ > "$0/cgroup.procs" && exec "$@"' "$inner" timeout 120 "$program" "$@"; }
 expect() { # expect PATTERN MIB RANKS
     local said
-    said=$(in_group "$2" "$3")
+    said=$(in_group "$2" "$3") || said="$said exit status $?"
     # shellcheck disable=SC2053
     [[ $said == $1 ]] || { echo "cgroup: $2 MiB on $3 ranks: $said"; exit 1; }
 }
