@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define GRACE 2.0 /* seconds that the others have to end in when one has failed */
+#define MOST_RANKS 65536 /* what the engine shm takes; a slip of the hand must not fill the machine with processes */
 #define NOT_FOUND 127
 #define BY_SIGNAL 128
 
@@ -22,6 +23,7 @@ typedef struct launch {
     pid_t self, *child; /* 0: has ended */
     int64_t alive;
     int result;      /* exit status of the first that failed */
+    bool asked;      /* SIGTERM was passed on */
     bool ending;     /* the others have been told to end */
     double deadline; /* and until when */
     sigset_t signals, before;
@@ -34,8 +36,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     launch *l = state->input;
     switch (key) {
     case 'n':
-        if (!parse_count(word, 1, &l->n) || l->n > INT32_MAX)
-            argp_error(state, "'%s' is not a number of processes", word);
+        if (!parse_count(word, 1, &l->n) || l->n > MOST_RANKS)
+            argp_error(state, "'%s' is not a number of processes from 1 to %d", word, MOST_RANKS);
         return 0;
     case ARGP_KEY_ARG: /* the program; what follows is its own */
         l->program = state->argv + state->next - 1;
@@ -142,9 +144,14 @@ static void reap(launch *l) {
     end_others(l, WIFSIGNALED(f.how) ? BY_SIGNAL + WTERMSIG(f.how) : WEXITSTATUS(f.how));
 }
 
-/* What the terminal sends reaches the processes without us. */
-static void forward(const launch *l, const siginfo_t *info) {
+/* What the terminal sends reaches the processes without us.  Who sends SIGTERM for the second time has seen that
+ * passing it on was not enough. */
+static void forward(launch *l, const siginfo_t *info) {
     if (info->si_code != SI_KERNEL) signal_all(l, info->si_signo);
+    if (info->si_signo != SIGTERM) return;
+    if (l->asked) end_others(l, BY_SIGNAL + SIGTERM);
+    l->asked = true;
+    signal_all(l, SIGCONT); /* one that was stopped could not end */
 }
 
 static void watch(launch *l) {
@@ -179,11 +186,14 @@ static void end_strays(const launch *l) {
     }
 }
 
-static void block_signals(launch *l) {
+/* SIGCHLD that came to us as ignored would keep from us how the processes ended, and from them how theirs did.  What
+ * else came as ignored stays so, for `nohup`. */
+static void take_signals(launch *l) {
     static const int taken[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigemptyset(&l->signals);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(&l->signals, taken[i]);
     sigprocmask(SIG_BLOCK, &l->signals, &l->before);
+    signal(SIGCHLD, SIG_DFL);
 }
 
 int cmd_run(int argc, char **argv) {
@@ -195,7 +205,7 @@ int cmd_run(int argc, char **argv) {
     snprintf(job, sizeof job, "%ld-%.9f", (long)l.self, clock_seconds());
     setenv("RESHARD_JOB", job, 1);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    block_signals(&l);
+    take_signals(&l);
     start_all(&l);
     watch(&l);
     end_strays(&l);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [engines] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [engines] [cgroup] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -14,9 +14,10 @@
 #   hosts      two hosts by network namespaces: what crosses between them, over a slow link, and when it is cut (root)
 #   ceiling    1 GiB over the wire with 1 MiB of scratch
 #   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
+#   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
-# The last six leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
+# The last seven leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -136,9 +137,14 @@ engines() {
     bash tests/big/apply_engines.sh "$dir/programs/reshard" "$big/big_pairs" "${PAIRS:-200}"
 }
 
+cgroup() {
+    programs
+    bash tests/big/cgroup.sh "$big/big_cgroup"
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling engines bare"
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling engines cgroup bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

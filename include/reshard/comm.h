@@ -33,7 +33,9 @@ RSH_API rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx);
 
 /* Rank `rank` of `size` processes on this machine that give the same `name`.  Returns when all have
  * come; RSH_ETIMEOUT, naming a rank, if they do not within RESHARD_TIMEOUT seconds.  The name is
- * free again as soon as they have.  Collective over the processes. */
+ * free again as soon as they have.  Two jobs of one user that give the same name at the same time
+ * may exchange ranks: put into it what tells them apart.  `size` is at most 65536.  Collective over
+ * the processes. */
 RSH_API rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out);
 /* The same with name, rank and size from the environment, as `reshard run`, mpirun, torchrun and
  * srun set it; where no launcher has set anything, a comm of one rank. */
@@ -41,7 +43,8 @@ RSH_API rsh_status rsh_comm_join(rsh_comm **out);
 
 /* As rsh_run, with n child processes of the caller as ranks: they start as copies of it, and what
  * they write to its memory stays theirs. No other thread of the caller should hold a lock.  A rank
- * that dies gives the others RSH_EPEER, and so the caller. */
+ * that dies, or exits before fn returns, gives the others RSH_EPEER, and so the caller; also where
+ * the caller ignores SIGCHLD or waits for all of its children. */
 RSH_API rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx);
 
 /* RSH_EBUSY while execs of this comm are alive.  RSH_ERUNTIME in a forked child of the process that

@@ -93,6 +93,8 @@ typedef struct rshi_text {
 } rshi_text;
 void rshi_text_add(rshi_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rshi_text_free(rshi_text *t);
+/* As strtod, with a decimal point whatever the program's locale says. */
+double rshi_text_number(const char *text, char **end);
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text);
 rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

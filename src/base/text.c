@@ -1,7 +1,9 @@
-/* Text: a growing string, and writing to sinks. */
+/* Text: a growing string, a number read from one, and writing to sinks. */
 #include "base/base.h"
 
+#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool reserve(rshi_text *t, size_t extra) {
@@ -35,6 +37,14 @@ void rshi_text_add(rshi_text *t, const char *format, ...) {
 void rshi_text_free(rshi_text *t) {
     rshi_free(t->data);
     *t = (rshi_text){0};
+}
+
+double rshi_text_number(const char *text, char **end) {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!plain) return strtod(text, end);
+    double value = strtod_l(text, end, plain);
+    freelocale(plain);
+    return value;
 }
 
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text) {

@@ -1,12 +1,14 @@
 /* Arena: first fit among gaps, each block backed when it is taken and given back to the machine when it is freed. */
 #include "comm/arena.h"
 
+#include "comm/limit.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
@@ -16,6 +18,10 @@
 #define LEAST_RESERVE ((size_t)64 << 20)
 #define AT_ONCE ((size_t)256 << 20) /* backed by one call: a signal undoes no more than this */
 #define PUNCH_FROM ((size_t)64 << 10) /* smaller blocks keep their pages */
+
+#define NEW_FROM ((size_t)64 << 10)    /* smaller blocks may lie on pages that the arena has already */
+#define MARGIN ((uint64_t)2 << 20)     /* bytes that stay free for the kernel's own tables and roundings */
+#define MOST_CREDIT ((uint64_t)16 << 20) /* bytes that are taken without another look at the limits */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -69,6 +75,8 @@ rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
     if (!a) return rshi_nomem();
     a->process = rshi_process_new();
     a->reserve = choose_reserve(ranks);
+    a->ranks = ranks;
+    a->root = "";
     rsh_status st = open_file(&a->fd);
     if (!st && !(a->base = rshi_window_map(a->fd, a->reserve))) st = rshi_nomem();
     if (st) {
@@ -144,7 +152,10 @@ static size_t take_range(rshi_arena *a, size_t bytes, size_t align) {
         return at;
     }
     size_t at = round_up(a->end, align);
-    if (at > a->reserve || bytes > a->reserve - at) return SIZE_MAX;
+    if (at > a->reserve || bytes > a->reserve - at) {
+        rshi_fail(RSH_ENOMEM, "the arena has addresses for %zu bytes", a->reserve);
+        return SIZE_MAX;
+    }
     if (at > a->end) insert_gap(a, a->ngaps, (rshi_gap){a->end, at - a->end});
     a->end = at + bytes;
     return at;
@@ -174,26 +185,55 @@ static void punch(rshi_arena *a, size_t at, size_t bytes) {
     fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
 
-/* The kernel would start to kill processes rather than refuse more shared memory than there is; and end this one at a
- * limit on files (ulimit -f). */
-static bool machine_has(size_t bytes, size_t end) {
-    struct sysinfo info;
-    struct rlimit limit;
-    if (!getrlimit(RLIMIT_FSIZE, &limit) && end > limit.rlim_cur) return false;
-    if (sysinfo(&info)) return true;
-    return bytes / info.mem_unit <= info.totalram + info.totalswap;
+static rsh_status refuse(const rshi_limit *l) {
+    return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, and %llu are left", l->name, (unsigned long long)l->allowed,
+                     (unsigned long long)l->left);
 }
 
-/* Memory for a range, taken from the machine now: later, its lack would be a signal. */
-static bool back(rshi_arena *a, size_t at, size_t bytes) {
-    size_t end = round_up(at + bytes, PAGE);
-    if (!machine_has(bytes, end)) return false;
-    for (at &= ~(PAGE - 1); at < end;) {
+/* The kernel would kill processes rather than refuse shared memory that there is not.  Where others of the job may take
+ * as much at the same time and all of it would not fit, one looks and takes at a time: `lock` is then to be closed when
+ * the memory has been taken.  What is left beyond doubt is credit for small blocks, which come without a look. */
+static rsh_status ask_limits(rshi_arena *a, size_t bytes, int *lock) {
+    rshi_limit l = rshi_limit_find(a->root);
+    uint64_t need = bytes + bytes / 64 + MARGIN, ranks = (uint64_t)a->ranks;
+    if (l.left / 2 / ranks < need && l.left >= need) {
+        *lock = rshi_limit_lock(&l);
+        l = rshi_limit_find(a->root);
+    }
+    if (l.left < need) return refuse(&l);
+    a->credit = (l.left - need) / 16 / ranks;
+    if (a->credit > MOST_CREDIT) a->credit = MOST_CREDIT;
+    return RSH_OK;
+}
+
+static rsh_status check_limits(rshi_arena *a, size_t bytes, size_t end, int *lock) {
+    struct rlimit limit;
+    RSH_REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) || end <= limit.rlim_cur, RSH_ENOMEM,
+                "the limit on files (ulimit -f) is %llu bytes", (unsigned long long)limit.rlim_cur);
+    if (bytes < NEW_FROM && end <= a->highest) return RSH_OK;
+    if (bytes > a->credit) return ask_limits(a, bytes, lock);
+    a->credit -= bytes;
+    return RSH_OK;
+}
+
+/* Memory for pages, taken from the machine now: later, its lack would be a signal. */
+static rsh_status take_pages(rshi_arena *a, size_t at, size_t end) {
+    while (at < end) {
         size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
         if (!fallocate(a->fd, 0, (off_t)at, (off_t)n)) at += n;
-        else if (errno != EINTR) return false;
+        else if (errno != EINTR) return rshi_fail(RSH_ENOMEM, "the machine: %s", strerror(errno));
     }
-    return true;
+    if (end > a->highest) a->highest = end;
+    return RSH_OK;
+}
+
+static bool back(rshi_arena *a, size_t at, size_t bytes) {
+    size_t end = round_up(at + bytes, PAGE);
+    int lock = -1;
+    rsh_status st = check_limits(a, bytes, end, &lock);
+    if (!st) st = take_pages(a, at & ~(PAGE - 1), end);
+    if (lock >= 0) close(lock);
+    return !st;
 }
 
 /* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that
@@ -216,13 +256,20 @@ static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
     return a->base + at;
 }
 
+/* The sentence so far says what was in the way. */
+static void report_shortage(size_t bytes) {
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for; %.900s", bytes, why);
+}
+
 void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
-    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : SIZE_MAX;
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* which is refused */
     pthread_mutex_lock(&a->lock);
-    void *p = whole == SIZE_MAX ? NULL : take_block(a, whole, zero);
+    void *p = take_block(a, whole, zero);
     pthread_mutex_unlock(&a->lock);
     if (!p) {
-        rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for", bytes);
+        report_shortage(bytes);
         return NULL;
     }
     fault_in(p, whole);

@@ -21,6 +21,8 @@ typedef struct rshi_arena {
     uint32_t process; /* that takes and frees blocks */
     char *base;
     size_t reserve;       /* bytes of address range */
+    int ranks;            /* that may take memory at the same time */
+    const char *root;     /* "", or where a test keeps the files that say how much memory there is */
     atomic_int refs;      /* the comms' world, and every block of data */
     pthread_mutex_t lock; /* guards what follows: tensors may be freed by any thread */
     size_t end;           /* everything behind it is free */
@@ -28,6 +30,8 @@ typedef struct rshi_arena {
     size_t ngaps,
         room; /* room is never less than one more than the blocks taken: freeing needs no memory */
     size_t blocks;
+    size_t highest;  /* pages below it were taken from the machine once */
+    uint64_t credit; /* bytes to be taken before the limits are looked at again */
 } rshi_arena;
 
 /* An arena for one of `ranks` ranks: all of them together must fit into an address space. */
@@ -36,7 +40,8 @@ rshi_arena *rshi_arena_hold(rshi_arena *a);
 void rshi_arena_drop(rshi_arena *a);
 
 /* 64-byte aligned, on pages of its own from one page on, backed by memory: touching it never fails.
- * NULL and a sentence if there is none. */
+ * NULL and a sentence if there is none, which says which limit was in the way: the machine's, a
+ * control group's, or the arena's own. */
 void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero);
 void rshi_arena_free(rshi_arena *a, void *p, size_t bytes);
 

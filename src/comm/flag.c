@@ -119,7 +119,7 @@ rsh_status rshi_read_timeout(double *seconds) {
         return RSH_OK;
     }
     char *end;
-    double value = strtod(text, &end);
+    double value = rshi_text_number(text, &end);
     RSH_REQUIRE(!*end && value > 0, RSH_EVALUE,
                 "RESHARD_TIMEOUT is \"%.40s\", which is not a positive number of seconds", text);
     *seconds = value;

@@ -51,13 +51,16 @@ static rsh_status read_place(const launcher *l, int *rank, int *size) {
     return RSH_OK;
 }
 
-/* Ranks of one launcher on one machine have the same parent, if there is nothing better to know the job by. */
+/* Ranks of one launcher on one machine have the same parent, if there is nothing better to know the job by.  Containers
+ * that share a network have numbers of their own for their processes, so the namespace of the number belongs to it. */
 static void name_job(const launcher *l, char *text, size_t bytes) {
     const char *a = look(l->job[0]), *b = look(l->job[1]);
+    char space[64] = "";
+    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
     if (a || b)
         snprintf(text, bytes, "%s %s %s", l->name, a ? a : "", b ? b : "");
     else
-        snprintf(text, bytes, "%s parent %ld", l->name, (long)getppid());
+        snprintf(text, bytes, "%s parent %ld of %s", l->name, (long)getppid(), space);
 }
 
 rsh_status rsh_comm_join(rsh_comm **out) {

@@ -8,6 +8,8 @@
 
 #define RSHI_SHM_BLOCK ((size_t)4096) /* bytes that a rank can lay on the board at one meeting */
 
+#define RSHI_SHM_RANKS 65536 /* the most in a comm */
+
 /* One rank's place in a group.  Written by that rank only. */
 typedef struct rshi_shm_seat {
     _Alignas(64) _Atomic uint64_t arrived; /* meetings this rank has come to */
@@ -97,6 +99,8 @@ void rshi_world_excuse(const char *job, int rank, int size, rsh_status status);
 rsh_status rshi_shm_prepare(int rank, int size, rshi_shm_comm **out);
 /* Collective: meet the others within `patience` seconds.  Takes the comm, also when it fails. */
 rsh_status rshi_shm_join(rshi_shm_comm *c, const char *name, double patience, rsh_comm **out);
+/* RSH_EVALUE for more ranks than this engine takes. */
+rsh_status rshi_shm_check_size(int size);
 /* Local.  A world of this process with an arena and nobody's window yet. */
 rsh_status rshi_world_new(int rank, int size, rshi_world **out);
 void rshi_world_drop(rshi_world *w);

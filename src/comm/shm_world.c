@@ -7,8 +7,17 @@
 
 #define CHUNK_FLAGS 32
 
+/* Before any table of that many is made.  Every rank has a descriptor and a mapping for each of the others, and rank 0
+ * introduces each to each: more than this would not meet in an hour. */
+rsh_status rshi_shm_check_size(int size) {
+    RSH_REQUIRE(size <= RSHI_SHM_RANKS, RSH_EVALUE, "%d ranks: the engine shm takes up to %d processes of one machine",
+                size, RSHI_SHM_RANKS);
+    return RSH_OK;
+}
+
 rsh_status rshi_world_new(int rank, int size, rshi_world **out) {
     double timeout;
+    RSH_TRY(rshi_shm_check_size(size));
     RSH_TRY(rshi_read_timeout(&timeout));
     rshi_world *w = RSHI_NEW(rshi_world);
     if (!w) return rshi_nomem();
