@@ -75,6 +75,15 @@ if(TARGET test_doors)
   target_include_directories(test_doors PRIVATE ${PROJECT_BINARY_DIR}/tests/doors)
 endif()
 
+# What reductions give does not depend on the vector instructions; levels above the machine's run at the machine's.
+foreach(level generic avx2)
+  foreach(test reduce reshard_prop)
+    set(simd_test "simd: ${test}, ${level}")
+    add_test(NAME ${simd_test} COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${simd_test} PROPERTIES LABELS simd ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")
+  endforeach()
+endforeach()
+
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
 list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")

@@ -68,7 +68,8 @@ RSH_API rsh_status rsh_comm_barrier(rsh_comm *comm);
 RSH_API rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine);
 /* `all` has size*bytes; rank r's block stands at r*bytes.  Every rank gives the same `bytes`. */
 RSH_API rsh_status rsh_comm_allgather(rsh_comm *comm, const void *mine, void *all, size_t bytes);
-/* Element-wise over ranks, combined in ascending rank order: the same bits everywhere. */
+/* Element-wise over ranks, combined in ascending rank order: the same bits everywhere, and one NaN
+ * as in layouts with partial values. */
 RSH_API rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count,
                                       rsh_dtype dtype, rsh_op op);
 

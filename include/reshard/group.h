@@ -72,9 +72,10 @@ RSH_API void rsh_objects_free(rsh_objects *o);
 /* Everywhere: RSH_ERUNTIME where dtypes differ, between tensors of a call or between ranks;
  * RSH_EVALUE where shapes that must be equal are not, where ranks name different roots, or a list
  * has not as many entries as the group ranks.  `list` of scatter and gather belongs to the root:
- * without it, or with one elsewhere, RSH_EVALUE.  Outputs may share memory with inputs, and lie
- * between one another, at the price of temporaries on that rank.  Where an element belongs to two
- * outputs, the later one's value stays. */
+ * without it, or with one elsewhere, RSH_EVALUE.  Outputs may share elements with inputs and with
+ * one another, at the price of temporaries on that rank; where an element belongs to two outputs,
+ * the later one's value stays.  RSH_EVALUE: an output holds two of its own elements in one place.
+ */
 RSH_API rsh_status rsh_group_broadcast(rsh_group *g, rsh_tensor *t, int root);
 RSH_API rsh_status rsh_group_scatter(rsh_group *g, rsh_tensor *out, int nlist,
                                      const rsh_tensor *const *list, int root);

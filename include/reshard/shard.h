@@ -91,7 +91,8 @@ RSH_API rsh_status rsh_exec_run(rsh_exec *e);
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
-/* A run on other memory of the same shapes and strides; entries as in bind, only data is read. */
+/* A run on other memory of the same shapes and strides; entries as in bind, only data is read.
+ * RSH_EVALUE: a destination shares memory with a source or another destination, as in bind. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 /* A run that was begun is finished first. */
 RSH_API void rsh_exec_free(rsh_exec *e);

@@ -2,6 +2,7 @@
  *
  * Narrow floats and complex numbers have their arithmetic elsewhere, where layouts with partial values are resharded;
  * here is what agreeing on counts, losses and norms needs.  Integers wrap around; NaN wins in min and max. */
+#include "base/nan.h"
 #include "comm/reduce.h"
 
 #include <string.h>
@@ -34,22 +35,26 @@ INT_FOLD(int32_t)
 INT_FOLD(uint64_t)
 INT_FOLD(int64_t)
 
-/* x != x: a NaN already there stays. */
-#define FLOAT_FOLD(T)                                                                                                  \
+/* x != x: a NaN already there stays; base/nan.h says which one it becomes. */
+#define FLOAT_FOLD(T, settle)                                                                                          \
     static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
         const T *a = in;                                                                                               \
         T *x = acc;                                                                                                    \
         switch (op) {                                                                                                  \
         case RSH_OP_AVG:                                                                                               \
-        case RSH_OP_SUM: for (int64_t i = 0; i < count; i++) x[i] += a[i]; break;                                      \
-        case RSH_OP_PROD: for (int64_t i = 0; i < count; i++) x[i] *= a[i]; break;                                     \
-        case RSH_OP_MIN: for (int64_t i = 0; i < count; i++) x[i] = x[i] <= a[i] || x[i] != x[i] ? x[i] : a[i]; break; \
-        case RSH_OP_MAX: for (int64_t i = 0; i < count; i++) x[i] = x[i] >= a[i] || x[i] != x[i] ? x[i] : a[i]; break; \
+        case RSH_OP_SUM: for (int64_t i = 0; i < count; i++) x[i] = settle(x[i] + a[i]); break;                        \
+        case RSH_OP_PROD: for (int64_t i = 0; i < count; i++) x[i] = settle(x[i] * a[i]); break;                       \
+        case RSH_OP_MIN:                                                                                               \
+            for (int64_t i = 0; i < count; i++) x[i] = settle(x[i] <= a[i] || x[i] != x[i] ? x[i] : a[i]);             \
+            break;                                                                                                     \
+        case RSH_OP_MAX:                                                                                               \
+            for (int64_t i = 0; i < count; i++) x[i] = settle(x[i] >= a[i] || x[i] != x[i] ? x[i] : a[i]);             \
+            break;                                                                                                     \
         default: break;                                                                                                \
         }                                                                                                              \
     }
-FLOAT_FOLD(float)
-FLOAT_FOLD(double)
+FLOAT_FOLD(float, rshi_f32_settle)
+FLOAT_FOLD(double, rshi_f64_settle)
 
 static const fold_fn folds[RSH_DTYPE_COUNT] = {
     [RSH_BOOL] = fold_uint8_t, [RSH_U8] = fold_uint8_t,   [RSH_I8] = fold_int8_t,    [RSH_U16] = fold_uint16_t,
@@ -69,14 +74,14 @@ rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype) {
 
 static void divide(rsh_dtype dtype, int64_t count, int by, void *out) {
     if (dtype == RSH_F32)
-        for (int64_t i = 0; i < count; i++) ((float *)out)[i] /= (float)by;
+        for (int64_t i = 0; i < count; i++) ((float *)out)[i] = rshi_f32_settle(((float *)out)[i] / (float)by);
     else
-        for (int64_t i = 0; i < count; i++) ((double *)out)[i] /= (double)by;
+        for (int64_t i = 0; i < count; i++) ((double *)out)[i] = rshi_f64_settle(((double *)out)[i] / (double)by);
 }
 
 void rshi_reduce(rsh_op op, rsh_dtype dtype, int nblocks, int64_t count, const void *blocks, void *out) {
     size_t bytes = (size_t)count * rsh_dtype_size(dtype);
     memcpy(out, blocks, bytes);
     for (int b = 1; b < nblocks; b++) folds[dtype](op, count, (const char *)blocks + (size_t)b * bytes, out);
-    if (op == RSH_OP_AVG) divide(dtype, count, nblocks, out);
+    if (op == RSH_OP_AVG && nblocks > 1) divide(dtype, count, nblocks, out);
 }

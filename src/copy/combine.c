@@ -2,6 +2,7 @@
  *
  * Sums of floats, which is what most reductions are, take all sources in one pass so that they are read side by side.
  * Everything else folds in one source after the other; the small floats are widened on the way. */
+#include "base/nan.h"
 #include "copy/number.h"
 
 #define SUM_WAYS   8
@@ -13,6 +14,8 @@
 #define VECTORS(level, bytes)                                                                                          \
     typedef float f32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                              \
     typedef double f64_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                             \
+    typedef int32_t i32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                            \
+    typedef int64_t i64_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                            \
     typedef uint32_t u32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                           \
     typedef uint16_t u16_##level __attribute__((vector_size(bytes / 2), aligned(1), may_alias));
 
@@ -20,6 +23,12 @@
 #define F32_AT(level, p)  VECTOR_AT(f32_##level, p)
 #define F64_AT(level, p)  VECTOR_AT(f64_##level, p)
 #define BF16_AT(level, p) ((f32_##level)(__builtin_convertvector(VECTOR_AT(u16_##level, p), u32_##level) << 16))
+
+/* A register of sums with every NaN settled (base/nan.h). */
+#define SETTLED(vec, bits, v, least, most, nan)                                                                        \
+    ((vec)((bits)(v) ^ (((bits)(v) ^ (nan)) & (bits)(((bits)(v) & (most)) > (least)))))
+#define settled_f32(level, v) SETTLED(f32_##level, i32_##level, v, RSHI_F32_INF, INT32_MAX, RSHI_F32_NAN)
+#define settled_f64(level, v) SETTLED(f64_##level, i64_##level, v, RSHI_F64_INF, INT64_MAX, RSHI_F64_NAN)
 
 RSHI_INLINE float read_f32(const char *p) {
     float x;
@@ -39,39 +48,40 @@ RSHI_INLINE float read_bf16(const char *p) {
 
 /* A line of the accumulator at a time from k operands, register by register; i counts elements, `size` is the bytes of
  * one in the source.  With `more` the accumulator takes the place of src[0]. */
-#define SUM_CASE(k, level, vec, real, size, source_at)                                                                 \
+#define SUM_CASE(k, level, vec, real, size, source_at, sum)                                                            \
     case k:                                                                                                            \
         for (; i + RSHI_LINE / sizeof(real) <= n; i += RSHI_LINE / sizeof(real)) {                                     \
             for (int s = 0; s < (k); s++) rshi_prefetch(src[s] + i * (size), ahead, 1);                                \
             for (size_t e = i; e < i + RSHI_LINE / sizeof(real); e += sizeof(vec) / sizeof(real)) {                    \
                 vec v = more ? VECTOR_AT(vec, acc + e * sizeof(real)) : source_at(level, src[0] + e * (size));         \
                 for (int s = 1; s < (k); s++) v += source_at(level, src[s] + e * (size));                              \
-                *(vec *)(void *)(acc + e * sizeof(real)) = v;                                                          \
+                *(vec *)(void *)(acc + e * sizeof(real)) = settled_##sum(level, v);                                    \
             }                                                                                                          \
         }                                                                                                              \
         break;
-#define SUM(target, name, level, vec, real, size, source_at, read_source, read_acc)                                    \
+#define SUM(target, name, level, vec, real, size, source_at, read_source, read_acc, sum)                               \
     target static void name(bool more, int operands, const char *const *src, char *acc, size_t n) {                    \
         size_t i = 0;                                                                                                  \
         int64_t ahead = rshi_ahead(n * (size));                                                                        \
         switch (operands) {                                                                                            \
-            SUM_CASE(1, level, vec, real, size, source_at)                                                             \
-            SUM_CASE(2, level, vec, real, size, source_at)                                                             \
-            SUM_CASE(3, level, vec, real, size, source_at)                                                             \
-            SUM_CASE(4, level, vec, real, size, source_at)                                                             \
-            SUM_CASE(5, level, vec, real, size, source_at)                                                             \
+            SUM_CASE(1, level, vec, real, size, source_at, sum)                                                        \
+            SUM_CASE(2, level, vec, real, size, source_at, sum)                                                        \
+            SUM_CASE(3, level, vec, real, size, source_at, sum)                                                        \
+            SUM_CASE(4, level, vec, real, size, source_at, sum)                                                        \
+            SUM_CASE(5, level, vec, real, size, source_at, sum)                                                        \
         }                                                                                                              \
         for (; i < n; i++) {                                                                                           \
             real v = more ? read_acc(acc + i * sizeof v) : read_source(src[0] + i * (size));                           \
             for (int s = 1; s < operands; s++) v += read_source(src[s] + i * (size));                                  \
+            v = rshi_##sum##_settle(v);                                                                                \
             memcpy(acc + i * sizeof v, &v, sizeof v);                                                                  \
         }                                                                                                              \
     }
 #define SUMS(target, level, bytes)                                                                                     \
     VECTORS(level, bytes)                                                                                              \
-    SUM(target, sum_f32_##level, level, f32_##level, float, 4, F32_AT, read_f32, read_f32)                             \
-    SUM(target, sum_f64_##level, level, f64_##level, double, 8, F64_AT, read_f64, read_f64)                            \
-    SUM(target, sum_bf16_##level, level, f32_##level, float, 2, BF16_AT, read_bf16, read_f32)
+    SUM(target, sum_f32_##level, level, f32_##level, float, 4, F32_AT, read_f32, read_f32, f32)                        \
+    SUM(target, sum_f64_##level, level, f64_##level, double, 8, F64_AT, read_f64, read_f64, f64)                       \
+    SUM(target, sum_bf16_##level, level, f32_##level, float, 2, BF16_AT, read_bf16, read_f32, f32)
 SUMS(, generic, 16)
 #if RSHI_X86
 SUMS(RSHI_AVX2, avx2, 32)
@@ -144,17 +154,17 @@ void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *co
         fold_all(op, from, more, nsrc, src, acc, n);
 }
 
-#define DIVIDE(name, real)                                                                                             \
+#define DIVIDE(name, real, settle)                                                                                     \
     static void name(char *acc, real divisor, size_t n) {                                                              \
         for (size_t i = 0; i < n; i++) {                                                                               \
             real x;                                                                                                    \
             memcpy(&x, acc + i * sizeof x, sizeof x);                                                                  \
-            x /= divisor;                                                                                              \
+            x = settle(x / divisor);                                                                                   \
             memcpy(acc + i * sizeof x, &x, sizeof x);                                                                  \
         }                                                                                                              \
     }
-DIVIDE(divide_f32, float)
-DIVIDE(divide_f64, double)
+DIVIDE(divide_f32, float, rshi_f32_settle)
+DIVIDE(divide_f64, double, rshi_f64_settle)
 
 void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n) {
     if (divisor <= 1) return;

@@ -2,6 +2,7 @@
  *
  * No operation here may be contracted or reassociated: the same plan gives the same bits on every engine.  ISO C mode
  * (-std=c11) keeps gcc from contracting, the pragma keeps clang. */
+#include "base/nan.h"
 #include "copy/impl.h"
 
 #include <string.h>
@@ -49,19 +50,19 @@ INTEGER_FOLDS(U64, uint64_t, uint64_t)
 INTEGER_FOLDS(I64, int64_t, uint64_t)
 
 /* NaN wins from either side (a comparison with NaN is false, so a NaN in a stays); of equal values (0 and -0) the first
- * stays. */
-#define REAL_FOLDS(target, level, t, type)                                                                             \
-    FOLD(target, t##_SUM_##level, type, a + b)                                                                         \
-    FOLD(target, t##_PROD_##level, type, a *b)                                                                         \
-    FOLD(target, t##_MIN_##level, type, ((b < a) | (b != b)) ? b : a)                                                  \
-    FOLD(target, t##_MAX_##level, type, ((b > a) | (b != b)) ? b : a)
-REAL_FOLDS(, generic, F32, float)
-REAL_FOLDS(, generic, F64, double)
+ * stays.  Which NaN it is does not depend on which was first: see base/nan.h. */
+#define REAL_FOLDS(target, level, t, type, settle)                                                                     \
+    FOLD(target, t##_SUM_##level, type, settle(a + b))                                                                 \
+    FOLD(target, t##_PROD_##level, type, settle(a * b))                                                                \
+    FOLD(target, t##_MIN_##level, type, settle(((b < a) | (b != b)) ? b : a))                                          \
+    FOLD(target, t##_MAX_##level, type, settle(((b > a) | (b != b)) ? b : a))
+REAL_FOLDS(, generic, F32, float, rshi_f32_settle)
+REAL_FOLDS(, generic, F64, double, rshi_f64_settle)
 #if RSHI_X86
-REAL_FOLDS(RSHI_AVX2, avx2, F32, float)
-REAL_FOLDS(RSHI_AVX2, avx2, F64, double)
-REAL_FOLDS(RSHI_AVX512, avx512, F32, float)
-REAL_FOLDS(RSHI_AVX512, avx512, F64, double)
+REAL_FOLDS(RSHI_AVX2, avx2, F32, float, rshi_f32_settle)
+REAL_FOLDS(RSHI_AVX2, avx2, F64, double, rshi_f64_settle)
+REAL_FOLDS(RSHI_AVX512, avx512, F32, float, rshi_f32_settle)
+REAL_FOLDS(RSHI_AVX512, avx512, F64, double, rshi_f64_settle)
 #endif
 
 /* Truth values: any non-zero byte is true, what comes out is 0 or 1. */
@@ -70,19 +71,19 @@ FOLD(, BOOL_BOR, uint8_t, (a != 0) | (b != 0))
 FOLD(, BOOL_BXOR, uint8_t, (a != 0) ^ (b != 0))
 
 /* Complex numbers: the schoolbook product, without the repairs of C's Annex G for infinities. */
-#define COMPLEX_PROD(name, part)                                                                                       \
+#define COMPLEX_PROD(name, part, settle)                                                                               \
     static void name(char *acc, const char *src, size_t n) {                                                           \
         for (size_t i = 0; i < n; i++) {                                                                               \
             part a[2], b[2], y[2];                                                                                     \
             memcpy(a, acc + i * sizeof a, sizeof a);                                                                   \
             memcpy(b, src + i * sizeof b, sizeof b);                                                                   \
-            y[0] = a[0] * b[0] - a[1] * b[1];                                                                          \
-            y[1] = a[0] * b[1] + a[1] * b[0];                                                                          \
+            y[0] = settle(a[0] * b[0] - a[1] * b[1]);                                                                  \
+            y[1] = settle(a[0] * b[1] + a[1] * b[0]);                                                                  \
             memcpy(acc + i * sizeof y, y, sizeof y);                                                                   \
         }                                                                                                              \
     }
-COMPLEX_PROD(C64_PROD, float)
-COMPLEX_PROD(C128_PROD, double)
+COMPLEX_PROD(C64_PROD, float, rshi_f32_settle)
+COMPLEX_PROD(C128_PROD, double, rshi_f64_settle)
 
 #define INTEGER_ENTRIES(t)                                                                                             \
     [RSH_##t] = {[RSH_OP_SUM] = t##_SUM,   [RSH_OP_PROD] = t##_PROD, [RSH_OP_MIN] = t##_MIN,  [RSH_OP_MAX] = t##_MAX,  \

@@ -2,6 +2,7 @@
  *
  * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in
  * ascending order, a batch at a time: those that are dense are read in place, the others are gathered first. */
+#include "base/nan.h"
 #include "copy/impl.h"
 
 #define TILE_BYTES   4096 /* of the widest of source, accumulator and destination type */
@@ -37,6 +38,12 @@ static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t,
     }
 }
 
+/* What is too large for f8e4m3 became a NaN with a sign only now. */
+static void settle_f8e4m3(char *out, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)out[i] == 0xff) out[i] = RSHI_F8E4M3_NAN;
+}
+
 static void reduce_tile(const rshi_move *m, const rshi_plane *p, const tile *t, char *dst, const char *const *src) {
     _Alignas(RSHI_LINE) char acc[TILE_BYTES], out[TILE_BYTES];
     rsh_dtype type = rshi_accumulator(m->from);
@@ -45,6 +52,7 @@ static void reduce_tile(const rshi_move *m, const rshi_plane *p, const tile *t, 
     combine_tile(m, p, t, src, acc);
     rshi_divide(type, m->divisor, acc, n);
     if (m->to != type) rshi_convert(type, acc, m->to, out, n);
+    if (m->to == RSH_F8E4M3) settle_f8e4m3(out, n);
     rshi_tile_scatter(m->stream, rsh_dtype_size(m->to), t->rows, t->cols,
                       dst + rshi_plane_offset(p, m->ds) + t->r * row + t->c * col, row, col, m->to != type ? out : acc);
 }

@@ -25,6 +25,7 @@ static rsh_status check(const swap *s) {
         int r = out ? i - s->comm->size : i;
         const rsh_tensor *t = (out ? s->out : s->in)[r];
         RSH_REQUIRE(t, RSH_EVALUE, "%s: the tensor %s rank %d is NULL", s->name, out ? "from" : "to", r);
+        if (out) RSH_TRY(rshi_elements_check_written(s->name, t));
         other = rshi_offer_of(t, -1);
         if (!i) first = other;
         RSH_REQUIRE(other.dtype == first.dtype, RSH_ERUNTIME,
@@ -42,15 +43,15 @@ static rsh_status stand_in(const rsh_tensor *t, rsh_tensor **out) {
 /* Does a destination share memory with another or with a source? */
 static rsh_status find_sharing(const swap *s, bool *out) {
     int n = s->comm->size;
-    rshi_reach *list = rshi_alloc(2 * (size_t)n, sizeof *list);
+    rshi_touched *list = rshi_alloc(2 * (size_t)n, sizeof *list);
     if (!list) return rshi_nomem();
     for (int r = 0; r < n; r++) {
-        list[r] = rshi_reach_of(s->in[r], false);
-        list[n + r] = rshi_reach_of(s->out[r], true);
+        list[r] = (rshi_touched){s->in[r], false};
+        list[n + r] = (rshi_touched){s->out[r], true};
     }
-    *out = rshi_reaches_meet(list, 2 * n);
+    rsh_status st = rshi_elements_meet(list, 2 * n, out);
     rshi_free(list);
-    return RSH_OK;
+    return st;
 }
 
 static rsh_status prepare(swap *s) {

@@ -128,6 +128,7 @@ static rsh_status side_prepare(const call *c, side *s) {
     for (int64_t j = 0; j < c->n; j++) {
         RSH_TRY(layout_of(c, s->where, j, (rsh_layout **)&s->layouts[j]));
         const rsh_tensor *t = holds(c, s->where, j) ? tensor_of(s, j) : NULL;
+        if (t && s == &c->to) RSH_TRY(rshi_elements_check_written(c->name, t));
         if (t) s->memory[s->nparts++] = (rsh_memory){rsh_tensor_data(t), rsh_tensor_strides(t)};
     }
     return RSH_OK;
@@ -143,10 +144,10 @@ static void side_release(const call *c, side *s) {
 
 /* ---- stand-ins: plans do not write where they read ---- */
 
-static int64_t list_reaches(const call *c, const side *s, bool dst, rshi_reach *out) {
+static int64_t list_touched(const call *c, const side *s, bool dst, rshi_touched *out) {
     int64_t n = 0;
     for (int64_t j = 0; j < c->n; j++)
-        if (holds(c, s->where, j)) out[n++] = rshi_reach_of(tensor_of(s, j), dst);
+        if (holds(c, s->where, j)) out[n++] = (rshi_touched){tensor_of(s, j), dst};
     return n;
 }
 
@@ -174,18 +175,19 @@ static void copy_standins(const call *c, const side *s, bool in) {
     }
 }
 
-/* An exec refuses destinations that share memory with anything, interleaved ones too.  What is legal here and refused
+/* An exec refuses destinations that share memory with anything.  What is legal here and refused
  * there, a reduction of a tensor onto itself first of all, takes temporaries on this rank: for all destinations if
  * those meet one another; else for the side with fewer tensors. */
 static rsh_status separate(call *c) {
-    rshi_reach *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
+    rshi_touched *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
     if (!list) return rshi_nomem();
-    int64_t n = list_reaches(c, &c->to, true, list);
-    bool among = rshi_reaches_meet(list, n);
-    n += list_reaches(c, &c->from, false, list + n);
-    bool any = among || rshi_reaches_meet(list, n);
+    bool among = false, any = false;
+    int64_t n = list_touched(c, &c->to, true, list);
+    rsh_status st = rshi_elements_meet(list, n, &among);
+    n += list_touched(c, &c->from, false, list + n);
+    if (!st) st = rshi_elements_meet(list, n, &any);
     rshi_free(list);
-    if (!any) return RSH_OK;
+    if (st || !any) return st;
     return stand_in(c, !among && c->from.nparts < c->to.nparts ? &c->from : &c->to);
 }
 

@@ -1,8 +1,7 @@
 /* Elements: tensors of any strides as memory: copying them, and whether they share any. */
-#include <stdlib.h>
-
 #include "copy/copy.h"
 #include "group/impl.h"
+#include "shard/memory.h"
 #include "tensor/tensor.h"
 
 void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to) {
@@ -21,27 +20,32 @@ void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to) {
     rshi_copy_fence();
 }
 
-rshi_reach rshi_reach_of(const rsh_tensor *t, bool written) {
-    rshi_span s = rshi_tensor_span(t);
-    return (rshi_reach){s.start, s.end, written};
+static rshi_lattice lattice_of(const rsh_tensor *t) {
+    return rshi_lattice_of(rsh_tensor_data(t), (int64_t)rsh_dtype_size(rsh_tensor_dtype(t)), rsh_tensor_ndim(t),
+                           rsh_tensor_shape(t), rsh_tensor_strides(t));
 }
 
-static int by_start(const void *a, const void *b) {
-    const rshi_reach *x = a, *y = b;
-    return (x->start > y->start) - (x->start < y->start);
+rsh_status rshi_elements_check_written(const char *name, const rsh_tensor *t) {
+    int64_t steps = RSHI_LATTICE_STEPS;
+    rshi_lattice lattice = lattice_of(t);
+    rshi_sharing sharing = rshi_lattice_folds(&lattice, &steps);
+    if (sharing == RSHI_APART) return RSH_OK;
+    return rshi_fail(RSH_EVALUE, "%s: a tensor that is to be written has strides %s", name,
+                     sharing == RSHI_SHARED ? "that put two elements into the same memory"
+                                            : "that do not nest, and it could not be decided whether they put two "
+                                              "elements into the same memory");
 }
 
-/* Sorted by start, one meets an earlier one if that ends behind its start: the farthest end of each kind so far will
- * do. */
-bool rshi_reaches_meet(rshi_reach *list, int64_t n) {
-    uintptr_t read_end = 0, written_end = 0;
-    if (n) qsort(list, (size_t)n, sizeof *list, by_start);
+static rshi_lattice lattice_in(const void *ctx, int64_t i) { return lattice_of(((const rshi_touched *)ctx)[i].tensor); }
+
+rsh_status rshi_elements_meet(const rshi_touched *list, int64_t n, bool *out) {
+    rshi_extent at[2], *extents = rshi_alloc((size_t)n, sizeof *extents);
+    if (!extents) return rshi_nomem();
     for (int64_t i = 0; i < n; i++) {
-        const rshi_reach *r = &list[i];
-        if (r->start == r->end) continue;
-        if (r->start < written_end || (r->written && r->start < read_end)) return true;
-        uintptr_t *end = r->written ? &written_end : &read_end;
-        if (r->end > *end) *end = r->end;
+        rshi_span s = rshi_tensor_span(list[i].tensor);
+        extents[i] = (rshi_extent){s.start, s.end, list[i].written, i};
     }
-    return false;
+    *out = rshi_extents_meet(extents, n, &(rshi_extent_owner){lattice_in, list}, at) != RSHI_APART;
+    rshi_free(extents);
+    return RSH_OK;
 }

@@ -28,14 +28,17 @@ rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mi
  * with it. */
 void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to);
 
-/* Where a tensor of this rank lies, and whether it is written. */
-typedef struct rshi_reach {
-    uintptr_t start, end; /* equal: no elements */
+/* RSH_EVALUE if two elements of a tensor that is to be written lie in one place, or if that cannot
+ * be told; `name` is the call's. */
+rsh_status rshi_elements_check_written(const char *name, const rsh_tensor *t);
+
+/* A tensor of this rank, and whether it is written. */
+typedef struct rshi_touched {
+    const rsh_tensor *tensor;
     bool written;
-} rshi_reach;
-rshi_reach rshi_reach_of(const rsh_tensor *t, bool written);
-/* Does one that is written meet any other in the list?  Told by first and last byte, as bind does
- * it: interleaved tensors meet.  Sorts the list. */
-bool rshi_reaches_meet(rshi_reach *list, int64_t n);
+} rshi_touched;
+/* Does one that is written share an element with any other in the list?  Also true where that
+ * cannot be told. */
+rsh_status rshi_elements_meet(const rshi_touched *list, int64_t n, bool *out);
 
 #endif

@@ -69,6 +69,7 @@ struct rsh_exec {
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
     void **bound;          /* owned: data of this rank's parts as bound */
+    rshi_extent *extents;  /* owned: of this rank's parts as bound, and room to sort as many */
     int64_t *lent; /* owned: by part of this rank, -1 or, where others read it, the number of its
                       shadow; NULL: peers reach all memory */
     rshi_shadows shadows;
@@ -86,5 +87,9 @@ struct rsh_exec {
 
 /* Tell where this rank's parts lie in a run on other memory; with NULL, what was bound. */
 rsh_status rshi_exec_show_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
+
+/* RSH_EVALUE if destinations of this rank share memory with anything there; NULL as above.  Asks
+ * for no memory. */
+rsh_status rshi_exec_check_memory(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 
 #endif

@@ -119,8 +119,7 @@ static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int6
 }
 
 /* Take one side's parts of this rank. */
-static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory *memory, bool dst,
-                            rshi_extent *extent) {
+static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory *memory, bool dst) {
     int64_t n = rsh_plan_ntensors(e->plan), skip = dst ? self->nsrc : 0;
     for (int64_t t = 0; t < n; t++) {
         const rsh_layout *l = dst ? rshi_plan_dst(e->plan, t) : rshi_plan_src(e->plan, t);
@@ -129,7 +128,10 @@ static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory
             rshi_part part;
             rsh_status st = rshi_part_take(l, e->comm->rank, i, memory ? &memory[k + i - skip] : NULL, &part);
             if (st) return st;
-            extent[k + i] = rshi_part_extent(l, e->comm->rank, i, &part, dst);
+            if (dst && memory && memory[k + i - skip].strides)
+                RSH_TRY(rshi_part_check_written(l, e->comm->rank, i, &part));
+            e->extents[k + i] = rshi_part_extent(l, e->comm->rank, i, &part, dst);
+            e->extents[k + i].part = k + i;
             for (int d = 0; d < RSH_MAX_NDIM; d++) e->table[k + i].strides[d] = part.strides[d];
             e->bound[k + i] = part.data;
         }
@@ -140,13 +142,11 @@ static rsh_status take_side(rsh_exec *e, const rshi_peer *self, const rsh_memory
 static rsh_status take_parts(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const rshi_peer *self = &e->peers[0];
     int64_t n = self->nsrc + self->ndst;
-    rshi_extent *extent = rshi_calloc((size_t)n, sizeof *extent);
-    if (!extent) return rshi_nomem();
-    rsh_status st = take_side(e, self, src, false, extent);
-    if (!st) st = take_side(e, self, dst, true, extent);
-    if (!st) st = rshi_extents_check(extent, n);
-    rshi_free(extent);
-    return st;
+    e->extents = rshi_alloc((size_t)(2 * n), sizeof *e->extents);
+    if (!e->extents) return rshi_nomem();
+    RSH_TRY(take_side(e, self, src, false));
+    RSH_TRY(take_side(e, self, dst, true));
+    return rshi_exec_check_memory(e, NULL, NULL);
 }
 
 static rsh_status show_data_side(rsh_exec *e, const rsh_memory *memory, bool dst) {
@@ -307,6 +307,7 @@ void rsh_exec_free(rsh_exec *e) {
     rshi_free(e->base);
     rshi_free(e->pointers);
     rshi_free(e->bound);
+    rshi_free(e->extents);
     rshi_free(e->lent);
     rshi_shadows_free(&e->shadows);
     rshi_free(e);

@@ -347,14 +347,14 @@ rsh_status rsh_exec_run(rsh_exec *e) {
 }
 
 /* Parts with elements need memory. */
-static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
+static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const rshi_peer *self = &e->peers[0];
     for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
         const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];
         RSH_REQUIRE(!e->bound[k] || m->data, RSH_EVALUE, "%s part %lld has no memory",
                     k < self->nsrc ? "source" : "destination", (long long)(k < self->nsrc ? k : k - self->nsrc));
     }
-    return RSH_OK;
+    return rshi_exec_check_memory(e, src, dst);
 }
 
 rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {

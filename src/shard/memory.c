@@ -31,16 +31,38 @@ rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const
     return RSH_OK;
 }
 
+rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p) {
+    rsh_part shape;
+    if (rsh_layout_part(l, rank, part, &shape) || !shape.count) return (rshi_lattice){0};
+    return rshi_lattice_of(p->data, (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), shape.ndim, shape.shape, p->strides);
+}
+
+rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p) {
+    int64_t steps = RSHI_LATTICE_STEPS;
+    rshi_lattice lattice = rshi_part_lattice(l, rank, part, p);
+    rshi_sharing sharing = rshi_lattice_folds(&lattice, &steps);
+    if (sharing == RSHI_APART) return RSH_OK;
+    return rshi_fail(RSH_EVALUE, "the destination of rank %lld, part %lld of %.200s %s", (long long)rank,
+                     (long long)part, rsh_layout_text(l),
+                     sharing == RSHI_SHARED ? "has strides that put two elements into the same memory"
+                                            : "has strides that do not nest, and it could not be decided whether they "
+                                              "put two elements into the same memory");
+}
+
 rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p, bool dst) {
     rsh_part shape;
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), lo = 0, hi = size;
-    if (rsh_layout_part(l, rank, part, &shape) || !shape.count) return (rshi_extent){0, 0, dst};
+    if (rsh_layout_part(l, rank, part, &shape) || !shape.count) return (rshi_extent){.dst = dst};
     for (int d = 0; d < shape.ndim; d++) {
         int64_t reach = (shape.shape[d] - 1) * p->strides[d] * size;
         *(reach < 0 ? &lo : &hi) += reach;
     }
-    return (rshi_extent){(uintptr_t)p->data + (uintptr_t)lo, (uintptr_t)p->data + (uintptr_t)hi, dst};
+    return (rshi_extent){(uintptr_t)p->data + (uintptr_t)lo, (uintptr_t)p->data + (uintptr_t)hi, dst, 0};
 }
+
+/* ---- do parts share memory? ---- */
+
+#define MOST_STEPS ((int64_t)1 << 22) /* of one list: about a second */
 
 static int by_start(const void *a, const void *b) {
     const rshi_extent *x = a, *y = b;
@@ -49,14 +71,61 @@ static int by_start(const void *a, const void *b) {
 
 /* Sorted by start, an extent can only meet ones that reach past its start: keep the farthest end of each kind so far.
  */
-rsh_status rshi_extents_check(rshi_extent *list, int64_t n) {
+static bool extents_are_apart(const rshi_extent *list, int64_t n) {
     uintptr_t end[2] = {0, 0}; /* of sources, of destinations */
-    if (n) qsort(list, (size_t)n, sizeof *list, by_start);
     for (int64_t i = 0; i < n; i++) {
         if (list[i].start == list[i].end) continue;
-        RSH_REQUIRE(list[i].start >= end[1] && (!list[i].dst || list[i].start >= end[0]), RSH_EVALUE,
-                    "source and destination share memory at %p, or two destinations do", (void *)list[i].start);
+        if (list[i].start < end[1] || (list[i].dst && list[i].start < end[0])) return false;
         if (list[i].end > end[list[i].dst]) end[list[i].dst] = list[i].end;
     }
-    return RSH_OK;
+    return true;
+}
+
+static rshi_sharing pair_meets(const rshi_lattice *a, const rshi_extent *b, const rshi_extent_owner *owner,
+                               int64_t *steps) {
+    rshi_lattice other = owner->lattice(owner->ctx, b->part);
+    int64_t given = rshi_min(--*steps, RSHI_LATTICE_STEPS), left = given;
+    if (given < 0) return RSHI_UNDECIDED;
+    rshi_sharing sharing = rshi_lattices_meet(a, &other, &left);
+    *steps -= given - rshi_max(left, 0);
+    return sharing;
+}
+
+/* A sweep: the front of the list is reused for the parts that reach past the one at hand. */
+static rshi_sharing lattices_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner, rshi_extent at[2]) {
+    int64_t open = 0, steps = MOST_STEPS;
+    for (int64_t i = 0; i < n; i++) {
+        rshi_extent now = list[i];
+        if (now.start == now.end) continue;
+        rshi_lattice lattice = owner->lattice(owner->ctx, now.part);
+        int64_t kept = 0;
+        for (int64_t k = 0; k < open; k++) {
+            if (list[k].end <= now.start) continue;
+            rshi_sharing s = list[k].dst || now.dst ? pair_meets(&lattice, &list[k], owner, &steps) : RSHI_APART;
+            if (s != RSHI_APART) return at[0] = list[k], at[1] = now, s;
+            list[kept++] = list[k];
+        }
+        list[kept] = now;
+        open = kept + 1;
+    }
+    return RSHI_APART;
+}
+
+rshi_sharing rshi_extents_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner, rshi_extent at[2]) {
+    if (n) qsort(list, (size_t)n, sizeof *list, by_start);
+    return extents_are_apart(list, n) ? RSHI_APART : lattices_meet(list, n, owner, at);
+}
+
+rsh_status rshi_extents_check(rshi_extent *list, int64_t n, const rshi_extent_owner *owner) {
+    rshi_extent at[2];
+    rshi_sharing sharing = rshi_extents_meet(list, n, owner, at);
+    if (sharing == RSHI_APART) return RSH_OK;
+    const char *who = at[0].dst && at[1].dst ? "two destinations" : "a source and a destination";
+    if (sharing == RSHI_SHARED)
+        return rshi_fail(RSH_EVALUE, "%s share memory: one begins at %p, the other at %p", who, (void *)at[0].start,
+                         (void *)at[1].start);
+    return rshi_fail(RSH_EVALUE,
+                     "%s lie between one another, at %p and at %p, and it could not be decided whether they share "
+                     "memory: keep them apart, or give them strides that nest",
+                     who, (void *)at[0].start, (void *)at[1].start);
 }

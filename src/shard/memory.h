@@ -5,6 +5,7 @@
 #include <reshard/shard.h>
 
 #include "base/base.h"
+#include "shard/lattice.h"
 
 /* One part in memory: the address of its element 0,...,0 and its strides in elements. */
 typedef struct rshi_part {
@@ -17,14 +18,33 @@ typedef struct rshi_part {
 rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
                           rshi_part *out);
 
-/* Addresses that parts use, to find out whether any two share memory. */
+/* A destination does not hold two elements in one place: RSH_EVALUE if it does, or if that cannot be
+ * told. */
+rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part,
+                                   const rshi_part *p);
+rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p);
+
+/* Addresses that one part uses, to find out whether any two share memory. */
 typedef struct rshi_extent {
-    uintptr_t start, end;
+    uintptr_t start, end; /* first byte, and one past the last; equal: no elements */
     bool dst;
+    int64_t part; /* by which whoever made the list knows it */
 } rshi_extent;
 rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p,
                              bool dst);
-/* RSH_EVALUE if a destination shares memory with anything; sorts the list. */
-rsh_status rshi_extents_check(rshi_extent *list, int64_t n);
+
+/* What can say more about the parts of a list. */
+typedef struct rshi_extent_owner {
+    rshi_lattice (*lattice)(const void *ctx, int64_t part);
+    const void *ctx;
+} rshi_extent_owner;
+
+/* Does a destination share a byte with any other part?  Told by the extents where those are apart,
+ * which costs a sort; else by the elements, for a bounded time.  Sorts the list.  `at`, if found:
+ * the two of them. */
+rshi_sharing rshi_extents_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner,
+                               rshi_extent at[2]);
+/* The same as an error: RSH_EVALUE unless they are apart. */
+rsh_status rshi_extents_check(rshi_extent *list, int64_t n, const rshi_extent_owner *owner);
 
 #endif

@@ -117,11 +117,25 @@ static void fill_source(rsh_dtype t, char *p, size_t n) {
     size_t size = rsh_dtype_size(part), count = n * rsh_dtype_size(t) / size;
     for (size_t i = 0; i < count; i++) {
         uint64_t bits = random_bits();
-        if (bits % 16)
+        if (random_in(0, 15))
             reference_write(part, p + i * size, (long double)random_in(-4096, 4096) / 256, false);
         else
             memcpy(p + i * size, &bits, size);
     }
+}
+
+/* Every NaN becomes the one that reductions give. */
+static void settle(rsh_dtype t, char *element) {
+    static const struct {
+        rsh_dtype part;
+        uint64_t nan;
+    } nans[] = {{RSH_F8E4M3, 0x7f},  {RSH_F8E5M2, 0x7e},     {RSH_F16, 0x7e00},
+                {RSH_BF16, 0x7fc0},  {RSH_F32, 0x7fc00000u}, {RSH_F64, UINT64_C(0x7ff8000000000000)}};
+    rsh_dtype part = reference_component(t);
+    size_t size = rsh_dtype_size(part);
+    for (size_t k = 0; k < sizeof nans / sizeof *nans; k++)
+        for (size_t at = 0; nans[k].part == part && at < rsh_dtype_size(t); at += size)
+            if (isnan(reference_read(part, element + at))) memcpy(element + at, &nans[k].nan, size);
 }
 
 static void check(const rshi_move *m, int64_t n, const int64_t *step, const char *const *src) {
@@ -131,7 +145,8 @@ static void check(const rshi_move *m, int64_t n, const int64_t *step, const char
         char expected[16];
         for (int k = 0; k < m->nsrc; k++) at[k] = src[k] + i * step[k];
         reduce_reference(m, at, expected);
-        if (reference_same(m->to, expected, result + (size_t)i * size)) continue;
+        settle(m->to, expected);
+        if (!memcmp(expected, result + (size_t)i * size, size)) continue;
         fail_with_seed("%s of %d sources, %s to %s, divisor %lld, element %lld", rsh_op_name(m->op), m->nsrc,
                        rsh_dtype_name(m->from), rsh_dtype_name(m->to), (long long)m->divisor, (long long)i);
     }

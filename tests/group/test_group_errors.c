@@ -5,7 +5,7 @@ enum { RANKS = 4 };
 
 /* Tensors of one rank, all of them f32[2, 3] with a few that are not. */
 typedef struct kit {
-    rsh_tensor *good, *list[RANKS], *out[RANKS], *bool_, *integers, *longer, *flat, *scalar;
+    rsh_tensor *good, *list[RANKS], *out[RANKS], *bool_, *integers, *longer, *flat, *scalar, *stretched;
     bool wrong; /* is this the rank that gets it wrong? */
     int me;
 } kit;
@@ -24,11 +24,13 @@ static rsh_status kit_make(kit *k) {
     RSH_TRY(make(RSH_I32, 2, 2, 3, &k->integers));
     RSH_TRY(make(RSH_F32, 2, 2, 4, &k->longer));
     RSH_TRY(make(RSH_F32, 1, 6, 0, &k->flat));
+    const int64_t shape[2] = {2, 3}, strides[2] = {0, 1}; /* both rows in one place */
+    RSH_TRY(rsh_tensor_view(k->flat, 0, 2, shape, strides, &k->stretched));
     return make(RSH_F32, 0, 0, 0, &k->scalar);
 }
 static void kit_free(kit *k) {
     for (int r = 0; r < RANKS; r++) rsh_tensor_free(k->list[r]), rsh_tensor_free(k->out[r]);
-    rsh_tensor *const rest[] = {k->good, k->bool_, k->integers, k->longer, k->flat, k->scalar};
+    rsh_tensor *const rest[] = {k->good, k->bool_, k->integers, k->longer, k->flat, k->scalar, k->stretched};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) rsh_tensor_free(rest[i]);
 }
 
@@ -70,6 +72,8 @@ static rsh_status single_tensors(const kit *k) {
     CHECK_SAYS("f32[6]");
     REFUSED(RSH_EVALUE, rsh_group_all_reduce(NULL, or_else(k, k->longer), RSH_OP_SUM));
     REFUSED(RSH_EVALUE, rsh_group_all_reduce(NULL, or_else(k, NULL), RSH_OP_SUM));
+    REFUSED(RSH_EVALUE, rsh_group_all_reduce(NULL, or_else(k, k->stretched), RSH_OP_SUM));
+    CHECK_SAYS("two elements into the same memory");
     REFUSED(RSH_ERUNTIME, rsh_group_all_reduce(NULL, or_else(k, k->integers), RSH_OP_SUM));
     REFUSED(RSH_ETYPE, rsh_group_all_reduce(NULL, or_else(k, k->integers), RSH_OP_AVG));
     REFUSED(RSH_ETYPE, rsh_group_all_reduce(NULL, or_else(k, k->bool_), RSH_OP_SUM));
@@ -126,6 +130,7 @@ static rsh_status lists_of_all(const kit *k) {
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, k->wrong ? NULL : k->out, SOURCES(k->list)));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, k->out, k->wrong ? NULL : SOURCES(k->list)));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, with(k, k->out, NULL, room), SOURCES(k->list)));
+    REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, with(k, k->out, k->stretched, room), SOURCES(k->list)));
     REFUSED(RSH_ERUNTIME, rsh_group_all_to_all(NULL, RANKS, with(k, k->out, k->bool_, room), SOURCES(k->list)));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all(NULL, RANKS, with(k, k->out, k->longer, room), SOURCES(k->list)));
     CHECK_SAYS("what rank 1 sends to rank 2 is f32[2, 3]");

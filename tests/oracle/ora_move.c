@@ -24,14 +24,13 @@ static table new_table(const ora_layout *from, unsigned char *const *src) {
     return t;
 }
 
-static ora_number true_value(const ora_layout *from, const table *t, int64_t element) {
+static void true_value(const ora_layout *from, const table *t, int64_t element, ora_dtype to, unsigned char *dst) {
     const unsigned char *contribution[ORA_MAX_POSITIONS];
     for (int64_t k = 0; k < from->npartial; k++) {
         contribution[k] = t->at[k * t->count + element];
         if (!contribution[k]) abort();
     }
-    if (from->op == ORA_NONE) return ora_decode(from->dtype, contribution[0]);
-    return ora_reduce(from->op, from->dtype, from->npartial, contribution);
+    ora_reduce_to(from->op, from->dtype, from->npartial, contribution, to, dst);
 }
 
 static int partial_sizes(const ora_layout *l, int64_t *size) {
@@ -61,7 +60,7 @@ static void put(const ora_layout *from, const table *t, const ora_layout *to, co
         int64_t k = alone ? part->partial : 0;
         copy_or_convert(from->dtype, to->dtype, t->at[k * t->count + element], dst);
     } else {
-        ora_encode(to->dtype, true_value(from, t, element), dst);
+        true_value(from, t, element, to->dtype, dst);
     }
     if (!alone && to->op != ORA_NONE && to->op != ORA_AVG && part->partial != 0) ora_identity(to->op, to->dtype, dst);
 }

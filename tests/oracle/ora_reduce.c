@@ -84,6 +84,18 @@ ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *co
     return op == ORA_AVG ? divide(acc, sum, n) : sum;
 }
 
+/* ora_encode makes that one NaN of any; but what is too large for f8e4m3 becomes a NaN with a sign. */
+void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution, ora_dtype to,
+                   void *element) {
+    if (n == 1 && t == to) {
+        memcpy(element, contribution[0], ora_size(t));
+        return;
+    }
+    ora_encode(to, ora_reduce(op, t, n, contribution), element);
+    if (n > 1 && ora_is_float(to) && isnan(ora_decode(to, element).re))
+        ora_encode(to, (ora_number){.re = (long double)NAN}, element);
+}
+
 static ora_number integer_extreme(ora_dtype t, bool largest) {
     if (t == ORA_BOOL) return (ora_number){.is_integer = true, .bits = largest};
     return (ora_number){.re = largest ? (long double)INFINITY : -(long double)INFINITY}; /* saturates */
@@ -105,9 +117,10 @@ void ora_identity(ora_op op, ora_dtype t, void *element) {
 
 static bool same_real(long double a, long double b) { return a == b || (isnan(a) && isnan(b)); }
 
-bool ora_equal(ora_dtype t, bool loose, const void *a, const void *b) {
+bool ora_equal(ora_dtype t, ora_likeness like, const void *a, const void *b) {
     if (memcmp(a, b, ora_size(t)) == 0) return true;
-    if (!loose || (!ora_is_float(t) && !ora_is_complex(t))) return false;
+    if (like == ORA_BITS || (!ora_is_float(t) && !ora_is_complex(t))) return false;
     ora_number x = ora_decode(t, a), y = ora_decode(t, b);
+    if (like == ORA_ZEROS) return x.re == y.re && x.im == y.im;
     return same_real(x.re, y.re) && same_real(x.im, y.im);
 }

@@ -44,9 +44,14 @@ void ora_encode(ora_dtype t, ora_number n, void *element); /* one conversion, ro
 
 /* ora_reduce.c: arithmetic in the accumulator type. */
 ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution);
+/* The same as an element of dtype `to`.  A single contribution of that dtype keeps its bits; of two
+ * or more, a NaN is the one NaN: positive, quiet, no payload. */
+void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
+                   ora_dtype to, void *element);
 void ora_identity(ora_op op, ora_dtype t, void *element);
-/* Equal bits; with `loose` any NaN equals any NaN and 0 equals -0. */
-bool ora_equal(ora_dtype t, bool loose, const void *a, const void *b);
+/* Which elements count as equal: those of equal bits; also 0 and -0; also any two NaNs. */
+typedef enum ora_likeness { ORA_BITS, ORA_ZEROS, ORA_VALUES } ora_likeness;
+bool ora_equal(ora_dtype t, ora_likeness like, const void *a, const void *b);
 
 /* ora_parse.c: the text. */
 typedef struct ora_cut {

@@ -291,6 +291,24 @@ static long double reduced(ora_op op, ora_dtype t, int64_t n, const void *elemen
     return r.is_integer ? (long double)(int64_t)r.bits : r.re;
 }
 
+static void nans_of_reductions_are_one_nan(void **state) {
+    (void)state;
+    const uint32_t a = 0xff800123, b = 0x7fc00001, zero = 0;
+    const unsigned char *list[2] = {(const unsigned char *)&a, (const unsigned char *)&b};
+    uint32_t out;
+    ora_reduce_to(ORA_SUM, ORA_F32, 1, list, ORA_F32, &out);
+    assert_int_equal(out, a);
+    ora_reduce_to(ORA_SUM, ORA_F32, 2, list, ORA_F32, &out);
+    assert_int_equal(out, 0x7fc00000);
+    list[1] = (const unsigned char *)&zero;
+    ora_reduce_to(ORA_MIN, ORA_F32, 2, list, ORA_F32, &out);
+    assert_int_equal(out, 0x7fc00000);
+    const unsigned char low = 0xfe, *lows[2] = {&low, &low}; /* -448, twice */
+    unsigned char sum;
+    ora_reduce_to(ORA_SUM, ORA_F8E4M3, 2, lows, ORA_F8E4M3, &sum);
+    assert_int_equal(sum, 0x7f);
+}
+
 static void reductions_work_in_the_accumulator(void **state) {
     (void)state;
     signed char i8[] = {100, 100, -3};
@@ -394,6 +412,7 @@ int main(void) {
         cmocka_unit_test(integers_wrap_and_bool_is_not_zero),
         cmocka_unit_test(reals_become_complex_with_zero_beside_them),
         cmocka_unit_test(reductions_work_in_the_accumulator),
+        cmocka_unit_test(nans_of_reductions_are_one_nan),
         cmocka_unit_test(identities_are_those_of_the_op),
         cmocka_unit_test(a_move_to_partial_gives_one_position_the_value),
         cmocka_unit_test(a_move_from_partial_reduces),

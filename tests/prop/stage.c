@@ -63,10 +63,14 @@ void side_set(side *s, const unsigned char *value) {
     side_show(s);
 }
 
-void side_fill(side *s, gen_rng *g, bool tame) {
+void side_fill(side *s, gen_rng *g, bool raw) {
     size_t size = ora_size(s->o->dtype), n = (size_t)(s->o->count * s->o->npartial);
     unsigned char *value = prop_alloc(n * size);
-    for (size_t i = 0; i < n; i++) value_any(g, s->o->dtype, tame, value + i * size);
+    for (size_t i = 0; i < n; i++)
+        if (raw)
+            value_bits(g, s->o->dtype, value + i * size);
+        else
+            value_any(g, s->o->dtype, value + i * size);
     side_set(s, value);
     free(value);
 }
@@ -83,14 +87,14 @@ static void write_bytes(const unsigned char *p, size_t n, char out[40]) {
     for (size_t i = 0; i < n; i++) snprintf(out + 2 * i, 40 - 2 * i, "%02x", p[n - 1 - i]);
 }
 
-static bool part_matches(prop_case *c, const side *s, int64_t i, bool loose, const char *when,
+static bool part_matches(prop_case *c, const side *s, int64_t i, ora_likeness like, const char *when,
                          const unsigned char *found) {
     size_t size = ora_size(s->o->dtype);
     const ora_part *p = &s->o->part[i];
     char is[40], must_be[40];
     for (int64_t j = 0; j < p->count; j++) {
         const unsigned char *a = found + (size_t)j * size, *b = s->dense[i] + (size_t)j * size;
-        if (ora_equal(s->o->dtype, loose, a, b)) continue;
+        if (ora_equal(s->o->dtype, like, a, b)) continue;
         write_bytes(a, size, is);
         write_bytes(b, size, must_be);
         return prop_say(c, "%s: rank %lld part %lld offset %lld (element %lld) is %s, must be %s", when,
@@ -99,13 +103,13 @@ static bool part_matches(prop_case *c, const side *s, int64_t i, bool loose, con
     return true;
 }
 
-bool side_matches(prop_case *c, const side *s, bool loose, const char *when) {
+bool side_matches(prop_case *c, const side *s, ora_likeness like, const char *when) {
     for (int64_t i = 0; i < s->o->nparts; i++) {
         const ora_part *p = &s->o->part[i];
         if (!engine_sees(p->rank)) continue;
         unsigned char *found = prop_alloc((size_t)p->count * ora_size(s->o->dtype));
         held_get(&s->held[i], found);
-        bool ok = part_matches(c, s, i, loose, when, found);
+        bool ok = part_matches(c, s, i, like, when, found);
         free(found);
         if (!ok) return false;
         PROP(c, held_guards_are_whole(&s->held[i]), "%s: rank %lld: bytes outside the part were written", when,
@@ -120,7 +124,8 @@ bool stage_new(stage *s, prop_case *c, const char *from, const char *to, bool an
     if (!side_new(&s->from, c, from, any_strides) || !side_new(&s->to, c, to, any_strides)) return false;
     const ora_layout *a = s->from.o, *b = s->to.o;
     s->supported = a->op == ORA_NONE || b->op == ORA_NONE || a->op == b->op;
-    s->loose = a->dtype != b->dtype || (a->op != ORA_NONE && !ora_moves_alone(a, b));
+    bool reduced = a->npartial > 1 && !ora_moves_alone(a, b);
+    s->like = a->dtype != b->dtype && !reduced ? ORA_VALUES : ORA_BITS;
     int64_t last =
         side_last_rank(&s->from) > side_last_rank(&s->to) ? side_last_rank(&s->from) : side_last_rank(&s->to);
     s->nranks = engine_ranks((int)last + 1 + gen_chance(&c->rng, 20));
@@ -133,8 +138,7 @@ void stage_free(stage *s) {
 }
 
 void stage_values(stage *s, gen_rng *g) {
-    bool tame = ora_is_complex(s->from.o->dtype) && s->from.o->op == ORA_PROD;
-    side_fill(&s->from, g, tame);
+    side_fill(&s->from, g, s->raw);
     side_wipe(&s->to);
     ora_move(s->from.o, s->from.dense, s->to.o, s->to.dense);
 }
@@ -166,7 +170,7 @@ void stage_turn(stage *s, int64_t rank) {
 
 bool stage_done_twice(prop_case *c, stage *s, const char *when) {
     for (int64_t i = 0; i < s->to.o->nparts; i++)
-        if (engine_sees(s->to.o->part[i].rank) && !part_matches(c, &s->to, i, s->loose, "the first run", s->to.got[i]))
+        if (engine_sees(s->to.o->part[i].rank) && !part_matches(c, &s->to, i, s->like, "the first run", s->to.got[i]))
             return false;
     swap_values(&s->from);
     swap_values(&s->to);
@@ -191,6 +195,7 @@ static void maybe_more(stage *s, gen_rng *g) {
     if (any_order_will_do(s->from.o) && gen_chance(g, 30)) {
         s->opts.reduce = RSH_REDUCE_BY_NODE;
         if (!can_plan(s)) s->opts.reduce = RSH_REDUCE_IN_ORDER;
+        if (s->opts.reduce == RSH_REDUCE_BY_NODE && s->like == ORA_BITS) s->like = ORA_ZEROS;
     }
     if (gen_chance(g, 25)) {
         s->opts.has_max_scratch = true;
@@ -216,5 +221,5 @@ void stage_options(stage *s, prop_case *c) {
 bool stage_done(prop_case *c, const stage *s, const char *when) {
     char source[128];
     snprintf(source, sizeof source, "%s, the source afterwards", when);
-    return side_matches(c, &s->to, s->loose, when) && side_matches(c, &s->from, false, source);
+    return side_matches(c, &s->to, s->like, when) && side_matches(c, &s->from, ORA_BITS, source);
 }

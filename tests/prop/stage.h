@@ -19,7 +19,7 @@ typedef struct side {
 bool side_new(side *s, prop_case *c, const char *text, bool any_strides);
 void side_free(side *s);
 void side_fill(side *s, gen_rng *g,
-               bool tame); /* random values, equal on replicas, into dense and memory */
+               bool raw); /* random values or bits, equal on replicas, into dense and memory */
 /* The values of the tensor, [partial position][element], into dense and memory. */
 void side_set(side *s, const unsigned char *value);
 void side_show(side *s);                        /* dense into memory */
@@ -29,13 +29,15 @@ int64_t side_first(
     int64_t rank); /* index of the rank's first part, or of the one after where it would be */
 int64_t side_last_rank(const side *s);
 /* Memory equals dense and guards are whole. */
-bool side_matches(prop_case *c, const side *s, bool loose, const char *when);
+bool side_matches(prop_case *c, const side *s, ora_likeness like, const char *when);
 
 typedef struct stage {
     side from, to;
     rsh_plan_opts opts;
     bool supported; /* the move exists */
-    bool loose;     /* values were converted or reduced: NaN is NaN */
+    bool raw;       /* the source is to hold random bits, not numbers */
+    ora_likeness like; /* a conversion passes some NaN on; a reduction gives one NaN, and by node
+                          either zero */
     int nranks;     /* of the comm: at least all that the layouts name */
 } stage;
 
@@ -55,7 +57,9 @@ bool stage_done(prop_case *c, const stage *s, const char *when);
 /* The first run gave what it must, and then as stage_done for the second. */
 bool stage_done_twice(prop_case *c, stage *s, const char *when);
 
-/* values.c: one random element; tame: small whole numbers only. */
-void value_any(gen_rng *g, ora_dtype t, bool tame, unsigned char *element);
+/* values.c: one random element, a number mostly; or any bits, where NaNs of every sign and payload,
+ * infinities and what is close to 0 are frequent. */
+void value_bits(gen_rng *g, ora_dtype t, unsigned char *element);
+void value_any(gen_rng *g, ora_dtype t, unsigned char *element);
 
 #endif

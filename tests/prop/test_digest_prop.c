@@ -25,7 +25,7 @@ static tensor any_tensor(gen_rng *g) {
     for (int d = 0; d < t.shape.ndim; d++) t.count *= t.shape.size[d];
     t.size = ora_size(t.dtype);
     t.value = prop_alloc((size_t)t.count * t.size);
-    for (int64_t i = 0; i < t.count; i++) value_any(g, t.dtype, false, t.value + (size_t)i * t.size);
+    for (int64_t i = 0; i < t.count; i++) value_any(g, t.dtype, t.value + (size_t)i * t.size);
     return t;
 }
 

@@ -14,6 +14,7 @@
 
 static const gen_pair_wish any_pair = {40, 35, false, true, 12, false};
 static const door *through;
+static bool raw; /* random bits instead of numbers */
 
 static bool go_through(prop_case *c, const gen_pair_wish *w) {
     stage s;
@@ -21,6 +22,7 @@ static bool go_through(prop_case *c, const gen_pair_wish *w) {
     gen_pair(&c->rng, w, c->from, c->to);
     bool ok = stage_new(&s, c, c->from, c->to, gen_chance(&c->rng, 60));
     if (ok) {
+        s.raw = raw;
         stage_options(&s, c);
         stage_values(&s, &c->rng);
         ok = through->go(c, &s);
@@ -31,12 +33,90 @@ static bool go_through(prop_case *c, const gen_pair_wish *w) {
 
 static bool one_door(prop_case *c) { return go_through(c, &any_pair); }
 
+static const door *any_door(gen_rng *g) {
+    int64_t i = gen_below(g, LOCAL_DOORS + RANK_DOORS);
+    return i < LOCAL_DOORS && !engine_is_job() ? &local_doors[i] : &rank_doors[i % RANK_DOORS];
+}
+
+/* A NaN of a reduction has the same bits on every engine, wherever the element stands in vector and tail. */
+static bool any_bits_reduced(prop_case *c) {
+    const gen_pair_wish partial = {100, 20, false, true, 12, gen_chance(&c->rng, 5)};
+    through = any_door(&c->rng);
+    raw = true;
+    bool ok = go_through(c, &partial);
+    raw = false;
+    return ok;
+}
+
+static void reductions_of_any_bits_give_the_oracles_bits(void **state) {
+    (void)state;
+    prop_run("any bits", 100, any_bits_reduced);
+}
+
 /* Large enough for the kernels that small parts never reach. */
 static bool any_door_large(prop_case *c) {
     static const gen_pair_wish large = {30, 30, false, true, 6, true};
-    int64_t i = gen_below(&c->rng, LOCAL_DOORS + RANK_DOORS);
-    through = i < LOCAL_DOORS && !engine_is_job() ? &local_doors[i] : &rank_doors[i % RANK_DOORS];
+    through = any_door(&c->rng);
     return go_through(c, &large);
+}
+
+/* ---- allreduce ---- */
+
+enum { MOST_REDUCED = 300 };
+typedef struct agreement {
+    ora_dtype t;
+    ora_op op;
+    int nranks;
+    int64_t count;
+    unsigned char mine[GEN_MAX_ROLES][MOST_REDUCED * 8], got[GEN_MAX_ROLES][MOST_REDUCED * 8];
+} agreement;
+
+static rsh_status agree_on_rank(void *ctx, rsh_comm *comm) {
+    agreement *a = ctx;
+    rsh_dtype t = RSH_U8;
+    rsh_op op = RSH_OP_NONE;
+    int r = rsh_comm_rank(comm);
+    for (int k = RSH_OP_NONE; k < RSH_OP_COUNT; k++)
+        if (!strcmp(rsh_op_name((rsh_op)k), ora_op_name(a->op))) op = (rsh_op)k;
+    rsh_status st = rsh_dtype_parse(ora_dtype_name(a->t), strlen(ora_dtype_name(a->t)), &t);
+    return st ? st : rsh_comm_allreduce(comm, a->mine[r], a->got[r], a->count, t, op);
+}
+
+static bool agreed(prop_case *c, const agreement *a) {
+    size_t size = ora_size(a->t);
+    for (int64_t i = 0; i < a->count; i++) {
+        const unsigned char *list[GEN_MAX_ROLES];
+        unsigned char expected[16];
+        for (int r = 0; r < a->nranks; r++) list[r] = a->mine[r] + (size_t)i * size;
+        ora_reduce_to(a->op, a->t, a->nranks, list, a->t, expected);
+        for (int r = 0; r < a->nranks; r++)
+            PROP(c, !engine_sees(r) || ora_equal(a->t, ORA_BITS, a->got[r] + (size_t)i * size, expected),
+                 "%s of %d %s: rank %d, element %lld", ora_op_name(a->op), a->nranks, ora_dtype_name(a->t), r,
+                 (long long)i);
+    }
+    return true;
+}
+
+/* The plain C types, which are those that allreduce does. */
+static bool any_allreduce(prop_case *c) {
+    agreement *a = prop_alloc(sizeof *a);
+    do a->t = gen_any_dtype(&c->rng);
+    while (ora_is_complex(a->t) || (ora_is_float(a->t) && ora_size(a->t) < 4));
+    a->op = gen_any_op(&c->rng, a->t);
+    a->nranks = engine_ranks(engine_is_job() ? GEN_MAX_ROLES : (int)gen_between(&c->rng, 1, 6)); /* all of a job */
+    a->count = gen_between(&c->rng, 1, MOST_REDUCED);
+    for (int r = 0; r < a->nranks; r++)
+        for (int64_t i = 0; i < a->count; i++)
+            value_bits(&c->rng, a->t, a->mine[r] + (size_t)i * ora_size(a->t));
+    rsh_status st = engine_run(a->nranks, agree_on_rank, a);
+    bool ok = st ? prop_say(c, "%s: %s", rsh_status_name(st), rsh_error_detail()) : agreed(c, a);
+    free(a);
+    return ok;
+}
+
+static void allreduce_of_any_bits_gives_the_oracles_bits(void **state) {
+    (void)state;
+    prop_run("allreduce", 40, any_allreduce);
 }
 
 static void large_tensors_arrive_too(void **state) { (void)state; prop_run("large", 30, any_door_large); }
@@ -319,7 +399,7 @@ static bool back_again(prop_case *c, stage *s, side *back) {
         memcpy(back->dense[i], s->from.dense[i], (size_t)back->o->part[i].count * ora_size(back->o->dtype));
     PROP_OK(c, move(s->from.l, s->from.memory, s->to.l, s->to.memory));
     PROP_OK(c, move(s->to.l, s->to.memory, back->l, back->memory));
-    return side_matches(c, back, false, "there and back");
+    return side_matches(c, back, ORA_BITS, "there and back");
 }
 
 static bool round_trip(prop_case *c) {
@@ -377,6 +457,8 @@ static int add_doors(const door *list, int n, struct CMUnitTest *out) {
 
 int main(void) {
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(reductions_of_any_bits_give_the_oracles_bits),
+        cmocka_unit_test(allreduce_of_any_bits_gives_the_oracles_bits),
         cmocka_unit_test(large_tensors_arrive_too),
         cmocka_unit_test(many_tensors_move_in_one_plan),
         cmocka_unit_test(several_execs_of_one_comm_keep_apart),
