@@ -114,6 +114,7 @@ rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
 static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
+    RSH_REQUIRE((unsigned)o.reduce <= RSH_REDUCE_BY_NODE, RSH_EVALUE, "%d is not a way to reduce", (int)o.reduce);
     RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP,
                 "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
     RSH_TRY(take_nodes(p, &o));
