@@ -34,8 +34,10 @@ typedef struct rsh_wire {
     /* Ranks can share memory only if this is equal; 0: the wire does not know, and any may. */
     uint64_t host;
 
-    /* Begin to send or to receive.  `data` stays in use until `test` says done; a message has at
-     * most 1 GiB and exactly as many bytes on both sides. */
+    /* Begin to send or to receive.  The wire uses `data` until `test` says done or `cancel` says
+     * true.  It is always memory of the library, never a caller's, so that nothing of a caller's is
+     * touched once a call has returned.  A message has at most 1 GiB and exactly as many bytes on
+     * both sides. */
     rsh_status (*send)(void *ctx, int peer, int tag, const void *data, size_t bytes,
                        rsh_wire_request *out);
     rsh_status (*recv)(void *ctx, int peer, int tag, void *data, size_t bytes,
@@ -43,9 +45,11 @@ typedef struct rsh_wire {
     /* Is it done?  Drives everything else that is under way too.  When *done, the request is gone.
      */
     rsh_status (*test)(void *ctx, rsh_wire_request *request, bool *done);
-    /* Give up a message that will not be done, a receive or a send; its memory is free again
-     * afterwards. */
-    void (*cancel)(void *ctx, rsh_wire_request *request);
+    /* Give up a message, a receive or a send, after a failure.  True: the request is gone and its
+     * memory is free.  False: the wire cannot stop it (now); the request stays, and the library may
+     * ask again until `close`.  It keeps the memory of what is never done until the process ends,
+     * so the wire may use it after `close` too. */
+    bool (*cancel)(void *ctx, rsh_wire_request *request);
     /* Has anything with this tag come, from any rank?  *peer is then its sender, else -1. */
     rsh_status (*probe)(void *ctx, int tag, int *peer);
 

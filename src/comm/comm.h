@@ -91,14 +91,17 @@ typedef struct rshi_comm_ops {
      * it costs a look at memory. */
     rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
 
-    /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one
-     * node.  `tag` is from rshi_comm_tag. */
+    /* Messages between ranks of different nodes, as in rsh_wire and from and into memory of the
+     * library only; NULL in the table: there is one node.  `tag` is from rshi_comm_tag.  `cancel`
+     * false: the memory must stay for as long as the process; also a comm's shared memory does. */
     rsh_status (*send)(rsh_comm *c, int peer, int tag, const void *data, size_t bytes,
                        rsh_wire_request *out);
     rsh_status (*recv)(rsh_comm *c, int peer, int tag, void *data, size_t bytes,
                        rsh_wire_request *out);
     rsh_status (*test)(rsh_comm *c, rsh_wire_request *request, bool *done);
-    void (*cancel)(rsh_comm *c, rsh_wire_request *request);
+    bool (*cancel)(rsh_comm *c, rsh_wire_request *request);
+    /* Memory of `shared_alloc` stays in use by messages that cannot be stopped. */
+    void (*keep)(rsh_comm *c);
 
     /* Local.  This rank takes no further part; peers that wait for it are told `status` and
      * `detail`.  The first call counts, others do nothing.  The comm's memory stays. */

@@ -59,11 +59,6 @@ static void *reach(rsh_comm *c, int peer, rshi_handle h) {
 static rshi_flag *flag_take(rsh_comm *c) { return near_of(c)->ops->flag_take(near_of(c)); }
 static void flag_give(rsh_comm *c, rshi_flag *flag) { near_of(c)->ops->flag_give(near_of(c), flag); }
 
-static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
-    RSH_REQUIRE(is_near(c, peer), RSH_ERUNTIME, "a flag of rank %d, which is on another node, is out of sight", peer);
-    return near_of(c)->ops->wait(near_of(c), rshi_hybrid_of(c)->place[peer], flag, target);
-}
-
 static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) { near_of(c)->ops->post(near_of(c), flag, value); }
 
 /* ---- doubts and messages ---- */
@@ -73,6 +68,25 @@ static rsh_status doubt(rsh_comm *c, int peer, double waited) {
     if (!c->node) return near_of(c)->ops->doubt(near_of(c), peer, waited);
     if (!near || waited) RSH_TRY(rshi_line_doubt(line_of(c), peer, UINT64_MAX, waited));
     return near ? near_of(c)->ops->doubt(near_of(c), rshi_hybrid_of(c)->place[peer], waited) : RSH_OK;
+}
+
+/* A wait for a flag. */
+typedef struct watch {
+    rsh_comm *comm;
+    int peer;
+} watch;
+
+static rsh_status doubt_watched(void *ctx, double waited) {
+    const watch *w = ctx;
+    return doubt(w->comm, w->peer, waited > 0 ? waited : 1e-9); /* more than 0: the line is looked at too */
+}
+
+/* Where there are other nodes, who sleeps on a flag still answers them. */
+static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
+    rshi_hybrid *h = rshi_hybrid_of(c);
+    RSH_REQUIRE(is_near(c, peer), RSH_ERUNTIME, "a flag of rank %d, which is on another node, is out of sight", peer);
+    if (!c->node) return h->near->ops->wait(h->near, h->place[peer], flag, target);
+    return rshi_flag_wait(flag, target, &h->patience, doubt_watched, &(watch){c, peer});
 }
 
 static rsh_status send_to(rsh_comm *c, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
@@ -92,7 +106,10 @@ static rsh_status receive_from(rsh_comm *c, int peer, int tag, void *data, size_
 static rsh_status test(rsh_comm *c, rsh_wire_request *request, bool *done) {
     return rshi_line_test(line_of(c), request, done);
 }
-static void cancel(rsh_comm *c, rsh_wire_request *request) { line_of(c)->wire.cancel(line_of(c)->wire.ctx, request); }
+static bool cancel(rsh_comm *c, rsh_wire_request *request) {
+    return line_of(c)->wire.cancel(line_of(c)->wire.ctx, request);
+}
+static void keep(rsh_comm *c) { line_of(c)->kept = true; }
 
 /* ---- coming and going ---- */
 
@@ -110,11 +127,13 @@ static void free_hybrid(rshi_hybrid *h) {
     rshi_free(h);
 }
 
-/* The line waits for the others and asks the node's comm about them. */
+/* The line waits for the others and asks the node's comm about them.  Shared memory that the wire still uses stays
+ * mapped, and with it the node's comm, which this rank has left. */
 static void close_comm(rsh_comm *c) {
     rshi_hybrid *h = rshi_hybrid_of(c);
+    bool keep = h->line->kept && h->near->ops->is_shared;
     rshi_line_close(h->line);
-    rsh_comm_free(h->near);
+    if (!keep) rsh_comm_free(h->near);
     free_hybrid(h);
 }
 
@@ -138,6 +157,7 @@ static const rshi_comm_ops hybrid_ops = {
     .recv = receive_from,
     .test = test,
     .cancel = cancel,
+    .keep = keep,
     .leave = leave,
     .close = close_comm,
 };
@@ -155,6 +175,7 @@ static void choose_ops(rshi_hybrid *h, bool one_node) {
     h->ops.recv = NULL;
     h->ops.test = NULL;
     h->ops.cancel = NULL;
+    h->ops.keep = NULL;
 }
 
 int rshi_number_nodes(int size, int64_t *node) {
@@ -202,7 +223,8 @@ rsh_status rshi_hybrid_new(rshi_line *line, rsh_comm *near, const int64_t *node,
     snprintf(h->name, sizeof h->name, "%s", line->wire.name ? line->wire.name : "wire");
     h->line = line;
     h->near = near;
-    h->message = RSHI_LINE_MESSAGE;
+    h->message = RSHI_EXCHANGE_PIECE;
+    h->patience = rshi_patience_for(near->size, !near->ops->is_shared, line->patience.timeout);
     choose_ops(h, one_node);
     if (!one_node) h->base.node = h->node;
     near->called = h->called;

@@ -6,6 +6,7 @@
 #include "comm/line.h"
 
 #define RSHI_HYBRID_ENTRY 64 /* bytes of a rank's place on the board */
+#define RSHI_EXCHANGE_PIECE ((size_t)1 << 18) /* bytes of a message of an exchange, at most */
 
 typedef struct rshi_hybrid {
     rsh_comm base;       /* first: the comm's address is this struct's */
@@ -19,6 +20,7 @@ typedef struct rshi_hybrid {
     unsigned char *board; /* [size * RSHI_HYBRID_ENTRY], owned: what the ranks said in a step of a
                              collective call */
     size_t message;      /* bytes of the longest message of an exchange */
+    rshi_patience patience; /* for flags of this node, where there are others */
 } rshi_hybrid;
 
 static inline rshi_hybrid *rshi_hybrid_of(rsh_comm *c) { return (rshi_hybrid *)c; }

@@ -1,5 +1,8 @@
 /* line: what a comm on a wire does with the wire itself: waiting without hanging, small
- * collectives, and farewells.
+ * collectives, farewells and roll calls.
+ *
+ * Whatever the wire sends from or receives into is memory of the library: it may be impossible to
+ * stop a message, and then its memory stays where it is until the process ends.
  *
  * A rank that takes no further part says so to every other rank with a small message, the farewell.
  * Whoever waits looks for farewells now and then. They carry how many collective steps their rank
@@ -9,8 +12,6 @@
 
 #include "comm/flag.h"
 
-#define RSHI_LINE_MESSAGE ((size_t)1 << 30) /* bytes of the longest message */
-
 /* Tags of the engine's own. */
 enum {
     RSHI_TAG_FAREWELL,
@@ -18,7 +19,9 @@ enum {
     RSHI_TAG_ALLGATHER,
     RSHI_TAG_BCAST,
     RSHI_TAG_EXCHANGE,
-    RSHI_TAG_COMPARE
+    RSHI_TAG_COMPARE,
+    RSHI_TAG_CALL,
+    RSHI_TAG_ANSWER
 };
 
 /* A message under way. */
@@ -41,6 +44,37 @@ typedef struct rshi_farewell_words {
     uint64_t steps, sentence_bytes;
 } rshi_farewell_words;
 
+/* A rank that this one waits for, and when it last said so. */
+#define RSHI_AWAITED 3
+typedef struct rshi_awaited {
+    int rank;
+    double when; /* 0: never */
+} rshi_awaited;
+
+/* What a rank that waits says when it is called: for whom, -1: nobody. */
+typedef struct rshi_answer {
+    uint64_t call;
+    int64_t awaits[RSHI_AWAITED];
+} rshi_answer;
+
+/* A rank in roll calls: this rank's call to it, this rank's answer to its call, and its answer. */
+typedef struct rshi_roll {
+    uint64_t call;
+    rshi_answer mine, theirs;
+    rshi_parcel calling, answering;
+    bool awaited, followed; /* this rank waits for it, perhaps by way of others; those were noted */
+} rshi_roll;
+
+/* A wait: how often and how long in vain. */
+typedef struct rshi_vigil {
+    int looks;
+    double last, waited; /* seconds: of the last look at the clock; in all */
+    long nap;
+    rsh_status doubted; /* why to give up, unless the next look at the messages finds something */
+} rshi_vigil;
+
+#define RSHI_LINE_PARCELS 32 /* messages of one step of a collective */
+
 typedef struct rshi_line {
     rsh_wire wire;
     rshi_patience patience;
@@ -57,6 +91,19 @@ typedef struct rshi_line {
     char detail[RSHI_DETAIL_BYTES];
     bool said;
 
+    char *desk; /* [desk_bytes], owned: here lie the messages of collectives */
+    size_t desk_bytes;
+    rshi_parcel parcels[RSHI_LINE_PARCELS]; /* of the collective at hand; pending after it failed:
+                                               they could not be stopped */
+    rshi_parcel hearing;                    /* a word that is received at `ear` */
+    char ear[RSHI_DETAIL_BYTES];
+    bool kept; /* the wire still uses memory that was kept for it elsewhere */
+
+    rshi_awaited awaited[RSHI_AWAITED];
+    rshi_roll *roll; /* [size], owned */
+    uint64_t calls;  /* of this rank */
+    double called;   /* when the last one ended */
+
     /* The ranks that share memory with this one may die without a farewell, which their comm
      * notices. */
     rsh_comm *near;              /* lent; NULL: there is none */
@@ -69,7 +116,7 @@ typedef struct rshi_line {
  * without memory, and closes it. */
 rsh_status rshi_line_new(const rsh_wire *wire, rshi_line **out);
 /* Local, or collective if no rank has failed: waits for the farewells of all, closes the wire,
- * frees the line. */
+ * frees the line, unless the wire still uses it. */
 void rshi_line_close(rshi_line *l);
 /* Local.  Say farewell to everybody; the first call counts. */
 void rshi_line_leave(rshi_line *l, rsh_status status, const char *detail);
@@ -78,17 +125,23 @@ void rshi_line_leave(rshi_line *l, rsh_status status, const char *detail);
  * steps?  As rshi_comm_ops.doubt. */
 rsh_status rshi_line_doubt(rshi_line *l, int peer, uint64_t steps, double waited);
 
-/* Begin a message.  Failures of the wire are RSH_EPEER: ranks are out of step then, and nothing can
- * be done on this line any more. */
+/* Begin a message from or into memory of the library.  Failures of the wire are RSH_EPEER: ranks
+ * are out of step then, and nothing can be done on this line any more. */
 rsh_status rshi_line_send(rshi_line *l, int peer, int tag, const void *data, size_t bytes,
                           rshi_parcel *out);
 rsh_status rshi_line_recv(rshi_line *l, int peer, int tag, void *data, size_t bytes,
                           rshi_parcel *out);
 rsh_status rshi_line_test(rshi_line *l, rsh_wire_request *request, bool *done);
-/* Wait for all of them, in a step that nobody may have left out.  After a failure none is pending.
- */
+/* Test all that are pending; how many still are. */
+rsh_status rshi_line_test_all(rshi_line *l, int64_t n, rshi_parcel *parcels, int64_t *left);
+/* Wait for all of them, in a step that nobody may have left out. */
 rsh_status rshi_line_finish(rshi_line *l, int64_t n, rshi_parcel *parcels);
-void rshi_line_cancel(rshi_line *l, int64_t n, rshi_parcel *parcels);
+/* Nothing has moved: let others work for a moment, and now and then look for a reason to give up.
+ * It counts at the next call: what was under way when a rank left may be complete all the same. */
+rsh_status rshi_line_rest(rshi_line *l, rshi_vigil *v, int64_t n, const rshi_parcel *parcels);
+/* After a failure.  False: some are still pending, as they cannot be stopped, and their memory must
+ * stay for as long as the process. */
+bool rshi_line_cancel(rshi_line *l, int64_t n, rshi_parcel *parcels);
 /* The step is complete on this rank. */
 static inline void rshi_line_step(rshi_line *l) { l->steps++; }
 
@@ -98,5 +151,30 @@ rsh_status rshi_line_bcast(rshi_line *l, int root, void *data, size_t bytes);
 /* Collective.  Everybody gets the status and the sentence of the lowest rank that failed; `board`
  * has room for 16 bytes a rank. */
 rsh_status rshi_line_agree(rshi_line *l, rsh_status mine, void *board);
+
+/* ---- between the files of the line ---- */
+
+/* Let others work for a moment.  True: it is time to look around. */
+bool rshi_vigil_rest(rshi_vigil *v, const rshi_patience *p);
+/* Seconds since the first question, without those in which this process was not awake. */
+double rshi_vigil_waited(rshi_vigil *v);
+/* A wire that fails leaves ranks out of step: the sentence stays, the status says that the comm is
+ * of no more use. */
+static inline rsh_status rshi_line_broken(rsh_status st) { return st ? RSH_EPEER : RSH_OK; }
+/* A word of `tag` that has come, at l->ear; *peer -1: there is none. */
+rsh_status rshi_line_hear(rshi_line *l, int tag, size_t bytes, int *peer);
+/* Farewells that have come are noted. */
+rsh_status rshi_line_hear_farewells(rshi_line *l);
+/* Calls of other ranks are answered. */
+rsh_status rshi_line_answer(rshi_line *l);
+/* This rank waits for `peer`. */
+void rshi_line_await(rshi_line *l, int peer);
+/* Call all ranks and hear their answers, unless that was done a moment ago; takes half a second. */
+rsh_status rshi_line_call(rshi_line *l);
+/* RSH_ETIMEOUT: after `waited` seconds, with the rank that is missing, as far as the answers tell. */
+rsh_status rshi_line_report_late(rshi_line *l, double waited);
+/* Say farewell on a wire that no line could be made of; l: what there is of it, or NULL.  False: the
+ * wire still uses l. */
+bool rshi_line_excuse(rshi_line *l, const rsh_wire *wire, rsh_status status);
 
 #endif

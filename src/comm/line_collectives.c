@@ -1,11 +1,26 @@
-/* Collectives on a line: allgather by doubling, bcast along a tree; both with messages straight from and to the
- * caller's memory. */
+/* Collectives on a line: allgather by doubling, bcast along a tree; both with messages that lie on the line's desk, in
+ * rounds where they have no room on it. */
 #include "comm/line.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Blocks of `count` ranks that end with rank `last`, counted around: one or two stretches of `all`. */
+/* What could not be stopped when an earlier step failed lies on the desk and uses it. */
+static rsh_status clear_desk(rshi_line *l) {
+    for (int i = 0; i < RSHI_LINE_PARCELS; i++)
+        RSH_REQUIRE(!l->parcels[i].pending, RSH_EPEER, "an earlier step of this comm has failed");
+    return RSH_OK;
+}
+
+static rsh_status finish(rshi_line *l, rsh_status begun) {
+    if (!begun) begun = rshi_line_finish(l, RSHI_LINE_PARCELS, l->parcels);
+    if (begun) rshi_line_cancel(l, RSHI_LINE_PARCELS, l->parcels);
+    return begun;
+}
+
+/* ---- allgather ---- */
+
+/* Blocks of `count` ranks that end with rank `last`, counted around: one or two stretches of the desk. */
 typedef struct stretch {
     size_t at, bytes;
 } stretch;
@@ -19,60 +34,74 @@ static int stretches(int size, int last, int count, size_t bytes, stretch out[2]
 
 /* Before: this rank has the `have` blocks that end with its own.  It gives `count` of them to the rank `have` places
  * on, and gets the `count` before them. */
-static rsh_status double_up(rshi_line *l, char *all, size_t bytes, int have, int count) {
+static rsh_status double_up(rshi_line *l, size_t bytes, int have, int count) {
     int size = l->wire.size, to = (l->wire.rank + have) % size, from = (l->wire.rank - have + size) % size;
     stretch s[2];
-    rshi_parcel parcels[4] = {0};
     int used = 0;
     rsh_status st = RSH_OK;
     for (int i = 0, n = stretches(size, from, count, bytes, s); i < n && !st; i++)
-        st = rshi_line_recv(l, from, RSHI_TAG_ALLGATHER, all + s[i].at, s[i].bytes, &parcels[used++]);
+        st = rshi_line_recv(l, from, RSHI_TAG_ALLGATHER, l->desk + s[i].at, s[i].bytes, &l->parcels[used++]);
     for (int i = 0, n = stretches(size, l->wire.rank, count, bytes, s); i < n && !st; i++)
-        st = rshi_line_send(l, to, RSHI_TAG_ALLGATHER, all + s[i].at, s[i].bytes, &parcels[used++]);
-    if (!st) return rshi_line_finish(l, used, parcels);
-    rshi_line_cancel(l, used, parcels);
-    return st;
+        st = rshi_line_send(l, to, RSHI_TAG_ALLGATHER, l->desk + s[i].at, s[i].bytes, &l->parcels[used++]);
+    return finish(l, st);
+}
+
+/* Blocks that have room on the desk. */
+static rsh_status gather_round(rshi_line *l, const void *mine, size_t bytes) {
+    int size = l->wire.size;
+    memcpy(l->desk + (size_t)l->wire.rank * bytes, mine, bytes);
+    for (int have = 1, count; have < size; have += count) {
+        count = have < size - have ? have : size - have;
+        RSH_TRY(double_up(l, bytes, have, count));
+    }
+    return RSH_OK;
 }
 
 rsh_status rshi_line_allgather(rshi_line *l, const void *mine, void *all, size_t bytes) {
-    int size = l->wire.size;
+    size_t size = (size_t)l->wire.size, most = l->desk_bytes / size;
     if (!bytes) return RSH_OK;
+    RSH_TRY(clear_desk(l));
     RSH_TRY(rshi_line_doubt(l, -1, l->steps + 1,
                             0)); /* ranks that have given up this step may have sent their blocks before */
-    char *place = (char *)all + (size_t)l->wire.rank * bytes;
-    if (place != mine) memmove(place, mine, bytes);
-    for (int have = 1, count; have < size; have += count) {
-        count = have < size - have ? have : size - have;
-        RSH_TRY(double_up(l, all, bytes, have, count));
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < most ? bytes - at : most;
+        RSH_TRY(gather_round(l, (const char *)mine + at, n));
+        for (size_t r = 0; r < size; r++) memcpy((char *)all + r * bytes + at, l->desk + r * n, n);
     }
     rshi_line_step(l);
     return RSH_OK;
 }
 
+/* ---- bcast ---- */
+
 /* Places are counted from the root: a rank gets from the place without its lowest bit, and gives to those with one
  * lower bit more. */
-static rsh_status pass_on(rshi_line *l, int root, int place, int lowest, void *data, size_t bytes) {
-    rshi_parcel parcels[32] = {0};
+static rsh_status pass_on(rshi_line *l, int root, int place, int lowest, size_t bytes) {
     int used = 0, size = l->wire.size;
     rsh_status st = RSH_OK;
     for (int bit = lowest >> 1; bit && !st; bit >>= 1)
         if (place + bit < size)
-            st = rshi_line_send(l, (place + bit + root) % size, RSHI_TAG_BCAST, data, bytes, &parcels[used++]);
-    if (!st) return rshi_line_finish(l, used, parcels);
-    rshi_line_cancel(l, used, parcels);
-    return st;
+            st = rshi_line_send(l, (place + bit + root) % size, RSHI_TAG_BCAST, l->desk, bytes, &l->parcels[used++]);
+    return finish(l, st);
+}
+
+static rsh_status bcast_round(rshi_line *l, int root, char *data, size_t bytes) {
+    int size = l->wire.size, place = (l->wire.rank - root + size) % size, lowest = 1;
+    while (lowest < size && !(place & lowest)) lowest <<= 1;
+    if (place)
+        RSH_TRY(finish(l, rshi_line_recv(l, (place - lowest + root) % size, RSHI_TAG_BCAST, l->desk, bytes,
+                                         &l->parcels[0])));
+    memcpy(place ? data : l->desk, place ? l->desk : data, bytes);
+    return pass_on(l, root, place, lowest, bytes);
 }
 
 rsh_status rshi_line_bcast(rshi_line *l, int root, void *data, size_t bytes) {
-    int size = l->wire.size, place = (l->wire.rank - root + size) % size, lowest = 1;
     if (!bytes) return RSH_OK;
-    while (lowest < size && !(place & lowest)) lowest <<= 1;
-    if (place) {
-        rshi_parcel parcel;
-        RSH_TRY(rshi_line_recv(l, (place - lowest + root) % size, RSHI_TAG_BCAST, data, bytes, &parcel));
-        RSH_TRY(rshi_line_finish(l, 1, &parcel));
+    RSH_TRY(clear_desk(l));
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < l->desk_bytes ? bytes - at : l->desk_bytes;
+        RSH_TRY(bcast_round(l, root, (char *)data + at, n));
     }
-    RSH_TRY(pass_on(l, root, place, lowest, data, bytes));
     rshi_line_step(l);
     return RSH_OK;
 }

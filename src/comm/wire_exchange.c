@@ -1,15 +1,21 @@
-/* Exchange on a wire: first do all lists match?, then all messages at once.
+/* Exchange on a wire: first do all lists match?, then the messages, piece by piece.
  *
  * Every message has a number made of who sends it, who receives it, its place among those of the pair and its size.  If
  * the numbers of all sends and all receives of all ranks have the same sum, the lists match (or 128 bits have met by
  * chance), and that takes one allgather of the ranks' differences. Only when they do not match do the ranks compare
- * pair by pair, to say where.  Long messages go in pieces. */
+ * pair by pair, to say where.
+ *
+ * Messages go in pieces through memory of the library, several at once, in the order of the shift from sender to
+ * receiver.  Nobody waits in a circle: take the piece of the lowest shift, and of those the first, that has not arrived;
+ * all that its sender sends before has arrived, and all that its receiver receives before, so both have room for it. */
 #include "comm/hybrid.h"
 #include "comm/mismatch.h"
 
 #include <string.h>
 
-#define AT_ONCE 64 /* sizes in a message of the comparison */
+#define AT_ONCE 64            /* sizes in a message of the comparison */
+#define ROOM ((int64_t)2 << 20) /* bytes of pieces under way in one direction */
+#define AT_LEAST 8            /* pieces that may be, whatever their size */
 
 /* What a rank lays on the board. */
 typedef struct card {
@@ -20,29 +26,107 @@ typedef struct card {
 _Static_assert(sizeof(card) <= RSHI_HYBRID_ENTRY && sizeof(rshi_mismatch) <= RSHI_HYBRID_ENTRY,
                "cards and findings are laid on the board");
 
+/* A piece under way. */
+typedef struct piece {
+    int64_t message;
+    size_t at, bytes;
+} piece;
+
+/* All messages of a rank in one direction, without those to itself. */
+typedef struct stream {
+    bool sending;
+    const rsh_message *list;
+    int64_t *order;        /* [messages], owned: by shift */
+    int64_t messages, next; /* the next piece is of the message at order[next] */
+    size_t at;
+    /* A queue: number i is at i modulo `places`. */
+    int64_t places, begun, ended;
+    size_t size;          /* bytes of a place */
+    piece *pieces;        /* [places], owned */
+    rshi_parcel *parcels; /* [places], in exchange.parcels */
+    char *room;           /* [places * size], owned */
+} stream;
+
 typedef struct exchange {
     rshi_hybrid *h;
     int64_t nsend, nrecv;
     const rsh_message *send, *recv;
     int64_t *seen;        /* [size], owned: messages of a peer counted so far */
-    rshi_parcel *parcels; /* owned */
-    int64_t used;
+    rshi_parcel *parcels; /* [out.places + in.places], owned */
+    stream out, in;
 } exchange;
 
 /* ---- memory ---- */
 
-static int64_t count_pieces(const exchange *x, int64_t n, const rsh_message *list) {
-    int64_t pieces = 0, most = (int64_t)x->h->message;
-    for (int64_t i = 0; i < n; i++)
-        if (list[i].peer != x->h->base.rank) pieces += rshi_ceil_div((int64_t)list[i].bytes, most);
-    return pieces;
+static int shift_of(const exchange *x, const stream *s, int peer) {
+    int size = x->h->base.size, me = x->h->base.rank;
+    return s->sending ? (peer - me + size) % size : (me - peer + size) % size;
+}
+
+/* Counting sort, with `seen` for the counts; a rank's messages to itself have shift 0 and come first, and are left out.
+ */
+static void put_in_order(exchange *x, stream *s, int64_t n) {
+    int64_t *start = x->seen, own;
+    memset(start, 0, (size_t)x->h->base.size * sizeof *start);
+    for (int64_t i = 0; i < n; i++) start[shift_of(x, s, s->list[i].peer)]++;
+    own = start[0];
+    for (int64_t k = 0, sum = -own; k < x->h->base.size; k++) {
+        int64_t count = start[k];
+        start[k] = sum;
+        sum += count;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t to = start[shift_of(x, s, s->list[i].peer)]++;
+        if (to >= 0) s->order[to] = i;
+    }
+    s->messages = n - own;
+}
+
+/* Places for all pieces, or as many as fill ROOM, but some at least. */
+static void choose_places(const exchange *x, stream *s) {
+    int64_t pieces = 0, most = (int64_t)x->h->message, longest = 1;
+    for (int64_t i = 0; i < s->messages; i++) {
+        int64_t bytes = (int64_t)s->list[s->order[i]].bytes;
+        pieces += rshi_ceil_div(bytes, most);
+        longest = rshi_max(longest, rshi_min(bytes, most));
+    }
+    s->size = (size_t)longest;
+    s->places = rshi_min(rshi_max(pieces, 1), rshi_max(ROOM / longest, AT_LEAST));
+}
+
+static rsh_status take_stream(exchange *x, stream *s, bool sending, int64_t n, const rsh_message *list) {
+    *s = (stream){.sending = sending, .list = list};
+    s->order = rshi_alloc((size_t)n, sizeof *s->order);
+    if (!s->order) return rshi_nomem();
+    put_in_order(x, s, n);
+    choose_places(x, s);
+    s->pieces = rshi_alloc((size_t)s->places, sizeof *s->pieces);
+    s->room = rshi_alloc((size_t)s->places, s->size);
+    return s->pieces && s->room ? RSH_OK : rshi_nomem();
 }
 
 static rsh_status take_memory(exchange *x) {
     x->seen = rshi_alloc((size_t)x->h->base.size, sizeof *x->seen);
-    x->parcels = rshi_calloc((size_t)(count_pieces(x, x->nsend, x->send) + count_pieces(x, x->nrecv, x->recv)),
-                             sizeof *x->parcels);
-    return x->seen && x->parcels ? RSH_OK : rshi_nomem();
+    if (!x->seen) return rshi_nomem();
+    RSH_TRY(take_stream(x, &x->out, true, x->nsend, x->send));
+    RSH_TRY(take_stream(x, &x->in, false, x->nrecv, x->recv));
+    x->parcels = rshi_calloc((size_t)(x->out.places + x->in.places), sizeof *x->parcels);
+    if (!x->parcels) return rshi_nomem();
+    x->out.parcels = x->parcels;
+    x->in.parcels = x->parcels + x->out.places;
+    return RSH_OK;
+}
+
+/* `used`: the wire could not be stopped, and what it sends from and receives into stays. */
+static void give_memory(exchange *x, bool used) {
+    rshi_free(x->seen);
+    rshi_free(x->parcels);
+    for (stream *s = &x->out;; s = &x->in) {
+        rshi_free(s->order);
+        rshi_free(s->pieces);
+        if (!used) rshi_free(s->room);
+        if (s == &x->in) return;
+    }
 }
 
 /* ---- do the lists match? ---- */
@@ -87,12 +171,14 @@ static rsh_status read_cards(const exchange *x, bool *match) {
 
 /* Words to one rank and from another, at the same time. */
 static rsh_status trade(rshi_line *l, int to, const void *mine, size_t bytes, int from, void *theirs, size_t expected) {
-    rshi_parcel parcels[2] = {0};
+    char *out = l->desk, *in = l->desk + AT_ONCE * sizeof(uint64_t);
     rsh_status st = RSH_OK;
-    if (expected) st = rshi_line_recv(l, from, RSHI_TAG_COMPARE, theirs, expected, &parcels[0]);
-    if (!st && bytes) st = rshi_line_send(l, to, RSHI_TAG_COMPARE, mine, bytes, &parcels[1]);
-    if (!st) return rshi_line_finish(l, 2, parcels);
-    rshi_line_cancel(l, 2, parcels);
+    memcpy(out, mine, bytes);
+    if (expected) st = rshi_line_recv(l, from, RSHI_TAG_COMPARE, in, expected, &l->parcels[0]);
+    if (!st && bytes) st = rshi_line_send(l, to, RSHI_TAG_COMPARE, out, bytes, &l->parcels[1]);
+    if (!st) st = rshi_line_finish(l, 2, l->parcels);
+    if (st) rshi_line_cancel(l, 2, l->parcels);
+    else memcpy(theirs, in, expected);
     return st;
 }
 
@@ -151,17 +237,6 @@ static rsh_status explain(const exchange *x) {
 
 /* ---- moving ---- */
 
-static rsh_status begin_message(exchange *x, const rsh_message *m, bool sending) {
-    rshi_line *l = x->h->line;
-    for (size_t at = 0; at < m->bytes; at += x->h->message) {
-        size_t n = m->bytes - at < x->h->message ? m->bytes - at : x->h->message;
-        rshi_parcel *p = &x->parcels[x->used++];
-        RSH_TRY(sending ? rshi_line_send(l, m->peer, RSHI_TAG_EXCHANGE, (char *)m->data + at, n, p)
-                        : rshi_line_recv(l, m->peer, RSHI_TAG_EXCHANGE, (char *)m->data + at, n, p));
-    }
-    return RSH_OK;
-}
-
 /* Messages of this rank to itself, in order; the lists match. */
 static void copy_own(const exchange *x) {
     int me = x->h->base.rank;
@@ -173,23 +248,55 @@ static void copy_own(const exchange *x) {
     }
 }
 
-static rsh_status begin_all(exchange *x) {
-    int me = x->h->base.rank;
-    for (int64_t i = 0; i < x->nrecv; i++)
-        if (x->recv[i].peer != me) RSH_TRY(begin_message(x, &x->recv[i], false));
-    for (int64_t i = 0; i < x->nsend; i++)
-        if (x->send[i].peer != me) RSH_TRY(begin_message(x, &x->send[i], true));
+/* As many pieces as there are places for. */
+static rsh_status begin_pieces(exchange *x, stream *s, bool *moved) {
+    while (s->next < s->messages && s->begun - s->ended < s->places) {
+        const rsh_message *m = &s->list[s->order[s->next]];
+        size_t left = m->bytes - s->at, n = left < x->h->message ? left : x->h->message;
+        int64_t place = s->begun % s->places;
+        char *room = s->room + (size_t)place * s->size;
+        if (n) {
+            s->pieces[place] = (piece){s->order[s->next], s->at, n};
+            if (s->sending) memcpy(room, (char *)m->data + s->at, n);
+            RSH_TRY((s->sending ? rshi_line_send(x->h->line, m->peer, RSHI_TAG_EXCHANGE, room, n, &s->parcels[place])
+                                : rshi_line_recv(x->h->line, m->peer, RSHI_TAG_EXCHANGE, room, n, &s->parcels[place])));
+            s->begun++;
+            *moved = true;
+        }
+        s->at += n;
+        if (s->at == m->bytes) s->next++, s->at = 0;
+    }
     return RSH_OK;
 }
 
-static rsh_status move_all(exchange *x) {
-    rsh_status st = begin_all(x);
-    if (st) {
-        rshi_line_cancel(x->h->line, x->used, x->parcels);
-        return st;
+/* Those that are done, in order; what came goes where it belongs. */
+static rsh_status end_pieces(exchange *x, stream *s, bool *moved) {
+    for (; s->ended < s->begun; s->ended++) {
+        int64_t place = s->ended % s->places, left;
+        RSH_TRY(rshi_line_test_all(x->h->line, 1, &s->parcels[place], &left));
+        if (left) return RSH_OK;
+        const piece *p = &s->pieces[place];
+        if (!s->sending) memcpy((char *)s->list[p->message].data + p->at, s->room + (size_t)place * s->size, p->bytes);
+        *moved = true;
     }
+    return RSH_OK;
+}
+
+static bool is_done(const stream *s) { return s->next == s->messages && s->ended == s->begun; }
+
+static rsh_status move_all(exchange *x) {
+    rshi_vigil v = {0};
     copy_own(x);
-    RSH_TRY(rshi_line_finish(x->h->line, x->used, x->parcels));
+    for (;;) {
+        bool moved = false;
+        RSH_TRY(begin_pieces(x, &x->in, &moved));
+        RSH_TRY(begin_pieces(x, &x->out, &moved));
+        RSH_TRY(end_pieces(x, &x->in, &moved));
+        RSH_TRY(end_pieces(x, &x->out, &moved));
+        if (is_done(&x->in) && is_done(&x->out)) break;
+        if (moved) v = (rshi_vigil){0};
+        else RSH_TRY(rshi_line_rest(x->h->line, &v, x->out.places + x->in.places, x->parcels));
+    }
     rshi_line_step(x->h->line);
     return RSH_OK;
 }
@@ -197,13 +304,13 @@ static rsh_status move_all(exchange *x) {
 rsh_status rshi_hybrid_exchange(rsh_comm *c, int64_t nsend, const rsh_message *send, int64_t nrecv,
                                 const rsh_message *recv) {
     exchange x = {.h = rshi_hybrid_of(c), .nsend = nsend, .nrecv = nrecv, .send = send, .recv = recv};
-    bool match = false;
+    bool match = false, used = false;
     rsh_status st;
     RSH_GOTO(lay_cards(&x, take_memory(&x)));
     RSH_GOTO(read_cards(&x, &match));
     st = match ? move_all(&x) : explain(&x);
+    if (st && match) used = !rshi_line_cancel(x.h->line, x.out.places + x.in.places, x.parcels);
 out:
-    rshi_free(x.seen);
-    rshi_free(x.parcels);
+    give_memory(&x, used);
     return st;
 }

@@ -10,23 +10,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define CANCELLING 0.1 /* seconds that a message that is given up may take to stop */
 
 typedef struct line {
     MPI_Comm comm; /* owned */
 } line;
 
-_Static_assert(sizeof(MPI_Request) <= sizeof(rsh_wire_request), "a request has room for MPI's");
-
-static MPI_Request request_of(const rsh_wire_request *r) {
+/* What is in the room of a request. */
+typedef struct message {
     MPI_Request request;
-    memcpy(&request, r->room, sizeof request);
-    return request;
+    bool given_up; /* MPI was told so, which it is told once */
+} message;
+
+_Static_assert(sizeof(message) <= sizeof(rsh_wire_request), "a request has room for MPI's");
+
+static message message_of(const rsh_wire_request *r) {
+    message m;
+    memcpy(&m, r->room, sizeof m);
+    return m;
 }
 
-static void keep_request(MPI_Request request, rsh_wire_request *out) { memcpy(out->room, &request, sizeof request); }
+static void keep_message(message m, rsh_wire_request *out) { memcpy(out->room, &m, sizeof m); }
 
 /* ---- errors ---- */
 
@@ -57,7 +60,7 @@ static rsh_status begin_send(void *ctx, int peer, int tag, const void *data, siz
     MPI_Request request;
     rsh_status st = require_running();
     if (!st) st = fail(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, l->comm, &request), "MPI_Isend");
-    if (!st) keep_request(request, out);
+    if (!st) keep_message((message){request, false}, out);
     return st;
 }
 
@@ -66,39 +69,32 @@ static rsh_status begin_receive(void *ctx, int peer, int tag, void *data, size_t
     MPI_Request request;
     rsh_status st = require_running();
     if (!st) st = fail(MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, l->comm, &request), "MPI_Irecv");
-    if (!st) keep_request(request, out);
+    if (!st) keep_message((message){request, false}, out);
     return st;
 }
 
 static rsh_status test(void *ctx, rsh_wire_request *r, bool *done) {
     (void)ctx;
-    MPI_Request request = request_of(r);
+    message m = message_of(r);
     int flag = 0;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!st) st = fail(MPI_Test(&m.request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
     if (st) return st;
-    keep_request(request, r);
+    keep_message(m, r);
     *done = flag;
     return RSH_OK;
 }
 
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* A receive that nothing was sent for stops at once.  What does not stop is MPI's to finish. */
-static void cancel(void *ctx, rsh_wire_request *r) {
+/* A receive that nothing was sent for stops at once.  What has begun, and with Open MPI any send, goes on until it is
+ * done, also when the communicator is no longer used. */
+static bool cancel(void *ctx, rsh_wire_request *r) {
     bool done = false;
-    if (!is_running()) return;
-    MPI_Request request = request_of(r);
-    if (request == MPI_REQUEST_NULL) return;
-    MPI_Cancel(&request);
-    for (double end = seconds() + CANCELLING; !done && seconds() < end;)
-        if (test(ctx, r, &done)) return;
-    request = request_of(r);
-    if (!done) MPI_Request_free(&request);
+    message m = message_of(r);
+    if (!is_running() || m.request == MPI_REQUEST_NULL) return true;
+    if (!m.given_up) MPI_Cancel(&m.request);
+    m.given_up = true;
+    keep_message(m, r);
+    return !test(ctx, r, &done) && done;
 }
 
 static rsh_status probe(void *ctx, int tag, int *peer) {

@@ -118,14 +118,15 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
     return RSH_OK;
 }
 
-void rshi_channels_close(rshi_channels *c) {
+void rshi_channels_close(rshi_channels *c, bool used) {
     rsh_comm *comm = c->comm;
     for (int64_t i = 0; i < c->n; i++) {
         if (c->list[i].sent) comm->ops->flag_give(comm, c->list[i].sent);
         if (c->list[i].taken) comm->ops->flag_give(comm, c->list[i].taken);
     }
     if (c->ends) comm->ops->shared_free(comm, c->ends, c->ends_bytes);
-    give_chunk(c);
+    if (!used) give_chunk(c);
+    if (used) comm->ops->keep(comm);
     rshi_free(c->list);
     *c = (rshi_channels){0};
 }
@@ -192,8 +193,8 @@ rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     return RSH_OK;
 }
 
-void rshi_letter_cancel(rshi_channels *c, rshi_letter *p) {
-    if (!p->channel->near) c->comm->ops->cancel(c->comm, &p->request);
+bool rshi_letter_cancel(rshi_channels *c, rshi_letter *p) {
+    return p->channel->near || c->comm->ops->cancel(c->comm, &p->request);
 }
 
 rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent) {

@@ -2,7 +2,7 @@
  *
  * Between ranks of one node a message lies in the sender's chunk, which peers can read, and is
  * handed over with two flags: sent, and taken.  Between nodes it goes over the comm's wire, from
- * any memory to any memory.  Either way several may be on their way at once, and nothing here waits
+ * the sender's chunk to that of the receiver.  Either way several may be on their way at once, and nothing here waits
  * unless it says so. */
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
@@ -42,7 +42,7 @@ typedef struct rshi_channels {
     int tag; /* of messages between nodes */
     rshi_channel *list; /* owned, by peer */
     int64_t n;
-    char *chunk; /* owned: what is sent lies here, unless it is sent to another node */
+    char *chunk; /* owned: what is sent lies here */
     int64_t chunk_bytes;
     struct rshi_ends *ends; /* owned: what the peers see of this rank */
     size_t ends_bytes;
@@ -57,10 +57,11 @@ rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned c
  * find their ends. */
 rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out);
 rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown);
-/* Local.  Also after a failed or unfinished opening. */
-void rshi_channels_close(rshi_channels *c);
+/* Local.  Also after a failed or unfinished opening.  `used`: the wire still sends from the chunk,
+ * which stays. */
+void rshi_channels_close(rshi_channels *c, bool used);
 
-/* Send `bytes` at `data`, which to a near peer must lie in c->chunk. */
+/* Send `bytes` at `data`, which lies in c->chunk. */
 rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes,
                             rshi_letter *out);
 /* Is what was sent no longer needed here? */
@@ -70,8 +71,9 @@ rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, 
                               size_t footprint, rshi_letter *out);
 /* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
 rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there);
-/* Over the wire: wait for it no longer; its memory is free again. */
-void rshi_letter_cancel(rshi_channels *c, rshi_letter *p);
+/* Over the wire: wait for it no longer.  False: it cannot be stopped (now), and the wire uses its
+ * memory on. */
+bool rshi_letter_cancel(rshi_channels *c, rshi_letter *p);
 /* Near: wait until it has come, or (sent) is gone; the questions above then answer yes. */
 rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent);
 

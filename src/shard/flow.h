@@ -46,8 +46,8 @@ typedef struct rshi_portion {
     rshi_place from;
     int64_t round;
     int64_t bytes;
-    char *whole; /* where all of it lies just as it travels, in this rank's source or destination;
-                    NULL: it must be packed or unpacked */
+    char *whole; /* of an incoming flow: where all of it belongs just as it travels; NULL: it must
+                    be unpacked */
 } rshi_portion;
 
 typedef struct rshi_flows {

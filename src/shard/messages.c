@@ -12,6 +12,9 @@
  * the receiver, not when it is combined with others; otherwise two reductions could wait for one another's
  * contributions. Messages of equal place have different senders and different receivers.
  *
+ * Between nodes a message may be impossible to stop once it has begun.  So it always lies in a chunk, never in the
+ * caller's memory, and after a failure a chunk that the wire still uses stays for as long as the process.
+ *
  * Where a rank sleeps until something comes it waits for the earlier of two: the oldest that it has on its way, and the
  * next that it expects.  By the same argument one of them all can go on. */
 #include "shard/messages.h"
@@ -19,7 +22,9 @@
 #include "shard/channel.h"
 #include "shard/flow.h"
 
-#define GRACE 0.2  /* seconds that messages between nodes have to leave after a failure */
+#include <sched.h>
+
+#define GRACE 0.2  /* seconds that messages between nodes have to leave, or to stop, after a failure */
 #define ALIGN 16   /* bytes: where messages begin in a chunk */
 
 /* A chunk that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size` and
@@ -146,21 +151,37 @@ rsh_status rshi_messages_connect(rshi_messages *m, int64_t i, rshi_handle shown)
 void rshi_messages_set_tag(rshi_messages *m, int tag) { m->channels.tag = tag; }
 int rshi_messages_tag(const rshi_messages *m) { return m->channels.tag; }
 
+static rshi_channel *channel_to(rshi_messages *m, int rank) { return &m->channels.list[m->channel_of[rank]]; }
+static outgoing *out_at(rshi_messages *m, int64_t i) { return &m->out[i % RSHI_WINDOW]; }
+static incoming *in_at(rshi_messages *m, int64_t i) { return &m->in[i % RSHI_WINDOW]; }
+
+static void cancel_letter(rshi_messages *m, rshi_letter *l, int64_t *left) {
+    if (!l->channel) return;
+    if (rshi_letter_cancel(&m->channels, l)) l->channel = NULL;
+    else ++*left;
+}
+
+/* Give up what is on its way between nodes; how many cannot be stopped. */
+static int64_t cancel_far(rshi_messages *m) {
+    int64_t left = 0;
+    for (int64_t i = m->out_first; i < m->out_end; i++) cancel_letter(m, &out_at(m, i)->letter, &left);
+    for (int64_t i = m->in_first; i < m->in_end; i++)
+        for (int64_t k = 0; k < in_at(m, i)->flow->nshifts; k++) cancel_letter(m, &in_at(m, i)->letters[k], &left);
+    return left;
+}
+
 void rshi_messages_free(rshi_messages *m) {
     if (!m) return;
-    rshi_channels_close(&m->channels);
+    bool used = cancel_far(m) > 0;
+    rshi_channels_close(&m->channels, used);
     rshi_flows_free(&m->flows);
-    rshi_free_scratch(m->chunk, (size_t)m->to_take.size);
+    if (!used) rshi_free_scratch(m->chunk, (size_t)m->to_take.size);
     rshi_free(m->letters);
     rshi_free(m->channel_of);
     rshi_free(m);
 }
 
 /* ---- sending ---- */
-
-static rshi_channel *channel_to(rshi_messages *m, int rank) { return &m->channels.list[m->channel_of[rank]]; }
-static outgoing *out_at(rshi_messages *m, int64_t i) { return &m->out[i % RSHI_WINDOW]; }
-static incoming *in_at(rshi_messages *m, int64_t i) { return &m->in[i % RSHI_WINDOW]; }
 
 /* The first flow at or after i that has something left to send; `within`: of that order only. */
 static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
@@ -195,10 +216,9 @@ static rsh_status let_go(rshi_messages *m, bool *moved) {
     return RSH_OK;
 }
 
-/* The next message as it is to be sent: where it lies if that will do, else packed.  NULL: there is no room. */
-static const char *make_ready(rshi_messages *m, rshi_flow *w, bool near, char *const *base, rshi_portion *p) {
+/* The next message, packed.  NULL: there is no room. */
+static const char *make_ready(rshi_messages *m, rshi_flow *w, char *const *base, rshi_portion *p) {
     rshi_flow_next(&m->flows, w, base, p);
-    if (p->whole && !near) return p->whole;
     int64_t at = ring_take(&m->to_send, p->bytes);
     if (at < 0) {
         rshi_flow_undo(w, p);
@@ -214,7 +234,7 @@ static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool 
     rshi_channel *to = channel_to(m, receiver(m, w));
     rshi_portion p;
     if (w->stage > stage) return RSH_OK;
-    const char *data = make_ready(m, w, to->near, base, &p);
+    const char *data = make_ready(m, w, base, &p);
     if (!data) return RSH_OK;
     outgoing *o = out_at(m, m->out_end);
     *o = (outgoing){.end = m->to_send.head, .order = w->order, .round = p.round, .shift = w->shift};
@@ -237,6 +257,7 @@ static bool make_room(rshi_messages *m, rshi_flow *w, char *const *base, incomin
     *r = (incoming){.flow = w, .letters = r->letters};
     rshi_flow_next(&m->flows, w, base, &r->portion);
     r->apart = rshi_min(w->slot, rshi_ceil_div(r->portion.bytes, ALIGN) * ALIGN);
+    if (!channel_to(m, sender(m, w, 0))->near) r->portion.whole = NULL;
     r->messages = r->portion.whole;
     if (!r->messages) {
         int64_t at = ring_take(&m->to_take, (w->nshifts - 1) * r->apart + r->portion.bytes);
@@ -333,32 +354,31 @@ int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
     return n;
 }
 
-static void cancel_all(rshi_messages *m) {
-    for (; m->in_first < m->in_end; m->in_first++) {
-        incoming *r = in_at(m, m->in_first);
-        for (int64_t k = r->arrived; k < r->flow->nshifts; k++)
-            if (r->letters[k].channel) rshi_letter_cancel(&m->channels, &r->letters[k]);
-    }
-}
-
 /* Some time for what is on its way to other nodes: its receivers may be well. */
 static void let_go_far(rshi_messages *m, outgoing *o, double until) {
     bool gone = false;
     while (!gone && rshi_seconds() < until)
         if (rshi_letter_is_gone(&m->channels, &o->letter, &gone)) break;
-    if (!gone) rshi_letter_cancel(&m->channels, &o->letter);
+    if (gone) o->letter.channel = NULL;
 }
 
+/* What cannot be stopped stays in the queues, for rshi_messages_free to ask again. */
 void rshi_messages_give_up(rshi_messages *m) {
     double until = rshi_seconds() + GRACE;
-    cancel_all(m);
-    for (; m->out_first < m->out_end; m->out_first++) {
-        outgoing *o = out_at(m, m->out_first);
+    for (int64_t i = m->in_first; i < m->in_end; i++)
+        for (int64_t k = 0; k < in_at(m, i)->arrived; k++) in_at(m, i)->letters[k].channel = NULL;
+    for (int64_t i = m->out_first; i < m->out_end; i++) {
+        outgoing *o = out_at(m, i);
         if (o->letter.channel->near)
             rshi_letter_wait(&m->channels, &o->letter, true);
         else
             let_go_far(m, o, until);
     }
+    int64_t left = cancel_far(m);
+    for (; left && rshi_seconds() < until; left = cancel_far(m)) sched_yield();
+    if (left) return;
+    m->in_first = m->in_end;
+    m->out_first = m->out_end;
 }
 
 uint64_t rshi_messages_bytes_near(const rshi_messages *m) { return m->flows.bytes_near; }

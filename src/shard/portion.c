@@ -111,13 +111,12 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
     return true;
 }
 
-/* Where the piece lies just as it travels, or NULL. */
-static char *find_whole(const rshi_flows *f, const rshi_flow *w, const cut *c, char *const *base) {
+/* Where the piece belongs just as it travels, or NULL. */
+static char *find_whole(const cut *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
-    if ((w->shift ? t->from : t->to) != c->leg->wire) return NULL;
-    if (!w->shift && (t->nsrc > 1 || t->divisor > 1)) return NULL;
-    char *found = w->shift ? find_source(f, c, base, strides) : find_destination(c, base, strides);
+    if (t->to != c->leg->wire || t->nsrc > 1 || t->divisor > 1) return NULL;
+    char *found = find_destination(c, base, strides);
     rshi_move m = move_of(c);
     return is_packed(&m, strides, (int64_t)rsh_dtype_size(c->leg->wire)) ? found : NULL;
 }
@@ -128,7 +127,7 @@ void rshi_flow_next(const rshi_flows *f, rshi_flow *w, char *const *base, rshi_p
     int64_t n = 0;
     for (; next_cut(f, w, &w->next, &out->bytes, &c); n++)
         if (!n) first = c;
-    if (n == 1) out->whole = find_whole(f, w, &first, base);
+    if (n == 1 && !w->shift) out->whole = find_whole(&first, base);
 }
 
 void rshi_flow_undo(rshi_flow *w, const rshi_portion *p) {

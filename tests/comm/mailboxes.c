@@ -146,10 +146,10 @@ static rsh_status test(void *ctx, rsh_wire_request *request, bool *done) {
     return RSH_OK;
 }
 
-static void cancel(void *ctx, rsh_wire_request *request) {
+static bool cancel(void *ctx, rsh_wire_request *request) {
     desk *d = ctx;
     letter *l = request->pointer;
-    if (!l) return;
+    if (!l) return true;
     pthread_mutex_lock(&d->office->lock);
     for (int r = 0; r < d->office->size && !l->done; r++) {
         letter **at = &d->office->box[r];
@@ -158,6 +158,7 @@ static void cancel(void *ctx, rsh_wire_request *request) {
     }
     pthread_mutex_unlock(&d->office->lock);
     throw_away(l);
+    return true;
 }
 
 static rsh_status probe(void *ctx, int tag, int *peer) {
