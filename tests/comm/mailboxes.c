@@ -5,6 +5,7 @@
 #include "mailboxes.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,12 +38,17 @@ typedef struct office {
     letter **box;      /* [size]: letters and receives that wait, oldest first */
     parting *partings; /* [size] */
     int come, rounds;
+    struct office *next; /* of the closed ones with letters to deliver */
 } office;
 
 typedef struct desk {
     office *office;
     int rank;
 } desk;
+
+static atomic_bool stopped;
+static office *closed; /* under `closing` */
+static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
 
 static office *open_office(int size) {
     office *o = calloc(1, sizeof *o);
@@ -60,11 +66,7 @@ static void throw_away(letter *l) {
     free(l);
 }
 
-static void leave_office(office *o) {
-    pthread_mutex_lock(&o->lock);
-    bool last = !--o->refs;
-    pthread_mutex_unlock(&o->lock);
-    if (!last) return;
+static void free_office(office *o) {
     for (int r = 0; r < o->size; r++)
         for (letter *l = o->box[r], *next; l; l = next) {
             next = l->next;
@@ -75,6 +77,21 @@ static void leave_office(office *o) {
     free(o->box);
     free(o->partings);
     free(o);
+}
+
+static void leave_office(office *o) {
+    pthread_mutex_lock(&o->lock);
+    bool last = !--o->refs;
+    pthread_mutex_unlock(&o->lock);
+    if (!last) return;
+    if (!stopped) {
+        free_office(o);
+        return;
+    }
+    pthread_mutex_lock(&closing);
+    o->next = closed;
+    closed = o;
+    pthread_mutex_unlock(&closing);
 }
 
 /* ---- letters ---- */
@@ -96,17 +113,22 @@ static letter *find_match(letter *box, const letter *new) {
     return box;
 }
 
+static void move_bytes(const letter *l, const letter *receive) {
+    if (receive->bytes != l->bytes) abort(); /* the library promised that they agree */
+    if (l->bytes) memcpy(receive->to, l->copy ? l->copy : l->data, l->bytes);
+}
+
 /* Match it with what waits, or let it wait. */
 static rsh_status put(office *o, int owner, letter *new) {
-    letter *other = find_match(o->box[owner], new), **end = &o->box[owner];
+    bool stays = stopped && new->bytes > MAILBOX_EAGER;
+    letter *other = stays ? NULL : find_match(o->box[owner], new), **end = &o->box[owner];
     if (!other) {
         while (*end) end = &(*end)->next;
         *end = new;
         return RSH_OK;
     }
     letter *receive = new->is_receive ? new : other, *letter = new->is_receive ? other : new;
-    if (receive->bytes != letter->bytes) abort(); /* the library promised that they agree */
-    if (letter->bytes) memcpy(receive->to, letter->copy ? letter->copy : letter->data, letter->bytes);
+    move_bytes(letter, receive);
     take_out(&o->box[owner], other);
     finish(letter);
     finish(receive);
@@ -151,14 +173,46 @@ static bool cancel(void *ctx, rsh_wire_request *request) {
     letter *l = request->pointer;
     if (!l) return true;
     pthread_mutex_lock(&d->office->lock);
-    for (int r = 0; r < d->office->size && !l->done; r++) {
+    bool goes_on = stopped && !l->done;
+    for (int r = 0; r < d->office->size && !l->done && !goes_on; r++) {
         letter **at = &d->office->box[r];
         while (*at && *at != l) at = &(*at)->next;
         if (*at) take_out(&d->office->box[r], l);
     }
     pthread_mutex_unlock(&d->office->lock);
-    throw_away(l);
-    return true;
+    if (!goes_on) throw_away(l);
+    return !goes_on;
+}
+
+void mailboxes_stop(void) { stopped = true; }
+
+/* Nobody has a request for them any more. */
+static int deliver_box(letter **box) {
+    int n = 0;
+    for (letter *l = *box, *other; l; l = *box) {
+        take_out(box, l);
+        other = find_match(*box, l);
+        if (other) {
+            move_bytes(l->is_receive ? other : l, l->is_receive ? l : other);
+            take_out(box, other);
+            throw_away(other);
+            n++;
+        }
+        throw_away(l);
+    }
+    return n;
+}
+
+int mailboxes_deliver(void) {
+    int n = 0;
+    stopped = false;
+    for (office *o = closed, *next; o; o = next) {
+        next = o->next;
+        for (int r = 0; r < o->size; r++) n += deliver_box(&o->box[r]);
+        free_office(o);
+    }
+    closed = NULL;
+    return n;
 }
 
 static rsh_status probe(void *ctx, int tag, int *peer) {

@@ -10,6 +10,12 @@
 #define MAILBOX_EAGER 256
 rsh_status run_on_nodes(int n, const int *node, rsh_rank_fn fn, void *ctx);
 
+/* From now on messages over MAILBOX_EAGER bytes stay where they are and none can be cancelled, as
+ * when the other end of an MPI is stopped.  Once all wires are closed: deliver what has a receive,
+ * as an MPI would; how many there were. */
+void mailboxes_stop(void);
+int mailboxes_deliver(void);
+
 /* n wires that belong together; each is closed by the comm that takes it. */
 rsh_status mailbox_wires(int n, rsh_wire *wires);
 
