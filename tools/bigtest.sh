@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [engines] [cgroup] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -13,11 +13,12 @@
 #   large      a message of 4.5 GiB on each engine (12 GiB of memory)
 #   hosts      two hosts by network namespaces: what crosses between them, over a slow link, and when it is cut (root)
 #   ceiling    1 GiB over the wire with 1 MiB of scratch
+#   stopped    a rank is stopped in the middle of a transfer: the other one gets an error, and its memory back for good
 #   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
 #   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
-# The last seven leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
+# The last eight leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -132,6 +133,18 @@ ceiling() {
     ranks 2 600 "$big/big_ceiling"
 }
 
+stopped() {
+    programs
+    mpi_is_there stopped || return 0
+    local call who
+    for call in run exchange; do
+        for who in sender receiver; do
+            echo "stopped: $call, the $who"
+            RESHARD_TIMEOUT=2 OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1 ranks 2 60 "$big/big_stopped" $call $who
+        done
+    done
+}
+
 engines() {
     programs
     bash tests/big/apply_engines.sh "$dir/programs/reshard" "$big/big_pairs" "${PAIRS:-200}"
@@ -144,7 +157,7 @@ cgroup() {
 
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling engines cgroup bare"
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

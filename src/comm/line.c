@@ -191,6 +191,6 @@ static int64_t count_pending(rshi_line *l) {
 void rshi_line_close(rshi_line *l) {
     bool orderly = l->status == RSH_OK && part_in_order(l);
     bool used = count_pending(l) > 0;
-    l->wire.close(l->wire.ctx, orderly && !used);
+    l->wire.close(l->wire.ctx, orderly);
     if (!used) free_line(l);
 }
