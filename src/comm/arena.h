@@ -22,7 +22,7 @@ typedef struct rshi_arena {
     char *base;
     size_t reserve;       /* bytes of address range */
     int ranks;            /* that may take memory at the same time */
-    const char *root;     /* "", or where a test keeps the files that say how much memory there is */
+    const char *root;     /* "", or where a test keeps the files that say what memory there is */
     atomic_int refs;      /* the comms' world, and every block of data */
     pthread_mutex_t lock; /* guards what follows: tensors may be freed by any thread */
     size_t end;           /* everything behind it is free */

@@ -1,9 +1,9 @@
 /* Limit: the least that the machine and the control groups of this process, with all their parents, leave to be taken.
  *
  * What a limit leaves is more than what is not in use: pages of files can be dropped, and there may be swap.  Version 1
- * and 2 of control groups can be there at once, and a container may see its own group as the root of all; so every mount
- * of either kind is looked at, from this process's group upwards to the mount.  memory.high is left out: who exceeds it
- * is slowed down, not ended. */
+ * and 2 of control groups can be there at once, and a container may see its own group as the root of all; so every
+ * mount of either kind is looked at, from this process's group upwards to the mount.  memory.high is left out: who
+ * exceeds it is slowed down, not ended. */
 #include "comm/limit.h"
 
 #include <fcntl.h>
@@ -58,7 +58,8 @@ static uint64_t read_number(const search *s, const char *folder, const char *nam
 static uint64_t find_number(const char *text, const char *word) {
     size_t n = strlen(word);
     for (; text && *text; text = strchr(text, '\n'), text += text != NULL)
-        if (!strncmp(text, word, n) && (text[n] == ' ' || text[n] == ':')) return number_at(text + n + strspn(text + n, ": "));
+        if (!strncmp(text, word, n) && (text[n] == ' ' || text[n] == ':'))
+            return number_at(text + n + strspn(text + n, ": "));
     return 0;
 }
 

@@ -33,7 +33,7 @@ double rshi_meeting_time_left(const rshi_meeting *m);
 /* RSH_EPEER: a process of another user has the job's name. */
 rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred *who);
 
-/* ---- words on a socket.  `who`: the rank at the other end, for sentences; -1: it has not said ---- */
+/* ---- words on a socket; `who` is the rank at the other end, for sentences, -1: not known ---- */
 
 /* With the thread's sentence where the status is not RSH_OK. */
 rshi_word rshi_word_make(const rshi_meeting *m, int rank, rsh_status status);

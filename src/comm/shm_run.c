@@ -67,7 +67,8 @@ static void note_death(run *run, int rank, int how) {
     e->status = RSH_EPEER;
     if (how == NOT_KNOWN)
         snprintf(e->detail, sizeof e->detail,
-                 "rank %d has died; the program ignores SIGCHLD or waits for all children, so it is not known how", rank);
+                 "rank %d has died; the program ignores SIGCHLD or waits for all children, so it is not known how",
+                 rank);
     else if (WIFSIGNALED(how))
         snprintf(e->detail, sizeof e->detail, "rank %d was ended by signal %d", rank, WTERMSIG(how));
     else

@@ -1,4 +1,5 @@
-/* Word: what ranks of a job that is about to meet say to each other, on sockets that only this user's processes share. */
+/* Word: what ranks of a job that is about to meet say to each other, on sockets that only one user's processes share.
+ */
 #include "comm/meeting.h"
 
 #include <errno.h>
@@ -36,8 +37,8 @@ rsh_status rshi_socket_open(int *fd) {
 }
 
 rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred *who) {
-    return rshi_fail(RSH_EPEER, "the name of the job \"%.100s\" is held by process %ld of another user (uid %ld)", m->job,
-                     (long)who->pid, (long)who->uid);
+    return rshi_fail(RSH_EPEER, "the name of the job \"%.100s\" is held by process %ld of another user (uid %ld)",
+                     m->job, (long)who->pid, (long)who->uid);
 }
 
 /* ---- words ---- */

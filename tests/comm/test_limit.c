@@ -29,7 +29,8 @@ static int make_tree(void **state) {
     (void)state;
     snprintf(root, sizeof root, "/tmp/reshard-limit-XXXXXX");
     if (!mkdtemp(root)) return 1;
-    put("proc/meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n");
+    put("proc/meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n"
+                        "SwapTotal: 0 kB\nSwapFree: 0 kB\n");
     return 0;
 }
 
@@ -62,7 +63,8 @@ static void where_nothing_is_known_there_is_no_limit(void **state) {
 
 static void use_version_2(void) {
     put("proc/self/cgroup", "0::/jobs/one\n");
-    put("proc/self/mountinfo", "24 1 0:1 / / rw - ext4 /dev/vda rw\n31 24 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 none rw\n");
+    put("proc/self/mountinfo", "24 1 0:1 / / rw - ext4 /dev/vda rw\n"
+                               "31 24 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 none rw\n");
     put("sys/fs/cgroup/jobs/one/memory.max", "max\n");
     put("sys/fs/cgroup/jobs/one/memory.current", "1048576\n");
 }
@@ -86,7 +88,8 @@ static void files_can_be_dropped_and_memory_swapped(void **state) {
     put("sys/fs/cgroup/jobs/one/memory.current", "33554432\n");
     put("sys/fs/cgroup/jobs/one/memory.swap.max", "0\n");
     is_limited(0, "one/memory.max");
-    put("sys/fs/cgroup/jobs/one/memory.stat", "anon 5\nfile 99\nshmem 4194304\ninactive_file 1048576\nactive_file 2097152\n");
+    put("sys/fs/cgroup/jobs/one/memory.stat",
+        "anon 5\nfile 99\nshmem 4194304\ninactive_file 1048576\nactive_file 2097152\n");
     is_limited(3 * MIB, "one/memory.max");
     put("sys/fs/cgroup/jobs/one/memory.swap.max", "5242880\n");
     put("sys/fs/cgroup/jobs/one/memory.swap.current", "1048576\n");
@@ -110,7 +113,8 @@ static void parents_limit_a_group_of_version_1(void **state) {
     put("sys/fs/cgroup/my memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
     put("sys/fs/cgroup/my memory/docker/memory.limit_in_bytes", "67108864\n");
     put("sys/fs/cgroup/my memory/docker/memory.usage_in_bytes", "3145728\n");
-    put("sys/fs/cgroup/my memory/docker/memory.stat", "inactive_file 9\ntotal_inactive_file 1048576\ntotal_active_file 0\n");
+    put("sys/fs/cgroup/my memory/docker/memory.stat",
+        "inactive_file 9\ntotal_inactive_file 1048576\ntotal_active_file 0\n");
     is_limited(62 * MIB, "docker/memory.limit_in_bytes");
     put("sys/fs/cgroup/my memory/docker/abc/memory.memsw.limit_in_bytes", "8388608\n");
     put("sys/fs/cgroup/my memory/docker/abc/memory.memsw.usage_in_bytes", "1048576\n");
