@@ -22,11 +22,13 @@ int rshi_cores(void);
 rsh_status rshi_read_timeout(double *seconds);
 /* RSH_ETIMEOUT, for a wait that no rank in particular could have ended. */
 rsh_status rshi_report_all_late(double waited, double timeout);
+/* RSH_EMISMATCH: the rank that this one waits for waits for it in a collective call. */
+rsh_status rshi_report_elsewhere(const rsh_comm *c, int peer);
 /* Patience for `ranks` that run on the cores of this process. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
 
 /* Is it any use to wait on?  Asked when the short wait was in vain and then at every nap's end,
- * with the seconds waited so far. RSH_OK: go on; else the wait ends with that status, unless the
+ * with the seconds waited so far (watch.h). RSH_OK: go on; else the wait ends with that status, unless the
  * flag got there after all. */
 typedef rsh_status (*rshi_doubt)(void *ctx, double waited);
 

@@ -3,6 +3,7 @@
  * A wait tests its messages, yields, then naps; at every nap it looks for farewells.  Nobody waits for longer than
  * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed says no farewell, but its comm knows. */
 #include "comm/line.h"
+#include "comm/watch.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -20,15 +21,11 @@
 
 typedef struct vigil {
     int looks;
-    double start; /* 0: has not looked at the clock */
+    rshi_watch watch;
     long nap;
 } vigil;
 
-static double waited(vigil *v) {
-    double now = rshi_seconds();
-    if (!v->start) v->start = now;
-    return now - v->start;
-}
+static double waited(vigil *v) { return rshi_watch_look(&v->watch, RSHI_WATCH_STEP); }
 
 /* Let others work for a moment.  True: it is time to look around. */
 static bool rest(vigil *v, const rshi_patience *p) {

@@ -349,13 +349,13 @@ static void let_go_far(rshi_messages *m, outgoing *o, double until) {
     if (!gone) rshi_letter_cancel(&m->channels, &o->letter);
 }
 
-void rshi_messages_give_up(rshi_messages *m) {
+void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
     double until = rshi_seconds() + GRACE;
     cancel_all(m);
     for (; m->out_first < m->out_end; m->out_first++) {
         outgoing *o = out_at(m, m->out_first);
         if (o->letter.channel->near)
-            rshi_letter_wait(&m->channels, &o->letter, true);
+            rshi_letter_linger(&o->letter, linger);
         else
             let_go_far(m, o, until);
     }
