@@ -78,20 +78,26 @@ static rsh_status check_readable(rsh_exec *e) {
 
 /* ---- moves ---- */
 
-static void look_up_peer(rsh_exec *e, const rshi_peer *p) {
-    for (int64_t k = 0; k < p->nsrc + p->ndst; k++)
+/* True: each part has an address. */
+static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
+    bool all = true;
+    for (int64_t k = 0; k < p->nsrc + p->ndst; k++) {
         e->base[p->number + k] = e->comm->ops->reach(e->comm, p->rank, p->table[k].data);
+        all = all && e->base[p->number + k];
+    }
+    return all;
 }
 
-/* Addresses of the parts of every peer that the stage reads, and of this rank's own.  A peer that gives up writes its
- * table anew, or frees it: so is it still there before the table is read, and was it when that was done?  Then all
- * addresses are those of its run, and one is NULL only for a part without elements, which no move reads. */
+/* Addresses of the parts of every peer that the stage reads, and of this rank's own.  A part without elements has none,
+ * and no move reads it.  A peer that gives up shows other memory, which this rank may not reach, but it has left before:
+ * so where an address is missing the peers are asked once more. */
 static rsh_status look_up(rsh_exec *e) {
+    bool all = true;
     RSH_TRY(check_readable(e));
     look_up_peer(e, &e->peers[0]);
     for (int64_t i = 1; i < e->npeers; i++)
-        if (e->peers[i].due[e->stage] >= 0) look_up_peer(e, &e->peers[i]);
-    return check_readable(e);
+        if (e->peers[i].due[e->stage] >= 0) all = look_up_peer(e, &e->peers[i]) && all;
+    return all ? RSH_OK : check_readable(e);
 }
 
 static void run_slabs(rsh_exec *e) {
