@@ -8,6 +8,7 @@
 #define RESHARD_COMM_LINE_H
 
 #include "comm/flag.h"
+#include "comm/watch.h"
 
 #define RSHI_LINE_MESSAGE ((size_t)1 << 30) /* bytes of the longest message */
 
@@ -62,7 +63,8 @@ typedef struct rshi_line {
     rsh_comm *near;              /* lent; NULL: there is none */
     const int *near_called;      /* [near->size], lent: their ranks here */
     double asked;                /* when that was looked at last */
-    double suspected;            /* when one of them was missed first; 0: none is */
+    int suspect;                 /* one of them that is missed, counted from 1; 0: none is */
+    rshi_watch missed;           /* since when */
 } rshi_line;
 
 /* Local.  Takes the wire, also when it fails: then it tells the other ranks, as well as it can

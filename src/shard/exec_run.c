@@ -378,7 +378,7 @@ static void begin_messages(rsh_exec *e) {
 }
 
 /* After some 30,000 binds tags are used again, and an old exec may still have its own: two runs of one tag would take
- * one another's messages. */
+ * one another's messages.  All ranks begin runs in the same order, so they all finish the same one of the two first. */
 static rsh_status finish_namesake(const rsh_exec *e) {
     for (rsh_exec *x = e->comm->begun; x; x = x->next_begun)
         if (x->messages && rshi_messages_tag(x->messages) == rshi_messages_tag(e->messages)) return rsh_exec_wait(x);
