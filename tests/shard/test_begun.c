@@ -98,6 +98,7 @@ static void who_comes_too_late_gets_an_error_and_not_other_data(void **state) {
 
 /* Mailboxes in which parts of tensors come later than anything else. */
 static rsh_wire inner[RANKS];
+static double lateness; /* seconds */
 
 typedef struct slow_request {
     void *pointer; /* the mailbox's */
@@ -126,11 +127,17 @@ static rsh_status slow_test(void *ctx, rsh_wire_request *request, bool *done) {
     memcpy(&slow, request, sizeof slow);
     RSH_TRY(inner[0].test(ctx, request, done));
     if (!*done) return RSH_OK;
-    if (slow.until == -1) slow.until = rshi_seconds() + 0.02;
+    if (slow.until == -1) slow.until = rshi_seconds() + lateness;
     slow.pointer = NULL; /* a mailbox that is asked for nothing says that it is there */
     memcpy(request, &slow, sizeof slow);
     *done = rshi_seconds() >= slow.until;
     return RSH_OK;
+}
+
+/* As on a busy machine, where a rank stops at any place for a while. */
+static rsh_status stalled_probe(void *ctx, int tag, int *peer) {
+    usleep(60000);
+    return inner[0].probe(ctx, tag, peer);
 }
 
 /* Rank 0 has sent what it had to, and goes. */
@@ -142,8 +149,18 @@ static rsh_status one_way(void *ctx, rsh_comm *comm) {
     unbind(&b);
     return st;
 }
-static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **state) {
-    (void)state;
+static rsh_status two_one_ways(void *ctx, rsh_comm *comm) {
+    bound b[2];
+    for (int i = 0; i < 2; i++)
+        RSH_TRY(bind_on(ctx, comm, "f32[40] boxes 0:[0:40]", "f32[40] boxes 1,2,3:[0:40]", &b[i]));
+    for (int i = 0; i < 2; i++) RSH_TRY(rsh_exec_begin(b[i].exec));
+    for (int i = 0; i < 2; i++) RSH_TRY(rsh_exec_wait(b[i].exec));
+    for (int i = 0; i < 2; i++) CHECK(check_result(b[i].dst) == RSH_OK);
+    for (int i = 0; i < 2; i++) unbind(&b[i]);
+    return RSH_OK;
+}
+static void run_slowly(rsh_rank_fn fn, double late, bool stall) {
+    lateness = late;
     scene s = {.where = NODES_OF_ONE};
     rsh_comm *near[RANKS], *comms[RANKS];
     const int64_t node[RANKS] = {0, 1, 2, 3};
@@ -154,12 +171,21 @@ static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **sta
         slow.send = quick_send;
         slow.recv = slow_receive;
         slow.test = slow_test;
+        if (stall) slow.probe = stalled_probe;
         assert_int_equal(rsh_comm_threads(1, &near[r]), RSH_OK);
         assert_int_equal(rshi_comm_hybrid(&slow, near[r], node, &comms[r]), RSH_OK);
     }
-    rsh_status st = rshi_run_comms(RANKS, comms, one_way, &s);
+    rsh_status st = rshi_run_comms(RANKS, comms, fn, &s);
     if (st) fail_msg("%s: %s", rsh_status_name(st), rsh_error_detail());
     alarm(0);
+}
+static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **state) {
+    (void)state;
+    run_slowly(one_way, 0.02, false);
+}
+static void time_without_a_look_is_no_proof_that_a_rank_is_lost(void **state) {
+    (void)state;
+    run_slowly(two_one_ways, 0.3, true);
 }
 
 /* ---- other memory, and none for its shadow ---- */
@@ -219,6 +245,7 @@ int main(void) {
         cmocka_unit_test(who_tests_hears_that_a_rank_has_left),
         cmocka_unit_test(who_comes_too_late_gets_an_error_and_not_other_data),
         cmocka_unit_test(what_a_rank_sent_before_it_left_counts_when_it_comes_late),
+        cmocka_unit_test(time_without_a_look_is_no_proof_that_a_rank_is_lost),
         cmocka_unit_test(a_run_on_other_memory_that_is_refused_leaves_what_was_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,17 +146,17 @@ static board *new_board(where where) {
     return b;
 }
 
-static bool is_stopped(pid_t pid) {
+static char state_of(pid_t pid) {
     char path[64], line[512], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *f = fopen(path, "r");
     if (f && fgets(line, sizeof line, f) && strrchr(line, ')')) sscanf(strrchr(line, ')') + 1, " %c", &state);
     if (f) fclose(f);
-    return state == 'T';
+    return state;
 }
 
 static void await_stopped(board *w, int rank) {
-    while (!atomic_load(&w->pid[rank]) || !is_stopped(atomic_load(&w->pid[rank]))) usleep(1000);
+    while (!atomic_load(&w->pid[rank]) || state_of(atomic_load(&w->pid[rank])) != 'T') usleep(1000);
 }
 
 /* Ranks 1 to 3 stop in front of the run; rank 0 lets them go on when it has its error. */
@@ -198,11 +198,16 @@ static void the_number_of_stuck_ranks_does_not_matter(void **state) {
     stuck(PROCESSES_BY_MESSAGE);
 }
 
+/* In the wait, also on a machine where it was slow to get there: asleep at ten looks in a row. */
+static void await_asleep(board *w, int rank) {
+    for (int looks = 0; looks < 10; usleep(5000)) looks = state_of(atomic_load(&w->pid[rank])) == 'S' ? looks + 1 : 0;
+}
+
 /* A child of rank 1 stops both ranks for longer than RESHARD_TIMEOUT while rank 0 waits. */
 static void suspend(board *w) {
     pid_t child = fork();
     if (child == 0) {
-        usleep(100000);
+        await_asleep(w, 0);
         for (int r = 0; r < 2; r++) kill(atomic_load(&w->pid[r]), SIGSTOP);
         for (int r = 0; r < 2; r++) await_stopped(w, r);
         atomic_store(&w->stopped, 1);
