@@ -96,8 +96,8 @@ typedef struct rshi_comm_ops {
      * it, until the next refusal.  A rank refuses before it posts, and refuses again only when
      * nobody can still be reading. */
     void (*refuse)(rsh_comm *c, rsh_status status, const char *detail);
-    /* Local.  The refusal of a rank of this node, which may be this one: status, and the sentence as
-     * the thread's. */
+    /* Local.  The refusal of a rank of this node, which may be this one: its status; its sentence
+     * becomes the thread's. */
     rsh_status (*refusal)(rsh_comm *c, int peer);
 
     /* Messages between ranks of different nodes, as in rsh_wire; NULL in the table: there is one

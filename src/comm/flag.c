@@ -5,7 +5,6 @@
  * and the kernel compares the value again before it lets the sleeper sleep.  Naps are bounded all the same, since who
  * leaves cannot find every flag that somebody sleeps on. */
 #include "comm/flag.h"
-#include "comm/watch.h"
 
 #include <linux/futex.h>
 #include <limits.h>

@@ -28,7 +28,7 @@ rsh_status rshi_report_elsewhere(const rsh_comm *c, int peer);
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
 
 /* Is it any use to wait on?  Asked when the short wait was in vain and then at every nap's end,
- * with the seconds waited so far (watch.h). RSH_OK: go on; else the wait ends with that status, unless the
+ * with the seconds waited so far. RSH_OK: go on; else the wait ends with that status, unless the
  * flag got there after all. */
 typedef rsh_status (*rshi_doubt)(void *ctx, double waited);
 

@@ -8,7 +8,6 @@
 #define RESHARD_COMM_LINE_H
 
 #include "comm/flag.h"
-#include "comm/watch.h"
 
 #define RSHI_LINE_MESSAGE ((size_t)1 << 30) /* bytes of the longest message */
 

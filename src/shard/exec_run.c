@@ -89,8 +89,8 @@ static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
 }
 
 /* Addresses of the parts of every peer that the stage reads, and of this rank's own.  A part without elements has none,
- * and no move reads it.  A peer that gives up shows other memory, which this rank may not reach, but it has left before:
- * so where an address is missing the peers are asked once more. */
+ * and no move reads it.  A peer that gives up shows other memory, which this rank may not reach, but it has left
+ * before: so where an address is missing the peers are asked once more. */
 static rsh_status look_up(rsh_exec *e) {
     bool all = true;
     RSH_TRY(check_readable(e));
@@ -461,7 +461,11 @@ rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory 
 rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
     const rshi_program *g = &e->program;
     *out = (rsh_exec_stats){
-        .runs = e->runs - e->refusals, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};
+        .runs = e->runs - e->refusals,
+        .bytes_local = g->bytes_local,
+        .bytes_shared = g->bytes_shared,
+        .seconds = e->seconds,
+    };
     if (e->messages) {
         out->bytes_wire = rshi_messages_bytes_far(e->messages);
         out->bytes_shared += rshi_messages_bytes_near(e->messages);

@@ -8,7 +8,6 @@
 #define RESHARD_SHARD_LINGER_H
 
 #include "comm/comm.h"
-#include "comm/watch.h"
 
 typedef struct rshi_linger {
     rsh_comm *comm;

@@ -1,11 +1,9 @@
-/* Stuck: ranks that are stopped, refuse a run or are in another call.  The others hear of it in time, and a job that was
- * suspended goes on. */
+/* Stuck: ranks that are stopped, refuse a run or are in another call.  The others hear of it in time, and a job that
+ * was suspended goes on. */
 #include "scene.h"
 
 #include <signal.h>
 #include <sys/wait.h>
-
-#include "comm/watch.h"
 
 /* ---- refusals ---- */
 

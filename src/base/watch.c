@@ -1,6 +1,4 @@
 /* Watch: a sum of short steps of the monotonic clock. */
-#include "comm/watch.h"
-
 #include "base/base.h"
 
 double rshi_watch_look(rshi_watch *w, double most) {
