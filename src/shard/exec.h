@@ -75,6 +75,7 @@ struct rsh_exec {
                       shadow; NULL: peers reach all memory */
     rshi_shadows shadows;
     int state, stage;
+    bool refuser; /* of a run that was refused: it began with this rank */
     void *next_begun; /* another run of this comm that is under way */
     int64_t slab;     /* with messages: the next of the stage; -1: peers are waited for */
     int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers:

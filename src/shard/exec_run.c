@@ -288,9 +288,12 @@ static void refuse(rsh_exec *e, rsh_status status) {
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stages + 1));
 }
 
+/* Every neighbour of the rank that began it has looked at that rank's flag before it ends the run, and refuses too.
+ * Who only passes it on may have neighbours that had done all they had to do with it before, and have just ended. */
 static rsh_status finish_refused(rsh_exec *e, bool block, bool *there, rsh_status *refused) {
+    int done = e->stages + e->refuser;
     for (int64_t i = 1; i < e->npeers; i++)
-        RSH_TRY(await_mark(e, &e->peers[i], mark(e, e->peers[i].start, e->stages), block, there));
+        RSH_TRY(await_mark(e, &e->peers[i], mark(e, e->peers[i].start, done), block, there));
     if (!*there) return RSH_OK;
     e->runs++;
     e->refusals++;
@@ -389,6 +392,7 @@ static void enter(rsh_exec *e) {
     e->begun = rshi_seconds();
     e->stage = 0;
     e->state = RSHI_RUNNING;
+    e->refuser = false;
     e->next_begun = e->comm->begun;
     e->comm->begun = e;
     note_progress(e);
@@ -445,6 +449,7 @@ static rsh_status check_data(const rsh_exec *e, const rsh_memory *src, const rsh
 static rsh_status refuse_run(rsh_exec *e, rsh_status status) {
     enter(e);
     if (e->messages) return give_up(e, status);
+    e->refuser = true;
     refuse(e, rshi_fail(status, "rank %d: %s", e->comm->rank, rsh_error_detail()));
     return rsh_exec_wait(e);
 }
