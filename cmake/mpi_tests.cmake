@@ -5,6 +5,8 @@ find_program(TIMEOUT timeout REQUIRED)
 # Where are the ranks of `ranks_on_mpi WHERE`, and how many?
 set(mpi_settings "together 2" "together 3" "apart 2" "apart 3" "apart 4" "pairs 4")
 set(mpi_root "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_base_warn_component_unused=0")
+# Open MPI binds rank r of every job to core r and lets it spin there: tests that run at once would hold one another up.
+string(APPEND mpi_root ";OMPI_MCA_hwloc_base_binding_policy=none;OMPI_MCA_mpi_yield_when_idle=1")
 
 # The property tests as jobs of mpirun: on one node, on a node each, and two by two.
 function(reshard_mpi_job_tests mpi mpirun library)

@@ -86,13 +86,17 @@ RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh
  * complete and its source may be changed.  Waits for neighbours only. */
 RSH_API rsh_status rsh_exec_run(rsh_exec *e);
 /* The same in pieces: begin says that the source is ready, test makes what progress it can without
- * waiting, wait finishes.  Runs of one comm that are under way at once may be tested and waited for
- * in any order, another one on each rank; those of different comms in the same order by all. */
+ * waiting, wait finishes.  Every rank begins the runs of a comm in the same order.  Those that are
+ * under way at once may be tested and waited for in any order, another one on each rank; those of
+ * different comms in the same order by all. */
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
-/* A run on other memory of the same shapes and strides; entries as in bind, only data is read.
- * RSH_EVALUE: a destination shares memory with a source or another destination, as in bind. */
+/* A run on other memory of the same shapes and strides; entries as in bind, only data is read.  If
+ * a rank refuses (data NULL; a destination that shares memory with anything; no memory for what its
+ * neighbours are to read), its neighbours get its status and sentence at once, and destinations are undefined; exec and comm stay good.  Where the
+ * rank exchanges messages (opts.messages, several nodes) the others get RSH_EPEER with the
+ * sentence, and the comm has failed. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 /* A run that was begun is finished first. */
 RSH_API void rsh_exec_free(rsh_exec *e);

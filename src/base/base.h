@@ -103,6 +103,8 @@ rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...)
 
 uint64_t rshi_hash(const void *data, size_t bytes, uint64_t seed);
 
+/* ---- time ---- */
+
 double rshi_seconds(void); /* monotonic clock */
 
 /* Which process is this?  What a thing that other processes or threads take part in remembers when
@@ -110,5 +112,17 @@ double rshi_seconds(void); /* monotonic clock */
  * no ranks. */
 uint32_t rshi_process_new(void);
 uint32_t rshi_process(void);
+
+/* How long somebody has waited, counted while the process was awake.  A job may be suspended as a
+ * whole, and nobody was late then.  A process that was stopped sees the clock jump between two
+ * looks at it, so between two looks only so much counts.  Who waits looks more often than that. */
+typedef struct rshi_watch {
+    double last;   /* rshi_seconds at the last look; 0: not started */
+    double waited; /* seconds */
+} rshi_watch;
+#define RSHI_WATCH_STEP 0.25 /* seconds that usually count between two looks, at most */
+/* Seconds waited so far, of which at most `most` count since the last look; the first look starts
+ * the watch and gives 0. */
+double rshi_watch_look(rshi_watch *w, double most);
 
 #endif

@@ -79,8 +79,9 @@ typedef struct rshi_comm_ops {
     void (*flag_give)(rsh_comm *c, rshi_flag *flag);
 
     /* Wait until flag->value >= target; `peer` owns the flag.  Spins shortly, yields, then sleeps.
-     * RSH_EPEER when the peer has left or failed (unless the flag got there), RSH_ETIMEOUT after
-     * RESHARD_TIMEOUT seconds without it. */
+     * RSH_EPEER when the peer has left or failed (unless the flag got there), RSH_EMISMATCH when it
+     * waits for this rank in a collective call, RSH_ETIMEOUT after RESHARD_TIMEOUT seconds without
+     * it. */
     rsh_status (*wait)(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target);
     /* Set flag->value (release) and wake who sleeps on it. */
     void (*post)(rsh_comm *c, rshi_flag *flag, uint64_t value);
@@ -90,6 +91,14 @@ typedef struct rshi_comm_ops {
      * giving up. `wait` drives no messages; `doubt` does.  With `waited` 0 and a peer of this node
      * it costs a look at memory. */
     rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
+
+    /* Local.  Why this rank refuses what its flag stands for: kept where the ranks of its node read
+     * it, until the next refusal.  A rank refuses before it posts, and refuses again only when
+     * nobody can still be reading. */
+    void (*refuse)(rsh_comm *c, rsh_status status, const char *detail);
+    /* Local.  The refusal of a rank of this node, which may be this one: its status; its sentence
+     * becomes the thread's. */
+    rsh_status (*refusal)(rsh_comm *c, int peer);
 
     /* Messages between ranks of different nodes, as in rsh_wire and from and into memory of the
      * library only; NULL in the table: there is one node.  `tag` is from rshi_comm_tag.  `cancel`
@@ -174,6 +183,9 @@ static inline rsh_status rshi_comm_own(const rsh_comm *c) {
                      "rank %d is the parent process; a forked child is not a rank of its comm",
                      c->rank);
 }
+
+/* The same whatever the status, with the thread's sentence: ranks are out of step for good. */
+void rshi_comm_abandon(rsh_comm *c, rsh_status status);
 
 /* May ranks a and b read one another's memory? */
 static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) {

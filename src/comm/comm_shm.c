@@ -64,11 +64,19 @@ static rsh_status doubt_meeting(void *ctx, double waited) {
 typedef struct waiting {
     const rshi_shm_comm *comm;
     int peer;
+    bool idle; /* this rank does nothing else until the peer's flag is there */
 } waiting;
+
+/* Is the peer at a meeting that this rank has not come to?  It leaves the meeting when this rank comes, which waits for
+ * it here.  What it posted before it went there is seen after this look. */
+static bool is_elsewhere(const waiting *w) {
+    return atomic_load_explicit(&w->comm->group->seats[w->peer].arrived, memory_order_acquire) > w->comm->meetings;
+}
 
 static rsh_status doubt_peer(void *ctx, double waited) {
     const waiting *w = ctx;
     if (is_lost(w->comm, w->peer, waited)) return report_lost(w->comm, w->peer);
+    if (w->idle && is_elsewhere(w)) return rshi_report_elsewhere(&w->comm->base, w->peer);
     return waited < w->comm->world->patience.timeout ? RSH_OK : report_late(w->comm, w->peer, waited);
 }
 
@@ -79,13 +87,13 @@ static rsh_status doubt_all(const rshi_shm_comm *c, double waited) {
 }
 
 static rsh_status doubt(rsh_comm *comm, int peer, double waited) {
-    waiting w = {rshi_shm_comm_of(comm), peer};
+    waiting w = {rshi_shm_comm_of(comm), peer, false};
     return peer < 0 ? doubt_all(w.comm, waited) : doubt_peer(&w, waited);
 }
 
 rsh_status rshi_shm_wait(rsh_comm *comm, int peer, rshi_flag *flag, uint64_t target) {
     const rshi_shm_comm *c = rshi_shm_comm_of(comm);
-    waiting w = {c, peer};
+    waiting w = {c, peer, true};
     return rshi_flag_wait(flag, target, &c->world->patience, doubt_peer, &w);
 }
 
@@ -208,6 +216,18 @@ static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) {
     rshi_flag_post(flag, value, false);
 }
 
+static void refuse(rsh_comm *c, rsh_status status, const char *detail) {
+    rshi_shm_seat *seat = &rshi_shm_comm_of(c)->group->seats[c->rank];
+    seat->refused = status;
+    snprintf(seat->refusal, sizeof seat->refusal, "%s", detail);
+}
+
+static rsh_status refusal(rsh_comm *c, int peer) {
+    const rshi_shm_seat *seat = &rshi_shm_comm_of(c)->group->seats[peer];
+    rshi_set_detail(seat->refusal);
+    return seat->refused;
+}
+
 /* ---- coming and going ---- */
 
 void rshi_shm_leave(rsh_comm *comm, rsh_status status, const char *detail) {
@@ -247,6 +267,8 @@ static const rshi_comm_ops ops = {
     .wait = rshi_shm_wait,
     .post = post,
     .doubt = doubt,
+    .refuse = refuse,
+    .refusal = refusal,
     .leave = rshi_shm_leave,
     .close = close_comm,
 };

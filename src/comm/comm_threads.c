@@ -57,12 +57,20 @@ static rsh_status doubt_meeting(void *ctx, double waited) {
 typedef struct waiting {
     const rshi_thread_comm *comm;
     int peer;
+    bool idle; /* this rank does nothing else until the peer's flag is there */
 } waiting;
+
+/* Is the peer at a meeting that this rank has not come to?  It leaves the meeting when this rank comes, which waits for
+ * it here.  What it posted before it went there is seen after this look. */
+static bool is_elsewhere(const waiting *w) {
+    return atomic_load_explicit(&w->comm->group->seats[w->peer].arrived, memory_order_acquire) > w->comm->meetings;
+}
 
 static rsh_status doubt_peer(void *ctx, double waited) {
     const waiting *w = ctx;
     const rshi_group *g = w->comm->group;
     if (is_gone(g, w->peer)) return report_gone(w->comm, w->peer);
+    if (w->idle && is_elsewhere(w)) return rshi_report_elsewhere(&w->comm->base, w->peer);
     return waited < g->patience.timeout ? RSH_OK : report_late(w->comm, w->peer, waited);
 }
 
@@ -73,7 +81,7 @@ static rsh_status doubt_all(const rshi_thread_comm *c, double waited) {
 }
 
 static rsh_status doubt(rsh_comm *comm, int peer, double waited) {
-    waiting w = {rshi_thread_comm_of(comm), peer};
+    waiting w = {rshi_thread_comm_of(comm), peer, false};
     return peer < 0 ? doubt_all(w.comm, waited) : doubt_peer(&w, waited);
 }
 
@@ -156,13 +164,25 @@ static void *reach(rsh_comm *c, int peer, rshi_handle h) {
 }
 
 static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
-    waiting w = {rshi_thread_comm_of(c), peer};
+    waiting w = {rshi_thread_comm_of(c), peer, true};
     return rshi_flag_wait(flag, target, &w.comm->group->patience, doubt_peer, &w);
 }
 
 static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) {
     (void)c;
     rshi_flag_post(flag, value, true);
+}
+
+static void refuse(rsh_comm *c, rsh_status status, const char *detail) {
+    rshi_seat *seat = &rshi_thread_comm_of(c)->group->seats[c->rank];
+    seat->refused = status;
+    snprintf(seat->refusal, sizeof seat->refusal, "%s", detail);
+}
+
+static rsh_status refusal(rsh_comm *c, int peer) {
+    const rshi_seat *seat = &rshi_thread_comm_of(c)->group->seats[peer];
+    rshi_set_detail(seat->refusal);
+    return seat->refused;
 }
 
 /* ---- coming and going ---- */
@@ -200,6 +220,8 @@ static const rshi_comm_ops ops = {
     .wait = wait,
     .post = post,
     .doubt = doubt,
+    .refuse = refuse,
+    .refusal = refusal,
     .leave = leave,
     .close = close_comm,
 };

@@ -91,6 +91,14 @@ static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) 
     return rshi_flag_wait(flag, target, &h->patience, doubt_watched, &(watch){c, peer});
 }
 
+static void refuse(rsh_comm *c, rsh_status status, const char *detail) {
+    near_of(c)->ops->refuse(near_of(c), status, detail);
+}
+
+static rsh_status refusal(rsh_comm *c, int peer) {
+    return near_of(c)->ops->refusal(near_of(c), rshi_hybrid_of(c)->place[peer]);
+}
+
 static rsh_status send_to(rsh_comm *c, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
     rshi_parcel parcel;
     RSH_TRY(rshi_line_send(line_of(c), peer, tag, data, bytes, &parcel));
@@ -155,6 +163,8 @@ static const rshi_comm_ops hybrid_ops = {
     .wait = wait,
     .post = post,
     .doubt = doubt,
+    .refuse = refuse,
+    .refusal = refusal,
     .send = send_to,
     .recv = receive_from,
     .test = test,

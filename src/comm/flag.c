@@ -47,19 +47,24 @@ static bool reached(rshi_flag *flag, uint64_t target) {
 
 /* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the
  * scheduler takes for normal.  Where there is a core for each, the one that waits moves to another: it forbids itself
- * this core for a moment.  Now and then at most, since there may be good reasons for where it is. */
+ * this core for a moment.  Now and then at most, since there may be good reasons for where it is.
+ *
+ * Others may change where this thread runs (taskset -p, a launcher that binds late), and their word counts: what is no
+ * longer as this thread set it stays.  The kernel has no way to compare and set in one call, so a change that falls
+ * between two of these calls, under a microsecond apart, is still undone. */
 static void part_ways(const rshi_flag *flag) {
     static _Thread_local double last;
     int here = sched_getcpu();
-    cpu_set_t allowed, others;
+    cpu_set_t allowed, others, now_allowed;
     if (here < 0 || atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) != here + 1) return;
     double now = rshi_seconds();
     if (now - last < PARTING || sched_getaffinity(0, sizeof allowed, &allowed)) return;
     last = now;
     others = allowed;
     CPU_CLR(here, &others);
-    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others))
-        sched_setaffinity(0, sizeof allowed, &allowed);
+    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return;
+    if (!sched_getaffinity(0, sizeof now_allowed, &now_allowed) && !CPU_EQUAL(&now_allowed, &others)) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
@@ -84,9 +89,9 @@ static void nap(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
 
 rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p, rshi_doubt doubt, void *ctx) {
     if (stay_awake(flag, target, p)) return RSH_OK;
-    double start = rshi_seconds();
+    rshi_watch watch = {0};
     for (;;) {
-        rsh_status st = doubt(ctx, rshi_seconds() - start);
+        rsh_status st = doubt(ctx, rshi_watch_look(&watch, RSHI_WATCH_STEP));
         if (reached(flag, target)) return RSH_OK;
         if (st) return st;
         nap(flag, target, p);
@@ -129,6 +134,13 @@ rsh_status rshi_read_timeout(double *seconds) {
 rsh_status rshi_report_all_late(double waited, double timeout) {
     return rshi_fail(RSH_ETIMEOUT, "the other ranks let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
                      waited, timeout);
+}
+
+rsh_status rshi_report_elsewhere(const rsh_comm *c, int peer) {
+    return rshi_fail(RSH_EMISMATCH,
+                     "ranks are in different calls: this rank is in a run and waits for rank %d, which is in another "
+                     "collective call and waits for this rank",
+                     rshi_comm_called(c, peer));
 }
 
 /* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from

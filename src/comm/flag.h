@@ -22,6 +22,8 @@ int rshi_cores(void);
 rsh_status rshi_read_timeout(double *seconds);
 /* RSH_ETIMEOUT, for a wait that no rank in particular could have ended. */
 rsh_status rshi_report_all_late(double waited, double timeout);
+/* RSH_EMISMATCH: the rank that this one waits for waits for it in a collective call. */
+rsh_status rshi_report_elsewhere(const rsh_comm *c, int peer);
 /* Patience for `ranks` that run on the cores of this process. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
 

@@ -10,19 +10,13 @@
 #define AWAKE 0.002      /* seconds of yielding before the first nap */
 #define SHORT_NAP 20000L /* nanoseconds */
 #define LONG_NAP 1000000L
-#define GAP 0.25        /* seconds between two looks at the clock that count, at most: this process was stopped else */
 #define CANCELLING 0.1  /* seconds that messages which are given up may take to stop */
 #define DESK 65536      /* bytes, or more where there are many ranks */
 #define PLACE 256       /* bytes of the desk for each rank, at least */
 
 /* ---- a wait ---- */
 
-double rshi_vigil_waited(rshi_vigil *v) {
-    double now = rshi_seconds(), gap = v->last ? now - v->last : 0;
-    v->last = now;
-    v->waited += gap < GAP ? gap : GAP;
-    return v->waited;
-}
+double rshi_vigil_waited(rshi_vigil *v) { return rshi_watch_look(&v->watch, RSHI_WATCH_STEP); }
 
 bool rshi_vigil_rest(rshi_vigil *v, const rshi_patience *p) {
     if (++v->looks < p->spins) return false;

@@ -68,7 +68,7 @@ typedef struct rshi_roll {
 /* A wait: how often and how long in vain. */
 typedef struct rshi_vigil {
     int looks;
-    double last, waited; /* seconds: of the last look at the clock; in all */
+    rshi_watch watch;
     long nap;
     rsh_status doubted; /* why to give up, unless the next look at the messages finds something */
 } rshi_vigil;
@@ -109,7 +109,8 @@ typedef struct rshi_line {
     rsh_comm *near;              /* lent; NULL: there is none */
     const int *near_called;      /* [near->size], lent: their ranks here */
     double asked;                /* when that was looked at last */
-    double suspected;            /* when one of them was missed first; 0: none is */
+    int suspect;                 /* one of them that is missed, counted from 1; 0: none is */
+    rshi_watch missed;           /* since when */
 } rshi_line;
 
 /* Local.  Takes the wire, also when it fails: then it tells the other ranks, as well as it can

@@ -82,18 +82,22 @@ static rsh_status report_missed(const rshi_line *l, int r) {
 }
 
 /* A near rank that its node's comm misses and that has said no farewell.  One that leaves in order says it first, but
- * the wire may be slower. */
+ * the wire may be slower: each such rank has its own time for it, which a pause between two looks does not use up. */
 static rsh_status doubt_near(rshi_line *l) {
     rsh_status st = RSH_OK;
+    int suspect = 0;
     double now = rshi_seconds();
     if (now - l->asked < ASKING) return RSH_OK;
     l->asked = now;
     for (int i = 0; l->near && i < l->near->size && !st; i++)
-        if (i != l->near->rank && !l->farewells[l->near_called[i]].heard)
+        if (i != l->near->rank && !l->farewells[l->near_called[i]].heard) {
             st = l->near->ops->doubt(l->near, i, 0.9 * l->patience.timeout);
-    if (!st) return l->suspected = 0, RSH_OK;
-    if (!l->suspected) l->suspected = now;
-    return now - l->suspected < GRACE ? RSH_OK : st;
+            suspect = i + 1;
+        }
+    if (!st) return l->suspect = 0, RSH_OK;
+    if (l->suspect != suspect) l->missed = (rshi_watch){0};
+    l->suspect = suspect;
+    return rshi_watch_look(&l->missed, 2 * ASKING) < GRACE ? RSH_OK : st;
 }
 
 /* Others lose patience at about the same time: one that has given up meanwhile knows more. */

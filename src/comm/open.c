@@ -32,11 +32,15 @@ rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int s
 
 void rshi_comm_fini(rsh_comm *c) { rshi_free(c->openings); }
 
-rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status) {
-    if ((status != RSH_EPEER && status != RSH_ETIMEOUT) || c->dead) return status;
+void rshi_comm_abandon(rsh_comm *c, rsh_status status) {
+    if (c->dead) return;
     c->dead = status;
     snprintf(c->dead_detail, sizeof c->dead_detail, "%s", rsh_error_detail());
     c->ops->leave(c, status, c->dead_detail);
+}
+
+rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status) {
+    if (status == RSH_EPEER || status == RSH_ETIMEOUT) rshi_comm_abandon(c, status);
     return status;
 }
 

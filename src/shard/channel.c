@@ -197,6 +197,10 @@ bool rshi_letter_cancel(rshi_channels *c, rshi_letter *p) {
     return p->channel->near || c->comm->ops->cancel(c->comm, &p->request);
 }
 
+void rshi_letter_linger(const rshi_letter *p, rshi_linger *linger) {
+    rshi_linger_for(linger, p->channel->peer, p->channel->peer_taken, p->number);
+}
+
 rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent) {
     rshi_channel *ch = p->channel;
     return rshi_comm_verdict(c->comm,

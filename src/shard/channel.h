@@ -7,7 +7,7 @@
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
 
-#include "comm/comm.h"
+#include "shard/linger.h"
 
 #define RSHI_WINDOW 8 /* messages that a rank may have on their way at once */
 
@@ -76,5 +76,7 @@ rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there);
 bool rshi_letter_cancel(rshi_channels *c, rshi_letter *p);
 /* Near: wait until it has come, or (sent) is gone; the questions above then answer yes. */
 rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent);
+/* Near, after a failure: wait as long as it makes sense until what was sent is gone. */
+void rshi_letter_linger(const rshi_letter *p, rshi_linger *linger);
 
 #endif

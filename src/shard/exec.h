@@ -2,9 +2,9 @@
  *
  * Each rank pulls what it can reach: it copies from the memory of peers of its node straight into
  * its own destination.  A rank has one flag that rises through a run: source ready, stage 0 done,
- * stage 1 done...  Before it reads a peer it waits for that peer's flag; before it returns it waits
- * until everybody who reads its memory is done.  What it cannot reach comes in messages; see
- * messages.c. */
+ * stage 1 done..., or at any time to the end: refused.  Before it reads a peer it waits for that
+ * peer's flag; before it returns it waits until everybody who reads its memory is done.  What it
+ * cannot reach comes in messages; see messages.c. */
 #ifndef RESHARD_SHARD_EXEC_H
 #define RESHARD_SHARD_EXEC_H
 
@@ -44,8 +44,9 @@ typedef struct rshi_peer {
 } rshi_peer;
 
 /* Before begin; source announced, `stage` is at hand; all stages done, readers and messages on
- * their way may be left. */
-enum { RSHI_IDLE, RSHI_RUNNING, RSHI_COPIED };
+ * their way may be left; this rank or a neighbour refuses the run, and some neighbour may not know
+ * yet. */
+enum { RSHI_IDLE, RSHI_RUNNING, RSHI_COPIED, RSHI_REFUSED };
 
 struct rsh_exec {
     const rsh_plan *plan;
@@ -64,7 +65,8 @@ struct rsh_exec {
     rshi_shown_part *table; /* shared memory */
     size_t table_bytes;
     rshi_flag *flag;
-    uint64_t start, runs;
+    uint64_t start;
+    uint64_t runs, refusals; /* runs that ended, and how many of them were refused */
     char **base; /* owned: by part number */
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
@@ -74,14 +76,18 @@ struct rsh_exec {
                       shadow; NULL: peers reach all memory */
     rshi_shadows shadows;
     int state, stage;
+    bool refuser; /* of a run that was refused: it began with this rank */
     void *next_begun; /* another run of this comm that is under way */
     int64_t slab;     /* with messages: the next of the stage; -1: peers are waited for */
     int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers:
                                       where the next wait begins */
     int missing;                   /* a rank whose flag was not there at the last look, -1: none */
-    int looks; /* in vain since something moved; and since when, and when there was last a doubt */
-    double since, asked;
-    double doubted; /* since when somebody who is waited for seems lost; 0: nobody does */
+    int looks; /* in vain since something moved */
+    rshi_watch watch; /* since then */
+    double asked;     /* seconds on it when there was last a doubt */
+    bool looked;      /* at everything, since that doubt */
+    bool doubted;     /* somebody who is waited for seems lost; for how long: */
+    rshi_watch lost;
     double begun, seconds;
 };
 

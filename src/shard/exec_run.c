@@ -10,7 +10,7 @@
 #include "shard/exec.h"
 
 #include <sched.h>
-#include <string.h>
+#include <stdio.h>
 #include <time.h>
 
 #define TURN 20e-6     /* seconds of moves between two looks at the messages */
@@ -21,29 +21,41 @@
 #define OVERTAKING                                                                                                     \
     0.1 /* seconds that messages of a rank that has left may take longer than its farewell, where a wire has several   \
            ways */
+#define A_LOOK 0.01    /* of them that one look in vain is worth, at most: a wire is driven by looks, not by time */
 
 /* ---- flags ---- */
 
-/* Values of a rank's flag in the run at hand: `done` 0 when its source is ready, 1 + s when stage s is done. */
+/* Values of a rank's flag in the run at hand: `done` 0 when its source is ready, 1 + s when stage s is done, and one
+ * more than when all are for a rank that refuses the run. */
 static uint64_t mark(const rsh_exec *e, uint64_t start, int done) {
-    return start + e->runs * (uint64_t)(e->stages + 1) + 1 + (uint64_t)done;
+    return start + e->runs * (uint64_t)(e->stages + 2) + 1 + (uint64_t)done;
 }
 
-static bool is_there(const rshi_flag *flag, uint64_t target) {
-    return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire) >= target;
+static uint64_t value_of(const rshi_flag *flag) {
+    return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire);
 }
 
-/* Until a peer's flag is there; without `block` the answer may be "not yet". */
-static rsh_status await(rsh_exec *e, int64_t i, int what, bool block, bool *there) {
-    const rshi_peer *p = &e->peers[i];
-    if (p->due[what] < 0) return RSH_OK;
-    uint64_t target = mark(e, p->start, p->due[what]);
-    if (is_there(p->flag, target)) return RSH_OK;
-    e->late[what] = i;
+/* Until a peer's flag is at a mark; without `block` the answer may be "not yet". */
+static rsh_status await_mark(rsh_exec *e, const rshi_peer *p, uint64_t target, bool block, bool *there) {
+    if (value_of(p->flag) >= target) return RSH_OK;
     if (block) return rshi_comm_verdict(e->comm, e->comm->ops->wait(e->comm, p->rank, p->flag, target));
     *there = false;
     e->missing = p->rank;
     return RSH_OK;
+}
+
+/* The same for what a peer is waited for.  A peer that refuses the run stays in it until this rank has seen that, so
+ * that its flag goes no further before. */
+static rsh_status await(rsh_exec *e, int64_t i, int what, bool block, bool *there) {
+    const rshi_peer *p = &e->peers[i];
+    if (p->due[what] < 0) return RSH_OK;
+    uint64_t target = mark(e, p->start, p->due[what]), seen = value_of(p->flag);
+    if (seen < target) {
+        e->late[what] = i;
+        RSH_TRY(await_mark(e, p, target, block, there));
+        seen = value_of(p->flag);
+    }
+    return seen == mark(e, p->start, e->stages + 1) ? e->comm->ops->refusal(e->comm, p->rank) : RSH_OK;
 }
 
 /* All peers, the one first that was last to come in the run before: where ranks share cores they tend to come in the
@@ -66,16 +78,26 @@ static rsh_status check_readable(rsh_exec *e) {
 
 /* ---- moves ---- */
 
-static void look_up_peer(rsh_exec *e, const rshi_peer *p) {
-    for (int64_t k = 0; k < p->nsrc + p->ndst; k++)
+/* True: each part has an address. */
+static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
+    bool all = true;
+    for (int64_t k = 0; k < p->nsrc + p->ndst; k++) {
         e->base[p->number + k] = e->comm->ops->reach(e->comm, p->rank, p->table[k].data);
+        all = all && e->base[p->number + k];
+    }
+    return all;
 }
 
-/* Addresses of the parts of every peer that the stage reads, and of this rank's own. */
-static void look_up(rsh_exec *e) {
+/* Addresses of the parts of every peer that the stage reads, and of this rank's own.  A part without elements has none,
+ * and no move reads it.  A peer that gives up shows other memory, which this rank may not reach, but it has left
+ * before: so where an address is missing the peers are asked once more. */
+static rsh_status look_up(rsh_exec *e) {
+    bool all = true;
+    RSH_TRY(check_readable(e));
     look_up_peer(e, &e->peers[0]);
     for (int64_t i = 1; i < e->npeers; i++)
-        if (e->peers[i].due[e->stage] >= 0) look_up_peer(e, &e->peers[i]);
+        if (e->peers[i].due[e->stage] >= 0) all = look_up_peer(e, &e->peers[i]) && all;
+    return all ? RSH_OK : check_readable(e);
 }
 
 static void run_slabs(rsh_exec *e) {
@@ -94,8 +116,7 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
         e->missing = -1;
         RSH_TRY(await_all(e, e->stage, false, &there));
         if (!there) return RSH_OK;
-        RSH_TRY(check_readable(e));
-        look_up(e);
+        RSH_TRY(look_up(e));
         e->slab = g->stage_start[e->stage];
     }
     double end = rshi_seconds() + TURN;
@@ -117,12 +138,15 @@ static rsh_status doubt(rsh_exec *e, double waited) {
 }
 
 /* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict; on a
- * wire, looks for a while. */
-static rsh_status ask(rsh_exec *e, double now) {
-    rsh_status st = doubt(e, now - e->since);
+ * wire, looks for a while.  Time alone does not count: on a busy machine much of it passes without a look. */
+static rsh_status ask(rsh_exec *e, double waited) {
+    rsh_status st = doubt(e, waited);
     bool first = !e->doubted;
-    if (first || !st) e->doubted = st ? now : 0;
-    if (first || (e->comm->node && now - e->doubted < OVERTAKING)) return RSH_OK;
+    e->looked = false;
+    e->doubted = st != RSH_OK;
+    if (first) e->lost = (rshi_watch){0};
+    double lost = rshi_watch_look(&e->lost, A_LOOK);
+    if (first || (e->comm->node && lost < OVERTAKING)) return RSH_OK;
     return rshi_comm_verdict(e->comm, st);
 }
 
@@ -133,11 +157,10 @@ static rsh_status rest(rsh_exec *e, bool block) {
         if (block) sched_yield();
         return RSH_OK;
     }
-    double now = rshi_seconds();
-    if (!e->since) e->since = e->asked = now;
-    if (e->doubted || now - e->asked > DOUBT) {
-        e->asked = now;
-        RSH_TRY(ask(e, now));
+    double waited = rshi_watch_look(&e->watch, RSHI_WATCH_STEP);
+    if (e->looked && (e->doubted || waited - e->asked > DOUBT)) {
+        e->asked = waited;
+        RSH_TRY(ask(e, waited));
     }
     if (block) nanosleep(&(struct timespec){0, NAP}, NULL);
     return RSH_OK;
@@ -145,8 +168,9 @@ static rsh_status rest(rsh_exec *e, bool block) {
 
 static void note_progress(rsh_exec *e) {
     e->looks = 0;
-    e->since = 0;
-    e->doubted = 0;
+    e->watch = (rshi_watch){0};
+    e->asked = 0;
+    e->doubted = false;
 }
 
 /* After a look at everything: go on looking if something moved; if not, wait, or without `block` give up for now. */
@@ -156,6 +180,7 @@ static rsh_status look_again(rsh_exec *e, bool moved, bool block, bool *there) {
         return RSH_OK;
     }
     *there = block;
+    e->looked = true;
     if (e->comm->node) return rest(e, block);
     return block ? rshi_messages_wait(e->messages) : RSH_OK;
 }
@@ -196,8 +221,7 @@ static rsh_status send_the_rest(rsh_exec *e, bool block, bool *there) {
 static rsh_status run_moves(rsh_exec *e, bool block, bool *there) {
     RSH_TRY(await_all(e, e->stage, block, there));
     if (!*there) return RSH_OK;
-    RSH_TRY(check_readable(e));
-    look_up(e);
+    RSH_TRY(look_up(e));
     run_slabs(e);
     return RSH_OK;
 }
@@ -244,18 +268,61 @@ static rsh_status finish(rsh_exec *e, bool block, bool *there) {
     return RSH_OK;
 }
 
-/* A rank that gives up still lets those finish who read its memory: they end, or fail and say so. */
+/* ---- refusals ---- */
+
+/* Where all neighbours have flags a run that a rank refuses ends in step: the flag of that rank goes to the end of the
+ * run, whoever waits for it hears why and does the same, and each stays until its neighbours have ended the run too.
+ * So nobody misses it, and exec and comm stay good.  Ranks that need nothing of one that refused may complete the run.
+ * Messages have no such way out: there the comm is given up. */
+static bool can_refuse(const rsh_exec *e, rsh_status status) {
+    return !e->comm->dead && !e->messages && e->state != RSHI_REFUSED && status != RSH_EMISMATCH;
+}
+
+/* A rank has room for one sentence, and may still be in another run that was refused: then that one's is good enough.
+ */
+static void refuse(rsh_exec *e, rsh_status status) {
+    bool room = true;
+    for (const rsh_exec *x = e->comm->begun; x; x = x->next_begun) room = room && x->state != RSHI_REFUSED;
+    if (room) e->comm->ops->refuse(e->comm, status, rsh_error_detail());
+    e->state = RSHI_REFUSED;
+    e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stages + 1));
+}
+
+/* Every neighbour of the rank that began it has looked at that rank's flag before it ends the run, and refuses too.
+ * Who only passes it on may have neighbours that had done all they had to do with it before, and have just ended. */
+static rsh_status finish_refused(rsh_exec *e, bool block, bool *there, rsh_status *refused) {
+    int done = e->stages + e->refuser;
+    for (int64_t i = 1; i < e->npeers; i++)
+        RSH_TRY(await_mark(e, &e->peers[i], mark(e, e->peers[i].start, done), block, there));
+    if (!*there) return RSH_OK;
+    e->runs++;
+    e->refusals++;
+    come_to_rest(e);
+    *refused = e->comm->ops->refusal(e->comm, e->comm->rank);
+    return RSH_OK;
+}
+
+/* ---- failures ---- */
+
+/* A rank that gives up still lets those finish who read its memory. */
 static rsh_status give_up(rsh_exec *e, rsh_status status) {
     char detail[RSHI_DETAIL_BYTES];
-    memcpy(detail, rsh_error_detail(), sizeof detail);
-    if (e->messages) rshi_messages_give_up(e->messages);
+    if (e->state == RSHI_REFUSED) status = e->comm->ops->refusal(e->comm, e->comm->rank); /* what came first */
+    snprintf(detail, sizeof detail, "%s", rsh_error_detail());
+    rshi_comm_abandon(e->comm, status);
+    rshi_linger linger = rshi_linger_new(e->comm, e->begun);
+    if (e->messages) rshi_messages_give_up(e->messages, &linger);
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
         if (p->due[RSHI_READERS] >= 0)
-            e->comm->ops->wait(e->comm, p->rank, p->flag, mark(e, p->start, p->due[RSHI_READERS]));
+            rshi_linger_for(&linger, p->rank, p->flag, mark(e, p->start, p->due[RSHI_READERS]));
     }
-    rshi_set_detail(detail);
     come_to_rest(e);
+    if (linger.reader < 0)
+        rshi_set_detail(detail);
+    else
+        rshi_fail(status, "%.900s; %.2g seconds later rank %d may still read this rank's memory", detail,
+                  linger.watch.waited, linger.reader);
     return status;
 }
 
@@ -264,22 +331,37 @@ static rsh_status still_good(const rsh_exec *e) {
     return rshi_fail(e->comm->dead, "%s", e->comm->dead_detail);
 }
 
+/* ---- progress ---- */
+
+/* As far as it goes.  A run that was refused waits for its own test or wait, which tell the caller. */
+static rsh_status advance(rsh_exec *e, bool block, bool *there) {
+    rsh_status st = still_good(e);
+    while (!st && *there && e->state == RSHI_RUNNING) st = run_stage(e, block, there);
+    if (!st && *there && e->state == RSHI_COPIED) st = finish(e, block, there);
+    if (!st || !can_refuse(e, st)) return st;
+    refuse(e, st);
+    *there = true;
+    return RSH_OK;
+}
+
 static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
     bool there = true;
-    rsh_status st = still_good(e);
-    while (!st && there && e->state == RSHI_RUNNING) st = run_stage(e, block, &there);
-    if (!st && there && e->state == RSHI_COPIED) st = finish(e, block, &there);
+    rsh_status refused = RSH_OK, st = advance(e, block, &there);
+    if (!st && there && e->state == RSHI_REFUSED) st = finish_refused(e, block, &there, &refused);
     *done = e->state == RSHI_IDLE;
-    return st ? give_up(e, st) : RSH_OK;
+    return st ? give_up(e, st) : refused;
 }
 
 /* Others may be under way on this comm, and a peer may be waiting for one of them: nobody looks at one run alone. */
 static rsh_status look_at_all(rsh_exec *e, bool block, bool *done) {
     for (rsh_exec *x = e->comm->begun, *next; x; x = next) {
         next = x->next_begun;
-        bool other = false;
-        if (x != e && go_on(x, false, &other)) break; /* the comm is no longer good, as `e` will find */
+        bool there = true;
+        rsh_status other = x == e ? RSH_OK : advance(x, false, &there);
+        if (other) give_up(x, other);
+        if (other) break; /* the comm is no longer good, as `e` will find */
     }
+    e->looked = true;
     rsh_status st = go_on(e, false, done);
     if (st || *done) return st;
     st = rest(e, block);
@@ -299,25 +381,35 @@ static void begin_messages(rsh_exec *e) {
 }
 
 /* After some 30,000 binds tags are used again, and an old exec may still have its own: two runs of one tag would take
- * one another's messages. */
+ * one another's messages.  All ranks begin runs in the same order, so they all finish the same one of the two first. */
 static rsh_status finish_namesake(const rsh_exec *e) {
     for (rsh_exec *x = e->comm->begun; x; x = x->next_begun)
         if (x->messages && rshi_messages_tag(x->messages) == rshi_messages_tag(e->messages)) return rsh_exec_wait(x);
     return RSH_OK;
 }
 
-rsh_status rsh_exec_begin(rsh_exec *e) {
+static void enter(rsh_exec *e) {
+    e->begun = rshi_seconds();
+    e->stage = 0;
+    e->state = RSHI_RUNNING;
+    e->refuser = false;
+    e->next_begun = e->comm->begun;
+    e->comm->begun = e;
+    note_progress(e);
+}
+
+static rsh_status check_idle(const rsh_exec *e) {
     RSH_NEEDS(e);
     RSH_TRY(rshi_comm_own(e->comm));
     RSH_TRY(still_good(e));
     RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
+    return RSH_OK;
+}
+
+rsh_status rsh_exec_begin(rsh_exec *e) {
+    RSH_TRY(check_idle(e));
     if (e->messages && e->comm->node) RSH_TRY(finish_namesake(e));
-    e->begun = rshi_seconds();
-    e->stage = 0;
-    e->state = RSHI_RUNNING;
-    e->next_begun = e->comm->begun;
-    e->comm->begun = e;
-    note_progress(e);
+    enter(e);
     rshi_shadows_fill(&e->shadows);
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, 0));
     if (e->messages) begin_messages(e);
@@ -349,6 +441,9 @@ rsh_status rsh_exec_run(rsh_exec *e) {
 /* Parts with elements need memory. */
 static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const rshi_peer *self = &e->peers[0];
+    RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE,
+                "run_on needs memory for %lld source and %lld destination parts", (long long)self->nsrc,
+                (long long)self->ndst);
     for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
         const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];
         RSH_REQUIRE(!e->bound[k] || m->data, RSH_EVALUE, "%s part %lld has no memory",
@@ -357,18 +452,20 @@ static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memor
     return rshi_exec_check_memory(e, src, dst);
 }
 
+/* A run that this rank cannot take part in, and that the others have begun or will. */
+static rsh_status refuse_run(rsh_exec *e, rsh_status status) {
+    enter(e);
+    if (e->messages) return give_up(e, status);
+    e->refuser = true;
+    refuse(e, rshi_fail(status, "rank %d: %s", e->comm->rank, rsh_error_detail()));
+    return rsh_exec_wait(e);
+}
+
 rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
-    RSH_NEEDS(e);
-    RSH_TRY(rshi_comm_own(e->comm));
-    const rshi_peer *self = &e->peers[0];
-    RSH_TRY(still_good(e));
-    RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
-    RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE,
-                "run_on needs memory for %lld source and %lld destination parts", (long long)self->nsrc,
-                (long long)self->ndst);
-    RSH_TRY(check_data(e, src, dst));
-    rsh_status st = rshi_exec_show_data(e, src, dst);
-    if (!st) st = rsh_exec_run(e);
+    RSH_TRY(check_idle(e));
+    rsh_status st = check_data(e, src, dst);
+    if (!st) st = rshi_exec_show_data(e, src, dst);
+    st = st ? refuse_run(e, st) : rsh_exec_run(e);
     rshi_exec_show_data(e, NULL, NULL); /* all that it takes was there at bind */
     return st;
 }
@@ -378,7 +475,11 @@ rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
     RSH_NEEDS(out);
     const rshi_program *g = &e->program;
     *out = (rsh_exec_stats){
-        .runs = e->runs, .bytes_local = g->bytes_local, .bytes_shared = g->bytes_shared, .seconds = e->seconds};
+        .runs = e->runs - e->refusals,
+        .bytes_local = g->bytes_local,
+        .bytes_shared = g->bytes_shared,
+        .seconds = e->seconds,
+    };
     if (e->messages) {
         out->bytes_wire = rshi_messages_bytes_far(e->messages);
         out->bytes_shared += rshi_messages_bytes_near(e->messages);

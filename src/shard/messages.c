@@ -363,14 +363,14 @@ static void let_go_far(rshi_messages *m, outgoing *o, double until) {
 }
 
 /* What cannot be stopped stays in the queues, for rshi_messages_free to ask again. */
-void rshi_messages_give_up(rshi_messages *m) {
+void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
     double until = rshi_seconds() + GRACE;
     for (int64_t i = m->in_first; i < m->in_end; i++)
         for (int64_t k = 0; k < in_at(m, i)->arrived; k++) in_at(m, i)->letters[k].channel = NULL;
     for (int64_t i = m->out_first; i < m->out_end; i++) {
         outgoing *o = out_at(m, i);
         if (o->letter.channel->near)
-            rshi_letter_wait(&m->channels, &o->letter, true);
+            rshi_letter_linger(&o->letter, linger);
         else
             let_go_far(m, o, until);
     }

@@ -3,7 +3,7 @@
 #ifndef RESHARD_SHARD_MESSAGES_H
 #define RESHARD_SHARD_MESSAGES_H
 
-#include "comm/comm.h"
+#include "shard/linger.h"
 #include "shard/program.h"
 
 typedef struct rshi_messages rshi_messages;
@@ -39,7 +39,7 @@ rsh_status rshi_messages_wait(rshi_messages *m);
 /* The ranks, two at most, that must do something before a step can; how many. */
 int rshi_messages_awaited(rshi_messages *m, int peers[2]);
 /* After a failure: let peers of this node finish reading, expect nothing any more. */
-void rshi_messages_give_up(rshi_messages *m);
+void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger);
 
 uint64_t
 rshi_messages_bytes_near(const rshi_messages *m); /* received in a run from ranks of this node */

@@ -1,110 +1,11 @@
 /* Runs that were begun: looked at in any order, and given up by all when one rank does. */
-#include "ramp.h"
-
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "base/base.h"
-#include "comm/hybrid.h"
-#include "comm/mailboxes.h"
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            return rshi_fail(RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition, rsh_error_detail());     \
-    } while (0)
-
-/* Where the ranks are. */
-typedef enum where {
-    THREADS,
-    THREADS_BY_MESSAGE,
-    PROCESSES,
-    PROCESSES_BY_MESSAGE,
-    NODES_OF_TWO,
-    NODES_OF_ONE,
-    WHERES
-} where;
-
-static const char *const names[WHERES] = {
-    "threads", "threads by message", "processes", "processes by message", "nodes of two ranks", "nodes of one rank"};
-
-typedef struct scene {
-    where where;
-    atomic_int *turn; /* shared with processes too */
-} scene;
-
-static rsh_status run_scene(const scene *s, rsh_rank_fn fn) {
-    const int two[RANKS] = {0, 0, 1, 1}, one[RANKS] = {0, 1, 2, 3};
-    switch (s->where) {
-    case THREADS:
-    case THREADS_BY_MESSAGE: return rsh_run(RANKS, fn, (void *)s);
-    case PROCESSES:
-    case PROCESSES_BY_MESSAGE: return rsh_run_shm(RANKS, fn, (void *)s);
-    case NODES_OF_TWO: return run_on_nodes(RANKS, two, fn, (void *)s);
-    default: return run_on_nodes(RANKS, one, fn, (void *)s);
-    }
-}
-
-static void everywhere(rsh_rank_fn fn) {
-    scene s = {.turn = mmap(NULL, sizeof *s.turn, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
-    assert_true((void *)s.turn != MAP_FAILED);
-    for (s.where = 0; s.where < WHERES; s.where++) {
-        atomic_store(s.turn, 0);
-        alarm(PATIENCE);
-        rsh_status st = run_scene(&s, fn);
-        if (st) fail_msg("%s: %s: %s", names[s.where], rsh_status_name(st), rsh_error_detail());
-    }
-    alarm(0);
-    munmap(s.turn, sizeof *s.turn);
-}
-
-/* A bound move on a rank. */
-typedef struct bound {
-    rsh_layout *from, *to;
-    rsh_sharded *src, *dst;
-    rsh_plan *plan;
-    rsh_exec *exec;
-} bound;
-
-static rsh_memory memory_of(const rsh_sharded *s) {
-    return (rsh_memory){rsh_sharded_nparts(s) ? rsh_tensor_data(rsh_sharded_part(s, 0)) : NULL, NULL};
-}
-
-static rsh_status bind_on(const scene *s, rsh_comm *comm, const char *from, const char *to, bound *b) {
-    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
-    opts.messages = s->where == THREADS_BY_MESSAGE || s->where == PROCESSES_BY_MESSAGE;
-    *b = (bound){0};
-    RSH_TRY(rsh_layout_parse(from, &b->from));
-    RSH_TRY(rsh_layout_parse(to, &b->to));
-    RSH_TRY(rsh_comm_plan_opts(comm, &opts));
-    RSH_TRY(rsh_plan_new(b->from, b->to, &opts, &b->plan));
-    RSH_TRY(make_source(comm, b->from, &b->src));
-    RSH_TRY(rsh_sharded_zeros(comm, b->to, &b->dst));
-    rsh_memory src = memory_of(b->src), dst = memory_of(b->dst);
-    return rsh_exec_bind(b->plan, comm, &src, &dst, &b->exec);
-}
-
-static void unbind(bound *b) {
-    rsh_exec_free(b->exec);
-    rsh_plan_free(b->plan);
-    rsh_sharded_free(b->src);
-    rsh_sharded_free(b->dst);
-    rsh_layout_free(b->from);
-    rsh_layout_free(b->to);
-}
+#include "scene.h"
 
 static rsh_status test_until_done(rsh_exec *e) {
     rsh_status st = RSH_OK;
     for (bool done = false; !st && !done;) st = rsh_exec_test(e, &done);
     return st;
 }
-
-#define ROWS "f32[64/x, 4096] on x=4"
-#define COLUMNS "f32[64, 4096/x] on x=4"
 
 /* ---- in any order ---- */
 
@@ -197,6 +98,7 @@ static void who_comes_too_late_gets_an_error_and_not_other_data(void **state) {
 
 /* Mailboxes in which parts of tensors come later than anything else. */
 static rsh_wire inner[RANKS];
+static double lateness; /* seconds */
 
 typedef struct slow_request {
     void *pointer; /* the mailbox's */
@@ -225,11 +127,17 @@ static rsh_status slow_test(void *ctx, rsh_wire_request *request, bool *done) {
     memcpy(&slow, request, sizeof slow);
     RSH_TRY(inner[0].test(ctx, request, done));
     if (!*done) return RSH_OK;
-    if (slow.until == -1) slow.until = rshi_seconds() + 0.02;
+    if (slow.until == -1) slow.until = rshi_seconds() + lateness;
     slow.pointer = NULL; /* a mailbox that is asked for nothing says that it is there */
     memcpy(request, &slow, sizeof slow);
     *done = rshi_seconds() >= slow.until;
     return RSH_OK;
+}
+
+/* As on a busy machine, where a rank stops at any place for a while. */
+static rsh_status stalled_probe(void *ctx, int tag, int *peer) {
+    usleep(60000);
+    return inner[0].probe(ctx, tag, peer);
 }
 
 /* Rank 0 has sent what it had to, and goes. */
@@ -241,8 +149,18 @@ static rsh_status one_way(void *ctx, rsh_comm *comm) {
     unbind(&b);
     return st;
 }
-static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **state) {
-    (void)state;
+static rsh_status two_one_ways(void *ctx, rsh_comm *comm) {
+    bound b[2];
+    for (int i = 0; i < 2; i++)
+        RSH_TRY(bind_on(ctx, comm, "f32[40] boxes 0:[0:40]", "f32[40] boxes 1,2,3:[0:40]", &b[i]));
+    for (int i = 0; i < 2; i++) RSH_TRY(rsh_exec_begin(b[i].exec));
+    for (int i = 0; i < 2; i++) RSH_TRY(rsh_exec_wait(b[i].exec));
+    for (int i = 0; i < 2; i++) CHECK(check_result(b[i].dst) == RSH_OK);
+    for (int i = 0; i < 2; i++) unbind(&b[i]);
+    return RSH_OK;
+}
+static void run_slowly(rsh_rank_fn fn, double late, bool stall) {
+    lateness = late;
     scene s = {.where = NODES_OF_ONE};
     rsh_comm *near[RANKS], *comms[RANKS];
     const int64_t node[RANKS] = {0, 1, 2, 3};
@@ -253,12 +171,21 @@ static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **sta
         slow.send = quick_send;
         slow.recv = slow_receive;
         slow.test = slow_test;
+        if (stall) slow.probe = stalled_probe;
         assert_int_equal(rsh_comm_threads(1, &near[r]), RSH_OK);
         assert_int_equal(rshi_comm_hybrid(&slow, near[r], node, &comms[r]), RSH_OK);
     }
-    rsh_status st = rshi_run_comms(RANKS, comms, one_way, &s);
+    rsh_status st = rshi_run_comms(RANKS, comms, fn, &s);
     if (st) fail_msg("%s: %s", rsh_status_name(st), rsh_error_detail());
     alarm(0);
+}
+static void what_a_rank_sent_before_it_left_counts_when_it_comes_late(void **state) {
+    (void)state;
+    run_slowly(one_way, 0.02, false);
+}
+static void time_without_a_look_is_no_proof_that_a_rank_is_lost(void **state) {
+    (void)state;
+    run_slowly(two_one_ways, 0.3, true);
 }
 
 /* ---- other memory, and none for its shadow ---- */
@@ -318,6 +245,7 @@ int main(void) {
         cmocka_unit_test(who_tests_hears_that_a_rank_has_left),
         cmocka_unit_test(who_comes_too_late_gets_an_error_and_not_other_data),
         cmocka_unit_test(what_a_rank_sent_before_it_left_counts_when_it_comes_late),
+        cmocka_unit_test(time_without_a_look_is_no_proof_that_a_rank_is_lost),
         cmocka_unit_test(a_run_on_other_memory_that_is_refused_leaves_what_was_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

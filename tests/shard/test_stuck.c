@@ -1,0 +1,276 @@
+/* Stuck: ranks that are stopped, refuse a run or are in another call.  The others hear of it in time, and a job that
+ * was suspended goes on. */
+#include "scene.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+/* ---- refusals ---- */
+
+static bool has_flags_alone(const scene *s) { return s->where == THREADS || s->where == PROCESSES; }
+
+/* Rank 1 has no memory for a part; `k`: which side. */
+static rsh_status run_without(const bound *b, rsh_comm *comm, int k) {
+    rsh_memory src = memory_of(b->src), dst = memory_of(b->dst);
+    if (rsh_comm_rank(comm) == 1) *(k ? &dst : &src) = (rsh_memory){NULL, NULL};
+    return rsh_exec_run_on(b->exec, &src, &dst);
+}
+
+static rsh_status check_refusal(const scene *s, rsh_comm *comm, rsh_status st, int k) {
+    bool same = has_flags_alone(s) || rsh_comm_rank(comm) == 1;
+    CHECK(st == (same ? RSH_EVALUE : RSH_EPEER));
+    CHECK(strstr(rsh_error_detail(), k ? "destination part 0 has no memory" : "source part 0 has no memory"));
+    CHECK(!has_flags_alone(s) || strstr(rsh_error_detail(), "rank 1: "));
+    return RSH_OK;
+}
+
+/* With flags alone the next run is as good as ever; with messages the comm has failed. */
+static rsh_status one_refuses(void *ctx, rsh_comm *comm) {
+    const scene *s = ctx;
+    bound b;
+    RSH_TRY(bind_on(s, comm, ROWS, COLUMNS, &b));
+    for (int k = 0; k < (has_flags_alone(s) ? 6 : 1); k++) {
+        RSH_TRY(check_refusal(s, comm, run_without(&b, comm, k % 2), k % 2));
+        if (!has_flags_alone(s)) break;
+        if (k > 3) RSH_TRY(rsh_comm_barrier(comm));
+        memset(memory_of(b.dst).data, 0, (size_t)rsh_tensor_count(rsh_sharded_part(b.dst, 0)) * sizeof(float));
+        RSH_TRY(rsh_exec_run(b.exec));
+        CHECK(check_result(b.dst) == RSH_OK);
+    }
+    unbind(&b);
+    return RSH_OK;
+}
+static void a_rank_that_refuses_a_run_tells_the_others_at_once(void **state) {
+    (void)state;
+    everywhere(one_refuses);
+}
+
+/* The sum of all is made in one stage and spread in the next: a rank may hear of the refusal in either. */
+static rsh_status refuses_in_stages(void *ctx, rsh_comm *comm) {
+    const scene *s = ctx;
+    bound b;
+    RSH_TRY(bind_on(s, comm, "f32[64, 64] on x=4 sum(x)", "f32[64, 64] on x=4", &b));
+    for (int k = 0; k < (has_flags_alone(s) ? 20 : 1); k++) {
+        RSH_TRY(check_refusal(s, comm, run_without(&b, comm, k % 2), k % 2));
+        if (has_flags_alone(s)) RSH_TRY(rsh_exec_run(b.exec));
+    }
+    unbind(&b);
+    return RSH_OK;
+}
+static void a_refusal_goes_through_all_stages(void **state) {
+    (void)state;
+    everywhere(refuses_in_stages);
+}
+
+/* A run that was begun and refused by a neighbour says so in its own wait, whichever run is looked at first. */
+static rsh_status refuses_among_others(void *ctx, rsh_comm *comm) {
+    const scene *s = ctx;
+    bound a, b;
+    if (!has_flags_alone(s)) return RSH_OK;
+    RSH_TRY(bind_on(s, comm, ROWS, COLUMNS, &a));
+    RSH_TRY(bind_on(s, comm, COLUMNS, ROWS, &b));
+    bool odd = rsh_comm_rank(comm) == 1;
+    for (int k = 0; k < 10; k++) {
+        RSH_TRY(rsh_exec_begin(a.exec));
+        rsh_status st = odd ? run_without(&b, comm, 0) : rsh_exec_begin(b.exec);
+        if (!odd && !st && k % 2) RSH_TRY(rsh_exec_wait(a.exec));
+        if (!odd && !st) st = rsh_exec_wait(b.exec);
+        RSH_TRY(check_refusal(s, comm, st, 0));
+        RSH_TRY(rsh_exec_wait(a.exec));
+        CHECK(check_result(a.dst) == RSH_OK);
+    }
+    unbind(&a);
+    unbind(&b);
+    return RSH_OK;
+}
+static void a_refusal_is_told_by_the_run_that_was_refused(void **state) {
+    (void)state;
+    everywhere(refuses_among_others);
+}
+
+/* ---- another call ---- */
+
+/* Rank 1 makes one run fewer.  Nobody waits for RESHARD_TIMEOUT, which is half an hour. */
+static rsh_status one_run_fewer(void *ctx, rsh_comm *comm) {
+    const scene *s = ctx;
+    bound b;
+    if (s->where >= NODES_OF_TWO) return RSH_OK; /* barriers go over the wire there, and nobody sees who is in one */
+    RSH_TRY(bind_on(s, comm, ROWS, COLUMNS, &b));
+    RSH_TRY(rsh_exec_run(b.exec));
+    rsh_status st = rsh_comm_rank(comm) == 1 ? rsh_comm_barrier(comm) : rsh_exec_run(b.exec);
+    CHECK(st == RSH_EPEER || (st == RSH_EMISMATCH && rsh_comm_rank(comm) != 1));
+    CHECK(strstr(rsh_error_detail(), "waits for rank 1, which is in another collective call"));
+    unbind(&b);
+    return RSH_OK;
+}
+static void a_rank_with_one_run_fewer_is_found_at_once(void **state) {
+    (void)state;
+    everywhere(one_run_fewer);
+}
+
+/* Who tests does not wait: a rank may be in a barrier meanwhile. */
+static rsh_status tests_before_a_barrier(void *ctx, rsh_comm *comm) {
+    bound b;
+    bool done = false;
+    RSH_TRY(bind_on(ctx, comm, ROWS, COLUMNS, &b));
+    for (int k = 0; k < 10; k++) {
+        RSH_TRY(rsh_exec_begin(b.exec));
+        for (int i = 0; i < 20 * rsh_comm_rank(comm); i++) RSH_TRY(rsh_exec_test(b.exec, &done));
+        RSH_TRY(rsh_comm_barrier(comm));
+        RSH_TRY(rsh_exec_wait(b.exec));
+        CHECK(check_result(b.dst) == RSH_OK);
+    }
+    unbind(&b);
+    return RSH_OK;
+}
+static void a_barrier_between_begin_and_wait_is_no_mismatch(void **state) {
+    (void)state;
+    everywhere(tests_before_a_barrier);
+}
+
+/* ---- ranks that are stopped ---- */
+
+/* Shared by the processes of a job. */
+typedef struct board {
+    scene scene;
+    _Atomic pid_t pid[RANKS];
+    atomic_int barrier, stopped;
+} board;
+
+static board *new_board(where where) {
+    board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true((void *)b != MAP_FAILED);
+    b->scene.where = where;
+    return b;
+}
+
+static char state_of(pid_t pid) {
+    char path[64], line[512], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (f && fgets(line, sizeof line, f) && strrchr(line, ')')) sscanf(strrchr(line, ')') + 1, " %c", &state);
+    if (f) fclose(f);
+    return state;
+}
+
+static void await_stopped(board *w, int rank) {
+    while (!atomic_load(&w->pid[rank]) || state_of(atomic_load(&w->pid[rank])) != 'T') usleep(1000);
+}
+
+/* Ranks 1 to 3 stop in front of the run; rank 0 lets them go on when it has its error. */
+static rsh_status three_are_stopped(void *ctx, rsh_comm *comm) {
+    board *w = ctx;
+    bound b;
+    int rank = rsh_comm_rank(comm);
+    RSH_TRY(bind_on(&w->scene, comm, ROWS, COLUMNS, &b));
+    atomic_store(&w->pid[rank], getpid());
+    if (rank) raise(SIGSTOP);
+    for (int r = 1; !rank && r < RANKS; r++) await_stopped(w, r);
+    double start = rshi_seconds();
+    rsh_status st = rsh_exec_run(b.exec);
+    double took = rshi_seconds() - start;
+    char sentence[512];
+    snprintf(sentence, sizeof sentence, "%s", rsh_error_detail());
+    for (int r = 1; !rank && r < RANKS; r++) kill(atomic_load(&w->pid[r]), SIGCONT);
+    unbind(&b);
+    rshi_set_detail(sentence);
+    CHECK(st == (rank ? RSH_EPEER : RSH_ETIMEOUT));
+    if (rank) return RSH_OK;
+    CHECK(strstr(sentence, "wait for 1."));
+    if (took > 3) return rshi_fail(RSH_ERUNTIME, "it took %g seconds: %s", took, sentence);
+    return RSH_OK;
+}
+static void stuck(where where) {
+    board *b = new_board(where);
+    alarm(PATIENCE);
+    setenv("RESHARD_TIMEOUT", "1.2", 1);
+    rsh_status st = rsh_run_shm(RANKS, three_are_stopped, b);
+    unsetenv("RESHARD_TIMEOUT");
+    if (st) fail_msg("%s: %s", names[where], rsh_error_detail());
+    alarm(0);
+    munmap(b, sizeof *b);
+}
+static void the_number_of_stuck_ranks_does_not_matter(void **state) {
+    (void)state;
+    stuck(PROCESSES);
+    stuck(PROCESSES_BY_MESSAGE);
+}
+
+/* In the wait, also on a machine where it was slow to get there: asleep at ten looks in a row. */
+static void await_asleep(board *w, int rank) {
+    for (int looks = 0; looks < 10; usleep(5000)) looks = state_of(atomic_load(&w->pid[rank])) == 'S' ? looks + 1 : 0;
+}
+
+/* A child of rank 1 stops both ranks for longer than RESHARD_TIMEOUT while rank 0 waits. */
+static void suspend(board *w) {
+    pid_t child = fork();
+    if (child == 0) {
+        await_asleep(w, 0);
+        for (int r = 0; r < 2; r++) kill(atomic_load(&w->pid[r]), SIGSTOP);
+        for (int r = 0; r < 2; r++) await_stopped(w, r);
+        atomic_store(&w->stopped, 1);
+        usleep(1500000);
+        for (int r = 0; r < 2; r++) kill(atomic_load(&w->pid[r]), SIGCONT);
+        _exit(0);
+    }
+    int status;
+    while (waitpid(child, &status, 0) != child) {}
+}
+
+static rsh_status is_suspended(void *ctx, rsh_comm *comm) {
+    board *w = ctx;
+    bound b;
+    int rank = rsh_comm_rank(comm);
+    RSH_TRY(bind_on(&w->scene, comm, "f32[64/x, 64] on x=2", "f32[64, 64/x] on x=2", &b));
+    atomic_store(&w->pid[rank], getpid());
+    if (rank) {
+        while (!atomic_load(&w->pid[0])) usleep(1000);
+        suspend(w);
+        CHECK(atomic_load(&w->stopped));
+    }
+    if (atomic_load(&w->barrier)) RSH_TRY(rsh_comm_barrier(comm)); /* the other kind of wait */
+    RSH_TRY(rsh_exec_run(b.exec));
+    CHECK(check_result(b.dst) == RSH_OK);
+    unbind(&b);
+    return RSH_OK;
+}
+static void a_job_that_was_suspended_goes_on(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        board *b = new_board(PROCESSES);
+        atomic_store(&b->barrier, k);
+        alarm(PATIENCE);
+        setenv("RESHARD_TIMEOUT", "1.2", 1);
+        rsh_status st = rsh_run_shm(2, is_suspended, b);
+        unsetenv("RESHARD_TIMEOUT");
+        if (st) fail_msg("%s", rsh_error_detail());
+        alarm(0);
+        munmap(b, sizeof *b);
+    }
+}
+
+/* What every wait counts on, also those on wires. */
+static void a_watch_counts_little_of_a_jump_of_the_clock(void **state) {
+    (void)state;
+    rshi_watch w = {0};
+    assert_true(rshi_watch_look(&w, RSHI_WATCH_STEP) == 0);
+    w.last -= 3600;
+    double waited = rshi_watch_look(&w, RSHI_WATCH_STEP);
+    assert_true(waited == RSHI_WATCH_STEP);
+    usleep(20000);
+    assert_true(rshi_watch_look(&w, RSHI_WATCH_STEP) >= waited + 0.02);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_refuses_a_run_tells_the_others_at_once),
+        cmocka_unit_test(a_refusal_goes_through_all_stages),
+        cmocka_unit_test(a_refusal_is_told_by_the_run_that_was_refused),
+        cmocka_unit_test(a_rank_with_one_run_fewer_is_found_at_once),
+        cmocka_unit_test(a_barrier_between_begin_and_wait_is_no_mismatch),
+        cmocka_unit_test(the_number_of_stuck_ranks_does_not_matter),
+        cmocka_unit_test(a_job_that_was_suspended_goes_on),
+        cmocka_unit_test(a_watch_counts_little_of_a_jump_of_the_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
