@@ -15,7 +15,9 @@ extern "C" {
  * the result does).  MPI must be initialised; MPI is called by the calling thread only, so
  * MPI_THREAD_FUNNELED is enough.  Ranks of one node read one another's memory; between nodes packed
  * messages travel.  Freeing the comm is collective, as MPI_Comm_free is; after MPI_Finalize it only
- * gives memory back.  Collective. */
+ * gives memory back.  After a failure it waits for nobody, and MPI keeps a communicator and what it
+ * still sends or receives, in memory of the library; MPI_Finalize is MPI's, and may wait for a rank
+ * that is stopped.  Collective. */
 RSH_API rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out);
 
 #ifdef __cplusplus

@@ -172,10 +172,11 @@ rsh_status rshi_line_answer(rshi_line *l);
 void rshi_line_await(rshi_line *l, int peer);
 /* Call all ranks and hear their answers, unless that was done a moment ago; takes half a second. */
 rsh_status rshi_line_call(rshi_line *l);
-/* RSH_ETIMEOUT: after `waited` seconds, with the rank that is missing, as far as the answers tell. */
+/* RSH_ETIMEOUT after `waited` seconds, with the rank that is missing as far as the answers tell.
+ */
 rsh_status rshi_line_report_late(rshi_line *l, double waited);
-/* Say farewell on a wire that no line could be made of; l: what there is of it, or NULL.  False: the
- * wire still uses l. */
+/* Say farewell on a wire that no line could be made of; l: what there is of it, or NULL.  False:
+ * the wire still uses l. */
 bool rshi_line_excuse(rshi_line *l, const rsh_wire *wire, rsh_status status);
 
 #endif

@@ -155,12 +155,12 @@ rsh_status rshi_line_report_late(rshi_line *l, double waited) {
                          waited, timeout);
     if (!n)
         return rshi_fail(RSH_ETIMEOUT,
-                         "this rank waited for %.3g seconds (RESHARD_TIMEOUT is %g); all that it waits for wait too, and "
-                         "it is not known which rank is missing",
+                         "this rank waited for %.3g seconds (RESHARD_TIMEOUT is %g); all that it waits for wait too, "
+                         "and it is not known which rank is missing",
                          waited, timeout);
     list_ranks(n, first, who, sizeof who);
     return rshi_fail(RSH_ETIMEOUT,
-                     "%s do not answer and let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g); it is not known "
-                     "which of them is missing",
+                     "%s do not answer and let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g); it is not "
+                     "known which of them is missing",
                      who, waited, timeout);
 }

@@ -6,8 +6,9 @@
  * pair by pair, to say where.
  *
  * Messages go in pieces through memory of the library, several at once, in the order of the shift from sender to
- * receiver.  Nobody waits in a circle: take the piece of the lowest shift, and of those the first, that has not arrived;
- * all that its sender sends before has arrived, and all that its receiver receives before, so both have room for it. */
+ * receiver.  Nobody waits in a circle: take the piece of the lowest shift, and of those the first, that has not
+ * arrived; all that its sender sends before has arrived, and all that its receiver receives before, so both have room
+ * for it. */
 #include "comm/hybrid.h"
 #include "comm/mismatch.h"
 

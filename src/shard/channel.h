@@ -2,8 +2,8 @@
  *
  * Between ranks of one node a message lies in the sender's chunk, which peers can read, and is
  * handed over with two flags: sent, and taken.  Between nodes it goes over the comm's wire, from
- * the sender's chunk to that of the receiver.  Either way several may be on their way at once, and nothing here waits
- * unless it says so. */
+ * the sender's chunk to that of the receiver.  Either way several may be on their way at once, and
+ * nothing here waits unless it says so. */
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
 

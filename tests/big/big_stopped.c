@@ -1,6 +1,8 @@
 /* Stopped: a rank is stopped in the middle of a transfer, and the other one takes its memory back after its timeout.
  *
- *   mpirun -n 2 big_stopped run | exchange, sender | receiver        RESHARD_TIMEOUT: a few seconds; RESHARD_NODE differs
+ *   mpirun -n 2 big_stopped run|exchange sender|receiver
+ *
+ * RESHARD_TIMEOUT is a few seconds, and RESHARD_NODE differs from rank to rank.
  *
  * The rank that goes on frees exec and comm and gives its memory another use: a receiver writes a pattern, which must
  * stay, and a sender unmaps its source, which nobody may read.  Then the stopped rank continues, and both come to their
