@@ -10,6 +10,8 @@
 #include <reshard/dtype.h>
 #include <reshard/status.h>
 
+#include "base/nan.h"
+
 /* ---- errors: who decides that it is an error writes the sentence; callers only forward ---- */
 
 rsh_status rshi_fail(rsh_status status, const char *format, ...)

@@ -2,7 +2,6 @@
  *
  * Narrow floats and complex numbers have their arithmetic elsewhere, where layouts with partial values are resharded;
  * here is what agreeing on counts, losses and norms needs.  Integers wrap around; NaN wins in min and max. */
-#include "base/nan.h"
 #include "comm/reduce.h"
 
 #include <string.h>

@@ -2,7 +2,6 @@
  *
  * Sums of floats, which is what most reductions are, take all sources in one pass so that they are read side by side.
  * Everything else folds in one source after the other; the small floats are widened on the way. */
-#include "base/nan.h"
 #include "copy/number.h"
 
 #define SUM_WAYS   8

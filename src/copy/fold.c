@@ -2,7 +2,6 @@
  *
  * No operation here may be contracted or reassociated: the same plan gives the same bits on every engine.  ISO C mode
  * (-std=c11) keeps gcc from contracting, the pragma keeps clang. */
-#include "base/nan.h"
 #include "copy/impl.h"
 
 #include <string.h>

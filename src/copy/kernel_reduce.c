@@ -2,7 +2,6 @@
  *
  * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in
  * ascending order, a batch at a time: those that are dense are read in place, the others are gathered first. */
-#include "base/nan.h"
 #include "copy/impl.h"
 
 #define TILE_BYTES   4096 /* of the widest of source, accumulator and destination type */

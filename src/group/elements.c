@@ -1,7 +1,7 @@
 /* Elements: tensors of any strides as memory: copying them, and whether they share any. */
 #include "copy/copy.h"
 #include "group/impl.h"
-#include "shard/memory.h"
+#include "shard/shard.h"
 #include "tensor/tensor.h"
 
 void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to) {

@@ -18,8 +18,8 @@ typedef struct rshi_part {
 rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
                           rshi_part *out);
 
-/* A destination does not hold two elements in one place: RSH_EVALUE if it does, or if that cannot be
- * told. */
+/* A destination does not hold two elements in one place: RSH_EVALUE if it does, or if that cannot
+ * be told. */
 rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part,
                                    const rshi_part *p);
 rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p);

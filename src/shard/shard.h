@@ -6,6 +6,7 @@
 
 #include "comm/comm.h"
 #include "layout/layout.h"
+#include "shard/memory.h"
 
 struct rsh_sharded {
     rsh_comm *comm;
