@@ -67,7 +67,8 @@ static int64_t elements(const rsh_layout *l) {
     return sum;
 }
 
-/* A reduction reads every contribution once, and its results once more for each further copy; a copy reads what it writes. */
+/* A reduction reads every contribution once, and its results once more for each further copy; a copy reads what it
+ * writes. */
 static void count_bytes(bench *b) {
     const layout_pair *pair = &b->pair;
     int64_t contributions = contributions_count(pair->from);

@@ -1,5 +1,5 @@
-/* contributions: of a layout with a partial op, how many contributions each element is reduced from,
- * and which of them a rank holds. */
+/* contributions: of a layout with a partial op, how many contributions each element is reduced
+ * from, and which of them a rank holds. */
 #ifndef RESHARD_CLI_CONTRIBUTIONS_H
 #define RESHARD_CLI_CONTRIBUTIONS_H
 

@@ -100,8 +100,10 @@ static void put_identity(pattern *p, rsh_op op) {
 /* ---- both sides of a move ---- */
 
 static bool start(pattern *p, const layout_pair *pair, const rsh_layout *layout) {
-    *p = (pattern){
-        .layout = layout, .size = rsh_dtype_size(rsh_layout_dtype(layout)), .bits = common_bits(pair), .contributions = 1};
+    *p = (pattern){.layout = layout,
+                   .size = rsh_dtype_size(rsh_layout_dtype(layout)),
+                   .bits = common_bits(pair),
+                   .contributions = 1};
     return make_table(p);
 }
 

@@ -199,7 +199,7 @@ static rsh_status parse_dims(parser *p) {
 /* order and boxes name dims one by one. */
 static rsh_status need_dims(parser *p, const char *at, const char *who) {
     if (p->desc->ndim != RSH_HOLE) return RSH_OK;
-    return FAIL_AT(p, at, "%s needs dims that are written out, not [...]", who);
+    return FAIL_AT(p, at, "\"%s\" does not go with [...]: write _ for each dim", who);
 }
 
 /* ---- mesh ---- */
