@@ -156,24 +156,29 @@ typedef struct rsh_part {
     int64_t strides[RSH_MAX_NDIM]; /* in elements, of the dense part in its `order` */
     int64_t count;                 /* elements */
 } rsh_part;
-/* RSH_EINDEX if the rank has no such part. */
+/* Shape and strides of a part.
+ * RSH_EINDEX if the rank has no such part. */
 RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_part *out);
 
 /* The boxes of the global tensor that make up a part, in order of their local offset.  `offset` is
  * where the box's first element lies in the dense part, `strides` the element strides of the box
- * there.  A non-zero return of fn stops the walk. */
+ * there.  A non-zero return of fn stops the walk.
+ * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
 RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
                                     void *ctx);
 
-/* The index set of one dim of a part, as half-open ranges in ascending order (not for flat layouts:
- * RSH_EUNSUP). */
+/* The index set of one dim of a part, as half-open ranges in ascending order.  A non-zero return of
+ * fn stops the walk.
+ * RSH_EINDEX if the rank has no such part or the tensor no such dim; RSH_EUNSUP for flat
+ * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
 RSH_API rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim,
                                         rsh_range_fn fn, void *ctx);
 
-/* Offset in the dense part of a global index (RSH_EKEY if the part does not hold it), and back
- * (RSH_EINDEX). */
+/* The offset of a global index in the dense part, and back.
+ * RSH_EINDEX if the rank has no such part or the part no such offset; RSH_EKEY if the part does not
+ * hold the index. */
 RSH_API rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part,
                                            const int64_t *index, int64_t *offset);
 RSH_API rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t part,
@@ -209,8 +214,8 @@ RSH_API bool rsh_form_has_dtype(const rsh_form *f);
 
 /* The layout of a tensor of this dtype and shape; a dtype that the form names counts instead.
  * error may be NULL.
- * RSH_EVALUE if the form has other sizes or another number of dims than the tensor, and otherwise
- * as the text without holes would fail, at the same place; RSH_ENOMEM.  The caller frees *out. */
+ * RSH_EVALUE if the form has other sizes or another number of dims than the tensor; otherwise it
+ * fails as the text without holes would, at the same place; RSH_ENOMEM.  The caller frees *out. */
 RSH_API rsh_status rsh_form_fill(const rsh_form *f, rsh_dtype dtype, int ndim, const int64_t *shape,
                                  rsh_text_error *error, rsh_layout **out);
 

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -54,6 +56,45 @@ static void holes_are_filled_from_the_tensor(void **state) {
         rsh_layout_free(l);
         rsh_form_free(f);
     }
+}
+
+/* "6144, 4096" */
+static int read_shape(char *text, int64_t *shape) {
+    int n = 0;
+    for (char *word = strtok(text, ", "); word; word = strtok(NULL, ", ")) shape[n++] = strtoll(word, NULL, 10);
+    return n;
+}
+
+/* In tables of the manual a bar is written with a backslash. */
+static char *without_backslashes(char *text) {
+    char *to = text;
+    for (const char *at = text; *at; at++)
+        if (*at != '\\') *to++ = *at;
+    *to = 0;
+    return text;
+}
+
+/* Lines of the table: | `form` | sizes | `layout` |, each of an f32 tensor. */
+static void the_manual_is_right_about_forms(void **state) {
+    FILE *file = fopen("docs/notation.md", "r");
+    char line[512], form[256], sizes[64], layout[256];
+    int found = 0;
+    (void)state;
+    if (!file) fail_msg("docs/notation.md is not here: run this test from the root of the repository, as ctest does");
+    while (fgets(line, sizeof line, file)) {
+        int64_t shape[RSH_MAX_NDIM];
+        rsh_layout *l;
+        if (sscanf(line, "| `%255[^`]` | %63[0-9, ] | `%255[^`]` |", form, sizes, layout) != 3) continue;
+        rsh_form *f = parsed(without_backslashes(form), NULL);
+        int ndim = read_shape(sizes, shape);
+        assert_int_equal(rsh_form_fill(f, RSH_F32, ndim, shape, NULL, &l), RSH_OK);
+        assert_string_equal(rsh_layout_text(l), without_backslashes(layout));
+        rsh_layout_free(l);
+        rsh_form_free(f);
+        found++;
+    }
+    fclose(file);
+    assert_int_equal(found, 4);
 }
 
 static void a_form_describes_itself_with_its_holes(void **state) {
@@ -241,6 +282,7 @@ static void every_allocation_may_fail_and_nothing_leaks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(holes_are_filled_from_the_tensor),
+        cmocka_unit_test(the_manual_is_right_about_forms),
         cmocka_unit_test(a_form_describes_itself_with_its_holes),
         cmocka_unit_test(a_form_without_a_mesh_is_on_the_one_that_is_given),
         cmocka_unit_test(forms_that_fit_no_tensor_are_refused_when_they_are_read),
