@@ -55,12 +55,10 @@ static char *read_text(const char *name, const char *path) {
 }
 
 static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
-    rsh_status st = rsh_layout_parse(text, out);
-    int line, column;
-    if (!st) return true;
-    const char *detail = rsh_error_detail();
-    fail("%s: %s", name, detail);
-    if (!is_quiet() && sscanf(detail, "layout:%d:%d:", &line, &column) == 2 && column > 0) point_at(text, line, column);
+    rsh_text_error error;
+    if (!rsh_layout_parse_at(text, &error, out)) return true;
+    fail("%s: %s", name, rsh_error_detail());
+    if (!is_quiet() && error.line) point_at(text, error.line, error.column);
     return false;
 }
 

@@ -1,7 +1,7 @@
 /* Bench: how fast a move is, beside memcpy. */
 #include "contest.h"
 #include "launched.h"
-#include "terms.h"
+#include "contributions.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -67,12 +67,14 @@ static int64_t elements(const rsh_layout *l) {
     return sum;
 }
 
-/* A reduction reads every term once, and its results once more for each further copy; a copy reads what it writes. */
+/* A reduction reads every contribution once, and its results once more for each further copy; a copy reads what it
+ * writes. */
 static void count_bytes(bench *b) {
-    terms from = terms_of(b->pair.from), to = terms_of(b->pair.to);
+    const layout_pair *pair = &b->pair;
+    int64_t contributions = contributions_count(pair->from);
     int64_t written = elements(b->pair.to), count = rsh_layout_count(b->pair.to), read = written;
-    bool moves_terms = rsh_layout_op(b->pair.from) == rsh_layout_op(b->pair.to) && terms_same(&from, &to);
-    if (from.count > 1 && !moves_terms) read += count * (from.count - 1);
+    bool moved = rsh_layout_op(pair->from) == rsh_layout_op(pair->to) && contributions_same(pair->from, pair->to);
+    if (!moved) read += count * (contributions - 1);
     b->bytes = written * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.to));
     b->bytes_read = read * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.from));
 }

@@ -2,7 +2,7 @@
 #include "pattern.h"
 
 #include "pattern_row.h"
-#include "terms.h"
+#include "contributions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,28 +100,30 @@ static void put_identity(pattern *p, rsh_op op) {
 /* ---- both sides of a move ---- */
 
 static bool start(pattern *p, const layout_pair *pair, const rsh_layout *layout) {
-    *p = (pattern){
-        .layout = layout, .size = rsh_dtype_size(rsh_layout_dtype(layout)), .bits = common_bits(pair), .terms = 1};
+    *p = (pattern){.layout = layout,
+                   .size = rsh_dtype_size(rsh_layout_dtype(layout)),
+                   .bits = common_bits(pair),
+                   .contributions = 1};
     return make_table(p);
 }
 
-static void share(pattern *p, rsh_op op, int64_t terms) {
-    p->terms = op == RSH_OP_AVG ? 1 : terms;
+static void share(pattern *p, rsh_op op, int64_t contributions) {
+    p->contributions = op == RSH_OP_AVG ? 1 : contributions;
     pattern_encode(p, neutral(op, p->bits), p->other);
 }
 
 bool pattern_source(pattern *p, const layout_pair *pair) {
     if (!start(p, pair, pair->from)) return false;
-    share(p, rsh_layout_op(pair->from), terms_of(pair->from).count);
+    share(p, rsh_layout_op(pair->from), contributions_count(pair->from));
     return true;
 }
 
 bool pattern_result(pattern *p, const layout_pair *pair) {
     rsh_op op = rsh_layout_op(pair->to);
-    terms from = terms_of(pair->from), to = terms_of(pair->to);
     if (!start(p, pair, pair->to)) return false;
-    share(p, op, to.count);
-    p->first_only = p->terms > 1 && !(rsh_layout_op(pair->from) == op && terms_same(&from, &to));
+    share(p, op, contributions_count(pair->to));
+    bool moved = rsh_layout_op(pair->from) == op && contributions_same(pair->from, pair->to);
+    p->first_only = p->contributions > 1 && !moved;
     if (p->first_only) put_identity(p, op);
     return true;
 }

@@ -1,9 +1,9 @@
 /* pattern: values that follow from global indices, so that every element can be checked wherever it
  * ends up.
  *
- * Values are integers that both dtypes of a move hold exactly.  Of a reduction one term is the
- * value, chosen by the index, and the others change nothing; so the result is exact in any order,
- * and a term that is lost or taken twice shows. */
+ * Values are integers that both dtypes of a move hold exactly.  Of a reduction one contribution
+ * is the value, chosen by the index, and the others change nothing; so the result is exact in any
+ * order, and a contribution that is lost or taken twice shows. */
 #ifndef RESHARD_CLI_PATTERN_H
 #define RESHARD_CLI_PATTERN_H
 
@@ -14,8 +14,8 @@ typedef struct pattern {
     size_t size;             /* of an element */
     int bits;                /* values are below 2^bits */
     uint16_t *table;         /* encoded values of dtypes of one or two bytes; owned */
-    int64_t terms;           /* that elements are made of; 1: all hold the value */
-    bool first_only;         /* term 0 is the value, the others are `other` everywhere */
+    int64_t contributions;   /* that elements are made of; 1: all hold the value */
+    bool first_only;         /* number 0 is the value, the others are `other` everywhere */
     unsigned char other[16]; /* an element that is not the value */
 } pattern;
 

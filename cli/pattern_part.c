@@ -1,6 +1,6 @@
 /* Pattern parts: a part filled or compared box by box, row by row along the dim that is densest in memory. */
 #include "pattern_row.h"
-#include "terms.h"
+#include "contributions.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef struct part_walk {
     const pattern *pattern;
     int ndim;
     int64_t global[RSH_MAX_NDIM]; /* strides of the whole tensor, row-major */
-    int64_t rank, term;
+    int64_t rank, contribution;
     char *data;
     pattern_fault *fault; /* NULL: fill */
 } part_walk;
@@ -46,7 +46,7 @@ static void do_row(const part_walk *w, memory_row r) {
     int64_t left = r.n, size = (int64_t)w->pattern->size;
     for (; left > 0; left -= CHUNK) {
         r.n = left < CHUNK ? left : CHUNK;
-        pattern_row(w->pattern, w->term, r.start, r.step, r.n, made);
+        pattern_row(w->pattern, w->contribution, r.start, r.step, r.n, made);
         if (w->fault) check_chunk(w, &r, made);
         else fill_chunk(w, &r, made);
         r.data += r.n * r.stride * size;
@@ -89,11 +89,10 @@ static int do_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t *
 }
 
 static rsh_status do_part(const pattern *p, int64_t rank, int64_t part, void *data, pattern_fault *fault) {
-    terms t = terms_of(p->layout);
     part_walk w = {.pattern = p,
                    .ndim = rsh_layout_ndim(p->layout),
                    .rank = rank,
-                   .term = terms_position(&t, rank),
+                   .contribution = contribution_of(p->layout, rank),
                    .data = data,
                    .fault = fault};
     const int64_t *shape = rsh_layout_shape(p->layout);

@@ -1,15 +1,13 @@
 /* Pattern rows: the inner loops, one for each kind of element. */
 #include "pattern_row.h"
 
-#include "terms.h"
-
 #include <string.h>
 
 static uint64_t mixed(int64_t index) { return (uint64_t)index * 0x9e3779b97f4a7c15u; }
 static uint64_t value_of(int64_t index, int bits) { return mixed(index) >> (64 - bits); }
-/* Which of the terms has the value at an index. */
-static int64_t term_of(int64_t index, int64_t terms) {
-    return (int64_t)(((mixed(index) & 0xffffffff) * (uint64_t)terms) >> 32);
+/* Which of n contributions has the value at an index. */
+static int64_t holder_of(int64_t index, int64_t n) {
+    return (int64_t)(((mixed(index) & 0xffffffff) * (uint64_t)n) >> 32);
 }
 
 typedef struct pair32 {
@@ -51,12 +49,12 @@ static void row_values(const pattern *p, int64_t start, int64_t step, int64_t n,
     }
 }
 
-void pattern_row(const pattern *p, int64_t term, int64_t start, int64_t step, int64_t n, void *out) {
+void pattern_row(const pattern *p, int64_t contribution, int64_t start, int64_t step, int64_t n, void *out) {
     row_values(p, start, step, n, out);
-    if (p->terms == 1) return;
+    if (p->contributions == 1) return;
     for (int64_t i = 0; i < n; i++) {
-        int64_t holder = p->first_only ? 0 : term_of(start + i * step, p->terms);
-        if (holder != term) memcpy((char *)out + (size_t)i * p->size, p->other, p->size);
+        int64_t holder = p->first_only ? 0 : holder_of(start + i * step, p->contributions);
+        if (holder != contribution) memcpy((char *)out + (size_t)i * p->size, p->other, p->size);
     }
 }
 

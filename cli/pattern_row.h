@@ -4,8 +4,9 @@
 
 #include "pattern.h"
 
-/* Values of indices start, start + step, .. as term `term` has them. */
-void pattern_row(const pattern *p, int64_t term, int64_t start, int64_t step, int64_t n, void *out);
+/* Values of indices start, start + step, .. as one contribution has them. */
+void pattern_row(const pattern *p, int64_t contribution, int64_t start, int64_t step, int64_t n,
+                 void *out);
 void pattern_encode(const pattern *p, uint64_t value, unsigned char out[16]);
 
 #endif

@@ -16,11 +16,16 @@ extern "C" {
 
 typedef struct rsh_layout rsh_layout;
 
-/* From text.  RSH_EVALUE (RSH_ETYPE for an op that the dtype does not have) names line, column and
- * what was expected. */
-RSH_API rsh_status rsh_layout_parse(const char *text, rsh_layout **out);
+/* Where a text is refused, as data.  Written by a call that fails, and only if it was asked for. */
+typedef struct rsh_text_error {
+    int line, column; /* from 1; columns are bytes.  Both are 0 if no place is at fault, as when
+                         memory runs out */
+    const char *sentence; /* what is wrong, without "layout:LINE:COLUMN: "; borrowed until the next
+                             failure on this thread */
+} rsh_text_error;
 
-/* From code: the same things as values.  A zeroed rsh_layout_desc is "bool[]". */
+/* ---- descriptions: the same things as values ---- */
+
 typedef enum rsh_rule {
     RSH_RULE_CHUNK,    /* /x     parts of ceil(n/p) */
     RSH_RULE_BALANCED, /* /x~    sizes differ by at most one, larger first */
@@ -34,7 +39,7 @@ typedef struct rsh_cut {
     int axes[RSH_MAX_AXES];  /* indices into rsh_layout_desc.axis, outermost first */
     rsh_rule rule;
     int64_t number;          /* of RSH_RULE_CYCLIC and RSH_RULE_UNIT */
-    const int64_t *sizes;    /* of RSH_RULE_SIZES, borrowed during the call */
+    const int64_t *sizes;    /* of RSH_RULE_SIZES: one per part */
     int64_t nsizes;
 } rsh_cut;
 
@@ -44,10 +49,10 @@ typedef struct rsh_segment {
 } rsh_segment;
 
 typedef struct rsh_dim {
-    int64_t size;               /* used when nsegments is 0 */
+    int64_t size;               /* of a plain dim; ignored beside segments, whose sum it is */
     rsh_cut cut;                /* of the dim, or of every segment */
     int nsegments;              /* 0: a plain dim */
-    const rsh_segment *segment; /* borrowed during the call */
+    const rsh_segment *segment; /* nsegments of them */
 } rsh_dim;
 
 typedef struct rsh_axis {
@@ -61,41 +66,72 @@ typedef struct rsh_box {
 
 typedef struct rsh_ranked_box {
     int64_t nranks;
-    const int64_t *ranks; /* borrowed during the call */
+    const int64_t *ranks; /* nranks of them */
     rsh_box box;
 } rsh_ranked_box;
 
+/* A zeroed description is "bool[]".  Lists are borrowed during a call that reads a description, and
+ * live as long as the layout or form whose description it is. */
 typedef struct rsh_layout_desc {
     rsh_dtype dtype;
     int ndim;
     rsh_dim dim[RSH_MAX_NDIM];
     rsh_cut flat;
-    int naxes;
+    int naxes; /* 0: no mesh, rank 0 alone */
     rsh_axis axis[RSH_MAX_AXES];
-    const int64_t *ranks; /* in position order, NULL: 0, 1, 2, ...; borrowed during the call */
+    int64_t first_rank;   /* position i is rank first_rank + i unless `ranks` is there */
+    const int64_t *ranks; /* of each position; NULL: consecutive */
     rsh_op op;            /* RSH_OP_NONE: not partial */
     int npartial;
     int partial[RSH_MAX_AXES];
     bool has_order;
-    int order[RSH_MAX_NDIM];
-    bool is_boxes; /* then only dtype, ndim and dim[].size count beside the boxes */
+    int order[RSH_MAX_NDIM]; /* dims from slowest to fastest */
+    bool is_boxes;           /* then only dtype, ndim and dim[].size count beside the boxes */
     int64_t nboxes;
-    const rsh_ranked_box *boxes; /* borrowed during the call */
+    const rsh_ranked_box *boxes;
 } rsh_layout_desc;
 
+/* ---- layouts: made, shared, freed ----
+ *
+ * Layouts are reference-counted.  A new one has one reference, the caller's.  Any thread may take
+ * and drop references, and a layout may outlive everything that was made from it. */
+
+/* From text.  The second form also writes *error when it fails; error may be NULL.
+ * RSH_EVALUE names line, column and what was expected there; RSH_ETYPE is for an op that the dtype
+ * does not have; RSH_ENOMEM.  The caller frees *out. */
+RSH_API rsh_status rsh_layout_parse(const char *text, rsh_layout **out);
+RSH_API rsh_status rsh_layout_parse_at(const char *text, rsh_text_error *error, rsh_layout **out);
+
+/* From code.  The description passes the same checks as a text; nothing of it is kept.
+ * RSH_EVALUE names the dim, axis, segment or box; RSH_ETYPE is for an op that the dtype does not
+ * have; RSH_ENOMEM.  The caller frees *out. */
 RSH_API rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out);
 
-/* The whole tensor, dense and row-major, on one rank. */
+/* The whole tensor, dense and row-major, on one rank.
+ * RSH_EVALUE if shape or rank are out of range; RSH_ENOMEM.  The caller frees *out. */
 RSH_API rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank,
                                     rsh_layout **out);
 
-RSH_API rsh_status rsh_layout_copy(const rsh_layout *l, rsh_layout **out);
+/* One more reference to the same layout.  Never fails; NULL for NULL.  The caller frees the result,
+ * once for every hold. */
+RSH_API rsh_layout *rsh_layout_hold(const rsh_layout *l);
+
+/* Drops one reference; the last one frees the layout.  No-op for NULL. */
 RSH_API void rsh_layout_free(rsh_layout *l);
 
-/* Canonical text; parses back to an equal layout.  Borrowed. */
+/* ---- layouts: questions ----
+ *
+ * Returned pointers are borrowed and live as long as the layout. */
+
+/* The description that rsh_layout_new makes an equal layout from, in canonical form: no segments
+ * where there is only one, `ranks` only where they are not consecutive, partial axes in mesh order,
+ * an order only if it is not the default, boxes in canonical order.  Costs nothing. */
+RSH_API const rsh_layout_desc *rsh_layout_describe(const rsh_layout *l);
+
+/* Canonical text, which parses back to an equal layout. */
 RSH_API const char *rsh_layout_text(const rsh_layout *l);
-RSH_API bool rsh_layout_equal(const rsh_layout *a,
-                              const rsh_layout *b); /* the same canonical text */
+/* Do two layouts have the same canonical text?  Equal layouts have equal hashes. */
+RSH_API bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b);
 RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
 /* Does every rank hold the same elements in the same order?  `6/x~` and `6/x` on x=3 do. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
@@ -120,28 +156,68 @@ typedef struct rsh_part {
     int64_t strides[RSH_MAX_NDIM]; /* in elements, of the dense part in its `order` */
     int64_t count;                 /* elements */
 } rsh_part;
-/* RSH_EINDEX if the rank has no such part. */
+/* Shape and strides of a part.
+ * RSH_EINDEX if the rank has no such part. */
 RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_part *out);
 
 /* The boxes of the global tensor that make up a part, in order of their local offset.  `offset` is
  * where the box's first element lies in the dense part, `strides` the element strides of the box
- * there.  A non-zero return of fn stops the walk. */
+ * there.  A non-zero return of fn stops the walk.
+ * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
 RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
                                     void *ctx);
 
-/* The index set of one dim of a part, as half-open ranges in ascending order (not for flat layouts:
- * RSH_EUNSUP). */
+/* The index set of one dim of a part, as half-open ranges in ascending order.  A non-zero return of
+ * fn stops the walk.
+ * RSH_EINDEX if the rank has no such part or the tensor no such dim; RSH_EUNSUP for flat
+ * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
 RSH_API rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim,
                                         rsh_range_fn fn, void *ctx);
 
-/* Offset in the dense part of a global index (RSH_EKEY if the part does not hold it), and back
- * (RSH_EINDEX). */
+/* The offset of a global index in the dense part, and back.
+ * RSH_EINDEX if the rank has no such part or the part no such offset; RSH_EKEY if the part does not
+ * hold the index. */
 RSH_API rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part,
                                            const int64_t *index, int64_t *offset);
 RSH_API rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t part,
                                            int64_t offset, int64_t *index);
+
+/* ---- forms: layouts with holes ----
+ *
+ * A form is the notation with `_` for a size, "[...]" for a whole shape, and the dtype left out at
+ * will: "[_/tp%128, _]", "[(4096|_)/tp, _]", "bf16[...] on tp=4@0-3".  What is left out is taken
+ * from the tensor at hand, so that one form says how many tensors are laid out.  A form is
+ * immutable once made: share it between threads. */
+typedef struct rsh_form rsh_form;
+
+/* In the description of a form: the size of a dim or segment is `_`, or ndim is "[...]". */
+#define RSH_HOLE (-1)
+
+/* From text.  A text without "on" is on the mesh that `mesh` describes (its naxes, axis, first_rank
+ * and ranks; borrowed during the call), or on rank 0 if mesh is NULL.  error may be NULL.
+ * RSH_EVALUE, RSH_ETYPE and *error as for rsh_layout_parse_at, also if no tensor could fill the
+ * form; RSH_ENOMEM.  The caller frees *out. */
+RSH_API rsh_status rsh_form_parse(const char *text, const rsh_layout_desc *mesh,
+                                  rsh_text_error *error, rsh_form **out);
+
+/* No-op for NULL. */
+RSH_API void rsh_form_free(rsh_form *f);
+
+/* The description with its holes, and the text as it was written.  Borrowed; both live as long as
+ * the form. */
+RSH_API const rsh_layout_desc *rsh_form_describe(const rsh_form *f);
+RSH_API const char *rsh_form_text(const rsh_form *f);
+/* Does the form name a dtype?  If not, that of its description means nothing. */
+RSH_API bool rsh_form_has_dtype(const rsh_form *f);
+
+/* The layout of a tensor of this dtype and shape; a dtype that the form names counts instead.
+ * error may be NULL.
+ * RSH_EVALUE if the form has other sizes or another number of dims than the tensor; otherwise it
+ * fails as the text without holes would, at the same place; RSH_ENOMEM.  The caller frees *out. */
+RSH_API rsh_status rsh_form_fill(const rsh_form *f, rsh_dtype dtype, int ndim, const int64_t *shape,
+                                 rsh_text_error *error, rsh_layout **out);
 
 #ifdef __cplusplus
 }

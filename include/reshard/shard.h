@@ -94,9 +94,9 @@ RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
 /* A run on other memory of the same shapes and strides; entries as in bind, only data is read.  If
  * a rank refuses (data NULL; a destination that shares memory with anything; no memory for what its
- * neighbours are to read), its neighbours get its status and sentence at once, and destinations are undefined; exec and comm stay good.  Where the
- * rank exchanges messages (opts.messages, several nodes) the others get RSH_EPEER with the
- * sentence, and the comm has failed. */
+ * neighbours are to read), its neighbours get its status and sentence at once, and destinations are
+ * undefined; exec and comm stay good.  Where the rank exchanges messages (opts.messages, several
+ * nodes) the others get RSH_EPEER with the sentence, and the comm has failed. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 /* A run that was begun is finished first. */
 RSH_API void rsh_exec_free(rsh_exec *e);

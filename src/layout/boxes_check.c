@@ -131,7 +131,7 @@ static void say(sentence *s, const char *format, ...) {
 }
 
 /* As in the text, except that a long list of ranks is cut short. */
-static void say_box(sentence *s, const rshi_ranked_box *box, int ndim) {
+static void say_box(sentence *s, const rsh_ranked_box *box, int ndim) {
     for (int64_t i = 0; i < rshi_min(box->nranks, 4); i++) say(s, "%s%" PRId64, i ? "," : "", box->ranks[i]);
     say(s, box->nranks > 4 ? ",...:[" : ":[");
     for (int d = 0; d < ndim; d++) say(s, "%s%" PRId64 ":%" PRId64, d ? "," : "", box->box.lo[d], box->box.hi[d]);
@@ -144,46 +144,45 @@ static void say_element(sentence *s, const sweep *w) {
     say(s, "]");
 }
 
-static rsh_status fail(const rshi_where *where, int column, const sentence *s) {
-    if (!column) return rshi_fail(RSH_EVALUE, "layout: %s", s->text);
-    return rshi_fail(RSH_EVALUE, "%s:%d:%d: %s", where->name, where->line, column, s->text);
+static rsh_status fail(const rshi_origin *origin, int at, const sentence *s) {
+    return rshi_origin_fail(origin, (rshi_place){.at = at}, RSH_EVALUE, "%s", s->text);
 }
 
-static rsh_status fail_doubled(const rsh_layout *l, const rshi_where *where, const sweep *w) {
+static rsh_status fail_doubled(const rsh_layout *l, const rshi_origin *origin, const sweep *w) {
     int64_t first = 0, second;
-    while (!holds(&l->boxes[first].box, w)) first++;
-    for (second = first + 1; !holds(&l->boxes[second].box, w);) second++;
+    while (!holds(&l->desc.boxes[first].box, w)) first++;
+    for (second = first + 1; !holds(&l->desc.boxes[second].box, w);) second++;
     sentence s = {.length = 0};
     say(&s, "boxes ");
-    say_box(&s, &l->boxes[first], l->ndim);
+    say_box(&s, &l->desc.boxes[first], l->desc.ndim);
     say(&s, " and ");
-    say_box(&s, &l->boxes[second], l->ndim);
+    say_box(&s, &l->desc.boxes[second], l->desc.ndim);
     say(&s, " both hold ");
     say_element(&s, w);
-    return fail(where, where->box ? where->box[second] : 0, &s);
+    return fail(origin, rshi_origin_at(origin->box, second), &s);
 }
 
-static rsh_status fail_missing(const rshi_where *where, const sweep *w) {
+static rsh_status fail_missing(const rshi_origin *origin, const sweep *w) {
     sentence s = {.length = 0};
     say(&s, "no box holds ");
     say_element(&s, w);
-    return fail(where, where->boxes, &s);
+    return fail(origin, origin->boxes, &s);
 }
 
-rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where) {
+rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_origin *origin) {
     if (!l->count) return RSH_OK;
     rsh_box whole = {.lo = {0}};
     memcpy(whole.hi, l->shape, sizeof l->shape);
-    sweep s = {.ndim = l->ndim};
+    sweep s = {.ndim = l->desc.ndim};
     int64_t n = 0;
-    face *boxes = rshi_alloc((size_t)l->nboxes + 1, sizeof *boxes);
+    face *boxes = rshi_alloc((size_t)l->desc.nboxes + 1, sizeof *boxes);
     if (!boxes) return rshi_nomem();
-    boxes[n++] = (face){.box = &whole, .sign = -1, .ndim = (short)l->ndim};
-    for (int64_t i = 0; i < l->nboxes; i++)
-        if (!is_empty(&l->boxes[i].box, l->ndim))
-            boxes[n++] = (face){.box = &l->boxes[i].box, .sign = 1, .ndim = (short)l->ndim};
+    boxes[n++] = (face){.box = &whole, .sign = -1, .ndim = (short)l->desc.ndim};
+    for (int64_t i = 0; i < l->desc.nboxes; i++)
+        if (!is_empty(&l->desc.boxes[i].box, l->desc.ndim))
+            boxes[n++] = (face){.box = &l->desc.boxes[i].box, .sign = 1, .ndim = (short)l->desc.ndim};
     rsh_status st = sweep_dim(&s, boxes, n, 0);
     rshi_free(boxes);
     if (st || !s.excess) return st;
-    return s.excess > 0 ? fail_doubled(l, where, &s) : fail_missing(where, &s);
+    return s.excess > 0 ? fail_doubled(l, origin, &s) : fail_missing(origin, &s);
 }

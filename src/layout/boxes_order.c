@@ -2,7 +2,6 @@
 #include "layout/impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int rshi_rank_entry_compare(const void *x, const void *y) {
     const rshi_rank_entry *a = x, *b = y;
@@ -13,12 +12,13 @@ int rshi_rank_entry_compare(const void *x, const void *y) {
 /* Every (rank, box) pair of the layout, by rank and then in the order written. */
 static rshi_rank_entry *list_holdings(const rsh_layout *l, size_t *n) {
     *n = 0;
-    for (int64_t i = 0; i < l->nboxes; i++) *n += (size_t)l->boxes[i].nranks;
+    for (int64_t i = 0; i < l->desc.nboxes; i++) *n += (size_t)l->desc.boxes[i].nranks;
     rshi_rank_entry *held = rshi_alloc(*n, sizeof *held);
     size_t k = 0;
     if (!held) return NULL;
-    for (int64_t i = 0; i < l->nboxes; i++)
-        for (int64_t r = 0; r < l->boxes[i].nranks; r++) held[k++] = (rshi_rank_entry){l->boxes[i].ranks[r], i};
+    for (int64_t i = 0; i < l->desc.nboxes; i++)
+        for (int64_t r = 0; r < l->desc.boxes[i].nranks; r++)
+            held[k++] = (rshi_rank_entry){l->desc.boxes[i].ranks[r], i};
     qsort(held, *n, sizeof *held, rshi_rank_entry_compare);
     return held;
 }
@@ -44,28 +44,30 @@ static rshi_rank_entry heap_pop(rshi_rank_entry *heap, int64_t *n) {
 /* Canonical order: of the boxes that come next on each of their ranks, always the one with the lowest rank.
  * It depends on the order on each rank only; two boxes that are ready share no rank, so there are no ties. */
 static rsh_status sort_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t nheld, int64_t *position) {
-    size_t n = (size_t)l->nboxes;
+    size_t n = (size_t)l->desc.nboxes;
     int64_t *waiting = rshi_calloc(n, sizeof *waiting); /* on how many of its ranks a box has others before it */
     rshi_rank_entry *heap = rshi_alloc(n, sizeof *heap);
-    rshi_ranked_box *sorted = rshi_alloc(n, sizeof *sorted);
+    rsh_ranked_box *sorted = rshi_alloc(n, sizeof *sorted);
     int64_t ready = 0, done = 0;
     rsh_status st = RSH_OK;
     RSH_GOTO(waiting && heap && sorted ? RSH_OK : rshi_nomem());
     for (size_t k = 1; k < nheld; k++) waiting[held[k].value] += held[k].rank == held[k - 1].rank;
-    for (int64_t i = 0; i < l->nboxes; i++)
-        if (!waiting[i]) heap_push(heap, &ready, (rshi_rank_entry){l->boxes[i].ranks[0], i});
+    for (int64_t i = 0; i < l->desc.nboxes; i++)
+        if (!waiting[i]) heap_push(heap, &ready, (rshi_rank_entry){l->desc.boxes[i].ranks[0], i});
     while (ready) {
         int64_t i = heap_pop(heap, &ready).value;
         position[i] = done;
-        sorted[done++] = l->boxes[i];
-        for (int64_t r = 0; r < l->boxes[i].nranks; r++) {
-            rshi_rank_entry key = {l->boxes[i].ranks[r], i};
+        sorted[done++] = l->desc.boxes[i];
+        for (int64_t r = 0; r < l->desc.boxes[i].nranks; r++) {
+            rshi_rank_entry key = {l->desc.boxes[i].ranks[r], i};
             const rshi_rank_entry *next = bsearch(&key, held, nheld, sizeof key, rshi_rank_entry_compare);
             if (++next < held + nheld && next->rank == key.rank && !--waiting[next->value])
-                heap_push(heap, &ready, (rshi_rank_entry){l->boxes[next->value].ranks[0], next->value});
+                heap_push(heap, &ready, (rshi_rank_entry){l->desc.boxes[next->value].ranks[0], next->value});
         }
     }
-    memcpy(l->boxes, sorted, n * sizeof *sorted);
+    rshi_free((void *)l->desc.boxes);
+    l->desc.boxes = sorted;
+    sorted = NULL;
 out:
     rshi_free(waiting);
     rshi_free(heap);
@@ -89,7 +91,7 @@ static rsh_status index_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t
 rsh_status rshi_boxes_arrange(rsh_layout *l) {
     size_t n;
     rshi_rank_entry *held = list_holdings(l, &n);
-    int64_t *position = rshi_alloc((size_t)l->nboxes, sizeof *position); /* of each box, from the order written */
+    int64_t *position = rshi_alloc((size_t)l->desc.nboxes, sizeof *position); /* of each box, from the order written */
     rsh_status st = held && position ? sort_boxes(l, held, n, position) : rshi_nomem();
     if (!st) st = index_boxes(l, held, n, position);
     rshi_free(held);

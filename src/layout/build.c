@@ -1,73 +1,45 @@
-/* Build: the one constructor of layouts.  It checks a description completely before anyone sees the layout. */
+/* Build: the one constructor of layouts.  It checks a description completely before anyone sees the layout, and keeps
+ * it in canonical form. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define CHECK RSHI_CHECK
 
-typedef struct builder {
-    const rsh_layout_desc *desc;
-    const rshi_where *where; /* never NULL; all columns 0 when the description came from code */
-    rsh_layout *l;
-    unsigned used; /* bit set of the axes that cut or are partial */
-} builder;
+typedef rshi_builder builder;
 
-/* What an error is about: a column if there is a text, else in words. */
-typedef struct place {
-    int column;
-    char words[40];
-} place;
+static rshi_place one(int at, const char *noun) { return (rshi_place){at, noun, -1, -1}; }
+static rshi_place numbered(int at, const char *noun, int64_t number) { return (rshi_place){at, noun, number, -1}; }
+static rshi_place dim_place(const builder *b, int d) { return numbered(b->origin->dim[d], "dim", d); }
 
-static place at(int column, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static place at(int column, const char *format, ...) {
-    place p = {.column = column};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(p.words, sizeof p.words, format, args);
-    va_end(args);
-    return p;
+/* A list of its own; NULL: no memory. */
+static void *kept(const void *list, int64_t n, size_t size) {
+    void *copy = rshi_alloc((size_t)n, size);
+    if (copy) memcpy(copy, list, (size_t)n * size);
+    return copy;
 }
-
-static int column_of(const int *columns, int64_t i) { return columns ? columns[i] : 0; }
-
-static rsh_status fail(const builder *b, place p, rsh_status status, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static rsh_status fail(const builder *b, place p, rsh_status status, const char *format, ...) {
-    char sentence[RSHI_DETAIL_BYTES / 2];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
-    va_end(args);
-    if (p.column) return rshi_fail(status, "%s:%d:%d: %s", b->where->name, b->where->line, p.column, sentence);
-    return rshi_fail(status, "layout: %s%s%s", p.words, *p.words ? ": " : "", sentence);
-}
-
-/* For functions with a builder `b`. */
-#define CHECK(condition, place, ...)                                                                                   \
-    do {                                                                                                               \
-        if (!(condition)) return fail(b, (place), RSH_EVALUE, __VA_ARGS__);                                            \
-    } while (0)
 
 /* ---- shape ---- */
 
 static rsh_status check_counts(builder *b) {
     const rsh_layout_desc *desc = b->desc;
-    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, (place){0}, "%d is not a dtype", (int)desc->dtype);
-    CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, (place){0}, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
-    CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, (place){0}, "%d axes; at most %d", desc->naxes, RSH_MAX_AXES);
+    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, (rshi_place){0}, "%d is not a dtype", (int)desc->dtype);
+    CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, (rshi_place){0}, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
+    CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, (rshi_place){0}, "%d axes; at most %d", desc->naxes, RSH_MAX_AXES);
     return RSH_OK;
 }
 
 /* A size of 0 anywhere makes the tensor empty, however large the other sizes are. */
-static rsh_status count_elements(builder *b) {
+rsh_status rshi_count_elements(builder *b) {
     rsh_layout *l = b->l;
     int64_t bytes;
-    for (int d = 0; d < l->ndim; d++)
+    for (int d = 0; d < l->desc.ndim; d++)
         if (!l->shape[d]) return RSH_OK;
-    CHECK(rshi_product(l->ndim, l->shape, &l->count) && rshi_mul(l->count, (int64_t)rsh_dtype_size(l->dtype), &bytes),
-          at(b->where->dim[0], "shape"), "the tensor has more bytes than 64 bits can count");
+    bool fits = rshi_product(l->desc.ndim, l->shape, &l->count) &&
+                rshi_mul(l->count, (int64_t)rsh_dtype_size(l->desc.dtype), &bytes);
+    CHECK(fits, one(b->origin->dim[0], "shape"), "the tensor has more bytes than 64 bits can count");
     return RSH_OK;
 }
 
@@ -88,79 +60,84 @@ static bool is_reserved(const char *name) {
 }
 
 static rsh_status build_axis(builder *b, int i) {
-    rsh_axis *axis = &b->l->axis[i];
-    place here = at(b->where->axis[i], "axis %d", i);
+    rsh_axis *axis = &b->l->desc.axis[i];
+    rshi_place here = numbered(b->origin->axis[i], "axis", i);
     CHECK(memchr(axis->name, 0, sizeof axis->name), here, "its name is longer than %zu characters",
           sizeof axis->name - 1);
     CHECK(is_name(axis->name), here, "\"%s\" is not a name: letters, digits and _, a letter first", axis->name);
     CHECK(!is_reserved(axis->name), here, "\"%s\" has a meaning of its own and cannot name an axis", axis->name);
     for (int j = 0; j < i; j++)
-        CHECK(strcmp(axis->name, b->l->axis[j].name), here, "axis \"%s\" stands twice in the mesh", axis->name);
+        CHECK(strcmp(axis->name, b->l->desc.axis[j].name), here, "axis \"%s\" stands twice in the mesh", axis->name);
     CHECK(axis->size >= 1, here, "axis \"%s\" has size %" PRId64 "; at least 1 is needed", axis->name, axis->size);
     return RSH_OK;
 }
 
 static rsh_status build_mesh(builder *b) {
     rsh_layout *l = b->l;
-    l->naxes = b->desc->naxes;
-    memcpy(l->axis, b->desc->axis, (size_t)l->naxes * sizeof *l->axis);
-    for (int i = 0; i < l->naxes; i++) RSH_TRY(build_axis(b, i));
+    l->desc.naxes = b->desc->naxes;
+    memcpy(l->desc.axis, b->desc->axis, (size_t)l->desc.naxes * sizeof *l->desc.axis);
+    for (int i = 0; i < l->desc.naxes; i++) RSH_TRY(build_axis(b, i));
     l->npositions = 1;
-    for (int i = l->naxes - 1; i >= 0; i--) {
+    for (int i = l->desc.naxes - 1; i >= 0; i--) {
         l->axis_step[i] = l->npositions;
-        CHECK(rshi_mul(l->npositions, l->axis[i].size, &l->npositions) && l->npositions <= RSHI_RANK_MAX + 1,
-              at(b->where->mesh, "mesh"), "the mesh has more than %" PRId64 " positions", RSHI_RANK_MAX + 1);
+        CHECK(rshi_mul(l->npositions, l->desc.axis[i].size, &l->npositions) && l->npositions <= RSHI_RANK_MAX + 1,
+              one(b->origin->mesh, "mesh"), "the mesh has more than %" PRId64 " positions", RSHI_RANK_MAX + 1);
     }
     l->nranks = l->npositions;
     return RSH_OK;
 }
 
 /* Ranks that do not ascend one by one are kept, with the positions sorted by rank beside them. */
-static rsh_status keep_ranks(builder *b, const int64_t *ranks) {
+static rsh_status keep_ranks(builder *b) {
     rsh_layout *l = b->l;
     size_t n = (size_t)l->npositions;
-    l->ranks = rshi_alloc(n, sizeof *l->ranks);
+    l->desc.ranks = kept(b->desc->ranks, l->npositions, sizeof *l->desc.ranks);
     l->entry = rshi_alloc(n, sizeof *l->entry);
-    if (!l->ranks || !l->entry) return rshi_nomem();
-    for (size_t i = 0; i < n; i++) {
-        l->ranks[i] = ranks[i];
-        l->entry[i] = (rshi_rank_entry){ranks[i], (int64_t)i};
-    }
+    if (!l->desc.ranks || !l->entry) return rshi_nomem();
+    for (size_t i = 0; i < n; i++) l->entry[i] = (rshi_rank_entry){l->desc.ranks[i], (int64_t)i};
     qsort(l->entry, n, sizeof *l->entry, rshi_rank_entry_compare);
     for (size_t i = 1; i < n; i++)
-        CHECK(l->entry[i - 1].rank != l->entry[i].rank, at(b->where->ranks, "ranks"),
+        CHECK(l->entry[i - 1].rank != l->entry[i].rank, one(b->origin->ranks, "ranks"),
               "rank %" PRId64 " stands twice in the mesh", l->entry[i].rank);
+    return RSH_OK;
+}
+
+static rsh_status check_rank(const builder *b, int64_t rank) {
+    CHECK(rank >= 0 && rank <= RSHI_RANK_MAX, one(b->origin->ranks, "ranks"),
+          "rank %" PRId64 " is not in 0..%" PRId64, rank, RSHI_RANK_MAX);
     return RSH_OK;
 }
 
 static rsh_status build_ranks(builder *b) {
     const int64_t *ranks = b->desc->ranks;
-    if (!ranks) return RSH_OK;
-    CHECK(b->l->naxes, at(b->where->ranks, "ranks"), "ranks without a mesh");
+    int64_t first = ranks ? ranks[0] : b->desc->first_rank, n = b->l->npositions;
     bool consecutive = true;
-    for (int64_t i = 0; i < b->l->npositions; i++) {
-        CHECK(ranks[i] >= 0 && ranks[i] <= RSHI_RANK_MAX, at(b->where->ranks, "ranks"),
-              "rank %" PRId64 " is not in 0..2147483647", ranks[i]);
-        consecutive = consecutive && ranks[i] == ranks[0] + i;
+    if (!ranks && !first) return RSH_OK;
+    CHECK(b->l->desc.naxes, one(b->origin->ranks, "ranks"), "ranks without a mesh");
+    RSH_TRY(check_rank(b, first));
+    if (!ranks) RSH_TRY(check_rank(b, first + n - 1));
+    for (int64_t i = 0; ranks && i < n; i++) {
+        RSH_TRY(check_rank(b, ranks[i]));
+        consecutive = consecutive && ranks[i] == first + i;
     }
-    b->l->first_rank = consecutive ? ranks[0] : 0;
-    return consecutive ? RSH_OK : keep_ranks(b, ranks);
+    b->l->desc.first_rank = consecutive ? first : 0;
+    return consecutive ? RSH_OK : keep_ranks(b);
 }
 
 /* ---- cuts ---- */
 
 /* Take axis `a` for one use; `mine` are the axes that this use has already. */
-static rsh_status take_axis(const builder *b, int a, place here, unsigned *mine) {
-    CHECK(a >= 0 && a < b->l->naxes, here, "axis %d is not one of the %d of the mesh", a, b->l->naxes);
-    CHECK(!(*mine & 1u << a), here, "axis \"%s\" is named twice", b->l->axis[a].name);
+static rsh_status take_axis(const builder *b, int a, rshi_place here, unsigned *mine) {
+    CHECK(a >= 0 && a < b->l->desc.naxes, here, "axis %d is not one of the %d of the mesh", a, b->l->desc.naxes);
+    CHECK(!(*mine & 1u << a), here, "axis \"%s\" is named twice", b->l->desc.axis[a].name);
     CHECK(!(b->used & 1u << a), here, "axis \"%s\" is used already: it cuts one dim or the flat tensor, or is partial",
-          b->l->axis[a].name);
+          b->l->desc.axis[a].name);
     *mine |= 1u << a;
     return RSH_OK;
 }
 
 /* Explicit sizes as parts + 1 prefix sums. */
-static rsh_status build_sizes(const builder *b, const rsh_cut *from, place here, int64_t size, rshi_cut *to) {
+static rsh_status build_sizes(const builder *b, const rsh_cut *from, rshi_place here, int64_t size, rshi_cut *to) {
     CHECK(from->nsizes == to->parts, here, "%" PRId64 " sizes for %" PRId64 " parts", from->nsizes, to->parts);
     CHECK(from->sizes, here, "the sizes are NULL");
     to->starts = rshi_calloc((size_t)to->parts + 1, sizeof *to->starts);
@@ -176,7 +153,7 @@ static rsh_status build_sizes(const builder *b, const rsh_cut *from, place here,
 }
 
 /* Cut of `size` elements; the axes it takes are added to `taken`. */
-static rsh_status build_cut(const builder *b, const rsh_cut *from, place here, int64_t size, rshi_cut *to,
+static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_place here, int64_t size, rshi_cut *to,
                             unsigned *taken) {
     unsigned mine = 0;
     to->parts = 1;
@@ -185,7 +162,7 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, place here, i
     for (int i = 0; i < from->naxes; i++) {
         RSH_TRY(take_axis(b, from->axes[i], here, &mine));
         to->axes[i] = from->axes[i];
-        to->parts *= b->l->axis[from->axes[i]].size;
+        to->parts *= b->l->desc.axis[from->axes[i]].size;
     }
     *taken |= mine;
     to->naxes = from->naxes;
@@ -199,6 +176,24 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, place here, i
     return RSH_OK;
 }
 
+/* What a description says of a cut that has been built, without what its rule does not use. */
+static rsh_cut described(const rshi_cut *c) {
+    rsh_cut out = {.naxes = c->naxes, .rule = c->rule, .number = c->number};
+    memcpy(out.axes, c->axes, sizeof out.axes);
+    return out;
+}
+
+/* A cut of a plain dim or of the flat tensor, which may have sizes. */
+static rsh_status build_whole_cut(const builder *b, const rsh_cut *from, rshi_place here, int64_t size, rshi_cut *to,
+                                  rsh_cut *kept_as, unsigned *taken) {
+    RSH_TRY(build_cut(b, from, here, size, to, taken));
+    *kept_as = described(to);
+    if (!to->starts) return RSH_OK;
+    kept_as->sizes = kept(from->sizes, to->parts, sizeof *from->sizes);
+    kept_as->nsizes = to->parts;
+    return kept_as->sizes ? RSH_OK : rshi_nomem();
+}
+
 /* ---- dims ---- */
 
 static rsh_status build_segment(builder *b, int d, int s) {
@@ -206,9 +201,8 @@ static rsh_status build_segment(builder *b, int d, int s) {
     const rsh_cut *group = &b->desc->dim[d].cut, *cut = group->naxes ? group : &from->cut;
     rshi_dim *dim = &b->l->dim[d];
     rshi_segment *to = &dim->segment[s];
-    place size_at = at(column_of(b->where->segment[d], s), "segment %d of dim %d", s, d);
-    place cut_at = size_at;
-    cut_at.column = group->naxes ? b->where->cut[d] : column_of(b->where->segment_cut[d], s);
+    rshi_place size_at = {rshi_origin_at(b->origin->segment[d], s), "segment", s, d}, cut_at = size_at;
+    cut_at.at = group->naxes ? b->origin->cut[d] : rshi_origin_at(b->origin->segment_cut[d], s);
 
     CHECK(from->size >= 0, size_at, "its size is %" PRId64, from->size);
     CHECK(!group->naxes || !from->cut.naxes, cut_at, "cut on a segment and again after the parenthesis");
@@ -219,139 +213,104 @@ static rsh_status build_segment(builder *b, int d, int s) {
     return build_cut(b, cut, cut_at, to->size, &to->cut, &dim->axes);
 }
 
+/* Segments as they were written: each with its cut, or all with the one after the parenthesis. */
+static rsh_status keep_segments(builder *b, int d) {
+    const rshi_dim *dim = &b->l->dim[d];
+    rsh_dim *to = &b->l->desc.dim[d];
+    bool group = b->desc->dim[d].cut.naxes;
+    if (group || dim->nsegments == 1) to->cut = described(&dim->segment->cut);
+    if (dim->nsegments == 1) return RSH_OK;
+    rsh_segment *list = rshi_calloc((size_t)dim->nsegments, sizeof *list);
+    if (!list) return rshi_nomem();
+    to->segment = list;
+    to->nsegments = dim->nsegments;
+    for (int s = 0; s < dim->nsegments; s++) {
+        list[s].size = dim->segment[s].size;
+        if (!group) list[s].cut = described(&dim->segment[s].cut);
+    }
+    return RSH_OK;
+}
+
 static rsh_status build_group(builder *b, int d) {
     rshi_dim *dim = &b->l->dim[d];
-    place here = at(b->where->dim[d], "dim %d", d);
+    rshi_place here = dim_place(b, d);
     CHECK(b->desc->dim[d].segment, here, "the segments are NULL");
-    dim->group_cut = dim->nsegments > 1 && b->desc->dim[d].cut.naxes;
     for (int s = 0; s < dim->nsegments; s++) RSH_TRY(build_segment(b, d, s));
     CHECK(dim->axes, here, "no segment is cut: write the size %" PRId64 " without segments", dim->size);
-    return RSH_OK;
+    return keep_segments(b, d);
 }
 
 static rsh_status build_plain_dim(builder *b, int d) {
     rshi_dim *dim = &b->l->dim[d];
     dim->size = dim->segment->size = b->desc->dim[d].size;
-    CHECK(dim->size >= 0, at(b->where->dim[d], "dim %d", d), "its size is %" PRId64, dim->size);
-    return build_cut(b, &b->desc->dim[d].cut, at(b->where->cut[d], "dim %d", d), dim->size, &dim->segment->cut,
-                     &dim->axes);
+    CHECK(dim->size >= 0, dim_place(b, d), "its size is %" PRId64, dim->size);
+    return build_whole_cut(b, &b->desc->dim[d].cut, numbered(b->origin->cut[d], "dim", d), dim->size,
+                           &dim->segment->cut, &b->l->desc.dim[d].cut, &dim->axes);
 }
 
 static rsh_status build_dim(builder *b, int d) {
     rshi_dim *dim = &b->l->dim[d];
     int n = b->desc->dim[d].nsegments;
-    CHECK(n >= 0, at(b->where->dim[d], "dim %d", d), "%d segments", n);
+    CHECK(n >= 0, dim_place(b, d), "%d segments", n);
     dim->segment = rshi_calloc(n ? (size_t)n : 1, sizeof *dim->segment);
     if (!dim->segment) return rshi_nomem();
     dim->nsegments = n ? n : 1;
     RSH_TRY(n ? build_group(b, d) : build_plain_dim(b, d));
     b->used |= dim->axes;
-    b->l->shape[d] = dim->size;
+    b->l->shape[d] = b->l->desc.dim[d].size = dim->size;
     return RSH_OK;
 }
 
 /* Parts of other cuts differ in length, and one list of sizes cannot fit them all: `{}` is for dims that are whole. */
 static rsh_status build_flat(builder *b) {
     const rsh_cut *cut = &b->desc->flat;
-    place here = at(b->where->flat, "flat");
+    rshi_place here = one(b->origin->flat, "flat");
     if (cut->naxes) {
         CHECK(cut->rule != RSH_RULE_CYCLIC, here, "\":\" does not go with a flat cut");
-        CHECK(!b->desc->has_order, at(b->where->order, "flat"), "order does not go with a flat cut");
+        CHECK(!b->desc->has_order, one(b->origin->order, "flat"), "order does not go with a flat cut");
         CHECK(cut->rule != RSH_RULE_SIZES || !b->used, here, "explicit sizes of a flat cut need dims that are not cut");
     }
-    return build_cut(b, cut, here, b->l->count, &b->l->flat, &b->used);
+    return build_whole_cut(b, cut, here, b->l->count, &b->l->flat, &b->l->desc.flat, &b->used);
 }
 
 /* ---- partial and order ---- */
 
 static rsh_status build_partial(builder *b) {
     const rsh_layout_desc *desc = b->desc;
-    place here = at(b->where->partial, "partial");
+    rsh_layout *l = b->l;
+    rshi_place here = one(b->origin->partial, "partial");
     CHECK((unsigned)desc->op < RSH_OP_COUNT, here, "%d is not a reduction", (int)desc->op);
     CHECK(desc->npartial >= 0 && desc->npartial <= RSH_MAX_AXES, here, "%d axes", desc->npartial);
     CHECK(!desc->npartial == !desc->op, here, "a reduction and its axes go together");
-    if (rsh_op_check(desc->op, desc->dtype)) return fail(b, here, RSH_ETYPE, "%s", rsh_error_detail());
-    for (int i = 0; i < desc->npartial; i++) RSH_TRY(take_axis(b, desc->partial[i], here, &b->l->partial));
-    b->l->op = desc->op;
+    if (rsh_op_check(desc->op, desc->dtype))
+        return rshi_origin_fail(b->origin, here, RSH_ETYPE, "%s", rsh_error_detail());
+    for (int i = 0; i < desc->npartial; i++) RSH_TRY(take_axis(b, desc->partial[i], here, &l->partial));
+    l->desc.op = desc->op;
+    for (int a = 0; a < l->desc.naxes; a++)
+        if (l->partial >> a & 1) l->desc.partial[l->desc.npartial++] = a;
     return RSH_OK;
 }
 
 static rsh_status build_order(builder *b) {
     rsh_layout *l = b->l;
     unsigned seen = 0;
-    for (int i = 0; i < l->ndim; i++) {
-        int d = l->order[i] = b->desc->has_order ? b->desc->order[i] : i;
-        CHECK(d >= 0 && d < l->ndim && !(seen & 1u << d), at(b->where->order, "order"),
-              "an order names each dim from 0 to %d once", l->ndim - 1);
+    for (int i = 0; i < l->desc.ndim; i++) {
+        int d = l->desc.order[i] = b->desc->has_order ? b->desc->order[i] : i;
+        CHECK(d >= 0 && d < l->desc.ndim && !(seen & 1u << d), one(b->origin->order, "order"),
+              "an order names each dim from 0 to %d once", l->desc.ndim - 1);
         seen |= 1u << d;
-        l->has_order = l->has_order || d != i;
-    }
-    return RSH_OK;
-}
-
-/* ---- boxes ---- */
-
-static int compare_numbers(const void *x, const void *y) {
-    int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-    return a < b ? -1 : a > b;
-}
-
-static rsh_status check_box(const builder *b, const rsh_ranked_box *from, place here) {
-    CHECK(from->nranks >= 1 && from->ranks, here, "a box without ranks");
-    for (int d = 0; d < b->l->ndim; d++) {
-        int64_t lo = from->box.lo[d], hi = from->box.hi[d];
-        CHECK(lo <= hi, here, "range %" PRId64 ":%" PRId64 " of dim %d runs backwards", lo, hi, d);
-        CHECK(lo >= 0 && hi <= b->l->shape[d], here, "range %" PRId64 ":%" PRId64 " leaves dim %d of size %" PRId64, lo,
-              hi, d, b->l->shape[d]);
-    }
-    return RSH_OK;
-}
-
-static rsh_status build_box(builder *b, int64_t i) {
-    const rsh_ranked_box *from = &b->desc->boxes[i];
-    rshi_ranked_box *to = &b->l->boxes[i];
-    place here = at(column_of(b->where->box, i), "box %" PRId64, i);
-    RSH_TRY(check_box(b, from, here));
-    to->box = from->box;
-    to->nranks = from->nranks;
-    to->ranks = rshi_alloc((size_t)to->nranks, sizeof *to->ranks);
-    if (!to->ranks) return rshi_nomem();
-    memcpy(to->ranks, from->ranks, (size_t)to->nranks * sizeof *to->ranks);
-    qsort(to->ranks, (size_t)to->nranks, sizeof *to->ranks, compare_numbers);
-    for (int64_t k = 0; k < to->nranks; k++) {
-        CHECK(to->ranks[k] >= 0 && to->ranks[k] <= RSHI_RANK_MAX, here, "rank %" PRId64 " is not in 0..2147483647",
-              to->ranks[k]);
-        CHECK(!k || to->ranks[k - 1] != to->ranks[k], here, "rank %" PRId64 " stands twice in one box", to->ranks[k]);
+        l->desc.has_order = l->desc.has_order || d != i;
     }
     return RSH_OK;
 }
 
 /* ---- both forms ---- */
 
-static rsh_status build_boxes(builder *b) {
-    rsh_layout *l = b->l;
-    l->is_boxes = true;
-    for (int d = 0; d < l->ndim; d++) {
-        l->shape[d] = b->desc->dim[d].size;
-        CHECK(l->shape[d] >= 0, at(b->where->dim[d], "dim %d", d), "its size is %" PRId64, l->shape[d]);
-    }
-    RSH_TRY(count_elements(b));
-    bool listed = b->desc->nboxes > 0 ? b->desc->boxes != NULL : b->desc->nboxes == 0;
-    CHECK(listed, at(b->where->boxes, "boxes"), "%" PRId64 " of them, but no list", b->desc->nboxes);
-    l->boxes = rshi_calloc((size_t)b->desc->nboxes, sizeof *l->boxes);
-    if (!l->boxes) return rshi_nomem();
-    l->nboxes = b->desc->nboxes;
-    for (int64_t i = 0; i < l->nboxes; i++) RSH_TRY(build_box(b, i));
-    RSH_TRY(rshi_boxes_check(l, b->where));
-    RSH_TRY(rshi_boxes_arrange(l));
-    return rshi_boxes_index(l);
-}
-
 static rsh_status build_placement(builder *b) {
     RSH_TRY(build_mesh(b));
     RSH_TRY(build_ranks(b));
-    for (int d = 0; d < b->l->ndim; d++) RSH_TRY(build_dim(b, d));
-    RSH_TRY(count_elements(b));
+    for (int d = 0; d < b->l->desc.ndim; d++) RSH_TRY(build_dim(b, d));
+    RSH_TRY(rshi_count_elements(b));
     RSH_TRY(build_flat(b));
     RSH_TRY(build_partial(b));
     return build_order(b);
@@ -360,9 +319,9 @@ static rsh_status build_placement(builder *b) {
 static rsh_status build_all(builder *b) {
     rsh_layout *l = b->l;
     RSH_TRY(check_counts(b));
-    l->dtype = b->desc->dtype;
-    l->ndim = b->desc->ndim;
-    RSH_TRY(b->desc->is_boxes ? build_boxes(b) : build_placement(b));
+    l->desc.dtype = b->desc->dtype;
+    l->desc.ndim = b->desc->ndim;
+    RSH_TRY(b->desc->is_boxes ? rshi_boxes_build(b) : build_placement(b));
     rshi_text text = {0};
     rshi_layout_write(l, &text);
     l->text = text.data;
@@ -371,44 +330,12 @@ static rsh_status build_all(builder *b) {
     return RSH_OK;
 }
 
-rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *where, rsh_layout **out) {
-    static const rshi_where nowhere;
-    builder b = {.desc = desc, .where = where ? where : &nowhere, .l = RSHI_NEW(rsh_layout)};
+rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_origin *origin, rsh_layout **out) {
+    builder b = {.desc = desc, .origin = origin, .l = RSHI_NEW(rsh_layout)};
     if (!b.l) return rshi_nomem();
+    atomic_init(&b.l->refs, 1);
     rsh_status st = build_all(&b);
     if (!st) *out = b.l;
     if (st) rsh_layout_free(b.l);
     return st;
-}
-
-rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out) {
-    RSH_REQUIRE(desc && out, RSH_EVALUE, "layout: desc and out must not be NULL");
-    return rshi_layout_build(desc, NULL, out);
-}
-
-/* The notation has no mesh to say "rank 3 alone"; one box does. */
-rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank, rsh_layout **out) {
-    RSH_REQUIRE((shape || !ndim) && out, RSH_EVALUE, "layout: shape and out must not be NULL");
-    rsh_ranked_box box = {.nranks = 1, .ranks = &rank};
-    rsh_layout_desc desc = {.dtype = dtype, .ndim = ndim, .is_boxes = rank != 0, .nboxes = 1, .boxes = &box};
-    for (int d = 0; d < ndim && d < RSH_MAX_NDIM; d++) desc.dim[d].size = box.box.hi[d] = shape[d];
-    return rsh_layout_new(&desc, out);
-}
-
-void rsh_layout_free(rsh_layout *l) {
-    if (!l) return;
-    for (int d = 0; d < l->ndim; d++) {
-        for (int s = 0; s < l->dim[d].nsegments; s++) rshi_free(l->dim[d].segment[s].cut.starts);
-        rshi_free(l->dim[d].segment);
-    }
-    for (int64_t i = 0; i < l->nboxes; i++) rshi_free(l->boxes[i].ranks);
-    rshi_free(l->flat.starts);
-    rshi_free(l->ranks);
-    rshi_free(l->boxes);
-    rshi_free(l->box_of);
-    rshi_free(l->by_start);
-    rshi_free(l->reach);
-    rshi_free(l->entry);
-    rshi_free(l->text);
-    rshi_free(l);
 }

@@ -9,7 +9,7 @@ unsigned rshi_cut_axes(const rshi_cut *c) {
 
 int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position) {
     int64_t k = 0;
-    for (int i = 0; i < c->naxes; i++) k = k * l->axis[c->axes[i]].size + rshi_coordinate(l, position, c->axes[i]);
+    for (int i = 0; i < c->naxes; i++) k = k * l->desc.axis[c->axes[i]].size + rshi_coordinate(l, position, c->axes[i]);
     return k;
 }
 
@@ -62,7 +62,7 @@ rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t star
     if (c->rule == RSH_RULE_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
     int64_t lo = start, n = size, inner = c->parts;
     for (int i = 0; i < c->naxes; i++) {
-        int64_t p = l->axis[c->axes[i]].size;
+        int64_t p = l->desc.axis[c->axes[i]].size;
         inner /= p;
         narrow(c, p, k / inner % p, &lo, &n);
     }
@@ -88,7 +88,7 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, in
     if (c->rule == RSH_RULE_SIZES) return locate_in_sizes(c, i);
     int64_t k = 0, n = size;
     for (int a = 0; a < c->naxes; a++) {
-        int64_t p = l->axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
+        int64_t p = l->desc.axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
         narrow(c, p, at, &lo, &n);
         i -= lo;
         k = k * p + at;
@@ -103,7 +103,7 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, in
 static int64_t full_parts(const rsh_layout *l, const rshi_cut *c, int level, int64_t n) {
     if (!n) return 0;
     if (level == c->naxes) return 1;
-    int64_t p = l->axis[c->axes[level]].size;
+    int64_t p = l->desc.axis[c->axes[level]].size;
     if (c->rule == RSH_RULE_BALANCED)
         return n % p * full_parts(l, c, level + 1, n / p + 1) + (p - n % p) * full_parts(l, c, level + 1, n / p);
     int64_t s = chunk_length(n, p, c->rule == RSH_RULE_UNIT ? c->number : 1);
@@ -112,7 +112,7 @@ static int64_t full_parts(const rsh_layout *l, const rshi_cut *c, int level, int
 
 /* Of the first `at` parts of one level. */
 static int64_t full_before(const rsh_layout *l, const rshi_cut *c, int level, int64_t n, int64_t at) {
-    int64_t p = l->axis[c->axes[level]].size;
+    int64_t p = l->desc.axis[c->axes[level]].size;
     if (c->rule == RSH_RULE_BALANCED) {
         int64_t big = rshi_min(at, n % p);
         return big * full_parts(l, c, level + 1, n / p + 1) + (at - big) * full_parts(l, c, level + 1, n / p);
@@ -123,7 +123,7 @@ static int64_t full_before(const rsh_layout *l, const rshi_cut *c, int level, in
 int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i) {
     int64_t count = 0, n = size;
     for (int a = 0; a < c->naxes; a++) {
-        int64_t p = l->axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
+        int64_t p = l->desc.axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
         count += full_before(l, c, a, n, at);
         narrow(c, p, at, &lo, &n);
         i -= lo;

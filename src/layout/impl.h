@@ -2,6 +2,8 @@
 #ifndef RESHARD_LAYOUT_IMPL_H
 #define RESHARD_LAYOUT_IMPL_H
 
+#include <stdatomic.h>
+
 #include "layout/layout.h"
 
 typedef struct rshi_cut {
@@ -22,15 +24,8 @@ typedef struct rshi_dim {
     int64_t size;
     int nsegments;         /* at least 1 */
     rshi_segment *segment; /* owned; segments of size 0 included */
-    bool group_cut; /* more than one segment, and the cut was written once, after the parenthesis */
     unsigned axes;         /* bit set of the mesh axes that cut this dim */
 } rshi_dim;
-
-typedef struct rshi_ranked_box {
-    rsh_box box;
-    int64_t nranks;
-    int64_t *ranks; /* owned, ascending */
-} rshi_ranked_box;
 
 typedef struct rshi_rank_entry {
     int64_t rank;
@@ -40,30 +35,21 @@ int rshi_rank_entry_compare(const void *x, const void *y); /* by rank, then valu
 #define RSHI_RANK_MAX INT64_C(2147483647)
 
 struct rsh_layout {
-    rsh_dtype dtype;
-    int ndim;
+    atomic_long refs;
+    rsh_layout_desc desc; /* canonical; its lists are owned.  What follows is worked out from it */
     int64_t shape[RSH_MAX_NDIM];
     int64_t count;
 
     /* mesh form */
     rshi_dim dim[RSH_MAX_NDIM];
     rshi_cut flat;
-    int naxes; /* 0: no mesh was written, one position */
-    rsh_axis axis[RSH_MAX_AXES];
     int64_t axis_step[RSH_MAX_AXES]; /* positions between neighbours along the axis; the last axis
                                         has 1 */
     int64_t npositions;              /* 1 without a mesh */
-    int64_t first_rank;              /* ranks are first_rank + position unless `ranks` is there */
-    int64_t *ranks;                  /* owned, by position; NULL: consecutive */
-    rsh_op op;
-    unsigned partial; /* bit set of axes */
-    bool has_order;   /* written and not the default */
-    int order[RSH_MAX_NDIM];
+    unsigned partial;                /* bit set of axes */
 
     /* boxes form */
-    bool is_boxes;
-    int64_t nboxes;
-    rshi_ranked_box *boxes; /* owned, in canonical order */
+    int64_t *box_ranks; /* owned: what the boxes of desc have as ranks; ascending in each box */
     int64_t *box_of; /* owned: box numbers, grouped by rank in `entry` order; ascending, which is
                         each rank's order */
     int index_dim;          /* the dim along which boxes are looked up */
@@ -82,7 +68,7 @@ struct rsh_layout {
 /* Coordinate of a position along an axis, and along all axes of a cut taken as one, outermost
  * first. */
 static inline int64_t rshi_coordinate(const rsh_layout *l, int64_t position, int axis) {
-    return position / l->axis_step[axis] % l->axis[axis].size;
+    return position / l->axis_step[axis] % l->desc.axis[axis].size;
 }
 int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position);
 /* What coordinate k of a cut of [start, start + size) holds, and which coordinate holds start + i
@@ -103,33 +89,57 @@ typedef struct rshi_pieces {
 rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
 unsigned rshi_cut_axes(const rshi_cut *c); /* as a bit set */
 
-/* From where in a text each element of a description came, to name it in errors; all columns are
- * 1-based, 0 = unknown. */
-typedef struct rshi_where {
-    const char *name; /* "layout" */
-    int line;
-    int dim[RSH_MAX_NDIM];          /* column of the dim */
-    int cut[RSH_MAX_NDIM];          /* of the dim's own cut */
-    int *segment[RSH_MAX_NDIM];     /* of each segment */
-    int *segment_cut[RSH_MAX_NDIM]; /* of each segment's cut */
-    int flat, mesh, ranks, partial, order, boxes;
-    int axis[RSH_MAX_AXES]; /* of each axis of the mesh */
-    int *box;               /* of each box */
-} rshi_where;
+/* What an error is about: a place in the text or, where that is unknown, a thing in words. */
+typedef struct rshi_place {
+    int at;           /* 1-based offset in bytes; 0: unknown, as always when there is no text */
+    const char *noun; /* "dim"; NULL: the whole */
+    int64_t number;   /* of the noun; -1: there is only one */
+    int dim;          /* that a segment belongs to; -1: none */
+} rshi_place;
 
-/* The one constructor: checks everything that NOTATION demands and builds; `where` NULL when not
- * from text. */
-rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_where *where,
+/* Where in a text each element of a description stands: values of rshi_place.at. */
+typedef struct rshi_origin {
+    const char *text; /* NULL: the description came from code */
+    int dim[RSH_MAX_NDIM];
+    int cut[RSH_MAX_NDIM];          /* the dim's own cut */
+    int *segment[RSH_MAX_NDIM];     /* each segment; NULL: unknown, as are the lists below */
+    int *segment_cut[RSH_MAX_NDIM]; /* each segment's cut */
+    int flat, mesh, ranks, partial, order, boxes;
+    int axis[RSH_MAX_AXES]; /* each axis of the mesh */
+    int *box;               /* each box */
+    rsh_text_error *error;  /* filled in by failures; never NULL beside a text */
+} rshi_origin;
+static inline int rshi_origin_at(const int *list, int64_t i) { return list ? list[i] : 0; }
+/* The one way to refuse a layout: "layout:LINE:COLUMN: sentence" or "layout: thing: sentence". */
+rsh_status rshi_origin_fail(const rshi_origin *o, rshi_place place, rsh_status status,
+                            const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The one constructor: checks everything that the notation demands and builds. */
+rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_origin *origin,
                              rsh_layout **out);
-/* Boxes tile the shape exactly (sweep, n log n); empty boxes are free.  `column` as where->box, or
- * NULL. */
-rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_where *where);
+
+/* The builder at work. */
+typedef struct rshi_builder {
+    const rsh_layout_desc *desc; /* what was asked for */
+    const rshi_origin *origin;
+    rsh_layout *l;
+    unsigned used; /* bit set of the axes that cut or are partial */
+} rshi_builder;
+/* For functions with a builder `b`. */
+#define RSHI_CHECK(condition, place, ...)                                                          \
+    do {                                                                                           \
+        if (!(condition)) return rshi_origin_fail(b->origin, (place), RSH_EVALUE, __VA_ARGS__);    \
+    } while (0)
+rsh_status rshi_count_elements(rshi_builder *b); /* l->count from l->shape */
+rsh_status rshi_boxes_build(rshi_builder *b);
+/* Do the boxes tile the shape exactly?  A sweep, n log n; empty boxes are free. */
+rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_origin *origin);
 /* Canonical order, and box_of and entry. */
 rsh_status rshi_boxes_arrange(rsh_layout *l);
 /* Boxes in the order in which search looks them up: index_dim, by_start, reach. */
 rsh_status rshi_boxes_index(rsh_layout *l);
-/* Boxes that may meet [lo, hi) along index_dim are by_start[i] for i from *first down to 0, while
- * reach[i] > lo. */
+/* Boxes that may meet [lo, hi) along index_dim are by_start[i] for i from the returned number down
+ * to 0, while reach[i] > lo. */
 int64_t rshi_boxes_last(const rsh_layout *l, int64_t hi);
 /* Canonical text into t. */
 void rshi_layout_write(const rsh_layout *l, rshi_text *t);

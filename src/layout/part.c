@@ -14,11 +14,11 @@ static rsh_status find_place(const rsh_layout *l, int64_t rank, int64_t part, pl
                 (long long)rank, (long long)n, rsh_layout_text(l), (long long)part);
     int64_t position = rshi_layout_position(l, rank);
     *out = (place){l, position, NULL};
-    if (l->is_boxes) out->box = &l->boxes[l->box_of[l->entry[position].value + part]].box;
+    if (l->desc.is_boxes) out->box = &l->desc.boxes[l->box_of[l->entry[position].value + part]].box;
     return RSH_OK;
 }
 
-static bool is_flat(const rsh_layout *l) { return !l->is_boxes && l->flat.naxes; }
+static bool is_flat(const rsh_layout *l) { return !l->desc.is_boxes && l->flat.naxes; }
 
 static int64_t extent(const place *p, int d) {
     return p->box ? p->box->hi[d] - p->box->lo[d] : rshi_dim_extent(p->l, d, p->position);
@@ -35,9 +35,9 @@ static rshi_stripe stripe(const place *p, int d, int s) {
 /* Local shape and row-major strides of the part that a flat layout flattens, and the range of it that is kept. */
 static rshi_stripe flat_range(const place *p, int64_t *shape, int64_t *strides) {
     int64_t total = 1;
-    for (int d = 0; d < p->l->ndim; d++) shape[d] = extent(p, d);
-    if (!rshi_product(p->l->ndim, shape, &total)) total = 0; /* only with a size of 0 elsewhere */
-    rshi_dense_strides(p->l->ndim, shape, NULL, strides);
+    for (int d = 0; d < p->l->desc.ndim; d++) shape[d] = extent(p, d);
+    if (!rshi_product(p->l->desc.ndim, shape, &total)) total = 0; /* only with a size of 0 elsewhere */
+    rshi_dense_strides(p->l->desc.ndim, shape, NULL, strides);
     return rshi_cut_stripe(p->l, &p->l->flat, 0, total, rshi_cut_coordinate(p->l, &p->l->flat, p->position));
 }
 
@@ -54,16 +54,16 @@ rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_
     RSH_NEEDS(out);
     place p;
     RSH_TRY(find_place(l, rank, part, &p));
-    *out = (rsh_part){.ndim = l->ndim};
+    *out = (rsh_part){.ndim = l->desc.ndim};
     if (is_flat(l)) {
         flat_part(&p, out);
         return RSH_OK;
     }
     out->count = 1;
-    for (int d = 0; d < l->ndim; d++) out->shape[d] = extent(&p, d);
-    for (int d = 0; d < l->ndim; d++) out->count = out->shape[d] ? out->count : 0;
-    for (int d = 0; d < l->ndim && out->count; d++) out->count *= out->shape[d];
-    rshi_dense_strides(l->ndim, out->shape, l->has_order ? l->order : NULL, out->strides);
+    for (int d = 0; d < l->desc.ndim; d++) out->shape[d] = extent(&p, d);
+    for (int d = 0; d < l->desc.ndim; d++) out->count = out->shape[d] ? out->count : 0;
+    for (int d = 0; d < l->desc.ndim && out->count; d++) out->count *= out->shape[d];
+    rshi_dense_strides(l->desc.ndim, out->shape, l->desc.has_order ? l->desc.order : NULL, out->strides);
     return RSH_OK;
 }
 
@@ -95,8 +95,8 @@ rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part,
     RSH_REQUIRE(!is_flat(l), RSH_EUNSUP,
                 "a flat part is a range of the flattened tensor and has no index set of its own: %.200s",
                 rsh_layout_text(l));
-    RSH_REQUIRE(dim >= 0 && dim < l->ndim, RSH_EINDEX, "dim %d was asked for; %.200s has %d", dim, rsh_layout_text(l),
-                l->ndim);
+    RSH_REQUIRE(dim >= 0 && dim < l->desc.ndim, RSH_EINDEX, "dim %d was asked for; %.200s has %d", dim,
+                rsh_layout_text(l), l->desc.ndim);
     walk_ranges(&p, dim, fn, ctx);
     return RSH_OK;
 }
@@ -134,8 +134,8 @@ typedef struct box_walk {
 
 /* Dims from slowest to fastest in memory, so that boxes come in order of their offsets. */
 static int walk_boxes(box_walk *w, int i, int64_t offset) {
-    if (i == w->l->ndim) return w->fn(w->ctx, &w->box, offset, w->strides);
-    int d = w->l->has_order ? w->l->order[i] : i;
+    if (i == w->l->desc.ndim) return w->fn(w->ctx, &w->box, offset, w->strides);
+    int d = w->l->desc.has_order ? w->l->desc.order[i] : i;
     int64_t at = 0;
     for (int64_t r = 0; r < w->list[d].n; r++) {
         w->box.lo[d] = w->list[d].at[r][0];
@@ -149,13 +149,13 @@ static int walk_boxes(box_walk *w, int i, int64_t offset) {
 static rsh_status product_boxes(const place *p, const rsh_part *part, rsh_box_fn fn, void *ctx) {
     box_walk w = {.l = p->l, .fn = fn, .ctx = ctx};
     bool failed = false;
-    for (int d = 0; d < p->l->ndim; d++) {
+    for (int d = 0; d < p->l->desc.ndim; d++) {
         w.strides[d] = part->strides[d];
         walk_ranges(p, d, collect, &w.list[d]);
         failed |= w.list[d].failed;
     }
     if (!failed) walk_boxes(&w, 0, 0);
-    for (int d = 0; d < p->l->ndim; d++) rshi_free(w.list[d].at);
+    for (int d = 0; d < p->l->desc.ndim; d++) rshi_free(w.list[d].at);
     return failed ? rshi_nomem() : RSH_OK;
 }
 
@@ -183,7 +183,7 @@ static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
     rshi_pieces list = {0};
     rsh_status st = rshi_pieces_at(p->l, p->position, &list);
     for (int64_t i = 0; i < list.n && !st; i++) {
-        flat_walk w = {.p = &list.piece[i], .ndim = p->l->ndim, .fn = fn, .ctx = ctx};
+        flat_walk w = {.p = &list.piece[i], .ndim = p->l->desc.ndim, .fn = fn, .ctx = ctx};
         if (walk_blocks(&w, 0, list.piece[i].at[0])) break;
     }
     rshi_free(list.piece);
@@ -239,7 +239,7 @@ rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t pa
     RSH_TRY(find_place(l, rank, part, &p));
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     rshi_stripe range = is_flat(l) ? flat_range(&p, base, strides) : rshi_stripe_range(0, shape.count);
-    for (int d = 0; d < l->ndim; d++) {
+    for (int d = 0; d < l->desc.ndim; d++) {
         int64_t i = local_index(&p, d, index[d]);
         RSH_REQUIRE(i >= 0, RSH_EKEY, "rank %lld, part %lld of %.200s does not hold index %lld of dim %d",
                     (long long)rank, (long long)part, rsh_layout_text(l), (long long)index[d], d);
@@ -259,11 +259,11 @@ static void index_at(const place *p, const rsh_part *shape, int64_t offset, int6
     if (is_flat(l)) {
         offset += flat_range(p, base, strides).lo;
     } else {
-        for (int d = 0; d < l->ndim; d++) base[d] = shape->shape[d], strides[d] = shape->strides[d];
+        for (int d = 0; d < l->desc.ndim; d++) base[d] = shape->shape[d], strides[d] = shape->strides[d];
     }
-    for (int d = 0; d < l->ndim; d++) {
+    for (int d = 0; d < l->desc.ndim; d++) {
         index[d] = global_along(p, d, offset / strides[d] % base[d], &along);
-        if (d == l->ndim - 1 && strides[d] == 1) *run = along;
+        if (d == l->desc.ndim - 1 && strides[d] == 1) *run = along;
     }
 }
 
@@ -294,15 +294,15 @@ static bool same_elements(const rsh_layout *a, const rsh_layout *b, int64_t rank
     for (int64_t i = 0; i < sa.count; i += rshi_min(ra, rb)) {
         index_at(&pa, &sa, i, ia, &ra);
         index_at(&pb, &sb, i, ib, &rb);
-        for (int d = 0; d < a->ndim; d++)
+        for (int d = 0; d < a->desc.ndim; d++)
             if (ia[d] != ib[d]) return false;
     }
     return true;
 }
 
 static bool same_shape(const rsh_layout *a, const rsh_layout *b) {
-    if (a->ndim != b->ndim) return false;
-    for (int d = 0; d < a->ndim; d++)
+    if (a->desc.ndim != b->desc.ndim) return false;
+    for (int d = 0; d < a->desc.ndim; d++)
         if (a->shape[d] != b->shape[d]) return false;
     return true;
 }
@@ -310,7 +310,7 @@ static bool same_shape(const rsh_layout *a, const rsh_layout *b) {
 bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b) {
     if (!a || !b) return false;
     if (rsh_layout_equal(a, b)) return true;
-    if (!same_shape(a, b) || a->op != b->op || rsh_layout_nranks(a) != rsh_layout_nranks(b)) return false;
+    if (!same_shape(a, b) || a->desc.op != b->desc.op || rsh_layout_nranks(a) != rsh_layout_nranks(b)) return false;
     for (int64_t i = 0; i < rsh_layout_nranks(a); i++) {
         int64_t rank = rsh_layout_rank(a, i), n = rsh_layout_nparts(a, rank);
         if (rank != rsh_layout_rank(b, i) || n != rsh_layout_nparts(b, rank)) return false;

@@ -3,13 +3,13 @@
 
 int64_t rshi_piece_count(const rsh_layout *l, const rshi_piece *p) {
     int64_t n = 1;
-    for (int d = 0; d < l->ndim; d++) n *= rshi_stripe_size(&p->set[d]);
+    for (int d = 0; d < l->desc.ndim; d++) n *= rshi_stripe_size(&p->set[d]);
     return n;
 }
 
 void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S, int64_t *base, int64_t *strides) {
     *base = p->flat ? p->at[0] * S[0] : 0;
-    for (int d = 0; d < l->ndim; d++) {
+    for (int d = 0; d < l->desc.ndim; d++) {
         strides[d] = p->flat ? p->step[d] * S[0] : S[d];
         if (!p->flat) *base += p->at[d] * S[d];
     }
@@ -46,7 +46,7 @@ static int64_t segment_at(const rsh_layout *l, int d, int s, int64_t position) {
 
 /* Choose segment after segment for dims d.., and push every combination that is not empty. */
 static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_pieces *out) {
-    if (d == l->ndim) return push(out, p);
+    if (d == l->desc.ndim) return push(out, p);
     unsigned fixed = p->fixed;
     int64_t at = 0;
     for (int s = 0; s < l->dim[d].nsegments; s++) {
@@ -108,7 +108,7 @@ static rsh_status push_flat_segment(flattening *f, int d, int s, int64_t at, int
 
 /* The local box, dim after dim, as products of segments. */
 static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
-    if (d == f->l->ndim) {
+    if (d == f->l->desc.ndim) {
         f->p.at[0] = offset - f->first;
         return push(f->out, &f->p);
     }
@@ -126,7 +126,7 @@ static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
  * and the middle. */
 static rsh_status push_flat_range(flattening *f, int d, int64_t from, int64_t to) {
     if (from >= to) return RSH_OK;
-    if (d == f->l->ndim) return push_flat_box(f, 0, 0);
+    if (d == f->l->desc.ndim) return push_flat_box(f, 0, 0);
     int64_t inner = f->step[d], i0 = from / inner, i1 = to / inner, r0 = from % inner, r1 = to % inner;
     if (i0 < i1 && r0) {
         f->lo[d] = i0, f->hi[d] = i0 + 1;
@@ -135,7 +135,7 @@ static rsh_status push_flat_range(flattening *f, int d, int64_t from, int64_t to
     }
     if (i0 < i1) {
         f->lo[d] = i0, f->hi[d] = i1;
-        for (int e = d + 1; e < f->l->ndim; e++) f->lo[e] = 0, f->hi[e] = f->extent[e];
+        for (int e = d + 1; e < f->l->desc.ndim; e++) f->lo[e] = 0, f->hi[e] = f->extent[e];
         RSH_TRY(push_flat_box(f, 0, 0));
         r0 = 0;
     }
@@ -148,13 +148,13 @@ static rsh_status push_flat(const rsh_layout *l, rshi_piece *p, rshi_pieces *out
     int64_t total = 1;
     f.p.flat = true;
     f.p.fixed |= rshi_cut_axes(&l->flat);
-    for (int d = 0; d < l->ndim; d++) {
+    for (int d = 0; d < l->desc.ndim; d++) {
         f.p.fixed |= l->dim[d].axes;
         f.extent[d] = rshi_dim_extent(l, d, p->position);
         total *= f.extent[d];
     }
-    rshi_dense_strides(l->ndim, f.extent, NULL, f.step);
-    for (int d = 0; d < l->ndim; d++) f.p.step[d] = f.step[d];
+    rshi_dense_strides(l->desc.ndim, f.extent, NULL, f.step);
+    for (int d = 0; d < l->desc.ndim; d++) f.p.step[d] = f.step[d];
     rshi_stripe range = rshi_cut_stripe(l, &l->flat, 0, total, rshi_cut_coordinate(l, &l->flat, p->position));
     f.first = range.lo;
     return push_flat_range(&f, 0, range.lo, rshi_stripe_end(&range));
@@ -184,7 +184,8 @@ static int64_t entry_of(const rsh_layout *l, int64_t rank) {
 
 static void box_piece(const rsh_layout *l, int64_t box, int64_t rank, int64_t part, rshi_piece *p) {
     *p = (rshi_piece){.rank = rank, .part = part, .position = box};
-    for (int d = 0; d < l->ndim; d++) p->set[d] = rshi_stripe_range(l->boxes[box].box.lo[d], l->boxes[box].box.hi[d]);
+    const rsh_box *from = &l->desc.boxes[box].box;
+    for (int d = 0; d < l->desc.ndim; d++) p->set[d] = rshi_stripe_range(from->lo[d], from->hi[d]);
 }
 
 static rsh_status push_boxes(const rsh_layout *l, int64_t rank, rshi_pieces *out) {
@@ -200,9 +201,9 @@ static rsh_status push_boxes(const rsh_layout *l, int64_t rank, rshi_pieces *out
 
 rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **out, int64_t *n) {
     rshi_pieces list = {0};
-    int64_t position = l->is_boxes ? 0 : rshi_layout_position(l, rank);
+    int64_t position = l->desc.is_boxes ? 0 : rshi_layout_position(l, rank);
     rsh_status st = RSH_OK;
-    if (l->is_boxes)
+    if (l->desc.is_boxes)
         st = push_boxes(l, rank, &list);
     else if (position >= 0)
         st = rshi_pieces_at(l, position, &list);
@@ -220,10 +221,10 @@ rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **ou
 int64_t rshi_layout_position(const rsh_layout *l, int64_t rank) {
     if (l->entry) {
         int64_t e = entry_of(l, rank);
-        return e < 0 || l->is_boxes ? e : l->entry[e].value;
+        return e < 0 || l->desc.is_boxes ? e : l->entry[e].value;
     }
-    if (l->is_boxes) return -1;
-    int64_t position = rank - l->first_rank;
+    if (l->desc.is_boxes) return -1;
+    int64_t position = rank - l->desc.first_rank;
     return position >= 0 && position < l->npositions ? position : -1;
 }
 
@@ -232,24 +233,24 @@ int64_t rshi_layout_ordinal(const rsh_layout *l, int64_t rank) {
 }
 
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position) {
-    if (l->is_boxes) return l->entry[position].rank;
-    return l->ranks ? l->ranks[position] : l->first_rank + position;
+    if (l->desc.is_boxes) return l->entry[position].rank;
+    return l->desc.ranks ? l->desc.ranks[position] : l->desc.first_rank + position;
 }
 
 int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p) {
-    if (l->is_boxes) return l->boxes[p->position].nranks;
+    if (l->desc.is_boxes) return l->desc.boxes[p->position].nranks;
     int64_t n = 1;
-    for (int a = 0; a < l->naxes; a++)
-        if (!(p->fixed >> a & 1)) n *= l->axis[a].size;
+    for (int a = 0; a < l->desc.naxes; a++)
+        if (!(p->fixed >> a & 1)) n *= l->desc.axis[a].size;
     return n;
 }
 
 /* The position whose coordinates along `axes` are those of number i (last axis fastest), the others those of
  * `position`. */
 static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axes, int64_t i) {
-    for (int a = l->naxes - 1; a >= 0; a--) {
+    for (int a = l->desc.naxes - 1; a >= 0; a--) {
         if (!(axes >> a & 1)) continue;
-        int64_t size = l->axis[a].size;
+        int64_t size = l->desc.axis[a].size;
         position += (i % size - rshi_coordinate(l, position, a)) * l->axis_step[a];
         i /= size;
     }
@@ -259,23 +260,23 @@ static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axe
 /* The number that a position's coordinates along `axes` make. */
 static int64_t number_along(const rsh_layout *l, int64_t position, unsigned axes) {
     int64_t i = 0;
-    for (int a = 0; a < l->naxes; a++)
-        if (axes >> a & 1) i = i * l->axis[a].size + rshi_coordinate(l, position, a);
+    for (int a = 0; a < l->desc.naxes; a++)
+        if (axes >> a & 1) i = i * l->desc.axis[a].size + rshi_coordinate(l, position, a);
     return i;
 }
 
-static unsigned all_axes(const rsh_layout *l) { return (1u << l->naxes) - 1; }
+static unsigned all_axes(const rsh_layout *l) { return (1u << l->desc.naxes) - 1; }
 
 static int64_t holder_position(const rsh_layout *l, const rshi_piece *p, int64_t j) {
     return position_with(l, p->position, all_axes(l) & ~p->fixed, j);
 }
 
 int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j) {
-    if (l->is_boxes) return l->boxes[p->position].ranks[j];
+    if (l->desc.is_boxes) return l->desc.boxes[p->position].ranks[j];
     return rshi_layout_rank_at(l, holder_position(l, p, j));
 }
 
-static int64_t index_in_box(const rshi_ranked_box *b, int64_t rank) {
+static int64_t index_in_box(const rsh_ranked_box *b, int64_t rank) {
     int64_t lo = 0, hi = b->nranks - 1;
     while (lo <= hi) {
         int64_t mid = (lo + hi) / 2;
@@ -289,10 +290,10 @@ static int64_t index_in_box(const rshi_ranked_box *b, int64_t rank) {
 }
 
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank) {
-    if (l->is_boxes) return index_in_box(&l->boxes[p->position], rank);
+    if (l->desc.is_boxes) return index_in_box(&l->desc.boxes[p->position], rank);
     int64_t position = rshi_layout_position(l, rank);
     if (position < 0) return -1;
-    for (int a = 0; a < l->naxes; a++)
+    for (int a = 0; a < l->desc.naxes; a++)
         if ((p->fixed >> a & 1) && rshi_coordinate(l, position, a) != rshi_coordinate(l, p->position, a)) return -1;
     return number_along(l, position, all_axes(l) & ~p->fixed);
 }
@@ -315,12 +316,12 @@ static void move_piece(const rsh_layout *l, int64_t position, rshi_piece *p) {
     p->position = position;
     p->rank = rshi_layout_rank_at(l, position);
     if (p->flat) return;
-    for (int d = 0; d < l->ndim; d++) p->at[d] = p->seg[d] ? segment_at(l, d, p->seg[d], position) : 0;
+    for (int d = 0; d < l->desc.ndim; d++) p->at[d] = p->seg[d] ? segment_at(l, d, p->seg[d], position) : 0;
 }
 
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out) {
     if (out != p) *out = *p;
-    if (l->is_boxes) {
+    if (l->desc.is_boxes) {
         out->rank = rshi_piece_holder(l, p, j);
         out->part = part_of_box(l, p->position, out->rank);
         return;
@@ -330,13 +331,13 @@ void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, r
 
 int64_t rshi_layout_partials(const rsh_layout *l) {
     int64_t n = 1;
-    for (int a = 0; a < l->naxes; a++)
-        if (l->partial >> a & 1) n *= l->axis[a].size;
+    for (int a = 0; a < l->desc.naxes; a++)
+        if (l->partial >> a & 1) n *= l->desc.axis[a].size;
     return n;
 }
 
 int64_t rshi_piece_partial(const rsh_layout *l, const rshi_piece *p) {
-    return l->is_boxes ? 0 : number_along(l, p->position, l->partial);
+    return l->desc.is_boxes ? 0 : number_along(l, p->position, l->partial);
 }
 
 void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, rshi_piece *out) {
@@ -347,10 +348,10 @@ void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, 
 bool rshi_layout_same_partials(const rsh_layout *a, const rsh_layout *b) {
     int64_t size[2][RSH_MAX_AXES];
     int n[2] = {0, 0};
-    for (int i = 0; i < a->naxes; i++)
-        if (a->partial >> i & 1) size[0][n[0]++] = a->axis[i].size;
-    for (int i = 0; i < b->naxes; i++)
-        if (b->partial >> i & 1) size[1][n[1]++] = b->axis[i].size;
+    for (int i = 0; i < a->desc.naxes; i++)
+        if (a->partial >> i & 1) size[0][n[0]++] = a->desc.axis[i].size;
+    for (int i = 0; i < b->desc.naxes; i++)
+        if (b->partial >> i & 1) size[1][n[1]++] = b->desc.axis[i].size;
     if (n[0] != n[1]) return false;
     for (int i = 0; i < n[0]; i++)
         if (size[0][i] != size[1][i]) return false;

@@ -140,7 +140,7 @@ typedef struct search {
 static int64_t share(const rsh_layout *l, const rshi_cut *c, int64_t k) {
     int64_t position = 0;
     for (int i = c->naxes - 1; i >= 0; i--) {
-        int64_t size = l->axis[c->axes[i]].size;
+        int64_t size = l->desc.axis[c->axes[i]].size;
         position += k % size * l->axis_step[c->axes[i]];
         k /= size;
     }
@@ -166,13 +166,13 @@ static rsh_status list_dim(search *s, int d) {
 /* One combination of segments and coordinates is complete: settle where it lies at its first holder and hand it out. */
 static rsh_status hand_out(search *s, rshi_piece *p) {
     p->fixed = s->l->partial;
-    for (int d = 0; d < s->l->ndim; d++) p->fixed |= rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
+    for (int d = 0; d < s->l->desc.ndim; d++) p->fixed |= rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
     rshi_piece_at_holder(s->l, p, 0, p);
     return s->fn(s->ctx, p);
 }
 
 static rsh_status walk_dims(search *s, int d, rshi_piece *p) {
-    if (d == s->l->ndim) return hand_out(s, p);
+    if (d == s->l->desc.ndim) return hand_out(s, p);
     const numbers *list = &s->list[d];
     int64_t position = p->position;
     for (int64_t i = 0; i < list->n; i += 2 + list->at[i + 1]) {
@@ -192,9 +192,9 @@ static rsh_status walk_dims(search *s, int d, rshi_piece *p) {
 static rsh_status search_mesh(search *s) {
     rshi_piece p = {0};
     rsh_status st = RSH_OK;
-    for (int d = 0; d < s->l->ndim && !st; d++) st = list_dim(s, d);
+    for (int d = 0; d < s->l->desc.ndim && !st; d++) st = list_dim(s, d);
     if (!st) st = walk_dims(s, 0, &p);
-    for (int d = 0; d < s->l->ndim; d++) rshi_free(s->list[d].at);
+    for (int d = 0; d < s->l->desc.ndim; d++) rshi_free(s->list[d].at);
     return st;
 }
 
@@ -219,7 +219,7 @@ static bool reach(const rsh_layout *l, int d, int64_t position, const rshi_strip
 }
 
 static bool meets(const search *s, const rshi_piece *p) {
-    for (int d = 0; d < s->l->ndim; d++)
+    for (int d = 0; d < s->l->desc.ndim; d++)
         if (!rshi_stripe_common(&p->set[d], &s->query[d], p->set[d].lo, rshi_stripe_end(&p->set[d]))) return false;
     return true;
 }
@@ -236,9 +236,9 @@ static rsh_status hand_out_position(search *s, int64_t position) {
 /* All dims are settled at a base position: which flat coordinates can hold anything of the query? */
 static rsh_status walk_flat(search *s, int64_t position, const int64_t *from, const int64_t *to) {
     int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM], total = 1, first = 0, last = 0;
-    for (int d = 0; d < s->l->ndim; d++) total *= extent[d] = rshi_dim_extent(s->l, d, position);
-    rshi_dense_strides(s->l->ndim, extent, NULL, step);
-    for (int d = 0; d < s->l->ndim; d++) {
+    for (int d = 0; d < s->l->desc.ndim; d++) total *= extent[d] = rshi_dim_extent(s->l, d, position);
+    rshi_dense_strides(s->l->desc.ndim, extent, NULL, step);
+    for (int d = 0; d < s->l->desc.ndim; d++) {
         first += from[d] * step[d];
         last += (to[d] - 1) * step[d];
     }
@@ -250,13 +250,13 @@ static rsh_status walk_flat(search *s, int64_t position, const int64_t *from, co
 
 /* Choose coordinates of the axes that cut dim d, then go on to d + 1. */
 static rsh_status walk_bases(search *s, int d, int64_t position, int64_t *from, int64_t *to) {
-    if (d == s->l->ndim) return walk_flat(s, position, from, to);
+    if (d == s->l->desc.ndim) return walk_flat(s, position, from, to);
     rshi_cut axes = {0}; /* all axes of the dim as one, to count through them */
     axes.parts = 1;
-    for (int a = 0; a < s->l->naxes; a++) {
+    for (int a = 0; a < s->l->desc.naxes; a++) {
         if (!(s->l->dim[d].axes >> a & 1)) continue;
         axes.axes[axes.naxes++] = a;
-        axes.parts *= s->l->axis[a].size;
+        axes.parts *= s->l->desc.axis[a].size;
     }
     for (int64_t k = 0; k < axes.parts; k++) {
         int64_t at = position + share(s->l, &axes, k);
@@ -266,17 +266,17 @@ static rsh_status walk_bases(search *s, int d, int64_t position, int64_t *from, 
 }
 
 bool rshi_layout_irregular(const rsh_layout *l) {
-    if (l->is_boxes || !l->flat.naxes) return false;
-    for (int d = 0; d < l->ndim; d++)
+    if (l->desc.is_boxes || !l->flat.naxes) return false;
+    for (int d = 0; d < l->desc.ndim; d++)
         for (int s = 0; s < l->dim[d].nsegments; s++)
             if (l->dim[d].segment[s].size && rshi_cut_axes(&l->dim[d].segment[s].cut) != l->dim[d].axes) return true;
     return false;
 }
 
 bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
-    for (int d = 0; d < l->ndim; d++) {
+    for (int d = 0; d < l->desc.ndim; d++) {
         unsigned unnamed = l->dim[d].axes & ~rshi_cut_axes(&l->dim[d].segment[p->seg[d]].cut);
-        for (int a = 0; a < l->naxes; a++)
+        for (int a = 0; a < l->desc.naxes; a++)
             if ((unnamed >> a & 1) && rshi_coordinate(l, p->position, a)) return false;
     }
     return true;
@@ -286,9 +286,9 @@ bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
 
 static rsh_status hand_out_box(search *s, int64_t b) {
     rshi_piece p = {.position = b};
-    if (!s->l->boxes[b].nranks) return RSH_OK;
-    for (int d = 0; d < s->l->ndim; d++)
-        p.set[d] = rshi_stripe_range(s->l->boxes[b].box.lo[d], s->l->boxes[b].box.hi[d]);
+    if (!s->l->desc.boxes[b].nranks) return RSH_OK;
+    for (int d = 0; d < s->l->desc.ndim; d++)
+        p.set[d] = rshi_stripe_range(s->l->desc.boxes[b].box.lo[d], s->l->desc.boxes[b].box.hi[d]);
     if (!meets(s, &p)) return RSH_OK;
     rshi_piece_at_holder(s->l, &p, 0, &p);
     return s->fn(s->ctx, &p);
@@ -297,8 +297,9 @@ static rsh_status hand_out_box(search *s, int64_t b) {
 static rsh_status search_boxes(search *s) {
     const rsh_layout *l = s->l;
     const rshi_stripe *q = &s->query[l->index_dim];
-    int64_t lo = l->ndim ? q->lo : 0;
-    for (int64_t i = l->ndim ? rshi_boxes_last(l, rshi_stripe_end(q)) : l->nboxes - 1; i >= 0 && l->reach[i] > lo; i--)
+    int64_t lo = l->desc.ndim ? q->lo : 0;
+    int64_t last = l->desc.ndim ? rshi_boxes_last(l, rshi_stripe_end(q)) : l->desc.nboxes - 1;
+    for (int64_t i = last; i >= 0 && l->reach[i] > lo; i--)
         RSH_TRY(hand_out_box(s, l->by_start[i]));
     return RSH_OK;
 }
@@ -307,8 +308,8 @@ rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rsh
     search s = {.l = l, .query = query, .fn = fn, .ctx = ctx};
     int64_t from[RSH_MAX_NDIM], to[RSH_MAX_NDIM];
     if (!l->count) return RSH_OK;
-    for (int d = 0; d < l->ndim; d++)
+    for (int d = 0; d < l->desc.ndim; d++)
         if (!query[d].count) return RSH_OK;
-    if (l->is_boxes) return search_boxes(&s);
+    if (l->desc.is_boxes) return search_boxes(&s);
     return l->flat.naxes ? walk_bases(&s, 0, 0, from, to) : search_mesh(&s);
 }

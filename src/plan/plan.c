@@ -42,8 +42,8 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
     RSH_REQUIRE(from && to, RSH_EVALUE, "a plan needs two layouts");
     RSH_TRY(rshi_check_shapes(from, to));
     RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(from), rsh_layout_dtype(to)));
-    RSH_TRY(rsh_layout_copy(from, &pair->from));
-    RSH_TRY(rsh_layout_copy(to, &pair->to));
+    pair->from = rsh_layout_hold(from);
+    pair->to = rsh_layout_hold(to);
     RSH_TRY(settle_partials(pair));
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     pair->wire_size = pair->reduce ? e : rshi_min(e, f);

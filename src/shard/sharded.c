@@ -20,7 +20,8 @@ static rsh_status sharded_new(rsh_comm *comm, const rsh_layout *layout, rsh_shar
     s->comm = comm;
     s->nparts = rsh_layout_nparts(layout, comm->rank);
     s->part = rshi_calloc((size_t)s->nparts, sizeof(rsh_tensor *));
-    rsh_status st = s->part ? rsh_layout_copy(layout, &s->layout) : rshi_nomem();
+    s->layout = rsh_layout_hold(layout);
+    rsh_status st = s->part ? RSH_OK : rshi_nomem();
     if (st)
         rsh_sharded_free(s);
     else

@@ -29,7 +29,7 @@ NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", 
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_st", "rsh_partial", "rsh_tensor_meta"}
+           "rsh_st", "rsh_partial", "rsh_tensor_meta", "rsh_form"}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects"}}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
@@ -37,7 +37,8 @@ OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_me
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
 SPECIAL = {
-    ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
+    ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_layout_parse_at", "text"): "\"f32[4, 4] on x=1\"",
+    ("rsh_form_parse", "text"): "\"[_/x, _] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
     ("rsh_dtype_parse", "text"): "\"f32\"", ("rsh_dtype_parse", "length"): "3",
     ("rsh_op_parse", "text"): "\"sum\"", ("rsh_op_parse", "length"): "3",
     ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",

@@ -20,6 +20,7 @@ static struct things {
     rsh_comm *rsh_comm;
     rsh_pool *rsh_pool;
     rsh_layout *rsh_layout;
+    rsh_form *rsh_form;
     rsh_plan *rsh_plan;
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
@@ -63,7 +64,10 @@ static int box_fn(void *ctx, const rsh_box *box, int64_t offset, const int64_t *
 }
 static int range_fn(void *ctx, int64_t lo, int64_t hi) { (void)ctx, (void)lo, (void)hi; return 0; }
 static int neighbour_fn(void *ctx, int64_t peer, int64_t bytes) { (void)ctx, (void)peer, (void)bytes; return 0; }
-static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) { (void)ctx, (void)s, (void)d, (void)bytes; return 0; }
+static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
+    (void)ctx, (void)s, (void)d, (void)bytes;
+    return 0;
+}
 static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
 static void deleter_fn(void *ctx) { (void)ctx; }
 
@@ -79,7 +83,8 @@ static int keep(void *ctx, const char *text, size_t length) {
 }
 static int ignore(void *ctx, const char *text, size_t length) { (void)ctx, (void)text, (void)length; return 0; }
 
-static rsh_status kind_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
+static rsh_status kind_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
+                             rsh_tensor_meta **out) {
     (void)self, (void)ndim, (void)size, (void)props, (void)out;
     return rsh_wire_fail(RSH_EUNSUP, "nothing is built");
 }
@@ -199,6 +204,7 @@ static void make_core(void) {
     ok(rsh_comm_threads(1, &have.rsh_comm));
     ok(rsh_pool_new(1, &have.rsh_pool));
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
+    ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
@@ -251,6 +257,7 @@ static int unmake(void **state) {
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
+    rsh_form_free(have.rsh_form);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
     memset(&have, 0, sizeof have);

@@ -144,12 +144,14 @@ static void replicas_of_a_sum_are_not_added_to_it(void **state) {
     const move along_all = {"f32[4096, 11008] on dp=2,tp=4 sum(dp,tp)", "f32[4096/tp, 11008] on dp=2,tp=4"};
     const move cut = {"f32[4096/dp, 11008] on dp=2,tp=4 sum(tp)", "f32[4096/tp, 11008] on dp=2,tp=4"};
     const move elsewhere = {"f32[4096, 11008] on dp=2,tp=2@[7,3,5,1] sum(tp)", "f32[4096, 11008] on x=1"};
-    expect_in_every_form(&along_tp, "sum 0-3 or 4-7", "ranks 0-3 or 4-7, to be combined by sum", "sum of ranks 0-3 or 4-7 to 0,4");
+    expect_in_every_form(&along_tp, "sum 0-3 or 4-7", "ranks 0-3 or 4-7, to be combined by sum",
+                         "sum of ranks 0-3 or 4-7 to 0,4");
     expect_in_every_form(&along_dp, "max 0,4 (4 replicas)", "ranks 0,4 (4 replicas), to be combined by max",
                          "max of ranks 0,4 (4 replicas) to 0,4");
     expect_in_every_form(&along_all, "sum 0-7", "ranks 0-7, to be combined by sum", "sum of ranks 0-7 to 0,4");
     expect_in_every_form(&cut, "sum 4-7", "ranks 4-7, to be combined by sum", "sum of ranks 4-7 to 3,7");
-    expect_in_every_form(&elsewhere, "sum 1,5 or 3,7", "ranks 1,5 or 3,7, to be combined by sum", "sum of ranks 1,5 or 3,7 to 0");
+    expect_in_every_form(&elsewhere, "sum 1,5 or 3,7", "ranks 1,5 or 3,7, to be combined by sum",
+                         "sum of ranks 1,5 or 3,7 to 0");
 }
 
 /* What stays partial is moved, not combined. */

@@ -42,22 +42,27 @@ static void check_round_trip(const rsh_layout *l) {
     must(!strcmp(rsh_layout_text(l), rsh_layout_text(again)));
     must(rsh_layout_equal(l, again) && rsh_layout_hash(l) == rsh_layout_hash(again));
     rsh_layout_free(again);
+    must(!rsh_layout_new(rsh_layout_describe(l), &again));
+    must(!strcmp(rsh_layout_text(l), rsh_layout_text(again)));
+    rsh_layout_free(again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t live = rsh_alloc_get_stats().live;
     char *text = malloc(size + 1);
+    rsh_text_error error;
     rsh_layout *l;
     if (!text) return 0;
     if (size) memcpy(text, data, size);
     text[size] = 0;
-    if (!rsh_layout_parse(text, &l)) {
+    if (!rsh_layout_parse_at(text, &error, &l)) {
         check_round_trip(l);
         check_queries(l);
         rsh_layout_free(l);
     } else {
         must(!strncmp(rsh_error_detail(), "layout:", 7));
+        must(error.line >= 1 && error.column >= 1 && error.column <= (int)strlen(text) + 1);
     }
     free(text);
     must(rsh_alloc_get_stats().live == live);

@@ -126,7 +126,7 @@ static const bad meaning[] = {
     {"f32[4] on x=1099511627776@[1,2]", "1:27", "2 ranks for a mesh of 1099511627776 positions"},
     {"f32[4] on x=65536,y=65536", "1:11", "the mesh has more than 2147483648 positions"},
     {"f32[4] on x=9223372036854775807,y=9223372036854775807@[1]", "1:11", "more than 2147483648 positions"},
-    {"f32[4] on x=2147483648@1-2147483648", "1:24", "a range of more than 16777216 ranks"},
+    {"f32[4] on x=2147483648@1-2147483648", "1:24", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] on x=4@[0,1,2]", "1:15", "3 ranks for a mesh of 4 positions"},
     {"f32[4] on x=2,y=2@[3,2,1,3]", "1:19", "rank 3 stands twice in the mesh"},
     {"f32[4] on x=2@[0,2147483648]", "1:15", "rank 2147483648 is not in 0..2147483647"},
@@ -182,11 +182,13 @@ static const bad meaning[] = {
 
 static void check_bad(const bad *b, rsh_status status) {
     rsh_layout *l = (rsh_layout *)b;
-    char start[64];
-    rsh_status st = rsh_layout_parse(b->text, &l);
+    char start[64], place[32];
+    rsh_text_error error = {0};
+    rsh_status st = rsh_layout_parse_at(b->text, &error, &l);
     snprintf(start, sizeof start, "layout:%s: ", b->place);
-    bool ok =
-        st == status && !strncmp(rsh_error_detail(), start, strlen(start)) && strstr(rsh_error_detail(), b->words);
+    snprintf(place, sizeof place, "%d:%d", error.line, error.column);
+    bool ok = st == status && !strncmp(rsh_error_detail(), start, strlen(start)) && !strcmp(place, b->place) &&
+              error.sentence == rsh_error_detail() + strlen(start) && strstr(error.sentence, b->words);
     if (!ok)
         fail_msg("\"%s\" gave %s, \"%s\"; not %s%s", b->text, rsh_status_name(st), rsh_error_detail(), start, b->words);
     assert_ptr_equal(l, b); /* results are written on success only */
@@ -244,7 +246,8 @@ static void consecutive_ranks_need_no_list(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         rsh_layout *l = parsed(same[i]);
-        assert_null(l->ranks);
+        assert_null(l->desc.ranks);
+        assert_int_equal(l->desc.first_rank, 5);
         assert_null(l->entry);
         assert_int_equal(rsh_layout_rank(l, 3), 8);
         assert_int_equal(rsh_layout_nparts(l, 8), 1);
@@ -281,6 +284,7 @@ static void the_largest_mesh_and_the_largest_rank_are_allowed(void **state) {
     assert_true(rsh_layout_rank(l, 2147483647) == 2147483647);
     rsh_layout_free(l);
     rsh_layout_free(parsed("f32[8/x] on x=2@[0,2147483647]"));
+    rsh_layout_free(parsed("f32[8/x] on x=2147483647@1-2147483647")); /* a range needs no list */
     rsh_layout_free(parsed("f32[8/x] on x=1@2147483647-2147483647"));
     rsh_layout_free(parsed("f32[8/" AXIS31 "] on " AXIS31 "=2"));
 }
@@ -291,7 +295,8 @@ static void segments_and_cuts_are_kept_as_written(void **state) {
     assert_int_equal(l->dim[0].nsegments, 3);
     assert_int_equal(l->dim[0].size, 9);
     assert_int_equal(l->dim[0].axes, 3);
-    assert_false(l->dim[0].group_cut);
+    assert_int_equal(l->desc.dim[0].nsegments, 3);
+    assert_int_equal(l->desc.dim[0].cut.naxes, 0);
     assert_int_equal(l->dim[0].segment[0].cut.parts, 6);
     assert_int_equal(l->dim[0].segment[0].cut.axes[0], 1);
     assert_int_equal(l->dim[0].segment[2].start, 6);
@@ -377,6 +382,14 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     check_refused(&d, "layout: partial: a reduction and its axes go together");
     d = good, d.naxes = 0, d.ranks = &(int64_t){3};
     check_refused(&d, "layout: ranks: ranks without a mesh");
+    d = good, d.naxes = 0, d.first_rank = 3;
+    check_refused(&d, "layout: ranks: ranks without a mesh");
+    d = good, d.first_rank = -1;
+    check_refused(&d, "layout: ranks: rank -1 is not in 0..2147483647");
+    d = good, d.first_rank = 2147483647;
+    check_refused(&d, "layout: ranks: rank 2147483648 is not in 0..2147483647");
+    d = good, d.first_rank = INT64_MAX;
+    check_refused(&d, "layout: ranks: rank 9223372036854775807 is not in 0..2147483647");
     d = good, d.has_order = true;
     check_refused(&d, "layout: order: an order names each dim from 0 to 1 once");
 }
@@ -440,6 +453,23 @@ static void null_arguments_are_refused(void **state) {
     rsh_layout_free(NULL);
 }
 
+static void an_error_without_a_place_has_line_0(void **state) {
+    rsh_text_error error = {.line = 7};
+    rsh_layout *l;
+    (void)state;
+    assert_int_equal(rsh_layout_parse_at("f32[4]", &error, &l), RSH_OK);
+    assert_int_equal(error.line, 7); /* written by failures only */
+    rsh_layout_free(l);
+    rsh_alloc_fail_at(0);
+    assert_int_equal(rsh_layout_parse_at("f32[4]", &error, &l), RSH_ENOMEM);
+    rsh_alloc_fail_at(-1);
+    assert_int_equal(error.line, 0);
+    assert_int_equal(error.column, 0);
+    assert_string_equal(error.sentence, rsh_error_detail());
+    assert_int_equal(rsh_layout_parse_at(NULL, &error, &l), RSH_EVALUE);
+    assert_string_equal(error.sentence, "layout: text and out must not be NULL");
+}
+
 /* ---- memory ---- */
 
 static void every_allocation_may_fail_and_nothing_leaks(void **state) {
@@ -490,6 +520,7 @@ int main(void) {
         cmocka_unit_test(boxes_from_code_are_checked_too),
         cmocka_unit_test(a_whole_tensor_lies_on_one_rank),
         cmocka_unit_test(null_arguments_are_refused),
+        cmocka_unit_test(an_error_without_a_place_has_line_0),
         cmocka_unit_test(every_allocation_may_fail_and_nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

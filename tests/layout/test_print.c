@@ -85,14 +85,16 @@ static void layouts_that_differ_in_more_than_spelling_are_not_equal(void **state
     }
 }
 
-static void a_copy_is_equal_and_lives_on_its_own(void **state) {
-    rsh_layout *l = parsed("f32[(8/x|4), 10/y{4,6}] on x=2,y=2@[3,1,2,0] order(1,0)"), *copy;
+static void a_hold_is_the_same_layout_and_keeps_it(void **state) {
+    rsh_layout *l = parsed("f32[(8/x|4), 10/y{4,6}] on x=2,y=2@[3,1,2,0] order(1,0)");
     (void)state;
-    assert_int_equal(rsh_layout_copy(l, &copy), RSH_OK);
-    assert_true(rsh_layout_equal(l, copy));
+    rsh_layout *held = rsh_layout_hold(l);
+    assert_ptr_equal(held, l);
+    assert_true(rsh_layout_equal(l, held));
     rsh_layout_free(l);
-    assert_string_equal(rsh_layout_text(copy), "f32[(8/x|4), 10/y{4,6}] on x=2,y=2@[3,1,2,0] order(1,0)");
-    rsh_layout_free(copy);
+    assert_string_equal(rsh_layout_text(held), "f32[(8/x|4), 10/y{4,6}] on x=2,y=2@[3,1,2,0] order(1,0)");
+    rsh_layout_free(held);
+    assert_null(rsh_layout_hold(NULL));
 }
 
 /* Blocks marked "layout" in the manual hold one canonical text per line; tables hold `text` | `error`. */
@@ -339,7 +341,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spelling_becomes_canonical),
         cmocka_unit_test(layouts_that_differ_in_more_than_spelling_are_not_equal),
-        cmocka_unit_test(a_copy_is_equal_and_lives_on_its_own),
+        cmocka_unit_test(a_hold_is_the_same_layout_and_keeps_it),
         cmocka_unit_test(the_manual_is_right),
         cmocka_unit_test(printing_and_parsing_again_changes_nothing),
     };

@@ -1,4 +1,5 @@
-/* Fork: a forked child that uses or frees what its parent made gets an error or a no-op, and the parent's ranks go on. */
+/* Fork: a forked child that uses or frees what its parent made gets an error or a no-op, and the parent's ranks go on.
+ */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,9 @@ typedef struct things {
     rsh_pool *pool;
 } things;
 
-static rsh_memory memory_of(const rsh_sharded *s) { return (rsh_memory){rsh_tensor_data(rsh_sharded_part(s, 0)), NULL}; }
+static rsh_memory memory_of(const rsh_sharded *s) {
+    return (rsh_memory){rsh_tensor_data(rsh_sharded_part(s, 0)), NULL};
+}
 
 static rsh_status make(things *x) {
     RSH_TRY(rsh_layout_parse("f32[512/x, 512] on x=2", &x->rows));
