@@ -1,4 +1,4 @@
-/* Arena: first fit among gaps, each block backed when it is taken and given back to the machine when it is freed. */
+/* Arena: first fit among gaps, each block backed when it is taken; freed ones keep their memory for a while. */
 #include "comm/arena.h"
 
 #include <errno.h>
@@ -15,7 +15,6 @@
 #define ADDRESS_SPACE ((size_t)1 << 46) /* half of what a process has: for all arenas together */
 #define LEAST_RESERVE ((size_t)64 << 20)
 #define AT_ONCE ((size_t)256 << 20) /* backed by one call: a signal undoes no more than this */
-#define PUNCH_FROM ((size_t)64 << 10) /* smaller blocks keep their pages */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -64,17 +63,22 @@ static rsh_status open_file(int *fd) {
     return RSH_OK;
 }
 
+static void release_block(rshi_home *home, void *p, size_t whole);
+
 rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
     rshi_arena *a = RSHI_NEW(rshi_arena);
     if (!a) return rshi_nomem();
     a->reserve = choose_reserve(ranks);
     rsh_status st = open_file(&a->fd);
     if (!st && !(a->base = rshi_window_map(a->fd, a->reserve))) st = rshi_nomem();
+    if (!st && !(a->owner = rshi_account_mine())) st = rshi_nomem();
     if (st) {
+        if (a->base) rshi_window_unmap(a->base, a->reserve);
         if (a->fd >= 0) close(a->fd);
         rshi_free(a);
         return st;
     }
+    a->home.release = release_block;
     atomic_init(&a->refs, 1);
     pthread_mutex_init(&a->lock, NULL);
     *out = a;
@@ -88,8 +92,10 @@ rshi_arena *rshi_arena_hold(rshi_arena *a) {
 
 void rshi_arena_drop(rshi_arena *a) {
     if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    rshi_blocks_forget(&a->home);
     rshi_window_unmap(a->base, a->reserve);
     close(a->fd);
+    rshi_account_drop(a->owner);
     pthread_mutex_destroy(&a->lock);
     rshi_free(a->gaps);
     rshi_free(a);
@@ -101,7 +107,10 @@ static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) & ~(unit -
 
 static size_t alignment(size_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : 64; }
 
-static size_t block_bytes(size_t bytes) { return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64); }
+static size_t block_bytes(size_t bytes) {
+    if (bytes >= RSHI_RECYCLE_FROM) return rshi_block_bytes(bytes);
+    return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64);
+}
 
 static bool make_room(rshi_arena *a) {
     if (a->blocks + 2 <= a->room) return true;
@@ -198,7 +207,7 @@ static bool back(rshi_arena *a, size_t at, size_t bytes) {
 /* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that
  * matters. */
 static void fault_in(char *p, size_t bytes) {
-    if (bytes >= PUNCH_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
+    if (bytes >= RSHI_RECYCLE_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
 }
 
 static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
@@ -215,25 +224,40 @@ static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
     return a->base + at;
 }
 
-void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
-    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : SIZE_MAX;
+static void *new_block(rshi_arena *a, size_t whole, bool zero) {
     pthread_mutex_lock(&a->lock);
-    void *p = whole == SIZE_MAX ? NULL : take_block(a, whole, zero);
+    void *p = take_block(a, whole, zero);
     pthread_mutex_unlock(&a->lock);
-    if (!p) {
-        rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for", bytes);
-        return NULL;
-    }
-    fault_in(p, whole);
+    if (p) fault_in(p, whole);
     return p;
 }
 
-void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
-    if (!p) return;
-    size_t at = rshi_arena_offset(a, p), whole = block_bytes(bytes);
+/* One that was kept has its pages, here and at the peers that have read it. */
+static void *find_block(rshi_arena *a, size_t whole, bool zero) {
+    void *p = rshi_block_take(&a->home, whole);
+    if (p && zero) memset(p, 0, whole);
+    if (!p) p = new_block(a, whole, zero);
+    return p || !rshi_blocks_empty() ? p : new_block(a, whole, zero);
+}
+
+void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : SIZE_MAX;
+    void *p = whole == SIZE_MAX ? NULL : find_block(a, whole, zero);
+    if (!p) rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for", bytes);
+    return p;
+}
+
+static void release_block(rshi_home *home, void *p, size_t whole) {
+    rshi_arena *a = (rshi_arena *)home;
+    size_t at = rshi_arena_offset(a, p);
     pthread_mutex_lock(&a->lock);
-    if (whole >= PUNCH_FROM) punch(a, at, whole);
+    if (whole >= RSHI_RECYCLE_FROM) punch(a, at, whole);
     give_range(a, at, whole);
     a->blocks--;
     pthread_mutex_unlock(&a->lock);
+}
+
+void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
+    size_t whole = block_bytes(bytes);
+    if (p && !rshi_block_keep(&a->home, p, whole, a->owner)) release_block(&a->home, p, whole);
 }

@@ -4,7 +4,7 @@
 rshi_storage *rshi_storage_new(size_t bytes, bool zero) {
     rshi_storage *s = RSHI_NEW(rshi_storage);
     if (!s) return NULL;
-    s->data = rshi_alloc_data(bytes, zero);
+    s->data = rshi_alloc_elements(bytes, zero, &s->owner);
     if (!s->data) {
         rshi_free(s);
         return NULL;
@@ -32,7 +32,7 @@ rshi_storage *rshi_storage_hold(rshi_storage *s) {
 
 void rshi_storage_drop(rshi_storage *s) {
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-    if (!s->foreign) rshi_free_data(s->data, s->bytes);
+    if (!s->foreign) rshi_free_elements(s->data, s->bytes, s->owner);
     if (s->deleter) s->deleter(s->ctx);
     rshi_free(s);
 }

@@ -9,7 +9,8 @@
 typedef struct rshi_storage {
     atomic_long refs;
     char *data;
-    size_t bytes; /* of the library's memory */
+    size_t bytes;
+    rshi_account *owner; /* a reference; NULL for memory of somebody else */
     bool foreign; /* wrapped: not ours to free, extent unknown */
     void (*deleter)(void *ctx);
     void *ctx;
