@@ -112,13 +112,22 @@ static size_t block_bytes(size_t bytes) {
     return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64);
 }
 
+/* The lock is given up while there is memory to be had: asking for it may give kept blocks back to this arena. */
 static bool make_room(rshi_arena *a) {
-    if (a->blocks + 2 <= a->room) return true;
-    size_t room = a->room ? 2 * a->room : 16;
-    rshi_gap *gaps = rshi_realloc(a->gaps, room, sizeof *gaps);
-    if (!gaps) return false;
-    a->gaps = gaps;
-    a->room = room;
+    while (a->blocks + 2 > a->room) {
+        size_t room = a->room ? 2 * a->room : 16;
+        pthread_mutex_unlock(&a->lock);
+        rshi_gap *gaps = rshi_alloc(room, sizeof *gaps), *old = gaps;
+        pthread_mutex_lock(&a->lock);
+        if (!gaps) return false;
+        if (room > a->room) {
+            old = a->gaps;
+            if (old) memcpy(gaps, old, a->ngaps * sizeof *gaps);
+            a->gaps = gaps;
+            a->room = room;
+        }
+        rshi_free(old);
+    }
     return true;
 }
 

@@ -24,10 +24,6 @@ rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *w
 rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mine,
                              rshi_offer *all);
 
-/* Element by element from one tensor to another of the same dtype and shape that shares no memory
- * with it. */
-void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to);
-
 /* Where a tensor of this rank lies, and whether it is written. */
 typedef struct rshi_reach {
     uintptr_t start, end; /* equal: no elements */
