@@ -2,7 +2,8 @@
  *
  * New memory costs a page fault for every page that is touched, which takes longer than a copy of it.  So a block that
  * is freed stays mapped and resident until somebody asks for one of its size class, the cap is passed (then those that
- * were freed first go), or everything is given back.  Classes are an eighth of a power of two apart.
+ * were freed first go), or everything is given back.  Classes are a thirty-second of a power of two apart, or
+ * a page.
  *
  * This is the only state that the threads of a process share.  One lock guards it; fork() takes it, and a child starts
  * with nothing kept: it gives back its copies of private blocks and forgets blocks in memory that it shares with its
@@ -16,7 +17,8 @@
 #include "base/poison.h"
 
 #define DEFAULT_CAP ((size_t)1 << 30)
-#define PER_OCTAVE  8  /* classes from one power of two to the next */
+#define PER_OCTAVE  32 /* classes from one power of two to the next */
+#define PAGE        ((size_t)4096)
 #define LEAST_LOG   16 /* of RSHI_RECYCLE_FROM */
 #define BINS        ((64 - LEAST_LOG) * PER_OCTAVE)
 #define SLOTS       4096 /* blocks kept at most */
@@ -47,14 +49,16 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int log_of(size_t bytes) { return 63 - __builtin_clzll(bytes); }
 
 size_t rshi_block_bytes(size_t bytes) {
-    size_t step = bytes < RSHI_RECYCLE_FROM ? 64 : (size_t)1 << (log_of(bytes) - 3);
+    size_t step = 64;
+    if (bytes >= RSHI_RECYCLE_FROM) step = ((size_t)1 << log_of(bytes)) / PER_OCTAVE;
+    if (bytes >= RSHI_RECYCLE_FROM && step < PAGE) step = PAGE;
     size_t rounded = (bytes + step - 1) & ~(step - 1);
     return rounded < bytes ? SIZE_MAX : rounded ? rounded : step;
 }
 
 static int *bin_of(size_t block) {
     int log = log_of(block);
-    return &kept.bin[(log - LEAST_LOG) * PER_OCTAVE + (int)(block >> (log - 3) & (PER_OCTAVE - 1))];
+    return &kept.bin[(log - LEAST_LOG) * PER_OCTAVE + (int)(block >> (log - 5) & (PER_OCTAVE - 1))];
 }
 
 /* ---- the table; under the lock ---- */

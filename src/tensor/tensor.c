@@ -144,13 +144,12 @@ rsh_status rsh_tensor_wrap_on(rsh_device device, void *data, rsh_dtype dtype, in
     return rsh_tensor_wrap(data, dtype, ndim, shape, strides, deleter, ctx, out);
 }
 
-/* Does `form`, its first element `at` elements into the storage, stay inside? */
+/* Does `form`, which has elements, its first `at` elements into the storage, stay inside? */
 static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, int64_t at) {
     int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
     reach r;
     RSH_TRY(find_reach(form, &r));
-    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 &&
-              (form->count ? high < room : high <= room);
+    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 && high < room;
     RSH_REQUIRE(ok, RSH_EVALUE,
                 "a view from element %lld, %lld before and %lld after it, of a storage of %lld elements", (long long)at,
                 (long long)-r.low, (long long)r.high, (long long)room);
@@ -166,7 +165,7 @@ rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const 
     bool ok = rshi_add((t->data - t->storage->data) / item, offset, &at) && rshi_mul(offset, item, &bytes);
     RSH_REQUIRE(ok, RSH_EVALUE, "a view from element %lld", (long long)offset);
     RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "a view of %lld elements at NULL", (long long)form.count);
-    RSH_TRY(check_inside(t->storage, &form, at));
+    if (form.count) RSH_TRY(check_inside(t->storage, &form, at));
     RSH_TRY(settle(&form, t->storage, form.count ? t->data + bytes : t->data, out));
     rshi_storage_hold(t->storage);
     return RSH_OK;

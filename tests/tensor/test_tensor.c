@@ -201,6 +201,8 @@ static void a_view_of_wrapped_memory_stays_inside_what_was_wrapped(void **state)
     assert_int_equal(rsh_tensor_wrap(data, RSH_I32, 1, DIMS(0), NULL, NULL, NULL, &t), RSH_OK);
     assert_int_equal(rsh_tensor_storage_bytes(t), 0);
     assert_int_equal(rsh_tensor_view(t, 0, 1, DIMS(1), NULL, &view), RSH_EVALUE);
+    assert_int_equal(rsh_tensor_view(t, -2, 1, DIMS(0), NULL, &view), RSH_OK); /* has nothing that could be outside */
+    rsh_tensor_free(view);
     rsh_tensor_free(t);
 }
 
