@@ -51,6 +51,7 @@ rsh_status rsh_st_full(const rsh_spec *spec, int ndim, const int64_t *size, cons
 
 rsh_status rsh_st_ones(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out) {
     rsh_st *t;
+    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill_number(t->shards[i].tensor, 1);
