@@ -44,8 +44,9 @@ RSH_API rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *f
 /* ---- random numbers by position ---- */
 
 /* Which numbers a tensor gets: element (i0, i1, ...) has the position first + i0*pitch[0] + ...,
- * and its number depends on seed, stream and position alone.  So the parts of a tensor that is cut in
- * any way get the numbers that the whole one would get, if their positions are global indices. */
+ * and its number depends on seed, stream and position alone.  So the parts of a tensor that is cut
+ * in any way get the numbers that the whole one would get, if their positions are global indices.
+ */
 typedef struct rsh_random {
     uint64_t seed;
     uint64_t stream;      /* 0 by convention for numbers by global position; rsh_st_rand on rank r

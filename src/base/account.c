@@ -1,7 +1,7 @@
 /* Account: how many bytes of element memory one rank has live and cached, whoever frees them.
  *
- * A rank is a thread or a process, so every thread that asks for element memory has an account.  Blocks name the account
- * of the thread that asked for them and keep it alive: it may outlive its thread. */
+ * A rank is a thread or a process, so every thread that asks for element memory has an account.  Blocks name the
+ * account of the thread that asked for them and keep it alive: it may outlive its thread. */
 #include "base/base.h"
 
 #include <pthread.h>

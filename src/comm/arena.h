@@ -17,7 +17,7 @@ typedef struct rshi_gap {
 } rshi_gap;
 
 typedef struct rshi_arena {
-    rshi_home home;      /* first: freed blocks are kept by base's recycler and come back through it */
+    rshi_home home;      /* first: base's recycler keeps freed blocks and gives them back by it */
     rshi_account *owner; /* of the rank whose arena it is */
     int fd;
     char *base;

@@ -75,7 +75,8 @@ static bool same_row(const char *a, int64_t sa, const char *b, int64_t sb, int64
     size_t item = rsh_dtype_size(m->dtype);
     for (int64_t i = 0; i < n; i += BLOCK) {
         int64_t k = rshi_min(BLOCK, n - i);
-        const char *x = dense_block(a + i * sa, sa, k, item, room[0]), *y = dense_block(b + i * sb, sb, k, item, room[1]);
+        const char *x = dense_block(a + i * sa, sa, k, item, room[0]);
+        const char *y = dense_block(b + i * sb, sb, k, item, room[1]);
         if (!same_block(x, y, k, m)) return false;
     }
     return true;

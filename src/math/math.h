@@ -1,4 +1,4 @@
-/* math: arithmetic on tensors for other rooms, where the caller has checked what public calls check. */
+/* math: arithmetic on tensors for other rooms, which have checked what public calls check. */
 #ifndef RESHARD_MATH_MATH_H
 #define RESHARD_MATH_MATH_H
 

@@ -14,7 +14,7 @@ typedef struct rshi_storage {
     char *data;                   /* the first byte */
     size_t bytes;                 /* from there on; no view reaches beyond */
     rsh_device device;
-    rshi_account *owner; /* a reference; NULL for memory of somebody else, which is not ours to free */
+    rshi_account *owner; /* a reference; NULL for memory of somebody else, not ours to free */
     void (*deleter)(void *ctx);
     void *ctx;
 } rshi_storage;
