@@ -15,6 +15,7 @@
 #include <reshard/layout.h>
 #include <reshard/plan.h>
 #include <reshard/tensor.h>
+#include <reshard/math.h>
 #include <reshard/comm.h>
 #include <reshard/wire.h>
 #include <reshard/shard.h>

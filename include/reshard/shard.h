@@ -30,6 +30,11 @@ RSH_API rsh_status rsh_sharded_empty(rsh_comm *comm, const rsh_layout *layout, r
 RSH_API rsh_status rsh_sharded_zeros(rsh_comm *comm, const rsh_layout *layout, rsh_sharded **out);
 RSH_API rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void *value,
                                     rsh_sharded **out);
+/* This rank's parts get the numbers of rsh_math_uniform and rsh_math_normal, stream 0, by global
+ * row-major index: the same tensor in every layout.  RSH_ETYPE: neither floats nor complex;
+ * RSH_EUNSUP: a partial layout.  Local. */
+RSH_API rsh_status rsh_sharded_uniform(const rsh_sharded *s, uint64_t seed);
+RSH_API rsh_status rsh_sharded_normal(const rsh_sharded *s, uint64_t seed);
 /* The caller's memory, borrowed; `parts` has rsh_layout_nparts(layout, rank) entries.  Local. */
 RSH_API rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout,
                                     const rsh_memory *parts, rsh_sharded **out);

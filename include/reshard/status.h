@@ -57,9 +57,22 @@ typedef struct rsh_alloc_stats {
                       itself */
     uint64_t scratch_bytes; /* scratch (staging buffers that hold elements) held now */
     uint64_t scratch_peak;  /* the most scratch held at once since rsh_alloc_reset_peak */
+    uint64_t data_bytes;    /* elements of tensors and parts that this thread asked for and nobody
+                               has freed yet, on whichever thread */
+    uint64_t cached_bytes;  /* blocks of such elements that were freed and are kept for reuse */
 } rsh_alloc_stats;
 RSH_API rsh_alloc_stats rsh_alloc_get_stats(void);
 RSH_API void rsh_alloc_reset_peak(void);
+
+/* Freed blocks of 64 KiB and more stay mapped and resident, up to a cap, and serve the next request
+ * of about their size: new memory would cost more page faults than a copy costs time.  The cap is
+ * for the whole process, shared memory included.  It is 1 GiB unless the environment variable
+ * RESHARD_CACHE_BYTES gives another number; 0 keeps nothing.  What is kept is given back before a
+ * call fails with RSH_ENOMEM.  Local, from any thread. */
+RSH_API void rsh_alloc_set_cap(uint64_t bytes);
+RSH_API uint64_t rsh_alloc_get_cap(void);
+RSH_API uint64_t rsh_alloc_cached(void); /* bytes kept now, by all threads of the process */
+RSH_API void rsh_alloc_trim(void);       /* give all that is kept back to the system */
 
 /* For tests: the n-th allocation of this thread from now (0 = the next) fails, once; n < 0 switches
  * this off.  Local. */

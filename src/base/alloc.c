@@ -5,12 +5,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/poison.h"
+
 #define HUGE_PAGE ((size_t)2 << 20)
 
 static _Thread_local rsh_alloc_stats stats;
 static _Thread_local int64_t fail_at = -1;
 
-rsh_alloc_stats rsh_alloc_get_stats(void) { return stats; }
+rsh_alloc_stats rsh_alloc_get_stats(void) {
+    rsh_alloc_stats all = stats;
+    rshi_account_read(&all);
+    return all;
+}
 void rsh_alloc_reset_peak(void) { stats.scratch_peak = stats.scratch_bytes; }
 void rsh_alloc_fail_at(int64_t n) { fail_at = n; }
 
@@ -34,22 +40,35 @@ rsh_status rshi_nomem(void) { return RSH_ENOMEM; }
 
 static bool product_fits(size_t n, size_t size, size_t *bytes) { return !__builtin_mul_overflow(n, size, bytes); }
 
+/* malloc, or calloc; once more without the blocks that are kept for later. */
+static void *small(size_t bytes, bool zero) {
+    size_t n = bytes ? bytes : 1;
+    void *p = zero ? calloc(n, 1) : malloc(n);
+    if (!p && rshi_blocks_empty()) p = zero ? calloc(n, 1) : malloc(n);
+    return p;
+}
+
 void *rshi_alloc(size_t n, size_t size) {
     size_t bytes = SIZE_MAX;
     bool ok = product_fits(n, size, &bytes) && !door_closed();
-    return admit(ok ? malloc(bytes ? bytes : 1) : NULL, bytes);
+    return admit(ok ? small(bytes, false) : NULL, bytes);
 }
 
 void *rshi_calloc(size_t n, size_t size) {
     size_t bytes = SIZE_MAX;
     bool ok = product_fits(n, size, &bytes) && !door_closed();
-    return admit(ok ? calloc(bytes ? bytes : 1, 1) : NULL, bytes);
+    return admit(ok ? small(bytes, true) : NULL, bytes);
+}
+
+static void *resize(void *p, size_t bytes) {
+    void *q = realloc(p, bytes ? bytes : 1);
+    return q || !rshi_blocks_empty() ? q : realloc(p, bytes ? bytes : 1);
 }
 
 void *rshi_realloc(void *p, size_t n, size_t size) {
     size_t bytes = SIZE_MAX;
     bool ok = product_fits(n, size, &bytes) && !door_closed();
-    void *q = admit(ok ? realloc(p, bytes ? bytes : 1) : NULL, bytes);
+    void *q = admit(ok ? resize(p, bytes) : NULL, bytes);
     if (q && p) stats.live--;
     return q;
 }
@@ -67,37 +86,75 @@ char *rshi_strdup(const char *text) {
     return copy;
 }
 
-/* Blocks of at least one huge page are mapped on their own, aligned, with the kernel asked for huge pages. */
+/* Blocks of at least one huge page are mapped on their own, aligned, with the kernel asked for huge pages.  `bytes` are
+ * whole pages. */
 static void *map_huge(size_t bytes) {
     size_t whole = bytes + HUGE_PAGE;
     if (whole < bytes) return NULL;
     char *p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
     char *start = (char *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
-    size_t used = (bytes + 4095) & ~(size_t)4095;
     if (start > p) munmap(p, (size_t)(start - p));
-    size_t tail = whole - (size_t)(start - p) - used;
-    if (tail) munmap(start + used, tail);
-    madvise(start, used, MADV_HUGEPAGE);
+    size_t tail = whole - (size_t)(start - p) - bytes;
+    if (tail) munmap(start + bytes, tail);
+    madvise(start, bytes, MADV_HUGEPAGE);
     return start;
 }
 
+/* A new block from the system, and back to it; `block` is the size of a class. */
+static void *map_block(size_t block) { return block >= HUGE_PAGE ? map_huge(block) : aligned_alloc(64, block); }
+
+void rshi_block_unmap(void *p, size_t block) {
+    if (block >= HUGE_PAGE)
+        munmap(p, block);
+    else
+        free(p);
+}
+
+/* From those that are kept, or new; before there is none, what is kept goes.  `fresh`: pages of zeros. */
+static void *find_block(size_t block, bool *fresh) {
+    void *p = rshi_block_take(NULL, block);
+    *fresh = !p && block >= HUGE_PAGE;
+    if (!p) p = map_block(block);
+    return p || !rshi_blocks_empty() ? p : map_block(block);
+}
+
 void *rshi_alloc_data(size_t bytes, bool zero) {
-    if (door_closed()) return admit(NULL, bytes);
-    if (bytes >= HUGE_PAGE) return admit(map_huge(bytes), bytes);
-    size_t padded = (bytes + 63) & ~(size_t)63;
-    void *p = aligned_alloc(64, padded ? padded : 64);
-    if (p && zero) memset(p, 0, padded);
+    bool fresh;
+    size_t block = rshi_block_bytes(bytes);
+    char *p = door_closed() || block == SIZE_MAX ? NULL : find_block(block, &fresh);
+    if (p && zero && !fresh) memset(p, 0, bytes);
+    if (p) rshi_poison(p + bytes, block - bytes); /* rounding up must not hide what reads beyond the end */
     return admit(p, bytes);
 }
 
-void rshi_free_data(void *p, size_t bytes) {
-    if (!p) return;
+static void free_block(void *p, size_t bytes, rshi_account *owner) {
+    size_t block = rshi_block_bytes(bytes);
     stats.live--;
-    if (bytes >= HUGE_PAGE)
-        munmap(p, (bytes + 4095) & ~(size_t)4095);
-    else
-        free(p);
+    rshi_unpoison(p, block);
+    if (!rshi_block_keep(NULL, p, block, owner)) rshi_block_unmap(p, block);
+}
+
+void rshi_free_data(void *p, size_t bytes) {
+    if (p) free_block(p, bytes, NULL);
+}
+
+void *rshi_alloc_elements(size_t bytes, bool zero, rshi_account **owner) {
+    rshi_account *a = rshi_account_mine();
+    void *p = a ? rshi_alloc_data(bytes, zero) : NULL;
+    if (!p) {
+        rshi_account_drop(a);
+        return NULL;
+    }
+    rshi_account_live(a, (int64_t)bytes);
+    *owner = a;
+    return p;
+}
+
+void rshi_free_elements(void *p, size_t bytes, rshi_account *owner) {
+    rshi_account_live(owner, -(int64_t)bytes);
+    free_block(p, bytes, owner);
+    rshi_account_drop(owner);
 }
 
 void rshi_count_scratch(int64_t bytes) {

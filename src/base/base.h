@@ -53,7 +53,8 @@ char *rshi_strdup(const char *text);
 #define RSHI_NEW(type) ((type *)rshi_calloc(1, sizeof(type)))
 rsh_status rshi_nomem(void); /* RSH_ENOMEM, forwarding the sentence of the allocation that failed */
 
-/* Memory for elements: 64-byte aligned, huge pages from 2 MiB on, not zeroed unless asked. */
+/* Blocks of bytes: 64-byte aligned, huge pages from 2 MiB on, not zeroed unless asked.  Blocks of
+ * RSHI_RECYCLE_FROM bytes and more are recycled. */
 void *rshi_alloc_data(size_t bytes, bool zero);
 void rshi_free_data(void *p, size_t bytes);
 /* The same for staging buffers, counted as scratch. */
@@ -62,6 +63,48 @@ void rshi_free_scratch(void *p, size_t bytes);
 /* For scratch that lies where another door gave it (in memory that ranks share): taken, or with a
  * minus given back. */
 void rshi_count_scratch(int64_t bytes);
+
+/* ---- element memory: counted for the rank that asked for it ---- */
+
+/* Bytes of one rank; see account.c.  Holding, dropping and counting are no-ops for NULL, and right
+ * from any thread. */
+typedef struct rshi_account rshi_account;
+rshi_account *rshi_account_mine(void); /* this thread's, with a reference for the caller; NULL and a
+                                          sentence without memory */
+rshi_account *rshi_account_hold(rshi_account *a);
+void rshi_account_drop(rshi_account *a);
+void rshi_account_live(rshi_account *a, int64_t bytes);
+void rshi_account_cached(rshi_account *a, int64_t bytes);
+void rshi_account_read(rsh_alloc_stats *stats); /* of this thread's account */
+
+/* A block as rshi_alloc_data gives it, counted as live for this thread.  `owner` gets a reference
+ * that rshi_free_elements, on any thread, takes back. */
+void *rshi_alloc_elements(size_t bytes, bool zero, rshi_account **owner);
+void rshi_free_elements(void *p, size_t bytes, rshi_account *owner);
+
+/* ---- blocks that are kept for the next request of their size; see blocks.c ---- */
+
+#define RSHI_RECYCLE_FROM ((size_t)64 << 10) /* bytes: below it malloc is as good */
+
+/* Memory that blocks come from and go back to, when it is not the process's own.  `release` is
+ * called with the recycler locked: it must not allocate. */
+typedef struct rshi_home {
+    void (*release)(struct rshi_home *home, void *p, size_t block);
+} rshi_home;
+
+/* What a request of that many bytes takes: the size of its class.  SIZE_MAX: too many. */
+size_t rshi_block_bytes(size_t bytes);
+/* Keep a block of that size for later; false: it is too small or too large, the caller gives it
+ * back.  home NULL: private memory.  `owner` may be NULL. */
+bool rshi_block_keep(rshi_home *home, void *p, size_t block, rshi_account *owner);
+/* A block of exactly that size that was kept, with whatever it holds; NULL: none. */
+void *rshi_block_take(const rshi_home *home, size_t block);
+/* The home is going, with its blocks. */
+void rshi_blocks_forget(const rshi_home *home);
+/* Give back every block; was there any?  Whoever is about to say RSH_ENOMEM calls this first and
+ * tries again, holding no lock of a home. */
+bool rshi_blocks_empty(void);
+void rshi_block_unmap(void *p, size_t block); /* private memory, to the system */
 
 /* ---- arithmetic: false on overflow ---- */
 

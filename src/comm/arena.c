@@ -1,4 +1,4 @@
-/* Arena: first fit among gaps, each block backed when it is taken and given back to the machine when it is freed. */
+/* Arena: first fit among gaps, each block backed when it is taken; freed ones keep their memory for a while. */
 #include "comm/arena.h"
 
 #include "comm/limit.h"
@@ -17,7 +17,6 @@
 #define ADDRESS_SPACE ((size_t)1 << 46) /* half of what a process has: for all arenas together */
 #define LEAST_RESERVE ((size_t)64 << 20)
 #define AT_ONCE ((size_t)256 << 20) /* backed by one call: a signal undoes no more than this */
-#define PUNCH_FROM ((size_t)64 << 10) /* smaller blocks keep their pages */
 
 #define NEW_FROM ((size_t)64 << 10)    /* smaller blocks may lie on pages that the arena has already */
 #define MARGIN ((uint64_t)2 << 20)     /* bytes that stay free for the kernel's own tables and roundings */
@@ -70,6 +69,8 @@ static rsh_status open_file(int *fd) {
     return RSH_OK;
 }
 
+static void release_block(rshi_home *home, void *p, size_t whole);
+
 rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
     rshi_arena *a = RSHI_NEW(rshi_arena);
     if (!a) return rshi_nomem();
@@ -79,11 +80,14 @@ rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
     a->root = "";
     rsh_status st = open_file(&a->fd);
     if (!st && !(a->base = rshi_window_map(a->fd, a->reserve))) st = rshi_nomem();
+    if (!st && !(a->owner = rshi_account_mine())) st = rshi_nomem();
     if (st) {
+        if (a->base) rshi_window_unmap(a->base, a->reserve);
         if (a->fd >= 0) close(a->fd);
         rshi_free(a);
         return st;
     }
+    a->home.release = release_block;
     atomic_init(&a->refs, 1);
     pthread_mutex_init(&a->lock, NULL);
     *out = a;
@@ -97,8 +101,10 @@ rshi_arena *rshi_arena_hold(rshi_arena *a) {
 
 void rshi_arena_drop(rshi_arena *a) {
     if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    rshi_blocks_forget(&a->home);
     rshi_window_unmap(a->base, a->reserve);
     close(a->fd);
+    rshi_account_drop(a->owner);
     pthread_mutex_destroy(&a->lock);
     rshi_free(a->gaps);
     rshi_free(a);
@@ -110,15 +116,27 @@ static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) & ~(unit -
 
 static size_t alignment(size_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : 64; }
 
-static size_t block_bytes(size_t bytes) { return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64); }
+static size_t block_bytes(size_t bytes) {
+    if (bytes >= RSHI_RECYCLE_FROM) return rshi_block_bytes(bytes);
+    return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64);
+}
 
+/* The lock is given up while there is memory to be had: asking for it may give kept blocks back to this arena. */
 static bool make_room(rshi_arena *a) {
-    if (a->blocks + 2 <= a->room) return true;
-    size_t room = a->room ? 2 * a->room : 16;
-    rshi_gap *gaps = rshi_realloc(a->gaps, room, sizeof *gaps);
-    if (!gaps) return false;
-    a->gaps = gaps;
-    a->room = room;
+    while (a->blocks + 2 > a->room) {
+        size_t room = a->room ? 2 * a->room : 16;
+        pthread_mutex_unlock(&a->lock);
+        rshi_gap *gaps = rshi_alloc(room, sizeof *gaps), *old = gaps;
+        pthread_mutex_lock(&a->lock);
+        if (!gaps) return false;
+        if (room > a->room) {
+            old = a->gaps;
+            if (old) memcpy(gaps, old, a->ngaps * sizeof *gaps);
+            a->gaps = gaps;
+            a->room = room;
+        }
+        rshi_free(old);
+    }
     return true;
 }
 
@@ -239,7 +257,7 @@ static bool back(rshi_arena *a, size_t at, size_t bytes) {
 /* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that
  * matters. */
 static void fault_in(char *p, size_t bytes) {
-    if (bytes >= PUNCH_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
+    if (bytes >= RSHI_RECYCLE_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
 }
 
 static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
@@ -263,25 +281,41 @@ static void report_shortage(size_t bytes) {
     rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for; %.900s", bytes, why);
 }
 
-void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
-    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* which is refused */
+static void *new_block(rshi_arena *a, size_t whole, bool zero) {
     pthread_mutex_lock(&a->lock);
     void *p = take_block(a, whole, zero);
     pthread_mutex_unlock(&a->lock);
-    if (!p) {
-        report_shortage(bytes);
-        return NULL;
-    }
-    fault_in(p, whole);
+    if (p) fault_in(p, whole);
     return p;
+}
+
+/* One that was kept has its pages, here and at the peers that have read it. */
+static void *find_block(rshi_arena *a, size_t whole, bool zero) {
+    void *p = rshi_block_take(&a->home, whole);
+    if (p && zero) memset(p, 0, whole);
+    if (!p) p = new_block(a, whole, zero);
+    return p || !rshi_blocks_empty() ? p : new_block(a, whole, zero);
+}
+
+void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* which is refused */
+    void *p = find_block(a, whole, zero);
+    if (!p) report_shortage(bytes);
+    return p;
+}
+
+static void release_block(rshi_home *home, void *p, size_t whole) {
+    rshi_arena *a = (rshi_arena *)home;
+    size_t at = rshi_arena_offset(a, p);
+    pthread_mutex_lock(&a->lock);
+    if (whole >= RSHI_RECYCLE_FROM) punch(a, at, whole);
+    give_range(a, at, whole);
+    a->blocks--;
+    pthread_mutex_unlock(&a->lock);
 }
 
 void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
     if (!p || a->process != rshi_process()) return; /* a forked child has a copy of the list, not of the memory */
-    size_t at = rshi_arena_offset(a, p), whole = block_bytes(bytes);
-    pthread_mutex_lock(&a->lock);
-    if (whole >= PUNCH_FROM) punch(a, at, whole);
-    give_range(a, at, whole);
-    a->blocks--;
-    pthread_mutex_unlock(&a->lock);
+    size_t whole = block_bytes(bytes);
+    if (!rshi_block_keep(&a->home, p, whole, a->owner)) release_block(&a->home, p, whole);
 }

@@ -17,6 +17,8 @@ typedef struct rshi_gap {
 } rshi_gap;
 
 typedef struct rshi_arena {
+    rshi_home home;      /* first: base's recycler keeps freed blocks and gives them back by it */
+    rshi_account *owner; /* of the rank whose arena it is */
     int fd;
     uint32_t process; /* that takes and frees blocks */
     char *base;
@@ -41,7 +43,9 @@ void rshi_arena_drop(rshi_arena *a);
 
 /* 64-byte aligned, on pages of its own from one page on, backed by memory: touching it never fails.
  * NULL and a sentence if there is none, which says which limit was in the way: the machine's, a
- * control group's, or the arena's own. */
+ * control group's, or the arena's own.  Blocks of RSHI_RECYCLE_FROM bytes and more keep their pages
+ * when they are freed, as private memory does; they go back to the machine with rsh_alloc_trim and
+ * before there is none left. */
 void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero);
 void rshi_arena_free(rshi_arena *a, void *p, size_t bytes);
 

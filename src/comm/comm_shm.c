@@ -171,6 +171,7 @@ typedef struct block {
 
 static void release_block(void *owner) {
     block *b = owner;
+    rshi_account_live(b->arena->owner, -(int64_t)b->bytes);
     rshi_arena_free(b->arena, b->data, b->bytes);
     rshi_arena_drop(b->arena);
     rshi_free(b);
@@ -184,6 +185,7 @@ static rsh_status data_alloc(rsh_comm *c, size_t bytes, bool zero, rshi_data *ou
         rshi_free(b);
         return rshi_nomem();
     }
+    rshi_account_live(arena->owner, (int64_t)bytes);
     *b = (block){rshi_arena_hold(arena), data, bytes};
     *out = (rshi_data){data, release_block, b};
     return RSH_OK;

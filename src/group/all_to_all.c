@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "group/impl.h"
+#include "math/math.h"
 
 typedef struct swap {
     const char *name;
@@ -107,13 +108,15 @@ static rsh_status exchange_elements(swap *s) {
     int n = s->comm->size;
     for (int r = 0; r < n; r++) {
         const rsh_tensor *in = s->standins[r], *out = s->standins[n + r];
-        if (in) rshi_elements_copy(s->in[r], in);
+        if (in) rshi_math_copy(s->in[r], in);
         s->messages[r] = message_of(r, in ? in : s->in[r]);
         s->messages[n + r] = message_of(r, out ? out : s->out[r]);
     }
     RSH_TRY(exchange(s));
-    for (int r = 0; r < n; r++)
-        if (s->standins[n + r]) rshi_elements_copy(s->standins[n + r], s->out[r]);
+    for (int r = 0; r < n; r++) {
+        if (s->standins[n + r]) rshi_math_copy(s->standins[n + r], s->out[r]);
+        rsh_tensor_bump(s->out[r]);
+    }
     return RSH_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "group/impl.h"
+#include "math/math.h"
 #include "shard/shard.h"
 
 /* Where tensor j of a call is. */
@@ -171,7 +172,7 @@ static void copy_standins(const call *c, const side *s, bool in) {
         const rsh_sharded *with = s->standins[part++];
         if (!with) continue;
         const rsh_tensor *theirs = tensor_of(s, j), *ours = rsh_sharded_part(with, 0);
-        rshi_elements_copy(in ? theirs : ours, in ? ours : theirs);
+        rshi_math_copy(in ? theirs : ours, in ? ours : theirs);
     }
 }
 
@@ -213,6 +214,8 @@ static rsh_status run(call *c) {
     rsh_status st = rsh_exec_run(e);
     rsh_exec_free(e);
     if (!st) copy_standins(c, &c->to, false);
+    for (int64_t j = 0; j < c->n && !st; j++)
+        if (holds(c, c->to.where, j)) rsh_tensor_bump(tensor_of(&c->to, j));
     return st;
 }
 

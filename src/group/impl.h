@@ -24,10 +24,6 @@ rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *w
 rsh_status rshi_offers_agree(rsh_comm *c, const char *name, const rshi_offer *mine,
                              rshi_offer *all);
 
-/* Element by element from one tensor to another of the same dtype and shape that shares no memory
- * with it. */
-void rshi_elements_copy(const rsh_tensor *from, const rsh_tensor *to);
-
 /* RSH_EVALUE if two elements of a tensor that is to be written lie in one place, or if that cannot
  * be told; `name` is the call's. */
 rsh_status rshi_elements_check_written(const char *name, const rsh_tensor *t);

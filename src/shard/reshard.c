@@ -49,11 +49,18 @@ static rsh_status run_once(moving *m) {
     return st;
 }
 
+/* Destinations that were there before have changed. */
+static void bump(const moving *m) {
+    for (int64_t t = 0; t < m->n; t++)
+        for (int64_t i = 0; i < m->dst[t]->nparts; i++) rsh_tensor_bump(m->dst[t]->part[i]);
+}
+
 static rsh_status move(moving *m, const char *name, const rsh_plan_opts *opts) {
     rsh_status st = prepare(m, opts);
     st = rshi_comm_open(m->comm, name, m->plan ? rsh_plan_fingerprint(m->plan) : 0,
                         m->n ? rsh_layout_text(m->to[0]) : "", st);
     if (!st) st = run_once(m);
+    if (!st) bump(m);
     rshi_free(m->memory[0]);
     rshi_free(m->memory[1]);
     return st;

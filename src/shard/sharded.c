@@ -1,4 +1,5 @@
 /* Sharded: a layout, a comm and this rank's parts. */
+#include "math/math.h"
 #include "shard/shard.h"
 #include "shard/memory.h"
 
@@ -82,27 +83,18 @@ rsh_status rsh_sharded_zeros(rsh_comm *comm, const rsh_layout *layout, rsh_shard
     return sharded_alloc(comm, layout, true, out);
 }
 
-/* n copies of one element: the filled front is copied behind itself, doubling. */
-static void fill(char *data, const void *value, size_t size, size_t n) {
-    if (!n) return;
-    memcpy(data, value, size);
-    for (size_t done = 1; done < n;) {
-        size_t more = done < n - done ? done : n - done;
-        memcpy(data + done * size, data, more * size);
-        done += more;
-    }
-}
-
 rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void *value, rsh_sharded **out) {
     RSH_NEEDS(out);
     RSH_REQUIRE(value, RSH_EVALUE, "no value to fill with");
     rsh_sharded *s;
     RSH_TRY(sharded_alloc(comm, layout, false, &s));
-    for (int64_t i = 0; i < s->nparts; i++)
-        fill(rsh_tensor_data(s->part[i]), value, rsh_dtype_size(rsh_layout_dtype(layout)),
-             (size_t)rsh_tensor_count(s->part[i]));
-    *out = s;
-    return RSH_OK;
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < s->nparts && !st; i++) st = rsh_math_fill(s->part[i], value);
+    if (st)
+        rsh_sharded_free(s);
+    else
+        *out = s;
+    return st;
 }
 
 static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,

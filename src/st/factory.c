@@ -1,7 +1,7 @@
 /* Factory: tensors of a spec and a size, filled with what was asked for. */
 #include "st/impl.h"
 
-#include "copy/copy.h"
+#include "math/math.h"
 
 static rsh_status take_opts(const rsh_st_opts *given, rsh_st_opts *out) {
     *out = (rsh_st_opts)RSH_ST_OPTS_INIT;
@@ -30,15 +30,13 @@ rsh_status rsh_st_zeros(const rsh_spec *spec, int ndim, const int64_t *size, con
     return make(spec, ndim, size, opts, true, out);
 }
 
-static void fill(rsh_tensor *t, const void *value) {
-    rsh_dtype dtype = rsh_tensor_dtype(t);
-    rshi_move m = {
-        .nd = 1, .n = {rsh_tensor_count(t)}, .ds = {(int64_t)rsh_dtype_size(dtype)}, .from = dtype, .to = dtype};
-    for (size_t i = 0; i < rsh_dtype_size(dtype); i++) m.value[i] = ((const unsigned char *)value)[i];
-    if (!m.n[0]) return;
-    rshi_move_prepare(&m, (size_t)m.n[0] * rsh_dtype_size(dtype));
-    rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, rsh_tensor_data(t), NULL);
-    rshi_copy_fence();
+/* A tensor that could not be filled is freed. */
+static rsh_status finish(rsh_status st, rsh_st *t, rsh_st **out) {
+    if (st)
+        rsh_st_free(t);
+    else
+        *out = t;
+    return st;
 }
 
 rsh_status rsh_st_full(const rsh_spec *spec, int ndim, const int64_t *size, const void *value, const rsh_st_opts *opts,
@@ -46,36 +44,36 @@ rsh_status rsh_st_full(const rsh_spec *spec, int ndim, const int64_t *size, cons
     rsh_st *t;
     RSH_REQUIRE(value && out, RSH_EVALUE, value ? "no place for the result" : "no value to fill with");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
-    for (int64_t i = 0; i < t->nshards; i++) fill(t->shards[i].tensor, value);
-    *out = t;
-    return RSH_OK;
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill(t->shards[i].tensor, value);
+    return finish(st, t, out);
 }
 
 rsh_status rsh_st_ones(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out) {
-    rsh_st_opts o;
-    unsigned char one[16] = {0};
-    double value = 1;
-    RSH_TRY(take_opts(opts, &o));
-    rshi_convert(RSH_F64, &value, o.props.dtype, one, 1);
-    return rsh_st_full(spec, ndim, size, one, opts, out);
+    rsh_st *t;
+    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
+    RSH_TRY(make(spec, ndim, size, opts, false, &t));
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill_number(t->shards[i].tensor, 1);
+    return finish(st, t, out);
 }
 
 static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, bool normal,
                             rsh_st **out) {
     rsh_st_opts o;
     rsh_st *t;
-    uint64_t at = 0;
     RSH_TRY(take_opts(opts, &o));
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(rshi_dtype_has_grad(o.props.dtype), RSH_ETYPE, "random numbers are floats or complex");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
-    for (int64_t i = 0; i < t->nshards; i++) {
-        int64_t n = rsh_tensor_count(t->shards[i].tensor);
-        rshi_random_fill(o.props.dtype, rsh_tensor_data(t->shards[i].tensor), n, normal, o.seed, t->comm->rank, at);
-        at += (uint64_t)n;
+    rsh_random from = {.seed = o.seed, .stream = (uint64_t)t->comm->rank + 1};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < t->nshards && !st; i++) {
+        const rsh_tensor *shard = t->shards[i].tensor;
+        st = normal ? rsh_math_normal(shard, &from) : rsh_math_uniform(shard, &from);
+        from.first += (uint64_t)rsh_tensor_count(shard);
     }
-    *out = t;
-    return RSH_OK;
+    return finish(st, t, out);
 }
 
 rsh_status rsh_st_rand(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_st_opts *opts, rsh_st **out) {

@@ -85,11 +85,6 @@ rsh_status rshi_sharded_of(rsh_comm *comm, const rsh_layout *layout, const rsh_t
 
 void rshi_bound_clear(rshi_bound *b);
 
-/* n elements of 0 up to but not 1, or of the standard normal distribution, from position `at` of
- * the stream (seed, rank). */
-void rshi_random_fill(rsh_dtype dtype, void *data, int64_t n, bool normal, uint64_t seed, int rank,
-                      uint64_t at);
-
 bool rshi_dtype_has_grad(rsh_dtype dtype); /* floats and complex */
 
 #endif

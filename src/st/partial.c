@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "copy/copy.h"
+#include "math/math.h"
 
 struct rsh_partial {
     rsh_tensor *tensor; /* owned: a view */
@@ -132,21 +132,14 @@ static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int
 }
 
 /* `from` into the dense tensor `to`, from index `at` of a dim on. */
-static void copy_slab(const rsh_tensor *from, rsh_tensor *to, int dim, int64_t at) {
-    int64_t item = (int64_t)rsh_dtype_size(rsh_tensor_dtype(from)), ss[RSHI_MOVE_DIMS] = {0};
-    rshi_move m = {
-        .nd = rsh_tensor_ndim(from), .nsrc = 1, .ss = ss, .from = rsh_tensor_dtype(from), .to = rsh_tensor_dtype(from)};
-    if (!rsh_tensor_count(from)) return;
-    for (int d = 0; d < m.nd; d++) {
-        m.n[d] = rsh_tensor_shape(from)[d];
-        m.ds[d] = rsh_tensor_strides(to)[d] * item;
-        ss[d] = rsh_tensor_strides(from)[d] * item;
-    }
-    rshi_move_prepare(&m, (size_t)(rsh_tensor_count(from) * item));
-    const char *src = rsh_tensor_data(from);
-    rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, (char *)rsh_tensor_data(to) + at * rsh_tensor_strides(to)[dim] * item,
-                  &src);
-    rshi_copy_fence();
+static rsh_status copy_slab(const rsh_tensor *from, const rsh_tensor *to, int dim, int64_t at) {
+    int64_t offsets[RSH_MAX_NDIM] = {0};
+    rsh_tensor *slab;
+    offsets[dim] = at;
+    RSH_TRY(rsh_tensor_narrow(to, offsets, rsh_tensor_shape(from), &slab));
+    rshi_math_copy(from, slab);
+    rsh_tensor_free(slab);
+    return RSH_OK;
 }
 
 rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_partial **out) {
@@ -160,9 +153,14 @@ rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_p
     if (dim < 0) dim += ndim;
     RSH_TRY(join_shape(n, list, dim, shape));
     RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(list[0]->tensor), ndim, shape, &all));
-    for (int i = 0; i < n; i++) {
-        copy_slab(list[i]->tensor, all, dim, at);
+    rsh_status st = RSH_OK;
+    for (int i = 0; i < n && !st; i++) {
+        st = copy_slab(list[i]->tensor, all, dim, at);
         at += rsh_tensor_shape(list[i]->tensor)[dim];
+    }
+    if (st) {
+        rsh_tensor_free(all);
+        return st;
     }
     return settle(all, list[0]->op, list[0]->group, list[0]->comm, out);
 }

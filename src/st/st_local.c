@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "copy/copy.h"
+#include "math/math.h"
 
 /* The same spec, metadata and group with other properties, and no shards yet. */
 static rsh_status form_like(const rsh_st *t, const rsh_tensor_props *props, rsh_st **out) {
@@ -40,9 +40,7 @@ rsh_status rsh_st_to(const rsh_st *t, rsh_dtype dtype, rsh_st **out) {
     RSH_TRY(form_like(t, &props, &made));
     rsh_status st = rshi_st_alloc(made, false);
     for (int64_t i = 0; i < made->nshards && !st; i++) {
-        const rsh_tensor *from = t->shards[i].tensor;
-        rshi_convert(rsh_st_dtype(t), rsh_tensor_data(from), dtype, rsh_tensor_data(made->shards[i].tensor),
-                     (size_t)rsh_tensor_count(from));
+        rshi_math_copy(t->shards[i].tensor, made->shards[i].tensor);
     }
     return finish(st, made, out);
 }

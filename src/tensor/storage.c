@@ -1,27 +1,34 @@
 /* Storage: counted references to memory of the library or of somebody else. */
 #include "tensor/storage.h"
 
-rshi_storage *rshi_storage_new(size_t bytes, bool zero) {
+static rshi_storage *storage(void) {
     rshi_storage *s = RSHI_NEW(rshi_storage);
     if (!s) return NULL;
-    s->data = rshi_alloc_data(bytes, zero);
+    s->device = (rsh_device){RSH_DEVICE_CPU, -1};
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->version, 0);
+    return s;
+}
+
+rshi_storage *rshi_storage_new(size_t bytes, bool zero) {
+    rshi_storage *s = storage();
+    if (!s) return NULL;
+    s->data = rshi_alloc_elements(bytes, zero, &s->owner);
     if (!s->data) {
         rshi_free(s);
         return NULL;
     }
     s->bytes = bytes;
-    atomic_init(&s->refs, 1);
     return s;
 }
 
-rshi_storage *rshi_storage_wrap(void *data, void (*deleter)(void *ctx), void *ctx) {
-    rshi_storage *s = RSHI_NEW(rshi_storage);
+rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx) {
+    rshi_storage *s = storage();
     if (!s) return NULL;
     s->data = data;
-    s->foreign = true;
+    s->bytes = bytes;
     s->deleter = deleter;
     s->ctx = ctx;
-    atomic_init(&s->refs, 1);
     return s;
 }
 
@@ -32,7 +39,7 @@ rshi_storage *rshi_storage_hold(rshi_storage *s) {
 
 void rshi_storage_drop(rshi_storage *s) {
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-    if (!s->foreign) rshi_free_data(s->data, s->bytes);
+    if (s->owner) rshi_free_elements(s->data, s->bytes, s->owner);
     if (s->deleter) s->deleter(s->ctx);
     rshi_free(s);
 }

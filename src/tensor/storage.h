@@ -4,20 +4,25 @@
 
 #include <stdatomic.h>
 
+#include <reshard/tensor.h>
+
 #include "base/base.h"
 
 typedef struct rshi_storage {
     atomic_long refs;
-    char *data;
-    size_t bytes; /* of the library's memory */
-    bool foreign; /* wrapped: not ours to free, extent unknown */
+    atomic_uint_fast64_t version; /* changes of its elements so far */
+    char *data;                   /* the first byte */
+    size_t bytes;                 /* from there on; no view reaches beyond */
+    rsh_device device;
+    rshi_account *owner; /* a reference; NULL for memory of somebody else, not ours to free */
     void (*deleter)(void *ctx);
     void *ctx;
 } rshi_storage;
 
-/* New with one reference; NULL and a sentence when there is no memory. */
+/* New with one reference, on the cpu; NULL and a sentence when there is no memory. */
 rshi_storage *rshi_storage_new(size_t bytes, bool zero);
-rshi_storage *rshi_storage_wrap(void *data, void (*deleter)(void *ctx), void *ctx);
+/* Memory of somebody else: `bytes` from `data` on. */
+rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx);
 
 rshi_storage *rshi_storage_hold(rshi_storage *s);
 void rshi_storage_drop(rshi_storage *s);

@@ -54,6 +54,14 @@ static rsh_status find_reach(const rsh_tensor *t, reach *out) {
     return RSH_OK;
 }
 
+/* With its element 0,...,0 at `data`. */
+static rshi_span span_of(const rsh_tensor *t, const void *data) {
+    uintptr_t first = (uintptr_t)data, item = rsh_dtype_size(t->dtype);
+    reach r = {0, 0};
+    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* checked when t was made */
+    return (rshi_span){first + (uintptr_t)r.low * item, first + ((uintptr_t)r.high + 1) * item};
+}
+
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
@@ -84,6 +92,12 @@ static rsh_status settle(rsh_tensor *form, rshi_storage *storage, char *data, rs
 
 /* ---- making ---- */
 
+static rsh_status check_device(rsh_device device) {
+    RSH_REQUIRE(device.type == RSH_DEVICE_CPU && device.index <= 0, RSH_EUNSUP,
+                "a tensor on device %d of type %d; elements live on the cpu", device.index, (int)device.type);
+    return RSH_OK;
+}
+
 static rsh_status make(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "a tensor with NULL for the result");
     rsh_tensor form = {0};
@@ -108,7 +122,9 @@ rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t 
     rsh_tensor form = {0};
     RSH_TRY(set_form(&form, dtype, ndim, shape, strides));
     RSH_REQUIRE(data || !form.count, RSH_EVALUE, "%lld elements at NULL", (long long)form.count);
-    rshi_storage *s = rshi_storage_wrap(data, deleter, ctx);
+    rshi_span span = span_of(&form, data);
+    rshi_storage *s = rshi_storage_wrap(form.count ? (char *)data - ((uintptr_t)data - span.start) : data,
+                                        span.end - span.start, deleter, ctx);
     rsh_status st = settle(&form, s, data, out);
     if (st && s) {
         s->deleter = NULL; /* the memory stays the caller's */
@@ -117,13 +133,23 @@ rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t 
     return st;
 }
 
-/* Does `form`, its first element `at` elements into the storage, stay inside? */
+rsh_status rsh_tensor_empty_on(rsh_device device, rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
+    RSH_TRY(check_device(device));
+    return rsh_tensor_empty(dtype, ndim, shape, out);
+}
+
+rsh_status rsh_tensor_wrap_on(rsh_device device, void *data, rsh_dtype dtype, int ndim, const int64_t *shape,
+                              const int64_t *strides, void (*deleter)(void *ctx), void *ctx, rsh_tensor **out) {
+    RSH_TRY(check_device(device));
+    return rsh_tensor_wrap(data, dtype, ndim, shape, strides, deleter, ctx, out);
+}
+
+/* Does `form`, which has elements, its first `at` elements into the storage, stay inside? */
 static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, int64_t at) {
     int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
     reach r;
     RSH_TRY(find_reach(form, &r));
-    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 &&
-              (form->count ? high < room : high <= room);
+    bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 && high < room;
     RSH_REQUIRE(ok, RSH_EVALUE,
                 "a view from element %lld, %lld before and %lld after it, of a storage of %lld elements", (long long)at,
                 (long long)-r.low, (long long)r.high, (long long)room);
@@ -139,7 +165,7 @@ rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const 
     bool ok = rshi_add((t->data - t->storage->data) / item, offset, &at) && rshi_mul(offset, item, &bytes);
     RSH_REQUIRE(ok, RSH_EVALUE, "a view from element %lld", (long long)offset);
     RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "a view of %lld elements at NULL", (long long)form.count);
-    if (!t->storage->foreign) RSH_TRY(check_inside(t->storage, &form, at));
+    if (form.count) RSH_TRY(check_inside(t->storage, &form, at));
     RSH_TRY(settle(&form, t->storage, form.count ? t->data + bytes : t->data, out));
     rshi_storage_hold(t->storage);
     return RSH_OK;
@@ -171,10 +197,17 @@ bool rsh_tensor_dense(const rsh_tensor *t) {
     return true;
 }
 
-rshi_span rshi_tensor_span(const rsh_tensor *t) {
-    uintptr_t first = (uintptr_t)t->data, item = rsh_dtype_size(t->dtype);
-    if (!t->count) return (rshi_span){first, first};
-    reach r = {0, 0};
-    find_reach(t, &r); /* was checked when t was made */
-    return (rshi_span){first + (uintptr_t)r.low * item, first + ((uintptr_t)r.high + 1) * item};
+rshi_span rshi_tensor_span(const rsh_tensor *t) { return span_of(t, t->data); }
+
+/* ---- the storage ---- */
+
+void *rsh_tensor_storage(const rsh_tensor *t) { return t ? t->storage->data : NULL; }
+size_t rsh_tensor_storage_bytes(const rsh_tensor *t) { return t ? t->storage->bytes : 0; }
+rsh_device rsh_tensor_device(const rsh_tensor *t) {
+    return t ? t->storage->device : (rsh_device){RSH_DEVICE_COUNT, -1};
+}
+
+uint64_t rsh_tensor_version(const rsh_tensor *t) { return t ? atomic_load(&t->storage->version) : 0; }
+void rsh_tensor_bump(const rsh_tensor *t) {
+    if (t) atomic_fetch_add(&t->storage->version, 1);
 }

@@ -33,7 +33,7 @@ HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects"}}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_spec_kind", "rsh_st_opts", "rsh_shard", "rsh_wire"}
+           "rsh_tensor_props", "rsh_spec_kind", "rsh_st_opts", "rsh_shard", "rsh_wire", "rsh_random"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
 SPECIAL = {
@@ -47,6 +47,8 @@ SPECIAL = {
     ("rsh_shard_meta_make", "offsets"): "have.zeros",
     ("rsh_tensor_wrap", "data"): "have.bytes", ("rsh_tensor_wrap", "strides"): "have.strides",
     ("rsh_tensor_view", "strides"): "have.strides",
+    ("rsh_tensor_wrap_on", "data"): "have.bytes", ("rsh_tensor_wrap_on", "strides"): "have.strides",
+    ("rsh_math_copy", "to"): "have.other_tensor", ("rsh_math_combine", "to"): "have.other_tensor",
     ("rsh_st_load", "data"): "have.saved.data", ("rsh_st_load", "bytes"): "have.saved.bytes",
     ("rsh_tensor_meta_load", "text"): "have.saved_meta.data", ("rsh_tensor_meta_load", "bytes"): "have.saved_meta.bytes",
     ("rsh_group_all_to_all_single", "out_splits"): "NULL", ("rsh_group_all_to_all_single", "in_splits"): "NULL",

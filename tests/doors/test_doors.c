@@ -39,6 +39,7 @@ static struct things {
     rsh_plan_opts rsh_plan_opts;
     rsh_sink rsh_sink;
     rsh_layout_desc rsh_layout_desc;
+    rsh_random rsh_random;
     rsh_memory rsh_memory, other_memory;
     rsh_message rsh_message;
     rsh_placement rsh_placement;

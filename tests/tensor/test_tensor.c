@@ -183,6 +183,75 @@ static void a_span_covers_all_elements_whatever_the_strides(void **state) {
     rsh_tensor_free(t);
 }
 
+static void a_view_of_wrapped_memory_stays_inside_what_was_wrapped(void **state) {
+    (void)state;
+    static int32_t data[100];
+    rsh_tensor *t = NULL, *view = NULL;
+    assert_int_equal(rsh_tensor_wrap(&data[50], RSH_I32, 2, DIMS(3, 4), DIMS(-10, 2), NULL, NULL, &t), RSH_OK);
+    assert_ptr_equal(rsh_tensor_storage(t), &data[30]);
+    assert_int_equal(rsh_tensor_storage_bytes(t), 27 * sizeof *data);
+    assert_int_equal(rsh_tensor_view(t, -20, 1, DIMS(27), NULL, &view), RSH_OK);
+    assert_ptr_equal(rsh_tensor_data(view), &data[30]);
+    rsh_tensor_free(view);
+    view = NULL;
+    assert_int_equal(rsh_tensor_view(t, -21, 1, DIMS(2), NULL, &view), RSH_EVALUE);
+    assert_int_equal(rsh_tensor_view(t, -20, 1, DIMS(28), NULL, &view), RSH_EVALUE);
+    assert_null(view);
+    rsh_tensor_free(t);
+    assert_int_equal(rsh_tensor_wrap(data, RSH_I32, 1, DIMS(0), NULL, NULL, NULL, &t), RSH_OK);
+    assert_int_equal(rsh_tensor_storage_bytes(t), 0);
+    assert_int_equal(rsh_tensor_view(t, 0, 1, DIMS(1), NULL, &view), RSH_EVALUE);
+    assert_int_equal(rsh_tensor_view(t, -2, 1, DIMS(0), NULL, &view), RSH_OK); /* has nothing that could be outside */
+    rsh_tensor_free(view);
+    rsh_tensor_free(t);
+}
+
+static void views_share_a_version_that_only_grows(void **state) {
+    (void)state;
+    rsh_tensor *t = NULL, *view = NULL, *other = NULL;
+    assert_int_equal(rsh_tensor_zeros(RSH_F32, 1, DIMS(4), &t), RSH_OK);
+    assert_int_equal(rsh_tensor_zeros(RSH_F32, 1, DIMS(4), &other), RSH_OK);
+    assert_int_equal(rsh_tensor_view(t, 1, 1, DIMS(2), NULL, &view), RSH_OK);
+    assert_int_equal(rsh_tensor_version(t), 0);
+    rsh_tensor_bump(view);
+    rsh_tensor_bump(t);
+    assert_int_equal(rsh_tensor_version(t), 2);
+    assert_int_equal(rsh_tensor_version(view), 2);
+    assert_int_equal(rsh_tensor_version(other), 0);
+    rsh_tensor_free(other);
+    rsh_tensor_free(view);
+    rsh_tensor_free(t);
+}
+
+static void elements_live_on_the_cpu_and_nowhere_else(void **state) {
+    (void)state;
+    float x = 0;
+    rsh_tensor *t = NULL;
+    rsh_device cpu = {RSH_DEVICE_CPU, -1}, cuda = {RSH_DEVICE_CUDA, 0};
+    assert_int_equal(rsh_tensor_empty_on(cuda, RSH_F32, 1, DIMS(4), &t), RSH_EUNSUP);
+    assert_int_equal(rsh_tensor_wrap_on(cuda, &x, RSH_F32, 0, NULL, NULL, NULL, NULL, &t), RSH_EUNSUP);
+    assert_null(t);
+    assert_int_equal(rsh_tensor_wrap_on(cpu, &x, RSH_F32, 0, NULL, NULL, NULL, NULL, &t), RSH_OK);
+    assert_int_equal(rsh_tensor_device(t).type, RSH_DEVICE_CPU);
+    rsh_tensor_free(t);
+    assert_int_equal(rsh_tensor_empty_on(cpu, RSH_F32, 1, DIMS(4), &t), RSH_OK);
+    assert_int_equal(rsh_tensor_device(t).index, -1);
+    rsh_tensor_free(t);
+}
+
+static void live_bytes_are_those_of_tensors_that_are_not_freed(void **state) {
+    (void)state;
+    uint64_t before = rsh_alloc_get_stats().data_bytes;
+    rsh_tensor *t = NULL, *view = NULL;
+    assert_int_equal(rsh_tensor_empty(RSH_F32, 1, DIMS(1000), &t), RSH_OK);
+    assert_int_equal(rsh_alloc_get_stats().data_bytes, before + 4000);
+    assert_int_equal(rsh_tensor_view(t, 1, 1, DIMS(2), NULL, &view), RSH_OK);
+    rsh_tensor_free(t);
+    assert_int_equal(rsh_alloc_get_stats().data_bytes, before + 4000);
+    rsh_tensor_free(view);
+    assert_int_equal(rsh_alloc_get_stats().data_bytes, before);
+}
+
 /* Threads that share a storage drop it in any order. */
 static void *drops(void *arg) {
     rsh_tensor **views = arg;
@@ -218,6 +287,10 @@ int main(void) {
         cmocka_unit_test(dense_means_row_major_without_gaps),
         cmocka_unit_test(a_span_covers_all_elements_whatever_the_strides),
         cmocka_unit_test(a_storage_may_be_shared_by_threads),
+        cmocka_unit_test(a_view_of_wrapped_memory_stays_inside_what_was_wrapped),
+        cmocka_unit_test(views_share_a_version_that_only_grows),
+        cmocka_unit_test(elements_live_on_the_cpu_and_nowhere_else),
+        cmocka_unit_test(live_bytes_are_those_of_tensors_that_are_not_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

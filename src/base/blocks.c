@@ -1,0 +1,225 @@
+/* Blocks: freed blocks of memory, kept for the next request of their size.
+ *
+ * New memory costs a page fault for every page that is touched, which takes longer than a copy of it.  So a block that
+ * is freed stays mapped and resident until somebody asks for one of its size class, the cap is passed (then those that
+ * were freed first go), or everything is given back.  Classes are a thirty-second of a power of two apart, or
+ * a page.
+ *
+ * This is the only state that the threads of a process share.  One lock guards it; fork() takes it, and a child starts
+ * with nothing kept: it gives back its copies of private blocks and forgets blocks in memory that it shares with its
+ * parent.  What is known of a kept block stands in a table, never in the block: other processes map some of them. */
+#include "base/base.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/poison.h"
+
+#define DEFAULT_CAP ((size_t)1 << 30)
+#define PER_OCTAVE  32 /* classes from one power of two to the next */
+#define PAGE        ((size_t)4096)
+#define LEAST_LOG   16 /* of RSHI_RECYCLE_FROM */
+#define BINS        ((64 - LEAST_LOG) * PER_OCTAVE)
+#define SLOTS       4096 /* blocks kept at most */
+#define NONE        (-1)
+
+_Static_assert(RSHI_RECYCLE_FROM == (size_t)1 << LEAST_LOG, "the smallest class is the smallest block");
+
+typedef struct slot {
+    char *data;
+    size_t bytes;        /* of the block: its class */
+    rshi_home *home;     /* NULL: private memory */
+    rshi_account *owner; /* a reference; who asked for the block */
+    int older, newer;    /* in the order of being freed; `newer` also links the slots that are free */
+    int next, previous;  /* in the bin, the last freed first */
+} slot;
+
+static struct {
+    pthread_mutex_t lock; /* guards what follows */
+    size_t cap, cached;   /* bytes */
+    int oldest, newest, unused;
+    int bin[BINS]; /* first slot of each class */
+    slot slots[SLOTS];
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- classes ---- */
+
+static int log_of(size_t bytes) { return 63 - __builtin_clzll(bytes); }
+
+size_t rshi_block_bytes(size_t bytes) {
+    size_t step = 64;
+    if (bytes >= RSHI_RECYCLE_FROM) step = ((size_t)1 << log_of(bytes)) / PER_OCTAVE;
+    if (bytes >= RSHI_RECYCLE_FROM && step < PAGE) step = PAGE;
+    size_t rounded = (bytes + step - 1) & ~(step - 1);
+    return rounded < bytes ? SIZE_MAX : rounded ? rounded : step;
+}
+
+static int *bin_of(size_t block) {
+    int log = log_of(block);
+    return &kept.bin[(log - LEAST_LOG) * PER_OCTAVE + (int)(block >> (log - 5) & (PER_OCTAVE - 1))];
+}
+
+/* ---- the table; under the lock ---- */
+
+static void clear(void) {
+    kept.cached = 0;
+    kept.oldest = kept.newest = NONE;
+    for (int b = 0; b < BINS; b++) kept.bin[b] = NONE;
+    for (int i = 0; i < SLOTS; i++) kept.slots[i].newer = i + 1 < SLOTS ? i + 1 : NONE;
+    kept.unused = 0;
+}
+
+static void link_slot(int i) {
+    slot *s = &kept.slots[i];
+    int *bin = bin_of(s->bytes);
+    s->newer = NONE, s->older = kept.newest;
+    *(kept.newest == NONE ? &kept.oldest : &kept.slots[kept.newest].newer) = i;
+    kept.newest = i;
+    s->previous = NONE, s->next = *bin;
+    if (*bin != NONE) kept.slots[*bin].previous = i;
+    *bin = i;
+    kept.cached += s->bytes;
+    rshi_account_cached(s->owner, (int64_t)s->bytes);
+}
+
+/* Out of both lists; what the slot said, its reference to the owner dropped. */
+static slot unlink_slot(int i) {
+    slot s = kept.slots[i];
+    *(s.older == NONE ? &kept.oldest : &kept.slots[s.older].newer) = s.newer;
+    *(s.newer == NONE ? &kept.newest : &kept.slots[s.newer].older) = s.older;
+    *(s.previous == NONE ? bin_of(s.bytes) : &kept.slots[s.previous].next) = s.next;
+    if (s.next != NONE) kept.slots[s.next].previous = s.previous;
+    kept.slots[i].newer = kept.unused;
+    kept.unused = i;
+    kept.cached -= s.bytes;
+    rshi_account_cached(s.owner, -(int64_t)s.bytes);
+    rshi_account_drop(s.owner);
+    rshi_unpoison(s.data, s.bytes);
+    return s;
+}
+
+/* To where it came from.  Under the lock, so that a home does not go meanwhile. */
+static void release(int i) {
+    slot s = unlink_slot(i);
+    if (s.home)
+        s.home->release(s.home, s.data, s.bytes);
+    else
+        rshi_block_unmap(s.data, s.bytes);
+}
+
+static void shrink(size_t cap) {
+    while (kept.cached > cap) release(kept.oldest);
+}
+
+/* ---- fork ---- */
+
+static void before_fork(void) { pthread_mutex_lock(&kept.lock); }
+static void after_fork(void) { pthread_mutex_unlock(&kept.lock); }
+
+static void in_child(void) {
+    for (int i = kept.oldest, newer; i != NONE; i = newer) {
+        newer = kept.slots[i].newer;
+        if (kept.slots[i].home)
+            unlink_slot(i);
+        else
+            release(i);
+    }
+    pthread_mutex_unlock(&kept.lock);
+}
+
+/* ---- the cap ---- */
+
+/* RESHARD_CACHE_BYTES, or the default where that is not a number. */
+static size_t read_cap(void) {
+    const char *text = getenv("RESHARD_CACHE_BYTES");
+    char *end = NULL;
+    unsigned long long cap = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (end && !*end) return (size_t)cap;
+    return RSHI_POISONS ? 0 : DEFAULT_CAP; /* where poison finds misuse, memory that is freed is not used again */
+}
+
+static void start(void) {
+    clear();
+    kept.cap = read_cap();
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+static void lock(void) {
+    pthread_once(&once, start);
+    pthread_mutex_lock(&kept.lock);
+}
+
+void rsh_alloc_set_cap(uint64_t bytes) {
+    lock();
+    kept.cap = (size_t)bytes;
+    shrink(kept.cap);
+    pthread_mutex_unlock(&kept.lock);
+}
+
+uint64_t rsh_alloc_get_cap(void) {
+    lock();
+    size_t cap = kept.cap;
+    pthread_mutex_unlock(&kept.lock);
+    return cap;
+}
+
+uint64_t rsh_alloc_cached(void) {
+    lock();
+    size_t cached = kept.cached;
+    pthread_mutex_unlock(&kept.lock);
+    return cached;
+}
+
+/* ---- keeping and taking ---- */
+
+bool rshi_block_keep(rshi_home *home, void *p, size_t block, rshi_account *owner) {
+    lock();
+    bool fits = block >= RSHI_RECYCLE_FROM && block <= kept.cap;
+    if (fits) {
+        shrink(kept.cap - block);
+        if (kept.unused == NONE) release(kept.oldest);
+        int i = kept.unused;
+        kept.unused = kept.slots[i].newer;
+        kept.slots[i] = (slot){.data = p, .bytes = block, .home = home, .owner = rshi_account_hold(owner)};
+        link_slot(i);
+        rshi_poison(p, block);
+    }
+    pthread_mutex_unlock(&kept.lock);
+    return fits;
+}
+
+void *rshi_block_take(const rshi_home *home, size_t block) {
+    if (block < RSHI_RECYCLE_FROM) return NULL;
+    lock();
+    int i = *bin_of(block);
+    while (i != NONE && kept.slots[i].home != home) i = kept.slots[i].next;
+    void *p = i == NONE ? NULL : unlink_slot(i).data;
+    pthread_mutex_unlock(&kept.lock);
+    return p;
+}
+
+void rshi_blocks_forget(const rshi_home *home) {
+    lock();
+    for (int i = kept.oldest, newer; i != NONE; i = newer) {
+        newer = kept.slots[i].newer;
+        if (kept.slots[i].home == home) unlink_slot(i);
+    }
+    pthread_mutex_unlock(&kept.lock);
+}
+
+bool rshi_blocks_empty(void) {
+    lock();
+    bool any = kept.cached > 0;
+    shrink(0);
+    pthread_mutex_unlock(&kept.lock);
+    return any;
+}
+
+void rsh_alloc_trim(void) {
+    rshi_blocks_empty();
+#ifdef __GLIBC__
+    malloc_trim(0); /* blocks below a huge page came from malloc, which keeps some of them */
+#endif
+}

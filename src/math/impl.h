@@ -1,0 +1,36 @@
+/* math/impl: tensors as operands of moves, and as rows. */
+#ifndef RESHARD_MATH_IMPL_H
+#define RESHARD_MATH_IMPL_H
+
+#include "copy/copy.h"
+#include "math/math.h"
+#include "tensor/tensor.h"
+
+static inline size_t rshi_item(const rsh_tensor *t) { return rsh_dtype_size(rsh_tensor_dtype(t)); }
+static inline bool rshi_is_complex(rsh_dtype t) { return t == RSH_C64 || t == RSH_C128; }
+static inline bool rshi_is_integer(rsh_dtype t) { return t <= RSH_I64; } /* bool too */
+
+/* Byte strides of a tensor, one a dim. */
+void rshi_byte_strides(const rsh_tensor *t, int64_t *out);
+/* Do their spans meet? */
+bool rshi_share_memory(const rsh_tensor *a, const rsh_tensor *b);
+bool rshi_same_shape(const rsh_tensor *a, const rsh_tensor *b);
+/* RSH_EVALUE naming both shapes' first difference; `name` is the function's. */
+rsh_status rshi_require_shape(const char *name, const rsh_tensor *a, const rsh_tensor *b);
+/* Prepare and run a move that was described but for its destination. */
+void rshi_run_move(rshi_move *m, const rsh_tensor *to, const char *const *src);
+
+/* The rows of a tensor, or of two of one shape, in row-major order; one that is dense on all sides
+ * is a single row. */
+typedef struct rshi_rows {
+    int nd;                      /* outer dims */
+    int64_t n;                   /* elements of a row; 0: no elements */
+    int64_t index[RSH_MAX_NDIM]; /* of the row */
+    const rsh_tensor *t;
+} rshi_rows;
+rshi_rows rshi_rows_of(const rsh_tensor *t, const rsh_tensor *other);
+bool rshi_rows_next(rshi_rows *r); /* false after the last */
+/* First element of the row in t, and bytes from one element to the next. */
+char *rshi_row_in(const rshi_rows *r, const rsh_tensor *t, int64_t *step);
+
+#endif
