@@ -6,7 +6,7 @@
  * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slower rank, and the best counts.
  * "ratio" is PyTorch's time divided by ours.  Where PyTorch is not installed its row says so and the others stand
  * alone. */
-#include <reshard.h>
+#include <reshard/torch.h>
 
 #include <jansson.h>
 #include <pthread.h>
@@ -90,9 +90,9 @@ static double peer_measures(peer *p, int64_t n, int count) {
 /* ---- ours ---- */
 
 typedef enum way { BOUND, INTO, NEW, FIRST, WAYS } way;
-static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_st_reshard_into: plan cached",
-                                            "rsh_st_reshard: plan cached, new memory",
-                                            "rsh_st_reshard: first call, plans, new memory"};
+static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_torch_reshard_into: plan cached",
+                                            "rsh_torch_reshard: plan cached, new memory",
+                                            "rsh_torch_reshard: first call, plans, new memory"};
 
 /* What the ranks share. */
 typedef struct bench {
@@ -112,15 +112,15 @@ typedef struct side {
     rsh_layout *rows, *columns;
     rsh_plan *plan;
     rsh_exec *exec;
-    rsh_st *src, *dst;
+    rsh_torch_tensor *src, *dst;
     rsh_memory in, out;
 } side;
 
 /* The element at i, j, as in the script: exact in f32. */
 static float value(int64_t i, int64_t j) { return (float)((31 * i + 7 * j) % 65536); }
 
-static rsh_status is_right(const side *s, const rsh_st *st) {
-    const rsh_shard *shard = rsh_st_shard(st, 0);
+static rsh_status is_right(const side *s, const rsh_torch_tensor *st) {
+    const rsh_shard *shard = rsh_torch_shard(st, 0);
     const float *p = rsh_tensor_data(shard->tensor);
     int64_t columns = shard->meta.sizes[1];
     for (int64_t i = 0; i < s->n; i++)
@@ -136,13 +136,13 @@ static rsh_status prepare(side *s) {
     s->size[0] = s->size[1] = s->n;
     TRY(rsh_spec_chunk_ranks(0, RANKS, NULL, &s->from));
     TRY(rsh_spec_chunk_ranks(1, RANKS, NULL, &s->to));
-    TRY(rsh_st_zeros(s->from, 2, s->size, NULL, &s->src));
-    TRY(rsh_st_zeros(s->to, 2, s->size, NULL, &s->dst));
-    const rsh_shard *shard = rsh_st_shard(s->src, 0);
+    TRY(rsh_torch_zeros(s->from, 2, s->size, NULL, &s->src));
+    TRY(rsh_torch_zeros(s->to, 2, s->size, NULL, &s->dst));
+    const rsh_shard *shard = rsh_torch_shard(s->src, 0);
     float *p = rsh_tensor_data(shard->tensor);
     for (int64_t i = 0; i < shard->meta.sizes[0]; i++)
         for (int64_t j = 0; j < s->n; j++) p[i * s->n + j] = value(shard->meta.offsets[0] + i, j);
-    s->in.data = p, s->out.data = rsh_tensor_data(rsh_st_shard(s->dst, 0)->tensor);
+    s->in.data = p, s->out.data = rsh_tensor_data(rsh_torch_shard(s->dst, 0)->tensor);
     TRY(rsh_spec_layout(s->from, RSH_F32, 2, s->size, &s->rows));
     TRY(rsh_spec_layout(s->to, RSH_F32, 2, s->size, &s->columns));
     TRY(rsh_plan_new(s->rows, s->columns, NULL, &s->plan));
@@ -153,18 +153,18 @@ static void release(side *s) {
     rsh_exec_free(s->exec);
     rsh_plan_free(s->plan);
     rsh_layout_free(s->rows), rsh_layout_free(s->columns);
-    rsh_st_free(s->src), rsh_st_free(s->dst);
+    rsh_torch_free(s->src), rsh_torch_free(s->dst);
     rsh_spec_free(s->from), rsh_spec_free(s->to);
 }
 
-static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_st *src, double *seconds) {
-    rsh_st *fresh = NULL;
+static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_torch_tensor *src, double *seconds) {
+    rsh_torch_tensor *fresh = NULL;
     TRY(rsh_comm_barrier(comm));
     double start = now();
-    TRY(rsh_st_reshard(src, s->to, &fresh));
+    TRY(rsh_torch_reshard(src, s->to, &fresh));
     *seconds = now() - start;
     rsh_status st = is_right(s, fresh);
-    rsh_st_free(fresh);
+    rsh_torch_free(fresh);
     return st;
 }
 
@@ -172,11 +172,11 @@ static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_st *src, dou
 static rsh_status time_first(const side *s, double *seconds) {
     static const int ranks[RANKS] = {0, 1};
     rsh_group *group = NULL;
-    rsh_st *src = NULL;
+    rsh_torch_tensor *src = NULL;
     TRY(rsh_group_new(RANKS, ranks, &group));
-    rsh_status st = rsh_st_from_tensor(rsh_st_shard(s->src, 0)->tensor, NULL, s->from, 2, s->size, group, &src);
+    rsh_status st = rsh_torch_from_tensor(rsh_torch_shard(s->src, 0)->tensor, NULL, s->from, 2, s->size, group, &src);
     if (!st) st = time_new(s, rsh_group_comm(group), src, seconds);
-    rsh_st_free(src);
+    rsh_torch_free(src);
     rsh_group_free(group);
     return st;
 }
@@ -184,7 +184,7 @@ static rsh_status time_first(const side *s, double *seconds) {
 static rsh_status time_kept(const side *s, way w, double *seconds) {
     TRY(rsh_comm_barrier(s->comm));
     double start = now();
-    TRY(w == BOUND ? rsh_exec_run(s->exec) : rsh_st_reshard_into(s->src, s->dst));
+    TRY(w == BOUND ? rsh_exec_run(s->exec) : rsh_torch_reshard_into(s->src, s->dst));
     *seconds = now() - start;
     return RSH_OK;
 }
@@ -211,7 +211,8 @@ static rsh_status take_turn(side *s, int count) {
     }
     pthread_barrier_wait(&b->gate);
     for (int w = 0; w < WAYS; w++) {
-        if (w < NEW) memset(s->out.data, 0, (size_t)rsh_tensor_count(rsh_st_shard(s->dst, 0)->tensor) * sizeof(float));
+        if (w < NEW)
+            memset(s->out.data, 0, (size_t)rsh_tensor_count(rsh_torch_shard(s->dst, 0)->tensor) * sizeof(float));
         for (int i = 0; i < count; i++) TRY(time_way(s, (way)w, &b->times[s->rank][i]));
         if (w < NEW) TRY(is_right(s, s->dst));
         TRY(rsh_comm_barrier(s->comm));

@@ -1,6 +1,6 @@
 /* Shard tensor: PyTorch's sharded tensors in C.  Rank 0 has a matrix; four ranks get bands of its rows, in an order of
  * the caller's, reshard them to columns, and rank 2 gathers the matrix again. */
-#include <reshard.h>
+#include <reshard/torch.h>
 
 #include <stdio.h>
 
@@ -15,10 +15,10 @@ static rsh_status make_matrix(int rank, rsh_tensor **out) {
 }
 
 /* What a rank holds, rank after rank. */
-static rsh_status show(const char *what, const rsh_st *t, rsh_comm *comm) {
+static rsh_status show(const char *what, const rsh_torch_tensor *t, rsh_comm *comm) {
     rsh_status st = rsh_comm_barrier(comm);
     for (int r = 0; r < rsh_comm_size(comm) && !st; r++) {
-        const rsh_shard *s = rsh_st_shard(t, 0);
+        const rsh_shard *s = rsh_torch_shard(t, 0);
         if (r == rsh_comm_rank(comm) && s) {
             const float *x = rsh_tensor_data(s->tensor);
             printf("%s, rank %d: %lld x %lld from (%lld, %lld):", what, r, (long long)s->meta.sizes[0],
@@ -32,11 +32,11 @@ static rsh_status show(const char *what, const rsh_st *t, rsh_comm *comm) {
 }
 
 /* Rank 2 collects and checks. */
-static rsh_status check(const rsh_st *t, int rank) {
+static rsh_status check(const rsh_torch_tensor *t, int rank) {
     rsh_tensor *whole = NULL;
     int wrong = 0;
     rsh_status st = rank == 2 ? rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){ROWS, COLUMNS}, &whole) : RSH_OK;
-    if (!st) st = rsh_st_gather(t, 2, whole); /* NULL everywhere else */
+    if (!st) st = rsh_torch_gather(t, 2, whole); /* NULL everywhere else */
     for (int i = 0; !st && whole && i < ROWS * COLUMNS; i++)
         wrong += ((float *)rsh_tensor_data(whole))[i] != (float)(i / COLUMNS * 10 + i % COLUMNS);
     if (!st && whole)
@@ -50,18 +50,18 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     const int owners[RANKS] = {2, 3, 1, 0}; /* of the bands from top to bottom */
     rsh_tensor *matrix = NULL;
     rsh_spec *rows = NULL, *columns = NULL;
-    rsh_st *a = NULL, *b = NULL;
+    rsh_torch_tensor *a = NULL, *b = NULL;
     rsh_status st = rsh_group_init(comm);
     if (!st) st = make_matrix(rsh_comm_rank(comm), &matrix);
     if (!st) st = rsh_spec_chunk_ranks(0, RANKS, owners, &rows);
     if (!st) st = rsh_spec_chunk_ranks(-1, RANKS, NULL, &columns);
     if (!st) st = rsh_shard_tensor(matrix, rows, 0, NULL, NULL, &a); /* 5 rows on 4 ranks: 2, 2, 1, 0 */
     if (!st) st = show("rows", a, comm);
-    if (!st) st = rsh_st_reshard(a, columns, &b); /* 6 columns: 2, 2, 2, 0 */
+    if (!st) st = rsh_torch_reshard(a, columns, &b); /* 6 columns: 2, 2, 2, 0 */
     if (!st) st = show("columns", b, comm);
     if (!st) st = check(b, rsh_comm_rank(comm));
-    rsh_st_free(b);
-    rsh_st_free(a);
+    rsh_torch_free(b);
+    rsh_torch_free(a);
     rsh_spec_free(columns);
     rsh_spec_free(rows);
     rsh_tensor_free(matrix);

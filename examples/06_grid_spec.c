@@ -1,6 +1,6 @@
 /* Grid spec: a kind of sharding spec that the library does not know.  A user says which boxes there are and who owns
  * them; everything else, from factories to resharding into any other spec, works with it. */
-#include <reshard.h>
+#include <reshard/torch.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,24 +53,24 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     (void)ctx;
     const int64_t size[2] = {7, 11};
     rsh_spec *boxes = NULL, *rows = NULL;
-    rsh_st *a = NULL, *b = NULL, *c = NULL;
+    rsh_torch_tensor *a = NULL, *b = NULL, *c = NULL;
     bool same = false;
     rsh_status st = rsh_group_init(comm);
     if (!st) st = rsh_spec_new(&grid_kind, &(grid){2, 3}, &boxes);
     if (!st) st = rsh_spec_chunk_ranks(0, 6, NULL, &rows);
-    if (!st) st = rsh_st_randn(rows, 2, size, NULL, &a);
-    if (!st) st = rsh_st_reshard(a, boxes, &b);
-    if (!st) st = rsh_st_reshard(b, rows, &c);
-    if (!st) st = rsh_st_equal(a, c, &same);
+    if (!st) st = rsh_torch_randn(rows, 2, size, NULL, &a);
+    if (!st) st = rsh_torch_reshard(a, boxes, &b);
+    if (!st) st = rsh_torch_reshard(b, rows, &c);
+    if (!st) st = rsh_torch_equal(a, c, &same);
     if (!st && rsh_comm_rank(comm) == 4) {
-        const rsh_shard_meta *m = &rsh_st_shard(b, 0)->meta;
+        const rsh_shard_meta *m = &rsh_torch_shard(b, 0)->meta;
         printf("%s: rank 4 has %lld x %lld elements from (%lld, %lld) on\n", rsh_spec_text(boxes),
                (long long)m->sizes[0], (long long)m->sizes[1], (long long)m->offsets[0], (long long)m->offsets[1]);
         puts(same ? "rows -> grid -> rows: the same tensor" : "rows -> grid -> rows: NOT the same tensor");
     }
-    rsh_st_free(c);
-    rsh_st_free(b);
-    rsh_st_free(a);
+    rsh_torch_free(c);
+    rsh_torch_free(b);
+    rsh_torch_free(a);
     rsh_spec_free(rows);
     rsh_spec_free(boxes);
     if (!st && !same) st = RSH_ERUNTIME;

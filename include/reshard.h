@@ -20,8 +20,5 @@
 #include <reshard/wire.h>
 #include <reshard/shard.h>
 #include <reshard/draw.h>
-#include <reshard/spec.h>
-#include <reshard/group.h>
-#include <reshard/sharded_tensor.h>
 
 #endif

@@ -24,7 +24,7 @@ def names(root):
     seen = {}
     for path in files(root, ends=SOURCES):
         folder, name = os.path.split(path)
-        room_header = name.endswith(".h") and (folder == "include/reshard" or os.path.basename(folder) + ".h" == name)
+        room_header = name.endswith(".h") and (folder.startswith("include/reshard") or os.path.basename(folder) + ".h" == name)
         if name not in NAMED_BY_PLACE and not room_header:
             seen.setdefault(name, []).append(path)
     return [f"{name}: " + ", ".join(paths) for name, paths in sorted(seen.items()) if len(paths) > 1]

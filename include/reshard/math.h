@@ -49,8 +49,8 @@ RSH_API rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *f
  */
 typedef struct rsh_random {
     uint64_t seed;
-    uint64_t stream;      /* 0 by convention for numbers by global position; rsh_st_rand on rank r
-                             takes r + 1 */
+    uint64_t stream; /* 0 by convention for numbers by global position; rsh_torch_rand on rank r
+                        takes r + 1 */
     uint64_t first;       /* position of element 0,...,0 */
     const int64_t *pitch; /* one a dim; NULL: row-major over the tensor itself */
 } rsh_random;

@@ -17,7 +17,7 @@ extern "C" {
 typedef struct rsh_tensor rsh_tensor;
 
 /* Where elements live.  Tensors are on the cpu; other devices have names, which parse, print and
- * compare (see <reshard/spec.h>), and are refused where elements are asked for. */
+ * compare (see <reshard/torch/spec.h>), and are refused where elements are asked for. */
 /* name */
 #define RSH_DEVICE_MAP(X)                                                                          \
     X(CPU, "cpu") X(CUDA, "cuda") X(MKLDNN, "mkldnn") X(OPENGL, "opengl") X(OPENCL, "opencl")      \

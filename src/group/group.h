@@ -2,7 +2,7 @@
 #ifndef RESHARD_GROUP_GROUP_H
 #define RESHARD_GROUP_GROUP_H
 
-#include <reshard/group.h>
+#include <reshard/torch/group.h>
 
 #include "comm/comm.h"
 

@@ -2,7 +2,7 @@
 #ifndef RESHARD_SPEC_SPEC_H
 #define RESHARD_SPEC_SPEC_H
 
-#include <reshard/spec.h>
+#include <reshard/torch/spec.h>
 
 #include "base/base.h"
 

@@ -29,11 +29,11 @@ NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", 
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_st", "rsh_partial", "rsh_tensor_meta", "rsh_form"}
-FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects"}}
+           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form"}
+FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_spec_kind", "rsh_st_opts", "rsh_shard", "rsh_wire", "rsh_random"}
+           "rsh_tensor_props", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
 SPECIAL = {
@@ -49,7 +49,7 @@ SPECIAL = {
     ("rsh_tensor_view", "strides"): "have.strides",
     ("rsh_tensor_wrap_on", "data"): "have.bytes", ("rsh_tensor_wrap_on", "strides"): "have.strides",
     ("rsh_math_copy", "to"): "have.other_tensor", ("rsh_math_combine", "to"): "have.other_tensor",
-    ("rsh_st_load", "data"): "have.saved.data", ("rsh_st_load", "bytes"): "have.saved.bytes",
+    ("rsh_torch_load", "data"): "have.saved.data", ("rsh_torch_load", "bytes"): "have.saved.bytes",
     ("rsh_tensor_meta_load", "text"): "have.saved_meta.data", ("rsh_tensor_meta_load", "bytes"): "have.saved_meta.bytes",
     ("rsh_group_all_to_all_single", "out_splits"): "NULL", ("rsh_group_all_to_all_single", "in_splits"): "NULL",
     ("rsh_reshard_local_shard", "from"): "have.spec", ("rsh_reshard_local_shard", "to"): "have.other_spec",
@@ -61,13 +61,13 @@ SPECIAL = {
 for name in ("rsh_exec_bind", "rsh_exec_run_on", "rsh_plan_run_local", "rsh_local_bind"):
     SPECIAL[name, "dst"] = "&have.other_memory"
 SPECIAL["rsh_reshard_into", "dst"] = "have.other_sharded"
-SPECIAL["rsh_st_reshard_into", "out"] = SPECIAL["rsh_st_copy", "dst"] = "have.other_st"
+SPECIAL["rsh_torch_reshard_into", "out"] = SPECIAL["rsh_torch_copy", "dst"] = "have.other_torch"
 for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_all_single"):
     SPECIAL[name, "out"] = "have.other_tensor"
 for name in ("rsh_group_gather", "rsh_group_all_gather"):
     SPECIAL[name, "list"] = "have.other_rsh_tensor_list"
 SPECIAL["rsh_group_all_to_all", "out"] = "have.other_rsh_tensor_list"
-SPECIAL["rsh_st_gather", "out"] = "have.other_tensor"
+SPECIAL["rsh_torch_gather", "out"] = "have.other_tensor"
 
 
 def split(arguments):

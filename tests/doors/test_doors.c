@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <reshard.h>
+#include <reshard/torch.h>
 
 struct saved { /* what a sink got */
     char *data;
@@ -28,7 +28,7 @@ static struct things {
     rsh_local *rsh_local;
     rsh_group *rsh_group;
     rsh_spec *rsh_spec, *spec, *other_spec;
-    rsh_st *rsh_st, *other_st;
+    rsh_torch_tensor *rsh_torch_tensor, *other_torch;
     rsh_partial *rsh_partial;
     rsh_tensor_meta *rsh_tensor_meta;
     const rsh_layout *rsh_layout_list[1];
@@ -46,7 +46,7 @@ static struct things {
     rsh_shard_meta rsh_shard_meta, by_rank[1];
     rsh_tensor_props rsh_tensor_props;
     rsh_spec_kind rsh_spec_kind;
-    rsh_st_opts rsh_st_opts;
+    rsh_torch_opts rsh_torch_opts;
     rsh_shard rsh_shard;
     rsh_wire rsh_wire;
     int64_t shape[2], strides[2], zeros[2], index[2];
@@ -146,10 +146,10 @@ static void enums_of_properties_are_checked(void **state) {
         format.memory_format = (rsh_memory_format)no_value[i];
         answers(RSH_EVALUE, rsh_spec_build(have.rsh_spec, 2, have.shape, &dtype, &got));
         answers(RSH_EVALUE, rsh_spec_build(have.rsh_spec, 2, have.shape, &layout, &got));
-        rsh_st *tensor = NULL;
-        rsh_st_opts opts = RSH_ST_OPTS_INIT;
+        rsh_torch_tensor *tensor = NULL;
+        rsh_torch_opts opts = RSH_TORCH_OPTS_INIT;
         opts.props = format; /* metadata keep any memory format until they are saved */
-        answers(RSH_EVALUE, rsh_st_empty(have.rsh_spec, 2, have.shape, &opts, &tensor));
+        answers(RSH_EVALUE, rsh_torch_empty(have.rsh_spec, 2, have.shape, &opts, &tensor));
     }
 }
 
@@ -179,7 +179,7 @@ static void callbacks_in_tables_are_checked(void **state) {
     answers(RSH_EVALUE, rsh_draw_plan(have.rsh_plan, 0, RSH_PICTURE_TEXT, &none));
     answers(RSH_EVALUE, rsh_draw_layout(have.rsh_layout, RSH_PICTURE_TEXT, &none));
     answers(RSH_EVALUE, rsh_tensor_meta_save(have.rsh_tensor_meta, &none));
-    answers(RSH_EVALUE, rsh_st_save(have.rsh_st, &none));
+    answers(RSH_EVALUE, rsh_torch_save(have.rsh_torch_tensor, &none));
 }
 
 static const struct CMUnitTest inside[] = {
@@ -192,7 +192,7 @@ static void make_values(void) {
     have.shape[0] = have.shape[1] = 4;
     have.strides[0] = 4, have.strides[1] = 1;
     have.rsh_plan_opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
-    have.rsh_st_opts = (rsh_st_opts)RSH_ST_OPTS_INIT;
+    have.rsh_torch_opts = (rsh_torch_opts)RSH_TORCH_OPTS_INIT;
     have.rsh_tensor_props = (rsh_tensor_props)RSH_TENSOR_PROPS_INIT;
     have.rsh_sink = (rsh_sink){ignore, NULL};
     have.rsh_memory.data = have.bytes, have.other_memory.data = have.other_bytes;
@@ -224,15 +224,15 @@ static void make_torch(void) {
     ok(rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec));
     ok(rsh_spec_chunk_ranks(1, 1, NULL, &have.other_spec));
     have.spec = have.rsh_spec;
-    ok(rsh_st_zeros(have.rsh_spec, 2, have.shape, NULL, &have.rsh_st));
-    ok(rsh_st_zeros(have.rsh_spec, 2, have.shape, NULL, &have.other_st));
+    ok(rsh_torch_zeros(have.rsh_spec, 2, have.shape, NULL, &have.rsh_torch_tensor));
+    ok(rsh_torch_zeros(have.rsh_spec, 2, have.shape, NULL, &have.other_torch));
     ok(rsh_partial_new(have.rsh_tensor, RSH_OP_SUM, NULL, &have.rsh_partial));
     have.rsh_partial_list[0] = have.rsh_partial;
     ok(rsh_spec_build(have.rsh_spec, 2, have.shape, NULL, &have.rsh_tensor_meta));
     ok(rsh_placement_parse("rank:0/cpu", &have.rsh_placement));
     ok(rsh_shard_meta_make(2, have.zeros, 2, have.shape, "rank:0/cpu", &have.rsh_shard_meta));
     ok(rsh_shard_make(have.rsh_tensor, &have.rsh_shard_meta, NULL, &have.rsh_shard));
-    ok(rsh_st_save(have.rsh_st, &(rsh_sink){keep, &have.saved}));
+    ok(rsh_torch_save(have.rsh_torch_tensor, &(rsh_sink){keep, &have.saved}));
     ok(rsh_tensor_meta_save(have.rsh_tensor_meta, &(rsh_sink){keep, &have.saved_meta}));
     have.states[0] = have.saved.data, have.sizes[0] = have.saved.bytes;
 }
@@ -251,7 +251,7 @@ static int unmake(void **state) {
     rsh_shard_clear(&have.rsh_shard);
     rsh_tensor_meta_free(have.rsh_tensor_meta);
     rsh_partial_free(have.rsh_partial);
-    rsh_st_free(have.other_st), rsh_st_free(have.rsh_st);
+    rsh_torch_free(have.other_torch), rsh_torch_free(have.rsh_torch_tensor);
     rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
     if (rsh_group_destroy()) return 1;
     rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <reshard.h>
+#include <reshard/torch.h>
 
 #include "base/base.h"
-#include "st/kept.h"
+#include "torch/kept.h"
 
 enum { HEAD = 56, HASH = 8 };
 
@@ -28,13 +28,13 @@ static void mend(char *data, size_t n) {
     memcpy(data + n - HASH, &hash, sizeof hash);
 }
 
-static void check_again(const rsh_st *t) {
+static void check_again(const rsh_torch_tensor *t) {
     bytes b = {NULL, 0};
-    rsh_st *again;
-    must(!rsh_st_save(t, &(rsh_sink){keep, &b}));
-    must(!rsh_st_load(b.data, b.n, &again));
-    must(rsh_tensor_meta_equal(rsh_st_meta(t), rsh_st_meta(again)));
-    rsh_st_free(again);
+    rsh_torch_tensor *again;
+    must(!rsh_torch_save(t, &(rsh_sink){keep, &b}));
+    must(!rsh_torch_load(b.data, b.n, &again));
+    must(rsh_tensor_meta_equal(rsh_torch_meta(t), rsh_torch_meta(again)));
+    rsh_torch_free(again);
     free(b.data);
 }
 
@@ -44,13 +44,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!comm) must(!rsh_comm_threads(1, &comm) && !rsh_group_init(comm));
     uint64_t live = rsh_alloc_get_stats().live;
     char *copy = malloc(size + 1);
-    rsh_st *t;
+    rsh_torch_tensor *t;
     if (!copy) return 0;
     if (size) memcpy(copy, data, size);
     if (size >= HEAD + HASH) mend(copy, size);
-    if (!rsh_st_load(copy, size, &t)) {
+    if (!rsh_torch_load(copy, size, &t)) {
         check_again(t);
-        rsh_st_free(t);
+        rsh_torch_free(t);
     }
     free(copy);
     must(rsh_alloc_get_stats().live == live);

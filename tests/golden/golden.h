@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 #include <jansson.h>
-#include <reshard.h>
+#include <reshard/torch.h>
 
 #include "base/base.h"
 

@@ -5,7 +5,7 @@
 
 #include "../comm/ranks.h"
 
-#include <reshard.h>
+#include <reshard/torch.h>
 
 /* A rank function that has a default group, and its context. */
 typedef struct body {

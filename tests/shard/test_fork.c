@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <reshard.h>
+#include <reshard/torch.h>
 
 #include "comm/ranks.h"
 

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include <reshard/spec.h>
+#include <reshard/torch/spec.h>
 
 #define DIMS(...) (const int64_t[]){__VA_ARGS__}
 #define BOX(ndim, offsets, sizes, rank) make_box(ndim, DIMS offsets, DIMS sizes, rank)

@@ -1,0 +1,208 @@
+/* Spec: how a tensor is cut into shards and who owns which, in PyTorch's terms.
+ *
+ * A sharding spec turns sizes into metadata: a list of boxes with owners.  Two kinds are built in:
+ * chunks along one dim, and a list of boxes.  Users add their own with a table of functions.  A
+ * layout says the same in the notation of this library and more; specs become layouts and, where
+ * they can, layouts specs.  docs/torch.md has the table of names.
+ *
+ * Ranks in placements are ranks of the process group, everywhere.  All functions are pure unless
+ * they say otherwise. */
+#ifndef RESHARD_TORCH_SPEC_H
+#define RESHARD_TORCH_SPEC_H
+
+#include <reshard/layout.h>
+#include <reshard/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- chunks of one dim ---- */
+
+/* ceil(n / chunks).  RSH_EVALUE: chunks < 1 or n < 0. */
+RSH_API rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out);
+/* Size of chunk c >= 0 where chunks have s elements: the first ones are full, at most one is
+ * smaller, the rest are empty. */
+RSH_API int64_t rsh_chunk_size(int64_t n, int64_t s, int64_t c);
+/* Where it begins: min(s*c, n), so that empty chunks lie at the end and never outside. */
+RSH_API int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c);
+
+/* ---- where a shard lives ---- */
+
+/* "cpu", "cuda:1".  RSH_ERUNTIME: no such device. */
+RSH_API rsh_status rsh_device_parse(const char *text, rsh_device *out);
+RSH_API bool rsh_device_equal(rsh_device a, rsh_device b);
+
+#define RSH_WORKER_TEXT 64
+#define RSH_PLACEMENT_TEXT 128
+
+typedef struct rsh_placement {
+    char worker[RSH_WORKER_TEXT]; /* "": none.  Letters, digits, "_", "-", ".".  Names of workers
+                                     parse, print and compare; nothing can be placed by them */
+    int rank;                     /* -1: none */
+    rsh_device device;
+} rsh_placement;
+
+/* "rank:3/cpu", "rank:3", "cpu", "trainer0/cuda:0", "trainer0".  RSH_EVALUE: malformed;
+ * RSH_ERUNTIME: a bad device after the slash. */
+RSH_API rsh_status rsh_placement_parse(const char *text, rsh_placement *out);
+RSH_API void rsh_placement_print(const rsh_placement *p,
+                                 char text[RSH_PLACEMENT_TEXT]); /* "" for NULL */
+RSH_API bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b);
+/* Is it a rank of a group of `size`?  RSH_EVALUE: no rank, or outside; RSH_ERUNTIME: the name of a
+ * worker. */
+RSH_API rsh_status rsh_placement_check(const rsh_placement *p, int size);
+
+/* ---- metadata ---- */
+
+typedef struct rsh_shard_meta {
+    int ndim;
+    int64_t offsets[RSH_MAX_NDIM], sizes[RSH_MAX_NDIM];
+    bool has_placement;
+    rsh_placement placement;
+} rsh_shard_meta;
+
+/* RSH_EVALUE: lists of different lengths, or something negative.  `placement` as text; NULL: none.
+ */
+RSH_API rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes,
+                                       const int64_t *sizes, const char *placement,
+                                       rsh_shard_meta *out);
+RSH_API bool rsh_shard_meta_equal(const rsh_shard_meta *a, const rsh_shard_meta *b);
+RSH_API int64_t rsh_shard_meta_count(const rsh_shard_meta *m); /* elements */
+
+typedef enum rsh_storage_layout { RSH_STRIDED, RSH_SPARSE } rsh_storage_layout;
+typedef enum rsh_memory_format {
+    RSH_CONTIGUOUS,
+    RSH_CHANNELS_LAST,
+    RSH_PRESERVE
+} rsh_memory_format;
+
+typedef struct rsh_tensor_props {
+    rsh_dtype dtype;
+    rsh_storage_layout layout;
+    bool requires_grad;
+    rsh_memory_format memory_format;
+    bool pin_memory; /* a flag only */
+} rsh_tensor_props;
+#define RSH_TENSOR_PROPS_INIT {RSH_F32, RSH_STRIDED, 0, RSH_CONTIGUOUS, 0}
+RSH_API rsh_tensor_props
+rsh_tensor_props_of(const rsh_tensor *t); /* dtype of t, the rest as in RSH_TENSOR_PROPS_INIT */
+RSH_API bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b);
+
+/* Of a whole sharded tensor. */
+typedef struct rsh_tensor_meta {
+    int64_t nshards;
+    rsh_shard_meta *shards; /* owned; chunks: in the order of placements */
+    int ndim;
+    int64_t size[RSH_MAX_NDIM];
+    rsh_tensor_props props;
+} rsh_tensor_meta;
+
+/* `shards` are copied; props NULL: RSH_TENSOR_PROPS_INIT.  RSH_EVALUE: other numbers of dims,
+ * something negative; whether the shards overlap or cover is not looked at.  Local. */
+RSH_API rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim,
+                                       const int64_t *size, const rsh_tensor_props *props,
+                                       rsh_tensor_meta **out);
+RSH_API rsh_status rsh_tensor_meta_copy(const rsh_tensor_meta *m, rsh_tensor_meta **out);
+RSH_API void rsh_tensor_meta_free(rsh_tensor_meta *m);
+/* Everything equal, shards in the same order. */
+RSH_API bool rsh_tensor_meta_equal(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
+/* The same tensor cut the same way: order and empty shards do not matter. */
+RSH_API bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
+/* As JSON, and back: an equal object.  RSH_ERUNTIME: not such a text, or a memory format that does
+ * not exist. */
+RSH_API rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink);
+RSH_API rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tensor_meta **out);
+
+/* RSH_EVALUE naming the first shard that overlaps one before it, and that one.  Empty shards
+ * overlap nothing.  A sweep: 100,000 boxes take well under a second. */
+RSH_API rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards);
+/* RSH_EVALUE: other number of dims, a shard (an empty one too) that reaches outside, or volumes
+ * that do not add up to the tensor's. */
+RSH_API rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int ndim,
+                                           const int64_t *size);
+
+/* ---- specs ---- */
+
+typedef struct rsh_spec rsh_spec;
+typedef struct rsh_group rsh_group;
+typedef struct rsh_torch_tensor rsh_torch_tensor;
+
+/* A kind of spec.  `self` is the user's.  build and copy must be there; the others may be NULL. */
+typedef struct rsh_spec_kind {
+    const char *name; /* for messages; kinds of equal name are the same kind */
+    rsh_status (*build)(const void *self, int ndim, const int64_t *size,
+                        const rsh_tensor_props *props, rsh_tensor_meta **out);
+    /* Shard a whole tensor from `src_rank` of the group; NULL: the spec cannot, RSH_EUNSUP.
+     * Collective. */
+    rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
+                        rsh_torch_tensor **out);
+    rsh_status (*copy)(const void *self, void **out);
+    void (*free)(void *self);
+    /* What tells two specs of this kind apart, as text: specs are equal if kind and text are. NULL:
+     * all specs of the kind are equal. */
+    rsh_status (*print)(const void *self, const rsh_sink *sink);
+} rsh_spec_kind;
+
+/* A spec of a user's kind.  `kind` must outlive it; `self` is copied.  RSH_EVALUE: a kind called
+ * "chunk" or "boxes".  Specs are immutable.  Local. */
+RSH_API rsh_status rsh_spec_new(const rsh_spec_kind *kind, const void *self, rsh_spec **out);
+/* n >= 1 chunks along `dim` (negative: from the end); the position in the list is the number of the
+ * chunk, the rank in it the owner.  Any ranks, several chunks on one or none. */
+RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements,
+                                  rsh_spec **out);
+/* The same with one placement "rank:R/cpu" per entry of `ranks`; NULL: 0 to n-1. */
+RSH_API rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out);
+/* Boxes.  RSH_EVALUE: none, different numbers of dims, overlap. */
+RSH_API rsh_status rsh_spec_boxes(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
+RSH_API rsh_status rsh_spec_copy(const rsh_spec *s, rsh_spec **out);
+RSH_API void rsh_spec_free(rsh_spec *s);
+
+RSH_API const char *rsh_spec_kind_name(const rsh_spec *s); /* "chunk", "boxes", or the user's */
+RSH_API const void *rsh_spec_self(const rsh_spec *s);      /* of a user's kind; else NULL */
+/* Canonical text: "chunk(0; rank:0/cpu, rank:1/cpu)", "boxes([0,0]+[5,5] rank:0/cpu; ...)", or
+ * "name(...)" with what the kind prints.  Borrowed. */
+RSH_API const char *rsh_spec_text(const rsh_spec *s);
+/* Chunk and boxes specs from that text.  RSH_EVALUE names the column; RSH_ERUNTIME: a bad device.
+ */
+RSH_API rsh_status rsh_spec_parse(const char *text, rsh_spec **out);
+/* The same text, up to the sign of a dim where ndim >= 0 is given (-1: unknown, dims as they
+ * stand). */
+RSH_API bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim);
+
+/* Of a chunk spec; RSH_EUNSUP for others. */
+RSH_API rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim,
+                                      int *dim); /* normalised; RSH_EVALUE outside -ndim..ndim-1 */
+RSH_API rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n,
+                                             const rsh_placement **placements); /* borrowed */
+/* First position of a rank among the placements; RSH_ERUNTIME if it has none. */
+RSH_API rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out);
+/* Start and size of the rank's first chunk of a dim of n elements over W chunks; RSH_EVALUE if it
+ * has none. */
+RSH_API rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int rank,
+                                         int64_t *start, int64_t *size);
+
+/* The shards of a tensor of this size; props NULL: RSH_TENSOR_PROPS_INIT.  Chunks: in the order of
+ * placements, empty ones too.  RSH_EVALUE as the kind says; RSH_ERUNTIME: a user's kind made
+ * metadata of another size or of other properties than it was asked for. */
+RSH_API rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size,
+                                  const rsh_tensor_props *props, rsh_tensor_meta **out);
+/* Is this list, in any order, what chunks along one dim would give, offsets and sizes exactly? Then
+ * that chunk spec, else boxes; a single shard, or all at the origin, are boxes. */
+RSH_API rsh_status rsh_spec_infer(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
+
+/* The same tensor as a layout: a mesh of one axis where the shards are chunks and every rank owns
+ * one, else boxes.  Parts of a rank come in the order of its shards; *exact (may be NULL) is false
+ * where the layout has no part for an empty shard, which does not happen today.  RSH_EVALUE: a
+ * shard without a rank, or shards that do not tile; RSH_ERUNTIME: the name of a worker. */
+RSH_API rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out, bool *exact);
+RSH_API rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim,
+                                   const int64_t *size, rsh_layout **out);
+/* A layout as a spec, shards by rank unless they are chunks: RSH_EUNSUP where it is partial,
+ * replicated, flat or stored in another order, or where a part is not one box. */
+RSH_API rsh_status rsh_spec_from_layout(const rsh_layout *l, rsh_spec **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

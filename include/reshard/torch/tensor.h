@@ -1,0 +1,218 @@
+/* ShardedTensor: PyTorch's, in C: a spec, the metadata of all shards, this rank's shards and a
+ * process group.
+ *
+ * Where PyTorch is right the results are the same to the bit; where it refuses or crashes (any
+ * owners, several shards on a rank, empty shards, boxes to boxes) this does what was asked.
+ * docs/torch.md maps every name.  `rsh_sharded` of <reshard/shard.h> is the same idea in terms of
+ * layouts, which say more.
+ *
+ * A group of NULL is the default group.  Functions that take a group or work on a tensor of one are
+ * local or collective over that group, as they say; a refusal on one rank of a collective call
+ * gives every rank that rank's kind and sentence.  A rank that is no member of the group gets
+ * RSH_ERUNTIME.
+ *
+ * Local shards are always those entries of the metadata that this rank owns, in the order of the
+ * metadata, dense and row-major.  A tensor is freed before its group. */
+#ifndef RESHARD_TORCH_TENSOR_H
+#define RESHARD_TORCH_TENSOR_H
+
+#include <reshard/torch/group.h>
+#include <reshard/shard.h>
+#include <reshard/torch/spec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rsh_torch_tensor rsh_torch_tensor;
+
+/* ---- shards ---- */
+
+/* A local tensor and which part of the whole it is. */
+typedef struct rsh_shard {
+    rsh_tensor *tensor; /* owned: a view that shares the storage of what it was made of */
+    rsh_shard_meta meta;
+    rsh_tensor_props
+        props; /* requires_grad, pin_memory, layout: what PyTorch keeps in the tensor */
+} rsh_shard;
+
+/* props NULL: rsh_tensor_props_of(tensor).  RSH_EVALUE: shapes or dtypes differ, or the placement
+ * is on another device than the tensor's (cpu).  Local. */
+RSH_API rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta,
+                                  const rsh_tensor_props *props, rsh_shard *out);
+/* Metadata with the tensor's shape and placement "rank:R/cpu". */
+RSH_API rsh_status rsh_shard_from_tensor(const rsh_tensor *tensor, int noffsets,
+                                         const int64_t *offsets, int rank, rsh_shard *out);
+RSH_API void rsh_shard_clear(rsh_shard *s); /* frees its tensor */
+
+/* ---- making ---- */
+
+/* How a factory makes tensors. */
+typedef struct rsh_torch_opts {
+    size_t struct_size; /* sizeof(rsh_torch_opts) */
+    rsh_tensor_props props;
+    rsh_group *group;
+    uint64_t
+        seed; /* of rand and randn: each rank fills its shards, in order, from its own stream */
+} rsh_torch_opts;
+#define RSH_TORCH_OPTS_INIT {sizeof(rsh_torch_opts), RSH_TENSOR_PROPS_INIT, 0, 0}
+
+/* opts NULL: f32, the default group.  A rank that owns no shard has none; that is fine.  `value` is
+ * one element of the dtype.  RSH_EVALUE: metadata as the spec says, shards that are not the whole
+ * tensor, a placement outside the group, layout not strided, memory format not contiguous;
+ * RSH_EUNSUP: a device that is not cpu; RSH_ETYPE: random integers; RSH_ERUNTIME: requires_grad of
+ * integers, here and below. Local. */
+RSH_API rsh_status rsh_torch_empty(const rsh_spec *spec, int ndim, const int64_t *size,
+                                const rsh_torch_opts *opts, rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_zeros(const rsh_spec *spec, int ndim, const int64_t *size,
+                                const rsh_torch_opts *opts, rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_ones(const rsh_spec *spec, int ndim, const int64_t *size,
+                               const rsh_torch_opts *opts, rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size,
+                                  const void *value, const rsh_torch_opts *opts,
+                                  rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t *size,
+                               const rsh_torch_opts *opts, rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size,
+                                const rsh_torch_opts *opts, rsh_torch_tensor **out);
+
+/* From what each rank has; everything is compared between all ranks first.  The shards' storage is
+ * shared.  `size` entries of -1 ("work it out"): one shard a rank, stacked along dim 0 in rank
+ * order.  The spec is inferred; shards stand in the order of its metadata.  RSH_EVALUE names the
+ * property and the ranks.  Collective. */
+RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim,
+                                         const int64_t *size, rsh_group *group,
+                                         rsh_torch_tensor **out);
+/* From this rank's shards and metadata of the whole.  spec NULL: inferred.  RSH_ERUNTIME: not as
+ * many shards as the metadata give this rank; RSH_EVALUE: any difference. Local. */
+RSH_API rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards,
+                                               const rsh_tensor_meta *meta, const rsh_spec *spec,
+                                               rsh_group *group, rsh_torch_tensor **out);
+/* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL, and
+ * then needs props for the dtype (f32 otherwise).  RSH_EVALUE: not dense, another shape, a rank
+ * that owns several shards, a spec that does not cover the size.  Local. */
+RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props,
+                                      const rsh_spec *spec, int ndim, const int64_t *size,
+                                      rsh_group *group, rsh_torch_tensor **out);
+/* shard_tensor: from a whole tensor on `src_rank`; every rank gives a tensor of the whole shape and
+ * dtype, only the source's values matter.  Ranks must agree on src_rank and spec (RSH_EVALUE);
+ * RSH_EVALUE: not dense.  RSH_EUNSUP: the kind of spec cannot; of those built in, boxes cannot:
+ * rsh_torch_scatter can.  A user's `shard` runs when all that is agreed on, and gives every rank
+ * the same verdict if it is made of collective calls of this library.  Collective. */
+RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
+                                    rsh_group *group, const rsh_tensor_props *props,
+                                    rsh_torch_tensor **out);
+/* The same with any spec that has metadata: its shards are cut out of the source's tensor, whatever
+ * they are.  Collective. */
+RSH_API rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
+                                     rsh_group *group, const rsh_tensor_props *props,
+                                     rsh_torch_tensor **out);
+RSH_API void rsh_torch_free(rsh_torch_tensor *t);
+
+/* ---- questions; local, results are lent ---- */
+
+RSH_API const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t);
+RSH_API const rsh_spec *rsh_torch_spec(const rsh_torch_tensor *t);
+RSH_API rsh_group *rsh_torch_group(const rsh_torch_tensor *t);
+RSH_API int64_t rsh_torch_nshards(const rsh_torch_tensor *t); /* local */
+RSH_API const rsh_shard *rsh_torch_shard(const rsh_torch_tensor *t,
+                                         int64_t i); /* NULL: there is none */
+/* The only local tensor; RSH_EUNSUP if there is not exactly one. */
+RSH_API rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out);
+RSH_API int rsh_torch_ndim(const rsh_torch_tensor *t); /* -1 for NULL */
+RSH_API rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim,
+                               int64_t *out); /* negative dims from the end; RSH_EINDEX */
+RSH_API rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t); /* RSH_DTYPE_COUNT for NULL */
+RSH_API bool rsh_torch_requires_grad(const rsh_torch_tensor *t);
+RSH_API rsh_status rsh_torch_set_requires_grad(
+    rsh_torch_tensor *t,
+    bool on); /* on every local shard and in the metadata; RSH_ERUNTIME: not of floats or complex */
+
+/* ---- operations ---- */
+
+/* The whole tensor into `out`, of any strides, on group rank `dst` (RSH_EVALUE: missing there, of
+ * another shape, or given elsewhere; RSH_ETYPE: of another dtype).  Collective. */
+RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
+/* A new tensor cut by another spec; any spec to any spec.  Collective. */
+RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
+                                     rsh_torch_tensor **out);
+/* The same into a tensor that exists, of the same size (its spec says how it is cut) and of any
+ * dtype.  The destination remembers its last four sources: after the first time nothing is planned
+ * or allocated.  Collective. */
+RSH_API rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out);
+RSH_API rsh_status
+rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype,
+             rsh_torch_tensor **out); /* new memory, also for the same dtype.  Local */
+RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t,
+                                   rsh_torch_tensor **out); /* new memory.  Local */
+RSH_API rsh_status
+rsh_torch_detach(const rsh_torch_tensor *t,
+                 rsh_torch_tensor **out); /* the same memory, requires_grad off.  Local */
+RSH_API rsh_status rsh_torch_copy(
+    rsh_torch_tensor *dst,
+    const rsh_torch_tensor *src); /* copy_: RSH_ERUNTIME unless cut the same way.  Local */
+/* Every rank gets the same answer.  Metadata are compared without order and without empty shards;
+ * different groups: false.  allclose: |a-b| <= atol + rtol*|b|.  Collective. */
+RSH_API rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out);
+RSH_API rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch_tensor *b,
+                                      double rtol, double atol, bool equal_nan, bool *out);
+
+/* One rank's state, and back.  Loading uses rsh_group_current and refuses (RSH_ERUNTIME, naming
+ * which) where group rank, global rank, group size or global size are not those of saving, in this
+ * order; or for bytes that are no state, cut short or changed.  RSH_EUNSUP: cut by a user's kind of
+ * spec, of which a state has the text only: rsh_torch_load_as and that spec load it.  Local. */
+RSH_API rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink);
+RSH_API rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out);
+/* The same into any group with another spec: every rank of the current group gives the states it
+ * has (n may be 0), together they are the whole tensor (RSH_EVALUE); copies of a shard do no harm.
+ * Collective. */
+RSH_API rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *bytes,
+                                  const rsh_spec *to, rsh_torch_tensor **out);
+
+/* As a sharded tensor of the core: the same memory, to be used with plans.  Local. */
+RSH_API rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **out);
+
+/* ---- the parts of reshard, each with PyTorch's contract ---- */
+
+/* build_reshard_metadata: the shards of a chunk spec by rank, for specs in which each of W ranks
+ * owns one chunk (RSH_EVALUE otherwise).  `by_rank` and `ranks` have W entries; `ranks` (may be
+ * NULL) in placement order.  Pure. */
+RSH_API rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W,
+                                        rsh_shard_meta *by_rank, int *ranks);
+/* reshuffle_local_shard: chunks keep their content and change owners; both specs cut the same dim.
+ * reshard_local_shard: the chunks of one dim become chunks of another (RSH_EVALUE otherwise).
+ * `local` is this rank's chunk, of any strides; *out is new, dense; `by_rank` has an entry for each
+ * rank of the group, as above.  Collective. */
+RSH_API rsh_status rsh_reshuffle_local_shard(const rsh_tensor *local, int ndim, const int64_t *size,
+                                             const rsh_spec *from, const rsh_spec *to,
+                                             rsh_group *group, rsh_shard *out,
+                                             rsh_shard_meta *by_rank);
+RSH_API rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, const int64_t *size,
+                                           const rsh_spec *from, const rsh_spec *to,
+                                           rsh_group *group, rsh_shard *out,
+                                           rsh_shard_meta *by_rank);
+
+/* ---- partial tensors ---- */
+
+/* The value is the element-wise reduction of the local tensors of all ranks of the group. */
+typedef struct rsh_partial rsh_partial;
+/* Shares the storage of `local`.  RSH_ETYPE: the dtype has no such op.  Local. */
+RSH_API rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group,
+                                   rsh_partial **out);
+RSH_API void rsh_partial_free(rsh_partial *p);
+RSH_API const rsh_tensor *rsh_partial_tensor(const rsh_partial *p);
+RSH_API rsh_op rsh_partial_op(const rsh_partial *p);
+RSH_API rsh_group *rsh_partial_group(const rsh_partial *p);
+/* Reduce, and cut by a spec of any kind.  RSH_EUNSUP: complex.  Collective. */
+RSH_API rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec,
+                                       rsh_torch_tensor **out);
+RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b,
+                                         rsh_partial **out); /* a view.  Local */
+/* RSH_ERUNTIME: none, different ops or groups.  New memory.  Local. */
+RSH_API rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim,
+                                   rsh_partial **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,109 @@
+/* From metadata: a sharded tensor out of this rank's shards or tensor and a description of the whole that is taken on
+ * trust.  Local. */
+#include "torch/impl.h"
+
+/* ---- shards and metadata ---- */
+
+static rsh_status check_meta(const rsh_tensor_meta *m) {
+    RSH_REQUIRE(m && m->nshards > 0, RSH_EVALUE, "the metadata name no shard");
+    RSH_REQUIRE(m->props.layout == RSH_STRIDED, RSH_EVALUE, "the metadata are of a tensor that is not strided");
+    return RSH_OK;
+}
+
+static int64_t count_owned(const rsh_tensor_meta *m, int rank) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->nshards; i++) n += m->shards[i].placement.rank == rank;
+    return n;
+}
+
+static rsh_status compare_props(const rsh_tensor_props *a, const rsh_tensor_props *b, long long i) {
+    RSH_REQUIRE(a->pin_memory == b->pin_memory, RSH_EVALUE, "shard %lld and the metadata differ in pin_memory", i);
+    RSH_REQUIRE(a->dtype == b->dtype, RSH_EVALUE, "shard %lld is of %s, the metadata of %s", i,
+                rsh_dtype_name(a->dtype), rsh_dtype_name(b->dtype));
+    RSH_REQUIRE(a->requires_grad == b->requires_grad, RSH_EVALUE, "shard %lld and the metadata differ in requires_grad",
+                i);
+    return RSH_OK;
+}
+
+static rsh_status check_shard(const rsh_shard *s, const rsh_shard_meta *m, const rsh_tensor_props *props, long long i) {
+    RSH_TRY(rshi_shard_check(s, i));
+    RSH_REQUIRE(rsh_tensor_ndim(s->tensor) == m->ndim, RSH_EVALUE, "shard %lld has %d dims, the metadata %d", i,
+                rsh_tensor_ndim(s->tensor), m->ndim);
+    for (int d = 0; d < m->ndim; d++)
+        RSH_REQUIRE(rsh_tensor_shape(s->tensor)[d] == m->sizes[d] && s->meta.offsets[d] == m->offsets[d], RSH_EVALUE,
+                    "shard %lld has size %lld from %lld on along dim %d, the metadata say %lld from %lld on", i,
+                    (long long)rsh_tensor_shape(s->tensor)[d], (long long)s->meta.offsets[d], d, (long long)m->sizes[d],
+                    (long long)m->offsets[d]);
+    RSH_REQUIRE(!s->meta.has_placement || rsh_placement_equal(&s->meta.placement, &m->placement), RSH_EVALUE,
+                "shard %lld is placed elsewhere than the metadata say", i);
+    return compare_props(&s->props, props, i);
+}
+
+static rsh_status check_shards(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *m, int rank) {
+    int64_t owned = count_owned(m, rank), k = 0;
+    RSH_REQUIRE(n == owned && (!n || shards), RSH_ERUNTIME, "rank %d has %lld shards; the metadata give it %lld", rank,
+                (long long)n, (long long)owned);
+    for (int64_t i = 0; i < m->nshards; i++)
+        if (m->shards[i].placement.rank == rank) {
+            RSH_TRY(check_shard(&shards[k], &m->shards[i], &m->props, (long long)k));
+            k++;
+        }
+    return rshi_shards_check(m->nshards, m->shards, m->ndim, m->size);
+}
+
+rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta,
+                                       const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
+    rsh_comm *comm;
+    rsh_spec *inferred = NULL;
+    rsh_torch_tensor *t = NULL;
+    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
+    RSH_TRY(check_meta(meta));
+    RSH_TRY(rshi_group_take(group, &group, &comm));
+    RSH_TRY(rshi_placements_check(meta, comm));
+    RSH_REQUIRE(n < 1 || shards, RSH_EVALUE, "%lld shards at NULL", (long long)n);
+    RSH_TRY(check_shards(n, shards, meta, comm->rank));
+    if (!spec) RSH_TRY(rsh_spec_infer(meta->nshards, meta->shards, &inferred));
+    rsh_status st = rshi_torch_form(spec ? spec : inferred, meta->ndim, meta->size, &meta->props, group, &t);
+    if (!st && !rsh_tensor_meta_same(t->meta, meta))
+        st = rshi_fail(RSH_EVALUE, "the metadata are not those of the spec %.300s", rsh_spec_text(t->spec));
+    if (!st) st = rshi_torch_adopt(t, n, shards);
+    rsh_spec_free(inferred);
+    if (st)
+        rsh_torch_free(t);
+    else
+        *out = t;
+    return st;
+}
+
+/* ---- a tensor and a spec ---- */
+
+static rsh_status fill_from_tensor(rsh_torch_tensor *t, const rsh_tensor *local, const rsh_tensor_props *props) {
+    rsh_shard s;
+    int64_t owned = rshi_torch_count_owned(t), i = rshi_torch_next_owned(t, 0);
+    RSH_TRY(rshi_shards_check(t->meta->nshards, t->meta->shards, t->meta->ndim, t->meta->size));
+    if (!owned) return rshi_torch_room(t);
+    RSH_REQUIRE(owned == 1, RSH_EVALUE, "rank %d owns %lld shards; one tensor cannot be all of them", t->comm->rank,
+                (long long)owned);
+    RSH_REQUIRE(local, RSH_EVALUE, "rank %d owns a shard and gives no tensor", t->comm->rank);
+    RSH_TRY(rsh_shard_make(local, &t->meta->shards[i], props, &s));
+    rsh_status st = rshi_torch_adopt(t, 1, &s);
+    rsh_shard_clear(&s);
+    return st;
+}
+
+rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props, const rsh_spec *spec, int ndim,
+                              const int64_t *size, rsh_group *group, rsh_torch_tensor **out) {
+    rsh_torch_tensor *t;
+    rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
+    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
+    RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE, "the local tensor is not contiguous");
+    if (local) p = rsh_tensor_props_of(local);
+    if (props) p = *props;
+    RSH_TRY(rshi_torch_form(spec, ndim, size, &p, group, &t));
+    rsh_status st = fill_from_tensor(t, local, &p);
+    if (st)
+        rsh_torch_free(t);
+    else
+        *out = t;
+    return st;
+}

@@ -1,0 +1,162 @@
+/* Shard tensor: a whole tensor of one rank, cut by a spec and handed out. */
+#include "torch/impl.h"
+
+#include <string.h>
+
+#include "spec/spec.h"
+
+/* What a rank asks for; the text of its spec follows. */
+typedef struct wish {
+    int32_t src_rank;
+    int32_t dtype;
+    int32_t ndim;
+    int64_t shape[RSH_MAX_NDIM];
+} wish;
+
+/* One call. */
+typedef struct cutting {
+    const char *name;
+    const rsh_tensor *tensor;
+    const rsh_spec *spec;
+    int src_rank;
+    rsh_group *group;
+    rsh_comm *comm;
+    rsh_tensor_props props;
+} cutting;
+
+/* ---- do all ranks want the same? ---- */
+
+static rsh_status check_own(const cutting *c, const rsh_torch_tensor *const *out) {
+    RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s needs a tensor, a spec and a place for the result",
+                c->name);
+    RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE, "the tensor is not contiguous");
+    RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_EVALUE, "the source is rank %d of a group of %d",
+                c->src_rank, c->comm->size);
+    RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE, "properties of %s for a tensor of %s",
+                rsh_dtype_name(c->props.dtype), rsh_dtype_name(rsh_tensor_dtype(c->tensor)));
+    return RSH_OK;
+}
+
+static rsh_status write_wish(const cutting *c, char **out, size_t *bytes) {
+    const char *text = rsh_spec_text(c->spec);
+    *bytes = sizeof(wish) + strlen(text) + 1;
+    char *data = rshi_calloc(*bytes, 1);
+    if (!data) return rshi_nomem();
+    wish *w = (wish *)data;
+    *w = (wish){
+        .src_rank = c->src_rank, .dtype = (int32_t)rsh_tensor_dtype(c->tensor), .ndim = rsh_tensor_ndim(c->tensor)};
+    memcpy(w->shape, rsh_tensor_shape(c->tensor), (size_t)w->ndim * sizeof *w->shape);
+    memcpy(data + sizeof *w, text, strlen(text) + 1);
+    *out = data;
+    return RSH_OK;
+}
+
+/* Texts may differ in the sign of a dim that they name alike. */
+static bool same_spec(const char *a, const char *b, int ndim) {
+    rsh_spec *x = NULL, *y = NULL;
+    if (!strcmp(a, b)) return true;
+    bool same = !strncmp(a, "chunk(", 6) && !strncmp(b, "chunk(", 6) && !rsh_spec_parse(a, &x) &&
+                !rsh_spec_parse(b, &y) && rsh_spec_equal(x, y, ndim);
+    rsh_spec_free(x);
+    rsh_spec_free(y);
+    return same;
+}
+
+static rsh_status compare_wishes(const rsh_objects *o) {
+    const wish *zero = o->data[0];
+    const char *zero_spec = (const char *)(zero + 1);
+    for (int r = 1; r < o->n; r++) {
+        const wish *w = o->data[r];
+        const char *spec = (const char *)(w + 1);
+        RSH_REQUIRE(w->src_rank == zero->src_rank, RSH_EVALUE, "src_rank is %d on rank 0 and %d on rank %d",
+                    zero->src_rank, w->src_rank, r);
+        RSH_REQUIRE(same_spec(zero_spec, spec, zero->ndim), RSH_EVALUE,
+                    "the spec is %.300s on rank 0 and %.300s on rank %d", zero_spec, spec, r);
+        RSH_REQUIRE(w->dtype == zero->dtype, RSH_EVALUE, "the tensor is of %s on rank 0 and of %s on rank %d",
+                    rsh_dtype_name((rsh_dtype)zero->dtype), rsh_dtype_name((rsh_dtype)w->dtype), r);
+        RSH_REQUIRE(w->ndim == zero->ndim && !memcmp(w->shape, zero->shape, sizeof w->shape), RSH_EVALUE,
+                    "the tensors of rank 0 and rank %d have different shapes", r);
+    }
+    return RSH_OK;
+}
+
+/* Collective.  Every rank comes to the same conclusion. */
+static rsh_status agree(cutting *c, const rsh_torch_tensor *const *out) {
+    char *mine = NULL;
+    size_t bytes = 0;
+    rsh_objects *all = NULL;
+    rsh_status st = check_own(c, out);
+    if (!st) st = write_wish(c, &mine, &bytes);
+    RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL, st));
+    RSH_GOTO(rsh_group_all_gather_object(c->group, mine, bytes, &all));
+    RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL, compare_wishes(all))); /* the comparison may run out of memory */
+out:
+    rsh_objects_free(all);
+    rshi_free(mine);
+    return st;
+}
+
+/* ---- cutting ---- */
+
+static rsh_status prepare(const cutting *c, rsh_torch_tensor **made, rsh_sharded **src, rsh_sharded **dst) {
+    rsh_layout *l;
+    int ndim = rsh_tensor_ndim(c->tensor);
+    const int64_t *shape = rsh_tensor_shape(c->tensor);
+    RSH_TRY(rshi_torch_new(c->spec, ndim, shape, &c->props, c->group, false, made));
+    RSH_TRY(rshi_torch_core(*made, dst));
+    RSH_TRY(rsh_layout_whole(c->props.dtype, ndim, shape, c->src_rank, &l));
+    rsh_status st = rshi_sharded_of(c->comm, l, c->comm->rank == c->src_rank ? c->tensor : NULL, src);
+    rsh_layout_free(l);
+    return st;
+}
+
+static rsh_status cut(const cutting *c, rsh_torch_tensor **out) {
+    rsh_torch_tensor *made = NULL;
+    rsh_sharded *src = NULL, *dst = NULL;
+    rsh_status st = prepare(c, &made, &src, &dst);
+    st = rshi_reshard_as(c->comm, c->name, st, src, dst, NULL);
+    rsh_sharded_free(src);
+    if (st)
+        rsh_torch_free(made);
+    else
+        *out = made;
+    return st;
+}
+
+static rsh_status start(cutting *c, const rsh_tensor_props *props, rsh_torch_tensor **out) {
+    RSH_TRY(rshi_group_take(c->group, &c->group, &c->comm));
+    if (c->tensor) c->props = props ? *props : rsh_tensor_props_of(c->tensor);
+    return agree(c, (const rsh_torch_tensor *const *)out);
+}
+
+rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
+                          const rsh_tensor_props *props, rsh_torch_tensor **out) {
+    cutting c = {.name = "torch_scatter", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
+    RSH_TRY(start(&c, props, out));
+    return cut(&c, out);
+}
+
+/* A kind of the user's shards by itself; what it makes of the flags is not known to it. */
+static rsh_status shard_by_kind(const cutting *c, rsh_torch_tensor **out) {
+    const rsh_spec_kind *kind = rshi_spec_kind(c->spec);
+    rsh_torch_tensor *made = NULL;
+    RSH_REQUIRE(kind->shard, RSH_EUNSUP, "a spec of kind %s cannot shard a tensor; rsh_torch_scatter can cut by it",
+                kind->name);
+    uint64_t before = rshi_sentences();
+    RSH_TRY(rshi_kind_said(before, kind->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made),
+                           kind->name, "shard a tensor"));
+    RSH_REQUIRE(made, RSH_ERUNTIME, "the spec of kind %s made no tensor", kind->name);
+    rsh_status st = c->props.requires_grad ? rsh_torch_set_requires_grad(made, true) : RSH_OK;
+    if (st)
+        rsh_torch_free(made);
+    else
+        *out = made;
+    return st;
+}
+
+rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
+                            const rsh_tensor_props *props, rsh_torch_tensor **out) {
+    cutting c = {.name = "shard_tensor", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
+    RSH_TRY(start(&c, props, out));
+    return rshi_spec_is_chunk(spec) ? cut(&c, out) : shard_by_kind(&c, out);
+}

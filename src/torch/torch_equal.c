@@ -1,0 +1,59 @@
+/* Equal: do two sharded tensors hold the same, and every rank learns it. */
+#include "torch/impl.h"
+
+#include "math/math.h"
+
+typedef struct measure {
+    bool exact; /* equal; else allclose with: */
+    double rtol, atol;
+    bool equal_nan;
+} measure;
+
+static bool same_data(const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
+    bool same = false;
+    rsh_status st = m->exact ? rsh_math_equal(a, b, &same)
+                             : rsh_math_allclose(a, b, m->rtol, m->atol, m->equal_nan, &same);
+    return !st && same;
+}
+
+/* This rank's verdict. */
+static bool same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m) {
+    if (!rsh_tensor_meta_same(a->meta, b->meta)) return false;
+    for (int64_t i = 0; i < a->nshards; i++) {
+        if (!rsh_tensor_count(a->shards[i].tensor)) continue;
+        const rsh_shard *other = rshi_torch_find(b, &a->shards[i], i);
+        if (!other || !same_data(a->shards[i].tensor, other->tensor, m)) return false;
+    }
+    return true;
+}
+
+static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool *out) {
+    RSH_REQUIRE(b && out, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
+    RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE, "tolerances are not negative: rtol %g, atol %g",
+                m->rtol, m->atol);
+    return RSH_OK;
+}
+
+/* One exchange: the word is the verdict, and where words differ somebody said no. */
+static rsh_status compare(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
+    RSH_REQUIRE(a, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
+    bool same = false, mine = false;
+    rsh_status st = check(b, m, out);
+    if (!st && a->comm != b->comm) {
+        *out = false;
+        return RSH_OK;
+    }
+    if (!st) mine = same_here(a, b, m);
+    RSH_TRY(rshi_comm_open_word(a->comm, m->exact ? "torch_equal" : "torch_allclose", mine, st, &same));
+    *out = mine && same;
+    return RSH_OK;
+}
+
+rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out) {
+    return compare(a, b, &(measure){.exact = true}, out);
+}
+
+rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch_tensor *b, double rtol, double atol,
+                              bool equal_nan, bool *out) {
+    return compare(a, b, &(measure){false, rtol, atol, equal_nan}, out);
+}
