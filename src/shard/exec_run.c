@@ -150,11 +150,13 @@ static rsh_status ask(rsh_exec *e, double waited) {
     return rshi_comm_verdict(e->comm, st);
 }
 
-/* Nothing has moved: rest a little, and now and then ask whether the others still live. */
+/* Nothing has moved: rest a little, and now and then ask whether the others still live.  A rank that only tests offers
+ * its core too: where there are more ranks than cores, those that test in a loop would use up the time of those that
+ * have something to send. */
 static rsh_status rest(rsh_exec *e, bool block) {
     if (e->looks++ < SPINS) return RSH_OK;
     if (e->looks < SPINS + YIELDS) {
-        if (block) sched_yield();
+        sched_yield();
         return RSH_OK;
     }
     double waited = rshi_watch_look(&e->watch, RSHI_WATCH_STEP);
@@ -163,6 +165,7 @@ static rsh_status rest(rsh_exec *e, bool block) {
         RSH_TRY(ask(e, waited));
     }
     if (block) nanosleep(&(struct timespec){0, NAP}, NULL);
+    else sched_yield();
     return RSH_OK;
 }
 

@@ -190,6 +190,12 @@ static bool can_plan(const stage *s) {
     return can;
 }
 
+/* Bytes of scratch: little, but not so little that a large tensor becomes a million messages of one element. */
+static uint64_t any_ceiling(const stage *s, gen_rng *g) {
+    uint64_t bytes = (uint64_t)rsh_layout_count(s->from.l) * rsh_dtype_size(rsh_layout_dtype(s->from.l));
+    return bytes / 64 + (uint64_t)gen_below(g, 4096);
+}
+
 /* Reduction by node and a ceiling, where the plan can do it. */
 static void maybe_more(stage *s, gen_rng *g) {
     if (any_order_will_do(s->from.o) && gen_chance(g, 30)) {
@@ -199,7 +205,7 @@ static void maybe_more(stage *s, gen_rng *g) {
     }
     if (gen_chance(g, 25)) {
         s->opts.has_max_scratch = true;
-        s->opts.max_scratch_bytes = (uint64_t)gen_below(g, 4096);
+        s->opts.max_scratch_bytes = any_ceiling(s, g);
         bool messages = s->opts.messages;
         s->opts.messages |= engine_has_nodes();
         if (!can_plan(s)) s->opts.has_max_scratch = false;
