@@ -149,8 +149,8 @@ RSH_API rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **o
 RSH_API void rsh_share_free(rsh_share *s); /* no-op for NULL */
 /* Offset of the first element, and of a round of each loop (nloops of them), in a part with these
  * strides; all in the unit of the strides. */
-RSH_API void rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end,
-                                const int64_t *strides, int64_t *offset, int64_t *rounds);
+RSH_API rsh_status rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end,
+                                      const int64_t *strides, int64_t *offset, int64_t *rounds);
 
 typedef enum rsh_print { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print;
 /* The plan as a whole with its overlaps per dim (rank < 0), or one rank's share with its

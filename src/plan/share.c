@@ -146,7 +146,8 @@ rsh_status rshi_plan_share_in(const rsh_plan *p, int64_t rank, rsh_share **out) 
 }
 
 rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **out) {
-    RSH_REQUIRE(p && out, RSH_EVALUE, "a share needs a plan and a place for the result");
+    RSH_NEEDS(p);
+    RSH_NEEDS(out);
     RSH_REQUIRE(rank >= 0, RSH_EINDEX, "rank %lld was asked for", (long long)rank);
     return share_new(p, rank, true, out);
 }
@@ -159,9 +160,12 @@ void rsh_share_free(rsh_share *shown) {
     rshi_free(s);
 }
 
-void rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides, int64_t *offset,
-                        int64_t *rounds) {
+rsh_status rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides,
+                              int64_t *offset, int64_t *rounds) {
+    RSH_REQUIRE(t && end && strides && offset && rounds, RSH_EVALUE,
+                "a transfer is placed by its end and strides, into an offset and rounds");
     *offset = 0;
     for (int d = 0; d < (end->flat ? 1 : t->ndim); d++) *offset += end->first[d] * strides[d];
     for (int i = 0; i < t->nloops; i++) rounds[i] = end->step[i] * strides[end->flat ? 0 : t->dim[i]];
+    return RSH_OK;
 }

@@ -52,8 +52,7 @@ static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t 
     int64_t rounds[RSH_MAX_LOOPS];
     rsh_part part;
     RSH_TRY(rsh_layout_part(rshi_plan_dst(b->f->plan, t->tensor), t->dst.rank, t->dst.part, &part));
-    rsh_transfer_place(t, &t->dst, part.strides, offset, rounds);
-    return RSH_OK;
+    return rsh_transfer_place(t, &t->dst, part.strides, offset, rounds);
 }
 
 /* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot
