@@ -44,6 +44,10 @@ RSH_API rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to,
 RSH_API rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from,
                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
                                      rsh_plan **out);
+/* One more reference to the same plan, by any thread; a plan may outlive any comm.  Never fails;
+ * NULL for NULL.  The caller frees the result, once for every hold. */
+RSH_API rsh_plan *rsh_plan_hold(const rsh_plan *p);
+/* Drops one reference; the last one frees the plan.  No-op for NULL. */
 RSH_API void rsh_plan_free(rsh_plan *p);
 
 /* The exact transpose of the map on all local buffers, and the rule of automatic differentiation
@@ -95,6 +99,58 @@ RSH_API rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_ne
 /* Every (source, destination, bytes) with bytes > 0, destination-major. */
 typedef int (*rsh_matrix_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
 RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx);
+
+/* ---- a rank's share: all that it does in a plan, as arrays to loop over ---- */
+
+#define RSH_MAX_LOOPS 16 /* a dim may take two: blocks, and the elements of a block */
+
+/* One side of a transfer: where its elements lie in a part.  The first element has index `first`,
+ * one number for each dim of the part; a round of loop i adds step[i] to the index along the dim
+ * that the loop runs over. */
+typedef struct rsh_transfer_end {
+    int64_t rank, part;
+    bool in_dst; /* a part of the destination; sources of later stages are */
+    bool flat;   /* the part has one dim, and all loops run over it */
+    int64_t first[RSH_MAX_NDIM];
+    int64_t step[RSH_MAX_LOOPS];
+} rsh_transfer_end;
+
+/* Elements of one destination part that come from the same sources, as nested loops. */
+typedef struct rsh_transfer {
+    int64_t tensor;
+    int ndim;   /* of the tensor */
+    int stage;  /* reads what the stages before, on all ranks, have left in destinations */
+    int nloops; /* 0: a single element */
+    int64_t n[RSH_MAX_LOOPS]; /* rounds of each loop, outermost first */
+    int dim[RSH_MAX_LOOPS];   /* the dim of the tensor that it runs over */
+    int64_t count;            /* elements: the product of n */
+    int64_t element_bytes;    /* of an element on its way to another rank */
+    rsh_dtype from, to;       /* of the sources, and of the destination */
+    rsh_op op;       /* how several sources are combined; with none, whose identity is filled in */
+    int64_t divisor; /* of the combined value; 1: none */
+    rsh_transfer_end dst;
+    int64_t nsrc;
+    const rsh_transfer_end *src; /* in the order in which they are combined */
+} rsh_transfer;
+
+/* A transfer is in exactly one of a rank's arrays.  Copies and receives together write each element
+ * of the rank's destination exactly once. */
+typedef struct rsh_share {
+    int64_t rank;
+    const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
+    const rsh_transfer *receives; /* into this rank, with a source on another rank */
+    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources */
+    int64_t ncopies, nreceives, nsends;
+} rsh_share;
+
+/* Cost grows with the rank's number of neighbours.  RSH_EINDEX: rank < 0; a rank that is in no
+ * layout has an empty share.  The share borrows nothing of the plan. */
+RSH_API rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **out);
+RSH_API void rsh_share_free(rsh_share *s); /* no-op for NULL */
+/* Offset of the first element, and of a round of each loop (nloops of them), in a part with these
+ * strides; all in the unit of the strides. */
+RSH_API rsh_status rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end,
+                                      const int64_t *strides, int64_t *offset, int64_t *rounds);
 
 typedef enum rsh_print { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print;
 /* The plan as a whole with its overlaps per dim (rank < 0), or one rank's share with its

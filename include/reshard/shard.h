@@ -54,7 +54,9 @@ RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s,
  * options that name no nodes.  Local. */
 RSH_API rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts);
 
-/* src in layout `to`, in new memory.  Plans are cached in the comm: a loop of it plans once.  opts
+/* src in layout `to`, in new memory.  The comm remembers plans and bindings, 1,024 of each, by
+ * layouts, options, strides and kind of memory: a loop plans and binds once, whatever memory the
+ * tensors have.  opts
  * NULL: defaults.  Collective. */
 RSH_API rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to,
                                const rsh_plan_opts *opts, rsh_sharded **out);
@@ -63,6 +65,14 @@ RSH_API rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst,
 RSH_API rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src,
                                     const rsh_layout *const *to, const rsh_plan_opts *opts,
                                     rsh_sharded **out);
+
+/* How often the calls above, gather, scatter and the collectives of groups found a binding, on this
+ * rank, and how many there are.  Local. */
+typedef struct rsh_cache_stats {
+    uint64_t hits, misses;
+    int64_t bindings;
+} rsh_cache_stats;
+RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out);
 
 /* The whole tensor, in the layout's dtype, into the caller's memory on rank `root` (`whole` is
  * ignored elsewhere).  Partial layouts are reduced.  Collective. */
@@ -81,9 +91,9 @@ RSH_API void rsh_digest_text(rsh_digest d, char text[RSH_DIGEST_TEXT]);
 RSH_API rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts,
                                     rsh_digest *out);
 
-/* Exec: a plan bound to a comm and to memory, to be run many times without allocating.  It borrows
- * plan, comm and memory. `src` and `dst` have one entry per part of this rank, tensor after tensor
- * of the plan (NULL where there are none). */
+/* Exec: a plan bound to a comm and to memory, to be run many times without allocating.  It holds
+ * the plan and borrows comm and memory.  `src` and `dst` have one entry per part of this rank,
+ * tensor after tensor of the plan (NULL where there are none). */
 typedef struct rsh_exec rsh_exec;
 RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
                                  const rsh_memory *dst, rsh_exec **out);

@@ -8,11 +8,15 @@
 
 #define SMALL_BLOCK ((size_t)4096) /* bytes a rank may give to the engine's allgather */
 
+static rsh_status check_idle(const rsh_comm *c) {
+    return c->attached ? c->attached_ops->check_idle(c->attached) : RSH_OK;
+}
+
 rsh_status rsh_comm_free(rsh_comm *comm) {
     if (!comm) return RSH_OK;
     RSH_TRY(rshi_comm_own(comm));
-    RSH_REQUIRE(!comm->execs, RSH_EBUSY, "%d execs of this comm are still alive", comm->execs);
-    if (comm->cache) comm->cache_free(comm->cache);
+    RSH_TRY(check_idle(comm));
+    if (comm->attached) comm->attached_ops->free(comm->attached);
     comm->ops->leave(comm, RSH_OK, "");
     rshi_comm_fini(comm);
     comm->ops->close(comm);
@@ -20,14 +24,14 @@ rsh_status rsh_comm_free(rsh_comm *comm) {
 }
 
 void rshi_comm_give_up(rsh_comm *c) {
-    if (c && c->execs)
+    if (c && check_idle(c))
         c->given_up = true;
     else
         rsh_comm_free(c);
 }
 
-void rshi_comm_exec_gone(rsh_comm *c) {
-    if (!--c->execs && c->given_up) rsh_comm_free(c);
+void rshi_comm_client_gone(rsh_comm *c) {
+    if (c->given_up && !check_idle(c)) rsh_comm_free(c);
 }
 
 int rsh_comm_rank(const rsh_comm *comm) { return comm ? comm->rank : -1; }

@@ -120,6 +120,24 @@ typedef struct rshi_comm_ops {
     void (*close)(rsh_comm *c);
 } rshi_comm_ops;
 
+/* How a comm asks about, and frees, what another room has attached to it. */
+typedef struct rshi_attached_ops {
+    rsh_status (*check_idle)(const void *attached); /* RSH_EBUSY and a sentence: it is in use */
+    void (*free)(void *attached);                   /* while the comm still works */
+} rshi_attached_ops;
+
+#define RSHI_CARD_BYTES 80
+
+/* What each rank says in the exchange that opens a collective call.  It has the same size for every
+ * call, so that ranks in different calls still hear one another. */
+typedef struct rshi_opening {
+    uint64_t operation;   /* hash of the name */
+    uint64_t calls;       /* collective calls before this one */
+    uint64_t fingerprint; /* of what is asked for; of the sentence where the rank refuses */
+    uint64_t status;      /* not RSH_OK: the rank refuses */
+    uint64_t card[RSHI_CARD_BYTES / sizeof(uint64_t)]; /* what may differ, for the call to read */
+} rshi_opening;
+
 struct rsh_comm {
     const rshi_comm_ops *ops;
     int rank, size;
@@ -131,15 +149,12 @@ struct rsh_comm {
                             their own */
     unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
-    int execs;       /* bound execs alive */
-    bool given_up;   /* its owner has gone: freed with the last of them */
-    void *begun;     /* a list of runs under way, of the room that knows them */
+    bool given_up;   /* its owner has gone: freed when what is attached is idle */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
-    struct rshi_opening
-        *openings; /* [size], owned: what the ranks said in the last opening exchange */
-    void *cache;                   /* owned: plans, by the room that knows them */
-    void (*cache_free)(void *cache);
+    rshi_opening *openings; /* [size], owned: what the ranks said in the last opening exchange */
+    void *attached; /* owned: what the room that uses the comm keeps with it; NULL: nothing */
+    const rshi_attached_ops *attached_ops;
 };
 
 /* Fill in the parts of a comm that are the same for every engine; RSH_ENOMEM leaves nothing to
@@ -160,16 +175,23 @@ void rshi_comm_fini(rsh_comm *c);
  * RSH_ETIMEOUT it has failed for good. */
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint,
                           const char *what, rsh_status mine);
+/* The same, and every rank's card comes with it: up to RSHI_CARD_BYTES that may differ.  After
+ * RSH_OK rshi_comm_card has them, until the next collective call. */
+rsh_status rshi_comm_open_with(rsh_comm *c, const char *operation, uint64_t fingerprint,
+                               const char *what, rsh_status mine, const void *card, size_t bytes);
+static inline const void *rshi_comm_card(const rsh_comm *c, int64_t rank) {
+    return c->openings[rank].card;
+}
 /* The same where ranks may say different words: that is no error, *same tells whether they all said
  * the same. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine,
                                bool *same);
 
-/* Local.  Free a comm whose owner goes now, or, where execs of it are alive, with the last of them:
- * for owners that cannot refuse.  NULL is fine. */
+/* Local.  Free a comm whose owner goes now, or, where what is attached to it is in use, as soon as
+ * that is idle: for owners that cannot refuse.  No-op for NULL. */
 void rshi_comm_give_up(rsh_comm *c);
-/* Local.  An exec has gone. */
-void rshi_comm_exec_gone(rsh_comm *c);
+/* Local.  Something that is attached is no longer in use. */
+void rshi_comm_client_gone(rsh_comm *c);
 
 /* Remember a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tell the
  * peers, who would wait for this rank in vain; passes every status through.  Every status that came

@@ -1,21 +1,17 @@
 /* Open: the exchange with which every collective call begins.
  *
- * Each rank says in 32 bytes what it is about to do.  All ranks read the same records and so come to the same
+ * Each rank says in a small record what it is about to do.  All ranks read the same records and so come to the same
  * conclusion; only when that is not "go on" do texts travel, from the one or two ranks whose words matter. */
 #include "comm/comm.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #define NAME_BYTES 48
 #define QUOTE_BYTES 400 /* two of them fit into a sentence */
 
-typedef struct rshi_opening {
-    uint64_t operation;   /* hash of the name */
-    uint64_t calls;       /* collective calls before this one */
-    uint64_t fingerprint; /* of what is asked for; of the sentence where the rank refuses */
-    uint64_t status;      /* not RSH_OK: the rank refuses */
-} opening;
+typedef rshi_opening opening;
 
 /* What a rank that differs has to say. */
 typedef struct words {
@@ -56,7 +52,7 @@ static int find_refusal(const rsh_comm *c) {
 /* The lowest rank that says something else than rank 0, or -1. */
 static int find_difference(const rsh_comm *c) {
     for (int r = 1; r < c->size; r++)
-        if (memcmp(&c->openings[r], &c->openings[0], sizeof(opening)) != 0) return r;
+        if (memcmp(&c->openings[r], &c->openings[0], offsetof(opening, card)) != 0) return r;
     return -1;
 }
 
@@ -104,20 +100,29 @@ static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
     return refusal >= 0 ? forward_refusal(c, refusal) : explain_difference(c, difference, operation, what);
 }
 
-/* Hear what every rank has to say. */
-static rsh_status hear_all(rsh_comm *c, uint64_t operation, uint64_t fingerprint, rsh_status mine) {
+/* Hear what every rank has to say; a comm that has failed for good is not asked any more. */
+static rsh_status hear_all(rsh_comm *c, opening *me, rsh_status mine) {
     RSH_TRY(rshi_comm_own(c));
     if (c->dead) {
         rshi_set_detail(c->dead_detail);
         return c->dead;
     }
-    opening me = {operation, c->calls++, mine ? hash_text(rsh_error_detail()) : fingerprint, (uint64_t)mine};
-    return rshi_comm_verdict(c, c->ops->allgather(c, &me, c->openings, sizeof me));
+    me->calls = c->calls++;
+    me->status = (uint64_t)mine;
+    if (mine) me->fingerprint = hash_text(rsh_error_detail());
+    return rshi_comm_verdict(c, c->ops->allgather(c, me, c->openings, sizeof *me));
+}
+
+rsh_status rshi_comm_open_with(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what,
+                               rsh_status mine, const void *card, size_t bytes) {
+    opening me = {.operation = hash_text(operation), .fingerprint = fingerprint};
+    memcpy(me.card, card, bytes);
+    RSH_TRY(hear_all(c, &me, mine));
+    return settle(c, operation, what);
 }
 
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine) {
-    RSH_TRY(hear_all(c, hash_text(operation), fingerprint, mine));
-    return settle(c, operation, what);
+    return rshi_comm_open_with(c, operation, fingerprint, what, mine, "", 0);
 }
 
 static bool same_call(const rsh_comm *c) {
@@ -130,7 +135,8 @@ static bool same_call(const rsh_comm *c) {
 /* Words that differ are no error here and one in rshi_comm_open, so the two must never take one another for the same
  * call, whatever their names. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same) {
-    RSH_TRY(hear_all(c, ~hash_text(operation), word, mine));
+    opening me = {.operation = ~hash_text(operation), .fingerprint = word};
+    RSH_TRY(hear_all(c, &me, mine));
     *same = find_difference(c) < 0;
     return !*same && find_refusal(c) < 0 && same_call(c) ? RSH_OK : settle(c, operation, NULL);
 }

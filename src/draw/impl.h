@@ -2,10 +2,10 @@
  * paper.
  *
  * Two dims of the tensor are drawn, one down and one across; all other dims are looked at where
- * their index is 0.  The edges of all parts, of both layouts, cut the two dims into at most
+ * their index is 0.  The borders of all parts, of both layouts, cut the two dims into at most
  * RSHI_DRAW_INTERVALS intervals each: a cell is one interval of each.  So a cell lies wholly inside
- * or outside of every part, and an interval is one bit of a mask.  What has more edges is drawn
- * from index 0 up to the last edge kept: a corner of the tensor, exact. */
+ * or outside of every part, and an interval is one bit of a mask.  What has more borders is drawn
+ * from index 0 up to the last border kept: a corner of the tensor, exact. */
 #ifndef RESHARD_DRAW_IMPL_H
 #define RESHARD_DRAW_IMPL_H
 
@@ -17,13 +17,13 @@
 #define RSHI_DRAW_LABEL 48     /* bytes of a label with its NUL */
 
 /* Along one dim: interval i is [at[i], at[i + 1]). */
-typedef struct rshi_edges {
+typedef struct rshi_borders {
     int n;     /* intervals */
     int limit; /* the most that are kept */
     int64_t at[RSHI_DRAW_INTERVALS + 1];
-} rshi_edges;
+} rshi_borders;
 
-void rshi_edges_add(rshi_edges *e, int64_t x);
+void rshi_borders_add(rshi_borders *e, int64_t x);
 
 /* A set of ranks, added in ascending order: enough of it to name it, colour it and tell it from
  * another. */
@@ -54,16 +54,16 @@ int64_t rshi_sum_leader(const rsh_layout *l, int64_t rank); /* of the group of a
 void rshi_sum_add(rshi_sum *s, int64_t rank, int64_t leader);
 
 /* How the first holder of a cell of `to` comes by it. */
-typedef enum rshi_flow_kind {
-    RSHI_FLOW_UNKNOWN,
-    RSHI_FLOW_STAYS,
-    RSHI_FLOW_MOVES,
-    RSHI_FLOW_REDUCED
-} rshi_flow_kind;
-typedef struct rshi_flow {
-    rshi_flow_kind kind;
+typedef enum rshi_origin_kind {
+    RSHI_ORIGIN_UNKNOWN,
+    RSHI_ORIGIN_STAYS,
+    RSHI_ORIGIN_MOVES,
+    RSHI_ORIGIN_REDUCED
+} rshi_origin_kind;
+typedef struct rshi_origin {
+    rshi_origin_kind kind;
     rshi_ranks from;
-} rshi_flow;
+} rshi_origin;
 
 typedef struct rshi_side {
     const rsh_layout *layout;
@@ -79,29 +79,29 @@ typedef struct rshi_scene {
     const rsh_plan *plan; /* NULL: one layout */
     int nsides;
     rshi_side side[2];
-    rshi_flow *flow; /* of side[1], as its cells; NULL with one side */
+    rshi_origin *origin; /* of side[1], as its cells; NULL with one side */
     rsh_plan_totals totals;
     int down, across; /* dims; -1: there is none, the interval is [0, 1) */
-    rshi_edges edges[RSH_MAX_NDIM + 1]; /* by dim; those not drawn, and the last, are [0, 1) */
+    rshi_borders borders[RSH_MAX_NDIM + 1]; /* by dim; those not drawn, and the last, are [0, 1) */
 } rshi_scene;
 
 /* `limit`: intervals along a dim.  Free with rshi_scene_free, after failure too. */
 rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout *from,
                            const rsh_layout *to, int limit);
 void rshi_scene_free(rshi_scene *s);
-const rshi_edges *rshi_scene_rows(const rshi_scene *s);
-const rshi_edges *rshi_scene_columns(const rshi_scene *s);
+const rshi_borders *rshi_scene_rows(const rshi_scene *s);
+const rshi_borders *rshi_scene_columns(const rshi_scene *s);
 /* One sentence about what the picture leaves out, number i; false when there is no such sentence.
  */
 bool rshi_scene_note(const rshi_scene *s, int i, char *text, size_t room);
 
-/* Edges of every dim, both layouts together. */
-rsh_status rshi_scene_edges(rshi_scene *s, int limit);
+/* Borders of every dim, both layouts together. */
+rsh_status rshi_scene_borders(rshi_scene *s, int limit);
 /* The cells that one rank holds: fn(ctx, bits of rows, bits of columns), a few times. */
 typedef void (*rshi_cells_fn)(void *ctx, uint64_t rows, uint64_t columns);
 rsh_status rshi_scene_cells(const rshi_scene *s, const rsh_layout *l, int64_t rank,
                             rshi_cells_fn fn, void *ctx);
-rsh_status rshi_scene_flows(rshi_scene *s);
+rsh_status rshi_scene_origins(rshi_scene *s);
 /* Are contributions combined on the way, and not kept apart on both sides? */
 bool rshi_scene_reduces(const rshi_scene *s);
 
@@ -127,7 +127,7 @@ typedef struct rshi_format {
     int gap, line;             /* between panels, between lines of text */
     int margin, top;           /* left and right of the page, above and below */
     int letter;                /* width of a letter */
-    int tick_width, tick_height; /* room of an index at an edge; 0: no indices */
+    int tick_width, tick_height; /* room of an index at an border; 0: no indices */
     rsh_status (*begin)(struct rshi_canvas *c, int width, int height);
     rsh_status (*box)(struct rshi_canvas *c, const rshi_mark *m);
     rsh_status (*text)(struct rshi_canvas *c, const rshi_mark *m);

@@ -11,13 +11,13 @@ typedef struct panel {
     const rshi_scene *scene;
     const rshi_side *side;
     const char *name;
-    bool flows; /* coloured by where cells come from, not by who holds them */
+    bool origins; /* coloured by where cells come from, not by who holds them */
     int x, y;
-    int row[RSHI_DRAW_INTERVALS + 1], column[RSHI_DRAW_INTERVALS + 1]; /* places of the edges, from x and y */
+    int row[RSHI_DRAW_INTERVALS + 1], column[RSHI_DRAW_INTERVALS + 1]; /* places of the borders, from x and y */
 } panel;
 
 /* In proportion, but at least `least` for each interval. */
-static void spread(const rshi_edges *e, int total, int least, int *place) {
+static void spread(const rshi_borders *e, int total, int least, int *place) {
     int64_t span = e->at[e->n] - e->at[0];
     for (int i = 0; i <= e->n; i++) {
         double share = span ? (double)(e->at[i] - e->at[0]) / (double)span : (double)i / e->n;
@@ -26,7 +26,7 @@ static void spread(const rshi_edges *e, int total, int least, int *place) {
 }
 
 static int panel_height(const rshi_scene *s, const rshi_format *f) {
-    const rshi_edges *rows = rshi_scene_rows(s), *columns = rshi_scene_columns(s);
+    const rshi_borders *rows = rshi_scene_rows(s), *columns = rshi_scene_columns(s);
     if (s->down < 0) return f->strip;
     if (f->letter == 1) return (int)rshi_max(f->height, rows->n * f->min_height);
     double ratio = (double)rows->at[rows->n] / (double)rshi_max(1, columns->at[columns->n]);
@@ -51,11 +51,11 @@ static bool same_holders(const panel *p, int i, int j) {
     return rshi_ranks_equal(&p->side->cell[i], &p->side->cell[j]);
 }
 
-static bool same_flow(const panel *p, int i, int j) {
-    const rshi_flow *a = &p->scene->flow[i], *b = &p->scene->flow[j];
+static bool same_origin(const panel *p, int i, int j) {
+    const rshi_origin *a = &p->scene->origin[i], *b = &p->scene->origin[j];
     const rshi_ranks *before = p->scene->side[0].cell;
     if (!same_holders(p, i, j) || a->kind != b->kind) return false;
-    return a->kind == RSHI_FLOW_REDUCED ? rshi_ranks_equal(&before[i], &before[j])
+    return a->kind == RSHI_ORIGIN_REDUCED ? rshi_ranks_equal(&before[i], &before[j])
                                         : rshi_ranks_equal(&a->from, &b->from);
 }
 
@@ -112,30 +112,30 @@ static rsh_status draw_held(rshi_canvas *c, const panel *p, int i, rshi_mark *m)
     else rshi_ranks_label(held, label);
     if (op) snprintf(tip, sizeof tip, "ranks %s, to be combined by %s", label, rsh_op_name(op));
     else snprintf(tip, sizeof tip, "%s %s", held->count == 1 ? "rank" : "ranks", label);
-    m->kind = p->flows ? "outline" : "held";
+    m->kind = p->origins ? "outline" : "held";
     m->rank = held->count ? held->first[0] : -1;
-    m->source = p->flows || op || !held->count ? -1 : held->first[0];
+    m->source = p->origins || op || !held->count ? -1 : held->first[0];
     m->tip = held->count ? tip : "nothing";
     RSH_TRY(c->format->box(c, m));
     return label_box(c, p, *m, label);
 }
 
-static rsh_status draw_flow(rshi_canvas *c, const panel *p, int i, rshi_mark *m) {
+static rsh_status draw_origin(rshi_canvas *c, const panel *p, int i, rshi_mark *m) {
     static const char *const kinds[] = {"none", "stays", "moves", "reduced"};
-    const rshi_flow *flow = &p->scene->flow[i];
+    const rshi_origin *origin = &p->scene->origin[i];
     char from[RSHI_SUM_LABEL], to[RSHI_DRAW_LABEL], tip[RSHI_SUM_LABEL + RSHI_DRAW_LABEL + 32];
-    if (flow->kind == RSHI_FLOW_REDUCED) rshi_sum_label(&p->scene->side[0], i, from);
-    else rshi_ranks_label(&flow->from, from);
+    if (origin->kind == RSHI_ORIGIN_REDUCED) rshi_sum_label(&p->scene->side[0], i, from);
+    else rshi_ranks_label(&origin->from, from);
     rshi_ranks_label(&p->side->cell[i], to);
-    if (flow->kind == RSHI_FLOW_STAYS) snprintf(tip, sizeof tip, "rank %s: stays", to);
-    else if (flow->kind == RSHI_FLOW_REDUCED)
+    if (origin->kind == RSHI_ORIGIN_STAYS) snprintf(tip, sizeof tip, "rank %s: stays", to);
+    else if (origin->kind == RSHI_ORIGIN_REDUCED)
         snprintf(tip, sizeof tip, "%s of ranks %s to %s", rsh_op_name(rsh_layout_op(p->scene->side[0].layout)), from,
                  to);
     else snprintf(tip, sizeof tip, "%s to %s", from, to);
-    m->kind = kinds[flow->kind];
+    m->kind = kinds[origin->kind];
     m->rank = p->side->cell[i].count ? p->side->cell[i].first[0] : -1;
-    m->source = flow->kind == RSHI_FLOW_REDUCED || !flow->from.count ? -1 : flow->from.first[0];
-    m->pale = flow->kind == RSHI_FLOW_STAYS;
+    m->source = origin->kind == RSHI_ORIGIN_REDUCED || !origin->from.count ? -1 : origin->from.first[0];
+    m->pale = origin->kind == RSHI_ORIGIN_STAYS;
     m->tip = tip;
     return c->format->box(c, m);
 }
@@ -156,8 +156,8 @@ static rsh_status draw_title(rshi_canvas *c, const panel *p) {
     return say(c, "title", p->x, p->y - c->format->tick_height - c->format->line, 's', text);
 }
 
-/* Indices at the edges, as many as have room. */
-static rsh_status draw_ticks(rshi_canvas *c, const panel *p, const rshi_edges *e, const int *place, bool down) {
+/* Indices at the borders, as many as have room. */
+static rsh_status draw_ticks(rshi_canvas *c, const panel *p, const rshi_borders *e, const int *place, bool down) {
     int last = -c->format->tick_width, room = down ? c->format->tick_height : c->format->tick_width;
     char label[32];
     for (int i = 0; i <= e->n && room; i++) {
@@ -174,7 +174,7 @@ static rsh_status draw_panel(rshi_canvas *c, const panel *p) {
     RSH_TRY(draw_title(c, p));
     if (p->scene->down >= 0) RSH_TRY(draw_ticks(c, p, rshi_scene_rows(p->scene), p->row, true));
     RSH_TRY(draw_ticks(c, p, rshi_scene_columns(p->scene), p->column, false));
-    if (p->flows) RSH_TRY(each_rect(c, p, same_flow, draw_flow));
+    if (p->origins) RSH_TRY(each_rect(c, p, same_origin, draw_origin));
     return each_rect(c, p, same_holders, draw_held);
 }
 

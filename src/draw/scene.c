@@ -4,21 +4,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-const rshi_edges *rshi_scene_rows(const rshi_scene *s) { return &s->edges[s->down < 0 ? RSH_MAX_NDIM : s->down]; }
-const rshi_edges *rshi_scene_columns(const rshi_scene *s) {
-    return &s->edges[s->across < 0 ? RSH_MAX_NDIM : s->across];
+const rshi_borders *rshi_scene_rows(const rshi_scene *s) { return &s->borders[s->down < 0 ? RSH_MAX_NDIM : s->down]; }
+const rshi_borders *rshi_scene_columns(const rshi_scene *s) {
+    return &s->borders[s->across < 0 ? RSH_MAX_NDIM : s->across];
 }
 
 /* ---- the cells of one rank ---- */
 
 typedef struct dim_mask {
-    const rshi_edges *edges;
+    const rshi_borders *borders;
     uint64_t bits;
 } dim_mask;
 
 static int mark_range(void *ctx, int64_t lo, int64_t hi) {
     dim_mask *m = ctx;
-    const rshi_edges *e = m->edges;
+    const rshi_borders *e = m->borders;
     for (int i = 0; i < e->n && e->at[i] < hi; i++)
         if (e->at[i] >= lo) m->bits |= (uint64_t)1 << i;
     return hi >= e->at[e->n];
@@ -44,7 +44,7 @@ static int mark_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t
     (void)offset;
     (void)strides;
     for (int d = 0; d < b->ndim; d++) {
-        dim_mask m = {&b->scene->edges[d], 0};
+        dim_mask m = {&b->scene->borders[d], 0};
         mark_range(&m, box->lo[d], box->hi[d]);
         bits[d] = m.bits;
     }
@@ -55,7 +55,7 @@ static int mark_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t
 static rsh_status mark_part(box_cells *b, const rsh_layout *l, int64_t rank, int64_t part) {
     uint64_t bits[RSH_MAX_NDIM];
     for (int d = 0; d < b->ndim; d++) {
-        dim_mask m = {&b->scene->edges[d], 0};
+        dim_mask m = {&b->scene->borders[d], 0};
         rsh_status st = rsh_layout_index_set(l, rank, part, d, mark_range, &m);
         if (st == RSH_EUNSUP) return rsh_layout_boxes(l, rank, part, mark_box, b);
         if (st) return st;
@@ -113,11 +113,11 @@ rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout
                            int limit) {
     *s = (rshi_scene){
         .plan = plan, .nsides = to ? 2 : 1, .side = {{.layout = from}, {.layout = to}}, .down = -1, .across = -1};
-    RSH_TRY(rshi_scene_edges(s, limit));
+    RSH_TRY(rshi_scene_borders(s, limit));
     for (int i = 0; i < s->nsides; i++) RSH_TRY(fill_side(s, &s->side[i]));
     if (!plan) return RSH_OK;
     RSH_TRY(rsh_plan_get_totals(plan, &s->totals));
-    return rshi_scene_flows(s);
+    return rshi_scene_origins(s);
 }
 
 void rshi_scene_free(rshi_scene *s) {
@@ -125,7 +125,7 @@ void rshi_scene_free(rshi_scene *s) {
         rshi_free(s->side[i].cell);
         rshi_free(s->side[i].sum);
     }
-    rshi_free(s->flow);
+    rshi_free(s->origin);
 }
 
 /* ---- what is left out ---- */
@@ -149,7 +149,7 @@ static bool note_dims(const rshi_scene *s, char *text, size_t room) {
 }
 
 static bool note_corner(const rshi_scene *s, char *text, size_t room) {
-    const rshi_edges *rows = rshi_scene_rows(s), *columns = rshi_scene_columns(s);
+    const rshi_borders *rows = rshi_scene_rows(s), *columns = rshi_scene_columns(s);
     const int64_t *shape = rsh_layout_shape(s->side[0].layout);
     bool cut_rows = s->down >= 0 && rows->at[rows->n] < shape[s->down];
     bool cut_columns = s->across >= 0 && columns->at[columns->n] < shape[s->across];

@@ -207,16 +207,13 @@ static rsh_status prepare(call *c) {
 }
 
 static rsh_status run(call *c) {
-    rsh_exec *e;
     if (!c->n) return RSH_OK;
     copy_standins(c, &c->from, true);
-    RSH_TRY(rsh_exec_bind(c->plan, c->comm, c->from.memory, c->to.memory, &e));
-    rsh_status st = rsh_exec_run(e);
-    rsh_exec_free(e);
-    if (!st) copy_standins(c, &c->to, false);
-    for (int64_t j = 0; j < c->n && !st; j++)
+    RSH_TRY(rshi_run_bound(c->comm, c->name, RSH_OK, c->plan, c->from.memory, c->to.memory));
+    copy_standins(c, &c->to, false);
+    for (int64_t j = 0; j < c->n; j++)
         if (holds(c, c->to.where, j)) rsh_tensor_bump(tensor_of(&c->to, j));
-    return st;
+    return RSH_OK;
 }
 
 /* Refusals and different ops are found when the call is opened, different roots, dtypes and shapes right after it. */

@@ -23,9 +23,9 @@ typedef struct adjoining {
     bool odd; /* `to` is irregular: its pieces overlap one another, so all that meet `a` are looked at together */
     taking *take;
     int64_t n, room;
-    rshi_piece *src; /* room for `n` sources of a cell */
-    rshi_edge_fn fn;
-    void *ctx;
+    rshi_rank_edges forward; /* owned: edges of the map that is transposed */
+    rshi_rank_edges *share;
+    rshi_edges *out;
 } adjoining;
 
 /* ---- who took what ---- */
@@ -62,29 +62,30 @@ static rsh_status push_edge(adjoining *j, const rshi_edge *e) {
     return push(j, e->dst, &box);
 }
 
-static bool same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
-    for (int d = 0; d < rsh_layout_ndim(l); d++)
-        if (a->set[d].lo != b->set[d].lo) return false;
-    return true;
-}
-
 /* Does the edge read this rank's piece, itself or through those who pass it on? */
 static bool takes_mine(const adjoining *j, const rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
-    if (!same_start(pair->from, e->with, j->a)) return false;
+    if (!rshi_same_start(pair->from, e->with, j->a)) return false;
     if (e->from_dst) {
         rshi_piece at;
         rshi_piece_at_partial(pair->from, &j->first, pair->reduce ? rshi_piece_partial(pair->from, j->a) : 0, &at);
         return rshi_edge_origin(j->p, e, &at) == j->a->rank;
     }
-    for (int64_t i = 0; i < e->nsrc; i++)
-        if (e->src[i].rank == j->a->rank) return true;
-    return false;
+    return rshi_edge_reads(e, j->a->rank);
 }
 
-static rsh_status keep(void *ctx, const rshi_edge *e) {
-    adjoining *j = ctx;
-    return takes_mine(j, e) && rshi_edge_count(e) ? push_edge(j, e) : RSH_OK;
+/* What the forward edges into b, at its rank, take from this rank's piece. */
+static rsh_status collect_at(adjoining *j, const rshi_piece *b) {
+    rshi_rank_edges *f = &j->forward;
+    bool irregular = j->p->pair[j->tensor].irregular;
+    rshi_rank_edges_clear(f);
+    RSH_TRY(irregular ? rshi_piece_receives(j->p, j->tensor, b, f, &f->receives)
+                      : rshi_region_edges(j->p, j->tensor, &j->first, b, f, &f->receives));
+    for (int64_t i = 0; i < f->receives.n; i++) {
+        const rshi_edge *e = &f->receives.edge[i];
+        if (takes_mine(j, e) && rshi_edge_count(e)) RSH_TRY(push_edge(j, e));
+    }
+    return RSH_OK;
 }
 
 /* All ranks that hold b, in the order of their positions. */
@@ -98,10 +99,7 @@ static rsh_status collect(void *ctx, const rshi_piece *b) {
         rshi_piece_at_partial(pair->to, b, i, &at);
         for (int64_t h = 0; h < holders; h++) {
             rshi_piece_at_holder(pair->to, &at, h, &held);
-            if (pair->irregular)
-                RSH_TRY(rshi_piece_receives(j->p, j->tensor, &held, keep, j));
-            else
-                RSH_TRY(rshi_pair_edges(j->p, j->tensor, &j->first, &held, keep, j));
+            RSH_TRY(collect_at(j, &held));
         }
     }
     return RSH_OK;
@@ -136,25 +134,34 @@ static rshi_piece trimmed(const rshi_piece *b, const rshi_edge *e, int ndim) {
 }
 
 /* One cell: sum over the ranks that took it; 0 if there are none. */
-static rsh_status hand_out(adjoining *j, rshi_edge *e) {
+static rsh_status add_cell(adjoining *j, rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
     bool avg = rsh_layout_op(pair->from) == RSH_OP_AVG && pair->reduce;
     int ndim = rsh_layout_ndim(pair->from);
+    rshi_kept mark = rshi_pieces_mark(j->share);
+    int64_t most = 0;
+    for (int64_t i = 0; i < j->n; i++) most += covers(&j->take[i].box, e, ndim);
+    rshi_piece *src = rshi_pieces_room(j->share, most + 1); /* and one whose sets bound the cell */
+    if (!src) return RSH_ENOMEM;
     e->nsrc = 0;
     for (int64_t i = 0; i < j->n; i++)
         if (covers(&j->take[i].box, e, ndim))
-            j->src[e->nsrc++] = j->odd ? trimmed(&j->take[i].b, e, ndim) : j->take[i].b;
-    e->with = !j->odd ? &j->b : e->nsrc ? &j->src[0] : j->a;
-    if (!rshi_edge_count(e)) return RSH_OK;
-    e->src = j->src;
+            src[e->nsrc++] = j->odd ? trimmed(&j->take[i].b, e, ndim) : j->take[i].b;
+    src[most] = !j->odd ? j->b : most ? src[0] : *j->a;
+    e->with = &src[most];
+    e->src = src;
+    if (!rshi_edge_count(e)) {
+        rshi_pieces_back(j->share, mark);
+        return RSH_OK;
+    }
     e->op = e->nsrc == 1 ? RSH_OP_NONE : RSH_OP_SUM;
     e->divisor = avg && e->nsrc ? pair->contributions : 1;
-    return j->fn(j->ctx, e);
+    return rshi_edges_add(j->out, e);
 }
 
 static rsh_status walk_cells(adjoining *j, int d, rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
-    if (d == rsh_layout_ndim(pair->from)) return hand_out(j, e);
+    if (d == rsh_layout_ndim(pair->from)) return add_cell(j, e);
     int64_t x = rshi_max(j->a->set[d].lo, j->b.set[d].lo);
     int64_t hi = rshi_min(rshi_stripe_end(&j->a->set[d]), rshi_stripe_end(&j->b.set[d]));
     while (x < hi) {
@@ -168,9 +175,6 @@ static rsh_status walk_cells(adjoining *j, int d, rshi_edge *e) {
 /* All takings are known: cut what a and b have in common into cells. */
 static rsh_status cut_cells(adjoining *j) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
-    rshi_piece *grown = rshi_realloc(j->src, (size_t)rshi_max(j->n, 1), sizeof *grown);
-    if (!grown) return rshi_nomem();
-    j->src = grown;
     rshi_edge e = {.tensor = j->tensor, .src_layout = pair->to, .dst_layout = pair->from, .dst = j->a};
     e.src_dtype = rsh_layout_dtype(pair->to);
     e.dst_dtype = rsh_layout_dtype(pair->from);
@@ -204,47 +208,32 @@ static rsh_status adjoin_piece(adjoining *j) {
     j->odd = rshi_layout_irregular(pair->to);
     rsh_status st = j->odd ? cells_with_all(j) : rshi_layout_search(pair->to, j->a->set, cells_with, j);
     rshi_free(j->take);
-    rshi_free(j->src);
-    j->take = NULL;
-    j->src = NULL;
-    j->n = j->room = 0;
+    rshi_rank_edges_free(&j->forward);
     return st;
 }
 
-rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx) {
-    rsh_status st = RSH_OK;
-    for (int64_t t = 0; t < p->n && !st; t++) {
-        rshi_piece *list = NULL;
-        int64_t n = 0;
-        st = rshi_layout_pieces(p->pair[t].from, rank, &list, &n);
-        for (int64_t i = 0; i < n && !st; i++) {
-            adjoining j = {.p = p, .tensor = t, .a = &list[i], .fn = fn, .ctx = ctx};
-            st = adjoin_piece(&j);
-        }
-        rshi_free(list);
+static rsh_status adjoin_tensor(const rsh_plan *p, int64_t tensor, int64_t rank, rshi_rank_edges *share,
+                                rshi_edges *out) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(p->pair[tensor].from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        adjoining j = {.p = p, .tensor = tensor, .a = rshi_piece_keep(share, &list[i]), .share = share, .out = out};
+        st = j.a ? adjoin_piece(&j) : RSH_ENOMEM;
     }
+    rshi_free(list);
     return st;
+}
+
+rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *share, rshi_edges *out) {
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(adjoin_tensor(p, t, rank, share, out));
+    return RSH_OK;
 }
 
 /* ---- out of a rank: the ranks whose source it read forward, asked one by one ---- */
 
-typedef struct sending {
-    int64_t rank;
-    rshi_edge_fn fn;
-    void *ctx;
-} sending;
-
-static rsh_status keep_mine(void *ctx, const rshi_edge *e) {
-    sending *s = ctx;
-    for (int64_t i = 0; i < e->nsrc; i++)
-        if (e->src[i].rank == s->rank) return s->fn(s->ctx, e);
-    return RSH_OK;
-}
-
 typedef struct origins {
-    const rsh_plan *p;
-    int64_t tensor;
-    int64_t *rank;
+    int64_t *rank; /* owned */
     int64_t n, room;
 } origins;
 
@@ -260,44 +249,57 @@ static rsh_status add_origin(origins *o, int64_t rank) {
     return RSH_OK;
 }
 
-/* Ranks that an edge reads in the end: its sources, or whoever serves the owner of the slice. */
-static rsh_status note_origins(void *ctx, const rshi_edge *e) {
-    origins *o = ctx;
-    const rshi_pair *pair = &o->p->pair[o->tensor];
-    if (!e->from_dst) {
-        for (int64_t i = 0; i < e->nsrc; i++) RSH_TRY(add_origin(o, e->src[i].rank));
-        return RSH_OK;
-    }
-    for (int64_t i = 0; i < pair->contributions; i++) {
+/* Ranks that a forward edge reads in the end: its sources, or whoever serves the owner of the slice. */
+static rsh_status add_origins(const rsh_plan *p, const rshi_edge *e, origins *o) {
+    const rshi_pair *pair = &p->pair[e->tensor];
+    for (int64_t i = 0; !e->from_dst && i < e->nsrc; i++) RSH_TRY(add_origin(o, e->src[i].rank));
+    for (int64_t i = 0; e->from_dst && i < pair->contributions; i++) {
         rshi_piece at;
         rshi_piece_at_partial(pair->from, e->with, i, &at);
-        RSH_TRY(add_origin(o, rshi_edge_origin(o->p, e, &at)));
+        RSH_TRY(add_origin(o, rshi_edge_origin(p, e, &at)));
     }
     return RSH_OK;
 }
 
-/* All ranks that this rank's destination was made from, forward. */
-static rsh_status list_origins(const rsh_plan *p, int64_t rank, origins *o) {
-    rsh_status st = RSH_OK;
-    for (int64_t t = 0; t < p->n && !st; t++) {
-        rshi_piece *b = NULL;
-        int64_t n = 0;
-        o->tensor = t;
-        st = rshi_layout_pieces(p->pair[t].to, rank, &b, &n);
-        for (int64_t i = 0; i < n && !st; i++) st = rshi_piece_receives(p, t, &b[i], note_origins, o);
-        rshi_free(b);
-    }
+static rsh_status list_tensor(const rsh_plan *p, int64_t tensor, int64_t rank, rshi_rank_edges *forward, origins *o) {
+    rshi_piece *b = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(p->pair[tensor].to, rank, &b, &n);
+    rshi_rank_edges_clear(forward);
+    for (int64_t i = 0; i < n && !st; i++) st = rshi_piece_receives(p, tensor, &b[i], forward, &forward->receives);
+    for (int64_t i = 0; i < forward->receives.n && !st; i++) st = add_origins(p, &forward->receives.edge[i], o);
+    rshi_free(b);
     return st;
 }
 
-rsh_status rshi_adjoint_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx) {
-    origins o = {.p = p};
-    sending s = {rank, fn, ctx};
-    rsh_status st = list_origins(p, rank, &o);
-    if (!st && o.n) qsort(o.rank, (size_t)o.n, sizeof *o.rank, rshi_compare_int64);
+/* All ranks that this rank's destination was made from, forward, ascending. */
+static rsh_status list_origins(const rsh_plan *p, int64_t rank, origins *o) {
+    rshi_rank_edges forward = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t t = 0; t < p->n && !st; t++) st = list_tensor(p, t, rank, &forward, o);
+    rshi_rank_edges_free(&forward);
+    if (o->n) qsort(o->rank, (size_t)o->n, sizeof *o->rank, rshi_compare_int64);
+    return st;
+}
+
+/* Of the edges into another rank, keep those that read this one. */
+static rsh_status send_to(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
+    rshi_edges *list = &s->sends;
+    int64_t first = list->n, kept = first;
+    rshi_kept mark = rshi_pieces_mark(s);
+    RSH_TRY(rshi_adjoint_receives(p, rank, s, list));
+    for (int64_t i = first; i < list->n; i++)
+        if (rshi_edge_reads(&list->edge[i], s->rank)) list->edge[kept++] = list->edge[i];
+    list->n = kept;
+    if (kept == first) rshi_pieces_back(s, mark);
+    return RSH_OK;
+}
+
+rsh_status rshi_adjoint_sends(const rsh_plan *p, rshi_rank_edges *s) {
+    origins o = {0};
+    rsh_status st = list_origins(p, s->rank, &o);
     for (int64_t i = 0; i < o.n && !st; i++)
-        if (o.rank[i] != rank && (!i || o.rank[i] != o.rank[i - 1]))
-            st = rshi_adjoint_receives(p, o.rank[i], keep_mine, &s);
+        if (o.rank[i] != s->rank && (!i || o.rank[i] != o.rank[i - 1])) st = send_to(p, o.rank[i], s);
     rshi_free(o.rank);
     return st;
 }

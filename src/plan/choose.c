@@ -1,8 +1,9 @@
-/* Choose: whether regions are cut, by what the rank that sends the most would send.
+/* Choose: the way by which each region is moved, by what the rank that sends the most would send.
  *
- * Two ways to cut are tried one after the other, each for the whole plan, and kept only if the largest send becomes
- * smaller: regions that more nodes want than ranks hold are spread over the nodes (spread.c), and what several replicas
- * could send is cut into one slice each (edge.c). */
+ * Two ways are tried one after the other, each for the whole plan, and allowed only if the largest send becomes
+ * smaller: regions that more nodes want than ranks hold are spread over the nodes (way_spread.c), and what several
+ * replicas could send is cut into one slice each (way_sliced.c).  Reduced and relayed regions (way_reduced.c,
+ * way_relayed.c) always move fewer bytes than direct ones (way_direct.c); for them no comparison is needed. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
     rsh_plan_totals t = {0};
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
-    if (fits) RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
+    if (fits) RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
     *bytes = fits ? t.max_send : INT64_MAX;
     return RSH_OK;
 }
@@ -98,4 +99,37 @@ rsh_status rshi_plan_choose_slices(rsh_plan *p) {
     RSH_TRY(largest_send(p, &sliced));
     for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = sliced < whole;
     return RSH_OK;
+}
+
+/* ---- one region ---- */
+
+/* The dim along which a region is cut, always the same however many slices: the longest, the outermost of equals. */
+static void find_longest_dim(rshi_region *r) {
+    for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++) {
+        const rshi_stripe *a = &r->a->set[d], *b = &r->b->set[d];
+        int64_t n = rshi_stripe_common(a, b, a->lo, rshi_stripe_end(a));
+        if (n > r->extent) r->dim = d, r->extent = n;
+    }
+}
+
+bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair) {
+    return !pair->spread && !pair->reduce && !pair->slice && !rshi_plan_has_nodes(p);
+}
+
+rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
+                             rshi_rank_edges *share, rshi_edges *out) {
+    rshi_region r = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .share = share, .out = out};
+    int64_t n;
+    rshi_edge_init(p, tensor, a, b, &r.whole);
+    if (rshi_pair_is_direct(p, r.pair)) return rshi_direct_edge(&r);
+    find_longest_dim(&r);
+    if (r.pair->spread) {
+        bool spread;
+        RSH_TRY(rshi_spread_edges(&r, &spread));
+        if (spread) return RSH_OK;
+    }
+    if ((n = rshi_reduced_slices(&r)) > 1) return rshi_reduced_edges(&r, n);
+    if ((n = rshi_relayed_slices(&r)) > 1) return rshi_relayed_edges(&r, n);
+    if ((n = rshi_sliced_slices(&r)) > 1) return rshi_sliced_edges(&r, n);
+    return rshi_direct_edge(&r);
 }

@@ -2,6 +2,8 @@
 #ifndef RESHARD_PLAN_IMPL_H
 #define RESHARD_PLAN_IMPL_H
 
+#include <stdatomic.h>
+
 #include "plan/plan.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
@@ -21,6 +23,7 @@ typedef struct rshi_pair {
 } rshi_pair;
 
 struct rsh_plan {
+    atomic_long refs; /* holders; the only thing that changes after the plan was made */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */
@@ -45,6 +48,58 @@ static inline bool rshi_plan_has_nodes(const rsh_plan *p) {
     return p->node_of || p->ranks_per_node;
 }
 
+/* ---- edges ---- */
+
+/* One edge: a region of a destination piece, and the pieces that it is made of.  The region is what
+ * the sets of `with` and `dst` have in common inside [lo, hi).  nsrc 0: the region is filled with
+ * the identity of `op`. Stage 0 reads sources, whose sets are those of `with`.  Later stages may
+ * (from_dst) read what earlier ones left in the destination of another rank, whose sets are those
+ * of `dst`. */
+typedef struct rshi_edge {
+    int64_t tensor;
+    int stage;
+    bool from_dst;
+    const rsh_layout *src_layout, *dst_layout; /* whose pieces src and dst are */
+    const rshi_piece *dst, *with;
+    int64_t nsrc;
+    const rshi_piece *src; /* nsrc of them, in the order in which they are combined */
+    int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];
+    rsh_op op;         /* NONE for plain copies; AVG is told as SUM with a divisor */
+    int64_t divisor;   /* 1: none */
+    rsh_dtype src_dtype, dst_dtype;
+    int64_t wire_size; /* bytes of an element on its way to another rank */
+    int64_t owner; /* the rank that took the region from its sources in stage 0: that of `dst`, or
+                      with from_dst an earlier one */
+    int64_t turn;      /* among candidates for serving the owner it took number turn mod k */
+} rshi_edge;
+
+int64_t rshi_edge_count(const rshi_edge *e); /* elements of the region */
+
+/* Edges in an array. */
+typedef struct rshi_edges {
+    rshi_edge *edge; /* owned */
+    int64_t n, room;
+} rshi_edges;
+
+/* All edges of one rank; an edge is in exactly one of the arrays.  `copies` and `receives` together
+ * cover the rank's destination exactly once, tensor after tensor. */
+typedef struct rshi_rank_edges {
+    int64_t rank;
+    rshi_edges copies;   /* into this rank, from its own parts only, or filled */
+    rshi_edges receives; /* into this rank, with a source on another rank */
+    rshi_edges sends;    /* into other ranks, with this rank among their sources */
+    struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
+} rshi_rank_edges;
+
+/* Cost grows with the rank's number of neighbours.  A share that is {0} or was used before; what it
+ * held is replaced and its memory used again.  RSH_ENOMEM: free it all the same. */
+rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
+/* Only the copies and receives; the sends are left empty. */
+rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
+/* Only the sends. */
+rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
+void rshi_rank_edges_free(rshi_rank_edges *share);
+
 #define RSHI_SLICE_BYTES                                                                           \
     ((int64_t)16 << 10) /* what ranks send is not cut finer than this, except inside a node */
 
@@ -65,57 +120,114 @@ rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to);
 /* Where a rank stands in p->rank. */
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank);
 
-/* Edges between one source piece (at its first holder, partial position 0) and one destination
- * piece at its rank. */
-rsh_status rshi_pair_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
-                           const rshi_piece *b, rshi_edge_fn fn, void *ctx);
-/* The rank that holds source piece `a` (at any partial position) for destination `rank`. */
+/* ---- who serves a destination ---- */
+
+/* The holder, by number, of source piece `a` (at any partial position) that serves destination
+ * `rank`: its own copy; else one of its node, else any.  Among k candidates in mesh order number
+ * turn mod k is taken. */
+int64_t rshi_serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                            int64_t rank, int64_t turn);
+/* How many candidates there are. */
+int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                                int64_t rank);
+/* The same as a rank, for the turn that `rank` takes by its position. */
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                           int64_t rank);
-/* The same for the owner of an edge: whose source piece `a` the edge's region came from in stage 0.
- */
+/* Whose source piece `a` the region of an edge came from in stage 0. */
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a);
+/* Holders of a piece of layout `l` that are on a node. */
+int64_t rshi_holders_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node);
 
-/* One slice of what source piece a and destination piece b have in common, cut along one dim, and
- * how b's rank comes by it. */
-typedef struct rshi_slice {
-    int64_t lo, hi; /* common indices of that dim, counted from 0 */
-    int stage;
-    int64_t holder; /* of b, whose destination is read; -1: the sources are */
-    int64_t owner, turn; /* as in the edge */
-} rshi_slice;
-typedef rsh_status (*rshi_slice_fn)(void *ctx, const rshi_slice *s);
-/* The slices of a region that is spread over nodes; `extent` common indices are cut.  *spread
- * false: it is not, and there are none. */
-rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
-                              const rshi_piece *b, int64_t extent, rshi_slice_fn fn, void *ctx,
-                              bool *spread);
+/* ---- the edges of a rank in the making ---- */
+
+/* Room for n pieces in a row, and a copy of one, that stay where they are as long as the edges.
+ * NULL and a sentence: no memory. */
+rshi_piece *rshi_pieces_room(rshi_rank_edges *s, int64_t n);
+rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p);
+rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
+void rshi_rank_edges_clear(rshi_rank_edges *s); /* no edges, no pieces; its memory stays */
+/* Where the pieces end, and back to there: those kept since are forgotten. */
+typedef struct rshi_kept {
+    struct rshi_pieces_kept *now;
+    int64_t used;
+} rshi_kept;
+rshi_kept rshi_pieces_mark(const rshi_rank_edges *s);
+void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark);
+
+/* ---- regions ---- */
+
+/* A region: what source piece `a` and destination piece `b`, at its rank, have in common. */
+typedef struct rshi_region {
+    const rsh_plan *p;
+    const rshi_pair *pair;
+    const rshi_piece *a; /* at its first holder, partial position 0 */
+    const rshi_piece *b; /* kept in the share */
+    const rshi_piece *a_kept; /* a copy of `a` in the share; NULL: not needed so far */
+    rshi_edge whole;     /* the region as one edge from `a` itself */
+    int dim;             /* along which it is cut: the longest, the outermost of equals */
+    int64_t extent;      /* common indices along it; 0: there is nothing to cut */
+    rshi_rank_edges *share;
+    rshi_edges *out;
+} rshi_region;
 
 /* A plain edge of the pair from piece a itself into b: the whole of what they have in common. */
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                     rshi_edge *e);
-/* Edges into destination piece b at its rank. */
+/* Restrict the whole to indices lo to hi - 1 of the common ones along `dim`; false: there are none.
+ */
+bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi);
+/* Add the edge that reads the sources which serve b's rank at `turn`. */
+rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn);
+/* Add the edge that reads, in `stage`, the destination of holder number `holder` of b, which came
+ * from the sources by way of `owner` at `turn`. */
+rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner,
+                                   int64_t turn);
+int64_t rshi_region_bytes(const rshi_region *r); /* on its way, at most INT64_MAX */
+
+/* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
+ * how many slices the way would cut the region; 1: it does not apply. */
+rsh_status rshi_direct_edge(const rshi_region *r);
+int64_t rshi_sliced_slices(const rshi_region *r);
+rsh_status rshi_sliced_edges(rshi_region *r, int64_t n);
+int64_t rshi_relayed_slices(const rshi_region *r);
+rsh_status rshi_relayed_edges(rshi_region *r, int64_t n);
+int64_t rshi_reduced_slices(const rshi_region *r);
+rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
+rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
+
+/* Are all regions of the pair moved directly? */
+bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair);
+/* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and
+ * destination piece `b` (at its rank, kept in the share), by the way that costs least. */
+rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
+                             const rshi_piece *b, rshi_rank_edges *share, rshi_edges *out);
+
+/* ---- walks ---- */
+
+/* Add the edges into destination piece b at its rank; b is kept in the share. */
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                               rshi_edge_fn fn, void *ctx);
+                               rshi_rank_edges *share, rshi_edges *out);
 /* The same for irregular sources: the rank's own copies first, then those of its node, the rest
  * from first copies. */
 rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                                   rshi_edge_fn fn, void *ctx);
-/* Destination pieces that meet source piece a, at every rank and partial position that holds them.
- */
-rsh_status rshi_piece_targets(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
-                              rshi_piece_fn fn, void *ctx);
+                                   rshi_rank_edges *share, rshi_edges *out);
+/* Add a rank's sends to what its share has already. */
+rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *share);
+rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *share,
+                                 rshi_edges *out);
+rsh_status rshi_adjoint_sends(const rsh_plan *p, rshi_rank_edges *share);
+/* Is the rank among the sources of the edge? */
+bool rshi_edge_reads(const rshi_edge *e, int64_t rank);
+bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
 
-rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx);
-rsh_status rshi_adjoint_sends(const rsh_plan *p, int64_t rank, rshi_edge_fn fn, void *ctx);
+/* ---- numbers ---- */
 
 /* Can what all ranks receive and keep be counted in an int64?  Otherwise totals and views are
  * refused. */
 rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits);
-/* Totals by walking every edge, and, for plain layouts, by sums over dims.  `walked` says that the
- * plan has no shorter way. */
+/* Totals from every rank's share, and, for plain layouts, by sums over dims. */
 bool rshi_plan_factorises(const rsh_plan *p);
-rsh_status rshi_totals_by_walk(const rsh_plan *p, rsh_plan_totals *t);
+rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);
 /* Lower bounds; they never look at edges. */

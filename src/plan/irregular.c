@@ -12,22 +12,23 @@ typedef struct receiving {
     int64_t tensor;
     const rshi_piece *b;
     rshi_boxes rest; /* what is still to come */
-    rshi_edge_fn fn;
-    void *ctx;
+    rshi_rank_edges *share;
+    rshi_edges *out;
 } receiving;
 
 /* What is left of b and lies in piece a, from the holder that serves b's rank. */
 static rsh_status from_piece(receiving *r, const rshi_piece *a) {
     const rshi_pair *pair = &r->p->pair[r->tensor];
-    rshi_piece src;
+    rshi_piece *src = rshi_pieces_room(r->share, 1);
     int64_t rank = rshi_serving_rank(r->p, pair, a, r->b->rank);
-    rshi_piece_at_holder(pair->from, a, rshi_piece_holder_index(pair->from, a, rank), &src);
+    if (!src) return RSH_ENOMEM;
+    rshi_piece_at_holder(pair->from, a, rshi_piece_holder_index(pair->from, a, rank), src);
     for (int64_t i = 0; i < r->rest.n; i++) {
         rshi_edge e;
-        rshi_edge_init(r->p, r->tensor, &src, r->b, &e);
+        rshi_edge_init(r->p, r->tensor, src, r->b, &e);
         for (int d = 0; d < rsh_layout_ndim(pair->to); d++)
             e.lo[d] = r->rest.box[i].lo[d], e.hi[d] = r->rest.box[i].hi[d];
-        if (rshi_edge_count(&e)) RSH_TRY(r->fn(r->ctx, &e));
+        if (rshi_edge_count(&e)) RSH_TRY(rshi_edges_add(r->out, &e));
     }
     return RSH_OK;
 }
@@ -46,7 +47,7 @@ static rsh_status from_first_copy(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
     const rshi_pair *pair = &r->p->pair[r->tensor];
     if (!rshi_piece_first_copy(pair->from, a)) return RSH_OK;
-    if (pair->reduce) return rshi_pair_edges(r->p, r->tensor, a, r->b, r->fn, r->ctx);
+    if (pair->reduce) return rshi_region_edges(r->p, r->tensor, a, r->b, r->share, r->out);
     rshi_piece at = for_b(r, a);
     return from_piece(r, &at);
 }
@@ -68,13 +69,16 @@ static rsh_status from_itself(receiving *r, const rshi_piece *own) {
     if (!rshi_pieces_common(pair->to, own, r->b)) return RSH_OK;
     if (pair->keep && rshi_piece_partial(pair->from, own) != rshi_piece_partial(pair->to, r->b)) return RSH_OK;
     rshi_edge e;
-    rshi_edge_init(r->p, r->tensor, own, r->b, &e);
-    RSH_TRY(r->fn(r->ctx, &e));
+    const rshi_piece *kept = rshi_piece_keep(r->share, own);
+    if (!kept) return RSH_ENOMEM;
+    rshi_edge_init(r->p, r->tensor, kept, r->b, &e);
+    RSH_TRY(rshi_edges_add(r->out, &e));
     return rshi_boxes_remove(rsh_layout_ndim(pair->to), &r->rest, own);
 }
 
-rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_edge_fn fn, void *ctx) {
-    receiving r = {.p = p, .tensor = tensor, .b = b, .fn = fn, .ctx = ctx};
+rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *share,
+                                   rshi_edges *out) {
+    receiving r = {.p = p, .tensor = tensor, .b = b, .share = share, .out = out};
     const rshi_pair *pair = &p->pair[tensor];
     rshi_piece *own = NULL;
     int64_t n = 0;

@@ -53,10 +53,9 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
 
 /* ---- ranks ---- */
 
-static rsh_status list_ranks(rsh_plan *p) {
-    int64_t room = 0, n = 0;
-    for (int64_t t = 0; t < p->n; t++) room += rsh_layout_nranks(p->pair[t].from) + rsh_layout_nranks(p->pair[t].to);
-    int64_t *list = p->rank = rshi_alloc((size_t)room, sizeof *list);
+/* Ranks of both sides of all tensors, with repetitions. */
+static rsh_status list_by_sorting(rsh_plan *p, int64_t room) {
+    int64_t n = 0, *list = p->rank = rshi_alloc((size_t)room, sizeof *list);
     if (!list) return rshi_nomem();
     for (int64_t t = 0; t < p->n; t++) {
         const rsh_layout *both[2] = {p->pair[t].from, p->pair[t].to};
@@ -67,6 +66,33 @@ static rsh_status list_ranks(rsh_plan *p) {
     for (int64_t i = 0; i < n; i++)
         if (!p->nranks || list[p->nranks - 1] != list[i]) list[p->nranks++] = list[i];
     return RSH_OK;
+}
+
+static void mark_ranks(const rsh_layout *l, bool *named) {
+    for (int64_t i = 0, n = rsh_layout_nranks(l); i < n; i++) named[rsh_layout_rank(l, i)] = true;
+}
+
+/* The same without a sort, where ranks are below a modest bound: many tensors mostly name the same ranks. */
+static rsh_status list_by_marking(rsh_plan *p, int64_t bound) {
+    bool *named = rshi_calloc((size_t)bound, sizeof *named);
+    int64_t *list = p->rank = rshi_alloc((size_t)bound, sizeof *list);
+    if (named && list) {
+        for (int64_t t = 0; t < p->n; t++) mark_ranks(p->pair[t].from, named), mark_ranks(p->pair[t].to, named);
+        for (int64_t r = 0; r < bound; r++)
+            if (named[r]) list[p->nranks++] = r;
+    }
+    rshi_free(named);
+    return named && list ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status list_ranks(rsh_plan *p) {
+    int64_t room = 0, bound = 0;
+    for (int64_t t = 0; t < p->n; t++) {
+        const rsh_layout *from = p->pair[t].from, *to = p->pair[t].to;
+        room += rsh_layout_nranks(from) + rsh_layout_nranks(to);
+        bound = rshi_max(bound, rshi_max(rshi_layout_rank_bound(from), rshi_layout_rank_bound(to)));
+    }
+    return bound <= 4 * room ? list_by_marking(p, bound) : list_by_sorting(p, room);
 }
 
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank) {
@@ -176,6 +202,7 @@ rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh
                 "a plan for %lld tensors needs their layouts and a place for the result", (long long)n);
     rsh_plan *p = RSHI_NEW(rsh_plan);
     if (!p) return rshi_nomem();
+    atomic_init(&p->refs, 1);
     rsh_status st = plan_init(p, n, from, to, opts);
     if (st)
         rsh_plan_free(p);
@@ -188,8 +215,14 @@ rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_
     return rsh_plan_new_many(1, &from, &to, opts, out);
 }
 
+rsh_plan *rsh_plan_hold(const rsh_plan *p) {
+    rsh_plan *held = (rsh_plan *)p; /* only the count of references ever changes */
+    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
+    return held;
+}
+
 void rsh_plan_free(rsh_plan *p) {
-    if (!p) return;
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) > 1) return;
     for (int64_t t = 0; t < p->n && p->pair; t++) {
         rsh_layout_free(p->pair[t].from);
         rsh_layout_free(p->pair[t].to);
@@ -302,5 +335,6 @@ const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n) {
 }
 
 bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
+bool rshi_plan_has_ceiling(const rsh_plan *p) { return p->has_ceiling; }
 
 int rshi_plan_stages(const rsh_plan *p) { return p->stages; }

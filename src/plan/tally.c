@@ -1,4 +1,4 @@
-/* Tally: bytes per pair of ranks, counted edge by edge. */
+/* Tally: bytes per pair of ranks, counted over the edges of shares. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -10,6 +10,7 @@ typedef struct tally {
     int64_t *bytes;   /* nranks */
     int64_t *touched; /* ordinals */
     int64_t n;
+    rshi_rank_edges share; /* of the rank */
 } tally;
 
 static rsh_status tally_init(tally *t, const rsh_plan *p) {
@@ -22,12 +23,12 @@ static rsh_status tally_init(tally *t, const rsh_plan *p) {
 static void tally_free(tally *t) {
     rshi_free(t->bytes);
     rshi_free(t->touched);
+    rshi_rank_edges_free(&t->share);
 }
 
-static void tally_clear(tally *t, int64_t rank) {
+static void tally_clear(tally *t) {
     for (int64_t i = 0; i < t->n; i++) t->bytes[t->touched[i]] = 0;
     t->n = 0;
-    t->rank = rank;
 }
 
 static void tally_add(tally *t, int64_t peer, int64_t bytes) {
@@ -37,22 +38,42 @@ static void tally_add(tally *t, int64_t peer, int64_t bytes) {
     if (!rshi_add(t->bytes[i], bytes, &t->bytes[i])) t->bytes[i] = INT64_MAX;
 }
 
-static rsh_status count_source(void *ctx, const rshi_edge *e) {
-    int64_t bytes = rshi_edge_count(e) * e->wire_size;
-    for (int64_t i = 0; i < e->nsrc; i++) tally_add(ctx, e->src[i].rank, bytes);
+/* What each source of the edges gives. */
+static void count_sources(tally *t, const rshi_edges *list) {
+    for (int64_t i = 0; i < list->n; i++) {
+        const rshi_edge *e = &list->edge[i];
+        int64_t bytes = rshi_edge_count(e) * e->wire_size;
+        for (int64_t k = 0; k < e->nsrc; k++) tally_add(t, e->src[k].rank, bytes);
+    }
+}
+
+/* What each destination of the edges gets from this rank. */
+static void count_destinations(tally *t, const rshi_edges *list) {
+    for (int64_t i = 0; i < list->n; i++) {
+        const rshi_edge *e = &list->edge[i];
+        int64_t bytes = rshi_edge_count(e) * e->wire_size;
+        for (int64_t k = 0; k < e->nsrc; k++)
+            if (e->src[k].rank == t->rank) tally_add(t, e->dst->rank, bytes);
+    }
+}
+
+/* Everything that the rank receives, and keeps. */
+static rsh_status tally_receives(tally *t, int64_t rank) {
+    t->rank = rank;
+    RSH_TRY(rshi_plan_receives(t->p, rank, &t->share));
+    count_sources(t, &t->share.copies);
+    count_sources(t, &t->share.receives);
     return RSH_OK;
 }
 
-static rsh_status count_destination(void *ctx, const rshi_edge *e) {
-    tally *t = ctx;
-    int64_t bytes = rshi_edge_count(e) * e->wire_size;
-    for (int64_t i = 0; i < e->nsrc; i++)
-        if (e->src[i].rank == t->rank) tally_add(t, e->dst->rank, bytes);
+/* Everything that the rank sends, and keeps; receives may have sources of its own too. */
+static rsh_status tally_sends(tally *t, int64_t rank) {
+    t->rank = rank;
+    RSH_TRY(rshi_plan_edges(t->p, rank, &t->share));
+    count_destinations(t, &t->share.copies);
+    count_destinations(t, &t->share.receives);
+    count_destinations(t, &t->share.sends);
     return RSH_OK;
-}
-
-static rsh_status count_local(void *ctx, const rshi_edge *e) {
-    return e->dst->rank == ((tally *)ctx)->rank ? count_destination(ctx, e) : RSH_OK;
 }
 
 static void tally_sort(tally *t) {
@@ -77,8 +98,7 @@ rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn
     rsh_status st;
     RSH_TRY(check_rank(rank));
     RSH_GOTO(tally_init(&t, p));
-    t.rank = rank;
-    RSH_GOTO(rshi_plan_receives(p, rank, count_source, &t));
+    RSH_GOTO(tally_receives(&t, rank));
     hand_out(&t, fn, ctx);
 out:
     tally_free(&t);
@@ -92,9 +112,7 @@ rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_
     rsh_status st;
     RSH_TRY(check_rank(rank));
     RSH_GOTO(tally_init(&t, p));
-    t.rank = rank;
-    RSH_GOTO(rshi_plan_sends(p, rank, count_destination, &t));
-    RSH_GOTO(rshi_plan_receives(p, rank, count_local, &t));
+    RSH_GOTO(tally_sends(&t, rank));
     hand_out(&t, fn, ctx);
 out:
     tally_free(&t);
@@ -108,8 +126,8 @@ rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
     rsh_status st;
     RSH_GOTO(tally_init(&t, p));
     for (int64_t q = 0; q < p->nranks; q++) {
-        tally_clear(&t, p->rank[q]);
-        RSH_GOTO(rshi_plan_receives(p, p->rank[q], count_source, &t));
+        tally_clear(&t);
+        RSH_GOTO(tally_receives(&t, p->rank[q]));
         tally_sort(&t);
         for (int64_t i = 0; i < t.n; i++)
             if (fn(ctx, p->rank[t.touched[i]], p->rank[q], t.bytes[t.touched[i]])) goto out;
@@ -194,7 +212,7 @@ static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t byt
     return 0;
 }
 
-rsh_status rshi_totals_by_walk(const rsh_plan *p, rsh_plan_totals *t) {
+rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t) {
     summing s = {.p = p, .t = t, .destination = -1};
     s.sent = rshi_calloc((size_t)p->nranks, sizeof *s.sent);
     if (!s.sent) return rshi_nomem();
@@ -220,7 +238,7 @@ static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
     return 0;
 }
 
-static rsh_status view_by_walk(const rsh_plan *p, int64_t rank, rsh_plan_view *v) {
+static rsh_status view_by_share(const rsh_plan *p, int64_t rank, rsh_plan_view *v) {
     share in = {.rank = rank}, out = {.rank = rank};
     RSH_TRY(rsh_plan_sources(p, rank, add_neighbour, &in));
     RSH_TRY(rsh_plan_destinations(p, rank, add_neighbour, &out));
@@ -241,7 +259,7 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     rsh_plan_view v = {.rank = rank};
     RSH_TRY(check_rank(rank));
     RSH_TRY(check_fits(p));
-    RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_walk(p, rank, &v));
+    RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_share(p, rank, &v));
     v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv);
     v.scratch_bytes = p->messages ? v.scratch_messages : 0;
     *out = v;
@@ -257,7 +275,7 @@ rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
         const rsh_layout *to = rshi_plan_dst(p, i);
         t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     }
-    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_walk(p, &t));
+    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
     RSH_TRY(rshi_lower_bound(p, &t.lower_bound));
     RSH_TRY(rshi_lower_bound_between_nodes(p, &t.lower_bound_between_nodes));
     t.scratch_messages = message_scratch(p, !t.messages);

@@ -1,29 +1,53 @@
-/* Cache: the last few plans of a comm, so that a loop of one-shot moves plans once. */
+/* Cache: the plans and bindings that a comm remembers. */
+#include "shard/cache.h"
+
 #include "plan/plan.h"
+#include "shard/binding.h"
 #include "shard/shard.h"
 
-#define SLOTS 16
+/* A plan that the comm remembers. */
+typedef struct planned {
+    rshi_lru_entry entry;
+    rsh_plan *plan; /* held */
+} planned;
 
-typedef struct slot {
-    uint64_t key;
-    uint64_t used; /* when, in uses of the cache */
-    rsh_plan *plan;
-} slot;
-
-typedef struct plan_cache {
-    uint64_t uses;
-    slot slots[SLOTS];
-} plan_cache;
-
-static void cache_free(void *ctx) {
-    plan_cache *c = ctx;
-    for (int i = 0; i < SLOTS; i++) rsh_plan_free(c->slots[i].plan);
-    rshi_free(c);
+static void forget_plan(rshi_lru_entry *e) {
+    planned *p = (planned *)e;
+    rsh_plan_free(p->plan);
+    rshi_free(p);
 }
+
+static void forget_bound(rshi_lru_entry *e) {
+    rshi_bound *b = (rshi_bound *)e;
+    b->exec->clients->scratch -= rshi_exec_scratch(b->exec);
+    rshi_exec_end(b->exec);
+    rshi_free(b);
+}
+
+void rshi_cache_begin(rshi_clients *k) {
+    k->plans = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_plan};
+    k->bindings = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_bound};
+}
+
+void rshi_cache_end(rshi_clients *k) {
+    rshi_lru_free(&k->bindings);
+    rshi_lru_free(&k->plans);
+    rshi_taken_parts_free(&k->taken);
+}
+
+rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out) {
+    RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics need a comm and a place for them");
+    const rshi_clients *k = comm->attached;
+    *out = k ? (rsh_cache_stats){k->hits, k->misses, k->bindings.n} : (rsh_cache_stats){0};
+    return RSH_OK;
+}
+
+/* ---- plans ---- */
 
 static uint64_t mix(uint64_t h, uint64_t x) { return rshi_hash(&x, sizeof x, h); }
 
-static uint64_t key_of(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, const rsh_plan_opts *o) {
+static uint64_t plan_key(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                         const rsh_plan_opts *o) {
     uint64_t h = mix(1, (uint64_t)n);
     for (int64_t t = 0; t < n; t++) h = mix(mix(h, rsh_layout_hash(from[t])), rsh_layout_hash(to[t]));
     if (o->node_of) h = rshi_hash(o->node_of, (size_t)o->nnode_of * sizeof *o->node_of, h);
@@ -40,14 +64,6 @@ static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, 
     return true;
 }
 
-static plan_cache *cache_of(rsh_comm *comm) {
-    if (!comm->cache) {
-        comm->cache = RSHI_NEW(plan_cache);
-        comm->cache_free = cache_free;
-    }
-    return comm->cache;
-}
-
 rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts) {
     RSH_REQUIRE(comm && opts, RSH_EVALUE, "plan options from a comm need both");
     RSH_REQUIRE(opts->struct_size, RSH_EVALUE, "rsh_plan_opts has struct_size 0; start from RSH_PLAN_OPTS_INIT");
@@ -58,27 +74,75 @@ rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts) {
     return RSH_OK;
 }
 
+static rsh_status make_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
+                            const rsh_layout *const *to, const rsh_plan_opts *o, const rsh_plan **out) {
+    planned *p = RSHI_NEW(planned);
+    if (!p) return rshi_nomem();
+    p->entry.key = key;
+    rsh_status st = rsh_plan_new_many(n, from, to, o, &p->plan);
+    if (!st) st = rshi_lru_add(&k->plans, &p->entry);
+    if (st)
+        forget_plan(&p->entry);
+    else
+        *out = p->plan;
+    return st;
+}
+
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                             const rsh_plan_opts *opts, const rsh_plan **out) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
     if (!o.node_of && !o.ranks_per_node) RSH_TRY(rsh_comm_plan_opts(comm, &o));
-    plan_cache *c = cache_of(comm);
-    if (!c) return rshi_nomem();
-    uint64_t key = key_of(n, from, to, &o);
-    slot *oldest = &c->slots[0];
-    for (slot *s = c->slots; s < c->slots + SLOTS; s++) {
-        if (s->plan && s->key == key && is_for(s->plan, n, from, to)) {
-            s->used = ++c->uses;
-            *out = s->plan;
-            return RSH_OK;
-        }
-        if (s->used < oldest->used) oldest = s;
+    rshi_clients *k = rshi_clients_of(comm);
+    if (!k) return RSH_ENOMEM;
+    uint64_t key = plan_key(n, from, to, &o);
+    for (rshi_lru_entry *e = rshi_lru_first(&k->plans, key); e; e = rshi_lru_next(e)) {
+        planned *p = (planned *)e;
+        if (!is_for(p->plan, n, from, to)) continue;
+        rshi_lru_use(&k->plans, e);
+        *out = p->plan;
+        return RSH_OK;
     }
-    rsh_plan *made;
-    RSH_TRY(rsh_plan_new_many(n, from, to, &o, &made));
-    rsh_plan_free(oldest->plan);
-    *oldest = (slot){key, ++c->uses, made};
-    *out = made;
+    return make_plan(k, key, n, from, to, &o, out);
+}
+
+/* ---- bindings ---- */
+
+uint64_t rshi_bound_key(const rsh_plan *plan, const rshi_taken_parts *t) {
+    uint64_t h = mix(rsh_plan_fingerprint(plan), (uint64_t)(t->nsrc + t->ndst));
+    for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
+        h = rshi_hash(t->part[k].memory.strides, sizeof t->part[k].memory.strides, h);
+        h ^= (uint64_t)t->part[k].out_of_reach << (k % 64);
+    }
+    return h;
+}
+
+rshi_bound *rshi_bound_find(rshi_clients *k, const rsh_plan *plan, const rshi_taken_parts *parts, uint64_t key) {
+    for (rshi_lru_entry *e = rshi_lru_first(&k->bindings, key); e; e = rshi_lru_next(e)) {
+        rshi_bound *b = (rshi_bound *)e;
+        if (b->exec->plan != plan || b->exec->state != RSHI_IDLE || !rshi_exec_fits(b->exec, parts)) continue;
+        rshi_lru_use(&k->bindings, e);
+        return b;
+    }
+    return NULL;
+}
+
+/* Element buffers of all remembered bindings together are bounded; those used longest ago go first. */
+static void make_room(rshi_clients *k, int64_t scratch) {
+    while (k->bindings.n && k->scratch + scratch > RSHI_CACHE_SCRATCH) rshi_lru_drop(&k->bindings, k->bindings.oldest);
+    k->scratch += scratch;
+}
+
+rsh_status rshi_bound_add(rshi_clients *k, uint64_t key, rsh_exec *exec, uint64_t serial) {
+    int64_t scratch = rshi_exec_scratch(exec);
+    rshi_bound *b = RSHI_NEW(rshi_bound);
+    if (!b) return rshi_nomem();
+    *b = (rshi_bound){.entry = {.key = key}, .exec = exec, .serial = serial};
+    rsh_status st = rshi_lru_add(&k->bindings, &b->entry);
+    if (st) {
+        rshi_free(b);
+        return st;
+    }
+    make_room(k, scratch);
     return RSH_OK;
 }

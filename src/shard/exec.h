@@ -11,20 +11,9 @@
 #include "comm/comm.h"
 #include "shard/memory.h"
 #include "shard/messages.h"
+#include "shard/numbering.h"
 #include "shard/program.h"
 #include "shard/shadow.h"
-
-/* What a rank shows its peers: where its parts lie, sources then destinations. */
-typedef struct rshi_shown_part {
-    rshi_handle data;
-    int64_t strides[RSH_MAX_NDIM];
-} rshi_shown_part;
-
-/* How a peer of its node finds a rank's flag, table and messages. */
-typedef struct rshi_card {
-    rshi_handle flag, table, messages;
-    uint64_t start; /* the flag's value at bind */
-} rshi_card;
 
 #define RSHI_READERS                                                                               \
     RSHI_STAGES /* what a peer is waited for when all stages are done: that it reads no more */
@@ -36,12 +25,10 @@ typedef struct rshi_peer {
     uint64_t start;
     int due[RSHI_STAGES + 1]; /* stages that it must have done before stage s of this rank; by
                                  RSHI_READERS, before the end.  -1: it does not matter */
-    rshi_shown_part *table;
-    int64_t nsrc, ndst;
-    int64_t number; /* of its first part; sources, then destinations */
-    int64_t *first; /* owned: per tensor the first entry of its sources (0..n) and destinations
-                       (n+1..2n+1) */
+    rshi_parts parts;
 } rshi_peer;
+
+#define RSHI_NOT_READ (-1) /* a part that no other rank reads where it lies */
 
 /* Before begin; source announced, `stage` is at hand; all stages done, readers and messages on
  * their way may be left; this rank or a neighbour refuses the run, and some neighbour may not know
@@ -49,8 +36,9 @@ typedef struct rshi_peer {
 enum { RSHI_IDLE, RSHI_RUNNING, RSHI_COPIED, RSHI_REFUSED };
 
 struct rsh_exec {
-    const rsh_plan *plan;
+    rsh_plan *plan; /* held */
     rsh_comm *comm;
+    struct rshi_clients *clients; /* of the comm */
     int stages;
     bool all_by_message; /* the plan asks for it, or on some rank a part that others read lies where
                             they cannot reach it */
@@ -59,9 +47,8 @@ struct rsh_exec {
                                 it, is read where it lies */
     rshi_peer *peers; /* owned; the first is this rank itself */
     int64_t npeers, peers_room;
-    int *peer_of;           /* owned: by rank, index + 1 into peers; 0: none */
-    rshi_card *cards;       /* owned: by rank, during bind */
-    int reading;            /* during bind: the stage of the edge at hand */
+    int64_t *own_first, *peers_first; /* owned: `first` of the parts of this rank, and of the
+                                         others, one after the other */
     rshi_shown_part *table; /* shared memory */
     size_t table_bytes;
     rshi_flag *flag;
@@ -71,13 +58,14 @@ struct rsh_exec {
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
     void **bound;          /* owned: data of this rank's parts as bound */
+    bool *out_of_reach;    /* owned with it: which of them peers cannot reach */
     rshi_extent *extents;  /* owned: of this rank's parts as bound, and room to sort as many */
-    int64_t *lent; /* owned: by part of this rank, -1 or, where others read it, the number of its
-                      shadow; NULL: peers reach all memory */
+    int64_t *shadow; /* owned: by part of this rank, RSHI_NOT_READ or, where others read it, the
+                        number of its shadow, 0: none yet; NULL: peers reach all memory */
     rshi_shadows shadows;
     int state, stage;
     bool refuser; /* of a run that was refused: it began with this rank */
-    void *next_begun; /* another run of this comm that is under way */
+    rsh_exec *next_begun; /* another run of this comm that is under way */
     int64_t slab;     /* with messages: the next of the stage; -1: peers are waited for */
     int64_t late[RSHI_STAGES + 1]; /* the peer that was waited for last, by stage and among readers:
                                       where the next wait begins */
@@ -91,9 +79,39 @@ struct rsh_exec {
     double begun, seconds;
 };
 
+/* Bytes of element buffers that the exec holds. */
+int64_t rshi_exec_scratch(const rsh_exec *e);
+
+/* ---- this rank's parts, while it binds ---- */
+
+/* One part of this rank as the caller hands it in, checked. */
+typedef struct rshi_taken_part {
+    rshi_part memory;
+    bool out_of_reach; /* of peers */
+    const rsh_layout *layout; /* whose part `number` of this rank it is */
+    int64_t rank, number;
+} rshi_taken_part;
+
+typedef struct rshi_taken_parts {
+    rshi_taken_part *part; /* owned: by entry, as in rshi_parts */
+    rshi_extent *extent;   /* behind them, in the same memory; sorted */
+    int64_t nsrc, ndst, room;
+} rshi_taken_parts;
+
+/* Check the caller's memory and note where it is; `t` is {0} or was used before. */
+rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *comm,
+                           const rsh_memory *src, const rsh_memory *dst);
+void rshi_taken_parts_free(rshi_taken_parts *t);
+/* Use them from now on. */
+void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t);
+/* Could the exec use them, as far as strides and kind of memory go? */
+bool rshi_exec_fits(const rsh_exec *e, const rshi_taken_parts *t);
+/* Which parts others read where they lie, where the engine cannot show them all memory. */
+rsh_status rshi_exec_find_read(rsh_exec *e, const rsh_share *share);
+/* Do others read a part of this rank that they cannot reach? */
+bool rshi_exec_wants_messages(const rsh_exec *e);
 /* Tell where this rank's parts lie in a run on other memory; with NULL, what was bound. */
 rsh_status rshi_exec_show_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
-
 /* RSH_EVALUE if destinations of this rank share memory with anything there; NULL as above.  Asks
  * for no memory. */
 rsh_status rshi_exec_check_memory(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);

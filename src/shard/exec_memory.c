@@ -11,14 +11,14 @@ typedef struct given {
 
 /* Where element 0,...,0 of part k of this rank lies. */
 static char *data_of(const given *g, int64_t k) {
-    int64_t nsrc = g->e->peers[0].nsrc;
+    int64_t nsrc = g->e->peers[0].parts.nsrc;
     const rsh_memory *memory = k < nsrc ? g->src : g->dst;
     return memory && g->e->bound[k] ? memory[k < nsrc ? k : k - nsrc].data : g->e->bound[k];
 }
 
 static rshi_lattice lattice_of(const void *ctx, int64_t k) {
     const given *g = ctx;
-    const rshi_peer *self = &g->e->peers[0];
+    const rshi_parts *self = &g->e->peers[0].parts;
     int64_t n = rsh_plan_ntensors(g->e->plan), t = 0;
     bool dst = k >= self->nsrc;
     const int64_t *first = self->first + (dst ? n + 1 : 0);
@@ -30,7 +30,7 @@ static rshi_lattice lattice_of(const void *ctx, int64_t k) {
 }
 
 rsh_status rshi_exec_check_memory(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
-    int64_t n = e->peers[0].nsrc + e->peers[0].ndst;
+    int64_t n = e->peers[0].parts.nsrc + e->peers[0].parts.ndst;
     rshi_extent *moved = e->extents + n;
     given g = {e, src, dst};
     for (int64_t k = 0; k < n; k++) {

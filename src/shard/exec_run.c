@@ -7,6 +7,7 @@
  * Where there are only moves a rank sleeps on its peers' flags.  Where messages come over a wire there is more than one
  * thing to wait for, and somebody must drive the wire: the rank looks at everything in turn, with moves in between as
  * long as there are any, and takes ever longer rests. */
+#include "shard/clients.h"
 #include "shard/exec.h"
 
 #include <sched.h>
@@ -81,9 +82,9 @@ static rsh_status check_readable(rsh_exec *e) {
 /* True: each part has an address. */
 static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
     bool all = true;
-    for (int64_t k = 0; k < p->nsrc + p->ndst; k++) {
-        e->base[p->number + k] = e->comm->ops->reach(e->comm, p->rank, p->table[k].data);
-        all = all && e->base[p->number + k];
+    for (int64_t k = 0; k < p->parts.nsrc + p->parts.ndst; k++) {
+        e->base[p->parts.number + k] = e->comm->ops->reach(e->comm, p->rank, p->parts.table[k].data);
+        all = all && e->base[p->parts.number + k];
     }
     return all;
 }
@@ -255,8 +256,8 @@ static rsh_status await_readers(rsh_exec *e, bool block, bool *there) {
 }
 
 static void come_to_rest(rsh_exec *e) {
-    void **at = &e->comm->begun;
-    while (*at != e) at = &((rsh_exec *)*at)->next_begun;
+    rsh_exec **at = &e->clients->begun;
+    while (*at != e) at = &(*at)->next_begun;
     *at = e->next_begun;
     e->state = RSHI_IDLE;
 }
@@ -285,7 +286,7 @@ static bool can_refuse(const rsh_exec *e, rsh_status status) {
  */
 static void refuse(rsh_exec *e, rsh_status status) {
     bool room = true;
-    for (const rsh_exec *x = e->comm->begun; x; x = x->next_begun) room = room && x->state != RSHI_REFUSED;
+    for (const rsh_exec *x = e->clients->begun; x; x = x->next_begun) room = room && x->state != RSHI_REFUSED;
     if (room) e->comm->ops->refuse(e->comm, status, rsh_error_detail());
     e->state = RSHI_REFUSED;
     e->comm->ops->post(e->comm, e->flag, mark(e, e->start, e->stages + 1));
@@ -357,7 +358,7 @@ static rsh_status go_on(rsh_exec *e, bool block, bool *done) {
 
 /* Others may be under way on this comm, and a peer may be waiting for one of them: nobody looks at one run alone. */
 static rsh_status look_at_all(rsh_exec *e, bool block, bool *done) {
-    for (rsh_exec *x = e->comm->begun, *next; x; x = next) {
+    for (rsh_exec *x = e->clients->begun, *next; x; x = next) {
         next = x->next_begun;
         bool there = true;
         rsh_status other = x == e ? RSH_OK : advance(x, false, &there);
@@ -386,7 +387,7 @@ static void begin_messages(rsh_exec *e) {
 /* After some 30,000 binds tags are used again, and an old exec may still have its own: two runs of one tag would take
  * one another's messages.  All ranks begin runs in the same order, so they all finish the same one of the two first. */
 static rsh_status finish_namesake(const rsh_exec *e) {
-    for (rsh_exec *x = e->comm->begun; x; x = x->next_begun)
+    for (rsh_exec *x = e->clients->begun; x; x = x->next_begun)
         if (x->messages && rshi_messages_tag(x->messages) == rshi_messages_tag(e->messages)) return rsh_exec_wait(x);
     return RSH_OK;
 }
@@ -396,8 +397,8 @@ static void enter(rsh_exec *e) {
     e->stage = 0;
     e->state = RSHI_RUNNING;
     e->refuser = false;
-    e->next_begun = e->comm->begun;
-    e->comm->begun = e;
+    e->next_begun = e->clients->begun;
+    e->clients->begun = e;
     note_progress(e);
 }
 
@@ -431,7 +432,7 @@ rsh_status rsh_exec_test(rsh_exec *e, bool *done) {
 rsh_status rsh_exec_wait(rsh_exec *e) {
     RSH_NEEDS(e);
     RSH_TRY(rshi_comm_own(e->comm));
-    bool done, alone = e->comm->begun == e && !e->next_begun;
+    bool done, alone = e->clients->begun == e && !e->next_begun;
     if (e->state == RSHI_IDLE) return still_good(e);
     return alone ? go_on(e, true, &done) : wait_among_others(e);
 }
@@ -443,7 +444,7 @@ rsh_status rsh_exec_run(rsh_exec *e) {
 
 /* Parts with elements need memory. */
 static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
-    const rshi_peer *self = &e->peers[0];
+    const rshi_parts *self = &e->peers[0].parts;
     RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE,
                 "run_on needs memory for %lld source and %lld destination parts", (long long)self->nsrc,
                 (long long)self->ndst);

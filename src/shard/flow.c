@@ -1,17 +1,17 @@
-/* Flow: from edges between ranks to streams, and from streams to messages. */
+/* Flow: from transfers between ranks to streams, and from streams to messages. */
 #include "shard/flow.h"
 
 #include "shard/route.h"
 
 #include <stdlib.h>
 
-/* ---- edges to legs ---- */
+/* ---- transfers to legs ---- */
 
 typedef struct building {
     rshi_flows *f;
-    const rshi_finder *own;
-    const rshi_leg *leg; /* at hand */
-    rshi_runs runs;      /* spare */
+    const rshi_parts *own;
+    rshi_location *location; /* owned: of the sources of the transfer at hand */
+    int64_t room;
 } building;
 
 static int shift_between(const rshi_flows *f, int64_t from, int64_t to) {
@@ -30,51 +30,49 @@ static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
 
 static int by_value(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static rsh_status list_shifts(rshi_flows *f, const rshi_edge *e, rshi_leg *leg) {
-    RSH_TRY(grow((void **)&f->shifts, f->nshifts + e->nsrc, &f->shifts_room, sizeof *f->shifts));
+static rsh_status list_shifts(rshi_flows *f, const rsh_transfer *t, rshi_leg *leg) {
+    RSH_TRY(grow((void **)&f->shifts, f->nshifts + t->nsrc, &f->shifts_room, sizeof *f->shifts));
     leg->shifts = f->nshifts;
-    for (int64_t i = 0; i < e->nsrc; i++) {
-        if (e->src[i].rank != e->dst->rank) f->shifts[f->nshifts++] = shift_between(f, e->src[i].rank, e->dst->rank);
-        if (e->src[i].rank == f->comm->rank) leg->own = (int)i;
+    for (int64_t i = 0; i < t->nsrc; i++) {
+        if (t->src[i].rank != t->dst.rank) f->shifts[f->nshifts++] = shift_between(f, t->src[i].rank, t->dst.rank);
+        if (t->src[i].rank == f->comm->rank) leg->own = (int)i;
     }
     leg->nshifts = f->nshifts - leg->shifts;
     int *list = f->shifts + leg->shifts;
     qsort(list, (size_t)leg->nshifts, sizeof *list, by_value);
     for (int64_t i = 1; i < leg->nshifts; i++)
         RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld",
-                    (long long)e->dst->rank);
+                    (long long)t->dst.rank);
     return RSH_OK;
 }
 
-/* Where the region's first element would lie in a dense destination part: regions are disjoint, so no two begin at the
- * same place. */
-static rsh_status find_offset(building *b, const rshi_edge *e, int64_t *offset) {
-    int64_t strides[RSH_MAX_NDIM];
+/* Where the first element would lie in a dense destination part: transfers are disjoint, so no two begin at the same
+ * place. */
+static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t *offset) {
+    int64_t rounds[RSH_MAX_LOOPS];
     rsh_part part;
-    RSH_TRY(rsh_layout_part(e->dst_layout, e->dst->rank, e->dst->part, &part));
-    rshi_piece_place(e->dst_layout, e->dst, part.strides, offset, strides);
-    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) {
-        b->runs.n = 0;
-        RSH_TRY(rshi_stripe_overlap(&e->with->set[d], &e->dst->set[d], e->lo[d], e->hi[d], &b->runs));
-        *offset += b->runs.run[0].ib * strides[d];
-    }
-    return RSH_OK;
+    RSH_TRY(rsh_layout_part(rshi_plan_dst(b->f->plan, t->tensor), t->dst.rank, t->dst.part, &part));
+    return rsh_transfer_place(t, &t->dst, part.strides, offset, rounds);
 }
 
 /* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot
  * 0. */
-static rsh_status find_part(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number,
-                            const int64_t **strides) {
+static rshi_location locate(const building *b, const rshi_leg *leg, const rsh_transfer *t,
+                            const rsh_transfer_end *end) {
     static const int64_t none[RSH_MAX_NDIM];
-    const building *b = ctx;
     const rshi_flows *f = b->f;
-    if (rank == f->comm->rank) return b->own->find(b->own->ctx, rank, dst, tensor, part, number, strides);
-    int shift = shift_between(f, rank, (f->comm->rank + b->leg->shift) % f->comm->size);
-    const int *list = f->shifts + b->leg->shifts,
-              *found = bsearch(&shift, list, (size_t)b->leg->nshifts, sizeof *list, by_value);
-    *number = found ? -1 - (found - list) : -1;
-    *strides = none;
-    return RSH_OK;
+    if (end->rank == f->comm->rank) return rshi_parts_find(b->own, end->in_dst, t->tensor, end->part);
+    int shift = shift_between(f, end->rank, t->dst.rank);
+    const int *list = f->shifts + leg->shifts,
+              *found = bsearch(&shift, list, (size_t)leg->nshifts, sizeof *list, by_value);
+    return (rshi_location){found ? -1 - (found - list) : -1, none};
+}
+
+static rsh_status add_task(building *b, const rshi_leg *leg, const rsh_transfer *t, rshi_program *g) {
+    RSH_TRY(grow((void **)&b->location, t->nsrc, &b->room, sizeof *b->location));
+    for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate(b, leg, t, &t->src[i]);
+    rshi_location dst = locate(b, leg, t, &t->dst);
+    return rshi_program_add(g, t, &dst, b->location);
 }
 
 /* A single element becomes one dim of extent 1, so that there is something to cut. */
@@ -86,43 +84,44 @@ static void ensure_a_dim(rshi_program *g, rshi_task *t) {
     for (int i = 0; i < t->move.nsrc; i++) g->strides[(t->first_source + i) * RSHI_MOVE_DIMS] = 0;
 }
 
-static void count_bytes(rshi_flows *f, const rshi_edge *e) {
-    uint64_t bytes = (uint64_t)(rshi_edge_count(e) * e->wire_size);
-    for (int64_t i = 0; i < e->nsrc; i++) {
-        if (e->src[i].rank == f->comm->rank) continue;
-        if (rshi_comm_near(f->comm, (int)e->src[i].rank, f->comm->rank))
+static void count_bytes(rshi_flows *f, const rsh_transfer *t) {
+    uint64_t bytes = (uint64_t)(t->count * t->element_bytes);
+    for (int64_t i = 0; i < t->nsrc; i++) {
+        if (t->src[i].rank == f->comm->rank) continue;
+        if (rshi_comm_near(f->comm, (int)t->src[i].rank, f->comm->rank))
             f->bytes_near += bytes;
         else
             f->bytes_far += bytes;
     }
 }
 
-static rsh_status add_leg(building *b, const rshi_edge *e) {
+static rsh_status add_leg(building *b, const rsh_transfer *t) {
     rshi_flows *f = b->f;
-    bool out = e->dst->rank != f->comm->rank;
+    bool out = t->dst.rank != f->comm->rank;
     rshi_program *g = out ? &f->out : &f->in;
     RSH_TRY(grow((void **)&f->legs, f->nlegs + 1, &f->legs_room, sizeof *f->legs));
     rshi_leg *leg = &f->legs[f->nlegs];
-    *leg = (rshi_leg){.stage = e->stage,
-                      .shift = shift_between(f, f->comm->rank, e->dst->rank),
-                      .tensor = e->tensor,
-                      .part = e->dst->part};
-    leg->wire = e->wire_size == (int64_t)rsh_dtype_size(e->src_dtype) ? e->src_dtype : e->dst_dtype;
+    *leg = (rshi_leg){.stage = t->stage,
+                      .shift = shift_between(f, f->comm->rank, t->dst.rank),
+                      .tensor = t->tensor,
+                      .part = t->dst.part};
+    leg->wire = t->element_bytes == (int64_t)rsh_dtype_size(t->from) ? t->from : t->to;
     leg->first = g->ntasks;
-    RSH_TRY(list_shifts(f, e, leg));
-    RSH_TRY(find_offset(b, e, &leg->offset));
-    b->leg = leg;
-    RSH_TRY(rshi_program_add_edge(g, f->comm->rank, &(rshi_finder){.find = find_part, .ctx = b}, e));
+    RSH_TRY(list_shifts(f, t, leg));
+    RSH_TRY(find_offset(b, t, &leg->offset));
+    RSH_TRY(add_task(b, leg, t, g));
     leg->last = g->ntasks;
     for (int64_t i = leg->first; i < leg->last; i++) ensure_a_dim(g, &g->tasks[i]);
-    if (!out) count_bytes(f, e);
+    if (!out) count_bytes(f, t);
     f->nlegs++;
     return RSH_OK;
 }
 
-static rsh_status take_edge(void *ctx, const rshi_edge *e) {
-    building *b = ctx;
-    return !rshi_edge_count(e) || rshi_route_direct(b->f->comm, b->f->all, e) ? RSH_OK : add_leg(b, e);
+/* The transfers of a list that are not read where they lie. */
+static rsh_status add_legs(building *b, const rsh_transfer *list, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!rshi_route_direct(b->f->comm, b->f->all, &list[i])) RSH_TRY(add_leg(b, &list[i]));
+    return RSH_OK;
 }
 
 /* ---- legs to flows ---- */
@@ -198,13 +197,13 @@ static rsh_status make_room(rshi_flows *f) {
     return f->pointers && f->strides ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, bool all,
-                            const rshi_finder *own) {
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_share *share, const rsh_comm *comm,
+                            bool all, const rshi_parts *own) {
     building b = {.f = f, .own = own};
     *f = (rshi_flows){.comm = comm, .plan = plan, .all = all};
-    rsh_status st = rshi_plan_receives(plan, comm->rank, take_edge, &b);
-    if (!st) st = rshi_plan_sends(plan, comm->rank, take_edge, &b);
-    rshi_free(b.runs.run);
+    rsh_status st = add_legs(&b, share->receives, share->nreceives);
+    if (!st) st = add_legs(&b, share->sends, share->nsends);
+    rshi_free(b.location);
     if (!st) st = make_flows(f);
     return st ? st : make_room(f);
 }

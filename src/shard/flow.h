@@ -70,9 +70,9 @@ typedef struct rshi_flows {
 } rshi_flows;
 
 /* All flows into and out of this rank of the comm; `all`: also where memory could be read.  `own`
- * finds its parts. */
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_comm *comm, bool all,
-                            const rshi_finder *own);
+ * are its parts. */
+rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_share *share,
+                            const rsh_comm *comm, bool all, const rshi_parts *own);
 void rshi_flows_free(rshi_flows *f);
 
 /* `base` has the address of each of this rank's parts by number. */

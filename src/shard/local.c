@@ -89,20 +89,52 @@ static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_mem
     return st;
 }
 
-static rsh_status find(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part, int64_t *number,
-                       const int64_t **strides) {
-    rsh_local *l = ctx;
-    const side *s = &l->sides[2 * tensor + dst];
-    *number = s->first[rshi_layout_ordinal(s->l, rank)] + part;
-    *strides = l->part[*number].strides;
+static rshi_location find(const rsh_local *l, int64_t tensor, const rsh_transfer_end *end) {
+    const side *s = &l->sides[2 * tensor + end->in_dst];
+    int64_t number = s->first[rshi_layout_ordinal(s->l, end->rank)] + end->part;
+    return (rshi_location){number, l->part[number].strides};
+}
+
+/* Where the sources of the transfer at hand lie. */
+typedef struct sources {
+    rshi_location *at; /* owned */
+    int64_t room;
+} sources;
+
+static rsh_status add_transfers(rsh_local *l, const rsh_transfer *list, int64_t n, sources *src) {
+    for (int64_t i = 0; i < n; i++) {
+        const rsh_transfer *t = &list[i];
+        if (t->nsrc > src->room) {
+            rshi_location *grown = rshi_realloc(src->at, (size_t)t->nsrc, sizeof *grown);
+            if (!grown) return rshi_nomem();
+            *src = (sources){grown, t->nsrc};
+        }
+        for (int64_t k = 0; k < t->nsrc; k++) src->at[k] = find(l, t->tensor, &t->src[k]);
+        rshi_location dst = find(l, t->tensor, &t->dst);
+        RSH_TRY(rshi_program_add(&l->program, t, &dst, src->at));
+    }
     return RSH_OK;
 }
 
-static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
-    rshi_finder finder = {.find = find, .ctx = l};
+/* The share of every rank, one after the other. */
+static rsh_status add_shares(rsh_local *l, const rsh_plan *plan) {
+    sources src = {0};
     int64_t n;
     const int64_t *ranks = rshi_plan_ranks(plan, &n);
-    for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_program_add(&l->program, plan, ranks[i], &finder));
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < n && !st; i++) {
+        rsh_share *share = NULL;
+        st = rshi_plan_share_in(plan, ranks[i], &share);
+        if (!st) st = add_transfers(l, share->copies, share->ncopies, &src);
+        if (!st) st = add_transfers(l, share->receives, share->nreceives, &src);
+        rsh_share_free(share);
+    }
+    rshi_free(src.at);
+    return st;
+}
+
+static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
+    RSH_TRY(add_shares(l, plan));
     RSH_TRY(rshi_program_finish(&l->program));
     size_t workers = l->pool ? (size_t)rsh_pool_size(l->pool) : 1;
     l->pointers = rshi_alloc(workers, (size_t)rshi_max(l->program.most_sources, 1) * sizeof *l->pointers);

@@ -119,14 +119,14 @@ static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
     return RSH_OK;
 }
 
-rsh_status rshi_messages_new(const rsh_plan *plan, rsh_comm *comm, bool all, const rshi_finder *own,
-                             rshi_messages **out) {
+rsh_status rshi_messages_new(const rsh_plan *plan, const rsh_share *share, rsh_comm *comm, bool all,
+                             const rshi_parts *own, rshi_messages **out) {
     rshi_messages *m = RSHI_NEW(rshi_messages);
     if (!m) return rshi_nomem();
     rsh_status st;
     m->comm = comm;
     m->channels.comm = comm;
-    RSH_GOTO(rshi_flows_build(&m->flows, plan, comm, all, own));
+    RSH_GOTO(rshi_flows_build(&m->flows, plan, share, comm, all, own));
     if (!m->flows.n) goto out;
     RSH_GOTO(rshi_plan_messages_fit(plan));
     RSH_GOTO(open_channels(m, plan));

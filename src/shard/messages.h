@@ -9,9 +9,10 @@
 typedef struct rshi_messages rshi_messages;
 
 /* Local.  Everything that runs will need; `all`: also between ranks that could read one another's
- * memory.  `own` finds this rank's parts.  *out stays NULL where this rank has no messages. */
-rsh_status rshi_messages_new(const rsh_plan *plan, rsh_comm *comm, bool all, const rshi_finder *own,
-                             rshi_messages **out);
+ * memory.  `share` is this rank's, `own` are its parts.  *out stays NULL where this rank has no
+ * messages. */
+rsh_status rshi_messages_new(const rsh_plan *plan, const rsh_share *share, rsh_comm *comm,
+                             bool all, const rshi_parts *own, rshi_messages **out);
 /* Local: what a peer of this node needs to know (m NULL: nothing); and, once everybody's is here,
  * to find theirs. */
 rsh_status rshi_messages_show(const rshi_messages *m, rshi_handle *out);

@@ -1,7 +1,6 @@
-/* Program: from edges to moves.
+/* Program: from transfers to moves.
  *
- * An edge is a product over dims of the runs that source and destination have in common; each combination of runs is a
- * strided move with at most two loops a dim.  Large moves are cut into slabs along their slowest dims, and slabs of all
+ * A transfer is a strided move.  Large moves are cut into slabs along their slowest dims, and slabs of all
  * moves are done in the order of the destination's memory, so that lines written by several sources are completed while
  * they are near. */
 #include "shard/program.h"
@@ -35,62 +34,26 @@ void rshi_program_free(rshi_program *g) {
     *g = (rshi_program){0};
 }
 
-/* ---- edges to tasks ---- */
+/* ---- transfers to tasks ---- */
 
-/* A piece in memory: its part's number, where it starts and how it steps, in bytes. */
-typedef struct placed {
-    int64_t part, base, strides[RSH_MAX_NDIM];
-} placed;
-
-typedef struct adding {
-    rshi_program *g;
-    const rshi_finder *finder;
-    int64_t rank;
-    const rshi_edge *e;
-    int ndim;
-    rshi_runs runs[RSH_MAX_NDIM];
-    const rshi_run *at[RSH_MAX_NDIM]; /* the combination at hand */
-    placed dst, *src;
-} adding;
-
-static rsh_status place(const adding *a, const rsh_layout *l, const rshi_piece *p, bool dst, rsh_dtype dtype,
-                        placed *out) {
-    const int64_t *S;
+/* One end of a transfer in a part with these element strides, in bytes. */
+static void place(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides, rsh_dtype dtype,
+                  int64_t *offset, int64_t *rounds) {
     int64_t size = (int64_t)rsh_dtype_size(dtype);
-    RSH_TRY(a->finder->find(a->finder->ctx, p->rank, dst, a->e->tensor, p->part, &out->part, &S));
-    rshi_piece_place(l, p, S, &out->base, out->strides);
-    out->base *= size;
-    for (int d = 0; d < a->ndim; d++) out->strides[d] *= size;
-    return RSH_OK;
+    rsh_transfer_place(t, end, strides, offset, rounds);
+    *offset *= size;
+    for (int i = 0; i < t->nloops; i++) rounds[i] *= size;
 }
 
-/* Loops of one side: for each dim the repeated runs, then the indices of a run. */
-static void lay_loops(const adding *a, const placed *p, bool source, int64_t *n, int64_t *strides, int64_t *offset) {
-    bool by_dst = !source || a->e->from_dst; /* a slice read from a peer's destination lies as in ours */
-    *offset = p->base;
-    for (int d = 0; d < a->ndim; d++) {
-        const rshi_run *r = a->at[d];
-        *offset += (by_dst ? r->ib : r->ia) * p->strides[d];
-        strides[2 * d] = (by_dst ? r->db : r->da) * p->strides[d];
-        strides[2 * d + 1] = p->strides[d];
-        if (n) n[2 * d] = r->count, n[2 * d + 1] = r->len;
-    }
+static void count_bytes(rshi_program *g, const rsh_transfer *t) {
+    uint64_t bytes = (uint64_t)t->count * rsh_dtype_size(t->from);
+    g->footprint += (size_t)t->count * rsh_dtype_size(t->to);
+    for (int64_t i = 0; i < t->nsrc; i++)
+        *(t->src[i].rank == t->dst.rank ? &g->bytes_local : &g->bytes_shared) += bytes;
 }
 
-static void count_bytes(adding *a, const rshi_move *m, int64_t elements) {
-    a->g->footprint += (size_t)elements * rsh_dtype_size(m->to);
-    for (int64_t i = 0; i < a->e->nsrc; i++) {
-        uint64_t bytes = (uint64_t)elements * rsh_dtype_size(m->from);
-        if (a->e->src[i].rank == a->rank)
-            a->g->bytes_local += bytes;
-        else
-            a->g->bytes_shared += bytes;
-    }
-}
-
-static rsh_status add_sources(adding *a) {
-    rshi_program *g = a->g;
-    for (int64_t i = 0; i < a->e->nsrc; i++) {
+static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi_location *src) {
+    for (int64_t i = 0; i < t->nsrc; i++) {
         int64_t room = g->sources_room;
         RSH_TRY(grow((void **)&g->sources, g->nsources, &g->sources_room, sizeof *g->sources));
         if (room != g->sources_room || !g->strides) {
@@ -99,89 +62,30 @@ static rsh_status add_sources(adding *a) {
             g->strides = grown;
         }
         rshi_source *s = &g->sources[g->nsources];
-        s->part = a->src[i].part;
-        lay_loops(a, &a->src[i], true, NULL, g->strides + g->nsources++ * RSHI_MOVE_DIMS, &s->offset);
+        s->part = src[i].part;
+        place(t, &t->src[i], src[i].strides, t->from, &s->offset, g->strides + g->nsources++ * RSHI_MOVE_DIMS);
     }
-    g->most_sources = rshi_max(g->most_sources, a->e->nsrc);
+    g->most_sources = rshi_max(g->most_sources, t->nsrc);
     return RSH_OK;
 }
 
-/* One combination of runs becomes one task. */
-static rsh_status add_task(adding *a) {
-    rshi_program *g = a->g;
+rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
+                            const rshi_location *src) {
+    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "a reduction over %lld contributions", (long long)t->nsrc);
     RSH_TRY(grow((void **)&g->tasks, g->ntasks, &g->tasks_room, sizeof *g->tasks));
-    rshi_task *t = &g->tasks[g->ntasks];
-    *t = (rshi_task){.stage = a->e->stage, .part = a->dst.part, .first_source = g->nsources};
-    rshi_move *m = &t->move;
-    *m = (rshi_move){.nd = 2 * a->ndim, .nsrc = (int)a->e->nsrc, .from = a->e->src_dtype, .to = a->e->dst_dtype};
-    m->op = a->e->nsrc > 1 ? a->e->op : RSH_OP_NONE;
-    m->divisor = a->e->divisor;
-    lay_loops(a, &a->dst, false, m->n, m->ds, &t->offset);
-    if (!a->e->nsrc) rshi_op_identity(a->e->op, m->to, m->value);
-    RSH_TRY(add_sources(a));
-    int64_t elements = 1;
-    for (int i = 0; i < m->nd; i++) elements *= m->n[i];
-    count_bytes(a, m, elements);
+    rshi_task *task = &g->tasks[g->ntasks];
+    *task = (rshi_task){.stage = t->stage, .part = dst->part, .first_source = g->nsources};
+    rshi_move *m = &task->move;
+    *m = (rshi_move){.nd = t->nloops, .nsrc = (int)t->nsrc, .from = t->from, .to = t->to};
+    m->op = t->nsrc > 1 ? t->op : RSH_OP_NONE;
+    m->divisor = t->divisor;
+    for (int i = 0; i < m->nd; i++) m->n[i] = t->n[i];
+    place(t, &t->dst, dst->strides, t->to, &task->offset, m->ds);
+    if (!t->nsrc) rshi_op_identity(t->op, m->to, m->value);
+    RSH_TRY(add_sources(g, t, src));
+    count_bytes(g, t);
     g->ntasks++;
     return RSH_OK;
-}
-
-static rsh_status combine_runs(adding *a, int d) {
-    if (d == a->ndim) return add_task(a);
-    for (int64_t i = 0; i < a->runs[d].n; i++) {
-        a->at[d] = &a->runs[d].run[i];
-        RSH_TRY(combine_runs(a, d + 1));
-    }
-    return RSH_OK;
-}
-
-static rsh_status list_runs(adding *a) {
-    for (int d = 0; d < a->ndim; d++) {
-        a->runs[d].n = 0;
-        RSH_TRY(rshi_stripe_overlap(&a->e->with->set[d], &a->e->dst->set[d], a->e->lo[d], a->e->hi[d], &a->runs[d]));
-        if (!a->runs[d].n) break; /* nothing in common: no task */
-    }
-    return RSH_OK;
-}
-
-static rsh_status place_sources(adding *a) {
-    placed *grown = rshi_realloc(a->src, (size_t)rshi_max(a->e->nsrc, 1), sizeof *grown);
-    if (!grown) return rshi_nomem();
-    a->src = grown;
-    for (int64_t i = 0; i < a->e->nsrc; i++)
-        RSH_TRY(place(a, a->e->src_layout, &a->e->src[i], a->e->from_dst, a->e->src_dtype, &a->src[i]));
-    return RSH_OK;
-}
-
-static rsh_status add_edge(void *ctx, const rshi_edge *e) {
-    adding *a = ctx;
-    a->e = e;
-    a->ndim = rsh_layout_ndim(e->dst_layout);
-    RSH_REQUIRE(e->nsrc <= INT32_MAX, RSH_EUNSUP, "a reduction over %lld contributions", (long long)e->nsrc);
-    if (!rshi_edge_count(e) || (a->finder->wants && !a->finder->wants(a->finder->ctx, e))) return RSH_OK;
-    RSH_TRY(list_runs(a));
-    RSH_TRY(place(a, e->dst_layout, e->dst, true, e->dst_dtype, &a->dst));
-    RSH_TRY(place_sources(a));
-    return combine_runs(a, 0);
-}
-
-static void adding_end(adding *a) {
-    for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_free(a->runs[d].run);
-    rshi_free(a->src);
-}
-
-rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder, const rshi_edge *e) {
-    adding a = {.g = g, .finder = finder, .rank = rank};
-    rsh_status st = add_edge(&a, e);
-    adding_end(&a);
-    return st;
-}
-
-rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank, const rshi_finder *finder) {
-    adding a = {.g = g, .finder = finder, .rank = rank};
-    rsh_status st = rshi_plan_receives(plan, rank, add_edge, &a);
-    adding_end(&a);
-    return st;
 }
 
 /* ---- slabs ---- */

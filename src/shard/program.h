@@ -1,4 +1,4 @@
-/* program: the edges into one or more ranks, compiled to moves and cut into slabs in the order of
+/* program: transfers into one or more ranks, compiled to moves and cut into slabs in the order of
  * the destination's memory. */
 #ifndef RESHARD_SHARD_PROGRAM_H
 #define RESHARD_SHARD_PROGRAM_H
@@ -7,18 +7,7 @@
 
 #include "copy/copy.h"
 #include "plan/plan.h"
-
-/* Where a program finds memory: parts are numbered by whoever runs it, and their addresses are
- * looked up at every run. */
-typedef struct rshi_finder {
-    /* Number of a part and its element strides.  dst: of the destination side. */
-    rsh_status (*find)(void *ctx, int64_t rank, bool dst, int64_t tensor, int64_t part,
-                       int64_t *number, const int64_t **strides);
-    void *ctx;
-    /* Called before the parts of an edge are asked for; false: leave the edge out.  NULL: take all.
-     */
-    bool (*wants)(void *ctx, const rshi_edge *e);
-} rshi_finder;
+#include "shard/numbering.h"
 
 typedef struct rshi_source {
     int64_t part;   /* number */
@@ -55,12 +44,10 @@ typedef struct rshi_program {
     uint64_t kernels[RSHI_KERNEL_COUNT];
 } rshi_program;
 
-/* Add the edges into `rank` that the finder wants.  Parts are found through `finder`. */
-rsh_status rshi_program_add(rshi_program *g, const rsh_plan *plan, int64_t rank,
-                            const rshi_finder *finder);
-/* Add one edge, into `rank` or out of it. */
-rsh_status rshi_program_add_edge(rshi_program *g, int64_t rank, const rshi_finder *finder,
-                                 const rshi_edge *e);
+/* Add a transfer; `dst` and `src` (nsrc of them) say where its ends lie.  Parts are numbered by
+ * whoever runs the program, and their addresses are looked up at every run. */
+rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
+                            const rshi_location *src);
 /* Choose kernels, cut slabs, sort.  Nothing can be added afterwards. */
 rsh_status rshi_program_finish(rshi_program *g);
 void rshi_program_free(rshi_program *g);

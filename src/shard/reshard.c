@@ -1,52 +1,54 @@
 /* Reshard: one-shot moves of sharded tensors. */
 #include "plan/plan.h"
+#include "shard/clients.h"
 #include "shard/shard.h"
 
-/* A move of n tensors on one comm. */
+/* A move of n tensors on one comm.  Its lists are the comm's own, kept from move to move. */
 typedef struct moving {
     rsh_comm *comm;
     int64_t n;
     const rsh_sharded *const *src;
     rsh_sharded **dst; /* made by the move where NULL */
-    const rsh_layout **from, **to;
-    const rsh_plan *plan;
-    rsh_memory *memory[2]; /* owned: sources, destinations */
+    const rsh_layout *const *to; /* NULL: those of dst */
 } moving;
 
-static int64_t count_parts(int64_t n, const rsh_sharded *const *list) {
+static int64_t list_memory(int64_t n, const rsh_sharded *const *list, rsh_memory *out) {
     int64_t parts = 0;
-    for (int64_t t = 0; t < n; t++) parts += list[t]->nparts;
+    for (int64_t t = 0; t < n; t++) {
+        if (out) rshi_sharded_memory(list[t], out + parts);
+        parts += list[t]->nparts;
+    }
     return parts;
 }
 
-static rsh_memory *list_memory(int64_t n, const rsh_sharded *const *list) {
-    rsh_memory *memory = rshi_calloc((size_t)count_parts(n, list), sizeof *memory), *next = memory;
-    for (int64_t t = 0; memory && t < n; t++) {
-        rshi_sharded_memory(list[t], next);
-        next += list[t]->nparts;
+/* The layouts of both sides, one after the other. */
+static const rsh_layout **list_layouts(const moving *m) {
+    const rsh_layout **list = rshi_clients_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
+    for (int64_t t = 0; list && t < m->n; t++) {
+        list[t] = m->src[t]->layout;
+        list[m->n + t] = m->to ? m->to[t] : m->dst[t]->layout;
     }
-    return memory;
+    return list;
 }
 
 /* Everything that needs no other rank: the plan, the new tensors, the lists of memory. */
-static rsh_status prepare(moving *m, const rsh_plan_opts *opts) {
+static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
     for (int64_t t = 0; t < m->n; t++)
         RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE, "tensor %lld lives on another comm than tensor 0",
                     (long long)t);
-    RSH_TRY(rshi_plan_cached(m->comm, m->n, m->from, m->to, opts, &m->plan));
+    const rsh_layout **layouts = list_layouts(m);
+    if (!layouts) return RSH_ENOMEM;
+    RSH_TRY(rshi_plan_cached(m->comm, m->n, layouts, layouts + m->n, opts, plan));
     for (int64_t t = 0; t < m->n; t++)
-        if (!m->dst[t]) RSH_TRY(rsh_sharded_empty(m->comm, m->to[t], &m->dst[t]));
-    m->memory[0] = list_memory(m->n, m->src);
-    m->memory[1] = list_memory(m->n, (const rsh_sharded *const *)m->dst);
-    return m->memory[0] && m->memory[1] ? RSH_OK : rshi_nomem();
-}
-
-static rsh_status run_once(moving *m) {
-    rsh_exec *e;
-    RSH_TRY(rsh_exec_bind(m->plan, m->comm, m->memory[0], m->memory[1], &e));
-    rsh_status st = rsh_exec_run(e);
-    rsh_exec_free(e);
-    return st;
+        if (!m->dst[t]) RSH_TRY(rsh_sharded_empty(m->comm, layouts[m->n + t], &m->dst[t]));
+    const rsh_sharded *const *dst = (const rsh_sharded *const *)m->dst;
+    int64_t nsrc = list_memory(m->n, m->src, NULL), n = nsrc + list_memory(m->n, dst, NULL);
+    memory[0] = rshi_clients_room(m->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
+    if (!memory[0]) return RSH_ENOMEM;
+    memory[1] = memory[0] + nsrc;
+    list_memory(m->n, m->src, memory[0]);
+    list_memory(m->n, dst, memory[1]);
+    return RSH_OK;
 }
 
 /* Destinations that were there before have changed. */
@@ -56,23 +58,12 @@ static void bump(const moving *m) {
 }
 
 static rsh_status move(moving *m, const char *name, const rsh_plan_opts *opts) {
-    rsh_status st = prepare(m, opts);
-    st = rshi_comm_open(m->comm, name, m->plan ? rsh_plan_fingerprint(m->plan) : 0,
-                        m->n ? rsh_layout_text(m->to[0]) : "", st);
-    if (!st) st = run_once(m);
+    const rsh_plan *plan = NULL;
+    rsh_memory *memory[2] = {NULL, NULL};
+    rsh_status st = prepare(m, opts, &plan, memory);
+    st = rshi_run_bound(m->comm, name, st, plan, memory[0], memory[1]);
     if (!st) bump(m);
-    rshi_free(m->memory[0]);
-    rshi_free(m->memory[1]);
     return st;
-}
-
-/* The layouts of both sides in one block. */
-static rsh_status list_layouts(moving *m, const rsh_layout *const *to) {
-    m->from = rshi_alloc((size_t)(2 * m->n + 1), sizeof *m->from);
-    if (!m->from) return rshi_nomem();
-    m->to = m->from + m->n;
-    for (int64_t t = 0; t < m->n; t++) m->from[t] = m->src[t]->layout, m->to[t] = to ? to[t] : m->dst[t]->layout;
-    return RSH_OK;
 }
 
 /* A refusal before there is anything to agree on still has to be told to the others. */
@@ -82,16 +73,16 @@ static rsh_status refuse(rsh_comm *comm, const char *name, rsh_status st) {
 
 /* Where nothing would change and the caller allows it: the same memory under another tensor. */
 static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
-    rsh_memory *memory = list_memory(1, &src);
+    rsh_memory *memory = rshi_clients_room(src->comm, RSHI_ROOM_MEMORY, (size_t)src->nparts * sizeof *memory);
     rsh_sharded *s = NULL;
-    rsh_status st = memory ? rsh_sharded_wrap(src->comm, src->layout, memory, &s) : rshi_nomem();
+    if (memory) list_memory(1, &src, memory);
+    rsh_status st = memory ? rsh_sharded_wrap(src->comm, src->layout, memory, &s) : RSH_ENOMEM;
     for (int64_t i = 0; i < src->nparts && !st; i++) {
         const rsh_tensor *t = src->part[i];
         rsh_tensor_free(s->part[i]);
         s->part[i] = NULL;
         st = rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), &s->part[i]);
     }
-    rshi_free(memory);
     st = rshi_comm_open(src->comm, "reshard", rsh_layout_hash(src->layout), rsh_layout_text(src->layout), st);
     if (st)
         rsh_sharded_free(s);
@@ -116,19 +107,13 @@ rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src, const rsh_
     rsh_status bad = check(n, src, to, opts, out, &o);
     if (bad) return refuse(src[0]->comm, "reshard", bad);
     if (n == 1 && o.may_alias && rsh_layout_equal(src[0]->layout, to[0])) return alias(src[0], out);
-    moving m = {.comm = src[0]->comm, .n = n, .src = src};
-    rsh_status st = RSH_OK;
-    m.dst = rshi_calloc((size_t)n, sizeof(rsh_sharded *));
-    if (!m.dst || list_layouts(&m, to)) {
-        st = refuse(m.comm, "reshard", RSH_ENOMEM);
-        goto out;
-    }
-    st = move(&m, "reshard", opts);
+    rsh_sharded *one = NULL;
+    moving m = {.comm = src[0]->comm, .n = n, .src = src, .dst = &one, .to = to};
+    if (n > 1) m.dst = rshi_calloc((size_t)n, sizeof(rsh_sharded *));
+    rsh_status st = m.dst ? move(&m, "reshard", opts) : refuse(m.comm, "reshard", rshi_nomem());
     for (int64_t t = 0; t < n && !st; t++) out[t] = m.dst[t], m.dst[t] = NULL;
-out:
     for (int64_t t = 0; m.dst && t < n; t++) rsh_sharded_free(m.dst[t]);
-    rshi_free(m.dst);
-    rshi_free(m.from);
+    if (n > 1) rshi_free(m.dst);
     return st;
 }
 
@@ -139,10 +124,7 @@ rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to, const rsh_p
 rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst,
                            const rsh_plan_opts *opts) {
     moving m = {.comm = comm, .n = 1, .src = &src, .dst = &dst};
-    if (!ready) ready = list_layouts(&m, NULL);
-    rsh_status st = ready ? refuse(comm, name, ready) : move(&m, name, opts);
-    rshi_free(m.from);
-    return st;
+    return ready ? refuse(comm, name, ready) : move(&m, name, opts);
 }
 
 static rsh_status check_into(const rsh_sharded *src, const rsh_sharded *dst) {
@@ -174,9 +156,7 @@ rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole)
     rsh_sharded *dst = NULL;
     moving m = {.comm = src->comm, .n = 1, .src = &src, .dst = &dst};
     rsh_status st = wrap_whole(src->comm, src->layout, root, whole, &dst);
-    if (!st) st = list_layouts(&m, NULL);
     st = st ? refuse(src->comm, "gather", st) : move(&m, "gather", NULL);
-    rshi_free(m.from);
     rsh_sharded_free(dst);
     return st;
 }
@@ -190,10 +170,8 @@ rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int roo
     rsh_status st = wrap_whole(comm, layout, root, whole, &src);
     if (!st) st = rsh_sharded_empty(comm, layout, &dst);
     moving m = {.comm = comm, .n = 1, .src = (const rsh_sharded *const *)&src, .dst = &dst};
-    if (!st) st = list_layouts(&m, NULL);
     st = st ? refuse(comm, "scatter", st) : move(&m, "scatter", NULL);
     if (!st) *out = dst, dst = NULL;
-    rshi_free(m.from);
     rsh_sharded_free(src);
     rsh_sharded_free(dst);
     return st;

@@ -23,6 +23,12 @@ void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out);
 rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready,
                            const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts);
 
+/* Collective.  Run the plan on this memory, in a binding that the comm remembers or that is made
+ * now.  `name` is the call that the user knows, for sentences; `ready` is what this rank has to say
+ * before: plan and memory count only if it is RSH_OK. */
+rsh_status rshi_run_bound(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
+                          const rsh_memory *src, const rsh_memory *dst);
+
 /* A plan from the comm's cache, or a new one that goes there; borrowed until the comm's next cached
  * plan. */
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from,

@@ -12,18 +12,6 @@
 #include "comm/comm.h"
 #include "shard/shard.h"
 
-#define RSHI_TORCH_BOUND 4 /* sources that a destination remembers */
-
-/* A way into a tensor that reshard_into has gone before: the plan and the exec that is bound to the
- * memory of both. */
-typedef struct rshi_bound {
-    uint64_t serial; /* the same on every rank; 0: none */
-    rsh_plan *plan;  /* owned */
-    rsh_exec *exec;  /* owned */
-    void **data;     /* owned: addresses of the source's shards */
-    int64_t ndata;
-} rshi_bound;
-
 struct rsh_torch_tensor {
     rsh_group *group;
     rsh_comm *comm; /* of the group: this rank is a member */
@@ -32,8 +20,6 @@ struct rsh_torch_tensor {
     int64_t nshards;
     rsh_shard *shards;
     rsh_sharded *core; /* the same shards as the core sees them; NULL until somebody asks */
-    rshi_bound bound[RSHI_TORCH_BOUND];
-    int next_bound; /* the entry that is given up next */
 };
 
 /* ---- groups ---- */
@@ -83,8 +69,6 @@ rsh_status rshi_torch_core(const rsh_torch_tensor *t, rsh_sharded **out);
  */
 rsh_status rshi_sharded_of(rsh_comm *comm, const rsh_layout *layout, const rsh_tensor *part,
                            rsh_sharded **out);
-
-void rshi_bound_clear(rshi_bound *b);
 
 bool rshi_dtype_has_grad(rsh_dtype dtype); /* floats and complex */
 

@@ -64,7 +64,6 @@ rsh_status rshi_torch_form(const rsh_spec *spec, int ndim, const int64_t *size, 
 
 void rsh_torch_free(rsh_torch_tensor *t) {
     if (!t) return;
-    for (int i = 0; i < RSHI_TORCH_BOUND; i++) rshi_bound_clear(&t->bound[i]);
     for (int64_t i = 0; i < t->nshards; i++) rsh_shard_clear(&t->shards[i]);
     rshi_free(t->shards);
     rsh_sharded_free(t->core);

@@ -172,23 +172,32 @@ static void a_comm_of_no_ranks_is_refused(void **state) {
     assert_int_equal(rsh_comm_free(NULL), RSH_OK);
 }
 
-static int freed;
-static void count_free(void *cache) { freed += *(int *)cache; }
+/* What a room attaches to a comm, reduced to what the comm asks of it. */
+typedef struct attachment {
+    int busy, freed;
+} attachment;
 
-static void a_comm_with_execs_is_busy_and_frees_its_cache_once(void **state) {
+static rsh_status attachment_check_idle(const void *attached) {
+    return ((const attachment *)attached)->busy ? rshi_fail(RSH_EBUSY, "busy") : RSH_OK;
+}
+static void attachment_free(void *attached) { ((attachment *)attached)->freed++; }
+
+static void what_is_attached_to_a_comm_keeps_it_while_busy_and_is_freed_once(void **state) {
     (void)state;
+    static const rshi_attached_ops ops = {attachment_check_idle, attachment_free};
+    attachment a = {.busy = 1};
     rsh_comm *c;
-    int one = 1;
-    freed = 0;
     assert_int_equal(rsh_comm_threads(1, &c), RSH_OK);
-    c->cache = &one;
-    c->cache_free = count_free;
-    c->execs = 1;
+    c->attached = &a;
+    c->attached_ops = &ops;
     assert_int_equal(rsh_comm_free(c), RSH_EBUSY);
-    assert_int_equal(freed, 0);
-    c->execs = 0;
-    assert_int_equal(rsh_comm_free(c), RSH_OK);
-    assert_int_equal(freed, 1);
+    assert_int_equal(a.freed, 0);
+    rshi_comm_give_up(c);
+    rshi_comm_client_gone(c);
+    assert_int_equal(a.freed, 0);
+    a.busy = 0;
+    rshi_comm_client_gone(c);
+    assert_int_equal(a.freed, 1);
 }
 
 int main(void) {
@@ -203,7 +212,7 @@ int main(void) {
         cmocka_unit_test(allreduce_does_every_integer_type),
         cmocka_unit_test(what_allreduce_cannot_do_is_said_and_the_comm_goes_on),
         cmocka_unit_test(a_comm_of_no_ranks_is_refused),
-        cmocka_unit_test(a_comm_with_execs_is_busy_and_frees_its_cache_once),
+        cmocka_unit_test(what_is_attached_to_a_comm_keeps_it_while_busy_and_is_freed_once),
     };
     return RUN_EVERYWHERE(tests);
 }

@@ -44,10 +44,20 @@ static void a_failure_without_a_sentence_does_not_get_an_old_one(void **state) {
 }
 
 static rsh_comm *kept;
+static bool busy;
+static rsh_status check_idle(const void *attached) {
+    (void)attached;
+    return busy ? rshi_fail(RSH_EBUSY, "an exec is alive") : RSH_OK;
+}
+static void free_nothing(void *attached) { (void)attached; }
+static const rshi_attached_ops ops = {check_idle, free_nothing};
+
 static rsh_status keeps_an_exec(void *ctx, rsh_comm *c) {
     (void)ctx;
     if (rsh_comm_rank(c) == 1) {
-        c->execs = 1;
+        busy = true;
+        c->attached = &busy;
+        c->attached_ops = &ops;
         kept = c;
         return RSH_OK;
     }
@@ -58,7 +68,7 @@ static rsh_status keeps_an_exec(void *ctx, rsh_comm *c) {
 static void a_rank_that_returns_with_an_exec_alive_is_busy_but_has_left(void **state) {
     (void)state;
     assert_int_equal(rsh_run(3, keeps_an_exec, NULL), RSH_EBUSY);
-    kept->execs = 0;
+    busy = false;
     assert_int_equal(rsh_comm_free(kept), RSH_OK);
 }
 

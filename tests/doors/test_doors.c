@@ -37,6 +37,8 @@ static struct things {
     const rsh_sharded *rsh_sharded_list[1];
     const rsh_partial *rsh_partial_list[1];
     rsh_plan_opts rsh_plan_opts;
+    rsh_transfer rsh_transfer; /* of a single element */
+    rsh_transfer_end rsh_transfer_end;
     rsh_sink rsh_sink;
     rsh_layout_desc rsh_layout_desc;
     rsh_random rsh_random;

@@ -1,4 +1,4 @@
-/* Flows: from which ranks each cell of the destination comes.
+/* Origins: from which ranks each cell of the destination comes.
  *
  * A cell that several ranks hold after the move is drawn as the first of them sees it.  Its sources are those ranks
  * that hold the cell before and that the plan makes send to it; its own copy comes before all others. */
@@ -18,9 +18,9 @@ static void add_source(void *ctx, uint64_t rows, uint64_t columns) {
         for (uint64_t c = columns; c; c &= c - 1) {
             int i = __builtin_ctzll(r) * n + __builtin_ctzll(c);
             if (in->scene->side[1].cell[i].first[0] != in->rank) continue;
-            rshi_flow *flow = &in->scene->flow[i];
-            rshi_ranks_add(&flow->from, in->source);
-            if (in->source == in->rank) flow->kind = RSHI_FLOW_STAYS;
+            rshi_origin *origin = &in->scene->origin[i];
+            rshi_ranks_add(&origin->from, in->source);
+            if (in->source == in->rank) origin->kind = RSHI_ORIGIN_STAYS;
         }
 }
 
@@ -34,32 +34,32 @@ static int visit_source(void *ctx, int64_t peer, int64_t bytes) {
 
 /* Own copies win; contributions to a reduction add up; with neither, the holder that the plan sends by way of others.
  */
-static void settle(rshi_flow *flow, const rshi_ranks *before, int64_t rank, bool partial) {
-    if (partial && flow->from.count > 1) flow->kind = RSHI_FLOW_REDUCED;
-    if (!partial && flow->kind == RSHI_FLOW_STAYS) {
-        flow->from = (rshi_ranks){0};
-        rshi_ranks_add(&flow->from, rank);
+static void settle(rshi_origin *origin, const rshi_ranks *before, int64_t rank, bool partial) {
+    if (partial && origin->from.count > 1) origin->kind = RSHI_ORIGIN_REDUCED;
+    if (!partial && origin->kind == RSHI_ORIGIN_STAYS) {
+        origin->from = (rshi_ranks){0};
+        rshi_ranks_add(&origin->from, rank);
     }
-    if (!flow->from.count) flow->from = *before;
+    if (!origin->from.count) origin->from = *before;
 }
 
 static rsh_status fill_rank(rshi_scene *s, int cells, int64_t rank) {
     incoming in = {s, rank, 0, RSH_OK};
     for (int i = 0; i < cells; i++)
-        if (s->side[1].cell[i].first[0] == rank) s->flow[i].kind = RSHI_FLOW_MOVES;
+        if (s->side[1].cell[i].first[0] == rank) s->origin[i].kind = RSHI_ORIGIN_MOVES;
     RSH_TRY(rsh_plan_sources(s->plan, rank, visit_source, &in));
     return in.status;
 }
 
-rsh_status rshi_scene_flows(rshi_scene *s) {
+rsh_status rshi_scene_origins(rshi_scene *s) {
     int cells = rshi_scene_rows(s)->n * rshi_scene_columns(s)->n;
     bool partial = rshi_scene_reduces(s);
     const rshi_ranks *before = s->side[0].cell, *after = s->side[1].cell;
-    s->flow = rshi_calloc((size_t)cells, sizeof *s->flow);
-    if (!s->flow) return rshi_nomem();
+    s->origin = rshi_calloc((size_t)cells, sizeof *s->origin);
+    if (!s->origin) return rshi_nomem();
     for (int i = 0; i < cells; i++)
-        if (after[i].count && s->flow[i].kind == RSHI_FLOW_UNKNOWN) RSH_TRY(fill_rank(s, cells, after[i].first[0]));
+        if (after[i].count && s->origin[i].kind == RSHI_ORIGIN_UNKNOWN) RSH_TRY(fill_rank(s, cells, after[i].first[0]));
     for (int i = 0; i < cells; i++)
-        if (after[i].count) settle(&s->flow[i], &before[i], after[i].first[0], partial);
+        if (after[i].count) settle(&s->origin[i], &before[i], after[i].first[0], partial);
     return RSH_OK;
 }

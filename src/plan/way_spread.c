@@ -1,7 +1,10 @@
 /* Spread: a region that more nodes want than ranks hold, so that no rank sends it to every node.
  *
+ * Applies where the plan as a whole sends less from its busiest rank that way (choose.c), the destination does not hold
+ * the region itself, and slices stay at 16 KiB at least.
+ *
  * The region is cut along one dim in two ways.  Each node's ranks cut it into one share each, and every rank is
- * responsible for its share on its node. Across nodes it is cut into lanes and each lane into one slice per node.  In
+ * responsible for its share on its node.  Across nodes it is cut into lanes and each lane into one slice per node.  In
  * stage 0 a rank takes those slices of its share that fall to its own node from the sources (scatter); in stage 1 it
  * takes the rest of its share from the ranks of other nodes that have it (all-gather between nodes); in stage 2 it
  * takes the other shares from the ranks of its node (all-gather inside the node).  So every byte leaves the sources
@@ -22,6 +25,14 @@ typedef struct crew {
     int64_t n;
 } crew;
 
+/* One slice of the region, and how b's rank comes by it. */
+typedef struct slice {
+    int64_t lo, hi; /* common indices of the dim that is cut, counted from 0 */
+    int stage;
+    int64_t holder;      /* of b, whose destination is read; -1: the sources are */
+    int64_t owner, turn; /* as in the edge */
+} slice;
+
 typedef struct spread {
     const rsh_plan *p;
     const rshi_pair *pair;
@@ -36,8 +47,8 @@ typedef struct spread {
     int64_t mine;         /* the crew of b's rank, or -1 if its node has a source: then it is in `near` */
     crew near;
     int64_t me;           /* b's rank within its crew */
-    rshi_slice_fn fn;
-    void *ctx;
+    slice *slice;         /* owned: what comes out */
+    int64_t nslices, room;
 } spread;
 
 /* ---- who wants it ---- */
@@ -107,28 +118,35 @@ static rsh_status form_crews(spread *s) {
 
 /* ---- slices ---- */
 
-static rsh_status give(const spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi,
-                       int64_t turn) {
+static rsh_status add(spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi,
+                      int64_t turn) {
     if (lo >= hi) return RSH_OK;
-    rshi_slice q = {lo, hi, stage, from ? from->holder : -1, owner->rank, turn};
-    return s->fn(s->ctx, &q);
+    if (s->nslices == s->room) {
+        int64_t room = s->room ? 2 * s->room : 16;
+        slice *grown = rshi_realloc(s->slice, (size_t)room, sizeof *grown);
+        if (!grown) return rshi_nomem();
+        s->slice = grown;
+        s->room = room;
+    }
+    s->slice[s->nslices++] = (slice){lo, hi, stage, from ? from->holder : -1, owner->rank, turn};
+    return RSH_OK;
 }
 
 /* Of [lo, hi), which falls to crew i: what member `to` has of it, from the sources or from those of crew i who have it.
  */
-static rsh_status give_slice(const spread *s, int64_t i, const member *to, int64_t lo, int64_t hi, int64_t turn) {
+static rsh_status add_slice(spread *s, int64_t i, const member *to, int64_t lo, int64_t hi, int64_t turn) {
     const crew *c = &s->crew[i];
-    if (c->list->node == to->node) return give(s, 0, NULL, to, lo, hi, turn);
+    if (c->list->node == to->node) return add(s, 0, NULL, to, lo, hi, turn);
     for (int64_t k = 0; k < c->n; k++) {
         int64_t x = rshi_max(lo, rshi_part_start(s->extent, c->n, k)),
                 y = rshi_min(hi, rshi_part_start(s->extent, c->n, k + 1));
-        RSH_TRY(give(s, 1, &c->list[k], &c->list[k], x, y, turn));
+        RSH_TRY(add(s, 1, &c->list[k], &c->list[k], x, y, turn));
     }
     return RSH_OK;
 }
 
-/* The share of member k of a crew, slice by slice, as that member comes by it. */
-static rsh_status give_share(const spread *s, const crew *c, int64_t k) {
+/* What member k of a crew is responsible for, slice by slice, as that member comes by it. */
+static rsh_status add_share(spread *s, const crew *c, int64_t k) {
     int64_t first = rshi_part_start(s->extent, c->n, k), end = rshi_part_start(s->extent, c->n, k + 1);
     for (int64_t l = 0; l < s->lanes; l++) {
         int64_t lane = rshi_part_start(s->extent, s->lanes, l),
@@ -137,52 +155,38 @@ static rsh_status give_share(const spread *s, const crew *c, int64_t k) {
         for (int64_t i = 0; i < s->ncrews; i++) {
             int64_t lo = rshi_max(first, lane + rshi_part_start(length, s->ncrews, i));
             int64_t hi = rshi_min(end, lane + rshi_part_start(length, s->ncrews, i + 1));
-            if (lo < hi) RSH_TRY(give_slice(s, i, &c->list[k], lo, hi, l * s->ncrews + i));
+            if (lo < hi) RSH_TRY(add_slice(s, i, &c->list[k], lo, hi, l * s->ncrews + i));
         }
     }
     return RSH_OK;
 }
 
-/* Slices of another member's share, now as they are read from that member. */
-typedef struct passing {
-    const spread *s;
-    int64_t holder;
-} passing;
-
-static rsh_status pass_on(void *ctx, const rshi_slice *q) {
-    const passing *w = ctx;
-    rshi_slice r = *q;
-    r.stage = 2;
-    r.holder = w->holder;
-    return w->s->fn(w->s->ctx, &r);
+/* The share of member k, read from that member in stage 2.  The transposed map asks slice by slice whose source it was;
+ * otherwise it is one slice, and its owner is whoever passes it on. */
+static rsh_status add_passed(spread *s, const crew *c, int64_t k) {
+    int64_t first = s->nslices;
+    if (!s->p->adjoint)
+        return add(s, 2, &c->list[k], &c->list[k], rshi_part_start(s->extent, c->n, k),
+                   rshi_part_start(s->extent, c->n, k + 1), 0);
+    RSH_TRY(add_share(s, c, k));
+    for (int64_t i = first; i < s->nslices; i++) s->slice[i].stage = 2, s->slice[i].holder = c->list[k].holder;
+    return RSH_OK;
 }
 
-/* The share of member k, from that member.  The transposed map asks slice by slice whose source it was; otherwise it is
- * one slice, and its owner is whoever passes it on. */
-static rsh_status give_passed(const spread *s, const crew *c, int64_t k) {
-    passing w = {s, c->list[k].holder};
-    spread asking = *s;
-    asking.fn = pass_on;
-    asking.ctx = &w;
-    if (s->p->adjoint) return give_share(&asking, c, k);
-    return give(s, 2, &c->list[k], &c->list[k], rshi_part_start(s->extent, c->n, k),
-                rshi_part_start(s->extent, c->n, k + 1), 0);
-}
-
-static rsh_status give_far(const spread *s) {
+static rsh_status add_far(spread *s) {
     const crew *c = &s->crew[s->mine];
-    RSH_TRY(give_share(s, c, s->me));
+    RSH_TRY(add_share(s, c, s->me));
     for (int64_t k = 0; k < c->n; k++)
-        if (k != s->me) RSH_TRY(give_passed(s, c, k));
+        if (k != s->me) RSH_TRY(add_passed(s, c, k));
     return RSH_OK;
 }
 
 /* On a node with sources: each takes its share from them, and the others from one another. */
-static rsh_status give_near(const spread *s) {
+static rsh_status add_near(spread *s) {
     const crew *c = &s->near;
     for (int64_t k = 0; k < c->n; k++)
-        RSH_TRY(give(s, k != s->me, k != s->me ? &c->list[k] : NULL, &c->list[k], rshi_part_start(s->extent, c->n, k),
-                     rshi_part_start(s->extent, c->n, k + 1), k));
+        RSH_TRY(add(s, k != s->me, k != s->me ? &c->list[k] : NULL, &c->list[k], rshi_part_start(s->extent, c->n, k),
+                    rshi_part_start(s->extent, c->n, k + 1), k));
     return RSH_OK;
 }
 
@@ -207,16 +211,28 @@ static rsh_status find(spread *s, bool *spreads) {
     return RSH_OK;
 }
 
-rsh_status rshi_spread_slices(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b,
-                              int64_t extent, rshi_slice_fn fn, void *ctx, bool *spreads) {
-    spread s = {.p = p, .pair = pair, .a = a, .b = b, .extent = extent, .mine = -1, .fn = fn, .ctx = ctx};
+static rsh_status add_edges(rshi_region *r, const spread *s) {
+    for (int64_t i = 0; i < s->nslices; i++) {
+        const slice *q = &s->slice[i];
+        rshi_region_cut(r, q->lo, q->hi);
+        RSH_TRY(q->holder < 0 ? rshi_region_from_sources(r, q->turn)
+                              : rshi_region_from_holder(r, q->stage, q->holder, q->owner, q->turn));
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_spread_edges(rshi_region *r, bool *applies) {
+    spread s = {.p = r->p, .pair = r->pair, .a = r->a, .b = r->b, .extent = r->extent, .mine = -1};
     rsh_status st;
-    s.bytes = rshi_mul_most(rshi_pieces_common(pair->to, a, b), pair->wire_size);
-    RSH_GOTO(find(&s, spreads));
-    if (*spreads) st = s.mine >= 0 ? give_far(&s) : give_near(&s);
+    s.bytes = rshi_region_bytes(r);
+    RSH_GOTO(find(&s, applies));
+    if (!*applies) goto out;
+    RSH_GOTO(s.mine >= 0 ? add_far(&s) : add_near(&s));
+    st = add_edges(r, &s);
 out:
     rshi_free(s.source_node);
     rshi_free(s.member);
     rshi_free(s.crew);
+    rshi_free(s.slice);
     return st;
 }

@@ -1,0 +1,104 @@
+/* Share: what one rank does in a plan, as arrays of copies, receives and sends.
+ *
+ * Pieces that edges refer to are kept in blocks that never move, so that edges may point to them while the arrays grow.
+ */
+#include "plan/impl.h"
+
+#define FIRST_BLOCK 8 /* pieces; blocks double from there */
+#define LARGEST_BLOCK 1024
+
+typedef struct rshi_pieces_kept {
+    struct rshi_pieces_kept *next;
+    int64_t used, room;
+    rshi_piece piece[];
+} block;
+
+/* ---- pieces ---- */
+
+static block *add_block(rshi_rank_edges *s, int64_t n) {
+    int64_t room = s->now ? rshi_min(2 * s->now->room, LARGEST_BLOCK) : FIRST_BLOCK;
+    room = rshi_max(n, room);
+    block *b = rshi_alloc(1, sizeof *b + (size_t)room * sizeof *b->piece);
+    if (!b) return NULL;
+    *b = (block){.next = s->now ? s->now->next : s->first, .room = room};
+    *(s->now ? &s->now->next : &s->first) = b;
+    return b;
+}
+
+rshi_piece *rshi_pieces_room(rshi_rank_edges *s, int64_t n) {
+    block *b = s->now;
+    while (b && b->used + n > b->room) {
+        b = b->next;
+        if (b) b->used = 0;
+    }
+    if (!b) b = add_block(s, n);
+    if (!b) {
+        rshi_nomem();
+        return NULL;
+    }
+    s->now = b;
+    b->used += n;
+    return b->piece + b->used - n;
+}
+
+rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p) {
+    rshi_piece *kept = rshi_pieces_room(s, 1);
+    if (kept) *kept = *p;
+    return kept;
+}
+
+rshi_kept rshi_pieces_mark(const rshi_rank_edges *s) { return (rshi_kept){s->now, s->now ? s->now->used : 0}; }
+
+void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark) {
+    s->now = mark.now ? mark.now : s->first;
+    if (s->now) s->now->used = mark.used;
+}
+
+/* ---- edges ---- */
+
+rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e) {
+    if (list->n == list->room) {
+        int64_t room = list->room ? 2 * list->room : 4;
+        rshi_edge *grown = rshi_realloc(list->edge, (size_t)room, sizeof *grown);
+        if (!grown) return rshi_nomem();
+        list->edge = grown;
+        list->room = room;
+    }
+    list->edge[list->n++] = *e;
+    return RSH_OK;
+}
+
+bool rshi_edge_reads(const rshi_edge *e, int64_t rank) {
+    for (int64_t i = 0; i < e->nsrc; i++)
+        if (e->src[i].rank == rank) return true;
+    return false;
+}
+
+void rshi_rank_edges_clear(rshi_rank_edges *s) {
+    s->copies.n = s->receives.n = s->sends.n = 0;
+    rshi_pieces_back(s, (rshi_kept){0});
+}
+
+void rshi_rank_edges_free(rshi_rank_edges *s) {
+    for (block *b = s->first, *next; b; b = next) {
+        next = b->next;
+        rshi_free(b);
+    }
+    rshi_free(s->copies.edge);
+    rshi_free(s->receives.edge);
+    rshi_free(s->sends.edge);
+    *s = (rshi_rank_edges){0};
+}
+
+/* ---- a rank's share ---- */
+
+rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
+    RSH_TRY(rshi_plan_receives(p, rank, s));
+    return rshi_rank_edges_add_sends(p, s);
+}
+
+rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
+    rshi_rank_edges_clear(s);
+    s->rank = rank;
+    return rshi_rank_edges_add_sends(p, s);
+}

@@ -1,0 +1,76 @@
+/* Receives: all edges into a rank. */
+#include "plan/impl.h"
+
+/* One destination piece, while the source pieces that meet it are searched for. */
+typedef struct receiving {
+    const rsh_plan *p;
+    int64_t tensor;
+    const rshi_piece *b;
+    rshi_rank_edges *share;
+    rshi_edges *out;
+} receiving;
+
+static rsh_status receive_from(void *ctx, const rshi_piece *a) {
+    receiving *r = ctx;
+    return rshi_region_edges(r->p, r->tensor, a, r->b, r->share, r->out);
+}
+
+/* A piece that no source contributes to gets the identity of the op. */
+static rsh_status fill(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_edges *out) {
+    rshi_edge e;
+    rshi_edge_init(p, tensor, b, b, &e);
+    e.nsrc = 0;
+    e.op = rsh_layout_op(p->pair[tensor].to);
+    return rshi_edges_add(out, &e);
+}
+
+rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *share,
+                               rshi_edges *out) {
+    const rshi_pair *pair = &p->pair[tensor];
+    receiving r = {p, tensor, b, share, out};
+    if (pair->fill_others && rshi_piece_partial(pair->to, b)) return fill(p, tensor, b, out);
+    if (pair->irregular) return rshi_irregular_receives(p, tensor, b, share, out);
+    return rshi_layout_search(pair->from, b->set, receive_from, &r);
+}
+
+static rsh_status receive_tensor(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(p->pair[tensor].to, s->rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        const rshi_piece *b = rshi_piece_keep(s, &list[i]);
+        st = b ? rshi_piece_receives(p, tensor, b, s, &s->receives) : RSH_ENOMEM;
+    }
+    rshi_free(list);
+    return st;
+}
+
+static bool is_copy(const rshi_edge *e) {
+    for (int64_t i = 0; i < e->nsrc; i++)
+        if (e->src[i].rank != e->dst->rank) return false;
+    return true;
+}
+
+/* Edges that need no other rank leave the receives for the copies; both stay in order. */
+static rsh_status set_copies_apart(rshi_rank_edges *s) {
+    rshi_edges *in = &s->receives;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < in->n; i++) {
+        if (is_copy(&in->edge[i]))
+            RSH_TRY(rshi_edges_add(&s->copies, &in->edge[i]));
+        else if (kept++ < i)
+            in->edge[kept - 1] = in->edge[i];
+    }
+    in->n = kept;
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
+    rshi_rank_edges_clear(s);
+    s->rank = rank;
+    if (p->adjoint)
+        RSH_TRY(rshi_adjoint_receives(p, rank, s, &s->receives));
+    else
+        for (int64_t t = 0; t < p->n; t++) RSH_TRY(receive_tensor(p, t, s));
+    return set_copies_apart(s);
+}

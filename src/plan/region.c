@@ -1,0 +1,111 @@
+/* Region: what a source piece and a destination piece have in common, as edges. */
+#include "plan/impl.h"
+
+int64_t rshi_edge_count(const rshi_edge *e) {
+    int64_t n = 1;
+    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) {
+        n *= rshi_stripe_common(&e->with->set[d], &e->dst->set[d], e->lo[d], e->hi[d]);
+    }
+    return n;
+}
+
+int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
+    int64_t n = 1;
+    for (int d = 0; d < rsh_layout_ndim(l) && n; d++)
+        n *= rshi_stripe_common(&a->set[d], &b->set[d], a->set[d].lo, rshi_stripe_end(&a->set[d]));
+    return n;
+}
+
+bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
+    for (int d = 0; d < rsh_layout_ndim(l); d++)
+        if (a->set[d].lo != b->set[d].lo) return false;
+    return true;
+}
+
+int64_t rshi_region_bytes(const rshi_region *r) {
+    return rshi_mul_most(rshi_pieces_common(r->pair->to, r->a, r->b), r->pair->wire_size);
+}
+
+void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e) {
+    const rshi_pair *pair = &p->pair[tensor];
+    rsh_op op = rsh_layout_op(pair->from);
+    *e = (rshi_edge){
+        .tensor = tensor, .src_layout = pair->from, .dst_layout = pair->to, .dst = b, .with = a, .nsrc = 1, .src = a};
+    e->divisor = 1;
+    e->src_dtype = rsh_layout_dtype(pair->from);
+    e->dst_dtype = rsh_layout_dtype(pair->to);
+    e->wire_size = pair->wire_size;
+    e->owner = b->rank;
+    e->turn = rshi_layout_position(pair->to, b->rank);
+    if (pair->reduce) {
+        e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
+        e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
+    }
+    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) {
+        e->lo[d] = b->set[d].lo;
+        e->hi[d] = rshi_stripe_end(&b->set[d]);
+    }
+}
+
+/* ---- cutting ---- */
+
+/* The first index x such that a and b have i indices in common before it. */
+static int64_t cut_point(const rshi_stripe *a, const rshi_stripe *b, int64_t i) {
+    int64_t lo = rshi_max(a->lo, b->lo), hi = rshi_min(rshi_stripe_end(a), rshi_stripe_end(b)), from = lo;
+    if (a->count == 1 && b->count == 1) return lo + i;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (rshi_stripe_common(a, b, from, mid) < i)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi) {
+    const rshi_stripe *a = &r->a->set[r->dim], *b = &r->b->set[r->dim];
+    r->whole.lo[r->dim] = cut_point(a, b, lo);
+    r->whole.hi[r->dim] = cut_point(a, b, hi);
+    return r->whole.lo[r->dim] < r->whole.hi[r->dim];
+}
+
+/* ---- edges ---- */
+
+/* Every contribution, or the one of b's own partial position where each moves on its own. */
+rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
+    const rsh_layout *from = r->pair->from;
+    rshi_edge e = r->whole;
+    rshi_piece *src = rshi_pieces_room(r->share, r->pair->contributions);
+    if (!src) return RSH_ENOMEM;
+    e.turn = turn;
+    e.nsrc = r->pair->contributions;
+    e.src = e.with = src;
+    for (int64_t i = 0; i < e.nsrc; i++) {
+        rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, r->b) : i, &src[i]);
+        int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], r->b->rank, turn);
+        rshi_piece_at_holder(from, &src[i], holder, &src[i]);
+    }
+    return rshi_edges_add(r->out, &e);
+}
+
+rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner, int64_t turn) {
+    rshi_edge e = r->whole;
+    if (!r->a_kept) r->a_kept = rshi_piece_keep(r->share, r->a);
+    rshi_piece *src = r->a_kept ? rshi_pieces_room(r->share, 1) : NULL;
+    if (!src) return RSH_ENOMEM;
+    rshi_piece_at_holder(r->pair->to, r->b, holder, src);
+    e.stage = stage;
+    e.from_dst = true;
+    e.owner = owner;
+    e.turn = turn;
+    e.src_layout = r->pair->to;
+    e.src_dtype = e.dst_dtype;
+    e.wire_size = (int64_t)rsh_dtype_size(e.dst_dtype);
+    e.op = RSH_OP_NONE;
+    e.divisor = 1;
+    e.nsrc = 1;
+    e.src = src;
+    e.with = r->a_kept;
+    return rshi_edges_add(r->out, &e);
+}

@@ -1,0 +1,60 @@
+/* Serve: which of the ranks that hold a source piece gives it to a destination.
+ *
+ * The destination's own copy comes first, then the holders on its node, then all others; among k candidates in mesh
+ * order the destination whose turn is d takes number d mod k, so that replicas share the work. */
+#include "plan/impl.h"
+
+/* Candidates for one destination: all holders, or those on its node. */
+typedef struct candidates {
+    int64_t n;
+    bool near; /* only holders on the destination's node count */
+    bool own;  /* n is 1 and it is the destination itself: `first` */
+    int64_t first;
+} candidates;
+
+int64_t rshi_holders_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node) {
+    int64_t k = rshi_piece_holders(l, a), n = 0;
+    for (int64_t j = 0; j < k; j++) n += rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node;
+    return n;
+}
+
+static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, int64_t rank) {
+    int64_t own = rshi_piece_holder_index(from, a, rank);
+    if (own >= 0) return (candidates){1, false, true, own};
+    candidates c = {rshi_piece_holders(from, a), false, false, 0};
+    if (rshi_plan_has_nodes(p) && c.n > 1) {
+        int64_t near = rshi_holders_on(p, from, a, rshi_plan_node(p, rank));
+        if (near) c.n = near, c.near = true;
+    }
+    return c;
+}
+
+/* Candidate number i as a holder index. */
+static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, const candidates *c,
+                         int64_t rank, int64_t i) {
+    if (c->own) return c->first;
+    i %= c->n;
+    if (!c->near) return i;
+    int64_t node = rshi_plan_node(p, rank);
+    for (int64_t j = 0;; j++)
+        if (rshi_plan_node(p, rshi_piece_holder(from, a, j)) == node && i-- == 0) return j;
+}
+
+int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
+    return candidates_for(p, pair->from, a, rank).n;
+}
+
+int64_t rshi_serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t turn) {
+    candidates c = candidates_for(p, pair->from, a, rank);
+    return candidate(p, pair->from, a, &c, rank, turn);
+}
+
+int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
+    int64_t turn = rshi_layout_position(pair->to, rank);
+    return rshi_piece_holder(pair->from, a, rshi_serving_holder(p, pair, a, rank, turn));
+}
+
+int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a) {
+    const rshi_pair *pair = &p->pair[e->tensor];
+    return rshi_piece_holder(pair->from, a, rshi_serving_holder(p, pair, a, e->owner, e->turn));
+}

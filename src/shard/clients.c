@@ -1,0 +1,46 @@
+/* Clients: attached to a comm at first use, freed with it. */
+#include "shard/clients.h"
+
+#include "shard/cache.h"
+
+static rsh_status check_idle(const void *attached) {
+    const rshi_clients *k = attached;
+    RSH_REQUIRE(!k->execs, RSH_EBUSY, "%d execs of this comm are still alive", k->execs);
+    return RSH_OK;
+}
+
+static void clients_free(void *attached) {
+    rshi_clients *k = attached;
+    rshi_cache_end(k);
+    for (int i = 0; i < 2; i++) rshi_free(k->room[i].at);
+    rshi_free(k);
+}
+
+static const rshi_attached_ops ops = {check_idle, clients_free};
+
+rshi_clients *rshi_clients_of(rsh_comm *comm) {
+    if (comm->attached) return comm->attached;
+    rshi_clients *k = RSHI_NEW(rshi_clients);
+    if (!k) {
+        rshi_nomem();
+        return NULL;
+    }
+    k->comm = comm;
+    rshi_cache_begin(k);
+    comm->attached = k;
+    comm->attached_ops = &ops;
+    return k;
+}
+
+void *rshi_clients_room(rsh_comm *comm, int sort, size_t bytes) {
+    rshi_clients *k = rshi_clients_of(comm);
+    if (!k || (k->room[sort].at && k->room[sort].bytes >= bytes)) return k ? k->room[sort].at : NULL;
+    void *grown = rshi_realloc(k->room[sort].at, 1, bytes + 256);
+    if (!grown) {
+        rshi_nomem();
+        return NULL;
+    }
+    k->room[sort].at = grown;
+    k->room[sort].bytes = bytes + 256;
+    return grown;
+}

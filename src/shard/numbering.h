@@ -1,0 +1,60 @@
+/* numbering: the parts of one rank, tensor after tensor, sources first, with their strides. */
+#ifndef RESHARD_SHARD_NUMBERING_H
+#define RESHARD_SHARD_NUMBERING_H
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+/* What a rank shows its peers of each of its parts: where it lies, and its element strides. */
+typedef struct rshi_shown_part {
+    rshi_handle data;
+    int64_t strides[RSH_MAX_NDIM];
+} rshi_shown_part;
+
+/* Where an end of a transfer lies: the number of its part, by which a run looks up the address, and
+ * the element strides of the part. */
+typedef struct rshi_location {
+    int64_t part;
+    const int64_t *strides;
+} rshi_location;
+
+typedef struct rshi_parts {
+    int64_t ntensors;
+    int64_t nsrc, ndst;
+    int64_t number; /* of the first part, among all that whoever runs knows */
+    int64_t *first; /* [2 * ntensors + 2]: per tensor the first of its sources (0..n), and of its
+                       destinations (n+1..2n+1); counted from 0 */
+    const rshi_shown_part *table; /* [nsrc + ndst] */
+} rshi_parts;
+
+/* Count the parts of `rank`; `first` points to room for 2 * ntensors + 2 numbers. */
+static inline void rshi_parts_count(rshi_parts *p, const rsh_plan *plan, int64_t rank,
+                                    int64_t *first) {
+    int64_t n = rsh_plan_ntensors(plan), next = 0;
+    p->ntensors = n;
+    p->first = first;
+    for (int64_t t = 0; t < n; t++) {
+        first[t] = next;
+        next += rsh_layout_nparts(rshi_plan_src(plan, t), rank);
+    }
+    p->nsrc = first[n] = next;
+    for (int64_t t = 0; t < n; t++) {
+        first[n + 1 + t] = next;
+        next += rsh_layout_nparts(rshi_plan_dst(plan, t), rank);
+    }
+    first[2 * n + 1] = next;
+    p->ndst = next - p->nsrc;
+}
+
+static inline int64_t rshi_parts_entry(const rshi_parts *p, bool dst, int64_t tensor,
+                                       int64_t part) {
+    return p->first[dst ? p->ntensors + 1 + tensor : tensor] + part;
+}
+
+static inline rshi_location rshi_parts_find(const rshi_parts *p, bool dst, int64_t tensor,
+                                            int64_t part) {
+    int64_t entry = rshi_parts_entry(p, dst, tensor, part);
+    return (rshi_location){p->number + entry, p->table[entry].strides};
+}
+
+#endif

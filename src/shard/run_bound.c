@@ -1,0 +1,95 @@
+/* Bound runs: one-shot moves whose binding the comm remembers.
+ *
+ * A binding is known by its plan, the strides of the parts and the kind of their memory, never by addresses: those are
+ * shown anew before the opening exchange.  In that exchange each rank says which binding it remembers.  Where all
+ * remember the same it is run at once; where nobody does, their cards are there already and the bind goes on; where
+ * only some do, all bind anew. */
+#include "shard/binding.h"
+#include "shard/cache.h"
+#include "shard/shard.h"
+
+/* A run in the making. */
+typedef struct running {
+    rsh_comm *comm;
+    rshi_clients *clients;
+    const rsh_plan *plan;
+    uint64_t key;
+    rshi_bound *found; /* in the cache; NULL: this rank binds */
+    rsh_exec *exec;    /* owned: the one that this rank binds; NULL: none, or it went to the cache */
+    rshi_binding binding;
+    rshi_bind_card mine;
+} running;
+
+static void end(running *r) {
+    rshi_binding_end(&r->binding);
+    rshi_exec_end(r->exec);
+    r->exec = NULL;
+}
+
+static rsh_status begin_binding(running *r) {
+    RSH_TRY(rshi_exec_new(r->plan, r->comm, &r->exec));
+    return rshi_binding_begin(&r->binding, r->exec, &r->clients->taken, &r->mine);
+}
+
+/* Everything that needs no other rank: the remembered binding on this memory, or a new one begun. */
+static rsh_status prepare(running *r, const rsh_memory *src, const rsh_memory *dst) {
+    r->clients = rshi_clients_of(r->comm);
+    if (!r->clients) return RSH_ENOMEM;
+    rshi_taken_parts *parts = &r->clients->taken;
+    RSH_TRY(rshi_parts_take(parts, r->plan, r->comm, src, dst));
+    r->key = rshi_bound_key(r->plan, parts);
+    r->found = rshi_bound_find(r->clients, r->plan, parts, r->key);
+    if (!r->found) return begin_binding(r);
+    r->mine.serial = r->found->serial;
+    rshi_exec_set_parts(r->found->exec, parts);
+    return rshi_exec_show_data(r->found->exec, NULL, NULL);
+}
+
+/* Do all ranks remember the same, or all nothing? */
+static bool all_agree(const rsh_comm *c) {
+    const rshi_bind_card *first = rshi_comm_card(c, 0);
+    for (int64_t i = 1; i < c->size; i++)
+        if (((const rshi_bind_card *)rshi_comm_card(c, i))->serial != first->serial) return false;
+    return true;
+}
+
+/* Ranks disagree: forget, and begin again on all. */
+static rsh_status begin_again(running *r) {
+    if (r->found) rshi_lru_drop(&r->clients->bindings, &r->found->entry);
+    r->found = NULL;
+    end(r);
+    r->mine = (rshi_bind_card){0};
+    rsh_status st = begin_binding(r);
+    return rshi_comm_open_with(r->comm, "bind: again", 0, NULL, st, &r->mine, sizeof r->mine);
+}
+
+/* Under a ceiling element buffers are not kept beyond the call.  The same answer on every rank. */
+static bool is_kept(const running *r) {
+    bool messages = r->comm->node || r->exec->all_by_message;
+    return !messages || !rshi_plan_has_ceiling(r->plan);
+}
+
+/* Run what was bound just now, and remember it if there is memory for that. */
+static rsh_status run_new(running *r) {
+    RSH_TRY(rshi_binding_complete(&r->binding, &r->mine));
+    uint64_t serial = r->comm->calls;
+    rshi_binding_end(&r->binding);
+    RSH_TRY(rsh_exec_run(r->exec));
+    if (is_kept(r) && !rshi_bound_add(r->clients, r->key, r->exec, serial)) r->exec = NULL;
+    return RSH_OK;
+}
+
+rsh_status rshi_run_bound(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
+                          const rsh_memory *src, const rsh_memory *dst) {
+    running r = {.comm = comm, .plan = plan};
+    uint64_t fingerprint = plan ? rsh_plan_fingerprint(plan) : 0;
+    const char *what = plan && rsh_plan_ntensors(plan) ? rsh_layout_text(rsh_plan_to(plan, 0)) : "";
+    rsh_status st = ready ? ready : prepare(&r, src, dst);
+    RSH_GOTO(rshi_comm_open_with(comm, name, fingerprint, what, st, &r.mine, sizeof r.mine));
+    if (!all_agree(comm)) RSH_GOTO(begin_again(&r));
+    *(r.found ? &r.clients->hits : &r.clients->misses) += 1;
+    st = r.found ? rsh_exec_run(r.found->exec) : run_new(&r);
+out:
+    end(&r);
+    return st;
+}
