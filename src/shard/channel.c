@@ -137,9 +137,9 @@ static bool is_there(rshi_flag *flag, uint64_t number) {
     return atomic_load_explicit(&flag->value, memory_order_acquire) >= number;
 }
 
-rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_letter *out) {
+rsh_status rshi_pending_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes, rshi_pending *out) {
     rsh_comm *comm = c->comm;
-    *out = (rshi_letter){.channel = to, .bytes = bytes};
+    *out = (rshi_pending){.channel = to, .bytes = bytes};
     if (!to->near)
         return rshi_comm_verdict(comm, comm->ops->send(comm, to->peer, c->tag, data, (size_t)bytes, &out->request));
     out->number = ++to->peer_taken_at;
@@ -148,21 +148,21 @@ rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data
     return RSH_OK;
 }
 
-static rsh_status test(rsh_comm *comm, rshi_letter *p, bool *done) {
+static rsh_status test(rsh_comm *comm, rshi_pending *p, bool *done) {
     *done = false;
     return rshi_comm_verdict(comm, comm->ops->test(comm, &p->request, done));
 }
 
-rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone) {
+rsh_status rshi_pending_is_gone(rshi_channels *c, rshi_pending *p, bool *gone) {
     if (!p->channel->near) return test(c->comm, p, gone);
     *gone = is_there(p->channel->peer_taken, p->number);
     return RSH_OK;
 }
 
-rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint,
-                              rshi_letter *out) {
+rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint,
+                              rshi_pending *out) {
     rsh_comm *comm = c->comm;
-    *out = (rshi_letter){.channel = from, .into = into, .bytes = bytes, .footprint = footprint};
+    *out = (rshi_pending){.channel = from, .into = into, .bytes = bytes, .footprint = footprint};
     if (from->near) {
         out->number = ++from->peer_sent_at;
         return RSH_OK;
@@ -178,7 +178,7 @@ static rsh_status check_sender(rsh_comm *comm, int peer) {
     return rshi_comm_verdict(comm, comm->ops->doubt(comm, peer, 0));
 }
 
-rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
+rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there) {
     rshi_channel *from = p->channel;
     if (!from->near) return test(c->comm, p, there);
     *there = is_there(from->peer_sent, p->number);
@@ -193,15 +193,15 @@ rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there) {
     return RSH_OK;
 }
 
-bool rshi_letter_cancel(rshi_channels *c, rshi_letter *p) {
+bool rshi_pending_cancel(rshi_channels *c, rshi_pending *p) {
     return p->channel->near || c->comm->ops->cancel(c->comm, &p->request);
 }
 
-void rshi_letter_linger(const rshi_letter *p, rshi_linger *linger) {
+void rshi_pending_linger(const rshi_pending *p, rshi_linger *linger) {
     rshi_linger_for(linger, p->channel->peer, p->channel->peer_taken, p->number);
 }
 
-rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent) {
+rsh_status rshi_pending_wait(rshi_channels *c, const rshi_pending *p, bool sent) {
     rshi_channel *ch = p->channel;
     return rshi_comm_verdict(c->comm,
                              c->comm->ops->wait(c->comm, ch->peer, sent ? ch->peer_taken : ch->peer_sent, p->number));

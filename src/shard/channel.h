@@ -27,7 +27,7 @@ typedef struct rshi_channel {
 } rshi_channel;
 
 /* A message under way, at one of its ends. */
-typedef struct rshi_letter {
+typedef struct rshi_pending {
     rshi_channel *channel; /* NULL: there is none after all */
     char *into; /* of one that is expected */
     int64_t bytes;
@@ -35,7 +35,7 @@ typedef struct rshi_letter {
                          caches */
     uint64_t number;  /* near: what a flag of the peer says when it has come, or was taken */
     rsh_wire_request request; /* far */
-} rshi_letter;
+} rshi_pending;
 
 typedef struct rshi_channels {
     rsh_comm *comm;
@@ -62,21 +62,21 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
 void rshi_channels_close(rshi_channels *c, bool used);
 
 /* Send `bytes` at `data`, which lies in c->chunk. */
-rsh_status rshi_letter_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes,
-                            rshi_letter *out);
+rsh_status rshi_pending_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes,
+                            rshi_pending *out);
 /* Is what was sent no longer needed here? */
-rsh_status rshi_letter_is_gone(rshi_channels *c, rshi_letter *p, bool *gone);
+rsh_status rshi_pending_is_gone(rshi_channels *c, rshi_pending *p, bool *gone);
 /* Expect a message of `bytes` at `into`; `footprint` as in rshi_move_prepare. */
-rsh_status rshi_letter_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes,
-                              size_t footprint, rshi_letter *out);
+rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes,
+                              size_t footprint, rshi_pending *out);
 /* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
-rsh_status rshi_letter_has_come(rshi_channels *c, rshi_letter *p, bool *there);
+rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there);
 /* Over the wire: wait for it no longer.  False: it cannot be stopped (now), and the wire uses its
  * memory on. */
-bool rshi_letter_cancel(rshi_channels *c, rshi_letter *p);
+bool rshi_pending_cancel(rshi_channels *c, rshi_pending *p);
 /* Near: wait until it has come, or (sent) is gone; the questions above then answer yes. */
-rsh_status rshi_letter_wait(rshi_channels *c, const rshi_letter *p, bool sent);
+rsh_status rshi_pending_wait(rshi_channels *c, const rshi_pending *p, bool sent);
 /* Near, after a failure: wait as long as it makes sense until what was sent is gone. */
-void rshi_letter_linger(const rshi_letter *p, rshi_linger *linger);
+void rshi_pending_linger(const rshi_pending *p, rshi_linger *linger);
 
 #endif

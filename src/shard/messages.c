@@ -1,7 +1,7 @@
 /* Messages: which one is sent and received when.
  *
- * All messages of a plan have a place in one order that every rank knows its share of: order of the flow (stages ascend
- * in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as far as
+ * All messages of a plan have a place in one order that every rank knows its share of: order of the stream (stages
+ * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as far as
  * its chunk has room and the stages before are complete here; and it expects messages in this order, ahead as far as
  * the other chunk has room for whole rounds.  Both chunks are given back in the same order.
  *
@@ -20,7 +20,7 @@
 #include "shard/messages.h"
 
 #include "shard/channel.h"
-#include "shard/flow.h"
+#include "shard/stream.h"
 
 #include <sched.h>
 
@@ -35,36 +35,36 @@ typedef struct ring {
 
 /* A message on its way out. */
 typedef struct outgoing {
-    rshi_letter letter;
+    rshi_pending pending;
     int64_t end; /* the ring's head behind it */
     int64_t order, round;
     int shift;
 } outgoing;
 
-/* A round of a flow that is expected: a message of each contributor. */
+/* A round of a stream that is expected: a message of each contributor. */
 typedef struct incoming {
-    const rshi_flow *flow;
-    rshi_portion portion;
+    const rshi_stream *stream;
+    rshi_packet packet;
     char *messages; /* they lie here, `apart` bytes from one another */
     int64_t apart, end;
     int64_t arrived;      /* contributors, in their order */
-    rshi_letter *letters; /* most_shifts */
+    rshi_pending *pending; /* most_shifts */
 } incoming;
 
 struct rshi_messages {
     rsh_comm *comm;
-    rshi_flows flows;
+    rshi_streams streams;
     rshi_channels channels;
     int *channel_of; /* owned, by rank */
     char *chunk;     /* owned: where messages arrive */
     ring to_send, to_take;
-    rshi_letter *letters; /* owned */
+    rshi_pending *pending; /* owned */
     /* Both are queues: number i is at i modulo RSHI_WINDOW. */
     outgoing out[RSHI_WINDOW];
     int64_t out_first, out_end;
     incoming in[RSHI_WINDOW];
     int64_t in_first, in_end;
-    int64_t next_out, next_in; /* the flow to send from, and to expect from, next; flows.n: none */
+    int64_t next_out, next_in; /* the stream to send from, and to expect from, next; streams.n: none */
 };
 
 /* ---- rings ---- */
@@ -82,15 +82,15 @@ static void ring_give(ring *r, int64_t end) { r->tail = rshi_max(r->tail, end); 
 
 /* ---- opening and closing ---- */
 
-static int sender(const rshi_messages *m, const rshi_flow *w, int64_t k) {
+static int sender(const rshi_messages *m, const rshi_stream *w, int64_t k) {
     return (m->comm->rank - w->shifts[k] + m->comm->size) % m->comm->size;
 }
 
-static int receiver(const rshi_messages *m, const rshi_flow *w) { return (m->comm->rank + w->shift) % m->comm->size; }
+static int receiver(const rshi_messages *m, const rshi_stream *w) { return (m->comm->rank + w->shift) % m->comm->size; }
 
 static void list_uses(const rshi_messages *m, unsigned char *uses) {
-    for (int64_t i = 0; i < m->flows.n; i++) {
-        const rshi_flow *w = &m->flows.list[i];
+    for (int64_t i = 0; i < m->streams.n; i++) {
+        const rshi_stream *w = &m->streams.list[i];
         if (w->shift)
             uses[receiver(m, w)] |= RSHI_SENDS;
         else
@@ -111,11 +111,11 @@ static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
     m->to_send.size = rshi_plan_send_bytes(plan);
     m->to_take.size = rshi_plan_recv_bytes(plan);
     m->channel_of = rshi_calloc((size_t)m->comm->size, sizeof *m->channel_of);
-    m->letters = rshi_calloc((size_t)m->flows.most_shifts, RSHI_WINDOW * sizeof *m->letters);
+    m->pending = rshi_calloc((size_t)m->streams.most_shifts, RSHI_WINDOW * sizeof *m->pending);
     m->chunk = rshi_alloc_scratch((size_t)m->to_take.size);
-    if (!m->channel_of || !m->letters || !m->chunk) return rshi_nomem();
+    if (!m->channel_of || !m->pending || !m->chunk) return rshi_nomem();
     for (int64_t i = 0; i < m->channels.n; i++) m->channel_of[m->channels.list[i].peer] = (int)i;
-    for (int64_t i = 0; i < RSHI_WINDOW; i++) m->in[i].letters = m->letters + i * m->flows.most_shifts;
+    for (int64_t i = 0; i < RSHI_WINDOW; i++) m->in[i].pending = m->pending + i * m->streams.most_shifts;
     return RSH_OK;
 }
 
@@ -126,8 +126,8 @@ rsh_status rshi_messages_new(const rsh_plan *plan, const rsh_share *share, rsh_c
     rsh_status st;
     m->comm = comm;
     m->channels.comm = comm;
-    RSH_GOTO(rshi_flows_build(&m->flows, plan, share, comm, all, own));
-    if (!m->flows.n) goto out;
+    RSH_GOTO(rshi_streams_build(&m->streams, plan, share, comm, all, own));
+    if (!m->streams.n) goto out;
     RSH_GOTO(rshi_plan_messages_fit(plan));
     RSH_GOTO(open_channels(m, plan));
     RSH_GOTO(take_memory(m, plan));
@@ -155,18 +155,18 @@ static rshi_channel *channel_to(rshi_messages *m, int rank) { return &m->channel
 static outgoing *out_at(rshi_messages *m, int64_t i) { return &m->out[i % RSHI_WINDOW]; }
 static incoming *in_at(rshi_messages *m, int64_t i) { return &m->in[i % RSHI_WINDOW]; }
 
-static void cancel_letter(rshi_messages *m, rshi_letter *l, int64_t *left) {
+static void cancel_pending(rshi_messages *m, rshi_pending *l, int64_t *left) {
     if (!l->channel) return;
-    if (rshi_letter_cancel(&m->channels, l)) l->channel = NULL;
+    if (rshi_pending_cancel(&m->channels, l)) l->channel = NULL;
     else ++*left;
 }
 
 /* Give up what is on its way between nodes; how many cannot be stopped. */
 static int64_t cancel_far(rshi_messages *m) {
     int64_t left = 0;
-    for (int64_t i = m->out_first; i < m->out_end; i++) cancel_letter(m, &out_at(m, i)->letter, &left);
+    for (int64_t i = m->out_first; i < m->out_end; i++) cancel_pending(m, &out_at(m, i)->pending, &left);
     for (int64_t i = m->in_first; i < m->in_end; i++)
-        for (int64_t k = 0; k < in_at(m, i)->flow->nshifts; k++) cancel_letter(m, &in_at(m, i)->letters[k], &left);
+        for (int64_t k = 0; k < in_at(m, i)->stream->nshifts; k++) cancel_pending(m, &in_at(m, i)->pending[k], &left);
     return left;
 }
 
@@ -174,40 +174,40 @@ void rshi_messages_free(rshi_messages *m) {
     if (!m) return;
     bool used = cancel_far(m) > 0;
     rshi_channels_close(&m->channels, used);
-    rshi_flows_free(&m->flows);
+    rshi_streams_free(&m->streams);
     if (!used) rshi_free_scratch(m->chunk, (size_t)m->to_take.size);
-    rshi_free(m->letters);
+    rshi_free(m->pending);
     rshi_free(m->channel_of);
     rshi_free(m);
 }
 
 /* ---- sending ---- */
 
-/* The first flow at or after i that has something left to send; `within`: of that order only. */
+/* The first stream at or after i that has something left to send; `within`: of that order only. */
 static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
-    const rshi_flow *list = m->flows.list;
-    for (; i < m->flows.n && (within < 0 || list[i].order == within); i++)
-        if (list[i].shift && !rshi_flow_done(&list[i])) return i;
+    const rshi_stream *list = m->streams.list;
+    for (; i < m->streams.n && (within < 0 || list[i].order == within); i++)
+        if (list[i].shift && !rshi_stream_done(&list[i])) return i;
     return -1;
 }
 
-/* Flows of one order take turns; then comes the next order. */
+/* Streams of one order take turns; then comes the next order. */
 static void advance_out(rshi_messages *m) {
-    int64_t order = m->flows.list[m->next_out].order, start = m->next_out;
+    int64_t order = m->streams.list[m->next_out].order, start = m->next_out;
     int64_t next = find_out(m, m->next_out + 1, order);
     if (next < 0) {
-        while (start > 0 && m->flows.list[start - 1].order == order) start--;
+        while (start > 0 && m->streams.list[start - 1].order == order) start--;
         next = find_out(m, start, order);
     }
     if (next < 0) next = find_out(m, m->next_out + 1, -1);
-    m->next_out = next < 0 ? m->flows.n : next;
+    m->next_out = next < 0 ? m->streams.n : next;
 }
 
 static rsh_status let_go(rshi_messages *m, bool *moved) {
     while (m->out_first < m->out_end) {
         outgoing *o = out_at(m, m->out_first);
         bool gone;
-        RSH_TRY(rshi_letter_is_gone(&m->channels, &o->letter, &gone));
+        RSH_TRY(rshi_pending_is_gone(&m->channels, &o->pending, &gone));
         if (!gone) return RSH_OK;
         ring_give(&m->to_send, o->end);
         m->out_first++;
@@ -217,28 +217,28 @@ static rsh_status let_go(rshi_messages *m, bool *moved) {
 }
 
 /* The next message, packed.  NULL: there is no room. */
-static const char *make_ready(rshi_messages *m, rshi_flow *w, char *const *base, rshi_portion *p) {
-    rshi_flow_next(&m->flows, w, base, p);
+static const char *make_ready(rshi_messages *m, rshi_stream *w, char *const *base, rshi_packet *p) {
+    rshi_stream_next(&m->streams, w, base, p);
     int64_t at = ring_take(&m->to_send, p->bytes);
     if (at < 0) {
-        rshi_flow_undo(w, p);
+        rshi_stream_undo(w, p);
         return NULL;
     }
-    rshi_portion_pack(&m->flows, w, p, base, m->channels.chunk + at);
+    rshi_packet_pack(&m->streams, w, p, base, m->channels.chunk + at);
     return m->channels.chunk + at;
 }
 
 static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
-    if (m->next_out == m->flows.n || m->out_end - m->out_first == RSHI_WINDOW) return RSH_OK;
-    rshi_flow *w = &m->flows.list[m->next_out];
+    if (m->next_out == m->streams.n || m->out_end - m->out_first == RSHI_WINDOW) return RSH_OK;
+    rshi_stream *w = &m->streams.list[m->next_out];
     rshi_channel *to = channel_to(m, receiver(m, w));
-    rshi_portion p;
+    rshi_packet p;
     if (w->stage > stage) return RSH_OK;
     const char *data = make_ready(m, w, base, &p);
     if (!data) return RSH_OK;
     outgoing *o = out_at(m, m->out_end);
     *o = (outgoing){.end = m->to_send.head, .order = w->order, .round = p.round, .shift = w->shift};
-    RSH_TRY(rshi_letter_send(&m->channels, to, data, p.bytes, &o->letter));
+    RSH_TRY(rshi_pending_send(&m->channels, to, data, p.bytes, &o->pending));
     m->out_end++;
     advance_out(m);
     *moved = true;
@@ -248,20 +248,20 @@ static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool 
 /* ---- receiving ---- */
 
 static int64_t find_in(const rshi_messages *m, int64_t i) {
-    while (i < m->flows.n && m->flows.list[i].shift) i++;
+    while (i < m->streams.n && m->streams.list[i].shift) i++;
     return i;
 }
 
 /* Where the next round will lie; false: there is no room yet. */
-static bool make_room(rshi_messages *m, rshi_flow *w, char *const *base, incoming *r) {
-    *r = (incoming){.flow = w, .letters = r->letters};
-    rshi_flow_next(&m->flows, w, base, &r->portion);
-    r->apart = rshi_min(w->slot, rshi_ceil_div(r->portion.bytes, ALIGN) * ALIGN);
-    if (!channel_to(m, sender(m, w, 0))->near) r->portion.whole = NULL;
-    r->messages = r->portion.whole;
+static bool make_room(rshi_messages *m, rshi_stream *w, char *const *base, incoming *r) {
+    *r = (incoming){.stream = w, .pending = r->pending};
+    rshi_stream_next(&m->streams, w, base, &r->packet);
+    r->apart = rshi_min(w->slot, rshi_ceil_div(r->packet.bytes, ALIGN) * ALIGN);
+    if (!channel_to(m, sender(m, w, 0))->near) r->packet.whole = NULL;
+    r->messages = r->packet.whole;
     if (!r->messages) {
-        int64_t at = ring_take(&m->to_take, (w->nshifts - 1) * r->apart + r->portion.bytes);
-        if (at < 0) rshi_flow_undo(w, &r->portion);
+        int64_t at = ring_take(&m->to_take, (w->nshifts - 1) * r->apart + r->packet.bytes);
+        if (at < 0) rshi_stream_undo(w, &r->packet);
         if (at < 0) return false;
         r->messages = m->chunk + at;
     }
@@ -270,17 +270,17 @@ static bool make_room(rshi_messages *m, rshi_flow *w, char *const *base, incomin
 }
 
 static rsh_status expect_more(rshi_messages *m, char *const *base) {
-    while (m->next_in < m->flows.n && m->in_end - m->in_first < RSHI_WINDOW) {
-        rshi_flow *w = &m->flows.list[m->next_in];
+    while (m->next_in < m->streams.n && m->in_end - m->in_first < RSHI_WINDOW) {
+        rshi_stream *w = &m->streams.list[m->next_in];
         incoming *r = in_at(m, m->in_end);
         if (!make_room(m, w, base, r)) return RSH_OK;
         m->in_end++;
-        for (int64_t k = 0; k < w->nshifts; k++) r->letters[k].channel = NULL;
-        size_t footprint = r->portion.whole ? m->flows.in.footprint : 0;
+        for (int64_t k = 0; k < w->nshifts; k++) r->pending[k].channel = NULL;
+        size_t footprint = r->packet.whole ? m->streams.in.footprint : 0;
         for (int64_t k = 0; k < w->nshifts; k++)
-            RSH_TRY(rshi_letter_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart,
-                                       r->portion.bytes, footprint, &r->letters[k]));
-        if (rshi_flow_done(w)) m->next_in = find_in(m, m->next_in + 1);
+            RSH_TRY(rshi_pending_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart,
+                                       r->packet.bytes, footprint, &r->pending[k]));
+        if (rshi_stream_done(w)) m->next_in = find_in(m, m->next_in + 1);
     }
     return RSH_OK;
 }
@@ -289,14 +289,14 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
 static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
     if (m->in_first == m->in_end) return RSH_OK;
     incoming *r = in_at(m, m->in_first);
-    for (; r->arrived < r->flow->nshifts; r->arrived++) {
+    for (; r->arrived < r->stream->nshifts; r->arrived++) {
         bool there;
-        RSH_TRY(rshi_letter_has_come(&m->channels, &r->letters[r->arrived], &there));
+        RSH_TRY(rshi_pending_has_come(&m->channels, &r->pending[r->arrived], &there));
         if (!there) return RSH_OK;
         *moved = true;
     }
-    if (r->flow->stage > stage) return RSH_OK; /* what they may be combined with is not there yet */
-    if (!r->portion.whole) rshi_portion_unpack(&m->flows, r->flow, &r->portion, base, r->messages, r->apart);
+    if (r->stream->stage > stage) return RSH_OK; /* what they may be combined with is not there yet */
+    if (!r->packet.whole) rshi_packet_unpack(&m->streams, r->stream, &r->packet, base, r->messages, r->apart);
     ring_give(&m->to_take, r->end);
     m->in_first++;
     *moved = true;
@@ -306,9 +306,9 @@ static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool 
 /* ---- both ---- */
 
 void rshi_messages_begin(rshi_messages *m) {
-    rshi_flows_rewind(&m->flows);
+    rshi_streams_rewind(&m->streams);
     int64_t first = find_out(m, 0, -1);
-    m->next_out = first < 0 ? m->flows.n : first;
+    m->next_out = first < 0 ? m->streams.n : first;
     m->next_in = find_in(m, 0);
 }
 
@@ -320,13 +320,13 @@ rsh_status rshi_messages_step(rshi_messages *m, int stage, char *const *base, bo
 }
 
 bool rshi_messages_received(const rshi_messages *m, int stage) {
-    if (m->in_first < m->in_end) return m->in[m->in_first % RSHI_WINDOW].flow->stage > stage;
-    return m->next_in == m->flows.n || m->flows.list[m->next_in].stage > stage;
+    if (m->in_first < m->in_end) return m->in[m->in_first % RSHI_WINDOW].stream->stage > stage;
+    return m->next_in == m->streams.n || m->streams.list[m->next_in].stage > stage;
 }
 
 bool rshi_messages_done(const rshi_messages *m) {
-    return m->out_first == m->out_end && m->next_out == m->flows.n && m->in_first == m->in_end &&
-           m->next_in == m->flows.n;
+    return m->out_first == m->out_end && m->next_out == m->streams.n && m->in_first == m->in_end &&
+           m->next_in == m->streams.n;
 }
 
 /* Is the oldest message on its way before the next that is expected? */
@@ -334,23 +334,23 @@ static bool out_is_first(rshi_messages *m) {
     if (m->out_first == m->out_end || m->in_first == m->in_end) return m->out_first < m->out_end;
     const outgoing *o = out_at(m, m->out_first);
     const incoming *r = in_at(m, m->in_first);
-    if (o->order != r->flow->order) return o->order < r->flow->order;
-    if (o->round != r->portion.round) return o->round < r->portion.round;
-    return o->shift < r->flow->shifts[r->arrived];
+    if (o->order != r->stream->order) return o->order < r->stream->order;
+    if (o->round != r->packet.round) return o->round < r->packet.round;
+    return o->shift < r->stream->shifts[r->arrived];
 }
 
 rsh_status rshi_messages_wait(rshi_messages *m) {
-    if (out_is_first(m)) return rshi_letter_wait(&m->channels, &out_at(m, m->out_first)->letter, true);
+    if (out_is_first(m)) return rshi_pending_wait(&m->channels, &out_at(m, m->out_first)->pending, true);
     const incoming *r = in_at(m, m->in_first);
-    return rshi_letter_wait(&m->channels, &r->letters[r->arrived], false);
+    return rshi_pending_wait(&m->channels, &r->pending[r->arrived], false);
 }
 
 int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
     int n = 0;
-    if (m->out_first < m->out_end) peers[n++] = out_at(m, m->out_first)->letter.channel->peer;
+    if (m->out_first < m->out_end) peers[n++] = out_at(m, m->out_first)->pending.channel->peer;
     if (m->in_first == m->in_end) return n;
     const incoming *r = in_at(m, m->in_first);
-    if (r->arrived < r->flow->nshifts) peers[n++] = r->letters[r->arrived].channel->peer;
+    if (r->arrived < r->stream->nshifts) peers[n++] = r->pending[r->arrived].channel->peer;
     return n;
 }
 
@@ -358,19 +358,19 @@ int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
 static void let_go_far(rshi_messages *m, outgoing *o, double until) {
     bool gone = false;
     while (!gone && rshi_seconds() < until)
-        if (rshi_letter_is_gone(&m->channels, &o->letter, &gone)) break;
-    if (gone) o->letter.channel = NULL;
+        if (rshi_pending_is_gone(&m->channels, &o->pending, &gone)) break;
+    if (gone) o->pending.channel = NULL;
 }
 
 /* What cannot be stopped stays in the queues, for rshi_messages_free to ask again. */
 void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
     double until = rshi_seconds() + GRACE;
     for (int64_t i = m->in_first; i < m->in_end; i++)
-        for (int64_t k = 0; k < in_at(m, i)->arrived; k++) in_at(m, i)->letters[k].channel = NULL;
+        for (int64_t k = 0; k < in_at(m, i)->arrived; k++) in_at(m, i)->pending[k].channel = NULL;
     for (int64_t i = m->out_first; i < m->out_end; i++) {
         outgoing *o = out_at(m, i);
-        if (o->letter.channel->near)
-            rshi_letter_linger(&o->letter, linger);
+        if (o->pending.channel->near)
+            rshi_pending_linger(&o->pending, linger);
         else
             let_go_far(m, o, until);
     }
@@ -381,6 +381,6 @@ void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
     m->out_first = m->out_end;
 }
 
-uint64_t rshi_messages_bytes_near(const rshi_messages *m) { return m->flows.bytes_near; }
-uint64_t rshi_messages_bytes_far(const rshi_messages *m) { return m->flows.bytes_far; }
-uint64_t rshi_messages_bytes_local(const rshi_messages *m) { return m->flows.in.bytes_local; }
+uint64_t rshi_messages_bytes_near(const rshi_messages *m) { return m->streams.bytes_near; }
+uint64_t rshi_messages_bytes_far(const rshi_messages *m) { return m->streams.bytes_far; }
+uint64_t rshi_messages_bytes_local(const rshi_messages *m) { return m->streams.in.bytes_local; }

@@ -1,20 +1,20 @@
-/* Flow: from transfers between ranks to streams, and from streams to messages. */
-#include "shard/flow.h"
+/* Stream: from transfers between ranks to streams. */
+#include "shard/stream.h"
 
 #include "shard/route.h"
 
 #include <stdlib.h>
 
-/* ---- transfers to legs ---- */
+/* ---- transfers to items ---- */
 
 typedef struct building {
-    rshi_flows *f;
+    rshi_streams *f;
     const rshi_parts *own;
     rshi_location *location; /* owned: of the sources of the transfer at hand */
     int64_t room;
 } building;
 
-static int shift_between(const rshi_flows *f, int64_t from, int64_t to) {
+static int shift_between(const rshi_streams *f, int64_t from, int64_t to) {
     return (int)((to - from + f->comm->size) % f->comm->size);
 }
 
@@ -30,17 +30,17 @@ static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
 
 static int by_value(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static rsh_status list_shifts(rshi_flows *f, const rsh_transfer *t, rshi_leg *leg) {
+static rsh_status list_shifts(rshi_streams *f, const rsh_transfer *t, rshi_stream_item *item) {
     RSH_TRY(grow((void **)&f->shifts, f->nshifts + t->nsrc, &f->shifts_room, sizeof *f->shifts));
-    leg->shifts = f->nshifts;
+    item->shifts = f->nshifts;
     for (int64_t i = 0; i < t->nsrc; i++) {
         if (t->src[i].rank != t->dst.rank) f->shifts[f->nshifts++] = shift_between(f, t->src[i].rank, t->dst.rank);
-        if (t->src[i].rank == f->comm->rank) leg->own = (int)i;
+        if (t->src[i].rank == f->comm->rank) item->own = (int)i;
     }
-    leg->nshifts = f->nshifts - leg->shifts;
-    int *list = f->shifts + leg->shifts;
-    qsort(list, (size_t)leg->nshifts, sizeof *list, by_value);
-    for (int64_t i = 1; i < leg->nshifts; i++)
+    item->nshifts = f->nshifts - item->shifts;
+    int *list = f->shifts + item->shifts;
+    qsort(list, (size_t)item->nshifts, sizeof *list, by_value);
+    for (int64_t i = 1; i < item->nshifts; i++)
         RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld",
                     (long long)t->dst.rank);
     return RSH_OK;
@@ -57,21 +57,21 @@ static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t 
 
 /* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot
  * 0. */
-static rshi_location locate(const building *b, const rshi_leg *leg, const rsh_transfer *t,
+static rshi_location locate(const building *b, const rshi_stream_item *item, const rsh_transfer *t,
                             const rsh_transfer_end *end) {
     static const int64_t none[RSH_MAX_NDIM];
-    const rshi_flows *f = b->f;
+    const rshi_streams *f = b->f;
     if (end->rank == f->comm->rank) return rshi_parts_find(b->own, end->in_dst, t->tensor, end->part);
     int shift = shift_between(f, end->rank, t->dst.rank);
-    const int *list = f->shifts + leg->shifts,
-              *found = bsearch(&shift, list, (size_t)leg->nshifts, sizeof *list, by_value);
+    const int *list = f->shifts + item->shifts,
+              *found = bsearch(&shift, list, (size_t)item->nshifts, sizeof *list, by_value);
     return (rshi_location){found ? -1 - (found - list) : -1, none};
 }
 
-static rsh_status add_task(building *b, const rshi_leg *leg, const rsh_transfer *t, rshi_program *g) {
+static rsh_status add_task(building *b, const rshi_stream_item *item, const rsh_transfer *t, rshi_program *g) {
     RSH_TRY(grow((void **)&b->location, t->nsrc, &b->room, sizeof *b->location));
-    for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate(b, leg, t, &t->src[i]);
-    rshi_location dst = locate(b, leg, t, &t->dst);
+    for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate(b, item, t, &t->src[i]);
+    rshi_location dst = locate(b, item, t, &t->dst);
     return rshi_program_add(g, t, &dst, b->location);
 }
 
@@ -84,7 +84,7 @@ static void ensure_a_dim(rshi_program *g, rshi_task *t) {
     for (int i = 0; i < t->move.nsrc; i++) g->strides[(t->first_source + i) * RSHI_MOVE_DIMS] = 0;
 }
 
-static void count_bytes(rshi_flows *f, const rsh_transfer *t) {
+static void count_bytes(rshi_streams *f, const rsh_transfer *t) {
     uint64_t bytes = (uint64_t)(t->count * t->element_bytes);
     for (int64_t i = 0; i < t->nsrc; i++) {
         if (t->src[i].rank == f->comm->rank) continue;
@@ -95,38 +95,38 @@ static void count_bytes(rshi_flows *f, const rsh_transfer *t) {
     }
 }
 
-static rsh_status add_leg(building *b, const rsh_transfer *t) {
-    rshi_flows *f = b->f;
+static rsh_status add_item(building *b, const rsh_transfer *t) {
+    rshi_streams *f = b->f;
     bool out = t->dst.rank != f->comm->rank;
     rshi_program *g = out ? &f->out : &f->in;
-    RSH_TRY(grow((void **)&f->legs, f->nlegs + 1, &f->legs_room, sizeof *f->legs));
-    rshi_leg *leg = &f->legs[f->nlegs];
-    *leg = (rshi_leg){.stage = t->stage,
+    RSH_TRY(grow((void **)&f->items, f->nitems + 1, &f->items_room, sizeof *f->items));
+    rshi_stream_item *item = &f->items[f->nitems];
+    *item = (rshi_stream_item){.stage = t->stage,
                       .shift = shift_between(f, f->comm->rank, t->dst.rank),
                       .tensor = t->tensor,
                       .part = t->dst.part};
-    leg->wire = t->element_bytes == (int64_t)rsh_dtype_size(t->from) ? t->from : t->to;
-    leg->first = g->ntasks;
-    RSH_TRY(list_shifts(f, t, leg));
-    RSH_TRY(find_offset(b, t, &leg->offset));
-    RSH_TRY(add_task(b, leg, t, g));
-    leg->last = g->ntasks;
-    for (int64_t i = leg->first; i < leg->last; i++) ensure_a_dim(g, &g->tasks[i]);
+    item->wire = t->element_bytes == (int64_t)rsh_dtype_size(t->from) ? t->from : t->to;
+    item->first = g->ntasks;
+    RSH_TRY(list_shifts(f, t, item));
+    RSH_TRY(find_offset(b, t, &item->offset));
+    RSH_TRY(add_task(b, item, t, g));
+    item->last = g->ntasks;
+    for (int64_t i = item->first; i < item->last; i++) ensure_a_dim(g, &g->tasks[i]);
     if (!out) count_bytes(f, t);
-    f->nlegs++;
+    f->nitems++;
     return RSH_OK;
 }
 
 /* The transfers of a list that are not read where they lie. */
-static rsh_status add_legs(building *b, const rsh_transfer *list, int64_t n) {
+static rsh_status add_items(building *b, const rsh_transfer *list, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        if (!rshi_route_direct(b->f->comm, b->f->all, &list[i])) RSH_TRY(add_leg(b, &list[i]));
+        if (!rshi_route_direct(b->f->comm, b->f->all, &list[i])) RSH_TRY(add_item(b, &list[i]));
     return RSH_OK;
 }
 
-/* ---- legs to flows ---- */
+/* ---- items to streams ---- */
 
-static int compare_shifts(const rshi_flows *f, const rshi_leg *x, const rshi_leg *y) {
+static int compare_shifts(const rshi_streams *f, const rshi_stream_item *x, const rshi_stream_item *y) {
     for (int64_t i = 0; i < x->nshifts && i < y->nshifts; i++) {
         int a = f->shifts[x->shifts + i], b = f->shifts[y->shifts + i];
         if (a != b) return a - b;
@@ -134,13 +134,13 @@ static int compare_shifts(const rshi_flows *f, const rshi_leg *x, const rshi_leg
     return (x->nshifts > y->nshifts) - (x->nshifts < y->nshifts);
 }
 
-/* Legs of one order: the same contributors, seen from the destination. */
-static int by_order(const rshi_flows *f, const rshi_leg *x, const rshi_leg *y) {
+/* Items of one order: the same contributors, seen from the destination. */
+static int by_order(const rshi_streams *f, const rshi_stream_item *x, const rshi_stream_item *y) {
     return x->stage != y->stage ? x->stage - y->stage : compare_shifts(f, x, y);
 }
 
 static int by_place(const void *a, const void *b, void *ctx) {
-    const rshi_leg *x = a, *y = b;
+    const rshi_stream_item *x = a, *y = b;
     int order = by_order(ctx, x, y);
     if (order) return order;
     if (x->shift != y->shift) return x->shift - y->shift;
@@ -163,58 +163,59 @@ static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts) {
     return n < 16 ? rshi_min(n, whole) : n / 16 * 16;
 }
 
-static void add_flow(rshi_flows *f, int64_t first, int64_t order) {
-    const rshi_leg *leg = &f->legs[first];
-    rshi_flow *w = &f->list[f->n++];
-    *w = (rshi_flow){.order = order, .stage = leg->stage, .shift = leg->shift, .first = first, .nshifts = leg->nshifts};
-    w->shifts = f->shifts + leg->shifts;
-    w->slot = slot_bytes(f->plan, leg->nshifts);
-    f->most_shifts = rshi_max(f->most_shifts, leg->nshifts);
+static void add_stream(rshi_streams *f, int64_t first, int64_t order) {
+    const rshi_stream_item *item = &f->items[first];
+    rshi_stream *w = &f->list[f->n++];
+    *w = (rshi_stream){.order = order, .stage = item->stage, .shift = item->shift, .first = first};
+    w->nshifts = item->nshifts;
+    w->shifts = f->shifts + item->shifts;
+    w->slot = slot_bytes(f->plan, item->nshifts);
+    f->most_shifts = rshi_max(f->most_shifts, item->nshifts);
 }
 
-static rsh_status make_flows(rshi_flows *f) {
+static rsh_status make_streams(rshi_streams *f) {
     int64_t order = 0;
-    f->list = rshi_alloc((size_t)f->nlegs, sizeof *f->list);
+    f->list = rshi_alloc((size_t)f->nitems, sizeof *f->list);
     if (!f->list) return rshi_nomem();
-    if (f->nlegs) qsort_r(f->legs, (size_t)f->nlegs, sizeof *f->legs, by_place, f);
-    for (int64_t i = 0; i < f->nlegs; i++) {
-        const rshi_leg *leg = &f->legs[i];
-        bool other = i && by_order(f, leg - 1, leg);
+    if (f->nitems) qsort_r(f->items, (size_t)f->nitems, sizeof *f->items, by_place, f);
+    for (int64_t i = 0; i < f->nitems; i++) {
+        const rshi_stream_item *item = &f->items[i];
+        bool other = i && by_order(f, item - 1, item);
         order += other;
-        if (!i || other || leg[-1].shift != leg->shift) add_flow(f, i, order);
-        rshi_flow *w = &f->list[f->n - 1];
+        if (!i || other || item[-1].shift != item->shift) add_stream(f, i, order);
+        rshi_stream *w = &f->list[f->n - 1];
         w->last = i + 1;
-        RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(leg->wire), RSH_ERUNTIME,
-                    "a message of %lld bytes holds no element of %s", (long long)w->slot, rsh_dtype_name(leg->wire));
+        RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(item->wire), RSH_ERUNTIME,
+                    "a message of %lld bytes holds no element of %s", (long long)w->slot, rsh_dtype_name(item->wire));
     }
     return RSH_OK;
 }
 
-static rsh_status make_room(rshi_flows *f) {
+static rsh_status make_room(rshi_streams *f) {
     size_t n = (size_t)rshi_max(f->in.most_sources, 1);
     f->pointers = rshi_alloc(n, sizeof *f->pointers);
     f->strides = rshi_alloc(n, RSHI_MOVE_DIMS * sizeof *f->strides);
     return f->pointers && f->strides ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_flows_build(rshi_flows *f, const rsh_plan *plan, const rsh_share *share, const rsh_comm *comm,
+rsh_status rshi_streams_build(rshi_streams *f, const rsh_plan *plan, const rsh_share *share, const rsh_comm *comm,
                             bool all, const rshi_parts *own) {
     building b = {.f = f, .own = own};
-    *f = (rshi_flows){.comm = comm, .plan = plan, .all = all};
-    rsh_status st = add_legs(&b, share->receives, share->nreceives);
-    if (!st) st = add_legs(&b, share->sends, share->nsends);
+    *f = (rshi_streams){.comm = comm, .plan = plan, .all = all};
+    rsh_status st = add_items(&b, share->receives, share->nreceives);
+    if (!st) st = add_items(&b, share->sends, share->nsends);
     rshi_free(b.location);
-    if (!st) st = make_flows(f);
+    if (!st) st = make_streams(f);
     return st ? st : make_room(f);
 }
 
-void rshi_flows_free(rshi_flows *f) {
+void rshi_streams_free(rshi_streams *f) {
     rshi_program_free(&f->in);
     rshi_program_free(&f->out);
-    rshi_free(f->legs);
+    rshi_free(f->items);
     rshi_free(f->shifts);
     rshi_free(f->list);
     rshi_free(f->pointers);
     rshi_free(f->strides);
-    *f = (rshi_flows){0};
+    *f = (rshi_streams){0};
 }

@@ -1,22 +1,22 @@
-/* Portion: the next piece of a flow that fits into a message, packed or unpacked.
+/* Packet: what comes next in a stream and fits into one message, packed or unpacked.
  *
  * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the dims
  * inside of that are taken whole. */
-#include "shard/flow.h"
+#include "shard/stream.h"
 
 /* One piece of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
 typedef struct cut {
-    const rshi_leg *leg;
+    const rshi_stream_item *item;
     const rshi_task *task;
     int dim;
     int64_t outer, i0, i1;
     int64_t at; /* bytes from the start of the message */
 } cut;
 
-void rshi_flows_rewind(rshi_flows *f) {
+void rshi_streams_rewind(rshi_streams *f) {
     for (int64_t i = 0; i < f->n; i++) {
-        rshi_flow *w = &f->list[i];
-        w->next = (rshi_place){.leg = w->first, .task = f->legs[w->first].first};
+        rshi_stream *w = &f->list[i];
+        w->next = (rshi_place){.item = w->first, .task = f->items[w->first].first};
         w->round = 0;
     }
 }
@@ -28,7 +28,7 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_flows *f, const rshi_flow *w, const cut *c, rshi_place *p) {
+static void go_past(const rshi_streams *f, const rshi_stream *w, const cut *c, rshi_place *p) {
     int64_t outer = 1;
     for (int d = 0; d < c->dim; d++) outer *= c->task->move.n[d];
     p->at = c->i1;
@@ -36,17 +36,17 @@ static void go_past(const rshi_flows *f, const rshi_flow *w, const cut *c, rshi_
     p->at = 0;
     if (++p->outer < outer) return;
     p->outer = 0;
-    if (++p->task < c->leg->last) return;
-    if (++p->leg < w->last) p->task = f->legs[p->leg].first;
+    if (++p->task < c->item->last) return;
+    if (++p->item < w->last) p->task = f->items[p->item].first;
 }
 
-/* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the flow has
+/* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the stream has
  * ended. */
-static bool next_cut(const rshi_flows *f, const rshi_flow *w, rshi_place *p, int64_t *used, cut *c) {
-    if (p->leg == w->last) return false;
-    c->leg = &f->legs[p->leg];
+static bool next_cut(const rshi_streams *f, const rshi_stream *w, rshi_place *p, int64_t *used, cut *c) {
+    if (p->item == w->last) return false;
+    c->item = &f->items[p->item];
     c->task = &(w->shift ? &f->out : &f->in)->tasks[p->task];
-    int64_t step = (int64_t)rsh_dtype_size(c->leg->wire);
+    int64_t step = (int64_t)rsh_dtype_size(c->item->wire);
     c->at = rshi_ceil_div(*used, step) * step;
     c->dim = choose_dim(&c->task->move, w->slot, &step);
     int64_t n = rshi_min((w->slot - c->at) / step, c->task->move.n[c->dim] - p->at);
@@ -89,8 +89,8 @@ static rshi_move move_of(const cut *c) {
 }
 
 /* The piece in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
-static char *find_source(const rshi_flows *f, const cut *c, char *const *base, int64_t *strides) {
-    int64_t number = c->task->first_source + c->leg->own;
+static char *find_source(const rshi_streams *f, const cut *c, char *const *base, int64_t *strides) {
+    int64_t number = c->task->first_source + c->item->own;
     const rshi_source *s = &f->out.sources[number];
     return base[s->part] + s->offset + lay_strides(c, f->out.strides + number * RSHI_MOVE_DIMS, strides);
 }
@@ -115,14 +115,14 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
 static char *find_whole(const cut *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
-    if (t->to != c->leg->wire || t->nsrc > 1 || t->divisor > 1) return NULL;
+    if (t->to != c->item->wire || t->nsrc > 1 || t->divisor > 1) return NULL;
     char *found = find_destination(c, base, strides);
     rshi_move m = move_of(c);
-    return is_packed(&m, strides, (int64_t)rsh_dtype_size(c->leg->wire)) ? found : NULL;
+    return is_packed(&m, strides, (int64_t)rsh_dtype_size(c->item->wire)) ? found : NULL;
 }
 
-void rshi_flow_next(const rshi_flows *f, rshi_flow *w, char *const *base, rshi_portion *out) {
-    *out = (rshi_portion){.from = w->next, .round = w->round++};
+void rshi_stream_next(const rshi_streams *f, rshi_stream *w, char *const *base, rshi_packet *out) {
+    *out = (rshi_packet){.from = w->next, .round = w->round++};
     cut first, c;
     int64_t n = 0;
     for (; next_cut(f, w, &w->next, &out->bytes, &c); n++)
@@ -130,27 +130,27 @@ void rshi_flow_next(const rshi_flows *f, rshi_flow *w, char *const *base, rshi_p
     if (n == 1 && !w->shift) out->whole = find_whole(&first, base);
 }
 
-void rshi_flow_undo(rshi_flow *w, const rshi_portion *p) {
+void rshi_stream_undo(rshi_stream *w, const rshi_packet *p) {
     w->next = p->from;
     w->round = p->round;
 }
 
 /* ---- packing ---- */
 
-static void pack(const rshi_flows *f, const cut *c, char *const *base, char *message) {
+static void pack(const rshi_streams *f, const cut *c, char *const *base, char *message) {
     int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
     m.nsrc = 1;
     m.ss = strides;
     m.from = c->task->move.from;
-    m.to = c->leg->wire;
+    m.to = c->item->wire;
     lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
     const char *src = find_source(f, c, base, strides);
     rshi_move_prepare(&m, 0);
     rshi_move_run(&m, 0, 0, m.n[0], message + c->at, &src);
 }
 
-void rshi_portion_pack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base,
+void rshi_packet_pack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p, char *const *base,
                        char *message) {
     rshi_place at = p->from;
     int64_t used = 0;
@@ -159,7 +159,7 @@ void rshi_portion_pack(const rshi_flows *f, const rshi_flow *w, const rshi_porti
 }
 
 /* One source of a piece that arrives: a message, or this rank's own memory. */
-static const char *lay_source(const rshi_flows *f, const cut *c, const rshi_move *m, int i, char *const *base,
+static const char *lay_source(const rshi_streams *f, const cut *c, const rshi_move *m, int i, char *const *base,
                               const char *messages, int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = f->strides + (int64_t)i * RSHI_MOVE_DIMS;
     const rshi_source *s = &f->in.sources[number];
@@ -169,12 +169,12 @@ static const char *lay_source(const rshi_flows *f, const cut *c, const rshi_move
     return messages + (-1 - s->part) * apart + c->at;
 }
 
-static void unpack(const rshi_flows *f, const cut *c, char *const *base, const char *messages, int64_t apart) {
+static void unpack(const rshi_streams *f, const cut *c, char *const *base, const char *messages, int64_t apart) {
     const rshi_task *t = c->task;
     rshi_move m = move_of(c);
     m.nsrc = t->move.nsrc;
     m.ss = f->strides;
-    m.from = c->leg->wire;
+    m.from = c->item->wire;
     m.to = t->move.to;
     m.op = t->move.op;
     m.divisor = t->move.divisor;
@@ -184,7 +184,7 @@ static void unpack(const rshi_flows *f, const cut *c, char *const *base, const c
     rshi_move_run(&m, 0, 0, m.n[0], dst, f->pointers);
 }
 
-void rshi_portion_unpack(const rshi_flows *f, const rshi_flow *w, const rshi_portion *p, char *const *base,
+void rshi_packet_unpack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p, char *const *base,
                          const char *messages, int64_t apart) {
     rshi_place at = p->from;
     int64_t used = 0;

@@ -1,0 +1,93 @@
+/* stream: packed elements that a rank gets from the same ranks in one stage, cut into packets at the
+ * same places by both ends.
+ *
+ * Nothing about the order is exchanged: both ends derive it from the plan.  With several
+ * contributors to a reduction each sends packets of the same cuts, and the receiver combines them
+ * round by round.  Plain copies have one contributor.  Transfers that are read where they lie (see
+ * route.h) are in no stream. */
+#ifndef RESHARD_SHARD_STREAM_H
+#define RESHARD_SHARD_STREAM_H
+
+#include "comm/comm.h"
+#include "shard/program.h"
+
+/* A transfer between ranks, seen from one of its ends. */
+typedef struct rshi_stream_item {
+    int stage;
+    int shift; /* from this rank to the destination, around the comm; 0: this rank is it */
+    int64_t shifts, nshifts; /* in rshi_streams.shifts: from each other contributor to the
+                                destination, ascending */
+    int64_t tensor, part,
+        offset; /* where the transfer begins in the destination, were its parts dense */
+    int64_t first, last;          /* tasks */
+    int own;                      /* outgoing: which of the sources is this rank */
+    rsh_dtype wire;               /* of the packed elements */
+} rshi_stream_item;
+
+/* An element of a stream: task of an item, combined index over its outer dims, index along the dim
+ * that is cut. */
+typedef struct rshi_place {
+    int64_t item, task, outer, at;
+} rshi_place;
+
+typedef struct rshi_stream {
+    int64_t order; /* of its messages among all: (order, round, shift of the sender) rises at every
+                      rank */
+    int stage, shift;
+    int64_t first, last; /* items */
+    const int *shifts;
+    int64_t nshifts;
+    int64_t slot;    /* bytes of a message, at most */
+    rshi_place next; /* where the next message begins */
+    int64_t round;   /* its number */
+} rshi_stream;
+
+/* One packet, or one of each contributor. */
+typedef struct rshi_packet {
+    rshi_place from;
+    int64_t round;
+    int64_t bytes;
+    char *whole; /* of an incoming stream: where all of it belongs just as it travels; NULL: it must
+                    be unpacked */
+} rshi_packet;
+
+typedef struct rshi_streams {
+    const rsh_comm *comm;
+    const rsh_plan *plan;
+    bool all; /* messages also between ranks of one node */
+    rshi_program in,
+        out; /* tasks of the items; never finished: each cut is prepared when it is run */
+    rshi_stream_item *items;
+    int64_t nitems, items_room;
+    int *shifts;
+    int64_t nshifts, shifts_room;
+    rshi_stream *list; /* by order; of one order the incoming stream, if there is one, and then the
+                        outgoing ones by shift */
+    int64_t n;
+    int64_t most_shifts;   /* of one stream */
+    const char **pointers; /* most_sources of `in` */
+    int64_t *strides;      /* RSHI_MOVE_DIMS for each of them */
+    uint64_t bytes_near, bytes_far; /* received in a run, from ranks of this node and of others */
+} rshi_streams;
+
+/* All streams into and out of this rank of the comm; `all`: also where memory could be read.  `own`
+ * are its parts. */
+rsh_status rshi_streams_build(rshi_streams *f, const rsh_plan *plan, const rsh_share *share,
+                            const rsh_comm *comm, bool all, const rshi_parts *own);
+void rshi_streams_free(rshi_streams *f);
+
+/* `base` has the address of each of this rank's parts by number. */
+void rshi_streams_rewind(rshi_streams *f);
+static inline bool rshi_stream_done(const rshi_stream *w) { return w->next.item == w->last; }
+/* Cut off the next message; the stream goes on behind it. */
+void rshi_stream_next(const rshi_streams *f, rshi_stream *w, char *const *base, rshi_packet *out);
+/* Leave the message for later; only the one that was cut off last. */
+void rshi_stream_undo(rshi_stream *w, const rshi_packet *p);
+void rshi_packet_pack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p,
+                       char *const *base, char *message);
+/* Unpack, and combine, the messages of every contributor; they lie `apart` bytes from one another
+ * in the order of their shifts. */
+void rshi_packet_unpack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p,
+                         char *const *base, const char *messages, int64_t apart);
+
+#endif
