@@ -46,7 +46,7 @@ static bool counts(const rsh_layout *l, const rshi_piece *p) {
     return rshi_piece_holder_index(l, p, p->rank) == 0 && (!rshi_layout_irregular(l) || rshi_piece_first_copy(l, p));
 }
 
-static void add_piece(const rsh_layout *l, const rshi_piece *p, const rshi_part *part, rsh_digest *sum) {
+static void add_piece(const rsh_layout *l, const rshi_piece *p, const rshi_part_memory *part, rsh_digest *sum) {
     walk w = {.l = l, .p = p, .size = rsh_dtype_size(rsh_layout_dtype(l))};
     int64_t base;
     rshi_dense_strides(rsh_layout_ndim(l), rsh_layout_shape(l), NULL, w.global);
@@ -62,7 +62,7 @@ static rsh_status add_rank(const rsh_layout *l, int64_t rank, const rsh_memory *
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(l, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
-        rshi_part part;
+        rshi_part_memory part;
         if (!counts(l, &list[i])) continue;
         st = rshi_part_take(l, rank, list[i].part, &memory[list[i].part], &part);
         if (!st) add_piece(l, &list[i], &part, sum);

@@ -86,7 +86,7 @@ int64_t rshi_exec_scratch(const rsh_exec *e);
 
 /* One part of this rank as the caller hands it in, checked. */
 typedef struct rshi_taken_part {
-    rshi_part memory;
+    rshi_part_memory memory;
     bool out_of_reach; /* of peers */
     const rsh_layout *layout; /* whose part `number` of this rank it is */
     int64_t rank, number;

@@ -23,7 +23,7 @@ static rshi_lattice lattice_of(const void *ctx, int64_t k) {
     bool dst = k >= self->nsrc;
     const int64_t *first = self->first + (dst ? n + 1 : 0);
     while (k >= first[t + 1]) t++;
-    rshi_part part = {.data = data_of(g, k)};
+    rshi_part_memory part = {.data = data_of(g, k)};
     memcpy(part.strides, g->e->table[k].strides, sizeof part.strides);
     return rshi_part_lattice(dst ? rshi_plan_dst(g->e->plan, t) : rshi_plan_src(g->e->plan, t), g->e->comm->rank,
                              k - first[t], &part);

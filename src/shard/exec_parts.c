@@ -117,7 +117,7 @@ bool rshi_exec_wants_messages(const rsh_exec *e) {
 /* ---- showing ---- */
 
 /* Tell where a part lies; one that others read and cannot reach is shown as its shadow. */
-static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part *p, bool dst) {
+static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part_memory *p, bool dst) {
     char *data = p->data;
     if (data && e->shadow && e->shadow[k] != RSHI_NOT_READ && !e->comm->ops->is_shared(e->comm, data))
         RSH_TRY(rshi_shadow_use(&e->shadows, e->comm, &e->shadow[k], l, part, p, dst, &data));
@@ -130,7 +130,7 @@ static rsh_status show_side(rsh_exec *e, const rsh_memory *memory, bool dst) {
     for (int64_t t = 0; t < own->ntensors; t++) {
         int64_t first = rshi_parts_entry(own, dst, t, 0), end = rshi_parts_entry(own, dst, t + 1, 0);
         for (int64_t k = first; k < end; k++) {
-            rshi_part part = {.data = e->bound[k]};
+            rshi_part_memory part = {.data = e->bound[k]};
             if (part.data && memory) part.data = memory[k - skip].data;
             memcpy(part.strides, e->table[k].strides, sizeof part.strides);
             RSH_TRY(show_part(e, layout_of(e->plan, dst, t), k - first, k, &part, dst));

@@ -13,7 +13,7 @@ struct rsh_local {
     rshi_program program;
     side *sides;     /* owned: 2 per tensor, source then destination */
     int64_t nsides;
-    rshi_part *part; /* owned, by number: all sources, then all destinations */
+    rshi_part_memory *part; /* owned, by number: all sources, then all destinations */
     char **base;     /* owned, by number */
     int64_t nparts;
     const char **pointers; /* owned: most_sources for each worker */

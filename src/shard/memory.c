@@ -16,13 +16,13 @@ static bool strides_fit(const rsh_layout *l, const rsh_part *shape, const int64_
     return true;
 }
 
-rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rshi_part *out) {
+rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rshi_part_memory *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     RSH_REQUIRE(!shape.count || (memory && memory->data), RSH_EVALUE,
                 "rank %lld, part %lld of %.200s has %lld elements and no memory", (long long)rank, (long long)part,
                 rsh_layout_text(l), (long long)shape.count);
-    *out = (rshi_part){.data = memory ? memory->data : NULL};
+    *out = (rshi_part_memory){.data = memory ? memory->data : NULL};
     for (int d = 0; d < shape.ndim; d++)
         out->strides[d] = memory && memory->strides ? memory->strides[d] : shape.strides[d];
     RSH_REQUIRE(!shape.count || strides_fit(l, &shape, out->strides), RSH_EVALUE,
@@ -31,13 +31,13 @@ rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const
     return RSH_OK;
 }
 
-rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p) {
+rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p) {
     rsh_part shape;
     if (rsh_layout_part(l, rank, part, &shape) || !shape.count) return (rshi_lattice){0};
     return rshi_lattice_of(p->data, (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), shape.ndim, shape.shape, p->strides);
 }
 
-rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p) {
+rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p) {
     int64_t steps = RSHI_LATTICE_STEPS;
     rshi_lattice lattice = rshi_part_lattice(l, rank, part, p);
     rshi_sharing sharing = rshi_lattice_folds(&lattice, &steps);
@@ -49,7 +49,7 @@ rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t pa
                                               "put two elements into the same memory");
 }
 
-rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p, bool dst) {
+rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p, bool dst) {
     rsh_part shape;
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), lo = 0, hi = size;
     if (rsh_layout_part(l, rank, part, &shape) || !shape.count) return (rshi_extent){.dst = dst};

@@ -8,21 +8,21 @@
 #include "shard/lattice.h"
 
 /* One part in memory: the address of its element 0,...,0 and its strides in elements. */
-typedef struct rshi_part {
+typedef struct rshi_part_memory {
     char *data;
     int64_t strides[RSH_MAX_NDIM];
-} rshi_part;
+} rshi_part_memory;
 
 /* The part (rank, part) of a layout in the caller's memory.  RSH_EVALUE if it has elements and no
  * data. */
 rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
-                          rshi_part *out);
+                          rshi_part_memory *out);
 
 /* A destination does not hold two elements in one place: RSH_EVALUE if it does, or if that cannot
  * be told. */
 rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part,
-                                   const rshi_part *p);
-rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p);
+                                   const rshi_part_memory *p);
+rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p);
 
 /* Addresses that one part uses, to find out whether any two share memory. */
 typedef struct rshi_extent {
@@ -30,7 +30,7 @@ typedef struct rshi_extent {
     bool dst;
     int64_t part; /* by which whoever made the list knows it */
 } rshi_extent;
-rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p,
+rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
                              bool dst);
 
 /* What can say more about the parts of a list. */

@@ -1,9 +1,9 @@
 /* Messages: which one is sent and received when.
  *
  * All messages of a plan have a place in one order that every rank knows its share of: order of the stream (stages
- * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as far as
- * its chunk has room and the stages before are complete here; and it expects messages in this order, ahead as far as
- * the other chunk has room for whole rounds.  Both chunks are given back in the same order.
+ * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as
+ * far as its chunk has room and the stages before are complete here; and it expects messages in this order, ahead as
+ * far as the other chunk has room for whole rounds.  Both chunks are given back in the same order.
  *
  * Nobody waits in a circle: take the first of all messages, over all ranks, that has not arrived.  Everything that its
  * sender sent before has arrived, so the sender has room for it, and everything of earlier stages has arrived

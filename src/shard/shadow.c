@@ -12,7 +12,7 @@ static rsh_status make_room(rshi_shadows *s) {
 }
 
 /* Source and destination strides are the same, and so is the move either way. */
-static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part *p, rshi_shadow *out) {
+static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p, rshi_shadow *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l));
@@ -25,7 +25,7 @@ static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, cons
     return RSH_OK;
 }
 
-static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part *p,
+static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part_memory *p,
                        bool dst) {
     RSH_TRY(make_room(s));
     rshi_shadow *w = &s->list[s->n];
@@ -43,7 +43,7 @@ static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int
 }
 
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part,
-                           const rshi_part *p, bool dst, char **data) {
+                           const rshi_part_memory *p, bool dst, char **data) {
     if (!*number) {
         RSH_TRY(make(s, comm, l, part, p, dst));
         *number = s->n;

@@ -32,7 +32,7 @@ typedef struct rshi_shadows {
 /* Use the shadow of a part for the caller's memory p->data.  `number` is the part's own, 0 until
  * its shadow is made here; `data` is what peers may see instead. */
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l,
-                           int64_t part, const rshi_part *p, bool dst, char **data);
+                           int64_t part, const rshi_part_memory *p, bool dst, char **data);
 /* No part uses its shadow until told otherwise. */
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */

@@ -101,7 +101,7 @@ static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, con
                             rsh_tensor **out) {
     static char nothing[16]; /* an address for parts without elements */
     rsh_part shape;
-    rshi_part taken;
+    rshi_part_memory taken;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     RSH_TRY(rshi_part_take(l, rank, part, memory, &taken));
     return rsh_tensor_wrap(taken.data ? (void *)taken.data : nothing, rsh_layout_dtype(l), shape.ndim, shape.shape,

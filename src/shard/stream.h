@@ -1,5 +1,5 @@
-/* stream: packed elements that a rank gets from the same ranks in one stage, cut into packets at the
- * same places by both ends.
+/* stream: packed elements that a rank gets from the same ranks in one stage, cut into packets at
+ * the same places by both ends.
  *
  * Nothing about the order is exchanged: both ends derive it from the plan.  With several
  * contributors to a reduction each sends packets of the same cuts, and the receiver combines them
