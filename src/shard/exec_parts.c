@@ -117,7 +117,8 @@ bool rshi_exec_wants_messages(const rsh_exec *e) {
 /* ---- showing ---- */
 
 /* Tell where a part lies; one that others read and cannot reach is shown as its shadow. */
-static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part_memory *p, bool dst) {
+static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part_memory *p,
+                            bool dst) {
     char *data = p->data;
     if (data && e->shadow && e->shadow[k] != RSHI_NOT_READ && !e->comm->ops->is_shared(e->comm, data))
         RSH_TRY(rshi_shadow_use(&e->shadows, e->comm, &e->shadow[k], l, part, p, dst, &data));

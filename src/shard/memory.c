@@ -16,7 +16,8 @@ static bool strides_fit(const rsh_layout *l, const rsh_part *shape, const int64_
     return true;
 }
 
-rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory, rshi_part_memory *out) {
+rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
+                          rshi_part_memory *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     RSH_REQUIRE(!shape.count || (memory && memory->data), RSH_EVALUE,

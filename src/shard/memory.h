@@ -22,7 +22,8 @@ rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const
  * be told. */
 rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part,
                                    const rshi_part_memory *p);
-rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p);
+rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part,
+                               const rshi_part_memory *p);
 
 /* Addresses that one part uses, to find out whether any two share memory. */
 typedef struct rshi_extent {
@@ -30,8 +31,8 @@ typedef struct rshi_extent {
     bool dst;
     int64_t part; /* by which whoever made the list knows it */
 } rshi_extent;
-rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
-                             bool dst);
+rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part,
+                             const rshi_part_memory *p, bool dst);
 
 /* What can say more about the parts of a list. */
 typedef struct rshi_extent_owner {

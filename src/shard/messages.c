@@ -20,7 +20,7 @@
 #include "shard/messages.h"
 
 #include "shard/channel.h"
-#include "shard/stream.h"
+#include "shard/streams.h"
 
 #include <sched.h>
 

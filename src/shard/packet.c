@@ -2,7 +2,7 @@
  *
  * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the dims
  * inside of that are taken whole. */
-#include "shard/stream.h"
+#include "shard/streams.h"
 
 /* One piece of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
 typedef struct cut {

@@ -12,7 +12,8 @@ static rsh_status make_room(rshi_shadows *s) {
 }
 
 /* Source and destination strides are the same, and so is the move either way. */
-static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p, rshi_shadow *out) {
+static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
+                           rshi_shadow *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l));

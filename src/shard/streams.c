@@ -1,5 +1,5 @@
-/* Stream: from transfers between ranks to streams. */
-#include "shard/stream.h"
+/* Streams: from transfers between ranks to streams. */
+#include "shard/streams.h"
 
 #include "shard/route.h"
 

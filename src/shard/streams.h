@@ -1,12 +1,12 @@
-/* stream: packed elements that a rank gets from the same ranks in one stage, cut into packets at
+/* streams: packed elements that a rank gets from the same ranks in one stage, cut into packets at
  * the same places by both ends.
  *
  * Nothing about the order is exchanged: both ends derive it from the plan.  With several
  * contributors to a reduction each sends packets of the same cuts, and the receiver combines them
  * round by round.  Plain copies have one contributor.  Transfers that are read where they lie (see
  * route.h) are in no stream. */
-#ifndef RESHARD_SHARD_STREAM_H
-#define RESHARD_SHARD_STREAM_H
+#ifndef RESHARD_SHARD_STREAMS_H
+#define RESHARD_SHARD_STREAMS_H
 
 #include "comm/comm.h"
 #include "shard/program.h"
