@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Tree: small promises that the repository keeps about itself.
 
-    check_tree.py names | strays | version | readme [ROOT]
+    check_tree.py names | types | strays | version | readme [ROOT]
 
 names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
+types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
 readme   code in README.md is the marked region of the example it was taken from
@@ -13,10 +14,11 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-from c_text import files, finish, read
+from c_text import bare, files, finish, read
 
 NAMED_BY_PLACE = {"impl.h", "README.md", "CMakeLists.txt"}
 SOURCES = (".c", ".h", ".py", ".sh", ".md", ".cmake")
+TYPE = re.compile(r"^(?:\}|typedef\b[^;{}()]*?)\s*\*?(rshi?_\w+)\s*;", re.M)
 STRAY = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b|\.\./sha" r"red|/wo" r"rk/|/ho" r"me/")
 
 
@@ -28,6 +30,21 @@ def names(root):
         if name not in NAMED_BY_PLACE and not room_header:
             seen.setdefault(name, []).append(path)
     return [f"{name}: " + ", ".join(paths) for name, paths in sorted(seen.items()) if len(paths) > 1]
+
+
+def types(root):
+    """Types between rooms (rshi_*) by the room that defines them, beside the public ones (rsh_*)."""
+    defined = {}
+    for path in files(root, "src", "include", ends=(".c", ".h")):
+        room = "include" if path.startswith("include") else path.split(os.sep)[1]
+        for name in TYPE.findall(bare(read(root, path))):
+            defined.setdefault(name, set()).add(room)
+    for name, rooms in sorted(defined.items()):
+        if name.startswith("rshi_") and len(rooms) > 1:
+            yield f"{name} is a type of the rooms " + " and ".join(sorted(rooms))
+        public = name.replace("rshi_", "rsh_", 1)
+        if public != name and public in defined:
+            yield f"{name} ({', '.join(sorted(defined[name]))}) is named like the public type {public}"
 
 
 def strays(root):
@@ -62,7 +79,7 @@ def readme(root):
             yield f"README.md: the code block is not the marked region of {path}"
 
 
-CHECKS = {"names": names, "strays": strays, "version": version, "readme": readme}
+CHECKS = {"names": names, "types": types, "strays": strays, "version": version, "readme": readme}
 
 
 def main(which="", root="."):

@@ -7,15 +7,16 @@
 
 #define CHECK RSHI_CHECK
 
-static rshi_place box_place(const rshi_builder *b, int64_t i) {
-    return (rshi_place){rshi_origin_at(b->origin->box, i), "box", i, -1};
+static rshi_text_place box_place(const rshi_builder *b, int64_t i) {
+    return (rshi_text_place){rshi_origin_at(b->origin->box, i), "box", i, -1};
 }
 
 static rsh_status check_shape(rshi_builder *b) {
     rsh_layout *l = b->l;
     for (int d = 0; d < l->desc.ndim; d++) {
         l->shape[d] = l->desc.dim[d].size = b->desc->dim[d].size;
-        CHECK(l->shape[d] >= 0, ((rshi_place){b->origin->dim[d], "dim", d, -1}), "its size is %" PRId64, l->shape[d]);
+        CHECK(l->shape[d] >= 0, ((rshi_text_place){b->origin->dim[d], "dim", d, -1}), "its size is %" PRId64,
+              l->shape[d]);
     }
     return rshi_count_elements(b);
 }
@@ -32,7 +33,7 @@ static rsh_status check_range(const rshi_builder *b, int64_t i, int d) {
 static rsh_status make_room(rshi_builder *b, rsh_ranked_box **boxes) {
     int64_t n = b->desc->nboxes, total = 0;
     bool listed = n > 0 ? b->desc->boxes != NULL : n == 0;
-    CHECK(listed, ((rshi_place){b->origin->boxes, "boxes", -1, -1}), "%" PRId64 " of them, but no list", n);
+    CHECK(listed, ((rshi_text_place){b->origin->boxes, "boxes", -1, -1}), "%" PRId64 " of them, but no list", n);
     for (int64_t i = 0; i < n; i++) {
         const rsh_ranked_box *from = &b->desc->boxes[i];
         CHECK(from->nranks >= 1 && from->ranks, box_place(b, i), "a box without ranks");

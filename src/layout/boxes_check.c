@@ -144,11 +144,11 @@ static void say_element(sentence *s, const sweep *w) {
     say(s, "]");
 }
 
-static rsh_status fail(const rshi_origin *origin, int at, const sentence *s) {
-    return rshi_origin_fail(origin, (rshi_place){.at = at}, RSH_EVALUE, "%s", s->text);
+static rsh_status fail(const rshi_text_origin *origin, int at, const sentence *s) {
+    return rshi_origin_fail(origin, (rshi_text_place){.at = at}, RSH_EVALUE, "%s", s->text);
 }
 
-static rsh_status fail_doubled(const rsh_layout *l, const rshi_origin *origin, const sweep *w) {
+static rsh_status fail_doubled(const rsh_layout *l, const rshi_text_origin *origin, const sweep *w) {
     int64_t first = 0, second;
     while (!holds(&l->desc.boxes[first].box, w)) first++;
     for (second = first + 1; !holds(&l->desc.boxes[second].box, w);) second++;
@@ -162,14 +162,14 @@ static rsh_status fail_doubled(const rsh_layout *l, const rshi_origin *origin, c
     return fail(origin, rshi_origin_at(origin->box, second), &s);
 }
 
-static rsh_status fail_missing(const rshi_origin *origin, const sweep *w) {
+static rsh_status fail_missing(const rshi_text_origin *origin, const sweep *w) {
     sentence s = {.length = 0};
     say(&s, "no box holds ");
     say_element(&s, w);
     return fail(origin, origin->boxes, &s);
 }
 
-rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_origin *origin) {
+rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_text_origin *origin) {
     if (!l->count) return RSH_OK;
     rsh_box whole = {.lo = {0}};
     memcpy(whole.hi, l->shape, sizeof l->shape);

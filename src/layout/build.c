@@ -10,9 +10,11 @@
 
 typedef rshi_builder builder;
 
-static rshi_place one(int at, const char *noun) { return (rshi_place){at, noun, -1, -1}; }
-static rshi_place numbered(int at, const char *noun, int64_t number) { return (rshi_place){at, noun, number, -1}; }
-static rshi_place dim_place(const builder *b, int d) { return numbered(b->origin->dim[d], "dim", d); }
+static rshi_text_place one(int at, const char *noun) { return (rshi_text_place){at, noun, -1, -1}; }
+static rshi_text_place numbered(int at, const char *noun, int64_t number) {
+    return (rshi_text_place){at, noun, number, -1};
+}
+static rshi_text_place dim_place(const builder *b, int d) { return numbered(b->origin->dim[d], "dim", d); }
 
 /* A list of its own; NULL: no memory. */
 static void *kept(const void *list, int64_t n, size_t size) {
@@ -25,9 +27,10 @@ static void *kept(const void *list, int64_t n, size_t size) {
 
 static rsh_status check_counts(builder *b) {
     const rsh_layout_desc *desc = b->desc;
-    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, (rshi_place){0}, "%d is not a dtype", (int)desc->dtype);
-    CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, (rshi_place){0}, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
-    CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, (rshi_place){0}, "%d axes; at most %d", desc->naxes, RSH_MAX_AXES);
+    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, (rshi_text_place){0}, "%d is not a dtype", (int)desc->dtype);
+    CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, (rshi_text_place){0}, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
+    CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, (rshi_text_place){0}, "%d axes; at most %d", desc->naxes,
+          RSH_MAX_AXES);
     return RSH_OK;
 }
 
@@ -61,7 +64,7 @@ static bool is_reserved(const char *name) {
 
 static rsh_status build_axis(builder *b, int i) {
     rsh_axis *axis = &b->l->desc.axis[i];
-    rshi_place here = numbered(b->origin->axis[i], "axis", i);
+    rshi_text_place here = numbered(b->origin->axis[i], "axis", i);
     CHECK(memchr(axis->name, 0, sizeof axis->name), here, "its name is longer than %zu characters",
           sizeof axis->name - 1);
     CHECK(is_name(axis->name), here, "\"%s\" is not a name: letters, digits and _, a letter first", axis->name);
@@ -127,7 +130,7 @@ static rsh_status build_ranks(builder *b) {
 /* ---- cuts ---- */
 
 /* Take axis `a` for one use; `mine` are the axes that this use has already. */
-static rsh_status take_axis(const builder *b, int a, rshi_place here, unsigned *mine) {
+static rsh_status take_axis(const builder *b, int a, rshi_text_place here, unsigned *mine) {
     CHECK(a >= 0 && a < b->l->desc.naxes, here, "axis %d is not one of the %d of the mesh", a, b->l->desc.naxes);
     CHECK(!(*mine & 1u << a), here, "axis \"%s\" is named twice", b->l->desc.axis[a].name);
     CHECK(!(b->used & 1u << a), here, "axis \"%s\" is used already: it cuts one dim or the flat tensor, or is partial",
@@ -137,7 +140,8 @@ static rsh_status take_axis(const builder *b, int a, rshi_place here, unsigned *
 }
 
 /* Explicit sizes as parts + 1 prefix sums. */
-static rsh_status build_sizes(const builder *b, const rsh_cut *from, rshi_place here, int64_t size, rshi_cut *to) {
+static rsh_status build_sizes(const builder *b, const rsh_cut *from, rshi_text_place here, int64_t size,
+                              rshi_resolved_cut *to) {
     CHECK(from->nsizes == to->parts, here, "%" PRId64 " sizes for %" PRId64 " parts", from->nsizes, to->parts);
     CHECK(from->sizes, here, "the sizes are NULL");
     to->starts = rshi_calloc((size_t)to->parts + 1, sizeof *to->starts);
@@ -153,8 +157,8 @@ static rsh_status build_sizes(const builder *b, const rsh_cut *from, rshi_place 
 }
 
 /* Cut of `size` elements; the axes it takes are added to `taken`. */
-static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_place here, int64_t size, rshi_cut *to,
-                            unsigned *taken) {
+static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_text_place here, int64_t size,
+                            rshi_resolved_cut *to, unsigned *taken) {
     unsigned mine = 0;
     to->parts = 1;
     if (!from->naxes) return RSH_OK;
@@ -177,15 +181,15 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_place he
 }
 
 /* What a description says of a cut that has been built, without what its rule does not use. */
-static rsh_cut described(const rshi_cut *c) {
+static rsh_cut described(const rshi_resolved_cut *c) {
     rsh_cut out = {.naxes = c->naxes, .rule = c->rule, .number = c->number};
     memcpy(out.axes, c->axes, sizeof out.axes);
     return out;
 }
 
 /* A cut of a plain dim or of the flat tensor, which may have sizes. */
-static rsh_status build_whole_cut(const builder *b, const rsh_cut *from, rshi_place here, int64_t size, rshi_cut *to,
-                                  rsh_cut *kept_as, unsigned *taken) {
+static rsh_status build_whole_cut(const builder *b, const rsh_cut *from, rshi_text_place here, int64_t size,
+                                  rshi_resolved_cut *to, rsh_cut *kept_as, unsigned *taken) {
     RSH_TRY(build_cut(b, from, here, size, to, taken));
     *kept_as = described(to);
     if (!to->starts) return RSH_OK;
@@ -199,9 +203,9 @@ static rsh_status build_whole_cut(const builder *b, const rsh_cut *from, rshi_pl
 static rsh_status build_segment(builder *b, int d, int s) {
     const rsh_segment *from = &b->desc->dim[d].segment[s];
     const rsh_cut *group = &b->desc->dim[d].cut, *cut = group->naxes ? group : &from->cut;
-    rshi_dim *dim = &b->l->dim[d];
-    rshi_segment *to = &dim->segment[s];
-    rshi_place size_at = {rshi_origin_at(b->origin->segment[d], s), "segment", s, d}, cut_at = size_at;
+    rshi_resolved_dim *dim = &b->l->dim[d];
+    rshi_resolved_segment *to = &dim->segment[s];
+    rshi_text_place size_at = {rshi_origin_at(b->origin->segment[d], s), "segment", s, d}, cut_at = size_at;
     cut_at.at = group->naxes ? b->origin->cut[d] : rshi_origin_at(b->origin->segment_cut[d], s);
 
     CHECK(from->size >= 0, size_at, "its size is %" PRId64, from->size);
@@ -215,7 +219,7 @@ static rsh_status build_segment(builder *b, int d, int s) {
 
 /* Segments as they were written: each with its cut, or all with the one after the parenthesis. */
 static rsh_status keep_segments(builder *b, int d) {
-    const rshi_dim *dim = &b->l->dim[d];
+    const rshi_resolved_dim *dim = &b->l->dim[d];
     rsh_dim *to = &b->l->desc.dim[d];
     bool group = b->desc->dim[d].cut.naxes;
     if (group || dim->nsegments == 1) to->cut = described(&dim->segment->cut);
@@ -232,8 +236,8 @@ static rsh_status keep_segments(builder *b, int d) {
 }
 
 static rsh_status build_group(builder *b, int d) {
-    rshi_dim *dim = &b->l->dim[d];
-    rshi_place here = dim_place(b, d);
+    rshi_resolved_dim *dim = &b->l->dim[d];
+    rshi_text_place here = dim_place(b, d);
     CHECK(b->desc->dim[d].segment, here, "the segments are NULL");
     for (int s = 0; s < dim->nsegments; s++) RSH_TRY(build_segment(b, d, s));
     CHECK(dim->axes, here, "no segment is cut: write the size %" PRId64 " without segments", dim->size);
@@ -241,7 +245,7 @@ static rsh_status build_group(builder *b, int d) {
 }
 
 static rsh_status build_plain_dim(builder *b, int d) {
-    rshi_dim *dim = &b->l->dim[d];
+    rshi_resolved_dim *dim = &b->l->dim[d];
     dim->size = dim->segment->size = b->desc->dim[d].size;
     CHECK(dim->size >= 0, dim_place(b, d), "its size is %" PRId64, dim->size);
     return build_whole_cut(b, &b->desc->dim[d].cut, numbered(b->origin->cut[d], "dim", d), dim->size,
@@ -249,7 +253,7 @@ static rsh_status build_plain_dim(builder *b, int d) {
 }
 
 static rsh_status build_dim(builder *b, int d) {
-    rshi_dim *dim = &b->l->dim[d];
+    rshi_resolved_dim *dim = &b->l->dim[d];
     int n = b->desc->dim[d].nsegments;
     CHECK(n >= 0, dim_place(b, d), "%d segments", n);
     dim->segment = rshi_calloc(n ? (size_t)n : 1, sizeof *dim->segment);
@@ -264,7 +268,7 @@ static rsh_status build_dim(builder *b, int d) {
 /* Parts of other cuts differ in length, and one list of sizes cannot fit them all: `{}` is for dims that are whole. */
 static rsh_status build_flat(builder *b) {
     const rsh_cut *cut = &b->desc->flat;
-    rshi_place here = one(b->origin->flat, "flat");
+    rshi_text_place here = one(b->origin->flat, "flat");
     if (cut->naxes) {
         CHECK(cut->rule != RSH_RULE_CYCLIC, here, "\":\" does not go with a flat cut");
         CHECK(!b->desc->has_order, one(b->origin->order, "flat"), "order does not go with a flat cut");
@@ -278,7 +282,7 @@ static rsh_status build_flat(builder *b) {
 static rsh_status build_partial(builder *b) {
     const rsh_layout_desc *desc = b->desc;
     rsh_layout *l = b->l;
-    rshi_place here = one(b->origin->partial, "partial");
+    rshi_text_place here = one(b->origin->partial, "partial");
     CHECK((unsigned)desc->op < RSH_OP_COUNT, here, "%d is not a reduction", (int)desc->op);
     CHECK(desc->npartial >= 0 && desc->npartial <= RSH_MAX_AXES, here, "%d axes", desc->npartial);
     CHECK(!desc->npartial == !desc->op, here, "a reduction and its axes go together");
@@ -330,7 +334,7 @@ static rsh_status build_all(builder *b) {
     return RSH_OK;
 }
 
-rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_origin *origin, rsh_layout **out) {
+rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_text_origin *origin, rsh_layout **out) {
     builder b = {.desc = desc, .origin = origin, .l = RSHI_NEW(rsh_layout)};
     if (!b.l) return rshi_nomem();
     atomic_init(&b.l->refs, 1);

@@ -1,13 +1,13 @@
 /* Cut: one dim, segment or flattened part divided over the coordinates of mesh axes. */
 #include "layout/impl.h"
 
-unsigned rshi_cut_axes(const rshi_cut *c) {
+unsigned rshi_cut_axes(const rshi_resolved_cut *c) {
     unsigned set = 0;
     for (int i = 0; i < c->naxes; i++) set |= 1u << c->axes[i];
     return set;
 }
 
-int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position) {
+int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t position) {
     int64_t k = 0;
     for (int i = 0; i < c->naxes; i++) k = k * l->desc.axis[c->axes[i]].size + rshi_coordinate(l, position, c->axes[i]);
     return k;
@@ -25,7 +25,7 @@ static int64_t chunk_length(int64_t n, int64_t p, int64_t u) {
 }
 
 /* One level of a nested cut: [*lo, *lo + *n) becomes part c of p. */
-static void narrow(const rshi_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
+static void narrow(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
     int64_t from, to;
     if (cut->rule == RSH_RULE_BALANCED) {
         from = c * (*n / p) + rshi_min(c, *n % p);
@@ -40,13 +40,13 @@ static void narrow(const rshi_cut *cut, int64_t p, int64_t c, int64_t *lo, int64
 }
 
 /* Which part of p holds index i of n at one level? */
-static int64_t part_holding(const rshi_cut *cut, int64_t p, int64_t n, int64_t i) {
+static int64_t part_holding(const rshi_resolved_cut *cut, int64_t p, int64_t n, int64_t i) {
     if (cut->rule != RSH_RULE_BALANCED) return i / chunk_length(n, p, cut->rule == RSH_RULE_UNIT ? cut->number : 1);
     int64_t big = n / p + 1, nbig = n % p;
     return i < nbig * big ? i / big : nbig + (i - nbig * big) / (n / p);
 }
 
-static rshi_stripe cyclic_stripe(const rshi_cut *c, int64_t start, int64_t size, int64_t k) {
+static rshi_stripe cyclic_stripe(const rshi_resolved_cut *c, int64_t start, int64_t size, int64_t k) {
     int64_t b = c->number, lo = product_up_to(b, k, size);
     if (lo >= size) return rshi_stripe_range(start, start);
     int64_t stride = product_up_to(b, c->parts, INT64_MAX);
@@ -56,7 +56,7 @@ static rshi_stripe cyclic_stripe(const rshi_cut *c, int64_t start, int64_t size,
     return (rshi_stripe){start + lo, b, stride, count, last};
 }
 
-rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size, int64_t k) {
+rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start, int64_t size, int64_t k) {
     if (!c->naxes) return rshi_stripe_range(start, start + size);
     if (c->rule == RSH_RULE_CYCLIC) return cyclic_stripe(c, start, size, k);
     if (c->rule == RSH_RULE_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
@@ -70,7 +70,7 @@ rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t star
 }
 
 /* The last part that starts at or before i; parts of size 0 before it hold nothing. */
-static int64_t locate_in_sizes(const rshi_cut *c, int64_t i) {
+static int64_t locate_in_sizes(const rshi_resolved_cut *c, int64_t i) {
     int64_t lo = 0, hi = c->parts - 1;
     while (lo < hi) {
         int64_t mid = (lo + hi + 1) / 2;
@@ -82,7 +82,7 @@ static int64_t locate_in_sizes(const rshi_cut *c, int64_t i) {
     return lo;
 }
 
-int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i) {
+int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i) {
     if (!c->naxes) return 0;
     if (c->rule == RSH_RULE_CYCLIC) return i / c->number % c->parts;
     if (c->rule == RSH_RULE_SIZES) return locate_in_sizes(c, i);
@@ -100,7 +100,7 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, in
 
 /* Of all parts that levels `level`.. make of n indices.  Parts of one level have at most two different sizes, so this
  * is quick. */
-static int64_t full_parts(const rsh_layout *l, const rshi_cut *c, int level, int64_t n) {
+static int64_t full_parts(const rsh_layout *l, const rshi_resolved_cut *c, int level, int64_t n) {
     if (!n) return 0;
     if (level == c->naxes) return 1;
     int64_t p = l->desc.axis[c->axes[level]].size;
@@ -111,7 +111,7 @@ static int64_t full_parts(const rsh_layout *l, const rshi_cut *c, int level, int
 }
 
 /* Of the first `at` parts of one level. */
-static int64_t full_before(const rsh_layout *l, const rshi_cut *c, int level, int64_t n, int64_t at) {
+static int64_t full_before(const rsh_layout *l, const rshi_resolved_cut *c, int level, int64_t n, int64_t at) {
     int64_t p = l->desc.axis[c->axes[level]].size;
     if (c->rule == RSH_RULE_BALANCED) {
         int64_t big = rshi_min(at, n % p);
@@ -120,7 +120,7 @@ static int64_t full_before(const rsh_layout *l, const rshi_cut *c, int level, in
     return at * full_parts(l, c, level + 1, chunk_length(n, p, c->rule == RSH_RULE_UNIT ? c->number : 1));
 }
 
-int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i) {
+int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i) {
     int64_t count = 0, n = size;
     for (int a = 0; a < c->naxes; a++) {
         int64_t p = l->desc.axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
@@ -134,7 +134,7 @@ int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t siz
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position) {
     int64_t n = 0;
     for (int s = 0; s < l->dim[dim].nsegments; s++) {
-        const rshi_segment *g = &l->dim[dim].segment[s];
+        const rshi_resolved_segment *g = &l->dim[dim].segment[s];
         rshi_stripe set = rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
         n += rshi_stripe_size(&set);
     }

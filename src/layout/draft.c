@@ -87,7 +87,7 @@ static rsh_status unknown_axis(const rshi_draft *draft, int offset) {
     const rsh_layout_desc *desc = &draft->desc;
     const char *name = draft->origin.text + offset;
     char mesh[RSH_MAX_AXES * (sizeof desc->axis[0].name + 24)] = "";
-    rshi_place here = {.at = offset + 1};
+    rshi_text_place here = {.at = offset + 1};
     int length = (int)rshi_min((int64_t)rshi_word_length(name), 40), used = 0;
     if (!desc->naxes)
         return rshi_origin_fail(&draft->origin, here, RSH_EVALUE, "axis \"%.*s\" has no mesh to be in", length, name);

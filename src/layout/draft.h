@@ -11,7 +11,7 @@ typedef struct rshi_draft {
     rsh_segment *segment[RSH_MAX_NDIM]; /* desc.dim[].segment */
     rsh_ranked_box *box;                /* desc.boxes */
     bool has_dtype;
-    rshi_origin origin;
+    rshi_text_origin origin;
 } rshi_draft;
 
 /* The text as a draft, and nothing checked but its spelling; holes are refused unless allowed.

@@ -12,7 +12,7 @@ struct rsh_form {
 /* ---- filling ---- */
 
 typedef struct filling {
-    rshi_origin origin;
+    rshi_text_origin origin;
     rsh_layout_desc desc;
     rsh_segment *segment[RSH_MAX_NDIM]; /* owned: lists in which a hole was filled */
 } filling;
@@ -20,7 +20,7 @@ typedef struct filling {
 #define CHECK(f, condition, at_, ...)                                                                                  \
     do {                                                                                                               \
         if (!(condition))                                                                                              \
-            return rshi_origin_fail(&(f)->origin, (rshi_place){.at = (at_)}, RSH_EVALUE, __VA_ARGS__);                 \
+            return rshi_origin_fail(&(f)->origin, (rshi_text_place){.at = (at_)}, RSH_EVALUE, __VA_ARGS__);            \
     } while (0)
 
 /* Of all segments that are no hole; INT64_MAX if they are more than that. */

@@ -6,26 +6,26 @@
 
 #include "layout/layout.h"
 
-typedef struct rshi_cut {
+typedef struct rshi_resolved_cut {
     int naxes; /* 0: not cut */
     int axes[RSH_MAX_AXES];
     rsh_rule rule;
     int64_t number;
     int64_t *starts; /* owned; RSH_RULE_SIZES: parts + 1 prefix sums */
     int64_t parts;   /* product of the sizes of its axes; 1 if not cut */
-} rshi_cut;
+} rshi_resolved_cut;
 
-typedef struct rshi_segment {
+typedef struct rshi_resolved_segment {
     int64_t start, size;
-    rshi_cut cut;
-} rshi_segment;
+    rshi_resolved_cut cut;
+} rshi_resolved_segment;
 
-typedef struct rshi_dim {
+typedef struct rshi_resolved_dim {
     int64_t size;
     int nsegments;         /* at least 1 */
-    rshi_segment *segment; /* owned; segments of size 0 included */
+    rshi_resolved_segment *segment; /* owned; segments of size 0 included */
     unsigned axes;         /* bit set of the mesh axes that cut this dim */
-} rshi_dim;
+} rshi_resolved_dim;
 
 typedef struct rshi_rank_entry {
     int64_t rank;
@@ -41,8 +41,8 @@ struct rsh_layout {
     int64_t count;
 
     /* mesh form */
-    rshi_dim dim[RSH_MAX_NDIM];
-    rshi_cut flat;
+    rshi_resolved_dim dim[RSH_MAX_NDIM];
+    rshi_resolved_cut flat;
     int64_t axis_step[RSH_MAX_AXES]; /* positions between neighbours along the axis; the last axis
                                         has 1 */
     int64_t npositions;              /* 1 without a mesh */
@@ -70,15 +70,16 @@ struct rsh_layout {
 static inline int64_t rshi_coordinate(const rsh_layout *l, int64_t position, int axis) {
     return position / l->axis_step[axis] % l->desc.axis[axis].size;
 }
-int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_cut *c, int64_t position);
+int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t position);
 /* What coordinate k of a cut of [start, start + size) holds, and which coordinate holds start + i
  * (0 <= i < size). */
-rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_cut *c, int64_t start, int64_t size,
-                            int64_t k);
-int64_t rshi_cut_locate(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
+rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start,
+                            int64_t size, int64_t k);
+int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i);
 /* How many parts that hold something come before the one that holds start + i; not for cyclic cuts
  * and explicit sizes. */
-int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_cut *c, int64_t size, int64_t i);
+int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size,
+                             int64_t i);
 /* Local extent of a dim at a position: its segments' pieces one after the other. */
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
 /* The pieces at one mesh position, appended to a growing list. */
@@ -87,18 +88,18 @@ typedef struct rshi_pieces {
     int64_t n, room;
 } rshi_pieces;
 rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
-unsigned rshi_cut_axes(const rshi_cut *c); /* as a bit set */
+unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
 
 /* What an error is about: a place in the text or, where that is unknown, a thing in words. */
-typedef struct rshi_place {
+typedef struct rshi_text_place {
     int at;           /* 1-based offset in bytes; 0: unknown, as always when there is no text */
     const char *noun; /* "dim"; NULL: the whole */
     int64_t number;   /* of the noun; -1: there is only one */
     int dim;          /* that a segment belongs to; -1: none */
-} rshi_place;
+} rshi_text_place;
 
-/* Where in a text each element of a description stands: values of rshi_place.at. */
-typedef struct rshi_origin {
+/* Where in a text each element of a description stands: values of rshi_text_place.at. */
+typedef struct rshi_text_origin {
     const char *text; /* NULL: the description came from code */
     int dim[RSH_MAX_NDIM];
     int cut[RSH_MAX_NDIM];          /* the dim's own cut */
@@ -108,20 +109,20 @@ typedef struct rshi_origin {
     int axis[RSH_MAX_AXES]; /* each axis of the mesh */
     int *box;               /* each box */
     rsh_text_error *error;  /* filled in by failures; never NULL beside a text */
-} rshi_origin;
+} rshi_text_origin;
 static inline int rshi_origin_at(const int *list, int64_t i) { return list ? list[i] : 0; }
 /* The one way to refuse a layout: "layout:LINE:COLUMN: sentence" or "layout: thing: sentence". */
-rsh_status rshi_origin_fail(const rshi_origin *o, rshi_place place, rsh_status status,
+rsh_status rshi_origin_fail(const rshi_text_origin *o, rshi_text_place place, rsh_status status,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The one constructor: checks everything that the notation demands and builds. */
-rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_origin *origin,
+rsh_status rshi_layout_build(const rsh_layout_desc *desc, const rshi_text_origin *origin,
                              rsh_layout **out);
 
 /* The builder at work. */
 typedef struct rshi_builder {
     const rsh_layout_desc *desc; /* what was asked for */
-    const rshi_origin *origin;
+    const rshi_text_origin *origin;
     rsh_layout *l;
     unsigned used; /* bit set of the axes that cut or are partial */
 } rshi_builder;
@@ -133,7 +134,7 @@ typedef struct rshi_builder {
 rsh_status rshi_count_elements(rshi_builder *b); /* l->count from l->shape */
 rsh_status rshi_boxes_build(rshi_builder *b);
 /* Do the boxes tile the shape exactly?  A sweep, n log n; empty boxes are free. */
-rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_origin *origin);
+rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_text_origin *origin);
 /* Canonical order, and box_of and entry. */
 rsh_status rshi_boxes_arrange(rsh_layout *l);
 /* Boxes in the order in which search looks them up: index_dim, by_start, reach. */

@@ -4,7 +4,7 @@
 #include "layout/draft.h"
 
 rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out) {
-    static const rshi_origin code;
+    static const rshi_text_origin code;
     RSH_REQUIRE(desc && out, RSH_EVALUE, "layout: desc and out must not be NULL");
     return rshi_layout_build(desc, &code, out);
 }

@@ -11,7 +11,7 @@ bool rshi_layout_plain(const rsh_layout *l) {
 int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim) { return l->dim[dim].segment[0].cut.parts; }
 
 rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim, int64_t k) {
-    const rshi_segment *g = &l->dim[dim].segment[0];
+    const rshi_resolved_segment *g = &l->dim[dim].segment[0];
     return rshi_cut_stripe(l, &g->cut, g->start, g->size, k);
 }
 

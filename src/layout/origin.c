@@ -16,12 +16,12 @@ static void line_and_column(const char *text, int at, int *line, int *column) {
     }
 }
 
-static void name_place(const rshi_origin *o, rshi_place place, char *out) {
+static void name_place(const rshi_text_origin *o, rshi_text_place place, char *out) {
     line_and_column(o->text, place.at, &o->error->line, &o->error->column);
     snprintf(out, PREFIX, "layout:%d:%d: ", o->error->line, o->error->column);
 }
 
-static void name_thing(rshi_place place, char *out) {
+static void name_thing(rshi_text_place place, char *out) {
     int n = snprintf(out, PREFIX, "layout: ");
     if (!place.noun) return;
     n += snprintf(out + n, (size_t)(PREFIX - n), "%s", place.noun);
@@ -30,7 +30,8 @@ static void name_thing(rshi_place place, char *out) {
     snprintf(out + n, (size_t)(PREFIX - n), ": ");
 }
 
-rsh_status rshi_origin_fail(const rshi_origin *o, rshi_place place, rsh_status status, const char *format, ...) {
+rsh_status rshi_origin_fail(const rshi_text_origin *o, rshi_text_place place, rsh_status status, const char *format,
+                            ...) {
     char prefix[PREFIX], sentence[RSHI_DETAIL_BYTES - PREFIX];
     va_list args;
     va_start(args, format);

@@ -12,7 +12,7 @@ typedef struct parser {
     bool holes; /* may sizes, the shape and the dtype be left out? */
     rshi_draft *draft;
     rsh_layout_desc *desc; /* of the draft */
-    rshi_origin *origin;   /* of the draft */
+    rshi_text_origin *origin;   /* of the draft */
 } parser;
 
 /* ---- scanner ---- */
@@ -45,7 +45,7 @@ size_t rshi_digits_length(const char *at) {
 }
 
 #define FAIL_AT(p, token, ...)                                                                                         \
-    rshi_origin_fail((p)->origin, (rshi_place){.at = (int)((token) - (p)->text) + 1}, RSH_EVALUE, __VA_ARGS__)
+    rshi_origin_fail((p)->origin, (rshi_text_place){.at = (int)((token) - (p)->text) + 1}, RSH_EVALUE, __VA_ARGS__)
 
 static rsh_status expected(parser *p, const char *what) {
     const char *at = peek(p);

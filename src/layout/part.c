@@ -28,7 +28,7 @@ static int64_t extent(const place *p, int d) {
 static int nstripes(const place *p, int d) { return p->box ? 1 : p->l->dim[d].nsegments; }
 static rshi_stripe stripe(const place *p, int d, int s) {
     if (p->box) return rshi_stripe_range(p->box->lo[d], p->box->hi[d]);
-    const rshi_segment *g = &p->l->dim[d].segment[s];
+    const rshi_resolved_segment *g = &p->l->dim[d].segment[s];
     return rshi_cut_stripe(p->l, &g->cut, g->start, g->size, rshi_cut_coordinate(p->l, &g->cut, p->position));
 }
 

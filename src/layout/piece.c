@@ -30,7 +30,7 @@ static rsh_status push(rshi_pieces *out, const rshi_piece *p) {
 /* ---- mesh: a product of segments ---- */
 
 static rshi_stripe segment_stripe(const rsh_layout *l, int d, int s, int64_t position) {
-    const rshi_segment *g = &l->dim[d].segment[s];
+    const rshi_resolved_segment *g = &l->dim[d].segment[s];
     return rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
 }
 

@@ -35,7 +35,8 @@ static bool clipped_block(const rshi_stripe *q, int64_t j, int64_t lo, int64_t h
 }
 
 /* Rules that keep indices in order: coordinates rise along the dim. */
-static rsh_status meet_in_order(const rsh_layout *l, const rshi_segment *g, const rshi_stripe *q, numbers *out) {
+static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
+                                numbers *out) {
     int64_t from, to, next = 0, hi = g->start + g->size;
     int64_t j = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
     for (; j < q->count && q->lo + j * q->stride < hi && next < g->cut.parts; j++) {
@@ -55,7 +56,7 @@ static rsh_status meet_in_order(const rsh_layout *l, const rshi_segment *g, cons
 
 /* Blocks of the deal that q meets, as a range of q's blocks; the pattern repeats once q has walked a whole number of
  * rounds. */
-static void query_blocks(const rshi_segment *g, const rshi_stripe *q, int64_t *first, int64_t *stop) {
+static void query_blocks(const rshi_resolved_segment *g, const rshi_stripe *q, int64_t *first, int64_t *stop) {
     int64_t round;
     *first = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
     *stop = q->count;
@@ -64,7 +65,7 @@ static void query_blocks(const rshi_segment *g, const rshi_stripe *q, int64_t *f
 }
 
 /* Add the coordinates that block j of q meets: at most all of them. */
-static rsh_status add_cyclic(const rshi_segment *g, const rshi_stripe *q, int64_t j, numbers *out) {
+static rsh_status add_cyclic(const rshi_resolved_segment *g, const rshi_stripe *q, int64_t j, numbers *out) {
     int64_t from, to, b = g->cut.number, p = g->cut.parts;
     if (!clipped_block(q, j, g->start, g->start + g->size, &from, &to)) return RSH_OK;
     int64_t first = (from - g->start) / b, last = rshi_min((to - 1 - g->start) / b, first + p - 1);
@@ -81,7 +82,7 @@ static void settle(numbers *out, int64_t head) {
     out->n = n;
 }
 
-static rsh_status meet_cyclic(const rshi_segment *g, const rshi_stripe *q, numbers *out) {
+static rsh_status meet_cyclic(const rshi_resolved_segment *g, const rshi_stripe *q, numbers *out) {
     int64_t first, stop, head = out->n, p = g->cut.parts;
     query_blocks(g, q, &first, &stop);
     for (int64_t j = first; j < stop; j++) {
@@ -94,7 +95,8 @@ static rsh_status meet_cyclic(const rshi_segment *g, const rshi_stripe *q, numbe
     return RSH_OK;
 }
 
-static rsh_status meet_segment(const rsh_layout *l, const rshi_segment *g, const rshi_stripe *q, numbers *out) {
+static rsh_status meet_segment(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
+                               numbers *out) {
     rshi_stripe all = rshi_stripe_range(g->start, g->start + g->size);
     if (!rshi_stripe_common(&all, q, g->start, g->start + g->size)) return RSH_OK;
     if (!g->cut.naxes) return push(out, 0);
@@ -114,7 +116,7 @@ rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe
 }
 
 rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t *n) {
-    const rshi_segment *g = &l->dim[dim].segment[0];
+    const rshi_resolved_segment *g = &l->dim[dim].segment[0];
     if (query->count == 1 && g->cut.rule != RSH_RULE_CYCLIC && g->cut.rule != RSH_RULE_SIZES) {
         int64_t last = rshi_cut_full_before(l, &g->cut, g->size, rshi_stripe_end(query) - 1);
         *n = last - rshi_cut_full_before(l, &g->cut, g->size, query->lo) + 1;
@@ -137,7 +139,7 @@ typedef struct search {
 } search;
 
 /* Position share of coordinate k of a cut. */
-static int64_t share(const rsh_layout *l, const rshi_cut *c, int64_t k) {
+static int64_t share(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k) {
     int64_t position = 0;
     for (int i = c->naxes - 1; i >= 0; i--) {
         int64_t size = l->desc.axis[c->axes[i]].size;
@@ -176,7 +178,7 @@ static rsh_status walk_dims(search *s, int d, rshi_piece *p) {
     const numbers *list = &s->list[d];
     int64_t position = p->position;
     for (int64_t i = 0; i < list->n; i += 2 + list->at[i + 1]) {
-        const rshi_segment *g = &s->l->dim[d].segment[list->at[i]];
+        const rshi_resolved_segment *g = &s->l->dim[d].segment[list->at[i]];
         p->seg[d] = (int)list->at[i];
         for (int64_t j = 0; j < list->at[i + 1]; j++) {
             int64_t k = list->at[i + 2 + j];
@@ -206,7 +208,7 @@ static bool reach(const rsh_layout *l, int d, int64_t position, const rshi_strip
     bool any = false;
     int64_t at = 0, end = rshi_stripe_end(q);
     for (int s = 0; s < l->dim[d].nsegments; s++) {
-        const rshi_segment *g = &l->dim[d].segment[s];
+        const rshi_resolved_segment *g = &l->dim[d].segment[s];
         rshi_stripe set = rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
         if (rshi_stripe_common(&set, q, q->lo, end)) {
             if (!any) *from = at + rshi_stripe_before(&set, q->lo);
@@ -251,7 +253,7 @@ static rsh_status walk_flat(search *s, int64_t position, const int64_t *from, co
 /* Choose coordinates of the axes that cut dim d, then go on to d + 1. */
 static rsh_status walk_bases(search *s, int d, int64_t position, int64_t *from, int64_t *to) {
     if (d == s->l->desc.ndim) return walk_flat(s, position, from, to);
-    rshi_cut axes = {0}; /* all axes of the dim as one, to count through them */
+    rshi_resolved_cut axes = {0}; /* all axes of the dim as one, to count through them */
     axes.parts = 1;
     for (int a = 0; a < s->l->desc.naxes; a++) {
         if (!(s->l->dim[d].axes >> a & 1)) continue;
