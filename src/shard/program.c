@@ -17,7 +17,7 @@
 
 static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
     if (n < *room) return RSH_OK;
-    int64_t more = *room ? 2 * *room : 16;
+    int64_t more = *room ? 2 * *room : 2; /* most programs are small, and a comm remembers many */
     while (more <= n) more *= 2;
     void *grown = rshi_realloc(*list, (size_t)more, size);
     if (!grown) return rshi_nomem();
