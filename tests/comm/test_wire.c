@@ -2,7 +2,7 @@
 #include "ranks.h"
 #include "sanitized.h"
 
-#include "comm/hybrid.h"
+#include "comm/impl.h"
 
 #include <unistd.h>
 
@@ -133,7 +133,7 @@ static void a_rank_of_a_node_is_named_by_its_rank_in_the_comm(void **state) {
 static rsh_status in_pieces(void *ctx, rsh_comm *c) {
     (void)ctx;
     enum { BYTES = 100000 };
-    rshi_hybrid_of(c)->message = 777;
+    c->link->piece = 777;
     unsigned char *out = malloc(BYTES), *in = calloc(1, BYTES);
     for (int i = 0; i < BYTES; i++) out[i] = (unsigned char)(i * 7 + c->rank);
     int to = (c->rank + 1) % c->size, from = (c->rank + c->size - 1) % c->size;
@@ -175,7 +175,7 @@ static void a_split_keeps_ranks_of_a_node_together(void **state) {
 /* A rank that makes nothing of its comm gives the others an error, not a wait. */
 typedef struct wiring {
     rsh_wire wires[3];
-    rsh_comm *near[3];
+    rshi_node *near[3];
     int64_t which; /* allocation of rank 1 that fails */
     atomic_int made;
 } wiring;
@@ -184,7 +184,7 @@ static rsh_status makes_comm(void *ctx, rsh_comm *helper) {
     const int64_t node[3] = {0, 1, 2};
     rsh_comm *c = NULL;
     if (helper->rank == 1) rsh_alloc_fail_at(w->which);
-    rsh_status st = rshi_comm_hybrid(&w->wires[helper->rank], w->near[helper->rank], node, &c);
+    rsh_status st = rshi_comm_mixed(&w->wires[helper->rank], w->near[helper->rank], node, &c);
     rsh_alloc_fail_at(-1);
     CHECK(st == RSH_OK || (st == RSH_ENOMEM && helper->rank == 1));
     if (st) return RSH_OK;
@@ -199,7 +199,7 @@ static void a_rank_without_memory_for_its_comm_is_named_by_the_others(void **sta
     wiring w = {0};
     for (; !w.made; w.which++) {
         assert_int_equal(mailbox_wires(3, w.wires), RSH_OK);
-        for (int r = 0; r < 3; r++) assert_int_equal(rsh_comm_threads(1, &w.near[r]), RSH_OK);
+        for (int r = 0; r < 3; r++) assert_int_equal(rshi_threads_new(1, &w.near[r]), RSH_OK);
         run_ranks(3, makes_comm, &w);
     }
     assert_true(w.which > 3);
