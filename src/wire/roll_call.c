@@ -123,7 +123,7 @@ static int find_missing(rshi_link *l, int first[NAMED]) {
 rsh_status rshi_link_call(rshi_link *l) {
     rshi_vigil v = {0};
     int first[NAMED];
-    if (l->calls && rshi_seconds() - l->called < VALID) return RSH_OK;
+    if (l->calls && rshi_seconds() - l->last_call < VALID) return RSH_OK;
     RSH_TRY(call_all(l));
     while (rshi_vigil_waited(&v) < ANSWERING) {
         RSH_TRY(hear_answers(l));
@@ -132,7 +132,7 @@ rsh_status rshi_link_call(rshi_link *l) {
         RSH_TRY(rshi_link_answer(l));
         rshi_vigil_rest(&v, &l->patience);
     }
-    l->called = rshi_seconds();
+    l->last_call = rshi_seconds();
     return RSH_OK;
 }
 

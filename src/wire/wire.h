@@ -119,7 +119,7 @@ typedef struct rshi_link {
     rshi_awaited awaited[RSHI_AWAITED];
     rshi_roll *roll; /* [size], owned */
     uint64_t calls;  /* of this rank */
-    double called;   /* when the last one ended */
+    double last_call; /* when the last one ended */
 
     rshi_neighbours neighbours;
     double asked;                /* when that was looked at last */
