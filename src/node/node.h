@@ -75,9 +75,10 @@ typedef struct rshi_world {
 
 struct rshi_board;
 
-/* One rank among the ranks of a node. */
+/* One rank among the ranks of a node.  On cache lines of its own: threads that are ranks write it at
+ * every meeting. */
 typedef struct rshi_node {
-    rshi_world *world; /* held */
+    _Alignas(64) rshi_world *world; /* held */
     int rank, size;
     int *member;              /* [size], owned: ranks in the world */
     int maker;                /* the rank that made the board */

@@ -110,7 +110,7 @@ void rshi_board_close(rshi_world *w, rshi_board *board, int size, bool mine) {
 /* ---- nodes ---- */
 
 rshi_node *rshi_node_new(rshi_world *w, int rank, int size, int *member, int maker) {
-    rshi_node *n = member ? RSHI_NEW(rshi_node) : NULL;
+    rshi_node *n = member ? rshi_alloc_data(sizeof *n, false) : NULL;
     if (!n) {
         rshi_free(member);
         return NULL;
@@ -133,7 +133,7 @@ void rshi_node_free(rshi_node *n) {
     if (n->board) rshi_board_close(n->world, n->board, n->size, n->maker == n->rank);
     rshi_world_drop(n->world);
     rshi_free(n->member);
-    rshi_free(n);
+    rshi_free_data(n, sizeof *n);
 }
 
 rsh_status rshi_node_publish(rshi_node *n, const void *p, rshi_handle *out) {
