@@ -75,8 +75,8 @@ typedef struct rshi_world {
 
 struct rshi_board;
 
-/* One rank among the ranks of a node.  On cache lines of its own: threads that are ranks write it at
- * every meeting. */
+/* One rank among the ranks of a node.  On cache lines of its own: threads that are ranks write it
+ * at every meeting. */
 typedef struct rshi_node {
     _Alignas(64) rshi_world *world; /* held */
     int rank, size;
@@ -85,7 +85,7 @@ typedef struct rshi_node {
     struct rshi_board *board; /* shared with the others; NULL: they have not met yet */
     uint64_t meetings;        /* that this rank has come to */
     char *staging;            /* of exchanges; NULL until one needs it */
-    const int *names;         /* [size], borrowed: ranks as sentences name them; NULL: as they are */
+    const int *names; /* [size], borrowed: ranks as sentences name them; NULL: as they are */
 } rshi_node;
 
 /* ---- making and unmaking ---- */
