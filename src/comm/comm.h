@@ -66,9 +66,9 @@ typedef struct rshi_comm_ops {
     /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any
      * rank) after `waited` seconds without it?  RSH_OK: go on.  RSH_EPEER, RSH_ETIMEOUT as `wait`
      * would give them.  What a rank sent or posted before it left counts: look once more before
-     * giving up. `wait` drives no messages; `doubt` does.  With `waited` 0 and a peer of this node
-     * it costs a look at memory. */
-    rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
+     * giving up. `wait` drives no messages; `check_peer` does.  With `waited` 0 and a peer of this
+     * node it costs a look at memory. */
+    rsh_status (*check_peer)(rsh_comm *c, int peer, double waited);
 
     /* Local.  Why this rank refuses what its flag stands for: kept where the ranks of its node read
      * it, until the next refusal.  A rank refuses before it posts, and refuses again only when

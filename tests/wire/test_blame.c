@@ -81,7 +81,7 @@ static rsh_status cross(void *ctx, rsh_comm *c) {
         RSH_TRY(c->ops->recv(c, 1, rshi_comm_tag(c), byte, sizeof byte, &request));
         while (!st) {
             usleep(1000);
-            st = c->ops->doubt(c, 1, rshi_seconds() - begin);
+            st = c->ops->check_peer(c, 1, rshi_seconds() - begin);
         }
         c->ops->cancel(c, &request);
         CHECK(st == RSH_ETIMEOUT || st == RSH_EPEER);
