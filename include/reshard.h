@@ -16,8 +16,10 @@
 #include <reshard/plan.h>
 #include <reshard/tensor.h>
 #include <reshard/math.h>
-#include <reshard/comm.h>
+#include <reshard/message.h>
+#include <reshard/pool.h>
 #include <reshard/wire.h>
+#include <reshard/comm.h>
 #include <reshard/shard.h>
 #include <reshard/draw.h>
 

@@ -7,7 +7,7 @@
 - src/<room>/ includes "room/room.h" of rooms it may see and anything of its own; never another room's impl.h.
 - <reshard/room.h> follows the same rule, in src/ and among the public headers; src/ never includes <reshard.h>.
 - <mpi.h> is seen by src/mpi/comm_mpi.c alone, and that file sees public headers only.
-- In src/, memory comes from and goes back through base/alloc.c; shared memory is mapped by comm/arena.c.
+- In src/, memory comes from and goes back through base/alloc.c; shared memory is mapped by arena/arena.c.
 - cli, examples and bench use public headers and files of their own folder (bench_<room>.c may see the one room that it
   measures, through <room>/<room>.h); tests/oracle not even public headers.
 """
@@ -23,11 +23,11 @@ MEMORY = re.compile(
     r"(?<![\w.>])(malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|valloc|mmap|munmap|mremap|"
     r"strdup|strndup|asprintf|vasprintf)\s*\("
 )
-DOORS = {"src/base/alloc.c": None, "src/base/account.c": ("calloc", "free"), "src/comm/arena.c": ("mmap", "munmap"), "src/mpi/comm_mpi.c": ("malloc", "free")}  # None: all of them
+DOORS = {"src/base/alloc.c": None, "src/base/account.c": ("calloc", "free"), "src/arena/arena.c": ("mmap", "munmap"), "src/mpi/comm_mpi.c": ("malloc", "free")}  # None: all of them
 OUTSIDE = {"mpi"}  # rooms that are not in the core library
-ON_THE_FLOOR = {"version", "status", "dtype"}  # public headers of base
+ON_THE_FLOOR = {"version", "status", "dtype", "message"}  # public headers of base
 UMBRELLA = "(torch.h)"  # <reshard/torch.h>, which stands for the headers of several rooms
-ROOM_OF = {"torch": UMBRELLA, "wire": "comm", "mpi_world": "mpi", "torch/spec": "spec", "torch/group": "group", "torch/tensor": "torch"}  # public headers that are not named after their room
+ROOM_OF = {"torch": UMBRELLA, "pool": "wait", "mpi_world": "mpi", "torch/spec": "spec", "torch/group": "group", "torch/tensor": "torch"}  # public headers that are not named after their room
 PUBLIC_ONLY = ("cli", "examples", "bench")
 
 

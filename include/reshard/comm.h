@@ -10,9 +10,9 @@
 #ifndef RESHARD_COMM_H
 #define RESHARD_COMM_H
 
-#include <stdbool.h>
-
 #include <reshard/dtype.h>
+#include <reshard/message.h>
+#include <reshard/wire.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,27 +75,16 @@ RSH_API rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *re
 
 /* A list of sends and receives between ranks; sends and receives of a pair match in order and must
  * agree in size (RSH_EMISMATCH otherwise).  Returns when all of this rank's are done. */
-typedef struct rsh_message {
-    int peer;
-    void *data;
-    size_t bytes;
-} rsh_message;
 RSH_API rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send,
                                      int64_t nrecv, const rsh_message *recv);
 
 /* Ranks of equal colour form a new comm, ordered by (key, rank); colour < 0: *out is NULL. */
 RSH_API rsh_status rsh_comm_split(rsh_comm *comm, int colour, int key, rsh_comm **out);
 
-/* An explicit set of copy threads, owned by the caller and used by one thread at a time.  n <= 0:
- * as many as there are cores. The calling thread works too, so n counts it. */
-typedef struct rsh_pool rsh_pool;
-RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
-RSH_API int rsh_pool_size(const rsh_pool *pool);
-/* Run task(ctx, i, worker) for i in 0..ntasks-1, any order; worker in 0..size-1.  Returns when all
- * are done.  A pool of NULL is the calling thread alone; no-op for a task of NULL. */
-RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks,
-                          void (*task)(void *ctx, int64_t i, int worker), void *ctx);
-RSH_API void rsh_pool_free(rsh_pool *pool);
+/* A comm on a wire.  Takes the wire (its ctx is closed with the comm, also when this fails).  Two
+ * ranks share a node if `host`, the boot id and the network namespace agree and they can map one
+ * another's arenas, or, where RESHARD_NODE is set, if that agrees and they can.  Collective. */
+RSH_API rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out);
 
 #ifdef __cplusplus
 }

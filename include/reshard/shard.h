@@ -9,6 +9,7 @@
 
 #include <reshard/comm.h>
 #include <reshard/plan.h>
+#include <reshard/pool.h>
 #include <reshard/tensor.h>
 
 #ifdef __cplusplus

@@ -1,14 +1,16 @@
-/* Wire: a comm over somebody else's messages.
+/* Wire: somebody else's messages, for a comm.
  *
  * The library moves bytes between ranks that share memory by itself.  For ranks that do not it
- * needs something that sends: MPI is one
- * (<reshard/mpi.h> is made of this), any library with ordered, tagged messages is another.  A wire
- * is a table of functions; the library finds out which ranks share a machine, lets those read one
- * another's arenas, and uses the wire for the rest. */
+ * needs something that sends: MPI is one (<reshard/mpi.h> is made of this), any library with
+ * ordered, tagged messages is another.  A wire is a table of functions; rsh_comm_wire makes a comm
+ * of it: it finds out which ranks share a machine, lets those read one another's arenas, and uses
+ * the wire for the rest. */
 #ifndef RESHARD_WIRE_H
 #define RESHARD_WIRE_H
 
-#include <reshard/comm.h>
+#include <stdbool.h>
+
+#include <reshard/status.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,11 +62,6 @@ typedef struct rsh_wire {
      * waiting for them is no use. */
     void (*close)(void *ctx, bool orderly);
 } rsh_wire;
-
-/* A comm on a wire.  Takes the wire (its ctx is closed with the comm, also when this fails).  Two
- * ranks share a node if `host`, the boot id and the network namespace agree and they can map one
- * another's arenas, or, where RESHARD_NODE is set, if that agrees and they can.  Collective. */
-RSH_API rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out);
 
 /* For functions of a wire: leave a sentence and pass the status on.  RSH_EVALUE for a number that
  * is no status. */

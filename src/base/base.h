@@ -171,4 +171,22 @@ typedef struct rshi_watch {
  * the watch and gives 0. */
 double rshi_watch_look(rshi_watch *w, double most);
 
+/* ---- lists of messages: what a rank found when it compared two of an exchange ---- */
+
+enum {
+    RSHI_MISMATCH_NONE,
+    RSHI_MISMATCH_COUNT,
+    RSHI_MISMATCH_BYTES
+}; /* nothing; number of messages; size of one */
+
+/* All zero: nothing.  Ranks tell it to one another as it is. */
+typedef struct rshi_mismatch {
+    int64_t wrong;
+    int64_t from, to, message;
+    uint64_t sent, expected; /* messages or bytes */
+} rshi_mismatch;
+
+/* RSH_EMISMATCH and the sentence. */
+rsh_status rshi_mismatch_report(const rshi_mismatch *m);
+
 #endif

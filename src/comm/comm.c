@@ -18,7 +18,6 @@ rsh_status rsh_comm_free(rsh_comm *comm) {
     RSH_TRY(check_idle(comm));
     if (comm->attached) comm->attached_ops->free(comm->attached);
     comm->ops->leave(comm, RSH_OK, "");
-    rshi_comm_fini(comm);
     comm->ops->close(comm);
     return RSH_OK;
 }

@@ -1,38 +1,16 @@
-/* comm: what the other rooms and the engines know about a group of ranks.
+/* comm: what the other rooms know about a group of ranks.
  *
- * An engine fills rshi_comm_ops; everything else is built on it in comm.c.  Handles: any memory can
- * be published as a small value that peers turn back into an address they can read, where the
- * engine can do that at all (threads: always). */
+ * A comm stands on a node, the ranks that read one another's memory, and where there are more of
+ * them on a link, which reaches all ranks by messages.  What it does by which is in the table of
+ * its operations.  Handles: any memory can be published as a small value that peers turn back into
+ * an address they can read, where that is possible at all (threads: always). */
 #ifndef RESHARD_COMM_COMM_H
 #define RESHARD_COMM_COMM_H
 
-#include <stdatomic.h>
-
 #include <reshard/comm.h>
-#include <reshard/wire.h>
 
 #include "base/base.h"
-
-typedef struct rshi_handle {
-    uint64_t a, b;
-} rshi_handle;
-
-/* Memory that peers can reach, and how it is given back; `release` may be called when the comm has
- * gone, and by any thread. */
-typedef struct rshi_data {
-    void *data;
-    void (*release)(void *owner);
-    void *owner;
-} rshi_data;
-
-/* A 64-bit counter on a cache line of its own that its owner advances and peers wait for; lives in
- * shared memory. */
-typedef struct rshi_flag {
-    _Atomic uint64_t value;
-    _Atomic uint32_t sleepers; /* waiters that may need a wake-up call */
-    _Atomic int32_t core;      /* where it was last posted, counted from 1; 0: not known */
-    char pad[64 - sizeof(uint64_t) - 2 * sizeof(uint32_t)];
-} rshi_flag;
+#include "node/node.h"
 
 typedef struct rshi_comm_ops {
     const char *name;
@@ -88,9 +66,9 @@ typedef struct rshi_comm_ops {
     /* For those who wait in a loop of their own: is there a reason to give up on `peer` (-1: on any
      * rank) after `waited` seconds without it?  RSH_OK: go on.  RSH_EPEER, RSH_ETIMEOUT as `wait`
      * would give them.  What a rank sent or posted before it left counts: look once more before
-     * giving up. `wait` drives no messages; `doubt` does.  With `waited` 0 and a peer of this node
-     * it costs a look at memory. */
-    rsh_status (*doubt)(rsh_comm *c, int peer, double waited);
+     * giving up. `wait` drives no messages; `check_peer` does.  With `waited` 0 and a peer of this
+     * node it costs a look at memory. */
+    rsh_status (*check_peer)(rsh_comm *c, int peer, double waited);
 
     /* Local.  Why this rank refuses what its flag stands for: kept where the ranks of its node read
      * it, until the next refusal.  A rank refuses before it posts, and refuses again only when
@@ -115,8 +93,7 @@ typedef struct rshi_comm_ops {
     /* Local.  This rank takes no further part; peers that wait for it are told `status` and
      * `detail`.  The first call counts, others do nothing.  The comm's memory stays. */
     void (*leave)(rsh_comm *c, rsh_status status, const char *detail);
-    /* Local, after leave.  Frees the comm, which the engine allocated, and with the last rank what
-     * the ranks share. */
+    /* Local, after leave.  Frees the comm, and with the last rank what the ranks share. */
     void (*close)(rsh_comm *c);
 } rshi_comm_ops;
 
@@ -142,11 +119,17 @@ struct rsh_comm {
     const rshi_comm_ops *ops;
     int rank, size;
     uint32_t process;    /* whose rank it is: a forked child of it is none */
-    const int64_t *node; /* [size], the engine's: node of each rank, numbered from 0 in order of
+    const int64_t *node; /* [size], in `nodes`: node of each rank, numbered from 0 in order of
                           * their lowest ranks; NULL: one node.  Ranks of one node read one
                           * another's memory, others exchange messages */
-    const int *called;   /* [size], whose comm it is part of: the ranks' numbers in sentences; NULL:
-                            their own */
+    rshi_node *here;     /* owned: the ranks of this node, in the order of their ranks here */
+    struct rshi_link *link; /* owned: to all ranks; NULL: there is one node and no wire */
+    int64_t *nodes;         /* [size], owned: as `node`, also where there is one; NULL: no link */
+    int *place;             /* [size], owned: rank in its node; NULL: no link */
+    int *names;             /* [here->size], owned: the other way round, for this node */
+    rshi_patience patience; /* for flags of this node, where there are others */
+    rshi_comm_ops table;    /* what `ops` points to */
+    char name[32];          /* of the engine */
     unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     bool given_up;   /* its owner has gone: freed when what is attached is idle */
@@ -156,13 +139,6 @@ struct rsh_comm {
     void *attached; /* owned: what the room that uses the comm keeps with it; NULL: nothing */
     const rshi_attached_ops *attached_ops;
 };
-
-/* Fill in the parts of a comm that are the same for every engine; RSH_ENOMEM leaves nothing to
- * undo. */
-rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size);
-/* Free what rshi_comm_init took.  For engines that give up a comm they could not finish;
- * rsh_comm_free does it otherwise. */
-void rshi_comm_fini(rsh_comm *c);
 
 /* The opening exchange of a collective call: every rank says which operation it is in, a
  * fingerprint of what it asks for, and whether it refuses.  All OK and equal: RSH_OK.  A rank
@@ -214,18 +190,13 @@ static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) {
     return !c->node || c->node[a] == c->node[b];
 }
 
-/* The number by which sentences name rank r. */
-static inline int rshi_comm_called(const rsh_comm *c, int r) {
-    return c->called ? c->called[r] : r;
-}
-
 /* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.
  * Fails as rsh_run does. */
 rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
 
 /* A tag for messages of one kind.  Called by every rank at the same place of its collective calls,
  * so that all get the same. */
-#define RSHI_COMM_TAGS 16 /* tags below it are the engine's own */
+#define RSHI_COMM_TAGS 16 /* tags below it are the link's own */
 static inline int rshi_comm_tag(rsh_comm *c) {
     return (int)(RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS));
 }

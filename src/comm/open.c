@@ -19,15 +19,6 @@ typedef struct words {
     char what[QUOTE_BYTES];
 } words;
 
-rsh_status rshi_comm_init(rsh_comm *c, const rshi_comm_ops *ops, int rank, int size) {
-    opening *openings = rshi_calloc((size_t)size, sizeof *openings);
-    if (!openings) return rshi_nomem();
-    *c = (rsh_comm){.ops = ops, .rank = rank, .size = size, .process = rshi_process_new(), .openings = openings};
-    return RSH_OK;
-}
-
-void rshi_comm_fini(rsh_comm *c) { rshi_free(c->openings); }
-
 void rshi_comm_abandon(rsh_comm *c, rsh_status status) {
     if (c->dead) return;
     c->dead = status;

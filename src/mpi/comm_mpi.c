@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct line {
+typedef struct duplicate {
     MPI_Comm comm; /* owned */
-} line;
+} duplicate;
 
 /* What is in the room of a request. */
 typedef struct message {
@@ -56,19 +56,19 @@ static rsh_status require_running(void) {
 /* ---- messages ---- */
 
 static rsh_status begin_send(void *ctx, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
-    const line *l = ctx;
+    const duplicate *d = ctx;
     MPI_Request request;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, l->comm, &request), "MPI_Isend");
+    if (!st) st = fail(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, d->comm, &request), "MPI_Isend");
     if (!st) keep_message((message){request, false}, out);
     return st;
 }
 
 static rsh_status begin_receive(void *ctx, int peer, int tag, void *data, size_t bytes, rsh_wire_request *out) {
-    const line *l = ctx;
+    const duplicate *d = ctx;
     MPI_Request request;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, l->comm, &request), "MPI_Irecv");
+    if (!st) st = fail(MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, d->comm, &request), "MPI_Irecv");
     if (!st) keep_message((message){request, false}, out);
     return st;
 }
@@ -98,11 +98,11 @@ static bool cancel(void *ctx, rsh_wire_request *r) {
 }
 
 static rsh_status probe(void *ctx, int tag, int *peer) {
-    const line *l = ctx;
+    const duplicate *d = ctx;
     MPI_Status status;
     int flag = 0;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Iprobe(MPI_ANY_SOURCE, tag, l->comm, &flag, &status), "MPI_Iprobe");
+    if (!st) st = fail(MPI_Iprobe(MPI_ANY_SOURCE, tag, d->comm, &flag, &status), "MPI_Iprobe");
     if (!st) *peer = flag ? status.MPI_SOURCE : -1;
     return st;
 }
@@ -111,30 +111,30 @@ static rsh_status probe(void *ctx, int tag, int *peer) {
 
 /* Freeing a communicator may wait for its other ranks: one that has lost some stays until MPI is finalised. */
 static void hang_up(void *ctx, bool orderly) {
-    line *l = ctx;
-    if (orderly && is_running()) MPI_Comm_free(&l->comm);
-    free(l);
+    duplicate *d = ctx;
+    if (orderly && is_running()) MPI_Comm_free(&d->comm);
+    free(d);
 }
 
 static rsh_status split(void *ctx, int colour, int key, rsh_wire *out);
 
 /* A wire on a communicator, which it takes, also when it fails. */
 static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
-    line *l = malloc(sizeof *l);
+    duplicate *d = malloc(sizeof *d);
     int rank = 0, size = 0;
-    rsh_status st = l ? RSH_OK : rsh_wire_fail(RSH_ENOMEM, "no memory for a communicator");
+    rsh_status st = d ? RSH_OK : rsh_wire_fail(RSH_ENOMEM, "no memory for a communicator");
     if (!st) st = fail(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     if (!st) st = fail(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     if (!st) st = fail(MPI_Comm_size(comm, &size), "MPI_Comm_size");
     if (st) {
-        free(l);
+        free(d);
         return st;
     }
-    *l = (line){comm};
+    *d = (duplicate){comm};
     *out = (rsh_wire){.name = "mpi",
                       .rank = rank,
                       .size = size,
-                      .ctx = l,
+                      .ctx = d,
                       .host = host,
                       .send = begin_send,
                       .recv = begin_receive,
@@ -147,10 +147,10 @@ static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
 }
 
 static rsh_status split(void *ctx, int colour, int key, rsh_wire *out) {
-    const line *l = ctx;
+    const duplicate *d = ctx;
     MPI_Comm part;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Comm_split(l->comm, colour < 0 ? MPI_UNDEFINED : colour, key, &part), "MPI_Comm_split");
+    if (!st) st = fail(MPI_Comm_split(d->comm, colour < 0 ? MPI_UNDEFINED : colour, key, &part), "MPI_Comm_split");
     return st || part == MPI_COMM_NULL ? st : make_wire(part, 0, out);
 }
 

@@ -175,7 +175,7 @@ rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into,
 
 /* A sender stays until its messages were taken, unless it gave up: then they may be gone from its chunk. */
 static rsh_status check_sender(rsh_comm *comm, int peer) {
-    return rshi_comm_verdict(comm, comm->ops->doubt(comm, peer, 0));
+    return rshi_comm_verdict(comm, comm->ops->check_peer(comm, peer, 0));
 }
 
 rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there) {

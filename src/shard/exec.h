@@ -72,9 +72,9 @@ struct rsh_exec {
     int missing;                   /* a rank whose flag was not there at the last look, -1: none */
     int looks; /* in vain since something moved */
     rshi_watch watch; /* since then */
-    double asked;     /* seconds on it when there was last a doubt */
-    bool looked;      /* at everything, since that doubt */
-    bool doubted;     /* somebody who is waited for seems lost; for how long: */
+    double asked;     /* seconds on it when there was last a suspicion */
+    bool looked;      /* at everything, since that suspicion */
+    bool suspects;    /* somebody who is waited for seems lost; for how long: */
     rshi_watch lost;
     double begun, seconds;
 };

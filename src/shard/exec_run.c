@@ -18,7 +18,7 @@
 #define SPINS 50       /* looks in vain before the core is offered to others */
 #define YIELDS 200     /* and before the rank sleeps between them */
 #define NAP 50000      /* nanoseconds of a sleep, at most */
-#define DOUBT 2e-3     /* seconds between two questions whether the others still live */
+#define ASKING 2e-3    /* seconds between two questions whether the others still live */
 #define OVERTAKING                                                                                                     \
     0.1 /* seconds that messages of a rank that has left may take longer than its farewell, where a wire has several   \
            ways */
@@ -73,7 +73,7 @@ static rsh_status await_all(rsh_exec *e, int what, bool block, bool *there) {
 static rsh_status check_readable(rsh_exec *e) {
     for (int64_t i = 1; i < e->npeers; i++)
         if (e->peers[i].due[e->stage] >= 0)
-            RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->doubt(e->comm, e->peers[i].rank, 0)));
+            RSH_TRY(rshi_comm_verdict(e->comm, e->comm->ops->check_peer(e->comm, e->peers[i].rank, 0)));
     return RSH_OK;
 }
 
@@ -131,20 +131,20 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
 /* ---- messages ---- */
 
 /* Is somebody that this rank waits for no longer there? */
-static rsh_status doubt(rsh_exec *e, double waited) {
+static rsh_status check_peers(rsh_exec *e, double waited) {
     int peers[3], n = e->messages ? rshi_messages_awaited(e->messages, peers) : 0;
     if (e->missing >= 0) peers[n++] = e->missing;
-    for (int i = 0; i < n; i++) RSH_TRY(e->comm->ops->doubt(e->comm, peers[i], waited));
+    for (int i = 0; i < n; i++) RSH_TRY(e->comm->ops->check_peer(e->comm, peers[i], waited));
     return RSH_OK;
 }
 
-/* What a rank sent before it left still counts, so that there is one more look before a doubt becomes a verdict; on a
- * wire, looks for a while.  Time alone does not count: on a busy machine much of it passes without a look. */
+/* What a rank sent before it left still counts, so that there is one more look before a suspicion becomes a verdict; on
+ * a wire, looks for a while.  Time alone does not count: on a busy machine much of it passes without a look. */
 static rsh_status ask(rsh_exec *e, double waited) {
-    rsh_status st = doubt(e, waited);
-    bool first = !e->doubted;
+    rsh_status st = check_peers(e, waited);
+    bool first = !e->suspects;
     e->looked = false;
-    e->doubted = st != RSH_OK;
+    e->suspects = st != RSH_OK;
     if (first) e->lost = (rshi_watch){0};
     double lost = rshi_watch_look(&e->lost, A_LOOK);
     if (first || (e->comm->node && lost < OVERTAKING)) return RSH_OK;
@@ -161,7 +161,7 @@ static rsh_status rest(rsh_exec *e, bool block) {
         return RSH_OK;
     }
     double waited = rshi_watch_look(&e->watch, RSHI_WATCH_STEP);
-    if (e->looked && (e->doubted || waited - e->asked > DOUBT)) {
+    if (e->looked && (e->suspects || waited - e->asked > ASKING)) {
         e->asked = waited;
         RSH_TRY(ask(e, waited));
     }
@@ -174,7 +174,7 @@ static void note_progress(rsh_exec *e) {
     e->looks = 0;
     e->watch = (rshi_watch){0};
     e->asked = 0;
-    e->doubted = false;
+    e->suspects = false;
 }
 
 /* After a look at everything: go on looking if something moved; if not, wait, or without `block` give up for now. */

@@ -17,7 +17,7 @@ static bool is_there(const rshi_flag *flag, uint64_t target) {
 /* Who is lost reads no more.  The watch is looked at once for each look at the flag. */
 static bool may_read(rshi_linger *l, int peer) {
     double waited = rshi_watch_look(&l->watch, RSHI_WATCH_STEP);
-    rsh_status st = l->comm->ops->doubt(l->comm, peer, l->since + waited);
+    rsh_status st = l->comm->ops->check_peer(l->comm, peer, l->since + waited);
     if (st != RSH_ETIMEOUT) return !st;
     if (waited < LINGER) return true;
     l->reader = peer;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/hybrid.h"
+#include "comm/impl.h"
 
 typedef struct letter {
     struct letter *next;
@@ -298,30 +298,31 @@ rsh_status mailbox_wires(int n, rsh_wire *wires) {
 
 /* ---- running ---- */
 
-/* The comms of all nodes, by rank. */
-static rsh_status make_near(int n, const int64_t *node, rsh_comm **near) {
-    rsh_comm **comms = calloc((size_t)n, sizeof *comms);
+/* The nodes of all ranks. */
+static rsh_status make_near(int n, const int64_t *node, rshi_node **near) {
+    rshi_node **nodes = calloc((size_t)n, sizeof *nodes);
     rsh_status st = RSH_OK;
     for (int r = 0; r < n && !st; r++) {
         int size = 0;
         if (near[r]) continue;
         for (int s = r; s < n; s++) size += node[s] == node[r];
-        st = rsh_comm_threads(size, comms);
+        st = rshi_threads_new(size, nodes);
         for (int s = r, i = 0; s < n && !st; s++)
-            if (node[s] == node[r]) near[s] = comms[i++];
+            if (node[s] == node[r]) near[s] = nodes[i++];
     }
-    free(comms);
+    free(nodes);
     return st;
 }
 
 rsh_status run_on_nodes(int n, const int *node, rsh_rank_fn fn, void *ctx) {
     rsh_wire *wires = calloc((size_t)n, sizeof *wires);
-    rsh_comm **near = calloc((size_t)n, sizeof *near), **comms = calloc((size_t)n, sizeof *comms);
+    rshi_node **near = calloc((size_t)n, sizeof *near);
+    rsh_comm **comms = calloc((size_t)n, sizeof *comms);
     int64_t *nodes = calloc((size_t)n, sizeof *nodes);
     for (int r = 0; r < n; r++) nodes[r] = node ? node[r] : 0;
     rsh_status st = make_near(n, nodes, near);
     if (!st) st = mailbox_wires(n, wires);
-    for (int r = 0; r < n && !st; r++) st = rshi_comm_hybrid(&wires[r], near[r], nodes, &comms[r]);
+    for (int r = 0; r < n && !st; r++) st = rshi_comm_mixed(&wires[r], near[r], nodes, &comms[r]);
     if (!st) st = rshi_run_comms(n, comms, fn, ctx);
     free(wires);
     free(near);

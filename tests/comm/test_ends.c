@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/shm.h"
+#include "node/node.h"
 
 static void reap_all(int signal) {
     (void)signal;
@@ -63,7 +63,7 @@ static void the_end_of_a_rank_is_known_to_a_program_that_does_not_wait_for_it(vo
 
 static void an_absurd_number_of_ranks_is_refused_before_anything_is_made(void **state) {
     (void)state;
-    static const int sizes[] = {INT32_MAX, RSHI_SHM_RANKS + 1};
+    static const int sizes[] = {INT32_MAX, RSHI_PROCESSES + 1};
     rsh_comm *c = NULL;
     manner how = RETURN;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -2,7 +2,7 @@
 #include "ranks.h"
 #include "sanitized.h"
 
-#include "comm/hybrid.h"
+#include "comm/impl.h"
 
 #include <unistd.h>
 
@@ -68,7 +68,7 @@ static rsh_status sends_around(void *ctx, rsh_comm *c) {
     for (int i = 0, done = 0; i < 2 * N; i += done) {
         bool yes = false;
         RSH_TRY(c->ops->test(c, &requests[i], &yes));
-        RSH_TRY(c->ops->doubt(c, from, 0));
+        RSH_TRY(c->ops->check_peer(c, from, 0));
         done = yes;
     }
     int wrong = 0;
@@ -86,8 +86,8 @@ static void messages_between_nodes_keep_their_order(void **state) {
     assert_int_equal(run_on_nodes(4, two_and_two, sends_around, NULL), RSH_OK);
 }
 
-/* Rank 0 fails; others learn it from a doubt, wherever they are, and their receives are cancelled. */
-static rsh_status doubts(void *ctx, rsh_comm *c) {
+/* Rank 0 fails; others learn it when they ask, wherever they are, and their receives are cancelled. */
+static rsh_status asks(void *ctx, rsh_comm *c) {
     (void)ctx;
     if (c->rank == 0) {
         usleep(3000);
@@ -99,18 +99,18 @@ static rsh_status doubts(void *ctx, rsh_comm *c) {
     rsh_status st;
     do {
         usleep(100);
-        st = c->ops->doubt(c, c->rank % 2 ? 0 : -1, 0);
+        st = c->ops->check_peer(c, c->rank % 2 ? 0 : -1, 0);
     } while (!st);
     c->ops->cancel(c, &request);
     CHECK(st == RSH_EPEER);
     CHECK_SAYS("rank 0 failed with RSH_EIO: no paper");
-    CHECK_STATUS(RSH_ETIMEOUT, c->ops->doubt(c, (c->rank + 1) % c->size ? c->rank : c->rank, 1e9));
+    CHECK_STATUS(RSH_ETIMEOUT, c->ops->check_peer(c, (c->rank + 1) % c->size ? c->rank : c->rank, 1e9));
     return RSH_OK;
 }
-static void a_doubt_names_the_rank_that_failed(void **state) {
+static void a_question_names_the_rank_that_failed(void **state) {
     (void)state;
-    assert_int_equal(run_on_nodes(4, two_and_two, doubts, NULL), RSH_EIO);
-    assert_int_equal(run_on_nodes(3, each_alone, doubts, NULL), RSH_EIO);
+    assert_int_equal(run_on_nodes(4, two_and_two, asks, NULL), RSH_EIO);
+    assert_int_equal(run_on_nodes(3, each_alone, asks, NULL), RSH_EIO);
 }
 
 /* Sentences of a node's comm name ranks as the whole comm counts them. */
@@ -133,7 +133,7 @@ static void a_rank_of_a_node_is_named_by_its_rank_in_the_comm(void **state) {
 static rsh_status in_pieces(void *ctx, rsh_comm *c) {
     (void)ctx;
     enum { BYTES = 100000 };
-    rshi_hybrid_of(c)->message = 777;
+    c->link->piece = 777;
     unsigned char *out = malloc(BYTES), *in = calloc(1, BYTES);
     for (int i = 0; i < BYTES; i++) out[i] = (unsigned char)(i * 7 + c->rank);
     int to = (c->rank + 1) % c->size, from = (c->rank + c->size - 1) % c->size;
@@ -175,7 +175,7 @@ static void a_split_keeps_ranks_of_a_node_together(void **state) {
 /* A rank that makes nothing of its comm gives the others an error, not a wait. */
 typedef struct wiring {
     rsh_wire wires[3];
-    rsh_comm *near[3];
+    rshi_node *near[3];
     int64_t which; /* allocation of rank 1 that fails */
     atomic_int made;
 } wiring;
@@ -184,7 +184,7 @@ static rsh_status makes_comm(void *ctx, rsh_comm *helper) {
     const int64_t node[3] = {0, 1, 2};
     rsh_comm *c = NULL;
     if (helper->rank == 1) rsh_alloc_fail_at(w->which);
-    rsh_status st = rshi_comm_hybrid(&w->wires[helper->rank], w->near[helper->rank], node, &c);
+    rsh_status st = rshi_comm_mixed(&w->wires[helper->rank], w->near[helper->rank], node, &c);
     rsh_alloc_fail_at(-1);
     CHECK(st == RSH_OK || (st == RSH_ENOMEM && helper->rank == 1));
     if (st) return RSH_OK;
@@ -199,7 +199,7 @@ static void a_rank_without_memory_for_its_comm_is_named_by_the_others(void **sta
     wiring w = {0};
     for (; !w.made; w.which++) {
         assert_int_equal(mailbox_wires(3, w.wires), RSH_OK);
-        for (int r = 0; r < 3; r++) assert_int_equal(rsh_comm_threads(1, &w.near[r]), RSH_OK);
+        for (int r = 0; r < 3; r++) assert_int_equal(rshi_threads_new(1, &w.near[r]), RSH_OK);
         run_ranks(3, makes_comm, &w);
     }
     assert_true(w.which > 3);
@@ -301,7 +301,7 @@ int main(void) {
         cmocka_unit_test(nodes_are_numbered_in_order_of_their_lowest_ranks),
         cmocka_unit_test(memory_is_read_within_a_node_only),
         cmocka_unit_test(messages_between_nodes_keep_their_order),
-        cmocka_unit_test(a_doubt_names_the_rank_that_failed),
+        cmocka_unit_test(a_question_names_the_rank_that_failed),
         cmocka_unit_test(a_rank_of_a_node_is_named_by_its_rank_in_the_comm),
         cmocka_unit_test(long_messages_travel_in_pieces),
         cmocka_unit_test(a_split_keeps_ranks_of_a_node_together),

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "comm/hybrid.h"
+#include "comm/impl.h"
 #include "comm/mailboxes.h"
 
 #define CHECK(condition)                                                                           \

@@ -162,7 +162,8 @@ static rsh_status two_one_ways(void *ctx, rsh_comm *comm) {
 static void run_slowly(rsh_rank_fn fn, double late, bool stall) {
     lateness = late;
     scene s = {.where = NODES_OF_ONE};
-    rsh_comm *near[RANKS], *comms[RANKS];
+    rshi_node *near[RANKS];
+    rsh_comm *comms[RANKS];
     const int64_t node[RANKS] = {0, 1, 2, 3};
     alarm(PATIENCE);
     assert_int_equal(mailbox_wires(RANKS, inner), RSH_OK);
@@ -172,8 +173,8 @@ static void run_slowly(rsh_rank_fn fn, double late, bool stall) {
         slow.recv = slow_receive;
         slow.test = slow_test;
         if (stall) slow.probe = stalled_probe;
-        assert_int_equal(rsh_comm_threads(1, &near[r]), RSH_OK);
-        assert_int_equal(rshi_comm_hybrid(&slow, near[r], node, &comms[r]), RSH_OK);
+        assert_int_equal(rshi_threads_new(1, &near[r]), RSH_OK);
+        assert_int_equal(rshi_comm_mixed(&slow, near[r], node, &comms[r]), RSH_OK);
     }
     rsh_status st = rshi_run_comms(RANKS, comms, fn, &s);
     if (st) fail_msg("%s: %s", rsh_status_name(st), rsh_error_detail());

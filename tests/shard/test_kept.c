@@ -19,7 +19,7 @@ static const int apart[MOST] = {0, 1, 2};
 /* What is kept for the wire has no owner any more. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
-    return "leak:rshi_line_new\nleak:rshi_hybrid_exchange\nleak:rshi_messages_new\n";
+    return "leak:rshi_link_new\nleak:rshi_link_exchange\nleak:rshi_messages_new\n";
 }
 
 typedef struct world {

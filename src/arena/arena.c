@@ -1,0 +1,321 @@
+/* Arena: first fit among gaps, each block backed when it is taken; freed ones keep their memory for a while. */
+#include "arena/arena.h"
+
+#include "arena/limit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define PAGE ((size_t)4096)
+#define HUGE_PAGE ((size_t)2 << 20)
+#define MOST_RESERVE ((size_t)1 << 40)
+#define ADDRESS_SPACE ((size_t)1 << 46) /* half of what a process has: for all arenas together */
+#define LEAST_RESERVE ((size_t)64 << 20)
+#define AT_ONCE ((size_t)256 << 20) /* backed by one call: a signal undoes no more than this */
+
+#define NEW_FROM ((size_t)64 << 10)    /* smaller blocks may lie on pages that the arena has already */
+#define MARGIN ((uint64_t)2 << 20)     /* bytes that stay free for the kernel's own tables and roundings */
+#define MOST_CREDIT ((uint64_t)16 << 20) /* bytes that are taken without another look at the limits */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* ---- address range ---- */
+
+/* Is there room for that many bytes of addresses?  Sanitizers and limits leave less than the processor has. */
+static bool is_free(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) munmap(p, bytes);
+    return p != MAP_FAILED;
+}
+
+/* Every rank maps the arenas of all. */
+static size_t choose_reserve(int ranks) {
+    size_t space = ADDRESS_SPACE, reserve = MOST_RESERVE, n = (size_t)ranks;
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < space)
+        space = limit.rlim_cur / 2;
+    while (reserve > LEAST_RESERVE && (reserve > space / n || !is_free(reserve * n))) reserve /= 2;
+    return reserve;
+}
+
+/* Behind the end of the file there is nothing to touch yet; the mapping is there all the same. */
+char *rshi_window_map(int fd, size_t reserve) {
+    char *p = mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (p == MAP_FAILED) {
+        rshi_fail(RSH_ENOMEM, "no address range of %zu bytes for an arena: %s", reserve, strerror(errno));
+        return NULL;
+    }
+    madvise(p, reserve, MADV_HUGEPAGE); /* where the machine has them for shared memory */
+    madvise(p, reserve, MADV_DONTDUMP);
+    return p;
+}
+
+void rshi_window_unmap(char *window, size_t reserve) { munmap(window, reserve); }
+
+/* ---- coming and going ---- */
+
+/* Sealed, so that no peer can take away memory that another one is reading. */
+static rsh_status open_file(int *fd) {
+    *fd = memfd_create("reshard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "no shared memory: memfd_create: %s", strerror(errno));
+    fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    return RSH_OK;
+}
+
+static void release_block(rshi_home *home, void *p, size_t whole);
+
+rsh_status rshi_arena_new(int ranks, rshi_arena **out) {
+    rshi_arena *a = RSHI_NEW(rshi_arena);
+    if (!a) return rshi_nomem();
+    a->process = rshi_process_new();
+    a->reserve = choose_reserve(ranks);
+    a->ranks = ranks;
+    a->root = "";
+    rsh_status st = open_file(&a->fd);
+    if (!st && !(a->base = rshi_window_map(a->fd, a->reserve))) st = rshi_nomem();
+    if (!st && !(a->owner = rshi_account_mine())) st = rshi_nomem();
+    if (st) {
+        if (a->base) rshi_window_unmap(a->base, a->reserve);
+        if (a->fd >= 0) close(a->fd);
+        rshi_free(a);
+        return st;
+    }
+    a->home.release = release_block;
+    atomic_init(&a->refs, 1);
+    pthread_mutex_init(&a->lock, NULL);
+    *out = a;
+    return RSH_OK;
+}
+
+rshi_arena *rshi_arena_hold(rshi_arena *a) {
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void rshi_arena_drop(rshi_arena *a) {
+    if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    rshi_blocks_forget(&a->home);
+    rshi_window_unmap(a->base, a->reserve);
+    close(a->fd);
+    rshi_account_drop(a->owner);
+    pthread_mutex_destroy(&a->lock);
+    rshi_free(a->gaps);
+    rshi_free(a);
+}
+
+/* ---- gaps ---- */
+
+static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
+
+static size_t alignment(size_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : 64; }
+
+static size_t block_bytes(size_t bytes) {
+    if (bytes >= RSHI_RECYCLE_FROM) return rshi_block_bytes(bytes);
+    return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64);
+}
+
+/* The lock is given up while there is memory to be had: asking for it may give kept blocks back to this arena. */
+static bool make_room(rshi_arena *a) {
+    while (a->blocks + 2 > a->room) {
+        size_t room = a->room ? 2 * a->room : 16;
+        pthread_mutex_unlock(&a->lock);
+        rshi_gap *gaps = rshi_alloc(room, sizeof *gaps), *old = gaps;
+        pthread_mutex_lock(&a->lock);
+        if (!gaps) return false;
+        if (room > a->room) {
+            old = a->gaps;
+            if (old) memcpy(gaps, old, a->ngaps * sizeof *gaps);
+            a->gaps = gaps;
+            a->room = room;
+        }
+        rshi_free(old);
+    }
+    return true;
+}
+
+static void insert_gap(rshi_arena *a, size_t i, rshi_gap gap) {
+    memmove(&a->gaps[i + 1], &a->gaps[i], (a->ngaps - i) * sizeof *a->gaps);
+    a->gaps[i] = gap;
+    a->ngaps++;
+}
+
+static void remove_gap(rshi_arena *a, size_t i) {
+    a->ngaps--;
+    memmove(&a->gaps[i], &a->gaps[i + 1], (a->ngaps - i) * sizeof *a->gaps);
+}
+
+/* Take `bytes` at `at` out of gap i; what is left on either side stays. */
+static void cut_gap(rshi_arena *a, size_t i, size_t at, size_t bytes) {
+    rshi_gap gap = a->gaps[i];
+    size_t tail = gap.at + gap.bytes - (at + bytes);
+    a->gaps[i].bytes = at - gap.at;
+    if (tail) insert_gap(a, i + 1, (rshi_gap){at + bytes, tail});
+    if (at == gap.at) remove_gap(a, i);
+}
+
+/* Offset of a range that is now taken, or SIZE_MAX. */
+static size_t take_range(rshi_arena *a, size_t bytes, size_t align) {
+    for (size_t i = 0; i < a->ngaps; i++) {
+        const rshi_gap *gap = &a->gaps[i];
+        size_t at = round_up(gap->at, align);
+        if (at - gap->at > gap->bytes || gap->bytes - (at - gap->at) < bytes) continue;
+        cut_gap(a, i, at, bytes);
+        return at;
+    }
+    size_t at = round_up(a->end, align);
+    if (at > a->reserve || bytes > a->reserve - at) {
+        rshi_fail(RSH_ENOMEM, "the arena has addresses for %zu bytes", a->reserve);
+        return SIZE_MAX;
+    }
+    if (at > a->end) insert_gap(a, a->ngaps, (rshi_gap){a->end, at - a->end});
+    a->end = at + bytes;
+    return at;
+}
+
+static void give_range(rshi_arena *a, size_t at, size_t bytes) {
+    size_t i = 0;
+    while (i < a->ngaps && a->gaps[i].at < at) i++;
+    insert_gap(a, i, (rshi_gap){at, bytes});
+    if (i + 1 < a->ngaps && at + bytes == a->gaps[i + 1].at) {
+        a->gaps[i].bytes += a->gaps[i + 1].bytes;
+        remove_gap(a, i + 1);
+    }
+    if (i && a->gaps[i - 1].at + a->gaps[i - 1].bytes == at) {
+        a->gaps[i - 1].bytes += a->gaps[i].bytes;
+        remove_gap(a, i--);
+    }
+    if (a->gaps[i].at + a->gaps[i].bytes == a->end) {
+        a->end = a->gaps[i].at;
+        remove_gap(a, i);
+    }
+}
+
+/* ---- backing ---- */
+
+static void punch(rshi_arena *a, size_t at, size_t bytes) {
+    fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
+}
+
+static rsh_status refuse(const rshi_limit *l) {
+    return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, and %llu are left", l->name, (unsigned long long)l->allowed,
+                     (unsigned long long)l->left);
+}
+
+/* The kernel would kill processes rather than refuse shared memory that there is not.  Where others of the job may take
+ * as much at the same time and all of it would not fit, one looks and takes at a time: `lock` is then to be closed when
+ * the memory has been taken.  What is left beyond doubt is credit for small blocks, which come without a look. */
+static rsh_status ask_limits(rshi_arena *a, size_t bytes, int *lock) {
+    rshi_limit l = rshi_limit_find(a->root);
+    uint64_t need = bytes + bytes / 64 + MARGIN, ranks = (uint64_t)a->ranks;
+    if (l.left / 2 / ranks < need && l.left >= need) {
+        *lock = rshi_limit_lock(&l);
+        l = rshi_limit_find(a->root);
+    }
+    if (l.left < need) return refuse(&l);
+    a->credit = (l.left - need) / 16 / ranks;
+    if (a->credit > MOST_CREDIT) a->credit = MOST_CREDIT;
+    return RSH_OK;
+}
+
+static rsh_status check_limits(rshi_arena *a, size_t bytes, size_t end, int *lock) {
+    struct rlimit limit;
+    RSH_REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) || end <= limit.rlim_cur, RSH_ENOMEM,
+                "the limit on files (ulimit -f) is %llu bytes", (unsigned long long)limit.rlim_cur);
+    if (bytes < NEW_FROM && end <= a->highest) return RSH_OK;
+    if (bytes > a->credit) return ask_limits(a, bytes, lock);
+    a->credit -= bytes;
+    return RSH_OK;
+}
+
+/* Memory for pages, taken from the machine now: later, its lack would be a signal. */
+static rsh_status take_pages(rshi_arena *a, size_t at, size_t end) {
+    while (at < end) {
+        size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
+        if (!fallocate(a->fd, 0, (off_t)at, (off_t)n)) at += n;
+        else if (errno != EINTR) return rshi_fail(RSH_ENOMEM, "the machine: %s", strerror(errno));
+    }
+    if (end > a->highest) a->highest = end;
+    return RSH_OK;
+}
+
+static bool back(rshi_arena *a, size_t at, size_t bytes) {
+    size_t end = round_up(at + bytes, PAGE);
+    int lock = -1;
+    rsh_status st = check_limits(a, bytes, end, &lock);
+    if (!st) st = take_pages(a, at & ~(PAGE - 1), end);
+    if (lock >= 0) close(lock);
+    return !st;
+}
+
+/* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that
+ * matters. */
+static void fault_in(char *p, size_t bytes) {
+    if (bytes >= RSHI_RECYCLE_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
+}
+
+static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
+    size_t at = make_room(a) ? take_range(a, bytes, alignment(bytes)) : SIZE_MAX;
+    if (at == SIZE_MAX) return NULL;
+    if (zero && bytes >= PAGE) punch(a, at, bytes);
+    if (!back(a, at, bytes)) {
+        if (bytes >= PAGE) punch(a, at, bytes);
+        give_range(a, at, bytes);
+        return NULL;
+    }
+    if (zero && bytes < PAGE) memset(a->base + at, 0, bytes);
+    a->blocks++;
+    return a->base + at;
+}
+
+/* The sentence so far says what was in the way. */
+static void report_shortage(size_t bytes) {
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for; %.900s", bytes, why);
+}
+
+static void *new_block(rshi_arena *a, size_t whole, bool zero) {
+    pthread_mutex_lock(&a->lock);
+    void *p = take_block(a, whole, zero);
+    pthread_mutex_unlock(&a->lock);
+    if (p) fault_in(p, whole);
+    return p;
+}
+
+/* One that was kept has its pages, here and at the peers that have read it. */
+static void *find_block(rshi_arena *a, size_t whole, bool zero) {
+    void *p = rshi_block_take(&a->home, whole);
+    if (p && zero) memset(p, 0, whole);
+    if (!p) p = new_block(a, whole, zero);
+    return p || !rshi_blocks_empty() ? p : new_block(a, whole, zero);
+}
+
+void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* which is refused */
+    void *p = find_block(a, whole, zero);
+    if (!p) report_shortage(bytes);
+    return p;
+}
+
+static void release_block(rshi_home *home, void *p, size_t whole) {
+    rshi_arena *a = (rshi_arena *)home;
+    size_t at = rshi_arena_offset(a, p);
+    pthread_mutex_lock(&a->lock);
+    if (whole >= RSHI_RECYCLE_FROM) punch(a, at, whole);
+    give_range(a, at, whole);
+    a->blocks--;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
+    if (!p || a->process != rshi_process()) return; /* a forked child has a copy of the list, not of the memory */
+    size_t whole = block_bytes(bytes);
+    if (!rshi_block_keep(&a->home, p, whole, a->owner)) release_block(&a->home, p, whole);
+}

@@ -1,0 +1,160 @@
+/* Board: where the ranks of a node meet.
+ *
+ * Everything collective is made of meetings: each rank puts something at its seat, says that it has arrived, and goes
+ * on when all have.  The last to arrive opens the door for the others, so a meeting costs one atomic addition a rank
+ * and one flag, and ranks that sleep are woken by one call.  Where ranks are processes, the board lies in the arena of
+ * one of them; the memory outlives that rank for as long as anybody maps it, so a rank's death takes nothing away but
+ * the rank. */
+#include "node/impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const rshi_patience *patience_of(const rshi_node *n) { return &n->world->patience; }
+static int name_of(const rshi_node *n, int r) { return n->names ? n->names[r] : r; }
+
+/* ---- who is missing ---- */
+
+static bool is_gone(const rshi_node *n, int rank) {
+    return atomic_load_explicit(&n->board->seats[rank].gone, memory_order_acquire);
+}
+
+/* Asking the kernel is for those who have slept: a rank that leaves in order wakes its peers. */
+static bool asks_kernel(const rshi_node *n, double waited) {
+    return n->world->map->has_ended && waited >= patience_of(n)->nap / 2;
+}
+
+/* Has a rank left, or its process ended? */
+static bool is_lost(const rshi_node *n, int rank, double waited) {
+    return is_gone(n, rank) || (asks_kernel(n, waited) && n->world->map->has_ended(n->world, n->member[rank]));
+}
+
+/* A rank left with RSH_EPEER because of another one: its sentence already names that one. */
+static rsh_status report_lost(const rshi_node *n, int rank) {
+    const rshi_seat *seat = &n->board->seats[rank];
+    int name = name_of(n, rank);
+    if (!is_gone(n, rank)) return rshi_fail(RSH_EPEER, "rank %d has died", name);
+    if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
+    if (seat->status == RSH_EPEER && *seat->detail)
+        return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, seat->detail);
+    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", name, rsh_status_name(seat->status), seat->detail);
+}
+
+static rsh_status report_late(const rshi_node *n, int rank, double waited) {
+    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+                     name_of(n, rank), waited, patience_of(n)->timeout);
+}
+
+static rsh_status report_elsewhere(const rshi_node *n, int peer) {
+    return rshi_fail(RSH_EMISMATCH,
+                     "ranks are in different calls: this rank is in a run and waits for rank %d, which is in another "
+                     "collective call and waits for this rank",
+                     name_of(n, peer));
+}
+
+/* The lowest rank that is lost, or -1.  The short way is for the usual case. */
+static int find_lost(const rshi_node *n, double waited) {
+    if (!asks_kernel(n, waited) && !atomic_load_explicit(&n->board->departures, memory_order_acquire)) return -1;
+    for (int r = 0; r < n->size; r++)
+        if (is_lost(n, r, waited)) return r;
+    return -1;
+}
+
+/* The lowest rank that has not come to the meeting, or -1. */
+static int find_missing(const rshi_node *n) {
+    for (int r = 0; r < n->size; r++)
+        if (atomic_load_explicit(&n->board->seats[r].arrived, memory_order_acquire) < n->meetings) return r;
+    return -1;
+}
+
+/* A meeting that is not complete never will be when a rank is lost, be it one that had come and gave up waiting. */
+static rsh_status check_meeting(void *ctx, double waited) {
+    const rshi_node *n = ctx;
+    int lost = find_lost(n, waited);
+    if (lost >= 0) return report_lost(n, lost);
+    if (waited < patience_of(n)->timeout) return RSH_OK;
+    int missing = find_missing(n);
+    return missing >= 0 ? report_late(n, missing, waited) : RSH_OK;
+}
+
+typedef struct waiting {
+    const rshi_node *node;
+    int peer;
+    bool idle; /* this rank does nothing else until the peer's flag is there */
+} waiting;
+
+/* Is the peer at a meeting that this rank has not come to?  It leaves the meeting when this rank comes, which waits for
+ * it here.  What it posted before it went there is seen after this look. */
+static bool is_elsewhere(const waiting *w) {
+    return atomic_load_explicit(&w->node->board->seats[w->peer].arrived, memory_order_acquire) > w->node->meetings;
+}
+
+static rsh_status check_one(void *ctx, double waited) {
+    const waiting *w = ctx;
+    if (is_lost(w->node, w->peer, waited)) return report_lost(w->node, w->peer);
+    if (w->idle && is_elsewhere(w)) return report_elsewhere(w->node, w->peer);
+    return waited < patience_of(w->node)->timeout ? RSH_OK : report_late(w->node, w->peer, waited);
+}
+
+static rsh_status check_all(const rshi_node *n, double waited) {
+    double timeout = patience_of(n)->timeout;
+    int lost = find_lost(n, waited);
+    if (lost >= 0) return report_lost(n, lost);
+    return waited < timeout ? RSH_OK : rshi_report_all_late(waited, timeout);
+}
+
+rsh_status rshi_node_check_peer(rshi_node *n, int peer, double waited) {
+    waiting w = {n, peer, false};
+    return peer < 0 ? check_all(n, waited) : check_one(&w, waited);
+}
+
+rsh_status rshi_node_wait(rshi_node *n, int peer, rshi_flag *flag, uint64_t target) {
+    waiting w = {n, peer, true};
+    return rshi_flag_wait(flag, target, patience_of(n), check_one, &w);
+}
+
+/* ---- meetings ---- */
+
+rsh_status rshi_node_meet(rshi_node *n, const void *from, size_t bytes) {
+    rshi_board *b = n->board;
+    rshi_seat *seat = &b->seats[n->rank];
+    uint64_t meeting = ++n->meetings;
+    rshi_block *block = &seat->block[meeting & 1];
+    block->bytes = bytes;
+    if (bytes) memcpy(block->data, from, bytes);
+    atomic_store_explicit(&seat->arrived, meeting, memory_order_release);
+    if (atomic_fetch_add_explicit(&b->arrivals, 1, memory_order_acq_rel) + 1 < n->size)
+        return rshi_flag_wait(&b->met, meeting, patience_of(n), check_meeting, n);
+    int lost = find_lost(n, 0);
+    if (lost >= 0) return report_lost(n, lost);
+    atomic_store_explicit(&b->arrivals, 0, memory_order_relaxed);
+    rshi_flag_post(&b->met, meeting, patience_of(n)->one_process);
+    return RSH_OK;
+}
+
+const rshi_block *rshi_node_block(const rshi_node *n, int r) { return &n->board->seats[r].block[n->meetings & 1]; }
+
+void rshi_node_leave(rshi_node *n, rsh_status status, const char *detail) {
+    rshi_board *b = n->board;
+    rshi_seat *seat = &b->seats[n->rank];
+    if (atomic_load_explicit(&seat->gone, memory_order_relaxed)) return;
+    seat->status = status;
+    snprintf(seat->detail, sizeof seat->detail, "%s", detail);
+    atomic_store_explicit(&seat->gone, true, memory_order_release);
+    atomic_fetch_add_explicit(&b->departures, 1, memory_order_acq_rel);
+    rshi_flag_rouse(&b->met, patience_of(n)->one_process);
+}
+
+/* ---- refusals ---- */
+
+void rshi_node_refuse(rshi_node *n, rsh_status status, const char *detail) {
+    rshi_seat *seat = &n->board->seats[n->rank];
+    seat->refused = status;
+    snprintf(seat->refusal, sizeof seat->refusal, "%s", detail);
+}
+
+rsh_status rshi_node_refusal(rshi_node *n, int peer) {
+    const rshi_seat *seat = &n->board->seats[peer];
+    rshi_set_detail(seat->refusal);
+    return seat->refused;
+}

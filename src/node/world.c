@@ -1,0 +1,146 @@
+/* World: a rank's view of the ranks whose memory it reaches: its nodes, flags, and boards that are to be freed. */
+#include "node/impl.h"
+
+#define CHUNK_FLAGS 32
+
+/* ---- holds ---- */
+
+void rshi_world_init(rshi_world *w, const rshi_mapping *map, int rank, int size, rshi_patience patience) {
+    *w = (rshi_world){.map = map, .rank = rank, .size = size, .patience = patience};
+    atomic_init(&w->refs, 1);
+    pthread_mutex_init(&w->lock, NULL);
+}
+
+void rshi_world_hold(rshi_world *w) { atomic_fetch_add(&w->refs, 1); }
+
+void rshi_world_drop(rshi_world *w) {
+    if (w && atomic_fetch_sub(&w->refs, 1) == 1) w->map->close(w);
+}
+
+/* A board that its maker has closed and others have not: its memory comes back later. */
+typedef struct rshi_retired {
+    struct rshi_retired *next;
+    rshi_board *board;
+    int size;
+} rshi_retired;
+
+void rshi_world_fini(rshi_world *w) {
+    for (rshi_retired *r = w->retired, *next; r; r = next) {
+        next = r->next;
+        rshi_free(r);
+    }
+    rshi_free(w->spare);
+    pthread_mutex_destroy(&w->lock);
+}
+
+/* ---- flags: made by the chunk, used again by all nodes of the world ---- */
+
+static rsh_status make_flags(rshi_world *w) {
+    rshi_flag **spare = rshi_realloc(w->spare, (size_t)(w->nflags + CHUNK_FLAGS), sizeof *spare);
+    if (!spare) return rshi_nomem();
+    w->spare = spare;
+    rshi_flag *chunk = w->map->alloc_lasting(w, CHUNK_FLAGS * sizeof *chunk);
+    if (!chunk) return rshi_nomem();
+    for (int i = 0; i < CHUNK_FLAGS; i++) w->spare[w->nspare++] = &chunk[i];
+    w->nflags += CHUNK_FLAGS;
+    return RSH_OK;
+}
+
+rshi_flag *rshi_world_flag_take(rshi_world *w) {
+    pthread_mutex_lock(&w->lock);
+    rshi_flag *flag = !w->nspare && make_flags(w) ? NULL : w->spare[--w->nspare];
+    pthread_mutex_unlock(&w->lock);
+    return flag;
+}
+
+void rshi_world_flag_give(rshi_world *w, rshi_flag *flag) {
+    pthread_mutex_lock(&w->lock);
+    w->spare[w->nspare++] = flag;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- boards ---- */
+
+static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_seat); }
+
+/* Called with the lock held. */
+static void sweep(rshi_world *w) {
+    for (rshi_retired **at = &w->retired; *at;) {
+        rshi_retired *r = *at;
+        if (atomic_load(&r->board->open)) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        w->map->free(w, r->board, board_bytes(r->size));
+        rshi_free(r);
+    }
+}
+
+rshi_board *rshi_board_new(rshi_world *w, int size) {
+    pthread_mutex_lock(&w->lock);
+    sweep(w);
+    pthread_mutex_unlock(&w->lock);
+    rshi_board *b = w->map->alloc(w, board_bytes(size), true);
+    if (b) atomic_init(&b->open, size);
+    return b;
+}
+
+/* Without memory to remember a board by, it stays until the world goes. */
+static void retire(rshi_world *w, rshi_board *board, int size, bool mine) {
+    rshi_retired *r = mine ? RSHI_NEW(rshi_retired) : NULL;
+    pthread_mutex_lock(&w->lock);
+    if (r) {
+        *r = (rshi_retired){w->retired, board, size};
+        w->retired = r;
+    }
+    atomic_fetch_sub(&board->open, 1);
+    sweep(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The last one frees it where anybody can; else its maker does, when it next looks. */
+void rshi_board_close(rshi_world *w, rshi_board *board, int size, bool mine) {
+    if (!w->map->one_process)
+        retire(w, board, size, mine);
+    else if (atomic_fetch_sub_explicit(&board->open, 1, memory_order_acq_rel) == 1)
+        w->map->free(w, board, board_bytes(size));
+}
+
+/* ---- nodes ---- */
+
+rshi_node *rshi_node_new(rshi_world *w, int rank, int size, int *member, int maker) {
+    rshi_node *n = member ? rshi_alloc_data(sizeof *n, false) : NULL;
+    if (!n) {
+        rshi_free(member);
+        return NULL;
+    }
+    rshi_world_hold(w);
+    *n = (rshi_node){.world = w, .rank = rank, .size = size, .member = member, .maker = maker};
+    return n;
+}
+
+rshi_node *rshi_node_first(rshi_world *w) {
+    int *member = rshi_alloc((size_t)w->size, sizeof *member);
+    for (int r = 0; member && r < w->size; r++) member[r] = r;
+    return rshi_node_new(w, w->rank, w->size, member, 0);
+}
+
+void rshi_node_free(rshi_node *n) {
+    if (!n) return;
+    rshi_staging_free(n);
+    if (n->board) rshi_node_leave(n, RSH_OK, "");
+    if (n->board) rshi_board_close(n->world, n->board, n->size, n->maker == n->rank);
+    rshi_world_drop(n->world);
+    rshi_free(n->member);
+    rshi_free_data(n, sizeof *n);
+}
+
+rsh_status rshi_node_publish(rshi_node *n, const void *p, rshi_handle *out) {
+    *out = n->world->map->publish(n->world, p);
+    return RSH_OK;
+}
+
+void *rshi_node_reach(rshi_node *n, int peer, rshi_handle h) {
+    return n->world->map->reach(n->world, n->member[peer], h);
+}

@@ -1,0 +1,152 @@
+/* Flag: spin shortly, yield, then sleep in the kernel.
+ *
+ * No wake-up is lost: a sleeper counts itself in `sleepers` before it looks at the value for the last time, a poster
+ * sets the value before it looks at `sleepers`, both sequentially consistent, so at least one of them sees the other;
+ * and the kernel compares the value again before it lets the sleeper sleep.  Naps are bounded all the same, since who
+ * leaves cannot find every flag that somebody sleeps on. */
+#include "wait/wait.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP 0.05 /* seconds */
+#define DEFAULT_TIMEOUT 1800.0
+#define PARTING 0.002 /* seconds between two moves of a thread to another core */
+
+static inline void cpu_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* The half of the value that the kernel compares: the low one, which changes with every post. */
+static void *futex_word(rshi_flag *flag) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return (char *)&flag->value + 4;
+#else
+    return &flag->value;
+#endif
+}
+
+static void futex_sleep(rshi_flag *flag, uint32_t seen, const rshi_patience *p) {
+    time_t whole = (time_t)p->nap;
+    const struct timespec nap = {whole, (long)((p->nap - (double)whole) * 1e9)};
+    syscall(SYS_futex, futex_word(flag), p->one_process ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT, seen, &nap, NULL, 0);
+}
+
+static bool reached(rshi_flag *flag, uint64_t target) {
+    return atomic_load_explicit(&flag->value, memory_order_acquire) >= target;
+}
+
+/* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the
+ * scheduler takes for normal.  Where there is a core for each, the one that waits moves to another: it forbids itself
+ * this core for a moment.  Now and then at most, since there may be good reasons for where it is.
+ *
+ * Others may change where this thread runs (taskset -p, a launcher that binds late), and their word counts: what is no
+ * longer as this thread set it stays.  The kernel has no way to compare and set in one call, so a change that falls
+ * between two of these calls, under a microsecond apart, is still undone. */
+static void part_ways(const rshi_flag *flag) {
+    static _Thread_local double last;
+    int here = sched_getcpu();
+    cpu_set_t allowed, others, now_allowed;
+    if (here < 0 || atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) != here + 1) return;
+    double now = rshi_seconds();
+    if (now - last < PARTING || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    last = now;
+    others = allowed;
+    CPU_CLR(here, &others);
+    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return;
+    if (!sched_getaffinity(0, sizeof now_allowed, &now_allowed) && !CPU_EQUAL(&now_allowed, &others)) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
+static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
+    for (int i = 0; i < p->spins; i++) {
+        if (reached(flag, target)) return true;
+        cpu_relax();
+    }
+    if (p->roomy) part_ways(flag);
+    for (int i = 0; i < p->yields; i++) {
+        if (reached(flag, target)) return true;
+        sched_yield();
+    }
+    return reached(flag, target);
+}
+
+static void nap(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
+    atomic_fetch_add(&flag->sleepers, 1);
+    uint64_t seen = atomic_load(&flag->value);
+    if (seen < target) futex_sleep(flag, (uint32_t)seen, p);
+    atomic_fetch_sub(&flag->sleepers, 1);
+}
+
+rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p, rshi_wait_check check, void *ctx) {
+    if (stay_awake(flag, target, p)) return RSH_OK;
+    rshi_watch watch = {0};
+    for (;;) {
+        rsh_status st = check(ctx, rshi_watch_look(&watch, RSHI_WATCH_STEP));
+        if (reached(flag, target)) return RSH_OK;
+        if (st) return st;
+        nap(flag, target, p);
+        if (reached(flag, target)) return RSH_OK;
+    }
+}
+
+void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process) {
+    atomic_store_explicit(&flag->core, sched_getcpu() + 1, memory_order_relaxed);
+    atomic_store(&flag->value, value);
+    rshi_flag_rouse(flag, one_process);
+}
+
+void rshi_flag_rouse(rshi_flag *flag, bool one_process) {
+    if (!atomic_load(&flag->sleepers)) return;
+    syscall(SYS_futex, futex_word(flag), one_process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int rshi_cores(void) {
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
+    return n > 0 ? (int)n : 1;
+}
+
+rsh_status rshi_read_timeout(double *seconds) {
+    const char *text = getenv("RESHARD_TIMEOUT");
+    if (!text || !*text) {
+        *seconds = DEFAULT_TIMEOUT;
+        return RSH_OK;
+    }
+    char *end;
+    double value = rshi_text_number(text, &end);
+    RSH_REQUIRE(!*end && value > 0, RSH_EVALUE,
+                "RESHARD_TIMEOUT is \"%.40s\", which is not a positive number of seconds", text);
+    *seconds = value;
+    return RSH_OK;
+}
+
+rsh_status rshi_report_all_late(double waited, double timeout) {
+    return rshi_fail(RSH_ETIMEOUT, "the other ranks let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+                     waited, timeout);
+}
+
+/* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from
+ * what it waits for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a
+ * virtual machine): on a core that nobody else wants this is another way of looking, on one that somebody wants it lets
+ * him have it.  In a crowd the yields themselves are the load, so there it sleeps at once. */
+rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
+    return (rshi_patience){
+        .spins = ranks > rshi_cores() ? 8 : 100,
+        .yields = ranks < 64 ? 64 : 2,
+        .roomy = ranks > 1 && ranks <= rshi_cores(),
+        .one_process = one_process,
+        .nap = timeout < NAP ? timeout : NAP,
+        .timeout = timeout,
+    };
+}

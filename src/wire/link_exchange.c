@@ -1,0 +1,316 @@
+/* Exchange on a wire: first do all lists match?, then the messages, piece by piece.
+ *
+ * Every message has a number made of who sends it, who receives it, its place among those of the pair and its size.  If
+ * the numbers of all sends and all receives of all ranks have the same sum, the lists match (or 128 bits have met by
+ * chance), and that takes one allgather of the ranks' differences. Only when they do not match do the ranks compare
+ * pair by pair, to say where.
+ *
+ * Messages go in pieces through memory of the library, several at once, in the order of the shift from sender to
+ * receiver.  Nobody waits in a circle: take the piece of the lowest shift, and of those the first, that has not
+ * arrived; all that its sender sends before has arrived, and all that its receiver receives before, so both have room
+ * for it. */
+#include "wire/wire.h"
+
+#include <string.h>
+
+#define AT_ONCE 64            /* sizes in a message of the comparison */
+#define ROOM ((int64_t)2 << 20) /* bytes of pieces under way in one direction */
+#define AT_LEAST 8            /* pieces that may be, whatever their size */
+
+/* What a rank says first. */
+typedef struct card {
+    int64_t status;         /* not RSH_OK: the rank has no memory, so nobody exchanges anything */
+    uint64_t difference[2]; /* sum over its sends less sum over its receives */
+} card;
+
+_Static_assert(sizeof(card) <= RSHI_LINK_CARD && sizeof(rshi_mismatch) <= RSHI_LINK_CARD,
+               "cards and findings fit");
+
+/* A piece under way. */
+typedef struct piece {
+    int64_t message;
+    size_t at, bytes;
+} piece;
+
+/* All messages of a rank in one direction, without those to itself. */
+typedef struct stream {
+    bool sending;
+    const rsh_message *list;
+    int64_t *order;        /* [messages], owned: by shift */
+    int64_t messages, next; /* the next piece is of the message at order[next] */
+    size_t at;
+    /* A queue: number i is at i modulo `places`. */
+    int64_t places, begun, ended;
+    size_t size;          /* bytes of a place */
+    piece *pieces;        /* [places], owned */
+    rshi_link_request *requests; /* [places], in exchange.requests */
+    char *room;           /* [places * size], owned */
+} stream;
+
+typedef struct exchange {
+    rshi_link *l;
+    int64_t nsend, nrecv;
+    const rsh_message *send, *recv;
+    int64_t *seen;        /* [size], owned: messages of a peer counted so far */
+    rshi_link_request *requests; /* [out.places + in.places], owned */
+    stream out, in;
+} exchange;
+
+/* ---- memory ---- */
+
+static int shift_of(const exchange *x, const stream *s, int peer) {
+    int size = x->l->wire.size, me = x->l->wire.rank;
+    return s->sending ? (peer - me + size) % size : (me - peer + size) % size;
+}
+
+/* Counting sort, with `seen` for the counts; a rank's messages to itself have shift 0 and come first, and are left out.
+ */
+static void put_in_order(exchange *x, stream *s, int64_t n) {
+    int64_t *start = x->seen, own;
+    memset(start, 0, (size_t)x->l->wire.size * sizeof *start);
+    for (int64_t i = 0; i < n; i++) start[shift_of(x, s, s->list[i].peer)]++;
+    own = start[0];
+    for (int64_t k = 0, sum = -own; k < x->l->wire.size; k++) {
+        int64_t count = start[k];
+        start[k] = sum;
+        sum += count;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t to = start[shift_of(x, s, s->list[i].peer)]++;
+        if (to >= 0) s->order[to] = i;
+    }
+    s->messages = n - own;
+}
+
+/* Places for all pieces, or as many as fill ROOM, but some at least. */
+static void choose_places(const exchange *x, stream *s) {
+    int64_t pieces = 0, most = (int64_t)x->l->piece, longest = 1;
+    for (int64_t i = 0; i < s->messages; i++) {
+        int64_t bytes = (int64_t)s->list[s->order[i]].bytes;
+        pieces += rshi_ceil_div(bytes, most);
+        longest = rshi_max(longest, rshi_min(bytes, most));
+    }
+    s->size = (size_t)longest;
+    s->places = rshi_min(rshi_max(pieces, 1), rshi_max(ROOM / longest, AT_LEAST));
+}
+
+static rsh_status take_stream(exchange *x, stream *s, bool sending, int64_t n, const rsh_message *list) {
+    *s = (stream){.sending = sending, .list = list};
+    s->order = rshi_alloc((size_t)n, sizeof *s->order);
+    if (!s->order) return rshi_nomem();
+    put_in_order(x, s, n);
+    choose_places(x, s);
+    s->pieces = rshi_alloc((size_t)s->places, sizeof *s->pieces);
+    s->room = rshi_alloc((size_t)s->places, s->size);
+    return s->pieces && s->room ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status take_memory(exchange *x) {
+    x->seen = rshi_alloc((size_t)x->l->wire.size, sizeof *x->seen);
+    if (!x->seen) return rshi_nomem();
+    RSH_TRY(take_stream(x, &x->out, true, x->nsend, x->send));
+    RSH_TRY(take_stream(x, &x->in, false, x->nrecv, x->recv));
+    x->requests = rshi_calloc((size_t)(x->out.places + x->in.places), sizeof *x->requests);
+    if (!x->requests) return rshi_nomem();
+    x->out.requests = x->requests;
+    x->in.requests = x->requests + x->out.places;
+    return RSH_OK;
+}
+
+/* `used`: the wire could not be stopped, and what it sends from and receives into stays. */
+static void give_memory(exchange *x, bool used) {
+    rshi_free(x->seen);
+    rshi_free(x->requests);
+    for (stream *s = &x->out;; s = &x->in) {
+        rshi_free(s->order);
+        rshi_free(s->pieces);
+        if (!used) rshi_free(s->room);
+        if (s == &x->in) return;
+    }
+}
+
+/* ---- do the lists match? ---- */
+
+static void add_messages(const exchange *x, bool sending, uint64_t sum[2]) {
+    int64_t n = sending ? x->nsend : x->nrecv;
+    const rsh_message *list = sending ? x->send : x->recv;
+    uint64_t me = (uint64_t)x->l->wire.rank;
+    memset(x->seen, 0, (size_t)x->l->wire.size * sizeof *x->seen);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t peer = (uint64_t)list[i].peer;
+        const uint64_t who[4] = {sending ? me : peer, sending ? peer : me, (uint64_t)x->seen[peer]++, list[i].bytes};
+        for (int k = 0; k < 2; k++) {
+            uint64_t number = rshi_hash(who, sizeof who, (uint64_t)k);
+            sum[k] += sending ? number : -number;
+        }
+    }
+}
+
+static rsh_status trade_cards(exchange *x, rsh_status prepared) {
+    card mine = {.status = prepared};
+    if (!prepared) {
+        add_messages(x, true, mine.difference);
+        add_messages(x, false, mine.difference);
+    }
+    return rshi_link_allgather(x->l, &mine, x->l->cards, sizeof mine);
+}
+
+static rsh_status read_cards(const exchange *x, bool *match) {
+    const card *cards = (const card *)x->l->cards;
+    uint64_t sum[2] = {0};
+    for (int r = 0; r < x->l->wire.size; r++) {
+        RSH_REQUIRE(!cards[r].status, (rsh_status)cards[r].status,
+                    "exchange: rank %d had no memory for its lists of messages", r);
+        for (int k = 0; k < 2; k++) sum[k] += cards[r].difference[k];
+    }
+    *match = !sum[0] && !sum[1];
+    return RSH_OK;
+}
+
+/* ---- where do they not? ---- */
+
+/* Words to one rank and from another, at the same time. */
+static rsh_status trade(rshi_link *l, int to, const void *mine, size_t bytes, int from, void *theirs, size_t expected) {
+    char *out = l->desk, *in = l->desk + AT_ONCE * sizeof(uint64_t);
+    rsh_status st = RSH_OK;
+    memcpy(out, mine, bytes);
+    if (expected) st = rshi_link_recv(l, from, RSHI_TAG_COMPARE, in, expected, &l->requests[0]);
+    if (!st && bytes) st = rshi_link_send(l, to, RSHI_TAG_COMPARE, out, bytes, &l->requests[1]);
+    if (!st) st = rshi_link_finish(l, 2, l->requests);
+    if (st) rshi_link_cancel(l, 2, l->requests);
+    else memcpy(theirs, in, expected);
+    return st;
+}
+
+static int64_t count_of(int64_t n, const rsh_message *list, int peer) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += list[i].peer == peer;
+    return count;
+}
+
+/* The next sizes of messages with `peer`; *at is where to look on. */
+static int64_t next_sizes(int64_t n, const rsh_message *list, int peer, int64_t *at, uint64_t *sizes) {
+    int64_t count = 0;
+    for (; *at < n && count < AT_ONCE; ++*at)
+        if (list[*at].peer == peer) sizes[count++] = list[*at].bytes;
+    return count;
+}
+
+static void compare_sizes(rshi_mismatch *found, int from, int to, int64_t first, int64_t n, const uint64_t *sent,
+                          const uint64_t *expected) {
+    for (int64_t i = 0; i < n && !found->wrong; i++)
+        if (sent[i] != expected[i])
+            *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, first + i, sent[i], expected[i]};
+}
+
+/* Tell `to` the sizes of what this rank sends there, and compare those of `from` with what this rank receives. */
+static rsh_status compare_with(const exchange *x, int to, int from, rshi_mismatch *found) {
+    rshi_link *l = x->l;
+    uint64_t mine[AT_ONCE], theirs[AT_ONCE], expected[AT_ONCE];
+    int64_t sent = count_of(x->nsend, x->send, to), wanted = count_of(x->nrecv, x->recv, from), coming = 0, at_send = 0,
+            at_recv = 0;
+    RSH_TRY(trade(l, to, &sent, sizeof sent, from, &coming, sizeof coming));
+    if (coming != wanted && !found->wrong)
+        *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, x->l->wire.rank, 0, (uint64_t)coming, (uint64_t)wanted};
+    for (int64_t first = 0; first < rshi_max(sent, coming); first += AT_ONCE) {
+        int64_t n = next_sizes(x->nsend, x->send, to, &at_send, mine),
+                come = rshi_max(rshi_min(coming - first, AT_ONCE), 0);
+        RSH_TRY(trade(l, to, mine, (size_t)n * sizeof *mine, from, theirs, (size_t)come * sizeof *theirs));
+        int64_t both = rshi_min(next_sizes(x->nrecv, x->recv, from, &at_recv, expected), come);
+        compare_sizes(found, from, x->l->wire.rank, first, both, theirs, expected);
+    }
+    return RSH_OK;
+}
+
+/* All ranks trade with the ranks at the same distance. */
+static rsh_status explain(const exchange *x) {
+    int me = x->l->wire.rank, size = x->l->wire.size;
+    rshi_mismatch found = {0};
+    for (int k = 0; k < size; k++) RSH_TRY(compare_with(x, (me + k) % size, (me - k + size) % size, &found));
+    rshi_link_step(x->l);
+    RSH_TRY(rshi_link_allgather(x->l, &found, x->l->cards, sizeof found));
+    for (const rshi_mismatch *f = (const rshi_mismatch *)x->l->cards; f < (const rshi_mismatch *)x->l->cards + size;
+         f++)
+        if (f->wrong) return rshi_mismatch_report(f);
+    return rshi_fail(RSH_EMISMATCH, "exchange: the ranks' lists of messages do not match");
+}
+
+/* ---- moving ---- */
+
+/* Messages of this rank to itself, in order; the lists match. */
+static void copy_own(const exchange *x) {
+    int me = x->l->wire.rank;
+    for (int64_t i = 0, j = 0; i < x->nsend; i++) {
+        if (x->send[i].peer != me) continue;
+        while (x->recv[j].peer != me) j++;
+        const rsh_message *to = &x->recv[j++];
+        if (to->bytes && to->data != x->send[i].data) memmove(to->data, x->send[i].data, to->bytes);
+    }
+}
+
+/* As many pieces as there are places for. */
+static rsh_status begin_pieces(exchange *x, stream *s, bool *moved) {
+    while (s->next < s->messages && s->begun - s->ended < s->places) {
+        const rsh_message *m = &s->list[s->order[s->next]];
+        size_t left = m->bytes - s->at, n = left < x->l->piece ? left : x->l->piece;
+        int64_t place = s->begun % s->places;
+        char *room = s->room + (size_t)place * s->size;
+        if (n) {
+            s->pieces[place] = (piece){s->order[s->next], s->at, n};
+            if (s->sending) memcpy(room, (char *)m->data + s->at, n);
+            RSH_TRY((s->sending ? rshi_link_send(x->l, m->peer, RSHI_TAG_EXCHANGE, room, n, &s->requests[place])
+                                : rshi_link_recv(x->l, m->peer, RSHI_TAG_EXCHANGE, room, n, &s->requests[place])));
+            s->begun++;
+            *moved = true;
+        }
+        s->at += n;
+        if (s->at == m->bytes) s->next++, s->at = 0;
+    }
+    return RSH_OK;
+}
+
+/* Those that are done, in order; what came goes where it belongs. */
+static rsh_status end_pieces(exchange *x, stream *s, bool *moved) {
+    for (; s->ended < s->begun; s->ended++) {
+        int64_t place = s->ended % s->places, left;
+        RSH_TRY(rshi_link_test_all(x->l, 1, &s->requests[place], &left));
+        if (left) return RSH_OK;
+        const piece *p = &s->pieces[place];
+        if (!s->sending) memcpy((char *)s->list[p->message].data + p->at, s->room + (size_t)place * s->size, p->bytes);
+        *moved = true;
+    }
+    return RSH_OK;
+}
+
+static bool is_done(const stream *s) { return s->next == s->messages && s->ended == s->begun; }
+
+static rsh_status move_all(exchange *x) {
+    rshi_vigil v = {0};
+    copy_own(x);
+    for (;;) {
+        bool moved = false;
+        RSH_TRY(begin_pieces(x, &x->in, &moved));
+        RSH_TRY(begin_pieces(x, &x->out, &moved));
+        RSH_TRY(end_pieces(x, &x->in, &moved));
+        RSH_TRY(end_pieces(x, &x->out, &moved));
+        if (is_done(&x->in) && is_done(&x->out)) break;
+        if (moved) v = (rshi_vigil){0};
+        else RSH_TRY(rshi_link_rest(x->l, &v, x->out.places + x->in.places, x->requests));
+    }
+    rshi_link_step(x->l);
+    return RSH_OK;
+}
+
+rsh_status rshi_link_exchange(rshi_link *l, int64_t nsend, const rsh_message *send, int64_t nrecv,
+                              const rsh_message *recv) {
+    exchange x = {.l = l, .nsend = nsend, .nrecv = nrecv, .send = send, .recv = recv};
+    bool match = false, used = false;
+    rsh_status st;
+    RSH_GOTO(trade_cards(&x, take_memory(&x)));
+    RSH_GOTO(read_cards(&x, &match));
+    st = match ? move_all(&x) : explain(&x);
+    if (st && match) used = !rshi_link_cancel(x.l, x.out.places + x.in.places, x.requests);
+out:
+    give_memory(&x, used);
+    return st;
+}

@@ -1,0 +1,166 @@
+/* Roll call of a link: who is missing, when somebody has waited for too long?
+ *
+ * The rank that this one waits for may itself wait for another.  So it calls all ranks; those who wait answer, with the
+ * ranks that they wait for, and from this rank along the answers the search ends at ranks that do not answer: they do
+ * not wait, at least not on this comm.  It costs a message to every rank and one back, and half a second, once. */
+#include "wire/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ANSWERING 0.5 /* seconds that answers have */
+#define LATELY 0.1    /* seconds: what this rank waited for so long before its last word about it is past */
+#define VALID 2.0     /* seconds that answers hold */
+#define NAMED 4       /* ranks in a sentence */
+
+/* ---- who is waited for ---- */
+
+/* Over the one that was waited for longest ago. */
+void rshi_link_await(rshi_link *l, int peer) {
+    rshi_awaited *place = &l->awaited[0];
+    for (int i = 0; i < RSHI_AWAITED; i++) {
+        rshi_awaited *a = &l->awaited[i];
+        if (a->when && a->rank == peer) {
+            place = a;
+            break;
+        }
+        if (a->when < place->when) place = a;
+    }
+    *place = (rshi_awaited){peer, rshi_seconds()};
+}
+
+static void list_awaited(const rshi_link *l, int64_t ranks[RSHI_AWAITED]) {
+    double last = 0;
+    for (int i = 0; i < RSHI_AWAITED; i++) last = l->awaited[i].when > last ? l->awaited[i].when : last;
+    for (int i = 0; i < RSHI_AWAITED; i++)
+        ranks[i] = l->awaited[i].when && l->awaited[i].when >= last - LATELY ? l->awaited[i].rank : -1;
+}
+
+/* ---- calls and answers ---- */
+
+/* Has the wire let go of an earlier one? */
+static rsh_status is_free(rshi_link *l, rshi_link_request *p, bool *yes) {
+    int64_t left;
+    RSH_TRY(rshi_link_test_all(l, 1, p, &left));
+    *yes = !left;
+    return RSH_OK;
+}
+
+rsh_status rshi_link_answer(rshi_link *l) {
+    for (;;) {
+        int peer;
+        bool yes;
+        RSH_TRY(rshi_link_hear(l, RSHI_TAG_CALL, sizeof(uint64_t), &peer));
+        if (peer < 0) return RSH_OK;
+        rshi_roll *r = &l->roll[peer];
+        RSH_TRY(is_free(l, &r->answering, &yes));
+        if (!yes) continue; /* it does not take the answer to its last call either */
+        memcpy(&r->mine.call, l->ear, sizeof r->mine.call);
+        list_awaited(l, r->mine.awaits);
+        RSH_TRY(rshi_link_send(l, peer, RSHI_TAG_ANSWER, &r->mine, sizeof r->mine, &r->answering));
+    }
+}
+
+static rsh_status hear_answers(rshi_link *l) {
+    for (;;) {
+        int peer;
+        RSH_TRY(rshi_link_hear(l, RSHI_TAG_ANSWER, sizeof(rshi_answer), &peer));
+        if (peer < 0) return RSH_OK;
+        memcpy(&l->roll[peer].theirs, l->ear, sizeof l->roll[peer].theirs);
+    }
+}
+
+static rsh_status call_all(rshi_link *l) {
+    l->calls++;
+    for (int r = 0; r < l->wire.size; r++) {
+        rshi_roll *at = &l->roll[r];
+        bool yes;
+        RSH_TRY(is_free(l, &at->calling, &yes));
+        if (r == l->wire.rank || !yes) continue;
+        at->call = l->calls;
+        RSH_TRY(rshi_link_send(l, r, RSHI_TAG_CALL, &at->call, sizeof at->call, &at->calling));
+    }
+    return RSH_OK;
+}
+
+/* ---- who is missing ---- */
+
+static bool has_answered(const rshi_link *l, int r) { return l->roll[r].theirs.call == l->calls; }
+
+static bool note_awaited(rshi_link *l, const int64_t ranks[RSHI_AWAITED]) {
+    bool more = false;
+    for (int i = 0; i < RSHI_AWAITED; i++) {
+        if (ranks[i] < 0 || ranks[i] >= l->wire.size || l->roll[ranks[i]].awaited) continue;
+        l->roll[ranks[i]].awaited = more = true;
+    }
+    return more;
+}
+
+/* Ranks that this one waits for, by way of others, and that do not answer; how many, and the first of them. */
+static int find_missing(rshi_link *l, int first[NAMED]) {
+    int64_t own[RSHI_AWAITED];
+    int size = l->wire.size, n = 0;
+    for (int r = 0; r < size; r++) l->roll[r].awaited = l->roll[r].followed = false;
+    list_awaited(l, own);
+    for (bool more = note_awaited(l, own); more;) {
+        more = false;
+        for (int r = 0; r < size; r++) {
+            rshi_roll *at = &l->roll[r];
+            if (!at->awaited || at->followed || r == l->wire.rank || !has_answered(l, r)) continue;
+            at->followed = true;
+            more = note_awaited(l, at->theirs.awaits) || more;
+        }
+    }
+    for (int r = 0; r < size; r++) {
+        if (!l->roll[r].awaited || r == l->wire.rank || has_answered(l, r)) continue;
+        if (n < NAMED) first[n] = r;
+        n++;
+    }
+    return n;
+}
+
+/* Meanwhile others call too. */
+rsh_status rshi_link_call(rshi_link *l) {
+    rshi_vigil v = {0};
+    int first[NAMED];
+    if (l->calls && rshi_seconds() - l->last_call < VALID) return RSH_OK;
+    RSH_TRY(call_all(l));
+    while (rshi_vigil_waited(&v) < ANSWERING) {
+        RSH_TRY(hear_answers(l));
+        if (!find_missing(l, first)) break;
+        RSH_TRY(rshi_link_hear_farewells(l));
+        RSH_TRY(rshi_link_answer(l));
+        rshi_vigil_rest(&v, &l->patience);
+    }
+    l->last_call = rshi_seconds();
+    return RSH_OK;
+}
+
+/* "rank 1", "ranks 1, 4 and 5", "ranks 1, 2, 3, 4 and 12 more" */
+static void list_ranks(int n, const int ranks[NAMED], char *text, size_t room) {
+    size_t at = (size_t)snprintf(text, room, n == 1 ? "rank" : "ranks");
+    int named = n < NAMED ? n : NAMED;
+    for (int i = 0; i < named; i++)
+        at += (size_t)snprintf(text + at, room - at, "%s%d", !i ? " " : i == n - 1 ? " and " : ", ", ranks[i]);
+    if (n > named) snprintf(text + at, room - at, " and %d more", n - named);
+}
+
+rsh_status rshi_link_report_late(rshi_link *l, double waited) {
+    int first[NAMED];
+    char who[96];
+    double timeout = l->patience.timeout;
+    int n = find_missing(l, first);
+    if (n == 1)
+        return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", first[0],
+                         waited, timeout);
+    if (!n)
+        return rshi_fail(RSH_ETIMEOUT,
+                         "this rank waited for %.3g seconds (RESHARD_TIMEOUT is %g); all that it waits for wait too, "
+                         "and it is not known which rank is missing",
+                         waited, timeout);
+    list_ranks(n, first, who, sizeof who);
+    return rshi_fail(RSH_ETIMEOUT,
+                     "%s do not answer and let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g); it is not "
+                     "known which of them is missing",
+                     who, waited, timeout);
+}
