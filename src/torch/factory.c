@@ -47,7 +47,7 @@ rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size, c
     RSH_REQUIRE(value && out, RSH_EVALUE, value ? "no place for the result" : "no value to fill with");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill(t->shards[i].tensor, value);
+    for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill(t->sharded->part[i], value);
     return finish(st, t, out);
 }
 
@@ -57,11 +57,11 @@ rsh_status rsh_torch_ones(const rsh_spec *spec, int ndim, const int64_t *size, c
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill_number(t->shards[i].tensor, 1);
+    for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill_number(t->sharded->part[i], 1);
     return finish(st, t, out);
 }
 
-static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
+static rsh_status random_tensor(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                             bool normal, rsh_torch_tensor **out) {
     rsh_torch_opts o;
     rsh_torch_tensor *t;
@@ -69,10 +69,10 @@ static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size,
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(rshi_dtype_has_grad(o.props.dtype), RSH_ETYPE, "random numbers are floats or complex");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
-    rsh_random from = {.seed = o.seed, .stream = (uint64_t)t->comm->rank + 1};
+    rsh_random from = {.seed = o.seed, .stream = (uint64_t)t->sharded->comm->rank + 1};
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->nshards && !st; i++) {
-        const rsh_tensor *shard = t->shards[i].tensor;
+    for (int64_t i = 0; i < t->sharded->nparts && !st; i++) {
+        const rsh_tensor *shard = t->sharded->part[i];
         st = normal ? rsh_math_normal(shard, &from) : rsh_math_uniform(shard, &from);
         from.first += (uint64_t)rsh_tensor_count(shard);
     }
@@ -81,10 +81,10 @@ static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size,
 
 rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                           rsh_torch_tensor **out) {
-    return random_st(spec, ndim, size, opts, false, out);
+    return random_tensor(spec, ndim, size, opts, false, out);
 }
 
 rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                            rsh_torch_tensor **out) {
-    return random_st(spec, ndim, size, opts, true, out);
+    return random_tensor(spec, ndim, size, opts, true, out);
 }

@@ -67,7 +67,7 @@ for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_
 for name in ("rsh_group_gather", "rsh_group_all_gather"):
     SPECIAL[name, "list"] = "have.other_rsh_tensor_list"
 SPECIAL["rsh_group_all_to_all", "out"] = "have.other_rsh_tensor_list"
-SPECIAL["rsh_torch_gather", "out"] = "have.other_tensor"
+SPECIAL["rsh_torch_gather", "out"] = SPECIAL["rsh_torch_all_gather", "out"] = "have.other_tensor"
 
 
 def split(arguments):

@@ -97,8 +97,14 @@ RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tens
 /* shard_tensor: from a whole tensor on `src_rank`; every rank gives a tensor of the whole shape and
  * dtype, only the source's values matter.  Ranks must agree on src_rank and spec (RSH_EVALUE);
  * RSH_EVALUE: not dense.  RSH_EUNSUP: the kind of spec cannot; of those built in, boxes cannot:
- * rsh_torch_scatter can.  A user's `shard` runs when all that is agreed on, and gives every rank
- * the same verdict if it is made of collective calls of this library.  Collective. */
+ * rsh_torch_scatter can.  The sharder of a user's kind (rsh_spec_kind.sharder) runs when all that
+ * is agreed on, and gives every rank the same verdict if it is made of collective calls of this
+ * library.  Collective. */
+typedef struct rsh_torch_sharder {
+    /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
+    rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
+                        rsh_torch_tensor **out);
+} rsh_torch_sharder;
 RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                     rsh_group *group, const rsh_tensor_props *props,
                                     rsh_torch_tensor **out);
@@ -111,7 +117,10 @@ RSH_API void rsh_torch_free(rsh_torch_tensor *t);
 
 /* ---- questions; local, results are lent ---- */
 
+/* Metadata of all shards.  They are made when first asked for and then kept; NULL, with a sentence,
+ * if there is no memory. */
 RSH_API const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t);
+RSH_API const rsh_tensor_props *rsh_torch_props(const rsh_torch_tensor *t);
 RSH_API const rsh_spec *rsh_torch_spec(const rsh_torch_tensor *t);
 RSH_API rsh_group *rsh_torch_group(const rsh_torch_tensor *t);
 RSH_API int64_t rsh_torch_nshards(const rsh_torch_tensor *t); /* local */
@@ -130,12 +139,21 @@ RSH_API rsh_status rsh_torch_set_requires_grad(
 
 /* ---- operations ---- */
 
-/* The whole tensor into `out`, of any strides, on group rank `dst` (RSH_EVALUE: missing there, of
- * another shape, or given elsewhere; RSH_ETYPE: of another dtype).  Collective. */
+/* The whole tensor into `out`, of any strides and any dtype that the tensor's can be converted to,
+ * on group rank `dst`; `out` is ignored elsewhere.  Another dtype costs memory for the whole tensor
+ * on that rank.
+ * RSH_ERUNTIME: `dst` is outside the group; RSH_EVALUE: `out` is missing, or has another shape;
+ * RSH_ETYPE: complex to real.  Collective. */
 RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
-/* A new tensor cut by another spec; any spec to any spec.  Collective. */
+/* The same on every rank, each into an `out` of its own.  Collective. */
+RSH_API rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out);
+/* A new tensor cut by another spec; any spec to any spec.  The second form takes options of plans
+ * (NULL: defaults).  With opts->may_alias, and where the spec stays the same, the result shares the
+ * memory of `t` and nothing moves.  Collective. */
 RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
                                      rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
+                                          const rsh_plan_opts *opts, rsh_torch_tensor **out);
 /* The same into a tensor that exists, of the same size (its spec says how it is cut) and of any
  * dtype.  The destination remembers its last four sources: after the first time nothing is planned
  * or allocated.  Collective. */
