@@ -45,6 +45,8 @@ void rshi_outline_clear(rshi_outline *o);
  * last: none). */
 int64_t rshi_outline_count_owned(const rshi_outline *o);
 int64_t rshi_outline_next_owned(const rshi_outline *o, int64_t from);
+/* Properties that a sharded tensor can have? */
+rsh_status rshi_props_check(const rsh_tensor_props *p);
 /* Are these placements ranks of the group, with memory of the cpu? */
 rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm);
 

@@ -11,7 +11,7 @@ rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm)
     return RSH_OK;
 }
 
-static rsh_status check_props(const rsh_tensor_props *p) {
+rsh_status rshi_props_check(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
     RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "only the contiguous memory format is possible");
@@ -43,7 +43,7 @@ rsh_status rshi_outline_make(const rsh_spec *spec, int ndim, const int64_t *size
                              rsh_group *group, rshi_outline *out) {
     rshi_outline o = {.spec = spec, .props = *props};
     RSH_REQUIRE(spec, RSH_EVALUE, "a sharded tensor needs a spec");
-    RSH_TRY(check_props(props));
+    RSH_TRY(rshi_props_check(props));
     RSH_TRY(rshi_group_take(group, &o.group, &o.comm));
     rsh_status st = fill_outline(&o, ndim, size);
     if (st)

@@ -62,8 +62,8 @@ static rsh_status same_everywhere(void) {
 
 static rsh_status single_tensors(const kit *k) {
     REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, or_else(k, NULL), 1));
-    REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? RANKS : 1));
-    REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? -1 : 1));
+    REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, k->good, k->wrong ? RANKS : 1));
+    REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, k->good, k->wrong ? -1 : 1));
     REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? 2 : 1));
     CHECK_SAYS("roots differ");
     REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, or_else(k, k->integers), 1));
