@@ -41,6 +41,13 @@ RSH_API rsh_status rsh_math_allclose(const rsh_tensor *a, const rsh_tensor *b, d
 RSH_API rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *from,
                                     const rsh_tensor *to);
 
+/* ---- text ---- */
+
+/* "tensor([[0, 1],\n        [2, 3]], size=[2, 2], dtype=f32)".  Of a tensor of more than 1,000
+ * elements the first and last three of every dim.  Floats have five digits.
+ * RSH_EIO: the sink failed. */
+RSH_API rsh_status rsh_tensor_print(const rsh_tensor *t, const rsh_sink *sink);
+
 /* ---- random numbers by position ---- */
 
 /* Which numbers a tensor gets: element (i0, i1, ...) has the position first + i0*pitch[0] + ...,

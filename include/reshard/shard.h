@@ -39,6 +39,11 @@ RSH_API rsh_status rsh_sharded_normal(const rsh_sharded *s, uint64_t seed);
 /* The caller's memory, borrowed; `parts` has rsh_layout_nparts(layout, rank) entries.  Local. */
 RSH_API rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout,
                                     const rsh_memory *parts, rsh_sharded **out);
+/* Tensors that exist, one for each of this rank's parts and in their order; n is the number of
+ * parts.  Their storage is shared, so the result may outlive them, and their strides may be any.
+ * RSH_EVALUE if n, a dtype or a shape is not what the layout says.  Local. */
+RSH_API rsh_status rsh_sharded_from_tensors(rsh_comm *comm, const rsh_layout *layout, int64_t n,
+                                            const rsh_tensor *const *parts, rsh_sharded **out);
 /* From a whole tensor on rank `root` (`whole` is ignored elsewhere).  Collective. */
 RSH_API rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root,
                                        const rsh_memory *whole, rsh_sharded **out);

@@ -81,8 +81,8 @@ static rsh_status check_list(const call *c, const side *s) {
 
 static rsh_status check(const call *c) {
     RSH_REQUIRE(common(c), RSH_EVALUE, "%s: the tensor is NULL", c->name);
-    RSH_REQUIRE(c->root < c->comm->size && (c->root >= 0 || (c->from.where != ROOT && c->to.where != ROOT)), RSH_EVALUE,
-                "%s: root is rank %d of a group of %d ranks", c->name, c->root, c->comm->size);
+    RSH_REQUIRE(c->root < c->comm->size && (c->root >= 0 || (c->from.where != ROOT && c->to.where != ROOT)),
+                RSH_ERUNTIME, "%s: root is rank %d; the group has ranks 0 to %d", c->name, c->root, c->comm->size - 1);
     if (c->from.is_list) RSH_TRY(check_list(c, &c->from));
     if (c->to.is_list) RSH_TRY(check_list(c, &c->to));
     if (!c->reduces) return RSH_OK;

@@ -8,5 +8,9 @@
 
 /* `to` = `from`, of the same shape, convertible, sharing no memory: this cannot fail. */
 void rshi_math_copy(const rsh_tensor *from, const rsh_tensor *to);
+/* The numbers of rsh_math_uniform or rsh_math_normal, each times `scale` plus `shift`, rounded to
+ * the dtype once. */
+rsh_status rshi_math_draw(const rsh_tensor *t, bool normal, const rsh_random *from, double scale,
+                          double shift);
 
 #endif

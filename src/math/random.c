@@ -49,17 +49,18 @@ typedef struct drawing {
     bool normal;
     int bits, each; /* of a number; numbers of an element */
     uint64_t key;
-    double scale;
+    double scale, shift;
 } drawing;
 
-static drawing drawing_of(rsh_dtype dtype, bool normal, const rsh_random *from) {
+static drawing drawing_of(rsh_dtype dtype, bool normal, const rsh_random *from, double scale, double shift) {
     bool complex = rshi_is_complex(dtype);
     return (drawing){.dtype = dtype,
                      .normal = normal,
                      .bits = significand_bits(dtype),
                      .each = complex ? 2 : 1,
                      .key = mix(from->seed + GAMMA * from->stream),
-                     .scale = complex && normal ? sqrt(0.5) : 1}; /* the whole complex number has variance 1 */
+                     .scale = scale * (complex && normal ? sqrt(0.5) : 1), /* a whole complex number has variance 1 */
+                     .shift = shift};
 }
 
 /* n <= BLOCK elements `step` bytes apart; their positions begin at `at` and are `pitch` apart. */
@@ -70,7 +71,8 @@ static void draw_block(const drawing *w, char *data, int64_t step, int64_t n, ui
     bool dense = step == (int64_t)item;
     for (int64_t i = 0; i < n * w->each; i++) {
         uint64_t position = at + (uint64_t)(i / w->each) * (uint64_t)pitch;
-        numbers[i] = w->scale * number(w->key, 4 * position + 2 * (uint64_t)(i % w->each), w->normal, w->bits);
+        double drawn = number(w->key, 4 * position + 2 * (uint64_t)(i % w->each), w->normal, w->bits);
+        numbers[i] = w->shift + w->scale * drawn;
     }
     rshi_convert(w->each == 2 ? RSH_C128 : RSH_F64, numbers, w->dtype, dense ? data : room, (size_t)n);
     for (int64_t i = 0; !dense && i < n; i++) memcpy(data + i * step, room + (size_t)i * item, item);
@@ -94,12 +96,12 @@ static void draw_all(const drawing *w, const rsh_tensor *t, uint64_t first, cons
     } while (rshi_rows_next(&rows));
 }
 
-static rsh_status draw(const rsh_tensor *t, bool normal, const rsh_random *from) {
+rsh_status rshi_math_draw(const rsh_tensor *t, bool normal, const rsh_random *from, double scale, double shift) {
     RSH_REQUIRE(t && from, RSH_EVALUE, t ? "random numbers need a seed" : "no tensor for random numbers");
     RSH_REQUIRE(!rshi_is_integer(rsh_tensor_dtype(t)), RSH_ETYPE, "random numbers are floats or complex, not %s",
                 rsh_dtype_name(rsh_tensor_dtype(t)));
     int64_t pitch[RSH_MAX_NDIM];
-    drawing w = drawing_of(rsh_tensor_dtype(t), normal, from);
+    drawing w = drawing_of(rsh_tensor_dtype(t), normal, from, scale, shift);
     rshi_dense_strides(rsh_tensor_ndim(t), rsh_tensor_shape(t), NULL, pitch);
     if (!from->pitch && rsh_tensor_dense(t))
         draw_row(&w, rsh_tensor_data(t), (int64_t)rshi_item(t), rsh_tensor_count(t), from->first, 1);
@@ -111,5 +113,8 @@ static rsh_status draw(const rsh_tensor *t, bool normal, const rsh_random *from)
     return RSH_OK;
 }
 
-rsh_status rsh_math_uniform(const rsh_tensor *t, const rsh_random *from) { return draw(t, false, from); }
-rsh_status rsh_math_normal(const rsh_tensor *t, const rsh_random *from) { return draw(t, true, from); }
+rsh_status rsh_math_uniform(const rsh_tensor *t, const rsh_random *from) {
+    return rshi_math_draw(t, false, from, 1, 0);
+}
+
+rsh_status rsh_math_normal(const rsh_tensor *t, const rsh_random *from) { return rshi_math_draw(t, true, from, 1, 0); }

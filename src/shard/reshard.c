@@ -73,16 +73,9 @@ static rsh_status refuse(rsh_comm *comm, const char *name, rsh_status st) {
 
 /* Where nothing would change and the caller allows it: the same memory under another tensor. */
 static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
-    rsh_memory *memory = rshi_clients_room(src->comm, RSHI_ROOM_MEMORY, (size_t)src->nparts * sizeof *memory);
     rsh_sharded *s = NULL;
-    if (memory) list_memory(1, &src, memory);
-    rsh_status st = memory ? rsh_sharded_wrap(src->comm, src->layout, memory, &s) : RSH_ENOMEM;
-    for (int64_t i = 0; i < src->nparts && !st; i++) {
-        const rsh_tensor *t = src->part[i];
-        rsh_tensor_free(s->part[i]);
-        s->part[i] = NULL;
-        st = rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), &s->part[i]);
-    }
+    rsh_status st = rsh_sharded_from_tensors(src->comm, src->layout, src->nparts,
+                                             (const rsh_tensor *const *)src->part, &s);
     st = rshi_comm_open(src->comm, "reshard", rsh_layout_hash(src->layout), rsh_layout_text(src->layout), st);
     if (st)
         rsh_sharded_free(s);

@@ -18,6 +18,14 @@ struct rsh_sharded {
 /* The memory of all parts, as exec wants it; `out` has nparts entries. */
 void rshi_sharded_memory(const rsh_sharded *s, rsh_memory *out);
 
+/* Random numbers by global position: uniform from 0 to 1 or normal, times scale plus shift. */
+typedef struct rshi_numbers {
+    bool normal;
+    uint64_t seed;
+    double scale, shift;
+} rshi_numbers;
+rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers);
+
 /* rsh_reshard_into for a call that the user knows by another name: the one in sentences.  `ready`:
  * what this rank has to say before; src and dst count only if it is RSH_OK. */
 rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready,

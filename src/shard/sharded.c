@@ -122,6 +122,46 @@ rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_
     return st;
 }
 
+/* ---- tensors that are there ---- */
+
+static rsh_status check_tensor(const rsh_layout *l, int rank, int64_t part, const rsh_tensor *t) {
+    rsh_part shape;
+    RSH_REQUIRE(t, RSH_EVALUE, "the tensor of part %lld is NULL", (long long)part);
+    RSH_REQUIRE(rsh_tensor_dtype(t) == rsh_layout_dtype(l), RSH_EVALUE, "the tensor of part %lld is of %s, not of %s",
+                (long long)part, rsh_dtype_name(rsh_tensor_dtype(t)), rsh_dtype_name(rsh_layout_dtype(l)));
+    RSH_TRY(rsh_layout_part(l, rank, part, &shape));
+    RSH_REQUIRE(rsh_tensor_ndim(t) == shape.ndim, RSH_EVALUE, "the tensor of part %lld has %d dims, not %d",
+                (long long)part, rsh_tensor_ndim(t), shape.ndim);
+    for (int d = 0; d < shape.ndim; d++)
+        RSH_REQUIRE(rsh_tensor_shape(t)[d] == shape.shape[d], RSH_EVALUE,
+                    "the tensor of part %lld has size %lld along dim %d, not %lld", (long long)part,
+                    (long long)rsh_tensor_shape(t)[d], d, (long long)shape.shape[d]);
+    return RSH_OK;
+}
+
+static rsh_status share_part(const rsh_layout *l, int rank, int64_t part, const rsh_tensor *t, rsh_tensor **out) {
+    RSH_TRY(check_tensor(l, rank, part, t));
+    return rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), out);
+}
+
+rsh_status rsh_sharded_from_tensors(rsh_comm *comm, const rsh_layout *layout, int64_t n, const rsh_tensor *const *parts,
+                                    rsh_sharded **out) {
+    RSH_NEEDS(out);
+    rsh_sharded *s;
+    RSH_TRY(sharded_new(comm, layout, &s));
+    rsh_status st = RSH_OK;
+    if (n != s->nparts || (n && !parts))
+        st = rshi_fail(RSH_EVALUE, "%lld tensors%s; rank %d has %lld parts in %.300s", (long long)n,
+                       n && !parts ? " at NULL" : "", comm->rank, (long long)s->nparts, rsh_layout_text(layout));
+    for (int64_t i = 0; i < s->nparts && !st; i++)
+        st = share_part(s->layout, comm->rank, i, parts[i], &s->part[i]);
+    if (st)
+        rsh_sharded_free(s);
+    else
+        *out = s;
+    return st;
+}
+
 const rsh_layout *rsh_sharded_layout(const rsh_sharded *s) { return s ? s->layout : NULL; }
 rsh_comm *rsh_sharded_comm(const rsh_sharded *s) { return s ? s->comm : NULL; }
 int64_t rsh_sharded_nparts(const rsh_sharded *s) { return s ? s->nparts : 0; }

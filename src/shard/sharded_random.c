@@ -12,15 +12,14 @@ typedef struct drawing {
     int64_t stride[RSH_MAX_NDIM]; /* of the part, in elements */
     int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
     int64_t n[RSH_MAX_NDIM], pitch[RSH_MAX_NDIM]; /* of the box */
-    bool normal;
-    uint64_t seed;
+    const rshi_numbers *numbers;
 } drawing;
 
 static rsh_status draw_box(const drawing *w, int64_t at, int64_t first) {
-    rsh_random from = {.seed = w->seed, .first = (uint64_t)first, .pitch = w->pitch};
+    rsh_random from = {.seed = w->numbers->seed, .first = (uint64_t)first, .pitch = w->pitch};
     rsh_tensor *box;
     RSH_TRY(rsh_tensor_view(w->part, at, w->ndim, w->n, w->stride, &box));
-    rsh_status st = w->normal ? rsh_math_normal(box, &from) : rsh_math_uniform(box, &from);
+    rsh_status st = rshi_math_draw(box, w->numbers->normal, &from, w->numbers->scale, w->numbers->shift);
     rsh_tensor_free(box);
     return st;
 }
@@ -40,25 +39,30 @@ static rsh_status draw_dims(drawing *w, int d, int64_t at, int64_t first) {
     return RSH_OK;
 }
 
-static rsh_status draw_piece(const rsh_sharded *s, const rshi_piece *p, bool normal, uint64_t seed) {
-    drawing w = {.part = s->part[p->part], .p = p, .ndim = rsh_layout_ndim(s->layout), .normal = normal, .seed = seed};
+static rsh_status draw_piece(const rsh_sharded *s, const rshi_piece *p, const rshi_numbers *numbers) {
+    drawing w = {.part = s->part[p->part], .p = p, .ndim = rsh_layout_ndim(s->layout), .numbers = numbers};
     int64_t base;
     rshi_dense_strides(w.ndim, rsh_layout_shape(s->layout), NULL, w.global);
     rshi_piece_place(s->layout, p, rsh_tensor_strides(w.part), &base, w.stride);
     return draw_dims(&w, 0, base, 0);
 }
 
-static rsh_status draw(const rsh_sharded *s, bool normal, uint64_t seed) {
+rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers) {
     RSH_REQUIRE(s, RSH_EVALUE, "no sharded tensor for random numbers");
     RSH_REQUIRE(!rsh_layout_op(s->layout), RSH_EUNSUP,
                 "the terms of a partial tensor have no numbers by position: %.300s", rsh_layout_text(s->layout));
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(s->layout, s->comm->rank, &list, &n);
-    for (int64_t i = 0; i < n && !st; i++) st = draw_piece(s, &list[i], normal, seed);
+    for (int64_t i = 0; i < n && !st; i++) st = draw_piece(s, &list[i], numbers);
     rshi_free(list);
     return st;
 }
 
-rsh_status rsh_sharded_uniform(const rsh_sharded *s, uint64_t seed) { return draw(s, false, seed); }
-rsh_status rsh_sharded_normal(const rsh_sharded *s, uint64_t seed) { return draw(s, true, seed); }
+rsh_status rsh_sharded_uniform(const rsh_sharded *s, uint64_t seed) {
+    return rshi_sharded_draw(s, &(rshi_numbers){.seed = seed, .scale = 1});
+}
+
+rsh_status rsh_sharded_normal(const rsh_sharded *s, uint64_t seed) {
+    return rshi_sharded_draw(s, &(rshi_numbers){.normal = true, .seed = seed, .scale = 1});
+}

@@ -2,11 +2,14 @@
 #ifndef RESHARD_SPEC_IMPL_H
 #define RESHARD_SPEC_IMPL_H
 
+#include <stdatomic.h>
+
 #include "spec/spec.h"
 
 struct rsh_spec {
+    atomic_long refs;
     const rsh_spec_kind *kind;
-    void *self; /* owned, through kind->copy and kind->free */
+    void *self; /* freed by kind->free, if there is one */
     char *text; /* owned, canonical */
 };
 

@@ -40,44 +40,43 @@ static void release(const rsh_spec_kind *kind, void *self) {
     if (self && kind->free) kind->free(self);
 }
 
-rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
+static rsh_status make_spec(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
     rsh_spec *s = RSHI_NEW(rsh_spec);
     rsh_status st = s ? write_text(kind, self, &s->text) : rshi_nomem();
     if (st) {
         rshi_free(s);
-        release(kind, self);
         return st;
     }
+    atomic_init(&s->refs, 1);
     s->kind = kind;
     s->self = self;
     *out = s;
     return RSH_OK;
 }
 
-static rsh_status copy_self(const rsh_spec_kind *kind, const void *self, rsh_spec **out) {
-    void *copy = NULL;
-    uint64_t before = rshi_sentences();
-    RSH_TRY(rshi_kind_said(before, kind->copy(self, &copy), kind->name, "copy itself"));
-    return rshi_spec_take(kind, copy, out);
+rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
+    rsh_status st = make_spec(kind, self, out);
+    if (st) release(kind, self);
+    return st;
 }
 
-rsh_status rsh_spec_new(const rsh_spec_kind *kind, const void *self, rsh_spec **out) {
+rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
     RSH_REQUIRE(kind && out, RSH_EVALUE, "a spec with NULL for %s", kind ? "the result" : "its kind");
     RSH_REQUIRE(kind->name && kind->name[0], RSH_EVALUE, "a kind of spec without a name");
-    RSH_REQUIRE(kind->build && kind->copy, RSH_EVALUE, "the kind of spec \"%.100s\" has no function to %s", kind->name,
-                kind->build ? "copy" : "build metadata");
+    RSH_REQUIRE(kind->build, RSH_EVALUE, "the kind of spec \"%.100s\" has no function to build metadata", kind->name);
     bool ours = !strcmp(kind->name, rshi_chunk_kind.name) || !strcmp(kind->name, rshi_boxes_kind.name);
     RSH_REQUIRE(!ours, RSH_EVALUE, "the kind of spec \"%s\" is built in; another one needs another name", kind->name);
-    return copy_self(kind, self, out);
+    return make_spec(kind, self, out);
 }
 
-rsh_status rsh_spec_copy(const rsh_spec *s, rsh_spec **out) {
-    RSH_REQUIRE(s && out, RSH_EVALUE, "a copy of a spec with NULL for %s", s ? "the result" : "the spec");
-    return copy_self(s->kind, s->self, out);
+rsh_spec *rsh_spec_hold(const rsh_spec *s) {
+    rsh_spec *held = (rsh_spec *)s; /* only the count changes */
+    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
+    return held;
 }
 
 void rsh_spec_free(rsh_spec *s) {
-    if (!s) return;
+    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     release(s->kind, s->self);
     rshi_free(s->text);
     rshi_free(s);

@@ -22,14 +22,6 @@ static rsh_status new_boxes(int64_t n, const rsh_shard_meta *shards, rshi_boxes_
     return RSH_OK;
 }
 
-static rsh_status copy_boxes(const void *self, void **out) {
-    const rshi_boxes_spec *from = self;
-    rshi_boxes_spec *b = NULL;
-    RSH_TRY(new_boxes(from->n, from->shards, &b));
-    *out = b;
-    return RSH_OK;
-}
-
 rsh_status rsh_spec_boxes(int64_t n, const rsh_shard_meta *shards, rsh_spec **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "a boxes spec with NULL for the result");
     RSH_REQUIRE(n >= 1, RSH_EVALUE, "a boxes spec of %lld shards; there must be at least one", (long long)n);
@@ -57,4 +49,4 @@ static rsh_status build_boxes(const void *self, int ndim, const int64_t *size, c
 }
 
 const rsh_spec_kind rshi_boxes_kind = {
-    .name = "boxes", .build = build_boxes, .copy = copy_boxes, .free = free_boxes, .print = print_boxes};
+    .name = "boxes", .build = build_boxes, .free = free_boxes, .print = print_boxes};

@@ -23,15 +23,6 @@ static rshi_chunk_spec *new_chunk(int dim, int64_t n) {
     return NULL;
 }
 
-static rsh_status copy_chunk(const void *self, void **out) {
-    const rshi_chunk_spec *from = self;
-    rshi_chunk_spec *c = new_chunk(from->dim, from->n);
-    if (!c) return rshi_nomem();
-    memcpy(c->placements, from->placements, (size_t)c->n * sizeof *c->placements);
-    *out = c;
-    return RSH_OK;
-}
-
 static rsh_status check_count(int64_t n, rsh_spec **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "a chunk spec with NULL for the result");
     RSH_REQUIRE(n >= 1, RSH_EVALUE, "a chunk spec with %lld placements; there must be at least one", (long long)n);
@@ -101,7 +92,7 @@ static rsh_status build_chunk(const void *self, int ndim, const int64_t *size, c
 }
 
 const rsh_spec_kind rshi_chunk_kind = {
-    .name = "chunk", .build = build_chunk, .copy = copy_chunk, .free = free_chunk, .print = print_chunk};
+    .name = "chunk", .build = build_chunk, .free = free_chunk, .print = print_chunk};
 
 /* ---- questions ---- */
 

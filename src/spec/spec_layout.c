@@ -89,7 +89,7 @@ static void list_ranks(const rsh_tensor_meta *m, const int64_t *order, int64_t *
     for (int64_t i = 0; i < m->nshards; i++) ranks[i] = m->shards[order ? order[i] : i].placement.rank;
 }
 
-rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out, bool *exact) {
+rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out) {
     RSH_REQUIRE(m && out, RSH_EVALUE, "a layout with NULL for %s", m ? "the result" : "the metadata");
     RSH_TRY(check_owners(m));
     int64_t *ranks = rshi_alloc((size_t)m->nshards, sizeof *ranks), *order = NULL;
@@ -102,7 +102,6 @@ rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out, bo
         st = rsh_layout_whole(m->props.dtype, m->ndim, m->size, ranks[0], out);
     else if (!st)
         st = dim >= 0 ? mesh_layout(m, dim, ranks, out) : boxes_layout(m, ranks, out);
-    if (!st && exact) *exact = true; /* boxes may be empty */
     rshi_free(order);
     rshi_free(ranks);
     return st;
@@ -113,7 +112,7 @@ rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim, const i
     rsh_tensor_meta *m = NULL;
     props.dtype = dtype;
     RSH_TRY(rsh_spec_build(s, ndim, size, &props, &m));
-    rsh_status st = rsh_tensor_meta_layout(m, out, NULL);
+    rsh_status st = rsh_tensor_meta_layout(m, out);
     rsh_tensor_meta_free(m);
     return st;
 }

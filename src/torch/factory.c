@@ -47,7 +47,7 @@ rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size, c
     RSH_REQUIRE(value && out, RSH_EVALUE, value ? "no place for the result" : "no value to fill with");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill(t->shards[i].tensor, value);
+    for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill(t->sharded->part[i], value);
     return finish(st, t, out);
 }
 
@@ -57,34 +57,98 @@ rsh_status rsh_torch_ones(const rsh_spec *spec, int ndim, const int64_t *size, c
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->nshards && !st; i++) st = rsh_math_fill_number(t->shards[i].tensor, 1);
+    for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill_number(t->sharded->part[i], 1);
     return finish(st, t, out);
 }
 
-static rsh_status random_st(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
-                            bool normal, rsh_torch_tensor **out) {
+/* Each rank fills its shards, in order, from its own stream. */
+static rsh_status fill_random(const rsh_torch_tensor *t, uint64_t seed, bool normal) {
+    rsh_random from = {.seed = seed, .stream = (uint64_t)t->sharded->comm->rank + 1};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < t->sharded->nparts && !st; i++) {
+        const rsh_tensor *shard = t->sharded->part[i];
+        st = normal ? rsh_math_normal(shard, &from) : rsh_math_uniform(shard, &from);
+        from.first += (uint64_t)rsh_tensor_count(shard);
+    }
+    return st;
+}
+
+static rsh_status check_random(rsh_dtype dtype) {
+    RSH_REQUIRE(rshi_dtype_has_grad(dtype), RSH_ETYPE, "random numbers are floats or complex, not %s",
+                rsh_dtype_name(dtype));
+    return RSH_OK;
+}
+
+static rsh_status make_random(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
+                              bool normal, rsh_torch_tensor **out) {
     rsh_torch_opts o;
     rsh_torch_tensor *t;
     RSH_TRY(take_opts(opts, &o));
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
-    RSH_REQUIRE(rshi_dtype_has_grad(o.props.dtype), RSH_ETYPE, "random numbers are floats or complex");
+    RSH_TRY(check_random(o.props.dtype));
     RSH_TRY(make(spec, ndim, size, opts, false, &t));
-    rsh_random from = {.seed = o.seed, .stream = (uint64_t)t->comm->rank + 1};
-    rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->nshards && !st; i++) {
-        const rsh_tensor *shard = t->shards[i].tensor;
-        st = normal ? rsh_math_normal(shard, &from) : rsh_math_uniform(shard, &from);
-        from.first += (uint64_t)rsh_tensor_count(shard);
-    }
-    return finish(st, t, out);
+    return finish(fill_random(t, o.seed, normal), t, out);
 }
 
 rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                           rsh_torch_tensor **out) {
-    return random_st(spec, ndim, size, opts, false, out);
+    return make_random(spec, ndim, size, opts, false, out);
 }
 
 rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                            rsh_torch_tensor **out) {
-    return random_st(spec, ndim, size, opts, true, out);
+    return make_random(spec, ndim, size, opts, true, out);
+}
+
+/* ---- like another tensor ---- */
+
+static rsh_status make_like(const rsh_torch_tensor *t, const rsh_tensor_props *given, bool zero,
+                            rsh_torch_tensor **out) {
+    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    rsh_tensor_props props = given ? *given : t->props;
+    if (!given) props.requires_grad = false;
+    RSH_TRY(rshi_props_check(&props));
+    return rshi_torch_like(t, &props, zero, out);
+}
+
+rsh_status rsh_torch_empty_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, rsh_torch_tensor **out) {
+    return make_like(t, props, false, out);
+}
+
+rsh_status rsh_torch_zeros_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, rsh_torch_tensor **out) {
+    return make_like(t, props, true, out);
+}
+
+rsh_status rsh_torch_ones_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, rsh_torch_tensor **out) {
+    rsh_torch_tensor *made;
+    RSH_TRY(make_like(t, props, false, out ? &made : NULL));
+    return finish(rsh_torch_constant(made, 1), made, out);
+}
+
+rsh_status rsh_torch_full_like(const rsh_torch_tensor *t, const void *value, const rsh_tensor_props *props,
+                               rsh_torch_tensor **out) {
+    rsh_torch_tensor *made;
+    RSH_REQUIRE(value, RSH_EVALUE, "no value to fill with");
+    RSH_TRY(make_like(t, props, false, out ? &made : NULL));
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < made->sharded->nparts && !st; i++) st = rsh_math_fill(made->sharded->part[i], value);
+    return finish(st, made, out);
+}
+
+static rsh_status random_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, uint64_t seed, bool normal,
+                              rsh_torch_tensor **out) {
+    rsh_torch_tensor *made;
+    if (t) RSH_TRY(check_random(props ? props->dtype : t->props.dtype));
+    RSH_TRY(make_like(t, props, false, out ? &made : NULL));
+    return finish(fill_random(made, seed, normal), made, out);
+}
+
+rsh_status rsh_torch_rand_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, uint64_t seed,
+                               rsh_torch_tensor **out) {
+    return random_like(t, props, seed, false, out);
+}
+
+rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, uint64_t seed,
+                                rsh_torch_tensor **out) {
+    return random_like(t, props, seed, true, out);
 }

@@ -17,11 +17,12 @@ static int64_t count_owned(const rsh_tensor_meta *m, int rank) {
 }
 
 static rsh_status compare_props(const rsh_tensor_props *a, const rsh_tensor_props *b, long long i) {
-    RSH_REQUIRE(a->pin_memory == b->pin_memory, RSH_EVALUE, "shard %lld and the metadata differ in pin_memory", i);
+    RSH_REQUIRE(a->pin_memory == b->pin_memory, RSH_EVALUE, "shard %lld has pin_memory %s, the metadata %s", i,
+                a->pin_memory ? "on" : "off", b->pin_memory ? "on" : "off");
     RSH_REQUIRE(a->dtype == b->dtype, RSH_EVALUE, "shard %lld is of %s, the metadata of %s", i,
                 rsh_dtype_name(a->dtype), rsh_dtype_name(b->dtype));
-    RSH_REQUIRE(a->requires_grad == b->requires_grad, RSH_EVALUE, "shard %lld and the metadata differ in requires_grad",
-                i);
+    RSH_REQUIRE(a->requires_grad == b->requires_grad, RSH_EVALUE, "shard %lld has requires_grad %s, the metadata %s", i,
+                a->requires_grad ? "on" : "off", b->requires_grad ? "on" : "off");
     return RSH_OK;
 }
 
@@ -51,11 +52,22 @@ static rsh_status check_shards(int64_t n, const rsh_shard *shards, const rsh_ten
     return rshi_shards_check(m->nshards, m->shards, m->ndim, m->size);
 }
 
+/* `spec` as given or inferred. */
+static rsh_status join(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta, const rsh_spec *spec,
+                       rsh_group *group, rsh_torch_tensor **out) {
+    rshi_outline o;
+    RSH_TRY(rshi_outline_make(spec, meta->ndim, meta->size, &meta->props, group, &o));
+    rsh_status st = rsh_tensor_meta_same(o.meta, meta)
+                        ? rshi_torch_adopt(&o, n, shards, out)
+                        : rshi_fail(RSH_EVALUE, "the metadata are not those of the spec %.300s", rsh_spec_text(spec));
+    rshi_outline_clear(&o);
+    return st;
+}
+
 rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta,
-                                       const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
+                                          const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
     rsh_comm *comm;
     rsh_spec *inferred = NULL;
-    rsh_torch_tensor *t = NULL;
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_TRY(check_meta(meta));
     RSH_TRY(rshi_group_take(group, &group, &comm));
@@ -63,47 +75,36 @@ rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards, co
     RSH_REQUIRE(n < 1 || shards, RSH_EVALUE, "%lld shards at NULL", (long long)n);
     RSH_TRY(check_shards(n, shards, meta, comm->rank));
     if (!spec) RSH_TRY(rsh_spec_infer(meta->nshards, meta->shards, &inferred));
-    rsh_status st = rshi_torch_form(spec ? spec : inferred, meta->ndim, meta->size, &meta->props, group, &t);
-    if (!st && !rsh_tensor_meta_same(t->meta, meta))
-        st = rshi_fail(RSH_EVALUE, "the metadata are not those of the spec %.300s", rsh_spec_text(t->spec));
-    if (!st) st = rshi_torch_adopt(t, n, shards);
+    rsh_status st = join(n, shards, meta, spec ? spec : inferred, group, out);
     rsh_spec_free(inferred);
-    if (st)
-        rsh_torch_free(t);
-    else
-        *out = t;
     return st;
 }
 
 /* ---- a tensor and a spec ---- */
 
-static rsh_status fill_from_tensor(rsh_torch_tensor *t, const rsh_tensor *local, const rsh_tensor_props *props) {
+static rsh_status fill_from_tensor(const rshi_outline *o, const rsh_tensor *local, rsh_torch_tensor **out) {
     rsh_shard s;
-    int64_t owned = rshi_torch_count_owned(t), i = rshi_torch_next_owned(t, 0);
-    RSH_TRY(rshi_shards_check(t->meta->nshards, t->meta->shards, t->meta->ndim, t->meta->size));
-    if (!owned) return rshi_torch_room(t);
-    RSH_REQUIRE(owned == 1, RSH_EVALUE, "rank %d owns %lld shards; one tensor cannot be all of them", t->comm->rank,
+    int64_t owned = rshi_outline_count_owned(o);
+    if (!owned) return rshi_torch_adopt(o, 0, NULL, out);
+    RSH_REQUIRE(owned == 1, RSH_EVALUE, "rank %d owns %lld shards; one tensor cannot be all of them", o->comm->rank,
                 (long long)owned);
-    RSH_REQUIRE(local, RSH_EVALUE, "rank %d owns a shard and gives no tensor", t->comm->rank);
-    RSH_TRY(rsh_shard_make(local, &t->meta->shards[i], props, &s));
-    rsh_status st = rshi_torch_adopt(t, 1, &s);
+    RSH_REQUIRE(local, RSH_EVALUE, "rank %d owns a shard and gives no tensor", o->comm->rank);
+    RSH_TRY(rsh_shard_make(local, &o->meta->shards[rshi_outline_next_owned(o, 0)], &o->props, &s));
+    rsh_status st = rshi_torch_adopt(o, 1, &s, out);
     rsh_shard_clear(&s);
     return st;
 }
 
 rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props, const rsh_spec *spec, int ndim,
-                              const int64_t *size, rsh_group *group, rsh_torch_tensor **out) {
-    rsh_torch_tensor *t;
+                                 const int64_t *size, rsh_group *group, rsh_torch_tensor **out) {
+    rshi_outline o;
     rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE, "the local tensor is not contiguous");
     if (local) p = rsh_tensor_props_of(local);
     if (props) p = *props;
-    RSH_TRY(rshi_torch_form(spec, ndim, size, &p, group, &t));
-    rsh_status st = fill_from_tensor(t, local, &p);
-    if (st)
-        rsh_torch_free(t);
-    else
-        *out = t;
+    RSH_TRY(rshi_outline_make(spec, ndim, size, &p, group, &o));
+    rsh_status st = fill_from_tensor(&o, local, out);
+    rshi_outline_clear(&o);
     return st;
 }

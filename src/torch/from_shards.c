@@ -139,26 +139,29 @@ static rsh_status stack(const rsh_objects *o, whole *w) {
 }
 
 /* The rank's shards with the places that were worked out. */
-static rsh_status adopt(rsh_torch_tensor *t, int64_t n, const rsh_shard *shards, const whole *w, bool stacked) {
-    if (!stacked || !n) return rshi_torch_adopt(t, n, shards);
+static rsh_status adopt(const rshi_outline *o, int64_t n, const rsh_shard *shards, const whole *w, bool stacked,
+                        rsh_torch_tensor **out) {
+    if (!stacked || !n) return rshi_torch_adopt(o, n, shards, out);
     rsh_shard placed = shards[0];
-    placed.meta = w->shards[t->comm->rank];
-    return rshi_torch_adopt(t, 1, &placed);
+    placed.meta = w->shards[o->comm->rank];
+    return rshi_torch_adopt(o, 1, &placed, out);
 }
 
-static rsh_status build(const rsh_objects *o, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w,
+static rsh_status build(const rsh_objects *all, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w,
                         rsh_torch_tensor **out) {
     rsh_spec *spec = NULL;
+    rshi_outline o = {.spec = NULL};
     rsh_status st;
-    RSH_TRY(compare_accounts(o));
-    RSH_TRY(collect(o, w));
+    RSH_TRY(compare_accounts(all));
+    RSH_TRY(collect(all, w));
     bool stacked = is_open(w);
-    if (stacked) RSH_TRY(stack(o, w));
+    if (stacked) RSH_TRY(stack(all, w));
     RSH_TRY(rshi_shards_check(w->n, w->shards, w->ndim, w->size));
     RSH_TRY(rsh_spec_infer(w->n, w->shards, &spec));
-    RSH_GOTO(rshi_torch_form(spec, w->ndim, w->size, &w->props, group, out));
-    RSH_GOTO(adopt(*out, n, shards, w, stacked));
+    RSH_GOTO(rshi_outline_make(spec, w->ndim, w->size, &w->props, group, &o));
+    RSH_GOTO(adopt(&o, n, shards, w, stacked, out));
 out:
+    rshi_outline_clear(&o);
     rsh_spec_free(spec);
     return st;
 }

@@ -6,86 +6,77 @@
 #include "math/math.h"
 
 struct rsh_partial {
-    rsh_tensor *tensor; /* owned: a view */
-    rsh_op op;
     rsh_group *group;
-    rsh_comm *comm;
+    rsh_sharded *sharded; /* owned: "f32[5,4] on x=W sum(x)", one part on every rank */
 };
 
 /* ---- making ---- */
 
-/* Takes over `tensor`, also where it fails. */
-static rsh_status settle(rsh_tensor *tensor, rsh_op op, rsh_group *group, rsh_comm *comm, rsh_partial **out) {
+/* "f32[5,4] on x=W sum(x)" */
+static rsh_status make_layout(const rsh_tensor *t, rsh_op op, int64_t ranks, rsh_layout **out) {
+    rsh_layout_desc d = {
+        .dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1, .op = op, .npartial = 1};
+    d.axis[0] = (rsh_axis){"x", ranks};
+    for (int i = 0; i < d.ndim; i++) d.dim[i].size = rsh_tensor_shape(t)[i];
+    return rsh_layout_new(&d, out);
+}
+
+/* Shares the storage of `tensor`. */
+static rsh_status make(const rsh_tensor *tensor, rsh_op op, rsh_group *group, rsh_partial **out) {
+    rsh_layout *l;
+    rsh_comm *comm = rsh_group_comm(group);
+    RSH_TRY(make_layout(tensor, op, comm->size, &l));
     rsh_partial *p = RSHI_NEW(rsh_partial);
-    if (!p) {
-        rsh_tensor_free(tensor);
-        return rshi_nomem();
+    rsh_status st = p ? rsh_sharded_from_tensors(comm, l, 1, &tensor, &p->sharded) : rshi_nomem();
+    rsh_layout_free(l);
+    if (st) {
+        rshi_free(p);
+        return st;
     }
-    *p = (rsh_partial){tensor, op, group, comm};
+    p->group = group;
     *out = p;
     return RSH_OK;
 }
 
 rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group, rsh_partial **out) {
     rsh_comm *comm;
-    rsh_tensor *view;
     RSH_REQUIRE(local && out, RSH_EVALUE, "a partial tensor needs a tensor and a place for the result");
     RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "%d is not an op", (int)op);
     RSH_TRY(rsh_op_check(op, rsh_tensor_dtype(local)));
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    RSH_TRY(
-        rsh_tensor_view(local, 0, rsh_tensor_ndim(local), rsh_tensor_shape(local), rsh_tensor_strides(local), &view));
-    return settle(view, op, group, comm, out);
+    return make(local, op, group, out);
 }
 
 void rsh_partial_free(rsh_partial *p) {
     if (!p) return;
-    rsh_tensor_free(p->tensor);
+    rsh_sharded_free(p->sharded);
     rshi_free(p);
 }
 
-const rsh_tensor *rsh_partial_tensor(const rsh_partial *p) { return p ? p->tensor : NULL; }
-rsh_op rsh_partial_op(const rsh_partial *p) { return p ? p->op : RSH_OP_NONE; }
+static const rsh_tensor *tensor_of(const rsh_partial *p) { return p->sharded->part[0]; }
+static rsh_op op_of(const rsh_partial *p) { return rsh_layout_op(p->sharded->layout); }
+
+const rsh_tensor *rsh_partial_tensor(const rsh_partial *p) { return p ? tensor_of(p) : NULL; }
+rsh_op rsh_partial_op(const rsh_partial *p) { return p ? op_of(p) : RSH_OP_NONE; }
 rsh_group *rsh_partial_group(const rsh_partial *p) { return p ? p->group : NULL; }
 
 /* ---- reduce and cut ---- */
 
-/* "f32[5,4] on x=W sum(x)" */
-static rsh_status make_layout(const rsh_partial *p, rsh_layout **out) {
-    rsh_layout_desc d = {.dtype = rsh_tensor_dtype(p->tensor),
-                         .ndim = rsh_tensor_ndim(p->tensor),
-                         .naxes = 1,
-                         .op = p->op,
-                         .npartial = 1};
-    d.axis[0] = (rsh_axis){"x", p->comm->size};
-    for (int i = 0; i < d.ndim; i++) d.dim[i].size = rsh_tensor_shape(p->tensor)[i];
-    return rsh_layout_new(&d, out);
-}
-
-static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_torch_tensor **made,
-                          rsh_sharded **src, rsh_sharded **dst) {
-    rsh_dtype dtype = rsh_tensor_dtype(p->tensor);
-    rsh_tensor_props props = rsh_tensor_props_of(p->tensor);
-    rsh_layout *l;
+static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_torch_tensor **made) {
+    const rsh_tensor *t = tensor_of(p);
+    rsh_dtype dtype = rsh_tensor_dtype(t);
+    rsh_tensor_props props = rsh_tensor_props_of(t);
     RSH_REQUIRE(spec && result, RSH_EVALUE, "a spec and a place for the result are needed");
     RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP, "a partial tensor of %s cannot be cut",
                 rsh_dtype_name(dtype));
-    RSH_TRY(
-        rshi_torch_new(spec, rsh_tensor_ndim(p->tensor), rsh_tensor_shape(p->tensor), &props, p->group, false, made));
-    RSH_TRY(rshi_torch_core(*made, dst));
-    RSH_TRY(make_layout(p, &l));
-    rsh_status st = rshi_sharded_of(p->comm, l, p->tensor, src);
-    rsh_layout_free(l);
-    return st;
+    return rshi_torch_new(spec, rsh_tensor_ndim(t), rsh_tensor_shape(t), &props, p->group, false, made);
 }
 
 rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    rsh_sharded *src = NULL, *dst = NULL;
     RSH_REQUIRE(p, RSH_EVALUE, "the partial tensor is NULL");
-    rsh_status st = prepare(p, spec, out != NULL, &made, &src, &dst);
-    st = rshi_reshard_as(p->comm, "partial_reshard", st, src, dst, NULL);
-    rsh_sharded_free(src);
+    rsh_status st = prepare(p, spec, out != NULL, &made);
+    st = rshi_reshard_as(p->sharded->comm, "partial_reshard", st, p->sharded, made ? made->sharded : NULL, NULL);
     if (st)
         rsh_torch_free(made);
     else
@@ -98,31 +89,34 @@ rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_t
 rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out) {
     rsh_tensor *view;
     RSH_REQUIRE(p && out, RSH_EVALUE, "a partial tensor and a place for the result are needed");
-    RSH_TRY(rsh_tensor_transpose(p->tensor, a, b, &view));
-    return settle(view, p->op, p->group, p->comm, out);
+    RSH_TRY(rsh_tensor_transpose(tensor_of(p), a, b, &view));
+    rsh_status st = make(view, op_of(p), p->group, out);
+    rsh_tensor_free(view);
+    return st;
 }
 
 static rsh_status check_join(int n, const rsh_partial *const *list) {
     RSH_REQUIRE(n > 0 && list, RSH_ERUNTIME, "nothing to join");
     for (int i = 0; i < n; i++) {
         RSH_REQUIRE(list[i], RSH_ERUNTIME, "tensor %d is not a partial tensor", i);
-        RSH_REQUIRE(list[i]->op == list[0]->op, RSH_ERUNTIME, "tensors 0 and %d are reduced differently: %s and %s", i,
-                    rsh_op_name(list[0]->op), rsh_op_name(list[i]->op));
+        RSH_REQUIRE(op_of(list[i]) == op_of(list[0]), RSH_ERUNTIME,
+                    "tensors 0 and %d are reduced differently: %s and %s", i,
+                    rsh_op_name(op_of(list[0])), rsh_op_name(op_of(list[i])));
         RSH_REQUIRE(list[i]->group == list[0]->group, RSH_ERUNTIME, "tensors 0 and %d are of different groups", i);
-        RSH_REQUIRE(rsh_tensor_dtype(list[i]->tensor) == rsh_tensor_dtype(list[0]->tensor), RSH_ETYPE,
-                    "tensors 0 and %d are of %s and %s", i, rsh_dtype_name(rsh_tensor_dtype(list[0]->tensor)),
-                    rsh_dtype_name(rsh_tensor_dtype(list[i]->tensor)));
+        RSH_REQUIRE(rsh_tensor_dtype(tensor_of(list[i])) == rsh_tensor_dtype(tensor_of(list[0])), RSH_ETYPE,
+                    "tensors 0 and %d are of %s and %s", i, rsh_dtype_name(rsh_tensor_dtype(tensor_of(list[0]))),
+                    rsh_dtype_name(rsh_tensor_dtype(tensor_of(list[i]))));
     }
     return RSH_OK;
 }
 
 /* The shape of the whole; dim is normalised. */
 static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int64_t *shape) {
-    int ndim = rsh_tensor_ndim(list[0]->tensor);
-    memcpy(shape, rsh_tensor_shape(list[0]->tensor), (size_t)ndim * sizeof *shape);
+    int ndim = rsh_tensor_ndim(tensor_of(list[0]));
+    memcpy(shape, rsh_tensor_shape(tensor_of(list[0])), (size_t)ndim * sizeof *shape);
     for (int i = 1; i < n; i++) {
-        const int64_t *other = rsh_tensor_shape(list[i]->tensor);
-        RSH_REQUIRE(rsh_tensor_ndim(list[i]->tensor) == ndim, RSH_EVALUE,
+        const int64_t *other = rsh_tensor_shape(tensor_of(list[i]));
+        RSH_REQUIRE(rsh_tensor_ndim(tensor_of(list[i])) == ndim, RSH_EVALUE,
                     "tensors 0 and %d have different numbers of dims", i);
         for (int d = 0; d < ndim; d++)
             RSH_REQUIRE(d == dim || other[d] == shape[d], RSH_EVALUE,
@@ -149,19 +143,17 @@ rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_p
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(n < 1 || list, RSH_EVALUE, "%d partial tensors at NULL", n);
     RSH_TRY(check_join(n, list));
-    int ndim = rsh_tensor_ndim(list[0]->tensor);
+    int ndim = rsh_tensor_ndim(tensor_of(list[0]));
     RSH_REQUIRE(dim >= -ndim && dim < ndim, RSH_EINDEX, "dim %d of tensors of %d dims", dim, ndim);
     if (dim < 0) dim += ndim;
     RSH_TRY(join_shape(n, list, dim, shape));
-    RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(list[0]->tensor), ndim, shape, &all));
+    RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(tensor_of(list[0])), ndim, shape, &all));
     rsh_status st = RSH_OK;
     for (int i = 0; i < n && !st; i++) {
-        st = copy_slab(list[i]->tensor, all, dim, at);
-        at += rsh_tensor_shape(list[i]->tensor)[dim];
+        st = copy_slab(tensor_of(list[i]), all, dim, at);
+        at += rsh_tensor_shape(tensor_of(list[i]))[dim];
     }
-    if (st) {
-        rsh_tensor_free(all);
-        return st;
-    }
-    return settle(all, list[0]->op, list[0]->group, list[0]->comm, out);
+    if (!st) st = make(all, op_of(list[0]), list[0]->group, out);
+    rsh_tensor_free(all);
+    return st;
 }

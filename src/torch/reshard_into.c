@@ -3,21 +3,18 @@
 
 static rsh_status check(const rsh_torch_tensor *t, const rsh_torch_tensor *out) {
     RSH_REQUIRE(out, RSH_EVALUE, "reshard_into needs a destination");
-    RSH_REQUIRE(out->comm == t->comm, RSH_EVALUE, "source and destination live in different groups");
-    RSH_REQUIRE(out->meta->ndim == t->meta->ndim, RSH_EVALUE, "the source has %d dims, the destination %d",
-                t->meta->ndim, out->meta->ndim);
-    for (int d = 0; d < t->meta->ndim; d++)
-        RSH_REQUIRE(out->meta->size[d] == t->meta->size[d], RSH_EVALUE,
-                    "the source has size %lld along dim %d, the destination %lld", (long long)t->meta->size[d], d,
-                    (long long)out->meta->size[d]);
+    RSH_REQUIRE(out->sharded->comm == t->sharded->comm, RSH_EVALUE, "source and destination live in different groups");
+    RSH_REQUIRE(rsh_torch_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "the source has %d dims, the destination %d",
+                rsh_torch_ndim(t), rsh_torch_ndim(out));
+    for (int d = 0; d < rsh_torch_ndim(t); d++)
+        RSH_REQUIRE(rshi_torch_shape(out)[d] == rshi_torch_shape(t)[d], RSH_EVALUE,
+                    "the source has size %lld along dim %d, the destination %lld", (long long)rshi_torch_shape(t)[d], d,
+                    (long long)rshi_torch_shape(out)[d]);
     return RSH_OK;
 }
 
 rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out) {
     RSH_REQUIRE(t, RSH_EVALUE, "reshard_into needs a source");
-    rsh_sharded *from = NULL, *to = NULL;
-    rsh_status st = check(t, out);
-    if (!st) st = rshi_torch_core(t, &from);
-    if (!st) st = rshi_torch_core(out, &to);
-    return rshi_reshard_as(t->comm, "torch_reshard_into", st, from, to, NULL);
+    return rshi_reshard_as(t->sharded->comm, "torch_reshard_into", check(t, out), t->sharded, out ? out->sharded : NULL,
+                           NULL);
 }

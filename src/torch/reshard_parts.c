@@ -55,9 +55,8 @@ typedef struct moving {
     rsh_group *group;
     rsh_comm *comm;
     rsh_shard_meta *from, *to; /* owned, by rank */
-    rsh_torch_tensor *made;              /* owned */
+    rsh_torch_tensor *made;    /* owned */
     rsh_sharded *src;          /* owned */
-    rsh_sharded *dst;          /* of `made` */
 } moving;
 
 static rsh_status check_dims(int ndim, const rsh_spec *from, const rsh_spec *to, bool same) {
@@ -82,11 +81,10 @@ static rsh_status check_local(const rsh_tensor *local, const rsh_shard_meta *m) 
     return RSH_OK;
 }
 
-/* The source as the core sees it: a rank whose chunk is empty may have no part. */
 static rsh_status wrap_source(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from) {
     rsh_layout *l;
     RSH_TRY(rsh_spec_layout(from, rsh_tensor_dtype(local), ndim, size, &l));
-    rsh_status st = rshi_sharded_of(m->comm, l, rsh_tensor_count(local) ? local : NULL, &m->src);
+    rsh_status st = rsh_sharded_from_tensors(m->comm, l, 1, &local, &m->src);
     rsh_layout_free(l);
     return st;
 }
@@ -104,8 +102,7 @@ static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const in
     RSH_TRY(build(ndim, size, to, W, m->to, NULL));
     RSH_TRY(check_local(local, &m->from[m->comm->rank]));
     RSH_TRY(wrap_source(m, local, ndim, size, from));
-    RSH_TRY(rshi_torch_new(to, ndim, size, &props, m->group, false, &m->made));
-    return rshi_torch_core(m->made, &m->dst);
+    return rshi_torch_new(to, ndim, size, &props, m->group, false, &m->made);
 }
 
 static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to,
@@ -113,10 +110,11 @@ static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, c
     moving m = {.group = group};
     RSH_TRY(rshi_group_take(group, &m.group, &m.comm));
     rsh_status st = prepare(&m, local, ndim, size, from, to, same, out && by_rank);
-    st = rshi_reshard_as(m.comm, same ? "reshuffle_local_shard" : "reshard_local_shard", st, m.src, m.dst, NULL);
+    st = rshi_reshard_as(m.comm, same ? "reshuffle_local_shard" : "reshard_local_shard", st, m.src,
+                         m.made ? m.made->sharded : NULL, NULL);
     if (!st) {
         *out = m.made->shards[0];
-        m.made->shards[0].tensor = NULL;
+        m.made->sharded->part[0] = NULL; /* the caller's now */
         memcpy(by_rank, m.to, (size_t)m.comm->size * sizeof *by_rank);
     }
     rsh_sharded_free(m.src);

@@ -30,8 +30,9 @@ static rsh_status check_own(const cutting *c, const rsh_torch_tensor *const *out
     RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s needs a tensor, a spec and a place for the result",
                 c->name);
     RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE, "the tensor is not contiguous");
-    RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_EVALUE, "the source is rank %d of a group of %d",
-                c->src_rank, c->comm->size);
+    RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_ERUNTIME,
+                "the source is rank %d; the group has ranks 0 to %d",
+                c->src_rank, c->comm->size - 1);
     RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE, "properties of %s for a tensor of %s",
                 rsh_dtype_name(c->props.dtype), rsh_dtype_name(rsh_tensor_dtype(c->tensor)));
     return RSH_OK;
@@ -98,23 +99,22 @@ out:
 
 /* ---- cutting ---- */
 
-static rsh_status prepare(const cutting *c, rsh_torch_tensor **made, rsh_sharded **src, rsh_sharded **dst) {
+static rsh_status prepare(const cutting *c, rsh_torch_tensor **made, rsh_sharded **src) {
     rsh_layout *l;
     int ndim = rsh_tensor_ndim(c->tensor);
     const int64_t *shape = rsh_tensor_shape(c->tensor);
     RSH_TRY(rshi_torch_new(c->spec, ndim, shape, &c->props, c->group, false, made));
-    RSH_TRY(rshi_torch_core(*made, dst));
     RSH_TRY(rsh_layout_whole(c->props.dtype, ndim, shape, c->src_rank, &l));
-    rsh_status st = rshi_sharded_of(c->comm, l, c->comm->rank == c->src_rank ? c->tensor : NULL, src);
+    rsh_status st = rsh_sharded_from_tensors(c->comm, l, c->comm->rank == c->src_rank, &c->tensor, src);
     rsh_layout_free(l);
     return st;
 }
 
 static rsh_status cut(const cutting *c, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    rsh_sharded *src = NULL, *dst = NULL;
-    rsh_status st = prepare(c, &made, &src, &dst);
-    st = rshi_reshard_as(c->comm, c->name, st, src, dst, NULL);
+    rsh_sharded *src = NULL;
+    rsh_status st = prepare(c, &made, &src);
+    st = rshi_reshard_as(c->comm, c->name, st, src, made ? made->sharded : NULL, NULL);
     rsh_sharded_free(src);
     if (st)
         rsh_torch_free(made);
@@ -139,11 +139,12 @@ rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int
 /* A kind of the user's shards by itself; what it makes of the flags is not known to it. */
 static rsh_status shard_by_kind(const cutting *c, rsh_torch_tensor **out) {
     const rsh_spec_kind *kind = rshi_spec_kind(c->spec);
+    const rsh_torch_sharder *sharder = kind->sharder;
     rsh_torch_tensor *made = NULL;
-    RSH_REQUIRE(kind->shard, RSH_EUNSUP, "a spec of kind %s cannot shard a tensor; rsh_torch_scatter can cut by it",
-                kind->name);
+    RSH_REQUIRE(sharder && sharder->shard, RSH_EUNSUP,
+                "a spec of kind %s cannot shard a tensor; rsh_torch_scatter can cut by it", kind->name);
     uint64_t before = rshi_sentences();
-    RSH_TRY(rshi_kind_said(before, kind->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made),
+    RSH_TRY(rshi_kind_said(before, sharder->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made),
                            kind->name, "shard a tensor"));
     RSH_REQUIRE(made, RSH_ERUNTIME, "the spec of kind %s made no tensor", kind->name);
     rsh_status st = c->props.requires_grad ? rsh_torch_set_requires_grad(made, true) : RSH_OK;

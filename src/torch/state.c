@@ -50,7 +50,7 @@ static void write_head(const rsh_torch_tensor *t, const int *ranks, size_t meta,
     int32_t numbers[RSHI_STATE_RANKS];
     uint64_t lengths[3] = {meta, strlen(rsh_spec_text(t->spec)), 0};
     for (int i = 0; i < RSHI_STATE_RANKS; i++) numbers[i] = ranks[i];
-    for (int64_t i = 0; i < t->nshards; i++) lengths[2] += shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t));
+    for (int64_t i = 0; i < t->sharded->nparts; i++) lengths[2] += shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t));
     memcpy(head, RSHI_STATE_MAGIC, 8);
     memcpy(head + 8, version, sizeof version);
     memcpy(head + 16, numbers, sizeof numbers);
@@ -63,7 +63,7 @@ static rsh_status write_state(const rsh_torch_tensor *t, const int *ranks, const
     RSH_TRY(put(w, head, sizeof head));
     RSH_TRY(put(w, meta->data, meta->length));
     RSH_TRY(put(w, rsh_spec_text(t->spec), strlen(rsh_spec_text(t->spec))));
-    for (int64_t i = 0; i < t->nshards; i++)
+    for (int64_t i = 0; i < t->sharded->nparts; i++)
         RSH_TRY(put(w, rsh_tensor_data(t->shards[i].tensor), shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t))));
     uint64_t hash = w->hash;
     return put(w, &hash, sizeof hash);
@@ -71,11 +71,14 @@ static rsh_status write_state(const rsh_torch_tensor *t, const int *ranks, const
 
 rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
     int ranks[RSHI_STATE_RANKS];
+    rsh_tensor_meta *all = NULL;
     rshi_text meta = {0};
     RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, "a sharded tensor and a sink are needed");
     RSH_TRY(rshi_state_ranks(t->group, ranks));
     writer w = {.sink = sink};
-    rsh_status st = rsh_tensor_meta_save(t->meta, &(rsh_sink){keep, &meta});
+    rsh_status st = rshi_torch_meta_new(t, &all);
+    if (!st) st = rsh_tensor_meta_save(all, &(rsh_sink){keep, &meta});
+    rsh_tensor_meta_free(all);
     if (meta.failed) st = rshi_nomem();
     if (!st) st = write_state(t, ranks, &meta, &w);
     rshi_text_free(&meta);

@@ -17,14 +17,15 @@ static bool same_data(const rsh_tensor *a, const rsh_tensor *b, const measure *m
 }
 
 /* This rank's verdict. */
-static bool same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m) {
-    if (!rsh_tensor_meta_same(a->meta, b->meta)) return false;
-    for (int64_t i = 0; i < a->nshards; i++) {
+static rsh_status same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
+    *out = rsh_tensor_props_equal(&a->props, &b->props);
+    if (*out) RSH_TRY(rshi_torch_cut_alike(a, b, out));
+    for (int64_t i = 0; *out && i < a->sharded->nparts; i++) {
         if (!rsh_tensor_count(a->shards[i].tensor)) continue;
         const rsh_shard *other = rshi_torch_find(b, &a->shards[i], i);
-        if (!other || !same_data(a->shards[i].tensor, other->tensor, m)) return false;
+        *out = other && same_data(a->shards[i].tensor, other->tensor, m);
     }
-    return true;
+    return RSH_OK;
 }
 
 static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool *out) {
@@ -39,12 +40,12 @@ static rsh_status compare(const rsh_torch_tensor *a, const rsh_torch_tensor *b, 
     RSH_REQUIRE(a, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
     bool same = false, mine = false;
     rsh_status st = check(b, m, out);
-    if (!st && a->comm != b->comm) {
+    if (!st && a->sharded->comm != b->sharded->comm) {
         *out = false;
         return RSH_OK;
     }
-    if (!st) mine = same_here(a, b, m);
-    RSH_TRY(rshi_comm_open_word(a->comm, m->exact ? "torch_equal" : "torch_allclose", mine, st, &same));
+    if (!st) st = same_here(a, b, m, &mine);
+    RSH_TRY(rshi_comm_open_word(a->sharded->comm, m->exact ? "torch_equal" : "torch_allclose", mine, st, &same));
     *out = mine && same;
     return RSH_OK;
 }

@@ -14,28 +14,35 @@ static rsh_status compare_ranks(const int *saved, const int *now) {
     return RSH_OK;
 }
 
+static void fill(const rsh_torch_tensor *t, const char *at) {
+    for (int64_t i = 0; i < t->sharded->nparts; i++) {
+        const rsh_tensor *part = t->sharded->part[i];
+        size_t n = (size_t)rsh_tensor_count(part) * rsh_dtype_size(rsh_torch_dtype(t));
+        if (n) memcpy(rsh_tensor_data(part), at, n);
+        at += n;
+    }
+}
+
+static rsh_status restore_with(const rshi_state *s, const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
+    rshi_outline o;
+    RSH_TRY(rshi_outline_make(spec, s->meta->ndim, s->meta->size, &s->meta->props, group, &o));
+    rsh_status st = rsh_tensor_meta_equal(o.meta, s->meta)
+                        ? rshi_torch_alloc(&o, false, out)
+                        : rshi_fail(RSH_ERUNTIME, "the spec %.300s does not give the metadata saved with it", s->spec);
+    rshi_outline_clear(&o);
+    if (!st) fill(*out, s->shards);
+    return st;
+}
+
 static rsh_status restore(const rshi_state *s, rsh_group *group, rsh_torch_tensor **out) {
     rsh_spec *spec = NULL;
-    rsh_torch_tensor *t = NULL;
     bool known = !strncmp(s->spec, "chunk(", 6) || !strncmp(s->spec, "boxes(", 6);
     RSH_REQUIRE(known, RSH_EUNSUP,
                 "a tensor cut by %.300s, a kind of the user's, is loaded with rsh_torch_load_as and that spec",
                 s->spec);
     RSH_TRY(rsh_spec_parse(s->spec, &spec));
-    rsh_status st = rshi_torch_new(spec, s->meta->ndim, s->meta->size, &s->meta->props, group, false, &t);
-    if (!st && !rsh_tensor_meta_equal(t->meta, s->meta))
-        st = rshi_fail(RSH_ERUNTIME, "the spec %.300s does not give the metadata saved with it", s->spec);
-    const char *at = s->shards;
-    for (int64_t i = 0; !st && i < t->nshards; i++) {
-        size_t n = (size_t)rsh_tensor_count(t->shards[i].tensor) * rsh_dtype_size(rsh_torch_dtype(t));
-        if (n) memcpy(rsh_tensor_data(t->shards[i].tensor), at, n);
-        at += n;
-    }
+    rsh_status st = restore_with(s, spec, group, out);
     rsh_spec_free(spec);
-    if (st)
-        rsh_torch_free(t);
-    else
-        *out = t;
     return st;
 }
 
@@ -233,12 +240,10 @@ static rsh_status wrap_own(loading *l, const rsh_layout *layout, rsh_sharded **o
     return st;
 }
 
-static rsh_status prepare(loading *l, const rsh_spec *to, rsh_torch_tensor **made, rsh_sharded **src,
-                          rsh_sharded **dst) {
+static rsh_status prepare(loading *l, const rsh_spec *to, rsh_torch_tensor **made, rsh_sharded **src) {
     rsh_layout *layout;
     RSH_TRY(compare_offers(l));
     RSH_TRY(rshi_torch_new(to, l->whole.ndim, l->whole.size, &l->whole.props, l->group, false, made));
-    RSH_TRY(rshi_torch_core(*made, dst));
     RSH_TRY(make_layout(l, &layout));
     rsh_status st = wrap_own(l, layout, src);
     rsh_layout_free(layout);
@@ -256,14 +261,14 @@ rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *b
                              rsh_torch_tensor **out) {
     loading l = {.mine = {.known = 0}};
     rsh_torch_tensor *made = NULL;
-    rsh_sharded *src = NULL, *dst = NULL;
+    rsh_sharded *src = NULL;
     RSH_TRY(rsh_group_current(&l.group));
     RSH_TRY(rshi_group_take(l.group, &l.group, &l.comm));
     rsh_status st = check(&l, n, data, bytes, to, out != NULL);
     RSH_GOTO(rshi_comm_open(l.comm, "torch_load_as", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(l.group, l.message, l.bytes, &l.all));
-    st = prepare(&l, to, &made, &src, &dst);
-    RSH_GOTO(rshi_reshard_as(l.comm, "torch_load_as", st, src, dst, NULL));
+    st = prepare(&l, to, &made, &src);
+    RSH_GOTO(rshi_reshard_as(l.comm, "torch_load_as", st, src, made ? made->sharded : NULL, NULL));
     *out = made;
     made = NULL;
 out:

@@ -5,44 +5,20 @@
 
 #include "math/math.h"
 
-/* The same spec, metadata and group with other properties, and no shards yet. */
-static rsh_status form_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, rsh_torch_tensor **out) {
-    rsh_torch_tensor *made = RSHI_NEW(rsh_torch_tensor);
-    if (!made) return rshi_nomem();
-    made->group = t->group;
-    made->comm = t->comm;
-    rsh_status st = rsh_spec_copy(t->spec, &made->spec);
-    if (!st) st = rsh_tensor_meta_copy(t->meta, &made->meta);
-    if (!st) made->meta->props = *props;
-    if (st)
-        rsh_torch_free(made);
-    else
-        *out = made;
-    return st;
-}
-
-static rsh_status finish(rsh_status st, rsh_torch_tensor *made, rsh_torch_tensor **out) {
-    if (st)
-        rsh_torch_free(made);
-    else
-        *out = made;
-    return st;
-}
-
 rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out) {
     RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_torch_dtype(t), dtype));
-    rsh_tensor_props props = t->meta->props;
+    RSH_REQUIRE(!t->props.requires_grad || rshi_dtype_has_grad(dtype), RSH_ERUNTIME,
+                "a tensor of %s that requires a gradient cannot become one of %s, which has none",
+                rsh_dtype_name(t->props.dtype), rsh_dtype_name(dtype));
+    rsh_tensor_props props = t->props;
     rsh_torch_tensor *made;
     props.dtype = dtype;
-    props.requires_grad = props.requires_grad && rshi_dtype_has_grad(dtype);
-    RSH_TRY(form_like(t, &props, &made));
-    rsh_status st = rshi_torch_alloc(made, false);
-    for (int64_t i = 0; i < made->nshards && !st; i++) {
-        rshi_math_copy(t->shards[i].tensor, made->shards[i].tensor);
-    }
-    return finish(st, made, out);
+    RSH_TRY(rshi_torch_like(t, &props, false, &made));
+    for (int64_t i = 0; i < t->sharded->nparts; i++) rshi_math_copy(t->sharded->part[i], made->sharded->part[i]);
+    *out = made;
+    return RSH_OK;
 }
 
 rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
@@ -52,38 +28,63 @@ rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
 
 rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
     RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
-    rsh_tensor_props props = t->meta->props;
-    rsh_torch_tensor *made;
+    rsh_tensor_props props = t->props;
     props.requires_grad = false;
-    RSH_TRY(form_like(t, &props, &made));
-    return finish(rshi_torch_adopt(made, t->nshards, t->shards), made, out);
+    return rshi_torch_share(t, &props, out);
 }
 
-static bool cut_alike(const rsh_torch_tensor *a, const rsh_torch_tensor *b) {
-    rsh_tensor_meta x = *a->meta;
-    x.props.requires_grad = b->meta->props.requires_grad;
-    return a->comm == b->comm && rsh_tensor_meta_same(&x, b->meta);
+/* ---- copy ---- */
+
+static bool same_size(const rsh_torch_tensor *a, const rsh_torch_tensor *b) {
+    int ndim = rsh_torch_ndim(a);
+    return ndim == rsh_torch_ndim(b) &&
+           !memcmp(rshi_torch_shape(a), rshi_torch_shape(b), (size_t)ndim * sizeof(int64_t));
+}
+
+/* Most tensors of a pair have the same spec; only where they do not, metadata are made and compared. */
+rsh_status rshi_torch_cut_alike(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out) {
+    rsh_tensor_meta *x = NULL, *y = NULL;
+    *out = same_size(a, b);
+    if (!*out || rsh_spec_equal(a->spec, b->spec, rsh_torch_ndim(a))) return RSH_OK;
+    rsh_status st = rshi_torch_meta_new(a, &x);
+    if (!st) st = rshi_torch_meta_new(b, &y);
+    if (!st) {
+        x->props = y->props;
+        *out = rsh_tensor_meta_same(x, y);
+    }
+    rsh_tensor_meta_free(x);
+    rsh_tensor_meta_free(y);
+    return st;
 }
 
 const rsh_shard *rshi_torch_find(const rsh_torch_tensor *t, const rsh_shard *s, int64_t at) {
-    for (int64_t i = 0; i < t->nshards; i++) {
-        const rsh_shard *other = &t->shards[(at + i) % t->nshards];
+    int64_t n = t->sharded->nparts;
+    for (int64_t i = 0; i < n; i++) {
+        const rsh_shard *other = &t->shards[(at + i) % n];
         if (rshi_same_box(&other->meta, &s->meta)) return other;
     }
     return NULL;
 }
 
-rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src) {
+static rsh_status check_copy(const rsh_torch_tensor *dst, const rsh_torch_tensor *src) {
+    bool alike;
     RSH_REQUIRE(dst && src, RSH_EVALUE, "copy needs two sharded tensors");
-    RSH_REQUIRE(cut_alike(dst, src), RSH_ERUNTIME, "copy between tensors that are cut differently: %.300s and %.300s",
-                rsh_spec_text(dst->spec), rsh_spec_text(src->spec));
-    for (int64_t i = 0; i < dst->nshards; i++) {
-        rsh_tensor *to = dst->shards[i].tensor;
-        if (!rsh_tensor_count(to)) continue;
+    RSH_REQUIRE(dst->sharded->comm == src->sharded->comm, RSH_ERUNTIME,
+                "copy between tensors of different groups, of %d and of %d ranks", dst->sharded->comm->size,
+                src->sharded->comm->size);
+    RSH_TRY(rshi_torch_cut_alike(dst, src, &alike));
+    RSH_REQUIRE(alike, RSH_ERUNTIME, "copy between tensors that are cut differently: %.300s and %.300s",
+                rsh_layout_text(dst->sharded->layout), rsh_layout_text(src->sharded->layout));
+    return rsh_dtype_check_convert(rsh_torch_dtype(src), rsh_torch_dtype(dst));
+}
+
+rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src) {
+    RSH_TRY(check_copy(dst, src));
+    for (int64_t i = 0; i < dst->sharded->nparts; i++) {
+        if (!rsh_tensor_count(dst->shards[i].tensor)) continue;
         const rsh_shard *from = rshi_torch_find(src, &dst->shards[i], i);
         RSH_REQUIRE(from, RSH_ERUNTIME, "shard %lld is missing in the source", (long long)i);
-        memmove(rsh_tensor_data(to), rsh_tensor_data(from->tensor),
-                (size_t)rsh_tensor_count(to) * rsh_dtype_size(rsh_torch_dtype(dst)));
+        RSH_TRY(rsh_math_copy(from->tensor, dst->shards[i].tensor));
     }
     return RSH_OK;
 }

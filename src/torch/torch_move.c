@@ -1,62 +1,121 @@
-/* Moves: gather and reshard.  Each is one move of the core between two layouts. */
+/* Moves: gather, all-gather and reshard.  Each is one move of the core between two layouts. */
 #include "torch/impl.h"
+
+#include "math/math.h"
+#include "plan/plan.h"
 
 /* ---- gather ---- */
 
-static rsh_status check_out(const rsh_torch_tensor *t, int dst, const rsh_tensor *out) {
-    const rsh_tensor_meta *m = t->meta;
-    RSH_REQUIRE(dst >= 0 && dst < t->comm->size, RSH_EVALUE, "gather to rank %d of a group of %d", dst, t->comm->size);
-    RSH_REQUIRE(t->comm->rank == dst || !out, RSH_EVALUE,
-                "`out` is given on rank %d; the tensor is gathered on rank %d", t->comm->rank, dst);
-    if (t->comm->rank != dst) return RSH_OK;
-    RSH_REQUIRE(out, RSH_EVALUE, "`out` is missing on rank %d, where the tensor is gathered", dst);
-    RSH_REQUIRE(rsh_tensor_ndim(out) == m->ndim, RSH_EVALUE, "`out` has %d dims, the tensor %d", rsh_tensor_ndim(out),
-                m->ndim);
-    for (int d = 0; d < m->ndim; d++)
-        RSH_REQUIRE(rsh_tensor_shape(out)[d] == m->size[d], RSH_EVALUE,
+/* A tensor of the whole shape, to whose dtype this tensor's can be converted? */
+static rsh_status check_whole(const rsh_torch_tensor *t, const rsh_tensor *out) {
+    RSH_REQUIRE(rsh_tensor_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "`out` has %d dims, the tensor %d",
+                rsh_tensor_ndim(out), rsh_torch_ndim(t));
+    for (int d = 0; d < rsh_torch_ndim(t); d++)
+        RSH_REQUIRE(rsh_tensor_shape(out)[d] == rshi_torch_shape(t)[d], RSH_EVALUE,
                     "`out` has size %lld along dim %d, the tensor %lld", (long long)rsh_tensor_shape(out)[d], d,
-                    (long long)m->size[d]);
-    RSH_REQUIRE(rsh_tensor_dtype(out) == m->props.dtype, RSH_ETYPE, "`out` is of %s, the tensor of %s",
-                rsh_dtype_name(rsh_tensor_dtype(out)), rsh_dtype_name(m->props.dtype));
-    return RSH_OK;
+                    (long long)rshi_torch_shape(t)[d]);
+    return rsh_dtype_check_convert(rsh_torch_dtype(t), rsh_tensor_dtype(out));
 }
 
-static rsh_status prepare_gather(const rsh_torch_tensor *t, int dst, const rsh_tensor *out, rsh_sharded **src,
-                                 rsh_sharded **whole) {
+static rsh_status check_out(const rsh_torch_tensor *t, int dst, const rsh_tensor *out) {
+    const rsh_comm *comm = t->sharded->comm;
+    RSH_REQUIRE(dst >= 0 && dst < comm->size, RSH_ERUNTIME, "gather to rank %d; the group has ranks 0 to %d", dst,
+                comm->size - 1);
+    if (comm->rank != dst) return RSH_OK;
+    RSH_REQUIRE(out, RSH_EVALUE, "`out` is missing on rank %d, where the tensor is gathered", dst);
+    return check_whole(t, out);
+}
+
+/* Ranks other than dst do not know the dtype of `out`, so elements travel in the tensor's.  Where they differ they
+ * arrive in memory of their own, *arrived, and are converted afterwards. */
+static rsh_status choose_whole(const rsh_torch_tensor *t, const rsh_tensor *out, rsh_tensor **arrived) {
+    if (!out) return RSH_OK;
+    if (rsh_tensor_dtype(out) != rsh_torch_dtype(t))
+        return rsh_tensor_empty(rsh_torch_dtype(t), rsh_torch_ndim(t), rshi_torch_shape(t), arrived);
+    return rsh_tensor_view(out, 0, rsh_tensor_ndim(out), rsh_tensor_shape(out), rsh_tensor_strides(out), arrived);
+}
+
+/* The whole tensor on rank dst, or with -1 on every rank. */
+static rsh_status whole_layout(const rsh_torch_tensor *t, int dst, rsh_layout **out) {
+    int ndim = rsh_torch_ndim(t);
+    if (dst >= 0) return rsh_layout_whole(rsh_torch_dtype(t), ndim, rshi_torch_shape(t), dst, out);
+    rsh_layout_desc d = {.dtype = rsh_torch_dtype(t), .ndim = ndim, .naxes = 1};
+    d.axis[0] = (rsh_axis){"x", t->sharded->comm->size};
+    for (int i = 0; i < ndim; i++) d.dim[i].size = rshi_torch_shape(t)[i];
+    return rsh_layout_new(&d, out);
+}
+
+/* `out` NULL: this rank gets nothing. */
+static rsh_status prepare(const rsh_torch_tensor *t, int dst, const rsh_tensor *out, rsh_tensor **arrived,
+                          rsh_sharded **whole) {
     rsh_layout *l;
-    RSH_TRY(check_out(t, dst, out));
-    RSH_TRY(rshi_torch_core(t, src));
-    RSH_TRY(rsh_layout_whole(rsh_torch_dtype(t), t->meta->ndim, t->meta->size, dst, &l));
-    rsh_status st = rshi_sharded_of(t->comm, l, out, whole);
+    RSH_TRY(choose_whole(t, out, arrived));
+    RSH_TRY(whole_layout(t, dst, &l));
+    rsh_status st =
+        rsh_sharded_from_tensors(t->sharded->comm, l, out != NULL, (const rsh_tensor *const *)arrived, whole);
     rsh_layout_free(l);
     return st;
 }
 
-rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out) {
-    rsh_sharded *src = NULL, *whole = NULL;
-    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    rsh_status st = prepare_gather(t, dst, out, &src, &whole);
-    st = rshi_reshard_as(t->comm, "torch_gather", st, src, whole, NULL);
+static rsh_status move_whole(const rsh_torch_tensor *t, const char *name, rsh_status st, int dst, rsh_tensor *out) {
+    rsh_tensor *arrived = NULL;
+    rsh_sharded *whole = NULL;
+    if (!st) st = prepare(t, dst, out, &arrived, &whole);
+    st = rshi_reshard_as(t->sharded->comm, name, st, t->sharded, whole, NULL);
+    if (!st && out && rsh_tensor_dtype(out) != rsh_torch_dtype(t)) st = rsh_math_copy(arrived, out);
     rsh_sharded_free(whole);
+    rsh_tensor_free(arrived);
     return st;
+}
+
+rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out) {
+    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    rsh_status st = check_out(t, dst, out);
+    return move_whole(t, "torch_gather", st, dst, t->sharded->comm->rank == dst ? out : NULL);
+}
+
+rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out) {
+    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    rsh_status st =
+        out ? check_whole(t, out) : rshi_fail(RSH_EVALUE, "`out` is missing on rank %d", t->sharded->comm->rank);
+    return move_whole(t, "torch_all_gather", st, -1, out);
 }
 
 /* ---- reshard ---- */
 
-static rsh_status prepare_reshard(const rsh_torch_tensor *t, const rsh_spec *to, bool result, rsh_torch_tensor **made,
-                                  rsh_sharded **src, rsh_sharded **dst) {
+static rsh_status prepare_reshard(const rsh_torch_tensor *t, const rsh_spec *to, bool result,
+                                  rsh_torch_tensor **made) {
     RSH_REQUIRE(to && result, RSH_EVALUE, "reshard needs a spec and a place for the result");
-    RSH_TRY(rshi_torch_new(to, t->meta->ndim, t->meta->size, &t->meta->props, t->group, false, made));
-    RSH_TRY(rshi_torch_core(t, src));
-    return rshi_torch_core(*made, dst);
+    return rshi_torch_new(to, rsh_torch_ndim(t), rshi_torch_shape(t), &t->props, t->group, false, made);
 }
 
 rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to, rsh_torch_tensor **out) {
+    return rsh_torch_reshard_with(t, to, NULL, out);
+}
+
+/* Where the spec stays and the caller allows it: the same memory under another tensor. */
+static rsh_status alias(const rsh_torch_tensor *t, bool result, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    rsh_sharded *src = NULL, *dst = NULL;
+    rsh_status st = result ? rshi_torch_share(t, &t->props, &made)
+                           : rshi_fail(RSH_EVALUE, "reshard needs a place for the result");
+    st = rshi_comm_open(t->sharded->comm, "torch_reshard", rsh_layout_hash(t->sharded->layout),
+                        rsh_layout_text(t->sharded->layout), st);
+    if (st)
+        rsh_torch_free(made);
+    else
+        *out = made;
+    return st;
+}
+
+rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to, const rsh_plan_opts *opts,
+                                  rsh_torch_tensor **out) {
+    rsh_torch_tensor *made = NULL;
+    rsh_plan_opts o;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    rsh_status st = prepare_reshard(t, to, out != NULL, &made, &src, &dst);
-    st = rshi_reshard_as(t->comm, "torch_reshard", st, src, dst, NULL);
+    rsh_status st = rshi_plan_opts_take(opts, &o);
+    if (!st && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
+    if (!st) st = prepare_reshard(t, to, out != NULL, &made);
+    st = rshi_reshard_as(t->sharded->comm, "torch_reshard", st, t->sharded, made ? made->sharded : NULL, opts);
     if (st)
         rsh_torch_free(made);
     else

@@ -23,7 +23,7 @@ ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", 
 CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
              "rsh_matrix_fn": "matrix_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
 SCALARS = {"int": "1", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
-           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
+           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
            "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
 NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", "src_rank": "0", "dst": "0", "dim": "0", "tensor": "0",
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
@@ -67,7 +67,7 @@ for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_
 for name in ("rsh_group_gather", "rsh_group_all_gather"):
     SPECIAL[name, "list"] = "have.other_rsh_tensor_list"
 SPECIAL["rsh_group_all_to_all", "out"] = "have.other_rsh_tensor_list"
-SPECIAL["rsh_torch_gather", "out"] = "have.other_tensor"
+SPECIAL["rsh_torch_gather", "out"] = SPECIAL["rsh_torch_all_gather", "out"] = "have.other_tensor"
 
 
 def split(arguments):

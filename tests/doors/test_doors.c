@@ -91,7 +91,6 @@ static rsh_status kind_build(const void *self, int ndim, const int64_t *size, co
     (void)self, (void)ndim, (void)size, (void)props, (void)out;
     return rsh_wire_fail(RSH_EUNSUP, "nothing is built");
 }
-static rsh_status kind_copy(const void *self, void **out) { *out = (void *)(uintptr_t)self; return RSH_OK; }
 
 static const char *const unsaid = "no sentence";
 static const char *before(void) { rsh_wire_fail(RSH_EVALUE, unsaid); return unsaid; }
@@ -171,10 +170,9 @@ static void a_device_that_is_none_has_no_name(void **state) {
 static void callbacks_in_tables_are_checked(void **state) {
     (void)state;
     rsh_spec *got = NULL;
-    rsh_spec_kind no_build = have.rsh_spec_kind, no_copy = no_build, no_name = no_build;
-    no_build.build = NULL, no_copy.copy = NULL, no_name.name = NULL;
+    rsh_spec_kind no_build = have.rsh_spec_kind, no_name = no_build;
+    no_build.build = NULL, no_name.name = NULL;
     answers(RSH_EVALUE, rsh_spec_new(&no_build, NULL, &got));
-    answers(RSH_EVALUE, rsh_spec_new(&no_copy, NULL, &got));
     answers(RSH_EVALUE, rsh_spec_new(&no_name, NULL, &got));
     const rsh_sink none = {NULL, NULL};
     answers(RSH_EVALUE, rsh_plan_print(have.rsh_plan, -1, RSH_PRINT_TEXT, &none));
@@ -199,7 +197,7 @@ static void make_values(void) {
     have.rsh_sink = (rsh_sink){ignore, NULL};
     have.rsh_memory.data = have.bytes, have.other_memory.data = have.other_bytes;
     have.rsh_message = (rsh_message){0, have.room, 0};
-    have.rsh_spec_kind = (rsh_spec_kind){.name = "own", .build = kind_build, .copy = kind_copy};
+    have.rsh_spec_kind = (rsh_spec_kind){.name = "own", .build = kind_build};
     have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
 }
 

@@ -62,8 +62,8 @@ static rsh_status same_everywhere(void) {
 
 static rsh_status single_tensors(const kit *k) {
     REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, or_else(k, NULL), 1));
-    REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? RANKS : 1));
-    REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? -1 : 1));
+    REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, k->good, k->wrong ? RANKS : 1));
+    REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, k->good, k->wrong ? -1 : 1));
     REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? 2 : 1));
     CHECK_SAYS("roots differ");
     REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, or_else(k, k->integers), 1));
@@ -83,7 +83,7 @@ static rsh_status single_tensors(const kit *k) {
     REFUSED(RSH_EMISMATCH, rsh_group_all_reduce(NULL, k->good, k->wrong ? RSH_OP_MAX : RSH_OP_SUM));
     REFUSED(RSH_EVALUE, rsh_group_reduce(NULL, k->good, RSH_OP_SUM, k->wrong ? 3 : 0));
     REFUSED(RSH_EVALUE, rsh_group_reduce(NULL, or_else(k, k->scalar), RSH_OP_SUM, 2));
-    REFUSED(RSH_EVALUE, rsh_group_reduce(NULL, k->good, RSH_OP_SUM, k->wrong ? -1 : 0));
+    REFUSED(RSH_ERUNTIME, rsh_group_reduce(NULL, k->good, RSH_OP_SUM, k->wrong ? -1 : 0));
     return RSH_OK;
 }
 

@@ -1,5 +1,5 @@
 /* Consumer: the least that a user of the installed library does; the argument is the version that must be found. */
-#include <reshard.h>
+#include <reshard/torch.h>
 #include <stdio.h>
 #include <string.h>
 

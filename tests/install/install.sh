@@ -19,7 +19,7 @@ prefix=$scratch/prefix
 pc=$(find "$prefix" -name reshard.pc)
 lib=${pc%/pkgconfig/reshard.pc}
 
-for file in include/reshard.h include/reshard/shard.h "${lib#$prefix/}"/{libreshard.so,libreshard.a,cmake/reshard/reshard-config.cmake}; do
+for file in include/reshard.h include/reshard/shard.h include/reshard/torch.h include/reshard/torch/tensor.h "${lib#$prefix/}"/{libreshard.so,libreshard.a,cmake/reshard/reshard-config.cmake}; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 if [ -x "$build/reshard" ]; then

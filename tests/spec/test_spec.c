@@ -204,7 +204,7 @@ static rsh_placement any_placement(uint64_t *seed) {
 
 static void expect_text_round_trip(const rsh_spec *s) {
     rsh_spec *back = parse(rsh_spec_text(s)), *copy = NULL;
-    assert_int_equal(rsh_spec_copy(s, &copy), RSH_OK);
+    copy = rsh_spec_hold(s);
     assert_string_equal(rsh_spec_text(back), rsh_spec_text(s));
     assert_true(rsh_spec_equal(s, back, -1) && rsh_spec_equal(s, copy, -1) && rsh_spec_equal(copy, back, 4));
     rsh_spec_free(copy);
@@ -351,12 +351,12 @@ static rsh_status grid_build(const void *self, int ndim, const int64_t *size, co
             list[n] = make_box(2, DIMS(i * block, j * block), DIMS(block, block), (int)n);
     return rsh_tensor_meta_new(n, list, ndim, size, props, out);
 }
-static rsh_status grid_copy(const void *self, void **out) {
-    *out = malloc(sizeof(int64_t));
-    if (!*out) return RSH_ENOMEM;
-    memcpy(*out, self, sizeof(int64_t));
+static int64_t *grid_self(int64_t block) {
+    int64_t *self = malloc(sizeof *self);
+    assert_non_null(self);
+    *self = block;
     grids_alive++;
-    return RSH_OK;
+    return self;
 }
 static void grid_free(void *self) {
     grids_alive--;
@@ -368,15 +368,13 @@ static rsh_status grid_print(const void *self, const rsh_sink *sink) {
     return sink->write(sink->ctx, text, (size_t)n) ? RSH_EIO : RSH_OK;
 }
 static const rsh_spec_kind grid = {
-    .name = "grid", .build = grid_build, .copy = grid_copy, .free = grid_free, .print = grid_print};
+    .name = "grid", .build = grid_build, .free = grid_free, .print = grid_print};
 
 static void p6_a_grid_of_a_users_kind_builds_its_metadata(void **state) {
     (void)state;
-    int64_t block = 4;
     rsh_spec *s = NULL, *copy = NULL, *other = NULL;
     rsh_layout *l = NULL;
-    assert_int_equal(rsh_spec_new(&grid, &block, &s), RSH_OK);
-    block = 2; /* the spec has a copy */
+    assert_int_equal(rsh_spec_new(&grid, grid_self(4), &s), RSH_OK);
     assert_string_equal(rsh_spec_text(s), "grid(4)");
     assert_string_equal(rsh_spec_kind_name(s), "grid");
     assert_int_equal(*(const int64_t *)rsh_spec_self(s), 4);
@@ -386,15 +384,18 @@ static void p6_a_grid_of_a_users_kind_builds_its_metadata(void **state) {
                                      BOX(2, (4, 4), (4, 4), 3)});
     assert_int_equal(rsh_spec_layout(s, RSH_F32, 2, DIMS(8, 8), &l), RSH_OK);
     assert_string_equal(rsh_layout_text(l), "f32[8, 8] boxes 0:[0:4,0:4] 1:[0:4,4:8] 2:[4:8,0:4] 3:[4:8,4:8]");
-    assert_int_equal(rsh_spec_copy(s, &copy), RSH_OK);
-    assert_int_equal(rsh_spec_new(&grid, &block, &other), RSH_OK);
+    copy = rsh_spec_hold(s);
+    assert_int_equal(rsh_spec_new(&grid, grid_self(2), &other), RSH_OK);
     assert_true(rsh_spec_equal(s, copy, 2));
     assert_false(rsh_spec_equal(s, other, 2));
-    assert_int_equal(grids_alive, 3);
+    assert_ptr_equal(s, copy);
+    assert_int_equal(grids_alive, 2);
     rsh_layout_free(l);
     rsh_tensor_meta_free(m);
     rsh_spec_free(s);
+    assert_int_equal(grids_alive, 2);
     rsh_spec_free(copy);
+    assert_int_equal(grids_alive, 1);
     rsh_spec_free(other);
     assert_int_equal(grids_alive, 0);
 }
@@ -403,14 +404,6 @@ static rsh_status empty_build(const void *self, int ndim, const int64_t *size, c
                               rsh_tensor_meta **out) {
     (void)self, (void)ndim, (void)size, (void)props, (void)out;
     return RSH_OK;
-}
-static rsh_status null_copy(const void *self, void **out) {
-    *out = (void *)self;
-    return RSH_OK;
-}
-static rsh_status failing_copy(const void *self, void **out) {
-    (void)self, (void)out;
-    return RSH_EKEY;
 }
 static rsh_status failing_print(const void *self, const rsh_sink *sink) {
     (void)self, (void)sink;
@@ -421,8 +414,7 @@ static void kinds_that_lack_something_are_refused_and_their_errors_forwarded(voi
     (void)state;
     rsh_spec *s = NULL;
     rsh_tensor_meta *m = NULL;
-    int64_t block = 4;
-    rsh_spec_kind kind = {.name = "mine", .build = empty_build, .copy = null_copy};
+    rsh_spec_kind kind = {.name = "mine", .build = empty_build};
     assert_int_equal(rsh_spec_new(&kind, NULL, &s), RSH_OK);
     assert_string_equal(rsh_spec_text(s), "mine()");
     assert_int_equal(rsh_spec_build(s, 0, NULL, NULL, &m), RSH_ERUNTIME); /* success, and no metadata */
@@ -433,16 +425,14 @@ static void kinds_that_lack_something_are_refused_and_their_errors_forwarded(voi
         kind.name = names[i];
         assert_int_equal(rsh_spec_new(&kind, NULL, &s), RSH_EVALUE);
     }
-    kind = (rsh_spec_kind){.name = "mine", .copy = null_copy};
+    kind = (rsh_spec_kind){.name = "mine"};
     assert_int_equal(rsh_spec_new(&kind, NULL, &s), RSH_EVALUE);
-    kind = (rsh_spec_kind){.name = "mine", .build = empty_build};
-    assert_int_equal(rsh_spec_new(&kind, NULL, &s), RSH_EVALUE);
-    kind.copy = failing_copy;
-    assert_int_equal(rsh_spec_new(&kind, NULL, &s), RSH_EKEY);
     kind = grid;
     kind.print = failing_print;
-    assert_int_equal(rsh_spec_new(&kind, &block, &s), RSH_EATTR);
-    assert_int_equal(grids_alive, 0);
+    int64_t *self = grid_self(4);
+    assert_int_equal(rsh_spec_new(&kind, self, &s), RSH_EATTR);
+    assert_int_equal(grids_alive, 1); /* what was refused is still the caller's */
+    grid_free(self);
     assert_int_equal(rsh_spec_new(NULL, NULL, &s), RSH_EVALUE);
     assert_true(!s && !m);
 }
@@ -457,10 +447,10 @@ static rsh_status step_parse_chunk(void) {
     rsh_layout *l = NULL;
     rsh_status st =
         rsh_spec_parse("chunk(1; rank:3, rank:2, rank:1, rank:0, rank:4, rank:5, rank:6, rank:7, rank:8)", &s);
-    if (!st) st = rsh_spec_copy(s, &copy);
+    if (!st) copy = rsh_spec_hold(s);
     if (!st) st = rsh_spec_build(copy, 2, DIMS(4, 11), NULL, &m);
     if (!st) st = rsh_tensor_meta_copy(m, &twin);
-    if (!st) st = rsh_tensor_meta_layout(twin, &l, NULL);
+    if (!st) st = rsh_tensor_meta_layout(twin, &l);
     rsh_layout_free(l);
     rsh_tensor_meta_free(twin);
     rsh_tensor_meta_free(m);
@@ -491,9 +481,10 @@ static rsh_status step_infer(void) {
 }
 
 static rsh_status step_grid(void) {
-    int64_t block = 2;
+    int64_t *self = grid_self(2);
     rsh_spec *s = NULL;
-    rsh_status st = rsh_spec_new(&grid, &block, &s);
+    rsh_status st = rsh_spec_new(&grid, self, &s);
+    if (st) grid_free(self);
     rsh_spec_free(s);
     return st;
 }

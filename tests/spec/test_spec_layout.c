@@ -57,14 +57,12 @@ static void every_shard_is_the_part_of_its_rank_in_order(void **state) {
         rsh_shard_meta list[24];
         rsh_tensor_meta *m = NULL;
         rsh_layout *l = NULL;
-        bool exact = false;
         int ndim = (int)make_below(&seed, 4);
         int64_t size[8];
         for (int d = 0; d < ndim; d++) size[d] = make_below(&seed, 9);
         int64_t n = make_tiling(&seed, ndim, size, 23, 6, list);
         assert_int_equal(rsh_tensor_meta_new(n, list, ndim, size, NULL, &m), RSH_OK);
-        assert_int_equal(rsh_tensor_meta_layout(m, &l, &exact), RSH_OK);
-        assert_true(exact);
+        assert_int_equal(rsh_tensor_meta_layout(m, &l), RSH_OK);
         expect_parts(m, l);
         rsh_layout_free(l);
         rsh_tensor_meta_free(m);
@@ -84,7 +82,7 @@ static void chunks_of_any_owners_are_the_parts_of_their_ranks(void **state) {
         int64_t size[] = {make_below(&seed, 20), make_below(&seed, 20)};
         assert_int_equal(rsh_spec_chunk_ranks((int)make_below(&seed, 4) - 2, n, ranks, &s), RSH_OK);
         assert_int_equal(rsh_spec_build(s, 2, size, NULL, &m), RSH_OK);
-        assert_int_equal(rsh_tensor_meta_layout(m, &l, NULL), RSH_OK);
+        assert_int_equal(rsh_tensor_meta_layout(m, &l), RSH_OK);
         if (!(i % 2) && n > 1) assert_null(strstr(rsh_layout_text(l), "boxes"));
         expect_parts(m, l);
         rsh_layout_free(l);
@@ -118,10 +116,10 @@ static void shards_that_do_not_tile_have_no_layout(void **state) {
     rsh_shard_meta gap[] = {BOX(1, (0), (2), 0), BOX(1, (3), (1), 1)},
                    outside[] = {BOX(1, (0), (4), 0), BOX(1, (4), (1), 1)};
     assert_int_equal(rsh_tensor_meta_new(2, gap, 1, DIMS(4), NULL, &m), RSH_OK);
-    assert_int_equal(rsh_tensor_meta_layout(m, &l, NULL), RSH_EVALUE);
+    assert_int_equal(rsh_tensor_meta_layout(m, &l), RSH_EVALUE);
     rsh_tensor_meta_free(m);
     assert_int_equal(rsh_tensor_meta_new(2, outside, 1, DIMS(4), NULL, &m), RSH_OK);
-    assert_int_equal(rsh_tensor_meta_layout(m, &l, NULL), RSH_EVALUE);
+    assert_int_equal(rsh_tensor_meta_layout(m, &l), RSH_EVALUE);
     rsh_tensor_meta_free(m);
     assert_null(l);
 }

@@ -4,11 +4,6 @@
 
 /* ---- kinds of a user who gets things wrong ---- */
 
-static rsh_status same_self(const void *self, void **out) {
-    *out = (void *)self;
-    return RSH_OK;
-}
-
 static rsh_status build_one(int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
     const int64_t zero[RSH_MAX_NDIM] = {0};
     rsh_shard_meta m;
@@ -54,8 +49,8 @@ static rsh_status build_beyond(const void *self, int ndim, const int64_t *size, 
     return build_one(RSH_MAX_NDIM + 1, NULL, props, out);
 }
 
-static rsh_status copy_silently(const void *self, void **out) {
-    (void)self, (void)out;
+static rsh_status print_silently(const void *self, const rsh_sink *sink) {
+    (void)self, (void)sink;
     return RSH_EATTR;
 }
 
@@ -63,7 +58,7 @@ static const int64_t size[2] = {4, 6};
 
 static rsh_status build_with(rsh_status (*build)(const void *, int, const int64_t *, const rsh_tensor_props *,
                                                  rsh_tensor_meta **)) {
-    const rsh_spec_kind kind = {.name = "mine", .build = build, .copy = same_self};
+    const rsh_spec_kind kind = {.name = "mine", .build = build};
     rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
     rsh_tensor_meta *m = NULL;
     rsh_spec *s = NULL;
@@ -99,9 +94,9 @@ static void a_kind_that_fails_without_a_word_does_not_get_the_words_of_an_older_
     assert_int_equal(build_with(build_beyond), RSH_EVALUE); /* words of its own stay */
     assert_non_null(strstr(rsh_error_detail(), "9 dims"));
     assert_int_equal(
-        rsh_spec_new(&(rsh_spec_kind){.name = "mine", .build = build_right, .copy = copy_silently}, NULL, &s),
+        rsh_spec_new(&(rsh_spec_kind){.name = "mine", .build = build_right, .print = print_silently}, NULL, &s),
         RSH_EATTR);
-    assert_non_null(strstr(rsh_error_detail(), "\"mine\" failed to copy"));
+    assert_non_null(strstr(rsh_error_detail(), "\"mine\" failed to print"));
     assert_null(s);
 }
 

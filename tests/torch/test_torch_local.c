@@ -7,6 +7,14 @@
 
 /* ---- to, clone, detach, copy ---- */
 
+static void wipe(const rsh_torch_tensor *t) {
+    for (int64_t i = 0; i < rsh_torch_nshards(t); i++) {
+        const rsh_tensor *x = rsh_torch_shard(t, i)->tensor;
+        if (rsh_tensor_count(x))
+            memset(rsh_tensor_data(x), 0x5a, (size_t)rsh_tensor_count(x) * rsh_dtype_size(rsh_torch_dtype(t)));
+    }
+}
+
 static rsh_status local_ops(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm), owners[5] = {1, 1, 3, 0, 2};
@@ -29,7 +37,11 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_torch_to(wide, RSH_I32, &back)); /* f64 holds every i32 */
     RSH_TRY(check_st(back, &c, me));
     CHECK(rsh_torch_dtype(wide) == RSH_F64);
-    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_copy(wide, t)); /* another dtype */
+    wipe(wide);
+    RSH_TRY(rsh_torch_copy(wide, t)); /* another dtype is converted */
+    rsh_torch_free(back);
+    RSH_TRY(rsh_torch_to(wide, RSH_I32, &back));
+    RSH_TRY(check_st(back, &c, me));
     RSH_TRY(rsh_torch_set_requires_grad(wide, true));
     CHECK(rsh_torch_requires_grad(wide));
     for (int64_t i = 0; i < rsh_torch_nshards(wide); i++) CHECK(rsh_torch_shard(wide, i)->props.requires_grad);
@@ -39,11 +51,13 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
         CHECK(!rsh_torch_shard(detached, i)->props.requires_grad &&
               rsh_tensor_data(rsh_torch_shard(detached, i)->tensor) ==
                   rsh_tensor_data(rsh_torch_shard(wide, i)->tensor));
-    rsh_torch_free(back);
-    RSH_TRY(rsh_torch_to(wide, RSH_I32, &back));
-    CHECK(!rsh_torch_requires_grad(back)); /* integers again */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_to(wide, RSH_I32, &cut)); /* integers have no gradient */
+    CHECK_SAYS("f64");
+    CHECK_SAYS("i32");
     RSH_TRY(rsh_torch_empty(columns, 2, size, NULL, &cut));
     CHECK_STATUS(RSH_ERUNTIME, rsh_torch_copy(cut, wide));
+    CHECK_SAYS("f32[9, 4/x]");
+    CHECK_SAYS("f64[9, 4] boxes");
     rsh_torch_free(cut);
     o.props.dtype = RSH_I32;
     RSH_TRY(rsh_torch_zeros(s, 2, size, &o, &cut));
@@ -173,14 +187,6 @@ static void order_does_not_matter_and_integers_are_exact(void **state) {
 }
 
 /* ---- reshard_into ---- */
-
-static void wipe(const rsh_torch_tensor *t) {
-    for (int64_t i = 0; i < rsh_torch_nshards(t); i++) {
-        const rsh_tensor *x = rsh_torch_shard(t, i)->tensor;
-        if (rsh_tensor_count(x))
-            memset(rsh_tensor_data(x), 0x5a, (size_t)rsh_tensor_count(x) * rsh_dtype_size(rsh_torch_dtype(t)));
-    }
-}
 
 static rsh_status into(void *ctx, rsh_comm *comm) {
     (void)ctx;

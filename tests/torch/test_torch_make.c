@@ -256,8 +256,10 @@ static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
     CHECK_SAYS("rank 1");
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, me == 2 ? (int64_t[]){5, 4} : size, &whole));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 2, me == 2 ? whole : NULL)); /* of another shape */
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 1, me == 0 || me == 1 ? whole : NULL)); /* given elsewhere */
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 4, NULL));
+    RSH_TRY(rsh_torch_gather(t, 1, me < 3 ? whole : NULL)); /* given elsewhere, of any shape: ignored */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_gather(t, 4, NULL));
+    CHECK_SAYS("rank 4");
+    CHECK_SAYS("0 to 3");
     RSH_TRY(rsh_torch_gather(t, 1, me == 1 ? whole : NULL));
     rsh_tensor_free(whole);
     rsh_torch_free(t);
@@ -357,23 +359,18 @@ static rsh_status grid_build(const void *self, int ndim, const int64_t *size, co
     }
     return rsh_tensor_meta_new(n * n, list, ndim, size, props, out);
 }
-static rsh_status grid_copy(const void *self, void **out) {
-    *out = malloc(sizeof(int));
-    memcpy(*out, self, sizeof(int));
-    return RSH_OK;
-}
-static void grid_free(void *self) { free(self); }
 static rsh_status grid_shard(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
                              rsh_torch_tensor **out) {
-    static const rsh_spec_kind like = {"grid", grid_build, NULL, grid_copy, grid_free, NULL};
+    static const rsh_spec_kind like = {.name = "grid", .build = grid_build};
     rsh_spec *s;
-    RSH_TRY(rsh_spec_new(&like, self, &s));
+    RSH_TRY(rsh_spec_new(&like, (void *)self, &s));
     rsh_status st = rsh_torch_scatter(tensor, s, src_rank, group, NULL, out);
     rsh_spec_free(s);
     return st;
 }
-static const rsh_spec_kind grid_kind = {"grid", grid_build, NULL, grid_copy, grid_free, NULL};
-static const rsh_spec_kind cutting_kind = {"cutting grid", grid_build, grid_shard, grid_copy, grid_free, NULL};
+static const rsh_torch_sharder grid_sharder = {grid_shard};
+static const rsh_spec_kind grid_kind = {.name = "grid", .build = grid_build};
+static const rsh_spec_kind cutting_kind = {.name = "cutting grid", .build = grid_build, .sharder = &grid_sharder};
 
 static rsh_status users_grid(void *ctx, rsh_comm *comm) {
     (void)ctx;

@@ -38,12 +38,12 @@ static rsh_status tiles_build(const void *self, int ndim, const int64_t *size, c
     for (int i = 0; i < c->npieces; i++) RSH_TRY(box_meta(c, &c->pieces[i], &list[i]));
     return rsh_tensor_meta_new(c->npieces, list, ndim, size, props, out);
 }
-static rsh_status tiles_copy(const void *self, void **out) {
-    *out = malloc(sizeof(cutting));
-    memcpy(*out, self, sizeof(cutting));
-    return RSH_OK;
+static const rsh_spec_kind tiles = {.name = "tiles", .build = tiles_build, .free = free};
+static rsh_status tiles_spec(const cutting *c, rsh_spec **out) {
+    cutting *own = malloc(sizeof *own);
+    memcpy(own, c, sizeof *own);
+    return rsh_spec_new(&tiles, own, out);
 }
-static const rsh_spec_kind tiles = {"tiles", tiles_build, NULL, tiles_copy, free, NULL};
 
 static rsh_status random_spec(const cutting *whole, uint64_t *seed, int ranks, cutting *c, rsh_spec **out) {
     int kind = (int)below(seed, 3);
@@ -59,7 +59,7 @@ static rsh_status random_spec(const cutting *whole, uint64_t *seed, int ranks, c
     memcpy(c->pieces[0].n, whole->size, sizeof whole->size);
     for (int64_t k = below(seed, 8); k--;) split(c, seed, ranks);
     shuffle(c, seed);
-    return kind == 1 ? boxes_spec(c, out) : rsh_spec_new(&tiles, c, out);
+    return kind == 1 ? boxes_spec(c, out) : tiles_spec(c, out);
 }
 
 static rsh_status check_gather(const rsh_torch_tensor *t, const cutting *c, int dst, rsh_comm *comm) {

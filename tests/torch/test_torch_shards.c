@@ -358,7 +358,9 @@ static rsh_status cut_bad(void *ctx, rsh_comm *comm) {
     CHECK_SAYS("shapes");
     CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 1 ? f64 : x, s, 0, NULL, NULL, &t));
     CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 3 ? NULL : x, s, 0, NULL, NULL, &t));
-    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(x, s, 4, NULL, NULL, &t));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_shard_tensor(x, s, 4, NULL, NULL, &t));
+    CHECK_SAYS("rank 4");
+    CHECK_SAYS("0 to 3");
     CHECK(!t);
     RSH_TRY(rsh_torch_scatter(x, boxes, 2, NULL, NULL, &t));
     RSH_TRY(check_st(t, &c, me));

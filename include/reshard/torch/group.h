@@ -59,6 +59,11 @@ RSH_API rsh_status rsh_group_current(rsh_group **out);
 
 RSH_API rsh_status rsh_group_barrier(rsh_group *g);
 
+/* After steps that each rank takes alone, as rsh_shard_make is one: `mine` is how they ended here.
+ * RSH_OK if they did everywhere; otherwise every rank gets the status of a rank on which they
+ * failed, and the sentence of that rank's last failure.  Collective. */
+RSH_API rsh_status rsh_group_agree(rsh_group *g, rsh_status mine);
+
 /* Any bytes from every rank to every rank, in rank order.  Those who are no members get NULL. */
 typedef struct rsh_objects {
     int n;
@@ -69,7 +74,8 @@ RSH_API rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, s
                                                rsh_objects **out);
 RSH_API void rsh_objects_free(rsh_objects *o);
 
-/* Everywhere: RSH_ERUNTIME where dtypes differ, between tensors of a call or between ranks;
+/* Everywhere: RSH_ERUNTIME where dtypes differ, between tensors of a call or between ranks, and for
+ * a root outside the group;
  * RSH_EVALUE where shapes that must be equal are not, where ranks name different roots, or a list
  * has not as many entries as the group ranks.  `list` of scatter and gather belongs to the root:
  * without it, or with one elsewhere, RSH_EVALUE.  Outputs may share elements with inputs and with

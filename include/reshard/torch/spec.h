@@ -125,28 +125,32 @@ RSH_API rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shar
 /* ---- specs ---- */
 
 typedef struct rsh_spec rsh_spec;
-typedef struct rsh_group rsh_group;
-typedef struct rsh_torch_tensor rsh_torch_tensor;
 
-/* A kind of spec.  `self` is the user's.  build and copy must be there; the others may be NULL. */
+/* A kind of spec.  `self` is what the user gave to rsh_spec_new.  `build` must be there, the others
+ * may be NULL.  Functions may be called by any thread that holds a spec, and give the same answer
+ * each time. */
 typedef struct rsh_spec_kind {
     const char *name; /* for messages; kinds of equal name are the same kind */
     rsh_status (*build)(const void *self, int ndim, const int64_t *size,
                         const rsh_tensor_props *props, rsh_tensor_meta **out);
-    /* Shard a whole tensor from `src_rank` of the group; NULL: the spec cannot, RSH_EUNSUP.
-     * Collective. */
-    rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
-                        rsh_torch_tensor **out);
-    rsh_status (*copy)(const void *self, void **out);
+    /* Called once, with the last reference to the spec.  NULL: `self` is borrowed and must outlive
+     * the spec. */
     void (*free)(void *self);
     /* What tells two specs of this kind apart, as text: specs are equal if kind and text are. NULL:
      * all specs of the kind are equal. */
     rsh_status (*print)(const void *self, const rsh_sink *sink);
+    /* How rsh_shard_tensor hands out a whole tensor: an rsh_torch_sharder, which
+     * <reshard/torch/tensor.h> describes.  NULL: it cannot (RSH_EUNSUP). */
+    const void *sharder;
 } rsh_spec_kind;
 
-/* A spec of a user's kind.  `kind` must outlive it; `self` is copied.  RSH_EVALUE: a kind called
- * "chunk" or "boxes".  Specs are immutable.  Local. */
-RSH_API rsh_status rsh_spec_new(const rsh_spec_kind *kind, const void *self, rsh_spec **out);
+/* Specs are immutable and reference-counted.  A new one has one reference, the caller's.  Any
+ * thread may take and drop references. */
+
+/* A spec of a user's kind.  `kind` is borrowed and must outlive the spec.  On success the spec owns
+ * `self` and frees it with kind->free; on failure `self` is still the caller's.
+ * RSH_EVALUE: no name, no `build`, or a kind called "chunk" or "boxes".  The caller frees *out. */
+RSH_API rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out);
 /* n >= 1 chunks along `dim` (negative: from the end); the position in the list is the number of the
  * chunk, the rank in it the owner.  Any ranks, several chunks on one or none. */
 RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements,
@@ -155,7 +159,10 @@ RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *place
 RSH_API rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out);
 /* Boxes.  RSH_EVALUE: none, different numbers of dims, overlap. */
 RSH_API rsh_status rsh_spec_boxes(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
-RSH_API rsh_status rsh_spec_copy(const rsh_spec *s, rsh_spec **out);
+/* One more reference to the same spec.  Never fails; NULL for NULL.  The caller frees the result,
+ * once for every hold. */
+RSH_API rsh_spec *rsh_spec_hold(const rsh_spec *s);
+/* Drops one reference; the last one frees the spec.  No-op for NULL. */
 RSH_API void rsh_spec_free(rsh_spec *s);
 
 RSH_API const char *rsh_spec_kind_name(const rsh_spec *s); /* "chunk", "boxes", or the user's */
@@ -192,10 +199,11 @@ RSH_API rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *si
 RSH_API rsh_status rsh_spec_infer(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
 
 /* The same tensor as a layout: a mesh of one axis where the shards are chunks and every rank owns
- * one, else boxes.  Parts of a rank come in the order of its shards; *exact (may be NULL) is false
- * where the layout has no part for an empty shard, which does not happen today.  RSH_EVALUE: a
- * shard without a rank, or shards that do not tile; RSH_ERUNTIME: the name of a worker. */
-RSH_API rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out, bool *exact);
+ * one, else boxes.  Part i of a rank is its shard i in the order of the metadata, also where it is
+ * empty.
+ * RSH_EVALUE: a shard without a rank, or shards that do not tile; RSH_ERUNTIME: the name of a
+ * worker.  The caller frees *out. */
+RSH_API rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out);
 RSH_API rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim,
                                    const int64_t *size, rsh_layout **out);
 /* A layout as a spec, shards by rank unless they are chunks: RSH_EUNSUP where it is partial,

@@ -76,6 +76,21 @@ RSH_API rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t 
 RSH_API rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size,
                                 const rsh_torch_opts *opts, rsh_torch_tensor **out);
 
+/* Cut like `t`, with these properties; props NULL: those of `t`, without requires_grad.  Errors as
+ * above.  Local. */
+RSH_API rsh_status rsh_torch_empty_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
+                                        rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_zeros_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
+                                        rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_ones_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
+                                       rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_full_like(const rsh_torch_tensor *t, const void *value,
+                                       const rsh_tensor_props *props, rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_rand_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
+                                       uint64_t seed, rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
+                                        uint64_t seed, rsh_torch_tensor **out);
+
 /* From what each rank has; everything is compared between all ranks first.  The shards' storage is
  * shared.  `size` entries of -1 ("work it out"): one shard a rank, stacked along dim 0 in rank
  * order.  The spec is inferred; shards stand in the order of its metadata.  RSH_EVALUE names the
@@ -97,8 +112,14 @@ RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tens
 /* shard_tensor: from a whole tensor on `src_rank`; every rank gives a tensor of the whole shape and
  * dtype, only the source's values matter.  Ranks must agree on src_rank and spec (RSH_EVALUE);
  * RSH_EVALUE: not dense.  RSH_EUNSUP: the kind of spec cannot; of those built in, boxes cannot:
- * rsh_torch_scatter can.  A user's `shard` runs when all that is agreed on, and gives every rank
- * the same verdict if it is made of collective calls of this library.  Collective. */
+ * rsh_torch_scatter can.  The sharder of a user's kind (rsh_spec_kind.sharder) runs when all that
+ * is agreed on, and gives every rank the same verdict if it is made of collective calls of this
+ * library.  Collective. */
+typedef struct rsh_torch_sharder {
+    /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
+    rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
+                        rsh_torch_tensor **out);
+} rsh_torch_sharder;
 RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                     rsh_group *group, const rsh_tensor_props *props,
                                     rsh_torch_tensor **out);
@@ -111,7 +132,10 @@ RSH_API void rsh_torch_free(rsh_torch_tensor *t);
 
 /* ---- questions; local, results are lent ---- */
 
+/* Metadata of all shards.  They are made when first asked for and then kept; NULL, with a sentence,
+ * if there is no memory. */
 RSH_API const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t);
+RSH_API const rsh_tensor_props *rsh_torch_props(const rsh_torch_tensor *t);
 RSH_API const rsh_spec *rsh_torch_spec(const rsh_torch_tensor *t);
 RSH_API rsh_group *rsh_torch_group(const rsh_torch_tensor *t);
 RSH_API int64_t rsh_torch_nshards(const rsh_torch_tensor *t); /* local */
@@ -130,12 +154,21 @@ RSH_API rsh_status rsh_torch_set_requires_grad(
 
 /* ---- operations ---- */
 
-/* The whole tensor into `out`, of any strides, on group rank `dst` (RSH_EVALUE: missing there, of
- * another shape, or given elsewhere; RSH_ETYPE: of another dtype).  Collective. */
+/* The whole tensor into `out`, of any strides and any dtype that the tensor's can be converted to,
+ * on group rank `dst`; `out` is ignored elsewhere.  Another dtype costs memory for the whole tensor
+ * on that rank.
+ * RSH_ERUNTIME: `dst` is outside the group; RSH_EVALUE: `out` is missing, or has another shape;
+ * RSH_ETYPE: complex to real.  Collective. */
 RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
-/* A new tensor cut by another spec; any spec to any spec.  Collective. */
+/* The same on every rank, each into an `out` of its own.  Collective. */
+RSH_API rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out);
+/* A new tensor cut by another spec; any spec to any spec.  The second form takes options of plans
+ * (NULL: defaults).  With opts->may_alias, and where the spec stays the same, the result shares the
+ * memory of `t` and nothing moves.  Collective. */
 RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
                                      rsh_torch_tensor **out);
+RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
+                                          const rsh_plan_opts *opts, rsh_torch_tensor **out);
 /* The same into a tensor that exists, of the same size (its spec says how it is cut) and of any
  * dtype.  The destination remembers its last four sources: after the first time nothing is planned
  * or allocated.  Collective. */
@@ -163,14 +196,52 @@ RSH_API rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch
  * spec, of which a state has the text only: rsh_torch_load_as and that spec load it.  Local. */
 RSH_API rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink);
 RSH_API rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out);
+/* The same in memory that the library gives: one object, which the caller frees with
+ * rsh_objects_free; and in a file of this rank's own.  RSH_EIO: the file cannot be written or read;
+ * after a failure the file is what it was before.  Local. */
+RSH_API rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out);
+RSH_API rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path);
+RSH_API rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out);
 /* The same into any group with another spec: every rank of the current group gives the states it
  * has (n may be 0), together they are the whole tensor (RSH_EVALUE); copies of a shard do no harm.
  * Collective. */
 RSH_API rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *bytes,
                                   const rsh_spec *to, rsh_torch_tensor **out);
 
+/* As text: size, dtype, spec, and this rank's shards as rsh_tensor_print writes them.  RSH_EIO: the
+ * sink failed.  Local. */
+RSH_API rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink);
+
 /* As a sharded tensor of the core: the same memory, to be used with plans.  Local. */
 RSH_API rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **out);
+
+/* ---- the functions of torch.nn.init ----
+ *
+ * They write into a tensor of floats (RSH_ETYPE otherwise) that exists.  Random numbers depend on
+ * the seed and the global position of an element alone, so a tensor gets the same ones however it
+ * is cut, if all ranks give the same seed.  Local. */
+
+/* Each element from `low` to `high`.  RSH_ERUNTIME: low > high. */
+RSH_API rsh_status rsh_torch_uniform(rsh_torch_tensor *t, double low, double high, uint64_t seed);
+/* RSH_ERUNTIME: a negative standard deviation. */
+RSH_API rsh_status rsh_torch_normal(rsh_torch_tensor *t, double mean, double std, uint64_t seed);
+/* Every element = value; of any dtype. */
+RSH_API rsh_status rsh_torch_constant(rsh_torch_tensor *t, double value);
+
+typedef enum rsh_fan { RSH_FAN_IN, RSH_FAN_OUT } rsh_fan;
+typedef enum rsh_nonlinearity {
+    RSH_LEAKY_RELU,
+    RSH_RELU,
+    RSH_TANH,
+    RSH_SELU,
+    RSH_LINEAR,
+    RSH_SIGMOID
+} rsh_nonlinearity;
+/* Uniform between -b and b, b = gain * sqrt(3 / fan).  The fan is that of the whole tensor: its
+ * size along dim 1 (in) or dim 0 (out), times those of all dims after dim 1.  `slope` is that of
+ * leaky relu and is ignored otherwise.  RSH_EVALUE: fewer than two dims. */
+RSH_API rsh_status rsh_torch_kaiming_uniform(rsh_torch_tensor *t, double slope, rsh_fan mode,
+                                             rsh_nonlinearity function, uint64_t seed);
 
 /* ---- the parts of reshard, each with PyTorch's contract ---- */
 
