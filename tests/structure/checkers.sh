@@ -55,7 +55,7 @@ breach $layers include/reshard/layout.h '#include "base/base.h"' 'public headers
 breach $layers cli/verb.c '#include "layout/layout.h"' 'public headers only'
 breach $layers tests/oracle/oracle.c '#include <reshard/layout.h>' 'shares nothing with the library'
 breach "check_tree.py names" src/plan/parse.c 'int x;' 'parse.c: src/layout/parse.c, src/plan/parse.c'
-breach "check_tree.py types" src/plan/pairs.c 'typedef struct rshi_layout { int x; } rshi_layout;' 'named like the public type'
+breach "check_tree.py types" src/plan/pairs.c 'typedef struct thing rshi_layout;' 'named like the public type'
 breach "check_tree.py strays" src/plan/pairs.c '/* TO''DO later */' 'src/plan/pairs.c:4'
 breach check_length.py src/plan/long.c "$(seq -s '\n' 701)" 'src/plan/long.c: 701 lines'
 breach check_length.py include/reshard/layout.h "/* $(printf '%097d' 0) */" '103 columns; 100 is the most'
