@@ -138,6 +138,15 @@ static void settle(rsh_dtype t, char *element) {
             if (isnan(reference_read(part, element + at))) memcpy(element + at, &nans[k].nan, size);
 }
 
+/* One source that nothing is divided by is a copy, which keeps its bits, or a conversion, where any NaN will do. */
+static bool is_expected(const rshi_move *m, const char *source, char *expected, const char *found) {
+    bool alone = m->nsrc == 1 && m->divisor <= 1;
+    if (alone && m->from == m->to) return !memcmp(source, found, rsh_dtype_size(m->to));
+    if (alone) return reference_same(m->to, expected, found);
+    settle(m->to, expected);
+    return !memcmp(expected, found, rsh_dtype_size(m->to));
+}
+
 static void check(const rshi_move *m, int64_t n, const int64_t *step, const char *const *src) {
     size_t size = rsh_dtype_size(m->to);
     for (int64_t i = 0; i < n; i++) {
@@ -145,8 +154,7 @@ static void check(const rshi_move *m, int64_t n, const int64_t *step, const char
         char expected[16];
         for (int k = 0; k < m->nsrc; k++) at[k] = src[k] + i * step[k];
         reduce_reference(m, at, expected);
-        settle(m->to, expected);
-        if (!memcmp(expected, result + (size_t)i * size, size)) continue;
+        if (is_expected(m, at[0], expected, result + (size_t)i * size)) continue;
         fail_with_seed("%s of %d sources, %s to %s, divisor %lld, element %lld", rsh_op_name(m->op), m->nsrc,
                        rsh_dtype_name(m->from), rsh_dtype_name(m->to), (long long)m->divisor, (long long)i);
     }

@@ -13,7 +13,7 @@ clean() {
     printf '#include <stdlib.h>\nvoid *door(void) { return malloc(1); }\n' > "$tree/src/base/alloc.c"
     printf '#include <reshard/layout.h>\n#include "base/base.h"\n#include "layout/impl.h"\n' > "$tree/src/layout/parse.c"
     printf '#include "layout/layout.h"\n/* malloc(1) is for others */\nconst char *t = "free(x)";\n' > "$tree/src/plan/pairs.c"
-    printf '#include <reshard/status.h>\n' > "$tree/include/reshard/layout.h"
+    printf '#include <reshard/status.h>\ntypedef struct rsh_layout rsh_layout;\n' > "$tree/include/reshard/layout.h"
     printf '#include <reshard.h>\n#include "verbs.h"\n' > "$tree/cli/verb.c"
     printf '\n' > "$tree/cli/verbs.h"
     printf '#include <stdint.h>\n' > "$tree/tests/oracle/oracle.c"

@@ -25,9 +25,10 @@ static rsh_status go(const int64_t *size, int p, const int *A, int q, const int 
     RSH_TRY(rsh_spec_chunk_ranks(p, W, A, &from));
     RSH_TRY(rsh_spec_chunk_ranks(q, W, B, &to));
     RSH_TRY(chunk_of(&a, rank, &local));
-    RSH_TRY((same ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, 2, size, from, to, NULL, &got, by_rank));
-    CHECK_STATUS(RSH_EVALUE, (same ? rsh_reshard_local_shard : rsh_reshuffle_local_shard)(local, 2, size, from, to, NULL,
-                                                                                          &none, by_rank));
+    RSH_TRY(
+        (same ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, 2, size, from, to, NULL, &got, by_rank));
+    CHECK_STATUS(RSH_EVALUE, (same ? rsh_reshard_local_shard : rsh_reshuffle_local_shard)(local, 2, size, from, to,
+                                                                                          NULL, &none, by_rank));
     CHECK(!got.props.requires_grad && got.props.dtype == RSH_F32);
     for (int i = 0; i < W; i++) {
         CHECK(is_piece(&by_rank[b.pieces[i].rank], &b, &b.pieces[i]));
@@ -119,7 +120,8 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard(t, me == 2 ? few : columns, &made));
     CHECK_SAYS("rank 2");
     CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard(t, columns, me == 0 ? NULL : &made));
-    CHECK_STATUS(RSH_EVALUE, rsh_reshard_local_shard(me == 2 ? whole : local, 2, size, rows, columns, NULL, &got, by_rank));
+    CHECK_STATUS(RSH_EVALUE,
+                 rsh_reshard_local_shard(me == 2 ? whole : local, 2, size, rows, columns, NULL, &got, by_rank));
     CHECK_SAYS("size 6 along dim 0");
     CHECK_STATUS(RSH_EVALUE,
                  rsh_reshuffle_local_shard(me == 1 ? NULL : local, 2, size, rows, reversed, NULL, &got, by_rank));
