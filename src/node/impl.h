@@ -9,7 +9,7 @@
 /* What a rank puts on the board for everybody to read. */
 typedef struct rshi_block {
     _Alignas(64) size_t bytes;
-    unsigned char data[RSHI_BLOCK_BYTES];
+    _Alignas(64) unsigned char data[RSHI_BLOCK_BYTES];
 } rshi_block;
 
 /* One rank's place at the board.  Written by that rank only. */
