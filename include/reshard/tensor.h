@@ -1,8 +1,7 @@
 /* Tensor: dtype, shape, strides and a share of a storage on this rank.
  *
- * Storage is the only reference-counted thing in the library: tensors share it, the last one frees
- * it. A tensor is used by one thread at a time; its storage may be shared by tensors of several
- * threads. */
+ * Storage is reference-counted: tensors share it, the last one frees it.  A tensor is used by one
+ * thread at a time; its storage may be shared by tensors of several threads. */
 #ifndef RESHARD_TENSOR_H
 #define RESHARD_TENSOR_H
 

@@ -2,7 +2,6 @@
 #include "torch/impl.h"
 
 #include "math/math.h"
-#include "plan/plan.h"
 
 /* ---- gather ---- */
 
@@ -110,11 +109,10 @@ static rsh_status alias(const rsh_torch_tensor *t, bool result, rsh_torch_tensor
 rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to, const rsh_plan_opts *opts,
                                   rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    rsh_plan_opts o;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    rsh_status st = rshi_plan_opts_take(opts, &o);
-    if (!st && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
-    if (!st) st = prepare_reshard(t, to, out != NULL, &made);
+    bool may_alias = opts && opts->struct_size == sizeof *opts && opts->may_alias; /* the move checks the rest */
+    if (may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
+    rsh_status st = prepare_reshard(t, to, out != NULL, &made);
     st = rshi_reshard_as(t->sharded->comm, "torch_reshard", st, t->sharded, made ? made->sharded : NULL, opts);
     if (st)
         rsh_torch_free(made);

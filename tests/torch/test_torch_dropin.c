@@ -25,10 +25,13 @@ static rsh_status go(const int64_t *size, int p, const int *A, int q, const int 
     RSH_TRY(rsh_spec_chunk_ranks(p, W, A, &from));
     RSH_TRY(rsh_spec_chunk_ranks(q, W, B, &to));
     RSH_TRY(chunk_of(&a, rank, &local));
-    RSH_TRY(
-        (same ? rsh_reshuffle_local_shard : rsh_reshard_local_shard)(local, 2, size, from, to, NULL, &got, by_rank));
-    CHECK_STATUS(RSH_EVALUE, (same ? rsh_reshard_local_shard : rsh_reshuffle_local_shard)(local, 2, size, from, to,
-                                                                                          NULL, &none, by_rank));
+    if (same) {
+        RSH_TRY(rsh_reshuffle_local_shard(local, 2, size, from, to, NULL, &got, by_rank));
+        CHECK_STATUS(RSH_EVALUE, rsh_reshard_local_shard(local, 2, size, from, to, NULL, &none, by_rank));
+    } else {
+        RSH_TRY(rsh_reshard_local_shard(local, 2, size, from, to, NULL, &got, by_rank));
+        CHECK_STATUS(RSH_EVALUE, rsh_reshuffle_local_shard(local, 2, size, from, to, NULL, &none, by_rank));
+    }
     CHECK(!got.props.requires_grad && got.props.dtype == RSH_F32);
     for (int i = 0; i < W; i++) {
         CHECK(is_piece(&by_rank[b.pieces[i].rank], &b, &b.pieces[i]));

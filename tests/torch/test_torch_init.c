@@ -170,8 +170,8 @@ static rsh_status wholes(void *ctx, rsh_comm *comm) {
     CHECK(rsh_tensor_data(rsh_torch_shard(got, 0)->tensor) == rsh_tensor_data(rsh_torch_shard(t, 0)->tensor));
     rsh_torch_free(got);
     RSH_TRY(rsh_torch_reshard_with(t, again, NULL, &got));
-    CHECK(me == 3 ||
-          rsh_tensor_data(rsh_torch_shard(got, 0)->tensor) != rsh_tensor_data(rsh_torch_shard(t, 0)->tensor));
+    if (me < 3) /* rank 3 holds nothing */
+        CHECK(rsh_tensor_data(rsh_torch_shard(got, 0)->tensor) != rsh_tensor_data(rsh_torch_shard(t, 0)->tensor));
     RSH_TRY(check_st(got, &c, me));
     rsh_torch_free(got);
     cutting d = cut_chunks(RSH_I16, 2, size, 1, W, NULL);

@@ -3,8 +3,8 @@
  * A rank thread has a default group, made from a comm, and subgroups of it.  Ranks are ranks of the
  * group in every call, roots of collectives too; two functions translate to and from global ranks,
  * which are ranks of the default group's comm.  A group of NULL means the default group.
- * Collectives are called by every rank of the group in the same order; a rank that is no member may
- * call and nothing happens (RSH_OK).  A refusal on one rank gives every rank that rank's kind and
+ * Collectives are called by every rank of the group in the same order; for a rank that is not a
+ * member they are no-ops (RSH_OK).  A refusal on one rank gives every rank that rank's kind and
  * sentence. */
 #ifndef RESHARD_TORCH_GROUP_H
 #define RESHARD_TORCH_GROUP_H
@@ -26,20 +26,20 @@ RSH_API rsh_status rsh_group_init(rsh_comm *world);
 /* Frees the default group; subgroups are freed and entered groups left before (RSH_EBUSY).
  * RSH_ERUNTIME: there is none.  Local. */
 RSH_API rsh_status rsh_group_destroy(void);
-RSH_API rsh_group *rsh_group_default(void); /* NULL: none */
+RSH_API rsh_group *rsh_group_default(void); /* borrowed; NULL if there is none */
 
 /* A subgroup of these global ranks, in any order: the group's are ascending.  Collective over the
  * default group, members or not.  RSH_EVALUE: a rank twice or outside.  RSH_EMISMATCH: ranks name
  * different members. */
 RSH_API rsh_status rsh_group_new(int n, const int *ranks, rsh_group **out);
-RSH_API void rsh_group_free(rsh_group *g); /* NULL and the default group: nothing happens.  An
-                                              entered group is left.  By the thread that made it */
+/* No-op for NULL and for the default group.  An entered group is left.  Called by the thread that
+ * made the group. */
+RSH_API void rsh_group_free(rsh_group *g);
 
-/* -1 for those who are no members; RSH_ERUNTIME without a default group is told as -1 too.  Local.
- */
+/* -1 for a rank that is not a member, and if there is no default group.  Local. */
 RSH_API int rsh_group_rank(const rsh_group *g);
 RSH_API int rsh_group_size(const rsh_group *g);
-RSH_API rsh_comm *rsh_group_comm(const rsh_group *g); /* NULL for those who are no members */
+RSH_API rsh_comm *rsh_group_comm(const rsh_group *g); /* NULL for a non-member */
 /* RSH_ERUNTIME: not a rank of the group, or not a member. */
 RSH_API rsh_status rsh_group_to_global(const rsh_group *g, int rank, int *out);
 RSH_API rsh_status rsh_group_from_global(const rsh_group *g, int global, int *out);
@@ -64,7 +64,7 @@ RSH_API rsh_status rsh_group_barrier(rsh_group *g);
  * failed, and the sentence of that rank's last failure.  Collective. */
 RSH_API rsh_status rsh_group_agree(rsh_group *g, rsh_status mine);
 
-/* Any bytes from every rank to every rank, in rank order.  Those who are no members get NULL. */
+/* Any bytes from every rank to every rank, in rank order.  Non-members get NULL. */
 typedef struct rsh_objects {
     int n;
     void **data;   /* owned */

@@ -85,8 +85,8 @@ typedef struct rsh_tensor_props {
     bool pin_memory; /* a flag only */
 } rsh_tensor_props;
 #define RSH_TENSOR_PROPS_INIT {RSH_F32, RSH_STRIDED, 0, RSH_CONTIGUOUS, 0}
-RSH_API rsh_tensor_props
-rsh_tensor_props_of(const rsh_tensor *t); /* dtype of t, the rest as in RSH_TENSOR_PROPS_INIT */
+/* The dtype of t, the rest as in RSH_TENSOR_PROPS_INIT. */
+RSH_API rsh_tensor_props rsh_tensor_props_of(const rsh_tensor *t);
 RSH_API bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b);
 
 /* Of a whole sharded tensor. */
@@ -178,10 +178,11 @@ RSH_API rsh_status rsh_spec_parse(const char *text, rsh_spec **out);
 RSH_API bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim);
 
 /* Of a chunk spec; RSH_EUNSUP for others. */
-RSH_API rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim,
-                                      int *dim); /* normalised; RSH_EVALUE outside -ndim..ndim-1 */
+/* The dim, from 0 to ndim - 1.  RSH_EVALUE: the tensor has no such dim. */
+RSH_API rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim);
+/* The placements, borrowed. */
 RSH_API rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n,
-                                             const rsh_placement **placements); /* borrowed */
+                                             const rsh_placement **placements);
 /* First position of a rank among the placements; RSH_ERUNTIME if it has none. */
 RSH_API rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out);
 /* Start and size of the rank's first chunk of a dim of n elements over W chunks; RSH_EVALUE if it

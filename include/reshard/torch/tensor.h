@@ -1,18 +1,17 @@
-/* ShardedTensor: PyTorch's, in C: a spec, the metadata of all shards, this rank's shards and a
- * process group.
+/* ShardedTensor: PyTorch's, in C.
  *
- * Where PyTorch is right the results are the same to the bit; where it refuses or crashes (any
- * owners, several shards on a rank, empty shards, boxes to boxes) this does what was asked.
- * docs/torch.md maps every name.  `rsh_sharded` of <reshard/shard.h> is the same idea in terms of
- * layouts, which say more.
+ * It is an rsh_sharded of <reshard/shard.h> with a spec, properties and a process group: the spec
+ * becomes the layout, and the parts are this rank's shards.  Metadata of all shards are made when
+ * they are asked for.  Where PyTorch is right, results are the same to the bit; where it refuses or
+ * crashes (any owners, several shards on a rank, empty shards, boxes to boxes), this does what was
+ * asked.  docs/torch.md maps every name.
  *
- * A group of NULL is the default group.  Functions that take a group or work on a tensor of one are
- * local or collective over that group, as they say; a refusal on one rank of a collective call
- * gives every rank that rank's kind and sentence.  A rank that is no member of the group gets
- * RSH_ERUNTIME.
+ * A group of NULL is the default group.  Every function is local or collective over the group, as
+ * it says.  If one rank refuses a collective call, every rank gets that rank's status and sentence.
+ * A rank that is not a member of the group gets RSH_ERUNTIME.
  *
- * Local shards are always those entries of the metadata that this rank owns, in the order of the
- * metadata, dense and row-major.  A tensor is freed before its group. */
+ * Local shards are the entries of the metadata that this rank owns, in the order of the metadata,
+ * dense and row-major, also where they are empty.  A tensor is freed before its group. */
 #ifndef RESHARD_TORCH_TENSOR_H
 #define RESHARD_TORCH_TENSOR_H
 
@@ -30,10 +29,9 @@ typedef struct rsh_torch_tensor rsh_torch_tensor;
 
 /* A local tensor and which part of the whole it is. */
 typedef struct rsh_shard {
-    rsh_tensor *tensor; /* owned: a view that shares the storage of what it was made of */
+    rsh_tensor *tensor; /* owned by who made it: a view that shares the storage it was made of */
     rsh_shard_meta meta;
-    rsh_tensor_props
-        props; /* requires_grad, pin_memory, layout: what PyTorch keeps in the tensor */
+    rsh_tensor_props props; /* what PyTorch keeps in the tensor, as requires_grad */
 } rsh_shard;
 
 /* props NULL: rsh_tensor_props_of(tensor).  RSH_EVALUE: shapes or dtypes differ, or the placement
@@ -52,8 +50,7 @@ typedef struct rsh_torch_opts {
     size_t struct_size; /* sizeof(rsh_torch_opts) */
     rsh_tensor_props props;
     rsh_group *group;
-    uint64_t
-        seed; /* of rand and randn: each rank fills its shards, in order, from its own stream */
+    uint64_t seed; /* of rand and randn: a rank fills its shards, in order, from its own stream */
 } rsh_torch_opts;
 #define RSH_TORCH_OPTS_INIT {sizeof(rsh_torch_opts), RSH_TENSOR_PROPS_INIT, 0, 0}
 
@@ -63,18 +60,18 @@ typedef struct rsh_torch_opts {
  * RSH_EUNSUP: a device that is not cpu; RSH_ETYPE: random integers; RSH_ERUNTIME: requires_grad of
  * integers, here and below. Local. */
 RSH_API rsh_status rsh_torch_empty(const rsh_spec *spec, int ndim, const int64_t *size,
-                                const rsh_torch_opts *opts, rsh_torch_tensor **out);
+                                   const rsh_torch_opts *opts, rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_zeros(const rsh_spec *spec, int ndim, const int64_t *size,
-                                const rsh_torch_opts *opts, rsh_torch_tensor **out);
+                                   const rsh_torch_opts *opts, rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_ones(const rsh_spec *spec, int ndim, const int64_t *size,
-                               const rsh_torch_opts *opts, rsh_torch_tensor **out);
+                                  const rsh_torch_opts *opts, rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size,
                                   const void *value, const rsh_torch_opts *opts,
                                   rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t *size,
-                               const rsh_torch_opts *opts, rsh_torch_tensor **out);
+                                  const rsh_torch_opts *opts, rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size,
-                                const rsh_torch_opts *opts, rsh_torch_tensor **out);
+                                   const rsh_torch_opts *opts, rsh_torch_tensor **out);
 
 /* Cut like `t`, with these properties; props NULL: those of `t`, without requires_grad.  Errors as
  * above.  Local. */
@@ -101,20 +98,21 @@ RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int
 /* From this rank's shards and metadata of the whole.  spec NULL: inferred.  RSH_ERUNTIME: not as
  * many shards as the metadata give this rank; RSH_EVALUE: any difference. Local. */
 RSH_API rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards,
-                                               const rsh_tensor_meta *meta, const rsh_spec *spec,
-                                               rsh_group *group, rsh_torch_tensor **out);
+                                                  const rsh_tensor_meta *meta, const rsh_spec *spec,
+                                                  rsh_group *group, rsh_torch_tensor **out);
 /* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL, and
  * then needs props for the dtype (f32 otherwise).  RSH_EVALUE: not dense, another shape, a rank
  * that owns several shards, a spec that does not cover the size.  Local. */
 RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props,
-                                      const rsh_spec *spec, int ndim, const int64_t *size,
-                                      rsh_group *group, rsh_torch_tensor **out);
-/* shard_tensor: from a whole tensor on `src_rank`; every rank gives a tensor of the whole shape and
- * dtype, only the source's values matter.  Ranks must agree on src_rank and spec (RSH_EVALUE);
- * RSH_EVALUE: not dense.  RSH_EUNSUP: the kind of spec cannot; of those built in, boxes cannot:
- * rsh_torch_scatter can.  The sharder of a user's kind (rsh_spec_kind.sharder) runs when all that
- * is agreed on, and gives every rank the same verdict if it is made of collective calls of this
- * library.  Collective. */
+                                         const rsh_spec *spec, int ndim, const int64_t *size,
+                                         rsh_group *group, rsh_torch_tensor **out);
+/* shard_tensor: from a whole tensor on `src_rank`.  Every rank gives a tensor of the whole shape
+ * and dtype; only the source's values matter.  The sharder of a user's kind
+ * (rsh_spec_kind.sharder) runs when the ranks have agreed on their arguments; it gives every rank
+ * the same verdict if it is made of collective calls of this library.
+ * RSH_EVALUE: ranks give different sources, specs, shapes or dtypes, or a tensor is not dense;
+ * RSH_ERUNTIME: the source is outside the group; RSH_EUNSUP: the kind of spec cannot.  Of those
+ * built in, boxes cannot, and rsh_torch_scatter can.  Collective. */
 typedef struct rsh_torch_sharder {
     /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
     rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
@@ -128,9 +126,9 @@ RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *sp
 RSH_API rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                      rsh_group *group, const rsh_tensor_props *props,
                                      rsh_torch_tensor **out);
-RSH_API void rsh_torch_free(rsh_torch_tensor *t);
+RSH_API void rsh_torch_free(rsh_torch_tensor *t); /* no-op for NULL */
 
-/* ---- questions; local, results are lent ---- */
+/* ---- questions: local; returned pointers are borrowed and live as long as the tensor ---- */
 
 /* Metadata of all shards.  They are made when first asked for and then kept; NULL, with a sentence,
  * if there is no memory. */
@@ -138,19 +136,18 @@ RSH_API const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t);
 RSH_API const rsh_tensor_props *rsh_torch_props(const rsh_torch_tensor *t);
 RSH_API const rsh_spec *rsh_torch_spec(const rsh_torch_tensor *t);
 RSH_API rsh_group *rsh_torch_group(const rsh_torch_tensor *t);
-RSH_API int64_t rsh_torch_nshards(const rsh_torch_tensor *t); /* local */
-RSH_API const rsh_shard *rsh_torch_shard(const rsh_torch_tensor *t,
-                                         int64_t i); /* NULL: there is none */
+/* This rank's shards: how many, and one of them; NULL if there is none. */
+RSH_API int64_t rsh_torch_nshards(const rsh_torch_tensor *t);
+RSH_API const rsh_shard *rsh_torch_shard(const rsh_torch_tensor *t, int64_t i);
 /* The only local tensor; RSH_EUNSUP if there is not exactly one. */
 RSH_API rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out);
 RSH_API int rsh_torch_ndim(const rsh_torch_tensor *t); /* -1 for NULL */
-RSH_API rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim,
-                               int64_t *out); /* negative dims from the end; RSH_EINDEX */
+/* Negative dims count from the end.  RSH_EINDEX: there is no such dim. */
+RSH_API rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim, int64_t *out);
 RSH_API rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t); /* RSH_DTYPE_COUNT for NULL */
 RSH_API bool rsh_torch_requires_grad(const rsh_torch_tensor *t);
-RSH_API rsh_status rsh_torch_set_requires_grad(
-    rsh_torch_tensor *t,
-    bool on); /* on every local shard and in the metadata; RSH_ERUNTIME: not of floats or complex */
+/* For every local shard and in the metadata.  RSH_ERUNTIME: neither floats nor complex. */
+RSH_API rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on);
 
 /* ---- operations ---- */
 
@@ -170,20 +167,19 @@ RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *
 RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
                                           const rsh_plan_opts *opts, rsh_torch_tensor **out);
 /* The same into a tensor that exists, of the same size (its spec says how it is cut) and of any
- * dtype.  The destination remembers its last four sources: after the first time nothing is planned
- * or allocated.  Collective. */
+ * dtype.  The comm remembers plans and bindings: after the first time nothing is planned or
+ * allocated.  Collective. */
 RSH_API rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out);
-RSH_API rsh_status
-rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype,
-             rsh_torch_tensor **out); /* new memory, also for the same dtype.  Local */
-RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t,
-                                   rsh_torch_tensor **out); /* new memory.  Local */
-RSH_API rsh_status
-rsh_torch_detach(const rsh_torch_tensor *t,
-                 rsh_torch_tensor **out); /* the same memory, requires_grad off.  Local */
-RSH_API rsh_status rsh_torch_copy(
-    rsh_torch_tensor *dst,
-    const rsh_torch_tensor *src); /* copy_: RSH_ERUNTIME unless cut the same way.  Local */
+/* The elements as another dtype, in new memory, also for the same dtype.  RSH_ETYPE: complex to
+ * real; RSH_ERUNTIME: a tensor that requires a gradient to a dtype that has none.  Local. */
+RSH_API rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out);
+/* New memory.  Local. */
+RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out);
+/* The same memory, without requires_grad.  Local. */
+RSH_API rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out);
+/* copy_: the elements of src into dst, converted where the dtypes differ.  RSH_ERUNTIME: they are
+ * cut differently, or are of different groups; RSH_ETYPE: complex to real.  Local. */
+RSH_API rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src);
 /* Every rank gets the same answer.  Metadata are compared without order and without empty shards;
  * different groups: false.  allclose: |a-b| <= atol + rtol*|b|.  Collective. */
 RSH_API rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out);
@@ -206,7 +202,7 @@ RSH_API rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out)
  * has (n may be 0), together they are the whole tensor (RSH_EVALUE); copies of a shard do no harm.
  * Collective. */
 RSH_API rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *bytes,
-                                  const rsh_spec *to, rsh_torch_tensor **out);
+                                     const rsh_spec *to, rsh_torch_tensor **out);
 
 /* As text: size, dtype, spec, and this rank's shards as rsh_tensor_print writes them.  RSH_EIO: the
  * sink failed.  Local. */
@@ -277,8 +273,8 @@ RSH_API rsh_group *rsh_partial_group(const rsh_partial *p);
 /* Reduce, and cut by a spec of any kind.  RSH_EUNSUP: complex.  Collective. */
 RSH_API rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec,
                                        rsh_torch_tensor **out);
-RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b,
-                                         rsh_partial **out); /* a view.  Local */
+/* A view.  RSH_EINDEX: there is no such dim.  Local. */
+RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out);
 /* RSH_ERUNTIME: none, different ops or groups.  New memory.  Local. */
 RSH_API rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim,
                                    rsh_partial **out);
