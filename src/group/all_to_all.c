@@ -20,7 +20,7 @@ typedef struct swap {
 /* ---- what this rank can tell by itself ---- */
 
 static rsh_status check(const swap *s) {
-    rshi_offer first, other;
+    rshi_offer first = {0}, other;
     for (int i = 0; i < 2 * s->comm->size; i++) {
         bool out = i >= s->comm->size;
         int r = out ? i - s->comm->size : i;
