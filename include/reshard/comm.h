@@ -1,12 +1,19 @@
 /* Comm: a group of ranks and the way bytes move between them.
  *
- * A comm is used by the one thread that is its rank.  Collective calls are made by every rank of
- * the comm in the same order; they never hang on a rank that failed, left or calls something else:
- * everybody gets an error.
+ * One thread uses a comm: the thread that is its rank.  Every rank of the comm makes the same
+ * collective calls in the same order.  They never hang on a rank that failed, left or is in another
+ * call: every rank gets an error.
  *
- * A child process that fork() makes is no rank of its parent's comms.  There, collective calls and
- * runs of execs are RSH_ERUNTIME, and so is rsh_comm_free; freeing an exec or memory that ranks
- * share is a no-op; a pool runs its tasks on the calling thread. */
+ * Every collective call may return, beside what its comment says:
+ * - the status and sentence of the lowest rank that refuses its arguments or has no memory;
+ * - RSH_EMISMATCH if ranks are in different calls, or ask for different things;
+ * - RSH_EPEER if a rank has failed or left; RSH_ETIMEOUT if one does not answer for RESHARD_TIMEOUT
+ *   seconds.  The comm has failed for good then, and later calls return the same error;
+ * - RSH_ERUNTIME in a forked child of the process that made the comm, which is not a rank of it.
+ * An argument of NULL for the comm itself is refused on this rank alone: the others wait for it.
+ *
+ * In a forked child rsh_comm_free is RSH_ERUNTIME too, freeing memory that ranks share is a no-op,
+ * and a pool runs its tasks on the calling thread. */
 #ifndef RESHARD_COMM_H
 #define RESHARD_COMM_H
 
@@ -20,70 +27,90 @@ extern "C" {
 
 typedef struct rsh_comm rsh_comm;
 
-/* n ranks as threads of this process.  `comms` has n entries; comms[r] is for the thread that will
- * be rank r.  A rank that frees its comm has left: others that wait for it get RSH_EPEER.  Local.
- */
+/* Comms for n ranks that are threads of this process.  `comms` has n entries; comms[r] is for the
+ * thread that will be rank r.  The caller frees each of them.  A rank that frees its comm has left:
+ * others that wait for it get RSH_EPEER.
+ * RSH_EVALUE if n < 1; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_comm_threads(int n, rsh_comm **comms);
 
-/* Make n threads, run fn(ctx, comm) as a rank on each, wait for all.  Returns the status of the
- * first rank that failed, in time, and leaves its sentence to the caller.  A rank that returns
- * while others wait for it gives them RSH_EPEER with its status and sentence. */
+/* Starts n threads, runs fn(ctx, comm) as a rank on each, and waits for all.  The comms are freed
+ * by the library.  A rank that returns while others wait for it gives them RSH_EPEER with its
+ * status and sentence.  Returns the status and sentence of the rank that failed first; RSH_EPEER
+ * only if no rank returned anything else.
+ * RSH_EVALUE if n < 1; RSH_ERUNTIME if a thread cannot be started; RSH_ENOMEM.  Local. */
 typedef rsh_status (*rsh_rank_fn)(void *ctx, rsh_comm *comm);
 RSH_API rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx);
 
-/* Rank `rank` of `size` processes on this machine that give the same `name`.  Returns when all have
- * come; RSH_ETIMEOUT, naming a rank, if they do not within RESHARD_TIMEOUT seconds.  The name is
- * free again as soon as they have.  Two jobs of one user that give the same name at the same time
- * may exchange ranks: put into it what tells them apart.  `size` is at most 65536.  Collective over
- * the processes. */
+/* A comm of `size` processes on this machine that give the same `name`; this one is rank `rank`.
+ * Returns when all have joined, and the name is free again.  Two jobs of one user that give the
+ * same name at the same time may mix their ranks: make the name unique per job.  `size` is at most
+ * 65,536.  The caller frees *out.
+ * RSH_EVALUE if rank or size are out of range; RSH_ETIMEOUT, naming a rank, if one does not join
+ * within RESHARD_TIMEOUT seconds; RSH_ENOMEM.  Collective over the processes. */
 RSH_API rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out);
 /* The same with name, rank and size from the environment, as `reshard run`, mpirun, torchrun and
- * srun set it; where no launcher has set anything, a comm of one rank. */
+ * srun set it; a comm of one rank if no launcher has set anything.  The caller frees *out.
+ * RSH_EVALUE if the environment names no rank; RSH_EUNSUP if the launcher runs ranks on several
+ * machines; otherwise as rsh_comm_shm.  Collective over the processes. */
 RSH_API rsh_status rsh_comm_join(rsh_comm **out);
 
-/* As rsh_run, with n child processes of the caller as ranks: they start as copies of it, and what
- * they write to its memory stays theirs. No other thread of the caller should hold a lock.  A rank
- * that dies, or exits before fn returns, gives the others RSH_EPEER, and so the caller; also where
- * the caller ignores SIGCHLD or waits for all of its children. */
+/* As rsh_run, with n child processes of the caller as ranks.  They start as copies of the caller,
+ * and the caller does not see what they write to their memory.  No other thread of the caller
+ * should hold a lock.  A rank that dies, or exits before fn returns, is RSH_EPEER for the others
+ * and the caller, also if the caller ignores SIGCHLD or waits for all of its children.
+ * Errors as for rsh_run.  Local. */
 RSH_API rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx);
 
-/* RSH_EBUSY while execs of this comm are alive.  RSH_ERUNTIME in a forked child of the process that
- * made it.  No-op for NULL. */
+/* This rank leaves the comm and frees it.  No-op for NULL.
+ * RSH_EBUSY while something is bound to the comm; RSH_ERUNTIME in a forked child of the process
+ * that made it.  Local; on a wire (mpi) collective: it waits for the other ranks, unless the comm
+ * has failed. */
 RSH_API rsh_status rsh_comm_free(rsh_comm *comm);
 
+/* Getters.  Engines are "threads", "shm", or the name of the wire, "mpi"; the string lives as long
+ * as the comm.  Local. */
 RSH_API int rsh_comm_rank(const rsh_comm *comm); /* -1 for NULL */
 RSH_API int rsh_comm_size(const rsh_comm *comm);
-RSH_API const char *
-rsh_comm_engine(const rsh_comm *comm); /* "threads", "shm", or the name of the wire: "mpi" */
+RSH_API const char *rsh_comm_engine(const rsh_comm *comm);
 
-/* Nodes: ranks of one read one another's memory.  They are numbered from 0 in order of their lowest
- * ranks. */
+/* The number of nodes, and the node of a rank.  Ranks of one node can read each other's memory.
+ * Nodes are numbered from 0 in order of their lowest ranks.  Local. */
 RSH_API int rsh_comm_nodes(const rsh_comm *comm);
-RSH_API int rsh_comm_node(const rsh_comm *comm, int rank); /* -1 for a comm of NULL */
+RSH_API int rsh_comm_node(const rsh_comm *comm, int rank); /* -1 for a comm of NULL; 0 for a rank
+                                                              outside the comm */
 
-/* Collective, all of them. */
+/* Returns when every rank has called it.  Collective. */
 RSH_API rsh_status rsh_comm_barrier(rsh_comm *comm);
-/* Everybody gets the first (lowest rank) non-OK status with that rank's sentence; RSH_OK if there
- * is none. */
+/* Every rank gets the status of the lowest rank whose `mine` is not RSH_OK, with that rank's
+ * sentence; RSH_OK if there is none.  Collective. */
 RSH_API rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine);
-/* `all` has size*bytes; rank r's block stands at r*bytes.  Every rank gives the same `bytes`. */
+/* Gathers `bytes` bytes from every rank on every rank: `all` has size*bytes, and those of rank r
+ * are at r*bytes.  Every rank gives the same `bytes`.  Collective. */
 RSH_API rsh_status rsh_comm_allgather(rsh_comm *comm, const void *mine, void *all, size_t bytes);
-/* Element-wise over ranks, combined in ascending rank order: the same bits everywhere, and one NaN
- * as in layouts with partial values. */
+/* Combines `count` elements of every rank, element by element and in ascending rank order: all
+ * ranks get the same bits, and a NaN is the same NaN as in layouts with partial values.  Bytes of
+ * bools must be 0 or 1.  For a few numbers, not for tensors: every rank gets the elements of all.
+ * RSH_ETYPE if the op does not exist for the dtype; RSH_EUNSUP for complex and for floats of 8 and
+ * 16 bits: reshard a layout with partial values instead.  Collective. */
 RSH_API rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count,
                                       rsh_dtype dtype, rsh_op op);
 
-/* A list of sends and receives between ranks; sends and receives of a pair match in order and must
- * agree in size (RSH_EMISMATCH otherwise).  Returns when all of this rank's are done. */
+/* Sends and receives a list of messages.  The sends and receives of a pair of ranks match in order.
+ * Returns when all messages of this rank are done.
+ * RSH_EMISMATCH if matching messages differ in size or number; RSH_EVALUE if a peer is outside the
+ * comm.  Collective. */
 RSH_API rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *send,
                                      int64_t nrecv, const rsh_message *recv);
 
-/* Ranks of equal colour form a new comm, ordered by (key, rank); colour < 0: *out is NULL. */
+/* Ranks of equal colour form a new comm, ordered by (key, rank); *out is NULL for colour < 0.  The
+ * caller frees *out.  Collective. */
 RSH_API rsh_status rsh_comm_split(rsh_comm *comm, int colour, int key, rsh_comm **out);
 
-/* A comm on a wire.  Takes the wire (its ctx is closed with the comm, also when this fails).  Two
- * ranks share a node if `host`, the boot id and the network namespace agree and they can map one
- * another's arenas, or, where RESHARD_NODE is set, if that agrees and they can.  Collective. */
+/* A comm on a wire.  Takes ownership of the wire: closes its ctx when the comm is freed, or at once
+ * if this call fails.  The table itself is copied.  Two ranks share a node if `host`, the boot id
+ * and the network namespace are equal and they can map each other's memory; where RESHARD_NODE is
+ * set, it is compared instead.  The caller frees *out.
+ * RSH_EVALUE if the wire lacks a function or its rank is not below its size.  Collective. */
 RSH_API rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out);
 
 #ifdef __cplusplus

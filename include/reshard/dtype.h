@@ -1,4 +1,4 @@
-/* Dtypes, reductions and the two small value types that the whole library speaks. */
+/* Dtype: the types of elements, the reductions on them, and the sink that receives text. */
 #ifndef RESHARD_DTYPE_H
 #define RESHARD_DTYPE_H
 
@@ -50,21 +50,23 @@ typedef enum rsh_op {
         RSH_OP_COUNT
 } rsh_op;
 
-/* All pure.  Names are the notation's ("f32", "sum"); a parse of `length` bytes that finds none is
- * RSH_EVALUE.  What is no dtype or op has the name "?" and the size 0. */
+/* Bytes of an element, and the names of the notation: "f32", "sum".  An invalid dtype or op has
+ * size 0 and the name "?".  Static strings.  Pure. */
 RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
 RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
-RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);
 RSH_API const char *rsh_op_name(rsh_op op);
+/* The dtype or op that `length` bytes of text name.  RSH_EVALUE if they name none.  Pure. */
+RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);
 RSH_API rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out);
-/* RSH_ETYPE if the op does not exist for the dtype (avg of integers, band of floats, ...). */
+/* Does the op exist for the dtype?  RSH_ETYPE if it does not (avg of integers, band of floats,
+ * ...).  Pure. */
 RSH_API rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype);
-/* RSH_ETYPE for complex to real; every other pair converts, complex to bool too (true: either part
- * is not 0). */
+/* Does one dtype convert to the other?  RSH_ETYPE for complex to real; every other pair converts,
+ * complex to bool too (true: either part is not 0).  Pure. */
 RSH_API rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to);
 
-/* Where text goes: `write` gets pieces in order and returns 0, or non-zero to stop (the caller then
- * gets RSH_EIO). */
+/* Where text goes.  `write` is called with consecutive bytes of the text and returns 0, or non-zero
+ * to stop: the function that writes then returns RSH_EIO. */
 typedef struct rsh_sink {
     int (*write)(void *ctx, const char *text, size_t length);
     void *ctx;

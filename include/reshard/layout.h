@@ -18,8 +18,8 @@ typedef struct rsh_layout rsh_layout;
 
 /* Where a text is refused, as data.  Written by a call that fails, and only if it was asked for. */
 typedef struct rsh_text_error {
-    int line, column; /* from 1; columns are bytes.  Both are 0 if no place is at fault, as when
-                         memory runs out */
+    int line, column; /* from 1; columns are bytes.  Both are 0 if the error has no position, for
+                         instance when memory runs out */
     const char *sentence; /* what is wrong, without "layout:LINE:COLUMN: "; borrowed until the next
                              failure on this thread */
 } rsh_text_error;
@@ -38,7 +38,7 @@ typedef struct rsh_cut {
     int naxes;               /* 0: not cut */
     int axes[RSH_MAX_AXES];  /* indices into rsh_layout_desc.axis, outermost first */
     rsh_rule rule;
-    int64_t number;          /* of RSH_RULE_CYCLIC and RSH_RULE_UNIT */
+    int64_t number;          /* block size of RSH_RULE_CYCLIC, unit of RSH_RULE_UNIT */
     const int64_t *sizes;    /* of RSH_RULE_SIZES: one per part */
     int64_t nsizes;
 } rsh_cut;
@@ -49,7 +49,7 @@ typedef struct rsh_segment {
 } rsh_segment;
 
 typedef struct rsh_dim {
-    int64_t size;               /* of a plain dim; ignored beside segments, whose sum it is */
+    int64_t size;               /* of a plain dim; with segments it is ignored: their sum counts */
     rsh_cut cut;                /* of the dim, or of every segment */
     int nsegments;              /* 0: a plain dim */
     const rsh_segment *segment; /* nsegments of them */
@@ -70,8 +70,9 @@ typedef struct rsh_ranked_box {
     rsh_box box;
 } rsh_ranked_box;
 
-/* A zeroed description is "bool[]".  Lists are borrowed during a call that reads a description, and
- * live as long as the layout or form whose description it is. */
+/* A zeroed description is "bool[]".  A function that takes a description reads its lists during the
+ * call only.  In a description that a layout or form returns, the lists live as long as that layout
+ * or form. */
 typedef struct rsh_layout_desc {
     rsh_dtype dtype;
     int ndim;
@@ -86,7 +87,7 @@ typedef struct rsh_layout_desc {
     int partial[RSH_MAX_AXES];
     bool has_order;
     int order[RSH_MAX_NDIM]; /* dims from slowest to fastest */
-    bool is_boxes;           /* then only dtype, ndim and dim[].size count beside the boxes */
+    bool is_boxes; /* if true, only dtype, ndim, dim[].size and the boxes are used */
     int64_t nboxes;
     const rsh_ranked_box *boxes;
 } rsh_layout_desc;
@@ -96,7 +97,7 @@ typedef struct rsh_layout_desc {
  * Layouts are reference-counted.  A new one has one reference, the caller's.  Any thread may take
  * and drop references, and a layout may outlive everything that was made from it. */
 
-/* From text.  The second form also writes *error when it fails; error may be NULL.
+/* From text.  The second function also writes *error when it fails; error may be NULL.
  * RSH_EVALUE names line, column and what was expected there; RSH_ETYPE is for an op that the dtype
  * does not have; RSH_ENOMEM.  The caller frees *out. */
 RSH_API rsh_status rsh_layout_parse(const char *text, rsh_layout **out);
@@ -125,7 +126,7 @@ RSH_API void rsh_layout_free(rsh_layout *l);
 
 /* The description that rsh_layout_new makes an equal layout from, in canonical form: no segments
  * where there is only one, `ranks` only where they are not consecutive, partial axes in mesh order,
- * an order only if it is not the default, boxes in canonical order.  Costs nothing. */
+ * an order only if it is not the default, boxes in canonical order.  Nothing is copied. */
 RSH_API const rsh_layout_desc *rsh_layout_describe(const rsh_layout *l);
 
 /* Canonical text, which parses back to an equal layout. */
@@ -133,7 +134,9 @@ RSH_API const char *rsh_layout_text(const rsh_layout *l);
 /* Do two layouts have the same canonical text?  Equal layouts have equal hashes. */
 RSH_API bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b);
 RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
-/* Does every rank hold the same elements in the same order?  `6/x~` and `6/x` on x=3 do. */
+/* Does every rank hold the same elements in the same order?  `6/x~` and `6/x` on x=3 do.  Dtypes
+ * are not compared.  Equal layouts are found at once; others cost up to one step for each run of
+ * consecutive elements of every rank. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
 
 RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_COUNT for NULL */
@@ -162,14 +165,14 @@ RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t pa
 
 /* The boxes of the global tensor that make up a part, in order of their local offset.  `offset` is
  * where the box's first element lies in the dense part, `strides` the element strides of the box
- * there.  A non-zero return of fn stops the walk.
+ * there.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
  * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
 RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
                                     void *ctx);
 
 /* The index set of one dim of a part, as half-open ranges in ascending order.  A non-zero return of
- * fn stops the walk.
+ * fn stops the walk, which is not an error: RSH_OK.
  * RSH_EINDEX if the rank has no such part or the tensor no such dim; RSH_EUNSUP for flat
  * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
@@ -188,7 +191,7 @@ RSH_API rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, in
  *
  * A form is the notation with `_` for a size, "[...]" for a whole shape, and the dtype left out at
  * will: "[_/tp%128, _]", "[(4096|_)/tp, _]", "bf16[...] on tp=4@0-3".  What is left out is taken
- * from the tensor at hand, so that one form says how many tensors are laid out.  A form is
+ * from a given tensor, so that one form says how many tensors are laid out.  A form is
  * immutable once made: share it between threads. */
 typedef struct rsh_form rsh_form;
 
@@ -212,7 +215,7 @@ RSH_API const char *rsh_form_text(const rsh_form *f);
 /* Does the form name a dtype?  If not, that of its description means nothing. */
 RSH_API bool rsh_form_has_dtype(const rsh_form *f);
 
-/* The layout of a tensor of this dtype and shape; a dtype that the form names counts instead.
+/* The layout of a tensor of this dtype and shape; if the form names a dtype, that one is used.
  * error may be NULL.
  * RSH_EVALUE if the form has other sizes or another number of dims than the tensor; otherwise it
  * fails as the text without holes would, at the same place; RSH_ENOMEM.  The caller frees *out. */

@@ -1,4 +1,4 @@
-/* Message: a block of bytes to or from a rank. */
+/* Message: bytes to or from a rank. */
 #ifndef RESHARD_MESSAGE_H
 #define RESHARD_MESSAGE_H
 

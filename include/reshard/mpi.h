@@ -11,13 +11,19 @@
 extern "C" {
 #endif
 
-/* Duplicates `comm` once, with MPI_ERRORS_RETURN, and keeps no other communicator of it (splitting
- * the result does).  MPI must be initialised; MPI is called by the calling thread only, so
- * MPI_THREAD_FUNNELED is enough.  Ranks of one node read one another's memory; between nodes packed
- * messages travel.  Freeing the comm is collective, as MPI_Comm_free is; after MPI_Finalize it only
- * gives memory back.  After a failure it waits for nobody, and MPI keeps a communicator and what it
- * still sends or receives, in memory of the library; MPI_Finalize is MPI's, and may wait for a rank
- * that is stopped.  Collective. */
+/* A comm of the ranks of `comm`.  It creates one communicator, a duplicate of `comm` with
+ * MPI_ERRORS_RETURN; rsh_comm_split creates more.  MPI must be initialised.  Only the calling
+ * thread calls MPI, so MPI_THREAD_FUNNELED is enough.  Ranks of one node read one another's memory;
+ * between nodes the library sends packed messages.
+ *
+ * The caller frees *out, on every rank: freeing is collective, as MPI_Comm_free is.  After
+ * MPI_Finalize it frees memory only.  After a failure it does not wait: messages that MPI cannot
+ * cancel, their buffers and the communicator then stay allocated, and MPI_Finalize may still block
+ * on a rank that does not answer.
+ *
+ * RSH_EVALUE for MPI_COMM_NULL; RSH_EUNSUP for an intercommunicator; RSH_ERUNTIME if MPI is not
+ * initialised or fails; RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.
+ * Collective. */
 RSH_API rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
-/* MPI for programs that have none of their own: a comm of all ranks that mpirun started.  In
- * libreshard-mpi; needs no <mpi.h>, so that a program can load the library when it runs (dlopen),
- * as the command does for `--engine mpi`. */
+/* MPI for programs that do not use MPI themselves: a comm of all ranks that mpirun started.
+ *
+ * The functions are in libreshard-mpi.  This header does not need <mpi.h>, so that a program can
+ * load the library at run time (dlopen), as the command does for `--engine mpi`. */
 #ifndef RESHARD_MPI_WORLD_H
 #define RESHARD_MPI_WORLD_H
 
@@ -10,11 +11,13 @@
 extern "C" {
 #endif
 
-/* Initialises MPI and makes a comm of MPI_COMM_WORLD.  RSH_EBUSY where MPI runs already:
- * rsh_comm_mpi is for that.  Collective. */
+/* Initialises MPI and makes a comm of MPI_COMM_WORLD.  rsh_mpi_close frees *out.
+ * RSH_EBUSY if MPI is initialised already: use rsh_comm_mpi; otherwise as rsh_comm_mpi.
+ * Collective. */
 RSH_API rsh_status rsh_mpi_open(rsh_comm **out);
-/* Frees the comm and finalises MPI, which cannot be opened again.  NULL: only the latter, after an
- * rsh_mpi_open that failed.  Collective. */
+/* Frees the comm and finalises MPI, which cannot be initialised again.  With NULL it only finalises
+ * MPI: for use after an rsh_mpi_open that failed.  RSH_EBUSY while execs of the comm exist.
+ * Collective. */
 RSH_API rsh_status rsh_mpi_close(rsh_comm *comm);
 
 #ifdef __cplusplus

@@ -1,9 +1,11 @@
 /* Plan: for each rank what to send, receive, copy and reduce, to bring tensors from one layout to
  * another.
  *
- * Planning is pure: it needs no communicator and no memory of the tensors, it gives the same plan
- * on every rank, and a plan is immutable: share it, print it, hash it, cache it.  It costs a rank
- * as much as it has neighbours, never ranks squared. */
+ * Planning is pure: it needs no comm and no memory of the tensors, and it gives the same plan on
+ * every rank.  A plan is immutable: share it between threads, print it, hash it, cache it.  Plans
+ * are reference-counted: a new one has one reference, the caller's.  The cost for a rank grows with
+ * its number of neighbours, never with ranks squared.  Everything here is pure, but for
+ * rsh_plan_print, which writes to a sink. */
 #ifndef RESHARD_PLAN_H
 #define RESHARD_PLAN_H
 
@@ -16,59 +18,67 @@ extern "C" {
 typedef struct rsh_plan rsh_plan;
 
 typedef enum rsh_reduce {
-    RSH_REDUCE_IN_ORDER, /* contributions in ascending mesh position: the same bits on every engine
-                          */
-    RSH_REDUCE_BY_NODE   /* reduce inside each node first; plans refuse it so far: RSH_EUNSUP */
+    RSH_REDUCE_IN_ORDER, /* combine contributions in ascending mesh position: every engine gives the
+                            same bits */
+    RSH_REDUCE_BY_NODE   /* not implemented: rsh_plan_new returns RSH_EUNSUP */
 } rsh_reduce;
 
 typedef struct rsh_plan_opts {
     size_t struct_size;         /* sizeof(rsh_plan_opts) */
-    const int64_t *node_of; /* node of each rank, `nnode_of` entries; NULL: see ranks_per_node */
+    const int64_t *node_of; /* node of each rank, `nnode_of` entries, read during the call only;
+                               NULL: see ranks_per_node */
     int64_t nnode_of;
     int64_t ranks_per_node;     /* 0: all ranks share one node */
     bool has_max_scratch;       /* is max_scratch_bytes a limit? */
-    uint64_t max_scratch_bytes; /* of element buffers beside source and destination, per rank */
+    uint64_t max_scratch_bytes; /* for element buffers beside source and destination, per rank */
     rsh_reduce reduce;
     bool approximate;           /* relabelling above 4,096 ranks may be approximate */
-    bool may_alias; /* rsh_reshard may return the source's memory where nothing would change */
-    bool messages;  /* move bytes in packed messages even where memory could be read directly */
+    bool may_alias; /* of rsh_reshard: it may return the source's memory if the layouts are equal */
+    bool messages;  /* move bytes in packed messages even if memory could be read directly */
 } rsh_plan_opts;
 #define RSH_PLAN_OPTS_INIT {sizeof(rsh_plan_opts), 0, 0, 0, 0, 0, RSH_REDUCE_IN_ORDER, 0, 0, 0}
 
-/* A plan for one tensor, and for n tensors in one (one message stream per pair of ranks).  opts
- * NULL: defaults. The layouts are copied.  RSH_EVALUE: shapes differ.  RSH_ETYPE: complex to real.
- * RSH_EUNSUP: from one partial op to another.  RSH_ENOMEM also where max_scratch_bytes is below
- * what the plan needs. */
+/* A plan for one tensor, or one plan for n tensors, which then share messages.  opts may be NULL:
+ * defaults.  The plan keeps references to the layouts; the caller may free its own.  The caller
+ * frees *out.
+ * RSH_EVALUE if the shapes of a pair differ, the node map does not cover every rank, or the options
+ * do not start from RSH_PLAN_OPTS_INIT; RSH_ETYPE for complex to real; RSH_EUNSUP for one partial
+ * op to another; RSH_ENOMEM, also if the plan needs more than max_scratch_bytes.  Pure. */
 RSH_API rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to,
                                 const rsh_plan_opts *opts, rsh_plan **out);
 RSH_API rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from,
                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
                                      rsh_plan **out);
-/* One more reference to the same plan, by any thread; a plan may outlive any comm.  Never fails;
- * NULL for NULL.  The caller frees the result, once for every hold. */
+/* One more reference to the same plan, by any thread.  Never fails; NULL for NULL.  The caller
+ * frees the result, once for every hold. */
 RSH_API rsh_plan *rsh_plan_hold(const rsh_plan *p);
 /* Drops one reference; the last one frees the plan.  No-op for NULL. */
 RSH_API void rsh_plan_free(rsh_plan *p);
 
-/* The exact transpose of the map on all local buffers, and the rule of automatic differentiation
- * (`to` back to `from`, with partial in `from` replaced by replicated).  Both are plans.  For
- * copies, sum, avg and conversion between floats; otherwise RSH_EUNSUP names the op. */
+/* The plan that applies the exact transpose of p, as a linear map on all local buffers.  The
+ * adjoint of an adjoint is the first plan again.  The caller frees *out.
+ * RSH_EUNSUP, naming the op or the conversion, if p is not linear: copies, sum, avg and conversions
+ * between floats are; RSH_ETYPE for the transpose of real to complex; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out);
+/* The plan that automatic differentiation needs: from `to` back to `from`, with what is partial in
+ * `from` replicated instead.  The caller frees *out.
+ * Errors as for rsh_plan_adjoint, and RSH_EUNSUP if p is itself an adjoint.  Pure. */
 RSH_API rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out);
 
+/* Getters.  The layouts are borrowed and live as long as the plan; NULL if there is no such tensor.
+ * Plans of equal layouts and options have equal fingerprints.  Pure. */
 RSH_API int64_t rsh_plan_ntensors(const rsh_plan *p);
-RSH_API const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t tensor); /* borrowed */
+RSH_API const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t tensor);
 RSH_API const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t tensor);
 RSH_API uint64_t rsh_plan_fingerprint(const rsh_plan *p);
 RSH_API int64_t rsh_plan_nranks(const rsh_plan *p); /* distinct ranks of all layouts */
 
 /* What the whole plan costs.  Bytes are counted at min(source, destination) size per element,
- * contributions to a reduction at the source's size.  RSH_EVALUE, here and for views: all ranks
- * together receive and keep more bytes than 63 bits can count. */
+ * contributions to a reduction at the source's size. */
 typedef struct rsh_plan_totals {
     int64_t tensor_bytes;    /* of the destination tensors, once */
     int64_t bytes_moved;     /* between different ranks */
-    int64_t lower_bound;     /* the least that any plan must move, computed on its own route */
+    int64_t lower_bound;     /* the minimum that any plan must move, computed independently of it */
     int64_t bytes_local;     /* copied inside a rank */
     int64_t bytes_between_nodes;
     int64_t lower_bound_between_nodes;
@@ -77,26 +87,35 @@ typedef struct rsh_plan_totals {
     int64_t scratch_bytes;      /* the most that a rank needs with direct transport */
     int64_t scratch_messages;   /* and with messages */
 } rsh_plan_totals;
+/* Cost: sums over dims if they suffice; otherwise the shares of all ranks, one after the other.
+ * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count; RSH_ENOMEM.
+ * Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
 
-/* One rank's share, without walking its neighbours. */
+/* What one rank moves, in sums. */
 typedef struct rsh_plan_view {
     int64_t rank;
     int64_t bytes_sent, bytes_received, bytes_local;
     int64_t nsend, nrecv; /* neighbours */
     int64_t scratch_bytes, scratch_messages;
 } rsh_plan_view;
+/* A rank that is in no layout moves nothing.
+ * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out);
 
-/* One rank's neighbours with what passes between them, each neighbour once, in ascending rank; the
- * rank itself is listed for its local bytes.  A non-zero return of fn stops the walk. */
+/* Calls fn for each neighbour of a rank, with the bytes that it receives from it or sends to it, in
+ * ascending rank.  The rank itself is listed for its local bytes.  A non-zero return of fn stops
+ * the walk, which is not an error: RSH_OK.
+ * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_neighbour_fn)(void *ctx, int64_t peer, int64_t bytes);
 RSH_API rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
                                     void *ctx);
 RSH_API rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
                                          void *ctx);
 
-/* Every (source, destination, bytes) with bytes > 0, destination-major. */
+/* Calls fn for every pair that exchanges bytes and for every rank that keeps some, ordered by
+ * destination, then source.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
+ * RSH_ENOMEM.  Pure. */
 typedef int (*rsh_matrix_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
 RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx);
 
@@ -119,14 +138,14 @@ typedef struct rsh_transfer_end {
 typedef struct rsh_transfer {
     int64_t tensor;
     int ndim;   /* of the tensor */
-    int stage;  /* reads what the stages before, on all ranks, have left in destinations */
+    int stage;  /* may read what earlier stages, on any rank, wrote into destinations */
     int nloops; /* 0: a single element */
     int64_t n[RSH_MAX_LOOPS]; /* rounds of each loop, outermost first */
     int dim[RSH_MAX_LOOPS];   /* the dim of the tensor that it runs over */
     int64_t count;            /* elements: the product of n */
     int64_t element_bytes;    /* of an element on its way to another rank */
     rsh_dtype from, to;       /* of the sources, and of the destination */
-    rsh_op op;       /* how several sources are combined; with none, whose identity is filled in */
+    rsh_op op;       /* combines several sources; if there is no source, its identity is written */
     int64_t divisor; /* of the combined value; 1: none */
     rsh_transfer_end dst;
     int64_t nsrc;
@@ -143,27 +162,34 @@ typedef struct rsh_share {
     int64_t ncopies, nreceives, nsends;
 } rsh_share;
 
-/* Cost grows with the rank's number of neighbours.  RSH_EINDEX: rank < 0; a rank that is in no
- * layout has an empty share.  The share borrows nothing of the plan. */
+/* The share of one rank; a rank that is in no layout has an empty one.  The cost grows with the
+ * rank's number of neighbours.  The caller frees *out; the plan may be freed first.
+ * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **out);
-RSH_API void rsh_share_free(rsh_share *s); /* no-op for NULL */
-/* Offset of the first element, and of a round of each loop (nloops of them), in a part with these
- * strides; all in the unit of the strides. */
+/* No-op for NULL. */
+RSH_API void rsh_share_free(rsh_share *s);
+/* The offset of the first element, and the step of a round of each loop (`rounds` has nloops
+ * entries), in a part with these strides; all in the unit of the strides.  `end` is one of t's.
+ * Pure. */
 RSH_API rsh_status rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end,
                                       const int64_t *strides, int64_t *offset, int64_t *rounds);
 
 typedef enum rsh_print { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print;
-/* The plan as a whole with its overlaps per dim (rank < 0), or one rank's share with its
- * neighbours. */
+/* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
+ * neighbours; a rank that is in no layout has none.
+ * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form,
                                   const rsh_sink *sink);
 
-/* One permutation of the destination's ranks, for all n tensors, that leaves most bytes where they
- * are; ties towards the identity. to2[i] is new.  Exact up to 4,096 ranks; above that RSH_EUNSUP
- * unless opts->approximate.  *exact (may be NULL) says which. */
+/* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where
+ * they are; among those, one that renames the fewest ranks.  relabelled[i] is to[i] with its ranks
+ * permuted; `relabelled` has n entries, and the caller frees each.  Exact up to 4,096 ranks; *exact
+ * (may be NULL) says whether it was.
+ * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
+ * opts->approximate; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from,
                                       const rsh_layout *const *to, const rsh_plan_opts *opts,
-                                      rsh_layout **to2, bool *exact);
+                                      rsh_layout **relabelled, bool *exact);
 
 #ifdef __cplusplus
 }

@@ -8,15 +8,21 @@
 extern "C" {
 #endif
 
-/* An explicit set of copy threads, owned by the caller and used by one thread at a time.  n <= 0:
- * as many as there are cores. The calling thread works too, so n counts it. */
+/* A set of copy threads.  One thread uses a pool at a time. */
 typedef struct rsh_pool rsh_pool;
+
+/* A pool of n threads; n <= 0: as many as there are cores.  The calling thread works too, so n
+ * counts it.  The caller frees *out.
+ * RSH_ERUNTIME if a thread cannot be started; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
+/* The number of threads, the calling one included; 0 for NULL.  Local. */
 RSH_API int rsh_pool_size(const rsh_pool *pool);
-/* Run task(ctx, i, worker) for i in 0..ntasks-1, any order; worker in 0..size-1.  Returns when all
- * are done.  A pool of NULL is the calling thread alone; no-op for a task of NULL. */
+/* Runs task(ctx, i, worker) for i from 0 to ntasks - 1, in any order, with worker from 0 to
+ * size - 1.  Returns when all tasks are done.  With a pool of NULL, and in a forked child of the process
+ * that made the pool, the calling thread runs them all.  No-op for a task of NULL.  Local. */
 RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks,
                           void (*task)(void *ctx, int64_t i, int worker), void *ctx);
+/* Ends the threads.  No-op for NULL.  Local. */
 RSH_API void rsh_pool_free(rsh_pool *pool);
 
 #ifdef __cplusplus

@@ -1,9 +1,15 @@
 /* Sharded tensors and the moves between layouts.
  *
  * A sharded tensor is a layout, a comm and this rank's part(s).  Rank numbers in a layout are ranks
- * of the comm.  Creating one is local; reshard, bind, gather, scatter and digest are collective
- * over the whole comm: ranks in neither layout call too. Nothing here writes to a source; on
- * failure what the library allocated is released and every rank gets an error. */
+ * of the comm.  The layout is held; the comm is borrowed, and a sharded tensor may be freed after
+ * its comm.
+ *
+ * Collective calls are collective over the whole comm: ranks in neither layout call too.  They
+ * return what <reshard/comm.h> says of collective calls, and RSH_ENOMEM.  If a rank refuses, every
+ * rank gets its status and sentence before any byte moves.  There is one exception: a rank that
+ * gives no sharded tensor, or NULL for the comm, gets RSH_EVALUE alone, because there is no
+ * comm to tell the others through; they wait for it until the timeout.  A call that fails frees
+ * what it allocated.  Nothing here writes to a source. */
 #ifndef RESHARD_SHARD_H
 #define RESHARD_SHARD_H
 
@@ -25,101 +31,147 @@ typedef struct rsh_memory {
     const int64_t *strides;
 } rsh_memory;
 
-/* New memory for this rank's parts.  RSH_EVALUE if the layout names a rank outside the comm. Local.
- */
+/* A sharded tensor on new memory: undefined, zero, or every element *value, one element of the
+ * layout's dtype.  The caller frees *out.
+ * RSH_EVALUE if the layout names a rank outside the comm; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_sharded_empty(rsh_comm *comm, const rsh_layout *layout, rsh_sharded **out);
 RSH_API rsh_status rsh_sharded_zeros(rsh_comm *comm, const rsh_layout *layout, rsh_sharded **out);
 RSH_API rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void *value,
                                     rsh_sharded **out);
-/* This rank's parts get the numbers of rsh_math_uniform and rsh_math_normal, stream 0, by global
- * row-major index: the same tensor in every layout.  RSH_ETYPE: neither floats nor complex;
- * RSH_EUNSUP: a partial layout.  Local. */
+/* Fill this rank's parts with the numbers of rsh_math_uniform and rsh_math_normal, stream 0, by
+ * global row-major index: the same tensor in every layout.
+ * RSH_ETYPE if the dtype is neither a float nor complex; RSH_EUNSUP for a partial layout;
+ * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_sharded_uniform(const rsh_sharded *s, uint64_t seed);
 RSH_API rsh_status rsh_sharded_normal(const rsh_sharded *s, uint64_t seed);
-/* The caller's memory, borrowed; `parts` has rsh_layout_nparts(layout, rank) entries.  Local. */
+/* A sharded tensor on memory of the caller, which is borrowed; `parts` has
+ * rsh_layout_nparts(layout, rank) entries (NULL if no part has elements).  The caller frees *out.
+ * RSH_EVALUE if the layout names a rank outside the comm, a part with elements has no data, or its
+ * strides reach too far; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout,
                                     const rsh_memory *parts, rsh_sharded **out);
-/* Tensors that exist, one for each of this rank's parts and in their order; n is the number of
- * parts.  Their storage is shared, so the result may outlive them, and their strides may be any.
- * RSH_EVALUE if n, a dtype or a shape is not what the layout says.  Local. */
+/* A sharded tensor on n tensors, one for each of this rank's parts and in their order.  It shares
+ * their storage, so it may outlive them; they may have any strides.  The caller frees *out.
+ * RSH_EVALUE if the layout names a rank outside the comm, or n, a dtype or a shape is not what the
+ * layout says; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_sharded_from_tensors(rsh_comm *comm, const rsh_layout *layout, int64_t n,
                                             const rsh_tensor *const *parts, rsh_sharded **out);
-/* From a whole tensor on rank `root` (`whole` is ignored elsewhere).  Collective. */
+/* Distributes a whole tensor from rank `root`; `whole` is ignored on other ranks.  The caller frees
+ * *out.
+ * RSH_EVALUE if `root` or a rank of the layout is outside the comm, or the root gives no memory.
+ * Collective. */
 RSH_API rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root,
                                        const rsh_memory *whole, rsh_sharded **out);
+/* No-op for NULL.  Local. */
 RSH_API void rsh_sharded_free(rsh_sharded *s);
 
+/* Getters.  Layout and parts are borrowed and live as long as the sharded tensor; NULL if there is
+ * no such part.  Local. */
 RSH_API const rsh_layout *rsh_sharded_layout(const rsh_sharded *s);
 RSH_API rsh_comm *rsh_sharded_comm(const rsh_sharded *s);
 RSH_API int64_t rsh_sharded_nparts(const rsh_sharded *s);
-RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s,
-                                           int64_t part); /* borrowed; NULL if there is none */
+RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part);
 
-/* Put the comm's node map into plan options, where it says which copies and routes stay inside a
- * node.  node_of is borrowed from the comm.  rsh_reshard and its kin do it by themselves for
- * options that name no nodes.  Local. */
+/* Copies the comm's node map into plan options, so that a plan can prefer sources on the same node.
+ * opts->node_of is borrowed from the comm; a comm of one node changes nothing.  rsh_reshard,
+ * rsh_reshard_into and rsh_reshard_many do this themselves if the options name no nodes.
+ * RSH_EVALUE if the options do not start from RSH_PLAN_OPTS_INIT.  Local. */
 RSH_API rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts);
 
-/* src in layout `to`, in new memory.  The comm remembers plans and bindings, 1,024 of each, by
- * layouts, options, strides and kind of memory: a loop plans and binds once, whatever memory the
- * tensors have.  opts
- * NULL: defaults.  Collective. */
+/* Moves src into layout `to`, in new memory.  opts may be NULL: defaults.  With opts->may_alias and
+ * equal layouts nothing moves: the result shares the memory of src.  The caller frees *out.
+ *
+ * The comm remembers plans and bindings, at most 1,024 of each, by layouts, options, strides and
+ * kind of memory, so that a loop plans and binds once, whatever memory the tensors have.  All
+ * bindings together keep at most 64 MiB of scratch, unless one alone needs more.  With
+ * opts->has_max_scratch a binding that uses messages is not kept: such a loop binds every time.
+ *
+ * RSH_EVALUE if the shapes differ or a layout names a rank outside the comm; RSH_ETYPE for complex
+ * to real; RSH_EUNSUP for one partial op to another; RSH_ENOMEM, also if opts->max_scratch_bytes is
+ * too small.  Collective. */
 RSH_API rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to,
                                const rsh_plan_opts *opts, rsh_sharded **out);
+/* The same into a sharded tensor that exists, on the same comm.  Its version is bumped.  If the
+ * call fails, the elements of dst are undefined.
+ * RSH_EVALUE also if the comms differ, if a part of dst shares an element with src or another part,
+ * or if its strides put two elements at one address.  Collective. */
 RSH_API rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst,
                                     const rsh_plan_opts *opts);
+/* The same for n tensors of one comm at once, which share messages.  The caller frees each of the n
+ * entries of `out`; if the call fails, none is written.
+ * RSH_EVALUE also if n < 1 or the comms differ.  Collective. */
 RSH_API rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src,
                                     const rsh_layout *const *to, const rsh_plan_opts *opts,
                                     rsh_sharded **out);
 
-/* How often the calls above, gather, scatter and the collectives of groups found a binding, on this
- * rank, and how many there are.  Local. */
+/* Cache hits and misses, on this rank, of all collective calls that move elements (those above,
+ * gather, scatter), and the bindings that the comm remembers.  Local. */
 typedef struct rsh_cache_stats {
     uint64_t hits, misses;
     int64_t bindings;
 } rsh_cache_stats;
 RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out);
 
-/* The whole tensor, in the layout's dtype, into the caller's memory on rank `root` (`whole` is
- * ignored elsewhere).  Partial layouts are reduced.  Collective. */
+/* Gathers the whole tensor, in the layout's dtype, in the caller's memory on rank `root`; `whole`
+ * is ignored on other ranks.  Partial layouts are reduced.
+ * RSH_EVALUE if `root` is outside the comm, or `whole` has no data or shares memory with the
+ * source.  Collective. */
 RSH_API rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole);
 
 /* A digest of values and their global positions, whatever the layout: sharded, replicated or whole
- * gives the same.  Partial layouts are refused (RSH_EUNSUP).  Nothing moves but 16 bytes a rank.
- * docs/digest.md has the formula.  Collective. */
+ * gives the same.  docs/digest.md has the formula. */
 typedef struct rsh_digest {
     uint64_t hi, lo;
 } rsh_digest;
 #define RSH_DIGEST_TEXT 36 /* "d1:" + 32 hex + NUL */
+/* The digest of a sharded tensor.  Each rank sends only 16 bytes.
+ * RSH_EUNSUP for a partial layout.  Collective. */
 RSH_API rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out);
+/* Writes a digest as text.  No-op for NULL.  Pure. */
 RSH_API void rsh_digest_text(rsh_digest d, char text[RSH_DIGEST_TEXT]);
-/* The same over parts that one caller holds: every rank ascending, every part of it.  Local. */
+/* The digest of a tensor all of whose parts one caller has: `parts` lists every rank ascending, and
+ * every part of it.
+ * RSH_EUNSUP for a partial layout; RSH_EVALUE if a part with elements has no data; RSH_ENOMEM.
+ * Local. */
 RSH_API rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts,
                                     rsh_digest *out);
 
-/* Exec: a plan bound to a comm and to memory, to be run many times without allocating.  It holds
- * the plan and borrows comm and memory.  `src` and `dst` have one entry per part of this rank,
- * tensor after tensor of the plan (NULL where there are none). */
+/* ---- exec: a plan bound to a comm and to memory, to be run many times without allocating ----
+ *
+ * A run waits for neighbours only, the ranks that it exchanges elements with.  All ranks of the
+ * layouts run an exec equally often; on other ranks a run does nothing.  Runs return what
+ * <reshard/comm.h> says of collective calls, and RSH_EBUSY while a run of the same exec is in
+ * progress.  After a failure destinations are undefined. */
 typedef struct rsh_exec rsh_exec;
+
+/* Binds a plan.  The exec holds the plan and borrows comm and memory.  `src` and `dst` have one
+ * entry per part of this rank, tensor after tensor of the plan (NULL if there are none).  The
+ * caller frees *out.
+ * RSH_EVALUE if the plan names a rank outside the comm, a part with elements has no data, or a
+ * destination shares memory with anything; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
+ * small for the messages that this comm needs.  Collective. */
 RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
                                  const rsh_memory *dst, rsh_exec **out);
-/* Called by every rank of the layouts (harmless on others).  On return this rank's destination is
- * complete and its source may be changed.  Waits for neighbours only. */
+/* One run: on return this rank's destination is complete and its source may be changed.  Called by
+ * every rank of the layouts. */
 RSH_API rsh_status rsh_exec_run(rsh_exec *e);
-/* The same in pieces: begin says that the source is ready, test makes what progress it can without
- * waiting, wait finishes.  Every rank begins the runs of a comm in the same order.  Those that are
- * under way at once may be tested and waited for in any order, another one on each rank; those of
- * different comms in the same order by all. */
+/* The same in steps: begin says that the source is ready, test makes what progress it can without
+ * waiting, wait finishes.  Every rank begins the runs of a comm in the same order.  Several runs of
+ * one comm may be in progress; each rank may test and wait for them in its own order.  Runs of
+ * different comms must be waited for in the same order on all ranks.  Called by every rank of the
+ * layouts. */
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
-/* A run on other memory of the same shapes and strides; entries as in bind, only data is read.  If
- * a rank refuses (data NULL; a destination that shares memory with anything; no memory for what its
- * neighbours are to read), its neighbours get its status and sentence at once, and destinations are
- * undefined; exec and comm stay good.  Where the rank exchanges messages (opts.messages, several
- * nodes) the others get RSH_EPEER with the sentence, and the comm has failed. */
+/* A run on other memory of the same shapes and strides; entries as in bind, of which only `data` is
+ * read.  If a rank refuses, its neighbours get its status and sentence at once, and destinations
+ * are undefined; exec and comm remain usable.  If the rank exchanges messages (opts.messages,
+ * several nodes), the others get RSH_EPEER with the sentence, and the comm has failed.  A rank
+ * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything, and with
+ * RSH_ENOMEM.  Called by every rank of the layouts. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
-/* A run that was begun is finished first. */
+/* Finishes a run that was begun, and waits for neighbours then; otherwise local.  No-op for NULL
+ * and in a forked child. */
 RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {
@@ -129,18 +181,23 @@ typedef struct rsh_exec_stats {
     double seconds;                                 /* of the last run */
     uint64_t contiguous, rows, strided, transposed, converted, reduced,
         filled;            /* moves by kernel, of one run */
-    uint64_t bytes_shadow; /* copied once more: rsh_exec_run_on of memory that others cannot reach,
-                              where that of bind was */
+    uint64_t bytes_shadow; /* bytes copied twice: in rsh_exec_run_on, if other ranks cannot reach
+                              the new memory although they could reach the memory given to bind */
 } rsh_exec_stats;
+/* Local. */
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 
-/* Every rank's part inside one caller, without rank threads.  `src` and `dst` list tensor after
- * tensor, rank after rank ascending, part after part.  pool NULL: the calling thread alone.  Local.
- */
+/* Runs a whole plan, every rank's part of it, in one caller that has the memory of all ranks.
+ * `src` and `dst` list tensor after tensor, rank after rank ascending, part after part.  With a
+ * pool of NULL the calling thread works alone.
+ * RSH_EVALUE if a part with elements has no data, or a destination shares memory with anything;
+ * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                       const rsh_memory *dst);
 
-/* The same bound once and run often without allocating. */
+/* The same bound once and run often without allocating.  Pool and memory are borrowed; the plan may
+ * be freed.  One thread uses an rsh_local at a time.  The caller frees *out.
+ * Errors as above, in bind; a run has none of its own.  Local. */
 typedef struct rsh_local rsh_local;
 RSH_API rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                   const rsh_memory *dst, rsh_local **out);

@@ -4,9 +4,13 @@
  * what was found, where.  Results are written only on success.  The library never prints and never
  * exits.
  *
- * In every header: NULL where a function needs something, and a value that an enum does not have,
- * are RSH_EVALUE.  Functions without a status answer NULL, false or 0 to them, or what they say;
- * those that free are no-ops for NULL. */
+ * In every header:
+ * - NULL where a function needs something, and a value that an enum does not have, are RSH_EVALUE.
+ *   Functions that return no status return NULL, false or 0 instead, unless they document another
+ *   value.  Functions that free are no-ops for NULL.
+ * - A comment says what a function does, who owns the result, which errors it returns beside
+ *   these, and whether it is pure, local or collective (see <reshard.h>).
+ * - What the caller frees it frees with the _free function of the same noun. */
 #ifndef RESHARD_STATUS_H
 #define RESHARD_STATUS_H
 
@@ -41,8 +45,8 @@ typedef enum rsh_status {
 #undef RSH_STATUS_ENUM
 } rsh_status;
 
-/* "RSH_EVALUE", and "invalid value"; "RSH_?" and "unknown status" for a number that is none.  Pure.
- */
+/* The name, "RSH_EVALUE", and the text, "invalid value".  For a number that is not a status:
+ * "RSH_?" and "unknown status".  Static strings.  Pure. */
 RSH_API const char *rsh_status_name(rsh_status status);
 RSH_API const char *rsh_status_text(rsh_status status);
 
@@ -50,32 +54,35 @@ RSH_API const char *rsh_status_text(rsh_status status);
  * failure.  Local. */
 RSH_API const char *rsh_error_detail(void);
 
-/* What this thread has asked of the allocation door since it started. */
+/* Memory that this thread has allocated since it started. */
 typedef struct rsh_alloc_stats {
     uint64_t allocations;   /* successful requests */
-    uint64_t live; /* allocations of this thread not yet freed, as far as this thread frees them
-                      itself */
+    uint64_t live;          /* allocations minus frees, both counted on this thread */
     uint64_t scratch_bytes; /* scratch (staging buffers that hold elements) held now */
     uint64_t scratch_peak;  /* the most scratch held at once since rsh_alloc_reset_peak */
-    uint64_t data_bytes;    /* elements of tensors and parts that this thread asked for and nobody
-                               has freed yet, on whichever thread */
+    uint64_t data_bytes;    /* elements of tensors and parts that this thread allocated and no
+                               thread has freed yet */
     uint64_t cached_bytes;  /* blocks of such elements that were freed and are kept for reuse */
 } rsh_alloc_stats;
+/* The counts of the calling thread.  Local. */
 RSH_API rsh_alloc_stats rsh_alloc_get_stats(void);
+/* Sets scratch_peak of the calling thread to what it holds now.  Local. */
 RSH_API void rsh_alloc_reset_peak(void);
 
 /* Freed blocks of 64 KiB and more stay mapped and resident, up to a cap, and serve the next request
  * of about their size: new memory would cost more page faults than a copy costs time.  The cap is
  * for the whole process, shared memory included.  It is 1 GiB unless the environment variable
- * RESHARD_CACHE_BYTES gives another number; 0 keeps nothing.  What is kept is given back before a
- * call fails with RSH_ENOMEM.  Local, from any thread. */
+ * RESHARD_CACHE_BYTES gives another number; 0 keeps nothing.  Before a call fails with RSH_ENOMEM,
+ * the library returns what it keeps to the system and tries again.  Local, from any thread. */
 RSH_API void rsh_alloc_set_cap(uint64_t bytes);
 RSH_API uint64_t rsh_alloc_get_cap(void);
-RSH_API uint64_t rsh_alloc_cached(void); /* bytes kept now, by all threads of the process */
-RSH_API void rsh_alloc_trim(void);       /* give all that is kept back to the system */
+/* Bytes that the process keeps now.  Local, from any thread. */
+RSH_API uint64_t rsh_alloc_cached(void);
+/* Returns all that the process keeps to the system.  Local, from any thread. */
+RSH_API void rsh_alloc_trim(void);
 
-/* For tests: the n-th allocation of this thread from now (0 = the next) fails, once; n < 0 switches
- * this off.  Local. */
+/* For tests: makes the n-th allocation of this thread from now (0: the next) fail, once; n < 0
+ * switches this off.  Local. */
 RSH_API void rsh_alloc_fail_at(int64_t n);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
-/* Tensor: dtype, shape, strides and a share of a storage on this rank.
+/* Tensor: dtype, shape, strides and a reference to a storage on this rank.
  *
- * Storage is reference-counted: tensors share it, the last one frees it.  A tensor is used by one
- * thread at a time; its storage may be shared by tensors of several threads. */
+ * Tensors share storage by reference; the last one frees it.  One thread uses a tensor at a time;
+ * tensors of several threads may share a storage.  Everything here is local. */
 #ifndef RESHARD_TENSOR_H
 #define RESHARD_TENSOR_H
 
@@ -15,9 +15,9 @@ extern "C" {
 
 typedef struct rsh_tensor rsh_tensor;
 
-/* Where elements live.  Tensors are on the cpu; other devices have names, which parse, print and
- * compare (see <reshard/torch/spec.h>), and are refused where elements are asked for. */
-/* name */
+/* Where elements live.  Tensors are on the cpu.  Other devices have names, which can be parsed,
+ * printed and compared, but no elements.
+ * X(name, text) */
 #define RSH_DEVICE_MAP(X)                                                                          \
     X(CPU, "cpu") X(CUDA, "cuda") X(MKLDNN, "mkldnn") X(OPENGL, "opengl") X(OPENCL, "opencl")      \
         X(IDEEP, "ideep") X(HIP, "hip") X(VE, "ve") X(FPGA, "fpga") X(ORT, "ort") X(XLA, "xla")    \
@@ -36,21 +36,26 @@ typedef struct rsh_device {
     int index; /* -1: none */
 } rsh_device;
 
-/* New memory, dense row-major; 64-byte aligned, on huge pages where large.  `shape` has ndim
- * entries.  Local. */
+/* A tensor on new memory: dense, row-major, 64-byte aligned, on huge pages if it is large.  `shape`
+ * has ndim entries.  The elements of the first are undefined.  The caller frees *out.
+ * RSH_EVALUE if ndim, a size or the number of bytes is out of range; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_tensor_empty(rsh_dtype dtype, int ndim, const int64_t *shape,
                                     rsh_tensor **out);
 RSH_API rsh_status rsh_tensor_zeros(rsh_dtype dtype, int ndim, const int64_t *shape,
                                     rsh_tensor **out);
 
-/* Foreign memory.  `strides` in elements, any sign, NULL = dense row-major; `data` is the element
- * at index 0,...,0. `deleter` NULL: borrowed, must outlive the tensor; else called once with `ctx`
- * when the last reference drops.  Local. */
+/* A tensor on memory of the caller.  `data` is the element at index 0,...,0; `strides` count
+ * elements and have any sign (NULL: dense row-major).  With a deleter the storage owns the memory
+ * and calls deleter(ctx) once, with the last reference; with NULL the memory is borrowed and must
+ * outlive all tensors on it.  The caller frees *out.  If the call fails, the deleter is not called:
+ * the memory is still the caller's.
+ * RSH_EVALUE if ndim, a size or a stride is out of range, or elements are at NULL; RSH_ENOMEM.
+ * Local. */
 RSH_API rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t *shape,
                                    const int64_t *strides, void (*deleter)(void *ctx), void *ctx,
                                    rsh_tensor **out);
 
-/* The same on a device.  RSH_EUNSUP: another one than the cpu. */
+/* The same on a device.  RSH_EUNSUP if it is not the cpu; otherwise as above.  Local. */
 RSH_API rsh_status rsh_tensor_empty_on(rsh_device device, rsh_dtype dtype, int ndim,
                                        const int64_t *shape, rsh_tensor **out);
 RSH_API rsh_status rsh_tensor_wrap_on(rsh_device device, void *data, rsh_dtype dtype, int ndim,
@@ -58,18 +63,25 @@ RSH_API rsh_status rsh_tensor_wrap_on(rsh_device device, void *data, rsh_dtype d
                                       void (*deleter)(void *ctx), void *ctx, rsh_tensor **out);
 
 /* Another tensor on the same storage: `offset` elements from t's first element, with shape and
- * strides of its own.  RSH_EVALUE: it would reach beyond the storage.  The storage of wrapped
- * memory goes from the lowest to the highest element that was wrapped. */
+ * strides of its own (NULL: dense row-major).  The storage of wrapped memory goes from the lowest
+ * to the highest element that was wrapped.  The caller frees *out; `t` may be freed first.
+ * RSH_EVALUE if the view would reach beyond the storage, or as for rsh_tensor_wrap; RSH_ENOMEM.
+ * Local. */
 RSH_API rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim,
                                    const int64_t *shape, const int64_t *strides, rsh_tensor **out);
-/* The box that begins at `offsets` and has `sizes`; a dim whose size is the tensor's stays whole,
- * whatever its offset says.  A view.  RSH_EINDEX: outside. */
+/* A view of the box that begins at `offsets` and has `sizes`, ndim entries each.  A dim whose size
+ * is the tensor's stays whole, whatever its offset says.  The caller frees *out.
+ * RSH_EINDEX if the box reaches outside the tensor; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_tensor_narrow(const rsh_tensor *t, const int64_t *offsets,
                                      const int64_t *sizes, rsh_tensor **out);
-RSH_API rsh_status rsh_tensor_transpose(const rsh_tensor *t, int a, int b,
-                                        rsh_tensor **out); /* dims may be negative; a view */
+/* A view with dims a and b swapped; negative dims count from the end.  The caller frees *out.
+ * RSH_EINDEX if the tensor has no such dim; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_tensor_transpose(const rsh_tensor *t, int a, int b, rsh_tensor **out);
+/* Drops the tensor's reference to its storage.  No-op for NULL.  Local. */
 RSH_API void rsh_tensor_free(rsh_tensor *t);
 
+/* Getters.  Shape and strides, ndim entries each, live as long as the tensor; data is the element
+ * at index 0,...,0 and lives as long as the storage.  Local. */
 RSH_API void *rsh_tensor_data(const rsh_tensor *t);
 RSH_API rsh_dtype rsh_tensor_dtype(const rsh_tensor *t); /* RSH_DTYPE_COUNT for NULL */
 RSH_API int rsh_tensor_ndim(const rsh_tensor *t);        /* -1 for NULL */
@@ -80,14 +92,15 @@ RSH_API bool rsh_tensor_dense(const rsh_tensor *t); /* row-major without gaps */
 
 /* ---- the storage, which views share ---- */
 
-RSH_API void *rsh_tensor_storage(const rsh_tensor *t); /* its first byte */
+/* The first byte of the storage, borrowed; its size; and where it is (RSH_DEVICE_COUNT and -1 for
+ * NULL).  Local. */
+RSH_API void *rsh_tensor_storage(const rsh_tensor *t);
 RSH_API size_t rsh_tensor_storage_bytes(const rsh_tensor *t);
 RSH_API rsh_device rsh_tensor_device(const rsh_tensor *t);
 
-/* How often the elements have changed: a value that was saved is stale if the version has moved.
- * Calls of the library that write into a tensor of the caller's bump it (rsh_math_*,
- * rsh_reshard_into, collectives of groups).  Whoever writes through the pointer, or lets an exec
- * write there, bumps it.  Safe from any thread. */
+/* How often the elements have changed: a value that was saved is stale if the version has changed
+ * since.  Functions that write into a tensor of the caller's bump it.  Whoever writes through a
+ * pointer, or binds a plan to the memory, calls rsh_tensor_bump.  Local, from any thread. */
 RSH_API uint64_t rsh_tensor_version(const rsh_tensor *t);
 RSH_API void rsh_tensor_bump(const rsh_tensor *t);
 

@@ -5,11 +5,6 @@
 #define RSH_VERSION_MAJOR 0
 #define RSH_VERSION_MINOR 1
 #define RSH_VERSION_PATCH 0
-#define RSH_VERSION_GE(major, minor, patch)                                                        \
-    (RSH_VERSION_MAJOR > (major) ||                                                                \
-     (RSH_VERSION_MAJOR == (major) &&                                                              \
-      (RSH_VERSION_MINOR > (minor) ||                                                              \
-       (RSH_VERSION_MINOR == (minor) && RSH_VERSION_PATCH >= (patch)))))
 
 #if defined(_WIN32)
 #define RSH_API
@@ -21,10 +16,10 @@
 extern "C" {
 #endif
 
-/* "0.1.0", of the library that is linked.  Pure. */
+/* The version of the library that is linked: "0.1.0".  A static string.  Pure. */
 RSH_API const char *rsh_version(void);
-/* "avx512", "avx2" or "generic": the copy kernels that this machine will use; RESHARD_SIMD lowers
- * it.  Local. */
+/* The copy kernels that this machine will use: "avx512", "avx2" or "generic"; the environment
+ * variable RESHARD_SIMD lowers it.  A static string.  Local. */
 RSH_API const char *rsh_simd(void);
 
 #ifdef __cplusplus

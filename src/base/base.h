@@ -34,8 +34,7 @@ uint64_t rshi_sentences(void);
         rsh_status status_ = (call);                                                               \
         if (status_) return status_;                                                               \
     } while (0)
-/* For functions with one label `out:` that releases everything; `torch` is the function's status.
- */
+/* For functions with one label `out:` that releases everything; `st` is the function's status. */
 #define RSH_GOTO(call)                                                                             \
     do {                                                                                           \
         st = (call);                                                                               \

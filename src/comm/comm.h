@@ -144,8 +144,8 @@ struct rsh_comm {
  * fingerprint of what it asks for, and whether it refuses.  All OK and equal: RSH_OK.  A rank
  * refuses: everybody gets the lowest such rank's status and sentence.  Operations, call counts or
  * fingerprints differ: everybody gets RSH_EMISMATCH naming who differs; `what` (the layouts, say)
- * is quoted for the first two that differ. The name of an operation stands for all that follows:
- * calls that go on differently have different names, or ranks would part ways behind the opening.
+ * is quoted for the first two that differ.  Name and fingerprint stand for all that follows: calls
+ * that go on differently differ in one of them, or ranks would part ways behind the opening.
  * The usual case costs one allgather of a small record; texts travel only when something is wrong.
  * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or
  * RSH_ETIMEOUT it has failed for good. */

@@ -3,7 +3,7 @@
  * A prepared move is a loop over its outer dims around a plane: the last two dims that are walked
  * element by element.  A "unit" is what moves as one: an element, or for plain copies a short run
  * that has the size of one (1, 2, 4, 8 or 16 bytes).  Everything below works on planes of units and
- * on dense tiles of them; a tile is a small piece of a plane, kept on the stack. */
+ * on dense tiles of them; a tile is a small rectangle of a plane, kept on the stack. */
 #ifndef RESHARD_COPY_IMPL_H
 #define RESHARD_COPY_IMPL_H
 

@@ -7,7 +7,7 @@
 #define TILE_BYTES     8192
 #define CROSSING_BYTES 32768
 
-/* Is a rows x cols piece with these strides one run? */
+/* Is a rows x cols plane with these strides one run? */
 static bool is_dense(int64_t rows, int64_t cols, int64_t unit, int64_t row, int64_t col) {
     return (col == unit || cols == 1) && (row == cols * unit || rows == 1);
 }

@@ -32,7 +32,7 @@ struct rsh_plan {
     bool messages;
     bool has_ceiling; /* is `ceiling` a limit on the scratch of a rank? */
     int64_t ceiling;
-    int64_t send_bytes, recv_bytes; /* chunks of message transport */
+    int64_t send_bytes, recv_bytes; /* buffers of message transport */
     bool adjoint; /* the transpose of what the pairs say */
     int stages;
     int64_t *rank; /* owned: the distinct ranks of all layouts, ascending */

@@ -111,8 +111,9 @@ static void merge(gain_list *l) {
     l->n = n;
 }
 
-static rsh_status check(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to, rsh_layout **to2) {
-    RSH_REQUIRE(n > 0 && from && to && to2, RSH_EVALUE,
+static rsh_status check(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                        rsh_layout **relabelled) {
+    RSH_REQUIRE(n > 0 && from && to && relabelled, RSH_EVALUE,
                 "relabelling needs at least one pair of layouts and a place for the result");
     for (int64_t t = 0; t < n; t++) {
         RSH_REQUIRE(from[t] && to[t], RSH_EVALUE, "tensor %lld has no layout", (long long)t);
@@ -142,33 +143,33 @@ static rsh_status renumber(const rsh_layout *to, const rank_list *ranks, const i
 }
 
 static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const rank_list *ranks, const int64_t *place_of,
-                               rsh_layout **to2) {
+                               rsh_layout **relabelled) {
     rsh_status st = RSH_OK;
-    for (int64_t t = 0; t < n; t++) to2[t] = NULL;
-    for (int64_t t = 0; t < n && !st; t++) st = renumber(to[t], ranks, place_of, &to2[t]);
+    for (int64_t t = 0; t < n; t++) relabelled[t] = NULL;
+    for (int64_t t = 0; t < n && !st; t++) st = renumber(to[t], ranks, place_of, &relabelled[t]);
     for (int64_t t = 0; t < n && st; t++) {
-        rsh_layout_free(to2[t]);
-        to2[t] = NULL;
+        rsh_layout_free(relabelled[t]);
+        relabelled[t] = NULL;
     }
     return st;
 }
 
 rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
-                              const rsh_plan_opts *opts, rsh_layout **to2, bool *exact) {
+                              const rsh_plan_opts *opts, rsh_layout **relabelled, bool *exact) {
     gain_list gains = {0};
     rank_list ranks = {0};
     bool is_exact = true;
     int64_t *place_of = NULL;
     rsh_plan_opts o;
     rsh_status st;
-    RSH_TRY(check(n, from, to, to2));
+    RSH_TRY(check(n, from, to, relabelled));
     RSH_TRY(rshi_plan_opts_take(opts, &o));
     RSH_GOTO(list_ranks(n, to, &ranks));
     place_of = rshi_alloc((size_t)ranks.n + 1, sizeof *place_of);
     if (!place_of) RSH_GOTO(rshi_nomem());
     for (int64_t t = 0; t < n; t++) RSH_GOTO(count_tensor(from[t], to[t], &ranks, &gains));
     RSH_GOTO(solve(ranks.n, &o, &gains, place_of, &is_exact));
-    RSH_GOTO(renumber_all(n, to, &ranks, place_of, to2));
+    RSH_GOTO(renumber_all(n, to, &ranks, place_of, relabelled));
     if (exact) *exact = is_exact;
 out:
     rshi_free(gains.gain);

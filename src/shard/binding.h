@@ -19,7 +19,7 @@ typedef struct rshi_binding {
     rsh_exec *e;        /* borrowed */
     rsh_share *share;   /* owned: this rank's */
     int *peer_of;       /* owned: by rank, index + 1 into peers; 0: none */
-    rshi_location *src; /* owned: of the sources of the edge at hand */
+    rshi_location *src; /* owned: of the sources of the transfer at hand */
     int64_t room;
 } rshi_binding;
 

@@ -4,7 +4,7 @@
  * inside of that are taken whole. */
 #include "shard/streams.h"
 
-/* One piece of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
+/* One cut of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
 typedef struct cut {
     const rshi_stream_item *item;
     const rshi_task *task;
@@ -40,7 +40,7 @@ static void go_past(const rshi_streams *f, const rshi_stream *w, const cut *c, r
     if (++p->item < w->last) p->task = f->items[p->item].first;
 }
 
-/* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the stream has
+/* The next cut that still fits into a message of which `used` bytes are full; false: none does, or the stream has
  * ended. */
 static bool next_cut(const rshi_streams *f, const rshi_stream *w, rshi_place *p, int64_t *used, cut *c) {
     if (p->item == w->last) return false;
@@ -61,7 +61,7 @@ static bool next_cut(const rshi_streams *f, const rshi_stream *w, rshi_place *p,
 
 /* ---- moving ---- */
 
-/* Strides of the piece's dims, and the bytes from the task's first element to the piece's. */
+/* Strides of the cut's dims, and the bytes from the task's first element to the cut's. */
 static int64_t lay_strides(const cut *c, const int64_t *strides, int64_t *out) {
     const rshi_move *m = &c->task->move;
     int64_t offset = c->i0 * strides[c->dim], outer = c->outer;
@@ -88,7 +88,7 @@ static rshi_move move_of(const cut *c) {
     return m;
 }
 
-/* The piece in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
+/* The cut in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
 static char *find_source(const rshi_streams *f, const cut *c, char *const *base, int64_t *strides) {
     int64_t number = c->task->first_source + c->item->own;
     const rshi_source *s = &f->out.sources[number];
@@ -111,7 +111,7 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
     return true;
 }
 
-/* Where the piece belongs just as it travels, or NULL. */
+/* Where the cut belongs just as it travels, or NULL. */
 static char *find_whole(const cut *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
@@ -158,7 +158,7 @@ void rshi_packet_pack(const rshi_streams *f, const rshi_stream *w, const rshi_pa
     while (next_cut(f, w, &at, &used, &c)) pack(f, &c, base, message);
 }
 
-/* One source of a piece that arrives: a message, or this rank's own memory. */
+/* One source of a cut that arrives: a message, or this rank's own memory. */
 static const char *lay_source(const rshi_streams *f, const cut *c, const rshi_move *m, int i, char *const *base,
                               const char *messages, int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = f->strides + (int64_t)i * RSHI_MOVE_DIMS;

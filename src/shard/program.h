@@ -21,7 +21,7 @@ typedef struct rshi_task {
     int64_t first_source; /* in sources[] */
 } rshi_task;
 
-/* A piece of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`,
+/* The bit of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`,
  * dim `first` from i0 to i1. */
 typedef struct rshi_slab {
     int64_t task;
