@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Tree: small promises that the repository keeps about itself.
 
-    check_tree.py names | types | strays | version | readme [ROOT]
+    check_tree.py names | types | strays | version | readme | walk [ROOT]
 
 names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
 types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
 readme   code in README.md is the marked region of the example it was taken from
+walk     each function in the table of "The walk" in ARCHITECTURE.md is defined in the file beside it
 """
 import os
 import re
@@ -79,7 +80,28 @@ def readme(root):
             yield f"README.md: the code block is not the marked region of {path}"
 
 
-CHECKS = {"names": names, "types": types, "strays": strays, "version": version, "readme": readme}
+def defines(text, name):
+    """Does a C source define this function?"""
+    return re.search(rf"^\w[^;{{}}()]*\b{name}\([^;{{}}]*\)\s*\{{", bare(text), re.M)
+
+
+def walk(root):
+    """Rows are | number | `function` | file in src/ | ..."""
+    section = re.search(r"^## The walk\n(.*?)(?=^## |\Z)", read(root, "ARCHITECTURE.md"), re.M | re.S)
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\S+) \|", section.group(1) if section else "", re.M)
+    if not rows:
+        yield "ARCHITECTURE.md: no table follows ## The walk"
+    for place, (number, name, path) in enumerate(rows, 1):
+        if int(number) != place:
+            yield f"ARCHITECTURE.md: step {number} of the walk stands at place {place}"
+        path = os.path.join("src", path)
+        if not os.path.exists(os.path.join(root, path)):
+            yield f"ARCHITECTURE.md: step {number} of the walk: there is no {path}"
+        elif not defines(read(root, path), name):
+            yield f"ARCHITECTURE.md: step {number} of the walk: {path} does not define {name}"
+
+
+CHECKS = {"names": names, "types": types, "strays": strays, "version": version, "readme": readme, "walk": walk}
 
 
 def main(which="", root="."):

@@ -41,8 +41,8 @@ typedef struct rshi_extent_owner {
 } rshi_extent_owner;
 
 /* Does a destination share a byte with any other part?  If the extents do not overlap, a sort shows
- * that it does not; otherwise the elements are compared, for a bounded time.  Sorts the list.  `at`,
- * if such a pair is found: the two of them. */
+ * that it does not; otherwise the elements are compared, for a bounded time.  Sorts the list.
+ * `at`, if such a pair is found: the two of them. */
 rshi_sharing rshi_extents_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner,
                                rshi_extent at[2]);
 /* The same as an error: RSH_EVALUE unless they are apart. */

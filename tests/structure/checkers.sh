@@ -17,6 +17,7 @@ clean() {
     printf '#include <reshard.h>\n#include "verbs.h"\n' > "$tree/cli/verb.c"
     printf '\n' > "$tree/cli/verbs.h"
     printf '#include <stdint.h>\n' > "$tree/tests/oracle/oracle.c"
+    printf '## The walk\n\n| | function | file | |\n|---|---|---|---|\n| 1 | `door` | base/alloc.c | |\n' > "$tree/ARCHITECTURE.md"
 }
 
 # breach CHECK FILE TEXT EXPECTED: TEXT appended to FILE makes CHECK fail and say EXPECTED.
@@ -34,7 +35,7 @@ breach() {
 }
 
 clean
-for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py types" "check_tree.py strays"; do
+for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py types" "check_tree.py strays" "check_tree.py walk"; do
     python3 "$root/tools/"$check "$tree" > /dev/null || { echo "$check objects to a clean tree"; failed=1; }
 done
 
@@ -57,6 +58,9 @@ breach $layers tests/oracle/oracle.c '#include <reshard/layout.h>' 'shares nothi
 breach "check_tree.py names" src/plan/parse.c 'int x;' 'parse.c: src/layout/parse.c, src/plan/parse.c'
 breach "check_tree.py types" src/plan/pairs.c 'typedef struct thing rshi_layout;' 'named like the public type'
 breach "check_tree.py strays" src/plan/pairs.c '/* TO''DO later */' 'src/plan/pairs.c:4'
+breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `pairs` | plan/pairs.c | |' 'src/plan/pairs.c does not define pairs'
+breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `door` | plan/door.c | |' 'there is no src/plan/door.c'
+breach "check_tree.py walk" ARCHITECTURE.md '| 3 | `door` | base/alloc.c | |' 'step 3 of the walk stands at place 2'
 breach check_length.py src/plan/long.c "$(seq -s '\n' 701)" 'src/plan/long.c: 701 lines'
 breach check_length.py include/reshard/layout.h "/* $(printf '%097d' 0) */" '103 columns; 100 is the most'
 breach check_length.py src/plan/wide.c "/* $(printf '%0117d' 0) */" '123 columns; 120 is the most'
