@@ -17,9 +17,9 @@ typedef struct rsh_pool rsh_pool;
 RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
 /* The number of threads, the calling one included; 0 for NULL.  Local. */
 RSH_API int rsh_pool_size(const rsh_pool *pool);
-/* Runs task(ctx, i, worker) for i from 0 to ntasks - 1, in any order, with worker from 0 to
- * size - 1.  Returns when all tasks are done.  With a pool of NULL, and in a forked child of the
- * process that made the pool, the calling thread runs them all.  No-op for a task of NULL.  Local. */
+/* Runs task(ctx, i, worker) for i from 0 to ntasks - 1, in any order; `worker` is below the size.
+ * Returns when all tasks are done.  With a pool of NULL, and in a forked child of the process that
+ * made the pool, the calling thread runs them all.  No-op for a task of NULL.  Local. */
 RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks,
                           void (*task)(void *ctx, int64_t i, int worker), void *ctx);
 /* Ends the threads.  No-op for NULL.  Local. */
