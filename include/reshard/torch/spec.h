@@ -1,12 +1,13 @@
-/* Spec: how a tensor is cut into shards and who owns which, in PyTorch's terms.
+/* Spec: how a tensor is cut into shards and who owns which, as PyTorch describes it.
  *
  * A sharding spec turns sizes into metadata: a list of boxes with owners.  Two kinds are built in:
  * chunks along one dim, and a list of boxes.  Users add their own with a table of functions.  A
- * layout says the same in the notation of this library and more; specs become layouts and, where
- * they can, layouts specs.  docs/torch.md has the table of names.
+ * layout can express everything a spec can, and more; specs become layouts and, where a spec can
+ * say it, layouts become specs.  docs/torch.md has the table of names.
  *
  * Ranks in placements are ranks of the process group, everywhere.  All functions are pure unless
- * they say otherwise. */
+ * they say otherwise.  Functions that allocate return RSH_ENOMEM if they cannot, and the caller
+ * frees what they write to *out. */
 #ifndef RESHARD_TORCH_SPEC_H
 #define RESHARD_TORCH_SPEC_H
 
@@ -19,7 +20,7 @@ extern "C" {
 
 /* ---- chunks of one dim ---- */
 
-/* ceil(n / chunks).  RSH_EVALUE: chunks < 1 or n < 0. */
+/* ceil(n / chunks).  RSH_EVALUE if chunks < 1 or n < 0. */
 RSH_API rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out);
 /* Size of chunk c >= 0 where chunks have s elements: the first ones are full, at most one is
  * smaller, the rest are empty. */
@@ -29,7 +30,7 @@ RSH_API int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c);
 
 /* ---- where a shard lives ---- */
 
-/* "cpu", "cuda:1".  RSH_ERUNTIME: no such device. */
+/* Parses "cpu", "cuda:1".  RSH_ERUNTIME if there is no such device. */
 RSH_API rsh_status rsh_device_parse(const char *text, rsh_device *out);
 RSH_API bool rsh_device_equal(rsh_device a, rsh_device b);
 
@@ -37,20 +38,22 @@ RSH_API bool rsh_device_equal(rsh_device a, rsh_device b);
 #define RSH_PLACEMENT_TEXT 128
 
 typedef struct rsh_placement {
-    char worker[RSH_WORKER_TEXT]; /* "": none.  Letters, digits, "_", "-", ".".  Names of workers
-                                     parse, print and compare; nothing can be placed by them */
+    char worker[RSH_WORKER_TEXT]; /* "": none.  Letters, digits, "_", "-", ".".  A worker name is
+                                     parsed, printed and compared, but a tensor cannot be placed by
+                                     one */
     int rank;                     /* -1: none */
     rsh_device device;
 } rsh_placement;
 
-/* "rank:3/cpu", "rank:3", "cpu", "trainer0/cuda:0", "trainer0".  RSH_EVALUE: malformed;
- * RSH_ERUNTIME: a bad device after the slash. */
+/* Parses "rank:3/cpu", "rank:3", "cpu", "trainer0/cuda:0", "trainer0".
+ * RSH_EVALUE if the text is malformed; RSH_ERUNTIME if the device after the slash does not
+ * exist. */
 RSH_API rsh_status rsh_placement_parse(const char *text, rsh_placement *out);
 RSH_API void rsh_placement_print(const rsh_placement *p,
                                  char text[RSH_PLACEMENT_TEXT]); /* "" for NULL */
 RSH_API bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b);
-/* Is it a rank of a group of `size`?  RSH_EVALUE: no rank, or outside; RSH_ERUNTIME: the name of a
- * worker. */
+/* Is it a rank of a group of `size`?  RSH_EVALUE if it has no rank or one outside the group;
+ * RSH_ERUNTIME if it is the name of a worker. */
 RSH_API rsh_status rsh_placement_check(const rsh_placement *p, int size);
 
 /* ---- metadata ---- */
@@ -62,8 +65,8 @@ typedef struct rsh_shard_meta {
     rsh_placement placement;
 } rsh_shard_meta;
 
-/* RSH_EVALUE: lists of different lengths, or something negative.  `placement` as text; NULL: none.
- */
+/* Metadata from lists; `placement` is a text, NULL for none.
+ * RSH_EVALUE if the lists differ in length or a number is negative. */
 RSH_API rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes,
                                        const int64_t *sizes, const char *placement,
                                        rsh_shard_meta *out);
@@ -98,27 +101,31 @@ typedef struct rsh_tensor_meta {
     rsh_tensor_props props;
 } rsh_tensor_meta;
 
-/* `shards` are copied; props NULL: RSH_TENSOR_PROPS_INIT.  RSH_EVALUE: other numbers of dims,
- * something negative; whether the shards overlap or cover is not looked at.  Local. */
+/* `shards` are copied; props NULL: RSH_TENSOR_PROPS_INIT.  The caller frees *out.
+ * RSH_EVALUE if numbers of dims differ or a number is negative.  Overlap and coverage are not
+ * checked. */
 RSH_API rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim,
                                        const int64_t *size, const rsh_tensor_props *props,
                                        rsh_tensor_meta **out);
+/* A copy, which the caller frees. */
 RSH_API rsh_status rsh_tensor_meta_copy(const rsh_tensor_meta *m, rsh_tensor_meta **out);
+/* No-op for NULL. */
 RSH_API void rsh_tensor_meta_free(rsh_tensor_meta *m);
 /* Everything equal, shards in the same order. */
 RSH_API bool rsh_tensor_meta_equal(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
 /* The same tensor cut the same way: order and empty shards do not matter. */
 RSH_API bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
-/* As JSON, and back: an equal object.  RSH_ERUNTIME: not such a text, or a memory format that does
- * not exist. */
+/* Writes JSON; load reads it back into an equal object, which the caller frees.
+ * RSH_EIO if the sink stops; RSH_ERUNTIME if the text is not such JSON, or names a memory format
+ * that does not exist. */
 RSH_API rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink);
 RSH_API rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tensor_meta **out);
 
-/* RSH_EVALUE naming the first shard that overlaps one before it, and that one.  Empty shards
- * overlap nothing.  A sweep: 100,000 boxes take well under a second. */
+/* RSH_EVALUE if shards overlap; the sentence names the first shard that overlaps one before it, and
+ * that one.  Empty shards overlap nothing.  100,000 boxes take well under a second. */
 RSH_API rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards);
-/* RSH_EVALUE: other number of dims, a shard (an empty one too) that reaches outside, or volumes
- * that do not add up to the tensor's. */
+/* RSH_EVALUE if numbers of dims differ, a shard (an empty one too) reaches outside, or the volumes
+ * do not add up to the tensor's. */
 RSH_API rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int ndim,
                                            const int64_t *size);
 
@@ -136,8 +143,8 @@ typedef struct rsh_spec_kind {
     /* Called once, with the last reference to the spec.  NULL: `self` is borrowed and must outlive
      * the spec. */
     void (*free)(void *self);
-    /* What tells two specs of this kind apart, as text: specs are equal if kind and text are. NULL:
-     * all specs of the kind are equal. */
+    /* Prints the text by which two specs of this kind are compared.  NULL: all specs of the kind
+     * are equal. */
     rsh_status (*print)(const void *self, const rsh_sink *sink);
     /* How rsh_shard_tensor hands out a whole tensor: an rsh_torch_sharder, which
      * <reshard/torch/tensor.h> describes.  NULL: it cannot (RSH_EUNSUP). */
@@ -149,15 +156,19 @@ typedef struct rsh_spec_kind {
 
 /* A spec of a user's kind.  `kind` is borrowed and must outlive the spec.  On success the spec owns
  * `self` and frees it with kind->free; on failure `self` is still the caller's.
- * RSH_EVALUE: no name, no `build`, or a kind called "chunk" or "boxes".  The caller frees *out. */
+ * The caller frees *out.
+ * RSH_EVALUE if the kind has no name or no `build`, or is called "chunk" or "boxes". */
 RSH_API rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out);
 /* n >= 1 chunks along `dim` (negative: from the end); the position in the list is the number of the
- * chunk, the rank in it the owner.  Any ranks, several chunks on one or none. */
+ * chunk, the rank in it the owner.  A rank may own several chunks or none.  The caller frees *out.
+ * RSH_EVALUE if n < 1. */
 RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements,
                                   rsh_spec **out);
-/* The same with one placement "rank:R/cpu" per entry of `ranks`; NULL: 0 to n-1. */
+/* The same with one placement "rank:R/cpu" per entry of `ranks`; NULL: 0 to n-1.  The caller frees
+ * *out. */
 RSH_API rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out);
-/* Boxes.  RSH_EVALUE: none, different numbers of dims, overlap. */
+/* A list of boxes.  The caller frees *out.
+ * RSH_EVALUE if there is none, numbers of dims differ, or boxes overlap. */
 RSH_API rsh_status rsh_spec_boxes(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
 /* One more reference to the same spec.  Never fails; NULL for NULL.  The caller frees the result,
  * once for every hold. */
@@ -170,15 +181,15 @@ RSH_API const void *rsh_spec_self(const rsh_spec *s);      /* of a user's kind; 
 /* Canonical text: "chunk(0; rank:0/cpu, rank:1/cpu)", "boxes([0,0]+[5,5] rank:0/cpu; ...)", or
  * "name(...)" with what the kind prints.  Borrowed. */
 RSH_API const char *rsh_spec_text(const rsh_spec *s);
-/* Chunk and boxes specs from that text.  RSH_EVALUE names the column; RSH_ERUNTIME: a bad device.
- */
+/* A chunk or boxes spec from that text.  The caller frees *out.
+ * RSH_EVALUE names the column; RSH_ERUNTIME if a device does not exist. */
 RSH_API rsh_status rsh_spec_parse(const char *text, rsh_spec **out);
-/* The same text, up to the sign of a dim where ndim >= 0 is given (-1: unknown, dims as they
- * stand). */
+/* Are the texts equal?  With ndim >= 0 a negative dim equals its positive counterpart; with -1 dims
+ * are compared as written. */
 RSH_API bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim);
 
 /* Of a chunk spec; RSH_EUNSUP for others. */
-/* The dim, from 0 to ndim - 1.  RSH_EVALUE: the tensor has no such dim. */
+/* The dim, from 0 to ndim - 1.  RSH_EVALUE if the tensor has no such dim. */
 RSH_API rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim);
 /* The placements, borrowed. */
 RSH_API rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n,
@@ -191,24 +202,28 @@ RSH_API rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W
                                          int64_t *start, int64_t *size);
 
 /* The shards of a tensor of this size; props NULL: RSH_TENSOR_PROPS_INIT.  Chunks: in the order of
- * placements, empty ones too.  RSH_EVALUE as the kind says; RSH_ERUNTIME: a user's kind made
- * metadata of another size or of other properties than it was asked for. */
+ * placements, empty ones too.  The caller frees *out.
+ * RSH_EVALUE if the spec does not fit the size; RSH_ERUNTIME if a user's kind made metadata of
+ * another size or of other properties than it was asked for; or the status of that kind. */
 RSH_API rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size,
                                   const rsh_tensor_props *props, rsh_tensor_meta **out);
 /* Is this list, in any order, what chunks along one dim would give, offsets and sizes exactly? Then
- * that chunk spec, else boxes; a single shard, or all at the origin, are boxes. */
+ * that chunk spec, else boxes; a single shard, or all at the origin, are boxes.  The caller frees
+ * *out. */
 RSH_API rsh_status rsh_spec_infer(int64_t n, const rsh_shard_meta *shards, rsh_spec **out);
 
 /* The same tensor as a layout: a mesh of one axis where the shards are chunks and every rank owns
  * one, else boxes.  Part i of a rank is its shard i in the order of the metadata, also where it is
  * empty.
- * RSH_EVALUE: a shard without a rank, or shards that do not tile; RSH_ERUNTIME: the name of a
- * worker.  The caller frees *out. */
+ * The caller frees *out.
+ * RSH_EVALUE if a shard has no rank or shards do not tile the tensor; RSH_ERUNTIME for the name of
+ * a worker. */
 RSH_API rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out);
 RSH_API rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim,
                                    const int64_t *size, rsh_layout **out);
-/* A layout as a spec, shards by rank unless they are chunks: RSH_EUNSUP where it is partial,
- * replicated, flat or stored in another order, or where a part is not one box. */
+/* A layout as a spec, shards by rank unless they are chunks.  The caller frees *out.
+ * RSH_EUNSUP if the layout is partial, replicated, flat or stored in another order, or a part is
+ * not one box. */
 RSH_API rsh_status rsh_spec_from_layout(const rsh_layout *l, rsh_spec **out);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* ShardedTensor: PyTorch's, in C.
+/* ShardedTensor: that of PyTorch, in C.
  *
  * It is an rsh_sharded of <reshard/shard.h> with a spec, properties and a process group: the spec
  * becomes the layout, and the parts are this rank's shards.  Metadata of all shards are made when
@@ -11,7 +11,8 @@
  * A rank that is not a member of the group gets RSH_ERUNTIME.
  *
  * Local shards are the entries of the metadata that this rank owns, in the order of the metadata,
- * dense and row-major, also where they are empty.  A tensor is freed before its group. */
+ * dense and row-major, also where they are empty.  Free a tensor before its group.  The
+ * caller frees what functions write to *out. */
 #ifndef RESHARD_TORCH_TENSOR_H
 #define RESHARD_TORCH_TENSOR_H
 
@@ -34,14 +35,17 @@ typedef struct rsh_shard {
     rsh_tensor_props props; /* what PyTorch keeps in the tensor, as requires_grad */
 } rsh_shard;
 
-/* props NULL: rsh_tensor_props_of(tensor).  RSH_EVALUE: shapes or dtypes differ, or the placement
- * is on another device than the tensor's (cpu).  Local. */
+/* A shard that shares the storage of `tensor`; props NULL: rsh_tensor_props_of(tensor).  The caller
+ * clears *out.
+ * RSH_EVALUE if shapes or dtypes differ, or the placement is on another device than the tensor
+ * (cpu).  Local. */
 RSH_API rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta,
                                   const rsh_tensor_props *props, rsh_shard *out);
-/* Metadata with the tensor's shape and placement "rank:R/cpu". */
+/* The same, with metadata of the tensor's shape and placement "rank:R/cpu".  Local. */
 RSH_API rsh_status rsh_shard_from_tensor(const rsh_tensor *tensor, int noffsets,
                                          const int64_t *offsets, int rank, rsh_shard *out);
-RSH_API void rsh_shard_clear(rsh_shard *s); /* frees its tensor */
+/* Frees the tensor of a shard.  No-op for NULL.  Local. */
+RSH_API void rsh_shard_clear(rsh_shard *s);
 
 /* ---- making ---- */
 
@@ -54,11 +58,14 @@ typedef struct rsh_torch_opts {
 } rsh_torch_opts;
 #define RSH_TORCH_OPTS_INIT {sizeof(rsh_torch_opts), RSH_TENSOR_PROPS_INIT, 0, 0}
 
-/* opts NULL: f32, the default group.  A rank that owns no shard has none; that is fine.  `value` is
- * one element of the dtype.  RSH_EVALUE: metadata as the spec says, shards that are not the whole
- * tensor, a placement outside the group, layout not strided, memory format not contiguous;
- * RSH_EUNSUP: a device that is not cpu; RSH_ETYPE: random integers; RSH_ERUNTIME: requires_grad of
- * integers, here and below. Local. */
+/* New tensors cut by a spec.  opts NULL: f32, the default group.  A rank may own no shard.  `value`
+ * is one element of the dtype.
+ * - RSH_EVALUE if the spec refuses the size, the shards are not the whole tensor, a placement is
+ *   outside the group, the layout is not strided, or the memory format is not contiguous;
+ * - RSH_EUNSUP if a device is not the cpu;
+ * - RSH_ETYPE for random integers;
+ * - RSH_ERUNTIME for requires_grad of integers, here and below.
+ * Local. */
 RSH_API rsh_status rsh_torch_empty(const rsh_spec *spec, int ndim, const int64_t *size,
                                    const rsh_torch_opts *opts, rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_zeros(const rsh_spec *spec, int ndim, const int64_t *size,
@@ -88,31 +95,34 @@ RSH_API rsh_status rsh_torch_rand_like(const rsh_torch_tensor *t, const rsh_tens
 RSH_API rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
                                         uint64_t seed, rsh_torch_tensor **out);
 
-/* From what each rank has; everything is compared between all ranks first.  The shards' storage is
- * shared.  `size` entries of -1 ("work it out"): one shard a rank, stacked along dim 0 in rank
- * order.  The spec is inferred; shards stand in the order of its metadata.  RSH_EVALUE names the
- * property and the ranks.  Collective. */
+/* From the shards of each rank, whose storage is shared.  `size` entries of -1 are inferred: there
+ * is one shard per rank then, stacked along dim 0 in rank order.  The spec is inferred; shards are
+ * in the order of its metadata.
+ * RSH_EVALUE, naming the property and the ranks, if what ranks give does not go together.
+ * Collective. */
 RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim,
                                          const int64_t *size, rsh_group *group,
                                          rsh_torch_tensor **out);
-/* From this rank's shards and metadata of the whole.  spec NULL: inferred.  RSH_ERUNTIME: not as
- * many shards as the metadata give this rank; RSH_EVALUE: any difference. Local. */
+/* From this rank's shards and metadata of the whole; spec NULL: inferred.
+ * RSH_ERUNTIME if n is not the number of shards that the metadata give this rank; RSH_EVALUE if a
+ * shard differs from its metadata.  Local. */
 RSH_API rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards,
                                                   const rsh_tensor_meta *meta, const rsh_spec *spec,
                                                   rsh_group *group, rsh_torch_tensor **out);
 /* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL, and
- * then needs props for the dtype (f32 otherwise).  RSH_EVALUE: not dense, another shape, a rank
- * that owns several shards, a spec that does not cover the size.  Local. */
+ * then needs props for the dtype (f32 otherwise).
+ * RSH_EVALUE if the tensor is not dense or has another shape, the rank owns several shards, or the
+ * spec does not cover the size.  Local. */
 RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props,
                                          const rsh_spec *spec, int ndim, const int64_t *size,
                                          rsh_group *group, rsh_torch_tensor **out);
 /* shard_tensor: from a whole tensor on `src_rank`.  Every rank gives a tensor of the whole shape
  * and dtype; only the source's values matter.  The sharder of a user's kind
  * (rsh_spec_kind.sharder) runs when the ranks have agreed on their arguments; it gives every rank
- * the same verdict if it is made of collective calls of this library.
- * RSH_EVALUE: ranks give different sources, specs, shapes or dtypes, or a tensor is not dense;
- * RSH_ERUNTIME: the source is outside the group; RSH_EUNSUP: the kind of spec cannot.  Of those
- * built in, boxes cannot, and rsh_torch_scatter can.  Collective. */
+ * the same status if it is made of collective calls of this library.
+ * RSH_EVALUE if ranks give different sources, specs, shapes or dtypes, or a tensor is not dense;
+ * RSH_ERUNTIME if the source is outside the group; RSH_EUNSUP if the kind of spec has no sharder:
+ * the built-in boxes have none, use rsh_torch_scatter.  Collective. */
 typedef struct rsh_torch_sharder {
     /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
     rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
@@ -128,7 +138,7 @@ RSH_API rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *s
                                      rsh_torch_tensor **out);
 RSH_API void rsh_torch_free(rsh_torch_tensor *t); /* no-op for NULL */
 
-/* ---- questions: local; returned pointers are borrowed and live as long as the tensor ---- */
+/* ---- getters: local; returned pointers are borrowed and live as long as the tensor ---- */
 
 /* Metadata of all shards.  They are made when first asked for and then kept; NULL, with a sentence,
  * if there is no memory. */
@@ -142,11 +152,12 @@ RSH_API const rsh_shard *rsh_torch_shard(const rsh_torch_tensor *t, int64_t i);
 /* The only local tensor; RSH_EUNSUP if there is not exactly one. */
 RSH_API rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out);
 RSH_API int rsh_torch_ndim(const rsh_torch_tensor *t); /* -1 for NULL */
-/* Negative dims count from the end.  RSH_EINDEX: there is no such dim. */
+/* The size along a dim; negative dims count from the end.  RSH_EINDEX if there is no such dim. */
 RSH_API rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim, int64_t *out);
 RSH_API rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t); /* RSH_DTYPE_COUNT for NULL */
 RSH_API bool rsh_torch_requires_grad(const rsh_torch_tensor *t);
-/* For every local shard and in the metadata.  RSH_ERUNTIME: neither floats nor complex. */
+/* Sets it for every local shard and in the metadata.  RSH_ERUNTIME if the dtype is neither a float
+ * nor complex. */
 RSH_API rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on);
 
 /* ---- operations ---- */
@@ -154,12 +165,12 @@ RSH_API rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on);
 /* The whole tensor into `out`, of any strides and any dtype that the tensor's can be converted to,
  * on group rank `dst`; `out` is ignored elsewhere.  Another dtype costs memory for the whole tensor
  * on that rank.
- * RSH_ERUNTIME: `dst` is outside the group; RSH_EVALUE: `out` is missing, or has another shape;
- * RSH_ETYPE: complex to real.  Collective. */
+ * RSH_ERUNTIME if `dst` is outside the group; RSH_EVALUE if `out` is missing or has another shape;
+ * RSH_ETYPE for complex to real.  Collective. */
 RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
 /* The same on every rank, each into an `out` of its own.  Collective. */
 RSH_API rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out);
-/* A new tensor cut by another spec; any spec to any spec.  The second form takes options of plans
+/* A new tensor cut by another spec; any spec to any spec.  The second function takes options of plans
  * (NULL: defaults).  With opts->may_alias, and where the spec stays the same, the result shares the
  * memory of `t` and nothing moves.  Collective. */
 RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
@@ -170,42 +181,46 @@ RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_s
  * dtype.  The comm remembers plans and bindings: after the first time nothing is planned or
  * allocated.  Collective. */
 RSH_API rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out);
-/* The elements as another dtype, in new memory, also for the same dtype.  RSH_ETYPE: complex to
- * real; RSH_ERUNTIME: a tensor that requires a gradient to a dtype that has none.  Local. */
+/* The elements as another dtype, in new memory, also for the same dtype.
+ * RSH_ETYPE for complex to real; RSH_ERUNTIME if the tensor requires a gradient and the dtype has
+ * none.  Local. */
 RSH_API rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out);
 /* New memory.  Local. */
 RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out);
 /* The same memory, without requires_grad.  Local. */
 RSH_API rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out);
-/* copy_: the elements of src into dst, converted where the dtypes differ.  RSH_ERUNTIME: they are
- * cut differently, or are of different groups; RSH_ETYPE: complex to real.  Local. */
+/* copy_: copies the elements of src to dst; converts if the dtypes differ.
+ * RSH_ERUNTIME if they are cut differently or belong to different groups; RSH_ETYPE for complex to
+ * real.  Local. */
 RSH_API rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src);
-/* Every rank gets the same answer.  Metadata are compared without order and without empty shards;
- * different groups: false.  allclose: |a-b| <= atol + rtol*|b|.  Collective. */
+/* Are all elements equal, or close: |a-b| <= atol + rtol*|b|?  Every rank gets the same answer.
+ * Metadata are compared without order and without empty shards.  Tensors of different groups are
+ * not equal.  Collective. */
 RSH_API rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out);
 RSH_API rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch_tensor *b,
                                       double rtol, double atol, bool equal_nan, bool *out);
 
-/* One rank's state, and back.  Loading uses rsh_group_current and refuses (RSH_ERUNTIME, naming
- * which) where group rank, global rank, group size or global size are not those of saving, in this
- * order; or for bytes that are no state, cut short or changed.  RSH_EUNSUP: cut by a user's kind of
- * spec, of which a state has the text only: rsh_torch_load_as and that spec load it.  Local. */
+/* Writes the state of one rank, and loads it into the group of rsh_group_current.
+ * RSH_EIO if the sink stops; RSH_ERUNTIME if group rank, global rank, group size or global size,
+ * checked in this order, are not those of saving (the sentence says which), or if the bytes are not
+ * a state, are cut short or were changed; RSH_EUNSUP if the spec is of a user's kind: the state
+ * holds only its text, use rsh_torch_load_as.  Local. */
 RSH_API rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink);
 RSH_API rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out);
-/* The same in memory that the library gives: one object, which the caller frees with
- * rsh_objects_free; and in a file of this rank's own.  RSH_EIO: the file cannot be written or read;
- * after a failure the file is what it was before.  Local. */
+/* The same in memory of the library: one object, which the caller frees with rsh_objects_free; and
+ * in a file of this rank's own.  After a failure the file is what it was before.
+ * RSH_EIO if the file cannot be written or read.  Local. */
 RSH_API rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out);
 RSH_API rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path);
 RSH_API rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out);
-/* The same into any group with another spec: every rank of the current group gives the states it
- * has (n may be 0), together they are the whole tensor (RSH_EVALUE); copies of a shard do no harm.
- * Collective. */
+/* Loads states into any group with another spec: every rank of the current group gives the states
+ * that it has (n may be 0).  Duplicates of a shard are allowed.
+ * RSH_EVALUE if all states together are not the whole tensor.  Collective. */
 RSH_API rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *bytes,
                                      const rsh_spec *to, rsh_torch_tensor **out);
 
-/* As text: size, dtype, spec, and this rank's shards as rsh_tensor_print writes them.  RSH_EIO: the
- * sink failed.  Local. */
+/* Writes size, dtype, spec, and this rank's shards as rsh_tensor_print writes them.
+ * RSH_EIO if the sink stops.  Local. */
 RSH_API rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink);
 
 /* As a sharded tensor of the core: the same memory, to be used with plans.  Local. */
@@ -217,11 +232,11 @@ RSH_API rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **ou
  * the seed and the global position of an element alone, so a tensor gets the same ones however it
  * is cut, if all ranks give the same seed.  Local. */
 
-/* Each element from `low` to `high`.  RSH_ERUNTIME: low > high. */
+/* Sets each element to a uniform number from `low` to `high`.  RSH_ERUNTIME if low > high. */
 RSH_API rsh_status rsh_torch_uniform(rsh_torch_tensor *t, double low, double high, uint64_t seed);
-/* RSH_ERUNTIME: a negative standard deviation. */
+/* Sets each element to a normal number.  RSH_ERUNTIME if the standard deviation is negative. */
 RSH_API rsh_status rsh_torch_normal(rsh_torch_tensor *t, double mean, double std, uint64_t seed);
-/* Every element = value; of any dtype. */
+/* Sets every element to `value`; for any dtype. */
 RSH_API rsh_status rsh_torch_constant(rsh_torch_tensor *t, double value);
 
 typedef enum rsh_fan { RSH_FAN_IN, RSH_FAN_OUT } rsh_fan;
@@ -235,7 +250,7 @@ typedef enum rsh_nonlinearity {
 } rsh_nonlinearity;
 /* Uniform between -b and b, b = gain * sqrt(3 / fan).  The fan is that of the whole tensor: its
  * size along dim 1 (in) or dim 0 (out), times those of all dims after dim 1.  `slope` is that of
- * leaky relu and is ignored otherwise.  RSH_EVALUE: fewer than two dims. */
+ * leaky relu and is ignored otherwise.  RSH_EVALUE if there are fewer than two dims. */
 RSH_API rsh_status rsh_torch_kaiming_uniform(rsh_torch_tensor *t, double slope, rsh_fan mode,
                                              rsh_nonlinearity function, uint64_t seed);
 
@@ -263,19 +278,19 @@ RSH_API rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, co
 
 /* The value is the element-wise reduction of the local tensors of all ranks of the group. */
 typedef struct rsh_partial rsh_partial;
-/* Shares the storage of `local`.  RSH_ETYPE: the dtype has no such op.  Local. */
+/* Shares the storage of `local`.  RSH_ETYPE if the op does not exist for the dtype.  Local. */
 RSH_API rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group,
                                    rsh_partial **out);
 RSH_API void rsh_partial_free(rsh_partial *p);
 RSH_API const rsh_tensor *rsh_partial_tensor(const rsh_partial *p);
 RSH_API rsh_op rsh_partial_op(const rsh_partial *p);
 RSH_API rsh_group *rsh_partial_group(const rsh_partial *p);
-/* Reduce, and cut by a spec of any kind.  RSH_EUNSUP: complex.  Collective. */
+/* Reduce, and cut by a spec of any kind.  RSH_EUNSUP for complex.  Collective. */
 RSH_API rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec,
                                        rsh_torch_tensor **out);
-/* A view.  RSH_EINDEX: there is no such dim.  Local. */
+/* A view with dims a and b swapped.  RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out);
-/* RSH_ERUNTIME: none, different ops or groups.  New memory.  Local. */
+/* RSH_ERUNTIME if there is none, or ops or groups differ.  New memory.  Local. */
 RSH_API rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim,
                                    rsh_partial **out);
 
