@@ -13,8 +13,9 @@
 extern "C" {
 #endif
 
-/* Copies `from` to `to`.  Converts if the dtypes differ: to the nearest value, ties to even; floats
- * saturate in integers.
+/* Copies `from` to `to`.  Converts if the dtypes differ: floats to the nearest float, ties to even;
+ * floats to integers toward zero, saturating, NaN to 0; integers wrap around.  docs/notation.md has
+ * all rules.
  * RSH_EVALUE if the shapes differ; RSH_ETYPE for complex to real; RSH_ENOMEM, only if they share
  * memory.  Local. */
 RSH_API rsh_status rsh_math_copy(const rsh_tensor *from, const rsh_tensor *to);

@@ -69,8 +69,8 @@ void rshi_copy_fence(void);
 /* The value x with (x op y) == y, in dtype; avg has none and is treated as sum. */
 void rshi_op_identity(rsh_op op, rsh_dtype dtype, unsigned char value[16]);
 
-/* n dense elements from one dtype to another, as docs/notation.md says: to the nearest value, ties
- * to even, floats saturating in integers. */
+/* n dense elements from one dtype to another, as docs/notation.md says: floats to the nearest
+ * float, ties to even; floats to integers toward zero, saturating; integers wrap around. */
 void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size_t n);
 
 /* Add to the 128 bits hi:lo what n elements of `size` bytes (1, 2, 4, 8 or 16), `step` bytes apart,

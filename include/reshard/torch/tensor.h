@@ -170,9 +170,9 @@ RSH_API rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on);
 RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
 /* The same on every rank, each into an `out` of its own.  Collective. */
 RSH_API rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out);
-/* A new tensor cut by another spec; any spec to any spec.  The second function takes options of plans
- * (NULL: defaults).  With opts->may_alias, and where the spec stays the same, the result shares the
- * memory of `t` and nothing moves.  Collective. */
+/* A new tensor cut by another spec; any spec to any spec.  The second function takes plan
+ * options (NULL: defaults).  With opts->may_alias, and where the spec stays the same, the result
+ * shares the memory of `t` and nothing moves.  Collective. */
 RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
                                      rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
