@@ -1,8 +1,8 @@
 /* layout: parts of a layout as products of index sets, for the rooms that plan and move.
  *
  * An index set along one dim is a stripe (equal blocks at equal distances); a part is a union of
- * pieces, each a product of one stripe per dim. A cell is a piece seen from the tensor: the same
- * elements with all the ranks that hold them. */
+ * pieces, each a product of one stripe per dim.  The ranks that hold the same piece are its
+ * holders. */
 #ifndef RESHARD_LAYOUT_LAYOUT_H
 #define RESHARD_LAYOUT_LAYOUT_H
 
