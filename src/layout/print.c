@@ -3,7 +3,6 @@
 #include "layout/impl.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* `separator` before every item but the first. */
@@ -125,16 +124,10 @@ int64_t rsh_layout_rank(const rsh_layout *l, int64_t i) {
     return l->entry ? l->entry[i].rank : l->desc.first_rank + i;
 }
 
-static int compare_ranks(const void *x, const void *y) {
-    const rshi_rank_entry *a = x, *b = y;
-    return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
-
 int64_t rsh_layout_nparts(const rsh_layout *l, int64_t rank) {
     if (!l) return 0;
     if (!l->entry) return rank >= l->desc.first_rank && rank - l->desc.first_rank < l->nranks;
-    rshi_rank_entry key = {rank, 0};
-    const rshi_rank_entry *found = bsearch(&key, l->entry, (size_t)l->nranks, sizeof key, compare_ranks);
-    if (!found) return 0;
-    return l->desc.is_boxes ? found[1].value - found[0].value : 1;
+    int64_t i = rshi_find(l->entry, l->nranks, sizeof *l->entry, rank);
+    if (i < 0) return 0;
+    return l->desc.is_boxes ? l->entry[i + 1].value - l->entry[i].value : 1;
 }

@@ -31,13 +31,7 @@ typedef struct adjoining {
 /* ---- who took what ---- */
 
 static rsh_status push(adjoining *j, const rshi_piece *b, const rsh_box *box) {
-    if (j->n == j->room) {
-        int64_t room = j->room ? 2 * j->room : 8;
-        taking *grown = rshi_realloc(j->take, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        j->take = grown;
-        j->room = room;
-    }
+    RSH_TRY(RSHI_GROW(j->take, j->n + 1, &j->room));
     j->take[j->n++] = (taking){*box, *b};
     return RSH_OK;
 }
@@ -238,13 +232,7 @@ typedef struct origins {
 } origins;
 
 static rsh_status add_origin(origins *o, int64_t rank) {
-    if (o->n == o->room) {
-        int64_t room = o->room ? 2 * o->room : 8;
-        int64_t *grown = rshi_realloc(o->rank, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        o->rank = grown;
-        o->room = room;
-    }
+    RSH_TRY(RSHI_GROW(o->rank, o->n + 1, &o->room));
     o->rank[o->n++] = rank;
     return RSH_OK;
 }

@@ -96,18 +96,10 @@ static rsh_status list_ranks(rsh_plan *p) {
 }
 
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank) {
-    int64_t lo = 0, hi = p->nranks - 1;
-    if (hi >= 0 && p->rank[hi] - p->rank[0] == hi) /* consecutive */
-        return rank >= p->rank[0] && rank <= p->rank[hi] ? rank - p->rank[0] : -1;
-    while (lo <= hi) {
-        int64_t mid = (lo + hi) / 2;
-        if (p->rank[mid] == rank) return mid;
-        if (p->rank[mid] < rank)
-            lo = mid + 1;
-        else
-            hi = mid - 1;
-    }
-    return -1;
+    int64_t last = p->nranks - 1;
+    if (last >= 0 && p->rank[last] - p->rank[0] == last) /* consecutive */
+        return rank >= p->rank[0] && rank <= p->rank[last] ? rank - p->rank[0] : -1;
+    return rshi_find(p->rank, p->nranks, sizeof *p->rank, rank);
 }
 
 /* ---- options ---- */

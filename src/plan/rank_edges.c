@@ -57,13 +57,7 @@ void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark) {
 /* ---- edges ---- */
 
 rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e) {
-    if (list->n == list->room) {
-        int64_t room = list->room ? 2 * list->room : 4;
-        rshi_edge *grown = rshi_realloc(list->edge, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        list->edge = grown;
-        list->room = room;
-    }
+    RSH_TRY(RSHI_GROW(list->edge, list->n + 1, &list->room));
     list->edge[list->n++] = *e;
     return RSH_OK;
 }

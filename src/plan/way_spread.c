@@ -70,7 +70,7 @@ static rsh_status list_sources(spread *s) {
 }
 
 static bool has_source(const spread *s, int64_t node) {
-    return bsearch(&node, s->source_node, (size_t)s->nsources, sizeof node, rshi_compare_int64) != NULL;
+    return rshi_find(s->source_node, s->nsources, sizeof *s->source_node, node) >= 0;
 }
 
 /* Mostly they come in order: meshes count up node by node. */
@@ -121,13 +121,7 @@ static rsh_status form_crews(spread *s) {
 static rsh_status add(spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi,
                       int64_t turn) {
     if (lo >= hi) return RSH_OK;
-    if (s->nslices == s->room) {
-        int64_t room = s->room ? 2 * s->room : 16;
-        slice *grown = rshi_realloc(s->slice, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        s->slice = grown;
-        s->room = room;
-    }
+    RSH_TRY(RSHI_GROW(s->slice, s->nslices + 1, &s->room));
     s->slice[s->nslices++] = (slice){lo, hi, stage, from ? from->holder : -1, owner->rank, turn};
     return RSH_OK;
 }

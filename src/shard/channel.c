@@ -89,15 +89,8 @@ rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out) {
 }
 
 static const rshi_end *find_end(const rshi_ends *ends, int peer) {
-    int64_t lo = 0, hi = ends->n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (ends->end[mid].peer < peer)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < ends->n && ends->end[lo].peer == peer ? &ends->end[lo] : NULL;
+    int64_t i = rshi_find(ends->end, ends->n, sizeof *ends->end, peer);
+    return i < 0 ? NULL : &ends->end[i];
 }
 
 rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown) {

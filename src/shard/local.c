@@ -104,11 +104,7 @@ typedef struct sources {
 static rsh_status add_transfers(rsh_local *l, const rsh_transfer *list, int64_t n, sources *src) {
     for (int64_t i = 0; i < n; i++) {
         const rsh_transfer *t = &list[i];
-        if (t->nsrc > src->room) {
-            rshi_location *grown = rshi_realloc(src->at, (size_t)t->nsrc, sizeof *grown);
-            if (!grown) return rshi_nomem();
-            *src = (sources){grown, t->nsrc};
-        }
+        RSH_TRY(RSHI_GROW(src->at, t->nsrc, &src->room));
         for (int64_t k = 0; k < t->nsrc; k++) src->at[k] = find(l, t->tensor, &t->src[k]);
         rshi_location dst = find(l, t->tensor, &t->dst);
         RSH_TRY(rshi_program_add(&l->program, t, &dst, src->at));

@@ -13,19 +13,6 @@
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
 #define CROSSING 256                    /* source elements that a slab of a transposing move takes in one go */
 
-/* ---- growing lists ---- */
-
-static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
-    if (n < *room) return RSH_OK;
-    int64_t more = *room ? 2 * *room : 2; /* most programs are small, and a comm remembers many */
-    while (more <= n) more *= 2;
-    void *grown = rshi_realloc(*list, (size_t)more, size);
-    if (!grown) return rshi_nomem();
-    *list = grown;
-    *room = more;
-    return RSH_OK;
-}
-
 void rshi_program_free(rshi_program *g) {
     rshi_free(g->tasks);
     rshi_free(g->sources);
@@ -53,14 +40,10 @@ static void count_bytes(rshi_program *g, const rsh_transfer *t) {
 }
 
 static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi_location *src) {
+    const size_t bytes = RSHI_MOVE_DIMS * sizeof *g->strides;
     for (int64_t i = 0; i < t->nsrc; i++) {
-        int64_t room = g->sources_room;
-        RSH_TRY(grow((void **)&g->sources, g->nsources, &g->sources_room, sizeof *g->sources));
-        if (room != g->sources_room || !g->strides) {
-            int64_t *grown = rshi_realloc(g->strides, (size_t)g->sources_room, RSHI_MOVE_DIMS * sizeof *grown);
-            if (!grown) return rshi_nomem();
-            g->strides = grown;
-        }
+        RSH_TRY(RSHI_GROW(g->sources, g->nsources + 1, &g->sources_room));
+        RSH_TRY(rshi_grow((void **)&g->strides, g->nsources + 1, &g->strides_room, bytes));
         rshi_source *s = &g->sources[g->nsources];
         s->part = src[i].part;
         place(t, &t->src[i], src[i].strides, t->from, &s->offset, g->strides + g->nsources++ * RSHI_MOVE_DIMS);
@@ -72,7 +55,7 @@ static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src) {
     RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "a reduction over %lld contributions", (long long)t->nsrc);
-    RSH_TRY(grow((void **)&g->tasks, g->ntasks, &g->tasks_room, sizeof *g->tasks));
+    RSH_TRY(RSHI_GROW(g->tasks, g->ntasks + 1, &g->tasks_room));
     rshi_task *task = &g->tasks[g->ntasks];
     *task = (rshi_task){.stage = t->stage, .part = dst->part, .first_source = g->nsources};
     rshi_move *m = &task->move;
@@ -120,7 +103,7 @@ static int64_t outer_offset(const rshi_move *m, const int64_t *strides, int firs
 }
 
 static rsh_status add_slab(rshi_program *g, rshi_slab s) {
-    RSH_TRY(grow((void **)&g->slabs, g->nslabs, &g->slabs_room, sizeof *g->slabs));
+    RSH_TRY(RSHI_GROW(g->slabs, g->nslabs + 1, &g->slabs_room));
     g->slabs[g->nslabs++] = s;
     return RSH_OK;
 }

@@ -35,7 +35,7 @@ typedef struct rshi_program {
     rshi_source *sources;
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
-    int64_t ntasks, tasks_room, nsources, sources_room, nslabs, slabs_room;
+    int64_t ntasks, tasks_room, nsources, sources_room, strides_room, nslabs, slabs_room;
     int64_t stage_start[RSHI_STAGES +
                         1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
     int64_t most_sources;   /* of one task */

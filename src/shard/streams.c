@@ -18,20 +18,10 @@ static int shift_between(const rshi_streams *f, int64_t from, int64_t to) {
     return (int)((to - from + f->comm->size) % f->comm->size);
 }
 
-static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
-    if (n <= *room) return RSH_OK;
-    int64_t more = rshi_max(n, *room ? 2 * *room : 16);
-    void *grown = rshi_realloc(*list, (size_t)more, size);
-    if (!grown) return rshi_nomem();
-    *list = grown;
-    *room = more;
-    return RSH_OK;
-}
-
 static int by_value(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 static rsh_status list_shifts(rshi_streams *f, const rsh_transfer *t, rshi_stream_item *item) {
-    RSH_TRY(grow((void **)&f->shifts, f->nshifts + t->nsrc, &f->shifts_room, sizeof *f->shifts));
+    RSH_TRY(RSHI_GROW(f->shifts, f->nshifts + t->nsrc, &f->shifts_room));
     item->shifts = f->nshifts;
     for (int64_t i = 0; i < t->nsrc; i++) {
         if (t->src[i].rank != t->dst.rank) f->shifts[f->nshifts++] = shift_between(f, t->src[i].rank, t->dst.rank);
@@ -69,7 +59,7 @@ static rshi_location locate(const building *b, const rshi_stream_item *item, con
 }
 
 static rsh_status add_task(building *b, const rshi_stream_item *item, const rsh_transfer *t, rshi_program *g) {
-    RSH_TRY(grow((void **)&b->location, t->nsrc, &b->room, sizeof *b->location));
+    RSH_TRY(RSHI_GROW(b->location, t->nsrc, &b->room));
     for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate(b, item, t, &t->src[i]);
     rshi_location dst = locate(b, item, t, &t->dst);
     return rshi_program_add(g, t, &dst, b->location);
@@ -99,7 +89,7 @@ static rsh_status add_item(building *b, const rsh_transfer *t) {
     rshi_streams *f = b->f;
     bool out = t->dst.rank != f->comm->rank;
     rshi_program *g = out ? &f->out : &f->in;
-    RSH_TRY(grow((void **)&f->items, f->nitems + 1, &f->items_room, sizeof *f->items));
+    RSH_TRY(RSHI_GROW(f->items, f->nitems + 1, &f->items_room));
     rshi_stream_item *item = &f->items[f->nitems];
     *item = (rshi_stream_item){.stage = t->stage,
                       .shift = shift_between(f, f->comm->rank, t->dst.rank),
