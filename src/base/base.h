@@ -34,8 +34,7 @@ uint64_t rshi_sentences(void);
         rsh_status status_ = (call);                                                               \
         if (status_) return status_;                                                               \
     } while (0)
-/* For functions with one label `out:` that releases everything; `torch` is the function's status.
- */
+/* For functions with one label `out:` that releases everything; `st` is the function's status. */
 #define RSH_GOTO(call)                                                                             \
     do {                                                                                           \
         st = (call);                                                                               \
@@ -50,7 +49,6 @@ void *rshi_alloc(size_t n, size_t size);
 void *rshi_calloc(size_t n, size_t size);
 void *rshi_realloc(void *p, size_t n, size_t size);
 void rshi_free(void *p);
-char *rshi_strdup(const char *text);
 #define RSHI_NEW(type) ((type *)rshi_calloc(1, sizeof(type)))
 rsh_status rshi_nomem(void); /* RSH_ENOMEM, forwarding the sentence of the allocation that failed */
 

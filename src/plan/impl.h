@@ -96,8 +96,6 @@ typedef struct rshi_rank_edges {
 rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
 /* Only the copies and receives; the sends are left empty. */
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
-/* Only the sends. */
-rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
 void rshi_rank_edges_free(rshi_rank_edges *share);
 
 #define RSHI_SLICE_BYTES                                                                           \
@@ -133,6 +131,14 @@ int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const 
 /* The same as a rank, for the turn that `rank` takes by its position. */
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                           int64_t rank);
+/* A rank with a source piece of its own: one of `holders` of them, number `index`. */
+typedef struct rshi_server {
+    const rshi_piece *a; /* borrowed */
+    int64_t holders, index;
+} rshi_server;
+rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a);
+/* Could it send to `rank`?  A quick answer: false only where rshi_serving_rank is another rank. */
+bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank);
 /* Whose source piece `a` the region of an edge came from in stage 0. */
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a);
 /* Holders of a piece of layout `l` that are on a node. */

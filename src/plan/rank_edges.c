@@ -90,9 +90,3 @@ rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) 
     RSH_TRY(rshi_plan_receives(p, rank, s));
     return rshi_rank_edges_add_sends(p, s);
 }
-
-rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
-    rshi_rank_edges_clear(s);
-    s->rank = rank;
-    return rshi_rank_edges_add_sends(p, s);
-}
