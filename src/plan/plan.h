@@ -22,12 +22,12 @@ int rshi_plan_stages(const rsh_plan *p); /* 1 to RSHI_STAGES */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
 
-/* Message transport: a rank with neighbours holds a chunk to send and one to receive. */
+/* Message transport: a rank with neighbours holds a buffer to send and one to receive. */
 int64_t rshi_plan_send_bytes(const rsh_plan *p);
 int64_t rshi_plan_recv_bytes(const rsh_plan *p);
 bool rshi_plan_messages(const rsh_plan *p); /* was message transport asked for? */
 bool rshi_plan_has_ceiling(const rsh_plan *p); /* is the scratch of a rank limited? */
-/* RSH_ENOMEM if both chunks together are above the ceiling: a plan for direct transport may be,
+/* RSH_ENOMEM if both buffers together are above the ceiling: a plan for direct transport may be,
  * until messages turn out to be needed. */
 rsh_status rshi_plan_messages_fit(const rsh_plan *p);
 

@@ -1,4 +1,4 @@
-/* Share: what one rank does in a plan, as arrays of copies, receives and sends.
+/* Rank edges: what one rank does in a plan, as arrays of copies, receives and sends.
  *
  * Pieces that edges refer to are kept in blocks that never move, so that edges may point to them while the arrays grow.
  */
@@ -84,7 +84,7 @@ void rshi_rank_edges_free(rshi_rank_edges *s) {
     *s = (rshi_rank_edges){0};
 }
 
-/* ---- a rank's share ---- */
+/* ---- all edges of a rank ---- */
 
 rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     RSH_TRY(rshi_plan_receives(p, rank, s));

@@ -11,7 +11,7 @@ typedef struct sending {
     int64_t tensor;
     rshi_server from; /* this rank, with its source piece */
     rshi_piece first; /* that piece where others look for it */
-    rshi_rank_edges *share;
+    rshi_rank_edges *edges;
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -32,7 +32,7 @@ static void keep_mine(rshi_rank_edges *s, int64_t first, const rshi_piece *a, rs
 
 /* Edges into b, at its rank, that read this rank's source piece. */
 static rsh_status send_to(sending *w, const rshi_piece *b) {
-    rshi_rank_edges *s = w->share;
+    rshi_rank_edges *s = w->edges;
     int64_t first = s->sends.n;
     rshi_kept mark = rshi_pieces_mark(s);
     const rshi_piece *kept = rshi_piece_keep(s, b);
@@ -88,7 +88,7 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
 }
 
 static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
-    sending w = {.p = p, .tensor = tensor, .share = s};
+    sending w = {.p = p, .tensor = tensor, .edges = s};
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);

@@ -1,4 +1,4 @@
-/* Bound: the least that any plan must move, from what ranks hold and need, never from edges.
+/* Lower bound: the least that any plan must move, from what ranks hold and need, never from edges.
  *
  * Without reductions a rank must receive what it needs and does not hold.  With them, an element with contributors C
  * and destinations D needs at least |C| + |D| - 1 transfers, one less if a contributor is also a destination. */
