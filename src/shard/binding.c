@@ -54,11 +54,11 @@ static rsh_status add_self(binding *b) {
     e->table_bytes = (size_t)(n + 1) * sizeof *e->table;
     e->table = e->comm->ops->shared_alloc(e->comm, e->table_bytes);
     e->extents = rshi_alloc((size_t)(2 * n), sizeof *e->extents);
-    e->bound = rshi_calloc((size_t)n, sizeof *e->bound + sizeof *e->out_of_reach);
+    e->data = rshi_calloc((size_t)n, sizeof *e->data + sizeof *e->out_of_reach);
     e->flag = self->flag = e->comm->ops->flag_take(e->comm);
-    if (!e->table || !e->extents || !e->bound || !e->flag) return rshi_nomem();
+    if (!e->table || !e->extents || !e->data || !e->flag) return rshi_nomem();
     self->parts.table = e->table;
-    e->out_of_reach = (bool *)(e->bound + n);
+    e->out_of_reach = (bool *)(e->data + n);
     e->start = atomic_load(&e->flag->value);
     return RSH_OK;
 }

@@ -57,7 +57,7 @@ struct rsh_exec {
     char **base; /* owned: by part number */
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
-    void **bound;          /* owned: data of this rank's parts as bound */
+    void **data;           /* owned: data of this rank's parts as bound */
     bool *out_of_reach;    /* owned with it: which of them peers cannot reach */
     rshi_extent *extents;  /* owned: of this rank's parts as bound, and room to sort as many */
     int64_t *shadow; /* owned: by part of this rank, RSHI_NOT_READ or, where others read it, the

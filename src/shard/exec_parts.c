@@ -71,7 +71,7 @@ rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *
 void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t) {
     for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
         memcpy(e->table[k].strides, t->part[k].memory.strides, sizeof e->table[k].strides);
-        e->bound[k] = t->part[k].memory.data;
+        e->data[k] = t->part[k].memory.data;
         e->out_of_reach[k] = t->part[k].out_of_reach;
         e->extents[t->extent[k].part] = t->extent[k]; /* they were sorted */
     }
@@ -83,7 +83,7 @@ bool rshi_exec_fits(const rsh_exec *e, const rshi_taken_parts *t) {
     for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
         const rshi_taken_part *p = &t->part[k];
         if (memcmp(e->table[k].strides, p->memory.strides, sizeof p->memory.strides) != 0) return false;
-        if (!e->bound[k] != !p->memory.data || e->out_of_reach[k] != p->out_of_reach) return false;
+        if (!e->data[k] != !p->memory.data || e->out_of_reach[k] != p->out_of_reach) return false;
     }
     return true;
 }
@@ -131,7 +131,7 @@ static rsh_status show_side(rsh_exec *e, const rsh_memory *memory, bool dst) {
     for (int64_t t = 0; t < own->ntensors; t++) {
         int64_t first = rshi_parts_entry(own, dst, t, 0), end = rshi_parts_entry(own, dst, t + 1, 0);
         for (int64_t k = first; k < end; k++) {
-            rshi_part_memory part = {.data = e->bound[k]};
+            rshi_part_memory part = {.data = e->data[k]};
             if (part.data && memory) part.data = memory[k - skip].data;
             memcpy(part.strides, e->table[k].strides, sizeof part.strides);
             RSH_TRY(show_part(e, layout_of(e->plan, dst, t), k - first, k, &part, dst));

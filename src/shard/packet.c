@@ -13,11 +13,11 @@ typedef struct cut {
     int64_t at; /* bytes from the start of the message */
 } cut;
 
-void rshi_streams_rewind(rshi_streams *f) {
-    for (int64_t i = 0; i < f->n; i++) {
-        rshi_stream *w = &f->list[i];
-        w->next = (rshi_place){.item = w->first, .task = f->items[w->first].first};
-        w->round = 0;
+void rshi_streams_rewind(rshi_streams *streams) {
+    for (int64_t i = 0; i < streams->n; i++) {
+        rshi_stream *stream = &streams->list[i];
+        stream->next = (rshi_place){.item = stream->first, .task = streams->items[stream->first].first};
+        stream->round = 0;
     }
 }
 
@@ -28,7 +28,7 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_streams *f, const rshi_stream *w, const cut *c, rshi_place *p) {
+static void go_past(const rshi_streams *streams, const rshi_stream *stream, const cut *c, rshi_place *p) {
     int64_t outer = 1;
     for (int d = 0; d < c->dim; d++) outer *= c->task->move.n[d];
     p->at = c->i1;
@@ -37,25 +37,25 @@ static void go_past(const rshi_streams *f, const rshi_stream *w, const cut *c, r
     if (++p->outer < outer) return;
     p->outer = 0;
     if (++p->task < c->item->last) return;
-    if (++p->item < w->last) p->task = f->items[p->item].first;
+    if (++p->item < stream->last) p->task = streams->items[p->item].first;
 }
 
 /* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the stream has
  * ended. */
-static bool next_cut(const rshi_streams *f, const rshi_stream *w, rshi_place *p, int64_t *used, cut *c) {
-    if (p->item == w->last) return false;
-    c->item = &f->items[p->item];
-    c->task = &(w->shift ? &f->out : &f->in)->tasks[p->task];
+static bool next_cut(const rshi_streams *streams, const rshi_stream *stream, rshi_place *p, int64_t *used, cut *c) {
+    if (p->item == stream->last) return false;
+    c->item = &streams->items[p->item];
+    c->task = &(stream->shift ? &streams->out : &streams->in)->tasks[p->task];
     int64_t step = (int64_t)rsh_dtype_size(c->item->wire);
     c->at = rshi_ceil_div(*used, step) * step;
-    c->dim = choose_dim(&c->task->move, w->slot, &step);
-    int64_t n = rshi_min((w->slot - c->at) / step, c->task->move.n[c->dim] - p->at);
+    c->dim = choose_dim(&c->task->move, stream->slot, &step);
+    int64_t n = rshi_min((stream->slot - c->at) / step, c->task->move.n[c->dim] - p->at);
     if (n <= 0) return false;
     c->outer = p->outer;
     c->i0 = p->at;
     c->i1 = p->at + n;
     *used = c->at + n * step;
-    go_past(f, w, c, p);
+    go_past(streams, stream, c, p);
     return true;
 }
 
@@ -89,10 +89,10 @@ static rshi_move move_of(const cut *c) {
 }
 
 /* The piece in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
-static char *find_source(const rshi_streams *f, const cut *c, char *const *base, int64_t *strides) {
+static char *find_source(const rshi_streams *streams, const cut *c, char *const *base, int64_t *strides) {
     int64_t number = c->task->first_source + c->item->own;
-    const rshi_source *s = &f->out.sources[number];
-    return base[s->part] + s->offset + lay_strides(c, f->out.strides + number * RSHI_MOVE_DIMS, strides);
+    const rshi_source *s = &streams->out.sources[number];
+    return base[s->part] + s->offset + lay_strides(c, streams->out.strides + number * RSHI_MOVE_DIMS, strides);
 }
 
 static char *find_destination(const cut *c, char *const *base, int64_t *strides) {
@@ -121,23 +121,23 @@ static char *find_whole(const cut *c, char *const *base) {
     return is_packed(&m, strides, (int64_t)rsh_dtype_size(c->item->wire)) ? found : NULL;
 }
 
-void rshi_stream_next(const rshi_streams *f, rshi_stream *w, char *const *base, rshi_packet *out) {
-    *out = (rshi_packet){.from = w->next, .round = w->round++};
+void rshi_stream_next(const rshi_streams *streams, rshi_stream *stream, char *const *base, rshi_packet *out) {
+    *out = (rshi_packet){.from = stream->next, .round = stream->round++};
     cut first, c;
     int64_t n = 0;
-    for (; next_cut(f, w, &w->next, &out->bytes, &c); n++)
+    for (; next_cut(streams, stream, &stream->next, &out->bytes, &c); n++)
         if (!n) first = c;
-    if (n == 1 && !w->shift) out->whole = find_whole(&first, base);
+    if (n == 1 && !stream->shift) out->whole = find_whole(&first, base);
 }
 
-void rshi_stream_undo(rshi_stream *w, const rshi_packet *p) {
-    w->next = p->from;
-    w->round = p->round;
+void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p) {
+    stream->next = p->from;
+    stream->round = p->round;
 }
 
 /* ---- packing ---- */
 
-static void pack(const rshi_streams *f, const cut *c, char *const *base, char *message) {
+static void pack(const rshi_streams *streams, const cut *c, char *const *base, char *message) {
     int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
     m.nsrc = 1;
@@ -145,49 +145,49 @@ static void pack(const rshi_streams *f, const cut *c, char *const *base, char *m
     m.from = c->task->move.from;
     m.to = c->item->wire;
     lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
-    const char *src = find_source(f, c, base, strides);
+    const char *src = find_source(streams, c, base, strides);
     rshi_move_prepare(&m, 0);
     rshi_move_run(&m, 0, 0, m.n[0], message + c->at, &src);
 }
 
-void rshi_packet_pack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p, char *const *base,
+void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
                        char *message) {
     rshi_place at = p->from;
     int64_t used = 0;
     cut c;
-    while (next_cut(f, w, &at, &used, &c)) pack(f, &c, base, message);
+    while (next_cut(streams, stream, &at, &used, &c)) pack(streams, &c, base, message);
 }
 
 /* One source of a piece that arrives: a message, or this rank's own memory. */
-static const char *lay_source(const rshi_streams *f, const cut *c, const rshi_move *m, int i, char *const *base,
+static const char *lay_source(const rshi_streams *streams, const cut *c, const rshi_move *m, int i, char *const *base,
                               const char *messages, int64_t apart) {
-    int64_t number = c->task->first_source + i, *strides = f->strides + (int64_t)i * RSHI_MOVE_DIMS;
-    const rshi_source *s = &f->in.sources[number];
+    int64_t number = c->task->first_source + i, *strides = streams->strides + (int64_t)i * RSHI_MOVE_DIMS;
+    const rshi_source *s = &streams->in.sources[number];
     if (s->part >= 0)
-        return base[s->part] + s->offset + lay_strides(c, f->in.strides + number * RSHI_MOVE_DIMS, strides);
+        return base[s->part] + s->offset + lay_strides(c, streams->in.strides + number * RSHI_MOVE_DIMS, strides);
     lay_packed(m, (int64_t)rsh_dtype_size(m->from), strides);
     return messages + (-1 - s->part) * apart + c->at;
 }
 
-static void unpack(const rshi_streams *f, const cut *c, char *const *base, const char *messages, int64_t apart) {
+static void unpack(const rshi_streams *streams, const cut *c, char *const *base, const char *messages, int64_t apart) {
     const rshi_task *t = c->task;
     rshi_move m = move_of(c);
     m.nsrc = t->move.nsrc;
-    m.ss = f->strides;
+    m.ss = streams->strides;
     m.from = c->item->wire;
     m.to = t->move.to;
     m.op = t->move.op;
     m.divisor = t->move.divisor;
     char *dst = find_destination(c, base, m.ds);
-    for (int i = 0; i < m.nsrc; i++) f->pointers[i] = lay_source(f, c, &m, i, base, messages, apart);
-    rshi_move_prepare(&m, f->in.footprint);
-    rshi_move_run(&m, 0, 0, m.n[0], dst, f->pointers);
+    for (int i = 0; i < m.nsrc; i++) streams->pointers[i] = lay_source(streams, c, &m, i, base, messages, apart);
+    rshi_move_prepare(&m, streams->in.footprint);
+    rshi_move_run(&m, 0, 0, m.n[0], dst, streams->pointers);
 }
 
-void rshi_packet_unpack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p, char *const *base,
+void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
                          const char *messages, int64_t apart) {
     rshi_place at = p->from;
     int64_t used = 0;
     cut c;
-    while (next_cut(f, w, &at, &used, &c)) unpack(f, &c, base, messages, apart);
+    while (next_cut(streams, stream, &at, &used, &c)) unpack(streams, &c, base, messages, apart);
 }
