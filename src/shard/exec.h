@@ -84,14 +84,6 @@ int64_t rshi_exec_scratch(const rsh_exec *e);
 
 /* ---- this rank's parts, while it binds ---- */
 
-/* One part of this rank as the caller hands it in, checked. */
-typedef struct rshi_taken_part {
-    rshi_part_memory memory;
-    bool out_of_reach; /* of peers */
-    const rsh_layout *layout; /* whose part `number` of this rank it is */
-    int64_t rank, number;
-} rshi_taken_part;
-
 typedef struct rshi_taken_parts {
     rshi_taken_part *part; /* owned: by entry, as in rshi_parts */
     rshi_extent *extent;   /* behind them, in the same memory; sorted */

@@ -42,20 +42,12 @@ static rsh_status take_side(rshi_taken_parts *out, const rsh_plan *plan, rsh_com
             rshi_taken_part *p = &out->part[k];
             const rsh_memory *given = memory ? &memory[dst ? k - out->nsrc : k] : NULL;
             *p = (rshi_taken_part){.layout = l, .rank = comm->rank, .number = i};
-            RSH_TRY(rshi_part_take(l, comm->rank, i, given, &p->memory));
-            if (dst && given && given->strides) RSH_TRY(rshi_part_check_written(l, comm->rank, i, &p->memory));
-            out->extent[k] = rshi_part_extent(l, comm->rank, i, &p->memory, dst);
-            out->extent[k].part = k;
+            RSH_TRY(rshi_taken_part_fill(out->part, k, given, dst, out->extent));
             p->out_of_reach =
                 comm->ops->is_shared && p->memory.data && !comm->ops->is_shared(comm, p->memory.data);
         }
     }
     return RSH_OK;
-}
-
-static rshi_lattice lattice_of(const void *ctx, int64_t k) {
-    const rshi_taken_part *p = &((const rshi_taken_parts *)ctx)->part[k];
-    return rshi_part_lattice(p->layout, p->rank, p->number, &p->memory);
 }
 
 rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
@@ -65,7 +57,7 @@ rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *
     RSH_TRY(make_room(t, t->nsrc + t->ndst));
     RSH_TRY(take_side(t, plan, comm, src, false));
     RSH_TRY(take_side(t, plan, comm, dst, true));
-    return rshi_extents_check(t->extent, t->nsrc + t->ndst, &(rshi_extent_owner){lattice_of, t});
+    return rshi_extents_check(t->extent, t->nsrc + t->ndst, &(rshi_extent_owner){rshi_taken_part_lattice, t->part});
 }
 
 void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t) {

@@ -4,14 +4,13 @@
  * inside of that are taken whole. */
 #include "shard/streams.h"
 
-/* One piece of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
-typedef struct cut {
+/* A slab that travels: one of an item's tasks, and where it lies in the message. */
+typedef struct packed_slab {
     const rshi_stream_item *item;
     const rshi_task *task;
-    int dim;
-    int64_t outer, i0, i1;
-    int64_t at; /* bytes from the start of the message */
-} cut;
+    rshi_slab slab; /* `dst` is not used: slabs travel in the order of the stream */
+    int64_t at;     /* bytes from the start of the message */
+} packed_slab;
 
 void rshi_streams_rewind(rshi_streams *streams) {
     for (int64_t i = 0; i < streams->n; i++) {
@@ -28,11 +27,11 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_streams *streams, const rshi_stream *stream, const cut *c, rshi_place *p) {
+static void go_past(const rshi_streams *streams, const rshi_stream *stream, const packed_slab *c, rshi_place *p) {
     int64_t outer = 1;
-    for (int d = 0; d < c->dim; d++) outer *= c->task->move.n[d];
-    p->at = c->i1;
-    if (p->at < c->task->move.n[c->dim]) return;
+    for (int d = 0; d < c->slab.first; d++) outer *= c->task->move.n[d];
+    p->at = c->slab.i1;
+    if (p->at < c->task->move.n[c->slab.first]) return;
     p->at = 0;
     if (++p->outer < outer) return;
     p->outer = 0;
@@ -40,20 +39,19 @@ static void go_past(const rshi_streams *streams, const rshi_stream *stream, cons
     if (++p->item < stream->last) p->task = streams->items[p->item].first;
 }
 
-/* The next piece that still fits into a message of which `used` bytes are full; false: none does, or the stream has
+/* The next slab that still fits into a message of which `used` bytes are full; false: none does, or the stream has
  * ended. */
-static bool next_cut(const rshi_streams *streams, const rshi_stream *stream, rshi_place *p, int64_t *used, cut *c) {
+static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rshi_place *p, int64_t *used,
+                      packed_slab *c) {
     if (p->item == stream->last) return false;
     c->item = &streams->items[p->item];
     c->task = &(stream->shift ? &streams->out : &streams->in)->tasks[p->task];
     int64_t step = (int64_t)rsh_dtype_size(c->item->wire);
     c->at = rshi_ceil_div(*used, step) * step;
-    c->dim = choose_dim(&c->task->move, stream->slot, &step);
-    int64_t n = rshi_min((stream->slot - c->at) / step, c->task->move.n[c->dim] - p->at);
+    int d = choose_dim(&c->task->move, stream->slot, &step);
+    int64_t n = rshi_min((stream->slot - c->at) / step, c->task->move.n[d] - p->at);
     if (n <= 0) return false;
-    c->outer = p->outer;
-    c->i0 = p->at;
-    c->i1 = p->at + n;
+    c->slab = (rshi_slab){.task = p->task, .outer = p->outer, .i0 = p->at, .i1 = p->at + n, .first = d};
     *used = c->at + n * step;
     go_past(streams, stream, c, p);
     return true;
@@ -61,16 +59,12 @@ static bool next_cut(const rshi_streams *streams, const rshi_stream *stream, rsh
 
 /* ---- moving ---- */
 
-/* Strides of the piece's dims, and the bytes from the task's first element to the piece's. */
-static int64_t lay_strides(const cut *c, const int64_t *strides, int64_t *out) {
+/* Strides of the slab's dims, and the bytes from the task's first element to the slab's. */
+static int64_t lay_strides(const packed_slab *c, const int64_t *strides, int64_t *out) {
     const rshi_move *m = &c->task->move;
-    int64_t offset = c->i0 * strides[c->dim], outer = c->outer;
-    for (int d = c->dim - 1; d >= 0; d--) {
-        offset += outer % m->n[d] * strides[d];
-        outer /= m->n[d];
-    }
-    for (int d = c->dim; d < m->nd; d++) out[d - c->dim] = strides[d];
-    return offset;
+    const rshi_slab *s = &c->slab;
+    for (int d = s->first; d < m->nd; d++) out[d - s->first] = strides[d];
+    return s->i0 * strides[s->first] + rshi_outer_offset(m, strides, s->first, s->outer);
 }
 
 static void lay_packed(const rshi_move *m, int64_t size, int64_t *out) {
@@ -80,22 +74,22 @@ static void lay_packed(const rshi_move *m, int64_t size, int64_t *out) {
     }
 }
 
-static rshi_move move_of(const cut *c) {
+static rshi_move move_of(const packed_slab *c) {
     const rshi_move *whole = &c->task->move;
-    rshi_move m = {.nd = whole->nd - c->dim, .divisor = 1};
-    m.n[0] = c->i1 - c->i0;
-    for (int d = 1; d < m.nd; d++) m.n[d] = whole->n[c->dim + d];
+    rshi_move m = {.nd = whole->nd - c->slab.first, .divisor = 1};
+    m.n[0] = c->slab.i1 - c->slab.i0;
+    for (int d = 1; d < m.nd; d++) m.n[d] = whole->n[c->slab.first + d];
     return m;
 }
 
-/* The piece in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
-static char *find_source(const rshi_streams *streams, const cut *c, char *const *base, int64_t *strides) {
+/* The slab in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
+static char *find_source(const rshi_streams *streams, const packed_slab *c, char *const *base, int64_t *strides) {
     int64_t number = c->task->first_source + c->item->own;
     const rshi_source *s = &streams->out.sources[number];
     return base[s->part] + s->offset + lay_strides(c, streams->out.strides + number * RSHI_MOVE_DIMS, strides);
 }
 
-static char *find_destination(const cut *c, char *const *base, int64_t *strides) {
+static char *find_destination(const packed_slab *c, char *const *base, int64_t *strides) {
     const rshi_task *t = c->task;
     return base[t->part] + t->offset + lay_strides(c, t->move.ds, strides);
 }
@@ -111,8 +105,8 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
     return true;
 }
 
-/* Where the piece belongs just as it travels, or NULL. */
-static char *find_whole(const cut *c, char *const *base) {
+/* Where the slab belongs just as it travels, or NULL. */
+static char *find_whole(const packed_slab *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
     if (t->to != c->item->wire || t->nsrc > 1 || t->divisor > 1) return NULL;
@@ -123,9 +117,9 @@ static char *find_whole(const cut *c, char *const *base) {
 
 void rshi_stream_next(const rshi_streams *streams, rshi_stream *stream, char *const *base, rshi_packet *out) {
     *out = (rshi_packet){.from = stream->next, .round = stream->round++};
-    cut first, c;
+    packed_slab first, c;
     int64_t n = 0;
-    for (; next_cut(streams, stream, &stream->next, &out->bytes, &c); n++)
+    for (; next_slab(streams, stream, &stream->next, &out->bytes, &c); n++)
         if (!n) first = c;
     if (n == 1 && !stream->shift) out->whole = find_whole(&first, base);
 }
@@ -137,7 +131,7 @@ void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p) {
 
 /* ---- packing ---- */
 
-static void pack(const rshi_streams *streams, const cut *c, char *const *base, char *message) {
+static void pack(const rshi_streams *streams, const packed_slab *c, char *const *base, char *message) {
     int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
     m.nsrc = 1;
@@ -154,13 +148,13 @@ void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, co
                        char *message) {
     rshi_place at = p->from;
     int64_t used = 0;
-    cut c;
-    while (next_cut(streams, stream, &at, &used, &c)) pack(streams, &c, base, message);
+    packed_slab c;
+    while (next_slab(streams, stream, &at, &used, &c)) pack(streams, &c, base, message);
 }
 
-/* One source of a piece that arrives: a message, or this rank's own memory. */
-static const char *lay_source(const rshi_streams *streams, const cut *c, const rshi_move *m, int i, char *const *base,
-                              const char *messages, int64_t apart) {
+/* One source of a slab that arrives: a message, or this rank's own memory. */
+static const char *lay_source(const rshi_streams *streams, const packed_slab *c, const rshi_move *m, int i,
+                              char *const *base, const char *messages, int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = streams->strides + (int64_t)i * RSHI_MOVE_DIMS;
     const rshi_source *s = &streams->in.sources[number];
     if (s->part >= 0)
@@ -169,7 +163,8 @@ static const char *lay_source(const rshi_streams *streams, const cut *c, const r
     return messages + (-1 - s->part) * apart + c->at;
 }
 
-static void unpack(const rshi_streams *streams, const cut *c, char *const *base, const char *messages, int64_t apart) {
+static void unpack(const rshi_streams *streams, const packed_slab *c, char *const *base, const char *messages,
+                   int64_t apart) {
     const rshi_task *t = c->task;
     rshi_move m = move_of(c);
     m.nsrc = t->move.nsrc;
@@ -188,6 +183,6 @@ void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream, 
                          const char *messages, int64_t apart) {
     rshi_place at = p->from;
     int64_t used = 0;
-    cut c;
-    while (next_cut(streams, stream, &at, &used, &c)) unpack(streams, &c, base, messages, apart);
+    packed_slab c;
+    while (next_slab(streams, stream, &at, &used, &c)) unpack(streams, &c, base, messages, apart);
 }

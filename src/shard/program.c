@@ -92,16 +92,6 @@ static int64_t slab_length(const rshi_move *m, int d) {
     return d == m->nd - 1 && n > LINE ? n / LINE * LINE : rshi_max(n, 1);
 }
 
-/* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
-static int64_t outer_offset(const rshi_move *m, const int64_t *strides, int first, int64_t outer) {
-    int64_t offset = 0;
-    for (int d = first - 1; d >= 0; d--) {
-        offset += outer % m->n[d] * strides[d];
-        outer /= m->n[d];
-    }
-    return offset;
-}
-
 static rsh_status add_slab(rshi_program *g, rshi_slab s) {
     RSH_TRY(RSHI_GROW(g->slabs, g->nslabs + 1, &g->slabs_room));
     g->slabs[g->nslabs++] = s;
@@ -117,7 +107,7 @@ static rsh_status cut_task(rshi_program *g, int64_t task) {
     int64_t outer = 1, length = slab_length(m, d);
     for (int i = 0; i < d; i++) outer *= m->n[i];
     for (int64_t o = 0; o < outer; o++) {
-        int64_t base = t->offset + outer_offset(m, m->ds, d, o);
+        int64_t base = t->offset + rshi_outer_offset(m, m->ds, d, o);
         for (int64_t i = 0; i < m->n[d]; i += length)
             RSH_TRY(add_slab(g, (rshi_slab){task, base + i * m->ds[d], o, i, rshi_min(i + length, m->n[d]), d}));
     }
@@ -162,8 +152,8 @@ void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base,
     const rshi_source *src = g->sources + t->first_source;
     for (int i = 0; i < m->nsrc; i++) {
         pointers[i] = base[src[i].part] + src[i].offset;
-        if (s->first) pointers[i] += outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
+        if (s->first) pointers[i] += rshi_outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
     }
-    char *dst = base[t->part] + t->offset + (s->first ? outer_offset(m, m->ds, s->first, s->outer) : 0);
+    char *dst = base[t->part] + t->offset + (s->first ? rshi_outer_offset(m, m->ds, s->first, s->outer) : 0);
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
 }

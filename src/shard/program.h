@@ -21,7 +21,7 @@ typedef struct rshi_task {
     int64_t first_source; /* in sources[] */
 } rshi_task;
 
-/* A piece of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`,
+/* A slab of a task, which is done in one go: dims 0..first-1 at the indices that make up `outer`,
  * dim `first` from i0 to i1. */
 typedef struct rshi_slab {
     int64_t task;
@@ -29,6 +29,17 @@ typedef struct rshi_slab {
     int64_t outer, i0, i1;
     int first;
 } rshi_slab;
+
+/* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
+static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strides, int first,
+                                        int64_t outer) {
+    int64_t offset = 0;
+    for (int d = first - 1; d >= 0; d--) {
+        offset += outer % m->n[d] * strides[d];
+        outer /= m->n[d];
+    }
+    return offset;
+}
 
 typedef struct rshi_program {
     rshi_task *tasks;
