@@ -79,13 +79,6 @@ void rshi_free(void *p) {
     free(p);
 }
 
-char *rshi_strdup(const char *text) {
-    size_t n = strlen(text) + 1;
-    char *copy = rshi_alloc(n, 1);
-    if (copy) memcpy(copy, text, n);
-    return copy;
-}
-
 /* Blocks of at least one huge page are mapped on their own, aligned, with the kernel asked for huge pages.  `bytes` are
  * whole pages. */
 static void *map_huge(size_t bytes) {

@@ -49,7 +49,6 @@ void *rshi_alloc(size_t n, size_t size);
 void *rshi_calloc(size_t n, size_t size);
 void *rshi_realloc(void *p, size_t n, size_t size);
 void rshi_free(void *p);
-char *rshi_strdup(const char *text);
 #define RSHI_NEW(type) ((type *)rshi_calloc(1, sizeof(type)))
 rsh_status rshi_nomem(void); /* RSH_ENOMEM, forwarding the sentence of the allocation that failed */
 
@@ -105,6 +104,16 @@ void rshi_blocks_forget(const rshi_home *home);
  * tries again, holding no lock of a home. */
 bool rshi_blocks_empty(void);
 void rshi_block_unmap(void *p, size_t block); /* private memory, to the system */
+
+/* ---- lists ---- */
+
+/* Makes room for n items of `size` bytes in a list that now has room for *room of them.  The room
+ * at least doubles when it grows.  RSH_ENOMEM: the list is unchanged. */
+rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size);
+#define RSHI_GROW(list, n, room) rshi_grow((void **)&(list), (n), (room), sizeof *(list))
+/* The index of `key` among n items of `size` bytes, or -1.  Each item starts with its int64_t key,
+ * and the keys ascend. */
+int64_t rshi_find(const void *list, int64_t n, size_t size, int64_t key);
 
 /* ---- arithmetic: false on overflow ---- */
 

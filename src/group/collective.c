@@ -209,7 +209,7 @@ static rsh_status prepare(call *c) {
 static rsh_status run(call *c) {
     if (!c->n) return RSH_OK;
     copy_standins(c, &c->from, true);
-    RSH_TRY(rshi_run_bound(c->comm, c->name, RSH_OK, c->plan, c->from.memory, c->to.memory));
+    RSH_TRY(rshi_run_cached(c->comm, c->name, RSH_OK, c->plan, c->from.memory, c->to.memory));
     copy_standins(c, &c->to, false);
     for (int64_t j = 0; j < c->n; j++)
         if (holds(c, c->to.where, j)) rsh_tensor_bump(tensor_of(&c->to, j));

@@ -111,13 +111,7 @@ typedef struct range_list {
 
 static int collect(void *ctx, int64_t lo, int64_t hi) {
     range_list *list = ctx;
-    if (list->n == list->room) {
-        int64_t room = list->room ? 2 * list->room : 8;
-        void *grown = rshi_realloc(list->at, (size_t)room, sizeof *list->at);
-        if (!grown) return list->failed = true;
-        list->at = grown;
-        list->room = room;
-    }
+    if (RSHI_GROW(list->at, list->n + 1, &list->room)) return list->failed = true;
     list->at[list->n][0] = lo;
     list->at[list->n++][1] = hi;
     return 0;

@@ -16,13 +16,7 @@ void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S
 }
 
 static rsh_status push(rshi_pieces *out, const rshi_piece *p) {
-    if (out->n == out->room) {
-        int64_t room = out->room ? 2 * out->room : 4;
-        rshi_piece *grown = rshi_realloc(out->piece, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        out->piece = grown;
-        out->room = room;
-    }
+    RSH_TRY(RSHI_GROW(out->piece, out->n + 1, &out->room));
     out->piece[out->n++] = *p;
     return RSH_OK;
 }
@@ -170,16 +164,7 @@ rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *ou
 
 /* Where a rank stands in l->entry, or -1. */
 static int64_t entry_of(const rsh_layout *l, int64_t rank) {
-    int64_t lo = 0, hi = l->nranks - 1;
-    while (lo <= hi) {
-        int64_t mid = (lo + hi) / 2;
-        if (l->entry[mid].rank == rank) return mid;
-        if (l->entry[mid].rank < rank)
-            lo = mid + 1;
-        else
-            hi = mid - 1;
-    }
-    return -1;
+    return rshi_find(l->entry, l->nranks, sizeof *l->entry, rank);
 }
 
 static void box_piece(const rsh_layout *l, int64_t box, int64_t rank, int64_t part, rshi_piece *p) {
@@ -276,21 +261,9 @@ int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j) {
     return rshi_layout_rank_at(l, holder_position(l, p, j));
 }
 
-static int64_t index_in_box(const rsh_ranked_box *b, int64_t rank) {
-    int64_t lo = 0, hi = b->nranks - 1;
-    while (lo <= hi) {
-        int64_t mid = (lo + hi) / 2;
-        if (b->ranks[mid] == rank) return mid;
-        if (b->ranks[mid] < rank)
-            lo = mid + 1;
-        else
-            hi = mid - 1;
-    }
-    return -1;
-}
-
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank) {
-    if (l->desc.is_boxes) return index_in_box(&l->desc.boxes[p->position], rank);
+    const rsh_ranked_box *b = l->desc.is_boxes ? &l->desc.boxes[p->position] : NULL;
+    if (b) return rshi_find(b->ranks, b->nranks, sizeof *b->ranks, rank);
     int64_t position = rshi_layout_position(l, rank);
     if (position < 0) return -1;
     for (int a = 0; a < l->desc.naxes; a++)
@@ -301,15 +274,7 @@ int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_
 /* Which part of a rank a box is. */
 static int64_t part_of_box(const rsh_layout *l, int64_t box, int64_t rank) {
     const rshi_rank_entry *e = &l->entry[entry_of(l, rank)];
-    int64_t lo = e[0].value, hi = e[1].value - 1;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (l->box_of[mid] < box)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo - e[0].value;
+    return rshi_find(l->box_of + e[0].value, e[1].value - e[0].value, sizeof *l->box_of, box);
 }
 
 static void move_piece(const rsh_layout *l, int64_t position, rshi_piece *p) {

@@ -1,9 +1,7 @@
-/* Print: what a layout says of itself: its canonical text with all that rests on it (equality and hash), its
- * description, and plain facts. */
+/* Print: the canonical text of a layout. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* `separator` before every item but the first. */
@@ -100,41 +98,4 @@ void rshi_layout_write(const rsh_layout *l, rshi_text *t) {
         write_boxes(l, t);
     else
         write_placement(l, t);
-}
-
-const char *rsh_layout_text(const rsh_layout *l) { return l ? l->text : NULL; }
-uint64_t rsh_layout_hash(const rsh_layout *l) { return l ? l->hash : 0; }
-
-bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b) {
-    if (!a || !b) return false;
-    return a == b || (a->hash == b->hash && !strcmp(a->text, b->text));
-}
-
-/* ---- plain facts ---- */
-
-const rsh_layout_desc *rsh_layout_describe(const rsh_layout *l) { return l ? &l->desc : NULL; }
-rsh_dtype rsh_layout_dtype(const rsh_layout *l) { return l ? l->desc.dtype : RSH_DTYPE_COUNT; }
-int rsh_layout_ndim(const rsh_layout *l) { return l ? l->desc.ndim : -1; }
-const int64_t *rsh_layout_shape(const rsh_layout *l) { return l ? l->shape : NULL; }
-int64_t rsh_layout_count(const rsh_layout *l) { return l ? l->count : 0; }
-rsh_op rsh_layout_op(const rsh_layout *l) { return l ? l->desc.op : RSH_OP_NONE; }
-int64_t rsh_layout_nranks(const rsh_layout *l) { return l ? l->nranks : 0; }
-
-int64_t rsh_layout_rank(const rsh_layout *l, int64_t i) {
-    if (!l || i < 0 || i >= l->nranks) return -1;
-    return l->entry ? l->entry[i].rank : l->desc.first_rank + i;
-}
-
-static int compare_ranks(const void *x, const void *y) {
-    const rshi_rank_entry *a = x, *b = y;
-    return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
-
-int64_t rsh_layout_nparts(const rsh_layout *l, int64_t rank) {
-    if (!l) return 0;
-    if (!l->entry) return rank >= l->desc.first_rank && rank - l->desc.first_rank < l->nranks;
-    rshi_rank_entry key = {rank, 0};
-    const rshi_rank_entry *found = bsearch(&key, l->entry, (size_t)l->nranks, sizeof key, compare_ranks);
-    if (!found) return 0;
-    return l->desc.is_boxes ? found[1].value - found[0].value : 1;
 }

@@ -15,13 +15,7 @@ typedef struct numbers {
 } numbers;
 
 static rsh_status push(numbers *out, int64_t k) {
-    if (out->n == out->room) {
-        int64_t room = out->room ? 2 * out->room : 16;
-        int64_t *grown = rshi_realloc(out->at, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        out->at = grown;
-        out->room = room;
-    }
+    RSH_TRY(RSHI_GROW(out->at, out->n + 1, &out->room));
     out->at[out->n++] = k;
     return RSH_OK;
 }

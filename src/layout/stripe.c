@@ -30,13 +30,7 @@ int64_t rshi_stripe_at(const rshi_stripe *s, int64_t i) { return s->lo + i / s->
 /* ---- common runs ---- */
 
 static rsh_status push(rshi_runs *out, rshi_run run) {
-    if (out->n == out->room) {
-        int64_t room = out->room ? 2 * out->room : 8;
-        rshi_run *grown = rshi_realloc(out->run, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        out->run = grown;
-        out->room = room;
-    }
+    RSH_TRY(RSHI_GROW(out->run, out->n + 1, &out->room));
     out->run[out->n++] = run;
     return RSH_OK;
 }

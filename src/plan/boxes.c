@@ -7,13 +7,7 @@ void rshi_boxes_free(rshi_boxes *set) {
 }
 
 static rsh_status push(rshi_boxes *set, const rsh_box *b) {
-    if (set->n == set->room) {
-        int64_t room = set->room ? 2 * set->room : 8;
-        rsh_box *grown = rshi_realloc(set->box, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        set->box = grown;
-        set->room = room;
-    }
+    RSH_TRY(RSHI_GROW(set->box, set->n + 1, &set->room));
     set->box[set->n++] = *b;
     return RSH_OK;
 }

@@ -88,7 +88,7 @@ static rsh_status choose_spread(rsh_plan *p) {
     return RSH_OK;
 }
 
-rsh_status rshi_plan_choose_slices(rsh_plan *p) {
+rsh_status rshi_plan_choose_ways(rsh_plan *p) {
     bool any = false;
     RSH_TRY(choose_spread(p));
     for (int64_t t = 0; t < p->n; t++) any |= can_slice(&p->pair[t]);
@@ -117,8 +117,8 @@ bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair) {
 }
 
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
-                             rshi_rank_edges *share, rshi_edges *out) {
-    rshi_region r = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .share = share, .out = out};
+                             rshi_rank_edges *edges, rshi_edges *out) {
+    rshi_region r = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .edges = edges, .out = out};
     int64_t n;
     rshi_edge_init(p, tensor, a, b, &r.whole);
     if (rshi_pair_is_direct(p, r.pair)) return rshi_direct_edge(&r);

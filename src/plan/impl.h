@@ -91,21 +91,19 @@ typedef struct rshi_rank_edges {
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
 } rshi_rank_edges;
 
-/* Cost grows with the rank's number of neighbours.  A share that is {0} or was used before; what it
+/* Cost grows with the rank's number of neighbours.  `edges` is {0} or was used before; what it
  * held is replaced and its memory used again.  RSH_ENOMEM: free it all the same. */
-rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
+rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges);
 /* Only the copies and receives; the sends are left empty. */
-rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
-/* Only the sends. */
-rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_rank_edges *share);
-void rshi_rank_edges_free(rshi_rank_edges *share);
+rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges);
+void rshi_rank_edges_free(rshi_rank_edges *edges);
 
 #define RSHI_SLICE_BYTES                                                                           \
     ((int64_t)16 << 10) /* what ranks send is not cut finer than this, except inside a node */
 
-/* Where part i of n begins in `extent` indices: the first ones are longer by one where it does not
+/* Where slice i of n begins in `extent` indices: the first ones are longer by one where it does not
  * divide. */
-static inline int64_t rshi_part_start(int64_t extent, int64_t n, int64_t i) {
+static inline int64_t rshi_slice_start(int64_t extent, int64_t n, int64_t i) {
     return i * (extent / n) + rshi_min(i, extent % n);
 }
 /* a * b >= 0, or the largest number where that does not fit. */
@@ -116,6 +114,9 @@ static inline int64_t rshi_mul_most(int64_t a, int64_t b) {
 
 /* RSH_EVALUE naming both shapes if they differ. */
 rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to);
+
+/* From all that the plan is made of; again when that changes. */
+void rshi_plan_take_fingerprint(rsh_plan *p);
 
 /* Where a rank stands in p->rank. */
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank);
@@ -133,6 +134,14 @@ int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const 
 /* The same as a rank, for the turn that `rank` takes by its position. */
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                           int64_t rank);
+/* A rank with a source piece of its own: one of `holders` of them, number `index`. */
+typedef struct rshi_server {
+    const rshi_piece *a; /* borrowed */
+    int64_t holders, index;
+} rshi_server;
+rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a);
+/* Could it send to `rank`?  A quick answer: false only where rshi_serving_rank is another rank. */
+bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank);
 /* Whose source piece `a` the region of an edge came from in stage 0. */
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a);
 /* Holders of a piece of layout `l` that are on a node. */
@@ -161,12 +170,12 @@ typedef struct rshi_region {
     const rsh_plan *p;
     const rshi_pair *pair;
     const rshi_piece *a; /* at its first holder, partial position 0 */
-    const rshi_piece *b; /* kept in the share */
-    const rshi_piece *a_kept; /* a copy of `a` in the share; NULL: not needed so far */
+    const rshi_piece *b; /* kept with the edges */
+    const rshi_piece *a_kept; /* a copy of `a` with the edges; NULL: not needed so far */
     rshi_edge whole;     /* the region as one edge from `a` itself */
     int dim;             /* along which it is cut: the longest, the outermost of equals */
     int64_t extent;      /* common indices along it; 0: there is nothing to cut */
-    rshi_rank_edges *share;
+    rshi_rank_edges *edges;
     rshi_edges *out;
 } rshi_region;
 
@@ -198,24 +207,24 @@ rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
 /* Are all regions of the pair moved directly? */
 bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair);
 /* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and
- * destination piece `b` (at its rank, kept in the share), by the way that costs least. */
+ * destination piece `b` (at its rank, kept with the edges), by the way that costs least. */
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
-                             const rshi_piece *b, rshi_rank_edges *share, rshi_edges *out);
+                             const rshi_piece *b, rshi_rank_edges *edges, rshi_edges *out);
 
 /* ---- walks ---- */
 
-/* Add the edges into destination piece b at its rank; b is kept in the share. */
+/* Add the edges into destination piece b at its rank; b is kept with the edges. */
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                               rshi_rank_edges *share, rshi_edges *out);
+                               rshi_rank_edges *edges, rshi_edges *out);
 /* The same for irregular sources: the rank's own copies first, then those of its node, the rest
  * from first copies. */
 rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                                   rshi_rank_edges *share, rshi_edges *out);
-/* Add a rank's sends to what its share has already. */
-rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *share);
-rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *share,
+                                   rshi_rank_edges *edges, rshi_edges *out);
+/* Add a rank's sends to what it has already. */
+rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *edges);
+rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges,
                                  rshi_edges *out);
-rsh_status rshi_adjoint_sends(const rsh_plan *p, rshi_rank_edges *share);
+rsh_status rshi_adjoint_sends(const rsh_plan *p, rshi_rank_edges *edges);
 /* Is the rank among the sources of the edge? */
 bool rshi_edge_reads(const rshi_edge *e, int64_t rank);
 bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
@@ -236,13 +245,13 @@ rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes);
 
 /* Set send_bytes and recv_bytes.  RSH_ENOMEM if messages were asked for and do not fit under the
  * ceiling. */
-rsh_status rshi_plan_size_chunks(rsh_plan *p);
+rsh_status rshi_plan_size_buffers(rsh_plan *p);
 
 /* Elements that two pieces have in common. */
 int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
 
 /* Should regions be spread over nodes, and should what replicas send be cut into slices?  Set on
  * every pair by looking at the largest send. */
-rsh_status rshi_plan_choose_slices(rsh_plan *p);
+rsh_status rshi_plan_choose_ways(rsh_plan *p);
 
 #endif

@@ -12,14 +12,14 @@ typedef struct receiving {
     int64_t tensor;
     const rshi_piece *b;
     rshi_boxes rest; /* what is still to come */
-    rshi_rank_edges *share;
+    rshi_rank_edges *edges;
     rshi_edges *out;
 } receiving;
 
 /* What is left of b and lies in piece a, from the holder that serves b's rank. */
 static rsh_status from_piece(receiving *r, const rshi_piece *a) {
     const rshi_pair *pair = &r->p->pair[r->tensor];
-    rshi_piece *src = rshi_pieces_room(r->share, 1);
+    rshi_piece *src = rshi_pieces_room(r->edges, 1);
     int64_t rank = rshi_serving_rank(r->p, pair, a, r->b->rank);
     if (!src) return RSH_ENOMEM;
     rshi_piece_at_holder(pair->from, a, rshi_piece_holder_index(pair->from, a, rank), src);
@@ -47,7 +47,7 @@ static rsh_status from_first_copy(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
     const rshi_pair *pair = &r->p->pair[r->tensor];
     if (!rshi_piece_first_copy(pair->from, a)) return RSH_OK;
-    if (pair->reduce) return rshi_region_edges(r->p, r->tensor, a, r->b, r->share, r->out);
+    if (pair->reduce) return rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out);
     rshi_piece at = for_b(r, a);
     return from_piece(r, &at);
 }
@@ -69,16 +69,16 @@ static rsh_status from_itself(receiving *r, const rshi_piece *own) {
     if (!rshi_pieces_common(pair->to, own, r->b)) return RSH_OK;
     if (pair->keep && rshi_piece_partial(pair->from, own) != rshi_piece_partial(pair->to, r->b)) return RSH_OK;
     rshi_edge e;
-    const rshi_piece *kept = rshi_piece_keep(r->share, own);
+    const rshi_piece *kept = rshi_piece_keep(r->edges, own);
     if (!kept) return RSH_ENOMEM;
     rshi_edge_init(r->p, r->tensor, kept, r->b, &e);
     RSH_TRY(rshi_edges_add(r->out, &e));
     return rshi_boxes_remove(rsh_layout_ndim(pair->to), &r->rest, own);
 }
 
-rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *share,
+rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
                                    rshi_edges *out) {
-    receiving r = {.p = p, .tensor = tensor, .b = b, .share = share, .out = out};
+    receiving r = {.p = p, .tensor = tensor, .b = b, .edges = edges, .out = out};
     const rshi_pair *pair = &p->pair[tensor];
     rshi_piece *own = NULL;
     int64_t n = 0;

@@ -96,18 +96,10 @@ static rsh_status list_ranks(rsh_plan *p) {
 }
 
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank) {
-    int64_t lo = 0, hi = p->nranks - 1;
-    if (hi >= 0 && p->rank[hi] - p->rank[0] == hi) /* consecutive */
-        return rank >= p->rank[0] && rank <= p->rank[hi] ? rank - p->rank[0] : -1;
-    while (lo <= hi) {
-        int64_t mid = (lo + hi) / 2;
-        if (p->rank[mid] == rank) return mid;
-        if (p->rank[mid] < rank)
-            lo = mid + 1;
-        else
-            hi = mid - 1;
-    }
-    return -1;
+    int64_t last = p->nranks - 1;
+    if (last >= 0 && p->rank[last] - p->rank[0] == last) /* consecutive */
+        return rank >= p->rank[0] && rank <= p->rank[last] ? rank - p->rank[0] : -1;
+    return rshi_find(p->rank, p->nranks, sizeof *p->rank, rank);
 }
 
 /* ---- options ---- */
@@ -147,14 +139,14 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
     p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
-    return rshi_plan_size_chunks(p);
+    return rshi_plan_size_buffers(p);
 }
 
 /* ---- fingerprint ---- */
 
 static uint64_t hash_number(uint64_t h, int64_t x) { return rshi_hash(&x, sizeof x, h); }
 
-static void take_fingerprint(rsh_plan *p) {
+void rshi_plan_take_fingerprint(rsh_plan *p) {
     uint64_t h = hash_number(RSHI_PLAN_VERSION, p->n);
     for (int64_t t = 0; t < p->n; t++) {
         h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].from));
@@ -190,8 +182,8 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     for (int64_t t = 0; t < n; t++) RSH_TRY(pair_init(&p->pair[t], from[t], to[t]));
     RSH_TRY(list_ranks(p));
     RSH_TRY(take_opts(p, opts));
-    take_fingerprint(p);
-    RSH_TRY(rshi_plan_choose_slices(p));
+    rshi_plan_take_fingerprint(p);
+    RSH_TRY(rshi_plan_choose_ways(p));
     p->stages = count_stages(p);
     return RSH_OK;
 }
@@ -231,88 +223,6 @@ void rsh_plan_free(rsh_plan *p) {
     rshi_free(p->node_of);
     rshi_free(p->rank);
     rshi_free(p);
-}
-
-/* ---- plans from plans ---- */
-
-/* The options of p, borrowed. */
-static rsh_plan_opts same_opts(const rsh_plan *p) {
-    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    o.node_of = p->node_of;
-    o.nnode_of = p->nnode_of;
-    o.ranks_per_node = p->ranks_per_node;
-    o.reduce = p->reduce;
-    o.messages = p->messages;
-    o.has_max_scratch = p->has_ceiling;
-    o.max_scratch_bytes = (uint64_t)p->ceiling;
-    return o;
-}
-
-static bool differentiable_dtype(rsh_dtype t) {
-    return t == RSH_F16 || t == RSH_BF16 || t == RSH_F32 || t == RSH_F64 || t == RSH_F8E4M3 || t == RSH_F8E5M2 ||
-           t == RSH_C64 || t == RSH_C128;
-}
-
-/* Copies, sum and avg are linear maps; conversion is one between floats. */
-static rsh_status check_linear(const rshi_pair *pair) {
-    rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to), op = a ? a : b;
-    rsh_dtype f = rsh_layout_dtype(pair->from), t = rsh_layout_dtype(pair->to);
-    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "%s is not a linear map and has no transpose",
-                rsh_op_name(op));
-    RSH_REQUIRE(f == t || (differentiable_dtype(f) && differentiable_dtype(t)), RSH_EUNSUP,
-                "the conversion from %s to %s is not one between floats and has no transpose", rsh_dtype_name(f),
-                rsh_dtype_name(t));
-    return rsh_dtype_check_convert(t, f);
-}
-
-static rsh_status check_linear_plan(const rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++) RSH_TRY(check_linear(&p->pair[t]));
-    return RSH_OK;
-}
-
-rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
-    RSH_NEEDS(p);
-    RSH_NEEDS(out);
-    const rsh_layout **list = rshi_alloc((size_t)(2 * p->n), sizeof *list);
-    if (!list) return rshi_nomem();
-    for (int64_t t = 0; t < p->n; t++) list[t] = p->pair[t].from, list[p->n + t] = p->pair[t].to;
-    rsh_plan_opts o = same_opts(p);
-    rsh_plan *made = NULL;
-    rsh_status st;
-    RSH_GOTO(check_linear_plan(p));
-    RSH_GOTO(rsh_plan_new_many(p->n, list, list + p->n, &o, &made));
-    made->adjoint = !p->adjoint;
-    made->stages = made->adjoint ? 1 : made->stages;
-    RSH_GOTO(rshi_plan_size_chunks(made));
-    take_fingerprint(made);
-    *out = made;
-    made = NULL;
-out:
-    rsh_plan_free(made);
-    rshi_free(list);
-    return st;
-}
-
-rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out) {
-    RSH_NEEDS(p);
-    RSH_NEEDS(out);
-    RSH_REQUIRE(!p->adjoint, RSH_EUNSUP, "the backward of an adjoint plan is the plan itself: use that");
-    rsh_layout **to = rshi_calloc((size_t)p->n, sizeof *to);
-    const rsh_layout **from = rshi_alloc((size_t)p->n, sizeof *from);
-    rsh_plan_opts o = same_opts(p);
-    rsh_status st = to && from ? RSH_OK : rshi_nomem();
-    if (st) goto out;
-    RSH_GOTO(check_linear_plan(p));
-    for (int64_t t = 0; t < p->n; t++) {
-        from[t] = p->pair[t].to;
-        RSH_GOTO(rshi_layout_unpartial(p->pair[t].from, &to[t]));
-    }
-    RSH_GOTO(rsh_plan_new_many(p->n, from, (const rsh_layout *const *)to, &o, out));
-out:
-    for (int64_t t = 0; to && t < p->n; t++) rsh_layout_free(to[t]);
-    rshi_free(to);
-    rshi_free(from);
-    return st;
 }
 
 /* ---- getters ---- */

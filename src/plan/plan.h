@@ -22,7 +22,7 @@ int rshi_plan_stages(const rsh_plan *p); /* 1 to RSHI_STAGES */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
 
-/* Message transport: a rank with neighbours has a buffer to send from and one to receive into. */
+/* Message transport: a rank with neighbours holds a buffer to send and one to receive. */
 int64_t rshi_plan_send_bytes(const rsh_plan *p);
 int64_t rshi_plan_recv_bytes(const rsh_plan *p);
 bool rshi_plan_messages(const rsh_plan *p); /* was message transport asked for? */

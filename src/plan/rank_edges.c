@@ -1,4 +1,4 @@
-/* Share: what one rank does in a plan, as arrays of copies, receives and sends.
+/* Rank edges: what one rank does in a plan, as arrays of copies, receives and sends.
  *
  * Pieces that edges refer to are kept in blocks that never move, so that edges may point to them while the arrays grow.
  */
@@ -57,13 +57,7 @@ void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark) {
 /* ---- edges ---- */
 
 rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e) {
-    if (list->n == list->room) {
-        int64_t room = list->room ? 2 * list->room : 4;
-        rshi_edge *grown = rshi_realloc(list->edge, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        list->edge = grown;
-        list->room = room;
-    }
+    RSH_TRY(RSHI_GROW(list->edge, list->n + 1, &list->room));
     list->edge[list->n++] = *e;
     return RSH_OK;
 }
@@ -90,15 +84,9 @@ void rshi_rank_edges_free(rshi_rank_edges *s) {
     *s = (rshi_rank_edges){0};
 }
 
-/* ---- a rank's share ---- */
+/* ---- all edges of a rank ---- */
 
 rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     RSH_TRY(rshi_plan_receives(p, rank, s));
-    return rshi_rank_edges_add_sends(p, s);
-}
-
-rsh_status rshi_plan_sends(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
-    rshi_rank_edges_clear(s);
-    s->rank = rank;
     return rshi_rank_edges_add_sends(p, s);
 }

@@ -6,13 +6,13 @@ typedef struct receiving {
     const rsh_plan *p;
     int64_t tensor;
     const rshi_piece *b;
-    rshi_rank_edges *share;
+    rshi_rank_edges *edges;
     rshi_edges *out;
 } receiving;
 
 static rsh_status receive_from(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
-    return rshi_region_edges(r->p, r->tensor, a, r->b, r->share, r->out);
+    return rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out);
 }
 
 /* A piece that no source contributes to gets the identity of the op. */
@@ -24,12 +24,12 @@ static rsh_status fill(const rsh_plan *p, int64_t tensor, const rshi_piece *b, r
     return rshi_edges_add(out, &e);
 }
 
-rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *share,
+rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
                                rshi_edges *out) {
     const rshi_pair *pair = &p->pair[tensor];
-    receiving r = {p, tensor, b, share, out};
+    receiving r = {p, tensor, b, edges, out};
     if (pair->fill_others && rshi_piece_partial(pair->to, b)) return fill(p, tensor, b, out);
-    if (pair->irregular) return rshi_irregular_receives(p, tensor, b, share, out);
+    if (pair->irregular) return rshi_irregular_receives(p, tensor, b, edges, out);
     return rshi_layout_search(pair->from, b->set, receive_from, &r);
 }
 

@@ -76,7 +76,7 @@ bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi) {
 rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
     const rsh_layout *from = r->pair->from;
     rshi_edge e = r->whole;
-    rshi_piece *src = rshi_pieces_room(r->share, r->pair->contributions);
+    rshi_piece *src = rshi_pieces_room(r->edges, r->pair->contributions);
     if (!src) return RSH_ENOMEM;
     e.turn = turn;
     e.nsrc = r->pair->contributions;
@@ -91,8 +91,8 @@ rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
 
 rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner, int64_t turn) {
     rshi_edge e = r->whole;
-    if (!r->a_kept) r->a_kept = rshi_piece_keep(r->share, r->a);
-    rshi_piece *src = r->a_kept ? rshi_pieces_room(r->share, 1) : NULL;
+    if (!r->a_kept) r->a_kept = rshi_piece_keep(r->edges, r->a);
+    rshi_piece *src = r->a_kept ? rshi_pieces_room(r->edges, 1) : NULL;
     if (!src) return RSH_ENOMEM;
     rshi_piece_at_holder(r->pair->to, r->b, holder, src);
     e.stage = stage;

@@ -27,8 +27,7 @@ typedef struct counting {
 } counting;
 
 static int64_t ordinal(const rank_list *l, int64_t rank) {
-    const int64_t *at = bsearch(&rank, l->rank, (size_t)l->n, sizeof rank, rshi_compare_int64);
-    return at ? at - l->rank : -1;
+    return rshi_find(l->rank, l->n, sizeof *l->rank, rank);
 }
 
 static rsh_status list_ranks(int64_t n, const rsh_layout *const *to, rank_list *out) {
@@ -45,13 +44,7 @@ static rsh_status list_ranks(int64_t n, const rsh_layout *const *to, rank_list *
 }
 
 static rsh_status push(gain_list *l, rshi_gain g) {
-    if (l->n == l->room) {
-        int64_t room = l->room ? 2 * l->room : 64;
-        rshi_gain *grown = rshi_realloc(l->gain, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        l->gain = grown;
-        l->room = room;
-    }
+    RSH_TRY(RSHI_GROW(l->gain, l->n + 1, &l->room));
     l->gain[l->n++] = g;
     return RSH_OK;
 }

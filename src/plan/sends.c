@@ -9,10 +9,9 @@
 typedef struct sending {
     const rsh_plan *p;
     int64_t tensor;
-    const rshi_piece *a; /* this rank's source piece */
-    rshi_piece first;    /* the same where others look for it */
-    int64_t holders, index; /* of `a`, and this rank's number among them */
-    rshi_rank_edges *share;
+    rshi_server from; /* this rank, with its source piece */
+    rshi_piece first; /* that piece where others look for it */
+    rshi_rank_edges *edges;
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -31,26 +30,16 @@ static void keep_mine(rshi_rank_edges *s, int64_t first, const rshi_piece *a, rs
     if (kept == first) rshi_pieces_back(s, mark);
 }
 
-/* Where all regions are moved directly: is this rank the one that serves `rank`?  Most holders of a destination piece
- * are served by others, and this is cheaper than to make their edges. */
-static bool may_serve(const sending *w, int64_t rank) {
-    const rshi_pair *pair = &w->p->pair[w->tensor];
-    if (rank == w->share->rank) return false;
-    if (pair->keep || pair->irregular || !rshi_pair_is_direct(w->p, pair)) return true;
-    if (rshi_layout_position(pair->to, rank) % w->holders != w->index) return false;
-    return rshi_piece_holder_index(pair->from, w->a, rank) < 0;
-}
-
 /* Edges into b, at its rank, that read this rank's source piece. */
 static rsh_status send_to(sending *w, const rshi_piece *b) {
-    rshi_rank_edges *s = w->share;
+    rshi_rank_edges *s = w->edges;
     int64_t first = s->sends.n;
     rshi_kept mark = rshi_pieces_mark(s);
     const rshi_piece *kept = rshi_piece_keep(s, b);
     if (!kept) return RSH_ENOMEM;
     RSH_TRY(w->p->pair[w->tensor].irregular ? rshi_piece_receives(w->p, w->tensor, kept, s, &s->sends)
                                             : rshi_region_edges(w->p, w->tensor, &w->first, kept, s, &s->sends));
-    keep_mine(s, first, w->a, mark);
+    keep_mine(s, first, w->from.a, mark);
     return RSH_OK;
 }
 
@@ -64,7 +53,7 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
         rshi_piece at, held;
         rshi_piece_at_partial(pair->to, b, i, &at);
         for (int64_t j = 0; j < holders; j++) {
-            if (!may_serve(w, rshi_piece_holder(pair->to, &at, j))) continue;
+            if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, &at, j))) continue;
             rshi_piece_at_holder(pair->to, &at, j, &held);
             RSH_TRY(send_to(w, &held));
         }
@@ -74,11 +63,9 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
 
 static rsh_status send_piece(sending *w) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    w->first = *w->a;
-    w->holders = rshi_piece_holders(pair->from, w->a);
-    w->index = rshi_piece_holder_index(pair->from, w->a, w->share->rank);
+    w->first = *w->from.a;
     if (!pair->irregular) {
-        rshi_piece_at_partial(pair->from, w->a, 0, &w->first);
+        rshi_piece_at_partial(pair->from, w->from.a, 0, &w->first);
         rshi_piece_at_holder(pair->from, &w->first, 0, &w->first);
     }
     return rshi_layout_search(pair->to, w->first.set, send_to_holders, w);
@@ -101,12 +88,12 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
 }
 
 static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
-    sending w = {.p = p, .tensor = tensor, .share = s};
+    sending w = {.p = p, .tensor = tensor, .edges = s};
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
-        w.a = &list[i];
+        w.from = rshi_server_of(&p->pair[tensor], &list[i]);
         st = send_piece(&w);
     }
     rshi_free(list);

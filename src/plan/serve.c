@@ -29,11 +29,16 @@ static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, cons
     return c;
 }
 
-/* Candidate number i as a holder index. */
+/* Which of n candidates it is at that turn. */
+static int64_t number_of(int64_t turn, int64_t n) { return turn % n; }
+
+static int64_t turn_of(const rshi_pair *pair, int64_t rank) { return rshi_layout_position(pair->to, rank); }
+
+/* The candidate at turn i as a holder index. */
 static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, const candidates *c,
                          int64_t rank, int64_t i) {
     if (c->own) return c->first;
-    i %= c->n;
+    i = number_of(i, c->n);
     if (!c->near) return i;
     int64_t node = rshi_plan_node(p, rank);
     for (int64_t j = 0;; j++)
@@ -50,8 +55,20 @@ int64_t rshi_serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi
 }
 
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
-    int64_t turn = rshi_layout_position(pair->to, rank);
-    return rshi_piece_holder(pair->from, a, rshi_serving_holder(p, pair, a, rank, turn));
+    return rshi_piece_holder(pair->from, a, rshi_serving_holder(p, pair, a, rank, turn_of(pair, rank)));
+}
+
+rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
+    return (rshi_server){a, rshi_piece_holders(pair->from, a), rshi_piece_holder_index(pair->from, a, a->rank)};
+}
+
+/* Where all regions are moved directly there are no nodes, and this is the rule of `candidate` with the cheap question
+ * first: most ranks are served by others. */
+bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank) {
+    if (rank == s->a->rank) return false;
+    if (pair->keep || pair->irregular || !rshi_pair_is_direct(p, pair)) return true;
+    if (number_of(turn_of(pair, rank), s->holders) != s->index) return false;
+    return rshi_piece_holder_index(pair->from, s->a, rank) < 0;
 }
 
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a) {

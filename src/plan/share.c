@@ -14,16 +14,6 @@ typedef struct share {
     const rshi_run *at[RSH_MAX_NDIM]; /* the combination at hand */
 } share;
 
-static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
-    if (n <= *room) return RSH_OK;
-    int64_t more = rshi_max(n, *room ? 2 * *room : 4);
-    void *grown = rshi_realloc(*list, (size_t)more, size);
-    if (!grown) return rshi_nomem();
-    *list = grown;
-    *room = more;
-    return RSH_OK;
-}
-
 /* ---- one edge ---- */
 
 static void set_loops(const share *s, rsh_transfer *t) {
@@ -58,8 +48,8 @@ static void set_end(const share *s, int ndim, const rshi_piece *p, bool by_dst, 
 
 static rsh_status add_transfer(share *s, const rshi_edge *e) {
     int ndim = rsh_layout_ndim(e->dst_layout);
-    RSH_TRY(grow((void **)&s->transfer, s->n + 1, &s->room, sizeof *s->transfer));
-    RSH_TRY(grow((void **)&s->end, s->nends + e->nsrc, &s->ends_room, sizeof *s->end));
+    RSH_TRY(RSHI_GROW(s->transfer, s->n + 1, &s->room));
+    RSH_TRY(RSHI_GROW(s->end, s->nends + e->nsrc, &s->ends_room));
     rsh_transfer *t = &s->transfer[s->n++];
     *t = (rsh_transfer){.tensor = e->tensor, .ndim = ndim, .stage = e->stage, .nsrc = e->nsrc};
     t->element_bytes = e->wire_size;

@@ -10,7 +10,7 @@ typedef struct tally {
     int64_t *bytes;   /* nranks */
     int64_t *touched; /* ordinals */
     int64_t n;
-    rshi_rank_edges share; /* of the rank */
+    rshi_rank_edges edges; /* of the rank */
 } tally;
 
 static rsh_status tally_init(tally *t, const rsh_plan *p) {
@@ -23,7 +23,7 @@ static rsh_status tally_init(tally *t, const rsh_plan *p) {
 static void tally_free(tally *t) {
     rshi_free(t->bytes);
     rshi_free(t->touched);
-    rshi_rank_edges_free(&t->share);
+    rshi_rank_edges_free(&t->edges);
 }
 
 static void tally_clear(tally *t) {
@@ -60,19 +60,19 @@ static void count_destinations(tally *t, const rshi_edges *list) {
 /* Everything that the rank receives, and keeps. */
 static rsh_status tally_receives(tally *t, int64_t rank) {
     t->rank = rank;
-    RSH_TRY(rshi_plan_receives(t->p, rank, &t->share));
-    count_sources(t, &t->share.copies);
-    count_sources(t, &t->share.receives);
+    RSH_TRY(rshi_plan_receives(t->p, rank, &t->edges));
+    count_sources(t, &t->edges.copies);
+    count_sources(t, &t->edges.receives);
     return RSH_OK;
 }
 
 /* Everything that the rank sends, and keeps; receives may have sources of its own too. */
 static rsh_status tally_sends(tally *t, int64_t rank) {
     t->rank = rank;
-    RSH_TRY(rshi_plan_edges(t->p, rank, &t->share));
-    count_destinations(t, &t->share.copies);
-    count_destinations(t, &t->share.receives);
-    count_destinations(t, &t->share.sends);
+    RSH_TRY(rshi_plan_edges(t->p, rank, &t->edges));
+    count_destinations(t, &t->edges.copies);
+    count_destinations(t, &t->edges.receives);
+    count_destinations(t, &t->edges.sends);
     return RSH_OK;
 }
 
@@ -250,7 +250,7 @@ static rsh_status view_by_share(const rsh_plan *p, int64_t rank, rsh_plan_view *
     return RSH_OK;
 }
 
-/* A chunk to send and a chunk to receive, where there is anybody to exchange with. */
+/* A buffer to send and a buffer to receive, where there is anybody to exchange with. */
 static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0 : p->send_bytes + p->recv_bytes; }
 
 rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {

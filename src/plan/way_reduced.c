@@ -12,7 +12,7 @@ int64_t rshi_reduced_slices(const rshi_region *r) {
 rsh_status rshi_reduced_edges(rshi_region *r, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         int64_t owner = rshi_piece_holder(r->pair->to, r->b, i);
-        if (!rshi_region_cut(r, rshi_part_start(r->extent, n, i), rshi_part_start(r->extent, n, i + 1))) continue;
+        if (!rshi_region_cut(r, rshi_slice_start(r->extent, n, i), rshi_slice_start(r->extent, n, i + 1))) continue;
         if (owner == r->b->rank)
             RSH_TRY(rshi_region_from_sources(r, r->whole.turn));
         else

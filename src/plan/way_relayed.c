@@ -27,7 +27,7 @@ rsh_status rshi_relayed_edges(rshi_region *r, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         do holder++;
         while (rshi_plan_node(r->p, rshi_piece_holder(r->pair->to, r->b, holder)) != node);
-        if (rshi_region_cut(r, rshi_part_start(r->extent, n, i), rshi_part_start(r->extent, n, i + 1)))
+        if (rshi_region_cut(r, rshi_slice_start(r->extent, n, i), rshi_slice_start(r->extent, n, i + 1)))
             RSH_TRY(take_or_read(r, holder));
     }
     return RSH_OK;

@@ -13,7 +13,7 @@ int64_t rshi_sliced_slices(const rshi_region *r) {
 
 rsh_status rshi_sliced_edges(rshi_region *r, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        if (rshi_region_cut(r, rshi_part_start(r->extent, n, i), rshi_part_start(r->extent, n, i + 1)))
+        if (rshi_region_cut(r, rshi_slice_start(r->extent, n, i), rshi_slice_start(r->extent, n, i + 1)))
             RSH_TRY(rshi_region_from_sources(r, r->whole.turn + i));
     return RSH_OK;
 }

@@ -70,7 +70,7 @@ static rsh_status list_sources(spread *s) {
 }
 
 static bool has_source(const spread *s, int64_t node) {
-    return bsearch(&node, s->source_node, (size_t)s->nsources, sizeof node, rshi_compare_int64) != NULL;
+    return rshi_find(s->source_node, s->nsources, sizeof *s->source_node, node) >= 0;
 }
 
 /* Mostly they come in order: meshes count up node by node. */
@@ -121,13 +121,7 @@ static rsh_status form_crews(spread *s) {
 static rsh_status add(spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi,
                       int64_t turn) {
     if (lo >= hi) return RSH_OK;
-    if (s->nslices == s->room) {
-        int64_t room = s->room ? 2 * s->room : 16;
-        slice *grown = rshi_realloc(s->slice, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        s->slice = grown;
-        s->room = room;
-    }
+    RSH_TRY(RSHI_GROW(s->slice, s->nslices + 1, &s->room));
     s->slice[s->nslices++] = (slice){lo, hi, stage, from ? from->holder : -1, owner->rank, turn};
     return RSH_OK;
 }
@@ -138,8 +132,8 @@ static rsh_status add_slice(spread *s, int64_t i, const member *to, int64_t lo, 
     const crew *c = &s->crew[i];
     if (c->list->node == to->node) return add(s, 0, NULL, to, lo, hi, turn);
     for (int64_t k = 0; k < c->n; k++) {
-        int64_t x = rshi_max(lo, rshi_part_start(s->extent, c->n, k)),
-                y = rshi_min(hi, rshi_part_start(s->extent, c->n, k + 1));
+        int64_t x = rshi_max(lo, rshi_slice_start(s->extent, c->n, k)),
+                y = rshi_min(hi, rshi_slice_start(s->extent, c->n, k + 1));
         RSH_TRY(add(s, 1, &c->list[k], &c->list[k], x, y, turn));
     }
     return RSH_OK;
@@ -147,14 +141,14 @@ static rsh_status add_slice(spread *s, int64_t i, const member *to, int64_t lo, 
 
 /* What member k of a crew is responsible for, slice by slice, as that member comes by it. */
 static rsh_status add_share(spread *s, const crew *c, int64_t k) {
-    int64_t first = rshi_part_start(s->extent, c->n, k), end = rshi_part_start(s->extent, c->n, k + 1);
+    int64_t first = rshi_slice_start(s->extent, c->n, k), end = rshi_slice_start(s->extent, c->n, k + 1);
     for (int64_t l = 0; l < s->lanes; l++) {
-        int64_t lane = rshi_part_start(s->extent, s->lanes, l),
-                length = rshi_part_start(s->extent, s->lanes, l + 1) - lane;
+        int64_t lane = rshi_slice_start(s->extent, s->lanes, l),
+                length = rshi_slice_start(s->extent, s->lanes, l + 1) - lane;
         if (lane >= end || lane + length <= first) continue;
         for (int64_t i = 0; i < s->ncrews; i++) {
-            int64_t lo = rshi_max(first, lane + rshi_part_start(length, s->ncrews, i));
-            int64_t hi = rshi_min(end, lane + rshi_part_start(length, s->ncrews, i + 1));
+            int64_t lo = rshi_max(first, lane + rshi_slice_start(length, s->ncrews, i));
+            int64_t hi = rshi_min(end, lane + rshi_slice_start(length, s->ncrews, i + 1));
             if (lo < hi) RSH_TRY(add_slice(s, i, &c->list[k], lo, hi, l * s->ncrews + i));
         }
     }
@@ -166,8 +160,8 @@ static rsh_status add_share(spread *s, const crew *c, int64_t k) {
 static rsh_status add_passed(spread *s, const crew *c, int64_t k) {
     int64_t first = s->nslices;
     if (!s->p->adjoint)
-        return add(s, 2, &c->list[k], &c->list[k], rshi_part_start(s->extent, c->n, k),
-                   rshi_part_start(s->extent, c->n, k + 1), 0);
+        return add(s, 2, &c->list[k], &c->list[k], rshi_slice_start(s->extent, c->n, k),
+                   rshi_slice_start(s->extent, c->n, k + 1), 0);
     RSH_TRY(add_share(s, c, k));
     for (int64_t i = first; i < s->nslices; i++) s->slice[i].stage = 2, s->slice[i].holder = c->list[k].holder;
     return RSH_OK;
@@ -185,8 +179,8 @@ static rsh_status add_far(spread *s) {
 static rsh_status add_near(spread *s) {
     const crew *c = &s->near;
     for (int64_t k = 0; k < c->n; k++)
-        RSH_TRY(add(s, k != s->me, k != s->me ? &c->list[k] : NULL, &c->list[k], rshi_part_start(s->extent, c->n, k),
-                    rshi_part_start(s->extent, c->n, k + 1), k));
+        RSH_TRY(add(s, k != s->me, k != s->me ? &c->list[k] : NULL, &c->list[k], rshi_slice_start(s->extent, c->n, k),
+                    rshi_slice_start(s->extent, c->n, k + 1), k));
     return RSH_OK;
 }
 

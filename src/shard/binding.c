@@ -33,13 +33,7 @@ static rsh_status check_ranks(const rsh_plan *plan, const rsh_comm *comm) {
 
 static rsh_status add_peer(binding *b, int rank, rshi_peer **out) {
     rsh_exec *e = b->e;
-    if (e->npeers == e->peers_room) {
-        int64_t room = e->peers_room ? 2 * e->peers_room : 4;
-        rshi_peer *grown = rshi_realloc(e->peers, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        e->peers = grown;
-        e->peers_room = room;
-    }
+    RSH_TRY(RSHI_GROW(e->peers, e->npeers + 1, &e->peers_room));
     rshi_peer *p = &e->peers[e->npeers];
     *p = (rshi_peer){.rank = rank};
     for (int s = 0; s <= RSHI_STAGES; s++) p->due[s] = -1;
@@ -60,11 +54,11 @@ static rsh_status add_self(binding *b) {
     e->table_bytes = (size_t)(n + 1) * sizeof *e->table;
     e->table = e->comm->ops->shared_alloc(e->comm, e->table_bytes);
     e->extents = rshi_alloc((size_t)(2 * n), sizeof *e->extents);
-    e->bound = rshi_calloc((size_t)n, sizeof *e->bound + sizeof *e->out_of_reach);
+    e->data = rshi_calloc((size_t)n, sizeof *e->data + sizeof *e->out_of_reach);
     e->flag = self->flag = e->comm->ops->flag_take(e->comm);
-    if (!e->table || !e->extents || !e->bound || !e->flag) return rshi_nomem();
+    if (!e->table || !e->extents || !e->data || !e->flag) return rshi_nomem();
     self->parts.table = e->table;
-    e->out_of_reach = (bool *)(e->bound + n);
+    e->out_of_reach = (bool *)(e->data + n);
     e->start = atomic_load(&e->flag->value);
     return RSH_OK;
 }
@@ -198,20 +192,11 @@ static rshi_location locate(const binding *b, int64_t tensor, const rsh_transfer
     return rshi_parts_find(&b->e->peers[b->peer_of[end->rank] - 1].parts, end->in_dst, tensor, end->part);
 }
 
-static rsh_status make_room(binding *b, int64_t n) {
-    if (n <= b->room) return RSH_OK;
-    rshi_location *grown = rshi_realloc(b->src, (size_t)n, sizeof *grown);
-    if (!grown) return rshi_nomem();
-    b->src = grown;
-    b->room = n;
-    return RSH_OK;
-}
-
 static rsh_status add_moves(binding *b, const rsh_transfer *list, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const rsh_transfer *t = &list[i];
         if (!is_direct(b, t)) continue;
-        RSH_TRY(make_room(b, t->nsrc));
+        RSH_TRY(RSHI_GROW(b->src, t->nsrc, &b->room));
         for (int64_t k = 0; k < t->nsrc; k++) b->src[k] = locate(b, t->tensor, &t->src[k]);
         rshi_location dst = locate(b, t->tensor, &t->dst);
         RSH_TRY(rshi_program_add(&b->e->program, t, &dst, b->src));

@@ -17,8 +17,8 @@ static void forget_plan(rshi_lru_entry *e) {
     rshi_free(p);
 }
 
-static void forget_bound(rshi_lru_entry *e) {
-    rshi_bound *b = (rshi_bound *)e;
+static void forget_binding(rshi_lru_entry *e) {
+    rshi_cached_binding *b = (rshi_cached_binding *)e;
     b->exec->clients->scratch -= rshi_exec_scratch(b->exec);
     rshi_exec_end(b->exec);
     rshi_free(b);
@@ -26,7 +26,7 @@ static void forget_bound(rshi_lru_entry *e) {
 
 void rshi_cache_begin(rshi_clients *k) {
     k->plans = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_plan};
-    k->bindings = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_bound};
+    k->bindings = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_binding};
 }
 
 void rshi_cache_end(rshi_clients *k) {
@@ -64,16 +64,6 @@ static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, 
     return true;
 }
 
-rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts) {
-    RSH_REQUIRE(comm && opts, RSH_EVALUE, "plan options from a comm need both");
-    RSH_REQUIRE(opts->struct_size, RSH_EVALUE, "rsh_plan_opts has struct_size 0; start from RSH_PLAN_OPTS_INIT");
-    if (!comm->node) return RSH_OK;
-    opts->node_of = comm->node;
-    opts->nnode_of = comm->size;
-    opts->ranks_per_node = 0;
-    return RSH_OK;
-}
-
 static rsh_status make_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
                             const rsh_layout *const *to, const rsh_plan_opts *o, const rsh_plan **out) {
     planned *p = RSHI_NEW(planned);
@@ -108,7 +98,7 @@ rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *
 
 /* ---- bindings ---- */
 
-uint64_t rshi_bound_key(const rsh_plan *plan, const rshi_taken_parts *t) {
+uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *t) {
     uint64_t h = mix(rsh_plan_fingerprint(plan), (uint64_t)(t->nsrc + t->ndst));
     for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
         h = rshi_hash(t->part[k].memory.strides, sizeof t->part[k].memory.strides, h);
@@ -117,9 +107,10 @@ uint64_t rshi_bound_key(const rsh_plan *plan, const rshi_taken_parts *t) {
     return h;
 }
 
-rshi_bound *rshi_bound_find(rshi_clients *k, const rsh_plan *plan, const rshi_taken_parts *parts, uint64_t key) {
+rshi_cached_binding *rshi_cached_binding_find(rshi_clients *k, const rsh_plan *plan, const rshi_taken_parts *parts,
+                                              uint64_t key) {
     for (rshi_lru_entry *e = rshi_lru_first(&k->bindings, key); e; e = rshi_lru_next(e)) {
-        rshi_bound *b = (rshi_bound *)e;
+        rshi_cached_binding *b = (rshi_cached_binding *)e;
         if (b->exec->plan != plan || b->exec->state != RSHI_IDLE || !rshi_exec_fits(b->exec, parts)) continue;
         rshi_lru_use(&k->bindings, e);
         return b;
@@ -133,11 +124,11 @@ static void make_room(rshi_clients *k, int64_t scratch) {
     k->scratch += scratch;
 }
 
-rsh_status rshi_bound_add(rshi_clients *k, uint64_t key, rsh_exec *exec, uint64_t serial) {
+rsh_status rshi_cached_binding_add(rshi_clients *k, uint64_t key, rsh_exec *exec, uint64_t serial) {
     int64_t scratch = rshi_exec_scratch(exec);
-    rshi_bound *b = RSHI_NEW(rshi_bound);
+    rshi_cached_binding *b = RSHI_NEW(rshi_cached_binding);
     if (!b) return rshi_nomem();
-    *b = (rshi_bound){.entry = {.key = key}, .exec = exec, .serial = serial};
+    *b = (rshi_cached_binding){.entry = {.key = key}, .exec = exec, .serial = serial};
     rsh_status st = rshi_lru_add(&k->bindings, &b->entry);
     if (st) {
         rshi_free(b);

@@ -10,22 +10,22 @@
 #define RSHI_CACHE_SCRATCH ((int64_t)64 << 20)      /* bytes of element buffers, at most */
 
 /* A binding that the comm remembers. */
-typedef struct rshi_bound {
+typedef struct rshi_cached_binding {
     rshi_lru_entry entry;
     rsh_exec *exec;  /* owned; it holds its plan */
     uint64_t serial; /* collective calls before it was bound: the same on every rank, and no other
                         binding has it */
-} rshi_bound;
+} rshi_cached_binding;
 
 void rshi_cache_begin(rshi_clients *k);
 void rshi_cache_end(rshi_clients *k);
 
 /* The key of a binding of this plan to these parts. */
-uint64_t rshi_bound_key(const rsh_plan *plan, const rshi_taken_parts *parts);
+uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *parts);
 /* The remembered binding of this plan to parts of these strides and kinds of memory; NULL: none. */
-rshi_bound *rshi_bound_find(rshi_clients *k, const rsh_plan *plan, const rshi_taken_parts *parts,
-                            uint64_t key);
+rshi_cached_binding *rshi_cached_binding_find(rshi_clients *k, const rsh_plan *plan,
+                                              const rshi_taken_parts *parts, uint64_t key);
 /* Remember a binding; `exec` is the cache's from here on.  RSH_ENOMEM: it is still the caller's. */
-rsh_status rshi_bound_add(rshi_clients *k, uint64_t key, rsh_exec *exec, uint64_t serial);
+rsh_status rshi_cached_binding_add(rshi_clients *k, uint64_t key, rsh_exec *exec, uint64_t serial);
 
 #endif

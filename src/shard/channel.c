@@ -3,7 +3,7 @@
 
 #include "copy/copy.h"
 
-/* Where a message lies in its sender's chunk. */
+/* Where a message lies in its sender's buffer. */
 typedef struct note {
     int64_t at, bytes;
 } note;
@@ -17,7 +17,7 @@ typedef struct rshi_end {
 } rshi_end;
 
 typedef struct rshi_ends {
-    rshi_handle chunk;
+    rshi_handle buffer;
     int64_t n;
     rshi_end end[]; /* by peer */
 } rshi_ends;
@@ -38,23 +38,23 @@ static rsh_status open_end(rsh_comm *comm, rshi_channel *ch, rshi_end *end, unsi
     return RSH_OK;
 }
 
-/* The chunk is scratch memory, wherever it lies. */
-static char *take_chunk(const rshi_channels *c) {
-    size_t bytes = (size_t)c->chunk_bytes;
+/* The buffer is scratch memory, wherever it lies. */
+static char *take_buffer(const rshi_channels *c) {
+    size_t bytes = (size_t)c->buffer_bytes;
     if (!c->comm->ops->is_shared) return rshi_alloc_scratch(bytes);
-    char *chunk = c->comm->ops->shared_alloc(c->comm, bytes);
-    if (chunk) rshi_count_scratch(c->chunk_bytes);
-    return chunk;
+    char *buffer = c->comm->ops->shared_alloc(c->comm, bytes);
+    if (buffer) rshi_count_scratch(c->buffer_bytes);
+    return buffer;
 }
 
-static void give_chunk(rshi_channels *c) {
-    if (!c->chunk) return;
+static void give_buffer(rshi_channels *c) {
+    if (!c->buffer) return;
     if (!c->comm->ops->is_shared) {
-        rshi_free_scratch(c->chunk, (size_t)c->chunk_bytes);
+        rshi_free_scratch(c->buffer, (size_t)c->buffer_bytes);
         return;
     }
-    rshi_count_scratch(-c->chunk_bytes);
-    c->comm->ops->shared_free(c->comm, c->chunk, (size_t)c->chunk_bytes);
+    rshi_count_scratch(-c->buffer_bytes);
+    c->comm->ops->shared_free(c->comm, c->buffer, (size_t)c->buffer_bytes);
 }
 
 /* Only peers of this node have an end. */
@@ -63,15 +63,15 @@ static rsh_status take_memory(rshi_channels *c, int64_t n, int64_t near) {
     c->list = rshi_calloc((size_t)n, sizeof *c->list);
     c->ends_bytes = sizeof(rshi_ends) + (size_t)near * sizeof(rshi_end);
     c->ends = comm->ops->shared_alloc(comm, c->ends_bytes);
-    c->chunk = take_chunk(c);
-    if (!c->list || !c->ends || !c->chunk) return rshi_nomem();
-    return comm->ops->publish(comm, c->chunk, (size_t)c->chunk_bytes, &c->ends->chunk);
+    c->buffer = take_buffer(c);
+    if (!c->list || !c->ends || !c->buffer) return rshi_nomem();
+    return comm->ops->publish(comm, c->buffer, (size_t)c->buffer_bytes, &c->ends->buffer);
 }
 
-rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses, int64_t chunk_bytes) {
+rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses, int64_t buffer_bytes) {
     int64_t n = 0, near = 0;
     for (int r = 0; r < comm->size; r++) n += uses[r] != 0, near += uses[r] && rshi_comm_near(comm, comm->rank, r);
-    *c = (rshi_channels){.comm = comm, .chunk_bytes = chunk_bytes};
+    *c = (rshi_channels){.comm = comm, .buffer_bytes = buffer_bytes};
     RSH_TRY(take_memory(c, n, near));
     for (int r = 0; r < comm->size; r++) {
         if (!uses[r]) continue;
@@ -89,15 +89,8 @@ rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out) {
 }
 
 static const rshi_end *find_end(const rshi_ends *ends, int peer) {
-    int64_t lo = 0, hi = ends->n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (ends->end[mid].peer < peer)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < ends->n && ends->end[lo].peer == peer ? &ends->end[lo] : NULL;
+    int64_t i = rshi_find(ends->end, ends->n, sizeof *ends->end, peer);
+    return i < 0 ? NULL : &ends->end[i];
 }
 
 rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown) {
@@ -110,8 +103,8 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
     RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, which knows of none", comm->rank, ch->peer);
     if (ch->sent) ch->peer_taken = ops->reach(comm, ch->peer, ch->end->taken);
     if (ch->taken) ch->peer_sent = ops->reach(comm, ch->peer, ch->end->sent);
-    ch->chunk = ops->reach(comm, ch->peer, ends->chunk);
-    bool whole = ch->chunk && (!ch->sent || ch->peer_taken) && (!ch->taken || ch->peer_sent);
+    ch->buffer = ops->reach(comm, ch->peer, ends->buffer);
+    bool whole = ch->buffer && (!ch->sent || ch->peer_taken) && (!ch->taken || ch->peer_sent);
     RSH_REQUIRE(whole, RSH_EUNSUP, "rank %d cannot reach the messages of rank %d", comm->rank, ch->peer);
     ch->peer_taken_at = ch->end->taken_at;
     ch->peer_sent_at = ch->end->sent_at;
@@ -125,7 +118,7 @@ void rshi_channels_close(rshi_channels *c, bool used) {
         if (c->list[i].taken) comm->ops->flag_give(comm, c->list[i].taken);
     }
     if (c->ends) comm->ops->shared_free(comm, c->ends, c->ends_bytes);
-    if (!used) give_chunk(c);
+    if (!used) give_buffer(c);
     if (used) comm->ops->keep(comm);
     rshi_free(c->list);
     *c = (rshi_channels){0};
@@ -143,7 +136,7 @@ rsh_status rshi_pending_send(rshi_channels *c, rshi_channel *to, const char *dat
     if (!to->near)
         return rshi_comm_verdict(comm, comm->ops->send(comm, to->peer, c->tag, data, (size_t)bytes, &out->request));
     out->number = ++to->peer_taken_at;
-    to->mine->notes[(to->sent_at - to->mine->sent_at) % RSHI_WINDOW] = (note){data - c->chunk, bytes};
+    to->mine->notes[(to->sent_at - to->mine->sent_at) % RSHI_WINDOW] = (note){data - c->buffer, bytes};
     comm->ops->post(comm, to->sent, ++to->sent_at);
     return RSH_OK;
 }
@@ -173,7 +166,7 @@ rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into,
     return st;
 }
 
-/* A sender stays until its messages were taken, unless it gave up: then they may be gone from its chunk. */
+/* A sender stays until its messages were taken, unless it gave up: then they may be gone from its buffer. */
 static rsh_status check_sender(rsh_comm *comm, int peer) {
     return rshi_comm_verdict(comm, comm->ops->check_peer(comm, peer, 0));
 }
@@ -187,7 +180,7 @@ rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there)
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
     RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer,
                 (long long)n->bytes, (long long)p->bytes);
-    rshi_copy_bytes(p->into, from->chunk + n->at, (size_t)p->bytes, p->footprint);
+    rshi_copy_bytes(p->into, from->buffer + n->at, (size_t)p->bytes, p->footprint);
     RSH_TRY(check_sender(c->comm, from->peer));
     c->comm->ops->post(c->comm, from->taken, ++from->taken_at);
     return RSH_OK;

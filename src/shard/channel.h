@@ -1,8 +1,8 @@
 /* channel: messages from rank to rank, in the order in which they were sent.
  *
- * Between ranks of one node a message lies in the sender's chunk, which peers can read, and is
+ * Between ranks of one node a message lies in the sender's buffer, which peers can read, and is
  * handed over with two flags: sent, and taken.  Between nodes it goes over the comm's wire, from
- * the sender's chunk to that of the receiver.  Either way several may be on their way at once, and
+ * the sender's buffer to that of the receiver.  Either way several may be on their way at once, and
  * nothing here waits unless it says so. */
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
@@ -23,7 +23,7 @@ typedef struct rshi_channel {
     uint64_t peer_sent_at, peer_taken_at;
     struct rshi_end *mine;                /* what the peer sees of this rank */
     const struct rshi_end *end;           /* the peer's end, in its memory */
-    const char *chunk;                    /* the peer's chunk */
+    const char *buffer;                    /* the peer's buffer */
 } rshi_channel;
 
 /* A message under way, at one of its ends. */
@@ -42,8 +42,8 @@ typedef struct rshi_channels {
     int tag; /* of messages between nodes */
     rshi_channel *list; /* owned, by peer */
     int64_t n;
-    char *chunk; /* owned: what is sent lies here */
-    int64_t chunk_bytes;
+    char *buffer; /* owned: what is sent lies here */
+    int64_t buffer_bytes;
     struct rshi_ends *ends; /* owned: what the peers see of this rank */
     size_t ends_bytes;
 } rshi_channels;
@@ -52,16 +52,16 @@ enum { RSHI_SENDS = 1, RSHI_RECEIVES = 2 };
 
 /* Local.  uses[r]: what passes between this rank and rank r. */
 rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned char *uses,
-                              int64_t chunk_bytes);
+                              int64_t buffer_bytes);
 /* Local.  What the peers of this node need to know, and, when everybody's is here (by rank), to
  * find their ends. */
 rsh_status rshi_channels_show(const rshi_channels *c, rshi_handle *out);
 rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle shown);
-/* Local.  Also after a failed or unfinished opening.  `used`: the wire still sends from the chunk,
+/* Local.  Also after a failed or unfinished opening.  `used`: the wire still sends from the buffer,
  * which stays. */
 void rshi_channels_close(rshi_channels *c, bool used);
 
-/* Send `bytes` at `data`, which lies in c->chunk. */
+/* Send `bytes` at `data`, which lies in c->buffer. */
 rsh_status rshi_pending_send(rshi_channels *c, rshi_channel *to, const char *data, int64_t bytes,
                             rshi_pending *out);
 /* Is what was sent no longer needed here? */

@@ -12,9 +12,9 @@
 typedef struct rshi_clients {
     rsh_comm *comm;
     int execs;      /* of users, alive */
-    rsh_exec *begun; /* a list of runs in progress */
-    rshi_lru plans;    /* of `planned`, in cache.c */
-    rshi_lru bindings; /* of rshi_bound */
+    rsh_exec *begun; /* a list of runs under way */
+    rshi_lru plans;    /* of rshi_planned; see cache.c */
+    rshi_lru bindings; /* of rshi_cached_binding */
     rshi_taken_parts taken; /* of the run at hand; kept for its memory */
     struct {
         void *at; /* owned */

@@ -57,7 +57,7 @@ struct rsh_exec {
     char **base; /* owned: by part number */
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
-    void **bound;          /* owned: data of this rank's parts as bound */
+    void **data;           /* owned: data of this rank's parts as bound */
     bool *out_of_reach;    /* owned with it: which of them peers cannot reach */
     rshi_extent *extents;  /* owned: of this rank's parts as bound, and room to sort as many */
     int64_t *shadow; /* owned: by part of this rank, RSHI_NOT_READ or, where others read it, the
@@ -83,14 +83,6 @@ struct rsh_exec {
 int64_t rshi_exec_scratch(const rsh_exec *e);
 
 /* ---- this rank's parts, while it binds ---- */
-
-/* One part of this rank as the caller hands it in, checked. */
-typedef struct rshi_taken_part {
-    rshi_part_memory memory;
-    bool out_of_reach; /* of peers */
-    const rsh_layout *layout; /* whose part `number` of this rank it is */
-    int64_t rank, number;
-} rshi_taken_part;
 
 typedef struct rshi_taken_parts {
     rshi_taken_part *part; /* owned: by entry, as in rshi_parts */

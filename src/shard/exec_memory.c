@@ -13,7 +13,7 @@ typedef struct given {
 static char *data_of(const given *g, int64_t k) {
     int64_t nsrc = g->e->peers[0].parts.nsrc;
     const rsh_memory *memory = k < nsrc ? g->src : g->dst;
-    return memory && g->e->bound[k] ? memory[k < nsrc ? k : k - nsrc].data : g->e->bound[k];
+    return memory && g->e->data[k] ? memory[k < nsrc ? k : k - nsrc].data : g->e->data[k];
 }
 
 static rshi_lattice lattice_of(const void *ctx, int64_t k) {
@@ -34,7 +34,7 @@ rsh_status rshi_exec_check_memory(rsh_exec *e, const rsh_memory *src, const rsh_
     rshi_extent *moved = e->extents + n;
     given g = {e, src, dst};
     for (int64_t k = 0; k < n; k++) {
-        uintptr_t by = (uintptr_t)data_of(&g, k) - (uintptr_t)e->bound[k];
+        uintptr_t by = (uintptr_t)data_of(&g, k) - (uintptr_t)e->data[k];
         moved[k] = e->extents[k];
         if (moved[k].start != moved[k].end) moved[k].start += by, moved[k].end += by;
     }

@@ -42,20 +42,12 @@ static rsh_status take_side(rshi_taken_parts *out, const rsh_plan *plan, rsh_com
             rshi_taken_part *p = &out->part[k];
             const rsh_memory *given = memory ? &memory[dst ? k - out->nsrc : k] : NULL;
             *p = (rshi_taken_part){.layout = l, .rank = comm->rank, .number = i};
-            RSH_TRY(rshi_part_take(l, comm->rank, i, given, &p->memory));
-            if (dst && given && given->strides) RSH_TRY(rshi_part_check_written(l, comm->rank, i, &p->memory));
-            out->extent[k] = rshi_part_extent(l, comm->rank, i, &p->memory, dst);
-            out->extent[k].part = k;
+            RSH_TRY(rshi_taken_part_fill(out->part, k, given, dst, out->extent));
             p->out_of_reach =
                 comm->ops->is_shared && p->memory.data && !comm->ops->is_shared(comm, p->memory.data);
         }
     }
     return RSH_OK;
-}
-
-static rshi_lattice lattice_of(const void *ctx, int64_t k) {
-    const rshi_taken_part *p = &((const rshi_taken_parts *)ctx)->part[k];
-    return rshi_part_lattice(p->layout, p->rank, p->number, &p->memory);
 }
 
 rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
@@ -65,13 +57,13 @@ rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *
     RSH_TRY(make_room(t, t->nsrc + t->ndst));
     RSH_TRY(take_side(t, plan, comm, src, false));
     RSH_TRY(take_side(t, plan, comm, dst, true));
-    return rshi_extents_check(t->extent, t->nsrc + t->ndst, &(rshi_extent_owner){lattice_of, t});
+    return rshi_extents_check(t->extent, t->nsrc + t->ndst, &(rshi_extent_owner){rshi_taken_part_lattice, t->part});
 }
 
 void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t) {
     for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
         memcpy(e->table[k].strides, t->part[k].memory.strides, sizeof e->table[k].strides);
-        e->bound[k] = t->part[k].memory.data;
+        e->data[k] = t->part[k].memory.data;
         e->out_of_reach[k] = t->part[k].out_of_reach;
         e->extents[t->extent[k].part] = t->extent[k]; /* they were sorted */
     }
@@ -83,7 +75,7 @@ bool rshi_exec_fits(const rsh_exec *e, const rshi_taken_parts *t) {
     for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
         const rshi_taken_part *p = &t->part[k];
         if (memcmp(e->table[k].strides, p->memory.strides, sizeof p->memory.strides) != 0) return false;
-        if (!e->bound[k] != !p->memory.data || e->out_of_reach[k] != p->out_of_reach) return false;
+        if (!e->data[k] != !p->memory.data || e->out_of_reach[k] != p->out_of_reach) return false;
     }
     return true;
 }
@@ -131,7 +123,7 @@ static rsh_status show_side(rsh_exec *e, const rsh_memory *memory, bool dst) {
     for (int64_t t = 0; t < own->ntensors; t++) {
         int64_t first = rshi_parts_entry(own, dst, t, 0), end = rshi_parts_entry(own, dst, t + 1, 0);
         for (int64_t k = first; k < end; k++) {
-            rshi_part_memory part = {.data = e->bound[k]};
+            rshi_part_memory part = {.data = e->data[k]};
             if (part.data && memory) part.data = memory[k - skip].data;
             memcpy(part.strides, e->table[k].strides, sizeof part.strides);
             RSH_TRY(show_part(e, layout_of(e->plan, dst, t), k - first, k, &part, dst));

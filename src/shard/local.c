@@ -13,7 +13,7 @@ struct rsh_local {
     rshi_program program;
     side *sides;     /* owned: 2 per tensor, source then destination */
     int64_t nsides;
-    rshi_part_memory *part; /* owned, by number: all sources, then all destinations */
+    rshi_taken_part *part; /* owned, by number: all sources, then all destinations */
     char **base;     /* owned, by number */
     int64_t nparts;
     const char **pointers; /* owned: most_sources for each worker */
@@ -51,31 +51,12 @@ static rsh_status take_side(rsh_local *l, const side *s, const rsh_memory *memor
     for (int64_t i = 0; i < rsh_layout_nranks(s->l); i++) {
         int64_t rank = rsh_layout_rank(s->l, i);
         for (int64_t k = s->first[i]; k < s->first[i + 1]; k++) {
-            RSH_TRY(rshi_part_take(s->l, rank, k - s->first[i], memory ? &memory[k - skip] : NULL, &l->part[k]));
-            l->base[k] = l->part[k].data;
-            if (dst && memory && memory[k - skip].strides)
-                RSH_TRY(rshi_part_check_written(s->l, rank, k - s->first[i], &l->part[k]));
-            extent[k] = rshi_part_extent(s->l, rank, k - s->first[i], &l->part[k], dst);
-            extent[k].part = k;
+            l->part[k] = (rshi_taken_part){.layout = s->l, .rank = rank, .number = k - s->first[i]};
+            RSH_TRY(rshi_taken_part_fill(l->part, k, memory ? &memory[k - skip] : NULL, dst, extent));
+            l->base[k] = l->part[k].memory.data;
         }
     }
     return RSH_OK;
-}
-
-/* The side that part k belongs to: sources of all tensors are numbered first, then destinations. */
-static const side *side_of(const rsh_local *l, int64_t k) {
-    bool dst = k >= l->sides[1].first[0];
-    int64_t i = dst;
-    while (k >= l->sides[i].first[rsh_layout_nranks(l->sides[i].l)]) i += 2;
-    return &l->sides[i];
-}
-
-static rshi_lattice lattice_of(const void *ctx, int64_t k) {
-    const rsh_local *l = ctx;
-    const side *s = side_of(l, k);
-    int64_t lo = 0, hi = rsh_layout_nranks(s->l); /* the rank whose first part is the last not behind k */
-    while (hi - lo > 1) *(s->first[lo + (hi - lo) / 2] <= k ? &lo : &hi) = lo + (hi - lo) / 2;
-    return rshi_part_lattice(s->l, rsh_layout_rank(s->l, lo), k - s->first[lo], &l->part[k]);
 }
 
 static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_memory *dst) {
@@ -84,7 +65,7 @@ static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_mem
     rsh_status st = extent ? RSH_OK : rshi_nomem();
     for (int64_t i = 0; i < l->nsides && !st; i++)
         st = take_side(l, &l->sides[i], i % 2 ? dst : src, i % 2 ? nsrc : 0, i % 2, extent);
-    if (!st) st = rshi_extents_check(extent, l->nparts, &(rshi_extent_owner){lattice_of, l});
+    if (!st) st = rshi_extents_check(extent, l->nparts, &(rshi_extent_owner){rshi_taken_part_lattice, l->part});
     rshi_free(extent);
     return st;
 }
@@ -92,7 +73,7 @@ static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_mem
 static rshi_location find(const rsh_local *l, int64_t tensor, const rsh_transfer_end *end) {
     const side *s = &l->sides[2 * tensor + end->in_dst];
     int64_t number = s->first[rshi_layout_ordinal(s->l, end->rank)] + end->part;
-    return (rshi_location){number, l->part[number].strides};
+    return (rshi_location){number, l->part[number].memory.strides};
 }
 
 /* Where the sources of the transfer at hand lie. */
@@ -104,11 +85,7 @@ typedef struct sources {
 static rsh_status add_transfers(rsh_local *l, const rsh_transfer *list, int64_t n, sources *src) {
     for (int64_t i = 0; i < n; i++) {
         const rsh_transfer *t = &list[i];
-        if (t->nsrc > src->room) {
-            rshi_location *grown = rshi_realloc(src->at, (size_t)t->nsrc, sizeof *grown);
-            if (!grown) return rshi_nomem();
-            *src = (sources){grown, t->nsrc};
-        }
+        RSH_TRY(RSHI_GROW(src->at, t->nsrc, &src->room));
         for (int64_t k = 0; k < t->nsrc; k++) src->at[k] = find(l, t->tensor, &t->src[k]);
         rshi_location dst = find(l, t->tensor, &t->dst);
         RSH_TRY(rshi_program_add(&l->program, t, &dst, src->at));

@@ -38,7 +38,8 @@ rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, 
     return rshi_lattice_of(p->data, (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), shape.ndim, shape.shape, p->strides);
 }
 
-rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p) {
+/* A destination does not hold two elements in one place. */
+static rsh_status check_written(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p) {
     int64_t steps = RSHI_LATTICE_STEPS;
     rshi_lattice lattice = rshi_part_lattice(l, rank, part, p);
     rshi_sharing sharing = rshi_lattice_folds(&lattice, &steps);
@@ -59,6 +60,21 @@ rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, co
         *(reach < 0 ? &lo : &hi) += reach;
     }
     return (rshi_extent){(uintptr_t)p->data + (uintptr_t)lo, (uintptr_t)p->data + (uintptr_t)hi, dst, 0};
+}
+
+rsh_status rshi_taken_part_fill(rshi_taken_part *table, int64_t k, const rsh_memory *memory, bool dst,
+                                rshi_extent *extent) {
+    rshi_taken_part *p = &table[k];
+    RSH_TRY(rshi_part_take(p->layout, p->rank, p->number, memory, &p->memory));
+    if (dst && memory && memory->strides) RSH_TRY(check_written(p->layout, p->rank, p->number, &p->memory));
+    extent[k] = rshi_part_extent(p->layout, p->rank, p->number, &p->memory, dst);
+    extent[k].part = k;
+    return RSH_OK;
+}
+
+rshi_lattice rshi_taken_part_lattice(const void *table, int64_t k) {
+    const rshi_taken_part *p = &((const rshi_taken_part *)table)[k];
+    return rshi_part_lattice(p->layout, p->rank, p->number, &p->memory);
 }
 
 /* ---- do parts share memory? ---- */

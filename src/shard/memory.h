@@ -18,10 +18,6 @@ typedef struct rshi_part_memory {
 rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
                           rshi_part_memory *out);
 
-/* A destination does not hold two elements in one place: RSH_EVALUE if it does, or if that cannot
- * be told. */
-rsh_status rshi_part_check_written(const rsh_layout *l, int64_t rank, int64_t part,
-                                   const rshi_part_memory *p);
 rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part,
                                const rshi_part_memory *p);
 
@@ -33,6 +29,22 @@ typedef struct rshi_extent {
 } rshi_extent;
 rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part,
                              const rshi_part_memory *p, bool dst);
+
+/* One part that the caller hands in to a bind, checked. */
+typedef struct rshi_taken_part {
+    const rsh_layout *layout; /* borrowed: whose part `number` of `rank` it is */
+    int64_t rank, number;
+    rshi_part_memory memory;
+    bool out_of_reach; /* of peers */
+} rshi_taken_part;
+
+/* Take part k of a table, whose layout, rank and number are set, from the caller's memory (NULL:
+ * none), and note in extent[k] where it lies.  RSH_EVALUE as for rshi_part_take, and if a
+ * destination holds two elements in one place, or if that cannot be told. */
+rsh_status rshi_taken_part_fill(rshi_taken_part *table, int64_t k, const rsh_memory *memory,
+                                bool dst, rshi_extent *extent);
+/* Of part k of a table: for rshi_extent_owner. */
+rshi_lattice rshi_taken_part_lattice(const void *table, int64_t k);
 
 /* What can say more about the parts of a list. */
 typedef struct rshi_extent_owner {

@@ -2,8 +2,8 @@
  *
  * All messages of a plan have a place in one order that every rank knows its share of: order of the stream (stages
  * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as
- * far as its chunk has room and the stages before are complete here; and it expects messages in this order, ahead as
- * far as the other chunk has room for whole rounds.  Both chunks are given back in the same order.
+ * far as its buffer has room and the stages before are complete here; and it expects messages in this order, ahead as
+ * far as the other buffer has room for whole rounds.  Both buffers are given back in the same order.
  *
  * Nobody waits in a circle: take the first of all messages, over all ranks, that has not arrived.  Everything that its
  * sender sent before has arrived, so the sender has room for it, and everything of earlier stages has arrived
@@ -12,8 +12,8 @@
  * the receiver, not when it is combined with others; otherwise two reductions could wait for one another's
  * contributions. Messages of equal place have different senders and different receivers.
  *
- * Between nodes a message may be impossible to stop once it has begun.  So it always lies in a chunk, never in the
- * caller's memory, and after a failure a chunk that the wire still uses stays for as long as the process.
+ * Between nodes a message may be impossible to stop once it has begun.  So it always lies in a buffer, never in the
+ * caller's memory, and after a failure a buffer that the wire still uses stays for as long as the process.
  *
  * Where a rank sleeps until something comes it waits for the earlier of two: the oldest that it has on its way, and the
  * next that it expects.  By the same argument one of them all can go on. */
@@ -25,10 +25,10 @@
 #include <sched.h>
 
 #define GRACE 0.2  /* seconds that messages between nodes have to leave, or to stop, after a failure */
-#define ALIGN 16   /* bytes: where messages begin in a chunk */
+#define ALIGN 16   /* bytes: where messages begin in a buffer */
 
-/* A chunk that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size` and
- * is never split. */
+/* A buffer that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size`
+ * and is never split. */
 typedef struct ring {
     int64_t size, head, tail;
 } ring;
@@ -56,7 +56,7 @@ struct rshi_messages {
     rshi_streams streams;
     rshi_channels channels;
     int *channel_of; /* owned, by rank */
-    char *chunk;     /* owned: where messages arrive */
+    char *buffer;     /* owned: where messages arrive */
     ring to_send, to_take;
     rshi_pending *pending; /* owned */
     /* Both are queues: number i is at i modulo RSHI_WINDOW. */
@@ -82,19 +82,21 @@ static void ring_give(ring *r, int64_t end) { r->tail = rshi_max(r->tail, end); 
 
 /* ---- opening and closing ---- */
 
-static int sender(const rshi_messages *m, const rshi_stream *w, int64_t k) {
-    return (m->comm->rank - w->shifts[k] + m->comm->size) % m->comm->size;
+static int sender(const rshi_messages *m, const rshi_stream *stream, int64_t k) {
+    return (m->comm->rank - stream->shifts[k] + m->comm->size) % m->comm->size;
 }
 
-static int receiver(const rshi_messages *m, const rshi_stream *w) { return (m->comm->rank + w->shift) % m->comm->size; }
+static int receiver(const rshi_messages *m, const rshi_stream *stream) {
+    return (m->comm->rank + stream->shift) % m->comm->size;
+}
 
 static void list_uses(const rshi_messages *m, unsigned char *uses) {
     for (int64_t i = 0; i < m->streams.n; i++) {
-        const rshi_stream *w = &m->streams.list[i];
-        if (w->shift)
-            uses[receiver(m, w)] |= RSHI_SENDS;
+        const rshi_stream *stream = &m->streams.list[i];
+        if (stream->shift)
+            uses[receiver(m, stream)] |= RSHI_SENDS;
         else
-            for (int64_t k = 0; k < w->nshifts; k++) uses[sender(m, w, k)] |= RSHI_RECEIVES;
+            for (int64_t k = 0; k < stream->nshifts; k++) uses[sender(m, stream, k)] |= RSHI_RECEIVES;
     }
 }
 
@@ -112,8 +114,8 @@ static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
     m->to_take.size = rshi_plan_recv_bytes(plan);
     m->channel_of = rshi_calloc((size_t)m->comm->size, sizeof *m->channel_of);
     m->pending = rshi_calloc((size_t)m->streams.most_shifts, RSHI_WINDOW * sizeof *m->pending);
-    m->chunk = rshi_alloc_scratch((size_t)m->to_take.size);
-    if (!m->channel_of || !m->pending || !m->chunk) return rshi_nomem();
+    m->buffer = rshi_alloc_scratch((size_t)m->to_take.size);
+    if (!m->channel_of || !m->pending || !m->buffer) return rshi_nomem();
     for (int64_t i = 0; i < m->channels.n; i++) m->channel_of[m->channels.list[i].peer] = (int)i;
     for (int64_t i = 0; i < RSHI_WINDOW; i++) m->in[i].pending = m->pending + i * m->streams.most_shifts;
     return RSH_OK;
@@ -175,7 +177,7 @@ void rshi_messages_free(rshi_messages *m) {
     bool used = cancel_far(m) > 0;
     rshi_channels_close(&m->channels, used);
     rshi_streams_free(&m->streams);
-    if (!used) rshi_free_scratch(m->chunk, (size_t)m->to_take.size);
+    if (!used) rshi_free_scratch(m->buffer, (size_t)m->to_take.size);
     rshi_free(m->pending);
     rshi_free(m->channel_of);
     rshi_free(m);
@@ -217,27 +219,27 @@ static rsh_status let_go(rshi_messages *m, bool *moved) {
 }
 
 /* The next message, packed.  NULL: there is no room. */
-static const char *make_ready(rshi_messages *m, rshi_stream *w, char *const *base, rshi_packet *p) {
-    rshi_stream_next(&m->streams, w, base, p);
+static const char *make_ready(rshi_messages *m, rshi_stream *stream, char *const *base, rshi_packet *p) {
+    rshi_stream_next(&m->streams, stream, base, p);
     int64_t at = ring_take(&m->to_send, p->bytes);
     if (at < 0) {
-        rshi_stream_undo(w, p);
+        rshi_stream_undo(stream, p);
         return NULL;
     }
-    rshi_packet_pack(&m->streams, w, p, base, m->channels.chunk + at);
-    return m->channels.chunk + at;
+    rshi_packet_pack(&m->streams, stream, p, base, m->channels.buffer + at);
+    return m->channels.buffer + at;
 }
 
 static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
     if (m->next_out == m->streams.n || m->out_end - m->out_first == RSHI_WINDOW) return RSH_OK;
-    rshi_stream *w = &m->streams.list[m->next_out];
-    rshi_channel *to = channel_to(m, receiver(m, w));
+    rshi_stream *stream = &m->streams.list[m->next_out];
+    rshi_channel *to = channel_to(m, receiver(m, stream));
     rshi_packet p;
-    if (w->stage > stage) return RSH_OK;
-    const char *data = make_ready(m, w, base, &p);
+    if (stream->stage > stage) return RSH_OK;
+    const char *data = make_ready(m, stream, base, &p);
     if (!data) return RSH_OK;
     outgoing *o = out_at(m, m->out_end);
-    *o = (outgoing){.end = m->to_send.head, .order = w->order, .round = p.round, .shift = w->shift};
+    *o = (outgoing){.end = m->to_send.head, .order = stream->order, .round = p.round, .shift = stream->shift};
     RSH_TRY(rshi_pending_send(&m->channels, to, data, p.bytes, &o->pending));
     m->out_end++;
     advance_out(m);
@@ -253,17 +255,17 @@ static int64_t find_in(const rshi_messages *m, int64_t i) {
 }
 
 /* Where the next round will lie; false: there is no room yet. */
-static bool make_room(rshi_messages *m, rshi_stream *w, char *const *base, incoming *r) {
-    *r = (incoming){.stream = w, .pending = r->pending};
-    rshi_stream_next(&m->streams, w, base, &r->packet);
-    r->apart = rshi_min(w->slot, rshi_ceil_div(r->packet.bytes, ALIGN) * ALIGN);
-    if (!channel_to(m, sender(m, w, 0))->near) r->packet.whole = NULL;
+static bool make_room(rshi_messages *m, rshi_stream *stream, char *const *base, incoming *r) {
+    *r = (incoming){.stream = stream, .pending = r->pending};
+    rshi_stream_next(&m->streams, stream, base, &r->packet);
+    r->apart = rshi_min(stream->slot, rshi_ceil_div(r->packet.bytes, ALIGN) * ALIGN);
+    if (!channel_to(m, sender(m, stream, 0))->near) r->packet.whole = NULL;
     r->messages = r->packet.whole;
     if (!r->messages) {
-        int64_t at = ring_take(&m->to_take, (w->nshifts - 1) * r->apart + r->packet.bytes);
-        if (at < 0) rshi_stream_undo(w, &r->packet);
+        int64_t at = ring_take(&m->to_take, (stream->nshifts - 1) * r->apart + r->packet.bytes);
+        if (at < 0) rshi_stream_undo(stream, &r->packet);
         if (at < 0) return false;
-        r->messages = m->chunk + at;
+        r->messages = m->buffer + at;
     }
     r->end = m->to_take.head;
     return true;
@@ -271,16 +273,16 @@ static bool make_room(rshi_messages *m, rshi_stream *w, char *const *base, incom
 
 static rsh_status expect_more(rshi_messages *m, char *const *base) {
     while (m->next_in < m->streams.n && m->in_end - m->in_first < RSHI_WINDOW) {
-        rshi_stream *w = &m->streams.list[m->next_in];
+        rshi_stream *stream = &m->streams.list[m->next_in];
         incoming *r = in_at(m, m->in_end);
-        if (!make_room(m, w, base, r)) return RSH_OK;
+        if (!make_room(m, stream, base, r)) return RSH_OK;
         m->in_end++;
-        for (int64_t k = 0; k < w->nshifts; k++) r->pending[k].channel = NULL;
+        for (int64_t k = 0; k < stream->nshifts; k++) r->pending[k].channel = NULL;
         size_t footprint = r->packet.whole ? m->streams.in.footprint : 0;
-        for (int64_t k = 0; k < w->nshifts; k++)
-            RSH_TRY(rshi_pending_expect(&m->channels, channel_to(m, sender(m, w, k)), r->messages + k * r->apart,
+        for (int64_t k = 0; k < stream->nshifts; k++)
+            RSH_TRY(rshi_pending_expect(&m->channels, channel_to(m, sender(m, stream, k)), r->messages + k * r->apart,
                                        r->packet.bytes, footprint, &r->pending[k]));
-        if (rshi_stream_done(w)) m->next_in = find_in(m, m->next_in + 1);
+        if (rshi_stream_done(stream)) m->next_in = find_in(m, m->next_in + 1);
     }
     return RSH_OK;
 }

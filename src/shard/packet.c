@@ -4,20 +4,19 @@
  * inside of that are taken whole. */
 #include "shard/streams.h"
 
-/* One cut of a task: dims 0..dim-1 at combined index `outer`, dim `dim` from i0 to i1, all of the others. */
-typedef struct cut {
+/* A slab that travels: one of an item's tasks, and where it lies in the message. */
+typedef struct packed_slab {
     const rshi_stream_item *item;
     const rshi_task *task;
-    int dim;
-    int64_t outer, i0, i1;
-    int64_t at; /* bytes from the start of the message */
-} cut;
+    rshi_slab slab; /* `dst` is not used: slabs travel in the order of the stream */
+    int64_t at;     /* bytes from the start of the message */
+} packed_slab;
 
-void rshi_streams_rewind(rshi_streams *f) {
-    for (int64_t i = 0; i < f->n; i++) {
-        rshi_stream *w = &f->list[i];
-        w->next = (rshi_place){.item = w->first, .task = f->items[w->first].first};
-        w->round = 0;
+void rshi_streams_rewind(rshi_streams *streams) {
+    for (int64_t i = 0; i < streams->n; i++) {
+        rshi_stream *stream = &streams->list[i];
+        stream->next = (rshi_place){.item = stream->first, .task = streams->items[stream->first].first};
+        stream->round = 0;
     }
 }
 
@@ -28,49 +27,44 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_streams *f, const rshi_stream *w, const cut *c, rshi_place *p) {
+static void go_past(const rshi_streams *streams, const rshi_stream *stream, const packed_slab *c, rshi_place *p) {
     int64_t outer = 1;
-    for (int d = 0; d < c->dim; d++) outer *= c->task->move.n[d];
-    p->at = c->i1;
-    if (p->at < c->task->move.n[c->dim]) return;
+    for (int d = 0; d < c->slab.first; d++) outer *= c->task->move.n[d];
+    p->at = c->slab.i1;
+    if (p->at < c->task->move.n[c->slab.first]) return;
     p->at = 0;
     if (++p->outer < outer) return;
     p->outer = 0;
     if (++p->task < c->item->last) return;
-    if (++p->item < w->last) p->task = f->items[p->item].first;
+    if (++p->item < stream->last) p->task = streams->items[p->item].first;
 }
 
-/* The next cut that still fits into a message of which `used` bytes are full; false: none does, or the stream has
+/* The next slab that still fits into a message of which `used` bytes are full; false: none does, or the stream has
  * ended. */
-static bool next_cut(const rshi_streams *f, const rshi_stream *w, rshi_place *p, int64_t *used, cut *c) {
-    if (p->item == w->last) return false;
-    c->item = &f->items[p->item];
-    c->task = &(w->shift ? &f->out : &f->in)->tasks[p->task];
+static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rshi_place *p, int64_t *used,
+                      packed_slab *c) {
+    if (p->item == stream->last) return false;
+    c->item = &streams->items[p->item];
+    c->task = &(stream->shift ? &streams->out : &streams->in)->tasks[p->task];
     int64_t step = (int64_t)rsh_dtype_size(c->item->wire);
     c->at = rshi_ceil_div(*used, step) * step;
-    c->dim = choose_dim(&c->task->move, w->slot, &step);
-    int64_t n = rshi_min((w->slot - c->at) / step, c->task->move.n[c->dim] - p->at);
+    int d = choose_dim(&c->task->move, stream->slot, &step);
+    int64_t n = rshi_min((stream->slot - c->at) / step, c->task->move.n[d] - p->at);
     if (n <= 0) return false;
-    c->outer = p->outer;
-    c->i0 = p->at;
-    c->i1 = p->at + n;
+    c->slab = (rshi_slab){.task = p->task, .outer = p->outer, .i0 = p->at, .i1 = p->at + n, .first = d};
     *used = c->at + n * step;
-    go_past(f, w, c, p);
+    go_past(streams, stream, c, p);
     return true;
 }
 
 /* ---- moving ---- */
 
-/* Strides of the cut's dims, and the bytes from the task's first element to the cut's. */
-static int64_t lay_strides(const cut *c, const int64_t *strides, int64_t *out) {
+/* Strides of the slab's dims, and the bytes from the task's first element to the slab's. */
+static int64_t lay_strides(const packed_slab *c, const int64_t *strides, int64_t *out) {
     const rshi_move *m = &c->task->move;
-    int64_t offset = c->i0 * strides[c->dim], outer = c->outer;
-    for (int d = c->dim - 1; d >= 0; d--) {
-        offset += outer % m->n[d] * strides[d];
-        outer /= m->n[d];
-    }
-    for (int d = c->dim; d < m->nd; d++) out[d - c->dim] = strides[d];
-    return offset;
+    const rshi_slab *s = &c->slab;
+    for (int d = s->first; d < m->nd; d++) out[d - s->first] = strides[d];
+    return s->i0 * strides[s->first] + rshi_outer_offset(m, strides, s->first, s->outer);
 }
 
 static void lay_packed(const rshi_move *m, int64_t size, int64_t *out) {
@@ -80,22 +74,22 @@ static void lay_packed(const rshi_move *m, int64_t size, int64_t *out) {
     }
 }
 
-static rshi_move move_of(const cut *c) {
+static rshi_move move_of(const packed_slab *c) {
     const rshi_move *whole = &c->task->move;
-    rshi_move m = {.nd = whole->nd - c->dim, .divisor = 1};
-    m.n[0] = c->i1 - c->i0;
-    for (int d = 1; d < m.nd; d++) m.n[d] = whole->n[c->dim + d];
+    rshi_move m = {.nd = whole->nd - c->slab.first, .divisor = 1};
+    m.n[0] = c->slab.i1 - c->slab.i0;
+    for (int d = 1; d < m.nd; d++) m.n[d] = whole->n[c->slab.first + d];
     return m;
 }
 
-/* The cut in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
-static char *find_source(const rshi_streams *f, const cut *c, char *const *base, int64_t *strides) {
+/* The slab in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
+static char *find_source(const rshi_streams *streams, const packed_slab *c, char *const *base, int64_t *strides) {
     int64_t number = c->task->first_source + c->item->own;
-    const rshi_source *s = &f->out.sources[number];
-    return base[s->part] + s->offset + lay_strides(c, f->out.strides + number * RSHI_MOVE_DIMS, strides);
+    const rshi_source *s = &streams->out.sources[number];
+    return base[s->part] + s->offset + lay_strides(c, streams->out.strides + number * RSHI_MOVE_DIMS, strides);
 }
 
-static char *find_destination(const cut *c, char *const *base, int64_t *strides) {
+static char *find_destination(const packed_slab *c, char *const *base, int64_t *strides) {
     const rshi_task *t = c->task;
     return base[t->part] + t->offset + lay_strides(c, t->move.ds, strides);
 }
@@ -111,8 +105,8 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
     return true;
 }
 
-/* Where the cut belongs just as it travels, or NULL. */
-static char *find_whole(const cut *c, char *const *base) {
+/* Where the slab belongs just as it travels, or NULL. */
+static char *find_whole(const packed_slab *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
     if (t->to != c->item->wire || t->nsrc > 1 || t->divisor > 1) return NULL;
@@ -121,23 +115,23 @@ static char *find_whole(const cut *c, char *const *base) {
     return is_packed(&m, strides, (int64_t)rsh_dtype_size(c->item->wire)) ? found : NULL;
 }
 
-void rshi_stream_next(const rshi_streams *f, rshi_stream *w, char *const *base, rshi_packet *out) {
-    *out = (rshi_packet){.from = w->next, .round = w->round++};
-    cut first, c;
+void rshi_stream_next(const rshi_streams *streams, rshi_stream *stream, char *const *base, rshi_packet *out) {
+    *out = (rshi_packet){.from = stream->next, .round = stream->round++};
+    packed_slab first, c;
     int64_t n = 0;
-    for (; next_cut(f, w, &w->next, &out->bytes, &c); n++)
+    for (; next_slab(streams, stream, &stream->next, &out->bytes, &c); n++)
         if (!n) first = c;
-    if (n == 1 && !w->shift) out->whole = find_whole(&first, base);
+    if (n == 1 && !stream->shift) out->whole = find_whole(&first, base);
 }
 
-void rshi_stream_undo(rshi_stream *w, const rshi_packet *p) {
-    w->next = p->from;
-    w->round = p->round;
+void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p) {
+    stream->next = p->from;
+    stream->round = p->round;
 }
 
 /* ---- packing ---- */
 
-static void pack(const rshi_streams *f, const cut *c, char *const *base, char *message) {
+static void pack(const rshi_streams *streams, const packed_slab *c, char *const *base, char *message) {
     int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
     m.nsrc = 1;
@@ -145,49 +139,50 @@ static void pack(const rshi_streams *f, const cut *c, char *const *base, char *m
     m.from = c->task->move.from;
     m.to = c->item->wire;
     lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
-    const char *src = find_source(f, c, base, strides);
+    const char *src = find_source(streams, c, base, strides);
     rshi_move_prepare(&m, 0);
     rshi_move_run(&m, 0, 0, m.n[0], message + c->at, &src);
 }
 
-void rshi_packet_pack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p, char *const *base,
+void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
                        char *message) {
     rshi_place at = p->from;
     int64_t used = 0;
-    cut c;
-    while (next_cut(f, w, &at, &used, &c)) pack(f, &c, base, message);
+    packed_slab c;
+    while (next_slab(streams, stream, &at, &used, &c)) pack(streams, &c, base, message);
 }
 
-/* One source of a cut that arrives: a message, or this rank's own memory. */
-static const char *lay_source(const rshi_streams *f, const cut *c, const rshi_move *m, int i, char *const *base,
-                              const char *messages, int64_t apart) {
-    int64_t number = c->task->first_source + i, *strides = f->strides + (int64_t)i * RSHI_MOVE_DIMS;
-    const rshi_source *s = &f->in.sources[number];
+/* One source of a slab that arrives: a message, or this rank's own memory. */
+static const char *lay_source(const rshi_streams *streams, const packed_slab *c, const rshi_move *m, int i,
+                              char *const *base, const char *messages, int64_t apart) {
+    int64_t number = c->task->first_source + i, *strides = streams->strides + (int64_t)i * RSHI_MOVE_DIMS;
+    const rshi_source *s = &streams->in.sources[number];
     if (s->part >= 0)
-        return base[s->part] + s->offset + lay_strides(c, f->in.strides + number * RSHI_MOVE_DIMS, strides);
+        return base[s->part] + s->offset + lay_strides(c, streams->in.strides + number * RSHI_MOVE_DIMS, strides);
     lay_packed(m, (int64_t)rsh_dtype_size(m->from), strides);
     return messages + (-1 - s->part) * apart + c->at;
 }
 
-static void unpack(const rshi_streams *f, const cut *c, char *const *base, const char *messages, int64_t apart) {
+static void unpack(const rshi_streams *streams, const packed_slab *c, char *const *base, const char *messages,
+                   int64_t apart) {
     const rshi_task *t = c->task;
     rshi_move m = move_of(c);
     m.nsrc = t->move.nsrc;
-    m.ss = f->strides;
+    m.ss = streams->strides;
     m.from = c->item->wire;
     m.to = t->move.to;
     m.op = t->move.op;
     m.divisor = t->move.divisor;
     char *dst = find_destination(c, base, m.ds);
-    for (int i = 0; i < m.nsrc; i++) f->pointers[i] = lay_source(f, c, &m, i, base, messages, apart);
-    rshi_move_prepare(&m, f->in.footprint);
-    rshi_move_run(&m, 0, 0, m.n[0], dst, f->pointers);
+    for (int i = 0; i < m.nsrc; i++) streams->pointers[i] = lay_source(streams, c, &m, i, base, messages, apart);
+    rshi_move_prepare(&m, streams->in.footprint);
+    rshi_move_run(&m, 0, 0, m.n[0], dst, streams->pointers);
 }
 
-void rshi_packet_unpack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p, char *const *base,
+void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
                          const char *messages, int64_t apart) {
     rshi_place at = p->from;
     int64_t used = 0;
-    cut c;
-    while (next_cut(f, w, &at, &used, &c)) unpack(f, &c, base, messages, apart);
+    packed_slab c;
+    while (next_slab(streams, stream, &at, &used, &c)) unpack(streams, &c, base, messages, apart);
 }

@@ -13,19 +13,6 @@
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
 #define CROSSING 256                    /* source elements that a slab of a transposing move takes in one go */
 
-/* ---- growing lists ---- */
-
-static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
-    if (n < *room) return RSH_OK;
-    int64_t more = *room ? 2 * *room : 2; /* most programs are small, and a comm remembers many */
-    while (more <= n) more *= 2;
-    void *grown = rshi_realloc(*list, (size_t)more, size);
-    if (!grown) return rshi_nomem();
-    *list = grown;
-    *room = more;
-    return RSH_OK;
-}
-
 void rshi_program_free(rshi_program *g) {
     rshi_free(g->tasks);
     rshi_free(g->sources);
@@ -53,14 +40,10 @@ static void count_bytes(rshi_program *g, const rsh_transfer *t) {
 }
 
 static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi_location *src) {
+    const size_t bytes = RSHI_MOVE_DIMS * sizeof *g->strides;
     for (int64_t i = 0; i < t->nsrc; i++) {
-        int64_t room = g->sources_room;
-        RSH_TRY(grow((void **)&g->sources, g->nsources, &g->sources_room, sizeof *g->sources));
-        if (room != g->sources_room || !g->strides) {
-            int64_t *grown = rshi_realloc(g->strides, (size_t)g->sources_room, RSHI_MOVE_DIMS * sizeof *grown);
-            if (!grown) return rshi_nomem();
-            g->strides = grown;
-        }
+        RSH_TRY(RSHI_GROW(g->sources, g->nsources + 1, &g->sources_room));
+        RSH_TRY(rshi_grow((void **)&g->strides, g->nsources + 1, &g->strides_room, bytes));
         rshi_source *s = &g->sources[g->nsources];
         s->part = src[i].part;
         place(t, &t->src[i], src[i].strides, t->from, &s->offset, g->strides + g->nsources++ * RSHI_MOVE_DIMS);
@@ -72,7 +55,7 @@ static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src) {
     RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "a reduction over %lld contributions", (long long)t->nsrc);
-    RSH_TRY(grow((void **)&g->tasks, g->ntasks, &g->tasks_room, sizeof *g->tasks));
+    RSH_TRY(RSHI_GROW(g->tasks, g->ntasks + 1, &g->tasks_room));
     rshi_task *task = &g->tasks[g->ntasks];
     *task = (rshi_task){.stage = t->stage, .part = dst->part, .first_source = g->nsources};
     rshi_move *m = &task->move;
@@ -109,18 +92,8 @@ static int64_t slab_length(const rshi_move *m, int d) {
     return d == m->nd - 1 && n > LINE ? n / LINE * LINE : rshi_max(n, 1);
 }
 
-/* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
-static int64_t outer_offset(const rshi_move *m, const int64_t *strides, int first, int64_t outer) {
-    int64_t offset = 0;
-    for (int d = first - 1; d >= 0; d--) {
-        offset += outer % m->n[d] * strides[d];
-        outer /= m->n[d];
-    }
-    return offset;
-}
-
 static rsh_status add_slab(rshi_program *g, rshi_slab s) {
-    RSH_TRY(grow((void **)&g->slabs, g->nslabs, &g->slabs_room, sizeof *g->slabs));
+    RSH_TRY(RSHI_GROW(g->slabs, g->nslabs + 1, &g->slabs_room));
     g->slabs[g->nslabs++] = s;
     return RSH_OK;
 }
@@ -134,7 +107,7 @@ static rsh_status cut_task(rshi_program *g, int64_t task) {
     int64_t outer = 1, length = slab_length(m, d);
     for (int i = 0; i < d; i++) outer *= m->n[i];
     for (int64_t o = 0; o < outer; o++) {
-        int64_t base = t->offset + outer_offset(m, m->ds, d, o);
+        int64_t base = t->offset + rshi_outer_offset(m, m->ds, d, o);
         for (int64_t i = 0; i < m->n[d]; i += length)
             RSH_TRY(add_slab(g, (rshi_slab){task, base + i * m->ds[d], o, i, rshi_min(i + length, m->n[d]), d}));
     }
@@ -179,8 +152,8 @@ void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base,
     const rshi_source *src = g->sources + t->first_source;
     for (int i = 0; i < m->nsrc; i++) {
         pointers[i] = base[src[i].part] + src[i].offset;
-        if (s->first) pointers[i] += outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
+        if (s->first) pointers[i] += rshi_outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
     }
-    char *dst = base[t->part] + t->offset + (s->first ? outer_offset(m, m->ds, s->first, s->outer) : 0);
+    char *dst = base[t->part] + t->offset + (s->first ? rshi_outer_offset(m, m->ds, s->first, s->outer) : 0);
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
 }

@@ -21,7 +21,7 @@ typedef struct rshi_task {
     int64_t first_source; /* in sources[] */
 } rshi_task;
 
-/* The bit of a task that is done in one go: dims 0..first-1 at the indices that make up `outer`,
+/* A slab of a task, which is done in one go: dims 0..first-1 at the indices that make up `outer`,
  * dim `first` from i0 to i1. */
 typedef struct rshi_slab {
     int64_t task;
@@ -30,12 +30,23 @@ typedef struct rshi_slab {
     int first;
 } rshi_slab;
 
+/* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
+static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strides, int first,
+                                        int64_t outer) {
+    int64_t offset = 0;
+    for (int d = first - 1; d >= 0; d--) {
+        offset += outer % m->n[d] * strides[d];
+        outer /= m->n[d];
+    }
+    return offset;
+}
+
 typedef struct rshi_program {
     rshi_task *tasks;
     rshi_source *sources;
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
-    int64_t ntasks, tasks_room, nsources, sources_room, nslabs, slabs_room;
+    int64_t ntasks, tasks_room, nsources, sources_room, strides_room, nslabs, slabs_room;
     int64_t stage_start[RSHI_STAGES +
                         1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
     int64_t most_sources;   /* of one task */

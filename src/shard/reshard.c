@@ -61,7 +61,7 @@ static rsh_status move(moving *m, const char *name, const rsh_plan_opts *opts) {
     const rsh_plan *plan = NULL;
     rsh_memory *memory[2] = {NULL, NULL};
     rsh_status st = prepare(m, opts, &plan, memory);
-    st = rshi_run_bound(m->comm, name, st, plan, memory[0], memory[1]);
+    st = rshi_run_cached(m->comm, name, st, plan, memory[0], memory[1]);
     if (!st) bump(m);
     return st;
 }

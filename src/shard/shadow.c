@@ -1,16 +1,6 @@
 /* Shadow: parts that peers cannot reach are copied to where they can. */
 #include "shard/shadow.h"
 
-static rsh_status make_room(rshi_shadows *s) {
-    if (s->n < s->room) return RSH_OK;
-    int64_t room = s->room ? 2 * s->room : 4;
-    rshi_shadow *list = rshi_realloc(s->list, (size_t)room, sizeof *list);
-    if (!list) return rshi_nomem();
-    s->list = list;
-    s->room = room;
-    return RSH_OK;
-}
-
 /* Source and destination strides are the same, and so is the move either way. */
 static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
                            rshi_shadow *out) {
@@ -28,7 +18,7 @@ static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, cons
 
 static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part_memory *p,
                        bool dst) {
-    RSH_TRY(make_room(s));
+    RSH_TRY(RSHI_GROW(s->list, s->n + 1, &s->room));
     rshi_shadow *w = &s->list[s->n];
     *w = (rshi_shadow){.dst = dst};
     rshi_extent extent = rshi_part_extent(l, comm->rank, part, p, dst);

@@ -34,7 +34,7 @@ rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready,
 /* Collective.  Run the plan on this memory, in a binding that the comm remembers or that is made
  * now.  `name` is the call that the user knows, for sentences; `ready` is what this rank has to say
  * before: plan and memory count only if it is RSH_OK. */
-rsh_status rshi_run_bound(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
+rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
                           const rsh_memory *src, const rsh_memory *dst);
 
 /* A plan from the comm's cache, or a new one that goes there; borrowed until the comm's next cached

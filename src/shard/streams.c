@@ -8,37 +8,28 @@
 /* ---- transfers to items ---- */
 
 typedef struct building {
-    rshi_streams *f;
+    rshi_streams *streams;
     const rshi_parts *own;
     rshi_location *location; /* owned: of the sources of the transfer at hand */
     int64_t room;
 } building;
 
-static int shift_between(const rshi_streams *f, int64_t from, int64_t to) {
-    return (int)((to - from + f->comm->size) % f->comm->size);
-}
-
-static rsh_status grow(void **list, int64_t n, int64_t *room, size_t size) {
-    if (n <= *room) return RSH_OK;
-    int64_t more = rshi_max(n, *room ? 2 * *room : 16);
-    void *grown = rshi_realloc(*list, (size_t)more, size);
-    if (!grown) return rshi_nomem();
-    *list = grown;
-    *room = more;
-    return RSH_OK;
+static int shift_between(const rshi_streams *streams, int64_t from, int64_t to) {
+    return (int)((to - from + streams->comm->size) % streams->comm->size);
 }
 
 static int by_value(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static rsh_status list_shifts(rshi_streams *f, const rsh_transfer *t, rshi_stream_item *item) {
-    RSH_TRY(grow((void **)&f->shifts, f->nshifts + t->nsrc, &f->shifts_room, sizeof *f->shifts));
-    item->shifts = f->nshifts;
+static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi_stream_item *item) {
+    RSH_TRY(RSHI_GROW(streams->shifts, streams->nshifts + t->nsrc, &streams->shifts_room));
+    item->shifts = streams->nshifts;
     for (int64_t i = 0; i < t->nsrc; i++) {
-        if (t->src[i].rank != t->dst.rank) f->shifts[f->nshifts++] = shift_between(f, t->src[i].rank, t->dst.rank);
-        if (t->src[i].rank == f->comm->rank) item->own = (int)i;
+        if (t->src[i].rank != t->dst.rank)
+            streams->shifts[streams->nshifts++] = shift_between(streams, t->src[i].rank, t->dst.rank);
+        if (t->src[i].rank == streams->comm->rank) item->own = (int)i;
     }
-    item->nshifts = f->nshifts - item->shifts;
-    int *list = f->shifts + item->shifts;
+    item->nshifts = streams->nshifts - item->shifts;
+    int *list = streams->shifts + item->shifts;
     qsort(list, (size_t)item->nshifts, sizeof *list, by_value);
     for (int64_t i = 1; i < item->nshifts; i++)
         RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld",
@@ -51,7 +42,7 @@ static rsh_status list_shifts(rshi_streams *f, const rsh_transfer *t, rshi_strea
 static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t *offset) {
     int64_t rounds[RSH_MAX_LOOPS];
     rsh_part part;
-    RSH_TRY(rsh_layout_part(rshi_plan_dst(b->f->plan, t->tensor), t->dst.rank, t->dst.part, &part));
+    RSH_TRY(rsh_layout_part(rshi_plan_dst(b->streams->plan, t->tensor), t->dst.rank, t->dst.part, &part));
     return rsh_transfer_place(t, &t->dst, part.strides, offset, rounds);
 }
 
@@ -60,16 +51,16 @@ static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t 
 static rshi_location locate(const building *b, const rshi_stream_item *item, const rsh_transfer *t,
                             const rsh_transfer_end *end) {
     static const int64_t none[RSH_MAX_NDIM];
-    const rshi_streams *f = b->f;
-    if (end->rank == f->comm->rank) return rshi_parts_find(b->own, end->in_dst, t->tensor, end->part);
-    int shift = shift_between(f, end->rank, t->dst.rank);
-    const int *list = f->shifts + item->shifts,
+    const rshi_streams *streams = b->streams;
+    if (end->rank == streams->comm->rank) return rshi_parts_find(b->own, end->in_dst, t->tensor, end->part);
+    int shift = shift_between(streams, end->rank, t->dst.rank);
+    const int *list = streams->shifts + item->shifts,
               *found = bsearch(&shift, list, (size_t)item->nshifts, sizeof *list, by_value);
     return (rshi_location){found ? -1 - (found - list) : -1, none};
 }
 
 static rsh_status add_task(building *b, const rshi_stream_item *item, const rsh_transfer *t, rshi_program *g) {
-    RSH_TRY(grow((void **)&b->location, t->nsrc, &b->room, sizeof *b->location));
+    RSH_TRY(RSHI_GROW(b->location, t->nsrc, &b->room));
     for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate(b, item, t, &t->src[i]);
     rshi_location dst = locate(b, item, t, &t->dst);
     return rshi_program_add(g, t, &dst, b->location);
@@ -84,59 +75,59 @@ static void ensure_a_dim(rshi_program *g, rshi_task *t) {
     for (int i = 0; i < t->move.nsrc; i++) g->strides[(t->first_source + i) * RSHI_MOVE_DIMS] = 0;
 }
 
-static void count_bytes(rshi_streams *f, const rsh_transfer *t) {
+static void count_bytes(rshi_streams *streams, const rsh_transfer *t) {
     uint64_t bytes = (uint64_t)(t->count * t->element_bytes);
     for (int64_t i = 0; i < t->nsrc; i++) {
-        if (t->src[i].rank == f->comm->rank) continue;
-        if (rshi_comm_near(f->comm, (int)t->src[i].rank, f->comm->rank))
-            f->bytes_near += bytes;
+        if (t->src[i].rank == streams->comm->rank) continue;
+        if (rshi_comm_near(streams->comm, (int)t->src[i].rank, streams->comm->rank))
+            streams->bytes_near += bytes;
         else
-            f->bytes_far += bytes;
+            streams->bytes_far += bytes;
     }
 }
 
 static rsh_status add_item(building *b, const rsh_transfer *t) {
-    rshi_streams *f = b->f;
-    bool out = t->dst.rank != f->comm->rank;
-    rshi_program *g = out ? &f->out : &f->in;
-    RSH_TRY(grow((void **)&f->items, f->nitems + 1, &f->items_room, sizeof *f->items));
-    rshi_stream_item *item = &f->items[f->nitems];
+    rshi_streams *streams = b->streams;
+    bool out = t->dst.rank != streams->comm->rank;
+    rshi_program *g = out ? &streams->out : &streams->in;
+    RSH_TRY(RSHI_GROW(streams->items, streams->nitems + 1, &streams->items_room));
+    rshi_stream_item *item = &streams->items[streams->nitems];
     *item = (rshi_stream_item){.stage = t->stage,
-                      .shift = shift_between(f, f->comm->rank, t->dst.rank),
+                      .shift = shift_between(streams, streams->comm->rank, t->dst.rank),
                       .tensor = t->tensor,
                       .part = t->dst.part};
     item->wire = t->element_bytes == (int64_t)rsh_dtype_size(t->from) ? t->from : t->to;
     item->first = g->ntasks;
-    RSH_TRY(list_shifts(f, t, item));
+    RSH_TRY(list_shifts(streams, t, item));
     RSH_TRY(find_offset(b, t, &item->offset));
     RSH_TRY(add_task(b, item, t, g));
     item->last = g->ntasks;
     for (int64_t i = item->first; i < item->last; i++) ensure_a_dim(g, &g->tasks[i]);
-    if (!out) count_bytes(f, t);
-    f->nitems++;
+    if (!out) count_bytes(streams, t);
+    streams->nitems++;
     return RSH_OK;
 }
 
 /* The transfers of a list that are not read where they lie. */
 static rsh_status add_items(building *b, const rsh_transfer *list, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        if (!rshi_route_direct(b->f->comm, b->f->all, &list[i])) RSH_TRY(add_item(b, &list[i]));
+        if (!rshi_route_direct(b->streams->comm, b->streams->all, &list[i])) RSH_TRY(add_item(b, &list[i]));
     return RSH_OK;
 }
 
 /* ---- items to streams ---- */
 
-static int compare_shifts(const rshi_streams *f, const rshi_stream_item *x, const rshi_stream_item *y) {
+static int compare_shifts(const rshi_streams *streams, const rshi_stream_item *x, const rshi_stream_item *y) {
     for (int64_t i = 0; i < x->nshifts && i < y->nshifts; i++) {
-        int a = f->shifts[x->shifts + i], b = f->shifts[y->shifts + i];
+        int a = streams->shifts[x->shifts + i], b = streams->shifts[y->shifts + i];
         if (a != b) return a - b;
     }
     return (x->nshifts > y->nshifts) - (x->nshifts < y->nshifts);
 }
 
 /* Items of one order: the same contributors, seen from the destination. */
-static int by_order(const rshi_streams *f, const rshi_stream_item *x, const rshi_stream_item *y) {
-    return x->stage != y->stage ? x->stage - y->stage : compare_shifts(f, x, y);
+static int by_order(const rshi_streams *streams, const rshi_stream_item *x, const rshi_stream_item *y) {
+    return x->stage != y->stage ? x->stage - y->stage : compare_shifts(streams, x, y);
 }
 
 static int by_place(const void *a, const void *b, void *ctx) {
@@ -163,59 +154,60 @@ static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts) {
     return n < 16 ? rshi_min(n, whole) : n / 16 * 16;
 }
 
-static void add_stream(rshi_streams *f, int64_t first, int64_t order) {
-    const rshi_stream_item *item = &f->items[first];
-    rshi_stream *w = &f->list[f->n++];
-    *w = (rshi_stream){.order = order, .stage = item->stage, .shift = item->shift, .first = first};
-    w->nshifts = item->nshifts;
-    w->shifts = f->shifts + item->shifts;
-    w->slot = slot_bytes(f->plan, item->nshifts);
-    f->most_shifts = rshi_max(f->most_shifts, item->nshifts);
+static void add_stream(rshi_streams *streams, int64_t first, int64_t order) {
+    const rshi_stream_item *item = &streams->items[first];
+    rshi_stream *stream = &streams->list[streams->n++];
+    *stream = (rshi_stream){.order = order, .stage = item->stage, .shift = item->shift, .first = first};
+    stream->nshifts = item->nshifts;
+    stream->shifts = streams->shifts + item->shifts;
+    stream->slot = slot_bytes(streams->plan, item->nshifts);
+    streams->most_shifts = rshi_max(streams->most_shifts, item->nshifts);
 }
 
-static rsh_status make_streams(rshi_streams *f) {
+static rsh_status make_streams(rshi_streams *streams) {
     int64_t order = 0;
-    f->list = rshi_alloc((size_t)f->nitems, sizeof *f->list);
-    if (!f->list) return rshi_nomem();
-    if (f->nitems) qsort_r(f->items, (size_t)f->nitems, sizeof *f->items, by_place, f);
-    for (int64_t i = 0; i < f->nitems; i++) {
-        const rshi_stream_item *item = &f->items[i];
-        bool other = i && by_order(f, item - 1, item);
+    streams->list = rshi_alloc((size_t)streams->nitems, sizeof *streams->list);
+    if (!streams->list) return rshi_nomem();
+    if (streams->nitems) qsort_r(streams->items, (size_t)streams->nitems, sizeof *streams->items, by_place, streams);
+    for (int64_t i = 0; i < streams->nitems; i++) {
+        const rshi_stream_item *item = &streams->items[i];
+        bool other = i && by_order(streams, item - 1, item);
         order += other;
-        if (!i || other || item[-1].shift != item->shift) add_stream(f, i, order);
-        rshi_stream *w = &f->list[f->n - 1];
-        w->last = i + 1;
-        RSH_REQUIRE(w->slot >= (int64_t)rsh_dtype_size(item->wire), RSH_ERUNTIME,
-                    "a message of %lld bytes holds no element of %s", (long long)w->slot, rsh_dtype_name(item->wire));
+        if (!i || other || item[-1].shift != item->shift) add_stream(streams, i, order);
+        rshi_stream *stream = &streams->list[streams->n - 1];
+        stream->last = i + 1;
+        RSH_REQUIRE(stream->slot >= (int64_t)rsh_dtype_size(item->wire), RSH_ERUNTIME,
+                    "a message of %lld bytes holds no element of %s", (long long)stream->slot,
+                    rsh_dtype_name(item->wire));
     }
     return RSH_OK;
 }
 
-static rsh_status make_room(rshi_streams *f) {
-    size_t n = (size_t)rshi_max(f->in.most_sources, 1);
-    f->pointers = rshi_alloc(n, sizeof *f->pointers);
-    f->strides = rshi_alloc(n, RSHI_MOVE_DIMS * sizeof *f->strides);
-    return f->pointers && f->strides ? RSH_OK : rshi_nomem();
+static rsh_status make_room(rshi_streams *streams) {
+    size_t n = (size_t)rshi_max(streams->in.most_sources, 1);
+    streams->pointers = rshi_alloc(n, sizeof *streams->pointers);
+    streams->strides = rshi_alloc(n, RSHI_MOVE_DIMS * sizeof *streams->strides);
+    return streams->pointers && streams->strides ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_streams_build(rshi_streams *f, const rsh_plan *plan, const rsh_share *share, const rsh_comm *comm,
+rsh_status rshi_streams_build(rshi_streams *streams, const rsh_plan *plan, const rsh_share *share, const rsh_comm *comm,
                             bool all, const rshi_parts *own) {
-    building b = {.f = f, .own = own};
-    *f = (rshi_streams){.comm = comm, .plan = plan, .all = all};
+    building b = {.streams = streams, .own = own};
+    *streams = (rshi_streams){.comm = comm, .plan = plan, .all = all};
     rsh_status st = add_items(&b, share->receives, share->nreceives);
     if (!st) st = add_items(&b, share->sends, share->nsends);
     rshi_free(b.location);
-    if (!st) st = make_streams(f);
-    return st ? st : make_room(f);
+    if (!st) st = make_streams(streams);
+    return st ? st : make_room(streams);
 }
 
-void rshi_streams_free(rshi_streams *f) {
-    rshi_program_free(&f->in);
-    rshi_program_free(&f->out);
-    rshi_free(f->items);
-    rshi_free(f->shifts);
-    rshi_free(f->list);
-    rshi_free(f->pointers);
-    rshi_free(f->strides);
-    *f = (rshi_streams){0};
+void rshi_streams_free(rshi_streams *streams) {
+    rshi_program_free(&streams->in);
+    rshi_program_free(&streams->out);
+    rshi_free(streams->items);
+    rshi_free(streams->shifts);
+    rshi_free(streams->list);
+    rshi_free(streams->pointers);
+    rshi_free(streams->strides);
+    *streams = (rshi_streams){0};
 }

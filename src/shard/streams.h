@@ -72,22 +72,26 @@ typedef struct rshi_streams {
 
 /* All streams into and out of this rank of the comm; `all`: also where memory could be read.  `own`
  * are its parts. */
-rsh_status rshi_streams_build(rshi_streams *f, const rsh_plan *plan, const rsh_share *share,
+rsh_status rshi_streams_build(rshi_streams *streams, const rsh_plan *plan, const rsh_share *share,
                             const rsh_comm *comm, bool all, const rshi_parts *own);
-void rshi_streams_free(rshi_streams *f);
+void rshi_streams_free(rshi_streams *streams);
 
 /* `base` has the address of each of this rank's parts by number. */
-void rshi_streams_rewind(rshi_streams *f);
-static inline bool rshi_stream_done(const rshi_stream *w) { return w->next.item == w->last; }
+void rshi_streams_rewind(rshi_streams *streams);
+static inline bool rshi_stream_done(const rshi_stream *stream) {
+    return stream->next.item == stream->last;
+}
 /* Cut off the next message; the stream goes on behind it. */
-void rshi_stream_next(const rshi_streams *f, rshi_stream *w, char *const *base, rshi_packet *out);
+void rshi_stream_next(const rshi_streams *streams, rshi_stream *stream, char *const *base,
+                      rshi_packet *out);
 /* Leave the message for later; only the one that was cut off last. */
-void rshi_stream_undo(rshi_stream *w, const rshi_packet *p);
-void rshi_packet_pack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p,
+void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p);
+void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p,
                        char *const *base, char *message);
 /* Unpack, and combine, the messages of every contributor; they lie `apart` bytes from one another
  * in the order of their shifts. */
-void rshi_packet_unpack(const rshi_streams *f, const rshi_stream *w, const rshi_packet *p,
-                         char *const *base, const char *messages, int64_t apart);
+void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream,
+                        const rshi_packet *p, char *const *base, const char *messages,
+                        int64_t apart);
 
 #endif

@@ -70,13 +70,7 @@ typedef struct list {
 
 /* The place of one more item. */
 static void *add_item(list *l, size_t size) {
-    if (l->n == l->room) {
-        int64_t room = l->room ? 2 * l->room : 8;
-        void *grown = rshi_realloc(l->data, (size_t)room, size);
-        if (!grown) return NULL;
-        l->data = grown;
-        l->room = room;
-    }
+    if (rshi_grow(&l->data, l->n + 1, &l->room, size)) return NULL;
     return (char *)l->data + (size_t)l->n++ * size;
 }
 

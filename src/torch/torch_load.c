@@ -94,13 +94,7 @@ typedef struct loading {
 static rsh_status add_holding(loading *l, const rsh_shard_meta *m, const char *data) {
     for (int64_t i = 0; i < l->nown; i++)
         if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* a copy of what is there */
-    if (l->nown == l->room) {
-        int64_t room = l->room ? 2 * l->room : 8;
-        holding *grown = rshi_realloc(l->own, (size_t)room, sizeof *grown);
-        if (!grown) return rshi_nomem();
-        l->own = grown;
-        l->room = room;
-    }
+    RSH_TRY(RSHI_GROW(l->own, l->nown + 1, &l->room));
     l->own[l->nown] = (holding){*m, data};
     l->own[l->nown++].meta.placement = (rsh_placement){.rank = l->comm->rank, .device = {RSH_DEVICE_CPU, -1}};
     return RSH_OK;

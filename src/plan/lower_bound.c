@@ -1,4 +1,4 @@
-/* Bound: the least that any plan must move, from what ranks hold and need, never from edges.
+/* Lower bound: the least that any plan must move, from what ranks hold and need, never from edges.
  *
  * Without reductions a rank must receive what it needs and does not hold.  With them, an element with contributors C
  * and destinations D needs at least |C| + |D| - 1 transfers, one less if a contributor is also a destination. */
@@ -132,15 +132,8 @@ static rsh_status add_pieces(const rsh_layout *l, int64_t rank, piece_list *out)
         bool known = false;
         for (int64_t j = 0; j < out->n && !known; j++) known = same_piece(l, &out->piece[j], &f);
         if (known) continue;
-        if (out->n == out->room) {
-            int64_t room = out->room ? 2 * out->room : 16;
-            rshi_piece *grown = rshi_realloc(out->piece, (size_t)room, sizeof *grown);
-            if (!grown) st = rshi_nomem();
-            if (!grown) break;
-            out->piece = grown;
-            out->room = room;
-        }
-        out->piece[out->n++] = f;
+        st = RSHI_GROW(out->piece, out->n + 1, &out->room);
+        if (!st) out->piece[out->n++] = f;
     }
     rshi_free(list);
     return st;

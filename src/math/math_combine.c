@@ -1,4 +1,4 @@
-/* Reduction: several tensors combined into one, element by element and left to right. */
+/* Combine: several tensors combined into one, element by element and left to right. */
 #include "math/impl.h"
 
 static rsh_status check(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {

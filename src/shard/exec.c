@@ -1,4 +1,4 @@
-/* Bind: a plan becomes an exec of the user's. */
+/* Exec: how it is made for a plan and a comm, bound for the user, and freed. */
 #include "shard/binding.h"
 #include "shard/clients.h"
 
@@ -28,7 +28,7 @@ void rshi_exec_end(rsh_exec *e) {
     rshi_free(e->peers);
     rshi_free(e->base);
     rshi_free(e->pointers);
-    rshi_free(e->bound);
+    rshi_free(e->data);
     rshi_free(e->extents);
     rshi_free(e->shadow);
     rshi_shadows_free(&e->shadows);
@@ -88,4 +88,30 @@ void rsh_exec_free(rsh_exec *e) {
     rshi_exec_end(e);
     clients->execs--;
     rshi_comm_client_gone(comm);
+}
+
+rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
+    RSH_NEEDS(e);
+    RSH_NEEDS(out);
+    const rshi_program *g = &e->program;
+    *out = (rsh_exec_stats){
+        .runs = e->runs - e->refusals,
+        .bytes_local = g->bytes_local,
+        .bytes_shared = g->bytes_shared,
+        .seconds = e->seconds,
+    };
+    if (e->messages) {
+        out->bytes_wire = rshi_messages_bytes_far(e->messages);
+        out->bytes_shared += rshi_messages_bytes_near(e->messages);
+        out->bytes_local += rshi_messages_bytes_local(e->messages);
+    }
+    out->bytes_shadow = rshi_shadows_bytes(&e->shadows);
+    out->contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
+    out->rows = g->kernels[RSHI_KERNEL_ROWS];
+    out->strided = g->kernels[RSHI_KERNEL_STRIDED];
+    out->transposed = g->kernels[RSHI_KERNEL_TRANSPOSE];
+    out->converted = g->kernels[RSHI_KERNEL_CONVERT];
+    out->reduced = g->kernels[RSHI_KERNEL_REDUCE];
+    out->filled = g->kernels[RSHI_KERNEL_FILL];
+    return RSH_OK;
 }

@@ -1,4 +1,4 @@
-/* Narrow: views of a tensor that need no strides of their own: a box of it, and two dims swapped. */
+/* Views: those of a tensor that need no strides of their own: a box of it, and two dims swapped. */
 #include <reshard/tensor.h>
 
 #include <string.h>

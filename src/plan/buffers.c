@@ -1,11 +1,11 @@
-/* Chunks: how large the buffers of message transport are.
+/* Buffers: how large the buffers of message transport are.
  *
- * A rank packs what it sends into one chunk, several messages after one another, and takes what comes into another. All
- * contributions to a reduction are held together before they are combined, so the second is divided into a slot for
+ * A rank packs what it sends into one buffer, several messages after one another, and takes what comes into another.
+ * All contributions to a reduction are held together before they are combined, so the second is divided into a slot for
  * each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
 #include "plan/impl.h"
 
-#define CHUNK_BYTES                                                                                                    \
+#define BUFFER_BYTES                                                                                                   \
     ((int64_t)1 << 20) /* where neither a ceiling nor small tensors say otherwise: a few messages each way */
 
 /* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole
@@ -58,7 +58,7 @@ static rsh_status most_contributions(const rsh_plan *p, const rshi_pair *pair, i
 
 static int64_t capped_product(int64_t a, int64_t b) {
     int64_t c;
-    return rshi_mul(a, b, &c) ? rshi_min(c, CHUNK_BYTES) : CHUNK_BYTES;
+    return rshi_mul(a, b, &c) ? rshi_min(c, BUFFER_BYTES) : BUFFER_BYTES;
 }
 
 static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) {
@@ -69,7 +69,7 @@ static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) 
     out->send = rshi_max(out->send, size);
     out->recv = rshi_max(out->recv, n * size);
     out->contributions = rshi_max(out->contributions, n);
-    out->stream = rshi_min(CHUNK_BYTES, out->stream + capped_product(part, size));
+    out->stream = rshi_min(BUFFER_BYTES, out->stream + capped_product(part, size));
     return RSH_OK;
 }
 
@@ -85,7 +85,7 @@ static rsh_status refuse(int64_t least, int64_t ceiling) {
                      (long long)least, (long long)ceiling);
 }
 
-/* Make both chunks fit under the ceiling: half each, unless one needs less or reductions need more. */
+/* Make both buffers fit under the ceiling: half each, unless one needs less or reductions need more. */
 static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
     int64_t least = n->send + n->recv, room = p->ceiling;
     if (room < least) {
@@ -100,7 +100,7 @@ static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
     return RSH_OK;
 }
 
-rsh_status rshi_plan_size_chunks(rsh_plan *p) {
+rsh_status rshi_plan_size_buffers(rsh_plan *p) {
     need n = {.send = 1, .recv = 1, .contributions = 1};
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(p, &p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);

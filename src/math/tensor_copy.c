@@ -1,4 +1,4 @@
-/* Transfer: elements copied, converted and filled in. */
+/* Copy: elements of a tensor copied, converted and filled in. */
 #include "math/impl.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Bound runs: one-shot moves whose binding the comm remembers.
+/* Cached runs: one-shot moves whose binding the comm remembers.
  *
  * A binding is known by its plan, the strides of the parts and the kind of their memory, never by addresses: those are
  * shown anew before the opening exchange.  In that exchange each rank says which binding it remembers.  Where all
@@ -14,7 +14,7 @@ typedef struct running {
     rshi_clients *clients;
     const rsh_plan *plan;
     uint64_t key;
-    rshi_bound *found; /* in the cache; NULL: this rank binds */
+    rshi_cached_binding *found; /* in the cache; NULL: this rank binds */
     rsh_exec *exec;    /* owned: the one that this rank binds; NULL: none, or it went to the cache */
     rshi_binding binding;
     rshi_bind_card mine;
@@ -37,8 +37,8 @@ static rsh_status prepare(running *r, const rsh_memory *src, const rsh_memory *d
     if (!r->clients) return RSH_ENOMEM;
     rshi_taken_parts *parts = &r->clients->taken;
     RSH_TRY(rshi_parts_take(parts, r->plan, r->comm, src, dst));
-    r->key = rshi_bound_key(r->plan, parts);
-    r->found = rshi_bound_find(r->clients, r->plan, parts, r->key);
+    r->key = rshi_cached_binding_key(r->plan, parts);
+    r->found = rshi_cached_binding_find(r->clients, r->plan, parts, r->key);
     if (!r->found) return begin_binding(r);
     r->mine.serial = r->found->serial;
     rshi_exec_set_parts(r->found->exec, parts);
@@ -75,11 +75,11 @@ static rsh_status run_new(running *r) {
     uint64_t serial = r->comm->calls;
     rshi_binding_end(&r->binding);
     RSH_TRY(rsh_exec_run(r->exec));
-    if (is_kept(r) && !rshi_bound_add(r->clients, r->key, r->exec, serial)) r->exec = NULL;
+    if (is_kept(r) && !rshi_cached_binding_add(r->clients, r->key, r->exec, serial)) r->exec = NULL;
     return RSH_OK;
 }
 
-rsh_status rshi_run_bound(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
+rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
                           const rsh_memory *src, const rsh_memory *dst) {
     running r = {.comm = comm, .plan = plan};
     uint64_t fingerprint = plan ? rsh_plan_fingerprint(plan) : 0;

@@ -1,0 +1,75 @@
+/* Failures: how a run ends that a rank refuses or gives up. */
+#include "shard/clients.h"
+#include "shard/exec_run.h"
+
+#include <stdio.h>
+
+void rshi_exec_come_to_rest(rsh_exec *e) {
+    rsh_exec **at = &e->clients->begun;
+    while (*at != e) at = &(*at)->next_begun;
+    *at = e->next_begun;
+    e->state = RSHI_IDLE;
+}
+
+/* ---- refusals ---- */
+
+/* Where all neighbours have flags a run that a rank refuses ends in step: the flag of that rank goes to the end of the
+ * run, whoever waits for it hears why and does the same, and each stays until its neighbours have ended the run too.
+ * So nobody misses it, and exec and comm stay good.  Ranks that need nothing of one that refused may complete the run.
+ * Messages have no such way out: there the comm is given up. */
+bool rshi_exec_can_refuse(const rsh_exec *e, rsh_status status) {
+    return !e->comm->dead && !e->messages && e->state != RSHI_REFUSED && status != RSH_EMISMATCH;
+}
+
+/* A rank has room for one sentence, and may still be in another run that was refused: then that one's is good enough.
+ */
+void rshi_exec_refuse(rsh_exec *e, rsh_status status) {
+    bool room = true;
+    for (const rsh_exec *x = e->clients->begun; x; x = x->next_begun) room = room && x->state != RSHI_REFUSED;
+    if (room) e->comm->ops->refuse(e->comm, status, rsh_error_detail());
+    e->state = RSHI_REFUSED;
+    e->comm->ops->post(e->comm, e->flag, rshi_flag_value(e, e->start, e->stages + 1));
+}
+
+/* Every neighbour of the rank that began it has looked at that rank's flag before it ends the run, and refuses too.
+ * Who only passes it on may have neighbours that had done all they had to do with it before, and have just ended. */
+rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh_status *refused) {
+    int done = e->stages + e->refuser;
+    for (int64_t i = 1; i < e->npeers; i++)
+        RSH_TRY(rshi_exec_await_value(e, &e->peers[i], rshi_flag_value(e, e->peers[i].start, done), may_wait, there));
+    if (!*there) return RSH_OK;
+    e->runs++;
+    e->refusals++;
+    rshi_exec_come_to_rest(e);
+    *refused = e->comm->ops->refusal(e->comm, e->comm->rank);
+    return RSH_OK;
+}
+
+/* ---- failures ---- */
+
+/* A rank that gives up still lets those finish who read its memory. */
+rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
+    char detail[RSHI_DETAIL_BYTES];
+    if (e->state == RSHI_REFUSED) status = e->comm->ops->refusal(e->comm, e->comm->rank); /* what came first */
+    snprintf(detail, sizeof detail, "%s", rsh_error_detail());
+    rshi_comm_abandon(e->comm, status);
+    rshi_linger linger = rshi_linger_new(e->comm, e->begun);
+    if (e->messages) rshi_messages_give_up(e->messages, &linger);
+    for (int64_t i = 1; i < e->npeers; i++) {
+        const rshi_peer *p = &e->peers[i];
+        if (p->due[RSHI_READERS] >= 0)
+            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, p->due[RSHI_READERS]));
+    }
+    rshi_exec_come_to_rest(e);
+    if (linger.reader < 0)
+        rshi_set_detail(detail);
+    else
+        rshi_fail(status, "%.900s; %.2g seconds later rank %d may still read this rank's memory", detail,
+                  linger.watch.waited, linger.reader);
+    return status;
+}
+
+rsh_status rshi_exec_still_good(const rsh_exec *e) {
+    if (!e->comm->dead) return RSH_OK;
+    return rshi_fail(e->comm->dead, "%s", e->comm->dead_detail);
+}

@@ -1,0 +1,13 @@
+/* Plan options: what a comm knows that a plan should. */
+#include "comm/comm.h"
+#include "shard/shard.h"
+
+rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts) {
+    RSH_REQUIRE(comm && opts, RSH_EVALUE, "plan options from a comm need both");
+    RSH_REQUIRE(opts->struct_size, RSH_EVALUE, "rsh_plan_opts has struct_size 0; start from RSH_PLAN_OPTS_INIT");
+    if (!comm->node) return RSH_OK;
+    opts->node_of = comm->node;
+    opts->nnode_of = comm->size;
+    opts->ranks_per_node = 0;
+    return RSH_OK;
+}
