@@ -50,7 +50,8 @@ static rsh_status draw_piece(const rsh_sharded *s, const rshi_piece *p, const rs
 rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers) {
     RSH_REQUIRE(s, RSH_EVALUE, "no sharded tensor for random numbers");
     RSH_REQUIRE(!rsh_layout_op(s->layout), RSH_EUNSUP,
-                "the contributions to a partial tensor have no numbers by position: %.300s", rsh_layout_text(s->layout));
+                "the contributions to a partial tensor have no numbers by position: %.300s",
+                rsh_layout_text(s->layout));
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(s->layout, s->comm->rank, &list, &n);
