@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(root, "tools"))
 from c_text import bare, files, read
 
 HEADERS = [p for p in files(root, "include/reshard", ends=".h")
-           if not os.path.basename(p).startswith("mpi")]  # a library of its own; tests/mpi/ranks_on_mpi.c has its doors
+           if not os.path.basename(p).startswith("mpi")]  # a library of its own, which this test does not link
 ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", read(root, path))}
 CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
              "rsh_matrix_fn": "matrix_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
