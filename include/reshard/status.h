@@ -72,8 +72,9 @@ RSH_API void rsh_alloc_reset_peak(void);
 /* Freed blocks of 64 KiB and more stay mapped and resident, up to a cap, and serve the next request
  * of about their size: new memory would cost more page faults than a copy costs time.  The cap is
  * for the whole process, shared memory included.  It is 1 GiB unless the environment variable
- * RESHARD_CACHE_BYTES gives another number; 0 keeps nothing.  Before a call fails with RSH_ENOMEM,
- * the library returns what it keeps to the system and tries again.  Local, from any thread. */
+ * RESHARD_CACHE_BYTES gives another number; 0 keeps nothing.  What makes a tensor or a comm refuses
+ * a text that is no number with RSH_EVALUE.  Before a call fails with RSH_ENOMEM, the library
+ * returns what it keeps to the system and tries again.  Local, from any thread. */
 RSH_API void rsh_alloc_set_cap(uint64_t bytes);
 RSH_API uint64_t rsh_alloc_get_cap(void);
 /* Bytes that the process keeps now.  Local, from any thread. */

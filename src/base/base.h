@@ -115,6 +115,24 @@ rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size);
  * and the keys ascend. */
 int64_t rshi_find(const void *list, int64_t n, size_t size, int64_t key);
 
+/* ---- settings: environment variables that are read once, where nothing can fail ---- */
+
+typedef enum rshi_simd {
+    RSHI_SIMD_GENERIC,
+    RSHI_SIMD_AVX2,
+    RSHI_SIMD_AVX512,
+    RSHI_SIMD_COUNT
+} rshi_simd;
+extern const char *const rshi_simd_names[RSHI_SIMD_COUNT];
+
+/* RESHARD_CACHE_BYTES and RESHARD_SIMD; the result is unchanged if the variable is not set or wrong.
+ * RSH_EVALUE if it is wrong. */
+rsh_status rshi_setting_cache_bytes(uint64_t *bytes);
+rsh_status rshi_setting_simd(rshi_simd *level);
+/* RSH_EVALUE and the sentence if one of them is wrong.  What makes a tensor or a comm calls this, so
+ * that a typing error is not taken for the default. */
+rsh_status rshi_settings_check(void);
+
 /* ---- arithmetic: false on overflow ---- */
 
 static inline bool rshi_mul(int64_t a, int64_t b, int64_t *out) {

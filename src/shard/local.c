@@ -122,6 +122,7 @@ rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory
                           rsh_local **out) {
     RSH_NEEDS(plan);
     RSH_NEEDS(out);
+    RSH_TRY(rshi_settings_check());
     rsh_local *l = RSHI_NEW(rsh_local);
     if (!l) return rshi_nomem();
     rsh_status st;
