@@ -125,12 +125,12 @@ typedef enum rshi_simd {
 } rshi_simd;
 extern const char *const rshi_simd_names[RSHI_SIMD_COUNT];
 
-/* RESHARD_CACHE_BYTES and RESHARD_SIMD; the result is unchanged if the variable is not set or wrong.
- * RSH_EVALUE if it is wrong. */
+/* RESHARD_CACHE_BYTES and RESHARD_SIMD; the result is unchanged if the variable is not set or
+ * wrong.  RSH_EVALUE if it is wrong. */
 rsh_status rshi_setting_cache_bytes(uint64_t *bytes);
 rsh_status rshi_setting_simd(rshi_simd *level);
-/* RSH_EVALUE and the sentence if one of them is wrong.  What makes a tensor or a comm calls this, so
- * that a typing error is not taken for the default. */
+/* RSH_EVALUE and the sentence if one of them is wrong.  What makes a tensor or a comm calls this,
+ * so that a typing error is not taken for the default. */
 rsh_status rshi_settings_check(void);
 
 /* ---- arithmetic: false on overflow ---- */

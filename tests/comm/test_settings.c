@@ -82,7 +82,7 @@ static void vector_instructions_have_names(void **state) {
     (void)state;
     EACH(i) assert_int_equal(answer("RESHARD_SIMD", "sse9", all[i]), REFUSED);
     assert_int_equal(answer("RESHARD_SIMD", "AVX2", of_a_tensor), REFUSED);
-    assert_int_equal(answer("RESHARD_SIMD", "avx512", of_a_tensor), TAKEN); /* on a lesser machine too: it only lowers */
+    assert_int_equal(answer("RESHARD_SIMD", "avx512", of_a_tensor), TAKEN); /* on a lesser machine too */
     assert_int_equal(answer("RESHARD_SIMD", "generic", of_threads), TAKEN);
 }
 
