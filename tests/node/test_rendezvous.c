@@ -82,6 +82,40 @@ static void all_are_told(int n, const guise *guises, rsh_status status, const ch
     munmap(o, (size_t)n * sizeof *o);
 }
 
+/* Rank `first` comes, is stopped for longer than RESHARD_TIMEOUT and goes on; then the other one comes. */
+static outcome *meet_a_suspended(int first) {
+    outcome *o = mmap(NULL, 2 * sizeof *o, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const guise guises[2] = {{first, 2, 0, -1, 0}, {1 - first, 2, 0, -1, 0}};
+    pid_t child[2];
+    char job[64];
+    assert_true(o != MAP_FAILED);
+    snprintf(job, sizeof job, "suspended %d %ld", first, (long)getpid());
+    for (int i = 0; i < 2; i++) {
+        if (!(child[i] = fork())) join_as(job, &guises[i], &o[i]);
+        if (i) break;
+        usleep(300000);
+        kill(child[0], SIGSTOP);
+        usleep(2700000);
+        kill(child[0], SIGCONT);
+        usleep(200000); /* to look at its watch */
+    }
+    for (int i = 0; i < 2; i++) assert_int_equal(waitpid(child[i], NULL, 0), child[i]);
+    return o;
+}
+
+static void a_rank_that_was_suspended_while_it_waited_is_met(void **state) {
+    (void)state;
+    setenv("RESHARD_TIMEOUT", "2.5", 1);
+    for (int first = 0; first < 2; first++) {
+        outcome *o = meet_a_suspended(first);
+        for (int i = 0; i < 2; i++)
+            if (o[i].status)
+                fail_msg("rank %d first: %s: %s", first, rsh_status_name(o[i].status), o[i].detail);
+        munmap(o, 2 * sizeof *o);
+    }
+    unsetenv("RESHARD_TIMEOUT");
+}
+
 /* Descriptors that a process of this test has open already. */
 static rlim_t open_descriptors(void) {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -365,6 +399,7 @@ int main(void) {
         cmocka_unit_test(another_user_learns_nothing_of_a_failure),
         cmocka_unit_test(another_user_who_holds_the_name_is_named),
         cmocka_unit_test(another_rank_0_is_named),
+        cmocka_unit_test(a_rank_that_was_suspended_while_it_waited_is_met),
         cmocka_unit_test(a_timeout_is_read_alike_in_every_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
