@@ -165,7 +165,12 @@ typedef struct rshi_text {
 } rshi_text;
 void rshi_text_add(rshi_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rshi_text_free(rshi_text *t);
-/* As strtod, with a decimal point whatever the program's locale says. */
+/* As vsnprintf, snprintf and strtod, with a decimal point whatever the program's locale says.  All
+ * that the library says goes through the first. */
+int rshi_text_format_list(char *text, size_t room, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+int rshi_text_format(char *text, size_t room, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 double rshi_text_number(const char *text, char **end);
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text);
 rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -348,42 +347,6 @@ static void another_rank_0_is_named(void **state) {
 
 /* ---- numbers ---- */
 
-/* A locale with a decimal comma, made here where the machine has none. */
-static bool write_with_commas(char folder[64]) {
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
-    char command[200];
-    snprintf(folder, 64, "/tmp/reshard-locale-%ld", (long)getpid());
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (setlocale(LC_NUMERIC, names[i])) return true;
-    snprintf(command, sizeof command, "mkdir -p %s && localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2> /dev/null", folder,
-             folder);
-    if (system(command)) return false;
-    setenv("LOCPATH", folder, 1);
-    return setlocale(LC_NUMERIC, "de_DE.UTF-8");
-}
-
-static void a_timeout_is_read_alike_in_every_locale(void **state) {
-    (void)state;
-    char folder[64], command[100];
-    double seconds = 0;
-    bool commas = write_with_commas(folder);
-    setenv("RESHARD_TIMEOUT", "1.5", 1);
-    rsh_status point = rshi_read_timeout(&seconds);
-    setenv("RESHARD_TIMEOUT", "1,5", 1);
-    rsh_status comma = rshi_read_timeout(&(double){0});
-    setlocale(LC_NUMERIC, "C");
-    unsetenv("RESHARD_TIMEOUT");
-    unsetenv("LOCPATH");
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
-    assert_int_equal(point, RSH_OK);
-    assert_true(seconds == 1.5);
-    assert_int_equal(comma, RSH_EVALUE);
-    if (commas) return;
-    print_message("skipped: there is no locale with a decimal comma, and none could be made\n");
-    skip();
-}
-
 int main(void) {
     alarm(120);
     const struct CMUnitTest tests[] = {
@@ -400,7 +363,6 @@ int main(void) {
         cmocka_unit_test(another_user_who_holds_the_name_is_named),
         cmocka_unit_test(another_rank_0_is_named),
         cmocka_unit_test(a_rank_that_was_suspended_while_it_waited_is_met),
-        cmocka_unit_test(a_timeout_is_read_alike_in_every_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
