@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <reshard/alloc.h>
 #include <reshard/dtype.h>
+#include <reshard/sink.h>
 #include <reshard/status.h>
 
 #include "base/nan.h"
