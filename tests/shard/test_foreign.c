@@ -22,16 +22,26 @@ static rsh_status layout(const char *dims, int ranks, rsh_layout **out) {
     return rsh_layout_parse(text, out);
 }
 
-/* Rows of `from`, and columns of `to`: between the columns of a rank lie those of all others. */
-static void places(const scene *s, int rank, bool clash, float **src, float **dst) {
-    *src = from[rank * N / s->ranks];
-    *dst = clash && rank == s->clash ? from[s->victim * N / s->ranks] : &to[0][rank * N / s->ranks];
+typedef struct place {
+    float *src, *dst;
+    int64_t strides[2]; /* of the destination */
+} place;
+
+/* Rows of `from`, and where there is no clash columns of `to`: between those of a rank lie those of all others.  Where
+ * there is one, a destination is as large as the rows of a rank: a block of `to`, or the rows of the victim. */
+static place place_of(const scene *s, int rank, bool clash) {
+    int width = N / s->ranks;
+    place p = {from[rank * width], s->clash < 0 ? &to[0][rank * width] : to[rank * width], {N, 1}};
+    if (s->clash >= 0) p.strides[0] = width;
+    if (clash && rank == s->clash) p.dst = from[s->victim * width];
+    return p;
 }
 
 static rsh_status columns_arrived(const scene *s, int rank) {
+    place p = place_of(s, rank, false);
     int width = N / s->ranks;
     for (int i = 0; i < N; i++)
-        for (int j = rank * width; j < (rank + 1) * width; j++) CHECK(to[i][j] == (float)(i * N + j));
+        for (int j = 0; j < width; j++) CHECK(p.dst[i * p.strides[0] + j] == (float)(i * N + rank * width + j));
     return RSH_OK;
 }
 
@@ -42,10 +52,9 @@ static void fill(void) {
 
 static rsh_status bind(const scene *s, rsh_comm *comm, const rsh_plan *plan, bool clash) {
     static const int64_t strides[2] = {N, 1};
-    float *src, *dst;
+    place p = place_of(s, rsh_comm_rank(comm), clash);
     rsh_exec *e = NULL;
-    places(s, rsh_comm_rank(comm), clash, &src, &dst);
-    const rsh_memory a = {src, strides}, b = {dst, strides};
+    const rsh_memory a = {p.src, strides}, b = {p.dst, p.strides};
     RSH_TRY(rsh_exec_bind(plan, comm, &a, &b, &e));
     rsh_status st = rsh_exec_run(e);
     rsh_exec_free(e);
@@ -56,14 +65,13 @@ static rsh_status bind(const scene *s, rsh_comm *comm, const rsh_plan *plan, boo
 static rsh_status reshard(const scene *s, rsh_comm *comm, const rsh_layout *rows, const rsh_layout *columns,
                           bool clash) {
     const int64_t strides[2] = {N, 1}, width = N / s->ranks;
-    float *src, *dst;
+    place p = place_of(s, rsh_comm_rank(comm), clash);
     rsh_tensor *a, *b;
     rsh_sharded *x, *y;
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     opts.messages = s->messages;
-    places(s, rsh_comm_rank(comm), clash, &src, &dst);
-    RSH_TRY(rsh_tensor_wrap(src, RSH_F32, 2, (int64_t[]){width, N}, strides, NULL, NULL, &a));
-    RSH_TRY(rsh_tensor_wrap(dst, RSH_F32, 2, (int64_t[]){N, width}, strides, NULL, NULL, &b));
+    RSH_TRY(rsh_tensor_wrap(p.src, RSH_F32, 2, (int64_t[]){width, N}, strides, NULL, NULL, &a));
+    RSH_TRY(rsh_tensor_wrap(p.dst, RSH_F32, 2, (int64_t[]){N, width}, p.strides, NULL, NULL, &b));
     RSH_TRY(rsh_sharded_from_tensors(comm, rows, 1, (const rsh_tensor *const *)&a, &x));
     RSH_TRY(rsh_sharded_from_tensors(comm, columns, 1, (const rsh_tensor *const *)&b, &y));
     rsh_status st = rsh_reshard_into(x, y, &opts);
