@@ -183,19 +183,6 @@ static void a_destination_that_holds_two_elements_in_one_place_is_refused(void *
     plan_gone(p, l);
 }
 
-/* Nothing is read or written: the refusal comes first. */
-static void what_cannot_be_decided_is_refused_and_says_so(void **s) {
-    (void)s;
-    rsh_layout *l[2];
-    rsh_plan *p = plan_of("u8[60000, 60000, 60000]", "u8[60000, 60000, 60000]", l);
-    const int64_t a[] = {1000003, 1000033, 999983}, b[] = {1000037, 999979, 1000039};
-    rsh_memory src = {(char *)(1 << 20), a}, dst = {(char *)(1 << 20) + 5, b}, dense = {(char *)(1 << 20), NULL};
-    assert_int_equal(rsh_plan_run_local(p, NULL, &dense, &dst), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "could not be decided whether they put two elements"));
-    assert_int_equal(rsh_plan_run_local(p, NULL, &src, &dense), RSH_EVALUE);
-    plan_gone(p, l);
-}
-
 /* All ranks hold columns of one matrix: rank r reads its block of the left half and writes one of the right half. */
 typedef struct scene {
     const rsh_plan *plan;
@@ -256,7 +243,6 @@ int main(void) {
         cmocka_unit_test(a_search_that_would_take_too_long_says_so),
         cmocka_unit_test(the_left_half_of_a_matrix_moves_to_its_right_half),
         cmocka_unit_test(a_destination_that_holds_two_elements_in_one_place_is_refused),
-        cmocka_unit_test(what_cannot_be_decided_is_refused_and_says_so),
         cmocka_unit_test(thread_ranks_may_hold_columns_of_one_matrix),
         cmocka_unit_test(many_columns_of_one_rank_are_apart_until_two_touch),
     };
