@@ -64,15 +64,19 @@ foreach(source IN LISTS test_sources)
   set_tests_properties("${room}: ${name}" PROPERTIES LABELS ${room})
 endforeach()
 
-# Every public function with wrong arguments: the calls follow the headers.
-if(TARGET test_doors)
-  set(door_calls ${PROJECT_BINARY_DIR}/tests/doors/door_calls.inc)
+# Every public function with wrong arguments: the calls follow the headers.  ARGN: mpi, for those of libreshard-mpi too.
+function(reshard_door_calls program)
+  set(folder ${PROJECT_BINARY_DIR}/tests/${program})
+  file(MAKE_DIRECTORY ${folder})
   file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
-  add_custom_command(OUTPUT ${door_calls}
-    COMMAND ${PYTHON} ${tests}/doors/door_calls.py ${PROJECT_SOURCE_DIR} ${door_calls}
+  add_custom_command(OUTPUT ${folder}/door_calls.inc
+    COMMAND ${PYTHON} ${tests}/doors/door_calls.py ${PROJECT_SOURCE_DIR} ${folder}/door_calls.inc ${ARGN}
     DEPENDS ${tests}/doors/door_calls.py ${tests}/doors/answers.txt ${PROJECT_SOURCE_DIR}/tools/c_text.py ${public_headers})
-  target_sources(test_doors PRIVATE ${door_calls})
-  target_include_directories(test_doors PRIVATE ${PROJECT_BINARY_DIR}/tests/doors)
+  target_sources(${program} PRIVATE ${folder}/door_calls.inc)
+  target_include_directories(${program} PRIVATE ${folder})
+endfunction()
+if(TARGET test_doors)
+  reshard_door_calls(test_doors)
 endif()
 
 # What reductions and digests give does not depend on the vector instructions; levels above the machine's run at the machine's.

@@ -11,6 +11,8 @@
 
 #include <reshard/version.h>
 #include <reshard/status.h>
+#include <reshard/alloc.h>
+#include <reshard/sink.h>
 #include <reshard/dtype.h>
 #include <reshard/layout.h>
 #include <reshard/plan.h>

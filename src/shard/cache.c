@@ -82,7 +82,7 @@ rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *
                             const rsh_plan_opts *opts, const rsh_plan **out) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
-    if (!o.node_of && !o.ranks_per_node) RSH_TRY(rsh_comm_plan_opts(comm, &o));
+    if (!o.node_of && !o.ranks_per_node) RSH_TRY(rsh_plan_opts_of_comm(comm, &o));
     rshi_clients *k = rshi_clients_of(comm);
     if (!k) return RSH_ENOMEM;
     uint64_t key = plan_key(n, from, to, &o);

@@ -9,6 +9,9 @@
 
 #include <cmocka.h>
 #include <reshard/torch.h>
+#ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
+#include <reshard/mpi.h>
+#endif
 
 struct saved { /* what a sink got */
     char *data;
@@ -205,8 +208,16 @@ static void make_values(void) {
     have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
 }
 
-static void make_core(void) {
+static void make_comm(void) {
+#ifdef DOORS_MPI
+    ok(rsh_comm_mpi(MPI_COMM_SELF, &have.rsh_comm));
+#else
     ok(rsh_comm_threads(1, &have.rsh_comm));
+#endif
+}
+
+static void make_core(void) {
+    make_comm();
     ok(rsh_pool_new(1, &have.rsh_pool));
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
@@ -272,7 +283,46 @@ static int unmake(void **state) {
     return st != RSH_OK;
 }
 
+#ifdef DOORS_MPI
+/* What begins and ends MPI happens once, so it is called by hand. */
+static void without_a_place_for_the_comm_mpi_begins_all_the_same(void **state) {
+    (void)state;
+    int begun = 0;
+    answers(RSH_ERUNTIME, rsh_comm_mpi(MPI_COMM_WORLD, &have.rsh_comm));
+    answers(RSH_EVALUE, rsh_mpi_open(NULL));
+    MPI_Initialized(&begun);
+    assert_true(begun);
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+    assert_null(have.rsh_comm);
+}
+
+static void without_a_comm_mpi_ends(void **state) {
+    (void)state;
+    int ended = 0;
+    ok(rsh_mpi_close(NULL));
+    MPI_Finalized(&ended);
+    assert_true(ended);
+    ok(rsh_mpi_close(NULL));
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+}
+
+static const struct CMUnitTest first[] = {
+    cmocka_unit_test(without_a_place_for_the_comm_mpi_begins_all_the_same),
+};
+static const struct CMUnitTest last[] = {
+    cmocka_unit_test(without_a_comm_mpi_ends),
+};
+#endif
+
 int main(void) {
-    int failed = cmocka_run_group_tests(doors, make, unmake);
-    return failed + cmocka_run_group_tests(inside, make, unmake);
+    int failed = 0;
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(first, NULL, NULL);
+#endif
+    failed += cmocka_run_group_tests(doors, make, unmake);
+    failed += cmocka_run_group_tests(inside, make, unmake);
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(last, NULL, NULL);
+#endif
+    return failed;
 }
