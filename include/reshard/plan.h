@@ -20,7 +20,8 @@ typedef struct rsh_plan rsh_plan;
 typedef enum rsh_reduce {
     RSH_REDUCE_IN_ORDER, /* combine contributions in ascending mesh position: every engine gives the
                             same bits */
-    RSH_REDUCE_BY_NODE   /* not implemented: rsh_plan_new returns RSH_EUNSUP */
+    RSH_REDUCE_BY_NODE   /* combine those of each node first, then the nodes' results: every engine
+                            gives the same bits for the same node map */
 } rsh_reduce;
 
 typedef struct rsh_plan_opts {
@@ -128,7 +129,8 @@ RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ct
  * that the loop runs over. */
 typedef struct rsh_transfer_end {
     int64_t rank, part;
-    bool in_dst; /* a part of the destination; sources of later stages are */
+    bool in_dst; /* a part of the destination; sources of later stages may be */
+    bool in_scratch; /* the scratch of the rank for this tensor: flat, dense, part 0 */
     bool flat;   /* the part has one dim, and all loops run over it */
     int64_t first[RSH_MAX_NDIM];
     int64_t step[RSH_MAX_LOOPS];

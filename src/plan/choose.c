@@ -24,7 +24,7 @@ static bool has_replicas(const rsh_layout *l) {
 static int64_t pair_bytes(const rshi_pair *pair) { return rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size); }
 
 static bool can_slice(const rshi_pair *pair) {
-    return !pair->keep && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES &&
+    return !pair->keep && !pair->by_node && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES &&
            (has_replicas(pair->from) || rshi_layout_partials(pair->from) > 1);
 }
 

@@ -33,6 +33,7 @@ static void set_loops(const share *s, rsh_transfer *t) {
 static void set_end(const share *s, int ndim, const rshi_piece *p, bool by_dst, rsh_transfer_end *end) {
     int loops = 0;
     *end = (rsh_transfer_end){.rank = p->rank, .part = p->part, .flat = p->flat};
+    if (p->part == RSHI_SCRATCH) end->part = 0, end->in_scratch = true;
     if (p->flat) end->first[0] = p->at[0];
     for (int d = 0; d < ndim; d++) {
         const rshi_run *r = s->at[d];
@@ -59,7 +60,7 @@ static rsh_status add_transfer(share *s, const rshi_edge *e) {
     t->divisor = e->divisor;
     set_loops(s, t);
     set_end(s, ndim, e->dst, true, &t->dst);
-    t->dst.in_dst = true;
+    t->dst.in_dst = !t->dst.in_scratch;
     for (int64_t i = 0; i < e->nsrc; i++, s->nends++) {
         set_end(s, ndim, &e->src[i], e->from_dst, &s->end[s->nends]);
         s->end[s->nends].in_dst = e->from_dst;

@@ -2,7 +2,8 @@
  *
  * Applies where partial positions are combined and the destination piece has several holders.  The region is cut into
  * one slice for each of them, its owner: in stage 0 a rank combines the contributions to its own slice, in stage 1 it
- * takes the results of the others from their owners. */
+ * takes the results of the others from their owners.  Where nodes combine first (way_by_node.c) each is a stage later.
+ */
 #include "plan/impl.h"
 
 int64_t rshi_reduced_slices(const rshi_region *r) {
@@ -16,7 +17,7 @@ rsh_status rshi_reduced_edges(rshi_region *r, int64_t n) {
         if (owner == r->b->rank)
             RSH_TRY(rshi_region_from_sources(r, r->whole.turn));
         else
-            RSH_TRY(rshi_region_from_holder(r, 1, i, owner, rshi_layout_position(r->pair->to, owner)));
+            RSH_TRY(rshi_region_from_holder(r, r->pair->by_node ? 2 : 1, i, owner, rshi_layout_position(r->pair->to, owner)));
     }
     return RSH_OK;
 }
