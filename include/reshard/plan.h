@@ -155,13 +155,15 @@ typedef struct rsh_transfer {
 } rsh_transfer;
 
 /* A transfer is in exactly one of a rank's arrays.  Copies and receives together write each element
- * of the rank's destination exactly once. */
+ * of the rank's destination, and of its scratch, exactly once. */
 typedef struct rsh_share {
     int64_t rank;
     const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
     const rsh_transfer *receives; /* into this rank, with a source on another rank */
     const rsh_transfer *sends;    /* into other ranks, with this rank among the sources */
     int64_t ncopies, nreceives, nsends;
+    const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, of the
+                               dtype that transfers into it have; NULL: no rank needs any */
 } rsh_share;
 
 /* The share of one rank; a rank that is in no layout has an empty one.  The cost grows with the

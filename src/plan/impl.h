@@ -21,6 +21,7 @@ typedef struct rshi_pair {
     bool slice;            /* cut what several replicas could send */
     bool spread; /* what more nodes want than ranks hold is scattered over the nodes, which exchange
                     it */
+    bool forward; /* and where ranks beside a source want it too, they send it to the other nodes */
 } rshi_pair;
 
 struct rsh_plan {

@@ -163,10 +163,15 @@ void rshi_plan_take_fingerprint(rsh_plan *p) {
 }
 
 /* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread
- * over nodes in two more.  Nodes that combine first have a stage before. */
+ * over nodes in two more, and in three where the ranks beside a source send to other nodes.  Nodes that combine first
+ * have a stage before, and one behind, in which a node's ranks exchange what came from others. */
 static int count_stages(const rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++)
-        if (p->pair[t].spread || p->pair[t].by_node) return 3;
+    bool spread = false;
+    for (int64_t t = 0; t < p->n; t++) {
+        if (p->pair[t].forward || p->pair[t].by_node) return 4;
+        spread |= p->pair[t].spread;
+    }
+    if (spread) return 3;
     if (rshi_plan_has_nodes(p)) return 2;
     for (int64_t t = 0; t < p->n; t++)
         if (p->pair[t].reduce) return 2;

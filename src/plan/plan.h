@@ -10,7 +10,7 @@
  * stays borrowed. */
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
 
-#define RSHI_STAGES 3 /* at most: see rshi_plan_stages */
+#define RSHI_STAGES 4 /* at most: see rshi_plan_stages */
 
 /* As rsh_plan_share without the sends. */
 rsh_status rshi_plan_share_in(const rsh_plan *p, int64_t rank, rsh_share **out);
