@@ -190,7 +190,7 @@ typedef struct rshi_piece_slice {
 } rshi_piece_slice;
 rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n,
                                      int64_t i);
-/* Where the result of slice s of source piece `a`, at its rank, lies in the scratch of that rank. */
+/* Where the result of slice s of source piece `a`, at its rank, lies in that rank's scratch. */
 rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                   const rshi_piece_slice *s, rshi_piece *out);
 

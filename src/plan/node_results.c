@@ -102,11 +102,7 @@ static rsh_status count_held(const rsh_layout *l, int64_t rank, int64_t *count) 
     return RSH_OK;
 }
 
-bool rshi_plan_has_scratch(const rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++)
-        if (p->pair[t].by_node && !p->adjoint) return true;
-    return false;
-}
+bool rshi_plan_has_scratch(const rsh_plan *p) { return p->scratch_bytes > 0; }
 
 rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, int64_t *count) {
     *count = 0;

@@ -1,9 +1,9 @@
 /* By node: contributions that were combined on their nodes first, read node by node.
  *
- * Applies to reductions of plans that ask for it, where results of nodes are fewer bytes than contributions.  In stage 0
- * every node combines its contributions (node_results.c); in stage 1 the destination combines one result per node, in
- * the order of the groups.  A group of a single contribution is read where it lies.  What the ranks of a group combined
- * lies in slices, so the region is cut where a slice of any group ends. */
+ * Applies to reductions of plans that ask for it, where results of nodes are fewer bytes than contributions.  In
+ * stage 0 every node combines its contributions (node_results.c); in stage 1 the destination combines one result per
+ * node, in the order of the groups.  A group of a single contribution is read where it lies.  What the ranks of a group
+ * combined lies in slices, so the region is cut where a slice of any group ends. */
 #include "plan/impl.h"
 
 typedef struct cutting {

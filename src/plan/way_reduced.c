@@ -4,9 +4,9 @@
  * one slice for each of them, its owner: in stage 0 a rank combines the contributions to its own slice, in stage 1 it
  * takes the results of the others from their owners.
  *
- * Where nodes combine first (way_by_node.c) each of this is a stage later, and a slice enters a node once: of the slices
- * whose owners are on other nodes, number f is taken by holder f mod c of the node's c, and the others take it from
- * there in stage 3. */
+ * Where nodes combine first (way_by_node.c) each of this is a stage later, and a slice enters a node once: of the
+ * slices whose owners are on other nodes, number f is taken by holder f mod c of the node's c, and the others take it
+ * from there in stage 3. */
 #include "plan/impl.h"
 
 int64_t rshi_reduced_slices(const rshi_region *r) {

@@ -8,8 +8,8 @@
  * stage 0 a rank takes those slices of its share that fall to its own node from the sources (scatter); in stage 1 it
  * takes the rest of its share from the ranks of other nodes that have it (all-gather between nodes); in stage 2 it
  * takes the other shares from the ranks of its node (all-gather inside the node).  So every byte leaves the sources
- * once and enters every node once.  On a node that holds a source, the ranks that want the region, its helpers, share it
- * out the same way, without other nodes.
+ * once and enters every node once.  On a node that holds a source, the ranks that want the region, its helpers, share
+ * it out the same way, without other nodes.
  *
  * Where the plan forwards (choose.c), other nodes take their slices from the helpers of the source that would have sent
  * them, one stage later: the source itself sends the region once, to its helpers, and not once more to other nodes. */
@@ -161,9 +161,9 @@ static rsh_status add(spread *s, int stage, const member *from, const member *ow
     return RSH_OK;
 }
 
-/* [lo, hi), which comes from a source at `turn`, or from those who have it from there.  `from`: who has it by now, NULL:
- * whoever gives it to member `to` first.  What the owner is matters to the transposed map only, and there slice by slice.
- */
+/* [lo, hi), which comes from a source at `turn`, or from those who have it from there.  `from`: who has it by now,
+ * NULL: whoever gives it to member `to` first.  Who the owner is matters to the transposed map only, and there slice by
+ * slice. */
 static rsh_status add_from(spread *s, int stage, const member *from, const member *to, int64_t lo, int64_t hi,
                            int64_t turn) {
     const crew *h = &s->helpers[turn % s->nsources];
@@ -207,8 +207,8 @@ static rsh_status add_share(spread *s, const crew *c, int64_t k) {
     return RSH_OK;
 }
 
-/* The share of member k, read from that member in the last stage.  The transposed map asks slice by slice whose source it was;
- * otherwise it is one slice, and its owner is whoever passes it on. */
+/* The share of member k, read from that member in the last stage.  The transposed map asks slice by slice whose source
+ * it was; otherwise it is one slice, and its owner is whoever passes it on. */
 static rsh_status add_passed(spread *s, const crew *c, int64_t k) {
     int64_t first = s->nslices;
     int stage = exchange_stage(s) + 1;

@@ -78,7 +78,8 @@ static rsh_status take_scratch(rsh_local *l, const rsh_plan *plan) {
     if (!l->scratch_bytes) return RSH_OK;
     l->scratch = rshi_alloc_scratch((size_t)l->scratch_bytes);
     if (!l->scratch) return rshi_nomem();
-    for (int64_t k = l->nparts; k < l->nparts + count_scratch(plan); k++) l->base[k] = l->scratch + (intptr_t)l->base[k];
+    for (int64_t k = l->nparts, end = k + count_scratch(plan); k < end; k++)
+        l->base[k] = l->scratch + (intptr_t)l->base[k];
     return RSH_OK;
 }
 

@@ -214,7 +214,8 @@ static bool compare(prop_case *c, crowd *w) {
         side_wipe(destination(w, i));
     }
     any_ceiling(w, c);
-    snprintf(c->note, sizeof c->note, "adjoint=%d way=%d ranks=%d ranks_per_node=%d by_node=%d ceiling=%lld", w->adjoint, w->way,
+    snprintf(c->note, sizeof c->note, "adjoint=%d way=%d ranks=%d ranks_per_node=%d by_node=%d ceiling=%lld",
+             w->adjoint, w->way,
              w->nranks, (int)w->opts.ranks_per_node, w->opts.reduce == RSH_REDUCE_BY_NODE,
              w->opts.has_max_scratch ? (long long)w->opts.max_scratch_bytes : -1LL);
     if (!expect(c, w)) return false;
