@@ -204,6 +204,11 @@ typedef struct rshi_watch {
  * the watch and gives 0. */
 double rshi_watch_look(rshi_watch *w, double most);
 
+/* ---- arithmetic ---- */
+
+/* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
+rsh_dtype rshi_accumulator(rsh_dtype t);
+
 /* ---- lists of messages: what a rank found when it compared two of an exchange ---- */
 
 enum {
