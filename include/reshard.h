@@ -21,6 +21,7 @@
 #include <reshard/wire.h>
 #include <reshard/comm.h>
 #include <reshard/shard.h>
+#include <reshard/grad.h>
 #include <reshard/draw.h>
 
 #endif
