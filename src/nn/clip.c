@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <reshard/math.h>
 #include <reshard/nn/optim.h>
 
 #include "nn/impl.h"

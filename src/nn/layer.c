@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include <reshard/math.h>
 #include <reshard/nn/random.h>
 
 #include "nn/impl.h"

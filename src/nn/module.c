@@ -1,6 +1,7 @@
 /* Module: made, called, freed. */
 #include "nn/module.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

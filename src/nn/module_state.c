@@ -1,4 +1,5 @@
 /* Module state: the state dict of a tree, and loading one. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* Walk: visits to the modules, parameters and buffers of a tree. */
 #include "nn/module.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <reshard/math.h>
+
 #include "nn/impl.h"
 #include "nn/module.h"
 #include "nn/optim.h"

@@ -1,4 +1,5 @@
 /* Optimizer state: out as a state dict, and in again. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

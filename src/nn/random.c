@@ -1,6 +1,8 @@
 /* Random: a thread's seed and call number, and values filled by them. */
 #include <reshard/nn/random.h>
 
+#include <reshard/math.h>
+
 #include <math.h>
 
 #include "nn/impl.h"

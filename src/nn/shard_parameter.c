@@ -23,7 +23,7 @@ rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value 
 rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_rank, rsh_group *group, rsh_value **out) {
     rsh_torch_tensor *t = NULL;
     rsh_sharded *s = NULL;
-    NN_TRY(rsh_shard_tensor(rsh_value_tensor(v), spec, src_rank, group, &t));
+    NN_TRY(rsh_shard_tensor(rsh_value_tensor(v), spec, src_rank, group, NULL, &t));
     rsh_status st = rsh_torch_sharded(t, &s);
     if (!st) st = rsh_value_take_sharded(s, rsh_value_requires_grad(v), out);
     if (st) rsh_sharded_free(s);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <reshard/math.h>
+
 #include "nn/impl.h"
 
 static bool same_shape(const rsh_value *a, const rsh_value *b) {

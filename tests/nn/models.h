@@ -1,30 +1,84 @@
-/* models: what tests of modules share: values from numbers, modules of the test's own, whole models on one rank to compare
- * with. */
+/* models: what tests of modules share: ranks with groups, values from numbers, comparisons. */
 #ifndef RESHARD_TESTS_NN_MODELS_H
 #define RESHARD_TESTS_NN_MODELS_H
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
-#include "../group/groups.h"
+#include <cmocka.h>
 
+#include <reshard.h>
 #include <reshard/nn/layers.h>
 #include <reshard/nn/optim.h>
 #include <reshard/nn/random.h>
 #include <reshard/nn/shard.h>
 #include <reshard/nn/state.h>
 
+/* Ranks are threads or processes, where cmocka's assertions cannot be used: rank functions say what is wrong in the
+ * sentence of their status. */
+static inline rsh_status wrong(const char *file, int line, const char *what) {
+    char sentence[900];
+    snprintf(sentence, sizeof sentence, "%s:%d: %s  [%.300s]", file, line, what, rsh_error_detail());
+    return rsh_grad_fail(RSH_ERUNTIME, sentence);
+}
+#define CHECK(condition)                                               \
+    do {                                                               \
+        if (!(condition)) return wrong(__FILE__, __LINE__, #condition); \
+    } while (0)
+#define CHECK_STATUS(expected, call)                                                           \
+    do {                                                                                       \
+        rsh_status got_ = (call);                                                              \
+        char what_[400];                                                                       \
+        snprintf(what_, sizeof what_, "%.300s is %s", #call, rsh_status_name(got_));           \
+        if (got_ != (expected)) return wrong(__FILE__, __LINE__, what_);                       \
+    } while (0)
+#define TRY(call)                    \
+    do {                             \
+        rsh_status st_ = (call);     \
+        if (st_) return st_;         \
+    } while (0)
+
+/* A rank function that has a default group, and its context. */
+typedef struct body {
+    rsh_status (*fn)(void *ctx);
+    void *ctx;
+} body;
+
+static inline rsh_status with_default_group(void *ctx, rsh_comm *c) {
+    const body *b = ctx;
+    TRY(rsh_group_init(c));
+    rsh_status st = b->fn(b->ctx);
+    rsh_status left = st ? RSH_OK : rsh_group_destroy();
+    return st ? st : left;
+}
+
+/* On n ranks, as threads and as processes. */
+static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {
+    body b = {fn, ctx};
+    rsh_status st = rsh_run(n, with_default_group, &b);
+    if (st) fail_msg("%d threads: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    st = rsh_run_shm(n, with_default_group, &b);
+    if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
 /* A value of this shape whose element i is fn of seed and i: the same on every rank that asks for it. */
 static inline rsh_status make_value(rsh_dtype dtype, int ndim, const int64_t *shape, uint64_t seed, bool requires_grad,
                                     rsh_value **out) {
     rsh_tensor *t = NULL;
-    RSH_TRY(rsh_tensor_empty(dtype, ndim, shape, &t));
-    RSH_TRY(rsh_math_normal(t, &(rsh_random){.seed = seed}));
+    TRY(rsh_tensor_empty(dtype, ndim, shape, &t));
+    TRY(rsh_math_normal(t, &(rsh_random){.seed = seed}));
     return rsh_value_take(t, requires_grad, out);
 }
 
 static inline rsh_status make_indices(int64_t n, const int64_t *numbers, rsh_value **out) {
     rsh_tensor *t = NULL;
-    RSH_TRY(rsh_tensor_empty(RSH_I64, 1, &n, &t));
+    TRY(rsh_tensor_empty(RSH_I64, 1, &n, &t));
     memcpy(rsh_tensor_data(t), numbers, (size_t)n * sizeof *numbers);
     return rsh_value_take(t, false, out);
 }
@@ -53,12 +107,12 @@ static inline double difference(const rsh_tensor *a, const rsh_tensor *b) {
 
 /* The whole of a distributed value, on every rank. */
 static inline rsh_status whole_of(const rsh_value *v, rsh_tensor **out) {
-    RSH_TRY(rsh_tensor_empty(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), out));
+    TRY(rsh_tensor_empty(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), out));
     if (!rsh_value_sharded(v)) return rsh_math_copy(rsh_value_tensor(v), *out);
     rsh_comm *c = rsh_value_comm(v);
     for (int r = 0; r < rsh_comm_size(c); r++) {
         rsh_memory memory = {rsh_tensor_data(*out), NULL};
-        RSH_TRY(rsh_gather(rsh_value_sharded(v), r, &memory));
+        TRY(rsh_gather(rsh_value_sharded(v), r, &memory));
     }
     return RSH_OK;
 }
@@ -66,8 +120,9 @@ static inline rsh_status whole_of(const rsh_value *v, rsh_tensor **out) {
 #define CHECK_CLOSE(a, b, tolerance)                                                                                   \
     do {                                                                                                               \
         double off_ = difference((a), (b));                                                                            \
-        RSH_REQUIRE(off_ <= (tolerance), RSH_ERUNTIME, "%s:%d: %s differs from %s by %g", __FILE__, __LINE__, #a, #b,  \
-                    off_);                                                                                             \
+        char what_[200];                                                                                               \
+        snprintf(what_, sizeof what_, "%s differs from %s by %g", #a, #b, off_);                                       \
+        if (!(off_ <= (tolerance))) return wrong(__FILE__, __LINE__, what_);                                           \
     } while (0)
 
 #endif

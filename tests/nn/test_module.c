@@ -5,9 +5,9 @@
 
 static rsh_status scale_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     rsh_value *scale = NULL, *product = NULL;
-    RSH_TRY(rsh_module_parameter(m, "scale", &scale));
+    TRY(rsh_module_parameter(m, "scale", &scale));
     if (!in[0]) return rsh_grad_fail(RSH_EVALUE, "Scale: no input");
-    RSH_TRY(rsh_nn_mul(in[0], scale, &product));
+    TRY(rsh_nn_mul(in[0], scale, &product));
     rsh_status st = rsh_nn_add_number(product, in[1] ? 2 : 1, out);
     rsh_value_free(product);
     return st;
@@ -162,7 +162,7 @@ static rsh_status add_ten(void *ctx, rsh_module *m, rsh_value **in) {
     (void)m;
     rsh_value *more = NULL;
     ++*(int *)ctx;
-    RSH_TRY(rsh_nn_add_number(in[0], 10, &more));
+    TRY(rsh_nn_add_number(in[0], 10, &more));
     rsh_value_free(in[0]);
     in[0] = more;
     return RSH_OK;
@@ -172,7 +172,7 @@ static rsh_status negate(void *ctx, rsh_module *m, rsh_value *const *in, rsh_val
     rsh_value *less = NULL;
     ++*(int *)ctx;
     if (!out[0]) return RSH_OK;
-    RSH_TRY(rsh_nn_neg(out[0], &less));
+    TRY(rsh_nn_neg(out[0], &less));
     rsh_value_free(out[0]);
     out[0] = less;
     return RSH_OK;
@@ -223,7 +223,7 @@ static rsh_status rename_entry(void *ctx, rsh_module *m, rsh_state_dict *d, cons
     snprintf(to, sizeof to, "%sscale", prefix);
     rsh_value *v = rsh_state_dict_find(d, from);
     if (!v) return RSH_OK;
-    RSH_TRY(rsh_state_dict_set(d, to, v));
+    TRY(rsh_state_dict_set(d, to, v));
     return rsh_state_dict_remove(d, from);
 }
 
