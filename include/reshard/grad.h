@@ -67,8 +67,8 @@ RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad)
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */
 RSH_API rsh_value *rsh_value_grad(const rsh_value *v);
 /* Puts a gradient in place of the one that is there; the leaf holds it.  NULL: none.
- * RSH_EVALUE if its shape, dtype or layout is another than the value's; RSH_ERUNTIME if the value is
- * not a leaf. */
+ * RSH_EVALUE if its shape, dtype or layout differs from the value's; RSH_ERUNTIME if the value is not
+ * a leaf. */
 RSH_API rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad);
 /* Sets the gradient that is there to zero in its memory.  No-op without one. */
 RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
@@ -172,6 +172,41 @@ typedef struct rsh_grad_op {
 RSH_API rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin,
                                   rsh_value *const *in, int nout, rsh_value **out);
 
+/* How rsh_grad_apply_as applies an op.  Layouts are held where needed; lists may be NULL. */
+typedef struct rsh_reading rsh_reading;
+typedef struct rsh_grad_as {
+    rsh_comm *comm;                   /* of the outputs; NULL: of the inputs */
+    const rsh_layout *const *out;      /* nout; an entry of NULL: that output is a plain tensor */
+    const rsh_layout *const *grad_in;  /* nin: as in rsh_grad_layouts */
+    const rsh_layout *const *grad_out; /* nout: as in rsh_grad_layouts */
+    const rsh_reading *reading;        /* that the outputs get; NULL: none */
+    void *what;
+} rsh_grad_as;
+/* The same with layouts that the caller has found, in place of the op's own rule, and whatever the
+ * readings of the inputs are. */
+RSH_API rsh_status rsh_grad_apply_as(const rsh_grad_op *op, const void *attrs, int nin,
+                                     rsh_value *const *in, int nout, const rsh_grad_as *as,
+                                     rsh_value **out);
+
+/* ---- readings: what a distributed value is beyond its layout ---- */
+
+/* A kind of value, such as DTensor.  The record is constant and usually static. */
+struct rsh_reading {
+    const char *name;
+    /* Takes the place of rsh_grad_apply if an input has this reading; the first such input counts.
+     * It may apply ops, moves first of all, and ends in rsh_grad_apply_as. */
+    rsh_status (*apply)(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in,
+                        int nout, rsh_value **out);
+    /* References to what belongs to a value, such as a mesh.  NULL: it is not counted. */
+    void (*hold)(void *what);
+    void (*drop)(void *what);
+};
+/* Gives a value a reading, also as its detached copies and saved slots see it; it holds `what`.
+ * NULL for the reading: none.  The gradient of a leaf gets the leaf's reading. */
+RSH_API rsh_status rsh_value_read(rsh_value *v, const rsh_reading *reading, void *what);
+/* The reading, and what belongs to it (`what` may be NULL), borrowed; NULL: none. */
+RSH_API const rsh_reading *rsh_value_reading(const rsh_value *v, void **what);
+
 /* For functions of ops and hooks: leaves a sentence and returns the status; RSH_EVALUE for a number
  * that is not a status. */
 RSH_API rsh_status rsh_grad_fail(rsh_status status, const char *sentence);
@@ -267,6 +302,35 @@ RSH_API int rsh_saved_hooks_depth(void);
 /* Disables pushing on this thread, with a message for those who try; NULL enables it.
  * RSH_ERUNTIME if the stack is not empty. */
 RSH_API rsh_status rsh_saved_hooks_disable(const char *message);
+
+/* ---- tags and moves as ops ---- */
+
+/* Which derivative a move has.  The wrong one is silently wrong, so there is no default.
+ * Where every rank's buffer is a variable of its own and the losses of all ranks add up, it is the
+ * adjoint: the transpose of the map on all buffers, so that the gradients of replicas are summed.
+ * Where replicas are one variable and have the same gradient, as DTensors do, it is the way back:
+ * from the layout that the gradient has to that of the source, with partial replaced by
+ * replicated. */
+typedef enum rsh_derivative {
+    RSH_DERIVATIVE_ADJOINT = 1,
+    RSH_DERIVATIVE_BACKWARD = 2
+} rsh_derivative;
+
+/* Moves a distributed value to another layout, as rsh_reshard does.  opts may be NULL.  Backward is
+ * one plan too.  The caller frees *out.
+ * Errors as for rsh_reshard; RSH_EVALUE if v is not distributed; RSH_EUNSUP if a gradient is
+ * recorded and the dtype is to become neither f32 nor f64.  Backward: RSH_EUNSUP if there is no
+ * derivative: copies, sum, avg and conversions between floats have one.  Collective. */
+RSH_API rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how,
+                                     const rsh_plan_opts *opts, rsh_value **out);
+
+/* A plain value as this rank's only part of a distributed one, and the other way round: the same
+ * elements, with a tag or without.  Gradients pass as they are.  The caller frees *out.
+ * RSH_EVALUE if the layout does not describe the tensor, or gives this rank not exactly one part;
+ * RSH_EUNSUP if v has not exactly one part on this rank.  Local. */
+RSH_API rsh_status rsh_value_tag(rsh_value *v, rsh_comm *comm, const rsh_layout *layout,
+                                 rsh_value **out);
+RSH_API rsh_status rsh_value_untag(rsh_value *v, rsh_value **out);
 
 #ifdef __cplusplus
 }

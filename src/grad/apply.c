@@ -25,7 +25,7 @@ static rsh_status find_parts(rshi_entry *n) {
                     (long long)nparts, (long long)s->nparts);
         nparts = s->nparts;
     }
-    n->nparts = nparts;
+    if (nparts >= 0) n->nparts = nparts;
     return RSH_OK;
 }
 
@@ -58,9 +58,17 @@ static rsh_status ask_layouts(rshi_entry *n, rsh_value *const *in) {
     return st;
 }
 
-static rsh_status distribute(rshi_entry *n, rsh_value *const *in) {
+static void take_given_layouts(rshi_entry *n, const rsh_grad_as *as) {
+    if (as->comm) n->comm = as->comm;
+    for (int i = 0; i < n->nin && as->grad_in; i++) n->edge[i].grad_layout = rsh_layout_hold(as->grad_in[i]);
+    for (int i = 0; i < n->nout && as->out; i++) n->out[i].form.layout = rsh_layout_hold(as->out[i]);
+    for (int i = 0; i < n->nout && as->grad_out; i++) n->out[i].grad_layout = rsh_layout_hold(as->grad_out[i]);
+}
+
+static rsh_status distribute(rshi_entry *n, rsh_value *const *in, const rsh_grad_as *as) {
     RSH_TRY(find_comm(n));
-    RSH_TRY(ask_layouts(n, in));
+    if (as) take_given_layouts(n, as);
+    else RSH_TRY(ask_layouts(n, in));
     RSH_TRY(find_parts(n));
     if (n->nparts < 2) return RSH_OK;
     n->tensors = rshi_calloc((size_t)(n->nparts * n->nout), sizeof *n->tensors);
@@ -105,8 +113,11 @@ static rsh_status settle_output(rshi_entry *n, int i) {
     return rshi_parts_assemble(n->op->name, n->comm, o->form.layout, n->nparts, parts, &o->value);
 }
 
-static rsh_status settle(rshi_entry *n) {
-    for (int i = 0; i < n->nout; i++) RSH_TRY(settle_output(n, i));
+static rsh_status settle(rshi_entry *n, const rsh_grad_as *as) {
+    for (int i = 0; i < n->nout; i++) {
+        RSH_TRY(settle_output(n, i));
+        if (as && as->reading) rshi_payload_read(n->out[i].value->payload, as->reading, as->what);
+    }
     return RSH_OK;
 }
 
@@ -176,23 +187,48 @@ static void end(rshi_entry *n) {
     n->phase = RSHI_IDLE;
 }
 
-rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                          rsh_value **out) {
-    RSH_TRY(check(op, nin, in, nout, out));
+static void hand_over(rshi_entry *n, rsh_value **out) {
+    for (int i = 0; i < n->nout; i++) {
+        out[i] = n->out[i].value;
+        n->out[i].value = NULL;
+    }
+}
+
+static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                        const rsh_grad_as *as, rsh_value **out) {
     rshi_entry *n = rshi_entry_new(op, attrs, nin, nout);
     if (!n) return rshi_nomem();
     rsh_status st;
     begin(n, in);
-    if (any_distributed(nin, in)) RSH_GOTO(distribute(n, in));
+    if (as || any_distributed(nin, in)) RSH_GOTO(distribute(n, in, as));
     RSH_GOTO(run(n));
-    RSH_GOTO(settle(n));
+    RSH_GOTO(settle(n, as));
     RSH_GOTO(record(n));
-    for (int i = 0; i < nout; i++) {
-        out[i] = n->out[i].value;
-        n->out[i].value = NULL;
-    }
+    hand_over(n, out);
 out:
     end(n);
     rshi_entry_drop(n);
     return st;
+}
+
+/* The first reading of an input. */
+static const rsh_reading *find_reading(int nin, rsh_value *const *in) {
+    for (int i = 0; i < nin; i++)
+        if (in[i] && in[i]->payload->reading) return in[i]->payload->reading;
+    return NULL;
+}
+
+rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                          rsh_value **out) {
+    RSH_TRY(check(op, nin, in, nout, out));
+    const rsh_reading *reading = find_reading(nin, in);
+    return reading ? reading->apply(op, attrs, nin, in, nout, out) : apply(op, attrs, nin, in, nout, NULL, out);
+}
+
+rsh_status rsh_grad_apply_as(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                             const rsh_grad_as *as, rsh_value **out) {
+    RSH_TRY(check(op, nin, in, nout, out));
+    RSH_NEEDS(as);
+    RSH_REQUIRE(!as->reading || as->reading->apply, RSH_EVALUE, "a reading without a function that applies ops");
+    return apply(op, attrs, nin, in, nout, as, out);
 }

@@ -35,6 +35,18 @@ static void merge(walk *w, int64_t n, int64_t to, int64_t from) {
 ADD_ROW(float)
 ADD_ROW(double)
 
+#define SCALE_ALL(type)                                                                                                \
+    static void scale_##type(void *at, int64_t n, double by) {                                                         \
+        type *a = at;                                                                                                  \
+        for (int64_t i = 0; i < n; i++) a[i] = (type)(a[i] * by);                                                      \
+    }
+SCALE_ALL(float)
+SCALE_ALL(double)
+
+void rshi_scale_elements(const rsh_tensor *t, double by) {
+    (rsh_tensor_dtype(t) == RSH_F64 ? scale_double : scale_float)(rsh_tensor_data(t), rsh_tensor_count(t), by);
+}
+
 static void add_walk(const walk *w, int d, bool wide, char *into, const char *from) {
     int64_t bytes = wide ? 8 : 4;
     int64_t n = w->ndim ? w->n[d] : 1, to = w->ndim ? w->to[d] : 1, step = w->ndim ? w->from[d] : 1;

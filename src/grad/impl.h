@@ -17,6 +17,8 @@ typedef struct rshi_shelf {
     void *first;
 } rshi_shelf;
 
+#define RSHI_UNPARTIAL 16 /* layouts remembered */
+
 struct rshi_hooks;
 
 typedef struct rshi_tape {
@@ -27,6 +29,9 @@ typedef struct rshi_tape {
     struct rshi_hooks **stack; /* owned: hooks, top last */
     int64_t depth, room;
     char *disabled;  /* owned: why hooks cannot be pushed; NULL: they can */
+    struct {
+        rsh_layout *of, *is; /* owned */
+    } unpartial[RSHI_UNPARTIAL];
     rsh_comm *failed_on; /* borrowed: a collective call on it has just failed, on all its ranks */
 } rshi_tape;
 
@@ -40,6 +45,9 @@ void rshi_payload_block_give(void *p);
 void rshi_form_block_give(void *p);
 void rshi_entry_block_give(void *p, int size_class); /* -1: of no class */
 
+/* rshi_layout_unpartial, which writes texts, for layouts that come again and again. */
+rsh_status rshi_tape_unpartial(const rsh_layout *l, rsh_layout **out);
+
 /* ---- payload: the elements of a value, shared by those that are the same but for history ---- */
 
 typedef struct rshi_payload {
@@ -48,12 +56,15 @@ typedef struct rshi_payload {
     rsh_sharded *sharded; /* owned: of a distributed value */
     rsh_tensor **list;    /* owned, nlist: what an op saved for each part */
     int64_t nlist;
+    const rsh_reading *reading; /* NULL: none */
+    void *what;                 /* held through the reading */
 } rshi_payload;
 
 /* Takes over the one that is not NULL.  NULL and a sentence: no memory, nothing was taken. */
 rshi_payload *rshi_payload_new(rsh_tensor *t, rsh_sharded *s);
 rshi_payload *rshi_payload_hold(rshi_payload *p);
 void rshi_payload_drop(rshi_payload *p); /* no-op for NULL */
+void rshi_payload_read(rshi_payload *p, const rsh_reading *reading, void *what);
 int64_t rshi_payload_nparts(const rshi_payload *p);
 /* A plain one has the same tensor for every part. */
 const rsh_tensor *rshi_payload_part(const rshi_payload *p, int64_t part);
@@ -197,5 +208,6 @@ void rshi_gradient_add_into(const rsh_value *into, const rsh_value *g);
 /* *g in this layout (NULL: any): itself, or what a reshard of it gives, which is collective. */
 rsh_status rshi_gradient_bring(rsh_value **g, const rsh_layout *layout);
 void rshi_add_elements(const rsh_tensor *into, const rsh_tensor *from);
+void rshi_scale_elements(const rsh_tensor *t, double by); /* without gaps, of f32 or f64 */
 
 #endif

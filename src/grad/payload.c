@@ -25,7 +25,15 @@ void rshi_payload_drop(rshi_payload *p) {
     rsh_sharded_free(p->sharded);
     for (int64_t i = 0; i < p->nlist; i++) rsh_tensor_free(p->list[i]);
     rshi_free(p->list);
+    if (p->reading) rshi_payload_read(p, NULL, NULL);
     rshi_payload_block_give(p);
+}
+
+void rshi_payload_read(rshi_payload *p, const rsh_reading *reading, void *what) {
+    if (reading && reading->hold) reading->hold(what);
+    if (p->reading && p->reading->drop) p->reading->drop(p->what);
+    p->reading = reading;
+    p->what = what;
 }
 
 int64_t rshi_payload_nparts(const rshi_payload *p) {

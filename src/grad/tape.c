@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#include "layout/layout.h"
+
 static _Thread_local rshi_tape *mine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* its destructor is how the end of a thread is noticed */
@@ -27,6 +29,10 @@ static void leave(void *tape) {
     clear(&t->payloads);
     clear(&t->forms);
     for (int i = 0; i < RSHI_ENTRY_CLASSES; i++) clear(&t->nodes[i]);
+    for (int i = 0; i < RSHI_UNPARTIAL; i++) {
+        rsh_layout_free(t->unpartial[i].of);
+        rsh_layout_free(t->unpartial[i].is);
+    }
     rshi_free(t->stack);
     rshi_free(t->disabled);
     rshi_free(t);
@@ -80,6 +86,24 @@ void rshi_form_block_give(void *p) {
 void rshi_entry_block_give(void *p, int size_class) {
     if (mine && size_class >= 0) give(&mine->nodes[size_class], p);
     else rshi_free(p);
+}
+
+/* ---- layouts ---- */
+
+rsh_status rshi_tape_unpartial(const rsh_layout *l, rsh_layout **out) {
+    rshi_tape *t = rshi_tape_mine();
+    if (!t || !rsh_layout_op(l)) return rshi_layout_unpartial(l, out);
+    size_t i = (size_t)rsh_layout_hash(l) % RSHI_UNPARTIAL;
+    if (!t->unpartial[i].of || !rsh_layout_equal(t->unpartial[i].of, l)) {
+        rsh_layout *made;
+        RSH_TRY(rshi_layout_unpartial(l, &made));
+        rsh_layout_free(t->unpartial[i].of);
+        rsh_layout_free(t->unpartial[i].is);
+        t->unpartial[i].of = rsh_layout_hold(l);
+        t->unpartial[i].is = made;
+    }
+    *out = rsh_layout_hold(t->unpartial[i].is);
+    return RSH_OK;
 }
 
 /* ---- recording ---- */

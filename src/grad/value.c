@@ -133,6 +133,18 @@ rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
     return RSH_OK;
 }
 
+rsh_status rsh_value_read(rsh_value *v, const rsh_reading *reading, void *what) {
+    RSH_NEEDS(v);
+    RSH_REQUIRE(!reading || reading->apply, RSH_EVALUE, "a reading without a function that applies ops");
+    rshi_payload_read(v->payload, reading, reading ? what : NULL);
+    return RSH_OK;
+}
+
+const rsh_reading *rsh_value_reading(const rsh_value *v, void **what) {
+    if (v && v->payload->reading && what) *what = v->payload->what;
+    return v ? v->payload->reading : NULL;
+}
+
 /* ---- the gradient of a leaf ---- */
 
 rsh_value *rsh_value_grad(const rsh_value *v) { return v ? v->grad : NULL; }
