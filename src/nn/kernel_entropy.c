@@ -12,7 +12,7 @@ static real log_sum_exp(const real *x, int64_t n) {
     double total = 0;
     for (int64_t first = 0; first < n; first += BLOCK) {
         int64_t width = n - first < BLOCK ? n - first : BLOCK;
-        NN_EACH for (int64_t i = 0; i < width; i++) block[i] = real_exp(x[first + i] - most);
+        NN_EACH for (int64_t i = 0; i < width; i++) block[i] = real_exp_down(x[first + i] - most);
         LANE_SUM(total, width, block[i]);
     }
     return most + (real)log(total);
@@ -43,7 +43,7 @@ static void entropy_back(const rshn_entropy *e, const void *xv, const int64_t *t
             continue;
         }
         real g = gs[r * sg], lse = lses[r], each = (real)(e->smoothing / (double)n);
-        NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g * (real_exp(x[i] - lse) - each);
+        NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g * (real_exp_down(x[i] - lse) - each);
         gx[target[r]] -= g * (real)(1 - e->smoothing);
     }
 }

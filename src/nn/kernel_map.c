@@ -53,11 +53,17 @@
         }                                                                                                     \
     }
 
-/* The normal distribution's integral and density. */
-static inline real normal_below(real x) { return (real)0.5 * (1 + real_erf(x * (real)NN_SQRT1_2)); }
-static inline real normal_at(real x) { return (real)NN_1_SQRT_2PI * real_exp((real)-0.5 * x * x); }
+static inline real gelu(real x) {
+    real below, at;
+    real_normal(x, &below, &at);
+    return x * below;
+}
 
-static inline real gelu_slope(real x) { return normal_below(x) + x * normal_at(x); }
+static inline real gelu_slope(real x) {
+    real below, at;
+    real_normal(x, &below, &at);
+    return below + x * at;
+}
 
 static inline real gelu_inner(real x) { return (real)NN_SQRT_2_PI * (x + (real)0.044715 * x * x * x); }
 
@@ -92,7 +98,7 @@ MAP1(RELU, x < 0 ? 0 : x)
 MAP1(TANH, real_tanh(x))
 MAP1(SIGMOID, real_sigmoid(x))
 MAP1(SILU, x *real_sigmoid(x))
-MAP1(GELU, x *normal_below(x))
+MAP1(GELU, gelu(x))
 MAP1(GELU_TANH, (real)0.5 * x * (1 + real_tanh(gelu_inner(x))))
 MAP1(POW_NUMBER, pow_number(x, p0))
 MAP1(CLAMP, clamped(x, p0, p1))

@@ -5,7 +5,7 @@
 /* y = e^(x - most) and its sum. */
 static double exponentials(const real *x, real most, real *y, int64_t n) {
     double total = 0;
-    NN_EACH for (int64_t i = 0; i < n; i++) y[i] = real_exp(x[i] - most);
+    NN_EACH for (int64_t i = 0; i < n; i++) y[i] = real_exp_down(x[i] - most);
     LANE_SUM(total, n, y[i]);
     return total;
 }
@@ -52,7 +52,7 @@ static void log_softmax_back(const void *yv, const void *gv, void *gxv, int64_t 
         double total = 0;
         LANE_SUM(total, n, g[i]);
         real sum = (real)total;
-        NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g[i] - real_exp(y[i]) * sum;
+        NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g[i] - real_exp_down(y[i]) * sum;
     }
 }
 

@@ -48,6 +48,16 @@ static inline float float_of(int32_t i) {
     return x;
 }
 
+/* e^r for |r| <= ln 2 / 2. */
+static inline float exp_rest(float r) {
+    float p = 0.00139515626f;
+    p = p * r + 0.00836953055f;
+    p = p * r + 0.0416661911f;
+    p = p * r + 0.166665137f;
+    p = p * r + 0.5f;
+    return p * (r * r) + r + 1;
+}
+
 /* e^x = 2^n e^r with |r| <= ln 2 / 2.  n is rounded by a number so large that its fraction has no bits left; 2^n is
  * applied in two factors, so that results below the normal numbers and above the largest come out right. */
 static inline float real_exp(float x) {
@@ -55,13 +65,7 @@ static inline float real_exp(float x) {
     x = x > 89.f ? 89.f : x;
     x = x < -104.f ? -104.f : x;
     float t = x * 1.44269504f + shift, n = t - shift;
-    float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-    float p = 0.00139515626f;
-    p = p * r + 0.00836953055f;
-    p = p * r + 0.0416661911f;
-    p = p * r + 0.166665137f;
-    p = p * r + 0.5f;
-    p = p * (r * r) + r + 1;
+    float p = exp_rest((x - n * 0.693359375f) - n * -2.12194440e-4f);
     int32_t whole = bits_of(t) - bits_of(shift), half = whole >> 1;
     return p * float_of((half + 127) << 23) * float_of((whole - half + 127) << 23);
 }
@@ -78,26 +82,30 @@ static inline float real_tanh(float x) {
     return a < 0.625f ? small : large;
 }
 
-/* A polynomial below 1; above, erf = 1 - erfc, and the logarithm of erfc is a polynomial. */
-static inline float real_erf(float x) {
-    float a = fabsf(x), t = x * x, b = a > 4.1f ? 4.1f : a;
-    float p = -9.72545422e-06f;
-    p = p * t + 0.000112874084f;
-    p = p * t - 0.000848721596f;
-    p = p * t + 0.00522126351f;
-    p = p * t - 0.0268655214f;
-    p = p * t + 0.112837844f;
-    p = p * t - 0.376126379f;
-    float q = -2.1445594e-05f;
-    q = q * b + 0.000438530231f;
-    q = q * b - 0.00419085706f;
-    q = q * b + 0.0251718126f;
-    q = q * b - 0.108361557f;
-    q = q * b - 0.633272409f;
-    q = q * b - 1.12955201f;
-    q = q * b + 0.000182460513f;
-    float small = x * 1.12837917f + x * (t * p), large = copysignf(1 - real_exp(q), x);
-    return a < 1 ? small : large;
+/* e^x for x <= 0, as softmax needs it: 0 below the normal numbers. */
+static inline float real_exp_down(float x) {
+    const float shift = 12582912.f;
+    float c = x < -87.3f ? -87.3f : x;
+    float t = c * 1.44269504f + shift, n = t - shift;
+    float y = exp_rest((c - n * 0.693359375f) - n * -2.12194440e-4f) * float_of((bits_of(t) - bits_of(shift) + 127) << 23);
+    return x < -87.3f ? 0 : y;
+}
+
+/* The normal distribution's density at x and its integral up to x.  The tail beyond |x| is the density times a smooth
+ * function, which is a polynomial in 1 / (1 + 0.35 |x|); so one exponential is enough for both. */
+static inline void real_normal(float x, float *below, float *at) {
+    float t = 1 / (1 + 0.35f * fabsf(x)), p = -0.0730077624f;
+    p = p * t + 0.360634416f;
+    p = p * t - 0.640455365f;
+    p = p * t + 0.39837712f;
+    p = p * t - 0.057495188f;
+    p = p * t + 0.264281303f;
+    p = p * t + 0.30042547f;
+    p = p * t + 0.350574732f;
+    p = p * t + 0.349979371f;
+    float density = (float)NN_1_SQRT_2PI * real_exp_down(-0.5f * x * x), tail = density * t * p;
+    *at = density;
+    *below = x < 0 ? tail : 1 - tail;
 }
 
 static inline float real_log(float x) { return logf(x); }
@@ -108,7 +116,11 @@ typedef double real;
 #define LANES 16
 static inline double real_exp(double x) { return exp(x); }
 static inline double real_tanh(double x) { return tanh(x); }
-static inline double real_erf(double x) { return erf(x); }
+static inline double real_exp_down(double x) { return exp(x); }
+static inline void real_normal(double x, double *below, double *at) {
+    *below = 0.5 * erfc(-x * NN_SQRT1_2);
+    *at = NN_1_SQRT_2PI * exp(-0.5 * x * x);
+}
 static inline double real_log(double x) { return log(x); }
 static inline double real_pow(double x, double y) { return pow(x, y); }
 static inline double real_sqrt(double x) { return sqrt(x); }
