@@ -6,7 +6,7 @@
 #   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang)
 #   tests/cli/run.sh        golden tests of the command; $1 is the command
 #   tests/install/install.sh    install, then build two users of it
-#   examples/*.c            must run and return 0
+#   examples/*.c, nn/*.c    must run and return 0
 #   tests/big/big_*.c       programs of tools/bigtest.sh, built by the target `big`
 #
 # Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
@@ -170,10 +170,15 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
 endif()
 
 if(RESHARD_EXAMPLES)
-  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c ${PROJECT_SOURCE_DIR}/examples/nn/*.c)
   foreach(source IN LISTS example_sources)
     cmake_path(GET source STEM name)
-    add_test(NAME "example: ${name}" COMMAND examples-${name})
+    string(REGEX REPLACE ".*/examples(.*)/[^/]*" "examples\\1-${name}" target ${source})
+    string(REPLACE "/" "-" target ${target})
+    if(NOT TARGET ${target})
+      continue() # of a library that is not built here
+    endif()
+    add_test(NAME "example: ${name}" COMMAND ${target})
     set_tests_properties("example: ${name}" PROPERTIES LABELS examples)
   endforeach()
 endif()
