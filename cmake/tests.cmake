@@ -6,7 +6,7 @@
 #   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang)
 #   tests/cli/run.sh        golden tests of the command; $1 is the command
 #   tests/install/install.sh    install, then build two users of it
-#   examples/*.c            must run and return 0
+#   examples/*.c, nn/*.c    must run and return 0
 #   tests/big/big_*.c       programs of tools/bigtest.sh, built by the target `big`
 #
 # Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
@@ -37,8 +37,11 @@ function(reshard_test_program source)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${room})
   target_include_directories(${name} PRIVATE ${tests})
   target_link_libraries(${name} PRIVATE reshard-flags PkgConfig::JANSSON Threads::Threads m)
-  if(room STREQUAL "prop") # public headers only, and the library that libreshard-mpi uses too
+  if(room MATCHES "^(prop|doors|nn)$") # public headers only, and the library that libreshard-mpi and libreshard-nn use too
     target_link_libraries(${name} PRIVATE reshard ${CMAKE_DL_LIBS})
+    if(room MATCHES "^(doors|nn)$" AND TARGET reshard-nn)
+      target_link_libraries(${name} PRIVATE reshard-nn)
+    endif()
   elseif(NOT room STREQUAL "oracle")
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${name} PRIVATE test-mailboxes reshard-static)
@@ -50,6 +53,10 @@ find_program(PYTHON python3)
 if(NOT PYTHON)
   message(STATUS "the test of NULL and wrong enums is left out: its calls are written by python3, which is not there")
   list(FILTER test_sources EXCLUDE REGEX "/test_doors[.]c$")
+endif()
+if(NOT TARGET reshard-nn)
+  message(STATUS "the tests of libreshard-nn are left out: there is no CBLAS")
+  list(FILTER test_sources EXCLUDE REGEX "/nn/[^/]*$")
 endif()
 foreach(source IN LISTS test_sources)
   string(REGEX REPLACE "^.*/([^/]*)/test_([^/]*)\\.c$" "\\1" room ${source})
@@ -167,10 +174,15 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
 endif()
 
 if(RESHARD_EXAMPLES)
-  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c ${PROJECT_SOURCE_DIR}/examples/nn/*.c)
   foreach(source IN LISTS example_sources)
     cmake_path(GET source STEM name)
-    add_test(NAME "example: ${name}" COMMAND examples-${name})
+    string(REGEX REPLACE ".*/examples(.*)/[^/]*" "examples\\1-${name}" target ${source})
+    string(REPLACE "/" "-" target ${target})
+    if(NOT TARGET ${target})
+      continue() # of a library that is not built here
+    endif()
+    add_test(NAME "example: ${name}" COMMAND ${target})
     set_tests_properties("example: ${name}" PROPERTIES LABELS examples)
   endforeach()
 endif()
