@@ -134,8 +134,8 @@ static int compare(rsh_dtype dtype, double tolerance) {
         rsh_status st = rsh_run(ranks, train, r);
         if (st) return fprintf(stderr, "%s: %s\n", rsh_status_name(st), rsh_error_detail()), 1;
         double off = difference(r, &one);
-        printf("%s on %d rank%s: loss %.6f -> %.6f, differs by %.1e\n", rsh_dtype_name(dtype), ranks, ranks > 1 ? "s" : "",
-               r->loss[0], r->loss[STEPS - 1], off);
+        printf("%s on %d rank%s: loss %.6f -> %.6f, differs by %.1e\n", rsh_dtype_name(dtype), ranks,
+               ranks > 1 ? "s" : "", r->loss[0], r->loss[STEPS - 1], off);
         if (!(off <= tolerance) || !(r->loss[STEPS - 1] < r->loss[0] / 2)) return 1;
     }
     return 0;

@@ -26,13 +26,14 @@ static rsh_status read_list(const char *layer, const char *what, const rsh_value
 static rsh_status check_rows(const char *layer, const rshn_bags *b, int64_t rows) {
     for (int64_t i = 0; i < b->n; i++)
         if (b->index[i] < 0 || b->index[i] >= rows)
-            return rshn_fail(RSH_EINDEX, "%s: index %" PRId64 " is %" PRId64 "; the table has %" PRId64 " rows", layer, i,
-                             b->index[i], rows);
+            return rshn_fail(RSH_EINDEX, "%s: index %" PRId64 " is %" PRId64 "; the table has %" PRId64 " rows", layer,
+                             i, b->index[i], rows);
     return RSH_OK;
 }
 
 static rsh_status check_starts(const char *layer, const rshn_bags *b) {
-    if (b->nbags && b->start[0]) return rshn_fail(RSH_EVALUE, "%s: the first offset is %" PRId64 ", not 0", layer, b->start[0]);
+    if (b->nbags && b->start[0])
+        return rshn_fail(RSH_EVALUE, "%s: the first offset is %" PRId64 ", not 0", layer, b->start[0]);
     for (int64_t i = 0; i < b->nbags; i++)
         if (b->start[i] > b->start[i + 1])
             return rshn_fail(RSH_EVALUE, "%s: offset %" PRId64 " is %" PRId64 "; the next one is %" PRId64, layer, i,
@@ -54,8 +55,8 @@ static rsh_status read_starts(const char *layer, const rsh_value *input, const r
     const int64_t *sizes = rsh_value_shape(input);
     if (rsh_value_ndim(input) == 2 && !offsets) return even_starts(layer, sizes[0], sizes[1], b);
     if (rsh_value_ndim(input) != 1 || !offsets || rsh_value_ndim(offsets) != 1)
-        return rshn_fail(RSH_EVALUE, "%s: indices of %d dims %s; two dims, or one and offsets of one, are needed", layer,
-                         rsh_value_ndim(input), offsets ? "with offsets" : "without offsets");
+        return rshn_fail(RSH_EVALUE, "%s: indices of %d dims %s; two dims, or one and offsets of one, are needed",
+                         layer, rsh_value_ndim(input), offsets ? "with offsets" : "without offsets");
     NN_TRY(read_list(layer, "offsets", offsets, 1, &b->start));
     b->nbags = rsh_value_shape(offsets)[0] - (include_last ? 1 : 0);
     if (b->nbags < 0) return rshn_fail(RSH_EVALUE, "%s: no offsets, and the last one is to be included", layer);
@@ -143,7 +144,8 @@ rsh_status rshn_shorten(const rshn_bags *b, const rsh_value *table, int64_t firs
     const rsh_tensor *t = rsh_value_part(table, 0);
     int64_t limit = rsh_tensor_shape(t)[0];
     int64_t *rows = rshn_malloc((size_t)(limit + 1) * sizeof *rows);
-    double *power = rshn_malloc((size_t)(limit + 1) * sizeof *power), *all = rshn_malloc((size_t)(limit + 1) * sizeof *all);
+    double *power = rshn_malloc((size_t)(limit + 1) * sizeof *power),
+           *all = rshn_malloc((size_t)(limit + 1) * sizeof *all);
     int64_t n = rows && power && all ? different(b, t, first, rows) : -1;
     rsh_status st = n < 0 ? rshn_fail(RSH_ENOMEM, "no memory to shorten rows of a table") : RSH_OK;
     for (int64_t i = 0; i < n; i++) power[i] = row_power(t, rows[i], p);

@@ -58,7 +58,8 @@ static rsh_status copies(const char *path, const rsh_layout *l, double *out) {
         }
         used |= first;
     }
-    if (!even) return rshn_fail(RSH_EUNSUP, "elements of the gradient of \"%s\" have different numbers of copies", path);
+    if (!even)
+        return rshn_fail(RSH_EUNSUP, "elements of the gradient of \"%s\" have different numbers of copies", path);
     use_axes(&desc->flat, &used);
     for (int a = 0; a < desc->naxes; a++)
         if (!(used >> a & 1)) *out *= (double)desc->axis[a].size;

@@ -11,11 +11,12 @@ typedef enum rshn_fill { RSHN_ZEROS, RSHN_ONES, RSHN_UNIFORM, RSHN_NORMAL } rshn
 
 /* Gives a module a new parameter that requires a gradient.  `bound` is that of RSHN_UNIFORM.
  * RSH_ETYPE unless the dtype is f32 or f64. */
-rsh_status rshn_new_parameter(rsh_module *m, const char *name, rsh_dtype dtype, int ndim, const int64_t *sizes,
-                              rshn_fill fill, double bound);
+rsh_status rshn_new_parameter(rsh_module *m, const char *name, rsh_dtype dtype, int ndim,
+                              const int64_t *sizes, rshn_fill fill, double bound);
 /* RSH_EVALUE, naming the layer, unless the size is at least 1. */
 rsh_status rshn_check_size(const char *layer, const char *what, int64_t size);
-/* Gives a module a child, whose reference it takes over, also if it fails; *child becomes NULL then. */
+/* Gives a module a child, whose reference it takes over, also if it fails; *child becomes NULL
+ * then. */
 rsh_status rshn_give_child(rsh_module *m, const char *name, rsh_module **child);
 /* The value of a slot that the constructor has made; NULL: none. */
 rsh_value *rshn_slot_value(const rsh_module *m, const char *name);

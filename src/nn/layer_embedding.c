@@ -19,7 +19,9 @@ static rshn_lookup lookup_of(const rsh_module *m, rsh_value *weight, rsh_bag_mod
     return (rshn_lookup){m->kind->name, weight, mode, e->padding, -1, e->max_norm, e->norm_type};
 }
 
-static bool is_sharded(const rsh_value *weight) { return rsh_value_sharded(weight) && !rsh_value_reading(weight, NULL); }
+static bool is_sharded(const rsh_value *weight) {
+    return rsh_value_sharded(weight) && !rsh_value_reading(weight, NULL);
+}
 
 /* ---- Embedding ---- */
 
@@ -122,7 +124,8 @@ static const rsh_module_kind bag_kind = {"EmbeddingBag", 3, 1, bag_inputs, put_i
 
 /* ---- making ---- */
 
-static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, const rsh_embedding_opts *o, embedding *e) {
+static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, const rsh_embedding_opts *o,
+                            embedding *e) {
     NN_TRY(rshn_check_size(layer, "the number of rows", rows));
     NN_TRY(rshn_check_size(layer, "the number of columns", columns));
     *e = (embedding){.rows = rows, .padding = -1, .norm_type = 2};

@@ -83,7 +83,8 @@ rsh_status rsh_sequential_new(int n, rsh_module *const *children, rsh_module **m
     for (int i = 0; !st && i < n; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
-        st = children[i] ? rsh_module_set_child(m, name, children[i]) : rshn_fail(RSH_EVALUE, "Sequential: module %d is NULL", i);
+        st = children[i] ? rsh_module_set_child(m, name, children[i])
+                         : rshn_fail(RSH_EVALUE, "Sequential: module %d is NULL", i);
     }
     if (st) rsh_module_free(m);
     else *module = m;

@@ -14,7 +14,8 @@ typedef struct prefix {
 static rsh_status longer(const prefix *before, const char *name, prefix *out) {
     int n = snprintf(out->text, sizeof out->text, "%s%s.", before->text, name);
     if (n < (int)sizeof out->text) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "the path \"%s%s\" is longer than %zu bytes", before->text, name, sizeof out->text - 2);
+    return rshn_fail(RSH_EVALUE, "the path \"%s%s\" is longer than %zu bytes", before->text, name,
+                     sizeof out->text - 2);
 }
 
 static rsh_status run_hooks(rsh_module *m, rshn_hook_kind kind, rsh_state_dict *d, const prefix *at) {

@@ -26,7 +26,8 @@ typedef struct rshn_optimizer_kind {
     int nslots;
     const char *slot_names[RSHN_MOST_SLOTS];
     bool (*needs)(const rsh_optimizer *o, int slot); /* is this slot used? */
-    void (*update)(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *run);
+    void (*update)(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype,
+                   const rshn_run *run);
 } rshn_optimizer_kind;
 
 struct rsh_optimizer {
@@ -41,7 +42,8 @@ struct rsh_optimizer {
 };
 
 /* An optimizer of this kind on the parameters of a tree. */
-rsh_status rshn_optimizer_make(rsh_module *m, const rshn_optimizer_kind *kind, double lr, rsh_optimizer **out);
+rsh_status rshn_optimizer_make(rsh_module *m, const rshn_optimizer_kind *kind, double lr,
+                               rsh_optimizer **out);
 rsh_status rshn_not_negative(const char *name, double number);
 
 #endif

@@ -77,7 +77,8 @@ static rsh_status check_grad(const rshn_trained *t) {
                                              rsh_layout_same_parts(have, need)));
     if (same) return RSH_OK;
     return rshn_fail(RSH_EVALUE, "the gradient of \"%s\" is \"%.200s\", and the parameter \"%.200s\"", t->path,
-                     have ? rsh_layout_text(have) : "not distributed", need ? rsh_layout_text(need) : "not distributed");
+                     have ? rsh_layout_text(have) : "not distributed",
+                     need ? rsh_layout_text(need) : "not distributed");
 }
 
 static rsh_status make_slots(const rsh_optimizer *o, rshn_trained *t) {

@@ -1,7 +1,7 @@
 /* Shard module: a plan carried out on a tree, all of it or nothing.
  *
- * First everything is made beside the tree: parameters are cut, sharders make their modules.  Only when all ranks have all
- * of it is it put in place, which cannot fail but for want of memory for hooks. */
+ * First everything is made beside the tree: parameters are cut, sharders make their modules.  Only when all ranks have
+ * all of it is it put in place, which cannot fail but for want of memory for hooks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,8 @@ static uint64_t mix(uint64_t h, const char *text) {
 /* Specs are compared where they are used; here it is whether ranks will make the same calls. */
 static uint64_t fingerprint(const rsh_sharding_plan *p) {
     uint64_t h = 1469598103934665603u;
-    for (int64_t i = 0; i < p->n; i++) h = mix(mix(h, p->entry[i].path), "spec\0sharder" + (p->entry[i].has_sharder ? 5 : 0));
+    for (int64_t i = 0; i < p->n; i++)
+        h = mix(mix(h, p->entry[i].path), "spec\0sharder" + (p->entry[i].has_sharder ? 5 : 0));
     return h;
 }
 

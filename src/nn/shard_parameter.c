@@ -5,7 +5,8 @@
 #include "nn/module.h"
 
 rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out) {
-    if (!m || !name) return rshn_fail(RSH_EVALUE, "a parameter to be sharded with NULL for its %s", m ? "name" : "module");
+    if (!m || !name)
+        return rshn_fail(RSH_EVALUE, "a parameter to be sharded with NULL for its %s", m ? "name" : "module");
     const rshn_slot *slot = rshn_slot_find(m, name);
     if (!slot) return rshn_fail(RSH_EATTR, "%s has no parameter \"%s\"", m->kind->name, name);
     if (slot->kind != RSHN_PARAMETER)

@@ -1,8 +1,8 @@
 /* Sharded bags: rows of a table that is cut over ranks, for the indices that each rank brings.
  *
- * Every rank sees the indices of all ranks and looks up what it has of their rows: whole rows of its chunk if the table is
- * cut along dim 0, its columns of all rows if it is cut along dim 1.  One move then adds up, or puts together, and brings
- * each bag to the rank that asked for it. */
+ * Every rank sees the indices of all ranks and looks up what it has of their rows: whole rows of its chunk if the table
+ * is cut along dim 0, its columns of all rows if it is cut along dim 1.  One move then adds up, or puts together, and
+ * brings each bag to the rank that asked for it. */
 #include <stdlib.h>
 #include <string.h>
 

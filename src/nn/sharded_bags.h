@@ -13,9 +13,9 @@ typedef struct rshn_lookup {
     double max_norm, norm_type; /* max_norm 0: none */
 } rshn_lookup;
 
-/* One row, [bags, columns], for each bag that this rank brings; the weight is distributed.  `mine` is
- * this rank's refusal, which every rank then gets.  Takes the bags over.  Collective. */
-rsh_status rshn_sharded_bags(const rshn_lookup *l, rsh_status mine, rshn_bags *bags, rsh_value *weights,
-                             rsh_value **out);
+/* One row, [bags, columns], for each bag that this rank brings; the weight is distributed.  `mine`
+ * is this rank's refusal, which every rank then gets.  Takes the bags over.  Collective. */
+rsh_status rshn_sharded_bags(const rshn_lookup *l, rsh_status mine, rshn_bags *bags,
+                             rsh_value *weights, rsh_value **out);
 
 #endif

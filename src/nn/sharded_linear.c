@@ -6,12 +6,12 @@
  * columns.  The result is cut along its last dim.  Each rank adds its chunk of the bias.
  *
  * W cut along dim 1: every rank gets its columns of all ranks' rows, and computes a contribution to the whole result,
- * which is partial with sum.  An input that is cut along its last dim already is used as it is.  The bias is added once,
- * by the first position.
+ * which is partial with sum.  An input that is cut along its last dim already is used as it is.  The bias is added
+ * once, by the first position.
  *
- * Derivatives are those of every rank's buffers (adjoint), so that a loss that each rank takes from its own rows has the
- * gradient of the sum of these losses.  The gradient of the bias, which every rank has as a whole, is that of all ranks'
- * rows, on every rank. */
+ * Derivatives are those of every rank's buffers (adjoint), so that a loss that each rank takes from its own rows has
+ * the gradient of the sum of these losses.  The gradient of the bias, which every rank has as a whole, is that of all
+ * ranks' rows, on every rank. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

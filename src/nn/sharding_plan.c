@@ -24,7 +24,8 @@ void rsh_sharding_plan_free(rsh_sharding_plan *p) {
 }
 
 static rsh_status add(rsh_sharding_plan *p, rshn_entry entry, const char *path) {
-    if (!p || !path) return rshn_fail(RSH_EVALUE, "an entry of a sharding plan with NULL for its %s", p ? "path" : "plan");
+    if (!p || !path)
+        return rshn_fail(RSH_EVALUE, "an entry of a sharding plan with NULL for its %s", p ? "path" : "plan");
     NN_TRY(RSHN_GROW(p->entry, p->n + 1, &p->room));
     entry.path = rshn_duplicate(path);
     if (!entry.path) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);

@@ -4,7 +4,11 @@
 
 #include <reshard/nn/shard.h>
 
-typedef enum rshn_entry_kind { RSHN_ENTRY_SHARD, RSHN_ENTRY_OUTPUT, RSHN_ENTRY_LOCAL } rshn_entry_kind;
+typedef enum rshn_entry_kind {
+    RSHN_ENTRY_SHARD,
+    RSHN_ENTRY_OUTPUT,
+    RSHN_ENTRY_LOCAL
+} rshn_entry_kind;
 
 typedef struct rshn_entry {
     rshn_entry_kind what;

@@ -68,7 +68,8 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
     NN_TRY(rsh_group_agree(group, st));
     for (int64_t i = 0; i < l->n; i++)
         if (any[i])
-            NN_TRY(rsh_group_all_reduce(group, (rsh_tensor *)(uintptr_t)rsh_value_tensor(rsh_value_grad(l->at[i])), op));
+            NN_TRY(
+                rsh_group_all_reduce(group, (rsh_tensor *)(uintptr_t)rsh_value_tensor(rsh_value_grad(l->at[i])), op));
     return RSH_OK;
 }
 

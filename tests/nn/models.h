@@ -20,11 +20,12 @@
 #include <reshard/nn/shard.h>
 #include <reshard/nn/state.h>
 
-/* Ranks are threads or processes, where cmocka's assertions cannot be used: rank functions say what is wrong in the
- * sentence of their status. */
+/* Ranks are threads or processes, where cmocka's assertions cannot be used: rank functions say what
+ * is wrong in the sentence of their status. */
 static inline rsh_status wrong(const char *file, int line, const char *what) {
     char sentence[900];
-    snprintf(sentence, sizeof sentence, "%s:%d: %s  [%.300s]", file, line, what, rsh_error_detail());
+    snprintf(sentence, sizeof sentence, "%s:%d: %s  [%.300s]", file, line, what,
+             rsh_error_detail());
     return rsh_grad_fail(RSH_ERUNTIME, sentence);
 }
 #define CHECK(condition)                                               \
@@ -67,9 +68,10 @@ static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {
     if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
 }
 
-/* A value of this shape whose element i is fn of seed and i: the same on every rank that asks for it. */
-static inline rsh_status make_value(rsh_dtype dtype, int ndim, const int64_t *shape, uint64_t seed, bool requires_grad,
-                                    rsh_value **out) {
+/* A value of this shape whose element i is fn of seed and i: the same on every rank that asks for
+ * it. */
+static inline rsh_status make_value(rsh_dtype dtype, int ndim, const int64_t *shape, uint64_t seed,
+                                    bool requires_grad, rsh_value **out) {
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_empty(dtype, ndim, shape, &t));
     TRY(rsh_math_normal(t, &(rsh_random){.seed = seed}));
@@ -90,12 +92,14 @@ static inline double at(const rsh_tensor *t, int64_t i) {
         i /= rsh_tensor_shape(t)[d];
     }
     const void *data = rsh_tensor_data(t);
-    return rsh_tensor_dtype(t) == RSH_F32 ? ((const float *)data)[where] : ((const double *)data)[where];
+    return rsh_tensor_dtype(t) == RSH_F32 ? ((const float *)data)[where]
+                                          : ((const double *)data)[where];
 }
 
 /* Largest difference relative to the largest element; infinite if shapes differ. */
 static inline double difference(const rsh_tensor *a, const rsh_tensor *b) {
-    if (rsh_tensor_count(a) != rsh_tensor_count(b) || rsh_tensor_ndim(a) != rsh_tensor_ndim(b)) return INFINITY;
+    if (rsh_tensor_count(a) != rsh_tensor_count(b) || rsh_tensor_ndim(a) != rsh_tensor_ndim(b))
+        return INFINITY;
     double most = 0, scale = 1;
     for (int64_t i = 0; i < rsh_tensor_count(a); i++) {
         double d = fabs(at(a, i) - at(b, i));
@@ -117,12 +121,12 @@ static inline rsh_status whole_of(const rsh_value *v, rsh_tensor **out) {
     return RSH_OK;
 }
 
-#define CHECK_CLOSE(a, b, tolerance)                                                                                   \
-    do {                                                                                                               \
-        double off_ = difference((a), (b));                                                                            \
-        char what_[200];                                                                                               \
-        snprintf(what_, sizeof what_, "%s differs from %s by %g", #a, #b, off_);                                       \
-        if (!(off_ <= (tolerance))) return wrong(__FILE__, __LINE__, what_);                                           \
+#define CHECK_CLOSE(a, b, tolerance)                                                               \
+    do {                                                                                           \
+        double off_ = difference((a), (b));                                                        \
+        char what_[200];                                                                           \
+        snprintf(what_, sizeof what_, "%s differs from %s by %g", #a, #b, off_);                   \
+        if (!(off_ <= (tolerance))) return wrong(__FILE__, __LINE__, what_);                       \
     } while (0)
 
 #endif

@@ -1,4 +1,5 @@
-/* Optimizers: steps against formulas written out here, on plain and on sharded parameters; clipping; state; schedules. */
+/* Optimizers: steps against formulas written out here, on plain and on sharded parameters; clipping; state; schedules.
+ */
 #include "models.h"
 
 enum { STEPS = 5, ROWS = 6, COLUMNS = 3, COUNT = ROWS * COLUMNS };
@@ -145,12 +146,16 @@ static rsh_status steps(void *ctx) {
 
 static void optimizers_step_as_their_formulas_say(void **state) {
     (void)state;
-    const rsh_sgd_opts sgd[] = {{.lr = 0.1}, {.lr = 0.1, .weight_decay = 0.3}, {.lr = 0.1, .momentum = 0.9, .dampening = 0.2},
+    const rsh_sgd_opts sgd[] = {{.lr = 0.1},
+                                {.lr = 0.1, .weight_decay = 0.3},
+                                {.lr = 0.1, .momentum = 0.9, .dampening = 0.2},
                                 {.lr = 0.1, .momentum = 0.8, .weight_decay = 0.1, .nesterov = true}};
-    const rsh_adam_opts adam[] = {RSH_ADAM_OPTS_INIT, RSH_ADAMW_OPTS_INIT, {0.05, 0.8, 0.9, 1e-6, 0.2, false}, {0.05, 0.8, 0.9, 1e-6, 0.2, true}};
+    const rsh_adam_opts adam[] = {
+        RSH_ADAM_OPTS_INIT, RSH_ADAMW_OPTS_INIT, {0.05, 0.8, 0.9, 1e-6, 0.2, false}, {0.05, 0.8, 0.9, 1e-6, 0.2, true}};
     for (int i = 0; i < 4; i++)
         for (int n = 1; n <= 4; n++) {
-            trial t = {.dtype = n % 2 ? RSH_F64 : RSH_F32, .sharded = n > 1, .dim = i % 2, .sgd = sgd[i], .opts = adam[i]};
+            trial t = {
+                .dtype = n % 2 ? RSH_F64 : RSH_F32, .sharded = n > 1, .dim = i % 2, .sgd = sgd[i], .opts = adam[i]};
             run_groups(n, steps, &t);
             t.adam = true;
             run_groups(n, steps, &t);

@@ -1,7 +1,9 @@
 /* Shard module: plans, sharders, hooks on outputs; the Megatron pair against the same model on one rank. */
 #include "models.h"
 
-static rsh_status chunks(int dim, int n, const int *ranks, rsh_spec **out) { return rsh_spec_chunk_ranks(dim, n, ranks, out); }
+static rsh_status chunks(int dim, int n, const int *ranks, rsh_spec **out) {
+    return rsh_spec_chunk_ranks(dim, n, ranks, out);
+}
 
 /* y = fc2(gelu(fc1(x))) */
 static rsh_status mlp_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
@@ -289,7 +291,8 @@ static rsh_status squared_loss(rsh_value *y, rsh_value **out) {
     return st;
 }
 
-static rsh_status compare_parameters(rsh_module *cut, rsh_module *whole, const char *prefix, double tolerance, bool grads) {
+static rsh_status compare_parameters(rsh_module *cut, rsh_module *whole, const char *prefix, double tolerance,
+                                     bool grads) {
     static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
     for (int i = 0; i < 4; i++) {
         rsh_value *a = NULL, *b = NULL;
@@ -490,7 +493,8 @@ static rsh_status resharded(void *ctx) { /* H1 */
     TRY(whole_of(x, &a));
     TRY(whole_of(y, &b));
     CHECK_CLOSE(a, b, 0.0);
-    CHECK(!strcmp(rsh_layout_text(rsh_value_layout(x)), "f32[24/x, 12] on x=4@[0,1,3,2]")); /* the source is as it was */
+    CHECK(
+        !strcmp(rsh_layout_text(rsh_value_layout(x)), "f32[24/x, 12] on x=4@[0,1,3,2]")); /* the source is as it was */
     TRY(make_value(RSH_F32, 1, (const int64_t[]){5}, 1, false, &plain));
     TRY(rsh_module_forward(m, plain, &same));
     CHECK(same == plain); /* other outputs pass */
@@ -527,7 +531,8 @@ static rsh_status collected(void *ctx) { /* H2, and the rule for dims of length 
     TRY(rsh_collect_local_shard(m));
     TRY(collect_shape(m, "f32[23/x, 15] on x=4@[0,1,3,2]", 2, (const int64_t[]){me == 2 ? 5 : 6, 15}));
     TRY(collect_shape(m, "f32[4/x, 16] on x=4", 1, (const int64_t[]){16}));
-    TRY(collect_shape(m, "f32[5/x, 16] on x=4", 2, (const int64_t[]){me < 2 ? 2 : me == 2, 16})); /* equal on all ranks */
+    TRY(collect_shape(m, "f32[5/x, 16] on x=4", 2,
+                      (const int64_t[]){me < 2 ? 2 : me == 2, 16})); /* equal on all ranks */
     rsh_value *x = NULL, *y = NULL;
     TRY(numbers_on(rsh_group_comm(NULL), "f32[4, 4] boxes 0:[0:4,0:2] 0:[0:4,2:4]", &x));
     CHECK_STATUS(RSH_EUNSUP, rsh_module_forward(m, x, &y));

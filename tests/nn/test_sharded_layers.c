@@ -1,7 +1,7 @@
 /* Sharded layers: Linear, Embedding and EmbeddingBag over ranks against the same layer on one rank.
  *
- * Every rank brings rows of its own.  The layer on one rank gets all rows; its loss is the sum of all outputs, each times
- * a number of its own, so that gradients tell positions apart. */
+ * Every rank brings rows of its own.  The layer on one rank gets all rows; its loss is the sum of all outputs, each
+ * times a number of its own, so that gradients tell positions apart. */
 #include "models.h"
 
 typedef struct trial {
@@ -12,7 +12,9 @@ typedef struct trial {
     rsh_dtype dtype;
 } trial;
 
-static int owner(const trial *t, int i, int n) { return t->order == 0 ? i : t->order == 1 ? n - 1 - i : (i + n / 2 + 1) % n; }
+static int owner(const trial *t, int i, int n) {
+    return t->order == 0 ? i : t->order == 1 ? n - 1 - i : (i + n / 2 + 1) % n;
+}
 
 static rsh_status spec_of(const trial *t, int dim, rsh_spec **out) {
     int ranks[8], n = rsh_group_size(NULL);
@@ -84,7 +86,8 @@ static rsh_status two_linears(const trial *t, rsh_module **cut, rsh_module **who
 
 /* The sharded result as the rows that this rank brought. */
 static rsh_status home(const trial *t, rsh_value *y, rsh_value **out) {
-    rsh_layout_desc desc = {.dtype = t->dtype, .ndim = rsh_value_ndim(y), .naxes = 1, .axis = {{"x", rsh_group_size(NULL)}}};
+    rsh_layout_desc desc = {
+        .dtype = t->dtype, .ndim = rsh_value_ndim(y), .naxes = 1, .axis = {{"x", rsh_group_size(NULL)}}};
     int64_t counts[8];
     for (int d = 0; d < desc.ndim; d++) desc.dim[d].size = rsh_value_shape(y)[d];
     for (int r = 0; r < rsh_group_size(NULL); r++) counts[r] = rows_of(t, r);
@@ -190,7 +193,8 @@ static rsh_status linear_errors(void *ctx) {
     TRY(make_value(RSH_F64, 2, (const int64_t[]){3, 6}, 1, false, &x));
     TRY(make_value(RSH_F64, 2, (const int64_t[]){3, 5}, 1, false, &narrow));
     TRY(make_value(RSH_F32, 2, (const int64_t[]){3, 6}, 1, false, &single));
-    CHECK_STATUS(RSH_EVALUE, rsh_module_forward(m, odd ? narrow : x, &y)); /* one rank's mistake is every rank's error */
+    CHECK_STATUS(RSH_EVALUE,
+                 rsh_module_forward(m, odd ? narrow : x, &y)); /* one rank's mistake is every rank's error */
     CHECK(strstr(rsh_error_detail(), "[3, 5]"));
     CHECK_STATUS(RSH_ETYPE, rsh_module_forward(m, odd ? x : single, &y));
     TRY(rsh_module_forward(m, x, &y));
@@ -309,7 +313,8 @@ static rsh_status bags_trial(void *ctx) {
         question before;
         TRY(ask(b, 0, me, false, &before));
         int64_t skip = me ? rsh_tensor_count(rsh_value_tensor(before.in[0])) : 0;
-        const rsh_tensor *mg = rsh_value_tensor(rsh_value_grad(mine.in[2])), *ag = rsh_value_tensor(rsh_value_grad(all.in[2]));
+        const rsh_tensor *mg = rsh_value_tensor(rsh_value_grad(mine.in[2])),
+                         *ag = rsh_value_tensor(rsh_value_grad(all.in[2]));
         for (int64_t i = 0; i < rsh_tensor_count(mg); i++) CHECK(fabs(at(mg, i) - at(ag, skip + i)) < 1e-4);
         question_free(&before);
     }
@@ -325,10 +330,19 @@ static rsh_status bags_trial(void *ctx) {
 static void bag_trials(int dim, bool bag) {
     for (int n = 1; n <= 4; n++)
         for (int i = 0; i < 12; i++) {
-            bag_trial b = {.t = {.in = 9 + i, .out = 5 + i % 3, .rows = 3 + i % 3, .dim = dim, .uneven = i % 2, .order = i % 3,
+            bag_trial b = {.t = {.in = 9 + i,
+                                 .out = 5 + i % 3,
+                                 .rows = 3 + i % 3,
+                                 .dim = dim,
+                                 .uneven = i % 2,
+                                 .order = i % 3,
                                  .dtype = i % 5 == 4 ? RSH_F32 : RSH_F64},
-                           .mode = bag ? (rsh_bag_mode)(i % 3) : RSH_BAG_SUM, .bag = bag, .padded = i / 3 % 2, .last = i % 4 == 1,
-                           .weighted = bag && i % 3 == RSH_BAG_SUM && i > 5, .norm = i % 4 == 3};
+                           .mode = bag ? (rsh_bag_mode)(i % 3) : RSH_BAG_SUM,
+                           .bag = bag,
+                           .padded = i / 3 % 2,
+                           .last = i % 4 == 1,
+                           .weighted = bag && i % 3 == RSH_BAG_SUM && i > 5,
+                           .norm = i % 4 == 3};
             run_groups(n, bags_trial, &b);
         }
 }

@@ -2,8 +2,8 @@
  *
  * Parameters are leaves that require gradients, f32 or f64, filled by <reshard/nn/random.h>: one
  * call for each, in the order in which the comments name them.  Names of parameters and initial
- * distributions are PyTorch's.  The caller frees *out.  All constructors return RSH_EVALUE for sizes
- * or numbers out of range, RSH_ETYPE for another dtype, RSH_ENOMEM, and are local.
+ * distributions are PyTorch's.  The caller frees *out.  All constructors return RSH_EVALUE for
+ * sizes or numbers out of range, RSH_ETYPE for another dtype, RSH_ENOMEM, and are local.
  *
  * A Linear, Embedding or EmbeddingBag whose weight was sharded by <reshard/nn/shard.h> runs over
  * the ranks; docs/nn.md says what its inputs and outputs then are. */

@@ -1,13 +1,13 @@
 /* Module: a tree of parameters, buffers and child modules, with a forward function.
  *
- * A module is of a kind, a record with the forward function.  It has parameters (leaf values that an
- * optimizer changes), buffers (values that it does not change) and children, each under a name that
- * is unique in the module.  Paths are names joined by dots: "layers.0.weight".
+ * A module is of a kind, a record with the forward function.  It has parameters (leaf values that
+ * an optimizer changes), buffers (values that it does not change) and children, each under a name
+ * that is unique in the module.  Paths are names joined by dots: "layers.0.weight".
  *
  * Modules are reference-counted; one thread, a rank, uses a tree of them.  Names and values that a
- * function returns are borrowed and live until the module changes.  If a function fails, the tree is
- * as before.  All calls are local, but for forward functions that move elements between ranks, and
- * where a comment says so. */
+ * function returns are borrowed and live until the module changes.  If a function fails, the tree
+ * is as before.  All calls are local, but for forward functions that move elements between ranks,
+ * and where a comment says so. */
 #ifndef RESHARD_NN_MODULE_H
 #define RESHARD_NN_MODULE_H
 
@@ -54,7 +54,8 @@ RSH_API void *rsh_module_state(const rsh_module *m);
  * Local, or as the forward function says. */
 RSH_API rsh_status rsh_module_call(rsh_module *m, int nin, rsh_value *const *in, rsh_value **out);
 /* The same with `nnamed` further inputs given by name.
- * RSH_EKEY if the kind has no input of a name; RSH_EVALUE if an input is given twice. */
+ * RSH_EKEY if the kind has no input of a name; RSH_EVALUE if an input is given twice.  Local, as
+ * above. */
 typedef struct rsh_named_input {
     const char *name;
     rsh_value *value;
@@ -71,11 +72,11 @@ RSH_API rsh_status rsh_module_forward(rsh_module *m, rsh_value *in, rsh_value **
  * RSH_EKEY if the name is empty or has a dot, or something else has it; RSH_EVALUE if the value is
  * not a leaf; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_module_set_parameter(rsh_module *m, const char *name, rsh_value *value);
-/* The same for a buffer.  One that is not persistent is left out of state dicts. */
+/* The same for a buffer.  One that is not persistent is left out of state dicts.  Local. */
 RSH_API rsh_status rsh_module_set_buffer(rsh_module *m, const char *name, rsh_value *value,
                                          bool persistent);
 /* The same for a child, which may be in other places too; NULL keeps the name without a child.
- * RSH_EVALUE if the child is the module itself, or contains it. */
+ * RSH_EVALUE if the child is the module itself, or contains it.  Local. */
 RSH_API rsh_status rsh_module_set_child(rsh_module *m, const char *name, rsh_module *child);
 
 /* What is under a name of the module itself; *out may become NULL.
@@ -102,10 +103,10 @@ typedef rsh_status (*rsh_value_visit)(void *ctx, const char *path, rsh_module *o
                                       const char *name, rsh_value *value);
 RSH_API rsh_status rsh_module_parameters(rsh_module *m, bool tied, rsh_value_visit fn, void *ctx);
 RSH_API rsh_status rsh_module_buffers(rsh_module *m, rsh_value_visit fn, void *ctx);
-/* The same for modules, the root first with path "", each once. */
+/* The same for modules, the root first with path "", each once.  Local. */
 typedef rsh_status (*rsh_module_visit)(void *ctx, const char *path, rsh_module *m);
 RSH_API rsh_status rsh_module_modules(rsh_module *m, rsh_module_visit fn, void *ctx);
-/* The same with children before their parents, as PyTorch's apply. */
+/* The same with children before their parents, as PyTorch's apply.  Local. */
 RSH_API rsh_status rsh_module_apply(rsh_module *m, rsh_module_visit fn, void *ctx);
 
 /* Training or evaluation, for the whole tree; and of one module.  Local. */

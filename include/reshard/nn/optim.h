@@ -66,8 +66,8 @@ RSH_API rsh_status rsh_optimizer_load_state_dict(rsh_optimizer *o, const rsh_sta
  * Collective over the comms of distributed parameters; otherwise local. */
 RSH_API rsh_status rsh_clip_grad_norm(rsh_module *m, double max_norm, double *norm);
 
-/* A learning rate that rises linearly over the first `warmup` steps and falls to `least` * lr at step
- * `steps`, along half a cosine or a line, or stays. */
+/* A learning rate that rises linearly over the first `warmup` steps and falls to `least` * lr at
+ * step `steps`, along half a cosine or a line, or stays. */
 typedef enum rsh_decay { RSH_DECAY_NONE, RSH_DECAY_COSINE, RSH_DECAY_LINEAR } rsh_decay;
 typedef struct rsh_schedule {
     double lr;
