@@ -26,7 +26,8 @@ typedef struct rsh_value rsh_value;
 /* A leaf on a tensor, or on a sharded tensor.  With a gradient required, rsh_backward adds to its
  * gradient.  The value takes over what it is given and frees it; if the call fails, it is still the
  * caller's.  The caller frees *out.
- * RSH_ETYPE if a gradient is required and the dtype is neither f32 nor f64; RSH_ENOMEM. */
+ * RSH_ERUNTIME if a gradient is required of bools or integers, RSH_EUNSUP of other dtypes than f32
+ * and f64; RSH_ENOMEM. */
 RSH_API rsh_status rsh_value_take(rsh_tensor *t, bool requires_grad, rsh_value **out);
 RSH_API rsh_status rsh_value_take_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out);
 /* The same on the storage of a tensor or sharded tensor that stays the caller's. */
@@ -61,14 +62,14 @@ RSH_API const int64_t *rsh_value_shape(const rsh_value *v);
 RSH_API bool rsh_value_requires_grad(const rsh_value *v);
 /* Is it no output of a recorded op? */
 RSH_API bool rsh_value_is_leaf(const rsh_value *v);
-/* RSH_ERUNTIME if the value is not a leaf; RSH_ETYPE as for rsh_value_take. */
+/* RSH_ERUNTIME if the value is not a leaf; otherwise as for rsh_value_take. */
 RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad);
 
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */
 RSH_API rsh_value *rsh_value_grad(const rsh_value *v);
 /* Puts a gradient in place of the one that is there; the leaf holds it.  NULL: none.
- * RSH_EVALUE if its shape, dtype or layout differs from the value's; RSH_ERUNTIME if the value is not
- * a leaf. */
+ * RSH_EVALUE if its shape, dtype or layout differs from the value's, partial replaced by replicated;
+ * RSH_ERUNTIME if the value is not a leaf. */
 RSH_API rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad);
 /* Sets the gradient that is there to zero in its memory.  No-op without one. */
 RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
