@@ -37,9 +37,9 @@ function(reshard_test_program source)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${room})
   target_include_directories(${name} PRIVATE ${tests})
   target_link_libraries(${name} PRIVATE reshard-flags PkgConfig::JANSSON Threads::Threads m)
-  if(room MATCHES "^(prop|doors|nn)$") # public headers only, and the library that libreshard-mpi and libreshard-nn use too
+  if(room MATCHES "^(prop|nn)$" OR name STREQUAL "test_doors_nn") # public headers only, and the library that the others use too
     target_link_libraries(${name} PRIVATE reshard ${CMAKE_DL_LIBS})
-    if(room MATCHES "^(doors|nn)$" AND TARGET reshard-nn)
+    if(NOT room STREQUAL "prop")
       target_link_libraries(${name} PRIVATE reshard-nn)
     endif()
   elseif(NOT room STREQUAL "oracle")
@@ -52,11 +52,11 @@ file(GLOB test_sources CONFIGURE_DEPENDS ${tests}/*/test_*.c)
 find_program(PYTHON python3)
 if(NOT PYTHON)
   message(STATUS "the test of NULL and wrong enums is left out: its calls are written by python3, which is not there")
-  list(FILTER test_sources EXCLUDE REGEX "/test_doors[.]c$")
+  list(FILTER test_sources EXCLUDE REGEX "/test_doors[^/]*$")
 endif()
 if(NOT TARGET reshard-nn)
   message(STATUS "the tests of libreshard-nn are left out: there is no CBLAS")
-  list(FILTER test_sources EXCLUDE REGEX "/nn/[^/]*$")
+  list(FILTER test_sources EXCLUDE REGEX "/(nn/[^/]*|test_doors_nn[.]c)$")
 endif()
 foreach(source IN LISTS test_sources)
   string(REGEX REPLACE "^.*/([^/]*)/test_([^/]*)\\.c$" "\\1" room ${source})
@@ -71,19 +71,23 @@ foreach(source IN LISTS test_sources)
   set_tests_properties("${room}: ${name}" PROPERTIES LABELS ${room})
 endforeach()
 
-# Every public function with wrong arguments: the calls follow the headers.  ARGN: mpi, for those of libreshard-mpi too.
-function(reshard_door_calls program)
-  set(folder ${PROJECT_BINARY_DIR}/tests/${program})
+# Every public function with wrong arguments: the calls follow the headers.  library: core, mpi (with the core) or nn.
+function(reshard_door_calls program library)
+  set(folder ${PROJECT_BINARY_DIR}/tests/doors/${program})
+  set(door_calls ${folder}/door_calls.inc)
   file(MAKE_DIRECTORY ${folder})
   file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
-  add_custom_command(OUTPUT ${folder}/door_calls.inc
-    COMMAND ${PYTHON} ${tests}/doors/door_calls.py ${PROJECT_SOURCE_DIR} ${folder}/door_calls.inc ${ARGN}
+  add_custom_command(OUTPUT ${door_calls}
+    COMMAND ${PYTHON} ${tests}/doors/door_calls.py ${PROJECT_SOURCE_DIR} ${library} ${door_calls}
     DEPENDS ${tests}/doors/door_calls.py ${tests}/doors/answers.txt ${PROJECT_SOURCE_DIR}/tools/c_text.py ${public_headers})
-  target_sources(${program} PRIVATE ${folder}/door_calls.inc)
+  target_sources(${program} PRIVATE ${door_calls})
   target_include_directories(${program} PRIVATE ${folder})
 endfunction()
 if(TARGET test_doors)
-  reshard_door_calls(test_doors)
+  reshard_door_calls(test_doors core)
+endif()
+if(TARGET test_doors_nn)
+  reshard_door_calls(test_doors_nn nn)
 endif()
 
 # What reductions and digests give does not depend on the vector instructions; levels above the machine's run at the machine's.
@@ -94,6 +98,13 @@ foreach(level generic avx2)
     set_tests_properties(${simd_test} PROPERTIES LABELS simd ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")
   endforeach()
 endforeach()
+
+if(TARGET reshard-nn)
+  foreach(test nn_golden nn_gradients nn_kernels)
+    add_test(NAME "simd: ${test}, generic" COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties("simd: ${test}, generic" PROPERTIES LABELS "simd;nn" ENVIRONMENT "RESHARD_SIMD=generic")
+  endforeach()
+endif()
 
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)

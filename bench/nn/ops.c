@@ -2,8 +2,8 @@
  *
  *   ops [THREADS]
  *
- * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both meet the same machine.  We report
- * the minimum of each. */
+ * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both meet the same machine.  We
+ * report the minimum of each. */
 #include <cblas.h>
 #include <reshard/nn.h>
 #include <reshard/pool.h>
@@ -28,12 +28,13 @@ static rsh_value *value(int ndim, const int64_t *shape, bool requires_grad) {
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
     must(rsh_tensor_empty(RSH_F32, ndim, shape, &t));
-    for (int64_t i = 0; i < rsh_tensor_count(t); i++) ((float *)rsh_tensor_data(t))[i] = (float)((i * 7919) % 2003) / 1000 - 1;
+    for (int64_t i = 0; i < rsh_tensor_count(t); i++)
+        ((float *)rsh_tensor_data(t))[i] = (float)((i * 7919) % 2003) / 1000 - 1;
     must(rsh_value_take(t, requires_grad, &v));
     return v;
 }
 
-#define VALUE(grad, ...) \
+#define VALUE(grad, ...)                                                                                               \
     value((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}, grad)
 
 /* ---- Linear ---- */
@@ -72,8 +73,8 @@ static void bench_linear(void) {
         if (i > 2 && a < ours) ours = a;
         if (i > 2 && c < bare) bare = c;
     }
-    printf("linear 1024x1024x1024, forward and backward   %7.2f ms, bare cblas_sgemm %7.2f ms: %.3f of it\n", ours * 1e3,
-           bare * 1e3, bare / ours);
+    printf("linear 1024x1024x1024, forward and backward   %7.2f ms, bare cblas_sgemm %7.2f ms: %.3f of it\n",
+           ours * 1e3, bare * 1e3, bare / ours);
     for (int i = 0; i < 6; i++) rsh_value_free(all[i]);
     rsh_value_free(b);
 }
@@ -106,7 +107,8 @@ static void bench_overhead(void) {
         if (third - middle < recorded * CALLS) recorded = (third - middle) / CALLS;
         if (end - third < back * CALLS) back = (end - third) / CALLS;
     }
-    printf("relu of one element   %.0f ns, recorded %.0f ns, with backward %.0f ns\n", plain * 1e9, recorded * 1e9, back * 1e9);
+    printf("relu of one element   %.0f ns, recorded %.0f ns, with backward %.0f ns\n", plain * 1e9, recorded * 1e9,
+           back * 1e9);
     rsh_value_free(x);
     rsh_value_free(g);
 }
@@ -119,10 +121,14 @@ static rsh_status gelu(rsh_value *const *in, rsh_value **out) { return rsh_nn_ge
 static rsh_status gelu_tanh(rsh_value *const *in, rsh_value **out) { return rsh_nn_gelu(in[0], RSH_GELU_TANH, out); }
 static rsh_status add(rsh_value *const *in, rsh_value **out) { return rsh_nn_add(in[0], in[1], out); }
 static rsh_status softmax(rsh_value *const *in, rsh_value **out) { return rsh_nn_softmax(in[0], -1, out); }
-static rsh_status layer_norm(rsh_value *const *in, rsh_value **out) { return rsh_nn_layer_norm(in[0], 1, in[1], in[2], 1e-5, out); }
+static rsh_status layer_norm(rsh_value *const *in, rsh_value **out) {
+    return rsh_nn_layer_norm(in[0], 1, in[1], in[2], 1e-5, out);
+}
 static rsh_status linear(rsh_value *const *in, rsh_value **out) { return rsh_nn_linear(in[0], in[1], in[2], out); }
 static rsh_status bmm(rsh_value *const *in, rsh_value **out) { return rsh_nn_bmm(in[0], in[1], out); }
-static rsh_status attention(rsh_value *const *in, rsh_value **out) { return rsh_nn_attention(in[0], in[1], in[2], NULL, false, out); }
+static rsh_status attention(rsh_value *const *in, rsh_value **out) {
+    return rsh_nn_attention(in[0], in[1], in[2], NULL, false, out);
+}
 static rsh_status dropout(rsh_value *const *in, rsh_value **out) { return rsh_nn_dropout(in[0], 0.1, 1, 2, out); }
 
 static void bench_op(const char *name, op_fn *fn, int nin, rsh_value **in) {
@@ -157,7 +163,8 @@ static void bench_block(void) {
              (rsh_value *[]){VALUE(true, 8, 256, 256), VALUE(true, 256), VALUE(true, 256)});
     bench_op("linear 256 to 1024 [8, 256, 256]", linear, 3,
              (rsh_value *[]){VALUE(true, 8, 256, 256), VALUE(true, 1024, 256), VALUE(true, 1024)});
-    bench_op("bmm [64, 256, 32] [64, 32, 256]", bmm, 2, (rsh_value *[]){VALUE(true, 64, 256, 32), VALUE(true, 64, 32, 256)});
+    bench_op("bmm [64, 256, 32] [64, 32, 256]", bmm, 2,
+             (rsh_value *[]){VALUE(true, 64, 256, 32), VALUE(true, 64, 32, 256)});
     bench_op("attention [64, 256, 32]", attention, 3,
              (rsh_value *[]){VALUE(true, 64, 256, 32), VALUE(true, 64, 256, 32), VALUE(true, 64, 256, 32)});
 }

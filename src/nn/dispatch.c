@@ -9,13 +9,13 @@
 static rshn_kernels tables[2]; /* f32, f64 */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-#define LIST(bits, level, k)                   \
-    do {                                       \
-        rshn_list_map_f##bits##_##level(k);     \
-        rshn_list_sum_f##bits##_##level(k);     \
-        rshn_list_softmax_f##bits##_##level(k); \
-        rshn_list_norm_f##bits##_##level(k);    \
-        rshn_list_entropy_f##bits##_##level(k); \
+#define LIST(bits, level, k)                                                                                           \
+    do {                                                                                                               \
+        rshn_list_map_f##bits##_##level(k);                                                                            \
+        rshn_list_sum_f##bits##_##level(k);                                                                            \
+        rshn_list_softmax_f##bits##_##level(k);                                                                        \
+        rshn_list_norm_f##bits##_##level(k);                                                                           \
+        rshn_list_entropy_f##bits##_##level(k);                                                                        \
     } while (0)
 
 static int has_avx2(void) {

@@ -2,7 +2,8 @@
  *
  * A matrix whose rows or columns are dense is read in place, transposed or not; others are copied first.  A batch
  * becomes one large product where the memory allows it: rows of all batches as rows of one matrix, or, if the result is
- * repeated, as one long sum.  Otherwise the matrices of a batch are shared out to the pool, each with one BLAS thread. */
+ * repeated, as one long sum.  Otherwise the matrices of a batch are shared out to the pool, each with one BLAS thread.
+ */
 #include "nn/impl.h"
 
 #include <cblas.h>
@@ -41,7 +42,8 @@ static void multiply_vector(rsh_dtype dtype, double alpha, const rshn_matrix *m,
     CBLAS_TRANSPOSE way = straight ? CblasNoTrans : CblasTrans;
     blasint rows = (blasint)k.rows, columns = (blasint)k.columns, ld = leading(&k);
     if (dtype == RSH_F32)
-        cblas_sgemv(CblasRowMajor, way, rows, columns, (float)alpha, k.data, ld, x, (blasint)sx, (float)beta, y, (blasint)sy);
+        cblas_sgemv(CblasRowMajor, way, rows, columns, (float)alpha, k.data, ld, x, (blasint)sx, (float)beta, y,
+                    (blasint)sy);
     else
         cblas_dgemv(CblasRowMajor, way, rows, columns, alpha, k.data, ld, x, (blasint)sx, beta, y, (blasint)sy);
 }
@@ -52,8 +54,8 @@ static void multiply(rsh_dtype dtype, double alpha, const rshn_matrix *a, const 
     CBLAS_TRANSPOSE wa = plain(a) ? CblasNoTrans : CblasTrans, wb = plain(b) ? CblasNoTrans : CblasTrans;
     blasint m = (blasint)c->rows, n = (blasint)c->columns, k = (blasint)a->columns;
     if (dtype == RSH_F32)
-        cblas_sgemm(CblasRowMajor, wa, wb, m, n, k, (float)alpha, ka.data, leading(&ka), kb.data, leading(&kb), (float)beta,
-                    c->data, leading(c));
+        cblas_sgemm(CblasRowMajor, wa, wb, m, n, k, (float)alpha, ka.data, leading(&ka), kb.data, leading(&kb),
+                    (float)beta, c->data, leading(c));
     else
         cblas_dgemm(CblasRowMajor, wa, wb, m, n, k, alpha, ka.data, leading(&ka), kb.data, leading(&kb), beta, c->data,
                     leading(c));
@@ -131,14 +133,15 @@ static bool still(const product *w, int which) {
 static void fold(product *w) {
     rshn_matrix *a = &w->m[A], *b = &w->m[B], *c = &w->m[C];
     if (w->count <= 1) return;
-    if (still(w, B) && continues(w, A, a->rows, a->row_stride) && continues(w, C, c->rows, c->row_stride) && a->rows > 0) {
+    if (still(w, B) && continues(w, A, a->rows, a->row_stride) && continues(w, C, c->rows, c->row_stride) &&
+        a->rows > 0) {
         rshn_matrix tall = *a;
         tall.rows *= w->count;
         if (!rshn_matrix_fits(&tall)) return;
         *a = tall;
         c->rows *= w->count;
-    } else if (still(w, C) && continues(w, A, a->columns, a->column_stride) && continues(w, B, b->rows, b->row_stride) &&
-               a->columns > 1) {
+    } else if (still(w, C) && continues(w, A, a->columns, a->column_stride) &&
+               continues(w, B, b->rows, b->row_stride) && a->columns > 1) {
         rshn_matrix wide = *a, tall = *b;
         wide.columns *= w->count;
         tall.rows *= w->count;
@@ -157,7 +160,8 @@ static void one_of_batch(const product *w, int64_t i, double beta) {
     rshn_matrix m[3];
     memcpy(m, w->m, sizeof m);
     for (int d = w->nb - 1; d >= 0; i /= w->size[d], d--)
-        for (int k = A; k <= C; k++) m[k].data = (char *)m[k].data + i % w->size[d] * w->stride[k][d] * (int64_t)w->item;
+        for (int k = A; k <= C; k++)
+            m[k].data = (char *)m[k].data + i % w->size[d] * w->stride[k][d] * (int64_t)w->item;
     rshn_gemm_one(w->dtype, w->alpha, &m[A], &m[B], beta, &m[C]);
 }
 
@@ -196,7 +200,8 @@ static rsh_status prepare(product *w, const rsh_tensor *a, const rsh_tensor *b, 
     for (int d = 0; d < w->nb; d++) w->adds = w->adds || (w->size[d] != 1 && !w->stride[C][d]);
     fold(w);
     for (int k = A; k <= C; k++)
-        if (too_large(&w->m[k])) return rshn_fail(RSH_EUNSUP, "a product of matrices with more than %d rows or columns", INT_MAX);
+        if (too_large(&w->m[k]))
+            return rshn_fail(RSH_EUNSUP, "a product of matrices with more than %d rows or columns", INT_MAX);
     return RSH_OK;
 }
 

@@ -4,11 +4,11 @@
 
 #include "nn/kernels.h"
 
-#define RSHN_LISTS_OF(bits, level)                           \
-    void rshn_list_map_f##bits##_##level(rshn_kernels *);     \
-    void rshn_list_sum_f##bits##_##level(rshn_kernels *);     \
-    void rshn_list_softmax_f##bits##_##level(rshn_kernels *); \
-    void rshn_list_norm_f##bits##_##level(rshn_kernels *);    \
+#define RSHN_LISTS_OF(bits, level)                                                                 \
+    void rshn_list_map_f##bits##_##level(rshn_kernels *);                                          \
+    void rshn_list_sum_f##bits##_##level(rshn_kernels *);                                          \
+    void rshn_list_softmax_f##bits##_##level(rshn_kernels *);                                      \
+    void rshn_list_norm_f##bits##_##level(rshn_kernels *);                                         \
     void rshn_list_entropy_f##bits##_##level(rshn_kernels *);
 
 RSHN_LISTS_OF(32, generic)

@@ -3,54 +3,71 @@
 #include "nn/real.h"
 
 /* Loops for the strides that occur: 1 and 0 are worth a loop of their own. */
-#define MAP1(name, value)                                                                                     \
-    static void name(const double *p, const void *xv, int64_t sx, void *yv, int64_t n) {                      \
-        const real *xs = xv, p0 = (real)p[0], p1 = (real)p[1];                                                \
-        real *ys = yv;                                                                                        \
-        (void)p0, (void)p1;                                                                                   \
-        if (sx == 1) {                                                                                        \
-            NN_EACH for (int64_t i = 0; i < n; i++) { real x = xs[i]; ys[i] = (value); }                      \
-        } else {                                                                                              \
-            for (int64_t i = 0; i < n; i++) { real x = xs[i * sx]; ys[i] = (value); }                         \
-        }                                                                                                     \
+#define MAP1(name, value)                                                                                              \
+    static void name(const double *p, const void *xv, int64_t sx, void *yv, int64_t n) {                               \
+        const real *xs = xv, p0 = (real)p[0], p1 = (real)p[1];                                                         \
+        real *ys = yv;                                                                                                 \
+        (void)p0, (void)p1;                                                                                            \
+        if (sx == 1) {                                                                                                 \
+            NN_EACH for (int64_t i = 0; i < n; i++) {                                                                  \
+                real x = xs[i];                                                                                        \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                real x = xs[i * sx];                                                                                   \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
-#define MAP2(name, value)                                                                                     \
-    static void name(const double *p, const void *av, int64_t sa, const void *bv, int64_t sb, void *yv,       \
-                     int64_t n) {                                                                             \
-        const real *as = av, *bs = bv, p0 = (real)p[0], p1 = (real)p[1];                                      \
-        real *ys = yv;                                                                                        \
-        (void)p0, (void)p1;                                                                                   \
-        if (sa == 1 && sb == 1) {                                                                             \
-            NN_EACH for (int64_t i = 0; i < n; i++) { real a = as[i], b = bs[i]; ys[i] = (value); }           \
-        } else if (sa == 1 && sb == 0) {                                                                      \
-            const real b = bs[0];                                                                             \
-            NN_EACH for (int64_t i = 0; i < n; i++) { real a = as[i]; ys[i] = (value); }                      \
-        } else if (sa == 0 && sb == 1) {                                                                      \
-            const real a = as[0];                                                                             \
-            NN_EACH for (int64_t i = 0; i < n; i++) { real b = bs[i]; ys[i] = (value); }                      \
-        } else {                                                                                              \
-            for (int64_t i = 0; i < n; i++) { real a = as[i * sa], b = bs[i * sb]; ys[i] = (value); }         \
-        }                                                                                                     \
+#define MAP2(name, value)                                                                                              \
+    static void name(const double *p, const void *av, int64_t sa, const void *bv, int64_t sb, void *yv, int64_t n) {   \
+        const real *as = av, *bs = bv, p0 = (real)p[0], p1 = (real)p[1];                                               \
+        real *ys = yv;                                                                                                 \
+        (void)p0, (void)p1;                                                                                            \
+        if (sa == 1 && sb == 1) {                                                                                      \
+            NN_EACH for (int64_t i = 0; i < n; i++) {                                                                  \
+                real a = as[i], b = bs[i];                                                                             \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        } else if (sa == 1 && sb == 0) {                                                                               \
+            const real b = bs[0];                                                                                      \
+            NN_EACH for (int64_t i = 0; i < n; i++) {                                                                  \
+                real a = as[i];                                                                                        \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        } else if (sa == 0 && sb == 1) {                                                                               \
+            const real a = as[0];                                                                                      \
+            NN_EACH for (int64_t i = 0; i < n; i++) {                                                                  \
+                real b = bs[i];                                                                                        \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                real a = as[i * sa], b = bs[i * sb];                                                                   \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
-#define MAP3(name, value)                                                                                     \
-    static void name(const double *p, const void *av, int64_t sa, const void *bv, int64_t sb, const void *cv, \
-                     int64_t sc, void *yv, int64_t n) {                                                       \
-        const real *as = av, *bs = bv, *cs = cv, p0 = (real)p[0];                                             \
-        real *ys = yv;                                                                                        \
-        (void)p0;                                                                                             \
-        if (sa == 1 && sb == 1 && sc == 1) {                                                                  \
-            NN_EACH for (int64_t i = 0; i < n; i++) {                                                         \
-                real a = as[i], b = bs[i], c = cs[i];                                                         \
-                ys[i] = (value);                                                                              \
-            }                                                                                                 \
-        } else {                                                                                              \
-            for (int64_t i = 0; i < n; i++) {                                                                 \
-                real a = as[i * sa], b = bs[i * sb], c = cs[i * sc];                                          \
-                ys[i] = (value);                                                                              \
-            }                                                                                                 \
-        }                                                                                                     \
+#define MAP3(name, value)                                                                                              \
+    static void name(const double *p, const void *av, int64_t sa, const void *bv, int64_t sb, const void *cv,          \
+                     int64_t sc, void *yv, int64_t n) {                                                                \
+        const real *as = av, *bs = bv, *cs = cv, p0 = (real)p[0];                                                      \
+        real *ys = yv;                                                                                                 \
+        (void)p0;                                                                                                      \
+        if (sa == 1 && sb == 1 && sc == 1) {                                                                           \
+            NN_EACH for (int64_t i = 0; i < n; i++) {                                                                  \
+                real a = as[i], b = bs[i], c = cs[i];                                                                  \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                real a = as[i * sa], b = bs[i * sb], c = cs[i * sc];                                                   \
+                ys[i] = (value);                                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
 static inline real gelu(real x) {
@@ -97,34 +114,34 @@ MAP1(SQRT, real_sqrt(x))
 MAP1(RELU, x < 0 ? 0 : x)
 MAP1(TANH, real_tanh(x))
 MAP1(SIGMOID, real_sigmoid(x))
-MAP1(SILU, x *real_sigmoid(x))
+MAP1(SILU, real_sigmoid(x) * x)
 MAP1(GELU, gelu(x))
 MAP1(GELU_TANH, (real)0.5 * x * (1 + real_tanh(gelu_inner(x))))
 MAP1(POW_NUMBER, pow_number(x, p0))
 MAP1(CLAMP, clamped(x, p0, p1))
-MAP1(SCALE, x *p0 + p1)
+MAP1(SCALE, p0 * x + p1)
 
 MAP2(ADD, a + b)
 MAP2(SUB, a - b)
-MAP2(MUL, a *b)
+MAP2(MUL, (a * b))
 MAP2(DIV, a / b)
 MAP2(POW, real_pow(a, b))
 MAP2(SQUARED_DIFFERENCE, (a - b) * (a - b))
 MAP2(LOG_BACK, b / a)
 MAP2(SQRT_BACK, b / (2 * a))
 MAP2(RELU_BACK, a <= 0 ? 0 : b)
-MAP2(TANH_BACK, b *(1 - a * a))
-MAP2(SIGMOID_BACK, b *(a * (1 - a)))
-MAP2(SILU_BACK, b *silu_slope(a))
-MAP2(GELU_BACK, b *gelu_slope(a))
-MAP2(GELU_TANH_BACK, b *gelu_tanh_slope(a))
-MAP2(POW_NUMBER_BACK, b *pow_slope(a, p0))
+MAP2(TANH_BACK, (1 - a * a) * b)
+MAP2(SIGMOID_BACK, (1 - a) * a * b)
+MAP2(SILU_BACK, silu_slope(a) * b)
+MAP2(GELU_BACK, gelu_slope(a) * b)
+MAP2(GELU_TANH_BACK, gelu_tanh_slope(a) * b)
+MAP2(POW_NUMBER_BACK, pow_slope(a, p0) * b)
 MAP2(CLAMP_BACK, a >= p0 && a <= p1 ? b : 0)
 
-MAP3(DIV_BACK, -c * (a / b)) /* of the divisor b: a is the quotient */
-MAP3(POW_BACK_BASE, c *pow_slope(a, b))
-MAP3(POW_BACK_EXPONENT, c *exponent_slope(a, b))
-MAP3(DIFFERENCE_BACK, p0 *(a - b) * c)
+MAP3(DIV_BACK, (a / b) * -c) /* of the divisor b: a is the quotient */
+MAP3(POW_BACK_BASE, pow_slope(a, b) * c)
+MAP3(POW_BACK_EXPONENT, exponent_slope(a, b) * c)
+MAP3(DIFFERENCE_BACK, (a - b) * p0 * c)
 MAP3(EQUAL_BACK, a == b ? c : 0)
 
 static void where(const uint8_t *mask, int64_t sm, const void *av, int64_t sa, const void *bv, int64_t sb, void *yv,

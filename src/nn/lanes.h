@@ -1,7 +1,8 @@
-/* Lanes: reductions over a row in LANES partial results, which the compiler keeps in vector registers.
+/* Lanes: reductions over a row in LANES partial results, which the compiler keeps in vector
+ * registers.
  *
- * Which element goes into which partial result depends on its index alone, so a row gives the same bits wherever it
- * lies in memory. */
+ * Which element goes into which partial result depends on its index alone, so a row gives the same
+ * bits wherever it lies in memory. */
 #ifndef RESHARD_NN_LANES_H
 #define RESHARD_NN_LANES_H
 
@@ -10,20 +11,20 @@
 #define RUN 2048 /* elements whose sum is taken in one precision before it goes into a double */
 
 /* Sum over i < n of `term`, an expression of i. */
-#define LANE_SUM(total, n, term)                                                         \
-    do {                                                                                 \
-        for (int64_t first_ = 0; first_ < (n); first_ += RUN) {                          \
-            int64_t end_ = (n)-first_ < RUN ? (n) : first_ + RUN, i = first_;            \
-            real lane_[LANES] = {0}, part_ = 0;                                          \
-            for (; i + LANES <= end_; i += LANES)                                        \
-                for (int64_t at_ = i, l_ = 0; l_ < LANES; l_++) {                        \
-                    int64_t i = at_ + l_;                                                \
-                    lane_[l_] += (term);                                                 \
-                }                                                                        \
-            for (; i < end_; i++) part_ += (term);                                       \
-            for (int l_ = 0; l_ < LANES; l_++) part_ += lane_[l_];                       \
-            (total) += (double)part_;                                                    \
-        }                                                                                \
+#define LANE_SUM(total, n, term)                                                                   \
+    do {                                                                                           \
+        for (int64_t first_ = 0; first_ < (n); first_ += RUN) {                                    \
+            int64_t end_ = (n)-first_ < RUN ? (n) : first_ + RUN, i = first_;                      \
+            real lane_[LANES] = {0}, part_ = 0;                                                    \
+            for (; i + LANES <= end_; i += LANES)                                                  \
+                for (int64_t at_ = i, l_ = 0; l_ < LANES; l_++) {                                  \
+                    int64_t i = at_ + l_;                                                          \
+                    lane_[l_] += (term);                                                           \
+                }                                                                                  \
+            for (; i < end_; i++) part_ += (term);                                                 \
+            for (int l_ = 0; l_ < LANES; l_++) part_ += lane_[l_];                                 \
+            (total) += (double)part_;                                                              \
+        }                                                                                          \
     } while (0)
 
 /* The largest of n elements; NaN if there is one. */

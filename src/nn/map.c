@@ -9,9 +9,9 @@
 enum { OPERANDS = 3, GRAIN = 16384 }; /* elements that are worth a thread */
 
 typedef struct walk {
-    int n, nd;                                 /* operands; dims after merging, at least 1 */
-    int64_t size[RSH_MAX_NDIM], count;         /* of the result */
-    int64_t stride[OPERANDS][RSH_MAX_NDIM];    /* in elements */
+    int n, nd;                              /* operands; dims after merging, at least 1 */
+    int64_t size[RSH_MAX_NDIM], count;      /* of the result */
+    int64_t stride[OPERANDS][RSH_MAX_NDIM]; /* in elements */
     const char *data[OPERANDS];
     size_t item[OPERANDS], out_item;
     char *out;
@@ -185,5 +185,6 @@ rsh_status rshn_number(rsh_dtype dtype, double value, rsh_tensor **out) {
 }
 
 double rshn_item(const rsh_tensor *t) {
-    return rsh_tensor_dtype(t) == RSH_F32 ? (double)*(const float *)rsh_tensor_data(t) : *(const double *)rsh_tensor_data(t);
+    return rsh_tensor_dtype(t) == RSH_F32 ? (double)*(const float *)rsh_tensor_data(t)
+                                          : *(const double *)rsh_tensor_data(t);
 }

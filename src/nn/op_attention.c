@@ -1,8 +1,8 @@
 /* Attention: softmax(q k' / sqrt(d) + mask) v, one head at a time.
  *
- * A head's scores fit into a cache, so each head goes through all steps before the next one begins; heads are shared out
- * to the threads.  Slots q, k, v and the weights that softmax gave.  Results lie in memory as q, k and v do, so that
- * heads that were cut from one matrix become one again without a copy. */
+ * A head's scores fit into a cache, so each head goes through all steps before the next one begins; heads are shared
+ * out to the threads.  Slots q, k, v and the weights that softmax gave.  Results lie in memory as q, k and v do, so
+ * that heads that were cut from one matrix become one again without a copy. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
@@ -76,7 +76,8 @@ static void apply_mask(const attending *a, const rshn_matrix *s, int64_t i) {
 }
 
 static void attend(const attending *a, int64_t i) {
-    rshn_matrix q = head(a, &a->in[Q], i, a->item), k = head(a, &a->in[K], i, a->item), v = head(a, &a->in[V], i, a->item);
+    rshn_matrix q = head(a, &a->in[Q], i, a->item), k = head(a, &a->in[K], i, a->item),
+                v = head(a, &a->in[V], i, a->item);
     rshn_matrix y = head(a, &a->in[G], i, a->item), s = scores_at(a, a->weights, i), kt = rshn_transposed(k);
     rshn_gemm_one(a->dtype, a->scale, &q, &kt, 0, &s);
     if (a->masked) apply_mask(a, &s, i);
@@ -91,7 +92,8 @@ static void attend_range(void *ctx, int64_t lo, int64_t hi) {
 /* ---- backward ---- */
 
 static void attend_back(const attending *a, int64_t i, char *scratch) {
-    rshn_matrix q = head(a, &a->in[Q], i, a->item), k = head(a, &a->in[K], i, a->item), v = head(a, &a->in[V], i, a->item);
+    rshn_matrix q = head(a, &a->in[Q], i, a->item), k = head(a, &a->in[K], i, a->item),
+                v = head(a, &a->in[V], i, a->item);
     rshn_matrix g = head(a, &a->in[G], i, a->item), w = scores_at(a, a->weights, i), d = scores_at(a, scratch, 0);
     rshn_matrix wt = rshn_transposed(w), vt = rshn_transposed(v), dt = rshn_transposed(d);
     if (a->grad[V].first.data) {
@@ -162,7 +164,8 @@ static rsh_status set_mask(attending *a, const rsh_tensor *mask, rsh_tensor **vi
     to.at[a->lead + 1] = a->in[K].first.rows;
     a->mask_is_bool = dtype == RSH_BOOL || dtype == RSH_U8;
     if (!a->mask_is_bool && dtype != a->dtype)
-        return rshn_fail(RSH_ETYPE, "attention in %s with a mask of %s", rsh_dtype_name(a->dtype), rsh_dtype_name(dtype));
+        return rshn_fail(RSH_ETYPE, "attention in %s with a mask of %s", rsh_dtype_name(a->dtype),
+                         rsh_dtype_name(dtype));
     NN_TRY(rshn_broadcast("attention", &to, &have, &both));
     if (both.n != to.n || memcmp(both.at, to.at, (size_t)to.n * sizeof *to.at))
         return rshn_fail(RSH_EVALUE, "attention with a mask of %s on scores of %s", rshn_shape_text(mask),

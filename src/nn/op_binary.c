@@ -109,15 +109,15 @@ static rsh_status pow_backward(rsh_grad_call *c) {
 }
 
 #define BINARY_OPS(X) X(add) X(sub) X(mul) X(div) X(pow)
-#define RECORD(name_)                                                                                              \
-    rsh_status rsh_nn_##name_(rsh_value *a, rsh_value *b, rsh_value **out) {                                       \
-        static const rsh_grad_op op = {.name = #name_,                                                             \
-                                       .forward = name_##_forward,                                                 \
-                                       .backward = name_##_backward,                                               \
-                                       .layouts = rsh_grad_same_layout,                                            \
-                                       .parts = RSH_PARTS_EACH,                                                    \
-                                       .attr_bytes = sizeof(binary)};                                              \
-        return rshn_apply(&op, NULL, 2, 2, (rsh_value *[]){a, b}, out);                                            \
+#define RECORD(name_)                                                                                                  \
+    rsh_status rsh_nn_##name_(rsh_value *a, rsh_value *b, rsh_value **out) {                                           \
+        static const rsh_grad_op op = {.name = #name_,                                                                 \
+                                       .forward = name_##_forward,                                                     \
+                                       .backward = name_##_backward,                                                   \
+                                       .layouts = rsh_grad_same_layout,                                                \
+                                       .parts = RSH_PARTS_EACH,                                                        \
+                                       .attr_bytes = sizeof(binary)};                                                  \
+        return rshn_apply(&op, NULL, 2, 2, (rsh_value *[]){a, b}, out);                                                \
     }
 BINARY_OPS(RECORD)
 

@@ -1,7 +1,7 @@
 /* Index: slices and rows by index, and embedding.
  *
- * Both are one thing: rows of `inner` elements, of which `outer` groups lie one after the other.  The gradient adds rows
- * up; threads share out columns, so the order of the sums, and their bits, do not depend on threads. */
+ * Both are one thing: rows of `inner` elements, of which `outer` groups lie one after the other.  The gradient adds
+ * rows up; threads share out columns, so the order of the sums, and their bits, do not depend on threads. */
 #include "nn/impl.h"
 
 #include <string.h>
@@ -23,7 +23,8 @@ typedef struct picking {
 
 static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t rows) {
     if (rsh_tensor_dtype(index) != RSH_I64)
-        return rshn_fail(RSH_ETYPE, "%s with indices of %s: they are i64", name, rsh_dtype_name(rsh_tensor_dtype(index)));
+        return rshn_fail(RSH_ETYPE, "%s with indices of %s: they are i64", name,
+                         rsh_dtype_name(rsh_tensor_dtype(index)));
     if (!rsh_tensor_dense(index)) return rshn_fail(RSH_EVALUE, "%s with indices that are not dense", name);
     const int64_t *i = rsh_tensor_data(index);
     for (int64_t k = 0; k < rsh_tensor_count(index); k++)
@@ -66,8 +67,8 @@ static void add_range(void *ctx, int64_t lo, int64_t hi) {
     for (int64_t i = 0; i < p->outer * p->n; i++) {
         int64_t k = p->index[i % p->n];
         if (k != p->padding)
-            add_elements(p->item, p->from + (size_t)i * row + skip, p->to + (size_t)(i / p->n * p->rows + k) * row + skip,
-                         hi - lo);
+            add_elements(p->item, p->from + (size_t)i * row + skip,
+                         p->to + (size_t)(i / p->n * p->rows + k) * row + skip, hi - lo);
     }
 }
 
@@ -145,8 +146,8 @@ static rsh_status embedding_forward(rsh_grad_call *c) {
     rshn_sizes to = rshn_sizes_of(index);
     NN_TRY(rshn_needs_float("embedding", weight));
     if (rsh_tensor_ndim(weight) != 2 || to.n == RSH_MAX_NDIM)
-        return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix", rshn_shape_text(index),
-                         rshn_shape_text(weight));
+        return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
+                         rshn_shape_text(index), rshn_shape_text(weight));
     a->before = rshn_sizes_of(weight);
     if (a->padding < -1 || a->padding >= a->before.at[0])
         return rshn_fail(RSH_EINDEX, "embedding with padding row %lld of %lld", (long long)a->padding,
@@ -160,8 +161,10 @@ static rsh_status embedding_forward(rsh_grad_call *c) {
 static rsh_status embedding_backward(rsh_grad_call *c) { return index_backward(c, 1); }
 
 rsh_status rsh_nn_embedding(rsh_value *index, rsh_value *weight, int64_t padding, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "embedding", .forward = embedding_forward, .backward = embedding_backward, .attr_bytes = sizeof(indexing)};
+    static const rsh_grad_op op = {.name = "embedding",
+                                   .forward = embedding_forward,
+                                   .backward = embedding_backward,
+                                   .attr_bytes = sizeof(indexing)};
     indexing a = {.padding = padding};
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){index, weight}, out);
 }

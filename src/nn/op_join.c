@@ -42,8 +42,8 @@ static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out)
             return rshn_fail(RSH_EVALUE, "cat of %s and %s along dim %d: other sizes differ", rshn_shape_text(first),
                              rshn_shape_text(t), dim);
         if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
-            return rshn_fail(RSH_ETYPE, "cat of %s and %s: dtypes must be equal", rsh_dtype_name(rsh_tensor_dtype(first)),
-                             rsh_dtype_name(rsh_tensor_dtype(t)));
+            return rshn_fail(RSH_ETYPE, "cat of %s and %s: dtypes must be equal",
+                             rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));
         to.at[dim] += rsh_tensor_shape(t)[dim];
     }
     *out = to;
@@ -150,7 +150,8 @@ static rsh_status stacked_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out
         bool alike = rsh_tensor_ndim(t) == rsh_tensor_ndim(first);
         for (int d = 0; alike && d < to.n - 1; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(first)[d];
         if (!alike)
-            return rshn_fail(RSH_EVALUE, "stack of %s and %s: sizes differ", rshn_shape_text(first), rshn_shape_text(t));
+            return rshn_fail(RSH_EVALUE, "stack of %s and %s: sizes differ", rshn_shape_text(first),
+                             rshn_shape_text(t));
         if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
             return rshn_fail(RSH_ETYPE, "stack of %s and %s: dtypes must be equal",
                              rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));

@@ -70,7 +70,8 @@ static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, co
     for (int d = 0; alike && d < n - 1; d++)
         alike = rsh_tensor_shape(target)[d] == rsh_tensor_shape(x)[d < from ? d : d + 1];
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "cross_entropy of %s with targets of %s", rshn_shape_text(x), rshn_shape_text(target));
+        return rshn_fail(RSH_EVALUE, "cross_entropy of %s with targets of %s", rshn_shape_text(x),
+                         rshn_shape_text(target));
     if (rsh_tensor_dtype(target) != RSH_I64)
         return rshn_fail(RSH_ETYPE, "cross_entropy with targets of %s: they are i64",
                          rsh_dtype_name(rsh_tensor_dtype(target)));
@@ -192,8 +193,7 @@ rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_
     NN_TRY(check_reduction("cross_entropy", opts->reduction));
     if (!(opts->label_smoothing >= 0 && opts->label_smoothing <= 1))
         return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", opts->label_smoothing);
-    entropy_attrs a = {.reduction = opts->reduction,
-                       .e = {.smoothing = opts->label_smoothing}};
+    entropy_attrs a = {.reduction = opts->reduction, .e = {.smoothing = opts->label_smoothing}};
     a.e.ignore = opts->ignore ? opts->ignore_index : INT64_MIN;
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){logits, target}, out);
 }
@@ -213,7 +213,8 @@ static rsh_status mse_forward(rsh_grad_call *c) {
     rshn_sizes a = rshn_sizes_of(in[0]), b = rshn_sizes_of(in[1]);
     bool alike = a.n == b.n;
     for (int d = 0; alike && d < a.n; d++) alike = a.at[d] == b.at[d];
-    if (!alike) return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
+    if (!alike)
+        return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     NN_TRY(rshn_map2_new(RSHN_SQUARED_DIFFERENCE, NULL, in[0], in[1], &a, &squares));
     m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rsh_tensor_count(squares) : 1;
     rsh_status st = m->reduction == RSH_REDUCE_NONE ? rshn_alias(squares, &y)

@@ -1,7 +1,8 @@
 /* Norm: layer norm over the last dims, RMS norm over the last.
  *
- * Inputs x, weight, bias; slots x, weight, mean, 1/deviation.  Gradients of weight and bias are sums over all rows: each
- * of at most PARTS groups of rows has sums of its own, which are added in order, so their bits do not depend on threads. */
+ * Inputs x, weight, bias; slots x, weight, mean, 1/deviation.  Gradients of weight and bias are sums over all rows:
+ * each of at most PARTS groups of rows has sums of its own, which are added in order, so their bits do not depend on
+ * threads. */
 #include "nn/impl.h"
 
 enum { PARTS = 16, LEAST_ROWS = 16, GRAIN = 8192 };
@@ -41,7 +42,8 @@ static void forward_rows(void *ctx, int64_t lo, int64_t hi) {
 }
 
 /* Weight or bias have the sizes of the last dims of x. */
-static rsh_status check_affine(const char *name, const char *what, const rsh_tensor *x, int ndims, const rsh_tensor *t) {
+static rsh_status check_affine(const char *name, const char *what, const rsh_tensor *x, int ndims,
+                               const rsh_tensor *t) {
     if (!t) return RSH_OK;
     int nd = rsh_tensor_ndim(x);
     bool alike = rsh_tensor_ndim(t) == ndims;
@@ -136,7 +138,8 @@ static rsh_status give_parts(rsh_grad_call *c, int i, const rsh_tensor *parts, c
     return st ? st : rsh_call_give(c, i, shaped);
 }
 
-static rsh_status parts_for(const rsh_grad_call *c, int i, const norming *s, rsh_dtype dtype, rsh_tensor **out, char **data) {
+static rsh_status parts_for(const rsh_grad_call *c, int i, const norming *s, rsh_dtype dtype, rsh_tensor **out,
+                            char **data) {
     int64_t size[2] = {s->parts, s->w.n};
     if (!rsh_call_needs(c, i)) return RSH_OK;
     NN_TRY(rsh_tensor_zeros(dtype, 2, size, out));
@@ -189,8 +192,10 @@ static rsh_status layer_norm_forward(rsh_grad_call *c) { return norm_forward(c, 
 static rsh_status rms_norm_forward(rsh_grad_call *c) { return norm_forward(c, "rms_norm"); }
 
 rsh_status rsh_nn_layer_norm(rsh_value *x, int ndims, rsh_value *weight, rsh_value *bias, double eps, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "layer_norm", .forward = layer_norm_forward, .backward = norm_backward, .attr_bytes = sizeof(norm_attrs)};
+    static const rsh_grad_op op = {.name = "layer_norm",
+                                   .forward = layer_norm_forward,
+                                   .backward = norm_backward,
+                                   .attr_bytes = sizeof(norm_attrs)};
     norm_attrs a = {.ndims = ndims, .eps = eps, .centred = true};
     return rshn_apply(&op, &a, 3, 1, (rsh_value *[]){x, weight, bias}, out);
 }

@@ -89,7 +89,8 @@ static rsh_status product_forward(rsh_grad_call *c, const char *name) {
 }
 
 /* Gives input i the product of two views, one of which is transposed here. */
-static rsh_status give_product(rsh_grad_call *c, int i, const rshn_sizes *sizes, const rsh_tensor *a, const rsh_tensor *b) {
+static rsh_status give_product(rsh_grad_call *c, int i, const rshn_sizes *sizes, const rsh_tensor *a,
+                               const rsh_tensor *b) {
     rshn_sizes m = as_matrix(sizes, i == 0);
     rsh_tensor *full = NULL, *gx = NULL;
     NN_TRY(rshn_empty(rsh_tensor_dtype(a), &m, &full));
@@ -158,8 +159,8 @@ static rsh_status linear_sizes(const rsh_tensor *const *in, rshn_sizes *to) {
     const int64_t *w = rsh_tensor_shape(in[1]);
     *to = rshn_sizes_of(in[0]);
     if (!to->n || rsh_tensor_ndim(in[1]) != 2 || to->at[to->n - 1] != w[1])
-        return rshn_fail(RSH_EVALUE, "linear of %s with a weight of %s: the last sizes are equal", rshn_shape_text(in[0]),
-                         rshn_shape_text(in[1]));
+        return rshn_fail(RSH_EVALUE, "linear of %s with a weight of %s: the last sizes are equal",
+                         rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     if (in[2] && (rsh_tensor_ndim(in[2]) != 1 || rsh_tensor_shape(in[2])[0] != w[0]))
         return rshn_fail(RSH_EVALUE, "linear with a weight of %s and a bias of %s: the first sizes are equal",
                          rshn_shape_text(in[1]), rshn_shape_text(in[2]));
@@ -217,7 +218,8 @@ static rsh_status give_input(rsh_grad_call *c, const rsh_tensor *g, const rsh_te
 static rsh_status give_weight(rsh_grad_call *c, const rsh_tensor *g, const rsh_tensor *input) {
     rsh_tensor *x = NULL, *gt = NULL, *gw = NULL;
     rsh_status st;
-    int64_t size[2] = {rsh_tensor_shape(g)[rsh_tensor_ndim(g) - 1], rsh_tensor_shape(input)[rsh_tensor_ndim(input) - 1]};
+    int64_t size[2] = {rsh_tensor_shape(g)[rsh_tensor_ndim(g) - 1],
+                       rsh_tensor_shape(input)[rsh_tensor_ndim(input) - 1]};
     NN_GOTO(matrix_view(input, true, &x));
     NN_GOTO(rsh_tensor_transpose(g, -1, -2, &gt));
     NN_GOTO(rsh_tensor_empty(rsh_tensor_dtype(g), 2, size, &gw));

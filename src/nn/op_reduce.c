@@ -65,7 +65,8 @@ static rsh_status sum_backward(rsh_grad_call *c) {
     return st ? st : rsh_call_give(c, 0, gx);
 }
 
-static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, const int *dims, bool keep, rsh_value **out) {
+static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, const int *dims, bool keep,
+                            rsh_value **out) {
     reduction r = {.keep = keep};
     if (x) NN_TRY(dims_of(op->name, x, ndims, dims, &r.dims));
     return rshn_apply(op, &r, 1, 1, &x, out);

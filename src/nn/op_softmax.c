@@ -43,8 +43,10 @@ static rsh_status compute(const rsh_tensor *x, const rsh_tensor *g, int dim, boo
     j.n = sizes.n ? sizes.at[sizes.n - 1] : 1;
     j.row = (size_t)j.n * rsh_dtype_size(rsh_tensor_dtype(x));
     if (rsh_tensor_count(y)) rshn_spread(rsh_tensor_count(y) / j.n, 4096 / j.n + 1, run_rows, &j);
-    if (sizes.n) st = rsh_tensor_transpose(y, dim, -1, out);
-    else st = rshn_alias(y, out);
+    if (sizes.n)
+        st = rsh_tensor_transpose(y, dim, -1, out);
+    else
+        st = rshn_alias(y, out);
 out:
     rsh_tensor_free(rows);
     rsh_tensor_free(grows);

@@ -1,6 +1,7 @@
 /* Unary: pointwise ops of one value.
  *
- * A table says which kernel computes the op, which one goes back, and whether that one needs the input or the output. */
+ * A table says which kernel computes the op, which one goes back, and whether that one needs the input or the output.
+ */
 #include "nn/impl.h"
 
 #include <math.h>
@@ -47,33 +48,33 @@ static rsh_status backward(rsh_grad_call *c) {
 }
 
 /* X(name, kernel, kernel of what is kept and the gradient, kernel of the gradient alone, what is kept) */
-#define UNARY_OPS(X)                                            \
-    X(neg, NEG, MUL, NEG, KEEP_NOTHING)                         \
-    X(exp, EXP, MUL, COPY, KEEP_OUTPUT)                         \
-    X(log, LOG, LOG_BACK, COPY, KEEP_INPUT)                     \
-    X(sqrt, SQRT, SQRT_BACK, COPY, KEEP_OUTPUT)                 \
-    X(relu, RELU, RELU_BACK, COPY, KEEP_OUTPUT)                 \
-    X(tanh, TANH, TANH_BACK, COPY, KEEP_OUTPUT)                 \
-    X(sigmoid, SIGMOID, SIGMOID_BACK, COPY, KEEP_OUTPUT)        \
-    X(silu, SILU, SILU_BACK, COPY, KEEP_INPUT)                  \
-    X(gelu, GELU, GELU_BACK, COPY, KEEP_INPUT)                  \
-    X(gelu_tanh, GELU_TANH, GELU_TANH_BACK, COPY, KEEP_INPUT)   \
-    X(pow_number, POW_NUMBER, POW_NUMBER_BACK, COPY, KEEP_INPUT)\
-    X(clamp, CLAMP, CLAMP_BACK, COPY, KEEP_INPUT)               \
-    X(add_number, SCALE, MUL, SCALE, KEEP_NOTHING)              \
+#define UNARY_OPS(X)                                                                                                   \
+    X(neg, NEG, MUL, NEG, KEEP_NOTHING)                                                                                \
+    X(exp, EXP, MUL, COPY, KEEP_OUTPUT)                                                                                \
+    X(log, LOG, LOG_BACK, COPY, KEEP_INPUT)                                                                            \
+    X(sqrt, SQRT, SQRT_BACK, COPY, KEEP_OUTPUT)                                                                        \
+    X(relu, RELU, RELU_BACK, COPY, KEEP_OUTPUT)                                                                        \
+    X(tanh, TANH, TANH_BACK, COPY, KEEP_OUTPUT)                                                                        \
+    X(sigmoid, SIGMOID, SIGMOID_BACK, COPY, KEEP_OUTPUT)                                                               \
+    X(silu, SILU, SILU_BACK, COPY, KEEP_INPUT)                                                                         \
+    X(gelu, GELU, GELU_BACK, COPY, KEEP_INPUT)                                                                         \
+    X(gelu_tanh, GELU_TANH, GELU_TANH_BACK, COPY, KEEP_INPUT)                                                          \
+    X(pow_number, POW_NUMBER, POW_NUMBER_BACK, COPY, KEEP_INPUT)                                                       \
+    X(clamp, CLAMP, CLAMP_BACK, COPY, KEEP_INPUT)                                                                      \
+    X(add_number, SCALE, MUL, SCALE, KEEP_NOTHING)                                                                     \
     X(mul_number, SCALE, MUL, SCALE, KEEP_NOTHING)
 
-#define RECORD(name_, kind, back, straight, keeps)                                                                 \
-    static rsh_status name_##_forward(rsh_grad_call *c) { return forward(c, #name_); }                             \
-    static const rsh_grad_op name_##_op = {.name = #name_,                                                         \
-                                           .forward = name_##_forward,                                             \
-                                           .backward = backward,                                                   \
-                                           .layouts = rsh_grad_same_layout,                                        \
-                                           .parts = RSH_PARTS_EACH,                                                \
-                                           .attr_bytes = sizeof(unary)};                                           \
-    static rsh_status name_##_apply(rsh_value *x, double p0, double p1, rsh_value **out) {                         \
-        unary u = {.rule = {RSHN_##kind, RSHN_##back, RSHN_##straight, keeps}, .p = {p0, p1}};                     \
-        return rshn_apply(&name_##_op, &u, 1, 1, &x, out);                                                         \
+#define RECORD(name_, kind, back, straight, keeps)                                                                     \
+    static rsh_status name_##_forward(rsh_grad_call *c) { return forward(c, #name_); }                                 \
+    static const rsh_grad_op name_##_op = {.name = #name_,                                                             \
+                                           .forward = name_##_forward,                                                 \
+                                           .backward = backward,                                                       \
+                                           .layouts = rsh_grad_same_layout,                                            \
+                                           .parts = RSH_PARTS_EACH,                                                    \
+                                           .attr_bytes = sizeof(unary)};                                               \
+    static rsh_status name_##_apply(rsh_value *x, double p0, double p1, rsh_value **out) {                             \
+        unary u = {.rule = {RSHN_##kind, RSHN_##back, RSHN_##straight, keeps}, .p = {p0, p1}};                         \
+        return rshn_apply(&name_##_op, &u, 1, 1, &x, out);                                                             \
     }
 UNARY_OPS(RECORD)
 
@@ -92,8 +93,12 @@ rsh_status rsh_nn_gelu(rsh_value *x, rsh_gelu form, rsh_value **out) {
     return rshn_fail(RSH_EVALUE, "gelu has no form %d", (int)form);
 }
 
-rsh_status rsh_nn_add_number(rsh_value *x, double number, rsh_value **out) { return add_number_apply(x, 1, number, out); }
-rsh_status rsh_nn_mul_number(rsh_value *x, double number, rsh_value **out) { return mul_number_apply(x, number, 0, out); }
+rsh_status rsh_nn_add_number(rsh_value *x, double number, rsh_value **out) {
+    return add_number_apply(x, 1, number, out);
+}
+rsh_status rsh_nn_mul_number(rsh_value *x, double number, rsh_value **out) {
+    return mul_number_apply(x, number, 0, out);
+}
 rsh_status rsh_nn_pow_number(rsh_value *x, double exponent, rsh_value **out) {
     return pow_number_apply(x, exponent, 0, out);
 }

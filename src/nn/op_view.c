@@ -9,11 +9,11 @@
 
 /* What a view does: new sizes and strides on the input's memory. */
 typedef struct viewing {
-    rshn_sizes sizes;          /* of the result */
-    int dims[RSH_MAX_NDIM];    /* of a permutation */
+    rshn_sizes sizes;       /* of the result */
+    int dims[RSH_MAX_NDIM]; /* of a permutation */
     int dim;
     int64_t start;
-    rshn_sizes before;         /* sizes of the input */
+    rshn_sizes before; /* sizes of the input */
 } viewing;
 
 static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) { return st ? st : rsh_call_out(c, 0, t); }
@@ -57,8 +57,10 @@ static rsh_status wanted_sizes(const rsh_value *x, int ndim, const int64_t *size
     for (int d = 0; d < rsh_value_ndim(x); d++) have *= rsh_value_shape(x)[d];
     for (int d = 0; d < ndim; d++) {
         s.at[d] = sizes[d];
-        if (sizes[d] == -1 && hole < 0) hole = d;
-        else if (sizes[d] < 0 || __builtin_mul_overflow(count, sizes[d], &count)) count = -1, d = ndim;
+        if (sizes[d] == -1 && hole < 0)
+            hole = d;
+        else if (sizes[d] < 0 || __builtin_mul_overflow(count, sizes[d], &count))
+            count = -1, d = ndim;
     }
     if (count > 0 && hole >= 0 && have % count == 0) {
         s.at[hole] = have / count;
@@ -105,7 +107,8 @@ rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out) {
     rshn_sizes to = value_sizes(x);
     int d = 0;
     if (x) NN_TRY(rshn_dim("unsqueeze", dim, to.n + 1, &d));
-    if (to.n == RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "unsqueeze of a value with %d dims, the most there are", to.n);
+    if (to.n == RSH_MAX_NDIM)
+        return rshn_fail(RSH_EVALUE, "unsqueeze of a value with %d dims, the most there are", to.n);
     memmove(to.at + d + 1, to.at + d, (size_t)(to.n - d) * sizeof *to.at);
     to.at[d] = 1;
     to.n++;
@@ -263,8 +266,8 @@ rsh_status rsh_nn_narrow(rsh_value *x, int dim, int64_t start, int64_t length, r
         NN_TRY(rshn_dim("narrow", dim, rsh_value_ndim(x), &v.dim));
         int64_t size = rsh_value_shape(x)[v.dim];
         if (start < 0 || length < 0 || start > size || length > size - start)
-            return rshn_fail(RSH_EINDEX, "narrow of dim %d from %lld on for %lld: its size is %lld", v.dim, (long long)start,
-                             (long long)length, (long long)size);
+            return rshn_fail(RSH_EINDEX, "narrow of dim %d from %lld on for %lld: its size is %lld", v.dim,
+                             (long long)start, (long long)length, (long long)size);
     }
     return rshn_apply(&op, &v, 1, 1, &x, out);
 }

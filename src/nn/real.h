@@ -1,8 +1,8 @@
 /* Real: the float that a kernel file is compiled for, and functions of it that loops can vectorise.
  *
- * Every kernel_*.c is compiled once per dtype and level of instructions: NN_BITS is 32 or 64, and NN_LEVEL is
- * generic or avx2.  The functions of f32 have no branches and no calls; their errors, 2 ulp and less of libm's,
- * are in tests/nn/test_nn_kernels.c.  Those of f64 are libm's. */
+ * Every kernel_*.c is compiled once per dtype and level of instructions: NN_BITS is 32 or 64, and
+ * NN_LEVEL is generic or avx2.  The functions of f32 have no branches and no calls; their errors, 2
+ * ulp and less of libm's, are in tests/nn/test_nn_kernels.c.  Those of f64 are libm's. */
 #ifndef RESHARD_NN_REAL_H
 #define RESHARD_NN_REAL_H
 
@@ -17,9 +17,9 @@
 #define NN_LEVEL generic
 #endif
 
-#define NN_PASTE(name, bits, level) rshn_##name##_f##bits##_##level
+#define NN_PASTE(name, bits, level)  rshn_##name##_f##bits##_##level
 #define NN_EXPAND(name, bits, level) NN_PASTE(name, bits, level)
-#define NN(name) NN_EXPAND(name, NN_BITS, NN_LEVEL)
+#define NN(name)                     NN_EXPAND(name, NN_BITS, NN_LEVEL)
 
 /* Loops in which iteration i reads and writes element i only, even if operands are one memory. */
 #if defined(__clang__)
@@ -28,8 +28,8 @@
 #define NN_EACH _Pragma("GCC ivdep")
 #endif
 
-#define NN_SQRT1_2 0.70710678118654752440
-#define NN_SQRT_2_PI 0.79788456080286535588 /* sqrt(2 / pi) */
+#define NN_SQRT1_2    0.70710678118654752440
+#define NN_SQRT_2_PI  0.79788456080286535588 /* sqrt(2 / pi) */
 #define NN_1_SQRT_2PI 0.39894228040143267794
 
 #if NN_BITS == 32
@@ -58,8 +58,9 @@ static inline float exp_rest(float r) {
     return p * (r * r) + r + 1;
 }
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2.  n is rounded by a number so large that its fraction has no bits left; 2^n is
- * applied in two factors, so that results below the normal numbers and above the largest come out right. */
+/* e^x = 2^n e^r with |r| <= ln 2 / 2.  n is rounded by a number so large that its fraction has no
+ * bits left; 2^n is applied in two factors, so that results below the normal numbers and above the
+ * largest come out right. */
 static inline float real_exp(float x) {
     const float shift = 12582912.f; /* 1.5 * 2^23 */
     x = x > 89.f ? 89.f : x;
@@ -87,12 +88,14 @@ static inline float real_exp_down(float x) {
     const float shift = 12582912.f;
     float c = x < -87.3f ? -87.3f : x;
     float t = c * 1.44269504f + shift, n = t - shift;
-    float y = exp_rest((c - n * 0.693359375f) - n * -2.12194440e-4f) * float_of((bits_of(t) - bits_of(shift) + 127) << 23);
+    float y = exp_rest((c - n * 0.693359375f) - n * -2.12194440e-4f) *
+              float_of((bits_of(t) - bits_of(shift) + 127) << 23);
     return x < -87.3f ? 0 : y;
 }
 
-/* The normal distribution's density at x and its integral up to x.  The tail beyond |x| is the density times a smooth
- * function, which is a polynomial in 1 / (1 + 0.35 |x|); so one exponential is enough for both. */
+/* The normal distribution's density at x and its integral up to x.  The tail beyond |x| is the
+ * density times a smooth function, which is a polynomial in 1 / (1 + 0.35 |x|); so one exponential
+ * is enough for both. */
 static inline void real_normal(float x, float *below, float *at) {
     float t = 1 / (1 + 0.35f * fabsf(x)), p = -0.0730077624f;
     p = p * t + 0.360634416f;

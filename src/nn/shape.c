@@ -67,8 +67,8 @@ rsh_status rshn_broadcast(const char *op, const rshn_sizes *a, const rshn_sizes 
     for (int d = 0; d < to.n; d++) {
         int64_t x = aligned(a, d, to.n), y = aligned(b, d, to.n);
         if (x != y && x != 1 && y != 1)
-            return rshn_fail(RSH_EVALUE, "%s of %s and %s: the sizes do not broadcast", op, rshn_sizes_text(a->n, a->at),
-                             rshn_sizes_text(b->n, b->at));
+            return rshn_fail(RSH_EVALUE, "%s of %s and %s: the sizes do not broadcast", op,
+                             rshn_sizes_text(a->n, a->at), rshn_sizes_text(b->n, b->at));
         to.at[d] = x == 1 ? y : x;
     }
     *out = to;
@@ -87,8 +87,7 @@ rsh_status rshn_expand(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **o
 
 rsh_status rshn_dim(const char *op, int dim, int ndim, int *out) {
     int n = ndim ? ndim : 1;
-    if (dim < -n || dim >= n)
-        return rshn_fail(RSH_EINDEX, "%s over dim %d: the value has %d dims", op, dim, ndim);
+    if (dim < -n || dim >= n) return rshn_fail(RSH_EINDEX, "%s over dim %d: the value has %d dims", op, dim, ndim);
     *out = dim < 0 ? dim + n : dim;
     return RSH_OK;
 }
@@ -110,8 +109,8 @@ rsh_status rshn_dense(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_dense(t) ? rshn_alias(t, out) : dense_copy(t, out);
 }
 
-/* Strides under which t has the sizes `to`: each run of dims of one side has the count of a run of the other, and inside
- * a run t must lie as if it were dense.  False if some run does not. */
+/* Strides under which t has the sizes `to`: each run of dims of one side has the count of a run of the other, and
+ * inside a run t must lie as if it were dense.  False if some run does not. */
 static bool view_strides(const rsh_tensor *t, const rshn_sizes *to, int64_t *strides) {
     const int64_t *shape = rsh_tensor_shape(t), *pitch = rsh_tensor_strides(t);
     int d = rsh_tensor_ndim(t) - 1, e = to->n - 1;

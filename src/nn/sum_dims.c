@@ -113,7 +113,8 @@ static unsigned last_run(const rsh_tensor *x, unsigned dims) {
 static rsh_status sum_once(const rsh_tensor *x, unsigned run, rsh_tensor **out) {
     rshn_sizes to = rshn_sizes_of(x);
     const int64_t *stride = rsh_tensor_strides(x);
-    summing s = {.k = rshn_kernels_of(rsh_tensor_dtype(x)), .dtype = rsh_tensor_dtype(x), .x = rsh_tensor_data(x), .n = 1};
+    summing s = {
+        .k = rshn_kernels_of(rsh_tensor_dtype(x)), .dtype = rsh_tensor_dtype(x), .x = rsh_tensor_data(x), .n = 1};
     s.item = rsh_dtype_size(s.dtype);
     for (int d = 0; d < to.n; d++) {
         if (!(run >> d & 1)) {

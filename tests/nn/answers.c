@@ -72,11 +72,16 @@ bool next_case(FILE *file, int *line, answered_case *c) {
         }
         at = ftell(file);
         ++*line;
-        if (!strncmp(text, "case ", 5)) read_head(text + 5, c, *line), begun = true;
-        else if (!strncmp(text, "in ", 3)) read_input(text + 3, c);
-        else if (!strncmp(text, "out ", 4)) read_output(text + 4, c, *line);
-        else if (!strncmp(text, "grad ", 5)) read_grad(text + 5, c, *line);
-        else if (*text != '#') refuse(*line, "what is this?");
+        if (!strncmp(text, "case ", 5))
+            read_head(text + 5, c, *line), begun = true;
+        else if (!strncmp(text, "in ", 3))
+            read_input(text + 3, c);
+        else if (!strncmp(text, "out ", 4))
+            read_output(text + 4, c, *line);
+        else if (!strncmp(text, "grad ", 5))
+            read_grad(text + 5, c, *line);
+        else if (*text != '#')
+            refuse(*line, "what is this?");
     }
     return begun;
 }
@@ -100,8 +105,10 @@ int integers_of(const answered_case *c, const char *name, int *out) {
 static double formula(int64_t i, int k) { return (double)((7919 * i + 104729 * (k + 1)) % 2003) / 1000 - 1; }
 
 static void put(const rsh_tensor *t, int64_t i, double x) {
-    if (rsh_tensor_dtype(t) == RSH_F32) ((float *)rsh_tensor_data(t))[i] = (float)x;
-    else ((double *)rsh_tensor_data(t))[i] = x;
+    if (rsh_tensor_dtype(t) == RSH_F32)
+        ((float *)rsh_tensor_data(t))[i] = (float)x;
+    else
+        ((double *)rsh_tensor_data(t))[i] = x;
 }
 
 rsh_value *make_input(const char *kind, int k, rsh_dtype dtype, int ndim, const int64_t *shape, bool requires_grad) {
@@ -111,9 +118,12 @@ rsh_value *make_input(const char *kind, int k, rsh_dtype dtype, int ndim, const 
     int64_t below = is_index ? atoll(kind + 1) : 1;
     if (rsh_tensor_empty(is_index ? RSH_I64 : is_mask ? RSH_BOOL : dtype, ndim, shape, &t)) return NULL;
     for (int64_t i = 0; i < rsh_tensor_count(t); i++) {
-        if (is_index) ((int64_t *)rsh_tensor_data(t))[i] = (7 * i + 3 * k + 1) % below;
-        else if (is_mask) ((bool *)rsh_tensor_data(t))[i] = (5 * i + k) % 3 == 0;
-        else put(t, i, *kind == 'p' ? fabs(formula(i, k)) + 0.1 : formula(i, k));
+        if (is_index)
+            ((int64_t *)rsh_tensor_data(t))[i] = (7 * i + 3 * k + 1) % below;
+        else if (is_mask)
+            ((bool *)rsh_tensor_data(t))[i] = (5 * i + k) % 3 == 0;
+        else
+            put(t, i, *kind == 'p' ? fabs(formula(i, k)) + 0.1 : formula(i, k));
     }
     if (rsh_value_take(t, requires_grad && !is_index && !is_mask, &v)) rsh_tensor_free(t);
     return v;

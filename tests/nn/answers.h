@@ -38,6 +38,7 @@ double number_of(const answered_case *c, const char *name);
 int integers_of(const answered_case *c, const char *name, int *out);
 
 /* Input k by the file's formula; gradients that enter output j are of kind "f" with k = 10 + j. */
-rsh_value *make_input(const char *kind, int k, rsh_dtype dtype, int ndim, const int64_t *shape, bool requires_grad);
+rsh_value *make_input(const char *kind, int k, rsh_dtype dtype, int ndim, const int64_t *shape,
+                      bool requires_grad);
 
 #endif

@@ -32,7 +32,7 @@ static const struct {
 static const struct {
     const char *name;
     binary_fn *fn;
-} binary[] = {{"add", rsh_nn_add}, {"sub", rsh_nn_sub}, {"mul", rsh_nn_mul},       {"div", rsh_nn_div},
+} binary[] = {{"add", rsh_nn_add}, {"sub", rsh_nn_sub}, {"mul", rsh_nn_mul},      {"div", rsh_nn_div},
               {"pow", rsh_nn_pow}, {"bmm", rsh_nn_bmm}, {"matmul", rsh_nn_matmul}};
 
 static rsh_status wide(run *r) {
@@ -59,7 +59,8 @@ static rsh_status reduce(run *r) {
     int dims[RSH_MAX_NDIM], n = 0;
     bool all = !strcmp(attribute(c, "dims"), "all"), keepdim = number_of(c, "keep") != 0;
     if (!all) n = integers_of(c, "dims", dims);
-    if (!strcmp(c->op, "max")) return all ? rsh_nn_max(r->in[0], r->out) : rsh_nn_max_dim(r->in[0], dims[0], keepdim, r->out, NULL);
+    if (!strcmp(c->op, "max"))
+        return all ? rsh_nn_max(r->in[0], r->out) : rsh_nn_max_dim(r->in[0], dims[0], keepdim, r->out, NULL);
     return (!strcmp(c->op, "sum") ? rsh_nn_sum : rsh_nn_mean)(r->in[0], n, dims, keepdim, r->out);
 }
 
@@ -108,7 +109,8 @@ static rsh_status shaping(run *r) {
     const answered_case *c = r->c;
     rsh_value **in = r->in, **out = r->out;
     int dims[RSH_MAX_NDIM];
-    if (!strcmp(c->op, "transpose")) return rsh_nn_transpose(in[0], (int)number_of(c, "a"), (int)number_of(c, "b"), out);
+    if (!strcmp(c->op, "transpose"))
+        return rsh_nn_transpose(in[0], (int)number_of(c, "a"), (int)number_of(c, "b"), out);
     if (!strcmp(c->op, "permute")) return integers_of(c, "dims", dims), rsh_nn_permute(in[0], dims, out);
     if (!strcmp(c->op, "chunk")) return chunk(r);
     if (!strcmp(c->op, "reshape") || !strcmp(c->op, "expand")) return reshape(r);
@@ -129,12 +131,14 @@ static rsh_status layer(run *r) {
     const answered_case *c = r->c;
     rsh_value **in = r->in, **out = r->out;
     if (!strcmp(c->op, "linear")) return rsh_nn_linear(in[0], in[1], in[2], out);
-    if (!strcmp(c->op, "layer_norm")) return rsh_nn_layer_norm(in[0], (int)number_of(c, "dims"), in[1], in[2], 1e-5, out);
+    if (!strcmp(c->op, "layer_norm"))
+        return rsh_nn_layer_norm(in[0], (int)number_of(c, "dims"), in[1], in[2], 1e-5, out);
     if (!strcmp(c->op, "rms_norm")) return rsh_nn_rms_norm(in[0], in[1], 1e-6, out);
     if (!strcmp(c->op, "embedding")) return rsh_nn_embedding(in[0], in[1], (int64_t)number_of(c, "padding"), out);
     if (!strcmp(c->op, "cross_entropy")) return cross_entropy(r);
     if (!strcmp(c->op, "mse")) return rsh_nn_mse(in[0], in[1], reduction_of(c), out);
-    if (!strcmp(c->op, "attention")) return rsh_nn_attention(in[0], in[1], in[2], NULL, number_of(c, "causal") != 0, out);
+    if (!strcmp(c->op, "attention"))
+        return rsh_nn_attention(in[0], in[1], in[2], NULL, number_of(c, "causal") != 0, out);
     if (!strcmp(c->op, "attention_mask")) return rsh_nn_attention(in[0], in[1], in[2], in[3], false, out);
     return shaping(r);
 }
@@ -147,7 +151,8 @@ static rsh_status apply(run *r) {
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
         if (!strcmp(c->op, binary[i].name)) return binary[i].fn(in[0], in[1], out);
     if (strstr(c->op, "_wide")) return wide(r);
-    if (!strcmp(c->op, "gelu")) return rsh_nn_gelu(in[0], number_of(c, "tanh") != 0 ? RSH_GELU_TANH : RSH_GELU_ERF, out);
+    if (!strcmp(c->op, "gelu"))
+        return rsh_nn_gelu(in[0], number_of(c, "tanh") != 0 ? RSH_GELU_TANH : RSH_GELU_ERF, out);
     if (!strcmp(c->op, "pow_scalar")) return rsh_nn_pow_number(in[0], number_of(c, "exponent"), out);
     if (!strcmp(c->op, "clamp")) return rsh_nn_clamp(in[0], number_of(c, "lo"), number_of(c, "hi"), out);
     if (!strcmp(c->op, "where")) return rsh_nn_where(in[0], in[1], in[2], out);
@@ -170,11 +175,13 @@ static double element(const rsh_tensor *t, int64_t i) {
 static void same_numbers(const answered_case *c, const char *what, const rsh_value *v, const answer *a) {
     const rsh_tensor *t = rsh_value_tensor(v);
     double atol = c->dtype == RSH_F32 ? 2e-6 : 1e-14, rtol = c->dtype == RSH_F32 ? 4e-6 : 1e-13;
-    if (rsh_tensor_count(t) != a->n) fail_msg("line %d, %s: %s has %lld elements", c->line, c->op, what, (long long)rsh_tensor_count(t));
+    if (rsh_tensor_count(t) != a->n)
+        fail_msg("line %d, %s: %s has %lld elements", c->line, c->op, what, (long long)rsh_tensor_count(t));
     for (int64_t i = 0; i < a->n; i++) {
         double x = element(t, i), y = a->number[i];
         if (isnan(x) != isnan(y) || !(isnan(y) || fabs(x - y) <= atol + rtol * fabs(y)))
-            fail_msg("line %d, %s: %s: element %lld is %.17g, PyTorch's is %.17g", c->line, c->op, what, (long long)i, x, y);
+            fail_msg("line %d, %s: %s: element %lld is %.17g, PyTorch's is %.17g", c->line, c->op, what, (long long)i,
+                     x, y);
     }
 }
 
@@ -201,7 +208,8 @@ static void check_case(const answered_case *c) {
     run r = {.c = c};
     rsh_value *seed[MOST_TENSORS];
     for (int k = 0; k < c->nin; k++)
-        r.in[k] = make_input(c->kind[k], k, c->dtype, c->ndim[k], c->shape[k], !(!strcmp(c->op, "attention_mask") && k == 3));
+        r.in[k] =
+            make_input(c->kind[k], k, c->dtype, c->ndim[k], c->shape[k], !(!strcmp(c->op, "attention_mask") && k == 3));
     rsh_status st = apply(&r);
     if (st) fail_msg("line %d, %s: %s", c->line, c->op, rsh_error_detail());
     for (int j = 0; j < c->nout; j++) {
