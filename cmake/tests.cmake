@@ -73,7 +73,7 @@ endforeach()
 
 # Every public function with wrong arguments: the calls follow the headers.  library: core, mpi (with the core) or nn.
 function(reshard_door_calls program library)
-  set(folder ${PROJECT_BINARY_DIR}/tests/doors/${program})
+  set(folder ${PROJECT_BINARY_DIR}/tests/calls/${program})
   set(door_calls ${folder}/door_calls.inc)
   file(MAKE_DIRECTORY ${folder})
   file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)

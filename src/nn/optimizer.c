@@ -54,7 +54,7 @@ void rsh_optimizer_free(rsh_optimizer *o) {
     rshn_free(o);
 }
 
-double rsh_optimizer_lr(const rsh_optimizer *o) { return o ? o->lr : NAN; }
+double rsh_optimizer_lr(const rsh_optimizer *o) { return o ? o->lr : -1; }
 
 rsh_status rsh_optimizer_set_lr(rsh_optimizer *o, double lr) {
     if (!o) return rshn_fail(RSH_EVALUE, "rsh_optimizer_set_lr: o is NULL");

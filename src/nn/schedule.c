@@ -4,7 +4,7 @@
 #include <reshard/nn/optim.h>
 
 double rsh_schedule_lr(const rsh_schedule *s, int64_t step) {
-    if (!s) return NAN;
+    if (!s) return -1;
     if (step < s->warmup) return s->lr * (double)(step + 1) / (double)s->warmup;
     int64_t length = s->steps - s->warmup;
     if (s->decay == RSH_DECAY_NONE || length <= 0) return s->lr;

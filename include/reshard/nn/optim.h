@@ -43,7 +43,7 @@ RSH_API void rsh_optimizer_free(rsh_optimizer *o);
 RSH_API rsh_status rsh_optimizer_step(rsh_optimizer *o);
 /* Drops the gradients of all its parameters.  Local. */
 RSH_API rsh_status rsh_optimizer_zero_grad(rsh_optimizer *o);
-/* The learning rate; NaN for NULL.  RSH_EVALUE if it is negative or not finite.  Local. */
+/* The learning rate; -1 for NULL.  RSH_EVALUE if it is negative or not finite.  Local. */
 RSH_API double rsh_optimizer_lr(const rsh_optimizer *o);
 RSH_API rsh_status rsh_optimizer_set_lr(rsh_optimizer *o, double lr);
 
@@ -75,7 +75,7 @@ typedef struct rsh_schedule {
     double least;
     rsh_decay decay;
 } rsh_schedule;
-/* The learning rate of a step, from 0.  NaN for NULL.  Pure. */
+/* The learning rate of a step, from 0.  -1 for NULL.  Pure. */
 RSH_API double rsh_schedule_lr(const rsh_schedule *s, int64_t step);
 
 #ifdef __cplusplus
