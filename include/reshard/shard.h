@@ -175,7 +175,8 @@ typedef struct rsh_exec rsh_exec;
  * entry per part of this rank, tensor after tensor of the plan (NULL if there are none).  The
  * caller frees *out.
  * RSH_EVALUE if the plan names a rank outside the comm, a part with elements has no data, or a
- * destination shares memory with anything; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
+ * destination shares memory with anything, also with parts of other ranks that are threads of this
+ * process; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
  * small for the messages that this comm needs.  Collective. */
 RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
                                  const rsh_memory *dst, rsh_exec **out);
@@ -194,8 +195,8 @@ RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
  * read.  If a rank refuses, its neighbours get its status and sentence at once, and destinations
  * are undefined; exec and comm remain usable.  If the rank exchanges messages (opts.messages,
  * several nodes), the others get RSH_EPEER with the sentence, and the comm has failed.  A rank
- * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything, and with
- * RSH_ENOMEM.  Collective among the ranks of the layouts. */
+ * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything of its
+ * own, and with RSH_ENOMEM.  Collective among the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 /* Finishes a run that was begun, and waits for neighbours then.  No-op for NULL and in a forked
  * child.  Local but for that. */
