@@ -67,8 +67,8 @@ RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad)
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */
 RSH_API rsh_value *rsh_value_grad(const rsh_value *v);
 /* Puts a gradient in place of the one that is there; the leaf holds it.  NULL: none.
- * RSH_EVALUE if its shape, dtype or layout differs from the value's; RSH_ERUNTIME if the value is not
- * a leaf. */
+ * RSH_EVALUE if its shape, dtype or layout differs from the value's, partial replaced by replicated;
+ * RSH_ERUNTIME if the value is not a leaf. */
 RSH_API rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad);
 /* Sets the gradient that is there to zero in its memory.  No-op without one. */
 RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);

@@ -123,30 +123,45 @@ static rsh_status settle(rshi_entry *n, const rsh_grad_as *as) {
 
 /* ---- links ---- */
 
-static void link_input(rshi_edge *e, bool save) {
+/* Every contribution to a partial value has a gradient of its own: nothing is to be combined, so its layout says
+ * replicated. */
+static rsh_status describe_input(rshi_edge *e) {
+    if (e->grad_layout || !rsh_value_requires_grad(e->value)) return RSH_OK;
+    return rshi_gradient_layout(e->value, &e->grad_layout);
+}
+
+static rsh_status describe_output(rshi_out *o) {
+    rsh_layout_free(o->form.layout); /* that of the rule; the value may have it in another dtype */
+    rshi_form_of(o->value->payload, &o->form);
+    o->no_grad |= !rshi_differentiable(o->form.dtype);
+    return o->grad_layout || o->no_grad ? RSH_OK : rshi_gradient_layout(o->value, &o->grad_layout);
+}
+
+static void link_input(rshi_edge *e) {
     rsh_value *v = e->value;
     e->value = NULL;
-    if (!save || !rsh_value_requires_grad(v)) return;
+    if (!rsh_value_requires_grad(v)) return;
     e->node = rshi_entry_hold(v->node);
     e->leaf = v->node ? NULL : rsh_value_hold(v);
     e->out = v->out;
-    if (!e->grad_layout) e->grad_layout = rsh_layout_hold(rsh_value_layout(v));
 }
 
 static void link_output(rshi_entry *n, int i) {
-    rshi_out *o = &n->out[i];
-    rsh_layout_free(o->form.layout); /* that of the rule; the value may have it in another dtype */
-    rshi_form_of(o->value->payload, &o->form);
-    if (o->no_grad || !rshi_differentiable(o->form.dtype)) return;
-    o->value->requires_grad = true;
-    o->value->node = rshi_entry_hold(n);
-    o->value->out = i;
+    rsh_value *v = n->out[i].value;
+    if (n->out[i].no_grad) return;
+    v->requires_grad = true;
+    v->node = rshi_entry_hold(n);
+    v->out = i;
 }
 
+/* All that may fail comes first. */
 static rsh_status record(rshi_entry *n) {
-    if (n->recorded) RSH_TRY(rshi_slots_fill(n));
-    for (int i = 0; i < n->nin; i++) link_input(&n->edge[i], n->recorded);
-    for (int i = 0; i < n->nout && n->recorded; i++) link_output(n, i);
+    if (!n->recorded) return RSH_OK;
+    RSH_TRY(rshi_slots_fill(n));
+    for (int i = 0; i < n->nin; i++) RSH_TRY(describe_input(&n->edge[i]));
+    for (int i = 0; i < n->nout; i++) RSH_TRY(describe_output(&n->out[i]));
+    for (int i = 0; i < n->nin; i++) link_input(&n->edge[i]);
+    for (int i = 0; i < n->nout; i++) link_output(n, i);
     return RSH_OK;
 }
 

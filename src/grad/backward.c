@@ -150,7 +150,7 @@ static rsh_status deliver(rshi_entry *n, int i) {
 static rsh_status bring_all(rshi_entry *n) {
     for (int i = 0; i < n->nout; i++) {
         rshi_out *o = &n->out[i];
-        if (o->value) RSH_TRY(rshi_gradient_bring(&o->value, o->grad_layout ? o->grad_layout : o->form.layout));
+        if (o->value) RSH_TRY(rshi_gradient_bring(&o->value, o->grad_layout));
     }
     return RSH_OK;
 }
@@ -268,7 +268,7 @@ static void step(walking *w) {
 /* All that may fail: the gradient in the leaf's layout, and in memory of its own if the leaf has none yet. */
 static rsh_status prepare_leaf(rsh_value *leaf) {
     if (!leaf->pending) return RSH_OK;
-    RSH_TRY(rshi_gradient_bring(&leaf->pending, rsh_value_layout(leaf)));
+    RSH_TRY(rshi_gradient_bring_to(&leaf->pending, leaf));
     return leaf->grad ? RSH_OK : rshi_gradient_own(&leaf->pending);
 }
 
@@ -311,17 +311,13 @@ static rsh_status check_start(const rsh_value *v, const rsh_value *seed) {
     RSH_REQUIRE(v, RSH_EVALUE, "backward of NULL");
     RSH_REQUIRE(v->requires_grad, RSH_ERUNTIME, "backward of a value that requires no gradient and has no history");
     if (!seed) return RSH_OK;
-    rshi_form form;
-    rshi_form_of(v->payload, &form);
-    rsh_status st = rshi_form_match(&form, seed, "backward", "the seed");
-    rshi_form_end(&form);
-    return st;
+    return rshi_gradient_check(v, seed, "backward", "the seed");
 }
 
 static rsh_status start(walking *w, rsh_value *v, rsh_value *seed) {
     rsh_value *g = NULL;
     RSH_TRY(v->node ? push(w, v->node) : reach_leaf(w, v));
-    if (seed) RSH_TRY(rsh_value_detach(seed, &g));
+    if (seed) RSH_TRY(rshi_gradient_seed(v, seed, &g));
     else RSH_TRY(ones(v, &g));
     return v->node ? deliver_to_node(v->node, v->out, g, "backward") : deliver_to_leaf(v, g, "backward");
 }

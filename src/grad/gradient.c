@@ -76,16 +76,70 @@ static bool is_own(const rsh_value *g) {
     return true;
 }
 
-/* The same form on new memory. */
-static rsh_status like(const rsh_value *v, rsh_value **out) {
-    rsh_tensor *t = NULL;
-    rsh_sharded *s = NULL;
-    const rshi_payload *p = v->payload;
-    RSH_TRY(p->sharded ? rsh_sharded_empty(p->sharded->comm, p->sharded->layout, &s)
-                       : rsh_tensor_empty(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &t));
-    rsh_status st = s ? rsh_value_take_sharded(s, false, out) : rsh_value_take(t, false, out);
-    if (st) rsh_sharded_free(s);
+/* ---- layouts ---- */
+
+rsh_status rshi_gradient_layout(const rsh_value *v, rsh_layout **out) {
+    const rsh_layout *l = rsh_value_layout(v);
+    *out = NULL;
+    return l ? rshi_tape_unpartial(l, out) : RSH_OK;
+}
+
+rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const char *who, const char *what) {
+    rshi_form form;
+    const rsh_layout *l = rsh_value_layout(v);
+    rshi_form_of(v->payload, &form);
+    if (l && rsh_layout_op(l) && rsh_value_layout(g) && !rsh_layout_equal(l, rsh_value_layout(g))) {
+        rshi_form_end(&form);
+        RSH_TRY(rshi_gradient_layout(v, &form.layout));
+    }
+    rsh_status st = rshi_form_match(&form, g, who, what);
+    rshi_form_end(&form);
+    return st;
+}
+
+/* The same parts under this layout. */
+static rsh_status retag(const rsh_sharded *s, const rsh_layout *layout, rsh_value **out) {
+    rsh_sharded *same;
+    RSH_TRY(rsh_sharded_from_tensors(s->comm, layout, s->nparts, (const rsh_tensor *const *)s->part, &same));
+    rsh_status st = rsh_value_take_sharded(same, false, out);
+    if (st) rsh_sharded_free(same);
+    return st;
+}
+
+rsh_status rshi_gradient_seed(const rsh_value *v, const rsh_value *seed, rsh_value **out) {
+    const rsh_layout *l = rsh_value_layout(seed);
+    rsh_layout *wanted = NULL;
+    if (!l || !rsh_layout_op(l)) return rsh_value_detach(seed, out);
+    RSH_TRY(rshi_gradient_layout(v, &wanted));
+    rsh_status st = retag(rsh_value_sharded(seed), wanted, out);
+    rsh_layout_free(wanted);
+    return st;
+}
+
+/* ---- new memory ---- */
+
+static rsh_status new_tensor(const rsh_value *v, rsh_value **out) {
+    rsh_tensor *t;
+    RSH_TRY(rsh_tensor_empty(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &t));
+    rsh_status st = rsh_value_take(t, false, out);
     if (st) rsh_tensor_free(t);
+    return st;
+}
+
+static rsh_status new_sharded(rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
+    rsh_sharded *s;
+    RSH_TRY(rsh_sharded_empty(comm, layout, &s));
+    rsh_status st = rsh_value_take_sharded(s, false, out);
+    if (st) rsh_sharded_free(s);
+    return st;
+}
+
+/* For a gradient of v. */
+static rsh_status like(const rsh_value *v, rsh_value **out) {
+    rsh_layout *layout = NULL;
+    RSH_TRY(rshi_gradient_layout(v, &layout));
+    rsh_status st = layout ? new_sharded(rsh_value_comm(v), layout, out) : new_tensor(v, out);
+    rsh_layout_free(layout);
     return st;
 }
 
@@ -149,4 +203,12 @@ rsh_status rshi_gradient_bring(rsh_value **g, const rsh_layout *layout) {
     rsh_value_free(*g);
     *g = v;
     return RSH_OK;
+}
+
+rsh_status rshi_gradient_bring_to(rsh_value **g, const rsh_value *v) {
+    rsh_layout *layout = NULL;
+    RSH_TRY(rshi_gradient_layout(v, &layout));
+    rsh_status st = rshi_gradient_bring(g, layout);
+    rsh_layout_free(layout);
+    return st;
 }

@@ -199,6 +199,15 @@ rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tens
 
 /* *sum += g, or *sum = g where there is none.  Takes over a reference to g, also if it fails. */
 rsh_status rshi_gradient_add(rsh_value **sum, rsh_value *g);
+/* The layout of a gradient of v: v's own, with partial replaced by replicated.  *out is held; NULL
+ * for a plain value. */
+rsh_status rshi_gradient_layout(const rsh_value *v, rsh_layout **out);
+/* May g be a gradient of v?  RSH_EVALUE if its shape, dtype or layout is another; that of a partial
+ * value may have v's very layout too.  `who` and `what` as in rshi_form_match. */
+rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const char *who,
+                               const char *what);
+/* A seed that passed the check, without history and in the layout of a gradient. */
+rsh_status rshi_gradient_seed(const rsh_value *v, const rsh_value *seed, rsh_value **out);
 /* A gradient of ones for v. */
 rsh_status rshi_gradient_ones(const rsh_value *v, rsh_value **out);
 /* Makes *g a gradient that nobody else sees, dense in every part: itself or a copy. */
@@ -207,6 +216,7 @@ rsh_status rshi_gradient_own(rsh_value **g);
 void rshi_gradient_add_into(const rsh_value *into, const rsh_value *g);
 /* *g in this layout (NULL: any): itself, or what a reshard of it gives, which is collective. */
 rsh_status rshi_gradient_bring(rsh_value **g, const rsh_layout *layout);
+rsh_status rshi_gradient_bring_to(rsh_value **g, const rsh_value *v); /* in the layout of v's */
 void rshi_add_elements(const rsh_tensor *into, const rsh_tensor *from);
 void rshi_scale_elements(const rsh_tensor *t, double by); /* without gaps, of f32 or f64 */
 

@@ -81,9 +81,32 @@ static rsh_status way_back(const moving *m, const rsh_sharded *g, rsh_sharded **
     return st;
 }
 
+/* The buffers as `from` has them get the layout of gradients. */
+static rsh_status transposed(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+    rsh_layout *layout = NULL;
+    rsh_status st = rshi_tape_unpartial(m->from, &layout);
+    if (st) return rsh_comm_agree(m->comm, st);
+    st = rshi_reshard_adjoint(m->comm, "reshard", g, m->from, m->to, &m->opts, out);
+    if (st) {
+        rsh_layout_free(layout);
+        return st;
+    }
+    rsh_layout_free((*out)->layout);
+    (*out)->layout = layout;
+    return RSH_OK;
+}
+
 static rsh_status reshard_gradient(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
-    if (m->how == RSH_DERIVATIVE_BACKWARD) return way_back(m, g, out);
-    return rshi_reshard_adjoint(m->comm, "reshard", g, m->from, &m->opts, out);
+    return (m->how == RSH_DERIVATIVE_BACKWARD ? way_back : transposed)(m, g, out);
+}
+
+/* What counts where no gradient came. */
+static rsh_status zeros_for(const moving *m, rsh_sharded **out) {
+    rsh_layout *layout = NULL;
+    rsh_status st = rshi_tape_unpartial(m->to, &layout);
+    if (!st) st = rsh_sharded_zeros(m->comm, layout, out);
+    rsh_layout_free(layout);
+    return st ? rsh_comm_agree(m->comm, st) : RSH_OK;
 }
 
 static rsh_status reshard_backward(rsh_grad_call *c) {
@@ -91,9 +114,8 @@ static rsh_status reshard_backward(rsh_grad_call *c) {
     const rsh_value *g = rsh_call_grad_value(c, 0);
     rsh_sharded *zeros = NULL, *s = NULL;
     rsh_value *v = NULL;
-    rsh_status st = g ? RSH_OK : rsh_sharded_zeros(m->comm, m->to, &zeros);
-    if (st) return rsh_comm_agree(m->comm, st);
-    st = reshard_gradient(m, g ? rsh_value_sharded(g) : zeros, &s);
+    if (!g) RSH_TRY(zeros_for(m, &zeros));
+    rsh_status st = reshard_gradient(m, g ? rsh_value_sharded(g) : zeros, &s);
     rsh_sharded_free(zeros);
     if (!st) st = rsh_value_take_sharded(s, false, &v);
     if (st) rsh_sharded_free(s);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tensor/storage.h"
 #include "tensor/tensor.h"
 
 rshi_payload *rshi_payload_new(rsh_tensor *t, rsh_sharded *s) {

@@ -126,8 +126,8 @@ bool rsh_value_is_leaf(const rsh_value *v) { return v && !v->node; }
 
 rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
     RSH_NEEDS(v);
-    RSH_REQUIRE(!v->node, RSH_ERUNTIME, "whether an output of %s requires a gradient follows from its inputs; detach it",
-                v->node->op->name);
+    RSH_REQUIRE(!v->node, RSH_ERUNTIME,
+                "whether an output of %s requires a gradient follows from its inputs; detach it", v->node->op->name);
     RSH_TRY(check_dtype(rsh_value_dtype(v), requires_grad));
     v->requires_grad = requires_grad;
     return RSH_OK;
@@ -153,13 +153,7 @@ rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad) {
     RSH_NEEDS(v);
     RSH_REQUIRE(!v->node, RSH_ERUNTIME, "the gradient of an output of %s cannot be set: it is not a leaf",
                 v->node->op->name);
-    if (grad) {
-        rshi_form form;
-        rshi_form_of(v->payload, &form);
-        rsh_status st = rshi_form_match(&form, grad, "set_grad", "the gradient");
-        rshi_form_end(&form);
-        if (st) return st;
-    }
+    if (grad) RSH_TRY(rshi_gradient_check(v, grad, "set_grad", "the gradient"));
     rsh_value_hold(grad);
     rsh_value_free(v->grad);
     v->grad = grad;

@@ -128,17 +128,17 @@ rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, c
 /* The plan, the new tensor and the lists of memory of an adjoint. */
 static rsh_status prepare_adjoint(moving *m, const rsh_layout *from, const rsh_plan_opts *opts, const rsh_plan **plan,
                                   rsh_memory *memory[2]) {
-    RSH_TRY(rshi_adjoint_cached(m->comm, from, m->src[0]->layout, opts, plan));
+    RSH_TRY(rshi_adjoint_cached(m->comm, from, m->to[0], opts, plan));
     RSH_TRY(rsh_sharded_empty(m->comm, from, m->dst));
     return list_both(m, memory);
 }
 
 rsh_status rshi_reshard_adjoint(rsh_comm *comm, const char *name, const rsh_sharded *src, const rsh_layout *from,
-                                const rsh_plan_opts *opts, rsh_sharded **out) {
+                                const rsh_layout *to, const rsh_plan_opts *opts, rsh_sharded **out) {
     rsh_sharded *made = NULL;
     const rsh_plan *plan = NULL;
     rsh_memory *memory[2] = {NULL, NULL};
-    moving m = {.comm = comm, .n = 1, .src = &src, .dst = &made};
+    moving m = {.comm = comm, .n = 1, .src = &src, .dst = &made, .to = &to};
     rsh_status st = prepare_adjoint(&m, from, opts, &plan, memory);
     st = rshi_run_cached(comm, name, st, plan, memory[0], memory[1]);
     if (st) rsh_sharded_free(made);

@@ -24,18 +24,20 @@ HEADERS = [p for p in files(root, "include/reshard", ends=".h")
 ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", read(root, path))}
 CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
              "rsh_matrix_fn": "matrix_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
-SCALARS = {"int": "1", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
-           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_gelu": "RSH_GELU_ERF", "rsh_reduction": "RSH_REDUCE_MEAN", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
+SCALARS = {"int": "1", "unsigned": "0", "rsh_derivative": "RSH_DERIVATIVE_ADJOINT", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
+           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_gelu": "RSH_GELU_ERF", "rsh_reduction": "RSH_REDUCE_MEAN",
+           "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
            "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
 NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", "src_rank": "0", "dst": "0", "dim": "0", "tensor": "0",
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_value"}
+           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_value", "rsh_grad_call"}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_nn_opts", "rsh_cross_entropy_opts"}
+           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random",
+           "rsh_grad_op", "rsh_grad_as", "rsh_reading", "rsh_saved_hooks", "rsh_nn_opts", "rsh_cross_entropy_opts"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
 SPECIAL = {
@@ -59,6 +61,13 @@ SPECIAL = {
     ("rsh_comm_shm", "size"): "1", ("rsh_chunk_split", "n"): "4",
     ("rsh_reshard_metadata", "by_rank"): "have.by_rank", ("rsh_reshuffle_local_shard", "by_rank"): "have.by_rank",
     ("rsh_reshard_local_shard", "by_rank"): "have.by_rank",
+    ("rsh_value_reshard", "v"): "have.sharded_value", ("rsh_value_read", "v"): "have.other_value",
+    ("rsh_value_reading", "what"): "NULL", ("rsh_grad_fail", "sentence"): "\"a sentence\"",
+    ("rsh_grad_fail", "status"): "RSH_EVALUE",
+    ("rsh_functional_all_to_all_single", "out_splits"): "NULL", ("rsh_functional_all_to_all_single", "in_splits"): "NULL",
+    # what these are given they take over, also if they fail
+    ("rsh_call_out", "t"): "fresh_tensor()", ("rsh_call_save", "t"): "fresh_tensor()", ("rsh_call_give", "t"): "fresh_tensor()",
+    ("rsh_call_out_value", "v"): "fresh_value()", ("rsh_call_give_value", "v"): "fresh_value()",
 }
 for name in ("rsh_exec_bind", "rsh_exec_run_on", "rsh_plan_run_local", "rsh_local_bind"):
     SPECIAL[name, "dst"] = "&have.other_memory"
