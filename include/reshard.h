@@ -24,6 +24,7 @@
 #include <reshard/comm.h>
 #include <reshard/shard.h>
 #include <reshard/mesh.h>
+#include <reshard/grad.h>
 #include <reshard/draw.h>
 
 #endif

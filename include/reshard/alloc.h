@@ -29,13 +29,15 @@ RSH_API void rsh_alloc_reset_peak(void);
  * of about their size: new memory would cost more page faults than a copy costs time.  The cap is
  * for the whole process, shared memory included.  It is 1 GiB unless the environment variable
  * RESHARD_CACHE_BYTES gives another number; 0 keeps nothing.  What makes a tensor or a comm refuses
- * a text that is no number with RSH_EVALUE.  Before a call fails with RSH_ENOMEM, the library
- * returns what it keeps to the system and tries again.  Local, from any thread. */
+ * a text that is no number with RSH_EVALUE.  Smaller blocks are kept by the thread that frees them,
+ * up to 16 MiB, until it ends; they are not counted.  Before a call fails with RSH_ENOMEM, the
+ * library returns what it keeps to the system and tries again.  Local, from any thread. */
 RSH_API void rsh_alloc_set_cap(uint64_t bytes);
 RSH_API uint64_t rsh_alloc_get_cap(void);
-/* Bytes that the process keeps now.  Local, from any thread. */
+/* Bytes that the process keeps now in blocks of 64 KiB and more.  Local, from any thread. */
 RSH_API uint64_t rsh_alloc_cached(void);
-/* Returns all that the process keeps to the system.  Local, from any thread. */
+/* Returns to the system all that the process keeps, and the small blocks of the calling thread.
+ * Local, from any thread. */
 RSH_API void rsh_alloc_trim(void);
 
 /* For tests: makes the n-th allocation of this thread from now (0: the next) fail, once; n < 0

@@ -21,7 +21,8 @@ typedef struct rsh_plan rsh_plan;
 typedef enum rsh_reduce {
     RSH_REDUCE_IN_ORDER, /* combine contributions in ascending mesh position: every engine gives the
                             same bits */
-    RSH_REDUCE_BY_NODE   /* not implemented: rsh_plan_new returns RSH_EUNSUP */
+    RSH_REDUCE_BY_NODE   /* combine those of each node first, then the nodes' results: every engine
+                            gives the same bits for the same node map */
 } rsh_reduce;
 
 typedef struct rsh_plan_opts {
@@ -129,7 +130,8 @@ RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ct
  * that the loop runs over. */
 typedef struct rsh_transfer_end {
     int64_t rank, part;
-    bool in_dst; /* a part of the destination; sources of later stages are */
+    bool in_dst; /* a part of the destination; sources of later stages may be */
+    bool in_scratch; /* the scratch of the rank for this tensor: flat, dense, part 0 */
     bool flat;   /* the part has one dim, and all loops run over it */
     int64_t first[RSH_MAX_NDIM];
     int64_t step[RSH_MAX_LOOPS];
@@ -154,13 +156,15 @@ typedef struct rsh_transfer {
 } rsh_transfer;
 
 /* A transfer is in exactly one of a rank's arrays.  Copies and receives together write each element
- * of the rank's destination exactly once. */
+ * of the rank's destination, and of its scratch, exactly once. */
 typedef struct rsh_share {
     int64_t rank;
     const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
     const rsh_transfer *receives; /* into this rank, with a source on another rank */
     const rsh_transfer *sends;    /* into other ranks, with this rank among the sources */
     int64_t ncopies, nreceives, nsends;
+    const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, of the
+                               dtype that transfers into it have; NULL: no rank needs any */
 } rsh_share;
 
 /* The share of one rank; a rank that is in no layout has an empty one.  The cost grows with the

@@ -85,7 +85,7 @@ void rshi_free_elements(void *p, size_t bytes, rshi_account *owner);
 
 /* ---- blocks that are kept for the next request of their size; see blocks.c ---- */
 
-#define RSHI_RECYCLE_FROM ((size_t)64 << 10) /* bytes: below it malloc is as good */
+#define RSHI_RECYCLE_FROM ((size_t)64 << 10) /* bytes: below it see small.c */
 
 /* Memory that blocks come from and go back to, when it is not the process's own.  `release` is
  * called with the recycler locked: it must not allocate. */
@@ -106,6 +106,15 @@ void rshi_blocks_forget(const rshi_home *home);
  * tries again, holding no lock of a home. */
 bool rshi_blocks_empty(void);
 void rshi_block_unmap(void *p, size_t block); /* private memory, to the system */
+/* Is the cap above 0?  A look at memory. */
+bool rshi_blocks_on(void);
+
+/* ---- smaller blocks, which the thread that frees them keeps; see small.c ---- */
+
+size_t rshi_small_bytes(size_t bytes); /* what a request takes; bytes < RSHI_RECYCLE_FROM */
+void *rshi_small_take(size_t block);   /* kept or new, 64-byte aligned; NULL: no memory */
+void rshi_small_give(void *p, size_t block);
+bool rshi_small_empty(void); /* give back all that this thread keeps; was there any? */
 
 /* ---- lists ---- */
 
@@ -203,6 +212,11 @@ typedef struct rshi_watch {
 /* Seconds waited so far, of which at most `most` count since the last look; the first look starts
  * the watch and gives 0. */
 double rshi_watch_look(rshi_watch *w, double most);
+
+/* ---- arithmetic ---- */
+
+/* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
+rsh_dtype rshi_accumulator(rsh_dtype t);
 
 /* ---- lists of messages: what a rank found when it compared two of an exchange ---- */
 

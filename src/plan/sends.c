@@ -97,7 +97,7 @@ static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edge
         st = send_piece(&w);
     }
     rshi_free(list);
-    return st;
+    return st ? st : rshi_node_result_edges(p, tensor, true, s, &s->sends);
 }
 
 static rsh_status send_results(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {

@@ -38,6 +38,9 @@ static struct things {
     rsh_torch_tensor *rsh_torch_tensor, *other_torch;
     rsh_partial *rsh_partial;
     rsh_tensor_meta *rsh_tensor_meta;
+    rsh_value *rsh_value, *other_value, *sharded_value;
+    rsh_grad_call *rsh_grad_call; /* NULL: there is one only while an op runs */
+    rsh_value *rsh_value_list[1];
     const rsh_layout *rsh_layout_list[1];
     const rsh_tensor *rsh_tensor_list[1];
     rsh_tensor *other_rsh_tensor_list[1];
@@ -58,6 +61,10 @@ static struct things {
     rsh_torch_opts rsh_torch_opts;
     rsh_shard rsh_shard;
     rsh_wire rsh_wire;
+    rsh_grad_op rsh_grad_op;
+    rsh_grad_as rsh_grad_as;
+    rsh_reading rsh_reading;
+    rsh_saved_hooks rsh_saved_hooks;
     int64_t shape[2], strides[2], zeros[2], index[2];
     int ranks[1];
     size_t sizes[1];
@@ -112,6 +119,18 @@ static const char *before(void) { rsh_wire_fail(RSH_EVALUE, unsaid); return unsa
         if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);                  \
     } while (0)
 #define ok(call) answers(RSH_OK, call)
+
+static rsh_tensor *fresh_tensor(void) {
+    rsh_tensor *t = NULL;
+    ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &t));
+    return t;
+}
+
+static rsh_value *fresh_value(void) {
+    rsh_value *v = NULL;
+    ok(rsh_value_take(fresh_tensor(), false, &v));
+    return v;
+}
 
 #include "door_calls.inc"
 
@@ -235,6 +254,21 @@ static void make_core(void) {
     ok(rsh_local_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local));
 }
 
+static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
+static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                                rsh_value **out) {
+    return rsh_grad_apply_as(op, attrs, nin, in, nout, &have.rsh_grad_as, out);
+}
+
+static void make_grad(void) {
+    have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
+    have.rsh_reading = (rsh_reading){.name = "own", .apply = reading_apply};
+    ok(rsh_value_take(fresh_tensor(), true, &have.rsh_value));
+    have.other_value = fresh_value();
+    ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
+    have.rsh_value_list[0] = have.rsh_value;
+}
+
 static void make_torch(void) {
     ok(rsh_group_init(have.rsh_comm));
     have.rsh_group = rsh_group_default();
@@ -258,6 +292,7 @@ static int make(void **state) {
     (void)state;
     make_values();
     make_core();
+    make_grad();
     make_torch();
     return 0;
 }
@@ -271,6 +306,7 @@ static int unmake(void **state) {
     rsh_torch_free(have.other_torch), rsh_torch_free(have.rsh_torch_tensor);
     rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
     if (rsh_group_destroy()) return 1;
+    rsh_value_free(have.sharded_value), rsh_value_free(have.other_value), rsh_value_free(have.rsh_value);
     rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);

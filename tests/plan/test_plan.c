@@ -161,7 +161,11 @@ static void no_rank_sends_to_every_node(void **state) {
         int64_t ranks_per_node, percent;
         int stages;
     } cases[] = {
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 200, 3}, /* once to other nodes, once to its own */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 100, 4}, /* once to those beside it */
+        {"f32[1048576] on w=1", "f32[1048576] on x=8", 2, 100, 4},
+        {"f32[4096, 4096] on w=2@[0,4]", "f32[4096, 4096] on x=32", 4, 100,
+         4}, /* two sources, each with ranks beside it */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8", 1, 100, 3}, /* nobody beside it */
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3}, /* only to other nodes */
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 100, 3},
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=10@4-13", 4, 100, 3}, /* nodes of 4, 4 and 2 */

@@ -32,6 +32,12 @@ endif()
 reshard_check("make builds tests for `make test` alone, and a parent project keeps its own settings"
               sh tests/install/settings.sh ${CMAKE_C_COMPILER})
 if(NOT RESHARD_SANITIZE) # which adds symbols of its own
+  set(more_libraries)
+  foreach(library reshard-mpi reshard-nn)
+    if(TARGET ${library})
+      list(APPEND more_libraries $<TARGET_LINKER_FILE:${library}>)
+    endif()
+  endforeach()
   reshard_check("the library exports what the headers declare and nothing else"
-                sh ${tools}/check_symbols.sh $<TARGET_FILE:reshard> $<TARGET_FILE:reshard-static> . $<$<TARGET_EXISTS:reshard-mpi>:$<TARGET_FILE:$<IF:$<TARGET_EXISTS:reshard-mpi>,reshard-mpi,reshard>>>)
+                sh ${tools}/check_symbols.sh $<TARGET_FILE:reshard> $<TARGET_FILE:reshard-static> . ${more_libraries})
 endif()

@@ -123,7 +123,7 @@ RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tens
  * RSH_EVALUE if ranks give different sources, specs, shapes or dtypes, or a tensor is not dense;
  * RSH_ERUNTIME if the source is outside the group; RSH_EUNSUP if the kind of spec has no sharder:
  * the built-in boxes have none, use rsh_torch_scatter.  Collective. */
-struct rsh_sharder {
+struct rsh_spec_sharder {
     /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
     rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
                         rsh_torch_tensor **out);
