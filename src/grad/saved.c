@@ -84,7 +84,7 @@ static rsh_status pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value 
     rshi_tape *tape = rshi_tape_mine();
     s->form = tape ? rshi_shelf_take(&tape->forms, sizeof *s->form) : NULL;
     if (!s->form) return rshi_nomem();
-    rshi_form_of(v->payload, s->form);
+    rshi_profile_of(v->payload, s->form);
     bool was = rsh_grad_enable(false);
     rsh_status st = call_pack(n, s, pair, v);
     rsh_grad_enable(was);
@@ -135,8 +135,8 @@ void rshi_slot_end(rshi_slot *s) {
     if (s->pair && s->pair->hooks.release) s->pair->hooks.release(s->pair->hooks.ctx, s->packed);
     rshi_hooks_drop(s->pair);
     if (s->form) {
-        rshi_form_end(s->form);
-        rshi_form_block_give(s->form);
+        rshi_profile_end(s->form);
+        rshi_profile_block_give(s->form);
     }
 }
 
@@ -150,7 +150,7 @@ static rsh_status unpack(rshi_entry *n, rshi_slot *s) {
     if (st) rshi_tape_mine()->failed_on = h->comm;
     if (st) return hook_failed("unpack", n, st, sentences);
     RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", n->op->name);
-    st = rshi_form_match(s->form, v, n->op->name, "what the unpack hook gave for a saved tensor");
+    st = rshi_profile_match(s->form, v, n->op->name, "what the unpack hook gave for a saved tensor");
     if (st) rsh_value_free(v);
     else s->unpacked = v;
     return st;
