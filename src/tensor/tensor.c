@@ -63,6 +63,7 @@ static rshi_span span_of(const rsh_tensor *t, const void *data) {
 }
 
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
+    RSH_TRY(rshi_settings_check());
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
     t->dtype = dtype;

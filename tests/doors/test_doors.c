@@ -9,6 +9,9 @@
 
 #include <cmocka.h>
 #include <reshard/torch.h>
+#ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
+#include <reshard/mpi.h>
+#endif
 
 struct saved { /* what a sink got */
     char *data;
@@ -21,6 +24,10 @@ static struct things {
     rsh_pool *rsh_pool;
     rsh_layout *rsh_layout;
     rsh_form *rsh_form;
+    rsh_mesh *rsh_mesh;
+    rsh_place rsh_place;
+    const char *names[1];
+    int64_t one[1];
     rsh_plan *rsh_plan;
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
@@ -220,12 +227,22 @@ static void make_values(void) {
     have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
 }
 
-static void make_core(void) {
+static void make_comm(void) {
+#ifdef DOORS_MPI
+    ok(rsh_comm_mpi(MPI_COMM_SELF, &have.rsh_comm));
+#else
     ok(rsh_comm_threads(1, &have.rsh_comm));
+#endif
+}
+
+static void make_core(void) {
+    make_comm();
     ok(rsh_pool_new(1, &have.rsh_pool));
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
+    have.names[0] = "x", have.one[0] = 1;
+    ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -295,13 +312,53 @@ static int unmake(void **state) {
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
     memset(&have, 0, sizeof have);
     return st != RSH_OK;
 }
 
+#ifdef DOORS_MPI
+/* What begins and ends MPI happens once, so it is called by hand. */
+static void without_a_place_for_the_comm_mpi_begins_all_the_same(void **state) {
+    (void)state;
+    int begun = 0;
+    answers(RSH_ERUNTIME, rsh_comm_mpi(MPI_COMM_WORLD, &have.rsh_comm));
+    answers(RSH_EVALUE, rsh_mpi_open(NULL));
+    MPI_Initialized(&begun);
+    assert_true(begun);
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+    assert_null(have.rsh_comm);
+}
+
+static void without_a_comm_mpi_ends(void **state) {
+    (void)state;
+    int ended = 0;
+    ok(rsh_mpi_close(NULL));
+    MPI_Finalized(&ended);
+    assert_true(ended);
+    ok(rsh_mpi_close(NULL));
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+}
+
+static const struct CMUnitTest first[] = {
+    cmocka_unit_test(without_a_place_for_the_comm_mpi_begins_all_the_same),
+};
+static const struct CMUnitTest last[] = {
+    cmocka_unit_test(without_a_comm_mpi_ends),
+};
+#endif
+
 int main(void) {
-    int failed = cmocka_run_group_tests(doors, make, unmake);
-    return failed + cmocka_run_group_tests(inside, make, unmake);
+    int failed = 0;
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(first, NULL, NULL);
+#endif
+    failed += cmocka_run_group_tests(doors, make, unmake);
+    failed += cmocka_run_group_tests(inside, make, unmake);
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(last, NULL, NULL);
+#endif
+    return failed;
 }
