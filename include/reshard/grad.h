@@ -250,7 +250,7 @@ RSH_API rsh_status rsh_call_no_grad(rsh_grad_call *c, int i);
  * also if the call fails.  No-op if nothing is recorded.  Saved slots are numbered from 0 in the
  * order of these calls; an op that works on each part makes the same ones for every part.  A slot
  * is kept as it is, or goes through the hooks of this thread, after forward returns.
- * RSH_EINDEX if there is no such input or output. */
+ * RSH_EINDEX if there is no such input or output; RSH_ERUNTIME in backward; RSH_ENOMEM. */
 RSH_API rsh_status rsh_call_save_in(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save_out(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save(rsh_grad_call *c, rsh_tensor *t);

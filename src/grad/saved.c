@@ -55,6 +55,10 @@ static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_te
 }
 
 rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
+    if (n->phase != RSHI_FORWARD) {
+        rsh_tensor_free(t);
+        return rshi_fail(RSH_ERUNTIME, "%s: tensors are saved in forward", n->op->name);
+    }
     rsh_status st = n->recorded ? (n->part ? add_next : add_first)(n, kind, index, t) : RSH_OK;
     if (st || !n->recorded) rsh_tensor_free(t);
     n->saving++;

@@ -274,6 +274,7 @@ static rsh_status give_twice(rsh_grad_call *c) {
 }
 static rsh_status give_nothing(rsh_grad_call *c) { return (void)c, RSH_OK; }
 static rsh_status refuse(rsh_grad_call *c) { return (void)c, rsh_grad_fail(RSH_EINDEX, "as it pleases"); }
+static rsh_status save_late(rsh_grad_call *c) { return rsh_call_save_in(c, 0); }
 static rsh_status read_beyond(rsh_grad_call *c) {
     const rsh_tensor *t;
     return rsh_call_saved(c, 0, &t);
@@ -302,6 +303,7 @@ static void a_backward_that_is_wrong_changes_no_leaf(void **state) {
     FAILS(RSH_EVALUE, "given twice", back_through(give_twice, &has));
     FAILS(RSH_EINDEX, "as it pleases", back_through(refuse, &has));
     FAILS(RSH_EINDEX, "slot 0 is read; 0 are saved", back_through(read_beyond, &has));
+    FAILS(RSH_ERUNTIME, "odd: tensors are saved in forward", back_through(save_late, &has));
     FAILS(RSH_EUNSUP, "odd has no derivative", back_through(NULL, &has));
     assert_false(has);
     OK(back_through(give_nothing, &has));
