@@ -25,6 +25,7 @@
 #include <reshard/shard.h>
 #include <reshard/mesh.h>
 #include <reshard/grad.h>
+#include <reshard/dtensor.h>
 #include <reshard/draw.h>
 
 #endif

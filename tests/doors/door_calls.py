@@ -50,7 +50,7 @@ OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_me
            "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_place",
            "rsh_grad_op", "rsh_grad_as", "rsh_reading", "rsh_saved_hooks", "rsh_nn_opts", "rsh_cross_entropy_opts",
            "rsh_module_kind", "rsh_named_input", "rsh_embedding_opts", "rsh_bag_opts", "rsh_attention_opts", "rsh_sgd_opts", "rsh_adam_opts",
-           "rsh_schedule", "rsh_sharder", "rsh_sharding_planner"}
+           "rsh_schedule", "rsh_sharder", "rsh_sharding_planner", "rsh_local_opts"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states", "const char *const": "have.names"}
 SPECIAL = {
@@ -101,6 +101,9 @@ for name, parameter, value in (("bmm", "a", "have.batch"), ("bmm", "b", "have.ba
                                ("cross_entropy", "target", "have.index"), ("split", "size", "4"), ("permute", "dims", "have.dims")):
     SPECIAL["rsh_nn_" + name, parameter] = value
 SPECIAL["rsh_module_set_parameter", "name"] = SPECIAL["rsh_module_set_buffer", "name"] = SPECIAL["rsh_module_set_child", "name"] = "have.fresh_name()"
+for name in ("places", "redistribute", "to_local", "full_tensor"):
+    SPECIAL["rsh_dtensor_" + name, "v"] = "have.dtensor"
+SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
 SPECIAL["rsh_shard_module", "plan"] = "have.empty_plan"
 
 

@@ -26,6 +26,8 @@ static struct things {
     rsh_form *rsh_form;
     rsh_mesh *rsh_mesh;
     rsh_place rsh_place;
+    rsh_local_opts rsh_local_opts;
+    rsh_value *dtensor;
     const char *names[1];
     int64_t one[1];
     rsh_plan *rsh_plan;
@@ -243,6 +245,7 @@ static void make_core(void) {
     have.rsh_layout_list[0] = have.rsh_layout;
     have.names[0] = "x", have.one[0] = 1;
     ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
+    ok(rsh_dtensor_full(have.rsh_mesh, 1, &have.rsh_place, RSH_F32, 2, have.shape, 0, &have.dtensor));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -312,6 +315,7 @@ static int unmake(void **state) {
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_value_free(have.dtensor);
     rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
