@@ -23,5 +23,6 @@
 #include <reshard/shard.h>
 #include <reshard/mesh.h>
 #include <reshard/draw.h>
+#include <reshard/simulate.h>
 
 #endif
