@@ -129,7 +129,9 @@ rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece
         if (spread) return RSH_OK;
     }
     if ((n = rshi_reduced_slices(&r)) > 1) return rshi_reduced_edges(&r, n);
-    if ((n = rshi_relayed_slices(&r)) > 1) return rshi_relayed_edges(&r, n);
+    bool relayed;
+    RSH_TRY(rshi_relayed_edges(&r, &relayed));
+    if (relayed) return RSH_OK;
     if ((n = rshi_sliced_slices(&r)) > 1) return rshi_sliced_edges(&r, n);
     return rshi_direct_edge(&r);
 }
