@@ -71,6 +71,10 @@ typedef rsh_status (*rshi_piece_fn)(void *ctx, const rshi_piece *p);
 rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn,
                               void *ctx);
 bool rshi_layout_irregular(const rsh_layout *l);
+/* Only the numbers of the boxes that meet `query`, in no particular order; of a layout of boxes. */
+typedef rsh_status (*rshi_box_fn)(void *ctx, int64_t box);
+rsh_status rshi_boxes_meeting(const rsh_layout *l, const rshi_stripe *query, rshi_box_fn fn,
+                              void *ctx);
 /* Of several copies of an element in an irregular layout exactly one lies in a first copy. */
 bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p);
 

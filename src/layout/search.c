@@ -280,24 +280,13 @@ bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
 
 /* ---- boxes ---- */
 
-static rsh_status hand_out_box(search *s, int64_t b) {
+static rsh_status hand_out_box(void *ctx, int64_t b) {
+    search *s = ctx;
     rshi_piece p = {.position = b};
-    if (!s->l->desc.boxes[b].nranks) return RSH_OK;
     for (int d = 0; d < s->l->desc.ndim; d++)
         p.set[d] = rshi_stripe_range(s->l->desc.boxes[b].box.lo[d], s->l->desc.boxes[b].box.hi[d]);
-    if (!meets(s, &p)) return RSH_OK;
     rshi_piece_at_holder(s->l, &p, 0, &p);
     return s->fn(s->ctx, &p);
-}
-
-static rsh_status search_boxes(search *s) {
-    const rsh_layout *l = s->l;
-    const rshi_stripe *q = &s->query[l->index_dim];
-    int64_t lo = l->desc.ndim ? q->lo : 0;
-    int64_t last = l->desc.ndim ? rshi_boxes_last(l, rshi_stripe_end(q)) : l->desc.nboxes - 1;
-    for (int64_t i = last; i >= 0 && l->reach[i] > lo; i--)
-        RSH_TRY(hand_out_box(s, l->by_start[i]));
-    return RSH_OK;
 }
 
 rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn, void *ctx) {
@@ -306,6 +295,6 @@ rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rsh
     if (!l->count) return RSH_OK;
     for (int d = 0; d < l->desc.ndim; d++)
         if (!query[d].count) return RSH_OK;
-    if (l->desc.is_boxes) return search_boxes(&s);
+    if (l->desc.is_boxes) return rshi_boxes_meeting(l, query, hand_out_box, &s);
     return l->flat.naxes ? walk_bases(&s, 0, 0, from, to) : search_mesh(&s);
 }
