@@ -41,7 +41,7 @@ static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
     rsh_plan_totals t = {0};
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
-    if (fits) RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
+    if (fits) RSH_TRY(rshi_totals(p, &t));
     *bytes = fits ? t.max_send : INT64_MAX;
     return RSH_OK;
 }

@@ -281,6 +281,11 @@ rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits);
 bool rshi_plan_factorises(const rsh_plan *p);
 rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
+/* From what ranks and nodes hold; *done is false where that does not do: then the shares have to be
+ * walked. */
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done);
+/* By whichever of these is cheapest. */
+rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes);
