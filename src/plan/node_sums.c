@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define MOST_MARKS ((int64_t)1 << 26)
+#define FEW_SOURCES 16 /* boxes of a node that are compared one by one; more are looked up */
 
 /* ---- cells ---- */
 
@@ -145,6 +146,53 @@ static rsh_status add_bricks(rshi_sums *s, int64_t target, int64_t turn) {
     return RSH_OK;
 }
 
+/* ---- what sources of the node have of the clips at hand ---- */
+
+static rsh_status add_shared(rshi_sums *s, int64_t first, int64_t n) {
+    if (!n) return RSH_OK;
+    RSH_TRY(RSHI_GROW(s->shared, s->nshared + 1, &s->shared_room));
+    s->shared[s->nshared++] = (rshi_shared){first, group_end(&s->sources, first), n};
+    return RSH_OK;
+}
+
+typedef struct looking {
+    rshi_sums *s;
+    const rshi_clip *clip;
+    int64_t rank;
+} looking;
+
+static rsh_status add_near_box(void *ctx, int64_t box) {
+    looking *w = ctx;
+    rshi_sums *s = w->s;
+    if (s->tick[box] != s->node) return RSH_OK;
+    int64_t n = rshi_clip_common(s->ndim, rshi_side_cell(&s->a, s->a.first_cell[box]), w->clip);
+    return add_shared(s, s->begins[box], n);
+}
+
+/* Boxes that meet the clips. */
+static rsh_status look_up(rshi_sums *s, int64_t rank, rshi_box_fn fn) {
+    for (int64_t c = 0; c < s->nclips; c++) {
+        looking w = {s, &s->clip[c], rank};
+        rshi_stripe query[RSH_MAX_NDIM];
+        for (int d = 0; d < s->ndim; d++) query[d] = s->clip[c].set[d];
+        if (w.clip->dim >= 0)
+            query[w.clip->dim] = rshi_stripe_range(rshi_max(w.clip->lo, query[w.clip->dim].lo),
+                                                   rshi_min(w.clip->hi, rshi_stripe_end(&query[w.clip->dim])));
+        RSH_TRY(rshi_boxes_meeting(s->a.l, query, fn, &w));
+    }
+    return RSH_OK;
+}
+
+static rsh_status list_shared(rshi_sums *s, int64_t target) {
+    s->nshared = 0;
+    if (s->looks && s->sources.n > FEW_SOURCES) return look_up(s, 0, add_near_box);
+    for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
+        int64_t source = s->sources.member[x].group;
+        if (go_together(s, source, target)) RSH_TRY(add_shared(s, x, common(s, source, s->clip, s->nclips)));
+    }
+    return RSH_OK;
+}
+
 /* ---- one destination group: members i to j of `targets` ---- */
 
 /* Every member fetches what is not near for itself: all of the group's cells, or its slice of them. */
@@ -157,19 +205,17 @@ static rsh_status add_each(rshi_sums *s, int64_t i, int64_t j) {
         if (m == i || is_sliced(s, target)) {
             s->nclips = 0;
             RSH_TRY(add_fetched(s, m, m - i, j - i));
+            RSH_TRY(list_shared(s, target));
         }
         for (int64_t c = 0; c < s->nclips; c++) far += rshi_clip_size(s->ndim, &s->clip[c]);
         far *= s->pair->contributions;
         s->received[to->rank] += far * s->size;
         RSH_TRY(add_bricks(s, target, turn));
-        for (int64_t x = 0, y; x < s->sources.n; x = y) {
-            int64_t source = s->sources.member[x].group;
-            y = group_end(&s->sources, x);
-            int64_t n = go_together(s, source, target) ? common(s, source, s->clip, s->nclips) : 0;
-            if (!n) continue;
-            far -= n;
-            give(s, x, y, to, n);
-            take_off(s, source, turn, n);
+        for (int64_t k = 0; k < s->nshared; k++) {
+            const rshi_shared *both = &s->shared[k];
+            far -= both->n;
+            give(s, both->first, both->end, to, both->n);
+            take_off(s, s->sources.member[both->first].group, turn, both->n);
         }
         s->t->bytes_between_nodes += far * s->size;
     }
@@ -220,10 +266,10 @@ static rsh_status add_owner(rshi_sums *s, int64_t i, int64_t j, int64_t m) {
     RSH_TRY(add_fetched(s, m, m - i, j - i));
     for (int64_t c = 0; c < s->nclips; c++) far += rshi_clip_size(s->ndim, &s->clip[c]);
     RSH_TRY(add_bricks(s, target, s->b.turn[owner->rank]));
-    for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
-        int64_t n = common(s, s->sources.member[x].group, s->clip, s->nclips);
-        far -= n;
-        take_off(s, s->sources.member[x].group, s->b.turn[owner->rank], n);
+    RSH_TRY(list_shared(s, target));
+    for (int64_t k = 0; k < s->nshared; k++) {
+        far -= s->shared[k].n;
+        take_off(s, s->sources.member[s->shared[k].first].group, s->b.turn[owner->rank], s->shared[k].n);
     }
     s->t->bytes_between_nodes += far * s->size;
     s->sent[owner->rank] += (j - i - 1) * far * s->size;
@@ -243,11 +289,10 @@ static rsh_status add_relayed(rshi_sums *s, int64_t i, int64_t j) {
     s->nclips = 0;
     for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++)
         RSH_TRY(add_clip(s, (rshi_clip){rshi_side_cell(&s->b, c), -1, 0, 0}));
-    for (int64_t x = 0, y; x < s->sources.n; x = y) {
-        y = group_end(&s->sources, x);
-        int64_t n = common(s, s->sources.member[x].group, s->clip, s->nclips);
-        for (int64_t m = i; m < j && n; m++) give(s, x, y, &s->targets.member[m], n);
-    }
+    RSH_TRY(list_shared(s, target));
+    for (int64_t k = 0; k < s->nshared; k++)
+        for (int64_t m = i; m < j; m++)
+            give(s, s->shared[k].first, s->shared[k].end, &s->targets.member[m], s->shared[k].n);
     return RSH_OK;
 }
 
@@ -258,13 +303,7 @@ static rsh_status add_group(rshi_sums *s, int64_t i, int64_t j) {
 
 /* ---- messages from afar ---- */
 
-/* A box that may be fetched from. */
-typedef struct looking {
-    rshi_sums *s;
-    const rshi_clip *clip;
-    int64_t rank;
-} looking;
-
+/* A box that is fetched from, if it is not near. */
 static rsh_status look_at(void *ctx, int64_t box) {
     looking *w = ctx;
     rshi_sums *s = w->s;
@@ -278,28 +317,11 @@ static rsh_status look_at(void *ctx, int64_t box) {
     return RSH_OK;
 }
 
-/* The clips are what a rank fetches: look up the boxes that it lies in. */
-static rsh_status look_up(rshi_sums *s, int64_t rank) {
-    for (int64_t c = 0; c < s->nclips; c++) {
-        looking w = {s, &s->clip[c], rank};
-        rshi_stripe query[RSH_MAX_NDIM];
-        for (int d = 0; d < s->ndim; d++) query[d] = s->clip[c].set[d];
-        if (w.clip->dim >= 0)
-            query[w.clip->dim] = rshi_stripe_range(rshi_max(w.clip->lo, query[w.clip->dim].lo),
-                                                   rshi_min(w.clip->hi, rshi_stripe_end(&query[w.clip->dim])));
-        RSH_TRY(rshi_boxes_meeting(s->a.l, query, look_at, &w));
-    }
-    return RSH_OK;
-}
-
 /* Sources of the node that what a rank fetches would come from if they were not near. */
-static int64_t count_near(const rshi_sums *s, int64_t i) {
-    int64_t n = 0;
-    for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
-        int64_t source = s->sources.member[x].group;
-        n += go_together(s, source, s->targets.member[i].group) && common(s, source, s->clip, s->nclips);
-    }
-    return n;
+static rsh_status count_near(rshi_sums *s, int64_t i, int64_t *n) {
+    RSH_TRY(list_shared(s, s->targets.member[i].group));
+    *n = s->nshared;
+    return RSH_OK;
 }
 
 /* Parts of the sources that meet the clips; what meets all of a part is remembered. */
@@ -333,12 +355,13 @@ static rsh_status count_rank(rshi_sums *s, const fetching *list, int64_t n) {
         RSH_TRY(add_fetched(s, list[k].at, list[k].number, list[k].count));
         whole = whole && s->cut_of[list[k].at] < 0 && !is_sliced(s, s->targets.member[list[k].at].group);
     }
-    if (s->looks) return look_up(s, s->targets.member[list->at].rank);
+    if (s->looks) return look_up(s, s->targets.member[list->at].rank, look_at);
     if (!s->flips) {
         RSH_TRY(count_met(s, list->at, whole, &met));
         s->t->messages += met * s->pair->contributions;
     }
-    s->t->messages -= count_near(s, list->at);
+    RSH_TRY(count_near(s, list->at, &met));
+    s->t->messages -= met;
     return RSH_OK;
 }
 
@@ -370,7 +393,10 @@ static rsh_status node_room(rshi_sums *s) {
     for (int64_t i = 0; i < marks; i++) s->mark[i] = 0;
     RSH_TRY(RSHI_GROW(s->cut_of, s->targets.n, &s->cut_of_room));
     s->nat = 0;
-    for (int64_t x = 0; x < s->sources.n && s->tick; x++) s->tick[s->sources.member[x].group] = s->node;
+    for (int64_t x = s->sources.n - 1; x >= 0; x--) {
+        s->tick[s->sources.member[x].group] = s->node;
+        s->begins[s->sources.member[x].group] = x;
+    }
     return RSH_OK;
 }
 

@@ -17,6 +17,12 @@ typedef struct rshi_brick {
     rshi_clip cell;
 } rshi_brick;
 
+/* Elements that a source group of the node has of the clips at hand. */
+typedef struct rshi_shared {
+    int64_t first, end; /* its members among the sources */
+    int64_t n;
+} rshi_shared;
+
 typedef struct rshi_list {
     rshi_member *member; /* owned: by group, then index */
     int64_t n, room;
@@ -59,7 +65,10 @@ typedef struct rshi_sums {
     int64_t near_room;
     rshi_clip *clip;       /* owned: cells of a rank */
     int64_t nclips, clips_room;
+    rshi_shared *shared;   /* owned */
+    int64_t nshared, shared_room;
     int64_t *tick;         /* owned: by source group, the node that it was last seen on */
+    int64_t *begins;       /* owned: by source group, where its members begin on that node */
     int64_t *heard;        /* owned: by ordinal, who heard from it last */
 } rshi_sums;
 

@@ -52,14 +52,15 @@ bool rshi_rulers_fit(const rsh_layout *l) {
     return true;
 }
 
-static rsh_status count_owners(rshi_ruler *r) {
-    bool *owns = rshi_calloc((size_t)r->parts, sizeof *owns);
-    if (!owns) return rshi_nomem();
-    for (int64_t i = 0; i < r->n; i++) {
-        r->full += !owns[r->owner[i]];
-        owns[r->owner[i]] = true;
-    }
-    rshi_free(owns);
+/* Coordinates that own nothing get no number, so that they make no gaps. */
+static rsh_status number_owners(rshi_ruler *r) {
+    int64_t *number = rshi_calloc((size_t)r->parts, sizeof *number);
+    if (!number) return rshi_nomem();
+    for (int64_t i = 0; i < r->n; i++) number[r->owner[i]] = 1;
+    for (int64_t k = 0; k < r->parts; k++)
+        if (number[k]) number[k] = r->full++;
+    for (int64_t i = 0; i < r->n; i++) r->owner[i] = number[r->owner[i]];
+    rshi_free(number);
     return RSH_OK;
 }
 
@@ -71,9 +72,10 @@ static rsh_status fill(rshi_ruler *r, const blocks *list, int64_t end) {
     if (!r->line || !r->owner || !r->run) return rshi_nomem();
     for (int64_t i = 0; i < r->n; i++) r->line[i] = list->at[i].lo, r->owner[i] = list->at[i].owner;
     r->line[r->n] = end;
+    RSH_TRY(number_owners(r));
     for (int64_t i = r->n - 1; i >= 0; i--)
         r->run[i] = i + 1 < r->n && r->owner[i + 1] == r->owner[i] + 1 ? r->run[i + 1] : i;
-    return count_owners(r);
+    return RSH_OK;
 }
 
 rsh_status rshi_ruler_make(const rsh_layout *l, int d, rshi_ruler *out) {

@@ -34,6 +34,8 @@ static void sums_free(rshi_sums *s) {
     rshi_free(s->near);
     rshi_free(s->clip);
     rshi_free(s->tick);
+    rshi_free(s->begins);
+    rshi_free(s->shared);
     rshi_free(s->heard);
 }
 
@@ -44,8 +46,9 @@ static rsh_status sums_room(rshi_sums *s) {
     s->weight = rshi_calloc((size_t)s->b.groups + 1, sizeof *s->weight);
     s->met = rshi_alloc((size_t)s->b.parts + 1, sizeof *s->met);
     s->tick = rshi_calloc((size_t)s->a.groups + 1, sizeof *s->tick);
+    s->begins = rshi_calloc((size_t)s->a.groups + 1, sizeof *s->begins);
     s->heard = rshi_calloc(ranks, sizeof *s->heard);
-    if (!s->sent || !s->received || !s->weight || !s->met || !s->tick || !s->heard) return rshi_nomem();
+    if (!s->sent || !s->received || !s->weight || !s->met || !s->tick || !s->begins || !s->heard) return rshi_nomem();
     for (int64_t i = 0; i < s->b.parts; i++) s->met[i] = -1;
     return RSH_OK;
 }

@@ -14,7 +14,7 @@
 typedef struct rshi_ruler {
     int64_t n;
     int64_t *line;  /* owned, n + 1: block i is [line[i], line[i + 1]) */
-    int64_t *owner; /* owned, n: its coordinate */
+    int64_t *owner; /* owned, n: its coordinate, counted among those that own something */
     int64_t *run;   /* owned, n: the last block up to which owners count up by one from here on */
     int64_t parts;  /* coordinates */
     int64_t full;   /* coordinates that own something */
