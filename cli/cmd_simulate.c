@@ -13,7 +13,7 @@ enum { JSON = 256, RANKS_PER_NODE, NIC, LATENCY, MEM, CORE, BY_NODE, CALIBRATE, 
 static const struct argp_option options[] = {
     {.name = "mem", .key = MEM, .arg = "GB/S", .doc = "what the ranks of a node copy together, in bytes written"},
     {.name = "core", .key = CORE, .arg = "GB/S", .doc = "what one rank copies alone; as --mem"},
-    {.name = "nic", .key = NIC, .arg = "GB/S", .doc = "what a node's network card receives, and at the same time sends"},
+    {.name = "nic", .key = NIC, .arg = "GB/S", .doc = "what a node's network card receives, and sends"},
     {.name = "latency", .key = LATENCY, .arg = "US", .doc = "microseconds from one rank to another; 0"},
     {.name = "calibrate", .key = CALIBRATE, .doc = "measure this machine; numbers that are given count for more"},
     {.name = "machine", .key = MACHINE, .arg = "FILE", .doc = "a machine as --calibrate --json prints it"},
@@ -62,7 +62,8 @@ static void check_usage(const simulating *s, struct argp_state *state) {
     if (!s->text[1] && !(s->calibrate && !s->text[0])) argp_error(state, "two layouts are needed, FROM and TO");
     if (s->mem < 0 && !s->calibrate && !s->file)
         argp_error(state, "a rate of memory is needed: --mem, --machine or --calibrate");
-    if (s->ranks_per_node && s->nic < 0 && !s->file) argp_error(state, "between nodes a rate of network cards is needed: --nic");
+    if (s->ranks_per_node && s->nic < 0 && !s->file)
+        argp_error(state, "between nodes a rate of network cards is needed: --nic");
 }
 
 static error_t parse(int key, char *word, struct argp_state *state) {
@@ -98,10 +99,10 @@ static bool read_machine(const char *path, rsh_machine *m) {
     json_error_t error;
     json_t *o = json_load_file(path, 0, &error), *machine = json_object_get(o, "machine");
     double mem = 0, core = 0, nic = 0, latency = 0;
-    bool ok = machine && !json_unpack_ex(machine, &error, 0, "{s:F, s?F, s?F, s?F, s?F, s?F, s?F}", "mem_gb_per_s", &mem,
-                                         "core_gb_per_s", &core, "nic_gb_per_s", &nic, "latency_us", &latency,
-                                         "run_bytes", &m->run_bytes, "transposed_gb_per_s", &m->transposed,
-                                         "combined_gb_per_s", &m->combined);
+    const char *form = "{s:F, s?F, s?F, s?F, s?F, s?F, s?F}";
+    bool ok = machine && !json_unpack_ex(machine, &error, 0, form, "mem_gb_per_s", &mem, "core_gb_per_s", &core,
+                                         "nic_gb_per_s", &nic, "latency_us", &latency, "run_bytes", &m->run_bytes,
+                                         "transposed_gb_per_s", &m->transposed, "combined_gb_per_s", &m->combined);
     if (!o || machine)
         ok = ok || !fail("%s: %s", path, error.text);
     else

@@ -115,7 +115,7 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
     if (!p->node_of) return rshi_nomem();
     memcpy(p->node_of, o->node_of, (size_t)o->nnode_of * sizeof *p->node_of);
     p->nnode_of = o->nnode_of;
-    return RSH_OK;
+    return rshi_plan_sort_nodes(p);
 }
 
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
@@ -227,6 +227,7 @@ void rsh_plan_free(rsh_plan *p) {
     }
     rshi_free(p->pair);
     rshi_free(p->node_of);
+    rshi_free(p->by_node);
     rshi_free(p->rank);
     rshi_free(p);
 }

@@ -1,7 +1,7 @@
 /* Simulate: what each stage of a plan takes, node by node, and which resource limits it.
  *
- * A rank's share says what it copies, packs, unpacks and exchanges with other nodes in every stage.  Ranks of a node add
- * up; of all nodes the slowest counts. */
+ * A rank's share says what it copies, packs, unpacks and exchanges with other nodes in every stage.  Ranks of a node
+ * add up; of all nodes the slowest counts. */
 #include "simulate/impl.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Witnesses: the ranks whose shares a simulation looks at.
  *
  * In plans of up to 256 ranks all of them.  In larger ones a few nodes stand for the others: those of the first and the
- * last rank of both layouts, where sources and remainders are, and one in the middle.  On a node its first and last rank
- * stand for themselves and a few between them for the rest. */
+ * last rank of both layouts, where sources and remainders are, and one in the middle.  On a node its first and last
+ * rank stand for themselves and a few between them for the rest. */
 #include "simulate/impl.h"
 
 #include <stdlib.h>

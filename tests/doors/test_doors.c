@@ -23,6 +23,7 @@ static struct things {
     rsh_form *rsh_form;
     rsh_mesh *rsh_mesh;
     rsh_place rsh_place;
+    rsh_machine rsh_machine;
     const char *names[1];
     int64_t one[1];
     rsh_plan *rsh_plan;
