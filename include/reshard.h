@@ -27,5 +27,6 @@
 #include <reshard/grad.h>
 #include <reshard/dtensor.h>
 #include <reshard/draw.h>
+#include <reshard/simulate.h>
 
 #endif

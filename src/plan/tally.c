@@ -226,6 +226,13 @@ rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t) {
     return st;
 }
 
+rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t) {
+    bool done;
+    RSH_TRY(rshi_totals_by_sums(p, t, &done));
+    if (done) return RSH_OK;
+    return rshi_plan_factorises(p) ? rshi_totals_by_factors(p, t) : rshi_totals_by_shares(p, t);
+}
+
 /* ---- one rank ---- */
 
 typedef struct share {
@@ -281,7 +288,7 @@ rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
         const rsh_layout *to = rshi_plan_dst(p, i);
         t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     }
-    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
+    RSH_TRY(rshi_totals(p, &t));
     RSH_TRY(rshi_lower_bound(p, &t.lower_bound));
     RSH_TRY(rshi_lower_bound_between_nodes(p, &t.lower_bound_between_nodes));
     t.scratch_messages = message_scratch(p, !t.messages) + p->scratch_bytes;

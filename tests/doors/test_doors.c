@@ -28,6 +28,7 @@ static struct things {
     rsh_place rsh_place;
     rsh_local_opts rsh_local_opts;
     rsh_value *dtensor;
+    rsh_machine rsh_machine;
     const char *names[1];
     int64_t one[1];
     rsh_plan *rsh_plan;
