@@ -23,7 +23,8 @@ typedef struct rshi_pair {
 } rshi_pair;
 
 struct rsh_plan {
-    atomic_long refs; /* holders; the only thing that changes after the plan was made */
+    atomic_long refs; /* holders; only they and `totals` change after the plan was made */
+    _Atomic(rsh_plan_totals *) totals; /* owned: once somebody asked for them; NULL until then */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */

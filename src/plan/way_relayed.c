@@ -13,10 +13,17 @@ static bool may_relay(const rshi_region *r) {
     return (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) <= pair->wire_size;
 }
 
+/* What lies in the same range of many parts is fetched by ranks in the same place of their nodes, so turns count parts
+ * too: otherwise few of the replicas that hold it would give it to all of them. */
+static int64_t turn_of(const rsh_layout *to, int64_t rank) {
+    int64_t position = rshi_layout_position(to, rank);
+    return rsh_layout_describe(to)->is_boxes ? position : position + rshi_layout_holding(to, position).part;
+}
+
 static rsh_status take_or_read(rshi_region *r, int64_t holder) {
-    int64_t owner = rshi_piece_holder(r->pair->to, r->b, holder);
-    if (owner == r->b->rank) return rshi_region_from_sources(r, r->whole.turn);
-    return rshi_region_from_holder(r, 1, holder, owner, rshi_layout_position(r->pair->to, owner));
+    int64_t owner = rshi_piece_holder(r->pair->to, r->b, holder), turn = turn_of(r->pair->to, owner);
+    if (owner == r->b->rank) return rshi_region_from_sources(r, turn);
+    return rshi_region_from_holder(r, 1, holder, owner, turn);
 }
 
 /* Restrict the region to [lo, hi) along the dim; false: nothing is left. */
