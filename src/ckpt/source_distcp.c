@@ -1,0 +1,14 @@
+/* DCP directory: PyTorch's .metadata and .distcp files. */
+#include "ckpt/ckpt.h"
+
+static bool detect(const rshi_ckpt_place *place) {
+    (void)place;
+    return false;
+}
+
+static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    (void)c;
+    return rshi_fail(RSH_EUNSUP, "%s: DCP directory are not read", place->path);
+}
+
+const rshi_ckpt_kind rshi_kind_distcp = {"DCP directory", detect, read_all};
