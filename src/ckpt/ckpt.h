@@ -38,6 +38,7 @@ typedef struct rshi_ckpt_tensor {
                              numbers mean rank files, or just number the parts (boxes) */
     int64_t nparts;       /* 1, or the parts of all ranks of the layout */
     int64_t part;         /* of ckpt->parts: its first; rank after rank ascending, part after part */
+    const char *digest;   /* as its files state it, or NULL; in the store */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
 } rshi_ckpt_tensor;
 
@@ -58,7 +59,21 @@ typedef struct rshi_ckpt_store {
     size_t used, size; /* of the last block, bytes */
 } rshi_ckpt_store;
 
+/* n bytes that live as long as the store; NULL and a sentence without memory. */
+void *rshi_store_take(rshi_ckpt_store *s, size_t n, size_t align);
+char *rshi_store_text(rshi_ckpt_store *s, const char *text, size_t length);
+void rshi_store_free(rshi_ckpt_store *s);
+
 typedef struct rshi_ckpt_kind rshi_ckpt_kind;
+
+/* A path that somebody wants to open. */
+typedef struct rshi_ckpt_place {
+    const char *path;
+    bool is_directory;
+    char **name; /* of a directory: the names in it, ascending */
+    int64_t nnames;
+    const rsh_rules *from; /* may be NULL */
+} rshi_ckpt_place;
 
 struct rsh_ckpt {
     const rshi_ckpt_kind *kind;
@@ -83,6 +98,11 @@ struct rsh_ckpt {
     int64_t nranks; /* of the rank files; 0: the checkpoint is not cut by rank */
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
 };
+
+int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */
+char *rshi_ckpt_copy(const char *text);             /* new (rshi_free); NULL: no memory */
+/* "directory/name", or the name alone; new (rshi_free). */
+rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
 
 /* ---- filling it: for sources ----
  *
@@ -116,7 +136,8 @@ rsh_status rshi_ckpt_add_range(rsh_ckpt *c, int64_t tensor, int64_t first, int64
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value);
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what);
 /* Files of the directory that no source file is: config.json, tokenizers.  Links are followed. */
-rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const char *directory);
+rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place);
+rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *path);
 /* The file described tensors by these bytes: they count for its hash. */
 void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n);
 
@@ -126,14 +147,6 @@ rsh_status rshi_ckpt_seal(rsh_ckpt *c);
 
 /* ---- sources ---- */
 
-/* A path that somebody wants to open. */
-typedef struct rshi_ckpt_place {
-    const char *path;
-    bool is_directory;
-    char **name; /* of a directory: the names in it, ascending */
-    int64_t nnames;
-    const rsh_rules *from; /* may be NULL */
-} rshi_ckpt_place;
 /* Is there an entry whose name has this beginning and end? */
 bool rshi_ckpt_place_has(const rshi_ckpt_place *p, const char *prefix, const char *suffix);
 
@@ -153,7 +166,18 @@ extern const rshi_ckpt_kind rshi_kind_torch_shards; /* shard-*-model-*-of-*.safe
 extern const rshi_ckpt_kind rshi_kind_index;       /* our generic index.json */
 extern const rshi_ckpt_kind rshi_kind_ranks;       /* our own rank-*-of-*.safetensors */
 extern const rshi_ckpt_kind rshi_kind_hf;          /* *.safetensors.index.json, model.safetensors */
+extern const rshi_ckpt_kind rshi_kind_gguf;        /* one .gguf file: what is in it, no bytes */
 extern const rshi_ckpt_kind rshi_kind_file;        /* one .safetensors file */
+
+bool rshi_ckpt_ends(const char *text, const char *suffix);
+/* Is `name` a name in the directory, and no link out of it?  Links of a download cache, from
+ * snapshots/REVISION to blobs, may leave it.  RSH_EVALUE; RSH_EIO if there is no such file. */
+rsh_status rshi_ckpt_inside(const char *directory, const char *name);
+/* The shape under which a part lies in a file: sizes in the layout's order, slowest first. */
+void rshi_part_stored_shape(const rsh_layout *l, const rsh_part *p, int64_t *shape);
+/* A safetensors file with its tensors, which are whole. */
+rsh_status rshi_ckpt_add_safetensors(rsh_ckpt *c, const char *directory, const char *name,
+                                     int32_t *file);
 
 /* ---- the safetensors header ---- */
 
@@ -163,6 +187,7 @@ extern const rshi_ckpt_kind rshi_kind_file;        /* one .safetensors file */
 typedef struct rshi_header_tensor {
     const char *name; /* NUL-terminated, in the header's store */
     uint32_t shape;   /* number of the first size in header->shapes */
+    uint32_t at;      /* byte offset in the file of its entry */
     uint8_t dtype, ndim;
     uint64_t begin, end; /* bytes, from the start of the file */
 } rshi_header_tensor;
@@ -185,6 +210,12 @@ typedef struct rshi_header {
 rsh_status rshi_header_read(const char *path, const char *name, rshi_header *out);
 void rshi_header_free(rshi_header *h);
 const char *rshi_header_meta(const rshi_header *h, const char *key); /* NULL: no such key */
+/* The value of the key `prefix` + `name`; NULL: no such key. */
+rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const char *name,
+                               const char **out);
+/* The digest that the header states for a tensor, in the checkpoint's store; NULL: none. */
+rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name,
+                                 const char **out);
 
 /* Dtypes of safetensors: "BF16".  RSH_DTYPE_COUNT and NULL: none. */
 rsh_dtype rshi_safetensors_dtype(const char *text, size_t length);
@@ -218,8 +249,9 @@ typedef struct rshi_json {
     uint64_t offset, left;
     const char *file;         /* borrowed; for messages */
     const unsigned char *from, *to; /* bytes at hand */
-    uint64_t base;            /* offset in the file of the byte at `from` */
+    uint64_t base;            /* offset in the file of the first byte of the buffer or text */
     unsigned char *buffer;    /* owned; RSHI_JSON_WINDOW bytes; NULL for text */
+    const unsigned char *whole; /* borrowed; a text in memory */
     /* the token */
     char *text;               /* owned; decoded as UTF-8 and NUL-terminated; of keys, strings, numbers */
     size_t length, text_room;
@@ -242,6 +274,10 @@ void rshi_json_close(rshi_json *j);
 rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out);
 /* The next token must be `want`. */
 rsh_status rshi_json_want(rshi_json *j, rshi_json_token want);
+/* Inside an object: the next key, or its end (*more is false).  Inside a list: the first token of the
+ * next value, or its end. */
+rsh_status rshi_json_key(rshi_json *j, bool *more);
+rsh_status rshi_json_item(rshi_json *j, rshi_json_token *out, bool *more);
 /* Skips one value: the next, or, if `started`, the rest of the one whose first token was just read.
  */
 rsh_status rshi_json_skip(rshi_json *j, rshi_json_token started);
@@ -251,6 +287,12 @@ rsh_status rshi_json_fail(const rshi_json *j, const char *format, ...)
 
 /* ---- reading bytes ---- */
 
+struct stat;
+int64_t rshi_mtime(const struct stat *s); /* nanoseconds */
+rsh_status rshi_reading_open(rsh_ckpt *c);
+void rshi_reading_close(rsh_ckpt *c);
+/* RSH_EIO if the file is not as it was when its header was read; fd -1: looked up by its path. */
+rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd);
 /* Bytes [at, at + n) of a file.  From any thread, after the seal.  RSH_EIO names file and offset,
  * also if the file ends early or changed since it was opened. */
 rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *to, size_t n);
@@ -259,19 +301,18 @@ rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *t
 
 typedef struct rshi_rule {
     char *pattern;  /* owned */
-    rsh_form *form; /* owned; NULL: the rule gives `[...]` on the mesh of the file */
-    bool uneven;    /* the word `uneven`, or a rule in a cut that says it */
-    int line;
+    rsh_form *form; /* owned */
+    bool uneven;    /* the word `uneven` stands behind it */
+    int line;       /* of the file, from 1 */
 } rshi_rule;
 
 struct rsh_rules {
-    char *path;  /* owned; for messages */
-    char *files; /* owned; NULL: no `files` line */
-    rsh_layout_desc mesh; /* naxes, axis, first_rank, ranks only */
-    int64_t nranks;       /* of the mesh; 1 without one */
+    char *name;       /* owned; for messages */
+    char *files;      /* owned; NULL: no `files` line */
+    rsh_layout *mesh; /* owned; a layout on the mesh of the file; NULL: no `mesh` line */
+    int64_t nranks;   /* 1 + the highest rank of the mesh; 1 without one */
     rshi_rule *rule;
     int64_t nrules, room;
-    int64_t *ranks; /* owned; what mesh.ranks points to */
 };
 /* The number of the first rule that matches the name, or -1. */
 int64_t rshi_rules_match(const rsh_rules *r, const char *name);
@@ -281,5 +322,8 @@ bool rshi_glob(const char *pattern, const char *name);
  * which numbers?  rank or part are -1 if the pattern does not name them. */
 rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char **out);
 bool rshi_files_match(const char *files, const char *name, int64_t *rank, int64_t *part);
+bool rshi_files_names(const char *files, const char *word); /* does it name {rank} or {part}? */
+/* The text of a file of at most `most` bytes, NUL-terminated; new (rshi_free). */
+rsh_status rshi_ckpt_read_text(const char *path, size_t most, char **out);
 
 #endif
