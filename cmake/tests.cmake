@@ -75,9 +75,9 @@ if(TARGET test_doors)
   target_include_directories(test_doors PRIVATE ${PROJECT_BINARY_DIR}/tests/doors)
 endif()
 
-# What reductions give does not depend on the vector instructions; levels above the machine's run at the machine's.
+# What reductions and digests give does not depend on the vector instructions; levels above the machine's run at the machine's.
 foreach(level generic avx2)
-  foreach(test reduce reshard_prop)
+  foreach(test reduce digest reshard_prop)
     set(simd_test "simd: ${test}, ${level}")
     add_test(NAME ${simd_test} COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${simd_test} PROPERTIES LABELS simd ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")

@@ -118,23 +118,50 @@ RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stat
  * source.  Collective. */
 RSH_API rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole);
 
-/* A digest of values and their global positions, whatever the layout: sharded, replicated or whole
- * gives the same.  docs/digest.md has the formula. */
+/* ---- digest: values and their global positions, whatever the layout ----
+ *
+ * Sharded, replicated or whole gives the same.  docs/digest.md has the formula. */
 typedef struct rsh_digest {
-    uint64_t hi, lo;
+    uint64_t hi, lo; /* two sums, each modulo 2^64 */
 } rsh_digest;
-#define RSH_DIGEST_TEXT 36 /* "d1:" + 32 hex + NUL */
+#define RSH_DIGEST_TEXT 36 /* "d2:" + 32 hex + NUL */
 /* The digest of a sharded tensor.  Each rank sends only 16 bytes.
  * RSH_EUNSUP for a partial layout.  Collective. */
 RSH_API rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out);
 /* Writes a digest as text.  No-op for NULL.  Pure. */
 RSH_API void rsh_digest_text(rsh_digest d, char text[RSH_DIGEST_TEXT]);
+/* Reads it back.  RSH_EVALUE if the text is no digest of this formula.  Pure. */
+RSH_API rsh_status rsh_digest_parse(const char *text, rsh_digest *out);
 /* The digest of a tensor all of whose parts one caller has: `parts` lists every rank ascending, and
  * every part of it.
  * RSH_EUNSUP for a partial layout; RSH_EVALUE if a part with elements has no data; RSH_ENOMEM.
  * Local. */
 RSH_API rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts,
                                     rsh_digest *out);
+
+/* A digest in parts, for elements that are read in windows or by several readers: the digest of a
+ * tensor is what rsh_digest_begin gives and, added once each in any order, all of its elements.
+ * Readers start with rsh_digest_begin (one of them) or {0, 0} (the others) and are merged. */
+
+/* What dtype and shape add: the digest of a tensor before its elements.  `dtype` is a name of 1 to
+ * 16 bytes: that of rsh_dtype_name, or any other for elements that the library only stores.
+ * RSH_EVALUE for another name, ndim outside 0..RSH_MAX_NDIM or a negative size.  Pure. */
+RSH_API rsh_status rsh_digest_begin(const char *dtype, int ndim, const int64_t *shape,
+                                    rsh_digest *out);
+/* Adds n elements of `itemsize` bytes (1 to 16) that follow each other in memory and stand at the
+ * global row-major indices first, first + 1, ...
+ * RSH_EVALUE for another itemsize, a negative n or first, or NULL data with elements.  Local. */
+RSH_API rsh_status rsh_digest_add(rsh_digest *d, size_t itemsize, const void *data, int64_t n,
+                                  int64_t first);
+/* Adds a box of a tensor of that shape: `data` is the address of its first element and `strides`
+ * its strides in elements, of any sign; NULL is row-major.
+ * RSH_EVALUE as above, or if the box is not within the shape.  Local. */
+RSH_API rsh_status rsh_digest_add_box(rsh_digest *d, size_t itemsize, int ndim,
+                                      const int64_t *shape, const int64_t *offsets,
+                                      const int64_t *sizes, const void *data,
+                                      const int64_t *strides);
+/* Adds what another reader has added.  No-op for NULL.  Pure. */
+RSH_API void rsh_digest_merge(rsh_digest *d, rsh_digest other);
 
 /* ---- exec: a plan bound to a comm and to memory, to be run many times without allocating ----
  *

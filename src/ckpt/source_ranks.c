@@ -2,6 +2,7 @@
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

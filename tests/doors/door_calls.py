@@ -40,6 +40,7 @@ SPECIAL = {
     ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_layout_parse_at", "text"): "\"f32[4, 4] on x=1\"",
     ("rsh_form_parse", "text"): "\"[_/x, _] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
     ("rsh_dtype_parse", "text"): "\"f32\"", ("rsh_dtype_parse", "length"): "3",
+    ("rsh_digest_parse", "text"): "\"d2:00000000000000000000000000000000\"", ("rsh_digest_add_box", "offsets"): "have.zeros",
     ("rsh_op_parse", "text"): "\"sum\"", ("rsh_op_parse", "length"): "3",
     ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",
     ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
