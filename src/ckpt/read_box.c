@@ -15,12 +15,7 @@ enum {
     SPARSE = 1 << 16  /* and where fewer are */
 };
 
-typedef struct region {
-    int32_t file;
-    int nd;
-    int64_t n[RSH_MAX_NDIM];
-    int64_t fs[RSH_MAX_NDIM], ms[RSH_MAX_NDIM]; /* byte strides in file and memory, falling in the file */
-} region;
+typedef rshi_region region; /* its dims fall in the file */
 
 typedef struct filling {
     const rsh_ckpt *c;
@@ -103,8 +98,9 @@ static rsh_status fill(filling *f, const region *r, int d, uint64_t at, char *to
     return RSH_OK;
 }
 
-/* Dims that fall in the file; the few there are, by insertion. */
-static void add_dim(region *r, int64_t n, int64_t fs, int64_t ms) {
+/* Where it belongs among those that fall in the file; the few there are, by insertion. */
+void rshi_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
+    if (n == 1) return;
     int k = r->nd++;
     for (; k && r->fs[k - 1] < fs; k--) {
         r->n[k] = r->n[k - 1];
@@ -114,6 +110,14 @@ static void add_dim(region *r, int64_t n, int64_t fs, int64_t ms) {
     r->n[k] = n;
     r->fs[k] = fs;
     r->ms[k] = ms;
+}
+
+rsh_status rshi_region_read(const rsh_ckpt *c, const region *r, int64_t size, char *to, uint64_t *read) {
+    filling f = {.c = c, .size = size};
+    rsh_status st = fill(&f, r, 0, r->at, to);
+    rshi_free(f.window);
+    *read += f.read;
+    return st;
 }
 
 /* What a box of a part, at an offset of it, has of the box that is wanted. */
@@ -126,7 +130,7 @@ static int meet(void *ctx, const rsh_box *box, int64_t offset, const int64_t *st
         if (lo >= hi) return 0;
         offset += (lo - box->lo[d]) * strides[d];
         to += (lo - f->want.lo[d]) * f->strides[d];
-        if (hi - lo > 1) add_dim(&r, hi - lo, strides[d] * f->size, f->strides[d]);
+        rshi_region_add(&r, hi - lo, strides[d] * f->size, f->strides[d]);
     }
     f->status = fill(f, &r, 0, f->part->at + (uint64_t)(offset * f->size), to);
     return f->status != RSH_OK;
@@ -144,18 +148,27 @@ static rsh_status fill_whole(filling *f) {
     return f->status;
 }
 
-/* Is this the first holder's copy that is stored?  Copies are read once.  `base` has the number of the first part of each
- * rank of the layout, in ascending order. */
-static bool is_first(const filling *f, const rshi_piece *p, const int64_t *base) {
-    const rsh_layout *l = f->t->layout;
+bool rshi_piece_is_stored_first(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rshi_piece *p, const int64_t *base) {
+    const rsh_layout *l = t->layout;
     int64_t mine = rshi_piece_holder_index(l, p, p->rank);
     if (rshi_layout_irregular(l) && !rshi_piece_first_copy(l, p)) return false;
     for (int64_t j = 0; j < mine; j++) {
         rshi_piece other;
         rshi_piece_at_holder(l, p, j, &other);
-        if (f->c->parts[base[rshi_layout_ordinal(l, other.rank)] + other.part].file >= 0) return false;
+        if (c->parts[base[rshi_layout_ordinal(l, other.rank)] + other.part].file >= 0) return false;
     }
     return true;
+}
+
+rsh_status rshi_ckpt_part_numbers(const rshi_ckpt_tensor *t, int64_t **out) {
+    int64_t n = rsh_layout_nranks(t->layout), next = t->part, *base = rshi_alloc((size_t)n, sizeof *base);
+    if (!base) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) {
+        base[i] = next;
+        next += rsh_layout_nparts(t->layout, rsh_layout_rank(t->layout, i));
+    }
+    *out = base;
+    return RSH_OK;
 }
 
 /* Blocks [*from, *to) of a stripe that meet [lo, hi). */
@@ -200,7 +213,7 @@ static rsh_status fill_rank(filling *f, int64_t ordinal, const int64_t *base) {
         rsh_part part;
         walking w = {.f = f, .p = &list[i]};
         f->part = f->c->parts + base[ordinal] + list[i].part;
-        if (f->part->file < 0 || !is_first(f, &list[i], base)) continue;
+        if (f->part->file < 0 || !rshi_piece_is_stored_first(f->c, f->t, &list[i], base)) continue;
         st = rsh_layout_part(l, list[i].rank, list[i].part, &part);
         rshi_piece_place(l, &list[i], part.strides, &offset, w.strides);
         if (!st) st = walk(&w, 0, offset);
@@ -210,14 +223,9 @@ static rsh_status fill_rank(filling *f, int64_t ordinal, const int64_t *base) {
 }
 
 static rsh_status fill_parts(filling *f) {
-    const rsh_layout *l = f->t->layout;
-    int64_t nranks = rsh_layout_nranks(l), next = f->t->part, *base = rshi_alloc((size_t)nranks, sizeof *base);
-    rsh_status st = base ? RSH_OK : rshi_nomem();
-    for (int64_t i = 0; i < nranks && !st; i++) {
-        base[i] = next;
-        next += rsh_layout_nparts(l, rsh_layout_rank(l, i));
-    }
-    for (int64_t i = 0; i < nranks && !st; i++) st = fill_rank(f, i, base);
+    int64_t *base = NULL;
+    rsh_status st = rshi_ckpt_part_numbers(f->t, &base);
+    for (int64_t i = 0; i < rsh_layout_nranks(f->t->layout) && !st; i++) st = fill_rank(f, i, base);
     rshi_free(base);
     return st;
 }
