@@ -22,5 +22,6 @@
 #include <reshard/comm.h>
 #include <reshard/shard.h>
 #include <reshard/draw.h>
+#include <reshard/ckpt.h>
 
 #endif

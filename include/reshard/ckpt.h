@@ -39,6 +39,132 @@ RSH_API rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ck
 /* No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_free(rsh_ckpt *c);
 
+/* What it is, in words: "Hugging Face directory".  Static.  Local. */
+RSH_API const char *rsh_ckpt_kind(const rsh_ckpt *c); /* NULL for NULL */
+
+/* One tensor.  Pointers are borrowed and live as long as the checkpoint. */
+typedef struct rsh_ckpt_tensor {
+    const char *name;
+    rsh_dtype dtype; /* may be storage-only */
+    int ndim;
+    const int64_t *shape;     /* global */
+    const rsh_layout *layout; /* NULL: whole, in one file */
+    bool by_rank;       /* ranks of the layout are ranks of a job; else they only number the parts */
+    uint64_t bytes;     /* of the tensor, once */
+    const char *digest; /* as the files state it, "d2:..."; NULL: they do not */
+} rsh_ckpt_tensor;
+/* In the order in which they lie in the files.  RSH_EINDEX if there is no such tensor.  Local. */
+RSH_API int64_t rsh_ckpt_ntensors(const rsh_ckpt *c);
+RSH_API rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_tensor *out);
+/* The number of the tensor of that name, or -1.  Local. */
+RSH_API int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name);
+
+/* Its files: name (borrowed) and bytes.  RSH_EINDEX if there is no such file.  Local. */
+RSH_API int64_t rsh_ckpt_nfiles(const rsh_ckpt *c);
+RSH_API rsh_status rsh_ckpt_get_file(const rsh_ckpt *c, int64_t i, const char **name,
+                                     uint64_t *bytes);
+/* Metadata, without what describes cuts and digests.  RSH_EINDEX if there is no such entry.
+ * Borrowed.  Local. */
+RSH_API int64_t rsh_ckpt_nmeta(const rsh_ckpt *c);
+RSH_API rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **key,
+                                     const char **value);
+/* What is in it and is no tensor: name, and a few words.  RSH_EINDEX if there is no such entry.
+ * Borrowed.  Local. */
+RSH_API int64_t rsh_ckpt_nothers(const rsh_ckpt *c);
+RSH_API rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name,
+                                      const char **what);
+
+/* ---- converting ---- */
+
+/* Called now and then, by one thread at a time; a non-zero return stops the work: RSH_ERUNTIME. */
+typedef int (*rsh_progress_fn)(void *ctx, uint64_t bytes, uint64_t total);
+
+typedef struct rsh_convert_opts {
+    size_t struct_size;     /* sizeof(rsh_convert_opts) */
+    const rsh_rules *from;  /* how rank files of other tools are cut; NULL: not needed */
+    const rsh_rules *to;    /* how the result is cut; NULL: it is whole */
+    uint64_t mem;           /* most bytes of buffers; 0: 256 MiB */
+    int threads;            /* 0: by the machine */
+    uint64_t max_shard;     /* most bytes of data in a file of a directory; 0: 5,000,000,000 for
+                               whole tensors, no limit for rank files */
+    bool resume;            /* go on where a run that was stopped left off */
+    bool force;             /* replace what is at the target */
+    bool dedup;             /* store one copy of a part that several ranks hold */
+    bool drop;              /* leave out what is no tensor, instead of refusing */
+    bool no_digest;         /* no digests; the system may copy bytes by itself */
+    bool verify;            /* read source and result again and compare every element */
+    int64_t ninclude, nexclude;
+    const char *const *include; /* patterns of names; none: all tensors */
+    const char *const *exclude; /* patterns of names that are left out */
+    rsh_progress_fn progress;   /* may be NULL */
+    void *progress_ctx;
+} rsh_convert_opts;
+#define RSH_CONVERT_OPTS_INIT                                                                      \
+    {sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+typedef struct rsh_convert_report {
+    int64_t tensors, files;       /* of the result */
+    uint64_t source_bytes;        /* of the tensors, once */
+    uint64_t target_bytes;        /* of all files of the result */
+    uint64_t bytes_read, bytes_written; /* of tensors, by this run */
+    uint64_t bytes_kept;          /* of the source, that an earlier run had moved */
+    bool verified;                /* opts->verify: every element of the result is right */
+    int64_t converted;            /* tensors whose dtype changed */
+    bool gap; /* the old target was gone for a moment: the file system cannot exchange names */
+} rsh_convert_report;
+
+/* Writes the checkpoint at `source` anew at `target`, cut as opts->to says.  Work goes on in
+ * "TARGET.reshard-partial", which is then renamed: the target appears complete or not at all.
+ * Whole tensors go to one file if the target ends in ".safetensors", else to a directory.  opts and
+ * report may be NULL.
+ * RSH_EVALUE if something is wrong with the source, the rules do not fit, or the target exists;
+ * RSH_EIO if reading or writing fails; RSH_EBUSY while another process converts to the same target;
+ * RSH_EUNSUP, RSH_ETYPE for dtypes that do not convert; RSH_ENOMEM.  Nothing is published then.
+ * Local. */
+RSH_API rsh_status rsh_ckpt_convert(const char *source, const char *target,
+                                    const rsh_convert_opts *opts, rsh_convert_report *report);
+
+/* What rsh_ckpt_convert would do, for each tensor; `rule` is -1 without rules.  Pointers are
+ * borrowed until the function returns. */
+typedef struct rsh_convert_step {
+    const char *name;
+    const rsh_layout *from; /* NULL: whole */
+    const rsh_layout *to;   /* NULL: whole */
+    rsh_dtype from_dtype, to_dtype;
+    int64_t rule;        /* number of the rule that caught it */
+    const char *pattern; /* of that rule */
+    int line;            /* of the rule file */
+    uint64_t bytes;      /* of the source tensor */
+} rsh_convert_step;
+typedef int (*rsh_step_fn)(void *ctx, const rsh_convert_step *step);
+/* Calls fn for each tensor, in the order of the source; a non-zero return stops, which is no error.
+ * Errors as for rsh_ckpt_convert, found before the first byte moves.  Local. */
+RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
+                                       const rsh_convert_opts *opts, rsh_step_fn fn, void *ctx,
+                                       rsh_convert_report *report);
+
+/* ---- comparing ---- */
+
+/* The first difference between two checkpoints. */
+typedef struct rsh_ckpt_difference {
+    bool found;
+    char tensor[512];   /* its name, cut off if it is longer */
+    char sentence[1024]; /* what differs */
+    bool has_index;
+    int ndim;
+    int64_t index[RSH_MAX_NDIM]; /* global index of the first element that differs */
+} rsh_ckpt_difference;
+
+/* Compares every element of every tensor, all stored copies of b included, whatever the layouts.
+ * `converted`: a's elements are converted to b's dtypes first; else dtypes must be equal.  `partly`:
+ * tensors that only a has are no difference.  mem and threads as in rsh_convert_opts; progress may
+ * be NULL.  What differs is no error: see out->found.
+ * RSH_EIO if reading fails; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, bool converted,
+                                    bool partly, uint64_t mem, int threads,
+                                    rsh_progress_fn progress, void *progress_ctx,
+                                    rsh_ckpt_difference *out);
+
 #ifdef __cplusplus
 }
 #endif

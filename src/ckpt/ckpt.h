@@ -293,6 +293,8 @@ rsh_status rshi_json_fail(const rshi_json *j, const char *format, ...)
 
 struct stat;
 int64_t rshi_mtime(const struct stat *s); /* nanoseconds */
+rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *from, size_t n);
+rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size_t n);
 rsh_status rshi_reading_open(rsh_ckpt *c);
 void rshi_reading_close(rsh_ckpt *c);
 /* RSH_EIO if the file is not as it was when its header was read; fd -1: looked up by its path. */
