@@ -91,7 +91,10 @@ struct rsh_ckpt {
     rshi_ckpt_pair *beside; /* key: name, value: path of a regular file that is copied along */
     int64_t nbeside, beside_room;
     rshi_ckpt_store store;
-    int64_t *slot; /* names to tensors: open addressing; -1: free */
+    struct rshi_ckpt_slot {
+        uint64_t hash;  /* of the name */
+        int64_t tensor; /* -1: free */
+    } *slot; /* names to tensors: open addressing */
     int64_t nslots;
     struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
     int64_t nboxes, boxes_room;

@@ -19,7 +19,7 @@ typedef struct converting {
     rsh_ckpt *source;
     rshi_target target;
     rshi_partial partial;
-    bool has_partial;
+    bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
     rshi_job job;
     bool *kept;         /* of each window: was it written by an earlier run, and is right? */
     rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
@@ -32,6 +32,7 @@ static void convert_free(converting *c) {
     rshi_free(c->kept);
     rshi_free(c->claims);
     rshi_free(c->sums);
+    if (c->has_partial && c->fresh && !c->job.bytes_written) rshi_remove(c->partial.home); /* nothing to go on with */
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
@@ -92,6 +93,29 @@ static rsh_status check_others(const converting *c) {
                      c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
 }
 
+static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
+    const converting *c = ctx;
+    const rshi_target_tensor *t = &c->target.tensor[tensor];
+    const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
+    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
+    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
+}
+
+/* Elements of less than a byte must be cut between bytes. */
+static rsh_status check_bytes(converting *c) {
+    rshi_end end = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
+        rshi_lie from, to;
+        lies(c, i, &from, &to);
+        if (rsh_dtype_bits(from.dtype) % 8 == 0) continue;
+        st = rshi_end_make(&from, true, &end);
+        if (!st) st = rshi_end_make(&to, false, &end);
+    }
+    rshi_end_free(&end);
+    return st;
+}
+
 static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
     RSH_NEEDS(source);
     RSH_NEEDS(target);
@@ -100,6 +124,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_TRY(check_apart(source, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
+    RSH_TRY(check_bytes(c));
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
@@ -109,14 +134,6 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
 }
 
 /* ---- the job ---- */
-
-static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
-    const converting *c = ctx;
-    const rshi_target_tensor *t = &c->target.tensor[tensor];
-    const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
-    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
-}
 
 static rsh_status keep_journal(void *ctx, const rshi_moved *list, int64_t n) {
     return rshi_journal_add(&((converting *)ctx)->partial, list, n);
@@ -236,6 +253,7 @@ static rsh_status move_all(converting *c, const char *target) {
     bool going;
     RSH_TRY(rshi_partial_open(target, &c->target, fingerprint(c), &c->opts, &c->partial, &going));
     c->has_partial = true;
+    c->fresh = !going;
     if (c->partial.published) return RSH_OK;
     RSH_TRY(rshi_partial_files(&c->partial));
     files.ctx = &c->partial;
@@ -253,6 +271,7 @@ static rsh_status convert(converting *c, const char *target) {
     set_up_job(c);
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));
+    c->fresh = false;
     RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
     fill_report(c);
     return RSH_OK;

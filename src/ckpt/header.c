@@ -255,18 +255,22 @@ static rsh_status check_tiling(rshi_header *h, const char *name, uint64_t size) 
 static rsh_status check_names(const rshi_header *h, const char *name) {
     size_t nslots = 16;
     while (nslots < 2 * (size_t)h->ntensors) nslots *= 2;
-    int32_t *slot = rshi_alloc(nslots, sizeof *slot);
+    struct {
+        uint32_t hash, number; /* number from 1; 0: free */
+    } *slot = rshi_calloc(nslots, sizeof *slot);
     if (!slot) return rshi_nomem();
-    memset(slot, 0xff, nslots * sizeof *slot);
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < h->ntensors && !st; i++) {
         const char *text = h->tensor[i].name;
-        size_t at = (size_t)rshi_hash(text, strlen(text), 0) & (nslots - 1);
-        while (slot[at] >= 0 && strcmp(h->tensor[slot[at]].name, text)) at = (at + 1) & (nslots - 1);
-        if (slot[at] >= 0)
+        uint64_t hash = rshi_hash(text, strlen(text), 0);
+        size_t at = (size_t)hash & (nslots - 1);
+        for (; slot[at].number; at = (at + 1) & (nslots - 1))
+            if (slot[at].hash == (uint32_t)(hash >> 32) && !strcmp(h->tensor[slot[at].number - 1].name, text)) break;
+        if (slot[at].number)
             st = rshi_fail(RSH_EVALUE, "%s: byte %u: tensor \"%.200s\" stands twice; the other is at byte %u", name,
-                           h->tensor[i].at, text, h->tensor[slot[at]].at);
-        slot[at] = (int32_t)i;
+                           h->tensor[i].at, text, h->tensor[slot[at].number - 1].at);
+        slot[at].hash = (uint32_t)(hash >> 32);
+        slot[at].number = (uint32_t)i + 1;
     }
     rshi_free(slot);
     return st;
