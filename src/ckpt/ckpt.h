@@ -182,6 +182,10 @@ void rshi_part_stored_shape(const rsh_layout *l, const rsh_part *p, int64_t *sha
 rsh_status rshi_ckpt_add_safetensors(rsh_ckpt *c, const char *directory, const char *name,
                                      int32_t *file);
 
+/* Copies of parts may be stored once, by their first holder; RSH_EVALUE names a part that is in no
+ * file. */
+rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c);
+
 /* ---- the safetensors header ---- */
 
 #define RSHI_HEADER_MOST 100000000u /* bytes of JSON; as the reference implementation */

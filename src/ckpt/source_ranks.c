@@ -144,7 +144,7 @@ static rsh_status check_rank(const rsh_ckpt *c, const rshi_ckpt_tensor *t, int64
     return st;
 }
 
-static rsh_status check_complete(const rsh_ckpt *c) {
+rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c) {
     for (int64_t i = 0; i < c->ntensors; i++)
         for (int64_t k = 0; k < c->tensor[i].nparts; k++)
             if (c->parts[c->tensor[i].part + k].file < 0)
@@ -174,7 +174,7 @@ static bool detect(const rshi_ckpt_place *place) {
 static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     for (int64_t i = 0; i < place->nnames; i++)
         if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(take_file(c, place, place->name[i]));
-    RSH_TRY(check_complete(c));
+    RSH_TRY(rshi_ckpt_check_parts(c));
     return rshi_ckpt_add_beside(c, place);
 }
 
