@@ -5,7 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TO = 256, FROM, MEM, THREADS, RESUME, VERIFY, FORCE, DRY_RUN, JSON, MAX_SHARD, DEDUP, INCLUDE, EXCLUDE, DROP, NO_DIGEST };
+enum {
+    TO = 256,
+    FROM,
+    MEM,
+    THREADS,
+    RESUME,
+    VERIFY,
+    FORCE,
+    DRY_RUN,
+    JSON,
+    MAX_SHARD,
+    DEDUP,
+    INCLUDE,
+    EXCLUDE,
+    DROP,
+    NO_DIGEST
+};
 
 static const struct argp_option options[] = {
     {.name = "to", .key = TO, .arg = "RULES|whole", .doc = "how the result is cut: a rule file, or whole tensors"},
@@ -84,8 +100,9 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     }
 }
 
-static const struct argp convert_argp = {options, parse, "SRC DST --to RULES|whole",
-                                         "Writes the checkpoint SRC anew as DST, cut as the rules say.", NULL, NULL, NULL};
+static const struct argp convert_argp = {
+    options, parse, "SRC DST --to RULES|whole", "Writes the checkpoint SRC anew as DST, cut as the rules say.", NULL,
+    NULL,    NULL};
 
 /* ---- what would be done ---- */
 
@@ -120,8 +137,13 @@ static int keep_step(void *ctx, const rsh_convert_step *s) {
         all->list = list;
         all->room = room;
     }
-    all->list[all->n++] = (step){copy_text(s->name), whole_text(s->from, s->from_dtype), whole_text(s->to, s->to_dtype),
-                                 copy_text(s->pattern), s->line, s->rule, s->bytes};
+    all->list[all->n++] = (step){copy_text(s->name),
+                                 whole_text(s->from, s->from_dtype),
+                                 whole_text(s->to, s->to_dtype),
+                                 copy_text(s->pattern),
+                                 s->line,
+                                 s->rule,
+                                 s->bytes};
     return 0;
 }
 
@@ -147,12 +169,14 @@ static int list_json(const steps *all, const rsh_convert_report *r) {
     json_t *list = json_array();
     for (size_t i = 0; i < all->n; i++) {
         const step *s = &all->list[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s?, s:i, s:I}", "name", s->name, "from", s->from, "to", s->to,
-                                              "pattern", s->pattern, "line", s->line, "bytes", (json_int_t)s->bytes));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s?, s:i, s:I}", "name", s->name, "from", s->from, "to",
+                                        s->to, "pattern", s->pattern, "line", s->line, "bytes", (json_int_t)s->bytes));
     }
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:o}", "tensors", (json_int_t)r->tensors, "files", (json_int_t)r->files,
-                                "source_bytes", (json_int_t)r->source_bytes, "target_bytes", (json_int_t)r->target_bytes,
-                                "steps", list), NULL, NULL);
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:o}", "tensors", (json_int_t)r->tensors, "files",
+                                (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes, "target_bytes",
+                                (json_int_t)r->target_bytes, "steps", list),
+                      NULL, NULL);
 }
 
 static int list_text(const conversion *c, const steps *all, const rsh_convert_report *r) {
@@ -183,11 +207,12 @@ static int preview(conversion *c) {
 /* ---- doing it ---- */
 
 static int tell_json(const rsh_convert_report *r, double seconds) {
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors, "files",
-                                (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes, "target_bytes",
-                                (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read, "bytes_written",
-                                (json_int_t)r->bytes_written, "converted", (json_int_t)r->converted, "verified",
-                                (int)r->verified, "seconds", seconds), NULL, NULL);
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
+                                "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
+                                "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
+                                "bytes_written", (json_int_t)r->bytes_written, "converted", (json_int_t)r->converted,
+                                "verified", (int)r->verified, "seconds", seconds),
+                      NULL, NULL);
 }
 
 static int tell_text(const conversion *c, const rsh_convert_report *r, double seconds) {

@@ -32,11 +32,11 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     }
 }
 
-static const struct argp inspect_argp = {options, parse, "PATH...",
-                                         "Lists the tensors of checkpoints: dtypes, shapes, layouts, sizes.", NULL, NULL, NULL};
+static const struct argp inspect_argp = {
+    options, parse, "PATH...", "Lists the tensors of checkpoints: dtypes, shapes, layouts, sizes.", NULL, NULL, NULL};
 
 /* "f32[4096, 4096]", or the layout if the tensor is cut. */
-static const char *form(const rsh_ckpt_tensor *t, char *text, size_t room) {
+static const char *form(const rsh_ckpt_entry *t, char *text, size_t room) {
     if (t->layout) return rsh_layout_text(t->layout);
     size_t used = (size_t)snprintf(text, room, "%s[", rsh_dtype_name(t->dtype));
     for (int d = 0; d < t->ndim; d++)
@@ -47,7 +47,7 @@ static const char *form(const rsh_ckpt_tensor *t, char *text, size_t room) {
 
 static uint64_t total_bytes(const rsh_ckpt *c) {
     uint64_t total = 0;
-    rsh_ckpt_tensor t;
+    rsh_ckpt_entry t;
     for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++) total += t.bytes;
     return total;
 }
@@ -63,7 +63,7 @@ static uint64_t file_bytes(const rsh_ckpt *c) {
 
 static void print_text(const char *path, const rsh_ckpt *c) {
     char text[256], bytes[QUANTITY], files[QUANTITY];
-    rsh_ckpt_tensor t;
+    rsh_ckpt_entry t;
     const char *a, *b;
     printf("%s: %s, %lld tensors, %s; %lld files, %s\n", path, rsh_ckpt_kind(c), (long long)rsh_ckpt_ntensors(c),
            human_bytes((double)total_bytes(c), bytes), (long long)rsh_ckpt_nfiles(c),
@@ -97,7 +97,7 @@ static void print_member(const char *lead, const char *key, const char *value) {
         fputs("null", stdout);
 }
 
-static void print_tensor(const rsh_ckpt_tensor *t) {
+static void print_tensor(const rsh_ckpt_entry *t) {
     print_member("{", "name", t->name);
     print_member(", ", "dtype", rsh_dtype_name(t->dtype));
     fputs(", \"shape\": [", stdout);
@@ -109,7 +109,7 @@ static void print_tensor(const rsh_ckpt_tensor *t) {
 }
 
 static void print_checkpoint(inspection *x, const char *path, const rsh_ckpt *c) {
-    rsh_ckpt_tensor t;
+    rsh_ckpt_entry t;
     const char *a, *b;
     uint64_t bytes;
     print_member(x->printed++ ? ",\n{" : "\n{", "path", path);

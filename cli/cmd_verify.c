@@ -38,8 +38,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     }
 }
 
-static const struct argp verify_argp = {options, parse, "A B",
-                                        "Compares every element of two checkpoints, however they are cut.", NULL, NULL, NULL};
+static const struct argp verify_argp = {
+    options, parse, "A B", "Compares every element of two checkpoints, however they are cut.", NULL, NULL, NULL};
 
 static rsh_status open_one(verification *v, int i) {
     rsh_rules *from = NULL;
@@ -61,7 +61,8 @@ static int answer(const verification *v, const rsh_ckpt_difference *d) {
     int result = d->found ? FAILED : DONE;
     if (v->json) {
         print_json(json_pack("{s:b, s:I, s:s?, s:o, s:s?}", "same", !d->found, "tensors", (json_int_t)n, "tensor",
-                             d->found ? d->tensor : NULL, "index", index_json(d), "difference", d->found ? d->sentence : NULL),
+                             d->found ? d->tensor : NULL, "index", index_json(d), "difference",
+                             d->found ? d->sentence : NULL),
                    NULL, NULL);
     } else if (d->found) {
         printf("different: %s\n", d->sentence);
@@ -78,7 +79,11 @@ int cmd_verify(int argc, char **argv) {
     progress line = progress_new("verify");
     rsh_status st = open_one(&v, 0);
     if (!st) st = open_one(&v, 1);
-    if (!st) st = rsh_ckpt_compare(v.c[0], v.c[1], false, false, v.mem, 0, progress_tell, &line, &d);
+    rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
+    opts.mem = v.mem;
+    opts.progress = progress_tell;
+    opts.progress_ctx = &line;
+    if (!st) st = rsh_ckpt_compare(v.c[0], v.c[1], &opts, &d);
     progress_end(&line);
     int result = st ? fail_library(st) : answer(&v, &d);
     rsh_ckpt_free(v.c[0]);

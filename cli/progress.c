@@ -5,7 +5,9 @@
 
 #include <unistd.h>
 
-progress progress_new(const char *verb) { return (progress){.verb = verb, .shown = isatty(STDERR_FILENO) && !is_quiet()}; }
+progress progress_new(const char *verb) {
+    return (progress){.verb = verb, .shown = isatty(STDERR_FILENO) && !is_quiet()};
+}
 
 int progress_tell(void *ctx, uint64_t bytes, uint64_t total) {
     progress *p = ctx;

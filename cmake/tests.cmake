@@ -162,6 +162,17 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
 endif()
 
+# The command on checkpoints, against readers, writers and models in Python.
+file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
+if(TARGET reshard-command AND PYTHON)
+  foreach(check IN LISTS ckpt_checks)
+    cmake_path(GET check STEM name)
+    string(REGEX REPLACE "^check_" "" name ${name})
+    add_test(NAME "ckpt: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
+    set_tests_properties("ckpt: ${name}" PROPERTIES LABELS ckpt)
+  endforeach()
+endif()
+
 if(RESHARD_EXAMPLES)
   file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
   foreach(source IN LISTS example_sources)

@@ -1,6 +1,7 @@
 /* Checkpoint: named tensors in files, and the moves between one way of cutting them and another.
  *
- * A checkpoint file is a layout whose parts lie at file offsets.  Opening one reads headers only. */
+ * A checkpoint file is a layout whose parts lie at file offsets.  Opening one reads headers only.
+ */
 #ifndef RESHARD_CKPT_H
 #define RESHARD_CKPT_H
 
@@ -33,8 +34,8 @@ typedef struct rsh_ckpt rsh_ckpt;
 /* Opens a checkpoint: a safetensors file, or a directory of one of the kinds that
  * docs/checkpoint.md lists.  Reads headers only.  `from` (may be NULL; borrowed during the call)
  * says how rank files of other tools are cut.  The caller frees *out.
- * RSH_EIO if a file cannot be read; RSH_EVALUE, naming file, tensor and byte offset, if something is
- * wrong with it; RSH_EUNSUP for what we do not read; RSH_ENOMEM.  Local. */
+ * RSH_EIO if a file cannot be read; RSH_EVALUE, naming file, tensor and byte offset, if something
+ * is wrong with it; RSH_EUNSUP for what we do not read; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ckpt **out);
 /* No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_free(rsh_ckpt *c);
@@ -43,19 +44,19 @@ RSH_API void rsh_ckpt_free(rsh_ckpt *c);
 RSH_API const char *rsh_ckpt_kind(const rsh_ckpt *c); /* NULL for NULL */
 
 /* One tensor.  Pointers are borrowed and live as long as the checkpoint. */
-typedef struct rsh_ckpt_tensor {
+typedef struct rsh_ckpt_entry {
     const char *name;
     rsh_dtype dtype; /* may be storage-only */
     int ndim;
     const int64_t *shape;     /* global */
     const rsh_layout *layout; /* NULL: whole, in one file */
-    bool by_rank;       /* ranks of the layout are ranks of a job; else they only number the parts */
-    uint64_t bytes;     /* of the tensor, once */
+    bool by_rank;   /* ranks of the layout are ranks of a job; else they only number the parts */
+    uint64_t bytes; /* of the tensor, once */
     const char *digest; /* as the files state it, "d2:..."; NULL: they do not */
-} rsh_ckpt_tensor;
+} rsh_ckpt_entry;
 /* In the order in which they lie in the files.  RSH_EINDEX if there is no such tensor.  Local. */
 RSH_API int64_t rsh_ckpt_ntensors(const rsh_ckpt *c);
-RSH_API rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_tensor *out);
+RSH_API rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out);
 /* The number of the tensor of that name, or -1.  Local. */
 RSH_API int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name);
 
@@ -89,19 +90,19 @@ RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_bo
 typedef int (*rsh_progress_fn)(void *ctx, uint64_t bytes, uint64_t total);
 
 typedef struct rsh_convert_opts {
-    size_t struct_size;     /* sizeof(rsh_convert_opts) */
-    const rsh_rules *from;  /* how rank files of other tools are cut; NULL: not needed */
-    const rsh_rules *to;    /* how the result is cut; NULL: it is whole */
-    uint64_t mem;           /* most bytes of buffers; 0: 256 MiB */
-    int threads;            /* 0: by the machine */
-    uint64_t max_shard;     /* most bytes of data in a file of a directory; 0: 5,000,000,000 for
-                               whole tensors, no limit for rank files */
-    bool resume;            /* go on where a run that was stopped left off */
-    bool force;             /* replace what is at the target */
-    bool dedup;             /* store one copy of a part that several ranks hold */
-    bool drop;              /* leave out what is no tensor, instead of refusing */
-    bool no_digest;         /* no digests; the system may copy bytes by itself */
-    bool verify;            /* read source and result again and compare every element */
+    size_t struct_size;    /* sizeof(rsh_convert_opts) */
+    const rsh_rules *from; /* how rank files of other tools are cut; NULL: not needed */
+    const rsh_rules *to;   /* how the result is cut; NULL: it is whole */
+    uint64_t mem;          /* most bytes of buffers; 0: 256 MiB */
+    int threads;           /* 0: by the machine */
+    uint64_t max_shard;    /* most bytes of data in a file of a directory; 0: 5,000,000,000 for
+                              whole tensors, no limit for rank files */
+    bool resume;           /* go on where a run that was stopped left off */
+    bool force;            /* replace what is at the target */
+    bool dedup;            /* store one copy of a part that several ranks hold */
+    bool drop;             /* leave out what is no tensor, instead of refusing */
+    bool no_digest;        /* no digests; the system may copy bytes by itself */
+    bool verify;           /* read source and result again and compare every element */
     int64_t ninclude, nexclude;
     const char *const *include; /* patterns of names; none: all tensors */
     const char *const *exclude; /* patterns of names that are left out */
@@ -109,16 +110,16 @@ typedef struct rsh_convert_opts {
     void *progress_ctx;
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
-    {sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct rsh_convert_report {
-    int64_t tensors, files;       /* of the result */
-    uint64_t source_bytes;        /* of the tensors, once */
-    uint64_t target_bytes;        /* of all files of the result */
+    int64_t tensors, files;             /* of the result */
+    uint64_t source_bytes;              /* of the tensors, once */
+    uint64_t target_bytes;              /* of all files of the result */
     uint64_t bytes_read, bytes_written; /* of tensors, by this run */
-    uint64_t bytes_kept;          /* of the source, that an earlier run had moved */
-    bool verified;                /* opts->verify: every element of the result is right */
-    int64_t converted;            /* tensors whose dtype changed */
+    uint64_t bytes_kept;                /* of the source, that an earlier run had moved */
+    bool verified;                      /* opts->verify: every element of the result is right */
+    int64_t converted;                  /* tensors whose dtype changed */
     bool gap; /* the old target was gone for a moment: the file system cannot exchange names */
 } rsh_convert_report;
 
@@ -202,22 +203,31 @@ RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
 /* The first difference between two checkpoints. */
 typedef struct rsh_ckpt_difference {
     bool found;
-    char tensor[512];   /* its name, cut off if it is longer */
+    char tensor[512];    /* its name, cut off if it is longer */
     char sentence[1024]; /* what differs */
     bool has_index;
     int ndim;
     int64_t index[RSH_MAX_NDIM]; /* global index of the first element that differs */
 } rsh_ckpt_difference;
 
+typedef struct rsh_compare_opts {
+    size_t struct_size;       /* sizeof(rsh_compare_opts) */
+    bool converted;           /* convert the elements of a to the dtypes of b first */
+    bool partly;              /* tensors that only a has are no difference */
+    uint64_t mem;             /* most bytes of buffers; 0: 256 MiB */
+    int threads;              /* 0: by the machine */
+    rsh_progress_fn progress; /* may be NULL */
+    void *progress_ctx;
+} rsh_compare_opts;
+#define RSH_COMPARE_OPTS_INIT                                                                      \
+    { sizeof(rsh_compare_opts), 0, 0, 0, 0, 0, 0 }
+
 /* Compares every element of every tensor, all stored copies of b included, whatever the layouts.
- * `converted`: a's elements are converted to b's dtypes first; else dtypes must be equal.  `partly`:
- * tensors that only a has are no difference.  mem and threads as in rsh_convert_opts; progress may
- * be NULL.  What differs is no error: see out->found.
- * RSH_EIO if reading fails; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, bool converted,
-                                    bool partly, uint64_t mem, int threads,
-                                    rsh_progress_fn progress, void *progress_ctx,
-                                    rsh_ckpt_difference *out);
+ * opts may be NULL.  What differs is no error: see out->found.
+ * RSH_EIO if reading fails; RSH_EVALUE if the options do not start from RSH_COMPARE_OPTS_INIT;
+ * RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b,
+                                    const rsh_compare_opts *opts, rsh_ckpt_difference *out);
 
 #ifdef __cplusplus
 }

@@ -37,8 +37,8 @@ typedef struct rshi_ckpt_tensor {
     rsh_layout *layout;   /* owned; NULL: whole, dense and row-major, in the single part.  Rank
                              numbers mean rank files, or just number the parts (boxes) */
     int64_t nparts;       /* 1, or the parts of all ranks of the layout */
-    int64_t part;         /* of ckpt->parts: its first; rank after rank ascending, part after part */
-    const char *digest;   /* as its files state it, or NULL; in the store */
+    int64_t part;       /* of ckpt->parts: its first; rank after rank ascending, part after part */
+    const char *digest; /* as its files state it, or NULL; in the store */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
 } rshi_ckpt_tensor;
 
@@ -91,11 +91,14 @@ struct rsh_ckpt {
     rshi_ckpt_pair *beside; /* key: name, value: path of a regular file that is copied along */
     int64_t nbeside, beside_room;
     rshi_ckpt_store store;
-    int64_t *slot; /* names to tensors: open addressing; -1: free */
+    struct rshi_ckpt_slot {
+        uint64_t hash;  /* of the name */
+        int64_t tensor; /* -1: free */
+    } * slot;           /* names to tensors: open addressing */
     int64_t nslots;
     struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
     int64_t nboxes, boxes_room;
-    int64_t nranks; /* of the rank files; 0: the checkpoint is not cut by rank */
+    int64_t nranks;                    /* of the rank files; 0: the checkpoint is not cut by rank */
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
 };
 
@@ -160,14 +163,14 @@ struct rshi_ckpt_kind {
 };
 
 /* Kinds in the order in which they are tried; the first that detects reads. */
-extern const rshi_ckpt_kind rshi_kind_rank_files;  /* --from with `files` */
-extern const rshi_ckpt_kind rshi_kind_distcp;      /* .metadata and *.distcp */
+extern const rshi_ckpt_kind rshi_kind_rank_files;   /* --from with `files` */
+extern const rshi_ckpt_kind rshi_kind_distcp;       /* .metadata and *.distcp */
 extern const rshi_ckpt_kind rshi_kind_torch_shards; /* shard-*-model-*-of-*.safetensors */
-extern const rshi_ckpt_kind rshi_kind_index;       /* our generic index.json */
-extern const rshi_ckpt_kind rshi_kind_ranks;       /* our own rank-*-of-*.safetensors */
-extern const rshi_ckpt_kind rshi_kind_hf;          /* *.safetensors.index.json, model.safetensors */
-extern const rshi_ckpt_kind rshi_kind_gguf;        /* one .gguf file: what is in it, no bytes */
-extern const rshi_ckpt_kind rshi_kind_file;        /* one .safetensors file */
+extern const rshi_ckpt_kind rshi_kind_index;        /* our generic index.json */
+extern const rshi_ckpt_kind rshi_kind_ranks;        /* our own rank-*-of-*.safetensors */
+extern const rshi_ckpt_kind rshi_kind_hf;   /* *.safetensors.index.json, model.safetensors */
+extern const rshi_ckpt_kind rshi_kind_gguf; /* one .gguf file: what is in it, no bytes */
+extern const rshi_ckpt_kind rshi_kind_file; /* one .safetensors file */
 
 bool rshi_ckpt_ends(const char *text, const char *suffix);
 /* Is `name` a name in the directory, and no link out of it?  Links of a download cache, from
@@ -204,8 +207,8 @@ typedef struct rshi_header {
     rshi_ckpt_pair *meta; /* of __metadata__ */
     int64_t nmeta, meta_room;
     rshi_ckpt_store store;
-    uint64_t data;  /* where the data starts: 8 + length of the JSON */
-    uint64_t hash;  /* of the JSON */
+    uint64_t data; /* where the data starts: 8 + length of the JSON */
+    uint64_t hash; /* of the JSON */
 } rshi_header;
 
 /* Reads and checks the header of one file; `name` is for messages.  RSH_EIO if it cannot be read;
@@ -230,7 +233,7 @@ const char *rshi_safetensors_name(rsh_dtype dtype);
  * A pull reader: rshi_json_next gives one token after the other.  It checks the grammar, and that
  * no more than RSHI_JSON_DEEP objects and lists are open. */
 
-#define RSHI_JSON_DEEP 32
+#define RSHI_JSON_DEEP   32
 #define RSHI_JSON_WINDOW 65536 /* bytes held of the input; a longer string is kept whole */
 
 typedef enum rshi_json_token {
@@ -251,13 +254,13 @@ typedef struct rshi_json {
     /* the input: `fd` from `offset` for `left` more bytes, or, with fd -1, `text` */
     int fd;
     uint64_t offset, left;
-    const char *file;         /* borrowed; for messages */
+    const char *file;               /* borrowed; for messages */
     const unsigned char *from, *to; /* bytes at hand */
-    uint64_t base;            /* offset in the file of the first byte of the buffer or text */
-    unsigned char *buffer;    /* owned; RSHI_JSON_WINDOW bytes; NULL for text */
-    const unsigned char *whole; /* borrowed; a text in memory */
+    uint64_t base;                  /* offset in the file of the first byte of the buffer or text */
+    unsigned char *buffer;          /* owned; RSHI_JSON_WINDOW bytes; NULL for text */
+    const unsigned char *whole;     /* borrowed; a text in memory */
     /* the token */
-    char *text;               /* owned; decoded as UTF-8 and NUL-terminated; of keys, strings, numbers */
+    char *text; /* owned; decoded as UTF-8 and NUL-terminated; of keys, strings, numbers */
     size_t length, text_room;
     bool is_int;
     int64_t number;
@@ -278,8 +281,8 @@ void rshi_json_close(rshi_json *j);
 rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out);
 /* The next token must be `want`. */
 rsh_status rshi_json_want(rshi_json *j, rshi_json_token want);
-/* Inside an object: the next key, or its end (*more is false).  Inside a list: the first token of the
- * next value, or its end. */
+/* Inside an object: the next key, or its end (*more is false).  Inside a list: the first token of
+ * the next value, or its end. */
 rsh_status rshi_json_key(rshi_json *j, bool *more);
 rsh_status rshi_json_item(rshi_json *j, rshi_json_token *out, bool *more);
 /* Skips one value: the next, or, if `started`, the rest of the one whose first token was just read.
@@ -305,19 +308,19 @@ rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *t
 
 /* ---- rules ---- */
 
-typedef struct rshi_rule {
+typedef struct rshi_ckpt_rule {
     char *pattern;  /* owned */
     rsh_form *form; /* owned */
     bool uneven;    /* the word `uneven` stands behind it */
     int line;       /* of the file, from 1 */
-} rshi_rule;
+} rshi_ckpt_rule;
 
 struct rsh_rules {
     char *name;       /* owned; for messages */
     char *files;      /* owned; NULL: no `files` line */
     rsh_layout *mesh; /* owned; a layout on the mesh of the file; NULL: no `mesh` line */
     int64_t nranks;   /* 1 + the highest rank of the mesh; 1 without one */
-    rshi_rule *rule;
+    rshi_ckpt_rule *rule;
     int64_t nrules, room;
 };
 /* The number of the first rule that matches the name, or -1. */

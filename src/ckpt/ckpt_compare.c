@@ -29,7 +29,8 @@ static void differ(comparing *c, const char *tensor, const char *format, ...) {
 
 static void shape_text(const rshi_ckpt_tensor *t, char *text, size_t room) {
     int used = snprintf(text, room, "%s[", rsh_dtype_name(t->dtype));
-    for (int d = 0; d < t->ndim; d++) used += snprintf(text + used, room - (size_t)used, "%s%" PRId64, d ? ", " : "", t->shape[d]);
+    for (int d = 0; d < t->ndim; d++)
+        used += snprintf(text + used, room - (size_t)used, "%s%" PRId64, d ? ", " : "", t->shape[d]);
     snprintf(text + used, room - (size_t)used, "]");
 }
 
@@ -98,30 +99,37 @@ static void tell(comparing *c, const rshi_job *j) {
     if (bits < 8 && x->ndim) d->index[x->ndim - 1] = d->index[x->ndim - 1] * 8 / bits;
     for (int k = 0; k < x->ndim; k++)
         used += snprintf(index + used, sizeof index - (size_t)used, "%s%" PRId64, k ? ", " : "", d->index[k]);
-    differ(c, x->name, "tensor \"%.300s\" differs first at %s], in the part of rank %" PRId64 " of %.300s", x->name, index,
-           j->differing.rank, c->b->path);
+    differ(c, x->name, "tensor \"%.300s\" differs first at %s], in the part of rank %" PRId64 " of %.300s", x->name,
+           index, j->differing.rank, c->b->path);
 }
 
-rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, bool converted, bool partly, uint64_t mem, int threads,
-                            rsh_progress_fn progress, void *progress_ctx, rsh_ckpt_difference *out) {
+static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
+    rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
+    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_DEED_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
+    j.threads = o->threads;
+    j.progress = o->progress;
+    j.progress_ctx = o->progress_ctx;
+    rsh_status st = rshi_job_plan(&j);
+    if (!st) st = rshi_job_run(&j);
+    if (!st && j.different >= 0) tell(c, &j);
+    rshi_job_free(&j);
+    return st;
+}
+
+rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_compare_opts *opts,
+                            rsh_ckpt_difference *out) {
     RSH_NEEDS(a);
     RSH_NEEDS(b);
     RSH_NEEDS(out);
-    comparing c = {.a = a, .b = b, .converted = converted, .partly = partly, .out = out};
+    rsh_compare_opts o = opts ? *opts : (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
+    RSH_REQUIRE(o.struct_size == sizeof o && o.threads >= 0 && o.threads <= 256, RSH_EVALUE,
+                "the options do not start from RSH_COMPARE_OPTS_INIT");
+    comparing c = {.a = a, .b = b, .converted = o.converted, .partly = o.partly, .out = out};
     *out = (rsh_ckpt_difference){0};
     c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);
     if (!c.pair) return rshi_nomem();
-    rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)b};
-    rshi_job j = {.source = a, .files = &files, .deed = RSHI_DEED_COMPARE, .lies = lies, .ctx = &c, .threads = threads,
-                  .mem = (mem ? mem : DEFAULT_MEM) * 3 / 4, .progress = progress, .progress_ctx = progress_ctx};
-    rsh_status st = RSH_OK;
-    if (pair_all(&c)) {
-        j.ntensors = c.n;
-        st = rshi_job_plan(&j);
-        if (!st) st = rshi_job_run(&j);
-        if (!st && j.different >= 0) tell(&c, &j);
-    }
-    rshi_job_free(&j);
+    rsh_status st = pair_all(&c) ? compare(&c, &o) : RSH_OK;
     rshi_free(c.pair);
     return st;
 }

@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 #define DEFAULT_MEM (UINT64_C(256) << 20)
-#define LEAST_MEM (UINT64_C(1) << 20)
-#define OVERHEAD (UINT64_C(32) << 20) /* of --mem, for headers, the plan and the program */
+#define LEAST_MEM   (UINT64_C(1) << 20)
+#define OVERHEAD    (UINT64_C(32) << 20) /* of --mem, for headers, the plan and the program */
 
 typedef struct converting {
     rsh_convert_opts opts;
     rsh_ckpt *source;
     rshi_target target;
-    rshi_partial partial;
-    bool has_partial;
+    rshi_ckpt_partial partial;
+    bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
     rshi_job job;
     bool *kept;         /* of each window: was it written by an earlier run, and is right? */
     rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
@@ -32,6 +32,7 @@ static void convert_free(converting *c) {
     rshi_free(c->kept);
     rshi_free(c->claims);
     rshi_free(c->sums);
+    if (c->has_partial && c->fresh && !c->job.bytes_written) rshi_remove(c->partial.home); /* nothing to go on with */
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
@@ -47,7 +48,8 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
                 sizeof *opts);
     *out = *opts;
     RSH_REQUIRE((!out->ninclude || out->include) && (!out->nexclude || out->exclude) && out->ninclude >= 0 &&
-                    out->nexclude >= 0, RSH_EVALUE, "patterns of names are counted but not given");
+                    out->nexclude >= 0,
+                RSH_EVALUE, "patterns of names are counted but not given");
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
     RSH_REQUIRE(!out->mem || out->mem >= LEAST_MEM, RSH_EVALUE, "%" PRIu64 " bytes of memory; at least %" PRIu64,
                 out->mem, LEAST_MEM);
@@ -80,8 +82,8 @@ static rsh_status check_apart(const char *source, const char *target) {
     char a[PATH_MAX], b[PATH_MAX];
     RSH_REQUIRE(real_path(source, a), RSH_EIO, "%s: %s", source, strerror(errno));
     RSH_REQUIRE(real_path(target, b), RSH_EIO, "%s: %s", target, strerror(errno));
-    RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another", source,
-                target);
+    RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another",
+                source, target);
     return RSH_OK;
 }
 
@@ -92,6 +94,29 @@ static rsh_status check_others(const converting *c) {
                      c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
 }
 
+static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
+    const converting *c = ctx;
+    const rshi_target_tensor *t = &c->target.tensor[tensor];
+    const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
+    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
+    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
+}
+
+/* Elements of less than a byte must be cut between bytes. */
+static rsh_status check_bytes(converting *c) {
+    rshi_ckpt_end end = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
+        rshi_lie from, to;
+        lies(c, i, &from, &to);
+        if (rsh_dtype_bits(from.dtype) % 8 == 0) continue;
+        st = rshi_end_make(&from, true, &end);
+        if (!st) st = rshi_end_make(&to, false, &end);
+    }
+    rshi_end_free(&end);
+    return st;
+}
+
 static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
     RSH_NEEDS(source);
     RSH_NEEDS(target);
@@ -100,6 +125,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_TRY(check_apart(source, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
+    RSH_TRY(check_bytes(c));
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
@@ -109,14 +135,6 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
 }
 
 /* ---- the job ---- */
-
-static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
-    const converting *c = ctx;
-    const rshi_target_tensor *t = &c->target.tensor[tensor];
-    const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
-    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
-}
 
 static rsh_status keep_journal(void *ctx, const rshi_moved *list, int64_t n) {
     return rshi_journal_add(&((converting *)ctx)->partial, list, n);
@@ -236,6 +254,7 @@ static rsh_status move_all(converting *c, const char *target) {
     bool going;
     RSH_TRY(rshi_partial_open(target, &c->target, fingerprint(c), &c->opts, &c->partial, &going));
     c->has_partial = true;
+    c->fresh = !going;
     if (c->partial.published) return RSH_OK;
     RSH_TRY(rshi_partial_files(&c->partial));
     files.ctx = &c->partial;
@@ -253,6 +272,7 @@ static rsh_status convert(converting *c, const char *target) {
     set_up_job(c);
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));
+    c->fresh = false;
     RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
     fill_report(c);
     return RSH_OK;
@@ -268,9 +288,14 @@ static rsh_status verify(converting *c, const char *target) {
         if (fd >= 0) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         if (fd >= 0) close(fd);
     }
-    bool partly = c->target.ntensors < c->source->ntensors;
-    rsh_status st = rsh_ckpt_compare(c->source, result, true, partly, c->opts.mem, c->opts.threads, c->opts.progress,
-                                     c->opts.progress_ctx, &d);
+    rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
+    opts.converted = true;
+    opts.partly = c->target.ntensors < c->source->ntensors;
+    opts.mem = c->opts.mem;
+    opts.threads = c->opts.threads;
+    opts.progress = c->opts.progress;
+    opts.progress_ctx = c->opts.progress_ctx;
+    rsh_status st = rsh_ckpt_compare(c->source, result, &opts, &d);
     rsh_ckpt_free(result);
     if (st) return st;
     RSH_REQUIRE(!d.found, RSH_EIO, "%s: the result is wrong: %.800s", target, d.sentence);
@@ -298,7 +323,7 @@ rsh_status rsh_convert_preview(const char *source, const char *target, const rsh
     for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) {
         const rshi_target_tensor *t = &c.target.tensor[i];
         const rshi_ckpt_tensor *s = &c.source->tensor[t->source];
-        const rshi_rule *r = t->rule >= 0 ? &c.target.rules->rule[t->rule] : NULL;
+        const rshi_ckpt_rule *r = t->rule >= 0 ? &c.target.rules->rule[t->rule] : NULL;
         uint64_t bytes = (uint64_t)rshi_ckpt_count(s) * (uint64_t)rsh_dtype_bits(s->dtype) / 8;
         c.report.source_bytes += bytes;
         stop = fn(ctx, &(rsh_convert_step){s->name, s->layout, t->layout, s->dtype, t->dtype, t->rule,

@@ -137,9 +137,9 @@ static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
         RSH_TRY(kinds[i]->read(p, c));
         return rshi_ckpt_seal(c);
     }
-    return rshi_fail(RSH_EUNSUP,
-                     "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",
-                     p->path);
+    return rshi_fail(
+        RSH_EUNSUP, "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",
+        p->path);
 }
 
 rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ckpt **out) {

@@ -14,7 +14,7 @@ static rsh_status io_fail(const char *path) { return rshi_fail(RSH_EIO, "%s: %s"
 
 /* ---- paths ---- */
 
-static rsh_status set_target(rshi_partial *p, const char *target) {
+static rsh_status set_target(rshi_ckpt_partial *p, const char *target) {
     p->target = rshi_ckpt_copy(target);
     if (!p->target) return rshi_nomem();
     for (size_t n = strlen(p->target); n > 1 && p->target[n - 1] == '/'; n--) p->target[n - 1] = 0;
@@ -26,7 +26,7 @@ static rsh_status set_target(rshi_partial *p, const char *target) {
     return RSH_OK;
 }
 
-static rsh_status set_paths(rshi_partial *p, const char *target) {
+static rsh_status set_paths(rshi_ckpt_partial *p, const char *target) {
     rshi_text home = {0};
     RSH_TRY(set_target(p, target));
     rshi_text_add(&home, "%s.reshard-partial", p->target);
@@ -36,13 +36,13 @@ static rsh_status set_paths(rshi_partial *p, const char *target) {
     return rshi_ckpt_join(p->home, "journal", &p->journal_path);
 }
 
-static rsh_status file_path(const rshi_partial *p, int64_t i, char **out) {
+static rsh_status file_path(const rshi_ckpt_partial *p, int64_t i, char **out) {
     return p->single ? rshi_ckpt_join(NULL, p->data, out) : rshi_ckpt_join(p->data, p->files->file[i].name, out);
 }
 
 /* ---- taking it ---- */
 
-static rsh_status lock_journal(rshi_partial *p) {
+static rsh_status lock_journal(rshi_ckpt_partial *p) {
     p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->journal < 0) return io_fail(p->journal_path);
     if (!flock(p->journal, LOCK_EX | LOCK_NB)) return RSH_OK;
@@ -51,7 +51,7 @@ static rsh_status lock_journal(rshi_partial *p) {
 }
 
 /* Nothing of an earlier run is left. */
-static rsh_status start_anew(rshi_partial *p) {
+static rsh_status start_anew(rshi_ckpt_partial *p) {
     RSH_TRY(rshi_journal_start(p));
     RSH_TRY(rshi_remove(p->data));
     RSH_REQUIRE(p->single || !mkdir(p->data, 0777), RSH_EIO, "%s: %s", p->data, strerror(errno));
@@ -59,36 +59,38 @@ static rsh_status start_anew(rshi_partial *p) {
 }
 
 /* An earlier run stopped after the target had its name. */
-static bool was_published(rshi_partial *p) {
+static bool was_published(rshi_ckpt_partial *p) {
     struct stat s;
     uint64_t inode = rshi_journal_inode(p);
     return inode && !lstat(p->target, &s) && (uint64_t)s.st_ino == inode;
 }
 
-static rsh_status go_on(rshi_partial *p, bool *going) {
+static rsh_status go_on(rshi_ckpt_partial *p, bool *going) {
     bool same, empty;
     RSH_TRY(rshi_journal_same(p, &same, &empty));
     if (empty) return start_anew(p);
     RSH_REQUIRE(same, RSH_EVALUE,
                 "%s: the work that is left there is of another source, of a source that has changed since, or of other "
-                "arguments; remove it to start anew", p->home);
+                "arguments; remove it to start anew",
+                p->home);
     p->published = was_published(p);
     *going = true;
     if (!p->published && !p->single && mkdir(p->data, 0777) && errno != EEXIST) return io_fail(p->data);
     return RSH_OK;
 }
 
-static rsh_status check_target(const rshi_partial *p, const rsh_convert_opts *o, bool left) {
+static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opts *o, bool left) {
     struct stat s;
     bool there = !lstat(p->target, &s);
     RSH_REQUIRE(!left || o->resume || o->force, RSH_EVALUE,
-                "%s: work of a run that was stopped is left there; --resume goes on with it, --force starts anew", p->home);
+                "%s: work of a run that was stopped is left there; --resume goes on with it, --force starts anew",
+                p->home);
     RSH_REQUIRE(!there || o->force || (o->resume && left), RSH_EVALUE,
                 "%s: there is something at the target; --force replaces it", p->target);
     return RSH_OK;
 }
 
-static rsh_status take(rshi_partial *p, const rsh_convert_opts *o, bool *going) {
+static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *going) {
     struct stat s;
     bool left = !lstat(p->home, &s);
     RSH_TRY(check_target(p, o, left));
@@ -107,7 +109,7 @@ static rsh_status take(rshi_partial *p, const rsh_convert_opts *o, bool *going) 
 /* ---- files ---- */
 
 static rsh_status open_file(void *ctx, int64_t i, int *fd) {
-    rshi_partial *p = ctx;
+    rshi_ckpt_partial *p = ctx;
     char *path = NULL;
     RSH_TRY(file_path(p, i, &path));
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -117,8 +119,8 @@ static rsh_status open_file(void *ctx, int64_t i, int *fd) {
 }
 
 rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint64_t fingerprint,
-                             const rsh_convert_opts *opts, rshi_partial *out, bool *going) {
-    rshi_partial p = {.journal = -1, .files = files, .fingerprint = fingerprint};
+                             const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going) {
+    rshi_ckpt_partial p = {.journal = -1, .files = files, .fingerprint = fingerprint};
     p.single = !files->rules && rshi_ckpt_ends(target, ".safetensors");
     *going = false;
     rsh_status st = set_paths(&p, target);
@@ -131,7 +133,7 @@ rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint6
     return RSH_OK;
 }
 
-void rshi_partial_close(rshi_partial *p) {
+void rshi_partial_close(rshi_ckpt_partial *p) {
     rshi_fds_free(&p->fds);
     if (p->journal >= 0) close(p->journal);
     rshi_free(p->target);
@@ -139,10 +141,10 @@ void rshi_partial_close(rshi_partial *p) {
     rshi_free(p->home);
     rshi_free(p->data);
     rshi_free(p->journal_path);
-    *p = (rshi_partial){.journal = -1};
+    *p = (rshi_ckpt_partial){.journal = -1};
 }
 
-static rsh_status size_file(rshi_partial *p, int64_t i, uint64_t *missing) {
+static rsh_status size_file(rshi_ckpt_partial *p, int64_t i, uint64_t *missing) {
     struct stat s;
     int fd;
     RSH_TRY(rshi_fds_take(&p->fds, i, &fd));
@@ -155,7 +157,7 @@ static rsh_status size_file(rshi_partial *p, int64_t i, uint64_t *missing) {
     return st;
 }
 
-rsh_status rshi_partial_files(rshi_partial *p) {
+rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
     struct statvfs v;
     uint64_t missing = 0;
     RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_file, p));
@@ -163,7 +165,8 @@ rsh_status rshi_partial_files(rshi_partial *p) {
     RSH_REQUIRE(!statvfs(p->home, &v), RSH_EIO, "%s: %s", p->home, strerror(errno));
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     RSH_REQUIRE(missing <= free_bytes || !v.f_blocks, RSH_EIO,
-                "%s: the result needs %" PRIu64 " more bytes, the file system has %" PRIu64, p->home, missing, free_bytes);
+                "%s: the result needs %" PRIu64 " more bytes, the file system has %" PRIu64, p->home, missing,
+                free_bytes);
     return RSH_OK;
 }
 
@@ -171,7 +174,8 @@ rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *f
     for (const char *p = from; n;) {
         ssize_t put = pwrite(fd, p, n, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
-        RSH_REQUIRE(put > 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at, put ? strerror(errno) : "nothing was written");
+        RSH_REQUIRE(put > 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at,
+                    put ? strerror(errno) : "nothing was written");
         p += put;
         at += (uint64_t)put;
         n -= (size_t)put;
@@ -180,7 +184,7 @@ rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *f
 }
 
 static rsh_status io_write(void *ctx, int32_t file, uint64_t at, const void *bytes, size_t n) {
-    rshi_partial *p = ctx;
+    rshi_ckpt_partial *p = ctx;
     int fd;
     RSH_TRY(rshi_fds_take(&p->fds, file, &fd));
     rsh_status st = rshi_write_fully(fd, p->files->file[file].name, at, bytes, n);
@@ -189,7 +193,7 @@ static rsh_status io_write(void *ctx, int32_t file, uint64_t at, const void *byt
 }
 
 static rsh_status io_read(void *ctx, int32_t file, uint64_t at, void *to, size_t n) {
-    rshi_partial *p = ctx;
+    rshi_ckpt_partial *p = ctx;
     int fd;
     RSH_TRY(rshi_fds_take(&p->fds, file, &fd));
     rsh_status st = rshi_read_fully(fd, p->files->file[file].name, at, to, n);

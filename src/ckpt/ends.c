@@ -5,16 +5,16 @@
 
 typedef struct making {
     const rshi_lie *lie;
-    rshi_end *e;
+    rshi_ckpt_end *e;
     bool distinct;
     int bits; /* of an element; less than 8: pieces are scaled to bytes */
 } making;
 
-void rshi_end_free(rshi_end *e) {
+void rshi_end_free(rshi_ckpt_end *e) {
     rshi_free(e->piece);
     rshi_free(e->group);
     rshi_free(e->copy);
-    *e = (rshi_end){0};
+    *e = (rshi_ckpt_end){0};
 }
 
 /* ---- elements of less than a byte ---- */
@@ -41,14 +41,15 @@ static rsh_status scale_piece(const making *m, rshi_placed *p) {
     for (int d = 0; d < last; d++) whole &= scale(&p->stride[d], m->bits) || rshi_stripe_size(&p->set[d]) <= 1;
     RSH_REQUIRE(whole, RSH_EUNSUP,
                 "tensor \"%.200s\": elements of %s are cut inside bytes; cuts along the last dim and its size must be "
-                "multiples of a byte", m->lie->name, rsh_dtype_name(m->lie->dtype));
+                "multiples of a byte",
+                m->lie->name, rsh_dtype_name(m->lie->dtype));
     return RSH_OK;
 }
 
 /* ---- pieces ---- */
 
 static rsh_status add_piece(making *m, const rshi_placed *p) {
-    rshi_end *e = m->e;
+    rshi_ckpt_end *e = m->e;
     RSH_TRY(RSHI_GROW(e->piece, e->npieces + 1, &e->pieces_room));
     e->piece[e->npieces] = *p;
     e->piece[e->npieces].group = e->ngroups;
@@ -57,20 +58,20 @@ static rsh_status add_piece(making *m, const rshi_placed *p) {
     return RSH_OK;
 }
 
-static rsh_status add_copy(rshi_end *e, const rshi_ckpt_part *part) {
+static rsh_status add_copy(rshi_ckpt_end *e, const rshi_ckpt_part *part) {
     RSH_TRY(RSHI_GROW(e->copy, e->ncopies + 1, &e->copies_room));
     e->copy[e->ncopies++] = *part;
     return RSH_OK;
 }
 
 /* The group of the pieces and copies from these numbers on. */
-static rsh_status add_group(rshi_end *e, int64_t piece, int64_t copy, int64_t rank) {
+static rsh_status add_group(rshi_ckpt_end *e, int64_t piece, int64_t copy, int64_t rank) {
     if (piece == e->npieces) {
         e->ncopies = copy;
         return RSH_OK;
     }
     RSH_TRY(RSHI_GROW(e->group, e->ngroups + 1, &e->groups_room));
-    e->group[e->ngroups++] = (rshi_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank};
+    e->group[e->ngroups++] = (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank};
     return RSH_OK;
 }
 
@@ -134,7 +135,8 @@ static int64_t copied_from(const rsh_layout *l, const rshi_piece *list, int64_t 
         if (i && holder != first) return -1;
         first = holder;
     }
-    if (first < 0 || first == rank || rsh_layout_part(l, rank, 0, &mine) || rsh_layout_part(l, first, 0, &its)) return -1;
+    if (first < 0 || first == rank || rsh_layout_part(l, rank, 0, &mine) || rsh_layout_part(l, first, 0, &its))
+        return -1;
     return mine.count == its.count ? first : -1;
 }
 
@@ -154,12 +156,12 @@ typedef struct copying {
     rshi_ckpt_part part;
 } copying;
 
-static rsh_status append_copies(rshi_end *e, const copying *list, int64_t n) {
+static rsh_status append_copies(rshi_ckpt_end *e, const copying *list, int64_t n) {
     rshi_ckpt_part *all = rshi_alloc((size_t)(e->ncopies + n), sizeof *all);
     int64_t used = 0;
     if (!all) return rshi_nomem();
     for (int64_t g = 0; g < e->ngroups; g++) {
-        rshi_group *group = &e->group[g];
+        rshi_ckpt_group *group = &e->group[g];
         int64_t start = used;
         for (int64_t i = 0; i < group->ncopies; i++) all[used++] = e->copy[group->copy + i];
         for (int64_t i = 0; i < n; i++)
@@ -215,7 +217,7 @@ void rshi_lie_shape(const rshi_lie *lie, int64_t *shape) {
     if (bits % 8 && lie->ndim) shape[lie->ndim - 1] = lie->shape[lie->ndim - 1] * bits / 8;
 }
 
-rsh_status rshi_end_make(const rshi_lie *lie, bool distinct, rshi_end *out) {
+rsh_status rshi_end_make(const rshi_lie *lie, bool distinct, rshi_ckpt_end *out) {
     making m = {lie, out, distinct, rsh_dtype_bits(lie->dtype)};
     out->npieces = out->ngroups = out->ncopies = 0;
     out->ndim = lie->ndim;

@@ -33,7 +33,8 @@ void rshi_fds_free(rshi_fds *f) {
 static void close_one(rshi_fds *f) {
     int64_t oldest = -1;
     for (int64_t i = 0; i < f->n; i++)
-        if (f->file[i].fd >= 0 && !f->file[i].users && (oldest < 0 || f->file[i].last < f->file[oldest].last)) oldest = i;
+        if (f->file[i].fd >= 0 && !f->file[i].users && (oldest < 0 || f->file[i].last < f->file[oldest].last))
+            oldest = i;
     if (oldest < 0) return;
     close(f->file[oldest].fd);
     f->file[oldest].fd = -1;

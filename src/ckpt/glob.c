@@ -1,7 +1,7 @@
 /* Glob: names of tensors by pattern, and names of rank files by pattern.
  *
- * In patterns of tensors `*` matches any text, dots too, `?` one character, `<a-b>` an integer from a to b.  In patterns
- * of files {rank} and {part} stand for numbers, {rank:05} for one of five digits. */
+ * In patterns of tensors `*` matches any text, dots too, `?` one character, `<a-b>` an integer from a to b.  In
+ * patterns of files {rank} and {part} stand for numbers, {rank:05} for one of five digits. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Header: the tensors that the first bytes of a safetensors file list.
  *
- * Eight bytes say how long the JSON is, then comes the JSON, then the data, which the tensors tile from its first byte to
- * the end of the file.  The JSON is read once, in windows; only the entries are kept. */
+ * Eight bytes say how long the JSON is, then comes the JSON, then the data, which the tensors tile from its first byte
+ * to the end of the file.  The JSON is read once, in windows; only the entries are kept. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -16,12 +16,28 @@
 static const struct {
     const char *name;
     rsh_dtype dtype;
-} names[] = {{"BOOL", RSH_BOOL},       {"U8", RSH_U8},          {"I8", RSH_I8},        {"U16", RSH_U16},
-             {"I16", RSH_I16},         {"U32", RSH_U32},        {"I32", RSH_I32},      {"U64", RSH_U64},
-             {"I64", RSH_I64},         {"F16", RSH_F16},        {"BF16", RSH_BF16},    {"F32", RSH_F32},
-             {"F64", RSH_F64},         {"F8_E4M3", RSH_F8E4M3}, {"F8_E5M2", RSH_F8E5M2}, {"C64", RSH_C64},
-             {"F8_E8M0", RSH_F8E8M0},  {"F4", RSH_F4},          {"F6_E2M3", RSH_F6E2M3}, {"F6_E3M2", RSH_F6E3M2},
-             {"F8_E4M3FNUZ", RSH_F8E4M3FNUZ}, {"F8_E5M2FNUZ", RSH_F8E5M2FNUZ}};
+} names[] = {{"BOOL", RSH_BOOL},
+             {"U8", RSH_U8},
+             {"I8", RSH_I8},
+             {"U16", RSH_U16},
+             {"I16", RSH_I16},
+             {"U32", RSH_U32},
+             {"I32", RSH_I32},
+             {"U64", RSH_U64},
+             {"I64", RSH_I64},
+             {"F16", RSH_F16},
+             {"BF16", RSH_BF16},
+             {"F32", RSH_F32},
+             {"F64", RSH_F64},
+             {"F8_E4M3", RSH_F8E4M3},
+             {"F8_E5M2", RSH_F8E5M2},
+             {"C64", RSH_C64},
+             {"F8_E8M0", RSH_F8E8M0},
+             {"F4", RSH_F4},
+             {"F6_E2M3", RSH_F6E2M3},
+             {"F6_E3M2", RSH_F6E3M2},
+             {"F8_E4M3FNUZ", RSH_F8E4M3FNUZ},
+             {"F8_E5M2FNUZ", RSH_F8E5M2FNUZ}};
 
 rsh_dtype rshi_safetensors_dtype(const char *text, size_t length) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -40,8 +56,8 @@ const char *rshi_safetensors_name(rsh_dtype dtype) {
 typedef struct reading {
     rshi_json json;
     rshi_header *h;
-    uint64_t size;                /* of the file */
-    rshi_header_tensor *t;        /* the entry at hand */
+    uint64_t size;         /* of the file */
+    rshi_header_tensor *t; /* the entry at hand */
     bool has_dtype, has_shape, has_offsets;
 } reading;
 
@@ -172,8 +188,7 @@ static rsh_status read_entry(reading *r) {
     if (!r->t->name) return rshi_nomem();
     r->has_dtype = r->has_shape = r->has_offsets = false;
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_OBJECT));
-    while (!(st = rshi_json_key(&r->json, &more)) && more)
-        RSH_TRY(read_field(r));
+    while (!(st = rshi_json_key(&r->json, &more)) && more) RSH_TRY(read_field(r));
     RSH_TRY(st);
     RSH_TRY(check_entry(r));
     h->ntensors++;
@@ -240,10 +255,12 @@ static rsh_status check_tiling(rshi_header *h, const char *name, uint64_t size) 
         const rshi_header_tensor *t = &h->tensor[i];
         RSH_REQUIRE(t->begin >= at, RSH_EVALUE,
                     "%s: tensor \"%.200s\": its data begins at byte %" PRIu64 ", inside that of \"%.200s\", which ends "
-                    "at %" PRIu64, name, t->name, t->begin, h->tensor[i - 1].name, at);
+                    "at %" PRIu64,
+                    name, t->name, t->begin, h->tensor[i - 1].name, at);
         RSH_REQUIRE(t->begin == at, RSH_EVALUE,
                     "%s: tensor \"%.200s\": its data begins at byte %" PRIu64 "; bytes %" PRIu64 " to %" PRIu64
-                    " belong to no tensor", name, t->name, t->begin, at, t->begin - 1);
+                    " belong to no tensor",
+                    name, t->name, t->begin, at, t->begin - 1);
         at = t->end;
     }
     RSH_REQUIRE(at == size, RSH_EVALUE,
@@ -255,18 +272,22 @@ static rsh_status check_tiling(rshi_header *h, const char *name, uint64_t size) 
 static rsh_status check_names(const rshi_header *h, const char *name) {
     size_t nslots = 16;
     while (nslots < 2 * (size_t)h->ntensors) nslots *= 2;
-    int32_t *slot = rshi_alloc(nslots, sizeof *slot);
+    struct {
+        uint32_t hash, number; /* number from 1; 0: free */
+    } *slot = rshi_calloc(nslots, sizeof *slot);
     if (!slot) return rshi_nomem();
-    memset(slot, 0xff, nslots * sizeof *slot);
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < h->ntensors && !st; i++) {
         const char *text = h->tensor[i].name;
-        size_t at = (size_t)rshi_hash(text, strlen(text), 0) & (nslots - 1);
-        while (slot[at] >= 0 && strcmp(h->tensor[slot[at]].name, text)) at = (at + 1) & (nslots - 1);
-        if (slot[at] >= 0)
+        uint64_t hash = rshi_hash(text, strlen(text), 0);
+        size_t at = (size_t)hash & (nslots - 1);
+        for (; slot[at].number; at = (at + 1) & (nslots - 1))
+            if (slot[at].hash == (uint32_t)(hash >> 32) && !strcmp(h->tensor[slot[at].number - 1].name, text)) break;
+        if (slot[at].number)
             st = rshi_fail(RSH_EVALUE, "%s: byte %u: tensor \"%.200s\" stands twice; the other is at byte %u", name,
-                           h->tensor[i].at, text, h->tensor[slot[at]].at);
-        slot[at] = (int32_t)i;
+                           h->tensor[i].at, text, h->tensor[slot[at].number - 1].at);
+        slot[at].hash = (uint32_t)(hash >> 32);
+        slot[at].number = (uint32_t)i + 1;
     }
     rshi_free(slot);
     return st;
@@ -345,6 +366,7 @@ void rshi_header_free(rshi_header *h) {
 
 const char *rshi_header_meta(const rshi_header *h, const char *key) {
     rshi_ckpt_pair wanted = {.key = (char *)(uintptr_t)key};
-    const rshi_ckpt_pair *found = h->nmeta ? bsearch(&wanted, h->meta, (size_t)h->nmeta, sizeof *h->meta, by_key) : NULL;
+    const rshi_ckpt_pair *found =
+        h->nmeta ? bsearch(&wanted, h->meta, (size_t)h->nmeta, sizeof *h->meta, by_key) : NULL;
     return found ? found->value : NULL;
 }

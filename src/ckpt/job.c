@@ -28,7 +28,7 @@ typedef struct rshi_job_state {
     struct task {
         int64_t first;  /* window */
         uint64_t bytes; /* of the source */
-    } *task; /* one more than there are: it begins where the last one ends */
+    } * task;           /* one more than there are: it begins where the last one ends */
     int64_t ntasks, room;
     atomic_int_fast64_t last_task; /* tasks behind it need no work: a difference was found before */
     uint64_t bytes_done;
@@ -176,7 +176,8 @@ static rsh_status settle(rshi_job *j, worker *w, int64_t n, uint64_t bytes) {
     double now = rshi_seconds();
     if (!st && j->progress && (now - s->told > 0.1 || s->bytes_done == j->bytes)) {
         s->told = now;
-        if (j->progress(j->progress_ctx, s->bytes_done, j->bytes)) st = rshi_fail(RSH_ERUNTIME, "stopped by the caller");
+        if (j->progress(j->progress_ctx, s->bytes_done, j->bytes))
+            st = rshi_fail(RSH_ERUNTIME, "stopped by the caller");
     }
     pthread_mutex_unlock(&s->lock);
     return st;

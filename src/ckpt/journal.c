@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x314a44524853520a) /* "\nRSHRDJ1" */
-#define PUBLISHING (-1)                    /* in place of a window: `hash` is an inode */
+#define MAGIC      UINT64_C(0x314a44524853520a) /* "\nRSHRDJ1" */
+#define PUBLISHING (-1)                         /* in place of a window: `hash` is an inode */
 
 typedef struct record {
     int64_t window;
@@ -23,9 +23,11 @@ typedef struct head {
     uint64_t magic, fingerprint, version, reserved, check;
 } head;
 
-static uint64_t check_of(const rshi_partial *p, const void *bytes, size_t n) { return rshi_hash(bytes, n, p->fingerprint); }
+static uint64_t check_of(const rshi_ckpt_partial *p, const void *bytes, size_t n) {
+    return rshi_hash(bytes, n, p->fingerprint);
+}
 
-static rsh_status append(rshi_partial *p, const void *bytes, size_t n) {
+static rsh_status append(rshi_ckpt_partial *p, const void *bytes, size_t n) {
     for (const char *at = bytes; n;) {
         ssize_t put = write(p->journal, at, n);
         if (put < 0 && errno == EINTR) continue;
@@ -36,7 +38,7 @@ static rsh_status append(rshi_partial *p, const void *bytes, size_t n) {
     return RSH_OK;
 }
 
-rsh_status rshi_journal_start(rshi_partial *p) {
+rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
     head h = {MAGIC, p->fingerprint, 1, 0, 0};
     h.check = check_of(p, &h, offsetof(head, check));
     RSH_REQUIRE(!ftruncate(p->journal, 0), RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
@@ -44,7 +46,7 @@ rsh_status rshi_journal_start(rshi_partial *p) {
     return append(p, &h, sizeof h);
 }
 
-rsh_status rshi_journal_same(rshi_partial *p, bool *same, bool *empty) {
+rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty) {
     head h;
     ssize_t got = pread(p->journal, &h, sizeof h, 0);
     RSH_REQUIRE(got >= 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
@@ -54,9 +56,9 @@ rsh_status rshi_journal_same(rshi_partial *p, bool *same, bool *empty) {
     return RSH_OK;
 }
 
-static void seal(const rshi_partial *p, record *r) { r->check = check_of(p, r, offsetof(record, check)); }
+static void seal(const rshi_ckpt_partial *p, record *r) { r->check = check_of(p, r, offsetof(record, check)); }
 
-rsh_status rshi_journal_add(rshi_partial *p, const rshi_moved *list, int64_t n) {
+rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_t n) {
     record r[64];
     for (int64_t i = 0, k = 0; i < n; i++) {
         r[k] = (record){list[i].window, list[i].sum.hi, list[i].sum.lo, list[i].hash, 0};
@@ -68,7 +70,7 @@ rsh_status rshi_journal_add(rshi_partial *p, const rshi_moved *list, int64_t n) 
     return RSH_OK;
 }
 
-rsh_status rshi_journal_publishing(rshi_partial *p, uint64_t inode) {
+rsh_status rshi_journal_publishing(rshi_ckpt_partial *p, uint64_t inode) {
     record r = {PUBLISHING, 0, 0, inode, 0};
     seal(p, &r);
     RSH_TRY(append(p, &r, sizeof r));
@@ -79,7 +81,7 @@ rsh_status rshi_journal_publishing(rshi_partial *p, uint64_t inode) {
 typedef rsh_status (*record_fn)(void *ctx, const record *r);
 
 /* Appending goes on behind the last whole record: a torn one is cut off. */
-static rsh_status walk(rshi_partial *p, record_fn fn, void *ctx) {
+static rsh_status walk(rshi_ckpt_partial *p, record_fn fn, void *ctx) {
     record r;
     off_t at = sizeof(head);
     while (pread(p->journal, &r, sizeof r, at) == (ssize_t)sizeof r) {
@@ -106,12 +108,12 @@ static rsh_status hand(void *ctx, const record *r) {
     return RSH_OK;
 }
 
-rsh_status rshi_journal_read(rshi_partial *p, void (*fn)(void *ctx, const rshi_moved *m), void *ctx) {
+rsh_status rshi_journal_read(rshi_ckpt_partial *p, void (*fn)(void *ctx, const rshi_moved *m), void *ctx) {
     handing h = {fn, ctx, 0};
     return walk(p, hand, &h);
 }
 
-uint64_t rshi_journal_inode(rshi_partial *p) {
+uint64_t rshi_journal_inode(rshi_ckpt_partial *p) {
     handing h = {NULL, NULL, 0};
     return walk(p, hand, &h) ? 0 : h.inode;
 }

@@ -44,9 +44,7 @@ static rsh_status refill(rshi_json *j) {
 }
 
 /* Offset in the file of the byte at hand. */
-static uint64_t here(const rshi_json *j) {
-    return j->base + (uint64_t)(j->from - (j->buffer ? j->buffer : j->whole));
-}
+static uint64_t here(const rshi_json *j) { return j->base + (uint64_t)(j->from - (j->buffer ? j->buffer : j->whole)); }
 
 /* The byte at hand, or -1 at the end. */
 static rsh_status peek(rshi_json *j, int *c) {
@@ -342,8 +340,8 @@ rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out) {
 }
 
 rsh_status rshi_json_want(rshi_json *j, rshi_json_token want) {
-    static const char *const words[] = {"the end", "an object", "'}'",       "a list", "']'",  "a key",
-                                        "a string", "a number", "true", "false", "null"};
+    static const char *const words[] = {"the end",  "an object", "'}'",  "a list", "']'", "a key",
+                                        "a string", "a number",  "true", "false",  "null"};
     rshi_json_token t;
     RSH_TRY(rshi_json_next(j, &t));
     if (t != want) return rshi_json_fail(j, "%s where %s should be", words[t], words[want]);

@@ -42,12 +42,15 @@ static int64_t uneven_size(const rsh_layout *layout) {
 
 /* ---- one tensor ---- */
 
-static rsh_status check_layout(const rshi_target *t, const rshi_rule *rule, const char *name, const rsh_layout *l) {
+static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule, const char *name,
+                               const rsh_layout *l) {
     const rsh_rules *r = t->rules;
     int64_t size = rule->uneven ? -1 : uneven_size(l);
     RSH_REQUIRE(size < 0, RSH_EVALUE,
-                "%.200s:%d: tensor \"%.200s\": %s cuts %" PRId64 " unevenly; write ~, %%, {} or the word uneven if that is "
-                "meant", r->name, rule->line, name, rsh_layout_text(l), size);
+                "%.200s:%d: tensor \"%.200s\": %s cuts %" PRId64
+                " unevenly; write ~, %%, {} or the word uneven if that is "
+                "meant",
+                r->name, rule->line, name, rsh_layout_text(l), size);
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "%.200s:%d: tensor \"%.200s\": partial layouts are not stored", r->name,
                 rule->line, name);
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++)
@@ -56,7 +59,7 @@ static rsh_status check_layout(const rshi_target *t, const rshi_rule *rule, cons
     return RSH_OK;
 }
 
-static rsh_status fill(const rshi_target *t, const rshi_rule *rule, const rshi_ckpt_tensor *s, rsh_layout **out) {
+static rsh_status fill(const rshi_target *t, const rshi_ckpt_rule *rule, const rshi_ckpt_tensor *s, rsh_layout **out) {
     rsh_text_error error = {0};
     rsh_status st = rsh_form_fill(rule->form, s->dtype, s->ndim, s->shape, &error, out);
     if (st && st != RSH_ENOMEM) {
@@ -82,7 +85,7 @@ static rsh_layout *known_layout(const rshi_target *t, int64_t rule, const rshi_c
 static rsh_status by_rules(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
     out->rule = rshi_rules_match(t->rules, s->name);
     RSH_REQUIRE(out->rule >= 0, RSH_EVALUE, "%.200s: no rule matches tensor \"%.300s\"", t->rules->name, s->name);
-    const rshi_rule *rule = &t->rules->rule[out->rule];
+    const rshi_ckpt_rule *rule = &t->rules->rule[out->rule];
     out->layout = rsh_layout_hold(known_layout(t, out->rule, s));
     rsh_status st = RSH_OK;
     if (!out->layout) st = fill(t, rule, s, &out->layout);

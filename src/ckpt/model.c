@@ -66,28 +66,38 @@ void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n) {
 
 /* ---- names ---- */
 
-static int64_t *find_slot(const rsh_ckpt *c, const char *name, size_t length) {
-    int64_t mask = c->nslots - 1, at = (int64_t)rshi_hash(name, length, 0) & mask;
-    for (;; at = (at + 1) & mask) {
-        int64_t i = c->slot[at];
-        if (i < 0 || (!strncmp(c->tensor[i].name, name, length) && !c->tensor[i].name[length])) return &c->slot[at];
+typedef struct rshi_ckpt_slot slot;
+
+/* The slot of that name, or the free one where it belongs. */
+static slot *find_slot(const rsh_ckpt *c, uint64_t hash, const char *name, size_t length) {
+    for (int64_t at = (int64_t)hash & (c->nslots - 1);; at = (at + 1) & (c->nslots - 1)) {
+        slot *s = &c->slot[at];
+        if (s->tensor < 0) return s;
+        const char *its = s->hash == hash ? c->tensor[s->tensor].name : NULL;
+        if (its && !strncmp(its, name, length) && !its[length]) return s;
     }
 }
 
 static rsh_status grow_slots(rsh_ckpt *c) {
     if (2 * (c->ntensors + 1) <= c->nslots) return RSH_OK;
-    int64_t n = c->nslots ? 2 * c->nslots : 64, *slot = rshi_alloc((size_t)n, sizeof *slot);
-    if (!slot) return rshi_nomem();
-    memset(slot, 0xff, (size_t)n * sizeof *slot);
-    rshi_free(c->slot);
-    c->slot = slot;
+    int64_t n = c->nslots ? 2 * c->nslots : 64;
+    slot *old = c->slot, *list = rshi_alloc((size_t)n, sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) list[i].tensor = -1;
+    for (int64_t i = 0; i < c->nslots; i++) {
+        if (old[i].tensor < 0) continue;
+        int64_t at = (int64_t)old[i].hash & (n - 1);
+        while (list[at].tensor >= 0) at = (at + 1) & (n - 1);
+        list[at] = old[i];
+    }
+    rshi_free(old);
+    c->slot = list;
     c->nslots = n;
-    for (int64_t i = 0; i < c->ntensors; i++) *find_slot(c, c->tensor[i].name, strlen(c->tensor[i].name)) = i;
     return RSH_OK;
 }
 
 int64_t rshi_ckpt_find(const rsh_ckpt *c, const char *name, size_t length) {
-    return c->nslots ? *find_slot(c, name, length) : -1;
+    return c->nslots ? find_slot(c, rshi_hash(name, length, 0), name, length)->tensor : -1;
 }
 
 /* ---- tensors ---- */
@@ -128,10 +138,12 @@ rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rs
     RSH_REQUIRE(rsh_dtype_bits(dtype), RSH_EVALUE, "%s: tensor \"%.200s\": %d is not a dtype", c->path, t.name,
                 (int)dtype);
     RSH_TRY(check_shape(c, t.name, dtype, ndim, shape));
-    int64_t *slot = find_slot(c, name, length);
-    RSH_REQUIRE(*slot < 0, RSH_EVALUE, "%s: byte %" PRIu64 ": tensor \"%.200s\" is there a second time",
+    uint64_t hash = rshi_hash(name, length, 0);
+    slot *its = find_slot(c, hash, name, length);
+    RSH_REQUIRE(its->tensor < 0, RSH_EVALUE, "%s: byte %" PRIu64 ": tensor \"%.200s\" is there a second time",
                 file >= 0 ? c->file[file].name : c->path, at, t.name);
-    *slot = *tensor = c->ntensors;
+    *tensor = c->ntensors;
+    *its = (slot){hash, c->ntensors};
     c->tensor[c->ntensors++] = t;
     return RSH_OK;
 }

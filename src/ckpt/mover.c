@@ -1,8 +1,8 @@
 /* Mover: one window of a tensor from the files of one end to those of the other.
  *
  * The window's source blocks are read once, converted and digested in memory, and put together to one destination block
- * after the other, each of which is written to all files that hold a copy of it.  A destination block that is one run of
- * a source block is written from there. */
+ * after the other, each of which is written to all files that hold a copy of it.  A destination block that is one run
+ * of a source block is written from there. */
 #include "ckpt/impl.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct window_job {
     int64_t nviews, room;
     size_t size; /* bytes of an element of the destination, and of the source once it is converted */
     /* the destination block at hand */
-    const rshi_block *block;
+    const rshi_ckpt_block *block;
     int64_t nmoves;
     rshi_move pending;
     int64_t pending_strides[RSHI_MOVE_DIMS];
@@ -73,7 +73,8 @@ static rsh_status write_target(void *ctx, int64_t offset, int64_t at, int64_t co
     const rshi_files *f = t->m->files;
     size_t n = (size_t)count * t->size;
     t->m->bytes_written += n;
-    return f->write(f->ctx, t->part->file, t->part->at + (uint64_t)offset * t->size, t->memory + (size_t)at * t->size, n);
+    return f->write(f->ctx, t->part->file, t->part->at + (uint64_t)offset * t->size, t->memory + (size_t)at * t->size,
+                    n);
 }
 
 static rsh_status read_target(void *ctx, int64_t offset, int64_t at, int64_t count) {
@@ -81,7 +82,8 @@ static rsh_status read_target(void *ctx, int64_t offset, int64_t at, int64_t cou
     const rshi_files *f = t->m->files;
     size_t n = (size_t)count * t->size;
     t->m->bytes_read += n;
-    return f->read(f->ctx, t->part->file, t->part->at + (uint64_t)offset * t->size, t->memory + (size_t)at * t->size, n);
+    return f->read(f->ctx, t->part->file, t->part->at + (uint64_t)offset * t->size, t->memory + (size_t)at * t->size,
+                   n);
 }
 
 /* ---- the source in memory ---- */
@@ -89,7 +91,7 @@ static rsh_status read_target(void *ctx, int64_t offset, int64_t at, int64_t cou
 static rsh_status list_views(window_job *j) {
     rshi_mover *m = j->m;
     for (int64_t i = 0; i < m->in.n; i++) {
-        const rshi_block *b = &m->in.block[i];
+        const rshi_ckpt_block *b = &m->in.block[i];
         for (int64_t p = b->piece; p < b->piece + b->npieces; p++) {
             RSH_TRY(RSHI_GROW(j->view, j->nviews + 1, &j->room));
             seen_view *v = &j->view[j->nviews];
@@ -101,7 +103,7 @@ static rsh_status list_views(window_job *j) {
 }
 
 /* Block by block, so that what was read is still in the cache when it is converted and digested. */
-static rsh_status take_block(window_job *j, rshi_block *b, size_t *used) {
+static rsh_status take_block(window_job *j, rshi_ckpt_block *b, size_t *used) {
     rshi_mover *m = j->m;
     transport t = {m, &m->src.copy[m->src.group[b->group].copy], m->raw + *used * m->src.size, m->src.size};
     RSH_TRY(rshi_block_runs(&m->src, j->window, b, read_source, &t));
@@ -167,7 +169,8 @@ static int64_t stripe_end(const rshi_stripe *s) { return s->lo + (s->count - 1) 
 /* Have they an index in common, going by first and last alone? */
 static bool may_meet(const window_job *j, const rshi_placed *a, const rshi_placed *b) {
     for (int d = 0; d < j->m->src.ndim; d++) {
-        int64_t lo = rshi_max(a->set[d].lo, b->set[d].lo), hi = rshi_min(stripe_end(&a->set[d]), stripe_end(&b->set[d]));
+        int64_t lo = rshi_max(a->set[d].lo, b->set[d].lo),
+                hi = rshi_min(stripe_end(&a->set[d]), stripe_end(&b->set[d]));
         if (rshi_max(lo, j->window->lo[d]) >= rshi_min(hi, j->window->hi[d])) return false;
     }
     return true;
@@ -195,7 +198,7 @@ static rsh_status meet(window_job *j, const seen_view *s, const rshi_view *d) {
 }
 
 /* The bytes of the block: in place in a source block, or put together. */
-static rsh_status assemble(window_job *j, const rshi_block *b, const char **bytes) {
+static rsh_status assemble(window_job *j, const rshi_ckpt_block *b, const char **bytes) {
     rshi_mover *m = j->m;
     j->block = b;
     j->nmoves = 0;
@@ -212,9 +215,9 @@ static rsh_status assemble(window_job *j, const rshi_block *b, const char **byte
 
 /* ---- deeds ---- */
 
-static rsh_status write_block(window_job *j, const rshi_block *b) {
+static rsh_status write_block(window_job *j, const rshi_ckpt_block *b) {
     rshi_mover *m = j->m;
-    const rshi_group *g = &m->dst.group[b->group];
+    const rshi_ckpt_group *g = &m->dst.group[b->group];
     const char *bytes;
     RSH_TRY(assemble(j, b, &bytes));
     for (int64_t c = 0; c < g->ncopies; c++) {
@@ -226,9 +229,9 @@ static rsh_status write_block(window_job *j, const rshi_block *b) {
 }
 
 /* All copies must have the same hash; of one, it goes on. */
-static rsh_status check_block(window_job *j, const rshi_block *b) {
+static rsh_status check_block(window_job *j, const rshi_ckpt_block *b) {
     rshi_mover *m = j->m;
-    const rshi_group *g = &m->dst.group[b->group];
+    const rshi_ckpt_group *g = &m->dst.group[b->group];
     uint64_t before = m->hash, first = 0;
     for (int64_t c = 0, seen = 0; c < g->ncopies; c++) {
         transport t = {m, &m->dst.copy[g->copy + c], m->put, j->size};
@@ -268,16 +271,16 @@ static void find_in_view(window_job *j, const rshi_view *v, const char *want, co
     }
 }
 
-static void find_difference(window_job *j, const rshi_block *b, const char *want, const char *have, int64_t rank) {
+static void find_difference(window_job *j, const rshi_ckpt_block *b, const char *want, const char *have, int64_t rank) {
     for (int64_t p = b->piece; p < b->piece + b->npieces; p++) {
         rshi_view v;
         if (rshi_view_make(&j->m->dst, j->window, b, p, j->size, &v)) find_in_view(j, &v, want, have, rank);
     }
 }
 
-static rsh_status compare_block(window_job *j, const rshi_block *b) {
+static rsh_status compare_block(window_job *j, const rshi_ckpt_block *b) {
     rshi_mover *m = j->m;
-    const rshi_group *g = &m->dst.group[b->group];
+    const rshi_ckpt_group *g = &m->dst.group[b->group];
     size_t n = (size_t)b->count * j->size;
     const char *bytes;
     RSH_TRY(need(&m->seen, &m->seen_room, n));
@@ -297,7 +300,7 @@ static rsh_status put_blocks(window_job *j) {
     RSH_TRY(need(&m->put, &m->put_room, (size_t)m->out.largest * j->size));
     if (m->deed != RSHI_DEED_CHECK) RSH_TRY(list_views(j));
     for (int64_t i = 0; i < m->out.n; i++) {
-        const rshi_block *b = &m->out.block[i];
+        const rshi_ckpt_block *b = &m->out.block[i];
         switch (m->deed) {
         case RSHI_DEED_CHECK: RSH_TRY(check_block(j, b)); break;
         case RSHI_DEED_COMPARE: RSH_TRY(compare_block(j, b)); break;

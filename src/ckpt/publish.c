@@ -52,7 +52,7 @@ static int put(void *ctx, const char *text, size_t n) {
     return (int)st;
 }
 
-static rsh_status put_headers(rshi_partial *p, const rsh_digest *sums) {
+static rsh_status put_headers(rshi_ckpt_partial *p, const rsh_digest *sums) {
     for (int64_t i = 0; i < p->files->nfiles; i++) {
         putting to = {.name = p->files->file[i].name};
         RSH_TRY(rshi_fds_take(&p->fds, i, &to.fd));
@@ -74,7 +74,7 @@ static rsh_status flush_path(const char *path, int flags) {
     return st;
 }
 
-static rsh_status put_index(rshi_partial *p) {
+static rsh_status put_index(rshi_ckpt_partial *p) {
     putting to = {.name = "model.safetensors.index.json"};
     char *path = NULL;
     RSH_TRY(rshi_ckpt_join(p->data, to.name, &path));
@@ -119,7 +119,7 @@ static bool is_ours(const rshi_target *t, const char *name) {
     return false;
 }
 
-rsh_status rshi_partial_finish(rshi_partial *p, const rsh_digest *sums) {
+rsh_status rshi_partial_finish(rshi_ckpt_partial *p, const rsh_digest *sums) {
     const rsh_ckpt *c = p->files->source;
     RSH_TRY(put_headers(p, sums));
     if (p->files->index) RSH_TRY(put_index(p));
@@ -130,7 +130,7 @@ rsh_status rshi_partial_finish(rshi_partial *p, const rsh_digest *sums) {
 
 /* ---- to the disk ---- */
 
-rsh_status rshi_partial_flush(rshi_partial *p) {
+rsh_status rshi_partial_flush(rshi_ckpt_partial *p) {
     for (int64_t i = 0; i < p->files->nfiles; i++) {
         int fd;
         RSH_TRY(rshi_fds_take(&p->fds, i, &fd));
@@ -145,7 +145,7 @@ rsh_status rshi_partial_flush(rshi_partial *p) {
 /* ---- the name ---- */
 
 /* The old one moves aside first; between the two renames nobody finds anything. */
-static rsh_status rename_twice(rshi_partial *p) {
+static rsh_status rename_twice(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
     rsh_status st = rshi_remove(old);
@@ -159,12 +159,12 @@ static rsh_status rename_twice(rshi_partial *p) {
     return st;
 }
 
-static rsh_status exchange(rshi_partial *p) {
+static rsh_status exchange(rshi_ckpt_partial *p) {
     if (!renameat2(AT_FDCWD, p->data, AT_FDCWD, p->target, RENAME_EXCHANGE)) return RSH_OK;
     return errno == EINVAL || errno == ENOSYS ? rename_twice(p) : io_fail(p->target);
 }
 
-static rsh_status appear(rshi_partial *p, bool force) {
+static rsh_status appear(rshi_ckpt_partial *p, bool force) {
     struct stat s;
     if (!lstat(p->target, &s)) {
         RSH_REQUIRE(force, RSH_EVALUE, "%s: something has appeared at the target; --force replaces it", p->target);
@@ -176,7 +176,7 @@ static rsh_status appear(rshi_partial *p, bool force) {
 }
 
 /* The journal goes last: while anything else is left, it says that the target is complete. */
-static rsh_status clear(rshi_partial *p) {
+static rsh_status clear(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_remove(p->data));
     RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
@@ -185,7 +185,7 @@ static rsh_status clear(rshi_partial *p) {
     return st ? st : rshi_remove(p->home);
 }
 
-rsh_status rshi_partial_publish(rshi_partial *p, bool force) {
+rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
     struct stat s;
     if (!p->published) {
         if (lstat(p->data, &s)) return io_fail(p->data);

@@ -21,7 +21,8 @@ rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd) {
     RSH_REQUIRE(!failed, RSH_EIO, "%s: %s", f->path, strerror(errno));
     RSH_REQUIRE((uint64_t)s.st_size == f->size && rshi_mtime(&s) == f->mtime, RSH_EIO,
                 "%s: the file changed while it was read: it had %" PRIu64 " bytes, now it has %" PRIu64
-                " and maybe another time of change", f->path, f->size, (uint64_t)s.st_size);
+                " and maybe another time of change",
+                f->path, f->size, (uint64_t)s.st_size);
     return RSH_OK;
 }
 
@@ -59,8 +60,8 @@ rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size
         ssize_t got = pread(fd, p, n, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         RSH_REQUIRE(got >= 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at, strerror(errno));
-        RSH_REQUIRE(got > 0, RSH_EIO, "%s: the file ends at byte %" PRIu64 ", before the data that it should have", path,
-                    at);
+        RSH_REQUIRE(got > 0, RSH_EIO, "%s: the file ends at byte %" PRIu64 ", before the data that it should have",
+                    path, at);
         p += got;
         at += (uint64_t)got;
         n -= (size_t)got;

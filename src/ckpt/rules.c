@@ -50,7 +50,8 @@ static rsh_status read_mesh(parsing *p, const char *text, int column) {
     rsh_status st = rsh_layout_parse_at(t.data, &error, &p->r->mesh);
     rshi_text_free(&t);
     if (st == RSH_EVALUE)
-        return refuse(p, column + (error.column > 8 ? error.column - 9 : 0), "%s", error.sentence ? error.sentence : "no mesh");
+        return refuse(p, column + (error.column > 8 ? error.column - 9 : 0), "%s",
+                      error.sentence ? error.sentence : "no mesh");
     return st;
 }
 
@@ -77,7 +78,7 @@ static rsh_status read_rule(parsing *p, const char *pattern, char *form, int col
     rsh_rules *r = p->r;
     rsh_text_error error = {0};
     RSH_TRY(RSHI_GROW(r->rule, r->nrules + 1, &r->room));
-    rshi_rule rule = {.uneven = take_uneven(form), .line = p->line};
+    rshi_ckpt_rule rule = {.uneven = take_uneven(form), .line = p->line};
     rsh_status st = rsh_form_parse(form, r->mesh ? rsh_layout_describe(r->mesh) : NULL, &error, &rule.form);
     if (st && st != RSH_ENOMEM)
         return refuse(p, column + (error.column ? error.column - 1 : 0), "%s",

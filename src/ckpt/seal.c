@@ -21,7 +21,8 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
     for (int d = 0; d < t->ndim; d++) {
         RSH_REQUIRE(lo[d] >= 0 && size[d] >= 0 && size[d] <= t->shape[d] && lo[d] <= t->shape[d] - size[d], RSH_EVALUE,
                     "%s: tensor \"%.200s\": a box from %" PRId64 " of size %" PRId64 " in dim %d, which has size "
-                    "%" PRId64, c->file[file].name, t->name, lo[d], size[d], d, t->shape[d]);
+                    "%" PRId64,
+                    c->file[file].name, t->name, lo[d], size[d], d, t->shape[d]);
         b.box.lo[d] = lo[d];
         b.box.hi[d] = lo[d] + size[d];
     }

@@ -17,10 +17,10 @@ typedef struct scanning {
 } scanning;
 
 /* Names of the types of version 3, by number; NULL: there is none. */
-static const char *const types[] = {"F32",     "F16",    "Q4_0",    "Q4_1",  NULL,    NULL,    "Q5_0",   "Q5_1",
-                                    "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",  "Q5_K",  "Q6_K",   "Q8_K",
+static const char *const types[] = {"F32",     "F16",    "Q4_0",    "Q4_1",  NULL,     NULL,    "Q5_0",  "Q5_1",
+                                    "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
                                     "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS",
-                                    "I8",      "I16",    "I32",     "I64",   "F64",   "IQ1_M", "BF16"};
+                                    "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16"};
 
 static rsh_status take(scanning *s, void *to, size_t n) {
     if (fread(to, 1, n, s->file) == n) return RSH_OK;

@@ -91,7 +91,7 @@ typedef struct solving {
     const gathering *g;
     const held *held;
     int64_t n;
-    const rshi_rule *rule;
+    const rshi_ckpt_rule *rule;
     const rsh_layout_desc *form;
     int64_t positions; /* of the form's mesh */
 } solving;

@@ -138,8 +138,10 @@ static rsh_status check_rank(const rsh_ckpt *c, const rshi_ckpt_tensor *t, int64
     rsh_status st = rshi_layout_pieces(t->layout, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++)
         if (rshi_piece_holder_index(t->layout, &list[i], rank) == 0)
-            st = rshi_fail(RSH_EVALUE, "%s: tensor \"%.200s\": the part of rank %" PRId64 " is in no file; its layout is "
-                           "%.200s", c->path, t->name, rank, rsh_layout_text(t->layout));
+            st = rshi_fail(RSH_EVALUE,
+                           "%s: tensor \"%.200s\": the part of rank %" PRId64 " is in no file; its layout is "
+                           "%.200s",
+                           c->path, t->name, rank, rsh_layout_text(t->layout));
     rshi_free(list);
     return st;
 }

@@ -17,7 +17,9 @@ void rshi_target_free(rshi_target *t) {
     *t = (rshi_target){0};
 }
 
-static uint64_t bytes_of(rsh_dtype dtype, int64_t count) { return (uint64_t)count * (uint64_t)rsh_dtype_bits(dtype) / 8; }
+static uint64_t bytes_of(rsh_dtype dtype, int64_t count) {
+    return (uint64_t)count * (uint64_t)rsh_dtype_bits(dtype) / 8;
+}
 
 /* ---- parts ---- */
 
@@ -67,10 +69,10 @@ static rsh_status list_parts(rshi_target *t, bool dedup) {
 
 typedef struct filing {
     rshi_target *t;
-    uint64_t most;     /* bytes of data in a file */
-    int64_t *first;    /* of each rank the number of its first entry in `order`; nranks + 1 */
-    int64_t *order;    /* entries by rank, in the order of tensors */
-    bool parts;        /* may a rank have several files? */
+    uint64_t most;  /* bytes of data in a file */
+    int64_t *first; /* of each rank the number of its first entry in `order`; nranks + 1 */
+    int64_t *order; /* entries by rank, in the order of tensors */
+    bool parts;     /* may a rank have several files? */
 } filing;
 
 static int64_t entry_rank(const rshi_target *t, const rshi_target_entry *e) {
@@ -136,7 +138,9 @@ static rsh_status assign(filing *f) {
 
 /* ---- places in a file: larger elements first, so that all are aligned without holes ---- */
 
-static int element_bits(const rshi_target *t, const rshi_target_entry *e) { return rsh_dtype_bits(t->tensor[e->tensor].dtype); }
+static int element_bits(const rshi_target *t, const rshi_target_entry *e) {
+    return rsh_dtype_bits(t->tensor[e->tensor].dtype);
+}
 
 /* Stable, by the few sizes that there are. */
 static rsh_status place_entries(rshi_target *t, const rshi_target_file *f) {
@@ -175,8 +179,10 @@ static rsh_status finish_file(rshi_target *t, int64_t i) {
     RSH_TRY(place_entries(t, f));
     RSH_TRY(rshi_target_header(t, i, NULL, &sink));
     RSH_REQUIRE(m.bytes - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
-                "%s: its header would have %" PRIu64 " bytes, safetensors allows %u; fewer tensors in a file (a smaller "
-                "--max-shard-size) have smaller headers", f->name, m.bytes - 8, RSHI_HEADER_MOST);
+                "%s: its header would have %" PRIu64
+                " bytes, safetensors allows %u; fewer tensors in a file (a smaller "
+                "--max-shard-size) have smaller headers",
+                f->name, m.bytes - 8, RSHI_HEADER_MOST);
     f->header = f->size = m.bytes;
     for (int64_t k = f->entry; k < f->entry + f->nentries; k++) {
         t->parts[t->entry[k].part] = (rshi_ckpt_part){(int32_t)i, f->header + t->entry[k].begin};
@@ -245,8 +251,10 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
     *out = (rshi_target){.source = source, .rules = opts->to, .digests = opts->to && !opts->no_digest};
     const char *slash = strrchr(name, '/');
     bool single = rshi_ckpt_ends(name, ".safetensors");
-    RSH_REQUIRE(!single || !opts->to, RSH_EVALUE, "%s: rank files need a directory, and its name should not end in "
-                ".safetensors", name);
+    RSH_REQUIRE(!single || !opts->to, RSH_EVALUE,
+                "%s: rank files need a directory, and its name should not end in "
+                ".safetensors",
+                name);
     rsh_status st = rshi_target_lay_out(out, opts);
     if (!st && !out->ntensors) st = rshi_fail(RSH_EVALUE, "%s: no tensor is left to convert", source->path);
     if (!st) st = list_parts(out, opts->dedup);

@@ -58,7 +58,7 @@ typedef struct extent {
     int64_t first[RSH_MAX_NDIM], n[RSH_MAX_NDIM], count, lo, hi;
 } extent;
 
-static bool piece_extent(const rshi_end *e, const rsh_box *window, const rshi_placed *p, extent *x) {
+static bool piece_extent(const rshi_ckpt_end *e, const rsh_box *window, const rshi_placed *p, extent *x) {
     x->count = 1;
     x->lo = x->hi = p->base;
     for (int d = 0; d < e->ndim; d++) {
@@ -72,7 +72,7 @@ static bool piece_extent(const rshi_end *e, const rsh_box *window, const rshi_pl
     return true;
 }
 
-static rsh_status add_block(rshi_blocks *list, const rshi_block *b) {
+static rsh_status add_block(rshi_blocks *list, const rshi_ckpt_block *b) {
     RSH_TRY(RSHI_GROW(list->block, list->n + 1, &list->room));
     list->block[list->n++] = *b;
     list->count += b->count;
@@ -81,20 +81,20 @@ static rsh_status add_block(rshi_blocks *list, const rshi_block *b) {
 }
 
 /* Each piece of a group that is not dense by itself. */
-static rsh_status add_pieces(const rshi_end *e, const rsh_box *window, int64_t group, rshi_blocks *out) {
-    const rshi_group *g = &e->group[group];
+static rsh_status add_pieces(const rshi_ckpt_end *e, const rsh_box *window, int64_t group, rshi_blocks *out) {
+    const rshi_ckpt_group *g = &e->group[group];
     for (int64_t i = g->piece; i < g->piece + g->npieces; i++) {
         extent x;
         if (!piece_extent(e, window, &e->piece[i], &x)) continue;
-        rshi_block b = {group, i, 1, x.lo, x.count, x.count == x.hi - x.lo + 1, 0};
+        rshi_ckpt_block b = {group, i, 1, x.lo, x.count, x.count == x.hi - x.lo + 1, 0};
         RSH_TRY(add_block(out, &b));
     }
     return RSH_OK;
 }
 
-static rsh_status add_group(const rshi_end *e, const rsh_box *window, int64_t group, rshi_blocks *out) {
-    const rshi_group *g = &e->group[group];
-    rshi_block b = {group, g->piece, g->npieces, INT64_MAX, 0, true, 0};
+static rsh_status add_group(const rshi_ckpt_end *e, const rsh_box *window, int64_t group, rshi_blocks *out) {
+    const rshi_ckpt_group *g = &e->group[group];
+    rshi_ckpt_block b = {group, g->piece, g->npieces, INT64_MAX, 0, true, 0};
     int64_t hi = -1;
     for (int64_t i = g->piece; i < g->piece + g->npieces; i++) {
         extent x;
@@ -107,7 +107,7 @@ static rsh_status add_group(const rshi_end *e, const rsh_box *window, int64_t gr
     return b.count == hi - b.lo + 1 ? add_block(out, &b) : add_pieces(e, window, group, out);
 }
 
-rsh_status rshi_blocks_list(const rshi_end *e, const rsh_box *window, rshi_blocks *out) {
+rsh_status rshi_blocks_list(const rshi_ckpt_end *e, const rsh_box *window, rshi_blocks *out) {
     out->n = out->count = out->largest = 0;
     for (int64_t g = 0; g < e->ngroups; g++) RSH_TRY(add_group(e, window, g, out));
     return RSH_OK;
@@ -134,7 +134,7 @@ static void compact(int ndim, const rshi_placed *p, const int64_t *n, int *order
     }
 }
 
-bool rshi_view_make(const rshi_end *e, const rsh_box *window, const rshi_block *b, int64_t piece, size_t size,
+bool rshi_view_make(const rshi_ckpt_end *e, const rsh_box *window, const rshi_ckpt_block *b, int64_t piece, size_t size,
                     rshi_view *out) {
     const rshi_placed *p = &e->piece[piece];
     extent x;
@@ -156,7 +156,8 @@ bool rshi_view_make(const rshi_end *e, const rsh_box *window, const rshi_block *
 
 /* ---- in the file ---- */
 
-rsh_status rshi_block_runs(const rshi_end *e, const rsh_box *window, const rshi_block *b, rshi_run_fn fn, void *ctx) {
+rsh_status rshi_block_runs(const rshi_ckpt_end *e, const rsh_box *window, const rshi_ckpt_block *b, rshi_run_fn fn,
+                           void *ctx) {
     extent x;
     int order[RSH_MAX_NDIM], inner = e->ndim;
     int64_t stride[RSH_MAX_NDIM], i[RSH_MAX_NDIM] = {0}, run = 1;
@@ -177,13 +178,13 @@ rsh_status rshi_block_runs(const rshi_end *e, const rsh_box *window, const rshi_
 /* ---- digest ---- */
 
 typedef struct mixing {
-    const rshi_end *e;
+    const rshi_ckpt_end *e;
     const rsh_box *window;
     const rshi_view *v;
     const char *block;
     size_t size;
-    int last;      /* the dim whose indices are run over; those behind it are whole and follow each other */
-    int64_t row;   /* elements of one of its indices */
+    int last;    /* the dim whose indices are run over; those behind it are whole and follow each other */
+    int64_t row; /* elements of one of its indices */
     int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
     rsh_digest *sum;
 } mixing;
@@ -213,9 +214,10 @@ static bool is_whole(const mixing *m, int d) {
     return s->count == 1 && m->v->n[d] == m->e->shape[d];
 }
 
-void rshi_view_digest(const rshi_end *e, const rsh_box *window, const rshi_view *v, const char *block, size_t size,
+void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_view *v, const char *block, size_t size,
                       rsh_digest *sum) {
-    mixing m = {.e = e, .window = window, .v = v, .block = block, .size = size, .last = e->ndim - 1, .row = 1, .sum = sum};
+    mixing m = {
+        .e = e, .window = window, .v = v, .block = block, .size = size, .last = e->ndim - 1, .row = 1, .sum = sum};
     rshi_dense_strides(e->ndim, e->shape, NULL, m.global);
     if (!e->ndim) {
         rshi_mix_run(block + v->bias, 0, size, 1, 0, &sum->hi, &sum->lo);

@@ -21,7 +21,7 @@ HEADERS = [p for p in files(root, "include/reshard", ends=".h")
            if not os.path.basename(p).startswith("mpi")]  # a library of its own, which this test does not link
 ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", read(root, path))}
 CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
-             "rsh_matrix_fn": "matrix_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
+             "rsh_matrix_fn": "matrix_fn", "rsh_step_fn": "step_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
 SCALARS = {"int": "1", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
            "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
            "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
@@ -29,11 +29,11 @@ NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", 
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form"}
+           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_rules", "rsh_ckpt"}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random"}
+           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_convert_opts", "rsh_compare_opts"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
 SPECIAL = {
@@ -42,6 +42,9 @@ SPECIAL = {
     ("rsh_dtype_parse", "text"): "\"f32\"", ("rsh_dtype_parse", "length"): "3",
     ("rsh_digest_parse", "text"): "\"d2:00000000000000000000000000000000\"", ("rsh_digest_add_box", "offsets"): "have.zeros",
     ("rsh_op_parse", "text"): "\"sum\"", ("rsh_op_parse", "length"): "3",
+    ("rsh_rules_parse", "text"): "\"* [...]\"", ("rsh_rules_read", "path"): "have.rules_path", ("rsh_ckpt_open", "path"): "have.ckpt_path",
+    ("rsh_ckpt_convert", "source"): "have.ckpt_path", ("rsh_ckpt_convert", "target"): "have.target_path",
+    ("rsh_convert_preview", "source"): "have.ckpt_path", ("rsh_convert_preview", "target"): "have.target_path",
     ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",
     ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
     ("rsh_tensor_narrow", "offsets"): "have.zeros", ("rsh_shard_from_tensor", "offsets"): "have.zeros",
@@ -61,6 +64,7 @@ SPECIAL = {
 }
 for name in ("rsh_exec_bind", "rsh_exec_run_on", "rsh_plan_run_local", "rsh_local_bind"):
     SPECIAL[name, "dst"] = "&have.other_memory"
+SPECIAL["rsh_ckpt_compare", "a"] = SPECIAL["rsh_ckpt_compare", "b"] = "have.rsh_ckpt"
 SPECIAL["rsh_reshard_into", "dst"] = "have.other_sharded"
 SPECIAL["rsh_torch_reshard_into", "out"] = SPECIAL["rsh_torch_copy", "dst"] = "have.other_torch"
 for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_all_single"):
