@@ -33,7 +33,7 @@ HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_convert_opts", "rsh_compare_opts"}
+           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_save_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_convert_opts", "rsh_compare_opts"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
 SPECIAL = {
@@ -45,6 +45,8 @@ SPECIAL = {
     ("rsh_rules_parse", "text"): "\"* [...]\"", ("rsh_rules_read", "path"): "have.rules_path", ("rsh_ckpt_open", "path"): "have.ckpt_path",
     ("rsh_ckpt_convert", "source"): "have.ckpt_path", ("rsh_ckpt_convert", "target"): "have.target_path",
     ("rsh_convert_preview", "source"): "have.ckpt_path", ("rsh_convert_preview", "target"): "have.target_path",
+    ("rsh_ckpt_save", "path"): "have.saved_path", ("rsh_ckpt_save", "names"): "have.names", ("rsh_ckpt_load", "names"): "have.names",
+    ("rsh_ckpt_load", "tensors"): "have.loaded", ("rsh_ckpt_read", "box"): "NULL",
     ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",
     ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
     ("rsh_tensor_narrow", "offsets"): "have.zeros", ("rsh_shard_from_tensor", "offsets"): "have.zeros",

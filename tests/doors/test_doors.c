@@ -26,7 +26,10 @@ static struct things {
     rsh_form *rsh_form;
     rsh_rules *rsh_rules;
     rsh_ckpt *rsh_ckpt;
-    char folder[64], rules_path[96], ckpt_path[96], target_path[96];
+    char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
+    rsh_save_opts rsh_save_opts;
+    rsh_sharded *loaded[1];
+    const char *names[1];
     rsh_convert_opts rsh_convert_opts;
     rsh_compare_opts rsh_compare_opts;
     rsh_plan *rsh_plan;
@@ -249,9 +252,20 @@ static void make_ckpt(void) {
     have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
     ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
     ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));
+    snprintf(have.saved_path, sizeof have.saved_path, "%s/saved", have.folder);
+    have.rsh_save_opts = (rsh_save_opts)RSH_SAVE_OPTS_INIT;
+    rsh_layout *l;
+    ok(rsh_layout_parse("f32[1] on x=1", &l));
+    ok(rsh_sharded_zeros(have.rsh_comm, l, &have.loaded[0]));
+    rsh_layout_free(l);
+    have.names[0] = "a";
 }
 
 static void unmake_ckpt(void) {
+    char saved[200];
+    snprintf(saved, sizeof saved, "%s/rank-00000-of-00001.safetensors", have.saved_path);
+    unlink(saved), rmdir(have.saved_path);
+    rsh_sharded_free(have.loaded[0]);
     rsh_ckpt_free(have.rsh_ckpt);
     rsh_rules_free(have.rsh_rules);
     unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
