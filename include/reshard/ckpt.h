@@ -5,7 +5,7 @@
 #ifndef RESHARD_CKPT_H
 #define RESHARD_CKPT_H
 
-#include <reshard/layout.h>
+#include <reshard/shard.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,6 +75,15 @@ RSH_API int64_t rsh_ckpt_nothers(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name,
                                       const char **what);
 
+/* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first element,
+ * to->strides those of the box's dims (NULL: dense and row-major).  Elements are not converted.  Of
+ * copies one is read.
+ * RSH_EINDEX if there is no such tensor or the box is not inside it; RSH_EVALUE without memory for
+ * elements; RSH_EUNSUP for elements that are no whole bytes; RSH_EIO, also if a file has changed;
+ * RSH_ENOMEM.  Local, from any thread. */
+RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box,
+                                 const rsh_memory *to);
+
 /* ---- converting ---- */
 
 /* Called now and then, by one thread at a time; a non-zero return stops the work: RSH_ERUNTIME. */
@@ -143,6 +152,51 @@ typedef int (*rsh_step_fn)(void *ctx, const rsh_convert_step *step);
 RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
                                        const rsh_convert_opts *opts, rsh_step_fn fn, void *ctx,
                                        rsh_convert_report *report);
+
+/* ---- in a program: sharded tensors to files and back ---- */
+
+typedef struct rsh_save_opts {
+    size_t struct_size; /* sizeof(rsh_save_opts) */
+    bool force;         /* replace what is at the path */
+    bool no_digest;     /* store no digests */
+    int64_t nmeta;      /* metadata of the checkpoint */
+    const char *const *keys, *const *values; /* nmeta of each */
+} rsh_save_opts;
+#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0}
+
+/* Saves n sharded tensors of one comm under their names, as a directory of rank files at `path`,
+ * which all ranks must see: rank-00000-of-00004.safetensors and so on, with layouts and digests in
+ * them.  Of parts that several ranks hold one copy is stored, by the first of them.  Tensors of
+ * which a rank has several parts are stored as flat ranges.  opts may be NULL.  Every rank gives
+ * the same path, names and options.
+ *
+ * The directory appears complete or not at all: ranks write to "PATH.reshard-partial", and when all
+ * have, rank 0 renames it.  If a rank fails, all get its error and nothing is left.
+ * RSH_EVALUE if n < 0, a name is missing or given twice, a tensor is on another comm, or there is
+ * something at the path and opts->force is not set; RSH_EUNSUP for a partial layout and for dtypes
+ * that safetensors does not have; RSH_EIO; RSH_EBUSY while another process writes there.
+ * Collective. */
+RSH_API rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n,
+                                 const char *const *names, const rsh_sharded *const *tensors,
+                                 const rsh_save_opts *opts);
+
+typedef struct rsh_load_stats {
+    uint64_t bytes_read;   /* from files, by this rank */
+    uint64_t most_scratch; /* bytes that this rank read before they were spread */
+} rsh_load_stats;
+/* Loads n tensors of an open checkpoint into sharded tensors of the comm, whatever their layouts;
+ * elements are converted where dtypes differ.  Every rank gives the checkpoint that it opened (ranks
+ * that are threads may share one), the same names and tensors of the same layouts.
+ *
+ * Of what the ranks of a node need every byte is read once, by one of them, in large runs, and is
+ * then moved to where it belongs.  Tensors are read in batches; beside them each rank needs memory
+ * for its share of a batch, which is 64 MiB or its share of a single tensor.  stats may be NULL.
+ * RSH_EKEY if there is no tensor of a name; RSH_EVALUE if shapes differ or a tensor is on another
+ * comm; RSH_ETYPE for dtypes that do not convert; RSH_EUNSUP for a partial layout; RSH_EIO.  If a
+ * call fails, elements are undefined.  Collective. */
+RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
+                                 const char *const *names, rsh_sharded *const *tensors,
+                                 rsh_load_stats *stats);
 
 /* ---- comparing ---- */
 

@@ -3,7 +3,7 @@
  * A part lies dense in its file, so rows of its slowest dim are one run: the part is cut into such chunks, and each chunk
  * goes to the rank of a node that has least to read so far.  A chunk is read as it lies and becomes one or more boxes of
  * the tensor in memory.  Of parts that share some of their elements with others (heads that several ranks hold) each piece
- * is cut on its own.  Every rank computes the same; it costs one step per chunk and rank of a node. */
+ * is cut on its own.  Every rank computes the same; it costs one step per chunk and rank. */
 #include "ckpt/shares.h"
 
 #include <string.h>
@@ -17,6 +17,7 @@ typedef struct sharing {
     const rsh_comm *comm;
     int64_t *load, *memory;
     bool *needed; /* owned; by node: does it need the chunk at hand? */
+    int *best;    /* owned; by node: who has least to read */
     rshi_shares *s;
 } sharing;
 
@@ -108,15 +109,16 @@ static rsh_status add_reader(sharing *x, rshi_chunk *c, int rank) {
 
 /* The rank with least to read, in each node that needs the chunk. */
 static rsh_status choose_readers(sharing *x, rshi_chunk *c) {
-    int size = rsh_comm_size(x->comm);
+    int nodes = rsh_comm_nodes(x->comm);
     RSH_TRY(find_nodes(x, c));
     c->reader = x->s->nreaders;
-    for (int node = 0; node < rsh_comm_nodes(x->comm); node++) {
-        int best = -1;
-        for (int r = 0; r < size && x->needed[node]; r++)
-            if (rsh_comm_node(x->comm, r) == node && (best < 0 || x->load[r] < x->load[best])) best = r;
-        if (best >= 0) RSH_TRY(add_reader(x, c, best));
+    for (int node = 0; node < nodes; node++) x->best[node] = -1;
+    for (int r = 0; r < rsh_comm_size(x->comm); r++) {
+        int *best = &x->best[rsh_comm_node(x->comm, r)];
+        if (*best < 0 || x->load[r] < x->load[*best]) *best = r;
     }
+    for (int node = 0; node < nodes; node++)
+        if (x->needed[node]) RSH_TRY(add_reader(x, c, x->best[node]));
     return RSH_OK;
 }
 
@@ -261,10 +263,12 @@ rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout 
     RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": %s is not loaded", c->path, t->name,
                 rsh_dtype_name(t->dtype));
     x.needed = rshi_alloc((size_t)rsh_comm_nodes(comm), sizeof *x.needed);
-    rsh_status st = x.needed ? RSH_OK : rshi_nomem();
+    x.best = rshi_alloc((size_t)rsh_comm_nodes(comm), sizeof *x.best);
+    rsh_status st = x.needed && x.best ? RSH_OK : rshi_nomem();
     if (!st && rshi_ckpt_count(t)) st = share_parts(&x);
     if (!st && rshi_ckpt_count(t)) st = make_layout(t, &s);
     rshi_free(x.needed);
+    rshi_free(x.best);
     if (st)
         rshi_shares_free(&s);
     else

@@ -162,15 +162,21 @@ static rsh_status open_file(distcp *r, int32_t file) {
     return RSH_OK;
 }
 
-/* How many dims, from the first on, must be walked so that what is left lies dense and row-major. */
-static int torn_dims(const rshi_saved_tensor *t) {
-    int64_t dense = 1;
-    int d = t->ndim;
-    for (; d; d--) {
-        if (t->shape[d - 1] != 1 && t->strides[d - 1] != dense) break;
-        dense *= t->shape[d - 1];
-    }
-    return d;
+/* Which dims must be walked, so that what is left lies dense and row-major: dims are left from the fastest on, as long
+ * as each stands before those that are left already.  How many boxes that makes; more than BOXES_MOST count as that. */
+static int64_t find_walked(const rshi_saved_tensor *t, bool *walked) {
+    int64_t dense = 1, boxes = 1;
+    int first = t->ndim; /* of those that are left */
+    for (int d = t->ndim; d-- > 0;) walked[d] = t->shape[d] != 1;
+    for (int d = t->ndim; d-- > 0;)
+        if (walked[d] && d < first && t->strides[d] == dense) {
+            walked[d] = false;
+            first = d;
+            dense *= t->shape[d];
+        }
+    for (int d = 0; d < t->ndim; d++)
+        if (walked[d] && (!rshi_mul(boxes, t->shape[d], &boxes) || boxes > BOXES_MOST)) return BOXES_MOST + 1;
+    return boxes;
 }
 
 /* Is it dense with its dims in another order?  Which, from the slowest to the fastest? */
@@ -203,20 +209,20 @@ static rsh_status set_ordered(distcp *r, int64_t tensor, const rshi_saved_tensor
     return st;
 }
 
-/* One box for each index of the first `torn` dims. */
-static rsh_status add_boxes(distcp *r, int64_t tensor, const int64_t *offset, const rshi_saved_tensor *t, int torn,
-                            int32_t file) {
+/* One box for each index of the dims that are walked. */
+static rsh_status add_boxes(distcp *r, int64_t tensor, const int64_t *offset, const rshi_saved_tensor *t,
+                            const bool *walked, int32_t file) {
     int64_t index[RSH_MAX_NDIM] = {0}, lo[RSH_MAX_NDIM], size[RSH_MAX_NDIM];
     for (;;) {
         uint64_t at = t->at;
         for (int d = 0; d < t->ndim; d++) {
-            lo[d] = offset[d] + (d < torn ? index[d] : 0);
-            size[d] = d < torn ? 1 : t->shape[d];
-            if (d < torn) at += (uint64_t)(index[d] * t->strides[d]) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
+            lo[d] = offset[d] + index[d];
+            size[d] = walked[d] ? 1 : t->shape[d];
+            at += (uint64_t)(index[d] * t->strides[d]) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
         }
         RSH_TRY(rshi_ckpt_add_box(r->c, tensor, lo, size, file, at));
-        int d = torn;
-        while (d && ++index[d - 1] == t->shape[d - 1]) index[--d] = 0;
+        int d = t->ndim;
+        while (d && (!walked[d - 1] || ++index[d - 1] == t->shape[d - 1])) index[--d] = 0;
         if (!d) return RSH_OK;
     }
 }
@@ -228,15 +234,15 @@ static rsh_status refuse(const distcp *r, const stored *s, rsh_status status, co
 
 static rsh_status place_chunk(distcp *r, int64_t tensor, const stored *s, const int64_t *offset,
                               const rshi_saved_tensor *t) {
-    int torn = torn_dims(t), order[RSH_MAX_NDIM];
-    int64_t boxes = 1;
+    bool walked[RSH_MAX_NDIM];
+    int order[RSH_MAX_NDIM];
+    int64_t boxes = find_walked(t, walked);
     const rshi_ckpt_tensor *whole = &r->c->tensor[tensor];
-    if (torn && !memcmp(whole->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) && find_order(t, order))
+    if (boxes > 1 && !memcmp(whole->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) && find_order(t, order))
         return set_ordered(r, tensor, t, order, s->file);
-    for (int d = 0; d < torn; d++)
-        if (!rshi_mul(boxes, t->shape[d], &boxes) || boxes > BOXES_MOST)
-            return refuse(r, s, RSH_EUNSUP, "the chunk is stored with strides that leave too many single runs");
-    return add_boxes(r, tensor, offset, t, torn, s->file);
+    if (boxes > BOXES_MOST)
+        return refuse(r, s, RSH_EUNSUP, "the chunk is stored with strides that leave too many single runs");
+    return add_boxes(r, tensor, offset, t, walked, s->file);
 }
 
 static bool is_empty(int ndim, const int64_t *size) {

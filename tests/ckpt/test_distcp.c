@@ -68,13 +68,15 @@ static void the_metadata_of_newer_versions_is_read(void **state) {
     check_directory("tests/ckpt/dcp/newer");
 }
 
-static void the_parts_of_a_transposed_tensor_have_an_order(void **state) {
+static void a_transposed_tensor_has_an_order_and_transposed_chunks_are_columns(void **state) {
     (void)state;
     rsh_ckpt *c;
     must(rsh_ckpt_open("tests/ckpt/dcp/2", NULL, &c));
     const rshi_ckpt_tensor *t = &c->tensor[rshi_ckpt_find(c, "transposed", 10)];
     assert_string_equal(rsh_layout_text(t->layout), "f32[3, 4] order(1,0)");
     assert_int_equal(t->nparts, 1);
+    t = &c->tensor[rshi_ckpt_find(c, "turned", 6)];
+    assert_int_equal(t->nparts, 8); /* the columns of two chunks */
     rsh_ckpt_free(c);
 }
 
@@ -233,7 +235,7 @@ int main(void) {
         cmocka_unit_test(what_two_ranks_saved_is_read),
         cmocka_unit_test(what_four_ranks_saved_is_read),
         cmocka_unit_test(the_metadata_of_newer_versions_is_read),
-        cmocka_unit_test(the_parts_of_a_transposed_tensor_have_an_order),
+        cmocka_unit_test(a_transposed_tensor_has_an_order_and_transposed_chunks_are_columns),
         cmocka_unit_test(a_class_that_checkpoints_do_not_have_is_refused_by_name),
         cmocka_unit_test(getattr_reaches_memory_formats_only),
         cmocka_unit_test(both_class_paths_of_versions_are_known),
