@@ -24,7 +24,7 @@ typedef struct saving {
     rsh_ckpt *model;            /* owned: names, shapes, metadata */
     rshi_target target;         /* this rank's file */
     rsh_digest *digests;        /* owned */
-    rshi_partial partial;       /* of rank 0 */
+    rshi_ckpt_partial partial;      /* of rank 0 */
     char *file;                 /* owned: path of this rank's file */
 } saving;
 

@@ -26,9 +26,15 @@ static struct things {
     rsh_form *rsh_form;
     rsh_rules *rsh_rules;
     rsh_ckpt *rsh_ckpt;
-    char folder[64], rules_path[96], ckpt_path[96], target_path[96];
+    char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
+    rsh_save_opts rsh_save_opts;
+    rsh_sharded *loaded[1];
     rsh_convert_opts rsh_convert_opts;
     rsh_compare_opts rsh_compare_opts;
+    rsh_mesh *rsh_mesh;
+    rsh_place rsh_place;
+    const char *names[1];
+    int64_t one[1];
     rsh_plan *rsh_plan;
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
@@ -216,6 +222,8 @@ static void make_core(void) {
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
+    have.names[0] = "x", have.one[0] = 1;
+    ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -249,9 +257,20 @@ static void make_ckpt(void) {
     have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
     ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
     ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));
+    snprintf(have.saved_path, sizeof have.saved_path, "%s/saved", have.folder);
+    have.rsh_save_opts = (rsh_save_opts)RSH_SAVE_OPTS_INIT;
+    rsh_layout *l;
+    ok(rsh_layout_parse("f32[1] on x=1", &l));
+    ok(rsh_sharded_zeros(have.rsh_comm, l, &have.loaded[0]));
+    rsh_layout_free(l);
+    have.names[0] = "a";
 }
 
 static void unmake_ckpt(void) {
+    char saved[200];
+    snprintf(saved, sizeof saved, "%s/rank-00000-of-00001.safetensors", have.saved_path);
+    unlink(saved), rmdir(have.saved_path);
+    rsh_sharded_free(have.loaded[0]);
     rsh_ckpt_free(have.rsh_ckpt);
     rsh_rules_free(have.rsh_rules);
     unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
@@ -301,6 +320,7 @@ static int unmake(void **state) {
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
     memset(&have, 0, sizeof have);
