@@ -67,7 +67,7 @@ def one(i):
     first, second = layout(dtype, a, b), layout(dtype, a, b)
     data = rng.randbytes(a * b * size)
     st.write("whole.safetensors", {"x": (name, (a, b), data)})
-    extra = ["--mem", rng.choice(["1M", "3M", "20M", "256M"]), "--threads", rng.choice("123")]
+    extra = ["--mem", rng.choice(["1M", "3M", "20M", "256M"]), "--threads", rng.choice("123"), *rng.choice([[], [], ["--no-digest"]])]
     convert("whole.safetensors", f"{i}a", "--to", rules(first), *extra)
     assert stored(f"{i}a") == applied(dtype, a, b, first, data), f"whole to {first} {extra}"
     convert(f"{i}a", f"{i}b", "--to", rules(second), *extra)
