@@ -46,6 +46,7 @@ bench:
 	$(CONFIGURE)
 	@sh bench/table.sh $(BUILD)/reshard
 	@sh bench/peers.sh $(BUILD)/bench/peers
+	@python3 bench/checkpoint.py $(BUILD)/reshard
 	@for program in $(BUILD)/bench/bench_*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:

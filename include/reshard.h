@@ -21,6 +21,7 @@
 #include <reshard/wire.h>
 #include <reshard/comm.h>
 #include <reshard/shard.h>
+#include <reshard/mesh.h>
 #include <reshard/draw.h>
 #include <reshard/ckpt.h>
 

@@ -305,6 +305,9 @@ rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd);
 /* Bytes [at, at + n) of a file.  From any thread, after the seal.  RSH_EIO names file and offset,
  * also if the file ends early or changed since it was opened. */
 rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *to, size_t n);
+/* The same into a file, by the system; *done is false if it cannot. */
+rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, uint64_t to_at,
+                          size_t n, bool *done);
 
 /* ---- rules ---- */
 

@@ -99,8 +99,10 @@ static void tell(comparing *c, const rshi_job *j) {
     if (bits < 8 && x->ndim) d->index[x->ndim - 1] = d->index[x->ndim - 1] * 8 / bits;
     for (int k = 0; k < x->ndim; k++)
         used += snprintf(index + used, sizeof index - (size_t)used, "%s%" PRId64, k ? ", " : "", d->index[k]);
-    differ(c, x->name, "tensor \"%.300s\" differs first at %s], in the part of rank %" PRId64 " of %.300s", x->name,
-           index, j->differing.rank, c->b->path);
+    const rshi_ckpt_tensor *y = &c->b->tensor[c->pair[2 * j->different + 1]];
+    char where[64] = "";
+    if (y->layout && y->ranks_are_files) snprintf(where, sizeof where, ", in the part of rank %" PRId64, j->differing.rank);
+    differ(c, x->name, "tensor \"%.300s\" differs first at %s]%s of %.300s", x->name, index, where, c->b->path);
 }
 
 static rsh_status compare(comparing *c, const rsh_compare_opts *o) {

@@ -201,4 +201,14 @@ static rsh_status io_read(void *ctx, int32_t file, uint64_t at, void *to, size_t
     return st;
 }
 
-const rshi_files rshi_partial_io = {io_write, io_read, NULL, NULL};
+static rsh_status io_copy(void *ctx, const rsh_ckpt *source, int32_t from, uint64_t from_at, int32_t file, uint64_t at,
+                          size_t n, bool *done) {
+    rshi_ckpt_partial *p = ctx;
+    int fd;
+    RSH_TRY(rshi_fds_take(&p->fds, file, &fd));
+    rsh_status st = rshi_ckpt_send(source, from, from_at, fd, at, n, done);
+    rshi_fds_give(&p->fds, file);
+    return st;
+}
+
+const rshi_files rshi_partial_io = {io_write, io_read, io_copy, NULL};

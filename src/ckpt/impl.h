@@ -130,9 +130,9 @@ typedef enum rshi_deed {
 typedef struct rshi_files {
     rsh_status (*write)(void *ctx, int32_t file, uint64_t at, const void *bytes, size_t n);
     rsh_status (*read)(void *ctx, int32_t file, uint64_t at, void *to, size_t n);
-    /* From the source's file; *done says how many bytes the system copied. */
-    rsh_status (*copy)(void *ctx, int32_t from, uint64_t from_at, int32_t file, uint64_t at,
-                       size_t n, size_t *done);
+    /* By the system, from a file of the source; *done is false if it cannot. */
+    rsh_status (*copy)(void *ctx, const rsh_ckpt *source, int32_t from, uint64_t from_at,
+                       int32_t file, uint64_t at, size_t n, bool *done);
     void *ctx;
 } rshi_files;
 

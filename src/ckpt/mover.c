@@ -19,6 +19,7 @@ typedef struct window_job {
     seen_view *view; /* of the source; owned */
     int64_t nviews, room;
     size_t size; /* bytes of an element of the destination, and of the source once it is converted */
+    bool dry;    /* moves are counted, not run: nothing was read yet */
     /* the destination block at hand */
     const rshi_ckpt_block *block;
     int64_t nmoves;
@@ -132,6 +133,7 @@ static rsh_status take_source(window_job *j) {
 /* ---- one destination block put together ---- */
 
 static void run_pending(window_job *j) {
+    if (j->dry) return;
     j->pending.ss = j->pending_strides;
     rshi_move_run(&j->pending, 0, 0, j->pending.nd ? j->pending.n[0] : 1, j->m->put + j->pending_dst, &j->pending_src);
 }
@@ -296,7 +298,7 @@ static rsh_status compare_block(window_job *j, const rshi_ckpt_block *b) {
 
 static rsh_status put_blocks(window_job *j) {
     rshi_mover *m = j->m;
-    RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
+    if (m->deed != RSHI_DEED_COPY) RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
     RSH_TRY(need(&m->put, &m->put_room, (size_t)m->out.largest * j->size));
     if (m->deed != RSHI_DEED_CHECK) RSH_TRY(list_views(j));
     for (int64_t i = 0; i < m->out.n; i++) {
@@ -307,6 +309,70 @@ static rsh_status put_blocks(window_job *j) {
         default: RSH_TRY(write_block(j, b));
         }
     }
+    return RSH_OK;
+}
+
+/* ---- by the system ---- */
+
+/* Where in a source file the block's bytes lie as one run; false: nowhere. */
+static bool find_run(const window_job *j, const rshi_ckpt_block *b, int32_t *file, uint64_t *at) {
+    const rshi_mover *m = j->m;
+    if (!b->dense || j->nmoves != 1 || (j->pending.kernel != RSHI_KERNEL_CONTIGUOUS && b->count != 1)) return false;
+    size_t offset = (size_t)(j->pending_src - m->raw);
+    for (int64_t i = 0; i < m->in.n; i++) {
+        const rshi_ckpt_block *s = &m->in.block[i];
+        if (offset < s->at || offset >= s->at + (size_t)s->count * j->size) continue;
+        const rshi_ckpt_part *part = &m->src.copy[m->src.group[s->group].copy];
+        *file = part->file;
+        *at = part->at + (uint64_t)s->lo * j->size + (offset - s->at);
+        return s->dense;
+    }
+    return false;
+}
+
+/* Has the system written all copies of the block? */
+static rsh_status copy_block(window_job *j, const rshi_ckpt_block *b, bool *done) {
+    rshi_mover *m = j->m;
+    const rshi_ckpt_group *g = &m->dst.group[b->group];
+    const char *bytes;
+    int32_t file = -1;
+    uint64_t at = 0;
+    size_t n = (size_t)b->count * j->size;
+    RSH_TRY(assemble(j, b, &bytes));
+    *done = find_run(j, b, &file, &at);
+    for (int64_t c = 0; c < g->ncopies && *done; c++) {
+        const rshi_ckpt_part *to = &m->dst.copy[g->copy + c];
+        if (to->file < 0) continue;
+        RSH_TRY(
+            m->files->copy(m->files->ctx, m->source, file, at, to->file, to->at + (uint64_t)b->lo * j->size, n, done));
+        m->bytes_written += *done ? n : 0;
+    }
+    m->bytes_read += *done ? n : 0;
+    return RSH_OK;
+}
+
+/* Destination blocks that are runs of source files need no memory; what is left over stays in m->out. */
+static rsh_status copy_blocks(window_job *j) {
+    rshi_mover *m = j->m;
+    int64_t left = 0;
+    size_t used = 0;
+    RSH_TRY(rshi_blocks_list(&m->src, j->window, &m->in));
+    RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
+    RSH_TRY(need(&m->raw, &m->raw_room, (size_t)m->in.count * m->src.size));
+    for (int64_t i = 0; i < m->in.n; i++) {
+        m->in.block[i].at = used;
+        used += (size_t)m->in.block[i].count * j->size;
+    }
+    j->dry = true;
+    RSH_TRY(list_views(j));
+    for (int64_t i = 0; i < m->out.n; i++) {
+        bool done;
+        RSH_TRY(copy_block(j, &m->out.block[i], &done));
+        if (!done) m->out.block[left++] = m->out.block[i];
+    }
+    m->out.n = left;
+    j->dry = false;
+    j->nviews = 0;
     return RSH_OK;
 }
 
@@ -336,8 +402,14 @@ rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window) {
     }
     window_job j = {.m = m, .window = window};
     j.size = m->from == m->to ? m->src.size : rsh_dtype_size(m->to);
-    rsh_status st = m->deed == RSHI_DEED_CHECK ? RSH_OK : take_source(&j);
-    if (!st && m->deed != RSHI_DEED_DIGEST) st = put_blocks(&j);
+    rsh_status st = RSH_OK;
+    bool left = true;
+    if (m->deed == RSHI_DEED_COPY) {
+        st = m->from == m->to ? copy_blocks(&j) : rshi_blocks_list(&m->dst, window, &m->out);
+        left = m->out.n > 0;
+    }
+    if (!st && left && m->deed != RSHI_DEED_CHECK) st = take_source(&j);
+    if (!st && left && m->deed != RSHI_DEED_DIGEST) st = put_blocks(&j);
     rshi_free(j.view);
     return st;
 }

@@ -76,3 +76,23 @@ rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *t
     rshi_fds_give(&c->reading->fds, file);
     return st;
 }
+
+/* A system that cannot says so at the first call; an error later is one, and the caller's own copying will meet it. */
+static bool send_fully(int from, uint64_t from_at, int to, uint64_t at, size_t n) {
+    off_t in = (off_t)from_at, out = (off_t)at;
+    while (n) {
+        ssize_t sent = copy_file_range(from, &in, to, &out, n, 0);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, uint64_t to_at, size_t n, bool *done) {
+    int fd;
+    RSH_TRY(rshi_fds_take(&c->reading->fds, file, &fd));
+    *done = send_fully(fd, at, to, to_at, n);
+    rshi_fds_give(&c->reading->fds, file);
+    return RSH_OK;
+}

@@ -26,6 +26,11 @@ static void flush(emitting *e) {
 
 static void emit(emitting *e, const char *text, size_t n) {
     e->total += n;
+    if (n < BUFFER - e->used) {
+        memcpy(e->buffer + e->used, text, n);
+        e->used += n;
+        return;
+    }
     while (n) {
         size_t k = n < BUFFER - e->used ? n : BUFFER - e->used;
         memcpy(e->buffer + e->used, text, k);
@@ -45,17 +50,15 @@ static void emit_number(emitting *e, uint64_t x) {
 
 /* The inside of a JSON string. */
 static void emit_inside(emitting *e, const char *text) {
-    for (const char *p = text; *p; p++) {
-        unsigned char c = (unsigned char)*p;
+    for (const char *p = text;;) {
+        const char *start = p;
         char code[8];
-        if (c == '"' || c == '\\') {
-            char pair[2] = {'\\', (char)c};
-            emit(e, pair, 2);
-        } else if (c < 32) {
-            emit(e, code, (size_t)snprintf(code, sizeof code, "\\u%04x", c));
-        } else {
-            emit(e, p, 1);
-        }
+        while ((unsigned char)*p >= 32 && *p != '"' && *p != '\\') p++;
+        emit(e, start, (size_t)(p - start));
+        if (!*p) return;
+        bool quoted = *p == '"' || *p == '\\';
+        emit(e, code, (size_t)snprintf(code, sizeof code, quoted ? "\\%c" : "\\u%04x", (unsigned char)*p));
+        p++;
     }
 }
 
@@ -150,25 +153,17 @@ static void emit_json(emitting *e) {
     while (e->total % 8) emit_text(e, " ");
 }
 
-static int count_only(void *ctx, const char *text, size_t length) {
-    (void)ctx, (void)text, (void)length;
-    return 0;
-}
-
+/* While nobody knows how long the JSON will be, its length stands as what it is not: this is for measuring. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums, const rsh_sink *sink) {
-    const rsh_sink nowhere = {count_only, NULL};
     emitting *e = RSHI_NEW(emitting);
     if (!e) return rshi_nomem();
-    *e = (emitting){.sink = &nowhere, .t = t, .f = &t->file[file], .sums = sums, .used = 0};
-    uint64_t length = e->f->header - 8;
-    if (!e->f->header) {
-        emit_json(e);
-        length = e->total;
-        *e = (emitting){.t = t, .f = &t->file[file], .sums = sums};
-    }
+    e->sink = sink;
+    e->t = t;
+    e->f = &t->file[file];
+    e->sums = sums;
+    uint64_t length = e->f->header ? e->f->header - 8 : 0;
     unsigned char b[8];
     for (int i = 0; i < 8; i++) b[i] = (unsigned char)(length >> 8 * i);
-    e->sink = sink;
     emit(e, (const char *)b, 8);
     emit_json(e);
     flush(e);
@@ -183,7 +178,9 @@ rsh_status rshi_target_index(const rshi_target *t, const rsh_sink *sink) {
     emitting *e = RSHI_NEW(emitting);
     uint64_t total = 0;
     if (!e) return rshi_nomem();
-    *e = (emitting){.sink = sink, .t = t, .f = t->file};
+    e->sink = sink;
+    e->t = t;
+    e->f = t->file;
     for (int64_t i = 0; i < t->nfiles; i++) total += t->file[i].size - t->file[i].header;
     emit_text(e, "{\n  \"metadata\": {\n    \"total_size\": ");
     emit_number(e, total);

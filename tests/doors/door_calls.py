@@ -24,18 +24,18 @@ CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "ran
              "rsh_matrix_fn": "matrix_fn", "rsh_step_fn": "step_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
 SCALARS = {"int": "1", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
            "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
-           "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
+           "rsh_mesh_numbers": "RSH_MESH_POSITIONS", "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
 NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", "src_rank": "0", "dst": "0", "dim": "0", "tensor": "0",
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_rules", "rsh_ckpt"}
+           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_rules", "rsh_ckpt", "rsh_mesh"}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_save_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_convert_opts", "rsh_compare_opts"}
+           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_convert_opts", "rsh_compare_opts", "rsh_place", "rsh_save_opts"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
-            "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
+            "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states", "const char *const": "have.names"}
 SPECIAL = {
     ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_layout_parse_at", "text"): "\"f32[4, 4] on x=1\"",
     ("rsh_form_parse", "text"): "\"[_/x, _] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
@@ -60,6 +60,8 @@ SPECIAL = {
     ("rsh_group_all_to_all_single", "out_splits"): "NULL", ("rsh_group_all_to_all_single", "in_splits"): "NULL",
     ("rsh_reshard_local_shard", "from"): "have.spec", ("rsh_reshard_local_shard", "to"): "have.other_spec",
     ("rsh_spec_chunk_dim", "ndim"): "2", ("rsh_spec_equal", "ndim"): "2", ("rsh_placement_check", "size"): "1",
+    ("rsh_mesh_init", "ndim"): "1", ("rsh_mesh_init", "shape"): "have.one", ("rsh_mesh_find", "name"): "\"x\"",
+    ("rsh_mesh_new", "ndim"): "1", ("rsh_mesh_new", "shape"): "have.one", ("rsh_mesh_new", "ranks"): "have.zeros",
     ("rsh_comm_shm", "size"): "1", ("rsh_chunk_split", "n"): "4",
     ("rsh_reshard_metadata", "by_rank"): "have.by_rank", ("rsh_reshuffle_local_shard", "by_rank"): "have.by_rank",
     ("rsh_reshard_local_shard", "by_rank"): "have.by_rank",

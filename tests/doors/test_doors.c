@@ -29,9 +29,12 @@ static struct things {
     char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
     rsh_save_opts rsh_save_opts;
     rsh_sharded *loaded[1];
-    const char *names[1];
     rsh_convert_opts rsh_convert_opts;
     rsh_compare_opts rsh_compare_opts;
+    rsh_mesh *rsh_mesh;
+    rsh_place rsh_place;
+    const char *names[1];
+    int64_t one[1];
     rsh_plan *rsh_plan;
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
@@ -219,6 +222,8 @@ static void make_core(void) {
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
+    have.names[0] = "x", have.one[0] = 1;
+    ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -315,6 +320,7 @@ static int unmake(void **state) {
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
     memset(&have, 0, sizeof have);
