@@ -72,7 +72,8 @@ static void print_text(const char *path, const rsh_ckpt *c) {
     for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++)
         printf("  %-48s %10s  %s\n", t.name, human_bytes((double)t.bytes, bytes), form(&t, text, sizeof text));
     bool gguf = !strcmp(rsh_ckpt_kind(c), "GGUF file"); /* tensors of types that the library does not have */
-    for (int64_t i = 0; !rsh_ckpt_get_other(c, i, &a, &b); i++) printf("  %-48s %s%s\n", a, gguf ? "" : "no tensor: ", b);
+    for (int64_t i = 0; !rsh_ckpt_get_other(c, i, &a, &b); i++)
+        printf("  %-48s %s%s\n", a, gguf ? "" : "no tensor: ", b);
 }
 
 /* ---- JSON, printed as it goes: there may be half a million tensors ---- */

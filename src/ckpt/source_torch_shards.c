@@ -1,7 +1,7 @@
 /* Torch shards: PyTorch's sharded safetensors: shard-SHARD-model-FILE-of-FILES.safetensors.
  *
- * Each file has parts of tensors, and in its metadata, under DCP_SHARDING_INFO, where each part begins in its tensor.  The
- * sizes of whole tensors are stored nowhere: a tensor ends where its last part ends. */
+ * Each file has parts of tensors, and in its metadata, under DCP_SHARDING_INFO, where each part begins in its tensor.
+ * The sizes of whole tensors are stored nowhere: a tensor ends where its last part ends. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -28,7 +28,8 @@ typedef struct sharding {
 } sharding;
 
 static rsh_status refuse(const sharding *s, const piece *p, const char *sentence) {
-    rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.200s\": %s", s->c->file[p->file].path, p->entry, p->name, sentence);
+    rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.200s\": %s", s->c->file[p->file].path, p->entry, p->name,
+              sentence);
     return RSH_EVALUE;
 }
 
@@ -46,8 +47,8 @@ static bool take_number(const char **p, const char *before, int64_t *out) {
 
 /* "shard-00002-model-00001-of-00003.safetensors" */
 static bool read_name(const char *name, int64_t *shard, int64_t *file, int64_t *files) {
-    return take_number(&name, "shard-", shard) && take_number(&name, "-model-", file) && take_number(&name, "-of-", files) &&
-           !strcmp(name, ".safetensors");
+    return take_number(&name, "shard-", shard) && take_number(&name, "-model-", file) &&
+           take_number(&name, "-of-", files) && !strcmp(name, ".safetensors");
 }
 
 static bool detect(const rshi_ckpt_place *place) {
@@ -76,11 +77,12 @@ static rsh_status check_numbers(sharding *s, const rshi_ckpt_place *place) {
         s->files = files;
     }
     RSH_REQUIRE(s->shards <= place->nnames && s->files <= place->nnames, RSH_EVALUE,
-                "%.150s: shard %" PRId64 " of files -of-%05" PRId64 ", but there are only %" PRId64 " names in the directory",
+                "%.150s: shard %" PRId64 " of files -of-%05" PRId64 ", but there are only %" PRId64
+                " names in the directory",
                 place->path, s->shards, s->files, place->nnames);
     for (int64_t i = 1; i <= s->shards; i++)
-        RSH_REQUIRE(is_named(place, i, 0), RSH_EVALUE, "%.150s: shard-%05" PRId64 "-model-*.safetensors is missing", place->path,
-                    i);
+        RSH_REQUIRE(is_named(place, i, 0), RSH_EVALUE, "%.150s: shard-%05" PRId64 "-model-*.safetensors is missing",
+                    place->path, i);
     for (int64_t i = 1; i <= s->files; i++)
         RSH_REQUIRE(is_named(place, 0, i), RSH_EVALUE, "%.150s: shard-*-model-%05" PRId64 "-of-%05" PRId64
                     ".safetensors is missing", place->path, i, s->files);
@@ -147,7 +149,8 @@ static rsh_status read_info(sharding *s, rshi_json *j, int64_t first) {
         piece *p = s->n > first ? bsearch(&key, s->piece + first, (size_t)(s->n - first), sizeof key, by_name) : NULL;
         RSH_TRY(read_entry(j, &n, offset));
         if (!p) continue; /* it describes a tensor that is in another file */
-        if (n != p->ndim) return refuse(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
+        if (n != p->ndim)
+            return refuse(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
         memcpy(p->offset, offset, sizeof offset);
         p->placed = true;
     }
