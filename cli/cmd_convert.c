@@ -207,11 +207,12 @@ static int preview(conversion *c) {
 /* ---- doing it ---- */
 
 static int tell_json(const rsh_convert_report *r, double seconds) {
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
                                 "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
                                 "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
-                                "bytes_written", (json_int_t)r->bytes_written, "converted", (json_int_t)r->converted,
-                                "verified", (int)r->verified, "seconds", seconds),
+                                "bytes_written", (json_int_t)r->bytes_written, "bytes_kept", (json_int_t)r->bytes_kept,
+                                "converted", (json_int_t)r->converted, "verified", (int)r->verified, "seconds",
+                                seconds),
                       NULL, NULL);
 }
 
