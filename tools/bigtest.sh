@@ -7,7 +7,7 @@
 #   asan       address and undefined-behaviour sanitizers, all tests
 #   tsan       thread sanitizer, all tests
 #   prop       the random tests on RESHARD_CASES pairs of layouts (200000), from a new seed (RESHARD_SEED)
-#   fuzz       every fuzzer for FUZZ_SECONDS (300)
+#   fuzz       every fuzzer for FUZZ_SECONDS (600)
 #   mutants    one-line breaks that the tests must notice (tools/mutants.txt)
 #   kill       a rank of shm is killed at a random moment, KILLS (100) times: the others hear of it, and nothing is left behind
 #   large      a message of 4.5 GiB on each engine (12 GiB of memory)
@@ -79,8 +79,8 @@ fuzz() {
         name=${program##*/}
         corpus=$dir/corpus/$name
         mkdir -p "$corpus"
-        echo "$name, ${FUZZ_SECONDS:-300} s"
-        "$program" -max_total_time="${FUZZ_SECONDS:-300}" -artifact_prefix="$dir/corpus/$name-" -rss_limit_mb=4096 \
+        echo "$name, ${FUZZ_SECONDS:-600} s"
+        "$program" -max_total_time="${FUZZ_SECONDS:-600}" -artifact_prefix="$dir/corpus/$name-" -rss_limit_mb=4096 \
             "$corpus" $(ls -d "tests/fuzz/corpus_${name#fuzz_}" 2> /dev/null) > "$dir/$name.log" 2>&1 ||
             { tail -n 60 "$dir/$name.log"; return 1; }
         tail -n 1 "$dir/$name.log"

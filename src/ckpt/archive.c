@@ -14,7 +14,7 @@ enum {
     END64 = 56,      /* of ZIP64's end record */
     CENTRAL = 46,    /* of an entry of the central directory without its name */
     LOCAL = 30,      /* of an entry's local header without its name */
-    COMMENT = 65535, /* longest comment at the end */
+    COMMENT = 256,   /* longest comment at the end that is looked for; PyTorch writes none */
     DIRECTORY_MOST = 1 << 20
 };
 
@@ -49,7 +49,7 @@ rsh_status rshi_span_read(const rshi_span *s, uint64_t at, void *to, uint64_t n)
     return RSH_OK;
 }
 
-/* The end record; it lies before a comment of at most 65,535 bytes, which PyTorch does not write. */
+/* The end record, before a comment perhaps. */
 static rsh_status find_end(const rshi_span *s, uint64_t *at, unsigned char end[END]) {
     if (s->bytes < END) return refuse(s, 0, "too short for a zip archive");
     uint64_t most = s->bytes - END < COMMENT ? s->bytes - END : COMMENT;
@@ -57,7 +57,6 @@ static rsh_status find_end(const rshi_span *s, uint64_t *at, unsigned char end[E
         *at = s->bytes - END - comment;
         RSH_TRY(rshi_span_read(s, *at, end, END));
         if (little(end, 4) == 0x06054b50 && little(end + 20, 2) == comment) return RSH_OK;
-        if (!comment && most > 256) most = 256; /* a tool's word, perhaps; a search through all is for repair tools */
     }
     return refuse(s, 0, "no zip archive: its end record is missing");
 }

@@ -88,7 +88,8 @@ static rsh_status check_apart(const char *source, const char *target) {
 }
 
 static rsh_status check_others(const converting *c) {
-    RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: GGUF files are only inspected", c->source->path);
+    RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
+                c->source->path);
     if (!c->source->nothers || c->opts.drop) return RSH_OK;
     const rshi_ckpt_other *o = c->source->other;
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",

@@ -16,11 +16,20 @@ typedef struct scanning {
     const char *path;
 } scanning;
 
-/* Names of the types of version 3, by number; NULL: there is none. */
-static const char *const types[] = {"F32",     "F16",    "Q4_0",    "Q4_1",  NULL,     NULL,    "Q5_0",  "Q5_1",
-                                    "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
-                                    "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS",
-                                    "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16"};
+/* The types of version 3, by number: a block of so many elements has so many bytes.  Name NULL: there is none. */
+static const struct {
+    const char *name;
+    uint16_t elements, bytes;
+} types[] = {
+    [0] = {"F32", 1, 4},          [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},      [3] = {"Q4_1", 32, 20},
+    [6] = {"Q5_0", 32, 22},       [7] = {"Q5_1", 32, 24},      [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},
+    [10] = {"Q2_K", 256, 84},     [11] = {"Q3_K", 256, 110},   [12] = {"Q4_K", 256, 144},   [13] = {"Q5_K", 256, 176},
+    [14] = {"Q6_K", 256, 210},    [15] = {"Q8_K", 256, 292},   [16] = {"IQ2_XXS", 256, 66}, [17] = {"IQ2_XS", 256, 74},
+    [18] = {"IQ3_XXS", 256, 98},  [19] = {"IQ1_S", 256, 50},   [20] = {"IQ4_NL", 32, 18},   [21] = {"IQ3_S", 256, 110},
+    [22] = {"IQ2_S", 256, 82},    [23] = {"IQ4_XS", 256, 136}, [24] = {"I8", 1, 1},         [25] = {"I16", 1, 2},
+    [26] = {"I32", 1, 4},         [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},        [29] = {"IQ1_M", 256, 56},
+    [30] = {"BF16", 1, 2},        [34] = {"TQ1_0", 256, 54},   [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},
+};
 
 static rsh_status take(scanning *s, void *to, size_t n) {
     if (fread(to, 1, n, s->file) == n) return RSH_OK;
@@ -69,8 +78,20 @@ static rsh_status skip_pair(scanning *s) {
     return skip_value(s, n, 0);
 }
 
+/* Rows are whole blocks; false: they are not, or 64 bits do not hold it. */
+static bool bytes_of(uint64_t type, uint64_t ndim, const uint64_t *size, int64_t *out) {
+    int64_t blocks = 1;
+    for (uint64_t d = 0; d < ndim; d++) {
+        bool last = d == ndim - 1;
+        if (size[d] > INT64_MAX || (last && size[d] % types[type].elements)) return false;
+        if (!rshi_mul(blocks, (int64_t)(last ? size[d] / types[type].elements : size[d]), &blocks)) return false;
+    }
+    return rshi_mul(blocks, types[type].bytes, out);
+}
+
 static rsh_status list_tensor(scanning *s, char *name) {
     uint64_t n, ndim, type, offset, size[4] = {0};
+    int64_t bytes;
     rshi_text what = {0};
     RSH_TRY(take_number(s, 8, &n));
     RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a name of %" PRIu64 " bytes", s->path, ftell(s->file), n);
@@ -82,10 +103,15 @@ static rsh_status list_tensor(scanning *s, char *name) {
     for (uint64_t d = ndim; d-- > 0;) RSH_TRY(take_number(s, 8, &size[d])); /* the fastest dim comes first */
     RSH_TRY(take_number(s, 4, &type));
     RSH_TRY(take_number(s, 8, &offset));
-    const char *word = type < sizeof types / sizeof *types ? types[type] : NULL;
-    rshi_text_add(&what, "%s[", word ? word : "type ?");
+    bool known = type < sizeof types / sizeof *types && types[type].name;
+    if (known)
+        rshi_text_add(&what, "%s[", types[type].name);
+    else
+        rshi_text_add(&what, "type %" PRIu64 "[", type);
     for (uint64_t d = 0; d < ndim; d++) rshi_text_add(&what, "%s%" PRIu64, d ? ", " : "", size[d]);
-    rshi_text_add(&what, "] at byte %" PRIu64 " of the data", offset);
+    rshi_text_add(&what, "]");
+    if (known && bytes_of(type, ndim, size, &bytes)) rshi_text_add(&what, ", %" PRId64 " B", bytes);
+    rshi_text_add(&what, " at byte %" PRIu64 " of the data", offset);
     rsh_status st = what.failed ? rshi_nomem() : rshi_ckpt_add_other(s->c, name, what.data);
     rshi_text_free(&what);
     return st;

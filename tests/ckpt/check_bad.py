@@ -199,7 +199,7 @@ def gguf():
         f.write(file)
     r = run("inspect", "a.gguf")
     assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "F32[64]" in r.stdout, r
-    refused("only inspected", "convert", "a.gguf", "out", "--to", "whole", "--drop")
+    refused("inspected, not converted", "convert", "a.gguf", "out", "--to", "whole", "--drop")
     for n in range(4, len(file)):
         with open("a.gguf", "wb") as f:
             f.write(file[:n])

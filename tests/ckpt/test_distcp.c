@@ -1,8 +1,10 @@
 /* DCP directories that PyTorch 1.13 wrote for 1, 2 and 4 ranks (tools/golden/torch_dcp.py) are read bit for bit. */
 #include "ckpt/whole.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "ckpt/archive.h"
 #include "ckpt/pickle.h"
 
 static const struct {
@@ -146,6 +148,67 @@ static void integers_of_any_width_are_read(void **state) {
     rshi_pickle_free(&p);
 }
 
+/* ---- archives ---- */
+
+/* Little-endian numbers and texts, one after the other. */
+typedef struct writing {
+    unsigned char bytes[600];
+    size_t n;
+} writing;
+
+static void add(writing *w, uint64_t number, int bytes) {
+    for (int i = 0; i < bytes; i++) w->bytes[w->n++] = i < 8 ? (unsigned char)(number >> 8 * i) : 0;
+}
+
+static void add_text(writing *w, const char *text) {
+    memcpy(w->bytes + w->n, text, strlen(text));
+    w->n += strlen(text);
+}
+
+/* One entry whose sizes and place are in ZIP64's extra field, as those beyond 4 GiB are. */
+static void write_zip64(writing *w, unsigned method) {
+    enum { LOCAL = 4 }; /* bytes before the archive's first entry */
+    add(w, 0, LOCAL);
+    add(w, 0x04034b50, 4);
+    add(w, 0, 4), add(w, method, 2), add(w, 0, 8), add(w, ~UINT64_C(0), 8), add(w, 6, 2), add(w, 3, 2);
+    add_text(w, "a/word");
+    add_text(w, "pad");
+    add_text(w, "hello");
+    uint64_t directory = w->n;
+    add(w, 0x02014b50, 4);
+    add(w, 0, 6), add(w, method, 2), add(w, 0, 8), add(w, ~UINT64_C(0), 8), add(w, 6, 2), add(w, 4 + 2 + 4 + 24, 2), add(w, 0, 2);
+    add(w, 0, 8), add(w, 0xffffffff, 4);
+    add_text(w, "a/word");
+    add(w, 7, 2), add(w, 2, 2), add(w, 0, 2);                             /* a field of somebody else */
+    add(w, 1, 2), add(w, 24, 2), add(w, 5, 8), add(w, 5, 8), add(w, LOCAL, 8); /* ZIP64's */
+    uint64_t end = w->n;
+    add(w, 0x06064b50, 4), add(w, 44, 8), add(w, 0, 12), add(w, 1, 8), add(w, 1, 8), add(w, end - directory, 8), add(w, directory, 8);
+    add(w, 0x07064b50, 4), add(w, 0, 4), add(w, end, 8), add(w, 1, 4);
+    add(w, 0x06054b50, 4), add(w, 0, 4), add(w, 0xffff, 2), add(w, 0xffff, 2), add(w, ~UINT64_C(0), 8), add(w, 0, 2);
+}
+
+static rsh_status find_word(const writing *w, size_t bytes, rshi_span *out) {
+    int fd = memfd_create("archive", 0);
+    assert_int_equal(write(fd, "before", 6), 6); /* it lies anywhere in its file */
+    assert_int_equal(write(fd, w->bytes, w->n), w->n);
+    rsh_status st = rshi_archive_find(&(rshi_span){fd, "test", 6, bytes}, "/word", out);
+    close(fd);
+    return st;
+}
+
+static void entries_beyond_4_gib_are_found_by_zip64(void **state) {
+    (void)state;
+    writing w = {.n = 0}, packed = {.n = 0};
+    rshi_span entry;
+    write_zip64(&w, 0);
+    must(find_word(&w, w.n, &entry));
+    assert_int_equal(entry.bytes, 5);
+    assert_memory_equal(w.bytes + entry.at - 6, "hello", 5);
+    for (size_t n = 0; n < w.n; n++) assert_int_not_equal(find_word(&w, n, &entry), RSH_OK);
+    write_zip64(&packed, 8);
+    assert_int_equal(find_word(&packed, packed.n, &entry), RSH_EUNSUP);
+}
+
 /* ---- directories that are damaged ---- */
 
 /* A copy of tests/ckpt/dcp/2 in a directory of its own. */
@@ -241,6 +304,7 @@ int main(void) {
         cmocka_unit_test(both_class_paths_of_versions_are_known),
         cmocka_unit_test(a_pickle_that_breaks_its_own_rules_is_refused),
         cmocka_unit_test(integers_of_any_width_are_read),
+        cmocka_unit_test(entries_beyond_4_gib_are_found_by_zip64),
         DAMAGE(a_missing_file_is_named),
         DAMAGE(a_file_that_was_cut_off_is_refused),
         DAMAGE(a_file_outside_the_directory_is_refused),
