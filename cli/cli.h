@@ -59,7 +59,8 @@ bool parse_count(const char *text, int64_t least, int64_t *out);
 #define QUANTITY 32
 const char *human_bytes(double bytes, char text[QUANTITY]);
 const char *human_seconds(double seconds, char text[QUANTITY]);
-double clock_seconds(void); /* monotonic */
+const char *plural(int64_t n); /* "s", but for 1 "" */
+double clock_seconds(void);    /* monotonic */
 
 /* ---- JSON ---- */
 

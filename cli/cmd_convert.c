@@ -188,8 +188,8 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
         }
         printf("  %-48s %s -> %s\n", s->name, s->from, s->to);
     }
-    printf("%lld tensors, %lld files, %s\n", (long long)r->tensors, (long long)r->files,
-           human_bytes((double)r->target_bytes, bytes));
+    printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
+           plural(r->files), human_bytes((double)r->target_bytes, bytes));
     return DONE;
 }
 
@@ -207,22 +207,23 @@ static int preview(conversion *c) {
 /* ---- doing it ---- */
 
 static int tell_json(const rsh_convert_report *r, double seconds) {
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
                                 "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
                                 "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
-                                "bytes_written", (json_int_t)r->bytes_written, "converted", (json_int_t)r->converted,
-                                "verified", (int)r->verified, "seconds", seconds),
+                                "bytes_written", (json_int_t)r->bytes_written, "bytes_kept", (json_int_t)r->bytes_kept,
+                                "converted", (json_int_t)r->converted, "verified", (int)r->verified, "seconds",
+                                seconds),
                       NULL, NULL);
 }
 
 static int tell_text(const conversion *c, const rsh_convert_report *r, double seconds) {
     char bytes[QUANTITY], time[QUANTITY], rate[QUANTITY];
-    printf("%s: %lld tensors, %lld files, %s in %s, %s/s\n", c->dst, (long long)r->tensors, (long long)r->files,
-           human_bytes((double)r->target_bytes, bytes), human_seconds(seconds, time),
-           human_bytes((double)r->bytes_written / (seconds > 0 ? seconds : 1), rate));
+    printf("%s: %lld tensor%s, %lld file%s, %s in %s, %s/s\n", c->dst, (long long)r->tensors, plural(r->tensors),
+           (long long)r->files, plural(r->files), human_bytes((double)r->target_bytes, bytes),
+           human_seconds(seconds, time), human_bytes((double)r->bytes_written / (seconds > 0 ? seconds : 1), rate));
     if (r->verified && r->converted)
-        printf("verified: every element is that of the source, converted (%lld tensors changed their dtype)\n",
-               (long long)r->converted);
+        printf("verified: every element is that of the source, converted (%lld tensor%s with another dtype)\n",
+               (long long)r->converted, plural(r->converted));
     else if (r->verified)
         puts("verified: every element is that of the source");
     return DONE;

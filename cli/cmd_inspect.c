@@ -65,15 +65,14 @@ static void print_text(const char *path, const rsh_ckpt *c) {
     char text[256], bytes[QUANTITY], files[QUANTITY];
     rsh_ckpt_entry t;
     const char *a, *b;
-    printf("%s: %s, %lld tensors, %s; %lld files, %s\n", path, rsh_ckpt_kind(c), (long long)rsh_ckpt_ntensors(c),
-           human_bytes((double)total_bytes(c), bytes), (long long)rsh_ckpt_nfiles(c),
+    long long tensors = (long long)rsh_ckpt_ntensors(c), nfiles = (long long)rsh_ckpt_nfiles(c);
+    printf("%s: %s, %lld tensor%s, %s; %lld file%s, %s\n", path, rsh_ckpt_kind(c), tensors, plural(tensors),
+           human_bytes((double)total_bytes(c), bytes), nfiles, plural(nfiles),
            human_bytes((double)file_bytes(c), files));
     for (int64_t i = 0; !rsh_ckpt_get_meta(c, i, &a, &b); i++) printf("  metadata %s: %.200s\n", a, b);
     for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++)
         printf("  %-48s %10s  %s\n", t.name, human_bytes((double)t.bytes, bytes), form(&t, text, sizeof text));
-    bool gguf = !strcmp(rsh_ckpt_kind(c), "GGUF file"); /* tensors of types that the library does not have */
-    for (int64_t i = 0; !rsh_ckpt_get_other(c, i, &a, &b); i++)
-        printf("  %-48s %s%s\n", a, gguf ? "" : "no tensor: ", b);
+    for (int64_t i = 0; !rsh_ckpt_get_other(c, i, &a, &b); i++) printf("  %-48s %10s  %s\n", a, "other", b);
 }
 
 /* ---- JSON, printed as it goes: there may be half a million tensors ---- */

@@ -67,7 +67,7 @@ static int answer(const verification *v, const rsh_ckpt_difference *d) {
     } else if (d->found) {
         printf("different: %s\n", d->sentence);
     } else {
-        printf("same: %lld tensors\n", n);
+        printf("same: %lld tensor%s\n", n, plural(n));
     }
     return result;
 }

@@ -246,6 +246,7 @@ static void fill_report(converting *c) {
     c->report.source_bytes = c->job.bytes;
     c->report.bytes_read = c->job.bytes_read;
     c->report.bytes_written = c->job.bytes_written;
+    if (c->kept) c->report.bytes_kept = c->job.bytes - c->job.bytes_read;
     c->report.gap = c->partial.gap;
 }
 

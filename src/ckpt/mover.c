@@ -18,8 +18,10 @@ typedef struct window_job {
     const rsh_box *window;
     seen_view *view; /* of the source; owned */
     int64_t nviews, room;
-    size_t size; /* bytes of an element of the destination, and of the source once it is converted */
-    bool dry;    /* moves are counted, not run: nothing was read yet */
+    size_t size;       /* bytes of an element of the destination, and of the source once it is converted */
+    bool once;         /* every element is written once, so that the digest stands for what was written */
+    rsh_digest before; /* of the windows before this one */
+    bool dry;          /* moves are counted, not run: nothing was read yet */
     /* the destination block at hand */
     const rshi_ckpt_block *block;
     int64_t nmoves;
@@ -226,7 +228,19 @@ static rsh_status write_block(window_job *j, const rshi_ckpt_block *b) {
         transport t = {m, &m->dst.copy[g->copy + c], (char *)(uintptr_t)bytes, j->size};
         if (t.part->file >= 0) RSH_TRY(rshi_block_runs(&m->dst, j->window, b, write_target, &t));
     }
-    if (m->deed == RSHI_DEED_WRITE) m->hash = rshi_hash(bytes, (size_t)b->count * j->size, m->hash);
+    if (m->deed == RSHI_DEED_WRITE && !j->once) m->hash = rshi_hash(bytes, (size_t)b->count * j->size, m->hash);
+    return RSH_OK;
+}
+
+static rsh_status digest_block(window_job *j, const rshi_ckpt_block *b) {
+    rshi_mover *m = j->m;
+    transport t = {m, &m->dst.copy[m->dst.group[b->group].copy], m->put, j->size};
+    RSH_TRY(rshi_block_runs(&m->dst, j->window, b, read_target, &t));
+    for (int64_t p = b->piece; p < b->piece + b->npieces; p++) {
+        rshi_view v;
+        if (rshi_view_make(&m->dst, j->window, b, p, j->size, &v))
+            rshi_view_digest(&m->dst, j->window, &v, m->put, j->size, &m->sum);
+    }
     return RSH_OK;
 }
 
@@ -235,6 +249,7 @@ static rsh_status check_block(window_job *j, const rshi_ckpt_block *b) {
     rshi_mover *m = j->m;
     const rshi_ckpt_group *g = &m->dst.group[b->group];
     uint64_t before = m->hash, first = 0;
+    if (j->once) return digest_block(j, b);
     for (int64_t c = 0, seen = 0; c < g->ncopies; c++) {
         transport t = {m, &m->dst.copy[g->copy + c], m->put, j->size};
         if (t.part->file < 0) continue;
@@ -296,10 +311,28 @@ static rsh_status compare_block(window_job *j, const rshi_ckpt_block *b) {
     return RSH_OK;
 }
 
+/* Has each element of the window one place in the destination?  Then its digest is computed anyway, and hashing would
+ * be one more pass over the bytes. */
+static bool is_once(const window_job *j) {
+    const rshi_mover *m = j->m;
+    int64_t count = 1;
+    for (int d = 0; d < m->dst.ndim; d++) count *= j->window->hi[d] - j->window->lo[d];
+    for (int64_t i = 0; i < m->out.n; i++)
+        if (m->dst.group[m->out.block[i].group].ncopies != 1) return false;
+    return m->out.count == count;
+}
+
+static void hash_digest(window_job *j) {
+    rshi_mover *m = j->m;
+    rsh_digest added = {m->sum.hi - j->before.hi, m->sum.lo - j->before.lo};
+    m->hash = rshi_hash(&added, sizeof added, m->hash);
+}
+
 static rsh_status put_blocks(window_job *j) {
     rshi_mover *m = j->m;
     if (m->deed != RSHI_DEED_COPY) RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
     RSH_TRY(need(&m->put, &m->put_room, (size_t)m->out.largest * j->size));
+    j->once = (m->deed == RSHI_DEED_WRITE || m->deed == RSHI_DEED_CHECK) && is_once(j);
     if (m->deed != RSHI_DEED_CHECK) RSH_TRY(list_views(j));
     for (int64_t i = 0; i < m->out.n; i++) {
         const rshi_ckpt_block *b = &m->out.block[i];
@@ -309,6 +342,7 @@ static rsh_status put_blocks(window_job *j) {
         default: RSH_TRY(write_block(j, b));
         }
     }
+    if (j->once) hash_digest(j);
     return RSH_OK;
 }
 
@@ -400,7 +434,7 @@ rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window) {
         RSH_TRY(rshi_mover_window(m, &a));
         return rshi_mover_window(m, &b);
     }
-    window_job j = {.m = m, .window = window};
+    window_job j = {.m = m, .window = window, .before = m->sum};
     j.size = m->from == m->to ? m->src.size : rsh_dtype_size(m->to);
     rsh_status st = RSH_OK;
     bool left = true;

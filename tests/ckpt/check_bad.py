@@ -177,7 +177,7 @@ def rule_files():
     with open("x.rules", "w") as f:
         f.write("mesh tp=2\np [_, _]\nq f16[_/tp, _]\n* [...]\n")
     r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")
-    assert r.returncode == 0 and "converted (1 tensors" in r.stdout, r
+    assert r.returncode == 0 and "converted (1 tensor " in r.stdout, r
     refused("there is something at the target", "convert", "a.safetensors", "good", "--to", "x.rules")
     # Damage in the data of a source that states digests is noticed on the way, and by verify.
     with open("good/rank-00001-of-00002.safetensors", "r+b") as f:
@@ -186,6 +186,25 @@ def rule_files():
     r = run("verify", "a.safetensors", "good")
     assert r.returncode == 1 and "different" in r.stdout, r
     shutil.rmtree("good")
+
+
+def gguf():
+    """Listed, not converted; one that is cut off is told from one that is not."""
+    def text(x):
+        return struct.pack("<Q", len(x)) + x
+    file = b"GGUF" + struct.pack("<IQQ", 3, 2, 2) + text(b"name") + struct.pack("<I", 8) + text(b"llama")
+    file += text(b"list") + struct.pack("<IIQIII", 9, 4, 3, 1, 2, 3)
+    file += text(b"tok") + struct.pack("<IQQIQ", 2, 64, 32, 12, 0) + text(b"n") + struct.pack("<IQIQ", 1, 64, 0, 1024)
+    with open("a.gguf", "wb") as f:
+        f.write(file)
+    r = run("inspect", "a.gguf")
+    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "F32[64]" in r.stdout, r
+    refused("inspected, not converted", "convert", "a.gguf", "out", "--to", "whole", "--drop")
+    for n in range(4, len(file)):
+        with open("a.gguf", "wb") as f:
+            f.write(file[:n])
+        assert run("inspect", "a.gguf").returncode == 1, n
+    os.remove("a.gguf")
 
 
 def many_tensors():
@@ -208,6 +227,7 @@ def main():
         broken_files()
         hf_directories()
         rule_files()
+        gguf()
         many_tensors()
         os.chdir("/")
     print("all refused")

@@ -7,6 +7,7 @@ Half of the runs replace an older target (--force).  At every look the target is
 result.  With room for a file system of its own, the same is done on one that fills up.
 """
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -48,6 +49,14 @@ def done(words):
     return child.returncode, error
 
 
+def answered(words):
+    child = subprocess.run([command, "convert", *words], capture_output=True, text=True)
+    return child.returncode, child.stderr, child.stdout
+
+
+kept = []  # bytes that runs which went on had not to move again
+
+
 def one(source, target, words, before, want, most):
     """Kills one run, then goes on until it is done."""
     child = convert([source, target, *words])
@@ -65,8 +74,9 @@ def one(source, target, words, before, want, most):
         assert seen in (before, want), "something half done is visible after a run that went on"
     left = os.path.exists(target + ".reshard-partial")
     if left or seen != want:
-        status, error = done([source, target, *words, "--resume", "--mem", rng.choice(["256M", "64M"]), "--threads", rng.choice("123")])
+        status, error, answer = answered([source, target, *words, "--resume", "--json", "--mem", rng.choice(["256M", "64M"]), "--threads", rng.choice("123")])
         assert status == 0, error
+        kept.append(json.loads(answer)["bytes_kept"])
     assert tree(target) == want
     assert not os.path.exists(target + ".reshard-partial")
     return left
@@ -97,7 +107,8 @@ def kills(home):
             (shutil.copyfile if os.path.isfile(old) else shutil.copytree)(old, target)
         went_on += one("source", target, words, tree(target), tree(name), most)
         (os.remove if os.path.isfile(target) else shutil.rmtree)(target)
-    print(f"{times} runs killed, {went_on} left work to go on with")
+    print(f"{times} runs killed, {went_on} left work to go on with; the most that was kept: {max(kept, default=0)} bytes")
+    assert times < 100 or max(kept) > 1 << 22
 
 
 def other_arguments():

@@ -37,7 +37,7 @@ static const struct {
     {"empty", {"f32[0, 4/x] on x=4", "f32[0, 4/y~] on y=3", "f32[0, 4] boxes"}},
     {"cyclic", {"f32[40/x:3, 6] on x=4", "f32[40, 6/y:1] on y=3", "f32[40/y:2, 6] on y=6"}},
     {"late", {"u16[9] on x=2@2-3", "u16[9/y] on y=3", "u16[9] on y=2@0-1"}},
-    {"large", {"f32[1500, 800] boxes 2:[0:1500,0:800]", "f32[1500/y, 800] on y=3", "f32[1500, 800/y~] on y=6"}},
+    {"large", {"f32[700, 800] boxes 2:[0:700,0:800]", "f32[700/y, 800] on y=3", "f32[700, 800/y~] on y=6"}},
 };
 #define N ((int64_t)(sizeof list / sizeof *list))
 
