@@ -64,14 +64,12 @@ static void a_missing_shard_number_is_named(void **state) {
     (void)state;
     write_first("shard-00001-model-00001-of-00001.safetensors");
     write_second("shard-00003-model-00001-of-00001.safetensors", SECOND("[2, 0]"));
-    write_text("config.json", "{}");
     expect_refusal(NULL, RSH_EVALUE, "shard-00002-model-*.safetensors is missing");
 }
 
 static void a_missing_file_number_is_named(void **state) {
     (void)state;
     write_first("shard-00001-model-00001-of-00002.safetensors");
-    write_text("config.json", "{}");
     expect_refusal(NULL, RSH_EVALUE, "shard-*-model-00002-of-00002.safetensors is missing");
 }
 
