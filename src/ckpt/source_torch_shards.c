@@ -58,8 +58,8 @@ static bool detect(const rshi_ckpt_place *place) {
     return false;
 }
 
-/* The first number from 1 to n that no name has; 0: they are all there.  -1: no memory.  The first that is missing is at
- * most one more than there are names. */
+/* The first number from 1 to n that no name has; 0: they are all there.  -1: no memory.  The first that is missing is
+ * at most one more than there are names. */
 static int64_t find_missing(const rshi_ckpt_place *place, int64_t n, bool by_shard) {
     int64_t shard, file, files, missing = 0;
     bool *seen = rshi_calloc((size_t)place->nnames + 2, sizeof *seen);
@@ -87,7 +87,8 @@ static rsh_status check_numbers(sharding *s, const rshi_ckpt_place *place) {
     }
     int64_t no_shard = find_missing(place, s->shards, true), no_file = find_missing(place, s->files, false);
     if (no_shard < 0 || no_file < 0) return rshi_nomem();
-    RSH_REQUIRE(!no_shard, RSH_EVALUE, "%.150s: shard-%05" PRId64 "-model-*.safetensors is missing", place->path, no_shard);
+    RSH_REQUIRE(!no_shard, RSH_EVALUE, "%.150s: shard-%05" PRId64 "-model-*.safetensors is missing", place->path,
+                no_shard);
     RSH_REQUIRE(!no_file, RSH_EVALUE, "%.150s: shard-*-model-%05" PRId64 "-of-%05" PRId64 ".safetensors is missing",
                 place->path, no_file, s->files);
     return RSH_OK;
