@@ -118,7 +118,7 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
     if (query[relay->dim].count == 1) query[relay->dim] = rshi_stripe_range(relay->at[i], relay->at[i + 1]);
     for (int64_t k = 0; k < n; k++) {
         int64_t first = s->sends.n;
-        rshi_kept mark = rshi_pieces_mark(s);
+        rshi_kept mark = rshi_pieces_end(s);
         rshi_piece *at = rshi_pieces_room(s, 1);
         passing w = {p, tensor, at, s};
         if (!at) return RSH_ENOMEM;

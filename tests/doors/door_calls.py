@@ -42,6 +42,7 @@ CALLBACKS = {
     "rsh_pre_hook_fn": "pre_hook",
     "rsh_range_fn": "range_fn",
     "rsh_rank_fn": "NULL",
+    "rsh_step_fn": "step_fn",
     "rsh_state_hook_fn": "state_hook",
     "rsh_value_visit": "value_visit",
     "task": "task_fn",
@@ -76,6 +77,7 @@ NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", 
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {
+    "rsh_ckpt",
     "rsh_comm",
     "rsh_exec",
     "rsh_form",
@@ -89,6 +91,7 @@ HANDLES = {
     "rsh_partial",
     "rsh_plan",
     "rsh_pool",
+    "rsh_rules",
     "rsh_sharded",
     "rsh_sharding_plan",
     "rsh_spec",
@@ -101,6 +104,9 @@ HANDLES = {
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
 OBJECTS = {
+    "rsh_compare_opts",
+    "rsh_convert_opts",
+    "rsh_save_opts",
     "rsh_adam_opts",
     "rsh_attention_opts",
     "rsh_bag_opts",
@@ -153,6 +159,11 @@ SPECIAL = {
     ("rsh_dtype_parse", "text"): "\"f32\"", ("rsh_dtype_parse", "length"): "3",
     ("rsh_digest_parse", "text"): "\"d2:00000000000000000000000000000000\"", ("rsh_digest_add_box", "offsets"): "have.zeros",
     ("rsh_op_parse", "text"): "\"sum\"", ("rsh_op_parse", "length"): "3",
+    ("rsh_rules_parse", "text"): "\"* [...]\"", ("rsh_rules_read", "path"): "have.rules_path", ("rsh_ckpt_open", "path"): "have.ckpt_path",
+    ("rsh_ckpt_convert", "source"): "have.ckpt_path", ("rsh_ckpt_convert", "target"): "have.target_path",
+    ("rsh_convert_preview", "source"): "have.ckpt_path", ("rsh_convert_preview", "target"): "have.target_path",
+    ("rsh_ckpt_save", "path"): "have.saved_path", ("rsh_ckpt_save", "names"): "have.names", ("rsh_ckpt_load", "names"): "have.names",
+    ("rsh_ckpt_load", "tensors"): "have.loaded", ("rsh_ckpt_read", "box"): "NULL",
     ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",
     ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
     ("rsh_tensor_narrow", "offsets"): "have.zeros", ("rsh_shard_from_tensor", "offsets"): "have.zeros",
@@ -181,6 +192,7 @@ SPECIAL = {
 }
 for name in ("rsh_exec_bind", "rsh_exec_run_on", "rsh_plan_run_local", "rsh_local_bind"):
     SPECIAL[name, "dst"] = "&have.other_memory"
+SPECIAL["rsh_ckpt_compare", "a"] = SPECIAL["rsh_ckpt_compare", "b"] = "have.rsh_ckpt"
 SPECIAL["rsh_reshard_into", "dst"] = "have.other_sharded"
 SPECIAL["rsh_torch_reshard_into", "out"] = SPECIAL["rsh_torch_copy", "dst"] = "have.other_torch"
 for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_all_single"):
