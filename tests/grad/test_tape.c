@@ -204,6 +204,7 @@ static void the_gradient_of_a_leaf_is_its_own_memory(void **state) {
     OK(rsh_backward(v[2], v[3], 0)); /* the seed passes through to both */
     assert_ptr_not_equal(small_data(rsh_value_grad(v[0])), small_data(rsh_value_grad(v[1])));
     assert_ptr_not_equal(small_data(rsh_value_grad(v[0])), small_data(v[3]));
+    assert_ptr_not_equal(small_data(rsh_value_grad(v[1])), small_data(v[3]));
     OK(rsh_value_zero_grad(v[0]));
     assert_true(small_grad(v[1], 0) == X[0] && small_data(v[3])[0] == X[0]);
     free_all(4, v);
