@@ -60,7 +60,7 @@ static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
     rsh_plan_opts search = *opts;
     search.approximate = true;
     rsh_status st = make_plan(e, opts);
-    if (!st) st = rsh_layout_relabel(1, &from, &old, &search, &to, &e->relabel_exact);
+    if (!st) st = rsh_plan_relabel(1, &from, &old, &search, &to, &e->relabel_exact);
     if (st) return st;
     e->moved_before = e->totals.bytes_moved;
     rsh_plan_free(e->plan);

@@ -10,6 +10,7 @@
 #define RESHARD_PLAN_H
 
 #include <reshard/layout.h>
+#include <reshard/sink.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -191,7 +192,7 @@ RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print for
  * (may be NULL) says whether it was.
  * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
  * opts->approximate; RSH_ENOMEM.  Pure. */
-RSH_API rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from,
+RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
                                       const rsh_layout *const *to, const rsh_plan_opts *opts,
                                       rsh_layout **relabelled, bool *exact);
 

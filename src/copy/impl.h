@@ -26,12 +26,6 @@
 
 /* ---- what the processor offers ---- */
 
-typedef enum rshi_simd {
-    RSHI_SIMD_GENERIC,
-    RSHI_SIMD_AVX2,
-    RSHI_SIMD_AVX512,
-    RSHI_SIMD_COUNT
-} rshi_simd;
 rshi_simd rshi_simd_level(void);
 
 /* A table of one function per level; without x86 there is only the generic one. */

@@ -221,8 +221,8 @@ typedef struct rshi_kept {
     struct rshi_pieces_kept *now;
     int64_t used;
 } rshi_kept;
-rshi_kept rshi_pieces_mark(const rshi_rank_edges *s);
-void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark);
+rshi_kept rshi_pieces_end(const rshi_rank_edges *s);
+void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark);
 
 /* ---- regions ---- */
 

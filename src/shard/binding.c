@@ -93,6 +93,7 @@ rsh_status rshi_binding_begin(rshi_binding *b, rsh_exec *e, const rshi_taken_par
     *b = (binding){.e = e};
     RSH_TRY(prepare(b, parts));
     mine->start = e->start;
+    rshi_foreign_show(e->comm, parts, mine);
     mine->wants_messages = rshi_exec_wants_messages(e);
     return mine->wants_messages ? RSH_OK : show(b, mine);
 }
@@ -167,7 +168,7 @@ static rsh_status find_readers(binding *b) {
 }
 
 /* Number the parts of all peers, one peer after the other. */
-static rsh_status number_parts(binding *b) {
+static rsh_status number_peers_parts(binding *b) {
     rsh_exec *e = b->e;
     int64_t each = 2 * rsh_plan_ntensors(e->plan) + 2;
     e->peers_first = rshi_alloc((size_t)(e->npeers * each), sizeof *e->peers_first);
@@ -212,7 +213,7 @@ static rsh_status compile(binding *b) {
     RSH_TRY(connect_messages(b));
     RSH_TRY(find_sources(b));
     RSH_TRY(find_readers(b));
-    RSH_TRY(number_parts(b));
+    RSH_TRY(number_peers_parts(b));
     RSH_TRY(add_moves(b, b->share->copies, b->share->ncopies));
     RSH_TRY(add_moves(b, b->share->receives, b->share->nreceives));
     RSH_TRY(rshi_program_finish(&e->program));
@@ -226,5 +227,7 @@ rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     if (anybody_wants_messages(b)) RSH_TRY(change_to_messages(b, mine));
     int tag = rshi_comm_tag(e->comm); /* by ranks without messages too, so that it is the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
-    return rshi_comm_open(e->comm, "bind: ready", 0, NULL, compile(b));
+    rsh_status st = rshi_foreign_suspected(e->comm) ? rshi_foreign_check(e) : RSH_OK;
+    if (!st) st = compile(b);
+    return rshi_comm_open(e->comm, "bind: ready", 0, NULL, st);
 }

@@ -41,7 +41,7 @@ static int64_t count_scratch(const rsh_plan *plan) {
 }
 
 /* Sources of all tensors first, then destinations. */
-static rsh_status number_parts(rsh_local *l, const rsh_plan *plan) {
+static rsh_status number_sides(rsh_local *l, const rsh_plan *plan) {
     int64_t n = rsh_plan_ntensors(plan);
     l->nsides = 2 * n;
     l->sides = rshi_calloc((size_t)l->nsides, sizeof *l->sides);
@@ -162,12 +162,13 @@ rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory
                           rsh_local **out) {
     RSH_NEEDS(plan);
     RSH_NEEDS(out);
+    RSH_TRY(rshi_settings_check());
     rsh_local *l = RSHI_NEW(rsh_local);
     if (!l) return rshi_nomem();
     rsh_status st;
     l->pool = pool;
     l->rank = rshi_plan_ranks(plan, &l->nranks);
-    RSH_GOTO(number_parts(l, plan));
+    RSH_GOTO(number_sides(l, plan));
     RSH_GOTO(take_memory(l, src, dst));
     RSH_GOTO(take_scratch(l, plan));
     RSH_GOTO(compile(l, plan));

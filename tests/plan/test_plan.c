@@ -250,7 +250,7 @@ static void a_rotation_of_ranks_is_relabelled_away(void **state) {
     rsh_plan_totals t;
     bool exact = false;
     assert_int_equal(
-        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact),
+        rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact),
         RSH_OK);
     assert_true(exact);
     assert_int_equal(rsh_plan_new(from, better, NULL, &p), RSH_OK);
@@ -266,12 +266,12 @@ static void a_layout_without_a_mesh_is_relabelled_too(void **state) {
     (void)state;
     rsh_layout *from = layout("f32[8/x] on x=2"), *to = layout("f32[8]"), *better, *other = layout("f32[6]");
     assert_int_equal(
-        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL),
+        rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL),
         RSH_OK);
     assert_true(rsh_layout_equal(to, better));
     rsh_layout_free(better);
     assert_int_equal(
-        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
+        rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
         RSH_EVALUE);
     rsh_layout_free(from);
     rsh_layout_free(to);
