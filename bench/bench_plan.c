@@ -2,8 +2,9 @@
  * in order, as a range and as a random list; random pairs; many boxes; a mesh of a million ranks; and a model of 1,000
  * tensors.
  *
- * bench_plan             the model, and every pair of forms once, crossed, with nodes of 8
- * bench_plan --all       everything; --seed N for other random lists and pairs, --limit S seconds for one case
+ * bench_plan             the model, and every pair of forms once: rows to columns, random ranks, nodes of 48
+ * bench_plan --all       everything
+ *   --no-shares          leaves out the shares; --limit S ends a case after S seconds; --seed N for other random lists
  * bench_plan FROM TO [RANKS_PER_NODE]   one case, by forms ("flat") or as layouts
  *
  * Each case runs in a process of its own, so that memory is its own and what takes too long can be ended.  A case is
@@ -32,6 +33,7 @@
 #define MANY (RANKS / 2)
 
 static double limit = 20; /* seconds of a case */
+static bool shares = true;
 static uint64_t seed = 1;
 
 static double now(void) {
@@ -243,8 +245,10 @@ static void run_case(const char *from, const char *to, int64_t per_node, int res
     s.bytes = memory() - before;
     s.moved = t.bytes_moved;
     s.bound = t.lower_bound;
-    if (write(result, &s, sizeof s) != sizeof s) exit(1); /* kept if the shares take too long */
-    measure_shares(p, &s);
+    if (shares) {
+        if (write(result, &s, sizeof s) != sizeof s) exit(1); /* kept if the shares take too long */
+        measure_shares(p, &s);
+    }
     if (write(result, &s, sizeof s) != sizeof s) exit(1);
     exit(0);
 }
@@ -264,7 +268,7 @@ static seen measure(const char *from, const char *to, int64_t per_node) {
     close(ends[1]);
     while (read(ends[0], &got, sizeof got) == sizeof got) {
         s = got;
-        if (!s.neighbours) s.share = limit;
+        if (shares && !s.share) s.share = limit;
     }
     close(ends[0]);
     waitpid(child, NULL, 0);
@@ -315,8 +319,8 @@ static void measure_pair(form f, form g, bool all) {
     seen worst = {.done = true};
     char name[64];
     for (int crossed = !all; crossed < 2; crossed++)
-        for (int o = 0; o < (all ? ORDERS : 1); o++)
-            for (int n = all ? 0 : 1; n < (all ? 3 : 2); n++) {
+        for (int o = all ? 0 : RANDOM; o < ORDERS; o++)
+            for (int n = all ? 0 : 2; n < 3; n++) {
                 seen s = measure_forms(f, g, crossed, (order)o, per_node[n]);
                 worst_of(&worst, &s);
                 snprintf(name, sizeof name, "  %s to %s, %s, %s, %lld", form_names[f], form_names[g],
@@ -449,6 +453,7 @@ int main(int argc, char **argv) {
     bool all = false;
     for (; argc > 1 && !strncmp(argv[1], "--", 2); argc--, argv++) {
         if (!strcmp(argv[1], "--all")) all = true;
+        if (!strcmp(argv[1], "--no-shares")) shares = false;
         if (argc < 3) continue;
         if (!strcmp(argv[1], "--seed")) seed = strtoull(argv[2], NULL, 10), argc--, argv++;
         else if (!strcmp(argv[1], "--limit")) limit = atof(argv[2]), argc--, argv++;

@@ -28,5 +28,6 @@
 #include <reshard/dtensor.h>
 #include <reshard/draw.h>
 #include <reshard/simulate.h>
+#include <reshard/ckpt.h>
 
 #endif

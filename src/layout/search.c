@@ -278,6 +278,57 @@ static rsh_status hand_out_rows(search *s, const flattened *f, int d, int64_t at
     return RSH_OK;
 }
 
+static rsh_status hand_out_flat(search *s, const flattened *f, int64_t first, int64_t last) {
+    for (int64_t k = first; k <= last; k++)
+        RSH_TRY(hand_out_position(s, f->position + share(s->l, &s->l->flat, k)));
+    return RSH_OK;
+}
+
+#define FEW_BLOCKS 256 /* of the query that are looked at one by one; beyond that their hull is */
+
+static int64_t count_blocks(const search *s) {
+    int64_t n = 1;
+    for (int d = 0; d < s->l->desc.ndim; d++)
+        if (!rshi_mul(n, s->query[d].count, &n) || n > FEW_BLOCKS) return 1;
+    return n;
+}
+
+/* Flat coordinates from the first to the last of each block of the query, from dim d on. */
+static rsh_status list_block_ends(search *s, const flattened *f, int d, int64_t first, int64_t last, numbers *out) {
+    if (d == s->l->desc.ndim) {
+        RSH_TRY(push(out, rshi_cut_locate(s->l, &s->l->flat, f->total, first)));
+        return push(out, rshi_cut_locate(s->l, &s->l->flat, f->total, last));
+    }
+    const rshi_stripe *q = &s->query[d];
+    for (int64_t j = 0; j < q->count; j++) {
+        int64_t lo = q->lo + j * q->stride, from, to;
+        rshi_stripe block = rshi_stripe_range(lo, lo + (j == q->count - 1 ? q->last : q->len));
+        if (reach(s->l, d, f->position, &block, &from, &to))
+            RSH_TRY(list_block_ends(s, f, d + 1, first + from * f->step[d], last + (to - 1) * f->step[d], out));
+    }
+    return RSH_OK;
+}
+
+static int by_first(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    if (*x != *y) return *x < *y ? -1 : 1;
+    return (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+/* Blocks may reach the same coordinates: each is handed out once. */
+static rsh_status walk_blocks(search *s, const flattened *f) {
+    numbers list = {0};
+    rsh_status st = list_block_ends(s, f, 0, 0, 0, &list);
+    int64_t next = 0;
+    if (list.n) qsort(list.at, (size_t)list.n / 2, 2 * sizeof *list.at, by_first);
+    for (int64_t i = 0; i < list.n && !st; i += 2) {
+        st = hand_out_flat(s, f, rshi_max(next, list.at[i]), list.at[i + 1]);
+        next = rshi_max(next, list.at[i + 1] + 1);
+    }
+    rshi_free(list.at);
+    return st;
+}
+
 /* All dims are settled at a base position: which flat coordinates can hold anything of the query? */
 static rsh_status walk_flat(search *s, flattened *f) {
     int64_t first = 0, last = 0;
@@ -285,14 +336,13 @@ static rsh_status walk_flat(search *s, flattened *f) {
     for (int d = 0; d < s->l->desc.ndim; d++) f->total *= f->extent[d] = rshi_dim_extent(s->l, d, f->position);
     rshi_dense_strides(s->l->desc.ndim, f->extent, NULL, f->step);
     if (s->range_fn) return hand_out_rows(s, f, 0, 0);
+    if (count_blocks(s) > 1) return walk_blocks(s, f);
     for (int d = 0; d < s->l->desc.ndim; d++) {
         first += f->from[d] * f->step[d];
         last += (f->to[d] - 1) * f->step[d];
     }
-    int64_t k1 = rshi_cut_locate(s->l, &s->l->flat, f->total, last);
-    for (int64_t k = rshi_cut_locate(s->l, &s->l->flat, f->total, first); k <= k1; k++)
-        RSH_TRY(hand_out_position(s, f->position + share(s->l, &s->l->flat, k)));
-    return RSH_OK;
+    return hand_out_flat(s, f, rshi_cut_locate(s->l, &s->l->flat, f->total, first),
+                         rshi_cut_locate(s->l, &s->l->flat, f->total, last));
 }
 
 /* Choose coordinates of the axes that cut dim d, then go on to d + 1.  `number` counts the choices. */

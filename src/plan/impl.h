@@ -25,7 +25,8 @@ typedef struct rshi_pair {
 } rshi_pair;
 
 struct rsh_plan {
-    atomic_long refs; /* holders; the only thing that changes after the plan was made */
+    atomic_long refs; /* holders; only they and `totals` change after the plan was made */
+    _Atomic(rsh_plan_totals *) totals; /* owned: once somebody asked for them; NULL until then */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */
@@ -283,6 +284,10 @@ typedef struct rshi_relay {
 rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
                            rshi_rank_edges *edges, const rshi_relay **out);
 void rshi_relay_free(rshi_relay *r);
+/* Whose turn it is to give to the owner of a range, which is at that position of `to`. */
+int64_t rshi_relay_turn(const rsh_layout *to, int64_t position);
+/* May regions of the pair be relayed? */
+bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair);
 
 /* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
  * how many slices the way would cut the region; 1: it does not apply. */

@@ -78,6 +78,7 @@ typedef struct reducing {
         int64_t position, number, n; /* a source piece, whichever contribution: at its first holder; elements of b */
     } *seen;                         /* owned */
     int64_t nseen, room;
+    rshi_boxes rest; /* of b, with irregular sources */
 } reducing;
 
 /* The number of a piece among those of its part, the same on all holders. */
@@ -113,16 +114,42 @@ static int by_piece(const void *a, const void *b) {
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Elements of b that some rank that needs b holds a contribution to. */
-static rsh_status count_contributed(reducing *r, int64_t *count) {
+/* Calls fn for each rank that needs b. */
+typedef rsh_status (*rank_fn)(reducing *r, int64_t rank);
+static rsh_status each_holder(reducing *r, rank_fn fn) {
     const rsh_layout *to = r->pair->to;
     int64_t holders = rshi_piece_holders(to, r->b), partials = r->pair->fill_others ? 1 : rshi_layout_partials(to);
-    r->nseen = *count = 0;
     for (int64_t i = 0; i < partials; i++) {
         rshi_piece b;
         rshi_piece_at_partial(to, r->b, i, &b);
-        for (int64_t j = 0; j < holders; j++) RSH_TRY(see_contributions(r, rshi_piece_holder(to, &b, j)));
+        for (int64_t j = 0; j < holders; j++) RSH_TRY(fn(r, rshi_piece_holder(to, &b, j)));
     }
+    return RSH_OK;
+}
+
+/* Pieces of irregular sources overlap one another: what is left of b without those of a rank. */
+static rsh_status take_out(reducing *r, int64_t rank) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(r->pair->from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) st = rshi_boxes_remove(rsh_layout_ndim(r->pair->to), &r->rest, &list[i]);
+    rshi_free(list);
+    return st;
+}
+
+static rsh_status count_contributed_irregular(reducing *r, int64_t *count) {
+    int ndim = rsh_layout_ndim(r->pair->to);
+    rsh_status st = rshi_boxes_add(ndim, &r->rest, r->b);
+    if (!st) st = each_holder(r, take_out);
+    *count = rshi_piece_count(r->pair->to, r->b) - rshi_boxes_count(ndim, &r->rest);
+    rshi_boxes_free(&r->rest);
+    return st;
+}
+
+/* Elements of b that some rank that needs b holds a contribution to. */
+static rsh_status count_contributed(reducing *r, int64_t *count) {
+    r->nseen = *count = 0;
+    RSH_TRY(each_holder(r, see_contributions));
     if (r->nseen) qsort(r->seen, (size_t)r->nseen, sizeof *r->seen, by_piece);
     for (int64_t i = 0; i < r->nseen; i++)
         if (!i || by_piece(&r->seen[i - 1], &r->seen[i])) *count += r->seen[i].n;
@@ -141,43 +168,16 @@ static rsh_status each_target(void *ctx, const rshi_piece *b) {
     int64_t contributed;
     if (rshi_layout_irregular(r->pair->to) && !rshi_piece_first_copy(r->pair->to, b)) return RSH_OK;
     r->b = b;
-    RSH_TRY(count_contributed(r, &contributed));
+    RSH_TRY((r->pair->irregular ? count_contributed_irregular : count_contributed)(r, &contributed));
     r->bytes += reduce_bytes(r->pair, b, rshi_piece_count(r->pair->to, b), contributed);
     return RSH_OK;
-}
-
-/* Irregular sources: only first copies count, and whether any rank that needs b holds one. */
-static bool contributor_needs(const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
-    int64_t holders = rshi_piece_holders(pair->to, b);
-    for (int64_t j = 0; j < holders; j++)
-        for (int64_t i = 0; i < pair->contributions; i++) {
-            rshi_piece at;
-            rshi_piece_at_partial(pair->from, a, i, &at);
-            if (rshi_piece_holder_index(pair->from, &at, rshi_piece_holder(pair->to, b, j)) >= 0) return true;
-        }
-    return false;
-}
-
-static rsh_status add_first_copy(void *ctx, const rshi_piece *a) {
-    reducing *r = ctx;
-    if (!rshi_piece_first_copy(r->pair->from, a)) return RSH_OK;
-    int64_t n = rshi_pieces_common(r->pair->to, a, r->b);
-    r->bytes += reduce_bytes(r->pair, r->b, n, contributor_needs(r->pair, a, r->b) ? n : 0);
-    return RSH_OK;
-}
-
-static rsh_status each_target_irregular(void *ctx, const rshi_piece *b) {
-    reducing *r = ctx;
-    if (rshi_layout_irregular(r->pair->to) && !rshi_piece_first_copy(r->pair->to, b)) return RSH_OK;
-    r->b = b;
-    return rshi_layout_search(r->pair->from, b->set, add_first_copy, r);
 }
 
 static rsh_status reduce_bound(const rshi_pair *pair, int64_t *bytes) {
     reducing r = {.pair = pair};
     rshi_stripe all[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) all[d] = rshi_stripe_range(0, rsh_layout_shape(pair->to)[d]);
-    rsh_status st = rshi_layout_search(pair->to, all, pair->irregular ? each_target_irregular : each_target, &r);
+    rsh_status st = rshi_layout_search(pair->to, all, each_target, &r);
     rshi_free(r.seen);
     *bytes += r.bytes;
     return st;

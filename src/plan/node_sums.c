@@ -146,6 +146,12 @@ static rsh_status add_bricks(rshi_sums *s, int64_t target, int64_t turn) {
     return RSH_OK;
 }
 
+/* As in serve.c, and for what is relayed in way_relayed.c. */
+static int64_t turn_of(const rshi_sums *s, const rshi_member *m, bool relayed) {
+    bool counts_parts = relayed && !rsh_layout_describe(s->b.l)->is_boxes;
+    return s->b.turn[m->rank] + (counts_parts ? m->group / s->b.partials : 0);
+}
+
 /* ---- what sources of the node have of the clips at hand ---- */
 
 static rsh_status add_shared(rshi_sums *s, int64_t first, int64_t n) {
@@ -158,7 +164,7 @@ static rsh_status add_shared(rshi_sums *s, int64_t first, int64_t n) {
 typedef struct looking {
     rshi_sums *s;
     const rshi_clip *clip;
-    int64_t rank;
+    int64_t rank, turn; /* of the rank that fetches */
 } looking;
 
 static rsh_status add_near_box(void *ctx, int64_t box) {
@@ -170,9 +176,9 @@ static rsh_status add_near_box(void *ctx, int64_t box) {
 }
 
 /* Boxes that meet the clips. */
-static rsh_status look_up(rshi_sums *s, int64_t rank, rshi_box_fn fn) {
+static rsh_status look_up(rshi_sums *s, int64_t rank, int64_t turn, rshi_box_fn fn) {
     for (int64_t c = 0; c < s->nclips; c++) {
-        looking w = {s, &s->clip[c], rank};
+        looking w = {s, &s->clip[c], rank, turn};
         rshi_stripe query[RSH_MAX_NDIM];
         for (int d = 0; d < s->ndim; d++) query[d] = s->clip[c].set[d];
         if (w.clip->dim >= 0)
@@ -185,7 +191,7 @@ static rsh_status look_up(rshi_sums *s, int64_t rank, rshi_box_fn fn) {
 
 static rsh_status list_shared(rshi_sums *s, int64_t target) {
     s->nshared = 0;
-    if (s->looks && s->sources.n > FEW_SOURCES) return look_up(s, 0, add_near_box);
+    if (s->looks && s->sources.n > FEW_SOURCES) return look_up(s, 0, 0, add_near_box);
     for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
         int64_t source = s->sources.member[x].group;
         if (go_together(s, source, target)) RSH_TRY(add_shared(s, x, common(s, source, s->clip, s->nclips)));
@@ -261,15 +267,15 @@ static rsh_status cut_cells(rshi_sums *s, int64_t i, int64_t count) {
 /* One member fetches its range for all, and passes it on. */
 static rsh_status add_owner(rshi_sums *s, int64_t i, int64_t j, int64_t m) {
     const rshi_member *owner = &s->targets.member[m];
-    int64_t target = owner->group, far = 0;
+    int64_t target = owner->group, far = 0, turn = turn_of(s, owner, true);
     s->nclips = 0;
     RSH_TRY(add_fetched(s, m, m - i, j - i));
     for (int64_t c = 0; c < s->nclips; c++) far += rshi_clip_size(s->ndim, &s->clip[c]);
-    RSH_TRY(add_bricks(s, target, s->b.turn[owner->rank]));
+    RSH_TRY(add_bricks(s, target, turn));
     RSH_TRY(list_shared(s, target));
     for (int64_t k = 0; k < s->nshared; k++) {
         far -= s->shared[k].n;
-        take_off(s, s->sources.member[s->shared[k].first].group, s->b.turn[owner->rank], s->shared[k].n);
+        take_off(s, s->sources.member[s->shared[k].first].group, turn, s->shared[k].n);
     }
     s->t->bytes_between_nodes += far * s->size;
     s->sent[owner->rank] += (j - i - 1) * far * s->size;
@@ -310,7 +316,7 @@ static rsh_status look_at(void *ctx, int64_t box) {
     if (s->tick[box] == s->node) return RSH_OK; /* near */
     int64_t n = rshi_clip_common(s->ndim, rshi_side_cell(&s->a, s->a.first_cell[box]), w->clip);
     if (!n) return RSH_OK;
-    int64_t from = s->a.holder[s->a.first_holder[box] + s->b.turn[w->rank] % rshi_side_holders(&s->a, box)];
+    int64_t from = s->a.holder[s->a.first_holder[box] + w->turn % rshi_side_holders(&s->a, box)];
     s->sent[from] += n * s->size;
     s->t->messages += s->heard[from] != w->rank + 1;
     s->heard[from] = w->rank + 1;
@@ -355,7 +361,10 @@ static rsh_status count_rank(rshi_sums *s, const fetching *list, int64_t n) {
         RSH_TRY(add_fetched(s, list[k].at, list[k].number, list[k].count));
         whole = whole && s->cut_of[list[k].at] < 0 && !is_sliced(s, s->targets.member[list[k].at].group);
     }
-    if (s->looks) return look_up(s, s->targets.member[list->at].rank, look_at);
+    if (s->looks) {
+        const rshi_member *m = &s->targets.member[list->at];
+        return look_up(s, m->rank, turn_of(s, m, s->cut_of[list->at] >= 0), look_at);
+    }
     if (!s->flips) {
         RSH_TRY(count_met(s, list->at, whole, &met));
         s->t->messages += met * s->pair->contributions;

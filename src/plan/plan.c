@@ -214,7 +214,7 @@ rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_
 }
 
 rsh_plan *rsh_plan_hold(const rsh_plan *p) {
-    rsh_plan *held = (rsh_plan *)p; /* only the count of references ever changes */
+    rsh_plan *held = (rsh_plan *)p; /* only the count of references changes */
     if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
     return held;
 }
@@ -228,6 +228,7 @@ void rsh_plan_free(rsh_plan *p) {
     rshi_free(p->pair);
     rshi_free(p->node_of);
     rshi_free(p->by_node);
+    rshi_free(atomic_load_explicit(&p->totals, memory_order_relaxed));
     rshi_free(p->rank);
     rshi_free(p);
 }

@@ -6,17 +6,22 @@
  * range from the sources, in stage 1 the rest from its owners. */
 #include "plan/impl.h"
 
-static bool may_relay(const rshi_region *r) {
-    const rshi_pair *pair = r->pair;
-    if (pair->reduce || pair->keep || !rshi_plan_has_nodes(r->p) || !r->extent) return false;
-    if (rshi_piece_holders(pair->to, r->b) == 1) return false;
+bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair) {
+    if (pair->reduce || pair->keep || !rshi_plan_has_nodes(p)) return false;
     return (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) <= pair->wire_size;
 }
 
+/* What lies in the same range of many parts is fetched by ranks in the same place of their nodes, so turns count parts
+ * too: otherwise few of the replicas that hold it would give it to all of them. */
+int64_t rshi_relay_turn(const rsh_layout *to, int64_t position) {
+    return rsh_layout_describe(to)->is_boxes ? position : position + rshi_layout_holding(to, position).part;
+}
+
 static rsh_status take_or_read(rshi_region *r, int64_t holder) {
-    int64_t owner = rshi_piece_holder(r->pair->to, r->b, holder);
-    if (owner == r->b->rank) return rshi_region_from_sources(r, r->whole.turn);
-    return rshi_region_from_holder(r, 1, holder, owner, rshi_layout_position(r->pair->to, owner));
+    int64_t owner = rshi_piece_holder(r->pair->to, r->b, holder),
+            turn = rshi_relay_turn(r->pair->to, rshi_layout_position(r->pair->to, owner));
+    if (owner == r->b->rank) return rshi_region_from_sources(r, turn);
+    return rshi_region_from_holder(r, 1, holder, owner, turn);
 }
 
 /* Restrict the region to [lo, hi) along the dim; false: nothing is left. */
@@ -30,7 +35,7 @@ static bool restrict_to(rshi_region *r, int dim, int64_t lo, int64_t hi) {
 rsh_status rshi_relayed_edges(rshi_region *r, bool *applies) {
     const rshi_relay *relay;
     *applies = false;
-    if (!may_relay(r)) return RSH_OK;
+    if (!r->extent || !rshi_pair_relays(r->p, r->pair) || rshi_piece_holders(r->pair->to, r->b) == 1) return RSH_OK;
     RSH_TRY(rshi_relay_find(r->p, r->whole.tensor, r->b, r->edges, &relay));
     if (relay->n < 2 || rshi_holders_on(r->p, r->pair->from, r->a, relay->node)) return RSH_OK;
     *applies = true;
