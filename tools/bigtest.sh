@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -16,9 +16,10 @@
 #   stopped    a rank is stopped in the middle of a transfer: the other one gets an error, and its memory back for good
 #   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
 #   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
+#   digest     a million changes of each kind, from a new seed, that a digest must notice
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
-# The last eight leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
+# The last nine leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -155,9 +156,15 @@ cgroup() {
     bash tests/big/cgroup.sh "$big/big_cgroup"
 }
 
+digest() {
+    local targets=test_digest_changes
+    build programs -DCMAKE_BUILD_TYPE=Release
+    RESHARD_CHANGES=1000000 RESHARD_SEED=${RESHARD_SEED:-$(date +%s)} "$dir/programs/tests/shard/test_digest_changes"
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup bare"
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

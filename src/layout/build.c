@@ -62,6 +62,8 @@ static bool is_reserved(const char *name) {
     return !strcmp(name, "on") || !strcmp(name, "boxes") || !strcmp(name, "order");
 }
 
+bool rshi_axis_can_be(const char *name) { return is_name(name) && !is_reserved(name); }
+
 static rsh_status build_axis(builder *b, int i) {
     rsh_axis *axis = &b->l->desc.axis[i];
     rshi_text_place here = numbered(b->origin->axis[i], "axis", i);

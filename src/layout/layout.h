@@ -112,6 +112,7 @@ rshi_layout_cut_step(const rsh_layout *l, int dim,
                      int64_t k); /* its share of the position: the sum of coordinate * axis step */
 unsigned rshi_layout_free_axes(const rsh_layout *l); /* neither cut nor partial */
 int64_t rshi_layout_positions(const rsh_layout *l);
+bool rshi_axis_can_be(const char *name); /* can the notation spell it as the name of an axis? */
 int64_t rshi_layout_axis_size(const rsh_layout *l, int axis);
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position);
