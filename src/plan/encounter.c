@@ -238,6 +238,40 @@ static rsh_status count_flat(rshi_encounter *m, const rshi_clip *cells, int64_t 
     return RSH_OK;
 }
 
+/* ---- boxes ---- */
+
+typedef struct ticking {
+    rshi_encounter *m;
+    const rshi_clip *cell;
+    int64_t count;
+} ticking;
+
+static rsh_status tick_box(void *ctx, int64_t box) {
+    ticking *w = ctx;
+    rshi_encounter *m = w->m;
+    if (m->tick[box] == m->ticks) return RSH_OK;
+    if (!rshi_clip_common(m->s->ndim, rshi_half_cell(m->s, m->s->first_cell[box]), w->cell)) return RSH_OK;
+    m->tick[box] = m->ticks;
+    w->count++;
+    return RSH_OK;
+}
+
+static rsh_status count_boxes(rshi_encounter *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+    ticking w = {.m = m};
+    if (!m->tick) m->tick = rshi_calloc((size_t)m->s->parts, sizeof *m->tick);
+    if (!m->tick) return rshi_nomem();
+    m->ticks++;
+    for (int64_t c = 0; c < n; c++) {
+        rshi_stripe query[RSH_MAX_NDIM];
+        w.cell = &cells[c];
+        rshi_clip_hull(m->s->ndim, w.cell, query);
+        RSH_TRY(rshi_boxes_meeting(m->s->l, query, tick_box, &w));
+    }
+    *count = w.count;
+    return RSH_OK;
+}
+
 rsh_status rshi_encounter_count(rshi_encounter *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+    if (rsh_layout_describe(m->s->l)->is_boxes) return count_boxes(m, cells, n, count);
     return m->s->product ? count_products(m, cells, n, count) : count_flat(m, cells, n, count);
 }

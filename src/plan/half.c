@@ -205,3 +205,10 @@ int64_t rshi_clip_common(int ndim, const rshi_stripe *a, const rshi_clip *b) {
     }
     return n;
 }
+
+void rshi_clip_hull(int ndim, const rshi_clip *c, rshi_stripe *out) {
+    for (int d = 0; d < ndim; d++) out[d] = c->set[d];
+    if (c->dim < 0) return;
+    rshi_stripe *s = &out[c->dim];
+    *s = rshi_stripe_range(rshi_max(c->lo, s->lo), rshi_min(c->hi, rshi_stripe_end(s)));
+}

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define MOST_MARKS ((int64_t)1 << 26)
-#define FEW_SOURCES 16 /* boxes of a node that are compared one by one; more are looked up */
+#define FEW_SOURCES 256 /* boxes of a node that are compared one by one; more are looked up */
 
 /* ---- cells ---- */
 
@@ -180,10 +180,7 @@ static rsh_status look_up(rshi_sums *s, int64_t rank, int64_t turn, rshi_box_fn 
     for (int64_t c = 0; c < s->nclips; c++) {
         looking w = {s, &s->clip[c], rank, turn};
         rshi_stripe query[RSH_MAX_NDIM];
-        for (int d = 0; d < s->ndim; d++) query[d] = s->clip[c].set[d];
-        if (w.clip->dim >= 0)
-            query[w.clip->dim] = rshi_stripe_range(rshi_max(w.clip->lo, query[w.clip->dim].lo),
-                                                   rshi_min(w.clip->hi, rshi_stripe_end(&query[w.clip->dim])));
+        rshi_clip_hull(s->ndim, w.clip, query);
         RSH_TRY(rshi_boxes_meeting(s->a.l, query, fn, &w));
     }
     return RSH_OK;
@@ -191,7 +188,7 @@ static rsh_status look_up(rshi_sums *s, int64_t rank, int64_t turn, rshi_box_fn 
 
 static rsh_status list_shared(rshi_sums *s, int64_t target) {
     s->nshared = 0;
-    if (s->looks && s->sources.n > FEW_SOURCES) return look_up(s, 0, 0, add_near_box);
+    if (s->boxes && s->sources.n > FEW_SOURCES) return look_up(s, 0, 0, add_near_box);
     for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
         int64_t source = s->sources.member[x].group;
         if (go_together(s, source, target)) RSH_TRY(add_shared(s, x, common(s, source, s->clip, s->nclips)));

@@ -37,7 +37,8 @@ typedef struct rshi_sums {
     bool relays; /* what several ranks of a node want enters it once */
     bool clips;  /* relays or slices: a rank may fetch a part of what it wants only */
     bool flips;  /* messages are counted from the sources' side */
-    bool looks;  /* sources are boxes, looked up one by one */
+    bool boxes;  /* sources are boxes */
+    bool looks;  /* and looked up one by one */
     int64_t classes;        /* partial positions (where each moves on its own) times turns */
     int64_t size, out_size; /* bytes of an element on its way; and where a result is passed on */
     int64_t work;           /* pairs of ranks that were looked at one by one */

@@ -83,12 +83,15 @@ typedef struct rshi_clip {
 /* Elements that a cell and a restricted one have in common. */
 int64_t rshi_clip_common(int ndim, const rshi_stripe *a, const rshi_clip *b);
 
-/* ---- how many parts of a side meet cells of the other? ---- */
+/* A stripe for each dim around it. */
+void rshi_clip_hull(int ndim, const rshi_clip *c, rshi_stripe *out);
+
+/* ---- how many parts of a half meet cells of the other? ---- */
 
 typedef struct rshi_encounter rshi_encounter;
 rsh_status rshi_encounter_new(const rshi_half *s, rshi_encounter **out);
 void rshi_encounter_free(rshi_encounter *m);
-/* Parts of a product or flat side that have elements in common with any of n cells. */
+/* Parts that have elements in common with any of n cells. */
 rsh_status rshi_encounter_count(rshi_encounter *m, const rshi_clip *cells, int64_t n,
                                 int64_t *count);
 

@@ -67,8 +67,10 @@ static void choose_ways(rshi_sums *s) {
     s->nodes = has_several_nodes(s->p);
     s->relays = s->nodes && s->ndim && !pair->reduce && !pair->keep && e <= pair->wire_size;
     s->clips = s->b.most_holders > 1 && (s->relays || pair->reduce);
-    s->flips = !s->a.product && s->a.single && s->b.product && !s->clips && (!boxes || s->a.most_holders <= 1);
-    s->looks = boxes && !s->flips;
+    bool to_boxes = rsh_layout_describe(s->b.l)->is_boxes;
+    s->flips = !s->a.product && s->a.single && !to_boxes && !s->clips && (!boxes || s->a.most_holders <= 1);
+    s->boxes = boxes;
+    s->looks = boxes && !s->flips && !(s->a.single && s->a.most_holders <= 1 && s->b.product);
     s->classes = s->a.most_holders * (pair->keep ? s->b.partials : 1);
 }
 
