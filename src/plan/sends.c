@@ -68,7 +68,8 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to);
     int64_t holders = rshi_piece_holders(pair->to, b);
-    for (int64_t i = 0; i < partials; i++) {
+    int64_t first = pair->keep ? rshi_piece_partial(pair->from, w->from.a) : 0;
+    for (int64_t i = first; i < (pair->keep ? first + 1 : partials); i++) {
         rshi_piece at, held;
         rshi_piece_at_partial(pair->to, b, i, &at);
         for (int64_t j = 0; j < holders; j++) {
