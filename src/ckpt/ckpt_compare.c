@@ -101,7 +101,8 @@ static void tell(comparing *c, const rshi_job *j) {
         used += snprintf(index + used, sizeof index - (size_t)used, "%s%" PRId64, k ? ", " : "", d->index[k]);
     const rshi_ckpt_tensor *y = &c->b->tensor[c->pair[2 * j->different + 1]];
     char where[64] = "";
-    if (y->layout && y->ranks_are_files) snprintf(where, sizeof where, ", in the part of rank %" PRId64, j->differing.rank);
+    if (y->layout && y->ranks_are_files)
+        snprintf(where, sizeof where, ", in the part of rank %" PRId64, j->differing.rank);
     differ(c, x->name, "tensor \"%.300s\" differs first at %s]%s of %.300s", x->name, index, where, c->b->path);
 }
 
