@@ -47,7 +47,7 @@ bench:
 	@sh bench/table.sh $(BUILD)/reshard
 	@sh bench/peers.sh $(BUILD)/bench/peers
 	@python3 bench/checkpoint.py $(BUILD)/reshard
-	@for program in $(BUILD)/bench/bench_*; do [ ! -x $$program ] || $$program || exit 1; done
+	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:
 	$(SETUP) build test bigtest

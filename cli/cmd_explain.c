@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL };
+enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
+
+#define FEW_TO_TRY 256 /* ranks: a second plan then takes no time that anybody would notice */
 
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
@@ -15,6 +17,7 @@ static const struct argp_option options[] = {
      .key = RANKS_PER_NODE,
      .arg = "N",
      .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ..."},
+    {.name = "by-node", .key = BY_NODE, .doc = "reductions combine what lies on each node first"},
     {.name = "relabel", .key = RELABEL, .doc = "first renumber the ranks of TO so that most bytes stay where they are"},
     {0}};
 
@@ -26,6 +29,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case MATRIX: e->matrix = true; return 0;
     case SVG: e->svg = word; return 0;
     case HTML: e->html = word; return 0;
+    case BY_NODE: e->by_node = true; return 0;
     case RELABEL: e->relabel = true; return 0;
     case RANKS_PER_NODE:
         if (!parse_count(word, 1, &e->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
@@ -56,7 +60,7 @@ static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
     rsh_plan_opts search = *opts;
     search.approximate = true;
     rsh_status st = make_plan(e, opts);
-    if (!st) st = rsh_layout_relabel(1, &from, &old, &search, &to, &e->relabel_exact);
+    if (!st) st = rsh_plan_relabel(1, &from, &old, &search, &to, &e->relabel_exact);
     if (st) return st;
     e->moved_before = e->totals.bytes_moved;
     rsh_plan_free(e->plan);
@@ -66,11 +70,30 @@ static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
     return RSH_OK;
 }
 
+/* What passes between nodes if reductions combine the other way. */
+static rsh_status try_other(explanation *e, const rsh_plan_opts *opts) {
+    rsh_plan_opts other = *opts;
+    rsh_plan_totals totals;
+    rsh_plan *p = NULL;
+    bool reduces = rsh_layout_op(e->pair.from) && !rsh_layout_op(e->pair.to);
+    if (!reduces || !e->ranks_per_node || (!e->by_node && rsh_plan_nranks(e->plan) > FEW_TO_TRY)) return RSH_OK;
+    other.reduce = e->by_node ? RSH_REDUCE_IN_ORDER : RSH_REDUCE_BY_NODE;
+    rsh_status st = rsh_plan_new(e->pair.from, e->pair.to, &other, &p);
+    if (!st) st = rsh_plan_get_totals(p, &totals);
+    rsh_plan_free(p);
+    if (st) return st;
+    e->has_other = true;
+    e->other_between_nodes = totals.bytes_between_nodes;
+    return RSH_OK;
+}
+
 static rsh_status plan(explanation *e) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     opts.ranks_per_node = e->ranks_per_node;
+    opts.reduce = e->by_node ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
     rsh_status st = e->relabel ? relabel(e, &opts) : RSH_OK;
-    return st ? st : make_plan(e, &opts);
+    if (!st) st = make_plan(e, &opts);
+    return st ? st : try_other(e, &opts);
 }
 
 /* ---- answers ---- */

@@ -1,4 +1,4 @@
-/* Dtype: the types of elements, the reductions on them, and the sink that receives text. */
+/* Dtype: the types of elements and the reductions on them. */
 #ifndef RESHARD_DTYPE_H
 #define RESHARD_DTYPE_H
 
@@ -80,13 +80,6 @@ RSH_API rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype);
 /* Does one dtype convert to the other?  RSH_ETYPE for complex to real; every other pair converts,
  * complex to bool too (true: either part is not 0).  Pure. */
 RSH_API rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to);
-
-/* Where text goes.  `write` is called with consecutive bytes of the text and returns 0, or non-zero
- * to stop: the function that writes then returns RSH_EIO. */
-typedef struct rsh_sink {
-    int (*write)(void *ctx, const char *text, size_t length);
-    void *ctx;
-} rsh_sink;
 
 #ifdef __cplusplus
 }

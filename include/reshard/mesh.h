@@ -13,6 +13,7 @@
 
 #include <reshard/comm.h>
 #include <reshard/layout.h>
+#include <reshard/sink.h>
 
 #ifdef __cplusplus
 extern "C" {

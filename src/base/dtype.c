@@ -112,3 +112,8 @@ rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to) {
                 "%s does not convert to %s: complex to real is refused", rsh_dtype_name(from), rsh_dtype_name(to));
     return RSH_OK;
 }
+
+rsh_dtype rshi_accumulator(rsh_dtype t) {
+    bool small = t == RSH_F16 || t == RSH_BF16 || t == RSH_F8E4M3 || t == RSH_F8E5M2;
+    return small ? RSH_F32 : t;
+}

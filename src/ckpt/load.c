@@ -159,7 +159,7 @@ static rsh_status spread(loading *l, const binding *b) {
     rsh_plan *plan = NULL;
     rsh_exec *exec = NULL;
     if (!b->n) return RSH_OK;
-    rsh_status st = rsh_comm_plan_opts(l->comm, &opts);
+    rsh_status st = rsh_plan_opts_of_comm(l->comm, &opts);
     if (!st) st = rsh_plan_new_many(b->n, b->from, b->to, &opts, &plan);
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = rsh_exec_bind(plan, l->comm, b->src, b->dst, &exec);

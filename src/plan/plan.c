@@ -133,9 +133,10 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
     RSH_REQUIRE((unsigned)o.reduce <= RSH_REDUCE_BY_NODE, RSH_EVALUE, "%d is not a way to reduce", (int)o.reduce);
-    RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP,
-                "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
     RSH_TRY(take_nodes(p, &o));
+    p->reduce = o.reduce;
+    for (int64_t t = 0; t < p->n; t++)
+        p->pair[t].by_node = p->reduce == RSH_REDUCE_BY_NODE && p->pair[t].reduce && rshi_plan_has_nodes(p);
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
     p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
@@ -162,10 +163,15 @@ void rshi_plan_take_fingerprint(rsh_plan *p) {
 }
 
 /* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread
- * over nodes in two more. */
+ * over nodes in two more, and in three where the ranks beside a source send to other nodes.  Nodes that combine first
+ * have a stage before, and one behind, in which a node's ranks exchange what came from others. */
 static int count_stages(const rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++)
-        if (p->pair[t].spread) return RSHI_STAGES;
+    bool spread = false;
+    for (int64_t t = 0; t < p->n; t++) {
+        if (p->pair[t].forward || p->pair[t].by_node) return 4;
+        spread |= p->pair[t].spread;
+    }
+    if (spread) return 3;
     if (rshi_plan_has_nodes(p)) return 2;
     for (int64_t t = 0; t < p->n; t++)
         if (p->pair[t].reduce) return 2;

@@ -27,14 +27,14 @@ static void keep_mine(rshi_rank_edges *s, int64_t first, const rshi_piece *a, rs
         if (mine) list->edge[kept++] = *e;
     }
     list->n = kept;
-    if (kept == first) rshi_pieces_back(s, mark);
+    if (kept == first) rshi_pieces_forget_after(s, mark);
 }
 
 /* Edges into b, at its rank, that read this rank's source piece. */
 static rsh_status send_to(sending *w, const rshi_piece *b) {
     rshi_rank_edges *s = w->edges;
     int64_t first = s->sends.n;
-    rshi_kept mark = rshi_pieces_mark(s);
+    rshi_kept mark = rshi_pieces_end(s);
     const rshi_piece *kept = rshi_piece_keep(s, b);
     if (!kept) return RSH_ENOMEM;
     RSH_TRY(w->p->pair[w->tensor].irregular ? rshi_piece_receives(w->p, w->tensor, kept, s, &s->sends)
@@ -77,7 +77,7 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
     int64_t holders = rshi_piece_holders(to, b);
     for (int64_t j = 0; j < holders; j++) {
         int64_t first = s->sends.n;
-        rshi_kept mark = rshi_pieces_mark(s);
+        rshi_kept mark = rshi_pieces_end(s);
         rshi_piece *at = rshi_pieces_room(s, 1);
         if (!at) return RSH_ENOMEM;
         rshi_piece_at_holder(to, b, j, at);
@@ -97,7 +97,7 @@ static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edge
         st = send_piece(&w);
     }
     rshi_free(list);
-    return st;
+    return st ? st : rshi_node_result_edges(p, tensor, true, s, &s->sends);
 }
 
 static rsh_status send_results(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {

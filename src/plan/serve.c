@@ -46,10 +46,12 @@ static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_p
 }
 
 int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
+    if (pair->by_node) return 1; /* a replica as a whole */
     return candidates_for(p, pair->from, a, rank).n;
 }
 
 int64_t rshi_serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t turn) {
+    if (pair->by_node) return rshi_replica(p, pair, a, rank, turn);
     candidates c = candidates_for(p, pair->from, a, rank);
     return candidate(p, pair->from, a, &c, rank, turn);
 }

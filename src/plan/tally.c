@@ -170,6 +170,11 @@ rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits) {
         int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
                 f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), held;
         RSH_TRY(held_by_all(pair->to, &held));
+        if (pair->by_node) { /* every contribution is read once more, and results travel wider */
+            int64_t read = rshi_mul_most(rsh_layout_count(pair->from), rsh_layout_nranks(pair->from));
+            e = rshi_max(e, (int64_t)rsh_dtype_size(rshi_pair_accumulator(pair)));
+            if (!rshi_add(sum, rshi_mul_most(read, e), &sum)) sum = INT64_MAX;
+        }
         if (!rshi_add(sum, rshi_mul_most(held, rshi_mul_most(pair->contributions, rshi_max(e, f))), &sum))
             sum = INT64_MAX;
     }
@@ -260,8 +265,9 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     RSH_TRY(check_rank(rank));
     RSH_TRY(check_fits(p));
     RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_share(p, rank, &v));
-    v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv);
-    v.scratch_bytes = p->messages ? v.scratch_messages : 0;
+    RSH_TRY(rshi_plan_scratch_bytes(p, rank, &v.scratch_bytes));
+    v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv) + v.scratch_bytes;
+    if (p->messages) v.scratch_bytes = v.scratch_messages;
     *out = v;
     return RSH_OK;
 }
@@ -278,8 +284,8 @@ rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
     RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
     RSH_TRY(rshi_lower_bound(p, &t.lower_bound));
     RSH_TRY(rshi_lower_bound_between_nodes(p, &t.lower_bound_between_nodes));
-    t.scratch_messages = message_scratch(p, !t.messages);
-    t.scratch_bytes = p->messages ? t.scratch_messages : 0;
+    t.scratch_messages = message_scratch(p, !t.messages) + p->scratch_bytes;
+    t.scratch_bytes = p->messages ? t.scratch_messages : p->scratch_bytes;
     *out = t;
     return RSH_OK;
 }

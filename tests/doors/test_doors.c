@@ -12,6 +12,9 @@
 #include <cmocka.h>
 #include <reshard/ckpt.h>
 #include <reshard/torch.h>
+#ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
+#include <reshard/mpi.h>
+#endif
 
 struct saved { /* what a sink got */
     char *data;
@@ -45,6 +48,9 @@ static struct things {
     rsh_torch_tensor *rsh_torch_tensor, *other_torch;
     rsh_partial *rsh_partial;
     rsh_tensor_meta *rsh_tensor_meta;
+    rsh_value *rsh_value, *other_value, *sharded_value;
+    rsh_grad_call *rsh_grad_call; /* NULL: there is one only while an op runs */
+    rsh_value *rsh_value_list[1];
     const rsh_layout *rsh_layout_list[1];
     const rsh_tensor *rsh_tensor_list[1];
     rsh_tensor *other_rsh_tensor_list[1];
@@ -65,6 +71,10 @@ static struct things {
     rsh_torch_opts rsh_torch_opts;
     rsh_shard rsh_shard;
     rsh_wire rsh_wire;
+    rsh_grad_op rsh_grad_op;
+    rsh_grad_as rsh_grad_as;
+    rsh_reading rsh_reading;
+    rsh_saved_hooks rsh_saved_hooks;
     int64_t shape[2], strides[2], zeros[2], index[2];
     int ranks[1];
     size_t sizes[1];
@@ -120,6 +130,18 @@ static const char *before(void) { rsh_wire_fail(RSH_EVALUE, unsaid); return unsa
         if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);                  \
     } while (0)
 #define ok(call) answers(RSH_OK, call)
+
+static rsh_tensor *fresh_tensor(void) {
+    rsh_tensor *t = NULL;
+    ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &t));
+    return t;
+}
+
+static rsh_value *fresh_value(void) {
+    rsh_value *v = NULL;
+    ok(rsh_value_take(fresh_tensor(), false, &v));
+    return v;
+}
 
 #include "door_calls.inc"
 
@@ -216,8 +238,16 @@ static void make_values(void) {
     have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
 }
 
-static void make_core(void) {
+static void make_comm(void) {
+#ifdef DOORS_MPI
+    ok(rsh_comm_mpi(MPI_COMM_SELF, &have.rsh_comm));
+#else
     ok(rsh_comm_threads(1, &have.rsh_comm));
+#endif
+}
+
+static void make_core(void) {
+    make_comm();
     ok(rsh_pool_new(1, &have.rsh_pool));
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
@@ -277,6 +307,21 @@ static void unmake_ckpt(void) {
     rmdir(have.folder);
 }
 
+static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
+static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                                rsh_value **out) {
+    return rsh_grad_apply_as(op, attrs, nin, in, nout, &have.rsh_grad_as, out);
+}
+
+static void make_grad(void) {
+    have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
+    have.rsh_reading = (rsh_reading){.name = "own", .apply = reading_apply};
+    ok(rsh_value_take(fresh_tensor(), true, &have.rsh_value));
+    have.other_value = fresh_value();
+    ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
+    have.rsh_value_list[0] = have.rsh_value;
+}
+
 static void make_torch(void) {
     ok(rsh_group_init(have.rsh_comm));
     have.rsh_group = rsh_group_default();
@@ -300,6 +345,7 @@ static int make(void **state) {
     (void)state;
     make_values();
     make_core();
+    make_grad();
     make_torch();
     make_ckpt();
     return 0;
@@ -315,6 +361,7 @@ static int unmake(void **state) {
     rsh_torch_free(have.other_torch), rsh_torch_free(have.rsh_torch_tensor);
     rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
     if (rsh_group_destroy()) return 1;
+    rsh_value_free(have.sharded_value), rsh_value_free(have.other_value), rsh_value_free(have.rsh_value);
     rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
@@ -327,7 +374,46 @@ static int unmake(void **state) {
     return st != RSH_OK;
 }
 
+#ifdef DOORS_MPI
+/* What begins and ends MPI happens once, so it is called by hand. */
+static void without_a_place_for_the_comm_mpi_begins_all_the_same(void **state) {
+    (void)state;
+    int begun = 0;
+    answers(RSH_ERUNTIME, rsh_comm_mpi(MPI_COMM_WORLD, &have.rsh_comm));
+    answers(RSH_EVALUE, rsh_mpi_open(NULL));
+    MPI_Initialized(&begun);
+    assert_true(begun);
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+    assert_null(have.rsh_comm);
+}
+
+static void without_a_comm_mpi_ends(void **state) {
+    (void)state;
+    int ended = 0;
+    ok(rsh_mpi_close(NULL));
+    MPI_Finalized(&ended);
+    assert_true(ended);
+    ok(rsh_mpi_close(NULL));
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+}
+
+static const struct CMUnitTest first[] = {
+    cmocka_unit_test(without_a_place_for_the_comm_mpi_begins_all_the_same),
+};
+static const struct CMUnitTest last[] = {
+    cmocka_unit_test(without_a_comm_mpi_ends),
+};
+#endif
+
 int main(void) {
-    int failed = cmocka_run_group_tests(doors, make, unmake);
-    return failed + cmocka_run_group_tests(inside, make, unmake);
+    int failed = 0;
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(first, NULL, NULL);
+#endif
+    failed += cmocka_run_group_tests(doors, make, unmake);
+    failed += cmocka_run_group_tests(inside, make, unmake);
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(last, NULL, NULL);
+#endif
+    return failed;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                                               \
@@ -150,6 +151,17 @@ static void tensors_are_resharded(rsh_comm *c) {
     rsh_layout_free(copies);
 }
 
+/* The last rank has no place for its comm: nobody waits for it. */
+static void a_rank_without_a_place_for_its_comm_is_named(rsh_comm *c) {
+    (void)c;
+    bool last = world_rank == world_size - 1;
+    rsh_comm *own = NULL;
+    time_t start = time(NULL);
+    CHECK(rsh_comm_mpi(MPI_COMM_WORLD, last ? NULL : &own) == (last ? RSH_EVALUE : RSH_EPEER));
+    CHECK(!own && strstr(rsh_error_detail(), "NULL for the comm"));
+    CHECK(time(NULL) - start < 60); /* RESHARD_TIMEOUT is 1800 */
+}
+
 /* The last rank leaves early: whoever waits is told, and nobody hangs when the comm is freed. */
 static void a_rank_that_leaves_is_named(rsh_comm *c) {
     (void)c;
@@ -196,6 +208,7 @@ static const struct {
 #define TEST(name) {#name, name}
     TEST(a_comm_knows_ranks_engine_and_nodes), TEST(blocks_come_to_everybody),      TEST(messages_of_all_sizes_arrive),
     TEST(refusals_are_everybodys),             TEST(splits_are_comms_of_their_own), TEST(tensors_are_resharded),
+    TEST(a_rank_without_a_place_for_its_comm_is_named),
     TEST(a_rank_that_leaves_is_named),         TEST(many_comms_live_one_after_another),
     TEST(a_rank_in_another_network_namespace_is_another_node),
 };
