@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    5 /* part of every fingerprint: raise it when the same input gives other edges */
+    7 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -53,6 +53,11 @@ static inline bool rshi_plan_has_nodes(const rsh_plan *p) {
     return p->node_of || p->ranks_per_node;
 }
 
+/* The dtype in which contributions are combined and nodes exchange results. */
+static inline rsh_dtype rshi_pair_accumulator(const rshi_pair *pair) {
+    return rshi_accumulator(rsh_layout_dtype(pair->from));
+}
+
 /* The ranks of the plan that are on a node. */
 typedef struct rshi_crew {
     const int64_t *by_node; /* NULL: ordinal i is `first` + i */
@@ -63,11 +68,6 @@ rsh_status rshi_plan_sort_nodes(rsh_plan *p); /* sets by_node */
 /* Its i-th rank, ascending, as an ordinal in p->rank. */
 static inline int64_t rshi_crew_ordinal(const rshi_crew *c, int64_t i) {
     return c->by_node ? c->by_node[c->first + i] : c->first + i;
-}
-
-/* The dtype in which contributions are combined and nodes exchange results. */
-static inline rsh_dtype rshi_pair_accumulator(const rshi_pair *pair) {
-    return rshi_accumulator(rsh_layout_dtype(pair->from));
 }
 
 /* ---- edges ---- */

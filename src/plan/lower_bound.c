@@ -351,3 +351,60 @@ rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes) {
     rshi_free(list);
     return st;
 }
+
+/* ---- into one node ---- */
+
+/* A result to which some contribution lies elsewhere has to come in, or to be finished here with what does. */
+typedef struct missing {
+    const rsh_plan *p;
+    const rshi_pair *pair;
+    const rshi_piece *b;
+    int64_t node, elements;
+} missing;
+
+static rsh_status add_missing(void *ctx, const rshi_piece *a) {
+    missing *m = ctx;
+    const rshi_pair *pair = m->pair;
+    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
+    for (int64_t i = 0; i < pair->contributions; i++) {
+        rshi_piece at;
+        rshi_piece_at_partial(pair->from, a, i, &at);
+        if (rshi_holders_on(m->p, pair->from, &at, m->node)) continue;
+        m->elements += rshi_pieces_common(pair->to, a, m->b);
+        return RSH_OK;
+    }
+    return RSH_OK;
+}
+
+static rsh_status reduction_need(const rsh_plan *p, const rshi_pair *pair, const ranked *ranks, int64_t n,
+                                 int64_t *bytes) {
+    piece_list b = {0};
+    missing m = {.p = p, .pair = pair, .node = ranks->node};
+    rsh_status st = list_pieces(pair->to, ranks, n, !pair->fill_others, &b);
+    for (int64_t j = 0; j < b.n && !st; j++) {
+        if (pair->fill_others && rshi_piece_partial(pair->to, &b.piece[j])) continue;
+        m.b = &b.piece[j];
+        st = rshi_layout_search(pair->from, m.b->set, add_missing, &m);
+    }
+    rshi_free(b.piece);
+    *bytes += m.elements * rshi_min(pair->wire_size, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
+    return st;
+}
+
+static rsh_status pair_need(const rsh_plan *p, const rshi_pair *pair, const ranked *list, int64_t n, int64_t *bytes) {
+    bool odd = pair->irregular || rshi_layout_irregular(pair->to);
+    if (pair->reduce) return rshi_layout_irregular(pair->to) ? RSH_OK : reduction_need(p, pair, list, n, bytes);
+    return odd ? node_need_irregular(pair, list, n, bytes) : node_need(pair, list, n, bytes);
+}
+
+rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *bytes) {
+    ranked *list = rshi_alloc((size_t)p->nranks, sizeof *list);
+    int64_t n = 0;
+    rsh_status st = list ? RSH_OK : rshi_nomem();
+    *bytes = 0;
+    for (int64_t i = 0; i < p->nranks && !st; i++)
+        if (rshi_plan_node(p, p->rank[i]) == node) list[n++] = (ranked){node, p->rank[i]};
+    for (int64_t t = 0; t < p->n && n && !p->adjoint && !st; t++) st = pair_need(p, &p->pair[t], list, n, bytes);
+    rshi_free(list);
+    return st;
+}

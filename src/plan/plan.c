@@ -256,3 +256,4 @@ bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
 bool rshi_plan_has_ceiling(const rsh_plan *p) { return p->has_ceiling; }
 
 int rshi_plan_stages(const rsh_plan *p) { return p->stages; }
+int64_t rshi_plan_node_of(const rsh_plan *p, int64_t rank) { return rshi_plan_node(p, rank); }

@@ -13,6 +13,21 @@ int64_t rshi_reduced_slices(const rshi_region *r) {
     return r->pair->reduce && r->extent ? rshi_piece_holders(r->pair->to, r->b) : 1;
 }
 
+/* The holders of b on the node of its rank. */
+typedef struct near_holders {
+    int64_t *holder; /* owned: their numbers */
+    int64_t n;
+} near_holders;
+
+static rsh_status list_near(const rshi_region *r, int64_t holders, near_holders *c) {
+    int64_t node = rshi_plan_node(r->p, r->b->rank);
+    c->holder = rshi_alloc((size_t)holders, sizeof *c->holder);
+    if (!c->holder) return rshi_nomem();
+    for (int64_t i = 0; i < holders; i++)
+        if (rshi_plan_node(r->p, rshi_piece_holder(r->pair->to, r->b, i)) == node) c->holder[c->n++] = i;
+    return RSH_OK;
+}
+
 /* Restrict the region to slice i of n of the destination piece; false: nothing is left. */
 static bool restrict_to(rshi_region *r, int64_t n, int64_t i) {
     int dim = rshi_piece_longest_dim(r->pair->to, r->b);
@@ -23,30 +38,15 @@ static bool restrict_to(rshi_region *r, int64_t n, int64_t i) {
     return *lo < *hi && rshi_stripe_common(a, b, *lo, *hi);
 }
 
-/* The holders of b on the node of its rank. */
-typedef struct crew {
-    int64_t *holder; /* owned: their numbers */
-    int64_t n;
-} crew;
-
-static rsh_status list_crew(const rshi_region *r, int64_t holders, crew *c) {
-    int64_t node = rshi_plan_node(r->p, r->b->rank);
-    c->holder = rshi_alloc((size_t)holders, sizeof *c->holder);
-    if (!c->holder) return rshi_nomem();
-    for (int64_t i = 0; i < holders; i++)
-        if (rshi_plan_node(r->p, rshi_piece_holder(r->pair->to, r->b, i)) == node) c->holder[c->n++] = i;
-    return RSH_OK;
-}
-
 /* The slice of holder i, which is on another node, the f-th of those. */
-static rsh_status take_far(rshi_region *r, const crew *c, int64_t i, int64_t f) {
+static rsh_status take_far(rshi_region *r, const near_holders *c, int64_t i, int64_t f) {
     int64_t owner = rshi_piece_holder(r->pair->to, r->b, i), turn = rshi_layout_position(r->pair->to, owner);
     int64_t near = c->holder[f % c->n];
     bool mine = rshi_piece_holder(r->pair->to, r->b, near) == r->b->rank;
     return rshi_region_from_holder(r, mine ? 2 : 3, mine ? i : near, owner, turn);
 }
 
-static rsh_status take_slices(rshi_region *r, int64_t n, const crew *c) {
+static rsh_status take_slices(rshi_region *r, int64_t n, const near_holders *c) {
     int64_t node = rshi_plan_node(r->p, r->b->rank), far = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t owner = rshi_piece_holder(r->pair->to, r->b, i);
@@ -65,8 +65,8 @@ static rsh_status take_slices(rshi_region *r, int64_t n, const crew *c) {
 }
 
 rsh_status rshi_reduced_edges(rshi_region *r, int64_t n) {
-    crew c = {0};
-    rsh_status st = r->pair->by_node ? list_crew(r, n, &c) : RSH_OK;
+    near_holders c = {0};
+    rsh_status st = r->pair->by_node ? list_near(r, n, &c) : RSH_OK;
     if (!st) st = take_slices(r, n, &c);
     rshi_free(c.holder);
     return st;
