@@ -248,15 +248,15 @@ static rsh_status list_pieces(const rsh_layout *l, const ranked *ranks, int64_t 
 }
 
 /* A piece that a node needs, while the boxes are looked up that its ranks may hold. */
-typedef struct missing {
+typedef struct lacking {
     const rshi_pair *pair;
     const rshi_piece *b;
     const piece_list *a; /* what they hold, by number of the box */
     int64_t n;
-} missing;
+} lacking;
 
 static rsh_status take_off_box(void *ctx, int64_t box) {
-    missing *m = ctx;
+    lacking *m = ctx;
     int64_t lo = 0, hi = m->a->n;
     while (lo < hi) {
         int64_t mid = lo + (hi - lo) / 2;
@@ -272,7 +272,7 @@ static rsh_status take_off_box(void *ctx, int64_t box) {
 
 /* Elements of b that no piece of the list has. */
 static rsh_status count_missing(const rshi_pair *pair, const piece_list *a, const rshi_piece *b, int64_t *n) {
-    missing m = {pair, b, a, rshi_piece_count(pair->to, b)};
+    lacking m = {pair, b, a, rshi_piece_count(pair->to, b)};
     bool look = rsh_layout_describe(pair->from)->is_boxes && a->n > FEW_PAIRS / 16;
     if (look) RSH_TRY(rshi_boxes_meeting(pair->from, b->set, take_off_box, &m));
     for (int64_t i = 0; i < a->n && !look; i++)
