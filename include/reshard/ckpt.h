@@ -75,12 +75,11 @@ RSH_API int64_t rsh_ckpt_nothers(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name,
                                       const char **what);
 
-/* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first element,
- * to->strides those of the box's dims (NULL: dense and row-major).  Elements are not converted.  Of
- * copies one is read.
- * RSH_EINDEX if there is no such tensor or the box is not inside it; RSH_EVALUE without memory for
- * elements; RSH_EUNSUP for elements that are no whole bytes; RSH_EIO, also if a file has changed;
- * RSH_ENOMEM.  Local, from any thread. */
+/* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first
+ * element, to->strides those of the box's dims (NULL: dense and row-major).  Elements are not
+ * converted.  Of copies one is read. RSH_EINDEX if there is no such tensor or the box is not inside
+ * it; RSH_EVALUE without memory for elements; RSH_EUNSUP for elements that are no whole bytes;
+ * RSH_EIO, also if a file has changed; RSH_ENOMEM.  Local, from any thread. */
 RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box,
                                  const rsh_memory *to);
 
@@ -185,8 +184,8 @@ typedef struct rsh_load_stats {
     uint64_t most_scratch; /* bytes that this rank read before they were spread */
 } rsh_load_stats;
 /* Loads n tensors of an open checkpoint into sharded tensors of the comm, whatever their layouts;
- * elements are converted where dtypes differ.  Every rank gives the checkpoint that it opened (ranks
- * that are threads may share one), the same names and tensors of the same layouts.
+ * elements are converted where dtypes differ.  Every rank gives the checkpoint that it opened
+ * (ranks that are threads may share one), the same names and tensors of the same layouts.
  *
  * Of what the ranks of a node need every byte is read once, by one of them, in large runs, and is
  * then moved to where it belongs.  Tensors are read in batches; beside them each rank needs memory

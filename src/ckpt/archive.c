@@ -31,12 +31,12 @@ static uint64_t little(const unsigned char *b, int n) {
     return v;
 }
 
-static rsh_status refuse(const rshi_span *s, uint64_t at, const char *sentence) {
+static rsh_status refuse(const rshi_file_span *s, uint64_t at, const char *sentence) {
     rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": %s", s->file, s->at + at, sentence);
     return RSH_EVALUE;
 }
 
-rsh_status rshi_span_read(const rshi_span *s, uint64_t at, void *to, uint64_t n) {
+rsh_status rshi_file_span_read(const rshi_file_span *s, uint64_t at, void *to, uint64_t n) {
     if (at > s->bytes || n > s->bytes - at) return refuse(s, at, "the zip archive points outside itself");
     for (uint64_t have = 0; have < n;) {
         ssize_t got = pread(s->fd, (char *)to + have, n - have, (off_t)(s->at + at + have));
@@ -50,19 +50,19 @@ rsh_status rshi_span_read(const rshi_span *s, uint64_t at, void *to, uint64_t n)
 }
 
 /* The end record, before a comment perhaps. */
-static rsh_status find_end(const rshi_span *s, uint64_t *at, unsigned char end[END]) {
+static rsh_status find_end(const rshi_file_span *s, uint64_t *at, unsigned char end[END]) {
     if (s->bytes < END) return refuse(s, 0, "too short for a zip archive");
     uint64_t most = s->bytes - END < COMMENT ? s->bytes - END : COMMENT;
     for (uint64_t comment = 0; comment <= most; comment++) {
         *at = s->bytes - END - comment;
-        RSH_TRY(rshi_span_read(s, *at, end, END));
+        RSH_TRY(rshi_file_span_read(s, *at, end, END));
         if (little(end, 4) == 0x06054b50 && little(end + 20, 2) == comment) return RSH_OK;
     }
     return refuse(s, 0, "no zip archive: its end record is missing");
 }
 
 /* Where the central directory lies, and how many bytes and entries it has. */
-static rsh_status find_directory(const rshi_span *s, uint64_t *at, uint64_t *bytes, uint64_t *entries) {
+static rsh_status find_directory(const rshi_file_span *s, uint64_t *at, uint64_t *bytes, uint64_t *entries) {
     unsigned char end[END], locator[LOCATOR], end64[END64];
     uint64_t end_at = 0;
     RSH_TRY(find_end(s, &end_at, end));
@@ -70,9 +70,9 @@ static rsh_status find_directory(const rshi_span *s, uint64_t *at, uint64_t *byt
     *bytes = little(end + 12, 4);
     *at = little(end + 16, 4);
     if (end_at < LOCATOR) return RSH_OK;
-    RSH_TRY(rshi_span_read(s, end_at - LOCATOR, locator, LOCATOR));
+    RSH_TRY(rshi_file_span_read(s, end_at - LOCATOR, locator, LOCATOR));
     if (little(locator, 4) != 0x07064b50) return RSH_OK;
-    RSH_TRY(rshi_span_read(s, little(locator + 8, 8), end64, END64));
+    RSH_TRY(rshi_file_span_read(s, little(locator + 8, 8), end64, END64));
     if (little(end64, 4) != 0x06064b50) return refuse(s, little(locator + 8, 8), "no ZIP64 end record");
     *entries = little(end64 + 32, 8);
     *bytes = little(end64 + 40, 8);
@@ -104,7 +104,7 @@ static bool ends_in(const unsigned char *name, size_t n, const char *ending) {
 }
 
 /* Looks through the directory; *found is how many entries have that ending. */
-static rsh_status search(const rshi_span *s, uint64_t at, const unsigned char *directory, uint64_t bytes,
+static rsh_status search(const rshi_file_span *s, uint64_t at, const unsigned char *directory, uint64_t bytes,
                          uint64_t entries, const char *ending, listed *out, int *found) {
     uint64_t i = 0;
     for (*found = 0; entries--;) {
@@ -124,7 +124,7 @@ static rsh_status search(const rshi_span *s, uint64_t at, const unsigned char *d
     return RSH_OK;
 }
 
-static rsh_status find_listed(const rshi_span *s, const char *ending, listed *out) {
+static rsh_status find_listed(const rshi_file_span *s, const char *ending, listed *out) {
     uint64_t at, bytes, entries;
     int found;
     RSH_TRY(find_directory(s, &at, &bytes, &entries));
@@ -132,29 +132,29 @@ static rsh_status find_listed(const rshi_span *s, const char *ending, listed *ou
         return refuse(s, at < s->bytes ? at : 0, "a zip directory of an unlikely size");
     unsigned char *directory = rshi_alloc(bytes, 1);
     if (!directory) return rshi_nomem();
-    rsh_status st = rshi_span_read(s, at, directory, bytes);
+    rsh_status st = rshi_file_span_read(s, at, directory, bytes);
     if (!st) st = search(s, at, directory, bytes, entries, ending, out, &found);
     rshi_free(directory);
     if (st) return st;
     if (found > 1) return refuse(s, at, "a zip archive with more than one such entry");
     if (!found)
-        return rshi_fail(RSH_EKEY, "%.150s: byte %" PRIu64 ": the zip archive has no entry named \"...%s\"", s->file, s->at,
-                         ending);
+        return rshi_fail(RSH_EKEY, "%.150s: byte %" PRIu64 ": the zip archive has no entry named \"...%s\"", s->file,
+                         s->at, ending);
     return RSH_OK;
 }
 
-rsh_status rshi_archive_find(const rshi_span *archive, const char *ending, rshi_span *entry) {
+rsh_status rshi_archive_find(const rshi_file_span *archive, const char *ending, rshi_file_span *entry) {
     unsigned char local[LOCAL];
     listed e;
     RSH_TRY(find_listed(archive, ending, &e));
     if (e.method || (e.flags & 1) || e.bytes != e.packed)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a zip entry that is compressed or encrypted", archive->file,
-                         archive->at + e.at);
-    RSH_TRY(rshi_span_read(archive, e.at, local, LOCAL));
+        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a zip entry that is compressed or encrypted",
+                         archive->file, archive->at + e.at);
+    RSH_TRY(rshi_file_span_read(archive, e.at, local, LOCAL));
     if (little(local, 4) != 0x04034b50) return refuse(archive, e.at, "no header of a zip entry");
     uint64_t at = e.at + LOCAL + little(local + 26, 2) + little(local + 28, 2);
     if (at > archive->bytes || e.bytes > archive->bytes - at)
         return refuse(archive, e.at, "a zip entry that ends outside its archive");
-    *entry = (rshi_span){archive->fd, archive->file, archive->at + at, e.bytes};
+    *entry = (rshi_file_span){archive->fd, archive->file, archive->at + at, e.bytes};
     return RSH_OK;
 }

@@ -8,7 +8,8 @@ rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, 
     bool inside = true; /* if not, rshi_ckpt_read_box says so */
     RSH_NEEDS(c);
     RSH_NEEDS(to);
-    RSH_REQUIRE(tensor >= 0 && tensor < c->ntensors, RSH_EINDEX, "%s: there is no tensor %lld", c->path, (long long)tensor);
+    RSH_REQUIRE(tensor >= 0 && tensor < c->ntensors, RSH_EINDEX, "%s: there is no tensor %lld", c->path,
+                (long long)tensor);
     const rshi_ckpt_tensor *t = &c->tensor[tensor];
     for (int d = 0; d < t->ndim; d++) {
         inside = inside && (!box || (box->lo[d] >= 0 && box->lo[d] <= box->hi[d] && box->hi[d] <= t->shape[d]));

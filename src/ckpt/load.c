@@ -1,4 +1,5 @@
-/* Load: tensors of a checkpoint into sharded tensors: each rank reads its share, then a reshard spreads what was read. */
+/* Load: tensors of a checkpoint into sharded tensors: each rank reads its share, then a reshard spreads what was read.
+ */
 #include <string.h>
 
 #include "ckpt/shares.h"
@@ -32,9 +33,11 @@ static rsh_status check_tensor(const loading *l, int64_t i) {
     const rsh_layout *to = rsh_sharded_layout(l->to[i]);
     bool same = s->ndim == rsh_layout_ndim(to);
     for (int d = 0; d < s->ndim && same; d++) same = s->shape[d] == rsh_layout_shape(to)[d];
-    RSH_REQUIRE(same, RSH_EVALUE, "%s: tensor \"%.200s\" has another shape than %.300s", c->path, s->name, rsh_layout_text(to));
+    RSH_REQUIRE(same, RSH_EVALUE, "%s: tensor \"%.200s\" has another shape than %.300s", c->path, s->name,
+                rsh_layout_text(to));
     RSH_REQUIRE(rsh_sharded_comm(l->to[i]) == l->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm", s->name);
-    RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "tensor \"%.200s\" is to be partial: %.300s", s->name, rsh_layout_text(to));
+    RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "tensor \"%.200s\" is to be partial: %.300s", s->name,
+                rsh_layout_text(to));
     rsh_status st = rsh_dtype_check_convert(s->dtype, rsh_layout_dtype(to));
     if (st) return rshi_fail(st, "%.200s: tensor \"%.200s\": %s", c->path, s->name, rsh_error_detail());
     l->tensor[i] = t;
@@ -77,7 +80,8 @@ static rsh_status choose_batch(loading *l) {
     memset(l->load, 0, (size_t)size * sizeof *l->load);
     for (int64_t most = 0; l->first + l->nbatch < l->n && most < BATCH; l->nbatch++) {
         int64_t i = l->first + l->nbatch;
-        RSH_TRY(rshi_shares_make(l->c, l->tensor[i], rsh_sharded_layout(l->to[i]), l->comm, l->load, &l->bytes, &l->shares[i]));
+        RSH_TRY(rshi_shares_make(l->c, l->tensor[i], rsh_sharded_layout(l->to[i]), l->comm, l->load, &l->bytes,
+                                 &l->shares[i]));
         for (int r = 0; r < size; r++) most = rshi_max(most, l->load[r]);
     }
     return RSH_OK;
@@ -97,7 +101,7 @@ static rsh_status read_shares(loading *l, char *memory) {
         for (int64_t k = 0; k < l->shares[i].nchunks; k++) {
             const rshi_chunk *c = &l->shares[i].chunk[k];
             if (c->at < 0) continue;
-            RSH_TRY(rshi_region_read(l->c, &c->region, l->shares[i].size, memory + c->at, &l->stats.bytes_read));
+            RSH_TRY(rshi_file_region_read(l->c, &c->region, l->shares[i].size, memory + c->at, &l->stats.bytes_read));
         }
     return RSH_OK;
 }

@@ -110,7 +110,8 @@ static rsh_status pop(machine *m, value **out) {
     return RSH_OK;
 }
 
-/* Takes the mark away; its values are stack[*from] to stack[*end - 1], which stay where they are until the next push. */
+/* Takes the mark away; its values are stack[*from] to stack[*end - 1], which stay where they are until the next push.
+ */
 static rsh_status pop_mark(machine *m, int64_t *from, int64_t *end) {
     *end = m->depth;
     while (m->depth && m->stack[m->depth - 1]->kind != RSHI_PICKLE_MARK) m->depth--;
@@ -301,7 +302,8 @@ static rsh_status call(machine *m, const value *class, value *arguments) {
     uint32_t n = arguments->n;
     switch (class->class) {
         case RSHI_CLASS_SIZE: /* torch.Size of a tuple is that tuple */
-            if (n == 1 && (arguments->item[0]->kind == RSHI_PICKLE_TUPLE || arguments->item[0]->kind == RSHI_PICKLE_LIST))
+            if (n == 1 &&
+                (arguments->item[0]->kind == RSHI_PICKLE_TUPLE || arguments->item[0]->kind == RSHI_PICKLE_LIST))
                 return push(m, arguments->item[0]);
             break;
         case RSHI_CLASS_ORDERED_DICT:

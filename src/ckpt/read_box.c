@@ -15,7 +15,7 @@ enum {
     SPARSE = 1 << 16  /* and where fewer are */
 };
 
-typedef rshi_region region; /* its dims fall in the file */
+typedef rshi_file_region region; /* its dims fall in the file */
 
 typedef struct filling {
     const rsh_ckpt *c;
@@ -99,7 +99,7 @@ static rsh_status fill(filling *f, const region *r, int d, uint64_t at, char *to
 }
 
 /* Where it belongs among those that fall in the file; the few there are, by insertion. */
-void rshi_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
+void rshi_file_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
     if (n == 1) return;
     int k = r->nd++;
     for (; k && r->fs[k - 1] < fs; k--) {
@@ -112,7 +112,7 @@ void rshi_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
     r->ms[k] = ms;
 }
 
-rsh_status rshi_region_read(const rsh_ckpt *c, const region *r, int64_t size, char *to, uint64_t *read) {
+rsh_status rshi_file_region_read(const rsh_ckpt *c, const region *r, int64_t size, char *to, uint64_t *read) {
     filling f = {.c = c, .size = size};
     rsh_status st = fill(&f, r, 0, r->at, to);
     rshi_free(f.window);
@@ -130,7 +130,7 @@ static int meet(void *ctx, const rsh_box *box, int64_t offset, const int64_t *st
         if (lo >= hi) return 0;
         offset += (lo - box->lo[d]) * strides[d];
         to += (lo - f->want.lo[d]) * f->strides[d];
-        rshi_region_add(&r, hi - lo, strides[d] * f->size, f->strides[d]);
+        rshi_file_region_add(&r, hi - lo, strides[d] * f->size, f->strides[d]);
     }
     f->status = fill(f, &r, 0, f->part->at + (uint64_t)(offset * f->size), to);
     return f->status != RSH_OK;
@@ -148,7 +148,8 @@ static rsh_status fill_whole(filling *f) {
     return f->status;
 }
 
-bool rshi_piece_is_stored_first(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rshi_piece *p, const int64_t *base) {
+bool rshi_piece_is_stored_first(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rshi_piece *p,
+                                const int64_t *base) {
     const rsh_layout *l = t->layout;
     int64_t mine = rshi_piece_holder_index(l, p, p->rank);
     if (rshi_layout_irregular(l) && !rshi_piece_first_copy(l, p)) return false;
@@ -233,8 +234,8 @@ static rsh_status fill_parts(filling *f) {
 static rsh_status check_box(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rsh_box *box) {
     for (int d = 0; d < t->ndim; d++)
         RSH_REQUIRE(box->lo[d] >= 0 && box->lo[d] <= box->hi[d] && box->hi[d] <= t->shape[d], RSH_EINDEX,
-                    "%s: tensor \"%.200s\": indices %" PRId64 ":%" PRId64 " of dim %d, which has size %" PRId64, c->path,
-                    t->name, box->lo[d], box->hi[d], d, t->shape[d]);
+                    "%s: tensor \"%.200s\": indices %" PRId64 ":%" PRId64 " of dim %d, which has size %" PRId64,
+                    c->path, t->name, box->lo[d], box->hi[d], d, t->shape[d]);
     RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP,
                 "%s: tensor \"%.200s\": boxes of %s, whose elements are no whole bytes", c->path, t->name,
                 rsh_dtype_name(t->dtype));

@@ -22,17 +22,17 @@ bool rshi_piece_is_stored_first(const rsh_ckpt *c, const rshi_ckpt_tensor *t, co
 
 /* Elements of a file at regular distances: element (i0, i1, ..) lies at byte  at + sum i_d * fs[d]
  * of the file and goes to  sum i_d * ms[d]  bytes from where memory begins. */
-typedef struct rshi_region {
+typedef struct rshi_file_region {
     int32_t file;
     uint64_t at;
     int nd;
     int64_t n[RSH_MAX_NDIM], fs[RSH_MAX_NDIM], ms[RSH_MAX_NDIM];
-} rshi_region;
+} rshi_file_region;
 /* One more dim; dims of one index are left out. */
-void rshi_region_add(rshi_region *r, int64_t n, int64_t fs, int64_t ms);
+void rshi_file_region_add(rshi_file_region *r, int64_t n, int64_t fs, int64_t ms);
 /* Reads a region of elements of `size` bytes, without calls for single rows where these are short.
  * *read as above.  RSH_EIO; RSH_ENOMEM.  From any thread. */
-rsh_status rshi_region_read(const rsh_ckpt *c, const rshi_region *r, int64_t size, char *to,
-                            uint64_t *read);
+rsh_status rshi_file_region_read(const rsh_ckpt *c, const rshi_file_region *r, int64_t size,
+                                 char *to, uint64_t *read);
 
 #endif

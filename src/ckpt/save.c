@@ -31,10 +31,11 @@ typedef struct saving {
 /* ---- what is asked for ---- */
 
 static rsh_status check_tensor(const saving *s, int64_t i) {
-    RSH_REQUIRE(s->names[i] && *s->names[i] && s->given[i], RSH_EVALUE, "rsh_ckpt_save: tensor %" PRId64 " has no name or is NULL",
-                i);
+    RSH_REQUIRE(s->names[i] && *s->names[i] && s->given[i], RSH_EVALUE,
+                "rsh_ckpt_save: tensor %" PRId64 " has no name or is NULL", i);
     const rsh_layout *l = rsh_sharded_layout(s->given[i]);
-    RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm", s->names[i]);
+    RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm",
+                s->names[i]);
     RSH_REQUIRE(strcmp(s->names[i], "__metadata__"), RSH_EVALUE, "no tensor can have the name __metadata__");
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "tensor \"%.200s\" is partial, which is not saved: %.300s", s->names[i],
                 rsh_layout_text(l));
@@ -58,8 +59,8 @@ static rsh_status check_path(const char *path, const rsh_save_opts *o) {
     RSH_REQUIRE(path && *path, RSH_EVALUE, "rsh_ckpt_save: path is NULL or empty");
     RSH_REQUIRE(!rshi_ckpt_ends(path, ".safetensors"), RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", path);
-    RSH_REQUIRE((o && o->force) || lstat(path, &s), RSH_EVALUE, "%s: there is something at the path; opts->force replaces it",
-                path);
+    RSH_REQUIRE((o && o->force) || lstat(path, &s), RSH_EVALUE,
+                "%s: there is something at the path; opts->force replaces it", path);
     return RSH_OK;
 }
 
@@ -80,8 +81,8 @@ static rsh_status prepare(saving *s, const char *path) {
         RSH_TRY(check_tensor(s, i));
         s->tensor[i] = s->given[i];
         const rsh_layout *l = rsh_sharded_layout(s->given[i]);
-        RSH_TRY(rshi_ckpt_add_tensor(s->model, s->names[i], strlen(s->names[i]), rsh_layout_dtype(l), rsh_layout_ndim(l),
-                                     rsh_layout_shape(l), -1, 0, &t));
+        RSH_TRY(rshi_ckpt_add_tensor(s->model, s->names[i], strlen(s->names[i]), rsh_layout_dtype(l),
+                                     rsh_layout_ndim(l), rsh_layout_shape(l), -1, 0, &t));
     }
     for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++)
         RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts->keys[i], s->opts->values[i]));
@@ -199,8 +200,9 @@ static rsh_status describe(saving *s) {
     t->file->name = name.data;
     RSH_TRY(add_entries(s));
     RSH_TRY(rshi_target_header(t, 0, NULL, &(rsh_sink){count, &header}));
-    RSH_REQUIRE(header - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP, "%s: its header would have %" PRIu64 " bytes; safetensors allows %u",
-                t->file->name, header - 8, RSHI_HEADER_MOST);
+    RSH_REQUIRE(header - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
+                "%s: its header would have %" PRIu64 " bytes; safetensors allows %u", t->file->name, header - 8,
+                RSHI_HEADER_MOST);
     t->file->header = header;
     return RSH_OK;
 }
@@ -298,7 +300,8 @@ static rsh_status put_file(saving *s) {
 
 static rsh_status take_digests(saving *s) {
     rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < s->n && s->target.digests && !st; i++) st = rsh_sharded_digest(s->tensor[i], &s->digests[i]);
+    for (int64_t i = 0; i < s->n && s->target.digests && !st; i++)
+        st = rsh_sharded_digest(s->tensor[i], &s->digests[i]);
     return st;
 }
 

@@ -1,7 +1,7 @@
 /* Saved tensor: where the elements of a tensor lie in an archive of torch.save.
  *
- * data.pkl says dtype, sizes, strides, and the number of a storage; the storage is an entry of its own, data/NUMBER, and
- * holds the raw elements. */
+ * data.pkl says dtype, sizes, strides, and the number of a storage; the storage is an entry of its own, data/NUMBER,
+ * and holds the raw elements. */
 #include "ckpt/archive.h"
 
 #include <inttypes.h>
@@ -43,7 +43,8 @@ static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id
 
 /* (storage, offset, size, strides, ...); of version 3 item 6 is the dtype. */
 static rsh_status read_description(const rshi_pickle *p, described *d) {
-    const rshi_pickle_value *v = p->root, *storage = item(v, 0, RSHI_PICKLE_OBJECT), *offset = item(v, 1, RSHI_PICKLE_INT);
+    const rshi_pickle_value *v = p->root, *storage = item(v, 0, RSHI_PICKLE_OBJECT),
+                            *offset = item(v, 1, RSHI_PICKLE_INT);
     int nstrides;
     bool v3 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V3);
     if ((!v3 && !rshi_pickle_is(v, RSHI_CLASS_TENSOR_V2)) || v->n < 4)
@@ -72,14 +73,15 @@ static bool reach(const rshi_saved_tensor *t, int64_t *last) {
     return rshi_add(*last, 1, last);
 }
 
-static rsh_status place(const rshi_span *archive, described *d) {
-    rshi_span data;
+static rsh_status place(const rshi_file_span *archive, described *d) {
+    rshi_file_span data;
     int64_t last, first, end, bytes = rsh_dtype_bits(d->tensor.dtype) / 8;
     RSH_TRY(rshi_archive_find(archive, d->entry, &data));
     bool fits = reach(&d->tensor, &last) && rshi_mul(d->offset, bytes, &first) && rshi_mul(last, bytes, &end) &&
                 rshi_add(first, end, &end) && (uint64_t)end <= data.bytes;
     if (!fits)
-        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": the tensor reaches beyond its storage of %" PRIu64 " bytes",
+        return rshi_fail(RSH_EVALUE,
+                         "%.150s: byte %" PRIu64 ": the tensor reaches beyond its storage of %" PRIu64 " bytes",
                          archive->file, data.at, data.bytes);
     int64_t stored;
     if (!rshi_mul(d->length, d->untyped ? 1 : bytes, &stored) || (uint64_t)stored != data.bytes)
@@ -90,31 +92,32 @@ static rsh_status place(const rshi_span *archive, described *d) {
 }
 
 /* PyTorch of 2.1 and later says how it stored numbers. */
-static rsh_status check_byte_order(const rshi_span *archive) {
-    rshi_span entry;
+static rsh_status check_byte_order(const rshi_file_span *archive) {
+    rshi_file_span entry;
     char word[8] = {0};
     rsh_status st = rshi_archive_find(archive, "/byteorder", &entry);
     if (st == RSH_EKEY) return RSH_OK;
     if (st) return st;
-    if (entry.bytes < sizeof word) RSH_TRY(rshi_span_read(&entry, 0, word, entry.bytes));
+    if (entry.bytes < sizeof word) RSH_TRY(rshi_file_span_read(&entry, 0, word, entry.bytes));
     if (strcmp(word, "little"))
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": the tensor is stored in byte order \"%s\", not \"little\"",
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: byte %" PRIu64 ": the tensor is stored in byte order \"%s\", not \"little\"",
                          archive->file, entry.at, word);
     return RSH_OK;
 }
 
-rsh_status rshi_saved_tensor_read(const rshi_span *archive, rshi_saved_tensor *out) {
-    rshi_span entry;
+rsh_status rshi_saved_tensor_read(const rshi_file_span *archive, rshi_saved_tensor *out) {
+    rshi_file_span entry;
     RSH_TRY(check_byte_order(archive));
     RSH_TRY(rshi_archive_find(archive, "/data.pkl", &entry));
     if (entry.bytes > PICKLE_MOST)
-        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a description of a tensor of %" PRIu64 " bytes", archive->file,
-                         entry.at, entry.bytes);
+        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a description of a tensor of %" PRIu64 " bytes",
+                         archive->file, entry.at, entry.bytes);
     unsigned char *bytes = rshi_alloc(entry.bytes, 1);
     if (!bytes) return rshi_nomem();
     rshi_pickle p = {0};
     described d = {0};
-    rsh_status st = rshi_span_read(&entry, 0, bytes, entry.bytes);
+    rsh_status st = rshi_file_span_read(&entry, 0, bytes, entry.bytes);
     if (!st) st = rshi_pickle_read(bytes, entry.bytes, archive->file, entry.at, &p);
     if (!st) st = read_description(&p, &d);
     if (!st) st = place(archive, &d);

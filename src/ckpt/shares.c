@@ -1,9 +1,9 @@
 /* Shares: a tensor's parts in files, divided among the ranks of each node.
  *
- * A part lies dense in its file, so rows of its slowest dim are one run: the part is cut into such chunks, and each chunk
- * goes to the rank of a node that has least to read so far.  A chunk is read as it lies and becomes one or more boxes of
- * the tensor in memory.  Of parts that share some of their elements with others (heads that several ranks hold) each piece
- * is cut on its own.  Every rank computes the same; it costs one step per chunk and rank. */
+ * A part lies dense in its file, so rows of its slowest dim are one run: the part is cut into such chunks, and each
+ * chunk goes to the rank of a node that has least to read so far.  A chunk is read as it lies and becomes one or more
+ * boxes of the tensor in memory.  Of parts that share some of their elements with others (heads that several ranks
+ * hold) each piece is cut on its own.  Every rank computes the same; it costs one step per chunk and rank. */
 #include "ckpt/shares.h"
 
 #include <string.h>
@@ -134,7 +134,7 @@ static rsh_status add_chunk(cutting *k) {
     c.region.at = u->part->at + (uint64_t)(first * s->size);
     for (int d = 0; d < x->t->ndim; d++) {
         int64_t n = d == k->cut ? k->hi - k->lo : u->n[d];
-        rshi_region_add(&c.region, n, u->fs[d] * s->size, k->ms[d] * s->size);
+        rshi_file_region_add(&c.region, n, u->fs[d] * s->size, k->ms[d] * s->size);
         c.bytes *= n;
     }
     for (int64_t i = 0; i < u->npieces; i++) {
@@ -255,13 +255,13 @@ static rsh_status make_layout(const rshi_ckpt_tensor *t, rshi_shares *s) {
     return st;
 }
 
-rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout *to, const rsh_comm *comm, int64_t *load,
-                            int64_t *memory, rshi_shares *out) {
+rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout *to, const rsh_comm *comm,
+                            int64_t *load, int64_t *memory, rshi_shares *out) {
     const rshi_ckpt_tensor *t = &c->tensor[tensor];
     rshi_shares s = {.size = rsh_dtype_bits(t->dtype) / 8};
     sharing x = {.c = c, .t = t, .to = to, .comm = comm, .load = load, .memory = memory, .s = &s};
-    RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": %s is not loaded", c->path, t->name,
-                rsh_dtype_name(t->dtype));
+    RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": %s is not loaded", c->path,
+                t->name, rsh_dtype_name(t->dtype));
     x.needed = rshi_alloc((size_t)rsh_comm_nodes(comm), sizeof *x.needed);
     x.best = rshi_alloc((size_t)rsh_comm_nodes(comm), sizeof *x.best);
     rsh_status st = x.needed && x.best ? RSH_OK : rshi_nomem();

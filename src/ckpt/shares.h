@@ -7,7 +7,7 @@
 
 /* What one rank of each node that needs it reads at once: a region of a part. */
 typedef struct rshi_chunk {
-    rshi_region region;
+    rshi_file_region region;
     int64_t bytes;    /* in memory */
     int64_t box;      /* number of its first box, and how many there are */
     int64_t nboxes;

@@ -1,8 +1,8 @@
 /* DCP directory: PyTorch's distributed checkpoints: .metadata says what there is, .distcp files hold it.
  *
- * .metadata is a pickle.  For every name it lists sizes and chunks, and for every chunk a file and a span of it; the span
- * is an archive of torch.save with one tensor.  Names without chunks are Python objects, of which we only say that they
- * are there. */
+ * .metadata is a pickle.  For every name it lists sizes and chunks, and for every chunk a file and a span of it; the
+ * span is an archive of torch.save with one tensor.  Names without chunks are Python objects, of which we only say that
+ * they are there. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -71,12 +71,14 @@ static rsh_status read_stored(distcp *r, const value *index, const value *info, 
         return rshi_pickle_fail(&r->pickle, index, "storage_data has other entries than chunks and where they are");
     const value *offset = rshi_pickle_field(index, "offset"), *at = rshi_pickle_field(info, "offset"),
                 *bytes = rshi_pickle_field(info, "length");
-    *out = (stored){.name = rshi_pickle_field(index, "fqn"), .path = rshi_pickle_field(info, "relative_path"), .ndim = -1};
+    *out =
+        (stored){.name = rshi_pickle_field(index, "fqn"), .path = rshi_pickle_field(info, "relative_path"), .ndim = -1};
     if (!is_name(out->name) || !is_name(out->path) || !at || at->kind != RSHI_PICKLE_INT || at->number < 0 || !bytes ||
         bytes->kind != RSHI_PICKLE_INT || bytes->number < 0)
         return rshi_pickle_fail(&r->pickle, info, "storage_data has an entry without name, file, offset or length");
     if (!is_absent(rshi_pickle_field(info, "transform_descriptors")))
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %u: chunks that were transformed (compressed) on saving are not read",
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: byte %u: chunks that were transformed (compressed) on saving are not read",
                          r->pickle.file, info->at);
     out->at = (uint64_t)at->number;
     out->bytes = (uint64_t)bytes->number;
@@ -105,9 +107,10 @@ static rsh_status check_spans(const distcp *r) {
         const stored *s = &r->stored[i];
         const rshi_ckpt_file *f = &r->c->file[s->file];
         if (s->at > f->size || s->bytes > f->size - s->at)
-            return rshi_fail(RSH_EVALUE, "%.150s: \"%.*s\": %" PRIu64 " bytes from byte %" PRIu64
-                             " on, but the file ends at byte %" PRIu64, f->name, (int)(s->name->n < 200 ? s->name->n : 200),
-                             s->name->text, s->bytes, s->at, f->size);
+            return rshi_fail(
+                RSH_EVALUE,
+                "%.150s: \"%.*s\": %" PRIu64 " bytes from byte %" PRIu64 " on, but the file ends at byte %" PRIu64,
+                f->name, (int)(s->name->n < 200 ? s->name->n : 200), s->name->text, s->bytes, s->at, f->size);
         if (i && !by_name(s - 1, s))
             return rshi_pickle_fail(&r->pickle, s->name, "storage_data has a chunk twice");
     }
@@ -147,7 +150,8 @@ static rsh_status read_properties(const distcp *r, const value *v, rsh_dtype *dt
                    layout->item[0]->kind == RSHI_PICKLE_TEXT && layout->item[0]->n == 13 &&
                    !memcmp(layout->item[0]->text, "torch.strided", 13);
     if (!strided)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %u: a tensor whose layout is not torch.strided", r->pickle.file, layout->at);
+        return rshi_fail(RSH_EUNSUP, "%.150s: byte %u: a tensor whose layout is not torch.strided", r->pickle.file,
+                         layout->at);
     return RSH_OK;
 }
 
@@ -259,7 +263,7 @@ static rsh_status read_chunk(distcp *r, int64_t tensor, const value *name, int n
     if (is_empty(ndim, size)) return RSH_OK;
     if (!s) return rshi_pickle_fail(&r->pickle, name, "a chunk of this tensor is not in storage_data");
     RSH_TRY(open_file(r, s->file));
-    RSH_TRY(rshi_saved_tensor_read(&(rshi_span){r->fd, r->c->file[s->file].name, s->at, s->bytes}, &t));
+    RSH_TRY(rshi_saved_tensor_read(&(rshi_file_span){r->fd, r->c->file[s->file].name, s->at, s->bytes}, &t));
     if (t.dtype != r->c->tensor[tensor].dtype) return refuse(r, s, RSH_EVALUE, "another dtype than the metadata says");
     if (t.ndim != ndim || (ndim && memcmp(t.shape, size, (size_t)ndim * sizeof *size)))
         return refuse(r, s, RSH_EVALUE, "another shape than the metadata says");
@@ -281,7 +285,8 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
         const value *chunk = chunks->item[i];
         if (!rshi_pickle_is(chunk, RSHI_CLASS_CHUNK_STORAGE))
             return rshi_pickle_fail(&r->pickle, chunk, "a chunk that is none");
-        RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "offsets"), "the offset of a chunk", &n[0], box[0]));
+        RSH_TRY(
+            rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "offsets"), "the offset of a chunk", &n[0], box[0]));
         RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "sizes"), "the size of a chunk", &n[1], box[1]));
         if (n[0] != ndim || n[1] != ndim)
             return rshi_pickle_fail(&r->pickle, chunk, "a chunk has another number of dims than its tensor");
@@ -324,12 +329,12 @@ static rsh_status read_names(distcp *r, const value *names) {
 static rsh_status read_metadata(distcp *r, unsigned char **bytes) {
     RSH_TRY(rshi_ckpt_add_file(r->c, r->directory, ".metadata", &r->metadata));
     const rshi_ckpt_file *f = &r->c->file[r->metadata];
-    RSH_REQUIRE(f->size <= RSHI_PICKLE_MOST, RSH_EVALUE, "%.150s: %" PRIu64 " bytes; at most %zu are read", f->path, f->size,
-                RSHI_PICKLE_MOST);
+    RSH_REQUIRE(f->size <= RSHI_PICKLE_MOST, RSH_EVALUE, "%.150s: %" PRIu64 " bytes; at most %zu are read", f->path,
+                f->size, RSHI_PICKLE_MOST);
     *bytes = rshi_alloc(f->size, 1);
     if (!*bytes) return rshi_nomem();
     RSH_TRY(open_file(r, r->metadata));
-    RSH_TRY(rshi_span_read(&(rshi_span){r->fd, f->name, 0, f->size}, 0, *bytes, f->size));
+    RSH_TRY(rshi_file_span_read(&(rshi_file_span){r->fd, f->name, 0, f->size}, 0, *bytes, f->size));
     rshi_ckpt_hash(r->c, r->metadata, *bytes, f->size);
     return rshi_pickle_read(*bytes, f->size, r->c->file[r->metadata].name, 0, &r->pickle);
 }

@@ -158,7 +158,8 @@ static rsh_status add_part(indexing *x, int64_t tensor, const listed *p) {
     if (p->what == RANGE) return rshi_ckpt_add_range(x->c, tensor, p->lo[0], p->hi[0] - p->lo[0], p->file, at);
     if (p->what == WHOLE) return rshi_ckpt_add_box(x->c, tensor, zero, x->shape, p->file, at);
     if (p->ndim != x->ndim)
-        return rshi_json_fail(&x->json, "tensor \"%.100s\": a box of %d dims, the shape has %d", x->name, p->ndim, x->ndim);
+        return rshi_json_fail(&x->json, "tensor \"%.100s\": a box of %d dims, the shape has %d", x->name, p->ndim,
+                              x->ndim);
     for (int d = 0; d < p->ndim; d++) size[d] = p->hi[d] - p->lo[d];
     return rshi_ckpt_add_box(x->c, tensor, p->lo, size, p->file, at);
 }
@@ -167,7 +168,8 @@ static rsh_status add_tensor(indexing *x) {
     int64_t tensor;
     if (x->ndim < 0 || x->dtype == RSH_DTYPE_COUNT)
         return rshi_json_fail(&x->json, "tensor \"%.100s\" without \"dtype\" or \"shape\"", x->name);
-    RSH_TRY(rshi_ckpt_add_tensor(x->c, x->name, strlen(x->name), x->dtype, x->ndim, x->shape, x->index, x->at, &tensor));
+    RSH_TRY(
+        rshi_ckpt_add_tensor(x->c, x->name, strlen(x->name), x->dtype, x->ndim, x->shape, x->index, x->at, &tensor));
     for (int64_t i = 0; i < x->nparts; i++) RSH_TRY(add_part(x, tensor, &x->part[i]));
     return RSH_OK;
 }

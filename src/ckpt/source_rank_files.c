@@ -28,23 +28,27 @@ typedef struct gathering {
     int64_t n, room;
 } gathering;
 
-static rsh_status refuse(const gathering *g, const held *h, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static rsh_status refuse(const gathering *g, const held *h, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static rsh_status refuse(const gathering *g, const held *h, const char *format, ...) {
     char sentence[600];
     va_list list;
     va_start(list, format);
     vsnprintf(sentence, sizeof sentence, format, list);
     va_end(list);
-    rshi_fail(RSH_EVALUE, "%.120s: byte %u: tensor \"%.120s\": %s", g->c->file[h->file].path, h->entry, h->name, sentence);
+    rshi_fail(RSH_EVALUE, "%.120s: byte %u: tensor \"%.120s\": %s", g->c->file[h->file].path, h->entry, h->name,
+              sentence);
     return RSH_EVALUE;
 }
 
 /* ---- files ---- */
 
-static rsh_status add_held(gathering *g, int32_t file, int64_t rank, const rshi_header *h, const rshi_header_tensor *t) {
+static rsh_status add_held(gathering *g, int32_t file, int64_t rank, const rshi_header *h,
+                           const rshi_header_tensor *t) {
     RSH_TRY(RSHI_GROW(g->held, g->n + 1, &g->room));
     held *e = &g->held[g->n];
-    *e = (held){.rank = rank, .file = file, .entry = t->at, .at = t->begin, .dtype = (rsh_dtype)t->dtype, .ndim = t->ndim};
+    *e = (held){
+        .rank = rank, .file = file, .entry = t->at, .at = t->begin, .dtype = (rsh_dtype)t->dtype, .ndim = t->ndim};
     if (t->ndim) memcpy(e->size, h->shapes + t->shape, t->ndim * sizeof *e->size);
     e->name = rshi_store_text(&g->c->store, t->name, strlen(t->name));
     if (!e->name) return rshi_nomem();
@@ -73,8 +77,8 @@ static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
         RSH_TRY(read_file(g, place, place->name[i], rank));
         g->c->nranks = rshi_max(g->c->nranks, rank + 1);
     }
-    RSH_REQUIRE(g->c->nranks, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path, g->rules->name,
-                g->rules->files);
+    RSH_REQUIRE(g->c->nranks, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path,
+                g->rules->name, g->rules->files);
     return RSH_OK;
 }
 
@@ -124,8 +128,10 @@ static rsh_status sum_up(const solving *s, int d, int64_t *sum) {
     *sum = 0;
     for (int64_t i = 0; i < s->n; i++) {
         int64_t size = 1;
-        bool fits = d < 0 ? rshi_product(s->held[i].ndim, s->held[i].size, &size) : (size = local_size(s, &s->held[i], d), true);
-        if (!fits || !rshi_add(*sum, size, sum)) return refuse(s->g, &s->held[i], "more elements than 64 bits can count");
+        bool fits = d < 0 ? rshi_product(s->held[i].ndim, s->held[i].size, &size)
+                          : (size = local_size(s, &s->held[i], d), true);
+        if (!fits || !rshi_add(*sum, size, sum))
+            return refuse(s->g, &s->held[i], "more elements than 64 bits can count");
     }
     if (s->n == s->positions) return RSH_OK;
     return refuse(s->g, s->held, "%" PRId64 " ranks have it, its rule \"%.100s\" (%.100s:%d) is for %" PRId64, s->n,
@@ -154,7 +160,8 @@ static rsh_status solve_segments(const solving *s, int d, int64_t *size) {
         if (seg == RSH_HOLE) {
             if (times) return refuse(s->g, s->held, "dim %d has two segments of unknown size", d);
             times = copies(s, cut);
-        } else if (!rshi_mul(seg, copies(s, cut), &part) || !rshi_add(known, part, &known) || !rshi_add(all, seg, &all)) {
+        } else if (!rshi_mul(seg, copies(s, cut), &part) || !rshi_add(known, part, &known) ||
+                   !rshi_add(all, seg, &all)) {
             return refuse(s->g, s->held, "more elements than 64 bits can count");
         }
     }
@@ -182,7 +189,8 @@ static rsh_status solve_flat(const solving *s, int64_t *shape) {
     for (int d = 0; d < s->form->ndim; d++) {
         const rsh_dim *dim = &s->form->dim[d];
         if (dim->nsegments || dim->size == RSH_HOLE) {
-            if (hole >= 0 || dim->nsegments) return refuse(s->g, s->held, "a flat cut: its rule must name all sizes but one");
+            if (hole >= 0 || dim->nsegments)
+                return refuse(s->g, s->held, "a flat cut: its rule must name all sizes but one");
             hole = d;
         } else if (!rshi_mul(known, shape[d] = dim->size, &known)) {
             return refuse(s->g, s->held, "more elements than 64 bits can count");
@@ -219,15 +227,18 @@ static rsh_status check_held(const solving *s, const held *h, const rsh_layout *
     rsh_part part;
     int64_t want[RSH_MAX_NDIM];
     if (rsh_layout_nparts(l, h->rank) != 1)
-        return refuse(s->g, h, "rank %" PRId64 " has it, but its layout %.200s has no such rank", h->rank, rsh_layout_text(l));
+        return refuse(s->g, h, "rank %" PRId64 " has it, but its layout %.200s has no such rank", h->rank,
+                      rsh_layout_text(l));
     RSH_TRY(rsh_layout_part(l, h->rank, 0, &part));
     rshi_part_stored_shape(l, &part, want);
     for (int d = 0; d < part.ndim && h->ndim == part.ndim; d++)
         if (h->size[d] != want[d])
-            return refuse(s->g, h, "rank %" PRId64 " has size %" PRId64 " in dim %d; %.200s (%.100s:%d) gives it %" PRId64,
+            return refuse(s->g, h,
+                          "rank %" PRId64 " has size %" PRId64 " in dim %d; %.200s (%.100s:%d) gives it %" PRId64,
                           h->rank, h->size[d], d, rsh_layout_text(l), s->g->rules->name, s->rule->line, want[d]);
     if (h->ndim != part.ndim)
-        return refuse(s->g, h, "rank %" PRId64 " has %d dims; %.200s gives it %d", h->rank, h->ndim, rsh_layout_text(l), part.ndim);
+        return refuse(s->g, h, "rank %" PRId64 " has %d dims; %.200s gives it %d", h->rank, h->ndim, rsh_layout_text(l),
+                      part.ndim);
     return RSH_OK;
 }
 
@@ -253,13 +264,14 @@ static rsh_status add_solved(solving *s) {
     RSH_TRY(solve_shape(s, &ndim, shape));
     rsh_status st = rsh_form_fill(s->rule->form, h->dtype, ndim, shape, NULL, &l);
     if (st == RSH_EVALUE || st == RSH_ETYPE)
-        return rshi_fail(st, "%.120s: tensor \"%.120s\": %.120s:%d: %s", s->g->c->path, h->name, s->g->rules->name, s->rule->line,
-                         rsh_error_detail());
+        return rshi_fail(st, "%.120s: tensor \"%.120s\": %.120s:%d: %s", s->g->c->path, h->name, s->g->rules->name,
+                         s->rule->line, rsh_error_detail());
     if (!st && rsh_layout_dtype(l) != h->dtype)
-        st = refuse(s->g, h, "it is of %s, its rule says %s", rsh_dtype_name(h->dtype), rsh_dtype_name(rsh_layout_dtype(l)));
+        st = refuse(s->g, h, "it is of %s, its rule says %s", rsh_dtype_name(h->dtype),
+                    rsh_dtype_name(rsh_layout_dtype(l)));
     if (!st)
-        st = rshi_ckpt_add_tensor(s->g->c, h->name, strlen(h->name), h->dtype, ndim, rsh_layout_shape(l), h->file, h->entry,
-                                  &tensor);
+        st = rshi_ckpt_add_tensor(s->g->c, h->name, strlen(h->name), h->dtype, ndim, rsh_layout_shape(l), h->file,
+                                  h->entry, &tensor);
     if (!st) st = add_parts(s, tensor, l);
     rsh_layout_free(l);
     return st;
@@ -272,8 +284,8 @@ static rsh_status add_tensor(gathering *g, const held *h, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         if (h[i].rank == h[i - 1].rank) return refuse(g, &h[i], "rank %" PRId64 " has it twice", h[i].rank);
         if (h[i].dtype != h->dtype || h[i].ndim != h->ndim)
-            return refuse(g, &h[i], "rank %" PRId64 " has another dtype or number of dims than rank %" PRId64, h[i].rank,
-                          h->rank);
+            return refuse(g, &h[i], "rank %" PRId64 " has another dtype or number of dims than rank %" PRId64,
+                          h[i].rank, h->rank);
     }
     solving s = {.g = g, .held = h, .n = n, .rule = &g->rules->rule[rule]};
     s.form = rsh_form_describe(s.rule->form);

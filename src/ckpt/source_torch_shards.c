@@ -1,7 +1,7 @@
 /* Torch shards: PyTorch's sharded safetensors: shard-SHARD-model-FILE-of-FILES.safetensors.
  *
- * Each file has parts of tensors, and in its metadata, under DCP_SHARDING_INFO, where each part begins in its tensor.  The
- * sizes of whole tensors are stored nowhere: a tensor ends where its last part ends. */
+ * Each file has parts of tensors, and in its metadata, under DCP_SHARDING_INFO, where each part begins in its tensor.
+ * The sizes of whole tensors are stored nowhere: a tensor ends where its last part ends. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -28,7 +28,8 @@ typedef struct sharding {
 } sharding;
 
 static rsh_status refuse(const sharding *s, const piece *p, const char *sentence) {
-    rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.200s\": %s", s->c->file[p->file].path, p->entry, p->name, sentence);
+    rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.200s\": %s", s->c->file[p->file].path, p->entry, p->name,
+              sentence);
     return RSH_EVALUE;
 }
 
@@ -46,8 +47,8 @@ static bool take_number(const char **p, const char *before, int64_t *out) {
 
 /* "shard-00002-model-00001-of-00003.safetensors" */
 static bool read_name(const char *name, int64_t *shard, int64_t *file, int64_t *files) {
-    return take_number(&name, "shard-", shard) && take_number(&name, "-model-", file) && take_number(&name, "-of-", files) &&
-           !strcmp(name, ".safetensors");
+    return take_number(&name, "shard-", shard) && take_number(&name, "-model-", file) &&
+           take_number(&name, "-of-", files) && !strcmp(name, ".safetensors");
 }
 
 static bool detect(const rshi_ckpt_place *place) {
@@ -57,12 +58,21 @@ static bool detect(const rshi_ckpt_place *place) {
     return false;
 }
 
-static bool is_named(const rshi_ckpt_place *place, int64_t want_shard, int64_t want_file) {
-    int64_t shard, file, files;
-    for (int64_t i = 0; i < place->nnames; i++)
-        if (read_name(place->name[i], &shard, &file, &files) && (want_shard ? shard == want_shard : file == want_file))
-            return true;
-    return false;
+/* The first number from 1 to n that no name has; 0: they are all there.  -1: no memory.  The first that is missing is
+ * at most one more than there are names. */
+static int64_t find_missing(const rshi_ckpt_place *place, int64_t n, bool by_shard) {
+    int64_t shard, file, files, missing = 0;
+    bool *seen = rshi_calloc((size_t)place->nnames + 2, sizeof *seen);
+    if (!seen) return -1;
+    for (int64_t i = 0; i < place->nnames; i++) {
+        if (!read_name(place->name[i], &shard, &file, &files)) continue;
+        int64_t number = by_shard ? shard : file;
+        if (number <= place->nnames) seen[number] = true;
+    }
+    for (int64_t i = 1; i <= n && !missing; i++)
+        if (!seen[i]) missing = i;
+    rshi_free(seen);
+    return missing;
 }
 
 /* Numbers count from 1 without gaps.  That the last shard is missing cannot be seen. */
@@ -75,15 +85,12 @@ static rsh_status check_numbers(sharding *s, const rshi_ckpt_place *place) {
         s->shards = rshi_max(s->shards, shard);
         s->files = files;
     }
-    RSH_REQUIRE(s->shards <= place->nnames && s->files <= place->nnames, RSH_EVALUE,
-                "%.150s: shard %" PRId64 " of files -of-%05" PRId64 ", but there are only %" PRId64 " names in the directory",
-                place->path, s->shards, s->files, place->nnames);
-    for (int64_t i = 1; i <= s->shards; i++)
-        RSH_REQUIRE(is_named(place, i, 0), RSH_EVALUE, "%.150s: shard-%05" PRId64 "-model-*.safetensors is missing", place->path,
-                    i);
-    for (int64_t i = 1; i <= s->files; i++)
-        RSH_REQUIRE(is_named(place, 0, i), RSH_EVALUE, "%.150s: shard-*-model-%05" PRId64 "-of-%05" PRId64
-                    ".safetensors is missing", place->path, i, s->files);
+    int64_t no_shard = find_missing(place, s->shards, true), no_file = find_missing(place, s->files, false);
+    if (no_shard < 0 || no_file < 0) return rshi_nomem();
+    RSH_REQUIRE(!no_shard, RSH_EVALUE, "%.150s: shard-%05" PRId64 "-model-*.safetensors is missing", place->path,
+                no_shard);
+    RSH_REQUIRE(!no_file, RSH_EVALUE, "%.150s: shard-*-model-%05" PRId64 "-of-%05" PRId64 ".safetensors is missing",
+                place->path, no_file, s->files);
     return RSH_OK;
 }
 
@@ -147,7 +154,8 @@ static rsh_status read_info(sharding *s, rshi_json *j, int64_t first) {
         piece *p = s->n > first ? bsearch(&key, s->piece + first, (size_t)(s->n - first), sizeof key, by_name) : NULL;
         RSH_TRY(read_entry(j, &n, offset));
         if (!p) continue; /* it describes a tensor that is in another file */
-        if (n != p->ndim) return refuse(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
+        if (n != p->ndim)
+            return refuse(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
         memcpy(p->offset, offset, sizeof offset);
         p->placed = true;
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/whole.h"
+#include "ckpt/read_whole.h"
 
 static char folder[64]; /* of the test at hand */
 
@@ -36,10 +36,13 @@ static inline void write_file(const char *name, const void *bytes, size_t n) {
     fclose(f);
 }
 
-static inline void write_text(const char *name, const char *text) { write_file(name, text, strlen(text)); }
+static inline void write_text(const char *name, const char *text) {
+    write_file(name, text, strlen(text));
+}
 
 /* A safetensors file: header and n bytes of data. */
-static inline void write_safetensors(const char *name, const char *header, const void *data, size_t n) {
+static inline void write_safetensors(const char *name, const char *header, const void *data,
+                                     size_t n) {
     size_t length = strlen(header);
     char *all = malloc(8 + length + n);
     assert_non_null(all);
@@ -56,7 +59,8 @@ static inline void expect_refusal(const rsh_rules *from, rsh_status status, cons
     rsh_ckpt *c;
     rsh_status st = rsh_ckpt_open(folder, from, &c);
     if (st != status || !strstr(rsh_error_detail(), words))
-        fail_msg("%d: \"%s\", not %d: \"%s\"", (int)st, st ? rsh_error_detail() : "", (int)status, words);
+        fail_msg("%d: \"%s\", not %d: \"%s\"", (int)st, st ? rsh_error_detail() : "", (int)status,
+                 words);
 }
 
 /* The tensor has these bytes. */

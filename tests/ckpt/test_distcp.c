@@ -1,5 +1,5 @@
 /* DCP directories that PyTorch 1.13 wrote for 1, 2 and 4 ranks (tools/golden/torch_dcp.py) are read bit for bit. */
-#include "ckpt/whole.h"
+#include "ckpt/read_whole.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -102,7 +102,10 @@ static void a_class_that_checkpoints_do_not_have_is_refused_by_name(void **state
 static void getattr_reaches_memory_formats_only(void **state) {
     (void)state;
     rshi_pickle p;
-    assert_int_equal(read_pickle(PICKLE("\x80\x02" "cbuiltins\ngetattr\nctorch\nSize\nX\x01\0\0\0x\x86R."), &p), RSH_EVALUE);
+    assert_int_equal(read_pickle(PICKLE("\x80\x02"
+                                        "cbuiltins\ngetattr\nctorch\nSize\nX\x01\0\0\0x\x86R."),
+                                 &p),
+                     RSH_EVALUE);
     assert_non_null(strstr(rsh_error_detail(), "a call that PyTorch"));
 }
 
@@ -176,22 +179,24 @@ static void write_zip64(writing *w, unsigned method) {
     add_text(w, "hello");
     uint64_t directory = w->n;
     add(w, 0x02014b50, 4);
-    add(w, 0, 6), add(w, method, 2), add(w, 0, 8), add(w, ~UINT64_C(0), 8), add(w, 6, 2), add(w, 4 + 2 + 4 + 24, 2), add(w, 0, 2);
+    add(w, 0, 6), add(w, method, 2), add(w, 0, 8), add(w, ~UINT64_C(0), 8), add(w, 6, 2), add(w, 4 + 2 + 4 + 24, 2),
+        add(w, 0, 2);
     add(w, 0, 8), add(w, 0xffffffff, 4);
     add_text(w, "a/word");
     add(w, 7, 2), add(w, 2, 2), add(w, 0, 2);                             /* a field of somebody else */
     add(w, 1, 2), add(w, 24, 2), add(w, 5, 8), add(w, 5, 8), add(w, LOCAL, 8); /* ZIP64's */
     uint64_t end = w->n;
-    add(w, 0x06064b50, 4), add(w, 44, 8), add(w, 0, 12), add(w, 1, 8), add(w, 1, 8), add(w, end - directory, 8), add(w, directory, 8);
+    add(w, 0x06064b50, 4), add(w, 44, 8), add(w, 0, 12), add(w, 1, 8), add(w, 1, 8), add(w, end - directory, 8),
+        add(w, directory, 8);
     add(w, 0x07064b50, 4), add(w, 0, 4), add(w, end, 8), add(w, 1, 4);
     add(w, 0x06054b50, 4), add(w, 0, 4), add(w, 0xffff, 2), add(w, 0xffff, 2), add(w, ~UINT64_C(0), 8), add(w, 0, 2);
 }
 
-static rsh_status find_word(const writing *w, size_t bytes, rshi_span *out) {
+static rsh_status find_word(const writing *w, size_t bytes, rshi_file_span *out) {
     int fd = memfd_create("archive", 0);
     assert_int_equal(write(fd, "before", 6), 6); /* it lies anywhere in its file */
     assert_int_equal(write(fd, w->bytes, w->n), w->n);
-    rsh_status st = rshi_archive_find(&(rshi_span){fd, "test", 6, bytes}, "/word", out);
+    rsh_status st = rshi_archive_find(&(rshi_file_span){fd, "test", 6, bytes}, "/word", out);
     close(fd);
     return st;
 }
@@ -199,7 +204,7 @@ static rsh_status find_word(const writing *w, size_t bytes, rshi_span *out) {
 static void entries_beyond_4_gib_are_found_by_zip64(void **state) {
     (void)state;
     writing w = {.n = 0}, packed = {.n = 0};
-    rshi_span entry;
+    rshi_file_span entry;
     write_zip64(&w, 0);
     must(find_word(&w, w.n, &entry));
     assert_int_equal(entry.bytes, 5);

@@ -46,9 +46,10 @@ static void a_part_without_a_place_is_the_whole_tensor(void **state) {
 
 static void a_scalar_and_an_empty_tensor_are_read(void **state) {
     (void)state;
-    open_and_expect(INDEX("\"w\": {\"shape\": [], \"dtype\": \"f32\", \"parts\": [{\"file\": \"b.bin\", \"offset\": 4}]},"
-                          "\"none\": {\"shape\": [0, 3], \"dtype\": \"f32\", \"parts\": []}"),
-                    bytes + 12, 4);
+    open_and_expect(
+        INDEX("\"w\": {\"shape\": [], \"dtype\": \"f32\", \"parts\": [{\"file\": \"b.bin\", \"offset\": 4}]},"
+              "\"none\": {\"shape\": [0, 3], \"dtype\": \"f32\", \"parts\": []}"),
+        bytes + 12, 4);
 }
 
 static void expect_words(const char *index, rsh_status status, const char *words) {
@@ -76,8 +77,8 @@ static void what_is_wrong_is_named(void **state) {
                  "3 elements from element 2; it has 4");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 5]]}")), RSH_EVALUE,
                  "in dim 0, which has size 4");
-    expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 4], [0, 1]]}")), RSH_EVALUE,
-                 "a box of 2 dims, the shape has 1");
+    expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 4], [0, 1]]}")),
+                 RSH_EVALUE, "a box of 2 dims, the shape has 1");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[4, 0]]}")), RSH_EVALUE,
                  "with first <= end");
     expect_words(INDEX(PARTS("u8", "[4611686018427387904, 4]", "")), RSH_EVALUE, "more elements than 64 bits");

@@ -37,7 +37,7 @@ static const struct {
     {"empty", {"f32[0, 4/x] on x=4", "f32[0, 4/y~] on y=3", "f32[0, 4] boxes"}},
     {"cyclic", {"f32[40/x:3, 6] on x=4", "f32[40, 6/y:1] on y=3", "f32[40/y:2, 6] on y=6"}},
     {"late", {"u16[9] on x=2@2-3", "u16[9/y] on y=3", "u16[9] on y=2@0-1"}},
-    {"large", {"f32[1500, 800] boxes 2:[0:1500,0:800]", "f32[1500/y, 800] on y=3", "f32[1500, 800/y~] on y=6"}},
+    {"large", {"f32[700, 800] boxes 2:[0:700,0:800]", "f32[700/y, 800] on y=3", "f32[700, 800/y~] on y=6"}},
 };
 #define N ((int64_t)(sizeof list / sizeof *list))
 
@@ -145,8 +145,8 @@ static uint64_t bytes_of_all(const rsh_ckpt *c) {
     return sum;
 }
 
-/* What the ranks of each node have read; no node reads a byte twice, but for a few copies that lie between the short rows
- * of "inner". */
+/* What the ranks of each node have read; no node reads a byte twice, but for a few copies that lie between the short
+ * rows of "inner". */
 static rsh_status check_read(rsh_comm *comm, const rsh_ckpt *c, uint64_t mine, bool all_of_it) {
     uint64_t all[8], sum[8] = {0}, bytes = bytes_of_all(c);
     CHECK(!rsh_comm_allgather(comm, &mine, all, sizeof mine));
@@ -238,7 +238,8 @@ static void the_files_hold_one_copy_layouts_digests_and_metadata(void **state) {
     for (int k = 1; k < 4; k++) assert_int_equal(c->parts[c->tensor[copied].part + k].file, -1);
     for (int64_t i = 0; i < c->ntensors; i++) assert_non_null(c->tensor[i].digest);
     bool has_step = false;
-    for (int64_t i = 0; i < c->nmeta; i++) has_step |= !strcmp(c->meta[i].key, "step") && !strcmp(c->meta[i].value, "7");
+    for (int64_t i = 0; i < c->nmeta; i++)
+        has_step |= !strcmp(c->meta[i].key, "step") && !strcmp(c->meta[i].value, "7");
     assert_true(has_step);
     rsh_ckpt_free(c);
     snprintf(partial, sizeof partial, "%s.reshard-partial", s.path);
@@ -286,7 +287,8 @@ static rsh_status load_as_f64(void *ctx, rsh_comm *comm) {
     const char *name = "w";
     CHECK(!rsh_layout_parse("f32[8/x, 4] on x=2", &from) && !rsh_layout_parse("f64[8, 4/x] on x=2", &to));
     CHECK(!rsh_sharded_zeros(comm, from, &a) && !rsh_sharded_zeros(comm, to, &b));
-    for (int i = 0; i < 16; i++) ((float *)rsh_tensor_data(rsh_sharded_part(a, 0)))[i] = (float)(16 * rsh_comm_rank(comm) + i);
+    for (int i = 0; i < 16; i++)
+        ((float *)rsh_tensor_data(rsh_sharded_part(a, 0)))[i] = (float)(16 * rsh_comm_rank(comm) + i);
     CHECK(!rsh_ckpt_save(comm, s->path, 1, &name, (const rsh_sharded *const *)&a, NULL));
     CHECK(!rsh_ckpt_open(s->path, NULL, &c) && !rsh_ckpt_load(c, comm, 1, &name, &b, NULL));
     const double *got = rsh_tensor_data(rsh_sharded_part(b, 0));
@@ -474,7 +476,8 @@ static rsh_status load_what_is_not_there(void *ctx, rsh_comm *comm) {
     CHECK(rsh_ckpt_load(c, comm, N, t.name, t.s, NULL) == RSH_EVALUE && strstr(rsh_error_detail(), "another shape"));
     t.name[1] = rsh_comm_rank(comm) ? list[1].name : NULL;
     CHECK(rsh_ckpt_load(c, comm, N, t.name, t.s, NULL) == RSH_EVALUE);
-    CHECK(rsh_ckpt_load(c, comm, rsh_comm_rank(comm) ? 1 : 2, (const char *const[]){"rows", "qkv"}, t.s, NULL) == RSH_EMISMATCH);
+    CHECK(rsh_ckpt_load(c, comm, rsh_comm_rank(comm) ? 1 : 2, (const char *const[]){"rows", "qkv"}, t.s, NULL) ==
+          RSH_EMISMATCH);
     rsh_ckpt_free(c);
     drop(&t);
     return RSH_OK;

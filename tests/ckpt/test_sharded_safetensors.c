@@ -1,4 +1,5 @@
-/* PyTorch's sharded safetensors: tensors are put together from offsets, and what is missing is named where it can be. */
+/* PyTorch's sharded safetensors: tensors are put together from offsets, and what is missing is named where it can be.
+ */
 #include "ckpt/files.h"
 
 static const unsigned char first[] = {0, 1, 2, 3, 4, 5}, second[] = {6, 7, 8, 9, 10, 11, 20};
@@ -8,7 +9,8 @@ static const unsigned char first[] = {0, 1, 2, 3, 4, 5}, second[] = {6, 7, 8, 9,
 #define W_AND_B(text) "{\\\"w\\\":{\\\"saved_offsets\\\":" text "},\\\"b\\\":{\\\"saved_offsets\\\":[0]}}"
 
 static void write_first(const char *name) {
-    write_safetensors(name, "{" INFO(W("[0, 0]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]}}", first, 6);
+    write_safetensors(name, "{" INFO(W("[0, 0]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]}}",
+                      first, 6);
 }
 
 /* From row `offset` on. */
@@ -62,14 +64,12 @@ static void a_missing_shard_number_is_named(void **state) {
     (void)state;
     write_first("shard-00001-model-00001-of-00001.safetensors");
     write_second("shard-00003-model-00001-of-00001.safetensors", SECOND("[2, 0]"));
-    write_text("config.json", "{}");
     expect_refusal(NULL, RSH_EVALUE, "shard-00002-model-*.safetensors is missing");
 }
 
 static void a_missing_file_number_is_named(void **state) {
     (void)state;
     write_first("shard-00001-model-00001-of-00002.safetensors");
-    write_text("config.json", "{}");
     expect_refusal(NULL, RSH_EVALUE, "shard-*-model-00002-of-00002.safetensors is missing");
 }
 
@@ -89,12 +89,14 @@ static void a_file_without_the_information_is_refused(void **state) {
 
 static void offsets_beyond_64_bits_are_refused(void **state) {
     (void)state;
-    write_safetensors("shard-00001-model-00001-of-00001.safetensors",
-                      "{" INFO(W("[9223372036854775807]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}",
-                      first, 6);
+    write_safetensors(
+        "shard-00001-model-00001-of-00001.safetensors",
+        "{" INFO(W("[9223372036854775807]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first,
+        6);
     expect_refusal(NULL, RSH_EVALUE, "tensor \"w\": it ends beyond 64 bits");
     write_safetensors("shard-00001-model-00001-of-00001.safetensors",
-                      "{" INFO(W("[1, 2]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first, 6);
+                      "{" INFO(W("[1, 2]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first,
+                      6);
     expect_refusal(NULL, RSH_EVALUE, "another number of offsets");
     write_safetensors("shard-00001-model-00001-of-00001.safetensors",
                       "{" INFO(W("[-1]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first, 6);

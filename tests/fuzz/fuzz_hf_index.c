@@ -1,7 +1,8 @@
 /* Fuzz hf index: any text as the index of a directory with two safetensors files. */
 #include "fuzz/held_file.h"
 
-#define FILE_OF(name) "\x40\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}             abcd"
+#define FILE_OF(name)                                                                                                  \
+    "\x40\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}             abcd"
 
 static void prepare(void) {
     static bool done;

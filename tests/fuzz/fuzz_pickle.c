@@ -28,7 +28,7 @@ static void read_archive(const uint8_t *data, size_t size) {
     uint64_t live = rsh_alloc_get_stats().live;
     int fd = hold_file(data, size, path);
     rshi_saved_tensor t;
-    if (!rshi_saved_tensor_read(&(rshi_span){fd, "fuzz", 0, size}, &t)) must(t.at <= size);
+    if (!rshi_saved_tensor_read(&(rshi_file_span){fd, "fuzz", 0, size}, &t)) must(t.at <= size);
     must(rsh_alloc_get_stats().live == live);
     close(fd);
 }

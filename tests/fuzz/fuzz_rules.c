@@ -1,7 +1,8 @@
 /* Fuzz rules: any text is a rule file or is refused; rules and patterns answer for any name, and open rank files. */
 #include "fuzz/held_file.h"
 
-#define FILE_OF(name) "\x40\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}             abcd"
+#define FILE_OF(name)                                                                                                  \
+    "\x40\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}             abcd"
 
 static void prepare(void) {
     static bool done;

@@ -1,4 +1,5 @@
-/* Held file: bytes as a file that has a path, without a disk; and a directory of such for the formats that need one. */
+/* Held file: bytes as a file that has a path, without a disk; and a directory of such for the
+ * formats that need one. */
 #ifndef TESTS_FUZZ_HELD_FILE_H
 #define TESTS_FUZZ_HELD_FILE_H
 
@@ -39,7 +40,8 @@ static inline void forget_folder(void) {
 /* The one folder of this process; gone when it ends. */
 static inline const char *hold_folder(void) {
     if (*held_folder) return held_folder;
-    strcpy(held_folder, access("/dev/shm", W_OK) ? "/tmp/reshard-fuzz-XXXXXX" : "/dev/shm/reshard-fuzz-XXXXXX");
+    strcpy(held_folder,
+           access("/dev/shm", W_OK) ? "/tmp/reshard-fuzz-XXXXXX" : "/dev/shm/reshard-fuzz-XXXXXX");
     must(mkdtemp(held_folder));
     atexit(forget_folder);
     return held_folder;
@@ -57,7 +59,8 @@ static inline void put_in_folder(const char *name, const void *data, size_t size
 static inline void read_small(const rsh_ckpt *c) {
     for (int64_t t = 0; t < c->ntensors && t < 20; t++) {
         static char memory[1 << 16];
-        int64_t count = rshi_ckpt_count(&c->tensor[t]), bytes = rsh_dtype_bits(c->tensor[t].dtype) / 8;
+        int64_t count = rshi_ckpt_count(&c->tensor[t]),
+                bytes = rsh_dtype_bits(c->tensor[t].dtype) / 8;
         if (!bytes || count > (int64_t)sizeof memory / bytes) continue;
         rsh_status st = rsh_ckpt_read(c, t, NULL, &(rsh_memory){memory, NULL});
         must(st == RSH_OK || st == RSH_EUNSUP || st == RSH_EIO);

@@ -1,6 +1,7 @@
-/* Whole: the tensors of a checkpoint as tests read them: row-major, from whatever parts they lie in. */
-#ifndef TESTS_CKPT_WHOLE_H
-#define TESTS_CKPT_WHOLE_H
+/* Whole: the tensors of a checkpoint as tests read them: row-major, from whatever parts they lie
+ * in. */
+#ifndef TESTS_CKPT_READ_WHOLE_H
+#define TESTS_CKPT_READ_WHOLE_H
 
 #include <setjmp.h>
 #include <stdarg.h>
