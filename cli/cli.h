@@ -17,6 +17,7 @@ enum { DONE = 0, FAILED = 1, USAGE = 2 };
 int cmd_explain(int argc, char **argv);
 int cmd_apply(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

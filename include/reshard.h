@@ -25,7 +25,9 @@
 #include <reshard/shard.h>
 #include <reshard/mesh.h>
 #include <reshard/grad.h>
+#include <reshard/dtensor.h>
 #include <reshard/draw.h>
+#include <reshard/simulate.h>
 #include <reshard/ckpt.h>
 
 #endif

@@ -63,10 +63,10 @@ def tags(root):
         text = re.sub(r"(?m)^ *#.*(\\\n.*)*$", "", read(root, path))
         for_all, section, comment = "", "", ""
         for found in re.finditer(r"(?m)^ */\*.*?\*/|RSH_API[^;]*;", text, re.S):
-            what = " ".join(found.group().split())
+            what = " ".join(re.sub(r"\n \*", "\n", found.group()).split())
             if what.startswith("RSH_API"):
                 said = re.search(r"\b(Pure|Local|Collective)\b", comment) or re.search(r"(?i)\b(pure|local|collective)\b", section)
-                if not said and not re.search(r"(Everything here is|All functions are) (pure|local)", for_all):
+                if not said and not re.search(r"(Everything here is|Every function here is|All functions are) (pure|local)", for_all):
                     yield f"{path}: {re.search(r'(rsh_[a-z0-9_]+)[(]', what).group(1)} is not said to be pure, local or collective"
                 continue
             for_all = for_all or what

@@ -68,8 +68,8 @@ RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad)
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */
 RSH_API rsh_value *rsh_value_grad(const rsh_value *v);
 /* Puts a gradient in place of the one that is there; the leaf holds it.  NULL: none.
- * RSH_EVALUE if its shape, dtype or layout differs from the value's, partial replaced by replicated;
- * RSH_ERUNTIME if the value is not a leaf. */
+ * RSH_EVALUE if its shape or dtype differs from the value's, or its layout from the value's with
+ * partial replaced by replicated; RSH_ERUNTIME if the value is not a leaf. */
 RSH_API rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad);
 /* Sets the gradient that is there to zero in its memory.  No-op without one. */
 RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
@@ -83,6 +83,10 @@ RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
  *     rsh_grad_enable(was); */
 RSH_API bool rsh_grad_enabled(void);
 RSH_API bool rsh_grad_enable(bool on);
+
+/* The pool that adds large gradients on this thread, borrowed; NULL, as in a new thread: the thread
+ * adds alone.  Returns the one before. */
+RSH_API rsh_pool *rsh_grad_set_pool(rsh_pool *pool);
 
 /* ---- backward ---- */
 
@@ -120,7 +124,8 @@ typedef struct rsh_grad_layouts {
     const rsh_value *const *values; /* the inputs themselves */
     rsh_layout **out;            /* nout, all NULL; leave NULL where an output is a plain tensor */
     rsh_layout **grad_in;  /* nin: of the gradients that backward gives; NULL: as the input */
-    rsh_layout **grad_out; /* nout: of the gradients that backward needs; NULL: as the output */
+    rsh_layout **grad_out; /* nout: of the gradients that backward needs; NULL: as the output.  As:
+                              with partial replaced by replicated */
 } rsh_grad_layouts;
 
 /* On which parts of distributed inputs forward and backward are called. */
@@ -245,7 +250,7 @@ RSH_API rsh_status rsh_call_no_grad(rsh_grad_call *c, int i);
  * also if the call fails.  No-op if nothing is recorded.  Saved slots are numbered from 0 in the
  * order of these calls; an op that works on each part makes the same ones for every part.  A slot
  * is kept as it is, or goes through the hooks of this thread, after forward returns.
- * RSH_EINDEX if there is no such input or output. */
+ * RSH_EINDEX if there is no such input or output; RSH_ERUNTIME in backward; RSH_ENOMEM. */
 RSH_API rsh_status rsh_call_save_in(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save_out(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save(rsh_grad_call *c, rsh_tensor *t);

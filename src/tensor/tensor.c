@@ -201,7 +201,8 @@ bool rsh_tensor_dense(const rsh_tensor *t) {
 rshi_span rshi_tensor_span(const rsh_tensor *t) { return span_of(t, t->data); }
 
 bool rshi_tensor_alone(const rsh_tensor *t) {
-    return (t->storage->owner || t->storage->deleter) && atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
+    const rshi_storage *s = t->storage;
+    return (s->owner || s->deleter) && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
 }
 
 /* ---- the storage ---- */

@@ -30,29 +30,129 @@ def library_of(path):
 
 HEADERS = [p for p in ALL_HEADERS if library_of(p) == LIBRARY or (LIBRARY, library_of(p)) == ("mpi", "core")]
 ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", read(root, path))}
-CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
-             "rsh_matrix_fn": "matrix_fn", "rsh_step_fn": "step_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn", "drop": "drop_fn",
-             "rsh_value_visit": "value_visit", "rsh_module_visit": "module_visit", "rsh_pre_hook_fn": "pre_hook", "rsh_forward_hook_fn": "forward_hook",
-             "rsh_state_hook_fn": "state_hook"}
-SCALARS = {"int": "1", "unsigned": "0", "rsh_derivative": "RSH_DERIVATIVE_ADJOINT", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
-           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_gelu": "RSH_GELU_ERF", "rsh_reduction": "RSH_REDUCE_MEAN",
-           "rsh_hook_when": "RSH_HOOK_ON_SUCCESS", "rsh_random_state": "(rsh_random_state){0, 0}", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
-           "rsh_mesh_numbers": "RSH_MESH_POSITIONS", "rsh_digest": "(rsh_digest){0, 0}", "MPI_Comm": "MPI_COMM_SELF", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
+CALLBACKS = {
+    "deleter": "deleter_fn",
+    "drop": "drop_fn",
+    "fn": "group_fn",
+    "rsh_box_fn": "box_fn",
+    "rsh_forward_hook_fn": "forward_hook",
+    "rsh_matrix_fn": "matrix_fn",
+    "rsh_module_visit": "module_visit",
+    "rsh_neighbour_fn": "neighbour_fn",
+    "rsh_pre_hook_fn": "pre_hook",
+    "rsh_range_fn": "range_fn",
+    "rsh_rank_fn": "NULL",
+    "rsh_step_fn": "step_fn",
+    "rsh_state_hook_fn": "state_hook",
+    "rsh_value_visit": "value_visit",
+    "task": "task_fn",
+}
+SCALARS = {
+    "MPI_Comm": "MPI_COMM_SELF",
+    "bool": "false",
+    "double": "0",
+    "int": "1",
+    "int64_t": "1",
+    "rsh_derivative": "RSH_DERIVATIVE_ADJOINT",
+    "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}",
+    "rsh_digest": "(rsh_digest){0, 0}",
+    "rsh_dtype": "RSH_F32",
+    "rsh_fan": "RSH_FAN_IN",
+    "rsh_gelu": "RSH_GELU_ERF",
+    "rsh_hook_when": "RSH_HOOK_ON_SUCCESS",
+    "rsh_mesh_numbers": "RSH_MESH_POSITIONS",
+    "rsh_nonlinearity": "RSH_RELU",
+    "rsh_op": "RSH_OP_SUM",
+    "rsh_picture": "RSH_PICTURE_TEXT",
+    "rsh_print": "RSH_PRINT_TEXT",
+    "rsh_random_state": "(rsh_random_state){0, 0}",
+    "rsh_reduction": "RSH_REDUCE_MEAN",
+    "rsh_resource": "RSH_RESOURCE_CORE",
+    "rsh_status": "RSH_OK",
+    "size_t": "4",
+    "uint64_t": "1",
+    "unsigned": "0",
+}
 NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", "src_rank": "0", "dst": "0", "dim": "0", "tensor": "0",
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
-HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_rules", "rsh_ckpt", "rsh_mesh", "rsh_value", "rsh_grad_call",
-           "rsh_module", "rsh_state_dict", "rsh_optimizer", "rsh_sharding_plan"}
+HANDLES = {
+    "rsh_ckpt",
+    "rsh_comm",
+    "rsh_exec",
+    "rsh_form",
+    "rsh_grad_call",
+    "rsh_group",
+    "rsh_layout",
+    "rsh_local",
+    "rsh_mesh",
+    "rsh_module",
+    "rsh_optimizer",
+    "rsh_partial",
+    "rsh_plan",
+    "rsh_pool",
+    "rsh_rules",
+    "rsh_sharded",
+    "rsh_sharding_plan",
+    "rsh_spec",
+    "rsh_state_dict",
+    "rsh_tensor",
+    "rsh_tensor_meta",
+    "rsh_torch_tensor",
+    "rsh_value",
+}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
-OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_place", "rsh_convert_opts", "rsh_compare_opts", "rsh_save_opts",
-           "rsh_grad_op", "rsh_grad_as", "rsh_reading", "rsh_saved_hooks", "rsh_nn_opts", "rsh_cross_entropy_opts",
-           "rsh_module_kind", "rsh_named_input", "rsh_embedding_opts", "rsh_bag_opts", "rsh_attention_opts", "rsh_sgd_opts", "rsh_adam_opts",
-           "rsh_schedule", "rsh_sharder", "rsh_sharding_planner"}
-POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
-            "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states", "const char *const": "have.names"}
+OBJECTS = {
+    "rsh_compare_opts",
+    "rsh_convert_opts",
+    "rsh_save_opts",
+    "rsh_adam_opts",
+    "rsh_attention_opts",
+    "rsh_bag_opts",
+    "rsh_cross_entropy_opts",
+    "rsh_embedding_opts",
+    "rsh_grad_as",
+    "rsh_grad_op",
+    "rsh_layout_desc",
+    "rsh_local_opts",
+    "rsh_machine",
+    "rsh_memory",
+    "rsh_message",
+    "rsh_module_kind",
+    "rsh_named_input",
+    "rsh_nn_opts",
+    "rsh_place",
+    "rsh_placement",
+    "rsh_plan_opts",
+    "rsh_random",
+    "rsh_reading",
+    "rsh_saved_hooks",
+    "rsh_schedule",
+    "rsh_sgd_opts",
+    "rsh_shard",
+    "rsh_shard_meta",
+    "rsh_sharder",
+    "rsh_sharding_planner",
+    "rsh_sink",
+    "rsh_spec_kind",
+    "rsh_tensor_props",
+    "rsh_torch_opts",
+    "rsh_transfer",
+    "rsh_transfer_end",
+    "rsh_wire",
+}
+POINTERS = {
+    "char": "have.room",
+    "const char": "\"cpu\"",
+    "const char *const": "have.names",
+    "const int": "have.ranks",
+    "const int64_t": "have.shape",
+    "const size_t": "have.sizes",
+    "const void": "have.bytes",
+    "const void *const": "have.states",
+    "void": "have.room",
+}
 SPECIAL = {
     ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_layout_parse_at", "text"): "\"f32[4, 4] on x=1\"",
     ("rsh_form_parse", "text"): "\"[_/x, _] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
@@ -107,6 +207,9 @@ for name, parameter, value in (("bmm", "a", "have.batch"), ("bmm", "b", "have.ba
                                ("cross_entropy", "target", "have.index"), ("split", "size", "4"), ("permute", "dims", "have.dims")):
     SPECIAL["rsh_nn_" + name, parameter] = value
 SPECIAL["rsh_module_set_parameter", "name"] = SPECIAL["rsh_module_set_buffer", "name"] = SPECIAL["rsh_module_set_child", "name"] = "have.fresh_name()"
+for name in ("places", "redistribute", "to_local", "full_tensor"):
+    SPECIAL["rsh_dtensor_" + name, "v"] = "have.dtensor"
+SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
 SPECIAL["rsh_shard_module", "plan"] = "have.empty_plan"
 
 

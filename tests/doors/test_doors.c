@@ -36,6 +36,9 @@ static struct things {
     rsh_compare_opts rsh_compare_opts;
     rsh_mesh *rsh_mesh;
     rsh_place rsh_place;
+    rsh_local_opts rsh_local_opts;
+    rsh_value *dtensor;
+    rsh_machine rsh_machine;
     const char *names[1];
     int64_t one[1];
     rsh_plan *rsh_plan;
@@ -254,6 +257,7 @@ static void make_core(void) {
     have.rsh_layout_list[0] = have.rsh_layout;
     have.names[0] = "x", have.one[0] = 1;
     ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
+    ok(rsh_dtensor_full(have.rsh_mesh, 1, &have.rsh_place, RSH_F32, 2, have.shape, 0, &have.dtensor));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -263,6 +267,21 @@ static void make_core(void) {
     have.rsh_sharded_list[0] = have.rsh_sharded;
     ok(rsh_exec_bind(have.rsh_plan, have.rsh_comm, &have.rsh_memory, &have.other_memory, &have.rsh_exec));
     ok(rsh_local_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local));
+}
+
+static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
+static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                                rsh_value **out) {
+    return rsh_grad_apply_as(op, attrs, nin, in, nout, &have.rsh_grad_as, out);
+}
+
+static void make_grad(void) {
+    have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
+    have.rsh_reading = (rsh_reading){.name = "own", .apply = reading_apply};
+    ok(rsh_value_take(fresh_tensor(), true, &have.rsh_value));
+    have.other_value = fresh_value();
+    ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
+    have.rsh_value_list[0] = have.rsh_value;
 }
 
 static void make_file(const char *path, const void *bytes, size_t n) {
@@ -305,21 +324,6 @@ static void unmake_ckpt(void) {
     rsh_rules_free(have.rsh_rules);
     unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
     rmdir(have.folder);
-}
-
-static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
-static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                                rsh_value **out) {
-    return rsh_grad_apply_as(op, attrs, nin, in, nout, &have.rsh_grad_as, out);
-}
-
-static void make_grad(void) {
-    have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
-    have.rsh_reading = (rsh_reading){.name = "own", .apply = reading_apply};
-    ok(rsh_value_take(fresh_tensor(), true, &have.rsh_value));
-    have.other_value = fresh_value();
-    ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
-    have.rsh_value_list[0] = have.rsh_value;
 }
 
 static void make_torch(void) {
@@ -367,6 +371,7 @@ static int unmake(void **state) {
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_value_free(have.dtensor);
     rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
