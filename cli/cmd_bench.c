@@ -1,4 +1,4 @@
-/* Bench: how fast a move is, beside memcpy. */
+/* Bench: how fast a move is, beside memcpy and beside the fastest pass over memory that the machine can do. */
 #include "contest.h"
 #include "launched.h"
 #include "contributions.h"
@@ -17,6 +17,7 @@ typedef struct bench {
     rsh_plan *plan;
     double plan_seconds;
     int64_t bytes, bytes_read;
+    int sources; /* streams read for one that is written */
     launched launched;
     contest contest;
 } bench;
@@ -48,8 +49,9 @@ static const struct argp bench_argp = {options,
                                        parse,
                                        "FROM TO",
                                        "Moves a tensor from layout FROM to layout TO again and again, each rank a "
-                                       "thread or a process, in turn with memcpy of as many bytes by all "
-                                       "cores; tells the best of each, and checks every element at the end.",
+                                       "thread or a process, in turn with memcpy of as many bytes and with the "
+                                       "fastest loop of several, both by all cores; tells the best of each, the "
+                                       "share of the fastest loop's speed, and checks every element at the end.",
                                        children,
                                        NULL,
                                        NULL};
@@ -75,6 +77,7 @@ static void count_bytes(bench *b) {
     int64_t written = elements(b->pair.to), count = rsh_layout_count(b->pair.to), read = written;
     bool moved = rsh_layout_op(pair->from) == rsh_layout_op(pair->to) && contributions_same(pair->from, pair->to);
     if (!moved) read += count * (contributions - 1);
+    b->sources = moved || contributions < 2 ? 1 : contributions > FASTEST_STREAMS ? FASTEST_STREAMS : (int)contributions;
     b->bytes = written * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.to));
     b->bytes_read = read * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.from));
 }
@@ -92,6 +95,9 @@ static double fraction_of_reference(const bench *b) {
     return b->bytes ? fraction(b) * (double)(b->bytes_read + b->bytes) / (2 * (double)b->bytes) : fraction(b);
 }
 
+/* Bytes written in a second by the fastest pass, which reads `sources` times as many. */
+static double stream_rate(const bench *b) { return b->contest.stream_rate / (b->sources + 1) / 1e9; }
+
 static int print_bench_json(const bench *b) {
     const contest *c = &b->contest;
     json_t *o = json_object();
@@ -107,6 +113,9 @@ static int print_bench_json(const bench *b) {
     json_object_set_new(o, "memcpy_gb_per_s", json_real(rate(b->bytes, c->memcpy_seconds)));
     json_object_set_new(o, "fraction_of_memcpy", json_real(fraction(b)));
     json_object_set_new(o, "fraction_of_reference", json_real(fraction_of_reference(b)));
+    json_object_set_new(o, "stream_gb_per_s", json_real(stream_rate(b)));
+    json_object_set_new(o, "stream_loop", json_string(c->stream_name ? c->stream_name : ""));
+    json_object_set_new(o, "fraction_of_stream", json_real(c->stream_fraction));
     json_object_set_new(o, "plan_us", json_real(1e6 * b->plan_seconds));
     json_object_set_new(o, "verified", json_boolean(!c->fault.count));
     return print_json(o, NULL, NULL);
@@ -125,7 +134,9 @@ static int print_bench_text(const bench *b) {
     printf("%-10s %12s %12s %15s\n", "", "written", "time", "rate");
     print_line("reshard", b->bytes, c->seconds);
     print_line("memcpy", b->bytes, c->memcpy_seconds);
-    printf("\n%.1f %% of memcpy", 100 * fraction(b));
+    print_line("stream", b->bytes, (double)b->bytes / stream_rate(b) / 1e9);
+    printf("\n%.1f %% of stream (%s), %.1f %% of memcpy", 100 * c->stream_fraction, c->stream_name ? c->stream_name : "",
+           100 * fraction(b));
     if (b->bytes_read != b->bytes)
         printf(", %.1f %% counting the %s it reads", 100 * fraction_of_reference(b),
                human_bytes((double)b->bytes_read, read));
@@ -150,6 +161,7 @@ static int run_bench(bench *b) {
     if (st) return fail_library(st);
     count_bytes(b);
     b->contest = (contest){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes,
+                           .bytes_read = (size_t)b->bytes_read, .sources = b->sources,
                            .processes = !strcmp(b->engine, "shm"), .comm = b->launched.comm};
     st = contest_run(&b->contest);
     if (st) return fail_library(st);

@@ -1,4 +1,4 @@
-/* Contest: rank 0 leads; it measures memcpy while the others sleep at the gate, then opens it for a round of moves. */
+/* Contest: rank 0 leads; it measures the references while the others sleep at the gate, then opens it for a round of moves. */
 #include "contest.h"
 
 #include <math.h>
@@ -41,13 +41,14 @@ static rsh_status allocate(const contest *c, runner *r, rsh_comm *comm) {
     return r->src_memory && r->dst_memory ? RSH_OK : RSH_ENOMEM;
 }
 
-/* Launchers tie a rank to a core or two; memcpy has all of them, here too. */
-static rsh_status open_reference(contest *c) {
+/* Launchers tie a rank to a core or two; the references have all of them, here too. */
+static rsh_status open_reference(contest *c, rsh_comm *comm) {
     cpu_set_t tied, all;
     bool known = c->comm && !sched_getaffinity(0, sizeof tied, &tied);
     memset(&all, -1, sizeof all);
     if (known) sched_setaffinity(0, sizeof all, &all);
     rsh_status st = reference_open(&c->reference, c->bytes);
+    if (!st) st = fastest_open(&c->fastest, c->reference.pool, comm, c->sources, c->bytes);
     if (known) sched_setaffinity(0, sizeof tied, &tied);
     return st;
 }
@@ -60,7 +61,7 @@ static rsh_status prepare(contest *c, runner *r, rsh_comm *comm) {
     for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->src); i++)
         st = pattern_fill(&c->source, rank, i, r->src_memory[i].data);
     if (!st) poison(r);
-    if (!st && !rank) st = open_reference(c);
+    if (!st && !rank) st = open_reference(c, comm);
     st = rsh_comm_agree(comm, st);
     return st ? st : rsh_exec_bind(c->plan, comm, r->src_memory, r->dst_memory, &r->exec);
 }
@@ -190,16 +191,43 @@ static void show_progress(int64_t round, int64_t rounds, double started) {
     else fputs("\r\33[K", stderr);
 }
 
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *list, int64_t n) {
+    qsort(list, (size_t)n, sizeof *list, by_size);
+    return n % 2 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2;
+}
+
+/* memcpy, the fastest pass, the move.  The speed of the machine changes by the second, so the move is held against the
+ * pass of its own round. */
+static rsh_status hold_round(contest *c, contest_phase phase, double *rate, double *fraction) {
+    double seconds;
+    c->memcpy_seconds = fmin(c->memcpy_seconds, reference_sample(&c->reference, c->batch));
+    *rate = fastest_bytes(&c->fastest) / fmax(fastest_sample(&c->fastest, c->batch), 1e-9);
+    rsh_status st = sample(c, phase, &seconds);
+    if (st) return st;
+    c->seconds = fmin(c->seconds, seconds);
+    *fraction = (double)(c->bytes_read + c->bytes) / *rate / fmax(seconds, 1e-9);
+    return RSH_OK;
+}
+
 static rsh_status hold_rounds(contest *c, int64_t rounds) {
-    rsh_status st = RSH_OK;
-    double seconds, started = clock_seconds();
+    double started = clock_seconds(), *rate = calloc(2 * (size_t)rounds, sizeof *rate), *fraction = rate + rounds;
+    rsh_status st = rate ? RSH_OK : RSH_ENOMEM;
     c->seconds = c->memcpy_seconds = INFINITY;
     for (int64_t i = 1; !st && i <= rounds; i++) {
-        c->memcpy_seconds = fmin(c->memcpy_seconds, reference_sample(&c->reference, c->batch));
-        st = sample(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &seconds);
-        if (!st) c->seconds = fmin(c->seconds, seconds);
+        st = hold_round(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &rate[i - 1], &fraction[i - 1]);
         show_progress(i, rounds, started);
     }
+    if (!st) {
+        c->stream_rate = median(rate, rounds);
+        c->stream_fraction = median(fraction, rounds);
+        c->stream_name = fastest_name(&c->fastest);
+    }
+    free(rate);
     return st;
 }
 
@@ -224,6 +252,7 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
         return st;
     }
     dispose(&c->runner[rank]);
+    if (!rank) fastest_close(&c->fastest);
     if (!rank) reference_close(&c->reference);
     return st;
 }
@@ -261,6 +290,9 @@ static rsh_status hold_contest(contest *c) {
         collect_faults(shared);
         c->seconds = shared->seconds;
         c->memcpy_seconds = shared->memcpy_seconds;
+        c->stream_rate = shared->stream_rate;
+        c->stream_fraction = shared->stream_fraction;
+        c->stream_name = shared->stream_name; /* static: the same address in a forked rank */
         c->fault = shared->fault;
     }
     munmap(shared, sizeof *shared);

@@ -26,7 +26,8 @@ typedef struct rsh_value rsh_value;
 /* A leaf on a tensor, or on a sharded tensor.  With a gradient required, rsh_backward adds to its
  * gradient.  The value takes over what it is given and frees it; if the call fails, it is still the
  * caller's.  The caller frees *out.
- * RSH_ETYPE if a gradient is required and the dtype is neither f32 nor f64; RSH_ENOMEM. */
+ * RSH_ERUNTIME if a gradient is required of bools or integers, RSH_EUNSUP of other dtypes than f32
+ * and f64; RSH_ENOMEM. */
 RSH_API rsh_status rsh_value_take(rsh_tensor *t, bool requires_grad, rsh_value **out);
 RSH_API rsh_status rsh_value_take_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out);
 /* The same on the storage of a tensor or sharded tensor that stays the caller's. */
@@ -61,14 +62,14 @@ RSH_API const int64_t *rsh_value_shape(const rsh_value *v);
 RSH_API bool rsh_value_requires_grad(const rsh_value *v);
 /* Is it no output of a recorded op? */
 RSH_API bool rsh_value_is_leaf(const rsh_value *v);
-/* RSH_ERUNTIME if the value is not a leaf; RSH_ETYPE as for rsh_value_take. */
+/* RSH_ERUNTIME if the value is not a leaf; otherwise as for rsh_value_take. */
 RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad);
 
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */
 RSH_API rsh_value *rsh_value_grad(const rsh_value *v);
 /* Puts a gradient in place of the one that is there; the leaf holds it.  NULL: none.
- * RSH_EVALUE if its shape, dtype or layout differs from the value's, partial replaced by replicated;
- * RSH_ERUNTIME if the value is not a leaf. */
+ * RSH_EVALUE if its shape or dtype differs from the value's, or its layout from the value's with
+ * partial replaced by replicated; RSH_ERUNTIME if the value is not a leaf. */
 RSH_API rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad);
 /* Sets the gradient that is there to zero in its memory.  No-op without one. */
 RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
@@ -82,6 +83,10 @@ RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
  *     rsh_grad_enable(was); */
 RSH_API bool rsh_grad_enabled(void);
 RSH_API bool rsh_grad_enable(bool on);
+
+/* The pool that adds large gradients on this thread, borrowed; NULL, as in a new thread: the thread
+ * adds alone.  Returns the one before. */
+RSH_API rsh_pool *rsh_grad_set_pool(rsh_pool *pool);
 
 /* ---- backward ---- */
 
@@ -119,7 +124,8 @@ typedef struct rsh_grad_layouts {
     const rsh_value *const *values; /* the inputs themselves */
     rsh_layout **out;            /* nout, all NULL; leave NULL where an output is a plain tensor */
     rsh_layout **grad_in;  /* nin: of the gradients that backward gives; NULL: as the input */
-    rsh_layout **grad_out; /* nout: of the gradients that backward needs; NULL: as the output */
+    rsh_layout **grad_out; /* nout: of the gradients that backward needs; NULL: as the output.  As:
+                              with partial replaced by replicated */
 } rsh_grad_layouts;
 
 /* On which parts of distributed inputs forward and backward are called. */
@@ -244,7 +250,7 @@ RSH_API rsh_status rsh_call_no_grad(rsh_grad_call *c, int i);
  * also if the call fails.  No-op if nothing is recorded.  Saved slots are numbered from 0 in the
  * order of these calls; an op that works on each part makes the same ones for every part.  A slot
  * is kept as it is, or goes through the hooks of this thread, after forward returns.
- * RSH_EINDEX if there is no such input or output. */
+ * RSH_EINDEX if there is no such input or output; RSH_ERUNTIME in backward; RSH_ENOMEM. */
 RSH_API rsh_status rsh_call_save_in(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save_out(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save(rsh_grad_call *c, rsh_tensor *t);

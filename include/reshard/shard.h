@@ -76,7 +76,7 @@ RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part);
  * opts->node_of is borrowed from the comm; a comm of one node changes nothing.  rsh_reshard,
  * rsh_reshard_into and rsh_reshard_many do this themselves if the options name no nodes.
  * RSH_EVALUE if the options do not start from RSH_PLAN_OPTS_INIT.  Local. */
-RSH_API rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts);
+RSH_API rsh_status rsh_plan_opts_of_comm(const rsh_comm *comm, rsh_plan_opts *opts);
 
 /* Moves src into layout `to`, in new memory.  opts may be NULL: defaults.  With opts->may_alias and
  * equal layouts nothing moves: the result shares the memory of src.  The caller frees *out.
@@ -118,23 +118,50 @@ RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stat
  * source.  Collective. */
 RSH_API rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole);
 
-/* A digest of values and their global positions, whatever the layout: sharded, replicated or whole
- * gives the same.  docs/digest.md has the formula. */
+/* ---- digest: values and their global positions, whatever the layout ----
+ *
+ * Sharded, replicated or whole gives the same.  docs/digest.md has the formula. */
 typedef struct rsh_digest {
-    uint64_t hi, lo;
+    uint64_t hi, lo; /* two sums, each modulo 2^64 */
 } rsh_digest;
-#define RSH_DIGEST_TEXT 36 /* "d1:" + 32 hex + NUL */
+#define RSH_DIGEST_TEXT 36 /* "d2:" + 32 hex + NUL */
 /* The digest of a sharded tensor.  Each rank sends only 16 bytes.
  * RSH_EUNSUP for a partial layout.  Collective. */
 RSH_API rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out);
 /* Writes a digest as text.  No-op for NULL.  Pure. */
 RSH_API void rsh_digest_text(rsh_digest d, char text[RSH_DIGEST_TEXT]);
+/* Reads it back.  RSH_EVALUE if the text is no digest of this formula.  Pure. */
+RSH_API rsh_status rsh_digest_parse(const char *text, rsh_digest *out);
 /* The digest of a tensor all of whose parts one caller has: `parts` lists every rank ascending, and
  * every part of it.
  * RSH_EUNSUP for a partial layout; RSH_EVALUE if a part with elements has no data; RSH_ENOMEM.
  * Local. */
 RSH_API rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts,
                                     rsh_digest *out);
+
+/* A digest in parts, for elements that are read in windows or by several readers: the digest of a
+ * tensor is what rsh_digest_begin gives and, added once each in any order, all of its elements.
+ * Readers start with rsh_digest_begin (one of them) or {0, 0} (the others) and are merged. */
+
+/* What dtype and shape add: the digest of a tensor before its elements.  `dtype` is a name of 1 to
+ * 16 bytes: that of rsh_dtype_name, or any other for elements that the library only stores.
+ * RSH_EVALUE for another name, ndim outside 0..RSH_MAX_NDIM or a negative size.  Pure. */
+RSH_API rsh_status rsh_digest_begin(const char *dtype, int ndim, const int64_t *shape,
+                                    rsh_digest *out);
+/* Adds n elements of `itemsize` bytes (1 to 16) that follow each other in memory and stand at the
+ * global row-major indices first, first + 1, ...
+ * RSH_EVALUE for another itemsize, a negative n or first, or NULL data with elements.  Local. */
+RSH_API rsh_status rsh_digest_add(rsh_digest *d, size_t itemsize, const void *data, int64_t n,
+                                  int64_t first);
+/* Adds a box of a tensor of that shape: `data` is the address of its first element and `strides`
+ * its strides in elements, of any sign; NULL is row-major.
+ * RSH_EVALUE as above, or if the box is not within the shape.  Local. */
+RSH_API rsh_status rsh_digest_add_box(rsh_digest *d, size_t itemsize, int ndim,
+                                      const int64_t *shape, const int64_t *offsets,
+                                      const int64_t *sizes, const void *data,
+                                      const int64_t *strides);
+/* Adds what another reader has added.  No-op for NULL.  Pure. */
+RSH_API void rsh_digest_merge(rsh_digest *d, rsh_digest other);
 
 /* ---- exec: a plan bound to a comm and to memory, to be run many times without allocating ----
  *
@@ -148,18 +175,19 @@ typedef struct rsh_exec rsh_exec;
  * entry per part of this rank, tensor after tensor of the plan (NULL if there are none).  The
  * caller frees *out.
  * RSH_EVALUE if the plan names a rank outside the comm, a part with elements has no data, or a
- * destination shares memory with anything; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
+ * destination shares memory with anything, also with parts of other ranks that are threads of this
+ * process; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
  * small for the messages that this comm needs.  Collective. */
 RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
                                  const rsh_memory *dst, rsh_exec **out);
-/* One run: on return this rank's destination is complete and its source may be changed.  Called by
- * every rank of the layouts. */
+/* One run: on return this rank's destination is complete and its source may be changed.
+ * Collective among the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run(rsh_exec *e);
 /* The same in steps: begin says that the source is ready, test makes what progress it can without
  * waiting, wait finishes.  Every rank begins the runs of a comm in the same order.  Several runs of
  * one comm may be in progress; each rank may test and wait for them in its own order.  Runs of
- * different comms must be waited for in the same order on all ranks.  Called by every rank of the
- * layouts. */
+ * different comms must be waited for in the same order on all ranks.  Collective among
+ * the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
@@ -167,11 +195,11 @@ RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
  * read.  If a rank refuses, its neighbours get its status and sentence at once, and destinations
  * are undefined; exec and comm remain usable.  If the rank exchanges messages (opts.messages,
  * several nodes), the others get RSH_EPEER with the sentence, and the comm has failed.  A rank
- * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything, and with
- * RSH_ENOMEM.  Called by every rank of the layouts. */
+ * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything of its
+ * own, and with RSH_ENOMEM.  Collective among the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
-/* Finishes a run that was begun, and waits for neighbours then; otherwise local.  No-op for NULL
- * and in a forked child. */
+/* Finishes a run that was begun, and waits for neighbours then.  No-op for NULL and in a forked
+ * child.  Local but for that. */
 RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {

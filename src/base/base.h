@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <reshard/alloc.h>
 #include <reshard/dtype.h>
+#include <reshard/sink.h>
 #include <reshard/status.h>
 
 #include "base/nan.h"
@@ -124,6 +126,24 @@ rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size);
  * and the keys ascend. */
 int64_t rshi_find(const void *list, int64_t n, size_t size, int64_t key);
 
+/* ---- settings: environment variables that are read once, where nothing can fail ---- */
+
+typedef enum rshi_simd {
+    RSHI_SIMD_GENERIC,
+    RSHI_SIMD_AVX2,
+    RSHI_SIMD_AVX512,
+    RSHI_SIMD_COUNT
+} rshi_simd;
+extern const char *const rshi_simd_names[RSHI_SIMD_COUNT];
+
+/* RESHARD_CACHE_BYTES and RESHARD_SIMD; the result is unchanged if the variable is not set or
+ * wrong.  RSH_EVALUE if it is wrong. */
+rsh_status rshi_setting_cache_bytes(uint64_t *bytes);
+rsh_status rshi_setting_simd(rshi_simd *level);
+/* RSH_EVALUE and the sentence if one of them is wrong.  What makes a tensor or a comm calls this,
+ * so that a typing error is not taken for the default. */
+rsh_status rshi_settings_check(void);
+
 /* ---- arithmetic: false on overflow ---- */
 
 static inline bool rshi_mul(int64_t a, int64_t b, int64_t *out) {
@@ -156,7 +176,12 @@ typedef struct rshi_text {
 } rshi_text;
 void rshi_text_add(rshi_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rshi_text_free(rshi_text *t);
-/* As strtod, with a decimal point whatever the program's locale says. */
+/* As vsnprintf, snprintf and strtod, with a decimal point whatever the program's locale says.  All
+ * that the library says goes through the first. */
+int rshi_text_format_list(char *text, size_t room, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+int rshi_text_format(char *text, size_t room, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 double rshi_text_number(const char *text, char **end);
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text);
 rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...)
@@ -187,6 +212,11 @@ typedef struct rshi_watch {
 /* Seconds waited so far, of which at most `most` count since the last look; the first look starts
  * the watch and gives 0. */
 double rshi_watch_look(rshi_watch *w, double most);
+
+/* ---- arithmetic ---- */
+
+/* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
+rsh_dtype rshi_accumulator(rsh_dtype t);
 
 /* ---- lists of messages: what a rank found when it compared two of an exchange ---- */
 

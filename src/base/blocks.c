@@ -133,13 +133,11 @@ static void in_child(void) {
 
 /* ---- the cap ---- */
 
-/* RESHARD_CACHE_BYTES, or the default where that is not a number. */
+/* RESHARD_CACHE_BYTES, or the default.  What is no number was refused by rshi_settings_check. */
 static size_t read_cap(void) {
-    const char *text = getenv("RESHARD_CACHE_BYTES");
-    char *end = NULL;
-    unsigned long long cap = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (end && !*end) return (size_t)cap;
-    return RSHI_POISONS ? 0 : DEFAULT_CAP; /* where poison finds misuse, memory that is freed is not used again */
+    uint64_t cap = RSHI_POISONS ? 0 : DEFAULT_CAP; /* where poison finds misuse, freed memory is not used again */
+    rshi_setting_cache_bytes(&cap);
+    return (size_t)cap;
 }
 
 static void start(void) {

@@ -73,8 +73,8 @@ void rshi_op_identity(rsh_op op, rsh_dtype dtype, unsigned char value[16]);
  * float, ties to even; floats to integers toward zero, saturating; integers wrap around. */
 void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size_t n);
 
-/* Add to the 128 bits hi:lo what n elements of `size` bytes (1, 2, 4, 8 or 16), `step` bytes apart,
- * add to a digest; they stand at consecutive global indices. */
+/* Add to the sums hi and lo, both modulo 2^64, what n elements of `size` bytes (1 to 16), `step`
+ * bytes apart, add to a digest; they stand at consecutive global indices. */
 void rshi_mix_run(const char *p, int64_t step, size_t size, int64_t n, uint64_t index, uint64_t *hi,
                   uint64_t *lo);
 

@@ -2,19 +2,23 @@
  *
  * Large destinations are written in whole cache lines with streaming stores, which spare the read of the line that a
  * plain store costs; lines that a run covers in part are written with plain stores.  A source that goes on from row to
- * row is read as one long stream, prefetched by hand.  Rows that lie apart break the stream, so WAYS of them are walked
- * together. */
+ * row is read as one long stream, and rows that lie apart are prefetched some rows ahead: the processor's own prefetch
+ * ends with each of them.
+ *
+ * Rows are walked one after the other, never some of them together: where source and destination rows lie a multiple of
+ * 4 KiB apart, the load of a line then has the low address bits of a streaming store that is under way, and processors
+ * that compare only those (AMD's Zen 3 among them) make it wait. */
 #include "copy/impl.h"
 
 #include <string.h>
 
-#define AHEAD          2048  /* bytes between prefetch and use in a long stream */
-#define LONG_STREAM    32768 /* bytes of a stream that is worth it */
-#define WAYS           4     /* rows walked together, if they have from TOGETHER_LEAST to TOGETHER_MOST bytes */
-#define TOGETHER_LEAST 1024
-#define TOGETHER_MOST  65536
-#define STREAM_RUN     256  /* shorter runs stream only if they are whole lines */
-#define TILE_BYTES     4096 /* short rows of a dense destination are put together in a tile of this size */
+#define AHEAD       1024  /* bytes between prefetch and use in a long stream */
+#define LONG_STREAM 32768 /* bytes of a stream that is worth it */
+#define LONG_RUN    65536 /* a run that is a stream of its own */
+#define ROWS_AHEAD  8192  /* bytes between prefetch and use where rows lie apart: so many rows, at least one */
+#define MOST_AHEAD  16    /* rows */
+#define STREAM_RUN  256   /* shorter runs stream only if they are whole lines */
+#define TILE_BYTES  4096  /* short rows of a dense destination are put together in a tile of this size */
 
 /* ---- plain stores ---- */
 
@@ -72,38 +76,19 @@ RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
 RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
 #endif
 
-/* `far`, a constant wherever this is inlined: the source is part of a long stream.  What is prefetched may lie beyond
- * it, where asking does no harm. */
-RSHI_INLINE void copy_lines(line_fn *line, bool far, size_t lines, char *dst, const char *src) {
+/* How far ahead of its use a source line is asked for, in bytes; 0: not at all.  What is asked for may lie beyond the
+ * source, where asking does no harm.  What is short is a tile and in the cache already. */
+static int64_t ahead_of(int64_t rows, size_t run, int64_t sr) {
+    bool gapless = rows == 1 || sr == (int64_t)run || run > LONG_RUN;
+    if (gapless) return (size_t)rows * run > LONG_STREAM ? AHEAD : 0;
+    int64_t some = ROWS_AHEAD / (int64_t)run;
+    return (some < 1 ? 1 : some > MOST_AHEAD ? MOST_AHEAD : some) * sr;
+}
+
+RSHI_INLINE void copy_lines(line_fn *line, int64_t ahead, size_t lines, char *dst, const char *src) {
     for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
-        if (far) __builtin_prefetch((const void *)((uintptr_t)src + i + AHEAD), 0, 3);
+        if (ahead) __builtin_prefetch((const void *)((uintptr_t)src + i + (uintptr_t)ahead), 0, 3);
         line(dst + i, src + i);
-    }
-}
-
-/* Fewer than TOGETHER_LEAST bytes of a row.  Unrolled, so that each line has a load instruction of its own: the
- * processor's prefetch goes by instructions and so finds the stride from row to row. */
-RSHI_INLINE void copy_few_lines(line_fn *line, size_t lines, char *dst, const char *src) {
-    RSHI_UNROLL for (size_t i = 0; i < TOGETHER_LEAST / RSHI_LINE; i++) {
-        if (i == lines) break;
-        line(dst + i * RSHI_LINE, src + i * RSHI_LINE);
-    }
-}
-
-/* What is short is a tile and in the cache already; what has gaps is better left to the processor's own prefetch. */
-RSHI_INLINE bool is_long_stream(int64_t rows, size_t run, int64_t sr) {
-    bool gapless = rows == 1 || sr == (int64_t)run || run > TOGETHER_MOST;
-    return gapless && (size_t)rows * run > LONG_STREAM;
-}
-
-RSHI_INLINE void copy_lines_together(line_fn *line, size_t lines, char *const *dst, const char *const *src) {
-    char *d0 = dst[0], *d1 = dst[1], *d2 = dst[2], *d3 = dst[3];
-    const char *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3];
-    for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
-        line(d0 + i, s0 + i);
-        line(d1 + i, s1 + i);
-        line(d2 + i, s2 + i);
-        line(d3 + i, s3 + i);
     }
 }
 
@@ -114,56 +99,34 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, bool far, char *dst, const char *src, size_t n) {
+RSHI_INLINE void stream_run(line_fn *line, int64_t ahead, char *dst, const char *src, size_t n) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    copy_lines(line, far, lines, dst + head, src + head);
+    copy_lines(line, ahead, lines, dst + head, src + head);
     copy_short(dst + done, src + done, n - done);
-}
-
-/* WAYS runs of one length; their alignment may differ, so each has a head and a tail of its own. */
-RSHI_INLINE void stream_group(line_fn *line, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
-    char *d[WAYS];
-    const char *s[WAYS];
-    size_t head[WAYS];
-    for (int w = 0; w < WAYS; w++) {
-        head[w] = head_of(dst + w * dr, run);
-        copy_short(dst + w * dr, src + w * sr, head[w]);
-        d[w] = dst + w * dr + head[w];
-        s[w] = src + w * sr + head[w];
-    }
-    size_t together = run / RSHI_LINE - 1; /* every row has at least as many whole lines */
-    copy_lines_together(line, together, d, s);
-    for (int w = 0; w < WAYS; w++) {
-        size_t done = together * RSHI_LINE, left = run - head[w] - done;
-        copy_lines(line, false, left / RSHI_LINE, d[w] + done, s[w] + done);
-        done += left / RSHI_LINE * RSHI_LINE;
-        copy_short(d[w] + done, s[w] + done, left % RSHI_LINE);
-    }
 }
 
 static bool whole_lines(size_t run, const char *dst, int64_t dr) {
     return ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0;
 }
 
-RSHI_INLINE void stream_rows(line_fn *line, bool far, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
-                             int64_t sr) {
-    int64_t r = 0;
-    if (far && whole_lines(run, dst, dr))
-        for (; r < rows; r++) copy_lines(line, true, run / RSHI_LINE, dst + r * dr, src + r * sr);
-    else if (!far && run < TOGETHER_LEAST && whole_lines(run, dst, dr))
-        for (; r < rows; r++) copy_few_lines(line, run / RSHI_LINE, dst + r * dr, src + r * sr);
-    else if (!far && run >= TOGETHER_LEAST)
-        for (; r + WAYS <= rows; r += WAYS) stream_group(line, run, dst + r * dr, dr, src + r * sr, sr);
-    for (; r < rows; r++) stream_run(line, far, dst + r * dr, src + r * sr, run);
+RSHI_INLINE void stream_rows(line_fn *line, int64_t ahead, int64_t rows, size_t run, char *dst, int64_t dr,
+                             const char *src, int64_t sr) {
+    bool whole = whole_lines(run, dst, dr);
+    for (int64_t r = 0; r < rows; r++)
+        if (whole)
+            copy_lines(line, ahead, run / RSHI_LINE, dst + r * dr, src + r * sr);
+        else
+            stream_run(line, ahead, dst + r * dr, src + r * sr, run);
 }
 
 #define LEVEL(target, level)                                                                                           \
     target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
-        if (is_long_stream(rows, run, sr))                                                                             \
-            stream_rows(line_##level, true, rows, run, dst, dr, src, sr);                                              \
+        int64_t ahead = ahead_of(rows, run, sr);                                                                       \
+        if (ahead)                                                                                                     \
+            stream_rows(line_##level, ahead, rows, run, dst, dr, src, sr);                                             \
         else                                                                                                           \
-            stream_rows(line_##level, false, rows, run, dst, dr, src, sr);                                             \
+            stream_rows(line_##level, 0, rows, run, dst, dr, src, sr);                                                 \
     }
 LEVEL(, generic)
 #if RSHI_X86

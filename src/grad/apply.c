@@ -107,7 +107,7 @@ static rsh_status run(rshi_entry *n) {
 
 /* What forward gave becomes a value. */
 static rsh_status settle_output(rshi_entry *n, int i) {
-    rshi_out *o = &n->out[i];
+    rshi_output *o = &n->out[i];
     if (o->value) return RSH_OK;
     rsh_tensor **parts = n->tensors ? n->tensors + i * n->nparts : &o->tensor;
     return rshi_parts_assemble(n->op->name, n->comm, o->form.layout, n->nparts, parts, &o->value);
@@ -125,19 +125,19 @@ static rsh_status settle(rshi_entry *n, const rsh_grad_as *as) {
 
 /* Every contribution to a partial value has a gradient of its own: nothing is to be combined, so its layout says
  * replicated. */
-static rsh_status describe_input(rshi_edge *e) {
+static rsh_status describe_input(rshi_input *e) {
     if (e->grad_layout || !rsh_value_requires_grad(e->value)) return RSH_OK;
     return rshi_gradient_layout(e->value, &e->grad_layout);
 }
 
-static rsh_status describe_output(rshi_out *o) {
+static rsh_status describe_output(rshi_output *o) {
     rsh_layout_free(o->form.layout); /* that of the rule; the value may have it in another dtype */
-    rshi_form_of(o->value->payload, &o->form);
+    rshi_profile_of(o->value->payload, &o->form);
     o->no_grad |= !rshi_differentiable(o->form.dtype);
     return o->grad_layout || o->no_grad ? RSH_OK : rshi_gradient_layout(o->value, &o->grad_layout);
 }
 
-static void link_input(rshi_edge *e) {
+static void link_input(rshi_input *e) {
     rsh_value *v = e->value;
     e->value = NULL;
     if (!rsh_value_requires_grad(v)) return;

@@ -69,7 +69,7 @@ static rsh_status reach_leaf(walking *w, rsh_value *leaf) {
 
 /* Takes g over. */
 static rsh_status deliver_to_node(rshi_entry *n, int out, rsh_value *g, const char *who) {
-    rsh_status st = rshi_form_match_shape(&n->out[out].form, g, who, "the gradient of an input");
+    rsh_status st = rshi_profile_match_shape(&n->out[out].form, g, who, "the gradient of an input");
     if (st) {
         rsh_value_free(g);
         return st;
@@ -78,10 +78,10 @@ static rsh_status deliver_to_node(rshi_entry *n, int out, rsh_value *g, const ch
 }
 
 static rsh_status deliver_to_leaf(rsh_value *leaf, rsh_value *g, const char *who) {
-    rshi_form form;
-    rshi_form_of(leaf->payload, &form);
-    rsh_status st = rshi_form_match_shape(&form, g, who, "the gradient of an input");
-    rshi_form_end(&form);
+    rshi_profile form;
+    rshi_profile_of(leaf->payload, &form);
+    rsh_status st = rshi_profile_match_shape(&form, g, who, "the gradient of an input");
+    rshi_profile_end(&form);
     if (st) {
         rsh_value_free(g);
         return st;
@@ -89,7 +89,7 @@ static rsh_status deliver_to_leaf(rsh_value *leaf, rsh_value *g, const char *who
     return rshi_gradient_add(&leaf->pending, g);
 }
 
-static rsh_status follow(walking *w, rshi_edge *e) {
+static rsh_status follow(walking *w, rshi_input *e) {
     if (e->node) return push(w, e->node);
     return e->leaf ? reach_leaf(w, e->leaf) : RSH_OK;
 }
@@ -129,27 +129,40 @@ static rsh_status run_parts(rshi_entry *n) {
     return st;
 }
 
+/* A plain input went into every part: its gradient is the sum of what the parts gave. */
+static rsh_status sum_parts(rshi_entry *n, rsh_tensor **parts, rsh_value **out) {
+    for (int64_t p = 0; p < n->nparts; p++) {
+        rsh_value *g = NULL;
+        if (!parts[p]) continue;
+        RSH_TRY(rshi_parts_assemble(n->op->name, NULL, NULL, 1, &parts[p], &g));
+        RSH_TRY(rshi_gradient_add(out, g));
+    }
+    return RSH_OK;
+}
+
 /* The gradient that backward gave input i, as a value; NULL: none. */
 static rsh_status take_given(rshi_entry *n, int i, rsh_value **out) {
-    rshi_edge *e = &n->edge[i];
+    rshi_input *e = &n->edge[i];
     rsh_tensor **parts = n->tensors ? n->tensors + i * n->nparts : &e->tensor;
     *out = e->value;
     e->value = NULL;
     if (*out || (n->nparts ? !parts[0] : !e->grad_layout)) return RSH_OK;
+    if (!e->grad_layout) return sum_parts(n, parts, out);
     return rshi_parts_assemble(n->op->name, n->comm, e->grad_layout, n->nparts, parts, out);
 }
 
 static rsh_status deliver(rshi_entry *n, int i) {
-    rshi_edge *e = &n->edge[i];
+    rshi_input *e = &n->edge[i];
     rsh_value *g = NULL;
-    RSH_TRY(take_given(n, i, &g));
-    if (!g) return RSH_OK;
+    rsh_status st = take_given(n, i, &g);
+    if (st) rsh_value_free(g);
+    if (st || !g) return st;
     return e->node ? deliver_to_node(e->node, e->out, g, n->op->name) : deliver_to_leaf(e->leaf, g, n->op->name);
 }
 
 static rsh_status bring_all(rshi_entry *n) {
     for (int i = 0; i < n->nout; i++) {
-        rshi_out *o = &n->out[i];
+        rshi_output *o = &n->out[i];
         if (o->value) RSH_TRY(rshi_gradient_bring(&o->value, o->grad_layout));
     }
     return RSH_OK;

@@ -11,7 +11,7 @@ static bool has_out(const rsh_grad_call *c, int i) { return c && i >= 0 && i < c
 
 bool rsh_call_needs(const rsh_grad_call *c, int i) {
     if (!has_in(c, i) || !c->recorded) return false;
-    const rshi_edge *e = &c->edge[i];
+    const rshi_input *e = &c->edge[i];
     return c->phase == RSHI_FORWARD ? rsh_value_requires_grad(e->value) : e->node || e->leaf;
 }
 

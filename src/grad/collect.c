@@ -19,7 +19,7 @@ void rshi_collect_free(int n, rsh_tensor **list) {
 }
 
 rsh_status rshi_collect_gradient(const rsh_grad_call *c, int i, rsh_tensor **out) {
-    const rshi_form *f = &c->out[i].form;
+    const rshi_profile *f = &c->out[i].form;
     const rsh_tensor *g = rsh_call_grad(c, i);
     return g ? rshi_collect_copy(g, out) : rsh_tensor_zeros(f->dtype, f->ndim, f->shape, out);
 }

@@ -12,8 +12,8 @@ typedef struct rshi_collecting {
     int root;         /* -1: none */
     rsh_op op;
     rsh_derivative how;
-    int64_t *splits; /* of all_to_all_single: of the input, then of the output; NULL: equal.  Owned by
-                        the copy in the entry, once forward has begun */
+    int64_t *splits; /* of all_to_all_single: of the input, then of the output; NULL: equal.  The
+                        copy in the entry owns them, once forward has begun */
     bool *opened;    /* until forward: where it says that the other ranks hear of refusals */
 } rshi_collecting;
 

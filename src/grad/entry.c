@@ -16,8 +16,8 @@ static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 static plan_of_block arrange(size_t attr_bytes, int nin, int nout) {
     plan_of_block b = {.room = nin + nout + SPARE_SLOTS};
     b.edges = aligned(sizeof(rshi_entry));
-    b.outs = aligned(b.edges + (size_t)nin * sizeof(rshi_edge));
-    b.slots = aligned(b.outs + (size_t)nout * sizeof(rshi_out));
+    b.outs = aligned(b.edges + (size_t)nin * sizeof(rshi_input));
+    b.slots = aligned(b.outs + (size_t)nout * sizeof(rshi_output));
     b.attrs = aligned(b.slots + (size_t)b.room * sizeof(rshi_slot));
     b.total = b.attrs + attr_bytes;
     return b;
@@ -43,8 +43,8 @@ rshi_entry *rshi_entry_new(const rsh_grad_op *op, const void *attrs, int nin, in
     rshi_entry *n = (rshi_entry *)p;
     *n = (rshi_entry){.refs = 1, .op = op, .nin = nin, .nout = nout, .room = b.room, .size_class = c, .nparts = 1};
     n->number = tape->next++;
-    n->edge = (rshi_edge *)(p + b.edges);
-    n->out = (rshi_out *)(p + b.outs);
+    n->edge = (rshi_input *)(p + b.edges);
+    n->out = (rshi_output *)(p + b.outs);
     n->slot = (rshi_slot *)(p + b.slots);
     n->attrs = p + b.attrs;
     if (op->attr_bytes && attrs) memcpy(n->attrs, attrs, op->attr_bytes);
@@ -70,11 +70,11 @@ static void release_to(rshi_entry *n, rshi_entry **list) {
     n->spilled = false;
     n->nslots = n->room = 0;
     for (int i = 0; i < n->nin; i++) {
-        rshi_edge *e = &n->edge[i];
+        rshi_input *e = &n->edge[i];
         unlink_to(e->node, list);
         rsh_value_free(e->leaf);
         rsh_layout_free(e->grad_layout);
-        *e = (rshi_edge){0};
+        *e = (rshi_input){0};
     }
     if (!n->used && n->op->drop) n->op->drop(n->attrs);
     n->used = true;
@@ -86,7 +86,7 @@ static void free_all(rshi_entry *list) {
         list = n->next;
         release_to(n, &list);
         for (int i = 0; i < n->nout; i++) {
-            rshi_form_end(&n->out[i].form);
+            rshi_profile_end(&n->out[i].form);
             rsh_layout_free(n->out[i].grad_layout);
             rsh_value_free(n->out[i].value);
         }

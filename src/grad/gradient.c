@@ -47,10 +47,34 @@ void rshi_scale_elements(const rsh_tensor *t, double by) {
     (rsh_tensor_dtype(t) == RSH_F64 ? scale_double : scale_float)(rsh_tensor_data(t), rsh_tensor_count(t), by);
 }
 
+#define SHARE ((int64_t)32768) /* elements that are worth a task */
+
+/* Dense on both sides: the pool's threads take turns. */
+typedef struct adding {
+    char *into;
+    const char *from;
+    int64_t n;
+    bool wide;
+} adding;
+
+static void add_share(void *ctx, int64_t i, int worker) {
+    const adding *a = ctx;
+    int64_t first = i * SHARE, bytes = a->wide ? 8 : 4;
+    (void)worker;
+    (a->wide ? add_double : add_float)(a->into + first * bytes, a->from + first * bytes,
+                                       rshi_min(SHARE, a->n - first), 1, 1);
+}
+
+static void add_dense(bool wide, char *into, const char *from, int64_t n) {
+    rshi_tape *tape = rshi_tape_mine();
+    adding a = {into, from, n, wide};
+    rsh_pool_run(n > SHARE && tape ? tape->pool : NULL, rshi_ceil_div(n, SHARE), add_share, &a);
+}
+
 static void add_walk(const walk *w, int d, bool wide, char *into, const char *from) {
     int64_t bytes = wide ? 8 : 4;
-    int64_t n = w->ndim ? w->n[d] : 1, to = w->ndim ? w->to[d] : 1, step = w->ndim ? w->from[d] : 1;
-    if (d >= w->ndim - 1) {
+    int64_t n = w->n[d], to = w->to[d], step = w->from[d];
+    if (d == w->ndim - 1) {
         (wide ? add_double : add_float)(into, from, n, to, step);
         return;
     }
@@ -62,7 +86,9 @@ void rshi_add_elements(const rsh_tensor *into, const rsh_tensor *from) {
     if (!rsh_tensor_count(into)) return;
     for (int d = 0; d < rsh_tensor_ndim(into); d++)
         merge(&w, rsh_tensor_shape(into)[d], rsh_tensor_strides(into)[d], rsh_tensor_strides(from)[d]);
-    add_walk(&w, 0, rsh_tensor_dtype(into) == RSH_F64, rsh_tensor_data(into), rsh_tensor_data(from));
+    bool wide = rsh_tensor_dtype(into) == RSH_F64, dense = !w.ndim || (w.ndim == 1 && w.to[0] == 1 && w.from[0] == 1);
+    if (dense) add_dense(wide, rsh_tensor_data(into), rsh_tensor_data(from), rsh_tensor_count(into));
+    else add_walk(&w, 0, wide, rsh_tensor_data(into), rsh_tensor_data(from));
     rsh_tensor_bump(into);
 }
 
@@ -85,15 +111,15 @@ rsh_status rshi_gradient_layout(const rsh_value *v, rsh_layout **out) {
 }
 
 rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const char *who, const char *what) {
-    rshi_form form;
+    rshi_profile form;
     const rsh_layout *l = rsh_value_layout(v);
-    rshi_form_of(v->payload, &form);
+    rshi_profile_of(v->payload, &form);
     if (l && rsh_layout_op(l) && rsh_value_layout(g) && !rsh_layout_equal(l, rsh_value_layout(g))) {
-        rshi_form_end(&form);
+        rshi_profile_end(&form);
         RSH_TRY(rshi_gradient_layout(v, &form.layout));
     }
-    rsh_status st = rshi_form_match(&form, g, who, what);
-    rshi_form_end(&form);
+    rsh_status st = rshi_profile_match(&form, g, who, what);
+    rshi_profile_end(&form);
     return st;
 }
 

@@ -28,6 +28,7 @@ typedef struct rshi_tape {
     rshi_shelf values, payloads, forms, nodes[RSHI_ENTRY_CLASSES];
     struct rshi_hooks **stack; /* owned: hooks, top last */
     int64_t depth, room;
+    rsh_pool *pool;  /* borrowed: adds large gradients; NULL: none */
     char *disabled;  /* owned: why hooks cannot be pushed; NULL: they can */
     struct {
         rsh_layout *of, *is; /* owned */
@@ -42,7 +43,7 @@ void *rshi_shelf_take(rshi_shelf *shelf, size_t bytes);
 /* Back to this thread's shelf, or to the system where the thread has no tape. */
 void rshi_value_block_give(void *p);
 void rshi_payload_block_give(void *p);
-void rshi_form_block_give(void *p);
+void rshi_profile_block_give(void *p);
 void rshi_entry_block_give(void *p, int size_class); /* -1: of no class */
 
 /* rshi_layout_unpartial, which writes texts, for layouts that come again and again. */
@@ -73,23 +74,23 @@ bool rshi_payload_alone(const rshi_payload *p);       /* nobody else has a share
 
 /* ---- form: what a gradient or an unpacked value must look like ---- */
 
-typedef struct rshi_form {
+typedef struct rshi_profile {
     rsh_dtype dtype;
     int ndim;
     int64_t shape[RSH_MAX_NDIM]; /* of the whole */
     rsh_layout *layout;          /* owned; NULL: plain */
     rsh_comm *comm;              /* borrowed; of a distributed value */
-} rshi_form;
+} rshi_profile;
 
-void rshi_form_of(const rshi_payload *p, rshi_form *out); /* holds the layout */
-void rshi_form_end(rshi_form *f);
-#define RSHI_FORM_TEXT 128
-void rshi_form_text(const rshi_form *f, char text[RSHI_FORM_TEXT]); /* "f32[3, 4]" */
+void rshi_profile_of(const rshi_payload *p, rshi_profile *out); /* holds the layout */
+void rshi_profile_end(rshi_profile *f);
+#define RSHI_PROFILE_TEXT 128
+void rshi_profile_text(const rshi_profile *f, char text[RSHI_PROFILE_TEXT]); /* "f32[3, 4]" */
 /* Does v have the dtype and shape?  RSH_EVALUE if not; the sentence opens with "<who>: <what>". */
-rsh_status rshi_form_match_shape(const rshi_form *f, const rsh_value *v, const char *who,
+rsh_status rshi_profile_match_shape(const rshi_profile *f, const rsh_value *v, const char *who,
                                  const char *what);
 /* And the layout? */
-rsh_status rshi_form_match(const rshi_form *f, const rsh_value *v, const char *who,
+rsh_status rshi_profile_match(const rshi_profile *f, const rsh_value *v, const char *who,
                            const char *what);
 
 /* ---- value ---- */
@@ -119,22 +120,22 @@ void rshi_hooks_drop(rshi_hooks *p);
 
 /* ---- entry: one application of an op; in its functions, the call ---- */
 
-typedef struct rshi_edge {
+typedef struct rshi_input {
     struct rsh_grad_call *node; /* owned: where the input came from */
     rsh_value *leaf;            /* owned: or the leaf that it is; both NULL: needs no gradient */
     int out;
     rsh_layout *grad_layout; /* owned: of the gradient that backward gives; NULL: plain */
-    rsh_value *value;        /* in forward, borrowed: the input; in backward, owned: the gradient given */
-    rsh_tensor *tensor;      /* in backward, owned: the gradient given for the current part */
-} rshi_edge;
+    rsh_value *value;   /* in forward, borrowed: the input; in backward, owned: its gradient */
+    rsh_tensor *tensor; /* in backward, owned: its gradient for the current part */
+} rshi_input;
 
-typedef struct rshi_out {
-    rshi_form form;
+typedef struct rshi_output {
+    rshi_profile form;
     rsh_layout *grad_layout; /* owned: that backward needs; NULL: as the form's */
     bool no_grad;
-    rsh_value *value;   /* in forward, owned: the output; in backward, owned: the sum of its gradients */
+    rsh_value *value;   /* in forward, owned: the output; in backward, owned: its gradient */
     rsh_tensor *tensor; /* in forward, owned: the output's current part */
-} rshi_out;
+} rshi_output;
 
 typedef enum rshi_slot_kind { RSHI_SLOT_IN, RSHI_SLOT_OUT, RSHI_SLOT_TENSOR } rshi_slot_kind;
 
@@ -145,7 +146,7 @@ typedef struct rshi_slot {
     uint64_t version;      /* of the payload when it was saved */
     rshi_hooks *pair;       /* owned: the hooks it was packed with; NULL: none */
     void *packed;
-    rshi_form *form;     /* owned: of what was packed */
+    rshi_profile *form;     /* owned: of what was packed */
     rsh_value *unpacked; /* owned: in the backward in progress */
     bool fetched;        /* prefetch was called in the backward in progress */
 } rshi_slot;
@@ -165,8 +166,8 @@ struct rsh_grad_call {
     int64_t part, nparts;
     int saving;   /* the slot that the next save of this part fills */
     bool spilled; /* the slots have outgrown the block and are `owned` on their own */
-    rshi_edge *edge;
-    rshi_out *out;
+    rshi_input *edge;
+    rshi_output *out;
     rshi_slot *slot;
     void *attrs;
     rsh_tensor **tensors; /* owned: of a call on each part, part by part; NULL: one part */
@@ -203,7 +204,7 @@ rsh_status rshi_gradient_add(rsh_value **sum, rsh_value *g);
  * for a plain value. */
 rsh_status rshi_gradient_layout(const rsh_value *v, rsh_layout **out);
 /* May g be a gradient of v?  RSH_EVALUE if its shape, dtype or layout is another; that of a partial
- * value may have v's very layout too.  `who` and `what` as in rshi_form_match. */
+ * value may have v's very layout too.  `who` and `what` as in rshi_profile_match. */
 rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const char *who,
                                const char *what);
 /* A seed that passed the check, without history and in the layout of a gradient. */

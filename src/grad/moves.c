@@ -9,6 +9,9 @@
 #include "layout/layout.h"
 #include "math/math.h"
 
+/* Moves and tags mean the layout alone: the readings of inputs do not take them over. */
+static const rsh_grad_as as_it_is;
+
 /* ---- reshard ---- */
 
 typedef struct moving {
@@ -148,7 +151,7 @@ rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative 
     m.opened = &opened;
     m.opts = opts ? *opts : (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
     rsh_status st = check_reshard(v, to, how, out);
-    if (!st) st = rsh_grad_apply(&reshard_op, &m, 1, &v, 1, out);
+    if (!st) st = rsh_grad_apply_as(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
     return st && !opened ? rsh_comm_agree(m.comm, st) : st;
 }
 
@@ -191,12 +194,7 @@ rsh_status rsh_value_tag(rsh_value *v, rsh_comm *comm, const rsh_layout *layout,
     RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE, "tag: the value has a layout, %.300s",
                 rsh_layout_text(rsh_value_layout(v)));
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "tag needs a comm and a layout");
-    return rsh_grad_apply(&tag_op, &(tagging){comm, layout}, 1, &v, 1, out);
-}
-
-static rsh_status no_layout(rsh_grad_layouts *io) {
-    (void)io; /* outputs are plain */
-    return RSH_OK;
+    return rsh_grad_apply_as(&tag_op, &(tagging){comm, layout}, 1, &v, 1, &as_it_is, out);
 }
 
 static rsh_status untag_forward(rsh_grad_call *c) {
@@ -205,11 +203,10 @@ static rsh_status untag_forward(rsh_grad_call *c) {
     return rsh_call_out(c, 0, t);
 }
 
-static const rsh_grad_op untag_op = {
-    .name = "untag", .forward = untag_forward, .backward = give_same, .layouts = no_layout};
+static const rsh_grad_op untag_op = {.name = "untag", .forward = untag_forward, .backward = give_same};
 
 rsh_status rsh_value_untag(rsh_value *v, rsh_value **out) {
     RSH_NEEDS(v);
     RSH_NEEDS(out);
-    return rsh_grad_apply(&untag_op, NULL, 1, &v, 1, out);
+    return rsh_grad_apply_as(&untag_op, NULL, 1, &v, 1, &as_it_is, out);
 }

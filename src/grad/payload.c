@@ -61,7 +61,7 @@ bool rshi_payload_alone(const rshi_payload *p) {
 
 /* ---- form ---- */
 
-void rshi_form_of(const rshi_payload *p, rshi_form *out) {
+void rshi_profile_of(const rshi_payload *p, rshi_profile *out) {
     const rsh_layout *l = p->sharded ? p->sharded->layout : NULL;
     const rsh_tensor *t = l ? NULL : rshi_payload_part(p, 0);
     out->dtype = l ? rsh_layout_dtype(l) : rsh_tensor_dtype(t);
@@ -72,39 +72,39 @@ void rshi_form_of(const rshi_payload *p, rshi_form *out) {
     out->comm = l ? p->sharded->comm : NULL;
 }
 
-void rshi_form_end(rshi_form *f) {
+void rshi_profile_end(rshi_profile *f) {
     rsh_layout_free(f->layout);
     f->layout = NULL;
 }
 
-void rshi_form_text(const rshi_form *f, char text[RSHI_FORM_TEXT]) {
-    int n = snprintf(text, RSHI_FORM_TEXT, "%s[", rsh_dtype_name(f->dtype));
-    for (int d = 0; d < f->ndim && n < RSHI_FORM_TEXT; d++)
-        n += snprintf(text + n, RSHI_FORM_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)f->shape[d]);
-    if (n < RSHI_FORM_TEXT) snprintf(text + n, RSHI_FORM_TEXT - (size_t)n, "]");
+void rshi_profile_text(const rshi_profile *f, char text[RSHI_PROFILE_TEXT]) {
+    int n = snprintf(text, RSHI_PROFILE_TEXT, "%s[", rsh_dtype_name(f->dtype));
+    for (int d = 0; d < f->ndim && n < RSHI_PROFILE_TEXT; d++)
+        n += snprintf(text + n, RSHI_PROFILE_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)f->shape[d]);
+    if (n < RSHI_PROFILE_TEXT) snprintf(text + n, RSHI_PROFILE_TEXT - (size_t)n, "]");
 }
 
-static bool same_shape(const rshi_form *f, const rsh_value *v) {
+static bool same_shape(const rshi_profile *f, const rsh_value *v) {
     return f->ndim == rsh_value_ndim(v) &&
            !memcmp(f->shape, rsh_value_shape(v), (size_t)f->ndim * sizeof *f->shape);
 }
 
-rsh_status rshi_form_match_shape(const rshi_form *f, const rsh_value *v, const char *who, const char *what) {
+rsh_status rshi_profile_match_shape(const rshi_profile *f, const rsh_value *v, const char *who, const char *what) {
     if (f->dtype == rsh_value_dtype(v) && same_shape(f, v)) return RSH_OK;
-    char wanted[RSHI_FORM_TEXT], found[RSHI_FORM_TEXT];
-    rshi_form other;
-    rshi_form_of(v->payload, &other);
-    rshi_form_text(f, wanted);
-    rshi_form_text(&other, found);
-    rshi_form_end(&other);
+    char wanted[RSHI_PROFILE_TEXT], found[RSHI_PROFILE_TEXT];
+    rshi_profile other;
+    rshi_profile_of(v->payload, &other);
+    rshi_profile_text(f, wanted);
+    rshi_profile_text(&other, found);
+    rshi_profile_end(&other);
     return rshi_fail(RSH_EVALUE, "%s: %s is %s, not %s", who, what, found, wanted);
 }
 
 static const char *tag_text(const rsh_layout *l) { return l ? rsh_layout_text(l) : "no layout"; }
 
-rsh_status rshi_form_match(const rshi_form *f, const rsh_value *v, const char *who, const char *what) {
+rsh_status rshi_profile_match(const rshi_profile *f, const rsh_value *v, const char *who, const char *what) {
     const rsh_layout *l = rsh_value_layout(v);
-    RSH_TRY(rshi_form_match_shape(f, v, who, what));
+    RSH_TRY(rshi_profile_match_shape(f, v, who, what));
     RSH_REQUIRE(l == f->layout || (l && f->layout && rsh_layout_equal(l, f->layout)), RSH_EVALUE,
                 "%s: %s has %.300s, not %.300s", who, what, tag_text(l), tag_text(f->layout));
     return RSH_OK;

@@ -55,6 +55,10 @@ static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_te
 }
 
 rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
+    if (n->phase != RSHI_FORWARD) {
+        rsh_tensor_free(t);
+        return rshi_fail(RSH_ERUNTIME, "%s: tensors are saved in forward", n->op->name);
+    }
     rsh_status st = n->recorded ? (n->part ? add_next : add_first)(n, kind, index, t) : RSH_OK;
     if (st || !n->recorded) rsh_tensor_free(t);
     n->saving++;
@@ -84,7 +88,7 @@ static rsh_status pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value 
     rshi_tape *tape = rshi_tape_mine();
     s->form = tape ? rshi_shelf_take(&tape->forms, sizeof *s->form) : NULL;
     if (!s->form) return rshi_nomem();
-    rshi_form_of(v->payload, s->form);
+    rshi_profile_of(v->payload, s->form);
     bool was = rsh_grad_enable(false);
     rsh_status st = call_pack(n, s, pair, v);
     rsh_grad_enable(was);
@@ -135,8 +139,8 @@ void rshi_slot_end(rshi_slot *s) {
     if (s->pair && s->pair->hooks.release) s->pair->hooks.release(s->pair->hooks.ctx, s->packed);
     rshi_hooks_drop(s->pair);
     if (s->form) {
-        rshi_form_end(s->form);
-        rshi_form_block_give(s->form);
+        rshi_profile_end(s->form);
+        rshi_profile_block_give(s->form);
     }
 }
 
@@ -150,7 +154,7 @@ static rsh_status unpack(rshi_entry *n, rshi_slot *s) {
     if (st) rshi_tape_mine()->failed_on = h->comm;
     if (st) return hook_failed("unpack", n, st, sentences);
     RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", n->op->name);
-    st = rshi_form_match(s->form, v, n->op->name, "what the unpack hook gave for a saved tensor");
+    st = rshi_profile_match(s->form, v, n->op->name, "what the unpack hook gave for a saved tensor");
     if (st) rsh_value_free(v);
     else s->unpacked = v;
     return st;

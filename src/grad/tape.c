@@ -78,7 +78,7 @@ void rshi_payload_block_give(void *p) {
     else rshi_free(p);
 }
 
-void rshi_form_block_give(void *p) {
+void rshi_profile_block_give(void *p) {
     if (mine) give(&mine->forms, p);
     else rshi_free(p);
 }
@@ -109,6 +109,13 @@ rsh_status rshi_tape_unpartial(const rsh_layout *l, rsh_layout **out) {
 /* ---- recording ---- */
 
 bool rsh_grad_enabled(void) { return !mine || !mine->off; }
+
+rsh_pool *rsh_grad_set_pool(rsh_pool *pool) {
+    rshi_tape *t = rshi_tape_mine();
+    rsh_pool *was = t ? t->pool : NULL;
+    if (t) t->pool = pool;
+    return was;
+}
 
 bool rsh_grad_enable(bool on) {
     rshi_tape *t = rshi_tape_mine();

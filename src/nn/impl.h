@@ -26,6 +26,14 @@ rsh_status rshn_fail(rsh_status status, const char *format, ...)
 const char *rshn_shape_text(const rsh_tensor *t);
 const char *rshn_sizes_text(int ndim, const int64_t *sizes);
 
+/* ---- memory (nn_memory.c): NULL when there is none; zero bytes give a valid pointer ---- */
+
+void *rshn_malloc(size_t bytes);
+void *rshn_calloc(size_t n, size_t size);
+void *rshn_realloc(void *p, size_t bytes);
+char *rshn_duplicate(const char *text);
+void rshn_free(void *p); /* no-op for NULL */
+
 /* ---- threads (nn_threads.c) ---- */
 
 /* Calls fn(ctx, lo, hi) for ranges that cover 0..n-1, on this thread's pool if n > grain.  No range

@@ -111,7 +111,7 @@ static const rsh_plan *find_plan(rshi_clients *k, uint64_t key, int64_t n, const
 /* Options as planning takes them, with the comm's nodes. */
 static rsh_status take_opts(rsh_comm *comm, const rsh_plan_opts *opts, rsh_plan_opts *o) {
     RSH_TRY(rshi_plan_opts_take(opts, o));
-    return o->node_of || o->ranks_per_node ? RSH_OK : rsh_comm_plan_opts(comm, o);
+    return o->node_of || o->ranks_per_node ? RSH_OK : rsh_plan_opts_of_comm(comm, o);
 }
 
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,

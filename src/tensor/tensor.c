@@ -63,6 +63,7 @@ static rshi_span span_of(const rsh_tensor *t, const void *data) {
 }
 
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
+    RSH_TRY(rshi_settings_check());
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
     t->dtype = dtype;
@@ -200,7 +201,8 @@ bool rsh_tensor_dense(const rsh_tensor *t) {
 rshi_span rshi_tensor_span(const rsh_tensor *t) { return span_of(t, t->data); }
 
 bool rshi_tensor_alone(const rsh_tensor *t) {
-    return (t->storage->owner || t->storage->deleter) && atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
+    const rshi_storage *s = t->storage;
+    return (s->owner || s->deleter) && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
 }
 
 /* ---- the storage ---- */

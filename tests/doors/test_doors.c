@@ -5,10 +5,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <reshard/ckpt.h>
 #include <reshard/torch.h>
+#ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
+#include <reshard/mpi.h>
+#endif
 
 struct saved { /* what a sink got */
     char *data;
@@ -21,6 +27,20 @@ static struct things {
     rsh_pool *rsh_pool;
     rsh_layout *rsh_layout;
     rsh_form *rsh_form;
+    rsh_rules *rsh_rules;
+    rsh_ckpt *rsh_ckpt;
+    char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
+    rsh_save_opts rsh_save_opts;
+    rsh_sharded *loaded[1];
+    rsh_convert_opts rsh_convert_opts;
+    rsh_compare_opts rsh_compare_opts;
+    rsh_mesh *rsh_mesh;
+    rsh_place rsh_place;
+    rsh_local_opts rsh_local_opts;
+    rsh_value *dtensor;
+    rsh_machine rsh_machine;
+    const char *names[1];
+    int64_t one[1];
     rsh_plan *rsh_plan;
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
@@ -78,6 +98,7 @@ static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
     (void)ctx, (void)s, (void)d, (void)bytes;
     return 0;
 }
+static int step_fn(void *ctx, const rsh_convert_step *step) { (void)ctx, (void)step; return 0; }
 static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
 static void deleter_fn(void *ctx) { (void)ctx; }
 
@@ -220,12 +241,23 @@ static void make_values(void) {
     have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
 }
 
-static void make_core(void) {
+static void make_comm(void) {
+#ifdef DOORS_MPI
+    ok(rsh_comm_mpi(MPI_COMM_SELF, &have.rsh_comm));
+#else
     ok(rsh_comm_threads(1, &have.rsh_comm));
+#endif
+}
+
+static void make_core(void) {
+    make_comm();
     ok(rsh_pool_new(1, &have.rsh_pool));
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
+    have.names[0] = "x", have.one[0] = 1;
+    ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
+    ok(rsh_dtensor_full(have.rsh_mesh, 1, &have.rsh_place, RSH_F32, 2, have.shape, 0, &have.dtensor));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -250,6 +282,48 @@ static void make_grad(void) {
     have.other_value = fresh_value();
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
     have.rsh_value_list[0] = have.rsh_value;
+}
+
+static void make_file(const char *path, const void *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void make_ckpt(void) {
+    static const char file[] = "\x3c\0\0\0\0\0\0\0"
+                               "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}      1234";
+    strcpy(have.folder, "/tmp/doors-XXXXXX");
+    assert_non_null(mkdtemp(have.folder));
+    snprintf(have.rules_path, sizeof have.rules_path, "%s/rules", have.folder);
+    snprintf(have.ckpt_path, sizeof have.ckpt_path, "%s/a.safetensors", have.folder);
+    snprintf(have.target_path, sizeof have.target_path, "%s/b.safetensors", have.folder);
+    make_file(have.rules_path, "* [...]\n", 8);
+    make_file(have.ckpt_path, file, sizeof file - 1);
+    have.rsh_convert_opts = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
+    have.rsh_convert_opts.force = true;
+    have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
+    ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
+    ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));
+    snprintf(have.saved_path, sizeof have.saved_path, "%s/saved", have.folder);
+    have.rsh_save_opts = (rsh_save_opts)RSH_SAVE_OPTS_INIT;
+    rsh_layout *l;
+    ok(rsh_layout_parse("f32[1] on x=1", &l));
+    ok(rsh_sharded_zeros(have.rsh_comm, l, &have.loaded[0]));
+    rsh_layout_free(l);
+    have.names[0] = "a";
+}
+
+static void unmake_ckpt(void) {
+    char saved[200];
+    snprintf(saved, sizeof saved, "%s/rank-00000-of-00001.safetensors", have.saved_path);
+    unlink(saved), rmdir(have.saved_path);
+    rsh_sharded_free(have.loaded[0]);
+    rsh_ckpt_free(have.rsh_ckpt);
+    rsh_rules_free(have.rsh_rules);
+    unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
+    rmdir(have.folder);
 }
 
 static void make_torch(void) {
@@ -277,12 +351,14 @@ static int make(void **state) {
     make_core();
     make_grad();
     make_torch();
+    make_ckpt();
     return 0;
 }
 
 static int unmake(void **state) {
     (void)state;
     free(have.saved.data), free(have.saved_meta.data);
+    unmake_ckpt();
     rsh_shard_clear(&have.rsh_shard);
     rsh_tensor_meta_free(have.rsh_tensor_meta);
     rsh_partial_free(have.rsh_partial);
@@ -295,13 +371,54 @@ static int unmake(void **state) {
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_value_free(have.dtensor);
+    rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
     memset(&have, 0, sizeof have);
     return st != RSH_OK;
 }
 
+#ifdef DOORS_MPI
+/* What begins and ends MPI happens once, so it is called by hand. */
+static void without_a_place_for_the_comm_mpi_begins_all_the_same(void **state) {
+    (void)state;
+    int begun = 0;
+    answers(RSH_ERUNTIME, rsh_comm_mpi(MPI_COMM_WORLD, &have.rsh_comm));
+    answers(RSH_EVALUE, rsh_mpi_open(NULL));
+    MPI_Initialized(&begun);
+    assert_true(begun);
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+    assert_null(have.rsh_comm);
+}
+
+static void without_a_comm_mpi_ends(void **state) {
+    (void)state;
+    int ended = 0;
+    ok(rsh_mpi_close(NULL));
+    MPI_Finalized(&ended);
+    assert_true(ended);
+    ok(rsh_mpi_close(NULL));
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+}
+
+static const struct CMUnitTest first[] = {
+    cmocka_unit_test(without_a_place_for_the_comm_mpi_begins_all_the_same),
+};
+static const struct CMUnitTest last[] = {
+    cmocka_unit_test(without_a_comm_mpi_ends),
+};
+#endif
+
 int main(void) {
-    int failed = cmocka_run_group_tests(doors, make, unmake);
-    return failed + cmocka_run_group_tests(inside, make, unmake);
+    int failed = 0;
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(first, NULL, NULL);
+#endif
+    failed += cmocka_run_group_tests(doors, make, unmake);
+    failed += cmocka_run_group_tests(inside, make, unmake);
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(last, NULL, NULL);
+#endif
+    return failed;
 }

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +17,63 @@ static struct things {
     rsh_value *rsh_value; /* [4, 4] */
     rsh_value *row, *batch, *mask, *index;
     rsh_value *rsh_value_list[1];
+    rsh_module *rsh_module, *rsh_module_list[1];
+    rsh_state_dict *rsh_state_dict;
+    rsh_optimizer *rsh_optimizer;
+    rsh_sharding_plan *rsh_sharding_plan, *empty_plan;
+    rsh_spec *rsh_spec;
+    rsh_group *rsh_group;
     rsh_nn_opts rsh_nn_opts;
     rsh_cross_entropy_opts rsh_cross_entropy_opts;
+    rsh_module_kind rsh_module_kind;
+    rsh_named_input rsh_named_input;
+    rsh_embedding_opts rsh_embedding_opts;
+    rsh_bag_opts rsh_bag_opts;
+    rsh_attention_opts rsh_attention_opts;
+    rsh_sgd_opts rsh_sgd_opts;
+    rsh_adam_opts rsh_adam_opts;
+    rsh_schedule rsh_schedule;
+    rsh_sharder rsh_sharder;
+    rsh_sharding_planner rsh_sharding_planner;
+    const char *(*fresh_name)(void);
+    unsigned char bytes[64];
     int64_t shape[2];
     int ranks[1], dims[2];
 } have;
+
+/* Callbacks that do nothing. */
+static void drop_fn(void *ctx) { (void)ctx; }
+static rsh_status value_visit(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    (void)ctx, (void)path, (void)owner, (void)name, (void)v;
+    return RSH_OK;
+}
+static rsh_status module_visit(void *ctx, const char *path, rsh_module *m) {
+    (void)ctx, (void)path, (void)m;
+    return RSH_OK;
+}
+static rsh_status pre_hook(void *ctx, rsh_module *m, rsh_value **in) {
+    (void)ctx, (void)m, (void)in;
+    return RSH_OK;
+}
+static rsh_status forward_hook(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    (void)ctx, (void)m, (void)in, (void)out;
+    return RSH_OK;
+}
+static rsh_status state_hook(void *ctx, rsh_module *m, rsh_state_dict *d, const char *prefix) {
+    (void)ctx, (void)m, (void)d, (void)prefix;
+    return RSH_OK;
+}
+static rsh_status empty_plan(void *ctx, rsh_module *m, rsh_sharding_plan **out) {
+    (void)ctx, (void)m;
+    return rsh_sharding_plan_new(out);
+}
+/* A name that the module does not have yet. */
+static const char *fresh_name(void) {
+    static char name[16];
+    static int n;
+    snprintf(name, sizeof name, "n%d", n++);
+    return name;
+}
 
 static const char *const unsaid = "no sentence";
 
@@ -53,6 +106,19 @@ static int make(void **state) {
     have.mask = zeros(RSH_BOOL, 2, shape);
     have.index = zeros(RSH_I64, 1, shape);
     have.rsh_nn_opts.threads = 1;
+    have.rsh_module_kind = (rsh_module_kind){.name = "Kind"};
+    have.rsh_named_input = (rsh_named_input){"input", have.rsh_value};
+    have.rsh_attention_opts = (rsh_attention_opts){.width = 4, .heads = 2};
+    have.rsh_sgd_opts.lr = 0.1;
+    have.rsh_adam_opts = (rsh_adam_opts)RSH_ADAM_OPTS_INIT;
+    have.rsh_sharding_planner.build_plan = empty_plan;
+    have.fresh_name = fresh_name;
+    if (rsh_linear_new(4, 4, true, RSH_F32, &have.rsh_module) || rsh_state_dict_new(&have.rsh_state_dict)) return 1;
+    have.rsh_module_list[0] = have.rsh_module;
+    if (rsh_sgd_new(have.rsh_module, &have.rsh_sgd_opts, &have.rsh_optimizer)) return 1;
+    if (rsh_sharding_plan_new(&have.rsh_sharding_plan) || rsh_sharding_plan_new(&have.empty_plan)) return 1;
+    if (rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec) || rsh_group_init(have.rsh_comm)) return 1;
+    have.rsh_group = rsh_group_default();
     memcpy(have.shape, shape, sizeof have.shape);
     have.dims[1] = 1;
     return 0;
@@ -63,6 +129,13 @@ static int drop(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) rsh_value_free(all[i]);
     for (int i = 0; i < 4; i++) rsh_nn_close();
+    rsh_sharding_plan_free(have.rsh_sharding_plan);
+    rsh_sharding_plan_free(have.empty_plan);
+    rsh_optimizer_free(have.rsh_optimizer);
+    rsh_state_dict_free(have.rsh_state_dict);
+    rsh_module_free(have.rsh_module);
+    rsh_spec_free(have.rsh_spec);
+    if (rsh_group_destroy()) return 1;
     return rsh_comm_free(have.rsh_comm);
 }
 

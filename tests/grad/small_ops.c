@@ -74,6 +74,8 @@ static rsh_status give_map(rsh_grad_call *c, int i, function *f, int slot) {
     return st ? st : rsh_call_give(c, i, t);
 }
 
+#define POINTWISE .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH
+
 static double plus(double a, double b) { return a + b; }
 static double times(double a, double b) { return a * b; }
 static double sine(double a, double b) { return (void)b, sin(a); }
@@ -86,7 +88,7 @@ static rsh_status add_backward(rsh_grad_call *c) {
     return st ? st : rsh_call_pass(c, 1, 0);
 }
 const rsh_grad_op small_add_op = {
-    .name = "add", .forward = add_forward, .backward = add_backward, .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH};
+    .name = "add", .forward = add_forward, .backward = add_backward, POINTWISE};
 
 static rsh_status mul_forward(rsh_grad_call *c) {
     rsh_status st = rsh_call_save_in(c, 0);
@@ -98,7 +100,7 @@ static rsh_status mul_backward(rsh_grad_call *c) {
     return st ? st : give_map(c, 1, times, 0);
 }
 const rsh_grad_op small_mul_op = {
-    .name = "mul", .forward = mul_forward, .backward = mul_backward, .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH};
+    .name = "mul", .forward = mul_forward, .backward = mul_backward, POINTWISE};
 
 static rsh_status sin_forward(rsh_grad_call *c) {
     rsh_status st = rsh_call_save_in(c, 0);
@@ -106,7 +108,7 @@ static rsh_status sin_forward(rsh_grad_call *c) {
 }
 static rsh_status sin_backward(rsh_grad_call *c) { return give_map(c, 0, times_cos, 0); }
 static const rsh_grad_op sin_op = {
-    .name = "sin", .forward = sin_forward, .backward = sin_backward, .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH};
+    .name = "sin", .forward = sin_forward, .backward = sin_backward, POINTWISE};
 
 static rsh_status exp_forward(rsh_grad_call *c) {
     rsh_status st = forward_map(c, expo);
@@ -114,7 +116,7 @@ static rsh_status exp_forward(rsh_grad_call *c) {
 }
 static rsh_status exp_backward(rsh_grad_call *c) { return give_map(c, 0, times, 0); }
 static const rsh_grad_op exp_op = {
-    .name = "exp", .forward = exp_forward, .backward = exp_backward, .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH};
+    .name = "exp", .forward = exp_forward, .backward = exp_backward, POINTWISE};
 
 /* A number as an attribute, and a tensor of its own that it saves. */
 static rsh_status scale_forward(rsh_grad_call *c) {
@@ -134,9 +136,49 @@ static rsh_status scale_backward(rsh_grad_call *c) { return give_map(c, 0, times
 static const rsh_grad_op scale_op = {.name = "scale",
                                      .forward = scale_forward,
                                      .backward = scale_backward,
-                                     .layouts = rsh_grad_same_layout,
-                                     .parts = RSH_PARTS_EACH,
+                                     POINTWISE,
                                      .attr_bytes = sizeof(double)};
+
+/* ---- times a number that is a value ---- */
+
+static rsh_status spread(const rsh_tensor *number, const rsh_tensor *like, rsh_tensor **out) {
+    const int64_t zeros[RSH_MAX_NDIM] = {0};
+    return rsh_tensor_view(number, 0, rsh_tensor_ndim(like), rsh_tensor_shape(like), zeros, out);
+}
+
+static rsh_status number_forward(rsh_grad_call *c) {
+    const rsh_tensor *a = rsh_call_in(c, 0);
+    rsh_tensor *b, *t;
+    rsh_status st = spread(rsh_call_in(c, 1), a, &b);
+    if (st) return st;
+    st = map(times, a, b, &t);
+    rsh_tensor_free(b);
+    if (!st) st = rsh_call_save_in(c, 0);
+    if (!st) st = rsh_call_save_in(c, 1);
+    return st ? st : rsh_call_out(c, 0, t);
+}
+
+static rsh_status number_backward(rsh_grad_call *c) {
+    const rsh_tensor *a, *number, *g = rsh_call_grad(c, 0);
+    rsh_tensor *b, *t, *sum;
+    rsh_status st = rsh_call_saved(c, 0, &a);
+    if (!st) st = rsh_call_saved(c, 1, &number);
+    if (!st) st = spread(number, a, &b);
+    if (st) return st;
+    st = map(times, g, b, &t);
+    rsh_tensor_free(b);
+    if (!st) st = rsh_call_give(c, 0, t);
+    if (!st) st = map(times, g, a, &t);
+    if (!st) st = rsh_tensor_zeros(RSH_F64, 0, NULL, &sum);
+    if (st) return st;
+    for (int64_t i = 0; i < rsh_tensor_count(t); i++)
+        *(double *)rsh_tensor_data(sum) += ((double *)rsh_tensor_data(t))[i];
+    rsh_tensor_free(t);
+    return rsh_call_give(c, 1, sum);
+}
+
+static const rsh_grad_op number_op = {
+    .name = "times a number", .forward = number_forward, .backward = number_backward, POINTWISE};
 
 /* ---- sum: of the elements of one part ---- */
 
@@ -226,6 +268,9 @@ rsh_status small_exp(rsh_value *a, rsh_value **out) { return rsh_grad_apply(&exp
 rsh_status small_sum(rsh_value *a, rsh_value **out) { return rsh_grad_apply(&sum_op, NULL, 1, &a, 1, out); }
 rsh_status small_scale(rsh_value *a, double x, rsh_value **out) {
     return rsh_grad_apply(&scale_op, &x, 1, &a, 1, out);
+}
+rsh_status small_times_number(rsh_value *a, rsh_value *b, rsh_value **out) {
+    return rsh_grad_apply(&number_op, NULL, 2, (rsh_value *[]){a, b}, 1, out);
 }
 rsh_status small_argmax(rsh_value *a, rsh_value **out) { return rsh_grad_apply(&argmax_op, NULL, 1, &a, 1, out); }
 rsh_status small_halves(rsh_value *a, rsh_value **low, rsh_value **high) {

@@ -40,6 +40,8 @@ rsh_status small_sin(rsh_value *a, rsh_value **out);
 rsh_status small_exp(rsh_value *a, rsh_value **out);
 rsh_status small_scale(rsh_value *a, double x, rsh_value **out);
 rsh_status small_sum(rsh_value *a, rsh_value **out);
+/* a times the only element of b. */
+rsh_status small_times_number(rsh_value *a, rsh_value *b, rsh_value **out);
 /* Halves: the first and the second half of a vector of even length; and the index of its largest
  * element, an i64. */
 rsh_status small_halves(rsh_value *a, rsh_value **low, rsh_value **high);

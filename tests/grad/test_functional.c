@@ -235,7 +235,8 @@ static rsh_status fails_in_the_middle(void *ctx, rsh_comm *comm) {
         RSH_TRY(rsh_value_set_requires_grad(v[5], true));
         RSH_TRY(where & 1 ? rsh_functional_all_reduce(NULL, v[0], RSH_OP_SUM, how, &v[1]) : small_sin(v[0], &v[1]));
         RSH_TRY(rsh_grad_apply(&bad_day, &comm, 1, &v[1], 1, &v[2]));
-        RSH_TRY(where & 2 ? rsh_functional_all_reduce(NULL, v[2], RSH_OP_SUM, how, &v[3]) : small_mul(v[2], v[5], &v[3]));
+        RSH_TRY(where & 2 ? rsh_functional_all_reduce(NULL, v[2], RSH_OP_SUM, how, &v[3])
+                          : small_mul(v[2], v[5], &v[3]));
         RSH_TRY(small_sum(v[3], &v[4]));
         CHECK_STATUS(RSH_EIO, rsh_backward(v[4], NULL, 0));
         CHECK_SAYS("rank 1 has a bad day");

@@ -225,6 +225,23 @@ static rsh_status pointwise(rsh_comm *comm, const rsh_layout *l) {
     return RSH_OK;
 }
 
+/* x * one number: the gradient of the number is the sum over this rank's parts. */
+static rsh_status number_times_parts(rsh_comm *comm, const rsh_layout *l) {
+    rsh_value *v[4] = {NULL, small_scalar(2, true)};
+    rsh_sharded *s;
+    double sum = 0;
+    RSH_TRY(rsh_sharded_full(comm, l, &(double){3}, &s));
+    RSH_TRY(rsh_value_take_sharded(s, true, &v[0]));
+    RSH_TRY(small_times_number(v[0], v[1], &v[2]));
+    RSH_TRY(rsh_value_share_sharded(rsh_value_sharded(v[2]), false, &v[3])); /* a seed of sixes */
+    RSH_TRY(rsh_backward(v[2], v[3], 0));
+    for (int64_t p = 0; p < rsh_value_nparts(v[0]); p++)
+        sum += 18.0 * (double)rsh_tensor_count(rsh_value_part(v[0], p));
+    if (rsh_value_nparts(v[0])) CHECK(small_grad(v[1], 0) == sum);
+    for (int i = 0; i < 4; i++) rsh_value_free(v[i]);
+    return RSH_OK;
+}
+
 static rsh_status distributed_ops(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int n = rsh_comm_size(comm);
@@ -234,6 +251,7 @@ static rsh_status distributed_ops(void *ctx, rsh_comm *comm) {
     for (int form = 0; form <= FORMS; form++) {
         RSH_TRY(layout_of(form, "f64", n, &l));
         if (!rsh_layout_op(l)) RSH_TRY(pointwise(comm, l));
+        if (!rsh_layout_op(l)) RSH_TRY(number_times_parts(comm, l));
         rsh_layout_free(l);
     }
     RSH_TRY(layout_of(FORMS, "f64", n, &l)); /* boxes: two parts on rank 0 */
@@ -302,7 +320,8 @@ static rsh_status loop(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_sharded_zeros(comm, rows, &s));
     RSH_TRY(rsh_value_take_sharded(s, true, &v[0]));
     for (int i = 0; i < 20; i++) {
-        RSH_TRY(rsh_value_reshard(v[0], columns, i % 2 ? RSH_DERIVATIVE_ADJOINT : RSH_DERIVATIVE_BACKWARD, NULL, &v[1]));
+        rsh_derivative how = i % 2 ? RSH_DERIVATIVE_ADJOINT : RSH_DERIVATIVE_BACKWARD;
+        RSH_TRY(rsh_value_reshard(v[0], columns, how, NULL, &v[1]));
         RSH_TRY(small_mul(v[1], v[1], &v[2]));
         RSH_TRY(rsh_value_share_sharded(rsh_value_sharded(v[1]), false, &v[3]));
         RSH_TRY(rsh_backward(v[2], v[3], 0));

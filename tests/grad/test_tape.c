@@ -67,7 +67,12 @@ static void outputs_of_integers_require_nothing(void **state) {
     assert_int_equal(*(int64_t *)rsh_tensor_data(rsh_value_tensor(v[1])), 3);
     assert_false(rsh_value_requires_grad(v[1]));
     FAILS(RSH_ERUNTIME, "requires no gradient", rsh_backward(v[1], NULL, 0));
-    FAILS(RSH_ETYPE, "i64", rsh_value_set_requires_grad(v[1], true));
+    FAILS(RSH_ERUNTIME, "i64", rsh_value_set_requires_grad(v[1], true));
+    rsh_tensor *half;
+    rsh_value *none;
+    OK(rsh_tensor_zeros(RSH_F16, 0, NULL, &half));
+    FAILS(RSH_EUNSUP, "f16", rsh_value_take(half, true, &none));
+    rsh_tensor_free(half); /* it was not taken */
     free_all(2, v);
 }
 
@@ -226,6 +231,25 @@ static void a_leaf_goes_back_to_itself(void **state) {
     free_all(2, v);
 }
 
+static void large_gradients_add_up_with_a_pool_too(void **state) {
+    (void)state;
+    enum { BIG = 100003 };
+    double *x = calloc(BIG, sizeof *x);
+    rsh_pool *pool;
+    rsh_value *v[3] = {small_leaf(BIG, x, true), NULL, small_leaf(BIG, x, false)};
+    double *seed = rsh_tensor_data(rsh_value_tensor(v[2]));
+    for (int i = 0; i < BIG; i++) seed[i] = i;
+    OK(rsh_pool_new(2, &pool));
+    assert_null(rsh_grad_set_pool(pool));
+    OK(small_add(v[0], v[0], &v[1])); /* twice the same input: a sum of two gradients */
+    OK(rsh_backward(v[1], v[2], 0));
+    assert_ptr_equal(rsh_grad_set_pool(NULL), pool);
+    for (int i = 0; i < BIG; i++) assert_true(small_grad(v[0], i) == 2.0 * i);
+    rsh_pool_free(pool);
+    free_all(3, v);
+    free(x);
+}
+
 /* ---- ops that are wrong ---- */
 
 static rsh_status identity_forward(rsh_grad_call *c) {
@@ -250,6 +274,7 @@ static rsh_status give_twice(rsh_grad_call *c) {
 }
 static rsh_status give_nothing(rsh_grad_call *c) { return (void)c, RSH_OK; }
 static rsh_status refuse(rsh_grad_call *c) { return (void)c, rsh_grad_fail(RSH_EINDEX, "as it pleases"); }
+static rsh_status save_late(rsh_grad_call *c) { return rsh_call_save_in(c, 0); }
 static rsh_status read_beyond(rsh_grad_call *c) {
     const rsh_tensor *t;
     return rsh_call_saved(c, 0, &t);
@@ -278,6 +303,7 @@ static void a_backward_that_is_wrong_changes_no_leaf(void **state) {
     FAILS(RSH_EVALUE, "given twice", back_through(give_twice, &has));
     FAILS(RSH_EINDEX, "as it pleases", back_through(refuse, &has));
     FAILS(RSH_EINDEX, "slot 0 is read; 0 are saved", back_through(read_beyond, &has));
+    FAILS(RSH_ERUNTIME, "odd: tensors are saved in forward", back_through(save_late, &has));
     FAILS(RSH_EUNSUP, "odd has no derivative", back_through(NULL, &has));
     assert_false(has);
     OK(back_through(give_nothing, &has));
@@ -500,6 +526,7 @@ int main(void) {
         cmocka_unit_test(the_gradient_of_a_leaf_is_its_own_memory),
         cmocka_unit_test(a_gradient_is_set_only_where_it_fits),
         cmocka_unit_test(a_leaf_goes_back_to_itself),
+        cmocka_unit_test(large_gradients_add_up_with_a_pool_too),
         cmocka_unit_test(a_backward_that_is_wrong_changes_no_leaf),
         cmocka_unit_test(a_forward_that_is_wrong_gives_nothing),
         cmocka_unit_test(ops_go_back_in_reverse_order_of_creation),

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <reshard/alloc.h>
+
 #include "nn/numbers.h"
 
 /* ---- statuses ---- */

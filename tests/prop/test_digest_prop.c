@@ -88,7 +88,7 @@ static bool same_in_every_layout(prop_case *c, const tensor *t) {
     whole_text(t, c->from);
     if (!digest_of(c, c->from, t->value, true, &whole)) return false;
     rsh_digest_text(whole, text);
-    PROP(c, strlen(text) == RSH_DIGEST_TEXT - 1 && !strncmp(text, "d1:", 3), "the text is \"%s\"", text);
+    PROP(c, strlen(text) == RSH_DIGEST_TEXT - 1 && !strncmp(text, "d2:", 3), "the text is \"%s\"", text);
     for (int i = 0; i < 3; i++) {
         any_text(&c->rng, t, true, c->to);
         if (!digest_of(c, c->to, t->value, i == 0, &found)) return false;

@@ -2,9 +2,9 @@
  *
  * They take and give plain values.  Every rank of the group calls them, and their backward is
  * collective too: every rank must use an output, and all ranks must agree on which inputs require
- * gradients.  A rank whose outputs got no gradient takes part with zeros.  There are derivatives for
- * copies, sum and avg; for other ops backward is RSH_EUNSUP with the name of the call.  `how` is
- * explained in <reshard/grad.h>: PyTorch's derivatives are adjoints.
+ * gradients.  A rank whose outputs got no gradient takes part with zeros.  Copies, sum and avg have
+ * derivatives; for other ops backward is RSH_EUNSUP with the name of the call.  `how` is explained
+ * in <reshard/grad.h>: PyTorch's derivatives are adjoints.
  *
  * Errors are those of <reshard/torch/group.h>, RSH_EVALUE if an input is distributed or `how` is no
  * derivative, RSH_ERUNTIME if this rank is not a member, and RSH_ENOMEM.  The caller frees what it
@@ -23,8 +23,8 @@ extern "C" {
  * the root only.  Gradients of other ranks are zero.  Collective. */
 RSH_API rsh_status rsh_functional_broadcast(rsh_group *g, rsh_value *v, int root,
                                             rsh_derivative how, rsh_value **out);
-/* Entry r of the root's list on rank r.  On other ranks only one thing about the list counts: whether
- * an entry requires a gradient.  PyTorch's receivers pass a list too.  Collective. */
+/* Entry r of the root's list on rank r.  PyTorch's receivers pass a list too; of theirs it counts
+ * only whether an entry requires a gradient.  Collective. */
 RSH_API rsh_status rsh_functional_scatter(rsh_group *g, int nlist, rsh_value *const *list, int root,
                                           rsh_derivative how, rsh_value **out);
 /* Every rank's value on the root, in rank order; zeros on the other ranks.  On every rank `out` has

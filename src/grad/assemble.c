@@ -1,4 +1,4 @@
-/* Parts: tensors that an op gave part by part, as one value; and what pointwise ops do to layouts. */
+/* Assemble: tensors that an op gave part by part, as one value; and what pointwise ops do to layouts. */
 #include "grad/impl.h"
 
 static void free_parts(int64_t nparts, rsh_tensor **parts) {
