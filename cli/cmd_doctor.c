@@ -51,6 +51,22 @@ static void find_simd(finding *f) {
     f->advice = plain ? "no vector path for this processor" : "";
 }
 
+/* Whoever makes a comm has the library read all of them. */
+static void find_settings(finding *f) {
+    static const char *const names[] = {"RESHARD_SIMD", "RESHARD_CACHE_BYTES", "RESHARD_TIMEOUT", "RESHARD_NODE"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]) && n < FINDING - 1)
+            n += snprintf(f->value + n, (size_t)(FINDING - n), "%s%s", n ? ", " : "", names[i]);
+    if (!n) snprintf(f->value, FINDING, "defaults");
+    rsh_comm *comm = NULL;
+    rsh_status st = rsh_comm_threads(1, &comm);
+    if (!st) st = rsh_comm_free(comm);
+    if (!st) return;
+    f->verdict = "wrong";
+    f->advice = rsh_error_detail();
+}
+
 /* ---- the machine ---- */
 
 static bool read_line(const char *path, char *line, int room) {
@@ -130,6 +146,7 @@ static const struct {
                  {"compiler", "compiler", find_compiler},
                  {"engines", "engines", find_engines},
                  {"SIMD", "simd", find_simd},
+                 {"settings", "settings", find_settings},
                  {"cores", "cores", find_cores},
                  {"memory", "memory", find_memory},
                  {"huge pages", "huge_pages", find_huge_pages},

@@ -6,7 +6,7 @@
 
 typedef struct explanation {
     layout_pair pair;
-    bool json, matrix, relabel;
+    bool json, matrix, relabel, by_node;
     const char *svg, *html; /* files, or NULL */
     int64_t ranks_per_node; /* 0: not given */
 
@@ -15,6 +15,8 @@ typedef struct explanation {
     double seconds; /* to plan and to add up */
     bool relabel_exact;
     int64_t moved_before; /* bytes, with the ranks as they were given */
+    bool has_other; /* is it known what passes between nodes if reductions combine the other way? */
+    int64_t other_between_nodes;
 } explanation;
 
 int explain_text(const explanation *e);

@@ -39,6 +39,10 @@ int explain_json(const explanation *e) {
     set(o, "bytes_local", t->bytes_local);
     set(o, "bytes_between_nodes", t->bytes_between_nodes);
     set(o, "lower_bound_between_nodes", t->lower_bound_between_nodes);
+    if (e->has_other) {
+        set(o, "bytes_between_nodes_in_order", e->by_node ? e->other_between_nodes : t->bytes_between_nodes);
+        set(o, "bytes_between_nodes_by_node", e->by_node ? t->bytes_between_nodes : e->other_between_nodes);
+    }
     set(o, "max_send", t->max_send);
     set(o, "max_recv", t->max_recv);
     set(o, "messages", t->messages);

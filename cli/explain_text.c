@@ -18,6 +18,7 @@ static void print_nodes(const explanation *e) {
         t->bytes_between_nodes == t->lower_bound_between_nodes ? "the least possible" : "");
     if (t->bytes_between_nodes != t->lower_bound_between_nodes)
         row("  least possible", t->lower_bound_between_nodes, "");
+    if (e->has_other) row(e->by_node ? "  combined in order" : "  combined by node", e->other_between_nodes, "");
 }
 
 static void print_relabelling(const explanation *e) {

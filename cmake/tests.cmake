@@ -3,10 +3,10 @@
 #   tests/<room>/test_*.c   one cmocka program each, against the static library; may include "room/..." from src/
 #   tests/oracle/*.c        a slow, independent model of the notation; sees nothing of the library
 #   tests/prop/test_*.c     random tests: the library against the oracle
-#   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang)
+#   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang); their corpora are replayed in every build
 #   tests/cli/run.sh        golden tests of the command; $1 is the command
 #   tests/install/install.sh    install, then build two users of it
-#   examples/*.c            must run and return 0
+#   examples/*.c, nn/*.c    must run and return 0
 #   tests/big/big_*.c       programs of tools/bigtest.sh, built by the target `big`
 #
 # Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
@@ -37,8 +37,11 @@ function(reshard_test_program source)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${room})
   target_include_directories(${name} PRIVATE ${tests})
   target_link_libraries(${name} PRIVATE reshard-flags PkgConfig::JANSSON Threads::Threads m)
-  if(room STREQUAL "prop") # public headers only, and the library that libreshard-mpi uses too
+  if(room MATCHES "^(prop|nn)$" OR name STREQUAL "test_doors_nn") # public headers only, and the library that the others use too
     target_link_libraries(${name} PRIVATE reshard ${CMAKE_DL_LIBS})
+    if(NOT room STREQUAL "prop")
+      target_link_libraries(${name} PRIVATE reshard-nn)
+    endif()
   elseif(NOT room STREQUAL "oracle")
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${name} PRIVATE test-mailboxes reshard-static)
@@ -49,7 +52,11 @@ file(GLOB test_sources CONFIGURE_DEPENDS ${tests}/*/test_*.c)
 find_program(PYTHON python3)
 if(NOT PYTHON)
   message(STATUS "the test of NULL and wrong enums is left out: its calls are written by python3, which is not there")
-  list(FILTER test_sources EXCLUDE REGEX "/test_doors[.]c$")
+  list(FILTER test_sources EXCLUDE REGEX "/test_doors[^/]*$")
+endif()
+if(NOT TARGET reshard-nn)
+  message(STATUS "the tests of libreshard-nn are left out: there is no CBLAS")
+  list(FILTER test_sources EXCLUDE REGEX "/(nn/[^/]*|test_doors_nn[.]c)$")
 endif()
 foreach(source IN LISTS test_sources)
   string(REGEX REPLACE "^.*/([^/]*)/test_([^/]*)\\.c$" "\\1" room ${source})
@@ -64,15 +71,23 @@ foreach(source IN LISTS test_sources)
   set_tests_properties("${room}: ${name}" PROPERTIES LABELS ${room})
 endforeach()
 
-# Every public function with wrong arguments: the calls follow the headers.
-if(TARGET test_doors)
-  set(door_calls ${PROJECT_BINARY_DIR}/tests/doors/door_calls.inc)
+# Every public function with wrong arguments: the calls follow the headers.  library: core, mpi (with the core) or nn.
+function(reshard_door_calls program library)
+  set(folder ${PROJECT_BINARY_DIR}/tests/calls/${program})
+  set(door_calls ${folder}/door_calls.inc)
+  file(MAKE_DIRECTORY ${folder})
   file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
   add_custom_command(OUTPUT ${door_calls}
-    COMMAND ${PYTHON} ${tests}/doors/door_calls.py ${PROJECT_SOURCE_DIR} ${door_calls}
+    COMMAND ${PYTHON} ${tests}/doors/door_calls.py ${PROJECT_SOURCE_DIR} ${library} ${door_calls}
     DEPENDS ${tests}/doors/door_calls.py ${tests}/doors/answers.txt ${PROJECT_SOURCE_DIR}/tools/c_text.py ${public_headers})
-  target_sources(test_doors PRIVATE ${door_calls})
-  target_include_directories(test_doors PRIVATE ${PROJECT_BINARY_DIR}/tests/doors)
+  target_sources(${program} PRIVATE ${door_calls})
+  target_include_directories(${program} PRIVATE ${folder})
+endfunction()
+if(TARGET test_doors)
+  reshard_door_calls(test_doors core)
+endif()
+if(TARGET test_doors_nn)
+  reshard_door_calls(test_doors_nn nn)
 endif()
 
 # What reductions and digests give does not depend on the vector instructions; levels above the machine's run at the machine's.
@@ -83,6 +98,13 @@ foreach(level generic avx2)
     set_tests_properties(${simd_test} PROPERTIES LABELS simd ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")
   endforeach()
 endforeach()
+
+if(TARGET reshard-nn)
+  foreach(test nn_golden nn_gradients nn_kernels)
+    add_test(NAME "simd: ${test}, generic" COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties("simd: ${test}, generic" PROPERTIES LABELS "simd;nn" ENVIRONMENT "RESHARD_SIMD=generic")
+  endforeach()
+endif()
 
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
@@ -123,6 +145,19 @@ if(RESHARD_FUZZ)
   endforeach()
 endif()
 
+# The corpora of the fuzz targets, each input once.
+file(GLOB replayed_sources CONFIGURE_DEPENDS ${tests}/fuzz/fuzz_*.c)
+foreach(source IN LISTS replayed_sources)
+  cmake_path(GET source STEM name)
+  string(REPLACE "fuzz_" "" name ${name})
+  add_executable(replay_${name} ${source} ${tests}/fuzz/replay/replay.c)
+  set_target_properties(replay_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz)
+  target_include_directories(replay_${name} PRIVATE ${tests} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(replay_${name} PRIVATE reshard-flags reshard-static PkgConfig::JANSSON Threads::Threads m)
+  add_test(NAME "fuzz: corpus of ${name}" COMMAND replay_${name} ${tests}/fuzz/corpus_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties("fuzz: corpus of ${name}" PROPERTIES LABELS fuzz)
+endforeach()
+
 # Programs that need an MPI are left out where the engine mpi is not built.
 file(GLOB big_sources CONFIGURE_DEPENDS ${tests}/big/big_*.c)
 add_custom_target(big)
@@ -162,11 +197,27 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
 endif()
 
+# The command on checkpoints, against readers, writers and models in Python.
+file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
+if(TARGET reshard-command AND PYTHON)
+  foreach(check IN LISTS ckpt_checks)
+    cmake_path(GET check STEM name)
+    string(REGEX REPLACE "^check_" "" name ${name})
+    add_test(NAME "ckpt: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
+    set_tests_properties("ckpt: ${name}" PROPERTIES LABELS ckpt)
+  endforeach()
+endif()
+
 if(RESHARD_EXAMPLES)
-  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+  file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c ${PROJECT_SOURCE_DIR}/examples/nn/*.c)
   foreach(source IN LISTS example_sources)
     cmake_path(GET source STEM name)
-    add_test(NAME "example: ${name}" COMMAND examples-${name})
+    string(REGEX REPLACE ".*/examples(.*)/[^/]*" "examples\\1-${name}" target ${source})
+    string(REPLACE "/" "-" target ${target})
+    if(NOT TARGET ${target})
+      continue() # of a library that is not built here
+    endif()
+    add_test(NAME "example: ${name}" COMMAND ${target})
     set_tests_properties("example: ${name}" PROPERTIES LABELS examples)
   endforeach()
 endif()

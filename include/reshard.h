@@ -11,6 +11,8 @@
 
 #include <reshard/version.h>
 #include <reshard/status.h>
+#include <reshard/alloc.h>
+#include <reshard/sink.h>
 #include <reshard/dtype.h>
 #include <reshard/layout.h>
 #include <reshard/plan.h>
@@ -21,6 +23,11 @@
 #include <reshard/wire.h>
 #include <reshard/comm.h>
 #include <reshard/shard.h>
+#include <reshard/mesh.h>
+#include <reshard/grad.h>
+#include <reshard/dtensor.h>
 #include <reshard/draw.h>
+#include <reshard/simulate.h>
+#include <reshard/ckpt.h>
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Headers: each public header compiles alone, as C and as C++, and names nothing internal; <reshard.h> has those of the
-# core, <reshard/torch.h> those of PyTorch's dialect.
+# core, <reshard/torch.h> those of PyTorch's dialect, <reshard/nn.h> those of libreshard-nn.
 #
 # Those of libreshard-mpi stand apart, and <reshard/mpi.h> compiles if MPI_FLAGS say where an MPI's header is.
 #
@@ -15,7 +15,7 @@ fail() {
 }
 
 cd "$root/include" || exit 2
-for header in reshard.h reshard/*.h reshard/torch/*.h; do
+for header in reshard.h reshard/*.h reshard/torch/*.h reshard/nn/*.h; do
     flags=
     if [ "$header" = reshard/mpi.h ]; then
         [ -n "$mpi" ] || continue
@@ -27,8 +27,9 @@ for header in reshard.h reshard/*.h reshard/torch/*.h; do
     done
     if grep -n 'rshi_\|RSHI_' "$header"; then fail "$header: names something internal"; fi
     case $header in
-        reshard.h | reshard/mpi* | reshard/torch.h) continue ;;
+        reshard.h | reshard/mpi* | reshard/torch.h | reshard/nn.h) continue ;;
         reshard/torch/*) whole=reshard/torch.h ;;
+        reshard/nn/*) whole=reshard/nn.h ;;
         *) whole=reshard.h ;;
     esac
     grep -q "#include <$header>" $whole || fail "$whole: does not include <$header>"

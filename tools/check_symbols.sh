@@ -1,11 +1,13 @@
 #!/bin/sh
 # Symbols: a shared library exports what its headers declare, all of it and nothing else, and all of that is rsh_*; the static library's global names begin
-# with rsh_ or rshi_.  What <reshard/mpi*.h> declare is in libreshard-mpi, everything else in libreshard.
+# with rsh_ or rshi_.  What <reshard/mpi*.h> declare is in libreshard-mpi, what <reshard/nn.h> and <reshard/nn/*.h> declare in libreshard-nn, everything
+# else in libreshard.
 #
-#   check_symbols.sh SHARED STATIC [ROOT [MPI]]
+#   check_symbols.sh SHARED STATIC [ROOT [LIBRARY ...]]     LIBRARY: libreshard-mpi.so, libreshard-nn.so
 set -eu
 export LC_ALL=C
-shared=$1 static=$2 root=${3:-.} mpi=${4:-}
+shared=$1 static=$2 root=${3:-.}
+if [ $# -gt 3 ]; then shift 3; else set --; fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -26,13 +28,17 @@ compare() {
 {
     defined -g "$static" | grep -v '^rshi\{0,1\}_' | sed 's/^/global, but neither rsh_* nor rshi_*: /'
     defined -D "$shared" > "$scratch/exported"
-    declared ! -name 'mpi*.h' > "$scratch/declared"
+    declared ! -name 'mpi*.h' ! -path '*/nn/*' ! -name nn.h > "$scratch/declared"
     compare libreshard
-    if [ -n "$mpi" ]; then
-        defined -D "$mpi" > "$scratch/exported"
-        declared -name 'mpi*.h' > "$scratch/declared"
-        compare libreshard-mpi
-    fi
+    for library; do
+        name=$(basename "$library" .so)
+        defined -D "$library" > "$scratch/exported"
+        case $name in
+            libreshard-mpi) declared -name 'mpi*.h' > "$scratch/declared" ;;
+            libreshard-nn) declared '(' -path '*/nn/*' -o -name nn.h ')' > "$scratch/declared" ;;
+        esac
+        compare "$name"
+    done
 } > "$scratch/problems"
 cat "$scratch/problems"
 [ ! -s "$scratch/problems" ]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Tree: small promises that the repository keeps about itself.
 
-    check_tree.py names | types | strays | version | readme | walk [ROOT]
+    check_tree.py names | types | strays | tags | version | readme | walk [ROOT]
 
 names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
 types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
+tags     every public function is said to be pure, local or collective: by its comment, its section or its header
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
 readme   code in README.md is the marked region of the example it was taken from
 walk     each function in the table of "The walk" in ARCHITECTURE.md is defined in the file beside it
@@ -56,6 +57,23 @@ def strays(root):
                 yield f"{path}:{line}: {found.group()}"
 
 
+def tags(root):
+    """A comment stands for all functions up to the next one; a section is /* ---- name ---- */ and what it says."""
+    for path in files(root, "include", ends=".h"):
+        text = re.sub(r"(?m)^ *#.*(\\\n.*)*$", "", read(root, path))
+        for_all, section, comment = "", "", ""
+        for found in re.finditer(r"(?m)^ */\*.*?\*/|RSH_API[^;]*;", text, re.S):
+            what = " ".join(re.sub(r"\n \*", "\n", found.group()).split())
+            if what.startswith("RSH_API"):
+                said = re.search(r"\b(Pure|Local|Collective)\b", comment) or re.search(r"(?i)\b(pure|local|collective)\b", section)
+                if not said and not re.search(r"(Everything here is|Every function here is|All functions are) (pure|local)", for_all):
+                    yield f"{path}: {re.search(r'(rsh_[a-z0-9_]+)[(]', what).group(1)} is not said to be pure, local or collective"
+                continue
+            for_all = for_all or what
+            comment = what
+            section = what if what.startswith("/* ----") else section
+
+
 def version(root):
     said = read(root, "VERSION").strip()
     header = read(root, "include/reshard/version.h")
@@ -101,7 +119,7 @@ def walk(root):
             yield f"ARCHITECTURE.md: step {number} of the walk: {path} does not define {name}"
 
 
-CHECKS = {"names": names, "types": types, "strays": strays, "version": version, "readme": readme, "walk": walk}
+CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "version": version, "readme": readme, "walk": walk}
 
 
 def main(which="", root="."):

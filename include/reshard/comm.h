@@ -88,8 +88,9 @@ RSH_API rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine);
  * are at r*bytes.  Every rank gives the same `bytes`.  Collective. */
 RSH_API rsh_status rsh_comm_allgather(rsh_comm *comm, const void *mine, void *all, size_t bytes);
 /* Combines `count` elements of every rank, element by element and in ascending rank order: all
- * ranks get the same bits, and a NaN is the same NaN as in layouts with partial values.  Bytes of
- * bools must be 0 or 1.  For a few numbers, not for tensors: every rank gets the elements of all.
+ * ranks get the same bits, and a NaN is the same NaN as in layouts with partial values.  A bool is
+ * true unless its byte is 0.  For a few numbers, not for tensors: every rank gets the elements of
+ * all.
  * RSH_ETYPE if the op does not exist for the dtype; RSH_EUNSUP for complex and for floats of 8 and
  * 16 bits: reshard a layout with partial values instead.  Collective. */
 RSH_API rsh_status rsh_comm_allreduce(rsh_comm *comm, const void *mine, void *result, int64_t count,

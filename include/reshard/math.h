@@ -8,6 +8,7 @@
 #define RESHARD_MATH_H
 
 #include <reshard/tensor.h>
+#include <reshard/sink.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -21,9 +21,9 @@ extern "C" {
  * cancel, their buffers and the communicator then stay allocated, and MPI_Finalize may still block
  * on a rank that does not answer.
  *
- * RSH_EVALUE for MPI_COMM_NULL; RSH_EUNSUP for an intercommunicator; RSH_ERUNTIME if MPI is not
- * initialised or fails; RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.
- * Collective. */
+ * RSH_EVALUE for MPI_COMM_NULL, or if `out` is NULL, and the others get RSH_EPEER with that
+ * sentence; RSH_EUNSUP for an intercommunicator; RSH_ERUNTIME if MPI is not initialised or fails;
+ * RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.  Collective. */
 RSH_API rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out);
 
 #ifdef __cplusplus

@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 /* Initialises MPI and makes a comm of MPI_COMM_WORLD.  rsh_mpi_close frees *out.
- * RSH_EBUSY if MPI is initialised already: use rsh_comm_mpi; otherwise as rsh_comm_mpi.
- * Collective. */
+ * RSH_EBUSY if MPI is initialised already: use rsh_comm_mpi; otherwise as rsh_comm_mpi.  MPI is
+ * initialised after any other failure, so that no rank waits in MPI_Init.  Collective. */
 RSH_API rsh_status rsh_mpi_open(rsh_comm **out);
 /* Frees the comm and finalises MPI, which cannot be initialised again.  With NULL it only finalises
  * MPI: for use after an rsh_mpi_open that failed.  RSH_EBUSY while execs of the comm exist.

@@ -10,6 +10,7 @@
 #define RESHARD_PLAN_H
 
 #include <reshard/layout.h>
+#include <reshard/sink.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,7 +21,8 @@ typedef struct rsh_plan rsh_plan;
 typedef enum rsh_reduce {
     RSH_REDUCE_IN_ORDER, /* combine contributions in ascending mesh position: every engine gives the
                             same bits */
-    RSH_REDUCE_BY_NODE   /* not implemented: rsh_plan_new returns RSH_EUNSUP */
+    RSH_REDUCE_BY_NODE   /* combine those of each node first, then the nodes' results: every engine
+                            gives the same bits for the same node map */
 } rsh_reduce;
 
 typedef struct rsh_plan_opts {
@@ -87,7 +89,9 @@ typedef struct rsh_plan_totals {
     int64_t scratch_bytes;      /* the most that a rank needs with direct transport */
     int64_t scratch_messages;   /* and with messages */
 } rsh_plan_totals;
-/* Cost: sums over dims if they suffice; otherwise the shares of all ranks, one after the other.
+/* Cost: sums over what ranks and nodes hold, about a microsecond a rank, and the plan keeps the
+ * result; the shares of all ranks, one after the other, for several tensors, adjoints, sums by node
+ * and regions that are sliced or spread.
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count; RSH_ENOMEM.
  * Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
@@ -128,7 +132,8 @@ RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ct
  * that the loop runs over. */
 typedef struct rsh_transfer_end {
     int64_t rank, part;
-    bool in_dst; /* a part of the destination; sources of later stages are */
+    bool in_dst; /* a part of the destination; sources of later stages may be */
+    bool in_scratch; /* the scratch of the rank for this tensor: flat, dense, part 0 */
     bool flat;   /* the part has one dim, and all loops run over it */
     int64_t first[RSH_MAX_NDIM];
     int64_t step[RSH_MAX_LOOPS];
@@ -153,13 +158,15 @@ typedef struct rsh_transfer {
 } rsh_transfer;
 
 /* A transfer is in exactly one of a rank's arrays.  Copies and receives together write each element
- * of the rank's destination exactly once. */
+ * of the rank's destination, and of its scratch, exactly once. */
 typedef struct rsh_share {
     int64_t rank;
     const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
     const rsh_transfer *receives; /* into this rank, with a source on another rank */
     const rsh_transfer *sends;    /* into other ranks, with this rank among the sources */
     int64_t ncopies, nreceives, nsends;
+    const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, of the
+                               dtype that transfers into it have; NULL: no rank needs any */
 } rsh_share;
 
 /* The share of one rank; a rank that is in no layout has an empty one.  The cost grows with the
@@ -187,7 +194,7 @@ RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print for
  * (may be NULL) says whether it was.
  * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
  * opts->approximate; RSH_ENOMEM.  Pure. */
-RSH_API rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from,
+RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
                                       const rsh_layout *const *to, const rsh_plan_opts *opts,
                                       rsh_layout **relabelled, bool *exact);
 

@@ -76,7 +76,7 @@ RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part);
  * opts->node_of is borrowed from the comm; a comm of one node changes nothing.  rsh_reshard,
  * rsh_reshard_into and rsh_reshard_many do this themselves if the options name no nodes.
  * RSH_EVALUE if the options do not start from RSH_PLAN_OPTS_INIT.  Local. */
-RSH_API rsh_status rsh_comm_plan_opts(const rsh_comm *comm, rsh_plan_opts *opts);
+RSH_API rsh_status rsh_plan_opts_of_comm(const rsh_comm *comm, rsh_plan_opts *opts);
 
 /* Moves src into layout `to`, in new memory.  opts may be NULL: defaults.  With opts->may_alias and
  * equal layouts nothing moves: the result shares the memory of src.  The caller frees *out.
@@ -175,18 +175,19 @@ typedef struct rsh_exec rsh_exec;
  * entry per part of this rank, tensor after tensor of the plan (NULL if there are none).  The
  * caller frees *out.
  * RSH_EVALUE if the plan names a rank outside the comm, a part with elements has no data, or a
- * destination shares memory with anything; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
+ * destination shares memory with anything, also with parts of other ranks that are threads of this
+ * process; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
  * small for the messages that this comm needs.  Collective. */
 RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
                                  const rsh_memory *dst, rsh_exec **out);
-/* One run: on return this rank's destination is complete and its source may be changed.  Called by
- * every rank of the layouts. */
+/* One run: on return this rank's destination is complete and its source may be changed.
+ * Collective among the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run(rsh_exec *e);
 /* The same in steps: begin says that the source is ready, test makes what progress it can without
  * waiting, wait finishes.  Every rank begins the runs of a comm in the same order.  Several runs of
  * one comm may be in progress; each rank may test and wait for them in its own order.  Runs of
- * different comms must be waited for in the same order on all ranks.  Called by every rank of the
- * layouts. */
+ * different comms must be waited for in the same order on all ranks.  Collective among
+ * the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
@@ -194,11 +195,11 @@ RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
  * read.  If a rank refuses, its neighbours get its status and sentence at once, and destinations
  * are undefined; exec and comm remain usable.  If the rank exchanges messages (opts.messages,
  * several nodes), the others get RSH_EPEER with the sentence, and the comm has failed.  A rank
- * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything, and with
- * RSH_ENOMEM.  Called by every rank of the layouts. */
+ * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything of its
+ * own, and with RSH_ENOMEM.  Collective among the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
-/* Finishes a run that was begun, and waits for neighbours then; otherwise local.  No-op for NULL
- * and in a forked child. */
+/* Finishes a run that was begun, and waits for neighbours then.  No-op for NULL and in a forked
+ * child.  Local but for that. */
 RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {

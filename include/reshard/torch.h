@@ -7,6 +7,7 @@
 #include <reshard.h>
 #include <reshard/torch/spec.h>
 #include <reshard/torch/group.h>
+#include <reshard/torch/functional.h>
 #include <reshard/torch/tensor.h>
 
 #endif

@@ -95,13 +95,15 @@ static void *map_huge(size_t bytes) {
 }
 
 /* A new block from the system, and back to it; `block` is the size of a class. */
-static void *map_block(size_t block) { return block >= HUGE_PAGE ? map_huge(block) : aligned_alloc(64, block); }
+static void *map_block(size_t block) {
+    if (block < RSHI_RECYCLE_FROM) return rshi_small_take(block);
+    return block >= HUGE_PAGE ? map_huge(block) : aligned_alloc(64, block);
+}
 
 void rshi_block_unmap(void *p, size_t block) {
-    if (block >= HUGE_PAGE)
-        munmap(p, block);
-    else
-        free(p);
+    if (block >= HUGE_PAGE) munmap(p, block);
+    else if (block >= RSHI_RECYCLE_FROM) free(p);
+    else rshi_small_give(p, block);
 }
 
 /* From those that are kept, or new; before there is none, what is kept goes.  `fresh`: pages of zeros. */

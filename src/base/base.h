@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <reshard/alloc.h>
 #include <reshard/dtype.h>
+#include <reshard/sink.h>
 #include <reshard/status.h>
 
 #include "base/nan.h"
@@ -83,7 +85,7 @@ void rshi_free_elements(void *p, size_t bytes, rshi_account *owner);
 
 /* ---- blocks that are kept for the next request of their size; see blocks.c ---- */
 
-#define RSHI_RECYCLE_FROM ((size_t)64 << 10) /* bytes: below it malloc is as good */
+#define RSHI_RECYCLE_FROM ((size_t)64 << 10) /* bytes: below it see small.c */
 
 /* Memory that blocks come from and go back to, when it is not the process's own.  `release` is
  * called with the recycler locked: it must not allocate. */
@@ -104,6 +106,15 @@ void rshi_blocks_forget(const rshi_home *home);
  * tries again, holding no lock of a home. */
 bool rshi_blocks_empty(void);
 void rshi_block_unmap(void *p, size_t block); /* private memory, to the system */
+/* Is the cap above 0?  A look at memory. */
+bool rshi_blocks_on(void);
+
+/* ---- smaller blocks, which the thread that frees them keeps; see small.c ---- */
+
+size_t rshi_small_bytes(size_t bytes); /* what a request takes; bytes < RSHI_RECYCLE_FROM */
+void *rshi_small_take(size_t block);   /* kept or new, 64-byte aligned; NULL: no memory */
+void rshi_small_give(void *p, size_t block);
+bool rshi_small_empty(void); /* give back all that this thread keeps; was there any? */
 
 /* ---- lists ---- */
 
@@ -114,6 +125,24 @@ rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size);
 /* The index of `key` among n items of `size` bytes, or -1.  Each item starts with its int64_t key,
  * and the keys ascend. */
 int64_t rshi_find(const void *list, int64_t n, size_t size, int64_t key);
+
+/* ---- settings: environment variables that are read once, where nothing can fail ---- */
+
+typedef enum rshi_simd {
+    RSHI_SIMD_GENERIC,
+    RSHI_SIMD_AVX2,
+    RSHI_SIMD_AVX512,
+    RSHI_SIMD_COUNT
+} rshi_simd;
+extern const char *const rshi_simd_names[RSHI_SIMD_COUNT];
+
+/* RESHARD_CACHE_BYTES and RESHARD_SIMD; the result is unchanged if the variable is not set or
+ * wrong.  RSH_EVALUE if it is wrong. */
+rsh_status rshi_setting_cache_bytes(uint64_t *bytes);
+rsh_status rshi_setting_simd(rshi_simd *level);
+/* RSH_EVALUE and the sentence if one of them is wrong.  What makes a tensor or a comm calls this,
+ * so that a typing error is not taken for the default. */
+rsh_status rshi_settings_check(void);
 
 /* ---- arithmetic: false on overflow ---- */
 
@@ -147,7 +176,12 @@ typedef struct rshi_text {
 } rshi_text;
 void rshi_text_add(rshi_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rshi_text_free(rshi_text *t);
-/* As strtod, with a decimal point whatever the program's locale says. */
+/* As vsnprintf, snprintf and strtod, with a decimal point whatever the program's locale says.  All
+ * that the library says goes through the first. */
+int rshi_text_format_list(char *text, size_t room, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+int rshi_text_format(char *text, size_t room, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 double rshi_text_number(const char *text, char **end);
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text);
 rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...)
@@ -178,6 +212,11 @@ typedef struct rshi_watch {
 /* Seconds waited so far, of which at most `most` count since the last look; the first look starts
  * the watch and gives 0. */
 double rshi_watch_look(rshi_watch *w, double most);
+
+/* ---- arithmetic ---- */
+
+/* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
+rsh_dtype rshi_accumulator(rsh_dtype t);
 
 /* ---- lists of messages: what a rank found when it compared two of an exchange ---- */
 

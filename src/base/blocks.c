@@ -12,6 +12,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/poison.h"
@@ -43,17 +44,18 @@ static struct {
     slot slots[SLOTS];
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool on; /* the cap is above 0 */
 
 /* ---- classes ---- */
 
 static int log_of(size_t bytes) { return 63 - __builtin_clzll(bytes); }
 
 size_t rshi_block_bytes(size_t bytes) {
-    size_t step = 64;
-    if (bytes >= RSHI_RECYCLE_FROM) step = ((size_t)1 << log_of(bytes)) / PER_OCTAVE;
-    if (bytes >= RSHI_RECYCLE_FROM && step < PAGE) step = PAGE;
+    if (bytes < RSHI_RECYCLE_FROM) return rshi_small_bytes(bytes);
+    size_t step = ((size_t)1 << log_of(bytes)) / PER_OCTAVE;
+    if (step < PAGE) step = PAGE;
     size_t rounded = (bytes + step - 1) & ~(step - 1);
-    return rounded < bytes ? SIZE_MAX : rounded ? rounded : step;
+    return rounded < bytes ? SIZE_MAX : rounded;
 }
 
 static int *bin_of(size_t block) {
@@ -131,18 +133,17 @@ static void in_child(void) {
 
 /* ---- the cap ---- */
 
-/* RESHARD_CACHE_BYTES, or the default where that is not a number. */
+/* RESHARD_CACHE_BYTES, or the default.  What is no number was refused by rshi_settings_check. */
 static size_t read_cap(void) {
-    const char *text = getenv("RESHARD_CACHE_BYTES");
-    char *end = NULL;
-    unsigned long long cap = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (end && !*end) return (size_t)cap;
-    return RSHI_POISONS ? 0 : DEFAULT_CAP; /* where poison finds misuse, memory that is freed is not used again */
+    uint64_t cap = RSHI_POISONS ? 0 : DEFAULT_CAP; /* where poison finds misuse, freed memory is not used again */
+    rshi_setting_cache_bytes(&cap);
+    return (size_t)cap;
 }
 
 static void start(void) {
     clear();
     kept.cap = read_cap();
+    atomic_store(&on, kept.cap > 0);
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
@@ -154,8 +155,14 @@ static void lock(void) {
 void rsh_alloc_set_cap(uint64_t bytes) {
     lock();
     kept.cap = (size_t)bytes;
+    atomic_store(&on, kept.cap > 0);
     shrink(kept.cap);
     pthread_mutex_unlock(&kept.lock);
+}
+
+bool rshi_blocks_on(void) {
+    pthread_once(&once, start);
+    return atomic_load_explicit(&on, memory_order_relaxed);
 }
 
 uint64_t rsh_alloc_get_cap(void) {
@@ -175,8 +182,9 @@ uint64_t rsh_alloc_cached(void) {
 /* ---- keeping and taking ---- */
 
 bool rshi_block_keep(rshi_home *home, void *p, size_t block, rshi_account *owner) {
+    if (block < RSHI_RECYCLE_FROM) return false;
     lock();
-    bool fits = block >= RSHI_RECYCLE_FROM && block <= kept.cap;
+    bool fits = block <= kept.cap;
     if (fits) {
         shrink(kept.cap - block);
         if (kept.unused == NONE) release(kept.oldest);
@@ -214,7 +222,7 @@ bool rshi_blocks_empty(void) {
     bool any = kept.cached > 0;
     shrink(0);
     pthread_mutex_unlock(&kept.lock);
-    return any;
+    return rshi_small_empty() || any;
 }
 
 void rsh_alloc_trim(void) {

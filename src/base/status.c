@@ -42,7 +42,7 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...) {
     char text[RSHI_DETAIL_BYTES]; /* the arguments may point into `detail` */
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    rshi_text_format_list(text, sizeof text, format, args);
     va_end(args);
     rshi_set_detail(text);
     return status;

@@ -1,10 +1,40 @@
-/* Text: a growing string, a number read from one, and writing to sinks. */
+/* Text: formatting and reading numbers alike in every locale, a growing string, and writing to sinks. */
 #include "base/base.h"
 
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- numbers have a decimal point, whatever the program's locale says ---- */
+
+int rshi_text_format_list(char *text, size_t room, const char *format, va_list args) {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = plain ? uselocale(plain) : (locale_t)0;
+    int n = vsnprintf(text, room, format, args);
+    if (plain) {
+        uselocale(before);
+        freelocale(plain);
+    }
+    return n;
+}
+
+int rshi_text_format(char *text, size_t room, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = rshi_text_format_list(text, room, format, args);
+    va_end(args);
+    return n;
+}
+
+double rshi_text_number(const char *text, char **end) {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!plain) return strtod(text, end);
+    double value = strtod_l(text, end, plain);
+    freelocale(plain);
+    return value;
+}
+
+/* ---- a growing string ---- */
 
 static bool reserve(rshi_text *t, size_t extra) {
     size_t need = t->length + extra + 1;
@@ -22,14 +52,14 @@ void rshi_text_add(rshi_text *t, const char *format, ...) {
     if (t->failed) return;
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = rshi_text_format_list(NULL, 0, format, args);
     va_end(args);
     if (n < 0 || !reserve(t, (size_t)n)) {
         t->failed = true;
         return;
     }
     va_start(args, format);
-    vsnprintf(t->data + t->length, (size_t)n + 1, format, args);
+    rshi_text_format_list(t->data + t->length, (size_t)n + 1, format, args);
     va_end(args);
     t->length += (size_t)n;
 }
@@ -39,13 +69,7 @@ void rshi_text_free(rshi_text *t) {
     *t = (rshi_text){0};
 }
 
-double rshi_text_number(const char *text, char **end) {
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return strtod(text, end);
-    double value = strtod_l(text, end, plain);
-    freelocale(plain);
-    return value;
-}
+/* ---- sinks ---- */
 
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text) {
     size_t n = strlen(text);
@@ -57,7 +81,7 @@ rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
+    int n = rshi_text_format_list(text, sizeof text, format, args);
     va_end(args);
     RSH_REQUIRE(n >= 0 && (size_t)n < sizeof text, RSH_EVALUE, "a line of text is longer than %zu bytes", sizeof text);
     return rshi_sink_text(sink, text);

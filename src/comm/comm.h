@@ -103,7 +103,7 @@ typedef struct rshi_attached_ops {
     void (*free)(void *attached);                   /* while the comm still works */
 } rshi_attached_ops;
 
-#define RSHI_CARD_BYTES 80
+#define RSHI_CARD_BYTES 104
 
 /* What each rank says in the exchange that opens a collective call.  It has the same size for every
  * call, so that ranks in different calls still hear one another. */
@@ -132,6 +132,7 @@ struct rsh_comm {
     char name[32];          /* of the engine */
     unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
+    uint64_t sentences; /* rshi_sentences after the last of them */
     bool given_up;   /* its owner has gone: freed when what is attached is idle */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
@@ -144,8 +145,10 @@ struct rsh_comm {
  * fingerprint of what it asks for, and whether it refuses.  All OK and equal: RSH_OK.  A rank
  * refuses: everybody gets the lowest such rank's status and sentence.  Operations, call counts or
  * fingerprints differ: everybody gets RSH_EMISMATCH naming who differs; `what` (the layouts, say)
- * is quoted for the first two that differ.  Name and fingerprint stand for all that follows: calls
- * that go on differently differ in one of them, or ranks would part ways behind the opening.
+ * is quoted for the first two that differ; if they are in different calls, the last error that
+ * either has had since its last collective call is quoted instead.  Name and fingerprint stand for
+ * all that follows: calls that go on differently differ in one of them, or ranks would part ways
+ * behind the opening.
  * The usual case costs one allgather of a small record; texts travel only when something is wrong.
  * A comm that has failed for good answers at once with its old error.  After an RSH_EPEER or
  * RSH_ETIMEOUT it has failed for good. */

@@ -168,13 +168,13 @@ rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out) {
     RSH_REQUIRE(wire && wire->close, RSH_EVALUE, "a comm on no wire");
     search s = {0};
     rsh_comm *made = NULL;
-    rsh_status st = out ? check_wire(wire) : rshi_fail(RSH_EVALUE, "a comm on a wire with NULL for the comm");
+    rsh_status st = check_wire(wire);
     if (st) {
         wire->close(wire->ctx, false);
         return st;
     }
     RSH_TRY(rshi_link_new(wire, &s.link));
-    st = make_comm(&s, &made);
+    st = out ? make_comm(&s, &made) : rshi_fail(RSH_EVALUE, "a comm on a wire with NULL for the comm");
     if (st)
         discard(&s, made, st);
     else

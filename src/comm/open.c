@@ -10,6 +10,7 @@
 
 #define NAME_BYTES 48
 #define QUOTE_BYTES 400 /* two of them fit into a sentence */
+#define ERROR_BYTES 320 /* two of them fit into a sentence of two names */
 
 typedef rshi_opening opening;
 
@@ -17,6 +18,7 @@ typedef rshi_opening opening;
 typedef struct words {
     char operation[NAME_BYTES];
     char what[QUOTE_BYTES];
+    char error[ERROR_BYTES]; /* that the rank has had since its last collective call; empty: none */
 } words;
 
 void rshi_comm_abandon(rsh_comm *c, rsh_status status) {
@@ -58,23 +60,36 @@ static rsh_status forward_refusal(rsh_comm *c, int from) {
     return rshi_fail((rsh_status)c->openings[from].status, "rank %d: %s", from, sentence);
 }
 
-static void speak(words *w, const char *operation, const char *what) {
+static void quote(const char *text, char *to, size_t bytes) {
+    if (snprintf(to, bytes, "%s", text) >= (int)bytes) memcpy(to + bytes - 4, "...", 4);
+}
+
+static void speak(const rsh_comm *c, words *w, const char *operation, const char *what) {
     snprintf(w->operation, sizeof w->operation, "%s", operation);
-    int n = snprintf(w->what, sizeof w->what, "%s", what ? what : "");
-    if (n >= QUOTE_BYTES) memcpy(w->what + QUOTE_BYTES - 4, "...", 4);
+    quote(what ? what : "", w->what, sizeof w->what);
+    quote(rshi_sentences() != c->sentences ? rsh_error_detail() : "", w->error, sizeof w->error);
+}
+
+/* A rank whose own steps failed and that went on to its next collective call: the others learn here what happened. */
+static rsh_status explain_calls(const rsh_comm *c, int other, const words *a, const words *b) {
+    char first[ERROR_BYTES + 64] = "", second[ERROR_BYTES + 64] = "";
+    if (*a->error) snprintf(first, sizeof first, "; the last error of rank 0: %s", a->error);
+    if (*b->error) snprintf(second, sizeof second, "; the last error of rank %d: %s", other, b->error);
+    return rshi_fail(RSH_EMISMATCH,
+                     "ranks are in different calls: rank 0 in %s (call %llu), rank %d in %s (call %llu)%s%s",
+                     a->operation, (unsigned long long)c->openings[0].calls, other, b->operation,
+                     (unsigned long long)c->openings[other].calls, first, second);
 }
 
 static rsh_status explain_difference(rsh_comm *c, int other, const char *operation, const char *what) {
     words a, b;
-    speak(&a, operation, what);
-    speak(&b, operation, what);
+    speak(c, &a, operation, what);
+    speak(c, &b, operation, what);
     RSH_TRY(hear(c, 0, &a, sizeof a));
     RSH_TRY(hear(c, other, &b, sizeof b));
     const opening *first = &c->openings[0], *second = &c->openings[other];
     if (first->operation != second->operation || first->calls != second->calls)
-        return rshi_fail(
-            RSH_EMISMATCH, "ranks are in different calls: rank 0 in %s (call %llu), rank %d in %s (call %llu)",
-            a.operation, (unsigned long long)first->calls, other, b.operation, (unsigned long long)second->calls);
+        return explain_calls(c, other, &a, &b);
     if (strcmp(a.what, b.what) == 0)
         return rshi_fail(RSH_EMISMATCH,
                          "ranks ask %s for different things: rank 0 and rank %d both for %s, but not from the same "
@@ -84,11 +99,17 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
                      *a.what ? a.what : "one", other, *b.what ? b.what : "another");
 }
 
-static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
+static rsh_status judge(rsh_comm *c, const char *operation, const char *what) {
     int difference = find_difference(c);
     if (difference < 0) return (rsh_status)c->openings[c->rank].status; /* all refuse alike: each has the sentence */
     int refusal = find_refusal(c);
     return refusal >= 0 ? forward_refusal(c, refusal) : explain_difference(c, difference, operation, what);
+}
+
+static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
+    rsh_status st = judge(c, operation, what);
+    c->sentences = rshi_sentences();
+    return st;
 }
 
 /* Hear what every rank has to say; a comm that has failed for good is not asked any more. */
@@ -129,5 +150,7 @@ rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word
     opening me = {.operation = ~hash_text(operation), .fingerprint = word};
     RSH_TRY(hear_all(c, &me, mine));
     *same = find_difference(c) < 0;
-    return !*same && find_refusal(c) < 0 && same_call(c) ? RSH_OK : settle(c, operation, NULL);
+    bool words_differ = !*same && find_refusal(c) < 0 && same_call(c);
+    if (words_differ) c->sentences = rshi_sentences();
+    return words_differ ? RSH_OK : settle(c, operation, NULL);
 }

@@ -34,6 +34,20 @@ INT_FOLD(int32_t)
 INT_FOLD(uint64_t)
 INT_FOLD(int64_t)
 
+/* Any byte but 0 is true, and the result is 0 or 1, as where layouts with partial values are resharded. */
+static void fold_bool(rsh_op op, int64_t count, const void *in, void *acc) {
+    const uint8_t *a = in;
+    uint8_t *x = acc;
+    switch (op) {
+    case RSH_OP_MIN:
+    case RSH_OP_BAND: for (int64_t i = 0; i < count; i++) x[i] = x[i] && a[i]; break;
+    case RSH_OP_MAX:
+    case RSH_OP_BOR: for (int64_t i = 0; i < count; i++) x[i] = x[i] || a[i]; break;
+    case RSH_OP_BXOR: for (int64_t i = 0; i < count; i++) x[i] = !x[i] != !a[i]; break;
+    default: break;
+    }
+}
+
 /* x != x: a NaN already there stays; base/nan.h says which one it becomes. */
 #define FLOAT_FOLD(T, settle)                                                                                          \
     static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
@@ -56,7 +70,7 @@ FLOAT_FOLD(float, rshi_f32_settle)
 FLOAT_FOLD(double, rshi_f64_settle)
 
 static const fold_fn folds[RSH_DTYPE_COUNT] = {
-    [RSH_BOOL] = fold_uint8_t, [RSH_U8] = fold_uint8_t,   [RSH_I8] = fold_int8_t,    [RSH_U16] = fold_uint16_t,
+    [RSH_BOOL] = fold_bool,    [RSH_U8] = fold_uint8_t,   [RSH_I8] = fold_int8_t,    [RSH_U16] = fold_uint16_t,
     [RSH_I16] = fold_int16_t,  [RSH_U32] = fold_uint32_t, [RSH_I32] = fold_int32_t,  [RSH_U64] = fold_uint64_t,
     [RSH_I64] = fold_int64_t,  [RSH_F32] = fold_float,    [RSH_F64] = fold_double,
 };

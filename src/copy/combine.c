@@ -114,11 +114,6 @@ static void sum_all(sum_fn *sum, bool more, int nsrc, const char *const *src, ch
 
 /* ---- folds ---- */
 
-rsh_dtype rshi_accumulator(rsh_dtype t) {
-    bool small = t == RSH_F16 || t == RSH_BF16 || t == RSH_F8E4M3 || t == RSH_F8E5M2;
-    return small ? RSH_F32 : t;
-}
-
 /* A small float source, widened piece by piece. */
 static void fold_widened(rshi_fold_fn *fold, rsh_dtype from, const char *src, char *acc, size_t n) {
     _Alignas(RSHI_LINE) char wide[WIDE_COUNT * sizeof(float)];

@@ -27,12 +27,6 @@
 
 /* ---- what the processor offers ---- */
 
-typedef enum rshi_simd {
-    RSHI_SIMD_GENERIC,
-    RSHI_SIMD_AVX2,
-    RSHI_SIMD_AVX512,
-    RSHI_SIMD_COUNT
-} rshi_simd;
 rshi_simd rshi_simd_level(void);
 
 /* A table of one function per level; without x86 there is only the generic one. */
@@ -126,8 +120,6 @@ rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wan
 typedef void rshi_fold_fn(char *acc, const char *src, size_t n);
 rshi_fold_fn *rshi_fold_of(rsh_op op, rsh_dtype t);
 
-/* The type in which values of `t` are combined: f32 for the 8- and 16-bit floats. */
-rsh_dtype rshi_accumulator(rsh_dtype t);
 /* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources
  * are of dtype `from`, acc of its accumulator type.  Few at a time: more sources that lie a power
  * of two apart push each other out of the cache. */

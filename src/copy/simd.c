@@ -2,14 +2,10 @@
 #include "copy/impl.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #if RSHI_X86
 #include <cpuid.h>
 #endif
-
-static const char *const names[RSHI_SIMD_COUNT] = {"generic", "avx2", "avx512"};
 
 #if RSHI_X86
 /* Asked of the processor itself: not every compiler's __builtin_cpu_supports knows the name. */
@@ -30,13 +26,11 @@ static rshi_simd offered(void) {
     return RSHI_SIMD_GENERIC;
 }
 
-/* The environment may lower the level, never raise it; an unknown word changes nothing. */
+/* The environment may lower the level, never raise it.  A wrong word was refused by rshi_settings_check. */
 static rshi_simd choose(void) {
-    rshi_simd best = offered();
-    const char *wish = getenv("RESHARD_SIMD");
-    for (int i = 0; wish && i < (int)best; i++)
-        if (!strcmp(wish, names[i])) return (rshi_simd)i;
-    return best;
+    rshi_simd best = offered(), wish = best;
+    rshi_setting_simd(&wish);
+    return wish < best ? wish : best;
 }
 
 /* Two threads that come first at once find the same answer, so a relaxed store is enough. */
@@ -50,7 +44,7 @@ rshi_simd rshi_simd_level(void) {
     return (rshi_simd)level;
 }
 
-const char *rshi_copy_simd(void) { return names[rshi_simd_level()]; }
+const char *rshi_copy_simd(void) { return rshi_simd_names[rshi_simd_level()]; }
 
 /* Streaming stores are not ordered with later plain stores (the flag that says "ready") unless fenced. */
 void rshi_copy_fence(void) {

@@ -44,7 +44,7 @@ static int64_t place_of(const rsh_layout *l, int64_t rank) {
     return lo;
 }
 
-rshi_colour rshi_mark_colour(const rshi_scene *s, const rshi_mark *m) {
+rshi_colour rshi_figure_colour(const rshi_scene *s, const rshi_figure *m) {
     const rsh_layout *l = s->side[0].layout;
     if (m->source < 0) return (rshi_colour){222, 222, 222};
     return rshi_colour_of(place_of(l, m->source), rsh_layout_nranks(l), m->pale);

@@ -107,7 +107,7 @@ bool rshi_scene_reduces(const rshi_scene *s);
 
 /* ---- formats ---- */
 
-typedef struct rshi_mark {
+typedef struct rshi_figure {
     const char *kind; /* its class in SVG */
     const char *side; /* "from", "to" or "" */
     int x, y, w, h;   /* of a line: from (x, y) by (w, h); of a text: where it is anchored */
@@ -116,7 +116,7 @@ typedef struct rshi_mark {
     bool pale;
     char anchor; /* of a text: 's'tart, 'm'iddle or 'e'nd */
     const char *label, *tip;
-} rshi_mark;
+} rshi_figure;
 
 struct rshi_canvas;
 typedef struct rshi_format {
@@ -129,9 +129,9 @@ typedef struct rshi_format {
     int letter;                /* width of a letter */
     int tick_width, tick_height; /* room of an index at an border; 0: no indices */
     rsh_status (*begin)(struct rshi_canvas *c, int width, int height);
-    rsh_status (*box)(struct rshi_canvas *c, const rshi_mark *m);
-    rsh_status (*text)(struct rshi_canvas *c, const rshi_mark *m);
-    rsh_status (*line_to)(struct rshi_canvas *c, const rshi_mark *m);
+    rsh_status (*box)(struct rshi_canvas *c, const rshi_figure *m);
+    rsh_status (*text)(struct rshi_canvas *c, const rshi_figure *m);
+    rsh_status (*line_to)(struct rshi_canvas *c, const rshi_figure *m);
     rsh_status (*end)(struct rshi_canvas *c);
 } rshi_format;
 
@@ -148,9 +148,9 @@ extern const rshi_format rshi_format_text, rshi_format_svg, rshi_format_html;
 
 /* What SVG has and HTML takes over. */
 rsh_status rshi_svg_begin(rshi_canvas *c, int width, int height);
-rsh_status rshi_svg_box(rshi_canvas *c, const rshi_mark *m);
-rsh_status rshi_svg_text(rshi_canvas *c, const rshi_mark *m);
-rsh_status rshi_svg_line(rshi_canvas *c, const rshi_mark *m);
+rsh_status rshi_svg_box(rshi_canvas *c, const rshi_figure *m);
+rsh_status rshi_svg_text(rshi_canvas *c, const rshi_figure *m);
+rsh_status rshi_svg_line(rshi_canvas *c, const rshi_figure *m);
 rsh_status rshi_svg_end(rshi_canvas *c);
 #define RSHI_SVG_LOOK                                                                              \
     .intervals = RSHI_DRAW_INTERVALS, .width = 384, .height = 384, .strip = 64, .min_width = 4,    \
@@ -170,7 +170,7 @@ rshi_colour rshi_colour_of(int64_t i, int64_t n, bool pale);
 /* Of 0..1 on a scale from light to dark. */
 rshi_colour rshi_colour_heat(double x);
 bool rshi_colour_dark(rshi_colour c); /* is white text readable on it? */
-rshi_colour rshi_mark_colour(const rshi_scene *s, const rshi_mark *m);
+rshi_colour rshi_figure_colour(const rshi_scene *s, const rshi_figure *m);
 
 void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]); /* "129.0 MiB" */
 rsh_status rshi_sink_escaped(const rsh_sink *sink, const char *text); /* for XML and HTML */

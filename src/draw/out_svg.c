@@ -45,21 +45,21 @@ rsh_status rshi_svg_begin(rshi_canvas *c, int width, int height) {
                             height);
 }
 
-static rsh_status put_id(rshi_canvas *c, const rshi_mark *m) {
+static rsh_status put_id(rshi_canvas *c, const rshi_figure *m) {
     RSH_TRY(rshi_sink_format(c->sink, " id=\"%s%s%s-%" PRId64 "\"", m->side, *m->side ? "-" : "", m->kind, c->marks++));
     if (m->rank >= 0) RSH_TRY(rshi_sink_format(c->sink, " data-rank=\"%" PRId64 "\"", m->rank));
     if (m->source >= 0) RSH_TRY(rshi_sink_format(c->sink, " data-source=\"%" PRId64 "\"", m->source));
     return RSH_OK;
 }
 
-static rsh_status put_fill(rshi_canvas *c, const rshi_mark *m) {
+static rsh_status put_fill(rshi_canvas *c, const rshi_figure *m) {
     if (!strcmp(m->kind, "outline")) return rshi_sink_text(c->sink, " fill=\"none\"");
     if (!strcmp(m->kind, "reduced")) return rshi_sink_text(c->sink, " fill=\"url(#hatch)\"");
-    rshi_colour k = rshi_mark_colour(c->scene, m);
+    rshi_colour k = rshi_figure_colour(c->scene, m);
     return rshi_sink_format(c->sink, " fill=\"#%02x%02x%02x\"", (unsigned)k.red, (unsigned)k.green, (unsigned)k.blue);
 }
 
-rsh_status rshi_svg_box(rshi_canvas *c, const rshi_mark *m) {
+rsh_status rshi_svg_box(rshi_canvas *c, const rshi_figure *m) {
     RSH_TRY(rshi_sink_format(c->sink, "<rect class=\"%s\"", m->kind));
     RSH_TRY(put_id(c, m));
     RSH_TRY(rshi_sink_format(c->sink, " x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"", m->x, m->y, m->w, m->h));
@@ -71,21 +71,21 @@ rsh_status rshi_svg_box(rshi_canvas *c, const rshi_mark *m) {
 }
 
 /* Labels on one colour are black or white; on several they get a badge to stand on. */
-static bool on_badge(const rshi_mark *m) { return !strcmp(m->kind, "label") && m->source < 0; }
+static bool on_badge(const rshi_figure *m) { return !strcmp(m->kind, "label") && m->source < 0; }
 
-static rsh_status put_badge(rshi_canvas *c, const rshi_mark *m) {
+static rsh_status put_badge(rshi_canvas *c, const rshi_figure *m) {
     int width = 10 + (int)strlen(m->label) * c->format->letter, height = c->format->line - 2;
     return rshi_sink_format(c->sink, "<rect class=\"badge\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"%d\"/>\n",
                             m->x - width / 2, m->y - height / 2, width, height, height / 2);
 }
 
-static const char *label_colour(const rshi_canvas *c, const rshi_mark *m) {
+static const char *label_colour(const rshi_canvas *c, const rshi_figure *m) {
     if (strcmp(m->kind, "label")) return "";
-    bool white = !on_badge(m) && rshi_colour_dark(rshi_mark_colour(c->scene, m));
+    bool white = !on_badge(m) && rshi_colour_dark(rshi_figure_colour(c->scene, m));
     return white ? " fill=\"#fff\"" : " fill=\"#222\"";
 }
 
-rsh_status rshi_svg_text(rshi_canvas *c, const rshi_mark *m) {
+rsh_status rshi_svg_text(rshi_canvas *c, const rshi_figure *m) {
     const char *anchor = m->anchor == 'm' ? "middle" : m->anchor == 'e' ? "end" : "start";
     if (on_badge(m)) RSH_TRY(put_badge(c, m));
     RSH_TRY(rshi_sink_format(c->sink, "<text class=\"%s\"%s pointer-events=\"none\"", m->kind, label_colour(c, m)));
@@ -95,7 +95,7 @@ rsh_status rshi_svg_text(rshi_canvas *c, const rshi_mark *m) {
     return rshi_sink_text(c->sink, "</text>\n");
 }
 
-rsh_status rshi_svg_line(rshi_canvas *c, const rshi_mark *m) {
+rsh_status rshi_svg_line(rshi_canvas *c, const rshi_figure *m) {
     RSH_TRY(rshi_sink_format(c->sink, "<path class=\"%s\"", m->kind));
     RSH_TRY(put_id(c, m));
     return rshi_sink_format(c->sink, " d=\"M%d %dl%d %d\" marker-end=\"url(#head)\"/>\n", m->x, m->y, m->w, m->h);

@@ -39,7 +39,7 @@ static void down(rshi_canvas *c, int x, int y, int h) {
 }
 
 /* Boxes that share a border share its characters.  Without colours only those of holders say anything. */
-static rsh_status box(rshi_canvas *c, const rshi_mark *m) {
+static rsh_status box(rshi_canvas *c, const rshi_figure *m) {
     if (strcmp(m->kind, "held") && strcmp(m->kind, "outline")) return RSH_OK;
     across(c, m->x, m->y, m->w);
     across(c, m->x, m->y + m->h, m->w);
@@ -48,7 +48,7 @@ static rsh_status box(rshi_canvas *c, const rshi_mark *m) {
     return RSH_OK;
 }
 
-static rsh_status text(rshi_canvas *c, const rshi_mark *m) {
+static rsh_status text(rshi_canvas *c, const rshi_figure *m) {
     int n = (int)strlen(m->label), x = m->x;
     if (m->anchor == 'm') x -= n / 2;
     if (m->anchor == 'e') x -= n;
@@ -56,7 +56,7 @@ static rsh_status text(rshi_canvas *c, const rshi_mark *m) {
     return RSH_OK;
 }
 
-static rsh_status line_to(rshi_canvas *c, const rshi_mark *m) {
+static rsh_status line_to(rshi_canvas *c, const rshi_figure *m) {
     across(c, m->x, m->y, m->w);
     at(c, m->x + m->w, m->y)->letter = '>';
     return RSH_OK;

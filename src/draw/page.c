@@ -45,7 +45,7 @@ static panel panel_at(const rshi_canvas *c, int i, int x, int y) {
 /* ---- rectangles of equal cells ---- */
 
 typedef bool (*equal_fn)(const panel *p, int i, int j);
-typedef rsh_status (*rect_fn)(rshi_canvas *c, const panel *p, int cell, rshi_mark *m);
+typedef rsh_status (*rect_fn)(rshi_canvas *c, const panel *p, int cell, rshi_figure *m);
 
 static bool same_holders(const panel *p, int i, int j) {
     return rshi_ranks_equal(&p->side->cell[i], &p->side->cell[j]);
@@ -77,7 +77,7 @@ static rsh_status each_rect(rshi_canvas *c, const panel *p, equal_fn equal, rect
         uint64_t run = equal_run(p, equal, done, columns, r, k, i);
         while (end < rows && (equal_run(p, equal, done, columns, end, k, i) & run) == run) done[end++] |= run;
         int width = __builtin_popcountll(run);
-        rshi_mark m = {.side = p->name, .x = p->x + p->column[k], .y = p->y + p->row[r],
+        rshi_figure m = {.side = p->name, .x = p->x + p->column[k], .y = p->y + p->row[r],
                        .w = p->column[k + width] - p->column[k], .h = p->row[end] - p->row[r]};
         RSH_TRY(draw(c, p, i, &m));
     }
@@ -89,13 +89,13 @@ static rsh_status each_rect(rshi_canvas *c, const panel *p, equal_fn equal, rect
 /* Letters that fit inside a box of this width. */
 static int fitting(const rshi_format *f, int width) { return (width - 1) / f->letter; }
 
-static rsh_status label_box(rshi_canvas *c, const panel *p, rshi_mark m, const char *label) {
+static rsh_status label_box(rshi_canvas *c, const panel *p, rshi_figure m, const char *label) {
     const char *op = rsh_layout_op(p->side->layout) ? rsh_op_name(rsh_layout_op(p->side->layout)) : "";
     char text[RSHI_SUM_LABEL + 8];
     snprintf(text, sizeof text, "%s%s%s", op, *op ? " " : "", label);
     if ((int)strlen(text) > fitting(c->format, m.w)) snprintf(text, sizeof text, "%s", label);
     if ((int)strlen(text) > fitting(c->format, m.w) || m.h < c->format->line) return RSH_OK;
-    rshi_mark t = m;
+    rshi_figure t = m;
     t.kind = "label";
     t.x += (m.w + 1) / 2;
     t.y += m.h / 2;
@@ -104,7 +104,7 @@ static rsh_status label_box(rshi_canvas *c, const panel *p, rshi_mark m, const c
     return c->format->text(c, &t);
 }
 
-static rsh_status draw_held(rshi_canvas *c, const panel *p, int i, rshi_mark *m) {
+static rsh_status draw_held(rshi_canvas *c, const panel *p, int i, rshi_figure *m) {
     const rshi_ranks *held = &p->side->cell[i];
     char label[RSHI_SUM_LABEL], tip[RSHI_SUM_LABEL + 32];
     rsh_op op = rsh_layout_op(p->side->layout);
@@ -120,7 +120,7 @@ static rsh_status draw_held(rshi_canvas *c, const panel *p, int i, rshi_mark *m)
     return label_box(c, p, *m, label);
 }
 
-static rsh_status draw_origin(rshi_canvas *c, const panel *p, int i, rshi_mark *m) {
+static rsh_status draw_origin(rshi_canvas *c, const panel *p, int i, rshi_figure *m) {
     static const char *const kinds[] = {"none", "stays", "moves", "reduced"};
     const rshi_origin *origin = &p->scene->origin[i];
     char from[RSHI_SUM_LABEL], to[RSHI_DRAW_LABEL], tip[RSHI_SUM_LABEL + RSHI_DRAW_LABEL + 32];
@@ -143,7 +143,7 @@ static rsh_status draw_origin(rshi_canvas *c, const panel *p, int i, rshi_mark *
 /* ---- around the panels ---- */
 
 static rsh_status say(rshi_canvas *c, const char *kind, int x, int y, char anchor, const char *label) {
-    rshi_mark m = {
+    rshi_figure m = {
         .kind = kind, .side = "", .x = x, .y = y, .rank = -1, .source = -1, .anchor = anchor, .label = label};
     return c->format->text(c, &m);
 }
@@ -182,7 +182,7 @@ static rsh_status draw_arrow(rshi_canvas *c, int x, int y) {
     const rshi_format *f = c->format;
     int64_t moved = c->scene->totals.bytes_moved;
     int room = f->gap - f->tick_width, length = room - room / 3;
-    rshi_mark m = {
+    rshi_figure m = {
         .kind = "arrow", .side = "", .x = x + (room - length) / 2, .y = y, .w = length, .rank = -1, .source = -1};
     char label[RSHI_DRAW_LABEL];
     rshi_bytes_label(moved, label);
@@ -204,7 +204,7 @@ static rsh_status draw_legend(rshi_canvas *c, int x, int y) {
     int step = c->format->line;
     char label[32];
     for (int64_t i = 0; i < n; i++) {
-        rshi_mark m = {.kind = "swatch", .side = "", .x = x, .y = y, .w = step, .h = step, .rank = -1,
+        rshi_figure m = {.kind = "swatch", .side = "", .x = x, .y = y, .w = step, .h = step, .rank = -1,
                        .source = rsh_layout_rank(l, i)};
         RSH_TRY(c->format->box(c, &m));
         int room = snprintf(label, sizeof label, "%" PRId64, m.source);

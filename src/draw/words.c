@@ -38,7 +38,7 @@ void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]) {
     double x = (double)bytes;
     int u = 0;
     for (; x >= 1024 && u < 6; u++) x /= 1024;
-    snprintf(label, RSHI_DRAW_LABEL, u ? "%.1f %s" : "%.0f %s", x, units[u]);
+    rshi_text_format(label, RSHI_DRAW_LABEL, u ? "%.1f %s" : "%.0f %s", x, units[u]);
 }
 
 static const char *entity(char c) {

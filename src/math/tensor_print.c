@@ -13,19 +13,7 @@ typedef struct printing {
     bool all;
 } printing;
 
-/* Whatever the locale has between digits is a point. */
-static void set_point(char *text) {
-    size_t n = strspn(text, "+-0123456789");
-    size_t other = strcspn(text + n, "0123456789einfa");
-    if (!other) return;
-    text[n] = '.';
-    memmove(text + n + 1, text + n + other, strlen(text + n + other) + 1);
-}
-
-static void print_float(double x, char *text, size_t room) {
-    snprintf(text, room, "%.5g", x);
-    set_point(text);
-}
+static void print_float(double x, char *text, size_t room) { rshi_text_format(text, room, "%.5g", x); }
 
 static rsh_status print_element(const printing *p, const char *data) {
     rsh_dtype dtype = rsh_tensor_dtype(p->t);

@@ -212,8 +212,9 @@ static void drop_silent(host *h) {
         if (h->rank_of[i] == UNKNOWN) drop_caller(h, i);
 }
 
-void rshi_meeting_turn_away(const rshi_meeting *m, int listener, int missing, const rshi_word *verdict) {
-    for (double end = rshi_seconds() + RSHI_MEETING_LINGER; missing > 0 && rshi_seconds() < end;) {
+void rshi_meeting_turn_away(rshi_meeting *m, int listener, int missing, const rshi_word *verdict) {
+    rshi_watch w = {0};
+    while (missing > 0 && rshi_watch_look(&w, RSHI_WATCH_STEP) < RSHI_MEETING_LINGER) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
         if (poll(&p, 1, 20) <= 0) continue;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);

@@ -25,11 +25,14 @@ typedef struct rshi_meeting {
     uint64_t board; /* offset of the first board in the arena of rank 0 */
     int life;       /* pidfd of this process */
     int *socket;    /* [size], owned: rank 0's by rank; others use socket[0] */
-    double patience, deadline;
+    double patience;
+    double most;       /* seconds, counted while this process was awake, until it gives up */
+    rshi_watch waited; /* of them */
     bool begun; /* who comes hears of a failure */
 } rshi_meeting;
 
-double rshi_meeting_time_left(const rshi_meeting *m);
+/* Looks at the watch: who waits asks at least every RSHI_WATCH_STEP seconds. */
+double rshi_meeting_time_left(rshi_meeting *m);
 /* RSH_EPEER: a process of another user has the job's name. */
 rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred *who);
 
@@ -38,12 +41,11 @@ rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred
 /* With the thread's sentence where the status is not RSH_OK. */
 rshi_word rshi_word_make(const rshi_meeting *m, int rank, rsh_status status);
 /* fds NULL: without descriptors. */
-rsh_status rshi_word_send(const rshi_meeting *m, int who, int to, const rshi_word *w,
-                          const int *fds);
+rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, const int *fds);
 /* A word that is there to be read; `fds` are -1 where none came. */
 rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]);
-/* The next word, waited for until the deadline. */
-rsh_status rshi_word_await(const rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]);
+/* The next word, waited for while there is time left. */
+rsh_status rshi_word_await(rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]);
 void rshi_word_close(int fds[2]);
 
 /* ---- sockets ---- */
@@ -60,8 +62,7 @@ rsh_status rshi_meeting_listen(const rshi_meeting *m, int *fd);
 /* Receive the others, introduce each to each, and tell them the outcome. */
 rsh_status rshi_meeting_host(rshi_meeting *m);
 /* A failed meeting: those who have not come yet are told when they do, for a moment. */
-void rshi_meeting_turn_away(const rshi_meeting *m, int listener, int missing,
-                            const rshi_word *verdict);
+void rshi_meeting_turn_away(rshi_meeting *m, int listener, int missing, const rshi_word *verdict);
 /* A peer's descriptors, which are taken, become its window. */
 rsh_status rshi_meeting_admit(rshi_process_world *w, const rshi_word *who, int fds[2]);
 

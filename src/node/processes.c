@@ -127,6 +127,7 @@ static rsh_status take_memory(rshi_process_world *w) {
 rsh_status rshi_processes_prepare(int rank, int size, rshi_node **out) {
     double timeout;
     RSH_TRY(rshi_processes_check(size));
+    RSH_TRY(rshi_settings_check());
     RSH_TRY(rshi_read_timeout(&timeout));
     rshi_process_world *w = RSHI_NEW(rshi_process_world);
     if (!w) return rshi_nomem();

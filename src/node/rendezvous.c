@@ -45,13 +45,14 @@ static rsh_status connect_to(rshi_meeting *m, int fd) {
     }
     struct ucred who = rshi_socket_peer(fd);
     if (who.uid != geteuid()) return rshi_meeting_report_foreign(m, &who);
-    m->deadline = rshi_seconds() + m->patience + (m->patience / 2 < GRACE ? m->patience / 2 : GRACE);
+    m->most = m->patience + (m->patience / 2 < GRACE ? m->patience / 2 : GRACE);
+    m->waited = (rshi_watch){0};
     return RSH_OK;
 }
 
 static rsh_status refused(const rshi_word *w) { return rshi_fail((rsh_status)w->status, "%s", w->text); }
 
-static rsh_status hear_verdict(const rshi_meeting *m) {
+static rsh_status hear_verdict(rshi_meeting *m) {
     rshi_word w;
     int fds[2];
     RSH_TRY(rshi_word_await(m, 0, m->socket[0], &w, fds));
@@ -60,7 +61,7 @@ static rsh_status hear_verdict(const rshi_meeting *m) {
 }
 
 /* Rank 0 listens no more: it may have said why. */
-static rsh_status hear_last_words(const rshi_meeting *m) {
+static rsh_status hear_last_words(rshi_meeting *m) {
     rshi_word w;
     int fds[2];
     do {
@@ -70,7 +71,7 @@ static rsh_status hear_last_words(const rshi_meeting *m) {
     return refused(&w);
 }
 
-static rsh_status tell_host(const rshi_meeting *m, const rshi_word *w, const int *fds) {
+static rsh_status tell_host(rshi_meeting *m, const rshi_word *w, const int *fds) {
     rsh_status st = rshi_word_send(m, 0, m->socket[0], w, fds);
     return st == RSH_EPEER ? hear_last_words(m) : st;
 }
@@ -129,7 +130,7 @@ void rshi_processes_excuse(const char *job, int rank, int size, rsh_status statu
                       .job = job,
                       .socket = &socket,
                       .patience = RSHI_MEETING_LINGER,
-                      .deadline = rshi_seconds() + RSHI_MEETING_LINGER};
+                      .most = RSHI_MEETING_LINGER};
     rshi_word no = rshi_word_make(&m, rank, status), from_host = no;
     if (rank) {
         if (!call_host(&m) && !rshi_word_send(&m, 0, socket, &no, NULL))
@@ -170,7 +171,7 @@ static void end(rshi_meeting *m) {
 
 rsh_status rshi_processes_meet(const char *job, double patience, rshi_process_world *w, rshi_board **board,
                                bool *begun) {
-    rshi_meeting m = {.w = w, .job = job, .life = -1, .patience = patience, .deadline = rshi_seconds() + patience};
+    rshi_meeting m = {.w = w, .job = job, .life = -1, .patience = patience, .most = patience};
     rsh_status st = begin(&m, board);
     if (!st && w->base.size > 1) {
         st = open_life(&m.life);

@@ -99,6 +99,7 @@ static rsh_status make_nodes(family *f, int n, rshi_patience patience, rshi_node
 
 rsh_status rshi_threads_new(int n, rshi_node **nodes) {
     double timeout;
+    RSH_TRY(rshi_settings_check());
     RSH_TRY(rshi_read_timeout(&timeout));
     family *f = RSHI_NEW(family);
     if (!f) return rshi_nomem();

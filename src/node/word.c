@@ -49,7 +49,9 @@ rshi_word rshi_word_make(const rshi_meeting *m, int rank, rsh_status status) {
     return w;
 }
 
-double rshi_meeting_time_left(const rshi_meeting *m) { return m->deadline - rshi_seconds(); }
+double rshi_meeting_time_left(rshi_meeting *m) {
+    return m->most - rshi_watch_look(&m->waited, RSHI_WATCH_STEP);
+}
 
 typedef union control {
     char bytes[CMSG_SPACE(2 * sizeof(int))];
@@ -63,7 +65,7 @@ static rsh_status report_ended(const rshi_meeting *m, int who) {
     return rshi_fail(RSH_EPEER, "%s of the job \"%.100s\" ended while the comm was made", name, m->job);
 }
 
-rsh_status rshi_word_send(const rshi_meeting *m, int who, int to, const rshi_word *w, const int *fds) {
+rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, const int *fds) {
     struct iovec io = {(void *)w, offsetof(rshi_word, text) + strlen(w->text) + 1};
     control c = {0};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
@@ -110,7 +112,7 @@ rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w
     return RSH_OK;
 }
 
-rsh_status rshi_word_await(const rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]) {
+rsh_status rshi_word_await(rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     while (poll(&p, 1, 100) <= 0)
         RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT,

@@ -132,7 +132,7 @@ static rsh_status add_cell(adjoining *j, rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
     bool avg = rsh_layout_op(pair->from) == RSH_OP_AVG && pair->reduce;
     int ndim = rsh_layout_ndim(pair->from);
-    rshi_kept mark = rshi_pieces_mark(j->edges);
+    rshi_kept mark = rshi_pieces_end(j->edges);
     int64_t most = 0;
     for (int64_t i = 0; i < j->n; i++) most += covers(&j->take[i].box, e, ndim);
     rshi_piece *src = rshi_pieces_room(j->edges, most + 1); /* and one whose sets bound the cell */
@@ -145,7 +145,7 @@ static rsh_status add_cell(adjoining *j, rshi_edge *e) {
     e->with = &src[most];
     e->src = src;
     if (!rshi_edge_count(e)) {
-        rshi_pieces_back(j->edges, mark);
+        rshi_pieces_forget_after(j->edges, mark);
         return RSH_OK;
     }
     e->op = e->nsrc == 1 ? RSH_OP_NONE : RSH_OP_SUM;
@@ -274,12 +274,12 @@ static rsh_status list_origins(const rsh_plan *p, int64_t rank, origins *o) {
 static rsh_status send_to(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     rshi_edges *list = &s->sends;
     int64_t first = list->n, kept = first;
-    rshi_kept mark = rshi_pieces_mark(s);
+    rshi_kept mark = rshi_pieces_end(s);
     RSH_TRY(rshi_adjoint_receives(p, rank, s, list));
     for (int64_t i = first; i < list->n; i++)
         if (rshi_edge_reads(&list->edge[i], s->rank)) list->edge[kept++] = list->edge[i];
     list->n = kept;
-    if (kept == first) rshi_pieces_back(s, mark);
+    if (kept == first) rshi_pieces_forget_after(s, mark);
     return RSH_OK;
 }
 

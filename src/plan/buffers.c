@@ -64,6 +64,7 @@ static int64_t capped_product(int64_t a, int64_t b) {
 static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) {
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
             f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), n;
+    if (pair->by_node) e = rshi_max(e, (int64_t)rsh_dtype_size(rshi_pair_accumulator(pair)));
     int64_t size = rshi_max(e, f), part = rshi_min(largest_part(pair->from), largest_part(pair->to));
     RSH_TRY(most_contributions(p, pair, &n));
     out->send = rshi_max(out->send, size);
@@ -75,7 +76,7 @@ static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) 
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
     rsh_plan_totals t = {0};
-    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
+    RSH_TRY(rshi_totals(p, &t));
     *nothing = !t.messages;
     return RSH_OK;
 }
@@ -87,11 +88,11 @@ static rsh_status refuse(int64_t least, int64_t ceiling) {
 
 /* Make both buffers fit under the ceiling: half each, unless one needs less or reductions need more. */
 static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
-    int64_t least = n->send + n->recv, room = p->ceiling;
+    int64_t least = n->send + n->recv, room = p->ceiling - p->scratch_bytes;
     if (room < least) {
         bool nothing = !p->messages;
         if (!nothing) RSH_TRY(moves_nothing(p, &nothing));
-        if (!nothing) return refuse(least, room);
+        if (!nothing) return refuse(least + p->scratch_bytes, p->ceiling);
         room = least;
     }
     int64_t most = rshi_max(n->recv, rshi_max(room / 2, room - p->send_bytes));
@@ -102,6 +103,10 @@ static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
 
 rsh_status rshi_plan_size_buffers(rsh_plan *p) {
     need n = {.send = 1, .recv = 1, .contributions = 1};
+    RSH_TRY(rshi_plan_most_scratch(p, &p->scratch_bytes));
+    RSH_REQUIRE(!p->has_ceiling || p->scratch_bytes <= p->ceiling, RSH_ENOMEM,
+                "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: combine in order",
+                (long long)p->scratch_bytes, (long long)p->ceiling);
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(p, &p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);
     p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream));
@@ -109,7 +114,7 @@ rsh_status rshi_plan_size_buffers(rsh_plan *p) {
 }
 
 rsh_status rshi_plan_messages_fit(const rsh_plan *p) {
-    int64_t both = p->send_bytes + p->recv_bytes;
+    int64_t both = p->send_bytes + p->recv_bytes + p->scratch_bytes;
     return p->has_ceiling && both > p->ceiling ? refuse(both, p->ceiling) : RSH_OK;
 }
 

@@ -1,7 +1,8 @@
 /* Choose: the way by which each region is moved, by what the rank that sends the most would send.
  *
  * Two ways are tried one after the other, each for the whole plan, and allowed only if the largest send becomes
- * smaller: regions that more nodes want than ranks hold are spread over the nodes (way_spread.c), and what several
+ * smaller: regions that more nodes want than ranks hold are spread over the nodes (way_spread.c), by the sources
+ * themselves or by the ranks beside them, and what several
  * replicas could send is cut into one slice each (way_sliced.c).  Reduced and relayed regions (way_reduced.c,
  * way_relayed.c) always move fewer bytes than direct ones (way_direct.c); for them no comparison is needed. */
 #include "plan/impl.h"
@@ -24,7 +25,7 @@ static bool has_replicas(const rsh_layout *l) {
 static int64_t pair_bytes(const rshi_pair *pair) { return rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size); }
 
 static bool can_slice(const rshi_pair *pair) {
-    return !pair->keep && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES &&
+    return !pair->keep && !pair->by_node && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES &&
            (has_replicas(pair->from) || rshi_layout_partials(pair->from) > 1);
 }
 
@@ -41,7 +42,7 @@ static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
     rsh_plan_totals t = {0};
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
-    if (fits) RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
+    if (fits) RSH_TRY(rshi_totals(p, &t));
     *bytes = fits ? t.max_send : INT64_MAX;
     return RSH_OK;
 }
@@ -80,11 +81,16 @@ static rsh_status choose_spread(rsh_plan *p) {
     if (!is_walked(p)) return spread_few_sources(p);
     for (int64_t t = 0; t < p->n; t++) any |= can_spread(&p->pair[t]);
     if (!any) return RSH_OK;
-    int64_t whole, spread;
+    int64_t whole, spread, forwarded;
     RSH_TRY(largest_send(p, &whole));
     for (int64_t t = 0; t < p->n; t++) p->pair[t].spread = can_spread(&p->pair[t]);
     RSH_TRY(largest_send(p, &spread));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].spread &= spread < whole;
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].forward = p->pair[t].spread;
+    RSH_TRY(largest_send(p, &forwarded));
+    for (int64_t t = 0; t < p->n; t++) {
+        p->pair[t].forward &= forwarded < rshi_min(spread, whole);
+        p->pair[t].spread &= rshi_min(spread, forwarded) < whole;
+    }
     return RSH_OK;
 }
 
@@ -129,7 +135,9 @@ rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece
         if (spread) return RSH_OK;
     }
     if ((n = rshi_reduced_slices(&r)) > 1) return rshi_reduced_edges(&r, n);
-    if ((n = rshi_relayed_slices(&r)) > 1) return rshi_relayed_edges(&r, n);
+    bool relayed;
+    RSH_TRY(rshi_relayed_edges(&r, &relayed));
+    if (relayed) return RSH_OK;
     if ((n = rshi_sliced_slices(&r)) > 1) return rshi_sliced_edges(&r, n);
     return rshi_direct_edge(&r);
 }

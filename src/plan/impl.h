@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    3 /* part of every fingerprint: raise it when the same input gives other edges */
+    6 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -16,23 +16,28 @@ typedef struct rshi_pair {
     bool fill_others; /* positions of `to` other than 0 along its partial axes get the identity */
     int64_t contributions; /* partial positions that are combined; 1 for copies */
     int64_t wire_size;
+    bool by_node; /* nodes combine their contributions before they exchange anything */
     bool irregular;        /* see rshi_layout_irregular(from) */
     bool slice;            /* cut what several replicas could send */
     bool spread; /* what more nodes want than ranks hold is scattered over the nodes, which exchange
                     it */
+    bool forward; /* and where ranks beside a source want it too, they send it to the other nodes */
 } rshi_pair;
 
 struct rsh_plan {
-    atomic_long refs; /* holders; the only thing that changes after the plan was made */
+    atomic_long refs; /* holders; only they and `totals` change after the plan was made */
+    _Atomic(rsh_plan_totals *) totals; /* owned: once somebody asked for them; NULL until then */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */
     int64_t nnode_of, ranks_per_node;
+    int64_t *by_node; /* owned, only beside node_of: ordinals of ranks by node, then ascending */
     rsh_reduce reduce;
     bool messages;
     bool has_ceiling; /* is `ceiling` a limit on the scratch of a rank? */
     int64_t ceiling;
     int64_t send_bytes, recv_bytes; /* buffers of message transport */
+    int64_t scratch_bytes; /* the most that a rank needs to combine by node */
     bool adjoint; /* the transpose of what the pairs say */
     int stages;
     int64_t *rank; /* owned: the distinct ranks of all layouts, ascending */
@@ -48,7 +53,26 @@ static inline bool rshi_plan_has_nodes(const rsh_plan *p) {
     return p->node_of || p->ranks_per_node;
 }
 
+/* The dtype in which contributions are combined and nodes exchange results. */
+static inline rsh_dtype rshi_pair_accumulator(const rshi_pair *pair) {
+    return rshi_accumulator(rsh_layout_dtype(pair->from));
+}
+
+/* The ranks of the plan that are on a node. */
+typedef struct rshi_crew {
+    const int64_t *by_node; /* NULL: ordinal i is `first` + i */
+    int64_t first, n;
+} rshi_crew;
+rshi_crew rshi_plan_crew(const rsh_plan *p, int64_t node);
+rsh_status rshi_plan_sort_nodes(rsh_plan *p); /* sets by_node */
+/* Its i-th rank, ascending, as an ordinal in p->rank. */
+static inline int64_t rshi_crew_ordinal(const rshi_crew *c, int64_t i) {
+    return c->by_node ? c->by_node[c->first + i] : c->first + i;
+}
+
 /* ---- edges ---- */
+
+#define RSHI_SCRATCH (-1) /* part number of a piece that lies in the scratch of its rank, dense */
 
 /* One edge: a region of a destination piece, and the pieces that it is made of.  The region is what
  * the sets of `with` and `dst` have in common inside [lo, hi).  nsrc 0: the region is filled with
@@ -89,6 +113,7 @@ typedef struct rshi_rank_edges {
     rshi_edges receives; /* into this rank, with a source on another rank */
     rshi_edges sends;    /* into other ranks, with this rank among their sources */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
+    struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
 } rshi_rank_edges;
 
 /* Cost grows with the rank's number of neighbours.  `edges` is {0} or was used before; what it
@@ -147,6 +172,43 @@ int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece
 /* Holders of a piece of layout `l` that are on a node. */
 int64_t rshi_holders_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node);
 
+/* ---- contributions by node ---- */
+
+/* Contributions of one replica that lie on one node. */
+typedef struct rshi_node_group {
+    int64_t node, n;
+    const int64_t *position; /* n of them, ascending */
+} rshi_node_group;
+typedef struct rshi_node_groups {
+    int64_t replica;         /* number of the holder of each contribution */
+    rshi_node_group *group;  /* owned: by lowest position */
+    int64_t n;
+    int64_t *position;       /* owned: behind the groups */
+    bool combined; /* nodes combine first; false: contributions are read in order */
+} rshi_node_groups;
+/* The replica of source piece `a` that serves `rank`: the one with most contributions on its node;
+ * among k equals number turn mod k. */
+int64_t rshi_replica(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank,
+                     int64_t turn);
+/* RSH_ENOMEM: free it all the same. */
+rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                                 int64_t replica, rshi_node_groups *g);
+void rshi_node_groups_free(rshi_node_groups *g);
+/* Does the group leave a result in scratch? */
+bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g,
+                                const rshi_node_group *group);
+
+/* Indices start to end - 1 of a piece along its longest dim. */
+typedef struct rshi_piece_slice {
+    int dim;
+    int64_t start, end;
+} rshi_piece_slice;
+rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n,
+                                     int64_t i);
+/* Where the result of slice s of source piece `a`, at its rank, lies in that rank's scratch. */
+rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                                  const rshi_piece_slice *s, rshi_piece *out);
+
 /* ---- the edges of a rank in the making ---- */
 
 /* Room for n pieces in a row, and a copy of one, that stay where they are as long as the edges.
@@ -160,8 +222,8 @@ typedef struct rshi_kept {
     struct rshi_pieces_kept *now;
     int64_t used;
 } rshi_kept;
-rshi_kept rshi_pieces_mark(const rshi_rank_edges *s);
-void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark);
+rshi_kept rshi_pieces_end(const rshi_rank_edges *s);
+void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark);
 
 /* ---- regions ---- */
 
@@ -193,16 +255,50 @@ rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, in
                                    int64_t turn);
 int64_t rshi_region_bytes(const rshi_region *r); /* on its way, at most INT64_MAX */
 
+/* Part of a piece that is near, along the dim that is cut: `across` elements at each of its indices
+ * that are also the piece's. */
+typedef struct rshi_near {
+    rshi_stripe along;
+    int64_t across;
+} rshi_near;
+/* Cut a stripe of `across` elements an index into n ranges of indices [at[i], at[i + 1]) with
+ * equally many elements that are not near, as far as whole indices allow; near parts are disjoint.
+ * `at` has n + 1 entries. */
+void rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear,
+                   int64_t n, int64_t *at);
+/* The dim along which a piece is cut: the longest, the outermost of equals. */
+int rshi_piece_longest_dim(const rsh_layout *l, const rshi_piece *b);
+/* Where slice i of n of a stripe begins, as an index of the dim; for i = n its end. */
+int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i);
+
+/* How the ranks of a node that hold a destination piece divide among them what they must fetch. */
+typedef struct rshi_relay {
+    int64_t tensor, node;
+    rshi_piece b;    /* at its first holder */
+    int64_t n;       /* holders on the node */
+    int64_t *holder; /* owned: their numbers, ascending */
+    int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
+    int dim;
+} rshi_relay;
+/* Of b's node; kept in `edges` for the next region of the same piece. */
+rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
+                           rshi_rank_edges *edges, const rshi_relay **out);
+void rshi_relay_free(rshi_relay *r);
+/* Whose turn it is to give to the owner of a range, which is at that position of `to`. */
+int64_t rshi_relay_turn(const rsh_layout *to, int64_t position);
+/* May regions of the pair be relayed? */
+bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair);
+
 /* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
  * how many slices the way would cut the region; 1: it does not apply. */
 rsh_status rshi_direct_edge(const rshi_region *r);
 int64_t rshi_sliced_slices(const rshi_region *r);
 rsh_status rshi_sliced_edges(rshi_region *r, int64_t n);
-int64_t rshi_relayed_slices(const rshi_region *r);
-rsh_status rshi_relayed_edges(rshi_region *r, int64_t n);
+rsh_status rshi_relayed_edges(rshi_region *r, bool *applies);
 int64_t rshi_reduced_slices(const rshi_region *r);
 rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
+rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn);
 
 /* Are all regions of the pair moved directly? */
 bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair);
@@ -220,6 +316,10 @@ rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_pie
  * from first copies. */
 rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
                                    rshi_rank_edges *edges, rshi_edges *out);
+/* Add the edges of a tensor into this rank's scratch, or, with `sends`, those into the scratch of
+ * others that read this rank. */
+rsh_status rshi_node_result_edges(const rsh_plan *p, int64_t tensor, bool sends,
+                                  rshi_rank_edges *edges, rshi_edges *out);
 /* Add a rank's sends to what it has already. */
 rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *edges);
 rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges,
@@ -238,13 +338,20 @@ rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits);
 bool rshi_plan_factorises(const rsh_plan *p);
 rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
+/* From what ranks and nodes hold; *done is false where that does not do: then the shares have to be
+ * walked. */
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done);
+/* By whichever of these is cheapest. */
+rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes);
 rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes);
 
-/* Set send_bytes and recv_bytes.  RSH_ENOMEM if messages were asked for and do not fit under the
- * ceiling. */
+/* The most scratch that a rank needs to combine by node, or a bound in large plans. */
+rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes);
+/* Set scratch_bytes, send_bytes and recv_bytes.  RSH_ENOMEM if scratch, or messages that were asked
+ * for, do not fit under the ceiling. */
 rsh_status rshi_plan_size_buffers(rsh_plan *p);
 
 /* Elements that two pieces have in common. */

@@ -115,7 +115,7 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
     if (!p->node_of) return rshi_nomem();
     memcpy(p->node_of, o->node_of, (size_t)o->nnode_of * sizeof *p->node_of);
     p->nnode_of = o->nnode_of;
-    return RSH_OK;
+    return rshi_plan_sort_nodes(p);
 }
 
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
@@ -133,9 +133,10 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
     RSH_REQUIRE((unsigned)o.reduce <= RSH_REDUCE_BY_NODE, RSH_EVALUE, "%d is not a way to reduce", (int)o.reduce);
-    RSH_REQUIRE(o.reduce == RSH_REDUCE_IN_ORDER, RSH_EUNSUP,
-                "reducing by node is not available: use RSH_REDUCE_IN_ORDER");
     RSH_TRY(take_nodes(p, &o));
+    p->reduce = o.reduce;
+    for (int64_t t = 0; t < p->n; t++)
+        p->pair[t].by_node = p->reduce == RSH_REDUCE_BY_NODE && p->pair[t].reduce && rshi_plan_has_nodes(p);
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
     p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
@@ -162,10 +163,15 @@ void rshi_plan_take_fingerprint(rsh_plan *p) {
 }
 
 /* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread
- * over nodes in two more. */
+ * over nodes in two more, and in three where the ranks beside a source send to other nodes.  Nodes that combine first
+ * have a stage before, and one behind, in which a node's ranks exchange what came from others. */
 static int count_stages(const rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++)
-        if (p->pair[t].spread) return RSHI_STAGES;
+    bool spread = false;
+    for (int64_t t = 0; t < p->n; t++) {
+        if (p->pair[t].forward || p->pair[t].by_node) return 4;
+        spread |= p->pair[t].spread;
+    }
+    if (spread) return 3;
     if (rshi_plan_has_nodes(p)) return 2;
     for (int64_t t = 0; t < p->n; t++)
         if (p->pair[t].reduce) return 2;
@@ -208,7 +214,7 @@ rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_
 }
 
 rsh_plan *rsh_plan_hold(const rsh_plan *p) {
-    rsh_plan *held = (rsh_plan *)p; /* only the count of references ever changes */
+    rsh_plan *held = (rsh_plan *)p; /* only the count of references changes */
     if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
     return held;
 }
@@ -221,6 +227,8 @@ void rsh_plan_free(rsh_plan *p) {
     }
     rshi_free(p->pair);
     rshi_free(p->node_of);
+    rshi_free(p->by_node);
+    rshi_free(atomic_load_explicit(&p->totals, memory_order_relaxed));
     rshi_free(p->rank);
     rshi_free(p);
 }
@@ -248,3 +256,4 @@ bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
 bool rshi_plan_has_ceiling(const rsh_plan *p) { return p->has_ceiling; }
 
 int rshi_plan_stages(const rsh_plan *p) { return p->stages; }
+int64_t rshi_plan_node_of(const rsh_plan *p, int64_t rank) { return rshi_plan_node(p, rank); }

@@ -10,7 +10,7 @@
  * stays borrowed. */
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
 
-#define RSHI_STAGES 3 /* at most: see rshi_plan_stages */
+#define RSHI_STAGES 4 /* at most: see rshi_plan_stages */
 
 /* As rsh_plan_share without the sends. */
 rsh_status rshi_plan_share_in(const rsh_plan *p, int64_t rank, rsh_share **out);
@@ -18,9 +18,27 @@ rsh_status rshi_plan_share_in(const rsh_plan *p, int64_t rank, rsh_share **out);
 /* The distinct ranks of all layouts, ascending; borrowed. */
 const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n);
 int rshi_plan_stages(const rsh_plan *p); /* 1 to RSHI_STAGES */
+int64_t rshi_plan_node_of(const rsh_plan *p, int64_t rank); /* 0 without nodes */
+/* Bytes that any plan must bring into a node; 0 for the transposed map, which is not looked at. */
+rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *bytes);
 /* Of the plan's source and destination buffers: an adjoint plan has them the other way round. */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);
 const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t tensor);
+
+/* Scratch in which nodes combine contributions: has any rank some, how many elements of a tensor's
+ * accumulator dtype a rank has, and how many bytes of all tensors. */
+bool rshi_plan_has_scratch(const rsh_plan *p);
+rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, int64_t *count);
+rsh_status rshi_plan_scratch_bytes(const rsh_plan *p, int64_t rank, int64_t *bytes);
+/* Scratch of one tensor after the other: where it ends if the one before ended at `bytes`.  Each
+ * begins on a line. */
+#define RSHI_SCRATCH_ALIGN 64
+static inline int64_t rshi_scratch_start(int64_t bytes) {
+    return rshi_ceil_div(bytes, RSHI_SCRATCH_ALIGN) * RSHI_SCRATCH_ALIGN;
+}
+static inline int64_t rshi_scratch_end(int64_t bytes, int64_t count, rsh_dtype dtype) {
+    return count ? rshi_scratch_start(bytes) + count * (int64_t)rsh_dtype_size(dtype) : bytes;
+}
 
 /* Message transport: a rank with neighbours holds a buffer to send and one to receive. */
 int64_t rshi_plan_send_bytes(const rsh_plan *p);

@@ -47,9 +47,9 @@ rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p) {
     return kept;
 }
 
-rshi_kept rshi_pieces_mark(const rshi_rank_edges *s) { return (rshi_kept){s->now, s->now ? s->now->used : 0}; }
+rshi_kept rshi_pieces_end(const rshi_rank_edges *s) { return (rshi_kept){s->now, s->now ? s->now->used : 0}; }
 
-void rshi_pieces_back(rshi_rank_edges *s, rshi_kept mark) {
+void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark) {
     s->now = mark.now ? mark.now : s->first;
     if (s->now) s->now->used = mark.used;
 }
@@ -70,7 +70,7 @@ bool rshi_edge_reads(const rshi_edge *e, int64_t rank) {
 
 void rshi_rank_edges_clear(rshi_rank_edges *s) {
     s->copies.n = s->receives.n = s->sends.n = 0;
-    rshi_pieces_back(s, (rshi_kept){0});
+    rshi_pieces_forget_after(s, (rshi_kept){0});
 }
 
 void rshi_rank_edges_free(rshi_rank_edges *s) {
@@ -78,6 +78,7 @@ void rshi_rank_edges_free(rshi_rank_edges *s) {
         next = b->next;
         rshi_free(b);
     }
+    rshi_relay_free(s->relay);
     rshi_free(s->copies.edge);
     rshi_free(s->receives.edge);
     rshi_free(s->sends.edge);

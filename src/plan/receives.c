@@ -42,7 +42,7 @@ static rsh_status receive_tensor(const rsh_plan *p, int64_t tensor, rshi_rank_ed
         st = b ? rshi_piece_receives(p, tensor, b, s, &s->receives) : RSH_ENOMEM;
     }
     rshi_free(list);
-    return st;
+    return st ? st : rshi_node_result_edges(p, tensor, false, s, &s->receives);
 }
 
 static bool is_copy(const rshi_edge *e) {

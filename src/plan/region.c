@@ -76,6 +76,7 @@ bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi) {
 rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
     const rsh_layout *from = r->pair->from;
     rshi_edge e = r->whole;
+    if (r->pair->by_node) return rshi_by_node_edges(r, turn);
     rshi_piece *src = rshi_pieces_room(r->edges, r->pair->contributions);
     if (!src) return RSH_ENOMEM;
     e.turn = turn;

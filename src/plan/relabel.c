@@ -147,7 +147,7 @@ static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const ran
     return st;
 }
 
-rsh_status rsh_layout_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                               const rsh_plan_opts *opts, rsh_layout **relabelled, bool *exact) {
     gain_list gains = {0};
     rank_list ranks = {0};

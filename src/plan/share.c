@@ -9,6 +9,7 @@ typedef struct share {
     rsh_share shown;
     rsh_transfer *transfer;
     rsh_transfer_end *end; /* sources of one transfer after the other */
+    int64_t *scratch;      /* by tensor, or NULL */
     int64_t n, room, nends, ends_room;
     rshi_runs runs[RSH_MAX_NDIM];     /* of the edge at hand */
     const rshi_run *at[RSH_MAX_NDIM]; /* the combination at hand */
@@ -33,6 +34,7 @@ static void set_loops(const share *s, rsh_transfer *t) {
 static void set_end(const share *s, int ndim, const rshi_piece *p, bool by_dst, rsh_transfer_end *end) {
     int loops = 0;
     *end = (rsh_transfer_end){.rank = p->rank, .part = p->part, .flat = p->flat};
+    if (p->part == RSHI_SCRATCH) end->part = 0, end->in_scratch = true;
     if (p->flat) end->first[0] = p->at[0];
     for (int d = 0; d < ndim; d++) {
         const rshi_run *r = s->at[d];
@@ -59,7 +61,7 @@ static rsh_status add_transfer(share *s, const rshi_edge *e) {
     t->divisor = e->divisor;
     set_loops(s, t);
     set_end(s, ndim, e->dst, true, &t->dst);
-    t->dst.in_dst = true;
+    t->dst.in_dst = !t->dst.in_scratch;
     for (int64_t i = 0; i < e->nsrc; i++, s->nends++) {
         set_end(s, ndim, &e->src[i], e->from_dst, &s->end[s->nends]);
         s->end[s->nends].in_dst = e->from_dst;
@@ -111,6 +113,15 @@ static void free_runs(share *s) {
     for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_free(s->runs[d].run);
 }
 
+static rsh_status count_scratch(share *s, const rsh_plan *p, int64_t rank) {
+    if (!rshi_plan_has_scratch(p)) return RSH_OK;
+    s->scratch = rshi_calloc((size_t)p->n, sizeof *s->scratch);
+    if (!s->scratch) return rshi_nomem();
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(rshi_plan_scratch(p, t, rank, &s->scratch[t]));
+    s->shown.scratch = s->scratch;
+    return RSH_OK;
+}
+
 static rsh_status share_new(const rsh_plan *p, int64_t rank, bool sends, rsh_share **out) {
     rshi_rank_edges edges = {0};
     share *s = RSHI_NEW(share);
@@ -120,6 +131,7 @@ static rsh_status share_new(const rsh_plan *p, int64_t rank, bool sends, rsh_sha
     RSH_GOTO(add_edges(s, &edges.copies, &s->shown.ncopies));
     RSH_GOTO(add_edges(s, &edges.receives, &s->shown.nreceives));
     RSH_GOTO(add_edges(s, &edges.sends, &s->shown.nsends));
+    RSH_GOTO(count_scratch(s, p, rank));
     show(s, rank);
 out:
     rshi_rank_edges_free(&edges);
@@ -147,6 +159,7 @@ void rsh_share_free(rsh_share *shown) {
     if (!s) return;
     rshi_free(s->transfer);
     rshi_free(s->end);
+    rshi_free(s->scratch);
     rshi_free(s);
 }
 

@@ -8,8 +8,11 @@
  * stage 0 a rank takes those slices of its share that fall to its own node from the sources (scatter); in stage 1 it
  * takes the rest of its share from the ranks of other nodes that have it (all-gather between nodes); in stage 2 it
  * takes the other shares from the ranks of its node (all-gather inside the node).  So every byte leaves the sources
- * once and enters every node once.  On a node that holds a source, the ranks that want the region share it out the same
- * way, without other nodes. */
+ * once and enters every node once.  On a node that holds a source, the ranks that want the region, its helpers, share
+ * it out the same way, without other nodes.
+ *
+ * Where the plan forwards (choose.c), other nodes take their slices from the helpers of the source that would have sent
+ * them, one stage later: the source itself sends the region once, to its helpers, and not once more to other nodes. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -46,6 +49,7 @@ typedef struct spread {
     int64_t ncrews, lanes;
     int64_t mine;         /* the crew of b's rank, or -1 if its node has a source: then it is in `near` */
     crew near;
+    crew *helpers;        /* owned: of each holder of a, those on its node who want the region; none unless forwarded */
     int64_t me;           /* b's rank within its crew */
     slice *slice;         /* owned: what comes out */
     int64_t nslices, room;
@@ -116,6 +120,37 @@ static rsh_status form_crews(spread *s) {
     return RSH_OK;
 }
 
+/* ---- helpers ---- */
+
+/* Does it make each of them take less to share out what the sources on their node have? */
+static bool shares_near(const spread *s, const crew *c) {
+    int64_t sources = 0;
+    for (int64_t i = 0; i < s->nsources; i++) sources += s->source_node[i] == c->list->node;
+    return c->n > sources && s->bytes / c->n >= RSHI_SLICE_BYTES;
+}
+
+/* Members are sorted by node. */
+static crew crew_on(const spread *s, int64_t node) {
+    crew c = {s->member, 0};
+    for (int64_t i = 0; i < s->nmembers && s->member[i].node <= node; i++) {
+        if (s->member[i].node != node) continue;
+        if (!c.n) c.list = s->member + i;
+        c.n++;
+    }
+    return c;
+}
+
+static rsh_status find_helpers(spread *s) {
+    s->helpers = rshi_calloc((size_t)s->nsources, sizeof *s->helpers);
+    if (!s->helpers) return rshi_nomem();
+    for (int64_t i = 0; i < s->nsources && s->pair->forward; i++)
+        s->helpers[i] = crew_on(s, rshi_plan_node(s->p, rshi_piece_holder(s->pair->from, s->a, i)));
+    return RSH_OK;
+}
+
+static int scatter_stage(const spread *s, int64_t turn) { return s->helpers[turn % s->nsources].n ? 1 : 0; }
+static int exchange_stage(const spread *s) { return s->pair->forward ? 2 : 1; }
+
 /* ---- slices ---- */
 
 static rsh_status add(spread *s, int stage, const member *from, const member *owner, int64_t lo, int64_t hi,
@@ -126,15 +161,32 @@ static rsh_status add(spread *s, int stage, const member *from, const member *ow
     return RSH_OK;
 }
 
+/* [lo, hi), which comes from a source at `turn`, or from those who have it from there.  `from`: who has it by now,
+ * NULL: whoever gives it to member `to` first.  Who the owner is matters to the transposed map only, and there slice by
+ * slice. */
+static rsh_status add_from(spread *s, int stage, const member *from, const member *to, int64_t lo, int64_t hi,
+                           int64_t turn) {
+    const crew *h = &s->helpers[turn % s->nsources];
+    int64_t one = h->n ? turn / s->nsources % h->n : 0;
+    if (!h->n || (from && !s->p->adjoint)) return add(s, stage, from, from ? from : to, lo, hi, turn);
+    if (!shares_near(s, h)) return add(s, stage, from ? from : &h->list[one], &h->list[one], lo, hi, one);
+    for (int64_t k = 0; k < h->n; k++) {
+        int64_t x = rshi_max(lo, rshi_slice_start(s->extent, h->n, k)),
+                y = rshi_min(hi, rshi_slice_start(s->extent, h->n, k + 1));
+        RSH_TRY(add(s, stage, from ? from : &h->list[k], &h->list[k], x, y, k));
+    }
+    return RSH_OK;
+}
+
 /* Of [lo, hi), which falls to crew i: what member `to` has of it, from the sources or from those of crew i who have it.
  */
 static rsh_status add_slice(spread *s, int64_t i, const member *to, int64_t lo, int64_t hi, int64_t turn) {
     const crew *c = &s->crew[i];
-    if (c->list->node == to->node) return add(s, 0, NULL, to, lo, hi, turn);
+    if (c->list->node == to->node) return add_from(s, scatter_stage(s, turn), NULL, to, lo, hi, turn);
     for (int64_t k = 0; k < c->n; k++) {
         int64_t x = rshi_max(lo, rshi_slice_start(s->extent, c->n, k)),
                 y = rshi_min(hi, rshi_slice_start(s->extent, c->n, k + 1));
-        RSH_TRY(add(s, 1, &c->list[k], &c->list[k], x, y, turn));
+        if (x < y) RSH_TRY(add_from(s, exchange_stage(s), &c->list[k], to, x, y, turn));
     }
     return RSH_OK;
 }
@@ -155,15 +207,16 @@ static rsh_status add_share(spread *s, const crew *c, int64_t k) {
     return RSH_OK;
 }
 
-/* The share of member k, read from that member in stage 2.  The transposed map asks slice by slice whose source it was;
- * otherwise it is one slice, and its owner is whoever passes it on. */
+/* The share of member k, read from that member in the last stage.  The transposed map asks slice by slice whose source
+ * it was; otherwise it is one slice, and its owner is whoever passes it on. */
 static rsh_status add_passed(spread *s, const crew *c, int64_t k) {
     int64_t first = s->nslices;
+    int stage = exchange_stage(s) + 1;
     if (!s->p->adjoint)
-        return add(s, 2, &c->list[k], &c->list[k], rshi_slice_start(s->extent, c->n, k),
+        return add(s, stage, &c->list[k], &c->list[k], rshi_slice_start(s->extent, c->n, k),
                    rshi_slice_start(s->extent, c->n, k + 1), 0);
     RSH_TRY(add_share(s, c, k));
-    for (int64_t i = first; i < s->nslices; i++) s->slice[i].stage = 2, s->slice[i].holder = c->list[k].holder;
+    for (int64_t i = first; i < s->nslices; i++) s->slice[i].stage = stage, s->slice[i].holder = c->list[k].holder;
     return RSH_OK;
 }
 
@@ -175,20 +228,14 @@ static rsh_status add_far(spread *s) {
     return RSH_OK;
 }
 
-/* On a node with sources: each takes its share from them, and the others from one another. */
+/* On a node with sources: each takes its share from them, and the others from one another; or all of it from them. */
 static rsh_status add_near(spread *s) {
     const crew *c = &s->near;
+    if (!shares_near(s, c)) return add(s, 0, NULL, &c->list[s->me], 0, s->extent, s->me);
     for (int64_t k = 0; k < c->n; k++)
         RSH_TRY(add(s, k != s->me, k != s->me ? &c->list[k] : NULL, &c->list[k], rshi_slice_start(s->extent, c->n, k),
                     rshi_slice_start(s->extent, c->n, k + 1), k));
     return RSH_OK;
-}
-
-/* Is it worth it to share out what near sources have? */
-static bool shares_near(const spread *s) {
-    int64_t sources = 0;
-    for (int64_t i = 0; i < s->nsources; i++) sources += s->source_node[i] == s->near.list->node;
-    return s->near.n > sources && s->bytes / s->near.n >= RSHI_SLICE_BYTES;
 }
 
 /* ---- */
@@ -201,7 +248,8 @@ static rsh_status find(spread *s, bool *spreads) {
     RSH_TRY(list_members(s));
     RSH_TRY(form_crews(s));
     if (s->ncrews <= s->nsources || !s->lanes) return RSH_OK;
-    *spreads = s->mine >= 0 || shares_near(s);
+    RSH_TRY(find_helpers(s));
+    *spreads = s->mine >= 0 || s->pair->forward || shares_near(s, &s->near);
     return RSH_OK;
 }
 
@@ -227,6 +275,7 @@ out:
     rshi_free(s.source_node);
     rshi_free(s.member);
     rshi_free(s.crew);
+    rshi_free(s.helpers);
     rshi_free(s.slice);
     return st;
 }

@@ -50,8 +50,9 @@ static rsh_status add_self(binding *b) {
     e->own_first = rshi_alloc((size_t)(2 * rsh_plan_ntensors(e->plan) + 2), sizeof *e->own_first);
     if (!e->own_first) return rshi_nomem();
     rshi_parts_count(&self->parts, e->plan, e->comm->rank, e->own_first);
-    int64_t n = e->nparts = self->parts.nsrc + self->parts.ndst;
-    e->table_bytes = (size_t)(n + 1) * sizeof *e->table;
+    int64_t n = self->parts.nsrc + self->parts.ndst;
+    e->nparts = rshi_parts_all(&self->parts);
+    e->table_bytes = (size_t)(e->nparts + 1) * sizeof *e->table;
     e->table = e->comm->ops->shared_alloc(e->comm, e->table_bytes);
     e->extents = rshi_alloc((size_t)(2 * n), sizeof *e->extents);
     e->data = rshi_calloc((size_t)n, sizeof *e->data + sizeof *e->out_of_reach);
@@ -72,6 +73,7 @@ static rsh_status prepare(binding *b, const rshi_taken_parts *parts) {
     RSH_TRY(rsh_plan_share(e->plan, e->comm->rank, &b->share));
     RSH_TRY(add_self(b));
     rshi_exec_set_parts(e, parts);
+    RSH_TRY(rshi_exec_take_scratch(e));
     return rshi_exec_find_read(e, b->share);
 }
 
@@ -79,6 +81,7 @@ static rsh_status prepare(binding *b, const rshi_taken_parts *parts) {
 static rsh_status show(binding *b, card *mine) {
     rsh_exec *e = b->e;
     RSH_TRY(rshi_exec_show_data(e, NULL, NULL));
+    RSH_TRY(rshi_exec_show_scratch(e));
     if (e->comm->node || e->all_by_message)
         RSH_TRY(rshi_messages_new(e->plan, b->share, e->comm, e->all_by_message, &e->peers[0].parts, &e->messages));
     RSH_TRY(e->comm->ops->publish(e->comm, e->flag, sizeof *e->flag, &mine->flag));
@@ -90,6 +93,7 @@ rsh_status rshi_binding_begin(rshi_binding *b, rsh_exec *e, const rshi_taken_par
     *b = (binding){.e = e};
     RSH_TRY(prepare(b, parts));
     mine->start = e->start;
+    rshi_foreign_show(e->comm, parts, mine);
     mine->wants_messages = rshi_exec_wants_messages(e);
     return mine->wants_messages ? RSH_OK : show(b, mine);
 }
@@ -164,7 +168,7 @@ static rsh_status find_readers(binding *b) {
 }
 
 /* Number the parts of all peers, one peer after the other. */
-static rsh_status number_parts(binding *b) {
+static rsh_status number_peers_parts(binding *b) {
     rsh_exec *e = b->e;
     int64_t each = 2 * rsh_plan_ntensors(e->plan) + 2;
     e->peers_first = rshi_alloc((size_t)(e->npeers * each), sizeof *e->peers_first);
@@ -173,7 +177,7 @@ static rsh_status number_parts(binding *b) {
         rshi_parts *p = &e->peers[i].parts;
         rshi_parts_count(p, e->plan, e->peers[i].rank, e->peers_first + i * each);
         p->number = e->nparts;
-        e->nparts += p->nsrc + p->ndst;
+        e->nparts += rshi_parts_all(p);
     }
     return RSH_OK;
 }
@@ -189,7 +193,7 @@ static rsh_status connect_messages(binding *b) {
 /* ---- transfers to moves ---- */
 
 static rshi_location locate(const binding *b, int64_t tensor, const rsh_transfer_end *end) {
-    return rshi_parts_find(&b->e->peers[b->peer_of[end->rank] - 1].parts, end->in_dst, tensor, end->part);
+    return rshi_parts_find(&b->e->peers[b->peer_of[end->rank] - 1].parts, tensor, end);
 }
 
 static rsh_status add_moves(binding *b, const rsh_transfer *list, int64_t n) {
@@ -209,7 +213,7 @@ static rsh_status compile(binding *b) {
     RSH_TRY(connect_messages(b));
     RSH_TRY(find_sources(b));
     RSH_TRY(find_readers(b));
-    RSH_TRY(number_parts(b));
+    RSH_TRY(number_peers_parts(b));
     RSH_TRY(add_moves(b, b->share->copies, b->share->ncopies));
     RSH_TRY(add_moves(b, b->share->receives, b->share->nreceives));
     RSH_TRY(rshi_program_finish(&e->program));
@@ -223,5 +227,7 @@ rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     if (anybody_wants_messages(b)) RSH_TRY(change_to_messages(b, mine));
     int tag = rshi_comm_tag(e->comm); /* by ranks without messages too, so that it is the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
-    return rshi_comm_open(e->comm, "bind: ready", 0, NULL, compile(b));
+    rsh_status st = rshi_foreign_suspected(e->comm) ? rshi_foreign_check(e) : RSH_OK;
+    if (!st) st = compile(b);
+    return rshi_comm_open(e->comm, "bind: ready", 0, NULL, st);
 }

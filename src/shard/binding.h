@@ -3,7 +3,9 @@
 #ifndef RESHARD_SHARD_BINDING_H
 #define RESHARD_SHARD_BINDING_H
 
+#include "shard/clients.h"
 #include "shard/exec.h"
+#include "shard/foreign.h"
 
 /* What a rank says when it opens a bind. */
 typedef struct rshi_bind_card {
@@ -11,6 +13,7 @@ typedef struct rshi_bind_card {
     uint64_t start;                    /* the flag's value at bind */
     uint64_t wants_messages; /* others cannot reach a part of this rank that they would read */
     uint64_t serial;         /* of a binding that this rank remembers; 0: it binds anew */
+    rshi_address_range src, dst;      /* of all its parts, where ranks are threads; see foreign.c */
 } rshi_bind_card;
 _Static_assert(sizeof(rshi_bind_card) <= RSHI_CARD_BYTES, "it travels in the opening exchange");
 

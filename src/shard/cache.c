@@ -64,36 +64,82 @@ static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, 
     return true;
 }
 
-static rsh_status make_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
-                            const rsh_layout *const *to, const rsh_plan_opts *o, const rsh_plan **out) {
+/* Takes the plan over if it succeeds. */
+static rsh_status remember_plan(rshi_clients *k, uint64_t key, rsh_plan *plan) {
     planned *p = RSHI_NEW(planned);
     if (!p) return rshi_nomem();
-    p->entry.key = key;
-    rsh_status st = rsh_plan_new_many(n, from, to, o, &p->plan);
-    if (!st) st = rshi_lru_add(&k->plans, &p->entry);
-    if (st)
-        forget_plan(&p->entry);
-    else
-        *out = p->plan;
+    *p = (planned){.entry = {.key = key}, .plan = plan};
+    rsh_status st = rshi_lru_add(&k->plans, &p->entry);
+    if (st) rshi_free(p);
     return st;
+}
+
+static rsh_status make_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
+                            const rsh_layout *const *to, const rsh_plan_opts *o, const rsh_plan **out) {
+    rsh_plan *made = NULL;
+    RSH_TRY(rsh_plan_new_many(n, from, to, o, &made));
+    rsh_status st = remember_plan(k, key, made);
+    if (st) rsh_plan_free(made);
+    else *out = made;
+    return st;
+}
+
+static rsh_status make_adjoint(rshi_clients *k, uint64_t key, const rsh_layout *from, const rsh_layout *to,
+                               const rsh_plan_opts *o, const rsh_plan **out) {
+    rsh_plan *forth = NULL, *made = NULL;
+    RSH_TRY(rsh_plan_new(from, to, o, &forth));
+    rsh_status st = rsh_plan_adjoint(forth, &made);
+    rsh_plan_free(forth);
+    if (!st) st = remember_plan(k, key, made);
+    if (st) rsh_plan_free(made);
+    else *out = made;
+    return st;
+}
+
+/* The plan of this key for these sides; NULL: none. */
+static const rsh_plan *find_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
+                                 const rsh_layout *const *to) {
+    for (rshi_lru_entry *e = rshi_lru_first(&k->plans, key); e; e = rshi_lru_next(e)) {
+        planned *p = (planned *)e;
+        if (!is_for(p->plan, n, from, to)) continue;
+        rshi_lru_use(&k->plans, e);
+        return p->plan;
+    }
+    return NULL;
+}
+
+/* Options as planning takes them, with the comm's nodes. */
+static rsh_status take_opts(rsh_comm *comm, const rsh_plan_opts *opts, rsh_plan_opts *o) {
+    RSH_TRY(rshi_plan_opts_take(opts, o));
+    return o->node_of || o->ranks_per_node ? RSH_OK : rsh_plan_opts_of_comm(comm, o);
 }
 
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                             const rsh_plan_opts *opts, const rsh_plan **out) {
     rsh_plan_opts o;
-    RSH_TRY(rshi_plan_opts_take(opts, &o));
-    if (!o.node_of && !o.ranks_per_node) RSH_TRY(rsh_comm_plan_opts(comm, &o));
+    RSH_TRY(take_opts(comm, opts, &o));
     rshi_clients *k = rshi_clients_of(comm);
     if (!k) return RSH_ENOMEM;
     uint64_t key = plan_key(n, from, to, &o);
-    for (rshi_lru_entry *e = rshi_lru_first(&k->plans, key); e; e = rshi_lru_next(e)) {
-        planned *p = (planned *)e;
-        if (!is_for(p->plan, n, from, to)) continue;
-        rshi_lru_use(&k->plans, e);
-        *out = p->plan;
-        return RSH_OK;
-    }
-    return make_plan(k, key, n, from, to, &o, out);
+    const rsh_plan *found = find_plan(k, key, n, from, to);
+    if (!found) return make_plan(k, key, n, from, to, &o, out);
+    *out = found;
+    return RSH_OK;
+}
+
+#define ADJOINT 0x61646a6f696e74u /* tells an adjoint's key from that of a plan with the same sides */
+
+rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh_layout *to, const rsh_plan_opts *opts,
+                               const rsh_plan **out) {
+    rsh_plan_opts o;
+    RSH_TRY(take_opts(comm, opts, &o));
+    rshi_clients *k = rshi_clients_of(comm);
+    if (!k) return RSH_ENOMEM;
+    uint64_t key = mix(plan_key(1, &from, &to, &o), ADJOINT);
+    const rsh_plan *found = find_plan(k, key, 1, &to, &from); /* it moves the other way */
+    if (!found) return make_adjoint(k, key, from, to, &o, out);
+    *out = found;
+    return RSH_OK;
 }
 
 /* ---- bindings ---- */

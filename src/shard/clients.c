@@ -13,6 +13,7 @@ static void clients_free(void *attached) {
     rshi_clients *k = attached;
     rshi_cache_end(k);
     for (int i = 0; i < 2; i++) rshi_free(k->room[i].at);
+    rshi_free(k->spans);
     rshi_free(k);
 }
 
@@ -21,7 +22,9 @@ static const rshi_attached_ops ops = {check_idle, clients_free};
 rshi_clients *rshi_clients_of(rsh_comm *comm) {
     if (comm->attached) return comm->attached;
     rshi_clients *k = RSHI_NEW(rshi_clients);
-    if (!k) {
+    if (k) k->spans = rshi_calloc(2 * (size_t)comm->size, sizeof *k->spans);
+    if (!k || !k->spans) {
+        rshi_free(k);
         rshi_nomem();
         return NULL;
     }

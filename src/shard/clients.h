@@ -20,6 +20,7 @@ typedef struct rshi_clients {
         void *at; /* owned */
         size_t bytes;
     } room[2]; /* for the lists of the call at hand, kept for its memory */
+    rshi_extent *spans; /* [2 * size of the comm], owned: room to sort where all ranks' parts lie */
     int64_t scratch;   /* bytes of element buffers that the remembered bindings hold */
     uint64_t hits, misses;
 } rshi_clients;

@@ -32,6 +32,7 @@ void rshi_exec_end(rsh_exec *e) {
     rshi_free(e->extents);
     rshi_free(e->shadow);
     rshi_shadows_free(&e->shadows);
+    rshi_exec_free_scratch(e);
     rsh_plan_free(e->plan);
     rshi_free(e);
 }
@@ -39,7 +40,7 @@ void rshi_exec_end(rsh_exec *e) {
 int64_t rshi_exec_scratch(const rsh_exec *e) {
     int64_t bytes = e->messages ? rshi_plan_send_bytes(e->plan) + rshi_plan_recv_bytes(e->plan) : 0;
     for (int64_t i = 0; i < e->shadows.n; i++) bytes += e->shadows.list[i].room;
-    return bytes;
+    return bytes + e->scratch_bytes;
 }
 
 static rsh_status begin(rshi_binding *b, rsh_exec *e, const rsh_memory *src, const rsh_memory *dst,

@@ -63,6 +63,8 @@ struct rsh_exec {
     int64_t *shadow; /* owned: by part of this rank, RSHI_NOT_READ or, where others read it, the
                         number of its shadow, 0: none yet; NULL: peers reach all memory */
     rshi_shadows shadows;
+    rshi_data scratch; /* owned: where this rank combines for its node, tensor after tensor */
+    int64_t scratch_bytes; /* 0: none */
     int state, stage;
     bool refuser; /* of a run that was refused: it began with this rank */
     rsh_exec *next_begun; /* another run of this comm that is under way */
@@ -96,6 +98,10 @@ rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *
 void rshi_taken_parts_free(rshi_taken_parts *t);
 /* Use them from now on. */
 void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t);
+/* Memory in which this rank combines for its node, where peers reach it; and tell where it lies. */
+rsh_status rshi_exec_take_scratch(rsh_exec *e);
+rsh_status rshi_exec_show_scratch(rsh_exec *e);
+void rshi_exec_free_scratch(rsh_exec *e);
 /* Could the exec use them, as far as strides and kind of memory go? */
 bool rshi_exec_fits(const rsh_exec *e, const rshi_taken_parts *t);
 /* Which parts others read where they lie, where the engine cannot show them all memory. */

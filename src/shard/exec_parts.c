@@ -93,7 +93,7 @@ rsh_status rshi_exec_find_read(rsh_exec *e, const rsh_share *share) {
         const rsh_transfer *t = &share->sends[i];
         if (!rshi_route_direct(e->comm, e->all_by_message, t)) continue;
         for (int64_t k = 0; k < t->nsrc; k++)
-            if (t->src[k].rank == e->comm->rank)
+            if (t->src[k].rank == e->comm->rank && !t->src[k].in_scratch)
                 e->shadow[rshi_parts_entry(own, t->src[k].in_dst, t->tensor, t->src[k].part)] = 0;
     }
     return RSH_OK;
@@ -136,4 +136,45 @@ rsh_status rshi_exec_show_data(rsh_exec *e, const rsh_memory *src, const rsh_mem
     rshi_shadows_rest(&e->shadows);
     RSH_TRY(show_side(e, src, false));
     return show_side(e, dst, true);
+}
+
+/* ---- scratch ---- */
+
+rsh_status rshi_exec_take_scratch(rsh_exec *e) {
+    int64_t bytes;
+    RSH_TRY(rshi_plan_scratch_bytes(e->plan, e->comm->rank, &bytes));
+    if (!bytes) return RSH_OK;
+    if (e->comm->ops->data_alloc) {
+        RSH_TRY(e->comm->ops->data_alloc(e->comm, (size_t)bytes, false, &e->scratch));
+        rshi_count_scratch(bytes);
+    } else if (!(e->scratch.data = rshi_alloc_scratch((size_t)bytes))) {
+        return rshi_nomem();
+    }
+    e->scratch_bytes = bytes;
+    return RSH_OK;
+}
+
+rsh_status rshi_exec_show_scratch(rsh_exec *e) {
+    const rshi_parts *own = &e->peers[0].parts;
+    int64_t bytes = 0, count;
+    for (int64_t t = 0; t < own->nscratch; t++) {
+        rshi_shown_part *shown = &e->table[own->nsrc + own->ndst + t];
+        RSH_TRY(rshi_plan_scratch(e->plan, t, e->comm->rank, &count));
+        rsh_dtype dtype = rshi_accumulator(rsh_layout_dtype(rshi_plan_src(e->plan, t)));
+        char *data = count ? (char *)e->scratch.data + rshi_scratch_start(bytes) : NULL;
+        bytes = rshi_scratch_end(bytes, count, dtype);
+        *shown = (rshi_shown_part){.strides = {1}};
+        RSH_TRY(e->comm->ops->publish(e->comm, data, 0, &shown->data));
+    }
+    return RSH_OK;
+}
+
+void rshi_exec_free_scratch(rsh_exec *e) {
+    if (!e->scratch_bytes) return;
+    if (!e->scratch.release) {
+        rshi_free_scratch(e->scratch.data, (size_t)e->scratch_bytes);
+        return;
+    }
+    rshi_count_scratch(-e->scratch_bytes);
+    e->scratch.release(e->scratch.owner);
 }

@@ -60,7 +60,7 @@ static rsh_status check_readable(rsh_exec *e) {
 /* True: each part has an address. */
 static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
     bool all = true;
-    for (int64_t k = 0; k < p->parts.nsrc + p->parts.ndst; k++) {
+    for (int64_t k = 0; k < rshi_parts_all(&p->parts); k++) {
         e->base[p->parts.number + k] = e->comm->ops->reach(e->comm, p->rank, p->parts.table[k].data);
         all = all && e->base[p->parts.number + k];
     }

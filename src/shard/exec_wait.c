@@ -21,6 +21,13 @@ static rsh_status check_peers(rsh_exec *e, double waited) {
     return RSH_OK;
 }
 
+/* A rank of this node that makes one run fewer and waits in a collective call is found out at once: it says on the
+ * board in which call it is, and its flag, which is memory, shows that it did not begin the run.  Of a rank of another
+ * node only messages are known.  One of a collective call may be here while those of the run that its rank did make are
+ * still on their way: they have other tags, and a wire keeps no order between tags.  So it proves nothing, and nothing
+ * in it says how many runs its rank has made.  Such a rank is missed after RESHARD_TIMEOUT, by a roll call that names
+ * it. */
+
 /* What a rank sent before it left still counts, so that there is one more look before a suspicion becomes a verdict; on
  * a wire, looks for a while.  Time alone does not count: on a busy machine much of it passes without a look. */
 static rsh_status ask(rsh_exec *e, double waited) {

@@ -16,6 +16,10 @@ struct rsh_local {
     rshi_taken_part *part; /* owned, by number: all sources, then all destinations */
     char **base;     /* owned, by number */
     int64_t nparts;
+    char *scratch;   /* owned: where ranks combine for their nodes, tensor after tensor, rank after rank */
+    int64_t scratch_bytes;
+    const int64_t *rank; /* borrowed from the plan, while it is bound: its ranks, ascending */
+    int64_t nranks;
     const char **pointers; /* owned: most_sources for each worker */
 };
 
@@ -32,8 +36,12 @@ static rsh_status number_side(side *s, const rsh_layout *l, int64_t *next) {
     return RSH_OK;
 }
 
+static int64_t count_scratch(const rsh_plan *plan) {
+    return rshi_plan_has_scratch(plan) ? rsh_plan_ntensors(plan) * rsh_plan_nranks(plan) : 0;
+}
+
 /* Sources of all tensors first, then destinations. */
-static rsh_status number_parts(rsh_local *l, const rsh_plan *plan) {
+static rsh_status number_sides(rsh_local *l, const rsh_plan *plan) {
     int64_t n = rsh_plan_ntensors(plan);
     l->nsides = 2 * n;
     l->sides = rshi_calloc((size_t)l->nsides, sizeof *l->sides);
@@ -41,8 +49,38 @@ static rsh_status number_parts(rsh_local *l, const rsh_plan *plan) {
     for (int64_t t = 0; t < n; t++) RSH_TRY(number_side(&l->sides[2 * t], rshi_plan_src(plan, t), &l->nparts));
     for (int64_t t = 0; t < n; t++) RSH_TRY(number_side(&l->sides[2 * t + 1], rshi_plan_dst(plan, t), &l->nparts));
     l->part = rshi_calloc((size_t)l->nparts, sizeof *l->part);
-    l->base = rshi_calloc((size_t)l->nparts, sizeof *l->base);
+    l->base = rshi_calloc((size_t)(l->nparts + count_scratch(plan)), sizeof *l->base);
     return l->part && l->base ? RSH_OK : rshi_nomem();
+}
+
+/* ---- scratch: numbered behind the parts, tensor after tensor, by the rank's place among the plan's ---- */
+
+static int64_t scratch_number(const rsh_local *l, int64_t tensor, int64_t rank) {
+    return l->nparts + tensor * l->nranks + rshi_find(l->rank, l->nranks, sizeof *l->rank, rank);
+}
+
+/* Where each rank's begins, in bytes, as an address from NULL on; and all bytes. */
+static rsh_status place_scratch(rsh_local *l, const rsh_plan *plan) {
+    for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++)
+        for (int64_t i = 0; i < l->nranks; i++) {
+            int64_t count;
+            RSH_TRY(rshi_plan_scratch(plan, t, l->rank[i], &count));
+            l->base[scratch_number(l, t, l->rank[i])] = (char *)rshi_scratch_start(l->scratch_bytes);
+            rsh_dtype dtype = rshi_accumulator(rsh_layout_dtype(rshi_plan_src(plan, t)));
+            l->scratch_bytes = rshi_scratch_end(l->scratch_bytes, count, dtype);
+        }
+    return RSH_OK;
+}
+
+static rsh_status take_scratch(rsh_local *l, const rsh_plan *plan) {
+    if (!rshi_plan_has_scratch(plan)) return RSH_OK;
+    RSH_TRY(place_scratch(l, plan));
+    if (!l->scratch_bytes) return RSH_OK;
+    l->scratch = rshi_alloc_scratch((size_t)l->scratch_bytes);
+    if (!l->scratch) return rshi_nomem();
+    for (int64_t k = l->nparts, end = k + count_scratch(plan); k < end; k++)
+        l->base[k] = l->scratch + (intptr_t)l->base[k];
+    return RSH_OK;
 }
 
 /* Number `skip` is the first that `memory` lists. */
@@ -71,6 +109,8 @@ static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_mem
 }
 
 static rshi_location find(const rsh_local *l, int64_t tensor, const rsh_transfer_end *end) {
+    static const int64_t dense[1] = {1};
+    if (end->in_scratch) return (rshi_location){scratch_number(l, tensor, end->rank), dense};
     const side *s = &l->sides[2 * tensor + end->in_dst];
     int64_t number = s->first[rshi_layout_ordinal(s->l, end->rank)] + end->part;
     return (rshi_location){number, l->part[number].memory.strides};
@@ -122,12 +162,15 @@ rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory
                           rsh_local **out) {
     RSH_NEEDS(plan);
     RSH_NEEDS(out);
+    RSH_TRY(rshi_settings_check());
     rsh_local *l = RSHI_NEW(rsh_local);
     if (!l) return rshi_nomem();
     rsh_status st;
     l->pool = pool;
-    RSH_GOTO(number_parts(l, plan));
+    l->rank = rshi_plan_ranks(plan, &l->nranks);
+    RSH_GOTO(number_sides(l, plan));
     RSH_GOTO(take_memory(l, src, dst));
+    RSH_GOTO(take_scratch(l, plan));
     RSH_GOTO(compile(l, plan));
     *out = l;
     l = NULL;
@@ -164,6 +207,7 @@ rsh_status rsh_local_run(rsh_local *l) {
 void rsh_local_free(rsh_local *l) {
     if (!l) return;
     rshi_program_free(&l->program);
+    if (l->scratch) rshi_free_scratch(l->scratch, (size_t)l->scratch_bytes);
     for (int64_t i = 0; l->sides && i < l->nsides; i++) rshi_free(l->sides[i].first);
     rshi_free(l->sides);
     rshi_free(l->part);

@@ -128,9 +128,13 @@ static rshi_sharing lattices_meet(rshi_extent *list, int64_t n, const rshi_exten
     return RSHI_APART;
 }
 
-rshi_sharing rshi_extents_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner, rshi_extent at[2]) {
+bool rshi_extents_apart(rshi_extent *list, int64_t n) {
     if (n) qsort(list, (size_t)n, sizeof *list, by_start);
-    return extents_are_apart(list, n) ? RSHI_APART : lattices_meet(list, n, owner, at);
+    return extents_are_apart(list, n);
+}
+
+rshi_sharing rshi_extents_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner, rshi_extent at[2]) {
+    return rshi_extents_apart(list, n) ? RSHI_APART : lattices_meet(list, n, owner, at);
 }
 
 rsh_status rshi_extents_check(rshi_extent *list, int64_t n, const rshi_extent_owner *owner) {

@@ -52,6 +52,8 @@ typedef struct rshi_extent_owner {
     const void *ctx;
 } rshi_extent_owner;
 
+/* Does no destination's extent overlap with that of another part?  Sorts the list. */
+bool rshi_extents_apart(rshi_extent *list, int64_t n);
 /* Does a destination share a byte with any other part?  If the extents do not overlap, a sort shows
  * that it does not; otherwise the elements are compared, for a bounded time.  Sorts the list.
  * `at`, if such a pair is found: the two of them. */

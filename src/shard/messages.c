@@ -25,6 +25,7 @@
 #include <sched.h>
 
 #define GRACE 0.2  /* seconds that messages between nodes have to leave, or to stop, after a failure */
+#define A_LOOK 0.05 /* of them that count between two looks, at most: this process may have been suspended */
 #define ALIGN 16   /* bytes: where messages begin in a buffer */
 
 /* A buffer that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size`
@@ -357,16 +358,16 @@ int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
 }
 
 /* Some time for what is on its way to other nodes: its receivers may be well. */
-static void let_go_far(rshi_messages *m, outgoing *o, double until) {
+static void let_go_far(rshi_messages *m, outgoing *o, rshi_watch *waited) {
     bool gone = false;
-    while (!gone && rshi_seconds() < until)
+    while (!gone && rshi_watch_look(waited, A_LOOK) < GRACE)
         if (rshi_pending_is_gone(&m->channels, &o->pending, &gone)) break;
     if (gone) o->pending.channel = NULL;
 }
 
 /* What cannot be stopped stays in the queues, for rshi_messages_free to ask again. */
 void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
-    double until = rshi_seconds() + GRACE;
+    rshi_watch waited = {0};
     for (int64_t i = m->in_first; i < m->in_end; i++)
         for (int64_t k = 0; k < in_at(m, i)->arrived; k++) in_at(m, i)->pending[k].channel = NULL;
     for (int64_t i = m->out_first; i < m->out_end; i++) {
@@ -374,10 +375,10 @@ void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
         if (o->pending.channel->near)
             rshi_pending_linger(&o->pending, linger);
         else
-            let_go_far(m, o, until);
+            let_go_far(m, o, &waited);
     }
     int64_t left = cancel_far(m);
-    for (; left && rshi_seconds() < until; left = cancel_far(m)) sched_yield();
+    for (; left && rshi_watch_look(&waited, A_LOOK) < GRACE; left = cancel_far(m)) sched_yield();
     if (left) return;
     m->in_first = m->in_end;
     m->out_first = m->out_end;

@@ -1,4 +1,5 @@
-/* numbering: the parts of one rank, tensor after tensor, sources first, with their strides. */
+/* numbering: the parts of one rank, tensor after tensor, sources first, with their strides; and
+ * behind them the scratch in which it combines for its node. */
 #ifndef RESHARD_SHARD_NUMBERING_H
 #define RESHARD_SHARD_NUMBERING_H
 
@@ -21,10 +22,11 @@ typedef struct rshi_location {
 typedef struct rshi_parts {
     int64_t ntensors;
     int64_t nsrc, ndst;
+    int64_t nscratch; /* one for each tensor, or 0 if the plan has none */
     int64_t number; /* of the first part, among all that whoever runs knows */
     int64_t *first; /* [2 * ntensors + 2]: per tensor the first of its sources (0..n), and of its
                        destinations (n+1..2n+1); counted from 0 */
-    const rshi_shown_part *table; /* [nsrc + ndst] */
+    const rshi_shown_part *table; /* by entry */
 } rshi_parts;
 
 /* Count the parts of `rank`; `first` points to room for 2 * ntensors + 2 numbers. */
@@ -44,6 +46,12 @@ static inline void rshi_parts_count(rshi_parts *p, const rsh_plan *plan, int64_t
     }
     first[2 * n + 1] = next;
     p->ndst = next - p->nsrc;
+    p->nscratch = rshi_plan_has_scratch(plan) ? n : 0;
+}
+
+/* Parts and scratch together. */
+static inline int64_t rshi_parts_all(const rshi_parts *p) {
+    return p->nsrc + p->ndst + p->nscratch;
 }
 
 static inline int64_t rshi_parts_entry(const rshi_parts *p, bool dst, int64_t tensor,
@@ -51,9 +59,11 @@ static inline int64_t rshi_parts_entry(const rshi_parts *p, bool dst, int64_t te
     return p->first[dst ? p->ntensors + 1 + tensor : tensor] + part;
 }
 
-static inline rshi_location rshi_parts_find(const rshi_parts *p, bool dst, int64_t tensor,
-                                            int64_t part) {
-    int64_t entry = rshi_parts_entry(p, dst, tensor, part);
+/* Where an end of a transfer of a tensor lies. */
+static inline rshi_location rshi_parts_find(const rshi_parts *p, int64_t tensor,
+                                            const rsh_transfer_end *end) {
+    int64_t entry = end->in_scratch ? p->nsrc + p->ndst + tensor
+                                    : rshi_parts_entry(p, end->in_dst, tensor, end->part);
     return (rshi_location){p->number + entry, p->table[entry].strides};
 }
 

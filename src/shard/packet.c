@@ -15,7 +15,7 @@ typedef struct packed_slab {
 void rshi_streams_rewind(rshi_streams *streams) {
     for (int64_t i = 0; i < streams->n; i++) {
         rshi_stream *stream = &streams->list[i];
-        stream->next = (rshi_place){.item = stream->first, .task = streams->items[stream->first].first};
+        stream->next = (rshi_stream_cursor){.item = stream->first, .task = streams->items[stream->first].first};
         stream->round = 0;
     }
 }
@@ -27,7 +27,8 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_streams *streams, const rshi_stream *stream, const packed_slab *c, rshi_place *p) {
+static void go_past(const rshi_streams *streams, const rshi_stream *stream, const packed_slab *c,
+                    rshi_stream_cursor *p) {
     int64_t outer = 1;
     for (int d = 0; d < c->slab.first; d++) outer *= c->task->move.n[d];
     p->at = c->slab.i1;
@@ -41,7 +42,7 @@ static void go_past(const rshi_streams *streams, const rshi_stream *stream, cons
 
 /* The next slab that still fits into a message of which `used` bytes are full; false: none does, or the stream has
  * ended. */
-static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rshi_place *p, int64_t *used,
+static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rshi_stream_cursor *p, int64_t *used,
                       packed_slab *c) {
     if (p->item == stream->last) return false;
     c->item = &streams->items[p->item];
@@ -146,7 +147,7 @@ static void pack(const rshi_streams *streams, const packed_slab *c, char *const 
 
 void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
                        char *message) {
-    rshi_place at = p->from;
+    rshi_stream_cursor at = p->from;
     int64_t used = 0;
     packed_slab c;
     while (next_slab(streams, stream, &at, &used, &c)) pack(streams, &c, base, message);
@@ -181,7 +182,7 @@ static void unpack(const rshi_streams *streams, const packed_slab *c, char *cons
 
 void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
                          const char *messages, int64_t apart) {
-    rshi_place at = p->from;
+    rshi_stream_cursor at = p->from;
     int64_t used = 0;
     packed_slab c;
     while (next_slab(streams, stream, &at, &used, &c)) unpack(streams, &c, base, messages, apart);

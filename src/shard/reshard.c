@@ -31,6 +31,18 @@ static const rsh_layout **list_layouts(const moving *m) {
     return list;
 }
 
+/* The memory of both sides, in one list. */
+static rsh_status list_both(const moving *m, rsh_memory *memory[2]) {
+    const rsh_sharded *const *dst = (const rsh_sharded *const *)m->dst;
+    int64_t nsrc = list_memory(m->n, m->src, NULL), n = nsrc + list_memory(m->n, dst, NULL);
+    memory[0] = rshi_clients_room(m->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
+    if (!memory[0]) return RSH_ENOMEM;
+    memory[1] = memory[0] + nsrc;
+    list_memory(m->n, m->src, memory[0]);
+    list_memory(m->n, dst, memory[1]);
+    return RSH_OK;
+}
+
 /* Everything that needs no other rank: the plan, the new tensors, the lists of memory. */
 static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
     for (int64_t t = 0; t < m->n; t++)
@@ -41,14 +53,7 @@ static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan *
     RSH_TRY(rshi_plan_cached(m->comm, m->n, layouts, layouts + m->n, opts, plan));
     for (int64_t t = 0; t < m->n; t++)
         if (!m->dst[t]) RSH_TRY(rsh_sharded_empty(m->comm, layouts[m->n + t], &m->dst[t]));
-    const rsh_sharded *const *dst = (const rsh_sharded *const *)m->dst;
-    int64_t nsrc = list_memory(m->n, m->src, NULL), n = nsrc + list_memory(m->n, dst, NULL);
-    memory[0] = rshi_clients_room(m->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
-    if (!memory[0]) return RSH_ENOMEM;
-    memory[1] = memory[0] + nsrc;
-    list_memory(m->n, m->src, memory[0]);
-    list_memory(m->n, dst, memory[1]);
-    return RSH_OK;
+    return list_both(m, memory);
 }
 
 /* Destinations that were there before have changed. */
@@ -118,6 +123,27 @@ rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, c
                            const rsh_plan_opts *opts) {
     moving m = {.comm = comm, .n = 1, .src = &src, .dst = &dst};
     return ready ? refuse(comm, name, ready) : move(&m, name, opts);
+}
+
+/* The plan, the new tensor and the lists of memory of an adjoint. */
+static rsh_status prepare_adjoint(moving *m, const rsh_layout *from, const rsh_plan_opts *opts, const rsh_plan **plan,
+                                  rsh_memory *memory[2]) {
+    RSH_TRY(rshi_adjoint_cached(m->comm, from, m->to[0], opts, plan));
+    RSH_TRY(rsh_sharded_empty(m->comm, from, m->dst));
+    return list_both(m, memory);
+}
+
+rsh_status rshi_reshard_adjoint(rsh_comm *comm, const char *name, const rsh_sharded *src, const rsh_layout *from,
+                                const rsh_layout *to, const rsh_plan_opts *opts, rsh_sharded **out) {
+    rsh_sharded *made = NULL;
+    const rsh_plan *plan = NULL;
+    rsh_memory *memory[2] = {NULL, NULL};
+    moving m = {.comm = comm, .n = 1, .src = &src, .dst = &made, .to = &to};
+    rsh_status st = prepare_adjoint(&m, from, opts, &plan, memory);
+    st = rshi_run_cached(comm, name, st, plan, memory[0], memory[1]);
+    if (st) rsh_sharded_free(made);
+    else *out = made;
+    return st;
 }
 
 static rsh_status check_into(const rsh_sharded *src, const rsh_sharded *dst) {

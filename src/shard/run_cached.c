@@ -40,9 +40,12 @@ static rsh_status prepare(running *r, const rsh_memory *src, const rsh_memory *d
     r->key = rshi_cached_binding_key(r->plan, parts);
     r->found = rshi_cached_binding_find(r->clients, r->plan, parts, r->key);
     if (!r->found) return begin_binding(r);
+    rsh_exec *e = r->found->exec;
     r->mine.serial = r->found->serial;
-    rshi_exec_set_parts(r->found->exec, parts);
-    return rshi_exec_show_data(r->found->exec, NULL, NULL);
+    rshi_exec_set_parts(e, parts);
+    rshi_foreign_show(r->comm, parts, &r->mine);
+    RSH_TRY(r->comm->ops->publish(r->comm, e->table, e->table_bytes, &r->mine.table));
+    return rshi_exec_show_data(e, NULL, NULL);
 }
 
 /* Do all ranks remember the same, or all nothing? */
@@ -79,6 +82,14 @@ static rsh_status run_new(running *r) {
     return RSH_OK;
 }
 
+/* Memory that is new to a binding: one more exchange, where destinations may lie in parts of other ranks. */
+static rsh_status run_found(running *r) {
+    rsh_exec *e = r->found->exec;
+    if (rshi_foreign_suspected(r->comm))
+        RSH_TRY(rshi_comm_open(r->comm, "memory of other ranks", 0, NULL, rshi_foreign_check(e)));
+    return rsh_exec_run(e);
+}
+
 rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
                           const rsh_memory *src, const rsh_memory *dst) {
     running r = {.comm = comm, .plan = plan};
@@ -88,7 +99,7 @@ rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, c
     RSH_GOTO(rshi_comm_open_with(comm, name, fingerprint, what, st, &r.mine, sizeof r.mine));
     if (!all_agree(comm)) RSH_GOTO(begin_again(&r));
     *(r.found ? &r.clients->hits : &r.clients->misses) += 1;
-    st = r.found ? rsh_exec_run(r.found->exec) : run_new(&r);
+    st = r.found ? run_found(&r) : run_new(&r);
 out:
     end(&r);
     return st;

@@ -31,6 +31,13 @@ rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers);
 rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready,
                            const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts);
 
+/* Collective.  The adjoint of the move between two layouts: from the buffers of src, which are as
+ * `to` has them, to new ones as `from` has them, by a plan and a binding that the comm remembers.
+ * `name` as above. */
+rsh_status rshi_reshard_adjoint(rsh_comm *comm, const char *name, const rsh_sharded *src,
+                                const rsh_layout *from, const rsh_layout *to,
+                                const rsh_plan_opts *opts, rsh_sharded **out);
+
 /* Collective.  Run the plan on this memory, in a binding that the comm remembers or that is made
  * now.  `name` is the call that the user knows, for sentences; `ready` is what this rank has to say
  * before: plan and memory count only if it is RSH_OK. */
@@ -42,5 +49,8 @@ rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, c
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from,
                             const rsh_layout *const *to, const rsh_plan_opts *opts,
                             const rsh_plan **out);
+/* The same for the adjoint of one move. */
+rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh_layout *to,
+                               const rsh_plan_opts *opts, const rsh_plan **out);
 
 #endif

@@ -40,8 +40,9 @@ static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi
 /* Where the first element would lie in a dense destination part: transfers are disjoint, so no two begin at the same
  * place. */
 static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t *offset) {
-    int64_t rounds[RSH_MAX_LOOPS];
+    int64_t rounds[RSH_MAX_LOOPS], dense = 1;
     rsh_part part;
+    if (t->dst.in_scratch) return rsh_transfer_place(t, &t->dst, &dense, offset, rounds);
     RSH_TRY(rsh_layout_part(rshi_plan_dst(b->streams->plan, t->tensor), t->dst.rank, t->dst.part, &part));
     return rsh_transfer_place(t, &t->dst, part.strides, offset, rounds);
 }
@@ -52,7 +53,7 @@ static rshi_location locate(const building *b, const rshi_stream_item *item, con
                             const rsh_transfer_end *end) {
     static const int64_t none[RSH_MAX_NDIM];
     const rshi_streams *streams = b->streams;
-    if (end->rank == streams->comm->rank) return rshi_parts_find(b->own, end->in_dst, t->tensor, end->part);
+    if (end->rank == streams->comm->rank) return rshi_parts_find(b->own, t->tensor, end);
     int shift = shift_between(streams, end->rank, t->dst.rank);
     const int *list = streams->shifts + item->shifts,
               *found = bsearch(&shift, list, (size_t)item->nshifts, sizeof *list, by_value);
@@ -95,7 +96,7 @@ static rsh_status add_item(building *b, const rsh_transfer *t) {
     *item = (rshi_stream_item){.stage = t->stage,
                       .shift = shift_between(streams, streams->comm->rank, t->dst.rank),
                       .tensor = t->tensor,
-                      .part = t->dst.part};
+                      .part = t->dst.in_scratch ? -1 : t->dst.part};
     item->wire = t->element_bytes == (int64_t)rsh_dtype_size(t->from) ? t->from : t->to;
     item->first = g->ntasks;
     RSH_TRY(list_shifts(streams, t, item));

@@ -26,9 +26,9 @@ typedef struct rshi_stream_item {
 
 /* An element of a stream: task of an item, combined index over its outer dims, index along the dim
  * that is cut. */
-typedef struct rshi_place {
+typedef struct rshi_stream_cursor {
     int64_t item, task, outer, at;
-} rshi_place;
+} rshi_stream_cursor;
 
 typedef struct rshi_stream {
     int64_t order; /* of its messages among all: (order, round, shift of the sender) rises at every
@@ -38,13 +38,13 @@ typedef struct rshi_stream {
     const int *shifts;
     int64_t nshifts;
     int64_t slot;    /* bytes of a message, at most */
-    rshi_place next; /* where the next message begins */
+    rshi_stream_cursor next; /* where the next message begins */
     int64_t round;   /* its number */
 } rshi_stream;
 
 /* One packet, or one of each contributor. */
 typedef struct rshi_packet {
-    rshi_place from;
+    rshi_stream_cursor from;
     int64_t round;
     int64_t bytes;
     char *whole; /* of an incoming stream: where all of it belongs just as it travels; NULL: it must

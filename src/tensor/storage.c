@@ -2,7 +2,7 @@
 #include "tensor/storage.h"
 
 static rshi_storage *storage(void) {
-    rshi_storage *s = RSHI_NEW(rshi_storage);
+    rshi_storage *s = rshi_alloc_data(sizeof *s, true);
     if (!s) return NULL;
     s->device = (rsh_device){RSH_DEVICE_CPU, -1};
     atomic_init(&s->refs, 1);
@@ -15,7 +15,7 @@ rshi_storage *rshi_storage_new(size_t bytes, bool zero) {
     if (!s) return NULL;
     s->data = rshi_alloc_elements(bytes, zero, &s->owner);
     if (!s->data) {
-        rshi_free(s);
+        rshi_free_data(s, sizeof *s);
         return NULL;
     }
     s->bytes = bytes;
@@ -41,5 +41,5 @@ void rshi_storage_drop(rshi_storage *s) {
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     if (s->owner) rshi_free_elements(s->data, s->bytes, s->owner);
     if (s->deleter) s->deleter(s->ctx);
-    rshi_free(s);
+    rshi_free_data(s, sizeof *s);
 }

@@ -63,6 +63,7 @@ static rshi_span span_of(const rsh_tensor *t, const void *data) {
 }
 
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
+    RSH_TRY(rshi_settings_check());
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
     t->dtype = dtype;
@@ -81,7 +82,7 @@ static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64
 
 /* A tensor on the heap with the form of `form`, taking over its reference to the storage. */
 static rsh_status settle(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
-    rsh_tensor *t = storage ? RSHI_NEW(rsh_tensor) : NULL;
+    rsh_tensor *t = storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and often: kept for the next */
     if (!t) return rshi_nomem();
     *t = *form;
     t->storage = storage;
@@ -174,7 +175,7 @@ rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const 
 void rsh_tensor_free(rsh_tensor *t) {
     if (!t) return;
     rshi_storage_drop(t->storage);
-    rshi_free(t);
+    rshi_free_data(t, sizeof *t);
 }
 
 /* ---- asking ---- */
@@ -198,6 +199,11 @@ bool rsh_tensor_dense(const rsh_tensor *t) {
 }
 
 rshi_span rshi_tensor_span(const rsh_tensor *t) { return span_of(t, t->data); }
+
+bool rshi_tensor_alone(const rsh_tensor *t) {
+    const rshi_storage *s = t->storage;
+    return (s->owner || s->deleter) && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+}
 
 /* ---- the storage ---- */
 

@@ -13,4 +13,7 @@ typedef struct rshi_span {
 } rshi_span;
 rshi_span rshi_tensor_span(const rsh_tensor *t);
 
+/* Is it the only tensor on its storage, and does the storage own its memory? */
+bool rshi_tensor_alone(const rsh_tensor *t);
+
 #endif

@@ -139,7 +139,7 @@ rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int
 /* A kind of the user's shards by itself; what it makes of the flags is not known to it. */
 static rsh_status shard_by_kind(const cutting *c, rsh_torch_tensor **out) {
     const rsh_spec_kind *kind = rshi_spec_kind(c->spec);
-    const rsh_torch_sharder *sharder = kind->sharder;
+    const rsh_spec_sharder *sharder = kind->sharder;
     rsh_torch_tensor *made = NULL;
     RSH_REQUIRE(sharder && sharder->shard, RSH_EUNSUP,
                 "a spec of kind %s cannot shard a tensor; rsh_torch_scatter can cut by it", kind->name);

@@ -82,6 +82,8 @@ static void *be_worker(void *arg) {
     }
 }
 
+int rsh_pool_cores(void) { return rshi_cores(); }
+
 int rsh_pool_size(const rsh_pool *pool) { return pool ? pool->size : 0; }
 
 void rsh_pool_run(rsh_pool *pool, int64_t ntasks, task_fn task, void *ctx) {

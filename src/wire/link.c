@@ -127,6 +127,7 @@ static rsh_status make_link(const rsh_wire *wire, rshi_link **out) {
     size_t size = (size_t)wire->size;
     rshi_link *l = *out = RSHI_NEW(rshi_link);
     if (!l) return rshi_nomem();
+    RSH_TRY(rshi_settings_check());
     RSH_TRY(rshi_read_timeout(&timeout));
     *l = (rshi_link){.wire = *wire, .speaker = -1, .patience = rshi_patience_for(wire->size, false, timeout)};
     l->desk_bytes = size * PLACE > DESK ? size * PLACE : DESK;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "base/poison.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -53,11 +54,31 @@ static void a_freed_block_serves_the_next_request_of_its_size(void **state) {
     }
 }
 
-static void small_blocks_are_left_to_malloc(void **state) {
+static void small_blocks_are_kept_by_the_thread_that_frees_them(void **state) {
     (void)state;
-    char *p = rshi_alloc_data(RSHI_RECYCLE_FROM - 64, true);
-    rshi_free_data(p, RSHI_RECYCLE_FROM - 64);
-    assert_int_equal(rsh_alloc_cached(), 0);
+    static const size_t sizes[] = {1, 64, 1000, 1024, 1025, 5000, 40000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char *p = rshi_alloc_data(sizes[i], false);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 7, sizes[i]);
+        rshi_free_data(p, sizes[i]);
+        assert_int_equal(rsh_alloc_cached(), 0); /* the process keeps nothing */
+        char *q = rshi_alloc_data(sizes[i], true);
+        if (!RSHI_POISONS) assert_ptr_equal(q, p);
+        for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(q[k], 0);
+        rshi_free_data(q, sizes[i]);
+        assert_int_equal(rshi_small_empty(), !RSHI_POISONS);
+        assert_false(rshi_small_empty());
+    }
+}
+
+static void with_a_cap_of_nothing_small_blocks_are_not_kept_either(void **state) {
+    (void)state;
+    rshi_small_empty();
+    rsh_alloc_set_cap(0);
+    rshi_free_data(rshi_alloc_data(1000, false), 1000);
+    assert_false(rshi_small_empty());
 }
 
 static void above_the_cap_the_oldest_go_first(void **state) {
@@ -276,7 +297,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(classes_are_hardly_larger_than_what_was_asked_for, start),
         cmocka_unit_test_setup(a_freed_block_serves_the_next_request_of_its_size, start),
-        cmocka_unit_test_setup(small_blocks_are_left_to_malloc, start),
+        cmocka_unit_test_setup(small_blocks_are_kept_by_the_thread_that_frees_them, start),
+        cmocka_unit_test_setup(with_a_cap_of_nothing_small_blocks_are_not_kept_either, start),
         cmocka_unit_test_setup(above_the_cap_the_oldest_go_first, start),
         cmocka_unit_test_setup(more_blocks_than_the_table_holds_are_no_trap, start),
         cmocka_unit_test_setup(bytes_count_for_who_asked_whoever_frees_them, start),

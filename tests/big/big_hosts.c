@@ -52,7 +52,7 @@ static bound bind(rsh_comm *comm, const char *from, const char *to) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     must(rsh_layout_parse(from, &b.from), from);
     must(rsh_layout_parse(to, &b.to), to);
-    MUST(rsh_comm_plan_opts(comm, &opts));
+    MUST(rsh_plan_opts_of_comm(comm, &opts));
     MUST(rsh_plan_new(b.from, b.to, &opts, &b.plan));
     MUST(rsh_sharded_empty(comm, b.from, &b.src));
     MUST(rsh_sharded_zeros(comm, b.to, &b.dst));

@@ -100,6 +100,29 @@ static rsh_status reduces_integers(void *ctx, rsh_comm *c) {
     CHECK((uint32_t)wrapped == (uint32_t)n * INT32_MAX);
     return RSH_OK;
 }
+/* As resharding a layout with partial values does it: any byte but 0 is true, and results are 0 or 1. */
+static rsh_status reduce_bools(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    const uint8_t mine[3] = {rsh_comm_rank(c) ? 2 : 1, 0, 8}, both[3] = {1, 0, 1}, one[3] = {0, 0, 0};
+    uint8_t got[3];
+    RSH_TRY(rsh_comm_allreduce(c, mine, got, 3, RSH_BOOL, RSH_OP_BAND));
+    CHECK(!memcmp(got, both, 3));
+    RSH_TRY(rsh_comm_allreduce(c, mine, got, 3, RSH_BOOL, RSH_OP_MIN));
+    CHECK(!memcmp(got, both, 3));
+    RSH_TRY(rsh_comm_allreduce(c, mine, got, 3, RSH_BOOL, RSH_OP_BOR));
+    CHECK(!memcmp(got, both, 3));
+    RSH_TRY(rsh_comm_allreduce(c, mine, got, 3, RSH_BOOL, RSH_OP_MAX));
+    CHECK(!memcmp(got, both, 3));
+    RSH_TRY(rsh_comm_allreduce(c, mine, got, 3, RSH_BOOL, RSH_OP_BXOR));
+    CHECK(!memcmp(got, one, 3));
+    return RSH_OK;
+}
+static void allreduce_of_bools_takes_any_byte_for_true(void **state) {
+    (void)state;
+    run_ranks(2, reduce_bools, NULL);
+    run_ranks(4, reduce_bools, NULL);
+}
+
 static void allreduce_of_integers_is_exact_and_wraps(void **state) {
     (void)state;
     run_all_counts(reduces_integers, NULL);
@@ -207,6 +230,7 @@ int main(void) {
         cmocka_unit_test(a_thousand_ranks_meet_at_a_barrier),
         cmocka_unit_test(allgather_brings_every_block_to_everybody),
         cmocka_unit_test(allgather_works_in_place),
+        cmocka_unit_test(allreduce_of_bools_takes_any_byte_for_true),
         cmocka_unit_test(allreduce_of_integers_is_exact_and_wraps),
         cmocka_unit_test(allreduce_of_floats_goes_in_rank_order_and_nan_wins),
         cmocka_unit_test(allreduce_does_every_integer_type),

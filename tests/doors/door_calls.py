@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Door calls: every public function, called with each pointer NULL and each enum out of range, as C for test_doors.c.
 
-    door_calls.py ROOT door_calls.inc
+    door_calls.py ROOT core|mpi|nn door_calls.inc
 
-The functions come from the public headers, so that none can be forgotten.  Beside the argument under test a call gets valid
+The functions are those of the core library, for test_doors.c, with mpi those of libreshard-mpi too, or those of
+libreshard-nn, for test_doors_nn.c.  They come from the public headers, so that none can be forgotten.  Beside the argument under test a call gets valid
 ones: by the parameter's type from VALUES, or by function and parameter from SPECIAL.  The answer must be RSH_EVALUE with a
 sentence, NULL, false or 0, or what answers.txt says.  A type without a value, and a line of answers.txt that no function
 has, is an error.
@@ -17,31 +18,152 @@ root = sys.argv[1]
 sys.path.insert(0, os.path.join(root, "tools"))
 from c_text import bare, files, read
 
-HEADERS = [p for p in files(root, "include/reshard", ends=".h")
-           if not os.path.basename(p).startswith("mpi")]  # a library of its own, which this test does not link
+LIBRARY = sys.argv[2]
+ALL_HEADERS = files(root, "include/reshard", ends=".h")
+
+
+def library_of(path):
+    if path.startswith("include/reshard/nn"):
+        return "nn"
+    return "mpi" if os.path.basename(path).startswith("mpi") else "core"
+
+
+HEADERS = [p for p in ALL_HEADERS if library_of(p) == LIBRARY or (LIBRARY, library_of(p)) == ("mpi", "core")]
 ENUMS = {name for path in HEADERS for name in re.findall(r"typedef enum (\w+)", read(root, path))}
-CALLBACKS = {"rsh_rank_fn": "NULL", "rsh_box_fn": "box_fn", "rsh_range_fn": "range_fn", "rsh_neighbour_fn": "neighbour_fn",
-             "rsh_matrix_fn": "matrix_fn", "task": "task_fn", "fn": "group_fn", "deleter": "deleter_fn"}
-SCALARS = {"int": "1", "int64_t": "1", "uint64_t": "1", "size_t": "4", "double": "0", "bool": "false", "rsh_dtype": "RSH_F32",
-           "rsh_op": "RSH_OP_SUM", "rsh_status": "RSH_OK", "rsh_fan": "RSH_FAN_IN", "rsh_nonlinearity": "RSH_RELU", "rsh_print": "RSH_PRINT_TEXT", "rsh_picture": "RSH_PICTURE_TEXT",
-           "rsh_digest": "(rsh_digest){0, 0}", "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}"}
+CALLBACKS = {
+    "deleter": "deleter_fn",
+    "drop": "drop_fn",
+    "fn": "group_fn",
+    "rsh_box_fn": "box_fn",
+    "rsh_forward_hook_fn": "forward_hook",
+    "rsh_matrix_fn": "matrix_fn",
+    "rsh_module_visit": "module_visit",
+    "rsh_neighbour_fn": "neighbour_fn",
+    "rsh_pre_hook_fn": "pre_hook",
+    "rsh_range_fn": "range_fn",
+    "rsh_rank_fn": "NULL",
+    "rsh_step_fn": "step_fn",
+    "rsh_state_hook_fn": "state_hook",
+    "rsh_value_visit": "value_visit",
+    "task": "task_fn",
+}
+SCALARS = {
+    "MPI_Comm": "MPI_COMM_SELF",
+    "bool": "false",
+    "double": "0",
+    "int": "1",
+    "int64_t": "1",
+    "rsh_derivative": "RSH_DERIVATIVE_ADJOINT",
+    "rsh_device": "(rsh_device){RSH_DEVICE_CPU, -1}",
+    "rsh_digest": "(rsh_digest){0, 0}",
+    "rsh_dtype": "RSH_F32",
+    "rsh_fan": "RSH_FAN_IN",
+    "rsh_gelu": "RSH_GELU_ERF",
+    "rsh_hook_when": "RSH_HOOK_ON_SUCCESS",
+    "rsh_mesh_numbers": "RSH_MESH_POSITIONS",
+    "rsh_nonlinearity": "RSH_RELU",
+    "rsh_op": "RSH_OP_SUM",
+    "rsh_picture": "RSH_PICTURE_TEXT",
+    "rsh_print": "RSH_PRINT_TEXT",
+    "rsh_random_state": "(rsh_random_state){0, 0}",
+    "rsh_reduction": "RSH_REDUCE_MEAN",
+    "rsh_resource": "RSH_RESOURCE_CORE",
+    "rsh_status": "RSH_OK",
+    "size_t": "4",
+    "uint64_t": "1",
+    "unsigned": "0",
+}
 NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", "src_rank": "0", "dst": "0", "dim": "0", "tensor": "0",
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
-HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form"}
+HANDLES = {
+    "rsh_ckpt",
+    "rsh_comm",
+    "rsh_exec",
+    "rsh_form",
+    "rsh_grad_call",
+    "rsh_group",
+    "rsh_layout",
+    "rsh_local",
+    "rsh_mesh",
+    "rsh_module",
+    "rsh_optimizer",
+    "rsh_partial",
+    "rsh_plan",
+    "rsh_pool",
+    "rsh_rules",
+    "rsh_sharded",
+    "rsh_sharding_plan",
+    "rsh_spec",
+    "rsh_state_dict",
+    "rsh_tensor",
+    "rsh_tensor_meta",
+    "rsh_torch_tensor",
+    "rsh_value",
+}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
-OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_message", "rsh_placement", "rsh_shard_meta",
-           "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random"}
-POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
-            "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states"}
+OBJECTS = {
+    "rsh_compare_opts",
+    "rsh_convert_opts",
+    "rsh_save_opts",
+    "rsh_adam_opts",
+    "rsh_attention_opts",
+    "rsh_bag_opts",
+    "rsh_cross_entropy_opts",
+    "rsh_embedding_opts",
+    "rsh_grad_as",
+    "rsh_grad_op",
+    "rsh_layout_desc",
+    "rsh_local_opts",
+    "rsh_machine",
+    "rsh_memory",
+    "rsh_message",
+    "rsh_module_kind",
+    "rsh_named_input",
+    "rsh_nn_opts",
+    "rsh_place",
+    "rsh_placement",
+    "rsh_plan_opts",
+    "rsh_random",
+    "rsh_reading",
+    "rsh_saved_hooks",
+    "rsh_schedule",
+    "rsh_sgd_opts",
+    "rsh_shard",
+    "rsh_shard_meta",
+    "rsh_sharder",
+    "rsh_sharding_planner",
+    "rsh_sink",
+    "rsh_spec_kind",
+    "rsh_tensor_props",
+    "rsh_torch_opts",
+    "rsh_transfer",
+    "rsh_transfer_end",
+    "rsh_wire",
+}
+POINTERS = {
+    "char": "have.room",
+    "const char": "\"cpu\"",
+    "const char *const": "have.names",
+    "const int": "have.ranks",
+    "const int64_t": "have.shape",
+    "const size_t": "have.sizes",
+    "const void": "have.bytes",
+    "const void *const": "have.states",
+    "void": "have.room",
+}
 SPECIAL = {
     ("rsh_layout_parse", "text"): "\"f32[4, 4] on x=1\"", ("rsh_layout_parse_at", "text"): "\"f32[4, 4] on x=1\"",
     ("rsh_form_parse", "text"): "\"[_/x, _] on x=1\"", ("rsh_spec_parse", "text"): "\"chunk(0; rank:0/cpu)\"",
     ("rsh_dtype_parse", "text"): "\"f32\"", ("rsh_dtype_parse", "length"): "3",
     ("rsh_digest_parse", "text"): "\"d2:00000000000000000000000000000000\"", ("rsh_digest_add_box", "offsets"): "have.zeros",
     ("rsh_op_parse", "text"): "\"sum\"", ("rsh_op_parse", "length"): "3",
+    ("rsh_rules_parse", "text"): "\"* [...]\"", ("rsh_rules_read", "path"): "have.rules_path", ("rsh_ckpt_open", "path"): "have.ckpt_path",
+    ("rsh_ckpt_convert", "source"): "have.ckpt_path", ("rsh_ckpt_convert", "target"): "have.target_path",
+    ("rsh_convert_preview", "source"): "have.ckpt_path", ("rsh_convert_preview", "target"): "have.target_path",
+    ("rsh_ckpt_save", "path"): "have.saved_path", ("rsh_ckpt_save", "names"): "have.names", ("rsh_ckpt_load", "names"): "have.names",
+    ("rsh_ckpt_load", "tensors"): "have.loaded", ("rsh_ckpt_read", "box"): "NULL",
     ("rsh_comm_shm", "name"): "\"doors\"", ("rsh_wire_fail", "sentence"): "\"a sentence\"",
     ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
     ("rsh_tensor_narrow", "offsets"): "have.zeros", ("rsh_shard_from_tensor", "offsets"): "have.zeros",
@@ -55,12 +177,22 @@ SPECIAL = {
     ("rsh_group_all_to_all_single", "out_splits"): "NULL", ("rsh_group_all_to_all_single", "in_splits"): "NULL",
     ("rsh_reshard_local_shard", "from"): "have.spec", ("rsh_reshard_local_shard", "to"): "have.other_spec",
     ("rsh_spec_chunk_dim", "ndim"): "2", ("rsh_spec_equal", "ndim"): "2", ("rsh_placement_check", "size"): "1",
+    ("rsh_mesh_init", "ndim"): "1", ("rsh_mesh_init", "shape"): "have.one", ("rsh_mesh_find", "name"): "\"x\"",
+    ("rsh_mesh_new", "ndim"): "1", ("rsh_mesh_new", "shape"): "have.one", ("rsh_mesh_new", "ranks"): "have.zeros",
     ("rsh_comm_shm", "size"): "1", ("rsh_chunk_split", "n"): "4",
     ("rsh_reshard_metadata", "by_rank"): "have.by_rank", ("rsh_reshuffle_local_shard", "by_rank"): "have.by_rank",
     ("rsh_reshard_local_shard", "by_rank"): "have.by_rank",
+    ("rsh_value_reshard", "v"): "have.sharded_value", ("rsh_value_read", "v"): "have.other_value",
+    ("rsh_value_reading", "what"): "NULL", ("rsh_grad_fail", "sentence"): "\"a sentence\"",
+    ("rsh_grad_fail", "status"): "RSH_EVALUE",
+    ("rsh_functional_all_to_all_single", "out_splits"): "NULL", ("rsh_functional_all_to_all_single", "in_splits"): "NULL",
+    # what these are given they take over, also if they fail
+    ("rsh_call_out", "t"): "fresh_tensor()", ("rsh_call_save", "t"): "fresh_tensor()", ("rsh_call_give", "t"): "fresh_tensor()",
+    ("rsh_call_out_value", "v"): "fresh_value()", ("rsh_call_give_value", "v"): "fresh_value()",
 }
 for name in ("rsh_exec_bind", "rsh_exec_run_on", "rsh_plan_run_local", "rsh_local_bind"):
     SPECIAL[name, "dst"] = "&have.other_memory"
+SPECIAL["rsh_ckpt_compare", "a"] = SPECIAL["rsh_ckpt_compare", "b"] = "have.rsh_ckpt"
 SPECIAL["rsh_reshard_into", "dst"] = "have.other_sharded"
 SPECIAL["rsh_torch_reshard_into", "out"] = SPECIAL["rsh_torch_copy", "dst"] = "have.other_torch"
 for name in ("rsh_group_scatter", "rsh_group_reduce_scatter", "rsh_group_all_to_all_single"):
@@ -69,6 +201,16 @@ for name in ("rsh_group_gather", "rsh_group_all_gather"):
     SPECIAL[name, "list"] = "have.other_rsh_tensor_list"
 SPECIAL["rsh_group_all_to_all", "out"] = "have.other_rsh_tensor_list"
 SPECIAL["rsh_torch_gather", "out"] = SPECIAL["rsh_torch_all_gather", "out"] = "have.other_tensor"
+for name, parameter, value in (("bmm", "a", "have.batch"), ("bmm", "b", "have.batch"), ("where", "mask", "have.mask"), ("masked_fill", "mask", "have.mask"),
+                               ("index_select", "index", "have.index"), ("embedding", "index", "have.index"), ("linear", "bias", "have.row"),
+                               ("layer_norm", "weight", "have.row"), ("layer_norm", "bias", "have.row"), ("rms_norm", "weight", "have.row"),
+                               ("cross_entropy", "target", "have.index"), ("split", "size", "4"), ("permute", "dims", "have.dims")):
+    SPECIAL["rsh_nn_" + name, parameter] = value
+SPECIAL["rsh_module_set_parameter", "name"] = SPECIAL["rsh_module_set_buffer", "name"] = SPECIAL["rsh_module_set_child", "name"] = "have.fresh_name()"
+for name in ("places", "redistribute", "to_local", "full_tensor"):
+    SPECIAL["rsh_dtensor_" + name, "v"] = "have.dtensor"
+SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
+SPECIAL["rsh_shard_module", "plan"] = "have.empty_plan"
 
 
 def split(arguments):
@@ -93,9 +235,11 @@ class Parameter:
         self.pointer = bool(self.callback or array or kind.endswith("*"))
         self.kind = kind if self.callback else (kind if array else kind[:-1] if self.pointer else kind).strip()
         self.out = self.pointer and self.kind.endswith("*") and "*const" not in self.kind  # T **
-        self.tried = (self.pointer and self.name != "ctx") or self.kind in ENUMS
+        self.tried = (self.pointer and self.name != "ctx") or self.kind in ENUMS or self.kind == "MPI_Comm"
 
     def wrong(self):
+        if self.kind == "MPI_Comm":
+            return ["MPI_COMM_NULL"]
         return ["NULL"] if self.pointer else [f"({self.kind})99", f"({self.kind})-3"]
 
     def value(self, function):
@@ -130,8 +274,8 @@ class Parameter:
         sys.exit(f"door_calls.py: no value for {self.kind} *{self.name} of {function}")
 
 
-def functions():
-    for path in HEADERS:
+def functions(headers):
+    for path in headers:
         text = re.sub(r"(?m)^#.*(\\\n.*)*$", "", bare(read(root, path)))
         for declared in re.findall(r"RSH_API\s+([^;]*);", text):
             answer, name, arguments = re.match(r"(.*?)(rsh_\w+)\((.*)\)$", " ".join(declared.split())).groups()
@@ -162,12 +306,15 @@ def expectation(kind, asked):
 
 
 def main():
-    table, tests, lines, known = answers(), [], [], set()
-    for kind, name, parameters in functions():
-        known |= {(name, p.name) for p in parameters}
+    table, tests, lines = answers(), [], []
+    known = {(name, p.name) for _, name, parameters in functions(ALL_HEADERS) for p in parameters}
+    elsewhere = known - {(name, p.name) for _, name, parameters in functions(HEADERS) for p in parameters}
+    for kind, name, parameters in functions(HEADERS):
         body = []
         for under_test in (p for p in parameters if p.tried):
             asked = table.pop((name, under_test.name), None)
+            if asked == "by hand":
+                continue
             for wrong in under_test.wrong():
                 values = [(wrong, "", "") if p is under_test else p.value(name) for p in parameters]
                 call = f"{name}({', '.join(v[0] for v in values)})"
@@ -176,11 +323,11 @@ def main():
         if body:
             lines.append(f"static void door_{name}(void **state) {{\n    (void)state;\n" + "\n".join(body) + "\n}")
             tests.append(f"    {{\"{name}\", door_{name}, NULL, NULL, NULL}},")
-    gone = [" ".join(key) for key in list(table) + list(SPECIAL) if key in table or key not in known]
+    gone = [" ".join(key) for key in list(table) + list(SPECIAL) if key not in elsewhere and (key in table or key not in known)]
     if gone:
         sys.exit("door_calls.py: no such function and parameter: " + ", ".join(gone))
     lines.append("static const struct CMUnitTest doors[] = {\n" + "\n".join(tests) + "\n};")
-    with open(sys.argv[2], "w", encoding="utf-8") as out:
+    with open(sys.argv[3], "w", encoding="utf-8") as out:
         out.write("\n".join(lines) + "\n")
 
 

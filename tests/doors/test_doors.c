@@ -5,10 +5,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <reshard/ckpt.h>
 #include <reshard/torch.h>
+#ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
+#include <reshard/mpi.h>
+#endif
 
 struct saved { /* what a sink got */
     char *data;
@@ -21,6 +27,20 @@ static struct things {
     rsh_pool *rsh_pool;
     rsh_layout *rsh_layout;
     rsh_form *rsh_form;
+    rsh_rules *rsh_rules;
+    rsh_ckpt *rsh_ckpt;
+    char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
+    rsh_save_opts rsh_save_opts;
+    rsh_sharded *loaded[1];
+    rsh_convert_opts rsh_convert_opts;
+    rsh_compare_opts rsh_compare_opts;
+    rsh_mesh *rsh_mesh;
+    rsh_place rsh_place;
+    rsh_local_opts rsh_local_opts;
+    rsh_value *dtensor;
+    rsh_machine rsh_machine;
+    const char *names[1];
+    int64_t one[1];
     rsh_plan *rsh_plan;
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
@@ -31,6 +51,9 @@ static struct things {
     rsh_torch_tensor *rsh_torch_tensor, *other_torch;
     rsh_partial *rsh_partial;
     rsh_tensor_meta *rsh_tensor_meta;
+    rsh_value *rsh_value, *other_value, *sharded_value;
+    rsh_grad_call *rsh_grad_call; /* NULL: there is one only while an op runs */
+    rsh_value *rsh_value_list[1];
     const rsh_layout *rsh_layout_list[1];
     const rsh_tensor *rsh_tensor_list[1];
     rsh_tensor *other_rsh_tensor_list[1];
@@ -51,6 +74,10 @@ static struct things {
     rsh_torch_opts rsh_torch_opts;
     rsh_shard rsh_shard;
     rsh_wire rsh_wire;
+    rsh_grad_op rsh_grad_op;
+    rsh_grad_as rsh_grad_as;
+    rsh_reading rsh_reading;
+    rsh_saved_hooks rsh_saved_hooks;
     int64_t shape[2], strides[2], zeros[2], index[2];
     int ranks[1];
     size_t sizes[1];
@@ -71,6 +98,7 @@ static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
     (void)ctx, (void)s, (void)d, (void)bytes;
     return 0;
 }
+static int step_fn(void *ctx, const rsh_convert_step *step) { (void)ctx, (void)step; return 0; }
 static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
 static void deleter_fn(void *ctx) { (void)ctx; }
 
@@ -105,6 +133,18 @@ static const char *before(void) { rsh_wire_fail(RSH_EVALUE, unsaid); return unsa
         if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);                  \
     } while (0)
 #define ok(call) answers(RSH_OK, call)
+
+static rsh_tensor *fresh_tensor(void) {
+    rsh_tensor *t = NULL;
+    ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &t));
+    return t;
+}
+
+static rsh_value *fresh_value(void) {
+    rsh_value *v = NULL;
+    ok(rsh_value_take(fresh_tensor(), false, &v));
+    return v;
+}
 
 #include "door_calls.inc"
 
@@ -201,12 +241,23 @@ static void make_values(void) {
     have.rsh_wire = (rsh_wire){.name = "none", .size = 1};
 }
 
-static void make_core(void) {
+static void make_comm(void) {
+#ifdef DOORS_MPI
+    ok(rsh_comm_mpi(MPI_COMM_SELF, &have.rsh_comm));
+#else
     ok(rsh_comm_threads(1, &have.rsh_comm));
+#endif
+}
+
+static void make_core(void) {
+    make_comm();
     ok(rsh_pool_new(1, &have.rsh_pool));
     ok(rsh_layout_parse("f32[4, 4] on x=1", &have.rsh_layout));
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
+    have.names[0] = "x", have.one[0] = 1;
+    ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
+    ok(rsh_dtensor_full(have.rsh_mesh, 1, &have.rsh_place, RSH_F32, 2, have.shape, 0, &have.dtensor));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.other_tensor));
@@ -216,6 +267,63 @@ static void make_core(void) {
     have.rsh_sharded_list[0] = have.rsh_sharded;
     ok(rsh_exec_bind(have.rsh_plan, have.rsh_comm, &have.rsh_memory, &have.other_memory, &have.rsh_exec));
     ok(rsh_local_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local));
+}
+
+static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
+static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                                rsh_value **out) {
+    return rsh_grad_apply_as(op, attrs, nin, in, nout, &have.rsh_grad_as, out);
+}
+
+static void make_grad(void) {
+    have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
+    have.rsh_reading = (rsh_reading){.name = "own", .apply = reading_apply};
+    ok(rsh_value_take(fresh_tensor(), true, &have.rsh_value));
+    have.other_value = fresh_value();
+    ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
+    have.rsh_value_list[0] = have.rsh_value;
+}
+
+static void make_file(const char *path, const void *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void make_ckpt(void) {
+    static const char file[] = "\x3c\0\0\0\0\0\0\0"
+                               "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}      1234";
+    strcpy(have.folder, "/tmp/doors-XXXXXX");
+    assert_non_null(mkdtemp(have.folder));
+    snprintf(have.rules_path, sizeof have.rules_path, "%s/rules", have.folder);
+    snprintf(have.ckpt_path, sizeof have.ckpt_path, "%s/a.safetensors", have.folder);
+    snprintf(have.target_path, sizeof have.target_path, "%s/b.safetensors", have.folder);
+    make_file(have.rules_path, "* [...]\n", 8);
+    make_file(have.ckpt_path, file, sizeof file - 1);
+    have.rsh_convert_opts = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
+    have.rsh_convert_opts.force = true;
+    have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
+    ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
+    ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));
+    snprintf(have.saved_path, sizeof have.saved_path, "%s/saved", have.folder);
+    have.rsh_save_opts = (rsh_save_opts)RSH_SAVE_OPTS_INIT;
+    rsh_layout *l;
+    ok(rsh_layout_parse("f32[1] on x=1", &l));
+    ok(rsh_sharded_zeros(have.rsh_comm, l, &have.loaded[0]));
+    rsh_layout_free(l);
+    have.names[0] = "a";
+}
+
+static void unmake_ckpt(void) {
+    char saved[200];
+    snprintf(saved, sizeof saved, "%s/rank-00000-of-00001.safetensors", have.saved_path);
+    unlink(saved), rmdir(have.saved_path);
+    rsh_sharded_free(have.loaded[0]);
+    rsh_ckpt_free(have.rsh_ckpt);
+    rsh_rules_free(have.rsh_rules);
+    unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
+    rmdir(have.folder);
 }
 
 static void make_torch(void) {
@@ -241,31 +349,76 @@ static int make(void **state) {
     (void)state;
     make_values();
     make_core();
+    make_grad();
     make_torch();
+    make_ckpt();
     return 0;
 }
 
 static int unmake(void **state) {
     (void)state;
     free(have.saved.data), free(have.saved_meta.data);
+    unmake_ckpt();
     rsh_shard_clear(&have.rsh_shard);
     rsh_tensor_meta_free(have.rsh_tensor_meta);
     rsh_partial_free(have.rsh_partial);
     rsh_torch_free(have.other_torch), rsh_torch_free(have.rsh_torch_tensor);
     rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
     if (rsh_group_destroy()) return 1;
+    rsh_value_free(have.sharded_value), rsh_value_free(have.other_value), rsh_value_free(have.rsh_value);
     rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);
     rsh_form_free(have.rsh_form);
+    rsh_value_free(have.dtensor);
+    rsh_mesh_free(have.rsh_mesh);
     rsh_pool_free(have.rsh_pool);
     rsh_status st = rsh_comm_free(have.rsh_comm);
     memset(&have, 0, sizeof have);
     return st != RSH_OK;
 }
 
+#ifdef DOORS_MPI
+/* What begins and ends MPI happens once, so it is called by hand. */
+static void without_a_place_for_the_comm_mpi_begins_all_the_same(void **state) {
+    (void)state;
+    int begun = 0;
+    answers(RSH_ERUNTIME, rsh_comm_mpi(MPI_COMM_WORLD, &have.rsh_comm));
+    answers(RSH_EVALUE, rsh_mpi_open(NULL));
+    MPI_Initialized(&begun);
+    assert_true(begun);
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+    assert_null(have.rsh_comm);
+}
+
+static void without_a_comm_mpi_ends(void **state) {
+    (void)state;
+    int ended = 0;
+    ok(rsh_mpi_close(NULL));
+    MPI_Finalized(&ended);
+    assert_true(ended);
+    ok(rsh_mpi_close(NULL));
+    answers(RSH_EBUSY, rsh_mpi_open(&have.rsh_comm));
+}
+
+static const struct CMUnitTest first[] = {
+    cmocka_unit_test(without_a_place_for_the_comm_mpi_begins_all_the_same),
+};
+static const struct CMUnitTest last[] = {
+    cmocka_unit_test(without_a_comm_mpi_ends),
+};
+#endif
+
 int main(void) {
-    int failed = cmocka_run_group_tests(doors, make, unmake);
-    return failed + cmocka_run_group_tests(inside, make, unmake);
+    int failed = 0;
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(first, NULL, NULL);
+#endif
+    failed += cmocka_run_group_tests(doors, make, unmake);
+    failed += cmocka_run_group_tests(inside, make, unmake);
+#ifdef DOORS_MPI
+    failed += cmocka_run_group_tests(last, NULL, NULL);
+#endif
+    return failed;
 }

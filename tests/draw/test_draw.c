@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <reshard/alloc.h>
 #include <reshard/draw.h>
 
 /* ---- a sink that keeps what it gets, and can be full ---- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <reshard/alloc.h>
 #include <reshard/layout.h>
 
 /* Not assert: it must hold in builds with NDEBUG as well. */

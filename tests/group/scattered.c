@@ -108,7 +108,7 @@ bool scattered_is_reduced(const form *f, const scattered *s, uint64_t seed, int 
         unsigned char made[16][16], expected[16];
         const unsigned char *list[16];
         for (int r = 0; r < n; r++) element_of(f, seed, r, slot, i, made[r]), list[r] = made[r];
-        ora_reduce_to(how, t, n, list, t, expected);
+        ora_reduce_to(how, t, n, list, NULL, t, expected);
         if (!ora_equal(t, ORA_BITS, address(f, s, i), expected)) return false;
     }
     return guards_hold(f, s);

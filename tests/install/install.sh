@@ -44,6 +44,16 @@ if [ -e "$lib/libreshard-mpi.so" ]; then
     LD_LIBRARY_PATH=$lib "$scratch/world"
 fi
 
+# libreshard-nn, where it was built
+if [ -e "$lib/libreshard-nn.so" ]; then
+    [ -e "$prefix/include/reshard/nn/ops.h" ] || { echo "not installed: include/reshard/nn/ops.h"; exit 1; }
+    printf '#include <reshard/nn.h>\nint main(void) { return rsh_nn_threads() != 1; }\n' > "$scratch/ops.c"
+    $cc -std=c11 "$scratch/ops.c" -o "$scratch/ops" $(pkg-config --cflags --libs reshard-nn)
+    LD_LIBRARY_PATH=$lib "$scratch/ops"
+elif [ -e "$prefix/include/reshard/nn.h" ]; then
+    echo "installed without its library: include/reshard/nn.h"; exit 1
+fi
+
 # find_package, shared and static
 quietly cmake -S "$here" -B "$scratch/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc"
 quietly cmake --build "$scratch/cmake"

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include <reshard/alloc.h>
 #include <reshard/layout.h>
 
 static rsh_layout *parsed(const char *text) {

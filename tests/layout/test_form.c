@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <reshard/alloc.h>
 #include <reshard/layout.h>
 
 static rsh_form *parsed(const char *text, const rsh_layout_desc *mesh) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <reshard/alloc.h>
 #include <reshard/math.h>
 
 #define CASES 400

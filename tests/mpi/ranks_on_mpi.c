@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                                               \
@@ -150,6 +151,42 @@ static void tensors_are_resharded(rsh_comm *c) {
     rsh_layout_free(copies);
 }
 
+/* The last rank has no place for its comm: nobody waits for it. */
+static void a_rank_without_a_place_for_its_comm_is_named(rsh_comm *c) {
+    (void)c;
+    bool last = world_rank == world_size - 1;
+    rsh_comm *own = NULL;
+    time_t start = time(NULL);
+    CHECK(rsh_comm_mpi(MPI_COMM_WORLD, last ? NULL : &own) == (last ? RSH_EVALUE : RSH_EPEER));
+    CHECK(!own && strstr(rsh_error_detail(), "NULL for the comm"));
+    CHECK(time(NULL) - start < 60); /* RESHARD_TIMEOUT is 1800 */
+}
+
+/* Rows to columns and to everybody: adjoints, in which the gradients of replicas add up. */
+static void gradients_come_back(rsh_comm *c) {
+    char text[3][64];
+    rsh_layout *l[3];
+    rsh_sharded *s;
+    rsh_value *v[3];
+    snprintf(text[0], 64, "f64[12/x, 6] on x=%d", world_size);
+    snprintf(text[1], 64, "f64[12, 6/x] on x=%d", world_size);
+    snprintf(text[2], 64, "f64[12, 6] on x=%d", world_size);
+    for (int i = 0; i < 3; i++) CHECK_OK(rsh_layout_parse(text[i], &l[i]));
+    for (int i = 1; i < 3; i++) {
+        CHECK_OK(rsh_sharded_zeros(c, l[0], &s));
+        CHECK_OK(rsh_value_take_sharded(s, true, &v[0]));
+        CHECK_OK(rsh_value_reshard(v[0], l[i], RSH_DERIVATIVE_ADJOINT, NULL, &v[1]));
+        CHECK_OK(rsh_sharded_full(c, l[i], &(double){2}, &s));
+        CHECK_OK(rsh_value_take_sharded(s, false, &v[2]));
+        CHECK_OK(rsh_backward(v[1], v[2], 0));
+        const rsh_tensor *g = rsh_value_part(rsh_value_grad(v[0]), 0);
+        for (int64_t k = 0; k < rsh_tensor_count(g); k++)
+            CHECK(((double *)rsh_tensor_data(g))[k] == 2 * (i == 2 ? world_size : 1));
+        for (int k = 0; k < 3; k++) rsh_value_free(v[k]);
+    }
+    for (int i = 0; i < 3; i++) rsh_layout_free(l[i]);
+}
+
 /* The last rank leaves early: whoever waits is told, and nobody hangs when the comm is freed. */
 static void a_rank_that_leaves_is_named(rsh_comm *c) {
     (void)c;
@@ -196,6 +233,8 @@ static const struct {
 #define TEST(name) {#name, name}
     TEST(a_comm_knows_ranks_engine_and_nodes), TEST(blocks_come_to_everybody),      TEST(messages_of_all_sizes_arrive),
     TEST(refusals_are_everybodys),             TEST(splits_are_comms_of_their_own), TEST(tensors_are_resharded),
+    TEST(gradients_come_back),
+    TEST(a_rank_without_a_place_for_its_comm_is_named),
     TEST(a_rank_that_leaves_is_named),         TEST(many_comms_live_one_after_another),
     TEST(a_rank_in_another_network_namespace_is_another_node),
 };

@@ -7,18 +7,22 @@
 /* Where the value of each element lies for each position along the partial axes: of the first holder. */
 typedef struct table {
     const unsigned char **at; /* [partial][element] */
-    int64_t count;
+    int64_t *rank;            /* of that holder */
+    int64_t count, per_node;
 } table;
 
-static table new_table(const ora_layout *from, unsigned char *const *src) {
-    table t = {calloc((size_t)(from->count * from->npartial) + 1, sizeof *t.at), from->count};
-    if (!t.at) abort();
+static table new_table(const ora_layout *from, unsigned char *const *src, int64_t per_node) {
+    size_t n = (size_t)(from->count * from->npartial) + 1;
+    table t = {calloc(n, sizeof *t.at), calloc(n, sizeof *t.rank), from->count, per_node};
+    if (!t.at || !t.rank) abort();
     size_t size = ora_size(from->dtype);
     for (int64_t i = 0; i < from->nparts; i++) {
         const ora_part *p = &from->part[i];
         for (int64_t j = 0; j < p->count; j++) {
-            const unsigned char **at = &t.at[p->partial * from->count + p->element[j]];
-            if (!*at) *at = src[i] + (size_t)j * size;
+            int64_t k = p->partial * from->count + p->element[j];
+            if (t.at[k]) continue;
+            t.at[k] = src[i] + (size_t)j * size;
+            t.rank[k] = p->rank;
         }
     }
     return t;
@@ -26,11 +30,13 @@ static table new_table(const ora_layout *from, unsigned char *const *src) {
 
 static void true_value(const ora_layout *from, const table *t, int64_t element, ora_dtype to, unsigned char *dst) {
     const unsigned char *contribution[ORA_MAX_POSITIONS];
+    int64_t node[ORA_MAX_POSITIONS];
     for (int64_t k = 0; k < from->npartial; k++) {
         contribution[k] = t->at[k * t->count + element];
         if (!contribution[k]) abort();
+        node[k] = t->per_node ? t->rank[k * t->count + element] / t->per_node : 0;
     }
-    ora_reduce_to(from->op, from->dtype, from->npartial, contribution, to, dst);
+    ora_reduce_to(from->op, from->dtype, from->npartial, contribution, t->per_node ? node : NULL, to, dst);
 }
 
 static int partial_sizes(const ora_layout *l, int64_t *size) {
@@ -65,13 +71,21 @@ static void put(const ora_layout *from, const table *t, const ora_layout *to, co
     if (!alone && to->op != ORA_NONE && to->op != ORA_AVG && part->partial != 0) ora_identity(to->op, to->dtype, dst);
 }
 
-bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to, unsigned char **dst) {
+bool ora_has_replicas(const ora_layout *l) {
+    int64_t held = 0;
+    for (int64_t i = 0; i < l->nparts; i++) held += l->part[i].count;
+    return held > l->count * l->npartial;
+}
+
+bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to, unsigned char **dst,
+              int64_t per_node) {
     if (from->op != ORA_NONE && to->op != ORA_NONE && from->op != to->op) return false;
-    table t = new_table(from, src);
+    table t = new_table(from, src, per_node);
     for (int64_t i = 0; i < to->nparts; i++)
         for (int64_t j = 0; j < to->part[i].count; j++)
             put(from, &t, to, &to->part[i], to->part[i].element[j], dst[i] + (size_t)j * ora_size(to->dtype));
     free(t.at);
+    free(t.rank);
     return true;
 }
 

@@ -84,14 +84,46 @@ ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *co
     return op == ORA_AVG ? divide(acc, sum, n) : sum;
 }
 
+/* Those of one node, the node of contribution `first`, in order. */
+static ora_number reduce_node(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
+                              const int64_t *node, int64_t first) {
+    ora_number sum = ora_decode(t, contribution[first]);
+    for (int64_t i = first + 1; i < n; i++)
+        if (node[i] == node[first]) sum = combine(op, accumulator(t), sum, ora_decode(t, contribution[i]));
+    return sum;
+}
+
+static bool is_first_of_node(const int64_t *node, int64_t i) {
+    for (int64_t k = 0; k < i; k++)
+        if (node[k] == node[i]) return false;
+    return true;
+}
+
+static ora_number reduce_nodes(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
+                               const int64_t *node) {
+    ora_number sum = reduce_node(op, t, n, contribution, node, 0);
+    for (int64_t i = 1; i < n; i++)
+        if (is_first_of_node(node, i))
+            sum = combine(op, accumulator(t), sum, reduce_node(op, t, n, contribution, node, i));
+    return op == ORA_AVG ? divide(accumulator(t), sum, n) : sum;
+}
+
+/* Do the results of nodes have fewer bytes than the contributions? */
+static bool nodes_save(ora_dtype t, int64_t n, const int64_t *node) {
+    int64_t nodes = 0;
+    for (int64_t i = 0; i < n; i++) nodes += is_first_of_node(node, i);
+    return nodes * (int64_t)ora_size(accumulator(t)) < n * (int64_t)ora_size(t);
+}
+
 /* ora_encode makes that one NaN of any; but what is too large for f8e4m3 becomes a NaN with a sign. */
-void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution, ora_dtype to,
-                   void *element) {
+void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution, const int64_t *node,
+                   ora_dtype to, void *element) {
     if (n == 1 && t == to) {
         memcpy(element, contribution[0], ora_size(t));
         return;
     }
-    ora_encode(to, ora_reduce(op, t, n, contribution), element);
+    bool by_node = node && nodes_save(t, n, node);
+    ora_encode(to, by_node ? reduce_nodes(op, t, n, contribution, node) : ora_reduce(op, t, n, contribution), element);
     if (n > 1 && ora_is_float(to) && isnan(ora_decode(to, element).re))
         ora_encode(to, (ora_number){.re = (long double)NAN}, element);
 }

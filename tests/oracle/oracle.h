@@ -45,9 +45,10 @@ void ora_encode(ora_dtype t, ora_number n, void *element); /* one conversion, ro
 /* ora_reduce.c: arithmetic in the accumulator type. */
 ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution);
 /* The same as an element of dtype `to`.  A single contribution of that dtype keeps its bits; of two
- * or more, a NaN is the one NaN: positive, quiet, no payload. */
+ * or more, a NaN is the one NaN: positive, quiet, no payload.  `node` says where each contribution
+ * lies, if those of a node are to be combined first; NULL: all in order. */
 void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
-                   ora_dtype to, void *element);
+                   const int64_t *node, ora_dtype to, void *element);
 void ora_identity(ora_op op, ora_dtype t, void *element);
 /* Which elements count as equal: those of equal bits; also 0 and -0; also any two NaNs. */
 typedef enum ora_likeness { ORA_BITS, ORA_ZEROS, ORA_VALUES } ora_likeness;
@@ -124,9 +125,13 @@ bool ora_has_rank(const ora_layout *l, int64_t rank);
 bool ora_same_parts(const ora_layout *a, const ora_layout *b);
 
 /* ora_move.c: what a move must give and what it must cost. */
-/* src[i] and dst[i] are the dense bytes of part i.  False: the move is not supported. */
+/* src[i] and dst[i] are the dense bytes of part i.  per_node > 0: reductions combine what nodes of
+ * so many consecutive ranks hold first; `from` has no replicas then.  False: the move is not
+ * supported. */
 bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to,
-              unsigned char **dst);
+              unsigned char **dst, int64_t per_node);
+/* Does more than one rank hold some contribution? */
+bool ora_has_replicas(const ora_layout *l);
 bool ora_moves_alone(const ora_layout *from,
                      const ora_layout *to); /* each partial position on its own */
 /* Without partials: the least bytes between ranks, and between nodes of `per_node` consecutive

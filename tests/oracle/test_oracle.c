@@ -296,16 +296,16 @@ static void nans_of_reductions_are_one_nan(void **state) {
     const uint32_t a = 0xff800123, b = 0x7fc00001, zero = 0;
     const unsigned char *list[2] = {(const unsigned char *)&a, (const unsigned char *)&b};
     uint32_t out;
-    ora_reduce_to(ORA_SUM, ORA_F32, 1, list, ORA_F32, &out);
+    ora_reduce_to(ORA_SUM, ORA_F32, 1, list, NULL, ORA_F32, &out);
     assert_int_equal(out, a);
-    ora_reduce_to(ORA_SUM, ORA_F32, 2, list, ORA_F32, &out);
+    ora_reduce_to(ORA_SUM, ORA_F32, 2, list, NULL, ORA_F32, &out);
     assert_int_equal(out, 0x7fc00000);
     list[1] = (const unsigned char *)&zero;
-    ora_reduce_to(ORA_MIN, ORA_F32, 2, list, ORA_F32, &out);
+    ora_reduce_to(ORA_MIN, ORA_F32, 2, list, NULL, ORA_F32, &out);
     assert_int_equal(out, 0x7fc00000);
     const unsigned char low = 0xfe, *lows[2] = {&low, &low}; /* -448, twice */
     unsigned char sum;
-    ora_reduce_to(ORA_SUM, ORA_F8E4M3, 2, lows, ORA_F8E4M3, &sum);
+    ora_reduce_to(ORA_SUM, ORA_F8E4M3, 2, lows, NULL, ORA_F8E4M3, &sum);
     assert_int_equal(sum, 0x7f);
 }
 
@@ -352,9 +352,9 @@ static void a_move_to_partial_gives_one_position_the_value(void **state) {
     ora_layout *from = ora_parse("i32[2]"), *to = ora_parse("i32[2] on x=2 sum(x)");
     int32_t src[] = {7, 8}, a[2], b[2];
     unsigned char *s[] = {(unsigned char *)src}, *d[] = {(unsigned char *)a, (unsigned char *)b};
-    assert_true(ora_move(from, s, to, d));
+    assert_true(ora_move(from, s, to, d, 0));
     assert_true(a[0] == 7 && a[1] == 8 && b[0] == 0 && b[1] == 0);
-    assert_true(ora_move(to, d, to, d) && a[0] == 7 && b[0] == 0);
+    assert_true(ora_move(to, d, to, d, 0) && a[0] == 7 && b[0] == 0);
     ora_free(from);
     ora_free(to);
 }
@@ -366,10 +366,10 @@ static void a_move_from_partial_reduces(void **state) {
     double out[2];
     unsigned char *s[] = {(void *)p[0], (void *)p[1], (void *)p[0], (void *)p[1]},
                   *d[] = {(void *)&out[0], (void *)&out[1]};
-    assert_true(ora_move(from, s, to, d));
+    assert_true(ora_move(from, s, to, d, 0));
     assert_true(out[0] == 9 && out[1] == 5);
     ora_layout *other = ora_parse("i32[2] on x=2 min(x)");
-    assert_false(ora_move(from, s, other, d));
+    assert_false(ora_move(from, s, other, d, 0));
     ora_free(from);
     ora_free(to);
     ora_free(other);

@@ -161,7 +161,11 @@ static void no_rank_sends_to_every_node(void **state) {
         int64_t ranks_per_node, percent;
         int stages;
     } cases[] = {
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 200, 3}, /* once to other nodes, once to its own */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 100, 4}, /* once to those beside it */
+        {"f32[1048576] on w=1", "f32[1048576] on x=8", 2, 100, 4},
+        {"f32[4096, 4096] on w=2@[0,4]", "f32[4096, 4096] on x=32", 4, 100,
+         4}, /* two sources, each with ranks beside it */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8", 1, 100, 3}, /* nobody beside it */
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3}, /* only to other nodes */
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 100, 3},
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=10@4-13", 4, 100, 3}, /* nodes of 4, 4 and 2 */
@@ -246,7 +250,7 @@ static void a_rotation_of_ranks_is_relabelled_away(void **state) {
     rsh_plan_totals t;
     bool exact = false;
     assert_int_equal(
-        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact),
+        rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact),
         RSH_OK);
     assert_true(exact);
     assert_int_equal(rsh_plan_new(from, better, NULL, &p), RSH_OK);
@@ -262,12 +266,12 @@ static void a_layout_without_a_mesh_is_relabelled_too(void **state) {
     (void)state;
     rsh_layout *from = layout("f32[8/x] on x=2"), *to = layout("f32[8]"), *better, *other = layout("f32[6]");
     assert_int_equal(
-        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL),
+        rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, NULL),
         RSH_OK);
     assert_true(rsh_layout_equal(to, better));
     rsh_layout_free(better);
     assert_int_equal(
-        rsh_layout_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
+        rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&other, NULL, &better, NULL),
         RSH_EVALUE);
     rsh_layout_free(from);
     rsh_layout_free(to);

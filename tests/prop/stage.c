@@ -140,7 +140,8 @@ void stage_free(stage *s) {
 void stage_values(stage *s, gen_rng *g) {
     side_fill(&s->from, g, s->raw);
     side_wipe(&s->to);
-    ora_move(s->from.o, s->from.dense, s->to.o, s->to.dense);
+    bool by_node = s->opts.reduce == RSH_REDUCE_BY_NODE && !ora_has_replicas(s->from.o);
+    ora_move(s->from.o, s->from.dense, s->to.o, s->to.dense, by_node ? s->opts.ranks_per_node : 0);
 }
 
 static void swap_values(side *s) {
@@ -198,10 +199,11 @@ static uint64_t any_ceiling(const stage *s, gen_rng *g) {
 
 /* Reduction by node and a ceiling, where the plan can do it. */
 static void maybe_more(stage *s, gen_rng *g) {
-    if (any_order_will_do(s->from.o) && gen_chance(g, 30)) {
+    bool replicas = ora_has_replicas(s->from.o); /* which of them is taken is not the oracle's business */
+    if ((!replicas || any_order_will_do(s->from.o)) && gen_chance(g, 50)) {
         s->opts.reduce = RSH_REDUCE_BY_NODE;
-        if (!can_plan(s)) s->opts.reduce = RSH_REDUCE_IN_ORDER;
-        if (s->opts.reduce == RSH_REDUCE_BY_NODE && s->like == ORA_BITS) s->like = ORA_ZEROS;
+        s->opts.ranks_per_node = gen_between(g, 1, 5); /* otherwise it may be the comm's own map */
+        if (replicas && s->like == ORA_BITS) s->like = ORA_ZEROS;
     }
     if (gen_chance(g, 25)) {
         s->opts.has_max_scratch = true;

@@ -79,6 +79,7 @@ static bool dot_test(prop_case *c, bool exact) {
     gen_nodes(&c->rng, node_of);
     s.opts.node_of = gen_chance(&c->rng, 60) ? node_of : NULL;
     s.opts.nnode_of = GEN_MAX_ROLES;
+    s.opts.reduce = gen_chance(&c->rng, 50) ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
     ok = ok && transposed(c, &s, &xbar, &y, exact);
     side_free(&xbar);
     side_free(&y);

@@ -83,7 +83,7 @@ static rsh_status try_ceiling(const crowd *w, uint64_t ceiling) {
 }
 
 static uint64_t least_ceiling(const crowd *w) {
-    uint64_t low = 0, high = 4096;
+    uint64_t low = 0, high = 1 << 20;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (try_ceiling(w, middle) == RSH_OK)
@@ -207,14 +207,16 @@ static bool compare(prop_case *c, crowd *w) {
     w->opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
     w->opts.messages = true;
     if (gen_chance(&c->rng, 40)) w->opts.ranks_per_node = gen_between(&c->rng, 1, 5);
+    if (gen_chance(&c->rng, 50)) w->opts.reduce = RSH_REDUCE_BY_NODE;
     w->way = (int)gen_below(&c->rng, 3);
     for (int i = 0; i < w->n; i++) {
         side_fill(source(w, i), &c->rng, gen_chance(&c->rng, 20));
         side_wipe(destination(w, i));
     }
     any_ceiling(w, c);
-    snprintf(c->note, sizeof c->note, "adjoint=%d way=%d ranks=%d ranks_per_node=%d ceiling=%lld", w->adjoint, w->way,
-             w->nranks, (int)w->opts.ranks_per_node,
+    snprintf(c->note, sizeof c->note, "adjoint=%d way=%d ranks=%d ranks_per_node=%d by_node=%d ceiling=%lld",
+             w->adjoint, w->way,
+             w->nranks, (int)w->opts.ranks_per_node, w->opts.reduce == RSH_REDUCE_BY_NODE,
              w->opts.has_max_scratch ? (long long)w->opts.max_scratch_bytes : -1LL);
     if (!expect(c, w)) return false;
     PROP_OK(c, engine_run(w->nranks, on_rank, w));

@@ -23,7 +23,7 @@ static int64_t moved(const rsh_layout *from, const rsh_layout *to) {
 static bool rotated_check(prop_case *c, const rsh_layout *from, const rsh_layout *to) {
     rsh_layout *better = NULL;
     bool exact = false;
-    PROP_OK(c, rsh_layout_relabel(1, &from, &to, NULL, &better, &exact));
+    PROP_OK(c, rsh_plan_relabel(1, &from, &to, NULL, &better, &exact));
     int64_t bytes = moved(from, better);
     bool ok = bytes == 0 && exact;
     if (!ok)
@@ -165,7 +165,7 @@ static bool one_permutation(prop_case *c, const family *f) {
 static bool best_of_all(prop_case *c, family *f) {
     bool exact = false, unchanged = true;
     int64_t found = 0, identity = 0;
-    PROP_OK(c, rsh_layout_relabel(f->n, (const rsh_layout *const *)f->from, (const rsh_layout *const *)f->to, NULL,
+    PROP_OK(c, rsh_plan_relabel(f->n, (const rsh_layout *const *)f->from, (const rsh_layout *const *)f->to, NULL,
                                   f->better, &exact));
     PROP(c, exact, "not exact with %d ranks", f->nranks);
     for (int k = 0; k < f->n; k++) {

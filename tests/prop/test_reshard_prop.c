@@ -88,7 +88,7 @@ static bool agreed(prop_case *c, const agreement *a) {
         const unsigned char *list[GEN_MAX_ROLES];
         unsigned char expected[16];
         for (int r = 0; r < a->nranks; r++) list[r] = a->mine[r] + (size_t)i * size;
-        ora_reduce_to(a->op, a->t, a->nranks, list, a->t, expected);
+        ora_reduce_to(a->op, a->t, a->nranks, list, NULL, a->t, expected);
         for (int r = 0; r < a->nranks; r++)
             PROP(c, !engine_sees(r) || ora_equal(a->t, ORA_BITS, a->got[r] + (size_t)i * size, expected),
                  "%s of %d %s: rank %d, element %lld", ora_op_name(a->op), a->nranks, ora_dtype_name(a->t), r,

@@ -1,6 +1,8 @@
 /* Metadata of whole tensors: equality with and without order, and the JSON form. */
 #include "spec/make.h"
 
+#include <reshard/alloc.h>
+
 #include <jansson.h>
 
 typedef struct text {

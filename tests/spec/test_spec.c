@@ -1,6 +1,8 @@
 /* Specs: chunks, boxes and users' kinds; their metadata, their text, and inference from shards. */
 #include "spec/make.h"
 
+#include <reshard/alloc.h>
+
 static rsh_spec *parse(const char *text) {
     rsh_spec *s = NULL;
     assert_int_equal(rsh_spec_parse(text, &s), RSH_OK);

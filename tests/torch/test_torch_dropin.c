@@ -165,13 +165,55 @@ static void ranks_agree_on_how_making_their_shards_went(void **state) {
     run_engines(W, alone, NULL);
 }
 
+/* Rank 1 cannot make its shard.  It goes on to the next collective call of its program, where the others are not. */
+static rsh_status failing(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    int me = rsh_comm_rank(comm);
+    rsh_tensor *x;
+    rsh_shard s = {.tensor = NULL};
+    rsh_torch_tensor *t = NULL;
+    RSH_TRY(rsh_tensor_zeros(RSH_F32, 1, (int64_t[]){4}, &x));
+    rsh_status st = rsh_shard_from_tensor(x, me == 1 ? 2 : 1, (int64_t[]){4 * me, 0}, me, &s);
+    CHECK_STATUS(RSH_EMISMATCH,
+                 st ? rsh_group_barrier(NULL) : rsh_torch_from_shards(1, &s, 1, (int64_t[]){4 * W}, NULL, &t));
+    CHECK_SAYS("offsets");
+    CHECK_SAYS("rank 1");
+    RSH_TRY(rsh_group_barrier(NULL)); /* all go on */
+    rsh_shard_clear(&s);
+    rsh_tensor_free(x);
+    return RSH_OK;
+}
+static void the_others_learn_why_a_rank_has_no_shard_at_its_next_call(void **state) {
+    (void)state;
+    run_engines(W, failing, NULL);
+}
+
+/* What a rank learned in earlier calls is no reason for being in another one now. */
+static rsh_status unrelated(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    rsh_layout *l = NULL;
+    CHECK(rsh_layout_parse("nonsense", &l) == RSH_EVALUE);
+    RSH_TRY(rsh_group_barrier(NULL));
+    int me = rsh_comm_rank(comm);
+    CHECK_STATUS(RSH_EMISMATCH, me == 1 ? rsh_group_barrier(NULL) : rsh_group_agree(NULL, RSH_OK));
+    CHECK(!strstr(rsh_error_detail(), "last error"));
+    return RSH_OK;
+}
+static void an_error_before_the_last_common_call_is_not_quoted(void **state) {
+    (void)state;
+    run_engines(W, unrelated, NULL);
+}
+
 int main(void) {
+    setenv("RESHARD_TIMEOUT", "30", 0); /* where a refusal does not reach all ranks, they would wait for long */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(b04_drop_ins_take_dims_from_the_end),
         cmocka_unit_test(b36_drop_ins_move_dims_of_length_0),
         cmocka_unit_test(b29_a_resharded_tensor_requires_a_gradient_as_its_source_does),
         cmocka_unit_test(b27_what_one_rank_refuses_reaches_all_in_reshard_and_the_drop_ins),
         cmocka_unit_test(ranks_agree_on_how_making_their_shards_went),
+        cmocka_unit_test(the_others_learn_why_a_rank_has_no_shard_at_its_next_call),
+        cmocka_unit_test(an_error_before_the_last_common_call_is_not_quoted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,7 +368,7 @@ static rsh_status grid_shard(const void *self, const rsh_tensor *tensor, int src
     rsh_spec_free(s);
     return st;
 }
-static const rsh_torch_sharder grid_sharder = {grid_shard};
+static const rsh_spec_sharder grid_sharder = {grid_shard};
 static const rsh_spec_kind grid_kind = {.name = "grid", .build = grid_build};
 static const rsh_spec_kind cutting_kind = {.name = "cutting grid", .build = grid_build, .sharder = &grid_sharder};
 

@@ -13,6 +13,7 @@
 
 #include <reshard/layout.h>
 #include <reshard/tensor.h>
+#include <reshard/sink.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -132,6 +133,8 @@ RSH_API rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shar
 /* ---- specs ---- */
 
 typedef struct rsh_spec rsh_spec;
+/* How a kind shards tensors; <reshard/torch/tensor.h> describes it. */
+typedef struct rsh_spec_sharder rsh_spec_sharder;
 
 /* A kind of spec.  `self` is what the user gave to rsh_spec_new.  `build` must be there, the others
  * may be NULL.  Functions may be called by any thread that holds a spec, and give the same answer
@@ -146,9 +149,8 @@ typedef struct rsh_spec_kind {
     /* Prints the text by which two specs of this kind are compared.  NULL: all specs of the kind
      * are equal. */
     rsh_status (*print)(const void *self, const rsh_sink *sink);
-    /* How rsh_shard_tensor hands out a whole tensor: an rsh_torch_sharder, which
-     * <reshard/torch/tensor.h> describes.  NULL: it cannot (RSH_EUNSUP). */
-    const void *sharder;
+    /* How rsh_shard_tensor hands out a whole tensor.  NULL: it cannot (RSH_EUNSUP). */
+    const rsh_spec_sharder *sharder;
 } rsh_spec_kind;
 
 /* Specs are immutable and reference-counted.  A new one has one reference, the caller's.  Any

@@ -123,11 +123,11 @@ RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tens
  * RSH_EVALUE if ranks give different sources, specs, shapes or dtypes, or a tensor is not dense;
  * RSH_ERUNTIME if the source is outside the group; RSH_EUNSUP if the kind of spec has no sharder:
  * the built-in boxes have none, use rsh_torch_scatter.  Collective. */
-typedef struct rsh_torch_sharder {
+struct rsh_spec_sharder {
     /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
     rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
                         rsh_torch_tensor **out);
-} rsh_torch_sharder;
+};
 RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                     rsh_group *group, const rsh_tensor_props *props,
                                     rsh_torch_tensor **out);

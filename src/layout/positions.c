@@ -1,4 +1,4 @@
-/* Mesh: plain questions about positions and axes, and layouts made from layouts. */
+/* Positions: plain questions about positions and axes of the mesh, and layouts made from layouts. */
 #include "layout/impl.h"
 
 bool rshi_layout_plain(const rsh_layout *l) {

@@ -1,0 +1,50 @@
+# nn: libreshard-nn, ops with gradients on the public headers and CBLAS.  The core library needs neither.
+#
+# Kernels (src/nn/kernel_*.c) are compiled once for each dtype and each level of vector instructions; src/nn/dispatch.c chooses at run time.
+
+set(RESHARD_NN AUTO CACHE STRING "Build libreshard-nn: ON, OFF, or AUTO: where there is a CBLAS")
+set_property(CACHE RESHARD_NN PROPERTY STRINGS AUTO ON OFF)
+
+set(nn_wanted ${RESHARD_NN})
+if(NOT RESHARD_NN STREQUAL "OFF")
+  pkg_search_module(CBLAS QUIET IMPORTED_TARGET openblas cblas)
+  if(RESHARD_NN STREQUAL "AUTO")
+    set(nn_wanted OFF)
+    if(PROJECT_IS_TOP_LEVEL AND CBLAS_FOUND)
+      set(nn_wanted ON)
+    endif()
+  elseif(RESHARD_NN AND NOT CBLAS_FOUND)
+    message(FATAL_ERROR "RESHARD_NN is ON, but pkg-config knows neither openblas nor cblas")
+  endif()
+endif()
+
+function(reshard_nn_kernels level)
+  file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nn/kernel_*.c)
+  foreach(bits 32 64)
+    set(name reshard-nn-f${bits}-${level})
+    add_library(${name} OBJECT ${kernels})
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_definitions(${name} PRIVATE NN_BITS=${bits} NN_LEVEL=${level})
+    # What the loops need to be vectorised: no errno, no traps.  Sums keep their order.
+    target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno -fno-trapping-math -ffp-contract=fast ${ARGN})
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${name} PRIVATE reshard-flags)
+    target_sources(reshard-nn PRIVATE $<TARGET_OBJECTS:${name}>)
+  endforeach()
+endfunction()
+
+if(nn_wanted)
+  file(GLOB nn_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nn/*.c)
+  list(FILTER nn_sources EXCLUDE REGEX "/kernel_[^/]*$")
+  add_library(reshard-nn SHARED ${nn_sources})
+  add_library(reshard::nn ALIAS reshard-nn)
+  reshard_nn_kernels(generic)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    reshard_nn_kernels(avx2 -mavx2 -mfma)
+    target_compile_definitions(reshard-nn PRIVATE RSHN_AVX2)
+  endif()
+  target_include_directories(reshard-nn PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(reshard-nn PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME nn INSTALL_RPATH "$ORIGIN" LINKER_LANGUAGE C)
+  target_link_libraries(reshard-nn PUBLIC reshard PRIVATE reshard-flags $<BUILD_INTERFACE:PkgConfig::CBLAS> Threads::Threads m)
+endif()

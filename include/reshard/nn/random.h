@@ -1,0 +1,38 @@
+/* Random: the seed and the number of the next random call, for each thread.
+ *
+ * A random number depends on the seed, the number of the call that draws it and the element's
+ * global position alone.  Ranks that set the same seed and make the same calls in the same order
+ * have the same random numbers, and these do not change with the number of ranks. */
+#ifndef RESHARD_NN_RANDOM_H
+#define RESHARD_NN_RANDOM_H
+
+#include <reshard/grad.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rsh_random_state {
+    uint64_t seed;
+    uint64_t call; /* of the next call that draws numbers */
+} rsh_random_state;
+
+/* The state of the calling thread; it starts as {0, 0}.  Setting returns what was there.  Local. */
+RSH_API rsh_random_state rsh_random_get(void);
+RSH_API rsh_random_state rsh_random_set(rsh_random_state state);
+/* {seed, 0} for the calling thread.  Local. */
+RSH_API void rsh_random_seed(uint64_t seed);
+/* The state for one call; the next one gets the next number.  Local. */
+RSH_API rsh_random_state rsh_random_next(void);
+
+/* Fill a value with numbers from lo to hi, or with a mean and a deviation; each is one call.  A
+ * distributed value gets the numbers of its global positions.
+ * RSH_ETYPE if the dtype is not a float; RSH_EUNSUP for a partial layout; RSH_EVALUE if a bound is
+ * not finite.  Local. */
+RSH_API rsh_status rsh_random_uniform(rsh_value *v, double lo, double hi);
+RSH_API rsh_status rsh_random_normal(rsh_value *v, double mean, double deviation);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

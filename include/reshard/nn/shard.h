@@ -1,0 +1,95 @@
+/* Sharded modules: parameters cut over the ranks of a group, by a plan.
+ *
+ * PyTorch's shard_parameter, shard_module, reshard_output and collect_local_shard.  A sharded
+ * parameter is a distributed value.  Linear, Embedding and EmbeddingBag run over the ranks then;
+ * docs/nn.md says how.  Gradients are those of all ranks' losses together.
+ *
+ * A group of NULL is the default group.  Ranks that are not members do nothing (RSH_OK).  If one
+ * rank refuses, every rank gets its status and sentence, and modules are as before. */
+#ifndef RESHARD_NN_SHARD_H
+#define RESHARD_NN_SHARD_H
+
+#include <reshard/nn/module.h>
+#include <reshard/torch/group.h>
+#include <reshard/torch/spec.h>
+#include <reshard/torch/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Cuts a parameter by a spec: the values are those of rank `src_rank`.  It requires a gradient if
+ * it did before.  Other modules that share the parameter keep the whole one. RSH_EATTR if the
+ * module has nothing of the name; RSH_EKEY if it is a buffer or a child; RSH_EVALUE if it has no
+ * value, is distributed already or is not dense; otherwise as rsh_shard_tensor. Collective over the
+ * group. */
+RSH_API rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *spec,
+                                       int src_rank, rsh_group *group);
+
+/* ---- plans ---- */
+
+/* Something that makes a module for several ranks from one for a single rank.  `shard` returns a
+ * new module in *out, which the caller frees; what it does to its argument is not undone.
+ * Collective over the group, if it makes collective calls. */
+typedef struct rsh_sharder {
+    rsh_status (*shard)(void *ctx, rsh_module *m, rsh_module **out);
+    void *ctx;
+} rsh_sharder;
+
+typedef struct rsh_sharding_plan rsh_sharding_plan;
+
+/* An empty plan.  The caller frees *out.  RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_sharding_plan_new(rsh_sharding_plan **out);
+/* No-op for NULL.  Local. */
+RSH_API void rsh_sharding_plan_free(rsh_sharding_plan *p);
+/* Adds an entry: a parameter by path and its spec, or a module by path and its sharder, which is
+ * copied; the other one is NULL.  Specs are held.  RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_sharding_plan_add(rsh_sharding_plan *p, const char *path,
+                                         const rsh_spec *spec, const rsh_sharder *sharder);
+/* The output of a module ("" is the root) is resharded; it is returned as this rank's own part.
+ * RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_sharding_plan_reshard_output(rsh_sharding_plan *p, const char *path,
+                                                    const rsh_spec *spec);
+RSH_API rsh_status rsh_sharding_plan_return_local(rsh_sharding_plan *p, const char *path);
+
+/* Something that makes a plan for a module.  The caller frees *out. */
+typedef struct rsh_sharding_planner {
+    rsh_status (*build_plan)(void *ctx, rsh_module *m, rsh_sharding_plan **out);
+    void *ctx;
+} rsh_sharding_planner;
+
+/* Shards a module by a plan.  All parameters and modules are made first; then they are put in
+ * place, a tied parameter in all its places; then hooks are added for outputs. RSH_ETYPE if an
+ * entry has neither or both of spec and sharder, or an output has no spec; RSH_EKEY for a sharder
+ * at ""; RSH_ERUNTIME for a parameter inside a module that has a sharder; RSH_EATTR if a path leads
+ * nowhere; RSH_EVALUE if a parameter is named twice, a sharder returns no new module, or ranks have
+ * different plans; otherwise as rsh_shard_parameter. Collective over the group. */
+RSH_API rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int src_rank,
+                                    rsh_group *group);
+/* The same with a plan that a planner makes.  Collective over the group. */
+RSH_API rsh_status rsh_shard_module_by(rsh_module *m, const rsh_sharding_planner *planner,
+                                       int src_rank, rsh_group *group);
+
+/* ---- outputs ---- */
+
+/* Adds a hook: a distributed output is resharded to the spec, partial ones are reduced; others pass
+ * unchanged.  The spec is held.  Local; the hook is collective over the value's comm. */
+RSH_API rsh_status rsh_reshard_output(rsh_module *m, const rsh_spec *spec);
+/* Adds a hook: a distributed output that is not partial becomes this rank's only part of it,
+ * without the dim that is cut if all ranks have length 1 of it; others pass unchanged.  The hook
+ * returns RSH_EUNSUP if this rank has several parts or none.  Local. */
+RSH_API rsh_status rsh_collect_local_shard(rsh_module *m);
+
+/* ---- parameters that are not sharded ---- */
+
+/* Combines the gradients of the parameters of a tree that are not distributed, over the group; op
+ * is RSH_OP_SUM or RSH_OP_AVG.  Ranks that took the mean over their own rows of a batch want AVG;
+ * those whose loss is a sum want SUM.  A parameter that has a gradient on some rank has one on all
+ * ranks then.
+ * RSH_EVALUE for another op, or if ranks have different parameters.  Collective over the group. */
+RSH_API rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* Settings: environment variables that no rank can refuse later, since what they set is used where nothing can fail. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const rshi_simd_names[RSHI_SIMD_COUNT] = {"generic", "avx2", "avx512"};
+
+/* NULL: not set, or empty. */
+static const char *look(const char *name) {
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+rsh_status rshi_setting_cache_bytes(uint64_t *bytes) {
+    const char *text = look("RESHARD_CACHE_BYTES");
+    if (!text) return RSH_OK;
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    RSH_REQUIRE(end && !*end && !errno, RSH_EVALUE,
+                "RESHARD_CACHE_BYTES is \"%.40s\", which is not a number of bytes, as 1073741824 is", text);
+    *bytes = value;
+    return RSH_OK;
+}
+
+rsh_status rshi_setting_simd(rshi_simd *level) {
+    const char *text = look("RESHARD_SIMD");
+    if (!text) return RSH_OK;
+    for (int i = 0; i < RSHI_SIMD_COUNT; i++)
+        if (!strcmp(text, rshi_simd_names[i])) {
+            *level = (rshi_simd)i;
+            return RSH_OK;
+        }
+    return rshi_fail(RSH_EVALUE, "RESHARD_SIMD is \"%.40s\", which is none of generic, avx2 and avx512", text);
+}
+
+/* Who comes first finds out for all, since both are read once: every tensor and every comm asks. */
+rsh_status rshi_settings_check(void) {
+    static _Atomic bool fine;
+    if (atomic_load_explicit(&fine, memory_order_relaxed)) return RSH_OK;
+    RSH_TRY(rshi_setting_cache_bytes(&(uint64_t){0}));
+    RSH_TRY(rshi_setting_simd(&(rshi_simd){0}));
+    atomic_store_explicit(&fine, true, memory_order_relaxed);
+    return RSH_OK;
+}

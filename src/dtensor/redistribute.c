@@ -1,0 +1,63 @@
+/* Redistribute: a DTensor with other placements, by one plan. */
+#include "dtensor/dtensor.h"
+
+/* A dim of the mesh may stay partial with its op, or stop being partial; it cannot become so. */
+static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *to) {
+    for (int i = 0; i < n; i++) {
+        if (to[i].kind != RSH_PLACE_PARTIAL) continue;
+        bool same = from[i].kind == RSH_PLACE_PARTIAL && from[i].op == to[i].op;
+        char text[RSHI_PLACES_TEXT];
+        rshi_places_text(n, from, text);
+        RSH_REQUIRE(same, RSH_ERUNTIME, "dim %d of the mesh cannot become partial with \"%s\": the placements are %s",
+                    i, rsh_op_name(to[i].op), text);
+    }
+    return RSH_OK;
+}
+
+static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
+    rsh_mesh *mesh = rsh_dtensor_mesh(v);
+    rsh_place now[RSH_MAX_AXES];
+    RSH_REQUIRE(places, RSH_ERUNTIME, "redistribute without placements");
+    RSH_REQUIRE(n == rsh_mesh_ndim(mesh), RSH_EVALUE, "%d placements on a mesh of %d dims", n, rsh_mesh_ndim(mesh));
+    RSH_TRY(rsh_dtensor_places(v, now));
+    RSH_TRY(check_partial(n, now, places));
+    return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);
+}
+
+rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_value **out) {
+    RSH_NEEDS(out);
+    *out = NULL;
+    if (!v) return RSH_OK;
+    RSH_TRY(rshi_dtensor_require("rsh_dtensor_redistribute", v));
+    rsh_mesh *mesh = rsh_dtensor_mesh(v);
+    rsh_layout *to = NULL;
+    if (dtype == RSH_DTYPE_COUNT) dtype = rsh_value_dtype(v);
+    rsh_status st = rsh_comm_agree(rsh_mesh_comm(mesh), check(v, n, places, dtype, &to));
+    if (st) {
+        rsh_layout_free(to);
+        return st;
+    }
+    rsh_value *moved = NULL;
+    if (rsh_layout_equal(to, rsh_value_layout(v))) moved = rsh_value_hold(v);
+    else st = rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, &moved);
+    if (!st && moved != v) st = rsh_value_read(moved, &rshi_dtensor_reading, mesh);
+    rsh_layout_free(to);
+    if (st) rsh_value_free(moved);
+    else *out = moved;
+    return st;
+}
+
+rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out) {
+    RSH_NEEDS(out);
+    *out = NULL;
+    if (!v) return RSH_OK;
+    RSH_TRY(rshi_dtensor_require("rsh_dtensor_full_tensor", v));
+    rsh_place all[RSH_MAX_AXES];
+    int n = rsh_mesh_ndim(rsh_dtensor_mesh(v));
+    for (int i = 0; i < n; i++) all[i] = rsh_replicate();
+    rsh_value *whole = NULL;
+    RSH_TRY(rsh_dtensor_redistribute(v, n, all, RSH_DTYPE_COUNT, &whole));
+    rsh_status st = rsh_dtensor_to_local(whole, grads, out);
+    rsh_value_free(whole);
+    return st;
+}

@@ -1,0 +1,249 @@
+/* Apply: an op on values, and the links that backward follows. */
+#include "grad/impl.h"
+
+/* ---- distributed inputs: one comm, and so many parts as the op can take ---- */
+
+static rsh_status find_comm(rshi_entry *n) {
+    for (int i = 0; i < n->nin; i++) {
+        rsh_comm *c = rsh_value_comm(n->edge[i].value);
+        RSH_REQUIRE(!c || !n->comm || c == n->comm, RSH_EVALUE, "%s: its inputs live on different comms", n->op->name);
+        if (c) n->comm = c;
+    }
+    return RSH_OK;
+}
+
+static rsh_status find_parts(rshi_entry *n) {
+    int64_t nparts = -1;
+    if (n->op->parts == RSH_PARTS_ANY) return RSH_OK;
+    for (int i = 0; i < n->nin; i++) {
+        const rsh_sharded *s = rsh_value_sharded(n->edge[i].value);
+        if (!s) continue;
+        RSH_REQUIRE(n->op->parts == RSH_PARTS_EACH || s->nparts == 1, RSH_EUNSUP,
+                    "%s needs one part on every rank; rank %d has %lld parts in %.300s", n->op->name, s->comm->rank,
+                    (long long)s->nparts, rsh_layout_text(s->layout));
+        RSH_REQUIRE(nparts < 0 || nparts == s->nparts, RSH_EVALUE, "%s: inputs of %lld and of %lld parts", n->op->name,
+                    (long long)nparts, (long long)s->nparts);
+        nparts = s->nparts;
+    }
+    if (nparts >= 0) n->nparts = nparts;
+    return RSH_OK;
+}
+
+/* What the op's own rule says; the lists are those of `io`, on the caller's stack or heap. */
+static rsh_status take_layouts(rshi_entry *n, rsh_grad_layouts *io) {
+    rsh_status st = n->op->layouts(io);
+    for (int i = 0; i < n->nin; i++) n->edge[i].grad_layout = io->grad_in[i];
+    for (int i = 0; i < n->nout; i++) {
+        n->out[i].form.layout = io->out[i];
+        n->out[i].grad_layout = io->grad_out[i];
+    }
+    return st;
+}
+
+static rsh_status ask_layouts(rshi_entry *n, rsh_value *const *in) {
+    if (!n->op->layouts && n->op->parts == RSH_PARTS_ANY) return RSH_OK;
+    RSH_REQUIRE(n->op->layouts, RSH_EUNSUP, "%s does not take distributed values", n->op->name);
+    size_t lists = 2 * (size_t)(n->nin + n->nout);
+    const void **room = rshi_calloc(lists, sizeof *room);
+    if (!room) return rshi_nomem();
+    const rsh_layout **layouts = (const rsh_layout **)room;
+    for (int i = 0; i < n->nin; i++) layouts[i] = rsh_value_layout(in[i]);
+    rsh_grad_layouts io = {.attrs = n->attrs, .nin = n->nin, .nout = n->nout, .in = layouts};
+    io.values = (const rsh_value *const *)in;
+    io.grad_in = (rsh_layout **)(room + n->nin);
+    io.out = io.grad_in + n->nin;
+    io.grad_out = io.out + n->nout;
+    rsh_status st = take_layouts(n, &io);
+    rshi_free(room);
+    return st;
+}
+
+static void take_given_layouts(rshi_entry *n, const rsh_grad_as *as) {
+    if (as->comm) n->comm = as->comm;
+    for (int i = 0; i < n->nin && as->grad_in; i++) n->edge[i].grad_layout = rsh_layout_hold(as->grad_in[i]);
+    for (int i = 0; i < n->nout && as->out; i++) n->out[i].form.layout = rsh_layout_hold(as->out[i]);
+    for (int i = 0; i < n->nout && as->grad_out; i++) n->out[i].grad_layout = rsh_layout_hold(as->grad_out[i]);
+}
+
+static rsh_status distribute(rshi_entry *n, rsh_value *const *in, const rsh_grad_as *as) {
+    RSH_TRY(find_comm(n));
+    if (as) take_given_layouts(n, as);
+    else RSH_TRY(ask_layouts(n, in));
+    RSH_TRY(find_parts(n));
+    if (n->nparts < 2) return RSH_OK;
+    n->tensors = rshi_calloc((size_t)(n->nparts * n->nout), sizeof *n->tensors);
+    return n->tensors ? RSH_OK : rshi_nomem();
+}
+
+/* ---- forward ---- */
+
+static rsh_status check_outputs(const rshi_entry *n) {
+    for (int i = 0; i < n->nout; i++)
+        RSH_REQUIRE(n->out[i].tensor || n->out[i].value, RSH_EVALUE, "%s: forward gave no output %d", n->op->name, i);
+    return RSH_OK;
+}
+
+static rsh_status run_part(rshi_entry *n) {
+    n->saving = 0;
+    RSH_TRY(n->op->forward(n));
+    RSH_TRY(check_outputs(n));
+    if (!n->tensors) return RSH_OK;
+    for (int i = 0; i < n->nout; i++) {
+        n->tensors[i * n->nparts + n->part] = n->out[i].tensor;
+        n->out[i].tensor = NULL;
+    }
+    return RSH_OK;
+}
+
+static rsh_status run(rshi_entry *n) {
+    bool was = rsh_grad_enable(false);
+    rsh_status st = RSH_OK;
+    n->phase = RSHI_FORWARD;
+    for (n->part = 0; n->part < n->nparts && !st; n->part++) st = run_part(n);
+    n->part = 0;
+    rsh_grad_enable(was);
+    return st;
+}
+
+/* What forward gave becomes a value. */
+static rsh_status settle_output(rshi_entry *n, int i) {
+    rshi_output *o = &n->out[i];
+    if (o->value) return RSH_OK;
+    rsh_tensor **parts = n->tensors ? n->tensors + i * n->nparts : &o->tensor;
+    return rshi_parts_assemble(n->op->name, n->comm, o->form.layout, n->nparts, parts, &o->value);
+}
+
+static rsh_status settle(rshi_entry *n, const rsh_grad_as *as) {
+    for (int i = 0; i < n->nout; i++) {
+        RSH_TRY(settle_output(n, i));
+        if (as && as->reading) rshi_payload_read(n->out[i].value->payload, as->reading, as->what);
+    }
+    return RSH_OK;
+}
+
+/* ---- links ---- */
+
+/* Every contribution to a partial value has a gradient of its own: nothing is to be combined, so its layout says
+ * replicated. */
+static rsh_status describe_input(rshi_input *e) {
+    if (e->grad_layout || !rsh_value_requires_grad(e->value)) return RSH_OK;
+    return rshi_gradient_layout(e->value, &e->grad_layout);
+}
+
+static rsh_status describe_output(rshi_output *o) {
+    rsh_layout_free(o->form.layout); /* that of the rule; the value may have it in another dtype */
+    rshi_profile_of(o->value->payload, &o->form);
+    o->no_grad |= !rshi_differentiable(o->form.dtype);
+    return o->grad_layout || o->no_grad ? RSH_OK : rshi_gradient_layout(o->value, &o->grad_layout);
+}
+
+static void link_input(rshi_input *e) {
+    rsh_value *v = e->value;
+    e->value = NULL;
+    if (!rsh_value_requires_grad(v)) return;
+    e->node = rshi_entry_hold(v->node);
+    e->leaf = v->node ? NULL : rsh_value_hold(v);
+    e->out = v->out;
+}
+
+static void link_output(rshi_entry *n, int i) {
+    rsh_value *v = n->out[i].value;
+    if (n->out[i].no_grad) return;
+    v->requires_grad = true;
+    v->node = rshi_entry_hold(n);
+    v->out = i;
+}
+
+/* All that may fail comes first. */
+static rsh_status record(rshi_entry *n) {
+    if (!n->recorded) return RSH_OK;
+    RSH_TRY(rshi_slots_fill(n));
+    for (int i = 0; i < n->nin; i++) RSH_TRY(describe_input(&n->edge[i]));
+    for (int i = 0; i < n->nout; i++) RSH_TRY(describe_output(&n->out[i]));
+    for (int i = 0; i < n->nin; i++) link_input(&n->edge[i]);
+    for (int i = 0; i < n->nout; i++) link_output(n, i);
+    return RSH_OK;
+}
+
+/* ---- the call ---- */
+
+static rsh_status check(const rsh_grad_op *op, int nin, rsh_value *const *in, int nout, rsh_value **out) {
+    RSH_REQUIRE(op && op->forward, RSH_EVALUE, "rsh_grad_apply needs an op with a forward function");
+    RSH_REQUIRE(nin >= 0 && (!nin || in) && nout > 0 && out, RSH_EVALUE, "%s: %d inputs%s and %d outputs%s", op->name,
+                nin, nin > 0 && !in ? " at NULL" : "", nout, nout > 0 && !out ? " at NULL" : "");
+    return RSH_OK;
+}
+
+static void begin(rshi_entry *n, rsh_value *const *in) {
+    bool needed = false;
+    for (int i = 0; i < n->nin; i++) {
+        n->edge[i].value = in[i];
+        needed |= rsh_value_requires_grad(in[i]);
+    }
+    n->recorded = needed && rsh_grad_enabled();
+}
+
+static bool any_distributed(int nin, rsh_value *const *in) {
+    for (int i = 0; i < nin; i++)
+        if (in[i] && in[i]->payload->sharded) return true;
+    return false;
+}
+
+/* What a call that failed, or is over, leaves behind. */
+static void end(rshi_entry *n) {
+    for (int i = 0; n->tensors && i < n->nout * n->nparts; i++) rsh_tensor_free(n->tensors[i]);
+    rshi_free(n->tensors);
+    n->tensors = NULL;
+    for (int i = 0; i < n->nin; i++) n->edge[i].value = NULL;
+    for (int i = 0; i < n->nout; i++) {
+        rsh_tensor_free(n->out[i].tensor);
+        n->out[i].tensor = NULL;
+    }
+    n->phase = RSHI_IDLE;
+}
+
+static void hand_over(rshi_entry *n, rsh_value **out) {
+    for (int i = 0; i < n->nout; i++) {
+        out[i] = n->out[i].value;
+        n->out[i].value = NULL;
+    }
+}
+
+static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                        const rsh_grad_as *as, rsh_value **out) {
+    rshi_entry *n = rshi_entry_new(op, attrs, nin, nout);
+    if (!n) return rshi_nomem();
+    rsh_status st;
+    begin(n, in);
+    if (as || any_distributed(nin, in)) RSH_GOTO(distribute(n, in, as));
+    RSH_GOTO(run(n));
+    RSH_GOTO(settle(n, as));
+    RSH_GOTO(record(n));
+    hand_over(n, out);
+out:
+    end(n);
+    rshi_entry_drop(n);
+    return st;
+}
+
+/* The first reading of an input. */
+static const rsh_reading *find_reading(int nin, rsh_value *const *in) {
+    for (int i = 0; i < nin; i++)
+        if (in[i] && in[i]->payload->reading) return in[i]->payload->reading;
+    return NULL;
+}
+
+rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                          rsh_value **out) {
+    RSH_TRY(check(op, nin, in, nout, out));
+    const rsh_reading *reading = find_reading(nin, in);
+    return reading ? reading->apply(op, attrs, nin, in, nout, out) : apply(op, attrs, nin, in, nout, NULL, out);
+}
+
+rsh_status rsh_grad_apply_as(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                             const rsh_grad_as *as, rsh_value **out) {
+    RSH_TRY(check(op, nin, in, nout, out));
+    RSH_NEEDS(as);
+    RSH_REQUIRE(!as->reading || as->reading->apply, RSH_EVALUE, "a reading without a function that applies ops");
+    return apply(op, attrs, nin, in, nout, as, out);
+}

@@ -1,0 +1,135 @@
+/* Call: what the functions of an op see of its application. */
+#include "grad/impl.h"
+
+int rsh_call_nin(const rsh_grad_call *c) { return c ? c->nin : 0; }
+int rsh_call_nout(const rsh_grad_call *c) { return c ? c->nout : 0; }
+void *rsh_call_attrs(const rsh_grad_call *c) { return c ? c->attrs : NULL; }
+int64_t rsh_call_part(const rsh_grad_call *c) { return c ? c->part : 0; }
+
+static bool has_in(const rsh_grad_call *c, int i) { return c && i >= 0 && i < c->nin; }
+static bool has_out(const rsh_grad_call *c, int i) { return c && i >= 0 && i < c->nout; }
+
+bool rsh_call_needs(const rsh_grad_call *c, int i) {
+    if (!has_in(c, i) || !c->recorded) return false;
+    const rshi_input *e = &c->edge[i];
+    return c->phase == RSHI_FORWARD ? rsh_value_requires_grad(e->value) : e->node || e->leaf;
+}
+
+static rsh_status check_in(const rsh_grad_call *c, int i) {
+    RSH_NEEDS(c);
+    RSH_REQUIRE(has_in(c, i), RSH_EINDEX, "%s: input %d of %d", c->op->name, i, c->nin);
+    return RSH_OK;
+}
+
+static rsh_status check_out(const rsh_grad_call *c, int i) {
+    RSH_NEEDS(c);
+    RSH_REQUIRE(has_out(c, i), RSH_EINDEX, "%s: output %d of %d", c->op->name, i, c->nout);
+    return RSH_OK;
+}
+
+/* ---- forward ---- */
+
+const rsh_value *rsh_call_in_value(const rsh_grad_call *c, int i) {
+    return has_in(c, i) && c->phase == RSHI_FORWARD ? c->edge[i].value : NULL;
+}
+
+const rsh_tensor *rsh_call_in(const rsh_grad_call *c, int i) {
+    const rsh_value *v = rsh_call_in_value(c, i);
+    return v ? rshi_payload_part(v->payload, c->part) : NULL;
+}
+
+const rsh_layout *rsh_call_out_layout(const rsh_grad_call *c, int i) {
+    return has_out(c, i) ? c->out[i].form.layout : NULL;
+}
+
+rsh_status rsh_call_out(rsh_grad_call *c, int i, rsh_tensor *t) {
+    rsh_status st = check_out(c, i);
+    if (!st && (!t || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
+        st = rshi_fail(RSH_EVALUE, "%s: output %d is %s", c->op->name, i, t ? "given twice, or in backward" : "NULL");
+    if (st) rsh_tensor_free(t);
+    else c->out[i].tensor = t;
+    return st;
+}
+
+rsh_status rsh_call_out_value(rsh_grad_call *c, int i, rsh_value *v) {
+    rsh_status st = check_out(c, i);
+    if (!st && (!v || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
+        st = rshi_fail(RSH_EVALUE, "%s: output %d is %s", c->op->name, i, v ? "given twice, or in backward" : "NULL");
+    if (!st && (v->refs > 1 || v->node))
+        st = rshi_fail(RSH_EVALUE, "%s: output %d is a value that is in use elsewhere", c->op->name, i);
+    if (st) rsh_value_free(v);
+    else c->out[i].value = v;
+    return st;
+}
+
+rsh_status rsh_call_no_grad(rsh_grad_call *c, int i) {
+    RSH_TRY(check_out(c, i));
+    c->out[i].no_grad = true;
+    return RSH_OK;
+}
+
+rsh_status rsh_call_save_in(rsh_grad_call *c, int i) {
+    RSH_TRY(check_in(c, i));
+    return rshi_slot_add(c, RSHI_SLOT_IN, i, NULL);
+}
+
+rsh_status rsh_call_save_out(rsh_grad_call *c, int i) {
+    RSH_TRY(check_out(c, i));
+    return rshi_slot_add(c, RSHI_SLOT_OUT, i, NULL);
+}
+
+rsh_status rsh_call_save(rsh_grad_call *c, rsh_tensor *t) {
+    if (!c || !t) {
+        rsh_tensor_free(t);
+        return rshi_fail(RSH_EVALUE, "rsh_call_save: %s is NULL", c ? "t" : "c");
+    }
+    return rshi_slot_add(c, RSHI_SLOT_TENSOR, 0, t);
+}
+
+/* ---- backward ---- */
+
+const rsh_value *rsh_call_grad_value(const rsh_grad_call *c, int i) {
+    return has_out(c, i) && c->phase == RSHI_BACKWARD ? c->out[i].value : NULL;
+}
+
+const rsh_tensor *rsh_call_grad(const rsh_grad_call *c, int i) {
+    const rsh_value *v = rsh_call_grad_value(c, i);
+    return v ? rshi_payload_part(v->payload, c->part) : NULL;
+}
+
+static rsh_status check_given(const rsh_grad_call *c, int i, const void *what) {
+    RSH_TRY(check_in(c, i));
+    RSH_REQUIRE(what && !c->edge[i].tensor && !c->edge[i].value && c->phase == RSHI_BACKWARD, RSH_EVALUE,
+                "%s: the gradient of input %d is %s", c->op->name, i, what ? "given twice, or in forward" : "NULL");
+    return RSH_OK;
+}
+
+rsh_status rsh_call_give(rsh_grad_call *c, int i, rsh_tensor *t) {
+    rsh_status st = check_given(c, i, t);
+    if (st || !rsh_call_needs(c, i)) rsh_tensor_free(t);
+    else c->edge[i].tensor = t;
+    return st;
+}
+
+rsh_status rsh_call_give_value(rsh_grad_call *c, int i, rsh_value *v) {
+    rsh_status st = check_given(c, i, v);
+    if (st || !rsh_call_needs(c, i)) rsh_value_free(v);
+    else c->edge[i].value = v;
+    return st;
+}
+
+/* Every part gives the same value; the first one counts. */
+rsh_status rsh_call_pass(rsh_grad_call *c, int i, int j) {
+    RSH_TRY(check_in(c, i));
+    RSH_TRY(check_out(c, j));
+    if (c->part || !rsh_call_needs(c, i)) return RSH_OK;
+    RSH_TRY(check_given(c, i, c));
+    c->edge[i].value = rsh_value_hold(c->out[j].value);
+    return RSH_OK;
+}
+
+rsh_status rsh_grad_fail(rsh_status status, const char *sentence) {
+    RSH_REQUIRE(status > RSH_OK && status <= RSH_EBUSY && sentence, RSH_EVALUE, "rsh_grad_fail: %d is not an error%s",
+                (int)status, sentence ? "" : ", and there is no sentence");
+    return rshi_fail(status, "%s", sentence);
+}

@@ -1,0 +1,212 @@
+/* Moves: a reshard as an op, and tags put on values and taken off.
+ *
+ * Forward and backward are calls that the comm's caches know, so that a training loop plans and binds in its first
+ * step only. */
+#include "grad/impl.h"
+
+#include <string.h>
+
+#include "layout/layout.h"
+#include "math/math.h"
+
+/* Moves and tags mean the layout alone: the readings of inputs do not take them over. */
+static const rsh_grad_as as_it_is;
+
+/* ---- reshard ---- */
+
+typedef struct moving {
+    rsh_layout *from, *to; /* held by the copy of the attributes in the entry */
+    rsh_comm *comm;
+    rsh_derivative how;
+    rsh_plan_opts opts;
+    bool *opened; /* in forward: has the call been made that tells the other ranks? */
+} moving;
+
+static rsh_comm *reshard_comm(const void *attrs) { return ((const moving *)attrs)->comm; }
+
+static void reshard_drop(void *attrs) {
+    moving *m = attrs;
+    rsh_layout_free(m->from);
+    rsh_layout_free(m->to);
+}
+
+static rsh_status out_sharded(rsh_grad_call *c, rsh_sharded *s) {
+    rsh_value *v;
+    rsh_status st = rsh_value_take_sharded(s, false, &v);
+    if (!st) return rsh_call_out_value(c, 0, v);
+    rsh_sharded_free(s);
+    return st;
+}
+
+static rsh_status reshard_forward(rsh_grad_call *c) {
+    moving *m = rsh_call_attrs(c);
+    rsh_sharded *s;
+    m->from = rsh_layout_hold(m->from);
+    m->to = rsh_layout_hold(m->to);
+    *m->opened = true;
+    m->opened = NULL;
+    RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_in_value(c, 0)), m->to, &m->opts, &s));
+    m->opts.node_of = NULL; /* the caller's, for the call only; backward asks the comm */
+    m->opts.nnode_of = 0;
+    m->opts.may_alias = false; /* a gradient may be changed in place where its source is not */
+    return out_sharded(c, s);
+}
+
+/* The number of contributions that avg divides by. */
+static double positions(const rsh_layout *l) {
+    const rsh_layout_desc *d = rsh_layout_describe(l);
+    double n = 1;
+    for (int i = 0; d->op == RSH_OP_AVG && i < d->npartial; i++) n *= (double)d->axis[d->partial[i]].size;
+    return n;
+}
+
+static void scale(const rsh_sharded *s, double by) {
+    for (int64_t i = 0; i < s->nparts && by != 1; i++) rshi_scale_elements(s->part[i], by);
+}
+
+static rsh_status check_linear(const rsh_layout *l) {
+    rsh_op op = rsh_layout_op(l);
+    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "reshard: %s has no derivative",
+                rsh_op_name(op));
+    return RSH_OK;
+}
+
+/* From wherever the gradient is to the source's layout; every contribution to a sum gets the whole gradient. */
+static rsh_status way_back(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+    rsh_layout *to = NULL;
+    rsh_status st = check_linear(m->from);
+    if (!st) st = check_linear(m->to);
+    if (!st) st = rshi_tape_unpartial(m->from, &to);
+    if (st) return rsh_comm_agree(m->comm, st);
+    st = rsh_reshard(g, to, &m->opts, out);
+    rsh_layout_free(to);
+    if (!st) scale(*out, positions(m->to) / positions(m->from));
+    return st;
+}
+
+/* The buffers as `from` has them get the layout of gradients. */
+static rsh_status transposed(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+    rsh_layout *layout = NULL;
+    rsh_status st = rshi_tape_unpartial(m->from, &layout);
+    if (st) return rsh_comm_agree(m->comm, st);
+    st = rshi_reshard_adjoint(m->comm, "reshard", g, m->from, m->to, &m->opts, out);
+    if (st) {
+        rsh_layout_free(layout);
+        return st;
+    }
+    rsh_layout_free((*out)->layout);
+    (*out)->layout = layout;
+    return RSH_OK;
+}
+
+static rsh_status reshard_gradient(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+    return (m->how == RSH_DERIVATIVE_BACKWARD ? way_back : transposed)(m, g, out);
+}
+
+/* What counts where no gradient came. */
+static rsh_status zeros_for(const moving *m, rsh_sharded **out) {
+    rsh_layout *layout = NULL;
+    rsh_status st = rshi_tape_unpartial(m->to, &layout);
+    if (!st) st = rsh_sharded_zeros(m->comm, layout, out);
+    rsh_layout_free(layout);
+    return st ? rsh_comm_agree(m->comm, st) : RSH_OK;
+}
+
+static rsh_status reshard_backward(rsh_grad_call *c) {
+    const moving *m = rsh_call_attrs(c);
+    const rsh_value *g = rsh_call_grad_value(c, 0);
+    rsh_sharded *zeros = NULL, *s = NULL;
+    rsh_value *v = NULL;
+    if (!g) RSH_TRY(zeros_for(m, &zeros));
+    rsh_status st = reshard_gradient(m, g ? rsh_value_sharded(g) : zeros, &s);
+    rsh_sharded_free(zeros);
+    if (!st) st = rsh_value_take_sharded(s, false, &v);
+    if (st) rsh_sharded_free(s);
+    return st ? st : rsh_call_give_value(c, 0, v);
+}
+
+static const rsh_grad_op reshard_op = {.name = "reshard",
+                                       .forward = reshard_forward,
+                                       .backward = reshard_backward,
+                                       .parts = RSH_PARTS_ANY,
+                                       .attr_bytes = sizeof(moving),
+                                       .drop = reshard_drop,
+                                       .comm = reshard_comm};
+
+static rsh_status check_reshard(const rsh_value *v, const rsh_layout *to, rsh_derivative how, rsh_value **out) {
+    RSH_REQUIRE(to && out, RSH_EVALUE, "reshard needs a layout and a place for the result");
+    RSH_REQUIRE(how == RSH_DERIVATIVE_ADJOINT || how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
+                "reshard: %d is not a derivative", (int)how);
+    RSH_REQUIRE(!v->requires_grad || !rsh_grad_enabled() || rshi_differentiable(rsh_layout_dtype(to)), RSH_EUNSUP,
+                "reshard to %s has no derivative; gradients are of f32 and f64", rsh_dtype_name(rsh_layout_dtype(to)));
+    return RSH_OK;
+}
+
+rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
+                             rsh_value **out) {
+    RSH_REQUIRE(v && rsh_value_sharded(v), RSH_EVALUE, "reshard of %s", v ? "a value without a layout" : "NULL");
+    bool opened = false;
+    moving m = {.from = (rsh_layout *)rsh_value_layout(v), .to = (rsh_layout *)to, .comm = rsh_value_comm(v)};
+    m.how = how;
+    m.opened = &opened;
+    m.opts = opts ? *opts : (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
+    rsh_status st = check_reshard(v, to, how, out);
+    if (!st) st = rsh_grad_apply_as(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
+    return st && !opened ? rsh_comm_agree(m.comm, st) : st;
+}
+
+/* ---- tags ---- */
+
+typedef struct tagging {
+    rsh_comm *comm;
+    const rsh_layout *layout; /* in forward only */
+} tagging;
+
+static rsh_status tag_forward(rsh_grad_call *c) {
+    tagging *t = rsh_call_attrs(c);
+    const rsh_tensor *in = rsh_call_in(c, 0);
+    rsh_sharded *s;
+    RSH_TRY(rsh_sharded_from_tensors(t->comm, t->layout, 1, &in, &s));
+    t->layout = NULL;
+    return out_sharded(c, s);
+}
+
+/* The same elements under another handle. */
+static rsh_status same(const rsh_tensor *t, rsh_tensor **out) {
+    return rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), out);
+}
+
+static rsh_status give_same(rsh_grad_call *c) {
+    rsh_tensor *t;
+    RSH_TRY(same(rsh_call_grad(c, 0), &t));
+    return rsh_call_give(c, 0, t);
+}
+
+static const rsh_grad_op tag_op = {.name = "tag",
+                                   .forward = tag_forward,
+                                   .backward = give_same,
+                                   .parts = RSH_PARTS_ANY,
+                                   .attr_bytes = sizeof(tagging)};
+
+rsh_status rsh_value_tag(rsh_value *v, rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
+    RSH_NEEDS(v);
+    RSH_NEEDS(out);
+    RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE, "tag: the value has a layout, %.300s",
+                rsh_layout_text(rsh_value_layout(v)));
+    RSH_REQUIRE(comm && layout, RSH_EVALUE, "tag needs a comm and a layout");
+    return rsh_grad_apply_as(&tag_op, &(tagging){comm, layout}, 1, &v, 1, &as_it_is, out);
+}
+
+static rsh_status untag_forward(rsh_grad_call *c) {
+    rsh_tensor *t;
+    RSH_TRY(same(rsh_call_in(c, 0), &t));
+    return rsh_call_out(c, 0, t);
+}
+
+static const rsh_grad_op untag_op = {.name = "untag", .forward = untag_forward, .backward = give_same};
+
+rsh_status rsh_value_untag(rsh_value *v, rsh_value **out) {
+    RSH_NEEDS(v);
+    RSH_NEEDS(out);
+    return rsh_grad_apply_as(&untag_op, NULL, 1, &v, 1, &as_it_is, out);
+}

@@ -1,0 +1,111 @@
+/* Payload: the elements of a value, and the form that others must have to go with it. */
+#include "grad/impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tensor/tensor.h"
+
+rshi_payload *rshi_payload_new(rsh_tensor *t, rsh_sharded *s) {
+    rshi_tape *tape = rshi_tape_mine();
+    rshi_payload *p = tape ? rshi_shelf_take(&tape->payloads, sizeof *p) : NULL;
+    if (p) *p = (rshi_payload){.refs = 1, .tensor = t, .sharded = s};
+    return p;
+}
+
+rshi_payload *rshi_payload_hold(rshi_payload *p) {
+    if (p) p->refs++;
+    return p;
+}
+
+void rshi_payload_drop(rshi_payload *p) {
+    if (!p || --p->refs) return;
+    rsh_tensor_free(p->tensor);
+    rsh_sharded_free(p->sharded);
+    for (int64_t i = 0; i < p->nlist; i++) rsh_tensor_free(p->list[i]);
+    rshi_free(p->list);
+    if (p->reading) rshi_payload_read(p, NULL, NULL);
+    rshi_payload_block_give(p);
+}
+
+void rshi_payload_read(rshi_payload *p, const rsh_reading *reading, void *what) {
+    if (reading && reading->hold) reading->hold(what);
+    if (p->reading && p->reading->drop) p->reading->drop(p->what);
+    p->reading = reading;
+    p->what = what;
+}
+
+int64_t rshi_payload_nparts(const rshi_payload *p) {
+    return p->sharded ? p->sharded->nparts : p->list ? p->nlist : 1;
+}
+
+const rsh_tensor *rshi_payload_part(const rshi_payload *p, int64_t part) {
+    if (p->tensor) return p->tensor;
+    if (p->sharded) return rsh_sharded_part(p->sharded, part);
+    return part >= 0 && part < p->nlist ? p->list[part] : NULL;
+}
+
+uint64_t rshi_payload_version(const rshi_payload *p) {
+    if (p->tensor) return rsh_tensor_version(p->tensor);
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < rshi_payload_nparts(p); i++) sum += rsh_tensor_version(rshi_payload_part(p, i));
+    return sum;
+}
+
+bool rshi_payload_alone(const rshi_payload *p) {
+    if (p->refs > 1) return false;
+    for (int64_t i = 0; i < rshi_payload_nparts(p); i++)
+        if (!rshi_tensor_alone(rshi_payload_part(p, i))) return false;
+    return true;
+}
+
+/* ---- form ---- */
+
+void rshi_profile_of(const rshi_payload *p, rshi_profile *out) {
+    const rsh_layout *l = p->sharded ? p->sharded->layout : NULL;
+    const rsh_tensor *t = l ? NULL : rshi_payload_part(p, 0);
+    out->dtype = l ? rsh_layout_dtype(l) : rsh_tensor_dtype(t);
+    out->ndim = l ? rsh_layout_ndim(l) : rsh_tensor_ndim(t);
+    const int64_t *shape = l ? rsh_layout_shape(l) : rsh_tensor_shape(t);
+    for (int d = 0; d < out->ndim; d++) out->shape[d] = shape[d];
+    out->layout = rsh_layout_hold(l);
+    out->comm = l ? p->sharded->comm : NULL;
+}
+
+void rshi_profile_end(rshi_profile *f) {
+    rsh_layout_free(f->layout);
+    f->layout = NULL;
+}
+
+void rshi_profile_text(const rshi_profile *f, char text[RSHI_PROFILE_TEXT]) {
+    int n = snprintf(text, RSHI_PROFILE_TEXT, "%s[", rsh_dtype_name(f->dtype));
+    for (int d = 0; d < f->ndim && n < RSHI_PROFILE_TEXT; d++)
+        n += snprintf(text + n, RSHI_PROFILE_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)f->shape[d]);
+    if (n < RSHI_PROFILE_TEXT) snprintf(text + n, RSHI_PROFILE_TEXT - (size_t)n, "]");
+}
+
+static bool same_shape(const rshi_profile *f, const rsh_value *v) {
+    return f->ndim == rsh_value_ndim(v) &&
+           !memcmp(f->shape, rsh_value_shape(v), (size_t)f->ndim * sizeof *f->shape);
+}
+
+rsh_status rshi_profile_match_shape(const rshi_profile *f, const rsh_value *v, const char *who, const char *what) {
+    if (f->dtype == rsh_value_dtype(v) && same_shape(f, v)) return RSH_OK;
+    char wanted[RSHI_PROFILE_TEXT], found[RSHI_PROFILE_TEXT];
+    rshi_profile other;
+    rshi_profile_of(v->payload, &other);
+    rshi_profile_text(f, wanted);
+    rshi_profile_text(&other, found);
+    rshi_profile_end(&other);
+    return rshi_fail(RSH_EVALUE, "%s: %s is %s, not %s", who, what, found, wanted);
+}
+
+static const char *tag_text(const rsh_layout *l) { return l ? rsh_layout_text(l) : "no layout"; }
+
+rsh_status rshi_profile_match(const rshi_profile *f, const rsh_value *v, const char *who, const char *what) {
+    const rsh_layout *l = rsh_value_layout(v);
+    RSH_TRY(rshi_profile_match_shape(f, v, who, what));
+    RSH_REQUIRE(l == f->layout || (l && f->layout && rsh_layout_equal(l, f->layout)), RSH_EVALUE,
+                "%s: %s has %.300s, not %.300s", who, what, tag_text(l), tag_text(f->layout));
+    return RSH_OK;
+}

@@ -1,0 +1,221 @@
+/* Saved: what an op keeps for its backward, as it is or packed by hooks. */
+#include "grad/impl.h"
+
+#include <string.h>
+
+/* ---- in forward ---- */
+
+/* Slots beyond those of the node's block move to a list of their own. */
+static rsh_status grow(rshi_entry *n) {
+    if (n->nslots < n->room) return RSH_OK;
+    int room = 2 * n->room;
+    rshi_slot *list = n->spilled ? rshi_realloc(n->slot, (size_t)room, sizeof *list)
+                                 : rshi_alloc((size_t)room, sizeof *list);
+    if (!list) return rshi_nomem();
+    if (!n->spilled) memcpy(list, n->slot, (size_t)n->nslots * sizeof *list);
+    n->spilled = true;
+    n->slot = list;
+    n->room = room;
+    return RSH_OK;
+}
+
+/* Room for a tensor of every part. */
+static rshi_payload *list_new(int64_t nparts) {
+    rshi_payload *p = rshi_payload_new(NULL, NULL);
+    rsh_tensor **list = p ? rshi_calloc((size_t)nparts, sizeof *list) : NULL;
+    if (!list) {
+        rshi_payload_drop(p);
+        return NULL;
+    }
+    p->list = list;
+    p->nlist = nparts;
+    return p;
+}
+
+static rsh_status add_first(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
+    RSH_TRY(grow(n));
+    rshi_slot *s = &n->slot[n->nslots];
+    *s = (rshi_slot){.kind = kind, .index = index};
+    if (kind == RSHI_SLOT_TENSOR) {
+        s->payload = n->nparts > 1 ? list_new(n->nparts) : rshi_payload_new(t, NULL);
+        if (!s->payload) return rshi_nomem();
+        if (n->nparts > 1) s->payload->list[0] = t;
+    }
+    n->nslots++;
+    return RSH_OK;
+}
+
+static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
+    rshi_slot *s = n->saving < n->nslots ? &n->slot[n->saving] : NULL;
+    RSH_REQUIRE(s && s->kind == kind && s->index == index, RSH_EVALUE,
+                "%s: part %lld saves something else than part 0 did as slot %d", n->op->name, (long long)n->part,
+                n->saving);
+    if (t) s->payload->list[n->part] = t;
+    return RSH_OK;
+}
+
+rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
+    if (n->phase != RSHI_FORWARD) {
+        rsh_tensor_free(t);
+        return rshi_fail(RSH_ERUNTIME, "%s: tensors are saved in forward", n->op->name);
+    }
+    rsh_status st = n->recorded ? (n->part ? add_next : add_first)(n, kind, index, t) : RSH_OK;
+    if (st || !n->recorded) rsh_tensor_free(t);
+    n->saving++;
+    return st;
+}
+
+/* ---- packing ---- */
+
+/* A hook that fails may leave no sentence. */
+static rsh_status hook_failed(const char *which, const rshi_entry *n, rsh_status st, uint64_t sentences) {
+    if (rshi_sentences() != sentences) return st;
+    return rshi_fail(st, "the %s hook failed for a tensor that %s saved", which, n->op->name);
+}
+
+static rsh_status call_pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
+    uint64_t before = rshi_payload_version(v->payload), sentences = rshi_sentences();
+    rsh_status st = pair->hooks.pack(pair->hooks.ctx, v, &s->packed);
+    if (st) return hook_failed("pack", n, st, sentences);
+    s->pair = pair;
+    pair->refs++;
+    RSH_REQUIRE(rshi_payload_version(v->payload) == before, RSH_ERUNTIME,
+                "a pack hook changed in place a tensor that %s saved", n->op->name);
+    return RSH_OK;
+}
+
+static rsh_status pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
+    rshi_tape *tape = rshi_tape_mine();
+    s->form = tape ? rshi_shelf_take(&tape->forms, sizeof *s->form) : NULL;
+    if (!s->form) return rshi_nomem();
+    rshi_profile_of(v->payload, s->form);
+    bool was = rsh_grad_enable(false);
+    rsh_status st = call_pack(n, s, pair, v);
+    rsh_grad_enable(was);
+    return st;
+}
+
+/* Hooks get an input itself, so that they see whether it is a parameter; of other things a leaf, which they may keep
+ * without a circle of references. */
+static rsh_status pack_payload(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rshi_payload *payload) {
+    if (s->kind == RSHI_SLOT_IN) return pack(n, s, pair, n->edge[s->index].value);
+    rsh_value *leaf = rshi_value_new(payload);
+    if (!leaf) return rshi_nomem();
+    rshi_payload_hold(payload);
+    rsh_status st = pack(n, s, pair, leaf);
+    rsh_value_free(leaf);
+    return st;
+}
+
+static rshi_payload *payload_of(const rshi_entry *n, const rshi_slot *s) {
+    if (s->kind == RSHI_SLOT_TENSOR) return s->payload;
+    const rsh_value *v = s->kind == RSHI_SLOT_IN ? n->edge[s->index].value : n->out[s->index].value;
+    return v ? v->payload : NULL;
+}
+
+static rsh_status fill(rshi_entry *n, rshi_slot *s) {
+    rshi_payload *payload = payload_of(n, s);
+    if (!payload) return RSH_OK;
+    rshi_hooks *pair = payload->list ? NULL : rshi_hooks_top();
+    if (pair) {
+        rsh_status st = pack_payload(n, s, pair, payload);
+        rshi_payload_drop(s->payload);
+        s->payload = NULL;
+        return st;
+    }
+    if (s->kind != RSHI_SLOT_TENSOR) s->payload = rshi_payload_hold(payload);
+    s->version = rshi_payload_version(payload);
+    return RSH_OK;
+}
+
+rsh_status rshi_slots_fill(rshi_entry *n) {
+    for (int i = 0; i < n->nslots; i++) RSH_TRY(fill(n, &n->slot[i]));
+    return RSH_OK;
+}
+
+void rshi_slot_end(rshi_slot *s) {
+    rshi_payload_drop(s->payload);
+    rsh_value_free(s->unpacked);
+    if (s->pair && s->pair->hooks.release) s->pair->hooks.release(s->pair->hooks.ctx, s->packed);
+    rshi_hooks_drop(s->pair);
+    if (s->form) {
+        rshi_profile_end(s->form);
+        rshi_profile_block_give(s->form);
+    }
+}
+
+/* ---- in backward ---- */
+
+static rsh_status unpack(rshi_entry *n, rshi_slot *s) {
+    const rsh_saved_hooks *h = &s->pair->hooks;
+    uint64_t sentences = rshi_sentences();
+    rsh_value *v = NULL;
+    rsh_status st = h->unpack(h->ctx, s->packed, &v);
+    if (st) rshi_tape_mine()->failed_on = h->comm;
+    if (st) return hook_failed("unpack", n, st, sentences);
+    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", n->op->name);
+    st = rshi_profile_match(s->form, v, n->op->name, "what the unpack hook gave for a saved tensor");
+    if (st) rsh_value_free(v);
+    else s->unpacked = v;
+    return st;
+}
+
+/* The slot is ready to be read: unpacked if it was packed, unchanged if it was not. */
+static rsh_status ready(rshi_entry *n, int slot) {
+    RSH_REQUIRE(n->phase == RSHI_BACKWARD, RSH_ERUNTIME, "%s: saved tensors are read in backward", n->op->name);
+    RSH_REQUIRE(slot >= 0 && slot < n->nslots, RSH_EINDEX, "%s: slot %d is read; %d are saved", n->op->name, slot,
+                n->nslots);
+    rshi_slot *s = &n->slot[slot];
+    if (s->pair) return s->unpacked ? RSH_OK : unpack(n, s);
+    if (!s->payload) return RSH_OK;
+    uint64_t now = rshi_payload_version(s->payload);
+    RSH_REQUIRE(now == s->version, RSH_ERUNTIME,
+                "%s: a tensor that was saved for backward has changed since: it is at version %llu, and was saved at "
+                "version %llu",
+                n->op->name, (unsigned long long)now, (unsigned long long)s->version);
+    return RSH_OK;
+}
+
+rsh_status rsh_call_saved(rsh_grad_call *c, int slot, const rsh_tensor **out) {
+    RSH_NEEDS(c);
+    RSH_NEEDS(out);
+    RSH_TRY(ready(c, slot));
+    rshi_slot *s = &c->slot[slot];
+    const rshi_payload *p = s->unpacked ? s->unpacked->payload : s->payload;
+    *out = p ? rshi_payload_part(p, c->part) : NULL;
+    return RSH_OK;
+}
+
+rsh_status rsh_call_saved_value(rsh_grad_call *c, int slot, const rsh_value **out) {
+    RSH_NEEDS(c);
+    RSH_NEEDS(out);
+    RSH_TRY(ready(c, slot));
+    rshi_slot *s = &c->slot[slot];
+    if (!s->unpacked && s->payload) {
+        s->unpacked = rshi_value_new(s->payload);
+        if (!s->unpacked) return rshi_nomem();
+        rshi_payload_hold(s->payload);
+    }
+    *out = s->unpacked;
+    return RSH_OK;
+}
+
+void rshi_slots_forget(rshi_entry *n) {
+    for (int i = 0; i < n->nslots; i++) {
+        rsh_value_free(n->slot[i].unpacked);
+        n->slot[i].unpacked = NULL;
+        n->slot[i].fetched = false;
+    }
+}
+
+rsh_status rshi_slots_prefetch(rshi_entry *n) {
+    for (int i = 0; i < n->nslots; i++) {
+        rshi_slot *s = &n->slot[i];
+        if (!s->pair || !s->pair->hooks.prefetch || s->fetched) continue;
+        s->fetched = true;
+        uint64_t sentences = rshi_sentences();
+        rsh_status st = s->pair->hooks.prefetch(s->pair->hooks.ctx, s->packed);
+        if (st) return hook_failed("prefetch", n, st, sentences);
+    }
+    return RSH_OK;
+}

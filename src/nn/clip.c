@@ -1,0 +1,171 @@
+/* Clip: the norm of all gradients of a tree, over ranks, and gradients scaled to a bound. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <reshard/math.h>
+#include <reshard/nn/optim.h>
+
+#include "nn/impl.h"
+#include "nn/module.h"
+
+/* ---- sums of squares ---- */
+
+static double squares_f32(const float *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sum;
+}
+
+static double squares_f64(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sum;
+}
+
+static rsh_status squares(const rsh_tensor *t, double *sum) {
+    rsh_tensor *dense = NULL;
+    NN_TRY(rshn_dense(t, &dense));
+    int64_t n = rsh_tensor_count(dense);
+    const void *data = rsh_tensor_data(dense);
+    *sum += rsh_tensor_dtype(t) == RSH_F32 ? squares_f32(data, n) : squares_f64(data, n);
+    rsh_tensor_free(dense);
+    return RSH_OK;
+}
+
+/* ---- copies of an element ---- */
+
+static void use_axes(const rsh_cut *cut, unsigned *used) {
+    for (int i = 0; i < cut->naxes; i++) *used |= 1u << cut->axes[i];
+}
+
+/* On how many ranks each element is.  RSH_EUNSUP if that differs between elements. */
+static rsh_status copies(const char *path, const rsh_layout *l, double *out) {
+    const rsh_layout_desc *desc = rsh_layout_describe(l);
+    unsigned used = 0;
+    *out = 1;
+    if (rsh_layout_op(l)) return rshn_fail(RSH_EUNSUP, "the gradient of \"%s\" is partial: reduce it first", path);
+    bool even = true;
+    for (int64_t i = 0; desc->is_boxes && i < desc->nboxes; i++) even = even && desc->boxes[i].nranks == 1;
+    for (int d = 0; d < desc->ndim; d++) {
+        use_axes(&desc->dim[d].cut, &used);
+        unsigned first = 0;
+        for (int s = 0; s < desc->dim[d].nsegments; s++) {
+            unsigned here = 0;
+            use_axes(&desc->dim[d].segment[s].cut, &here);
+            if (s) even = even && here == first;
+            first = here;
+        }
+        used |= first;
+    }
+    if (!even)
+        return rshn_fail(RSH_EUNSUP, "elements of the gradient of \"%s\" have different numbers of copies", path);
+    use_axes(&desc->flat, &used);
+    for (int a = 0; a < desc->naxes; a++)
+        if (!(used >> a & 1)) *out *= (double)desc->axis[a].size;
+    return RSH_OK;
+}
+
+/* ---- the norm ---- */
+
+/* Sums of one comm; the first has none and counts plain gradients. */
+typedef struct account {
+    rsh_comm *comm;
+    double sum;
+} account;
+
+typedef struct norming {
+    account *at;
+    int64_t n, room;
+    rsh_status st;
+} norming;
+
+static rsh_status find_account(norming *w, rsh_comm *comm, account **out) {
+    for (int64_t i = 0; i < w->n; i++)
+        if (w->at[i].comm == comm) return *out = &w->at[i], RSH_OK;
+    NN_TRY(RSHN_GROW(w->at, w->n + 1, &w->room));
+    *out = &w->at[w->n++];
+    **out = (account){comm, 0};
+    return RSH_OK;
+}
+
+static rsh_status add_grad(norming *w, const char *path, const rsh_value *g, account *a) {
+    (void)w;
+    double sum = 0, times = 1;
+    if (rsh_value_layout(g)) NN_TRY(copies(path, rsh_value_layout(g), &times));
+    for (int64_t i = 0; i < rsh_value_nparts(g); i++) NN_TRY(squares(rsh_value_part(g, i), &sum));
+    a->sum += sum / times;
+    return RSH_OK;
+}
+
+/* Every rank opens the same accounts, also for parameters whose gradient it lacks or cannot add; what is wrong is told
+ * when they are put together. */
+static rsh_status visit(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    (void)owner, (void)name;
+    norming *w = ctx;
+    account *a = NULL;
+    NN_TRY(find_account(w, rsh_value_comm(v), &a));
+    const rsh_value *g = rsh_value_grad(v);
+    if (!w->st && g) w->st = add_grad(w, path, g, a);
+    return RSH_OK;
+}
+
+static rsh_status total(norming *w, double *out) {
+    double sum = 0;
+    for (int64_t i = 0; i < w->n; i++) {
+        account *a = &w->at[i];
+        if (!a->comm) {
+            sum += a->sum;
+            continue;
+        }
+        double all = 0;
+        w->st = rsh_comm_agree(a->comm, w->st);
+        if (!w->st) NN_TRY(rsh_comm_allreduce(a->comm, &a->sum, &all, 1, RSH_F64, RSH_OP_SUM));
+        sum += all;
+    }
+    *out = sqrt(sum);
+    return w->st;
+}
+
+/* ---- scaling ---- */
+
+static rsh_status scale_part(const rsh_tensor *t, double by) {
+    rsh_tensor *dense = NULL;
+    if (!rsh_tensor_count(t)) return RSH_OK;
+    NN_TRY(rshn_dense(t, &dense));
+    int64_t n = rsh_tensor_count(dense);
+    float *f = rsh_tensor_data(dense);
+    double *d = rsh_tensor_data(dense);
+    bool single = rsh_tensor_dtype(t) == RSH_F32;
+    for (int64_t i = 0; i < n; i++) {
+        if (single) f[i] *= (float)by;
+        else d[i] *= by;
+    }
+    rsh_status st = RSH_OK;
+    if (rsh_tensor_dense(t)) rsh_tensor_bump(t);
+    else st = rsh_math_copy(dense, t);
+    rsh_tensor_free(dense);
+    return st;
+}
+
+static rsh_status scale(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    (void)path, (void)owner, (void)name;
+    const rsh_value *g = rsh_value_grad(v);
+    for (int64_t i = 0; g && i < rsh_value_nparts(g); i++) NN_TRY(scale_part(rsh_value_part(g, i), *(double *)ctx));
+    return RSH_OK;
+}
+
+rsh_status rsh_clip_grad_norm(rsh_module *m, double max_norm, double *norm) {
+    if (!m) return rshn_fail(RSH_EVALUE, "rsh_clip_grad_norm: m is NULL");
+    norming w = {0};
+    double got = 0;
+    if (!(max_norm >= 0)) w.st = rshn_fail(RSH_EVALUE, "the largest norm is %.17g", max_norm);
+    rsh_status st = rsh_module_parameters(m, false, visit, &w);
+    if (!st) st = total(&w, &got);
+    rshn_free(w.at);
+    if (st) return st;
+    double by = max_norm / (got + 1e-6);
+    if (by < 1) st = rsh_module_parameters(m, false, scale, &by);
+    if (!st && norm) *norm = got;
+    return st;
+}

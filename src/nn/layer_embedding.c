@@ -1,0 +1,182 @@
+/* Embedding and EmbeddingBag: rows of a table, by indices. */
+#include <math.h>
+#include <string.h>
+
+#include "nn/bag.h"
+#include "nn/impl.h"
+#include "nn/layer.h"
+#include "nn/sharded_bags.h"
+
+typedef struct embedding {
+    int64_t rows, padding; /* padding -1: none */
+    double max_norm, norm_type;
+    rsh_bag_mode mode;
+    bool include_last_offset;
+} embedding;
+
+static rshn_lookup lookup_of(const rsh_module *m, rsh_value *weight, rsh_bag_mode mode) {
+    const embedding *e = m->state;
+    return (rshn_lookup){m->kind->name, weight, mode, e->padding, -1, e->max_norm, e->norm_type};
+}
+
+static bool is_sharded(const rsh_value *weight) {
+    return rsh_value_sharded(weight) && !rsh_value_reading(weight, NULL);
+}
+
+/* ---- Embedding ---- */
+
+/* [n, columns] to the shape of the indices and columns. */
+static rsh_status shape_as(const rsh_value *index, rsh_value *rows, rsh_value **out) {
+    int64_t sizes[RSH_MAX_NDIM];
+    int n = rsh_value_ndim(index);
+    for (int d = 0; d < n; d++) sizes[d] = rsh_value_shape(index)[d];
+    sizes[n] = rsh_value_shape(rows)[1];
+    return rsh_nn_reshape(rows, n + 1, sizes, out);
+}
+
+static rsh_status check_index(const rsh_value *index) {
+    if (index && rsh_value_ndim(index) < RSH_MAX_NDIM) return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "Embedding: %s", index ? "indices of too many dims" : "no input");
+}
+
+/* The row that padding names gets no gradient, but it is looked up like any other. */
+static rsh_status embed_sharded(rsh_module *m, rsh_value *index, rsh_value *weight, rsh_value **out) {
+    const embedding *e = m->state;
+    rshn_bags bags = {0};
+    rsh_value *rows = NULL;
+    rshn_lookup l = lookup_of(m, weight, RSH_BAG_SUM);
+    l.frozen = l.padding;
+    l.padding = -1;
+    rsh_status st = check_index(index);
+    if (!st) st = rshn_bags_single("Embedding", index, e->rows, &bags);
+    st = rshn_sharded_bags(&l, st, &bags, NULL, &rows);
+    if (!st) st = shape_as(index, rows, out);
+    rsh_value_free(rows);
+    return st;
+}
+
+static rsh_status embed(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    const embedding *e = m->state;
+    rsh_value *weight = rshn_slot_value(m, "weight");
+    if (!weight) return rshn_fail(RSH_EVALUE, "Embedding without a weight");
+    if (is_sharded(weight)) return embed_sharded(m, in[0], weight, out);
+    NN_TRY(check_index(in[0]));
+    if (e->max_norm > 0) {
+        rshn_bags bags = {0};
+        NN_TRY(rshn_bags_single("Embedding", in[0], e->rows, &bags));
+        rsh_status st = rshn_shorten(&bags, weight, 0, e->max_norm, e->norm_type, NULL);
+        rshn_bags_free(&bags);
+        if (st) return st;
+    }
+    return rsh_nn_embedding(in[0], weight, e->padding, out);
+}
+
+static const char *const embed_inputs[] = {"input"};
+static const rsh_module_kind embed_kind = {"Embedding", 1, 1, embed_inputs, embed, sizeof(embedding), NULL};
+
+/* ---- EmbeddingBag ---- */
+
+static rsh_status check_weights(const embedding *e, const rsh_value *input, const rsh_value *weights,
+                                const rsh_value *table) {
+    if (!weights) return RSH_OK;
+    if (e->mode != RSH_BAG_SUM) return rshn_fail(RSH_EVALUE, "EmbeddingBag: per_sample_weights go with sums only");
+    if (rsh_value_sharded(weights) || rsh_value_dtype(weights) != rsh_value_dtype(table))
+        return rshn_fail(RSH_ETYPE, "EmbeddingBag: per_sample_weights are %s; plain values of %s are needed",
+                         rsh_dtype_name(rsh_value_dtype(weights)), rsh_dtype_name(rsh_value_dtype(table)));
+    int n = rsh_value_ndim(input);
+    if (n == rsh_value_ndim(weights) &&
+        !memcmp(rsh_value_shape(input), rsh_value_shape(weights), (size_t)n * sizeof(int64_t)))
+        return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "EmbeddingBag: per_sample_weights of %s for indices of %s",
+                     rshn_sizes_text(rsh_value_ndim(weights), rsh_value_shape(weights)),
+                     rshn_sizes_text(n, rsh_value_shape(input)));
+}
+
+static rsh_status read_bags(const rsh_module *m, rsh_value *const *in, const rsh_value *table, rshn_bags *bags,
+                            rsh_value **weights) {
+    const embedding *e = m->state;
+    if (!in[0]) return rshn_fail(RSH_EVALUE, "EmbeddingBag without an input");
+    NN_TRY(check_weights(e, in[0], in[2], table));
+    NN_TRY(rshn_bags_read("EmbeddingBag", in[0], in[1], e->include_last_offset, e->rows, bags));
+    return in[2] ? rsh_nn_reshape(in[2], 1, (const int64_t[]){-1}, weights) : RSH_OK;
+}
+
+static rsh_status put_in_bags(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    const embedding *e = m->state;
+    rsh_value *table = rshn_slot_value(m, "weight"), *weights = NULL;
+    rshn_bags bags = {0};
+    if (!table) return rshn_fail(RSH_EVALUE, "EmbeddingBag without a weight");
+    rsh_status st = read_bags(m, in, table, &bags, &weights);
+    if (is_sharded(table)) {
+        rshn_lookup l = lookup_of(m, table, e->mode);
+        st = rshn_sharded_bags(&l, st, &bags, weights, out);
+    } else {
+        if (!st && e->max_norm > 0) st = rshn_shorten(&bags, table, 0, e->max_norm, e->norm_type, NULL);
+        if (!st) st = rshn_bag(&bags, table, 0, e->padding, -1, e->mode, weights, out);
+        rshn_bags_free(&bags);
+    }
+    rsh_value_free(weights);
+    return st;
+}
+
+static const char *const bag_inputs[] = {"input", "offsets", "per_sample_weights"};
+static const rsh_module_kind bag_kind = {"EmbeddingBag", 3, 1, bag_inputs, put_in_bags, sizeof(embedding), NULL};
+
+/* ---- making ---- */
+
+static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, const rsh_embedding_opts *o,
+                            embedding *e) {
+    NN_TRY(rshn_check_size(layer, "the number of rows", rows));
+    NN_TRY(rshn_check_size(layer, "the number of columns", columns));
+    *e = (embedding){.rows = rows, .padding = -1, .norm_type = 2};
+    if (!o) return RSH_OK;
+    if (o->padded) {
+        e->padding = o->padding < 0 ? o->padding + rows : o->padding;
+        if (e->padding < 0 || e->padding >= rows)
+            return rshn_fail(RSH_EVALUE, "%s: padding row %lld of %lld", layer, (long long)o->padding, (long long)rows);
+    }
+    e->max_norm = o->max_norm;
+    e->norm_type = o->norm_type ? o->norm_type : 2;
+    if (!(o->max_norm >= 0) || !(e->norm_type > 0))
+        return rshn_fail(RSH_EVALUE, "%s: max_norm %.17g by norm %.17g", layer, o->max_norm, o->norm_type);
+    return RSH_OK;
+}
+
+static void clear_padding(const rsh_module *m, int64_t columns) {
+    const embedding *e = m->state;
+    const rsh_tensor *t = rsh_value_tensor(rshn_slot_value(m, "weight"));
+    size_t row = (size_t)columns * rsh_dtype_size(rsh_tensor_dtype(t));
+    if (e->padding >= 0) memset((char *)rsh_tensor_data(t) + (size_t)e->padding * row, 0, row);
+}
+
+static rsh_status make(const rsh_module_kind *kind, const embedding *e, int64_t columns, rsh_dtype dtype,
+                       rsh_module **module) {
+    rsh_module *m = NULL;
+    NN_TRY(rsh_module_new(kind, e, module ? &m : NULL));
+    rsh_status st = rshn_new_parameter(m, "weight", dtype, 2, (const int64_t[]){e->rows, columns}, RSHN_NORMAL, 0);
+    if (st) {
+        rsh_module_free(m);
+        return st;
+    }
+    clear_padding(m, columns);
+    *module = m;
+    return RSH_OK;
+}
+
+rsh_status rsh_embedding_new(int64_t rows, int64_t columns, const rsh_embedding_opts *opts, rsh_dtype dtype,
+                             rsh_module **module) {
+    embedding e;
+    NN_TRY(read_opts("Embedding", rows, columns, opts, &e));
+    return make(&embed_kind, &e, columns, dtype, module);
+}
+
+rsh_status rsh_embedding_bag_new(int64_t rows, int64_t columns, const rsh_bag_opts *opts, rsh_dtype dtype,
+                                 rsh_module **module) {
+    embedding e;
+    NN_TRY(read_opts("EmbeddingBag", rows, columns, opts ? &opts->rows : NULL, &e));
+    if (opts && ((int)opts->mode < RSH_BAG_MEAN || opts->mode > RSH_BAG_MAX))
+        return rshn_fail(RSH_EVALUE, "EmbeddingBag of mode %d", (int)opts->mode);
+    e.mode = opts ? opts->mode : RSH_BAG_MEAN;
+    e.include_last_offset = opts && opts->include_last_offset;
+    return make(&bag_kind, &e, columns, dtype, module);
+}

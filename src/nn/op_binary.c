@@ -1,0 +1,215 @@
+/* Binary: pointwise ops of two values, whose sizes broadcast; and where and masked_fill, with a mask. */
+#include "nn/impl.h"
+
+typedef struct binary {
+    rshn_map2_kind kind;
+    rshn_operand a, b;
+} binary;
+
+static rsh_status forward(rsh_grad_call *c, const char *name, rshn_map2_kind kind) {
+    binary *o = rsh_call_attrs(c);
+    const rsh_tensor *in[2] = {rsh_call_in(c, 0), rsh_call_in(c, 1)};
+    rsh_tensor *y = NULL;
+    rshn_sizes to;
+    o->a = rshn_operand_of(c, 0);
+    o->b = rshn_operand_of(c, 1);
+    NN_TRY(rshn_needs_alike(name, 2, in));
+    NN_TRY(rshn_broadcast(name, &o->a.sizes, &o->b.sizes, &to));
+    NN_TRY(rshn_map2_new(kind, NULL, in[0], in[1], &to, &y));
+    return rsh_call_out(c, 0, y);
+}
+
+/* ---- add, sub ---- */
+
+static rsh_status add_forward(rsh_grad_call *c) { return forward(c, "add", RSHN_ADD); }
+static rsh_status sub_forward(rsh_grad_call *c) { return forward(c, "sub", RSHN_SUB); }
+
+static rsh_status add_backward(rsh_grad_call *c) {
+    const binary *o = rsh_call_attrs(c);
+    if (rsh_call_needs(c, 0)) NN_TRY(rshn_pass_summed(c, 0, &o->a));
+    return rsh_call_needs(c, 1) ? rshn_pass_summed(c, 1, &o->b) : RSH_OK;
+}
+
+static rsh_status sub_backward(rsh_grad_call *c) {
+    const binary *o = rsh_call_attrs(c);
+    rsh_tensor *minus = NULL;
+    if (rsh_call_needs(c, 0)) NN_TRY(rshn_pass_summed(c, 0, &o->a));
+    if (!rsh_call_needs(c, 1)) return RSH_OK;
+    NN_TRY(rshn_map1_new(RSHN_NEG, NULL, rsh_call_grad(c, 0), &minus));
+    return rshn_give_summed(c, 1, &o->b, minus);
+}
+
+/* ---- mul, div, pow: slots 0 and 1 are the inputs, if the other one needs a gradient ---- */
+
+/* Gives input i a function of two tensors, summed to its sizes. */
+static rsh_status give2(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map2_kind kind, const rsh_tensor *a,
+                        const rsh_tensor *b) {
+    rsh_tensor *g = NULL;
+    rshn_sizes to = rshn_sizes_of(rsh_call_grad(c, 0));
+    NN_TRY(rshn_map2_new(kind, NULL, a, b, &to, &g));
+    return rshn_give_summed(c, i, o, g);
+}
+
+static rsh_status give3(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map3_kind kind, const rsh_tensor *x,
+                        const rsh_tensor *y) {
+    rsh_tensor *g = NULL;
+    rshn_sizes to = rshn_sizes_of(rsh_call_grad(c, 0));
+    NN_TRY(rshn_map3_new(kind, NULL, x, y, rsh_call_grad(c, 0), &to, &g));
+    return rshn_give_summed(c, i, o, g);
+}
+
+static rsh_status mul_forward(rsh_grad_call *c) {
+    NN_TRY(forward(c, "mul", RSHN_MUL));
+    if (rsh_call_needs(c, 0)) NN_TRY(rsh_call_save_in(c, 1));
+    return rsh_call_needs(c, 1) ? rsh_call_save_in(c, 0) : RSH_OK;
+}
+
+static rsh_status mul_backward(rsh_grad_call *c) {
+    const binary *o = rsh_call_attrs(c);
+    const rsh_tensor *other = NULL;
+    int slot = 0;
+    if (rsh_call_needs(c, 0)) {
+        NN_TRY(rsh_call_saved(c, slot++, &other));
+        NN_TRY(give2(c, 0, &o->a, RSHN_MUL, other, rsh_call_grad(c, 0)));
+    }
+    if (!rsh_call_needs(c, 1)) return RSH_OK;
+    NN_TRY(rsh_call_saved(c, slot, &other));
+    return give2(c, 1, &o->b, RSHN_MUL, other, rsh_call_grad(c, 0));
+}
+
+static rsh_status div_forward(rsh_grad_call *c) {
+    NN_TRY(forward(c, "div", RSHN_DIV));
+    NN_TRY(rsh_call_save_in(c, 1));
+    return rsh_call_needs(c, 1) ? rsh_call_save_out(c, 0) : RSH_OK;
+}
+
+static rsh_status div_backward(rsh_grad_call *c) {
+    const binary *o = rsh_call_attrs(c);
+    const rsh_tensor *b = NULL, *y = NULL;
+    NN_TRY(rsh_call_saved(c, 0, &b));
+    if (rsh_call_needs(c, 0)) NN_TRY(give2(c, 0, &o->a, RSHN_DIV, rsh_call_grad(c, 0), b));
+    if (!rsh_call_needs(c, 1)) return RSH_OK;
+    NN_TRY(rsh_call_saved(c, 1, &y));
+    return give3(c, 1, &o->b, RSHN_DIV_BACK, y, b);
+}
+
+static rsh_status pow_forward(rsh_grad_call *c) {
+    NN_TRY(forward(c, "pow", RSHN_POW));
+    NN_TRY(rsh_call_save_in(c, 0));
+    return rsh_call_save_in(c, 1);
+}
+
+static rsh_status pow_backward(rsh_grad_call *c) {
+    const binary *o = rsh_call_attrs(c);
+    const rsh_tensor *a = NULL, *b = NULL;
+    NN_TRY(rsh_call_saved(c, 0, &a));
+    NN_TRY(rsh_call_saved(c, 1, &b));
+    if (rsh_call_needs(c, 0)) NN_TRY(give3(c, 0, &o->a, RSHN_POW_BACK_BASE, a, b));
+    return rsh_call_needs(c, 1) ? give3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
+}
+
+#define BINARY_OPS(X) X(add) X(sub) X(mul) X(div) X(pow)
+#define RECORD(name_)                                                                                                  \
+    rsh_status rsh_nn_##name_(rsh_value *a, rsh_value *b, rsh_value **out) {                                           \
+        static const rsh_grad_op op = {.name = #name_,                                                                 \
+                                       .forward = name_##_forward,                                                     \
+                                       .backward = name_##_backward,                                                   \
+                                       .layouts = rsh_grad_same_layout,                                                \
+                                       .parts = RSH_PARTS_EACH,                                                        \
+                                       .attr_bytes = sizeof(binary)};                                                  \
+        return rshn_apply(&op, NULL, 2, 2, (rsh_value *[]){a, b}, out);                                                \
+    }
+BINARY_OPS(RECORD)
+
+/* ---- where, masked_fill: inputs mask, a, b; slot 0 is the mask ---- */
+
+typedef struct choice {
+    rshn_operand a, b;
+    double number; /* of masked_fill */
+} choice;
+
+static rsh_status needs_mask(const char *name, const rsh_tensor *mask) {
+    rsh_dtype dtype = rsh_tensor_dtype(mask);
+    if (dtype == RSH_BOOL || dtype == RSH_U8) return RSH_OK;
+    return rshn_fail(RSH_ETYPE, "%s with a mask of %s: masks are bool or u8", name, rsh_dtype_name(dtype));
+}
+
+static rsh_status where_forward(rsh_grad_call *c) {
+    choice *o = rsh_call_attrs(c);
+    const rsh_tensor *mask = rsh_call_in(c, 0), *in[2] = {rsh_call_in(c, 1), rsh_call_in(c, 2)};
+    rsh_tensor *y = NULL;
+    rshn_sizes to, sizes = rshn_sizes_of(mask);
+    o->a = rshn_operand_of(c, 1);
+    o->b = rshn_operand_of(c, 2);
+    NN_TRY(needs_mask("where", mask));
+    NN_TRY(rshn_needs_alike("where", 2, in));
+    NN_TRY(rshn_broadcast("where", &o->a.sizes, &o->b.sizes, &to));
+    NN_TRY(rshn_broadcast("where", &sizes, &to, &to));
+    NN_TRY(rshn_where_new(mask, in[0], in[1], &to, &y));
+    NN_TRY(rsh_call_out(c, 0, y));
+    return rsh_call_save_in(c, 0);
+}
+
+/* The gradient where the mask is `side`, and 0 elsewhere. */
+static rsh_status give_side(rsh_grad_call *c, int i, const rshn_operand *o, const rsh_tensor *mask, bool side) {
+    const rsh_tensor *g = rsh_call_grad(c, 0);
+    rsh_tensor *zero = NULL, *part = NULL;
+    rshn_sizes to = rshn_sizes_of(g);
+    NN_TRY(rshn_number(rsh_tensor_dtype(g), 0, &zero));
+    rsh_status st = rshn_where_new(mask, side ? g : zero, side ? zero : g, &to, &part);
+    rsh_tensor_free(zero);
+    return st ? st : rshn_give_summed(c, i, o, part);
+}
+
+static rsh_status where_backward(rsh_grad_call *c) {
+    const choice *o = rsh_call_attrs(c);
+    const rsh_tensor *mask = NULL;
+    NN_TRY(rsh_call_saved(c, 0, &mask));
+    if (rsh_call_needs(c, 1)) NN_TRY(give_side(c, 1, &o->a, mask, true));
+    return rsh_call_needs(c, 2) ? give_side(c, 2, &o->b, mask, false) : RSH_OK;
+}
+
+/* Inputs x, mask. */
+static rsh_status masked_fill_forward(rsh_grad_call *c) {
+    choice *o = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0), *mask = rsh_call_in(c, 1);
+    rsh_tensor *y = NULL, *number = NULL;
+    rshn_sizes to, sizes = rshn_sizes_of(mask);
+    o->a = rshn_operand_of(c, 0);
+    NN_TRY(needs_mask("masked_fill", mask));
+    NN_TRY(rshn_needs_float("masked_fill", x));
+    NN_TRY(rshn_broadcast("masked_fill", &o->a.sizes, &sizes, &to));
+    NN_TRY(rshn_number(rsh_tensor_dtype(x), o->number, &number));
+    rsh_status st = rshn_where_new(mask, number, x, &to, &y);
+    rsh_tensor_free(number);
+    if (!st) st = rsh_call_out(c, 0, y);
+    return st ? st : rsh_call_save_in(c, 1);
+}
+
+static rsh_status masked_fill_backward(rsh_grad_call *c) {
+    const choice *o = rsh_call_attrs(c);
+    const rsh_tensor *mask = NULL;
+    NN_TRY(rsh_call_saved(c, 0, &mask));
+    return rsh_call_needs(c, 0) ? give_side(c, 0, &o->a, mask, false) : RSH_OK;
+}
+
+rsh_status rsh_nn_where(rsh_value *mask, rsh_value *a, rsh_value *b, rsh_value **out) {
+    static const rsh_grad_op op = {.name = "where",
+                                   .forward = where_forward,
+                                   .backward = where_backward,
+                                   .layouts = rsh_grad_same_layout,
+                                   .parts = RSH_PARTS_EACH,
+                                   .attr_bytes = sizeof(choice)};
+    return rshn_apply(&op, NULL, 3, 3, (rsh_value *[]){mask, a, b}, out);
+}
+
+rsh_status rsh_nn_masked_fill(rsh_value *x, rsh_value *mask, double number, rsh_value **out) {
+    static const rsh_grad_op op = {.name = "masked_fill",
+                                   .forward = masked_fill_forward,
+                                   .backward = masked_fill_backward,
+                                   .layouts = rsh_grad_same_layout,
+                                   .parts = RSH_PARTS_EACH,
+                                   .attr_bytes = sizeof(choice)};
+    choice o = {.number = number};
+    return rshn_apply(&op, &o, 2, 2, (rsh_value *[]){x, mask}, out);
+}

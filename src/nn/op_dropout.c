@@ -1,0 +1,118 @@
+/* Dropout: elements set to 0 by random numbers of their global positions.
+ *
+ * The numbers are a second input, so that they are cut as x is.  Slot 0 is the mask, a byte for each element. */
+#include "nn/impl.h"
+
+#include <reshard/math.h>
+
+enum { GRAIN = 16384 };
+
+typedef struct drop_attrs {
+    double p;
+} drop_attrs;
+
+typedef struct dropping {
+    const rshn_kernels *k;
+    const char *u, *x;
+    char *y;
+    uint8_t *mask;
+    size_t item;
+    double p, scale;
+} dropping;
+
+static void drop_range(void *ctx, int64_t lo, int64_t hi) {
+    const dropping *d = ctx;
+    size_t at = (size_t)lo * d->item;
+    if (d->u) d->k->keep(d->u + at, d->p, d->mask + lo, hi - lo);
+    d->k->drop(d->mask + lo, d->x + at, d->scale, d->y + at, hi - lo);
+}
+
+/* y of x by the mask, which is made from u unless that is NULL. */
+static rsh_status drop(double p, const rsh_tensor *u, const rsh_tensor *x, const rsh_tensor *mask, rsh_tensor **y) {
+    rsh_tensor *dense = NULL, *numbers = NULL;
+    rsh_status st;
+    NN_GOTO(rshn_dense(x, &dense));
+    if (u) NN_GOTO(rshn_dense(u, &numbers));
+    NN_GOTO(rsh_tensor_empty(rsh_tensor_dtype(x), rsh_tensor_ndim(x), rsh_tensor_shape(x), y));
+    dropping d = {.k = rshn_kernels_of(rsh_tensor_dtype(x)), .x = rsh_tensor_data(dense), .y = rsh_tensor_data(*y)};
+    d.u = u ? rsh_tensor_data(numbers) : NULL;
+    d.mask = rsh_tensor_data(mask);
+    d.item = rsh_dtype_size(rsh_tensor_dtype(x));
+    d.p = p;
+    d.scale = p < 1 ? 1 / (1 - p) : 0;
+    rshn_spread(rsh_tensor_count(x), GRAIN, drop_range, &d);
+out:
+    rsh_tensor_free(dense);
+    rsh_tensor_free(numbers);
+    return st;
+}
+
+static rsh_status dropout_forward(rsh_grad_call *c) {
+    const drop_attrs *a = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    rsh_tensor *mask = NULL, *y = NULL;
+    NN_TRY(rsh_tensor_empty(RSH_U8, rsh_tensor_ndim(x), rsh_tensor_shape(x), &mask));
+    rsh_status st = drop(a->p, rsh_call_in(c, 1), x, mask, &y);
+    if (!st) st = rsh_call_out(c, 0, y);
+    if (!st) return rsh_call_save(c, mask);
+    rsh_tensor_free(mask);
+    return st;
+}
+
+static rsh_status dropout_backward(rsh_grad_call *c) {
+    const drop_attrs *a = rsh_call_attrs(c);
+    const rsh_tensor *saved = NULL;
+    rsh_tensor *mask = NULL, *gx = NULL;
+    NN_TRY(rsh_call_saved(c, 0, &saved));
+    NN_TRY(rshn_dense(saved, &mask));
+    rsh_status st = drop(a->p, NULL, rsh_call_grad(c, 0), mask, &gx);
+    rsh_tensor_free(mask);
+    return st ? st : rsh_call_give(c, 0, gx);
+}
+
+/* Another seed for every call. */
+static uint64_t seed_of(uint64_t seed, uint64_t call) {
+    uint64_t z = seed + (call + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    return z ^ (z >> 29);
+}
+
+static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **out) {
+    rsh_tensor *u = NULL;
+    rsh_random from = {.seed = seed};
+    NN_TRY(rsh_tensor_empty(rsh_value_dtype(x), rsh_value_ndim(x), rsh_value_shape(x), &u));
+    rsh_status st = rsh_math_uniform(u, &from);
+    if (!st) st = rsh_value_take(u, false, out);
+    if (st) rsh_tensor_free(u);
+    return st;
+}
+
+static rsh_status sharded_numbers(const rsh_value *x, uint64_t seed, rsh_value **out) {
+    rsh_sharded *u = NULL;
+    NN_TRY(rsh_sharded_empty(rsh_value_comm(x), rsh_value_layout(x), &u));
+    rsh_status st = rsh_sharded_uniform(u, seed);
+    if (!st) st = rsh_value_take_sharded(u, false, out);
+    if (st) rsh_sharded_free(u);
+    return st;
+}
+
+rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call, rsh_value **out) {
+    static const rsh_grad_op op = {.name = "dropout",
+                                   .forward = dropout_forward,
+                                   .backward = dropout_backward,
+                                   .layouts = rsh_grad_same_layout,
+                                   .parts = RSH_PARTS_EACH,
+                                   .attr_bytes = sizeof(drop_attrs)};
+    drop_attrs a = {p};
+    rsh_value *u = NULL;
+    if (!x || !out) return rshn_fail(RSH_EVALUE, "dropout with NULL for its %s", x ? "result" : "input");
+    if (!(p >= 0 && p <= 1)) return rshn_fail(RSH_EVALUE, "dropout with probability %g", p);
+    rsh_dtype dtype = rsh_value_dtype(x);
+    if (dtype != RSH_F32 && dtype != RSH_F64)
+        return rshn_fail(RSH_ETYPE, "dropout of %s: f32 and f64 are supported", rsh_dtype_name(dtype));
+    seed = seed_of(seed, call);
+    NN_TRY(rsh_value_sharded(x) ? sharded_numbers(x, seed, &u) : local_numbers(x, seed, &u));
+    rsh_status st = rshn_apply(&op, &a, 2, 2, (rsh_value *[]){x, u}, out);
+    rsh_value_free(u);
+    return st;
+}

@@ -1,0 +1,170 @@
+/* Index: slices and rows by index, and embedding.
+ *
+ * Both are one thing: rows of `inner` elements, of which `outer` groups lie one after the other.  The gradient adds
+ * rows up; threads share out columns, so the order of the sums, and their bits, do not depend on threads. */
+#include "nn/impl.h"
+
+#include <string.h>
+
+typedef struct indexing {
+    int dim;
+    int64_t padding; /* row that gets no gradient; -1: none */
+    rshn_sizes before;
+} indexing;
+
+typedef struct picking {
+    const char *name;
+    int64_t outer, rows, inner, n; /* groups; rows of a group; elements of a row; indices */
+    size_t item;
+    int64_t padding;
+    const int64_t *index;
+    char *from, *to;
+} picking;
+
+static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t rows) {
+    if (rsh_tensor_dtype(index) != RSH_I64)
+        return rshn_fail(RSH_ETYPE, "%s with indices of %s: they are i64", name,
+                         rsh_dtype_name(rsh_tensor_dtype(index)));
+    if (!rsh_tensor_dense(index)) return rshn_fail(RSH_EVALUE, "%s with indices that are not dense", name);
+    const int64_t *i = rsh_tensor_data(index);
+    for (int64_t k = 0; k < rsh_tensor_count(index); k++)
+        if (i[k] < 0 || i[k] >= rows)
+            return rshn_fail(RSH_EINDEX, "%s of row %lld: there are %lld", name, (long long)i[k], (long long)rows);
+    return RSH_OK;
+}
+
+static picking picking_of(const rshn_sizes *sizes, int dim, const rsh_tensor *index, size_t item) {
+    picking p = {.outer = 1, .inner = 1, .rows = sizes->n ? sizes->at[dim] : 1, .item = item, .padding = -1};
+    for (int d = 0; d < sizes->n; d++) {
+        if (d < dim) p.outer *= sizes->at[d];
+        if (d > dim) p.inner *= sizes->at[d];
+    }
+    p.n = rsh_tensor_count(index);
+    p.index = rsh_tensor_data(index);
+    return p;
+}
+
+static void pick_range(void *ctx, int64_t lo, int64_t hi) {
+    const picking *p = ctx;
+    size_t row = (size_t)p->inner * p->item;
+    for (int64_t i = lo; i < hi; i++) {
+        const char *from = p->from + (size_t)(i / p->n * p->rows + p->index[i % p->n]) * row;
+        memcpy(p->to + (size_t)i * row, from, row);
+    }
+}
+
+static void add_elements(size_t item, const char *from, char *to, int64_t n) {
+    if (item == 4)
+        for (int64_t j = 0; j < n; j++) ((float *)to)[j] += ((const float *)from)[j];
+    else
+        for (int64_t j = 0; j < n; j++) ((double *)to)[j] += ((const double *)from)[j];
+}
+
+/* Columns lo..hi-1 of every row. */
+static void add_range(void *ctx, int64_t lo, int64_t hi) {
+    const picking *p = ctx;
+    size_t row = (size_t)p->inner * p->item, skip = (size_t)lo * p->item;
+    for (int64_t i = 0; i < p->outer * p->n; i++) {
+        int64_t k = p->index[i % p->n];
+        if (k != p->padding)
+            add_elements(p->item, p->from + (size_t)i * row + skip,
+                         p->to + (size_t)(i / p->n * p->rows + k) * row + skip, hi - lo);
+    }
+}
+
+/* Rows of x into a new tensor of the sizes `to`. */
+static rsh_status pick(const char *name, const rsh_tensor *x, int dim, const rsh_tensor *index, const rshn_sizes *to,
+                       rsh_tensor **out) {
+    rsh_tensor *dense = NULL;
+    rshn_sizes sizes = rshn_sizes_of(x);
+    picking p = picking_of(&sizes, dim, index, rsh_dtype_size(rsh_tensor_dtype(x)));
+    NN_TRY(check_index(name, index, p.rows));
+    NN_TRY(rshn_dense(x, &dense));
+    rsh_status st = rshn_empty(rsh_tensor_dtype(x), to, out);
+    if (!st) {
+        p.from = rsh_tensor_data(dense);
+        p.to = rsh_tensor_data(*out);
+        rshn_spread(p.outer * p.n, 16384 / (p.inner + 1) + 1, pick_range, &p);
+    }
+    rsh_tensor_free(dense);
+    return st;
+}
+
+static rsh_status index_backward(rsh_grad_call *c, int input) {
+    const indexing *a = rsh_call_attrs(c);
+    const rsh_tensor *index = NULL;
+    rsh_tensor *g = NULL, *gx = NULL;
+    if (!rsh_call_needs(c, input)) return RSH_OK;
+    NN_TRY(rsh_call_saved(c, 0, &index));
+    NN_TRY(rshn_dense(rsh_call_grad(c, 0), &g));
+    rsh_status st = rsh_tensor_zeros(rsh_tensor_dtype(g), a->before.n, a->before.at, &gx);
+    if (!st) {
+        picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
+        p.padding = a->padding;
+        p.from = rsh_tensor_data(g);
+        p.to = rsh_tensor_data(gx);
+        rshn_spread(p.inner, 16384 / (p.outer * p.n + 1) + 16, add_range, &p);
+    }
+    rsh_tensor_free(g);
+    return st ? st : rsh_call_give(c, input, gx);
+}
+
+/* ---- index_select: inputs x, index ---- */
+
+static rsh_status select_forward(rsh_grad_call *c) {
+    indexing *a = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0), *index = rsh_call_in(c, 1);
+    rsh_tensor *y = NULL;
+    NN_TRY(rshn_needs_float("index_select", x));
+    if (rsh_tensor_ndim(index) > 1)
+        return rshn_fail(RSH_EVALUE, "index_select with indices of %d dims: at most one", rsh_tensor_ndim(index));
+    a->before = rshn_sizes_of(x);
+    rshn_sizes to = a->before;
+    if (to.n) to.at[a->dim] = rsh_tensor_count(index);
+    NN_TRY(pick("index_select", x, a->dim, index, &to, &y));
+    NN_TRY(rsh_call_out(c, 0, y));
+    return rsh_call_save_in(c, 1);
+}
+
+static rsh_status select_backward(rsh_grad_call *c) { return index_backward(c, 0); }
+
+rsh_status rsh_nn_index_select(rsh_value *x, int dim, rsh_value *index, rsh_value **out) {
+    static const rsh_grad_op op = {
+        .name = "index_select", .forward = select_forward, .backward = select_backward, .attr_bytes = sizeof(indexing)};
+    indexing a = {.padding = -1};
+    if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "index_select of a value without dims");
+    if (x) NN_TRY(rshn_dim("index_select", dim, rsh_value_ndim(x), &a.dim));
+    return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){x, index}, out);
+}
+
+/* ---- embedding: inputs index, weight ---- */
+
+static rsh_status embedding_forward(rsh_grad_call *c) {
+    indexing *a = rsh_call_attrs(c);
+    const rsh_tensor *index = rsh_call_in(c, 0), *weight = rsh_call_in(c, 1);
+    rsh_tensor *y = NULL;
+    rshn_sizes to = rshn_sizes_of(index);
+    NN_TRY(rshn_needs_float("embedding", weight));
+    if (rsh_tensor_ndim(weight) != 2 || to.n == RSH_MAX_NDIM)
+        return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
+                         rshn_shape_text(index), rshn_shape_text(weight));
+    a->before = rshn_sizes_of(weight);
+    if (a->padding < -1 || a->padding >= a->before.at[0])
+        return rshn_fail(RSH_EINDEX, "embedding with padding row %lld of %lld", (long long)a->padding,
+                         (long long)a->before.at[0]);
+    to.at[to.n++] = a->before.at[1];
+    NN_TRY(pick("embedding", weight, 0, index, &to, &y));
+    NN_TRY(rsh_call_out(c, 0, y));
+    return rsh_call_save_in(c, 0);
+}
+
+static rsh_status embedding_backward(rsh_grad_call *c) { return index_backward(c, 1); }
+
+rsh_status rsh_nn_embedding(rsh_value *index, rsh_value *weight, int64_t padding, rsh_value **out) {
+    static const rsh_grad_op op = {.name = "embedding",
+                                   .forward = embedding_forward,
+                                   .backward = embedding_backward,
+                                   .attr_bytes = sizeof(indexing)};
+    indexing a = {.padding = padding};
+    return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){index, weight}, out);
+}

@@ -1,0 +1,310 @@
+/* Join: cat and stack, and split and chunk, which go the other way.
+ *
+ * Cat copies each input into its window of the result; its gradients are windows of the gradient.  Split gives windows,
+ * and its gradient is a cat. */
+#include "nn/impl.h"
+
+#include <reshard/math.h>
+#include <string.h>
+
+/* A view of `length` elements along a dim from `start` on. */
+static rsh_status window(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
+    int64_t size[RSH_MAX_NDIM];
+    memcpy(size, rsh_tensor_shape(t), (size_t)rsh_tensor_ndim(t) * sizeof *size);
+    size[dim] = length;
+    return rsh_tensor_view(t, length ? start * rsh_tensor_strides(t)[dim] : 0, rsh_tensor_ndim(t), size,
+                           rsh_tensor_strides(t), out);
+}
+
+static rsh_status fill_window(const rsh_tensor *to, int dim, int64_t start, int64_t length, const rsh_tensor *from) {
+    rsh_tensor *w = NULL;
+    NN_TRY(window(to, dim, start, length, &w));
+    rsh_status st = from ? rsh_math_copy(from, w) : rsh_math_fill_number(w, 0);
+    rsh_tensor_free(w);
+    return st;
+}
+
+/* ---- cat ---- */
+
+typedef struct joining {
+    int dim;
+} joining;
+
+/* The sizes of the result; all inputs agree but along the dim. */
+static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
+    const rsh_tensor *first = rsh_call_in(c, 0);
+    rshn_sizes to = rshn_sizes_of(first);
+    for (int i = 1; i < rsh_call_nin(c); i++) {
+        const rsh_tensor *t = rsh_call_in(c, i);
+        bool alike = rsh_tensor_ndim(t) == to.n;
+        for (int d = 0; alike && d < to.n; d++) alike = d == dim || rsh_tensor_shape(t)[d] == to.at[d];
+        if (!alike)
+            return rshn_fail(RSH_EVALUE, "cat of %s and %s along dim %d: other sizes differ", rshn_shape_text(first),
+                             rshn_shape_text(t), dim);
+        if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
+            return rshn_fail(RSH_ETYPE, "cat of %s and %s: dtypes must be equal",
+                             rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));
+        to.at[dim] += rsh_tensor_shape(t)[dim];
+    }
+    *out = to;
+    return RSH_OK;
+}
+
+static rsh_status save_lengths(rsh_grad_call *c, int n, const int64_t *lengths) {
+    rsh_tensor *t = NULL;
+    int64_t count = n;
+    NN_TRY(rsh_tensor_empty(RSH_I64, 1, &count, &t));
+    memcpy(rsh_tensor_data(t), lengths, (size_t)n * sizeof *lengths);
+    return rsh_call_save(c, t);
+}
+
+/* Lengths along the dim, in one tensor that is saved. */
+static rsh_status cat_forward(rsh_grad_call *c) {
+    const joining *j = rsh_call_attrs(c);
+    rshn_sizes to = {.n = 0};
+    rsh_tensor *y = NULL, *lengths = NULL;
+    int64_t n = rsh_call_nin(c), start = 0;
+    NN_TRY(joined_sizes(c, j->dim, &to));
+    NN_TRY(rsh_tensor_empty(RSH_I64, 1, &n, &lengths));
+    rsh_status st = rshn_empty(rsh_tensor_dtype(rsh_call_in(c, 0)), &to, &y);
+    for (int i = 0; !st && i < n; i++) {
+        int64_t length = rsh_tensor_shape(rsh_call_in(c, i))[j->dim];
+        ((int64_t *)rsh_tensor_data(lengths))[i] = length;
+        st = fill_window(y, j->dim, start, length, rsh_call_in(c, i));
+        start += length;
+    }
+    if (st) {
+        rsh_tensor_free(y);
+        rsh_tensor_free(lengths);
+        return st;
+    }
+    st = rsh_call_out(c, 0, y);
+    if (!st) return rsh_call_save(c, lengths);
+    rsh_tensor_free(lengths);
+    return st;
+}
+
+static rsh_status cat_backward(rsh_grad_call *c) {
+    const joining *j = rsh_call_attrs(c);
+    const rsh_tensor *lengths = NULL;
+    int64_t start = 0;
+    NN_TRY(rsh_call_saved(c, 0, &lengths));
+    for (int i = 0; i < rsh_call_nin(c); i++) {
+        int64_t length = ((const int64_t *)rsh_tensor_data(lengths))[i];
+        rsh_tensor *part = NULL;
+        if (rsh_call_needs(c, i)) {
+            NN_TRY(window(rsh_call_grad(c, 0), j->dim, start, length, &part));
+            NN_TRY(rsh_call_give(c, i, part));
+        }
+        start += length;
+    }
+    return RSH_OK;
+}
+
+static rsh_status join_apply(const char *name, int n, rsh_value *const *x, int dim, int more, joining *j) {
+    if (n < 1 || !x) return rshn_fail(RSH_EVALUE, "%s of %d values", name, x ? n : 0);
+    for (int i = 0; i < n; i++)
+        if (!x[i]) return rshn_fail(RSH_EVALUE, "%s with NULL for input %d", name, i);
+    if (!rsh_value_ndim(x[0]) && !more) return rshn_fail(RSH_EVALUE, "%s of values without dims", name);
+    return rshn_dim(name, dim, rsh_value_ndim(x[0]) + more, &j->dim);
+}
+
+static const rsh_grad_op cat_op = {
+    .name = "cat", .forward = cat_forward, .backward = cat_backward, .attr_bytes = sizeof(joining)};
+
+rsh_status rsh_nn_cat(int n, rsh_value *const *x, int dim, rsh_value **out) {
+    joining j = {0};
+    NN_TRY(join_apply("cat", n, x, dim, 0, &j));
+    return rshn_apply(&cat_op, &j, n, n, x, out);
+}
+
+/* ---- stack: inputs with a new dim of size 1, then cat ---- */
+
+/* A view of t with a dim of size 1 at `dim`. */
+static rsh_status with_dim(const rsh_tensor *t, int dim, rsh_tensor **out) {
+    int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
+    int n = rsh_tensor_ndim(t) + 1;
+    if (n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack of values with %d dims, the most there are", n - 1);
+    for (int d = 0; d < n; d++) {
+        size[d] = d == dim ? 1 : rsh_tensor_shape(t)[d - (d > dim)];
+        stride[d] = d == dim ? 1 : rsh_tensor_strides(t)[d - (d > dim)];
+    }
+    return rsh_tensor_view(t, 0, n, size, stride, out);
+}
+
+static rsh_status put_slice(const rsh_tensor *to, int dim, int64_t i, const rsh_tensor *from) {
+    rsh_tensor *slice = NULL;
+    NN_TRY(with_dim(from, dim, &slice));
+    rsh_status st = fill_window(to, dim, i, 1, slice);
+    rsh_tensor_free(slice);
+    return st;
+}
+
+static rsh_status stacked_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
+    const rsh_tensor *first = rsh_call_in(c, 0);
+    rshn_sizes to = {.n = rsh_tensor_ndim(first) + 1};
+    if (to.n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack of values with %d dims, the most there are", to.n - 1);
+    for (int d = 0; d < to.n; d++) to.at[d] = d == dim ? rsh_call_nin(c) : rsh_tensor_shape(first)[d - (d > dim)];
+    for (int i = 1; i < rsh_call_nin(c); i++) {
+        const rsh_tensor *t = rsh_call_in(c, i);
+        bool alike = rsh_tensor_ndim(t) == rsh_tensor_ndim(first);
+        for (int d = 0; alike && d < to.n - 1; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(first)[d];
+        if (!alike)
+            return rshn_fail(RSH_EVALUE, "stack of %s and %s: sizes differ", rshn_shape_text(first),
+                             rshn_shape_text(t));
+        if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
+            return rshn_fail(RSH_ETYPE, "stack of %s and %s: dtypes must be equal",
+                             rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));
+    }
+    *out = to;
+    return RSH_OK;
+}
+
+static rsh_status stack_forward(rsh_grad_call *c) {
+    const joining *j = rsh_call_attrs(c);
+    rshn_sizes to = {.n = 0};
+    rsh_tensor *y = NULL;
+    NN_TRY(stacked_sizes(c, j->dim, &to));
+    NN_TRY(rshn_empty(rsh_tensor_dtype(rsh_call_in(c, 0)), &to, &y));
+    rsh_status st = RSH_OK;
+    for (int i = 0; !st && i < rsh_call_nin(c); i++) st = put_slice(y, j->dim, i, rsh_call_in(c, i));
+    if (!st) return rsh_call_out(c, 0, y);
+    rsh_tensor_free(y);
+    return st;
+}
+
+/* A view of slice i, without the dim. */
+static rsh_status slice_of(const rsh_tensor *t, int dim, int64_t i, rsh_tensor **out) {
+    int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
+    int n = 0;
+    for (int d = 0; d < rsh_tensor_ndim(t); d++) {
+        if (d == dim) continue;
+        size[n] = rsh_tensor_shape(t)[d];
+        stride[n++] = rsh_tensor_strides(t)[d];
+    }
+    return rsh_tensor_view(t, rsh_tensor_count(t) ? i * rsh_tensor_strides(t)[dim] : 0, n, size, stride, out);
+}
+
+static rsh_status stack_backward(rsh_grad_call *c) {
+    const joining *j = rsh_call_attrs(c);
+    for (int i = 0; i < rsh_call_nin(c); i++) {
+        rsh_tensor *part = NULL;
+        if (!rsh_call_needs(c, i)) continue;
+        NN_TRY(slice_of(rsh_call_grad(c, 0), j->dim, i, &part));
+        NN_TRY(rsh_call_give(c, i, part));
+    }
+    return RSH_OK;
+}
+
+rsh_status rsh_nn_stack(int n, rsh_value *const *x, int dim, rsh_value **out) {
+    static const rsh_grad_op op = {
+        .name = "stack", .forward = stack_forward, .backward = stack_backward, .attr_bytes = sizeof(joining)};
+    joining j = {0};
+    NN_TRY(join_apply("stack", n, x, dim, 1, &j));
+    return rshn_apply(&op, &j, n, n, x, out);
+}
+
+/* ---- split ---- */
+
+typedef struct splitting {
+    int dim, n;
+    const int64_t *lengths; /* n; borrowed, good in forward */
+    int64_t size;           /* of each piece but the last, if lengths is NULL */
+    rshn_sizes before;
+} splitting;
+
+static int64_t piece_length(const splitting *s, int i) {
+    if (s->lengths) return s->lengths[i];
+    int64_t left = s->before.at[s->dim] - i * s->size;
+    return left < s->size ? left : s->size;
+}
+
+static rsh_status split_forward(rsh_grad_call *c) {
+    splitting *s = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    int64_t start = 0;
+    s->before = rshn_sizes_of(x);
+    for (int i = 0; i < s->n; i++) {
+        rsh_tensor *part = NULL;
+        NN_TRY(window(x, s->dim, start, piece_length(s, i), &part));
+        NN_TRY(rsh_call_out(c, i, part));
+        start += piece_length(s, i);
+    }
+    rsh_status st = s->lengths ? save_lengths(c, s->n, s->lengths) : RSH_OK;
+    s->lengths = NULL;
+    return st;
+}
+
+static rsh_status split_backward(rsh_grad_call *c) {
+    splitting s = *(const splitting *)rsh_call_attrs(c);
+    const rsh_tensor *lengths = NULL, *any = NULL;
+    rsh_tensor *gx = NULL;
+    int64_t start = 0;
+    if (!s.size) {
+        NN_TRY(rsh_call_saved(c, 0, &lengths));
+        s.lengths = rsh_tensor_data(lengths);
+    }
+    for (int i = 0; !any && i < s.n; i++) any = rsh_call_grad(c, i);
+    if (!any) return RSH_OK;
+    NN_TRY(rshn_empty(rsh_tensor_dtype(any), &s.before, &gx));
+    for (int i = 0; i < s.n; i++) {
+        rsh_status st = fill_window(gx, s.dim, start, piece_length(&s, i), rsh_call_grad(c, i));
+        start += piece_length(&s, i);
+        if (!st) continue;
+        rsh_tensor_free(gx);
+        return st;
+    }
+    return rsh_call_give(c, 0, gx);
+}
+
+static rsh_status split_apply(const char *name, rsh_value *x, splitting *s, rsh_value **out) {
+    static const rsh_grad_op ops[] = {
+        {.name = "split", .forward = split_forward, .backward = split_backward, .attr_bytes = sizeof(splitting)},
+        {.name = "chunk", .forward = split_forward, .backward = split_backward, .attr_bytes = sizeof(splitting)}};
+    return rsh_grad_apply(&ops[*name == 'c'], s, 1, &x, s->n, out);
+}
+
+static rsh_status split_dim(const char *name, const rsh_value *x, int dim, const void *out, int *found) {
+    if (!x || !out) return rshn_fail(RSH_EVALUE, "%s with NULL for its %s", name, x ? "result" : "input");
+    if (!rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "%s of a value without dims", name);
+    return rshn_dim(name, dim, rsh_value_ndim(x), found);
+}
+
+rsh_status rsh_nn_split(rsh_value *x, int64_t size, int dim, int n, rsh_value **out) {
+    splitting s = {.n = n, .size = size};
+    NN_TRY(split_dim("split", x, dim, out, &s.dim));
+    int64_t length = rsh_value_shape(x)[s.dim];
+    if (size < 1) return rshn_fail(RSH_EVALUE, "split into pieces of %lld", (long long)size);
+    int64_t pieces = length ? (length - 1) / size + 1 : 1;
+    if (pieces != n)
+        return rshn_fail(RSH_EVALUE, "split of %lld into %d pieces of %lld: there are %lld", (long long)length, n,
+                         (long long)size, (long long)pieces);
+    return split_apply("split", x, &s, out);
+}
+
+rsh_status rsh_nn_split_sizes(rsh_value *x, int dim, int n, const int64_t *sizes, rsh_value **out) {
+    splitting s = {.n = n, .lengths = sizes};
+    int64_t sum = 0;
+    NN_TRY(split_dim("split", x, dim, out, &s.dim));
+    if (n < 1 || !sizes) return rshn_fail(RSH_EVALUE, "split into %d pieces", sizes ? n : 0);
+    for (int i = 0; i < n; i++) {
+        if (sizes[i] < 0) return rshn_fail(RSH_EVALUE, "split into a piece of %lld", (long long)sizes[i]);
+        sum += sizes[i];
+    }
+    if (sum != rsh_value_shape(x)[s.dim])
+        return rshn_fail(RSH_EVALUE, "split of %lld into pieces of %lld in sum", (long long)rsh_value_shape(x)[s.dim],
+                         (long long)sum);
+    return split_apply("split", x, &s, out);
+}
+
+rsh_status rsh_nn_chunk(rsh_value *x, int n, int dim, int *count, rsh_value **out) {
+    splitting s = {.n = n};
+    NN_TRY(split_dim("chunk", x, dim, out, &s.dim));
+    if (n < 1 || !count) return rshn_fail(RSH_EVALUE, "chunk into %d pieces%s", n, count ? "" : ", counted in NULL");
+    int64_t length = rsh_value_shape(x)[s.dim];
+    s.size = length ? (length + n - 1) / n : 1;
+    s.n = length ? (int)((length - 1) / s.size + 1) : n;
+    NN_TRY(split_apply("chunk", x, &s, out));
+    *count = s.n;
+    return RSH_OK;
+}

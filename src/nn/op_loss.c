@@ -1,0 +1,250 @@
+/* Loss: cross-entropy with class indices, and the mean squared error. */
+#include "nn/impl.h"
+
+#include <math.h>
+
+/* ---- cross-entropy: inputs logits, target; slots logits, target, logarithms of sums ---- */
+
+typedef struct entropy_attrs {
+    rshn_entropy e;
+    rsh_reduction reduction;
+    double scale; /* of the gradients: 1 / rows that count, for a mean */
+} entropy_attrs;
+
+typedef struct entropy_job {
+    const rshn_kernels *k;
+    const rshn_entropy *e;
+    const char *x, *g;
+    const int64_t *target;
+    char *out, *lse;
+    int64_t sg;
+    size_t item;
+} entropy_job;
+
+static void loss_rows(void *ctx, int64_t lo, int64_t hi) {
+    const entropy_job *j = ctx;
+    size_t row = (size_t)lo * j->item;
+    j->k->entropy(j->e, j->x + row * (size_t)j->e->classes, j->target + lo, j->out + row, j->lse + row, hi - lo);
+}
+
+static void gradient_rows(void *ctx, int64_t lo, int64_t hi) {
+    const entropy_job *j = ctx;
+    size_t row = (size_t)lo * j->item, at = row * (size_t)j->e->classes;
+    j->k->entropy_back(j->e, j->x + at, j->target + lo, j->lse + row, j->g + (size_t)(lo * j->sg) * j->item, j->sg,
+                       j->out + at, hi - lo);
+}
+
+static int64_t grain_of(int64_t classes) { return 4096 / (classes + 1) + 1; }
+
+/* The dim of the classes becomes the last, so that rows are dense: [N, C, d1, ...] as [N, d1, ..., C]. */
+static rsh_status class_rows(const rsh_tensor *x, rsh_tensor **out) {
+    int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
+    int n = rsh_tensor_ndim(x), from = n == 1 ? 0 : 1;
+    rsh_tensor *turned = NULL;
+    for (int d = 0; d < n; d++) {
+        int k = d == n - 1 ? from : d < from ? d : d + 1;
+        size[d] = rsh_tensor_shape(x)[k];
+        stride[d] = rsh_tensor_strides(x)[k];
+    }
+    NN_TRY(rsh_tensor_view(x, 0, n, size, stride, &turned));
+    rsh_status st = rshn_dense(turned, out);
+    rsh_tensor_free(turned);
+    return st;
+}
+
+/* And back, as a view. */
+static rsh_status class_dim(const rsh_tensor *rows, rsh_tensor **out) {
+    int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
+    int n = rsh_tensor_ndim(rows), to = n == 1 ? 0 : 1;
+    for (int d = 0; d < n; d++) {
+        int k = d == to ? n - 1 : d < to ? d : d - 1;
+        size[d] = rsh_tensor_shape(rows)[k];
+        stride[d] = rsh_tensor_strides(rows)[k];
+    }
+    return rsh_tensor_view(rows, 0, n, size, stride, out);
+}
+
+static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, const rshn_entropy *e) {
+    int n = rsh_tensor_ndim(x), from = n == 1 ? 0 : 1;
+    bool alike = n >= 1 && rsh_tensor_ndim(target) == n - 1;
+    for (int d = 0; alike && d < n - 1; d++)
+        alike = rsh_tensor_shape(target)[d] == rsh_tensor_shape(x)[d < from ? d : d + 1];
+    if (!alike)
+        return rshn_fail(RSH_EVALUE, "cross_entropy of %s with targets of %s", rshn_shape_text(x),
+                         rshn_shape_text(target));
+    if (rsh_tensor_dtype(target) != RSH_I64)
+        return rshn_fail(RSH_ETYPE, "cross_entropy with targets of %s: they are i64",
+                         rsh_dtype_name(rsh_tensor_dtype(target)));
+    if (!rsh_tensor_dense(target)) return rshn_fail(RSH_EVALUE, "cross_entropy with targets that are not dense");
+    const int64_t *t = rsh_tensor_data(target);
+    for (int64_t i = 0; i < rsh_tensor_count(target); i++)
+        if (t[i] != e->ignore && (t[i] < 0 || t[i] >= e->classes))
+            return rshn_fail(RSH_EINDEX, "cross_entropy with target %lld of %lld classes", (long long)t[i],
+                             (long long)e->classes);
+    return RSH_OK;
+}
+
+static int64_t rows_that_count(const rsh_tensor *target, int64_t ignore) {
+    const int64_t *t = rsh_tensor_data(target);
+    int64_t n = 0;
+    for (int64_t i = 0; i < rsh_tensor_count(target); i++) n += t[i] != ignore;
+    return n;
+}
+
+/* The losses of all rows, in the target's sizes, and the logarithms of sums. */
+static rsh_status losses_of(entropy_attrs *a, const rsh_tensor *x, const rsh_tensor *target, rsh_tensor **loss,
+                            rsh_tensor **lse) {
+    rsh_tensor *rows = NULL;
+    rsh_status st;
+    rshn_sizes sizes = rshn_sizes_of(target);
+    NN_GOTO(class_rows(x, &rows));
+    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, loss));
+    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, lse));
+    entropy_job j = {.k = rshn_kernels_of(rsh_tensor_dtype(x)), .e = &a->e, .x = rsh_tensor_data(rows)};
+    j.target = rsh_tensor_data(target);
+    j.out = rsh_tensor_data(*loss);
+    j.lse = rsh_tensor_data(*lse);
+    j.item = rsh_dtype_size(rsh_tensor_dtype(x));
+    rshn_spread(rsh_tensor_count(target), grain_of(a->e.classes), loss_rows, &j);
+out:
+    rsh_tensor_free(rows);
+    return st;
+}
+
+static rsh_status entropy_forward(rsh_grad_call *c) {
+    entropy_attrs *a = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0), *target = rsh_call_in(c, 1);
+    rsh_tensor *loss = NULL, *lse = NULL, *y = NULL;
+    rsh_status st;
+    NN_TRY(rshn_needs_float("cross_entropy", x));
+    a->e.classes = rsh_tensor_ndim(x) ? rsh_tensor_shape(x)[rsh_tensor_ndim(x) == 1 ? 0 : 1] : 0;
+    NN_TRY(check_target(x, target, &a->e));
+    int64_t count = a->reduction == RSH_REDUCE_MEAN ? rows_that_count(target, a->e.ignore) : 1;
+    a->scale = count ? 1 / (double)count : NAN;
+    NN_GOTO(losses_of(a, x, target, &loss, &lse));
+    if (a->reduction == RSH_REDUCE_NONE)
+        NN_GOTO(rshn_alias(loss, &y));
+    else
+        NN_GOTO(rshn_sum(loss, (1u << rsh_tensor_ndim(loss)) - 1, false, a->scale, &y));
+    NN_GOTO(rsh_call_out(c, 0, y));
+    NN_GOTO(rsh_call_save_in(c, 0));
+    NN_GOTO(rsh_call_save_in(c, 1));
+    st = rsh_call_save(c, lse);
+    lse = NULL;
+out:
+    rsh_tensor_free(loss);
+    rsh_tensor_free(lse);
+    return st;
+}
+
+static rsh_status entropy_gradient(const entropy_attrs *a, const rsh_tensor *rows, const rsh_tensor *target,
+                                   const rsh_tensor *lse, const rsh_tensor *g, rsh_tensor **out) {
+    rsh_tensor *gx = NULL;
+    rshn_sizes sizes = rshn_sizes_of(rows);
+    NN_TRY(rshn_empty(rsh_tensor_dtype(rows), &sizes, &gx));
+    entropy_job j = {.k = rshn_kernels_of(rsh_tensor_dtype(rows)), .e = &a->e, .x = rsh_tensor_data(rows)};
+    j.target = rsh_tensor_data(target);
+    j.lse = rsh_tensor_data(lse);
+    j.g = rsh_tensor_data(g);
+    j.sg = a->reduction == RSH_REDUCE_NONE;
+    j.out = rsh_tensor_data(gx);
+    j.item = rsh_dtype_size(rsh_tensor_dtype(rows));
+    rshn_spread(rsh_tensor_count(target), grain_of(a->e.classes), gradient_rows, &j);
+    rsh_status st = class_dim(gx, out);
+    rsh_tensor_free(gx);
+    return st;
+}
+
+static rsh_status entropy_backward(rsh_grad_call *c) {
+    const entropy_attrs *a = rsh_call_attrs(c);
+    const rsh_tensor *x = NULL, *target = NULL, *lse = NULL;
+    rsh_tensor *rows = NULL, *sums = NULL, *g = NULL, *gx = NULL;
+    rsh_status st;
+    double p[2] = {a->scale, 0};
+    if (!rsh_call_needs(c, 0)) return RSH_OK;
+    NN_TRY(rsh_call_saved(c, 0, &x));
+    NN_TRY(rsh_call_saved(c, 1, &target));
+    NN_TRY(rsh_call_saved(c, 2, &lse));
+    NN_GOTO(class_rows(x, &rows));
+    NN_GOTO(rshn_dense(lse, &sums));
+    NN_GOTO(rshn_map1_new(RSHN_SCALE, p, rsh_call_grad(c, 0), &g));
+    NN_GOTO(entropy_gradient(a, rows, target, sums, g, &gx));
+    st = rsh_call_give(c, 0, gx);
+out:
+    rsh_tensor_free(rows);
+    rsh_tensor_free(sums);
+    rsh_tensor_free(g);
+    return st;
+}
+
+static rsh_status check_reduction(const char *name, rsh_reduction r) {
+    if (r == RSH_REDUCE_MEAN || r == RSH_REDUCE_SUM || r == RSH_REDUCE_NONE) return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "%s has no reduction %d", name, (int)r);
+}
+
+rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_cross_entropy_opts *opts,
+                                rsh_value **out) {
+    static const rsh_grad_op op = {.name = "cross_entropy",
+                                   .forward = entropy_forward,
+                                   .backward = entropy_backward,
+                                   .attr_bytes = sizeof(entropy_attrs)};
+    rsh_cross_entropy_opts none = {RSH_REDUCE_MEAN, false, 0, 0};
+    if (!opts) opts = &none;
+    NN_TRY(check_reduction("cross_entropy", opts->reduction));
+    if (!(opts->label_smoothing >= 0 && opts->label_smoothing <= 1))
+        return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", opts->label_smoothing);
+    entropy_attrs a = {.reduction = opts->reduction, .e = {.smoothing = opts->label_smoothing}};
+    a.e.ignore = opts->ignore ? opts->ignore_index : INT64_MIN;
+    return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){logits, target}, out);
+}
+
+/* ---- mean squared error: slots a, b ---- */
+
+typedef struct mse_attrs {
+    rsh_reduction reduction;
+    double scale;
+} mse_attrs;
+
+static rsh_status mse_forward(rsh_grad_call *c) {
+    mse_attrs *m = rsh_call_attrs(c);
+    const rsh_tensor *in[2] = {rsh_call_in(c, 0), rsh_call_in(c, 1)};
+    rsh_tensor *squares = NULL, *y = NULL;
+    NN_TRY(rshn_needs_alike("mse", 2, in));
+    rshn_sizes a = rshn_sizes_of(in[0]), b = rshn_sizes_of(in[1]);
+    bool alike = a.n == b.n;
+    for (int d = 0; alike && d < a.n; d++) alike = a.at[d] == b.at[d];
+    if (!alike)
+        return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
+    NN_TRY(rshn_map2_new(RSHN_SQUARED_DIFFERENCE, NULL, in[0], in[1], &a, &squares));
+    m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rsh_tensor_count(squares) : 1;
+    rsh_status st = m->reduction == RSH_REDUCE_NONE ? rshn_alias(squares, &y)
+                                                    : rshn_sum(squares, (1u << a.n) - 1, false, m->scale, &y);
+    rsh_tensor_free(squares);
+    if (!st) st = rsh_call_out(c, 0, y);
+    if (!st) st = rsh_call_save_in(c, 0);
+    return st ? st : rsh_call_save_in(c, 1);
+}
+
+static rsh_status mse_backward(rsh_grad_call *c) {
+    const mse_attrs *m = rsh_call_attrs(c);
+    const rsh_tensor *t[2] = {NULL, NULL};
+    double p[2] = {2 * m->scale, 0};
+    NN_TRY(rsh_call_saved(c, 0, &t[0]));
+    NN_TRY(rsh_call_saved(c, 1, &t[1]));
+    rshn_sizes to = rshn_sizes_of(t[0]);
+    for (int i = 0; i < 2; i++) {
+        rsh_tensor *g = NULL;
+        if (!rsh_call_needs(c, i)) continue;
+        NN_TRY(rshn_map3_new(RSHN_DIFFERENCE_BACK, p, t[i], t[1 - i], rsh_call_grad(c, 0), &to, &g));
+        NN_TRY(rsh_call_give(c, i, g));
+    }
+    return RSH_OK;
+}
+
+rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_reduction reduction, rsh_value **out) {
+    static const rsh_grad_op op = {
+        .name = "mse", .forward = mse_forward, .backward = mse_backward, .attr_bytes = sizeof(mse_attrs)};
+    mse_attrs m = {.reduction = reduction};
+    NN_TRY(check_reduction("mse", reduction));
+    return rshn_apply(&op, &m, 2, 2, (rsh_value *[]){a, b}, out);
+}

@@ -1,0 +1,239 @@
+/* Reduce: sum, mean and max over dims. */
+#include "nn/impl.h"
+
+#include <reshard/math.h>
+
+/* A sum over `dims`, a bit each, of a value with `sizes`. */
+typedef struct reduction {
+    unsigned dims;
+    bool keep;
+    double scale; /* of a mean */
+    rshn_sizes sizes;
+} reduction;
+
+/* Dims as bits; none given: all. */
+static rsh_status dims_of(const char *name, const rsh_value *x, int ndims, const int *dims, unsigned *out) {
+    int ndim = rsh_value_ndim(x);
+    unsigned bits = 0;
+    if (ndims < 0 || (ndims && !dims)) return rshn_fail(RSH_EVALUE, "%s over %d dims of NULL", name, ndims);
+    for (int i = 0; i < ndims; i++) {
+        int d = 0;
+        NN_TRY(rshn_dim(name, dims[i], ndim, &d));
+        if (bits >> d & 1) return rshn_fail(RSH_EVALUE, "%s over dim %d twice", name, d);
+        bits |= 1u << d;
+    }
+    *out = (ndims ? bits : ~0u) & ((1u << ndim) - 1);
+    return RSH_OK;
+}
+
+static rsh_status sum_forward(rsh_grad_call *c, const char *name, bool mean) {
+    reduction *r = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    rsh_tensor *y = NULL;
+    int64_t n = 1;
+    NN_TRY(rshn_needs_float(name, x));
+    r->sizes = rshn_sizes_of(x);
+    for (int d = 0; d < r->sizes.n; d++)
+        if (r->dims >> d & 1) n *= r->sizes.at[d];
+    r->scale = mean ? 1 / (double)n : 1;
+    NN_TRY(rshn_sum(x, r->dims, r->keep, mean && !n ? 0.0 / 0.0 : r->scale, &y));
+    return rsh_call_out(c, 0, y);
+}
+
+static rsh_status total_forward(rsh_grad_call *c) { return sum_forward(c, "sum", false); }
+static rsh_status mean_forward(rsh_grad_call *c) { return sum_forward(c, "mean", true); }
+
+/* A view of t with the dims of `dims` back as 1, then repeated to `sizes`. */
+static rsh_status repeat(const rsh_tensor *t, unsigned dims, bool kept, const rshn_sizes *sizes, rsh_tensor **out) {
+    int64_t strides[RSH_MAX_NDIM];
+    for (int d = 0, from = 0; d < sizes->n; d++) {
+        bool reduced = dims >> d & 1;
+        strides[d] = reduced ? 0 : rsh_tensor_strides(t)[from];
+        from += kept || !reduced;
+    }
+    return rsh_tensor_view(t, 0, sizes->n, sizes->at, strides, out);
+}
+
+static rsh_status sum_backward(rsh_grad_call *c) {
+    const reduction *r = rsh_call_attrs(c);
+    const rsh_tensor *g = rsh_call_grad(c, 0);
+    rsh_tensor *scaled = NULL, *gx = NULL;
+    double p[2] = {r->scale, 0};
+    if (r->scale != 1) NN_TRY(rshn_map1_new(RSHN_SCALE, p, g, &scaled));
+    rsh_status st = repeat(scaled ? scaled : g, r->dims, r->keep, &r->sizes, &gx);
+    rsh_tensor_free(scaled);
+    return st ? st : rsh_call_give(c, 0, gx);
+}
+
+static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, const int *dims, bool keep,
+                            rsh_value **out) {
+    reduction r = {.keep = keep};
+    if (x) NN_TRY(dims_of(op->name, x, ndims, dims, &r.dims));
+    return rshn_apply(op, &r, 1, 1, &x, out);
+}
+
+rsh_status rsh_nn_sum(rsh_value *x, int ndims, const int *dims, bool keepdim, rsh_value **out) {
+    static const rsh_grad_op op = {
+        .name = "sum", .forward = total_forward, .backward = sum_backward, .attr_bytes = sizeof(reduction)};
+    return sum_apply(&op, x, ndims, dims, keepdim, out);
+}
+
+rsh_status rsh_nn_mean(rsh_value *x, int ndims, const int *dims, bool keepdim, rsh_value **out) {
+    static const rsh_grad_op op = {
+        .name = "mean", .forward = mean_forward, .backward = sum_backward, .attr_bytes = sizeof(reduction)};
+    return sum_apply(&op, x, ndims, dims, keepdim, out);
+}
+
+/* ---- max of all: saved are x and the maximum ---- */
+
+static rsh_status max_forward(rsh_grad_call *c) {
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    rsh_tensor *dense = NULL, *y = NULL;
+    int64_t at;
+    NN_TRY(rshn_needs_float("max", x));
+    if (!rsh_tensor_count(x)) return rshn_fail(RSH_EVALUE, "max of %s: there is no element", rshn_shape_text(x));
+    NN_TRY(rshn_dense(x, &dense));
+    double most = rshn_kernels_of(rsh_tensor_dtype(x))->row_max(rsh_tensor_data(dense), 1, rsh_tensor_count(x), &at);
+    rsh_tensor_free(dense);
+    NN_TRY(rshn_number(rsh_tensor_dtype(x), most, &y));
+    NN_TRY(rsh_call_out(c, 0, y));
+    NN_TRY(rsh_call_save_in(c, 0));
+    return rsh_call_save_out(c, 0);
+}
+
+/* Every element that equals the maximum gets its share: g / how many there are. */
+static rsh_status max_backward(rsh_grad_call *c) {
+    const rsh_tensor *x = NULL, *most = NULL, *g = rsh_call_grad(c, 0);
+    rsh_tensor *one = NULL, *hits = NULL, *count = NULL, *gx = NULL;
+    rsh_status st;
+    NN_TRY(rsh_call_saved(c, 0, &x));
+    NN_TRY(rsh_call_saved(c, 1, &most));
+    rshn_sizes to = rshn_sizes_of(x);
+    NN_GOTO(rshn_number(rsh_tensor_dtype(x), 1, &one));
+    NN_GOTO(rshn_map3_new(RSHN_EQUAL_BACK, NULL, x, most, one, &to, &hits));
+    NN_GOTO(rshn_sum(hits, (1u << to.n) - 1, false, 1, &count));
+    double p[2] = {rshn_item(g) / rshn_item(count), 0};
+    NN_GOTO(rshn_map1_new(RSHN_SCALE, p, hits, &gx));
+out:
+    rsh_tensor_free(one);
+    rsh_tensor_free(hits);
+    rsh_tensor_free(count);
+    return st ? st : rsh_call_give(c, 0, gx);
+}
+
+rsh_status rsh_nn_max(rsh_value *x, rsh_value **out) {
+    static const rsh_grad_op op = {.name = "max", .forward = max_forward, .backward = max_backward};
+    return rshn_apply(&op, NULL, 1, 1, &x, out);
+}
+
+/* ---- max along a dim: outputs values and indices, both with the dim as 1 ---- */
+
+typedef struct picking {
+    int dim;
+    rshn_sizes sizes;
+} picking;
+
+/* Element `which` along the dim, for every combination of the others: offset of its first element. */
+typedef struct picks {
+    int64_t n, stride, outer, inner; /* of the dim; combinations before and after it */
+} picks;
+
+static picks picks_of(const picking *m) {
+    picks p = {.n = m->sizes.n ? m->sizes.at[m->dim] : 1, .stride = 1, .outer = 1, .inner = 1};
+    for (int d = 0; d < m->sizes.n; d++) {
+        if (d < m->dim) p.outer *= m->sizes.at[d];
+        if (d > m->dim) p.inner *= m->sizes.at[d];
+    }
+    p.stride = p.inner;
+    return p;
+}
+
+static void pick_all(const picking *m, const rsh_tensor *dense, const rsh_tensor *y, int64_t *index) {
+    picks p = picks_of(m);
+    const rshn_kernels *k = rshn_kernels_of(rsh_tensor_dtype(dense));
+    size_t item = rsh_dtype_size(rsh_tensor_dtype(dense));
+    const char *x = rsh_tensor_data(dense);
+    for (int64_t i = 0; i < p.outer * p.inner; i++) {
+        const char *row = x + (size_t)(i / p.inner * p.n * p.inner + i % p.inner) * item;
+        double most = k->row_max(row, p.stride, p.n, &index[i]);
+        if (item == 4)
+            ((float *)rsh_tensor_data(y))[i] = (float)most;
+        else
+            ((double *)rsh_tensor_data(y))[i] = most;
+    }
+}
+
+static rsh_status max_dim_forward(rsh_grad_call *c) {
+    picking *m = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    rsh_tensor *dense = NULL, *y = NULL, *index = NULL;
+    rsh_status st;
+    NN_TRY(rshn_needs_float("max", x));
+    m->sizes = rshn_sizes_of(x);
+    rshn_sizes to = m->sizes;
+    if (to.n && !to.at[m->dim])
+        return rshn_fail(RSH_EVALUE, "max of %s over dim %d: there is no element", rshn_shape_text(x), m->dim);
+    if (to.n) to.at[m->dim] = 1;
+    NN_GOTO(rshn_dense(x, &dense));
+    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &to, &y));
+    NN_GOTO(rshn_empty(RSH_I64, &to, &index));
+    pick_all(m, dense, y, rsh_tensor_data(index));
+    st = rsh_call_out(c, 0, y);
+    y = NULL;
+    if (st) goto out;
+    st = rsh_call_out(c, 1, index);
+    index = NULL;
+    if (!st) st = rsh_call_save_out(c, 1);
+out:
+    rsh_tensor_free(dense);
+    rsh_tensor_free(y);
+    rsh_tensor_free(index);
+    return st;
+}
+
+static rsh_status max_dim_backward(rsh_grad_call *c) {
+    const picking *m = rsh_call_attrs(c);
+    const rsh_tensor *saved = NULL;
+    rsh_tensor *index = NULL, *g = NULL, *gx = NULL;
+    picks p = picks_of(m);
+    rsh_status st;
+    if (!rsh_call_grad(c, 0)) return RSH_OK;
+    NN_TRY(rsh_call_saved(c, 0, &saved));
+    NN_GOTO(rshn_dense(saved, &index));
+    NN_GOTO(rshn_dense(rsh_call_grad(c, 0), &g));
+    NN_GOTO(rsh_tensor_zeros(rsh_tensor_dtype(g), m->sizes.n, m->sizes.at, &gx));
+    const int64_t *at = rsh_tensor_data(index);
+    for (int64_t i = 0; i < p.outer * p.inner; i++) {
+        int64_t to = i / p.inner * p.n * p.inner + at[i] * p.inner + i % p.inner;
+        if (rsh_tensor_dtype(g) == RSH_F32)
+            ((float *)rsh_tensor_data(gx))[to] = ((const float *)rsh_tensor_data(g))[i];
+        else
+            ((double *)rsh_tensor_data(gx))[to] = ((const double *)rsh_tensor_data(g))[i];
+    }
+out:
+    rsh_tensor_free(index);
+    rsh_tensor_free(g);
+    return st ? st : rsh_call_give(c, 0, gx);
+}
+
+rsh_status rsh_nn_max_dim(rsh_value *x, int dim, bool keepdim, rsh_value **out, rsh_value **index) {
+    static const rsh_grad_op op = {
+        .name = "max", .forward = max_dim_forward, .backward = max_dim_backward, .attr_bytes = sizeof(picking)};
+    picking m;
+    rsh_value *both[2] = {NULL, NULL}, *flat[2] = {NULL, NULL};
+    rsh_status st = RSH_OK;
+    if (!x || !out) return rshn_fail(RSH_EVALUE, "max with NULL for its %s", x ? "result" : "input");
+    NN_TRY(rshn_dim("max", dim, rsh_value_ndim(x), &m.dim));
+    NN_TRY(rsh_grad_apply(&op, &m, 1, &x, 2, both));
+    for (int i = 0; i < 2 && !st && !keepdim && rsh_value_ndim(x); i++) st = rsh_nn_squeeze(both[i], m.dim, &flat[i]);
+    for (int i = 0; i < 2; i++) {
+        if (!flat[i]) continue;
+        rsh_value_free(both[i]);
+        both[i] = flat[i];
+    }
+    if (!st) *out = both[0];
+    if (!st && index) *index = both[1];
+    if (st) rsh_value_free(both[0]);
+    if (st || !index) rsh_value_free(both[1]);
+    return st;
+}

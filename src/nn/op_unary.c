@@ -1,0 +1,109 @@
+/* Unary: pointwise ops of one value.
+ *
+ * A table says which kernel computes the op, which one goes back, and whether that one needs the input or the output.
+ */
+#include "nn/impl.h"
+
+#include <math.h>
+
+typedef enum kept { KEEP_NOTHING, KEEP_INPUT, KEEP_OUTPUT } kept;
+
+/* One op: `back` is a kernel of what is kept and the gradient; with nothing kept, `straight` of the gradient. */
+typedef struct rule {
+    rshn_map1_kind kind;
+    rshn_map2_kind back;
+    rshn_map1_kind straight;
+    kept keeps;
+} rule;
+
+typedef struct unary {
+    rule rule;
+    double p[2];
+} unary;
+
+static rsh_status forward(rsh_grad_call *c, const char *name) {
+    const unary *u = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    rsh_tensor *y = NULL;
+    NN_TRY(rshn_needs_float(name, x));
+    NN_TRY(rshn_map1_new(u->rule.kind, u->p, x, &y));
+    NN_TRY(rsh_call_out(c, 0, y));
+    if (u->rule.keeps == KEEP_INPUT) return rsh_call_save_in(c, 0);
+    return u->rule.keeps == KEEP_OUTPUT ? rsh_call_save_out(c, 0) : RSH_OK;
+}
+
+static rsh_status backward(rsh_grad_call *c) {
+    const unary *u = rsh_call_attrs(c);
+    const rsh_tensor *g = rsh_call_grad(c, 0), *kept = NULL;
+    rsh_tensor *gx = NULL;
+    double p[2] = {u->p[0], 0};
+    rshn_sizes to = rshn_sizes_of(g);
+    if (u->rule.keeps == KEEP_NOTHING) {
+        NN_TRY(rshn_map1_new(u->rule.straight, p, g, &gx));
+    } else {
+        NN_TRY(rsh_call_saved(c, 0, &kept));
+        NN_TRY(rshn_map2_new(u->rule.back, u->p, kept, g, &to, &gx));
+    }
+    return rsh_call_give(c, 0, gx);
+}
+
+/* X(name, kernel, kernel of what is kept and the gradient, kernel of the gradient alone, what is kept) */
+#define UNARY_OPS(X)                                                                                                   \
+    X(neg, NEG, MUL, NEG, KEEP_NOTHING)                                                                                \
+    X(exp, EXP, MUL, COPY, KEEP_OUTPUT)                                                                                \
+    X(log, LOG, LOG_BACK, COPY, KEEP_INPUT)                                                                            \
+    X(sqrt, SQRT, SQRT_BACK, COPY, KEEP_OUTPUT)                                                                        \
+    X(relu, RELU, RELU_BACK, COPY, KEEP_OUTPUT)                                                                        \
+    X(tanh, TANH, TANH_BACK, COPY, KEEP_OUTPUT)                                                                        \
+    X(sigmoid, SIGMOID, SIGMOID_BACK, COPY, KEEP_OUTPUT)                                                               \
+    X(silu, SILU, SILU_BACK, COPY, KEEP_INPUT)                                                                         \
+    X(gelu, GELU, GELU_BACK, COPY, KEEP_INPUT)                                                                         \
+    X(gelu_tanh, GELU_TANH, GELU_TANH_BACK, COPY, KEEP_INPUT)                                                          \
+    X(pow_number, POW_NUMBER, POW_NUMBER_BACK, COPY, KEEP_INPUT)                                                       \
+    X(clamp, CLAMP, CLAMP_BACK, COPY, KEEP_INPUT)                                                                      \
+    X(add_number, SCALE, MUL, SCALE, KEEP_NOTHING)                                                                     \
+    X(mul_number, SCALE, MUL, SCALE, KEEP_NOTHING)
+
+#define RECORD(name_, kind, back, straight, keeps)                                                                     \
+    static rsh_status name_##_forward(rsh_grad_call *c) { return forward(c, #name_); }                                 \
+    static const rsh_grad_op name_##_op = {.name = #name_,                                                             \
+                                           .forward = name_##_forward,                                                 \
+                                           .backward = backward,                                                       \
+                                           .layouts = rsh_grad_same_layout,                                            \
+                                           .parts = RSH_PARTS_EACH,                                                    \
+                                           .attr_bytes = sizeof(unary)};                                               \
+    static rsh_status name_##_apply(rsh_value *x, double p0, double p1, rsh_value **out) {                             \
+        unary u = {.rule = {RSHN_##kind, RSHN_##back, RSHN_##straight, keeps}, .p = {p0, p1}};                         \
+        return rshn_apply(&name_##_op, &u, 1, 1, &x, out);                                                             \
+    }
+UNARY_OPS(RECORD)
+
+rsh_status rsh_nn_neg(rsh_value *x, rsh_value **out) { return neg_apply(x, 1, 0, out); }
+rsh_status rsh_nn_exp(rsh_value *x, rsh_value **out) { return exp_apply(x, 1, 0, out); }
+rsh_status rsh_nn_log(rsh_value *x, rsh_value **out) { return log_apply(x, 1, 0, out); }
+rsh_status rsh_nn_sqrt(rsh_value *x, rsh_value **out) { return sqrt_apply(x, 1, 0, out); }
+rsh_status rsh_nn_relu(rsh_value *x, rsh_value **out) { return relu_apply(x, 1, 0, out); }
+rsh_status rsh_nn_tanh(rsh_value *x, rsh_value **out) { return tanh_apply(x, 1, 0, out); }
+rsh_status rsh_nn_sigmoid(rsh_value *x, rsh_value **out) { return sigmoid_apply(x, 1, 0, out); }
+rsh_status rsh_nn_silu(rsh_value *x, rsh_value **out) { return silu_apply(x, 1, 0, out); }
+
+rsh_status rsh_nn_gelu(rsh_value *x, rsh_gelu form, rsh_value **out) {
+    if (form == RSH_GELU_ERF) return gelu_apply(x, 1, 0, out);
+    if (form == RSH_GELU_TANH) return gelu_tanh_apply(x, 1, 0, out);
+    return rshn_fail(RSH_EVALUE, "gelu has no form %d", (int)form);
+}
+
+rsh_status rsh_nn_add_number(rsh_value *x, double number, rsh_value **out) {
+    return add_number_apply(x, 1, number, out);
+}
+rsh_status rsh_nn_mul_number(rsh_value *x, double number, rsh_value **out) {
+    return mul_number_apply(x, number, 0, out);
+}
+rsh_status rsh_nn_pow_number(rsh_value *x, double exponent, rsh_value **out) {
+    return pow_number_apply(x, exponent, 0, out);
+}
+
+rsh_status rsh_nn_clamp(rsh_value *x, double lo, double hi, rsh_value **out) {
+    if (isnan(lo) || isnan(hi)) return rshn_fail(RSH_EVALUE, "clamp from %g to %g: limits are numbers", lo, hi);
+    return clamp_apply(x, lo, hi, out);
+}

@@ -1,0 +1,200 @@
+/* Shard module: a plan carried out on a tree, all of it or nothing.
+ *
+ * First everything is made beside the tree: parameters are cut, sharders make their modules.  Only when all ranks have
+ * all of it is it put in place, which cannot fail but for want of memory for hooks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/impl.h"
+#include "nn/module.h"
+#include "nn/shard_parameter.h"
+#include "nn/sharding_plan.h"
+
+/* What an entry of the plan makes. */
+typedef struct change {
+    rsh_module *owner; /* borrowed */
+    const char *name;  /* points into the plan */
+    rsh_value *old;    /* borrowed: the whole parameter */
+    rsh_value *cut;    /* owned */
+    rsh_module *made;  /* owned */
+} change;
+
+typedef struct work {
+    rsh_module *root;
+    const rsh_sharding_plan *plan;
+    int src_rank;
+    rsh_group *group;
+    change *at; /* one for each entry */
+} work;
+
+/* ---- what there is to do ---- */
+
+static rsh_status find_targets(work *w) {
+    for (int64_t i = 0; i < w->plan->n; i++) {
+        const rshn_entry *e = &w->plan->entry[i];
+        change *c = &w->at[i];
+        if (e->what != RSHN_ENTRY_SHARD) NN_TRY(rsh_module_submodule(w->root, e->path, &c->owner));
+        else NN_TRY(rsh_module_owner(w->root, e->path, &c->owner, &c->name));
+        if (e->what == RSHN_ENTRY_SHARD && e->spec) NN_TRY(rshn_find_parameter(c->owner, c->name, &c->old));
+        rsh_module *child = NULL;
+        if (e->has_sharder) NN_TRY(rsh_module_submodule(w->root, e->path, &child));
+    }
+    return RSH_OK;
+}
+
+static uint64_t mix(uint64_t h, const char *text) {
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return (h ^ 0xff) * 1099511628211u;
+}
+
+/* Specs are compared where they are used; here it is whether ranks will make the same calls. */
+static uint64_t fingerprint(const rsh_sharding_plan *p) {
+    uint64_t h = 1469598103934665603u;
+    for (int64_t i = 0; i < p->n; i++)
+        h = mix(mix(h, p->entry[i].path), "spec\0sharder" + (p->entry[i].has_sharder ? 5 : 0));
+    return h;
+}
+
+static rsh_status agree_on_plan(const work *w) {
+    uint64_t mine = fingerprint(w->plan), *all = NULL;
+    int size = rsh_group_size(w->group);
+    all = rshn_malloc((size_t)size * sizeof *all);
+    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to compare plans");
+    st = rsh_group_agree(w->group, st);
+    if (!st) st = rsh_comm_allgather(rsh_group_comm(w->group), &mine, all, sizeof mine);
+    for (int r = 1; !st && r < size; r++)
+        if (all[r] != all[0]) st = rshn_fail(RSH_EVALUE, "rank %d has another sharding plan than rank 0", r);
+    rshn_free(all);
+    return st;
+}
+
+static rsh_status check(work *w) {
+    if (!w->root || !w->plan)
+        return rshn_fail(RSH_EVALUE, "rsh_shard_module: %s is NULL", w->root ? "the plan" : "the module");
+    NN_TRY(rshn_plan_check(w->plan));
+    w->at = rshn_calloc((size_t)w->plan->n + 1, sizeof *w->at);
+    if (!w->at) return rshn_fail(RSH_ENOMEM, "no memory for a plan of %lld entries", (long long)w->plan->n);
+    return find_targets(w);
+}
+
+/* ---- making ---- */
+
+static rsh_status run_sharder(const work *w, const rshn_entry *e, change *c) {
+    rsh_module *old = NULL;
+    NN_TRY(rsh_module_submodule(w->root, e->path, &old));
+    NN_TRY(e->sharder.shard(e->sharder.ctx, old, &c->made));
+    if (c->made && c->made != old) return RSH_OK;
+    if (c->made) rsh_module_free(c->made);
+    c->made = NULL;
+    return rshn_fail(RSH_EVALUE, "the sharder of \"%s\" did not return a new module", e->path);
+}
+
+static rsh_status make_all(const work *w) {
+    for (int64_t i = 0; i < w->plan->n; i++) {
+        const rshn_entry *e = &w->plan->entry[i];
+        change *c = &w->at[i];
+        rsh_status st = RSH_OK;
+        if (e->what != RSHN_ENTRY_SHARD) continue;
+        if (e->spec) st = rshn_shard_value(c->old, e->spec, w->src_rank, w->group, &c->cut);
+        else st = run_sharder(w, e, c);
+        NN_TRY(rsh_group_agree(w->group, st));
+    }
+    return RSH_OK;
+}
+
+/* ---- putting in place ---- */
+
+static rsh_status add_hooks(const work *w, int64_t *added, int64_t *ids) {
+    for (int64_t i = 0; i < w->plan->n; i++) {
+        const rshn_entry *e = &w->plan->entry[i];
+        if (e->what == RSHN_ENTRY_SHARD) continue;
+        rsh_module *m = w->at[i].owner;
+        ids[i] = m->next_hook;
+        NN_TRY(e->what == RSHN_ENTRY_OUTPUT ? rsh_reshard_output(m, e->spec) : rsh_collect_local_shard(m));
+        *added = i + 1;
+    }
+    return RSH_OK;
+}
+
+static void remove_hooks(const work *w, int64_t added, const int64_t *ids) {
+    for (int64_t i = 0; i < added; i++)
+        if (w->plan->entry[i].what != RSHN_ENTRY_SHARD) rsh_module_remove_hook(w->at[i].owner, ids[i]);
+}
+
+/* A tied parameter is exchanged in all its places. */
+static void exchange_value(rsh_module *m, const rsh_value *old, rsh_value *cut) {
+    for (int64_t i = 0; i < m->nslots; i++) {
+        rshn_slot *s = &m->slot[i];
+        if (s->child) exchange_value(s->child, old, cut);
+        if (s->kind != RSHN_PARAMETER || s->value != old) continue;
+        rsh_value_free(s->value);
+        s->value = rsh_value_hold(cut);
+    }
+}
+
+/* Names and slots are there, so nothing here can fail.  Output hooks of a replaced module stay with the old one. */
+static void put_in_place(const work *w) {
+    for (int64_t i = 0; i < w->plan->n; i++) {
+        change *c = &w->at[i];
+        if (c->made) {
+            rshn_slot *s = rshn_slot_find(c->owner, c->name);
+            rsh_module_free(s->child);
+            s->child = c->made;
+            c->made = NULL;
+        }
+        if (!c->cut) continue;
+        rsh_value *old = rsh_value_hold(c->old); /* the tree's references go one by one */
+        exchange_value(w->root, old, c->cut);
+        rsh_value_free(old);
+    }
+}
+
+/* Outputs of a module that a sharder replaces are those of the new module. */
+static rsh_status aim_hooks(const work *w) {
+    for (int64_t i = 0; i < w->plan->n; i++) {
+        const rshn_entry *e = &w->plan->entry[i];
+        for (int64_t j = 0; e->what != RSHN_ENTRY_SHARD && j < w->plan->n; j++) {
+            const rshn_entry *s = &w->plan->entry[j];
+            if (!w->at[j].made || !rshn_path_within(e->path, s->path)) continue;
+            size_t n = strlen(s->path);
+            NN_TRY(rsh_module_submodule(w->at[j].made, e->path + n + (e->path[n] == '.'), &w->at[i].owner));
+        }
+    }
+    return RSH_OK;
+}
+
+static rsh_status finish(const work *w) {
+    int64_t added = 0, *ids = rshn_calloc((size_t)w->plan->n + 1, sizeof *ids);
+    rsh_status st = ids ? aim_hooks(w) : rshn_fail(RSH_ENOMEM, "no memory for the hooks of a plan");
+    if (!st) st = add_hooks(w, &added, ids);
+    st = rsh_group_agree(w->group, st);
+    if (!st) put_in_place(w);
+    else if (ids) remove_hooks(w, added, ids);
+    rshn_free(ids);
+    return st;
+}
+
+rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int src_rank, rsh_group *group) {
+    work w = {m, plan, src_rank, group, NULL};
+    bool member = rsh_group_rank(group) >= 0;
+    rsh_status st = rsh_group_agree(group, member ? check(&w) : RSH_OK);
+    if (!st && member) st = agree_on_plan(&w);
+    if (!st && member) st = make_all(&w);
+    if (!st && member) st = finish(&w);
+    for (int64_t i = 0; w.at && i < plan->n; i++) {
+        rsh_value_free(w.at[i].cut);
+        rsh_module_free(w.at[i].made);
+    }
+    rshn_free(w.at);
+    return st;
+}
+
+rsh_status rsh_shard_module_by(rsh_module *m, const rsh_sharding_planner *planner, int src_rank, rsh_group *group) {
+    rsh_sharding_plan *plan = NULL;
+    rsh_status st = planner && planner->build_plan ? RSH_OK : rshn_fail(RSH_EVALUE, "a planner that builds no plan");
+    if (!st && rsh_group_rank(group) >= 0) st = planner->build_plan(planner->ctx, m, &plan);
+    st = rsh_group_agree(group, st);
+    if (!st) st = rsh_shard_module(m, plan, src_rank, group);
+    rsh_sharding_plan_free(plan);
+    return st;
+}

@@ -1,0 +1,67 @@
+/* Shard parameter: a whole parameter becomes a distributed one. */
+#include "nn/shard_parameter.h"
+
+#include "nn/impl.h"
+#include "nn/module.h"
+
+rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out) {
+    if (!m || !name)
+        return rshn_fail(RSH_EVALUE, "a parameter to be sharded with NULL for its %s", m ? "name" : "module");
+    const rshn_slot *slot = rshn_slot_find(m, name);
+    if (!slot) return rshn_fail(RSH_EATTR, "%s has no parameter \"%s\"", m->kind->name, name);
+    if (slot->kind != RSHN_PARAMETER)
+        return rshn_fail(RSH_EKEY, "\"%s\" of %s is a %s, not a parameter", name, m->kind->name,
+                         slot->kind == RSHN_BUFFER ? "buffer" : "child");
+    if (!slot->value || rsh_value_sharded(slot->value))
+        return rshn_fail(RSH_EVALUE, "parameter \"%s\" of %s %s", name, m->kind->name,
+                         slot->value ? "is distributed already" : "has no value");
+    if (!rsh_tensor_dense(rsh_value_tensor(slot->value)))
+        return rshn_fail(RSH_EVALUE, "parameter \"%s\" of %s is not contiguous", name, m->kind->name);
+    *out = slot->value;
+    return RSH_OK;
+}
+
+/* A single chunk is the whole tensor, and metadata do not tell along which dim it is cut; layers ask for it. */
+static rsh_status name_cut(const rsh_spec *spec, rsh_sharded **s) {
+    rsh_layout_desc desc = *rsh_layout_describe(rsh_sharded_layout(*s));
+    const rsh_tensor *part = rsh_sharded_part(*s, 0);
+    int dim = 0;
+    if (desc.naxes || desc.is_boxes || rsh_comm_size(rsh_sharded_comm(*s)) != 1) return RSH_OK;
+    if (rsh_spec_chunk_dim(spec, desc.ndim, &dim)) return RSH_OK; /* not chunks */
+    desc.naxes = 1;
+    desc.axis[0] = (rsh_axis){"x", 1};
+    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_CHUNK};
+    rsh_layout *layout = NULL;
+    rsh_sharded *named = NULL;
+    NN_TRY(rsh_layout_new(&desc, &layout));
+    rsh_status st = rsh_sharded_from_tensors(rsh_sharded_comm(*s), layout, 1, &part, &named);
+    rsh_layout_free(layout);
+    if (st) return st;
+    rsh_sharded_free(*s);
+    *s = named;
+    return RSH_OK;
+}
+
+rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_rank, rsh_group *group, rsh_value **out) {
+    rsh_torch_tensor *t = NULL;
+    rsh_sharded *s = NULL;
+    rsh_tensor_props props = rsh_tensor_props_of(rsh_value_tensor(v));
+    NN_TRY(rsh_shard_tensor(rsh_value_tensor(v), spec, src_rank, group, &props, &t));
+    rsh_status st = rsh_torch_sharded(t, &s);
+    if (!st) st = name_cut(spec, &s);
+    if (!st) st = rsh_value_take_sharded(s, rsh_value_requires_grad(v), out);
+    if (st) rsh_sharded_free(s);
+    rsh_torch_free(t);
+    return st;
+}
+
+rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *spec, int src_rank, rsh_group *group) {
+    rsh_value *whole = NULL, *cut = NULL;
+    rsh_status st = spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
+    NN_TRY(rsh_group_agree(group, st));
+    if (rsh_group_rank(group) < 0) return RSH_OK;
+    st = rsh_group_agree(group, rshn_shard_value(whole, spec, src_rank, group, &cut));
+    if (!st) st = rsh_module_set_parameter(m, name, cut);
+    rsh_value_free(cut);
+    return st;
+}

@@ -1,0 +1,31 @@
+/* sharding_plan: a plan's inside. */
+#ifndef RESHARD_NN_SHARDING_PLAN_H
+#define RESHARD_NN_SHARDING_PLAN_H
+
+#include <reshard/nn/shard.h>
+
+typedef enum rshn_entry_kind {
+    RSHN_ENTRY_SHARD,
+    RSHN_ENTRY_OUTPUT,
+    RSHN_ENTRY_LOCAL
+} rshn_entry_kind;
+
+typedef struct rshn_entry {
+    rshn_entry_kind what;
+    char *path;     /* owned */
+    rsh_spec *spec; /* held; NULL: none */
+    bool has_sharder;
+    rsh_sharder sharder;
+} rshn_entry;
+
+struct rsh_sharding_plan {
+    rshn_entry *entry;
+    int64_t n, room;
+};
+
+/* Is the path that of the module, or of something inside it? */
+bool rshn_path_within(const char *path, const char *module);
+/* What can be said of a plan without the module. */
+rsh_status rshn_plan_check(const rsh_sharding_plan *p);
+
+#endif

@@ -1,0 +1,43 @@
+/* spread: a weight that is cut over ranks, and the rows that ranks bring to it. */
+#ifndef RESHARD_NN_SPREAD_H
+#define RESHARD_NN_SPREAD_H
+
+#include <reshard/grad.h>
+
+/* A matrix cut into chunks along one dim, one on every rank of its comm. */
+typedef struct rshn_cut_weight {
+    rsh_comm *comm;
+    const rsh_layout *layout;   /* borrowed */
+    const rsh_layout_desc *desc; /* of the layout */
+    int dim;                    /* that is cut: 0 or 1 */
+    int64_t position;           /* of this rank in the mesh */
+    int64_t first, n;           /* rows or columns of this rank's chunk */
+} rshn_cut_weight;
+
+/* RSH_EVALUE, naming the layer, if the layout is another. */
+rsh_status rshn_cut_weight_of(const char *layer, const rsh_value *weight, rshn_cut_weight *out);
+
+/* The rows that each rank brings: every rank says how many, or that it refuses with `mine`; then
+ * all ranks get that rank's status.  *counts has one entry per rank and is freed by the caller;
+ * *total is their sum.  Collective. */
+rsh_status rshn_agree_on_rows(rsh_comm *comm, rsh_status mine, int64_t rows, int64_t **counts,
+                              int64_t *total);
+
+/* Layouts over the ranks of the comm.  `sizes` has ndim sizes, of which the first is the total.
+ * Rows in the order of ranks, as many as each brings: */
+rsh_status rshn_rows_layout(rsh_comm *comm, rsh_dtype dtype, int ndim, const int64_t *sizes,
+                            const int64_t *counts, rsh_layout **out);
+/* All of it on every rank; partial with an op unless that is RSH_OP_NONE.  Positions are those of
+ * the weight: */
+rsh_status rshn_whole_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim,
+                             const int64_t *sizes, rsh_op op, rsh_layout **out);
+/* The last dim cut as the weight is: */
+rsh_status rshn_last_cut_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim,
+                                const int64_t *sizes, rsh_layout **out);
+
+/* v, tagged with a layout, moved to another and untagged, with the adjoint as derivative.
+ * Collective. */
+rsh_status rshn_move_plain(rsh_value *v, rsh_comm *comm, const rsh_layout *from,
+                           const rsh_layout *to, rsh_derivative how, rsh_value **out);
+
+#endif

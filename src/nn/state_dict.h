@@ -1,0 +1,18 @@
+/* state_dict: copying values into values, for what loads state. */
+#ifndef RESHARD_NN_STATE_DICT_H
+#define RESHARD_NN_STATE_DICT_H
+
+#include <reshard/nn/state.h>
+
+/* Can `from` be copied into `to`, which is called `name`?  RSH_ERUNTIME, RSH_ETYPE as for
+ * rsh_module_load_state_dict. */
+rsh_status rshn_check_copy(const char *name, const rsh_value *from, const rsh_value *to);
+/* Copies the elements.  Collective over the comm of `to` if it is distributed and `from` is cut
+ * otherwise. */
+rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to);
+/* A leaf on the same elements, without history. */
+rsh_status rshn_share_value(const rsh_value *v, rsh_value **out);
+/* Zeros of the same shape, dtype and tag. */
+rsh_status rshn_zeros_like(const rsh_value *v, rsh_value **out);
+
+#endif

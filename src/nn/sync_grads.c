@@ -1,0 +1,100 @@
+/* Sync grads: gradients of whole parameters, combined over the ranks of a group. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/impl.h"
+#include "nn/module.h"
+#include "nn/shard_parameter.h"
+#include "nn/state_dict.h"
+
+/* The whole parameters of a tree that require gradients; all ranks have the same ones. */
+typedef struct listing {
+    rsh_value **at; /* borrowed */
+    int64_t n, room;
+    uint64_t shapes; /* a hash of their paths, dtypes and sizes */
+} listing;
+
+static uint64_t mix(uint64_t h, const void *data, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    return h;
+}
+
+static rsh_status list(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    (void)owner, (void)name;
+    listing *l = ctx;
+    if (rsh_value_sharded(v) || !rsh_value_requires_grad(v)) return RSH_OK;
+    NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
+    l->at[l->n++] = v;
+    int32_t dtype = (int32_t)rsh_value_dtype(v);
+    l->shapes = mix(mix(l->shapes, path, strlen(path) + 1), &dtype, sizeof dtype);
+    l->shapes = mix(l->shapes, rsh_value_shape(v), (size_t)rsh_value_ndim(v) * sizeof(int64_t));
+    return RSH_OK;
+}
+
+static rsh_status compare(rsh_group *group, const listing *l) {
+    uint64_t *all = rshn_malloc((size_t)rsh_group_size(group) * sizeof *all);
+    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to compare parameters");
+    st = rsh_group_agree(group, st);
+    if (!st) st = rsh_comm_allgather(rsh_group_comm(group), &l->shapes, all, sizeof *all);
+    for (int r = 1; !st && r < rsh_group_size(group); r++)
+        if (all[r] != all[0])
+            st = rshn_fail(RSH_EVALUE, "rank %d has other parameters that require gradients than rank 0", r);
+    rshn_free(all);
+    return st;
+}
+
+/* For each parameter: has any rank a gradient? */
+static rsh_status find_wanted(rsh_group *group, const listing *l, unsigned char *mine, unsigned char *any) {
+    for (int64_t i = 0; i < l->n; i++) mine[i] = rsh_value_grad(l->at[i]) != NULL;
+    if (!l->n) return RSH_OK;
+    return rsh_comm_allreduce(rsh_group_comm(group), mine, any, l->n, RSH_U8, RSH_OP_MAX);
+}
+
+/* A gradient of this rank's own, dense: zeros if it has none. */
+static rsh_status prepare(rsh_value *parameter) {
+    rsh_value *g = rsh_value_grad(parameter), *fresh = NULL;
+    if (g && rsh_tensor_dense(rsh_value_tensor(g))) return RSH_OK;
+    NN_TRY(rshn_zeros_like(parameter, &fresh));
+    rsh_status st = g ? rshn_copy_value(g, fresh) : RSH_OK;
+    if (!st) st = rsh_value_set_grad(parameter, fresh);
+    rsh_value_free(fresh);
+    return st;
+}
+
+static rsh_status combine(rsh_group *group, const listing *l, const unsigned char *any, rsh_op op) {
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; !st && i < l->n; i++)
+        if (any[i]) st = prepare(l->at[i]);
+    NN_TRY(rsh_group_agree(group, st));
+    for (int64_t i = 0; i < l->n; i++)
+        if (any[i])
+            NN_TRY(
+                rsh_group_all_reduce(group, (rsh_tensor *)(uintptr_t)rsh_value_tensor(rsh_value_grad(l->at[i])), op));
+    return RSH_OK;
+}
+
+static rsh_status sync(rsh_group *group, const listing *l, rsh_op op) {
+    unsigned char *mine = rshn_malloc((size_t)l->n + 1), *any = rshn_malloc((size_t)l->n + 1);
+    rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld gradients", (long long)l->n);
+    st = rsh_group_agree(group, st);
+    if (!st) st = find_wanted(group, l, mine, any);
+    if (!st) st = combine(group, l, any, op);
+    rshn_free(mine);
+    rshn_free(any);
+    return st;
+}
+
+rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op) {
+    listing l = {0};
+    rsh_status st = m ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_module_sync_grads: m is NULL");
+    if (!st && op != RSH_OP_SUM && op != RSH_OP_AVG)
+        st = rshn_fail(RSH_EVALUE, "gradients are combined by sum or avg, not by %s", rsh_op_name(op));
+    if (!st) st = rsh_module_parameters(m, false, list, &l);
+    st = rsh_group_agree(group, st);
+    if (!st && rsh_group_rank(group) >= 0) {
+        st = compare(group, &l);
+        if (!st) st = sync(group, &l, op);
+    }
+    rshn_free(l.at);
+    return st;
+}

@@ -1,0 +1,90 @@
+/* Node groups: the contributions to a reduction, by the node that they lie on.
+ *
+ * A contribution has one holder for each replica of the source.  Replica j is made of holder number j of every
+ * contribution, and a destination takes all contributions from one replica.  Those that lie on one node are a group,
+ * and groups are in the order of their lowest position.  Each node combines its group before nodes exchange anything,
+ * unless that makes the bytes no fewer: results travel in the accumulator type. */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+static int64_t node_at(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, int64_t position,
+                       int64_t replica) {
+    rshi_piece at;
+    rshi_piece_at_partial(from, a, position, &at);
+    return rshi_plan_node(p, rshi_piece_holder(from, &at, replica));
+}
+
+/* ---- which replica serves a destination ---- */
+
+static int64_t contributions_on(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t replica,
+                                int64_t node) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < pair->contributions; i++) n += node_at(p, pair->from, a, i, replica) == node;
+    return n;
+}
+
+int64_t rshi_replica(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t turn) {
+    int64_t replicas = rshi_piece_holders(pair->from, a), node = rshi_plan_node(p, rank), most = -1, equals = 0;
+    if (replicas == 1) return 0;
+    for (int64_t j = 0; j < replicas; j++) {
+        int64_t n = contributions_on(p, pair, a, j, node);
+        if (n > most) most = n, equals = 0;
+        equals += n == most;
+    }
+    int64_t number = turn % equals;
+    for (int64_t j = 0;; j++)
+        if (contributions_on(p, pair, a, j, node) == most && number-- == 0) return j;
+}
+
+/* ---- groups ---- */
+
+typedef struct placed {
+    int64_t node, position;
+} placed;
+
+static int by_node(const void *a, const void *b) {
+    const placed *x = a, *y = b;
+    if (x->node != y->node) return x->node < y->node ? -1 : 1;
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+static int by_first_position(const void *a, const void *b) {
+    const rshi_node_group *x = a, *y = b;
+    return (*x->position > *y->position) - (*x->position < *y->position);
+}
+
+static void list_groups(const placed *list, int64_t n, rshi_node_groups *g) {
+    for (int64_t i = 0; i < n; i++) {
+        g->position[i] = list[i].position;
+        if (!i || list[i].node != list[i - 1].node)
+            g->group[g->n++] = (rshi_node_group){list[i].node, 0, g->position + i};
+        g->group[g->n - 1].n++;
+    }
+    qsort(g->group, (size_t)g->n, sizeof *g->group, by_first_position);
+}
+
+rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t replica,
+                                 rshi_node_groups *g) {
+    int64_t n = pair->contributions;
+    placed *list = rshi_alloc((size_t)n, sizeof *list);
+    *g = (rshi_node_groups){.replica = replica};
+    g->position = rshi_alloc((size_t)n, sizeof *g->position);
+    g->group = rshi_alloc((size_t)n, sizeof *g->group);
+    bool there = list && g->position && g->group;
+    for (int64_t i = 0; i < n && there; i++) list[i] = (placed){node_at(p, pair->from, a, i, replica), i};
+    if (there) {
+        qsort(list, (size_t)n, sizeof *list, by_node);
+        list_groups(list, n, g);
+        g->combined = rshi_mul_most(g->n, (int64_t)rsh_dtype_size(rshi_pair_accumulator(pair))) <
+                      rshi_mul_most(n, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)));
+    }
+    rshi_free(list);
+    return there ? RSH_OK : rshi_nomem();
+}
+
+void rshi_node_groups_free(rshi_node_groups *g) {
+    rshi_free(g->position);
+    rshi_free(g->group);
+    *g = (rshi_node_groups){0};
+}

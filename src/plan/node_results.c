@@ -1,0 +1,225 @@
+/* Node results: what each node combines of a reduction, in scratch, before nodes exchange anything.
+ *
+ * The ranks of a group share the work: the source piece, whose elements they all hold a contribution to, is cut along
+ * its longest dim into one slice each, and in stage 0 every rank combines its own.  A rank's scratch holds its slices
+ * as dense blocks, one piece after the other, so every rank can tell where another's lie without being told. */
+#include "plan/impl.h"
+
+/* One rank of a group, at a source piece of its own. */
+typedef struct member {
+    const rsh_plan *p;
+    const rshi_pair *pair;
+    const rshi_piece *a; /* at this rank */
+    rshi_node_groups groups;
+    const rshi_node_group *group; /* the rank's; NULL: nothing is combined by nodes */
+    int64_t number; /* of the rank in its group */
+} member;
+
+/* ---- slices ---- */
+
+rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+    rshi_piece_slice s = {0};
+    int64_t extent = rsh_layout_ndim(l) ? 0 : 1;
+    for (int d = 0; d < rsh_layout_ndim(l); d++) {
+        int64_t size = rshi_stripe_size(&a->set[d]);
+        if (size > extent) s.dim = d, extent = size;
+    }
+    s.start = rshi_slice_start(extent, n, i);
+    s.end = rshi_slice_start(extent, n, i + 1);
+    return s;
+}
+
+static int64_t slice_extent(const rshi_piece *a, const rshi_piece_slice *s, int d) {
+    return d == s->dim ? s->end - s->start : rshi_stripe_size(&a->set[d]);
+}
+
+static int64_t slice_count(const rsh_layout *l, const rshi_piece *a, const rshi_piece_slice *s) {
+    int64_t n = 1;
+    if (!rsh_layout_ndim(l)) return s->end - s->start;
+    for (int d = 0; d < rsh_layout_ndim(l); d++) n *= slice_extent(a, s, d);
+    return n;
+}
+
+/* ---- a rank and its group ---- */
+
+static void find_group(member *m) {
+    int64_t own = rshi_piece_partial(m->pair->from, m->a);
+    for (int64_t i = 0; i < m->groups.n; i++)
+        for (int64_t k = 0; k < m->groups.group[i].n; k++)
+            if (m->groups.group[i].position[k] == own) m->group = &m->groups.group[i], m->number = k;
+}
+
+/* A group of one needs no scratch unless its contribution is widened. */
+bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g, const rshi_node_group *group) {
+    return g->combined && (group->n > 1 || rshi_pair_accumulator(pair) != rsh_layout_dtype(pair->from));
+}
+
+static rsh_status member_init(member *m, const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a) {
+    *m = (member){.p = p, .pair = pair, .a = a};
+    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK; /* nobody reads it */
+    RSH_TRY(rshi_node_groups_find(p, pair, a, rshi_piece_holder_index(pair->from, a, a->rank), &m->groups));
+    find_group(m);
+    if (!rshi_node_group_has_result(pair, &m->groups, m->group)) m->group = NULL;
+    return RSH_OK;
+}
+
+static rsh_status piece_scratch(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t *count) {
+    member m;
+    rsh_status st = member_init(&m, p, pair, a);
+    *count = 0;
+    if (!st && m.group) {
+        rshi_piece_slice s = rshi_piece_slice_of(pair->from, a, m.group->n, m.number);
+        *count = slice_count(pair->from, a, &s);
+    }
+    rshi_node_groups_free(&m.groups);
+    return st;
+}
+
+/* Elements of scratch that a rank's pieces before `until` take; NULL: all of them. */
+static rsh_status scratch_before(const rsh_plan *p, const rshi_pair *pair, int64_t rank, const rshi_piece *until,
+                                 int64_t *count) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    *count = 0;
+    if (until && rshi_layout_plain(pair->from)) return RSH_OK; /* one piece a rank */
+    rsh_status st = rshi_layout_pieces(pair->from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        int64_t more;
+        if (until && list[i].part == until->part && rshi_same_start(pair->from, &list[i], until)) break;
+        st = piece_scratch(p, pair, &list[i], &more);
+        if (!st) *count += more;
+    }
+    rshi_free(list);
+    return st;
+}
+
+static rsh_status count_held(const rsh_layout *l, int64_t rank, int64_t *count) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
+    for (int64_t i = 0; i < n; i++) *count += rshi_piece_count(l, &list[i]);
+    rshi_free(list);
+    return RSH_OK;
+}
+
+bool rshi_plan_has_scratch(const rsh_plan *p) { return p->scratch_bytes > 0; }
+
+rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, int64_t *count) {
+    *count = 0;
+    if (!p->pair[tensor].by_node || p->adjoint) return RSH_OK;
+    return scratch_before(p, &p->pair[tensor], rank, NULL, count);
+}
+
+/* Every rank's, where that is quickly found; otherwise a bound: as much as it holds. */
+#define EXACT_LIMIT ((int64_t)1 << 22)
+
+static rsh_status most_of_pair(const rsh_plan *p, int64_t t, int64_t *bytes) {
+    const rsh_layout *from = p->pair[t].from;
+    bool exact = rshi_mul_most(rsh_layout_nranks(from), p->pair[t].contributions) <= EXACT_LIMIT;
+    for (int64_t i = 0; i < rsh_layout_nranks(from); i++) {
+        int64_t rank = rsh_layout_rank(from, i), count = 0;
+        if (exact)
+            RSH_TRY(rshi_plan_scratch(p, t, rank, &count));
+        else
+            RSH_TRY(count_held(from, rank, &count));
+        *bytes = rshi_max(*bytes, rshi_scratch_end(0, count, rshi_pair_accumulator(&p->pair[t])));
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes) {
+    *bytes = 0;
+    for (int64_t t = 0; t < p->n && !p->adjoint; t++) {
+        int64_t most = 0;
+        if (!p->pair[t].by_node) continue;
+        RSH_TRY(most_of_pair(p, t, &most));
+        if (most) *bytes = rshi_scratch_start(*bytes) + most;
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_scratch_bytes(const rsh_plan *p, int64_t rank, int64_t *bytes) {
+    *bytes = 0;
+    for (int64_t t = 0; t < p->n; t++) {
+        int64_t count;
+        RSH_TRY(rshi_plan_scratch(p, t, rank, &count));
+        *bytes = rshi_scratch_end(*bytes, count, rshi_pair_accumulator(&p->pair[t]));
+    }
+    return RSH_OK;
+}
+
+/* ---- pieces in scratch ---- */
+
+rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                                  const rshi_piece_slice *s, rshi_piece *out) {
+    int64_t before, step = 1;
+    RSH_TRY(scratch_before(p, pair, a->rank, a, &before));
+    *out = *a;
+    out->part = RSHI_SCRATCH;
+    out->flat = true;
+    for (int d = rsh_layout_ndim(pair->from) - 1; d >= 0; d--) {
+        out->step[d] = step;
+        step *= slice_extent(a, s, d);
+    }
+    out->at[0] = before - (rsh_layout_ndim(pair->from) ? s->start * out->step[s->dim] : 0);
+    return RSH_OK;
+}
+
+/* ---- edges of stage 0 ---- */
+
+/* The group's contributions, at the same replica, in the order of their positions. */
+static rshi_piece *list_sources(const member *m, rshi_rank_edges *edges) {
+    const rsh_layout *from = m->pair->from;
+    rshi_piece *src = rshi_pieces_room(edges, m->group->n);
+    for (int64_t i = 0; src && i < m->group->n; i++) {
+        rshi_piece_at_partial(from, m->a, m->group->position[i], &src[i]);
+        rshi_piece_at_holder(from, &src[i], m->groups.replica, &src[i]);
+    }
+    return src;
+}
+
+/* The edge by which rank number `number` of the group makes its slice of the result. */
+static rsh_status add_edge(const member *m, int64_t tensor, int64_t number, rshi_rank_edges *edges, rshi_edges *out) {
+    const rsh_layout *from = m->pair->from;
+    rshi_piece_slice s = rshi_piece_slice_of(from, m->a, m->group->n, number);
+    if (!slice_count(from, m->a, &s)) return RSH_OK;
+    rshi_piece *src = list_sources(m, edges), *dst = src ? rshi_pieces_room(edges, 1) : NULL;
+    if (!dst) return RSH_ENOMEM;
+    RSH_TRY(rshi_node_result_piece(m->p, m->pair, &src[number], &s, dst));
+    rshi_edge e = {.tensor = tensor, .src_layout = from, .dst_layout = from, .dst = dst, .with = src, .src = src};
+    e.nsrc = m->group->n;
+    e.op = rsh_layout_op(from) == RSH_OP_AVG ? RSH_OP_SUM : rsh_layout_op(from);
+    e.divisor = 1;
+    e.src_dtype = rsh_layout_dtype(from);
+    e.dst_dtype = rshi_pair_accumulator(m->pair);
+    e.wire_size = (int64_t)rsh_dtype_size(e.src_dtype);
+    e.owner = dst->rank;
+    for (int d = 0; d < rsh_layout_ndim(from); d++) e.lo[d] = dst->set[d].lo, e.hi[d] = rshi_stripe_end(&dst->set[d]);
+    if (rsh_layout_ndim(from)) {
+        e.lo[s.dim] = rshi_stripe_at(&dst->set[s.dim], s.start);
+        e.hi[s.dim] = rshi_stripe_at(&dst->set[s.dim], s.end - 1) + 1;
+    }
+    return rshi_edges_add(out, &e);
+}
+
+/* Of one source piece of the rank: its own slice, or those of the others, which read it. */
+static rsh_status piece_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, bool sends,
+                              rshi_rank_edges *edges, rshi_edges *out) {
+    member m;
+    rsh_status st = member_init(&m, p, &p->pair[tensor], a);
+    for (int64_t i = 0; !st && m.group && i < m.group->n; i++)
+        if ((i != m.number) == sends) st = add_edge(&m, tensor, i, edges, out);
+    rshi_node_groups_free(&m.groups);
+    return st;
+}
+
+rsh_status rshi_node_result_edges(const rsh_plan *p, int64_t tensor, bool sends, rshi_rank_edges *edges,
+                                  rshi_edges *out) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    if (!p->pair[tensor].by_node) return RSH_OK;
+    rsh_status st = rshi_layout_pieces(p->pair[tensor].from, edges->rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) st = piece_edges(p, tensor, &list[i], sends, edges, out);
+    rshi_free(list);
+    return st;
+}

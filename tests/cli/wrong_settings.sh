@@ -1,0 +1,6 @@
+# What the environment says wrongly is refused, and the doctor names it.
+head -c 16 /dev/zero > sixteen
+RESHARD_CACHE_BYTES=lots reshard apply 'f32[4]' 'f32[4]' < sixteen | wc -c
+RESHARD_SIMD=sse9 reshard apply --engine threads 'f32[4/x] on x=2' 'f32[4]' < sixteen | wc -c
+RESHARD_TIMEOUT=1,5 reshard apply --engine shm 'f32[4/x] on x=2' 'f32[4]' < sixteen | wc -c
+RESHARD_SIMD=sse9 reshard doctor | grep '^settings'

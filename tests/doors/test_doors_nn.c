@@ -1,0 +1,142 @@
+/* Doors of libreshard-nn: every function refuses NULL and enums out of range, or answers as its header says.
+ *
+ * The calls are written by door_calls.py from the headers; what a call needs beside the wrong argument is made here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <reshard/nn.h>
+
+/* One valid argument of each type, named as the type is, and those that single functions want. */
+static struct things {
+    rsh_comm *rsh_comm;
+    rsh_value *rsh_value; /* [4, 4] */
+    rsh_value *row, *batch, *mask, *index;
+    rsh_value *rsh_value_list[1];
+    rsh_module *rsh_module, *rsh_module_list[1];
+    rsh_state_dict *rsh_state_dict;
+    rsh_optimizer *rsh_optimizer;
+    rsh_sharding_plan *rsh_sharding_plan, *empty_plan;
+    rsh_spec *rsh_spec;
+    rsh_group *rsh_group;
+    rsh_nn_opts rsh_nn_opts;
+    rsh_cross_entropy_opts rsh_cross_entropy_opts;
+    rsh_module_kind rsh_module_kind;
+    rsh_named_input rsh_named_input;
+    rsh_embedding_opts rsh_embedding_opts;
+    rsh_bag_opts rsh_bag_opts;
+    rsh_attention_opts rsh_attention_opts;
+    rsh_sgd_opts rsh_sgd_opts;
+    rsh_adam_opts rsh_adam_opts;
+    rsh_schedule rsh_schedule;
+    rsh_sharder rsh_sharder;
+    rsh_sharding_planner rsh_sharding_planner;
+    const char *(*fresh_name)(void);
+    unsigned char bytes[64];
+    int64_t shape[2];
+    int ranks[1], dims[2];
+} have;
+
+/* Callbacks that do nothing. */
+static void drop_fn(void *ctx) { (void)ctx; }
+static rsh_status value_visit(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    (void)ctx, (void)path, (void)owner, (void)name, (void)v;
+    return RSH_OK;
+}
+static rsh_status module_visit(void *ctx, const char *path, rsh_module *m) {
+    (void)ctx, (void)path, (void)m;
+    return RSH_OK;
+}
+static rsh_status pre_hook(void *ctx, rsh_module *m, rsh_value **in) {
+    (void)ctx, (void)m, (void)in;
+    return RSH_OK;
+}
+static rsh_status forward_hook(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    (void)ctx, (void)m, (void)in, (void)out;
+    return RSH_OK;
+}
+static rsh_status state_hook(void *ctx, rsh_module *m, rsh_state_dict *d, const char *prefix) {
+    (void)ctx, (void)m, (void)d, (void)prefix;
+    return RSH_OK;
+}
+static rsh_status empty_plan(void *ctx, rsh_module *m, rsh_sharding_plan **out) {
+    (void)ctx, (void)m;
+    return rsh_sharding_plan_new(out);
+}
+/* A name that the module does not have yet. */
+static const char *fresh_name(void) {
+    static char name[16];
+    static int n;
+    snprintf(name, sizeof name, "n%d", n++);
+    return name;
+}
+
+static const char *const unsaid = "no sentence";
+
+/* The status, and with a refusal a sentence of its own. */
+#define answers(expected, call)                                                                                 \
+    do {                                                                                                        \
+        rsh_grad_fail(RSH_EVALUE, unsaid);                                                                      \
+        rsh_status status_ = (call);                                                                            \
+        if (status_ != (expected))                                                                              \
+            fail_msg("%s is %s (%s), not %s", #call, rsh_status_name(status_), rsh_error_detail(), #expected);  \
+        if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);           \
+    } while (0)
+
+#include "door_calls.inc"
+
+static rsh_value *zeros(rsh_dtype dtype, int ndim, const int64_t *shape) {
+    rsh_tensor *t = NULL;
+    rsh_value *v = NULL;
+    if (rsh_tensor_zeros(dtype, ndim, shape, &t) || rsh_value_take(t, false, &v)) abort();
+    return v;
+}
+
+static int make(void **state) {
+    const int64_t shape[3] = {4, 4, 4};
+    (void)state;
+    if (rsh_comm_threads(1, &have.rsh_comm)) return 1;
+    have.row = zeros(RSH_F32, 1, shape);
+    have.rsh_value = have.rsh_value_list[0] = zeros(RSH_F32, 2, shape);
+    have.batch = zeros(RSH_F32, 3, shape);
+    have.mask = zeros(RSH_BOOL, 2, shape);
+    have.index = zeros(RSH_I64, 1, shape);
+    have.rsh_nn_opts.threads = 1;
+    have.rsh_module_kind = (rsh_module_kind){.name = "Kind"};
+    have.rsh_named_input = (rsh_named_input){"input", have.rsh_value};
+    have.rsh_attention_opts = (rsh_attention_opts){.width = 4, .heads = 2};
+    have.rsh_sgd_opts.lr = 0.1;
+    have.rsh_adam_opts = (rsh_adam_opts)RSH_ADAM_OPTS_INIT;
+    have.rsh_sharding_planner.build_plan = empty_plan;
+    have.fresh_name = fresh_name;
+    if (rsh_linear_new(4, 4, true, RSH_F32, &have.rsh_module) || rsh_state_dict_new(&have.rsh_state_dict)) return 1;
+    have.rsh_module_list[0] = have.rsh_module;
+    if (rsh_sgd_new(have.rsh_module, &have.rsh_sgd_opts, &have.rsh_optimizer)) return 1;
+    if (rsh_sharding_plan_new(&have.rsh_sharding_plan) || rsh_sharding_plan_new(&have.empty_plan)) return 1;
+    if (rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec) || rsh_group_init(have.rsh_comm)) return 1;
+    have.rsh_group = rsh_group_default();
+    memcpy(have.shape, shape, sizeof have.shape);
+    have.dims[1] = 1;
+    return 0;
+}
+
+static int drop(void **state) {
+    rsh_value *all[] = {have.row, have.rsh_value, have.batch, have.mask, have.index};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) rsh_value_free(all[i]);
+    for (int i = 0; i < 4; i++) rsh_nn_close();
+    rsh_sharding_plan_free(have.rsh_sharding_plan);
+    rsh_sharding_plan_free(have.empty_plan);
+    rsh_optimizer_free(have.rsh_optimizer);
+    rsh_state_dict_free(have.rsh_state_dict);
+    rsh_module_free(have.rsh_module);
+    rsh_spec_free(have.rsh_spec);
+    if (rsh_group_destroy()) return 1;
+    return rsh_comm_free(have.rsh_comm);
+}
+
+int main(void) { return cmocka_run_group_tests_name("doors of nn", doors, make, drop); }

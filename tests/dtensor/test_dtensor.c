@@ -1,0 +1,451 @@
+/* DTensor: redistribution on meshes of one to three dims against whole tensors, gradients, parts of one's own. */
+#include <inttypes.h>
+#include <time.h>
+
+#include "../comm/ranks.h"
+#include "dtensor/dtensor.h"
+
+/* ---- numbers: element i of a tensor has the value i + 1 ---- */
+
+static rsh_status make_whole(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
+    RSH_TRY(rsh_tensor_empty(dtype, ndim, shape, out));
+    for (int64_t i = 0; i < rsh_tensor_count(*out); i++) {
+        if (dtype == RSH_F32) ((float *)rsh_tensor_data(*out))[i] = (float)(i + 1);
+        else ((double *)rsh_tensor_data(*out))[i] = (double)(i + 1);
+    }
+    return RSH_OK;
+}
+
+static double at(const rsh_tensor *t, int64_t i) {
+    int64_t where = 0;
+    for (int d = rsh_tensor_ndim(t) - 1; d >= 0; d--) {
+        where += i % rsh_tensor_shape(t)[d] * rsh_tensor_strides(t)[d];
+        i /= rsh_tensor_shape(t)[d];
+    }
+    const void *data = rsh_tensor_data(t);
+    return rsh_tensor_dtype(t) == RSH_F32 ? ((const float *)data)[where] : ((const double *)data)[where];
+}
+
+/* Does this rank's part hold `times` the elements that its layout says? */
+static rsh_status holds(const rsh_value *v, double times) {
+    const rsh_layout *l = rsh_value_layout(v);
+    const rsh_tensor *t = rsh_value_tensor(v);
+    const int64_t *shape = rsh_value_shape(v);
+    CHECK(t);
+    for (int64_t i = 0; i < rsh_tensor_count(t); i++) {
+        int64_t index[RSH_MAX_NDIM], flat = 0;
+        RSH_TRY(rsh_layout_global_index(l, rsh_comm_rank(rsh_value_comm(v)), 0, i, index));
+        for (int d = 0; d < rsh_value_ndim(v); d++) flat = flat * shape[d] + index[d];
+        CHECK(at(t, i) == times * (double)(flat + 1));
+    }
+    return RSH_OK;
+}
+
+/* The whole tensor on every rank of the mesh, as a leaf. */
+static rsh_status local_whole(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_value **out) {
+    rsh_tensor *t = NULL;
+    RSH_TRY(make_whole(dtype, ndim, shape, &t));
+    return rsh_value_take(t, true, out);
+}
+
+/* A DTensor of the numbers: by from_local where a placement is partial, since every rank then contributes all of it. */
+static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const int64_t *shape, rsh_value **leaf,
+                         rsh_value **out, double *times) {
+    rsh_place start[RSH_MAX_AXES];
+    int n = rsh_mesh_ndim(m);
+    rsh_value *first = NULL;
+    *times = 1;
+    for (int i = 0; i < n; i++) {
+        start[i] = places[i].kind == RSH_PLACE_PARTIAL ? places[i] : rsh_replicate();
+        if (places[i].kind == RSH_PLACE_PARTIAL) *times *= (double)rsh_mesh_dim_size(m, i);
+    }
+    RSH_TRY(local_whole(RSH_F64, ndim, shape, leaf));
+    RSH_TRY(rsh_dtensor_from_local(*leaf, m, n, start, NULL, &first));
+    rsh_status st = rsh_dtensor_redistribute(first, n, places, RSH_DTYPE_COUNT, out);
+    rsh_value_free(first);
+    return st;
+}
+
+/* ---- every placement to every placement ---- */
+
+typedef struct sweep {
+    int ndim; /* of the mesh */
+    int64_t shape[3];
+    uint64_t seed;
+    int tenth; /* draw one in so many */
+} sweep;
+
+static uint64_t next(uint64_t *state) {
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static rsh_place place_of(int number) {
+    return number == 0 ? rsh_replicate() : number == 3 ? rsh_partial_of(RSH_OP_SUM) : rsh_shard_on(number - 1);
+}
+
+/* Digit i of the number, in base `base`. */
+static void places_of(int n, int number, int base, rsh_place *out) {
+    for (int i = 0; i < n; i++, number /= base) out[i] = place_of(number % base);
+}
+
+/* From, to, the whole again, and the gradient of the sum: ones, wherever they come back to. */
+static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *to, const int64_t *size) {
+    rsh_value *leaf = NULL, *a = NULL, *b = NULL, *whole = NULL, *seed = NULL;
+    double times;
+    int n = rsh_mesh_ndim(m);
+    rsh_place now[3];
+    RSH_TRY(spread(m, from, 2, size, &leaf, &a, &times));
+    RSH_TRY(rsh_dtensor_redistribute(a, n, to, RSH_DTYPE_COUNT, &b));
+    RSH_TRY(rsh_dtensor_places(b, now));
+    CHECK(rsh_places_equal(2, n, now, to));
+    RSH_TRY(holds(b, times));
+    RSH_TRY(rsh_dtensor_full_tensor(b, NULL, &whole));
+    for (int64_t i = 0; i < size[0] * size[1]; i++) CHECK(at(rsh_value_tensor(whole), i) == times * (double)(i + 1));
+    rsh_tensor *ones = NULL;
+    RSH_TRY(make_whole(RSH_F64, 2, size, &ones));
+    RSH_TRY(rsh_value_take(ones, false, &seed));
+    RSH_TRY(rsh_backward(whole, seed, 0)); /* the gradient of element i is i + 1, on every rank's own copy of it */
+    CHECK(rsh_value_grad(leaf));
+    for (int64_t i = 0; i < size[0] * size[1]; i++)
+        CHECK(at(rsh_value_tensor(rsh_value_grad(leaf)), i) == (double)(i + 1));
+    rsh_value_free(leaf), rsh_value_free(a), rsh_value_free(b), rsh_value_free(whole), rsh_value_free(seed);
+    return RSH_OK;
+}
+
+static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
+    const sweep *s = ctx;
+    rsh_mesh *m = NULL;
+    uint64_t rng = s->seed;
+    int froms = 1, tos = 1;
+    RSH_TRY(rsh_mesh_init(c, s->ndim, s->shape, NULL, &m));
+    for (int i = 0; i < s->ndim; i++) froms *= 4, tos *= 3;
+    for (int f = 0; f < froms; f++)
+        for (int t = 0; t < tos; t++) {
+            rsh_place from[3], to[3];
+            int64_t size[2] = {1 + (int64_t)(next(&rng) % 9), 1 + (int64_t)(next(&rng) % 9)};
+            if (next(&rng) % (uint64_t)s->tenth) continue;
+            places_of(s->ndim, f, 4, from);
+            places_of(s->ndim, t, 3, to);
+            RSH_TRY(one_pair(m, from, to, size));
+        }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+
+static void every_placement_goes_to_every_other(void **state) {
+    (void)state;
+    const char *text = getenv("RESHARD_SEED");
+    sweep s[] = {{1, {4}, 0, 1}, {2, {2, 2}, 0, 2}, {2, {4, 2}, 0, 6}, {3, {2, 2, 2}, 0, 60}};
+    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    bool all = getenv("RESHARD_ALL") != NULL;
+    print_message("RESHARD_SEED=%" PRIu64 "\n", seed);
+    for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
+        s[i].seed = seed + i;
+        if (all) s[i].tenth = 1;
+        int n = 1;
+        for (int d = 0; d < s[i].ndim; d++) n *= (int)s[i].shape[d];
+        run_ranks(n, sweep_pairs, &s[i]);
+    }
+}
+
+/* ---- the scenarios ---- */
+
+static const int64_t sizes[6][2] = {{12, 3}, {13, 3}, {14, 3}, {3, 12}, {3, 13}, {3, 14}};
+
+static rsh_status gradient_has(const rsh_value *g, const rsh_place *expected, double value) {
+    rsh_place places[3];
+    RSH_TRY(rsh_dtensor_places(g, places));
+    CHECK(rsh_places_equal(2, rsh_mesh_ndim(rsh_dtensor_mesh(g)), places, expected));
+    for (int64_t i = 0; i < rsh_tensor_count(rsh_value_tensor(g)); i++) CHECK(at(rsh_value_tensor(g), i) == value);
+    return RSH_OK;
+}
+
+/* A leaf with these placements, moved; the gradient of ones comes back with the leaf's placements. */
+static rsh_status there_and_back(rsh_mesh *m, rsh_place from, rsh_place to, const int64_t *size) {
+    rsh_tensor *t = NULL;
+    rsh_value *leaf = NULL, *moved = NULL, *seed = NULL;
+    RSH_TRY(make_whole(RSH_F32, 2, size, &t));
+    RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &from, 0, &leaf));
+    RSH_TRY(holds(leaf, 1));
+    RSH_TRY(rsh_dtensor_redistribute(leaf, 1, &to, RSH_DTYPE_COUNT, &moved));
+    RSH_TRY(holds(moved, 1));
+    RSH_TRY(rsh_dtensor_full(m, 1, &to, RSH_F32, 2, size, 1, &seed));
+    RSH_TRY(rsh_backward(moved, seed, 0));
+    RSH_TRY(gradient_has(rsh_value_grad(leaf), &from, 1));
+    rsh_tensor_free(t);
+    rsh_value_free(leaf), rsh_value_free(moved), rsh_value_free(seed);
+    return RSH_OK;
+}
+
+static rsh_status d1_to_d3(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    for (int i = 0; i < 6; i++) {
+        rsh_place shard = rsh_shard_on(i / 3), whole = rsh_replicate();
+        RSH_TRY(there_and_back(m, shard, whole, sizes[i])); /* D1 */
+        RSH_TRY(there_and_back(m, whole, whole, sizes[i])); /* D2 */
+        RSH_TRY(there_and_back(m, whole, shard, sizes[i])); /* D3 */
+    }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void D1_D2_D3_shards_and_replicas(void **state) {
+    (void)state;
+    run_ranks(4, d1_to_d3, NULL);
+}
+
+static rsh_status d4_d6(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    for (int i = 0; i < 6; i++)
+        for (int to_shard = 0; to_shard < 2; to_shard++) {
+            rsh_place partial = rsh_partial_of(RSH_OP_SUM), to = to_shard ? rsh_shard_on(i / 3) : rsh_replicate();
+            rsh_value *leaf = NULL, *p = NULL, *moved = NULL, *seed = NULL;
+            RSH_TRY(local_whole(RSH_F32, 2, sizes[i], &leaf));
+            RSH_TRY(rsh_dtensor_from_local(leaf, m, 1, &partial, NULL, &p));
+            RSH_TRY(rsh_dtensor_redistribute(p, 1, &to, RSH_DTYPE_COUNT, &moved));
+            RSH_TRY(holds(moved, 4));
+            RSH_TRY(rsh_dtensor_full(m, 1, &to, RSH_F32, 2, sizes[i], 1, &seed));
+            RSH_TRY(rsh_backward(moved, seed, 0)); /* local gradients are ones on every rank: nobody divides */
+            const rsh_tensor *g = rsh_value_tensor(rsh_value_grad(leaf));
+            for (int64_t k = 0; k < rsh_tensor_count(g); k++) CHECK(at(g, k) == 1);
+            rsh_value_free(leaf), rsh_value_free(p), rsh_value_free(moved), rsh_value_free(seed);
+        }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void D4_D6_partial_values_are_reduced(void **state) {
+    (void)state;
+    run_ranks(4, d4_d6, NULL);
+}
+
+static rsh_status d5_d11(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    const rsh_place R = rsh_replicate(), S0 = rsh_shard_on(0), S1 = rsh_shard_on(1), P = rsh_partial_of(RSH_OP_SUM),
+                    X = rsh_partial_of(RSH_OP_PROD);
+    const struct rule {
+        rsh_place from[2], to[2];
+        bool allowed;
+    } rules[] = {{{P, S0}, {P, S0}, true}, {{P, S0}, {P, S1}, true},  {{S0, P}, {R, P}, true},
+                 {{S0, X}, {R, X}, true},  {{P, P}, {R, P}, true},    {{S0, R}, {S0, P}, false},
+                 {{S0, R}, {R, P}, false}, {{S0, S1}, {R, P}, false}, {{S0, X}, {R, P}, false},
+                 {{R, R}, {P, R}, false}};
+    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        rsh_value *v = NULL, *moved = NULL;
+        RSH_TRY(rsh_dtensor_full(m, 2, rules[i].from, RSH_F64, 2, (const int64_t[]){4, 4}, 3, &v));
+        rsh_status st = rsh_dtensor_redistribute(v, 2, rules[i].to, RSH_DTYPE_COUNT, &moved);
+        CHECK(st == (rules[i].allowed ? RSH_OK : RSH_ERUNTIME));
+        if (rules[i].allowed) { /* the value is the same, whatever is still to be reduced */
+            rsh_value *a = NULL, *b = NULL;
+            RSH_TRY(rsh_dtensor_full_tensor(v, NULL, &a));
+            RSH_TRY(rsh_dtensor_full_tensor(moved, NULL, &b));
+            for (int64_t k = 0; k < 16; k++) CHECK(at(rsh_value_tensor(a), k) == at(rsh_value_tensor(b), k));
+            rsh_value_free(a), rsh_value_free(b);
+        }
+        rsh_value_free(v), rsh_value_free(moved);
+    }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void D5_D11_a_dim_does_not_become_partial(void **state) {
+    (void)state;
+    run_ranks(4, d5_d11, NULL);
+}
+
+static rsh_status d7_d8_d12(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL, *thin = NULL;
+    rsh_tensor *t = NULL;
+    rsh_value *v = NULL, *whole = NULL, *same = NULL;
+    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    const int64_t uneven[4][2] = {{10, 5}, {9, 5}, {3, 5}, {1, 3}};
+    for (int i = 0; i < 4; i++)
+        for (int d = 0; d < 2; d++) { /* D8 */
+            rsh_place places[2] = {rsh_shard_on(0), rsh_shard_on(d)};
+            RSH_TRY(make_whole(RSH_F64, 2, uneven[i], &t));
+            RSH_TRY(rsh_dtensor_distribute(t, false, m, 2, places, 3, &v));
+            RSH_TRY(rsh_dtensor_full_tensor(v, NULL, &whole));
+            for (int64_t k = 0; k < rsh_tensor_count(t); k++) CHECK(at(rsh_value_tensor(whole), k) == (double)(k + 1));
+            rsh_tensor_free(t);
+            rsh_value_free(v), rsh_value_free(whole);
+        }
+    rsh_place minus[2] = {rsh_shard_on(-1), rsh_replicate()}, now[2]; /* D7 */
+    RSH_TRY(rsh_dtensor_full(m, 2, minus, RSH_F32, 2, (const int64_t[]){12, 3}, 0, &v));
+    RSH_TRY(rsh_dtensor_places(v, now));
+    CHECK(now[0].kind == RSH_PLACE_SHARD && now[0].dim == 1);
+    RSH_TRY(rsh_dtensor_redistribute(v, 2, minus, RSH_DTYPE_COUNT, &same)); /* nothing moves */
+    CHECK(same == v);
+    rsh_value_free(v), rsh_value_free(same);
+    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){4, 1}, NULL, &thin)); /* D12: a dim of one rank changes nothing */
+    rsh_place from[2] = {rsh_shard_on(0), rsh_shard_on(1)}, to[2] = {rsh_shard_on(0), rsh_replicate()};
+    RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){16, 8}, &t));
+    RSH_TRY(rsh_dtensor_distribute(t, false, thin, 2, from, 0, &v));
+    RSH_TRY(rsh_dtensor_redistribute(v, 2, to, RSH_DTYPE_COUNT, &same));
+    RSH_TRY(holds(same, 1));
+    rsh_tensor_free(t);
+    rsh_value_free(v), rsh_value_free(same);
+    rsh_mesh_free(thin);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void D7_D8_D12_negative_dims_uneven_sizes_and_thin_meshes(void **state) {
+    (void)state;
+    run_ranks(4, d7_d8_d12, NULL);
+}
+
+/* A plain gradient that differs from rank to rank is a partial one: the hint has it summed. */
+static rsh_status d10_d14(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    rsh_tensor *t = NULL;
+    rsh_value *leaf = NULL, *local = NULL, *wide = NULL, *seed = NULL;
+    const int64_t size[2] = {12, 3};
+    const rsh_place R = rsh_replicate(), P = rsh_partial_of(RSH_OP_SUM), S = rsh_shard_on(0);
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    RSH_TRY(make_whole(RSH_F64, 2, size, &t));
+    RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &R, 0, &leaf));
+    RSH_TRY(rsh_dtensor_to_local(leaf, &P, &local));
+    rsh_tensor *mine = NULL;
+    RSH_TRY(rsh_tensor_empty(RSH_F64, 2, size, &mine));
+    for (int i = 0; i < 36; i++) ((double *)rsh_tensor_data(mine))[i] = rsh_comm_rank(c) + 1;
+    RSH_TRY(rsh_value_take(mine, false, &seed));
+    RSH_TRY(rsh_backward(local, seed, 0));
+    RSH_TRY(gradient_has(rsh_value_grad(leaf), &R, 10));
+    rsh_tensor_free(t);
+    rsh_value_free(leaf), rsh_value_free(local), rsh_value_free(seed);
+    RSH_TRY(make_whole(RSH_F32, 2, size, &t)); /* D14: another dtype on the way, gradients in the first one */
+    RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &S, RSH_SOURCE_OWN, &leaf));
+    RSH_TRY(rsh_dtensor_redistribute(leaf, 1, &R, RSH_F64, &wide));
+    CHECK(rsh_value_dtype(wide) == RSH_F64);
+    RSH_TRY(holds(wide, 1));
+    RSH_TRY(rsh_dtensor_full(m, 1, &R, RSH_F64, 2, size, 2, &seed));
+    RSH_TRY(rsh_backward(wide, seed, 0));
+    CHECK(rsh_value_dtype(rsh_value_grad(leaf)) == RSH_F32);
+    RSH_TRY(gradient_has(rsh_value_grad(leaf), &S, 2));
+    rsh_tensor_free(t);
+    rsh_value_free(leaf), rsh_value_free(wide), rsh_value_free(seed);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void D10_D14_gradient_hints_and_dtypes(void **state) {
+    (void)state;
+    run_ranks(4, d10_d14, NULL);
+}
+
+/* ---- parts of one's own ---- */
+
+static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    int me = rsh_comm_rank(c);
+    rsh_value *local = NULL, *v = NULL;
+    const rsh_place S = rsh_shard_on(0), R = rsh_replicate();
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){3}, NULL, &m));
+    if (me == 3) { /* not in the mesh: every function answers with nothing */
+        RSH_TRY(rsh_dtensor_from_local(NULL, m, 1, &S, NULL, &v));
+        CHECK(!v);
+        RSH_TRY(rsh_dtensor_redistribute(NULL, 1, &R, RSH_DTYPE_COUNT, &v));
+        RSH_TRY(rsh_dtensor_full_tensor(NULL, NULL, &v));
+        CHECK(!v);
+        rsh_mesh_free(m);
+        return RSH_OK;
+    }
+    int64_t mine[2] = {me == 2 ? 1 : 2, 4}; /* 5 rows over 3 ranks: sizes are exchanged, not multiplied */
+    RSH_TRY(local_whole(RSH_F32, 2, mine, &local));
+    RSH_TRY(rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
+    CHECK(rsh_value_shape(v)[0] == 5 && rsh_value_shape(v)[1] == 4);
+    CHECK(rsh_tensor_data(rsh_value_tensor(v)) == rsh_tensor_data(rsh_value_tensor(local)));
+    rsh_value_free(v);
+    v = NULL;
+    rsh_value_free(local);
+    mine[0] = me == 1 ? 3 : 1; /* sizes that are not chunks */
+    RSH_TRY(local_whole(RSH_F32, 2, mine, &local));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
+    CHECK(!v);
+    rsh_local_opts check = {.check = true};
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* different sizes are no replicas */
+    rsh_value_free(local);
+    RSH_TRY(local_whole(RSH_F32, 2, (const int64_t[]){2, 2}, &local));
+    RSH_TRY(rsh_dtensor_from_local(local, m, 1, &R, &check, &v));
+    rsh_value_free(v);
+    v = NULL;
+    if (me == 1) ((float *)rsh_tensor_data(rsh_value_tensor(local)))[3] = 7;
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* on every rank */
+    CHECK_SAYS("replicas");
+    rsh_value_free(local);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void parts_of_ones_own_are_checked_and_worked_out(void **state) {
+    (void)state;
+    run_ranks(4, uneven_parts, NULL);
+}
+
+/* ---- refusals ---- */
+
+static rsh_status twice_forward(rsh_grad_call *call) {
+    rsh_tensor *t = NULL;
+    const rsh_tensor *in = rsh_call_in(call, 0);
+    RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(in), rsh_tensor_ndim(in), rsh_tensor_shape(in), &t));
+    for (int64_t i = 0; i < rsh_tensor_count(in); i++) ((double *)rsh_tensor_data(t))[i] = 2 * at(in, i);
+    return rsh_call_out(call, 0, t);
+}
+static const rsh_grad_op pointwise = {
+    .name = "twice", .forward = twice_forward, .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH};
+static const rsh_grad_op other = {.name = "turn", .forward = twice_forward};
+
+static rsh_status ops(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    rsh_tensor *t = NULL;
+    rsh_value *v = NULL, *p = NULL, *y = NULL;
+    const rsh_place S = rsh_shard_on(1), P = rsh_partial_of(RSH_OP_SUM), beyond = rsh_shard_on(2);
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &m));
+    RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){3, 5}, &t));
+    RSH_TRY(rsh_dtensor_distribute(t, false, m, 1, &S, 0, &v));
+    RSH_TRY(rsh_grad_apply(&pointwise, NULL, 1, &v, 1, &y)); /* the placement follows the data */
+    CHECK(rsh_dtensor_mesh(y) == m);
+    RSH_TRY(holds(y, 2));
+    rsh_value_free(y);
+    y = NULL;
+    CHECK_STATUS(RSH_EUNSUP, rsh_grad_apply(&other, NULL, 1, &v, 1, &y));
+    CHECK_SAYS("turn of DTensors with placements (S1)");
+    RSH_TRY(rsh_dtensor_full(m, 1, &P, RSH_F64, 1, (const int64_t[]){4}, 1, &p));
+    CHECK_STATUS(RSH_EUNSUP, rsh_grad_apply(&pointwise, NULL, 1, &p, 1, &y)); /* not every op is linear */
+    CHECK_STATUS(RSH_EINDEX, rsh_dtensor_distribute(t, false, m, 1, &beyond, 0, &y));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_distribute(t, false, m, 2, &S, 0, &y));
+    CHECK_STATUS(RSH_EVALUE,
+                 rsh_dtensor_distribute(t, false, m, 1, &S, rsh_comm_rank(c) ? 0 : 2, &y)); /* on every rank */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, 1, NULL, RSH_DTYPE_COUNT, &y));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute(v, 2, &S, RSH_DTYPE_COUNT, &y));
+    CHECK(!y);
+    rsh_tensor_free(t);
+    rsh_value_free(v), rsh_value_free(p);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void an_op_without_a_rule_is_refused_with_its_placements(void **state) {
+    (void)state;
+    run_ranks(2, ops, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_placement_goes_to_every_other),
+        cmocka_unit_test(D1_D2_D3_shards_and_replicas),
+        cmocka_unit_test(D4_D6_partial_values_are_reduced),
+        cmocka_unit_test(D5_D11_a_dim_does_not_become_partial),
+        cmocka_unit_test(D7_D8_D12_negative_dims_uneven_sizes_and_thin_meshes),
+        cmocka_unit_test(D10_D14_gradient_hints_and_dtypes),
+        cmocka_unit_test(parts_of_ones_own_are_checked_and_worked_out),
+        cmocka_unit_test(an_op_without_a_rule_is_refused_with_its_placements),
+    };
+    return RUN_EVERYWHERE(tests);
+}
