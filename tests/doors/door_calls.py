@@ -42,7 +42,7 @@ NAMED = {"ndim": "2", "noffsets": "2", "nsizes": "2", "rank": "0", "root": "0", 
          "part": "0", "offset": "0", "global": "0", "i": "0", "a": "0", "b": "1", "colour": "0", "key": "0"}
 # Types whose values are handles that test_doors.c has made; `T` and `const T` alike.
 HANDLES = {"rsh_comm", "rsh_pool", "rsh_layout", "rsh_plan", "rsh_tensor", "rsh_sharded", "rsh_exec", "rsh_local", "rsh_group", "rsh_spec",
-           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_mesh", "rsh_value", "rsh_grad_call",
+           "rsh_torch_tensor", "rsh_partial", "rsh_tensor_meta", "rsh_form", "rsh_mesh", "rsh_value", "rsh_grad_call", "rsh_saved",
            "rsh_module", "rsh_state_dict", "rsh_optimizer", "rsh_sharding_plan"}
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
@@ -50,7 +50,7 @@ OBJECTS = {"rsh_plan_opts", "rsh_sink", "rsh_layout_desc", "rsh_memory", "rsh_me
            "rsh_tensor_props", "rsh_transfer", "rsh_transfer_end", "rsh_spec_kind", "rsh_torch_opts", "rsh_shard", "rsh_wire", "rsh_random", "rsh_place",
            "rsh_grad_op", "rsh_grad_as", "rsh_reading", "rsh_saved_hooks", "rsh_nn_opts", "rsh_cross_entropy_opts",
            "rsh_module_kind", "rsh_named_input", "rsh_embedding_opts", "rsh_bag_opts", "rsh_attention_opts", "rsh_sgd_opts", "rsh_adam_opts",
-           "rsh_schedule", "rsh_sharder", "rsh_sharding_planner", "rsh_local_opts"}
+           "rsh_schedule", "rsh_sharder", "rsh_sharding_planner", "rsh_local_opts", "rsh_input_reshard_opts"}
 POINTERS = {"const int64_t": "have.shape", "const int": "have.ranks", "const void": "have.bytes", "void": "have.room", "char": "have.room",
             "const char": "\"cpu\"", "const size_t": "have.sizes", "const void *const": "have.states", "const char *const": "have.names"}
 SPECIAL = {
