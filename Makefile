@@ -45,7 +45,9 @@ bench:
 	$(SETUP) build bench
 	$(CONFIGURE)
 	@sh bench/table.sh $(BUILD)/reshard
+	@bash bench/simulate.sh $(BUILD)/reshard
 	@sh bench/peers.sh $(BUILD)/bench/peers
+	@python3 bench/checkpoint.py $(BUILD)/reshard
 	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:

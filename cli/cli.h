@@ -17,6 +17,10 @@ enum { DONE = 0, FAILED = 1, USAGE = 2 };
 int cmd_explain(int argc, char **argv);
 int cmd_apply(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
+int cmd_convert(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
@@ -56,7 +60,8 @@ bool parse_count(const char *text, int64_t least, int64_t *out);
 #define QUANTITY 32
 const char *human_bytes(double bytes, char text[QUANTITY]);
 const char *human_seconds(double seconds, char text[QUANTITY]);
-double clock_seconds(void); /* monotonic */
+const char *plural(int64_t n); /* "s", but for 1 "" */
+double clock_seconds(void);    /* monotonic */
 
 /* ---- JSON ---- */
 

@@ -2,11 +2,18 @@
 #include "explain.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
 
 #define FEW_TO_TRY 256 /* ranks: a second plan then takes no time that anybody would notice */
+
+#define MOST_RANKS ((int64_t)1 << 22)   /* of a layout: some 400 bytes each, and seconds for a million */
+#define MOST_ENTRIES ((int64_t)1 << 24) /* of a matrix */
 
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
@@ -96,7 +103,42 @@ static rsh_status plan(explanation *e) {
     return st ? st : try_other(e, &opts);
 }
 
+/* ---- progress, for who waits at a terminal ---- */
+
+static volatile sig_atomic_t waited; /* seconds */
+
+static void tell_time(int signal) {
+    char line[] = "\rplanning for      s";
+    int seconds = waited++;
+    (void)signal;
+    for (int i = 17; seconds && i > 13; i--, seconds /= 10) line[i] = (char)('0' + seconds % 10);
+    ssize_t told = waited > 2 ? write(STDERR_FILENO, line, sizeof line - 1) : 0;
+    (void)told;
+}
+
+static void watch(bool on) {
+    struct sigaction act = {.sa_handler = on ? tell_time : SIG_DFL, .sa_flags = SA_RESTART};
+    struct itimerval each = {{on, 0}, {on, 0}};
+    if (!isatty(STDERR_FILENO)) return;
+    if (on) sigaction(SIGALRM, &act, NULL);
+    setitimer(ITIMER_REAL, &each, NULL);
+    if (!on) sigaction(SIGALRM, &act, NULL);
+    if (!on && waited > 2) fputs("\r                    \r", stderr);
+}
+
 /* ---- answers ---- */
+
+static int refuse_ranks(const explanation *e) {
+    int64_t a = rsh_layout_nranks(e->pair.from), b = rsh_layout_nranks(e->pair.to), most = a > b ? a : b;
+    if (most <= MOST_RANKS) return DONE;
+    return fail("a layout on %" PRId64 " ranks is not explained; the most are %" PRId64 " ranks", most, MOST_RANKS);
+}
+
+static int refuse_matrix(const explanation *e) {
+    int64_t entries = e->totals.messages;
+    if (!e->matrix || entries <= MOST_ENTRIES) return DONE;
+    return fail("the matrix has more than %" PRId64 " entries; at most %" PRId64 " are printed", entries, MOST_ENTRIES);
+}
 
 static int draw_file(const explanation *e, const char *name, rsh_picture form) {
     if (!name) return DONE;
@@ -111,6 +153,7 @@ static int draw_file(const explanation *e, const char *name, rsh_picture form) {
 }
 
 static int answer(const explanation *e) {
+    if (refuse_matrix(e)) return FAILED;
     if (draw_file(e, e->svg, RSH_PICTURE_SVG) || draw_file(e, e->html, RSH_PICTURE_HTML)) return FAILED;
     return e->json ? explain_json(e) : explain_text(e);
 }
@@ -119,8 +162,10 @@ int cmd_explain(int argc, char **argv) {
     explanation e = {0};
     int result = FAILED;
     argp_parse(&explain_argp, argc, argv, 0, NULL, &e);
-    if (layout_pair_parse(&e.pair)) {
+    if (layout_pair_parse(&e.pair) && refuse_ranks(&e) == DONE) {
+        watch(true);
         rsh_status st = plan(&e);
+        watch(false);
         result = st ? fail_library(st) : answer(&e);
     }
     rsh_plan_free(e.plan);

@@ -15,6 +15,10 @@ static const verb verbs[] = {
     {"explain", cmd_explain, "what a move between two layouts costs, as text, JSON or a picture"},
     {"apply", cmd_apply, "move the parts of a tensor from stdin to stdout"},
     {"bench", cmd_bench, "how fast a move is, beside memcpy, with every element checked"},
+    {"simulate", cmd_simulate, "how long a move takes on a machine that need not be here"},
+    {"convert", cmd_convert, "write a checkpoint anew, cut otherwise"},
+    {"inspect", cmd_inspect, "list what is in checkpoints"},
+    {"verify", cmd_verify, "compare two checkpoints, however they are cut"},
     {"run", cmd_run, "start N processes of a program, each told which rank it is"},
     {"doctor", cmd_doctor, "what this build and this machine offer"},
 };

@@ -11,6 +11,8 @@ const char *human_bytes(double bytes, char text[QUANTITY]) {
     return text;
 }
 
+const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 const char *human_seconds(double seconds, char text[QUANTITY]) {
     static const char *const units[] = {"s", "ms", "us", "ns"};
     int u = 0;

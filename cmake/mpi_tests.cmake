@@ -42,6 +42,15 @@ function(reshard_mpi_tests mpi wrapper flags)
     set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS 2
                          ENVIRONMENT "${mpi_root}")
   endforeach()
+
+  # Checkpoints: six ranks on two nodes.
+  set(program ckpt-on-${mpi})
+  add_executable(${program} ${tests}/mpi/ckpt_on_mpi.c ${PROJECT_SOURCE_DIR}/src/mpi/comm_mpi.c)
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/mpi)
+  target_link_libraries(${program} PRIVATE reshard-flags reshard ${flags})
+  set(name "mpi: ${mpi}, a checkpoint on two nodes")
+  add_test(NAME ${name} COMMAND ${TIMEOUT} 120 ${mpirun} ${many} -n 6 $<TARGET_FILE:${program}>)
+  set_tests_properties(${name} PROPERTIES LABELS "mpi;ckpt" PROCESSORS 2 ENVIRONMENT "${mpi_root}")
 endfunction()
 
 # PyTorch's recorded answers on the engine mpi: four ranks on one node, and two by two.

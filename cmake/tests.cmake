@@ -3,7 +3,7 @@
 #   tests/<room>/test_*.c   one cmocka program each, against the static library; may include "room/..." from src/
 #   tests/oracle/*.c        a slow, independent model of the notation; sees nothing of the library
 #   tests/prop/test_*.c     random tests: the library against the oracle
-#   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang)
+#   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang); their corpora are replayed in every build
 #   tests/cli/run.sh        golden tests of the command; $1 is the command
 #   tests/install/install.sh    install, then build two users of it
 #   examples/*.c, nn/*.c    must run and return 0
@@ -145,6 +145,19 @@ if(RESHARD_FUZZ)
   endforeach()
 endif()
 
+# The corpora of the fuzz targets, each input once.
+file(GLOB replayed_sources CONFIGURE_DEPENDS ${tests}/fuzz/fuzz_*.c)
+foreach(source IN LISTS replayed_sources)
+  cmake_path(GET source STEM name)
+  string(REPLACE "fuzz_" "" name ${name})
+  add_executable(replay_${name} ${source} ${tests}/fuzz/replay/replay.c)
+  set_target_properties(replay_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz)
+  target_include_directories(replay_${name} PRIVATE ${tests} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(replay_${name} PRIVATE reshard-flags reshard-static PkgConfig::JANSSON Threads::Threads m)
+  add_test(NAME "fuzz: corpus of ${name}" COMMAND replay_${name} ${tests}/fuzz/corpus_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties("fuzz: corpus of ${name}" PROPERTIES LABELS fuzz)
+endforeach()
+
 # Programs that need an MPI are left out where the engine mpi is not built.
 file(GLOB big_sources CONFIGURE_DEPENDS ${tests}/big/big_*.c)
 add_custom_target(big)
@@ -182,6 +195,17 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   add_test(NAME "the command answers as recorded"
            COMMAND bash ${tests}/cli/run.sh $<TARGET_FILE:reshard-command>)
   set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
+endif()
+
+# The command on checkpoints, against readers, writers and models in Python.
+file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
+if(TARGET reshard-command AND PYTHON)
+  foreach(check IN LISTS ckpt_checks)
+    cmake_path(GET check STEM name)
+    string(REGEX REPLACE "^check_" "" name ${name})
+    add_test(NAME "ckpt: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
+    set_tests_properties("ckpt: ${name}" PROPERTIES LABELS ckpt)
+  endforeach()
 endif()
 
 if(RESHARD_EXAMPLES)

@@ -27,5 +27,7 @@
 #include <reshard/grad.h>
 #include <reshard/dtensor.h>
 #include <reshard/draw.h>
+#include <reshard/simulate.h>
+#include <reshard/ckpt.h>
 
 #endif

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
 #   tsan       thread sanitizer, all tests
 #   prop       the random tests on RESHARD_CASES pairs of layouts (200000), from a new seed (RESHARD_SEED)
-#   fuzz       every fuzzer for FUZZ_SECONDS (300)
+#   fuzz       every fuzzer for FUZZ_SECONDS (600)
 #   mutants    one-line breaks that the tests must notice (tools/mutants.txt)
 #   kill       a rank of shm is killed at a random moment, KILLS (100) times: the others hear of it, and nothing is left behind
 #   large      a message of 4.5 GiB on each engine (12 GiB of memory)
@@ -17,6 +17,7 @@
 #   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
 #   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
 #   digest     a million changes of each kind, from a new seed, that a digest must notice
+#   ckpt       conversions killed at KILLS (200) random moments and gone on with, a disk that fills up, PAIRS (200) pairs of layouts of many windows
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
 # The last nine leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
@@ -78,8 +79,8 @@ fuzz() {
         name=${program##*/}
         corpus=$dir/corpus/$name
         mkdir -p "$corpus"
-        echo "$name, ${FUZZ_SECONDS:-300} s"
-        "$program" -max_total_time="${FUZZ_SECONDS:-300}" -artifact_prefix="$dir/corpus/$name-" -rss_limit_mb=4096 \
+        echo "$name, ${FUZZ_SECONDS:-600} s"
+        "$program" -max_total_time="${FUZZ_SECONDS:-600}" -artifact_prefix="$dir/corpus/$name-" -rss_limit_mb=4096 \
             "$corpus" $(ls -d "tests/fuzz/corpus_${name#fuzz_}" 2> /dev/null) > "$dir/$name.log" 2>&1 ||
             { tail -n 60 "$dir/$name.log"; return 1; }
         tail -n 1 "$dir/$name.log"
@@ -162,9 +163,16 @@ digest() {
     RESHARD_CHANGES=1000000 RESHARD_SEED=${RESHARD_SEED:-$(date +%s)} "$dir/programs/tests/shard/test_digest_changes"
 }
 
+ckpt() {
+    local targets=reshard-command
+    build programs -DCMAKE_BUILD_TYPE=Release
+    python3 tests/ckpt/check_kill.py "$dir/programs/reshard" "${KILLS:-200}"
+    python3 tests/ckpt/check_windows.py "$dir/programs/reshard" "${PAIRS:-200}"
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest bare"
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

@@ -31,11 +31,25 @@ extern "C" {
     X(C64, "c64", 8)                                                                               \
     X(C128, "c128", 16)
 
+/* name, bits.  Storage-only: layouts and checkpoints name such elements and move them as they are;
+ * there is no tensor, plan or conversion of them. */
+#define RSH_STORED_MAP(X)                                                                          \
+    X(F8E8M0, "f8e8m0", 8)                                                                         \
+    X(F8E4M3FNUZ, "f8e4m3fnuz", 8)                                                                 \
+    X(F8E5M2FNUZ, "f8e5m2fnuz", 8)                                                                 \
+    X(F6E2M3, "f6e2m3", 6)                                                                         \
+    X(F6E3M2, "f6e3m2", 6)                                                                         \
+    X(F4, "f4", 4)
+
 typedef enum rsh_dtype {
 #define RSH_DTYPE_ENUM(name, text, bytes) RSH_##name,
     RSH_DTYPE_MAP(RSH_DTYPE_ENUM)
 #undef RSH_DTYPE_ENUM
-        RSH_DTYPE_COUNT
+        RSH_DTYPE_COUNT, /* no dtype; those below it have tensors, those above are storage-only */
+#define RSH_STORED_ENUM(name, text, bits) RSH_##name,
+    RSH_STORED_MAP(RSH_STORED_ENUM)
+#undef RSH_STORED_ENUM
+        RSH_STORED_END
 } rsh_dtype;
 
 #define RSH_OP_MAP(X)                                                                              \
@@ -51,8 +65,10 @@ typedef enum rsh_op {
 } rsh_op;
 
 /* Bytes of an element, and the names of the notation: "f32", "sum".  An invalid dtype or op has
- * size 0 and the name "?".  Static strings.  Pure. */
+ * size 0 and the name "?"; a storage-only dtype has size 0 too.  Static strings.  Pure. */
 RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
+/* Bits of an element, of a storage-only dtype too; 0 for an invalid dtype.  Pure. */
+RSH_API int rsh_dtype_bits(rsh_dtype dtype);
 RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
 RSH_API const char *rsh_op_name(rsh_op op);
 /* The dtype or op that `length` bytes of text name.  RSH_EVALUE if they name none.  Pure. */

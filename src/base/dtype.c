@@ -12,6 +12,16 @@ static const struct {
 #undef ROW
 };
 
+static const struct {
+    const char *name;
+    int bits;
+} stored[] = {
+#define ROW(name, text, bits) {text, bits},
+    RSH_STORED_MAP(ROW)
+#undef ROW
+};
+#define STORED ((int)(sizeof stored / sizeof *stored))
+
 static const char *const ops[] = {
     "none",
 #define ROW(name, text) text,
@@ -20,17 +30,29 @@ static const char *const ops[] = {
 };
 
 size_t rsh_dtype_size(rsh_dtype dtype) { return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].bytes : 0; }
-const char *rsh_dtype_name(rsh_dtype dtype) { return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].name : "?"; }
+
+static bool is_stored(rsh_dtype dtype) { return dtype > RSH_DTYPE_COUNT && dtype < RSH_STORED_END; }
+
+int rsh_dtype_bits(rsh_dtype dtype) {
+    return is_stored(dtype) ? stored[dtype - RSH_DTYPE_COUNT - 1].bits : 8 * (int)rsh_dtype_size(dtype);
+}
+
+const char *rsh_dtype_name(rsh_dtype dtype) {
+    if (is_stored(dtype)) return stored[dtype - RSH_DTYPE_COUNT - 1].name;
+    return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].name : "?";
+}
+
 const char *rsh_op_name(rsh_op op) { return (unsigned)op < RSH_OP_COUNT ? ops[op] : "?"; }
 
 rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out) {
     RSH_NEEDS(text);
     RSH_NEEDS(out);
-    for (int i = 0; i < RSH_DTYPE_COUNT; i++)
-        if (strlen(dtypes[i].name) == length && !memcmp(dtypes[i].name, text, length)) {
-            *out = (rsh_dtype)i;
-            return RSH_OK;
-        }
+    for (int i = 0; i < RSH_STORED_END; i++) {
+        const char *name = rsh_dtype_name((rsh_dtype)i);
+        if (i == RSH_DTYPE_COUNT || strlen(name) != length || memcmp(name, text, length)) continue;
+        *out = (rsh_dtype)i;
+        return RSH_OK;
+    }
     return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a dtype", (int)(length < 40 ? length : 40), text);
 }
 
@@ -70,6 +92,8 @@ static bool op_exists(rsh_op op, rsh_dtype t) {
 }
 
 static rsh_status check_dtype(rsh_dtype dtype) {
+    RSH_REQUIRE(!is_stored(dtype), RSH_ETYPE, "%s is storage-only: it is moved as it is, in checkpoints",
+                rsh_dtype_name(dtype));
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     return RSH_OK;
 }

@@ -1,54 +1,158 @@
-/* Index of boxes: sorted along the dim in which they differ most, so that a search looks at few of them. */
+/* Index of boxes: a tree of bounds, so that a search looks at few of them.
+ *
+ * The boxes that hold something are halved again and again along the dim in which they lie furthest apart, until few
+ * are left together.  Node i has the children 2i + 1 and 2i + 2 and covers a range of the boxes in the order of the
+ * tree, which follows from how often it was halved.  Building takes n log n; a search looks at the nodes whose bounds
+ * meet what it looks for. */
 #include "layout/impl.h"
 
-#include <stdlib.h>
+#define LEAF 4 /* boxes that are not halved any more */
 
-/* How many different starts the boxes have along a dim; `list` has room for all. */
-static int64_t different_starts(const rsh_layout *l, int d, int64_t *list) {
-    int64_t n = 0;
-    for (int64_t b = 0; b < l->desc.nboxes; b++) list[b] = l->desc.boxes[b].box.lo[d];
-    qsort(list, (size_t)l->desc.nboxes, sizeof *list, rshi_compare_int64);
-    for (int64_t b = 0; b < l->desc.nboxes; b++) n += !b || list[b] != list[b - 1];
-    return n;
-}
+typedef struct building {
+    rsh_layout *l;
+    int64_t *key; /* by box number: twice its middle along the dim at hand */
+} building;
 
-static void choose_dim(rsh_layout *l) {
-    int64_t most = 0;
+static int64_t *bounds(const rsh_layout *l, int64_t node) { return l->bounds + node * 2 * l->desc.ndim; }
+
+static void bound(const rsh_layout *l, int64_t node, int64_t from, int64_t to) {
+    int64_t *lo = bounds(l, node), *hi = lo + l->desc.ndim;
     for (int d = 0; d < l->desc.ndim; d++) {
-        int64_t n = different_starts(l, d, l->reach);
-        if (n > most) most = n, l->index_dim = d;
+        lo[d] = INT64_MAX, hi[d] = INT64_MIN;
+        for (int64_t i = from; i < to; i++) {
+            const rsh_box *b = &l->desc.boxes[l->by_place[i]].box;
+            lo[d] = rshi_min(lo[d], b->lo[d]);
+            hi[d] = rshi_max(hi[d], b->hi[d]);
+        }
     }
 }
 
-static int by_lo(const void *a, const void *b, void *ctx) {
-    const rsh_layout *l = ctx;
-    int64_t x = l->desc.boxes[*(const int64_t *)a].box.lo[l->index_dim],
-            y = l->desc.boxes[*(const int64_t *)b].box.lo[l->index_dim];
-    return x != y ? (x > y) - (x < y) : rshi_compare_int64(a, b);
+/* The dim in which the middles lie furthest apart, with the keys along it. */
+static void choose_dim(building *w, int64_t from, int64_t to) {
+    const rsh_layout *l = w->l;
+    int dim = 0;
+    int64_t widest = -1;
+    for (int d = 0; d < l->desc.ndim; d++) {
+        int64_t least = INT64_MAX, most = INT64_MIN;
+        for (int64_t i = from; i < to; i++) {
+            const rsh_box *b = &l->desc.boxes[l->by_place[i]].box;
+            int64_t middle = b->lo[d] + (b->hi[d] - b->lo[d]) / 2;
+            least = rshi_min(least, middle), most = rshi_max(most, middle);
+        }
+        if (most - least > widest) widest = most - least, dim = d;
+    }
+    for (int64_t i = from; i < to; i++) {
+        const rsh_box *b = &l->desc.boxes[l->by_place[i]].box;
+        w->key[l->by_place[i]] = b->lo[dim] + (b->hi[dim] - b->lo[dim]) / 2;
+    }
+}
+
+static void swap(int64_t *a, int64_t *b) {
+    int64_t c = *a;
+    *a = *b;
+    *b = c;
+}
+
+/* Those before `mid` have no larger key than those from there on: the range that has it is divided in three, less,
+ * equal and more, until it is among the equals. */
+static void halve(building *w, int64_t from, int64_t mid, int64_t to) {
+    int64_t *list = w->l->by_place;
+    while (to - from > 1) {
+        int64_t pivot = w->key[list[from + (to - from) / 2]], less = from, more = to;
+        for (int64_t i = from; i < more;) {
+            int64_t key = w->key[list[i]];
+            if (key < pivot)
+                swap(&list[less++], &list[i++]);
+            else if (key > pivot)
+                swap(&list[--more], &list[i]);
+            else
+                i++;
+        }
+        if (mid < less)
+            to = less;
+        else if (mid >= more)
+            from = more;
+        else
+            return;
+    }
+}
+
+static void build(building *w, int64_t node, int64_t from, int64_t to) {
+    bound(w->l, node, from, to);
+    if (to - from <= LEAF) return;
+    int64_t mid = from + (to - from) / 2;
+    choose_dim(w, from, to);
+    halve(w, from, mid, to);
+    build(w, 2 * node + 1, from, mid);
+    build(w, 2 * node + 2, mid, to);
+}
+
+static bool holds_something(const rsh_layout *l, const rsh_ranked_box *b) {
+    for (int d = 0; d < l->desc.ndim; d++)
+        if (b->box.lo[d] >= b->box.hi[d]) return false;
+    return b->nranks > 0;
+}
+
+/* Nodes of the tree: the last level is full, at most. */
+static int64_t count_nodes(int64_t n) {
+    int64_t nodes = 1;
+    for (; n > LEAF; n = (n + 1) / 2) nodes = 2 * nodes + 1;
+    return nodes;
 }
 
 rsh_status rshi_boxes_index(rsh_layout *l) {
-    l->by_start = rshi_alloc((size_t)l->desc.nboxes, sizeof *l->by_start);
-    l->reach = rshi_alloc((size_t)l->desc.nboxes, sizeof *l->reach);
-    if (!l->by_start || !l->reach) return rshi_nomem();
-    choose_dim(l);
-    for (int64_t b = 0; b < l->desc.nboxes; b++) l->by_start[b] = b;
-    if (l->desc.nboxes && l->desc.ndim) qsort_r(l->by_start, (size_t)l->desc.nboxes, sizeof *l->by_start, by_lo, l);
-    for (int64_t i = 0, most = INT64_MIN; i < l->desc.nboxes; i++) {
-        most = rshi_max(most, l->desc.ndim ? l->desc.boxes[l->by_start[i]].box.hi[l->index_dim] : INT64_MAX);
-        l->reach[i] = most;
+    building w = {l, rshi_alloc((size_t)l->desc.nboxes, sizeof *w.key)};
+    l->by_place = rshi_alloc((size_t)l->desc.nboxes, sizeof *l->by_place);
+    for (int64_t b = 0; l->by_place && b < l->desc.nboxes; b++)
+        if (holds_something(l, &l->desc.boxes[b])) l->by_place[l->nplaced++] = b;
+    l->bounds = rshi_alloc((size_t)count_nodes(l->nplaced), 2 * sizeof *l->bounds * (size_t)rshi_max(1, l->desc.ndim));
+    bool room = w.key && l->by_place && l->bounds;
+    if (room) build(&w, 0, 0, l->nplaced);
+    rshi_free(w.key);
+    return room ? RSH_OK : rshi_nomem();
+}
+
+/* ---- search ---- */
+
+typedef struct looking {
+    const rsh_layout *l;
+    const rshi_stripe *query;
+    rshi_box_fn fn;
+    void *ctx;
+} looking;
+
+static bool apart(const looking *w, const int64_t *lo, const int64_t *hi) {
+    for (int d = 0; d < w->l->desc.ndim; d++)
+        if (lo[d] >= rshi_stripe_end(&w->query[d]) || hi[d] <= w->query[d].lo) return true;
+    return false;
+}
+
+static bool misses(const looking *w, const rsh_box *b) {
+    for (int d = 0; d < w->l->desc.ndim; d++)
+        if (w->query[d].count > 1 &&
+            rshi_stripe_before(&w->query[d], b->hi[d]) == rshi_stripe_before(&w->query[d], b->lo[d]))
+            return true;
+    return apart(w, b->lo, b->hi);
+}
+
+static rsh_status look(const looking *w, int64_t node, int64_t from, int64_t to) {
+    const int64_t *lo = bounds(w->l, node);
+    if (apart(w, lo, lo + w->l->desc.ndim)) return RSH_OK;
+    if (to - from > LEAF) {
+        int64_t mid = from + (to - from) / 2;
+        RSH_TRY(look(w, 2 * node + 1, from, mid));
+        return look(w, 2 * node + 2, mid, to);
+    }
+    for (int64_t i = from; i < to; i++) {
+        int64_t b = w->l->by_place[i];
+        if (!misses(w, &w->l->desc.boxes[b].box)) RSH_TRY(w->fn(w->ctx, b));
     }
     return RSH_OK;
 }
 
-int64_t rshi_boxes_last(const rsh_layout *l, int64_t hi) {
-    int64_t lo = 0, n = l->desc.nboxes;
-    while (lo < n) { /* the first box that starts at or after hi */
-        int64_t mid = lo + (n - lo) / 2;
-        if (l->desc.boxes[l->by_start[mid]].box.lo[l->index_dim] < hi)
-            lo = mid + 1;
-        else
-            n = mid;
-    }
-    return lo - 1;
+rsh_status rshi_boxes_meeting(const rsh_layout *l, const rshi_stripe *query, rshi_box_fn fn, void *ctx) {
+    looking w = {l, query, fn, ctx};
+    for (int d = 0; d < l->desc.ndim; d++)
+        if (!query[d].count) return RSH_OK;
+    return l->nplaced ? look(&w, 0, 0, l->nplaced) : RSH_OK;
 }

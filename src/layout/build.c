@@ -27,7 +27,7 @@ static void *kept(const void *list, int64_t n, size_t size) {
 
 static rsh_status check_counts(builder *b) {
     const rsh_layout_desc *desc = b->desc;
-    CHECK((unsigned)desc->dtype < RSH_DTYPE_COUNT, (rshi_text_place){0}, "%d is not a dtype", (int)desc->dtype);
+    CHECK(rsh_dtype_bits(desc->dtype), (rshi_text_place){0}, "%d is not a dtype", (int)desc->dtype);
     CHECK((unsigned)desc->ndim <= RSH_MAX_NDIM, (rshi_text_place){0}, "%d dims; at most %d", desc->ndim, RSH_MAX_NDIM);
     CHECK((unsigned)desc->naxes <= RSH_MAX_AXES, (rshi_text_place){0}, "%d axes; at most %d", desc->naxes,
           RSH_MAX_AXES);
@@ -41,7 +41,7 @@ rsh_status rshi_count_elements(builder *b) {
     for (int d = 0; d < l->desc.ndim; d++)
         if (!l->shape[d]) return RSH_OK;
     bool fits = rshi_product(l->desc.ndim, l->shape, &l->count) &&
-                rshi_mul(l->count, (int64_t)rsh_dtype_size(l->desc.dtype), &bytes);
+                rshi_mul(l->count, rshi_ceil_div(rsh_dtype_bits(l->desc.dtype), 8), &bytes);
     CHECK(fits, one(b->origin->dim[0], "shape"), "the tensor has more bytes than 64 bits can count");
     return RSH_OK;
 }
@@ -288,7 +288,7 @@ static rsh_status build_partial(builder *b) {
     CHECK((unsigned)desc->op < RSH_OP_COUNT, here, "%d is not a reduction", (int)desc->op);
     CHECK(desc->npartial >= 0 && desc->npartial <= RSH_MAX_AXES, here, "%d axes", desc->npartial);
     CHECK(!desc->npartial == !desc->op, here, "a reduction and its axes go together");
-    if (rsh_op_check(desc->op, desc->dtype))
+    if (desc->op && rsh_op_check(desc->op, desc->dtype))
         return rshi_origin_fail(b->origin, here, RSH_ETYPE, "%s", rsh_error_detail());
     for (int i = 0; i < desc->npartial; i++) RSH_TRY(take_axis(b, desc->partial[i], here, &l->partial));
     l->desc.op = desc->op;

@@ -52,9 +52,9 @@ struct rsh_layout {
     int64_t *box_ranks; /* owned: what the boxes of desc have as ranks; ascending in each box */
     int64_t *box_of; /* owned: box numbers, grouped by rank in `entry` order; ascending, which is
                         each rank's order */
-    int index_dim;          /* the dim along which boxes are looked up */
-    int64_t *by_start;      /* owned: box numbers by rising lo[index_dim] */
-    int64_t *reach;         /* owned: the largest hi[index_dim] among by_start[0..i] */
+    int64_t *by_place;  /* owned: numbers of the boxes that hold something, in the order of the tree */
+    int64_t nplaced;
+    int64_t *bounds;    /* owned: lo and hi of each node of the tree, ndim each */
 
     /* by ascending rank; NULL for consecutive ranks on a mesh.  Boxes: nranks + 1 entries, the last
      * marks the end of box_of */
@@ -137,11 +137,8 @@ rsh_status rshi_boxes_build(rshi_builder *b);
 rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_text_origin *origin);
 /* Canonical order, and box_of and entry. */
 rsh_status rshi_boxes_arrange(rsh_layout *l);
-/* Boxes in the order in which search looks them up: index_dim, by_start, reach. */
+/* The tree in which boxes are looked up: by_place, bounds. */
 rsh_status rshi_boxes_index(rsh_layout *l);
-/* Boxes that may meet [lo, hi) along index_dim are by_start[i] for i from the returned number down
- * to 0, while reach[i] > lo. */
-int64_t rshi_boxes_last(const rsh_layout *l, int64_t hi);
 /* Canonical text into t. */
 void rshi_layout_write(const rsh_layout *l, rshi_text *t);
 

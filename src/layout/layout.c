@@ -58,8 +58,8 @@ void rsh_layout_free(rsh_layout *l) {
     rshi_free((void *)l->desc.boxes);
     rshi_free(l->box_ranks);
     rshi_free(l->box_of);
-    rshi_free(l->by_start);
-    rshi_free(l->reach);
+    rshi_free(l->by_place);
+    rshi_free(l->bounds);
     rshi_free(l->entry);
     rshi_free(l->text);
     rshi_free(l);

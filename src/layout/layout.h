@@ -71,6 +71,10 @@ typedef rsh_status (*rshi_piece_fn)(void *ctx, const rshi_piece *p);
 rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn,
                               void *ctx);
 bool rshi_layout_irregular(const rsh_layout *l);
+/* Only the numbers of the boxes that meet `query`, in no particular order; of a layout of boxes. */
+typedef rsh_status (*rshi_box_fn)(void *ctx, int64_t box);
+rsh_status rshi_boxes_meeting(const rsh_layout *l, const rshi_stripe *query, rshi_box_fn fn,
+                              void *ctx);
 /* Of several copies of an element in an irregular layout exactly one lies in a first copy. */
 bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p);
 
@@ -118,6 +122,28 @@ rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe
 /* Only how many they are. */
 rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query,
                                  int64_t *n);
+
+/* Is the part of each rank a product over dims, every dim divided among coordinates of its own?
+ * Dims may have segments if all of them are cut along the same axes: then coordinate k of the dim
+ * has coordinate k of each segment. */
+bool rshi_layout_product(const rsh_layout *l);
+int rshi_layout_segments(const rsh_layout *l, int dim);
+rshi_stripe rshi_layout_segment_stripe(const rsh_layout *l, int dim, int segment, int64_t k);
+/* Do the ranks of a mesh that hold some of the same elements, at the same partial position, hold
+ * the same part? */
+bool rshi_layout_has_groups(const rsh_layout *l);
+/* Then a position is the holder of a part at a partial position: numbers along the axes that cut,
+ * that are partial, and that replicate. */
+typedef struct rshi_holding {
+    int64_t part, partial, holder;
+} rshi_holding;
+rshi_holding rshi_layout_holding(const rsh_layout *l, int64_t position);
+/* The parts of a regular flat layout that meet a box (one block a dim): ranges [first, last] of
+ * numbers that parts have for this purpose, parts without elements left out.  Cost: one range, or
+ * where parts are shorter than what lies between the box's rows one for each row. */
+typedef rsh_status (*rshi_range_fn)(void *ctx, int64_t first, int64_t last);
+rsh_status rshi_layout_flat_meets(const rsh_layout *l, const rshi_stripe *box, rshi_range_fn fn,
+                                  void *ctx);
 
 /* A layout like l whose partial axes are replicated; and one with other ranks in position order
  * (boxes: rank r becomes ranks[ordinal of r]). */

@@ -128,6 +128,7 @@ typedef struct search {
     const rsh_layout *l;
     const rshi_stripe *query;
     rshi_piece_fn fn;
+    rshi_range_fn range_fn; /* flat: wants ranges of parts instead of pieces */
     void *ctx;
     numbers list[RSH_MAX_NDIM]; /* per dim: runs of [segment, how many, coordinates...] */
 } search;
@@ -229,24 +230,127 @@ static rsh_status hand_out_position(search *s, int64_t position) {
     return st;
 }
 
-/* All dims are settled at a base position: which flat coordinates can hold anything of the query? */
-static rsh_status walk_flat(search *s, int64_t position, const int64_t *from, const int64_t *to) {
-    int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM], total = 1, first = 0, last = 0;
-    for (int d = 0; d < s->l->desc.ndim; d++) total *= extent[d] = rshi_dim_extent(s->l, d, position);
-    rshi_dense_strides(s->l->desc.ndim, extent, NULL, step);
-    for (int d = 0; d < s->l->desc.ndim; d++) {
-        first += from[d] * step[d];
-        last += (to[d] - 1) * step[d];
-    }
-    int64_t k1 = rshi_cut_locate(s->l, &s->l->flat, total, last);
-    for (int64_t k = rshi_cut_locate(s->l, &s->l->flat, total, first); k <= k1; k++)
-        RSH_TRY(hand_out_position(s, position + share(s->l, &s->l->flat, k)));
+/* A part that is flattened: its local extents, and of each dim the range that the query reaches. */
+typedef struct flattened {
+    int64_t position, number; /* of the part, and the number of the first flat part in it */
+    int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM], total;
+    int64_t from[RSH_MAX_NDIM], to[RSH_MAX_NDIM];
+} flattened;
+
+static int64_t least_part(const rsh_layout *l, int64_t total) {
+    if (l->flat.naxes > 1 || l->flat.rule == RSH_RULE_SIZES) return 0;
+    if (l->flat.rule == RSH_RULE_BALANCED) return total / l->flat.parts;
+    rshi_stripe first = rshi_cut_stripe(l, &l->flat, 0, total, 0); /* all but the last that holds something are as long */
+    return rshi_stripe_size(&first);
+}
+
+static rsh_status hand_out_full(search *s, const flattened *f, int64_t first, int64_t last) {
+    const rsh_layout *l = s->l;
+    if (l->flat.rule != RSH_RULE_SIZES)
+        return s->range_fn(s->ctx, f->number + rshi_cut_full_before(l, &l->flat, f->total, first),
+                           f->number + rshi_cut_full_before(l, &l->flat, f->total, last));
+    int64_t end = rshi_cut_locate(l, &l->flat, f->total, last);
+    for (int64_t k = rshi_cut_locate(l, &l->flat, f->total, first); k <= end; k++)
+        if (l->flat.starts[k] < l->flat.starts[k + 1]) RSH_TRY(s->range_fn(s->ctx, f->number + k, f->number + k));
     return RSH_OK;
 }
 
-/* Choose coordinates of the axes that cut dim d, then go on to d + 1. */
-static rsh_status walk_bases(search *s, int d, int64_t position, int64_t *from, int64_t *to) {
-    if (d == s->l->desc.ndim) return walk_flat(s, position, from, to);
+/* From dim d on, the rows that start at flat index `at`.  Where no part fits between two rows, all parts hold
+ * something from the first element to the last. */
+static rsh_status hand_out_rows(search *s, const flattened *f, int d, int64_t at) {
+    int64_t first = at, last = at, gap = 0;
+    for (int i = s->l->desc.ndim - 1; i >= d; i--) {
+        first += f->from[i] * f->step[i];
+        last += (f->to[i] - 1) * f->step[i];
+    }
+    for (int i = s->l->desc.ndim - 1, whole = 1; i >= d; i--) {
+        if (!whole && f->to[i] - f->from[i] > 1) gap = INT64_MAX; /* several rows that are not joined */
+        whole = whole && f->from[i] == 0 && f->to[i] == f->extent[i];
+    }
+    if (gap) { /* the longest: between rows of the outermost dim that has several */
+        int i = d;
+        while (f->to[i] - f->from[i] == 1) i++;
+        gap = f->step[i];
+        for (int k = i + 1; k < s->l->desc.ndim; k++) gap -= (f->to[k] - 1 - f->from[k]) * f->step[k];
+    }
+    if (gap <= least_part(s->l, f->total)) return hand_out_full(s, f, first, last);
+    for (int64_t i = f->from[d]; i < f->to[d]; i++) RSH_TRY(hand_out_rows(s, f, d + 1, at + i * f->step[d]));
+    return RSH_OK;
+}
+
+static rsh_status hand_out_flat(search *s, const flattened *f, int64_t first, int64_t last) {
+    for (int64_t k = first; k <= last; k++)
+        RSH_TRY(hand_out_position(s, f->position + share(s->l, &s->l->flat, k)));
+    return RSH_OK;
+}
+
+#define FEW_BLOCKS 256 /* of the query that are looked at one by one; beyond that their hull is */
+
+static int64_t count_blocks(const search *s) {
+    int64_t n = 1;
+    for (int d = 0; d < s->l->desc.ndim; d++)
+        if (!rshi_mul(n, s->query[d].count, &n) || n > FEW_BLOCKS) return 1;
+    return n;
+}
+
+/* Flat coordinates from the first to the last of each block of the query, from dim d on. */
+static rsh_status list_block_ends(search *s, const flattened *f, int d, int64_t first, int64_t last, numbers *out) {
+    if (d == s->l->desc.ndim) {
+        RSH_TRY(push(out, rshi_cut_locate(s->l, &s->l->flat, f->total, first)));
+        return push(out, rshi_cut_locate(s->l, &s->l->flat, f->total, last));
+    }
+    const rshi_stripe *q = &s->query[d];
+    for (int64_t j = 0; j < q->count; j++) {
+        int64_t lo = q->lo + j * q->stride, from, to;
+        rshi_stripe block = rshi_stripe_range(lo, lo + (j == q->count - 1 ? q->last : q->len));
+        if (reach(s->l, d, f->position, &block, &from, &to))
+            RSH_TRY(list_block_ends(s, f, d + 1, first + from * f->step[d], last + (to - 1) * f->step[d], out));
+    }
+    return RSH_OK;
+}
+
+static int by_first(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    if (*x != *y) return *x < *y ? -1 : 1;
+    return (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+/* Blocks may reach the same coordinates: each is handed out once. */
+static rsh_status walk_blocks(search *s, const flattened *f) {
+    numbers list = {0};
+    rsh_status st = list_block_ends(s, f, 0, 0, 0, &list);
+    int64_t next = 0;
+    if (list.n) qsort(list.at, (size_t)list.n / 2, 2 * sizeof *list.at, by_first);
+    for (int64_t i = 0; i < list.n && !st; i += 2) {
+        st = hand_out_flat(s, f, rshi_max(next, list.at[i]), list.at[i + 1]);
+        next = rshi_max(next, list.at[i + 1] + 1);
+    }
+    rshi_free(list.at);
+    return st;
+}
+
+/* All dims are settled at a base position: which flat coordinates can hold anything of the query? */
+static rsh_status walk_flat(search *s, flattened *f) {
+    int64_t first = 0, last = 0;
+    f->total = 1;
+    for (int d = 0; d < s->l->desc.ndim; d++) f->total *= f->extent[d] = rshi_dim_extent(s->l, d, f->position);
+    rshi_dense_strides(s->l->desc.ndim, f->extent, NULL, f->step);
+    if (s->range_fn) return hand_out_rows(s, f, 0, 0);
+    if (count_blocks(s) > 1) return walk_blocks(s, f);
+    for (int d = 0; d < s->l->desc.ndim; d++) {
+        first += f->from[d] * f->step[d];
+        last += (f->to[d] - 1) * f->step[d];
+    }
+    return hand_out_flat(s, f, rshi_cut_locate(s->l, &s->l->flat, f->total, first),
+                         rshi_cut_locate(s->l, &s->l->flat, f->total, last));
+}
+
+/* Choose coordinates of the axes that cut dim d, then go on to d + 1.  `number` counts the choices. */
+static rsh_status walk_bases(search *s, int d, int64_t position, int64_t number, flattened *f) {
+    if (d == s->l->desc.ndim) {
+        f->position = position, f->number = number * s->l->flat.parts;
+        return walk_flat(s, f);
+    }
     rshi_resolved_cut axes = {0}; /* all axes of the dim as one, to count through them */
     axes.parts = 1;
     for (int a = 0; a < s->l->desc.naxes; a++) {
@@ -256,9 +360,18 @@ static rsh_status walk_bases(search *s, int d, int64_t position, int64_t *from, 
     }
     for (int64_t k = 0; k < axes.parts; k++) {
         int64_t at = position + share(s->l, &axes, k);
-        if (reach(s->l, d, at, &s->query[d], &from[d], &to[d])) RSH_TRY(walk_bases(s, d + 1, at, from, to));
+        if (reach(s->l, d, at, &s->query[d], &f->from[d], &f->to[d]))
+            RSH_TRY(walk_bases(s, d + 1, at, number * axes.parts + k, f));
     }
     return RSH_OK;
+}
+
+rsh_status rshi_layout_flat_meets(const rsh_layout *l, const rshi_stripe *box, rshi_range_fn fn, void *ctx) {
+    search s = {.l = l, .query = box, .range_fn = fn, .ctx = ctx};
+    flattened f;
+    for (int d = 0; d < l->desc.ndim; d++)
+        if (!box[d].count) return RSH_OK;
+    return l->count ? walk_bases(&s, 0, 0, 0, &f) : RSH_OK;
 }
 
 bool rshi_layout_irregular(const rsh_layout *l) {
@@ -280,32 +393,21 @@ bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
 
 /* ---- boxes ---- */
 
-static rsh_status hand_out_box(search *s, int64_t b) {
+static rsh_status hand_out_box(void *ctx, int64_t b) {
+    search *s = ctx;
     rshi_piece p = {.position = b};
-    if (!s->l->desc.boxes[b].nranks) return RSH_OK;
     for (int d = 0; d < s->l->desc.ndim; d++)
         p.set[d] = rshi_stripe_range(s->l->desc.boxes[b].box.lo[d], s->l->desc.boxes[b].box.hi[d]);
-    if (!meets(s, &p)) return RSH_OK;
     rshi_piece_at_holder(s->l, &p, 0, &p);
     return s->fn(s->ctx, &p);
 }
 
-static rsh_status search_boxes(search *s) {
-    const rsh_layout *l = s->l;
-    const rshi_stripe *q = &s->query[l->index_dim];
-    int64_t lo = l->desc.ndim ? q->lo : 0;
-    int64_t last = l->desc.ndim ? rshi_boxes_last(l, rshi_stripe_end(q)) : l->desc.nboxes - 1;
-    for (int64_t i = last; i >= 0 && l->reach[i] > lo; i--)
-        RSH_TRY(hand_out_box(s, l->by_start[i]));
-    return RSH_OK;
-}
-
 rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn, void *ctx) {
     search s = {.l = l, .query = query, .fn = fn, .ctx = ctx};
-    int64_t from[RSH_MAX_NDIM], to[RSH_MAX_NDIM];
+    flattened f;
     if (!l->count) return RSH_OK;
     for (int d = 0; d < l->desc.ndim; d++)
         if (!query[d].count) return RSH_OK;
-    if (l->desc.is_boxes) return search_boxes(&s);
-    return l->flat.naxes ? walk_bases(&s, 0, 0, from, to) : search_mesh(&s);
+    if (l->desc.is_boxes) return rshi_boxes_meeting(l, query, hand_out_box, &s);
+    return l->flat.naxes ? walk_bases(&s, 0, 0, 0, &f) : search_mesh(&s);
 }

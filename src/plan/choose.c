@@ -42,7 +42,7 @@ static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
     rsh_plan_totals t = {0};
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
-    if (fits) RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
+    if (fits) RSH_TRY(rshi_totals(p, &t));
     *bytes = fits ? t.max_send : INT64_MAX;
     return RSH_OK;
 }
@@ -135,7 +135,9 @@ rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece
         if (spread) return RSH_OK;
     }
     if ((n = rshi_reduced_slices(&r)) > 1) return rshi_reduced_edges(&r, n);
-    if ((n = rshi_relayed_slices(&r)) > 1) return rshi_relayed_edges(&r, n);
+    bool relayed;
+    RSH_TRY(rshi_relayed_edges(&r, &relayed));
+    if (relayed) return RSH_OK;
     if ((n = rshi_sliced_slices(&r)) > 1) return rshi_sliced_edges(&r, n);
     return rshi_direct_edge(&r);
 }

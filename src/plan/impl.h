@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    4 /* part of every fingerprint: raise it when the same input gives other edges */
+    6 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -25,11 +25,13 @@ typedef struct rshi_pair {
 } rshi_pair;
 
 struct rsh_plan {
-    atomic_long refs; /* holders; the only thing that changes after the plan was made */
+    atomic_long refs; /* holders; only they and `totals` change after the plan was made */
+    _Atomic(rsh_plan_totals *) totals; /* owned: once somebody asked for them; NULL until then */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */
     int64_t nnode_of, ranks_per_node;
+    int64_t *by_node; /* owned, only beside node_of: ordinals of ranks by node, then ascending */
     rsh_reduce reduce;
     bool messages;
     bool has_ceiling; /* is `ceiling` a limit on the scratch of a rank? */
@@ -54,6 +56,18 @@ static inline bool rshi_plan_has_nodes(const rsh_plan *p) {
 /* The dtype in which contributions are combined and nodes exchange results. */
 static inline rsh_dtype rshi_pair_accumulator(const rshi_pair *pair) {
     return rshi_accumulator(rsh_layout_dtype(pair->from));
+}
+
+/* The ranks of the plan that are on a node. */
+typedef struct rshi_crew {
+    const int64_t *by_node; /* NULL: ordinal i is `first` + i */
+    int64_t first, n;
+} rshi_crew;
+rshi_crew rshi_plan_crew(const rsh_plan *p, int64_t node);
+rsh_status rshi_plan_sort_nodes(rsh_plan *p); /* sets by_node */
+/* Its i-th rank, ascending, as an ordinal in p->rank. */
+static inline int64_t rshi_crew_ordinal(const rshi_crew *c, int64_t i) {
+    return c->by_node ? c->by_node[c->first + i] : c->first + i;
 }
 
 /* ---- edges ---- */
@@ -99,6 +113,7 @@ typedef struct rshi_rank_edges {
     rshi_edges receives; /* into this rank, with a source on another rank */
     rshi_edges sends;    /* into other ranks, with this rank among their sources */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
+    struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
 } rshi_rank_edges;
 
 /* Cost grows with the rank's number of neighbours.  `edges` is {0} or was used before; what it
@@ -240,13 +255,46 @@ rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, in
                                    int64_t turn);
 int64_t rshi_region_bytes(const rshi_region *r); /* on its way, at most INT64_MAX */
 
+/* Part of a piece that is near, along the dim that is cut: `across` elements at each of its indices
+ * that are also the piece's. */
+typedef struct rshi_near {
+    rshi_stripe along;
+    int64_t across;
+} rshi_near;
+/* Cut a stripe of `across` elements an index into n ranges of indices [at[i], at[i + 1]) with
+ * equally many elements that are not near, as far as whole indices allow; near parts are disjoint.
+ * `at` has n + 1 entries. */
+void rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear,
+                   int64_t n, int64_t *at);
+/* The dim along which a piece is cut: the longest, the outermost of equals. */
+int rshi_piece_longest_dim(const rsh_layout *l, const rshi_piece *b);
+/* Where slice i of n of a stripe begins, as an index of the dim; for i = n its end. */
+int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i);
+
+/* How the ranks of a node that hold a destination piece divide among them what they must fetch. */
+typedef struct rshi_relay {
+    int64_t tensor, node;
+    rshi_piece b;    /* at its first holder */
+    int64_t n;       /* holders on the node */
+    int64_t *holder; /* owned: their numbers, ascending */
+    int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
+    int dim;
+} rshi_relay;
+/* Of b's node; kept in `edges` for the next region of the same piece. */
+rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
+                           rshi_rank_edges *edges, const rshi_relay **out);
+void rshi_relay_free(rshi_relay *r);
+/* Whose turn it is to give to the owner of a range, which is at that position of `to`. */
+int64_t rshi_relay_turn(const rsh_layout *to, int64_t position);
+/* May regions of the pair be relayed? */
+bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair);
+
 /* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
  * how many slices the way would cut the region; 1: it does not apply. */
 rsh_status rshi_direct_edge(const rshi_region *r);
 int64_t rshi_sliced_slices(const rshi_region *r);
 rsh_status rshi_sliced_edges(rshi_region *r, int64_t n);
-int64_t rshi_relayed_slices(const rshi_region *r);
-rsh_status rshi_relayed_edges(rshi_region *r, int64_t n);
+rsh_status rshi_relayed_edges(rshi_region *r, bool *applies);
 int64_t rshi_reduced_slices(const rshi_region *r);
 rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
@@ -290,6 +338,11 @@ rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits);
 bool rshi_plan_factorises(const rsh_plan *p);
 rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
+/* From what ranks and nodes hold; *done is false where that does not do: then the shares have to be
+ * walked. */
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done);
+/* By whichever of these is cheapest. */
+rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes);

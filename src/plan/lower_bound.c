@@ -7,6 +7,33 @@
 
 #include <stdlib.h>
 
+#define FEW_PAIRS 4096 /* pieces of both sides that are compared one by one; boxes beyond that are looked up */
+
+/* A piece that a rank needs, while the boxes are looked up that it may hold already. */
+typedef struct holding {
+    const rsh_layout *from;
+    const rshi_piece *b;
+    int64_t rank, held;
+} holding;
+
+static rsh_status add_held(void *ctx, const rshi_piece *a) {
+    holding *h = ctx;
+    if (rshi_piece_holder_index(h->from, a, h->rank) >= 0) h->held += rshi_pieces_common(h->from, a, h->b);
+    return RSH_OK;
+}
+
+static rsh_status look_up_held(const rshi_pair *pair, int64_t rank, const rshi_piece *b, int64_t n, int64_t *need,
+                               int64_t *held) {
+    for (int64_t j = 0; j < n; j++) {
+        holding h = {pair->from, &b[j], rank, 0};
+        if (pair->fill_others && rshi_piece_partial(pair->to, &b[j])) continue;
+        RSH_TRY(rshi_layout_search(pair->from, b[j].set, add_held, &h));
+        *need += rshi_piece_count(pair->to, &b[j]);
+        *held += h.held;
+    }
+    return RSH_OK;
+}
+
 /* Elements of the pair that a rank holds on both sides. */
 static rsh_status held_by(const rshi_pair *pair, int64_t rank, int64_t *need, int64_t *held) {
     rshi_piece *a = NULL, *b = NULL;
@@ -15,6 +42,10 @@ static rsh_status held_by(const rshi_pair *pair, int64_t rank, int64_t *need, in
     *need = *held = 0;
     RSH_GOTO(rshi_layout_pieces(pair->to, rank, &b, &nb));
     if (nb) RSH_GOTO(rshi_layout_pieces(pair->from, rank, &a, &na));
+    if (rsh_layout_describe(pair->from)->is_boxes && na * nb > FEW_PAIRS) {
+        st = look_up_held(pair, rank, b, nb, need, held);
+        goto out;
+    }
     for (int64_t j = 0; j < nb; j++) {
         if (pair->fill_others && rshi_piece_partial(pair->to, &b[j])) continue;
         *need += rshi_piece_count(pair->to, &b[j]);
@@ -43,45 +74,113 @@ typedef struct reducing {
     const rshi_pair *pair;
     const rshi_piece *b;
     int64_t bytes;
+    struct seen {
+        int64_t position, number, n; /* a source piece, whichever contribution: at its first holder; elements of b */
+    } *seen;                         /* owned */
+    int64_t nseen, room;
+    rshi_boxes rest; /* of b, with irregular sources */
 } reducing;
 
-/* Does any rank that needs b hold a contribution to a? */
-static bool contributor_needs(const rshi_pair *pair, const rshi_piece *a, const rshi_piece *b) {
-    int64_t holders = rshi_piece_holders(pair->to, b);
-    for (int64_t j = 0; j < holders; j++)
-        for (int64_t i = 0; i < pair->contributions; i++) {
-            rshi_piece at;
-            rshi_piece_at_partial(pair->from, a, i, &at);
-            if (rshi_piece_holder_index(pair->from, &at, rshi_piece_holder(pair->to, b, j)) >= 0) return true;
-        }
-    return false;
+/* The number of a piece among those of its part, the same on all holders. */
+static int64_t piece_number(const rsh_layout *l, const rshi_piece *a, int64_t i) {
+    int64_t n = 0;
+    if (a->flat) return i;
+    for (int d = 0; d < rsh_layout_ndim(l); d++) n = n * rshi_layout_segments(l, d) + a->seg[d];
+    return n;
 }
 
-static rsh_status add_reduction(void *ctx, const rshi_piece *a) {
-    reducing *r = ctx;
-    const rshi_pair *pair = r->pair;
-    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
-    int64_t copies = rshi_piece_holders(pair->to, r->b) * (pair->fill_others ? 1 : rshi_layout_partials(pair->to));
-    int64_t inwards = pair->contributions - (contributor_needs(pair, a, r->b) ? 1 : 0);
-    int64_t size = rshi_min(pair->wire_size, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
-    r->bytes += rshi_pieces_common(pair->to, a, r->b) * (inwards * pair->wire_size + (copies - 1) * size);
+/* Contributions to b that a rank holds. */
+static rsh_status see_contributions(reducing *r, int64_t rank) {
+    const rsh_layout *from = r->pair->from;
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        rshi_piece a;
+        int64_t both = rshi_pieces_common(from, &list[i], r->b);
+        if (!both) continue;
+        rshi_piece_at_partial(from, &list[i], 0, &a);
+        rshi_piece_at_holder(from, &a, 0, &a);
+        st = RSHI_GROW(r->seen, r->nseen + 1, &r->room);
+        if (!st) r->seen[r->nseen++] = (struct seen){a.position, piece_number(from, &a, i), both};
+    }
+    rshi_free(list);
+    return st;
+}
+
+static int by_piece(const void *a, const void *b) {
+    const struct seen *x = a, *y = b;
+    if (x->position != y->position) return x->position < y->position ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Calls fn for each rank that needs b. */
+typedef rsh_status (*rank_fn)(reducing *r, int64_t rank);
+static rsh_status each_holder(reducing *r, rank_fn fn) {
+    const rsh_layout *to = r->pair->to;
+    int64_t holders = rshi_piece_holders(to, r->b), partials = r->pair->fill_others ? 1 : rshi_layout_partials(to);
+    for (int64_t i = 0; i < partials; i++) {
+        rshi_piece b;
+        rshi_piece_at_partial(to, r->b, i, &b);
+        for (int64_t j = 0; j < holders; j++) RSH_TRY(fn(r, rshi_piece_holder(to, &b, j)));
+    }
     return RSH_OK;
+}
+
+/* Pieces of irregular sources overlap one another: what is left of b without those of a rank. */
+static rsh_status take_out(reducing *r, int64_t rank) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(r->pair->from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) st = rshi_boxes_remove(rsh_layout_ndim(r->pair->to), &r->rest, &list[i]);
+    rshi_free(list);
+    return st;
+}
+
+static rsh_status count_contributed_irregular(reducing *r, int64_t *count) {
+    int ndim = rsh_layout_ndim(r->pair->to);
+    rsh_status st = rshi_boxes_add(ndim, &r->rest, r->b);
+    if (!st) st = each_holder(r, take_out);
+    *count = rshi_piece_count(r->pair->to, r->b) - rshi_boxes_count(ndim, &r->rest);
+    rshi_boxes_free(&r->rest);
+    return st;
+}
+
+/* Elements of b that some rank that needs b holds a contribution to. */
+static rsh_status count_contributed(reducing *r, int64_t *count) {
+    r->nseen = *count = 0;
+    RSH_TRY(each_holder(r, see_contributions));
+    if (r->nseen) qsort(r->seen, (size_t)r->nseen, sizeof *r->seen, by_piece);
+    for (int64_t i = 0; i < r->nseen; i++)
+        if (!i || by_piece(&r->seen[i - 1], &r->seen[i])) *count += r->seen[i].n;
+    return RSH_OK;
+}
+
+/* Bytes to bring the contributions to n elements of b together, and to hand out the results. */
+static int64_t reduce_bytes(const rshi_pair *pair, const rshi_piece *b, int64_t n, int64_t contributed) {
+    int64_t copies = rshi_piece_holders(pair->to, b) * (pair->fill_others ? 1 : rshi_layout_partials(pair->to));
+    int64_t size = rshi_min(pair->wire_size, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
+    return (n * pair->contributions - contributed) * pair->wire_size + n * (copies - 1) * size;
 }
 
 static rsh_status each_target(void *ctx, const rshi_piece *b) {
     reducing *r = ctx;
+    int64_t contributed;
     if (rshi_layout_irregular(r->pair->to) && !rshi_piece_first_copy(r->pair->to, b)) return RSH_OK;
     r->b = b;
-    return rshi_layout_search(r->pair->from, b->set, add_reduction, r);
+    RSH_TRY((r->pair->irregular ? count_contributed_irregular : count_contributed)(r, &contributed));
+    r->bytes += reduce_bytes(r->pair, b, rshi_piece_count(r->pair->to, b), contributed);
+    return RSH_OK;
 }
 
 static rsh_status reduce_bound(const rshi_pair *pair, int64_t *bytes) {
     reducing r = {.pair = pair};
     rshi_stripe all[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) all[d] = rshi_stripe_range(0, rsh_layout_shape(pair->to)[d]);
-    RSH_TRY(rshi_layout_search(pair->to, all, each_target, &r));
+    rsh_status st = rshi_layout_search(pair->to, all, each_target, &r);
+    rshi_free(r.seen);
     *bytes += r.bytes;
-    return RSH_OK;
+    return st;
 }
 
 rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes) {
@@ -108,35 +207,44 @@ typedef struct piece_list {
     int64_t n, room;
 } piece_list;
 
-/* A piece at its first holder: two ranks hold the same piece if these are equal. */
+/* Two ranks hold the same piece if it is equal at its first holder. */
 static rshi_piece first_holder(const rsh_layout *l, const rshi_piece *p) {
     rshi_piece f;
     rshi_piece_at_holder(l, p, 0, &f);
     return f;
 }
 
-static bool same_piece(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
-    if (a->position != b->position || a->rank != b->rank) return false;
-    for (int d = 0; d < rsh_layout_ndim(l); d++)
-        if (a->set[d].lo != b->set[d].lo) return false;
-    return true;
+static int by_place(const void *a, const void *b, void *ctx) {
+    const rshi_piece *x = a, *y = b;
+    if (x->position != y->position) return x->position < y->position ? -1 : 1;
+    for (int d = 0; d < rsh_layout_ndim(ctx); d++)
+        if (x->set[d].lo != y->set[d].lo) return x->set[d].lo < y->set[d].lo ? -1 : 1;
+    return 0;
 }
 
-/* Add the pieces of a rank that the list does not have yet. */
-static rsh_status add_pieces(const rsh_layout *l, int64_t rank, piece_list *out) {
+/* any_partial: the same at every partial position. */
+static rsh_status add_pieces(const rsh_layout *l, int64_t rank, bool any_partial, piece_list *out) {
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(l, rank, &list, &n);
+    if (!st) st = RSHI_GROW(out->piece, out->n + n, &out->room);
     for (int64_t i = 0; i < n && !st; i++) {
-        rshi_piece f = first_holder(l, &list[i]);
-        bool known = false;
-        for (int64_t j = 0; j < out->n && !known; j++) known = same_piece(l, &out->piece[j], &f);
-        if (known) continue;
-        st = RSHI_GROW(out->piece, out->n + 1, &out->room);
-        if (!st) out->piece[out->n++] = f;
+        if (any_partial) rshi_piece_at_partial(l, &list[i], 0, &list[i]);
+        out->piece[out->n++] = first_holder(l, &list[i]);
     }
     rshi_free(list);
     return st;
+}
+
+/* The pieces that ranks of a node hold, each once. */
+static rsh_status list_pieces(const rsh_layout *l, const ranked *ranks, int64_t n, bool any_partial, piece_list *out) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) RSH_TRY(add_pieces(l, ranks[i].rank, any_partial, out));
+    if (out->n) qsort_r(out->piece, (size_t)out->n, sizeof *out->piece, by_place, (void *)l);
+    for (int64_t i = 0; i < out->n; i++)
+        if (!i || by_place(&out->piece[kept - 1], &out->piece[i], (void *)l)) out->piece[kept++] = out->piece[i];
+    out->n = kept;
+    return RSH_OK;
 }
 
 /* What one node must take in: what its ranks need together less what they hold together. */
@@ -144,8 +252,9 @@ static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t 
     piece_list a = {0}, b = {0};
     rsh_status st = RSH_OK;
     int64_t need = 0;
-    for (int64_t i = 0; i < n && !st; i++) st = add_pieces(pair->from, ranks[i].rank, &a);
-    for (int64_t i = 0; i < n && !st; i++) st = add_pieces(pair->to, ranks[i].rank, &b);
+    bool any_partial = !pair->keep && !pair->fill_others;
+    st = list_pieces(pair->from, ranks, n, false, &a);
+    if (!st) st = list_pieces(pair->to, ranks, n, any_partial, &b);
     for (int64_t j = 0; j < b.n && !st; j++) {
         if (pair->fill_others && rshi_piece_partial(pair->to, &b.piece[j])) continue;
         int64_t missing = rshi_piece_count(pair->to, &b.piece[j]);
@@ -166,8 +275,9 @@ static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks
     int ndim = rsh_layout_ndim(pair->to);
     rsh_status st = RSH_OK;
     int64_t partials = pair->keep || !pair->fill_others ? rshi_layout_partials(pair->to) : 1, need = 0;
-    for (int64_t i = 0; i < n && !st; i++) st = add_pieces(pair->from, ranks[i].rank, &a);
-    for (int64_t i = 0; i < n && !st; i++) st = add_pieces(pair->to, ranks[i].rank, &b);
+    bool any_partial = !pair->keep && !pair->fill_others;
+    st = list_pieces(pair->from, ranks, n, false, &a);
+    if (!st) st = list_pieces(pair->to, ranks, n, any_partial, &b);
     for (int64_t p = 0; p < partials && !st; p++) {
         rshi_boxes set = {0};
         for (int64_t i = 0; i < b.n && !st; i++)
@@ -205,6 +315,63 @@ rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes) {
     for (int64_t i = 0; i < p->nranks; i++) list[i] = (ranked){rshi_plan_node(p, p->rank[i]), p->rank[i]};
     qsort(list, (size_t)p->nranks, sizeof *list, by_node);
     rsh_status st = node_bound(p, list, bytes);
+    rshi_free(list);
+    return st;
+}
+
+/* ---- into one node ---- */
+
+/* A result to which some contribution lies elsewhere has to come in, or to be finished here with what does. */
+typedef struct missing {
+    const rsh_plan *p;
+    const rshi_pair *pair;
+    const rshi_piece *b;
+    int64_t node, elements;
+} missing;
+
+static rsh_status add_missing(void *ctx, const rshi_piece *a) {
+    missing *m = ctx;
+    const rshi_pair *pair = m->pair;
+    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
+    for (int64_t i = 0; i < pair->contributions; i++) {
+        rshi_piece at;
+        rshi_piece_at_partial(pair->from, a, i, &at);
+        if (rshi_holders_on(m->p, pair->from, &at, m->node)) continue;
+        m->elements += rshi_pieces_common(pair->to, a, m->b);
+        return RSH_OK;
+    }
+    return RSH_OK;
+}
+
+static rsh_status reduction_need(const rsh_plan *p, const rshi_pair *pair, const ranked *ranks, int64_t n,
+                                 int64_t *bytes) {
+    piece_list b = {0};
+    missing m = {.p = p, .pair = pair, .node = ranks->node};
+    rsh_status st = list_pieces(pair->to, ranks, n, !pair->fill_others, &b);
+    for (int64_t j = 0; j < b.n && !st; j++) {
+        if (pair->fill_others && rshi_piece_partial(pair->to, &b.piece[j])) continue;
+        m.b = &b.piece[j];
+        st = rshi_layout_search(pair->from, m.b->set, add_missing, &m);
+    }
+    rshi_free(b.piece);
+    *bytes += m.elements * rshi_min(pair->wire_size, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
+    return st;
+}
+
+static rsh_status pair_need(const rsh_plan *p, const rshi_pair *pair, const ranked *list, int64_t n, int64_t *bytes) {
+    bool odd = pair->irregular || rshi_layout_irregular(pair->to);
+    if (pair->reduce) return rshi_layout_irregular(pair->to) ? RSH_OK : reduction_need(p, pair, list, n, bytes);
+    return odd ? node_need_irregular(pair, list, n, bytes) : node_need(pair, list, n, bytes);
+}
+
+rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *bytes) {
+    ranked *list = rshi_alloc((size_t)p->nranks, sizeof *list);
+    int64_t n = 0;
+    rsh_status st = list ? RSH_OK : rshi_nomem();
+    *bytes = 0;
+    for (int64_t i = 0; i < p->nranks && !st; i++)
+        if (rshi_plan_node(p, p->rank[i]) == node) list[n++] = (ranked){node, p->rank[i]};
+    for (int64_t t = 0; t < p->n && n && !p->adjoint && !st; t++) st = pair_need(p, &p->pair[t], list, n, bytes);
     rshi_free(list);
     return st;
 }

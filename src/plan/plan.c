@@ -115,7 +115,7 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
     if (!p->node_of) return rshi_nomem();
     memcpy(p->node_of, o->node_of, (size_t)o->nnode_of * sizeof *p->node_of);
     p->nnode_of = o->nnode_of;
-    return RSH_OK;
+    return rshi_plan_sort_nodes(p);
 }
 
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
@@ -214,7 +214,7 @@ rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_
 }
 
 rsh_plan *rsh_plan_hold(const rsh_plan *p) {
-    rsh_plan *held = (rsh_plan *)p; /* only the count of references ever changes */
+    rsh_plan *held = (rsh_plan *)p; /* only the count of references changes */
     if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
     return held;
 }
@@ -227,6 +227,8 @@ void rsh_plan_free(rsh_plan *p) {
     }
     rshi_free(p->pair);
     rshi_free(p->node_of);
+    rshi_free(p->by_node);
+    rshi_free(atomic_load_explicit(&p->totals, memory_order_relaxed));
     rshi_free(p->rank);
     rshi_free(p);
 }
@@ -254,3 +256,4 @@ bool rshi_plan_messages(const rsh_plan *p) { return p->messages; }
 bool rshi_plan_has_ceiling(const rsh_plan *p) { return p->has_ceiling; }
 
 int rshi_plan_stages(const rsh_plan *p) { return p->stages; }
+int64_t rshi_plan_node_of(const rsh_plan *p, int64_t rank) { return rshi_plan_node(p, rank); }

@@ -78,6 +78,7 @@ void rshi_rank_edges_free(rshi_rank_edges *s) {
         next = b->next;
         rshi_free(b);
     }
+    rshi_relay_free(s->relay);
     rshi_free(s->copies.edge);
     rshi_free(s->receives.edge);
     rshi_free(s->sends.edge);

@@ -43,6 +43,25 @@ static rsh_status send_to(sending *w, const rshi_piece *b) {
     return RSH_OK;
 }
 
+/* Is b's rank one of several of its node, to whom others pass on what this rank's piece has of b?  Only the owner of a
+ * range that the piece meets reads it.  What is near is read by all. */
+static rsh_status leaves_it_to_others(sending *w, const rshi_piece *b, bool *leaves) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    const rshi_relay *relay;
+    *leaves = false;
+    if (!rsh_layout_ndim(pair->to) || pair->irregular || pair->spread || !rshi_pair_relays(w->p, pair)) return RSH_OK;
+    if (rshi_plan_node(w->p, b->rank) == rshi_plan_node(w->p, w->edges->rank)) return RSH_OK;
+    if (rshi_piece_holders(pair->to, b) == 1) return RSH_OK;
+    RSH_TRY(rshi_relay_find(w->p, w->tensor, b, w->edges, &relay));
+    if (relay->n < 2) return RSH_OK;
+    const rshi_stripe *a = &w->first.set[relay->dim];
+    int64_t holder = rshi_piece_holder_index(pair->to, b, b->rank), i = 0;
+    while (relay->holder[i] != holder) i++;
+    *leaves = relay->at[i] >= relay->at[i + 1] ||
+              !rshi_stripe_common(a, &b->set[relay->dim], relay->at[i], relay->at[i + 1]);
+    return RSH_OK;
+}
+
 /* b at every partial position and every holder. */
 static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     sending *w = ctx;
@@ -55,7 +74,9 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
         for (int64_t j = 0; j < holders; j++) {
             if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, &at, j))) continue;
             rshi_piece_at_holder(pair->to, &at, j, &held);
-            RSH_TRY(send_to(w, &held));
+            bool leaves;
+            RSH_TRY(leaves_it_to_others(w, &held, &leaves));
+            if (!leaves) RSH_TRY(send_to(w, &held));
         }
     }
     return RSH_OK;
@@ -71,10 +92,52 @@ static rsh_status send_piece(sending *w) {
     return rshi_layout_search(pair->to, w->first.set, send_to_holders, w);
 }
 
+/* One source piece, while those are looked at that lie in what this rank passes on to `b`'s. */
+typedef struct passing {
+    const rsh_plan *p;
+    int64_t tensor;
+    const rshi_piece *b;
+    rshi_rank_edges *edges;
+} passing;
+
+static rsh_status pass_region(void *ctx, const rshi_piece *a) {
+    passing *w = ctx;
+    return rshi_region_edges(w->p, w->tensor, a, w->b, w->edges, &w->edges->sends);
+}
+
+/* What lies in this rank's range of b is passed on to the others of its node. */
+static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *s) {
+    const rshi_pair *pair = &p->pair[tensor];
+    const rshi_relay *relay;
+    rshi_stripe query[RSH_MAX_NDIM];
+    RSH_TRY(rshi_relay_find(p, tensor, b, s, &relay));
+    int64_t n = relay->n, me = rshi_piece_holder_index(pair->to, b, b->rank), i = 0;
+    while (i < n && relay->holder[i] != me) i++;
+    if (n < 2 || relay->at[i] >= relay->at[i + 1]) return RSH_OK;
+    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) query[d] = b->set[d];
+    if (query[relay->dim].count == 1) query[relay->dim] = rshi_stripe_range(relay->at[i], relay->at[i + 1]);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t first = s->sends.n;
+        rshi_kept mark = rshi_pieces_end(s);
+        rshi_piece *at = rshi_pieces_room(s, 1);
+        passing w = {p, tensor, at, s};
+        if (!at) return RSH_ENOMEM;
+        rshi_piece_at_holder(pair->to, b, s->relay->holder[k], at);
+        if (k != i) RSH_TRY(rshi_layout_search(pair->from, query, pass_region, &w));
+        keep_mine(s, first, NULL, mark);
+    }
+    return RSH_OK;
+}
+
 /* Edges that read what lies in this rank's destination piece b. */
 static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *s) {
     const rsh_layout *to = p->pair[tensor].to;
     int64_t holders = rshi_piece_holders(to, b);
+    if (holders == 1) return RSH_OK;
+    if (!p->pair[tensor].reduce && !p->pair[tensor].spread) {
+        bool relays = rsh_layout_ndim(to) && !p->pair[tensor].irregular && rshi_pair_relays(p, &p->pair[tensor]);
+        return relays ? pass_on_relayed(p, tensor, b, s) : RSH_OK;
+    }
     for (int64_t j = 0; j < holders; j++) {
         int64_t first = s->sends.n;
         rshi_kept mark = rshi_pieces_end(s);

@@ -12,10 +12,27 @@ typedef struct candidates {
     int64_t first;
 } candidates;
 
+/* Holders are looked for among the ranks of the node, or where these are more the other way round. */
 int64_t rshi_holders_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node) {
     int64_t k = rshi_piece_holders(l, a), n = 0;
-    for (int64_t j = 0; j < k; j++) n += rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node;
+    rshi_crew c = rshi_plan_crew(p, node);
+    for (int64_t j = 0; j < k && k <= c.n; j++) n += rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node;
+    for (int64_t i = 0; i < c.n && k > c.n; i++)
+        n += rshi_piece_holder_index(l, a, p->rank[rshi_crew_ordinal(&c, i)]) >= 0;
     return n;
+}
+
+/* The next holder after number j that is on the node; INT64_MAX: none. */
+static int64_t next_holder_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node, int64_t j) {
+    int64_t k = rshi_piece_holders(l, a), next = INT64_MAX;
+    rshi_crew c = rshi_plan_crew(p, node);
+    for (j++; k <= c.n && j < k; j++)
+        if (rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node) return j;
+    for (int64_t i = 0; i < c.n && k > c.n; i++) {
+        int64_t at = rshi_piece_holder_index(l, a, p->rank[rshi_crew_ordinal(&c, i)]);
+        if (at >= j) next = rshi_min(next, at);
+    }
+    return next;
 }
 
 static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, int64_t rank) {
@@ -40,9 +57,10 @@ static int64_t candidate(const rsh_plan *p, const rsh_layout *from, const rshi_p
     if (c->own) return c->first;
     i = number_of(i, c->n);
     if (!c->near) return i;
-    int64_t node = rshi_plan_node(p, rank);
-    for (int64_t j = 0;; j++)
-        if (rshi_plan_node(p, rshi_piece_holder(from, a, j)) == node && i-- == 0) return j;
+    int64_t node = rshi_plan_node(p, rank), j = -1;
+    do j = next_holder_on(p, from, a, node, j);
+    while (i-- > 0);
+    return j;
 }
 
 int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
@@ -64,11 +82,16 @@ rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
     return (rshi_server){a, rshi_piece_holders(pair->from, a), rshi_piece_holder_index(pair->from, a, a->rank)};
 }
 
-/* Where all regions are moved directly there are no nodes, and this is the rule of `candidate` with the cheap question
- * first: most ranks are served by others. */
+/* The rule of `candidate` with the cheap question first: most ranks are served by others.  With nodes only those of its
+ * own are served out of turn. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank) {
     if (rank == s->a->rank) return false;
-    if (pair->keep || pair->irregular || !rshi_pair_is_direct(p, pair)) return true;
+    if (pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread) return true;
+    if (rshi_plan_has_nodes(p)) {
+        int64_t turn = turn_of(pair, rank);
+        return rshi_plan_node(p, rank) == rshi_plan_node(p, s->a->rank) || number_of(turn, s->holders) == s->index ||
+               number_of(rshi_relay_turn(pair->to, turn), s->holders) == s->index;
+    }
     if (number_of(turn_of(pair, rank), s->holders) != s->index) return false;
     return rshi_piece_holder_index(pair->from, s->a, rank) < 0;
 }

@@ -226,6 +226,13 @@ rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t) {
     return st;
 }
 
+rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t) {
+    bool done;
+    RSH_TRY(rshi_totals_by_sums(p, t, &done));
+    if (done) return RSH_OK;
+    return rshi_plan_factorises(p) ? rshi_totals_by_factors(p, t) : rshi_totals_by_shares(p, t);
+}
+
 /* ---- one rank ---- */
 
 typedef struct share {
@@ -272,20 +279,39 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     return RSH_OK;
 }
 
-rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
-    RSH_NEEDS(p);
-    RSH_NEEDS(out);
+static rsh_status add_up(const rsh_plan *p, rsh_plan_totals *out) {
     rsh_plan_totals t = {0};
     RSH_TRY(check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
         t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     }
-    RSH_TRY(rshi_plan_factorises(p) ? rshi_totals_by_factors(p, &t) : rshi_totals_by_shares(p, &t));
+    RSH_TRY(rshi_totals(p, &t));
     RSH_TRY(rshi_lower_bound(p, &t.lower_bound));
     RSH_TRY(rshi_lower_bound_between_nodes(p, &t.lower_bound_between_nodes));
     t.scratch_messages = message_scratch(p, !t.messages) + p->scratch_bytes;
     t.scratch_bytes = p->messages ? t.scratch_messages : p->scratch_bytes;
     *out = t;
+    return RSH_OK;
+}
+
+/* Kept for the next who asks, if there is memory; of several who add up at once one keeps them. */
+static void keep_totals(const rsh_plan *p, const rsh_plan_totals *t) {
+    rsh_plan_totals *kept = RSHI_NEW(rsh_plan_totals), *none = NULL;
+    if (!kept) return;
+    *kept = *t;
+    if (!atomic_compare_exchange_strong(&((rsh_plan *)p)->totals, &none, kept)) rshi_free(kept);
+}
+
+rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(out);
+    const rsh_plan_totals *known = atomic_load(&((rsh_plan *)p)->totals);
+    if (known) {
+        *out = *known;
+        return RSH_OK;
+    }
+    RSH_TRY(add_up(p, out));
+    keep_totals(p, out);
     return RSH_OK;
 }

@@ -83,7 +83,7 @@ static rsh_status begin(const rsh_layout *l, rsh_digest *sum) {
 static rsh_status check(const rsh_layout *l) {
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest before it is reduced: %.300s",
                 rsh_layout_text(l));
-    return RSH_OK;
+    return rsh_dtype_check_convert(rsh_layout_dtype(l), rsh_layout_dtype(l)); /* not storage-only */
 }
 
 rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts, rsh_digest *out) {

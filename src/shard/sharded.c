@@ -7,6 +7,7 @@
 
 static rsh_status check_ranks(const rsh_comm *comm, const rsh_layout *layout) {
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "a sharded tensor needs a comm and a layout");
+    RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(layout), rsh_layout_dtype(layout))); /* not storage-only */
     RSH_TRY(rshi_comm_own(comm));
     int64_t bound = rshi_layout_rank_bound(layout);
     RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "%.300s names rank %lld; the comm has ranks 0 to %d",

@@ -1,2 +1,2 @@
 # Every verb explains itself.
-for verb in explain apply bench run doctor; do reshard $verb --help | head -n 1; done
+for verb in explain apply bench simulate convert inspect verify run doctor; do reshard $verb --help | head -n 1; done

@@ -5,9 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <reshard/ckpt.h>
 #include <reshard/torch.h>
 #ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
 #include <reshard/mpi.h>
@@ -24,10 +27,18 @@ static struct things {
     rsh_pool *rsh_pool;
     rsh_layout *rsh_layout;
     rsh_form *rsh_form;
+    rsh_rules *rsh_rules;
+    rsh_ckpt *rsh_ckpt;
+    char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
+    rsh_save_opts rsh_save_opts;
+    rsh_sharded *loaded[1];
+    rsh_convert_opts rsh_convert_opts;
+    rsh_compare_opts rsh_compare_opts;
     rsh_mesh *rsh_mesh;
     rsh_place rsh_place;
     rsh_local_opts rsh_local_opts;
     rsh_value *dtensor;
+    rsh_machine rsh_machine;
     const char *names[1];
     int64_t one[1];
     rsh_plan *rsh_plan;
@@ -88,6 +99,7 @@ static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
     (void)ctx, (void)s, (void)d, (void)bytes;
     return 0;
 }
+static int step_fn(void *ctx, const rsh_convert_step *step) { (void)ctx, (void)step; return 0; }
 static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
 static void deleter_fn(void *ctx) { (void)ctx; }
 
@@ -274,6 +286,48 @@ static void make_grad(void) {
     ok(rsh_saved_new(have.rsh_value, &have.rsh_saved));
 }
 
+static void make_file(const char *path, const void *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void make_ckpt(void) {
+    static const char file[] = "\x3c\0\0\0\0\0\0\0"
+                               "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}      1234";
+    strcpy(have.folder, "/tmp/doors-XXXXXX");
+    assert_non_null(mkdtemp(have.folder));
+    snprintf(have.rules_path, sizeof have.rules_path, "%s/rules", have.folder);
+    snprintf(have.ckpt_path, sizeof have.ckpt_path, "%s/a.safetensors", have.folder);
+    snprintf(have.target_path, sizeof have.target_path, "%s/b.safetensors", have.folder);
+    make_file(have.rules_path, "* [...]\n", 8);
+    make_file(have.ckpt_path, file, sizeof file - 1);
+    have.rsh_convert_opts = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
+    have.rsh_convert_opts.force = true;
+    have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
+    ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
+    ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));
+    snprintf(have.saved_path, sizeof have.saved_path, "%s/saved", have.folder);
+    have.rsh_save_opts = (rsh_save_opts)RSH_SAVE_OPTS_INIT;
+    rsh_layout *l;
+    ok(rsh_layout_parse("f32[1] on x=1", &l));
+    ok(rsh_sharded_zeros(have.rsh_comm, l, &have.loaded[0]));
+    rsh_layout_free(l);
+    have.names[0] = "a";
+}
+
+static void unmake_ckpt(void) {
+    char saved[200];
+    snprintf(saved, sizeof saved, "%s/rank-00000-of-00001.safetensors", have.saved_path);
+    unlink(saved), rmdir(have.saved_path);
+    rsh_sharded_free(have.loaded[0]);
+    rsh_ckpt_free(have.rsh_ckpt);
+    rsh_rules_free(have.rsh_rules);
+    unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
+    rmdir(have.folder);
+}
+
 static void make_torch(void) {
     ok(rsh_group_init(have.rsh_comm));
     have.rsh_group = rsh_group_default();
@@ -299,12 +353,14 @@ static int make(void **state) {
     make_core();
     make_grad();
     make_torch();
+    make_ckpt();
     return 0;
 }
 
 static int unmake(void **state) {
     (void)state;
     free(have.saved.data), free(have.saved_meta.data);
+    unmake_ckpt();
     rsh_shard_clear(&have.rsh_shard);
     rsh_tensor_meta_free(have.rsh_tensor_meta);
     rsh_partial_free(have.rsh_partial);

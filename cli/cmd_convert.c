@@ -1,0 +1,262 @@
+/* Convert: a checkpoint anew, cut otherwise. */
+#include "cli.h"
+#include "progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TO = 256,
+    FROM,
+    MEM,
+    THREADS,
+    RESUME,
+    VERIFY,
+    FORCE,
+    DRY_RUN,
+    JSON,
+    MAX_SHARD,
+    DEDUP,
+    INCLUDE,
+    EXCLUDE,
+    DROP,
+    NO_DIGEST
+};
+
+static const struct argp_option options[] = {
+    {.name = "to", .key = TO, .arg = "RULES|whole", .doc = "how the result is cut: a rule file, or whole tensors"},
+    {.name = "from", .key = FROM, .arg = "RULES", .doc = "how the rank files of another tool are cut"},
+    {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "most memory to use (default 256M)"},
+    {.name = "threads", .key = THREADS, .arg = "N", .doc = "threads that read, copy and write"},
+    {.name = "resume", .key = RESUME, .doc = "go on where a run that was stopped left off"},
+    {.name = "verify", .key = VERIFY, .doc = "then read both again and compare every element"},
+    {.name = "force", .key = FORCE, .doc = "replace what is at DST"},
+    {.name = "dry-run", .key = DRY_RUN, .doc = "only say what each rule catches"},
+    {.name = "json", .key = JSON, .doc = "answer in JSON"},
+    {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "most bytes in a file of a directory"},
+    {.name = "dedup", .key = DEDUP, .doc = "store one copy of what several ranks hold"},
+    {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc = "only tensors with such names; may be repeated"},
+    {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "no tensors with such names; may be repeated"},
+    {.name = "drop", .key = DROP, .doc = "leave out what is no tensor"},
+    {.name = "no-digest", .key = NO_DIGEST, .doc = "no digests; the system may copy bytes by itself"},
+    {0}};
+
+typedef struct conversion {
+    const char *src, *dst, *to, *from;
+    bool dry_run, json;
+    rsh_convert_opts opts;
+    const char **include, **exclude;
+} conversion;
+
+static void add_pattern(struct argp_state *state, const char ***list, int64_t *n, const char *pattern) {
+    const char **grown = realloc((void *)*list, (size_t)(*n + 1) * sizeof *grown);
+    if (!grown) argp_failure(state, FAILED, 0, "out of memory");
+    *list = grown;
+    grown[(*n)++] = pattern;
+}
+
+static error_t take_word(conversion *c, const char *word, struct argp_state *state) {
+    if (!c->src)
+        c->src = word;
+    else if (!c->dst)
+        c->dst = word;
+    else
+        argp_error(state, "'%s' is one argument too many", word);
+    return 0;
+}
+
+static void take_size(struct argp_state *state, const char *word, uint64_t *out) {
+    if (!parse_bytes(word, out) || !*out) argp_error(state, "'%s' is not a number of bytes", word);
+}
+
+static error_t parse(int key, char *word, struct argp_state *state) {
+    conversion *c = state->input;
+    int64_t n;
+    switch (key) {
+    case TO: c->to = word; return 0;
+    case FROM: c->from = word; return 0;
+    case MEM: take_size(state, word, &c->opts.mem); return 0;
+    case THREADS:
+        if (!parse_count(word, 1, &n) || n > 256) argp_error(state, "'%s' is not a number of threads, 1 to 256", word);
+        c->opts.threads = (int)n;
+        return 0;
+    case RESUME: c->opts.resume = true; return 0;
+    case VERIFY: c->opts.verify = true; return 0;
+    case FORCE: c->opts.force = true; return 0;
+    case DRY_RUN: c->dry_run = true; return 0;
+    case JSON: c->json = true; return 0;
+    case MAX_SHARD: take_size(state, word, &c->opts.max_shard); return 0;
+    case DEDUP: c->opts.dedup = true; return 0;
+    case INCLUDE: add_pattern(state, &c->include, &c->opts.ninclude, word); return 0;
+    case EXCLUDE: add_pattern(state, &c->exclude, &c->opts.nexclude, word); return 0;
+    case DROP: c->opts.drop = true; return 0;
+    case NO_DIGEST: c->opts.no_digest = true; return 0;
+    case ARGP_KEY_ARG: return take_word(c, word, state);
+    case ARGP_KEY_END:
+        if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
+        if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp convert_argp = {
+    options, parse, "SRC DST --to RULES|whole", "Writes the checkpoint SRC anew as DST, cut as the rules say.", NULL,
+    NULL,    NULL};
+
+/* ---- what would be done ---- */
+
+typedef struct step {
+    char *name, *from, *to, *pattern; /* owned; from and to NULL: whole */
+    int line;
+    int64_t rule;
+    uint64_t bytes;
+} step;
+
+typedef struct steps {
+    step *list;
+    size_t n, room;
+    bool failed;
+} steps;
+
+static char *copy_text(const char *text) { return text ? strdup(text) : NULL; }
+
+static char *whole_text(const rsh_layout *l, rsh_dtype dtype) {
+    char text[64];
+    if (l) return strdup(rsh_layout_text(l));
+    snprintf(text, sizeof text, "%s, whole", rsh_dtype_name(dtype));
+    return strdup(text);
+}
+
+static int keep_step(void *ctx, const rsh_convert_step *s) {
+    steps *all = ctx;
+    if (all->n == all->room) {
+        size_t room = all->room ? 2 * all->room : 256;
+        step *list = realloc(all->list, room * sizeof *list);
+        if (!list) return (all->failed = true);
+        all->list = list;
+        all->room = room;
+    }
+    all->list[all->n++] = (step){copy_text(s->name),
+                                 whole_text(s->from, s->from_dtype),
+                                 whole_text(s->to, s->to_dtype),
+                                 copy_text(s->pattern),
+                                 s->line,
+                                 s->rule,
+                                 s->bytes};
+    return 0;
+}
+
+static void free_steps(steps *all) {
+    for (size_t i = 0; i < all->n; i++) {
+        free(all->list[i].name);
+        free(all->list[i].from);
+        free(all->list[i].to);
+        free(all->list[i].pattern);
+    }
+    free(all->list);
+}
+
+/* Tensors that nothing but a bare star caught come first: they may have been forgotten. */
+static int64_t place_of(const step *s) { return s->pattern && !strcmp(s->pattern, "*") ? -1 : s->rule; }
+
+static int by_rule(const void *a, const void *b) {
+    int64_t x = place_of(a), y = place_of(b);
+    return x != y ? (x < y ? -1 : 1) : strcmp(((const step *)a)->name, ((const step *)b)->name);
+}
+
+static int list_json(const steps *all, const rsh_convert_report *r) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < all->n; i++) {
+        const step *s = &all->list[i];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s?, s:i, s:I}", "name", s->name, "from", s->from, "to",
+                                        s->to, "pattern", s->pattern, "line", s->line, "bytes", (json_int_t)s->bytes));
+    }
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:o}", "tensors", (json_int_t)r->tensors, "files",
+                                (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes, "target_bytes",
+                                (json_int_t)r->target_bytes, "steps", list),
+                      NULL, NULL);
+}
+
+static int list_text(const conversion *c, const steps *all, const rsh_convert_report *r) {
+    char bytes[QUANTITY];
+    for (size_t i = 0; i < all->n; i++) {
+        const step *s = &all->list[i];
+        if (s->pattern && (!i || strcmp(all->list[i - 1].pattern, s->pattern))) {
+            printf("%s:%d: %s%s\n", c->to, s->line, s->pattern, place_of(s) < 0 ? "    (by the bare * alone)" : "");
+        }
+        printf("  %-48s %s -> %s\n", s->name, s->from, s->to);
+    }
+    printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
+           plural(r->files), human_bytes((double)r->target_bytes, bytes));
+    return DONE;
+}
+
+static int preview(conversion *c) {
+    steps all = {0};
+    rsh_convert_report r = {0};
+    rsh_status st = rsh_convert_preview(c->src, c->dst, &c->opts, keep_step, &all, &r);
+    int result = st ? fail_library(st) : all.failed ? fail("out of memory") : DONE;
+    if (result == DONE && all.n) qsort(all.list, all.n, sizeof *all.list, by_rule);
+    if (result == DONE) result = c->json ? list_json(&all, &r) : list_text(c, &all, &r);
+    free_steps(&all);
+    return result;
+}
+
+/* ---- doing it ---- */
+
+static int tell_json(const rsh_convert_report *r, double seconds) {
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
+                                "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
+                                "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
+                                "bytes_written", (json_int_t)r->bytes_written, "bytes_kept", (json_int_t)r->bytes_kept,
+                                "converted", (json_int_t)r->converted, "verified", (int)r->verified, "seconds",
+                                seconds),
+                      NULL, NULL);
+}
+
+static int tell_text(const conversion *c, const rsh_convert_report *r, double seconds) {
+    char bytes[QUANTITY], time[QUANTITY], rate[QUANTITY];
+    printf("%s: %lld tensor%s, %lld file%s, %s in %s, %s/s\n", c->dst, (long long)r->tensors, plural(r->tensors),
+           (long long)r->files, plural(r->files), human_bytes((double)r->target_bytes, bytes),
+           human_seconds(seconds, time), human_bytes((double)r->bytes_written / (seconds > 0 ? seconds : 1), rate));
+    if (r->verified && r->converted)
+        printf("verified: every element is that of the source, converted (%lld tensor%s with another dtype)\n",
+               (long long)r->converted, plural(r->converted));
+    else if (r->verified)
+        puts("verified: every element is that of the source");
+    return DONE;
+}
+
+static int run(conversion *c) {
+    rsh_convert_report r = {0};
+    progress line = progress_new("convert");
+    double start = clock_seconds();
+    c->opts.progress = progress_tell;
+    c->opts.progress_ctx = &line;
+    rsh_status st = rsh_ckpt_convert(c->src, c->dst, &c->opts, &r);
+    progress_end(&line);
+    if (st) return fail_library(st);
+    if (r.gap) fprintf(stderr, "reshard: %s was gone for a moment: this file system cannot exchange names\n", c->dst);
+    double seconds = clock_seconds() - start;
+    return c->json ? tell_json(&r, seconds) : tell_text(c, &r, seconds);
+}
+
+int cmd_convert(int argc, char **argv) {
+    conversion c = {.opts = RSH_CONVERT_OPTS_INIT};
+    rsh_rules *to = NULL, *from = NULL;
+    argp_parse(&convert_argp, argc, argv, 0, NULL, &c);
+    c.opts.include = c.include;
+    c.opts.exclude = c.exclude;
+    rsh_status st = strcmp(c.to, "whole") ? rsh_rules_read(c.to, &to) : RSH_OK;
+    if (!st && c.from) st = rsh_rules_read(c.from, &from);
+    c.opts.to = to;
+    c.opts.from = from;
+    int result = st ? fail_library(st) : c.dry_run ? preview(&c) : run(&c);
+    rsh_rules_free(to);
+    rsh_rules_free(from);
+    free((void *)c.include);
+    free((void *)c.exclude);
+    return result;
+}

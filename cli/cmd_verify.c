@@ -1,0 +1,92 @@
+/* Verify: do two checkpoints hold the same tensors, however they are cut? */
+#include "cli.h"
+#include "progress.h"
+
+enum { JSON = 256, MEM, FROM_A, FROM_B };
+
+static const struct argp_option options[] = {
+    {.name = "json", .key = JSON, .doc = "answer in JSON"},
+    {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "most memory to use (default 256M)"},
+    {.name = "from-a", .key = FROM_A, .arg = "RULES", .doc = "how the rank files of A are cut"},
+    {.name = "from-b", .key = FROM_B, .arg = "RULES", .doc = "how the rank files of B are cut"},
+    {0}};
+
+typedef struct verification {
+    const char *path[2], *from[2];
+    bool json;
+    uint64_t mem;
+    rsh_ckpt *c[2];
+} verification;
+
+static error_t parse(int key, char *word, struct argp_state *state) {
+    verification *v = state->input;
+    switch (key) {
+    case JSON: v->json = true; return 0;
+    case MEM:
+        if (!parse_bytes(word, &v->mem) || !v->mem) argp_error(state, "'%s' is not a number of bytes", word);
+        return 0;
+    case FROM_A: v->from[0] = word; return 0;
+    case FROM_B: v->from[1] = word; return 0;
+    case ARGP_KEY_ARG:
+        if (v->path[1]) argp_error(state, "'%s' is one argument too many", word);
+        v->path[v->path[0] ? 1 : 0] = word;
+        return 0;
+    case ARGP_KEY_END:
+        if (!v->path[1]) argp_error(state, "it needs A and B");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp verify_argp = {
+    options, parse, "A B", "Compares every element of two checkpoints, however they are cut.", NULL, NULL, NULL};
+
+static rsh_status open_one(verification *v, int i) {
+    rsh_rules *from = NULL;
+    rsh_status st = v->from[i] ? rsh_rules_read(v->from[i], &from) : RSH_OK;
+    if (!st) st = rsh_ckpt_open(v->path[i], from, &v->c[i]);
+    rsh_rules_free(from);
+    return st;
+}
+
+static json_t *index_json(const rsh_ckpt_difference *d) {
+    if (!d->has_index) return json_null();
+    json_t *list = json_array();
+    for (int k = 0; k < d->ndim; k++) json_array_append_new(list, json_integer(d->index[k]));
+    return list;
+}
+
+static int answer(const verification *v, const rsh_ckpt_difference *d) {
+    long long n = (long long)rsh_ckpt_ntensors(v->c[0]);
+    int result = d->found ? FAILED : DONE;
+    if (v->json) {
+        print_json(json_pack("{s:b, s:I, s:s?, s:o, s:s?}", "same", !d->found, "tensors", (json_int_t)n, "tensor",
+                             d->found ? d->tensor : NULL, "index", index_json(d), "difference",
+                             d->found ? d->sentence : NULL),
+                   NULL, NULL);
+    } else if (d->found) {
+        printf("different: %s\n", d->sentence);
+    } else {
+        printf("same: %lld tensor%s\n", n, plural(n));
+    }
+    return result;
+}
+
+int cmd_verify(int argc, char **argv) {
+    verification v = {.mem = 0};
+    rsh_ckpt_difference d = {0};
+    argp_parse(&verify_argp, argc, argv, 0, NULL, &v);
+    progress line = progress_new("verify");
+    rsh_status st = open_one(&v, 0);
+    if (!st) st = open_one(&v, 1);
+    rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
+    opts.mem = v.mem;
+    opts.progress = progress_tell;
+    opts.progress_ctx = &line;
+    if (!st) st = rsh_ckpt_compare(v.c[0], v.c[1], &opts, &d);
+    progress_end(&line);
+    int result = st ? fail_library(st) : answer(&v, &d);
+    rsh_ckpt_free(v.c[0]);
+    rsh_ckpt_free(v.c[1]);
+    return result;
+}

@@ -1,0 +1,138 @@
+/* Compare: every element of two checkpoints, whatever their cuts. */
+#include "ckpt/impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_MEM (UINT64_C(256) << 20)
+
+typedef struct comparing {
+    const rsh_ckpt *a, *b;
+    int64_t *pair; /* tensor of a, tensor of b */
+    int64_t n;
+    bool converted, partly;
+    rsh_ckpt_difference *out;
+} comparing;
+
+static void differ(comparing *c, const char *tensor, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void differ(comparing *c, const char *tensor, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(c->out->sentence, sizeof c->out->sentence, format, list);
+    va_end(list);
+    snprintf(c->out->tensor, sizeof c->out->tensor, "%s", tensor);
+    c->out->found = true;
+}
+
+/* ---- what can be told without reading elements ---- */
+
+static void shape_text(const rshi_ckpt_tensor *t, char *text, size_t room) {
+    int used = snprintf(text, room, "%s[", rsh_dtype_name(t->dtype));
+    for (int d = 0; d < t->ndim; d++)
+        used += snprintf(text + used, room - (size_t)used, "%s%" PRId64, d ? ", " : "", t->shape[d]);
+    snprintf(text + used, room - (size_t)used, "]");
+}
+
+static bool same_shape(const comparing *c, const rshi_ckpt_tensor *x, const rshi_ckpt_tensor *y) {
+    if (x->ndim != y->ndim || memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape)) return false;
+    return x->dtype == y->dtype || (c->converted && !rsh_dtype_check_convert(x->dtype, y->dtype));
+}
+
+static bool pair_up(comparing *c, int64_t i) {
+    const rshi_ckpt_tensor *x = &c->a->tensor[i];
+    int64_t k = rshi_ckpt_find(c->b, x->name, strlen(x->name));
+    char left[260], right[260];
+    if (k < 0) {
+        if (!c->partly) differ(c, x->name, "tensor \"%.300s\" is not in %.300s", x->name, c->b->path);
+        return c->partly;
+    }
+    shape_text(x, left, sizeof left);
+    shape_text(&c->b->tensor[k], right, sizeof right);
+    if (!same_shape(c, x, &c->b->tensor[k])) {
+        differ(c, x->name, "tensor \"%.300s\" is %s in one and %s in the other", x->name, left, right);
+        return false;
+    }
+    c->pair[2 * c->n] = i;
+    c->pair[2 * c->n++ + 1] = k;
+    return true;
+}
+
+static bool pair_all(comparing *c) {
+    for (int64_t i = 0; i < c->a->ntensors; i++)
+        if (!pair_up(c, i)) return false;
+    for (int64_t k = 0; k < c->b->ntensors; k++) {
+        const char *name = c->b->tensor[k].name;
+        if (rshi_ckpt_find(c->a, name, strlen(name)) >= 0) continue;
+        differ(c, name, "tensor \"%.300s\" is not in %.300s", name, c->a->path);
+        return false;
+    }
+    return true;
+}
+
+/* ---- elements ---- */
+
+static rshi_lie lie_of(const rsh_ckpt *c, int64_t i) {
+    const rshi_ckpt_tensor *t = &c->tensor[i];
+    return (rshi_lie){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part};
+}
+
+static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
+    const comparing *c = ctx;
+    *from = lie_of(c->a, c->pair[2 * tensor]);
+    *to = lie_of(c->b, c->pair[2 * tensor + 1]);
+}
+
+static rsh_status read_b(void *ctx, int32_t file, uint64_t at, void *to, size_t n) {
+    return rshi_ckpt_pread(ctx, file, at, to, n);
+}
+
+static void tell(comparing *c, const rshi_job *j) {
+    const rshi_ckpt_tensor *x = &c->a->tensor[c->pair[2 * j->different]];
+    rsh_ckpt_difference *d = c->out;
+    char index[200];
+    int used = snprintf(index, sizeof index, "[");
+    int bits = rsh_dtype_bits(x->dtype);
+    d->has_index = true;
+    d->ndim = x->ndim;
+    memcpy(d->index, j->differing.index, sizeof d->index);
+    if (bits < 8 && x->ndim) d->index[x->ndim - 1] = d->index[x->ndim - 1] * 8 / bits;
+    for (int k = 0; k < x->ndim; k++)
+        used += snprintf(index + used, sizeof index - (size_t)used, "%s%" PRId64, k ? ", " : "", d->index[k]);
+    const rshi_ckpt_tensor *y = &c->b->tensor[c->pair[2 * j->different + 1]];
+    char where[64] = "";
+    if (y->layout && y->ranks_are_files)
+        snprintf(where, sizeof where, ", in the part of rank %" PRId64, j->differing.rank);
+    differ(c, x->name, "tensor \"%.300s\" differs first at %s]%s of %.300s", x->name, index, where, c->b->path);
+}
+
+static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
+    rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
+    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_DEED_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
+    j.threads = o->threads;
+    j.progress = o->progress;
+    j.progress_ctx = o->progress_ctx;
+    rsh_status st = rshi_job_plan(&j);
+    if (!st) st = rshi_job_run(&j);
+    if (!st && j.different >= 0) tell(c, &j);
+    rshi_job_free(&j);
+    return st;
+}
+
+rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_compare_opts *opts,
+                            rsh_ckpt_difference *out) {
+    RSH_NEEDS(a);
+    RSH_NEEDS(b);
+    RSH_NEEDS(out);
+    rsh_compare_opts o = opts ? *opts : (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
+    RSH_REQUIRE(o.struct_size == sizeof o && o.threads >= 0 && o.threads <= 256, RSH_EVALUE,
+                "the options do not start from RSH_COMPARE_OPTS_INIT");
+    comparing c = {.a = a, .b = b, .converted = o.converted, .partly = o.partly, .out = out};
+    *out = (rsh_ckpt_difference){0};
+    c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);
+    if (!c.pair) return rshi_nomem();
+    rsh_status st = pair_all(&c) ? compare(&c, &o) : RSH_OK;
+    rshi_free(c.pair);
+    return st;
+}

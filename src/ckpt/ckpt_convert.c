@@ -1,0 +1,338 @@
+/* Convert: a checkpoint anew, cut otherwise: plan the target, move windows, publish. */
+#include "ckpt/impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_MEM (UINT64_C(256) << 20)
+#define LEAST_MEM   (UINT64_C(1) << 20)
+#define OVERHEAD    (UINT64_C(32) << 20) /* of --mem, for headers, the plan and the program */
+
+typedef struct converting {
+    rsh_convert_opts opts;
+    rsh_ckpt *source;
+    rshi_target target;
+    rshi_ckpt_partial partial;
+    bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
+    rshi_job job;
+    bool *kept;         /* of each window: was it written by an earlier run, and is right? */
+    rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
+    rsh_digest *sums;   /* of each tensor, complete */
+    rsh_convert_report report;
+} converting;
+
+static void convert_free(converting *c) {
+    rshi_job_free(&c->job);
+    rshi_free(c->kept);
+    rshi_free(c->claims);
+    rshi_free(c->sums);
+    if (c->has_partial && c->fresh && !c->job.bytes_written) rshi_remove(c->partial.home); /* nothing to go on with */
+    if (c->has_partial) rshi_partial_close(&c->partial);
+    rshi_target_free(&c->target);
+    rsh_ckpt_free(c->source);
+}
+
+/* ---- checks before anything is written ---- */
+
+static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out) {
+    *out = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
+    if (!opts) return RSH_OK;
+    RSH_REQUIRE(opts->struct_size == sizeof *opts, RSH_EVALUE,
+                "the options do not start from RSH_CONVERT_OPTS_INIT: struct_size is %zu, not %zu", opts->struct_size,
+                sizeof *opts);
+    *out = *opts;
+    RSH_REQUIRE((!out->ninclude || out->include) && (!out->nexclude || out->exclude) && out->ninclude >= 0 &&
+                    out->nexclude >= 0,
+                RSH_EVALUE, "patterns of names are counted but not given");
+    RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
+    RSH_REQUIRE(!out->mem || out->mem >= LEAST_MEM, RSH_EVALUE, "%" PRIu64 " bytes of memory; at least %" PRIu64,
+                out->mem, LEAST_MEM);
+    return RSH_OK;
+}
+
+/* The path of what is at `path`, or, if there is nothing, of the directory it would be in with its name behind. */
+static bool real_path(const char *path, char out[PATH_MAX]) {
+    char copy[PATH_MAX], *slash;
+    if (realpath(path, out)) return true;
+    if (strlen(path) >= sizeof copy) return false;
+    strcpy(copy, path);
+    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = 0;
+    slash = strrchr(copy, '/');
+    const char *name = slash ? slash + 1 : copy;
+    char parent[PATH_MAX];
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - copy) + 1 : 1, slash ? copy : ".");
+    if (!realpath(parent, out) || strlen(out) + strlen(name) + 2 > PATH_MAX) return false;
+    strcat(out, "/");
+    strcat(out, name);
+    return true;
+}
+
+static bool contains(const char *a, const char *b) {
+    size_t n = strlen(a);
+    return !strncmp(a, b, n) && (!b[n] || b[n] == '/');
+}
+
+static rsh_status check_apart(const char *source, const char *target) {
+    char a[PATH_MAX], b[PATH_MAX];
+    RSH_REQUIRE(real_path(source, a), RSH_EIO, "%s: %s", source, strerror(errno));
+    RSH_REQUIRE(real_path(target, b), RSH_EIO, "%s: %s", target, strerror(errno));
+    RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another",
+                source, target);
+    return RSH_OK;
+}
+
+static rsh_status check_others(const converting *c) {
+    RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
+                c->source->path);
+    if (!c->source->nothers || c->opts.drop) return RSH_OK;
+    const rshi_ckpt_other *o = c->source->other;
+    return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
+                     c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
+}
+
+static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
+    const converting *c = ctx;
+    const rshi_target_tensor *t = &c->target.tensor[tensor];
+    const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
+    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
+    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
+}
+
+/* Elements of less than a byte must be cut between bytes. */
+static rsh_status check_bytes(converting *c) {
+    rshi_ckpt_end end = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
+        rshi_lie from, to;
+        lies(c, i, &from, &to);
+        if (rsh_dtype_bits(from.dtype) % 8 == 0) continue;
+        st = rshi_end_make(&from, true, &end);
+        if (!st) st = rshi_end_make(&to, false, &end);
+    }
+    rshi_end_free(&end);
+    return st;
+}
+
+static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
+    RSH_NEEDS(source);
+    RSH_NEEDS(target);
+    RSH_TRY(take_opts(opts, &c->opts));
+    RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->source));
+    RSH_TRY(check_apart(source, target));
+    RSH_TRY(check_others(c));
+    RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
+    RSH_TRY(check_bytes(c));
+    c->report.tensors = c->target.ntensors;
+    c->report.files = c->target.nfiles;
+    c->report.target_bytes = c->target.bytes;
+    for (int64_t i = 0; i < c->target.ntensors; i++)
+        c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
+    return RSH_OK;
+}
+
+/* ---- the job ---- */
+
+static rsh_status keep_journal(void *ctx, const rshi_moved *list, int64_t n) {
+    return rshi_journal_add(&((converting *)ctx)->partial, list, n);
+}
+
+static void set_up_job(converting *c) {
+    uint64_t mem = c->opts.mem ? c->opts.mem : DEFAULT_MEM;
+    c->job = (rshi_job){.source = c->source, .ntensors = c->target.ntensors, .lies = lies, .ctx = c};
+    c->job.mem = mem > 2 * OVERHEAD ? mem - OVERHEAD : mem / 2;
+    c->job.threads = c->opts.threads;
+    c->job.digest = !c->opts.no_digest;
+    c->job.deed = c->opts.no_digest ? RSHI_DEED_COPY : RSHI_DEED_WRITE;
+    c->job.progress = c->opts.progress;
+    c->job.progress_ctx = c->opts.progress_ctx;
+}
+
+/* Which files, of which size, time and header, and which result. */
+static uint64_t fingerprint(const converting *c) {
+    uint64_t h = c->target.hash;
+    for (int64_t i = 0; i < c->source->nfiles; i++) {
+        const rshi_ckpt_file *f = &c->source->file[i];
+        uint64_t words[4] = {f->size, (uint64_t)f->mtime, f->hash, c->opts.no_digest};
+        h = rshi_hash(words, sizeof words, rshi_hash(f->path, strlen(f->path), h));
+    }
+    return h;
+}
+
+/* ---- going on where another run stopped ---- */
+
+static void claim(void *ctx, const rshi_moved *m) {
+    converting *c = ctx;
+    if (m->window >= 0 && m->window < c->job.nwindows) c->claims[m->window] = *m;
+}
+
+static rsh_status judge(void *ctx, const rshi_moved *list, int64_t n) {
+    converting *c = ctx;
+    for (int64_t i = 0; i < n; i++) c->kept[list[i].window] = list[i].hash == c->claims[list[i].window].hash;
+    return RSH_OK;
+}
+
+/* Reads back what the journal claims.  What is not as claimed is done again. */
+static rsh_status check_claims(converting *c, const rshi_files *files) {
+    rshi_job check = c->job;
+    bool *skip = rshi_alloc((size_t)c->job.nwindows, sizeof *skip);
+    if (!skip) return rshi_nomem();
+    for (int64_t i = 0; i < c->job.nwindows; i++) skip[i] = c->claims[i].window < 0;
+    check.state = NULL;
+    check.first = NULL;
+    check.sum = NULL;
+    check.nwindows = 0;
+    check.bytes = 0;
+    check.deed = RSHI_DEED_CHECK;
+    check.files = files;
+    check.digest = false;
+    check.done = judge;
+    check.skip = skip;
+    check.progress = NULL;
+    rsh_status st = rshi_job_plan(&check);
+    if (!st) st = rshi_job_run(&check);
+    rshi_job_free(&check);
+    rshi_free(skip);
+    return st;
+}
+
+static rsh_status take_up(converting *c, const rshi_files *files) {
+    c->kept = rshi_calloc((size_t)c->job.nwindows, sizeof *c->kept);
+    c->claims = rshi_alloc((size_t)c->job.nwindows, sizeof *c->claims);
+    if (!c->kept || !c->claims) return rshi_nomem();
+    for (int64_t i = 0; i < c->job.nwindows; i++) c->claims[i].window = -1;
+    RSH_TRY(rshi_journal_read(&c->partial, claim, c));
+    if (c->opts.no_digest) return RSH_OK; /* its hashes say nothing */
+    RSH_TRY(check_claims(c, files));
+    for (int64_t i = 0; i < c->job.nwindows; i++)
+        if (c->kept[i]) rsh_digest_merge(&c->job.sum[rshi_job_tensor(&c->job, i)], c->claims[i].sum);
+    c->job.skip = c->kept;
+    return RSH_OK;
+}
+
+/* ---- after the last window ---- */
+
+static rsh_status check_source(const converting *c) {
+    for (int64_t i = 0; i < c->source->nfiles; i++) RSH_TRY(rshi_ckpt_unchanged(&c->source->file[i], -1));
+    return RSH_OK;
+}
+
+/* Digests of tensors; one that the source states itself must be the same. */
+static rsh_status sum_up(converting *c) {
+    c->sums = rshi_alloc((size_t)c->target.ntensors, sizeof *c->sums);
+    if (!c->sums) return rshi_nomem();
+    for (int64_t i = 0; i < c->target.ntensors; i++) {
+        const rshi_target_tensor *t = &c->target.tensor[i];
+        const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
+        char text[RSH_DIGEST_TEXT];
+        rsh_digest stated;
+        RSH_TRY(rsh_digest_begin(rsh_dtype_name(t->dtype), s->ndim, s->shape, &c->sums[i]));
+        rsh_digest_merge(&c->sums[i], c->job.sum[i]);
+        if (!s->digest || t->dtype != s->dtype || rsh_digest_parse(s->digest, &stated)) continue;
+        rsh_digest_text(c->sums[i], text);
+        RSH_REQUIRE(!memcmp(&stated, &c->sums[i], sizeof stated), RSH_EIO,
+                    "%s: tensor \"%.300s\": its files state the digest %s, its elements have %s: they were damaged",
+                    c->source->path, s->name, s->digest, text);
+    }
+    return RSH_OK;
+}
+
+static void fill_report(converting *c) {
+    c->report.source_bytes = c->job.bytes;
+    c->report.bytes_read = c->job.bytes_read;
+    c->report.bytes_written = c->job.bytes_written;
+    if (c->kept) c->report.bytes_kept = c->job.bytes - c->job.bytes_read;
+    c->report.gap = c->partial.gap;
+}
+
+/* ---- all of it ---- */
+
+static rsh_status move_all(converting *c, const char *target) {
+    rshi_files files = rshi_partial_io;
+    bool going;
+    RSH_TRY(rshi_partial_open(target, &c->target, fingerprint(c), &c->opts, &c->partial, &going));
+    c->has_partial = true;
+    c->fresh = !going;
+    if (c->partial.published) return RSH_OK;
+    RSH_TRY(rshi_partial_files(&c->partial));
+    files.ctx = &c->partial;
+    c->job.files = &files;
+    c->job.done = c->opts.no_digest ? NULL : keep_journal;
+    if (going) RSH_TRY(take_up(c, &files));
+    RSH_TRY(rshi_job_run(&c->job));
+    RSH_TRY(check_source(c));
+    if (!c->opts.no_digest) RSH_TRY(sum_up(c));
+    RSH_TRY(rshi_partial_finish(&c->partial, c->sums));
+    return rshi_partial_flush(&c->partial);
+}
+
+static rsh_status convert(converting *c, const char *target) {
+    set_up_job(c);
+    RSH_TRY(rshi_job_plan(&c->job));
+    RSH_TRY(move_all(c, target));
+    c->fresh = false;
+    RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
+    fill_report(c);
+    return RSH_OK;
+}
+
+/* Both are opened and read again; what was digested on the way does not count. */
+static rsh_status verify(converting *c, const char *target) {
+    rsh_ckpt *result = NULL;
+    rsh_ckpt_difference d = {0};
+    RSH_TRY(rsh_ckpt_open(target, NULL, &result));
+    for (int64_t i = 0; i < result->nfiles; i++) { /* from the disk, not from memory, where the system lets us */
+        int fd = open(result->file[i].path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        if (fd >= 0) close(fd);
+    }
+    rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
+    opts.converted = true;
+    opts.partly = c->target.ntensors < c->source->ntensors;
+    opts.mem = c->opts.mem;
+    opts.threads = c->opts.threads;
+    opts.progress = c->opts.progress;
+    opts.progress_ctx = c->opts.progress_ctx;
+    rsh_status st = rsh_ckpt_compare(c->source, result, &opts, &d);
+    rsh_ckpt_free(result);
+    if (st) return st;
+    RSH_REQUIRE(!d.found, RSH_EIO, "%s: the result is wrong: %.800s", target, d.sentence);
+    c->report.verified = true;
+    return RSH_OK;
+}
+
+rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_convert_opts *opts,
+                            rsh_convert_report *report) {
+    converting c = {.partial = {.journal = -1}};
+    rsh_status st = prepare(&c, source, target, opts);
+    if (!st) st = convert(&c, target);
+    if (!st && c.opts.verify) st = verify(&c, target);
+    if (!st && report) *report = c.report;
+    convert_free(&c);
+    return st;
+}
+
+rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts, rsh_step_fn fn,
+                               void *ctx, rsh_convert_report *report) {
+    RSH_NEEDS(fn);
+    converting c = {.partial = {.journal = -1}};
+    rsh_status st = prepare(&c, source, target, opts);
+    bool stop = false;
+    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) {
+        const rshi_target_tensor *t = &c.target.tensor[i];
+        const rshi_ckpt_tensor *s = &c.source->tensor[t->source];
+        const rshi_ckpt_rule *r = t->rule >= 0 ? &c.target.rules->rule[t->rule] : NULL;
+        uint64_t bytes = (uint64_t)rshi_ckpt_count(s) * (uint64_t)rsh_dtype_bits(s->dtype) / 8;
+        c.report.source_bytes += bytes;
+        stop = fn(ctx, &(rsh_convert_step){s->name, s->layout, t->layout, s->dtype, t->dtype, t->rule,
+                                           r ? r->pattern : NULL, r ? r->line : 0, bytes});
+    }
+    if (!st && report) *report = c.report;
+    convert_free(&c);
+    return st;
+}

@@ -1,0 +1,61 @@
+/* Facts: what an open checkpoint answers. */
+#include "ckpt/ckpt.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *rsh_ckpt_kind(const rsh_ckpt *c) { return c ? c->kind->name : NULL; }
+int64_t rsh_ckpt_ntensors(const rsh_ckpt *c) { return c ? c->ntensors : 0; }
+int64_t rsh_ckpt_nfiles(const rsh_ckpt *c) { return c ? c->nfiles : 0; }
+int64_t rsh_ckpt_nmeta(const rsh_ckpt *c) { return c ? c->nmeta : 0; }
+int64_t rsh_ckpt_nothers(const rsh_ckpt *c) { return c ? c->nothers : 0; }
+
+int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name) {
+    return c && name ? rshi_ckpt_find(c, name, strlen(name)) : -1;
+}
+
+static rsh_status check(int64_t i, int64_t n, const char *what) {
+    RSH_REQUIRE(i >= 0 && i < n, RSH_EINDEX, "%s %" PRId64 "; the checkpoint has %" PRId64, what, i, n);
+    return RSH_OK;
+}
+
+rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out) {
+    RSH_NEEDS(c);
+    RSH_NEEDS(out);
+    RSH_TRY(check(i, c->ntensors, "tensor"));
+    const rshi_ckpt_tensor *t = &c->tensor[i];
+    uint64_t bytes = (uint64_t)rshi_ckpt_count(t) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
+    *out = (rsh_ckpt_entry){t->name, t->dtype, t->ndim, t->shape, t->layout, t->layout && t->ranks_are_files,
+                            bytes,   t->digest};
+    return RSH_OK;
+}
+
+rsh_status rsh_ckpt_get_file(const rsh_ckpt *c, int64_t i, const char **name, uint64_t *bytes) {
+    RSH_NEEDS(c);
+    RSH_NEEDS(name);
+    RSH_NEEDS(bytes);
+    RSH_TRY(check(i, c->nfiles, "file"));
+    *name = c->file[i].name;
+    *bytes = c->file[i].size;
+    return RSH_OK;
+}
+
+rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **key, const char **value) {
+    RSH_NEEDS(c);
+    RSH_NEEDS(key);
+    RSH_NEEDS(value);
+    RSH_TRY(check(i, c->nmeta, "entry"));
+    *key = c->meta[i].key;
+    *value = c->meta[i].value;
+    return RSH_OK;
+}
+
+rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name, const char **what) {
+    RSH_NEEDS(c);
+    RSH_NEEDS(name);
+    RSH_NEEDS(what);
+    RSH_TRY(check(i, c->nothers, "entry"));
+    *name = c->other[i].name;
+    *what = c->other[i].what;
+    return RSH_OK;
+}

@@ -1,0 +1,162 @@
+/* Open: which kind of checkpoint a path holds, and reading what it describes. */
+#include "ckpt/ckpt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const rshi_ckpt_kind *const kinds[] = {
+    &rshi_kind_rank_files, &rshi_kind_distcp, &rshi_kind_torch_shards, &rshi_kind_index,
+    &rshi_kind_ranks,      &rshi_kind_hf,     &rshi_kind_gguf,         &rshi_kind_file,
+};
+
+/* ---- places ---- */
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static rsh_status list_names(rshi_ckpt_place *p, DIR *d) {
+    int64_t room = 0;
+    for (struct dirent *e; (errno = 0, e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        RSH_TRY(RSHI_GROW(p->name, p->nnames + 1, &room));
+        p->name[p->nnames] = rshi_ckpt_copy(e->d_name);
+        if (!p->name[p->nnames]) return rshi_nomem();
+        p->nnames++;
+    }
+    RSH_REQUIRE(!errno, RSH_EIO, "%s: %s", p->path, strerror(errno));
+    if (p->nnames) qsort(p->name, (size_t)p->nnames, sizeof *p->name, by_name);
+    return RSH_OK;
+}
+
+static rsh_status place_open(const char *path, const rsh_rules *from, rshi_ckpt_place *p) {
+    struct stat s;
+    *p = (rshi_ckpt_place){.path = path, .from = from};
+    RSH_REQUIRE(!stat(path, &s), RSH_EIO, "%s: %s", path, strerror(errno));
+    p->is_directory = S_ISDIR(s.st_mode);
+    RSH_REQUIRE(p->is_directory || S_ISREG(s.st_mode), RSH_EIO, "%s: neither a file nor a directory", path);
+    if (!p->is_directory) return RSH_OK;
+    DIR *d = opendir(path);
+    RSH_REQUIRE(d, RSH_EIO, "%s: %s", path, strerror(errno));
+    rsh_status st = list_names(p, d);
+    closedir(d);
+    return st;
+}
+
+static void place_close(rshi_ckpt_place *p) {
+    for (int64_t i = 0; i < p->nnames; i++) rshi_free(p->name[i]);
+    rshi_free(p->name);
+}
+
+bool rshi_ckpt_ends(const char *text, const char *suffix) {
+    size_t n = strlen(text), k = strlen(suffix);
+    return n >= k && !strcmp(text + n - k, suffix);
+}
+
+bool rshi_ckpt_place_has(const rshi_ckpt_place *p, const char *prefix, const char *suffix) {
+    for (int64_t i = 0; i < p->nnames; i++)
+        if (!strncmp(p->name[i], prefix, strlen(prefix)) && rshi_ckpt_ends(p->name[i], suffix)) return true;
+    return false;
+}
+
+/* ---- links ---- */
+
+static bool is_below(const char *path, const char *directory) {
+    size_t n = strlen(directory);
+    return !strncmp(path, directory, n) && (path[n] == '/' || !path[n]);
+}
+
+/* A download cache keeps files as links from snapshots/REVISION to blobs. */
+static bool in_cache(const char *directory, const char *path) {
+    char blobs[PATH_MAX], *slash;
+    if (strlen(directory) + 8 > sizeof blobs) return false;
+    strcpy(blobs, directory);
+    for (int i = 0; i < 2; i++) {
+        slash = strrchr(blobs, '/');
+        if (!slash || slash == blobs) return false;
+        if (i == 1 && strcmp(slash, "/snapshots")) return false;
+        *slash = 0;
+    }
+    strcat(blobs, "/blobs");
+    return is_below(path, blobs);
+}
+
+rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
+    char *path = NULL, home[PATH_MAX], real[PATH_MAX];
+    RSH_REQUIRE(*name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, "."), RSH_EVALUE,
+                "%s: it names the file \"%.200s\", which is not a name inside the directory", directory, name);
+    RSH_TRY(rshi_ckpt_join(directory, name, &path));
+    bool found = realpath(directory, home) && realpath(path, real);
+    rsh_status st = found ? RSH_OK : rshi_fail(RSH_EIO, "%s: %s", path, strerror(errno));
+    if (!st && !is_below(real, home) && !in_cache(home, real))
+        st = rshi_fail(RSH_EVALUE, "%s: a link to %s, which is outside the directory", path, real);
+    rshi_free(path);
+    return st;
+}
+
+/* ---- files that go along ---- */
+
+static bool is_source(const rsh_ckpt *c, const char *name) {
+    for (int64_t i = 0; i < c->nfiles; i++)
+        if (!strcmp(c->file[i].name, name)) return true;
+    return false;
+}
+
+/* Indexes describe the cut that the result will not have. */
+static bool is_index(const char *name) {
+    return rshi_ckpt_ends(name, ".safetensors.index.json") || rshi_ckpt_ends(name, ".distcp") ||
+           rshi_ckpt_ends(name, ".safetensors") || !strcmp(name, "index.json");
+}
+
+rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
+    for (int64_t i = 0; i < place->nnames; i++) {
+        const char *name = place->name[i];
+        struct stat s;
+        char *path = NULL;
+        if (*name == '.' || is_source(c, name) || is_index(name)) continue;
+        RSH_TRY(rshi_ckpt_join(place->path, name, &path));
+        rsh_status st = RSH_OK;
+        if (!stat(path, &s) && S_ISREG(s.st_mode)) {
+            st = rshi_ckpt_inside(place->path, name);
+            if (!st) st = rshi_ckpt_add_beside_file(c, name, path);
+        }
+        rshi_free(path);
+        if (st) return st;
+    }
+    return RSH_OK;
+}
+
+/* ---- open ---- */
+
+static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!kinds[i]->detect(p)) continue;
+        c->kind = kinds[i];
+        RSH_TRY(kinds[i]->read(p, c));
+        return rshi_ckpt_seal(c);
+    }
+    return rshi_fail(
+        RSH_EUNSUP, "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",
+        p->path);
+}
+
+rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ckpt **out) {
+    RSH_NEEDS(path);
+    RSH_NEEDS(out);
+    rshi_ckpt_place place;
+    rsh_ckpt *c = RSHI_NEW(rsh_ckpt);
+    if (!c) return rshi_nomem();
+    c->path = rshi_ckpt_copy(path);
+    rsh_status st = c->path ? place_open(path, from, &place) : rshi_nomem();
+    if (c->path) {
+        if (!st) st = read_place(&place, c);
+        place_close(&place);
+    }
+    if (st)
+        rsh_ckpt_free(c);
+    else
+        *out = c;
+    return st;
+}

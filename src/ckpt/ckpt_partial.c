@@ -1,0 +1,214 @@
+/* Partial: TARGET.reshard-partial, the place where a result is made before it is published. */
+#include "ckpt/impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static rsh_status io_fail(const char *path) { return rshi_fail(RSH_EIO, "%s: %s", path, strerror(errno)); }
+
+/* ---- paths ---- */
+
+static rsh_status set_target(rshi_ckpt_partial *p, const char *target) {
+    p->target = rshi_ckpt_copy(target);
+    if (!p->target) return rshi_nomem();
+    for (size_t n = strlen(p->target); n > 1 && p->target[n - 1] == '/'; n--) p->target[n - 1] = 0;
+    const char *slash = strrchr(p->target, '/'), *name = slash ? slash + 1 : p->target;
+    RSH_REQUIRE(*name && strcmp(name, ".") && strcmp(name, ".."), RSH_EVALUE, "%s: a target needs a name", target);
+    p->parent = rshi_ckpt_copy(slash ? p->target : ".");
+    if (!p->parent) return rshi_nomem();
+    if (slash) p->parent[slash == p->target ? 1 : slash - p->target] = 0;
+    return RSH_OK;
+}
+
+static rsh_status set_paths(rshi_ckpt_partial *p, const char *target) {
+    rshi_text home = {0};
+    RSH_TRY(set_target(p, target));
+    rshi_text_add(&home, "%s.reshard-partial", p->target);
+    if (home.failed) return rshi_text_free(&home), rshi_nomem();
+    p->home = home.data;
+    RSH_TRY(rshi_ckpt_join(p->home, "data", &p->data));
+    return rshi_ckpt_join(p->home, "journal", &p->journal_path);
+}
+
+static rsh_status file_path(const rshi_ckpt_partial *p, int64_t i, char **out) {
+    return p->single ? rshi_ckpt_join(NULL, p->data, out) : rshi_ckpt_join(p->data, p->files->file[i].name, out);
+}
+
+/* ---- taking it ---- */
+
+static rsh_status lock_journal(rshi_ckpt_partial *p) {
+    p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (p->journal < 0) return io_fail(p->journal_path);
+    if (!flock(p->journal, LOCK_EX | LOCK_NB)) return RSH_OK;
+    RSH_REQUIRE(errno == EWOULDBLOCK, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    return rshi_fail(RSH_EBUSY, "%s: another process is converting to the same target", p->home);
+}
+
+/* Nothing of an earlier run is left. */
+static rsh_status start_anew(rshi_ckpt_partial *p) {
+    RSH_TRY(rshi_journal_start(p));
+    RSH_TRY(rshi_remove(p->data));
+    RSH_REQUIRE(p->single || !mkdir(p->data, 0777), RSH_EIO, "%s: %s", p->data, strerror(errno));
+    return RSH_OK;
+}
+
+/* An earlier run stopped after the target had its name. */
+static bool was_published(rshi_ckpt_partial *p) {
+    struct stat s;
+    uint64_t inode = rshi_journal_inode(p);
+    return inode && !lstat(p->target, &s) && (uint64_t)s.st_ino == inode;
+}
+
+static rsh_status go_on(rshi_ckpt_partial *p, bool *going) {
+    bool same, empty;
+    RSH_TRY(rshi_journal_same(p, &same, &empty));
+    if (empty) return start_anew(p);
+    RSH_REQUIRE(same, RSH_EVALUE,
+                "%s: the work that is left there is of another source, of a source that has changed since, or of other "
+                "arguments; remove it to start anew",
+                p->home);
+    p->published = was_published(p);
+    *going = true;
+    if (!p->published && !p->single && mkdir(p->data, 0777) && errno != EEXIST) return io_fail(p->data);
+    return RSH_OK;
+}
+
+static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opts *o, bool left) {
+    struct stat s;
+    bool there = !lstat(p->target, &s);
+    RSH_REQUIRE(!left || o->resume || o->force, RSH_EVALUE,
+                "%s: work of a run that was stopped is left there; --resume goes on with it, --force starts anew",
+                p->home);
+    RSH_REQUIRE(!there || o->force || (o->resume && left), RSH_EVALUE,
+                "%s: there is something at the target; --force replaces it", p->target);
+    return RSH_OK;
+}
+
+static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *going) {
+    struct stat s;
+    bool left = !lstat(p->home, &s);
+    RSH_TRY(check_target(p, o, left));
+    RSH_REQUIRE(left || !mkdir(p->home, 0777), RSH_EIO, "%s: %s", p->home, strerror(errno));
+    RSH_TRY(lock_journal(p));
+    if (left && o->resume) {
+        RSH_TRY(go_on(p, going));
+        bool there = !lstat(p->target, &s);
+        RSH_REQUIRE(!there || o->force || p->published, RSH_EVALUE,
+                    "%s: there is something at the target; --force replaces it", p->target);
+        return RSH_OK;
+    }
+    return start_anew(p);
+}
+
+/* ---- files ---- */
+
+static rsh_status open_file(void *ctx, int64_t i, int *fd) {
+    rshi_ckpt_partial *p = ctx;
+    char *path = NULL;
+    RSH_TRY(file_path(p, i, &path));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    rsh_status st = *fd < 0 ? io_fail(path) : RSH_OK;
+    rshi_free(path);
+    return st;
+}
+
+rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint64_t fingerprint,
+                             const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going) {
+    rshi_ckpt_partial p = {.journal = -1, .files = files, .fingerprint = fingerprint};
+    p.single = !files->rules && rshi_ckpt_ends(target, ".safetensors");
+    *going = false;
+    rsh_status st = set_paths(&p, target);
+    if (!st) st = take(&p, opts, going);
+    if (st) {
+        rshi_partial_close(&p);
+        return st;
+    }
+    *out = p;
+    return RSH_OK;
+}
+
+void rshi_partial_close(rshi_ckpt_partial *p) {
+    rshi_fds_free(&p->fds);
+    if (p->journal >= 0) close(p->journal);
+    rshi_free(p->target);
+    rshi_free(p->parent);
+    rshi_free(p->home);
+    rshi_free(p->data);
+    rshi_free(p->journal_path);
+    *p = (rshi_ckpt_partial){.journal = -1};
+}
+
+static rsh_status size_file(rshi_ckpt_partial *p, int64_t i, uint64_t *missing) {
+    struct stat s;
+    int fd;
+    RSH_TRY(rshi_fds_take(&p->fds, i, &fd));
+    const rshi_target_file *f = &p->files->file[i];
+    rsh_status st = RSH_OK;
+    if (fstat(fd, &s) || ((uint64_t)s.st_size != f->size && ftruncate(fd, (off_t)f->size))) st = io_fail(f->name);
+    uint64_t have = st ? 0 : (uint64_t)s.st_blocks * 512;
+    *missing += have < f->size ? f->size - have : 0;
+    rshi_fds_give(&p->fds, i);
+    return st;
+}
+
+rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
+    struct statvfs v;
+    uint64_t missing = 0;
+    RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_file, p));
+    for (int64_t i = 0; i < p->files->nfiles; i++) RSH_TRY(size_file(p, i, &missing));
+    RSH_REQUIRE(!statvfs(p->home, &v), RSH_EIO, "%s: %s", p->home, strerror(errno));
+    uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    RSH_REQUIRE(missing <= free_bytes || !v.f_blocks, RSH_EIO,
+                "%s: the result needs %" PRIu64 " more bytes, the file system has %" PRIu64, p->home, missing,
+                free_bytes);
+    return RSH_OK;
+}
+
+rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *from, size_t n) {
+    for (const char *p = from; n;) {
+        ssize_t put = pwrite(fd, p, n, (off_t)at);
+        if (put < 0 && errno == EINTR) continue;
+        RSH_REQUIRE(put > 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at,
+                    put ? strerror(errno) : "nothing was written");
+        p += put;
+        at += (uint64_t)put;
+        n -= (size_t)put;
+    }
+    return RSH_OK;
+}
+
+static rsh_status io_write(void *ctx, int32_t file, uint64_t at, const void *bytes, size_t n) {
+    rshi_ckpt_partial *p = ctx;
+    int fd;
+    RSH_TRY(rshi_fds_take(&p->fds, file, &fd));
+    rsh_status st = rshi_write_fully(fd, p->files->file[file].name, at, bytes, n);
+    rshi_fds_give(&p->fds, file);
+    return st;
+}
+
+static rsh_status io_read(void *ctx, int32_t file, uint64_t at, void *to, size_t n) {
+    rshi_ckpt_partial *p = ctx;
+    int fd;
+    RSH_TRY(rshi_fds_take(&p->fds, file, &fd));
+    rsh_status st = rshi_read_fully(fd, p->files->file[file].name, at, to, n);
+    rshi_fds_give(&p->fds, file);
+    return st;
+}
+
+static rsh_status io_copy(void *ctx, const rsh_ckpt *source, int32_t from, uint64_t from_at, int32_t file, uint64_t at,
+                          size_t n, bool *done) {
+    rshi_ckpt_partial *p = ctx;
+    int fd;
+    RSH_TRY(rshi_fds_take(&p->fds, file, &fd));
+    rsh_status st = rshi_ckpt_send(source, from, from_at, fd, at, n, done);
+    rshi_fds_give(&p->fds, file);
+    return st;
+}
+
+const rshi_files rshi_partial_io = {io_write, io_read, io_copy, NULL};

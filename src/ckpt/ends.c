@@ -1,0 +1,227 @@
+/* Ends: where the elements of one tensor lie, as pieces of parts in files. */
+#include "ckpt/impl.h"
+
+#include <string.h>
+
+typedef struct making {
+    const rshi_lie *lie;
+    rshi_ckpt_end *e;
+    bool distinct;
+    int bits; /* of an element; less than 8: pieces are scaled to bytes */
+} making;
+
+void rshi_end_free(rshi_ckpt_end *e) {
+    rshi_free(e->piece);
+    rshi_free(e->group);
+    rshi_free(e->copy);
+    *e = (rshi_ckpt_end){0};
+}
+
+/* ---- elements of less than a byte ---- */
+
+static bool scale(int64_t *x, int bits) {
+    bool whole = *x * bits % 8 == 0;
+    *x = *x * bits / 8;
+    return whole;
+}
+
+static bool scale_stripe(rshi_stripe *s, int bits) {
+    bool whole = scale(&s->lo, bits) & scale(&s->len, bits) & scale(&s->last, bits);
+    return whole & (s->count > 1 ? scale(&s->stride, bits) : (s->stride = s->len, true));
+}
+
+static rsh_status scale_piece(const making *m, rshi_placed *p) {
+    int last = m->lie->ndim - 1;
+    bool whole = scale(&p->base, m->bits);
+    if (last >= 0) {
+        whole = whole && (p->stride[last] == 1 || rshi_stripe_size(&p->set[last]) <= 1);
+        whole &= scale_stripe(&p->set[last], m->bits);
+        p->stride[last] = 1;
+    }
+    for (int d = 0; d < last; d++) whole &= scale(&p->stride[d], m->bits) || rshi_stripe_size(&p->set[d]) <= 1;
+    RSH_REQUIRE(whole, RSH_EUNSUP,
+                "tensor \"%.200s\": elements of %s are cut inside bytes; cuts along the last dim and its size must be "
+                "multiples of a byte",
+                m->lie->name, rsh_dtype_name(m->lie->dtype));
+    return RSH_OK;
+}
+
+/* ---- pieces ---- */
+
+static rsh_status add_piece(making *m, const rshi_placed *p) {
+    rshi_ckpt_end *e = m->e;
+    RSH_TRY(RSHI_GROW(e->piece, e->npieces + 1, &e->pieces_room));
+    e->piece[e->npieces] = *p;
+    e->piece[e->npieces].group = e->ngroups;
+    if (m->bits % 8) RSH_TRY(scale_piece(m, &e->piece[e->npieces]));
+    e->npieces++;
+    return RSH_OK;
+}
+
+static rsh_status add_copy(rshi_ckpt_end *e, const rshi_ckpt_part *part) {
+    RSH_TRY(RSHI_GROW(e->copy, e->ncopies + 1, &e->copies_room));
+    e->copy[e->ncopies++] = *part;
+    return RSH_OK;
+}
+
+/* The group of the pieces and copies from these numbers on. */
+static rsh_status add_group(rshi_ckpt_end *e, int64_t piece, int64_t copy, int64_t rank) {
+    if (piece == e->npieces) {
+        e->ncopies = copy;
+        return RSH_OK;
+    }
+    RSH_TRY(RSHI_GROW(e->group, e->ngroups + 1, &e->groups_room));
+    e->group[e->ngroups++] = (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank};
+    return RSH_OK;
+}
+
+static rsh_status add_whole(making *m) {
+    const rshi_lie *lie = m->lie;
+    rshi_placed p = {.base = 0};
+    for (int d = 0; d < lie->ndim; d++) {
+        p.set[d] = rshi_stripe_range(0, lie->shape[d]);
+        if (!lie->shape[d]) return RSH_OK;
+    }
+    rshi_dense_strides(lie->ndim, lie->shape, NULL, p.stride);
+    RSH_TRY(add_copy(m->e, lie->parts));
+    if (m->bits % 8) { /* nothing is cut, so it is a run of bytes */
+        int64_t bytes = m->bits;
+        for (int d = 0; d < lie->ndim; d++) bytes *= lie->shape[d];
+        int64_t row = lie->ndim ? lie->shape[lie->ndim - 1] * m->bits : bytes;
+        RSH_REQUIRE(row % 8 == 0, RSH_EUNSUP, "tensor \"%.200s\": its last dim of %s ends inside a byte", lie->name,
+                    rsh_dtype_name(lie->dtype));
+    }
+    RSH_TRY(add_piece(m, &p));
+    return add_group(m->e, 0, 0, 0);
+}
+
+/* ---- parts of a layout ---- */
+
+static rsh_status add_layout_piece(making *m, const rshi_piece *p) {
+    const rsh_layout *l = m->lie->layout;
+    rshi_placed placed = {.base = 0};
+    rsh_part part;
+    RSH_TRY(rsh_layout_part(l, p->rank, p->part, &part));
+    memcpy(placed.set, p->set, sizeof placed.set);
+    rshi_piece_place(l, p, part.strides, &placed.base, placed.stride);
+    return add_piece(m, &placed);
+}
+
+/* Of copies of an element one is its first. */
+static bool is_first(const rsh_layout *l, const rshi_piece *p) {
+    return rshi_piece_holder_index(l, p, p->rank) == 0 && (!rshi_layout_irregular(l) || rshi_piece_first_copy(l, p));
+}
+
+static rsh_status add_pieces(making *m, const rshi_piece *list, int64_t n, int64_t rank, int64_t number) {
+    const rshi_ckpt_part *parts = m->lie->parts + number;
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < n && !st;) {
+        int64_t part = list[i].part, piece = m->e->npieces, copy = m->e->ncopies;
+        st = add_copy(m->e, &parts[part]);
+        for (; i < n && list[i].part == part && !st; i++)
+            if (!m->distinct || is_first(m->lie->layout, &list[i])) st = add_layout_piece(m, &list[i]);
+        if (!st) st = add_group(m->e, piece, copy, rank);
+    }
+    return st;
+}
+
+/* The rank that holds the same part and comes first; -1: this one. */
+static int64_t copied_from(const rsh_layout *l, const rshi_piece *list, int64_t n, int64_t rank) {
+    int64_t first = -1;
+    rsh_part mine, its;
+    if (rshi_layout_irregular(l) || rsh_layout_nparts(l, rank) != 1) return -1;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t holder = rshi_piece_holder(l, &list[i], 0);
+        if (i && holder != first) return -1;
+        first = holder;
+    }
+    if (first < 0 || first == rank || rsh_layout_part(l, rank, 0, &mine) || rsh_layout_part(l, first, 0, &its))
+        return -1;
+    return mine.count == its.count ? first : -1;
+}
+
+rsh_status rshi_part_copy_of(const rsh_layout *l, int64_t rank, int64_t *of) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
+    *of = copied_from(l, list, n, rank);
+    rshi_free(list);
+    return RSH_OK;
+}
+
+/* A part like one that has a group: one more place to write.  The copies of a group lie together, so they are
+ * collected first, by the rank that they copy. */
+typedef struct copying {
+    int64_t of; /* rank */
+    rshi_ckpt_part part;
+} copying;
+
+static rsh_status append_copies(rshi_ckpt_end *e, const copying *list, int64_t n) {
+    rshi_ckpt_part *all = rshi_alloc((size_t)(e->ncopies + n), sizeof *all);
+    int64_t used = 0;
+    if (!all) return rshi_nomem();
+    for (int64_t g = 0; g < e->ngroups; g++) {
+        rshi_ckpt_group *group = &e->group[g];
+        int64_t start = used;
+        for (int64_t i = 0; i < group->ncopies; i++) all[used++] = e->copy[group->copy + i];
+        for (int64_t i = 0; i < n; i++)
+            if (list[i].of == group->rank) all[used++] = list[i].part;
+        group->copy = start;
+        group->ncopies = used - start;
+    }
+    rshi_free(e->copy);
+    e->copy = all;
+    e->copies_room = e->ncopies + n;
+    e->ncopies = used;
+    return RSH_OK;
+}
+
+typedef struct walking {
+    copying *copies;
+    int64_t ncopies, room;
+    int64_t number; /* of the rank's first part in the list of parts */
+} walking;
+
+static rsh_status add_rank(making *m, walking *w, int64_t rank) {
+    const rsh_layout *l = m->lie->layout;
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
+    const rshi_ckpt_part *part = m->lie->parts + w->number;
+    int64_t of = m->distinct || !n ? -1 : copied_from(l, list, n, rank);
+    rsh_status st = RSH_OK;
+    if (of >= 0 && part->file >= 0) {
+        st = RSHI_GROW(w->copies, w->ncopies + 1, &w->room);
+        if (!st) w->copies[w->ncopies++] = (copying){of, *part};
+    } else if (of < 0 && n) {
+        st = add_pieces(m, list, n, rank, w->number);
+    }
+    w->number += rsh_layout_nparts(l, rank);
+    rshi_free(list);
+    return st;
+}
+
+static rsh_status add_ranks(making *m) {
+    const rsh_layout *l = m->lie->layout;
+    walking w = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < rsh_layout_nranks(l) && !st; i++) st = add_rank(m, &w, rsh_layout_rank(l, i));
+    if (!st && w.ncopies) st = append_copies(m->e, w.copies, w.ncopies);
+    rshi_free(w.copies);
+    return st;
+}
+
+void rshi_lie_shape(const rshi_lie *lie, int64_t *shape) {
+    int bits = rsh_dtype_bits(lie->dtype);
+    for (int d = 0; d < lie->ndim; d++) shape[d] = lie->shape[d];
+    if (bits % 8 && lie->ndim) shape[lie->ndim - 1] = lie->shape[lie->ndim - 1] * bits / 8;
+}
+
+rsh_status rshi_end_make(const rshi_lie *lie, bool distinct, rshi_ckpt_end *out) {
+    making m = {lie, out, distinct, rsh_dtype_bits(lie->dtype)};
+    out->npieces = out->ngroups = out->ncopies = 0;
+    out->ndim = lie->ndim;
+    out->size = m.bits < 8 ? 1 : (size_t)m.bits / 8;
+    rshi_lie_shape(lie, out->shape);
+    return lie->layout ? add_ranks(&m) : add_whole(&m);
+}

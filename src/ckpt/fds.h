@@ -1,0 +1,28 @@
+/* fds: descriptors of many files, of which only some are open. */
+#ifndef RESHARD_CKPT_FDS_H
+#define RESHARD_CKPT_FDS_H
+
+#include <pthread.h>
+
+#include "base/base.h"
+
+/* Opens file i. */
+typedef rsh_status rshi_fds_open_fn(void *ctx, int64_t i, int *fd);
+
+typedef struct rshi_fds {
+    pthread_mutex_t lock;
+    struct opened *file; /* owned; n of them */
+    int64_t n, nopen;
+    uint64_t clock;
+    rshi_fds_open_fn *open;
+    void *ctx;
+} rshi_fds;
+
+rsh_status rshi_fds_init(rshi_fds *f, int64_t n, rshi_fds_open_fn *open, void *ctx);
+/* Closes all.  No-op for one that is all zero. */
+void rshi_fds_free(rshi_fds *f);
+/* Between take and give the descriptor stays open.  From any thread. */
+rsh_status rshi_fds_take(rshi_fds *f, int64_t i, int *fd);
+void rshi_fds_give(rshi_fds *f, int64_t i);
+
+#endif

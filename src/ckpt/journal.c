@@ -1,0 +1,119 @@
+/* Journal: which windows of a job are written, with digests and hashes, so that a run that was stopped can go on.
+ *
+ * Records have one size and carry a checksum of themselves; one that is torn is not there.  What a record claims of the
+ * data is checked by reading the data back, so nothing has to reach the disk in order. */
+#include "ckpt/impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC      UINT64_C(0x314a44524853520a) /* "\nRSHRDJ1" */
+#define PUBLISHING (-1)                         /* in place of a window: `hash` is an inode */
+
+typedef struct record {
+    int64_t window;
+    uint64_t hi, lo, hash;
+    uint64_t check; /* of the words above, seeded with the fingerprint */
+} record;
+
+typedef struct head {
+    uint64_t magic, fingerprint, version, reserved, check;
+} head;
+
+static uint64_t check_of(const rshi_ckpt_partial *p, const void *bytes, size_t n) {
+    return rshi_hash(bytes, n, p->fingerprint);
+}
+
+static rsh_status append(rshi_ckpt_partial *p, const void *bytes, size_t n) {
+    for (const char *at = bytes; n;) {
+        ssize_t put = write(p->journal, at, n);
+        if (put < 0 && errno == EINTR) continue;
+        RSH_REQUIRE(put > 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+        at += put;
+        n -= (size_t)put;
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
+    head h = {MAGIC, p->fingerprint, 1, 0, 0};
+    h.check = check_of(p, &h, offsetof(head, check));
+    RSH_REQUIRE(!ftruncate(p->journal, 0), RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    RSH_REQUIRE(lseek(p->journal, 0, SEEK_SET) == 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    return append(p, &h, sizeof h);
+}
+
+rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty) {
+    head h;
+    ssize_t got = pread(p->journal, &h, sizeof h, 0);
+    RSH_REQUIRE(got >= 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    *empty = got < (ssize_t)sizeof h;
+    *same = !*empty && h.magic == MAGIC && h.fingerprint == p->fingerprint && h.version == 1 &&
+            h.check == check_of(p, &h, offsetof(head, check));
+    return RSH_OK;
+}
+
+static void seal(const rshi_ckpt_partial *p, record *r) { r->check = check_of(p, r, offsetof(record, check)); }
+
+rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_t n) {
+    record r[64];
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        r[k] = (record){list[i].window, list[i].sum.hi, list[i].sum.lo, list[i].hash, 0};
+        seal(p, &r[k++]);
+        if (k < 64 && i + 1 < n) continue;
+        RSH_TRY(append(p, r, (size_t)k * sizeof *r));
+        k = 0;
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_journal_publishing(rshi_ckpt_partial *p, uint64_t inode) {
+    record r = {PUBLISHING, 0, 0, inode, 0};
+    seal(p, &r);
+    RSH_TRY(append(p, &r, sizeof r));
+    RSH_REQUIRE(!fdatasync(p->journal), RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    return RSH_OK;
+}
+
+typedef rsh_status (*record_fn)(void *ctx, const record *r);
+
+/* Appending goes on behind the last whole record: a torn one is cut off. */
+static rsh_status walk(rshi_ckpt_partial *p, record_fn fn, void *ctx) {
+    record r;
+    off_t at = sizeof(head);
+    while (pread(p->journal, &r, sizeof r, at) == (ssize_t)sizeof r) {
+        if (r.check == check_of(p, &r, offsetof(record, check))) RSH_TRY(fn(ctx, &r));
+        at += sizeof r;
+    }
+    RSH_REQUIRE(!ftruncate(p->journal, at) && lseek(p->journal, at, SEEK_SET) == at, RSH_EIO, "%s: %s", p->journal_path,
+                strerror(errno));
+    return RSH_OK;
+}
+
+typedef struct handing {
+    void (*fn)(void *ctx, const rshi_moved *m);
+    void *ctx;
+    uint64_t inode;
+} handing;
+
+static rsh_status hand(void *ctx, const record *r) {
+    handing *h = ctx;
+    if (r->window == PUBLISHING)
+        h->inode = r->hash;
+    else if (h->fn)
+        h->fn(h->ctx, &(rshi_moved){r->window, {r->hi, r->lo}, r->hash});
+    return RSH_OK;
+}
+
+rsh_status rshi_journal_read(rshi_ckpt_partial *p, void (*fn)(void *ctx, const rshi_moved *m), void *ctx) {
+    handing h = {fn, ctx, 0};
+    return walk(p, hand, &h);
+}
+
+uint64_t rshi_journal_inode(rshi_ckpt_partial *p) {
+    handing h = {NULL, NULL, 0};
+    return walk(p, hand, &h) ? 0 : h.inode;
+}

@@ -1,0 +1,207 @@
+/* Load: tensors of a checkpoint into sharded tensors: each rank reads its share, then a reshard spreads what was read.
+ */
+#include <string.h>
+
+#include "ckpt/shares.h"
+#include "shard/shard.h"
+
+#define BATCH ((int64_t)64 << 20) /* bytes that a rank reads before they are spread */
+
+typedef struct loading {
+    const rsh_ckpt *c;
+    rsh_comm *comm;
+    int64_t n;
+    const char *const *names;
+    rsh_sharded *const *to;
+    int64_t *tensor; /* owned; numbers in the checkpoint */
+    /* the batch: tensors first .. first + nbatch - 1 */
+    int64_t first, nbatch;
+    rshi_shares *shares; /* owned; n of them, of which those of the batch are set */
+    int64_t *load;       /* owned; bytes that each rank reads in this batch */
+    int64_t bytes;       /* of this rank's memory */
+    rsh_load_stats stats;
+} loading;
+
+/* ---- what is asked for ---- */
+
+static rsh_status check_tensor(const loading *l, int64_t i) {
+    const rsh_ckpt *c = l->c;
+    RSH_REQUIRE(l->names[i] && l->to[i], RSH_EVALUE, "rsh_ckpt_load: tensor %lld has no name or is NULL", (long long)i);
+    int64_t t = rshi_ckpt_find(c, l->names[i], strlen(l->names[i]));
+    RSH_REQUIRE(t >= 0, RSH_EKEY, "%s: there is no tensor \"%.300s\"", c->path, l->names[i]);
+    const rshi_ckpt_tensor *s = &c->tensor[t];
+    const rsh_layout *to = rsh_sharded_layout(l->to[i]);
+    bool same = s->ndim == rsh_layout_ndim(to);
+    for (int d = 0; d < s->ndim && same; d++) same = s->shape[d] == rsh_layout_shape(to)[d];
+    RSH_REQUIRE(same, RSH_EVALUE, "%s: tensor \"%.200s\" has another shape than %.300s", c->path, s->name,
+                rsh_layout_text(to));
+    RSH_REQUIRE(rsh_sharded_comm(l->to[i]) == l->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm", s->name);
+    RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "tensor \"%.200s\" is to be partial: %.300s", s->name,
+                rsh_layout_text(to));
+    rsh_status st = rsh_dtype_check_convert(s->dtype, rsh_layout_dtype(to));
+    if (st) return rshi_fail(st, "%.200s: tensor \"%.200s\": %s", c->path, s->name, rsh_error_detail());
+    l->tensor[i] = t;
+    return RSH_OK;
+}
+
+static rsh_status prepare(loading *l) {
+    RSH_REQUIRE(l->c, RSH_EVALUE, "rsh_ckpt_load: c is NULL");
+    RSH_REQUIRE(l->n >= 0, RSH_EVALUE, "rsh_ckpt_load: %lld tensors", (long long)l->n);
+    RSH_REQUIRE(!l->n || (l->names && l->to), RSH_EVALUE, "rsh_ckpt_load: names or tensors are NULL");
+    l->tensor = rshi_alloc((size_t)l->n, sizeof *l->tensor);
+    l->shares = rshi_calloc((size_t)l->n, sizeof *l->shares);
+    l->load = rshi_calloc((size_t)rsh_comm_size(l->comm), sizeof *l->load);
+    if (!l->tensor || !l->shares || !l->load) return rshi_nomem();
+    for (int64_t i = 0; i < l->n; i++) RSH_TRY(check_tensor(l, i));
+    return RSH_OK;
+}
+
+/* Of the checkpoint as its headers describe it, and of what is asked for. */
+static uint64_t fingerprint(const loading *l) {
+    uint64_t hash = rshi_hash(&l->n, sizeof l->n, 0);
+    for (int64_t i = 0; i < l->c->nfiles; i++) {
+        const rshi_ckpt_file *f = &l->c->file[i];
+        uint64_t numbers[2] = {f->size, f->hash};
+        hash = rshi_hash(f->name, strlen(f->name), rshi_hash(numbers, sizeof numbers, hash));
+    }
+    for (int64_t i = 0; i < l->n; i++) {
+        uint64_t layout = rsh_layout_hash(rsh_sharded_layout(l->to[i]));
+        hash = rshi_hash(l->names[i], strlen(l->names[i]), rshi_hash(&layout, sizeof layout, hash));
+    }
+    return hash;
+}
+
+/* ---- a batch ---- */
+
+/* Takes tensors until one of the ranks has enough to read. */
+static rsh_status choose_batch(loading *l) {
+    int size = rsh_comm_size(l->comm);
+    l->nbatch = l->bytes = 0;
+    memset(l->load, 0, (size_t)size * sizeof *l->load);
+    for (int64_t most = 0; l->first + l->nbatch < l->n && most < BATCH; l->nbatch++) {
+        int64_t i = l->first + l->nbatch;
+        RSH_TRY(rshi_shares_make(l->c, l->tensor[i], rsh_sharded_layout(l->to[i]), l->comm, l->load, &l->bytes,
+                                 &l->shares[i]));
+        for (int r = 0; r < size; r++) most = rshi_max(most, l->load[r]);
+    }
+    return RSH_OK;
+}
+
+/* Memory that other ranks of the node can read. */
+static rsh_status take_memory(loading *l, rsh_sharded **out) {
+    rsh_layout *layout;
+    RSH_TRY(rsh_layout_whole(RSH_U8, 1, &l->bytes, rsh_comm_rank(l->comm), &layout));
+    rsh_status st = rsh_sharded_empty(l->comm, layout, out);
+    rsh_layout_free(layout);
+    return st;
+}
+
+static rsh_status read_shares(loading *l, char *memory) {
+    for (int64_t i = l->first; i < l->first + l->nbatch; i++)
+        for (int64_t k = 0; k < l->shares[i].nchunks; k++) {
+            const rshi_chunk *c = &l->shares[i].chunk[k];
+            if (c->at < 0) continue;
+            RSH_TRY(rshi_file_region_read(l->c, &c->region, l->shares[i].size, memory + c->at, &l->stats.bytes_read));
+        }
+    return RSH_OK;
+}
+
+/* This rank's parts of both sides, and the layouts. */
+typedef struct binding {
+    rsh_memory *src, *dst;
+    const rsh_layout **from, **to;
+    int64_t n; /* tensors that are not empty */
+} binding;
+
+static void free_binding(binding *b) {
+    rshi_free(b->src);
+    rshi_free(b->dst);
+    rshi_free(b->from);
+    rshi_free(b->to);
+}
+
+static int64_t list_sources(const rshi_shares *s, char *memory, rsh_memory *out) {
+    int64_t n = 0;
+    for (int64_t k = 0; k < s->nchunks; k++) {
+        const rshi_chunk *c = &s->chunk[k];
+        for (int64_t b = c->box; c->at >= 0 && b < c->box + c->nboxes; b++)
+            out[n++] = (rsh_memory){memory + c->at + s->box[b].offset, s->box[b].strides};
+    }
+    return n;
+}
+
+static rsh_status list_parts(const loading *l, char *memory, binding *b) {
+    int64_t nsrc = 0, ndst = 0;
+    for (int64_t i = l->first; i < l->first + l->nbatch; i++) {
+        nsrc += l->shares[i].mine;
+        ndst += rsh_sharded_nparts(l->to[i]);
+    }
+    b->src = rshi_alloc((size_t)nsrc, sizeof *b->src);
+    b->dst = rshi_alloc((size_t)ndst, sizeof *b->dst);
+    b->from = rshi_alloc((size_t)l->nbatch, sizeof *b->from);
+    b->to = rshi_alloc((size_t)l->nbatch, sizeof *b->to);
+    if (!b->src || !b->dst || !b->from || !b->to) return rshi_nomem();
+    nsrc = ndst = 0;
+    for (int64_t i = l->first; i < l->first + l->nbatch; i++) {
+        if (!l->shares[i].layout) continue;
+        nsrc += list_sources(&l->shares[i], memory, b->src + nsrc);
+        rshi_sharded_memory(l->to[i], b->dst + ndst);
+        ndst += rsh_sharded_nparts(l->to[i]);
+        b->from[b->n] = l->shares[i].layout;
+        b->to[b->n++] = rsh_sharded_layout(l->to[i]);
+    }
+    return RSH_OK;
+}
+
+/* Everybody is here, and has read what it should. */
+static rsh_status spread(loading *l, const binding *b) {
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    rsh_plan *plan = NULL;
+    rsh_exec *exec = NULL;
+    if (!b->n) return RSH_OK;
+    rsh_status st = rsh_plan_opts_of_comm(l->comm, &opts);
+    if (!st) st = rsh_plan_new_many(b->n, b->from, b->to, &opts, &plan);
+    st = rsh_comm_agree(l->comm, st);
+    if (!st) st = rsh_exec_bind(plan, l->comm, b->src, b->dst, &exec);
+    if (!st) st = rsh_exec_run(exec);
+    if (!st) st = rsh_comm_barrier(l->comm); /* ranks in neither layout wait, too */
+    rsh_exec_free(exec);
+    rsh_plan_free(plan);
+    return st;
+}
+
+static rsh_status load_batch(loading *l) {
+    rsh_sharded *memory = NULL;
+    binding b = {0};
+    rsh_status st = choose_batch(l);
+    if (!st) st = take_memory(l, &memory);
+    char *bytes = st ? NULL : rsh_tensor_data(rsh_sharded_part(memory, 0));
+    if (!st) st = read_shares(l, bytes);
+    if (!st) st = list_parts(l, bytes, &b);
+    st = rsh_comm_agree(l->comm, st);
+    if (!st) st = spread(l, &b);
+    for (int64_t i = l->first; i < l->first + l->nbatch && !st; i++)
+        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++) rsh_tensor_bump(rsh_sharded_part(l->to[i], k));
+    l->stats.most_scratch = (uint64_t)rshi_max((int64_t)l->stats.most_scratch, l->bytes);
+    free_binding(&b);
+    rsh_sharded_free(memory);
+    return st;
+}
+
+rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const char *const *names,
+                         rsh_sharded *const *tensors, rsh_load_stats *stats) {
+    RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_load: comm is NULL");
+    loading l = {.c = c, .comm = comm, .n = n, .names = names, .to = tensors};
+    rsh_status st = prepare(&l);
+    st = rshi_comm_open(comm, "load of a checkpoint", st ? 0 : fingerprint(&l), c ? c->path : "", st);
+    while (!st && l.first < n) {
+        st = load_batch(&l);
+        for (int64_t i = l.first; i < n && i <= l.first + l.nbatch; i++) rshi_shares_free(&l.shares[i]);
+        l.first += l.nbatch;
+    }
+    rshi_free(l.tensor);
+    rshi_free(l.shares);
+    rshi_free(l.load);
+    if (!st && stats) *stats = l.stats;
+    return st;
+}

@@ -1,0 +1,240 @@
+/* Model: files, tensors and where their bytes lie, as sources add them. */
+#include "ckpt/ckpt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *rshi_ckpt_copy(const char *text) {
+    size_t n = strlen(text) + 1;
+    char *copy = rshi_alloc(n, 1);
+    if (copy) memcpy(copy, text, n);
+    return copy;
+}
+
+/* ---- files ---- */
+
+rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out) {
+    rshi_text t = {0};
+    if (directory)
+        rshi_text_add(&t, "%s/%s", directory, name);
+    else
+        rshi_text_add(&t, "%s", name);
+    if (t.failed) return rshi_text_free(&t), rshi_nomem();
+    *out = t.data;
+    return RSH_OK;
+}
+
+int64_t rshi_mtime(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec; }
+
+static rsh_status stat_file(rshi_ckpt_file *f) {
+    struct stat s;
+    RSH_REQUIRE(!stat(f->path, &s), RSH_EIO, "%s: %s", f->path, strerror(errno));
+    RSH_REQUIRE(S_ISREG(s.st_mode), RSH_EIO, "%s: not a regular file", f->path);
+    f->size = (uint64_t)s.st_size;
+    f->mtime = rshi_mtime(&s);
+    return RSH_OK;
+}
+
+static void free_file(rshi_ckpt_file *f) {
+    rshi_free(f->path);
+    rshi_free(f->name);
+}
+
+rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *name, int32_t *file) {
+    rshi_ckpt_file f = {0};
+    rsh_status st;
+    RSH_REQUIRE(c->nfiles < INT32_MAX, RSH_EUNSUP, "%s: more than 2^31 files", c->path);
+    RSH_TRY(RSHI_GROW(c->file, c->nfiles + 1, &c->files_room));
+    RSH_GOTO(rshi_ckpt_join(directory, name, &f.path));
+    f.name = rshi_ckpt_copy(directory ? name : f.path);
+    RSH_GOTO(f.name ? RSH_OK : rshi_nomem());
+    RSH_GOTO(stat_file(&f));
+    *file = (int32_t)c->nfiles;
+    c->file[c->nfiles++] = f;
+    return RSH_OK;
+out:
+    free_file(&f);
+    return st;
+}
+
+void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n) {
+    c->file[file].hash = rshi_hash(bytes, n, c->file[file].hash);
+}
+
+/* ---- names ---- */
+
+typedef struct rshi_ckpt_slot slot;
+
+/* The slot of that name, or the free one where it belongs. */
+static slot *find_slot(const rsh_ckpt *c, uint64_t hash, const char *name, size_t length) {
+    for (int64_t at = (int64_t)hash & (c->nslots - 1);; at = (at + 1) & (c->nslots - 1)) {
+        slot *s = &c->slot[at];
+        if (s->tensor < 0) return s;
+        const char *its = s->hash == hash ? c->tensor[s->tensor].name : NULL;
+        if (its && !strncmp(its, name, length) && !its[length]) return s;
+    }
+}
+
+static rsh_status grow_slots(rsh_ckpt *c) {
+    if (2 * (c->ntensors + 1) <= c->nslots) return RSH_OK;
+    int64_t n = c->nslots ? 2 * c->nslots : 64;
+    slot *old = c->slot, *list = rshi_alloc((size_t)n, sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) list[i].tensor = -1;
+    for (int64_t i = 0; i < c->nslots; i++) {
+        if (old[i].tensor < 0) continue;
+        int64_t at = (int64_t)old[i].hash & (n - 1);
+        while (list[at].tensor >= 0) at = (at + 1) & (n - 1);
+        list[at] = old[i];
+    }
+    rshi_free(old);
+    c->slot = list;
+    c->nslots = n;
+    return RSH_OK;
+}
+
+int64_t rshi_ckpt_find(const rsh_ckpt *c, const char *name, size_t length) {
+    return c->nslots ? find_slot(c, rshi_hash(name, length, 0), name, length)->tensor : -1;
+}
+
+/* ---- tensors ---- */
+
+static rsh_status check_shape(const rsh_ckpt *c, const char *name, rsh_dtype dtype, int ndim, const int64_t *shape) {
+    int64_t count, bits = 0;
+    bool empty = false, right = true;
+    RSH_REQUIRE((unsigned)ndim <= RSH_MAX_NDIM, RSH_EUNSUP, "%s: tensor \"%.200s\": %d dims; at most %d", c->path, name,
+                ndim, RSH_MAX_NDIM);
+    for (int d = 0; d < ndim; d++) {
+        empty |= !shape[d];
+        right &= shape[d] >= 0;
+    }
+    RSH_REQUIRE(right, RSH_EVALUE, "%s: tensor \"%.200s\": a size below 0", c->path, name);
+    if (!empty) right = rshi_product(ndim, shape, &count) && rshi_mul(count, rsh_dtype_bits(dtype), &bits);
+    RSH_REQUIRE(right, RSH_EVALUE, "%s: tensor \"%.200s\": its shape has more elements than 64 bits can count", c->path,
+                name);
+    return RSH_OK;
+}
+
+static rsh_status store_tensor(rsh_ckpt *c, const char *name, size_t length, int ndim, const int64_t *shape,
+                               rshi_ckpt_tensor *t) {
+    int64_t *sizes = rshi_store_take(&c->store, (size_t)ndim * sizeof *shape, sizeof *shape);
+    t->name = rshi_store_text(&c->store, name, length);
+    if (!sizes || !t->name) return rshi_nomem();
+    if (ndim) memcpy(sizes, shape, (size_t)ndim * sizeof *shape);
+    t->shape = sizes;
+    t->ndim = ndim;
+    return RSH_OK;
+}
+
+rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype, int ndim,
+                                const int64_t *shape, int32_t file, uint64_t at, int64_t *tensor) {
+    rshi_ckpt_tensor t = {.dtype = dtype};
+    RSH_TRY(grow_slots(c));
+    RSH_TRY(RSHI_GROW(c->tensor, c->ntensors + 1, &c->tensors_room));
+    RSH_TRY(store_tensor(c, name, length, (unsigned)ndim <= RSH_MAX_NDIM ? ndim : 0, shape, &t));
+    RSH_REQUIRE(rsh_dtype_bits(dtype), RSH_EVALUE, "%s: tensor \"%.200s\": %d is not a dtype", c->path, t.name,
+                (int)dtype);
+    RSH_TRY(check_shape(c, t.name, dtype, ndim, shape));
+    uint64_t hash = rshi_hash(name, length, 0);
+    slot *its = find_slot(c, hash, name, length);
+    RSH_REQUIRE(its->tensor < 0, RSH_EVALUE, "%s: byte %" PRIu64 ": tensor \"%.200s\" is there a second time",
+                file >= 0 ? c->file[file].name : c->path, at, t.name);
+    *tensor = c->ntensors;
+    *its = (slot){hash, c->ntensors};
+    c->tensor[c->ntensors++] = t;
+    return RSH_OK;
+}
+
+static rsh_status take_parts(rsh_ckpt *c, rshi_ckpt_tensor *t, int64_t n, const rshi_ckpt_part *parts) {
+    RSH_TRY(RSHI_GROW(c->parts, c->nparts + n, &c->parts_room));
+    if (n) memcpy(c->parts + c->nparts, parts, (size_t)n * sizeof *parts);
+    t->part = c->nparts;
+    t->nparts = n;
+    c->nparts += n;
+    return RSH_OK;
+}
+
+rsh_status rshi_ckpt_set_whole(rsh_ckpt *c, int64_t tensor, int32_t file, uint64_t at) {
+    return take_parts(c, &c->tensor[tensor], 1, &(rshi_ckpt_part){file, at});
+}
+
+rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *layout, int64_t nparts,
+                               const rshi_ckpt_part *parts) {
+    rshi_ckpt_tensor *t = &c->tensor[tensor];
+    RSH_TRY(take_parts(c, t, nparts, parts));
+    rsh_layout_free(t->layout);
+    t->layout = rsh_layout_hold(layout);
+    t->ranks_are_files = true;
+    return RSH_OK;
+}
+
+/* ---- what is no tensor ---- */
+
+static rsh_status add_pair(rshi_ckpt_pair **list, int64_t *n, int64_t *room, const char *key, const char *value) {
+    RSH_TRY(RSHI_GROW(*list, *n + 1, room));
+    rshi_ckpt_pair p = {rshi_ckpt_copy(key), rshi_ckpt_copy(value)};
+    if (!p.key || !p.value) {
+        rshi_free(p.key);
+        rshi_free(p.value);
+        return rshi_nomem();
+    }
+    (*list)[(*n)++] = p;
+    return RSH_OK;
+}
+
+rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value) {
+    for (int64_t i = 0; i < c->nmeta; i++)
+        if (!strcmp(c->meta[i].key, key)) return RSH_OK; /* files repeat it; the first counts */
+    return add_pair(&c->meta, &c->nmeta, &c->meta_room, key, value);
+}
+
+rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *path) {
+    return add_pair(&c->beside, &c->nbeside, &c->beside_room, name, path);
+}
+
+rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what) {
+    RSH_TRY(RSHI_GROW(c->other, c->nothers + 1, &c->others_room));
+    rshi_ckpt_other o = {rshi_ckpt_copy(name), rshi_ckpt_copy(what)};
+    if (!o.name || !o.what) {
+        rshi_free(o.name);
+        rshi_free(o.what);
+        return rshi_nomem();
+    }
+    c->other[c->nothers++] = o;
+    return RSH_OK;
+}
+
+/* ---- the end ---- */
+
+static void free_pairs(rshi_ckpt_pair *list, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        rshi_free(list[i].key);
+        rshi_free(list[i].value);
+    }
+    rshi_free(list);
+}
+
+void rsh_ckpt_free(rsh_ckpt *c) {
+    if (!c) return;
+    rshi_reading_close(c);
+    for (int64_t i = 0; i < c->nfiles; i++) free_file(&c->file[i]);
+    for (int64_t i = 0; i < c->ntensors; i++) rsh_layout_free(c->tensor[i].layout);
+    for (int64_t i = 0; i < c->nothers; i++) {
+        rshi_free(c->other[i].name);
+        rshi_free(c->other[i].what);
+    }
+    free_pairs(c->meta, c->nmeta);
+    free_pairs(c->beside, c->nbeside);
+    rshi_free(c->other);
+    rshi_free(c->file);
+    rshi_free(c->tensor);
+    rshi_free(c->parts);
+    rshi_free(c->boxes);
+    rshi_free(c->slot);
+    rshi_free(c->path);
+    rshi_store_free(&c->store);
+    rshi_free(c);
+}

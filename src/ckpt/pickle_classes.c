@@ -1,0 +1,105 @@
+/* Pickle classes: the names that pickles of PyTorch's checkpoints may mention, in all versions that we know. */
+#include "ckpt/pickle.h"
+
+#include <string.h>
+
+#define OLD "torch.distributed._shard.checkpoint."
+#define NEW "torch.distributed.checkpoint."
+
+static const struct {
+    const char *module, *name;
+    rshi_pickle_class class;
+} classes[] = {
+    {OLD "metadata", "Metadata", RSHI_CLASS_METADATA},
+    {NEW "metadata", "Metadata", RSHI_CLASS_METADATA},
+    {OLD "metadata", "TensorStorageMetadata", RSHI_CLASS_TENSOR_STORAGE},
+    {NEW "metadata", "TensorStorageMetadata", RSHI_CLASS_TENSOR_STORAGE},
+    {OLD "metadata", "ChunkStorageMetadata", RSHI_CLASS_CHUNK_STORAGE},
+    {NEW "metadata", "ChunkStorageMetadata", RSHI_CLASS_CHUNK_STORAGE},
+    {OLD "metadata", "BytesStorageMetadata", RSHI_CLASS_BYTES_STORAGE},
+    {NEW "metadata", "BytesStorageMetadata", RSHI_CLASS_BYTES_STORAGE},
+    {OLD "metadata", "MetadataIndex", RSHI_CLASS_INDEX},
+    {NEW "metadata", "MetadataIndex", RSHI_CLASS_INDEX},
+    {NEW "metadata", "StorageMeta", RSHI_CLASS_STORAGE_META},
+    {OLD "filesystem", "_StorageInfo", RSHI_CLASS_STORAGE_INFO},
+    {NEW "filesystem", "_StorageInfo", RSHI_CLASS_STORAGE_INFO},
+    {"torch.distributed._shard.sharded_tensor.metadata", "TensorProperties", RSHI_CLASS_PROPERTIES},
+    {NEW "metadata", "TensorProperties", RSHI_CLASS_PROPERTIES},
+    {"torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING", RSHI_CLASS_MEMORY_FORMAT},
+    {NEW "metadata", "_MEM_FORMAT_ENCODING", RSHI_CLASS_MEMORY_FORMAT},
+    {"torch.serialization", "_get_layout", RSHI_CLASS_GET_LAYOUT},
+    {"builtins", "getattr", RSHI_CLASS_GETATTR},
+    {"__builtin__", "getattr", RSHI_CLASS_GETATTR},
+    {"torch", "Size", RSHI_CLASS_SIZE},
+    {"collections", "OrderedDict", RSHI_CLASS_ORDERED_DICT},
+    {"pathlib", "PosixPath", RSHI_CLASS_PATH},
+    {"pathlib._local", "PosixPath", RSHI_CLASS_PATH},
+    {"torch._utils", "_rebuild_tensor_v2", RSHI_CLASS_TENSOR_V2},
+    {"torch._utils", "_rebuild_tensor_v3", RSHI_CLASS_TENSOR_V3},
+};
+
+/* dtypes, and the storages that have one. */
+static const struct {
+    const char *name, *storage; /* below "torch"; storage may be NULL */
+    rsh_dtype dtype;
+} dtypes[] = {
+    {"bool", "BoolStorage", RSH_BOOL},
+    {"uint8", "ByteStorage", RSH_U8},
+    {"int8", "CharStorage", RSH_I8},
+    {"uint16", NULL, RSH_U16},
+    {"int16", "ShortStorage", RSH_I16},
+    {"uint32", NULL, RSH_U32},
+    {"int32", "IntStorage", RSH_I32},
+    {"uint64", NULL, RSH_U64},
+    {"int64", "LongStorage", RSH_I64},
+    {"float16", "HalfStorage", RSH_F16},
+    {"bfloat16", "BFloat16Storage", RSH_BF16},
+    {"float32", "FloatStorage", RSH_F32},
+    {"float64", "DoubleStorage", RSH_F64},
+    {"float8_e4m3fn", NULL, RSH_F8E4M3},
+    {"float8_e5m2", NULL, RSH_F8E5M2},
+    {"float8_e4m3fnuz", NULL, RSH_F8E4M3FNUZ},
+    {"float8_e5m2fnuz", NULL, RSH_F8E5M2FNUZ},
+    {"float8_e8m0fnu", NULL, RSH_F8E8M0},
+    {"complex64", "ComplexFloatStorage", RSH_C64},
+    {"complex128", "ComplexDoubleStorage", RSH_C128},
+};
+
+/* dtypes of PyTorch that have no counterpart here. */
+static const char *const foreign[] = {"complex32",     "qint8", "quint8",           "qint32", "quint4x2",
+                                      "quint2x4", "bits8", "float4_e2m1fn_x2", "uint4",  "int4"};
+
+#define COUNT(list) (sizeof list / sizeof *list)
+
+static bool same(const char *a, const char *b, size_t n) { return a && strlen(a) == n && !memcmp(a, b, n); }
+
+static bool find_torch(const char *name, size_t n, rshi_pickle_value *out) {
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        bool storage = same(dtypes[i].storage, name, n);
+        if (!storage && !same(dtypes[i].name, name, n)) continue;
+        out->class = storage ? RSHI_CLASS_STORAGE : RSHI_CLASS_DTYPE;
+        out->number = dtypes[i].dtype;
+        return true;
+    }
+    if (!same("UntypedStorage", name, n)) return false;
+    out->class = RSHI_CLASS_STORAGE;
+    out->number = RSH_DTYPE_COUNT;
+    return true;
+}
+
+rsh_status rshi_pickle_find(const char *module, size_t mlength, const char *name, size_t nlength,
+                            rshi_pickle_value *out) {
+    out->kind = RSHI_PICKLE_CLASS;
+    for (size_t i = 0; i < COUNT(classes); i++)
+        if (same(classes[i].module, module, mlength) && same(classes[i].name, name, nlength)) {
+            out->class = classes[i].class;
+            return RSH_OK;
+        }
+    bool torch = same("torch", module, mlength) || same("torch.storage", module, mlength);
+    if (torch && find_torch(name, nlength, out)) return RSH_OK;
+    for (size_t i = 0; torch && i < COUNT(foreign); i++)
+        if (same(foreign[i], name, nlength))
+            return rshi_fail(RSH_EUNSUP, "there is no dtype like torch.%s", foreign[i]);
+    return rshi_fail(RSH_EVALUE, "the pickle names %.*s.%.*s, which PyTorch's checkpoints do not contain",
+                     (int)(mlength < 80 ? mlength : 80), module, (int)(nlength < 80 ? nlength : 80), name);
+}

@@ -1,0 +1,373 @@
+/* Save: sharded tensors of all ranks to a directory of rank files, which appears complete or not at all. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ckpt/impl.h"
+#include "comm/comm.h"
+#include "shard/shard.h"
+
+#define WINDOW ((int64_t)4 << 20) /* bytes packed at once where a part is not dense */
+
+typedef struct saving {
+    rsh_comm *comm;
+    int64_t n;
+    const char *const *names;
+    const rsh_sharded *const *given;
+    const rsh_save_opts *opts;
+    const rsh_sharded **tensor; /* owned list; `given`, or `flat` where a rank has several parts */
+    rsh_sharded **flat;         /* owned; NULL where not needed */
+    rsh_ckpt *model;            /* owned: names, shapes, metadata */
+    rshi_target target;         /* this rank's file */
+    rsh_digest *digests;        /* owned */
+    rshi_ckpt_partial partial;      /* of rank 0 */
+    char *file;                 /* owned: path of this rank's file */
+} saving;
+
+/* ---- what is asked for ---- */
+
+static rsh_status check_tensor(const saving *s, int64_t i) {
+    RSH_REQUIRE(s->names[i] && *s->names[i] && s->given[i], RSH_EVALUE,
+                "rsh_ckpt_save: tensor %" PRId64 " has no name or is NULL", i);
+    const rsh_layout *l = rsh_sharded_layout(s->given[i]);
+    RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm",
+                s->names[i]);
+    RSH_REQUIRE(strcmp(s->names[i], "__metadata__"), RSH_EVALUE, "no tensor can have the name __metadata__");
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "tensor \"%.200s\" is partial, which is not saved: %.300s", s->names[i],
+                rsh_layout_text(l));
+    RSH_REQUIRE(rshi_safetensors_name(rsh_layout_dtype(l)), RSH_EUNSUP, "tensor \"%.300s\": safetensors has no %s",
+                s->names[i], rsh_dtype_name(rsh_layout_dtype(l)));
+    return RSH_OK;
+}
+
+static rsh_status check_opts(const rsh_save_opts *o) {
+    if (!o) return RSH_OK;
+    RSH_REQUIRE(o->struct_size == sizeof *o, RSH_EVALUE, "options that do not start from RSH_SAVE_OPTS_INIT");
+    RSH_REQUIRE(o->nmeta >= 0 && (!o->nmeta || (o->keys && o->values)), RSH_EVALUE, "metadata without keys or values");
+    for (int64_t i = 0; i < o->nmeta; i++)
+        RSH_REQUIRE(o->keys[i] && o->values[i] && strncmp(o->keys[i], "reshard.", 8), RSH_EVALUE,
+                    "metadata %" PRId64 " is NULL or has a key that starts with \"reshard.\"", i);
+    return RSH_OK;
+}
+
+static rsh_status check_path(const char *path, const rsh_save_opts *o) {
+    struct stat s;
+    RSH_REQUIRE(path && *path, RSH_EVALUE, "rsh_ckpt_save: path is NULL or empty");
+    RSH_REQUIRE(!rshi_ckpt_ends(path, ".safetensors"), RSH_EVALUE,
+                "%s: rank files need a directory, and its name should not end in .safetensors", path);
+    RSH_REQUIRE((o && o->force) || lstat(path, &s), RSH_EVALUE,
+                "%s: there is something at the path; opts->force replaces it", path);
+    return RSH_OK;
+}
+
+static rsh_status prepare(saving *s, const char *path) {
+    RSH_TRY(check_opts(s->opts));
+    RSH_TRY(check_path(path, s->opts));
+    RSH_REQUIRE(s->n >= 0, RSH_EVALUE, "rsh_ckpt_save: %" PRId64 " tensors", s->n);
+    RSH_REQUIRE(!s->n || (s->names && s->given), RSH_EVALUE, "rsh_ckpt_save: names or tensors are NULL");
+    s->tensor = rshi_alloc((size_t)s->n, sizeof *s->tensor);
+    s->flat = rshi_calloc((size_t)s->n, sizeof *s->flat);
+    s->digests = rshi_calloc((size_t)s->n, sizeof *s->digests);
+    s->model = RSHI_NEW(rsh_ckpt);
+    if (!s->tensor || !s->flat || !s->digests || !s->model) return rshi_nomem();
+    s->model->path = rshi_ckpt_copy(path);
+    if (!s->model->path) return rshi_nomem();
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t t;
+        RSH_TRY(check_tensor(s, i));
+        s->tensor[i] = s->given[i];
+        const rsh_layout *l = rsh_sharded_layout(s->given[i]);
+        RSH_TRY(rshi_ckpt_add_tensor(s->model, s->names[i], strlen(s->names[i]), rsh_layout_dtype(l),
+                                     rsh_layout_ndim(l), rsh_layout_shape(l), -1, 0, &t));
+    }
+    for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++)
+        RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts->keys[i], s->opts->values[i]));
+    return RSH_OK;
+}
+
+static uint64_t fingerprint(const saving *s) {
+    uint64_t hash = rshi_hash(s->model->path, strlen(s->model->path), (uint64_t)s->n);
+    for (int64_t i = 0; i < s->n; i++) {
+        uint64_t layout = rsh_layout_hash(rsh_sharded_layout(s->given[i]));
+        hash = rshi_hash(s->names[i], strlen(s->names[i]), rshi_hash(&layout, sizeof layout, hash));
+    }
+    for (int64_t i = 0; i < s->model->nmeta; i++) {
+        hash = rshi_hash(s->model->meta[i].key, strlen(s->model->meta[i].key), hash);
+        hash = rshi_hash(s->model->meta[i].value, strlen(s->model->meta[i].value), hash);
+    }
+    bool flags[2] = {s->opts && s->opts->force, s->opts && s->opts->no_digest};
+    return rshi_hash(flags, sizeof flags, hash);
+}
+
+/* ---- tensors of which a rank has several parts ---- */
+
+static bool has_several(const rsh_layout *l) {
+    for (int64_t i = 0; i < rsh_layout_nranks(l); i++)
+        if (rsh_layout_nparts(l, rsh_layout_rank(l, i)) > 1) return true;
+    return !rsh_layout_nranks(l); /* nobody would store its name */
+}
+
+/* The same tensor as a flat range for each rank of the comm. */
+static rsh_status flat_layout(const rsh_comm *comm, const rsh_layout *l, rsh_layout **out) {
+    rsh_layout_desc d = {.dtype = rsh_layout_dtype(l), .ndim = rsh_layout_ndim(l), .naxes = 1};
+    for (int k = 0; k < d.ndim; k++) d.dim[k].size = rsh_layout_shape(l)[k];
+    d.flat = (rsh_cut){.naxes = 1, .rule = RSH_RULE_BALANCED};
+    d.axis[0] = (rsh_axis){"rank", rsh_comm_size(comm)};
+    return rsh_layout_new(&d, out);
+}
+
+static rsh_status flatten(saving *s) {
+    for (int64_t i = 0; i < s->n; i++) {
+        rsh_layout *l = NULL;
+        if (!has_several(rsh_sharded_layout(s->given[i]))) continue;
+        rsh_status st = rsh_comm_agree(s->comm, flat_layout(s->comm, rsh_sharded_layout(s->given[i]), &l));
+        if (!st) st = rsh_reshard(s->given[i], l, NULL, &s->flat[i]);
+        rsh_layout_free(l);
+        if (st) return st;
+        s->tensor[i] = s->flat[i];
+    }
+    return RSH_OK;
+}
+
+/* ---- this rank's file ---- */
+
+/* Does this rank store its part: is it the first holder of some of it? */
+static rsh_status is_stored(const saving *s, const rsh_layout *l, bool *out) {
+    rshi_piece *list = NULL;
+    int64_t n = 0, rank = rsh_comm_rank(s->comm);
+    rsh_part part;
+    *out = false;
+    if (!rsh_layout_nparts(l, rank)) return RSH_OK;
+    RSH_TRY(rsh_layout_part(l, rank, 0, &part));
+    RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
+    for (int64_t i = 0; i < n && !*out; i++) *out = rshi_piece_holder_index(l, &list[i], rank) == 0;
+    if (!rsh_layout_count(l)) *out = rsh_layout_rank(l, 0) == rank; /* its name must be somewhere */
+    rshi_free(list);
+    return RSH_OK;
+}
+
+static rsh_status add_entry(saving *s, int64_t i, uint64_t *at) {
+    rshi_target *t = &s->target;
+    const rsh_layout *l = t->tensor[i].layout;
+    rsh_part part;
+    bool stored;
+    RSH_TRY(is_stored(s, l, &stored));
+    if (!stored) return RSH_OK;
+    RSH_TRY(rsh_layout_part(l, rsh_comm_rank(s->comm), 0, &part));
+    RSH_TRY(RSHI_GROW(t->entry, t->nentries + 1, &t->entries_room));
+    uint64_t end = *at + (uint64_t)part.count * rsh_dtype_size(rsh_layout_dtype(l));
+    t->entry[t->nentries++] = (rshi_target_entry){i, rshi_layout_ordinal(l, rsh_comm_rank(s->comm)), *at, end};
+    *at = end;
+    return RSH_OK;
+}
+
+/* Larger elements first, so that all are aligned without holes. */
+static rsh_status add_entries(saving *s) {
+    uint64_t at = 0;
+    for (size_t size = 16; size; size /= 2)
+        for (int64_t i = 0; i < s->n; i++)
+            if (rsh_dtype_size(s->target.tensor[i].dtype) == size) RSH_TRY(add_entry(s, i, &at));
+    s->target.file->nentries = s->target.nentries;
+    return RSH_OK;
+}
+
+static int count(void *ctx, const char *text, size_t n) {
+    (void)text;
+    *(uint64_t *)ctx += n;
+    return 0;
+}
+
+static rsh_status describe(saving *s) {
+    rshi_target *t = &s->target;
+    uint64_t header = 0;
+    rshi_text name = {0};
+    *t = (rshi_target){.source = s->model, .digests = !s->opts || !s->opts->no_digest, .ntensors = s->n};
+    t->tensor = rshi_calloc((size_t)s->n, sizeof *t->tensor);
+    t->file = RSHI_NEW(rshi_target_file);
+    if (!t->tensor || !t->file) return rshi_nomem();
+    for (int64_t i = 0; i < s->n; i++) {
+        rsh_layout *l = rsh_layout_hold(rsh_sharded_layout(s->tensor[i]));
+        t->tensor[i] = (rshi_target_tensor){.source = i, .dtype = rsh_layout_dtype(l), .layout = l, .rule = -1};
+    }
+    t->nfiles = 1;
+    t->file->rank = rsh_comm_rank(s->comm);
+    rshi_text_add(&name, "rank-%05d-of-%05d.safetensors", rsh_comm_rank(s->comm), rsh_comm_size(s->comm));
+    if (name.failed) return rshi_text_free(&name), rshi_nomem();
+    t->file->name = name.data;
+    RSH_TRY(add_entries(s));
+    RSH_TRY(rshi_target_header(t, 0, NULL, &(rsh_sink){count, &header}));
+    RSH_REQUIRE(header - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
+                "%s: its header would have %" PRIu64 " bytes; safetensors allows %u", t->file->name, header - 8,
+                RSHI_HEADER_MOST);
+    t->file->header = header;
+    return RSH_OK;
+}
+
+/* ---- writing ---- */
+
+typedef struct putting {
+    int fd;
+    const char *path;
+    uint64_t at;
+    rsh_status st;
+} putting;
+
+static int put(void *ctx, const char *bytes, size_t n) {
+    putting *p = ctx;
+    p->st = rshi_write_fully(p->fd, p->path, p->at, bytes, n);
+    p->at += n;
+    return p->st != RSH_OK;
+}
+
+/* Rows of a part that is not dense in its layout's order, packed in windows. */
+typedef struct packing {
+    putting *to;
+    const rsh_part *part;
+    const int64_t *strides; /* in memory; elements */
+    int order[RSH_MAX_NDIM];
+    int64_t size;
+    char *window;
+    size_t used;
+} packing;
+
+static void find_order(packing *p) {
+    for (int d = 0; d < p->part->ndim; d++) {
+        int k = d;
+        for (; k && p->part->strides[p->order[k - 1]] < p->part->strides[d]; k--) p->order[k] = p->order[k - 1];
+        p->order[k] = d;
+    }
+}
+
+static rsh_status flush_window(packing *p) {
+    put(p->to, p->window, p->used);
+    p->used = 0;
+    return p->to->st;
+}
+
+static rsh_status pack(packing *p, int level, const char *from) {
+    if (level == p->part->ndim) {
+        if (p->used + (size_t)p->size > (size_t)WINDOW) RSH_TRY(flush_window(p));
+        memcpy(p->window + p->used, from, (size_t)p->size);
+        p->used += (size_t)p->size;
+        return RSH_OK;
+    }
+    int d = p->order[level];
+    for (int64_t i = 0; i < p->part->shape[d]; i++) RSH_TRY(pack(p, level + 1, from + i * p->strides[d] * p->size));
+    return RSH_OK;
+}
+
+static bool is_dense(const rsh_part *part, const int64_t *strides) {
+    for (int d = 0; d < part->ndim; d++)
+        if (part->shape[d] > 1 && part->strides[d] != strides[d]) return false;
+    return true;
+}
+
+static rsh_status put_part(const rsh_sharded *s, putting *to) {
+    const rsh_tensor *t = rsh_sharded_part(s, 0);
+    rsh_part part;
+    RSH_TRY(rsh_layout_part(rsh_sharded_layout(s), rsh_comm_rank(rsh_sharded_comm(s)), 0, &part));
+    if (!part.count) return RSH_OK;
+    packing p = {.to = to, .part = &part, .strides = rsh_tensor_strides(t)};
+    p.size = (int64_t)rsh_dtype_size(rsh_layout_dtype(rsh_sharded_layout(s)));
+    if (is_dense(&part, p.strides)) {
+        put(to, rsh_tensor_data(t), (size_t)(part.count * p.size));
+        return to->st;
+    }
+    p.window = rshi_alloc((size_t)WINDOW, 1);
+    if (!p.window) return rshi_nomem();
+    find_order(&p);
+    rsh_status st = pack(&p, 0, rsh_tensor_data(t));
+    if (!st) st = flush_window(&p);
+    rshi_free(p.window);
+    return st;
+}
+
+static rsh_status put_file(saving *s) {
+    const rshi_target *t = &s->target;
+    putting to = {.path = s->file};
+    to.fd = open(s->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    RSH_REQUIRE(to.fd >= 0, RSH_EIO, "%s: %s", s->file, strerror(errno));
+    rsh_status st = rshi_target_header(t, 0, s->digests, &(rsh_sink){put, &to});
+    for (int64_t i = 0; i < t->nentries && !st; i++) st = put_part(s->tensor[t->entry[i].tensor], &to);
+    if (!st && fdatasync(to.fd)) st = rshi_fail(RSH_EIO, "%s: %s", s->file, strerror(errno));
+    if (close(to.fd) && !st) st = rshi_fail(RSH_EIO, "%s: %s", s->file, strerror(errno));
+    return st;
+}
+
+static rsh_status take_digests(saving *s) {
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < s->n && s->target.digests && !st; i++)
+        st = rsh_sharded_digest(s->tensor[i], &s->digests[i]);
+    return st;
+}
+
+/* ---- the directory, which rank 0 makes and publishes ---- */
+
+static const rshi_target no_files;
+
+static rsh_status make_directory(saving *s, const char *path) {
+    rsh_convert_opts o = RSH_CONVERT_OPTS_INIT;
+    bool going;
+    o.force = true; /* what is at the path was looked at; what an earlier save left goes */
+    if (rsh_comm_rank(s->comm)) return RSH_OK;
+    return rshi_partial_open(path, &no_files, 0, &o, &s->partial, &going);
+}
+
+static rsh_status name_file(saving *s) {
+    rshi_text t = {0};
+    size_t n = strlen(s->model->path);
+    while (n > 1 && s->model->path[n - 1] == '/') n--;
+    rshi_text_add(&t, "%.*s.reshard-partial/data/%s", (int)n, s->model->path, s->target.file->name);
+    if (t.failed) return rshi_text_free(&t), rshi_nomem();
+    s->file = t.data;
+    return RSH_OK;
+}
+
+static rsh_status publish(saving *s) {
+    if (rsh_comm_rank(s->comm)) return RSH_OK;
+    RSH_TRY(rshi_partial_flush(&s->partial));
+    return rshi_partial_publish(&s->partial, s->opts && s->opts->force);
+}
+
+/* Nothing is left of a save that failed. */
+static void clean_up(saving *s, rsh_status st) {
+    if (s->partial.home && st) {
+        char sentence[RSHI_DETAIL_BYTES];
+        strncpy(sentence, rsh_error_detail(), sizeof sentence - 1);
+        sentence[sizeof sentence - 1] = 0;
+        rshi_remove(s->partial.home);
+        rshi_set_detail(sentence);
+    }
+    if (s->partial.home) rshi_partial_close(&s->partial);
+    for (int64_t i = 0; s->flat && i < s->n; i++) rsh_sharded_free(s->flat[i]);
+    rshi_target_free(&s->target);
+    rsh_ckpt_free(s->model);
+    rshi_free(s->tensor);
+    rshi_free(s->flat);
+    rshi_free(s->digests);
+    rshi_free(s->file);
+}
+
+rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
+                         const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
+    RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_save: comm is NULL");
+    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = opts};
+    rsh_status st = prepare(&s, path);
+    st = rshi_comm_open(comm, "save of a checkpoint", st ? 0 : fingerprint(&s), path ? path : "", st);
+    if (!st) st = flatten(&s);
+    if (!st) st = rsh_comm_agree(comm, describe(&s));
+    if (!st) st = take_digests(&s);
+    if (!st) st = rsh_comm_agree(comm, make_directory(&s, path));
+    if (!st) {
+        rsh_status mine = name_file(&s);
+        if (!mine) mine = put_file(&s);
+        st = rsh_comm_agree(comm, mine);
+    }
+    if (!st) st = rsh_comm_agree(comm, publish(&s));
+    clean_up(&s, st);
+    return st;
+}

@@ -1,0 +1,183 @@
+/* Ranks: our own sharded output: one or more files for each rank, with the layout of every tensor in __metadata__. */
+#include "ckpt/ckpt.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One file at hand. */
+typedef struct taking {
+    rsh_ckpt *c;
+    const rshi_header *h;
+    int32_t file;
+    int64_t rank;
+} taking;
+
+#define REFUSE_UNLESS(t, e, condition, ...)                                                                            \
+    do {                                                                                                               \
+        if (!(condition)) return refuse(t, e, __VA_ARGS__);                                                            \
+    } while (0)
+
+static rsh_status refuse(const taking *t, const rshi_header_tensor *e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static rsh_status refuse(const taking *t, const rshi_header_tensor *e, const char *format, ...) {
+    rshi_text text = {0};
+    char sentence[500];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(sentence, sizeof sentence, format, list);
+    va_end(list);
+    rshi_text_add(&text, "%s", sentence);
+    rsh_status st = rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.150s\": %s", t->c->file[t->file].path, e->at,
+                              e->name, text.data ? text.data : "");
+    rshi_text_free(&text);
+    return st;
+}
+
+static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const char *text, int64_t *tensor) {
+    rsh_layout *l = NULL;
+    rsh_ckpt *c = t->c;
+    rsh_status st = rsh_layout_parse(text, &l);
+    if (st == RSH_EVALUE || st == RSH_ETYPE) return refuse(t, e, "its layout \"%.150s\" is none", text);
+    if (st) return st;
+    int64_t n = rsh_layout_nranks(l);
+    rshi_ckpt_part *parts = rshi_alloc((size_t)n, sizeof *parts);
+    st = parts ? RSH_OK : rshi_nomem();
+    if (!st)
+        st = rshi_ckpt_add_tensor(c, e->name, strlen(e->name), rsh_layout_dtype(l), rsh_layout_ndim(l),
+                                  rsh_layout_shape(l), t->file, e->at, tensor);
+    for (int64_t i = 0; i < n && !st; i++) {
+        parts[i] = (rshi_ckpt_part){-1, 0};
+        if (rsh_layout_nparts(l, rsh_layout_rank(l, i)) != 1)
+            st = refuse(t, e, "in its layout \"%.150s\" a rank has several parts", text);
+    }
+    if (!st) st = rshi_ckpt_set_parts(c, *tensor, l, n, parts);
+    if (!st) st = rshi_ckpt_take_digest(c, t->h, e->name, &c->tensor[*tensor].digest);
+    rshi_free(parts);
+    rsh_layout_free(l);
+    return st;
+}
+
+void rshi_part_stored_shape(const rsh_layout *l, const rsh_part *p, int64_t *shape) {
+    const rsh_layout_desc *d = rsh_layout_describe(l);
+    for (int k = 0; k < p->ndim; k++) shape[k] = p->shape[d->has_order && p->ndim == d->ndim ? d->order[k] : k];
+}
+
+static rsh_status check_shape(const taking *t, const rshi_header_tensor *e, const rsh_layout *l) {
+    rsh_part part;
+    int64_t want[RSH_MAX_NDIM];
+    REFUSE_UNLESS(t, e, rsh_layout_nparts(l, t->rank) == 1, "rank %" PRId64 " has no part in its layout %.150s",
+                  t->rank, rsh_layout_text(l));
+    RSH_TRY(rsh_layout_part(l, t->rank, 0, &part));
+    rshi_part_stored_shape(l, &part, want);
+    REFUSE_UNLESS(t, e, (rsh_dtype)e->dtype == rsh_layout_dtype(l), "it is of %s, its layout says %s",
+                  rsh_dtype_name((rsh_dtype)e->dtype), rsh_dtype_name(rsh_layout_dtype(l)));
+    REFUSE_UNLESS(t, e, e->ndim == part.ndim, "it has %d dims, its layout gives rank %" PRId64 " %d", e->ndim, t->rank,
+                  part.ndim);
+    for (int d = 0; d < part.ndim; d++)
+        REFUSE_UNLESS(t, e, t->h->shapes[e->shape + (uint32_t)d] == want[d],
+                      "size %" PRId64 " in dim %d, its layout gives rank %" PRId64 " %" PRId64,
+                      t->h->shapes[e->shape + (uint32_t)d], d, t->rank, want[d]);
+    return RSH_OK;
+}
+
+static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
+    rsh_ckpt *c = t->c;
+    const char *text;
+    int64_t i = rshi_ckpt_find(c, e->name, strlen(e->name));
+    RSH_TRY(rshi_header_meta_of(t->h, "reshard.layout/", e->name, &text));
+    REFUSE_UNLESS(t, e, text, "__metadata__ has no \"reshard.layout/%.150s\"", e->name);
+    if (i < 0) RSH_TRY(first_seen(t, e, text, &i));
+    const rsh_layout *l = c->tensor[i].layout;
+    REFUSE_UNLESS(t, e, !strcmp(text, rsh_layout_text(l)), "its layout is %.100s, in another file it is %.100s", text,
+                  rsh_layout_text(l));
+    RSH_TRY(check_shape(t, e, l));
+    rshi_ckpt_part *p = &c->parts[c->tensor[i].part + rshi_layout_ordinal(l, t->rank)];
+    REFUSE_UNLESS(t, e, p->file < 0, "rank %" PRId64 "'s part is in %.150s, too", t->rank, c->file[p->file].name);
+    *p = (rshi_ckpt_part){t->file, e->begin};
+    return RSH_OK;
+}
+
+static rsh_status take_rank(taking *t) {
+    const char *text = rshi_header_meta(t->h, "reshard.rank");
+    char *end = NULL;
+    t->rank = text && *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
+    RSH_REQUIRE(t->rank >= 0 && !*end, RSH_EVALUE,
+                "%s: __metadata__ has no \"reshard.rank\" with a number, which every file of a sharded checkpoint has",
+                t->c->file[t->file].path);
+    if (t->rank >= t->c->nranks) t->c->nranks = t->rank + 1;
+    return RSH_OK;
+}
+
+static rsh_status take_header(taking *t) {
+    RSH_TRY(take_rank(t));
+    for (int64_t i = 0; i < t->h->ntensors; i++) RSH_TRY(take_tensor(t, &t->h->tensor[i]));
+    for (int64_t i = 0; i < t->h->nmeta; i++)
+        if (strncmp(t->h->meta[i].key, "reshard.", 8))
+            RSH_TRY(rshi_ckpt_add_meta(t->c, t->h->meta[i].key, t->h->meta[i].value));
+    return RSH_OK;
+}
+
+static rsh_status take_file(rsh_ckpt *c, const rshi_ckpt_place *place, const char *name) {
+    rshi_header h;
+    taking t = {.c = c, .h = &h};
+    RSH_TRY(rshi_ckpt_inside(place->path, name));
+    RSH_TRY(rshi_ckpt_add_file(c, place->path, name, &t.file));
+    RSH_TRY(rshi_header_read(c->file[t.file].path, c->file[t.file].path, &h));
+    c->file[t.file].hash = h.hash;
+    rsh_status st = take_header(&t);
+    rshi_header_free(&h);
+    return st;
+}
+
+/* Copies may be left out; of each piece the first holder's copy is there. */
+static rsh_status check_rank(const rsh_ckpt *c, const rshi_ckpt_tensor *t, int64_t rank) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(t->layout, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++)
+        if (rshi_piece_holder_index(t->layout, &list[i], rank) == 0)
+            st = rshi_fail(RSH_EVALUE,
+                           "%s: tensor \"%.200s\": the part of rank %" PRId64 " is in no file; its layout is "
+                           "%.200s",
+                           c->path, t->name, rank, rsh_layout_text(t->layout));
+    rshi_free(list);
+    return st;
+}
+
+rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c) {
+    for (int64_t i = 0; i < c->ntensors; i++)
+        for (int64_t k = 0; k < c->tensor[i].nparts; k++)
+            if (c->parts[c->tensor[i].part + k].file < 0)
+                RSH_TRY(check_rank(c, &c->tensor[i], rsh_layout_rank(c->tensor[i].layout, k)));
+    return RSH_OK;
+}
+
+/* By the name that we choose, or by the metadata of the first safetensors file there is. */
+static bool detect(const rshi_ckpt_place *place) {
+    rshi_header h;
+    char *path = NULL;
+    bool ours = false;
+    if (rshi_ckpt_place_has(place, "", ".safetensors.index.json")) return false;
+    for (int64_t i = 0; i < place->nnames; i++) {
+        if (!rshi_ckpt_ends(place->name[i], ".safetensors")) continue;
+        if (rshi_ckpt_join(place->path, place->name[i], &path)) return false;
+        if (!rshi_header_read(path, path, &h)) {
+            ours = rshi_header_meta(&h, "reshard.rank") != NULL;
+            rshi_header_free(&h);
+        }
+        break;
+    }
+    rshi_free(path);
+    return ours;
+}
+
+static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    for (int64_t i = 0; i < place->nnames; i++)
+        if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(take_file(c, place, place->name[i]));
+    RSH_TRY(rshi_ckpt_check_parts(c));
+    return rshi_ckpt_add_beside(c, place);
+}
+
+const rshi_ckpt_kind rshi_kind_ranks = {"sharded directory", detect, read_all};

@@ -1,0 +1,264 @@
+/* Target: the files of a result, and where in them every part will lie. */
+#include "ckpt/impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file, as Hugging Face's tools have it */
+
+void rshi_target_free(rshi_target *t) {
+    for (int64_t i = 0; i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
+    for (int64_t i = 0; i < t->nfiles; i++) rshi_free(t->file[i].name);
+    rshi_free(t->tensor);
+    rshi_free(t->parts);
+    rshi_free(t->file);
+    rshi_free(t->entry);
+    *t = (rshi_target){0};
+}
+
+static uint64_t bytes_of(rsh_dtype dtype, int64_t count) {
+    return (uint64_t)count * (uint64_t)rsh_dtype_bits(dtype) / 8;
+}
+
+/* ---- parts ---- */
+
+static rsh_status add_entry(rshi_target *t, int64_t tensor, uint64_t bytes) {
+    RSH_TRY(RSHI_GROW(t->entry, t->nentries + 1, &t->entries_room));
+    t->entry[t->nentries++] = (rshi_target_entry){tensor, t->nparts, 0, bytes};
+    return RSH_OK;
+}
+
+static rsh_status add_part(rshi_target *t) {
+    RSH_TRY(RSHI_GROW(t->parts, t->nparts + 1, &t->parts_room));
+    t->parts[t->nparts++] = (rshi_ckpt_part){-1, 0};
+    return RSH_OK;
+}
+
+static rsh_status add_rank_part(rshi_target *t, int64_t tensor, int64_t rank, bool dedup) {
+    const rsh_layout *l = t->tensor[tensor].layout;
+    rsh_part part;
+    int64_t of = -1;
+    RSH_TRY(rsh_layout_part(l, rank, 0, &part));
+    if (dedup) RSH_TRY(rshi_part_copy_of(l, rank, &of));
+    RSH_REQUIRE(part.count * rsh_dtype_bits(rsh_layout_dtype(l)) % 8 == 0, RSH_EUNSUP,
+                "tensor \"%.300s\": %s: the part of rank %" PRId64 " ends inside a byte",
+                t->source->tensor[t->tensor[tensor].source].name, rsh_layout_text(l), rank);
+    if (of < 0) RSH_TRY(add_entry(t, tensor, bytes_of(rsh_layout_dtype(l), part.count)));
+    return add_part(t);
+}
+
+/* Entries in the order of tensors; `rank` of an entry is told by its part. */
+static rsh_status list_parts(rshi_target *t, bool dedup) {
+    for (int64_t i = 0; i < t->ntensors; i++) {
+        rshi_target_tensor *x = &t->tensor[i];
+        x->part = t->nparts;
+        if (x->layout) {
+            for (int64_t k = 0; k < rsh_layout_nranks(x->layout); k++)
+                RSH_TRY(add_rank_part(t, i, rsh_layout_rank(x->layout, k), dedup));
+        } else {
+            RSH_TRY(add_entry(t, i, bytes_of(x->dtype, rshi_ckpt_count(&t->source->tensor[x->source]))));
+            RSH_TRY(add_part(t));
+        }
+        x->nparts = t->nparts - x->part;
+    }
+    return RSH_OK;
+}
+
+/* ---- files ---- */
+
+typedef struct filing {
+    rshi_target *t;
+    uint64_t most;  /* bytes of data in a file */
+    int64_t *first; /* of each rank the number of its first entry in `order`; nranks + 1 */
+    int64_t *order; /* entries by rank, in the order of tensors */
+    bool parts;     /* may a rank have several files? */
+} filing;
+
+static int64_t entry_rank(const rshi_target *t, const rshi_target_entry *e) {
+    const rshi_target_tensor *x = &t->tensor[e->tensor];
+    return x->layout ? rsh_layout_rank(x->layout, e->part - x->part) : 0;
+}
+
+static rsh_status sort_by_rank(filing *f) {
+    rshi_target *t = f->t;
+    int64_t n = rshi_max(1, t->nranks);
+    f->first = rshi_calloc((size_t)n + 1, sizeof *f->first);
+    f->order = rshi_alloc((size_t)t->nentries, sizeof *f->order);
+    int64_t *next = rshi_alloc((size_t)n, sizeof *next);
+    if (f->first && f->order && next) {
+        for (int64_t i = 0; i < t->nentries; i++) f->first[entry_rank(t, &t->entry[i]) + 1]++;
+        for (int64_t r = 0; r < n; r++) f->first[r + 1] += f->first[r];
+        memcpy(next, f->first, (size_t)n * sizeof *next);
+        for (int64_t i = 0; i < t->nentries; i++) f->order[next[entry_rank(t, &t->entry[i])]++] = i;
+    }
+    rsh_status st = f->first && f->order && next ? RSH_OK : rshi_nomem();
+    rshi_free(next);
+    return st;
+}
+
+static rsh_status add_file(rshi_target *t, int64_t rank, int64_t entry) {
+    RSH_TRY(RSHI_GROW(t->file, t->nfiles + 1, &t->files_room));
+    t->file[t->nfiles++] = (rshi_target_file){.rank = rank, .entry = entry};
+    return RSH_OK;
+}
+
+/* Entries of one rank to one or more files, which numbers entries anew in `sorted`. */
+static rsh_status file_rank(filing *f, int64_t rank, rshi_target_entry *sorted, int64_t *n) {
+    rshi_target *t = f->t;
+    uint64_t used = 0;
+    RSH_TRY(add_file(t, t->rules ? rank : -1, *n));
+    for (int64_t i = f->first[rank]; i < f->first[rank + 1]; i++) {
+        const rshi_target_entry *e = &t->entry[f->order[i]];
+        if (f->parts && used && used + e->end > f->most) {
+            RSH_TRY(add_file(t, t->rules ? rank : -1, *n));
+            used = 0;
+        }
+        used += e->end;
+        sorted[(*n)++] = *e;
+        t->file[t->nfiles - 1].nentries++;
+    }
+    return RSH_OK;
+}
+
+static rsh_status assign(filing *f) {
+    rshi_target *t = f->t;
+    int64_t n = 0;
+    RSH_TRY(sort_by_rank(f));
+    rshi_target_entry *sorted = rshi_alloc((size_t)t->nentries, sizeof *sorted);
+    if (!sorted) return rshi_nomem();
+    rsh_status st = RSH_OK;
+    for (int64_t r = 0; r < rshi_max(1, t->nranks) && !st; r++) st = file_rank(f, r, sorted, &n);
+    if (st) return rshi_free(sorted), st;
+    rshi_free(t->entry);
+    t->entry = sorted;
+    t->entries_room = t->nentries;
+    return RSH_OK;
+}
+
+/* ---- places in a file: larger elements first, so that all are aligned without holes ---- */
+
+static int element_bits(const rshi_target *t, const rshi_target_entry *e) {
+    return rsh_dtype_bits(t->tensor[e->tensor].dtype);
+}
+
+/* Stable, by the few sizes that there are. */
+static rsh_status place_entries(rshi_target *t, const rshi_target_file *f) {
+    static const int bits[] = {128, 64, 32, 16, 8, 6, 4};
+    rshi_target_entry *list = t->entry + f->entry, *sorted = rshi_alloc((size_t)f->nentries, sizeof *sorted);
+    int64_t n = 0;
+    uint64_t at = 0;
+    if (!sorted) return rshi_nomem();
+    for (size_t k = 0; k < sizeof bits / sizeof *bits; k++)
+        for (int64_t i = 0; i < f->nentries; i++)
+            if (element_bits(t, &list[i]) == bits[k]) sorted[n++] = list[i];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bytes = sorted[i].end;
+        list[i] = (rshi_target_entry){sorted[i].tensor, sorted[i].part, at, at + bytes};
+        at += bytes;
+    }
+    rshi_free(sorted);
+    return RSH_OK;
+}
+
+typedef struct measuring {
+    uint64_t bytes, hash;
+} measuring;
+
+static int measure(void *ctx, const char *text, size_t length) {
+    measuring *m = ctx;
+    m->bytes += length;
+    m->hash = rshi_hash(text, length, m->hash);
+    return 0;
+}
+
+static rsh_status finish_file(rshi_target *t, int64_t i) {
+    rshi_target_file *f = &t->file[i];
+    measuring m = {0, t->hash};
+    rsh_sink sink = {measure, &m};
+    RSH_TRY(place_entries(t, f));
+    RSH_TRY(rshi_target_header(t, i, NULL, &sink));
+    RSH_REQUIRE(m.bytes - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
+                "%s: its header would have %" PRIu64
+                " bytes, safetensors allows %u; fewer tensors in a file (a smaller "
+                "--max-shard-size) have smaller headers",
+                f->name, m.bytes - 8, RSHI_HEADER_MOST);
+    f->header = f->size = m.bytes;
+    for (int64_t k = f->entry; k < f->entry + f->nentries; k++) {
+        t->parts[t->entry[k].part] = (rshi_ckpt_part){(int32_t)i, f->header + t->entry[k].begin};
+        f->size = f->header + t->entry[k].end;
+    }
+    t->bytes += f->size;
+    t->hash = rshi_hash(f->name, strlen(f->name), m.hash);
+    return RSH_OK;
+}
+
+/* ---- names ---- */
+
+static rsh_status keep_name(rshi_target_file *f, rshi_text *t) {
+    if (t->failed) return rshi_text_free(t), rshi_nomem();
+    f->name = t->data;
+    return RSH_OK;
+}
+
+static rsh_status name_whole(rshi_target *t, const char *single) {
+    for (int64_t i = 0; i < t->nfiles; i++) {
+        rshi_text name = {0};
+        if (single)
+            rshi_text_add(&name, "%s", single);
+        else if (t->nfiles == 1)
+            rshi_text_add(&name, "model.safetensors");
+        else
+            rshi_text_add(&name, "model-%05" PRId64 "-of-%05" PRId64 ".safetensors", i + 1, t->nfiles);
+        RSH_TRY(keep_name(&t->file[i], &name));
+    }
+    t->index = !single && t->nfiles > 1;
+    return RSH_OK;
+}
+
+static rsh_status name_ranks(rshi_target *t) {
+    for (int64_t i = 0, part = 0; i < t->nfiles; i++) {
+        rshi_target_file *f = &t->file[i];
+        rshi_text name = {0};
+        part = i && f[-1].rank == f->rank ? part + 1 : 0;
+        if (t->rules->files) {
+            RSH_TRY(rshi_files_name(t->rules->files, f->rank, part, &f->name));
+            continue;
+        }
+        rshi_text_add(&name, "rank-%05" PRId64 "-of-%05" PRId64 ".safetensors", f->rank, t->nranks);
+        RSH_TRY(keep_name(f, &name));
+    }
+    return RSH_OK;
+}
+
+/* ---- all of it ---- */
+
+static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const char *single) {
+    filing f = {.t = t, .most = o->max_shard ? o->max_shard : t->rules ? UINT64_MAX : WHOLE_SHARD};
+    f.parts = t->rules ? t->rules->files && rshi_files_names(t->rules->files, "part") : !single;
+    RSH_REQUIRE(!t->rules || !o->max_shard || f.parts, RSH_EVALUE,
+                "%s: rank files are split into parts only if `files` names {part}", t->rules->name);
+    RSH_REQUIRE(!single || !o->max_shard, RSH_EVALUE, "a single file cannot be split; give a directory as the target");
+    rsh_status st = assign(&f);
+    rshi_free(f.first);
+    rshi_free(f.order);
+    if (!st) st = t->rules ? name_ranks(t) : name_whole(t, single);
+    for (int64_t i = 0; i < t->nfiles && !st; i++) st = finish_file(t, i);
+    return st;
+}
+
+rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name, rshi_target *out) {
+    *out = (rshi_target){.source = source, .rules = opts->to, .digests = opts->to && !opts->no_digest};
+    const char *slash = strrchr(name, '/');
+    bool single = rshi_ckpt_ends(name, ".safetensors");
+    RSH_REQUIRE(!single || !opts->to, RSH_EVALUE,
+                "%s: rank files need a directory, and its name should not end in "
+                ".safetensors",
+                name);
+    rsh_status st = rshi_target_lay_out(out, opts);
+    if (!st && !out->ntensors) st = rshi_fail(RSH_EVALUE, "%s: no tensor is left to convert", source->path);
+    if (!st) st = list_parts(out, opts->dedup);
+    if (!st) st = make_files(out, opts, !single ? NULL : slash ? slash + 1 : name);
+    if (st) rshi_target_free(out);
+    return st;
+}

@@ -1,0 +1,38 @@
+/* Crew: the ranks of a plan that are on one node. */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+static int by_node(const void *a, const void *b, void *ctx) {
+    const rsh_plan *p = ctx;
+    int64_t i = *(const int64_t *)a, j = *(const int64_t *)b;
+    int64_t x = rshi_plan_node(p, p->rank[i]), y = rshi_plan_node(p, p->rank[j]);
+    return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
+}
+
+rsh_status rshi_plan_sort_nodes(rsh_plan *p) {
+    p->by_node = rshi_alloc((size_t)p->nranks, sizeof *p->by_node);
+    if (!p->by_node) return rshi_nomem();
+    for (int64_t i = 0; i < p->nranks; i++) p->by_node[i] = i;
+    if (p->nranks) qsort_r(p->by_node, (size_t)p->nranks, sizeof *p->by_node, by_node, p);
+    return RSH_OK;
+}
+
+/* How many ranks, in the order of nodes, are on nodes before this one. */
+static int64_t ranks_before(const rsh_plan *p, int64_t node) {
+    int64_t lo = 0, hi = p->nranks;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (rshi_plan_node(p, p->rank[p->by_node ? p->by_node[mid] : mid]) < node)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+rshi_crew rshi_plan_crew(const rsh_plan *p, int64_t node) {
+    rshi_crew c = {p->by_node, ranks_before(p, node), 0};
+    c.n = (node == INT64_MAX ? p->nranks : ranks_before(p, node + 1)) - c.first;
+    return c;
+}

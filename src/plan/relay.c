@@ -1,0 +1,155 @@
+/* Relay: how the ranks of a node that hold a destination piece divide among them what they must fetch.
+ *
+ * The piece is cut along its longest dim into one range for each of them, so that each fetches equally much of what no
+ * rank of the node holds.  What is near follows from the source pieces of the node's ranks; along the dim the number of
+ * far elements before an index only grows, so each cut is found by bisection. */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+int rshi_piece_longest_dim(const rsh_layout *l, const rshi_piece *b) {
+    int dim = 0;
+    for (int d = 1; d < rsh_layout_ndim(l); d++)
+        if (rshi_stripe_size(&b->set[d]) > rshi_stripe_size(&b->set[dim])) dim = d;
+    return dim;
+}
+
+int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i) {
+    int64_t size = rshi_stripe_size(b), start = rshi_slice_start(size, n, i);
+    return start < size ? rshi_stripe_at(b, start) : rshi_stripe_end(b);
+}
+
+/* ---- cuts ---- */
+
+/* Elements that are not near, of those before index x. */
+static int64_t far_before(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear, int64_t x) {
+    int64_t n = across * rshi_stripe_before(b, x);
+    for (int64_t i = 0; i < nnear; i++)
+        if (near[i].along.lo < x) n -= near[i].across * rshi_stripe_common(&near[i].along, b, b->lo, x);
+    return n;
+}
+
+void rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear, int64_t n, int64_t *at) {
+    int64_t end = rshi_stripe_end(b), far = far_before(b, across, near, nnear, end);
+    at[0] = b->lo;
+    for (int64_t i = 1; i < n; i++) {
+        int64_t lo = at[i - 1], hi = end, target = rshi_slice_start(far, n, i);
+        while (lo < hi) {
+            int64_t mid = lo + (hi - lo) / 2;
+            if (far_before(b, across, near, nnear, mid) < target)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        at[i] = lo;
+    }
+    at[n] = end;
+}
+
+/* ---- what the node holds ---- */
+
+typedef struct nearby {
+    const rsh_layout *from;
+    const rshi_piece *b;
+    int dim;
+    rshi_near *near; /* owned */
+    rshi_piece *seen; /* owned: the same pieces, at their first holders */
+    int64_t n, room, seen_room;
+} nearby;
+
+static bool is_seen(const nearby *w, const rshi_piece *a) {
+    for (int64_t i = 0; i < w->n; i++)
+        if (w->seen[i].position == a->position && rshi_same_start(w->from, &w->seen[i], a)) return true;
+    return false;
+}
+
+static rsh_status add_piece(nearby *w, const rshi_piece *piece) {
+    rshi_piece a;
+    int64_t across = 1;
+    for (int d = 0; d < rsh_layout_ndim(w->from); d++) {
+        const rshi_stripe *s = &piece->set[d];
+        int64_t n = rshi_stripe_common(s, &w->b->set[d], s->lo, rshi_stripe_end(s));
+        if (!n) return RSH_OK;
+        if (d != w->dim) across *= n;
+    }
+    rshi_piece_at_holder(w->from, piece, 0, &a);
+    if (is_seen(w, &a)) return RSH_OK;
+    RSH_TRY(RSHI_GROW(w->near, w->n + 1, &w->room));
+    RSH_TRY(RSHI_GROW(w->seen, w->n + 1, &w->seen_room));
+    w->near[w->n] = (rshi_near){a.set[w->dim], across};
+    w->seen[w->n++] = a;
+    return RSH_OK;
+}
+
+static rsh_status add_rank(nearby *w, int64_t rank) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(w->from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) st = add_piece(w, &list[i]);
+    rshi_free(list);
+    return st;
+}
+
+/* ---- */
+
+void rshi_relay_free(rshi_relay *r) {
+    if (!r) return;
+    rshi_free(r->holder);
+    rshi_free(r->at);
+    rshi_free(r);
+}
+
+static rsh_status list_holders(const rsh_plan *p, const rshi_crew *c, rshi_relay *r) {
+    const rsh_layout *to = p->pair[r->tensor].to;
+    int64_t k = rshi_piece_holders(to, &r->b);
+    r->holder = rshi_alloc((size_t)rshi_max(1, rshi_min(k, c->n)), sizeof *r->holder);
+    if (!r->holder) return rshi_nomem();
+    for (int64_t i = 0; i < c->n; i++) {
+        int64_t at = rshi_piece_holder_index(to, &r->b, p->rank[rshi_crew_ordinal(c, i)]);
+        if (at >= 0) r->holder[r->n++] = at;
+    }
+    qsort(r->holder, (size_t)r->n, sizeof *r->holder, rshi_compare_int64);
+    return RSH_OK;
+}
+
+static rsh_status cut(const rsh_plan *p, const rshi_crew *c, rshi_relay *r) {
+    nearby w = {.from = p->pair[r->tensor].from, .b = &r->b};
+    const rsh_layout *to = p->pair[r->tensor].to;
+    int64_t across = 1;
+    rsh_status st = RSH_OK;
+    w.dim = r->dim = rshi_piece_longest_dim(to, &r->b);
+    for (int d = 0; d < rsh_layout_ndim(to); d++)
+        if (d != r->dim) across *= rshi_stripe_size(&r->b.set[d]);
+    r->at = rshi_alloc((size_t)r->n + 1, sizeof *r->at);
+    if (!r->at) st = rshi_nomem();
+    for (int64_t i = 0; i < c->n && !st; i++) st = add_rank(&w, p->rank[rshi_crew_ordinal(c, i)]);
+    if (!st) rshi_far_cuts(&r->b.set[r->dim], across, w.near, w.n, r->n, r->at);
+    rshi_free(w.near);
+    rshi_free(w.seen);
+    return st;
+}
+
+static bool is_for(const rshi_relay *r, int64_t tensor, int64_t node, const rsh_layout *to, const rshi_piece *first) {
+    return r && r->tensor == tensor && r->node == node && r->b.position == first->position &&
+           rshi_same_start(to, &r->b, first);
+}
+
+rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
+                           const rshi_relay **out) {
+    const rsh_layout *to = p->pair[tensor].to;
+    int64_t node = rshi_plan_node(p, b->rank);
+    rshi_piece first;
+    rshi_piece_at_holder(to, b, 0, &first);
+    if (!is_for(edges->relay, tensor, node, to, &first)) {
+        rshi_crew c = rshi_plan_crew(p, node);
+        rshi_relay_free(edges->relay);
+        rshi_relay *r = edges->relay = RSHI_NEW(rshi_relay);
+        if (!r) return rshi_nomem();
+        r->tensor = tensor, r->node = -1, r->b = first; /* no node: not complete */
+        RSH_TRY(list_holders(p, &c, r));
+        if (r->n > 1) RSH_TRY(cut(p, &c, r));
+        r->node = node;
+    }
+    *out = edges->relay;
+    return RSH_OK;
+}

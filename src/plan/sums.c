@@ -1,0 +1,245 @@
+/* Sums: exact totals of one pair of layouts, without looking at edges.
+ *
+ * What is near, on the rank itself or on its node, is compared cell by cell (node_sums.c).  What comes from afar is all
+ * that is wanted less what is near.  A source that is held once sends each of its elements as often as it is wanted:
+ * the same number for all, or a measure over the destinations (measure.c); holders that take turns have a measure for
+ * each turn.  Messages are the parts that meet (meeting.c), less those that are near.  The cost grows with ranks and
+ * with the ranks of a node, not with pairs of ranks. */
+#include "plan/node_sums.h"
+
+#include <stdlib.h>
+
+static bool fits(const rsh_plan *p) {
+    const rshi_pair *pair = p->n == 1 ? &p->pair[0] : NULL;
+    if (!pair || p->adjoint || pair->slice || pair->spread || p->reduce != RSH_REDUCE_IN_ORDER) return false;
+    return rshi_side_fits(pair->from) && rshi_side_fits(pair->to);
+}
+
+/* ---- making and freeing ---- */
+
+static void sums_free(rshi_sums *s) {
+    rshi_side_free(&s->a);
+    rshi_side_free(&s->b);
+    rshi_meeting_free(s->meeting);
+    rshi_free(s->sent);
+    rshi_free(s->received);
+    rshi_free(s->weight);
+    rshi_free(s->brick);
+    rshi_free(s->met);
+    rshi_free(s->sources.member);
+    rshi_free(s->targets.member);
+    rshi_free(s->mark);
+    rshi_free(s->at);
+    rshi_free(s->cut_of);
+    rshi_free(s->near);
+    rshi_free(s->clip);
+    rshi_free(s->tick);
+    rshi_free(s->begins);
+    rshi_free(s->shared);
+    rshi_free(s->heard);
+}
+
+static rsh_status sums_room(rshi_sums *s) {
+    size_t ranks = (size_t)s->p->nranks + 1;
+    s->sent = rshi_calloc(ranks, sizeof *s->sent);
+    s->received = rshi_calloc(ranks, sizeof *s->received);
+    s->weight = rshi_calloc((size_t)s->b.groups + 1, sizeof *s->weight);
+    s->met = rshi_alloc((size_t)s->b.parts + 1, sizeof *s->met);
+    s->tick = rshi_calloc((size_t)s->a.groups + 1, sizeof *s->tick);
+    s->begins = rshi_calloc((size_t)s->a.groups + 1, sizeof *s->begins);
+    s->heard = rshi_calloc(ranks, sizeof *s->heard);
+    if (!s->sent || !s->received || !s->weight || !s->met || !s->tick || !s->begins || !s->heard) return rshi_nomem();
+    for (int64_t i = 0; i < s->b.parts; i++) s->met[i] = -1;
+    return RSH_OK;
+}
+
+static bool has_several_nodes(const rsh_plan *p) {
+    for (int64_t q = 1; q < p->nranks && rshi_plan_has_nodes(p); q++)
+        if (rshi_plan_node(p, p->rank[q]) != rshi_plan_node(p, p->rank[0])) return true;
+    return false;
+}
+
+/* How the parts of this pair are best counted. */
+static void choose_ways(rshi_sums *s) {
+    const rshi_pair *pair = s->pair;
+    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
+    bool boxes = rsh_layout_describe(s->a.l)->is_boxes;
+    s->nodes = has_several_nodes(s->p);
+    s->relays = s->nodes && s->ndim && !pair->reduce && !pair->keep && e <= pair->wire_size;
+    s->clips = s->b.most_holders > 1 && (s->relays || pair->reduce);
+    s->flips = !s->a.product && s->a.single && s->b.product && !s->clips && (!boxes || s->a.most_holders <= 1);
+    s->looks = boxes && !s->flips;
+    s->classes = s->a.most_holders * (pair->keep ? s->b.partials : 1);
+}
+
+static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, rsh_plan_totals *t) {
+    const rshi_pair *pair = &p->pair[0];
+    *s = (rshi_sums){.p = p, .pair = pair, .ndim = rsh_layout_ndim(pair->to), .size = pair->wire_size, .t = t};
+    s->out_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
+    RSH_TRY(rshi_side_make(p, pair->from, false, &s->a));
+    RSH_TRY(rshi_side_make(p, pair->to, pair->fill_others, &s->b));
+    choose_ways(s);
+    RSH_TRY(sums_room(s));
+    return rshi_meeting_new(s->flips ? &s->b : &s->a, &s->meeting);
+}
+
+/* ---- node by node ---- */
+
+static rsh_status add_nodes(rshi_sums *s) {
+    const rsh_plan *p = s->p;
+    for (int64_t i = 0; i < p->nranks && !s->given_up; i += s->crew.n) {
+        s->node++;
+        s->crew = (rshi_crew){p->by_node, i, 1};
+        int64_t node = rshi_plan_node(p, p->rank[rshi_crew_ordinal(&s->crew, 0)]);
+        while (s->nodes && i + s->crew.n < p->nranks &&
+               rshi_plan_node(p, p->rank[rshi_crew_ordinal(&s->crew, s->crew.n)]) == node)
+            s->crew.n++;
+        RSH_TRY(rshi_sums_add_node(s));
+    }
+    return RSH_OK;
+}
+
+/* ---- messages from the sources' side ---- */
+
+static rsh_status count_flipped(rshi_sums *s) {
+    const rshi_side *a = &s->a, *b = &s->b;
+    int64_t each = b->most_holders * (s->pair->keep ? a->partials : s->pair->contributions);
+    if (!s->pair->keep && !s->pair->fill_others) each *= b->partials;
+    for (int64_t part = 0; part < a->parts; part++) {
+        int64_t n = a->first_cell[part + 1] - a->first_cell[part], met;
+        if (!n) continue;
+        RSH_TRY(RSHI_GROW(s->clip, n, &s->clips_room));
+        for (int64_t c = 0; c < n; c++)
+            s->clip[c] = (rshi_clip){rshi_side_cell(a, a->first_cell[part] + c), -1, 0, 0};
+        RSH_TRY(rshi_meeting_count(s->meeting, s->clip, n, &met));
+        s->t->messages += met * each;
+    }
+    return RSH_OK;
+}
+
+/* ---- what sources send to afar ---- */
+
+/* How often a destination part is fetched, at partial position i where each moves on its own. */
+static int64_t weight_of(const rshi_sums *s, int64_t part, int64_t i) {
+    int64_t n = 0;
+    if (s->pair->keep) return s->weight[part * s->b.partials + i];
+    for (int64_t k = 0; k < s->b.partials; k++) n += s->weight[part * s->b.partials + k];
+    return n;
+}
+
+static bool is_even(const rshi_sums *s, int64_t *weight) {
+    *weight = -1;
+    for (int64_t part = 0; part < s->b.parts; part++)
+        for (int64_t i = 0; i < (s->pair->keep ? s->b.partials : 1) && s->b.size[part]; i++) {
+            int64_t w = weight_of(s, part, i);
+            if (*weight >= 0 && w != *weight) return false;
+            *weight = w;
+        }
+    return true;
+}
+
+static void add_even(rshi_sums *s, int64_t weight) {
+    for (int64_t g = 0; g < s->a.groups; g++)
+        if (s->a.size[g / s->a.partials])
+            s->sent[s->a.holder[s->a.first_holder[g]]] += weight * s->a.size[g / s->a.partials] * s->size;
+}
+
+static void measure_weights(const rshi_sums *s, rshi_measure *m) {
+    for (int64_t part = 0; part < s->b.parts; part++)
+        for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
+            rshi_clip cell = {rshi_side_cell(&s->b, c), -1, 0, 0};
+            for (int64_t i = 0; i < (s->pair->keep ? s->b.partials : 1); i++)
+                rshi_measure_add(m, i, &cell, weight_of(s, part, i));
+        }
+}
+
+static int by_cell(const void *a, const void *b) {
+    const rshi_brick *x = a, *y = b;
+    if (x->cell.set != y->cell.set) return x->cell.set < y->cell.set ? -1 : 1;
+    if (x->class_ != y->class_) return x->class_ < y->class_ ? -1 : 1;
+    if (x->cell.dim != y->cell.dim) return x->cell.dim < y->cell.dim ? -1 : 1;
+    if (x->cell.lo != y->cell.lo) return x->cell.lo < y->cell.lo ? -1 : 1;
+    return (x->cell.hi > y->cell.hi) - (x->cell.hi < y->cell.hi);
+}
+
+static void measure_bricks(rshi_sums *s, rshi_measure *m) {
+    rshi_brick *list = s->brick;
+    if (s->nbricks) qsort(list, (size_t)s->nbricks, sizeof *list, by_cell);
+    for (int64_t i = 0, n; i < s->nbricks; i += n) {
+        for (n = 1; i + n < s->nbricks && !by_cell(&list[i], &list[i + n]);) n++;
+        rshi_measure_add(m, list[i].class_, &list[i].cell, n);
+    }
+}
+
+static void add_measured(rshi_sums *s, const rshi_measure *m) {
+    int64_t k = s->a.most_holders;
+    for (int64_t part = 0; part < s->a.parts; part++)
+        for (int64_t i = 0; i < s->a.partials; i++)
+            for (int64_t j = 0; j < k && s->a.size[part]; j++) {
+                int64_t n = 0;
+                for (int64_t c = s->a.first_cell[part]; c < s->a.first_cell[part + 1]; c++)
+                    n += rshi_measure_of(m, (s->pair->keep ? i * k : 0) + j, rshi_side_cell(&s->a, c));
+                s->sent[s->a.holder[s->a.first_holder[part * s->a.partials + i] + j]] += n * s->size;
+            }
+}
+
+static rsh_status add_far(rshi_sums *s) {
+    bool turns = s->a.most_holders > 1;
+    rshi_measure *m = NULL;
+    int64_t weight;
+    if (s->looks || !s->a.most_holders) return RSH_OK;
+    if (!turns && is_even(s, &weight)) {
+        add_even(s, weight);
+        return RSH_OK;
+    }
+    if (s->a.product)
+        RSH_TRY(rshi_measure_new(&s->a, false, s->classes, &m));
+    else if (s->b.product && !(turns && s->clips))
+        RSH_TRY(rshi_measure_new(&s->b, true, s->classes, &m));
+    if (!m) {
+        s->given_up = true;
+        return RSH_OK;
+    }
+    if (turns)
+        measure_bricks(s, m);
+    else
+        measure_weights(s, m);
+    rshi_measure_settle(m);
+    add_measured(s, m);
+    rshi_measure_free(m);
+    return RSH_OK;
+}
+
+/* ---- */
+
+static void finish(rshi_sums *s) {
+    for (int64_t q = 0; q < s->p->nranks; q++) {
+        s->t->bytes_moved += s->received[q];
+        s->t->max_recv = rshi_max(s->t->max_recv, s->received[q]);
+        s->t->max_send = rshi_max(s->t->max_send, s->sent[q]);
+    }
+    if (!s->nodes) s->t->bytes_between_nodes = 0;
+}
+
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done) {
+    rshi_sums s;
+    rsh_plan_totals sums = *t;
+    rsh_status st;
+    *done = false;
+    if (!fits(p)) return RSH_OK;
+    if (!rsh_layout_count(p->pair[0].to)) {
+        *done = true;
+        return RSH_OK;
+    }
+    RSH_GOTO(sums_init(&s, p, &sums));
+    RSH_GOTO(add_nodes(&s));
+    if (s.flips && !s.given_up) RSH_GOTO(count_flipped(&s));
+    if (!s.given_up) RSH_GOTO(add_far(&s));
+    if (!s.given_up) RSH_GOTO(rshi_sums_add_gathers(&s));
+    *done = !s.given_up;
+    if (*done) finish(&s);
+    if (*done) *t = sums;
+out:
+    sums_free(&s);
+    return st;
+}

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Bad: files that are no checkpoints are refused quickly, with a sentence that names the place, and nothing is left behind.
+
+    check_bad.py COMMAND
+"""
+import json
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import safetensors as st
+
+command = os.path.abspath(sys.argv[1])
+
+
+def raw(text, data=b"", length=None):
+    text = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+def header(**tensors):
+    return json.dumps(tensors)
+
+
+GOOD = header(a=entry())
+CASES = {
+    "empty": (b"", "at least 8"),
+    "seven bytes": (b"1234567", "at least 8"),
+    "2^63 bytes": (raw(GOOD, bytes(8), 1 << 63), "claims 9223372036854775808 bytes"),
+    "100 MB and one": (raw(GOOD, bytes(8), 100_000_001), "allows 100000000"),
+    "longer than the file": (raw(GOOD, b"", 4000), "the file has"),
+    "no JSON": (raw("hello", b""), "byte 8: \"hello\" is no value"),
+    "a list": (raw("[]"), "a list where an object should be"),
+    "cut off": (raw('{"a":{"dtype":"F32","sha'), "the JSON ends"),
+    "trailing bytes": (raw(GOOD + "x", bytes(8)), "'x' where the end"),
+    "backwards": (raw(header(a=entry(offsets=(8, 0))), bytes(8)), "before it begins at 8"),
+    "beyond the end": (raw(header(a=entry(offsets=(0, 16))), bytes(8)), "of which the file has 8"),
+    "overlap": (raw(header(a=entry(), b=entry(offsets=(4, 12))), bytes(12)), "tensor \"b\": its data begins at byte"),
+    "hole": (raw(header(a=entry(), b=entry(offsets=(12, 20))), bytes(20)), "belong to no tensor"),
+    "bytes behind": (raw(GOOD, bytes(12)), "the file at byte"),
+    "wrong size": (raw(header(a=entry(shape=(3,))), bytes(8)), "need 12 bytes, its data_offsets have 8"),
+    "overflow": (raw(header(a=entry(shape=(1 << 40, 1 << 40))), bytes(8)), "more elements than 64 bits"),
+    "overflow of bits": (raw(header(a=entry(shape=(1 << 62,))), bytes(8)), "more elements than 64 bits"),
+    "negative": (raw(header(a=entry(shape=(-2,))), bytes(8)), "size -2 is no whole number"),
+    "half": (raw(GOOD.replace("[2]", "[2.5]"), bytes(8)), "size 2.5 is no whole number"),
+    "2^64": (raw(GOOD.replace("[2]", "[18446744073709551618]"), bytes(8)), "is no whole number"),
+    "nine dims": (raw(header(a=entry(shape=[1] * 8 + [2])), bytes(8)), "more than 8 dims"),
+    "dtype": (raw(header(a=entry(dtype="F33")), bytes(8)), "\"F33\" is no dtype"),
+    "C128": (raw(header(a=entry(dtype="C128", offsets=(0, 32))), bytes(32)), "\"C128\" is no dtype"),
+    "no dtype": (raw('{"a":{"shape":[2],"data_offsets":[0,8]}}', bytes(8)), "it has no \"dtype\""),
+    "unknown field": (raw('{"a":{"x":1}}'), "none of dtype, shape"),
+    "field twice": (raw('{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8)), "\"dtype\" stands twice"),
+    "name twice": (raw('{"a":%s,"a":%s}' % (json.dumps(entry()), json.dumps(entry(offsets=(8, 16)))), bytes(16)), "stands twice"),
+    "metadata twice": (raw('{"__metadata__":{},"__metadata__":{}}'), "stands twice"),
+    "metadata key twice": (raw('{"__metadata__":{"a":"1","a":"2"}}'), "stands twice"),
+    "metadata number": (raw('{"__metadata__":{"a":1}}'), "a number where a string"),
+    "deep": (raw('{"__metadata__":' + "[" * 5000 + "]" * 5000 + "}"), "a list where an object"),
+    "deep offsets": (raw('{"a":{"data_offsets":' + "[" * 5000), "data offset"),
+    "one offset": (raw('{"a":{"data_offsets":[1]}}'), "data offset"),
+    "NUL": (raw('{"a\\u0000b":{}}'), "NUL"),
+    "half a pair": (raw('{"\\ud800x":{}}'), "pair"),
+    "no UTF-8": (raw(b'{"\xff\xfe":{}}'), "UTF-8"),
+    "control": (raw(b'{"a\nb":{}}'), "byte 0x0a"),
+    "half a byte": (raw(header(a=entry(dtype="F4", shape=(3,), offsets=(0, 1))), b"\0"), "inside a byte"),
+}
+
+
+def run(*words, cpu=20, memory=1 << 30):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+        if "asan" not in command and "tsan" not in command:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    return subprocess.run([command, *words], capture_output=True, text=True, preexec_fn=limit)
+
+
+def broken_files():
+    for name, (data, want) in CASES.items():
+        with open("bad.safetensors", "wb") as f:
+            f.write(data)
+        for words in (["inspect", "bad.safetensors"], ["convert", "bad.safetensors", "out", "--to", "whole"]):
+            r = run(*words)
+            assert r.returncode == 1 and want in r.stderr and "bad.safetensors" in r.stderr, (name, r.returncode, r.stderr)
+        assert sorted(os.listdir(".")) == ["bad.safetensors"], name
+        with open("bad.safetensors", "rb") as f:
+            assert f.read() == data
+    os.remove("bad.safetensors")
+
+
+def index(**weight_map):
+    with open("hf/model.safetensors.index.json", "w") as f:
+        json.dump({"metadata": {}, "weight_map": weight_map}, f)
+
+
+def refused(want, *words):
+    r = run(*(words or ("inspect", "hf")))
+    assert r.returncode == 1 and want in r.stderr, (want, r.returncode, r.stderr)
+    assert not os.path.exists("out")
+
+
+def hf_directories():
+    os.mkdir("hf")
+    a, b = ("F32", (2,), bytes(8)), ("F32", (1,), b"abcd")
+    st.write("hf/1.safetensors", {"a": a})
+    st.write("hf/2.safetensors", {"b": b})
+    st.write("outside.safetensors", {"c": b})
+    index(a="1.safetensors", b="2.safetensors")
+    assert run("inspect", "hf").returncode == 0
+    index(a="1.safetensors")
+    assert run("inspect", "hf").returncode == 0  # the index decides which files count
+    index(a="1.safetensors", b="1.safetensors")
+    refused("\"b\" should be in 1.safetensors")
+    for name in ("../outside.safetensors", os.path.abspath("outside.safetensors"), ".."):
+        index(a="1.safetensors", c=name)
+        refused("not a name inside the directory")
+    os.symlink("../outside.safetensors", "hf/link.safetensors")
+    index(a="1.safetensors", c="link.safetensors")
+    refused("outside the directory")
+    st.write("hf/2.safetensors", {"b": b, "a": a})
+    index(a="1.safetensors", b="2.safetensors")
+    refused("\"a\" is there a second time")
+    st.write("hf/2.safetensors", {"b": b, "z": b})
+    refused("\"z\" of 2.safetensors is not in the index")
+    shutil.rmtree("hf")
+    # A download cache: names in snapshots/REVISION are links to blobs.
+    os.makedirs("cache/blobs")
+    os.makedirs("cache/snapshots/1")
+    st.write("cache/blobs/x", {"a": a})
+    with open("cache/blobs/y", "w") as f:
+        f.write("config")
+    os.symlink("../../blobs/x", "cache/snapshots/1/model.safetensors")
+    os.symlink("../../blobs/y", "cache/snapshots/1/config.json")
+    r = run("convert", "cache/snapshots/1", "copy", "--to", "whole")
+    assert r.returncode == 0, r.stderr
+    with open("copy/config.json") as f:
+        assert f.read() == "config" and not os.path.islink("copy/config.json")
+    assert st.read("copy/model.safetensors")[0] == {"a": a}
+    shutil.rmtree("copy")
+    shutil.rmtree("cache")
+
+
+def rules(text, want, *more):
+    with open("x.rules", "w") as f:
+        f.write(text)
+    refused(want, "convert", "a.safetensors", "out", "--to", "x.rules", *more)
+
+
+def rule_files():
+    st.write("a.safetensors", {"q": ("F32", (28, 2), bytes(224)), "c": ("C64", (2,), bytes(16)), "p": ("F4", (4, 6), bytes(12)),
+                               "e": ("F8_E8M0", (4,), bytes(4))})
+    rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensor \"c\"")
+    rules("mesh tp=8\nq [_/tp, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp, 2] on tp=8 cuts 28 unevenly")
+    rules("mesh tp=4\nq [_/tq, _]\n", "x.rules:2:6: axis \"tq\"")
+    rules("mesh tp=4\nq\n", "x.rules:2:2: a pattern without a layout")
+    rules("mesh tp=4\nmesh tp=2\nq [...]\n", "x.rules:2:1: a second mesh")
+    rules("# nothing\n", "no rule")
+    rules("mesh tp=x\nq [...]\n", "x.rules:1:9:")
+    rules("mesh tp=2\nfiles rank.safetensors\n* [...]\n", "no {rank}")
+    rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": c64 does not convert to f32")
+    rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no c128")
+    rules("mesh tp=2\ne f32[...]\n* [...]\n", "f8e8m0 does not convert to f32")
+    rules("mesh tp=4\np [_, _/tp~]\n* [...]\n", "inside byte")
+    rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
+    rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
+    rules("mesh tp=2\n* [...]\n", "at least", "--mem", "10")
+    refused("lie in one another", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
+    with open("x.rules", "w") as f:
+        f.write("mesh tp=2\np [_, _]\nq f16[_/tp, _]\n* [...]\n")
+    r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")
+    assert r.returncode == 0 and "converted (1 tensor " in r.stdout, r
+    refused("there is something at the target", "convert", "a.safetensors", "good", "--to", "x.rules")
+    # Damage in the data of a source that states digests is noticed on the way, and by verify.
+    with open("good/rank-00001-of-00002.safetensors", "r+b") as f:
+        f.seek(-20, 2)
+        f.write(b"\x55")
+    r = run("verify", "a.safetensors", "good")
+    assert r.returncode == 1 and "different" in r.stdout, r
+    shutil.rmtree("good")
+
+
+def gguf():
+    """Listed, not converted; one that is cut off is told from one that is not."""
+    def text(x):
+        return struct.pack("<Q", len(x)) + x
+    file = b"GGUF" + struct.pack("<IQQ", 3, 2, 2) + text(b"name") + struct.pack("<I", 8) + text(b"llama")
+    file += text(b"list") + struct.pack("<IIQIII", 9, 4, 3, 1, 2, 3)
+    file += text(b"tok") + struct.pack("<IQQIQ", 2, 64, 32, 12, 0) + text(b"n") + struct.pack("<IQIQ", 1, 64, 0, 1024)
+    with open("a.gguf", "wb") as f:
+        f.write(file)
+    r = run("inspect", "a.gguf")
+    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "F32[64]" in r.stdout, r
+    refused("inspected, not converted", "convert", "a.gguf", "out", "--to", "whole", "--drop")
+    for n in range(4, len(file)):
+        with open("a.gguf", "wb") as f:
+            f.write(file[:n])
+        assert run("inspect", "a.gguf").returncode == 1, n
+    os.remove("a.gguf")
+
+
+def many_tensors():
+    """Half a million tensors: quickly, and in bounded memory."""
+    entries = ",".join(f'"model.layers.{i}.weight":{{"dtype":"U8","shape":[1,1],"data_offsets":[{i},{i + 1}]}}' for i in range(500_000))
+    with open("many.safetensors", "wb") as f:
+        f.write(raw("{" + entries + "}", bytes(500_000)))
+    start = time.monotonic()
+    r = run("inspect", "many.safetensors", memory=1 << 29)
+    seconds = time.monotonic() - start
+    assert r.returncode == 0 and r.stdout.count("\n") == 500_001, r.stderr
+    print(f"500000 tensors inspected in {seconds:.2f} s")
+    assert seconds < 20
+    os.remove("many.safetensors")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as home:
+        os.chdir(home)
+        broken_files()
+        hf_directories()
+        rule_files()
+        gguf()
+        many_tensors()
+        os.chdir("/")
+    print("all refused")
+
+
+main()

@@ -1,0 +1,35 @@
+/* Fuzz rules: any text is a rule file or is refused; rules and patterns answer for any name, and open rank files. */
+#include "fuzz/held_file.h"
+
+#define FILE_OF(name)                                                                                                  \
+    "\x40\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}             abcd"
+
+static void prepare(void) {
+    static bool done;
+    if (done) return;
+    done = true;
+    put_in_folder("r0", FILE_OF("w"), 8 + 64 + 4);
+    put_in_folder("r1", FILE_OF("w"), 8 + 64 + 4);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    uint64_t live = rsh_alloc_get_stats().live;
+    char *text = malloc(size + 1);
+    rsh_rules *r;
+    must(text != NULL);
+    if (size) memcpy(text, data, size);
+    text[size] = 0;
+    prepare();
+    if (!rsh_rules_parse(text, "fuzz", &r)) {
+        rshi_rules_match(r, "model.layers.7.mlp.up_proj.weight");
+        open_and_read(hold_folder(), r);
+        rsh_rules_free(r);
+    }
+    rshi_glob(text, "model.layers.7.experts.12.w1");
+    int64_t rank, part;
+    rshi_files_match(text, "model-rank-3-part-0.safetensors", &rank, &part);
+    free(text);
+    must(rsh_alloc_get_stats().live == live);
+    return 0;
+}

@@ -1,0 +1,83 @@
+/* Held file: bytes as a file that has a path, without a disk; and a directory of such for the
+ * formats that need one. */
+#ifndef TESTS_FUZZ_HELD_FILE_H
+#define TESTS_FUZZ_HELD_FILE_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <reshard.h>
+
+#include "ckpt/read_box.h"
+
+/* Not assert: it must hold in builds with NDEBUG as well. */
+static inline void must(bool condition) {
+    if (!condition) abort();
+}
+
+/* A file in memory; its path goes to `path`.  The caller closes it. */
+static inline int hold_file(const void *data, size_t size, char path[64]) {
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    must(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    snprintf(path, 64, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+static char held_folder[64];
+
+static inline void forget_folder(void) {
+    char command[100];
+    snprintf(command, sizeof command, "rm -r %s", held_folder);
+    must(!system(command));
+}
+
+/* The one folder of this process; gone when it ends. */
+static inline const char *hold_folder(void) {
+    if (*held_folder) return held_folder;
+    strcpy(held_folder,
+           access("/dev/shm", W_OK) ? "/tmp/reshard-fuzz-XXXXXX" : "/dev/shm/reshard-fuzz-XXXXXX");
+    must(mkdtemp(held_folder));
+    atexit(forget_folder);
+    return held_folder;
+}
+
+static inline void put_in_folder(const char *name, const void *data, size_t size) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", hold_folder(), name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    must(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    close(fd);
+}
+
+/* What was opened is consistent: small tensors can be read. */
+static inline void read_small(const rsh_ckpt *c) {
+    for (int64_t t = 0; t < c->ntensors && t < 20; t++) {
+        static char memory[1 << 16];
+        int64_t count = rshi_ckpt_count(&c->tensor[t]),
+                bytes = rsh_dtype_bits(c->tensor[t].dtype) / 8;
+        if (!bytes || count > (int64_t)sizeof memory / bytes) continue;
+        rsh_status st = rsh_ckpt_read(c, t, NULL, &(rsh_memory){memory, NULL});
+        must(st == RSH_OK || st == RSH_EUNSUP || st == RSH_EIO);
+    }
+}
+
+/* Opens what is at the path, reads of it what is small, and leaves no memory behind. */
+static inline void open_and_read(const char *path, const rsh_rules *from) {
+    uint64_t live = rsh_alloc_get_stats().live;
+    rsh_ckpt *c;
+    if (!rsh_ckpt_open(path, from, &c)) {
+        read_small(c);
+        rsh_ckpt_free(c);
+    } else {
+        must(*rsh_error_detail());
+    }
+    must(rsh_alloc_get_stats().live == live);
+}
+
+#endif

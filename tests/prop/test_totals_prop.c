@@ -1,0 +1,300 @@
+/* Totals against a walk over the transfers of all ranks, and lower bounds against a count of elements: pairs of any
+ * form on up to 40 ranks, with nodes, replicas, partials, lists of ranks and ceilings. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prop.h"
+
+enum { MOST_RANKS = 40, NAMES = 48 }; /* ranks of a layout; ranks are below it */
+
+typedef struct summed {
+    rsh_layout *from, *to;
+    ora_layout *from_o, *to_o;
+    rsh_plan *plan;
+    rsh_plan_totals t;
+    int64_t node[NAMES];
+    int64_t matrix[NAMES][NAMES]; /* [source][destination], bytes */
+} summed;
+
+/* ---- making a pair ---- */
+
+static void any_ranks(gen_rng *g, int n, int64_t *rank) {
+    int64_t all[NAMES], first = gen_below(g, NAMES - n + 1), way = gen_below(g, 3);
+    for (int i = 0; i < NAMES; i++) all[i] = i;
+    if (way == 2) gen_shuffle(g, NAMES, all);
+    for (int i = 0; i < n; i++) rank[i] = way == 1 ? first + i : all[i];
+}
+
+static void any_side(gen_rng *g, const gen_wish *w, char text[GEN_TEXT]) {
+    static gen_layout l;
+    int64_t rank[MOST_RANKS];
+    gen_wish few = *w;
+    few.max_ranks = GEN_MAX_ROLES;
+    if (w->op == ORA_NONE && gen_chance(g, 25))
+        gen_box_layout(g, &few, &l);
+    else
+        gen_mesh_layout(g, w, &l);
+    any_ranks(g, l.nroles, rank);
+    gen_text(&l, rank, text);
+}
+
+static void any_pair(gen_rng *g, char from[GEN_TEXT], char to[GEN_TEXT]) {
+    gen_shape shape = gen_any_shape(g);
+    ora_dtype a = gen_any_dtype(g), b = gen_chance(g, 25) ? gen_dtype_from(g, a) : a;
+    ora_op op_a = gen_chance(g, 40) ? gen_any_op(g, a) : ORA_NONE, op_b = ORA_NONE;
+    if (gen_chance(g, 30)) op_b = op_a == ORA_NONE ? gen_any_op(g, b) : ora_op_exists(op_a, b) ? op_a : ORA_NONE;
+    int most = gen_chance(g, 60) ? MOST_RANKS : (int)gen_between(g, 1, MOST_RANKS);
+    any_side(g, &(gen_wish){shape, a, op_a, most, true}, from);
+    any_side(g, &(gen_wish){shape, b, op_b, most, true}, to);
+}
+
+/* No nodes, nodes of consecutive ranks, or any map. */
+static void any_nodes(prop_case *c, summed *s, rsh_plan_opts *o) {
+    int64_t way = gen_below(&c->rng, 4), n = gen_between(&c->rng, 1, 12);
+    for (int64_t r = 0; r < NAMES; r++) s->node[r] = way == 0 ? 0 : way < 3 ? r / n : 7 * gen_below(&c->rng, n);
+    if (way == 1 || way == 2) o->ranks_per_node = n;
+    if (way == 3) o->node_of = s->node, o->nnode_of = NAMES;
+    snprintf(c->note, sizeof c->note, way == 0 ? "no nodes" : way < 3 ? "%lld ranks a node" : "up to %lld nodes",
+             (long long)n);
+}
+
+/* ---- the walk ---- */
+
+static void add_transfers(summed *s, const rsh_transfer *t, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < t[i].nsrc; k++)
+            s->matrix[t[i].src[k].rank][t[i].dst.rank] += t[i].count * t[i].element_bytes;
+}
+
+static bool walk(prop_case *c, summed *s) {
+    for (int64_t r = 0; r < NAMES; r++) {
+        rsh_share *share;
+        PROP_OK(c, rsh_plan_share(s->plan, r, &share));
+        add_transfers(s, share->copies, share->ncopies);
+        add_transfers(s, share->receives, share->nreceives);
+        rsh_share_free(share);
+    }
+    return true;
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static rsh_plan_totals totals_of_walk(const summed *s) {
+    rsh_plan_totals t = {0};
+    for (int64_t r = 0; r < NAMES; r++) {
+        int64_t sent = 0, received = 0;
+        t.bytes_local += s->matrix[r][r];
+        for (int64_t q = 0; q < NAMES; q++) {
+            if (q == r) continue;
+            sent += s->matrix[r][q];
+            received += s->matrix[q][r];
+            t.messages += s->matrix[r][q] > 0;
+            if (s->node[q] != s->node[r]) t.bytes_between_nodes += s->matrix[r][q];
+        }
+        t.bytes_moved += sent;
+        t.max_send = most(t.max_send, sent);
+        t.max_recv = most(t.max_recv, received);
+    }
+    return t;
+}
+
+/* ---- elements ---- */
+
+static bool keeps(const summed *s) { return s->from_o->op != ORA_NONE && ora_moves_alone(s->from_o, s->to_o); }
+static bool reduces(const summed *s) {
+    return s->from_o->op != ORA_NONE && !keeps(s) && s->from_o->npartial > 1;
+}
+
+/* Parts that only get the identity of the op need nothing. */
+static bool needs(const summed *s, const ora_part *b) {
+    return s->to_o->op == ORA_NONE || keeps(s) || s->to_o->op == ORA_AVG || b->partial == 0;
+}
+
+static bool has(const ora_part *p, int64_t element) {
+    for (int64_t i = 0; i < p->count; i++)
+        if (p->element[i] == element) return true;
+    return false;
+}
+
+/* Does a rank, or with `near` any rank of its node, hold the element, at a partial position where each moves alone? */
+static bool holds(const summed *s, int64_t rank, int64_t element, int64_t partial, bool near) {
+    for (int64_t i = 0; i < s->from_o->nparts; i++) {
+        const ora_part *a = &s->from_o->part[i];
+        if (near ? s->node[a->rank] != s->node[rank] : a->rank != rank) continue;
+        if ((!keeps(s) || a->partial == partial) && has(a, element)) return true;
+    }
+    return false;
+}
+
+static int64_t smaller_size(const summed *s) {
+    int64_t a = (int64_t)ora_size(s->from_o->dtype), b = (int64_t)ora_size(s->to_o->dtype);
+    return a < b ? a : b;
+}
+
+static int64_t least_copied(const summed *s) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->to_o->nparts; i++) {
+        const ora_part *b = &s->to_o->part[i];
+        for (int64_t k = 0; k < b->count && needs(s, b); k++) n += !holds(s, b->rank, b->element[k], b->partial, false);
+    }
+    return n * smaller_size(s);
+}
+
+/* Contributions have to come together, and all but one of the copies are sent on. */
+static int64_t least_reduced(const summed *s) {
+    int64_t bytes = 0, e = (int64_t)ora_size(s->from_o->dtype);
+    for (int64_t element = 0; element < s->to_o->count; element++) {
+        int64_t copies = 0;
+        bool contributes = false;
+        for (int64_t i = 0; i < s->to_o->nparts; i++) {
+            const ora_part *b = &s->to_o->part[i];
+            if (!needs(s, b) || !has(b, element)) continue;
+            copies++;
+            contributes = contributes || holds(s, b->rank, element, 0, false);
+        }
+        bytes += (s->from_o->npartial - contributes) * e + (copies - 1) * smaller_size(s);
+    }
+    return bytes;
+}
+
+/* Has an earlier part of the same node the same element to be brought there? */
+static bool comes_anyway(const summed *s, int64_t part, int64_t element) {
+    const ora_part *b = &s->to_o->part[part];
+    for (int64_t i = 0; i < part; i++) {
+        const ora_part *p = &s->to_o->part[i];
+        if (s->node[p->rank] == s->node[b->rank] && needs(s, p) && (!keeps(s) || p->partial == b->partial) &&
+            has(p, element))
+            return true;
+    }
+    return false;
+}
+
+static int64_t least_between(const summed *s) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->to_o->nparts && !reduces(s); i++) {
+        const ora_part *b = &s->to_o->part[i];
+        for (int64_t k = 0; k < b->count && needs(s, b); k++)
+            n += !holds(s, b->rank, b->element[k], b->partial, true) && !comes_anyway(s, i, b->element[k]);
+    }
+    return n * smaller_size(s);
+}
+
+/* ---- properties ---- */
+
+static bool summed_new(prop_case *c, summed *s, rsh_plan_opts *o) {
+    memset(s, 0, sizeof *s);
+    any_pair(&c->rng, c->from, c->to);
+    any_nodes(c, s, o);
+    s->from_o = ora_parse(c->from);
+    s->to_o = ora_parse(c->to);
+    PROP_OK(c, rsh_layout_parse(c->from, &s->from));
+    PROP_OK(c, rsh_layout_parse(c->to, &s->to));
+    PROP_OK(c, rsh_plan_new(s->from, s->to, o, &s->plan));
+    PROP_OK(c, rsh_plan_get_totals(s->plan, &s->t));
+    return walk(c, s);
+}
+
+static void summed_free(summed *s) {
+    rsh_plan_free(s->plan);
+    rsh_layout_free(s->from);
+    rsh_layout_free(s->to);
+    ora_free(s->from_o);
+    ora_free(s->to_o);
+}
+
+#define SAME(field)                                                                                                    \
+    PROP(c, s->t.field == w.field, #field " %lld, the walk has %lld", (long long)s->t.field, (long long)w.field)
+
+static bool same_as_walk(prop_case *c, const summed *s) {
+    rsh_plan_totals w = totals_of_walk(s);
+    SAME(bytes_moved);
+    SAME(bytes_local);
+    SAME(bytes_between_nodes);
+    SAME(max_send);
+    SAME(max_recv);
+    SAME(messages);
+    int64_t bytes = s->to_o->count * (int64_t)ora_size(s->to_o->dtype);
+    PROP(c, s->t.tensor_bytes == bytes, "tensor_bytes %lld, not %lld", (long long)s->t.tensor_bytes, (long long)bytes);
+    return true;
+}
+
+static bool totals(prop_case *c) {
+    static summed s;
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    bool ok = summed_new(c, &s, &o) && same_as_walk(c, &s);
+    summed_free(&s);
+    return ok;
+}
+
+/* Flat over segments of which some are replicated along an axis of their dim: copies lie in ranges of different shape,
+ * and the bound of a reduction counts only the first. */
+static bool is_irregular(const ora_layout *l) {
+    for (int d = 0; d < l->ndim && l->flat.naxes; d++)
+        for (int i = 1; i < l->dim[d].nsegments; i++)
+            if (l->dim[d].segment[i].cut.naxes != l->dim[d].segment[0].cut.naxes) return true;
+    return false;
+}
+
+static bool bounds(prop_case *c) {
+    static summed s;
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    bool ok = summed_new(c, &s, &o);
+    if (ok) {
+        int64_t least = reduces(&s) ? least_reduced(&s) : least_copied(&s), between = least_between(&s);
+        bool lower = s.t.lower_bound < least && reduces(&s) && is_irregular(s.to_o);
+        if (s.t.lower_bound != least && !lower)
+            ok = prop_say(c, "lower_bound %lld, elements make %lld", (long long)s.t.lower_bound, (long long)least);
+        else if (o.ranks_per_node + o.nnode_of && s.t.lower_bound_between_nodes != between)
+            ok = prop_say(c, "lower_bound_between_nodes %lld, elements make %lld",
+                          (long long)s.t.lower_bound_between_nodes, (long long)between);
+    }
+    summed_free(&s);
+    return ok;
+}
+
+/* Under a ceiling, or in messages, the same bytes move; scratch stays below it. */
+static bool ceilings(prop_case *c) {
+    static summed s;
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_plan *plan = NULL;
+    rsh_plan_totals t;
+    bool ok = summed_new(c, &s, &o);
+    o.messages = gen_chance(&c->rng, 70);
+    o.has_max_scratch = true;
+    o.max_scratch_bytes = (uint64_t)gen_between(&c->rng, 0, 20000);
+    rsh_status st = ok ? rsh_plan_new(s.from, s.to, &o, &plan) : RSH_OK;
+    if (ok && st == RSH_OK) {
+        st = rsh_plan_get_totals(plan, &t);
+        int64_t scratch = o.messages ? t.scratch_messages : 0;
+        if (st || t.bytes_moved != s.t.bytes_moved || t.messages != s.t.messages || t.scratch_bytes != scratch ||
+            (uint64_t)t.scratch_bytes > o.max_scratch_bytes || (t.scratch_messages > 0) != (t.messages > 0))
+            ok = prop_say(c, "under %lld bytes: %lld moved, %lld messages, %lld bytes of scratch",
+                          (long long)o.max_scratch_bytes, (long long)t.bytes_moved, (long long)t.messages,
+                          (long long)t.scratch_bytes);
+    } else if (ok && st != RSH_ENOMEM) {
+        ok = prop_say(c, "rsh_plan_new says %s", rsh_status_name(st));
+    }
+    rsh_plan_free(plan);
+    summed_free(&s);
+    return ok;
+}
+
+static void totals_are_those_of_the_transfers(void **state) { (void)state; prop_run("totals", 300, totals); }
+static void lower_bounds_are_those_of_the_elements(void **state) { (void)state; prop_run("bounds", 60, bounds); }
+static void a_ceiling_changes_scratch_only(void **state) { (void)state; prop_run("ceilings", 60, ceilings); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(totals_are_those_of_the_transfers),
+        cmocka_unit_test(lower_bounds_are_those_of_the_elements),
+        cmocka_unit_test(a_ceiling_changes_scratch_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
