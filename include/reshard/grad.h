@@ -8,8 +8,8 @@
  *
  * Gradients exist for f32 and f64, first order.  What is recorded, whether anything is, and the
  * hooks for saved tensors belong to the calling thread: every rank has a tape of its own.  Values
- * are reference-counted, and one thread uses a graph and its values at a time.  Everything here is
- * local, but for ops that move elements between ranks, and their backward. */
+ * are reference-counted, and one thread uses a graph and its values at a time.
+ * Everything here is local, but for ops that move elements between ranks, and their backward. */
 #ifndef RESHARD_GRAD_H
 #define RESHARD_GRAD_H
 
@@ -26,8 +26,7 @@ typedef struct rsh_value rsh_value;
 /* A leaf on a tensor, or on a sharded tensor.  With a gradient required, rsh_backward adds to its
  * gradient.  The value takes over what it is given and frees it; if the call fails, it is still the
  * caller's.  The caller frees *out.
- * RSH_ERUNTIME if a gradient is required of bools or integers, RSH_EUNSUP of other dtypes than f32
- * and f64; RSH_ENOMEM. */
+ * RSH_ETYPE if a gradient is required and the dtype is neither f32 nor f64; RSH_ENOMEM. */
 RSH_API rsh_status rsh_value_take(rsh_tensor *t, bool requires_grad, rsh_value **out);
 RSH_API rsh_status rsh_value_take_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out);
 /* The same on the storage of a tensor or sharded tensor that stays the caller's. */

@@ -5,6 +5,8 @@
  * Leaves get their gradients only when the whole walk has succeeded on all ranks. */
 #include "grad/impl.h"
 
+#include <stdio.h>
+
 typedef struct walking {
     uint64_t number; /* of this walk */
     bool retain;
@@ -17,6 +19,7 @@ typedef struct walking {
     rsh_comm **told; /* owned: those that know that this rank has failed */
     int64_t ntold, told_room;
     rsh_status status; /* why this rank has failed; the walk goes on to tell others */
+    char detail[RSHI_DETAIL_BYTES]; /* its sentence */
 } walking;
 
 /* ---- those that wait ---- */
@@ -222,6 +225,7 @@ static bool knows(const walking *w, const rsh_comm *comm) {
 /* The other ranks of the comm are in a collective call, or will be: this rank's refusal ends it. */
 static void tell(walking *w, rsh_comm *comm) {
     if (!comm || knows(w, comm)) return;
+    rshi_set_detail(w->detail);
     rsh_comm_agree(comm, w->status);
     add_comm(&w->told, &w->ntold, &w->told_room, comm); /* without room, it is told again */
 }
@@ -237,7 +241,9 @@ static void failed(walking *w, rsh_status st) {
     rshi_tape *tape = rshi_tape_mine();
     if (st && tape->failed_on) add_comm(&w->told, &w->ntold, &w->told_room, tape->failed_on);
     tape->failed_on = NULL;
-    if (!w->status) w->status = st;
+    if (!st || w->status) return;
+    w->status = st;
+    snprintf(w->detail, sizeof w->detail, "%s", rsh_error_detail());
 }
 
 /* ---- the walk ---- */
@@ -299,8 +305,8 @@ static void settle_leaf(rsh_value *leaf) {
 static void settle(walking *w) {
     for (int64_t i = 0; i < w->ncomm; i++) {
         if (knows(w, w->comm[i])) continue;
-        rsh_status st = rsh_comm_agree(w->comm[i], w->status);
-        failed(w, st);
+        if (w->status) rshi_set_detail(w->detail);
+        failed(w, rsh_comm_agree(w->comm[i], w->status));
     }
     for (int64_t i = 0; i < w->nleaf; i++) {
         if (!w->status) settle_leaf(w->leaf[i]);
@@ -349,7 +355,7 @@ rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds
     for (int i = 0; i < n; i++) RSH_TRY(check_start(v[i], seeds ? seeds[i] : NULL));
     rshi_tape *tape = rshi_tape_mine();
     if (!tape) return rshi_nomem();
-    walking w = {.number = ++tape->walks, .retain = flags & RSH_RETAIN_GRAPH};
+    walking w = {.number = ++tape->walks, .retain = flags & RSH_RETAIN_GRAPH, .detail = ""};
     tape->failed_on = NULL; /* of a read of a saved slot outside of any backward */
     bool was = rsh_grad_enable(false);
     for (int i = 0; i < n && !w.status; i++) failed(&w, start(&w, v[i], seeds ? seeds[i] : NULL));
@@ -358,6 +364,7 @@ rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds
     settle(&w);
     rsh_grad_enable(was);
     end(&w);
+    if (w.status) rshi_set_detail(w.detail); /* what came after may have left others */
     return w.status;
 }
 

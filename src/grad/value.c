@@ -6,10 +6,9 @@
 bool rshi_differentiable(rsh_dtype dtype) { return dtype == RSH_F32 || dtype == RSH_F64; }
 
 static rsh_status check_dtype(rsh_dtype dtype, bool requires_grad) {
-    if (!requires_grad || rshi_differentiable(dtype)) return RSH_OK;
-    bool number = dtype <= RSH_I64; /* bool and integers: there is none at all */
-    return rshi_fail(number ? RSH_ERUNTIME : RSH_EUNSUP,
-                     "a gradient is required of a value of %s; f32 and f64 can have one", rsh_dtype_name(dtype));
+    RSH_REQUIRE(!requires_grad || rshi_differentiable(dtype), RSH_ETYPE,
+                "a gradient is required of a value of %s; f32 and f64 can have one", rsh_dtype_name(dtype));
+    return RSH_OK;
 }
 
 /* ---- making ---- */

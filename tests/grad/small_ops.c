@@ -43,16 +43,19 @@ typedef double function(double a, double b);
 static rsh_status map(function *f, const rsh_tensor *a, const rsh_tensor *b, rsh_tensor **out) {
     rsh_tensor *dense[2] = {NULL, NULL};
     const rsh_tensor *from[2] = {a, b};
-    rsh_status st = like(a, out);
+    rsh_tensor *t = NULL;
+    rsh_status st = like(a, &t);
     for (int i = 0; i < 2 && !st; i++)
         if (from[i]) st = rsh_math_convert(from[i], RSH_F64, &dense[i]);
     for (int64_t i = 0; !st && i < rsh_tensor_count(a); i++) {
         double x = ((double *)rsh_tensor_data(dense[0]))[i];
         double y = b ? ((double *)rsh_tensor_data(dense[1]))[i] : 0;
-        ((double *)rsh_tensor_data(*out))[i] = f(x, y);
+        ((double *)rsh_tensor_data(t))[i] = f(x, y);
     }
     rsh_tensor_free(dense[0]);
     rsh_tensor_free(dense[1]);
+    if (st) rsh_tensor_free(t);
+    else *out = t;
     return st;
 }
 
