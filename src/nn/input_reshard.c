@@ -5,7 +5,7 @@
 #include <reshard/dtensor.h>
 #include <reshard/nn/recompute.h>
 
-#include "nn/chunk.h"
+#include "nn/kept_chunk.h"
 #include "nn/impl.h"
 #include "nn/module.h"
 
@@ -121,8 +121,8 @@ static rsh_status compare_digests(const request *r, const rsh_tensor *t) {
     for (int i = 1; !st && i < size; i++)
         if (memcmp(&all[i], &all[0], sizeof mine))
             st = rshn_fail(RSH_EVALUE,
-                           "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the mesh "
-                           "has other elements than rank 0",
+                           "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the "
+                           "mesh has other elements than rank 0",
                            rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), i);
     rshn_free(all);
     return st;
@@ -205,7 +205,8 @@ static rsh_status note_own(void *ctx, const char *path, rsh_module *owner, const
     call *c = ctx;
     bool was;
     (void)path, (void)owner, (void)name;
-    for (int64_t i = 0; i < rsh_value_nparts(v); i++) NN_TRY(rshn_seen_add(&c->own, key_of(rsh_value_part(v, i)), &was));
+    for (int64_t i = 0; i < rsh_value_nparts(v); i++)
+        NN_TRY(rshn_seen_add(&c->own, key_of(rsh_value_part(v, i)), &was));
     return RSH_OK;
 }
 

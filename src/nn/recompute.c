@@ -1,8 +1,8 @@
 /* Recompute: a module call that keeps its inputs only, and runs forward again in backward.
  *
- * In the first run a pair of hooks takes the place of everything that ops save, and keeps nothing but its number.  In
- * the second run, which the first unpack begins, another pair keeps what ops save, under the same numbers.  The graph of
- * the second run is never walked. */
+ * In the first run a pair of hooks keeps of everything that ops save nothing but its number.  In the second run, which
+ * the first unpack begins, another pair keeps what ops save, under the same numbers.  The graph of the second run is
+ * never walked. */
 #include "nn/recompute.h"
 
 #include <reshard/nn/random.h>
@@ -78,7 +78,8 @@ static rsh_status swap_training(again *a) {
 static rsh_status check_unchanged(const again *a, const inside *s, const rsh_value *v) {
     const rsh_tensor *t = rsh_value_part(v, 0);
     if (!s->serial || s->serial != rsh_tensor_storage_serial(t) || s->version == rsh_tensor_version(t)) return RSH_OK;
-    return rshn_fail(RSH_ERUNTIME, "%s is run again, but a parameter has changed since: it is at version %llu, not %llu",
+    return rshn_fail(RSH_ERUNTIME,
+                     "%s is run again, but a parameter has changed since: it is at version %llu, not %llu",
                      a->m->kind->name, (unsigned long long)rsh_tensor_version(t), (unsigned long long)s->version);
 }
 

@@ -1,6 +1,6 @@
-/* chunk: what a rank keeps of a tensor that all ranks of a mesh have. */
-#ifndef RESHARD_NN_CHUNK_H
-#define RESHARD_NN_CHUNK_H
+/* kept_chunk: what a rank keeps of a tensor that all ranks of a mesh have. */
+#ifndef RESHARD_NN_KEPT_CHUNK_H
+#define RESHARD_NN_KEPT_CHUNK_H
 
 #include <reshard/grad.h>
 #include <reshard/mesh.h>
@@ -30,7 +30,7 @@ typedef struct rshn_chunk {
     rsh_dtype dtype;
     int ndim;
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM];
-    int64_t restored[RSH_MAX_NDIM]; /* strides of what comes back: in the same order, without gaps */
+    int64_t restored[RSH_MAX_NDIM]; /* strides of what comes back: in that order, without gaps */
     rsh_sharded *mine;              /* owned: dims in the order in which they lie in memory */
     rsh_layout *whole;              /* owned: of the gathered tensor, in that order too */
     rsh_comm *comm;                 /* borrowed: of the mesh */
@@ -40,8 +40,7 @@ typedef struct rshn_chunk {
     rsh_value *full;                /* owned: gathered, while further slots will read it */
 } rshn_chunk;
 
-/* Copies this rank's chunk along `dim` (from 0) of the tensor that a value has.  With one reference.
- */
+/* Copies this rank's chunk along `dim` (from 0) of a value's tensor; with one reference. */
 rsh_status rshn_chunk_new(rshn_cuttings *c, const rsh_value *v, int dim, rshn_chunk **out);
 void rshn_chunk_drop(rshn_chunk *c); /* no-op for NULL */
 /* Was it cut from these very elements? */

@@ -1,8 +1,8 @@
 /* Chunk: this rank's part of a tensor that all ranks have, and the way back by one gather.
  *
- * Dims are cut and gathered in the order in which they lie in memory, so that a transposed tensor comes back transposed:
- * kernels then take the same path and give the same bits. */
-#include "nn/chunk.h"
+ * Dims are cut and gathered in the order in which they lie in memory, so that a transposed tensor comes back
+ * transposed: kernels then take the same path and give the same bits. */
+#include "nn/kept_chunk.h"
 
 #include <stdlib.h>
 #include <string.h>
