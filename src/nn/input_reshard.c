@@ -178,14 +178,23 @@ static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
     return st;
 }
 
+/* This is local: a rank that fails tells the others, which are in a gather or will be. */
+static rsh_status read_left(const call *c, const kept *k, rsh_value **out) {
+    uint64_t now = version_of(k->left);
+    rsh_status st = now == k->version
+                        ? rsh_value_detach(k->left, out)
+                        : rshn_fail(RSH_ERUNTIME,
+                                    "a tensor that was saved for backward has changed since: it is at version %llu, "
+                                    "and was saved at version %llu",
+                                    (unsigned long long)now, (unsigned long long)k->version);
+    if (st) rsh_comm_agree(rsh_mesh_comm(c->asked->cuttings.mesh), st);
+    return st;
+}
+
 static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     kept *k = packed;
     bool gathered = false;
-    if (!k->chunk && version_of(k->left) != k->version)
-        return rshn_fail(RSH_ERUNTIME, "a tensor that was saved for backward has changed since: it is at version %llu, "
-                         "and was saved at version %llu",
-                         (unsigned long long)version_of(k->left), (unsigned long long)k->version);
-    if (!k->chunk) return rsh_value_detach(k->left, out);
+    if (!k->chunk) return read_left(ctx, k, out);
     rsh_status st = rshn_chunk_read(k->chunk, &gathered, out);
     ((call *)ctx)->asked->stats->gathers += gathered;
     return st;

@@ -196,7 +196,9 @@ static rsh_status gather(const rshn_chunk *c, rsh_value **out) {
     NN_TRY(rsh_reshard(c->mine, c->whole, NULL, &all));
     rsh_status st = rsh_tensor_view(rsh_sharded_part(all, 0), 0, c->ndim, c->shape, c->restored, &t);
     rsh_sharded_free(all);
-    return st ? st : as_value(c, t, out);
+    if (!st) st = as_value(c, t, out);
+    if (st) rsh_comm_agree(c->comm, st); /* the other ranks have the tensor and go on */
+    return st;
 }
 
 rsh_status rshn_chunk_read(rshn_chunk *c, bool *gathered, rsh_value **out) {

@@ -146,6 +146,9 @@ static rsh_status run_again(again *a) {
     a->seen = 0;
     rsh_status st = read_inputs(a, in);
     if (!st) st = run_as_before(a, in);
+    if (!st && a->seen < a->n)
+        st = rshn_fail(RSH_ERUNTIME, "%s: the second run of forward saved %lld tensors, the first one %lld",
+                       a->m->kind->name, (long long)a->seen, (long long)a->n);
     free_values(RSHN_MOST_VALUES, in);
     return a->comm ? rsh_comm_agree(a->comm, st) : st;
 }
@@ -167,9 +170,6 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     again *a = ctx;
     inside *s = &a->slot[(intptr_t)packed];
     if (!s->value) NN_TRY(run_again(a));
-    if (!s->value)
-        return rshn_fail(RSH_ERUNTIME, "%s: the second run of forward saved %lld tensors, the first one %lld",
-                         a->m->kind->name, (long long)a->seen, (long long)a->n);
     *out = s->value;
     s->value = NULL;
     return RSH_OK;

@@ -179,6 +179,33 @@ static void plain_tensors_that_differ_are_left_without_the_option(void **state) 
     run_all(own_trial);
 }
 
+/* A weight that one rank changes before backward fails it on all ranks. */
+static rsh_status changed_trial(void *ctx) {
+    rsh_module *m = NULL, *second = NULL;
+    rsh_mesh *mesh = NULL;
+    rsh_value *x = NULL, *loss = NULL, *weight = NULL;
+    (void)ctx;
+    TRY(line(&mesh));
+    TRY(mlp(&m));
+    TRY(rsh_input_reshard(m, mesh, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true}));
+    TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
+    TRY(forward(m, x, &loss));
+    TRY(rsh_module_submodule(m, "2", &second));
+    TRY(rsh_module_parameter(second, "weight", &weight));
+    if (rsh_group_rank(NULL) == rsh_group_size(NULL) - 1) rsh_tensor_bump(rsh_value_tensor(weight));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_backward(loss, NULL, 0));
+    CHECK(strstr(rsh_error_detail(), "has changed since") && !rsh_value_grad(weight));
+    TRY(rsh_comm_barrier(rsh_group_comm(NULL)));
+    rsh_value_free(x), rsh_value_free(loss);
+    rsh_module_free(m);
+    rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+static void a_weight_that_one_rank_changes_fails_backward_on_all(void **state) {
+    (void)state;
+    run_all(changed_trial);
+}
+
 /* ---- memory ---- */
 
 static rsh_status kept_by(rsh_mesh *mesh, bool cut, uint64_t *kept) {
@@ -254,6 +281,7 @@ int main(void) {
         cmocka_unit_test(i1_an_mlp_that_recomputes_keeps_a_chunk_of_its_input),
         cmocka_unit_test(i2_without_a_dim_nothing_changes),
         cmocka_unit_test(plain_tensors_that_differ_are_left_without_the_option),
+        cmocka_unit_test(a_weight_that_one_rank_changes_fails_backward_on_all),
         cmocka_unit_test(the_bytes_kept_are_the_share_of_a_rank),
         cmocka_unit_test(nested_modules_have_pairs_of_their_own),
     };
