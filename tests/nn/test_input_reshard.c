@@ -149,6 +149,63 @@ static void i2_without_a_dim_nothing_changes(void **state) {
     run_all(i2_trial);
 }
 
+/* I3: data parallel over rows of a mesh of 2 x 2, chunks over its columns. */
+static rsh_status small_net(rsh_module **out) {
+    rsh_module *part[6];
+    const int64_t width[] = {5, 8, 4, 12};
+    rsh_random_seed(3);
+    for (int i = 0; i < 3; i++) {
+        TRY(rsh_linear_new(width[i], width[i + 1], true, RSH_F64, &part[2 * i]));
+        TRY(rsh_relu_new(&part[2 * i + 1]));
+    }
+    return sequence(6, part, out);
+}
+
+static rsh_status sum_gradient(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    const rsh_tensor *g = rsh_value_tensor(rsh_value_grad(v));
+    double sum[128];
+    (void)path, (void)owner, (void)name;
+    TRY(rsh_comm_allreduce(ctx, rsh_tensor_data(g), sum, rsh_tensor_count(g), RSH_F64, RSH_OP_SUM));
+    memcpy(rsh_tensor_data(g), sum, (size_t)rsh_tensor_count(g) * sizeof *sum);
+    return RSH_OK;
+}
+
+static rsh_status i3_trial(void *ctx) {
+    rsh_module *m[2] = {NULL, NULL};
+    rsh_optimizer *adam[2] = {NULL, NULL};
+    rsh_adam_opts opts = RSH_ADAM_OPTS_INIT;
+    rsh_mesh *mesh = NULL, *tp = NULL;
+    rsh_value *x = NULL;
+    rsh_input_reshard_stats stats = {0};
+    (void)ctx;
+    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){2, 2}, (const char *const[]){"dp", "tp"}, &mesh));
+    TRY(rsh_mesh_slice(mesh, 1, (const char *const[]){"tp"}, &tp));
+    TRY(make_value(RSH_F64, 2, (int64_t[]){4, 5}, (uint64_t)rsh_mesh_coordinate(mesh)[0], false, &x));
+    for (int i = 0; i < 2; i++) {
+        TRY(small_net(&m[i]));
+        TRY(rsh_adam_new(m[i], &opts, &adam[i]));
+    }
+    TRY(rsh_input_reshard(m[1], tp, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &stats}));
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < 2; k++) {
+            TRY(rsh_module_zero_grad(m[k]));
+            TRY(step(m[k], x));
+            TRY(rsh_module_parameters(m[k], false, sum_gradient, rsh_mesh_dim_comm(mesh, 0)));
+            TRY(rsh_optimizer_step(adam[k]));
+        }
+        TRY(same_models(m[0], m[1]));
+    }
+    CHECK(stats.cut >= 5 * 3 && 2 * stats.bytes_kept == stats.bytes_whole);
+    for (int i = 0; i < 2; i++) rsh_optimizer_free(adam[i]), rsh_module_free(m[i]);
+    rsh_value_free(x);
+    rsh_mesh_free(tp), rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+static void i3_data_parallel_ranks_keep_chunks_over_a_slice_of_the_mesh(void **state) {
+    (void)state;
+    run_groups(4, i3_trial, NULL);
+}
+
 /* What differs between ranks, as the local output of a column-wise layer does, is left without the option. */
 static rsh_status own_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
@@ -279,6 +336,7 @@ int main(void) {
         cmocka_unit_test(an_mlp_trains_to_the_same_bits),
         cmocka_unit_test(a_transformer_block_trains_to_the_same_bits),
         cmocka_unit_test(i1_an_mlp_that_recomputes_keeps_a_chunk_of_its_input),
+        cmocka_unit_test(i3_data_parallel_ranks_keep_chunks_over_a_slice_of_the_mesh),
         cmocka_unit_test(i2_without_a_dim_nothing_changes),
         cmocka_unit_test(plain_tensors_that_differ_are_left_without_the_option),
         cmocka_unit_test(a_weight_that_one_rank_changes_fails_backward_on_all),
