@@ -308,6 +308,23 @@ RSH_API int rsh_saved_hooks_depth(void);
  * RSH_ERUNTIME if the stack is not empty. */
 RSH_API rsh_status rsh_saved_hooks_disable(const char *message);
 
+/* A saved slot outside of an op: what a function keeps of a value to compute with it again later,
+ * as activation checkpointing does with inputs.  It goes through this thread's top pair as a slot
+ * of an op does, whatever the value requires and whether ops are recorded or not; without a pair it
+ * is kept as it is.  `pack` gets the value itself.  The caller frees *out.
+ * What the pack hook returns; RSH_ERUNTIME if it changed the elements; RSH_ENOMEM.  Local. */
+typedef struct rsh_saved rsh_saved;
+RSH_API rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out);
+/* The value as it was saved: a leaf without history and without a gradient, or what unpack gives,
+ * which is called at every read.  The caller frees *out.
+ * RSH_ERUNTIME if the elements have changed and there was no pair; RSH_ETYPE, RSH_EVALUE and others
+ * as for rsh_call_saved.  Collective over rsh_saved_comm; local if that is NULL. */
+RSH_API rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out);
+/* The comm of the pair that packed it, borrowed; NULL: no pair, or it names none.  Local. */
+RSH_API rsh_comm *rsh_saved_comm(const rsh_saved *s);
+/* Ends the slot.  No-op for NULL.  Local. */
+RSH_API void rsh_saved_free(rsh_saved *s);
+
 /* ---- tags and moves as ops ---- */
 
 /* Which derivative a move has.  The wrong one is silently wrong, so there is no default.

@@ -12,5 +12,6 @@
 #include <reshard/nn/layers.h>
 #include <reshard/nn/optim.h>
 #include <reshard/nn/shard.h>
+#include <reshard/nn/recompute.h>
 
 #endif

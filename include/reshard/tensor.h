@@ -97,6 +97,9 @@ RSH_API bool rsh_tensor_dense(const rsh_tensor *t); /* row-major without gaps */
 RSH_API void *rsh_tensor_storage(const rsh_tensor *t);
 RSH_API size_t rsh_tensor_storage_bytes(const rsh_tensor *t);
 RSH_API rsh_device rsh_tensor_device(const rsh_tensor *t);
+/* A number that no other storage of this process has or had, also after its memory was freed and
+ * serves another; 0 for NULL.  Local. */
+RSH_API uint64_t rsh_tensor_storage_serial(const rsh_tensor *t);
 
 /* How often the elements have changed: a value that was saved is stale if the version has changed
  * since.  Functions that write into a tensor of the caller's bump it.  Whoever writes through a

@@ -356,6 +356,7 @@ rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds
     rshi_tape *tape = rshi_tape_mine();
     if (!tape) return rshi_nomem();
     walking w = {.number = ++tape->walks, .retain = flags & RSH_RETAIN_GRAPH, .detail = ""};
+    tape->failed_on = NULL; /* of a read of a saved slot outside of any backward */
     bool was = rsh_grad_enable(false);
     for (int i = 0; i < n && !w.status; i++) failed(&w, start(&w, v[i], seeds ? seeds[i] : NULL));
     while (w.nheap) step(&w);

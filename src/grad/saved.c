@@ -68,29 +68,29 @@ rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tens
 /* ---- packing ---- */
 
 /* A hook that fails may leave no sentence. */
-static rsh_status hook_failed(const char *which, const rshi_entry *n, rsh_status st, uint64_t sentences) {
+static rsh_status hook_failed(const char *which, const char *who, rsh_status st, uint64_t sentences) {
     if (rshi_sentences() != sentences) return st;
-    return rshi_fail(st, "the %s hook failed for a tensor that %s saved", which, n->op->name);
+    return rshi_fail(st, "the %s hook failed for a tensor that %s saved", which, who);
 }
 
-static rsh_status call_pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
+static rsh_status call_pack(const char *who, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
     uint64_t before = rshi_payload_version(v->payload), sentences = rshi_sentences();
     rsh_status st = pair->hooks.pack(pair->hooks.ctx, v, &s->packed);
-    if (st) return hook_failed("pack", n, st, sentences);
+    if (st) return hook_failed("pack", who, st, sentences);
     s->pair = pair;
     pair->refs++;
     RSH_REQUIRE(rshi_payload_version(v->payload) == before, RSH_ERUNTIME,
-                "a pack hook changed in place a tensor that %s saved", n->op->name);
+                "a pack hook changed in place a tensor that %s saved", who);
     return RSH_OK;
 }
 
-static rsh_status pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
+static rsh_status pack(const char *who, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
     rshi_tape *tape = rshi_tape_mine();
     s->form = tape ? rshi_shelf_take(&tape->forms, sizeof *s->form) : NULL;
     if (!s->form) return rshi_nomem();
     rshi_profile_of(v->payload, s->form);
     bool was = rsh_grad_enable(false);
-    rsh_status st = call_pack(n, s, pair, v);
+    rsh_status st = call_pack(who, s, pair, v);
     rsh_grad_enable(was);
     return st;
 }
@@ -98,11 +98,11 @@ static rsh_status pack(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rsh_value 
 /* Hooks get an input itself, so that they see whether it is a parameter; of other things a leaf, which they may keep
  * without a circle of references. */
 static rsh_status pack_payload(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rshi_payload *payload) {
-    if (s->kind == RSHI_SLOT_IN) return pack(n, s, pair, n->edge[s->index].value);
+    if (s->kind == RSHI_SLOT_IN) return pack(n->op->name, s, pair, n->edge[s->index].value);
     rsh_value *leaf = rshi_value_new(payload);
     if (!leaf) return rshi_nomem();
     rshi_payload_hold(payload);
-    rsh_status st = pack(n, s, pair, leaf);
+    rsh_status st = pack(n->op->name, s, pair, leaf);
     rsh_value_free(leaf);
     return st;
 }
@@ -146,18 +146,27 @@ void rshi_slot_end(rshi_slot *s) {
 
 /* ---- in backward ---- */
 
-static rsh_status unpack(rshi_entry *n, rshi_slot *s) {
+static rsh_status unpack(const char *who, const rshi_slot *s, rsh_value **out) {
     const rsh_saved_hooks *h = &s->pair->hooks;
     uint64_t sentences = rshi_sentences();
     rsh_value *v = NULL;
     rsh_status st = h->unpack(h->ctx, s->packed, &v);
     if (st) rshi_tape_mine()->failed_on = h->comm;
-    if (st) return hook_failed("unpack", n, st, sentences);
-    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", n->op->name);
-    st = rshi_profile_match(s->form, v, n->op->name, "what the unpack hook gave for a saved tensor");
+    if (st) return hook_failed("unpack", who, st, sentences);
+    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", who);
+    st = rshi_profile_match(s->form, v, who, "what the unpack hook gave for a saved tensor");
     if (st) rsh_value_free(v);
-    else s->unpacked = v;
+    else *out = v;
     return st;
+}
+
+static rsh_status unchanged(const char *who, const rshi_slot *s) {
+    uint64_t now = rshi_payload_version(s->payload);
+    RSH_REQUIRE(now == s->version, RSH_ERUNTIME,
+                "%s: a tensor that was saved for backward has changed since: it is at version %llu, and was saved at "
+                "version %llu",
+                who, (unsigned long long)now, (unsigned long long)s->version);
+    return RSH_OK;
 }
 
 /* The slot is ready to be read: unpacked if it was packed, unchanged if it was not. */
@@ -166,14 +175,8 @@ static rsh_status ready(rshi_entry *n, int slot) {
     RSH_REQUIRE(slot >= 0 && slot < n->nslots, RSH_EINDEX, "%s: slot %d is read; %d are saved", n->op->name, slot,
                 n->nslots);
     rshi_slot *s = &n->slot[slot];
-    if (s->pair) return s->unpacked ? RSH_OK : unpack(n, s);
-    if (!s->payload) return RSH_OK;
-    uint64_t now = rshi_payload_version(s->payload);
-    RSH_REQUIRE(now == s->version, RSH_ERUNTIME,
-                "%s: a tensor that was saved for backward has changed since: it is at version %llu, and was saved at "
-                "version %llu",
-                n->op->name, (unsigned long long)now, (unsigned long long)s->version);
-    return RSH_OK;
+    if (s->pair) return s->unpacked ? RSH_OK : unpack(n->op->name, s, &s->unpacked);
+    return s->payload ? unchanged(n->op->name, s) : RSH_OK;
 }
 
 rsh_status rsh_call_saved(rsh_grad_call *c, int slot, const rsh_tensor **out) {
@@ -215,7 +218,53 @@ rsh_status rshi_slots_prefetch(rshi_entry *n) {
         s->fetched = true;
         uint64_t sentences = rshi_sentences();
         rsh_status st = s->pair->hooks.prefetch(s->pair->hooks.ctx, s->packed);
-        if (st) return hook_failed("prefetch", n, st, sentences);
+        if (st) return hook_failed("prefetch", n->op->name, st, sentences);
     }
     return RSH_OK;
+}
+
+/* ---- a slot outside of ops ---- */
+
+struct rsh_saved {
+    rshi_slot slot;
+};
+
+static rsh_status fill_alone(rshi_slot *s, rsh_value *v) {
+    rshi_hooks *pair = rshi_hooks_top();
+    if (pair) return pack("rsh_saved_new", s, pair, v);
+    s->payload = rshi_payload_hold(v->payload);
+    s->version = rshi_payload_version(v->payload);
+    return RSH_OK;
+}
+
+rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out) {
+    RSH_NEEDS(v);
+    RSH_NEEDS(out);
+    rsh_saved *s = RSHI_NEW(rsh_saved);
+    if (!s) return rshi_nomem();
+    *s = (rsh_saved){{.kind = RSHI_SLOT_IN}};
+    rsh_status st = fill_alone(&s->slot, v);
+    if (st) rsh_saved_free(s);
+    else *out = s;
+    return st;
+}
+
+rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
+    RSH_NEEDS(s);
+    RSH_NEEDS(out);
+    if (s->slot.pair) return unpack("rsh_saved_new", &s->slot, out);
+    RSH_TRY(unchanged("rsh_saved_read", &s->slot));
+    rsh_value *v = rshi_value_new(s->slot.payload);
+    if (!v) return rshi_nomem();
+    rshi_payload_hold(s->slot.payload);
+    *out = v;
+    return RSH_OK;
+}
+
+rsh_comm *rsh_saved_comm(const rsh_saved *s) { return s && s->slot.pair ? s->slot.pair->hooks.comm : NULL; }
+
+void rsh_saved_free(rsh_saved *s) {
+    if (!s) return;
+    rshi_slot_end(&s->slot);
+    rshi_free(s);
 }

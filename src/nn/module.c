@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "nn/impl.h"
+#include "nn/recompute.h"
 
 static const rsh_module_kind no_kind = {.name = "?"};
 
@@ -93,7 +94,7 @@ static rsh_status run_pre_hooks(rsh_module *m, rsh_value **in) {
 
 static rsh_status run_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     if (!m->kind->forward) return rshn_fail(RSH_EUNSUP, "%s has no forward function", m->kind->name);
-    rsh_status st = m->kind->forward(m, in, out);
+    rsh_status st = (m->recompute ? rshn_recompute_forward : m->kind->forward)(m, in, out);
     for (int i = 0; !st && i < m->kind->nout; i++)
         if (!out[i]) st = rshn_fail(RSH_ERUNTIME, "%s: forward left output %d empty", m->kind->name, i);
     return st;

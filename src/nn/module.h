@@ -33,6 +33,7 @@ struct rsh_module {
     const rsh_module_kind *kind;
     void *state; /* owned */
     bool training;
+    bool recompute; /* forward runs again in backward: recompute.c */
     int calls; /* of this module that have not returned */
     rshn_slot *slot;
     int64_t nslots, slot_room;
@@ -50,13 +51,14 @@ void rshn_slot_clear(rshn_slot *s);
 
 rsh_status rshn_hook_add(rsh_module *m, const rshn_hook *hook, int64_t *id);
 
-/* A set of pointers. */
+/* A set of pointers, or of numbers but 0 as such. */
 typedef struct rshn_seen {
     const void **at; /* open addressing; NULL: free */
     int64_t n, room; /* room is 0 or a power of two */
 } rshn_seen;
 /* Puts a pointer in; *was tells whether it was there. */
 rsh_status rshn_seen_add(rshn_seen *s, const void *p, bool *was);
+bool rshn_seen_has(const rshn_seen *s, const void *p);
 void rshn_seen_free(rshn_seen *s);
 
 #endif

@@ -37,6 +37,8 @@ rsh_status rshn_seen_add(rshn_seen *s, const void *p, bool *was) {
     return RSH_OK;
 }
 
+bool rshn_seen_has(const rshn_seen *s, const void *p) { return s->room && s->at[home_of(s, p)] == p; }
+
 void rshn_seen_free(rshn_seen *s) { rshn_free(s->at); }
 
 /* ---- paths that grow and shrink ---- */

@@ -1,12 +1,22 @@
 /* Storage: counted references to memory of the library or of somebody else. */
 #include "tensor/storage.h"
 
+/* Threads take numbers by the thousand, so that they seldom meet at the counter. */
+static uint64_t next_serial(void) {
+    enum { BLOCK = 1024 };
+    static atomic_uint_fast64_t blocks;
+    static _Thread_local uint64_t next;
+    if (next % BLOCK == 0) next = BLOCK * (atomic_fetch_add_explicit(&blocks, 1, memory_order_relaxed) + 1);
+    return next++;
+}
+
 static rshi_storage *storage(void) {
     rshi_storage *s = rshi_alloc_data(sizeof *s, true);
     if (!s) return NULL;
     s->device = (rsh_device){RSH_DEVICE_CPU, -1};
     atomic_init(&s->refs, 1);
     atomic_init(&s->version, 0);
+    s->serial = next_serial();
     return s;
 }
 

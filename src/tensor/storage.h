@@ -11,6 +11,7 @@
 typedef struct rshi_storage {
     atomic_long refs;
     atomic_uint_fast64_t version; /* changes of its elements so far */
+    uint64_t serial;              /* that no other storage of the process has or had */
     char *data;                   /* the first byte */
     size_t bytes;                 /* from there on; no view reaches beyond */
     rsh_device device;

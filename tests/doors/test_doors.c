@@ -78,6 +78,7 @@ static struct things {
     rsh_grad_as rsh_grad_as;
     rsh_reading rsh_reading;
     rsh_saved_hooks rsh_saved_hooks;
+    rsh_saved *rsh_saved;
     int64_t shape[2], strides[2], zeros[2], index[2];
     int ranks[1];
     size_t sizes[1];
@@ -282,6 +283,7 @@ static void make_grad(void) {
     have.other_value = fresh_value();
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
     have.rsh_value_list[0] = have.rsh_value;
+    ok(rsh_saved_new(have.rsh_value, &have.rsh_saved));
 }
 
 static void make_file(const char *path, const void *bytes, size_t n) {
@@ -365,6 +367,7 @@ static int unmake(void **state) {
     rsh_torch_free(have.other_torch), rsh_torch_free(have.rsh_torch_tensor);
     rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
     if (rsh_group_destroy()) return 1;
+    rsh_saved_free(have.rsh_saved);
     rsh_value_free(have.sharded_value), rsh_value_free(have.other_value), rsh_value_free(have.rsh_value);
     rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);

@@ -23,6 +23,8 @@ static struct things {
     rsh_sharding_plan *rsh_sharding_plan, *empty_plan;
     rsh_spec *rsh_spec;
     rsh_group *rsh_group;
+    rsh_mesh *rsh_mesh;
+    rsh_input_reshard_opts rsh_input_reshard_opts;
     rsh_nn_opts rsh_nn_opts;
     rsh_cross_entropy_opts rsh_cross_entropy_opts;
     rsh_module_kind rsh_module_kind;
@@ -119,6 +121,7 @@ static int make(void **state) {
     if (rsh_sharding_plan_new(&have.rsh_sharding_plan) || rsh_sharding_plan_new(&have.empty_plan)) return 1;
     if (rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec) || rsh_group_init(have.rsh_comm)) return 1;
     have.rsh_group = rsh_group_default();
+    if (rsh_mesh_init(have.rsh_comm, 1, (int64_t[]){1}, NULL, &have.rsh_mesh)) return 1;
     memcpy(have.shape, shape, sizeof have.shape);
     have.dims[1] = 1;
     return 0;
@@ -135,6 +138,7 @@ static int drop(void **state) {
     rsh_state_dict_free(have.rsh_state_dict);
     rsh_module_free(have.rsh_module);
     rsh_spec_free(have.rsh_spec);
+    rsh_mesh_free(have.rsh_mesh);
     if (rsh_group_destroy()) return 1;
     return rsh_comm_free(have.rsh_comm);
 }

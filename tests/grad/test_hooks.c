@@ -346,6 +346,72 @@ static void an_unpack_hook_can_run_the_forward_again(void **state) {
     rsh_value_free(y);
 }
 
+/* ---- slots outside of ops ---- */
+
+static void a_slot_outside_of_ops_goes_through_the_top_pair(void **state) {
+    (void)state;
+    keeper k = {0}, inner = {0};
+    rsh_value *x = small_leaf(N, X, true), *a = NULL, *b = NULL;
+    rsh_saved *s = NULL;
+    push(&k);
+    OK(rsh_saved_new(x, &s));
+    OK(rsh_saved_hooks_pop());
+    push(&inner); /* a slot keeps its pair */
+    assert_int_equal(k.packed, 1);
+    assert_int_equal(k.parameters, 1); /* it got the value itself */
+    assert_int_equal(k.recording, 0);
+    assert_null(rsh_saved_comm(s));
+    OK(rsh_math_fill_number(rsh_value_tensor(x), 100)); /* the pair has what it needs */
+    OK(rsh_saved_read(s, &a));
+    OK(rsh_saved_read(s, &b));
+    assert_int_equal(k.unpacked, 2);
+    assert_int_equal(k.released, 0);
+    for (int i = 0; i < N; i++) assert_true(((double *)rsh_tensor_data(rsh_value_tensor(b)))[i] == X[i]);
+    rsh_saved_free(s);
+    assert_int_equal(k.released, 1);
+    assert_int_equal(k.dropped, 1);
+    assert_int_equal(inner.packed + inner.unpacked, 0);
+    OK(rsh_saved_hooks_pop());
+    free_all(3, (rsh_value *[]){x, a, b});
+}
+
+static void without_a_pair_a_slot_keeps_the_elements_and_their_version(void **state) {
+    (void)state;
+    rsh_value *x = small_leaf(N, X, true), *a = NULL;
+    rsh_saved *s = NULL;
+    OK(rsh_saved_new(x, &s));
+    OK(rsh_saved_read(s, &a));
+    assert_ptr_equal(rsh_tensor_data(rsh_value_tensor(a)), rsh_tensor_data(rsh_value_tensor(x)));
+    assert_false(rsh_value_requires_grad(a));
+    rsh_value_free(a);
+    a = NULL;
+    OK(rsh_math_fill_number(rsh_value_tensor(x), 1));
+    FAILS(RSH_ERUNTIME, "has changed since", rsh_saved_read(s, &a));
+    assert_null(a);
+    rsh_value_free(x); /* the slot outlives the value */
+    rsh_saved_free(s);
+}
+
+static void hooks_that_fail_fail_the_slot(void **state) {
+    (void)state;
+    keeper k = {.fail_pack_silently = true};
+    rsh_value *x = small_leaf(N, X, true), *a = NULL;
+    rsh_saved *s = NULL;
+    push(&k);
+    FAILS(RSH_EIO, "the pack hook failed for a tensor that rsh_saved_new saved", rsh_saved_new(x, &s));
+    assert_null(s);
+    k = (keeper){.give_short = true};
+    OK(rsh_saved_new(x, &s));
+    FAILS(RSH_EVALUE, "f64[1], not f64[4]", rsh_saved_read(s, &a));
+    k.give_short = false, k.fail_unpack = true;
+    FAILS(RSH_EIO, "the disk is gone", rsh_saved_read(s, &a));
+    assert_null(a);
+    OK(rsh_saved_hooks_pop());
+    rsh_saved_free(s);
+    assert_int_equal(k.released, 1);
+    rsh_value_free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_slot_is_packed_once_and_unpacked_once_a_backward),
@@ -360,6 +426,9 @@ int main(void) {
         cmocka_unit_test(hooks_are_disabled_with_a_message),
         cmocka_unit_test(every_thread_has_a_stack_of_its_own),
         cmocka_unit_test(an_unpack_hook_can_run_the_forward_again),
+        cmocka_unit_test(a_slot_outside_of_ops_goes_through_the_top_pair),
+        cmocka_unit_test(without_a_pair_a_slot_keeps_the_elements_and_their_version),
+        cmocka_unit_test(hooks_that_fail_fail_the_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,22 @@ static void views_share_a_version_that_only_grows(void **state) {
     rsh_tensor_free(t);
 }
 
+static void a_storage_has_a_number_that_no_other_has_or_had(void **state) {
+    (void)state;
+    rsh_tensor *t = NULL, *view = NULL;
+    uint64_t last = 0;
+    assert_int_equal(rsh_tensor_storage_serial(NULL), 0);
+    for (int i = 0; i < 3000; i++) { /* the memory of one serves the next */
+        assert_int_equal(rsh_tensor_zeros(RSH_F32, 1, DIMS(4), &t), RSH_OK);
+        assert_int_equal(rsh_tensor_view(t, 1, 1, DIMS(2), NULL, &view), RSH_OK);
+        assert_true(rsh_tensor_storage_serial(t) > last);
+        last = rsh_tensor_storage_serial(t);
+        assert_int_equal(rsh_tensor_storage_serial(view), last);
+        rsh_tensor_free(view);
+        rsh_tensor_free(t);
+    }
+}
+
 static void elements_live_on_the_cpu_and_nowhere_else(void **state) {
     (void)state;
     float x = 0;
@@ -289,6 +305,7 @@ int main(void) {
         cmocka_unit_test(a_storage_may_be_shared_by_threads),
         cmocka_unit_test(a_view_of_wrapped_memory_stays_inside_what_was_wrapped),
         cmocka_unit_test(views_share_a_version_that_only_grows),
+        cmocka_unit_test(a_storage_has_a_number_that_no_other_has_or_had),
         cmocka_unit_test(elements_live_on_the_cpu_and_nowhere_else),
         cmocka_unit_test(live_bytes_are_those_of_tensors_that_are_not_freed),
     };

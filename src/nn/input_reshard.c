@@ -1,0 +1,306 @@
+/* Input reshard: hooks around a module that keep saved tensors as chunks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <reshard/dtensor.h>
+#include <reshard/nn/recompute.h>
+
+#include "nn/kept_chunk.h"
+#include "nn/impl.h"
+#include "nn/module.h"
+
+struct call;
+
+/* A call that has not returned. */
+typedef struct open_call {
+    struct call *call; /* borrowed: the pair on the stack has it */
+    int level;         /* of calls of the module within each other */
+    int depth;         /* of the stack of hooks before */
+} open_call;
+
+/* What rsh_input_reshard was asked for.  Both hooks of the module and every call hold it. */
+typedef struct request {
+    int refs;
+    rshn_cuttings cuttings;
+    int dim;
+    bool plain, check;
+    int64_t threshold;
+    rsh_input_reshard_stats *stats; /* borrowed */
+    open_call *open;                /* owned */
+    int64_t nopen, open_room;
+} request;
+
+/* One call of the module: context of a pair of hooks. */
+typedef struct call {
+    request *asked;     /* held */
+    rshn_chunk **chunk; /* owned, each held until forward ends: so that further slots find them */
+    int64_t nchunks, room;
+    rshn_seen own; /* serials of the storages of parameters and buffers */
+} call;
+
+/* What a slot keeps. */
+typedef struct kept {
+    rshn_chunk *chunk; /* held; NULL: left */
+    rsh_value *left;   /* owned */
+    uint64_t version;  /* of `left` */
+} kept;
+
+static void request_drop(void *ctx) {
+    request *r = ctx;
+    if (--r->refs) return;
+    rshn_cuttings_end(&r->cuttings);
+    rshn_free(r->open);
+    rshn_free(r);
+}
+
+/* Forward is over: no further slots. */
+static void close_call(call *c) {
+    for (int64_t i = 0; i < c->nchunks; i++) rshn_chunk_drop(c->chunk[i]);
+    rshn_free(c->chunk);
+    c->chunk = NULL;
+    c->nchunks = c->room = 0;
+    rshn_seen_free(&c->own);
+    c->own = (rshn_seen){0};
+}
+
+static void call_drop(void *ctx) {
+    call *c = ctx;
+    close_call(c);
+    request_drop(c->asked);
+    rshn_free(c);
+}
+
+/* ---- what is cut ---- */
+
+static bool replicated(const request *r, const rsh_value *v) {
+    rsh_mesh *mesh = rsh_dtensor_mesh(v);
+    rsh_place place;
+    if (!mesh) return !rsh_value_sharded(v) && r->plain;
+    return rsh_mesh_equal(mesh, r->cuttings.mesh) && !rsh_dtensor_places(v, &place) &&
+           place.kind == RSH_PLACE_REPLICATE && rsh_value_nparts(v) == 1;
+}
+
+/* An expanded tensor has fewer elements in memory than a chunk of it would. */
+static bool expanded(const rsh_tensor *t) {
+    for (int d = 0; d < rsh_tensor_ndim(t); d++)
+        if (!rsh_tensor_strides(t)[d] && rsh_tensor_shape(t)[d] > 1) return true;
+    return false;
+}
+
+/* The dim to be cut; -1: none.  All ranks decide alike: by shape and kind alone. */
+static int dim_of(const request *r, const rsh_value *v) {
+    if (rsh_value_is_leaf(v) && rsh_value_requires_grad(v)) return -1;
+    if (!replicated(r, v)) return -1;
+    const rsh_tensor *t = rsh_value_part(v, 0);
+    int dim = r->dim < 0 ? r->dim + rsh_tensor_ndim(t) : r->dim;
+    bool fits = dim >= 0 && dim < rsh_tensor_ndim(t) && rsh_tensor_count(t) > 0;
+    return fits && rsh_tensor_count(t) >= r->threshold && !expanded(t) ? dim : -1;
+}
+
+static const void *key_of(const rsh_tensor *t) { return (const void *)(uintptr_t)rsh_tensor_storage_serial(t); }
+
+static bool is_own(const call *c, const rsh_tensor *t) { return rshn_seen_has(&c->own, key_of(t)); }
+
+/* ---- are they the same on all ranks? ---- */
+
+static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
+    int64_t zeros[RSH_MAX_NDIM] = {0};
+    const int64_t *shape = rsh_tensor_shape(t);
+    NN_TRY(rsh_digest_begin(rsh_dtype_name(rsh_tensor_dtype(t)), rsh_tensor_ndim(t), shape, out));
+    return rsh_digest_add_box(out, rsh_dtype_size(rsh_tensor_dtype(t)), rsh_tensor_ndim(t), shape, zeros, shape,
+                              rsh_tensor_data(t), rsh_tensor_strides(t));
+}
+
+static rsh_status compare_digests(const request *r, const rsh_tensor *t) {
+    rsh_comm *comm = rsh_mesh_comm(r->cuttings.mesh);
+    int size = rsh_comm_size(comm);
+    rsh_digest mine = {0, 0}, *all = rshn_calloc((size_t)size, sizeof *all);
+    rsh_status st = all ? digest_of(t, &mine) : rshn_fail(RSH_ENOMEM, "no memory for %d digests", size);
+    st = rsh_comm_agree(comm, st);
+    if (!st) st = rsh_comm_allgather(comm, &mine, all, sizeof mine);
+    for (int i = 1; !st && i < size; i++)
+        if (memcmp(&all[i], &all[0], sizeof mine))
+            st = rshn_fail(RSH_EVALUE,
+                           "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the "
+                           "mesh has other elements than rank 0",
+                           rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), i);
+    rshn_free(all);
+    return st;
+}
+
+/* ---- packing ---- */
+
+static rshn_chunk *find_chunk(const call *c, const rsh_tensor *t) {
+    for (int64_t i = c->nchunks - 1; i >= 0; i--)
+        if (rshn_chunk_is_of(c->chunk[i], t)) return c->chunk[i];
+    return NULL;
+}
+
+static rsh_status new_chunk(call *c, const rsh_value *v, int dim, rshn_chunk **out) {
+    request *r = c->asked;
+    if (r->check && !rsh_value_sharded(v)) NN_TRY(compare_digests(r, rsh_value_part(v, 0)));
+    NN_TRY(RSHN_GROW(c->chunk, c->nchunks + 1, &c->room));
+    NN_TRY(rshn_chunk_new(&r->cuttings, v, dim, out));
+    c->chunk[c->nchunks++] = *out;
+    r->stats->cut++;
+    r->stats->bytes_kept += rshn_chunk_bytes(*out);
+    r->stats->bytes_whole += rshn_chunk_whole_bytes(*out);
+    return RSH_OK;
+}
+
+static rsh_status keep_chunk(call *c, const rsh_value *v, int dim, kept *k) {
+    rshn_chunk *found = find_chunk(c, rsh_value_part(v, 0));
+    if (found) c->asked->stats->shared++;
+    else NN_TRY(new_chunk(c, v, dim, &found));
+    found->refs++;
+    found->slots++;
+    k->chunk = found;
+    return RSH_OK;
+}
+
+static uint64_t version_of(const rsh_value *v) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < rsh_value_nparts(v); i++) sum += rsh_tensor_version(rsh_value_part(v, i));
+    return sum;
+}
+
+static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
+    call *c = ctx;
+    kept *k = rshn_calloc(1, sizeof *k);
+    if (!k) return rshn_fail(RSH_ENOMEM, "no memory for a saved tensor");
+    int dim = dim_of(c->asked, v);
+    if (dim >= 0 && is_own(c, rsh_value_part(v, 0))) dim = -1;
+    rsh_status st = dim >= 0 ? keep_chunk(c, v, dim, k) : rsh_value_detach(v, &k->left);
+    k->version = version_of(v);
+    c->asked->stats->left += dim < 0;
+    if (st) rshn_free(k);
+    else *packed = k;
+    return st;
+}
+
+/* This is local: a rank that fails tells the others, which are in a gather or will be. */
+static rsh_status read_left(const call *c, const kept *k, rsh_value **out) {
+    uint64_t now = version_of(k->left);
+    rsh_status st = now == k->version
+                        ? rsh_value_detach(k->left, out)
+                        : rshn_fail(RSH_ERUNTIME,
+                                    "a tensor that was saved for backward has changed since: it is at version %llu, "
+                                    "and was saved at version %llu",
+                                    (unsigned long long)now, (unsigned long long)k->version);
+    if (st) rsh_comm_agree(rsh_mesh_comm(c->asked->cuttings.mesh), st);
+    return st;
+}
+
+static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
+    kept *k = packed;
+    bool gathered = false;
+    if (!k->chunk) return read_left(ctx, k, out);
+    rsh_status st = rshn_chunk_read(k->chunk, &gathered, out);
+    ((call *)ctx)->asked->stats->gathers += gathered;
+    return st;
+}
+
+static void release(void *ctx, void *packed) {
+    kept *k = packed;
+    (void)ctx;
+    rshn_chunk_drop(k->chunk);
+    rsh_value_free(k->left);
+    rshn_free(k);
+}
+
+/* ---- around forward ---- */
+
+static rsh_status note_own(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+    call *c = ctx;
+    bool was;
+    (void)path, (void)owner, (void)name;
+    for (int64_t i = 0; i < rsh_value_nparts(v); i++)
+        NN_TRY(rshn_seen_add(&c->own, key_of(rsh_value_part(v, i)), &was));
+    return RSH_OK;
+}
+
+static rsh_status call_new(request *r, rsh_module *m, call **out) {
+    call *c = rshn_calloc(1, sizeof *c);
+    if (!c) return rshn_fail(RSH_ENOMEM, "no memory for a call of %s", m->kind->name);
+    c->asked = r;
+    r->refs++;
+    rsh_status st = rsh_module_parameters(m, false, note_own, c);
+    if (!st) st = rsh_module_buffers(m, note_own, c);
+    if (st) call_drop(c);
+    else *out = c;
+    return st;
+}
+
+static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) {
+    request *r = ctx;
+    call *c = NULL;
+    (void)in;
+    NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
+    NN_TRY(call_new(r, m, &c));
+    open_call opened = {c, m->calls, rsh_saved_hooks_depth()};
+    rsh_saved_hooks pair = {pack, unpack, release, NULL, call_drop, c, rsh_mesh_comm(r->cuttings.mesh)};
+    rsh_status st = rsh_saved_hooks_push(&pair);
+    if (st) call_drop(c);
+    else r->open[r->nopen++] = opened;
+    return st;
+}
+
+/* Pops what `before` pushed; nothing if this call never came so far. */
+static rsh_status after(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    request *r = ctx;
+    (void)in, (void)out;
+    if (!r->nopen || r->open[r->nopen - 1].level != m->calls) return RSH_OK;
+    open_call last = r->open[--r->nopen];
+    if (rsh_saved_hooks_depth() <= last.depth) return RSH_OK;
+    close_call(last.call);
+    while (rsh_saved_hooks_depth() > last.depth) NN_TRY(rsh_saved_hooks_pop());
+    return RSH_OK;
+}
+
+/* ---- the request ---- */
+
+static rsh_input_reshard_stats *nowhere(void) {
+    static _Thread_local rsh_input_reshard_stats unread;
+    return &unread;
+}
+
+static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *o, request **out) {
+    request *r = rshn_calloc(1, sizeof *r);
+    if (!r) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of rsh_input_reshard");
+    const char *check = getenv("RESHARD_CHECK");
+    r->refs = 1;
+    r->cuttings.mesh = rsh_mesh_hold(mesh);
+    r->dim = dim;
+    r->plain = o->plain_is_replicated;
+    r->check = check && !strcmp(check, "1");
+    r->threshold = o->threshold ? o->threshold : rsh_mesh_size(mesh);
+    r->stats = o->stats ? o->stats : nowhere();
+    *out = r;
+    return RSH_OK;
+}
+
+static rsh_status add_hooks(rsh_module *m, request *r) {
+    int64_t id = 0;
+    NN_TRY(rsh_module_add_pre_hook(m, before, r, request_drop, &id));
+    r->refs++;
+    rsh_status st = rsh_module_add_forward_hook(m, after, r, request_drop, RSH_HOOK_ALWAYS, NULL);
+    if (st) rsh_module_remove_hook(m, id);
+    else r->refs++;
+    return st;
+}
+
+rsh_status rsh_input_reshard(rsh_module *m, rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *opts) {
+    rsh_input_reshard_opts o = opts ? *opts : (rsh_input_reshard_opts){0};
+    request *r = NULL;
+    if (!m || !mesh) return rshn_fail(RSH_EVALUE, "rsh_input_reshard: %s is NULL", m ? "mesh" : "m");
+    if (rsh_mesh_ndim(mesh) != 1)
+        return rshn_fail(RSH_EVALUE, "rsh_input_reshard on a mesh of %d dims; it takes one of 1, such as a slice",
+                         rsh_mesh_ndim(mesh));
+    if (o.threshold < 0)
+        return rshn_fail(RSH_EVALUE, "rsh_input_reshard with a threshold of %lld", (long long)o.threshold);
+    if (dim == RSH_NO_DIM || rsh_mesh_size(mesh) == 1 || !rsh_mesh_comm(mesh)) return RSH_OK;
+    NN_TRY(request_new(mesh, dim, &o, &r));
+    rsh_status st = add_hooks(m, r);
+    request_drop(r);
+    return st;
+}
