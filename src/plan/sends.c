@@ -136,7 +136,7 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
 static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *s) {
     const rsh_layout *to = p->pair[tensor].to;
     int64_t holders = rshi_piece_holders(to, b);
-    if (holders == 1) return RSH_OK;
+    if (holders == 1 || (p->pair[tensor].fill_others && rshi_piece_partial(to, b))) return RSH_OK; /* only filled */
     if (!p->pair[tensor].reduce && !p->pair[tensor].spread) {
         bool relays = rsh_layout_ndim(to) && !p->pair[tensor].irregular && rshi_pair_relays(p, &p->pair[tensor]);
         return relays ? pass_on_relayed(p, tensor, b, s) : RSH_OK;
