@@ -111,8 +111,6 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
     const rshi_pair *pair = &p->pair[tensor];
     const rshi_relay *relay;
     rshi_stripe query[RSH_MAX_NDIM];
-    if (pair->fill_others && rshi_piece_partial(pair->to, b))
-        return RSH_OK; /* it has identities, and so do the others */
     RSH_TRY(rshi_relay_find(p, tensor, b, s, &relay));
     int64_t n = relay->n, me = rshi_piece_holder_index(pair->to, b, b->rank), i = 0;
     while (i < n && relay->holder[i] != me) i++;
