@@ -41,7 +41,7 @@ static inline void forget_folder(void) {
 static inline const char *hold_folder(void) {
     if (*held_folder) return held_folder;
     strcpy(held_folder,
-           access("/dev/shm", W_OK) ? "/tmp/reshard-fuzz-XXXXXX" : "/dev/shm/reshard-fuzz-XXXXXX");
+           access("/dev/shm", W_OK) ? "/tmp/fuzzed-XXXXXX" : "/dev/shm/fuzzed-XXXXXX");
     must(mkdtemp(held_folder));
     atexit(forget_folder);
     return held_folder;
