@@ -48,6 +48,7 @@ bench:
 	@bash bench/simulate.sh $(BUILD)/reshard
 	@sh bench/peers.sh $(BUILD)/bench/peers
 	@python3 bench/checkpoint.py $(BUILD)/reshard
+	@/usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
 	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:

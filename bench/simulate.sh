@@ -86,12 +86,12 @@ AGENT
 chmod +x "$scratch/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+smaller() { echo "$1" | sed 's/8192/2048/g; s/8191/2047/; s/8193/2049/; s/2048\(.*1024\)/128\1/'; }
 on_hosts() { # half of the ranks on each host, on a sixteenth of the elements
     local n=${1##*x=} half from to
     n=${n%%[!0-9]*}
     half=$((n / 2))
-    from=$(echo "$1" | sed 's/819\([0-9]\)/204\1/g; s/bf16\[64, 2048/bf16[64, 128/')
-    to=$(echo "$2" | sed 's/819\([0-9]\)/204\1/g; s/bf16\[64\/x, 2048/bf16[64\/x, 128/')
+    from=$(smaller "$1") to=$(smaller "$2")
     printf '10.231.78.1 slots=%s\n10.231.78.2 slots=%s\n' $half $half > "$scratch/hosts"
     "$command" simulate "$from" "$to" --machine "$scratch/machine" --nic $RATE --latency $LATENCY --ranks-per-node $half --json > "$scratch/simulated"
     timeout -k 5 120 ip netns exec "${host[0]}" unshare --uts sh -c "hostname ${host[0]}; exec \"\$@\"" - \

@@ -77,7 +77,8 @@ static void count_bytes(bench *b) {
     int64_t written = elements(b->pair.to), count = rsh_layout_count(b->pair.to), read = written;
     bool moved = rsh_layout_op(pair->from) == rsh_layout_op(pair->to) && contributions_same(pair->from, pair->to);
     if (!moved) read += count * (contributions - 1);
-    b->sources = moved || contributions < 2 ? 1 : contributions > FASTEST_STREAMS ? FASTEST_STREAMS : (int)contributions;
+    b->sources = moved ? 1 : contributions > FASTEST_STREAMS ? FASTEST_STREAMS : (int)contributions;
+    if (b->sources < 1) b->sources = 1;
     b->bytes = written * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.to));
     b->bytes_read = read * (int64_t)rsh_dtype_size(rsh_layout_dtype(b->pair.from));
 }
@@ -135,8 +136,8 @@ static int print_bench_text(const bench *b) {
     print_line("reshard", b->bytes, c->seconds);
     print_line("memcpy", b->bytes, c->memcpy_seconds);
     print_line("stream", b->bytes, (double)b->bytes / stream_rate(b) / 1e9);
-    printf("\n%.1f %% of stream (%s), %.1f %% of memcpy", 100 * c->stream_fraction, c->stream_name ? c->stream_name : "",
-           100 * fraction(b));
+    printf("\n%.1f %% of stream (%s), %.1f %% of memcpy", 100 * c->stream_fraction,
+           c->stream_name ? c->stream_name : "", 100 * fraction(b));
     if (b->bytes_read != b->bytes)
         printf(", %.1f %% counting the %s it reads", 100 * fraction_of_reference(b),
                human_bytes((double)b->bytes_read, read));

@@ -1,4 +1,5 @@
-/* Contest: rank 0 leads; it measures the references while the others sleep at the gate, then opens it for a round of moves. */
+/* Contest: rank 0 leads; it measures the references while the others sleep at the gate, then opens it for a round of
+ * moves. */
 #include "contest.h"
 
 #include <math.h>

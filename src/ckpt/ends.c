@@ -26,8 +26,12 @@ static bool scale(int64_t *x, int bits) {
 }
 
 static bool scale_stripe(rshi_stripe *s, int bits) {
-    bool whole = scale(&s->lo, bits) & scale(&s->len, bits) & scale(&s->last, bits);
-    return whole & (s->count > 1 ? scale(&s->stride, bits) : (s->stride = s->len, true));
+    bool lo = scale(&s->lo, bits), len = scale(&s->len, bits), last = scale(&s->last, bits), stride = true;
+    if (s->count > 1)
+        stride = scale(&s->stride, bits);
+    else
+        s->stride = s->len;
+    return lo && len && last && stride;
 }
 
 static rsh_status scale_piece(const making *m, rshi_placed *p) {

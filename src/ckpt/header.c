@@ -347,7 +347,8 @@ rsh_status rshi_header_read(const char *path, const char *name, rshi_header *out
     rshi_header h = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", name, strerror(errno));
-    rsh_status st = read_header(fd, name, &h);
+    rsh_status st = RSHI_GROW(h.shapes, 1, &h.shapes_room); /* so that a scalar has a place in it, too */
+    if (!st) st = read_header(fd, name, &h);
     close(fd);
     if (st)
         rshi_header_free(&h);

@@ -23,6 +23,7 @@
 /* Where the source runs along the rows of a plane, bytes of each source line that are taken at
  * once: a few lines that follow each other are fetched faster than one. */
 #define RSHI_CROSSING_BYTES 512
+#define RSHI_PIECE_BYTES    256 /* the same where pieces are copied side by side first */
 
 /* ---- what the processor offers ---- */
 
@@ -93,6 +94,10 @@ void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64
 void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst,
                          int64_t dr, const char *src, int64_t sc);
 bool rshi_transpose_streams(const char *dst, int64_t dr);
+
+/* The same into a dense tile from source lines that lie far apart. */
+void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,
+                     int64_t sc);
 
 /* Any plane into a dense tile, and a dense tile into any plane. */
 void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,

@@ -35,7 +35,7 @@ void rshi_run_convert(const rshi_move *m, const rshi_plane *p, char *dst, const 
     bool crossing = from.row == unit && from.col != unit;
     const char *s = src[0] + rshi_plane_offset(p, m->ss);
     char *d = dst + rshi_plane_offset(p, m->ds);
-    rshi_tiling t = crossing ? rshi_tile_choose(p, CROSSING_BYTES / wider, RSHI_CROSSING_BYTES / unit)
+    rshi_tiling t = crossing ? rshi_tile_choose(p, CROSSING_BYTES / wider, RSHI_PIECE_BYTES / unit)
                              : rshi_tile_choose(p, TILE_BYTES / wider, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols)

@@ -170,7 +170,10 @@ void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint)
 
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst, const char *const *src) {
     if (m->kernel == RSHI_KERNEL_NONE || i0 >= i1) return;
-    rshi_plane p = {.first = first, .dims = m->walked};
+    rshi_plane p;
+    p.first = first;
+    p.dims = m->walked;
+    for (int d = first; d < p.dims; d++) p.index[d] = 0;
     p.index[first] = i0;
     p.rows = extent(m, p.dims - 2, first, i0, i1);
     p.cols = extent(m, p.dims - 1, first, i0, i1);

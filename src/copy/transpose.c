@@ -25,6 +25,7 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
 /* Of the small units many small tiles share a source line.  Source lines are often a power of two apart, where the
  * first-level cache cannot hold them together, so they are first copied side by side. */
 #define IS_STAGED(unit) ((unit) <= 2)
+#define NEAR            1024 /* source lines at most as many bytes apart are side by side already, and in the cache */
 #define AHEAD           64 /* source lines between prefetch and use */
 
 /* One pass of the perfect shuffle over n vectors. */
@@ -86,11 +87,12 @@ RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t 
                                              int64_t sc) {                                                             \
         enum { N = 16 / (unit), W = sizeof(vec) / (unit), STEP = BAND_BYTES(unit) };                                   \
         _Alignas(RSHI_LINE) char stage[IS_STAGED(unit) ? W * STEP : 1];                                                \
+        bool far = sc > NEAR || sc < -NEAR;                                                                            \
         for (int64_t c = 0; c < cols; c += W) {                                                                        \
-            const char *s = IS_STAGED(unit) ? stage : src + c * sc;                                                    \
-            int64_t step = IS_STAGED(unit) ? STEP : sc;                                                                \
-            for (int i = 0; i < W; i++) rshi_prefetch(src, (c + AHEAD + i) * sc, rows * (unit));                       \
-            if (IS_STAGED(unit)) stage_lines(W, rows *(unit), stage, STEP, src + c * sc, sc);                          \
+            const char *s = IS_STAGED(unit) && far ? stage : src + c * sc;                                             \
+            int64_t step = IS_STAGED(unit) && far ? STEP : sc;                                                         \
+            for (int i = 0; i < W && far; i++) rshi_prefetch(src, (c + AHEAD + i) * sc, rows * (unit));                \
+            if (IS_STAGED(unit) && far) stage_lines(W, rows *(unit), stage, STEP, src + c * sc, sc);                   \
             for (int64_t r = 0; r < rows; r += N)                                                                      \
                 tile_##unit##_##level(dst + r * dr + c * (unit), dr, s + r * (unit), step);                            \
         }                                                                                                              \

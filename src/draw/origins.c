@@ -4,6 +4,8 @@
  * that hold the cell before and that the plan makes send to it; its own copy comes before all others. */
 #include "draw/impl.h"
 
+#include "plan/plan.h"
+
 typedef struct incoming {
     rshi_scene *scene;
     int64_t rank;   /* the destination */
@@ -47,7 +49,10 @@ static rsh_status fill_rank(rshi_scene *s, int cells, int64_t rank) {
     incoming in = {s, rank, 0, RSH_OK};
     for (int i = 0; i < cells; i++)
         if (s->side[1].cell[i].first[0] == rank) s->origin[i].kind = RSHI_ORIGIN_MOVES;
-    RSH_TRY(rsh_plan_sources(s->plan, rank, visit_source, &in));
+    rshi_stripe shown[RSH_MAX_NDIM];
+    for (int d = 0; d < rsh_layout_ndim(s->side[1].layout); d++)
+        shown[d] = rshi_stripe_range(s->borders[d].at[0], s->borders[d].at[s->borders[d].n]);
+    RSH_TRY(rshi_plan_sources_in(s->plan, rank, shown, visit_source, &in));
     return in.status;
 }
 

@@ -52,7 +52,7 @@ struct rsh_layout {
     int64_t *box_ranks; /* owned: what the boxes of desc have as ranks; ascending in each box */
     int64_t *box_of; /* owned: box numbers, grouped by rank in `entry` order; ascending, which is
                         each rank's order */
-    int64_t *by_place;  /* owned: numbers of the boxes that hold something, in the order of the tree */
+    int64_t *by_place;  /* owned: numbers of the boxes that hold something, as the tree has them */
     int64_t nplaced;
     int64_t *bounds;    /* owned: lo and hi of each node of the tree, ndim each */
 

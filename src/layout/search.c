@@ -240,7 +240,7 @@ typedef struct flattened {
 static int64_t least_part(const rsh_layout *l, int64_t total) {
     if (l->flat.naxes > 1 || l->flat.rule == RSH_RULE_SIZES) return 0;
     if (l->flat.rule == RSH_RULE_BALANCED) return total / l->flat.parts;
-    rshi_stripe first = rshi_cut_stripe(l, &l->flat, 0, total, 0); /* all but the last that holds something are as long */
+    rshi_stripe first = rshi_cut_stripe(l, &l->flat, 0, total, 0); /* all but the last with elements are as long */
     return rshi_stripe_size(&first);
 }
 

@@ -31,23 +31,21 @@ static int significand_bits(rsh_dtype dtype) {
     }
 }
 
-static double uniform(uint64_t word, int bits) { return ldexp((double)(word >> (64 - bits)), -bits); }
+/* unit is 2^-bits: the product is exact. */
+static double uniform(uint64_t word, int bits, double unit) { return (double)(word >> (64 - bits)) * unit; }
 
 /* 1 - u is in (0, 1], where the logarithm is finite. */
 static double normal_of(uint64_t a, uint64_t b) {
-    return sqrt(-2 * log(1 - uniform(a, 53))) * cos(2 * 3.14159265358979323846 * uniform(b, 53));
+    return sqrt(-2 * log(1 - uniform(a, 53, 0x1p-53))) * cos(2 * 3.14159265358979323846 * uniform(b, 53, 0x1p-53));
 }
 
-static double number(uint64_t key, uint64_t word, bool normal, int bits) {
-    uint64_t a = mix(key + (word + 1) * GAMMA), b = mix(key + (word + 2) * GAMMA);
-    return normal ? normal_of(a, b) : uniform(a, bits);
-}
 
 /* How the numbers of a call are drawn. */
 typedef struct drawing {
     rsh_dtype dtype;
     bool normal;
     int bits, each; /* of a number; numbers of an element */
+    double unit;    /* 2^-bits */
     uint64_t key;
     double scale, shift;
 } drawing;
@@ -57,10 +55,16 @@ static drawing drawing_of(rsh_dtype dtype, bool normal, const rsh_random *from, 
     return (drawing){.dtype = dtype,
                      .normal = normal,
                      .bits = significand_bits(dtype),
+                     .unit = ldexp(1, -significand_bits(dtype)),
                      .each = complex ? 2 : 1,
                      .key = mix(from->seed + GAMMA * from->stream),
                      .scale = scale * (complex && normal ? sqrt(0.5) : 1), /* a whole complex number has variance 1 */
                      .shift = shift};
+}
+
+static double number(const drawing *w, uint64_t word) {
+    uint64_t a = mix(w->key + (word + 1) * GAMMA);
+    return w->normal ? normal_of(a, mix(w->key + (word + 2) * GAMMA)) : uniform(a, w->bits, w->unit);
 }
 
 /* n <= BLOCK elements `step` bytes apart; their positions begin at `at` and are `pitch` apart. */
@@ -71,7 +75,7 @@ static void draw_block(const drawing *w, char *data, int64_t step, int64_t n, ui
     bool dense = step == (int64_t)item;
     for (int64_t i = 0; i < n * w->each; i++) {
         uint64_t position = at + (uint64_t)(i / w->each) * (uint64_t)pitch;
-        double drawn = number(w->key, 4 * position + 2 * (uint64_t)(i % w->each), w->normal, w->bits);
+        double drawn = number(w, 4 * position + 2 * (uint64_t)(i % w->each));
         numbers[i] = w->shift + w->scale * drawn;
     }
     rshi_convert(w->each == 2 ? RSH_C128 : RSH_F64, numbers, w->dtype, dense ? data : room, (size_t)n);

@@ -5,6 +5,8 @@
 
 #include <reshard/math.h>
 
+#include <stdatomic.h>
+
 enum { GRAIN = 16384 };
 
 typedef struct drop_attrs {
@@ -77,11 +79,29 @@ static uint64_t seed_of(uint64_t seed, uint64_t call) {
     return z ^ (z >> 29);
 }
 
+typedef struct numbering {
+    const rsh_tensor *u;
+    uint64_t seed;
+    atomic_bool failed; /* a thread had no memory */
+} numbering;
+
+static void number_range(void *ctx, int64_t lo, int64_t hi) {
+    numbering *n = ctx;
+    rsh_tensor *part = NULL;
+    rsh_random from = {.seed = n->seed, .first = (uint64_t)lo};
+    int64_t count = hi - lo;
+    rsh_status st = rsh_tensor_view(n->u, lo, 1, &count, NULL, &part);
+    if (!st) st = rsh_math_uniform(part, &from);
+    rsh_tensor_free(part);
+    if (st) n->failed = true;
+}
+
 static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **out) {
     rsh_tensor *u = NULL;
-    rsh_random from = {.seed = seed};
     NN_TRY(rsh_tensor_empty(rsh_value_dtype(x), rsh_value_ndim(x), rsh_value_shape(x), &u));
-    rsh_status st = rsh_math_uniform(u, &from);
+    numbering n = {.u = u, .seed = seed};
+    rshn_spread(rsh_tensor_count(u), GRAIN, number_range, &n);
+    rsh_status st = n.failed ? rshn_fail(RSH_ENOMEM, "dropout: no memory for random numbers") : RSH_OK;
     if (!st) st = rsh_value_take(u, false, out);
     if (st) rsh_tensor_free(u);
     return st;

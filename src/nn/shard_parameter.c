@@ -57,7 +57,8 @@ rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_ra
 
 rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *spec, int src_rank, rsh_group *group) {
     rsh_value *whole = NULL, *cut = NULL;
-    rsh_status st = spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
+    rsh_status st =
+        spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
     NN_TRY(rsh_group_agree(group, st));
     if (rsh_group_rank(group) < 0) return RSH_OK;
     st = rsh_group_agree(group, rshn_shard_value(whole, spec, src_rank, group, &cut));

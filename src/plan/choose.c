@@ -12,7 +12,14 @@
 /* Walking is worth it only for plans of modest size. */
 #define WALK_LIMIT ((int64_t)1 << 16)
 
+static bool has_shared_box(const rsh_layout_desc *desc) {
+    for (int64_t b = 0; b < desc->nboxes; b++)
+        if (desc->boxes[b].nranks > 1) return true;
+    return false;
+}
+
 static bool has_replicas(const rsh_layout *l) {
+    if (rsh_layout_describe(l)->is_boxes) return has_shared_box(rsh_layout_describe(l));
     rshi_piece *list = NULL;
     int64_t n = 0;
     bool found = false;

@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    6 /* part of every fingerprint: raise it when the same input gives other edges */
+    7 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -119,6 +119,9 @@ typedef struct rshi_rank_edges {
 /* Cost grows with the rank's number of neighbours.  `edges` is {0} or was used before; what it
  * held is replaced and its memory used again.  RSH_ENOMEM: free it all the same. */
 rsh_status rshi_plan_edges(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges);
+/* Only the copies and receives of regions that meet a box; of a plan for one regular tensor. */
+rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_stripe *box,
+                                 rshi_rank_edges *edges);
 /* Only the copies and receives; the sends are left empty. */
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges);
 void rshi_rank_edges_free(rshi_rank_edges *edges);

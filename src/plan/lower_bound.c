@@ -247,6 +247,41 @@ static rsh_status list_pieces(const rsh_layout *l, const ranked *ranks, int64_t 
     return RSH_OK;
 }
 
+/* A piece that a node needs, while the boxes are looked up that its ranks may hold. */
+typedef struct lacking {
+    const rshi_pair *pair;
+    const rshi_piece *b;
+    const piece_list *a; /* what they hold, by number of the box */
+    int64_t n;
+} lacking;
+
+static rsh_status take_off_box(void *ctx, int64_t box) {
+    lacking *m = ctx;
+    int64_t lo = 0, hi = m->a->n;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (m->a->piece[mid].position < box)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    const rshi_piece *a = lo < m->a->n && m->a->piece[lo].position == box ? &m->a->piece[lo] : NULL;
+    if (a) m->n -= rshi_pieces_common(m->pair->to, a, m->b);
+    return RSH_OK;
+}
+
+/* Elements of b that no piece of the list has. */
+static rsh_status count_missing(const rshi_pair *pair, const piece_list *a, const rshi_piece *b, int64_t *n) {
+    lacking m = {pair, b, a, rshi_piece_count(pair->to, b)};
+    bool look = rsh_layout_describe(pair->from)->is_boxes && a->n > FEW_PAIRS / 16;
+    if (look) RSH_TRY(rshi_boxes_meeting(pair->from, b->set, take_off_box, &m));
+    for (int64_t i = 0; i < a->n && !look; i++)
+        if (!pair->keep || rshi_piece_partial(pair->from, &a->piece[i]) == rshi_piece_partial(pair->to, b))
+            m.n -= rshi_pieces_common(pair->to, &a->piece[i], b);
+    *n = rshi_max(m.n, 0);
+    return RSH_OK;
+}
+
 /* What one node must take in: what its ranks need together less what they hold together. */
 static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t n, int64_t *bytes) {
     piece_list a = {0}, b = {0};
@@ -257,11 +292,9 @@ static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t 
     if (!st) st = list_pieces(pair->to, ranks, n, any_partial, &b);
     for (int64_t j = 0; j < b.n && !st; j++) {
         if (pair->fill_others && rshi_piece_partial(pair->to, &b.piece[j])) continue;
-        int64_t missing = rshi_piece_count(pair->to, &b.piece[j]);
-        for (int64_t i = 0; i < a.n; i++)
-            if (!pair->keep || rshi_piece_partial(pair->from, &a.piece[i]) == rshi_piece_partial(pair->to, &b.piece[j]))
-                missing -= rshi_pieces_common(pair->to, &a.piece[i], &b.piece[j]);
-        need += rshi_max(missing, 0);
+        int64_t lacks = 0;
+        st = count_missing(pair, &a, &b.piece[j], &lacks);
+        need += lacks;
     }
     rshi_free(a.piece);
     rshi_free(b.piece);

@@ -1,9 +1,9 @@
 /* Measure: how much of a cell do weighted cells cover, counted without looking at pairs of cells.
  *
- * What a box [lo, hi) has in common with [0, x) along a dim is max(0, x - lo) - max(0, x - hi).  So with F(x, y, ..) the
- * weighted elements of all boxes in [0, x) x [0, y) x .., every corner e of a box adds the product of (x - e) for all
- * points beyond it.  The coefficients of these polynomials are added up on the grid of a ruler's lines, and F of any
- * point is one evaluation; what a cell has in common with all boxes is a sum of F over the corners of its blocks.
+ * What a box [lo, hi) has in common with [0, x) along a dim is max(0, x - lo) - max(0, x - hi).  So with F(x, y, ..)
+ * the weighted elements of all boxes in [0, x) x [0, y) x .., every corner e of a box adds the product of (x - e) for
+ * all points beyond it.  The coefficients of these polynomials are added up on the grid of a ruler's lines, and F of
+ * any point is one evaluation; what a cell has in common with all boxes is a sum of F over the corners of its blocks.
  * Intermediate sums may be beyond 64 bits; they are taken modulo 2^64, and the result, which fits, is exact. */
 #include "plan/sums.h"
 
@@ -20,7 +20,7 @@ struct rshi_measure {
     uint64_t *coefficient;       /* owned: [class][point][which of the grid's dims have a factor x] */
 };
 
-static void set_dims(rshi_measure *m, const rshi_side *lines) {
+static void set_dims(rshi_measure *m, const rshi_half *lines) {
     m->points = 1;
     for (int d = 0; d < lines->ndim; d++) {
         if (lines->ruler[d].n == 1) continue; /* every cell has all of it */
@@ -31,7 +31,7 @@ static void set_dims(rshi_measure *m, const rshi_side *lines) {
     }
 }
 
-rsh_status rshi_measure_new(const rshi_side *lines, bool of_added, int64_t classes, rshi_measure **out) {
+rsh_status rshi_measure_new(const rshi_half *lines, bool of_added, int64_t classes, rshi_measure **out) {
     rshi_measure *m = RSHI_NEW(rshi_measure);
     *out = NULL;
     if (!m) return rshi_nomem();

@@ -31,13 +31,14 @@ typedef struct rshi_list {
 typedef struct rshi_sums {
     const rsh_plan *p;
     const rshi_pair *pair;
-    rshi_side a, b;
+    rshi_half a, b;
     int ndim;
     bool nodes;  /* there are several */
     bool relays; /* what several ranks of a node want enters it once */
     bool clips;  /* relays or slices: a rank may fetch a part of what it wants only */
     bool flips;  /* messages are counted from the sources' side */
-    bool looks;  /* sources are boxes, looked up one by one */
+    bool boxes;  /* sources are boxes */
+    bool looks;  /* and looked up one by one */
     int64_t classes;        /* partial positions (where each moves on its own) times turns */
     int64_t size, out_size; /* bytes of an element on its way; and where a result is passed on */
     int64_t work;           /* pairs of ranks that were looked at one by one */
@@ -47,8 +48,8 @@ typedef struct rshi_sums {
     int64_t *weight;          /* owned, by destination group: how often it is fetched from afar */
     rshi_brick *brick;        /* owned: with several turns, the same as cells */
     int64_t nbricks, bricks_room;
-    int64_t *met;             /* owned, by destination part: sources that meet all of it; -1: unknown */
-    rshi_meeting *meeting;    /* owned: with the sources' parts, or if `flips` the destinations' */
+    int64_t *met; /* owned, by destination part: sources that meet all of it; -1: unknown */
+    rshi_encounter *meeting; /* owned: with the sources' parts, or if `flips` the destinations' */
     rsh_plan_totals *t;
 
     /* the node at hand */

@@ -15,6 +15,11 @@ rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
 /* As rsh_plan_share without the sends. */
 rsh_status rshi_plan_share_in(const rsh_plan *p, int64_t rank, rsh_share **out);
 
+/* As rsh_plan_sources, but of the regions only that a box (one range for each dim) meets, where
+ * that is quick: all sources otherwise.  The bytes are those of the regions. */
+rsh_status rshi_plan_sources_in(const rsh_plan *p, int64_t rank, const rshi_stripe *box,
+                                rsh_neighbour_fn fn, void *ctx);
+
 /* The distinct ranks of all layouts, ascending; borrowed. */
 const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n);
 int rshi_plan_stages(const rsh_plan *p); /* 1 to RSHI_STAGES */

@@ -45,6 +45,35 @@ static rsh_status receive_tensor(const rsh_plan *p, int64_t tensor, rshi_rank_ed
     return st ? st : rshi_node_result_edges(p, tensor, false, s, &s->receives);
 }
 
+/* A piece inside the box is looked for; the others are left out. */
+static rsh_status receive_in(const rsh_plan *p, const rshi_piece *b, const rshi_stripe *box, rshi_rank_edges *s) {
+    receiving r = {p, 0, b, s, &s->receives};
+    rshi_stripe query[RSH_MAX_NDIM];
+    for (int d = 0; d < rsh_layout_ndim(p->pair[0].to); d++) {
+        query[d] = b->set[d];
+        if (!rshi_stripe_common(&query[d], &box[d], box[d].lo, rshi_stripe_end(&box[d]))) return RSH_OK;
+        if (query[d].count == 1)
+            query[d] = rshi_stripe_range(rshi_max(query[d].lo, box[d].lo),
+                                         rshi_min(rshi_stripe_end(&query[d]), rshi_stripe_end(&box[d])));
+    }
+    if (p->pair[0].fill_others && rshi_piece_partial(p->pair[0].to, b)) return RSH_OK;
+    return rshi_layout_search(p->pair[0].from, query, receive_from, &r);
+}
+
+rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_stripe *box, rshi_rank_edges *s) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rshi_rank_edges_clear(s);
+    s->rank = rank;
+    rsh_status st = rshi_layout_pieces(p->pair[0].to, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        const rshi_piece *b = rshi_piece_keep(s, &list[i]);
+        st = b ? receive_in(p, b, box, s) : RSH_ENOMEM;
+    }
+    rshi_free(list);
+    return st;
+}
+
 static bool is_copy(const rshi_edge *e) {
     for (int64_t i = 0; i < e->nsrc; i++)
         if (e->src[i].rank != e->dst->rank) return false;

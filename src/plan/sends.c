@@ -68,7 +68,8 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to);
     int64_t holders = rshi_piece_holders(pair->to, b);
-    for (int64_t i = 0; i < partials; i++) {
+    int64_t first = pair->keep ? rshi_piece_partial(pair->from, w->from.a) : 0;
+    for (int64_t i = first; i < (pair->keep ? first + 1 : partials); i++) {
         rshi_piece at, held;
         rshi_piece_at_partial(pair->to, b, i, &at);
         for (int64_t j = 0; j < holders; j++) {
@@ -110,6 +111,8 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
     const rshi_pair *pair = &p->pair[tensor];
     const rshi_relay *relay;
     rshi_stripe query[RSH_MAX_NDIM];
+    if (pair->fill_others && rshi_piece_partial(pair->to, b))
+        return RSH_OK; /* it has identities, and so do the others */
     RSH_TRY(rshi_relay_find(p, tensor, b, s, &relay));
     int64_t n = relay->n, me = rshi_piece_holder_index(pair->to, b, b->rank), i = 0;
     while (i < n && relay->holder[i] != me) i++;
@@ -133,7 +136,7 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
 static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *s) {
     const rsh_layout *to = p->pair[tensor].to;
     int64_t holders = rshi_piece_holders(to, b);
-    if (holders == 1) return RSH_OK;
+    if (holders == 1 || (p->pair[tensor].fill_others && rshi_piece_partial(to, b))) return RSH_OK; /* only filled */
     if (!p->pair[tensor].reduce && !p->pair[tensor].spread) {
         bool relays = rsh_layout_ndim(to) && !p->pair[tensor].irregular && rshi_pair_relays(p, &p->pair[tensor]);
         return relays ? pass_on_relayed(p, tensor, b, s) : RSH_OK;

@@ -105,6 +105,22 @@ out:
     return st;
 }
 
+rsh_status rshi_plan_sources_in(const rsh_plan *p, int64_t rank, const rshi_stripe *box, rsh_neighbour_fn fn,
+                                void *ctx) {
+    tally t;
+    rsh_status st;
+    if (p->n != 1 || p->adjoint || p->pair[0].irregular || p->reduce != RSH_REDUCE_IN_ORDER)
+        return rsh_plan_sources(p, rank, fn, ctx);
+    RSH_GOTO(tally_init(&t, p));
+    t.rank = rank;
+    RSH_GOTO(rshi_plan_receives_in(p, rank, box, &t.edges));
+    count_sources(&t, &t.edges.receives);
+    hand_out(&t, fn, ctx);
+out:
+    tally_free(&t);
+    return st;
+}
+
 rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
     RSH_NEEDS(p);
     RSH_NEEDS(fn);

@@ -1,7 +1,8 @@
 /* Work: what one transfer costs the memory of a node.
  *
  * The loops of a transfer, sorted by the distance between elements of the destination, tell how many bytes lie
- * together on both sides: a run.  Where the fastest loop of the destination is not that of the source, the copy is transposed. */
+ * together on both sides: a run.  Where the fastest loop of the destination is not that of the source, the copy is
+ * transposed. */
 #include "simulate/impl.h"
 
 #include <stdlib.h>

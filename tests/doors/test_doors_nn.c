@@ -80,13 +80,13 @@ static const char *fresh_name(void) {
 static const char *const unsaid = "no sentence";
 
 /* The status, and with a refusal a sentence of its own. */
-#define answers(expected, call)                                                                                 \
-    do {                                                                                                        \
-        rsh_grad_fail(RSH_EVALUE, unsaid);                                                                      \
-        rsh_status status_ = (call);                                                                            \
-        if (status_ != (expected))                                                                              \
-            fail_msg("%s is %s (%s), not %s", #call, rsh_status_name(status_), rsh_error_detail(), #expected);  \
-        if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);           \
+#define answers(expected, call)                                                                                        \
+    do {                                                                                                               \
+        rsh_grad_fail(RSH_EVALUE, unsaid);                                                                             \
+        rsh_status status_ = (call);                                                                                   \
+        if (status_ != (expected))                                                                                     \
+            fail_msg("%s is %s (%s), not %s", #call, rsh_status_name(status_), rsh_error_detail(), #expected);         \
+        if (status_ && !strcmp(rsh_error_detail(), unsaid)) fail_msg("%s leaves no sentence", #call);                  \
     } while (0)
 
 #include "door_calls.inc"

@@ -4,11 +4,12 @@
 
 #include <reshard/nn.h>
 
-#define SIZES(...) \
+#define SIZES(...)                                                                                 \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 
 /* A value whose element i is a number between -1.5 and 1.5 that depends on i and `salt`. */
-rsh_value *some_value(rsh_dtype dtype, int salt, bool requires_grad, int ndim, const int64_t *shape);
+rsh_value *some_value(rsh_dtype dtype, int salt, bool requires_grad, int ndim,
+                      const int64_t *shape);
 /* A value without dims. */
 rsh_value *number_value(rsh_dtype dtype, double x);
 /* Integers (i64): element i is (i * 2 + 1) % below. */

@@ -20,10 +20,10 @@ static struct {
 } made;
 
 static rsh_value *keep(rsh_value *v) { return made.v[made.n++] = v; }
-#define F(...) keep(some_value(RSH_F32, made.n, true, SIZES(__VA_ARGS__)))
-#define D(...) keep(some_value(RSH_F64, made.n, true, SIZES(__VA_ARGS__)))
+#define F(...)        keep(some_value(RSH_F32, made.n, true, SIZES(__VA_ARGS__)))
+#define D(...)        keep(some_value(RSH_F64, made.n, true, SIZES(__VA_ARGS__)))
 #define I(below, ...) keep(some_indices(below, SIZES(__VA_ARGS__)))
-#define MASK(...) keep(some_mask(SIZES(__VA_ARGS__)))
+#define MASK(...)     keep(some_mask(SIZES(__VA_ARGS__)))
 
 static int clean(void **state) {
     (void)state;
@@ -130,8 +130,8 @@ static void numbers_out_of_range_are_refused(void **state) {
     refused(rsh_nn_dropout(F(2), -0.5, 0, 0, out()), RSH_EVALUE, "probability");
     refused(rsh_nn_dropout(F(2), NAN, 0, 0, out()), RSH_EVALUE, "probability");
     refused(rsh_nn_clamp(F(2), NAN, 1, out()), RSH_EVALUE, "clamp");
-    refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &(rsh_cross_entropy_opts){.label_smoothing = 1.5}, out()), RSH_EVALUE,
-            "smoothing");
+    refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &(rsh_cross_entropy_opts){.label_smoothing = 1.5}, out()),
+            RSH_EVALUE, "smoothing");
     refused(rsh_nn_chunk(F(2), 0, 0, &(int){0}, out()), RSH_EVALUE, "chunk");
     refused(rsh_nn_cat(0, (rsh_value *[]){F(2)}, 0, out()), RSH_EVALUE, "cat of 0 values");
     refused(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = -1}), RSH_EVALUE, "-1 threads");
@@ -169,7 +169,9 @@ static rsh_status call_linear(rsh_value **y) { return rsh_nn_linear(made.v[0], m
 static rsh_status call_matmul(rsh_value **y) { return rsh_nn_matmul(made.v[0], made.v[3], y); }
 static rsh_status call_norm(rsh_value **y) { return rsh_nn_layer_norm(made.v[0], 1, made.v[4], made.v[4], 1e-5, y); }
 static rsh_status call_softmax(rsh_value **y) { return rsh_nn_softmax(made.v[0], 0, y); }
-static rsh_status call_attention(rsh_value **y) { return rsh_nn_attention(made.v[5], made.v[5], made.v[5], made.v[9], true, y); }
+static rsh_status call_attention(rsh_value **y) {
+    return rsh_nn_attention(made.v[5], made.v[5], made.v[5], made.v[9], true, y);
+}
 static rsh_status call_entropy(rsh_value **y) { return rsh_nn_cross_entropy(made.v[6], made.v[7], NULL, y); }
 static rsh_status call_mse(rsh_value **y) { return rsh_nn_mse(made.v[0], made.v[0], RSH_REDUCE_MEAN, y); }
 static rsh_status call_dropout(rsh_value **y) { return rsh_nn_dropout(made.v[0], 0.5, 1, 1, y); }
@@ -200,9 +202,9 @@ static void drop_gradients(void) {
 
 static void without_memory_an_op_fails_and_leaves_nothing(void **state) {
     (void)state;
-    calling *calls[] = {call_linear, call_matmul,  call_norm, call_softmax, call_attention, call_entropy,
-                        call_mse,    call_dropout, call_add,  call_pow,     call_masked,    call_cat,
-                        call_stack,  call_max,     call_max_dim, call_embedding, call_narrow, call_mean};
+    calling *calls[] = {call_linear, call_matmul,  call_norm,    call_softmax,   call_attention, call_entropy,
+                        call_mse,    call_dropout, call_add,     call_pow,       call_masked,    call_cat,
+                        call_stack,  call_max,     call_max_dim, call_embedding, call_narrow,    call_mean};
     F(3, 4), F(2, 4), F(2), F(4, 2), F(4), F(2, 3, 4), F(3, 5), I(3, 3), MASK(3, 4);
     keep(some_value(RSH_F32, 1, false, SIZES(3, 3)));
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
@@ -220,7 +222,8 @@ static void without_memory_an_op_fails_and_leaves_nothing(void **state) {
             if (st && st != RSH_ENOMEM) fail_msg("call %zu, allocation %lld: %s", c, (long long)n, rsh_error_detail());
             rsh_value_free(y);
             drop_gradients();
-            if (rsh_alloc_get_stats().live != live) fail_msg("call %zu, allocation %lld: something is left", c, (long long)n);
+            if (rsh_alloc_get_stats().live != live)
+                fail_msg("call %zu, allocation %lld: something is left", c, (long long)n);
         }
     }
 }

@@ -30,7 +30,8 @@ static rsh_value *f32_list(int64_t n, const float *x) {
     return v;
 }
 
-/* The largest error between lo and hi, in units of the last place of the right number, or of `least` if that is more. */
+/* The largest error between lo and hi, in units of the last place of the right number, or of `least` if that is more.
+ */
 static double worst(unary_fn *fn, double (*right)(double), double lo, double hi, double least) {
     enum { N = 40001 };
     static float x[N];
@@ -74,12 +75,9 @@ static void infinities_and_nan_go_through(void **state) {
     const struct {
         unary_fn *fn;
         double right[5];
-    } rows[] = {{rsh_nn_exp, {0, INFINITY, NAN, INFINITY, 0}},
-                {rsh_nn_tanh, {-1, 1, NAN, 1, -1}},
-                {rsh_nn_sigmoid, {0, 1, NAN, 1, 0}},
-                {rsh_nn_relu, {0, INFINITY, NAN, 200, 0}},
-                {gelu, {NAN, INFINITY, NAN, 200, 0}},
-                {rsh_nn_silu, {NAN, INFINITY, NAN, 200, 0}}};
+    } rows[] = {{rsh_nn_exp, {0, INFINITY, NAN, INFINITY, 0}}, {rsh_nn_tanh, {-1, 1, NAN, 1, -1}},
+                {rsh_nn_sigmoid, {0, 1, NAN, 1, 0}},           {rsh_nn_relu, {0, INFINITY, NAN, 200, 0}},
+                {gelu, {NAN, INFINITY, NAN, 200, 0}},          {rsh_nn_silu, {NAN, INFINITY, NAN, 200, 0}}};
     rsh_value *in = f32_list(5, x);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         rsh_value *out = NULL;
@@ -221,7 +219,8 @@ static void ranks_share_the_cores(void **state) {
 static rsh_status batches(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_status st = rsh_nn_open(comm, &(rsh_nn_opts){.threads = 2});
-    rsh_value *a = some_value(RSH_F64, 1, false, SIZES(8, 20, 30)), *b = some_value(RSH_F64, 2, false, SIZES(8, 30, 10));
+    rsh_value *a = some_value(RSH_F64, 1, false, SIZES(8, 20, 30)),
+              *b = some_value(RSH_F64, 2, false, SIZES(8, 30, 10));
     for (int i = 0; i < 50 && !st; i++) {
         rsh_value *c = NULL;
         st = rsh_nn_bmm(a, b, &c);

@@ -10,17 +10,18 @@
 
 #include "nn/numbers.h"
 
-#define CHECK(what)                                                                          \
-    do {                                                                                     \
-        if (!(what)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #what, rsh_error_detail()); \
-            return RSH_ERUNTIME;                                                             \
-        }                                                                                    \
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #what, rsh_error_detail());                         \
+            return RSH_ERUNTIME;                                                                                       \
+        }                                                                                                              \
     } while (0)
 
 enum { ROWS = 7, WIDTH = 6 };
 
-static const char *const layouts[] = {"f64[7/x, 6] on x=3", "f64[7, 6/x] on x=3", "f64[7/x:2, 6] on x=3", "f64[7, 6] on x=3"};
+static const char *const layouts[] = {"f64[7/x, 6] on x=3", "f64[7, 6/x] on x=3", "f64[7/x:2, 6] on x=3",
+                                      "f64[7, 6] on x=3"};
 
 /* ---- the whole value on every rank, and the same one distributed ---- */
 
@@ -66,7 +67,8 @@ static rsh_status chain(rsh_value *a, rsh_value *b, rsh_value *mask, rsh_value *
 }
 
 static rsh_status compare_chain(rsh_comm *comm, const char *text) {
-    rsh_value *a = some_value(RSH_F64, 1, true, SIZES(ROWS, WIDTH)), *b = some_value(RSH_F64, 2, true, SIZES(ROWS, WIDTH));
+    rsh_value *a = some_value(RSH_F64, 1, true, SIZES(ROWS, WIDTH)),
+              *b = some_value(RSH_F64, 2, true, SIZES(ROWS, WIDTH));
     rsh_value *seed = some_value(RSH_F64, 3, false, SIZES(ROWS, WIDTH)), *mask = some_mask(SIZES(ROWS, WIDTH));
     char bools[64];
     snprintf(bools, sizeof bools, "bool%s", text + 3);
@@ -99,7 +101,8 @@ static void pointwise_ops_on_parts_are_those_on_the_whole(void **state) {
 }
 
 static rsh_status refuse_all(void *ctx, rsh_comm *comm) {
-    rsh_value *x = some_value(RSH_F64, 1, false, SIZES(ROWS, WIDTH)), *d = scattered(comm, layouts[0], x, true), *y = NULL;
+    rsh_value *x = some_value(RSH_F64, 1, false, SIZES(ROWS, WIDTH)), *d = scattered(comm, layouts[0], x, true),
+              *y = NULL;
     (void)ctx;
     CHECK(rsh_nn_matmul(d, d, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "matmul"));
     CHECK(rsh_nn_softmax(d, 0, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "softmax"));
@@ -182,7 +185,8 @@ static void shape_ops_share_memory_where_strides_allow(void **state) {
 static void attention_keeps_the_order_of_memory(void **state) {
     (void)state;
     enum { T = 5, HEADS = 3, D = 4 };
-    rsh_value *x = some_value(RSH_F64, 1, false, SIZES(2, T, HEADS, D)), *heads = NULL, *y = NULL, *back = NULL, *flat = NULL;
+    rsh_value *x = some_value(RSH_F64, 1, false, SIZES(2, T, HEADS, D)), *heads = NULL, *y = NULL, *back = NULL,
+              *flat = NULL;
     assert_int_equal(rsh_nn_transpose(x, 1, 2, &heads), RSH_OK);
     assert_int_equal(rsh_nn_attention(heads, heads, heads, NULL, true, &y), RSH_OK);
     assert_int_equal(rsh_nn_transpose(y, 1, 2, &back), RSH_OK);

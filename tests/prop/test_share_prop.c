@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "planned.h"
@@ -196,6 +197,18 @@ static bool nodes(prop_case *c) {
     return with_options(c, 30, &opts);
 }
 
+/* Ranks at other positions of a partial axis have identities, made where they are. */
+static bool identities(prop_case *c) {
+    rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
+    planned p;
+    opts.ranks_per_node = 5;
+    snprintf(c->from, sizeof c->from, "f16[3/(y,kv){0,0,0,0,0,3}, 29] on y=2,kv=3,on_=2 order(1,0)");
+    snprintf(c->to, sizeof c->to, "f16[3, 29] on tp=2,rep=2 max(tp)");
+    bool ok = planned_new(c, &p, &opts) && shares_of(c, &p);
+    planned_free(&p);
+    return ok;
+}
+
 static void copies_and_receives_cover_a_destination_once_and_match_the_sends(void **state) {
     (void)state;
     prop_run("share_plain", 150, plain);
@@ -208,9 +221,14 @@ static void nodes_change_the_way_and_not_what_arrives(void **state) {
     (void)state;
     prop_run("share_nodes", 150, nodes);
 }
+static void identities_are_not_passed_on_in_a_node(void **state) {
+    (void)state;
+    prop_run("share_identities", 1, identities);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(identities_are_not_passed_on_in_a_node),
         cmocka_unit_test(copies_and_receives_cover_a_destination_once_and_match_the_sends),
         cmocka_unit_test(reductions_read_every_contribution_in_its_place),
         cmocka_unit_test(nodes_change_the_way_and_not_what_arrives),

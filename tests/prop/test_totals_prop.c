@@ -21,6 +21,7 @@ typedef struct summed {
     rsh_plan_totals t;
     int64_t node[NAMES];
     int64_t matrix[NAMES][NAMES]; /* [source][destination], bytes */
+    int64_t sends[NAMES][NAMES];  /* the same from the senders' shares */
 } summed;
 
 /* ---- making a pair ---- */
@@ -79,8 +80,23 @@ static bool walk(prop_case *c, summed *s) {
         PROP_OK(c, rsh_plan_share(s->plan, r, &share));
         add_transfers(s, share->copies, share->ncopies);
         add_transfers(s, share->receives, share->nreceives);
+        for (int64_t i = 0; i < share->nsends; i++)
+            for (int64_t k = 0; k < share->sends[i].nsrc; k++)
+                if (share->sends[i].src[k].rank == r)
+                    s->sends[r][share->sends[i].dst.rank] += share->sends[i].count * share->sends[i].element_bytes;
         rsh_share_free(share);
     }
+    return true;
+}
+
+/* What a rank sends is what others receive from it.  What it receives with sources of its own among them is in its
+ * receives only. */
+static bool both_ends_agree(prop_case *c, const summed *s) {
+    for (int64_t r = 0; r < NAMES; r++)
+        for (int64_t q = 0; q < NAMES; q++)
+            PROP(c, r == q || s->sends[r][q] == s->matrix[r][q],
+                 "rank %lld sends %lld bytes to %lld, which receives %lld", (long long)r, (long long)s->sends[r][q],
+                 (long long)q, (long long)s->matrix[r][q]);
     return true;
 }
 
@@ -228,7 +244,7 @@ static bool same_as_walk(prop_case *c, const summed *s) {
 static bool totals(prop_case *c) {
     static summed s;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    bool ok = summed_new(c, &s, &o) && same_as_walk(c, &s);
+    bool ok = summed_new(c, &s, &o) && both_ends_agree(c, &s) && same_as_walk(c, &s);
     summed_free(&s);
     return ok;
 }

@@ -1,17 +1,17 @@
-/* Side: one layout of a pair as groups of ranks that hold the same, with what they hold. */
+/* Half: one layout of a pair as groups of ranks that hold the same, with what they hold. */
 #include "plan/sums.h"
 
-bool rshi_side_fits(const rsh_layout *l) {
+bool rshi_half_fits(const rsh_layout *l) {
     if (rsh_layout_describe(l)->is_boxes) return true;
     return rshi_layout_has_groups(l) && (!rshi_layout_product(l) || rshi_rulers_fit(l));
 }
 
 /* ---- who holds what ---- */
 
-static int64_t partial_of(const rshi_side *s, int64_t group) { return group % s->partials; }
+static int64_t partial_of(const rshi_half *s, int64_t group) { return group % s->partials; }
 
 /* The groups of each rank, from the holders of each group. */
-static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_side *s) {
+static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_half *s) {
     int64_t total = s->first_holder[s->groups];
     s->first_held = rshi_calloc((size_t)p->nranks + 2, sizeof *s->first_held);
     s->held = rshi_alloc((size_t)total + 1, sizeof *s->held);
@@ -30,7 +30,7 @@ static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_side *s) {
     return RSH_OK;
 }
 
-static rsh_status list_turns(const rsh_plan *p, rshi_side *s) {
+static rsh_status list_turns(const rsh_plan *p, rshi_half *s) {
     s->turn = rshi_alloc((size_t)p->nranks + 1, sizeof *s->turn);
     if (!s->turn) return rshi_nomem();
     for (int64_t q = 0; q < p->nranks; q++) s->turn[q] = rshi_layout_position(s->l, p->rank[q]);
@@ -39,18 +39,19 @@ static rsh_status list_turns(const rsh_plan *p, rshi_side *s) {
 
 /* Every group has as many holders as there are positions along the axes that replicate.  `where`: a position of each
  * part. */
-static rsh_status list_mesh(const rsh_plan *p, rshi_side *s, int64_t *where) {
+static rsh_status list_mesh(const rsh_plan *p, rshi_half *s, int64_t *where) {
     int64_t n = rshi_layout_positions(s->l), k = n / s->groups;
     for (int64_t g = 0; g <= s->groups; g++) s->first_holder[g] = g * k;
     for (int64_t i = 0; i < n; i++) {
         rshi_holding h = rshi_layout_holding(s->l, i);
-        s->holder[(h.part * s->partials + h.partial) * k + h.holder] = rshi_plan_ordinal(p, rshi_layout_rank_at(s->l, i));
+        int64_t group = h.part * s->partials + h.partial;
+        s->holder[group * k + h.holder] = rshi_plan_ordinal(p, rshi_layout_rank_at(s->l, i));
         where[h.part] = i;
     }
     return RSH_OK;
 }
 
-static rsh_status list_boxes(const rsh_plan *p, rshi_side *s) {
+static rsh_status list_boxes(const rsh_plan *p, rshi_half *s) {
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
     int64_t n = 0;
     for (int64_t b = 0; b < desc->nboxes; b++) {
@@ -65,12 +66,12 @@ static rsh_status list_boxes(const rsh_plan *p, rshi_side *s) {
 /* ---- what a part consists of ---- */
 
 typedef struct filling {
-    rshi_side *s;
+    rshi_half *s;
     int64_t n, room;
 } filling;
 
 static rsh_status add_cells(filling *f, const rshi_piece *list, int64_t n) {
-    rshi_side *s = f->s;
+    rshi_half *s = f->s;
     RSH_TRY(RSHI_GROW(s->cell, (f->n + n) * s->ndim, &f->room));
     for (int64_t i = 0; i < n; i++, f->n++)
         for (int d = 0; d < s->ndim; d++) s->cell[f->n * s->ndim + d] = list[i].set[d];
@@ -78,7 +79,7 @@ static rsh_status add_cells(filling *f, const rshi_piece *list, int64_t n) {
 }
 
 static rsh_status fill_mesh(filling *f, const int64_t *where) {
-    rshi_side *s = f->s;
+    rshi_half *s = f->s;
     for (int64_t i = 0; i < s->parts; i++) {
         rshi_piece *list = NULL;
         int64_t n = 0;
@@ -96,7 +97,7 @@ static rsh_status fill_mesh(filling *f, const int64_t *where) {
 }
 
 static rsh_status fill_boxes(filling *f) {
-    rshi_side *s = f->s;
+    rshi_half *s = f->s;
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
     for (int64_t b = 0; b < s->parts; b++) {
         rshi_piece at = {0};
@@ -110,18 +111,18 @@ static rsh_status fill_boxes(filling *f) {
     return RSH_OK;
 }
 
-static void count_holders(rshi_side *s) {
+static void count_holders(rshi_half *s) {
     s->least_holders = INT64_MAX;
     for (int64_t g = 0; g < s->groups; g++) {
         if (!s->size[g / s->partials]) continue;
-        s->least_holders = rshi_min(s->least_holders, rshi_side_holders(s, g));
-        s->most_holders = rshi_max(s->most_holders, rshi_side_holders(s, g));
+        s->least_holders = rshi_min(s->least_holders, rshi_half_holders(s, g));
+        s->most_holders = rshi_max(s->most_holders, rshi_half_holders(s, g));
     }
 }
 
 /* ---- making and freeing ---- */
 
-static rsh_status side_room(rshi_side *s, int64_t holders) {
+static rsh_status side_room(rshi_half *s, int64_t holders) {
     s->first_holder = rshi_alloc((size_t)s->groups + 1, sizeof *s->first_holder);
     s->holder = rshi_alloc((size_t)holders + 1, sizeof *s->holder);
     s->first_cell = rshi_alloc((size_t)s->parts + 1, sizeof *s->first_cell);
@@ -131,7 +132,7 @@ static rsh_status side_room(rshi_side *s, int64_t holders) {
     return room ? RSH_OK : rshi_nomem();
 }
 
-static int64_t count_parts(const rshi_side *s) {
+static int64_t count_parts(const rshi_half *s) {
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
     int64_t n = rshi_layout_positions(s->l) / s->partials;
     unsigned free_axes = rshi_layout_free_axes(s->l);
@@ -147,7 +148,7 @@ static int64_t count_box_ranks(const rsh_layout *l) {
     return n;
 }
 
-static rsh_status fill_side(const rsh_plan *p, rshi_side *s) {
+static rsh_status fill_side(const rsh_plan *p, rshi_half *s) {
     filling f = {.s = s};
     int64_t *where = rshi_alloc((size_t)s->parts + 1, sizeof *where);
     rsh_status st = where ? RSH_OK : rshi_nomem();
@@ -158,10 +159,10 @@ static rsh_status fill_side(const rsh_plan *p, rshi_side *s) {
     return st;
 }
 
-rsh_status rshi_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_side *out) {
+rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_half *out) {
     bool boxes = rsh_layout_describe(l)->is_boxes;
-    rshi_side *s = out;
-    *s = (rshi_side){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
+    rshi_half *s = out;
+    *s = (rshi_half){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
     s->partials = rshi_layout_partials(l);
     s->parts = count_parts(s);
     s->groups = s->parts * s->partials;
@@ -178,7 +179,7 @@ rsh_status rshi_side_make(const rsh_plan *p, const rsh_layout *l, bool only_firs
     return list_turns(p, s);
 }
 
-void rshi_side_free(rshi_side *s) {
+void rshi_half_free(rshi_half *s) {
     rshi_free(s->first_holder);
     rshi_free(s->holder);
     rshi_free(s->first_held);
@@ -203,4 +204,11 @@ int64_t rshi_clip_common(int ndim, const rshi_stripe *a, const rshi_clip *b) {
         n *= x->count == 1 && y->count == 1 ? hi - lo : rshi_stripe_common(x, y, lo, hi);
     }
     return n;
+}
+
+void rshi_clip_hull(int ndim, const rshi_clip *c, rshi_stripe *out) {
+    for (int d = 0; d < ndim; d++) out[d] = c->set[d];
+    if (c->dim < 0) return;
+    rshi_stripe *s = &out[c->dim];
+    *s = rshi_stripe_range(rshi_max(c->lo, s->lo), rshi_min(c->hi, rshi_stripe_end(s)));
 }

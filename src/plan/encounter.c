@@ -1,4 +1,4 @@
-/* Meeting: how many parts of a side have elements in common with given cells.
+/* Encounter: how many parts of a side have elements in common with given cells.
  *
  * Along a dim of a product side the coordinates that a stripe meets are a few ranges.  One cell meets the product of
  * them; several cells that are cut along one dim only meet their union, and otherwise parts that meet several cells are
@@ -7,8 +7,8 @@
 
 #define MOST_SETS 6 /* cells for which all sets of them are looked at; beyond that parts are ticked off one by one */
 
-struct rshi_meeting {
-    const rshi_side *s;
+struct rshi_encounter {
+    const rshi_half *s;
     int cut[RSH_MAX_NDIM]; /* dims that are divided among several coordinates */
     int ncut;
     rshi_ranges *met;      /* owned: [cell][cut dim] */
@@ -17,8 +17,8 @@ struct rshi_meeting {
     int64_t *tick, ticks;  /* owned: parts by coordinates; when each was last met */
 };
 
-rsh_status rshi_meeting_new(const rshi_side *s, rshi_meeting **out) {
-    rshi_meeting *m = RSHI_NEW(rshi_meeting);
+rsh_status rshi_encounter_new(const rshi_half *s, rshi_encounter **out) {
+    rshi_encounter *m = RSHI_NEW(rshi_encounter);
     if (!m) return rshi_nomem();
     m->s = s;
     for (int d = 0; d < s->ndim && s->product; d++)
@@ -27,7 +27,7 @@ rsh_status rshi_meeting_new(const rshi_side *s, rshi_meeting **out) {
     return RSH_OK;
 }
 
-void rshi_meeting_free(rshi_meeting *m) {
+void rshi_encounter_free(rshi_encounter *m) {
     if (!m) return;
     for (int64_t i = 0; i < m->room * RSH_MAX_NDIM; i++) rshi_free(m->met[i].range);
     for (int d = 0; d <= RSH_MAX_NDIM; d++) rshi_free(m->both[d].range);
@@ -38,7 +38,7 @@ void rshi_meeting_free(rshi_meeting *m) {
 }
 
 /* Room for the ranges of n cells; new ones are empty. */
-static rsh_status make_room(rshi_meeting *m, int64_t n) {
+static rsh_status make_room(rshi_encounter *m, int64_t n) {
     if (n <= m->room) return RSH_OK;
     int64_t room = rshi_max(n, 2 * m->room);
     rshi_ranges *more = rshi_calloc((size_t)room, RSH_MAX_NDIM * sizeof *more);
@@ -50,7 +50,7 @@ static rsh_status make_room(rshi_meeting *m, int64_t n) {
     return RSH_OK;
 }
 
-static rshi_ranges *met_by(rshi_meeting *m, int64_t cell, int i) { return &m->met[cell * RSH_MAX_NDIM + i]; }
+static rshi_ranges *met_by(rshi_encounter *m, int64_t cell, int i) { return &m->met[cell * RSH_MAX_NDIM + i]; }
 
 /* ---- along one dim ---- */
 
@@ -89,7 +89,7 @@ static rsh_status meet_stripe(const rshi_ruler *r, const rshi_stripe *s, int64_t
 }
 
 /* How many coordinates the cell meets along cut dim i, which are then in `met`. */
-static rsh_status meet_dim(rshi_meeting *m, const rshi_clip *c, int64_t cell, int i, int64_t *n) {
+static rsh_status meet_dim(rshi_encounter *m, const rshi_clip *c, int64_t cell, int i, int64_t *n) {
     int d = m->cut[i];
     rshi_ranges *out = met_by(m, cell, i);
     int64_t lo = 0, hi = rsh_layout_shape(m->s->l)[d];
@@ -100,7 +100,11 @@ static rsh_status meet_dim(rshi_meeting *m, const rshi_clip *c, int64_t cell, in
     return RSH_OK;
 }
 
-static bool is_empty(const rshi_clip *c) { return c->dim >= 0 && !rshi_stripe_common(&c->set[c->dim], &c->set[c->dim], c->lo, c->hi); }
+static bool is_empty(const rshi_clip *c) {
+    if (c->dim < 0) return false;
+    const rshi_stripe *s = &c->set[c->dim];
+    return c->lo >= c->hi || rshi_stripe_before(s, c->hi) == rshi_stripe_before(s, c->lo);
+}
 
 /* ---- several cells ---- */
 
@@ -124,7 +128,7 @@ static rsh_status copy_ranges(const rshi_ranges *from, rshi_ranges *to) {
 }
 
 /* Parts that meet all cells of the set. */
-static rsh_status count_common(rshi_meeting *m, unsigned set, int64_t *count) {
+static rsh_status count_common(rshi_encounter *m, unsigned set, int64_t *count) {
     *count = 1;
     for (int i = 0; i < m->ncut && *count; i++) {
         rshi_ranges *now = &m->both[0], *next = &m->both[1];
@@ -144,7 +148,7 @@ static rsh_status count_common(rshi_meeting *m, unsigned set, int64_t *count) {
     return RSH_OK;
 }
 
-static rsh_status count_by_sets(rshi_meeting *m, int64_t n, int64_t *count) {
+static rsh_status count_by_sets(rshi_encounter *m, int64_t n, int64_t *count) {
     *count = 0;
     for (unsigned set = 1; set < 1u << n; set++) {
         int64_t common;
@@ -154,7 +158,7 @@ static rsh_status count_by_sets(rshi_meeting *m, int64_t n, int64_t *count) {
     return RSH_OK;
 }
 
-static rsh_status count_union(rshi_meeting *m, int64_t n, int64_t *count) {
+static rsh_status count_union(rshi_encounter *m, int64_t n, int64_t *count) {
     rshi_ranges *all = &m->both[0];
     all->n = 0;
     for (int64_t c = 0; c < n; c++)
@@ -164,7 +168,7 @@ static rsh_status count_union(rshi_meeting *m, int64_t n, int64_t *count) {
     return RSH_OK;
 }
 
-static void tick_off(rshi_meeting *m, int64_t cell, int i, int64_t number, int64_t *count) {
+static void tick_off(rshi_encounter *m, int64_t cell, int i, int64_t number, int64_t *count) {
     if (i == m->ncut) {
         *count += m->tick[number] != m->ticks;
         m->tick[number] = m->ticks;
@@ -176,7 +180,7 @@ static void tick_off(rshi_meeting *m, int64_t cell, int i, int64_t number, int64
             tick_off(m, cell, i + 1, number * m->s->ruler[m->cut[i]].parts + x, count);
 }
 
-static rsh_status count_ticks(rshi_meeting *m, int64_t n, int64_t *count) {
+static rsh_status count_ticks(rshi_encounter *m, int64_t n, int64_t *count) {
     if (!m->tick) m->tick = rshi_calloc((size_t)m->s->parts, sizeof *m->tick);
     if (!m->tick) return rshi_nomem();
     m->ticks++;
@@ -186,7 +190,7 @@ static rsh_status count_ticks(rshi_meeting *m, int64_t n, int64_t *count) {
 }
 
 /* Cells that meet nothing along some dim are left out. */
-static rsh_status count_products(rshi_meeting *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+static rsh_status count_products(rshi_encounter *m, const rshi_clip *cells, int64_t n, int64_t *count) {
     int64_t kept = 0, product = 0;
     RSH_TRY(make_room(m, n));
     for (int64_t c = 0; c < n; c++) {
@@ -209,12 +213,12 @@ static rsh_status count_products(rshi_meeting *m, const rshi_clip *cells, int64_
 /* ---- flat sides ---- */
 
 static rsh_status add_numbers(void *ctx, int64_t first, int64_t last) {
-    rshi_meeting *m = ctx;
+    rshi_encounter *m = ctx;
     return rshi_ranges_add(&m->flat, first, last + 1);
 }
 
 /* Every block of the cell, from dim d on. */
-static rsh_status meet_blocks(rshi_meeting *m, const rshi_clip *c, int d, rshi_stripe *box) {
+static rsh_status meet_blocks(rshi_encounter *m, const rshi_clip *c, int d, rshi_stripe *box) {
     if (d == m->s->ndim) return rshi_layout_flat_meets(m->s->l, box, add_numbers, m);
     const rshi_stripe *s = &c->set[d];
     for (int64_t j = 0; j < s->count; j++) {
@@ -226,7 +230,7 @@ static rsh_status meet_blocks(rshi_meeting *m, const rshi_clip *c, int d, rshi_s
     return RSH_OK;
 }
 
-static rsh_status count_flat(rshi_meeting *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+static rsh_status count_flat(rshi_encounter *m, const rshi_clip *cells, int64_t n, int64_t *count) {
     rshi_stripe box[RSH_MAX_NDIM];
     m->flat.n = 0;
     for (int64_t c = 0; c < n; c++) RSH_TRY(meet_blocks(m, &cells[c], 0, box));
@@ -234,6 +238,40 @@ static rsh_status count_flat(rshi_meeting *m, const rshi_clip *cells, int64_t n,
     return RSH_OK;
 }
 
-rsh_status rshi_meeting_count(rshi_meeting *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+/* ---- boxes ---- */
+
+typedef struct ticking {
+    rshi_encounter *m;
+    const rshi_clip *cell;
+    int64_t count;
+} ticking;
+
+static rsh_status tick_box(void *ctx, int64_t box) {
+    ticking *w = ctx;
+    rshi_encounter *m = w->m;
+    if (m->tick[box] == m->ticks) return RSH_OK;
+    if (!rshi_clip_common(m->s->ndim, rshi_half_cell(m->s, m->s->first_cell[box]), w->cell)) return RSH_OK;
+    m->tick[box] = m->ticks;
+    w->count++;
+    return RSH_OK;
+}
+
+static rsh_status count_boxes(rshi_encounter *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+    ticking w = {.m = m};
+    if (!m->tick) m->tick = rshi_calloc((size_t)m->s->parts, sizeof *m->tick);
+    if (!m->tick) return rshi_nomem();
+    m->ticks++;
+    for (int64_t c = 0; c < n; c++) {
+        rshi_stripe query[RSH_MAX_NDIM];
+        w.cell = &cells[c];
+        rshi_clip_hull(m->s->ndim, w.cell, query);
+        RSH_TRY(rshi_boxes_meeting(m->s->l, query, tick_box, &w));
+    }
+    *count = w.count;
+    return RSH_OK;
+}
+
+rsh_status rshi_encounter_count(rshi_encounter *m, const rshi_clip *cells, int64_t n, int64_t *count) {
+    if (rsh_layout_describe(m->s->l)->is_boxes) return count_boxes(m, cells, n, count);
     return m->s->product ? count_products(m, cells, n, count) : count_flat(m, cells, n, count);
 }

@@ -1,9 +1,9 @@
-/* Sums: exact totals of one pair of layouts, without looking at edges.
+/* Totals: exact sums of one pair of layouts, without looking at edges.
  *
  * What is near, on the rank itself or on its node, is compared cell by cell (node_sums.c).  What comes from afar is all
  * that is wanted less what is near.  A source that is held once sends each of its elements as often as it is wanted:
  * the same number for all, or a measure over the destinations (measure.c); holders that take turns have a measure for
- * each turn.  Messages are the parts that meet (meeting.c), less those that are near.  The cost grows with ranks and
+ * each turn.  Messages are the parts that meet (encounter.c), less those that are near.  The cost grows with ranks and
  * with the ranks of a node, not with pairs of ranks. */
 #include "plan/node_sums.h"
 
@@ -12,15 +12,15 @@
 static bool fits(const rsh_plan *p) {
     const rshi_pair *pair = p->n == 1 ? &p->pair[0] : NULL;
     if (!pair || p->adjoint || pair->slice || pair->spread || p->reduce != RSH_REDUCE_IN_ORDER) return false;
-    return rshi_side_fits(pair->from) && rshi_side_fits(pair->to);
+    return rshi_half_fits(pair->from) && rshi_half_fits(pair->to);
 }
 
 /* ---- making and freeing ---- */
 
 static void sums_free(rshi_sums *s) {
-    rshi_side_free(&s->a);
-    rshi_side_free(&s->b);
-    rshi_meeting_free(s->meeting);
+    rshi_half_free(&s->a);
+    rshi_half_free(&s->b);
+    rshi_encounter_free(s->meeting);
     rshi_free(s->sent);
     rshi_free(s->received);
     rshi_free(s->weight);
@@ -67,8 +67,10 @@ static void choose_ways(rshi_sums *s) {
     s->nodes = has_several_nodes(s->p);
     s->relays = s->nodes && s->ndim && !pair->reduce && !pair->keep && e <= pair->wire_size;
     s->clips = s->b.most_holders > 1 && (s->relays || pair->reduce);
-    s->flips = !s->a.product && s->a.single && s->b.product && !s->clips && (!boxes || s->a.most_holders <= 1);
-    s->looks = boxes && !s->flips;
+    bool to_boxes = rsh_layout_describe(s->b.l)->is_boxes;
+    s->flips = !s->a.product && s->a.single && !to_boxes && !s->clips && (!boxes || s->a.most_holders <= 1);
+    s->boxes = boxes;
+    s->looks = boxes && !s->flips && !(s->a.single && s->a.most_holders <= 1 && s->b.product);
     s->classes = s->a.most_holders * (pair->keep ? s->b.partials : 1);
 }
 
@@ -76,11 +78,11 @@ static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, rsh_plan_totals *t)
     const rshi_pair *pair = &p->pair[0];
     *s = (rshi_sums){.p = p, .pair = pair, .ndim = rsh_layout_ndim(pair->to), .size = pair->wire_size, .t = t};
     s->out_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
-    RSH_TRY(rshi_side_make(p, pair->from, false, &s->a));
-    RSH_TRY(rshi_side_make(p, pair->to, pair->fill_others, &s->b));
+    RSH_TRY(rshi_half_make(p, pair->from, false, &s->a));
+    RSH_TRY(rshi_half_make(p, pair->to, pair->fill_others, &s->b));
     choose_ways(s);
     RSH_TRY(sums_room(s));
-    return rshi_meeting_new(s->flips ? &s->b : &s->a, &s->meeting);
+    return rshi_encounter_new(s->flips ? &s->b : &s->a, &s->meeting);
 }
 
 /* ---- node by node ---- */
@@ -102,7 +104,7 @@ static rsh_status add_nodes(rshi_sums *s) {
 /* ---- messages from the sources' side ---- */
 
 static rsh_status count_flipped(rshi_sums *s) {
-    const rshi_side *a = &s->a, *b = &s->b;
+    const rshi_half *a = &s->a, *b = &s->b;
     int64_t each = b->most_holders * (s->pair->keep ? a->partials : s->pair->contributions);
     if (!s->pair->keep && !s->pair->fill_others) each *= b->partials;
     for (int64_t part = 0; part < a->parts; part++) {
@@ -110,8 +112,8 @@ static rsh_status count_flipped(rshi_sums *s) {
         if (!n) continue;
         RSH_TRY(RSHI_GROW(s->clip, n, &s->clips_room));
         for (int64_t c = 0; c < n; c++)
-            s->clip[c] = (rshi_clip){rshi_side_cell(a, a->first_cell[part] + c), -1, 0, 0};
-        RSH_TRY(rshi_meeting_count(s->meeting, s->clip, n, &met));
+            s->clip[c] = (rshi_clip){rshi_half_cell(a, a->first_cell[part] + c), -1, 0, 0};
+        RSH_TRY(rshi_encounter_count(s->meeting, s->clip, n, &met));
         s->t->messages += met * each;
     }
     return RSH_OK;
@@ -147,7 +149,7 @@ static void add_even(rshi_sums *s, int64_t weight) {
 static void measure_weights(const rshi_sums *s, rshi_measure *m) {
     for (int64_t part = 0; part < s->b.parts; part++)
         for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
-            rshi_clip cell = {rshi_side_cell(&s->b, c), -1, 0, 0};
+            rshi_clip cell = {rshi_half_cell(&s->b, c), -1, 0, 0};
             for (int64_t i = 0; i < (s->pair->keep ? s->b.partials : 1); i++)
                 rshi_measure_add(m, i, &cell, weight_of(s, part, i));
         }
@@ -178,7 +180,7 @@ static void add_measured(rshi_sums *s, const rshi_measure *m) {
             for (int64_t j = 0; j < k && s->a.size[part]; j++) {
                 int64_t n = 0;
                 for (int64_t c = s->a.first_cell[part]; c < s->a.first_cell[part + 1]; c++)
-                    n += rshi_measure_of(m, (s->pair->keep ? i * k : 0) + j, rshi_side_cell(&s->a, c));
+                    n += rshi_measure_of(m, (s->pair->keep ? i * k : 0) + j, rshi_half_cell(&s->a, c));
                 s->sent[s->a.holder[s->a.first_holder[part * s->a.partials + i] + j]] += n * s->size;
             }
 }

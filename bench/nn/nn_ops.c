@@ -1,6 +1,6 @@
-/* Ops: Linear beside the bare calls of CBLAS, what one op costs, and pointwise ops, softmax, norms and attention.
+/* Ops of nn: Linear beside the bare calls of CBLAS, what one op costs, and pointwise ops, softmax, norms and attention.
  *
- *   ops [THREADS]
+ *   nn_ops [THREADS]
  *
  * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both meet the same machine.  We
  * report the minimum of each. */
@@ -20,7 +20,7 @@ static double now(void) {
 
 static void must(rsh_status st) {
     if (!st) return;
-    fprintf(stderr, "ops: %s\n", rsh_error_detail());
+    fprintf(stderr, "nn_ops: %s\n", rsh_error_detail());
     exit(1);
 }
 

@@ -1,4 +1,4 @@
-/* Reading: how an op meets a DTensor.
+/* Meeting ops: how an op meets a DTensor.
  *
  * An op whose rule for layouts holds for any layout, as that of a pointwise op does, is applied to the parts.  Any
  * other op is refused with its name and the placements: nothing is ever gathered in silence. */
