@@ -356,9 +356,9 @@ static rsh_status sharded_step(rsh_module *m, rsh_value *x) {
     TRY(rsh_module_forward(m, x, &y));
     TRY(rsh_value_untag(y, &mine));
     TRY(rsh_nn_sum(mine, 0, NULL, false, &loss));
-    TRY(rsh_backward(loss, NULL, 0));
+    rsh_status st = rsh_backward(loss, NULL, 0);
     rsh_value_free(y), rsh_value_free(mine), rsh_value_free(loss);
-    return RSH_OK;
+    return st;
 }
 
 static rsh_status sharded_trial(void *ctx) {
