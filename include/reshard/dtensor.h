@@ -66,6 +66,9 @@ RSH_API rsh_mesh *rsh_dtensor_mesh(const rsh_value *v);
 /* The placements, one for each dim of the mesh.  RSH_EVALUE if the value is not a DTensor.
  * Local. */
 RSH_API rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places);
+/* Writes dtype, shape, placements and mesh, and this rank's part as rsh_tensor_print writes it.
+ * RSH_EVALUE if the value is not a DTensor; RSH_EIO if the sink stops.  Local. */
+RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
 
 /* ---- moving ---- */
 
