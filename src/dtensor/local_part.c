@@ -1,7 +1,7 @@
 /* Local part: a plain value that remembers that it is this rank's part of a DTensor.
  *
- * Whoever computes with it sees a plain tensor of this rank.  What ops make of it has the same mark, without the layout:
- * it differs between the ranks of the mesh, so nobody may take it for replicated. */
+ * Whoever computes with it sees a plain tensor of this rank.  What ops make of it has the same mark, without the
+ * layout: it differs between the ranks of the mesh, so nobody may take it for replicated. */
 #include "dtensor/dtensor.h"
 
 /* What the mark says.  Values share it. */
@@ -52,8 +52,8 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     for (int i = 0; i < nin; i++)
         if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_reading.apply(op, attrs, nin, in, nout, out);
     for (int i = 0; i < nin; i++)
-        RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE, "%s of this rank's part of a DTensor and a distributed value",
-                    op->name);
+        RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE,
+                    "%s of this rank's part of a DTensor and a distributed value", op->name);
     RSH_REQUIRE(nout <= MOST, RSH_EUNSUP, "%s of this rank's part of a DTensor: %d outputs are too many", op->name,
                 nout);
     const rsh_layout *plain[MOST] = {0};
@@ -92,8 +92,10 @@ rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **ou
         if (!st) st = rsh_value_read(plain, &local_part, m);
     }
     if (m) drop(m);
-    if (st) rsh_value_free(plain);
-    else *out = plain;
+    if (st)
+        rsh_value_free(plain);
+    else
+        *out = plain;
     return st;
 }
 

@@ -35,7 +35,8 @@ rsh_status rshn_defer_parameter(rsh_module *m, const char *name, rsh_dtype dtype
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
     rshn_init *kept = rshn_malloc(sizeof *kept);
-    rsh_status st = kept ? tensor_without_memory(dtype, ndim, sizes, &t) : rshn_fail(RSH_ENOMEM, "no memory for a parameter");
+    rsh_status st =
+        kept ? tensor_without_memory(dtype, ndim, sizes, &t) : rshn_fail(RSH_ENOMEM, "no memory for a parameter");
     if (!st) st = rsh_value_take(t, true, &v);
     if (st) rsh_tensor_free(t);
     if (!st) st = rsh_module_set_parameter(m, name, v);
@@ -83,8 +84,10 @@ static int look(void *ctx, int64_t lo, int64_t hi) {
 rsh_status rshn_clear_row(const rsh_value *v, int64_t row) {
     row_search s = {row, 0, false};
     const rsh_layout *l = rsh_value_layout(v);
-    if (l) NN_TRY(rsh_layout_index_set(l, rsh_comm_rank(rsh_value_comm(v)), 0, 0, look, &s));
-    else s = (row_search){row, row, true};
+    if (l)
+        NN_TRY(rsh_layout_index_set(l, rsh_comm_rank(rsh_value_comm(v)), 0, 0, look, &s));
+    else
+        s = (row_search){row, row, true};
     if (!s.found) return RSH_OK;
     const rsh_tensor *t = rsh_value_part(v, 0);
     size_t bytes = (size_t)rsh_tensor_shape(t)[1] * rsh_dtype_size(rsh_tensor_dtype(t));

@@ -99,8 +99,10 @@ static rsh_status list_inputs(const rsh_style *s, const rsh_module *m, rshn_prep
     p->n = m->kind->nin;
     for (int i = 0; i < s->ninputs; i++) {
         int at = next;
-        if (s->inputs[i].name) NN_TRY(find_input(m, s->inputs[i].name, &at));
-        else next++;
+        if (s->inputs[i].name)
+            NN_TRY(find_input(m, s->inputs[i].name, &at));
+        else
+            next++;
         NN_TRY(put(m, &s->inputs[i], at, p->n, p));
     }
     return RSH_OK;
@@ -127,10 +129,10 @@ static rsh_status plan_prepare(const rsh_style *s, rsh_module *m, rshn_tree_chan
 
 rsh_status rshn_style_plan(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c) {
     switch (s->kind) {
-        case RSH_STYLE_COLWISE:
-        case RSH_STYLE_ROWWISE: return plan_layer(s, path, m, c);
-        case RSH_STYLE_SEQUENCE: return plan_sequence(s, path, m, c);
-        case RSH_STYLE_PREPARE: return plan_prepare(s, m, c);
+    case RSH_STYLE_COLWISE:
+    case RSH_STYLE_ROWWISE: return plan_layer(s, path, m, c);
+    case RSH_STYLE_SEQUENCE: return plan_sequence(s, path, m, c);
+    case RSH_STYLE_PREPARE: return plan_prepare(s, m, c);
     }
     return rshn_fail(RSH_EVALUE, "\"%s\" is to have a style of kind %d", path, (int)s->kind);
 }

@@ -7,6 +7,7 @@
 #include "nn/tree_change.h"
 
 /* Plans the style for the module at `path`. */
-rsh_status rshn_style_plan(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c);
+rsh_status rshn_style_plan(const rsh_style *s, const char *path, rsh_module *m,
+                           rshn_tree_change *c);
 
 #endif

@@ -12,7 +12,8 @@ static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_val
     if (was && rsh_mesh_equal(rsh_dtensor_part_mesh(v), mesh)) {
         opts.shape = rsh_layout_shape(was);
         NN_TRY(rsh_mesh_places(mesh, RSH_MESH_POSITIONS, was, &is));
-    } else if (is.kind != RSH_PLACE_SHARD) opts.shape = rsh_value_shape(v); /* every rank has the whole shape */
+    } else if (is.kind != RSH_PLACE_SHARD)
+        opts.shape = rsh_value_shape(v); /* every rank has the whole shape */
     return rsh_dtensor_from_local(v, mesh, 1, &is, &opts, out);
 }
 
@@ -28,7 +29,8 @@ static rsh_status check_mesh(const rsh_module *m, const rsh_value *v, const rsh_
 static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
     rsh_place now;
     NN_TRY(rsh_dtensor_places(v, &now));
-    if (!rsh_places_equal(rsh_value_ndim(v), 1, &now, &to)) return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_COUNT, out);
+    if (!rsh_places_equal(rsh_value_ndim(v), 1, &now, &to))
+        return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_COUNT, out);
     *out = rsh_value_hold(v);
     return RSH_OK;
 }
@@ -43,8 +45,10 @@ static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const rshn_
     rsh_status st = check_mesh(m, *v, p->mesh);
     if (st) rsh_comm_agree(rsh_mesh_comm(p->mesh), st); /* the other ranks may be in a move */
     if (st) return st;
-    if (rsh_value_sharded(*v)) d = rsh_value_hold(*v);
-    else st = from_plain(*v, p->mesh, b->is, &d);
+    if (rsh_value_sharded(*v))
+        d = rsh_value_hold(*v);
+    else
+        st = from_plain(*v, p->mesh, b->is, &d);
     if (!st) st = move(d, b->becomes, &moved);
     if (!st && p->local) st = as_local(moved, b->becomes, &local);
     if (!st) {
@@ -61,7 +65,9 @@ static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const rshn_
 static rsh_status bring_all(const rsh_module *m, const rshn_prepared *p, const char *what, rsh_value **v) {
     for (int i = 0; i < p->n; i++) {
         if (!p->at[i].listed || p->at[i].leave) continue;
-        if (!v[i]) return rshn_fail(RSH_EVALUE, "%s: %s %d is to be brought to placements and is missing", m->kind->name, what, i);
+        if (!v[i])
+            return rshn_fail(RSH_EVALUE, "%s: %s %d is to be brought to placements and is missing", m->kind->name, what,
+                             i);
         NN_TRY(bring(m, p, &p->at[i], &v[i]));
     }
     return RSH_OK;

@@ -39,8 +39,7 @@ rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v
     if (rsh_value_sharded(v)) return check_distributed(c, path, v, places);
     for (int64_t i = 0; i < c->nplaces; i++)
         if (c->place[i].old == v)
-            return check_places(c, path, rsh_value_ndim(v), c->place[i].places, places,
-                                "is tied to a parameter");
+            return check_places(c, path, rsh_value_ndim(v), c->place[i].places, places, "is tied to a parameter");
     NN_TRY(RSHN_GROW(c->place, c->nplaces + 1, &c->place_room));
     rshn_new_place *p = &c->place[c->nplaces++];
     *p = (rshn_new_place){.old = rsh_value_hold(v), .empty = rshn_is_deferred(v)};

@@ -1,4 +1,5 @@
-/* parallel_models: what tests of parallel modules share: meshes, trees, and plain twins to compare with. */
+/* parallel_models: what tests of parallel modules share: meshes, trees, plain twins to compare with. */
+ * with. */
 #ifndef RESHARD_TESTS_NN_PARALLEL_MODELS_H
 #define RESHARD_TESTS_NN_PARALLEL_MODELS_H
 
@@ -16,7 +17,8 @@ static inline rsh_status line(rsh_mesh **out) {
 
 /* dp x tp, and its slice along tp. */
 static inline rsh_status grid(int64_t dp, int64_t tp, rsh_mesh **mesh, rsh_mesh **slice) {
-    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){dp, tp}, (const char *const[]){"dp", "tp"}, mesh));
+    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){dp, tp},
+                      (const char *const[]){"dp", "tp"}, mesh));
     return rsh_mesh_slice(*mesh, 1, (const char *const[]){"tp"}, slice);
 }
 
@@ -44,8 +46,10 @@ static inline rsh_status value_at(rsh_module *m, const char *path, rsh_value **o
     return rsh_module_parameter(owner, name, out);
 }
 
-/* Is the parameter at a path a DTensor with this placement, and are its elements those of the plain one? */
-static inline rsh_status is_placed(rsh_module *m, rsh_module *plain, const char *path, rsh_place place) {
+/* Is the parameter at a path a DTensor with this placement, and are its elements those of the plain
+ * one? */
+static inline rsh_status is_placed(rsh_module *m, rsh_module *plain, const char *path,
+                                   rsh_place place) {
     rsh_value *v = NULL, *p = NULL;
     rsh_place now;
     rsh_tensor *whole = NULL;
@@ -76,7 +80,8 @@ typedef struct listing {
     int n;
 } listing;
 
-static inline rsh_status list_one(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static inline rsh_status list_one(void *ctx, const char *path, rsh_module *owner, const char *name,
+                                  rsh_value *v) {
     listing *l = ctx;
     (void)owner, (void)name;
     CHECK(l->n < 64);
@@ -85,7 +90,8 @@ static inline rsh_status list_one(void *ctx, const char *path, rsh_module *owner
     return RSH_OK;
 }
 
-static inline rsh_status close_values(const rsh_value *v, const rsh_value *plain, const char *what, double tolerance) {
+static inline rsh_status close_values(const rsh_value *v, const rsh_value *plain, const char *what,
+                                      double tolerance) {
     rsh_tensor *whole = NULL;
     TRY(whole_of(v, &whole));
     double off = difference(whole, rsh_value_tensor(plain));

@@ -48,15 +48,15 @@ RSH_API rsh_status rsh_distribute_module(rsh_module *m, rsh_mesh *mesh,
 
 /* What one input or output of a module is, and what it becomes. */
 typedef struct rsh_prepare {
-    const char *name;   /* of an input; NULL: the next one by position, of entries without a name */
-    bool leave;         /* pass it as it is */
-    rsh_place is;       /* the placement of a value that is not a DTensor: this rank's own part */
-    rsh_place becomes;  /* the placement that it is brought to */
+    const char *name;  /* of an input; NULL: the next one by position, of entries without a name */
+    bool leave;        /* pass it as it is */
+    rsh_place is;      /* the placement of a value that is not a DTensor: this rank's own part */
+    rsh_place becomes; /* the placement that it is brought to */
 } rsh_prepare;
 
 typedef enum rsh_style_kind {
-    RSH_STYLE_COLWISE, /* Linear: outputs are cut; Embedding: columns are */
-    RSH_STYLE_ROWWISE, /* Linear: inputs are cut; Embedding: rows are */
+    RSH_STYLE_COLWISE,  /* Linear: outputs are cut; Embedding: columns are */
+    RSH_STYLE_ROWWISE,  /* Linear: inputs are cut; Embedding: rows are */
     RSH_STYLE_SEQUENCE, /* parameters are replicated; inputs are cut along a dim */
     RSH_STYLE_PREPARE   /* parameters stay; inputs and outputs are brought to placements */
 } rsh_style_kind;
@@ -75,31 +75,31 @@ typedef struct rsh_style {
 } rsh_style;
 
 /* Styles with PyTorch's defaults; fields may be changed.  Pure. */
+static inline rsh_style rsh_style_of(rsh_style_kind kind, rsh_place input, rsh_place output) {
+    rsh_style s = {kind, input, output, false, false, false, 0, 0, NULL, NULL};
+    return s;
+}
 static inline rsh_style rsh_colwise_style(void) {
-    rsh_style s = {RSH_STYLE_COLWISE, {RSH_PLACE_REPLICATE, 0, RSH_OP_NONE},
-                   {RSH_PLACE_SHARD, -1, RSH_OP_NONE}, true, false, true, 0, 0, 0, 0};
+    rsh_style s = rsh_style_of(RSH_STYLE_COLWISE, rsh_replicate(), rsh_shard_on(-1));
+    s.default_input = s.local_output = true;
     return s;
 }
 static inline rsh_style rsh_rowwise_style(void) {
-    rsh_style s = {RSH_STYLE_ROWWISE, {RSH_PLACE_REPLICATE, 0, RSH_OP_NONE},
-                   {RSH_PLACE_REPLICATE, 0, RSH_OP_NONE}, true, false, true, 0, 0, 0, 0};
+    rsh_style s = rsh_style_of(RSH_STYLE_ROWWISE, rsh_replicate(), rsh_replicate());
+    s.default_input = s.local_output = true;
     return s;
 }
 static inline rsh_style rsh_sequence_style(int dim) {
-    rsh_style s = {RSH_STYLE_SEQUENCE, {RSH_PLACE_SHARD, 0, RSH_OP_NONE},
-                   {RSH_PLACE_SHARD, 0, RSH_OP_NONE}, false, false, false, 0, 0, 0, 0};
-    s.input.dim = s.output.dim = dim;
-    return s;
+    return rsh_style_of(RSH_STYLE_SEQUENCE, rsh_shard_on(dim), rsh_shard_on(dim));
 }
 static inline rsh_style rsh_prepare_input_style(int n, const rsh_prepare *inputs) {
-    rsh_style s = {RSH_STYLE_PREPARE, {RSH_PLACE_REPLICATE, 0, RSH_OP_NONE},
-                   {RSH_PLACE_REPLICATE, 0, RSH_OP_NONE}, false, false, false, 0, 0, 0, 0};
+    rsh_style s = rsh_style_of(RSH_STYLE_PREPARE, rsh_replicate(), rsh_replicate());
     s.ninputs = n;
     s.inputs = inputs;
     return s;
 }
 static inline rsh_style rsh_prepare_output_style(int n, const rsh_prepare *outputs) {
-    rsh_style s = rsh_prepare_input_style(0, 0);
+    rsh_style s = rsh_prepare_input_style(0, NULL);
     s.local_output = true;
     s.noutputs = n;
     s.outputs = outputs;
