@@ -1,5 +1,4 @@
-/* parallel_models: what tests of parallel modules share: meshes, trees, plain twins to compare with. */
- * with. */
+/* parallel_models: what tests of parallel modules share: meshes, trees, and plain twins. */
 #ifndef RESHARD_TESTS_NN_PARALLEL_MODELS_H
 #define RESHARD_TESTS_NN_PARALLEL_MODELS_H
 
