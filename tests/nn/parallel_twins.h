@@ -52,9 +52,9 @@ static inline rsh_status train_both(rsh_module *m, rsh_module *plain, rsh_value 
         rsh_value *y = NULL, *py = NULL, *xa = NULL, *xb = NULL;
         TRY(rsh_value_detach(x, &xa));
         TRY(rsh_value_detach(x, &xb));
-        bool floats = rsh_value_dtype(x) == RSH_F64;
-        if (floats) TRY(rsh_value_set_requires_grad(xa, true));
-        if (floats) TRY(rsh_value_set_requires_grad(xb, true));
+        bool wanted = rsh_value_requires_grad(x);
+        if (wanted) TRY(rsh_value_set_requires_grad(xa, true));
+        if (wanted) TRY(rsh_value_set_requires_grad(xb, true));
         TRY(rsh_optimizer_zero_grad(sgd[0]));
         TRY(rsh_optimizer_zero_grad(sgd[1]));
         TRY(rsh_module_forward(m, xa, &y));
@@ -62,7 +62,7 @@ static inline rsh_status train_both(rsh_module *m, rsh_module *plain, rsh_value 
         TRY(close_values(y, py, "the output", TOLERANCE));
         TRY(backward_of(y));
         TRY(backward_of(py));
-        if (floats)
+        if (wanted)
             TRY(close_values(rsh_value_grad(xa), rsh_value_grad(xb), "the input's gradient",
                              TOLERANCE));
         TRY(close_models(m, plain, TOLERANCE));
@@ -95,7 +95,7 @@ static inline rsh_status compare(make_fn make, int n, const rsh_parallel_entry *
 }
 
 static inline rsh_status normals(int ndim, const int64_t *shape, rsh_value **out) {
-    return make_value(RSH_F64, ndim, shape, 17, false, out);
+    return make_value(RSH_F64, ndim, shape, 17, true, out);
 }
 
 #endif
