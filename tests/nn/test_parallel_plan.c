@@ -201,6 +201,35 @@ static void a_plan_that_one_rank_refuses_changes_nothing_on_any(void **state) {
     run_ranks(refused_trial, NULL);
 }
 
+/* The last rank lacks memory at one allocation after the other. */
+static rsh_status memory_trial(void *ctx) {
+    rsh_module *m = NULL;
+    rsh_mesh *mesh = NULL;
+    rsh_status st = RSH_ENOMEM;
+    bool last = rsh_group_rank(NULL) == rsh_group_size(NULL) - 1;
+    rsh_parallel_entry plan[] = {{"layers.*.up", rsh_colwise_style()}, {"a.b", rsh_rowwise_style()}};
+    (void)ctx;
+    TRY(line(&mesh));
+    TRY(tree(&m));
+    for (int64_t k = 0; st; k++) {
+        if (last) rsh_alloc_fail_at(k);
+        st = rsh_parallelize_module(m, mesh, 2, plan);
+        if (last) rsh_alloc_fail_at(-1);
+        CHECK(st == RSH_OK || st == RSH_ENOMEM);
+        if (st) TRY(all_plain(m));
+    }
+    rsh_value *v = NULL;
+    TRY(value_at(m, "a.b.weight", &v));
+    CHECK(rsh_dtensor_mesh(v));
+    rsh_module_free(m);
+    rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+static void a_rank_without_memory_refuses_the_plan_on_all(void **state) {
+    (void)state;
+    run_groups(2, memory_trial, NULL);
+}
+
 /* A parameter that is a DTensor already, in the same way and in another. */
 static rsh_status twice_trial(void *ctx) {
     rsh_module *m = NULL;
@@ -298,6 +327,7 @@ int main(void) {
         cmocka_unit_test(b20_a_step_of_a_path_is_matched_at_its_own_level),
         cmocka_unit_test(tied_weights_stay_tied),
         cmocka_unit_test(a_plan_that_one_rank_refuses_changes_nothing_on_any),
+        cmocka_unit_test(a_rank_without_memory_refuses_the_plan_on_all),
         cmocka_unit_test(a_parameter_is_not_cut_twice),
         cmocka_unit_test(a_whole_tree_is_distributed_by_a_function),
     };
