@@ -1,5 +1,5 @@
-/* Parallel training: MLPs and transformers over ranks train as plain ones do.  Tests that begin with test_ have PyTorch's
- * names. */
+/* Parallel training: MLPs and transformers over ranks train as plain ones do.  Tests that begin with test_ have
+ * PyTorch's names. */
 #include "parallel_twins.h"
 
 /* ---- MLP ---- */
@@ -58,7 +58,8 @@ static rsh_status mlp_trial(void *ctx) {
     if (c->reshard) TRY(rsh_input_reshard(m, mesh, 0, &opts));
     TRY(train_both(m, plain, x, 3));
     /* What is cut is the input alone: local columns, and what relu makes of them, are not taken for replicated. */
-    if (c->reshard && rsh_mesh_size(mesh) > 1) CHECK(stats.cut == 3 && stats.bytes_whole == 3 * 12 * 10 * sizeof(double));
+    if (c->reshard && rsh_mesh_size(mesh) > 1)
+        CHECK(stats.cut == 3 && stats.bytes_whole == 3 * 12 * 10 * sizeof(double));
     rsh_value_free(x);
     rsh_module_free(m), rsh_module_free(plain);
     rsh_mesh_free(mesh);
@@ -168,20 +169,14 @@ static rsh_status cut_gpt(rsh_module *m, rsh_mesh *mesh, bool sequence_cut) {
     return rsh_distribute_module(m, mesh, NULL);
 }
 
-/* The mean of cross-entropies; logits stay cut along the words. */
-static rsh_status gpt_loss(rsh_module *m, rsh_mesh *mesh, rsh_value *x, rsh_value *target, rsh_value **out) {
-    rsh_value *logits = NULL, *flat = NULL, *wanted = rsh_value_hold(target), *loss = NULL;
-    rsh_place whole = rsh_replicate();
+/* The mean of cross-entropies. */
+static rsh_status gpt_loss(rsh_module *m, rsh_value *x, rsh_value *target, rsh_value **out) {
+    rsh_value *logits = NULL, *whole = NULL, *flat = NULL;
     TRY(rsh_module_forward(m, x, &logits));
-    TRY(rsh_nn_reshape(logits, 2, (int64_t[]){-1, WORDS}, &flat));
-    if (mesh) {
-        rsh_value_free(wanted);
-        TRY(rsh_dtensor_from_local(target, mesh, 1, &whole, &(rsh_local_opts){.shape = rsh_value_shape(target)},
-                                   &wanted));
-    }
-    TRY(rsh_nn_cross_entropy(flat, wanted, NULL, &loss));
-    TRY(as_plain(loss, out));
-    rsh_value_free(logits), rsh_value_free(flat), rsh_value_free(wanted), rsh_value_free(loss);
+    TRY(as_plain(logits, &whole));
+    TRY(rsh_nn_reshape(whole, 2, (int64_t[]){-1, WORDS}, &flat));
+    TRY(rsh_nn_cross_entropy(flat, target, NULL, out));
+    rsh_value_free(logits), rsh_value_free(flat), rsh_value_free(whole);
     return RSH_OK;
 }
 
@@ -200,11 +195,10 @@ static rsh_status freeze(rsh_module *m) {
     return RSH_OK;
 }
 
-static rsh_status gpt_step(rsh_module *m, rsh_mesh *mesh, rsh_optimizer *o, rsh_value *x, rsh_value *target,
-                           double *loss) {
+static rsh_status gpt_step(rsh_module *m, rsh_optimizer *o, rsh_value *x, rsh_value *target, double *loss) {
     rsh_value *v = NULL;
     TRY(rsh_optimizer_zero_grad(o));
-    TRY(gpt_loss(m, mesh, x, target, &v));
+    TRY(gpt_loss(m, x, target, &v));
     TRY(rsh_backward(v, NULL, 0));
     *loss = at(rsh_value_tensor(v), 0);
     rsh_value_free(v);
@@ -236,7 +230,7 @@ static rsh_status gpt_trial(void *ctx) {
     for (int i = 0; i < 2; i++) TRY(rsh_adam_new(m[i], &opts, &o[i]));
     for (int i = 0; i < 3; i++) {
         double loss[2] = {0}, norm[2] = {0};
-        for (int k = 0; k < 2; k++) TRY(gpt_step(m[k], k ? NULL : mesh, o[k], x, target, &loss[k]));
+        for (int k = 0; k < 2; k++) TRY(gpt_step(m[k], o[k], x, target, &loss[k]));
         CHECK(fabs(loss[0] - loss[1]) <= 1e-11);
         for (int k = 0; k < 2; k++) TRY(rsh_clip_grad_norm(m[k], 0.5, &norm[k]));
         CHECK(fabs(norm[0] - norm[1]) <= 1e-10 * norm[1]);

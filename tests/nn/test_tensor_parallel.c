@@ -1,5 +1,5 @@
-/* Tensor parallel: models over ranks give the outputs, gradients and steps of plain ones.  The first seven tests have the
- * names of PyTorch's. */
+/* Tensor parallel: layers over ranks give the outputs, gradients and steps of plain ones.  Tests have the names of
+ * PyTorch's. */
 #include "parallel_twins.h"
 
 /* ---- single layers ---- */
