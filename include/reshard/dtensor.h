@@ -66,6 +66,9 @@ RSH_API rsh_mesh *rsh_dtensor_mesh(const rsh_value *v);
 /* The placements, one for each dim of the mesh.  RSH_EVALUE if the value is not a DTensor.
  * Local. */
 RSH_API rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places);
+/* Writes dtype, shape, placements and mesh, and this rank's part as rsh_tensor_print writes it.
+ * RSH_EVALUE if the value is not a DTensor; RSH_EIO if the sink stops.  Local. */
+RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
 
 /* ---- moving ---- */
 
@@ -80,9 +83,18 @@ RSH_API rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place
                                             rsh_dtype dtype, rsh_value **out);
 /* This rank's part as a plain value, on the same elements.  `grads` are the placements that its
  * gradient has, one for each dim of the mesh; NULL: those of v.  A partial v usually wants
- * replicated ones.
- * RSH_EVALUE if v is not a DTensor; RSH_EUNSUP, RSH_EINDEX as for rsh_mesh_layout.  Local. */
+ * replicated ones.  Of a value of rsh_dtensor_part: the same elements, without its mark.
+ * RSH_EVALUE if v is neither; RSH_EUNSUP, RSH_EINDEX as for rsh_mesh_layout.  Local. */
 RSH_API rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out);
+/* The same, and the value remembers whose part it is, unless every rank has the whole tensor; so do
+ * values that ops compute from it.  Nobody takes such a value for replicated (rsh_input_reshard),
+ * and rsh_dtensor_to_local gives the same elements without the mark.
+ * Errors as above; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **out);
+/* The mesh of such a value, borrowed; NULL: it is none.  The layout of the DTensor that it is this
+ * rank's part of, borrowed; NULL: it was computed from one.  Local. */
+RSH_API rsh_mesh *rsh_dtensor_part_mesh(const rsh_value *v);
+RSH_API const rsh_layout *rsh_dtensor_part_layout(const rsh_value *v);
 /* The whole tensor as a plain value on every rank of the mesh; `grads` as above, after it has been
  * replicated.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out);

@@ -203,10 +203,17 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
 
 /* ---- to local ---- */
 
+/* A part that remembers where it is from becomes one that does not. */
+static rsh_status strip(rsh_value *v, rsh_value **out) {
+    const rsh_layout *none = NULL;
+    return rsh_grad_apply_as(&to_op, NULL, 1, &v, 1, &(rsh_grad_as){.out = &none}, out);
+}
+
 rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out) {
     RSH_NEEDS(out);
     *out = NULL;
     if (!v) return RSH_OK;
+    if (rsh_dtensor_part_mesh(v)) return strip(v, out);
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_to_local", v));
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_layout *back = NULL;

@@ -113,10 +113,17 @@ static rshi_payload *payload_of(const rshi_entry *n, const rshi_slot *s) {
     return v ? v->payload : NULL;
 }
 
+/* Hooks must not take an op's own tensor for a plain one if the op works on parts of something. */
+static void read_as_output(const rshi_entry *n, rshi_payload *own) {
+    const rshi_payload *out = n->nout && n->out[0].value ? n->out[0].value->payload : NULL;
+    if (out && out->reading) rshi_payload_read(own, out->reading, out->what);
+}
+
 static rsh_status fill(rshi_entry *n, rshi_slot *s) {
     rshi_payload *payload = payload_of(n, s);
     if (!payload) return RSH_OK;
     rshi_hooks *pair = payload->list ? NULL : rshi_hooks_top();
+    if (pair && s->kind == RSHI_SLOT_TENSOR) read_as_output(n, payload);
     if (pair) {
         rsh_status st = pack_payload(n, s, pair, payload);
         rshi_payload_drop(s->payload);

@@ -75,8 +75,8 @@ static void call_drop(void *ctx) {
 static bool replicated(const request *r, const rsh_value *v) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place place;
-    if (!mesh) return !rsh_value_sharded(v) && r->plain;
-    return rsh_mesh_equal(mesh, r->cuttings.mesh) && !rsh_dtensor_places(v, &place) &&
+    if (!mesh) return !rsh_value_sharded(v) && !rsh_value_reading(v, NULL) && r->plain;
+    return rsh_value_sharded(v) && rsh_mesh_equal(mesh, r->cuttings.mesh) && !rsh_dtensor_places(v, &place) &&
            place.kind == RSH_PLACE_REPLICATE && rsh_value_nparts(v) == 1;
 }
 

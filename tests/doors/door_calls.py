@@ -115,7 +115,9 @@ OBJECTS = {
     "rsh_embedding_opts",
     "rsh_grad_as",
     "rsh_grad_op",
+    "rsh_distribution",
     "rsh_input_reshard_opts",
+    "rsh_parallel_entry",
     "rsh_layout_desc",
     "rsh_local_opts",
     "rsh_machine",
@@ -209,9 +211,10 @@ for name, parameter, value in (("bmm", "a", "have.batch"), ("bmm", "b", "have.ba
                                ("cross_entropy", "target", "have.index"), ("split", "size", "4"), ("permute", "dims", "have.dims")):
     SPECIAL["rsh_nn_" + name, parameter] = value
 SPECIAL["rsh_module_set_parameter", "name"] = SPECIAL["rsh_module_set_buffer", "name"] = SPECIAL["rsh_module_set_child", "name"] = "have.fresh_name()"
-for name in ("places", "redistribute", "to_local", "full_tensor"):
+SPECIAL["rsh_distribute_module", "m"] = SPECIAL["rsh_parallelize_module", "m"] = "have.other_module"
+for name in ("places", "redistribute", "to_local", "full_tensor", "part", "print"):
     SPECIAL["rsh_dtensor_" + name, "v"] = "have.dtensor"
-SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
+SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_part", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
 SPECIAL["rsh_shard_module", "plan"] = "have.empty_plan"
 
 
