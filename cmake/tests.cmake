@@ -212,6 +212,8 @@ endif()
 if(TARGET reshard-command AND PYTHON)
   add_test(NAME "draw: pages in Chromium" COMMAND ${PYTHON} ${tests}/draw/check_page.py $<TARGET_FILE:reshard-command>)
   set_tests_properties("draw: pages in Chromium" PROPERTIES LABELS draw SKIP_RETURN_CODE 77)
+  add_test(NAME "draw: the gallery is current" COMMAND ${PYTHON} ${tests}/draw/check_gallery.py $<TARGET_FILE:reshard-command>)
+  set_tests_properties("draw: the gallery is current" PROPERTIES LABELS draw)
 endif()
 
 if(RESHARD_EXAMPLES)
