@@ -145,8 +145,8 @@ static int draw_file(const explanation *e, const char *name, rsh_picture form) {
     FILE *file = fopen(name, "w");
     if (!file) return fail("%s: %s", name, strerror(errno));
     rsh_sink sink = {to_stream, file};
-    rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
     errno = 0;
+    rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
     if (fclose(file) || st == RSH_EIO)
         return fail("%s: %s", name, errno ? strerror(errno) : "the picture was not written");
     return st ? fail_library(st) : DONE;
