@@ -292,6 +292,9 @@ typedef struct rsh_saved_hooks {
     void (*drop)(void *ctx);
     void *ctx;
     rsh_comm *comm; /* unpack makes collective calls on it; NULL: it makes none */
+    /* May be NULL.  What prefetch began will not be unpacked in this backward: the op got no
+     * gradient, or backward has failed and all ranks of `comm` know.  Called on all ranks. */
+    void (*forget)(void *ctx, void *packed);
 } rsh_saved_hooks;
 
 /* Pushes a pair, which is copied, on this thread's stack.  Ops use the top pair alone.  A slot
@@ -320,6 +323,12 @@ RSH_API rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out);
  * RSH_ERUNTIME if the elements have changed and there was no pair; RSH_ETYPE, RSH_EVALUE and others
  * as for rsh_call_saved.  Collective over rsh_saved_comm; local if that is NULL. */
 RSH_API rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out);
+/* Tells the pair's prefetch hook that it will be read soon, once until it is read or forgotten; and
+ * its forget hook that it will not be read after all.  No-ops without such hooks.
+ * What the hook returns; RSH_EVALUE for NULL.  Collective over rsh_saved_comm; local if that is
+ * NULL. */
+RSH_API rsh_status rsh_saved_prefetch(rsh_saved *s);
+RSH_API void rsh_saved_forget(rsh_saved *s);
 /* The comm of the pair that packed it, borrowed; NULL: no pair, or it names none.  Local. */
 RSH_API rsh_comm *rsh_saved_comm(const rsh_saved *s);
 /* Ends the slot.  No-op for NULL.  Local. */

@@ -230,10 +230,18 @@ static void tell(walking *w, rsh_comm *comm) {
     add_comm(&w->told, &w->ntold, &w->told_room, comm); /* without room, it is told again */
 }
 
+/* What was begun for the op ends before any other comm is told: a rank that has heard ends it at once. */
 static void tell_of(walking *w, rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++)
         if (n->slot[i].pair) tell(w, n->slot[i].pair->hooks.comm);
+    rshi_slots_forget(n);
     if (n->op->comm) tell(w, n->op->comm(n->attrs));
+}
+
+/* This rank has failed in the op: others must know before what was begun for it and not read can end. */
+static void tell_of_begun(walking *w, const rshi_entry *n) {
+    for (int i = 0; i < n->nslots && w->status; i++)
+        if (rshi_slot_is_ahead(&n->slot[i])) tell(w, n->slot[i].pair->hooks.comm);
 }
 
 /* This rank has failed: alone, or in a collective call, and then all ranks of that comm know. */
@@ -276,6 +284,7 @@ static void step(walking *w) {
         }
     } else {
         failed(w, visit(w, n));
+        tell_of_begun(w, n);
     }
     clean(n);
     if (!w->retain || w->status) rshi_entry_release(n);

@@ -191,9 +191,10 @@ rsh_status rshi_parts_assemble(const char *who, rsh_comm *comm, const rsh_layout
 /* ---- saved ---- */
 
 rsh_status rshi_slots_fill(rshi_entry *n);   /* after forward: keep or pack every slot */
-void rshi_slots_forget(rshi_entry *n);       /* drop what this backward unpacked */
+void rshi_slots_forget(rshi_entry *n);       /* drop what this backward unpacked or began */
 void rshi_slot_end(rshi_slot *s);
 rsh_status rshi_slots_prefetch(rshi_entry *n);
+bool rshi_slot_is_ahead(const rshi_slot *s); /* prefetched and not unpacked */
 rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t);
 
 /* ---- gradients: values without history, whose elements change only while nobody sees them ---- */
