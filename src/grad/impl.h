@@ -173,6 +173,7 @@ struct rsh_grad_call {
     rsh_tensor **tensors; /* owned: of a call on each part, part by part; NULL: one part */
     rsh_comm *comm;       /* borrowed: of distributed inputs; NULL: all are plain */
     struct rsh_grad_call *next; /* in the list of those to be freed */
+    struct rsh_grad_call *child, *sibling; /* in the heap of the backward in progress */
 };
 typedef struct rsh_grad_call rshi_entry;
 
