@@ -168,7 +168,7 @@ static rsh_status deliver(rshi_entry *n, int i) {
 }
 
 static rsh_status bring_all(rshi_entry *n) {
-    for (int i = 0; i < n->nout; i++) {
+    for (int i = 0; i < n->nout && !n->op->any_gradient; i++) {
         rshi_output *o = &n->out[i];
         if (o->value) RSH_TRY(rshi_gradient_bring(&o->value, o->grad_layout));
     }

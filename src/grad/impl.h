@@ -198,6 +198,15 @@ rsh_status rshi_slots_prefetch(rshi_entry *n);
 bool rshi_slot_is_ahead(const rshi_slot *s); /* prefetched and not unpacked */
 rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t);
 
+/* ---- moves ---- */
+
+rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_derivative how,
+                              const void *out);
+/* The op of rsh_value_reshard on what a move in steps has given, which is taken over, also if this
+ * fails. */
+rsh_status rshi_reshard_arrived(rsh_value *v, const rsh_layout *to, rsh_derivative how,
+                                const rsh_plan_opts *opts, rsh_sharded *arrived, rsh_value **out);
+
 /* ---- gradients: values without history, whose elements change only while nobody sees them ---- */
 
 /* *sum += g, or *sum = g where there is none.  Takes over a reference to g, also if it fails. */
