@@ -29,14 +29,8 @@ typedef struct sweep {
     int64_t shape[3];
     uint64_t seed;
     int tenth; /* draw one in so many */
+    bool all_sizes;
 } sweep;
-
-static uint64_t next(uint64_t *state) {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static rsh_place place_of(int number) {
     return number == 0 ? rsh_replicate() : number == 3 ? rsh_partial_of(RSH_OP_SUM) : rsh_shard_on(number - 1);
@@ -71,6 +65,15 @@ static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *
     return RSH_OK;
 }
 
+/* A random size from 1 to 9, or every one of them. */
+static rsh_status sweep_sizes(rsh_mesh *m, const rsh_place *from, const rsh_place *to, const sweep *s, uint64_t *rng) {
+    int64_t size[2] = {1 + (int64_t)(draw(rng) % 9), 1 + (int64_t)(draw(rng) % 9)};
+    if (!s->all_sizes) return draw(rng) % (uint64_t)s->tenth ? RSH_OK : one_pair(m, from, to, size);
+    for (size[0] = 1; size[0] <= 9; size[0]++)
+        for (size[1] = 1; size[1] <= 9; size[1]++) RSH_TRY(one_pair(m, from, to, size));
+    return RSH_OK;
+}
+
 static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
     const sweep *s = ctx;
     rsh_mesh *m = NULL;
@@ -81,26 +84,25 @@ static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
     for (int f = 0; f < froms; f++)
         for (int t = 0; t < tos; t++) {
             rsh_place from[3], to[3];
-            int64_t size[2] = {1 + (int64_t)(next(&rng) % 9), 1 + (int64_t)(next(&rng) % 9)};
-            if (next(&rng) % (uint64_t)s->tenth) continue;
             places_of(s->ndim, f, 4, from);
             places_of(s->ndim, t, 3, to);
-            RSH_TRY(one_pair(m, from, to, size));
+            RSH_TRY(sweep_sizes(m, from, to, s, &rng));
         }
     rsh_mesh_free(m);
     return RSH_OK;
 }
 
+/* A random tenth of all pairs, fewer of them over wires; with RESHARD_ALL every pair, on threads in every size. */
 static void every_placement_goes_to_every_other(void **state) {
     (void)state;
-    const char *text = getenv("RESHARD_SEED");
-    sweep s[] = {{1, {4}, 0, 1}, {2, {2, 2}, 0, 2}, {2, {4, 2}, 0, 6}, {3, {2, 2, 2}, 0, 60}};
-    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    sweep s[] = {{1, {4}, 0, 1, false}, {2, {2, 2}, 0, 2, false}, {2, {4, 2}, 0, 10, false}, {3, {2, 2, 2}, 0, 10, false}};
+    uint64_t seed = test_seed((uint64_t)time(NULL));
     bool all = getenv("RESHARD_ALL") != NULL;
-    print_message("RESHARD_SEED=%" PRIu64 "\n", seed);
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
         s[i].seed = seed + i;
+        if (here->wire) s[i].tenth *= 4;
         if (all) s[i].tenth = 1;
+        s[i].all_sizes = all && !here->wire;
         int n = 1;
         for (int d = 0; d < s[i].ndim; d++) n *= (int)s[i].shape[d];
         run_ranks(n, sweep_pairs, &s[i]);
