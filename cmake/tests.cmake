@@ -228,6 +228,10 @@ if(RESHARD_EXAMPLES)
     add_test(NAME "example: ${name}" COMMAND ${target})
     set_tests_properties("example: ${name}" PROPERTIES LABELS examples)
   endforeach()
+  if(TARGET examples-nn-train_gpt AND TARGET reshard-command)
+    add_test(NAME "example: train_gpt on shm" COMMAND reshard-command run -n 2 -- $<TARGET_FILE:examples-nn-train_gpt> --join)
+    set_tests_properties("example: train_gpt on shm" PROPERTIES LABELS examples PROCESSORS 2)
+  endif()
 endif()
 
 # Programs that a launcher starts.

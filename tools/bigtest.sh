@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -18,6 +18,7 @@
 #   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
 #   digest     a million changes of each kind, from a new seed, that a digest must notice
 #   ckpt       conversions killed at KILLS (200) random moments and gone on with, a disk that fills up, PAIRS (200) pairs of layouts of many windows
+#   dtensor    every placement to every other on 2x2, 4x2 and 2x2x2 ranks in all sizes from 1 to 9, and moves between random meshes
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
 # The last nine leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
@@ -170,9 +171,16 @@ ckpt() {
     python3 tests/ckpt/check_windows.py "$dir/programs/reshard" "${PAIRS:-200}"
 }
 
+dtensor() {
+    local targets="test_dtensor test_between_meshes" seed=${RESHARD_SEED:-$(date +%s)}
+    build programs -DCMAKE_BUILD_TYPE=Release
+    RESHARD_ALL=1 RESHARD_SEED=$seed "$dir/programs/tests/dtensor/test_dtensor"
+    RESHARD_ALL=1 RESHARD_SEED=$seed "$dir/programs/tests/dtensor/test_between_meshes"
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt bare"
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

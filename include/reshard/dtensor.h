@@ -81,6 +81,21 @@ RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
  * Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places,
                                             rsh_dtype dtype, rsh_value **out);
+/* The same in steps: rsh_value_transit_test and rsh_value_transit_wait go on with it.  The caller
+ * frees *out.  Errors as above.  Collective over the mesh. */
+RSH_API rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places,
+                                                  rsh_dtype dtype, rsh_value_transit **out);
+/* The same tensor on another mesh of the same parent, of any shape and ranks.  All ranks of the
+ * parent call, with both meshes; v is NULL on ranks outside `from`, and the shape comes from those
+ * that have it.  `places` are for `to`; none is partial.  On ranks outside `to` the result is NULL,
+ * or, if a gradient is recorded, a plain value of one element, 0: with rsh_backward of it such a
+ * rank takes part when the others go back, since gradients come back from `to` to `from` in the
+ * parent too.
+ * RSH_EVALUE if the parents differ, v is not on `from`, or for a wrong number of placements;
+ * RSH_ERUNTIME if a placement is partial; RSH_EMISMATCH if ranks ask for different things.
+ * Collective over the parent. */
+RSH_API rsh_status rsh_dtensor_move(rsh_value *v, rsh_mesh *from, rsh_mesh *to, int n,
+                                    const rsh_place *places, rsh_dtype dtype, rsh_value **out);
 /* This rank's part as a plain value, on the same elements.  `grads` are the placements that its
  * gradient has, one for each dim of the mesh; NULL: those of v.  A partial v usually wants
  * replicated ones.  Of a value of rsh_dtensor_part: the same elements, without its mark.

@@ -128,6 +128,7 @@ void rshi_mesh_destroy(rsh_mesh *m) {
     if (m->owns_comm) rshi_comm_give_up(m->comm);
     for (int d = 0; d < m->ndim; d++) rshi_free(m->names[d]);
     rshi_free(m->ranks);
+    rshi_known_free(m);
     rsh_mesh_free(m->whole);
     rshi_free(m);
 }
