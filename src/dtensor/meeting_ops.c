@@ -157,7 +157,8 @@ static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh
     q.dims.out = tensors + nin;
     RSH_TRY(meet(&q, in));
     rsh_status st = rshi_solution_find(&q, &s, why);
-    if (st == RSH_EUNSUP && *why) return refuse(op, nin, in, why);
+    if (st == RSH_EUNSUP && !*why) snprintf(why, sizeof why, "%s", rsh_error_detail());
+    if (st == RSH_EUNSUP) return refuse(op, nin, in, why);
     return st ? st : run(s, mesh, attrs, in, out);
 }
 
