@@ -398,7 +398,7 @@ static rsh_status part_trial(void *ctx) {
     TRY(rsh_dtensor_part(d, NULL, &part));
     CHECK(!rsh_value_sharded(part) && !rsh_dtensor_mesh(part) && rsh_dtensor_part_mesh(part) == mesh);
     CHECK(rsh_layout_equal(rsh_dtensor_part_layout(part), rsh_value_layout(d)));
-    TRY(rsh_saved_hooks_push(&(rsh_saved_hooks){keeps, gives, ends, NULL, NULL, &marked, NULL}));
+    TRY(rsh_saved_hooks_push(&(rsh_saved_hooks){.pack = keeps, .unpack = gives, .release = ends, .ctx = &marked}));
     TRY(rsh_nn_dropout(part, 0.5, 1, 1, &y)); /* saves a mask of its own */
     TRY(rsh_nn_relu(y, &z));
     TRY(rsh_saved_hooks_pop());
