@@ -32,6 +32,7 @@ ONE(sum0, rsh_nn_sum(in[0], 1, (int[]){0}, false, out))
 ONE(sum_all, rsh_nn_sum(in[0], 0, NULL, false, out))
 ONE(mean1, rsh_nn_mean(in[0], 1, (int[]){1}, true, out))
 ONE(mean_all, rsh_nn_mean(in[0], 0, NULL, false, out))
+ONE(max_all, rsh_nn_max(in[0], out))
 ONE(max1, rsh_nn_max_dim(in[0], 1, false, out, NULL))
 ONE(transpose, rsh_nn_transpose(in[0], 0, 2, out))
 ONE(permute, rsh_nn_permute(in[0], (int[]){1, 2, 0}, out))
@@ -137,6 +138,7 @@ static const struct entry {
     {{"sum", "ab", sum_all_}, ROWS({"R", "R"}, {"S0", "P"}, {"S1", "P"}, {"P", "P"})},
     {{"mean", "ab", mean1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "P"}, {"P", "P"}, {"A", "A"})},
     {{"mean", "ab", mean_all_}, ROWS({"R", "R"}, {"S0", "P"}, {"S1", "P"}, {"P", "P"}, {"A", "A"})},
+    {{"max", "ab", max_all_}, ROWS({"R", "R"}, {"S0", "R"}, {"S1", "R"}, {"P", "no"})},
     {{"max", "ab", max1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"P", "no"})},
     {{"transpose", "abc", transpose_}, MOVED("S2", "S1", "S0")},
     {{"permute", "abc", permute_}, MOVED("S2", "S0", "S1")},
