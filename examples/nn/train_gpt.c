@@ -214,16 +214,12 @@ static void trainer_free(trainer *t) {
 
 /* The mean over all characters of -log of the probability of the next one.  Logits are cut along the vocabulary, and
  * stay so: ranks exchange a few numbers for each character. */
-static rsh_status loss_of(const trainer *t, rsh_value *logits, rsh_value *target, rsh_value **out) {
-    rsh_place whole = rsh_replicate();
-    rsh_local_opts opts = {.shape = rsh_value_shape(target)};
-    rsh_value *flat = NULL, *wanted = NULL, *loss = NULL;
+static rsh_status loss_of(rsh_value *logits, rsh_value *target, rsh_value **out) {
+    rsh_value *flat = NULL, *loss = NULL;
     rsh_status st = rsh_nn_reshape(logits, 2, (const int64_t[]){-1, VOCABULARY}, &flat);
-    if (!st) st = rsh_dtensor_from_local(target, t->mesh, 1, &whole, &opts, &wanted);
-    if (!st) st = rsh_nn_cross_entropy(flat, wanted, NULL, &loss);
+    if (!st) st = rsh_nn_cross_entropy(flat, target, NULL, &loss);
     if (!st) st = rsh_dtensor_full_tensor(loss, NULL, out);
     rsh_value_free(flat);
-    rsh_value_free(wanted);
     rsh_value_free(loss);
     return st;
 }
@@ -241,7 +237,7 @@ static rsh_status step(const settings *set, const trainer *t, int i, double *los
     uint64_t before = rsh_alloc_get_stats().data_bytes;
     TRY(make_batch(&set->size, i, &x, &target));
     rsh_status st = rsh_module_forward(t->m, x, &logits);
-    if (!st) st = loss_of(t, logits, target, &v);
+    if (!st) st = loss_of(logits, target, &v);
     rsh_value_free(x);
     rsh_value_free(target);
     rsh_value_free(logits);

@@ -96,6 +96,7 @@ static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v
     *out = single ? rsh_value_hold(v) : NULL;
     if (single) return RSH_OK;
     rsh_dtype dtype = rsh_value_dtype(v);
+    RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s of a DTensor and this rank's part of one", op->name);
     RSH_REQUIRE(dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8, RSH_EVALUE,
                 "%s of a DTensor and a plain tensor of %lld elements; distribute it, or use the other's local part",
                 op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));

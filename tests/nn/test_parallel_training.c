@@ -169,23 +169,14 @@ static rsh_status cut_gpt(rsh_module *m, rsh_mesh *mesh, bool sequence_cut) {
     return rsh_distribute_module(m, mesh, NULL);
 }
 
-/* A value of a step: on the mesh of a model, or plain. */
-static rsh_status on_mesh(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
-    rsh_place whole = rsh_replicate();
-    rsh_local_opts opts = {.shape = rsh_value_shape(v)};
-    *out = mesh ? NULL : rsh_value_hold(v);
-    return mesh ? rsh_dtensor_from_local(v, mesh, 1, &whole, &opts, out) : RSH_OK;
-}
-
 /* The mean of cross-entropies; logits stay cut along the words. */
-static rsh_status gpt_loss(rsh_module *m, rsh_mesh *mesh, rsh_value *x, rsh_value *target, rsh_value **out) {
-    rsh_value *logits = NULL, *flat = NULL, *wanted = NULL, *loss = NULL;
+static rsh_status gpt_loss(rsh_module *m, rsh_value *x, rsh_value *target, rsh_value **out) {
+    rsh_value *logits = NULL, *flat = NULL, *loss = NULL;
     TRY(rsh_module_forward(m, x, &logits));
     TRY(rsh_nn_reshape(logits, 2, (int64_t[]){-1, WORDS}, &flat));
-    TRY(on_mesh(target, mesh, &wanted));
-    TRY(rsh_nn_cross_entropy(flat, wanted, NULL, &loss));
+    TRY(rsh_nn_cross_entropy(flat, target, NULL, &loss));
     TRY(as_plain(loss, out));
-    rsh_value_free(logits), rsh_value_free(flat), rsh_value_free(wanted), rsh_value_free(loss);
+    rsh_value_free(logits), rsh_value_free(flat), rsh_value_free(loss);
     return RSH_OK;
 }
 
@@ -204,11 +195,10 @@ static rsh_status freeze(rsh_module *m) {
     return RSH_OK;
 }
 
-static rsh_status gpt_step(rsh_module *m, rsh_mesh *mesh, rsh_optimizer *o, rsh_value *x, rsh_value *target,
-                           double *loss) {
+static rsh_status gpt_step(rsh_module *m, rsh_optimizer *o, rsh_value *x, rsh_value *target, double *loss) {
     rsh_value *v = NULL;
     TRY(rsh_optimizer_zero_grad(o));
-    TRY(gpt_loss(m, mesh, x, target, &v));
+    TRY(gpt_loss(m, x, target, &v));
     TRY(rsh_backward(v, NULL, 0));
     *loss = at(rsh_value_tensor(v), 0);
     rsh_value_free(v);
@@ -240,7 +230,7 @@ static rsh_status gpt_trial(void *ctx) {
     for (int i = 0; i < 2; i++) TRY(rsh_adam_new(m[i], &opts, &o[i]));
     for (int i = 0; i < 3; i++) {
         double loss[2] = {0}, norm[2] = {0};
-        for (int k = 0; k < 2; k++) TRY(gpt_step(m[k], k ? NULL : mesh, o[k], x, target, &loss[k]));
+        for (int k = 0; k < 2; k++) TRY(gpt_step(m[k], o[k], x, target, &loss[k]));
         CHECK(fabs(loss[0] - loss[1]) <= 1e-11);
         for (int k = 0; k < 2; k++) TRY(rsh_clip_grad_norm(m[k], 0.5, &norm[k]));
         CHECK(fabs(norm[0] - norm[1]) <= 1e-10 * norm[1]);
