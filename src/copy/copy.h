@@ -60,6 +60,12 @@ void rshi_move_prepare(rshi_move *m, size_t footprint);
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst,
                    const char *const *src);
 
+/* Short rows that lie apart are copied before memory could answer.  Ask for the first rows of a
+ * sub-move some time before it is run; it asks for its others itself. */
+void rshi_move_ask(const rshi_move *m, int first, int64_t i0, int64_t i1, const char *src);
+/* How many bytes that asks for; 0: the sub-move needs no asking. */
+int rshi_move_asked(const rshi_move *m, int first, int64_t i0, int64_t i1);
+
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
 

@@ -5,9 +5,10 @@
  * row is read as one long stream, and rows that lie apart are prefetched some rows ahead: the processor's own prefetch
  * ends with each of them.
  *
- * Rows are walked one after the other, never some of them together: where source and destination rows lie a multiple of
- * 4 KiB apart, the load of a line then has the low address bits of a streaming store that is under way, and processors
- * that compare only those (AMD's Zen 3 among them) make it wait. */
+ * Where rows lie apart, memory is faster when some of them are walked together, a few lines of each in turn; processors
+ * with AVX-512 do.  The others walk one row after the other: where source and destination rows lie a multiple of 4 KiB
+ * apart, the load of a line has the low address bits of a streaming store that is under way, and processors that compare
+ * only those (AMD's Zen 3 among them) would make it wait. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -15,8 +16,12 @@
 #define AHEAD       1024  /* bytes between prefetch and use in a long stream */
 #define LONG_STREAM 32768 /* bytes of a stream that is worth it */
 #define LONG_RUN    65536 /* a run that is a stream of its own */
-#define ROWS_AHEAD  8192  /* bytes between prefetch and use where rows lie apart: so many rows, at least one */
-#define MOST_AHEAD  16    /* rows */
+#define ROWS_AHEAD  32768 /* bytes between prefetch and use where rows lie apart: so many rows */
+#define LEAST_AHEAD 8     /* rows */
+#define MOST_AHEAD  32
+#define LONG_ROW    2048  /* bytes: with shorter rows, what follows the last one is not asked for */
+#define TOGETHER    4     /* rows */
+#define IN_TURN     4     /* lines of each */
 #define STREAM_RUN  256   /* shorter runs stream only if they are whole lines */
 #define TILE_BYTES  4096  /* short rows of a dense destination are put together in a tile of this size */
 
@@ -78,16 +83,20 @@ RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSH
 
 /* How far ahead of its use a source line is asked for, in bytes; 0: not at all.  What is asked for may lie beyond the
  * source, where asking does no harm.  What is short is a tile and in the cache already. */
-static int64_t ahead_of(int64_t rows, size_t run, int64_t sr) {
-    bool gapless = rows == 1 || sr == (int64_t)run || run > LONG_RUN;
-    if (gapless) return (size_t)rows * run > LONG_STREAM ? AHEAD : 0;
+static int64_t ahead_in_run(size_t bytes) { return bytes > LONG_STREAM ? AHEAD : 0; }
+
+static int64_t rows_ahead(size_t run) {
     int64_t some = ROWS_AHEAD / (int64_t)run;
-    return (some < 1 ? 1 : some > MOST_AHEAD ? MOST_AHEAD : some) * sr;
+    return some < LEAST_AHEAD ? LEAST_AHEAD : some > MOST_AHEAD ? MOST_AHEAD : some;
 }
 
-RSHI_INLINE void copy_lines(line_fn *line, int64_t ahead, size_t lines, char *dst, const char *src) {
+/* Rows that lie apart go to the second-level cache: in the first one, lines a power of two apart push one another out
+ * before they are used. */
+RSHI_INLINE void copy_lines(line_fn *line, int64_t ahead, bool apart, size_t lines, char *dst, const char *src) {
     for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
-        if (ahead) __builtin_prefetch((const void *)((uintptr_t)src + i + (uintptr_t)ahead), 0, 3);
+        const void *there = (const void *)((uintptr_t)src + i + (uintptr_t)ahead);
+        if (ahead && apart) __builtin_prefetch(there, 0, 2);
+        else if (ahead) __builtin_prefetch(there, 0, 3);
         line(dst + i, src + i);
     }
 }
@@ -99,10 +108,10 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, int64_t ahead, char *dst, const char *src, size_t n) {
+RSHI_INLINE void stream_run(line_fn *line, int64_t ahead, bool apart, char *dst, const char *src, size_t n) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    copy_lines(line, ahead, lines, dst + head, src + head);
+    copy_lines(line, ahead, apart, lines, dst + head, src + head);
     copy_short(dst + done, src + done, n - done);
 }
 
@@ -115,23 +124,63 @@ RSHI_INLINE void stream_rows(line_fn *line, int64_t ahead, int64_t rows, size_t 
     bool whole = whole_lines(run, dst, dr);
     for (int64_t r = 0; r < rows; r++)
         if (whole)
-            copy_lines(line, ahead, run / RSHI_LINE, dst + r * dr, src + r * sr);
+            copy_lines(line, ahead, true, run / RSHI_LINE, dst + r * dr, src + r * sr);
         else
-            stream_run(line, ahead, dst + r * dr, src + r * sr, run);
+            stream_run(line, ahead, true, dst + r * dr, src + r * sr, run);
 }
 
-#define LEVEL(target, level)                                                                                           \
-    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
-        int64_t ahead = ahead_of(rows, run, sr);                                                                       \
-        if (ahead)                                                                                                     \
-            stream_rows(line_##level, ahead, rows, run, dst, dr, src, sr);                                             \
-        else                                                                                                           \
-            stream_rows(line_##level, 0, rows, run, dst, dr, src, sr);                                                 \
+/* Some lines of each row in turn, as many of each; what rows have besides, which is less than two lines, comes before
+ * and after. */
+RSHI_INLINE void stream_together(line_fn *line, int64_t ahead, size_t run, char *dst, int64_t dr, const char *src,
+                                 int64_t sr) {
+    size_t head[TOGETHER], least = run / RSHI_LINE;
+    for (int r = 0; r < TOGETHER; r++) {
+        head[r] = head_of(dst + r * dr, run);
+        copy_short(dst + r * dr, src + r * sr, head[r]);
+        if ((run - head[r]) / RSHI_LINE < least) least = (run - head[r]) / RSHI_LINE;
     }
-LEVEL(, generic)
+    for (size_t i = 0; i < least; i += IN_TURN)
+        for (int r = 0; r < TOGETHER; r++) {
+            size_t lines = least - i < IN_TURN ? least - i : IN_TURN, at = head[r] + i * RSHI_LINE;
+            copy_lines(line, ahead, true, lines, dst + r * dr + at, src + r * sr + at);
+        }
+    for (int r = 0; r < TOGETHER; r++) {
+        size_t done = head[r] + least * RSHI_LINE;
+        stream_run(line, 0, true, dst + r * dr + done, src + r * sr + done, run - done);
+    }
+}
+
+RSHI_INLINE void stream_apart(line_fn *line, bool together, int64_t ahead, int64_t rows, size_t run, char *dst,
+                              int64_t dr, const char *src, int64_t sr) {
+    int64_t r = 0;
+    if (together && run > IN_TURN * RSHI_LINE)
+        for (; r + TOGETHER <= rows; r += TOGETHER)
+            stream_together(line, ahead, run, dst + r * dr, dr, src + r * sr, sr);
+    stream_rows(line, ahead, rows - r, run, dst + r * dr, dr, src + r * sr, sr);
+}
+
+/* Rows that ask for others: all of them, or short ones that have others after them. */
+static int64_t asking_rows(int64_t rows, size_t run) {
+    return run >= LONG_ROW ? rows : rshi_max(0, rows - rows_ahead(run));
+}
+
+#define LEVEL(target, level, together)                                                                                 \
+    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
+        int64_t asking = asking_rows(rows, run);                                                                       \
+        if (rows == 1 || run > LONG_RUN)                                                                               \
+            for (int64_t r = 0; r < rows; r++)                                                                         \
+                stream_run(line_##level, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);                   \
+        else if (sr == (int64_t)run)                                                                                   \
+            stream_rows(line_##level, ahead_in_run((size_t)rows * run), rows, run, dst, dr, src, sr);                  \
+        else {                                                                                                         \
+            stream_apart(line_##level, together, rows_ahead(run) * sr, asking, run, dst, dr, src, sr);                 \
+            stream_apart(line_##level, together, 0, rows - asking, run, dst + asking * dr, dr, src + asking * sr, sr); \
+        }                                                                                                              \
+    }
+LEVEL(, generic, false)
 #if RSHI_X86
-LEVEL(RSHI_AVX2, avx2)
-LEVEL(RSHI_AVX512, avx512)
+LEVEL(RSHI_AVX2, avx2, false)
+LEVEL(RSHI_AVX512, avx512, true)
 #endif
 
 typedef void rows_fn(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr);
@@ -165,4 +214,28 @@ void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const cha
     size_t run = (size_t)p->cols * (size_t)m->unit;
     rshi_rows_copy(m->stream, p->rows, run, dst + rshi_plane_offset(p, m->ds), rshi_plane_row(p, m->ds),
                    src[0] + rshi_plane_offset(p, m->ss), rshi_plane_row(p, m->ss));
+}
+
+/* ---- asking ---- */
+
+/* Rows of a sub-move and bytes of a row. */
+static int64_t rows_of(const rshi_move *m, int first, int64_t i0, int64_t i1, size_t *run) {
+    bool single = first == m->nd - 1;
+    *run = (size_t)((single ? i1 - i0 : m->n[m->nd - 1]) * m->unit);
+    return single ? 1 : i1 - i0;
+}
+
+int rshi_move_asked(const rshi_move *m, int first, int64_t i0, int64_t i1) {
+    size_t run;
+    if (!m->stream || (m->kernel != RSHI_KERNEL_ROWS && m->kernel != RSHI_KERNEL_CONTIGUOUS) || first < m->nd - 2)
+        return 0;
+    int64_t rows = rows_of(m, first, i0, i1, &run);
+    return run < LONG_ROW ? (int)(rshi_min(rows, rows_ahead(run)) * (int64_t)run) : 0;
+}
+
+void rshi_move_ask(const rshi_move *m, int first, int64_t i0, int64_t i1, const char *src) {
+    size_t run;
+    int64_t rows = rows_of(m, first, i0, i1, &run);
+    for (int64_t r = 0; r < rshi_min(rows, rows_ahead(run)); r++)
+        rshi_prefetch(src, (i0 + r) * m->ss[first], (int64_t)run);
 }

@@ -12,6 +12,7 @@
 #define SLAB_BYTES ((int64_t)16 << 10)  /* and the least that makes one worth while */
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
 #define CROSSING 256                    /* source elements that a slab of a transposing move takes in one go */
+#define AHEAD 4096                      /* bytes of small slabs that are asked for before it is their turn */
 
 void rshi_program_free(rshi_program *g) {
     rshi_free(g->tasks);
@@ -94,6 +95,7 @@ static int64_t slab_length(const rshi_move *m, int d) {
 
 static rsh_status add_slab(rshi_program *g, rshi_slab s) {
     RSH_TRY(RSHI_GROW(g->slabs, g->nslabs + 1, &g->slabs_room));
+    s.asked = rshi_move_asked(&g->tasks[s.task].move, s.first, s.i0, s.i1);
     g->slabs[g->nslabs++] = s;
     return RSH_OK;
 }
@@ -102,14 +104,14 @@ static rsh_status cut_task(rshi_program *g, int64_t task) {
     const rshi_task *t = &g->tasks[task];
     const rshi_move *m = &t->move;
     if (m->kernel == RSHI_KERNEL_NONE) return RSH_OK;
-    if (!m->nd) return add_slab(g, (rshi_slab){task, t->offset, 0, 0, 1, 0});
+    if (!m->nd) return add_slab(g, (rshi_slab){task, t->offset, 0, 0, 1, 0, 0});
     int d = slab_dim(m);
     int64_t outer = 1, length = slab_length(m, d);
     for (int i = 0; i < d; i++) outer *= m->n[i];
     for (int64_t o = 0; o < outer; o++) {
         int64_t base = t->offset + rshi_outer_offset(m, m->ds, d, o);
         for (int64_t i = 0; i < m->n[d]; i += length)
-            RSH_TRY(add_slab(g, (rshi_slab){task, base + i * m->ds[d], o, i, rshi_min(i + length, m->n[d]), d}));
+            RSH_TRY(add_slab(g, (rshi_slab){task, base + i * m->ds[d], o, i, rshi_min(i + length, m->n[d]), d, 0}));
     }
     return RSH_OK;
 }
@@ -131,11 +133,11 @@ static void mark_stages(rshi_program *g) {
     }
 }
 
-rsh_status rshi_program_finish(rshi_program *g) {
+rsh_status rshi_program_finish(rshi_program *g, int64_t writers) {
     for (int64_t i = 0; i < g->ntasks; i++) {
         rshi_task *t = &g->tasks[i];
         t->move.ss = t->move.nsrc ? g->strides + t->first_source * RSHI_MOVE_DIMS : NULL;
-        rshi_move_prepare(&t->move, g->footprint);
+        rshi_move_prepare(&t->move, g->footprint * (size_t)writers);
         g->kernels[t->move.kernel]++;
         RSH_TRY(cut_task(g, i));
     }
@@ -146,14 +148,34 @@ rsh_status rshi_program_finish(rshi_program *g) {
 
 /* ---- running ---- */
 
-void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers) {
+static const char *source_of(const rshi_program *g, const rshi_slab *s, int i, char *const *base) {
+    const rshi_task *t = &g->tasks[s->task];
+    const rshi_source *src = &g->sources[t->first_source + i];
+    const char *at = base[src->part] + src->offset;
+    if (!s->first) return at;
+    return at + rshi_outer_offset(&t->move, t->move.ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
+}
+
+static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers) {
     const rshi_task *t = &g->tasks[s->task];
     const rshi_move *m = &t->move;
-    const rshi_source *src = g->sources + t->first_source;
-    for (int i = 0; i < m->nsrc; i++) {
-        pointers[i] = base[src[i].part] + src[i].offset;
-        if (s->first) pointers[i] += rshi_outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
-    }
+    for (int i = 0; i < m->nsrc; i++) pointers[i] = source_of(g, s, i, base);
     char *dst = base[t->part] + t->offset + (s->first ? rshi_outer_offset(m, m->ds, s->first, s->outer) : 0);
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
+}
+
+/* Small slabs mostly read far from one another, and each is done before memory answers: their sources are asked for
+ * some slabs ahead. */
+void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base, const char **pointers) {
+    int64_t next = start, ahead = 0;
+    for (int64_t i = start; i < end; i++) {
+        const rshi_slab *s = &g->slabs[i];
+        for (; next < end && (next <= i || ahead < AHEAD); next++) {
+            const rshi_slab *n = &g->slabs[next];
+            if (n->asked) rshi_move_ask(&g->tasks[n->task].move, n->first, n->i0, n->i1, source_of(g, n, 0, base));
+            ahead += n->asked ? n->asked : AHEAD;
+        }
+        ahead -= s->asked ? s->asked : AHEAD;
+        run_slab(g, s, base, pointers);
+    }
 }

@@ -28,6 +28,7 @@ typedef struct rshi_slab {
     int64_t dst; /* bytes from the destination part's element 0: slabs are done in this order */
     int64_t outer, i0, i1;
     int first;
+    int asked; /* bytes of source that are asked for before it is its turn; 0: not worth while */
 } rshi_slab;
 
 /* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
@@ -59,13 +60,14 @@ typedef struct rshi_program {
  * whoever runs the program, and their addresses are looked up at every run. */
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src);
-/* Choose kernels, cut slabs, sort.  Nothing can be added afterwards. */
-rsh_status rshi_program_finish(rshi_program *g);
+/* Choose kernels, cut slabs, sort.  Nothing can be added afterwards.  `writers`: ranks that run
+ * programs like this one on the same caches at the same time, with this one. */
+rsh_status rshi_program_finish(rshi_program *g, int64_t writers);
 void rshi_program_free(rshi_program *g);
 
-/* Run one slab.  `base` has the address of every part by number; `pointers` has room for
- * most_sources. */
-void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base,
-                   const char **pointers);
+/* Run some slabs, one after the other.  `base` has the address of every part by number; `pointers`
+ * has room for most_sources. */
+void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base,
+                    const char **pointers);
 
 #endif
