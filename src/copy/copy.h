@@ -60,11 +60,22 @@ void rshi_move_prepare(rshi_move *m, size_t footprint);
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst,
                    const char *const *src);
 
-/* Short rows that lie apart are copied before memory could answer.  Ask for the first rows of a
- * sub-move some time before it is run; it asks for its others itself. */
-void rshi_move_ask(const rshi_move *m, int first, int64_t i0, int64_t i1, const char *src);
-/* How many bytes that asks for; 0: the sub-move needs no asking. */
-int rshi_move_asked(const rshi_move *m, int first, int64_t i0, int64_t i1);
+/* A sub-move that is rows of bytes, with all that is needed to run it: a plan of many small ones
+ * would otherwise read more about them than they move. */
+typedef struct rshi_strip {
+    int64_t dst, src; /* bytes from element 0,...,0 of the sub-move */
+    int64_t dr, sr;   /* bytes from row to row */
+    int32_t rows, run; /* 0 rows: it is something else */
+} rshi_strip;
+
+/* dims first.. of a prepared move, as in rshi_move_run. */
+rshi_strip rshi_move_strip(const rshi_move *m, int first, int64_t i0, int64_t i1);
+void rshi_strip_run(const rshi_strip *r, bool stream, char *dst, const char *src);
+/* Rows that are short and lie apart are copied before memory could answer.  Ask for the first of
+ * them some time before they are run; they ask for the others themselves. */
+void rshi_strip_ask(const rshi_strip *r, const char *src);
+/* How many bytes that asks for; 0: these rows need no asking. */
+int64_t rshi_strip_asked(const rshi_strip *r);
 
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);

@@ -216,26 +216,25 @@ void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const cha
                    src[0] + rshi_plane_offset(p, m->ss), rshi_plane_row(p, m->ss));
 }
 
-/* ---- asking ---- */
+/* ---- sub-moves ---- */
 
-/* Rows of a sub-move and bytes of a row. */
-static int64_t rows_of(const rshi_move *m, int first, int64_t i0, int64_t i1, size_t *run) {
-    bool single = first == m->nd - 1;
-    *run = (size_t)((single ? i1 - i0 : m->n[m->nd - 1]) * m->unit);
-    return single ? 1 : i1 - i0;
+rshi_strip rshi_move_strip(const rshi_move *m, int first, int64_t i0, int64_t i1) {
+    int last = m->nd - 1;
+    if ((m->kernel != RSHI_KERNEL_ROWS && m->kernel != RSHI_KERNEL_CONTIGUOUS) || first < last - 1) return (rshi_strip){0};
+    int64_t rows = first < last ? i1 - i0 : 1, run = (first < last ? m->n[last] : i1 - i0) * m->unit;
+    if (rows > INT32_MAX || run > INT32_MAX) return (rshi_strip){0};
+    return (rshi_strip){i0 * m->ds[first], i0 * m->ss[first], m->ds[first], m->ss[first], (int32_t)rows, (int32_t)run};
 }
 
-int rshi_move_asked(const rshi_move *m, int first, int64_t i0, int64_t i1) {
-    size_t run;
-    if (!m->stream || (m->kernel != RSHI_KERNEL_ROWS && m->kernel != RSHI_KERNEL_CONTIGUOUS) || first < m->nd - 2)
-        return 0;
-    int64_t rows = rows_of(m, first, i0, i1, &run);
-    return run < LONG_ROW ? (int)(rshi_min(rows, rows_ahead(run)) * (int64_t)run) : 0;
+void rshi_strip_run(const rshi_strip *r, bool stream, char *dst, const char *src) {
+    rshi_rows_copy(stream, r->rows, (size_t)r->run, dst + r->dst, r->dr, src + r->src, r->sr);
 }
 
-void rshi_move_ask(const rshi_move *m, int first, int64_t i0, int64_t i1, const char *src) {
-    size_t run;
-    int64_t rows = rows_of(m, first, i0, i1, &run);
-    for (int64_t r = 0; r < rshi_min(rows, rows_ahead(run)); r++)
-        rshi_prefetch(src, (i0 + r) * m->ss[first], (int64_t)run);
+void rshi_strip_ask(const rshi_strip *r, const char *src) {
+    int64_t rows = rshi_min(r->rows, rows_ahead((size_t)r->run));
+    for (int64_t i = 0; i < rows; i++) rshi_prefetch(src, r->src + i * r->sr, r->run);
+}
+
+int64_t rshi_strip_asked(const rshi_strip *r) {
+    return r->run < LONG_ROW ? rshi_min(r->rows, rows_ahead((size_t)r->run)) * r->run : 0;
 }

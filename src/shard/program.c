@@ -19,6 +19,7 @@ void rshi_program_free(rshi_program *g) {
     rshi_free(g->sources);
     rshi_free(g->strides);
     rshi_free(g->slabs);
+    rshi_free(g->blocks);
     *g = (rshi_program){0};
 }
 
@@ -95,7 +96,6 @@ static int64_t slab_length(const rshi_move *m, int d) {
 
 static rsh_status add_slab(rshi_program *g, rshi_slab s) {
     RSH_TRY(RSHI_GROW(g->slabs, g->nslabs + 1, &g->slabs_room));
-    s.asked = rshi_move_asked(&g->tasks[s.task].move, s.first, s.i0, s.i1);
     g->slabs[g->nslabs++] = s;
     return RSH_OK;
 }
@@ -104,14 +104,14 @@ static rsh_status cut_task(rshi_program *g, int64_t task) {
     const rshi_task *t = &g->tasks[task];
     const rshi_move *m = &t->move;
     if (m->kernel == RSHI_KERNEL_NONE) return RSH_OK;
-    if (!m->nd) return add_slab(g, (rshi_slab){task, t->offset, 0, 0, 1, 0, 0});
+    if (!m->nd) return add_slab(g, (rshi_slab){task, t->offset, 0, 0, 1, 0});
     int d = slab_dim(m);
     int64_t outer = 1, length = slab_length(m, d);
     for (int i = 0; i < d; i++) outer *= m->n[i];
     for (int64_t o = 0; o < outer; o++) {
         int64_t base = t->offset + rshi_outer_offset(m, m->ds, d, o);
         for (int64_t i = 0; i < m->n[d]; i += length)
-            RSH_TRY(add_slab(g, (rshi_slab){task, base + i * m->ds[d], o, i, rshi_min(i + length, m->n[d]), d, 0}));
+            RSH_TRY(add_slab(g, (rshi_slab){task, base + i * m->ds[d], o, i, rshi_min(i + length, m->n[d]), d}));
     }
     return RSH_OK;
 }
@@ -133,49 +133,76 @@ static void mark_stages(rshi_program *g) {
     }
 }
 
+static rshi_block block_of(const rshi_program *g, const rshi_slab *s) {
+    const rshi_task *t = &g->tasks[s->task];
+    const rshi_source *src = &g->sources[t->first_source];
+    rshi_block b = {.rows = rshi_move_strip(&t->move, s->first, s->i0, s->i1), .dst = (int32_t)t->part};
+    if (!b.rows.rows || t->part > INT32_MAX || src->part > INT32_MAX) return (rshi_block){0};
+    b.src = (int32_t)src->part;
+    b.rows.dst += t->offset + rshi_outer_offset(&t->move, t->move.ds, s->first, s->outer);
+    b.rows.src += src->offset + rshi_outer_offset(&t->move, t->move.ss, s->first, s->outer);
+    return b;
+}
+
+static rsh_status make_blocks(rshi_program *g) {
+    g->blocks = rshi_alloc((size_t)g->nslabs, sizeof *g->blocks);
+    if (!g->blocks) return rshi_nomem();
+    for (int64_t i = 0; i < g->nslabs; i++) g->blocks[i] = block_of(g, &g->slabs[i]);
+    return RSH_OK;
+}
+
 rsh_status rshi_program_finish(rshi_program *g, int64_t writers) {
     for (int64_t i = 0; i < g->ntasks; i++) {
         rshi_task *t = &g->tasks[i];
         t->move.ss = t->move.nsrc ? g->strides + t->first_source * RSHI_MOVE_DIMS : NULL;
         rshi_move_prepare(&t->move, g->footprint * (size_t)writers);
+        g->stream = t->move.stream;
         g->kernels[t->move.kernel]++;
         RSH_TRY(cut_task(g, i));
     }
     if (g->nslabs) qsort_r(g->slabs, (size_t)g->nslabs, sizeof *g->slabs, by_destination, g->tasks);
     mark_stages(g);
-    return RSH_OK;
+    return make_blocks(g);
 }
 
 /* ---- running ---- */
 
-static const char *source_of(const rshi_program *g, const rshi_slab *s, int i, char *const *base) {
-    const rshi_task *t = &g->tasks[s->task];
-    const rshi_source *src = &g->sources[t->first_source + i];
-    const char *at = base[src->part] + src->offset;
-    if (!s->first) return at;
-    return at + rshi_outer_offset(&t->move, t->move.ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
-}
-
 static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers) {
     const rshi_task *t = &g->tasks[s->task];
     const rshi_move *m = &t->move;
-    for (int i = 0; i < m->nsrc; i++) pointers[i] = source_of(g, s, i, base);
+    const rshi_source *src = g->sources + t->first_source;
+    for (int i = 0; i < m->nsrc; i++) {
+        pointers[i] = base[src[i].part] + src[i].offset;
+        if (s->first) pointers[i] += rshi_outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
+    }
     char *dst = base[t->part] + t->offset + (s->first ? rshi_outer_offset(m, m->ds, s->first, s->outer) : 0);
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
 }
 
-/* Small slabs mostly read far from one another, and each is done before memory answers: their sources are asked for
- * some slabs ahead. */
+/* Bytes that are asked for ahead of a block; a block that needs no asking counts for as many as are asked for at all. */
+static int64_t asked(const rshi_program *g, const rshi_block *b) {
+    int64_t bytes = b->rows.rows && g->stream ? rshi_strip_asked(&b->rows) : 0;
+    return bytes ? bytes : AHEAD;
+}
+
+static void ask(const rshi_program *g, const rshi_block *b, char *const *base) {
+    if (b->rows.rows && g->stream && rshi_strip_asked(&b->rows)) rshi_strip_ask(&b->rows, base[b->src]);
+}
+
+/* Small blocks mostly read far from one another, and each is done before memory answers: their sources are asked for
+ * some blocks ahead. */
 void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base, const char **pointers) {
     int64_t next = start, ahead = 0;
     for (int64_t i = start; i < end; i++) {
-        const rshi_slab *s = &g->slabs[i];
+        const rshi_block *b = &g->blocks[i];
         for (; next < end && (next <= i || ahead < AHEAD); next++) {
-            const rshi_slab *n = &g->slabs[next];
-            if (n->asked) rshi_move_ask(&g->tasks[n->task].move, n->first, n->i0, n->i1, source_of(g, n, 0, base));
-            ahead += n->asked ? n->asked : AHEAD;
+            ask(g, &g->blocks[next], base);
+            ahead += asked(g, &g->blocks[next]);
         }
-        ahead -= s->asked ? s->asked : AHEAD;
-        run_slab(g, s, base, pointers);
+        ahead -= asked(g, b);
+        if (b->rows.rows)
+            rshi_strip_run(&b->rows, g->stream, base[b->dst], base[b->src]);
+        else
+            run_slab(g, &g->slabs[i], base, pointers);
     }
 }

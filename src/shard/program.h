@@ -28,8 +28,14 @@ typedef struct rshi_slab {
     int64_t dst; /* bytes from the destination part's element 0: slabs are done in this order */
     int64_t outer, i0, i1;
     int first;
-    int asked; /* bytes of source that are asked for before it is its turn; 0: not worth while */
 } rshi_slab;
+
+/* The same with all that is needed to run it, where it is rows of bytes: kept small, since a rank
+ * with many neighbours has many of them and reads them all in every run. */
+typedef struct rshi_block {
+    rshi_strip rows; /* from element 0 of the parts */
+    int32_t src, dst; /* parts */
+} rshi_block;
 
 /* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
 static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strides, int first,
@@ -47,6 +53,8 @@ typedef struct rshi_program {
     rshi_source *sources;
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
+    rshi_block *blocks; /* [nslabs], one for each slab */
+    bool stream;
     int64_t ntasks, tasks_room, nsources, sources_room, strides_room, nslabs, slabs_room;
     int64_t stage_start[RSHI_STAGES +
                         1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
