@@ -123,7 +123,7 @@ static void sum_all(sum_fn *sum, bool more, int nsrc, const char *const *src, ch
 
 /* A small float source, widened piece by piece. */
 static void fold_widened(rshi_fold_fn *fold, rsh_dtype from, const char *src, char *acc, size_t n) {
-    _Alignas(RSHI_LINE) char wide[WIDE_COUNT * sizeof(float)];
+    _Alignas(RSHI_PAGE) char wide[WIDE_COUNT * sizeof(float)];
     size_t size = rsh_dtype_size(from);
     for (size_t i = 0; i < n; i += WIDE_COUNT) {
         size_t count = n - i < WIDE_COUNT ? n - i : WIDE_COUNT;

@@ -287,7 +287,7 @@ static void convert_by_hub(rsh_dtype from, const char *src, rsh_dtype to, char *
     rsh_dtype hub = is_small_float(from) ? RSH_F32 : RSH_F64;
     convert_fn *in = to_hub(from, hub), *out = direct(hub, to);
     size_t a = rsh_dtype_size(from), b = rsh_dtype_size(to), step = HUB_BYTES / rsh_dtype_size(hub);
-    _Alignas(RSHI_LINE) char tile[HUB_BYTES];
+    _Alignas(RSHI_PAGE) char tile[HUB_BYTES];
     for (size_t i = 0; i < n; i += step) {
         size_t count = n - i < step ? n - i : step;
         in(src + i * a, tile, count);
@@ -310,7 +310,7 @@ static rsh_dtype component(rsh_dtype t) { return t == RSH_C64 ? RSH_F32 : t == R
 /* Real to complex: the real parts, each followed by a zero. */
 static void convert_to_complex(rsh_dtype from, const char *src, rsh_dtype part, char *dst, size_t n) {
     size_t a = rsh_dtype_size(from), b = rsh_dtype_size(part), step = HUB_BYTES / b;
-    _Alignas(RSHI_LINE) char tile[HUB_BYTES];
+    _Alignas(RSHI_PAGE) char tile[HUB_BYTES];
     for (size_t i = 0; i < n; i += step) {
         size_t count = n - i < step ? n - i : step;
         convert_real(from, src + i * a, part, tile, count);

@@ -9,7 +9,7 @@
  * with AVX-512 do.  The others walk one row after the other: where source and destination rows lie a multiple of 4 KiB
  * apart, the load of a line has the low address bits of a streaming store that is under way, and processors that compare
  * only those (AMD's Zen 3 among them) would make it wait. */
-#include "copy/impl.h"
+#include "copy/line.h"
 
 #include <string.h>
 
@@ -61,25 +61,7 @@ static void plain_rows(int64_t rows, size_t run, char *dst, int64_t dr, const ch
         for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, run);
 }
 
-/* ---- streaming stores; each level brings its own way to move a line, the rest is written once ---- */
-
-typedef void line_fn(char *dst, const char *src); /* 64 bytes; dst is aligned to them */
-
-#if RSHI_X86
-RSHI_INLINE void line_generic(char *dst, const char *src) {
-    for (int i = 0; i < RSHI_LINE; i += 16)
-        _mm_stream_si128((__m128i *)(void *)(dst + i), _mm_loadu_si128((const __m128i *)(const void *)(src + i)));
-}
-RSHI_AVX2 RSHI_INLINE void line_avx2(char *dst, const char *src) {
-    for (int i = 0; i < RSHI_LINE; i += 32)
-        _mm256_stream_si256((__m256i *)(void *)(dst + i), _mm256_loadu_si256((const __m256i *)(const void *)(src + i)));
-}
-RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
-    _mm512_stream_si512((__m512i *)(void *)dst, _mm512_loadu_si512(src));
-}
-#else
-RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
-#endif
+/* ---- streaming stores; what a level does is written once, around its way to move a line ---- */
 
 /* How far ahead of its use a source line is asked for, in bytes; 0: not at all.  What is asked for may lie beyond the
  * source, where asking does no harm.  What is short is a tile and in the cache already. */
@@ -190,7 +172,7 @@ static rows_fn *const rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(rows);
 
 /* Short rows that follow each other in the destination become long ones in a tile. */
 static void assemble_rows(rows_fn *stream, int64_t rows, size_t run, char *dst, const char *src, int64_t sr) {
-    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     int64_t step = (int64_t)(TILE_BYTES / run);
     for (int64_t r = 0; r < rows; r += step) {
         int64_t count = rshi_min(step, rows - r);

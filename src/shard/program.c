@@ -3,7 +3,7 @@
  * A transfer is a strided move.  Large moves are cut into slabs along their slowest dims, and slabs of all
  * moves are done in the order of the destination's memory, so that lines written by several sources are completed while
  * they are near. */
-#include "shard/program.h"
+#include "shard/weave.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,8 @@ void rshi_program_free(rshi_program *g) {
     rshi_free(g->strides);
     rshi_free(g->slabs);
     rshi_free(g->blocks);
+    for (int64_t i = 0; i < g->nwoven; i++) rshi_free(g->woven[i]);
+    rshi_free(g->woven);
     *g = (rshi_program){0};
 }
 
@@ -156,10 +158,11 @@ rsh_status rshi_program_finish(rshi_program *g, int64_t writers) {
         rshi_task *t = &g->tasks[i];
         t->move.ss = t->move.nsrc ? g->strides + t->first_source * RSHI_MOVE_DIMS : NULL;
         rshi_move_prepare(&t->move, g->footprint * (size_t)writers);
-        g->stream = t->move.stream;
+        g->stream = g->stream || t->move.stream;
         g->kernels[t->move.kernel]++;
-        RSH_TRY(cut_task(g, i));
     }
+    RSH_TRY(rshi_program_weave(g));
+    for (int64_t i = 0; i < g->ntasks; i++) RSH_TRY(cut_task(g, i));
     if (g->nslabs) qsort_r(g->slabs, (size_t)g->nslabs, sizeof *g->slabs, by_destination, g->tasks);
     mark_stages(g);
     return make_blocks(g);

@@ -48,6 +48,12 @@ static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strid
     return offset;
 }
 
+/* What the move of a weave borrows. */
+typedef struct rshi_woven {
+    int64_t runs[RSHI_WEAVE_MOST];
+    int64_t strides[RSHI_WEAVE_MOST * RSHI_MOVE_DIMS];
+} rshi_woven;
+
 typedef struct rshi_program {
     rshi_task *tasks;
     rshi_source *sources;
@@ -55,6 +61,8 @@ typedef struct rshi_program {
     rshi_slab *slabs; /* by stage, part and dst */
     rshi_block *blocks; /* [nslabs], one for each slab */
     bool stream;
+    rshi_woven **woven; /* owned, each */
+    int64_t nwoven, woven_room;
     int64_t ntasks, tasks_room, nsources, sources_room, strides_room, nslabs, slabs_room;
     int64_t stage_start[RSHI_STAGES +
                         1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
