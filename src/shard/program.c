@@ -182,7 +182,7 @@ static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *bas
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
 }
 
-/* Bytes that are asked for ahead of a block; a block that needs no asking counts for as many as are asked for at all. */
+/* Bytes that are asked for ahead of a block; one that needs no asking counts for as many as are asked for at all. */
 static int64_t asked(const rshi_program *g, const rshi_block *b) {
     int64_t bytes = b->rows.rows && g->stream ? rshi_strip_asked(&b->rows) : 0;
     return bytes ? bytes : AHEAD;
