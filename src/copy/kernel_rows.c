@@ -7,8 +7,8 @@
  *
  * Where rows lie apart, memory is faster when some of them are walked together, a few lines of each in turn; processors
  * with AVX-512 do.  The others walk one row after the other: where source and destination rows lie a multiple of 4 KiB
- * apart, the load of a line has the low address bits of a streaming store that is under way, and processors that compare
- * only those (AMD's Zen 3 among them) would make it wait. */
+ * apart, the load of a line has the low address bits of a streaming store that is under way, and processors that
+ * compare only those (AMD's Zen 3 among them) would make it wait. */
 #include "copy/line.h"
 
 #include <string.h>
@@ -202,7 +202,8 @@ void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const cha
 
 rshi_strip rshi_move_strip(const rshi_move *m, int first, int64_t i0, int64_t i1) {
     int last = m->nd - 1;
-    if ((m->kernel != RSHI_KERNEL_ROWS && m->kernel != RSHI_KERNEL_CONTIGUOUS) || first < last - 1) return (rshi_strip){0};
+    bool rows_of_bytes = m->kernel == RSHI_KERNEL_ROWS || m->kernel == RSHI_KERNEL_CONTIGUOUS;
+    if (!rows_of_bytes || first < last - 1) return (rshi_strip){0};
     int64_t rows = first < last ? i1 - i0 : 1, run = (first < last ? m->n[last] : i1 - i0) * m->unit;
     if (rows > INT32_MAX || run > INT32_MAX) return (rshi_strip){0};
     return (rshi_strip){i0 * m->ds[first], i0 * m->ss[first], m->ds[first], m->ss[first], (int32_t)rows, (int32_t)run};

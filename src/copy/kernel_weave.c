@@ -122,7 +122,7 @@ static void fill_tile(int n, strand *s, int64_t rounds, int64_t round, char *til
     }
 }
 
-/* Rows of a plane.  Bytes of a line that is not whole yet wait at the front of the tile, where they were in their line. */
+/* Rows of a plane.  Bytes of a line that is not whole yet wait at the front of the tile. */
 static void weave(int n, strand *s, int64_t rows, int64_t round, char *dst) {
     _Alignas(RSHI_PAGE) char tile[RSHI_LINE + TILE_BYTES + MOST_ROUND];
     int64_t step = rshi_max(1, TILE_BYTES / round), past = (int64_t)((uintptr_t)dst % RSHI_LINE), skip = past;
