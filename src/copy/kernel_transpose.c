@@ -23,7 +23,7 @@ static void stage_pieces(int64_t lines, int64_t piece, char *stage, const char *
 }
 
 void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src, int64_t sc) {
-    _Alignas(RSHI_LINE) char stage[STAGE_BYTES];
+    _Alignas(RSHI_PAGE) char stage[STAGE_BYTES];
     int64_t u = (int64_t)unit, piece = rows * u, step = STAGE_BYTES / piece;
     if (step < 1) rshi_transpose_copy(false, unit, rows, cols, tile, cols * u, src, sc);
     for (int64_t c = 0; c < cols && step > 0; c += step) {
@@ -34,7 +34,7 @@ void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, const 
 }
 
 static void stream_tiles(const rshi_move *m, const rshi_plane *p, char *dst, int64_t dr, const char *src, int64_t sc) {
-    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     int64_t u = m->unit;
     rshi_tiling t = rshi_tile_choose(p, (u <= 2 ? TILE_BYTES : TILE_BYTES / 2) / u, RSHI_PIECE_BYTES / u);
     for (int64_t r = 0; r < p->rows; r += t.rows)
