@@ -216,6 +216,11 @@ if(TARGET reshard-command AND PYTHON)
   set_tests_properties("draw: the gallery is current" PROPERTIES LABELS draw)
 endif()
 
+if(PYTHON)
+  add_test(NAME "bench: every row is plotted" COMMAND ${PYTHON} ${tests}/bench/check_plot.py ${PROJECT_SOURCE_DIR}/bench/plot.py)
+  set_tests_properties("bench: every row is plotted" PROPERTIES LABELS bench)
+endif()
+
 if(RESHARD_EXAMPLES)
   file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c ${PROJECT_SOURCE_DIR}/examples/nn/*.c)
   foreach(source IN LISTS example_sources)
