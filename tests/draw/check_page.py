@@ -59,31 +59,26 @@ SHOWN = "document.querySelectorAll('.panel .origin:not(.absent)').length"
 
 # ---- every page ----
 
-def every_page_is_drawn(browser, folder):
+def every_page_is_drawn_and_fits_400_pixels(browser, folder):
     for name in PAGES:
+        browser.resize(1120)
         open_page(browser, folder, name)
         check(f"{name} has its panels", browser.value("document.querySelectorAll('svg.panel').length") == 2)
         check(f"{name} has totals", browser.value("document.querySelectorAll('.totals tr').length") > 8)
         cells = browser.value("document.querySelectorAll('.panels .cell').length")
         check(f"{name} has cells", (cells > 0) == (name != "empty"), cells)
+        browser.resize(400)
+        width = browser.value("document.documentElement.scrollWidth")
+        check(f"{name} is no wider than 400 pixels", width <= 400, width)
+        small = browser.value("Math.min(99, ...[...document.querySelectorAll('.panel .tick, .panel .label')].map(e => e.getBoundingClientRect().height))")
+        check(f"the letters of {name} are not too small", small >= 8, small)
+    browser.resize(1120)
 
 
 def no_id_is_there_twice(browser, folder):
     open_page(browser, folder, "two_dims")
     ids = browser.value("[...document.querySelectorAll('[id]')].map(e => e.id)")
     check("ids are unique", len(ids) == len(set(ids)), ids)
-
-
-def pages_fit_400_pixels(browser, folder):
-    browser.resize(400)
-    for name in PAGES:
-        open_page(browser, folder, name)
-        width = browser.value("document.documentElement.scrollWidth")
-        check(f"{name} is no wider than 400 pixels", width <= 400, width)
-        small = browser.value("Math.min(...[...document.querySelectorAll('.tick,.label')].map(e => e.getBoundingClientRect().height))"
-                              if name not in ("one", "empty") else "9")
-        check(f"the letters of {name} are not too small", small >= 8, small)
-    browser.resize(1120)
 
 
 # ---- mouse ----
@@ -185,18 +180,23 @@ def the_slider_goes_through_a_third_dim(browser, folder):
 
 # ---- play ----
 
+def set_time(browser, time):
+    """Of the player, in thousandths of a step."""
+    browser.value(f"(() => {{ const e = document.querySelector('.time'); e.value = {time}; e.dispatchEvent(new Event('input')); }})()")
+
+
 def blocks_travel_stage_by_stage(browser, folder):
     for name, stages in (("two_dims", ["what stays", "what moves"]), ("partial", ["stage 1 of 2", "stage 2 of 2"])):
         open_page(browser, folder, name)
         whole, captions, counts = browser.value(SHOWN), [], []
         for time in range(50, 1000 * len(stages), 100):
-            browser.value(f"(() => {{ const e = document.querySelector('.time'); e.value = {time}; e.dispatchEvent(new Event('input')); }})()")
+            set_time(browser, time)
             caption = browser.value("document.querySelector('.time').nextSibling.textContent")
             captions += [caption] if caption not in captions else []
             counts.append(browser.value(SHOWN))
         check(f"{name} has its stages", captions == stages, captions)
         check(f"{name} arrives bit by bit", counts == sorted(counts) and counts[0] < whole, counts)
-        browser.value("(() => { const e = document.querySelector('.time'); e.value = e.max; e.dispatchEvent(new Event('input')); })()")
+        set_time(browser, 1000 * len(stages))
         check(f"all of {name} is there in the end", browser.value(SHOWN) == whole)
 
 
@@ -245,7 +245,7 @@ def dark_and_light_are_readable(browser, folder):
     browser.prefer("light")
 
 
-CHECKS = [every_page_is_drawn, no_id_is_there_twice, pages_fit_400_pixels, hovering_tells_what_a_rank_does,
+CHECKS = [every_page_is_drawn_and_fits_400_pixels, no_id_is_there_twice, hovering_tells_what_a_rank_does,
           clicking_pins_and_clicking_again_lets_go, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
           keys_choose_and_pin, a_typed_number_pins_a_rank, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
           play_runs_and_pauses, dark_and_light_are_readable]
@@ -260,6 +260,12 @@ def take_shots(browser, folder, out):
             open_page(browser, folder, name)
             browser.resize(width, browser.value("document.documentElement.scrollHeight"))
             browser.screenshot(os.path.join(out, f"{name}_{scheme}_{width}.png"))
+            if width > 400 and name not in ("empty", "one"):
+                browser.click("[data-side='1'][data-origin]")
+                browser.screenshot(os.path.join(out, f"{name}_{scheme}_pinned.png"))
+                browser.key("Escape")
+                set_time(browser, 1350)
+                browser.screenshot(os.path.join(out, f"{name}_{scheme}_playing.png"))
 
 
 def main(command, *options):
