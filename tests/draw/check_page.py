@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Page: the pages that the command draws, in a real Chromium, by mouse and keyboard.
 
-    check_page.py COMMAND [--shots FOLDER]
+    check_page.py COMMAND [--library FILE] [--shots FOLDER]
 
-Exits with 77 if there is no Chromium; with RESHARD_REQUIRE_BROWSER=1 that is a failure.  --shots also leaves pictures of every page, in
+Exits with 77 if there is no Chromium; with RESHARD_REQUIRE_BROWSER=1 that is a failure.  --library also looks at what the shared library
+draws of a single layout, and at a page of one's own made from its scenes and its script.  --shots also leaves pictures of every page, in
 light, dark and 400 pixels wide.
 """
-import json
+import argparse
+import ctypes
 import os
 import re
 import subprocess
@@ -46,6 +48,34 @@ def draw_pages(command, folder):
         path = os.path.join(folder, name + ".html")
         subprocess.run([command, "explain", "--html", path, source, destination], check=True, stdout=subprocess.DEVNULL)
         check(f"{name} has at most {MOST_BYTES} bytes", os.path.getsize(path) <= MOST_BYTES, os.path.getsize(path))
+
+
+def draw_layout(library, text, form):
+    """What the library draws of one layout; 2 is HTML, 4 is JSON."""
+    parts, layout = [], ctypes.c_void_p()
+    write = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+    class Sink(ctypes.Structure):
+        _fields_ = [("write", write), ("ctx", ctypes.c_void_p)]
+    sink = Sink(write(lambda _, at, n: parts.append(ctypes.string_at(at, n)) or 0), None)
+    check("a layout", library.rsh_layout_parse(text.encode(), ctypes.byref(layout)) == 0)
+    check("a picture", library.rsh_draw_layout(layout, form, ctypes.byref(sink)) == 0)
+    library.rsh_layout_free(layout)
+    return b"".join(parts).decode()
+
+
+def draw_by_library(path, folder):
+    """single.html: one layout; own.html: a page of one's own with two scenes."""
+    library = ctypes.CDLL(os.path.realpath(path))
+    library.rsh_draw_script.restype = library.rsh_draw_style.restype = ctypes.c_char_p
+    library.rsh_layout_free.argtypes = [ctypes.c_void_p]
+    with open(os.path.join(folder, "single.html"), "w", encoding="utf-8") as file:
+        file.write(draw_layout(library, "f32[64/x, 48/y, 32/z] on x=4,y=3,z=2", 2))
+    scenes = [draw_layout(library, text, 4) for text in ("f32[8/x] on x=4", "f32[8, 8] on x=2 sum(x)")]
+    with open(os.path.join(folder, "own.html"), "w", encoding="utf-8") as file:
+        file.write(f"<!doctype html><meta charset=utf-8><link rel=icon href='data:,'><style>{library.rsh_draw_style().decode()}</style>"
+                   f"<div id=a></div><div id=b></div><script>{library.rsh_draw_script().decode()}\n"
+                   f"reshard.draw(document.getElementById('a'), {scenes[0]}); reshard.draw(document.getElementById('b'), {scenes[1]});</script>")
 
 
 def open_page(browser, folder, name):
@@ -218,6 +248,29 @@ def play_runs_and_pauses(browser, folder):
     check("time stands still", browser.value("document.querySelector('.time').value") == at)
 
 
+# ---- by the library ----
+
+def a_single_layout_has_a_page(browser, folder):
+    open_page(browser, folder, "single")
+    check("one panel", browser.value("document.querySelectorAll('svg.panel').length") == 1)
+    check("nothing to play, and no totals", browser.value("document.querySelectorAll('.play, .totals, .matrix').length") == 0)
+    browser.point("[data-held='1']")
+    check("its story", re.search(r"rank \d+ at x=\d y=\d z=0.*holds 16.0 KiB", browser.value(STORY), re.S), browser.value(STORY))
+    browser.value("document.querySelector('.slices').focus()")
+    browser.key("ArrowRight")
+    browser.point("[data-held='1']")
+    check("its other half", "z=1" in browser.value(STORY), browser.value(STORY))
+
+
+def scenes_can_be_drawn_in_a_page_of_ones_own(browser, folder):
+    open_page(browser, folder, "own")
+    check("both scenes", browser.value("document.querySelectorAll('svg.panel').length") == 2)
+    check("contributions are striped", browser.value("document.querySelectorAll('#b .hatch').length") == 1)
+    browser.point("#a [data-held='2']")
+    check("each has its own story", "rank 2" in browser.value("document.querySelector('#a .story').innerText")
+          and "Point at" in browser.value("document.querySelector('#b .story').innerText"))
+
+
 # ---- light and dark ----
 
 def luminance(colour):
@@ -268,17 +321,25 @@ def take_shots(browser, folder, out):
                 browser.screenshot(os.path.join(out, f"{name}_{scheme}_playing.png"))
 
 
-def main(command, *options):
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command")
+    parser.add_argument("--library")
+    parser.add_argument("--shots")
+    options = parser.parse_args()
+    tests = CHECKS + ([a_single_layout_has_a_page, scenes_can_be_drawn_in_a_page_of_ones_own] if options.library else [])
     path = chromium.find()
     if not path:
         print("skipped: there is no Chromium (Debian package chromium)")
         return 1 if os.environ.get("RESHARD_REQUIRE_BROWSER") else 77
     failed = 0
     with tempfile.TemporaryDirectory() as folder, chromium.Browser(path) as browser:
-        draw_pages(os.path.realpath(command), folder)
+        draw_pages(os.path.realpath(options.command), folder)
+        if options.library:
+            draw_by_library(options.library, folder)
         browser.resize(1120)
         browser.prefer("light")
-        for test in CHECKS:
+        for test in tests:
             try:
                 test(browser, folder)
                 check("the console is silent", not browser.complaints, browser.complaints)
@@ -286,11 +347,11 @@ def main(command, *options):
                 print(f"{test.__name__}: {error}")
                 failed += 1
             browser.complaints.clear()
-        if options[:1] == ("--shots",):
-            take_shots(browser, folder, options[1])
-    print(f"{len(CHECKS)} tests, {checked} checks, {failed} failed")
+        if options.shots:
+            take_shots(browser, folder, options.shots)
+    print(f"{len(tests)} tests, {checked} checks, {failed} failed")
     return failed != 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())
