@@ -17,14 +17,14 @@ function ticks(scene) {
   return g;
 }
 
-// Dotted ground where repeats are left out; "x 4096" if nothing is drawn over it.
-function gaps(scene, held) {
+// Dotted ground where repeats are left out; "x 4096" if no part goes through it.  Parts cover the ground, origins do not.
+function gaps(scene, held, origins) {
   const g = shape('g'), {rows, columns} = scene;
   const last = [rows.places.length - 1, columns.places.length - 1];
   const put = (direction, rect) => {
     const {times, gap} = direction;
     const b = box(scene, rect), over = held.some(h => direction === rows ? h[0] <= gap && h[2] > gap : h[1] <= gap && h[3] > gap);
-    g.append(shape('rect', {class: 'gap', ...b}));
+    if (!over || origins) g.append(shape('rect', {class: 'gap', ...b}));
     if (over) return;
     const x = b.x + b.width / 2, y = b.y + b.height / 2, text = times ? `x ${times}` : '...';
     g.append(shape('rect', {class: 'plate', x: x - 4 - text.length * LETTER / 2, y: y - 9, width: 8 + text.length * LETTER, height: 18, rx: 9}),
@@ -90,7 +90,7 @@ function drawPanel(view, number) {
   const held = side.held[view.slice], g = shape('g', {class: side.held[view.slice].length > FINE ? 'fine' : ''});
   const width = scene.columns.places.at(-1), height = scene.rows.places.at(-1);
   panel.setAttribute('viewBox', `${-LEFT} ${-TOP} ${width + LEFT + 14} ${height + TOP + EDGE}`);
-  g.append(shape('rect', {class: 'ground', width, height}), ticks(scene), gaps(scene, held));
+  g.append(shape('rect', {class: 'ground', width, height}), ticks(scene), gaps(scene, held, number === 1));
   if (number === 1) drawOrigins(view, g);
   else drawHeld(view, 0, g);
   g.append(labels(scene, side, held, number === 0 && !side.op), view.frames[number] = shape('g'));
