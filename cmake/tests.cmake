@@ -210,10 +210,20 @@ endif()
 
 # Pages in a real browser; without one the test says so and is skipped, unless RESHARD_REQUIRE_BROWSER is set.
 if(TARGET reshard-command AND PYTHON)
-  add_test(NAME "draw: pages in Chromium" COMMAND ${PYTHON} ${tests}/draw/check_page.py $<TARGET_FILE:reshard-command>)
+  set(page_library --library $<TARGET_FILE:reshard>)
+  if(RESHARD_SANITIZE) # which Python cannot load
+    set(page_library)
+  endif()
+  add_test(NAME "draw: pages in Chromium"
+           COMMAND ${PYTHON} ${tests}/draw/check_page.py $<TARGET_FILE:reshard-command> ${page_library})
   set_tests_properties("draw: pages in Chromium" PROPERTIES LABELS draw SKIP_RETURN_CODE 77)
   add_test(NAME "draw: the gallery is current" COMMAND ${PYTHON} ${tests}/draw/check_gallery.py $<TARGET_FILE:reshard-command>)
   set_tests_properties("draw: the gallery is current" PROPERTIES LABELS draw)
+endif()
+
+if(PYTHON)
+  add_test(NAME "bench: every row is plotted" COMMAND ${PYTHON} ${tests}/bench/check_plot.py ${PROJECT_SOURCE_DIR}/bench/plot.py)
+  set_tests_properties("bench: every row is plotted" PROPERTIES LABELS bench)
 endif()
 
 if(RESHARD_EXAMPLES)

@@ -74,8 +74,7 @@ typedef struct rshi_sum {
     int64_t leader[RSHI_DRAW_GROUPS]; /* of each: its rank at the origin of the partial axes */
 } rshi_sum;
 
-/* The ranks that hold a cell, and that hold no other set of ranks' cells: cells of the same holders
- * have the same number. */
+/* The ranks that hold a cell.  Cells of the same ranks have the same holders. */
 typedef struct rshi_holders {
     rshi_ranks ranks;
     const int64_t *list; /* all ranks.count of them, ascending; borrowed from the side */
@@ -102,8 +101,9 @@ typedef struct rshi_side {
     int *cell;       /* owned: slices x rows x columns: number of its holders; -1: nobody */
 } rshi_side;
 
-/* Of a cell of a partial layout: "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
+/* Groups the ranks of a partial layout; the list must be there. */
 void rshi_sum_fill(const rsh_layout *l, rshi_holders *h);
+/* "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
 void rshi_sum_label(const rsh_layout *l, const rshi_holders *h, char label[RSHI_SUM_LABEL]);
 
 /* How the first holder of a cell of `to` comes by it. */

@@ -105,7 +105,7 @@ static bool on_badge(const rshi_figure *m) {
 }
 
 static rsh_status put_badge(rshi_canvas *c, const rshi_figure *m) {
-    int width = 10 + (int)strlen(m->label) * c->format->letter, height = c->format->line - 2;
+    int width = 8 + (int)strlen(m->label) * c->format->letter, height = c->format->line - 2;
     return rshi_sink_format(c->sink, "<rect class=\"badge\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"%d\"/>\n",
                             m->x - width / 2, m->y - height / 2, width, height, height / 2);
 }

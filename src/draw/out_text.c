@@ -56,7 +56,8 @@ static int level(int x) { return (x * 5 + 127) / 255; }
 /* The next box begins where this one ends, so that its last row and column are the next one's.  What stays has no
  * colour. */
 static rsh_status filled_box(rshi_canvas *c, const rshi_figure *m) {
-    if (!strcmp(m->kind, "outline") || !strcmp(m->kind, "stays") || m->source < 0) return box(c, m);
+    if (!strcmp(m->kind, "outline") || !strcmp(m->kind, "stays") || m->source < 0 || m->combined)
+        return box(c, m);
     rshi_colour colour = rshi_scene_colour(c->scene, m->source);
     int number = 16 + 36 * level(colour.red) + 6 * level(colour.green) + level(colour.blue);
     for (int y = m->y; y < m->y + m->h; y++)

@@ -17,8 +17,8 @@ static const rshi_detail page_detail = {RSHI_DRAW_INTERVALS, 6, 2, RSHI_DRAW_INT
 
 /* Around a gap only so many parts are drawn that the numbers of ranks have room in them. */
 static rshi_detail detail_of(const rshi_format *f, const drawing *d) {
-    if (!f) return page_detail;
-    rshi_detail detail = f->detail;
+    rshi_detail detail = f ? f->detail : page_detail;
+    if (!f) f = &rshi_format_svg; /* whose panels a page has */
     int64_t bound = rshi_max(rshi_layout_rank_bound(d->from), d->to ? rshi_layout_rank_bound(d->to) : 0);
     int letters = 1;
     for (; bound > 10; bound /= 10) letters++;

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Page: the pages that the command draws, in a real Chromium, by mouse and keyboard.
 
-    check_page.py COMMAND [--shots FOLDER]
+    check_page.py COMMAND [--library FILE] [--shots FOLDER]
 
-Exits with 77 if there is no Chromium; with RESHARD_REQUIRE_BROWSER=1 that is a failure.  --shots also leaves pictures of every page, in
+Exits with 77 if there is no Chromium; with RESHARD_REQUIRE_BROWSER=1 that is a failure.  --library also looks at what the shared library
+draws of a single layout, and at a page of one's own made from its scenes and its script.  --shots also leaves pictures of every page, in
 light, dark and 400 pixels wide.
 """
-import json
+import argparse
+import ctypes
 import os
 import re
 import subprocess
@@ -48,6 +50,34 @@ def draw_pages(command, folder):
         check(f"{name} has at most {MOST_BYTES} bytes", os.path.getsize(path) <= MOST_BYTES, os.path.getsize(path))
 
 
+def draw_layout(library, text, form):
+    """What the library draws of one layout; 2 is HTML, 4 is JSON."""
+    parts, layout = [], ctypes.c_void_p()
+    write = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+    class Sink(ctypes.Structure):
+        _fields_ = [("write", write), ("ctx", ctypes.c_void_p)]
+    sink = Sink(write(lambda _, at, n: parts.append(ctypes.string_at(at, n)) or 0), None)
+    check("a layout", library.rsh_layout_parse(text.encode(), ctypes.byref(layout)) == 0)
+    check("a picture", library.rsh_draw_layout(layout, form, ctypes.byref(sink)) == 0)
+    library.rsh_layout_free(layout)
+    return b"".join(parts).decode()
+
+
+def draw_by_library(path, folder):
+    """single.html: one layout; own.html: a page of one's own with two scenes."""
+    library = ctypes.CDLL(os.path.realpath(path))
+    library.rsh_draw_script.restype = library.rsh_draw_style.restype = ctypes.c_char_p
+    library.rsh_layout_free.argtypes = [ctypes.c_void_p]
+    with open(os.path.join(folder, "single.html"), "w", encoding="utf-8") as file:
+        file.write(draw_layout(library, "f32[64/x, 48/y, 32/z] on x=4,y=3,z=2", 2))
+    scenes = [draw_layout(library, text, 4) for text in ("f32[8/x] on x=4", "f32[8, 8] on x=2 sum(x)")]
+    with open(os.path.join(folder, "own.html"), "w", encoding="utf-8") as file:
+        file.write(f"<!doctype html><meta charset=utf-8><link rel=icon href='data:,'><style>{library.rsh_draw_style().decode()}</style>"
+                   f"<div id=a></div><div id=b></div><script>{library.rsh_draw_script().decode()}\n"
+                   f"reshard.draw(document.getElementById('a'), {scenes[0]}); reshard.draw(document.getElementById('b'), {scenes[1]});</script>")
+
+
 def open_page(browser, folder, name):
     browser.open("file://" + os.path.join(folder, name + ".html"))
 
@@ -59,31 +89,26 @@ SHOWN = "document.querySelectorAll('.panel .origin:not(.absent)').length"
 
 # ---- every page ----
 
-def every_page_is_drawn(browser, folder):
+def every_page_is_drawn_and_fits_400_pixels(browser, folder):
     for name in PAGES:
+        browser.resize(1120)
         open_page(browser, folder, name)
         check(f"{name} has its panels", browser.value("document.querySelectorAll('svg.panel').length") == 2)
         check(f"{name} has totals", browser.value("document.querySelectorAll('.totals tr').length") > 8)
         cells = browser.value("document.querySelectorAll('.panels .cell').length")
         check(f"{name} has cells", (cells > 0) == (name != "empty"), cells)
+        browser.resize(400)
+        width = browser.value("document.documentElement.scrollWidth")
+        check(f"{name} is no wider than 400 pixels", width <= 400, width)
+        small = browser.value("Math.min(99, ...[...document.querySelectorAll('.panel .tick, .panel .label')].map(e => e.getBoundingClientRect().height))")
+        check(f"the letters of {name} are not too small", small >= 8, small)
+    browser.resize(1120)
 
 
 def no_id_is_there_twice(browser, folder):
     open_page(browser, folder, "two_dims")
     ids = browser.value("[...document.querySelectorAll('[id]')].map(e => e.id)")
     check("ids are unique", len(ids) == len(set(ids)), ids)
-
-
-def pages_fit_400_pixels(browser, folder):
-    browser.resize(400)
-    for name in PAGES:
-        open_page(browser, folder, name)
-        width = browser.value("document.documentElement.scrollWidth")
-        check(f"{name} is no wider than 400 pixels", width <= 400, width)
-        small = browser.value("Math.min(...[...document.querySelectorAll('.tick,.label')].map(e => e.getBoundingClientRect().height))"
-                              if name not in ("one", "empty") else "9")
-        check(f"the letters of {name} are not too small", small >= 8, small)
-    browser.resize(1120)
 
 
 # ---- mouse ----
@@ -185,18 +210,23 @@ def the_slider_goes_through_a_third_dim(browser, folder):
 
 # ---- play ----
 
+def set_time(browser, time):
+    """Of the player, in thousandths of a step."""
+    browser.value(f"(() => {{ const e = document.querySelector('.time'); e.value = {time}; e.dispatchEvent(new Event('input')); }})()")
+
+
 def blocks_travel_stage_by_stage(browser, folder):
     for name, stages in (("two_dims", ["what stays", "what moves"]), ("partial", ["stage 1 of 2", "stage 2 of 2"])):
         open_page(browser, folder, name)
         whole, captions, counts = browser.value(SHOWN), [], []
         for time in range(50, 1000 * len(stages), 100):
-            browser.value(f"(() => {{ const e = document.querySelector('.time'); e.value = {time}; e.dispatchEvent(new Event('input')); }})()")
+            set_time(browser, time)
             caption = browser.value("document.querySelector('.time').nextSibling.textContent")
             captions += [caption] if caption not in captions else []
             counts.append(browser.value(SHOWN))
         check(f"{name} has its stages", captions == stages, captions)
         check(f"{name} arrives bit by bit", counts == sorted(counts) and counts[0] < whole, counts)
-        browser.value("(() => { const e = document.querySelector('.time'); e.value = e.max; e.dispatchEvent(new Event('input')); })()")
+        set_time(browser, 1000 * len(stages))
         check(f"all of {name} is there in the end", browser.value(SHOWN) == whole)
 
 
@@ -216,6 +246,29 @@ def play_runs_and_pauses(browser, folder):
     at = browser.value("document.querySelector('.time').value")
     browser.value("new Promise(done => setTimeout(done, 60))")
     check("time stands still", browser.value("document.querySelector('.time').value") == at)
+
+
+# ---- by the library ----
+
+def a_single_layout_has_a_page(browser, folder):
+    open_page(browser, folder, "single")
+    check("one panel", browser.value("document.querySelectorAll('svg.panel').length") == 1)
+    check("nothing to play, and no totals", browser.value("document.querySelectorAll('.play, .totals, .matrix').length") == 0)
+    browser.point("[data-held='1']")
+    check("its story", re.search(r"rank \d+ at x=\d y=\d z=0.*holds 16.0 KiB", browser.value(STORY), re.S), browser.value(STORY))
+    browser.value("document.querySelector('.slices').focus()")
+    browser.key("ArrowRight")
+    browser.point("[data-held='1']")
+    check("its other half", "z=1" in browser.value(STORY), browser.value(STORY))
+
+
+def scenes_can_be_drawn_in_a_page_of_ones_own(browser, folder):
+    open_page(browser, folder, "own")
+    check("both scenes", browser.value("document.querySelectorAll('svg.panel').length") == 2)
+    check("contributions are striped", browser.value("document.querySelectorAll('#b .hatch').length") == 1)
+    browser.point("#a [data-held='2']")
+    check("each has its own story", "rank 2" in browser.value("document.querySelector('#a .story').innerText")
+          and "Point at" in browser.value("document.querySelector('#b .story').innerText"))
 
 
 # ---- light and dark ----
@@ -245,7 +298,7 @@ def dark_and_light_are_readable(browser, folder):
     browser.prefer("light")
 
 
-CHECKS = [every_page_is_drawn, no_id_is_there_twice, pages_fit_400_pixels, hovering_tells_what_a_rank_does,
+CHECKS = [every_page_is_drawn_and_fits_400_pixels, no_id_is_there_twice, hovering_tells_what_a_rank_does,
           clicking_pins_and_clicking_again_lets_go, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
           keys_choose_and_pin, a_typed_number_pins_a_rank, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
           play_runs_and_pauses, dark_and_light_are_readable]
@@ -260,19 +313,33 @@ def take_shots(browser, folder, out):
             open_page(browser, folder, name)
             browser.resize(width, browser.value("document.documentElement.scrollHeight"))
             browser.screenshot(os.path.join(out, f"{name}_{scheme}_{width}.png"))
+            if width > 400 and name not in ("empty", "one"):
+                browser.click("[data-side='1'][data-origin]")
+                browser.screenshot(os.path.join(out, f"{name}_{scheme}_pinned.png"))
+                browser.key("Escape")
+                set_time(browser, 1350)
+                browser.screenshot(os.path.join(out, f"{name}_{scheme}_playing.png"))
 
 
-def main(command, *options):
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command")
+    parser.add_argument("--library")
+    parser.add_argument("--shots")
+    options = parser.parse_args()
+    tests = CHECKS + ([a_single_layout_has_a_page, scenes_can_be_drawn_in_a_page_of_ones_own] if options.library else [])
     path = chromium.find()
     if not path:
         print("skipped: there is no Chromium (Debian package chromium)")
         return 1 if os.environ.get("RESHARD_REQUIRE_BROWSER") else 77
     failed = 0
     with tempfile.TemporaryDirectory() as folder, chromium.Browser(path) as browser:
-        draw_pages(os.path.realpath(command), folder)
+        draw_pages(os.path.realpath(options.command), folder)
+        if options.library:
+            draw_by_library(options.library, folder)
         browser.resize(1120)
         browser.prefer("light")
-        for test in CHECKS:
+        for test in tests:
             try:
                 test(browser, folder)
                 check("the console is silent", not browser.complaints, browser.complaints)
@@ -280,11 +347,11 @@ def main(command, *options):
                 print(f"{test.__name__}: {error}")
                 failed += 1
             browser.complaints.clear()
-        if options[:1] == ("--shots",):
-            take_shots(browser, folder, options[1])
-    print(f"{len(CHECKS)} tests, {checked} checks, {failed} failed")
+        if options.shots:
+            take_shots(browser, folder, options.shots)
+    print(f"{len(tests)} tests, {checked} checks, {failed} failed")
     return failed != 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

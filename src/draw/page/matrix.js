@@ -42,7 +42,7 @@ function matrixCells(scene, side, g) {
 
 function matrixScale(most) {
   return make('div', {class: 'scale'}, '0', make('span', {class: 'bar'}), make('span', {}, `${bytes(most)} moves`),
-    make('span', {class: 'swatch'}), make('span', {}, 'stays on its rank'));
+    make('span', {}, make('span', {class: 'swatch'}), 'stays on its rank'));
 }
 
 function buildMatrix(view) {

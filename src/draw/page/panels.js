@@ -1,6 +1,8 @@
 // Panels: both sides of the scene, one slice at a time.
 
-const LEFT = 44, TOP = 20, EDGE = 2, FINE = 300; // boxes in a panel: with more, lines are thin
+const LEFT = 44, TOP = 20, EDGE = 2;
+const LETTER = 8.2; // width of a letter of a label
+const FINE = 300; // boxes in a panel: with more, lines are thin
 
 const patterns = () => shape('defs', {},
   shape('pattern', {id: 'reshard-hatch', width: 8, height: 8, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'},
@@ -15,17 +17,17 @@ function ticks(scene) {
   return g;
 }
 
-// Dotted ground where repeats are left out; "x 4096" if nothing is drawn over it.
-function gaps(scene, held) {
+// Dotted ground where repeats are left out; "x 4096" if no part goes through it.  Parts cover the ground, origins do not.
+function gaps(scene, held, origins) {
   const g = shape('g'), {rows, columns} = scene;
   const last = [rows.places.length - 1, columns.places.length - 1];
   const put = (direction, rect) => {
     const {times, gap} = direction;
     const b = box(scene, rect), over = held.some(h => direction === rows ? h[0] <= gap && h[2] > gap : h[1] <= gap && h[3] > gap);
-    g.append(shape('rect', {class: 'gap', ...b}));
+    if (!over || origins) g.append(shape('rect', {class: 'gap', ...b}));
     if (over) return;
     const x = b.x + b.width / 2, y = b.y + b.height / 2, text = times ? `x ${times}` : '...';
-    g.append(shape('rect', {class: 'plate', x: x - 4 - text.length * 3.6, y: y - 9, width: 8 + text.length * 7.2, height: 18, rx: 9}),
+    g.append(shape('rect', {class: 'plate', x: x - 4 - text.length * LETTER / 2, y: y - 9, width: 8 + text.length * LETTER, height: 18, rx: 9}),
              shape('text', {class: 'times', x, y}, text));
   };
   if (rows.gap >= 0) put(rows, [rows.gap, 0, rows.gap + 1, last[1]]);
@@ -38,14 +40,14 @@ function labels(scene, side, held, plain) {
   const g = shape('g'), crowded = new Set();
   const items = held.map(h => ({h, b: box(scene, h), text: side.holders[h[4]].label}));
   const size = b => `${b.width}x${b.height}`;
-  for (const {b, text} of items) if (text.length * 7.2 > b.width - 4 || b.height < 15) crowded.add(size(b));
+  for (const {b, text} of items) if (text.length * LETTER > b.width - 2 || b.height < 15) crowded.add(size(b));
   for (const {h, b, text} of items) {
     if (crowded.has(size(b))) continue;
     const x = b.x + b.width / 2, y = b.y + b.height / 2, long = side.op ? `${side.op} ${text}` : text;
-    const shown = long.length * 7.2 > b.width - 4 ? text : long;
+    const shown = long.length * LETTER > b.width - 2 ? text : long;
     const tone = plain ? (isDark(side.holders[h[4]].colour) ? ' light' : ' dark') : '';
-    if (!plain) g.append(shape('rect', {class: 'plate', 'data-holders': h[4], x: x - 5 - shown.length * 3.6, y: y - 9,
-                                        width: 10 + shown.length * 7.2, height: 18, rx: 9}));
+    if (!plain) g.append(shape('rect', {class: 'plate', 'data-holders': h[4], x: x - 4 - shown.length * LETTER / 2, y: y - 9,
+                                        width: 8 + shown.length * LETTER, height: 18, rx: 9}));
     g.append(shape('text', {class: `label${tone}`, 'data-holders': h[4], x, y}, shown));
   }
   return g;
@@ -88,7 +90,7 @@ function drawPanel(view, number) {
   const held = side.held[view.slice], g = shape('g', {class: side.held[view.slice].length > FINE ? 'fine' : ''});
   const width = scene.columns.places.at(-1), height = scene.rows.places.at(-1);
   panel.setAttribute('viewBox', `${-LEFT} ${-TOP} ${width + LEFT + 14} ${height + TOP + EDGE}`);
-  g.append(shape('rect', {class: 'ground', width, height}), ticks(scene), gaps(scene, held));
+  g.append(shape('rect', {class: 'ground', width, height}), ticks(scene), gaps(scene, held, number === 1));
   if (number === 1) drawOrigins(view, g);
   else drawHeld(view, 0, g);
   g.append(labels(scene, side, held, number === 0 && !side.op), view.frames[number] = shape('g'));
