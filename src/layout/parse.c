@@ -264,7 +264,10 @@ static rsh_status parse_mesh(parser *p) {
 static rsh_status parse_partial(parser *p) {
     p->origin->partial = place(p);
     size_t length = rshi_word_length(p->at);
-    if (!length || rsh_op_parse(p->at, length, &p->desc->op))
+    bool called = length && p->at[length] == '('; /* as only reductions are */
+    rsh_status st = length ? rsh_op_parse(p->at, length, &p->desc->op) : RSH_EVALUE;
+    if (st && called) return FAIL_AT(p, p->at, "%s", rsh_error_detail());
+    if (st)
         return expected(p, p->desc->naxes ? "a reduction, \"order\" or the end"
                                          : "\"on\", \"boxes\", a reduction, \"order\" or the end");
     p->at += length;
