@@ -34,6 +34,23 @@ static void *load(void) {
     return library ? library : dlopen(soname, RTLD_NOW | RTLD_GLOBAL);
 }
 
+/* Launchers tell the ranks how many there are, and which one each is. */
+static const char *const told[][3] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                      {"MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+                                      {"MPICH", "PMI_SIZE", "PMI_RANK"}};
+
+bool launched_forgotten(const char *verb, const char *engine) {
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        const char *size = getenv(told[i][1]), *rank = getenv(told[i][2]);
+        if (!size || atoi(size) < 2) continue;
+        if (!rank || !atoi(rank))
+            fail("mpirun started %s processes (%s), and each would %s on its own; use --engine mpi to make them the "
+                 "ranks, or --engine %s if this is meant", size, told[i][0], verb, engine);
+        return true;
+    }
+    return false;
+}
+
 bool launched_possible(void) { return load() != NULL; }
 
 bool launched_speaks(const launched *l) { return !l->comm || !rsh_comm_rank(l->comm); }
