@@ -8,7 +8,12 @@
 extern "C" {
 #endif
 
-typedef enum rsh_picture { RSH_PICTURE_TEXT, RSH_PICTURE_SVG, RSH_PICTURE_HTML } rsh_picture;
+typedef enum rsh_picture {
+    RSH_PICTURE_TEXT,
+    RSH_PICTURE_SVG,
+    RSH_PICTURE_HTML,
+    RSH_PICTURE_ANSI /* text in the ranks' colours, for terminals with 256 of them */
+} rsh_picture;
 
 /* Draws one tensor of a plan: which rank holds what before and after, and what moves.  Text is at
  * most 100 columns wide; HTML is one self-contained page.  Pictures of large tensors and of many

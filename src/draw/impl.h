@@ -144,7 +144,7 @@ typedef struct rshi_canvas {
     void *glyphs;       /* of the text format */
 } rshi_canvas;
 
-extern const rshi_format rshi_format_text, rshi_format_svg, rshi_format_html;
+extern const rshi_format rshi_format_text, rshi_format_ansi, rshi_format_svg, rshi_format_html;
 
 /* What SVG has and HTML takes over. */
 rsh_status rshi_svg_begin(rshi_canvas *c, int width, int height);

@@ -5,13 +5,14 @@
 
 static const rshi_format *const formats[] = {[RSH_PICTURE_TEXT] = &rshi_format_text,
                                              [RSH_PICTURE_SVG] = &rshi_format_svg,
-                                             [RSH_PICTURE_HTML] = &rshi_format_html};
+                                             [RSH_PICTURE_HTML] = &rshi_format_html,
+                                             [RSH_PICTURE_ANSI] = &rshi_format_ansi};
 
 #define COARSE 8 /* intervals where there are more ranks than can be told apart */
 
 static rsh_status draw(const rsh_plan *plan, const rsh_layout *from, const rsh_layout *to, rsh_picture form,
                        const rsh_sink *sink) {
-    RSH_REQUIRE((unsigned)form <= RSH_PICTURE_HTML, RSH_EVALUE, "there is no picture form %d", (int)form);
+    RSH_REQUIRE((unsigned)form <= RSH_PICTURE_ANSI, RSH_EVALUE, "there is no picture form %d", (int)form);
     const rshi_format *f = formats[form];
     bool many = rsh_layout_nranks(from) > RSHI_DRAW_INTERVALS || (to && rsh_layout_nranks(to) > RSHI_DRAW_INTERVALS);
     rshi_scene scene;
