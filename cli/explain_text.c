@@ -104,7 +104,7 @@ static rsh_status print_matrix(const explanation *e) {
     return rsh_plan_matrix(e->plan, print_entry, NULL);
 }
 
-/* NO_COLOR is a wish that many commands know: no colour if it is set, to whatever. */
+/* NO_COLOR is a wish that many commands know. */
 static rsh_picture choose_form(void) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     bool colours = isatty(STDOUT_FILENO) && !(no && *no) && term && *term && strcmp(term, "dumb");
