@@ -13,7 +13,7 @@ typedef struct verb {
 
 static const verb verbs[] = {
     {"explain", cmd_explain, "what a move between two layouts costs, as text, JSON or a picture"},
-    {"apply", cmd_apply, "move the parts of a tensor from stdin to stdout"},
+    {"apply", cmd_apply, "move the parts of a tensor, of streams or of files"},
     {"bench", cmd_bench, "how fast a move is, beside memcpy, with every element checked"},
     {"simulate", cmd_simulate, "how long a move takes on a machine that need not be here"},
     {"convert", cmd_convert, "write a checkpoint anew, cut otherwise"},
