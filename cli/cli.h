@@ -39,6 +39,8 @@ void be_quiet(void);
 bool is_quiet(void);
 /* Before anything is said. */
 void open_talk(void);
+/* What is answered from now on has colours for the terminal, and no words but our own. */
+void answer_in_colour(void);
 /* Text with what a terminal would obey spelled out, "\\x1b", in `room` bytes with the NUL; how many
  * bytes of the text are in it. */
 size_t spell(const char *text, size_t length, char *out, size_t room);

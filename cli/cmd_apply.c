@@ -98,6 +98,14 @@ static rsh_status move_by_ranks(const application *a, inheritance *h) {
     return h->src ? rsh_run(ranks, move_thread, h) : rsh_run_shm(ranks, move_process, h);
 }
 
+/* "apply: moving 4.0 GiB" */
+static const char *moving(const parts *dst) {
+    static char text[QUANTITY + 32];
+    char bytes[QUANTITY];
+    snprintf(text, sizeof text, "apply: moving %s", human_bytes((double)dst->bytes, bytes));
+    return text;
+}
+
 /* All parts in the memory of this process.  Nothing is written before everything has moved. */
 static rsh_status apply_here(const application *a, const rsh_plan *plan, files *in, files *out, parts *src, parts *dst) {
     inheritance h = {.plan = plan, .src = src, .dst = dst};
@@ -105,7 +113,7 @@ static rsh_status apply_here(const application *a, const rsh_plan *plan, files *
     rsh_status st = files_load(in, src);
     if (!st) st = parts_allocate(dst);
     if (!st && (files_order(in, src) || files_order(out, dst))) st = RSH_ENOMEM;
-    progress_begin("apply: moving", 0);
+    progress_begin(moving(dst), 0);
     if (!st) st = strcmp(a->engine, "local") ? move_by_ranks(a, &h) : move_locally(plan, src, dst);
     progress_begin("apply: writing", dst->bytes);
     if (!st) st = files_move(out, dst->data, dst->bytes);
@@ -138,7 +146,6 @@ static int apply(const application *a, const rsh_plan *plan) {
             st = move_by_ranks(a, &(inheritance){.plan = plan, .in = &in, .out = &out});
         else if (!st)
             st = apply_here(a, plan, &in, &out, &src, &dst);
-        progress_end();
         result = st ? fail_library(st) : DONE;
     }
     parts_free(&src);
@@ -149,9 +156,11 @@ static int apply(const application *a, const rsh_plan *plan) {
 static int run_apply(application *a) {
     rsh_plan *plan = NULL;
     if (!layout_pair_parse(&a->pair) || launched_check(&a->launched, &a->pair)) return FAILED;
+    progress_plan("apply", layout_pair_group(&a->pair)); /* by a painter that ranks do not inherit */
     rsh_status st = launched_nodes(&a->launched, &a->opts);
     if (!st) st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
     int result = st ? fail_library(st) : apply(a, plan);
+    progress_end();
     rsh_plan_free(plan);
     return result;
 }

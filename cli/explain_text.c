@@ -108,6 +108,7 @@ static rsh_status print_matrix(const explanation *e) {
 static rsh_picture choose_form(void) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     bool colours = isatty(STDOUT_FILENO) && !(no && *no) && term && *term && strcmp(term, "dumb");
+    if (colours) answer_in_colour();
     return colours ? RSH_PICTURE_ANSI : RSH_PICTURE_TEXT;
 }
 

@@ -20,7 +20,7 @@ static void *load_beside(const char *file, const char *soname) {
 void *library_load(const char *name) {
     char self[PATH_MAX] = "", soname[64];
     Dl_info core;
-    snprintf(soname, sizeof soname, "%s.%d", name, RSH_VERSION_MAJOR);
+    snprintf(soname, sizeof soname, "%s.%d.%d", name, RSH_VERSION_MAJOR, RSH_VERSION_MINOR);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) *self = '\0';
     void *library = load_beside(self, soname);
     if (!library && dladdr((void *)(uintptr_t)rsh_version, &core) && core.dli_fname)

@@ -108,8 +108,8 @@ static rsh_status read_line(const char *line, const char *path, npy_array *a) {
     if (!descr || !order || (!fortran && strncmp(order, "False", 5)))
         return sentence(RSH_EVALUE, "%s: the header has no descr or no fortran_order", path);
     if (!read_dtype(descr, a))
-        return sentence(RSH_EVALUE, "%s: no layout has the dtype %.20s of the file (little-endian numbers only)", path,
-                        descr);
+        return sentence(RSH_EVALUE, "%s: no layout has the dtype %.*s of the file (numbers, little-endian)", path,
+                        (int)strcspn(descr, ","), descr);
     a->fortran = fortran;
     if (read_shape(value_of(line, "shape"), a)) return RSH_OK;
     return sentence(RSH_EVALUE, "%s: the shape in the header cannot be read, or has more than %d dims", path,

@@ -1,7 +1,7 @@
 /* Talk: sentences on stderr, and answers that must arrive.
  *
- * Both streams are ours.  Talk repeats words of users and of files, so bytes that a terminal would obey are spelled
- * out on the way; of answers the reason is kept why one did not arrive. */
+ * Both streams are ours.  Talk repeats words of users and of files, and answers names that stand in files, so bytes that
+ * a terminal would obey are spelled out on the way there; of answers the reason is kept why one did not arrive. */
 #include "cli.h"
 #include "progress.h"
 
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 static bool quiet;
+static bool to_terminal, in_colour; /* of answers */
 static int lost; /* why an answer did not reach its reader; 0: it did */
 
 void be_quiet(void) { quiet = true; }
@@ -28,13 +29,6 @@ static bool write_all(int fd, const char *data, size_t bytes) {
         bytes -= (size_t)n;
     }
     return true;
-}
-
-static ssize_t put_answer(void *cookie, const char *data, size_t bytes) {
-    (void)cookie;
-    if (write_all(STDOUT_FILENO, data, bytes)) return (ssize_t)bytes;
-    if (!lost) lost = errno;
-    return 0;
 }
 
 /* Bytes of the character at `p` that a terminal prints; 0: it would obey it, or it is no character. */
@@ -62,21 +56,36 @@ size_t spell(const char *text, size_t length, char *out, size_t room) {
     return (size_t)(p - (const unsigned char *)text);
 }
 
-static ssize_t put_talk(void *cookie, const char *data, size_t bytes) {
-    (void)cookie;
+static bool write_spelled(int fd, const char *data, size_t bytes) {
     char line[1024];
     for (size_t done = 0; done < bytes;) {
         done += spell(data + done, bytes - done, line, sizeof line);
-        if (!write_all(STDERR_FILENO, line, strlen(line))) return 0;
+        if (!write_all(fd, line, strlen(line))) return false;
     }
-    return (ssize_t)bytes;
+    return true;
 }
+
+static ssize_t put_talk(void *cookie, const char *data, size_t bytes) {
+    (void)cookie;
+    return write_spelled(STDERR_FILENO, data, bytes) ? (ssize_t)bytes : 0;
+}
+
+/* Programs get the bytes as they are. */
+static ssize_t put_answer(void *cookie, const char *data, size_t bytes) {
+    (void)cookie;
+    if ((to_terminal && !in_colour ? write_spelled : write_all)(STDOUT_FILENO, data, bytes)) return (ssize_t)bytes;
+    if (!lost) lost = errno;
+    return 0;
+}
+
+void answer_in_colour(void) { in_colour = true; }
 
 void open_talk(void) {
     FILE *answers = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_answer});
     FILE *talk = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_talk});
     if (!answers || !talk) return;
-    setvbuf(answers, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+    to_terminal = isatty(STDOUT_FILENO);
+    setvbuf(answers, NULL, to_terminal ? _IOLBF : _IOFBF, BUFSIZ);
     setvbuf(talk, NULL, _IOLBF, BUFSIZ);
     stdout = answers;
     stderr = talk;

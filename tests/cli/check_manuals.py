@@ -144,8 +144,9 @@ def zsh_completes():
     os.waitpid(pid, 0)
 
 
-for test in [f for name, f in list(globals().items()) if callable(f) and "_" in name and f.__module__ == "__main__"
-             and name not in ("read_until",)]:
+for test in (every_option_of_a_verb_is_in_its_manual_and_no_other, every_verb_is_in_the_manual_of_the_command,
+             every_environment_variable_is_in_the_manual, groff_has_nothing_to_say, completion_is_what_the_command_says,
+             bash_completes, fish_completes, zsh_completes):
     test()
 print(f"{len(failures)} failures")
 sys.exit(1 if failures else 0)

@@ -53,7 +53,7 @@ static const bad syntax[] = {
     {"f32[4/()]", "1:8", "expected an axis, found \")\""},
     {"f32[4/(x] on x=2", "1:9", "expected \",\" or \")\", found \"]\""},
     {"f32[4/(x,)] on x=2", "1:10", "expected an axis, found \")\""},
-    {"f32[4/2] on x=2", "1:7", "expected an axis, found \"2\""},
+    {"f32[4/2] on x=2", "1:7", "expected an axis, found \"2\": give the mesh a named one, \"on x=2\", and write x"},
     {"f32[4/(a,b,c,d,e,f,g,h,i)]", "1:24", "more than 8 axes"},
     {"f32[4/x:] on x=2", "1:9", "expected a block size, found \"]\""},
     {"f32[4/x%] on x=2", "1:9", "expected a unit, found \"]\""},
