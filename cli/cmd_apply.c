@@ -25,7 +25,8 @@ static const struct argp_option options[] = {
 
 /* A name of files; - is the standard stream. */
 static const char *take_name(struct argp_state *state, const char *word) {
-    if (!files_name_known(word)) argp_error(state, "'%s' is no name: %%d or %%03d in it is the rank, %%%% a percent sign", word);
+    if (!files_name_known(word))
+        argp_error(state, "'%s' is no name: %%d or %%03d in it is the rank, %%%% a percent sign", word);
     return strcmp(word, "-") ? word : NULL;
 }
 
@@ -107,7 +108,8 @@ static const char *moving(const parts *dst) {
 }
 
 /* All parts in the memory of this process.  Nothing is written before everything has moved. */
-static rsh_status apply_here(const application *a, const rsh_plan *plan, files *in, files *out, parts *src, parts *dst) {
+static rsh_status apply_here(const application *a, const rsh_plan *plan, files *in, files *out, parts *src,
+                             parts *dst) {
     inheritance h = {.plan = plan, .src = src, .dst = dst};
     progress_begin("apply: reading", src->bytes);
     rsh_status st = files_load(in, src);

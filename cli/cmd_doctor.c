@@ -58,7 +58,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     }
 }
 
-static const struct argp doctor_argp = {options, parse, NULL, "What this build and this machine offer, and what to do about what is amiss.",
+static const struct argp doctor_argp = {options, parse, NULL, 
+                                        "What this build and this machine offer, and what to do.",
                                         NULL,    NULL,  NULL};
 
 int cmd_doctor(int argc, char **argv) {

@@ -18,7 +18,7 @@ enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {.name = "matrix", .key = MATRIX, .doc = "with the bytes from each rank to each other (itself too)"},
-    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move into FILE; - is stdout, and the picture the answer"},
+    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move; - is stdout, and the picture the answer"},
     {.name = "html", .key = HTML, .arg = "FILE", .doc = "the same as a page with tables"},
     {.name = "ranks-per-node",
      .key = RANKS_PER_NODE,

@@ -22,7 +22,8 @@ static const char headers[] = VERSION_TEXT(RSH_VERSION_MAJOR, RSH_VERSION_MINOR,
 
 void find_version(finding *f) {
     snprintf(f->value, FINDING, "%s", rsh_version());
-    if (strcmp(rsh_version(), headers)) advise(f, "mixed", "the command was built for version %s of the library", headers);
+    if (strcmp(rsh_version(), headers))
+        advise(f, "mixed", "the command was built for version %s of the library", headers);
 }
 
 void find_compiler(finding *f) { snprintf(f->value, FINDING, "%s", COMPILER); }
@@ -59,7 +60,8 @@ void find_blas(finding *f) {
 void find_simd(finding *f) {
     snprintf(f->value, FINDING, "%s", rsh_simd());
     if (!strcmp(rsh_simd(), "generic"))
-        advise(f, "slow", "%s", getenv("RESHARD_SIMD") ? "RESHARD_SIMD says so" : "there is no vector path for this processor");
+        advise(f, "slow", "%s",
+               getenv("RESHARD_SIMD") ? "RESHARD_SIMD says so" : "there is no vector path for this processor");
 }
 
 /* Whoever makes a comm has the library read all of them. */

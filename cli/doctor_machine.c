@@ -105,8 +105,9 @@ void find_ptrace(finding *f) {
     }
     snprintf(f->value, FINDING, "%s", line);
     if (strcmp(line, "0"))
-        advise(f, geteuid() ? "slow" : "ok", "MPI copies twice between ranks of a machine: sysctl kernel.yama.ptrace_scope=0; "
-                                             "threads and shm do not need it");
+        advise(f, geteuid() ? "slow" : "ok",
+               "MPI copies twice between ranks of a machine: sysctl kernel.yama.ptrace_scope=0; threads and shm do not "
+               "need it");
 }
 
 void find_caches(finding *f) {

@@ -3,7 +3,7 @@
 #ifndef RESHARD_CLI_HOLDING_H
 #define RESHARD_CLI_HOLDING_H
 
-#include "files.h"
+#include "part_files.h"
 
 typedef struct holding {
     const parts *whole;
@@ -13,7 +13,8 @@ typedef struct holding {
     int64_t nparts, first; /* the first part's number among all */
 } holding;
 
-/* New memory for this rank's parts, in the order that they have in the files.  Also after a failure there is a holding to free.  Local. */
+/* New memory for this rank's parts, in the order that they have in the files.  Also after a failure
+ * there is a holding to free.  Local. */
 rsh_status holding_take(rsh_comm *comm, const files *f, holding *h);
 void holding_free(holding *h);
 /* Collective. */

@@ -16,8 +16,8 @@ typedef struct npy_array {
 
 /* numpy's name, "<f4"; NULL where it has none.  Static. */
 const char *npy_descr(rsh_dtype dtype);
-/* Reads the header; the array follows.  RSH_EIO, or RSH_EVALUE for what is no such file, or an array
- * that no layout can have, with a sentence that begins with the path. */
+/* Reads the header; the array follows.  RSH_EVALUE for what is no such file, or an array that no
+ * layout can have, with a sentence that begins with the path. */
 rsh_status npy_read(int fd, const char *path, npy_array *out);
 size_t npy_write(const npy_array *a, char header[NPY_HEADER]); /* its length */
 const char *npy_print(const npy_array *a, char text[NPY_TEXT]); /* "f32[4, 8]" */

@@ -14,15 +14,15 @@ typedef struct parts {
     rsh_tensor *owner; /* of data, unless it is mapped */
     size_t mapped;     /* bytes of the mapping that begins at `mapping` */
     void *mapping;
-    int64_t (*strides)[RSH_MAX_NDIM]; /* [n], of memory that is not in the layout's order; or NULL */
+    int64_t (*strides)[RSH_MAX_NDIM]; /* [n], where memory is not in the layout's order; or NULL */
 } parts;
 
 /* Counts parts and bytes; no memory yet.  DONE, or FAILED after a sentence. */
 int parts_measure(parts *p, const rsh_layout *layout);
 rsh_status parts_allocate(parts *p);
 void parts_settle(parts *p, char *data); /* the block begins at `data` */
-/* Elements are row by row in each part, or with `fortran` the first dim is the fastest, whatever the
- * layout says.  DONE, or FAILED after a sentence. */
+/* Elements are row by row in each part, or with `fortran` the first dim is the fastest, whatever
+ * the layout says.  DONE, or FAILED after a sentence. */
 int parts_order(parts *p, bool fortran);
 void dense_strides(int ndim, const int64_t *shape, bool fortran, int64_t *strides);
 /* The first part of a rank, among all. */

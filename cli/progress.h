@@ -1,7 +1,7 @@
 /* progress: one line on stderr that says how far long work is, if stderr is a terminal.
  *
- * There is one line at a time.  A thread of the process that began it paints it five times a second;
- * ranks that are forked later may count too. */
+ * There is one line at a time.  A thread of the process that began it paints it; ranks that are
+ * forked later may count too. */
 #ifndef RESHARD_CLI_PROGRESS_H
 #define RESHARD_CLI_PROGRESS_H
 

@@ -4,7 +4,7 @@
 #ifndef RESHARD_CLI_STREAMED_H
 #define RESHARD_CLI_STREAMED_H
 
-#include "files.h"
+#include "part_files.h"
 
 /* On rank 0 the files are open; elsewhere they only know their parts.  Collective. */
 rsh_status streamed_move(rsh_comm *comm, const rsh_plan *plan, files *in, files *out);

@@ -1,7 +1,7 @@
 /* Talk: sentences on stderr, and answers that must arrive.
  *
- * Both streams are ours.  Talk repeats words of users and of files, and answers names that stand in files, so bytes that
- * a terminal would obey are spelled out on the way there; of answers the reason is kept why one did not arrive. */
+ * Both streams are ours.  Talk repeats words of users and of files, and answers repeat names of files, so bytes that a
+ * terminal would obey are spelled out on the way there; of answers the reason is kept why one did not arrive. */
 #include "cli.h"
 #include "progress.h"
 
@@ -33,8 +33,8 @@ static bool write_all(int fd, const char *data, size_t bytes) {
 
 /* Bytes of the character at `p` that a terminal prints; 0: it would obey it, or it is no character. */
 static size_t printable(const unsigned char *p, size_t left) {
-    size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
-    if (n > left || (n == 1 && ((*p < ' ' && *p != '\n') || *p == 0x7f))) return 0;
+    size_t n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
+    if (!n || n > left || (n == 1 && ((*p < ' ' && *p != '\n') || *p == 0x7f))) return 0;
     if (n == 2 && *p == 0xc2 && p[1] < 0xa0) return 0; /* the second set of control characters */
     for (size_t i = 1; i < n; i++)
         if (p[i] >> 6 != 2) return 0;

@@ -18,7 +18,7 @@ complete -c reshard -n '__fish_seen_subcommand_from explain' -l json -d 'answer 
 complete -c reshard -n '__fish_seen_subcommand_from explain' -l matrix -d 'with the bytes from each rank to each other (itself too)'
 complete -c reshard -n '__fish_seen_subcommand_from explain' -l ranks-per-node -x -d 'ranks 0..N-1 share a node, N..2N-1 the next, ...'
 complete -c reshard -n '__fish_seen_subcommand_from explain' -l relabel -d 'first renumber the ranks of TO so that most bytes stay where they are'
-complete -c reshard -n '__fish_seen_subcommand_from explain' -l svg -r -F -d 'draw the move into FILE; - is stdout, and the picture the answer'
+complete -c reshard -n '__fish_seen_subcommand_from explain' -l svg -r -F -d 'draw the move; - is stdout, and the picture the answer'
 complete -c reshard -n '__fish_seen_subcommand_from explain' -l help -d 'Give this help list'
 complete -c reshard -n '__fish_seen_subcommand_from explain' -l usage -d 'Give a short usage message'
 complete -c reshard -n '__fish_seen_subcommand_from apply' -l ceiling -x -d 'scratch memory that a rank may use: 64MiB, 1G, 0, ...'

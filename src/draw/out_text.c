@@ -119,7 +119,7 @@ static rsh_status end(rshi_canvas *c) {
 }
 
 #define LOOK                                                                                                           \
-    .intervals = 10, .width = 40, .height = 8, .strip = 2, .min_width = 4, .min_height = 2, .gap = 16, .line = 1,       \
+    .intervals = 10, .width = 40, .height = 8, .strip = 2, .min_width = 4, .min_height = 2, .gap = 16, .line = 1,      \
     .margin = 2, .letter = 1, .begin = begin, .text = text, .line_to = line_to, .end = end
 const rshi_format rshi_format_text = {LOOK, .box = box};
 const rshi_format rshi_format_ansi = {LOOK, .box = filled_box};

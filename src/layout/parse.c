@@ -107,9 +107,11 @@ static rsh_status parse_numbers(parser *p, const char *what, const int64_t **lis
 
 static rsh_status parse_axis(parser *p, int *n, int *axes) {
     size_t length = rshi_word_length(peek(p)), digits = rshi_digits_length(p->at);
+    int shown = (int)rshi_min((int64_t)digits, 20);
     if (digits)
-        return FAIL_AT(p, p->at, "expected an axis, found \"%.*s\": give the mesh a named one, \"on x=%.*s\", and write x",
-                       (int)rshi_min((int64_t)digits, 20), p->at, (int)rshi_min((int64_t)digits, 20), p->at);
+        return FAIL_AT(p, p->at,
+                       "expected an axis, found \"%.*s\": give the mesh a named one, \"on x=%.*s\", and write x", shown,
+                       p->at, shown, p->at);
     if (!length) return expected(p, "an axis");
     if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes", RSH_MAX_AXES);
     axes[(*n)++] = (int)(p->at - p->text);

@@ -1,7 +1,7 @@
-/* files: the bytes of all parts of a layout, in their order, from or to a standard stream, one file,
- * or a file for each rank; raw, or .npy with one part in a file. */
-#ifndef RESHARD_CLI_FILES_H
-#define RESHARD_CLI_FILES_H
+/* files: the bytes of all parts of a layout, in their order, from or to a standard stream, one
+ * file, or a file for each rank; raw, or .npy with one part in a file. */
+#ifndef RESHARD_CLI_PART_FILES_H
+#define RESHARD_CLI_PART_FILES_H
 
 #include "parts.h"
 
@@ -25,6 +25,8 @@ typedef struct files {
 /* Is this a name that files_open takes?  A percent sign is followed by d, by 0, digits and d, or by
  * another percent sign. */
 bool files_name_known(const char *name);
+/* The name for a rank.  False: it is too long for a path.  `has`: is the rank in it? */
+bool part_path(const char *name, int64_t rank, char path[PATH_MAX], bool *has);
 /* With `look`: looks at all files that will be read, and whether those that will be written have a
  * place.  RSH_EIO, RSH_EVALUE or RSH_EUNSUP with a sentence. */
 rsh_status files_open(files *f, const char *name, const char *side, const parts *p, bool out,

@@ -1,5 +1,5 @@
 /* Files: one after the other, opened when their turn comes. */
-#include "files.h"
+#include "part_files.h"
 
 #include "interrupt.h"
 #include "npy.h"
@@ -17,40 +17,7 @@
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* ---- names ---- */
-
-/* Behind a percent sign: how many bytes stand for the number, and its width; 0: none do. */
-static size_t number_at(const char *p, int *width) {
-    size_t n = p[1] == '0' ? 2 : 1;
-    *width = 0;
-    while (n > 1 && p[n] >= '0' && p[n] <= '9' && *width < 100) *width = 10 * *width + p[n++] - '0';
-    return p[n] == 'd' ? n + 1 : 0;
-}
-
-bool files_name_known(const char *name) {
-    int width;
-    for (const char *p = name; (p = strchr(p, '%'));) {
-        size_t n = p[1] == '%' ? 2 : number_at(p, &width);
-        if (!n || width > 18) return false;
-        p += n;
-    }
-    return *name;
-}
-
-/* False: it is too long for a path.  `has`: does the name have the rank in it? */
-static bool spell_path(const char *name, int64_t rank, char *path, bool *has) {
-    size_t n = 0;
-    int width;
-    *has = false;
-    while (*name && n < PATH_MAX - 20) {
-        size_t number = *name == '%' && name[1] != '%' ? number_at(name, &width) : 0;
-        if (number) n += (size_t)snprintf(path + n, 20, "%0*lld", width, (long long)rank), *has = true;
-        else path[n++] = *name;
-        name += number ? number : *name == '%' ? 2 : 1;
-    }
-    path[n] = '\0';
-    return !*name;
-}
+/* ---- which file, and whose ---- */
 
 static int64_t rank_of(const files *f) { return rsh_layout_rank(f->parts->layout, f->unit); }
 static int64_t parts_here(const files *f) {
@@ -68,7 +35,7 @@ static rsh_status name_file(files *f) {
     bool has;
     if (!f->name)
         strcpy(f->path, f->out ? "standard output" : "standard input");
-    else if (!spell_path(f->name, f->each ? rank_of(f) : 0, f->path, &has))
+    else if (!part_path(f->name, f->each ? rank_of(f) : 0, f->path, &has))
         return sentence(RSH_EVALUE, "%s: the name is longer than a path can be", f->name);
     return RSH_OK;
 }
@@ -275,12 +242,15 @@ static rsh_status check_array_kind(const files *f) {
         return sentence(RSH_EUNSUP, "%s: .npy has no dtype for %s; use another name for raw elements", f->name,
                         rsh_dtype_name(dtype));
     if (!f->each && f->parts->n != 1)
-        return sentence(RSH_EUNSUP, "%s: a .npy file holds one part, and %s has %lld; name a file for each rank with %%d",
-                        f->name, f->side, (long long)f->parts->n);
-    for (int64_t k = 0; f->each && k < f->units; k++)
-        if (rsh_layout_nparts(l, rsh_layout_rank(l, k)) != 1)
+        return sentence(RSH_EUNSUP,
+                        "%s: a .npy file holds one part, and %s has %lld; name a file for each rank with %%d", f->name,
+                        f->side, (long long)f->parts->n);
+    for (int64_t k = 0; f->each && k < f->units; k++) {
+        int64_t rank = rsh_layout_rank(l, k), n = rsh_layout_nparts(l, rank);
+        if (n != 1)
             return sentence(RSH_EUNSUP, "%s: a .npy file holds one part, and rank %lld of %s has %lld boxes", f->name,
-                            (long long)rsh_layout_rank(l, k), f->side, (long long)rsh_layout_nparts(l, rsh_layout_rank(l, k)));
+                            (long long)rank, f->side, (long long)n);
+    }
     return RSH_OK;
 }
 
@@ -310,7 +280,7 @@ rsh_status files_open(files *f, const char *name, const char *side, const parts 
     bool known = false;
     rsh_status st = RSH_OK;
     *f = (files){.name = name, .side = side, .parts = p, .out = out, .fd = -1, .npy = name && ends_in(name, ".npy")};
-    if (name) spell_path(name, 0, f->path, &f->each);
+    if (name) part_path(name, 0, f->path, &f->each);
     f->units = f->each ? rsh_layout_nranks(p->layout) : 1;
     if (f->npy) st = check_array_kind(f);
     if (!st && f->npy && out) st = choose_order(f);
