@@ -74,7 +74,9 @@ static const char *nearest(const char *word) {
 
 static int unknown(const char *word) {
     const char *guess = nearest(word);
-    if (guess)
+    if (strchr(word, '['))
+        fail("'%s' looks like a layout, and a verb comes first: reshard explain FROM TO", word);
+    else if (guess)
         fail("there is no verb '%s'; did you mean '%s'?", word, guess);
     else
         fail("there is no verb '%s'; 'reshard --help' lists them", word);
@@ -114,7 +116,7 @@ static int print_version(void) {
 /* help, or help VERB */
 static int help(int argc, char **argv) {
     static char option[] = "--help";
-    if (argc < 2) {
+    if (argc < 2 || !strcmp(argv[1], "help") || !strcmp(argv[1], "version")) {
         print_help(stdout);
         return DONE;
     }

@@ -67,6 +67,8 @@ rsh_status rshi_name_fail(const char *noun, const char *text, size_t length) {
     bool dtype = !strcmp(noun, "dtype");
     int shown = (int)(length < 40 ? length : 40);
     if (length < sizeof word) memcpy(word, text, length);
+    const char *dot = strchr(word, '.'); /* behind the name of a package */
+    if (dot) memmove(word, dot + 1, strlen(dot));
     const char *guess = dtype ? guess_dtype(word) : guess_op(word);
     return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a %s%s%s; there are%s", shown, text, noun,
                      guess ? ": use " : "", guess ? guess : "", dtype ? dtype_list : op_list);

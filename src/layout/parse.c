@@ -359,6 +359,8 @@ static rsh_status parse_dtype(parser *p) {
     size_t length = rshi_word_length(peek(p));
     if (p->holes && *p->at == '[') return RSH_OK;
     if (!length) return expected(p, p->holes ? "a dtype or \"[\"" : "a dtype");
+    size_t behind = p->at[length] == '.' ? rshi_word_length(p->at + length + 1) : 0; /* as in "torch.float32" */
+    if (behind) length += 1 + behind;
     if (rsh_dtype_parse(p->at, length, &p->desc->dtype)) return FAIL_AT(p, p->at, "%s", rsh_error_detail());
     p->draft->has_dtype = true;
     p->at += length;

@@ -30,6 +30,7 @@ static const bad syntax[] = {
     {"double[4]", "1:1", "\"double\" is not a dtype: use f64; there are"},
     {"complex64[4]", "1:1", "\"complex64\" is not a dtype: use c64; there are"},
     {"bfloat16[4]", "1:1", "\"bfloat16\" is not a dtype: use bf16; there are"},
+    {"torch.bfloat16[4]", "1:1", "\"torch.bfloat16\" is not a dtype: use bf16; there are"},
     {"float33[4]", "1:1", "\"float33\" is not a dtype; there are"},
     {"f32[4] on x=2 mean(x)", "1:15",
      "\"mean\" is not a reduction: use avg; there are sum avg min max prod band bor bxor"},
