@@ -151,8 +151,10 @@ static rsh_status enter(files *f) {
     f->left = bytes_here(f);
     f->fd = open_here(f);
     if (f->fd < 0) return system_says(f);
-    if (!f->name && !f->out && isatty(f->fd) && f->left)
+    if (!f->name && !f->out && isatty(f->fd) && f->left) {
+        progress_hide();
         note("the %zu bytes of %s are read from the terminal; Ctrl-D ends them", f->left, f->side);
+    }
     if (!f->npy) return RSH_OK;
     return f->out ? write_header(f) : read_header(f, &a);
 }

@@ -16,7 +16,7 @@
 
 /* What the painter reads, in memory that forked ranks share. */
 typedef struct work {
-    _Atomic(const char *) what;
+    _Atomic(const char *) what; /* NULL: hidden */
     _Atomic uint64_t done, total;
     _Atomic double start;
 } work;
@@ -38,10 +38,9 @@ static const char *time_left(double seconds, char text[QUANTITY]) {
     return text;
 }
 
-static void describe(char *line, size_t room) {
+static void describe(const char *what, char *line, size_t room) {
     char done[QUANTITY], all[QUANTITY], rate[QUANTITY], left[QUANTITY];
     double bytes = (double)now->done, total = (double)now->total, seconds = clock_seconds() - now->start;
-    const char *what = now->what;
     double speed = bytes / (seconds > 1e-3 ? seconds : 1e-3);
     if (bytes > total) bytes = total;
     if (total == 0)
@@ -58,9 +57,11 @@ static void describe(char *line, size_t room) {
 static void paint(void) {
     char line[256] = WIPE;
     struct winsize size;
+    const char *what = now->what;
+    if (!what) return;
     size_t skip = strlen(WIPE), room = sizeof line - skip;
     if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1 && size.ws_col < room) room = size.ws_col;
-    describe(line + skip, room);
+    describe(what, line + skip, room);
     atomic_store(&open, true);
     ssize_t told = write(STDERR_FILENO, line, strlen(line));
     (void)told;
@@ -93,7 +94,6 @@ static void start_painter(void) {
     void *shared = mmap(NULL, sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return;
     now = shared;
-    now->what = "";
     now->start = clock_seconds();
     over = false;
     if (!pthread_create(&painter, NULL, keep_painting, NULL)) painting = getpid();
@@ -122,6 +122,11 @@ int progress_tell(void *what, uint64_t bytes, uint64_t total) {
     if (now && (now->what != what || now->total != total)) progress_begin(what, total);
     if (now) now->done = bytes;
     return 0;
+}
+
+void progress_hide(void) {
+    if (now) now->what = NULL;
+    progress_clear();
 }
 
 void progress_clear(void) {

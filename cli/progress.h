@@ -13,6 +13,7 @@ void progress_begin(const char *what, uint64_t total);
 void progress_plan(const char *verb, int64_t ranks); /* the same, of planning */
 void progress_add(uint64_t bytes); /* are done */
 int progress_tell(void *what, uint64_t bytes, uint64_t total); /* an rsh_progress_fn */
+void progress_hide(void);  /* until something else begins: somebody types */
 void progress_clear(void); /* the line goes, so that another can be written; work goes on */
 void progress_end(void);
 

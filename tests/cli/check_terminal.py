@@ -125,8 +125,10 @@ def apply_says_that_it_waits_for_the_terminal():
         seat = Seat("apply", "u8[5/x] on x=2", "u8[5]", stdout=result.fileno())
         said = "reshard: the 5 bytes of FROM are read from the terminal; Ctrl-D ends them"
         check("apply says that it waits", seat.waits_for(re.escape(said)), seat.seen)
+        seat.read(0.4)
         seat.types(b"abcd\n\x04")
         check("and goes on", seat.ends() == 0, seat.seen)
+        check("nothing is painted over what is typed", "reading," not in seat.seen, seat.seen)
         result.seek(0)
         check("with what was typed", result.read() == b"abcd\n")
 
