@@ -172,7 +172,7 @@ int cmd_apply(int argc, char **argv) {
     argp_parse(&apply_argp, argc, argv, 0, NULL, &a);
     if (!a.engine && launched_forgotten("apply", "local")) return USAGE;
     if (!a.engine) a.engine = "local";
-    interrupt_leaves("nothing was written", NULL);
+    interrupt_leaves("nothing was written");
     int result = launched_open(&a.launched, a.engine);
     if (!result) result = run_apply(&a);
     layout_pair_free(&a.pair);

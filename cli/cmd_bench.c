@@ -178,7 +178,7 @@ int cmd_bench(int argc, char **argv) {
     argp_parse(&bench_argp, argc, argv, 0, NULL, &b);
     if (!b.engine && launched_forgotten("bench", "threads")) return USAGE;
     if (!b.engine) b.engine = "threads";
-    interrupt_leaves("nothing was written", NULL);
+    interrupt_leaves("nothing was written");
     int result = launched_open(&b.launched, b.engine);
     if (!result) result = run_bench(&b);
     rsh_plan_free(b.plan);

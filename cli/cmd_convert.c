@@ -234,13 +234,14 @@ static int tell_text(const conversion *c, const rsh_convert_report *r, double se
 /* What Ctrl-C leaves: the place of work, if it is there by then. */
 static void leave_partial(const conversion *c) {
     static char path[PATH_MAX], words[PATH_MAX + 100];
+    static const char otherwise[] = "the target is as it was, or complete";
     int n = (int)strlen(c->dst);
     while (n > 1 && c->dst[n - 1] == '/') n--;
     snprintf(path, sizeof path, "%.*s.reshard-partial", n, c->dst);
     spell(path, strlen(path), words, PATH_MAX);
     strcat(words, c->opts.no_digest ? " has what was done, and is of no use without digests: remove it"
                                     : " has what was done; --resume goes on from there");
-    interrupt_leaves(words, path);
+    interrupt_leaves_at(path, words, otherwise);
 }
 
 static int run(conversion *c) {

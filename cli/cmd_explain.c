@@ -148,7 +148,7 @@ static int draw_file(const explanation *e, const char *name, rsh_picture form) {
     drawing d = {fopen(name, "w"), 0};
     if (!d.file) return fail("%s: %s", name, strerror(errno));
     rsh_sink sink = {put_picture, &d};
-    interrupt_leaves("the picture is not complete", NULL);
+    interrupt_leaves("the picture is not complete");
     rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
     if (fclose(d.file) && !d.error) d.error = errno;
     if (d.error) return fail("%s: %s", name, strerror(d.error));
@@ -167,7 +167,7 @@ int cmd_explain(int argc, char **argv) {
     int result = FAILED;
     argp_parse(&explain_argp, argc, argv, 0, NULL, &e);
     if (layout_pair_parse(&e.pair) && refuse_ranks(&e) == DONE) {
-        interrupt_leaves("nothing was written", NULL);
+        interrupt_leaves("nothing was written");
         progress_plan("explain", layout_pair_group(&e.pair));
         rsh_status st = plan(&e);
         progress_end();

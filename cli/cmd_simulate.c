@@ -235,7 +235,7 @@ int cmd_simulate(int argc, char **argv) {
     simulating s = {.mem = -1, .core = -1, .nic = -1, .latency = -1};
     int result = FAILED;
     argp_parse(&simulate_argp, argc, argv, 0, NULL, &s);
-    interrupt_leaves("nothing was written", NULL);
+    interrupt_leaves("nothing was written");
     s.pair.from_text = s.text[0], s.pair.to_text = s.text[1];
     if ((!s.text[0] || layout_pair_parse(&s.pair)) && take_machine(&s)) {
         rsh_status st = s.text[0] ? simulate(&s) : RSH_OK;

@@ -77,7 +77,7 @@ int cmd_verify(int argc, char **argv) {
     verification v = {.mem = 0};
     rsh_ckpt_difference d = {0};
     argp_parse(&verify_argp, argc, argv, 0, NULL, &v);
-    interrupt_leaves("nothing was written", NULL);
+    interrupt_leaves("nothing was written");
     progress_begin("verify: reading headers", 0);
     rsh_status st = open_one(&v, 0);
     if (!st) st = open_one(&v, 1);

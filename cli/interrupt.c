@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct remains {
-    const char *sentence, *path;
+    const char *path, *sentence, *otherwise; /* path NULL: the sentence */
 } remains;
 
 static remains slots[2]; /* the one at hand, and one to write to */
@@ -26,7 +26,7 @@ static void end_by(int signal) {
     if (getpid() == owner && !is_quiet()) {
         if (isatty(STDERR_FILENO)) say("\r\033[K"); /* the line of progress, and ^C */
         say(signal == SIGINT ? "reshard: interrupted: " : "reshard: ended by a signal: ");
-        say(r->path && access(r->path, F_OK) ? "nothing was written" : r->sentence);
+        say(r->path && access(r->path, F_OK) ? r->otherwise : r->sentence);
         say("\n");
     }
     raise(signal); /* the default action is back */
@@ -38,9 +38,11 @@ static void take(int signal) {
     if (!sigaction(signal, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(signal, &act, NULL);
 }
 
-void interrupt_leaves(const char *sentence, const char *path) {
+void interrupt_leaves(const char *sentence) { interrupt_leaves_at(NULL, sentence, sentence); }
+
+void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise) {
     remains *next = at_hand == &slots[0] ? &slots[1] : &slots[0];
-    *next = (remains){sentence, path};
+    *next = (remains){path, sentence, otherwise};
     at_hand = next;
     if (owner) return;
     owner = getpid();

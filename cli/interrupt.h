@@ -3,8 +3,10 @@
 #ifndef RESHARD_CLI_INTERRUPT_H
 #define RESHARD_CLI_INTERRUPT_H
 
-/* From now on the answer is `sentence`; with a path only if there is something at that path, else
- * that nothing was written.  Both are borrowed. */
-void interrupt_leaves(const char *sentence, const char *path);
+/* From now on the answer is `sentence`. */
+void interrupt_leaves(const char *sentence);
+/* The same, if there is something at `path` by then; `otherwise`, if not. */
+void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise);
+/* All are borrowed. */
 
 #endif

@@ -135,7 +135,7 @@ static void leave_file(const files *f) {
     size_t n = strlen(f->path);
     spell(f->path, n, text, PATH_MAX);
     strcat(text, f->each && f->unit ? " is not complete; the files before it are" : " is not complete");
-    interrupt_leaves(text, NULL);
+    interrupt_leaves(text);
 }
 
 static int open_here(files *f) {
