@@ -171,7 +171,7 @@ def convert_tells_how_far_it_is_and_what_it_left(folder):
     source, result, rules = (os.path.join(folder, n) for n in ("a.safetensors", "b", "two.rules"))
     open(rules, "w").write("mesh tp=2\n* [_, _/tp]\n")
     words = ("convert", source, result, "--to", rules, "--mem", "4M", "--threads", "1")
-    size = 128 * MIB
+    size = 64 * MIB
     for _ in range(4):  # until it takes longer than a hand to the keyboard
         write_checkpoint(source, size)
         seat = Seat(*words, "--force")
@@ -252,9 +252,9 @@ TESTS = [apply_tells_bytes_rate_and_time_left, nothing_is_shown_where_stderr_is_
          names_in_files_do_not_steer_the_terminal,
          apply_takes_the_memory_of_the_two_tensors]
 for test in TESTS:
+    started = time.time()
     with tempfile.TemporaryDirectory() as scratch:
-        started = time.time()
         test(*[scratch] * test.__code__.co_argcount)
-        print(f"{time.time() - started:5.1f} s  {test.__name__}")
+    print(f"{time.time() - started:5.1f} s  {test.__name__}", flush=True)
 print(f"{len(TESTS)} tests, {len(failures)} failures")
 sys.exit(1 if failures else 0)
