@@ -1,6 +1,7 @@
 /* Main: the table of verbs. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static const char *nearest(const char *word) {
 
 static int unknown(const char *word) {
     const char *guess = nearest(word);
-    if (strchr(word, '['))
+    if (isalpha((unsigned char)*word) && strchr(word, '['))
         fail("'%s' looks like a layout, and a verb comes first: reshard explain FROM TO", word);
     else if (guess)
         fail("there is no verb '%s'; did you mean '%s'?", word, guess);
