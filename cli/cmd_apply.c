@@ -99,14 +99,6 @@ static rsh_status move_by_ranks(const application *a, inheritance *h) {
     return h->src ? rsh_run(ranks, move_thread, h) : rsh_run_shm(ranks, move_process, h);
 }
 
-/* "apply: moving 4.0 GiB" */
-static const char *moving(const parts *dst) {
-    static char text[QUANTITY + 32];
-    char bytes[QUANTITY];
-    snprintf(text, sizeof text, "apply: moving %s", human_bytes((double)dst->bytes, bytes));
-    return text;
-}
-
 /* All parts in the memory of this process.  Nothing is written before everything has moved. */
 static rsh_status apply_here(const application *a, const rsh_plan *plan, files *in, files *out, parts *src,
                              parts *dst) {
@@ -115,7 +107,7 @@ static rsh_status apply_here(const application *a, const rsh_plan *plan, files *
     rsh_status st = files_load(in, src);
     if (!st) st = parts_allocate(dst);
     if (!st && (files_order(in, src) || files_order(out, dst))) st = RSH_ENOMEM;
-    progress_begin(moving(dst), 0);
+    if (!st) progress_fill("apply: moving", dst->data, dst->bytes);
     if (!st) st = strcmp(a->engine, "local") ? move_by_ranks(a, &h) : move_locally(plan, src, dst);
     progress_begin("apply: writing", dst->bytes);
     if (!st) st = files_move(out, dst->data, dst->bytes);

@@ -12,6 +12,7 @@
 
 #define FIRST 0.1 /* seconds before anything is shown, and between two paintings */
 #define NEXT 0.2
+#define SAMPLES 2048 /* pages that are looked at */
 #define WIPE "\r\033[K"
 
 /* What the painter reads, in memory that forked ranks share. */
@@ -19,6 +20,7 @@ typedef struct work {
     _Atomic(const char *) what; /* NULL: hidden */
     _Atomic uint64_t done, total;
     _Atomic double start;
+    _Atomic(const char *) memory; /* new, of `total` bytes, whose pages come as they are written; NULL: bytes are counted */
 } work;
 
 static work *now;       /* NULL: nothing is shown */
@@ -38,9 +40,25 @@ static const char *time_left(double seconds, char text[QUANTITY]) {
     return text;
 }
 
+/* The share of memory that has been written to, by a look at some of its pages. */
+static double share_written(const char *memory, uint64_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = bytes / page, step = pages / SAMPLES + 1, seen = 0, there = 0;
+    const char *first = (const char *)(((uintptr_t)memory + page - 1) & ~(uintptr_t)(page - 1));
+    for (size_t i = 0; i + 1 < pages; i += step, seen++) {
+        unsigned char in = 0;
+        if (!mincore((void *)(uintptr_t)(first + i * page), page, &in)) there += in & 1;
+    }
+    return seen ? (double)there / (double)seen : 0;
+}
+
+static double bytes_done(void) {
+    const char *memory = now->memory;
+    return memory ? share_written(memory, now->total) * (double)now->total : (double)now->done;
+}
+
 static void describe(const char *what, char *line, size_t room) {
     char done[QUANTITY], all[QUANTITY], rate[QUANTITY], left[QUANTITY];
-    double bytes = (double)now->done, total = (double)now->total, seconds = clock_seconds() - now->start;
+    double bytes = bytes_done(), total = (double)now->total, seconds = clock_seconds() - now->start;
     double speed = bytes / (seconds > 1e-3 ? seconds : 1e-3);
     if (bytes > total) bytes = total;
     if (total == 0)
@@ -102,10 +120,16 @@ static void start_painter(void) {
 void progress_begin(const char *what, uint64_t total) {
     start_painter();
     if (!now) return;
+    now->memory = NULL;
     now->done = 0;
     now->total = total;
     now->start = clock_seconds();
     now->what = what;
+}
+
+void progress_fill(const char *what, const void *memory, uint64_t bytes) {
+    progress_begin(what, bytes);
+    if (now) now->memory = memory;
 }
 
 void progress_plan(const char *verb, int64_t ranks) {

@@ -10,6 +10,8 @@
 /* From now on `what` is done ("apply: reading", borrowed), of `total` bytes; 0: nobody knows how
  * many, and the seconds are told instead. */
 void progress_begin(const char *what, uint64_t total);
+/* The same, of filling memory that nobody has written to before: nobody need count. */
+void progress_fill(const char *what, const void *memory, uint64_t bytes);
 void progress_plan(const char *verb, int64_t ranks); /* the same, of planning */
 void progress_add(uint64_t bytes); /* are done */
 int progress_tell(void *what, uint64_t bytes, uint64_t total); /* an rsh_progress_fn */

@@ -92,6 +92,20 @@ def apply_tells_bytes_rate_and_time_left():
             check(f"{engine}: the bytes are right", result.read() == b"a" * MIB + b"b" * MIB)
 
 
+def apply_tells_how_much_has_moved(folder):
+    source, n = os.path.join(folder, "source"), 8192
+    for _ in range(4):  # until it takes longer than a moment
+        with open(source, "wb") as f, open(os.devnull, "wb") as nothing:
+            f.truncate(n * n)
+            seat = Seat("apply", "--in", source, f"u8[{n}, {n}] order(1,0)", f"i16[{n}, {n}]", stdout=nothing.fileno())
+            check("it succeeds", seat.ends() == 0, seat.seen)
+        if "moving" in seat.seen:
+            break
+        n *= 2
+    shares = [int(s) for s in re.findall(r"apply: moving, [^(]* \((\d+) %\), .*?/s, \d+ s left", seat.seen)]
+    check("what has moved grows", shares and shares == sorted(shares) and shares[-1] <= 100, seat.seen)
+
+
 def nothing_is_shown_where_stderr_is_no_terminal():
     p = subprocess.Popen([COMMAND, "apply", "u8[4]", "u8[4]"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE)
@@ -245,7 +259,7 @@ def apply_takes_the_memory_of_the_two_tensors():
         check(f"{engine}: all comes", len(first) + len(p.stdout.read()) == size and p.wait() == 0)
 
 
-TESTS = [apply_tells_bytes_rate_and_time_left, nothing_is_shown_where_stderr_is_no_terminal,
+TESTS = [apply_tells_bytes_rate_and_time_left, apply_tells_how_much_has_moved, nothing_is_shown_where_stderr_is_no_terminal,
          bench_and_planning_tell_how_far_they_are, apply_says_that_it_waits_for_the_terminal,
          ctrl_c_says_that_nothing_was_written, ctrl_c_says_which_file_is_not_complete,
          convert_tells_how_far_it_is_and_what_it_left, colours_are_those_of_the_ranks_and_can_be_refused,
