@@ -20,7 +20,7 @@ typedef struct work {
     _Atomic(const char *) what; /* NULL: hidden */
     _Atomic uint64_t done, total;
     _Atomic double start;
-    _Atomic(const char *) memory; /* new, of `total` bytes, whose pages come as they are written; NULL: bytes are counted */
+    _Atomic(const char *) memory; /* of `total` bytes, whose pages come as they are written; NULL: bytes are counted */
 } work;
 
 static work *now;       /* NULL: nothing is shown */
