@@ -15,7 +15,7 @@ static rsh_status trouble_forward(rsh_grad_call *c) {
 }
 static rsh_status trouble_backward(rsh_grad_call *c) {
     const trouble *t = rsh_call_attrs(c);
-    if (t->fails) return rsh_grad_fail(RSH_EIO, "an op fails on one rank");
+    if (t->fails) return rsh_fail(RSH_EIO, "an op fails on one rank");
     return t->gives_nothing ? RSH_OK : rsh_call_pass(c, 0, 0);
 }
 static const rsh_grad_op trouble_op = {
