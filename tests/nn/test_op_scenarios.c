@@ -135,8 +135,8 @@ static void test_loss_parallel_multi_dim_mesh(void **state) {
 /* ---- views ---- */
 
 /* Chunks of the last dim become chunks of dim 1: the last dim is split at the chunks' ends, the new dim is brought
- * forward, and joined.  Every rank's part is the same all the way.  In one step it is refused: the rows of a chunk would
- * not lie together. */
+ * forward, and joined.  Every rank's part is the same all the way.  In one step it is refused: the rows of a chunk
+ * would not lie together. */
 static rsh_status change_of_dim(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;

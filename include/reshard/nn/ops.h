@@ -7,8 +7,8 @@
  *
  * Pointwise ops take distributed values too and work part by part: all distributed inputs have one
  * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
- * parts.  Other ops answer RSH_EUNSUP with the op's name.  DTensors go through all ops, by the table
- * in docs/dtensor.md.
+ * parts.  Other ops answer RSH_EUNSUP with the op's name.  DTensors go through all ops, by the
+ * table in docs/dtensor.md.
  *
  * Every function here is local, but for ops on DTensors that the table says move something: these
  * are collective over the mesh.  The caller frees *out.  All of them return, beside what their
