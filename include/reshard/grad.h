@@ -359,14 +359,14 @@ RSH_API rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_der
                                      const rsh_plan_opts *opts, rsh_value **out);
 
 /* The same in steps, as rsh_reshard_begin does it.  The value is held; its elements must not change
- * before wait returns.  The move becomes part of the graph in wait, so all ranks wait for such moves
- * in the same order. */
+ * before wait returns.  The move becomes part of the graph in wait, so all ranks wait for such
+ * moves in the same order. */
 typedef struct rsh_value_transit rsh_value_transit;
 /* The caller frees *out.  Errors as above.  Collective. */
 RSH_API rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_derivative how,
                                            const rsh_plan_opts *opts, rsh_value_transit **out);
-/* A transit that is over before it begins: wait gives the value itself, held, or NULL for NULL.  The
- * caller frees *out.  RSH_ENOMEM.  Local. */
+/* A transit that is over before it begins: wait gives the value itself, held, or NULL for NULL.
+ * The caller frees *out.  RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_value_transit_of(rsh_value *v, rsh_value_transit **out);
 /* Gives the result a reading, as rsh_value_read; it holds `what`.  RSH_EVALUE for NULL.  Local. */
 RSH_API rsh_status rsh_value_transit_read(rsh_value_transit *t, const rsh_reading *reading,

@@ -1,8 +1,8 @@
 /* Stash: tensors that all ranks have, kept as one chunk on each rank until they are needed again.
  *
  * It is for programs with an autograd of their own: what forward saves for backward, and what is
- * the same on every rank, is packed, and unpacked in backward.  A rank then keeps 1/ranks of it, and
- * one gather brings it back.  libreshard-nn's rsh_input_reshard does this for its own modules.
+ * the same on every rank, is packed, and unpacked in backward.  A rank then keeps 1/ranks of it,
+ * and one gather brings it back.  libreshard-nn's rsh_input_reshard does this for its own modules.
  *
  * A ticket stands for one packed tensor.  Tickets of a stash are numbered in the order of packing,
  * so every rank packs the same tensors in the same order, and ranks that ask for different tickets
@@ -30,13 +30,13 @@ RSH_API void rsh_stash_free(rsh_stash *s);
  * no smaller; and not on a comm of one rank.  Local. */
 RSH_API bool rsh_stash_cuts(const rsh_stash *s, const rsh_tensor *t, int dim);
 /* Packs a tensor that has the same elements on all ranks: copies this rank's chunk along the dim,
- * as the chunk rule has it, and notes shape, strides and dtype.  A tensor that is not cut is kept as
- * it is, on its storage.  The caller frees *out.
+ * as the chunk rule has it, and notes shape, strides and dtype.  A tensor that is not cut is kept
+ * as it is, on its storage.  The caller frees *out.
  * RSH_EVALUE for NULL; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_stash_pack(rsh_stash *s, const rsh_tensor *t, int dim, rsh_ticket **out);
-/* Begins to gather, so that the next unpack finds it under way or done.  Nothing happens if that was
- * begun already, or the tensor was not cut.  Until it is unpacked or forgotten every rank makes the
- * same collective calls on the comm.
+/* Begins to gather, so that the next unpack finds it under way or done.  Nothing happens if that
+ * was begun already, or the tensor was not cut.  Until it is unpacked or forgotten every rank makes
+ * the same collective calls on the comm.
  * RSH_EMISMATCH if ranks name different tickets; RSH_ENOMEM; what rsh_reshard_begin returns.
  * Collective; local if the tensor was not cut. */
 RSH_API rsh_status rsh_stash_prefetch(rsh_ticket *t);

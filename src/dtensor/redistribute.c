@@ -24,8 +24,8 @@ static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype 
     return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);
 }
 
-/* Where it goes, or NULL and RSH_OK if it is there already.  A rank that refuses is heard in the opening of the move; so
- * that it is heard too where nothing moves, ranks meet then. */
+/* Where it goes, or NULL and RSH_OK if it is there already.  A rank that refuses is heard in the opening of the move;
+ * so that it is heard too where nothing moves, ranks meet then. */
 static rsh_status find_target(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
     rsh_comm *comm = rsh_mesh_comm(rsh_dtensor_mesh(v));
     rsh_layout *found = NULL;

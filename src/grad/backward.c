@@ -23,8 +23,8 @@ typedef struct walking {
 
 /* ---- those that wait ---- */
 
-/* A pairing heap: entries are linked to one another, so that waiting takes no memory.  A rank that has run out of it can
- * still walk on and tell the others. */
+/* A pairing heap: entries are linked to one another, so that waiting takes no memory.  A rank that has run out of it
+ * can still walk on and tell the others. */
 static rshi_entry *meld(rshi_entry *a, rshi_entry *b) {
     if (!a || !b) return a ? a : b;
     rshi_entry *top = a->number > b->number ? a : b, *below = top == a ? b : a;

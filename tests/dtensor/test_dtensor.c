@@ -95,7 +95,8 @@ static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
 /* A random tenth of all pairs, fewer of them over wires; with RESHARD_ALL every pair, on threads in every size. */
 static void every_placement_goes_to_every_other(void **state) {
     (void)state;
-    sweep s[] = {{1, {4}, 0, 1, false}, {2, {2, 2}, 0, 2, false}, {2, {4, 2}, 0, 10, false}, {3, {2, 2, 2}, 0, 10, false}};
+    sweep s[] = {{1, {4}, 0, 1, false}, {2, {2, 2}, 0, 2, false}, {2, {4, 2}, 0, 10, false},
+                 {3, {2, 2, 2}, 0, 10, false}};
     uint64_t seed = test_seed((uint64_t)time(NULL));
     bool all = getenv("RESHARD_ALL") != NULL;
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {

@@ -89,7 +89,8 @@ static void test_full_tensor_grad_hint(void **state) {
 static rsh_status uneven(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const rsh_place S = rsh_shard_on(0);
-    int64_t n = rsh_comm_size(c) + 1, me = rsh_comm_rank(c), mine = n - 2 * me > 2 ? 2 : n - 2 * me < 0 ? 0 : n - 2 * me;
+    int64_t n = rsh_comm_size(c) + 1, me = rsh_comm_rank(c), left = n - 2 * me;
+    int64_t mine = left > 2 ? 2 : left < 0 ? 0 : left;
     const int64_t shape[2] = {n, 4};
     (void)ctx;
     RSH_TRY(line_of(c, &m));
