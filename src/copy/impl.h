@@ -98,9 +98,9 @@ void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, c
                          int64_t dr, const char *src, int64_t sc);
 bool rshi_transpose_streams(const char *dst, int64_t dr);
 
-/* The same into a dense tile from source lines that lie far apart. */
-void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,
-                     int64_t sc);
+/* The same into a tile, whose rows are tr bytes apart, from source lines that lie far apart. */
+void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_t tr,
+                     const char *src, int64_t sc);
 
 /* Any plane into a dense tile, and a dense tile into any plane. */
 void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,

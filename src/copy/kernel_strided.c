@@ -49,7 +49,7 @@ void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const
     if (sc == u)
         rshi_rows_copy(false, rows, (size_t)cols * unit, tile, cols * u, src, sr);
     else if (sr == u)
-        rshi_tile_cross(unit, rows, cols, tile, src, sc);
+        rshi_tile_cross(unit, rows, cols, tile, cols * u, src, sc);
     else
         rshi_strided_copy(unit, rows, cols, tile, cols * u, u, src, sr, sc);
 }
