@@ -197,6 +197,17 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
 endif()
 
+# The command at a terminal, its manuals and completion, and its arrays.
+file(GLOB cli_checks CONFIGURE_DEPENDS ${tests}/cli/check_*.py)
+if(TARGET reshard-command AND PYTHON)
+  foreach(check IN LISTS cli_checks)
+    cmake_path(GET check STEM name)
+    string(REGEX REPLACE "^check_" "" name ${name})
+    add_test(NAME "cli: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
+    set_tests_properties("cli: ${name}" PROPERTIES LABELS cli)
+  endforeach()
+endif()
+
 # The command on checkpoints, against readers, writers and models in Python.
 file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
 if(TARGET reshard-command AND PYTHON)
