@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first of the ranks that cover the same cells: replicas are seen as one.  Of several pieces the one counts that the
- * rank shares with fewest.  -1: not in the picture. */
+/* The first of the ranks that cover the same cells: replicas are seen as one.  Of several pieces the one counts that
+ * the rank shares with fewest.  -1: not in the picture. */
 static int64_t seen_as(const rshi_side *side, int64_t rank) {
     int64_t i = rshi_layout_ordinal(side->layout, rank);
     const rshi_alike *best = NULL;
