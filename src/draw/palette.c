@@ -10,11 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first of the ranks that cover the same cells: replicas are seen as one.  -1: not in the picture. */
+/* The first of the ranks that cover the same cells: replicas are seen as one.  Of several pieces the one counts that
+ * the rank shares with fewest.  -1: not in the picture. */
 static int64_t seen_as(const rshi_side *side, int64_t rank) {
     int64_t i = rshi_layout_ordinal(side->layout, rank);
-    if (i < 0 || side->start[i] == side->start[i + 1]) return -1;
-    return side->rank[side->alike[side->member[side->start[i]]].first];
+    const rshi_alike *best = NULL;
+    for (int64_t k = i < 0 ? 0 : side->start[i]; i >= 0 && k < side->start[i + 1]; k++) {
+        const rshi_alike *a = &side->alike[side->member[k]];
+        if (!best || a->n < best->n) best = a;
+    }
+    return best ? side->rank[best->first] : -1;
 }
 
 /* The number that a rank's coordinates along some axes make; the rank itself without axes. */

@@ -118,6 +118,17 @@ static void replicas_have_one_colour_and_only_cuts_give_others(void **state) {
     expect_apart("f32[6, 4] boxes 3:[0:3,0:2] 9:[3:6,0:2] 4:[0:6,2:4]", 3, 0.08);
 }
 
+/* Ranks that share some segments only have colours of their own; what they share has the first one's. */
+static void ranks_that_share_a_segment_are_told_apart(void **state) {
+    (void)state;
+    colour c[64];
+    assert_int_equal(colours_of("bf16[(40/(kv,rep)|20/kv|20/kv)] on kv=2,rep=2", c), 8);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++) assert_true(apart(c[i], c[k]) > 0.06);
+    assert_true(apart(c[4], c[0]) < 1e-9 && apart(c[6], c[0]) < 1e-9);
+    assert_true(apart(c[5], c[2]) < 1e-9 && apart(c[7], c[2]) < 1e-9);
+}
+
 /* Of a mesh: the same hue along one axis, the same shade along the other, so that rows differ as columns do not. */
 static void one_axis_gives_the_hue_the_other_the_shade(void **state) {
     (void)state;
@@ -139,6 +150,7 @@ int main(void) {
         cmocka_unit_test(up_to_eight_ranks_are_told_apart),
         cmocka_unit_test(sixteen_ranks_are_told_apart),
         cmocka_unit_test(replicas_have_one_colour_and_only_cuts_give_others),
+        cmocka_unit_test(ranks_that_share_a_segment_are_told_apart),
         cmocka_unit_test(one_axis_gives_the_hue_the_other_the_shade),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

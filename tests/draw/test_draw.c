@@ -224,30 +224,6 @@ static void one_layout_is_one_grid(void **state) {
     free(p.text);
 }
 
-/* Takes out ESC [ ... m. */
-static int without_colours(char *text) {
-    int taken = 0;
-    char *to = text;
-    for (const char *at = text; *at; at++) {
-        if (*at != '\033') *to++ = *at;
-        else at = strchr(at, 'm'), taken++;
-    }
-    *to = '\0';
-    return taken;
-}
-
-static void colours_on_a_terminal_change_no_letter(void **state) {
-    (void)state;
-    for (size_t i = 0; i < MOVES; i++) {
-        char *plain = draw(&moves[i], RSH_PICTURE_TEXT), *coloured = draw(&moves[i], RSH_PICTURE_ANSI);
-        bool any = without_colours(coloured) > 0;
-        assert_string_equal(coloured, plain);
-        assert_int_equal(any, !strstr(plain, "no elements") && !strstr(plain, "sum")); /* which is of no rank's colour */
-        free(plain);
-        free(coloured);
-    }
-}
-
 /* ---- SVG and HTML ---- */
 
 static void a_destination_shows_where_its_cells_come_from(void **state) {
@@ -382,7 +358,6 @@ int main(void) {
         cmocka_unit_test(replicas_of_a_sum_are_not_added_to_it),
         cmocka_unit_test(contributions_that_stay_apart_are_not_combined),
         cmocka_unit_test(one_layout_is_one_grid),
-        cmocka_unit_test(colours_on_a_terminal_change_no_letter),
         cmocka_unit_test(a_destination_shows_where_its_cells_come_from),
         cmocka_unit_test(reductions_are_hatched),
         cmocka_unit_test(svg_is_balanced_and_has_no_id_twice),

@@ -53,6 +53,7 @@ static int strip(page *p) {
 
 static const char *const moves[][2] = {{"f32[64/x, 64] on x=4", "f32[64, 64/x] on x=4"},
                                        {"f32[64]", "f32[64/x] on x=3"},
+                                       {"f32[4096/x, 64] on x=4096", "f32[4096, 64/x] on x=4096"},
                                        {"f32[64, 64] on x=4 sum(x)", "f32[64/x, 64] on x=4"},
                                        {"f32[5, 6, 7/x] on x=2", "f32[5/x, 6, 7] on x=3"},
                                        {"u8[8, 8] boxes 3:[0:4,0:8] 1,5:[4:8,0:8]", "u8[8/x~, 8] on x=3"},
