@@ -135,11 +135,11 @@ static void mark_stages(rshi_program *g) {
     }
 }
 
-static rshi_block block_of(const rshi_program *g, const rshi_slab *s) {
+static rshi_slab_rows block_of(const rshi_program *g, const rshi_slab *s) {
     const rshi_task *t = &g->tasks[s->task];
     const rshi_source *src = &g->sources[t->first_source];
-    rshi_block b = {.rows = rshi_move_strip(&t->move, s->first, s->i0, s->i1), .dst = (int32_t)t->part};
-    if (!b.rows.rows || t->part > INT32_MAX || src->part > INT32_MAX) return (rshi_block){0};
+    rshi_slab_rows b = {.rows = rshi_move_strip(&t->move, s->first, s->i0, s->i1), .dst = (int32_t)t->part};
+    if (!b.rows.rows || t->part > INT32_MAX || src->part > INT32_MAX) return (rshi_slab_rows){0};
     b.src = (int32_t)src->part;
     b.rows.dst += t->offset + rshi_outer_offset(&t->move, t->move.ds, s->first, s->outer);
     b.rows.src += src->offset + rshi_outer_offset(&t->move, t->move.ss, s->first, s->outer);
@@ -183,12 +183,12 @@ static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *bas
 }
 
 /* Bytes that are asked for ahead of a block; one that needs no asking counts for as many as are asked for at all. */
-static int64_t asked(const rshi_program *g, const rshi_block *b) {
+static int64_t asked(const rshi_program *g, const rshi_slab_rows *b) {
     int64_t bytes = b->rows.rows && g->stream ? rshi_strip_asked(&b->rows) : 0;
     return bytes ? bytes : AHEAD;
 }
 
-static void ask(const rshi_program *g, const rshi_block *b, char *const *base) {
+static void ask(const rshi_program *g, const rshi_slab_rows *b, char *const *base) {
     if (b->rows.rows && g->stream && rshi_strip_asked(&b->rows)) rshi_strip_ask(&b->rows, base[b->src]);
 }
 
@@ -197,7 +197,7 @@ static void ask(const rshi_program *g, const rshi_block *b, char *const *base) {
 void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base, const char **pointers) {
     int64_t next = start, ahead = 0;
     for (int64_t i = start; i < end; i++) {
-        const rshi_block *b = &g->blocks[i];
+        const rshi_slab_rows *b = &g->blocks[i];
         for (; next < end && (next <= i || ahead < AHEAD); next++) {
             ask(g, &g->blocks[next], base);
             ahead += asked(g, &g->blocks[next]);

@@ -32,10 +32,10 @@ typedef struct rshi_slab {
 
 /* The same with all that is needed to run it, where it is rows of bytes: kept small, since a rank
  * with many neighbours has many of them and reads them all in every run. */
-typedef struct rshi_block {
+typedef struct rshi_slab_rows {
     rshi_strip rows; /* from element 0 of the parts */
     int32_t src, dst; /* parts */
-} rshi_block;
+} rshi_slab_rows;
 
 /* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
 static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strides, int first,
@@ -59,7 +59,7 @@ typedef struct rshi_program {
     rshi_source *sources;
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
-    rshi_block *blocks; /* [nslabs], one for each slab */
+    rshi_slab_rows *blocks; /* [nslabs], one for each slab */
     bool stream;
     rshi_woven **woven; /* owned, each */
     int64_t nwoven, woven_room;
