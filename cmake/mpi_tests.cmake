@@ -71,6 +71,18 @@ function(reshard_mpi_golden_tests mpirun flags)
   endforeach()
 endfunction()
 
+# Sharded layers, plans, training: what nn does with several ranks, on four of one node and two by two.
+function(reshard_mpi_nn_tests mpirun library)
+  foreach(name sharded_layers sharding_plan megatron module_outputs training)
+    foreach(per_node 4 2)
+      set(test "nn: ${name} on mpi, ${per_node} ranks a node")
+      add_test(NAME ${test} COMMAND ${TIMEOUT} 200 ${mpirun} -n 4 $<TARGET_FILE:test_${name}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      set_tests_properties(${test} PROPERTIES LABELS "nn;mpi" PROCESSORS 2
+        ENVIRONMENT "${mpi_root};RESHARD_TEST_ENGINE=mpi;RESHARD_TEST_MPI=${library};RESHARD_TEST_PER_NODE=${per_node}")
+    endforeach()
+  endforeach()
+endfunction()
+
 # Every public function with wrong arguments on a comm of the engine mpi, those of libreshard-mpi among them.
 function(reshard_mpi_door_tests mpirun flags)
   set(program doors-on-mpi)
@@ -92,6 +104,9 @@ if(TARGET reshard-mpi)
   endif()
   reshard_mpi_job_tests(default "${launcher}" $<TARGET_FILE:reshard-mpi>)
   reshard_mpi_golden_tests("${launcher}" reshard-mpi-flags)
+  if(TARGET reshard-nn)
+    reshard_mpi_nn_tests("${launcher}" $<TARGET_FILE:reshard-mpi>)
+  endif()
   if(TARGET test_doors)
     reshard_mpi_door_tests("${launcher}" reshard-mpi-flags)
   endif()

@@ -75,6 +75,9 @@ static void a_thousand_steps_hold_no_more_memory_than_three(void **state) {
     run_groups(1, thousand, &steps);
     steps = 200;
     run_groups(2, thousand, &steps);
+    if (!engine_is_job()) return;
+    steps = 20;
+    run_groups(4, thousand, &steps); /* on both nodes, if there are two */
 }
 
 int main(void) {
