@@ -67,7 +67,7 @@ static rsh_status collect_shape(rsh_module *m, const char *text, int ndim, const
     return RSH_OK;
 }
 
-static rsh_status collected(void *ctx) { /* H2, and the rule for dims of length 1 */
+static rsh_status collected(void *ctx) { /* H2; B-15: a dim of length 1 is dropped on all ranks or on none */
     (void)ctx;
     rsh_module *m = NULL;
     int me = rsh_group_rank(NULL);
@@ -108,10 +108,9 @@ static rsh_status synced(void *ctx) {
     TRY(squared_loss(y, &loss));
     TRY(rsh_backward(loss, NULL, 0));
     if (me == n - 1 && n > 1) { /* a rank without a gradient takes part with zeros */
-        rsh_value *b = NULL, *w = NULL;
+        rsh_value *b = NULL;
         TRY(parameter(m, "fc2.bias", &b));
         TRY(rsh_value_set_grad(b, NULL));
-        (void)w;
     }
     CHECK_STATUS(RSH_EVALUE, rsh_module_sync_grads(m, NULL, RSH_OP_MAX));
     TRY(rsh_module_sync_grads(m, NULL, RSH_OP_SUM));

@@ -24,6 +24,7 @@ static rsh_status refusing_sharder(void *ctx, rsh_module *m, rsh_module **out) {
 }
 
 typedef struct bad {
+    const char *name; /* of the scenario, for sentences */
     const char *path;
     bool spec, sharder;
     const char *other; /* a sharder for this path, before */
@@ -33,49 +34,60 @@ typedef struct bad {
     const char *says;
 } bad;
 
-static rsh_status plan_errors(void *ctx) {
-    (void)ctx;
-    static const bad bads[] = {
-        {"fc1.weight", false, false, NULL, NULL, false, RSH_ETYPE, "fc1.weight"},      /* L1 */
-        {"fc1.weight", true, true, NULL, NULL, false, RSH_ETYPE, "both"},
-        {"fc1.weight", true, false, NULL, "", false, RSH_ETYPE, "output"},             /* L2 */
-        {"fc3.weight", true, false, NULL, NULL, false, RSH_EATTR, "fc3"},              /* L3 */
-        {"fc1.biass", true, false, NULL, NULL, false, RSH_EATTR, "biass"},             /* L3 */
-        {"fc1.weight", true, false, NULL, "fc9", true, RSH_EATTR, "fc9"},
-        {"", false, true, NULL, NULL, false, RSH_EKEY, "root"},                        /* L9 */
-        {"fc1.weight", true, false, "fc1", NULL, false, RSH_ERUNTIME, "sharder"},      /* L10 */
-        {"fc1.weight", true, false, "", NULL, false, RSH_EKEY, "root"},
-        {"fc1", false, true, NULL, NULL, false, RSH_EVALUE, "new module"},
-        {"fc7", false, true, NULL, NULL, false, RSH_EATTR, "fc7"},
-    };
+static rsh_status refuse(rsh_module *m, const bad *b) {
     rsh_sharder same = {no_new_module, NULL};
     rsh_spec *spec = NULL;
-    rsh_module *m = NULL;
+    rsh_sharding_plan *p = NULL;
     TRY(chunks(0, rsh_group_size(NULL), NULL, &spec));
-    TRY(make_mlp((const int64_t[]){17, 12, 29}, RSH_F32, &m));
-    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
-        const bad *b = &bads[i];
-        rsh_sharding_plan *p = NULL;
-        TRY(rsh_sharding_plan_new(&p));
-        TRY(rsh_sharding_plan_add(p, "fc2.weight", spec, NULL)); /* a good entry before the bad one */
-        if (b->other) TRY(rsh_sharding_plan_add(p, b->other, NULL, &same));
-        TRY(rsh_sharding_plan_add(p, b->path, b->spec ? spec : NULL, b->sharder ? &same : NULL));
-        if (b->output) TRY(rsh_sharding_plan_reshard_output(p, b->output, b->output_spec ? spec : NULL));
-        CHECK_STATUS(b->expected, rsh_shard_module(m, p, 0, NULL));
-        CHECK(strstr(rsh_error_detail(), b->says));
-        TRY(untouched(m));
-        rsh_sharding_plan_free(p);
-    }
-    rsh_module_free(m);
+    TRY(rsh_sharding_plan_new(&p));
+    TRY(rsh_sharding_plan_add(p, "fc2.weight", spec, NULL)); /* a good entry before the bad one */
+    if (b->other) TRY(rsh_sharding_plan_add(p, b->other, NULL, &same));
+    TRY(rsh_sharding_plan_add(p, b->path, b->spec ? spec : NULL, b->sharder ? &same : NULL));
+    if (b->output) TRY(rsh_sharding_plan_reshard_output(p, b->output, b->output_spec ? spec : NULL));
+    rsh_status got = rsh_shard_module(m, p, 0, NULL);
+    if (got != b->expected || !strstr(rsh_error_detail(), b->says)) return wrong(__FILE__, __LINE__, b->name);
+    rsh_sharding_plan_free(p);
     rsh_spec_free(spec);
-    return RSH_OK;
-}
-static void test_sharding_plan_errors(void **state) {
-    (void)state;
-    for (int n = 1; n <= 4; n++) run_groups(n, plan_errors, NULL);
+    return untouched(m);
 }
 
-/* One rank's refusal, or another plan there, is every rank's error. */
+/* ctx: a list that ends with a name of NULL. */
+static rsh_status refuse_all(void *ctx) {
+    rsh_module *m = NULL;
+    TRY(make_mlp((const int64_t[]){17, 12, 29}, RSH_F32, &m));
+    for (const bad *b = ctx; b->name; b++) TRY(refuse(m, b));
+    rsh_module_free(m);
+    return RSH_OK;
+}
+
+static void test_sharding_plan_errors(void **state) {
+    (void)state;
+    static bad bads[] = {
+        {"L1", "fc1.weight", false, false, NULL, NULL, false, RSH_ETYPE, "fc1.weight"},
+        {"spec and sharder", "fc1.weight", true, true, NULL, NULL, false, RSH_ETYPE, "both"},
+        {"L2", "fc1.weight", true, false, NULL, "", false, RSH_ETYPE, "output"},
+        {"L3, a module", "fc3.weight", true, false, NULL, NULL, false, RSH_EATTR, "fc3"},
+        {"L3, a parameter", "fc1.biass", true, false, NULL, NULL, false, RSH_EATTR, "biass"},
+        {"an output of nothing", "fc1.weight", true, false, NULL, "fc9", true, RSH_EATTR, "fc9"},
+        {.name = NULL},
+    };
+    for (int n = 1; n <= 4; n++) run_groups(n, refuse_all, bads);
+}
+
+static void test_custom_sharder_errors(void **state) {
+    (void)state;
+    static bad bads[] = {
+        {"L9", "", false, true, NULL, NULL, false, RSH_EKEY, "root"},
+        {"L9, after a parameter (B-03)", "fc1.weight", true, false, "", NULL, false, RSH_EKEY, "root"},
+        {"L10", "fc1.weight", true, false, "fc1", NULL, false, RSH_ERUNTIME, "sharder"},
+        {"the same module", "fc1", false, true, NULL, NULL, false, RSH_EVALUE, "new module"},
+        {"a sharder of nothing", "fc7", false, true, NULL, NULL, false, RSH_EATTR, "fc7"},
+        {.name = NULL},
+    };
+    for (int n = 1; n <= 4; n++) run_groups(n, refuse_all, bads);
+}
+
+/* B-27: one rank's refusal, or another plan there, is every rank's error. */
 static rsh_status uneven_plans(void *ctx) {
     (void)ctx;
     rsh_sharder refusing = {refusing_sharder, NULL};
@@ -101,7 +113,7 @@ static rsh_status uneven_plans(void *ctx) {
     rsh_spec_free(spec);
     return RSH_OK;
 }
-static void a_refusal_on_one_rank_leaves_all_modules_as_they_were(void **state) {
+static void b27_a_refusal_on_one_rank_leaves_all_modules_as_they_were(void **state) {
     (void)state;
     run_groups(2, uneven_plans, NULL);
 }
@@ -157,7 +169,7 @@ static rsh_status planner(void *ctx) { /* L4 */
     TRY(parameter(fresh, "fc2.weight", &before));
     CHECK_CLOSE(whole, rsh_value_tensor(before), 0.0);
     TRY(parameter(m, "fc1.bias", &v));
-    CHECK(rsh_value_sharded(v) && !rsh_value_requires_grad(v)); /* a frozen parameter stays frozen */
+    CHECK(rsh_value_sharded(v) && !rsh_value_requires_grad(v)); /* B-14: a frozen parameter stays frozen */
     rsh_tensor_free(whole);
     rsh_module_free(m);
     rsh_module_free(fresh);
@@ -259,7 +271,7 @@ static rsh_status holder_forward(rsh_module *m, rsh_value *const *in, rsh_value 
 }
 static const rsh_module_kind holder = {.name = "Holder", .nin = 1, .nout = 1, .forward = holder_forward};
 
-static rsh_status custom_sharder(void *ctx) { /* L8; the child is really swapped */
+static rsh_status custom_sharder(void *ctx) { /* L8; B-02: the child is really swapped */
     (void)ctx;
     rsh_sharder sharder = {shard_collection, NULL};
     rsh_module *ebc = NULL, *ebc10 = NULL, *m = NULL, *now = NULL;
@@ -270,7 +282,7 @@ static rsh_status custom_sharder(void *ctx) { /* L8; the child is really swapped
     TRY(rsh_linear_new(3, 4, false, RSH_F64, &ebc10));
     TRY(rsh_module_new(&holder, NULL, &m));
     TRY(rsh_module_set_child(m, "ebc", ebc));
-    TRY(rsh_module_set_child(m, "ebc10", ebc10)); /* a name that begins with that of the sharder's module */
+    TRY(rsh_module_set_child(m, "ebc10", ebc10)); /* B-03: begins as the sharder's module */
     TRY(make_indices(6, (const int64_t[]){1, 9, 3, 0, 4, 4}, &index));
     TRY(rsh_nn_reshape(index, 2, (const int64_t[]){2, 3}, &two));
     TRY(rsh_module_forward(m, two, &expected));
@@ -300,10 +312,11 @@ static void test_custom_sharder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sharding_plan_errors),
-        cmocka_unit_test(a_refusal_on_one_rank_leaves_all_modules_as_they_were),
+        cmocka_unit_test(b27_a_refusal_on_one_rank_leaves_all_modules_as_they_were),
         cmocka_unit_test(test_custom_sharding_planner),
         cmocka_unit_test(test_shard_module_sub_process_group),
         cmocka_unit_test(test_custom_sharder),
+        cmocka_unit_test(test_custom_sharder_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
