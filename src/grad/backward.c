@@ -234,6 +234,7 @@ static void tell_of(walking *w, rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++)
         if (n->slot[i].pair) tell(w, n->slot[i].pair->hooks.comm);
     if (n->op->comm) tell(w, n->op->comm(n->attrs));
+    if (n->moved) tell(w, n->comm);
 }
 
 /* This rank has failed: alone, or in a collective call, and then all ranks of that comm know. */
@@ -251,6 +252,7 @@ static void failed(walking *w, rsh_status st) {
 static rsh_status note_comms(walking *w, rshi_entry *n) {
     rsh_comm *comm = n->op->comm ? n->op->comm(n->attrs) : NULL;
     if (comm) RSH_TRY(add_comm(&w->comm, &w->ncomm, &w->comm_room, comm));
+    if (n->moved && n->comm) RSH_TRY(add_comm(&w->comm, &w->ncomm, &w->comm_room, n->comm));
     for (int i = 0; i < n->nslots; i++)
         if (n->slot[i].pair && n->slot[i].pair->hooks.comm)
             RSH_TRY(add_comm(&w->comm, &w->ncomm, &w->comm_room, n->slot[i].pair->hooks.comm));

@@ -172,6 +172,7 @@ struct rsh_grad_call {
     void *attrs;
     rsh_tensor **tensors; /* owned: of a call on each part, part by part; NULL: one part */
     rsh_comm *comm;       /* borrowed: of distributed inputs; NULL: all are plain */
+    bool moved; /* gradients may come in other layouts than the values': they move on `comm` */
     struct rsh_grad_call *next; /* in the list of those to be freed */
 };
 typedef struct rsh_grad_call rshi_entry;

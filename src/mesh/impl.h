@@ -22,6 +22,7 @@ struct rsh_mesh {
     rsh_comm *comm;                   /* NULL: this rank is not in the mesh */
     rsh_comm *line[RSH_MAX_AXES];     /* by dim: the ranks that differ in its coordinate only */
     bool owns_comm, owns_line[RSH_MAX_AXES];
+    rshi_mesh_notes notes;
 };
 
 /* A handle of these ranks, without comms.  RSH_EVALUE, RSH_ERUNTIME as rsh_mesh_new; RSH_ENOMEM. */

@@ -4,6 +4,7 @@
 #ifndef RESHARD_NN_IMPL_H
 #define RESHARD_NN_IMPL_H
 
+#include <reshard/dtensor.h>
 #include <reshard/nn/ops.h>
 #include <reshard/pool.h>
 
@@ -131,11 +132,14 @@ rshn_matrix rshn_transposed(rshn_matrix m);
  * or `out` is NULL. */
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed,
                       rsh_value *const *in, rsh_value **out);
+/* Applies an op with any outputs: sharded tensors by its rule (sharded_rule.h). */
+rsh_status rshn_apply_all(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in,
+                          int nout, rsh_value **out);
 /* The sizes of input i as backward will find them: of a distributed one those of the gradient's
- * part. */
+ * part, and of the whole. */
 typedef struct rshn_operand {
-    bool distributed;
-    rshn_sizes sizes;
+    bool in_parts; /* several: sizes are those of one of them */
+    rshn_sizes sizes, whole;
 } rshn_operand;
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i);
 /* Sums a gradient of the output to an operand's sizes and gives it to input i.  Takes over g, also
@@ -143,5 +147,25 @@ rshn_operand rshn_operand_of(const rsh_grad_call *c, int i);
 rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_tensor *g);
 /* The same with the gradient of output 0 as it is. */
 rsh_status rshn_pass_summed(rsh_grad_call *c, int i, const rshn_operand *o);
+
+/* ---- rules for DTensors (rule_dims.c), <reshard/dtensor.h> ---- */
+
+/* Pointwise ops: of no linear input; of one that the result is linear in. */
+extern const rsh_placement_rule rshn_curved_rule, rshn_straight_rule;
+/* Dim d of tensor t gets a letter. */
+void rshn_rule_letter(rsh_rule_tensor *t, int d, int letter);
+/* Adds a dim to an output. */
+void rshn_rule_add_dim(rsh_rule_tensor *t, int64_t size, int letter);
+/* The output is the input, dim by dim, each with its own letter. */
+void rshn_rule_same(rsh_rule_tensor *in, rsh_rule_tensor *out);
+/* The sizes of output i on this rank, if it is `whole` on all ranks together. */
+rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole, rshn_sizes *out);
+/* Where this rank's part of input i begins in dim d of the whole; 0 for a plain one and for a part
+ * without elements. */
+rsh_status rshn_own_start(const rsh_grad_call *c, int i, int d, int64_t *out);
+/* The comm of the distributed inputs; NULL: there is none. */
+rsh_comm *rshn_call_comm(const rsh_grad_call *c);
+/* The number of elements of input i in all, over the dims whose bit is set. */
+int64_t rshn_whole_count(const rsh_grad_call *c, int i, unsigned dims);
 
 #endif

@@ -216,7 +216,7 @@ static rsh_status mse_forward(rsh_grad_call *c) {
     if (!alike)
         return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     NN_TRY(rshn_map2_new(RSHN_SQUARED_DIFFERENCE, NULL, in[0], in[1], &a, &squares));
-    m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rsh_tensor_count(squares) : 1;
+    m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rshn_whole_count(c, 0, ~0u) : 1;
     rsh_status st = m->reduction == RSH_REDUCE_NONE ? rshn_alias(squares, &y)
                                                     : rshn_sum(squares, (1u << a.n) - 1, false, m->scale, &y);
     rsh_tensor_free(squares);
@@ -241,9 +241,24 @@ static rsh_status mse_backward(rsh_grad_call *c) {
     return RSH_OK;
 }
 
+static rsh_status mse_rule(rsh_rule_dims *io) {
+    const mse_attrs *m = io->attrs;
+    rsh_rule_tensor *a = &io->in[0], *b = &io->in[1];
+    for (int d = 0; d < a->ndim; d++) {
+        rshn_rule_letter(a, d, d);
+        if (d < b->ndim && b->shape[d] == a->shape[d]) rshn_rule_letter(b, d, d);
+        if (m->reduction == RSH_REDUCE_NONE) rshn_rule_add_dim(&io->out[0], a->shape[d], d);
+    }
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_reduction reduction, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "mse", .forward = mse_forward, .backward = mse_backward, .attr_bytes = sizeof(mse_attrs)};
+    static const rsh_placement_rule rule = {mse_rule};
+    static const rsh_grad_op op = {.name = "mse",
+                                   .forward = mse_forward,
+                                   .backward = mse_backward,
+                                   .attr_bytes = sizeof(mse_attrs),
+                                   .placements = &rule};
     mse_attrs m = {.reduction = reduction};
     NN_TRY(check_reduction("mse", reduction));
     return rshn_apply(&op, &m, 2, 2, (rsh_value *[]){a, b}, out);

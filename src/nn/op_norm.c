@@ -188,6 +188,19 @@ static rsh_status norm_backward(rsh_grad_call *c) {
     return st;
 }
 
+static rsh_status norm_rule(rsh_rule_dims *io) {
+    const norm_attrs *a = io->attrs;
+    rshn_rule_same(&io->in[0], &io->out[0]);
+    for (int d = io->in[0].ndim - a->ndims; d < io->in[0].ndim; d++) {
+        if (d < 0) continue; /* refused by forward */
+        rshn_rule_letter(&io->in[0], d, RSH_DIM_WHOLE);
+        rshn_rule_letter(&io->out[0], d, RSH_DIM_WHOLE);
+    }
+    return RSH_OK;
+}
+
+static const rsh_placement_rule rule = {norm_rule};
+
 static rsh_status layer_norm_forward(rsh_grad_call *c) { return norm_forward(c, "layer_norm"); }
 static rsh_status rms_norm_forward(rsh_grad_call *c) { return norm_forward(c, "rms_norm"); }
 
@@ -195,14 +208,18 @@ rsh_status rsh_nn_layer_norm(rsh_value *x, int ndims, rsh_value *weight, rsh_val
     static const rsh_grad_op op = {.name = "layer_norm",
                                    .forward = layer_norm_forward,
                                    .backward = norm_backward,
-                                   .attr_bytes = sizeof(norm_attrs)};
+                                   .attr_bytes = sizeof(norm_attrs),
+                                   .placements = &rule};
     norm_attrs a = {.ndims = ndims, .eps = eps, .centred = true};
     return rshn_apply(&op, &a, 3, 1, (rsh_value *[]){x, weight, bias}, out);
 }
 
 rsh_status rsh_nn_rms_norm(rsh_value *x, rsh_value *weight, double eps, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "rms_norm", .forward = rms_norm_forward, .backward = norm_backward, .attr_bytes = sizeof(norm_attrs)};
+    static const rsh_grad_op op = {.name = "rms_norm",
+                                   .forward = rms_norm_forward,
+                                   .backward = norm_backward,
+                                   .attr_bytes = sizeof(norm_attrs),
+                                   .placements = &rule};
     norm_attrs a = {.ndims = 1, .eps = eps};
     return rshn_apply(&op, &a, 2, 1, (rsh_value *[]){x, weight}, out);
 }

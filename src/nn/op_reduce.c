@@ -30,11 +30,9 @@ static rsh_status sum_forward(rsh_grad_call *c, const char *name, bool mean) {
     reduction *r = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
-    int64_t n = 1;
+    int64_t n = rshn_whole_count(c, 0, r->dims);
     NN_TRY(rshn_needs_float(name, x));
     r->sizes = rshn_sizes_of(x);
-    for (int d = 0; d < r->sizes.n; d++)
-        if (r->dims >> d & 1) n *= r->sizes.at[d];
     r->scale = mean ? 1 / (double)n : 1;
     NN_TRY(rshn_sum(x, r->dims, r->keep, mean && !n ? 0.0 / 0.0 : r->scale, &y));
     return rsh_call_out(c, 0, y);
@@ -65,6 +63,20 @@ static rsh_status sum_backward(rsh_grad_call *c) {
     return st ? st : rsh_call_give(c, 0, gx);
 }
 
+/* A dim that is summed over has a letter that the result lacks. */
+static rsh_status reduce_rule(rsh_rule_dims *io) {
+    const reduction *r = io->attrs;
+    for (int d = 0; d < io->in[0].ndim; d++) {
+        rshn_rule_letter(&io->in[0], d, d);
+        if (!(r->dims >> d & 1)) rshn_rule_add_dim(&io->out[0], io->in[0].shape[d], d);
+        else if (r->keep) rshn_rule_add_dim(&io->out[0], 1, RSH_DIM_WHOLE);
+    }
+    io->in[0].term = 0;
+    return RSH_OK;
+}
+
+static const rsh_placement_rule sum_rule = {reduce_rule};
+
 static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, const int *dims, bool keep,
                             rsh_value **out) {
     reduction r = {.keep = keep};
@@ -73,14 +85,20 @@ static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, cons
 }
 
 rsh_status rsh_nn_sum(rsh_value *x, int ndims, const int *dims, bool keepdim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "sum", .forward = total_forward, .backward = sum_backward, .attr_bytes = sizeof(reduction)};
+    static const rsh_grad_op op = {.name = "sum",
+                                   .forward = total_forward,
+                                   .backward = sum_backward,
+                                   .attr_bytes = sizeof(reduction),
+                                   .placements = &sum_rule};
     return sum_apply(&op, x, ndims, dims, keepdim, out);
 }
 
 rsh_status rsh_nn_mean(rsh_value *x, int ndims, const int *dims, bool keepdim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "mean", .forward = mean_forward, .backward = sum_backward, .attr_bytes = sizeof(reduction)};
+    static const rsh_grad_op op = {.name = "mean",
+                                   .forward = mean_forward,
+                                   .backward = sum_backward,
+                                   .attr_bytes = sizeof(reduction),
+                                   .placements = &sum_rule};
     return sum_apply(&op, x, ndims, dims, keepdim, out);
 }
 
@@ -216,15 +234,30 @@ out:
     return st ? st : rsh_call_give(c, 0, gx);
 }
 
+static rsh_status max_dim_rule(rsh_rule_dims *io) {
+    const picking *m = io->attrs;
+    for (int d = 0; d < io->in[0].ndim; d++) {
+        if (d != m->dim) rshn_rule_letter(&io->in[0], d, d);
+        for (int i = 0; i < 2; i++)
+            rshn_rule_add_dim(&io->out[i], d == m->dim ? 1 : io->in[0].shape[d], d == m->dim ? RSH_DIM_WHOLE : d);
+    }
+    io->out[1].dtype = RSH_I64;
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_max_dim(rsh_value *x, int dim, bool keepdim, rsh_value **out, rsh_value **index) {
-    static const rsh_grad_op op = {
-        .name = "max", .forward = max_dim_forward, .backward = max_dim_backward, .attr_bytes = sizeof(picking)};
+    static const rsh_placement_rule rule = {max_dim_rule};
+    static const rsh_grad_op op = {.name = "max",
+                                   .forward = max_dim_forward,
+                                   .backward = max_dim_backward,
+                                   .attr_bytes = sizeof(picking),
+                                   .placements = &rule};
     picking m;
     rsh_value *both[2] = {NULL, NULL}, *flat[2] = {NULL, NULL};
     rsh_status st = RSH_OK;
     if (!x || !out) return rshn_fail(RSH_EVALUE, "max with NULL for its %s", x ? "result" : "input");
     NN_TRY(rshn_dim("max", dim, rsh_value_ndim(x), &m.dim));
-    NN_TRY(rsh_grad_apply(&op, &m, 1, &x, 2, both));
+    NN_TRY(rshn_apply_all(&op, &m, 1, &x, 2, both));
     for (int i = 0; i < 2 && !st && !keepdim && rsh_value_ndim(x); i++) st = rsh_nn_squeeze(both[i], m.dim, &flat[i]);
     for (int i = 0; i < 2; i++) {
         if (!flat[i]) continue;

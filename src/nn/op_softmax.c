@@ -77,6 +77,17 @@ static rsh_status softmax_backward(rsh_grad_call *c) { return backward(c, false)
 static rsh_status log_softmax_forward(rsh_grad_call *c) { return forward(c, "log_softmax", true); }
 static rsh_status log_softmax_backward(rsh_grad_call *c) { return backward(c, true); }
 
+static rsh_status softmax_rule(rsh_rule_dims *io) {
+    const along *a = io->attrs;
+    rshn_rule_same(&io->in[0], &io->out[0]);
+    if (!io->in[0].ndim) return RSH_OK;
+    rshn_rule_letter(&io->in[0], a->dim, RSH_DIM_WHOLE);
+    rshn_rule_letter(&io->out[0], a->dim, RSH_DIM_WHOLE);
+    return RSH_OK;
+}
+
+static const rsh_placement_rule rule = {softmax_rule};
+
 static rsh_status apply(const rsh_grad_op *op, rsh_value *x, int dim, rsh_value **out) {
     along a = {0};
     if (x) NN_TRY(rshn_dim(op->name, dim, rsh_value_ndim(x), &a.dim));
@@ -84,8 +95,11 @@ static rsh_status apply(const rsh_grad_op *op, rsh_value *x, int dim, rsh_value 
 }
 
 rsh_status rsh_nn_softmax(rsh_value *x, int dim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "softmax", .forward = softmax_forward, .backward = softmax_backward, .attr_bytes = sizeof(along)};
+    static const rsh_grad_op op = {.name = "softmax",
+                                   .forward = softmax_forward,
+                                   .backward = softmax_backward,
+                                   .attr_bytes = sizeof(along),
+                                   .placements = &rule};
     return apply(&op, x, dim, out);
 }
 
@@ -93,6 +107,7 @@ rsh_status rsh_nn_log_softmax(rsh_value *x, int dim, rsh_value **out) {
     static const rsh_grad_op op = {.name = "log_softmax",
                                    .forward = log_softmax_forward,
                                    .backward = log_softmax_backward,
-                                   .attr_bytes = sizeof(along)};
+                                   .attr_bytes = sizeof(along),
+                                   .placements = &rule};
     return apply(&op, x, dim, out);
 }
