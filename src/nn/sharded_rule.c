@@ -178,7 +178,8 @@ static rsh_status lay_out(const matching *m, const rsh_rule_tensor *t, rsh_layou
         l.dim[d] = (rsh_dim){.size = t->shape[d]};
         if (!by || !by->cut) continue;
         if (!same_chunks(m, by, t->shape[d], t->unit[d]))
-            return rshn_fail(RSH_EUNSUP, "%s of sharded tensors: the chunks of dim %d would end elsewhere", m->op->name, d);
+            return rshn_fail(RSH_EUNSUP, "%s of sharded tensors: the chunks of dim %d would end elsewhere",
+                             m->op->name, d);
         l.dim[d].cut = *by->cut;
     }
     return rsh_layout_new(&l, out);

@@ -90,7 +90,8 @@ static rsh_status compare(const trial *t, int order, rsh_dtype dtype) {
     rsh_tensor *got = NULL;
     for (int i = 0; i < t->nin; i++) {
         whole[i] = make_whole(t, i, dtype);
-        if (t->in[i].cut == PLAIN) TRY(rsh_value_share(rsh_value_tensor(whole[i]), rsh_value_requires_grad(whole[i]), &cut[i]));
+        const rsh_tensor *plain = rsh_value_tensor(whole[i]);
+        if (t->in[i].cut == PLAIN) TRY(rsh_value_share(plain, rsh_value_requires_grad(whole[i]), &cut[i]));
         else TRY(cut_value(whole[i], t->in[i].cut, order, &cut[i]));
     }
     TRY(t->run(t, whole, &expected));
@@ -120,8 +121,8 @@ static rsh_status compare_all(void *ctx) {
                 char sentence[900];
                 rsh_status st = compare(t, order, f ? RSH_F32 : RSH_F64);
                 if (!st) continue;
-                snprintf(sentence, sizeof sentence, "%s cut along %d, owners %d, %s: %.600s", t->name, t->in[0].cut, order,
-                         f ? "f32" : "f64", rsh_error_detail());
+                snprintf(sentence, sizeof sentence, "%s cut along %d, owners %d, %s: %.600s", t->name, t->in[0].cut,
+                         order, f ? "f32" : "f64", rsh_error_detail());
                 return rsh_grad_fail(st, sentence);
             }
     return RSH_OK;
@@ -179,8 +180,9 @@ static void test_sharded_dropout(void **state) {
 static void other_pointwise_ops_work_part_by_part(void **state) {
     (void)state;
     compare_on_ranks((const trial[]){
-        MATRIX("tanh", run_tanh, 1, 0), MATRIX("type_as", run_type_as, 0, 0), MATRIX("add_number", run_add_number, 0, 0),
-        MATRIX("mul_number", run_mul_number, 1, 0), {"nan_to_num", run_nan, 1, {{'n', 2, {9, 4}, 0}}, 0, 0, 0}, END});
+        MATRIX("tanh", run_tanh, 1, 0), MATRIX("type_as", run_type_as, 0, 0),
+        MATRIX("add_number", run_add_number, 0, 0), MATRIX("mul_number", run_mul_number, 1, 0),
+        {"nan_to_num", run_nan, 1, {{'n', 2, {9, 4}, 0}}, 0, 0, 0}, END});
 }
 
 /* Of two sharded tensors, of one and a replicated one, of one and a number. */

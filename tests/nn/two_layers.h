@@ -1,4 +1,5 @@
-/* two_layers: what tests of sharded modules share: two Linears with GELU between, and its parameters by path. */
+/* two_layers: what tests of sharded modules share: two Linears with GELU between, and parameters by
+ * path. */
 #ifndef RESHARD_TESTS_NN_TWO_LAYERS_H
 #define RESHARD_TESTS_NN_TWO_LAYERS_H
 
@@ -21,7 +22,8 @@ static inline rsh_status mlp_forward(rsh_module *m, rsh_value *const *in, rsh_va
     rsh_value_free(g);
     return st;
 }
-static const rsh_module_kind mlp_kind = {.name = "Mlp", .nin = 1, .nout = 1, .forward = mlp_forward};
+static const rsh_module_kind mlp_kind = {
+    .name = "Mlp", .nin = 1, .nout = 1, .forward = mlp_forward};
 
 static inline rsh_status make_mlp(const int64_t *sizes, rsh_dtype dtype, rsh_module **out) {
     rsh_module *fc1 = NULL, *fc2 = NULL;

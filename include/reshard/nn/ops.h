@@ -7,8 +7,8 @@
  *
  * Pointwise ops take distributed values too and work part by part: all distributed inputs have one
  * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
- * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/dtensor.h>) where
- * each rank has one part of every input; docs/nn.md says what follows.  Otherwise they answer
+ * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/dtensor.h>)
+ * where each rank has one part of every input; docs/nn.md says what follows.  Otherwise they answer
  * RSH_EUNSUP with the op's name.
  *
  * Every function here is local on plain values.  On distributed ones it is collective over their
@@ -65,12 +65,13 @@ RSH_API rsh_status rsh_nn_pow_number(rsh_value *x, double exponent, rsh_value **
  * RSH_EVALUE if lo or hi is NaN.  Local. */
 RSH_API rsh_status rsh_nn_clamp(rsh_value *x, double lo, double hi, rsh_value **out);
 
-/* `nan` for NaN, `positive` and `negative` for the infinities; of these two, an infinity stands for
- * the largest finite number of the dtype.  The gradient is 0 where a number was replaced.  Local. */
+/* `nan` for NaN, `positive` and `negative` for the infinities; of these two, an infinity stands
+ * for the largest finite number of the dtype.  The gradient is 0 where a number was replaced.
+ * Local. */
 RSH_API rsh_status rsh_nn_nan_to_num(rsh_value *x, double nan, double positive, double negative,
                                      rsh_value **out);
-/* x in the dtype of `like`; x itself if it has it.  The gradient comes back in the dtype of x; there
- * is none through an integer.  RSH_ETYPE for complex to real.  Local. */
+/* x in the dtype of `like`; x itself if it has it.  The gradient comes back in the dtype of x;
+ * there is none through an integer.  RSH_ETYPE for complex to real.  Local. */
 RSH_API rsh_status rsh_nn_type_as(rsh_value *x, const rsh_value *like, rsh_value **out);
 
 RSH_API rsh_status rsh_nn_neg(rsh_value *x, rsh_value **out);

@@ -1,4 +1,4 @@
-/* Compare: do two values hold the same numbers, or close ones?  Every rank gets the same answer. */
+/* Value equal: do two values hold the same numbers, or close ones?  Every rank gets the same answer. */
 #include <reshard/math.h>
 
 #include "nn/impl.h"
