@@ -78,18 +78,33 @@ static void describe(const rsh_value *v, rsh_rule_tensor *t) {
     for (int d = 0; d < t->ndim; d++) t->shape[d] = rsh_value_shape(v)[d];
 }
 
-static rsh_status check_plain(const rsh_grad_op *op, const rsh_value *v) {
-    int64_t n = v && !rsh_value_sharded(v) ? rsh_tensor_count(rsh_value_tensor(v)) : 1;
-    RSH_REQUIRE(n == 1, RSH_EVALUE,
+/* ---- plain tensors: of one element, or without gradients and the same on every rank: indices, masks, targets ---- */
+
+static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
+    rsh_layout *l = NULL;
+    rshi_places places;
+    int n = rsh_mesh_ndim(mesh);
+    for (int a = 0; a < n; a++) places[a] = rsh_replicate();
+    RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &l));
+    rsh_status st = rsh_value_tag(v, rsh_mesh_comm(mesh), l, out);
+    rsh_layout_free(l);
+    return st ? st : rsh_value_read(*out, &rshi_dtensor_reading, mesh);
+}
+
+static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
+    bool single = !v || rsh_value_sharded(v) || rsh_tensor_count(rsh_value_tensor(v)) == 1;
+    *out = single ? rsh_value_hold(v) : NULL;
+    if (single) return RSH_OK;
+    rsh_dtype dtype = rsh_value_dtype(v);
+    RSH_REQUIRE(dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8, RSH_EVALUE,
                 "%s of a DTensor and a plain tensor of %lld elements; distribute it, or use the other's local part",
-                op->name, (long long)n);
-    return RSH_OK;
+                op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));
+    return replicate(v, mesh, out);
 }
 
 static rsh_status meet(rshi_question *m, rsh_value *const *in) {
     rsh_rule_dims *r = &m->dims;
     for (int i = 0; i < r->nin; i++) {
-        RSH_TRY(check_plain(m->op, in[i]));
         describe(in[i], &r->in[i]);
         m->layouts[i] = rsh_value_layout(in[i]);
     }
@@ -126,23 +141,37 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
     return st;
 }
 
-static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_value **out) {
-    rshi_question m = {.op = op};
+static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
+                              int nout, rsh_value **out) {
+    rshi_question q = {.op = op, .mesh = mesh};
     rsh_rule_tensor tensors[2 * RSHI_RULE_MOST];
     const rshi_solution *s = NULL;
-    char why[RSHI_WHY];
-    RSH_TRY(check_meshes(op, nin, in, &m.mesh));
+    char why[RSHI_WHY] = "";
+    q.dims = (rsh_rule_dims){.attrs = attrs, .nin = nin, .nout = nout, .values = (const rsh_value *const *)in};
+    q.dims.in = tensors;
+    q.dims.out = tensors + nin;
+    RSH_TRY(meet(&q, in));
+    rsh_status st = rshi_solution_find(&q, &s, why);
+    if (st == RSH_EUNSUP && *why) return refuse(op, nin, in, why);
+    return st ? st : run(s, mesh, attrs, in, out);
+}
+
+static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                        rsh_value **out) {
+    rsh_mesh *mesh;
+    rsh_value *taken[RSHI_RULE_MOST];
+    RSH_TRY(check_meshes(op, nin, in, &mesh));
     if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in, "there is no rule for it");
     if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "there are too many of them");
-    m.dims = (rsh_rule_dims){.attrs = attrs, .nin = nin, .nout = nout, .values = (const rsh_value *const *)in};
-    m.dims.in = tensors;
-    m.dims.out = tensors + nin;
-    RSH_TRY(meet(&m, in));
-    *why = 0;
-    rsh_status st = rshi_solution_find(&m, &s, why);
-    if (st == RSH_EUNSUP && *why) return refuse(op, nin, in, why);
-    return st ? st : run(s, m.mesh, attrs, in, out);
+    rsh_status st = RSH_OK;
+    int n = 0;
+    while (!st && n < nin) {
+        st = take_input(op, mesh, in[n], &taken[n]);
+        n++;
+    }
+    if (!st) st = apply_taken(op, attrs, mesh, nin, taken, nout, out);
+    while (n--) rsh_value_free(taken[n]);
+    return st;
 }
 
 static void hold(void *what) { rsh_mesh_hold(what); }

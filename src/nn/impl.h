@@ -76,6 +76,9 @@ rsh_status rshn_reshape(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **
 /* The tensor itself if it is dense, as a view; otherwise a dense copy. */
 rsh_status rshn_dense(const rsh_tensor *t, rsh_tensor **out);
 rsh_status rshn_alias(const rsh_tensor *t, rsh_tensor **out);
+/* A view of `length` elements along a dim from `start` on. */
+rsh_status rshn_window(const rsh_tensor *t, int dim, int64_t start, int64_t length,
+                       rsh_tensor **out);
 /* A view with dims `from` and `to` exchanged, made dense: for kernels of rows. */
 rsh_status rshn_rows(const rsh_tensor *t, int dim, rsh_tensor **out);
 /* RSH_ETYPE, naming the op, unless the dtype is f32 or f64. */

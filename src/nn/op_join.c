@@ -7,18 +7,9 @@
 #include <reshard/math.h>
 #include <string.h>
 
-/* A view of `length` elements along a dim from `start` on. */
-static rsh_status window(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
-    int64_t size[RSH_MAX_NDIM];
-    memcpy(size, rsh_tensor_shape(t), (size_t)rsh_tensor_ndim(t) * sizeof *size);
-    size[dim] = length;
-    return rsh_tensor_view(t, length ? start * rsh_tensor_strides(t)[dim] : 0, rsh_tensor_ndim(t), size,
-                           rsh_tensor_strides(t), out);
-}
-
 static rsh_status fill_window(const rsh_tensor *to, int dim, int64_t start, int64_t length, const rsh_tensor *from) {
     rsh_tensor *w = NULL;
-    NN_TRY(window(to, dim, start, length, &w));
+    NN_TRY(rshn_window(to, dim, start, length, &w));
     rsh_status st = from ? rsh_math_copy(from, w) : rsh_math_fill_number(w, 0);
     rsh_tensor_free(w);
     return st;
@@ -93,7 +84,7 @@ static rsh_status cat_backward(rsh_grad_call *c) {
         int64_t length = ((const int64_t *)rsh_tensor_data(lengths))[i];
         rsh_tensor *part = NULL;
         if (rsh_call_needs(c, i)) {
-            NN_TRY(window(rsh_call_grad(c, 0), j->dim, start, length, &part));
+            NN_TRY(rshn_window(rsh_call_grad(c, 0), j->dim, start, length, &part));
             NN_TRY(rsh_call_give(c, i, part));
         }
         start += length;
@@ -280,7 +271,7 @@ static rsh_status split_forward(rsh_grad_call *c) {
     s->before = rshn_sizes_of(x);
     for (int i = 0; i < s->n; i++) {
         rsh_tensor *part = NULL;
-        NN_TRY(window(x, s->dim, start, piece_length(s, i), &part));
+        NN_TRY(rshn_window(x, s->dim, start, piece_length(s, i), &part));
         NN_TRY(rsh_call_out(c, i, part));
         start += piece_length(s, i);
     }

@@ -330,20 +330,12 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
 
 /* ---- narrow ---- */
 
-static rsh_status narrowed(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
-    int64_t size[RSH_MAX_NDIM];
-    memcpy(size, rsh_tensor_shape(t), (size_t)rsh_tensor_ndim(t) * sizeof *size);
-    size[dim] = length;
-    int64_t offset = length ? start * rsh_tensor_strides(t)[dim] : 0;
-    return rsh_tensor_view(t, offset, rsh_tensor_ndim(t), size, rsh_tensor_strides(t), out);
-}
-
 static rsh_status narrow_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
     v->before = rshn_sizes_of(x);
-    rsh_status st = narrowed(x, v->dim, v->start, v->sizes.at[0], &y);
+    rsh_status st = rshn_window(x, v->dim, v->start, v->sizes.at[0], &y);
     return give_view(c, st, y);
 }
 
@@ -352,7 +344,7 @@ static rsh_status narrow_backward(rsh_grad_call *c) {
     const rsh_tensor *g = rsh_call_grad(c, 0);
     rsh_tensor *gx = NULL, *window = NULL;
     NN_TRY(rsh_tensor_zeros(rsh_tensor_dtype(g), v->before.n, v->before.at, &gx));
-    rsh_status st = narrowed(gx, v->dim, v->start, v->sizes.at[0], &window);
+    rsh_status st = rshn_window(gx, v->dim, v->start, v->sizes.at[0], &window);
     if (!st) st = rsh_math_copy(g, window);
     rsh_tensor_free(window);
     if (!st) return rsh_call_give(c, 0, gx);

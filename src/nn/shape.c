@@ -147,6 +147,13 @@ rsh_status rshn_reshape(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **
     return st;
 }
 
+rsh_status rshn_window(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
+    rshn_sizes sizes = rshn_sizes_of(t);
+    sizes.at[dim] = length;
+    int64_t offset = length ? start * rsh_tensor_strides(t)[dim] : 0;
+    return rsh_tensor_view(t, offset, sizes.n, sizes.at, rsh_tensor_strides(t), out);
+}
+
 rsh_status rshn_rows(const rsh_tensor *t, int dim, rsh_tensor **out) {
     rsh_tensor *turned = NULL;
     if (!rsh_tensor_ndim(t) || dim == rsh_tensor_ndim(t) - 1) return rshn_dense(t, out);

@@ -32,6 +32,7 @@ ONE(sum0, rsh_nn_sum(in[0], 1, (int[]){0}, false, out))
 ONE(sum_all, rsh_nn_sum(in[0], 0, NULL, false, out))
 ONE(mean1, rsh_nn_mean(in[0], 1, (int[]){1}, true, out))
 ONE(mean_all, rsh_nn_mean(in[0], 0, NULL, false, out))
+ONE(max_all, rsh_nn_max(in[0], out))
 ONE(max1, rsh_nn_max_dim(in[0], 1, false, out, NULL))
 ONE(transpose, rsh_nn_transpose(in[0], 0, 2, out))
 ONE(permute, rsh_nn_permute(in[0], (int[]){1, 2, 0}, out))
@@ -58,6 +59,15 @@ ONE(bmm, rsh_nn_bmm(in[0], in[1], out))
 ONE(attention, rsh_nn_attention(in[0], in[1], in[2], NULL, false, out))
 ONE(causal, rsh_nn_attention(in[0], in[1], in[2], NULL, true, out))
 ONE(masked_attention, rsh_nn_attention(in[0], in[1], in[2], in[3], false, out))
+
+static rsh_status entropy(rsh_value *const *in, rsh_reduction reduction, double smoothing, rsh_value **out) {
+    rsh_cross_entropy_opts o = {reduction, true, 1, smoothing}; /* class 1 is ignored, if there is one */
+    return rsh_nn_cross_entropy(in[0], in[1], &o, out);
+}
+ONE(entropy_mean, entropy(in, RSH_REDUCE_MEAN, 0, out))
+ONE(entropy_sum, entropy(in, RSH_REDUCE_SUM, 0.2, out))
+ONE(entropy_none, entropy(in, RSH_REDUCE_NONE, 0.1, out))
+ONE(entropy_plain, rsh_nn_cross_entropy(in[0], in[1], NULL, out))
 ONE(mse, rsh_nn_mse(in[0], in[1], RSH_REDUCE_MEAN, out))
 ONE(mse_none, rsh_nn_mse(in[0], in[1], RSH_REDUCE_NONE, out))
 
@@ -128,6 +138,7 @@ static const struct entry {
     {{"sum", "ab", sum_all_}, ROWS({"R", "R"}, {"S0", "P"}, {"S1", "P"}, {"P", "P"})},
     {{"mean", "ab", mean1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "P"}, {"P", "P"}, {"A", "A"})},
     {{"mean", "ab", mean_all_}, ROWS({"R", "R"}, {"S0", "P"}, {"S1", "P"}, {"P", "P"}, {"A", "A"})},
+    {{"max", "ab", max_all_}, ROWS({"R", "R"}, {"S0", "R"}, {"S1", "R"}, {"P", "no"})},
     {{"max", "ab", max1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"P", "no"})},
     {{"transpose", "abc", transpose_}, MOVED("S2", "S1", "S0")},
     {{"permute", "abc", permute_}, MOVED("S2", "S0", "S1")},
@@ -146,11 +157,12 @@ static const struct entry {
     {{"stack", "ab ab", stack_}, ROWS({"R R", "R"}, {"S0 S0", "S1"}, {"R S1", "S2"}, {"P R", "P"}, {"S0 S1", "no"})},
     {{"split", "ab", split_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"P", "P"})},
     {{"chunk", "ab", chunk_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"A", "A"})},
-    {{"softmax", "abc", softmax_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S2", "S2"}, {"P", "no"})},
-    {{"log_softmax", "abc", log_softmax_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S2", "S2"}, {"P", "no"})},
-    {{"layer_norm", "ab b b", layer_norm_}, ROWS({"R R R", "R"}, {"S0 R R", "S0"}, {"P R R", "no"})},
-    {{"layer_norm", "abc", layer_norm2_}, ROWS({"R", "R"}, {"S0", "S0"}, {"P", "no"})},
-    {{"rms_norm", "ab b", rms_norm_}, ROWS({"R R", "R"}, {"S0 R", "S0"}, {"P R", "no"})},
+    {{"softmax", "abc", softmax_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"S2", "S2"}, {"P", "no"})},
+    {{"log_softmax", "abc", log_softmax_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"S2", "S2"}, {"P", "no"})},
+    {{"layer_norm", "ab b b", layer_norm_},
+     ROWS({"R R R", "R"}, {"S0 R R", "S0"}, {"S1 S0 S0", "S1"}, {"S1 R R", "S1"}, {"P R R", "no"}, {"S0 S0 R", "no"})},
+    {{"layer_norm", "abc", layer_norm2_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"S2", "S2"}, {"P", "no"})},
+    {{"rms_norm", "ab b", rms_norm_}, ROWS({"R R", "R"}, {"S0 R", "S0"}, {"S1 S0", "S1"}, {"P R", "no"})},
     {{"embedding", "i:ab zd", embedding_},
      ROWS({"R R", "R"}, {"S0 R", "S0"}, {"S1 R", "S1"}, {"R S1", "S2"}, {"R S0", "P"}, {"R P", "P"}, {"S0 S0", "no"},
           {"S0 P", "no"})},
@@ -175,6 +187,12 @@ static const struct entry {
     {{"attention", "abcd abed abef m:bce", masked_attention_},
      ROWS({"R R R R", "R"}, {"S0 S0 S0 R", "S0"}, {"S1 S1 S1 S0", "S1"}, {"S1 S1 S1 R", "S1"}, {"S2 R R S1", "S2"},
           {"R R R S2", "no"})},
+    {{"cross_entropy", "az i:a", entropy_mean_},
+     ROWS({"R R", "R"}, {"S0 S0", "P"}, {"S0 R", "P"}, {"R S0", "P"}, {"S1 R", "R"}, {"P R", "no"}, {"S1 S0", "no"})},
+    {{"cross_entropy", "azb i:ab", entropy_sum_}, ROWS({"R R", "R"}, {"S0 S0", "P"}, {"S2 S1", "P"}, {"S1 R", "R"})},
+    {{"cross_entropy", "azb i:ab", entropy_none_},
+     ROWS({"R R", "R"}, {"S0 S0", "S0"}, {"S2 R", "S1"}, {"S1 R", "R"}, {"P R", "no"})},
+    {{"cross_entropy", "az i:a", entropy_plain_}, ROWS({"R R", "R"}, {"S0 S0", "P"}, {"S1 R", "R"})},
     {{"mse", "ab ab", mse_}, ROWS({"R R", "R"}, {"S0 S0", "P"}, {"S1 R", "P"}, {"P R", "no"}, {"S0 S1", "no"})},
     {{"mse", "ab ab", mse_none_}, ROWS({"S0 S0", "S0"}, {"R S1", "S1"}, {"P P", "no"})},
 };
