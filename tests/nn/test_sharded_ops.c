@@ -218,6 +218,7 @@ RUN(run_bmm, rsh_nn_bmm(in[0], in[1], out))
 RUN(run_softmax, rsh_nn_softmax(in[0], t->a, out))
 RUN(run_log_softmax, rsh_nn_log_softmax(in[0], t->a, out))
 RUN(run_norm, rsh_nn_layer_norm(in[0], t->a, t->nin > 1 ? in[1] : NULL, t->nin > 1 ? in[2] : NULL, 1e-5, out))
+RUN(run_rms, rsh_nn_rms_norm(in[0], t->nin > 1 ? in[1] : NULL, 1e-5, out))
 RUN(run_view, t->a == 1   ? rsh_nn_reshape(in[0], SIZES(4, 3, 2, 5), out)
               : t->a == 2 ? rsh_nn_reshape(in[0], SIZES(8, -1), out)
                           : rsh_nn_reshape(in[0], SIZES(3, 4, 12), out))
@@ -270,15 +271,22 @@ static void test_sharded_softmax(void **state) {
     (void)state;
     compare_on_ranks((const trial[]){{"softmax", run_softmax, 1, {{0, 2, {17, 5}, 0}}, 0, 1, 0},
                                      {"softmax", run_softmax, 1, {{0, 2, {17, 5}, 1}}, 1, 0, 0},
+                                     {"softmax over the cut dim", run_softmax, 1, {{0, 2, {17, 5}, 0}}, 0, 0, 0},
+                                     {"softmax over the cut dim", run_softmax, 1, {{0, 2, {17, 5}, 1}}, 1, -1, 0},
+                                     {"softmax over the cut dim", run_softmax, 1, {{0, 3, {2, 6, 3}, 1}}, 1, 1, 0},
                                      {"log_softmax", run_log_softmax, 1, {{0, 2, {17, 5}, 0}}, 0, 1, 0},
+                                     {"log_softmax over the cut dim", run_log_softmax, 1, {{0, 2, {9, 3}, 1}}, 1, 1, 0},
                                      END});
 }
 
-static void norms_go_over_dims_that_are_not_cut(void **state) {
+static void norms_go_over_dims_that_are_cut_and_not(void **state) {
     (void)state;
     compare_on_ranks((const trial[]){
         {"layer_norm", run_norm, 1, {{0, 3, {5, 4, 6}, 0}}, 0, 2, 0},
         {"layer_norm", run_norm, 3, {{0, 3, {5, 4, 6}, 0}, {0, 1, {6}, PLAIN}, {0, 1, {6}, PLAIN}}, 0, 1, 0},
+        {"layer_norm over the cut dim", run_norm, 3, {{0, 2, {5, 9}, 1}, {0, 1, {9}, PLAIN}, {0, 1, {9}, PLAIN}}, 1, 1, 0},
+        {"layer_norm over the cut dim", run_norm, 1, {{0, 3, {5, 4, 6}, 1}}, 1, 2, 0},
+        {"rms_norm over the cut dim", run_rms, 2, {{0, 2, {5, 9}, 1}, {0, 1, {9}, PLAIN}}, 1, 0, 0},
         END});
 }
 
@@ -365,7 +373,7 @@ int main(void) {
         cmocka_unit_test(chunks_of_another_dim_are_cut_alike),
         cmocka_unit_test(batches_multiply_where_they_are),
         cmocka_unit_test(views_keep_the_chunks),
-        cmocka_unit_test(norms_go_over_dims_that_are_not_cut),
+        cmocka_unit_test(norms_go_over_dims_that_are_cut_and_not),
         cmocka_unit_test(comparisons_give_all_ranks_one_answer),
         cmocka_unit_test(what_does_not_follow_from_a_rule_is_refused_by_name),
     };
