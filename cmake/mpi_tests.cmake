@@ -71,10 +71,12 @@ function(reshard_mpi_golden_tests mpirun flags)
   endforeach()
 endfunction()
 
-# Sharded layers, plans, training: what nn does with several ranks, on four of one node and two by two.
+# Sharded layers, ops, plans, training: what nn does with several ranks, on four of one node and two by two.
 function(reshard_mpi_nn_tests mpirun library)
-  foreach(name sharded_layers sharded_ops sharded_state sharding_plan megatron module_outputs training)
-    foreach(per_node 4 2)
+  set(on_4 sharded_layers megatron)
+  set(on_2 sharded_layers megatron sharded_ops sharded_state sharding_plan module_outputs training)
+  foreach(per_node 4 2)
+    foreach(name IN LISTS on_${per_node})
       set(test "nn: ${name} on mpi, ${per_node} ranks a node")
       add_test(NAME ${test} COMMAND ${TIMEOUT} 200 ${mpirun} -n 4 $<TARGET_FILE:test_${name}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
       set_tests_properties(${test} PROPERTIES LABELS "nn;mpi" PROCESSORS 2
