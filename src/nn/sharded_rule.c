@@ -221,7 +221,8 @@ static int take_range(void *ctx, int64_t lo, int64_t hi) {
 static rsh_status own_box(const matching *m, const rsh_layout *l, rsh_value *v, rsh_value **out) {
     rsh_value *at = rsh_value_hold(v);
     rsh_status st = RSH_OK;
-    for (int d = 0; !st && d < rsh_value_ndim(v); d++) {
+    int dims = rsh_layout_nparts(l, rsh_comm_rank(m->comm)) == 1 ? rsh_value_ndim(v) : 0; /* no part, no box */
+    for (int d = 0; !st && d < dims; d++) {
         one_range r = {0};
         rsh_value *next = NULL;
         st = rsh_layout_index_set(l, rsh_comm_rank(m->comm), 0, d, take_range, &r);

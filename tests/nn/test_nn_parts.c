@@ -124,6 +124,24 @@ static void other_ops_on_boxes_are_refused_by_name(void **state) {
     assert_int_equal(rsh_run(3, refuse_all, NULL), RSH_OK);
 }
 
+static void type_as_converts_there_and_the_gradient_back(void **state) {
+    (void)state;
+    rsh_value *x = some_value(RSH_F64, 1, true, SIZES(ROWS)), *like = number_value(RSH_F32, 0), *y = NULL, *same = NULL;
+    rsh_value *seed = some_value(RSH_F32, 2, false, SIZES(ROWS));
+    assert_int_equal(rsh_nn_type_as(x, like, &y), RSH_OK);
+    assert_int_equal(rsh_nn_type_as(x, x, &same), RSH_OK);
+    assert_ptr_equal(same, x);
+    assert_int_equal(rsh_value_dtype(y), RSH_F32);
+    assert_int_equal(rsh_backward(y, seed, 0), RSH_OK);
+    assert_int_equal(rsh_value_dtype(rsh_value_grad(x)), RSH_F64);
+    for (int i = 0; i < ROWS; i++) {
+        assert_true(element_of(y, i) == (double)(float)element_of(x, i));
+        assert_true(element_of(rsh_value_grad(x), i) == element_of(seed, i));
+    }
+    rsh_value *all[] = {x, like, y, same, seed};
+    for (int i = 0; i < 5; i++) rsh_value_free(all[i]);
+}
+
 /* ---- dropout ---- */
 
 static void dropout_keeps_the_share_it_is_asked_for(void **state) {
@@ -203,6 +221,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pointwise_ops_on_parts_are_those_on_the_whole),
         cmocka_unit_test(other_ops_on_boxes_are_refused_by_name),
+        cmocka_unit_test(type_as_converts_there_and_the_gradient_back),
         cmocka_unit_test(dropout_keeps_the_share_it_is_asked_for),
         cmocka_unit_test(dropout_of_all_and_of_nothing),
         cmocka_unit_test(shape_ops_share_memory_where_strides_allow),
