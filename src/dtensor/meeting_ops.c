@@ -123,7 +123,12 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
     for (int i = 0; i < s->nin; i++) {
         brought[i] = rsh_value_hold(in[i]);
         if (!s->wanted[i]) continue;
+        rsh_value_free(brought[i]);
         brought[i] = NULL;
+        if (s->at_home[i]) {
+            RSH_TRY(rshi_own_part_take(in[i], mesh, s->wanted[i], &brought[i]));
+            continue;
+        }
         RSH_TRY(rsh_value_reshard(in[i], s->wanted[i], RSH_DERIVATIVE_BACKWARD, NULL, &brought[i]));
         RSH_TRY(rsh_value_read(brought[i], &rshi_dtensor_reading, mesh));
     }
@@ -152,7 +157,8 @@ static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh
     q.dims.out = tensors + nin;
     RSH_TRY(meet(&q, in));
     rsh_status st = rshi_solution_find(&q, &s, why);
-    if (st == RSH_EUNSUP && *why) return refuse(op, nin, in, why);
+    if (st == RSH_EUNSUP && !*why) snprintf(why, sizeof why, "%s", rsh_error_detail());
+    if (st == RSH_EUNSUP) return refuse(op, nin, in, why);
     return st ? st : run(s, mesh, attrs, in, out);
 }
 

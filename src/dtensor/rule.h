@@ -17,6 +17,7 @@ typedef struct rshi_question {
 /* What follows, as placements for each dim of the mesh. */
 typedef rsh_place rshi_places[RSH_MAX_AXES];
 typedef struct rshi_outcome {
+    rshi_places was[RSHI_RULE_MOST];  /* the inputs, as they are */
     rshi_places in[RSHI_RULE_MOST];   /* as they are at first; then as they must be */
     rshi_places grad[RSHI_RULE_MOST]; /* of the gradients of the inputs */
     rshi_places out[RSHI_RULE_MOST];
@@ -40,10 +41,16 @@ typedef struct rshi_solution {
     rsh_layout **wanted;      /* nin: what they are brought to; NULL: nothing to do */
     rsh_layout **grad;        /* nin */
     rsh_layout **out;         /* nout */
+    bool *at_home;            /* nin: every rank has what is wanted, and nothing moves */
 } rshi_solution;
 
 /* Borrowed until the next call.  RSH_EUNSUP as above. */
 rsh_status rshi_solution_find(const rshi_question *m, const rshi_solution **out,
                               char why[RSHI_WHY]);
+
+/* Can a value of placements `from` become one of placements `to` by what each rank has? */
+bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to);
+/* Then this is it, on the same memory where it can be.  Local. */
+rsh_status rshi_own_part_take(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out);
 
 #endif

@@ -51,8 +51,10 @@ static void forget(rshi_solution *s) {
 /* A solution without layouts; its lists of layouts are one after the other. */
 static rshi_solution *blank(const rshi_question *m) {
     const rsh_rule_dims *r = &m->dims;
+    rshi_solution *s;
     size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + r->nout);
-    rshi_solution *s = rshi_calloc(1, sizeof *s + tensors * sizeof *r->in + layouts * sizeof *s->given);
+    size_t lists = tensors * sizeof *r->in + layouts * sizeof *s->given + (size_t)r->nin * sizeof *s->at_home;
+    s = rshi_calloc(1, sizeof *s + lists);
     if (!s) return NULL;
     s->op = m->op;
     s->nin = r->nin;
@@ -66,6 +68,7 @@ static rshi_solution *blank(const rshi_question *m) {
     s->wanted = s->given + r->nin;
     s->grad = s->wanted + r->nin;
     s->out = s->grad + r->nin;
+    s->at_home = (bool *)(s->out + r->nout);
     for (int i = 0; i < r->nin; i++) s->given[i] = rsh_layout_hold(m->layouts[i]);
     return s;
 }
@@ -82,12 +85,14 @@ static rsh_status lay_out_input(const rshi_question *m, rshi_solution *s, const 
     RSH_TRY(lay_out(m, o->in[i], &m->dims.in[i], &l));
     if (rsh_layout_equal(l, m->layouts[i])) rsh_layout_free(l);
     else s->wanted[i] = l;
+    s->at_home[i] = rshi_own_part_fits(rsh_mesh_ndim(m->mesh), o->was[i], o->in[i]);
     return RSH_OK;
 }
 
 static rsh_status read_places(const rshi_question *m, rshi_outcome *o) {
     for (int i = 0; i < m->dims.nin; i++)
         if (m->layouts[i]) RSH_TRY(rsh_mesh_places(m->mesh, RSH_MESH_POSITIONS, m->layouts[i], o->in[i]));
+    memcpy(o->was, o->in, sizeof o->was);
     return RSH_OK;
 }
 

@@ -3,7 +3,7 @@
  *
  * Kernels know memory and counts only: no tensors, no threads.  Strides count elements.  Operands
  * are f32 or f64, as the table's dtype says; masks are bytes, 0 or not; indices are int64_t.  `p`
- * has the numbers of an op: two, or three for NAN_TO_NUM. */
+ * has the numbers of an op, two at most. */
 #ifndef RESHARD_NN_KERNELS_H
 #define RESHARD_NN_KERNELS_H
 
@@ -13,7 +13,7 @@
 #define RSHN_MAP1(X)                                                                               \
     X(COPY)                                                                                        \
     X(NEG) X(EXP) X(LOG) X(SQRT) X(RELU) X(TANH) X(SIGMOID) X(SILU) X(GELU) X(GELU_TANH)           \
-        X(POW_NUMBER) X(CLAMP) X(SCALE) X(NAN_TO_NUM)
+        X(POW_NUMBER) X(CLAMP) X(SCALE) X(NAN_TO) X(INFINITY_TO)
 /* y = f(a, b).  Those in _BACK take what was saved, then the gradient of the output. */
 #define RSHN_MAP2(X)                                                                               \
     X(ADD)                                                                                         \

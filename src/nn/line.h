@@ -9,7 +9,7 @@
 #include "nn/impl.h"
 
 typedef struct rshn_line {
-    rsh_comm *comm;     /* borrowed; NULL: none of the dims is cut, and there is nothing to combine */
+    rsh_comm *comm;     /* borrowed; NULL: none of the dims is cut: there is nothing to combine */
     rsh_layout *layout; /* owned: of the value */
     unsigned dims;      /* a bit for each dim of the value that rows run along */
 } rshn_line;

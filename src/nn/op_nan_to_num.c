@@ -5,14 +5,18 @@
 #include <math.h>
 
 typedef struct replacing {
-    double numbers[3]; /* of NaN, of infinity, of minus infinity */
+    double nan[2]; /* of NaN, the first of them */
+    double infinite[2]; /* of infinity and of minus infinity */
 } replacing;
 
 static rsh_status forward(rsh_grad_call *c) {
     const replacing *r = rsh_call_attrs(c);
-    rsh_tensor *y = NULL;
+    rsh_tensor *finite = NULL, *y = NULL;
     NN_TRY(rshn_needs_float("nan_to_num", rsh_call_in(c, 0)));
-    NN_TRY(rshn_map1_new(RSHN_NAN_TO_NUM, r->numbers, rsh_call_in(c, 0), &y));
+    NN_TRY(rshn_map1_new(RSHN_INFINITY_TO, r->infinite, rsh_call_in(c, 0), &finite));
+    rsh_status st = rshn_map1_new(RSHN_NAN_TO, r->nan, finite, &y);
+    rsh_tensor_free(finite);
+    NN_TRY(st);
     NN_TRY(rsh_call_out(c, 0, y));
     return rsh_call_save_in(c, 0);
 }
@@ -41,6 +45,6 @@ rsh_status rsh_nn_nan_to_num(rsh_value *x, double nan, double positive, double n
                                    .attr_bytes = sizeof(replacing),
                                    .placements = &rshn_curved_rule};
     rsh_dtype dtype = rsh_value_dtype(x);
-    replacing r = {{nan, largest(positive, dtype), largest(negative, dtype)}};
+    replacing r = {{nan}, {largest(positive, dtype), largest(negative, dtype)}};
     return rshn_apply(&op, &r, 1, 1, &x, out);
 }

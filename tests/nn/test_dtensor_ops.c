@@ -201,6 +201,7 @@ enum { ENTRIES = sizeof table / sizeof *table };
 typedef struct drawing {
     uint64_t seed;
     int rounds;
+    int one_in; /* so many rows is run */
 } drawing;
 
 static uint64_t next(uint64_t *state) {
@@ -218,7 +219,8 @@ static rsh_status on_a_line(void *ctx, rsh_comm *c) {
     TRY(rsh_mesh_init(c, 1, &size, NULL, &mesh));
     for (int i = 0; i < d->rounds * ENTRIES; i++) {
         const struct entry *e = &table[i % ENTRIES];
-        for (const placed_row *row = e->rows; row->in; row++) TRY(placed_check(mesh, &e->op, &row, next(&seed)));
+        for (const placed_row *row = e->rows; row->in; row++)
+            if (next(&seed) % (uint64_t)d->one_in == 0) TRY(placed_check(mesh, &e->op, &row, next(&seed)));
     }
     rsh_mesh_free(mesh);
     return RSH_OK;
@@ -265,20 +267,20 @@ static int times(int usual) {
     return text ? atoi(text) : usual;
 }
 
-static void run(int ranks, rsh_rank_fn fn, int rounds) {
-    drawing d = {test_seed(), times(rounds)};
+static void run(int ranks, rsh_rank_fn fn, int rounds, int one_in) {
+    drawing d = {test_seed(), times(rounds), one_in};
     rsh_status st = rsh_run(ranks, fn, &d);
     if (st) fail_msg("%d ranks: %s: %s", ranks, rsh_status_name(st), rsh_error_detail());
 }
 
 static void each_row_equals_the_plain_op_on_meshes_of_one_dim(void **state) {
     (void)state;
-    for (int n = 1; n <= 4; n++) run(n, on_a_line, 1);
+    for (int n = 1; n <= 4; n++) run(n, on_a_line, 1, n == 3 ? 1 : 3);
 }
 
 static void pairs_of_rows_equal_the_plain_op_on_a_mesh_of_two_dims(void **state) {
     (void)state;
-    run(4, on_a_square, 12);
+    run(4, on_a_square, 6, 1);
 }
 
 int main(void) {

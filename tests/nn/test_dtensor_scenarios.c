@@ -135,8 +135,8 @@ static void test_loss_parallel_multi_dim_mesh(void **state) {
 /* ---- views ---- */
 
 /* Chunks of the last dim become chunks of dim 1: the last dim is split at the chunks' ends, the new dim is brought
- * forward, and joined.  Every rank's part is the same all the way.  In one step it is refused: the rows of a chunk would
- * not lie together. */
+ * forward, and joined.  Every rank's part is the same all the way.  In one step it is refused: the rows of a chunk
+ * would not lie together. */
 static rsh_status change_of_dim(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -184,6 +184,26 @@ static rsh_status uneven_view(void *ctx, rsh_comm *c) {
     rsh_value_free(whole), rsh_value_free(x), rsh_value_free(even);
     rsh_mesh_free(m);
     return RSH_OK;
+}
+
+/* A sum along one dim of the mesh and an average along the other are no partial tensor. */
+static rsh_status mixed_ops(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    rsh_place places[2] = {rsh_shard_on(0), rsh_partial_of(RSH_OP_AVG)};
+    rsh_value *own = some_value(RSH_F64, 3, true, SIZES(2, 3)), *x = NULL, *y = NULL;
+    TRY(rsh_mesh_init(c, 2, (int64_t[]){2, 2}, NULL, &m));
+    TRY(rsh_dtensor_from_local(own, m, 2, places, NULL, &x));
+    CHECK_STATUS(RSH_EUNSUP, rsh_nn_sum(x, 0, NULL, false, &y));
+    CHECK(strstr(rsh_error_detail(), "sum of DTensors with placements (S0, P(avg)): a tensor that is partial"));
+    rsh_value_free(own), rsh_value_free(x);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+
+static void a_sum_of_averages_is_refused_with_the_reason(void **state) {
+    (void)state;
+    run_on(4, 4, mixed_ops);
 }
 
 static void a_view_whose_chunks_would_end_elsewhere_is_refused(void **state) {
@@ -394,6 +414,7 @@ int main(void) {
         cmocka_unit_test(test_loss_parallel_multi_dim_mesh),
         cmocka_unit_test(test_view_with_sharding_dim_change),
         cmocka_unit_test(a_view_whose_chunks_would_end_elsewhere_is_refused),
+        cmocka_unit_test(a_sum_of_averages_is_refused_with_the_reason),
         cmocka_unit_test(test_embedding_row_wise_and_col_wise),
         cmocka_unit_test(softmax_over_a_cut_dim_combines_three_numbers_of_a_row),
         cmocka_unit_test(a_plain_tensor_has_one_element_or_no_gradient),

@@ -9,13 +9,13 @@
  * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
  * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/dtensor.h>)
  * where each rank has one part of every input; docs/nn.md says what follows.  Otherwise they answer
- * RSH_EUNSUP with the op's name.
+ * RSH_EUNSUP with the op's name.  DTensors go through all ops, by the table in docs/dtensor.md.
  *
  * Every function here is local on plain values.  On distributed ones it is collective over their
- * comm if a replicated input meets one that is cut, or if an op goes along a dim that is cut.  The
- * caller frees *out.  All of them return, beside what their
- * comment says: RSH_ETYPE for a dtype that the op does not take; RSH_EVALUE for sizes that do not
- * match; RSH_EINDEX for a dim that the value does not have; RSH_ENOMEM; what rsh_grad_apply and
+ * comm if a replicated input meets one that is cut, if an op goes along a dim that is cut, or where
+ * that table says that something moves.  The caller frees *out.  All of them return, beside what
+ * their comment says: RSH_ETYPE for a dtype that the op does not take; RSH_EVALUE for sizes that do
+ * not match; RSH_EINDEX for a dim that the value does not have; RSH_ENOMEM; what rsh_grad_apply and
  * hooks for saved tensors return.  Dims count from the end if they are negative. */
 #ifndef RESHARD_NN_OPS_H
 #define RESHARD_NN_OPS_H
