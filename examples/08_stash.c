@@ -73,7 +73,8 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     TRY(backward(saved, gradient));
     TRY(check(gradient));
     if (rsh_comm_rank(comm) == 0)
-        printf("%d ranks: rank 0 kept %llu of %llu bytes\n", RANKS, (unsigned long long)kept, (unsigned long long)whole);
+        printf("%d ranks: rank 0 kept %llu of %llu bytes\n", RANKS, (unsigned long long)kept,
+               (unsigned long long)whole);
     for (int l = 0; l < LAYERS; l++) rsh_ticket_free(saved[l]);
     rsh_stash_free(stash);
     rsh_tensor_free(x);

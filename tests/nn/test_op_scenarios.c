@@ -324,8 +324,8 @@ static rsh_status fail_backward(rsh_grad_call *c) {
 /* Rank 1 fails before the others bring a partial gradient together. */
 static rsh_status one_fails(void *ctx, rsh_comm *c) {
     (void)ctx;
-    static const rsh_grad_op op = {"pass", pass_forward, fail_backward, rsh_grad_same_layout, RSH_PARTS_EACH,
-                                   sizeof(int), NULL, NULL, NULL};
+    static const rsh_grad_op op = {.name = "pass", .forward = pass_forward, .backward = fail_backward,
+                                   .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH, .attr_bytes = sizeof(int)};
     rsh_mesh *m = NULL;
     rsh_place whole = rsh_replicate(), cut = rsh_shard_on(0);
     rsh_value *x = some_value(RSH_F64, 3, true, SIZES(4, 4)), *w = some_value(RSH_F64, 4, true, SIZES(6, 4));
