@@ -8,15 +8,15 @@
 #include "mesh/mesh.h"
 
 /* What a layout was asked for with; compared as bytes. */
-typedef struct rshi_question {
+typedef struct rshi_asked_layout {
     int64_t numbers, dtype, ndim;
     int64_t shape[RSH_MAX_NDIM];
     rsh_place places[RSH_MAX_AXES];
-} rshi_question;
+} rshi_asked_layout;
 
 #define RSHI_KNOWN 64
 typedef struct rshi_known {
-    rshi_question question;
+    rshi_asked_layout question;
     rsh_layout *layout;             /* held; NULL: nothing is here */
     bool has_places;                /* the way back was asked for too */
     rsh_place places[RSH_MAX_AXES]; /* and what came */

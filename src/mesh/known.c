@@ -5,7 +5,7 @@
 
 /* Negative dims are kept as they were asked for. */
 static void fill_question(rsh_mesh_numbers numbers, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
-                          const int64_t *shape, rshi_question *q) {
+                          const int64_t *shape, rshi_asked_layout *q) {
     memset(q, 0, sizeof *q);
     q->numbers = numbers;
     q->dtype = dtype;
@@ -16,7 +16,7 @@ static void fill_question(rsh_mesh_numbers numbers, int n, const rsh_place *plac
 
 rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n, const rsh_place *places,
                               rsh_dtype dtype, int ndim, const int64_t *shape) {
-    rshi_question q;
+    rshi_asked_layout q;
     if (!m->known || ndim < 0 || ndim > RSH_MAX_NDIM || (ndim && !shape)) return NULL;
     fill_question(numbers, n, places, dtype, ndim, shape, &q);
     for (int i = 0; i < RSHI_KNOWN; i++)
