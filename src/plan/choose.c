@@ -131,8 +131,12 @@ bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair) {
 
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                              rshi_rank_edges *edges, rshi_edges *out) {
-    rshi_region r = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .edges = edges, .out = out};
+    rshi_region r;
     int64_t n;
+    r.p = p, r.pair = &p->pair[tensor];
+    r.a = a, r.b = b, r.a_kept = NULL;
+    r.dim = 0, r.extent = 0;
+    r.edges = edges, r.out = out;
     rshi_edge_init(p, tensor, a, b, &r.whole);
     if (rshi_pair_is_direct(p, r.pair)) return rshi_direct_edge(&r);
     find_longest_dim(&r);

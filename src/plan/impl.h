@@ -105,6 +105,8 @@ typedef struct rshi_edges {
     int64_t n, room;
 } rshi_edges;
 
+typedef rsh_status (*rshi_edge_fn)(void *ctx, const rshi_edge *e);
+
 /* All edges of one rank; an edge is in exactly one of the arrays.  `copies` and `receives` together
  * cover the rank's destination exactly once, tensor after tensor. */
 typedef struct rshi_rank_edges {
@@ -114,6 +116,11 @@ typedef struct rshi_rank_edges {
     rshi_edges sends;    /* into other ranks, with this rank among their sources */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
     struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
+    bool whole_sends; /* sends have all their sources; else, where contributions are combined in
+                         order, this rank only: then a send costs the same however many there are */
+    rshi_edge_fn take; /* NULL, or who gets each edge as soon as its region is done: the arrays stay
+                          empty */
+    void *ctx;         /* of `take` */
 } rshi_rank_edges;
 
 /* Cost grows with the rank's number of neighbours.  `edges` is {0} or was used before; what it
@@ -218,8 +225,6 @@ rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, cons
  * NULL and a sentence: no memory. */
 rshi_piece *rshi_pieces_room(rshi_rank_edges *s, int64_t n);
 rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p);
-rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
-void rshi_rank_edges_clear(rshi_rank_edges *s); /* no edges, no pieces; its memory stays */
 /* Where the pieces end, and back to there: those kept since are forgotten. */
 typedef struct rshi_kept {
     struct rshi_pieces_kept *now;
@@ -227,6 +232,15 @@ typedef struct rshi_kept {
 } rshi_kept;
 rshi_kept rshi_pieces_end(const rshi_rank_edges *s);
 void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark);
+rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
+/* Adds a copy that may be changed until the next one is added; NULL and a sentence: no memory. */
+rshi_edge *rshi_edges_new(rshi_edges *list, const rshi_edge *like);
+/* With `take`: hand over the edges of an array, and forget the pieces that were kept since the
+ * mark. */
+rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept mark);
+/* Are all its sources on the rank of its destination? */
+bool rshi_edge_is_copy(const rshi_edge *e);
+void rshi_rank_edges_clear(rshi_rank_edges *s); /* no edges, no pieces; its memory stays */
 
 /* ---- regions ---- */
 
@@ -256,6 +270,8 @@ rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn);
  * from the sources by way of `owner` at `turn`. */
 rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner,
                                    int64_t turn);
+/* Is it asked for its sends only, with this rank as the one source? */
+bool rshi_region_is_own_send(const rshi_region *r);
 int64_t rshi_region_bytes(const rshi_region *r); /* on its way, at most INT64_MAX */
 
 /* Part of a piece that is near, along the dim that is cut: `across` elements at each of its indices
