@@ -99,16 +99,18 @@ void rshi_relay_free(rshi_relay *r) {
     rshi_free(r);
 }
 
-static rsh_status list_holders(const rsh_plan *p, const rshi_crew *c, rshi_relay *r) {
+static rsh_status list_holders(const rsh_plan *p, int64_t node, const rshi_crew *c, rshi_relay *r) {
     const rsh_layout *to = p->pair[r->tensor].to;
     int64_t k = rshi_piece_holders(to, &r->b);
     r->holder = rshi_alloc((size_t)rshi_max(1, rshi_min(k, c->n)), sizeof *r->holder);
     if (!r->holder) return rshi_nomem();
-    for (int64_t i = 0; i < c->n; i++) {
+    for (int64_t j = 0; j < k && k <= c->n; j++)
+        if (rshi_plan_node(p, rshi_piece_holder(to, &r->b, j)) == node) r->holder[r->n++] = j;
+    for (int64_t i = 0; i < c->n && k > c->n; i++) {
         int64_t at = rshi_piece_holder_index(to, &r->b, p->rank[rshi_crew_ordinal(c, i)]);
         if (at >= 0) r->holder[r->n++] = at;
     }
-    qsort(r->holder, (size_t)r->n, sizeof *r->holder, rshi_compare_int64);
+    if (k > c->n) qsort(r->holder, (size_t)r->n, sizeof *r->holder, rshi_compare_int64);
     return RSH_OK;
 }
 
@@ -146,7 +148,7 @@ rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *
         rshi_relay *r = edges->relay = RSHI_NEW(rshi_relay);
         if (!r) return rshi_nomem();
         r->tensor = tensor, r->node = -1, r->b = first; /* no node: not complete */
-        RSH_TRY(list_holders(p, &c, r));
+        RSH_TRY(list_holders(p, node, &c, r));
         if (r->n > 1) RSH_TRY(cut(p, &c, r));
         r->node = node;
     }
