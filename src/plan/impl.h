@@ -131,6 +131,8 @@ rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_str
                                  rshi_rank_edges *edges);
 /* Only the copies and receives; the sends are left empty. */
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges);
+/* Add those of one tensor to what there is, all as receives. */
+rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *edges);
 void rshi_rank_edges_free(rshi_rank_edges *edges);
 
 #define RSHI_SLICE_BYTES                                                                           \
@@ -341,7 +343,7 @@ rsh_status rshi_node_result_edges(const rsh_plan *p, int64_t tensor, bool sends,
                                   rshi_rank_edges *edges, rshi_edges *out);
 /* Add a rank's sends to what it has already. */
 rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *edges);
-rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges,
+rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *edges,
                                  rshi_edges *out);
 rsh_status rshi_adjoint_sends(const rsh_plan *p, rshi_rank_edges *edges);
 /* Is the rank among the sources of the edge? */
@@ -360,6 +362,9 @@ rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
 /* From what ranks and nodes hold; *done is false where that does not do: then the shares have to be
  * walked. */
 rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done);
+/* Pairs of different ranks that exchange anything, over the tensors whose number in `same` is not
+ * 0: from neighbours, one rank after the other. */
+rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, int64_t *pairs);
 /* By whichever of these is cheapest. */
 rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);

@@ -35,7 +35,8 @@ rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_pie
     return rshi_layout_search(pair->from, b->set, receive_from, &r);
 }
 
-static rsh_status receive_tensor(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
+rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
+    if (p->adjoint) return rshi_adjoint_receives(p, tensor, s, &s->receives);
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].to, s->rank, &list, &n);
@@ -94,9 +95,6 @@ static rsh_status set_copies_apart(rshi_rank_edges *s) {
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     rshi_rank_edges_clear(s);
     s->rank = rank;
-    if (p->adjoint)
-        RSH_TRY(rshi_adjoint_receives(p, rank, s, &s->receives));
-    else
-        for (int64_t t = 0; t < p->n; t++) RSH_TRY(receive_tensor(p, t, s));
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(rshi_tensor_receives(p, t, s));
     return set_copies_apart(s);
 }
