@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-static bool fits(const rshi_pair *pair) {
-    if (pair->slice || pair->spread || pair->by_node) return false;
+static bool fits(const rsh_plan *p, const rshi_pair *pair) {
+    if (pair->slice || pair->spread || (pair->by_node && p->adjoint)) return false;
     return rshi_half_fits(pair->from) && rshi_half_fits(pair->to);
 }
 
@@ -216,6 +216,7 @@ static rsh_status add_far(rshi_sums *s) {
 /* ---- one pair of layouts ---- */
 
 static rsh_status add_pair(rshi_sums *s) {
+    if (s->pair->by_node) return rshi_sums_by_node(s);
     if (!s->given_up) RSH_TRY(add_nodes(s));
     if (s->flips && !s->given_up) RSH_TRY(count_flipped(s));
     if (!s->given_up) RSH_TRY(add_far(s));
@@ -266,7 +267,7 @@ static rsh_status add_tensor(adding *w, int64_t tensor) {
     rshi_sums s;
     rsh_plan_totals t = {0};
     if (!rsh_layout_count(pair->to)) return RSH_OK;
-    w->done = fits(pair);
+    w->done = fits(w->p, pair);
     if (!w->done) return RSH_OK;
     rsh_status st = sums_init(&s, w->p, pair, &t);
     if (!st) st = add_pair(&s);

@@ -248,7 +248,7 @@ static bool tells_the_bytes_of_the_tensor(prop_case *c, const summed *s) {
 static bool totals(prop_case *c) {
     static summed s;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    o.reduce = gen_chance(&c->rng, 25) ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
+    o.reduce = gen_chance(&c->rng, 40) ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
     bool ok = summed_new(c, &s, &o) && both_ends_agree(c, &s) && same_as_walk(c, &s) &&
               tells_the_bytes_of_the_tensor(c, &s);
     summed_free(&s);
