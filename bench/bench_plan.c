@@ -4,6 +4,8 @@
  *
  * bench_plan             the model, and every pair of forms once: rows to columns, random ranks, nodes of 48
  * bench_plan --all       everything
+ * bench_plan --large     many boxes, a million ranks
+ * bench_plan --random    200 random pairs
  *   --no-shares          leaves out the shares; --limit S ends a case after S seconds; --seed N for other random lists
  * bench_plan FROM TO [RANKS_PER_NODE]   one case, by forms ("flat") or as layouts
  *
@@ -451,9 +453,11 @@ static int measure_one(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    bool all = false;
+    bool all = false, large = false, random = false;
     for (; argc > 1 && !strncmp(argv[1], "--", 2); argc--, argv++) {
         if (!strcmp(argv[1], "--all")) all = true;
+        if (!strcmp(argv[1], "--large")) large = true;
+        if (!strcmp(argv[1], "--random")) random = true;
         if (!strcmp(argv[1], "--no-shares")) shares = false;
         if (argc < 3) continue;
         if (!strcmp(argv[1], "--seed")) seed = strtoull(argv[2], NULL, 10), argc--, argv++;
@@ -462,15 +466,15 @@ int main(int argc, char **argv) {
     if (argc > 2) return measure_one(argc, argv);
     printf("planning for %d ranks; * exceeds 2 s, 300 MB, or 1 ms for a share (10 ms with %d neighbours); seed %llu\n",
            RANKS, MANY, (unsigned long long)seed);
-    for (int f = 0; f < FORMS; f++)
+    for (int f = 0; f < FORMS && !large && !random; f++)
         for (int g = 0; g < FORMS; g++) measure_pair((form)f, (form)g, all);
-    if (all) {
-        measure_random(200);
+    if (all || random) measure_random(200);
+    if (all || large) {
         measure_boxes(100000, 65536);
         measure_boxes(100000, 64);
         measure_million();
     }
     printf("%d cases, %d exceed\n", cases, over);
-    measure_model();
+    if (!large && !random) measure_model();
     return 0;
 }

@@ -296,9 +296,11 @@ int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i);
 typedef struct rshi_relay {
     int64_t tensor, node;
     rshi_piece b;    /* at its first holder */
+    int64_t *nodes;  /* owned: where few hold the piece, the node of each */
     int64_t n;       /* holders on the node */
     int64_t *holder; /* owned: their numbers, ascending */
     int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
+    int64_t nodes_room, holder_room, at_room;
     int dim;
 } rshi_relay;
 /* Of b's node; kept in `edges` for the next region of the same piece. */
