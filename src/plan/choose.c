@@ -125,10 +125,6 @@ static void find_longest_dim(rshi_region *r) {
     }
 }
 
-bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair) {
-    return !pair->spread && !pair->reduce && !pair->slice && !rshi_plan_has_nodes(p);
-}
-
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                              rshi_rank_edges *edges, rshi_edges *out) {
     rshi_region r;

@@ -323,8 +323,6 @@ rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
 rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn);
 
-/* Are all regions of the pair moved directly? */
-bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair);
 /* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and
  * destination piece `b` (at its rank, kept with the edges), by the way that costs least. */
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
