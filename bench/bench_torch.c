@@ -1,9 +1,8 @@
-/* Rows to columns on two ranks: PyTorch 1.13 over gloo and ours, taking turns in the same run.
+/* Rows to columns: PyTorch 1.13 over gloo and ours, on threads and on processes, taking turns in the same run.
  *
- *   bench_torch [SCRIPT]        SCRIPT: bench/gloo_reshard.py; RESHARD_PYTHON names another python than
- * /usr/bin/python3
+ *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py.  RESHARD_PYTHON names another python than /usr/bin/python3
  *
- * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slower rank, and the best counts.
+ * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slowest rank, and the best counts.
  * "ratio" is PyTorch's time divided by ours.  Where PyTorch is not installed its row says so and the others stand
  * alone. */
 #include <reshard/torch.h>
@@ -14,11 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define RANKS 2
+#define MOST_RANKS 8
 #define MOST_RUNS 300
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -64,8 +64,9 @@ static void become_script(const char *script, const int *in, const int *out) {
 static void peer_starts(peer *p, const char *script) {
     int in[2], out[2];
     if (pipe(in) || pipe(out)) return;
-    p->pid = fork();
-    if (p->pid == 0) become_script(script, in, out);
+    pid_t pid = fork(); /* *p is shared with the child */
+    if (pid == 0) become_script(script, in, out);
+    p->pid = pid;
     close(in[0]), close(out[1]);
     p->to = fdopen(in[1], "w"), p->from = fdopen(out[0], "r");
     json_t *ready = peer_hears(p);
@@ -89,16 +90,18 @@ static double peer_measures(peer *p, int64_t n, int count) {
 
 /* ---- ours ---- */
 
-typedef enum way { BOUND, INTO, NEW, FIRST, WAYS } way;
+typedef enum way { BOUND, INTO, NEW, DROP_IN, FIRST, WAYS } way;
 static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_torch_reshard_into: plan cached",
                                             "rsh_torch_reshard: plan cached, new memory",
+                                            "rsh_reshard_local_shard: the same",
                                             "rsh_torch_reshard: first call, plans, new memory"};
 
-/* What the ranks share. */
+/* What the ranks share, processes too. */
 typedef struct bench {
-    peer peer;
+    int ranks;
+    peer peer;              /* rank 0 alone speaks to it */
     pthread_barrier_t gate; /* sleeps, so that a rank that waits takes no core from PyTorch */
-    double times[RANKS][MOST_RUNS];
+    double times[MOST_RANKS][MOST_RUNS];
     double best[WAYS], peer_best;
 } bench;
 
@@ -119,8 +122,7 @@ typedef struct side {
 /* The element at i, j, as in the script: exact in f32. */
 static float value(int64_t i, int64_t j) { return (float)((31 * i + 7 * j) % 65536); }
 
-static rsh_status is_right(const side *s, const rsh_torch_tensor *st) {
-    const rsh_shard *shard = rsh_torch_shard(st, 0);
+static rsh_status is_right(const side *s, const rsh_shard *shard) {
     const float *p = rsh_tensor_data(shard->tensor);
     int64_t columns = shard->meta.sizes[1];
     for (int64_t i = 0; i < s->n; i++)
@@ -134,8 +136,8 @@ static rsh_status is_right(const side *s, const rsh_torch_tensor *st) {
 
 static rsh_status prepare(side *s) {
     s->size[0] = s->size[1] = s->n;
-    TRY(rsh_spec_chunk_ranks(0, RANKS, NULL, &s->from));
-    TRY(rsh_spec_chunk_ranks(1, RANKS, NULL, &s->to));
+    TRY(rsh_spec_chunk_ranks(0, s->b->ranks, NULL, &s->from));
+    TRY(rsh_spec_chunk_ranks(1, s->b->ranks, NULL, &s->to));
     TRY(rsh_torch_zeros(s->from, 2, s->size, NULL, &s->src));
     TRY(rsh_torch_zeros(s->to, 2, s->size, NULL, &s->dst));
     const rsh_shard *shard = rsh_torch_shard(s->src, 0);
@@ -157,25 +159,39 @@ static void release(side *s) {
     rsh_spec_free(s->from), rsh_spec_free(s->to);
 }
 
-static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_torch_tensor *src, double *seconds) {
+/* The first run of a turn is looked at, as PyTorch's is. */
+static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_torch_tensor *src, bool first, double *seconds) {
     rsh_torch_tensor *fresh = NULL;
     TRY(rsh_comm_barrier(comm));
     double start = now();
     TRY(rsh_torch_reshard(src, s->to, &fresh));
     *seconds = now() - start;
-    rsh_status st = is_right(s, fresh);
+    rsh_status st = first ? is_right(s, rsh_torch_shard(fresh, 0)) : RSH_OK;
     rsh_torch_free(fresh);
     return st;
 }
 
+static rsh_status time_drop_in(const side *s, bool first, double *seconds) {
+    rsh_shard fresh = {0};
+    rsh_shard_meta by_rank[MOST_RANKS];
+    const rsh_tensor *local = rsh_torch_shard(s->src, 0)->tensor;
+    TRY(rsh_comm_barrier(s->comm));
+    double start = now();
+    TRY(rsh_reshard_local_shard(local, 2, s->size, s->from, s->to, NULL, &fresh, by_rank));
+    *seconds = now() - start;
+    rsh_status st = first ? is_right(s, &fresh) : RSH_OK;
+    rsh_tensor_free(fresh.tensor);
+    return st;
+}
+
 /* On a group of its own, whose comm has seen no plan yet. */
-static rsh_status time_first(const side *s, double *seconds) {
-    static const int ranks[RANKS] = {0, 1};
+static rsh_status time_first(const side *s, bool first, double *seconds) {
+    static const int ranks[MOST_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
     rsh_group *group = NULL;
     rsh_torch_tensor *src = NULL;
-    TRY(rsh_group_new(RANKS, ranks, &group));
+    TRY(rsh_group_new(s->b->ranks, ranks, &group));
     rsh_status st = rsh_torch_from_tensor(rsh_torch_shard(s->src, 0)->tensor, NULL, s->from, 2, s->size, group, &src);
-    if (!st) st = time_new(s, rsh_group_comm(group), src, seconds);
+    if (!st) st = time_new(s, rsh_group_comm(group), src, first, seconds);
     rsh_torch_free(src);
     rsh_group_free(group);
     return st;
@@ -189,16 +205,19 @@ static rsh_status time_kept(const side *s, way w, double *seconds) {
     return RSH_OK;
 }
 
-static rsh_status time_way(const side *s, way w, double *seconds) {
-    return w == FIRST ? time_first(s, seconds)
-           : w == NEW ? time_new(s, s->comm, s->src, seconds)
-                      : time_kept(s, w, seconds);
+static rsh_status time_way(const side *s, way w, bool first, double *seconds) {
+    return w == FIRST     ? time_first(s, first, seconds)
+           : w == DROP_IN ? time_drop_in(s, first, seconds)
+           : w == NEW     ? time_new(s, s->comm, s->src, first, seconds)
+                          : time_kept(s, w, seconds);
 }
 
 static void keep_best(bench *b, way w, int count) {
     for (int i = 0; i < count; i++) {
-        double slower = b->times[0][i] > b->times[1][i] ? b->times[0][i] : b->times[1][i];
-        if (b->best[w] == 0 || slower < b->best[w]) b->best[w] = slower;
+        double slowest = 0;
+        for (int r = 0; r < b->ranks; r++)
+            if (b->times[r][i] > slowest) slowest = b->times[r][i];
+        if (b->best[w] == 0 || slowest < b->best[w]) b->best[w] = slowest;
     }
 }
 
@@ -213,8 +232,8 @@ static rsh_status take_turn(side *s, int count) {
     for (int w = 0; w < WAYS; w++) {
         if (w < NEW)
             memset(s->out.data, 0, (size_t)rsh_tensor_count(rsh_torch_shard(s->dst, 0)->tensor) * sizeof(float));
-        for (int i = 0; i < count; i++) TRY(time_way(s, (way)w, &b->times[s->rank][i]));
-        if (w < NEW) TRY(is_right(s, s->dst));
+        for (int i = 0; i < count; i++) TRY(time_way(s, (way)w, i == 0, &b->times[s->rank][i]));
+        if (w < NEW) TRY(is_right(s, rsh_torch_shard(s->dst, 0)));
         TRY(rsh_comm_barrier(s->comm));
         if (s->rank == 0) keep_best(b, (way)w, count);
         TRY(rsh_comm_barrier(s->comm));
@@ -224,7 +243,8 @@ static rsh_status take_turn(side *s, int count) {
 
 static void report(const side *s, int runs) {
     const bench *b = s->b;
-    printf("f32 %lldx%lld, dim 0 to dim 1, %d ranks, best of %d\n", (long long)s->n, (long long)s->n, RANKS, runs);
+    printf("f32 %lldx%lld, dim 0 to dim 1, %d ranks on %s, best of %d\n", (long long)s->n, (long long)s->n, b->ranks,
+           rsh_comm_engine(s->comm), runs);
     if (b->peer_best > 0) printf("  %-46s %12.3f us\n", "PyTorch: reshard_local_shard", b->peer_best * 1e6);
     for (int w = 0; w < WAYS; w++) {
         printf("  %-46s %12.3f us", way_names[w], b->best[w] * 1e6);
@@ -248,17 +268,31 @@ static rsh_status be_rank(void *ctx, rsh_comm *comm) {
     bench *b = ctx;
     TRY(rsh_group_init(comm));
     TRY(contest(b, comm, 64, 3, 100));
+    TRY(contest(b, comm, 1024, 3, 20));
     TRY(contest(b, comm, 8192, 5, 1));
     return rsh_group_destroy();
 }
 
 int main(int argc, char **argv) {
-    static bench b;
+    bench *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (b == MAP_FAILED) return 1;
+    b->ranks = argc > 1 ? atoi(argv[1]) : 2;
+    if (b->ranks < 2 || b->ranks > MOST_RANKS) {
+        fprintf(stderr, "bench_torch: 2 to %d ranks, not %s\n", MOST_RANKS, argv[1]);
+        return 2;
+    }
     signal(SIGPIPE, SIG_IGN);
-    peer_starts(&b.peer, argc > 1 ? argv[1] : "bench/gloo_reshard.py");
-    pthread_barrier_init(&b.gate, NULL, RANKS);
-    rsh_status st = rsh_run(RANKS, be_rank, &b);
+    char text[16];
+    snprintf(text, sizeof text, "%d", b->ranks);
+    setenv("RANKS", text, 1); /* for the script */
+    peer_starts(&b->peer, argc > 2 ? argv[2] : "bench/gloo_reshard.py");
+    pthread_barrierattr_t shared;
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&b->gate, &shared, (unsigned)b->ranks);
+    rsh_status st = rsh_run(b->ranks, be_rank, b);
+    if (!st) st = rsh_run_shm(b->ranks, be_rank, b);
     if (st) fprintf(stderr, "bench_torch: %s\n", rsh_error_detail());
-    peer_leaves(&b.peer);
+    peer_leaves(&b->peer);
     return st != RSH_OK;
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""PyTorch's reshard_local_shard over gloo: rows to columns on two processes of this machine.
+"""PyTorch's reshard_local_shard over gloo: rows to columns on RANKS (of the environment; 2) processes of this machine.
 
     gloo_reshard.py ROWS COLUMNS COUNT    one line of JSON with the best of COUNT runs, in seconds
     gloo_reshard.py                       the same for each line "ROWS COLUMNS COUNT" of the input, after a line that says it is ready
 
-Debian's python3-torch 1.13 under /usr/bin/python3.  A run is over when both processes have their result, and starts behind a barrier; its time is that of the slower
+Debian's python3-torch 1.13 under /usr/bin/python3.  A run is over when all processes have their result, and starts behind a barrier; its time is that of the slowest
 one.  One thread a process, as launchers of PyTorch set it.  The first run of a size is looked at and not counted.
 """
 import datetime
@@ -21,7 +21,7 @@ from torch_world import dist, torch  # noqa: E402; before anything of torch.dist
 from torch.distributed._shard.sharded_tensor.reshard import reshard_local_shard  # noqa: E402
 from torch.distributed._shard.sharding_spec import ChunkShardingSpec  # noqa: E402
 
-RANKS = 2
+RANKS = int(os.environ.get("RANKS", 2))
 
 
 def value(rows, columns):
@@ -35,7 +35,7 @@ def span(length, rank):
 
 
 def measure(rank, rows, columns, count):
-    """Best seconds of `count` runs; both ranks call."""
+    """Best seconds of `count` runs; all ranks call."""
     specs = [ChunkShardingSpec(dim=dim, placements=[f"rank:{r}/cpu" for r in range(RANKS)]) for dim in (0, 1)]
     group, size = dist.distributed_c10d._get_default_group(), torch.Size([rows, columns])
     local = value(span(rows, rank), torch.arange(columns))
@@ -48,13 +48,13 @@ def measure(rank, rows, columns, count):
         if i == 0 and not torch.equal(shards[0].tensor, value(torch.arange(rows), span(columns, rank))):
             raise RuntimeError("PyTorch's result is wrong")
         del shards
-    slower = torch.tensor(times[1:], dtype=torch.float64)
-    dist.all_reduce(slower, dist.ReduceOp.MAX)
-    return slower.min().item()
+    slowest = torch.tensor(times[1:], dtype=torch.float64)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return slowest.min().item()
 
 
 def serve(rank, asked):
-    """Rank 0 reads what to measure from `asked` and prints; the other one follows until it is told 0."""
+    """Rank 0 reads what to measure from `asked` and prints; the others follow until they are told 0."""
     while True:
         line = asked() if rank == 0 else None
         job = torch.tensor([int(word) for word in line.split()] if line else [0, 0, 0])
@@ -80,14 +80,17 @@ def main():
     given = [" ".join(sys.argv[1:])] if len(sys.argv) > 1 else None
     asked = (lambda: given.pop() if given else "") if given else sys.stdin.readline
     with tempfile.TemporaryDirectory(prefix="gloo_reshard.") as folder:
-        other = os.fork()
-        if other == 0:
-            try:
-                be_rank(folder, 1, asked)
-            finally:
-                os._exit(0)
+        others = []
+        for rank in range(1, RANKS):
+            others.append(os.fork())
+            if others[-1] == 0:
+                try:
+                    be_rank(folder, rank, asked)
+                finally:
+                    os._exit(0)
         be_rank(folder, 0, asked)
-        os.waitpid(other, 0)
+        for other in others:
+            os.waitpid(other, 0)
 
 
 if __name__ == "__main__":

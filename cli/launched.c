@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #define TEXT_OF(x) #x
-#define SONAME(major) "libreshard-mpi.so." TEXT_OF(major)
-static const char soname[] = SONAME(RSH_VERSION_MAJOR);
+#define SONAME(major, minor) "libreshard-mpi.so." TEXT_OF(major) "." TEXT_OF(minor)
+static const char soname[] = SONAME(RSH_VERSION_MAJOR, RSH_VERSION_MINOR);
 
 enum { PATH = 4096 };
 

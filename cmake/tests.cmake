@@ -222,6 +222,22 @@ if(RESHARD_EXAMPLES)
   endforeach()
 endif()
 
+# Programs that a launcher starts.
+if(TARGET examples-08_join AND TARGET reshard-command)
+  add_test(NAME "example: 08_join on 3 processes" COMMAND reshard-command run -n 3 -- $<TARGET_FILE:examples-08_join>)
+  set_tests_properties("example: 08_join on 3 processes" PROPERTIES LABELS examples PROCESSORS 2)
+endif()
+
+# What the pages show: blocks of C, layouts, and commands with their answers.
+if(TARGET reshard-command AND PYTHON AND TARGET reshard-nn AND NOT RESHARD_SANITIZE)
+  file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/docs/*.md)
+  foreach(page IN LISTS pages)
+    cmake_path(GET page STEM name)
+    add_test(NAME "page: ${name}" COMMAND ${PYTHON} ${tests}/pages/page.py ${page} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+    set_tests_properties("page: ${name}" PROPERTIES LABELS pages ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
+  endforeach()
+endif()
+
 # A sanitized library cannot be linked by programs that are not; the install test is for ordinary builds.
 if(NOT RESHARD_SANITIZE)
   add_test(NAME "an installed reshard is found by pkg-config and by find_package"

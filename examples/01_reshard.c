@@ -19,7 +19,6 @@ static rsh_status check_same(const rsh_sharded *a, const rsh_sharded *b) {
     return x.hi == y.hi && x.lo == y.lo ? RSH_OK : RSH_ERUNTIME;
 }
 
-/* [readme] */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) { /* every rank runs this */
     const rsh_layout *const *layout = ctx;
     rsh_sharded *rows = NULL, *columns = NULL;
@@ -42,4 +41,3 @@ int main(void) {
     rsh_layout_free(layout[0]);
     return st != RSH_OK;
 }
-/* [/readme] */

@@ -29,7 +29,8 @@ def files(root, *tops, ends=("",)):
     for top in tops or (".",):
         for folder, folders, names in os.walk(os.path.join(root, top)):
             folders[:] = [f for f in folders if not SKIPPED.match(f)]
-            found += [os.path.normpath(os.path.join(os.path.relpath(folder, root), n)) for n in names if n.endswith(ends)]
+            found += [os.path.normpath(os.path.join(os.path.relpath(folder, root), n)) for n in names
+                      if n.endswith(ends) and n != ".git"]  # which is a file in a linked work tree
     return sorted(found)
 
 

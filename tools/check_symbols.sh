@@ -11,7 +11,8 @@ if [ $# -gt 3 ]; then shift 3; else set --; fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-defined() { nm --defined-only "$@" | awk 'NF == 3 { print $3 }' | sort -u; }
+# Without their versions, and without the name of the version itself (type A).
+defined() { nm --defined-only "$@" | awk 'NF == 3 && $2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u; }
 # declared EXPRESSION...: functions in the public headers that find(1) selects by it.
 declared() {
     find "$root/include/reshard" -name '*.h' "$@" -exec cat {} + | tr '\n' ' ' | sed 's/;/;\n/g' | grep -o 'RSH_API [^;]*' |

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Tree: small promises that the repository keeps about itself.
 
-    check_tree.py names | types | strays | tags | version | readme | walk [ROOT]
+    check_tree.py names | types | strays | tags | version | walk [ROOT]
 
 names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
 types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
 tags     every public function is said to be pure, local or collective: by its comment, its section or its header
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
-readme   code in README.md is the marked region of the example it was taken from
 walk     each function in the table of "The walk" in ARCHITECTURE.md is defined in the file beside it
 """
 import os
@@ -85,19 +84,6 @@ def version(root):
         yield f"VERSION says {said}, CHANGELOG.md opens with {newest and newest.group(1)}"
 
 
-def readme(root):
-    """A block that follows <!-- path --> equals what stands between [readme] and [/readme] in that file."""
-    blocks = re.findall(r"<!-- (\S+) -->\n```c\n(.*?)```", read(root, "README.md"), re.S)
-    if not blocks:
-        yield "README.md: no code block follows <!-- path -->"
-    for path, block in blocks:
-        region = re.search(r"/\* \[readme\] \*/\n(.*?)/\* \[/readme\] \*/", read(root, path), re.S)
-        if not region:
-            yield f"{path}: no region between /* [readme] */ and /* [/readme] */"
-        elif region.group(1) != block:
-            yield f"README.md: the code block is not the marked region of {path}"
-
-
 def defines(text, name):
     """Does a C source define this function?"""
     return re.search(rf"^\w[^;{{}}()]*\b{name}\([^;{{}}]*\)\s*\{{", bare(text), re.M)
@@ -119,7 +105,7 @@ def walk(root):
             yield f"ARCHITECTURE.md: step {number} of the walk: {path} does not define {name}"
 
 
-CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "version": version, "readme": readme, "walk": walk}
+CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "version": version, "walk": walk}
 
 
 def main(which="", root="."):

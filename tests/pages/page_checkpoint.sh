@@ -1,0 +1,8 @@
+# Files for checkpoint.md: a model, rules that cut it for four ranks, and the rank files of another tool.
+[ -d model ] || python3 "$ROOT/tests/pages/model.py" model
+[ -f four.rules ] || printf 'mesh tp=4\n*.q_proj.weight    [_/tp%%128, _]\n*.o_proj.weight    [_, _/tp%%128]\n*                  [...]\n' > four.rules
+if [ ! -d vllm-state ]; then
+    printf 'mesh tp=2\nfiles model-rank-{rank}-part-{part}.safetensors\n*.up_proj.weight [_/tp, _]\n* [...]\n' > vllm.rules
+    sed 's/-part-{part}/-part-0/' vllm.rules > cut.rules
+    reshard convert model vllm-state --to cut.rules > /dev/null
+fi

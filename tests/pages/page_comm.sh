@@ -1,0 +1,1 @@
+# elsewhere: mpicc program.c: tests/install builds programs against an installed library

@@ -1,0 +1,24 @@
+/* dtensor.md: a tensor cut over the mesh, and whole again. */
+#include "page_ranks.h"
+
+static rsh_status each(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    rsh_tensor *tensor = NULL;
+    rsh_mesh *mesh = NULL;
+    rsh_value *weight = NULL, *everywhere = NULL, *plain = NULL;
+    CHECK(rsh_mesh_init(comm, 1, (int64_t[]){rsh_comm_size(comm)}, NULL, &mesh));
+    CHECK(rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){5, 3}, &tensor));
+#include "block_1.c"
+    REQUIRE(plain && rsh_tensor_count(rsh_value_tensor(plain)) == 15);
+    rsh_value_free(plain);
+    rsh_value_free(everywhere);
+    rsh_value_free(weight);
+    rsh_tensor_free(tensor);
+    rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+
+int main(void) {
+    CHECK(rsh_run(3, each, NULL));
+    return 0;
+}
