@@ -157,15 +157,12 @@ static bool reads_in_order(const adding *w, const part *p, int64_t node) {
 /* ---- cells ---- */
 
 static int64_t common_clips(int ndim, const rshi_clip *a, const rshi_clip *b) {
-    rshi_stripe cut[RSH_MAX_NDIM];
-    if (a->dim < 0) return rshi_clip_common(ndim, a->set, b);
     int64_t n = 1;
     for (int d = 0; d < ndim && n; d++) {
         int64_t lo = rshi_max(a->set[d].lo, b->set[d].lo), hi = rshi_stripe_end(&a->set[d]);
-        cut[d] = a->set[d];
         if (d == a->dim) lo = rshi_max(lo, a->lo), hi = rshi_min(hi, a->hi);
         if (d == b->dim) lo = rshi_max(lo, b->lo), hi = rshi_min(hi, b->hi);
-        n *= lo < hi ? rshi_stripe_common(&cut[d], &b->set[d], lo, hi) : 0;
+        n *= lo < hi ? rshi_stripe_common(&a->set[d], &b->set[d], lo, hi) : 0;
     }
     return n;
 }
@@ -231,7 +228,7 @@ static void set_mark(adding *w, int64_t from, int64_t to) {
     if (from != to) w->s->mark[w->place[from] * w->s->crew.n + w->place[to]] = 1;
 }
 
-/* `n` elements of `size` bytes that were counted as sent and received stay on the rank. */
+/* What was counted as sent and received stays on the rank. */
 static void keep(rshi_sums *s, int64_t q, int64_t bytes) {
     s->t->bytes_local += bytes;
     s->sent[q] -= bytes;
@@ -312,7 +309,7 @@ static bool gives(adding *w, int64_t from, int64_t to_node) {
     return common_slice(w, number, g->n, w->number[from]) > 0;
 }
 
-/* Members i to j of `targets` hold the target on this node; `bytes` of holder `index`, of another node, come to one of
+/* Members i to j of `targets` hold the target on this node; `bytes` of rank `from`, of another node, come to one of
  * them, which passes them on. */
 static rsh_status take_far(adding *w, int64_t i, int64_t j, int64_t taker, int64_t from, int64_t bytes) {
     rshi_sums *s = w->s;

@@ -55,6 +55,8 @@ typedef struct nearby {
     rshi_near *near; /* owned */
     rshi_piece *seen; /* owned: the same pieces, at their first holders */
     int64_t n, room, seen_room;
+    int64_t *group; /* owned: parts, with their partial positions, that were looked at */
+    int64_t ngroups, groups_room;
 } nearby;
 
 static bool is_seen(const nearby *w, const rshi_piece *a) {
@@ -81,9 +83,26 @@ static rsh_status add_piece(nearby *w, const rshi_piece *piece) {
     return RSH_OK;
 }
 
-static rsh_status add_rank(nearby *w, int64_t rank) {
+/* Was another holder of the same part looked at? */
+static rsh_status is_known(nearby *w, int64_t rank, bool *known) {
+    int64_t position = rshi_layout_position(w->from, rank);
+    *known = false;
+    if (position < 0) return RSH_OK;
+    rshi_holding h = rshi_layout_holding(w->from, position);
+    int64_t group = h.part * rshi_layout_partials(w->from) + h.partial;
+    for (int64_t i = 0; i < w->ngroups && !*known; i++) *known = w->group[i] == group;
+    if (*known) return RSH_OK;
+    RSH_TRY(RSHI_GROW(w->group, w->ngroups + 1, &w->groups_room));
+    w->group[w->ngroups++] = group;
+    return RSH_OK;
+}
+
+static rsh_status add_rank(nearby *w, bool groups, int64_t rank) {
     rshi_piece *list = NULL;
     int64_t n = 0;
+    bool known = false;
+    if (groups) RSH_TRY(is_known(w, rank, &known));
+    if (known) return RSH_OK;
     rsh_status st = rshi_layout_pieces(w->from, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) st = add_piece(w, &list[i]);
     rshi_free(list);
@@ -132,14 +151,16 @@ static rsh_status cut(const rsh_plan *p, int64_t node, rshi_relay *r) {
     const rsh_layout *to = p->pair[r->tensor].to;
     int64_t across = 1;
     rsh_status st = RSH_OK;
+    bool groups = rshi_layout_has_groups(w.from);
     w.dim = r->dim = rshi_piece_longest_dim(to, &r->b);
     for (int d = 0; d < rsh_layout_ndim(to); d++)
         if (d != r->dim) across *= rshi_stripe_size(&r->b.set[d]);
     st = RSHI_GROW(r->at, r->n + 1, &r->at_room);
-    for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, p->rank[rshi_crew_ordinal(&c, i)]);
+    for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, groups, p->rank[rshi_crew_ordinal(&c, i)]);
     if (!st) rshi_far_cuts(&r->b.set[r->dim], across, w.near, w.n, r->n, r->at);
     rshi_free(w.near);
     rshi_free(w.seen);
+    rshi_free(w.group);
     return st;
 }
 
