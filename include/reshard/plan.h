@@ -163,8 +163,8 @@ typedef struct rsh_share {
     int64_t rank;
     const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
     const rsh_transfer *receives; /* into this rank, with a source on another rank */
-    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources; where
-                                     contributions are combined in order, it is the only one listed */
+    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources: the only
+                                     one listed where contributions are combined in order */
     int64_t ncopies, nreceives, nsends;
     const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, of the
                                dtype that transfers into it have; NULL: no rank needs any */

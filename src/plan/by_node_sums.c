@@ -1,9 +1,10 @@
 /* By-node sums: totals of a reduction that nodes combine first, from pairs of a source part and a destination rank.
  *
- * The contributions to a source part that lie on one node are a group.  Groups of equally many members cut the part into
- * the same slices, so what a destination takes of a slice is found once for all of them.  Ranks of one node are marked
- * pair by pair, for they meet in several stages; pairs of different nodes meet once, or are looked at.  The cost grows
- * with ranks times source parts, and with ranks times the ranks of a node.  Sources with replicas are left to the walk. */
+ * The contributions to a source part that lie on one node are a group.  Groups of equally many members cut the part
+ * into the same slices, so what a destination takes of a slice is found once for all of them.  Ranks of one node are
+ * marked pair by pair, for they meet in several stages; pairs of different nodes meet once, or are looked at.  The cost
+ * grows with ranks times source parts, and with ranks times the ranks of a node.  Sources with replicas are left to the
+ * walk. */
 #include "plan/node_sums.h"
 
 #include <stdlib.h>
