@@ -301,7 +301,7 @@ static void add_result(adding *w, int64_t q) {
 
 /* ---- results are passed on: see way_reduced.c ---- */
 
-/* Does the rank give another, which is on another node and whose clips are at hand, some of its contribution or result? */
+/* Does the rank give another, of another node, whose clips are at hand, some of its contribution or result? */
 static bool gives(adding *w, int64_t from, int64_t to_node) {
     const group *g = w->group_of[from] < 0 ? NULL : &w->group[w->group_of[from]];
     if (!g) return false;
