@@ -146,8 +146,8 @@ static int by_place(const void *a, const void *b, void *ctx) {
                            four times the size */
 #define TWO ((int64_t)16 << 10)  /* and two */
 #define FAR                                                                                                            \
-    ((int64_t)60 << 10) /* bytes of a message between nodes: wires send what is below 64 KiB at once, and ask the other \
-                           side before they send more; where both ways are busy an answer takes long */
+    ((int64_t)60 << 10) /* bytes of a message between nodes: wires send what is below 64 KiB at once, and ask the \
+                           other side before they send more; where both ways are busy an answer takes long */
 
 /* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of
  * some size.  Slots begin where any element may. */
