@@ -1,10 +1,12 @@
 /* Rows to columns: PyTorch 1.13 over gloo and ours, on threads and on processes, taking turns in the same run.
  *
- *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py.  RESHARD_PYTHON names another python than /usr/bin/python3
+ *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py
  *
- * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slowest rank, and the best counts.
+ * RESHARD_PYTHON names another python than /usr/bin/python3.  Ours is timed as PyTorch is: a run starts behind a
+ * barrier, its time is that of the slowest rank, and the best counts.
  * "ratio" is PyTorch's time divided by ours.  Where PyTorch is not installed its row says so and the others stand
  * alone. */
+#include <reshard/dtensor.h>
 #include <reshard/torch.h>
 
 #include <jansson.h>
@@ -90,10 +92,11 @@ static double peer_measures(peer *p, int64_t n, int count) {
 
 /* ---- ours ---- */
 
-typedef enum way { BOUND, INTO, NEW, DROP_IN, FIRST, WAYS } way;
+typedef enum way { BOUND, INTO, NEW, DROP_IN, DTENSOR, FIRST, WAYS } way;
 static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_torch_reshard_into: plan cached",
                                             "rsh_torch_reshard: plan cached, new memory",
                                             "rsh_reshard_local_shard: the same",
+                                            "rsh_dtensor_redistribute: the same",
                                             "rsh_torch_reshard: first call, plans, new memory"};
 
 /* What the ranks share, processes too. */
@@ -117,6 +120,8 @@ typedef struct side {
     rsh_exec *exec;
     rsh_torch_tensor *src, *dst;
     rsh_memory in, out;
+    rsh_mesh *mesh;
+    rsh_value *value; /* src as a DTensor */
 } side;
 
 /* The element at i, j, as in the script: exact in f32. */
@@ -134,6 +139,18 @@ static rsh_status is_right(const side *s, const rsh_shard *shard) {
     return RSH_OK;
 }
 
+/* The source as a DTensor, on the same elements. */
+static rsh_status prepare_dtensor(side *s) {
+    const rsh_place rows = rsh_shard_on(0);
+    rsh_value *local = NULL;
+    rsh_local_opts opts = {.shape = s->size};
+    TRY(rsh_mesh_init(s->comm, 1, (const int64_t[]){s->b->ranks}, NULL, &s->mesh));
+    TRY(rsh_value_share(rsh_torch_shard(s->src, 0)->tensor, false, &local));
+    rsh_status st = rsh_dtensor_from_local(local, s->mesh, 1, &rows, &opts, &s->value);
+    rsh_value_free(local);
+    return st;
+}
+
 static rsh_status prepare(side *s) {
     s->size[0] = s->size[1] = s->n;
     TRY(rsh_spec_chunk_ranks(0, s->b->ranks, NULL, &s->from));
@@ -148,10 +165,13 @@ static rsh_status prepare(side *s) {
     TRY(rsh_spec_layout(s->from, RSH_F32, 2, s->size, &s->rows));
     TRY(rsh_spec_layout(s->to, RSH_F32, 2, s->size, &s->columns));
     TRY(rsh_plan_new(s->rows, s->columns, NULL, &s->plan));
-    return rsh_exec_bind(s->plan, s->comm, &s->in, &s->out, &s->exec);
+    TRY(rsh_exec_bind(s->plan, s->comm, &s->in, &s->out, &s->exec));
+    return prepare_dtensor(s);
 }
 
 static void release(side *s) {
+    rsh_value_free(s->value);
+    rsh_mesh_free(s->mesh);
     rsh_exec_free(s->exec);
     rsh_plan_free(s->plan);
     rsh_layout_free(s->rows), rsh_layout_free(s->columns);
@@ -197,6 +217,20 @@ static rsh_status time_first(const side *s, bool first, double *seconds) {
     return st;
 }
 
+static rsh_status time_dtensor(const side *s, bool first, double *seconds) {
+    const rsh_place columns = rsh_shard_on(1);
+    rsh_value *moved = NULL;
+    TRY(rsh_comm_barrier(s->comm));
+    double start = now();
+    TRY(rsh_dtensor_redistribute(s->value, 1, &columns, RSH_DTYPE_COUNT, &moved));
+    *seconds = now() - start;
+    rsh_shard shard = *rsh_torch_shard(s->dst, 0);
+    shard.tensor = (rsh_tensor *)rsh_value_tensor(moved);
+    rsh_status st = first ? is_right(s, &shard) : RSH_OK;
+    rsh_value_free(moved);
+    return st;
+}
+
 static rsh_status time_kept(const side *s, way w, double *seconds) {
     TRY(rsh_comm_barrier(s->comm));
     double start = now();
@@ -208,6 +242,7 @@ static rsh_status time_kept(const side *s, way w, double *seconds) {
 static rsh_status time_way(const side *s, way w, bool first, double *seconds) {
     return w == FIRST     ? time_first(s, first, seconds)
            : w == DROP_IN ? time_drop_in(s, first, seconds)
+           : w == DTENSOR ? time_dtensor(s, first, seconds)
            : w == NEW     ? time_new(s, s->comm, s->src, first, seconds)
                           : time_kept(s, w, seconds);
 }

@@ -23,6 +23,7 @@
 #include <reshard/wire.h>
 #include <reshard/comm.h>
 #include <reshard/shard.h>
+#include <reshard/stash.h>
 #include <reshard/mesh.h>
 #include <reshard/grad.h>
 #include <reshard/dtensor.h>

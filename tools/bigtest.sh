@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -18,9 +18,11 @@
 #   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
 #   digest     a million changes of each kind, from a new seed, that a digest must notice
 #   ckpt       conversions killed at KILLS (200) random moments and gone on with, a disk that fills up, PAIRS (200) pairs of layouts of many windows
+#   dtensor    every placement to every other on 2x2, 4x2 and 2x2x2 ranks in all sizes from 1 to 9, and moves between random meshes
+#   gpt        the example train_gpt at full size: f64 for 50 steps on threads, shm and mpi, with the same losses, and f32 for 200 steps
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
-# The last nine leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
+# The last ten leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -170,9 +172,31 @@ ckpt() {
     python3 tests/ckpt/check_windows.py "$dir/programs/reshard" "${PAIRS:-200}"
 }
 
+dtensor() {
+    local targets="test_dtensor test_between_meshes" seed=${RESHARD_SEED:-$(date +%s)}
+    build programs -DCMAKE_BUILD_TYPE=Release
+    RESHARD_ALL=1 RESHARD_SEED=$seed "$dir/programs/tests/dtensor/test_dtensor"
+    RESHARD_ALL=1 RESHARD_SEED=$seed "$dir/programs/tests/dtensor/test_between_meshes"
+}
+
+gpt() {
+    local targets=examples-nn-train_gpt program=$dir/programs/examples/nn/train_gpt
+    programs
+    build programs -DCMAKE_BUILD_TYPE=Release
+    losses() { sed -n 's/.*4 ranks.*\(loss .*\), differs.*/\1/p' "$1"; }
+    "$program" --full --f64 --steps 50 | tee "$dir/gpt-threads.txt"
+    "$dir/programs/reshard" run -n 4 -- "$program" --full --f64 --steps 50 --join | tee "$dir/gpt-shm.txt"
+    cmp <(losses "$dir/gpt-threads.txt") <(losses "$dir/gpt-shm.txt")
+    if mpi_is_there gpt; then
+        mpirun.openmpi --oversubscribe --bind-to none -n 4 "$program" --full --f64 --steps 50 --mpi | tee "$dir/gpt-mpi.txt"
+        cmp <(losses "$dir/gpt-threads.txt") <(losses "$dir/gpt-mpi.txt")
+    fi
+    "$program" --full --steps 200 --svg "$dir/gpt.svg"
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt bare"
+all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

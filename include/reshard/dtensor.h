@@ -66,6 +66,9 @@ RSH_API rsh_mesh *rsh_dtensor_mesh(const rsh_value *v);
 /* The placements, one for each dim of the mesh.  RSH_EVALUE if the value is not a DTensor.
  * Local. */
 RSH_API rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places);
+/* Writes dtype, shape, placements and mesh, and this rank's part as rsh_tensor_print writes it.
+ * RSH_EVALUE if the value is not a DTensor; RSH_EIO if the sink stops.  Local. */
+RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
 
 /* ---- moving ---- */
 
@@ -78,14 +81,92 @@ RSH_API rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places);
  * Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places,
                                             rsh_dtype dtype, rsh_value **out);
+/* The same in steps: rsh_value_transit_test and rsh_value_transit_wait go on with it.  The caller
+ * frees *out.  Errors as above.  Collective over the mesh. */
+RSH_API rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places,
+                                                  rsh_dtype dtype, rsh_value_transit **out);
+/* The same tensor on another mesh of the same parent, of any shape and ranks.  All ranks of the
+ * parent call, with both meshes; v is NULL on ranks outside `from`, and the shape comes from those
+ * that have it.  `places` are for `to`; none is partial.  On ranks outside `to` the result is NULL,
+ * or, if a gradient is recorded, a plain value of one element, 0: with rsh_backward of it such a
+ * rank takes part when the others go back, since gradients come back from `to` to `from` in the
+ * parent too.
+ * RSH_EVALUE if the parents differ, v is not on `from`, or for a wrong number of placements;
+ * RSH_ERUNTIME if a placement is partial; RSH_EMISMATCH if ranks ask for different things.
+ * Collective over the parent. */
+RSH_API rsh_status rsh_dtensor_move(rsh_value *v, rsh_mesh *from, rsh_mesh *to, int n,
+                                    const rsh_place *places, rsh_dtype dtype, rsh_value **out);
 /* This rank's part as a plain value, on the same elements.  `grads` are the placements that its
  * gradient has, one for each dim of the mesh; NULL: those of v.  A partial v usually wants
- * replicated ones.
- * RSH_EVALUE if v is not a DTensor; RSH_EUNSUP, RSH_EINDEX as for rsh_mesh_layout.  Local. */
+ * replicated ones.  Of a value of rsh_dtensor_part: the same elements, without its mark.
+ * RSH_EVALUE if v is neither; RSH_EUNSUP, RSH_EINDEX as for rsh_mesh_layout.  Local. */
 RSH_API rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out);
+/* The same, and the value remembers whose part it is, unless every rank has the whole tensor; so do
+ * values that ops compute from it.  Nobody takes such a value for replicated (rsh_input_reshard),
+ * and rsh_dtensor_to_local gives the same elements without the mark.
+ * Errors as above; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **out);
+/* The mesh of such a value, borrowed; NULL: it is none.  The layout of the DTensor that it is this
+ * rank's part of, borrowed; NULL: it was computed from one.  Local. */
+RSH_API rsh_mesh *rsh_dtensor_part_mesh(const rsh_value *v);
+RSH_API const rsh_layout *rsh_dtensor_part_layout(const rsh_value *v);
 /* The whole tensor as a plain value on every rank of the mesh; `grads` as above, after it has been
  * replicated.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out);
+
+/* ---- rules: what an op does to placements ---- */
+
+/* A rule says which dims of an op's inputs and outputs belong together, as the letters of an
+ * Einstein sum do.  From that, and for each dim of the mesh on its own, follow the placements of
+ * the outputs and of all gradients:
+ *
+ * - If an input is cut along a letter, all tensors that have the letter are cut there; a replicated
+ *   input takes its own chunk.  An output that lacks the letter is partial with sum.
+ * - If the op is a sum of products (its terms) and one input of a term is partial, the others of
+ *   that term being replicated, the output is partial.  Every other term must be partial too: a
+ *   replicated input of it counts once, at coordinate 0.
+ * - A partial input that meets a cut one in another term is reduced to the same cut.
+ * - The gradient of an input is cut as the input is; replicated if the input is partial; and
+ *   partial with sum if the input is replicated while others are not.
+ *
+ * What does not fit is RSH_EUNSUP with the op and the placements. */
+#define RSH_DIM_WHOLE (-1) /* in place of a letter: the dim cannot be cut */
+#define RSH_TERM_NONE (-1) /* in place of a term: the op is not linear in that input */
+
+typedef struct rsh_rule_tensor {
+    int ndim;                    /* -1: the input is missing */
+    rsh_dtype dtype;             /* of an output: that of input 0, unless the rule says another */
+    int64_t shape[RSH_MAX_NDIM]; /* of the whole */
+    int64_t unit[RSH_MAX_NDIM];  /* elements of the letter in one index: all 1 at first.  Others in
+                                    views: a dim of 6 becomes one of 2 with unit 3 and one of 3 */
+    signed char letter[RSH_MAX_NDIM]; /* from 0 to 31; all RSH_DIM_WHOLE at first */
+    signed char term; /* of an input: the number of its term; RSH_TERM_NONE at first */
+} rsh_rule_tensor;
+
+typedef struct rsh_rule_dims {
+    const void *attrs;
+    int nin, nout;
+    const rsh_value *const *values; /* the inputs */
+    rsh_rule_tensor *in;  /* nin: sizes and dtypes are filled in */
+    rsh_rule_tensor *out; /* nout: without dims at first */
+    unsigned own;    /* letters, a bit for each, along which the op makes collective calls itself:
+                        an output that lacks the letter is replicated */
+    bool moves_only; /* elements are only moved, so partial values of any op pass; otherwise sum and
+                        avg do */
+} rsh_rule_dims;
+
+/* The rule of an op, rsh_grad_op.placements.  A record is constant and usually static.  `dims`
+ * fills in letters, terms and outputs from attributes and sizes alone, the same on every rank; if
+ * it fails, so does the op. */
+struct rsh_placement_rule {
+    rsh_status (*dims)(rsh_rule_dims *io);
+};
+
+/* The dims of a pointwise op with one or more outputs, for the rules of such ops: inputs broadcast,
+ * aligned at the last dim, and a dim that is repeated cannot be cut.  Terms are left alone.  An op
+ * without a rule whose `layouts` is rsh_grad_same_layout gets this one.
+ * RSH_EVALUE if the sizes do not broadcast.  Pure. */
+RSH_API rsh_status rsh_rule_pointwise(rsh_rule_dims *io);
 
 #ifdef __cplusplus
 }

@@ -134,11 +134,11 @@ typedef enum rsh_grad_parts {
     RSH_PARTS_ANY   /* once; the functions look at whole values */
 } rsh_grad_parts;
 
-/* DTensor's rule for an op: placements of inputs to placements of outputs. */
+/* DTensor's rule for an op: placements of inputs to placements of outputs, <reshard/dtensor.h>. */
 typedef struct rsh_placement_rule rsh_placement_rule;
 
 /* An op.  A record is constant and lives as long as the graphs that use it, so it is usually
- * static.  Forward and backward return a status, and leave a sentence with rsh_grad_fail if they
+ * static.  Forward and backward return a status, and leave a sentence with rsh_fail if they
  * find an error themselves. */
 typedef struct rsh_grad_op {
     const char *name; /* for sentences */
@@ -165,6 +165,9 @@ typedef struct rsh_grad_op {
      * here instead. */
     rsh_comm *(*comm)(const void *attrs);
     const rsh_placement_rule *placements; /* NULL: DTensors are RSH_EUNSUP */
+    /* Backward takes the gradient of an output in whatever layout it has, and moves it itself;
+     * false: it is brought first to the layout that grad_out of rsh_grad_layouts says. */
+    bool any_gradient;
 } rsh_grad_op;
 
 /* Applies an op.  An entry of `in` may be NULL if the op knows that input as optional.  `attrs` has
@@ -211,10 +214,6 @@ struct rsh_reading {
 RSH_API rsh_status rsh_value_read(rsh_value *v, const rsh_reading *reading, void *what);
 /* The reading, and what belongs to it (`what` may be NULL), borrowed; NULL: none. */
 RSH_API const rsh_reading *rsh_value_reading(const rsh_value *v, void **what);
-
-/* For functions of ops and hooks: leaves a sentence and returns the status; RSH_EVALUE for a number
- * that is not a status. */
-RSH_API rsh_status rsh_grad_fail(rsh_status status, const char *sentence);
 
 /* A layouts function for pointwise ops: distributed inputs have one layout, which is the output's,
  * in the output's dtype; plain inputs have one element.
@@ -292,6 +291,9 @@ typedef struct rsh_saved_hooks {
     void (*drop)(void *ctx);
     void *ctx;
     rsh_comm *comm; /* unpack makes collective calls on it; NULL: it makes none */
+    /* May be NULL.  What prefetch began will not be unpacked in this backward: the op got no
+     * gradient, or backward has failed and all ranks of `comm` know.  Called on all ranks. */
+    void (*forget)(void *ctx, void *packed);
 } rsh_saved_hooks;
 
 /* Pushes a pair, which is copied, on this thread's stack.  Ops use the top pair alone.  A slot
@@ -320,6 +322,12 @@ RSH_API rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out);
  * RSH_ERUNTIME if the elements have changed and there was no pair; RSH_ETYPE, RSH_EVALUE and others
  * as for rsh_call_saved.  Collective over rsh_saved_comm; local if that is NULL. */
 RSH_API rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out);
+/* Tells the pair's prefetch hook that it will be read soon, once until it is read or forgotten; and
+ * its forget hook that it will not be read after all.  No-ops without such hooks.
+ * What the hook returns; RSH_EVALUE for NULL.  Collective over rsh_saved_comm; local if that is
+ * NULL. */
+RSH_API rsh_status rsh_saved_prefetch(rsh_saved *s);
+RSH_API void rsh_saved_forget(rsh_saved *s);
 /* The comm of the pair that packed it, borrowed; NULL: no pair, or it names none.  Local. */
 RSH_API rsh_comm *rsh_saved_comm(const rsh_saved *s);
 /* Ends the slot.  No-op for NULL.  Local. */
@@ -345,6 +353,25 @@ typedef enum rsh_derivative {
  * derivative: copies, sum, avg and conversions between floats have one.  Collective. */
 RSH_API rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how,
                                      const rsh_plan_opts *opts, rsh_value **out);
+
+/* The same in steps, as rsh_reshard_begin does it.  The value is held; its elements must not change
+ * before wait returns.  The move becomes part of the graph in wait, so all ranks wait for such
+ * moves in the same order. */
+typedef struct rsh_value_transit rsh_value_transit;
+/* The caller frees *out.  Errors as above.  Collective. */
+RSH_API rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_derivative how,
+                                           const rsh_plan_opts *opts, rsh_value_transit **out);
+/* A transit that is over before it begins: wait gives the value itself, held, or NULL for NULL.
+ * The caller frees *out.  RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_value_transit_of(rsh_value *v, rsh_value_transit **out);
+/* Gives the result a reading, as rsh_value_read; it holds `what`.  RSH_EVALUE for NULL.  Local. */
+RSH_API rsh_status rsh_value_transit_read(rsh_value_transit *t, const rsh_reading *reading,
+                                          void *what);
+/* As rsh_transit_test, rsh_transit_wait and rsh_transit_free.  Collective: wait; local: the
+ * others, but free finishes what was begun. */
+RSH_API rsh_status rsh_value_transit_test(rsh_value_transit *t, bool *done);
+RSH_API rsh_status rsh_value_transit_wait(rsh_value_transit *t, rsh_value **out);
+RSH_API void rsh_value_transit_free(rsh_value_transit *t);
 
 /* A plain value as this rank's only part of a distributed one, and the other way round: the same
  * elements, with a tag or without.  Gradients pass as they are.  The caller frees *out.

@@ -13,5 +13,6 @@
 #include <reshard/nn/optim.h>
 #include <reshard/nn/shard.h>
 #include <reshard/nn/recompute.h>
+#include <reshard/nn/parallel.h>
 
 #endif

@@ -104,6 +104,25 @@ RSH_API rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src,
                                     const rsh_layout *const *to, const rsh_plan_opts *opts,
                                     rsh_sharded **out);
 
+/* A reshard in steps.  Begin returns when all ranks have begun; the elements move later, in test,
+ * in wait, and while anything else on the comm is tested or waited for.  The source must not change
+ * before wait returns; the transit shares its memory, so it may be freed.  Until then every rank
+ * makes the same collective calls on the comm in the same order, waits among them. */
+typedef struct rsh_transit rsh_transit;
+/* Begins.  The caller frees *out.  Errors as for rsh_reshard.  Collective. */
+RSH_API rsh_status rsh_reshard_begin(const rsh_sharded *src, const rsh_layout *to,
+                                     const rsh_plan_opts *opts, rsh_transit **out);
+/* Makes what progress it can without waiting; *done: wait will not wait.  RSH_EPEER, RSH_ETIMEOUT
+ * as for runs of an exec.  Local. */
+RSH_API rsh_status rsh_transit_test(rsh_transit *t, bool *done);
+/* Waits for the rest and gives the sharded tensor, once, which the caller frees.
+ * RSH_EVALUE if it was given before; RSH_EPEER, RSH_ETIMEOUT, RSH_EMISMATCH as for runs of an exec.
+ * Collective. */
+RSH_API rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out);
+/* Finishes what was begun, and waits for neighbours then.  No-op for NULL and in a forked child.
+ * Local but for that. */
+RSH_API void rsh_transit_free(rsh_transit *t);
+
 /* Cache hits and misses, on this rank, of all collective calls that move elements (those above,
  * gather, scatter), and the bindings that the comm remembers.  Local. */
 typedef struct rsh_cache_stats {

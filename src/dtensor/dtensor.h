@@ -20,6 +20,9 @@ static inline rsh_status rshi_dtensor_layout(const rsh_mesh *mesh, int n, const 
 /* "(S0, R, P(sum))", for sentences. */
 void rshi_places_text(int n, const rsh_place *places, char text[RSHI_PLACES_TEXT]);
 
+/* Partial placements replaced by replicated ones: what a gradient has. */
+void rshi_places_unpartial(int n, const rsh_place *places, rsh_place *out);
+
 /* RSH_EVALUE, naming the function, unless v is a DTensor. */
 rsh_status rshi_dtensor_require(const char *who, const rsh_value *v);
 

@@ -28,8 +28,7 @@ static rsh_status same_backward(rsh_grad_call *c) {
 static const rsh_grad_op from_op = {.name = "from_local", .forward = same_forward, .backward = same_backward};
 static const rsh_grad_op to_op = {.name = "to_local", .forward = same_forward, .backward = same_backward};
 
-/* Partial placements replaced by replicated ones: what a gradient has. */
-static void without_partial(int n, const rsh_place *places, rsh_place *out) {
+void rshi_places_unpartial(int n, const rsh_place *places, rsh_place *out) {
     for (int i = 0; i < n; i++) out[i] = places[i].kind == RSH_PLACE_PARTIAL ? rsh_replicate() : places[i];
 }
 
@@ -188,7 +187,7 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
     rsh_layout *layout = NULL, *back = NULL;
     rsh_place grads[RSH_MAX_AXES];
     st = find_layout(local, mesh, n, places, opts, &layout);
-    without_partial(n, places, grads);
+    rshi_places_unpartial(n, places, grads);
     if (!st)
         st = rshi_dtensor_layout(mesh, n, grads, rsh_value_dtype(local), rsh_layout_ndim(layout),
                                  rsh_layout_shape(layout), &back);
@@ -203,10 +202,17 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
 
 /* ---- to local ---- */
 
+/* A part that remembers where it is from becomes one that does not. */
+static rsh_status strip(rsh_value *v, rsh_value **out) {
+    const rsh_layout *none = NULL;
+    return rsh_grad_apply_as(&to_op, NULL, 1, &v, 1, &(rsh_grad_as){.out = &none}, out);
+}
+
 rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out) {
     RSH_NEEDS(out);
     *out = NULL;
     if (!v) return RSH_OK;
+    if (rsh_dtensor_part_mesh(v)) return strip(v, out);
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_to_local", v));
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_layout *back = NULL;

@@ -1,8 +1,9 @@
 /* Meeting ops: how an op meets a DTensor.
  *
- * An op whose rule for layouts holds for any layout, as that of a pointwise op does, is applied to the parts.  Any
- * other op is refused with its name and the placements: nothing is ever gathered in silence. */
-#include "dtensor/dtensor.h"
+ * The op's rule and the placements of its inputs lead to a solution: what the inputs are brought to, and the layouts of
+ * outputs and gradients.  Then the op runs on this rank's parts.  Where there is no solution, the op is refused with
+ * its name and the placements: nothing is ever gathered in silence. */
+#include "dtensor/rule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,50 +53,131 @@ static rsh_status refuse(const rsh_grad_op *op, int nin, rsh_value *const *in, c
     return st;
 }
 
-/* ---- applying ---- */
+/* ---- the meeting ---- */
 
 static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const *in, rsh_mesh **mesh) {
     *mesh = NULL;
     for (int i = 0; i < nin; i++) {
         rsh_mesh *other = rsh_dtensor_mesh(in[i]);
         if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return refuse(op, nin, in, "the meshes differ");
-        if (other) *mesh = other;
+        if (other && !*mesh) *mesh = other;
         RSH_REQUIRE(other || !rsh_value_sharded(in[i]), RSH_EVALUE,
                     "%s of a DTensor and a distributed value without a mesh", op->name);
     }
     return RSH_OK;
 }
 
-enum { MOST = 16 }; /* inputs or outputs of an op with a rule for layouts */
+static void describe(const rsh_value *v, rsh_rule_tensor *t) {
+    memset(t, 0, sizeof *t);
+    memset(t->letter, RSH_DIM_WHOLE, sizeof t->letter);
+    for (int d = 0; d < RSH_MAX_NDIM; d++) t->unit[d] = 1;
+    t->term = RSH_TERM_NONE;
+    t->ndim = v ? rsh_value_ndim(v) : -1;
+    if (!v) return;
+    t->dtype = rsh_value_dtype(v);
+    for (int d = 0; d < t->ndim; d++) t->shape[d] = rsh_value_shape(v)[d];
+}
 
-static void drop_layouts(int n, rsh_layout **list) {
-    for (int i = 0; i < n; i++) rsh_layout_free(list[i]);
+/* ---- plain tensors: of one element, or without gradients and the same on every rank: indices, masks, targets ---- */
+
+static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
+    rsh_layout *l = NULL;
+    rshi_places places;
+    int n = rsh_mesh_ndim(mesh);
+    for (int a = 0; a < n; a++) places[a] = rsh_replicate();
+    RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &l));
+    rsh_status st = rsh_value_tag(v, rsh_mesh_comm(mesh), l, out);
+    rsh_layout_free(l);
+    return st ? st : rsh_value_read(*out, &rshi_dtensor_reading, mesh);
+}
+
+static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
+    bool single = !v || rsh_value_sharded(v) || rsh_tensor_count(rsh_value_tensor(v)) == 1;
+    *out = single ? rsh_value_hold(v) : NULL;
+    if (single) return RSH_OK;
+    rsh_dtype dtype = rsh_value_dtype(v);
+    RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s of a DTensor and this rank's part of one", op->name);
+    RSH_REQUIRE(dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8, RSH_EVALUE,
+                "%s of a DTensor and a plain tensor of %lld elements; distribute it, or use the other's local part",
+                op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));
+    return replicate(v, mesh, out);
+}
+
+static rsh_status meet(rshi_rule_question *m, rsh_value *const *in) {
+    rsh_rule_dims *r = &m->dims;
+    for (int i = 0; i < r->nin; i++) {
+        describe(in[i], &r->in[i]);
+        m->layouts[i] = rsh_value_layout(in[i]);
+    }
+    for (int i = 0; i < r->nout; i++) {
+        describe(NULL, &r->out[i]);
+        r->out[i].ndim = 0;
+        r->out[i].dtype = rsh_value_dtype(in[0]);
+    }
+    return m->op->placements ? m->op->placements->dims(r) : rsh_rule_pointwise(r);
+}
+
+/* ---- applying ---- */
+
+/* The inputs as the solution wants them; those that moved are owned. */
+static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value *const *in, rsh_value **brought) {
+    for (int i = 0; i < s->nin; i++) {
+        brought[i] = rsh_value_hold(in[i]);
+        if (!s->wanted[i]) continue;
+        rsh_value_free(brought[i]);
+        brought[i] = NULL;
+        if (s->at_home[i]) {
+            RSH_TRY(rshi_own_part_take(in[i], mesh, s->wanted[i], &brought[i]));
+            continue;
+        }
+        RSH_TRY(rsh_value_reshard(in[i], s->wanted[i], RSH_DERIVATIVE_BACKWARD, NULL, &brought[i]));
+        RSH_TRY(rsh_value_read(brought[i], &rshi_dtensor_reading, mesh));
+    }
+    return RSH_OK;
+}
+
+static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs, rsh_value *const *in,
+                      rsh_value **out) {
+    rsh_value *brought[RSHI_RULE_MOST] = {0};
+    rsh_grad_as as = {.comm = rsh_mesh_comm(mesh), .out = (const rsh_layout *const *)s->out,
+                      .grad_in = (const rsh_layout *const *)s->grad, .reading = &rshi_dtensor_reading, .what = mesh};
+    rsh_status st = bring_inputs(s, mesh, in, brought);
+    if (!st) st = rsh_grad_apply_as(s->op, attrs, s->nin, brought, s->nout, &as, out);
+    for (int i = 0; i < s->nin; i++) rsh_value_free(brought[i]);
+    return st;
+}
+
+static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
+                              int nout, rsh_value **out) {
+    rshi_rule_question q = {.op = op, .mesh = mesh};
+    rsh_rule_tensor tensors[2 * RSHI_RULE_MOST];
+    const rshi_solution *s = NULL;
+    char why[RSHI_WHY] = "";
+    q.dims = (rsh_rule_dims){.attrs = attrs, .nin = nin, .nout = nout, .values = (const rsh_value *const *)in};
+    q.dims.in = tensors;
+    q.dims.out = tensors + nin;
+    RSH_TRY(meet(&q, in));
+    rsh_status st = rshi_solution_find(&q, &s, why);
+    if (st == RSH_EUNSUP && !*why) snprintf(why, sizeof why, "%s", rsh_error_detail());
+    if (st == RSH_EUNSUP) return refuse(op, nin, in, why);
+    return st ? st : run(s, mesh, attrs, in, out);
 }
 
 static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                         rsh_value **out) {
     rsh_mesh *mesh;
+    rsh_value *taken[RSHI_RULE_MOST];
     RSH_TRY(check_meshes(op, nin, in, &mesh));
-    if (!op->layouts || nin > MOST || nout > MOST) return refuse(op, nin, in, "there is no rule for it");
-    const rsh_layout *layouts[MOST] = {0};
-    rsh_layout *given[MOST] = {0}, *grad_in[MOST] = {0}, *grad_out[MOST] = {0};
-    for (int i = 0; i < nin; i++) layouts[i] = rsh_value_layout(in[i]);
-    rsh_grad_layouts io = {.attrs = attrs,
-                           .nin = nin,
-                           .nout = nout,
-                           .in = layouts,
-                           .values = (const rsh_value *const *)in,
-                           .out = given,
-                           .grad_in = grad_in,
-                           .grad_out = grad_out};
-    rsh_status st = op->layouts(&io);
-    rsh_grad_as as = {.out = (const rsh_layout *const *)given, .grad_in = (const rsh_layout *const *)grad_in,
-                      .grad_out = (const rsh_layout *const *)grad_out, .reading = &rshi_dtensor_reading, .what = mesh};
-    if (!st) st = rsh_grad_apply_as(op, attrs, nin, in, nout, &as, out);
-    else if (st == RSH_EVALUE || st == RSH_EUNSUP) st = refuse(op, nin, in, "they do not go together");
-    drop_layouts(nout, given);
-    drop_layouts(nin, grad_in);
-    drop_layouts(nout, grad_out);
+    if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in, "there is no rule for it");
+    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "there are too many of them");
+    rsh_status st = RSH_OK;
+    int n = 0;
+    while (!st && n < nin) {
+        st = take_input(op, mesh, in[n], &taken[n]);
+        n++;
+    }
+    if (!st) st = apply_taken(op, attrs, mesh, nin, taken, nout, out);
+    while (n--) rsh_value_free(taken[n]);
     return st;
 }
 

@@ -24,27 +24,50 @@ static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype 
     return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);
 }
 
+/* Where it goes, or NULL and RSH_OK if it is there already.  A rank that refuses is heard in the opening of the move;
+ * so that it is heard too where nothing moves, ranks meet then. */
+static rsh_status find_target(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
+    rsh_comm *comm = rsh_mesh_comm(rsh_dtensor_mesh(v));
+    rsh_layout *found = NULL;
+    rsh_status st = check(v, n, places, dtype == RSH_DTYPE_COUNT ? rsh_value_dtype(v) : dtype, &found);
+    bool moves = !st && !rsh_layout_equal(found, rsh_value_layout(v));
+    if (!moves) st = rsh_comm_agree(comm, st);
+    if (!moves) rsh_layout_free(found);
+    *to = moves ? found : NULL;
+    return st;
+}
+
 rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_value **out) {
     RSH_NEEDS(out);
     *out = NULL;
     if (!v) return RSH_OK;
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_redistribute", v));
-    rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_layout *to = NULL;
-    if (dtype == RSH_DTYPE_COUNT) dtype = rsh_value_dtype(v);
-    rsh_status st = rsh_comm_agree(rsh_mesh_comm(mesh), check(v, n, places, dtype, &to));
-    if (st) {
-        rsh_layout_free(to);
-        return st;
+    RSH_TRY(find_target(v, n, places, dtype, &to));
+    if (!to) {
+        *out = rsh_value_hold(v);
+        return RSH_OK;
     }
     rsh_value *moved = NULL;
-    if (rsh_layout_equal(to, rsh_value_layout(v))) moved = rsh_value_hold(v);
-    else st = rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, &moved);
-    if (!st && moved != v) st = rsh_value_read(moved, &rshi_dtensor_reading, mesh);
+    rsh_status st = rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, &moved);
+    if (!st) st = rsh_value_read(moved, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
     rsh_layout_free(to);
     if (st) rsh_value_free(moved);
     else *out = moved;
     return st;
+}
+
+rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype,
+                                          rsh_value_transit **out) {
+    RSH_NEEDS(out);
+    if (!v) return rsh_value_transit_of(NULL, out);
+    RSH_TRY(rshi_dtensor_require("rsh_dtensor_redistribute_begin", v));
+    rsh_layout *to = NULL;
+    RSH_TRY(find_target(v, n, places, dtype, &to));
+    if (!to) return rsh_value_transit_of(v, out);
+    rsh_status st = rsh_value_reshard_begin(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out);
+    rsh_layout_free(to);
+    return st ? st : rsh_value_transit_read(*out, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
 }
 
 rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out) {

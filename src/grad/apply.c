@@ -60,6 +60,7 @@ static rsh_status ask_layouts(rshi_entry *n, rsh_value *const *in) {
 
 static void take_given_layouts(rshi_entry *n, const rsh_grad_as *as) {
     if (as->comm) n->comm = as->comm;
+    n->moved = as->reading != NULL;
     for (int i = 0; i < n->nin && as->grad_in; i++) n->edge[i].grad_layout = rsh_layout_hold(as->grad_in[i]);
     for (int i = 0; i < n->nout && as->out; i++) n->out[i].form.layout = rsh_layout_hold(as->out[i]);
     for (int i = 0; i < n->nout && as->grad_out; i++) n->out[i].grad_layout = rsh_layout_hold(as->grad_out[i]);

@@ -10,8 +10,7 @@
 typedef struct walking {
     uint64_t number; /* of this walk */
     bool retain;
-    rshi_entry **heap; /* owned, each held: those that wait, the highest number first */
-    int64_t nheap, heap_room;
+    rshi_entry *heap; /* held, as all below it: those that wait, the highest number first; NULL: none */
     rsh_value **leaf; /* owned, each held: in the order in which they were reached */
     int64_t nleaf, leaf_room;
     rsh_comm **comm; /* owned: of collective ops met so far */
@@ -24,39 +23,44 @@ typedef struct walking {
 
 /* ---- those that wait ---- */
 
-static void sift_up(rshi_entry **h, int64_t i) {
-    for (; i && h[(i - 1) / 2]->number < h[i]->number; i = (i - 1) / 2) {
-        rshi_entry *t = h[i];
-        h[i] = h[(i - 1) / 2];
-        h[(i - 1) / 2] = t;
-    }
-}
-
-static void sift_down(rshi_entry **h, int64_t n) {
-    for (int64_t i = 0, next; (next = 2 * i + 1) < n; i = next) {
-        if (next + 1 < n && h[next + 1]->number > h[next]->number) next++;
-        if (h[i]->number >= h[next]->number) return;
-        rshi_entry *t = h[i];
-        h[i] = h[next];
-        h[next] = t;
-    }
+/* A pairing heap: entries are linked to one another, so that waiting takes no memory.  A rank that has run out of it
+ * can still walk on and tell the others. */
+static rshi_entry *meld(rshi_entry *a, rshi_entry *b) {
+    if (!a || !b) return a ? a : b;
+    rshi_entry *top = a->number > b->number ? a : b, *below = top == a ? b : a;
+    below->sibling = top->child;
+    top->child = below;
+    return top;
 }
 
 static rsh_status push(walking *w, rshi_entry *n) {
     if (n->walk == w->number) return RSH_OK;
     RSH_REQUIRE(!n->walk, RSH_ERUNTIME, "a backward inside another one comes to the same graph, at %s", n->op->name);
-    RSH_TRY(RSHI_GROW(w->heap, w->nheap + 1, &w->heap_room));
     n->walk = w->number;
-    w->heap[w->nheap] = rshi_entry_hold(n);
-    sift_up(w->heap, w->nheap++);
+    n->child = n->sibling = NULL;
+    w->heap = meld(w->heap, rshi_entry_hold(n));
     return RSH_OK;
 }
 
+/* Neighbours are melded first, then the pairs from the last to the first: log n steps on average. */
 static rshi_entry *pop(walking *w) {
-    rshi_entry *n = w->heap[0];
-    w->heap[0] = w->heap[--w->nheap];
-    sift_down(w->heap, w->nheap);
-    return n;
+    rshi_entry *top = w->heap, *pairs = NULL, *rest = NULL;
+    for (rshi_entry *a = top->child, *next; a; a = next) {
+        rshi_entry *b = a->sibling;
+        next = b ? b->sibling : NULL;
+        a->sibling = NULL;
+        if (b) b->sibling = NULL;
+        rshi_entry *pair = meld(a, b);
+        pair->sibling = pairs;
+        pairs = pair;
+    }
+    for (rshi_entry *next; pairs; pairs = next) {
+        next = pairs->sibling;
+        pairs->sibling = NULL;
+        rest = meld(rest, pairs);
+    }
+    w->heap = rest;
+    return top;
 }
 
 static rsh_status reach_leaf(walking *w, rsh_value *leaf) {
@@ -164,7 +168,7 @@ static rsh_status deliver(rshi_entry *n, int i) {
 }
 
 static rsh_status bring_all(rshi_entry *n) {
-    for (int i = 0; i < n->nout; i++) {
+    for (int i = 0; i < n->nout && !n->op->any_gradient; i++) {
         rshi_output *o = &n->out[i];
         if (o->value) RSH_TRY(rshi_gradient_bring(&o->value, o->grad_layout));
     }
@@ -230,10 +234,19 @@ static void tell(walking *w, rsh_comm *comm) {
     add_comm(&w->told, &w->ntold, &w->told_room, comm); /* without room, it is told again */
 }
 
+/* What was begun for the op ends before any other comm is told: a rank that has heard ends it at once. */
 static void tell_of(walking *w, rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++)
         if (n->slot[i].pair) tell(w, n->slot[i].pair->hooks.comm);
+    rshi_slots_forget(n);
     if (n->op->comm) tell(w, n->op->comm(n->attrs));
+    if (n->moved) tell(w, n->comm);
+}
+
+/* This rank has failed in the op: others must know before what was begun for it and not read can end. */
+static void tell_of_begun(walking *w, const rshi_entry *n) {
+    for (int i = 0; i < n->nslots && w->status; i++)
+        if (rshi_slot_is_ahead(&n->slot[i])) tell(w, n->slot[i].pair->hooks.comm);
 }
 
 /* This rank has failed: alone, or in a collective call, and then all ranks of that comm know. */
@@ -251,31 +264,41 @@ static void failed(walking *w, rsh_status st) {
 static rsh_status note_comms(walking *w, rshi_entry *n) {
     rsh_comm *comm = n->op->comm ? n->op->comm(n->attrs) : NULL;
     if (comm) RSH_TRY(add_comm(&w->comm, &w->ncomm, &w->comm_room, comm));
+    if (n->moved && n->comm) RSH_TRY(add_comm(&w->comm, &w->ncomm, &w->comm_room, n->comm));
     for (int i = 0; i < n->nslots; i++)
         if (n->slot[i].pair && n->slot[i].pair->hooks.comm)
             RSH_TRY(add_comm(&w->comm, &w->ncomm, &w->comm_room, n->slot[i].pair->hooks.comm));
     return RSH_OK;
 }
 
-static rsh_status visit(walking *w, rshi_entry *n) {
+/* All that comes before the op itself. */
+static rsh_status enter(walking *w, rshi_entry *n) {
     RSH_REQUIRE(!n->used, RSH_ERUNTIME,
                 "a second backward through %s: the first one released what it had saved; retain the graph then",
                 n->op->name);
-    RSH_TRY(note_comms(w, n));
+    rsh_status noted = note_comms(w, n);
     RSH_TRY(follow_all(w, n));
-    if (w->nheap) RSH_TRY(rshi_slots_prefetch(w->heap[0]));
-    return has_gradient(n) || n->op->comm ? run(n) : RSH_OK;
+    RSH_TRY(noted);
+    return w->heap ? rshi_slots_prefetch(w->heap) : RSH_OK;
+}
+
+static void visit(walking *w, rshi_entry *n) {
+    failed(w, enter(w, n));
+    if (w->status) {
+        if (!n->used) tell_of(w, n); /* other ranks go on to its collective calls */
+        return;
+    }
+    if (has_gradient(n) || n->op->comm) failed(w, run(n));
+    tell_of_begun(w, n);
 }
 
 static void step(walking *w) {
     rshi_entry *n = pop(w);
-    if (w->status) {
-        if (!n->used) {
-            tell_of(w, n);
-            follow_all(w, n);
-        }
-    } else {
-        failed(w, visit(w, n));
+    if (!w->status) {
+        visit(w, n);
+    } else if (!n->used) {
+        tell_of(w, n);
+        follow_all(w, n);
     }
     clean(n);
     if (!w->retain || w->status) rshi_entry_release(n);
@@ -342,7 +365,6 @@ static rsh_status start(walking *w, rsh_value *v, rsh_value *seed) {
 }
 
 static void end(walking *w) {
-    rshi_free(w->heap);
     rshi_free(w->leaf);
     rshi_free(w->comm);
     rshi_free(w->told);
@@ -359,7 +381,7 @@ rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds
     tape->failed_on = NULL; /* of a read of a saved slot outside of any backward */
     bool was = rsh_grad_enable(false);
     for (int i = 0; i < n && !w.status; i++) failed(&w, start(&w, v[i], seeds ? seeds[i] : NULL));
-    while (w.nheap) step(&w);
+    while (w.heap) step(&w);
     prepare_leaves(&w);
     settle(&w);
     rsh_grad_enable(was);

@@ -160,17 +160,17 @@ static rsh_status new_sharded(rsh_comm *comm, const rsh_layout *layout, rsh_valu
     return st;
 }
 
-/* For a gradient of v. */
-static rsh_status like(const rsh_value *v, rsh_value **out) {
-    rsh_layout *layout = NULL;
-    RSH_TRY(rshi_gradient_layout(v, &layout));
-    rsh_status st = layout ? new_sharded(rsh_value_comm(v), layout, out) : new_tensor(v, out);
-    rsh_layout_free(layout);
-    return st;
+/* Of v's shape and dtype; a layout of NULL: plain. */
+static rsh_status like(const rsh_value *v, const rsh_layout *layout, rsh_value **out) {
+    return layout ? new_sharded(rsh_value_comm(v), layout, out) : new_tensor(v, out);
 }
 
 rsh_status rshi_gradient_ones(const rsh_value *v, rsh_value **out) {
-    RSH_TRY(like(v, out));
+    rsh_layout *layout = NULL;
+    RSH_TRY(rshi_gradient_layout(v, &layout));
+    rsh_status st = like(v, layout, out);
+    rsh_layout_free(layout);
+    RSH_TRY(st);
     for (int64_t i = 0; i < rsh_value_nparts(*out); i++) rsh_math_fill_number(rsh_value_part(*out, i), 1);
     return RSH_OK;
 }
@@ -178,7 +178,7 @@ rsh_status rshi_gradient_ones(const rsh_value *v, rsh_value **out) {
 rsh_status rshi_gradient_own(rsh_value **g) {
     rsh_value *mine;
     if (is_own(*g)) return RSH_OK;
-    RSH_TRY(like(*g, &mine));
+    RSH_TRY(like(*g, rsh_value_layout(*g), &mine)); /* a partial gradient stays partial */
     for (int64_t i = 0; i < rsh_value_nparts(mine); i++) rshi_math_copy(rsh_value_part(*g, i), rsh_value_part(mine, i));
     rsh_value_free(*g);
     *g = mine;

@@ -172,7 +172,9 @@ struct rsh_grad_call {
     void *attrs;
     rsh_tensor **tensors; /* owned: of a call on each part, part by part; NULL: one part */
     rsh_comm *comm;       /* borrowed: of distributed inputs; NULL: all are plain */
+    bool moved; /* gradients may come in other layouts than the values': they move on `comm` */
     struct rsh_grad_call *next; /* in the list of those to be freed */
+    struct rsh_grad_call *child, *sibling; /* in the heap of the backward in progress */
 };
 typedef struct rsh_grad_call rshi_entry;
 
@@ -191,10 +193,20 @@ rsh_status rshi_parts_assemble(const char *who, rsh_comm *comm, const rsh_layout
 /* ---- saved ---- */
 
 rsh_status rshi_slots_fill(rshi_entry *n);   /* after forward: keep or pack every slot */
-void rshi_slots_forget(rshi_entry *n);       /* drop what this backward unpacked */
+void rshi_slots_forget(rshi_entry *n);       /* drop what this backward unpacked or began */
 void rshi_slot_end(rshi_slot *s);
 rsh_status rshi_slots_prefetch(rshi_entry *n);
+bool rshi_slot_is_ahead(const rshi_slot *s); /* prefetched and not unpacked */
 rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t);
+
+/* ---- moves ---- */
+
+rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_derivative how,
+                              const void *out);
+/* The op of rsh_value_reshard on what a move in steps has given, which is taken over, also if this
+ * fails. */
+rsh_status rshi_reshard_arrived(rsh_value *v, const rsh_layout *to, rsh_derivative how,
+                                const rsh_plan_opts *opts, rsh_sharded *arrived, rsh_value **out);
 
 /* ---- gradients: values without history, whose elements change only while nobody sees them ---- */
 

@@ -20,6 +20,7 @@ typedef struct moving {
     rsh_derivative how;
     rsh_plan_opts opts;
     bool *opened; /* in forward: has the call been made that tells the other ranks? */
+    rsh_sharded *arrived; /* in forward, borrowed: what a move in steps has given; NULL: move now */
 } moving;
 
 static rsh_comm *reshard_comm(const void *attrs) { return ((const moving *)attrs)->comm; }
@@ -45,7 +46,9 @@ static rsh_status reshard_forward(rsh_grad_call *c) {
     m->to = rsh_layout_hold(m->to);
     *m->opened = true;
     m->opened = NULL;
-    RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_in_value(c, 0)), m->to, &m->opts, &s));
+    if (m->arrived) s = m->arrived;
+    else RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_in_value(c, 0)), m->to, &m->opts, &s));
+    m->arrived = NULL;
     m->opts.node_of = NULL; /* the caller's, for the call only; backward asks the comm */
     m->opts.nnode_of = 0;
     m->opts.may_alias = false; /* a gradient may be changed in place where its source is not */
@@ -85,7 +88,7 @@ static rsh_status way_back(const moving *m, const rsh_sharded *g, rsh_sharded **
 }
 
 /* The buffers as `from` has them get the layout of gradients. */
-static rsh_status transposed(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+static rsh_status transpose(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *layout = NULL;
     rsh_status st = rshi_tape_unpartial(m->from, &layout);
     if (st) return rsh_comm_agree(m->comm, st);
@@ -97,6 +100,19 @@ static rsh_status transposed(const moving *m, const rsh_sharded *g, rsh_sharded 
     rsh_layout_free((*out)->layout);
     (*out)->layout = layout;
     return RSH_OK;
+}
+
+/* The adjoint takes buffers as `to` has them. */
+static rsh_status transposed(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+    rsh_layout *to = NULL;
+    rsh_sharded *brought = NULL;
+    rsh_status st = rshi_tape_unpartial(m->to, &to);
+    if (st) return rsh_comm_agree(m->comm, st);
+    if (!rsh_layout_equal(g->layout, to)) st = rsh_reshard(g, to, NULL, &brought);
+    rsh_layout_free(to);
+    if (!st) st = transpose(m, brought ? brought : g, out);
+    rsh_sharded_free(brought);
+    return st;
 }
 
 static rsh_status reshard_gradient(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
@@ -131,9 +147,10 @@ static const rsh_grad_op reshard_op = {.name = "reshard",
                                        .parts = RSH_PARTS_ANY,
                                        .attr_bytes = sizeof(moving),
                                        .drop = reshard_drop,
-                                       .comm = reshard_comm};
+                                       .comm = reshard_comm,
+                                       .any_gradient = true};
 
-static rsh_status check_reshard(const rsh_value *v, const rsh_layout *to, rsh_derivative how, rsh_value **out) {
+rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_derivative how, const void *out) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "reshard needs a layout and a place for the result");
     RSH_REQUIRE(how == RSH_DERIVATIVE_ADJOINT || how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
                 "reshard: %d is not a derivative", (int)how);
@@ -142,17 +159,32 @@ static rsh_status check_reshard(const rsh_value *v, const rsh_layout *to, rsh_de
     return RSH_OK;
 }
 
+/* `arrived` is taken over if this succeeds. */
+static rsh_status apply(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
+                        rsh_sharded *arrived, bool *opened, rsh_value **out) {
+    moving m = {.from = (rsh_layout *)rsh_value_layout(v), .to = (rsh_layout *)to, .comm = rsh_value_comm(v)};
+    m.how = how;
+    m.opened = opened;
+    m.arrived = arrived;
+    m.opts = opts ? *opts : (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
+    return rsh_grad_apply_as(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
+}
+
 rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
                              rsh_value **out) {
     RSH_REQUIRE(v && rsh_value_sharded(v), RSH_EVALUE, "reshard of %s", v ? "a value without a layout" : "NULL");
     bool opened = false;
-    moving m = {.from = (rsh_layout *)rsh_value_layout(v), .to = (rsh_layout *)to, .comm = rsh_value_comm(v)};
-    m.how = how;
-    m.opened = &opened;
-    m.opts = opts ? *opts : (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
-    rsh_status st = check_reshard(v, to, how, out);
-    if (!st) st = rsh_grad_apply_as(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
-    return st && !opened ? rsh_comm_agree(m.comm, st) : st;
+    rsh_status st = rshi_reshard_check(v, to, how, out);
+    if (!st) st = apply(v, to, how, opts, NULL, &opened, out);
+    return st && !opened ? rsh_comm_agree(rsh_value_comm(v), st) : st;
+}
+
+rsh_status rshi_reshard_arrived(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
+                                rsh_sharded *arrived, rsh_value **out) {
+    bool opened = false;
+    rsh_status st = apply(v, to, how, opts, arrived, &opened, out);
+    if (st && !opened) rsh_sharded_free(arrived);
+    return st;
 }
 
 /* ---- tags ---- */

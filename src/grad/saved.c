@@ -113,10 +113,17 @@ static rshi_payload *payload_of(const rshi_entry *n, const rshi_slot *s) {
     return v ? v->payload : NULL;
 }
 
+/* Hooks must not take an op's own tensor for a plain one if the op works on parts of something. */
+static void read_as_output(const rshi_entry *n, rshi_payload *own) {
+    const rshi_payload *out = n->nout && n->out[0].value ? n->out[0].value->payload : NULL;
+    if (out && out->reading) rshi_payload_read(own, out->reading, out->what);
+}
+
 static rsh_status fill(rshi_entry *n, rshi_slot *s) {
     rshi_payload *payload = payload_of(n, s);
     if (!payload) return RSH_OK;
     rshi_hooks *pair = payload->list ? NULL : rshi_hooks_top();
+    if (pair && s->kind == RSHI_SLOT_TENSOR) read_as_output(n, payload);
     if (pair) {
         rsh_status st = pack_payload(n, s, pair, payload);
         rshi_payload_drop(s->payload);
@@ -203,23 +210,35 @@ rsh_status rsh_call_saved_value(rsh_grad_call *c, int slot, const rsh_value **ou
     return RSH_OK;
 }
 
+/* ---- ahead of the op ---- */
+
+bool rshi_slot_is_ahead(const rshi_slot *s) { return s->fetched && !s->unpacked; }
+
+static void forget(rshi_slot *s) {
+    if (rshi_slot_is_ahead(s) && s->pair->hooks.forget) s->pair->hooks.forget(s->pair->hooks.ctx, s->packed);
+    s->fetched = false;
+}
+
 void rshi_slots_forget(rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++) {
+        forget(&n->slot[i]);
         rsh_value_free(n->slot[i].unpacked);
         n->slot[i].unpacked = NULL;
-        n->slot[i].fetched = false;
     }
 }
 
+static rsh_status prefetch(const char *who, rshi_slot *s) {
+    if (!s->pair || !s->pair->hooks.prefetch || s->fetched) return RSH_OK;
+    const rsh_saved_hooks *h = &s->pair->hooks;
+    uint64_t sentences = rshi_sentences();
+    rsh_status st = h->prefetch(h->ctx, s->packed);
+    s->fetched = !st;
+    if (st) rshi_tape_mine()->failed_on = h->comm;
+    return st ? hook_failed("prefetch", who, st, sentences) : RSH_OK;
+}
+
 rsh_status rshi_slots_prefetch(rshi_entry *n) {
-    for (int i = 0; i < n->nslots; i++) {
-        rshi_slot *s = &n->slot[i];
-        if (!s->pair || !s->pair->hooks.prefetch || s->fetched) continue;
-        s->fetched = true;
-        uint64_t sentences = rshi_sentences();
-        rsh_status st = s->pair->hooks.prefetch(s->pair->hooks.ctx, s->packed);
-        if (st) return hook_failed("prefetch", n->op->name, st, sentences);
-    }
+    for (int i = 0; i < n->nslots; i++) RSH_TRY(prefetch(n->op->name, &n->slot[i]));
     return RSH_OK;
 }
 
@@ -252,7 +271,11 @@ rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out) {
 rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
     RSH_NEEDS(s);
     RSH_NEEDS(out);
-    if (s->slot.pair) return unpack("rsh_saved_new", &s->slot, out);
+    if (s->slot.pair) {
+        RSH_TRY(unpack("rsh_saved_new", &s->slot, out));
+        ((rsh_saved *)s)->slot.fetched = false; /* what was begun is read: the mark is not part of what was saved */
+        return RSH_OK;
+    }
     RSH_TRY(unchanged("rsh_saved_read", &s->slot));
     rsh_value *v = rshi_value_new(s->slot.payload);
     if (!v) return rshi_nomem();
@@ -261,10 +284,20 @@ rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
     return RSH_OK;
 }
 
+rsh_status rsh_saved_prefetch(rsh_saved *s) {
+    RSH_NEEDS(s);
+    return prefetch("rsh_saved_new", &s->slot);
+}
+
+void rsh_saved_forget(rsh_saved *s) {
+    if (s) forget(&s->slot);
+}
+
 rsh_comm *rsh_saved_comm(const rsh_saved *s) { return s && s->slot.pair ? s->slot.pair->hooks.comm : NULL; }
 
 void rsh_saved_free(rsh_saved *s) {
     if (!s) return;
+    forget(&s->slot);
     rshi_slot_end(&s->slot);
     rshi_free(s);
 }

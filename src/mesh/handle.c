@@ -122,14 +122,18 @@ rsh_status rshi_mesh_handle(rsh_comm *parent, int ndim, const int64_t *shape, co
 
 void rshi_mesh_destroy(rsh_mesh *m) {
     if (!m) return;
+    if (m->notes.drop) m->notes.drop(m->notes.what);
     for (int d = m->ndim - 1; d >= 0; d--)
         if (m->owns_line[d]) rshi_comm_give_up(m->line[d]); /* tensors that are freed late may have execs of it */
     if (m->owns_comm) rshi_comm_give_up(m->comm);
     for (int d = 0; d < m->ndim; d++) rshi_free(m->names[d]);
     rshi_free(m->ranks);
+    rshi_known_free(m);
     rsh_mesh_free(m->whole);
     rshi_free(m);
 }
+
+rshi_mesh_notes *rshi_mesh_notes_of(rsh_mesh *m) { return &m->notes; }
 
 /* ---- questions ---- */
 

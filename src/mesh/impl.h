@@ -7,6 +7,21 @@
 #include "comm/comm.h"
 #include "mesh/mesh.h"
 
+/* What a layout was asked for with; compared as bytes. */
+typedef struct rshi_question {
+    int64_t numbers, dtype, ndim;
+    int64_t shape[RSH_MAX_NDIM];
+    rsh_place places[RSH_MAX_AXES];
+} rshi_question;
+
+#define RSHI_KNOWN 64
+typedef struct rshi_known {
+    rshi_question question;
+    rsh_layout *layout;             /* held; NULL: nothing is here */
+    bool has_places;                /* the way back was asked for too */
+    rsh_place places[RSH_MAX_AXES]; /* and what came */
+} rshi_known;
+
 struct rsh_mesh {
     atomic_int refs;
     rsh_comm *parent; /* borrowed */
@@ -22,6 +37,9 @@ struct rsh_mesh {
     rsh_comm *comm;                   /* NULL: this rank is not in the mesh */
     rsh_comm *line[RSH_MAX_AXES];     /* by dim: the ranks that differ in its coordinate only */
     bool owns_comm, owns_line[RSH_MAX_AXES];
+    rshi_mesh_notes notes;
+    rshi_known *known;   /* owned, RSHI_KNOWN of them: layouts made lately; NULL: none */
+    uint64_t next_known; /* which of them is replaced next */
 };
 
 /* A handle of these ranks, without comms.  RSH_EVALUE, RSH_ERUNTIME as rsh_mesh_new; RSH_ENOMEM. */
@@ -29,5 +47,15 @@ rsh_status rshi_mesh_handle(rsh_comm *parent, int ndim, const int64_t *shape, co
                             const char *const *names, rsh_mesh **out);
 /* Frees what the handle owns, its comms too.  No-op for NULL. */
 void rshi_mesh_destroy(rsh_mesh *m);
+
+/* The layout of an earlier question, borrowed; NULL: it was not asked lately. */
+rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n,
+                              const rsh_place *places, rsh_dtype dtype, int ndim,
+                              const int64_t *shape);
+void rshi_known_add(const rsh_mesh *m, rsh_mesh_numbers numbers, int n, const rsh_place *places,
+                    rsh_dtype dtype, int ndim, const int64_t *shape, rsh_layout *layout);
+/* The entry of that very layout; NULL: none. */
+rshi_known *rshi_known_of(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout);
+void rshi_known_free(rsh_mesh *m);
 
 #endif

@@ -6,4 +6,11 @@
 
 #include "base/base.h"
 
+/* What another room remembers with a mesh and for as long as it lives. */
+typedef struct rshi_mesh_notes {
+    void *what;               /* NULL: nothing yet */
+    void (*drop)(void *what); /* called when the mesh is freed */
+} rshi_mesh_notes;
+rshi_mesh_notes *rshi_mesh_notes_of(rsh_mesh *m);
+
 #endif

@@ -53,12 +53,19 @@ rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n, c
                 (int)numbers);
     RSH_REQUIRE(n == m->ndim, RSH_EVALUE, "%d placements on a mesh of %d dims", n, m->ndim);
     rsh_layout_desc desc;
+    rsh_layout *known = rshi_known_layout(m, numbers, n, places, dtype, ndim, shape);
+    if (known) {
+        *out = rsh_layout_hold(known);
+        return RSH_OK;
+    }
     RSH_TRY(describe_tensor(dtype, ndim, shape, &desc));
     desc.naxes = m->ndim;
     memcpy(desc.axis, m->axis, (size_t)m->ndim * sizeof *m->axis);
     if (numbers == RSH_MESH_PARENT) desc.ranks = m->ranks;
     for (int i = 0; i < n; i++) RSH_TRY(add_place(&desc, i, &places[i]));
-    return rsh_layout_new(&desc, out);
+    RSH_TRY(rsh_layout_new(&desc, out));
+    rshi_known_add(m, numbers, n, places, dtype, ndim, shape, *out);
+    return RSH_OK;
 }
 
 /* ---- layouts to places ---- */
@@ -95,16 +102,30 @@ static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbers numbers, cons
     return st;
 }
 
+static rsh_status find_places(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout,
+                              rsh_place *found) {
+    const rsh_layout_desc *desc = rsh_layout_describe(layout);
+    RSH_TRY(same_axes(m, desc));
+    read_places(desc, found);
+    return check_places(m, numbers, layout, found);
+}
+
 rsh_status rsh_mesh_places(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout, rsh_place *places) {
     RSH_NEEDS(m);
     RSH_NEEDS(layout);
     RSH_NEEDS(places);
+    size_t bytes = (size_t)m->ndim * sizeof *places;
+    rshi_known *known = rshi_known_of(m, numbers, layout);
+    if (known && known->has_places) {
+        memcpy(places, known->places, bytes);
+        return RSH_OK;
+    }
     rsh_place found[RSH_MAX_AXES];
-    const rsh_layout_desc *desc = rsh_layout_describe(layout);
-    RSH_TRY(same_axes(m, desc));
-    read_places(desc, found);
-    RSH_TRY(check_places(m, numbers, layout, found));
-    memcpy(places, found, (size_t)m->ndim * sizeof *places);
+    RSH_TRY(find_places(m, numbers, layout, found));
+    memcpy(places, found, bytes);
+    known = rshi_known_of(m, numbers, layout); /* the check may have replaced it */
+    if (known) memcpy(known->places, found, bytes);
+    if (known) known->has_places = true;
     return RSH_OK;
 }
 

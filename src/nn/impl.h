@@ -4,6 +4,7 @@
 #ifndef RESHARD_NN_IMPL_H
 #define RESHARD_NN_IMPL_H
 
+#include <reshard/dtensor.h>
 #include <reshard/nn/ops.h>
 #include <reshard/pool.h>
 
@@ -75,6 +76,9 @@ rsh_status rshn_reshape(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **
 /* The tensor itself if it is dense, as a view; otherwise a dense copy. */
 rsh_status rshn_dense(const rsh_tensor *t, rsh_tensor **out);
 rsh_status rshn_alias(const rsh_tensor *t, rsh_tensor **out);
+/* A view of `length` elements along a dim from `start` on. */
+rsh_status rshn_window(const rsh_tensor *t, int dim, int64_t start, int64_t length,
+                       rsh_tensor **out);
 /* A view with dims `from` and `to` exchanged, made dense: for kernels of rows. */
 rsh_status rshn_rows(const rsh_tensor *t, int dim, rsh_tensor **out);
 /* RSH_ETYPE, naming the op, unless the dtype is f32 or f64. */
@@ -132,10 +136,10 @@ rshn_matrix rshn_transposed(rshn_matrix m);
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed,
                       rsh_value *const *in, rsh_value **out);
 /* The sizes of input i as backward will find them: of a distributed one those of the gradient's
- * part. */
+ * part, and of the whole. */
 typedef struct rshn_operand {
-    bool distributed;
-    rshn_sizes sizes;
+    bool in_parts; /* several: sizes are those of one of them */
+    rshn_sizes sizes, whole;
 } rshn_operand;
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i);
 /* Sums a gradient of the output to an operand's sizes and gives it to input i.  Takes over g, also
@@ -143,5 +147,25 @@ rshn_operand rshn_operand_of(const rsh_grad_call *c, int i);
 rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_tensor *g);
 /* The same with the gradient of output 0 as it is. */
 rsh_status rshn_pass_summed(rsh_grad_call *c, int i, const rshn_operand *o);
+
+/* ---- rules for DTensors (rule_dims.c), <reshard/dtensor.h> ---- */
+
+/* Pointwise ops: of no linear input; of one that the result is linear in. */
+extern const rsh_placement_rule rshn_curved_rule, rshn_straight_rule;
+/* Dim d of tensor t gets a letter. */
+void rshn_rule_letter(rsh_rule_tensor *t, int d, int letter);
+/* Adds a dim to an output. */
+void rshn_rule_add_dim(rsh_rule_tensor *t, int64_t size, int letter);
+/* The output is the input, dim by dim, each with its own letter. */
+void rshn_rule_same(rsh_rule_tensor *in, rsh_rule_tensor *out);
+/* The sizes of output i on this rank, if it is `whole` on all ranks together. */
+rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole, rshn_sizes *out);
+/* Where this rank's part of input i begins in dim d of the whole; 0 for a plain one and for a part
+ * without elements. */
+rsh_status rshn_own_start(const rsh_grad_call *c, int i, int d, int64_t *out);
+/* The comm of the distributed inputs; NULL: there is none. */
+rsh_comm *rshn_call_comm(const rsh_grad_call *c);
+/* The number of elements of input i in all, over the dims whose bit is set. */
+int64_t rshn_whole_count(const rsh_grad_call *c, int i, unsigned dims);
 
 #endif

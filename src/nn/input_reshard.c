@@ -21,7 +21,8 @@ typedef struct open_call {
 /* What rsh_input_reshard was asked for.  Both hooks of the module and every call hold it. */
 typedef struct request {
     int refs;
-    rshn_cuttings cuttings;
+    rsh_mesh *mesh;   /* held: of one dim */
+    rsh_stash *stash; /* owned */
     int dim;
     bool plain, check;
     int64_t threshold;
@@ -48,7 +49,8 @@ typedef struct kept {
 static void request_drop(void *ctx) {
     request *r = ctx;
     if (--r->refs) return;
-    rshn_cuttings_end(&r->cuttings);
+    rsh_stash_free(r->stash);
+    rsh_mesh_free(r->mesh);
     rshn_free(r->open);
     rshn_free(r);
 }
@@ -75,26 +77,17 @@ static void call_drop(void *ctx) {
 static bool replicated(const request *r, const rsh_value *v) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place place;
-    if (!mesh) return !rsh_value_sharded(v) && r->plain;
-    return rsh_mesh_equal(mesh, r->cuttings.mesh) && !rsh_dtensor_places(v, &place) &&
+    if (!mesh) return !rsh_value_sharded(v) && !rsh_value_reading(v, NULL) && r->plain;
+    return rsh_value_sharded(v) && rsh_mesh_equal(mesh, r->mesh) && !rsh_dtensor_places(v, &place) &&
            place.kind == RSH_PLACE_REPLICATE && rsh_value_nparts(v) == 1;
 }
 
-/* An expanded tensor has fewer elements in memory than a chunk of it would. */
-static bool expanded(const rsh_tensor *t) {
-    for (int d = 0; d < rsh_tensor_ndim(t); d++)
-        if (!rsh_tensor_strides(t)[d] && rsh_tensor_shape(t)[d] > 1) return true;
-    return false;
-}
-
-/* The dim to be cut; -1: none.  All ranks decide alike: by shape and kind alone. */
-static int dim_of(const request *r, const rsh_value *v) {
-    if (rsh_value_is_leaf(v) && rsh_value_requires_grad(v)) return -1;
-    if (!replicated(r, v)) return -1;
+/* All ranks decide alike: by shape, strides and kind alone. */
+static bool is_cut(const request *r, const rsh_value *v) {
+    if (rsh_value_is_leaf(v) && rsh_value_requires_grad(v)) return false;
+    if (!replicated(r, v)) return false;
     const rsh_tensor *t = rsh_value_part(v, 0);
-    int dim = r->dim < 0 ? r->dim + rsh_tensor_ndim(t) : r->dim;
-    bool fits = dim >= 0 && dim < rsh_tensor_ndim(t) && rsh_tensor_count(t) > 0;
-    return fits && rsh_tensor_count(t) >= r->threshold && !expanded(t) ? dim : -1;
+    return rsh_tensor_count(t) >= r->threshold && rsh_stash_cuts(r->stash, t, r->dim);
 }
 
 static const void *key_of(const rsh_tensor *t) { return (const void *)(uintptr_t)rsh_tensor_storage_serial(t); }
@@ -112,7 +105,7 @@ static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
 }
 
 static rsh_status compare_digests(const request *r, const rsh_tensor *t) {
-    rsh_comm *comm = rsh_mesh_comm(r->cuttings.mesh);
+    rsh_comm *comm = rsh_mesh_comm(r->mesh);
     int size = rsh_comm_size(comm);
     rsh_digest mine = {0, 0}, *all = rshn_calloc((size_t)size, sizeof *all);
     rsh_status st = all ? digest_of(t, &mine) : rshn_fail(RSH_ENOMEM, "no memory for %d digests", size);
@@ -136,22 +129,22 @@ static rshn_chunk *find_chunk(const call *c, const rsh_tensor *t) {
     return NULL;
 }
 
-static rsh_status new_chunk(call *c, const rsh_value *v, int dim, rshn_chunk **out) {
+static rsh_status new_chunk(call *c, const rsh_value *v, rshn_chunk **out) {
     request *r = c->asked;
     if (r->check && !rsh_value_sharded(v)) NN_TRY(compare_digests(r, rsh_value_part(v, 0)));
     NN_TRY(RSHN_GROW(c->chunk, c->nchunks + 1, &c->room));
-    NN_TRY(rshn_chunk_new(&r->cuttings, v, dim, out));
+    NN_TRY(rshn_chunk_new(r->stash, rsh_mesh_comm(r->mesh), v, r->dim, out));
     c->chunk[c->nchunks++] = *out;
     r->stats->cut++;
-    r->stats->bytes_kept += rshn_chunk_bytes(*out);
-    r->stats->bytes_whole += rshn_chunk_whole_bytes(*out);
+    r->stats->bytes_kept += rsh_ticket_bytes_kept((*out)->ticket);
+    r->stats->bytes_whole += rsh_ticket_bytes((*out)->ticket);
     return RSH_OK;
 }
 
-static rsh_status keep_chunk(call *c, const rsh_value *v, int dim, kept *k) {
+static rsh_status keep_chunk(call *c, const rsh_value *v, kept *k) {
     rshn_chunk *found = find_chunk(c, rsh_value_part(v, 0));
     if (found) c->asked->stats->shared++;
-    else NN_TRY(new_chunk(c, v, dim, &found));
+    else NN_TRY(new_chunk(c, v, &found));
     found->refs++;
     found->slots++;
     k->chunk = found;
@@ -168,11 +161,10 @@ static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
     call *c = ctx;
     kept *k = rshn_calloc(1, sizeof *k);
     if (!k) return rshn_fail(RSH_ENOMEM, "no memory for a saved tensor");
-    int dim = dim_of(c->asked, v);
-    if (dim >= 0 && is_own(c, rsh_value_part(v, 0))) dim = -1;
-    rsh_status st = dim >= 0 ? keep_chunk(c, v, dim, k) : rsh_value_detach(v, &k->left);
+    bool cut = is_cut(c->asked, v) && !is_own(c, rsh_value_part(v, 0));
+    rsh_status st = cut ? keep_chunk(c, v, k) : rsh_value_detach(v, &k->left);
     k->version = version_of(v);
-    c->asked->stats->left += dim < 0;
+    c->asked->stats->left += !cut;
     if (st) rshn_free(k);
     else *packed = k;
     return st;
@@ -187,7 +179,7 @@ static rsh_status read_left(const call *c, const kept *k, rsh_value **out) {
                                     "a tensor that was saved for backward has changed since: it is at version %llu, "
                                     "and was saved at version %llu",
                                     (unsigned long long)now, (unsigned long long)k->version);
-    if (st) rsh_comm_agree(rsh_mesh_comm(c->asked->cuttings.mesh), st);
+    if (st) rsh_comm_agree(rsh_mesh_comm(c->asked->mesh), st);
     return st;
 }
 
@@ -198,6 +190,21 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     rsh_status st = rshn_chunk_read(k->chunk, &gathered, out);
     ((call *)ctx)->asked->stats->gathers += gathered;
     return st;
+}
+
+/* Backward comes to this slot next. */
+static rsh_status prefetch(void *ctx, void *packed) {
+    kept *k = packed;
+    bool begun = false;
+    if (k->chunk) NN_TRY(rshn_chunk_prefetch(k->chunk, &begun));
+    ((call *)ctx)->asked->stats->prefetches += begun;
+    return RSH_OK;
+}
+
+static void forget(void *ctx, void *packed) {
+    kept *k = packed;
+    (void)ctx;
+    if (k->chunk) rshn_chunk_forget(k->chunk);
 }
 
 static void release(void *ctx, void *packed) {
@@ -235,10 +242,11 @@ static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) {
     request *r = ctx;
     call *c = NULL;
     (void)in;
+    rsh_stash_restart(r->stash); /* a rank may have failed in its last call, and has packed less */
     NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
     NN_TRY(call_new(r, m, &c));
     open_call opened = {c, m->calls, rsh_saved_hooks_depth()};
-    rsh_saved_hooks pair = {pack, unpack, release, NULL, call_drop, c, rsh_mesh_comm(r->cuttings.mesh)};
+    rsh_saved_hooks pair = {pack, unpack, release, prefetch, call_drop, c, rsh_mesh_comm(r->mesh), forget};
     rsh_status st = rsh_saved_hooks_push(&pair);
     if (st) call_drop(c);
     else r->open[r->nopen++] = opened;
@@ -269,14 +277,16 @@ static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_o
     if (!r) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of rsh_input_reshard");
     const char *check = getenv("RESHARD_CHECK");
     r->refs = 1;
-    r->cuttings.mesh = rsh_mesh_hold(mesh);
+    r->mesh = rsh_mesh_hold(mesh);
     r->dim = dim;
     r->plain = o->plain_is_replicated;
     r->check = check && !strcmp(check, "1");
     r->threshold = o->threshold ? o->threshold : rsh_mesh_size(mesh);
     r->stats = o->stats ? o->stats : nowhere();
-    *out = r;
-    return RSH_OK;
+    rsh_status st = rsh_stash_new(rsh_mesh_comm(mesh), &r->stash);
+    if (st) request_drop(r);
+    else *out = r;
+    return st;
 }
 
 static rsh_status add_hooks(rsh_module *m, request *r) {

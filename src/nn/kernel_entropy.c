@@ -1,21 +1,27 @@
 /* Kernel entropy: cross-entropy of dense rows of logits with class indices, and its derivative.
  *
  * With smoothing s and C classes the loss of a row is (1 - s) * (lse - x[target]) + s * (lse - mean of x), where lse is
- * the logarithm of the sum of exponentials.  Rows whose target is `ignore` have loss and gradient 0. */
+ * the logarithm of the sum of exponentials.  Rows whose target is `ignore` have loss and gradient 0.  Of rows whose
+ * logits are elsewhere in part, sums are made first and the loss from their totals. */
 #include "nn/kernel_list.h"
 #include "nn/lanes.h"
 
 enum { BLOCK = 512 }; /* exponentials held at once */
 
-static real log_sum_exp(const real *x, int64_t n) {
-    real most = lane_max(x, n), block[BLOCK];
+static double sum_exp(const real *x, real most, int64_t n) {
+    real block[BLOCK];
     double total = 0;
     for (int64_t first = 0; first < n; first += BLOCK) {
         int64_t width = n - first < BLOCK ? n - first : BLOCK;
         NN_EACH for (int64_t i = 0; i < width; i++) block[i] = real_exp_down(x[first + i] - most);
         LANE_SUM(total, width, block[i]);
     }
-    return most + (real)log(total);
+    return total;
+}
+
+static real row_loss(const rshn_entropy *e, double lse, double target, double sum) {
+    double smooth = e->smoothing;
+    return (real)((1 - smooth) * (lse - target) + smooth * (lse - sum / (double)e->whole));
 }
 
 static void entropy(const rshn_entropy *e, const void *xv, const int64_t *target, void *lossv, void *lsev,
@@ -26,9 +32,40 @@ static void entropy(const rshn_entropy *e, const void *xv, const int64_t *target
     for (int64_t r = 0; r < rows; r++, x += n) {
         losses[r] = lses[r] = 0;
         if (target[r] == e->ignore) continue;
-        double sum = 0, lse = (double)(lses[r] = log_sum_exp(x, n)), smooth = e->smoothing;
-        if (smooth != 0) LANE_SUM(sum, n, x[i]);
-        losses[r] = (real)((1 - smooth) * (lse - (double)x[target[r]]) + smooth * (lse - sum / (double)n));
+        double sum = 0;
+        real most = lane_max(x, n);
+        lses[r] = most + (real)log(sum_exp(x, most, n));
+        if (e->smoothing != 0) LANE_SUM(sum, n, x[i]);
+        losses[r] = row_loss(e, (double)lses[r], (double)x[target[r]], sum);
+    }
+}
+
+static void entropy_sums(const rshn_entropy *e, const void *xv, const int64_t *target, const void *mostv, void *sumsv,
+                         int64_t rows) {
+    const real *x = xv, *most = mostv;
+    real *sums = sumsv;
+    int64_t n = e->classes;
+    for (int64_t r = 0; r < rows; r++, x += n, sums += 3) {
+        int64_t t = target[r] - e->start;
+        double sum = 0;
+        sums[0] = sums[1] = sums[2] = 0;
+        if (target[r] == e->ignore) continue;
+        if (e->smoothing != 0) LANE_SUM(sum, n, x[i]);
+        sums[0] = (real)sum_exp(x, most[r], n);
+        if (t >= 0 && t < n) sums[1] = x[t];
+        sums[2] = (real)sum;
+    }
+}
+
+static void entropy_end(const rshn_entropy *e, const int64_t *target, const void *mostv, const void *sumsv, void *lossv,
+                        void *lsev, int64_t rows) {
+    const real *most = mostv, *sums = sumsv;
+    real *losses = lossv, *lses = lsev;
+    for (int64_t r = 0; r < rows; r++, sums += 3) {
+        losses[r] = lses[r] = 0;
+        if (target[r] == e->ignore) continue;
+        lses[r] = most[r] + (real)log((double)sums[0]);
+        losses[r] = row_loss(e, (double)lses[r], (double)sums[1], (double)sums[2]);
     }
 }
 
@@ -42,13 +79,16 @@ static void entropy_back(const rshn_entropy *e, const void *xv, const int64_t *t
             for (int64_t i = 0; i < n; i++) gx[i] = 0;
             continue;
         }
-        real g = gs[r * sg], lse = lses[r], each = (real)(e->smoothing / (double)n);
+        real g = gs[r * sg], lse = lses[r], each = (real)(e->smoothing / (double)e->whole);
+        int64_t t = target[r] - e->start;
         NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g * (real_exp_down(x[i] - lse) - each);
-        gx[target[r]] -= g * (real)(1 - e->smoothing);
+        if (t >= 0 && t < n) gx[t] -= g * (real)(1 - e->smoothing);
     }
 }
 
 void NN(list_entropy)(rshn_kernels *k) {
     k->entropy = entropy;
+    k->entropy_sums = entropy_sums;
+    k->entropy_end = entropy_end;
     k->entropy_back = entropy_back;
 }

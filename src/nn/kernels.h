@@ -45,9 +45,9 @@ typedef struct rshn_norm {
     int centred; /* layer norm; 0: RMS norm */
 } rshn_norm;
 
-/* Cross-entropy of rows of `classes` logits. */
+/* Cross-entropy of rows of `classes` logits: those from class `start` on, of `whole` in all. */
 typedef struct rshn_entropy {
-    int64_t classes, ignore;
+    int64_t classes, start, whole, ignore;
     double smoothing;
 } rshn_entropy;
 
@@ -90,6 +90,13 @@ typedef struct rshn_kernels {
     /* The loss of each row, and the logarithm of the sum of its exponentials. */
     void (*entropy)(const rshn_entropy *e, const void *x, const int64_t *target, void *loss,
                     void *lse, int64_t rows);
+    /* Of each row with the maximum most[i], three numbers: the sum of e^(x - most), the target's
+     * logit and the sum of the logits (0 without smoothing), as far as they are here. */
+    void (*entropy_sums)(const rshn_entropy *e, const void *x, const int64_t *target,
+                         const void *most, void *sums, int64_t rows);
+    /* The same as `entropy` from the maximum of whole rows and their sums. */
+    void (*entropy_end)(const rshn_entropy *e, const int64_t *target, const void *most,
+                        const void *sums, void *loss, void *lse, int64_t rows);
     /* gx of rows whose losses have the gradients g[i * sg]. */
     void (*entropy_back)(const rshn_entropy *e, const void *x, const int64_t *target,
                          const void *lse, const void *g, int64_t sg, void *gx, int64_t rows);

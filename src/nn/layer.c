@@ -3,9 +3,7 @@
 
 #include <inttypes.h>
 
-#include <reshard/math.h>
-#include <reshard/nn/random.h>
-
+#include "nn/deferred_init.h"
 #include "nn/impl.h"
 
 rsh_status rshn_check_size(const char *layer, const char *what, int64_t size) {
@@ -13,26 +11,18 @@ rsh_status rshn_check_size(const char *layer, const char *what, int64_t size) {
     return rshn_fail(RSH_EVALUE, "%s: %s is %" PRId64 "; at least 1 is needed", layer, what, size);
 }
 
-static rsh_status fill_value(rsh_value *v, rshn_fill fill, double bound) {
-    switch (fill) {
-        case RSHN_ZEROS: return RSH_OK;
-        case RSHN_ONES: return rsh_math_fill_number(rsh_value_tensor(v), 1);
-        case RSHN_UNIFORM: return rsh_random_uniform(v, -bound, bound);
-        case RSHN_NORMAL: return rsh_random_normal(v, 0, 1);
-    }
-    return RSH_OK;
-}
-
 rsh_status rshn_new_parameter(rsh_module *m, const char *name, rsh_dtype dtype, int ndim, const int64_t *sizes,
                               rshn_fill fill, double bound) {
     if (dtype != RSH_F32 && dtype != RSH_F64)
         return rshn_fail(RSH_ETYPE, "%s of %s; parameters are f32 or f64", m->kind->name, rsh_dtype_name(dtype));
+    if (rshn_deferring())
+        return rshn_defer_parameter(m, name, dtype, ndim, sizes, (rshn_init){fill, bound, {0, 0}, -1});
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
     NN_TRY(rsh_tensor_zeros(dtype, ndim, sizes, &t));
     rsh_status st = rsh_value_take(t, true, &v);
     if (st) rsh_tensor_free(t);
-    if (!st) st = fill_value(v, fill, bound);
+    if (!st && fill != RSHN_ZEROS) st = rshn_fill_value(v, fill, bound);
     if (!st) st = rsh_module_set_parameter(m, name, v);
     rsh_value_free(v);
     return st;

@@ -22,6 +22,9 @@ rsh_status rshn_give_child(rsh_module *m, const char *name, rsh_module **child);
 rsh_value *rshn_slot_value(const rsh_module *m, const char *name);
 rsh_module *rshn_slot_child(const rsh_module *m, const char *name);
 
+/* Does this Embedding shorten the rows that it looks up? */
+bool rshn_embedding_shortens(const rsh_module *m);
+
 /* x W' + b where the weight is distributed; see sharded_linear.c. */
 rsh_status rshn_sharded_linear(rsh_value *x, rsh_value *weight, rsh_value *bias, rsh_value **out);
 

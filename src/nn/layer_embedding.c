@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "nn/bag.h"
+#include "nn/deferred_init.h"
 #include "nn/impl.h"
 #include "nn/layer.h"
 #include "nn/sharded_bags.h"
@@ -22,6 +23,8 @@ static rshn_lookup lookup_of(const rsh_module *m, rsh_value *weight, rsh_bag_mod
 static bool is_sharded(const rsh_value *weight) {
     return rsh_value_sharded(weight) && !rsh_value_reading(weight, NULL);
 }
+
+bool rshn_embedding_shortens(const rsh_module *m) { return ((const embedding *)m->state)->max_norm > 0; }
 
 /* ---- Embedding ---- */
 
@@ -63,6 +66,7 @@ static rsh_status embed(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     NN_TRY(check_index(in[0]));
     if (e->max_norm > 0) {
         rshn_bags bags = {0};
+        if (rsh_value_sharded(weight)) return rshn_fail(RSH_EUNSUP, "Embedding with max_norm and a DTensor as weight");
         NN_TRY(rshn_bags_single("Embedding", in[0], e->rows, &bags));
         rsh_status st = rshn_shorten(&bags, weight, 0, e->max_norm, e->norm_type, NULL);
         rshn_bags_free(&bags);
@@ -142,11 +146,12 @@ static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, co
     return RSH_OK;
 }
 
-static void clear_padding(const rsh_module *m, int64_t columns) {
-    const embedding *e = m->state;
-    const rsh_tensor *t = rsh_value_tensor(rshn_slot_value(m, "weight"));
-    size_t row = (size_t)columns * rsh_dtype_size(rsh_tensor_dtype(t));
-    if (e->padding >= 0) memset((char *)rsh_tensor_data(t) + (size_t)e->padding * row, 0, row);
+/* At once, or when the weight gets its elements. */
+static rsh_status clear_padding(const rsh_module *m) {
+    rshn_slot *slot = rshn_slot_find(m, "weight");
+    int64_t row = ((const embedding *)m->state)->padding;
+    if (slot->init) slot->init->zero_row = row;
+    return slot->init || row < 0 ? RSH_OK : rshn_clear_row(slot->value, row);
 }
 
 static rsh_status make(const rsh_module_kind *kind, const embedding *e, int64_t columns, rsh_dtype dtype,
@@ -154,13 +159,10 @@ static rsh_status make(const rsh_module_kind *kind, const embedding *e, int64_t 
     rsh_module *m = NULL;
     NN_TRY(rsh_module_new(kind, e, module ? &m : NULL));
     rsh_status st = rshn_new_parameter(m, "weight", dtype, 2, (const int64_t[]){e->rows, columns}, RSHN_NORMAL, 0);
-    if (st) {
-        rsh_module_free(m);
-        return st;
-    }
-    clear_padding(m, columns);
-    *module = m;
-    return RSH_OK;
+    if (!st) st = clear_padding(m);
+    if (st) rsh_module_free(m);
+    else *module = m;
+    return st;
 }
 
 rsh_status rsh_embedding_new(int64_t rows, int64_t columns, const rsh_embedding_opts *opts, rsh_dtype dtype,

@@ -92,7 +92,16 @@ static rsh_status run_pre_hooks(rsh_module *m, rsh_value **in) {
     return RSH_OK;
 }
 
+static rsh_status check_filled(const rsh_module *m) {
+    for (int64_t i = 0; i < m->nslots; i++)
+        if (m->slot[i].init)
+            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of %s has no elements yet: call rsh_module_init",
+                             m->slot[i].name, m->kind->name);
+    return RSH_OK;
+}
+
 static rsh_status run_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    NN_TRY(check_filled(m));
     if (!m->kind->forward) return rshn_fail(RSH_EUNSUP, "%s has no forward function", m->kind->name);
     rsh_status st = (m->recompute ? rshn_recompute_forward : m->kind->forward)(m, in, out);
     for (int i = 0; !st && i < m->kind->nout; i++)

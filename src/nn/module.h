@@ -15,6 +15,7 @@ typedef struct rshn_slot {
     rsh_value *value;  /* held; NULL: none, or a child */
     rsh_module *child; /* held; NULL: none, or a value */
     bool persistent;   /* of a buffer */
+    struct rshn_init *init; /* owned: how the value will be filled; NULL: it is: deferred_init.c */
 } rshn_slot;
 
 typedef enum rshn_hook_kind { RSHN_PRE, RSHN_FORWARD, RSHN_STATE, RSHN_LOAD } rshn_hook_kind;
@@ -48,6 +49,8 @@ rsh_status rshn_grow(void **list, int64_t n, int64_t *room, size_t size);
 /* The slot of a name; NULL: there is none. */
 rshn_slot *rshn_slot_find(const rsh_module *m, const char *name);
 void rshn_slot_clear(rshn_slot *s);
+/* Puts a value in place of another wherever a tree has it, as a parameter or buffer. */
+void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value);
 
 rsh_status rshn_hook_add(rsh_module *m, const rshn_hook *hook, int64_t *id);
 

@@ -24,7 +24,18 @@ rshn_slot *rshn_slot_find(const rsh_module *m, const char *name) {
     return NULL;
 }
 
+void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value) {
+    for (int64_t i = 0; i < m->nslots; i++) {
+        rshn_slot *s = &m->slot[i];
+        if (s->child) rshn_slots_exchange(s->child, old, value);
+        if (s->kind == RSHN_CHILD || s->value != old) continue;
+        rsh_value_free(s->value);
+        s->value = rsh_value_hold(value);
+    }
+}
+
 void rshn_slot_clear(rshn_slot *s) {
+    rshn_free(s->init);
     rsh_value_free(s->value);
     rsh_module_free(s->child);
     rshn_free(s->name);
@@ -63,6 +74,8 @@ static rsh_status set_value(rsh_module *m, const char *name, rshn_slot_kind kind
     NN_TRY(take_slot(m, name, kind, &slot));
     rsh_value_hold(value);
     rsh_value_free(slot->value);
+    rshn_free(slot->init);
+    slot->init = NULL;
     slot->value = value;
     slot->persistent = persistent;
     return RSH_OK;

@@ -280,11 +280,38 @@ out:
     return st;
 }
 
+/* Leading dims belong together, and the last dim of v goes into the result.  Rows of q do if no row is seen by its
+ * number.  The result is linear in v. */
+static rsh_status attention_rule(rsh_rule_dims *io) {
+    const attention_attrs *a = io->attrs;
+    rsh_rule_tensor *q = &io->in[Q], *v = &io->in[V], *mask = &io->in[3], *y = &io->out[0];
+    int n = q->ndim;
+    if (n < 2 || io->in[K].ndim != n || v->ndim != n)
+        return rshn_fail(RSH_EVALUE, "attention of %d, %d and %d dims", n, io->in[K].ndim, v->ndim);
+    v->term = 0;
+    for (int d = 0; d < n - 2; d++) {
+        for (int i = Q; i <= V; i++) rshn_rule_letter(&io->in[i], d, d);
+        rshn_rule_add_dim(y, q->shape[d], d);
+    }
+    int rows = a->causal ? RSH_DIM_WHOLE : n - 2;
+    rshn_rule_letter(q, n - 2, rows);
+    rshn_rule_add_dim(y, q->shape[n - 2], rows);
+    rshn_rule_letter(v, n - 1, n - 1);
+    rshn_rule_add_dim(y, v->shape[n - 1], n - 1);
+    for (int d = 0; d < mask->ndim - 1; d++) { /* its last dim is that of the columns */
+        int to = d + n - mask->ndim;
+        if (to >= 0 && mask->shape[d] == q->shape[to]) rshn_rule_letter(mask, d, to == n - 2 ? rows : to);
+    }
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_attention(rsh_value *q, rsh_value *k, rsh_value *v, rsh_value *mask, bool causal, rsh_value **out) {
+    static const rsh_placement_rule rule = {attention_rule};
     static const rsh_grad_op op = {.name = "attention",
                                    .forward = attention_forward,
                                    .backward = attention_backward,
-                                   .attr_bytes = sizeof(attention_attrs)};
+                                   .attr_bytes = sizeof(attention_attrs),
+                                   .placements = &rule};
     attention_attrs a = {causal};
     return rshn_apply(&op, &a, 4, 3, (rsh_value *[]){q, k, v, mask}, out);
 }

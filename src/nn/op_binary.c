@@ -108,15 +108,31 @@ static rsh_status pow_backward(rsh_grad_call *c) {
     return rsh_call_needs(c, 1) ? give3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
 }
 
-#define BINARY_OPS(X) X(add) X(sub) X(mul) X(div) X(pow)
-#define RECORD(name_)                                                                                                  \
+/* Terms of the inputs: a sum has two, a product one. */
+static rsh_status sum_rule(rsh_rule_dims *io) {
+    io->in[0].term = 0;
+    io->in[1].term = 1;
+    return rsh_rule_pointwise(io);
+}
+
+static rsh_status product_rule(rsh_rule_dims *io) {
+    io->in[0].term = io->in[1].term = 0;
+    return rsh_rule_pointwise(io);
+}
+
+static const rsh_placement_rule add_rule = {sum_rule}, mul_rule = {product_rule};
+
+#define BINARY_OPS(X)                                                                                                  \
+    X(add, add_rule) X(sub, add_rule) X(mul, mul_rule) X(div, rshn_straight_rule) X(pow, rshn_curved_rule)
+#define RECORD(name_, rule_)                                                                                           \
     rsh_status rsh_nn_##name_(rsh_value *a, rsh_value *b, rsh_value **out) {                                           \
         static const rsh_grad_op op = {.name = #name_,                                                                 \
                                        .forward = name_##_forward,                                                     \
                                        .backward = name_##_backward,                                                   \
                                        .layouts = rsh_grad_same_layout,                                                \
                                        .parts = RSH_PARTS_EACH,                                                        \
-                                       .attr_bytes = sizeof(binary)};                                                  \
+                                       .attr_bytes = sizeof(binary),                                                   \
+                                       .placements = &(rule_)};                                                        \
         return rshn_apply(&op, NULL, 2, 2, (rsh_value *[]){a, b}, out);                                                \
     }
 BINARY_OPS(RECORD)
@@ -193,13 +209,22 @@ static rsh_status masked_fill_backward(rsh_grad_call *c) {
     return rsh_call_needs(c, 0) ? give_side(c, 0, &o->a, mask, false) : RSH_OK;
 }
 
+static rsh_status where_rule(rsh_rule_dims *io) {
+    io->in[1].term = 0;
+    io->in[2].term = 1;
+    io->out[0].dtype = io->in[1].dtype;
+    return rsh_rule_pointwise(io);
+}
+
 rsh_status rsh_nn_where(rsh_value *mask, rsh_value *a, rsh_value *b, rsh_value **out) {
+    static const rsh_placement_rule rule = {where_rule};
     static const rsh_grad_op op = {.name = "where",
                                    .forward = where_forward,
                                    .backward = where_backward,
                                    .layouts = rsh_grad_same_layout,
                                    .parts = RSH_PARTS_EACH,
-                                   .attr_bytes = sizeof(choice)};
+                                   .attr_bytes = sizeof(choice),
+                                   .placements = &rule};
     return rshn_apply(&op, NULL, 3, 3, (rsh_value *[]){mask, a, b}, out);
 }
 
@@ -209,7 +234,8 @@ rsh_status rsh_nn_masked_fill(rsh_value *x, rsh_value *mask, double number, rsh_
                                    .backward = masked_fill_backward,
                                    .layouts = rsh_grad_same_layout,
                                    .parts = RSH_PARTS_EACH,
-                                   .attr_bytes = sizeof(choice)};
+                                   .attr_bytes = sizeof(choice),
+                                   .placements = &rshn_curved_rule};
     choice o = {.number = number};
     return rshn_apply(&op, &o, 2, 2, (rsh_value *[]){x, mask}, out);
 }

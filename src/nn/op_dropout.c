@@ -107,13 +107,30 @@ static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **o
     return st;
 }
 
+/* The layout of the numbers: a partial x has the same ones at every coordinate. */
+static rsh_status numbers_layout(const rsh_value *x, rsh_layout **out) {
+    rsh_layout_desc desc = *rsh_layout_describe(rsh_value_layout(x));
+    if (!desc.op) {
+        *out = rsh_layout_hold(rsh_value_layout(x));
+        return RSH_OK;
+    }
+    desc.op = RSH_OP_NONE;
+    desc.npartial = 0;
+    return rsh_layout_new(&desc, out);
+}
+
 static rsh_status sharded_numbers(const rsh_value *x, uint64_t seed, rsh_value **out) {
     rsh_sharded *u = NULL;
-    NN_TRY(rsh_sharded_empty(rsh_value_comm(x), rsh_value_layout(x), &u));
-    rsh_status st = rsh_sharded_uniform(u, seed);
+    rsh_layout *layout = NULL;
+    void *what = NULL;
+    const rsh_reading *reading = rsh_value_reading(x, &what);
+    NN_TRY(numbers_layout(x, &layout));
+    rsh_status st = rsh_sharded_empty(rsh_value_comm(x), layout, &u);
+    rsh_layout_free(layout);
+    if (!st) st = rsh_sharded_uniform(u, seed);
     if (!st) st = rsh_value_take_sharded(u, false, out);
     if (st) rsh_sharded_free(u);
-    return st;
+    return st ? st : rsh_value_read(*out, reading, what);
 }
 
 rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call, rsh_value **out) {
@@ -122,7 +139,8 @@ rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call, 
                                    .backward = dropout_backward,
                                    .layouts = rsh_grad_same_layout,
                                    .parts = RSH_PARTS_EACH,
-                                   .attr_bytes = sizeof(drop_attrs)};
+                                   .attr_bytes = sizeof(drop_attrs),
+                                   .placements = &rshn_straight_rule};
     drop_attrs a = {p};
     rsh_value *u = NULL;
     if (!x || !out) return rshn_fail(RSH_EVALUE, "dropout with NULL for its %s", x ? "result" : "input");

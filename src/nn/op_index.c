@@ -9,6 +9,7 @@
 typedef struct indexing {
     int dim;
     int64_t padding; /* row that gets no gradient; -1: none */
+    int64_t start;   /* of this rank's rows, of an embedding whose weight is cut */
     rshn_sizes before;
 } indexing;
 
@@ -16,7 +17,7 @@ typedef struct picking {
     const char *name;
     int64_t outer, rows, inner, n; /* groups; rows of a group; elements of a row; indices */
     size_t item;
-    int64_t padding;
+    int64_t padding, start;
     const int64_t *index;
     char *from, *to;
 } picking;
@@ -48,8 +49,11 @@ static void pick_range(void *ctx, int64_t lo, int64_t hi) {
     const picking *p = ctx;
     size_t row = (size_t)p->inner * p->item;
     for (int64_t i = lo; i < hi; i++) {
-        const char *from = p->from + (size_t)(i / p->n * p->rows + p->index[i % p->n]) * row;
-        memcpy(p->to + (size_t)i * row, from, row);
+        int64_t k = p->index[i % p->n] - p->start;
+        if (k < 0 || k >= p->rows)
+            memset(p->to + (size_t)i * row, 0, row); /* another rank has it */
+        else
+            memcpy(p->to + (size_t)i * row, p->from + (size_t)(i / p->n * p->rows + k) * row, row);
     }
 }
 
@@ -65,20 +69,21 @@ static void add_range(void *ctx, int64_t lo, int64_t hi) {
     const picking *p = ctx;
     size_t row = (size_t)p->inner * p->item, skip = (size_t)lo * p->item;
     for (int64_t i = 0; i < p->outer * p->n; i++) {
-        int64_t k = p->index[i % p->n];
-        if (k != p->padding)
+        int64_t k = p->index[i % p->n] - p->start;
+        if (k >= 0 && k < p->rows && k != p->padding - p->start)
             add_elements(p->item, p->from + (size_t)i * row + skip,
                          p->to + (size_t)(i / p->n * p->rows + k) * row + skip, hi - lo);
     }
 }
 
-/* Rows of x into a new tensor of the sizes `to`. */
-static rsh_status pick(const char *name, const rsh_tensor *x, int dim, const rsh_tensor *index, const rshn_sizes *to,
-                       rsh_tensor **out) {
+/* Rows of x, of `rows` in all, into a new tensor of the sizes `to`. */
+static rsh_status pick(const char *name, const rsh_tensor *x, const indexing *a, int64_t rows, const rsh_tensor *index,
+                       const rshn_sizes *to, rsh_tensor **out) {
     rsh_tensor *dense = NULL;
     rshn_sizes sizes = rshn_sizes_of(x);
-    picking p = picking_of(&sizes, dim, index, rsh_dtype_size(rsh_tensor_dtype(x)));
-    NN_TRY(check_index(name, index, p.rows));
+    picking p = picking_of(&sizes, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(x)));
+    p.start = a->start;
+    NN_TRY(check_index(name, index, rows));
     NN_TRY(rshn_dense(x, &dense));
     rsh_status st = rshn_empty(rsh_tensor_dtype(x), to, out);
     if (!st) {
@@ -101,6 +106,7 @@ static rsh_status index_backward(rsh_grad_call *c, int input) {
     if (!st) {
         picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
         p.padding = a->padding;
+        p.start = a->start;
         p.from = rsh_tensor_data(g);
         p.to = rsh_tensor_data(gx);
         rshn_spread(p.inner, 16384 / (p.outer * p.n + 1) + 16, add_range, &p);
@@ -121,23 +127,39 @@ static rsh_status select_forward(rsh_grad_call *c) {
     a->before = rshn_sizes_of(x);
     rshn_sizes to = a->before;
     if (to.n) to.at[a->dim] = rsh_tensor_count(index);
-    NN_TRY(pick("index_select", x, a->dim, index, &to, &y));
+    NN_TRY(pick("index_select", x, a, to.n ? a->before.at[a->dim] : 1, index, &to, &y));
     NN_TRY(rsh_call_out(c, 0, y));
     return rsh_call_save_in(c, 1);
 }
 
 static rsh_status select_backward(rsh_grad_call *c) { return index_backward(c, 0); }
 
+static rsh_status select_rule(rsh_rule_dims *io) {
+    const indexing *a = io->attrs;
+    rsh_rule_tensor *x = &io->in[0], *index = &io->in[1], *y = &io->out[0];
+    rshn_rule_same(x, y);
+    rshn_rule_letter(x, a->dim, RSH_DIM_WHOLE);
+    y->shape[a->dim] = index->ndim ? index->shape[0] : 1;
+    if (index->ndim == 1) rshn_rule_letter(index, 0, a->dim); /* its indices are the slices of the result */
+    x->term = 0;
+    io->moves_only = true;
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_index_select(rsh_value *x, int dim, rsh_value *index, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "index_select", .forward = select_forward, .backward = select_backward, .attr_bytes = sizeof(indexing)};
+    static const rsh_placement_rule rule = {select_rule};
+    static const rsh_grad_op op = {.name = "index_select",
+                                   .forward = select_forward,
+                                   .backward = select_backward,
+                                   .attr_bytes = sizeof(indexing),
+                                   .placements = &rule};
     indexing a = {.padding = -1};
     if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "index_select of a value without dims");
     if (x) NN_TRY(rshn_dim("index_select", dim, rsh_value_ndim(x), &a.dim));
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){x, index}, out);
 }
 
-/* ---- embedding: inputs index, weight ---- */
+/* ---- embedding: inputs index, weight.  A rank that has some rows of the weight gives zeros for the others ---- */
 
 static rsh_status embedding_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
@@ -149,22 +171,40 @@ static rsh_status embedding_forward(rsh_grad_call *c) {
         return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
                          rshn_shape_text(index), rshn_shape_text(weight));
     a->before = rshn_sizes_of(weight);
-    if (a->padding < -1 || a->padding >= a->before.at[0])
-        return rshn_fail(RSH_EINDEX, "embedding with padding row %lld of %lld", (long long)a->padding,
-                         (long long)a->before.at[0]);
+    int64_t rows = rsh_value_shape(rsh_call_in_value(c, 1))[0];
+    if (a->padding < -1 || a->padding >= rows)
+        return rshn_fail(RSH_EINDEX, "embedding with padding row %lld of %lld", (long long)a->padding, (long long)rows);
     to.at[to.n++] = a->before.at[1];
-    NN_TRY(pick("embedding", weight, 0, index, &to, &y));
+    NN_TRY(rshn_own_start(c, 1, 0, &a->start));
+    NN_TRY(pick("embedding", weight, a, rows, index, &to, &y));
     NN_TRY(rsh_call_out(c, 0, y));
     return rsh_call_save_in(c, 0);
 }
 
 static rsh_status embedding_backward(rsh_grad_call *c) { return index_backward(c, 1); }
 
+static rsh_status embedding_rule(rsh_rule_dims *io) {
+    rsh_rule_tensor *index = &io->in[0], *weight = &io->in[1], *y = &io->out[0];
+    int n = index->ndim;
+    if (weight->ndim != 2 || n == RSH_MAX_NDIM)
+        return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
+                         rshn_sizes_text(n, index->shape), rshn_sizes_text(weight->ndim, weight->shape));
+    rshn_rule_same(index, y);
+    rshn_rule_add_dim(y, weight->shape[1], n);
+    rshn_rule_letter(weight, 1, n);
+    rshn_rule_letter(weight, 0, n + 1);
+    y->dtype = weight->dtype;
+    weight->term = 0;
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_embedding(rsh_value *index, rsh_value *weight, int64_t padding, rsh_value **out) {
+    static const rsh_placement_rule rule = {embedding_rule};
     static const rsh_grad_op op = {.name = "embedding",
                                    .forward = embedding_forward,
                                    .backward = embedding_backward,
-                                   .attr_bytes = sizeof(indexing)};
+                                   .attr_bytes = sizeof(indexing),
+                                   .placements = &rule};
     indexing a = {.padding = padding};
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){index, weight}, out);
 }

@@ -7,18 +7,9 @@
 #include <reshard/math.h>
 #include <string.h>
 
-/* A view of `length` elements along a dim from `start` on. */
-static rsh_status window(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
-    int64_t size[RSH_MAX_NDIM];
-    memcpy(size, rsh_tensor_shape(t), (size_t)rsh_tensor_ndim(t) * sizeof *size);
-    size[dim] = length;
-    return rsh_tensor_view(t, length ? start * rsh_tensor_strides(t)[dim] : 0, rsh_tensor_ndim(t), size,
-                           rsh_tensor_strides(t), out);
-}
-
 static rsh_status fill_window(const rsh_tensor *to, int dim, int64_t start, int64_t length, const rsh_tensor *from) {
     rsh_tensor *w = NULL;
-    NN_TRY(window(to, dim, start, length, &w));
+    NN_TRY(rshn_window(to, dim, start, length, &w));
     rsh_status st = from ? rsh_math_copy(from, w) : rsh_math_fill_number(w, 0);
     rsh_tensor_free(w);
     return st;
@@ -93,7 +84,7 @@ static rsh_status cat_backward(rsh_grad_call *c) {
         int64_t length = ((const int64_t *)rsh_tensor_data(lengths))[i];
         rsh_tensor *part = NULL;
         if (rsh_call_needs(c, i)) {
-            NN_TRY(window(rsh_call_grad(c, 0), j->dim, start, length, &part));
+            NN_TRY(rshn_window(rsh_call_grad(c, 0), j->dim, start, length, &part));
             NN_TRY(rsh_call_give(c, i, part));
         }
         start += length;
@@ -109,8 +100,37 @@ static rsh_status join_apply(const char *name, int n, rsh_value *const *x, int d
     return rshn_dim(name, dim, rsh_value_ndim(x[0]) + more, &j->dim);
 }
 
-static const rsh_grad_op cat_op = {
-    .name = "cat", .forward = cat_forward, .backward = cat_backward, .attr_bytes = sizeof(joining)};
+/* Every input is a term; all dims but that along which they are joined belong together. */
+static void join_terms(rsh_rule_dims *io) {
+    io->moves_only = true;
+    for (int i = 0; i < io->nin; i++) io->in[i].term = (signed char)i;
+}
+
+static rsh_status cat_rule(rsh_rule_dims *io) {
+    const joining *j = io->attrs;
+    rsh_rule_tensor *y = &io->out[0], *first = &io->in[0];
+    join_terms(io);
+    for (int d = 0; d < first->ndim; d++) rshn_rule_add_dim(y, first->shape[d], d == j->dim ? RSH_DIM_WHOLE : d);
+    y->shape[j->dim] = 0;
+    for (int i = 0; i < io->nin; i++) {
+        rsh_rule_tensor *x = &io->in[i];
+        bool alike = x->ndim == first->ndim;
+        for (int d = 0; alike && d < x->ndim; d++) alike = d == j->dim || x->shape[d] == first->shape[d];
+        if (!alike)
+            return rshn_fail(RSH_EVALUE, "cat of %s and %s along dim %d: other sizes differ",
+                             rshn_sizes_text(first->ndim, first->shape), rshn_sizes_text(x->ndim, x->shape), j->dim);
+        for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d == j->dim ? RSH_DIM_WHOLE : d);
+        y->shape[j->dim] += x->shape[j->dim];
+    }
+    return RSH_OK;
+}
+
+static const rsh_placement_rule cat_places = {cat_rule};
+static const rsh_grad_op cat_op = {.name = "cat",
+                                   .forward = cat_forward,
+                                   .backward = cat_backward,
+                                   .attr_bytes = sizeof(joining),
+                                   .placements = &cat_places};
 
 rsh_status rsh_nn_cat(int n, rsh_value *const *x, int dim, rsh_value **out) {
     joining j = {0};
@@ -196,9 +216,34 @@ static rsh_status stack_backward(rsh_grad_call *c) {
     return RSH_OK;
 }
 
+static rsh_status stack_rule(rsh_rule_dims *io) {
+    const joining *j = io->attrs;
+    const rsh_rule_tensor *first = &io->in[0];
+    join_terms(io);
+    for (int i = 0; i < io->nin; i++) {
+        bool alike = io->in[i].ndim == first->ndim;
+        for (int d = 0; alike && d < first->ndim; d++) {
+            alike = io->in[i].shape[d] == first->shape[d];
+            rshn_rule_letter(&io->in[i], d, d);
+        }
+        if (!alike || first->ndim == RSH_MAX_NDIM)
+            return rshn_fail(RSH_EVALUE, "stack of %s and %s", rshn_sizes_text(first->ndim, first->shape),
+                             rshn_sizes_text(io->in[i].ndim, io->in[i].shape));
+    }
+    for (int d = 0; d <= first->ndim; d++) {
+        int from = d - (d > j->dim);
+        rshn_rule_add_dim(&io->out[0], d == j->dim ? io->nin : first->shape[from], d == j->dim ? RSH_DIM_WHOLE : from);
+    }
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_stack(int n, rsh_value *const *x, int dim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "stack", .forward = stack_forward, .backward = stack_backward, .attr_bytes = sizeof(joining)};
+    static const rsh_placement_rule rule = {stack_rule};
+    static const rsh_grad_op op = {.name = "stack",
+                                   .forward = stack_forward,
+                                   .backward = stack_backward,
+                                   .attr_bytes = sizeof(joining),
+                                   .placements = &rule};
     joining j = {0};
     NN_TRY(join_apply("stack", n, x, dim, 1, &j));
     return rshn_apply(&op, &j, n, n, x, out);
@@ -226,7 +271,7 @@ static rsh_status split_forward(rsh_grad_call *c) {
     s->before = rshn_sizes_of(x);
     for (int i = 0; i < s->n; i++) {
         rsh_tensor *part = NULL;
-        NN_TRY(window(x, s->dim, start, piece_length(s, i), &part));
+        NN_TRY(rshn_window(x, s->dim, start, piece_length(s, i), &part));
         NN_TRY(rsh_call_out(c, i, part));
         start += piece_length(s, i);
     }
@@ -257,10 +302,31 @@ static rsh_status split_backward(rsh_grad_call *c) {
     return rsh_call_give(c, 0, gx);
 }
 
+static rsh_status split_rule(rsh_rule_dims *io) {
+    splitting s = *(const splitting *)io->attrs;
+    s.before = (rshn_sizes){.n = io->in[0].ndim};
+    memcpy(s.before.at, io->in[0].shape, sizeof s.before.at);
+    io->in[0].term = 0;
+    io->moves_only = true;
+    for (int i = 0; i < io->nout; i++) {
+        rshn_rule_same(&io->in[0], &io->out[i]);
+        rshn_rule_letter(&io->out[i], s.dim, RSH_DIM_WHOLE);
+        io->out[i].shape[s.dim] = piece_length(&s, i);
+    }
+    rshn_rule_letter(&io->in[0], s.dim, RSH_DIM_WHOLE);
+    return RSH_OK;
+}
+
+#define SPLIT(name_)                                                                                                   \
+    {.name = name_,                                                                                                    \
+     .forward = split_forward,                                                                                         \
+     .backward = split_backward,                                                                                       \
+     .attr_bytes = sizeof(splitting),                                                                                  \
+     .placements = &rule}
+
 static rsh_status split_apply(const char *name, rsh_value *x, splitting *s, rsh_value **out) {
-    static const rsh_grad_op ops[] = {
-        {.name = "split", .forward = split_forward, .backward = split_backward, .attr_bytes = sizeof(splitting)},
-        {.name = "chunk", .forward = split_forward, .backward = split_backward, .attr_bytes = sizeof(splitting)}};
+    static const rsh_placement_rule rule = {split_rule};
+    static const rsh_grad_op ops[] = {SPLIT("split"), SPLIT("chunk")};
     return rsh_grad_apply(&ops[*name == 'c'], s, 1, &x, s->n, out);
 }
 

@@ -1,5 +1,8 @@
-/* Loss: cross-entropy with class indices, and the mean squared error. */
-#include "nn/impl.h"
+/* Loss: cross-entropy with class indices, and the mean squared error.
+ *
+ * Where ranks share the classes of a row, they combine its maximum and three sums; logits stay where they are, and
+ * backward needs nothing of others. */
+#include "nn/cut_line.h"
 
 #include <math.h>
 
@@ -78,17 +81,82 @@ static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, co
     if (!rsh_tensor_dense(target)) return rshn_fail(RSH_EVALUE, "cross_entropy with targets that are not dense");
     const int64_t *t = rsh_tensor_data(target);
     for (int64_t i = 0; i < rsh_tensor_count(target); i++)
-        if (t[i] != e->ignore && (t[i] < 0 || t[i] >= e->classes))
+        if (t[i] != e->ignore && (t[i] < 0 || t[i] >= e->whole))
             return rshn_fail(RSH_EINDEX, "cross_entropy with target %lld of %lld classes", (long long)t[i],
-                             (long long)e->classes);
+                             (long long)e->whole);
     return RSH_OK;
 }
 
-static int64_t rows_that_count(const rsh_tensor *target, int64_t ignore) {
+static rsh_status own_count(const rsh_tensor *target, int64_t ignore, rsh_tensor **out) {
     const int64_t *t = rsh_tensor_data(target);
-    int64_t n = 0;
-    for (int64_t i = 0; i < rsh_tensor_count(target); i++) n += t[i] != ignore;
-    return n;
+    rshn_sizes ones = {.n = rsh_tensor_ndim(target)};
+    for (int d = 0; d < ones.n; d++) ones.at[d] = 1;
+    NN_TRY(rshn_empty(RSH_I64, &ones, out));
+    int64_t *n = rsh_tensor_data(*out);
+    *n = 0;
+    for (int64_t i = 0; i < rsh_tensor_count(target); i++) *n += t[i] != ignore;
+    return RSH_OK;
+}
+
+/* On all ranks that have some of the rows. */
+static rsh_status rows_that_count(const rsh_grad_call *c, int64_t ignore, int64_t *out) {
+    const rsh_tensor *target = rsh_call_in(c, 1);
+    rsh_tensor *own = NULL, *sum = NULL;
+    rshn_line rows;
+    NN_TRY(rshn_line_of_input(c, 1, (1u << rsh_tensor_ndim(target)) - 1, &rows));
+    rsh_status st = own_count(target, ignore, &own);
+    st = rshn_line_combine(&rows, st, RSH_OP_SUM, own, &sum);
+    if (!st) *out = *(const int64_t *)rsh_tensor_data(sum);
+    rsh_tensor_free(sum);
+    rshn_line_end(&rows);
+    return st;
+}
+
+/* ---- classes that ranks share: numbers of rows, [N, d1, ..., numbers] in memory ---- */
+
+/* The numbers with their dim in the place of the classes, combined, and as rows again.  Takes over `rows`. */
+static rsh_status combine_rows(const rshn_line *l, rsh_status st, rsh_op op, rsh_tensor *rows, rsh_tensor **out) {
+    rsh_tensor *own = NULL, *all = NULL;
+    if (!st) st = class_dim(rows, &own);
+    rsh_tensor_free(rows);
+    NN_TRY(rshn_line_combine(l, st, op, own, &all));
+    st = class_rows(all, out);
+    rsh_tensor_free(all);
+    return st;
+}
+
+static rsh_status own_sums(const entropy_attrs *a, const rsh_tensor *rows, const rsh_tensor *target,
+                           const rsh_tensor *most, rsh_tensor **out) {
+    rshn_sizes sizes = rshn_sizes_of(rows);
+    sizes.at[sizes.n - 1] = 3;
+    NN_TRY(rshn_empty(rsh_tensor_dtype(rows), &sizes, out));
+    rshn_kernels_of(rsh_tensor_dtype(rows))
+        ->entropy_sums(&a->e, rsh_tensor_data(rows), rsh_tensor_data(target), rsh_tensor_data(most),
+                       rsh_tensor_data(*out), rsh_tensor_count(target));
+    return RSH_OK;
+}
+
+static rsh_status shared_losses(const rshn_line *l, const entropy_attrs *a, const rsh_tensor *x,
+                                const rsh_tensor *target, rsh_tensor **loss, rsh_tensor **lse) {
+    rsh_tensor *rows = NULL, *own = NULL, *most = NULL, *sums = NULL;
+    rshn_sizes sizes = rshn_sizes_of(target);
+    rsh_status st = class_rows(x, &rows);
+    if (!st) st = rshn_row_max(rows, rsh_tensor_ndim(rows) - 1, &own);
+    st = combine_rows(l, st, RSH_OP_MAX, own, &most);
+    if (st && st != RSH_ENOMEM) goto out; /* all ranks know; of memory that was missing they may not */
+    own = NULL;
+    if (!st) st = own_sums(a, rows, target, most, &own);
+    NN_GOTO(combine_rows(l, st, RSH_OP_SUM, own, &sums));
+    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, loss));
+    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, lse));
+    rshn_kernels_of(rsh_tensor_dtype(x))
+        ->entropy_end(&a->e, rsh_tensor_data(target), rsh_tensor_data(most), rsh_tensor_data(sums),
+                      rsh_tensor_data(*loss), rsh_tensor_data(*lse), rsh_tensor_count(target));
+out:
+    rsh_tensor_free(rows);
+    rsh_tensor_free(most);
+    rsh_tensor_free(sums);
+    return st;
 }
 
 /* The losses of all rows, in the target's sizes, and the logarithms of sums. */
@@ -111,17 +179,33 @@ out:
     return st;
 }
 
+/* Which classes are here, and what the rows are divided by. */
+static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
+    const rsh_tensor *x = rsh_call_in(c, 0), *target = rsh_call_in(c, 1);
+    int dim = rsh_tensor_ndim(x) > 1;
+    int64_t count = 1;
+    NN_TRY(rshn_needs_float("cross_entropy", x));
+    a->e.classes = rsh_tensor_ndim(x) ? rsh_tensor_shape(x)[dim] : 0;
+    a->e.whole = rsh_tensor_ndim(x) ? rsh_value_shape(rsh_call_in_value(c, 0))[dim] : 0;
+    NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
+    NN_TRY(check_target(x, target, &a->e));
+    if (a->reduction == RSH_REDUCE_MEAN) {
+        if (a->e.ignore != INT64_MIN) NN_TRY(rows_that_count(c, a->e.ignore, &count));
+        else count = rshn_whole_count(c, 1, ~0u);
+    }
+    a->scale = count ? 1 / (double)count : NAN;
+    return RSH_OK;
+}
+
 static rsh_status entropy_forward(rsh_grad_call *c) {
     entropy_attrs *a = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0), *target = rsh_call_in(c, 1);
     rsh_tensor *loss = NULL, *lse = NULL, *y = NULL;
+    rshn_line line = {.comm = NULL};
     rsh_status st;
-    NN_TRY(rshn_needs_float("cross_entropy", x));
-    a->e.classes = rsh_tensor_ndim(x) ? rsh_tensor_shape(x)[rsh_tensor_ndim(x) == 1 ? 0 : 1] : 0;
-    NN_TRY(check_target(x, target, &a->e));
-    int64_t count = a->reduction == RSH_REDUCE_MEAN ? rows_that_count(target, a->e.ignore) : 1;
-    a->scale = count ? 1 / (double)count : NAN;
-    NN_GOTO(losses_of(a, x, target, &loss, &lse));
+    NN_GOTO(prepare(c, a));
+    NN_GOTO(rshn_line_of_input(c, 0, rsh_tensor_ndim(x) > 1 ? 2 : 1, &line));
+    NN_GOTO(line.comm ? shared_losses(&line, a, x, target, &loss, &lse) : losses_of(a, x, target, &loss, &lse));
     if (a->reduction == RSH_REDUCE_NONE)
         NN_GOTO(rshn_alias(loss, &y));
     else
@@ -134,6 +218,7 @@ static rsh_status entropy_forward(rsh_grad_call *c) {
 out:
     rsh_tensor_free(loss);
     rsh_tensor_free(lse);
+    rshn_line_end(&line);
     return st;
 }
 
@@ -182,12 +267,30 @@ static rsh_status check_reduction(const char *name, rsh_reduction r) {
     return rshn_fail(RSH_EVALUE, "%s has no reduction %d", name, (int)r);
 }
 
+/* Rows belong to the targets; a loss that is not reduced has them, another one is a sum over them. */
+static rsh_status entropy_rule(rsh_rule_dims *io) {
+    const entropy_attrs *a = io->attrs;
+    rsh_rule_tensor *x = &io->in[0], *target = &io->in[1];
+    int classes = x->ndim > 1;
+    for (int d = 0, row = 0; d < x->ndim; d++) {
+        rshn_rule_letter(x, d, d);
+        if (d == classes) continue;
+        if (row < target->ndim && target->shape[row] == x->shape[d]) rshn_rule_letter(target, row, d);
+        if (a->reduction == RSH_REDUCE_NONE) rshn_rule_add_dim(&io->out[0], x->shape[d], d);
+        row++;
+    }
+    io->own = 1u << classes;
+    return RSH_OK; /* what does not match is refused by forward */
+}
+
 rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_cross_entropy_opts *opts,
                                 rsh_value **out) {
+    static const rsh_placement_rule rule = {entropy_rule};
     static const rsh_grad_op op = {.name = "cross_entropy",
                                    .forward = entropy_forward,
                                    .backward = entropy_backward,
-                                   .attr_bytes = sizeof(entropy_attrs)};
+                                   .attr_bytes = sizeof(entropy_attrs),
+                                   .placements = &rule};
     rsh_cross_entropy_opts none = {RSH_REDUCE_MEAN, false, 0, 0};
     if (!opts) opts = &none;
     NN_TRY(check_reduction("cross_entropy", opts->reduction));
@@ -216,7 +319,7 @@ static rsh_status mse_forward(rsh_grad_call *c) {
     if (!alike)
         return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     NN_TRY(rshn_map2_new(RSHN_SQUARED_DIFFERENCE, NULL, in[0], in[1], &a, &squares));
-    m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rsh_tensor_count(squares) : 1;
+    m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rshn_whole_count(c, 0, ~0u) : 1;
     rsh_status st = m->reduction == RSH_REDUCE_NONE ? rshn_alias(squares, &y)
                                                     : rshn_sum(squares, (1u << a.n) - 1, false, m->scale, &y);
     rsh_tensor_free(squares);
@@ -241,9 +344,24 @@ static rsh_status mse_backward(rsh_grad_call *c) {
     return RSH_OK;
 }
 
+static rsh_status mse_rule(rsh_rule_dims *io) {
+    const mse_attrs *m = io->attrs;
+    rsh_rule_tensor *a = &io->in[0], *b = &io->in[1];
+    for (int d = 0; d < a->ndim; d++) {
+        rshn_rule_letter(a, d, d);
+        if (d < b->ndim && b->shape[d] == a->shape[d]) rshn_rule_letter(b, d, d);
+        if (m->reduction == RSH_REDUCE_NONE) rshn_rule_add_dim(&io->out[0], a->shape[d], d);
+    }
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_reduction reduction, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "mse", .forward = mse_forward, .backward = mse_backward, .attr_bytes = sizeof(mse_attrs)};
+    static const rsh_placement_rule rule = {mse_rule};
+    static const rsh_grad_op op = {.name = "mse",
+                                   .forward = mse_forward,
+                                   .backward = mse_backward,
+                                   .attr_bytes = sizeof(mse_attrs),
+                                   .placements = &rule};
     mse_attrs m = {.reduction = reduction};
     NN_TRY(check_reduction("mse", reduction));
     return rshn_apply(&op, &m, 2, 2, (rsh_value *[]){a, b}, out);

@@ -2,8 +2,8 @@
  *
  * Inputs x, weight, bias; slots x, weight, mean, 1/deviation.  Gradients of weight and bias are sums over all rows:
  * each of at most PARTS groups of rows has sums of its own, which are added in order, so their bits do not depend on
- * threads. */
-#include "nn/impl.h"
+ * threads.  Over dims that ranks share, they combine numbers of each row. */
+#include "nn/cut_line.h"
 
 enum { PARTS = 16, LEAST_ROWS = 16, GRAIN = 8192 };
 
@@ -11,6 +11,8 @@ typedef struct norm_attrs {
     int ndims;
     double eps;
     bool centred, has_weight;
+    rshn_line line;
+    double count; /* elements of a row, on all ranks */
 } norm_attrs;
 
 typedef struct norming {
@@ -87,6 +89,14 @@ static rsh_status normalise(const norm_attrs *a, rsh_tensor *const *in, rsh_tens
     return RSH_OK;
 }
 
+/* The last dims: are they cut, and how many elements do they have? */
+static rsh_status find_line(const rsh_grad_call *c, norm_attrs *a) {
+    int n = rsh_value_ndim(rsh_call_in_value(c, 0));
+    unsigned dims = ((1u << a->ndims) - 1) << (n - a->ndims);
+    a->count = (double)rshn_whole_count(c, 0, dims);
+    return rshn_line_of_input(c, 0, dims, &a->line);
+}
+
 static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
     norm_attrs *a = rsh_call_attrs(c);
     const rsh_tensor *in[3] = {rsh_call_in(c, 0), rsh_call_in(c, 1), rsh_call_in(c, 2)};
@@ -94,8 +104,14 @@ static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
     rsh_status st;
     NN_TRY(check(name, a, in));
     a->has_weight = in[1] != NULL;
-    NN_GOTO(all_dense(3, in, dense));
-    NN_GOTO(normalise(a, dense, &made[0], &made[1], &made[2]));
+    NN_GOTO(find_line(c, a));
+    if (a->line.comm) {
+        NN_GOTO(rshn_norm_cut_forward(&a->line, &(rshn_norm_cut){a->count, a->eps, a->centred}, in, &made[0], &made[1],
+                                      &made[2]));
+    } else {
+        NN_GOTO(all_dense(3, in, dense));
+        NN_GOTO(normalise(a, dense, &made[0], &made[1], &made[2]));
+    }
     rsh_tensor *y = made[0];
     made[0] = NULL;
     NN_GOTO(rsh_call_out(c, 0, y));
@@ -171,22 +187,59 @@ static rsh_status go_back(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *con
     return gx ? rsh_call_give(c, 0, gx) : RSH_OK;
 }
 
+/* Of rows that ranks share; without a gradient this rank's count as zeros. */
+static rsh_status go_back_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_tensor **in) {
+    rsh_tensor *zeros = NULL, *made[3] = {NULL};
+    bool wanted[3] = {rsh_call_needs(c, 0), rsh_call_needs(c, 1), rsh_call_needs(c, 2)};
+    rsh_status st = RSH_OK;
+    if (!in[2]) st = rsh_tensor_zeros(rsh_tensor_dtype(in[0]), rsh_tensor_ndim(in[0]), rsh_tensor_shape(in[0]), &zeros);
+    if (st) return rsh_comm_agree(a->line.comm, st);
+    if (zeros) in[2] = zeros;
+    st = rshn_norm_cut_backward(&a->line, &(rshn_norm_cut){a->count, a->eps, a->centred}, in, wanted, made);
+    rsh_tensor_free(zeros);
+    for (int i = 0; i < 3; i++) {
+        if (!st && made[i]) st = rsh_call_give(c, i, made[i]);
+        else rsh_tensor_free(made[i]);
+    }
+    return st;
+}
+
+static rsh_comm *comm_of(const void *attrs) { return ((const norm_attrs *)attrs)->line.comm; }
+static void drop(void *attrs) { rshn_line_end(&((norm_attrs *)attrs)->line); }
+
 static rsh_status norm_backward(rsh_grad_call *c) {
     const norm_attrs *a = rsh_call_attrs(c);
     const rsh_tensor *in[5] = {NULL}; /* x, weight, g, rstd, mean */
     rsh_tensor *dense[5] = {NULL}, *made[3] = {NULL};
     int slot = 0;
     in[2] = rsh_call_grad(c, 0);
+    if (!in[2] && !a->line.comm) return RSH_OK;
     NN_TRY(rsh_call_saved(c, slot++, &in[0]));
     if (a->has_weight) NN_TRY(rsh_call_saved(c, slot++, &in[1]));
     NN_TRY(rsh_call_saved(c, slot++, &in[3]));
     if (a->centred) NN_TRY(rsh_call_saved(c, slot, &in[4]));
+    if (a->line.comm) return go_back_cut(c, a, in);
     rsh_status st = all_dense(5, in, dense);
     if (!st) st = go_back(c, a, dense, made);
     free_all(5, dense);
     free_all(3, made);
     return st;
 }
+
+static rsh_status norm_rule(rsh_rule_dims *io) {
+    const norm_attrs *a = io->attrs;
+    rshn_rule_same(&io->in[0], &io->out[0]);
+    int first = io->in[0].ndim - a->ndims;
+    for (int d = first < 0 ? 0 : first; d < io->in[0].ndim; d++) {
+        io->own |= 1u << d;
+        for (int i = 1; i < io->nin; i++)
+            if (io->in[i].ndim == a->ndims && first >= 0 && io->in[i].shape[d - first] == io->in[0].shape[d])
+                rshn_rule_letter(&io->in[i], d - first, d);
+    }
+    return RSH_OK; /* what does not match is refused by forward */
+}
+
+static const rsh_placement_rule rule = {norm_rule};
 
 static rsh_status layer_norm_forward(rsh_grad_call *c) { return norm_forward(c, "layer_norm"); }
 static rsh_status rms_norm_forward(rsh_grad_call *c) { return norm_forward(c, "rms_norm"); }
@@ -195,14 +248,22 @@ rsh_status rsh_nn_layer_norm(rsh_value *x, int ndims, rsh_value *weight, rsh_val
     static const rsh_grad_op op = {.name = "layer_norm",
                                    .forward = layer_norm_forward,
                                    .backward = norm_backward,
-                                   .attr_bytes = sizeof(norm_attrs)};
+                                   .attr_bytes = sizeof(norm_attrs),
+                                   .drop = drop,
+                                   .comm = comm_of,
+                                   .placements = &rule};
     norm_attrs a = {.ndims = ndims, .eps = eps, .centred = true};
     return rshn_apply(&op, &a, 3, 1, (rsh_value *[]){x, weight, bias}, out);
 }
 
 rsh_status rsh_nn_rms_norm(rsh_value *x, rsh_value *weight, double eps, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "rms_norm", .forward = rms_norm_forward, .backward = norm_backward, .attr_bytes = sizeof(norm_attrs)};
+    static const rsh_grad_op op = {.name = "rms_norm",
+                                   .forward = rms_norm_forward,
+                                   .backward = norm_backward,
+                                   .attr_bytes = sizeof(norm_attrs),
+                                   .drop = drop,
+                                   .comm = comm_of,
+                                   .placements = &rule};
     norm_attrs a = {.ndims = 1, .eps = eps};
     return rshn_apply(&op, &a, 2, 1, (rsh_value *[]){x, weight}, out);
 }

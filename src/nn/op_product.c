@@ -134,18 +134,71 @@ out:
     return st;
 }
 
+/* ---- rule: letters of leading dims from 0 on, then rows, columns, and the dim that is summed over ---- */
+
+enum { ROW = 29, COLUMN, SUMMED };
+
+/* Leading dim d of n in all, aligned at the last of them. */
+static rsh_status lead_rule(rsh_rule_dims *io, int n, int d) {
+    int lead[2], at[2];
+    int64_t size = 1;
+    for (int i = 0; i < 2; i++) {
+        lead[i] = io->in[i].ndim < 2 ? 0 : io->in[i].ndim - 2;
+        at[i] = d - (n - lead[i]);
+        int64_t own = at[i] >= 0 ? io->in[i].shape[at[i]] : 1;
+        if (own != 1 && size != 1 && own != size)
+            return rshn_fail(RSH_EVALUE, "matmul: leading sizes %lld and %lld do not broadcast", (long long)size,
+                             (long long)own);
+        if (own != 1) size = own;
+    }
+    for (int i = 0; i < 2; i++)
+        if (at[i] >= 0 && io->in[i].shape[at[i]] == size) rshn_rule_letter(&io->in[i], at[i], d);
+    rshn_rule_add_dim(&io->out[0], size, d);
+    return RSH_OK;
+}
+
+static rsh_status product_rule(rsh_rule_dims *io) {
+    rsh_rule_tensor *a = &io->in[0], *b = &io->in[1];
+    int lead = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
+    if (!a->ndim || !b->ndim) return rshn_fail(RSH_EVALUE, "matmul of a value without dims");
+    int64_t inner = a->shape[a->ndim - 1], rows = b->shape[b->ndim > 1 ? b->ndim - 2 : 0];
+    if (inner != rows)
+        return rshn_fail(RSH_EVALUE, "matmul: %lld columns meet %lld rows", (long long)inner, (long long)rows);
+    for (int d = 0; d < lead; d++) NN_TRY(lead_rule(io, lead, d));
+    a->term = b->term = 0;
+    rshn_rule_letter(a, a->ndim - 1, SUMMED);
+    rshn_rule_letter(b, b->ndim > 1 ? b->ndim - 2 : 0, SUMMED);
+    if (a->ndim > 1) {
+        rshn_rule_letter(a, a->ndim - 2, ROW);
+        rshn_rule_add_dim(&io->out[0], a->shape[a->ndim - 2], ROW);
+    }
+    if (b->ndim > 1) {
+        rshn_rule_letter(b, b->ndim - 1, COLUMN);
+        rshn_rule_add_dim(&io->out[0], b->shape[b->ndim - 1], COLUMN);
+    }
+    return RSH_OK;
+}
+
+static const rsh_placement_rule matrix_rule = {product_rule};
+
 static rsh_status matmul_forward(rsh_grad_call *c) { return product_forward(c, "matmul"); }
 static rsh_status bmm_forward(rsh_grad_call *c) { return product_forward(c, "bmm"); }
 
 rsh_status rsh_nn_matmul(rsh_value *a, rsh_value *b, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "matmul", .forward = matmul_forward, .backward = product_backward, .attr_bytes = sizeof(product_attrs)};
+    static const rsh_grad_op op = {.name = "matmul",
+                                   .forward = matmul_forward,
+                                   .backward = product_backward,
+                                   .attr_bytes = sizeof(product_attrs),
+                                   .placements = &matrix_rule};
     return rshn_apply(&op, NULL, 2, 2, (rsh_value *[]){a, b}, out);
 }
 
 rsh_status rsh_nn_bmm(rsh_value *a, rsh_value *b, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "bmm", .forward = bmm_forward, .backward = product_backward, .attr_bytes = sizeof(product_attrs)};
+    static const rsh_grad_op op = {.name = "bmm",
+                                   .forward = bmm_forward,
+                                   .backward = product_backward,
+                                   .attr_bytes = sizeof(product_attrs),
+                                   .placements = &matrix_rule};
     if (a && b && (rsh_value_ndim(a) != 3 || rsh_value_ndim(b) != 3 || rsh_value_shape(a)[0] != rsh_value_shape(b)[0]))
         return rshn_fail(RSH_EVALUE, "bmm of %s and %s: both have three dims and equal first sizes",
                          rshn_sizes_text(rsh_value_ndim(a), rsh_value_shape(a)),
@@ -256,7 +309,31 @@ out:
     return st;
 }
 
+static rsh_status linear_rule(rsh_rule_dims *io) {
+    rsh_rule_tensor *x = &io->in[0], *w = &io->in[1], *bias = &io->in[2], *y = &io->out[0];
+    bool alike = x->ndim > 0 && w->ndim == 2 && x->shape[x->ndim - 1] == w->shape[1];
+    alike = alike && (bias->ndim < 0 || (bias->ndim == 1 && bias->shape[0] == w->shape[0]));
+    if (!alike)
+        return rshn_fail(RSH_EVALUE, "linear of %s with a weight of %s and a bias of %s: sizes do not match",
+                         rshn_sizes_text(x->ndim, x->shape), rshn_sizes_text(w->ndim, w->shape),
+                         bias->ndim < 0 ? "none" : rshn_sizes_text(bias->ndim, bias->shape));
+    for (int d = 0; d < x->ndim - 1; d++) {
+        rshn_rule_letter(x, d, d);
+        rshn_rule_add_dim(y, x->shape[d], d);
+    }
+    rshn_rule_letter(x, x->ndim - 1, SUMMED);
+    rshn_rule_letter(w, 1, SUMMED);
+    rshn_rule_letter(w, 0, COLUMN);
+    if (bias->ndim > 0) rshn_rule_letter(bias, 0, COLUMN);
+    rshn_rule_add_dim(y, w->shape[0], COLUMN);
+    x->term = w->term = 0;
+    bias->term = 1;
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_linear(rsh_value *x, rsh_value *weight, rsh_value *bias, rsh_value **out) {
-    static const rsh_grad_op op = {.name = "linear", .forward = linear_forward, .backward = linear_backward};
+    static const rsh_placement_rule rule = {linear_rule};
+    static const rsh_grad_op op = {
+        .name = "linear", .forward = linear_forward, .backward = linear_backward, .placements = &rule};
     return rshn_apply(&op, NULL, 3, 2, (rsh_value *[]){x, weight, bias}, out);
 }

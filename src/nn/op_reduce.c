@@ -1,5 +1,10 @@
-/* Reduce: sum, mean and max over dims. */
-#include "nn/impl.h"
+/* Reduce: sum, mean and max over dims.
+ *
+ * A sum over a dim that ranks share is partial.  A maximum is combined, and so is on the way back the number of
+ * elements that have it. */
+#include "nn/cut_line.h"
+
+#include <math.h>
 
 #include <reshard/math.h>
 
@@ -30,11 +35,9 @@ static rsh_status sum_forward(rsh_grad_call *c, const char *name, bool mean) {
     reduction *r = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
-    int64_t n = 1;
+    int64_t n = rshn_whole_count(c, 0, r->dims);
     NN_TRY(rshn_needs_float(name, x));
     r->sizes = rshn_sizes_of(x);
-    for (int d = 0; d < r->sizes.n; d++)
-        if (r->dims >> d & 1) n *= r->sizes.at[d];
     r->scale = mean ? 1 / (double)n : 1;
     NN_TRY(rshn_sum(x, r->dims, r->keep, mean && !n ? 0.0 / 0.0 : r->scale, &y));
     return rsh_call_out(c, 0, y);
@@ -65,6 +68,20 @@ static rsh_status sum_backward(rsh_grad_call *c) {
     return st ? st : rsh_call_give(c, 0, gx);
 }
 
+/* A dim that is summed over has a letter that the result lacks. */
+static rsh_status reduce_rule(rsh_rule_dims *io) {
+    const reduction *r = io->attrs;
+    for (int d = 0; d < io->in[0].ndim; d++) {
+        rshn_rule_letter(&io->in[0], d, d);
+        if (!(r->dims >> d & 1)) rshn_rule_add_dim(&io->out[0], io->in[0].shape[d], d);
+        else if (r->keep) rshn_rule_add_dim(&io->out[0], 1, RSH_DIM_WHOLE);
+    }
+    io->in[0].term = 0;
+    return RSH_OK;
+}
+
+static const rsh_placement_rule sum_rule = {reduce_rule};
+
 static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, const int *dims, bool keep,
                             rsh_value **out) {
     reduction r = {.keep = keep};
@@ -73,56 +90,123 @@ static rsh_status sum_apply(const rsh_grad_op *op, rsh_value *x, int ndims, cons
 }
 
 rsh_status rsh_nn_sum(rsh_value *x, int ndims, const int *dims, bool keepdim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "sum", .forward = total_forward, .backward = sum_backward, .attr_bytes = sizeof(reduction)};
+    static const rsh_grad_op op = {.name = "sum",
+                                   .forward = total_forward,
+                                   .backward = sum_backward,
+                                   .attr_bytes = sizeof(reduction),
+                                   .placements = &sum_rule};
     return sum_apply(&op, x, ndims, dims, keepdim, out);
 }
 
 rsh_status rsh_nn_mean(rsh_value *x, int ndims, const int *dims, bool keepdim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "mean", .forward = mean_forward, .backward = sum_backward, .attr_bytes = sizeof(reduction)};
+    static const rsh_grad_op op = {.name = "mean",
+                                   .forward = mean_forward,
+                                   .backward = sum_backward,
+                                   .attr_bytes = sizeof(reduction),
+                                   .placements = &sum_rule};
     return sum_apply(&op, x, ndims, dims, keepdim, out);
 }
 
 /* ---- max of all: saved are x and the maximum ---- */
 
-static rsh_status max_forward(rsh_grad_call *c) {
-    const rsh_tensor *x = rsh_call_in(c, 0);
-    rsh_tensor *dense = NULL, *y = NULL;
-    int64_t at;
-    NN_TRY(rshn_needs_float("max", x));
-    if (!rsh_tensor_count(x)) return rshn_fail(RSH_EVALUE, "max of %s: there is no element", rshn_shape_text(x));
+typedef struct most_attrs {
+    rshn_line line;
+} most_attrs;
+
+static rsh_comm *most_comm(const void *attrs) { return ((const most_attrs *)attrs)->line.comm; }
+static void most_drop(void *attrs) { rshn_line_end(&((most_attrs *)attrs)->line); }
+
+/* A number as a tensor with as many dims as x, each of size 1. */
+static rsh_status as_row(const rsh_tensor *x, double number, rsh_tensor **out) {
+    int64_t ones[RSH_MAX_NDIM];
+    for (int d = 0; d < RSH_MAX_NDIM; d++) ones[d] = 1;
+    NN_TRY(rsh_tensor_empty(rsh_tensor_dtype(x), rsh_tensor_ndim(x), ones, out));
+    return rsh_math_fill_number(*out, number);
+}
+
+/* A number of this rank combined with those of others. */
+static rsh_status combine_number(const rshn_line *l, rsh_status st, rsh_op op, const rsh_tensor *x, double *number) {
+    rsh_tensor *own = NULL, *all = NULL;
+    if (!st) st = as_row(x, *number, &own);
+    NN_TRY(rshn_line_combine(l, st, op, own, &all));
+    *number = rshn_item(all);
+    rsh_tensor_free(all);
+    return RSH_OK;
+}
+
+static rsh_status own_max(const rsh_tensor *x, double *out) {
+    rsh_tensor *dense = NULL;
+    int64_t at, n = rsh_tensor_count(x);
     NN_TRY(rshn_dense(x, &dense));
-    double most = rshn_kernels_of(rsh_tensor_dtype(x))->row_max(rsh_tensor_data(dense), 1, rsh_tensor_count(x), &at);
+    *out = n ? rshn_kernels_of(rsh_tensor_dtype(x))->row_max(rsh_tensor_data(dense), 1, n, &at) : -INFINITY;
     rsh_tensor_free(dense);
+    return RSH_OK;
+}
+
+static rsh_status max_forward(rsh_grad_call *c) {
+    most_attrs *a = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
+    rsh_tensor *y = NULL;
+    double most = 0;
+    NN_TRY(rshn_needs_float("max", x));
+    if (!rshn_whole_count(c, 0, ~0u))
+        return rshn_fail(RSH_EVALUE, "max of %s: there is no element", rshn_shape_text(x));
+    NN_TRY(rshn_line_of_input(c, 0, (1u << rsh_tensor_ndim(x)) - 1, &a->line));
+    rsh_status st = own_max(x, &most);
+    NN_TRY(a->line.comm ? combine_number(&a->line, st, RSH_OP_MAX, x, &most) : st);
     NN_TRY(rshn_number(rsh_tensor_dtype(x), most, &y));
     NN_TRY(rsh_call_out(c, 0, y));
     NN_TRY(rsh_call_save_in(c, 0));
     return rsh_call_save_out(c, 0);
 }
 
-/* Every element that equals the maximum gets its share: g / how many there are. */
-static rsh_status max_backward(rsh_grad_call *c) {
-    const rsh_tensor *x = NULL, *most = NULL, *g = rsh_call_grad(c, 0);
-    rsh_tensor *one = NULL, *hits = NULL, *count = NULL, *gx = NULL;
+/* 1 where x is the maximum, 0 elsewhere; and how many there are. */
+static rsh_status find_hits(const rsh_tensor *x, const rsh_tensor *most, rsh_tensor **hits, double *count) {
+    rsh_tensor *one = NULL, *sum = NULL;
     rsh_status st;
-    NN_TRY(rsh_call_saved(c, 0, &x));
-    NN_TRY(rsh_call_saved(c, 1, &most));
     rshn_sizes to = rshn_sizes_of(x);
     NN_GOTO(rshn_number(rsh_tensor_dtype(x), 1, &one));
-    NN_GOTO(rshn_map3_new(RSHN_EQUAL_BACK, NULL, x, most, one, &to, &hits));
-    NN_GOTO(rshn_sum(hits, (1u << to.n) - 1, false, 1, &count));
-    double p[2] = {rshn_item(g) / rshn_item(count), 0};
-    NN_GOTO(rshn_map1_new(RSHN_SCALE, p, hits, &gx));
+    NN_GOTO(rshn_map3_new(RSHN_EQUAL_BACK, NULL, x, most, one, &to, hits));
+    NN_GOTO(rshn_sum(*hits, (1u << to.n) - 1, false, 1, &sum));
+    *count = rshn_item(sum);
 out:
     rsh_tensor_free(one);
+    rsh_tensor_free(sum);
+    return st;
+}
+
+/* Every element that equals the maximum gets its share: g / how many there are. */
+static rsh_status max_backward(rsh_grad_call *c) {
+    const most_attrs *a = rsh_call_attrs(c);
+    const rsh_tensor *x = NULL, *most = NULL, *g = rsh_call_grad(c, 0);
+    rsh_tensor *hits = NULL, *gx = NULL;
+    double count = 1;
+    if (!g && !a->line.comm) return RSH_OK;
+    NN_TRY(rsh_call_saved(c, 0, &x));
+    NN_TRY(rsh_call_saved(c, 1, &most));
+    rsh_status st = find_hits(x, most, &hits, &count);
+    if (a->line.comm) st = combine_number(&a->line, st, RSH_OP_SUM, x, &count);
+    double p[2] = {(g ? rshn_item(g) : 0) / count, 0};
+    if (!st) st = rshn_map1_new(RSHN_SCALE, p, hits, &gx);
     rsh_tensor_free(hits);
-    rsh_tensor_free(count);
     return st ? st : rsh_call_give(c, 0, gx);
 }
 
+static rsh_status max_rule(rsh_rule_dims *io) {
+    for (int d = 0; d < io->in[0].ndim; d++) rshn_rule_letter(&io->in[0], d, d);
+    io->own = (1u << io->in[0].ndim) - 1;
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_max(rsh_value *x, rsh_value **out) {
-    static const rsh_grad_op op = {.name = "max", .forward = max_forward, .backward = max_backward};
+    static const rsh_placement_rule rule = {max_rule};
+    static const rsh_grad_op op = {.name = "max",
+                                   .forward = max_forward,
+                                   .backward = max_backward,
+                                   .attr_bytes = sizeof(most_attrs),
+                                   .drop = most_drop,
+                                   .comm = most_comm,
+                                   .placements = &rule};
     return rshn_apply(&op, NULL, 1, 1, &x, out);
 }
 
@@ -216,9 +300,24 @@ out:
     return st ? st : rsh_call_give(c, 0, gx);
 }
 
+static rsh_status max_dim_rule(rsh_rule_dims *io) {
+    const picking *m = io->attrs;
+    for (int d = 0; d < io->in[0].ndim; d++) {
+        if (d != m->dim) rshn_rule_letter(&io->in[0], d, d);
+        for (int i = 0; i < 2; i++)
+            rshn_rule_add_dim(&io->out[i], d == m->dim ? 1 : io->in[0].shape[d], d == m->dim ? RSH_DIM_WHOLE : d);
+    }
+    io->out[1].dtype = RSH_I64;
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_max_dim(rsh_value *x, int dim, bool keepdim, rsh_value **out, rsh_value **index) {
-    static const rsh_grad_op op = {
-        .name = "max", .forward = max_dim_forward, .backward = max_dim_backward, .attr_bytes = sizeof(picking)};
+    static const rsh_placement_rule rule = {max_dim_rule};
+    static const rsh_grad_op op = {.name = "max",
+                                   .forward = max_dim_forward,
+                                   .backward = max_dim_backward,
+                                   .attr_bytes = sizeof(picking),
+                                   .placements = &rule};
     picking m;
     rsh_value *both[2] = {NULL, NULL}, *flat[2] = {NULL, NULL};
     rsh_status st = RSH_OK;

@@ -1,11 +1,12 @@
 /* Softmax: softmax and log-softmax along a dim.
  *
  * Kernels work on dense rows.  Along another dim than the last, the value is turned so that its rows are dense, and the
- * result is turned back as a view. */
-#include "nn/impl.h"
+ * result is turned back as a view.  Along a dim that ranks share, they combine numbers of each row. */
+#include "nn/cut_line.h"
 
 typedef struct along {
     int dim;
+    rshn_line line;
 } along;
 
 typedef struct rows_job {
@@ -55,20 +56,39 @@ out:
 }
 
 static rsh_status forward(rsh_grad_call *c, const char *name, bool log) {
-    const along *a = rsh_call_attrs(c);
+    along *a = rsh_call_attrs(c);
+    const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
-    NN_TRY(rshn_needs_float(name, rsh_call_in(c, 0)));
-    NN_TRY(compute(rsh_call_in(c, 0), NULL, a->dim, log, &y));
+    NN_TRY(rshn_needs_float(name, x));
+    NN_TRY(rshn_line_of_input(c, 0, 1u << a->dim, &a->line));
+    NN_TRY(a->line.comm ? rshn_softmax_cut(&a->line, x, log, &y) : compute(x, NULL, a->dim, log, &y));
     NN_TRY(rsh_call_out(c, 0, y));
     return rsh_call_save_out(c, 0);
 }
 
+/* No gradient came to this rank; others may have one, so its rows count as zeros. */
+static rsh_status idle_back(const rshn_line *l, const rsh_tensor *y, bool log, rsh_tensor **gx) {
+    rsh_tensor *zeros = NULL;
+    rsh_status st = rsh_tensor_zeros(rsh_tensor_dtype(y), rsh_tensor_ndim(y), rsh_tensor_shape(y), &zeros);
+    if (st) return rsh_comm_agree(l->comm, st);
+    st = rshn_softmax_cut_back(l, y, zeros, log, gx);
+    rsh_tensor_free(zeros);
+    return st;
+}
+
+static rsh_comm *comm_of(const void *attrs) { return ((const along *)attrs)->line.comm; }
+static void drop(void *attrs) { rshn_line_end(&((along *)attrs)->line); }
+
 static rsh_status backward(rsh_grad_call *c, bool log) {
     const along *a = rsh_call_attrs(c);
-    const rsh_tensor *y = NULL;
+    const rsh_tensor *y = NULL, *g = rsh_call_grad(c, 0);
     rsh_tensor *gx = NULL;
+    if (!g && !a->line.comm) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &y));
-    NN_TRY(compute(y, rsh_call_grad(c, 0), a->dim, log, &gx));
+    if (a->line.comm)
+        NN_TRY(g ? rshn_softmax_cut_back(&a->line, y, g, log, &gx) : idle_back(&a->line, y, log, &gx));
+    else
+        NN_TRY(compute(y, g, a->dim, log, &gx));
     return rsh_call_give(c, 0, gx);
 }
 
@@ -77,6 +97,14 @@ static rsh_status softmax_backward(rsh_grad_call *c) { return backward(c, false)
 static rsh_status log_softmax_forward(rsh_grad_call *c) { return forward(c, "log_softmax", true); }
 static rsh_status log_softmax_backward(rsh_grad_call *c) { return backward(c, true); }
 
+static rsh_status softmax_rule(rsh_rule_dims *io) {
+    rshn_rule_same(&io->in[0], &io->out[0]);
+    io->own = 1u << ((const along *)io->attrs)->dim;
+    return RSH_OK;
+}
+
+static const rsh_placement_rule rule = {softmax_rule};
+
 static rsh_status apply(const rsh_grad_op *op, rsh_value *x, int dim, rsh_value **out) {
     along a = {0};
     if (x) NN_TRY(rshn_dim(op->name, dim, rsh_value_ndim(x), &a.dim));
@@ -84,8 +112,13 @@ static rsh_status apply(const rsh_grad_op *op, rsh_value *x, int dim, rsh_value 
 }
 
 rsh_status rsh_nn_softmax(rsh_value *x, int dim, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "softmax", .forward = softmax_forward, .backward = softmax_backward, .attr_bytes = sizeof(along)};
+    static const rsh_grad_op op = {.name = "softmax",
+                                   .forward = softmax_forward,
+                                   .backward = softmax_backward,
+                                   .attr_bytes = sizeof(along),
+                                   .drop = drop,
+                                   .comm = comm_of,
+                                   .placements = &rule};
     return apply(&op, x, dim, out);
 }
 
@@ -93,6 +126,9 @@ rsh_status rsh_nn_log_softmax(rsh_value *x, int dim, rsh_value **out) {
     static const rsh_grad_op op = {.name = "log_softmax",
                                    .forward = log_softmax_forward,
                                    .backward = log_softmax_backward,
-                                   .attr_bytes = sizeof(along)};
+                                   .attr_bytes = sizeof(along),
+                                   .drop = drop,
+                                   .comm = comm_of,
+                                   .placements = &rule};
     return apply(&op, x, dim, out);
 }

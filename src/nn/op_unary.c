@@ -47,31 +47,33 @@ static rsh_status backward(rsh_grad_call *c) {
     return rsh_call_give(c, 0, gx);
 }
 
-/* X(name, kernel, kernel of what is kept and the gradient, kernel of the gradient alone, what is kept) */
+/* X(name, kernel, kernel of what is kept and the gradient, kernel of the gradient alone, what is kept,
+ * rule for DTensors) */
 #define UNARY_OPS(X)                                                                                                   \
-    X(neg, NEG, MUL, NEG, KEEP_NOTHING)                                                                                \
-    X(exp, EXP, MUL, COPY, KEEP_OUTPUT)                                                                                \
-    X(log, LOG, LOG_BACK, COPY, KEEP_INPUT)                                                                            \
-    X(sqrt, SQRT, SQRT_BACK, COPY, KEEP_OUTPUT)                                                                        \
-    X(relu, RELU, RELU_BACK, COPY, KEEP_OUTPUT)                                                                        \
-    X(tanh, TANH, TANH_BACK, COPY, KEEP_OUTPUT)                                                                        \
-    X(sigmoid, SIGMOID, SIGMOID_BACK, COPY, KEEP_OUTPUT)                                                               \
-    X(silu, SILU, SILU_BACK, COPY, KEEP_INPUT)                                                                         \
-    X(gelu, GELU, GELU_BACK, COPY, KEEP_INPUT)                                                                         \
-    X(gelu_tanh, GELU_TANH, GELU_TANH_BACK, COPY, KEEP_INPUT)                                                          \
-    X(pow_number, POW_NUMBER, POW_NUMBER_BACK, COPY, KEEP_INPUT)                                                       \
-    X(clamp, CLAMP, CLAMP_BACK, COPY, KEEP_INPUT)                                                                      \
-    X(add_number, SCALE, MUL, SCALE, KEEP_NOTHING)                                                                     \
-    X(mul_number, SCALE, MUL, SCALE, KEEP_NOTHING)
+    X(neg, NEG, MUL, NEG, KEEP_NOTHING, straight)                                                                      \
+    X(exp, EXP, MUL, COPY, KEEP_OUTPUT, curved)                                                                        \
+    X(log, LOG, LOG_BACK, COPY, KEEP_INPUT, curved)                                                                    \
+    X(sqrt, SQRT, SQRT_BACK, COPY, KEEP_OUTPUT, curved)                                                                \
+    X(relu, RELU, RELU_BACK, COPY, KEEP_OUTPUT, curved)                                                                \
+    X(tanh, TANH, TANH_BACK, COPY, KEEP_OUTPUT, curved)                                                                \
+    X(sigmoid, SIGMOID, SIGMOID_BACK, COPY, KEEP_OUTPUT, curved)                                                       \
+    X(silu, SILU, SILU_BACK, COPY, KEEP_INPUT, curved)                                                                 \
+    X(gelu, GELU, GELU_BACK, COPY, KEEP_INPUT, curved)                                                                 \
+    X(gelu_tanh, GELU_TANH, GELU_TANH_BACK, COPY, KEEP_INPUT, curved)                                                  \
+    X(pow_number, POW_NUMBER, POW_NUMBER_BACK, COPY, KEEP_INPUT, curved)                                               \
+    X(clamp, CLAMP, CLAMP_BACK, COPY, KEEP_INPUT, curved)                                                              \
+    X(add_number, SCALE, MUL, SCALE, KEEP_NOTHING, curved)                                                             \
+    X(mul_number, SCALE, MUL, SCALE, KEEP_NOTHING, straight)
 
-#define RECORD(name_, kind, back, straight, keeps)                                                                     \
+#define RECORD(name_, kind, back, straight, keeps, rule_)                                                              \
     static rsh_status name_##_forward(rsh_grad_call *c) { return forward(c, #name_); }                                 \
     static const rsh_grad_op name_##_op = {.name = #name_,                                                             \
                                            .forward = name_##_forward,                                                 \
                                            .backward = backward,                                                       \
                                            .layouts = rsh_grad_same_layout,                                            \
                                            .parts = RSH_PARTS_EACH,                                                    \
-                                           .attr_bytes = sizeof(unary)};                                               \
+                                           .attr_bytes = sizeof(unary),                                                \
+                                           .placements = &rshn_##rule_##_rule};                                        \
     static rsh_status name_##_apply(rsh_value *x, double p0, double p1, rsh_value **out) {                             \
         unary u = {.rule = {RSHN_##kind, RSHN_##back, RSHN_##straight, keeps}, .p = {p0, p1}};                         \
         return rshn_apply(&name_##_op, &u, 1, 1, &x, out);                                                             \

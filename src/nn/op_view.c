@@ -13,7 +13,8 @@ typedef struct viewing {
     int dims[RSH_MAX_NDIM]; /* of a permutation */
     int dim;
     int64_t start;
-    rshn_sizes before; /* sizes of the input */
+    rshn_sizes before;    /* sizes of the input */
+    unsigned gone, fresh; /* dims of size 1, a bit each, that squeeze takes away and unsqueeze adds */
 } viewing;
 
 static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) { return st ? st : rsh_call_out(c, 0, t); }
@@ -24,9 +25,55 @@ static rsh_status reshape_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
+    rshn_sizes to;
     v->before = rshn_sizes_of(x);
-    rsh_status st = rshn_reshape(x, &v->sizes, &y);
+    rsh_status st = rshn_own_sizes(c, 0, &v->sizes, &to);
+    if (!st) st = rshn_reshape(x, &to, &y);
     return give_view(c, st, y);
+}
+
+static void only_moves(rsh_rule_dims *io) {
+    io->in[0].term = 0;
+    io->moves_only = true;
+}
+
+/* Dims i of x and j of y, and those after them until both sides have as many elements: the first ones may be cut. */
+static void regroup(rsh_rule_tensor *x, rsh_rule_tensor *y, int *i, int *j) {
+    int a = (*i)++, b = (*j)++;
+    int64_t have = x->shape[a], want = y->shape[b];
+    while (have != want) {
+        if (have < want)
+            have *= x->shape[(*i)++];
+        else
+            want *= y->shape[(*j)++];
+    }
+    if (x->shape[a]) x->unit[a] = have / x->shape[a];
+    if (y->shape[b]) y->unit[b] = want / y->shape[b];
+    rshn_rule_letter(x, a, a);
+    rshn_rule_letter(y, b, a);
+}
+
+static rsh_status reshape_rule(rsh_rule_dims *io) {
+    const viewing *v = io->attrs;
+    rsh_rule_tensor *x = &io->in[0], *y = &io->out[0];
+    int64_t count = 1;
+    only_moves(io);
+    for (int d = 0; d < v->sizes.n; d++) {
+        rshn_rule_add_dim(y, v->sizes.at[d], RSH_DIM_WHOLE);
+        count *= v->sizes.at[d];
+    }
+    for (int i = 0, j = 0; i < x->ndim && j < y->ndim;) {
+        bool pair = x->shape[i] == y->shape[j] && !(v->gone >> i & 1) && !(v->fresh >> j & 1);
+        if (x->shape[i] == 1 && !pair && !(v->fresh >> j & 1))
+            i++;
+        else if (y->shape[j] == 1 && !pair)
+            j++;
+        else if (!count && !pair)
+            break; /* nothing says which dims belong together */
+        else
+            regroup(x, y, &i, &j);
+    }
+    return RSH_OK;
 }
 
 static rsh_status reshape_backward(rsh_grad_call *c) {
@@ -36,15 +83,19 @@ static rsh_status reshape_backward(rsh_grad_call *c) {
     return rsh_call_give(c, 0, gx);
 }
 
-static rsh_status reshape_apply(const char *name, rsh_value *x, const rshn_sizes *sizes, rsh_value **out) {
-    static const rsh_grad_op ops[] = {
-        {.name = "reshape", .forward = reshape_forward, .backward = reshape_backward, .attr_bytes = sizeof(viewing)},
-        {.name = "squeeze", .forward = reshape_forward, .backward = reshape_backward, .attr_bytes = sizeof(viewing)},
-        {.name = "unsqueeze", .forward = reshape_forward, .backward = reshape_backward, .attr_bytes = sizeof(viewing)}};
+#define RESHAPE(name_)                                                                                                 \
+    {.name = name_,                                                                                                    \
+     .forward = reshape_forward,                                                                                       \
+     .backward = reshape_backward,                                                                                     \
+     .attr_bytes = sizeof(viewing),                                                                                    \
+     .placements = &regroup_rule}
+
+static rsh_status reshape_apply(const char *name, rsh_value *x, const viewing *v, rsh_value **out) {
+    static const rsh_placement_rule regroup_rule = {reshape_rule};
+    static const rsh_grad_op ops[] = {RESHAPE("reshape"), RESHAPE("squeeze"), RESHAPE("unsqueeze")};
     const rsh_grad_op *op = ops;
-    viewing v = {.sizes = *sizes};
     while (strcmp(op->name, name)) op++;
-    return rshn_apply(op, &v, 1, 1, &x, out);
+    return rshn_apply(op, v, 1, 1, &x, out);
 }
 
 /* The sizes asked for, with -1 worked out. */
@@ -74,9 +125,9 @@ static rsh_status wanted_sizes(const rsh_value *x, int ndim, const int64_t *size
 }
 
 rsh_status rsh_nn_reshape(rsh_value *x, int ndim, const int64_t *sizes, rsh_value **out) {
-    rshn_sizes to = {.n = 0};
-    if (x) NN_TRY(wanted_sizes(x, ndim, sizes, &to));
-    return reshape_apply("reshape", x, &to, out);
+    viewing v = {.dim = 0};
+    if (x) NN_TRY(wanted_sizes(x, ndim, sizes, &v.sizes));
+    return reshape_apply("reshape", x, &v, out);
 }
 
 static rshn_sizes value_sizes(const rsh_value *x) {
@@ -86,33 +137,42 @@ static rshn_sizes value_sizes(const rsh_value *x) {
 }
 
 rsh_status rsh_nn_squeeze(rsh_value *x, int dim, rsh_value **out) {
-    rshn_sizes to = value_sizes(x);
+    viewing v = {.sizes = value_sizes(x)};
+    rshn_sizes *to = &v.sizes;
     int d = 0;
-    if (x) NN_TRY(rshn_dim("squeeze", dim, to.n, &d));
-    if (to.n && to.at[d] == 1) {
-        memmove(to.at + d, to.at + d + 1, (size_t)(to.n - d - 1) * sizeof *to.at);
-        to.n--;
+    if (x) NN_TRY(rshn_dim("squeeze", dim, to->n, &d));
+    if (to->n && to->at[d] == 1) {
+        memmove(to->at + d, to->at + d + 1, (size_t)(to->n - d - 1) * sizeof *to->at);
+        to->n--;
+        v.gone = 1u << d;
     }
-    return reshape_apply("squeeze", x, &to, out);
+    return reshape_apply("squeeze", x, &v, out);
 }
 
 rsh_status rsh_nn_squeeze_all(rsh_value *x, rsh_value **out) {
-    rshn_sizes from = value_sizes(x), to = {.n = 0};
-    for (int d = 0; d < from.n; d++)
-        if (from.at[d] != 1) to.at[to.n++] = from.at[d];
-    return reshape_apply("squeeze", x, &to, out);
+    rshn_sizes from = value_sizes(x);
+    viewing v = {.dim = 0};
+    for (int d = 0; d < from.n; d++) {
+        if (from.at[d] != 1)
+            v.sizes.at[v.sizes.n++] = from.at[d];
+        else
+            v.gone |= 1u << d;
+    }
+    return reshape_apply("squeeze", x, &v, out);
 }
 
 rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out) {
-    rshn_sizes to = value_sizes(x);
+    viewing v = {.sizes = value_sizes(x)};
+    rshn_sizes *to = &v.sizes;
     int d = 0;
-    if (x) NN_TRY(rshn_dim("unsqueeze", dim, to.n + 1, &d));
-    if (to.n == RSH_MAX_NDIM)
-        return rshn_fail(RSH_EVALUE, "unsqueeze of a value with %d dims, the most there are", to.n);
-    memmove(to.at + d + 1, to.at + d, (size_t)(to.n - d) * sizeof *to.at);
-    to.at[d] = 1;
-    to.n++;
-    return reshape_apply("unsqueeze", x, &to, out);
+    if (x) NN_TRY(rshn_dim("unsqueeze", dim, to->n + 1, &d));
+    if (to->n == RSH_MAX_NDIM)
+        return rshn_fail(RSH_EVALUE, "unsqueeze of a value with %d dims, the most there are", to->n);
+    memmove(to->at + d + 1, to->at + d, (size_t)(to->n - d) * sizeof *to->at);
+    to->at[d] = 1;
+    to->n++;
+    v.fresh = 1u << d;
+    return reshape_apply("unsqueeze", x, &v, out);
 }
 
 /* ---- transpose, permute ---- */
@@ -143,9 +203,23 @@ static rsh_status permute_backward(rsh_grad_call *c) {
     return rsh_call_give(c, 0, gx);
 }
 
+static rsh_status permute_rule(rsh_rule_dims *io) {
+    const viewing *v = io->attrs;
+    rsh_rule_tensor *x = &io->in[0];
+    only_moves(io);
+    for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d);
+    for (int d = 0; d < x->ndim; d++) rshn_rule_add_dim(&io->out[0], x->shape[v->dims[d]], v->dims[d]);
+    return RSH_OK;
+}
+
+static const rsh_placement_rule turn_rule = {permute_rule};
+
 rsh_status rsh_nn_transpose(rsh_value *x, int a, int b, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "transpose", .forward = permute_forward, .backward = permute_backward, .attr_bytes = sizeof(viewing)};
+    static const rsh_grad_op op = {.name = "transpose",
+                                   .forward = permute_forward,
+                                   .backward = permute_backward,
+                                   .attr_bytes = sizeof(viewing),
+                                   .placements = &turn_rule};
     viewing v = {.dim = 0};
     for (int d = 0; d < RSH_MAX_NDIM; d++) v.dims[d] = d;
     if (x) {
@@ -158,8 +232,11 @@ rsh_status rsh_nn_transpose(rsh_value *x, int a, int b, rsh_value **out) {
 }
 
 rsh_status rsh_nn_permute(rsh_value *x, const int *dims, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "permute", .forward = permute_forward, .backward = permute_backward, .attr_bytes = sizeof(viewing)};
+    static const rsh_grad_op op = {.name = "permute",
+                                   .forward = permute_forward,
+                                   .backward = permute_backward,
+                                   .attr_bytes = sizeof(viewing),
+                                   .placements = &turn_rule};
     viewing v = {.dim = 0};
     unsigned seen = 0;
     if (!dims) return rshn_fail(RSH_EVALUE, "permute with NULL for the dims");
@@ -181,12 +258,19 @@ static rsh_status contiguous_forward(rsh_grad_call *c) {
 
 static rsh_status contiguous_backward(rsh_grad_call *c) { return rsh_call_pass(c, 0, 0); }
 
+static rsh_status contiguous_rule(rsh_rule_dims *io) {
+    only_moves(io);
+    return rsh_rule_pointwise(io);
+}
+
 rsh_status rsh_nn_contiguous(rsh_value *x, rsh_value **out) {
+    static const rsh_placement_rule rule = {contiguous_rule};
     static const rsh_grad_op op = {.name = "contiguous",
                                    .forward = contiguous_forward,
                                    .backward = contiguous_backward,
                                    .layouts = rsh_grad_same_layout,
-                                   .parts = RSH_PARTS_EACH};
+                                   .parts = RSH_PARTS_EACH,
+                                   .placements = &rule};
     return rshn_apply(&op, NULL, 1, 1, &x, out);
 }
 
@@ -195,8 +279,10 @@ rsh_status rsh_nn_contiguous(rsh_value *x, rsh_value **out) {
 static rsh_status expand_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     rsh_tensor *y = NULL;
+    rshn_sizes to;
     v->before = rshn_sizes_of(rsh_call_in(c, 0));
-    rsh_status st = rshn_expand(rsh_call_in(c, 0), &v->sizes, &y);
+    rsh_status st = rshn_own_sizes(c, 0, &v->sizes, &to);
+    if (!st) st = rshn_expand(rsh_call_in(c, 0), &to, &y);
     return give_view(c, st, y);
 }
 
@@ -207,9 +293,26 @@ static rsh_status expand_backward(rsh_grad_call *c) {
     return rsh_call_give(c, 0, gx);
 }
 
+/* A dim that is repeated cannot be cut. */
+static rsh_status expand_rule(rsh_rule_dims *io) {
+    const viewing *v = io->attrs;
+    rsh_rule_tensor *x = &io->in[0];
+    only_moves(io);
+    for (int d = 0, more = v->sizes.n - x->ndim; d < v->sizes.n; d++) {
+        bool same = d >= more && x->shape[d - more] == v->sizes.at[d];
+        if (same) rshn_rule_letter(x, d - more, d);
+        rshn_rule_add_dim(&io->out[0], v->sizes.at[d], same ? d : RSH_DIM_WHOLE);
+    }
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "expand", .forward = expand_forward, .backward = expand_backward, .attr_bytes = sizeof(viewing)};
+    static const rsh_placement_rule rule = {expand_rule};
+    static const rsh_grad_op op = {.name = "expand",
+                                   .forward = expand_forward,
+                                   .backward = expand_backward,
+                                   .attr_bytes = sizeof(viewing),
+                                   .placements = &rule};
     rshn_sizes from = value_sizes(x);
     viewing v = {.sizes = {.n = ndim}};
     if (x && (ndim < from.n || ndim > RSH_MAX_NDIM || (ndim && !sizes)))
@@ -227,20 +330,12 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
 
 /* ---- narrow ---- */
 
-static rsh_status narrowed(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
-    int64_t size[RSH_MAX_NDIM];
-    memcpy(size, rsh_tensor_shape(t), (size_t)rsh_tensor_ndim(t) * sizeof *size);
-    size[dim] = length;
-    int64_t offset = length ? start * rsh_tensor_strides(t)[dim] : 0;
-    return rsh_tensor_view(t, offset, rsh_tensor_ndim(t), size, rsh_tensor_strides(t), out);
-}
-
 static rsh_status narrow_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
     v->before = rshn_sizes_of(x);
-    rsh_status st = narrowed(x, v->dim, v->start, v->sizes.at[0], &y);
+    rsh_status st = rshn_window(x, v->dim, v->start, v->sizes.at[0], &y);
     return give_view(c, st, y);
 }
 
@@ -249,7 +344,7 @@ static rsh_status narrow_backward(rsh_grad_call *c) {
     const rsh_tensor *g = rsh_call_grad(c, 0);
     rsh_tensor *gx = NULL, *window = NULL;
     NN_TRY(rsh_tensor_zeros(rsh_tensor_dtype(g), v->before.n, v->before.at, &gx));
-    rsh_status st = narrowed(gx, v->dim, v->start, v->sizes.at[0], &window);
+    rsh_status st = rshn_window(gx, v->dim, v->start, v->sizes.at[0], &window);
     if (!st) st = rsh_math_copy(g, window);
     rsh_tensor_free(window);
     if (!st) return rsh_call_give(c, 0, gx);
@@ -257,9 +352,23 @@ static rsh_status narrow_backward(rsh_grad_call *c) {
     return st;
 }
 
+static rsh_status narrow_rule(rsh_rule_dims *io) {
+    const viewing *v = io->attrs;
+    only_moves(io);
+    rshn_rule_same(&io->in[0], &io->out[0]);
+    rshn_rule_letter(&io->in[0], v->dim, RSH_DIM_WHOLE);
+    rshn_rule_letter(&io->out[0], v->dim, RSH_DIM_WHOLE);
+    io->out[0].shape[v->dim] = v->sizes.at[0];
+    return RSH_OK;
+}
+
 rsh_status rsh_nn_narrow(rsh_value *x, int dim, int64_t start, int64_t length, rsh_value **out) {
-    static const rsh_grad_op op = {
-        .name = "narrow", .forward = narrow_forward, .backward = narrow_backward, .attr_bytes = sizeof(viewing)};
+    static const rsh_placement_rule rule = {narrow_rule};
+    static const rsh_grad_op op = {.name = "narrow",
+                                   .forward = narrow_forward,
+                                   .backward = narrow_backward,
+                                   .attr_bytes = sizeof(viewing),
+                                   .placements = &rule};
     viewing v = {.start = start, .sizes = {.n = 1, .at = {length}}};
     if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "narrow of a value without dims");
     if (x) {

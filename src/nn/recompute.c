@@ -175,6 +175,21 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     return RSH_OK;
 }
 
+/* The inputs, for which a gather may begin, if the second run is still to come. */
+static rsh_status prefetch(void *ctx, void *packed) {
+    again *a = ctx;
+    if (a->slot[(intptr_t)packed].value) return RSH_OK;
+    for (int i = 0; i < a->m->kind->nin; i++)
+        if (a->in[i]) NN_TRY(rsh_saved_prefetch(a->in[i]));
+    return RSH_OK;
+}
+
+static void forget(void *ctx, void *packed) {
+    again *a = ctx;
+    (void)packed;
+    for (int i = 0; i < a->m->kind->nin; i++) rsh_saved_forget(a->in[i]);
+}
+
 /* The second run is not for ever: what nobody read goes with its slot. */
 static void release(void *ctx, void *packed) {
     inside *s = &((again *)ctx)->slot[(intptr_t)packed];
@@ -213,7 +228,7 @@ static rsh_status begin(rsh_module *m, rsh_value *const *in, again **out) {
     a->m = rsh_module_hold(m);
     a->random = rsh_random_get();
     rsh_status st = save_inputs(a, in);
-    rsh_saved_hooks pair = {keep_number, unpack, release, NULL, drop, a, a->comm};
+    rsh_saved_hooks pair = {keep_number, unpack, release, prefetch, drop, a, a->comm, forget};
     if (!st) st = rsh_saved_hooks_push(&pair);
     if (st) drop(a);
     else *out = a;

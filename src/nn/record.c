@@ -10,20 +10,23 @@ rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int nee
 }
 
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i) {
-    return (rshn_operand){.distributed = rsh_value_sharded(rsh_call_in_value(c, i)) != NULL,
-                          .sizes = rshn_sizes_of(rsh_call_in(c, i))};
+    const rsh_value *v = rsh_call_in_value(c, i);
+    rshn_operand o = {.in_parts = rsh_value_nparts(v) > 1, .sizes = rshn_sizes_of(rsh_call_in(c, i))};
+    o.whole.n = rsh_value_ndim(v);
+    for (int d = 0; d < o.whole.n; d++) o.whole.at[d] = rsh_value_shape(v)[d];
+    return o;
 }
 
-static bool same_sizes(const rshn_sizes *s, const rsh_tensor *t) {
-    if (s->n != rsh_tensor_ndim(t)) return false;
+static bool same_sizes(const rshn_sizes *s, int ndim, const int64_t *shape) {
+    if (s->n != ndim) return false;
     for (int d = 0; d < s->n; d++)
-        if (s->at[d] != rsh_tensor_shape(t)[d]) return false;
+        if (s->at[d] != shape[d]) return false;
     return true;
 }
 
 rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_tensor *g) {
     rsh_tensor *sum = NULL;
-    if (o->distributed || same_sizes(&o->sizes, g)) return rsh_call_give(c, i, g);
+    if (o->in_parts || same_sizes(&o->sizes, rsh_tensor_ndim(g), rsh_tensor_shape(g))) return rsh_call_give(c, i, g);
     rsh_status st = rshn_sum_to(g, &o->sizes, &sum);
     rsh_tensor_free(g);
     return st ? st : rsh_call_give(c, i, sum);
@@ -32,7 +35,9 @@ rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_
 rsh_status rshn_pass_summed(rsh_grad_call *c, int i, const rshn_operand *o) {
     rsh_tensor *sum = NULL;
     const rsh_tensor *g = rsh_call_grad(c, 0);
-    if (o->distributed || same_sizes(&o->sizes, g)) return rsh_call_pass(c, i, 0);
+    const rsh_value *whole = rsh_call_grad_value(c, 0);
+    if (o->in_parts || same_sizes(&o->whole, rsh_value_ndim(whole), rsh_value_shape(whole)))
+        return rsh_call_pass(c, i, 0);
     NN_TRY(rshn_sum_to(g, &o->sizes, &sum));
     return rsh_call_give(c, i, sum);
 }

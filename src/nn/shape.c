@@ -13,7 +13,7 @@ rsh_status rshn_fail(rsh_status status, const char *format, ...) {
     va_start(list, format);
     vsnprintf(sentence, sizeof sentence, format, list);
     va_end(list);
-    return rsh_grad_fail(status, sentence);
+    return rsh_fail(status, sentence);
 }
 
 const char *rshn_sizes_text(int ndim, const int64_t *sizes) {
@@ -145,6 +145,13 @@ rsh_status rshn_reshape(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **
     rsh_status st = rsh_tensor_view(copy, 0, to->n, to->at, NULL, out);
     rsh_tensor_free(copy);
     return st;
+}
+
+rsh_status rshn_window(const rsh_tensor *t, int dim, int64_t start, int64_t length, rsh_tensor **out) {
+    rshn_sizes sizes = rshn_sizes_of(t);
+    sizes.at[dim] = length;
+    int64_t offset = length ? start * rsh_tensor_strides(t)[dim] : 0;
+    return rsh_tensor_view(t, offset, sizes.n, sizes.at, rsh_tensor_strides(t), out);
 }
 
 rsh_status rshn_rows(const rsh_tensor *t, int dim, rsh_tensor **out) {

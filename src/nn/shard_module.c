@@ -121,17 +121,6 @@ static void remove_hooks(const work *w, int64_t added, const int64_t *ids) {
         if (w->plan->entry[i].what != RSHN_ENTRY_SHARD) rsh_module_remove_hook(w->at[i].owner, ids[i]);
 }
 
-/* A tied parameter is exchanged in all its places. */
-static void exchange_value(rsh_module *m, const rsh_value *old, rsh_value *cut) {
-    for (int64_t i = 0; i < m->nslots; i++) {
-        rshn_slot *s = &m->slot[i];
-        if (s->child) exchange_value(s->child, old, cut);
-        if (s->kind != RSHN_PARAMETER || s->value != old) continue;
-        rsh_value_free(s->value);
-        s->value = rsh_value_hold(cut);
-    }
-}
-
 /* Names and slots are there, so nothing here can fail.  Output hooks of a replaced module stay with the old one. */
 static void put_in_place(const work *w) {
     for (int64_t i = 0; i < w->plan->n; i++) {
@@ -144,7 +133,7 @@ static void put_in_place(const work *w) {
         }
         if (!c->cut) continue;
         rsh_value *old = rsh_value_hold(c->old); /* the tree's references go one by one */
-        exchange_value(w->root, old, c->cut);
+        rshn_slots_exchange(w->root, old, c->cut);
         rsh_value_free(old);
     }
 }

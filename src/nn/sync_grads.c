@@ -1,14 +1,17 @@
-/* Sync grads: gradients of whole parameters, combined over the ranks of a group. */
+/* Sync grads: gradients combined over the ranks of a group. */
 #include <stdlib.h>
 #include <string.h>
+
+#include <reshard/dtensor.h>
 
 #include "nn/impl.h"
 #include "nn/module.h"
 #include "nn/shard_parameter.h"
 #include "nn/state_dict.h"
 
-/* The whole parameters of a tree that require gradients; all ranks have the same ones. */
+/* The parameters of a tree whose gradients are to be combined; all ranks have the same ones. */
 typedef struct listing {
+    const rsh_group *group;
     rsh_value **at; /* borrowed */
     int64_t n, room;
     uint64_t shapes; /* a hash of their paths, dtypes and sizes */
@@ -19,11 +22,38 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes) {
     return h;
 }
 
+/* Ranks of the group that are in the mesh too, this one among them.  Both count ranks of the default group's comm. */
+static int in_both(const rsh_group *group, const rsh_mesh *mesh) {
+    int both = 0;
+    for (int r = 0; r < rsh_group_size(group); r++) {
+        int global = -1;
+        if (rsh_group_to_global(group, r, &global)) continue;
+        for (int64_t i = 0; i < rsh_mesh_size(mesh); i++) both += rsh_mesh_ranks(mesh)[i] == global;
+    }
+    return both;
+}
+
+/* Over a mesh that crosses the group, as that of tensor parallelism crosses that of data parallelism, every rank of the
+ * group has the same part and a gradient of its own.  A mesh or comm that the group is in combines gradients itself. */
+static rsh_status crosses(const listing *l, const char *path, const rsh_value *v, bool *out) {
+    const rsh_mesh *mesh = rsh_dtensor_mesh(v);
+    *out = false;
+    if (!mesh) return RSH_OK;
+    if (rsh_mesh_parent(mesh) != rsh_group_comm(NULL))
+        return rshn_fail(RSH_EUNSUP, "\"%s\" is on a mesh whose parent is not the comm of the default group", path);
+    *out = in_both(l->group, mesh) == 1;
+    return RSH_OK;
+}
+
 static rsh_status list(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)owner, (void)name;
     listing *l = ctx;
-    if (rsh_value_sharded(v) || !rsh_value_requires_grad(v)) return RSH_OK;
+    bool combines = true;
+    if (rsh_value_sharded(v)) NN_TRY(crosses(l, path, v, &combines));
+    if (!combines || !rsh_value_requires_grad(v)) return RSH_OK;
     NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
+    if (rsh_value_layout(v))
+        l->shapes = mix(l->shapes, rsh_layout_text(rsh_value_layout(v)), strlen(rsh_layout_text(rsh_value_layout(v))));
     l->at[l->n++] = v;
     int32_t dtype = (int32_t)rsh_value_dtype(v);
     l->shapes = mix(mix(l->shapes, path, strlen(path) + 1), &dtype, sizeof dtype);
@@ -53,7 +83,7 @@ static rsh_status find_wanted(rsh_group *group, const listing *l, unsigned char 
 /* A gradient of this rank's own, dense: zeros if it has none. */
 static rsh_status prepare(rsh_value *parameter) {
     rsh_value *g = rsh_value_grad(parameter), *fresh = NULL;
-    if (g && rsh_tensor_dense(rsh_value_tensor(g))) return RSH_OK;
+    if (g && rsh_tensor_dense(rsh_value_part(g, 0))) return RSH_OK;
     NN_TRY(rshn_zeros_like(parameter, &fresh));
     rsh_status st = g ? rshn_copy_value(g, fresh) : RSH_OK;
     if (!st) st = rsh_value_set_grad(parameter, fresh);
@@ -69,7 +99,7 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
     for (int64_t i = 0; i < l->n; i++)
         if (any[i])
             NN_TRY(
-                rsh_group_all_reduce(group, (rsh_tensor *)(uintptr_t)rsh_value_tensor(rsh_value_grad(l->at[i])), op));
+                rsh_group_all_reduce(group, (rsh_tensor *)(uintptr_t)rsh_value_part(rsh_value_grad(l->at[i]), 0), op));
     return RSH_OK;
 }
 
@@ -85,7 +115,7 @@ static rsh_status sync(rsh_group *group, const listing *l, rsh_op op) {
 }
 
 rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op) {
-    listing l = {0};
+    listing l = {.group = group};
     rsh_status st = m ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_module_sync_grads: m is NULL");
     if (!st && op != RSH_OP_SUM && op != RSH_OP_AVG)
         st = rshn_fail(RSH_EVALUE, "gradients are combined by sum or avg, not by %s", rsh_op_name(op));

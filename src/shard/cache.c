@@ -157,7 +157,7 @@ rshi_cached_binding *rshi_cached_binding_find(rshi_clients *k, const rsh_plan *p
                                               uint64_t key) {
     for (rshi_lru_entry *e = rshi_lru_first(&k->bindings, key); e; e = rshi_lru_next(e)) {
         rshi_cached_binding *b = (rshi_cached_binding *)e;
-        if (b->exec->plan != plan || b->exec->state != RSHI_IDLE || !rshi_exec_fits(b->exec, parts)) continue;
+        if (b->exec->plan != plan || !rshi_exec_fits(b->exec, parts)) continue;
         rshi_lru_use(&k->bindings, e);
         return b;
     }
@@ -170,16 +170,18 @@ static void make_room(rshi_clients *k, int64_t scratch) {
     k->scratch += scratch;
 }
 
-rsh_status rshi_cached_binding_add(rshi_clients *k, uint64_t key, rsh_exec *exec, uint64_t serial) {
-    int64_t scratch = rshi_exec_scratch(exec);
+rshi_cached_binding *rshi_cached_binding_new(uint64_t key, rsh_exec *exec, uint64_t serial) {
     rshi_cached_binding *b = RSHI_NEW(rshi_cached_binding);
-    if (!b) return rshi_nomem();
-    *b = (rshi_cached_binding){.entry = {.key = key}, .exec = exec, .serial = serial};
-    rsh_status st = rshi_lru_add(&k->bindings, &b->entry);
-    if (st) {
-        rshi_free(b);
-        return st;
-    }
-    make_room(k, scratch);
-    return RSH_OK;
+    if (b) *b = (rshi_cached_binding){.entry = {.key = key}, .exec = exec, .serial = serial};
+    return b;
+}
+
+void rshi_cached_binding_lend(rshi_clients *k, rshi_cached_binding *b) {
+    rshi_lru_take(&k->bindings, &b->entry);
+    k->scratch -= rshi_exec_scratch(b->exec);
+}
+
+void rshi_cached_binding_return(rshi_clients *k, rshi_cached_binding *b) {
+    make_room(k, rshi_exec_scratch(b->exec));
+    if (rshi_lru_add(&k->bindings, &b->entry)) forget_binding(&b->entry); /* no memory for the table */
 }

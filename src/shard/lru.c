@@ -58,12 +58,16 @@ rsh_status rshi_lru_add(rshi_lru *t, rshi_lru_entry *e) {
     return RSH_OK;
 }
 
-void rshi_lru_drop(rshi_lru *t, rshi_lru_entry *e) {
+void rshi_lru_take(rshi_lru *t, rshi_lru_entry *e) {
     rshi_lru_entry **at = bucket_of(t, e->key);
     while (*at != e) at = &(*at)->next;
     *at = e->next;
     unlink_order(t, e);
     t->n--;
+}
+
+void rshi_lru_drop(rshi_lru *t, rshi_lru_entry *e) {
+    rshi_lru_take(t, e);
     t->forget(e);
 }
 

@@ -28,6 +28,7 @@ void rshi_lru_use(rshi_lru *t, rshi_lru_entry *e); /* it was used just now */
 /* Add an entry under its key, used just now; where the table is full the oldest is forgotten.
  * RSH_ENOMEM: it was not added. */
 rsh_status rshi_lru_add(rshi_lru *t, rshi_lru_entry *e);
+void rshi_lru_take(rshi_lru *t, rshi_lru_entry *e); /* take it out; it is the caller's */
 void rshi_lru_drop(rshi_lru *t, rshi_lru_entry *e); /* take it out and forget it */
 void rshi_lru_free(rshi_lru *t);                    /* forget all */
 

@@ -1,12 +1,13 @@
-/* Cached runs: one-shot moves whose binding the comm remembers.
+/* Cached runs: one-shot moves whose binding the comm remembers, and lends for the time of a run.
  *
  * A binding is known by its plan, the strides of the parts and the kind of their memory, never by addresses: those are
  * shown anew before the opening exchange.  In that exchange each rank says which binding it remembers.  Where all
  * remember the same it is run at once; where nobody does, their cards are there already and the bind goes on; where
  * only some do, all bind anew. */
+#include <string.h>
+
 #include "shard/binding.h"
-#include "shard/cache.h"
-#include "shard/shard.h"
+#include "shard/lease.h"
 
 /* A run in the making. */
 typedef struct running {
@@ -72,35 +73,72 @@ static bool is_kept(const running *r) {
     return !messages || !rshi_plan_has_ceiling(r->plan);
 }
 
-/* Run what was bound just now, and remember it if there is memory for that. */
-static rsh_status run_new(running *r) {
+/* What was bound just now; its entry is made here, if it is to be remembered and there is memory for that. */
+static rsh_status begin_new(running *r, rshi_lease *out) {
     RSH_TRY(rshi_binding_complete(&r->binding, &r->mine));
     uint64_t serial = r->comm->calls;
     rshi_binding_end(&r->binding);
-    RSH_TRY(rsh_exec_run(r->exec));
-    if (is_kept(r) && !rshi_cached_binding_add(r->clients, r->key, r->exec, serial)) r->exec = NULL;
-    return RSH_OK;
+    *out = (rshi_lease){.clients = r->clients, .exec = r->exec};
+    if (is_kept(r)) out->entry = rshi_cached_binding_new(r->key, r->exec, serial);
+    r->exec = NULL;
+    rsh_status st = rsh_exec_begin(out->exec);
+    if (st) rshi_lease_end(out, st);
+    return st;
 }
 
 /* Memory that is new to a binding: one more exchange, where destinations may lie in parts of other ranks. */
-static rsh_status run_found(running *r) {
+static rsh_status begin_found(running *r, rshi_lease *out) {
     rsh_exec *e = r->found->exec;
     if (rshi_foreign_suspected(r->comm))
         RSH_TRY(rshi_comm_open(r->comm, "memory of other ranks", 0, NULL, rshi_foreign_check(e)));
-    return rsh_exec_run(e);
+    RSH_TRY(rsh_exec_begin(e));
+    *out = (rshi_lease){.clients = r->clients, .exec = e, .entry = r->found, .known = true};
+    rshi_cached_binding_lend(r->clients, r->found);
+    return RSH_OK;
+}
+
+/* What the ranks must have in common. */
+static uint64_t fingerprint_of(const rshi_call *call, const rsh_plan *plan) {
+    uint64_t plans = plan ? rsh_plan_fingerprint(plan) : 0;
+    return call->what ? rshi_hash(call->what, strlen(call->what), plans) : plans;
+}
+
+static const char *text_of(const rshi_call *call, const rsh_plan *plan) {
+    if (call->what) return call->what;
+    return plan && rsh_plan_ntensors(plan) ? rsh_layout_text(rsh_plan_to(plan, 0)) : "";
+}
+
+rsh_status rshi_lease_begin(rsh_comm *comm, const rshi_call *call, rsh_status ready, const rsh_plan *plan,
+                            const rsh_memory *src, const rsh_memory *dst, rshi_lease *out) {
+    running r = {.comm = comm, .plan = plan};
+    rsh_status st = ready ? ready : prepare(&r, src, dst);
+    RSH_GOTO(rshi_comm_open_with(comm, call->name, fingerprint_of(call, plan), text_of(call, plan), st, &r.mine,
+                                 sizeof r.mine));
+    if (!all_agree(comm)) RSH_GOTO(begin_again(&r));
+    *(r.found ? &r.clients->hits : &r.clients->misses) += 1;
+    st = r.found ? begin_found(&r, out) : begin_new(&r, out);
+out:
+    end(&r);
+    return st;
+}
+
+/* A binding that failed before it was ever remembered never is. */
+void rshi_lease_end(rshi_lease *l, rsh_status status) {
+    if (!l->exec) return;
+    if (l->entry && (!status || l->known)) {
+        rshi_cached_binding_return(l->clients, l->entry);
+    } else {
+        rshi_exec_end(l->exec);
+        rshi_free(l->entry);
+    }
+    *l = (rshi_lease){.clients = NULL};
 }
 
 rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
                           const rsh_memory *src, const rsh_memory *dst) {
-    running r = {.comm = comm, .plan = plan};
-    uint64_t fingerprint = plan ? rsh_plan_fingerprint(plan) : 0;
-    const char *what = plan && rsh_plan_ntensors(plan) ? rsh_layout_text(rsh_plan_to(plan, 0)) : "";
-    rsh_status st = ready ? ready : prepare(&r, src, dst);
-    RSH_GOTO(rshi_comm_open_with(comm, name, fingerprint, what, st, &r.mine, sizeof r.mine));
-    if (!all_agree(comm)) RSH_GOTO(begin_again(&r));
-    *(r.found ? &r.clients->hits : &r.clients->misses) += 1;
-    st = r.found ? run_found(&r) : run_new(&r);
-out:
-    end(&r);
+    rshi_lease l;
+    RSH_TRY(rshi_lease_begin(comm, &(rshi_call){.name = name}, ready, plan, src, dst, &l));
+    rsh_status st = rsh_exec_wait(l.exec);
+    rshi_lease_end(&l, st);
     return st;
 }

@@ -44,6 +44,16 @@ rsh_status rshi_reshard_adjoint(rsh_comm *comm, const char *name, const rsh_shar
 rsh_status rshi_run_cached(rsh_comm *comm, const char *name, rsh_status ready, const rsh_plan *plan,
                           const rsh_memory *src, const rsh_memory *dst);
 
+/* A collective call as the user knows it. */
+typedef struct rshi_call {
+    const char *name;
+    const char *what; /* it is asked for, the same on every rank; NULL: the layout that results */
+} rshi_call;
+/* rsh_reshard_begin as such a call; `ready` as above. */
+rsh_status rshi_transit_begin(rsh_comm *comm, const rshi_call *call, rsh_status ready,
+                              const rsh_sharded *src, const rsh_layout *to,
+                              const rsh_plan_opts *opts, rsh_transit **out);
+
 /* A plan from the comm's cache, or a new one that goes there; borrowed until the comm's next cached
  * plan. */
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from,

@@ -96,11 +96,15 @@ HANDLES = {
     "rsh_sharded",
     "rsh_sharding_plan",
     "rsh_spec",
+    "rsh_stash",
     "rsh_state_dict",
     "rsh_tensor",
     "rsh_tensor_meta",
+    "rsh_ticket",
     "rsh_torch_tensor",
+    "rsh_transit",
     "rsh_value",
+    "rsh_value_transit",
 }
 FREES = {name: name + "_free" for name in HANDLES | {"rsh_objects", "rsh_share"}} | {"rsh_torch_tensor": "rsh_torch_free"}
 # Types whose values test_doors.c has as objects.
@@ -115,7 +119,9 @@ OBJECTS = {
     "rsh_embedding_opts",
     "rsh_grad_as",
     "rsh_grad_op",
+    "rsh_distribution",
     "rsh_input_reshard_opts",
+    "rsh_parallel_entry",
     "rsh_layout_desc",
     "rsh_local_opts",
     "rsh_machine",
@@ -184,9 +190,9 @@ SPECIAL = {
     ("rsh_comm_shm", "size"): "1", ("rsh_chunk_split", "n"): "4",
     ("rsh_reshard_metadata", "by_rank"): "have.by_rank", ("rsh_reshuffle_local_shard", "by_rank"): "have.by_rank",
     ("rsh_reshard_local_shard", "by_rank"): "have.by_rank",
-    ("rsh_value_reshard", "v"): "have.sharded_value", ("rsh_value_read", "v"): "have.other_value",
-    ("rsh_value_reading", "what"): "NULL", ("rsh_grad_fail", "sentence"): "\"a sentence\"",
-    ("rsh_grad_fail", "status"): "RSH_EVALUE",
+    ("rsh_value_reshard", "v"): "have.sharded_value", ("rsh_value_reshard_begin", "v"): "have.sharded_value", ("rsh_value_read", "v"): "have.other_value",
+    ("rsh_value_reading", "what"): "NULL", ("rsh_fail", "sentence"): "\"a sentence\"",
+    ("rsh_fail", "status"): "RSH_EVALUE",
     ("rsh_functional_all_to_all_single", "out_splits"): "NULL", ("rsh_functional_all_to_all_single", "in_splits"): "NULL",
     # what these are given they take over, also if they fail
     ("rsh_call_out", "t"): "fresh_tensor()", ("rsh_call_save", "t"): "fresh_tensor()", ("rsh_call_give", "t"): "fresh_tensor()",
@@ -209,9 +215,10 @@ for name, parameter, value in (("bmm", "a", "have.batch"), ("bmm", "b", "have.ba
                                ("cross_entropy", "target", "have.index"), ("split", "size", "4"), ("permute", "dims", "have.dims")):
     SPECIAL["rsh_nn_" + name, parameter] = value
 SPECIAL["rsh_module_set_parameter", "name"] = SPECIAL["rsh_module_set_buffer", "name"] = SPECIAL["rsh_module_set_child", "name"] = "have.fresh_name()"
-for name in ("places", "redistribute", "to_local", "full_tensor"):
+SPECIAL["rsh_distribute_module", "m"] = SPECIAL["rsh_parallelize_module", "m"] = "have.other_module"
+for name in ("places", "redistribute", "redistribute_begin", "move", "to_local", "full_tensor", "part", "print"):
     SPECIAL["rsh_dtensor_" + name, "v"] = "have.dtensor"
-SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
+SPECIAL["rsh_dtensor_redistribute", "places"] = SPECIAL["rsh_dtensor_to_local", "grads"] = SPECIAL["rsh_dtensor_part", "grads"] = SPECIAL["rsh_dtensor_full_tensor", "grads"] = "&have.rsh_place"
 SPECIAL["rsh_shard_module", "plan"] = "have.empty_plan"
 
 

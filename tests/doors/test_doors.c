@@ -45,6 +45,10 @@ static struct things {
     rsh_tensor *rsh_tensor, *other_tensor;
     rsh_sharded *rsh_sharded, *other_sharded;
     rsh_exec *rsh_exec;
+    rsh_transit *rsh_transit;
+    rsh_stash *rsh_stash;
+    rsh_ticket *rsh_ticket;
+    rsh_value_transit *rsh_value_transit;
     rsh_local *rsh_local;
     rsh_group *rsh_group;
     rsh_spec *rsh_spec, *spec, *other_spec;
@@ -268,6 +272,9 @@ static void make_core(void) {
     have.rsh_sharded_list[0] = have.rsh_sharded;
     ok(rsh_exec_bind(have.rsh_plan, have.rsh_comm, &have.rsh_memory, &have.other_memory, &have.rsh_exec));
     ok(rsh_local_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local));
+    ok(rsh_reshard_begin(have.rsh_sharded, have.rsh_layout, NULL, &have.rsh_transit));
+    ok(rsh_stash_new(have.rsh_comm, &have.rsh_stash));
+    ok(rsh_stash_pack(have.rsh_stash, have.rsh_tensor, 0, &have.rsh_ticket));
 }
 
 static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
@@ -284,6 +291,7 @@ static void make_grad(void) {
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
     have.rsh_value_list[0] = have.rsh_value;
     ok(rsh_saved_new(have.rsh_value, &have.rsh_saved));
+    ok(rsh_value_transit_of(have.rsh_value, &have.rsh_value_transit));
 }
 
 static void make_file(const char *path, const void *bytes, size_t n) {
@@ -368,6 +376,8 @@ static int unmake(void **state) {
     rsh_spec_free(have.other_spec), rsh_spec_free(have.rsh_spec);
     if (rsh_group_destroy()) return 1;
     rsh_saved_free(have.rsh_saved);
+    rsh_value_transit_free(have.rsh_value_transit);
+    rsh_ticket_free(have.rsh_ticket), rsh_stash_free(have.rsh_stash), rsh_transit_free(have.rsh_transit);
     rsh_value_free(have.sharded_value), rsh_value_free(have.other_value), rsh_value_free(have.rsh_value);
     rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);

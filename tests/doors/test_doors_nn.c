@@ -17,14 +17,16 @@ static struct things {
     rsh_value *rsh_value; /* [4, 4] */
     rsh_value *row, *batch, *mask, *index;
     rsh_value *rsh_value_list[1];
-    rsh_module *rsh_module, *rsh_module_list[1];
+    rsh_module *rsh_module, *rsh_module_list[1], *other_module;
     rsh_state_dict *rsh_state_dict;
     rsh_optimizer *rsh_optimizer;
     rsh_sharding_plan *rsh_sharding_plan, *empty_plan;
     rsh_spec *rsh_spec;
     rsh_group *rsh_group;
     rsh_mesh *rsh_mesh;
+    rsh_distribution rsh_distribution;
     rsh_input_reshard_opts rsh_input_reshard_opts;
+    rsh_parallel_entry rsh_parallel_entry;
     rsh_nn_opts rsh_nn_opts;
     rsh_cross_entropy_opts rsh_cross_entropy_opts;
     rsh_module_kind rsh_module_kind;
@@ -82,7 +84,7 @@ static const char *const unsaid = "no sentence";
 /* The status, and with a refusal a sentence of its own. */
 #define answers(expected, call)                                                                                        \
     do {                                                                                                               \
-        rsh_grad_fail(RSH_EVALUE, unsaid);                                                                             \
+        rsh_fail(RSH_EVALUE, unsaid);                                                                             \
         rsh_status status_ = (call);                                                                                   \
         if (status_ != (expected))                                                                                     \
             fail_msg("%s is %s (%s), not %s", #call, rsh_status_name(status_), rsh_error_detail(), #expected);         \
@@ -117,6 +119,8 @@ static int make(void **state) {
     have.fresh_name = fresh_name;
     if (rsh_linear_new(4, 4, true, RSH_F32, &have.rsh_module) || rsh_state_dict_new(&have.rsh_state_dict)) return 1;
     have.rsh_module_list[0] = have.rsh_module;
+    if (rsh_linear_new(4, 4, true, RSH_F32, &have.other_module)) return 1;
+    have.rsh_parallel_entry = (rsh_parallel_entry){"", rsh_colwise_style()};
     if (rsh_sgd_new(have.rsh_module, &have.rsh_sgd_opts, &have.rsh_optimizer)) return 1;
     if (rsh_sharding_plan_new(&have.rsh_sharding_plan) || rsh_sharding_plan_new(&have.empty_plan)) return 1;
     if (rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec) || rsh_group_init(have.rsh_comm)) return 1;
@@ -137,6 +141,7 @@ static int drop(void **state) {
     rsh_optimizer_free(have.rsh_optimizer);
     rsh_state_dict_free(have.rsh_state_dict);
     rsh_module_free(have.rsh_module);
+    rsh_module_free(have.other_module);
     rsh_spec_free(have.rsh_spec);
     rsh_mesh_free(have.rsh_mesh);
     if (rsh_group_destroy()) return 1;

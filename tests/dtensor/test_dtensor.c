@@ -2,51 +2,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "../comm/ranks.h"
-#include "dtensor/dtensor.h"
-
-/* ---- numbers: element i of a tensor has the value i + 1 ---- */
-
-static rsh_status make_whole(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
-    RSH_TRY(rsh_tensor_empty(dtype, ndim, shape, out));
-    for (int64_t i = 0; i < rsh_tensor_count(*out); i++) {
-        if (dtype == RSH_F32) ((float *)rsh_tensor_data(*out))[i] = (float)(i + 1);
-        else ((double *)rsh_tensor_data(*out))[i] = (double)(i + 1);
-    }
-    return RSH_OK;
-}
-
-static double at(const rsh_tensor *t, int64_t i) {
-    int64_t where = 0;
-    for (int d = rsh_tensor_ndim(t) - 1; d >= 0; d--) {
-        where += i % rsh_tensor_shape(t)[d] * rsh_tensor_strides(t)[d];
-        i /= rsh_tensor_shape(t)[d];
-    }
-    const void *data = rsh_tensor_data(t);
-    return rsh_tensor_dtype(t) == RSH_F32 ? ((const float *)data)[where] : ((const double *)data)[where];
-}
-
-/* Does this rank's part hold `times` the elements that its layout says? */
-static rsh_status holds(const rsh_value *v, double times) {
-    const rsh_layout *l = rsh_value_layout(v);
-    const rsh_tensor *t = rsh_value_tensor(v);
-    const int64_t *shape = rsh_value_shape(v);
-    CHECK(t);
-    for (int64_t i = 0; i < rsh_tensor_count(t); i++) {
-        int64_t index[RSH_MAX_NDIM], flat = 0;
-        RSH_TRY(rsh_layout_global_index(l, rsh_comm_rank(rsh_value_comm(v)), 0, i, index));
-        for (int d = 0; d < rsh_value_ndim(v); d++) flat = flat * shape[d] + index[d];
-        CHECK(at(t, i) == times * (double)(flat + 1));
-    }
-    return RSH_OK;
-}
-
-/* The whole tensor on every rank of the mesh, as a leaf. */
-static rsh_status local_whole(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_value **out) {
-    rsh_tensor *t = NULL;
-    RSH_TRY(make_whole(dtype, ndim, shape, &t));
-    return rsh_value_take(t, true, out);
-}
+#include "wholes.h"
 
 /* A DTensor of the numbers: by from_local where a placement is partial, since every rank then contributes all of it. */
 static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const int64_t *shape, rsh_value **leaf,
@@ -73,14 +29,8 @@ typedef struct sweep {
     int64_t shape[3];
     uint64_t seed;
     int tenth; /* draw one in so many */
+    bool all_sizes;
 } sweep;
-
-static uint64_t next(uint64_t *state) {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static rsh_place place_of(int number) {
     return number == 0 ? rsh_replicate() : number == 3 ? rsh_partial_of(RSH_OP_SUM) : rsh_shard_on(number - 1);
@@ -115,6 +65,15 @@ static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *
     return RSH_OK;
 }
 
+/* A random size from 1 to 9, or every one of them. */
+static rsh_status sweep_sizes(rsh_mesh *m, const rsh_place *from, const rsh_place *to, const sweep *s, uint64_t *rng) {
+    int64_t size[2] = {1 + (int64_t)(draw(rng) % 9), 1 + (int64_t)(draw(rng) % 9)};
+    if (!s->all_sizes) return draw(rng) % (uint64_t)s->tenth ? RSH_OK : one_pair(m, from, to, size);
+    for (size[0] = 1; size[0] <= 9; size[0]++)
+        for (size[1] = 1; size[1] <= 9; size[1]++) RSH_TRY(one_pair(m, from, to, size));
+    return RSH_OK;
+}
+
 static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
     const sweep *s = ctx;
     rsh_mesh *m = NULL;
@@ -125,26 +84,26 @@ static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
     for (int f = 0; f < froms; f++)
         for (int t = 0; t < tos; t++) {
             rsh_place from[3], to[3];
-            int64_t size[2] = {1 + (int64_t)(next(&rng) % 9), 1 + (int64_t)(next(&rng) % 9)};
-            if (next(&rng) % (uint64_t)s->tenth) continue;
             places_of(s->ndim, f, 4, from);
             places_of(s->ndim, t, 3, to);
-            RSH_TRY(one_pair(m, from, to, size));
+            RSH_TRY(sweep_sizes(m, from, to, s, &rng));
         }
     rsh_mesh_free(m);
     return RSH_OK;
 }
 
+/* A random tenth of all pairs, fewer of them over wires; with RESHARD_ALL every pair, on threads in every size. */
 static void every_placement_goes_to_every_other(void **state) {
     (void)state;
-    const char *text = getenv("RESHARD_SEED");
-    sweep s[] = {{1, {4}, 0, 1}, {2, {2, 2}, 0, 2}, {2, {4, 2}, 0, 6}, {3, {2, 2, 2}, 0, 60}};
-    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    sweep s[] = {{1, {4}, 0, 1, false}, {2, {2, 2}, 0, 2, false}, {2, {4, 2}, 0, 10, false},
+                 {3, {2, 2, 2}, 0, 10, false}};
+    uint64_t seed = test_seed((uint64_t)time(NULL));
     bool all = getenv("RESHARD_ALL") != NULL;
-    print_message("RESHARD_SEED=%" PRIu64 "\n", seed);
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
         s[i].seed = seed + i;
+        if (here->wire) s[i].tenth *= 4;
         if (all) s[i].tenth = 1;
+        s[i].all_sizes = all && !here->wire;
         int n = 1;
         for (int d = 0; d < s[i].ndim; d++) n *= (int)s[i].shape[d];
         run_ranks(n, sweep_pairs, &s[i]);
@@ -154,14 +113,6 @@ static void every_placement_goes_to_every_other(void **state) {
 /* ---- the scenarios ---- */
 
 static const int64_t sizes[6][2] = {{12, 3}, {13, 3}, {14, 3}, {3, 12}, {3, 13}, {3, 14}};
-
-static rsh_status gradient_has(const rsh_value *g, const rsh_place *expected, double value) {
-    rsh_place places[3];
-    RSH_TRY(rsh_dtensor_places(g, places));
-    CHECK(rsh_places_equal(2, rsh_mesh_ndim(rsh_dtensor_mesh(g)), places, expected));
-    for (int64_t i = 0; i < rsh_tensor_count(rsh_value_tensor(g)); i++) CHECK(at(rsh_value_tensor(g), i) == value);
-    return RSH_OK;
-}
 
 /* A leaf with these placements, moved; the gradient of ones comes back with the leaf's placements. */
 static rsh_status there_and_back(rsh_mesh *m, rsh_place from, rsh_place to, const int64_t *size) {

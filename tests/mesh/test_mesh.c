@@ -38,9 +38,33 @@ static rsh_status two_by_four(void *ctx, rsh_comm *c) {
     rsh_mesh_free(m);
     return RSH_OK;
 }
-static void a_mesh_has_a_comm_for_every_line_of_ranks(void **state) {
+static void test_device_mesh_2d(void **state) {
     (void)state;
     run_ranks(8, two_by_four, NULL);
+}
+
+/* Every line of a mesh of three dims, whose ranks stand in any order. */
+static rsh_status lines_of_three(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    rsh_mesh *m = NULL;
+    int64_t me = rsh_comm_rank(c), ranks[12], position = -1;
+    const int64_t shape[] = {2, 3, 2}, step[] = {6, 2, 1};
+    for (int i = 0; i < 12; i++) ranks[i] = i * 5 % 12;
+    RSH_TRY(rsh_mesh_new(c, 3, shape, ranks, ABC, &m));
+    for (int i = 0; i < 12; i++)
+        if (ranks[i] == me) position = i;
+    for (int d = 0; d < 3; d++) {
+        int64_t line[3], at = position / step[d] % shape[d];
+        for (int k = 0; k < shape[d]; k++) line[k] = ranks[position + (k - at) * step[d]];
+        CHECK(rsh_mesh_coordinate(m)[d] == at && rsh_comm_rank(rsh_mesh_dim_comm(m, d)) == at);
+        RSH_TRY(comm_is(rsh_mesh_dim_comm(m, d), me, (int)shape[d], line));
+    }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void test_device_mesh_nd(void **state) {
+    (void)state;
+    run_ranks(12, lines_of_three, NULL);
 }
 
 /* Ranks that do not ascend: groups that sort their members would put the data in the wrong order. */
@@ -191,7 +215,8 @@ static void the_current_mesh_is_the_one_pushed_last(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mesh_has_a_comm_for_every_line_of_ranks),
+        cmocka_unit_test(test_device_mesh_2d),
+        cmocka_unit_test(test_device_mesh_nd),
         cmocka_unit_test(ranks_stand_in_the_order_of_their_coordinates),
         cmocka_unit_test(a_slice_varies_along_the_named_dims_only),
         cmocka_unit_test(a_mesh_that_cannot_be_is_refused_on_every_rank),

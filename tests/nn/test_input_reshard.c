@@ -73,6 +73,16 @@ static rsh_status train_both(rsh_module *a, rsh_module *b, rsh_value *x) {
 
 /* ---- the same bits ---- */
 
+/* In each of three steps, of the input and, unless it recomputes, the hidden layer of the MLP, and of nothing else. */
+static rsh_status keeps_its_share(const rsh_input_reshard_stats *s, int dim, bool again, uint64_t w) {
+    uint64_t columns = again ? WIDTH : WIDTH + HIDDEN, size = 3 * sizeof(float);
+    uint64_t most = again ? (uint64_t)ceiling(WIDTH, (int64_t)w)
+                          : (uint64_t)(ceiling(WIDTH, (int64_t)w) + ceiling(HIDDEN, (int64_t)w));
+    CHECK(s->bytes_whole == ROWS * columns * size);
+    CHECK(s->bytes_kept <= (dim ? ROWS * most : (uint64_t)ceiling(ROWS, (int64_t)w) * columns) * size);
+    return RSH_OK;
+}
+
 static rsh_status compare(rsh_status (*make)(rsh_module **), int ndim, int dim, bool again, int64_t cut) {
     rsh_module *plain = NULL, *other = NULL;
     rsh_mesh *mesh = NULL;
@@ -87,6 +97,7 @@ static rsh_status compare(rsh_status (*make)(rsh_module **), int ndim, int dim, 
     TRY(train_both(plain, other, x));
     if (rsh_mesh_size(mesh) > 1) CHECK(cut < 0 ? stats.cut > 20 : stats.cut == 3 * cut);
     if (rsh_mesh_size(mesh) > 1) CHECK(stats.gathers == stats.cut && stats.bytes_kept < stats.bytes_whole);
+    if (rsh_mesh_size(mesh) > 1 && cut >= 0) TRY(keeps_its_share(&stats, dim, again, (uint64_t)rsh_mesh_size(mesh)));
     rsh_value_free(x);
     rsh_module_free(plain), rsh_module_free(other);
     rsh_mesh_free(mesh);

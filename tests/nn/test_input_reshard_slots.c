@@ -182,11 +182,66 @@ static void dtensors_that_are_replicated_are_cut_and_others_left(void **state) {
     run_all(dtensor_trial);
 }
 
+/* A DTensor on another mesh, of the same ranks and of more dims, is none of this one's business. */
+static rsh_status other_mesh_trial(void *ctx) {
+    rsh_input_reshard_stats stats = {0};
+    rsh_input_reshard_opts opts = {.stats = &stats};
+    probe p = {.n = 0};
+    rsh_mesh *mesh = NULL, *grid = NULL;
+    rsh_module *m = NULL;
+    rsh_value *v = NULL, *whole = NULL;
+    const rsh_place places[2] = {rsh_replicate(), rsh_replicate()};
+    (void)ctx;
+    TRY(line(&mesh));
+    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){1, rsh_group_size(NULL)}, NULL, &grid));
+    TRY(make_value(RSH_F32, 2, (int64_t[]){7, 3}, 6, false, &v));
+    TRY(rsh_dtensor_distribute(rsh_value_tensor(v), false, grid, 2, places, RSH_SOURCE_OWN, &whole));
+    TRY(probe_new(&p, mesh, 0, &opts, &m));
+    TRY(probe_call(m, 1, &whole));
+    CHECK(stats.cut == 0 && stats.left == (rsh_mesh_size(mesh) > 1));
+    TRY(comes_back(p.slot[0], whole));
+    probe_end(&p);
+    rsh_value_free(v), rsh_value_free(whole);
+    rsh_module_free(m);
+    rsh_mesh_free(grid), rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+static void a_dtensor_on_another_mesh_is_left(void **state) {
+    (void)state;
+    run_all(other_mesh_trial);
+}
+
+/* An op that saves its own output, which is left: no circle of references keeps it when the graph has gone. */
+static rsh_status circle_trial(void *ctx) {
+    rsh_mesh *mesh = NULL;
+    rsh_module *m = NULL, *part[1] = {NULL};
+    (void)ctx;
+    TRY(line(&mesh));
+    TRY(rsh_relu_new(&part[0]));
+    TRY(sequence(1, part, &m));
+    TRY(rsh_input_reshard(m, mesh, 0, NULL));
+    uint64_t before = rsh_alloc_get_stats().data_bytes;
+    for (int i = 0; i < 3; i++) {
+        rsh_value *x = NULL, *y = NULL;
+        TRY(make_value(RSH_F32, 2, (int64_t[]){100, 50}, 6, true, &x));
+        TRY(rsh_module_forward(m, x, &y));
+        rsh_value_free(x), rsh_value_free(y);
+    }
+    CHECK(rsh_alloc_get_stats().data_bytes == before);
+    rsh_module_free(m);
+    rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+static void an_output_that_is_saved_goes_with_its_graph(void **state) {
+    (void)state;
+    run_all(circle_trial);
+}
+
 /* ---- around forward ---- */
 
 static rsh_status fails_before(void *ctx, rsh_module *m, rsh_value **in) {
     (void)ctx, (void)m, (void)in;
-    return rsh_grad_fail(RSH_EIO, "a hook fails");
+    return rsh_fail(RSH_EIO, "a hook fails");
 }
 
 static rsh_status failing_trial(void *ctx) {
@@ -227,7 +282,7 @@ static void a_forward_that_fails_pops_its_pair_alone(void **state) {
 /* A module that calls itself once; the inner call fails before its pair is pushed, and the outer one goes on. */
 static rsh_status fails_within(void *ctx, rsh_module *m, rsh_value **in) {
     (void)m, (void)in;
-    return (*(int *)ctx)++ ? rsh_grad_fail(RSH_EIO, "the inner call fails") : RSH_OK;
+    return (*(int *)ctx)++ ? rsh_fail(RSH_EIO, "the inner call fails") : RSH_OK;
 }
 static rsh_status itself_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     int depth = rsh_saved_hooks_depth();
@@ -320,6 +375,8 @@ int main(void) {
         cmocka_unit_test(slots_of_one_tensor_share_a_chunk_and_a_gather),
         cmocka_unit_test(parameters_and_small_tensors_are_left),
         cmocka_unit_test(dtensors_that_are_replicated_are_cut_and_others_left),
+        cmocka_unit_test(a_dtensor_on_another_mesh_is_left),
+        cmocka_unit_test(an_output_that_is_saved_goes_with_its_graph),
         cmocka_unit_test(a_forward_that_fails_pops_its_pair_alone),
         cmocka_unit_test(an_inner_call_that_pushed_nothing_pops_nothing),
         cmocka_unit_test(plain_tensors_are_compared_on_demand),

@@ -17,6 +17,15 @@
 extern "C" {
 #endif
 
+/* While it is on, layers that this thread makes get parameters without memory: for models that are
+ * too large for one rank before they are cut.  Returns what was set before; it is off in a new
+ * thread.  Local. */
+RSH_API bool rsh_layers_defer(bool on);
+/* Gives every such parameter of a tree memory and elements: those that it would have had at once,
+ * whatever it has become since, a DTensor too.  Until then calls of its module are RSH_ERUNTIME.
+ * RSH_EVALUE for NULL; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_module_init(rsh_module *m);
+
 /* [..., in] to [..., out]: "weight" [out, in] and, with a bias, "bias" [out]; uniform within
  * 1/sqrt(in).  Local. */
 RSH_API rsh_status rsh_linear_new(int64_t in, int64_t out, bool bias, rsh_dtype dtype,

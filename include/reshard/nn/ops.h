@@ -7,9 +7,11 @@
  *
  * Pointwise ops take distributed values too and work part by part: all distributed inputs have one
  * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
- * parts.  Other ops answer RSH_EUNSUP with the op's name.
+ * parts.  Other ops answer RSH_EUNSUP with the op's name.  DTensors go through all ops, by the
+ * table in docs/dtensor.md.
  *
- * Every function here is local.  The caller frees *out.  All of them return, beside what their
+ * Every function here is local, but for ops on DTensors that the table says move something: these
+ * are collective over the mesh.  The caller frees *out.  All of them return, beside what their
  * comment says: RSH_ETYPE for a dtype that the op does not take; RSH_EVALUE for sizes that do not
  * match; RSH_EINDEX for a dim that the value does not have; RSH_ENOMEM; what rsh_grad_apply and
  * hooks for saved tensors return.  Dims count from the end if they are negative. */

@@ -33,6 +33,7 @@ typedef struct rsh_input_reshard_stats {
     int64_t shared; /* slots that share the chunk of an earlier one */
     int64_t left;   /* slots that keep their tensor as it is */
     int64_t gathers;
+    int64_t prefetches; /* of these, begun before the op that reads came to its turn */
     uint64_t bytes_whole, bytes_kept; /* of the tensors that were cut, and of their chunks */
 } rsh_input_reshard_stats;
 
@@ -51,11 +52,11 @@ typedef struct rsh_input_reshard_opts {
 /* From now on what ops inside the module save for backward is kept as this rank's chunk along a dim
  * (negative: from the end) if all ranks of the mesh have it: DTensors that are replicated on the
  * mesh, and with an option plain tensors.  Backward gathers it, once for all slots that saved the
- * same tensor in the same version.  Left as they are: parameters and buffers of the module and
- * leaves that require a gradient, DTensors that are sharded, partial or on another mesh, tensors
- * without the dim, with few elements, or expanded, and what inner hooks for saved tensors take.
- * Chunks may be uneven.  opts may be NULL: zeros.  Only the innermost pair of hooks counts, so an
- * inner module's call of this function hides an outer one's.
+ * same tensor in the same version, and begins to one op ahead.  Left as they are: parameters and
+ * buffers of the module and leaves that require a gradient, DTensors that are sharded, partial or
+ * on another mesh, tensors without the dim, with few elements, or expanded, and what inner hooks
+ * for saved tensors take.  Chunks may be uneven.  opts may be NULL: zeros.  Only the innermost pair
+ * of hooks counts, so an inner module's call of this function hides an outer one's.
  *
  * The hooks are pushed before forward and popped after it, also if it fails.  With RSH_NO_DIM, on a
  * mesh of one rank and on ranks outside the mesh nothing changes.  The module holds the mesh.

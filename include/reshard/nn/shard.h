@@ -80,13 +80,16 @@ RSH_API rsh_status rsh_reshard_output(rsh_module *m, const rsh_spec *spec);
  * returns RSH_EUNSUP if this rank has several parts or none.  Local. */
 RSH_API rsh_status rsh_collect_local_shard(rsh_module *m);
 
-/* ---- parameters that are not sharded ---- */
+/* ---- gradients of ranks that have the same parameters ---- */
 
-/* Combines the gradients of the parameters of a tree that are not distributed, over the group; op
- * is RSH_OP_SUM or RSH_OP_AVG.  Ranks that took the mean over their own rows of a batch want AVG;
- * those whose loss is a sum want SUM.  A parameter that has a gradient on some rank has one on all
- * ranks then.
- * RSH_EVALUE for another op, or if ranks have different parameters.  Collective over the group. */
+/* Combines the gradients of the parameters of a tree over the group; op is RSH_OP_SUM or
+ * RSH_OP_AVG.  Ranks that took the mean over their own rows of a batch want AVG; those whose loss
+ * is a sum want SUM.  Combined are whole parameters, and DTensors on a mesh that has no other rank
+ * of the group, as a mesh for tensor parallelism has none of a group for data parallelism; other
+ * distributed parameters have combined gradients already.  A parameter that has a gradient on some
+ * rank has one on all ranks then.
+ * RSH_EVALUE for another op, or if ranks have different parameters; RSH_EUNSUP for a DTensor whose
+ * mesh is not one of ranks of the default group's comm.  Collective over the group. */
 RSH_API rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op);
 
 #ifdef __cplusplus

@@ -1,0 +1,103 @@
+/* Local part: a plain value that remembers that it is this rank's part of a DTensor.
+ *
+ * Whoever computes with it sees a plain tensor of this rank.  What ops make of it has the same mark, without the
+ * layout: it differs between the ranks of the mesh, so nobody may take it for replicated. */
+#include "dtensor/dtensor.h"
+
+/* What the mark says.  Values share it. */
+typedef struct mark {
+    int refs;
+    rsh_mesh *mesh;     /* held */
+    rsh_layout *layout; /* owned: of the DTensor; NULL: the value was computed from a part */
+} mark;
+
+static void hold(void *what) { ((mark *)what)->refs++; }
+
+static void drop(void *what) {
+    mark *m = what;
+    if (--m->refs) return;
+    rsh_layout_free(m->layout);
+    rsh_mesh_free(m->mesh);
+    rshi_free(m);
+}
+
+static rsh_status mark_new(rsh_mesh *mesh, const rsh_layout *layout, mark **out) {
+    mark *m = rshi_alloc(1, sizeof *m);
+    if (!m) return rshi_nomem();
+    *m = (mark){1, rsh_mesh_hold(mesh), rsh_layout_hold(layout)};
+    *out = m;
+    return RSH_OK;
+}
+
+/* ---- ops ---- */
+
+static const rsh_reading local_part;
+
+static const mark *mark_of(const rsh_value *v) {
+    void *what = NULL;
+    return rsh_value_reading(v, &what) == &local_part ? what : NULL;
+}
+
+static rsh_mesh *first_mesh(int nin, rsh_value *const *in) {
+    for (int i = 0; i < nin; i++)
+        if (mark_of(in[i])) return mark_of(in[i])->mesh;
+    return NULL;
+}
+
+enum { MOST = 64 }; /* outputs of an op on parts */
+
+/* Beside a DTensor the part counts as a plain value. */
+static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                        rsh_value **out) {
+    for (int i = 0; i < nin; i++)
+        if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_reading.apply(op, attrs, nin, in, nout, out);
+    for (int i = 0; i < nin; i++)
+        RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE,
+                    "%s of this rank's part of a DTensor and a distributed value", op->name);
+    RSH_REQUIRE(nout <= MOST, RSH_EUNSUP, "%s of this rank's part of a DTensor: %d outputs are too many", op->name,
+                nout);
+    const rsh_layout *plain[MOST] = {0};
+    mark *m = NULL;
+    RSH_TRY(mark_new(first_mesh(nin, in), NULL, &m));
+    rsh_grad_as as = {.out = plain, .reading = &local_part, .what = m};
+    rsh_status st = rsh_grad_apply_as(op, attrs, nin, in, nout, &as, out);
+    drop(m);
+    return st;
+}
+
+static const rsh_reading local_part = {.name = "part of a DTensor", .apply = apply, .hold = hold, .drop = drop};
+
+/* ---- making and asking ---- */
+
+static bool same_everywhere(int n, const rsh_place *places) {
+    for (int i = 0; i < n; i++)
+        if (places[i].kind != RSH_PLACE_REPLICATE) return false;
+    return true;
+}
+
+rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **out) {
+    RSH_NEEDS(out);
+    *out = NULL;
+    if (!v) return RSH_OK;
+    RSH_TRY(rshi_dtensor_require("rsh_dtensor_part", v));
+    rsh_mesh *mesh = rsh_dtensor_mesh(v);
+    rsh_place places[RSH_MAX_AXES];
+    rsh_value *plain = NULL;
+    mark *m = NULL;
+    RSH_TRY(rsh_dtensor_places(v, places));
+    RSH_TRY(rsh_dtensor_to_local(v, grads, &plain));
+    rsh_status st = RSH_OK;
+    if (!same_everywhere(rsh_mesh_ndim(mesh), places)) {
+        st = mark_new(mesh, rsh_value_layout(v), &m);
+        if (!st) st = rsh_value_read(plain, &local_part, m);
+    }
+    if (m) drop(m);
+    if (st)
+        rsh_value_free(plain);
+    else
+        *out = plain;
+    return st;
+}
+
+rsh_mesh *rsh_dtensor_part_mesh(const rsh_value *v) { return mark_of(v) ? mark_of(v)->mesh : NULL; }
+const rsh_layout *rsh_dtensor_part_layout(const rsh_value *v) { return mark_of(v) ? mark_of(v)->layout : NULL; }

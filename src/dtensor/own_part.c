@@ -1,0 +1,86 @@
+/* Own part: a replicated value that is cut, or counts once in a sum, without a move: every rank has what it needs.
+ *
+ * The gradient goes back in the layout that it has, and is brought to the source's where one is wanted. */
+#include "dtensor/rule.h"
+
+#include <reshard/math.h>
+
+/* ---- when is it enough to look at home? ---- */
+
+static bool cuts(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
+
+/* Axis a cuts dim d of what is there already; a later axis must not have cut it before. */
+static bool nests(int n, const rsh_place *from, int a, int dim) {
+    for (int b = a + 1; b < n; b++)
+        if (cuts(&from[b], dim)) return false;
+    return true;
+}
+
+bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to) {
+    for (int a = 0; a < n; a++) {
+        bool same = from[a].kind == to[a].kind && from[a].dim == to[a].dim && from[a].op == to[a].op;
+        bool cut = to[a].kind == RSH_PLACE_SHARD && nests(n, from, a, to[a].dim);
+        bool once = to[a].kind == RSH_PLACE_PARTIAL && to[a].op == RSH_OP_SUM;
+        if (!same && (from[a].kind != RSH_PLACE_REPLICATE || !(cut || once))) return false;
+    }
+    return true;
+}
+
+/* ---- the op ---- */
+
+/* Where this rank's part begins; `of` has elements. */
+static rsh_status begins(const rsh_layout *l, const rsh_part *of, int rank, const int64_t *strides, int64_t sign,
+                         int64_t *offset) {
+    int64_t index[RSH_MAX_NDIM];
+    RSH_TRY(rsh_layout_global_index(l, rank, 0, 0, index));
+    for (int d = 0; d < of->ndim; d++) *offset += sign * index[d] * strides[d];
+    return RSH_OK;
+}
+
+/* Ops take indices and targets dense. */
+static rsh_status make_dense(rsh_tensor **t) {
+    rsh_tensor *dense = NULL;
+    rsh_dtype dtype = rsh_tensor_dtype(*t);
+    if (dtype == RSH_F32 || dtype == RSH_F64 || rsh_tensor_dense(*t)) return RSH_OK;
+    rsh_status st = rsh_math_convert(*t, dtype, &dense);
+    if (st) return st;
+    rsh_tensor_free(*t);
+    *t = dense;
+    return RSH_OK;
+}
+
+static rsh_status own_forward(rsh_grad_call *c) {
+    const bool *counts = rsh_call_attrs(c);
+    const rsh_value *v = rsh_call_in_value(c, 0);
+    const rsh_tensor *t = rsh_call_in(c, 0);
+    const rsh_layout *to = rsh_call_out_layout(c, 0);
+    rsh_tensor *out = NULL;
+    rsh_part part;
+    int64_t offset = 0;
+    int rank = rsh_comm_rank(rsh_value_comm(v));
+    RSH_TRY(rsh_layout_part(to, rank, 0, &part));
+    if (part.count) RSH_TRY(begins(to, &part, rank, rsh_tensor_strides(t), 1, &offset));
+    if (part.count) RSH_TRY(begins(rsh_value_layout(v), &part, rank, rsh_tensor_strides(t), -1, &offset));
+    RSH_TRY(*counts ? rsh_tensor_view(t, offset, part.ndim, part.shape, rsh_tensor_strides(t), &out)
+                    : rsh_tensor_zeros(rsh_tensor_dtype(t), part.ndim, part.shape, &out));
+    rsh_status st = make_dense(&out);
+    if (!st) return rsh_call_out(c, 0, out);
+    rsh_tensor_free(out);
+    return st;
+}
+
+static rsh_status own_backward(rsh_grad_call *c) { return rsh_call_pass(c, 0, 0); }
+
+rsh_status rshi_own_part_take(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
+    static const rsh_grad_op op = {
+        .name = "own part", .forward = own_forward, .backward = own_backward, .attr_bytes = sizeof(bool)};
+    const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
+    bool counts = true; /* at coordinate 0 of the axes that have become partial */
+    for (int i = 0; i < is->npartial; i++) {
+        bool before = false;
+        for (int j = 0; j < was->npartial; j++) before |= was->partial[j] == is->partial[i];
+        counts &= before || !rsh_mesh_coordinate(mesh)[is->partial[i]];
+    }
+    rsh_grad_as as = {.out = &to, .reading = &rshi_dtensor_reading, .what = mesh};
+    return rsh_grad_apply_as(&op, &counts, 1, &v, 1, &as, out);
+}

@@ -1,0 +1,161 @@
+/* Solutions: what rules and placements lead to, as layouts, remembered by the mesh.
+ *
+ * Making layouts writes texts, which takes longer than a small op.  A solution is looked up by op, dims and the
+ * inputs' layouts, so that a training loop works each out once. */
+#include "dtensor/rule.h"
+
+#include <string.h>
+
+#include "mesh/mesh.h"
+
+enum { BUCKETS = 512, LIMIT = 4096 };
+
+typedef struct table {
+    rshi_solution *bucket[BUCKETS];
+    int n;
+} table;
+
+/* ---- looking up ---- */
+
+static uint64_t key_of(const rshi_rule_question *m) {
+    uint64_t key = (uint64_t)(uintptr_t)m->op;
+    for (int i = 0; i < m->dims.nin; i++) {
+        const rsh_layout *l = m->layouts[i];
+        key = (key ^ (l ? rsh_layout_hash(l) : 1)) * 0x9e3779b97f4a7c15u;
+        key ^= key >> 29;
+    }
+    return rshi_hash(m->dims.out, (size_t)m->dims.nout * sizeof *m->dims.out, key);
+}
+
+static bool same_layout(const rsh_layout *a, const rsh_layout *b) {
+    return a == b || (a && b && rsh_layout_equal(a, b));
+}
+
+static bool fits(const rshi_solution *s, const rshi_rule_question *m) {
+    const rsh_rule_dims *r = &m->dims;
+    if (s->op != m->op || s->nin != r->nin || s->nout != r->nout || s->own != r->own || s->moves_only != r->moves_only)
+        return false;
+    for (int i = 0; i < r->nin; i++)
+        if (!same_layout(s->given[i], m->layouts[i])) return false;
+    return !memcmp(s->tensors, r->in, (size_t)r->nin * sizeof *r->in) &&
+           !memcmp(s->tensors + r->nin, r->out, (size_t)r->nout * sizeof *r->out);
+}
+
+/* ---- making ---- */
+
+static void forget(rshi_solution *s) {
+    for (int i = 0; i < 3 * s->nin + s->nout; i++) rsh_layout_free(s->given[i]);
+    rshi_free(s);
+}
+
+/* A solution without layouts; its lists of layouts are one after the other. */
+static rshi_solution *blank(const rshi_rule_question *m) {
+    const rsh_rule_dims *r = &m->dims;
+    rshi_solution *s;
+    size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + r->nout);
+    size_t lists = tensors * sizeof *r->in + layouts * sizeof *s->given + (size_t)r->nin * sizeof *s->at_home;
+    s = rshi_calloc(1, sizeof *s + lists);
+    if (!s) return NULL;
+    s->op = m->op;
+    s->nin = r->nin;
+    s->nout = r->nout;
+    s->own = r->own;
+    s->moves_only = r->moves_only;
+    s->tensors = (rsh_rule_tensor *)(s + 1);
+    memcpy(s->tensors, r->in, (size_t)r->nin * sizeof *r->in);
+    memcpy(s->tensors + r->nin, r->out, (size_t)r->nout * sizeof *r->out);
+    s->given = (rsh_layout **)(s->tensors + tensors);
+    s->wanted = s->given + r->nin;
+    s->grad = s->wanted + r->nin;
+    s->out = s->grad + r->nin;
+    s->at_home = (bool *)(s->out + r->nout);
+    for (int i = 0; i < r->nin; i++) s->given[i] = rsh_layout_hold(m->layouts[i]);
+    return s;
+}
+
+static rsh_status lay_out(const rshi_rule_question *m, const rsh_place *places, const rsh_rule_tensor *t,
+                          rsh_layout **out) {
+    return rshi_dtensor_layout(m->mesh, rsh_mesh_ndim(m->mesh), places, t->dtype, t->ndim, t->shape, out);
+}
+
+static rsh_status lay_out_input(const rshi_rule_question *m, rshi_solution *s, const rshi_outcome *o, int i) {
+    rsh_layout *l = NULL;
+    rsh_dtype dtype = m->dims.in[i].dtype;
+    if (!m->layouts[i]) return RSH_OK;
+    if (dtype == RSH_F32 || dtype == RSH_F64) RSH_TRY(lay_out(m, o->grad[i], &m->dims.in[i], &s->grad[i]));
+    RSH_TRY(lay_out(m, o->in[i], &m->dims.in[i], &l));
+    if (rsh_layout_equal(l, m->layouts[i])) rsh_layout_free(l);
+    else s->wanted[i] = l;
+    s->at_home[i] = rshi_own_part_fits(rsh_mesh_ndim(m->mesh), o->was[i], o->in[i]);
+    return RSH_OK;
+}
+
+static rsh_status read_places(const rshi_rule_question *m, rshi_outcome *o) {
+    for (int i = 0; i < m->dims.nin; i++)
+        if (m->layouts[i]) RSH_TRY(rsh_mesh_places(m->mesh, RSH_MESH_POSITIONS, m->layouts[i], o->in[i]));
+    memcpy(o->was, o->in, sizeof o->was);
+    return RSH_OK;
+}
+
+static rsh_status work_out(const rshi_rule_question *m, rshi_solution *s, char why[RSHI_WHY]) {
+    rshi_outcome *o = RSHI_NEW(rshi_outcome);
+    rsh_status st = o ? read_places(m, o) : rshi_nomem();
+    if (!st) st = rshi_question_solve(m, o, why);
+    for (int i = 0; !st && i < s->nin; i++) st = lay_out_input(m, s, o, i);
+    for (int i = 0; !st && i < s->nout; i++) st = lay_out(m, o->out[i], &m->dims.out[i], &s->out[i]);
+    rshi_free(o);
+    return st;
+}
+
+/* ---- the table ---- */
+
+static void clear(table *t) {
+    for (int i = 0; i < BUCKETS; i++)
+        for (rshi_solution *s = t->bucket[i], *next; s; s = next) {
+            next = s->next;
+            forget(s);
+        }
+    *t = (table){.n = 0};
+}
+
+static void drop_table(void *t) {
+    clear(t);
+    rshi_free(t);
+}
+
+static table *table_of(rsh_mesh *mesh) {
+    rshi_mesh_notes *notes = rshi_mesh_notes_of(mesh);
+    if (!notes->what) *notes = (rshi_mesh_notes){RSHI_NEW(table), drop_table};
+    if (!notes->what) notes->drop = NULL;
+    return notes->what;
+}
+
+/* A full table is emptied: a loop that goes on fills it again with what it needs. */
+static void add(table *t, rshi_solution *s) {
+    if (t->n == LIMIT) clear(t);
+    rshi_solution **bucket = &t->bucket[s->key % BUCKETS];
+    s->next = *bucket;
+    *bucket = s;
+    t->n++;
+}
+
+rsh_status rshi_solution_find(const rshi_rule_question *m, const rshi_solution **out, char why[RSHI_WHY]) {
+    table *t = table_of(m->mesh);
+    if (!t) return rshi_nomem();
+    uint64_t key = key_of(m);
+    rshi_solution *s = t->bucket[key % BUCKETS];
+    while (s && (s->key != key || !fits(s, m))) s = s->next;
+    *out = s;
+    if (s) return RSH_OK;
+    s = blank(m);
+    if (!s) return rshi_nomem();
+    s->key = key;
+    rsh_status st = work_out(m, s, why);
+    if (st) {
+        forget(s);
+        return st;
+    }
+    add(t, s);
+    *out = s;
+    return RSH_OK;
+}

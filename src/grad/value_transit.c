@@ -1,0 +1,99 @@
+/* Value transit: a reshard of a value in steps; the graph gets it when it has arrived. */
+#include "grad/impl.h"
+
+struct rsh_value_transit {
+    rsh_value *v;         /* held: the source, or the result if nothing moves; NULL: neither */
+    rsh_transit *transit; /* owned; NULL: nothing moves */
+    rsh_layout *to;       /* held */
+    rsh_derivative how;
+    rsh_plan_opts opts;
+    const rsh_reading *reading; /* of the result; NULL: none was asked for */
+    void *what;                 /* held through the reading */
+};
+
+static rsh_value_transit *make(rsh_value *v) {
+    rsh_value_transit *t = RSHI_NEW(rsh_value_transit);
+    if (t) *t = (rsh_value_transit){.v = rsh_value_hold(v), .opts = RSH_PLAN_OPTS_INIT};
+    if (!t) rshi_nomem();
+    return t;
+}
+
+rsh_status rsh_value_transit_of(rsh_value *v, rsh_value_transit **out) {
+    RSH_NEEDS(out);
+    rsh_value_transit *t = make(v);
+    if (!t) return RSH_ENOMEM;
+    *out = t;
+    return RSH_OK;
+}
+
+/* What backward will need of it. */
+static void note(rsh_value_transit *t, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts) {
+    t->to = rsh_layout_hold(to);
+    t->how = how;
+    if (opts) t->opts = *opts;
+    t->opts.node_of = NULL; /* the caller's, for the call only */
+    t->opts.nnode_of = 0;
+}
+
+rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
+                                   rsh_value_transit **out) {
+    RSH_REQUIRE(v && rsh_value_sharded(v), RSH_EVALUE, "reshard of %s", v ? "a value without a layout" : "NULL");
+    rsh_status st = rshi_reshard_check(v, to, how, out);
+    rsh_value_transit *t = st ? NULL : make(v);
+    if (!st && !t) st = RSH_ENOMEM;
+    rsh_transit *transit = NULL;
+    st = rshi_transit_begin(rsh_value_comm(v), &(rshi_call){.name = "reshard"}, st, rsh_value_sharded(v), to, opts,
+                            &transit);
+    if (st) {
+        rsh_value_transit_free(t);
+        return st;
+    }
+    t->transit = transit;
+    note(t, to, how, opts);
+    *out = t;
+    return RSH_OK;
+}
+
+rsh_status rsh_value_transit_read(rsh_value_transit *t, const rsh_reading *reading, void *what) {
+    RSH_NEEDS(t);
+    if (reading && reading->hold) reading->hold(what);
+    if (t->reading && t->reading->drop) t->reading->drop(t->what);
+    t->reading = reading;
+    t->what = what;
+    return RSH_OK;
+}
+
+rsh_status rsh_value_transit_test(rsh_value_transit *t, bool *done) {
+    RSH_NEEDS(t);
+    RSH_NEEDS(done);
+    *done = true;
+    return t->transit ? rsh_transit_test(t->transit, done) : RSH_OK;
+}
+
+static rsh_status arrive(rsh_value_transit *t, rsh_value **out) {
+    rsh_sharded *arrived = NULL;
+    rsh_value *v = NULL;
+    RSH_TRY(rsh_transit_wait(t->transit, &arrived));
+    RSH_TRY(rshi_reshard_arrived(t->v, t->to, t->how, &t->opts, arrived, &v));
+    rsh_status st = t->reading ? rsh_value_read(v, t->reading, t->what) : RSH_OK;
+    if (st) rsh_value_free(v);
+    else *out = v;
+    return st;
+}
+
+rsh_status rsh_value_transit_wait(rsh_value_transit *t, rsh_value **out) {
+    RSH_NEEDS(t);
+    RSH_NEEDS(out);
+    if (t->transit) return arrive(t, out);
+    *out = rsh_value_hold(t->v);
+    return RSH_OK;
+}
+
+void rsh_value_transit_free(rsh_value_transit *t) {
+    if (!t) return;
+    rsh_transit_free(t->transit);
+    rsh_value_free(t->v);
+    rsh_layout_free(t->to);
+    if (t->reading && t->reading->drop) t->reading->drop(t->what);
+    rshi_free(t);
+}

@@ -1,0 +1,138 @@
+/* Parallel style: how a module's parameters are cut, and what its inputs and outputs become.
+ *
+ * A column-wise and a row-wise layer one after the other need one reduction: the first leaves its outputs cut as the
+ * second wants its inputs. */
+#include "nn/parallel_style.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/impl.h"
+#include "nn/layer.h"
+#include "nn/prepare.h"
+
+/* ---- parameters ---- */
+
+/* A walk over the parameters of a module at `path`. */
+typedef struct placing {
+    const rsh_style *style;
+    bool linear;
+    const char *path;
+    rshn_tree_change *change;
+} placing;
+
+/* Weights are [out, in] in a Linear, [rows, columns] in an Embedding. */
+static rsh_place place_of(const placing *p, const char *name) {
+    rsh_style_kind kind = p->style->kind;
+    if (kind == RSH_STYLE_COLWISE) return rsh_shard_on(p->linear ? 0 : 1);
+    if (kind == RSH_STYLE_ROWWISE && strcmp(name, "bias")) return rsh_shard_on(p->linear ? 1 : 0);
+    return rsh_replicate();
+}
+
+static rsh_status place_one(void *ctx, const char *below, rsh_module *owner, const char *name, rsh_value *v) {
+    const placing *p = ctx;
+    char path[1100];
+    rsh_place place = place_of(p, name);
+    (void)owner;
+    int n = snprintf(path, sizeof path, "%s%s%s", p->path, *p->path ? "." : "", below);
+    if (n >= (int)sizeof path) return rshn_fail(RSH_EVALUE, "the path \"%.100s...\" is too long", path);
+    return rshn_change_value(p->change, path, v, &place);
+}
+
+static rsh_status place_all(const rsh_style *s, bool linear, const char *path, rsh_module *m, rshn_tree_change *c) {
+    return rsh_module_parameters(m, true, place_one, &(placing){s, linear, path, c});
+}
+
+/* ---- inputs and outputs ---- */
+
+static rsh_status plan_hooks(rshn_tree_change *c, rsh_module *m, rshn_bringing in, rshn_bringing out, bool local) {
+    rshn_prepared inputs = {.n = 1, .at = {in}}, outputs = {.local = local, .n = 1, .at = {out}};
+    if (m->kind->nin < 1 || m->kind->nout != 1)
+        return rshn_fail(RSH_EVALUE, "%s has %d inputs and %d outputs: its style is for one and one", m->kind->name,
+                         m->kind->nin, m->kind->nout);
+    NN_TRY(rshn_prepare_inputs(c, m, &inputs));
+    return rshn_prepare_outputs(c, m, &outputs);
+}
+
+static rsh_status check_layer(const rsh_style *s, const char *path, const rsh_module *m, bool linear) {
+    const char *name = s->kind == RSH_STYLE_COLWISE ? "column-wise" : "row-wise";
+    if (!linear && strcmp(m->kind->name, "Embedding"))
+        return rshn_fail(RSH_EUNSUP, "\"%s\" is a %s; a %s style is for Linear and Embedding", path, m->kind->name,
+                         name);
+    if (!linear && rshn_embedding_shortens(m))
+        return rshn_fail(RSH_EUNSUP, "\"%s\" is an Embedding with max_norm, which has no %s style", path, name);
+    return RSH_OK;
+}
+
+static rsh_status plan_layer(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c) {
+    bool linear = !strcmp(m->kind->name, "Linear");
+    NN_TRY(check_layer(s, path, m, linear));
+    rsh_place needed = s->kind == RSH_STYLE_ROWWISE && linear ? rsh_shard_on(-1) : rsh_replicate();
+    rshn_bringing in = {true, false, s->default_input ? needed : s->input, needed};
+    NN_TRY(place_all(s, linear, path, m, c));
+    return plan_hooks(c, m, in, (rshn_bringing){true, false, s->output, s->output}, s->local_output);
+}
+
+static rsh_status plan_sequence(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c) {
+    rshn_bringing in = {true, false, s->input, s->input};
+    NN_TRY(place_all(s, false, path, m, c));
+    return plan_hooks(c, m, in, (rshn_bringing){true, false, s->output, s->output}, s->local_output);
+}
+
+/* ---- preparing only ---- */
+
+static rsh_status find_input(const rsh_module *m, const char *name, int *at) {
+    for (*at = 0; m->kind->inputs && *at < m->kind->nin; ++*at)
+        if (!strcmp(m->kind->inputs[*at], name)) return RSH_OK;
+    return rshn_fail(RSH_EKEY, "%s has no input \"%s\"", m->kind->name, name);
+}
+
+static rsh_status put(const rsh_module *m, const rsh_prepare *from, int at, int n, rshn_prepared *p) {
+    if (at >= n) return rshn_fail(RSH_EVALUE, "%s has %d; %d and more are to be prepared", m->kind->name, n, at + 1);
+    if (p->at[at].listed) return rshn_fail(RSH_EVALUE, "%s: input %d is to be prepared twice", m->kind->name, at);
+    p->at[at] = (rshn_bringing){true, from->leave, from->is, from->becomes};
+    return RSH_OK;
+}
+
+static rsh_status list_inputs(const rsh_style *s, const rsh_module *m, rshn_prepared *p) {
+    int next = 0;
+    p->n = m->kind->nin;
+    for (int i = 0; i < s->ninputs; i++) {
+        int at = next;
+        if (s->inputs[i].name)
+            NN_TRY(find_input(m, s->inputs[i].name, &at));
+        else
+            next++;
+        NN_TRY(put(m, &s->inputs[i], at, p->n, p));
+    }
+    return RSH_OK;
+}
+
+static rsh_status list_outputs(const rsh_style *s, const rsh_module *m, rshn_prepared *p) {
+    p->n = m->kind->nout;
+    if (s->noutputs != p->n)
+        return rshn_fail(RSH_EVALUE, "%s has %d outputs; %d are to be prepared", m->kind->name, p->n, s->noutputs);
+    for (int i = 0; i < s->noutputs; i++) NN_TRY(put(m, &s->outputs[i], i, p->n, p));
+    return RSH_OK;
+}
+
+static rsh_status plan_prepare(const rsh_style *s, rsh_module *m, rshn_tree_change *c) {
+    rshn_prepared in = {.local = s->local_input}, out = {.local = s->local_output};
+    if (s->ninputs < 0 || s->noutputs < 0 || (s->ninputs && !s->inputs) || (s->noutputs && !s->outputs))
+        return rshn_fail(RSH_EVALUE, "a style that prepares %d inputs and %d outputs, in a list at NULL", s->ninputs,
+                         s->noutputs);
+    NN_TRY(list_inputs(s, m, &in));
+    if (s->noutputs) NN_TRY(list_outputs(s, m, &out));
+    if (s->ninputs) NN_TRY(rshn_prepare_inputs(c, m, &in));
+    return s->noutputs ? rshn_prepare_outputs(c, m, &out) : RSH_OK;
+}
+
+rsh_status rshn_style_plan(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c) {
+    switch (s->kind) {
+    case RSH_STYLE_COLWISE:
+    case RSH_STYLE_ROWWISE: return plan_layer(s, path, m, c);
+    case RSH_STYLE_SEQUENCE: return plan_sequence(s, path, m, c);
+    case RSH_STYLE_PREPARE: return plan_prepare(s, m, c);
+    }
+    return rshn_fail(RSH_EVALUE, "\"%s\" is to have a style of kind %d", path, (int)s->kind);
+}

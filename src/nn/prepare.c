@@ -1,0 +1,105 @@
+/* Prepare: hooks that bring inputs and outputs of a module to placements. */
+#include "nn/prepare.h"
+
+#include "nn/impl.h"
+
+/* ---- one value ---- */
+
+/* A plain value as this rank's part.  One that remembers whose part it is becomes that DTensor again. */
+static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
+    const rsh_layout *was = rsh_dtensor_part_layout(v);
+    rsh_local_opts opts = {.shape = NULL};
+    if (was && rsh_mesh_equal(rsh_dtensor_part_mesh(v), mesh)) {
+        opts.shape = rsh_layout_shape(was);
+        NN_TRY(rsh_mesh_places(mesh, RSH_MESH_POSITIONS, was, &is));
+    } else if (is.kind != RSH_PLACE_SHARD)
+        opts.shape = rsh_value_shape(v); /* every rank has the whole shape */
+    return rsh_dtensor_from_local(v, mesh, 1, &is, &opts, out);
+}
+
+static rsh_status check_mesh(const rsh_module *m, const rsh_value *v, const rsh_mesh *mesh) {
+    if (!rsh_value_sharded(v)) return RSH_OK;
+    const rsh_mesh *has = rsh_dtensor_mesh(v);
+    if (has && rsh_mesh_equal(has, mesh)) return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "%s: a value is distributed %s", m->kind->name,
+                     has ? "on another mesh than the module" : "and is not a DTensor");
+}
+
+/* Both are DTensors; v itself if nothing moves. */
+static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
+    rsh_place now;
+    NN_TRY(rsh_dtensor_places(v, &now));
+    if (!rsh_places_equal(rsh_value_ndim(v), 1, &now, &to))
+        return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_COUNT, out);
+    *out = rsh_value_hold(v);
+    return RSH_OK;
+}
+
+static rsh_status as_local(rsh_value *v, rsh_place now, rsh_value **out) {
+    rsh_place whole = rsh_replicate();
+    return rsh_dtensor_part(v, now.kind == RSH_PLACE_PARTIAL ? &whole : NULL, out);
+}
+
+static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const rshn_bringing *b, rsh_value **v) {
+    rsh_value *d = NULL, *moved = NULL, *local = NULL;
+    rsh_status st = check_mesh(m, *v, p->mesh);
+    if (st) rsh_comm_agree(rsh_mesh_comm(p->mesh), st); /* the other ranks may be in a move */
+    if (st) return st;
+    if (rsh_value_sharded(*v))
+        d = rsh_value_hold(*v);
+    else
+        st = from_plain(*v, p->mesh, b->is, &d);
+    if (!st) st = move(d, b->becomes, &moved);
+    if (!st && p->local) st = as_local(moved, b->becomes, &local);
+    if (!st) {
+        rsh_value_free(*v);
+        *v = p->local ? local : rsh_value_hold(moved);
+    }
+    rsh_value_free(d);
+    rsh_value_free(moved);
+    return st;
+}
+
+/* ---- hooks ---- */
+
+static rsh_status bring_all(const rsh_module *m, const rshn_prepared *p, const char *what, rsh_value **v) {
+    for (int i = 0; i < p->n; i++) {
+        if (!p->at[i].listed || p->at[i].leave) continue;
+        if (!v[i])
+            return rshn_fail(RSH_EVALUE, "%s: %s %d is to be brought to placements and is missing", m->kind->name, what,
+                             i);
+        NN_TRY(bring(m, p, &p->at[i], &v[i]));
+    }
+    return RSH_OK;
+}
+
+static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) { return bring_all(m, ctx, "input", in); }
+
+static rsh_status after(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    (void)in;
+    return bring_all(m, ctx, "output", out);
+}
+
+static void drop(void *ctx) {
+    rshn_prepared *p = ctx;
+    rsh_mesh_free(p->mesh);
+    rshn_free(p);
+}
+
+static rsh_status add(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how, rshn_hook hook) {
+    rshn_prepared *p = rshn_malloc(sizeof *p);
+    if (!p) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of a %s", m->kind->name);
+    *p = *how;
+    p->mesh = rsh_mesh_hold(c->mesh);
+    hook.ctx = p;
+    hook.drop = drop;
+    return rshn_change_hook(c, m, hook);
+}
+
+rsh_status rshn_prepare_inputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how) {
+    return add(c, m, how, (rshn_hook){.kind = RSHN_PRE, .fn = (void (*)(void))before});
+}
+
+rsh_status rshn_prepare_outputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how) {
+    return add(c, m, how, (rshn_hook){.kind = RSHN_FORWARD, .when = RSH_HOOK_ON_SUCCESS, .fn = (void (*)(void))after});
+}

@@ -1,0 +1,121 @@
+/* Tree change: DTensors are made beside a tree, and put in place with their hooks when all ranks have all of them. */
+#include "nn/tree_change.h"
+
+#include <string.h>
+
+#include "nn/deferred_init.h"
+#include "nn/impl.h"
+
+/* ---- planning ---- */
+
+static void mix(rshn_tree_change *c, const void *data, size_t bytes) {
+    if (!c->print) c->print = 1469598103934665603u;
+    for (size_t i = 0; i < bytes; i++) c->print = (c->print ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+}
+
+static rsh_status check_places(const rshn_tree_change *c, const char *path, int ndim, const rsh_place *are,
+                               const rsh_place *places, const char *why) {
+    if (rsh_places_equal(ndim, rsh_mesh_ndim(c->mesh), are, places)) return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "\"%s\" %s with other placements", path, why);
+}
+
+/* A value that is distributed already must be so in the same way. */
+static rsh_status check_distributed(const rshn_tree_change *c, const char *path, const rsh_value *v,
+                                    const rsh_place *places) {
+    rsh_mesh *mesh = rsh_dtensor_mesh(v);
+    rsh_place are[RSH_MAX_AXES];
+    if (!mesh || !rsh_mesh_equal(mesh, c->mesh))
+        return rshn_fail(RSH_EVALUE, "\"%s\" is distributed already, %s", path,
+                         mesh ? "on another mesh" : "and is not a DTensor");
+    NN_TRY(rsh_dtensor_places(v, are));
+    return check_places(c, path, rsh_value_ndim(v), are, places, "is a DTensor already");
+}
+
+rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v, const rsh_place *places) {
+    size_t bytes = (size_t)rsh_mesh_ndim(c->mesh) * sizeof *places;
+    mix(c, path, strlen(path) + 1);
+    for (int i = 0; i < rsh_mesh_ndim(c->mesh); i++)
+        mix(c, (const int[]){(int)places[i].kind, places[i].dim, (int)places[i].op}, 3 * sizeof(int));
+    if (rsh_value_sharded(v)) return check_distributed(c, path, v, places);
+    for (int64_t i = 0; i < c->nplaces; i++)
+        if (c->place[i].old == v)
+            return check_places(c, path, rsh_value_ndim(v), c->place[i].places, places, "is tied to a parameter");
+    NN_TRY(RSHN_GROW(c->place, c->nplaces + 1, &c->place_room));
+    rshn_new_place *p = &c->place[c->nplaces++];
+    *p = (rshn_new_place){.old = rsh_value_hold(v), .empty = rshn_is_deferred(v)};
+    memcpy(p->places, places, bytes);
+    return RSH_OK;
+}
+
+rsh_status rshn_change_hook(rshn_tree_change *c, rsh_module *m, rshn_hook hook) {
+    rsh_status st = RSHN_GROW(c->hook, c->nhooks + 1, &c->hook_room);
+    mix(c, &hook.kind, sizeof hook.kind);
+    if (st && hook.drop) hook.drop(hook.ctx);
+    if (!st) c->hook[c->nhooks++] = (rshn_new_hook){.m = m, .hook = hook};
+    return st;
+}
+
+void rshn_change_end(rshn_tree_change *c) {
+    for (int64_t i = 0; i < c->nplaces; i++) {
+        rsh_value_free(c->place[i].old);
+        rsh_value_free(c->place[i].made);
+    }
+    for (int64_t i = 0; i < c->nhooks; i++)
+        if (!c->hook[i].added && c->hook[i].hook.drop) c->hook[i].hook.drop(c->hook[i].hook.ctx);
+    rshn_free(c->place);
+    rshn_free(c->hook);
+}
+
+/* ---- carrying out ---- */
+
+static rsh_status compare(const rshn_tree_change *c, rsh_comm *comm) {
+    int size = rsh_comm_size(comm);
+    uint64_t *all = rshn_malloc((size_t)size * sizeof *all);
+    rsh_status st = rsh_comm_agree(comm, all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to compare plans"));
+    if (!st) st = rsh_comm_allgather(comm, &c->print, all, sizeof *all);
+    for (int r = 1; !st && r < size; r++)
+        if (all[r] != all[0])
+            st = rshn_fail(RSH_EMISMATCH, "rank %d of the mesh asks for other placements or hooks than rank 0", r);
+    rshn_free(all);
+    return st;
+}
+
+/* Collective, but for a value without elements. */
+static rsh_status make_one(const rshn_tree_change *c, rshn_new_place *p) {
+    int n = rsh_mesh_ndim(c->mesh);
+    bool requires_grad = rsh_value_requires_grad(p->old);
+    if (!p->empty)
+        return rsh_dtensor_distribute(rsh_value_tensor(p->old), requires_grad, c->mesh, n, p->places, 0, &p->made);
+    NN_TRY(rsh_dtensor_full(c->mesh, n, p->places, rsh_value_dtype(p->old), rsh_value_ndim(p->old),
+                            rsh_value_shape(p->old), 0, &p->made));
+    return rsh_value_set_requires_grad(p->made, requires_grad);
+}
+
+static rsh_status add_hooks(rshn_tree_change *c) {
+    for (int64_t i = 0; i < c->nhooks; i++) {
+        NN_TRY(rshn_hook_add(c->hook[i].m, &c->hook[i].hook, &c->hook[i].id));
+        c->hook[i].added = true;
+    }
+    return RSH_OK;
+}
+
+/* Removing a hook drops its ctx. */
+static void remove_hooks(const rshn_tree_change *c) {
+    for (int64_t i = 0; i < c->nhooks; i++)
+        if (c->hook[i].added) rsh_module_remove_hook(c->hook[i].m, c->hook[i].id);
+}
+
+rsh_status rshn_change_run(rshn_tree_change *c, rsh_module *root, rsh_status mine) {
+    rsh_comm *comm = rsh_mesh_comm(c->mesh);
+    rsh_status st = RSH_OK;
+    NN_TRY(rsh_comm_agree(comm, mine));
+    NN_TRY(compare(c, comm));
+    for (int64_t i = 0; i < c->nplaces && !st; i++) st = rsh_comm_agree(comm, make_one(c, &c->place[i]));
+    if (!st) st = rsh_comm_agree(comm, add_hooks(c));
+    if (st) {
+        remove_hooks(c);
+        return st;
+    }
+    for (int64_t i = 0; i < c->nplaces; i++) rshn_slots_exchange(root, c->place[i].old, c->place[i].made);
+    return RSH_OK;
+}

@@ -1,0 +1,23 @@
+/* lease: a binding that the comm has lent for one run. */
+#ifndef RESHARD_SHARD_LEASE_H
+#define RESHARD_SHARD_LEASE_H
+
+#include "shard/cache.h"
+#include "shard/shard.h"
+
+typedef struct rshi_lease {
+    rshi_clients *clients;
+    rsh_exec *exec;             /* owned, through the entry if there is one */
+    rshi_cached_binding *entry; /* owned; NULL: it will not be remembered */
+    bool known;                 /* it has run before */
+} rshi_lease;
+
+/* Collective.  Begins a run of the plan on this memory, in a binding that the comm remembers or
+ * that is made now; arguments as for rshi_run_cached.  The exec is then tested or waited for. */
+rsh_status rshi_lease_begin(rsh_comm *comm, const rshi_call *call, rsh_status ready,
+                            const rsh_plan *plan, const rsh_memory *src, const rsh_memory *dst,
+                            rshi_lease *out);
+/* The run is over, with that status: the comm gets the binding back.  No-op where none is lent. */
+void rshi_lease_end(rshi_lease *l, rsh_status status);
+
+#endif

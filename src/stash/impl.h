@@ -1,0 +1,32 @@
+/* impl: what the files of the stash room share. */
+#ifndef RESHARD_STASH_IMPL_H
+#define RESHARD_STASH_IMPL_H
+
+#include <reshard/stash.h>
+
+#include "base/base.h"
+#include "shard/shard.h"
+
+/* A pair of layouts for tensors of one form: cut along a dim, and whole on every rank. */
+typedef struct rshi_cutting {
+    rsh_dtype dtype;
+    int ndim, dim;
+    int64_t shape[RSH_MAX_NDIM];
+    rsh_layout *cut, *whole; /* owned */
+} rshi_cutting;
+
+/* A stash keeps layouts by form, so that a training loop makes them once. */
+struct rsh_stash {
+    int64_t refs; /* the user's, and one of each ticket */
+    rsh_comm *comm;
+    uint64_t packed; /* tickets since the last restart */
+    rshi_cutting *list; /* owned */
+    int64_t n, room;
+};
+
+void rshi_stash_drop(rsh_stash *s); /* one reference */
+/* The layouts for this form; borrowed from the stash. */
+rsh_status rshi_stash_cutting(rsh_stash *s, rsh_dtype dtype, int ndim, const int64_t *shape,
+                              int dim, const rshi_cutting **out);
+
+#endif

@@ -1,0 +1,198 @@
+/* DTensors in steps, counted: redistributions that begin and are waited for, and how often anything moves. */
+#include <time.h>
+
+#include "wholes.h"
+
+/* ---- in steps ---- */
+
+static rsh_status spread(rsh_mesh *m, const rsh_place *places, bool leaf, rsh_value **out) {
+    rsh_tensor *t = NULL;
+    RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){7, 5}, &t));
+    rsh_status st = rsh_dtensor_distribute(t, leaf, m, rsh_mesh_ndim(m), places, 0, out);
+    rsh_tensor_free(t);
+    return st;
+}
+
+static rsh_status finish(rsh_value_transit *t, bool test, rsh_value **out) {
+    for (bool done = !test; !done;) RSH_TRY(rsh_value_transit_test(t, &done));
+    RSH_TRY(rsh_value_transit_wait(t, out));
+    rsh_value_transit_free(t);
+    return RSH_OK;
+}
+
+/* Two moves of one leaf are under way at a time; the gradients of both come back. */
+static rsh_status steps(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1), whole = rsh_replicate();
+    (void)ctx;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){3}, NULL, &m));
+    for (int i = 0; i < 2; i++) {
+        rsh_value *v = NULL, *a = NULL, *b = NULL, *seeds[2] = {NULL, NULL};
+        rsh_value_transit *first = NULL, *second = NULL;
+        RSH_TRY(spread(m, &rows, true, &v));
+        RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_COUNT, &first));
+        RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &whole, RSH_F32, &second));
+        RSH_TRY(finish(first, i, &a));
+        RSH_TRY(finish(second, i, &b));
+        if (!v) { /* not in the mesh: nothing goes through as nothing */
+            CHECK(!a && !b);
+            continue;
+        }
+        CHECK(rsh_dtensor_mesh(a) == m && rsh_value_dtype(b) == RSH_F32);
+        RSH_TRY(holds(a, 1));
+        RSH_TRY(holds(b, 1));
+        RSH_TRY(spread(m, &columns, false, &seeds[0]));
+        RSH_TRY(rsh_dtensor_full(m, 1, &whole, RSH_F32, 2, (const int64_t[]){7, 5}, 0, &seeds[1]));
+        RSH_TRY(rsh_backward_many(2, (rsh_value *const[]){a, b}, seeds, 0));
+        RSH_TRY(holds(rsh_value_grad(v), 1));
+        rsh_value_free(v), rsh_value_free(a), rsh_value_free(b), rsh_value_free(seeds[0]), rsh_value_free(seeds[1]);
+    }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void a_redistribution_in_steps_has_the_same_gradient(void **state) {
+    (void)state;
+    run_ranks(4, steps, NULL);
+}
+
+static rsh_status odd_steps(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1), sum = rsh_partial_of(RSH_OP_SUM);
+    rsh_value *v = NULL, *same = NULL;
+    rsh_value_transit *t = NULL;
+    int me = rsh_comm_rank(c);
+    (void)ctx;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){3}, NULL, &m));
+    RSH_TRY(spread(m, &rows, true, &v));
+    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &rows, RSH_DTYPE_COUNT, &t)); /* nothing moves */
+    RSH_TRY(finish(t, true, &same));
+    CHECK(same == v);
+    t = NULL;
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute_begin(v, 1, me == 1 ? &sum : &columns, RSH_DTYPE_COUNT, &t));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute_begin(v, 1, me == 1 ? NULL : &rows, RSH_DTYPE_COUNT, &t));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute_begin(v, 2, &rows, RSH_DTYPE_COUNT, &t));
+    CHECK(!t);
+    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_COUNT, &t));
+    rsh_value_free(v); /* the transit holds it */
+    rsh_value_transit_free(t);
+    rsh_value_free(same);
+    rsh_mesh_free(m);
+    return rsh_comm_barrier(c);
+}
+static void what_is_refused_or_unwanted_ends_on_all_ranks(void **state) {
+    (void)state;
+    run_ranks(3, odd_steps, NULL);
+}
+
+/* ---- how often anything moves ---- */
+
+static uint64_t moves_of(rsh_mesh *m) {
+    rsh_cache_stats s = {0};
+    rsh_comm_get_cache_stats(rsh_mesh_comm(m), &s);
+    return s.hits + s.misses;
+}
+
+static rsh_status numbers(int64_t rows, double value, rsh_value **out) {
+    rsh_tensor *t = NULL;
+    RSH_TRY(rsh_tensor_empty(RSH_F64, 2, (const int64_t[]){rows, 5}, &t));
+    for (int64_t i = 0; i < rsh_tensor_count(t); i++) ((double *)rsh_tensor_data(t))[i] = value;
+    return rsh_value_take(t, false, out);
+}
+
+/* Redistributed to R, read locally, with gradients that are contributions: one plan brings them from there to where the
+ * leaf is, whatever that is. */
+static rsh_status hinted(rsh_mesh *m, rsh_place from, uint64_t moves) {
+    const rsh_place whole = rsh_replicate(), sum = rsh_partial_of(RSH_OP_SUM);
+    rsh_value *v = NULL, *all = NULL, *local = NULL, *seed = NULL;
+    int me = rsh_comm_rank(rsh_mesh_comm(m)), ranks = rsh_comm_size(rsh_mesh_comm(m));
+    RSH_TRY(spread(m, &from, true, &v));
+    RSH_TRY(rsh_dtensor_redistribute(v, 1, &whole, RSH_DTYPE_COUNT, &all));
+    RSH_TRY(rsh_dtensor_to_local(all, &sum, &local));
+    RSH_TRY(numbers(7, me + 1, &seed));
+    uint64_t before = moves_of(m);
+    RSH_TRY(rsh_backward(local, seed, 0));
+    CHECK(moves_of(m) - before == moves);
+    RSH_TRY(gradient_has(rsh_value_grad(v), &from, ranks * (ranks + 1) / 2));
+    rsh_value_free(v), rsh_value_free(all), rsh_value_free(local), rsh_value_free(seed);
+    return RSH_OK;
+}
+
+static rsh_status hints(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    (void)ctx;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    RSH_TRY(hinted(m, rsh_shard_on(0), 1)); /* contributions to chunks in one plan, not by way of the whole */
+    RSH_TRY(hinted(m, rsh_replicate(), 1)); /* D10 */
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void a_gradient_moves_once_from_where_it_is(void **state) {
+    (void)state;
+    run_ranks(4, hints, NULL);
+}
+
+/* Bytes moved are the least possible, where nothing is partial. */
+static rsh_status bounds(void *ctx, rsh_comm *c) {
+    uint64_t rng = *(uint64_t *)ctx;
+    rsh_mesh *m = NULL;
+    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    for (int i = 0; i < 81; i++) {
+        rsh_place p[4];
+        for (int k = 0, left = i; k < 4; k++, left /= 3) p[k] = left % 3 ? rsh_shard_on(left % 3 - 1) : rsh_replicate();
+        const int64_t shape[2] = {1 + (int64_t)(draw(&rng) % 9), 1 + (int64_t)(draw(&rng) % 9)};
+        rsh_layout *from = NULL, *to = NULL;
+        rsh_plan *plan = NULL;
+        rsh_plan_totals totals;
+        RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, p, RSH_F64, 2, shape, &from));
+        RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, p + 2, RSH_F64, 2, shape, &to));
+        RSH_TRY(rsh_plan_new(from, to, NULL, &plan));
+        RSH_TRY(rsh_plan_get_totals(plan, &totals));
+        CHECK(totals.bytes_moved == totals.lower_bound);
+        rsh_plan_free(plan);
+        rsh_layout_free(from), rsh_layout_free(to);
+    }
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void bytes_moved_are_the_least_possible(void **state) {
+    (void)state;
+    uint64_t seed = test_seed((uint64_t)time(NULL));
+    run_ranks(4, bounds, &seed);
+}
+
+/* After the second time nothing is planned, bound or asked of the system. */
+static rsh_status steady(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    rsh_value *v = NULL;
+    rsh_cache_stats before = {0}, after = {0};
+    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1);
+    (void)ctx;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &m));
+    RSH_TRY(spread(m, &rows, true, &v));
+    for (int i = 0; i < 10; i++) {
+        rsh_value *moved = NULL;
+        if (i == 2) RSH_TRY(rsh_comm_get_cache_stats(rsh_mesh_comm(m), &before));
+        RSH_TRY(rsh_dtensor_redistribute(v, 1, &columns, RSH_DTYPE_COUNT, &moved));
+        rsh_value_free(moved);
+    }
+    RSH_TRY(rsh_comm_get_cache_stats(rsh_mesh_comm(m), &after));
+    CHECK(after.misses == before.misses && after.hits == before.hits + 8);
+    rsh_value_free(v);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void a_loop_plans_and_binds_once(void **state) {
+    (void)state;
+    run_ranks(2, steady, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_redistribution_in_steps_has_the_same_gradient),
+        cmocka_unit_test(what_is_refused_or_unwanted_ends_on_all_ranks),
+        cmocka_unit_test(a_gradient_moves_once_from_where_it_is),
+        cmocka_unit_test(bytes_moved_are_the_least_possible),
+        cmocka_unit_test(a_loop_plans_and_binds_once),
+    };
+    return RUN_EVERYWHERE(tests);
+}
