@@ -26,7 +26,8 @@ typedef struct request {
     int dim;
     bool plain, check;
     int64_t threshold;
-    rsh_input_reshard_stats *stats; /* borrowed */
+    rsh_input_reshard_stats *stats; /* borrowed, or unread */
+    rsh_input_reshard_stats unread; /* where counts go that nobody asked for */
     open_call *open;                /* owned */
     int64_t nopen, open_room;
 } request;
@@ -267,11 +268,6 @@ static rsh_status after(void *ctx, rsh_module *m, rsh_value *const *in, rsh_valu
 
 /* ---- the request ---- */
 
-static rsh_input_reshard_stats *nowhere(void) {
-    static _Thread_local rsh_input_reshard_stats unread;
-    return &unread;
-}
-
 static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *o, request **out) {
     request *r = rshn_calloc(1, sizeof *r);
     if (!r) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of rsh_input_reshard");
@@ -282,7 +278,7 @@ static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_o
     r->plain = o->plain_is_replicated;
     r->check = check && !strcmp(check, "1");
     r->threshold = o->threshold ? o->threshold : rsh_mesh_size(mesh);
-    r->stats = o->stats ? o->stats : nowhere();
+    r->stats = o->stats ? o->stats : &r->unread;
     rsh_status st = rsh_stash_new(rsh_mesh_comm(mesh), &r->stash);
     if (st) request_drop(r);
     else *out = r;

@@ -8,7 +8,7 @@
 
 /* ---- planning ---- */
 
-static void mix(rshn_tree_change *c, const void *data, size_t bytes) {
+void rshn_change_mix(rshn_tree_change *c, const void *data, size_t bytes) {
     if (!c->print) c->print = 1469598103934665603u;
     for (size_t i = 0; i < bytes; i++) c->print = (c->print ^ ((const unsigned char *)data)[i]) * 1099511628211u;
 }
@@ -33,9 +33,9 @@ static rsh_status check_distributed(const rshn_tree_change *c, const char *path,
 
 rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v, const rsh_place *places) {
     size_t bytes = (size_t)rsh_mesh_ndim(c->mesh) * sizeof *places;
-    mix(c, path, strlen(path) + 1);
+    rshn_change_mix(c, path, strlen(path) + 1);
     for (int i = 0; i < rsh_mesh_ndim(c->mesh); i++)
-        mix(c, (const int[]){(int)places[i].kind, places[i].dim, (int)places[i].op}, 3 * sizeof(int));
+        rshn_change_mix(c, (const int[]){(int)places[i].kind, places[i].dim, (int)places[i].op}, 3 * sizeof(int));
     if (rsh_value_sharded(v)) return check_distributed(c, path, v, places);
     for (int64_t i = 0; i < c->nplaces; i++)
         if (c->place[i].old == v)
@@ -49,7 +49,7 @@ rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v
 
 rsh_status rshn_change_hook(rshn_tree_change *c, rsh_module *m, rshn_hook hook) {
     rsh_status st = RSHN_GROW(c->hook, c->nhooks + 1, &c->hook_room);
-    mix(c, &hook.kind, sizeof hook.kind);
+    rshn_change_mix(c, &hook.kind, sizeof hook.kind);
     if (st && hook.drop) hook.drop(hook.ctx);
     if (!st) c->hook[c->nhooks++] = (rshn_new_hook){.m = m, .hook = hook};
     return st;
