@@ -3,7 +3,7 @@
 #   make            build the library, the command and the examples into build/
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
 #   make test       build, then every test that belongs to an edit (a few minutes)
-#   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours
+#   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean      remove the build folders
@@ -44,9 +44,11 @@ test:
 bench:
 	$(SETUP) build bench
 	$(CONFIGURE)
-	@sh bench/table.sh $(BUILD)/reshard
+	@rm -f $(BUILD)/bench.jsonl
+	@RESHARD_BENCH_ROWS=$(BUILD)/bench.jsonl sh bench/table.sh $(BUILD)/reshard
 	@bash bench/simulate.sh $(BUILD)/reshard
-	@sh bench/peers.sh $(BUILD)/bench/peers
+	@RESHARD_BENCH_ROWS=$(BUILD)/bench.jsonl sh bench/peers.sh $(BUILD)/bench/peers
+	@python3 bench/plot.py $(BUILD)/bench.jsonl $(BUILD)/bench.html
 	@python3 bench/checkpoint.py $(BUILD)/reshard
 	@/usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
 	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || $$program || exit 1; done

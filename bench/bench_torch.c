@@ -1,8 +1,9 @@
 /* Rows to columns: PyTorch 1.13 over gloo and ours, on threads and on processes, taking turns in the same run.
  *
- *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py.  RESHARD_PYTHON names another python than /usr/bin/python3
+ *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py
  *
- * Ours is timed as PyTorch is: a run starts behind a barrier, its time is that of the slowest rank, and the best counts.
+ * RESHARD_PYTHON names another python than /usr/bin/python3.  Ours is timed as PyTorch is: a run starts behind a
+ * barrier, its time is that of the slowest rank, and the best counts.
  * "ratio" is PyTorch's time divided by ours.  Where PyTorch is not installed its row says so and the others stand
  * alone. */
 #include <reshard/dtensor.h>

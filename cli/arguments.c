@@ -32,7 +32,10 @@ static void point_at(const char *text, int line, int column) {
     while (line-- > 1 && strchr(text, '\n')) text = strchr(text, '\n') + 1;
     int length = (int)strcspn(text, "\n"), at = column - 1 < length ? column - 1 : length;
     int skip = at > CONTEXT ? at - CONTEXT : 0, show = length - skip > 2 * CONTEXT ? 2 * CONTEXT : length - skip;
-    fprintf(stderr, "  %.*s\n  %*s^\n", show, text + skip, at - skip, "");
+    char before[4 * CONTEXT + 8], after[8 * CONTEXT + 8];
+    spell(text + skip, (size_t)(at - skip), before, sizeof before);
+    spell(text + at, (size_t)(show - (at - skip)), after, sizeof after);
+    fprintf(stderr, "  %s%s\n  %*s^\n", before, after, (int)strlen(before), "");
 }
 
 /* The whole of a text file, new; NULL after saying why not. */

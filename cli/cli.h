@@ -29,9 +29,21 @@ int cmd_doctor(int argc, char **argv);
 int fail(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* FAILED, after "reshard: sentence" */
 int fail_library(rsh_status status);       /* FAILED, after the library's own sentence */
+void note(const char *format, ...)
+    __attribute__((format(printf, 1, 2))); /* "reshard: sentence", about what is no failure */
+/* Leaves a sentence as the library does, for who may talk. */
+rsh_status sentence(rsh_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* From now on another rank says what there is to say. */
 void be_quiet(void);
 bool is_quiet(void);
+/* Before anything is said. */
+void open_talk(void);
+/* What is answered from now on has colours for the terminal, and no words but our own. */
+void answer_in_colour(void);
+/* Text with what a terminal would obey spelled out, "\\x1b", in `room` bytes with the NUL; how many
+ * bytes of the text are in it. */
+size_t spell(const char *text, size_t length, char *out, size_t room);
 /* At exit: an answer that did not reach its reader makes the command fail. */
 void close_stdout(void);
 int to_stream(void *stream, const char *text, size_t length); /* a sink's write */

@@ -2,6 +2,7 @@
 #include "contest.h"
 #include "launched.h"
 #include "contributions.h"
+#include "interrupt.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -173,8 +174,11 @@ static int run_bench(bench *b) {
 }
 
 int cmd_bench(int argc, char **argv) {
-    bench b = {.engine = "threads"};
+    bench b = {0};
     argp_parse(&bench_argp, argc, argv, 0, NULL, &b);
+    if (!b.engine && launched_forgotten("bench", "threads")) return USAGE;
+    if (!b.engine) b.engine = "threads";
+    interrupt_leaves("nothing was written");
     int result = launched_open(&b.launched, b.engine);
     if (!result) result = run_bench(&b);
     rsh_plan_free(b.plan);

@@ -1,7 +1,9 @@
 /* Convert: a checkpoint anew, cut otherwise. */
 #include "cli.h"
+#include "interrupt.h"
 #include "progress.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,14 +231,28 @@ static int tell_text(const conversion *c, const rsh_convert_report *r, double se
     return DONE;
 }
 
+/* What Ctrl-C leaves: the place of work, if it is there by then. */
+static void leave_partial(const conversion *c) {
+    static char path[PATH_MAX], words[PATH_MAX + 100];
+    static const char otherwise[] = "the target is as it was, or complete";
+    int n = (int)strlen(c->dst);
+    while (n > 1 && c->dst[n - 1] == '/') n--;
+    snprintf(path, sizeof path, "%.*s.reshard-partial", n, c->dst);
+    spell(path, strlen(path), words, PATH_MAX);
+    strcat(words, c->opts.no_digest ? " has what was done, and is of no use without digests: remove it"
+                                    : " has what was done; --resume goes on from there");
+    interrupt_leaves_at(path, words, otherwise);
+}
+
 static int run(conversion *c) {
     rsh_convert_report r = {0};
-    progress line = progress_new("convert");
     double start = clock_seconds();
     c->opts.progress = progress_tell;
-    c->opts.progress_ctx = &line;
+    c->opts.progress_ctx = "convert";
+    leave_partial(c);
+    progress_begin("convert: reading headers", 0);
     rsh_status st = rsh_ckpt_convert(c->src, c->dst, &c->opts, &r);
-    progress_end(&line);
+    progress_end();
     if (st) return fail_library(st);
     if (r.gap) fprintf(stderr, "reshard: %s was gone for a moment: this file system cannot exchange names\n", c->dst);
     double seconds = clock_seconds() - start;

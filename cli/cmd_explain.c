@@ -1,11 +1,11 @@
 /* Explain: plan a move and say what it costs. */
 #include "explain.h"
+#include "interrupt.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
@@ -18,7 +18,7 @@ enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {.name = "matrix", .key = MATRIX, .doc = "with the bytes from each rank to each other (itself too)"},
-    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move into FILE"},
+    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move; - is stdout, and the picture the answer"},
     {.name = "html", .key = HTML, .arg = "FILE", .doc = "the same as a page with tables"},
     {.name = "ranks-per-node",
      .key = RANKS_PER_NODE,
@@ -27,6 +27,8 @@ static const struct argp_option options[] = {
     {.name = "by-node", .key = BY_NODE, .doc = "reductions combine what lies on each node first"},
     {.name = "relabel", .key = RELABEL, .doc = "first renumber the ranks of TO so that most bytes stay where they are"},
     {0}};
+
+static bool is_stdout(const char *name) { return name && !strcmp(name, "-"); }
 
 static error_t parse(int key, char *word, struct argp_state *state) {
     explanation *e = state->input;
@@ -40,6 +42,10 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case RELABEL: e->relabel = true; return 0;
     case RANKS_PER_NODE:
         if (!parse_count(word, 1, &e->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
+        return 0;
+    case ARGP_KEY_END:
+        if (is_stdout(e->svg) + is_stdout(e->html) + (e->json && (is_stdout(e->svg) || is_stdout(e->html))) > 1)
+            argp_error(state, "only one of --svg=-, --html=- and --json can go to stdout");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -103,29 +109,6 @@ static rsh_status plan(explanation *e) {
     return st ? st : try_other(e, &opts);
 }
 
-/* ---- progress, for who waits at a terminal ---- */
-
-static volatile sig_atomic_t waited; /* seconds */
-
-static void tell_time(int signal) {
-    char line[] = "\rplanning for      s";
-    int seconds = waited++;
-    (void)signal;
-    for (int i = 17; seconds && i > 13; i--, seconds /= 10) line[i] = (char)('0' + seconds % 10);
-    ssize_t told = waited > 2 ? write(STDERR_FILENO, line, sizeof line - 1) : 0;
-    (void)told;
-}
-
-static void watch(bool on) {
-    struct sigaction act = {.sa_handler = on ? tell_time : SIG_DFL, .sa_flags = SA_RESTART};
-    struct itimerval each = {{on, 0}, {on, 0}};
-    if (!isatty(STDERR_FILENO)) return;
-    if (on) sigaction(SIGALRM, &act, NULL);
-    setitimer(ITIMER_REAL, &each, NULL);
-    if (!on) sigaction(SIGALRM, &act, NULL);
-    if (!on && waited > 2) fputs("\r                    \r", stderr);
-}
-
 /* ---- answers ---- */
 
 static int refuse_ranks(const explanation *e) {
@@ -140,21 +123,42 @@ static int refuse_matrix(const explanation *e) {
     return fail("the matrix has more than %" PRId64 " entries; at most %" PRId64 " are printed", entries, MOST_ENTRIES);
 }
 
+/* A picture on its way to a file, and why it did not get there. */
+typedef struct drawing {
+    FILE *file;
+    int error;
+} drawing;
+
+static int put_picture(void *ctx, const char *text, size_t length) {
+    drawing *d = ctx;
+    if (fwrite(text, 1, length, d->file) == length) return 0;
+    d->error = errno;
+    return 1;
+}
+
+static int draw_stdout(const explanation *e, rsh_picture form) {
+    rsh_sink sink = {to_stream, stdout};
+    rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
+    return !st ? DONE : st == RSH_EIO ? FAILED : fail_library(st); /* stdout's own error is told at exit */
+}
+
 static int draw_file(const explanation *e, const char *name, rsh_picture form) {
     if (!name) return DONE;
-    FILE *file = fopen(name, "w");
-    if (!file) return fail("%s: %s", name, strerror(errno));
-    rsh_sink sink = {to_stream, file};
+    if (is_stdout(name)) return draw_stdout(e, form);
+    drawing d = {fopen(name, "w"), 0};
+    if (!d.file) return fail("%s: %s", name, strerror(errno));
+    rsh_sink sink = {put_picture, &d};
+    interrupt_leaves("the picture is not complete");
     rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
-    errno = 0;
-    if (fclose(file) || st == RSH_EIO)
-        return fail("%s: %s", name, errno ? strerror(errno) : "the picture was not written");
+    if (fclose(d.file) && !d.error) d.error = errno;
+    if (d.error) return fail("%s: %s", name, strerror(d.error));
     return st ? fail_library(st) : DONE;
 }
 
 static int answer(const explanation *e) {
     if (refuse_matrix(e)) return FAILED;
     if (draw_file(e, e->svg, RSH_PICTURE_SVG) || draw_file(e, e->html, RSH_PICTURE_HTML)) return FAILED;
+    if (is_stdout(e->svg) || is_stdout(e->html)) return DONE; /* the picture is the answer */
     return e->json ? explain_json(e) : explain_text(e);
 }
 
@@ -163,9 +167,10 @@ int cmd_explain(int argc, char **argv) {
     int result = FAILED;
     argp_parse(&explain_argp, argc, argv, 0, NULL, &e);
     if (layout_pair_parse(&e.pair) && refuse_ranks(&e) == DONE) {
-        watch(true);
+        interrupt_leaves("nothing was written");
+        progress_plan("explain", layout_pair_group(&e.pair));
         rsh_status st = plan(&e);
-        watch(false);
+        progress_end();
         result = st ? fail_library(st) : answer(&e);
     }
     rsh_plan_free(e.plan);

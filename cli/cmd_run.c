@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +23,7 @@ typedef struct launch {
     int64_t n;
     char **program; /* and its arguments, ending with NULL */
 
+    atomic_bool *unfound; /* shared with the processes: one of them has said that there is no such program */
     pid_t self, *child; /* 0: has ended */
     int64_t alive;
     int result;      /* exit status of the first that failed */
@@ -85,7 +89,8 @@ static _Noreturn void become(const launch *l, int64_t rank) {
     set_number("RESHARD_SIZE", l->n);
     give_stdin(rank);
     execvp(l->program[0], l->program);
-    fail("%s: %s", l->program[0], strerror(errno));
+    int error = errno;
+    if (!atomic_exchange(l->unfound, true)) fail("%s: %s", l->program[0], strerror(error));
     _exit(NOT_FOUND);
 }
 
@@ -141,6 +146,8 @@ static void reap(launch *l) {
     if (f.rank < 0 || l->ending) return;
     if (WIFSIGNALED(f.how))
         fail("rank %lld was ended by signal %d (%s)", (long long)f.rank, WTERMSIG(f.how), strsignal(WTERMSIG(f.how)));
+    else if (!*l->unfound)
+        fail("rank %lld ended with exit status %d", (long long)f.rank, WEXITSTATUS(f.how));
     end_others(l, WIFSIGNALED(f.how) ? BY_SIGNAL + WTERMSIG(f.how) : WEXITSTATUS(f.how));
 }
 
@@ -196,12 +203,43 @@ static void take_signals(launch *l) {
     signal(SIGCHLD, SIG_DFL);
 }
 
+static int64_t read_number(const char *path, int64_t otherwise) {
+    long long n;
+    FILE *file = fopen(path, "r");
+    bool found = file && fscanf(file, "%lld", &n) == 1;
+    if (file) fclose(file);
+    return found ? n : otherwise;
+}
+
+/* More processes than the machine has numbers for, or the user or the control group may have, are refused before the
+ * first of them starts. */
+static int check_room(const launch *l) {
+    struct rlimit user;
+    int64_t used = read_number("/sys/fs/cgroup/pids.current", 0);
+    const struct {
+        const char *name;
+        int64_t most;
+    } limits[] = {
+        {"/proc/sys/kernel/pid_max", read_number("/proc/sys/kernel/pid_max", INT64_MAX)},
+        {"/proc/sys/kernel/threads-max", read_number("/proc/sys/kernel/threads-max", INT64_MAX)},
+        {"/sys/fs/cgroup/pids.max, less those that run,", read_number("/sys/fs/cgroup/pids.max", INT64_MAX) - used},
+        {"ulimit -u", geteuid() && !getrlimit(RLIMIT_NPROC, &user) && user.rlim_cur < INT64_MAX ? (int64_t)user.rlim_cur
+                                                                                                : INT64_MAX}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (l->n > limits[i].most)
+            return fail("%lld processes are too many: %s allows %lld", (long long)l->n, limits[i].name,
+                        (long long)limits[i].most);
+    return DONE;
+}
+
 int cmd_run(int argc, char **argv) {
     launch l = {.self = getpid()};
     char job[64];
     argp_parse(&run_argp, argc, argv, ARGP_IN_ORDER, NULL, &l);
+    if (check_room(&l)) return FAILED;
     l.child = calloc((size_t)l.n, sizeof *l.child);
-    if (!l.child) return fail("out of memory for %lld processes", (long long)l.n);
+    l.unfound = mmap(NULL, sizeof *l.unfound, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!l.child || l.unfound == MAP_FAILED) return fail("out of memory for %lld processes", (long long)l.n);
     snprintf(job, sizeof job, "%ld-%.9f", (long)l.self, clock_seconds());
     setenv("RESHARD_JOB", job, 1);
     prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -1,5 +1,7 @@
 /* Simulate: what a move takes on a machine that need not be here. */
 #include "cli.h"
+#include "interrupt.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -118,7 +120,9 @@ static bool take_machine(simulating *s) {
     *m = (rsh_machine)RSH_MACHINE_INIT;
     m->run_bytes = RUN_BYTES;
     if (s->file && !read_machine(s->file, m)) return false;
+    if (s->calibrate) progress_begin("simulate: measuring this machine", 0);
     rsh_status st = s->calibrate ? rsh_machine_calibrate(m) : RSH_OK;
+    progress_end();
     if (s->mem >= 0) m->memory = s->mem, m->transposed = m->combined = m->core = 0;
     if (s->core >= 0) m->core = s->core;
     if (s->nic >= 0) m->nic = s->nic;
@@ -220,14 +224,18 @@ static rsh_status simulate(simulating *s) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     opts.ranks_per_node = s->ranks_per_node;
     opts.reduce = s->by_node ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
+    progress_plan("simulate", layout_pair_group(&s->pair));
     rsh_status st = rsh_plan_new(s->pair.from, s->pair.to, &opts, &s->plan);
-    return st ? st : rsh_simulate(s->plan, &s->machine, &s->result);
+    if (!st) st = rsh_simulate(s->plan, &s->machine, &s->result);
+    progress_end();
+    return st;
 }
 
 int cmd_simulate(int argc, char **argv) {
     simulating s = {.mem = -1, .core = -1, .nic = -1, .latency = -1};
     int result = FAILED;
     argp_parse(&simulate_argp, argc, argv, 0, NULL, &s);
+    interrupt_leaves("nothing was written");
     s.pair.from_text = s.text[0], s.pair.to_text = s.text[1];
     if ((!s.text[0] || layout_pair_parse(&s.pair)) && take_machine(&s)) {
         rsh_status st = s.text[0] ? simulate(&s) : RSH_OK;

@@ -1,5 +1,6 @@
 /* Verify: do two checkpoints hold the same tensors, however they are cut? */
 #include "cli.h"
+#include "interrupt.h"
 #include "progress.h"
 
 enum { JSON = 256, MEM, FROM_A, FROM_B };
@@ -76,15 +77,16 @@ int cmd_verify(int argc, char **argv) {
     verification v = {.mem = 0};
     rsh_ckpt_difference d = {0};
     argp_parse(&verify_argp, argc, argv, 0, NULL, &v);
-    progress line = progress_new("verify");
+    interrupt_leaves("nothing was written");
+    progress_begin("verify: reading headers", 0);
     rsh_status st = open_one(&v, 0);
     if (!st) st = open_one(&v, 1);
     rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
     opts.mem = v.mem;
     opts.progress = progress_tell;
-    opts.progress_ctx = &line;
+    opts.progress_ctx = "verify";
     if (!st) st = rsh_ckpt_compare(v.c[0], v.c[1], &opts, &d);
-    progress_end(&line);
+    progress_end();
     int result = st ? fail_library(st) : answer(&v, &d);
     rsh_ckpt_free(v.c[0]);
     rsh_ckpt_free(v.c[1]);

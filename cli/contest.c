@@ -1,13 +1,13 @@
 /* Contest: rank 0 leads; it measures the references while the others sleep at the gate, then opens it for a round of
  * moves. */
 #include "contest.h"
+#include "progress.h"
 
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define LEAST_ROUNDS 15
 #define MOST_ROUNDS 1000
@@ -186,12 +186,6 @@ static int64_t count_rounds(const contest *c, double seconds) {
     return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int64_t)n;
 }
 
-static void show_progress(int64_t round, int64_t rounds, double started) {
-    if (!isatty(STDERR_FILENO) || clock_seconds() - started < 1) return;
-    if (round < rounds) fprintf(stderr, "\rround %lld of %lld ", (long long)round, (long long)rounds);
-    else fputs("\r\33[K", stderr);
-}
-
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -202,27 +196,32 @@ static double median(double *list, int64_t n) {
     return n % 2 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2;
 }
 
+static uint64_t batch_bytes(const contest *c) { return (uint64_t)c->batch * c->bytes; }
+
 /* memcpy, the fastest pass, the move.  The speed of the machine changes by the second, so the move is held against the
  * pass of its own round. */
 static rsh_status hold_round(contest *c, contest_phase phase, double *rate, double *fraction) {
     double seconds;
     c->memcpy_seconds = fmin(c->memcpy_seconds, reference_sample(&c->reference, c->batch));
+    progress_add(batch_bytes(c));
     *rate = fastest_bytes(&c->fastest) / fmax(fastest_sample(&c->fastest, c->batch), 1e-9);
+    progress_add(batch_bytes(c));
     rsh_status st = sample(c, phase, &seconds);
     if (st) return st;
+    progress_add(batch_bytes(c));
     c->seconds = fmin(c->seconds, seconds);
     *fraction = (double)(c->bytes_read + c->bytes) / *rate / fmax(seconds, 1e-9);
     return RSH_OK;
 }
 
 static rsh_status hold_rounds(contest *c, int64_t rounds) {
-    double started = clock_seconds(), *rate = calloc(2 * (size_t)rounds, sizeof *rate), *fraction = rate + rounds;
+    double *rate = calloc(2 * (size_t)rounds, sizeof *rate), *fraction = rate + rounds;
     rsh_status st = rate ? RSH_OK : RSH_ENOMEM;
     c->seconds = c->memcpy_seconds = INFINITY;
-    for (int64_t i = 1; !st && i <= rounds; i++) {
+    progress_begin("bench: memcpy, stream and the move in turn", 3 * (uint64_t)rounds * batch_bytes(c));
+    for (int64_t i = 1; !st && i <= rounds; i++)
         st = hold_round(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &rate[i - 1], &fraction[i - 1]);
-        show_progress(i, rounds, started);
-    }
+    progress_begin("bench: checking every element", 0);
     if (!st) {
         c->stream_rate = median(rate, rounds);
         c->stream_fraction = median(fraction, rounds);
@@ -306,6 +305,7 @@ rsh_status contest_run(contest *c) {
     c->nranks = n < 1 ? 1 : (int)n;
     size_t bytes = (size_t)c->nranks * sizeof *c->runner;
     c->runner = share(bytes);
+    progress_begin("bench: filling memory, and trying loops", 0);
     bool ready = c->runner && pattern_source(&c->source, c->pair) && pattern_result(&c->result, c->pair);
     rsh_status st = ready ? RSH_OK : RSH_ENOMEM;
     if (c->comm) st = rsh_comm_agree(c->comm, st);
@@ -313,5 +313,6 @@ rsh_status contest_run(contest *c) {
     pattern_free(&c->source);
     pattern_free(&c->result);
     if (c->runner) munmap(c->runner, bytes);
+    progress_end();
     return st;
 }

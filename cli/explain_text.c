@@ -2,6 +2,9 @@
 #include "explain.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define FEW_RANKS 16
 
@@ -101,10 +104,18 @@ static rsh_status print_matrix(const explanation *e) {
     return rsh_plan_matrix(e->plan, print_entry, NULL);
 }
 
+/* NO_COLOR is a wish that many commands know. */
+static rsh_picture choose_form(void) {
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool colours = isatty(STDOUT_FILENO) && !(no && *no) && term && *term && strcmp(term, "dumb");
+    if (colours) answer_in_colour();
+    return colours ? RSH_PICTURE_ANSI : RSH_PICTURE_TEXT;
+}
+
 int explain_text(const explanation *e) {
     rsh_sink sink = {to_stream, stdout};
     printf("from  %s\nto    %s\n\n", rsh_layout_text(e->pair.from), rsh_layout_text(e->pair.to));
-    rsh_status st = rsh_draw_plan(e->plan, 0, RSH_PICTURE_TEXT, &sink);
+    rsh_status st = rsh_draw_plan(e->plan, 0, choose_form(), &sink);
     if (st == RSH_EIO) return FAILED; /* stdout's own error is told at exit */
     if (st) return fail_library(st);
     puts("");

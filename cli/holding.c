@@ -3,7 +3,19 @@
 
 #include <stdlib.h>
 
-rsh_status holding_take(rsh_comm *comm, const parts *whole, holding *h) {
+/* Strides of this rank's parts, where files have another order than the layout. */
+static bool order(holding *h, bool fortran) {
+    h->strides = calloc((size_t)h->nparts + 1, sizeof *h->strides);
+    for (int64_t i = 0; h->strides && i < h->nparts; i++) {
+        const rsh_tensor *t = rsh_sharded_part(h->tensor, i);
+        dense_strides(rsh_tensor_ndim(t), rsh_tensor_shape(t), fortran, h->strides[i]);
+        h->memory[i].strides = h->strides[i];
+    }
+    return h->strides;
+}
+
+rsh_status holding_take(rsh_comm *comm, const files *f, holding *h) {
+    const parts *whole = f->parts;
     *h = (holding){.whole = whole, .first = parts_of(whole, rsh_comm_rank(comm))};
     rsh_status st = rsh_sharded_empty(comm, whole->layout, &h->tensor);
     if (st) return st;
@@ -11,12 +23,13 @@ rsh_status holding_take(rsh_comm *comm, const parts *whole, holding *h) {
     h->memory = calloc((size_t)h->nparts + 1, sizeof *h->memory);
     if (!h->memory) return RSH_ENOMEM;
     for (int64_t i = 0; i < h->nparts; i++) h->memory[i].data = rsh_tensor_data(rsh_sharded_part(h->tensor, i));
-    return RSH_OK;
+    return !f->npy || order(h, f->fortran) ? RSH_OK : RSH_ENOMEM;
 }
 
 void holding_free(holding *h) {
     rsh_sharded_free(h->tensor);
     free(h->memory);
+    free(h->strides);
 }
 
 rsh_status holding_reshard(rsh_comm *comm, const rsh_plan *plan, const holding *src, const holding *dst) {

@@ -1,37 +1,36 @@
 /* Launched: libreshard-mpi, found when it is needed, and a comm of all ranks. */
 #include "launched.h"
+#include "library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TEXT_OF(x) #x
 #define SONAME(major, minor) "libreshard-mpi.so." TEXT_OF(major) "." TEXT_OF(minor)
 static const char soname[] = SONAME(RSH_VERSION_MAJOR, RSH_VERSION_MINOR);
 
-enum { PATH = 4096 };
-
-/* The library in the folder of `file`; NULL: not there, or not to be loaded. */
-static void *load_beside(const char *file) {
-    char path[PATH];
-    const char *slash = strrchr(file, '/');
-    int n = slash ? snprintf(path, sizeof path, "%.*s/%s", (int)(slash - file), file, soname) : -1;
-    return n > 0 && n < PATH && !access(path, R_OK) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+/* RESHARD_MPI_LIBRARY, if set. */
+static void *load(void) {
+    const char *file = getenv("RESHARD_MPI_LIBRARY");
+    return file && *file ? dlopen(file, RTLD_NOW | RTLD_GLOBAL) : library_load("libreshard-mpi.so");
 }
 
-/* RESHARD_MPI_LIBRARY, if set; else beside the command, beside the core library, and where the system looks.  An MPI's
- * own plugins look for its symbols among the global ones. */
-static void *load(void) {
-    const char *chosen = getenv("RESHARD_MPI_LIBRARY");
-    char self[PATH] = "";
-    Dl_info core;
-    if (chosen && *chosen) return dlopen(chosen, RTLD_NOW | RTLD_GLOBAL);
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) *self = '\0';
-    void *library = load_beside(self);
-    if (!library && dladdr((void *)(uintptr_t)rsh_version, &core) && core.dli_fname)
-        library = load_beside(core.dli_fname);
-    return library ? library : dlopen(soname, RTLD_NOW | RTLD_GLOBAL);
+/* Launchers tell the ranks how many there are, and which one each is. */
+static const char *const told[][3] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                      {"MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+                                      {"MPICH", "PMI_SIZE", "PMI_RANK"}};
+
+bool launched_forgotten(const char *verb, const char *engine) {
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        const char *size = getenv(told[i][1]), *rank = getenv(told[i][2]);
+        if (!size || atoi(size) < 2) continue;
+        if (!rank || !atoi(rank))
+            fail("mpirun started %s processes (%s), and each would %s on its own; use --engine mpi to make them the "
+                 "ranks, or --engine %s if this is meant", size, told[i][0], verb, engine);
+        return true;
+    }
+    return false;
 }
 
 bool launched_possible(void) { return load() != NULL; }

@@ -10,6 +10,9 @@ typedef struct launched {
     rsh_status (*close)(rsh_comm *comm);
 } launched;
 
+/* Did mpirun start several of us, for `verb`, without being asked for the engine mpi?  True after a
+ * sentence of the first, which names the default `engine`. */
+bool launched_forgotten(const char *verb, const char *engine);
 /* Joins the others if `engine` is mpi; from then on only rank 0 talks.  DONE, or FAILED after a
  * sentence. */
 int launched_open(launched *l, const char *engine);
@@ -23,9 +26,5 @@ rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts);
 bool launched_speaks(const launched *l);
 /* Is libreshard-mpi there, and an MPI for it? */
 bool launched_possible(void);
-
-/* Move the parts of `src`, which rank 0 has, to those of `dst`, which rank 0 gets; other ranks have
- * measured both.  Collective. */
-int launched_move(const launched *l, const rsh_plan *plan, const parts *src, const parts *dst);
 
 #endif

@@ -1,6 +1,7 @@
 /* Main: the table of verbs. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,14 @@ typedef struct verb {
 
 static const verb verbs[] = {
     {"explain", cmd_explain, "what a move between two layouts costs, as text, JSON or a picture"},
-    {"apply", cmd_apply, "move the parts of a tensor from stdin to stdout"},
+    {"apply", cmd_apply, "move the parts of a tensor, of streams or of files"},
     {"bench", cmd_bench, "how fast a move is, beside memcpy, with every element checked"},
     {"simulate", cmd_simulate, "how long a move takes on a machine that need not be here"},
     {"convert", cmd_convert, "write a checkpoint anew, cut otherwise"},
     {"inspect", cmd_inspect, "list what is in checkpoints"},
     {"verify", cmd_verify, "compare two checkpoints, however they are cut"},
     {"run", cmd_run, "start N processes of a program, each told which rank it is"},
-    {"doctor", cmd_doctor, "what this build and this machine offer"},
+    {"doctor", cmd_doctor, "what this build and this machine offer, and what to do"},
 };
 #define VERBS (sizeof verbs / sizeof *verbs)
 
@@ -29,8 +30,11 @@ static void print_help(FILE *to) {
           "Moves N-D tensors between any two sharded layouts.\n\n",
           to);
     for (size_t i = 0; i < VERBS; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].help);
+    fputs("  help       this, or 'help VERB': the options of a verb\n"
+          "  version    which version this is\n",
+          to);
     fputs("\nA layout is one line of text: 'f32[4096/tp, 11008] on dp=2,tp=4'.\n"
-          "'reshard VERB --help' lists the options of a verb; 'man reshard' says it all.\n",
+          "'reshard help VERB' lists the options of a verb; 'man reshard' says it all.\n",
           to);
 }
 
@@ -71,38 +75,75 @@ static const char *nearest(const char *word) {
 
 static int unknown(const char *word) {
     const char *guess = nearest(word);
-    if (guess)
+    if (isalpha((unsigned char)*word) && strchr(word, '['))
+        fail("'%s' looks like a layout, and a verb comes first: reshard explain FROM TO", word);
+    else if (guess)
         fail("there is no verb '%s'; did you mean '%s'?", word, guess);
     else
         fail("there is no verb '%s'; 'reshard --help' lists them", word);
     return USAGE;
 }
 
+static const verb *find(const char *word) {
+    for (size_t i = 0; i < VERBS; i++)
+        if (!strcmp(word, verbs[i].name)) return &verbs[i];
+    return NULL;
+}
+
+/* The doctor says itself what is wrong with the environment; nobody else works with settings that are refused.
+ * Whoever makes a tensor has the library read them. */
+static int check_settings(const verb *v) {
+    rsh_tensor *t = NULL;
+    rsh_status st = v->run == cmd_doctor ? RSH_OK : rsh_tensor_empty(RSH_U8, 0, NULL, &t);
+    rsh_tensor_free(t);
+    return st ? fail_library(st) : DONE;
+}
+
 static int run(const verb *v, int argc, char **argv) {
     char name[32];
+    static char help[] = "--help";
     snprintf(name, sizeof name, "reshard %s", v->name);
     argv[0] = name;
+    if (argc > 1 && !strcmp(argv[1], "-h")) argv[1] = help;
+    if (check_settings(v)) return FAILED;
     return v->run(argc, argv);
 }
 
+static int print_version(void) {
+    printf("reshard %s\n", rsh_version());
+    return DONE;
+}
+
+/* help, or help VERB */
+static int help(int argc, char **argv) {
+    static char option[] = "--help";
+    if (argc < 2 || !strcmp(argv[1], "help") || !strcmp(argv[1], "version")) {
+        print_help(stdout);
+        return DONE;
+    }
+    char *words[] = {argv[1], option, NULL};
+    const verb *v = find(argv[1]);
+    return v ? run(v, 2, words) : unknown(argv[1]);
+}
+
+static bool is_one_of(const char *word, const char *const *list) {
+    while (*list && strcmp(word, *list)) list++;
+    return *list;
+}
+
 int main(int argc, char **argv) {
+    static const char *const helps[] = {"help", "--help", "-h", "-?", NULL};
+    static const char *const versions[] = {"version", "--version", "-V", NULL};
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of write, not the end of us */
     argp_err_exit_status = USAGE;
+    open_talk();
     atexit(close_stdout);
     if (argc < 2) {
         print_help(stderr);
         return USAGE;
     }
-    const char *word = argv[1];
-    if (!strcmp(word, "--help") || !strcmp(word, "-?")) {
-        print_help(stdout);
-        return DONE;
-    }
-    if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
-        printf("reshard %s\n", rsh_version());
-        return DONE;
-    }
-    for (size_t i = 0; i < VERBS; i++)
-        if (!strcmp(word, verbs[i].name)) return run(&verbs[i], argc - 1, argv + 1);
-    return unknown(word);
+    if (is_one_of(argv[1], helps)) return help(argc - 1, argv + 1);
+    if (is_one_of(argv[1], versions)) return print_version();
+    const verb *v = find(argv[1]);
+    return v ? run(v, argc - 1, argv + 1) : unknown(argv[1]);
 }

@@ -41,20 +41,36 @@ void parts_settle(parts *p, char *data) {
     for (int64_t i = 0; i < p->n; i++) p->memory[i].data = data + (size_t)p->memory[i].data;
 }
 
-int parts_allocate(parts *p) {
+rsh_status parts_allocate(parts *p) {
     int64_t bytes = (int64_t)p->bytes;
     rsh_status st = rsh_tensor_empty(RSH_U8, 1, &bytes, &p->owner);
-    if (st) return fail_library(st);
-    parts_settle(p, rsh_tensor_data(p->owner));
-    return DONE;
+    if (!st) parts_settle(p, rsh_tensor_data(p->owner));
+    return st;
 }
 
-int parts_allocate_shared(parts *p) {
-    p->mapped = p->bytes + 1; /* a mapping of nothing is none */
-    void *at = mmap(NULL, p->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return fail("out of memory for %zu bytes", p->bytes);
-    p->mapping = at;
-    parts_settle(p, at);
+void dense_strides(int ndim, const int64_t *shape, bool fortran, int64_t *strides) {
+    int64_t step = 1;
+    for (int k = 0; k < ndim; k++) {
+        int d = fortran ? k : ndim - 1 - k;
+        strides[d] = step;
+        step *= shape[d] > 1 ? shape[d] : 1;
+    }
+}
+
+int parts_order(parts *p, bool fortran) {
+    int64_t nranks = rsh_layout_nranks(p->layout), next = 0;
+    p->strides = calloc((size_t)p->n + 1, sizeof *p->strides);
+    if (!p->strides) return fail("out of memory for the strides of %lld parts", (long long)p->n);
+    for (int64_t k = 0; k < nranks; k++) {
+        int64_t rank = rsh_layout_rank(p->layout, k), nparts = rsh_layout_nparts(p->layout, rank);
+        for (int64_t i = 0; i < nparts; i++, next++) {
+            rsh_part part;
+            rsh_status st = rsh_layout_part(p->layout, rank, i, &part);
+            if (st) return fail_library(st);
+            dense_strides(part.ndim, part.shape, fortran, p->strides[next]);
+            p->memory[next].strides = p->strides[next];
+        }
+    }
     return DONE;
 }
 
@@ -75,4 +91,5 @@ void parts_free(parts *p) {
     if (p->mapping) munmap(p->mapping, p->mapped);
     rsh_tensor_free(p->owner);
     free(p->memory);
+    free(p->strides);
 }

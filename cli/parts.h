@@ -14,17 +14,17 @@ typedef struct parts {
     rsh_tensor *owner; /* of data, unless it is mapped */
     size_t mapped;     /* bytes of the mapping that begins at `mapping` */
     void *mapping;
+    int64_t (*strides)[RSH_MAX_NDIM]; /* [n], where memory is not in the layout's order; or NULL */
 } parts;
 
-/* Counts parts and bytes; no memory yet.  All of these return an exit status, after a sentence
- * where it is not DONE. */
+/* Counts parts and bytes; no memory yet.  DONE, or FAILED after a sentence. */
 int parts_measure(parts *p, const rsh_layout *layout);
-int parts_allocate(parts *p);
-int parts_allocate_shared(parts *p); /* with processes that are forked later */
+rsh_status parts_allocate(parts *p);
 void parts_settle(parts *p, char *data); /* the block begins at `data` */
-/* Memory and contents from a file descriptor that must hold exactly these bytes. */
-int parts_read(parts *p, int fd);
-int parts_write(const parts *p, int fd);
+/* Elements are row by row in each part, or with `fortran` the first dim is the fastest, whatever
+ * the layout says.  DONE, or FAILED after a sentence. */
+int parts_order(parts *p, bool fortran);
+void dense_strides(int ndim, const int64_t *shape, bool fortran, int64_t *strides);
 /* The first part of a rank, among all. */
 int64_t parts_of(const parts *p, int64_t rank);
 size_t parts_bytes(const parts *p, int64_t i); /* of part i */

@@ -3,27 +3,171 @@
 
 #include "cli.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-progress progress_new(const char *verb) {
-    return (progress){.verb = verb, .shown = isatty(STDERR_FILENO) && !is_quiet()};
+#define FIRST 0.1 /* seconds before anything is shown, and between two paintings */
+#define NEXT 0.2
+#define SAMPLES 2048 /* pages that are looked at */
+#define WIPE "\r\033[K"
+
+/* What the painter reads, in memory that forked ranks share. */
+typedef struct work {
+    _Atomic(const char *) what; /* NULL: hidden */
+    _Atomic uint64_t done, total;
+    _Atomic double start;
+    _Atomic(const char *) memory; /* of `total` bytes, whose pages come as they are written; NULL: bytes are counted */
+} work;
+
+static work *now;       /* NULL: nothing is shown */
+static pid_t painting;  /* the process that has a painter; 0: none */
+static atomic_bool open; /* is there a line that has no end? */
+static pthread_t painter;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
+static bool over;
+
+/* ---- the line ---- */
+
+static const char *time_left(double seconds, char text[QUANTITY]) {
+    if (seconds < 90) snprintf(text, QUANTITY, "%.0f s", seconds);
+    else if (seconds < 5400) snprintf(text, QUANTITY, "%.0f min", seconds / 60);
+    else snprintf(text, QUANTITY, "%.1f h", seconds / 3600);
+    return text;
 }
 
-int progress_tell(void *ctx, uint64_t bytes, uint64_t total) {
-    progress *p = ctx;
+/* The share of memory that has been written to, by a look at some of its pages. */
+static double share_written(const char *memory, uint64_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = bytes / page, step = pages / SAMPLES + 1, seen = 0, there = 0;
+    const char *first = (const char *)(((uintptr_t)memory + page - 1) & ~(uintptr_t)(page - 1));
+    for (size_t i = 0; i + 1 < pages; i += step, seen++) {
+        unsigned char in = 0;
+        if (!mincore((void *)(uintptr_t)(first + i * page), page, &in)) there += in & 1;
+    }
+    return seen ? (double)there / (double)seen : 0;
+}
+
+static double bytes_done(void) {
+    const char *memory = now->memory;
+    return memory ? share_written(memory, now->total) * (double)now->total : (double)now->done;
+}
+
+static void describe(const char *what, char *line, size_t room) {
     char done[QUANTITY], all[QUANTITY], rate[QUANTITY], left[QUANTITY];
-    if (!p->shown) return 0;
-    double now = clock_seconds();
-    if (p->start == 0) p->start = now;
-    double seconds = now - p->start, speed = seconds > 0 ? (double)bytes / seconds : 0;
-    fprintf(stderr, "\r%s: %s of %s (%d %%), %s/s, %s left \033[K", p->verb, human_bytes((double)bytes, done),
-            human_bytes((double)total, all), total ? (int)(100 * (double)bytes / (double)total) : 100,
-            human_bytes(speed, rate), human_seconds(speed > 0 ? (double)(total - bytes) / speed : 0, left));
-    p->open = true;
+    double bytes = bytes_done(), total = (double)now->total, seconds = clock_seconds() - now->start;
+    double speed = bytes / (seconds > 1e-3 ? seconds : 1e-3);
+    if (bytes > total) bytes = total;
+    if (total == 0)
+        snprintf(line, room, "%s, %.0f s", what, seconds);
+    else if (bytes == 0)
+        snprintf(line, room, "%s, 0 %% of %s", what, human_bytes(total, all));
+    else
+        snprintf(line, room, "%s, %s of %s (%.0f %%), %s/s, %s left", what, human_bytes(bytes, done),
+                 human_bytes(total, all), 100 * bytes / total, human_bytes(speed, rate),
+                 time_left((total - bytes) / speed, left));
+}
+
+/* A line that is wider than the terminal could not be written over. */
+static void paint(void) {
+    char line[256] = WIPE;
+    struct winsize size;
+    const char *what = now->what;
+    if (!what) return;
+    size_t skip = strlen(WIPE), room = sizeof line - skip;
+    if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1 && size.ws_col < room) room = size.ws_col;
+    describe(what, line + skip, room);
+    atomic_store(&open, true);
+    ssize_t told = write(STDERR_FILENO, line, strlen(line));
+    (void)told;
+}
+
+static struct timespec in(double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += (long)(1e9 * seconds);
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+static void *keep_painting(void *nothing) {
+    pthread_mutex_lock(&lock);
+    for (double wait = FIRST; !over; wait = NEXT) {
+        struct timespec until = in(wait);
+        pthread_cond_timedwait(&bell, &lock, &until);
+        if (!over && clock_seconds() - now->start > FIRST) paint();
+    }
+    pthread_mutex_unlock(&lock);
+    return nothing;
+}
+
+/* ---- beginning and end ---- */
+
+static void start_painter(void) {
+    if (painting || !isatty(STDERR_FILENO) || is_quiet()) return;
+    void *shared = mmap(NULL, sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return;
+    now = shared;
+    now->start = clock_seconds();
+    over = false;
+    if (!pthread_create(&painter, NULL, keep_painting, NULL)) painting = getpid();
+}
+
+void progress_begin(const char *what, uint64_t total) {
+    start_painter();
+    if (!now) return;
+    now->memory = NULL;
+    now->done = 0;
+    now->total = total;
+    now->start = clock_seconds();
+    now->what = what;
+}
+
+void progress_fill(const char *what, const void *memory, uint64_t bytes) {
+    progress_begin(what, bytes);
+    if (now) now->memory = memory;
+}
+
+void progress_plan(const char *verb, int64_t ranks) {
+    static char what[80];
+    snprintf(what, sizeof what, "%s: planning for %lld rank%s", verb, (long long)ranks, plural(ranks));
+    progress_begin(what, 0);
+}
+
+void progress_add(uint64_t bytes) {
+    if (now) now->done += bytes;
+}
+
+int progress_tell(void *what, uint64_t bytes, uint64_t total) {
+    if (now && (now->what != what || now->total != total)) progress_begin(what, total);
+    if (now) now->done = bytes;
     return 0;
 }
 
-void progress_end(progress *p) {
-    if (p->open) fputs("\r\033[K", stderr);
-    p->open = false;
+void progress_hide(void) {
+    if (now) now->what = NULL;
+    progress_clear();
+}
+
+void progress_clear(void) {
+    if (!atomic_exchange(&open, false)) return;
+    ssize_t told = write(STDERR_FILENO, WIPE, strlen(WIPE));
+    (void)told;
+}
+
+void progress_end(void) {
+    if (painting != getpid()) return;
+    pthread_mutex_lock(&lock);
+    over = true;
+    pthread_cond_signal(&bell);
+    pthread_mutex_unlock(&lock);
+    pthread_join(painter, NULL);
+    progress_clear();
+    munmap(now, sizeof *now);
+    now = NULL;
+    painting = 0;
 }

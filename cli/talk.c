@@ -1,5 +1,9 @@
-/* Talk: sentences on stderr, and answers that must arrive. */
+/* Talk: sentences on stderr, and answers that must arrive.
+ *
+ * Both streams are ours.  Talk repeats words of users and of files, and answers repeat names of files, so bytes that a
+ * terminal would obey are spelled out on the way there; of answers the reason is kept why one did not arrive. */
 #include "cli.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,19 +12,117 @@
 #include <unistd.h>
 
 static bool quiet;
+static bool to_terminal, in_colour; /* of answers */
+static int lost; /* why an answer did not reach its reader; 0: it did */
 
 void be_quiet(void) { quiet = true; }
 bool is_quiet(void) { return quiet; }
 
+/* ---- the streams ---- */
+
+static bool write_all(int fd, const char *data, size_t bytes) {
+    while (bytes) {
+        ssize_t n = write(fd, data, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        data += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* Bytes of the character at `p` that a terminal prints; 0: it would obey it, or it is no character. */
+static size_t printable(const unsigned char *p, size_t left) {
+    size_t n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
+    if (!n || n > left || (n == 1 && ((*p < ' ' && *p != '\n') || *p == 0x7f))) return 0;
+    if (n == 2 && *p == 0xc2 && p[1] < 0xa0) return 0; /* the second set of control characters */
+    for (size_t i = 1; i < n; i++)
+        if (p[i] >> 6 != 2) return 0;
+    return n;
+}
+
+size_t spell(const char *text, size_t length, char *out, size_t room) {
+    const unsigned char *p = (const unsigned char *)text, *end = p + length;
+    size_t n = 0;
+    while (p < end && n + 5 < room) {
+        size_t step = printable(p, (size_t)(end - p));
+        if (step)
+            memcpy(out + n, p, step), n += step;
+        else
+            n += (size_t)snprintf(out + n, 5, "\\x%02x", *p);
+        p += step ? step : 1;
+    }
+    out[n] = '\0';
+    return (size_t)(p - (const unsigned char *)text);
+}
+
+static bool write_spelled(int fd, const char *data, size_t bytes) {
+    char line[1024];
+    for (size_t done = 0; done < bytes;) {
+        done += spell(data + done, bytes - done, line, sizeof line);
+        if (!write_all(fd, line, strlen(line))) return false;
+    }
+    return true;
+}
+
+static ssize_t put_talk(void *cookie, const char *data, size_t bytes) {
+    (void)cookie;
+    return write_spelled(STDERR_FILENO, data, bytes) ? (ssize_t)bytes : 0;
+}
+
+/* Programs get the bytes as they are. */
+static ssize_t put_answer(void *cookie, const char *data, size_t bytes) {
+    (void)cookie;
+    if ((to_terminal && !in_colour ? write_spelled : write_all)(STDOUT_FILENO, data, bytes)) return (ssize_t)bytes;
+    if (!lost) lost = errno;
+    return 0;
+}
+
+void answer_in_colour(void) { in_colour = true; }
+
+void open_talk(void) {
+    FILE *answers = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_answer});
+    FILE *talk = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_talk});
+    if (!answers || !talk) return;
+    to_terminal = isatty(STDOUT_FILENO);
+    setvbuf(answers, NULL, to_terminal ? _IOLBF : _IOFBF, BUFSIZ);
+    setvbuf(talk, NULL, _IOLBF, BUFSIZ);
+    stdout = answers;
+    stderr = talk;
+}
+
+/* A stdout that was never open is no loss as long as nothing was to be written there. */
+void close_stdout(void) {
+    fflush(stdout);
+    if (!lost && close(STDOUT_FILENO) && errno != EBADF) lost = errno;
+    if (lost) fail("standard output: %s", strerror(lost));
+    fflush(stderr);
+    if (lost) _exit(FAILED);
+}
+
+/* ---- sentences ---- */
+
+static void say(const char *format, va_list args) {
+    if (quiet) return;
+    progress_clear();
+    fputs("reshard: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
 int fail(const char *format, ...) {
     va_list args;
-    if (quiet) return FAILED;
-    fputs("reshard: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    say(format, args);
     va_end(args);
-    fputc('\n', stderr);
     return FAILED;
+}
+
+void note(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
 }
 
 int fail_library(rsh_status status) {
@@ -28,14 +130,13 @@ int fail_library(rsh_status status) {
     return fail("%s", *detail ? detail : rsh_status_text(status));
 }
 
-/* A stdout that was never open is no loss as long as nothing was to be written there. */
-void close_stdout(void) {
-    bool lost = ferror(stdout);
-    errno = 0;
-    if (fflush(stdout) || (fclose(stdout) && errno != EBADF)) lost = true;
-    if (!lost) return;
-    fail("standard output: %s", errno ? strerror(errno) : "the answer was not written");
-    _exit(FAILED);
+rsh_status sentence(rsh_status status, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return rsh_fail(status, text);
 }
 
 int to_stream(void *stream, const char *text, size_t length) { return fwrite(text, 1, length, stream) != length; }

@@ -197,6 +197,17 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
 endif()
 
+# The command at a terminal, its manuals and completion, and its arrays.
+file(GLOB cli_checks CONFIGURE_DEPENDS ${tests}/cli/check_*.py)
+if(TARGET reshard-command AND PYTHON)
+  foreach(check IN LISTS cli_checks)
+    cmake_path(GET check STEM name)
+    string(REGEX REPLACE "^check_" "" name ${name})
+    add_test(NAME "cli: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
+    set_tests_properties("cli: ${name}" PROPERTIES LABELS cli)
+  endforeach()
+endif()
+
 # The command on checkpoints, against readers, writers and models in Python.
 file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
 if(TARGET reshard-command AND PYTHON)
@@ -206,6 +217,24 @@ if(TARGET reshard-command AND PYTHON)
     add_test(NAME "ckpt: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
     set_tests_properties("ckpt: ${name}" PROPERTIES LABELS ckpt)
   endforeach()
+endif()
+
+# Pages in a real browser; without one the test says so and is skipped, unless RESHARD_REQUIRE_BROWSER is set.
+if(TARGET reshard-command AND PYTHON)
+  set(page_library --library $<TARGET_FILE:reshard>)
+  if(RESHARD_SANITIZE) # which Python cannot load
+    set(page_library)
+  endif()
+  add_test(NAME "draw: pages in Chromium"
+           COMMAND ${PYTHON} ${tests}/draw/check_page.py $<TARGET_FILE:reshard-command> ${page_library})
+  set_tests_properties("draw: pages in Chromium" PROPERTIES LABELS draw SKIP_RETURN_CODE 77)
+  add_test(NAME "draw: the gallery is current" COMMAND ${PYTHON} ${tests}/draw/check_gallery.py $<TARGET_FILE:reshard-command>)
+  set_tests_properties("draw: the gallery is current" PROPERTIES LABELS draw)
+endif()
+
+if(PYTHON)
+  add_test(NAME "bench: every row is plotted" COMMAND ${PYTHON} ${tests}/bench/check_plot.py ${PROJECT_SOURCE_DIR}/bench/plot.py)
+  set_tests_properties("bench: every row is plotted" PROPERTIES LABELS bench)
 endif()
 
 if(RESHARD_EXAMPLES)

@@ -138,7 +138,7 @@ typedef enum rsh_grad_parts {
 typedef struct rsh_placement_rule rsh_placement_rule;
 
 /* An op.  A record is constant and lives as long as the graphs that use it, so it is usually
- * static.  Forward and backward return a status, and leave a sentence with rsh_grad_fail if they
+ * static.  Forward and backward return a status, and leave a sentence with rsh_fail if they
  * find an error themselves. */
 typedef struct rsh_grad_op {
     const char *name; /* for sentences */
@@ -214,10 +214,6 @@ struct rsh_reading {
 RSH_API rsh_status rsh_value_read(rsh_value *v, const rsh_reading *reading, void *what);
 /* The reading, and what belongs to it (`what` may be NULL), borrowed; NULL: none. */
 RSH_API const rsh_reading *rsh_value_reading(const rsh_value *v, void **what);
-
-/* For functions of ops and hooks: leaves a sentence and returns the status; RSH_EVALUE for a number
- * that is not a status. */
-RSH_API rsh_status rsh_grad_fail(rsh_status status, const char *sentence);
 
 /* A layouts function for pointwise ops: distributed inputs have one layout, which is the output's,
  * in the output's dtype; plain inputs have one element.

@@ -25,6 +25,11 @@ RSH_API rsh_status rsh_stash_new(rsh_comm *comm, rsh_stash **out);
 /* Tickets may be used after it.  No-op for NULL.  Local. */
 RSH_API void rsh_stash_free(rsh_stash *s);
 
+/* Numbers tickets from 1 again: at the start of every step, so that a rank which failed in the
+ * middle of the last one counts as the others do.  Of tickets that are still there, those with the
+ * same number are told apart by their forms alone.  No-op for NULL.  Local. */
+RSH_API void rsh_stash_restart(rsh_stash *s);
+
 /* Would pack cut this tensor along this dim (negative: from the end)?  Not if it lacks the dim, has
  * fewer elements than there are ranks, or is expanded (a stride of 0), since a chunk would then be
  * no smaller; and not on a comm of one rank.  Local. */

@@ -35,7 +35,7 @@ rshi_account *rshi_account_mine(void) {
         pthread_once(&once, make_key);
         mine = calloc(1, sizeof *mine);
         if (!mine) {
-            rshi_fail(RSH_ENOMEM, "out of memory: %zu bytes were asked for", sizeof *mine);
+            rshi_nomem_for(sizeof *mine);
             return NULL;
         }
         atomic_init(&mine->refs, 1);

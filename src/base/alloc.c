@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/poison.h"
 
@@ -26,9 +27,24 @@ static bool door_closed(void) {
     return fail_at-- == 0;
 }
 
+static const char *in_units(double bytes, char text[32]) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int u = 0;
+    for (; bytes >= 1024 && u < 6; u++) bytes /= 1024;
+    rshi_text_format(text, 32, u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
+    return text;
+}
+
+rsh_status rshi_nomem_for(size_t bytes) {
+    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    char asked[32], all[32];
+    return rshi_fail(RSH_ENOMEM, "out of memory: %s were asked for, and this machine has %s",
+                     in_units((double)bytes, asked), in_units(machine, all));
+}
+
 static void *admit(void *p, size_t bytes) {
     if (!p) {
-        rshi_fail(RSH_ENOMEM, "out of memory: %zu bytes were asked for", bytes);
+        rshi_nomem_for(bytes);
         return NULL;
     }
     stats.allocations++;

@@ -52,6 +52,7 @@ void *rshi_calloc(size_t n, size_t size);
 void *rshi_realloc(void *p, size_t n, size_t size);
 void rshi_free(void *p);
 #define RSHI_NEW(type) ((type *)rshi_calloc(1, sizeof(type)))
+rsh_status rshi_nomem_for(size_t bytes); /* RSH_ENOMEM, with a sentence */
 rsh_status rshi_nomem(void); /* RSH_ENOMEM, forwarding the sentence of the allocation that failed */
 
 /* Blocks of bytes: 64-byte aligned, huge pages from 2 MiB on, not zeroed unless asked.  Blocks of
@@ -212,6 +213,10 @@ typedef struct rshi_watch {
 /* Seconds waited so far, of which at most `most` count since the last look; the first look starts
  * the watch and gives 0. */
 double rshi_watch_look(rshi_watch *w, double most);
+
+/* RSH_EVALUE: `length` bytes of text are no "dtype" or no "reduction"; the sentence says what may
+ * have been meant, and lists them. */
+rsh_status rshi_name_fail(const char *noun, const char *text, size_t length);
 
 /* ---- arithmetic ---- */
 

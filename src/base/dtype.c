@@ -53,7 +53,7 @@ rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out) {
         *out = (rsh_dtype)i;
         return RSH_OK;
     }
-    return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a dtype", (int)(length < 40 ? length : 40), text);
+    return rshi_name_fail("dtype", text, length);
 }
 
 rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out) {
@@ -64,7 +64,7 @@ rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out) {
             *out = (rsh_op)i;
             return RSH_OK;
         }
-    return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a reduction", (int)(length < 40 ? length : 40), text);
+    return rshi_name_fail("reduction", text, length);
 }
 
 static bool is_complex(rsh_dtype t) { return t == RSH_C64 || t == RSH_C128; }

@@ -48,6 +48,12 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...) {
     return status;
 }
 
+rsh_status rsh_fail(rsh_status status, const char *sentence) {
+    RSH_NEEDS(sentence);
+    RSH_REQUIRE(status > RSH_OK && status <= RSH_EBUSY, RSH_EVALUE, "%d is not the status of a failure", (int)status);
+    return rshi_fail(status, "%s", sentence);
+}
+
 void rshi_set_detail(const char *text) {
     size_t n = strnlen(text, sizeof detail - 1);
     memmove(detail, text, n);

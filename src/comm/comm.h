@@ -193,6 +193,8 @@ static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) {
     return !c->node || c->node[a] == c->node[b];
 }
 
+/* Local.  A rank's function returned this; a failure without a sentence gets one. */
+void rshi_rank_returned(const rsh_comm *comm, rsh_status status);
 /* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.
  * Fails as rsh_run does. */
 rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);

@@ -32,10 +32,15 @@ static void note_failure(run *run, rsh_status status, const char *sentence) {
     pthread_mutex_unlock(&run->lock);
 }
 
+void rshi_rank_returned(const rsh_comm *comm, rsh_status status) {
+    if (status && !*rsh_error_detail()) rshi_fail(status, "rank %d returned %s", comm->rank, rsh_status_name(status));
+}
+
 /* The failure is noted before the peers are told of it.  A comm that is still in use stays, but its rank has left all
  * the same. */
 static void end_rank(run *run, rsh_comm *comm, rsh_status status) {
     char sentence[RSHI_DETAIL_BYTES];
+    rshi_rank_returned(comm, status);
     snprintf(sentence, sizeof sentence, "%s", status ? rsh_error_detail() : "");
     if (status) note_failure(run, status, sentence);
     comm->ops->leave(comm, status, sentence);

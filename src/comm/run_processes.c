@@ -37,6 +37,7 @@ typedef struct run {
 
 static rsh_status serve(const run *run, rsh_comm *comm) {
     rsh_status st = run->fn(run->ctx, comm);
+    rshi_rank_returned(comm, st);
     comm->ops->leave(comm, st, st ? rsh_error_detail() : "");
     if (!st) st = rsh_comm_free(comm);
     return st;

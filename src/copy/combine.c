@@ -21,14 +21,20 @@
 #define VECTOR_AT(vec, p) (*(const vec *)(const void *)(p))
 #define F32_AT(level, p)  VECTOR_AT(f32_##level, p)
 #define F64_AT(level, p)  VECTOR_AT(f64_##level, p)
-#define BF16_AT(level, p) ((f32_##level)(__builtin_convertvector(VECTOR_AT(u16_##level, p), u32_##level) << 16))
+#define BF16_AT(level, p) ((f32_##level)(widened_##level(p) << 16))
 
+/* Words to twice their size.  Compilers make several instructions of what the processor has one for. */
+#define WIDENED(target, level, expression)                                                                             \
+    target RSHI_INLINE u32_##level widened_##level(const char *p) { return (u32_##level)(expression); }
 /* A register of sums with every NaN settled (base/nan.h). */
 #define SETTLED(vec, bits, v, least, most, nan)                                                                        \
     ((vec)((bits)(v) ^ (((bits)(v) ^ (nan)) & (bits)(((bits)(v) & (most)) > (least)))))
 #define settled_f32(level, v) SETTLED(f32_##level, i32_##level, v, RSHI_F32_INF, INT32_MAX, RSHI_F32_NAN)
 #define settled_f64(level, v) SETTLED(f64_##level, i64_##level, v, RSHI_F64_INF, INT64_MAX, RSHI_F64_NAN)
 
+RSHI_INLINE void ask_line(const char *src, int64_t ahead) {
+    __builtin_prefetch((const void *)((uintptr_t)src + (uintptr_t)ahead), 0, 2);
+}
 RSHI_INLINE float read_f32(const char *p) {
     float x;
     memcpy(&x, p, sizeof x);
@@ -45,13 +51,13 @@ RSHI_INLINE float read_bf16(const char *p) {
     return f32_from_bf16(x);
 }
 
-/* A line of the accumulator at a time from k operands, register by register; i counts elements, `size` is the bytes of
+/* A line of each source at a time from k operands, register by register; i counts elements, `size` is the bytes of
  * one in the source.  With `more` the accumulator takes the place of src[0]. */
 #define SUM_CASE(k, level, vec, real, size, source_at, sum)                                                            \
     case k:                                                                                                            \
-        for (; i + RSHI_LINE / sizeof(real) <= n; i += RSHI_LINE / sizeof(real)) {                                     \
-            for (int s = 0; s < (k); s++) rshi_prefetch(src[s] + i * (size), ahead, 1);                                \
-            for (size_t e = i; e < i + RSHI_LINE / sizeof(real); e += sizeof(vec) / sizeof(real)) {                    \
+        for (; i + RSHI_LINE / (size) <= n; i += RSHI_LINE / (size)) {                                                 \
+            for (int s = 0; s < (k); s++) ask_line(src[s] + i * (size), ahead);                                        \
+            for (size_t e = i; e < i + RSHI_LINE / (size); e += sizeof(vec) / sizeof(real)) {                          \
                 vec v = more ? VECTOR_AT(vec, acc + e * sizeof(real)) : source_at(level, src[0] + e * (size));         \
                 for (int s = 1; s < (k); s++) v += source_at(level, src[s] + e * (size));                              \
                 *(vec *)(void *)(acc + e * sizeof(real)) = settled_##sum(level, v);                                    \
@@ -76,15 +82,16 @@ RSHI_INLINE float read_bf16(const char *p) {
             memcpy(acc + i * sizeof v, &v, sizeof v);                                                                  \
         }                                                                                                              \
     }
-#define SUMS(target, level, bytes)                                                                                     \
+#define SUMS(target, level, bytes, widen)                                                                              \
     VECTORS(level, bytes)                                                                                              \
+    WIDENED(target, level, widen)                                                                                      \
     SUM(target, sum_f32_##level, level, f32_##level, float, 4, F32_AT, read_f32, read_f32, f32)                        \
     SUM(target, sum_f64_##level, level, f64_##level, double, 8, F64_AT, read_f64, read_f64, f64)                       \
     SUM(target, sum_bf16_##level, level, f32_##level, float, 2, BF16_AT, read_bf16, read_f32, f32)
-SUMS(, generic, 16)
+SUMS(, generic, 16, __builtin_convertvector(VECTOR_AT(u16_generic, p), u32_generic))
 #if RSHI_X86
-SUMS(RSHI_AVX2, avx2, 32)
-SUMS(RSHI_AVX512, avx512, 64)
+SUMS(RSHI_AVX2, avx2, 32, _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)))
+SUMS(RSHI_AVX512, avx512, 64, _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)))
 #endif
 
 typedef void sum_fn(bool more, int operands, const char *const *src, char *acc, size_t n);
@@ -116,7 +123,7 @@ static void sum_all(sum_fn *sum, bool more, int nsrc, const char *const *src, ch
 
 /* A small float source, widened piece by piece. */
 static void fold_widened(rshi_fold_fn *fold, rsh_dtype from, const char *src, char *acc, size_t n) {
-    _Alignas(RSHI_LINE) char wide[WIDE_COUNT * sizeof(float)];
+    _Alignas(RSHI_PAGE) char wide[WIDE_COUNT * sizeof(float)];
     size_t size = rsh_dtype_size(from);
     for (size_t i = 0; i < n; i += WIDE_COUNT) {
         size_t count = n - i < WIDE_COUNT ? n - i : WIDE_COUNT;

@@ -65,7 +65,7 @@ LOOP(, F32_to_F16_generic, float, uint16_t, f16_from_f32(x))
         char *d = dst;                                                                                                 \
         int64_t ahead = rshi_ahead(n * (from_size));                                                                   \
         for (; n >= (count); n -= (count), s += (count) * (from_size), d += (count) * (to_size)) {                     \
-            rshi_prefetch(s, ahead, 1);                                                                                \
+            rshi_prefetch(s, ahead, (count) * (from_size));                                                            \
             step;                                                                                                      \
         }                                                                                                              \
         tail(s, d, n);                                                                                                 \
@@ -94,10 +94,6 @@ F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
 F8_MAP(F8_GENERIC)
 
 #if RSHI_X86
-#define F8_AVX512(from, to, from_type, to_type, expression)                                                            \
-    LOOP(RSHI_AVX512, from##_to_##to##_avx512, from_type, to_type, expression)
-F8_MAP(F8_AVX512)
-
 #define I32(x) _mm256_set1_epi32((int)(x))
 
 /* 8 codes in 8 words.  Adding a power of two whose last place is that of the result lets the processor round: the low
@@ -153,6 +149,52 @@ F16_LOOP(RSHI_AVX2, F32_to_F8E4M3_avx2, 4, 1, 32, F32_to_F8E4M3_generic, f8_put(
 F16_LOOP(RSHI_AVX2, F32_to_F8E5M2_avx2, 4, 1, 32, F32_to_F8E5M2_generic, f8_put(d, s, 5, 2, F8E5M2_TOP))
 F16_LOOP(RSHI_AVX2, F8E4M3_to_F32_avx2, 1, 4, 8, F8E4M3_to_F32_generic, f8e4m3_take((float *)(void *)d, s))
 F16_LOOP(RSHI_AVX2, F8E5M2_to_F32_avx2, 1, 4, 8, F8E5M2_to_F32_generic, f8e5m2_take((float *)(void *)d, s))
+
+/* The same by 16. */
+#define W32(x) _mm512_set1_epi32((int)(x))
+RSHI_AVX512 RSHI_INLINE void f8_put_16(char *d, const char *s, int ebits, int mbits, int top) {
+    const int bias = (1 << (ebits - 1)) - 1, cut = 23 - mbits;
+    const __m512i least = W32((128 - bias) << 23), inf = W32(0x7f800000);
+    __m512i all = _mm512_loadu_si512(s), a = _mm512_and_si512(all, W32(0x7fffffff));
+    __m512i capped = _mm512_min_epi32(a, W32((127 + bias + 2) << 23));
+    __m512i scale = _mm512_max_epi32(_mm512_and_si512(capped, inf), least);
+    __m512i place = _mm512_add_epi32(scale, W32(cut << 23));
+    __m512i sum = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(capped), _mm512_castsi512_ps(place)));
+    __m512i code = _mm512_add_epi32(_mm512_sub_epi32(sum, place),
+                                    _mm512_srli_epi32(_mm512_sub_epi32(scale, least), (unsigned)cut));
+    code = _mm512_min_epi32(code, W32(top));
+    if (ebits == 5) {
+        __m512i payload = _mm512_and_si512(_mm512_srli_epi32(a, (unsigned)cut), W32(3));
+        code = _mm512_mask_or_epi32(code, _mm512_cmpgt_epi32_mask(a, inf), payload, W32(top | 2));
+    }
+    code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(all, 24), W32(0x80)));
+    _mm_storeu_si128((__m128i *)(void *)d, _mm512_cvtepi32_epi8(code));
+}
+RSHI_AVX512 RSHI_INLINE void f8_put_64(char *d, const char *s, int ebits, int mbits, int top) {
+    for (int i = 0; i < 4; i++) f8_put_16(d + 16 * i, s + 64 * i, ebits, mbits, top);
+}
+
+RSHI_AVX512 RSHI_INLINE void f8e4m3_take_16(char *d, const char *s) {
+    const __m512 small = _mm512_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f, 0, 0, 0, 0, 0,
+                                        0, 0, 0);
+    __m512i h = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)s));
+    __m512i a = _mm512_and_si512(h, W32(0x7f));
+    __m512i code = _mm512_add_epi32(_mm512_slli_epi32(a, 20), W32(120 << 23));
+    code = _mm512_castps_si512(
+        _mm512_mask_permutexvar_ps(_mm512_castsi512_ps(code), _mm512_cmplt_epi32_mask(a, W32(8)), a, small));
+    code = _mm512_mask_mov_epi32(code, _mm512_cmpeq_epi32_mask(a, W32(0x7f)), W32(0x7fc00000));
+    code = _mm512_or_si512(code, _mm512_slli_epi32(_mm512_srli_epi32(h, 7), 31));
+    _mm512_storeu_si512(d, code);
+}
+RSHI_AVX512 RSHI_INLINE void f8e5m2_take_16(char *d, const char *s) {
+    __m256i h = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)s));
+    _mm512_storeu_ps(d, _mm512_cvtph_ps(_mm256_slli_epi16(h, 8)));
+}
+
+F16_LOOP(RSHI_AVX512, F32_to_F8E4M3_avx512, 4, 1, 64, F32_to_F8E4M3_generic, f8_put_64(d, s, 4, 3, F8E4M3_TOP))
+F16_LOOP(RSHI_AVX512, F32_to_F8E5M2_avx512, 4, 1, 64, F32_to_F8E5M2_generic, f8_put_64(d, s, 5, 2, F8E5M2_TOP))
+F16_LOOP(RSHI_AVX512, F8E4M3_to_F32_avx512, 1, 4, 16, F8E4M3_to_F32_generic, f8e4m3_take_16(d, s))
+F16_LOOP(RSHI_AVX512, F8E5M2_to_F32_avx512, 1, 4, 16, F8E5M2_to_F32_generic, f8e5m2_take_16(d, s))
 #endif
 
 /* What a wide value becomes: integers wrap, reals saturate. */
@@ -245,7 +287,7 @@ static void convert_by_hub(rsh_dtype from, const char *src, rsh_dtype to, char *
     rsh_dtype hub = is_small_float(from) ? RSH_F32 : RSH_F64;
     convert_fn *in = to_hub(from, hub), *out = direct(hub, to);
     size_t a = rsh_dtype_size(from), b = rsh_dtype_size(to), step = HUB_BYTES / rsh_dtype_size(hub);
-    _Alignas(RSHI_LINE) char tile[HUB_BYTES];
+    _Alignas(RSHI_PAGE) char tile[HUB_BYTES];
     for (size_t i = 0; i < n; i += step) {
         size_t count = n - i < step ? n - i : step;
         in(src + i * a, tile, count);
@@ -268,7 +310,7 @@ static rsh_dtype component(rsh_dtype t) { return t == RSH_C64 ? RSH_F32 : t == R
 /* Real to complex: the real parts, each followed by a zero. */
 static void convert_to_complex(rsh_dtype from, const char *src, rsh_dtype part, char *dst, size_t n) {
     size_t a = rsh_dtype_size(from), b = rsh_dtype_size(part), step = HUB_BYTES / b;
-    _Alignas(RSHI_LINE) char tile[HUB_BYTES];
+    _Alignas(RSHI_PAGE) char tile[HUB_BYTES];
     for (size_t i = 0; i < n; i += step) {
         size_t count = n - i < step ? n - i : step;
         convert_real(from, src + i * a, part, tile, count);

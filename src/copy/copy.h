@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 
+#define RSHI_WEAVE_MOST 16 /* sources of a weave */
 #define RSHI_MOVE_DIMS 16 /* a tensor dim may take two: blocks, and the elements of a block */
 
 typedef enum rshi_kernel {
@@ -19,6 +20,7 @@ typedef enum rshi_kernel {
     RSHI_KERNEL_CONVERT,    /* one source of another dtype */
     RSHI_KERNEL_REDUCE,     /* several sources, or a divisor */
     RSHI_KERNEL_FILL,       /* no source */
+    RSHI_KERNEL_WEAVE,      /* rows of several sources that alternate in the destination */
     RSHI_KERNEL_COUNT
 } rshi_kernel;
 
@@ -32,6 +34,7 @@ typedef struct rshi_move {
     int nsrc;                   /* 0: fill with `value` */
     int64_t *ss; /* nsrc rows of RSHI_MOVE_DIMS source strides in bytes; owned by the caller,
                     rewritten by prepare */
+    const int64_t *runs; /* for a weave, by source: bytes of a row; owned by the caller */
     rsh_dtype from, to;
     rsh_op op; /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
     int64_t divisor;            /* 0 or 1: none */
@@ -53,12 +56,40 @@ typedef struct rshi_move {
  * together); large ones are written with streaming stores. */
 void rshi_move_prepare(rshi_move *m, size_t footprint);
 
+/* Make one move of n prepared ones whose short rows alternate in the destination and together fill
+ * it: rows of moves[0], of moves[1], ..., and again.  moves[k] starts where the rows of
+ * moves[k - 1] end.  `count`: how often all of them come, from the first row on; what some have
+ * beyond is left to the caller.  `runs` and `ss` have room for n; false: they are not of that
+ * kind. */
+bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64_t *runs,
+                     int64_t *ss, int64_t *count);
+/* Could a prepared move be one of these, and has another one the same steps in the destination? */
+bool rshi_move_weavable(const rshi_move *m);
+int rshi_move_compare_steps(const rshi_move *a, const rshi_move *b);
+
 /* Run dims first.. of a prepared move with dim `first` restricted to [i0, i1); `dst` and `src[k]`
  * are the addresses of that sub-move's element 0,...,0 (i0 is not added).  first <= m->split.
  * rshi_move_run(m, 0, 0, m->n[0], ..) is the whole move (nd == 0: use i0=0, i1=1). Source and
  * destination do not overlap. */
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst,
                    const char *const *src);
+
+/* A sub-move that is rows of bytes, with all that is needed to run it: a plan of many small ones
+ * would otherwise read more about them than they move. */
+typedef struct rshi_strip {
+    int64_t dst, src; /* bytes from element 0,...,0 of the sub-move */
+    int64_t dr, sr;   /* bytes from row to row */
+    int32_t rows, run; /* 0 rows: it is something else */
+} rshi_strip;
+
+/* dims first.. of a prepared move, as in rshi_move_run. */
+rshi_strip rshi_move_strip(const rshi_move *m, int first, int64_t i0, int64_t i1);
+void rshi_strip_run(const rshi_strip *r, bool stream, char *dst, const char *src);
+/* Rows that are short and lie apart are copied before memory could answer.  Ask for the first of
+ * them some time before they are run; they ask for the others themselves. */
+void rshi_strip_ask(const rshi_strip *r, const char *src);
+/* How many bytes that asks for; 0: these rows need no asking. */
+int64_t rshi_strip_asked(const rshi_strip *r);
 
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);

@@ -20,6 +20,9 @@
 #define RSHI_UNROLL _Pragma("GCC unroll 16") /* also what keeps arrays of vectors in registers */
 #define RSHI_INLINE static inline __attribute__((always_inline))
 #define RSHI_LINE   64 /* bytes of a cache line */
+/* Tiles start with a page: one that is written and read across the border of two pages can be half
+ * as fast. */
+#define RSHI_PAGE 4096
 /* Where the source runs along the rows of a plane, bytes of each source line that are taken at
  * once: a few lines that follow each other are fetched faster than one. */
 #define RSHI_CROSSING_BYTES 512
@@ -79,7 +82,7 @@ static inline int64_t rshi_plane_col(const rshi_plane *p, const int64_t *strides
 typedef void rshi_plane_fn(const rshi_move *m, const rshi_plane *p, char *dst,
                            const char *const *src);
 rshi_plane_fn rshi_run_rows, rshi_run_strided, rshi_run_transpose, rshi_run_convert,
-    rshi_run_reduce, rshi_run_fill;
+    rshi_run_reduce, rshi_run_fill, rshi_run_weave;
 
 /* ---- copies of a plane; strides in bytes ---- */
 
@@ -95,9 +98,9 @@ void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, c
                          int64_t dr, const char *src, int64_t sc);
 bool rshi_transpose_streams(const char *dst, int64_t dr);
 
-/* The same into a dense tile from source lines that lie far apart. */
-void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,
-                     int64_t sc);
+/* The same into a tile, whose rows are tr bytes apart, from source lines that lie far apart. */
+void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_t tr,
+                     const char *src, int64_t sc);
 
 /* Any plane into a dense tile, and a dense tile into any plane. */
 void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,

@@ -19,7 +19,7 @@ typedef struct side {
 
 static void convert_tile(const rshi_move *m, int64_t rows, int64_t cols, char *dst, const side *to, const char *src,
                          const side *from) {
-    _Alignas(RSHI_LINE) char in[CROSSING_BYTES], out[CROSSING_BYTES];
+    _Alignas(RSHI_PAGE) char in[CROSSING_BYTES], out[CROSSING_BYTES];
     size_t n = (size_t)(rows * cols);
     bool direct_in = is_dense(rows, cols, (int64_t)from->unit, from->row, from->col);
     bool direct_out = !m->stream && is_dense(rows, cols, (int64_t)to->unit, to->row, to->col);

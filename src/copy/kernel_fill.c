@@ -23,7 +23,7 @@ void rshi_run_fill(const rshi_move *m, const rshi_plane *p, char *dst, const cha
         rshi_strided_copy((size_t)u, p->rows, p->cols, d, dr, dc, value, 0, 0);
         return;
     }
-    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     rshi_strided_copy((size_t)u, 1, rshi_min(p->cols, TILE_BYTES / u), tile, 0, u, value, 0, 0);
     for (int64_t r = 0; r < p->rows; r++) fill_run(m->stream, d + r * dr, (size_t)(p->cols * u), tile);
 }

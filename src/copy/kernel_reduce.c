@@ -28,7 +28,7 @@ static const char *gathered(const rshi_move *m, const rshi_plane *p, const tile 
 }
 
 static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t, const char *const *src, char *acc) {
-    _Alignas(RSHI_LINE) char room[RSHI_COMBINE_MOST * TILE_BYTES];
+    _Alignas(RSHI_PAGE) char room[RSHI_COMBINE_MOST * TILE_BYTES];
     const char *ready[RSHI_COMBINE_MOST];
     for (int k = 0; k < m->nsrc; k += RSHI_COMBINE_MOST) {
         int count = (int)rshi_min(RSHI_COMBINE_MOST, m->nsrc - k);
@@ -44,7 +44,7 @@ static void settle_f8e4m3(char *out, size_t n) {
 }
 
 static void reduce_tile(const rshi_move *m, const rshi_plane *p, const tile *t, char *dst, const char *const *src) {
-    _Alignas(RSHI_LINE) char acc[TILE_BYTES], out[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char acc[TILE_BYTES], out[TILE_BYTES];
     rsh_dtype type = rshi_accumulator(m->from);
     size_t n = (size_t)(t->rows * t->cols);
     int64_t row = rshi_plane_row(p, m->ds), col = rshi_plane_col(p, m->ds);

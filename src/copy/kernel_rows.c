@@ -5,18 +5,23 @@
  * row is read as one long stream, and rows that lie apart are prefetched some rows ahead: the processor's own prefetch
  * ends with each of them.
  *
- * Rows are walked one after the other, never some of them together: where source and destination rows lie a multiple of
- * 4 KiB apart, the load of a line then has the low address bits of a streaming store that is under way, and processors
- * that compare only those (AMD's Zen 3 among them) make it wait. */
-#include "copy/impl.h"
+ * Where rows lie apart, memory is faster when some of them are walked together, a few lines of each in turn; processors
+ * with AVX-512 do.  The others walk one row after the other: where source and destination rows lie a multiple of 4 KiB
+ * apart, the load of a line has the low address bits of a streaming store that is under way, and processors that
+ * compare only those (AMD's Zen 3 among them) would make it wait. */
+#include "copy/line.h"
 
 #include <string.h>
 
 #define AHEAD       1024  /* bytes between prefetch and use in a long stream */
 #define LONG_STREAM 32768 /* bytes of a stream that is worth it */
 #define LONG_RUN    65536 /* a run that is a stream of its own */
-#define ROWS_AHEAD  8192  /* bytes between prefetch and use where rows lie apart: so many rows, at least one */
-#define MOST_AHEAD  16    /* rows */
+#define ROWS_AHEAD  32768 /* bytes between prefetch and use where rows lie apart: so many rows */
+#define LEAST_AHEAD 8     /* rows */
+#define MOST_AHEAD  32
+#define LONG_ROW    2048  /* bytes: with shorter rows, what follows the last one is not asked for */
+#define TOGETHER    4     /* rows */
+#define IN_TURN     4     /* lines of each */
 #define STREAM_RUN  256   /* shorter runs stream only if they are whole lines */
 #define TILE_BYTES  4096  /* short rows of a dense destination are put together in a tile of this size */
 
@@ -56,38 +61,24 @@ static void plain_rows(int64_t rows, size_t run, char *dst, int64_t dr, const ch
         for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, run);
 }
 
-/* ---- streaming stores; each level brings its own way to move a line, the rest is written once ---- */
-
-typedef void line_fn(char *dst, const char *src); /* 64 bytes; dst is aligned to them */
-
-#if RSHI_X86
-RSHI_INLINE void line_generic(char *dst, const char *src) {
-    for (int i = 0; i < RSHI_LINE; i += 16)
-        _mm_stream_si128((__m128i *)(void *)(dst + i), _mm_loadu_si128((const __m128i *)(const void *)(src + i)));
-}
-RSHI_AVX2 RSHI_INLINE void line_avx2(char *dst, const char *src) {
-    for (int i = 0; i < RSHI_LINE; i += 32)
-        _mm256_stream_si256((__m256i *)(void *)(dst + i), _mm256_loadu_si256((const __m256i *)(const void *)(src + i)));
-}
-RSHI_AVX512 RSHI_INLINE void line_avx512(char *dst, const char *src) {
-    _mm512_stream_si512((__m512i *)(void *)dst, _mm512_loadu_si512(src));
-}
-#else
-RSHI_INLINE void line_generic(char *dst, const char *src) { memcpy(dst, src, RSHI_LINE); }
-#endif
+/* ---- streaming stores; what a level does is written once, around its way to move a line ---- */
 
 /* How far ahead of its use a source line is asked for, in bytes; 0: not at all.  What is asked for may lie beyond the
  * source, where asking does no harm.  What is short is a tile and in the cache already. */
-static int64_t ahead_of(int64_t rows, size_t run, int64_t sr) {
-    bool gapless = rows == 1 || sr == (int64_t)run || run > LONG_RUN;
-    if (gapless) return (size_t)rows * run > LONG_STREAM ? AHEAD : 0;
+static int64_t ahead_in_run(size_t bytes) { return bytes > LONG_STREAM ? AHEAD : 0; }
+
+static int64_t rows_ahead(size_t run) {
     int64_t some = ROWS_AHEAD / (int64_t)run;
-    return (some < 1 ? 1 : some > MOST_AHEAD ? MOST_AHEAD : some) * sr;
+    return some < LEAST_AHEAD ? LEAST_AHEAD : some > MOST_AHEAD ? MOST_AHEAD : some;
 }
 
-RSHI_INLINE void copy_lines(line_fn *line, int64_t ahead, size_t lines, char *dst, const char *src) {
+/* Rows that lie apart go to the second-level cache: in the first one, lines a power of two apart push one another out
+ * before they are used. */
+RSHI_INLINE void copy_lines(line_fn *line, int64_t ahead, bool apart, size_t lines, char *dst, const char *src) {
     for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
-        if (ahead) __builtin_prefetch((const void *)((uintptr_t)src + i + (uintptr_t)ahead), 0, 3);
+        const void *there = (const void *)((uintptr_t)src + i + (uintptr_t)ahead);
+        if (ahead && apart) __builtin_prefetch(there, 0, 2);
+        else if (ahead) __builtin_prefetch(there, 0, 3);
         line(dst + i, src + i);
     }
 }
@@ -99,10 +90,10 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, int64_t ahead, char *dst, const char *src, size_t n) {
+RSHI_INLINE void stream_run(line_fn *line, int64_t ahead, bool apart, char *dst, const char *src, size_t n) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    copy_lines(line, ahead, lines, dst + head, src + head);
+    copy_lines(line, ahead, apart, lines, dst + head, src + head);
     copy_short(dst + done, src + done, n - done);
 }
 
@@ -115,23 +106,63 @@ RSHI_INLINE void stream_rows(line_fn *line, int64_t ahead, int64_t rows, size_t 
     bool whole = whole_lines(run, dst, dr);
     for (int64_t r = 0; r < rows; r++)
         if (whole)
-            copy_lines(line, ahead, run / RSHI_LINE, dst + r * dr, src + r * sr);
+            copy_lines(line, ahead, true, run / RSHI_LINE, dst + r * dr, src + r * sr);
         else
-            stream_run(line, ahead, dst + r * dr, src + r * sr, run);
+            stream_run(line, ahead, true, dst + r * dr, src + r * sr, run);
 }
 
-#define LEVEL(target, level)                                                                                           \
-    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
-        int64_t ahead = ahead_of(rows, run, sr);                                                                       \
-        if (ahead)                                                                                                     \
-            stream_rows(line_##level, ahead, rows, run, dst, dr, src, sr);                                             \
-        else                                                                                                           \
-            stream_rows(line_##level, 0, rows, run, dst, dr, src, sr);                                                 \
+/* Some lines of each row in turn, as many of each; what rows have besides, which is less than two lines, comes before
+ * and after. */
+RSHI_INLINE void stream_together(line_fn *line, int64_t ahead, size_t run, char *dst, int64_t dr, const char *src,
+                                 int64_t sr) {
+    size_t head[TOGETHER], least = run / RSHI_LINE;
+    for (int r = 0; r < TOGETHER; r++) {
+        head[r] = head_of(dst + r * dr, run);
+        copy_short(dst + r * dr, src + r * sr, head[r]);
+        if ((run - head[r]) / RSHI_LINE < least) least = (run - head[r]) / RSHI_LINE;
     }
-LEVEL(, generic)
+    for (size_t i = 0; i < least; i += IN_TURN)
+        for (int r = 0; r < TOGETHER; r++) {
+            size_t lines = least - i < IN_TURN ? least - i : IN_TURN, at = head[r] + i * RSHI_LINE;
+            copy_lines(line, ahead, true, lines, dst + r * dr + at, src + r * sr + at);
+        }
+    for (int r = 0; r < TOGETHER; r++) {
+        size_t done = head[r] + least * RSHI_LINE;
+        stream_run(line, 0, true, dst + r * dr + done, src + r * sr + done, run - done);
+    }
+}
+
+RSHI_INLINE void stream_apart(line_fn *line, bool together, int64_t ahead, int64_t rows, size_t run, char *dst,
+                              int64_t dr, const char *src, int64_t sr) {
+    int64_t r = 0;
+    if (together && run > IN_TURN * RSHI_LINE)
+        for (; r + TOGETHER <= rows; r += TOGETHER)
+            stream_together(line, ahead, run, dst + r * dr, dr, src + r * sr, sr);
+    stream_rows(line, ahead, rows - r, run, dst + r * dr, dr, src + r * sr, sr);
+}
+
+/* Rows that ask for others: all of them, or short ones that have others after them. */
+static int64_t asking_rows(int64_t rows, size_t run) {
+    return run >= LONG_ROW ? rows : rshi_max(0, rows - rows_ahead(run));
+}
+
+#define LEVEL(target, level, together)                                                                                 \
+    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
+        int64_t asking = asking_rows(rows, run);                                                                       \
+        if (rows == 1 || run > LONG_RUN)                                                                               \
+            for (int64_t r = 0; r < rows; r++)                                                                         \
+                stream_run(line_##level, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);                   \
+        else if (sr == (int64_t)run)                                                                                   \
+            stream_rows(line_##level, ahead_in_run((size_t)rows * run), rows, run, dst, dr, src, sr);                  \
+        else {                                                                                                         \
+            stream_apart(line_##level, together, rows_ahead(run) * sr, asking, run, dst, dr, src, sr);                 \
+            stream_apart(line_##level, together, 0, rows - asking, run, dst + asking * dr, dr, src + asking * sr, sr); \
+        }                                                                                                              \
+    }
+LEVEL(, generic, false)
 #if RSHI_X86
-LEVEL(RSHI_AVX2, avx2)
-LEVEL(RSHI_AVX512, avx512)
+LEVEL(RSHI_AVX2, avx2, false)
+LEVEL(RSHI_AVX512, avx512, true)
 #endif
 
 typedef void rows_fn(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr);
@@ -141,7 +172,7 @@ static rows_fn *const rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(rows);
 
 /* Short rows that follow each other in the destination become long ones in a tile. */
 static void assemble_rows(rows_fn *stream, int64_t rows, size_t run, char *dst, const char *src, int64_t sr) {
-    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     int64_t step = (int64_t)(TILE_BYTES / run);
     for (int64_t r = 0; r < rows; r += step) {
         int64_t count = rshi_min(step, rows - r);
@@ -165,4 +196,28 @@ void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const cha
     size_t run = (size_t)p->cols * (size_t)m->unit;
     rshi_rows_copy(m->stream, p->rows, run, dst + rshi_plane_offset(p, m->ds), rshi_plane_row(p, m->ds),
                    src[0] + rshi_plane_offset(p, m->ss), rshi_plane_row(p, m->ss));
+}
+
+/* ---- sub-moves ---- */
+
+rshi_strip rshi_move_strip(const rshi_move *m, int first, int64_t i0, int64_t i1) {
+    int last = m->nd - 1;
+    bool rows_of_bytes = m->kernel == RSHI_KERNEL_ROWS || m->kernel == RSHI_KERNEL_CONTIGUOUS;
+    if (!rows_of_bytes || first < last - 1) return (rshi_strip){0};
+    int64_t rows = first < last ? i1 - i0 : 1, run = (first < last ? m->n[last] : i1 - i0) * m->unit;
+    if (rows > INT32_MAX || run > INT32_MAX) return (rshi_strip){0};
+    return (rshi_strip){i0 * m->ds[first], i0 * m->ss[first], m->ds[first], m->ss[first], (int32_t)rows, (int32_t)run};
+}
+
+void rshi_strip_run(const rshi_strip *r, bool stream, char *dst, const char *src) {
+    rshi_rows_copy(stream, r->rows, (size_t)r->run, dst + r->dst, r->dr, src + r->src, r->sr);
+}
+
+void rshi_strip_ask(const rshi_strip *r, const char *src) {
+    int64_t rows = rshi_min(r->rows, rows_ahead((size_t)r->run));
+    for (int64_t i = 0; i < rows; i++) rshi_prefetch(src, r->src + i * r->sr, r->run);
+}
+
+int64_t rshi_strip_asked(const rshi_strip *r) {
+    return r->run < LONG_ROW ? rshi_min(r->rows, rows_ahead((size_t)r->run)) * r->run : 0;
 }

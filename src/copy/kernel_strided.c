@@ -49,7 +49,7 @@ void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const
     if (sc == u)
         rshi_rows_copy(false, rows, (size_t)cols * unit, tile, cols * u, src, sr);
     else if (sr == u)
-        rshi_tile_cross(unit, rows, cols, tile, src, sc);
+        rshi_tile_cross(unit, rows, cols, tile, cols * u, src, sc);
     else
         rshi_strided_copy(unit, rows, cols, tile, cols * u, u, src, sr, sc);
 }
@@ -80,7 +80,7 @@ void rshi_run_strided(const rshi_move *m, const rshi_plane *p, char *dst, const 
         rshi_strided_copy(unit, p->rows, p->cols, d, dr, dc, s, sr, sc);
         return;
     }
-    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / m->unit, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols) {

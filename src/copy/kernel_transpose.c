@@ -9,7 +9,8 @@
 
 #define STAGE_BYTES 16384 /* of pieces side by side */
 #define TILE_BYTES  32768
-#define LINES_AHEAD 8 /* between prefetch and use: more would push one another out of the cache */
+#define TILE_ROWS   128
+#define LINES_AHEAD 16 /* between prefetch and use: more would push one another out of the cache */
 
 /* `lines` pieces side by side. */
 static void stage_pieces(int64_t lines, int64_t piece, char *stage, const char *src, int64_t sc) {
@@ -22,26 +23,42 @@ static void stage_pieces(int64_t lines, int64_t piece, char *stage, const char *
     }
 }
 
-void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src, int64_t sc) {
+void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_t tr, const char *src, int64_t sc) {
     _Alignas(RSHI_LINE) char stage[STAGE_BYTES];
     int64_t u = (int64_t)unit, piece = rows * u, step = STAGE_BYTES / piece;
-    if (step < 1) rshi_transpose_copy(false, unit, rows, cols, tile, cols * u, src, sc);
+    if (step < 1) rshi_transpose_copy(false, unit, rows, cols, tile, tr, src, sc);
     for (int64_t c = 0; c < cols && step > 0; c += step) {
         int64_t lines = rshi_min(step, cols - c);
         stage_pieces(lines, piece, stage, src + c * sc, sc);
-        rshi_transpose_copy(false, unit, rows, lines, tile + c * u, cols * u, stage, piece);
+        rshi_transpose_copy(false, unit, rows, lines, tile + c * u, tr, stage, piece);
     }
 }
 
+/* One row of a tile, n bytes.  Of the line that it ends in, what is there waits in front of the row, for the next tile;
+ * so does what waited there before.  A row that has a tile to itself does not wait. */
+static void stream_row(char *dst, char *row, int64_t n, bool first, bool last) {
+    int64_t before = first ? 0 : (int64_t)((uintptr_t)dst % RSHI_LINE);
+    int64_t after = last ? 0 : (int64_t)((uintptr_t)(dst + n) % RSHI_LINE);
+    rshi_rows_copy(true, 1, (size_t)(before + n - after), dst - before, 0, row - before, 0);
+    memmove(row - after, row + n - after, (size_t)after);
+}
+
 static void stream_tiles(const rshi_move *m, const rshi_plane *p, char *dst, int64_t dr, const char *src, int64_t sc) {
-    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
+    _Alignas(RSHI_PAGE) char room[TILE_BYTES + TILE_ROWS * RSHI_LINE];
     int64_t u = m->unit;
-    rshi_tiling t = rshi_tile_choose(p, (u <= 2 ? TILE_BYTES : TILE_BYTES / 2) / u, RSHI_PIECE_BYTES / u);
+    rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / u, rshi_min(TILE_ROWS, RSHI_PIECE_BYTES / u));
+    t.rows = rshi_min(t.rows, TILE_ROWS);
+    bool apart = t.cols * u < RSHI_LINE, whole = ((uintptr_t)dst | (uint64_t)(dr | t.cols * u)) % RSHI_LINE == 0;
+    int64_t tr = t.cols * u + RSHI_LINE;
+    char *tile = room + RSHI_LINE;
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols) {
             int64_t rows = rshi_min(t.rows, p->rows - r), cols = rshi_min(t.cols, p->cols - c);
-            rshi_tile_cross((size_t)u, rows, cols, tile, src + r * u + c * sc, sc);
-            rshi_rows_copy(true, rows, (size_t)(cols * u), dst + r * dr + c * u, dr, tile, cols * u);
+            bool first = apart || !c, last = apart || c + cols == p->cols;
+            char *d = dst + r * dr + c * u;
+            rshi_tile_cross((size_t)u, rows, cols, tile, tr, src + r * u + c * sc, sc);
+            if (whole) rshi_rows_copy(true, rows, (size_t)(cols * u), d, dr, tile, tr);
+            for (int64_t i = 0; i < rows && !whole; i++) stream_row(d + i * dr, tile + i * tr, cols * u, first, last);
         }
 }
 

@@ -144,7 +144,7 @@ static rshi_plane_fn *const kernels[RSHI_KERNEL_COUNT] = {
     [RSHI_KERNEL_CONTIGUOUS] = rshi_run_rows, [RSHI_KERNEL_ROWS] = rshi_run_rows,
     [RSHI_KERNEL_STRIDED] = rshi_run_strided, [RSHI_KERNEL_TRANSPOSE] = rshi_run_transpose,
     [RSHI_KERNEL_CONVERT] = rshi_run_convert, [RSHI_KERNEL_REDUCE] = rshi_run_reduce,
-    [RSHI_KERNEL_FILL] = rshi_run_fill,
+    [RSHI_KERNEL_FILL] = rshi_run_fill,       [RSHI_KERNEL_WEAVE] = rshi_run_weave,
 };
 
 /* The next plane, or false after the last one. */

@@ -26,7 +26,7 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
  * first-level cache cannot hold them together, so they are first copied side by side. */
 #define IS_STAGED(unit) ((unit) <= 2)
 #define NEAR            1024 /* source lines at most as many bytes apart are side by side already, and in the cache */
-#define AHEAD           64 /* source lines between prefetch and use */
+#define AHEAD           32 /* source lines between prefetch and use */
 
 /* One pass of the perfect shuffle over n vectors. */
 #define SHUFFLE(n, lo, hi, in, out)                                                                                    \
@@ -86,7 +86,7 @@ RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t 
     target static void band_##unit##_##level(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,       \
                                              int64_t sc) {                                                             \
         enum { N = 16 / (unit), W = sizeof(vec) / (unit), STEP = BAND_BYTES(unit) };                                   \
-        _Alignas(RSHI_LINE) char stage[IS_STAGED(unit) ? W * STEP : 1];                                                \
+        _Alignas(RSHI_PAGE) char stage[IS_STAGED(unit) ? W * STEP : 1];                                                \
         bool far = sc > NEAR || sc < -NEAR;                                                                            \
         for (int64_t c = 0; c < cols; c += W) {                                                                        \
             const char *s = IS_STAGED(unit) && far ? stage : src + c * sc;                                             \

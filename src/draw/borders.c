@@ -1,86 +1,187 @@
-/* Borders: where the parts of both layouts begin and end along each dim, and which two dims are worth drawing. */
+/* Borders: where the parts of both layouts begin and end along each dim, which dims are worth drawing, and what of a
+ * dim with too many borders is left out. */
 #include "draw/impl.h"
 
 #include <string.h>
 
-/* Keeps the `limit` lowest intervals; cost per call is their number. */
-void rshi_borders_add(rshi_borders *e, int64_t x) {
-    int i = e->n;
-    while (i >= 0 && e->at[i] > x) i--;
-    if (x < e->at[0] || i == e->n || e->at[i] == x) return;
-    int64_t *place = e->at + i + 1;
-    int after = e->n - i;
-    if (e->n == e->limit) after--;
-    else e->n++;
-    memmove(place + 1, place, (size_t)after * sizeof *place);
-    *place = x;
+/* The lowest and the highest borders of one dim, ascending; both lists have all of them while they are not full. */
+#define KEPT (RSHI_DRAW_INTERVALS + 2)
+typedef struct both_ends {
+    int nlow, nhigh;
+    int64_t low[KEPT], high[KEPT];
+} both_ends;
+
+/* Adds x to an ascending list; a full one loses its last, or its first if `high`. */
+static void insert(int64_t *list, int *n, int64_t x, bool high) {
+    int i = *n;
+    while (i > 0 && list[i - 1] > x) i--;
+    if (i > 0 && list[i - 1] == x) return;
+    bool full = *n == KEPT;
+    if (full && (high ? i == 0 : i == KEPT)) return;
+    if (full && high) {
+        memmove(list, list + 1, (size_t)(i - 1) * sizeof *list);
+        list[i - 1] = x;
+        return;
+    }
+    memmove(list + i + 1, list + i, (size_t)((full ? KEPT - 1 : *n) - i) * sizeof *list);
+    list[i] = x;
+    *n += !full;
 }
 
-static int add_range(void *ctx, int64_t lo, int64_t hi) {
-    rshi_borders *e = ctx;
-    rshi_borders_add(e, lo);
-    rshi_borders_add(e, hi);
-    return lo >= e->at[e->n];
+static void add(both_ends *e, int64_t x) {
+    insert(e->low, &e->nlow, x, false);
+    insert(e->high, &e->nhigh, x, true);
 }
 
-typedef struct box_borders {
-    rshi_borders *borders; /* by dim */
-    int ndim;
-} box_borders;
-
-static int add_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides) {
-    const box_borders *b = ctx;
-    (void)offset;
-    (void)strides;
-    for (int d = 0; d < b->ndim; d++) add_range(&b->borders[d], box->lo[d], box->hi[d]);
-    return 0;
+/* Of a stripe only the first and the last blocks can be among those kept. */
+static void add_stripe(both_ends *e, const rshi_stripe *s) {
+    for (int64_t j = 0; j < s->count; j++) {
+        if (j == KEPT && s->count > 2 * KEPT) j = s->count - KEPT;
+        add(e, s->lo + j * s->stride);
+        add(e, s->lo + j * s->stride + (j + 1 < s->count ? s->len : s->last));
+    }
 }
 
-static rsh_status add_part(rshi_scene *s, const rsh_layout *l, int64_t rank, int64_t part) {
+static rsh_status add_layout(both_ends *ends, const rsh_layout *l) {
+    rshi_stripe before[RSH_MAX_NDIM] = {{0}};
     int ndim = rsh_layout_ndim(l);
-    box_borders all = {s->borders, ndim};
-    for (int d = 0; d < ndim; d++) {
-        rsh_status st = rsh_layout_index_set(l, rank, part, d, add_range, &s->borders[d]);
-        if (st == RSH_EUNSUP) return rsh_layout_boxes(l, rank, part, add_box, &all); /* flat: not a product */
-        if (st) return st;
+    for (int64_t i = 0; i < rsh_layout_nranks(l); i++) {
+        rshi_piece *piece = NULL;
+        int64_t n = 0;
+        RSH_TRY(rshi_layout_pieces(l, rsh_layout_rank(l, i), &piece, &n));
+        for (int64_t k = 0; k < n; k++)
+            for (int d = 0; d < ndim; d++) {
+                const rshi_stripe *set = &piece[k].set[d];
+                if (memcmp(set, &before[d], sizeof *set)) add_stripe(&ends[d], set); /* neighbours are often alike */
+                before[d] = *set;
+            }
+        rshi_free(piece);
     }
     return RSH_OK;
 }
 
-static rsh_status add_layout(rshi_scene *s, const rsh_layout *l) {
-    int64_t nranks = rsh_layout_nranks(l);
-    for (int64_t i = 0; i < nranks; i++) {
-        int64_t rank = rsh_layout_rank(l, i), nparts = rsh_layout_nparts(l, rank);
-        for (int64_t part = 0; part < nparts; part++) RSH_TRY(add_part(s, l, rank, part));
+/* ---- what repeats ---- */
+
+/* How many indices of a dim repeat in one layout: a round of blocks, or a part if all are equal, but for the last ones,
+ * which may be shorter.  0: the dim is not cut; -1: nothing repeats. */
+static int64_t unit_of(const rsh_layout *l, int d) {
+    if (!rshi_layout_plain(l)) return -1;
+    int64_t parts = rshi_layout_cut_parts(l, d), size = rsh_layout_shape(l)[d];
+    rshi_stripe first = rshi_layout_cut_stripe(l, d, 0);
+    if (parts == 1 || !first.count) return 0;
+    if (first.count > 1) return first.stride;
+    for (int64_t k = 1; k < parts; k++) {
+        rshi_stripe s = rshi_layout_cut_stripe(l, d, k);
+        if (s.count && (s.lo != k * first.len || (s.last != first.len && s.lo + s.last != size))) return -1;
     }
-    return RSH_OK;
+    return first.len;
 }
 
-static void start(rshi_borders *e, int64_t size, int limit) {
-    e->n = 1;
-    e->limit = limit;
-    e->at[0] = 0;
-    e->at[1] = size;
+static void find_unit(const rshi_scene *s, rshi_borders *e) {
+    int64_t unit = 1, size = rsh_layout_shape(s->side[0].layout)[e->dim];
+    for (int i = 0; i < s->nsides; i++) {
+        int64_t of_side = unit_of(s->side[i].layout, e->dim);
+        if (of_side < 0) return;
+        if (of_side && !rshi_mul(unit / rshi_gcd(unit, of_side), of_side, &unit)) return;
+    }
+    if (size / unit < 2) return;
+    e->unit = unit;
+    e->times = size / unit;
 }
 
-/* The dim with most intervals, the first of equals, apart from `but`; -1 if all others have at most one index. */
-static int most_cut(const rshi_scene *s, int ndim, const int64_t *shape, int but) {
+/* Is a round of blocks, not a part, what repeats? */
+static bool deals(const rshi_scene *s, int d) {
+    for (int i = 0; i < s->nsides; i++)
+        if (rshi_layout_plain(s->side[i].layout) && rshi_layout_cut_stripe(s->side[i].layout, d, 0).count > 1)
+            return true;
+    return false;
+}
+
+/* ---- what is drawn ---- */
+
+static void keep_all(rshi_borders *e, const both_ends *ends) {
+    e->n = (int)rshi_max(1, ends->nlow - 1);
+    memcpy(e->at, ends->low, (size_t)ends->nlow * sizeof *e->at);
+    if (ends->nlow == 1) e->at[1] = e->at[0];
+}
+
+/* So many intervals that whole units are drawn, `want` if one has too many. */
+static int whole_units(const rshi_borders *e, const both_ends *ends, int want, int most) {
+    int in_unit = 0;
+    while (e->unit && in_unit + 1 < ends->nlow && ends->low[in_unit + 1] <= e->unit) in_unit++;
+    if (!in_unit || in_unit > most) return want;
+    return in_unit * (int)rshi_max(1, want / in_unit);
+}
+
+static void keep_ends(rshi_borders *e, const both_ends *ends, const rshi_detail *detail) {
+    int most = (detail->exact - 1) / 2;
+    int head = whole_units(e, ends, detail->head, most), tail = whole_units(e, ends, detail->tail, most);
+    if (e->unit && e->at[0] + e->times * e->unit != ends->high[ends->nhigh - 1]) tail = (int)rshi_min(tail + 1, most);
+    e->gap = head;
+    e->n = head + 1 + tail;
+    memcpy(e->at, ends->low, (size_t)(head + 1) * sizeof *e->at);
+    memcpy(e->at + head + 1, ends->high + ends->nhigh - tail - 1, (size_t)(tail + 1) * sizeof *e->at);
+}
+
+static void choose_intervals(const rshi_scene *s, rshi_borders *e, const both_ends *ends, rshi_detail detail) {
+    if (e->dim < 0) return;
+    *e = (rshi_borders){.dim = e->dim, .gap = -1};
+    find_unit(s, e);
+    int most = deals(s, e->dim) ? (detail.exact + 1) / 2 : detail.exact;
+    int head = whole_units(e, ends, detail.head, (detail.exact - 1) / 2);
+    int tail = whole_units(e, ends, detail.tail, (detail.exact - 1) / 2);
+    if (ends->nlow <= most + 1 || ends->nlow <= head + tail + 3)
+        keep_all(e, ends);
+    else
+        keep_ends(e, ends, &detail);
+}
+
+/* The dim with most borders, the first of equals, apart from those in `taken`; -1 if all others have at most `least`.
+ */
+static int most_cut(const both_ends *ends, int ndim, const int64_t *shape, unsigned taken, int least) {
     int best = -1;
     for (int d = 0; d < ndim; d++)
-        if (d != but && shape[d] > 1 && (best < 0 || s->borders[d].n > s->borders[best].n)) best = d;
+        if (!(taken >> d & 1) && shape[d] > 1 && ends[d].nlow > least && (best < 0 || ends[d].nlow > ends[best].nlow))
+            best = d;
     return best;
 }
 
-rsh_status rshi_scene_borders(rshi_scene *s, int limit) {
+static void choose_dims(rshi_scene *s, const both_ends *ends, int ndim, const int64_t *shape) {
+    int a = most_cut(ends, ndim, shape, 0, 0), b = a < 0 ? -1 : most_cut(ends, ndim, shape, 1u << a, 0);
+    unsigned taken = (a < 0 ? 0 : 1u << a) | (b < 0 ? 0 : 1u << b);
+    s->along[RSHI_ROWS].dim = b < 0 ? -1 : (int)rshi_min(a, b);
+    s->along[RSHI_COLUMNS].dim = (int)rshi_max(a, b);
+    s->along[RSHI_SLICES].dim = most_cut(ends, ndim, shape, taken, 2);
+}
+
+/* Slices are as many as fit into a page of bounded size; one is index 0. */
+static rshi_detail slice_detail(const rshi_scene *s, const rshi_detail *detail) {
+    int cells = s->along[RSHI_ROWS].n * s->along[RSHI_COLUMNS].n;
+    int most = (int)rshi_max(rshi_min(detail->slices, 4), rshi_min(detail->slices, 12000 / cells));
+    return (rshi_detail){most, most - 1 - most / 3, most / 3, 0, 0};
+}
+
+rsh_status rshi_scene_borders(rshi_scene *s, const rshi_detail *detail) {
     const rsh_layout *l = s->side[0].layout;
     int ndim = rsh_layout_ndim(l);
     const int64_t *shape = rsh_layout_shape(l);
-    for (int d = 0; d < ndim; d++) start(&s->borders[d], shape[d], limit);
-    for (int i = 0; i < s->nsides; i++) RSH_TRY(add_layout(s, s->side[i].layout));
-    int a = most_cut(s, ndim, shape, -1), b = most_cut(s, ndim, shape, a);
-    s->down = b < 0 ? -1 : (int)rshi_min(a, b);
-    s->across = (int)rshi_max(a, b);
-    for (int d = 0; d <= RSH_MAX_NDIM; d++)
-        if (d >= ndim || (d != s->down && d != s->across)) start(&s->borders[d], 1, limit);
-    return RSH_OK;
+    both_ends *ends = rshi_calloc(RSH_MAX_NDIM, sizeof *ends);
+    if (!ends) return rshi_nomem();
+    for (int d = 0; d < ndim; d++) add(&ends[d], 0), add(&ends[d], shape[d]);
+    rsh_status st = RSH_OK;
+    for (int i = 0; i < s->nsides && !st; i++) st = add_layout(ends, s->side[i].layout);
+    for (int i = 0; i < RSHI_DIRECTIONS; i++) s->along[i] = (rshi_borders){.dim = -1, .n = 1, .gap = -1, .at = {0, 1}};
+    if (!st) {
+        choose_dims(s, ends, ndim, shape);
+        for (int i = 0; i < RSHI_SLICES; i++) choose_intervals(s, &s->along[i], &ends[s->along[i].dim], *detail);
+        rshi_detail coarse = *detail;
+        coarse.exact = (detail->exact + 1) / 3;
+        int most = detail->slices > 1 && s->along[RSHI_SLICES].dim >= 0 ? detail->cells / 4 : detail->cells;
+        bool many = s->along[RSHI_ROWS].n * s->along[RSHI_COLUMNS].n > most;
+        for (int i = 0; i < RSHI_SLICES && many; i++) choose_intervals(s, &s->along[i], &ends[s->along[i].dim], coarse);
+        rshi_borders *slices = &s->along[RSHI_SLICES];
+        if (detail->slices > 1) choose_intervals(s, slices, &ends[slices->dim], slice_detail(s, detail));
+    }
+    rshi_free(ends);
+    return st;
 }

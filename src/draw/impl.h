@@ -1,42 +1,66 @@
-/* draw: a scene computed once from what layouts and plans say in public, and formats that put it on
- * paper.
+/* draw: a scene computed once from layouts and plans, and formats that put it on paper.
  *
- * Two dims of the tensor are drawn, one down and one across; all other dims are looked at where
- * their index is 0.  The borders of all parts, of both layouts, cut the two dims into at most
- * RSHI_DRAW_INTERVALS intervals each: a cell is one interval of each.  So a cell lies wholly inside
- * or outside of every part, and an interval is one bit of a mask.  What has more borders is drawn
- * from index 0 up to the last border kept: a corner of the tensor, exact. */
+ * Two dims of the tensor are drawn, one down (rows) and one across (columns); a page can leaf
+ * through a third (slices).  All other dims are looked at where their index is 0.  The borders of
+ * all parts, of both layouts, cut these three into intervals, at most RSHI_DRAW_INTERVALS each: a
+ * cell is one interval of each.  So a cell lies wholly inside or outside of every part, and an
+ * interval is one bit of a mask.  A dim with more borders is drawn from both ends: one interval,
+ * the gap, stands for all that lies between. */
 #ifndef RESHARD_DRAW_IMPL_H
 #define RESHARD_DRAW_IMPL_H
 
 #include <reshard/draw.h>
 
 #include "base/base.h"
+#include "layout/layout.h"
 
 #define RSHI_DRAW_INTERVALS 64 /* bits of a mask */
 #define RSHI_DRAW_LABEL 48     /* bytes of a label with its NUL */
 
+/* ---- borders ---- */
+
 /* Along one dim: interval i is [at[i], at[i + 1]). */
 typedef struct rshi_borders {
-    int n;     /* intervals */
-    int limit; /* the most that are kept */
+    int dim; /* -1: there is none, the interval is [0, 1) */
+    int n;   /* intervals */
+    int gap; /* the interval that holds more borders; -1: none */
     int64_t at[RSHI_DRAW_INTERVALS + 1];
+    int64_t unit, times; /* what repeats: so many indices, so many times; 0: nothing is known to */
 } rshi_borders;
 
-void rshi_borders_add(rshi_borders *e, int64_t x);
+static inline int64_t rshi_borders_span(const rshi_borders *e) { return e->at[e->n] - e->at[0]; }
 
-/* A set of ranks, added in ascending order: enough of it to name it, colour it and tell it from
- * another. */
+enum { RSHI_ROWS, RSHI_COLUMNS, RSHI_SLICES, RSHI_DIRECTIONS };
+
+/* How fine a picture may be. */
+typedef struct rshi_detail {
+    int exact;      /* the most intervals along a dim that are all drawn */
+    int head, tail; /* intervals before and after a gap; more if one round of blocks has more */
+    int slices;     /* the most along the third dim */
+    int cells;      /* the most of a slice; with more, dims are cut short */
+} rshi_detail;
+
+/* ---- who holds what ---- */
+
+/* Bits of rows, columns and slices: all cells of their product. */
+typedef struct rshi_mask {
+    uint64_t in[RSHI_DIRECTIONS];
+} rshi_mask;
+static inline bool rshi_mask_empty(const rshi_mask *m) {
+    return !m->in[0] || !m->in[1] || !m->in[2];
+}
+
+/* A set of ranks, added in ascending order: enough of it to name it and tell it from another. */
+#define RSHI_RANKS_NAMED 8
 typedef struct rshi_ranks {
     int64_t count;
-    int64_t first[4];
+    int64_t first[RSHI_RANKS_NAMED];
     int64_t last;
-    bool consecutive;
     uint64_t hash;
 } rshi_ranks;
 
-void rshi_ranks_add(rshi_ranks *s,
-                    int64_t rank); /* a rank that was just added is not added again */
+/* A rank that was just added is not added again. */
+void rshi_ranks_add(rshi_ranks *s, int64_t rank);
 bool rshi_ranks_equal(const rshi_ranks *a, const rshi_ranks *b);
 /* "3", "0,4", "0-7" or "0,4,8,12,.. (64)". */
 void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]);
@@ -50,8 +74,37 @@ typedef struct rshi_sum {
     int64_t leader[RSHI_DRAW_GROUPS]; /* of each: its rank at the origin of the partial axes */
 } rshi_sum;
 
-int64_t rshi_sum_leader(const rsh_layout *l, int64_t rank); /* of the group of a rank */
-void rshi_sum_add(rshi_sum *s, int64_t rank, int64_t leader);
+/* The ranks that hold a cell.  Cells of the same ranks have the same holders. */
+typedef struct rshi_holders {
+    rshi_ranks ranks;
+    const int64_t *list; /* all ranks.count of them, ascending; borrowed from the side */
+    rshi_sum sum;        /* of a partial layout */
+} rshi_holders;
+
+/* Ranks whose pieces cover the same cells. */
+typedef struct rshi_alike {
+    rshi_mask mask;
+    int64_t first, n; /* in rshi_side.rank */
+} rshi_alike;
+
+typedef struct rshi_side {
+    const rsh_layout *layout;
+    int64_t nshown; /* ranks that hold a cell of the picture */
+    rshi_alike *alike;
+    int64_t nalike;
+    int64_t *rank;   /* owned: of all `alike`, each ascending */
+    int64_t *start;  /* owned: nranks + 1; rank number i covers member[start[i]..start[i + 1]) */
+    int64_t *member; /* owned: numbers of `alike` */
+    rshi_holders *holders;
+    int64_t nholders;
+    int64_t *merged; /* owned: lists of holders that are in several `alike` */
+    int *cell;       /* owned: slices x rows x columns: number of its holders; -1: nobody */
+} rshi_side;
+
+/* Groups the ranks of a partial layout; the list must be there. */
+void rshi_sum_fill(const rsh_layout *l, rshi_holders *h);
+/* "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
+void rshi_sum_label(const rsh_layout *l, const rshi_holders *h, char label[RSHI_SUM_LABEL]);
 
 /* How the first holder of a cell of `to` comes by it. */
 typedef enum rshi_origin_kind {
@@ -62,72 +115,123 @@ typedef enum rshi_origin_kind {
 } rshi_origin_kind;
 typedef struct rshi_origin {
     rshi_origin_kind kind;
+    unsigned stages; /* bits: in which stages of the plan something of it arrives */
     rshi_ranks from;
 } rshi_origin;
 
-typedef struct rshi_side {
-    const rsh_layout *layout;
-    int64_t nshown;   /* ranks that hold a cell of the picture */
-    rshi_ranks *cell; /* rows * columns, row-major: who holds it */
-    rshi_sum *sum;    /* as `cell`, of a partial layout; else NULL */
-} rshi_side;
+/* ---- colours ---- */
 
-/* Of a cell of a partial layout: "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
-void rshi_sum_label(const rshi_side *side, int i, char label[RSHI_SUM_LABEL]);
+typedef struct rshi_colour {
+    int red, green, blue;
+} rshi_colour;
+bool rshi_colour_dark(rshi_colour c); /* is white text readable on it? */
+/* Hue number h, in a shade of `level` from 0 (dark) to 1 (light). */
+#define RSHI_HUES 8
+rshi_colour rshi_colour_of(int hue, double level);
+#define RSHI_LEVEL_PLAIN 0.5 /* the shade of a hue that has no other */
+
+/* Which mesh axis of the source layout gives the hue and which the shade.  Only coordinates that
+ * appear in the picture count. */
+typedef struct rshi_scale {
+    unsigned axes; /* bits; 0: the number of a rank itself */
+    int64_t n;
+    int64_t *value; /* owned, ascending: coordinates (numbers along several axes) that appear */
+} rshi_scale;
+typedef struct rshi_palette {
+    rshi_scale hue, shade; /* shade.n is 1 if the hue says all */
+} rshi_palette;
+
+/* ---- the scene ---- */
 
 typedef struct rshi_scene {
     const rsh_plan *plan; /* NULL: one layout */
+    int64_t tensor;       /* of the plan */
     int nsides;
     rshi_side side[2];
     rshi_origin *origin; /* of side[1], as its cells; NULL with one side */
+    int stages;
     rsh_plan_totals totals;
-    int down, across; /* dims; -1: there is none, the interval is [0, 1) */
-    rshi_borders borders[RSH_MAX_NDIM + 1]; /* by dim; those not drawn, and the last, are [0, 1) */
+    rshi_borders along[RSHI_DIRECTIONS];
+    rshi_palette palette;
 } rshi_scene;
 
-/* `limit`: intervals along a dim.  Free with rshi_scene_free, after failure too. */
-rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, const rsh_layout *from,
-                           const rsh_layout *to, int limit);
+/* Free with rshi_scene_free, after failure too. */
+rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, int64_t tensor,
+                           const rsh_layout *from, const rsh_layout *to, const rshi_detail *detail);
 void rshi_scene_free(rshi_scene *s);
-const rshi_borders *rshi_scene_rows(const rshi_scene *s);
-const rshi_borders *rshi_scene_columns(const rshi_scene *s);
+static inline int rshi_scene_cells(const rshi_scene *s) {
+    return s->along[RSHI_ROWS].n * s->along[RSHI_COLUMNS].n * s->along[RSHI_SLICES].n;
+}
+static inline int rshi_scene_cell(const rshi_scene *s, int slice, int row, int column) {
+    return (slice * s->along[RSHI_ROWS].n + row) * s->along[RSHI_COLUMNS].n + column;
+}
+/* Calls fn for each cell of a mask. */
+typedef void (*rshi_cell_fn)(void *ctx, int cell);
+void rshi_scene_each(const rshi_scene *s, const rshi_mask *m, rshi_cell_fn fn, void *ctx);
 /* One sentence about what the picture leaves out, number i; false when there is no such sentence.
  */
 bool rshi_scene_note(const rshi_scene *s, int i, char *text, size_t room);
 
-/* Borders of every dim, both layouts together. */
-rsh_status rshi_scene_borders(rshi_scene *s, int limit);
-/* The cells that one rank holds: fn(ctx, bits of rows, bits of columns), a few times. */
-typedef void (*rshi_cells_fn)(void *ctx, uint64_t rows, uint64_t columns);
-rsh_status rshi_scene_cells(const rshi_scene *s, const rsh_layout *l, int64_t rank,
-                            rshi_cells_fn fn, void *ctx);
+/* Steps of making it. */
+rsh_status rshi_scene_borders(rshi_scene *s, const rshi_detail *detail);
+rsh_status rshi_side_fill(const rshi_scene *s, rshi_side *side);
+void rshi_side_free(rshi_side *side);
 rsh_status rshi_scene_origins(rshi_scene *s);
+rsh_status rshi_scene_stages(rshi_scene *s);
+rsh_status rshi_scene_palette(rshi_scene *s);
 /* Are contributions combined on the way, and not kept apart on both sides? */
 bool rshi_scene_reduces(const rshi_scene *s);
+
+/* The colour of what a rank of the source layout holds. */
+rshi_colour rshi_scene_colour(const rshi_scene *s, int64_t rank);
+/* The legend of hues (which = 0) or shades (1): the name of the axis, and entry i; false when there
+ * is no such entry. */
+void rshi_legend_name(const rshi_scene *s, int which, char label[RSHI_DRAW_LABEL]);
+bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSHI_DRAW_LABEL],
+                       rshi_colour *colour);
+
+/* Rectangles of equal cells of one slice: rows [r0, r1) and columns [c0, c1), each cell once, made
+ * as wide as they go, then as high.  Cells in a gap are in one only if somebody holds all of it. */
+typedef struct rshi_rect {
+    int slice, r0, r1, c0, c1;
+    int cell; /* its first */
+} rshi_rect;
+typedef rsh_status (*rshi_rect_fn)(void *ctx, const rshi_rect *r);
+/* By who holds them; by where they come from and who holds them. */
+rsh_status rshi_rects_held(const rshi_scene *s, const rshi_side *side, int slice, rshi_rect_fn fn,
+                           void *ctx);
+rsh_status rshi_rects_origin(const rshi_scene *s, int slice, rshi_rect_fn fn, void *ctx);
+/* "rank 3: stays", "0 to 3", "sum of ranks 0-3 to 0". */
+#define RSHI_TIP (RSHI_SUM_LABEL + RSHI_DRAW_LABEL + 64)
+void rshi_tip_held(const rshi_side *side, int cell, char tip[RSHI_TIP]);
+void rshi_tip_origin(const rshi_scene *s, int cell, char tip[RSHI_TIP]);
+void rshi_held_label(const rshi_side *side, int cell, char label[RSHI_SUM_LABEL]);
 
 /* ---- formats ---- */
 
 typedef struct rshi_figure {
-    const char *kind; /* its class in SVG */
-    const char *side; /* "from", "to" or "" */
-    int x, y, w, h;   /* of a line: from (x, y) by (w, h); of a text: where it is anchored */
-    int64_t rank;     /* who holds it after the move; -1: nobody */
-    int64_t source;   /* whose colour it has; -1: nobody's */
-    bool pale;
-    char anchor; /* of a text: 's'tart, 'm'iddle or 'e'nd */
+    const char *kind;        /* its class in SVG */
+    const char *side;        /* "from", "to" or "" */
+    int x, y, w, h;          /* of a line: from (x, y) by (w, h); of a text: where it is anchored */
+    int64_t rank;            /* who holds it after the move; -1: nobody */
+    int64_t source;          /* whose colour it has; -1: nobody's */
+    const rshi_colour *fill; /* NULL: as `source` says */
+    bool combined;           /* from several contributions */
+    char anchor;             /* of a text: 's'tart, 'm'iddle or 'e'nd */
     const char *label, *tip;
 } rshi_figure;
 
 struct rshi_canvas;
 typedef struct rshi_format {
-    int intervals;             /* the most along a dim when all ranks can be told apart */
-    int width, height;         /* of a panel */
-    int strip;                 /* height of a 1-D panel */
-    int min_width, min_height; /* of an interval */
-    int gap, line;             /* between panels, between lines of text */
-    int margin, top;           /* left and right of the page, above and below */
-    int letter;                /* width of a letter */
-    int tick_width, tick_height; /* room of an index at an border; 0: no indices */
+    rshi_detail detail;
+    int width, height;           /* of a panel */
+    int strip;                   /* height of a 1-D panel */
+    int min_width, min_height;   /* of an interval */
+    int gap_width, gap_height;   /* of an interval that stands for many */
+    int gap, line;               /* between panels, between lines of text */
+    int margin, top;             /* left and right of the page, above and below */
+    int letter;                  /* width of a letter */
+    int tick_width, tick_height; /* room of an index at a border; 0: no indices, and no legend */
     rsh_status (*begin)(struct rshi_canvas *c, int width, int height);
     rsh_status (*box)(struct rshi_canvas *c, const rshi_figure *m);
     rsh_status (*text)(struct rshi_canvas *c, const rshi_figure *m);
@@ -139,42 +243,49 @@ typedef struct rshi_canvas {
     const rshi_format *format;
     const rshi_scene *scene;
     const rsh_sink *sink;
-    int64_t marks;      /* so far, for ids */
-    int width, height;  /* of the page */
-    void *glyphs;       /* of the text format */
+    int64_t marks;     /* so far, for ids */
+    int width, height; /* of the page */
+    void *glyphs;      /* of the text format */
 } rshi_canvas;
 
-extern const rshi_format rshi_format_text, rshi_format_svg, rshi_format_html;
+extern const rshi_format rshi_format_text, rshi_format_ansi, rshi_format_svg;
 
-/* What SVG has and HTML takes over. */
-rsh_status rshi_svg_begin(rshi_canvas *c, int width, int height);
-rsh_status rshi_svg_box(rshi_canvas *c, const rshi_figure *m);
-rsh_status rshi_svg_text(rshi_canvas *c, const rshi_figure *m);
-rsh_status rshi_svg_line(rshi_canvas *c, const rshi_figure *m);
-rsh_status rshi_svg_end(rshi_canvas *c);
-#define RSHI_SVG_LOOK                                                                              \
-    .intervals = RSHI_DRAW_INTERVALS, .width = 384, .height = 384, .strip = 64, .min_width = 4,    \
-    .min_height = 4, .gap = 150, .margin = 20, .top = 16, .line = 18, .letter = 8,                 \
-    .tick_width = 44, .tick_height = 18, .box = rshi_svg_box, .text = rshi_svg_text,               \
-    .line_to = rshi_svg_line
+/* One side of the scene on paper. */
+typedef struct rshi_panel {
+    const rshi_side *side;
+    const char *name;
+    bool origins; /* coloured by where cells come from, not by who holds them */
+    int x, y;
+    int row[RSHI_DRAW_INTERVALS + 1], column[RSHI_DRAW_INTERVALS + 1]; /* places of the borders */
+} rshi_panel;
+rshi_panel rshi_panel_at(const rshi_canvas *c, int side, int x, int y);
+int rshi_panel_width(const rshi_canvas *c);
+int rshi_panel_height(const rshi_canvas *c);
+rsh_status rshi_panel_draw(rshi_canvas *c, const rshi_panel *p);
+/* Indices to write beside a dim: fn(ctx, place, index), from low to high. */
+typedef rsh_status (*rshi_tick_fn)(void *ctx, int place, int64_t index);
+rsh_status rshi_ticks_each(const rshi_format *f, const rshi_borders *e, const int *place, bool down,
+                           rshi_tick_fn fn, void *ctx);
+rsh_status rshi_panel_ticks(rshi_canvas *c, const rshi_panel *p);
+/* Swatches by axis, wrapped to the width; their height, and drawn if c has begun. */
+int rshi_legend_height(rshi_canvas *c, int width);
+rsh_status rshi_legend_draw(rshi_canvas *c, int x, int y, int width);
 
 rsh_status rshi_page_draw(rshi_canvas *c);
+rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char anchor,
+                           const char *label);
 
-/* ---- colours and words ---- */
+/* ---- the page and its scene ---- */
 
-typedef struct rshi_colour {
-    int red, green, blue;
-} rshi_colour;
-/* Number i of n, told apart by colour-blind readers too; `pale` mixes it with white. */
-rshi_colour rshi_colour_of(int64_t i, int64_t n, bool pale);
-/* Of 0..1 on a scale from light to dark. */
-rshi_colour rshi_colour_heat(double x);
-bool rshi_colour_dark(rshi_colour c); /* is white text readable on it? */
-rshi_colour rshi_figure_colour(const rshi_scene *s, const rshi_figure *m);
+rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink);
+rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what drawn ranks move */
+rsh_status rshi_json_string(const rsh_sink *sink, const char *text);
+rsh_status rshi_html_write(const rshi_scene *s, const rsh_sink *sink);
+extern const char rshi_page_script[], rshi_page_style[]; /* made from the files in page/ */
 
-void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]); /* "129.0 MiB" */
+/* ---- words ---- */
+
+void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]);    /* "129.0 MiB" */
 rsh_status rshi_sink_escaped(const rsh_sink *sink, const char *text); /* for XML and HTML */
-/* The table of totals and the map of bytes between ranks, below the picture on a page. */
-rsh_status rshi_html_tables(const rshi_scene *s, const rsh_sink *sink);
 
 #endif

@@ -1,4 +1,4 @@
-/* Text: the scene in letters and box-drawing characters, at most 100 columns wide. */
+/* Text: the scene in letters and box-drawing characters, at most 100 columns wide; on terminals with colours. */
 #include "draw/impl.h"
 
 #include <stdio.h>
@@ -12,6 +12,8 @@ enum { UP = 1, DOWN = 2, LEFT = 4, RIGHT = 8 };
 typedef struct glyph {
     char letter;
     uint8_t lines;
+    uint8_t fill; /* number of its background among the 256 colours of terminals; 0: none */
+    bool dark;    /* is it one for white letters? */
 } glyph;
 
 static size_t places(const rshi_canvas *c) { return (size_t)c->width * (size_t)c->height; }
@@ -40,12 +42,30 @@ static void down(rshi_canvas *c, int x, int y, int h) {
 
 /* Boxes that share a border share its characters.  Without colours only those of holders say anything. */
 static rsh_status box(rshi_canvas *c, const rshi_figure *m) {
-    if (strcmp(m->kind, "held") && strcmp(m->kind, "outline")) return RSH_OK;
+    if (strcmp(m->kind, "held") && strcmp(m->kind, "outline") && strcmp(m->kind, "gap")) return RSH_OK;
     across(c, m->x, m->y, m->w);
     across(c, m->x, m->y + m->h, m->w);
     down(c, m->x, m->y, m->h);
     down(c, m->x + m->w, m->y, m->h);
     return RSH_OK;
+}
+
+/* Terminals have a cube of 6 x 6 x 6 colours, from number 16 on. */
+static int level(int x) { return (x * 5 + 127) / 255; }
+
+/* The next box begins where this one ends, so that its last row and column are the next one's.  What stays has no
+ * colour. */
+static rsh_status filled_box(rshi_canvas *c, const rshi_figure *m) {
+    if (!strcmp(m->kind, "outline") || !strcmp(m->kind, "stays") || m->source < 0 || m->combined)
+        return box(c, m);
+    rshi_colour colour = rshi_scene_colour(c->scene, m->source);
+    int number = 16 + 36 * level(colour.red) + 6 * level(colour.green) + level(colour.blue);
+    for (int y = m->y; y < m->y + m->h; y++)
+        for (int x = m->x; x < m->x + m->w; x++) {
+            at(c, x, y)->fill = (uint8_t)number;
+            at(c, x, y)->dark = rshi_colour_dark(colour);
+        }
+    return box(c, m);
 }
 
 static rsh_status text(rshi_canvas *c, const rshi_figure *m) {
@@ -68,20 +88,30 @@ static const char *character(const glyph *g) {
     return lines[g->lines];
 }
 
+/* Lines between boxes stay without colour. */
+static int fill_of(const glyph *g) { return g->lines ? 0 : g->fill; }
+
+static size_t put_colour(char *row, const glyph *g) {
+    if (!fill_of(g)) return (size_t)sprintf(row, "\033[0m");
+    return (size_t)sprintf(row, "\033[48;5;%d;38;5;%dm", g->fill, g->dark ? 231 : 16);
+}
+
 static rsh_status put_line(rshi_canvas *c, int y) {
-    int end = c->width;
+    int end = c->width, fill = 0;
     while (end && !at(c, end - 1, y)->letter && !at(c, end - 1, y)->lines) end--;
-    char row[4 * COLUMNS + 2];
+    char row[32 * COLUMNS];
     size_t n = 0;
     for (int x = 0; x < end; x++) {
         const glyph *g = at(c, x, y);
         char letter[2] = {g->letter, '\0'};
         const char *s = g->letter ? letter : character(g);
+        if (fill_of(g) != fill) n += put_colour(row + n, g);
+        fill = fill_of(g);
         size_t length = strlen(s);
         memcpy(row + n, s, length);
         n += length;
     }
-    memcpy(row + n, "\n", 2);
+    strcpy(row + n, fill ? "\033[0m\n" : "\n");
     return rshi_sink_text(c->sink, row);
 }
 
@@ -90,7 +120,9 @@ static rsh_status end(rshi_canvas *c) {
     return RSH_OK;
 }
 
-const rshi_format rshi_format_text = {
-    .intervals = 10, .width = 40, .height = 8, .strip = 2, .min_width = 4, .min_height = 2,
-    .gap = 16, .line = 1, .margin = 2, .letter = 1,
-    .begin = begin, .box = box, .text = text, .line_to = line_to, .end = end};
+#define LOOK                                                                                                           \
+    .detail = {9, 5, 2, 1, 81}, .width = 40, .height = 8, .strip = 2, .min_width = 4, .min_height = 2, .gap_width = 8, \
+    .gap_height = 2, .gap = 16, .line = 1, .margin = 2, .letter = 1, .begin = begin, .text = text, .line_to = line_to, \
+    .end = end
+const rshi_format rshi_format_text = {LOOK, .box = box};
+const rshi_format rshi_format_ansi = {LOOK, .box = filled_box};

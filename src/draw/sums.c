@@ -4,18 +4,17 @@
  * Other groups that hold the cell are replicas of the first. */
 #include "draw/impl.h"
 
-#include "layout/layout.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 
-int64_t rshi_sum_leader(const rsh_layout *l, int64_t rank) {
+/* Of the group of a rank: the one at the origin of the partial axes. */
+static int64_t leader_of(const rsh_layout *l, int64_t rank) {
     rshi_piece p = {.rank = rank, .position = rshi_layout_position(l, rank)}, first;
     rshi_piece_at_partial(l, &p, 0, &first);
     return first.rank;
 }
 
-void rshi_sum_add(rshi_sum *s, int64_t rank, int64_t leader) {
+static void add(rshi_sum *s, int64_t rank, int64_t leader) {
     for (int i = 0; i < RSHI_DRAW_GROUPS; i++) {
         if (s->group[i].count && s->leader[i] != leader) continue;
         s->leader[i] = leader;
@@ -24,13 +23,19 @@ void rshi_sum_add(rshi_sum *s, int64_t rank, int64_t leader) {
     }
 }
 
-void rshi_sum_label(const rshi_side *side, int i, char label[RSHI_SUM_LABEL]) {
+void rshi_sum_fill(const rsh_layout *l, rshi_holders *h) {
+    for (int64_t i = 0; i < h->ranks.count; i++) add(&h->sum, h->list[i], leader_of(l, h->list[i]));
+}
+
+void rshi_sum_label(const rsh_layout *l, const rshi_holders *h, char label[RSHI_SUM_LABEL]) {
     char first[RSHI_DRAW_LABEL], second[RSHI_DRAW_LABEL];
-    int64_t groups = side->cell[i].count / rshi_layout_partials(side->layout);
-    rshi_ranks_label(&side->sum[i].group[0], first);
-    rshi_ranks_label(&side->sum[i].group[1], second);
-    if (groups > 2) snprintf(label, RSHI_SUM_LABEL, "%s (%" PRId64 " replicas)", first, groups);
-    else snprintf(label, RSHI_SUM_LABEL, groups == 2 ? "%s or %s" : "%s", first, second);
+    int64_t groups = h->ranks.count / rshi_layout_partials(l);
+    rshi_ranks_label(&h->sum.group[0], first);
+    rshi_ranks_label(&h->sum.group[1], second);
+    if (groups > 2)
+        snprintf(label, RSHI_SUM_LABEL, "%s (%" PRId64 " replicas)", first, groups);
+    else
+        snprintf(label, RSHI_SUM_LABEL, groups == 2 ? "%s or %s" : "%s", first, second);
 }
 
 bool rshi_scene_reduces(const rshi_scene *s) {

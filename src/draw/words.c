@@ -4,12 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define NAMED ((int64_t)(sizeof((rshi_ranks *)0)->first / sizeof(int64_t)))
+#define LISTED 4 /* ranks that a label lists */
 
 void rshi_ranks_add(rshi_ranks *s, int64_t rank) {
     if (s->count && s->last == rank) return;
-    s->consecutive = !s->count || (s->consecutive && rank == s->last + 1);
-    if (s->count < NAMED) s->first[s->count] = rank;
+    if (s->count < RSHI_RANKS_NAMED) s->first[s->count] = rank;
     s->hash = rshi_hash(&rank, sizeof rank, s->hash);
     s->last = rank;
     s->count++;
@@ -19,15 +18,16 @@ bool rshi_ranks_equal(const rshi_ranks *a, const rshi_ranks *b) { return a->coun
 
 static void list(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
     int n = 0;
-    for (int64_t i = 0; i < s->count && i < NAMED && n < RSHI_DRAW_LABEL; i++)
+    for (int64_t i = 0; i < s->count && i < LISTED && n < RSHI_DRAW_LABEL; i++)
         n += snprintf(label + n, (size_t)(RSHI_DRAW_LABEL - n), "%s%" PRId64, i ? "," : "", s->first[i]);
-    if (s->count > NAMED && n < RSHI_DRAW_LABEL)
+    if (s->count > LISTED && n < RSHI_DRAW_LABEL)
         snprintf(label + n, (size_t)(RSHI_DRAW_LABEL - n), ",.. (%" PRId64 ")", s->count);
 }
 
 void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
+    bool consecutive = s->last - s->first[0] + 1 == s->count; /* they ascend */
     label[0] = '\0';
-    if (s->consecutive && s->count > 2)
+    if (consecutive && s->count > 2)
         snprintf(label, RSHI_DRAW_LABEL, "%" PRId64 "-%" PRId64, s->first[0], s->last);
     else
         list(s, label);

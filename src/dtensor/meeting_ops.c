@@ -103,7 +103,7 @@ static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v
     return replicate(v, mesh, out);
 }
 
-static rsh_status meet(rshi_question *m, rsh_value *const *in) {
+static rsh_status meet(rshi_rule_question *m, rsh_value *const *in) {
     rsh_rule_dims *r = &m->dims;
     for (int i = 0; i < r->nin; i++) {
         describe(in[i], &r->in[i]);
@@ -149,7 +149,7 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
 
 static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
                               int nout, rsh_value **out) {
-    rshi_question q = {.op = op, .mesh = mesh};
+    rshi_rule_question q = {.op = op, .mesh = mesh};
     rsh_rule_tensor tensors[2 * RSHI_RULE_MOST];
     const rshi_solution *s = NULL;
     char why[RSHI_WHY] = "";

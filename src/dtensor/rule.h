@@ -7,12 +7,12 @@
 #define RSHI_RULE_MOST 64 /* inputs or outputs of an op */
 
 /* An op, its dims as its rule tells them, and the placements of its inputs. */
-typedef struct rshi_question {
+typedef struct rshi_rule_question {
     const rsh_grad_op *op;
     rsh_mesh *mesh;
     rsh_rule_dims dims;
     const rsh_layout *layouts[RSHI_RULE_MOST]; /* of the inputs; NULL: plain or missing */
-} rshi_question;
+} rshi_rule_question;
 
 /* What follows, as placements for each dim of the mesh. */
 typedef rsh_place rshi_places[RSH_MAX_AXES];
@@ -26,7 +26,7 @@ typedef struct rshi_outcome {
 /* Brings `o`, which has the placements of the inputs, to what follows.  RSH_EUNSUP with the reason
  * in `why` if nothing does. */
 #define RSHI_WHY 200
-rsh_status rshi_question_solve(const rshi_question *m, rshi_outcome *o, char why[RSHI_WHY]);
+rsh_status rshi_question_solve(const rshi_rule_question *m, rshi_outcome *o, char why[RSHI_WHY]);
 
 /* The same as layouts, remembered by the mesh. */
 typedef struct rshi_solution {
@@ -45,7 +45,7 @@ typedef struct rshi_solution {
 } rshi_solution;
 
 /* Borrowed until the next call.  RSH_EUNSUP as above. */
-rsh_status rshi_solution_find(const rshi_question *m, const rshi_solution **out,
+rsh_status rshi_solution_find(const rshi_rule_question *m, const rshi_solution **out,
                               char why[RSHI_WHY]);
 
 /* Can a value of placements `from` become one of placements `to` by what each rank has? */

@@ -17,7 +17,7 @@ typedef struct table {
 
 /* ---- looking up ---- */
 
-static uint64_t key_of(const rshi_question *m) {
+static uint64_t key_of(const rshi_rule_question *m) {
     uint64_t key = (uint64_t)(uintptr_t)m->op;
     for (int i = 0; i < m->dims.nin; i++) {
         const rsh_layout *l = m->layouts[i];
@@ -31,7 +31,7 @@ static bool same_layout(const rsh_layout *a, const rsh_layout *b) {
     return a == b || (a && b && rsh_layout_equal(a, b));
 }
 
-static bool fits(const rshi_solution *s, const rshi_question *m) {
+static bool fits(const rshi_solution *s, const rshi_rule_question *m) {
     const rsh_rule_dims *r = &m->dims;
     if (s->op != m->op || s->nin != r->nin || s->nout != r->nout || s->own != r->own || s->moves_only != r->moves_only)
         return false;
@@ -49,7 +49,7 @@ static void forget(rshi_solution *s) {
 }
 
 /* A solution without layouts; its lists of layouts are one after the other. */
-static rshi_solution *blank(const rshi_question *m) {
+static rshi_solution *blank(const rshi_rule_question *m) {
     const rsh_rule_dims *r = &m->dims;
     rshi_solution *s;
     size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + r->nout);
@@ -73,11 +73,12 @@ static rshi_solution *blank(const rshi_question *m) {
     return s;
 }
 
-static rsh_status lay_out(const rshi_question *m, const rsh_place *places, const rsh_rule_tensor *t, rsh_layout **out) {
+static rsh_status lay_out(const rshi_rule_question *m, const rsh_place *places, const rsh_rule_tensor *t,
+                          rsh_layout **out) {
     return rshi_dtensor_layout(m->mesh, rsh_mesh_ndim(m->mesh), places, t->dtype, t->ndim, t->shape, out);
 }
 
-static rsh_status lay_out_input(const rshi_question *m, rshi_solution *s, const rshi_outcome *o, int i) {
+static rsh_status lay_out_input(const rshi_rule_question *m, rshi_solution *s, const rshi_outcome *o, int i) {
     rsh_layout *l = NULL;
     rsh_dtype dtype = m->dims.in[i].dtype;
     if (!m->layouts[i]) return RSH_OK;
@@ -89,14 +90,14 @@ static rsh_status lay_out_input(const rshi_question *m, rshi_solution *s, const 
     return RSH_OK;
 }
 
-static rsh_status read_places(const rshi_question *m, rshi_outcome *o) {
+static rsh_status read_places(const rshi_rule_question *m, rshi_outcome *o) {
     for (int i = 0; i < m->dims.nin; i++)
         if (m->layouts[i]) RSH_TRY(rsh_mesh_places(m->mesh, RSH_MESH_POSITIONS, m->layouts[i], o->in[i]));
     memcpy(o->was, o->in, sizeof o->was);
     return RSH_OK;
 }
 
-static rsh_status work_out(const rshi_question *m, rshi_solution *s, char why[RSHI_WHY]) {
+static rsh_status work_out(const rshi_rule_question *m, rshi_solution *s, char why[RSHI_WHY]) {
     rshi_outcome *o = RSHI_NEW(rshi_outcome);
     rsh_status st = o ? read_places(m, o) : rshi_nomem();
     if (!st) st = rshi_question_solve(m, o, why);
@@ -138,7 +139,7 @@ static void add(table *t, rshi_solution *s) {
     t->n++;
 }
 
-rsh_status rshi_solution_find(const rshi_question *m, const rshi_solution **out, char why[RSHI_WHY]) {
+rsh_status rshi_solution_find(const rshi_rule_question *m, const rshi_solution **out, char why[RSHI_WHY]) {
     table *t = table_of(m->mesh);
     if (!t) return rshi_nomem();
     uint64_t key = key_of(m);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 typedef struct solving {
-    const rshi_question *m;
+    const rshi_rule_question *m;
     rshi_outcome *o;
     int axis;
     int letter;   /* that is cut along this axis; -1: none */
@@ -204,7 +204,7 @@ static rsh_status check_units(solving *s) {
     return RSH_OK;
 }
 
-rsh_status rshi_question_solve(const rshi_question *m, rshi_outcome *o, char why[RSHI_WHY]) {
+rsh_status rshi_question_solve(const rshi_rule_question *m, rshi_outcome *o, char why[RSHI_WHY]) {
     solving s = {.m = m, .o = o, .why = why};
     for (s.axis = 0; s.axis < rsh_mesh_ndim(m->mesh); s.axis++) {
         s.summed = s.partial = false;

@@ -127,9 +127,3 @@ rsh_status rsh_call_pass(rsh_grad_call *c, int i, int j) {
     c->edge[i].value = rsh_value_hold(c->out[j].value);
     return RSH_OK;
 }
-
-rsh_status rsh_grad_fail(rsh_status status, const char *sentence) {
-    RSH_REQUIRE(status > RSH_OK && status <= RSH_EBUSY && sentence, RSH_EVALUE, "rsh_grad_fail: %d is not an error%s",
-                (int)status, sentence ? "" : ", and there is no sentence");
-    return rshi_fail(status, "%s", sentence);
-}

@@ -24,8 +24,10 @@ static rsh_status check_shape(rshi_builder *b) {
 static rsh_status check_range(const rshi_builder *b, int64_t i, int d) {
     int64_t lo = b->desc->boxes[i].box.lo[d], hi = b->desc->boxes[i].box.hi[d];
     CHECK(lo <= hi, box_place(b, i), "range %" PRId64 ":%" PRId64 " of dim %d runs backwards", lo, hi, d);
-    CHECK(lo >= 0 && hi <= b->l->shape[d], box_place(b, i),
-          "range %" PRId64 ":%" PRId64 " leaves dim %d of size %" PRId64, lo, hi, d, b->l->shape[d]);
+    CHECK(lo >= 0, box_place(b, i), "range %" PRId64 ":%" PRId64 " of dim %d begins below 0", lo, hi, d);
+    CHECK(hi <= b->l->shape[d], box_place(b, i),
+          "range %" PRId64 ":%" PRId64 " runs past the end of dim %d, whose size is %" PRId64, lo, hi, d,
+          b->l->shape[d]);
     return RSH_OK;
 }
 

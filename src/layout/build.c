@@ -3,6 +3,7 @@
 #include "layout/impl.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,12 +132,30 @@ static rsh_status build_ranks(builder *b) {
 
 /* ---- cuts ---- */
 
+static bool cuts_by(const rsh_cut *cut, int a) {
+    for (int i = 0; i < cut->naxes; i++)
+        if (cut->axes[i] == a) return true;
+    return false;
+}
+
+/* "dim 0" or "the flat tensor": what axis `a` cuts already. */
+static const char *use_of(const rsh_layout_desc *desc, int a, char text[32]) {
+    for (int d = 0; d < desc->ndim; d++) {
+        bool cut = cuts_by(&desc->dim[d].cut, a);
+        for (int s = 0; s < desc->dim[d].nsegments && !cut; s++) cut = cuts_by(&desc->dim[d].segment[s].cut, a);
+        snprintf(text, 32, "dim %d", d);
+        if (cut) return text;
+    }
+    return "the flat tensor";
+}
+
 /* Take axis `a` for one use; `mine` are the axes that this use has already. */
 static rsh_status take_axis(const builder *b, int a, rshi_text_place here, unsigned *mine) {
     CHECK(a >= 0 && a < b->l->desc.naxes, here, "axis %d is not one of the %d of the mesh", a, b->l->desc.naxes);
     CHECK(!(*mine & 1u << a), here, "axis \"%s\" is named twice", b->l->desc.axis[a].name);
-    CHECK(!(b->used & 1u << a), here, "axis \"%s\" is used already: it cuts one dim or the flat tensor, or is partial",
-          b->l->desc.axis[a].name);
+    char use[32];
+    CHECK(!(b->used & 1u << a), here, "axis \"%s\" is used already: it cuts %s, and serves for nothing else",
+          b->l->desc.axis[a].name, use_of(b->desc, a, use));
     *mine |= 1u << a;
     return RSH_OK;
 }

@@ -90,7 +90,10 @@ static rsh_status unknown_axis(const rshi_draft *draft, int offset) {
     rshi_text_place here = {.at = offset + 1};
     int length = (int)rshi_min((int64_t)rshi_word_length(name), 40), used = 0;
     if (!desc->naxes)
-        return rshi_origin_fail(&draft->origin, here, RSH_EVALUE, "axis \"%.*s\" has no mesh to be in", length, name);
+        return rshi_origin_fail(
+            &draft->origin, here, RSH_EVALUE,
+            "axis \"%.*s\" has no mesh to be in; add \"on %.*s=4\", with the number of parts for the 4", length, name,
+            length, name);
     for (int i = 0; i < desc->naxes; i++)
         used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%.31s=%lld", i ? "," : "", desc->axis[i].name,
                          (long long)desc->axis[i].size);

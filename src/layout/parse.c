@@ -106,7 +106,12 @@ static rsh_status parse_numbers(parser *p, const char *what, const int64_t **lis
 /* ---- dims and cuts ---- */
 
 static rsh_status parse_axis(parser *p, int *n, int *axes) {
-    size_t length = rshi_word_length(peek(p));
+    size_t length = rshi_word_length(peek(p)), digits = rshi_digits_length(p->at);
+    int shown = (int)rshi_min((int64_t)digits, 20);
+    if (digits)
+        return FAIL_AT(p, p->at,
+                       "expected an axis, found \"%.*s\": give the mesh a named one, \"on x=%.*s\", and write x", shown,
+                       p->at, shown, p->at);
     if (!length) return expected(p, "an axis");
     if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes", RSH_MAX_AXES);
     axes[(*n)++] = (int)(p->at - p->text);
@@ -264,7 +269,10 @@ static rsh_status parse_mesh(parser *p) {
 static rsh_status parse_partial(parser *p) {
     p->origin->partial = place(p);
     size_t length = rshi_word_length(p->at);
-    if (!length || rsh_op_parse(p->at, length, &p->desc->op))
+    bool called = length && p->at[length] == '('; /* as only reductions are */
+    rsh_status st = length ? rsh_op_parse(p->at, length, &p->desc->op) : RSH_EVALUE;
+    if (st && called) return FAIL_AT(p, p->at, "%s", rsh_error_detail());
+    if (st)
         return expected(p, p->desc->naxes ? "a reduction, \"order\" or the end"
                                          : "\"on\", \"boxes\", a reduction, \"order\" or the end");
     p->at += length;
@@ -351,6 +359,8 @@ static rsh_status parse_dtype(parser *p) {
     size_t length = rshi_word_length(peek(p));
     if (p->holes && *p->at == '[') return RSH_OK;
     if (!length) return expected(p, p->holes ? "a dtype or \"[\"" : "a dtype");
+    size_t behind = p->at[length] == '.' ? rshi_word_length(p->at + length + 1) : 0; /* as in "torch.float32" */
+    if (behind) length += 1 + behind;
     if (rsh_dtype_parse(p->at, length, &p->desc->dtype)) return FAIL_AT(p, p->at, "%s", rsh_error_detail());
     p->draft->has_dtype = true;
     p->at += length;

@@ -242,6 +242,7 @@ static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) {
     request *r = ctx;
     call *c = NULL;
     (void)in;
+    rsh_stash_restart(r->stash); /* a rank may have failed in its last call, and has packed less */
     NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
     NN_TRY(call_new(r, m, &c));
     open_call opened = {c, m->calls, rsh_saved_hooks_depth()};

@@ -2,7 +2,7 @@
  *
  * Forward combines the sum of each row, then that of its squared differences from the mean; backward two sums at once.
  * Elements stay where they are. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 #include <math.h>
 #include <reshard/math.h>

@@ -2,7 +2,7 @@
  *
  * Where ranks share the classes of a row, they combine its maximum and three sums; logits stay where they are, and
  * backward needs nothing of others. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * Inputs x, weight, bias; slots x, weight, mean, 1/deviation.  Gradients of weight and bias are sums over all rows:
  * each of at most PARTS groups of rows has sums of its own, which are added in order, so their bits do not depend on
  * threads.  Over dims that ranks share, they combine numbers of each row. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 enum { PARTS = 16, LEAST_ROWS = 16, GRAIN = 8192 };
 

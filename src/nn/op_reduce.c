@@ -2,7 +2,7 @@
  *
  * A sum over a dim that ranks share is partial.  A maximum is combined, and so is on the way back the number of
  * elements that have it. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  *
  * Kernels work on dense rows.  Along another dim than the last, the value is turned so that its rows are dense, and the
  * result is turned back as a view.  Along a dim that ranks share, they combine numbers of each row. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 typedef struct along {
     int dim;

@@ -13,7 +13,7 @@ rsh_status rshn_fail(rsh_status status, const char *format, ...) {
     va_start(list, format);
     vsnprintf(sentence, sizeof sentence, format, list);
     va_end(list);
-    return rsh_grad_fail(status, sentence);
+    return rsh_fail(status, sentence);
 }
 
 const char *rshn_sizes_text(int ndim, const int64_t *sizes) {

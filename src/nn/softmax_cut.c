@@ -2,7 +2,7 @@
  *
  * Forward combines the maximum and the sum of exponentials of each row, backward one sum; elements stay where they
  * are. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 #include <math.h>
 #include <reshard/math.h>

@@ -11,6 +11,7 @@
 #include "shard/exec_run.h"
 
 #define TURN 20e-6     /* seconds of moves between two looks at the messages */
+#define AT_ONCE 4      /* slabs between two looks at the clock */
 
 /* ---- flags ---- */
 
@@ -81,8 +82,7 @@ static rsh_status look_up(rsh_exec *e) {
 
 static void run_slabs(rsh_exec *e) {
     const rshi_program *g = &e->program;
-    for (int64_t i = g->stage_start[e->stage]; i < g->stage_start[e->stage + 1]; i++)
-        rshi_slab_run(g, &g->slabs[i], e->base, e->pointers);
+    rshi_slabs_run(g, g->stage_start[e->stage], g->stage_start[e->stage + 1], e->base, e->pointers);
     rshi_copy_fence();
 }
 
@@ -100,7 +100,9 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
     }
     double end = rshi_seconds() + TURN;
     while (e->slab < g->stage_start[e->stage + 1] && rshi_seconds() < end) {
-        rshi_slab_run(g, &g->slabs[e->slab++], e->base, e->pointers);
+        int64_t start = e->slab;
+        e->slab = rshi_min(start + AT_ONCE, g->stage_start[e->stage + 1]);
+        rshi_slabs_run(g, start, e->slab, e->base, e->pointers);
         *moved = true;
     }
     return RSH_OK;

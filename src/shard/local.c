@@ -2,6 +2,9 @@
 #include "shard/memory.h"
 #include "shard/program.h"
 
+#define AT_ONCE 16 /* slabs that a worker takes, at most */
+#define TURNS   16 /* that each worker has, at least, where there are enough slabs */
+
 /* Parts of one side of one tensor: first[i] is the number of the i-th rank's first part. */
 typedef struct side {
     const rsh_layout *l;
@@ -152,7 +155,7 @@ static rsh_status add_shares(rsh_local *l, const rsh_plan *plan) {
 
 static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
     RSH_TRY(add_shares(l, plan));
-    RSH_TRY(rshi_program_finish(&l->program));
+    RSH_TRY(rshi_program_finish(&l->program, 1));
     size_t workers = l->pool ? (size_t)rsh_pool_size(l->pool) : 1;
     l->pointers = rshi_alloc(workers, (size_t)rshi_max(l->program.most_sources, 1) * sizeof *l->pointers);
     return l->pointers ? RSH_OK : rshi_nomem();
@@ -181,25 +184,28 @@ out:
 
 typedef struct stage {
     const rsh_local *l;
-    int64_t start;
+    int64_t start, end, at_once; /* slabs */
 } stage;
 
-static void run_slab(void *ctx, int64_t i, int worker) {
+static void run_slabs(void *ctx, int64_t i, int worker) {
     const stage *s = ctx;
     const rshi_program *g = &s->l->program;
-    rshi_slab_run(g, &g->slabs[s->start + i], s->l->base, s->l->pointers + worker * rshi_max(g->most_sources, 1));
+    int64_t start = s->start + i * s->at_once, end = rshi_min(start + s->at_once, s->end);
+    rshi_slabs_run(g, start, end, s->l->base, s->l->pointers + worker * rshi_max(g->most_sources, 1));
     rshi_copy_fence();
 }
 
 rsh_status rsh_local_run(rsh_local *l) {
     RSH_NEEDS(l);
+    int64_t turns = TURNS * (l->pool ? rsh_pool_size(l->pool) : 1);
     for (int s = 0; s < RSHI_STAGES; s++) {
-        stage now = {l, l->program.stage_start[s]};
-        int64_t n = l->program.stage_start[s + 1] - now.start;
+        stage now = {l, l->program.stage_start[s], l->program.stage_start[s + 1], 1};
+        now.at_once = rshi_max(1, rshi_min((now.end - now.start) / turns, AT_ONCE));
+        int64_t n = rshi_ceil_div(now.end - now.start, now.at_once);
         if (l->pool)
-            rsh_pool_run(l->pool, n, run_slab, &now);
+            rsh_pool_run(l->pool, n, run_slabs, &now);
         else
-            for (int64_t i = 0; i < n; i++) run_slab(&now, i, 0);
+            for (int64_t i = 0; i < n; i++) run_slabs(&now, i, 0);
     }
     return RSH_OK;
 }

@@ -3,7 +3,7 @@
  * A transfer is a strided move.  Large moves are cut into slabs along their slowest dims, and slabs of all
  * moves are done in the order of the destination's memory, so that lines written by several sources are completed while
  * they are near. */
-#include "shard/program.h"
+#include "shard/weave.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,16 @@
 #define SLAB_BYTES ((int64_t)16 << 10)  /* and the least that makes one worth while */
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
 #define CROSSING 256                    /* source elements that a slab of a transposing move takes in one go */
+#define AHEAD 4096                      /* bytes of small slabs that are asked for before it is their turn */
 
 void rshi_program_free(rshi_program *g) {
     rshi_free(g->tasks);
     rshi_free(g->sources);
     rshi_free(g->strides);
     rshi_free(g->slabs);
+    rshi_free(g->blocks);
+    for (int64_t i = 0; i < g->nwoven; i++) rshi_free(g->woven[i]);
+    rshi_free(g->woven);
     *g = (rshi_program){0};
 }
 
@@ -131,22 +135,42 @@ static void mark_stages(rshi_program *g) {
     }
 }
 
-rsh_status rshi_program_finish(rshi_program *g) {
+static rshi_slab_rows block_of(const rshi_program *g, const rshi_slab *s) {
+    const rshi_task *t = &g->tasks[s->task];
+    const rshi_source *src = &g->sources[t->first_source];
+    rshi_slab_rows b = {.rows = rshi_move_strip(&t->move, s->first, s->i0, s->i1), .dst = (int32_t)t->part};
+    if (!b.rows.rows || t->part > INT32_MAX || src->part > INT32_MAX) return (rshi_slab_rows){0};
+    b.src = (int32_t)src->part;
+    b.rows.dst += t->offset + rshi_outer_offset(&t->move, t->move.ds, s->first, s->outer);
+    b.rows.src += src->offset + rshi_outer_offset(&t->move, t->move.ss, s->first, s->outer);
+    return b;
+}
+
+static rsh_status make_blocks(rshi_program *g) {
+    g->blocks = rshi_alloc((size_t)g->nslabs, sizeof *g->blocks);
+    if (!g->blocks) return rshi_nomem();
+    for (int64_t i = 0; i < g->nslabs; i++) g->blocks[i] = block_of(g, &g->slabs[i]);
+    return RSH_OK;
+}
+
+rsh_status rshi_program_finish(rshi_program *g, int64_t writers) {
     for (int64_t i = 0; i < g->ntasks; i++) {
         rshi_task *t = &g->tasks[i];
         t->move.ss = t->move.nsrc ? g->strides + t->first_source * RSHI_MOVE_DIMS : NULL;
-        rshi_move_prepare(&t->move, g->footprint);
+        rshi_move_prepare(&t->move, g->footprint * (size_t)writers);
+        g->stream = g->stream || t->move.stream;
         g->kernels[t->move.kernel]++;
-        RSH_TRY(cut_task(g, i));
     }
+    RSH_TRY(rshi_program_weave(g));
+    for (int64_t i = 0; i < g->ntasks; i++) RSH_TRY(cut_task(g, i));
     if (g->nslabs) qsort_r(g->slabs, (size_t)g->nslabs, sizeof *g->slabs, by_destination, g->tasks);
     mark_stages(g);
-    return RSH_OK;
+    return make_blocks(g);
 }
 
 /* ---- running ---- */
 
-void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers) {
+static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers) {
     const rshi_task *t = &g->tasks[s->task];
     const rshi_move *m = &t->move;
     const rshi_source *src = g->sources + t->first_source;
@@ -156,4 +180,32 @@ void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base,
     }
     char *dst = base[t->part] + t->offset + (s->first ? rshi_outer_offset(m, m->ds, s->first, s->outer) : 0);
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
+}
+
+/* Bytes that are asked for ahead of a block; one that needs no asking counts for as many as are asked for at all. */
+static int64_t asked(const rshi_program *g, const rshi_slab_rows *b) {
+    int64_t bytes = b->rows.rows && g->stream ? rshi_strip_asked(&b->rows) : 0;
+    return bytes ? bytes : AHEAD;
+}
+
+static void ask(const rshi_program *g, const rshi_slab_rows *b, char *const *base) {
+    if (b->rows.rows && g->stream && rshi_strip_asked(&b->rows)) rshi_strip_ask(&b->rows, base[b->src]);
+}
+
+/* Small blocks mostly read far from one another, and each is done before memory answers: their sources are asked for
+ * some blocks ahead. */
+void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base, const char **pointers) {
+    int64_t next = start, ahead = 0;
+    for (int64_t i = start; i < end; i++) {
+        const rshi_slab_rows *b = &g->blocks[i];
+        for (; next < end && (next <= i || ahead < AHEAD); next++) {
+            ask(g, &g->blocks[next], base);
+            ahead += asked(g, &g->blocks[next]);
+        }
+        ahead -= asked(g, b);
+        if (b->rows.rows)
+            rshi_strip_run(&b->rows, g->stream, base[b->dst], base[b->src]);
+        else
+            run_slab(g, &g->slabs[i], base, pointers);
+    }
 }

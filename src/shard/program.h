@@ -30,6 +30,13 @@ typedef struct rshi_slab {
     int first;
 } rshi_slab;
 
+/* The same with all that is needed to run it, where it is rows of bytes: kept small, since a rank
+ * with many neighbours has many of them and reads them all in every run. */
+typedef struct rshi_slab_rows {
+    rshi_strip rows; /* from element 0 of the parts */
+    int32_t src, dst; /* parts */
+} rshi_slab_rows;
+
 /* Byte offset, along strides, of combined index `outer` over dims 0..first-1. */
 static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strides, int first,
                                         int64_t outer) {
@@ -41,11 +48,21 @@ static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strid
     return offset;
 }
 
+/* What the move of a weave borrows. */
+typedef struct rshi_woven {
+    int64_t runs[RSHI_WEAVE_MOST];
+    int64_t strides[RSHI_WEAVE_MOST * RSHI_MOVE_DIMS];
+} rshi_woven;
+
 typedef struct rshi_program {
     rshi_task *tasks;
     rshi_source *sources;
     int64_t *strides; /* RSHI_MOVE_DIMS for each source */
     rshi_slab *slabs; /* by stage, part and dst */
+    rshi_slab_rows *blocks; /* [nslabs], one for each slab */
+    bool stream;
+    rshi_woven **woven; /* owned, each */
+    int64_t nwoven, woven_room;
     int64_t ntasks, tasks_room, nsources, sources_room, strides_room, nslabs, slabs_room;
     int64_t stage_start[RSHI_STAGES +
                         1]; /* in slabs: stage s is stage_start[s] .. stage_start[s + 1] */
@@ -59,13 +76,14 @@ typedef struct rshi_program {
  * whoever runs the program, and their addresses are looked up at every run. */
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src);
-/* Choose kernels, cut slabs, sort.  Nothing can be added afterwards. */
-rsh_status rshi_program_finish(rshi_program *g);
+/* Choose kernels, cut slabs, sort.  Nothing can be added afterwards.  `writers`: ranks that run
+ * programs like this one on the same caches at the same time, with this one. */
+rsh_status rshi_program_finish(rshi_program *g, int64_t writers);
 void rshi_program_free(rshi_program *g);
 
-/* Run one slab.  `base` has the address of every part by number; `pointers` has room for
- * most_sources. */
-void rshi_slab_run(const rshi_program *g, const rshi_slab *s, char *const *base,
-                   const char **pointers);
+/* Run some slabs, one after the other.  `base` has the address of every part by number; `pointers`
+ * has room for most_sources. */
+void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base,
+                    const char **pointers);
 
 #endif

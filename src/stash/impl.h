@@ -19,7 +19,7 @@ typedef struct rshi_cutting {
 struct rsh_stash {
     int64_t refs; /* the user's, and one of each ticket */
     rsh_comm *comm;
-    uint64_t packed; /* tickets so far */
+    uint64_t packed; /* tickets since the last restart */
     rshi_cutting *list; /* owned */
     int64_t n, room;
 };

@@ -27,6 +27,10 @@ void rsh_stash_free(rsh_stash *s) {
     if (s) rshi_stash_drop(s);
 }
 
+void rsh_stash_restart(rsh_stash *s) {
+    if (s) s->packed = 0;
+}
+
 /* ---- layouts by form ---- */
 
 static bool fits(const rshi_cutting *c, rsh_dtype dtype, int ndim, const int64_t *shape, int dim) {

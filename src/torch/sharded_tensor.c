@@ -159,7 +159,8 @@ bool rsh_torch_requires_grad(const rsh_torch_tensor *t) { return t && t->props.r
 
 rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out) {
     RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
-    RSH_REQUIRE(t->sharded->nparts == 1, RSH_EUNSUP, "the local tensor of a rank with %lld shards",
+    RSH_REQUIRE(t->sharded->nparts == 1, RSH_EUNSUP,
+                "rank %d has %lld shards; only a rank with exactly one has a local tensor", t->sharded->comm->rank,
                 (long long)t->sharded->nparts);
     *out = t->sharded->part[0];
     return RSH_OK;

@@ -12,7 +12,7 @@
 
 #include "comm/mailboxes.h"
 
-enum { PATIENCE = 100 }; /* seconds until a hang is called one */
+enum { PATIENCE = 200 }; /* seconds until a hang is called one, on a busy machine too */
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \

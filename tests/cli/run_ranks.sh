@@ -6,3 +6,7 @@ reshard run -n 1 /no/such/program; echo "exit $?"
 echo 'for rank 0' | reshard run -n 2 cat
 reshard run -n 0 true; echo "exit $?"
 reshard run -n 2; echo "exit $?"
+# How a rank ended is said, once.
+reshard run -n 4 -- nothere; echo "exit $?"
+reshard run -n 1 -- false; echo "exit $?"
+reshard run -n 1000000 true; echo "exit $?"

@@ -2,3 +2,4 @@
 reshard explian; echo "exit $?"
 reshard benchmark; echo "exit $?"
 reshard teleport; echo "exit $?"
+reshard 'f32[4]' 'f32[4]'; echo "exit $?"

@@ -34,13 +34,28 @@ static void the_first_failure_in_time_is_the_callers(void **state) {
 
 static rsh_status fails_silently(void *ctx, rsh_comm *c) {
     (void)ctx;
-    return rsh_comm_rank(c) == 0 ? RSH_EKEY : RSH_OK;
+    return rsh_comm_rank(c) == 1 ? RSH_EKEY : RSH_OK;
 }
-static void a_failure_without_a_sentence_does_not_get_an_old_one(void **state) {
+static void a_failure_without_a_sentence_gets_one_that_names_the_rank(void **state) {
     (void)state;
     rshi_fail(RSH_EVALUE, "something older");
     assert_int_equal(rsh_run(2, fails_silently, NULL), RSH_EKEY);
-    assert_string_equal(rsh_error_detail(), "");
+    assert_string_equal(rsh_error_detail(), "rank 1 returned RSH_EKEY");
+    assert_int_equal(rsh_run_shm(2, fails_silently, NULL), RSH_EKEY);
+    assert_string_equal(rsh_error_detail(), "rank 1 returned RSH_EKEY");
+}
+
+static rsh_status fails_in_own_words(void *ctx, rsh_comm *c) {
+    (void)ctx;
+    return rsh_comm_rank(c) == 1 ? rsh_fail(RSH_EIO, "the tape is torn") : RSH_OK;
+}
+static void a_rank_leaves_a_sentence_of_its_own(void **state) {
+    (void)state;
+    assert_int_equal(rsh_run(2, fails_in_own_words, NULL), RSH_EIO);
+    assert_string_equal(rsh_error_detail(), "the tape is torn");
+    assert_int_equal(rsh_fail(RSH_OK, "all is well"), RSH_EVALUE);
+    assert_string_equal(rsh_error_detail(), "0 is not the status of a failure");
+    assert_int_equal(rsh_fail((rsh_status)99, "what is this?"), RSH_EVALUE);
 }
 
 static rsh_comm *kept;
@@ -111,7 +126,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_runs_once),
         cmocka_unit_test(the_first_failure_in_time_is_the_callers),
-        cmocka_unit_test(a_failure_without_a_sentence_does_not_get_an_old_one),
+        cmocka_unit_test(a_failure_without_a_sentence_gets_one_that_names_the_rank),
+        cmocka_unit_test(a_rank_leaves_a_sentence_of_its_own),
         cmocka_unit_test(a_rank_that_returns_with_an_exec_alive_is_busy_but_has_left),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(threads_that_cannot_be_made_bring_the_others_back),

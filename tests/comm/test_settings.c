@@ -47,7 +47,7 @@ static rsh_status of_a_launcher(void) {
 /* What the child found: refused with the variable and its value in the sentence. */
 static int child_asks(const char *name, const char *value, question ask) {
     setenv(name, value, 1);
-    alarm(20);
+    alarm(120);
     rsh_status st = ask();
     bool said = strstr(rsh_error_detail(), name) && strstr(rsh_error_detail(), value);
     if (st && !said) fprintf(stderr, "%s=%s: %d, %s\n", name, value, (int)st, rsh_error_detail());

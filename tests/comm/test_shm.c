@@ -304,7 +304,8 @@ static rsh_status works_until_somebody_dies(void *ctx, rsh_comm *c) {
     atomic_fetch_add(&d->heard, 1);
     return RSH_OK;
 }
-static void survivors_hear_within_a_second_that_a_rank_was_killed(void **state) {
+/* Far from RESHARD_TIMEOUT, which is half an hour, and with room for a busy machine; `bigtest kill` prints how soon. */
+static void survivors_hear_long_before_the_timeout_that_a_rank_was_killed(void **state) {
     (void)state;
     deaths *d = share(sizeof *d);
     uint64_t seed = test_seed(11);
@@ -312,7 +313,7 @@ static void survivors_hear_within_a_second_that_a_rank_was_killed(void **state) 
         *d = (deaths){.victim = i % 4, .after = (long)(draw(&seed) % 20000)};
         assert_int_equal(rsh_run_shm(4, works_until_somebody_dies, d), RSH_EPEER);
         assert_int_equal(atomic_load(&d->heard), 3);
-        assert_true(atomic_load(&d->slowest) < 1);
+        assert_true(atomic_load(&d->slowest) < 60);
     }
     munmap(d, sizeof *d);
 }
@@ -399,7 +400,7 @@ int main(void) {
         cmocka_unit_test(ranks_that_disagree_are_told_so),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(a_rank_that_fails_is_quoted),
-        cmocka_unit_test(survivors_hear_within_a_second_that_a_rank_was_killed),
+        cmocka_unit_test(survivors_hear_long_before_the_timeout_that_a_rank_was_killed),
         cmocka_unit_test(a_rank_that_never_comes_is_named),
         cmocka_unit_test(a_name_is_free_again_for_the_next_comm),
         cmocka_unit_test(without_a_launcher_a_process_is_alone),

@@ -191,8 +191,8 @@ SPECIAL = {
     ("rsh_reshard_metadata", "by_rank"): "have.by_rank", ("rsh_reshuffle_local_shard", "by_rank"): "have.by_rank",
     ("rsh_reshard_local_shard", "by_rank"): "have.by_rank",
     ("rsh_value_reshard", "v"): "have.sharded_value", ("rsh_value_reshard_begin", "v"): "have.sharded_value", ("rsh_value_read", "v"): "have.other_value",
-    ("rsh_value_reading", "what"): "NULL", ("rsh_grad_fail", "sentence"): "\"a sentence\"",
-    ("rsh_grad_fail", "status"): "RSH_EVALUE",
+    ("rsh_value_reading", "what"): "NULL", ("rsh_fail", "sentence"): "\"a sentence\"",
+    ("rsh_fail", "status"): "RSH_EVALUE",
     ("rsh_functional_all_to_all_single", "out_splits"): "NULL", ("rsh_functional_all_to_all_single", "in_splits"): "NULL",
     # what these are given they take over, also if they fail
     ("rsh_call_out", "t"): "fresh_tensor()", ("rsh_call_save", "t"): "fresh_tensor()", ("rsh_call_give", "t"): "fresh_tensor()",

@@ -84,7 +84,7 @@ static const char *const unsaid = "no sentence";
 /* The status, and with a refusal a sentence of its own. */
 #define answers(expected, call)                                                                                        \
     do {                                                                                                               \
-        rsh_grad_fail(RSH_EVALUE, unsaid);                                                                             \
+        rsh_fail(RSH_EVALUE, unsaid);                                                                             \
         rsh_status status_ = (call);                                                                                   \
         if (status_ != (expected))                                                                                     \
             fail_msg("%s is %s (%s), not %s", #call, rsh_status_name(status_), rsh_error_detail(), #expected);         \

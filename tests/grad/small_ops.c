@@ -62,7 +62,7 @@ static rsh_status map(function *f, const rsh_tensor *a, const rsh_tensor *b, rsh
 static rsh_status forward_map(rsh_grad_call *c, function *f) {
     rsh_tensor *t;
     const rsh_tensor *a = rsh_call_in(c, 0), *b = rsh_call_in(c, 1);
-    if (b && rsh_tensor_count(a) != rsh_tensor_count(b)) return rsh_grad_fail(RSH_EVALUE, "shapes differ");
+    if (b && rsh_tensor_count(a) != rsh_tensor_count(b)) return rsh_fail(RSH_EVALUE, "shapes differ");
     rsh_status st = map(f, a, b, &t);
     return st ? st : rsh_call_out(c, 0, t);
 }

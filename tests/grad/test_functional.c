@@ -213,7 +213,7 @@ static void what_one_rank_refuses_all_refuse(void **state) {
 
 static rsh_status fail_on_rank_1(rsh_grad_call *c) {
     rsh_comm *comm = *(rsh_comm **)rsh_call_attrs(c);
-    return rsh_comm_rank(comm) == 1 ? rsh_grad_fail(RSH_EIO, "rank 1 has a bad day") : rsh_call_pass(c, 0, 0);
+    return rsh_comm_rank(comm) == 1 ? rsh_fail(RSH_EIO, "rank 1 has a bad day") : rsh_call_pass(c, 0, 0);
 }
 static rsh_status same(rsh_grad_call *c) {
     rsh_tensor *t;

@@ -22,7 +22,7 @@ static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
     k->recording += rsh_grad_enabled();
     k->parameters += rsh_value_is_leaf(v) && rsh_value_requires_grad(v);
     if (k->fail_pack_silently) return RSH_EIO;
-    if (k->fail_pack) return rsh_grad_fail(RSH_EIO, "the disk is full");
+    if (k->fail_pack) return rsh_fail(RSH_EIO, "the disk is full");
     if (k->change) rsh_math_fill_number(rsh_value_part(v, 0), 1);
     if (k->same) {
         *packed = rsh_value_hold(v);
@@ -39,7 +39,7 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     rsh_tensor *t;
     k->unpacked++;
     k->recording += rsh_grad_enabled();
-    if (k->fail_unpack) return rsh_grad_fail(RSH_EIO, "the disk is gone");
+    if (k->fail_unpack) return rsh_fail(RSH_EIO, "the disk is gone");
     if (k->give_nothing) return RSH_OK;
     if (k->give_short || k->give_f32) {
         OK(rsh_tensor_zeros(k->give_f32 ? RSH_F32 : RSH_F64, 1, (int64_t[]){k->give_f32 ? N : 1}, &t));
@@ -259,7 +259,7 @@ static void hooks_are_disabled_with_a_message(void **state) {
 
 static rsh_status rank_depth(void *ctx, rsh_comm *comm) {
     keeper *k = ctx;
-    if (rsh_saved_hooks_depth()) return rsh_grad_fail(RSH_ERUNTIME, "another thread's stack is seen");
+    if (rsh_saved_hooks_depth()) return rsh_fail(RSH_ERUNTIME, "another thread's stack is seen");
     rsh_saved_hooks h = hooks_of(&k[rsh_comm_rank(comm)]);
     return rsh_saved_hooks_push(&h); /* left to the end of the thread */
 }
@@ -306,7 +306,7 @@ static rsh_status keep_value(void *ctx, rsh_value *v, void **packed) {
 }
 static rsh_status no_unpack(void *ctx, void *packed, rsh_value **out) {
     (void)ctx, (void)packed, (void)out;
-    return rsh_grad_fail(RSH_ERUNTIME, "the second run is not walked");
+    return rsh_fail(RSH_ERUNTIME, "the second run is not walked");
 }
 
 static rsh_status run_again(again *a) {

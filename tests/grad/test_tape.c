@@ -274,7 +274,7 @@ static rsh_status give_twice(rsh_grad_call *c) {
     return st ? st : give_f32(c);
 }
 static rsh_status give_nothing(rsh_grad_call *c) { return (void)c, RSH_OK; }
-static rsh_status refuse(rsh_grad_call *c) { return (void)c, rsh_grad_fail(RSH_EINDEX, "as it pleases"); }
+static rsh_status refuse(rsh_grad_call *c) { return (void)c, rsh_fail(RSH_EINDEX, "as it pleases"); }
 static rsh_status save_late(rsh_grad_call *c) { return rsh_call_save_in(c, 0); }
 static rsh_status read_beyond(rsh_grad_call *c) {
     const rsh_tensor *t;
@@ -463,7 +463,7 @@ static rsh_status rank_step(void *ctx, rsh_comm *comm) {
     for (int i = 0; i < 50 && !st; i++) st = rsh_comm_barrier(comm);
     bool right = rsh_grad_enabled() == (rsh_comm_rank(comm) % 2 == 1);
     free_all(2, leaf);
-    return st || right ? st : rsh_grad_fail(RSH_ERUNTIME, "another thread's scope is seen");
+    return st || right ? st : rsh_fail(RSH_ERUNTIME, "another thread's scope is seen");
 }
 
 static void every_thread_has_a_tape_of_its_own(void **state) {

@@ -24,6 +24,10 @@ for file in include/reshard.h include/reshard/shard.h include/reshard/torch.h in
 done
 if [ -x "$build/reshard" ]; then
     "$prefix/bin/reshard" --help > /dev/null || { echo "the installed command does not run"; exit 1; }
+    for file in man/man1/reshard.1 man/man1/reshard-apply.1 bash-completion/completions/reshard zsh/site-functions/_reshard \
+        fish/vendor_completions.d/reshard.fish; do
+        [ -e "$prefix/share/$file" ] || { echo "not installed: share/$file"; exit 1; }
+    done
 fi
 
 export PKG_CONFIG_PATH=$lib/pkgconfig

@@ -22,8 +22,19 @@ static const bad syntax[] = {
     {"   ", "1:4", "expected a dtype, found the end"},
     {"[4]", "1:1", "expected a dtype, found \"[\""},
     {"4f32[4]", "1:1", "expected a dtype, found \"4\""},
-    {"f33[4]", "1:1", "\"f33\" is not a dtype"},
-    {"F32[4]", "1:1", "\"F32\" is not a dtype"},
+    {"f33[4]", "1:1", "\"f33\" is not a dtype; there are bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3"},
+    {"F32[4]", "1:1", "\"F32\" is not a dtype: use f32; there are"},
+    {"float32[4]", "1:1", "\"float32\" is not a dtype: use f32; there are"},
+    {"fp16[4]", "1:1", "\"fp16\" is not a dtype: use f16; there are"},
+    {"uint8[4]", "1:1", "\"uint8\" is not a dtype: use u8; there are"},
+    {"double[4]", "1:1", "\"double\" is not a dtype: use f64; there are"},
+    {"complex64[4]", "1:1", "\"complex64\" is not a dtype: use c64; there are"},
+    {"bfloat16[4]", "1:1", "\"bfloat16\" is not a dtype: use bf16; there are"},
+    {"torch.bfloat16[4]", "1:1", "\"torch.bfloat16\" is not a dtype: use bf16; there are"},
+    {"float33[4]", "1:1", "\"float33\" is not a dtype; there are"},
+    {"f32[4] on x=2 mean(x)", "1:15",
+     "\"mean\" is not a reduction: use avg; there are sum avg min max prod band bor bxor"},
+    {"f32[4] on x=2 foo(x)", "1:15", "\"foo\" is not a reduction; there are sum avg"},
     {"f32", "1:4", "expected \"[\", found the end"},
     {"f32(4)", "1:4", "expected \"[\", found \"(\""},
     {"f32[", "1:5", "expected a size, found the end"},
@@ -44,7 +55,7 @@ static const bad syntax[] = {
     {"f32[4/()]", "1:8", "expected an axis, found \")\""},
     {"f32[4/(x] on x=2", "1:9", "expected \",\" or \")\", found \"]\""},
     {"f32[4/(x,)] on x=2", "1:10", "expected an axis, found \")\""},
-    {"f32[4/2] on x=2", "1:7", "expected an axis, found \"2\""},
+    {"f32[4/2] on x=2", "1:7", "expected an axis, found \"2\": give the mesh a named one, \"on x=2\", and write x"},
     {"f32[4/(a,b,c,d,e,f,g,h,i)]", "1:24", "more than 8 axes"},
     {"f32[4/x:] on x=2", "1:9", "expected a block size, found \"]\""},
     {"f32[4/x%] on x=2", "1:9", "expected a unit, found \"]\""},
@@ -100,18 +111,18 @@ static const bad syntax[] = {
 
 static const bad meaning[] = {
     {"f32[4096/tq, 8] on dp=2,tp=4", "1:10", "axis \"tq\" is not in the mesh \"dp=2,tp=4\""},
-    {"f32[4096/tp]", "1:10", "axis \"tp\" has no mesh to be in"},
+    {"f32[4096/tp]", "1:10", "axis \"tp\" has no mesh to be in; add \"on tp=4\""},
     {"f32[4/(x,y)] on x=2", "1:10", "axis \"y\" is not in the mesh \"x=2\""},
     {"f32[(4/x|4/y)] on x=2", "1:12", "axis \"y\" is not in the mesh \"x=2\""},
     {"f32[4]/y on x=2", "1:8", "axis \"y\" is not in the mesh"},
     {"f32[4] on x=2 sum(y)", "1:19", "axis \"y\" is not in the mesh"},
     {"f32[4] sum(y)", "1:12", "axis \"y\" has no mesh to be in"},
     {"f32[4/xx] on x=2,xxx=2", "1:7", "axis \"xx\" is not in the mesh"},
-    {"f32[4/x, 4/x] on x=2", "1:12", "axis \"x\" is used already"},
+    {"f32[4/x, 4/x] on x=2", "1:12", "axis \"x\" is used already: it cuts dim 0,"},
     {"f32[4/x, (4/y|4/x)] on x=2,y=2", "1:17", "axis \"x\" is used already"},
     {"f32[4/x]/x on x=2", "1:10", "axis \"x\" is used already"},
     {"f32[4/x] on x=2 sum(x)", "1:17", "axis \"x\" is used already"},
-    {"f32[4]/x on x=2 sum(x)", "1:17", "axis \"x\" is used already"},
+    {"f32[4]/x on x=2 sum(x)", "1:17", "axis \"x\" is used already: it cuts the flat tensor,"},
     {"f32[4/(x,x)] on x=2", "1:7", "axis \"x\" is named twice"},
     {"f32[4] on x=2 sum(x,x)", "1:15", "axis \"x\" is named twice"},
     {"f32[4/x, 4\n  /x] on x=2", "2:4", "axis \"x\" is used already"},
@@ -167,8 +178,8 @@ static const bad meaning[] = {
     {"f32[4] boxes 0:[0:4,0:4]", "1:16", "the box has 2 ranges, the tensor 1 dims"},
     {"f32[] boxes 0:[0:1]", "1:15", "the box has 1 ranges, the tensor 0 dims"},
     {"f32[4] boxes 0:[0:4] 1:[3:2]", "1:22", "range 3:2 of dim 0 runs backwards"},
-    {"f32[4] boxes 0:[0:5]", "1:14", "range 0:5 leaves dim 0 of size 4"},
-    {"f32[4, 2] boxes 0:[0:4,3:3]", "1:17", "range 3:3 leaves dim 1 of size 2"},
+    {"f32[4] boxes 0:[0:5]", "1:14", "range 0:5 runs past the end of dim 0, whose size is 4"},
+    {"f32[4, 2] boxes 0:[0:4,3:3]", "1:17", "range 3:3 runs past the end of dim 1, whose size is 2"},
     {"f32[4] boxes 3,3:[0:4]", "1:14", "rank 3 stands twice in one box"},
     {"f32[4] boxes 2147483648:[0:4]", "1:14", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] boxes", "1:8", "no box holds element [0]"},
@@ -353,7 +364,7 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     rsh_layout_desc good = {.dtype = RSH_F32, .ndim = 2, .naxes = 1, .axis = {{"x", 2}}}, d;
     (void)state;
     d = good, d.dim[0].cut = d.dim[1].cut = by_x;
-    check_refused(&d, "layout: dim 1: axis \"x\" is used already: it cuts one dim or the flat tensor, or is partial");
+    check_refused(&d, "layout: dim 1: axis \"x\" is used already: it cuts dim 0, and serves for nothing else");
     d = good, d.dim[1].size = -1;
     check_refused(&d, "layout: dim 1: its size is -1");
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.axes[0] = 1;
@@ -419,7 +430,7 @@ static void boxes_from_code_are_checked_too(void **state) {
     box[1].box.lo[0] = 3;
     check_refused(&good, "layout: no box holds element [2]");
     box[1].box.lo[0] = -1;
-    check_refused(&good, "layout: box 1: range -1:4 leaves dim 0 of size 4");
+    check_refused(&good, "layout: box 1: range -1:4 of dim 0 begins below 0");
     d = good, d.boxes = NULL;
     check_refused(&d, "layout: boxes: 2 of them, but no list");
     d = good, d.nboxes = -1;

@@ -26,7 +26,7 @@ static inline rsh_status wrong(const char *file, int line, const char *what) {
     char sentence[900];
     snprintf(sentence, sizeof sentence, "%s:%d: %s  [%.300s]", file, line, what,
              rsh_error_detail());
-    return rsh_grad_fail(RSH_ERUNTIME, sentence);
+    return rsh_fail(RSH_ERUNTIME, sentence);
 }
 #define CHECK(condition)                                               \
     do {                                                               \

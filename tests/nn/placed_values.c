@@ -221,5 +221,5 @@ rsh_status placed_check(rsh_mesh *mesh, const placed_op *op, const placed_row *c
     char sentence[1200];
     snprintf(sentence, sizeof sentence, "%s of %s, %s%s%s, seed %llu: %.700s", op->name, op->shapes, row[0]->in,
              p.n > 1 ? " by " : "", p.n > 1 ? row[1]->in : "", (unsigned long long)seed, rsh_error_detail());
-    return rsh_grad_fail(st, sentence);
+    return rsh_fail(st, sentence);
 }

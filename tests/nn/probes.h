@@ -60,7 +60,7 @@ static inline rsh_status probe_forward(rsh_module *m, rsh_value *const *in, rsh_
     probe *p = *(probe **)rsh_module_state(m);
     for (int i = 0; i < 3; i++)
         if (in[i]) TRY(rsh_saved_new(in[i], &p->slot[p->n++]));
-    if (p->fail) return rsh_grad_fail(RSH_EIO, "the probe fails");
+    if (p->fail) return rsh_fail(RSH_EIO, "the probe fails");
     if (p->inner) return rsh_module_forward(p->inner, in[0], out);
     *out = rsh_value_hold(in[0]);
     return RSH_OK;

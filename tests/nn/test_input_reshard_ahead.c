@@ -15,7 +15,7 @@ static rsh_status trouble_forward(rsh_grad_call *c) {
 }
 static rsh_status trouble_backward(rsh_grad_call *c) {
     const trouble *t = rsh_call_attrs(c);
-    if (t->fails) return rsh_grad_fail(RSH_EIO, "an op fails on one rank");
+    if (t->fails) return rsh_fail(RSH_EIO, "an op fails on one rank");
     return t->gives_nothing ? RSH_OK : rsh_call_pass(c, 0, 0);
 }
 static const rsh_grad_op trouble_op = {
@@ -178,6 +178,34 @@ static void memory_that_runs_out_on_one_rank_fails_backward_on_all(void **state)
     for (int n = 2; n <= 3; n++) run_groups(n, shortage_trial, NULL);
 }
 
+/* Forward fails on one rank at every place, when it has packed less than the others: the next step goes well. */
+static rsh_status forward_trial(void *ctx) {
+    pair p = {.mesh = NULL};
+    rsh_value *loss = NULL;
+    rsh_status st = RSH_ENOMEM;
+    bool mine = rsh_group_rank(NULL) == 1;
+    (void)ctx;
+    TRY(pair_new(&p, true));
+    for (int64_t n = 0; st; n += 7) {
+        if (mine) rsh_alloc_fail_at(n);
+        st = pair_forward(&p, (trouble){false, false}, &loss);
+        rsh_alloc_fail_at(-1);
+        CHECK(!st || mine);
+        if (!st) rsh_value_free(loss);
+        loss = NULL;
+        st = rsh_comm_agree(rsh_mesh_comm(p.mesh), st);
+        CHECK(!st || st == RSH_ENOMEM);
+        TRY(pair_step(&p, 0, &loss));
+        rsh_value_free(loss);
+    }
+    pair_free(&p);
+    return RSH_OK;
+}
+static void a_forward_that_fails_on_one_rank_spoils_no_later_step(void **state) {
+    (void)state;
+    run_groups(2, forward_trial, NULL);
+}
+
 /* A graph that is dropped before backward, and a recomputing module whose input is gathered ahead. */
 static rsh_status recompute_trial(void *ctx) {
     pair p = {.mesh = NULL};
@@ -206,6 +234,7 @@ int main(void) {
         cmocka_unit_test(an_op_that_fails_on_one_rank_ends_what_was_begun),
         cmocka_unit_test(an_op_without_a_gradient_ends_what_was_begun),
         cmocka_unit_test(memory_that_runs_out_on_one_rank_fails_backward_on_all),
+        cmocka_unit_test(a_forward_that_fails_on_one_rank_spoils_no_later_step),
         cmocka_unit_test(inputs_of_modules_that_recompute_are_gathered_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

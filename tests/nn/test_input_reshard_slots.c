@@ -241,7 +241,7 @@ static void an_output_that_is_saved_goes_with_its_graph(void **state) {
 
 static rsh_status fails_before(void *ctx, rsh_module *m, rsh_value **in) {
     (void)ctx, (void)m, (void)in;
-    return rsh_grad_fail(RSH_EIO, "a hook fails");
+    return rsh_fail(RSH_EIO, "a hook fails");
 }
 
 static rsh_status failing_trial(void *ctx) {
@@ -282,7 +282,7 @@ static void a_forward_that_fails_pops_its_pair_alone(void **state) {
 /* A module that calls itself once; the inner call fails before its pair is pushed, and the outer one goes on. */
 static rsh_status fails_within(void *ctx, rsh_module *m, rsh_value **in) {
     (void)m, (void)in;
-    return (*(int *)ctx)++ ? rsh_grad_fail(RSH_EIO, "the inner call fails") : RSH_OK;
+    return (*(int *)ctx)++ ? rsh_fail(RSH_EIO, "the inner call fails") : RSH_OK;
 }
 static rsh_status itself_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     int depth = rsh_saved_hooks_depth();

@@ -6,7 +6,7 @@
 static rsh_status scale_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     rsh_value *scale = NULL, *product = NULL;
     TRY(rsh_module_parameter(m, "scale", &scale));
-    if (!in[0]) return rsh_grad_fail(RSH_EVALUE, "Scale: no input");
+    if (!in[0]) return rsh_fail(RSH_EVALUE, "Scale: no input");
     TRY(rsh_nn_mul(in[0], scale, &product));
     rsh_status st = rsh_nn_add_number(product, in[1] ? 2 : 1, out);
     rsh_value_free(product);
@@ -179,7 +179,7 @@ static rsh_status negate(void *ctx, rsh_module *m, rsh_value *const *in, rsh_val
 }
 static rsh_status refuse(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
     (void)ctx, (void)m, (void)in, (void)out;
-    return rsh_grad_fail(RSH_EKEY, "the hook refuses");
+    return rsh_fail(RSH_EKEY, "the hook refuses");
 }
 static void count_drop(void *ctx) { *(int *)ctx += 100; }
 

@@ -318,7 +318,7 @@ static rsh_status pass_forward(rsh_grad_call *c) {
 }
 static rsh_status fail_backward(rsh_grad_call *c) {
     const int *rank = rsh_call_attrs(c);
-    return *rank == 1 ? rsh_grad_fail(RSH_EIO, "rank 1 fails") : rsh_call_pass(c, 0, 0);
+    return *rank == 1 ? rsh_fail(RSH_EIO, "rank 1 fails") : rsh_call_pass(c, 0, 0);
 }
 
 /* Rank 1 fails before the others bring a partial gradient together. */

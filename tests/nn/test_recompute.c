@@ -175,7 +175,7 @@ static rsh_status counting_forward(rsh_module *m, rsh_value *const *in, rsh_valu
     rsh_value *a = NULL;
     c->training[c->runs % 8] = rsh_module_training(m);
     c->runs++;
-    if (c->runs == c->fail_in_run) return rsh_grad_fail(RSH_EIO, "the second run fails");
+    if (c->runs == c->fail_in_run) return rsh_fail(RSH_EIO, "the second run fails");
     if (c->runs == c->extra_in_run) return rsh_nn_neg(in[0], out);
     TRY(rsh_nn_exp(in[0], &a));
     rsh_status st = rsh_nn_mul(a, in[1] ? in[1] : in[0], out);

@@ -59,7 +59,7 @@ static rsh_status no_new_module(void *ctx, rsh_module *m, rsh_module **out) {
 }
 static rsh_status refusing_sharder(void *ctx, rsh_module *m, rsh_module **out) {
     (void)ctx, (void)m, (void)out;
-    return rsh_group_rank(NULL) == 1 ? rsh_grad_fail(RSH_EUNSUP, "not this module") : RSH_OK;
+    return rsh_group_rank(NULL) == 1 ? rsh_fail(RSH_EUNSUP, "not this module") : RSH_OK;
 }
 
 typedef struct bad {

@@ -185,6 +185,32 @@ static void ranks_that_unpack_in_another_order_are_told(void **state) {
         for (int n = 2; n <= 4; n++) run_ranks(n, other_order, &(bool){ahead});
 }
 
+/* A rank that packed less, since its step failed, counts as the others do after a restart. */
+static rsh_status out_of_step(void *ctx, rsh_comm *c) {
+    rsh_stash *s = NULL;
+    rsh_tensor *t[MANY], *back = NULL;
+    rsh_ticket *k[MANY], *extra = NULL, *late = NULL;
+    (void)ctx;
+    RSH_TRY(rsh_stash_new(c, &s));
+    RSH_TRY(pack_many(s, t, k));
+    if (rsh_comm_rank(c)) RSH_TRY(rsh_stash_pack(s, t[0], 0, &extra));
+    RSH_TRY(rsh_stash_pack(s, t[1], 0, &late));
+    CHECK_STATUS(RSH_EMISMATCH, rsh_stash_unpack(late, &back));
+    rsh_ticket_free(late), rsh_ticket_free(extra);
+    rsh_stash_restart(s);
+    RSH_TRY(rsh_stash_pack(s, t[1], 0, &late));
+    CHECK(rsh_ticket_number(late) == 1);
+    RSH_TRY(comes_back(late, t[1]));
+    rsh_ticket_free(late);
+    free_many(t, k);
+    rsh_stash_free(s);
+    return RSH_OK;
+}
+static void a_restart_brings_ranks_into_step(void **state) {
+    (void)state;
+    run_ranks(3, out_of_step, NULL);
+}
+
 /* What was begun and is not wanted ends on all ranks; each forgets or frees at its own time. */
 static rsh_status given_up(void *ctx, rsh_comm *c) {
     rsh_stash *s = NULL;
@@ -273,6 +299,7 @@ int main(void) {
         cmocka_unit_test(random_tensors_come_back),
         cmocka_unit_test(several_gathers_are_under_way),
         cmocka_unit_test(ranks_that_unpack_in_another_order_are_told),
+        cmocka_unit_test(a_restart_brings_ranks_into_step),
         cmocka_unit_test(what_was_begun_is_ended_by_all),
         cmocka_unit_test(a_tensor_that_was_not_cut_must_not_change),
         cmocka_unit_test(memory_that_runs_out_on_one_rank_is_heard_by_all),

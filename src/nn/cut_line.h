@@ -1,10 +1,10 @@
-/* line: the ranks among which dims of a value are cut, and numbers that they combine.
+/* Cut line: the ranks among which dims of a value are cut, and numbers that they combine.
  *
  * Softmax, norms and losses along a cut dim need little of the other ranks: a maximum and some sums
  * of each row.  A line knows which ranks these are from a comm and a layout, whatever the value is
  * to its user. */
-#ifndef RESHARD_NN_LINE_H
-#define RESHARD_NN_LINE_H
+#ifndef RESHARD_NN_CUT_LINE_H
+#define RESHARD_NN_CUT_LINE_H
 
 #include "nn/impl.h"
 

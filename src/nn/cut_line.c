@@ -1,8 +1,8 @@
-/* Line: numbers of rows combined over the ranks that share them, by one plan.
+/* Cut line: numbers of rows combined over the ranks that share them, by one plan.
  *
  * The numbers are a tensor of their own: cut as the value is where that is not along the rows, and partial where it is.
  * Bringing it to replicated combines them among exactly those ranks. */
-#include "nn/line.h"
+#include "nn/cut_line.h"
 
 static bool is_cut(const rsh_layout_desc *d, unsigned dims) {
     for (int i = 0; i < d->ndim; i++)

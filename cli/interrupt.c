@@ -1,0 +1,52 @@
+/* Interrupt: a handler that says what was left, in functions that a handler may call. */
+#include "interrupt.h"
+
+#include "cli.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct remains {
+    const char *path, *sentence, *otherwise; /* path NULL: the sentence */
+} remains;
+
+static remains slots[2]; /* the one at hand, and one to write to */
+static _Atomic(const remains *) at_hand;
+static pid_t owner; /* ranks that are forked get the signal too; one of us speaks */
+
+static void say(const char *text) {
+    ssize_t told = write(STDERR_FILENO, text, strlen(text));
+    (void)told;
+}
+
+static void end_by(int signal) {
+    const remains *r = at_hand;
+    if (getpid() == owner && !is_quiet()) {
+        if (isatty(STDERR_FILENO)) say("\r\033[K"); /* the line of progress, and ^C */
+        say(signal == SIGINT ? "reshard: interrupted: " : "reshard: ended by a signal: ");
+        say(r->path && access(r->path, F_OK) ? r->otherwise : r->sentence);
+        say("\n");
+    }
+    raise(signal); /* the default action is back */
+}
+
+/* What came as ignored stays so, for `nohup`. */
+static void take(int signal) {
+    struct sigaction before, act = {.sa_handler = end_by, .sa_flags = SA_RESETHAND | SA_NODEFER};
+    if (!sigaction(signal, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(signal, &act, NULL);
+}
+
+void interrupt_leaves(const char *sentence) { interrupt_leaves_at(NULL, sentence, sentence); }
+
+void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise) {
+    remains *next = at_hand == &slots[0] ? &slots[1] : &slots[0];
+    *next = (remains){path, sentence, otherwise};
+    at_hand = next;
+    if (owner) return;
+    owner = getpid();
+    take(SIGINT);
+    take(SIGTERM);
+    take(SIGHUP);
+}

@@ -1,0 +1,12 @@
+/* interrupt: what is left behind if Ctrl-C, or another signal that asks the command to end, comes
+ * now.  The command says so and ends by that signal. */
+#ifndef RESHARD_CLI_INTERRUPT_H
+#define RESHARD_CLI_INTERRUPT_H
+
+/* From now on the answer is `sentence`. */
+void interrupt_leaves(const char *sentence);
+/* The same, if there is something at `path` by then; `otherwise`, if not. */
+void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise);
+/* All are borrowed. */
+
+#endif

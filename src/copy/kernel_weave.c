@@ -1,0 +1,157 @@
+/* Weave: short rows of several sources that alternate in the destination, as those of block-cyclic layouts do.
+ *
+ * One source after the other would write parts of lines, which costs the read of each line, or lines all over the
+ * place.  Here all sources advance together: a small tile is put together, and its whole lines are streamed.  What is
+ * left of the last line goes to the front of the next tile.  The tile is small so that reading and writing overlap.
+ * Rows of several whole lines need no tile. */
+#include "copy/line.h"
+
+#define SHORT_ROW  1024 /* bytes: longer rows are as fast alone */
+#define TILE_BYTES 1024 /* of a tile, unless a single round is longer */
+#define MOST_ROUND 8192 /* bytes of one row of each source */
+#define SOME_LINES 128  /* bytes of a row that is not put into a tile */
+
+/* ---- choosing ---- */
+
+static int64_t row_bytes(const rshi_move *m) { return m->n[m->nd - 1] * m->unit; }
+
+bool rshi_move_weavable(const rshi_move *m) {
+    return m->kernel == RSHI_KERNEL_ROWS && m->stream && m->nd >= 2 && row_bytes(m) < SHORT_ROW &&
+           m->ds[m->nd - 2] > row_bytes(m) && m->ds[m->nd - 2] <= MOST_ROUND;
+}
+
+/* By steps in the destination and by extents, but for the rows and how many there are of them. */
+int rshi_move_compare_steps(const rshi_move *a, const rshi_move *b) {
+    if (a->nd != b->nd) return a->nd - b->nd;
+    for (int d = 0; d < a->nd - 1; d++) {
+        if (a->ds[d] != b->ds[d]) return a->ds[d] < b->ds[d] ? -1 : 1;
+        if (d < a->nd - 2 && a->n[d] != b->n[d]) return a->n[d] < b->n[d] ? -1 : 1;
+    }
+    return 0;
+}
+
+bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64_t *runs, int64_t *ss,
+                     int64_t *count) {
+    int rows = moves[0]->nd - 2;
+    int64_t round = 0;
+    if (n < 2 || n > RSHI_WEAVE_MOST) return false;
+    *count = moves[0]->n[rows];
+    for (int k = 0; k < n; k++) {
+        runs[k] = row_bytes(moves[k]);
+        round += runs[k];
+        *count = rshi_min(*count, moves[k]->n[rows]);
+        memcpy(ss + (ptrdiff_t)k * RSHI_MOVE_DIMS, moves[k]->ss, RSHI_MOVE_DIMS * sizeof *ss);
+    }
+    if (round != moves[0]->ds[rows]) return false;
+    *out = *moves[0];
+    out->kernel = RSHI_KERNEL_WEAVE;
+    out->nsrc = n;
+    out->runs = runs;
+    out->ss = ss;
+    out->n[rows] = *count;
+    out->n[rows + 1] = round / out->unit;
+    out->split = rows;
+    return true;
+}
+
+/* ---- running ---- */
+
+typedef struct strand {
+    const char *src;
+    int64_t step, run; /* bytes from row to row, and of a row */
+    int64_t ahead;     /* to the same row of the next plane, which is asked for; 0: it is not */
+} strand;
+
+#define LINES(target, level)                                                                                           \
+    target static void lines_##level(int n, const strand *s, int64_t rows, char *dst) {                                \
+        for (int64_t r = 0; r < rows; r++)                                                                             \
+            for (int k = 0; k < n; k++) {                                                                              \
+                const char *src = s[k].src + r * s[k].step;                                                            \
+                for (int64_t i = 0; i < s[k].run; i += RSHI_LINE, dst += RSHI_LINE) {                                  \
+                    if (s[k].ahead) rshi_prefetch(src + i, s[k].ahead, 1);                                             \
+                    line_##level(dst, src + i);                                                                        \
+                }                                                                                                      \
+            }                                                                                                          \
+    }
+LINES(, generic)
+#if RSHI_X86
+LINES(RSHI_AVX2, avx2)
+LINES(RSHI_AVX512, avx512)
+#endif
+typedef void lines_fn(int n, const strand *s, int64_t rows, char *dst);
+static lines_fn *const lines_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(lines);
+
+static bool is_lines(int n, const strand *s, const char *dst) {
+    uint64_t all = (uintptr_t)dst;
+    for (int k = 0; k < n; k++) {
+        if (s[k].run < SOME_LINES) return false;
+        all |= (uint64_t)s[k].run;
+    }
+    return all % RSHI_LINE == 0;
+}
+
+/* 16 bytes at a time; the last ones may overlap those before. */
+RSHI_INLINE void copy_row(char *dst, const char *src, int64_t n) {
+    int64_t i = 0;
+    if (n < 16) {
+        for (; i < n; i++) dst[i] = src[i];
+        return;
+    }
+    for (; i + 16 <= n; i += 16) memcpy(dst + i, src + i, 16);
+    if (i < n) memcpy(dst + n - 16, src + n - 16, 16);
+}
+
+/* `rounds` rows of one source; what it is read with is in registers, as bytes that are written might be anything. */
+RSHI_INLINE void fill_strand(strand s, int64_t rounds, int64_t round, char *tile) {
+    for (int64_t i = 0; i < rounds && s.ahead; i++) rshi_prefetch(s.src, s.ahead + i * s.step, s.run);
+    if (s.run >= 32 && s.run <= 48) /* three moves, the last two of which may overlap */
+        for (int64_t i = 0; i < rounds; i++, tile += round, s.src += s.step) {
+            memcpy(tile, s.src, 16);
+            memcpy(tile + 16, s.src + 16, 16);
+            memcpy(tile + s.run - 16, s.src + s.run - 16, 16);
+        }
+    else
+        for (int64_t i = 0; i < rounds; i++, tile += round, s.src += s.step) copy_row(tile, s.src, s.run);
+}
+
+/* `rounds` rows of each source. */
+static void fill_tile(int n, strand *s, int64_t rounds, int64_t round, char *tile) {
+    for (int k = 0; k < n; tile += s[k].run, k++) {
+        fill_strand(s[k], rounds, round, tile);
+        s[k].src += rounds * s[k].step;
+    }
+}
+
+/* Rows of a plane.  Bytes of a line that is not whole yet wait at the front of the tile. */
+static void weave(int n, strand *s, int64_t rows, int64_t round, char *dst) {
+    _Alignas(RSHI_PAGE) char tile[RSHI_LINE + TILE_BYTES + MOST_ROUND];
+    int64_t step = rshi_max(1, TILE_BYTES / round), past = (int64_t)((uintptr_t)dst % RSHI_LINE), skip = past;
+    dst -= past;
+    for (int64_t r = 0; r < rows; r += step, skip = 0) {
+        int64_t rounds = rshi_min(step, rows - r), end = past + rounds * round;
+        fill_tile(n, s, rounds, round, tile + past);
+        past = r + step < rows ? end % RSHI_LINE : 0;
+        rshi_rows_copy(true, 1, (size_t)(end - past - skip), dst + skip, 0, tile + skip, 0);
+        memmove(tile, tile + end - past, (size_t)past);
+        dst += end - past;
+    }
+}
+
+/* A source that is read without gaps needs no asking. */
+static int64_t ahead_of(const rshi_plane *p, const int64_t *ss, int64_t run) {
+    return p->dims > 2 && rshi_plane_row(p, ss) != run ? ss[p->dims - 3] : 0;
+}
+
+void rshi_run_weave(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
+    strand s[RSHI_WEAVE_MOST];
+    char *to = dst + rshi_plane_offset(p, m->ds);
+    for (int k = 0; k < m->nsrc; k++) {
+        const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
+        s[k] = (strand){src[k] + rshi_plane_offset(p, ss), rshi_plane_row(p, ss), m->runs[k],
+                        ahead_of(p, ss, m->runs[k])};
+    }
+    if (is_lines(m->nsrc, s, to))
+        lines_at[rshi_simd_level()](m->nsrc, s, p->rows, to);
+    else
+        weave(m->nsrc, s, p->rows, rshi_plane_row(p, m->ds), to);
+}

@@ -1,0 +1,90 @@
+/* Legend: swatches of hues and shades by mesh axis, and a line about what stays and what is combined. */
+#include "draw/impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A pen that goes on to the next line where there is no room; with `dry` set it only moves. */
+typedef struct pen {
+    rshi_canvas *canvas;
+    int left, right, x, y;
+    bool dry;
+} pen;
+
+static void make_room(pen *p, int width) {
+    if (p->x + width <= p->right || p->x == p->left) return;
+    p->x = p->left;
+    p->y += p->canvas->format->line * 4 / 3;
+}
+
+static rsh_status put_words(pen *p, const char *text) {
+    int step = p->canvas->format->line, width = (int)strlen(text) * p->canvas->format->letter;
+    make_room(p, width);
+    if (!p->dry) RSH_TRY(rshi_canvas_say(p->canvas, "note", p->x, p->y + step / 2, 's', text));
+    p->x += width + step / 2;
+    return RSH_OK;
+}
+
+static rsh_status put_swatch(pen *p, const char *label, const rshi_colour *colour) {
+    int step = p->canvas->format->line, width = (int)strlen(label) * p->canvas->format->letter;
+    make_room(p, step + step / 3 + width);
+    rshi_figure m = {.kind = "swatch",
+                     .side = "",
+                     .x = p->x,
+                     .y = p->y,
+                     .w = step,
+                     .h = step,
+                     .rank = -1,
+                     .source = -1,
+                     .fill = colour};
+    if (!p->dry) RSH_TRY(p->canvas->format->box(p->canvas, &m));
+    p->x += step + step / 3;
+    if (!p->dry) RSH_TRY(rshi_canvas_say(p->canvas, "note", p->x, p->y + step / 2, 's', label));
+    p->x += width + step / 2;
+    return RSH_OK;
+}
+
+static rsh_status put_scale(pen *p, int which) {
+    char label[RSHI_DRAW_LABEL], title[RSHI_DRAW_LABEL + 2];
+    const rshi_scene *s = p->canvas->scene;
+    rshi_colour colour;
+    if ((which ? s->palette.shade.n : s->palette.hue.n) < 2) return RSH_OK;
+    rshi_legend_name(s, which, label);
+    snprintf(title, sizeof title, "%s:", label);
+    RSH_TRY(put_words(p, title));
+    for (int64_t i = 0; rshi_legend_entry(s, which, i, label, &colour); i++) RSH_TRY(put_swatch(p, label, &colour));
+    p->x += p->canvas->format->line;
+    return RSH_OK;
+}
+
+/* Does any cell come about this way? */
+static bool appears(const rshi_scene *s, rshi_origin_kind kind) {
+    for (int i = 0; s->origin && i < rshi_scene_cells(s); i++)
+        if (s->origin[i].kind == kind) return true;
+    return false;
+}
+
+static rsh_status put_hints(pen *p) {
+    const rshi_scene *s = p->canvas->scene;
+    bool partial = rsh_layout_op(s->side[0].layout) || rsh_layout_op(s->side[s->nsides - 1].layout);
+    if (s->plan && s->palette.hue.n > 1) RSH_TRY(put_words(p, "colour: who had it before"));
+    if (appears(s, RSHI_ORIGIN_STAYS)) RSH_TRY(put_words(p, "faded: it stays"));
+    return partial ? put_words(p, "hatched: contributions, combined") : RSH_OK;
+}
+
+static rsh_status walk(pen *p) {
+    for (int which = 0; which < 2; which++) RSH_TRY(put_scale(p, which));
+    return put_hints(p);
+}
+
+int rshi_legend_height(rshi_canvas *c, int width) {
+    pen p = {c, 0, width, 0, 0, true};
+    if (!c->format->tick_width) return 0;
+    (void)walk(&p); /* dry: it cannot fail */
+    return p.x || p.y ? p.y + c->format->line * 4 / 3 : 0;
+}
+
+rsh_status rshi_legend_draw(rshi_canvas *c, int x, int y, int width) {
+    pen p = {c, x, x + width, x, y, false};
+    return c->format->tick_width ? walk(&p) : RSH_OK;
+}

@@ -1,0 +1,277 @@
+"""Terminal: what the command shows to who sits at one: progress, colours, and what Ctrl-C left.
+
+    check_terminal.py COMMAND
+"""
+import glob
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+COMMAND = os.path.abspath(sys.argv[1])
+MIB = 1 << 20
+PATIENCE = 60  # seconds, on a machine that is busy
+failures = []
+
+
+def check(what, ok, found=""):
+    if not ok:
+        failures.append(what)
+        print(f"FAILED: {what}\n  found: {found!r}")
+
+
+class Seat:
+    """A command whose controlling terminal is ours.  What is not given a pipe or file is the terminal."""
+
+    def __init__(self, *words, stdin=None, stdout=None, env=None):
+        self.seen = ""
+        self.pid, self.fd = pty.fork()
+        if not self.pid:
+            if stdin is not None:
+                os.dup2(stdin, 0)
+            if stdout is not None:
+                os.dup2(stdout, 1)
+            os.environ.update({"TERM": "xterm-256color", "LC_ALL": "C", **(env or {})})
+            os.execv(COMMAND, ["reshard", *words])
+
+    def read(self, seconds):
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return True
+        try:
+            self.seen += os.read(self.fd, 65536).decode(errors="replace")
+            return True
+        except OSError:  # the other end is closed
+            return False
+
+    def waits_for(self, pattern):
+        end = time.time() + PATIENCE
+        while not re.search(pattern, self.seen) and time.time() < end and self.read(0.2):
+            pass
+        return bool(re.search(pattern, self.seen))
+
+    def types(self, text):
+        os.write(self.fd, text)
+
+    def ends(self):
+        while self.read(PATIENCE):
+            pass
+        os.close(self.fd)
+        return os.waitpid(self.pid, 0)[1]
+
+
+def killed_by(status, number):
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == number
+
+
+# ---- progress ----
+
+LINE = r"apply: reading, 1\.0 MiB of 2\.0 MiB \(50 %\), [0-9.]+ [KM]iB/s, \d+ s left"
+
+
+def apply_tells_bytes_rate_and_time_left():
+    for engine in ("local", "threads", "shm"):
+        into, out = os.pipe()
+        with tempfile.TemporaryFile() as result:
+            seat = Seat("apply", "--engine", engine, "u8[2097152/x] on x=2", "u8[2097152]", stdin=into, stdout=result.fileno())
+            os.close(into)
+            os.write(out, b"a" * 65536)
+            for _ in range(15):
+                os.write(out, b"a" * 65536)
+            check(f"{engine}: progress is shown", seat.waits_for(LINE), seat.seen)
+            for _ in range(16):
+                os.write(out, b"b" * 65536)
+            os.close(out)
+            check(f"{engine}: apply succeeds", seat.ends() == 0, seat.seen)
+            check(f"{engine}: the line is wiped", seat.seen.endswith("\r\033[K"), seat.seen[-80:])
+            result.seek(0)
+            check(f"{engine}: the bytes are right", result.read() == b"a" * MIB + b"b" * MIB)
+
+
+def apply_tells_how_much_has_moved(folder):
+    source, n = os.path.join(folder, "source"), 8192
+    for _ in range(4):  # until it takes longer than a moment
+        with open(source, "wb") as f, open(os.devnull, "wb") as nothing:
+            f.truncate(n * n)
+            seat = Seat("apply", "--in", source, f"u8[{n}, {n}] order(1,0)", f"i16[{n}, {n}]", stdout=nothing.fileno())
+            check("it succeeds", seat.ends() == 0, seat.seen)
+        if "moving" in seat.seen:
+            break
+        n *= 2
+    shares = [int(s) for s in re.findall(r"apply: moving, [^(]* \((\d+) %\), .*?/s, \d+ s left", seat.seen)]
+    check("what has moved grows", shares and shares == sorted(shares) and shares[-1] <= 100, seat.seen)
+
+
+def nothing_is_shown_where_stderr_is_no_terminal():
+    p = subprocess.Popen([COMMAND, "apply", "u8[4]", "u8[4]"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    answer = p.communicate(b"ABCD")
+    check("a pipe gets no progress", answer == (b"ABCD", b""), answer)
+
+
+def bench_and_planning_tell_how_far_they_are():
+    for engine in ("threads", "shm"):
+        seat = Seat("bench", "--engine", engine, "--repeat", "1000000", "f32[512/x, 512] on x=2", "f32[512, 512/x] on x=2")
+        shown = seat.waits_for(r"bench: memcpy, stream and the move in turn, .* of .* \(\d+ %\), .*/s, .* left")
+        check(f"bench on {engine} shows progress", shown, seat.seen)
+        seat.types(b"\x03")
+        status = seat.ends()
+        check(f"bench on {engine} ends by SIGINT", killed_by(status, signal.SIGINT), status)
+        said = re.findall(r"reshard: interrupted: nothing was written", seat.seen)
+        check(f"bench on {engine} says it once", len(said) == 1, seat.seen)
+    ranks = 4194304
+    seat = Seat("explain", f"f32[{ranks}/x~, 7] on x={ranks}", f"f32[{ranks}/x:3, 7] on x={ranks}")
+    shown = seat.waits_for(f"explain: planning for {ranks} ranks, \\d+ s|planned in")
+    check("planning shows progress", shown, seat.seen)
+    seat.types(b"\x03")
+    seat.ends()
+
+
+# ---- who waits for a terminal, and who leaves it ----
+
+def apply_says_that_it_waits_for_the_terminal():
+    with tempfile.TemporaryFile() as result:
+        seat = Seat("apply", "u8[5/x] on x=2", "u8[5]", stdout=result.fileno())
+        said = "reshard: the 5 bytes of FROM are read from the terminal; Ctrl-D ends them"
+        check("apply says that it waits", seat.waits_for(re.escape(said)), seat.seen)
+        seat.read(0.4)
+        seat.types(b"abcd\n\x04")
+        check("and goes on", seat.ends() == 0, seat.seen)
+        check("nothing is painted over what is typed", "reading," not in seat.seen, seat.seen)
+        result.seek(0)
+        check("with what was typed", result.read() == b"abcd\n")
+
+
+def ctrl_c_says_that_nothing_was_written():
+    for engine in ("local", "threads", "shm"):
+        into, out = os.pipe()
+        seat = Seat("apply", "--engine", engine, "u8[200000]", "u8[200000]", stdin=into)
+        os.close(into)
+        os.write(out, b"a" * 1000)
+        check("it reads", seat.waits_for("apply: reading"), seat.seen)
+        seat.types(b"\x03")
+        status = seat.ends()
+        os.close(out)
+        check(f"{engine}: it ends by SIGINT", killed_by(status, signal.SIGINT), status)
+        check(f"{engine}: it says so once", seat.seen.count("reshard: interrupted: nothing was written") == 1, seat.seen)
+
+
+def ctrl_c_says_which_file_is_not_complete(folder):
+    source = os.path.join(folder, "whole")
+    open(source, "wb").write(b"ABCDEF")
+    os.mkfifo(os.path.join(folder, "part1"))  # nobody reads it: to open it takes for ever
+    seat = Seat("apply", "u8[6]", "u8[6/x] on x=3", "--in", source, "--out", os.path.join(folder, "part%d"))
+    check("it writes", seat.waits_for("apply: writing"), seat.seen)
+    seat.types(b"\x03")
+    check("it ends by SIGINT", killed_by(seat.ends(), signal.SIGINT))
+    check("it names the file", "part1 is not complete; the files before it are" in seat.seen, seat.seen)
+    check("part0 is there", open(os.path.join(folder, "part0"), "rb").read() == b"AB")
+    check("part2 is not", not os.path.exists(os.path.join(folder, "part2")))
+
+
+def write_checkpoint(path, size):
+    header = b'{"w":{"dtype":"U8","shape":[%d,1024],"data_offsets":[0,%d]}}' % (size // 1024, size)
+    with open(path, "wb") as f:
+        f.write(len(header).to_bytes(8, "little") + header)
+        f.truncate(8 + len(header) + size)
+
+
+def convert_tells_how_far_it_is_and_what_it_left(folder):
+    source, result, rules = (os.path.join(folder, n) for n in ("a.safetensors", "b", "two.rules"))
+    open(rules, "w").write("mesh tp=2\n* [_, _/tp]\n")
+    words = ("convert", source, result, "--to", rules, "--mem", "4M", "--threads", "1")
+    size = 64 * MIB
+    for _ in range(4):  # until it takes longer than a hand to the keyboard
+        write_checkpoint(source, size)
+        seat = Seat(*words, "--force")
+        shown = seat.waits_for(r"convert, .* of .* \(\d+ %\), .*/s, .* left|tensor, 2 files")
+        seat.types(b"\x03")
+        status = seat.ends()
+        if killed_by(status, signal.SIGINT) and os.path.exists(result + ".reshard-partial"):
+            break
+        size *= 2
+    check("convert shows progress", shown and "left" in seat.seen, seat.seen)
+    check("convert ends by SIGINT", killed_by(status, signal.SIGINT), (status, seat.seen))
+    said = f"reshard: interrupted: {result}.reshard-partial has what was done; --resume goes on from there"
+    check("it says what was left", said in seat.seen, seat.seen)
+    check("which is there", os.path.exists(result + ".reshard-partial"))
+    resumed = subprocess.run([COMMAND, *words, "--resume", "--force"], capture_output=True, text=True)
+    check("--resume goes on", resumed.returncode == 0 and not glob.glob(result + ".reshard-partial"), resumed)
+
+
+# ---- colours ----
+
+def colours_are_those_of_the_ranks_and_can_be_refused():
+    words = ("explain", "f32[64/x, 64] on x=4", "f32[64, 64/x] on x=4")
+    plain = subprocess.run([COMMAND, *words], capture_output=True, text=True).stdout
+    check("a pipe gets no colours", "\033" not in plain)
+    seat = Seat(*words)
+    seat.ends()
+    fills = re.findall(r"\033\[48;5;(\d+);38;5;\d+m {15,}(\d) {15,}\033\[0m", seat.seen)
+    check("each rank has a colour", len(set(dict((r, c) for c, r in fills).values())) == 4, seat.seen)
+    stripped = re.sub(r"\033\[[0-9;]*[mK]|\r", "", seat.seen)
+    same = [line for line in plain.split("\n") if "planned in" not in line]
+    check("the rest is the same", [x for x in stripped.split("\n") if "planned in" not in x] == same, stripped)
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        seat = Seat(*words, env=env)
+        seat.ends()
+        check(f"no colours with {env}", "\033[48" not in seat.seen, seat.seen)
+
+
+def names_in_files_do_not_steer_the_terminal(folder):
+    path = os.path.join(folder, "a.safetensors")
+    header = b'{"w\\u001b[31m":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+    open(path, "wb").write(len(header).to_bytes(8, "little") + header + b"x")
+    seat = Seat("inspect", path)
+    seat.ends()
+    check("the name is spelled out", "w\\x1b[31m" in seat.seen and "\033" not in seat.seen, seat.seen)
+
+
+# ---- memory ----
+
+def resident(leader):
+    """Bytes of memory of a process and its children, what they share counted once."""
+    family, total = [str(leader)], 0
+    for pid in family:
+        family += open(f"/proc/{pid}/task/{pid}/children").read().split()
+        total += int(re.search(r"^Pss: +(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M)[1]) * 1024
+    return total
+
+
+def apply_takes_the_memory_of_the_two_tensors():
+    if re.search(rb"__[at]san_init", open(COMMAND, "rb").read()):
+        print("skipped: sanitizers need memory of their own; the plain build runs it")
+        return
+    size = 64 * MIB
+    for engine in ("local", "threads", "shm"):
+        p = subprocess.Popen([COMMAND, "apply", "--engine", engine, f"u8[{size}/x] on x=2", f"u8[{size}/x:4096] on x=2"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        block = bytes(MIB)
+        for _ in range(size // MIB):
+            p.stdin.write(block)
+        p.stdin.close()
+        first = p.stdout.read(1)  # all has moved, and nothing is freed while we do not read on
+        taken = resident(p.pid)
+        window = 64 * MIB if engine == "shm" else 0
+        check(f"{engine}: two tensors, and {window >> 20} MiB", taken < 2 * size + window + 24 * MIB, taken / MIB)
+        check(f"{engine}: all comes", len(first) + len(p.stdout.read()) == size and p.wait() == 0)
+
+
+TESTS = [apply_tells_bytes_rate_and_time_left, apply_tells_how_much_has_moved, nothing_is_shown_where_stderr_is_no_terminal,
+         bench_and_planning_tell_how_far_they_are, apply_says_that_it_waits_for_the_terminal,
+         ctrl_c_says_that_nothing_was_written, ctrl_c_says_which_file_is_not_complete,
+         convert_tells_how_far_it_is_and_what_it_left, colours_are_those_of_the_ranks_and_can_be_refused,
+         names_in_files_do_not_steer_the_terminal,
+         apply_takes_the_memory_of_the_two_tensors]
+for test in TESTS:
+    started = time.time()
+    with tempfile.TemporaryDirectory() as scratch:
+        test(*[scratch] * test.__code__.co_argcount)
+    print(f"{time.time() - started:5.1f} s  {test.__name__}", flush=True)
+print(f"{len(TESTS)} tests, {len(failures)} failures")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""Page: the pages that the command draws, in a real Chromium, by mouse and keyboard.
+
+    check_page.py COMMAND [--library FILE] [--shots FOLDER]
+
+Exits with 77 if there is no Chromium; with RESHARD_REQUIRE_BROWSER=1 that is a failure.  --library also looks at what the shared library
+draws of a single layout, and at a page of one's own made from its scenes and its script.  --shots also leaves pictures of every page, in
+light, dark and 400 pixels wide.
+"""
+import argparse
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+import chromium
+
+PAGES = {
+    "two_dims": ("f32[4096/tp, 11008] on dp=2,tp=4", "f32[4096/dp, 11008/tp] on dp=2,tp=4"),
+    "three_dims": ("f32[64/x, 48/y, 32/z] on x=4,y=3,z=2", "f32[64, 48/(x,z), 32/y] on x=4,y=3,z=2"),
+    "cyclic": ("f32[8192, 8192/x:64] on x=16", "f32[8192/x, 8192] on x=16"),
+    "partial": ("f32[4096, 4096/dp] on dp=2,tp=4 sum(tp)", "f32[4096, 4096/dp] on dp=2,tp=4"),
+    "boxes": ("f32[8, 8] boxes 0:[0:4,0:5] 1,5:[4:8,0:5] 2:[0:3,5:8] 3:[3:8,5:8]", "f32[8, 8/x~] on x=3"),
+    "many": ("f32[4096/tp, 4096] on tp=4096", "f32[4096, 4096/tp] on tp=4096"),
+    "mesh_of_4096": ("f32[4096/x, 4096/y] on x=64,y=64", "f32[4096/y, 4096/x] on x=64,y=64"),
+    "one": ("f32[100]", "f32[100]"),
+    "empty": ("f32[0, 4]", "f32[0/x, 4] on x=3"),
+    "flat": ("f32[1000, 37]/dp on dp=4", "f32[1000/tp, 37] on tp=3@4-6"),
+    "many_shuffled": ("f32[65536/x, 65536] on x=65536", "f32[65536, 65536/y] on y=65536"),
+    "mesh_of_65536": ("f32[4096/x, 4096/y, 64/z] on x=64,y=64,z=16", "f32[4096/y, 4096/x, 64/z:1] on x=64,y=64,z=16"),
+}
+MOST_BYTES = 2_000_000
+checked = 0
+
+
+def check(what, ok, seen=""):
+    global checked
+    checked += 1
+    if not ok:
+        raise AssertionError(f"{what}{': ' if seen != '' else ''}{seen}")
+
+
+def draw_pages(command, folder):
+    for name, (source, destination) in PAGES.items():
+        path = os.path.join(folder, name + ".html")
+        subprocess.run([command, "explain", "--html", path, source, destination], check=True, stdout=subprocess.DEVNULL)
+        check(f"{name} has at most {MOST_BYTES} bytes", os.path.getsize(path) <= MOST_BYTES, os.path.getsize(path))
+
+
+def draw_layout(library, text, form):
+    """What the library draws of one layout; 2 is HTML, 4 is JSON."""
+    parts, layout = [], ctypes.c_void_p()
+    write = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+    class Sink(ctypes.Structure):
+        _fields_ = [("write", write), ("ctx", ctypes.c_void_p)]
+    sink = Sink(write(lambda _, at, n: parts.append(ctypes.string_at(at, n)) or 0), None)
+    check("a layout", library.rsh_layout_parse(text.encode(), ctypes.byref(layout)) == 0)
+    check("a picture", library.rsh_draw_layout(layout, form, ctypes.byref(sink)) == 0)
+    library.rsh_layout_free(layout)
+    return b"".join(parts).decode()
+
+
+def draw_by_library(path, folder):
+    """single.html: one layout; own.html: a page of one's own with two scenes."""
+    library = ctypes.CDLL(os.path.realpath(path))
+    library.rsh_draw_script.restype = library.rsh_draw_style.restype = ctypes.c_char_p
+    library.rsh_layout_free.argtypes = [ctypes.c_void_p]
+    with open(os.path.join(folder, "single.html"), "w", encoding="utf-8") as file:
+        file.write(draw_layout(library, "f32[64/x, 48/y, 32/z] on x=4,y=3,z=2", 2))
+    scenes = [draw_layout(library, text, 4) for text in ("f32[8/x] on x=4", "f32[8, 8] on x=2 sum(x)")]
+    with open(os.path.join(folder, "own.html"), "w", encoding="utf-8") as file:
+        file.write(f"<!doctype html><meta charset=utf-8><link rel=icon href='data:,'><style>{library.rsh_draw_style().decode()}</style>"
+                   f"<div id=a></div><div id=b></div><script>{library.rsh_draw_script().decode()}\n"
+                   f"reshard.draw(document.getElementById('a'), {scenes[0]}); reshard.draw(document.getElementById('b'), {scenes[1]});</script>")
+
+
+def open_page(browser, folder, name):
+    browser.open("file://" + os.path.join(folder, name + ".html"))
+
+
+STORY = "document.querySelector('.story').innerText"
+LIT = "document.querySelectorAll('.panels .cell.lit').length"
+SHOWN = "document.querySelectorAll('.panel .origin:not(.absent)').length"
+
+
+# ---- every page ----
+
+def every_page_is_drawn_and_fits_400_pixels(browser, folder):
+    for name in PAGES:
+        browser.resize(1120)
+        open_page(browser, folder, name)
+        check(f"{name} has its panels", browser.value("document.querySelectorAll('svg.panel').length") == 2)
+        check(f"{name} has totals", browser.value("document.querySelectorAll('.totals tr').length") > 8)
+        cells = browser.value("document.querySelectorAll('.panels .cell').length")
+        check(f"{name} has cells", (cells > 0) == (name != "empty"), cells)
+        browser.resize(400)
+        width = browser.value("document.documentElement.scrollWidth")
+        check(f"{name} is no wider than 400 pixels", width <= 400, width)
+        small = browser.value("Math.min(99, ...[...document.querySelectorAll('.panel .tick, .panel .label')].map(e => e.getBoundingClientRect().height))")
+        check(f"the letters of {name} are not too small", small >= 8, small)
+    browser.resize(1120)
+
+
+def no_id_is_there_twice(browser, folder):
+    open_page(browser, folder, "two_dims")
+    ids = browser.value("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    check("ids are unique", len(ids) == len(set(ids)), ids)
+
+
+# ---- mouse ----
+
+def hovering_tells_what_a_rank_does(browser, folder):
+    open_page(browser, folder, "two_dims")
+    check("nothing is lit at first", browser.value(LIT) == 0)
+    browser.point("[data-side='0'][data-held='1']")
+    story = browser.value(STORY)
+    for word in ("rank 1 at dp=0 tp=1", "sends 16.1 MiB to 0, 2, 3", "receives", "keeps 10.8 MiB"):
+        check("the story of rank 1", word in story, story)
+    check("its own block is lit, and what it sends and gets", browser.value(LIT) > 2)
+    browser.mouse("mouseMoved", 3, 3)
+    check("it ends with the hover", browser.value(LIT) == 0)
+
+
+def clicking_pins_and_clicking_again_lets_go(browser, folder):
+    open_page(browser, folder, "two_dims")
+    browser.click("[data-side='0'][data-held='2']")
+    browser.mouse("mouseMoved", 3, 3)
+    check("the pin outlives the hover", "rank 2" in browser.value(STORY) and "pinned" in browser.value(STORY), browser.value(STORY))
+    check("the matrix shows the pinned rank", browser.value("document.querySelectorAll('.matrix .cell.lit').length") == 15)
+    browser.click("[data-side='0'][data-held='2']")
+    check("a second click lets go", "pinned" not in browser.value(STORY))
+
+
+def destinations_say_where_they_come_from(browser, folder):
+    open_page(browser, folder, "two_dims")
+    scene = browser.value("JSON.parse(document.getElementById('scene').textContent)")
+    kinds = {}
+    for o in scene["origins"][0]:
+        kinds[o[4]] = kinds.get(o[4], 0) + 1
+    check("four blocks stay, twelve move", kinds == {1: 4, 2: 12}, kinds)
+    browser.point(".origin.moves")
+    check("the tip names source and destination", re.search(r"\d to \d", browser.value(STORY)), browser.value(STORY))
+
+
+def the_matrix_tells_what_stays_from_what_moves(browser, folder):
+    open_page(browser, folder, "two_dims")
+    count = lambda kind: browser.value(f"document.querySelectorAll('.matrix .{kind}').length")
+    check("ranks that keep something", count("kept") == 4, count("kept"))
+    check("pairs that exchange something", count("sent") == 24, count("sent"))
+    check("numbers stand in the cells", browser.value("document.querySelectorAll('.matrix .amount').length") == 28)
+    check("there is a scale", "5.4 MiB" in browser.value("document.querySelector('.scale').innerText"))
+    browser.point(".matrix .sent")
+    check("a cell of the matrix lights its rank", browser.value(LIT) > 0)
+
+
+# ---- keyboard ----
+
+def keys_choose_and_pin(browser, folder):
+    open_page(browser, folder, "two_dims")
+    browser.value("document.querySelector('.panels').focus()")
+    browser.key("ArrowRight")
+    check("the first arrow chooses rank 0", "rank 0" in browser.value(STORY))
+    browser.key("ArrowRight")
+    browser.key("ArrowRight")
+    check("then the next", "rank 2" in browser.value(STORY))
+    browser.key("Enter")
+    check("Enter pins", "pinned" in browser.value(STORY))
+    browser.key("End")
+    check("End goes to the last", "rank 7 at dp=1 tp=3" in browser.value(STORY), browser.value(STORY))
+    browser.key("ArrowLeft")
+    check("the pin moves along", "rank 6" in browser.value(STORY) and "pinned" in browser.value(STORY))
+    browser.key("Escape")
+    check("Escape lets go", browser.value(LIT) == 0 and "Point at" in browser.value(STORY))
+
+
+def a_typed_number_pins_a_rank(browser, folder):
+    open_page(browser, folder, "many")
+    browser.value("document.querySelector('input.rank').focus()")
+    for digit in "4094":
+        browser.key(digit)
+    check("a rank that is drawn", "rank 4094 at tp=4094" in browser.value(STORY) and browser.value(LIT) > 0, browser.value(STORY))
+    browser.value("(() => { const e = document.querySelector('input.rank'); e.value = '77'; e.dispatchEvent(new Event('input')); })()")
+    story = browser.value(STORY)
+    check("a rank that is not drawn", "rank 77 at tp=77" in story and "listed for" in story, story)
+
+
+# ---- slices ----
+
+def the_slider_goes_through_a_third_dim(browser, folder):
+    open_page(browser, folder, "three_dims")
+    labels = "[...document.querySelectorAll('.panel')][0].textContent"
+    first, said = browser.value(labels), browser.value("document.querySelector('.slices').nextSibling.textContent")
+    check("the slider says where it is", said == "indices 0 to 10", said)
+    browser.value("document.querySelector('.slices').focus()")
+    browser.key("ArrowRight")
+    browser.key("ArrowRight")
+    browser.key("ArrowRight")
+    said = browser.value("document.querySelector('.slices').nextSibling.textContent")
+    check("it goes to the last slice", said == "indices 22 to 31", said)
+    check("which other ranks hold", browser.value(labels) != first)
+    browser.value("document.querySelector('.panels').focus()")
+    for _ in range(3):
+        browser.key("PageDown")
+    check("PageDown goes back", browser.value(labels) == first)
+
+
+# ---- play ----
+
+def set_time(browser, time):
+    """Of the player, in thousandths of a step."""
+    browser.value(f"(() => {{ const e = document.querySelector('.time'); e.value = {time}; e.dispatchEvent(new Event('input')); }})()")
+
+
+def blocks_travel_stage_by_stage(browser, folder):
+    for name, stages in (("two_dims", ["what stays", "what moves"]), ("partial", ["stage 1 of 2", "stage 2 of 2"])):
+        open_page(browser, folder, name)
+        whole, captions, counts = browser.value(SHOWN), [], []
+        for time in range(50, 1000 * len(stages), 100):
+            set_time(browser, time)
+            caption = browser.value("document.querySelector('.time').nextSibling.textContent")
+            captions += [caption] if caption not in captions else []
+            counts.append(browser.value(SHOWN))
+        check(f"{name} has its stages", captions == stages, captions)
+        check(f"{name} arrives bit by bit", counts == sorted(counts) and counts[0] < whole, counts)
+        set_time(browser, 1000 * len(stages))
+        check(f"all of {name} is there in the end", browser.value(SHOWN) == whole)
+
+
+def play_runs_and_pauses(browser, folder):
+    open_page(browser, folder, "two_dims")
+    whole = browser.value(SHOWN)
+    browser.click("button.play")
+    check("the button offers to pause", "Pause" in browser.value("document.querySelector('button.play').textContent"))
+    browser.value("new Promise(done => { const look = () => document.querySelector('.flight g:not(.absent)') ? done(1) : requestAnimationFrame(look); look(); })")
+    place = "document.querySelector('.flight g:not(.absent)').getAttribute('transform')"
+    before = browser.value(place)
+    browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    check("blocks are under way", browser.value(SHOWN) < whole and browser.value(place) != before)
+    browser.value("document.querySelector('.panels').focus()")
+    browser.key("p")
+    check("the key p pauses", "Play" in browser.value("document.querySelector('button.play').textContent"))
+    at = browser.value("document.querySelector('.time').value")
+    browser.value("new Promise(done => setTimeout(done, 60))")
+    check("time stands still", browser.value("document.querySelector('.time').value") == at)
+
+
+# ---- by the library ----
+
+def a_single_layout_has_a_page(browser, folder):
+    open_page(browser, folder, "single")
+    check("one panel", browser.value("document.querySelectorAll('svg.panel').length") == 1)
+    check("nothing to play, and no totals", browser.value("document.querySelectorAll('.play, .totals, .matrix').length") == 0)
+    browser.point("[data-held='1']")
+    check("its story", re.search(r"rank \d+ at x=\d y=\d z=0.*holds 16.0 KiB", browser.value(STORY), re.S), browser.value(STORY))
+    browser.value("document.querySelector('.slices').focus()")
+    browser.key("ArrowRight")
+    browser.point("[data-held='1']")
+    check("its other half", "z=1" in browser.value(STORY), browser.value(STORY))
+
+
+def scenes_can_be_drawn_in_a_page_of_ones_own(browser, folder):
+    open_page(browser, folder, "own")
+    check("both scenes", browser.value("document.querySelectorAll('svg.panel').length") == 2)
+    check("contributions are striped", browser.value("document.querySelectorAll('#b .hatch').length") == 1)
+    browser.point("#a [data-held='2']")
+    check("each has its own story", "rank 2" in browser.value("document.querySelector('#a .story').innerText")
+          and "Point at" in browser.value("document.querySelector('#b .story').innerText"))
+
+
+# ---- light and dark ----
+
+def luminance(colour):
+    parts = [int(x) / 255 for x in re.findall(r"\d+", colour)[:3]]
+    r, g, b = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(browser, selector):
+    ink, paper = browser.value(f"[getComputedStyle(document.querySelector('{selector}')).color, getComputedStyle(document.body).backgroundColor]")
+    a, b = sorted((luminance(ink), luminance(paper)))
+    return (b + 0.05) / (a + 0.05)
+
+
+def dark_and_light_are_readable(browser, folder):
+    for scheme in ("light", "dark"):
+        browser.prefer(scheme)
+        open_page(browser, folder, "two_dims")
+        paper = lambda: luminance(browser.value("getComputedStyle(document.body).backgroundColor"))
+        check(f"{scheme} is {scheme}", (paper() < 0.2) == (scheme == "dark"), paper())
+        for selector in (".story", ".notes", ".legend", ".totals"):
+            check(f"{selector} can be read in {scheme}", contrast(browser, selector) >= 4.5, contrast(browser, selector))
+        browser.click("button.theme")
+        check(f"the switch leaves {scheme}", (paper() < 0.2) == (scheme == "light"), paper())
+    browser.prefer("light")
+
+
+CHECKS = [every_page_is_drawn_and_fits_400_pixels, no_id_is_there_twice, hovering_tells_what_a_rank_does,
+          clicking_pins_and_clicking_again_lets_go, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
+          keys_choose_and_pin, a_typed_number_pins_a_rank, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
+          play_runs_and_pauses, dark_and_light_are_readable]
+
+
+def take_shots(browser, folder, out):
+    os.makedirs(out, exist_ok=True)
+    for name in PAGES:
+        for scheme, width in (("light", 1120), ("dark", 1120), ("light", 400)):
+            browser.prefer(scheme)
+            browser.resize(width)
+            open_page(browser, folder, name)
+            browser.resize(width, browser.value("document.documentElement.scrollHeight"))
+            browser.screenshot(os.path.join(out, f"{name}_{scheme}_{width}.png"))
+            if width > 400 and name not in ("empty", "one"):
+                browser.click("[data-side='1'][data-origin]")
+                browser.screenshot(os.path.join(out, f"{name}_{scheme}_pinned.png"))
+                browser.key("Escape")
+                set_time(browser, 1350)
+                browser.screenshot(os.path.join(out, f"{name}_{scheme}_playing.png"))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command")
+    parser.add_argument("--library")
+    parser.add_argument("--shots")
+    options = parser.parse_args()
+    tests = CHECKS + ([a_single_layout_has_a_page, scenes_can_be_drawn_in_a_page_of_ones_own] if options.library else [])
+    path = chromium.find()
+    if not path:
+        print("skipped: there is no Chromium (Debian package chromium)")
+        return 1 if os.environ.get("RESHARD_REQUIRE_BROWSER") else 77
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder, chromium.Browser(path) as browser:
+        draw_pages(os.path.realpath(options.command), folder)
+        if options.library:
+            draw_by_library(options.library, folder)
+        browser.resize(1120)
+        browser.prefer("light")
+        for test in tests:
+            try:
+                test(browser, folder)
+                check("the console is silent", not browser.complaints, browser.complaints)
+            except (AssertionError, RuntimeError) as error:
+                print(f"{test.__name__}: {error}")
+                failed += 1
+            browser.complaints.clear()
+        if options.shots:
+            take_shots(browser, folder, options.shots)
+    print(f"{len(tests)} tests, {checked} checks, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
