@@ -21,13 +21,19 @@ static inline rsh_status grid(int64_t dp, int64_t tp, rsh_mesh **mesh, rsh_mesh 
     return rsh_mesh_slice(*mesh, 1, (const char *const[]){"tp"}, slice);
 }
 
-/* On threads, and once on processes. */
-static inline void run_ranks(rsh_status (*fn)(void *ctx), void *ctx) {
+/* On 1, 2 and 4 threads. */
+static inline void run_threads(rsh_status (*fn)(void *ctx), void *ctx) {
     body b = {fn, ctx};
     for (int n = 1; n <= 4; n *= 2) {
         rsh_status st = rsh_run(n, with_default_group, &b);
         if (st) fail_msg("%d threads: %s: %s", n, rsh_status_name(st), rsh_error_detail());
     }
+}
+
+/* The same, and on two processes. */
+static inline void run_ranks(rsh_status (*fn)(void *ctx), void *ctx) {
+    body b = {fn, ctx};
+    run_threads(fn, ctx);
     rsh_status st = rsh_run_shm(2, with_default_group, &b);
     if (st) fail_msg("2 processes: %s: %s", rsh_status_name(st), rsh_error_detail());
 }

@@ -68,13 +68,13 @@ static rsh_status mlp_trial(void *ctx) {
 static void test_mlp_training(void **state) {
     (void)state;
     for (int bits = 0; bits < 8; bits++)
-        run_ranks(mlp_trial, &(mlp_case){.recompute = bits & 1, .local = bits & 2, .rows = bits & 4});
+        run_threads(mlp_trial, &(mlp_case){.recompute = bits & 1, .local = bits & 2, .rows = bits & 4});
 }
 static void local_columns_are_never_taken_for_replicated(void **state) {
     (void)state;
     run_ranks(mlp_trial, &(mlp_case){.reshard = true, .local = true});
-    run_ranks(mlp_trial, &(mlp_case){.reshard = true, .local = false});
-    run_ranks(mlp_trial, &(mlp_case){.reshard = true, .local = true, .recompute = true});
+    run_threads(mlp_trial, &(mlp_case){.reshard = true, .local = false});
+    run_threads(mlp_trial, &(mlp_case){.reshard = true, .local = true, .recompute = true});
 }
 
 static rsh_status nested_trial(void *ctx) {
@@ -247,21 +247,21 @@ static rsh_status gpt_trial(void *ctx) {
 static void test_transformer_training(void **state) {
     (void)state;
     run_ranks(gpt_trial, &(gpt_case){.sequence_cut = false});
-    run_ranks(gpt_trial, &(gpt_case){.sequence_cut = true});
+    run_threads(gpt_trial, &(gpt_case){.sequence_cut = true});
 }
 static void test_transformer_req_grad(void **state) {
     (void)state;
-    run_ranks(gpt_trial, &(gpt_case){.frozen = true});
-    run_ranks(gpt_trial, &(gpt_case){.frozen = true, .sequence_cut = true});
+    run_threads(gpt_trial, &(gpt_case){.frozen = true});
+    run_threads(gpt_trial, &(gpt_case){.frozen = true, .sequence_cut = true});
 }
 static void test_weight_tying(void **state) {
     (void)state;
-    run_ranks(gpt_trial, &(gpt_case){.tied = true});
-    run_ranks(gpt_trial, &(gpt_case){.tied = true, .sequence_cut = true, .frozen = true});
+    run_threads(gpt_trial, &(gpt_case){.tied = true});
+    run_threads(gpt_trial, &(gpt_case){.tied = true, .sequence_cut = true, .frozen = true});
 }
 static void a_transformer_that_keeps_chunks_trains_as_a_plain_one(void **state) {
     (void)state;
-    run_ranks(gpt_trial, &(gpt_case){.reshard = true});
+    run_threads(gpt_trial, &(gpt_case){.reshard = true});
     run_ranks(gpt_trial, &(gpt_case){.reshard = true, .recompute = true});
 }
 
