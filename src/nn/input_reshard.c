@@ -106,20 +106,15 @@ static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
 }
 
 static rsh_status compare_digests(const request *r, const rsh_tensor *t) {
-    rsh_comm *comm = rsh_mesh_comm(r->mesh);
-    int size = rsh_comm_size(comm);
-    rsh_digest mine = {0, 0}, *all = rshn_calloc((size_t)size, sizeof *all);
-    rsh_status st = all ? digest_of(t, &mine) : rshn_fail(RSH_ENOMEM, "no memory for %d digests", size);
-    st = rsh_comm_agree(comm, st);
-    if (!st) st = rsh_comm_allgather(comm, &mine, all, sizeof mine);
-    for (int i = 1; !st && i < size; i++)
-        if (memcmp(&all[i], &all[0], sizeof mine))
-            st = rshn_fail(RSH_EVALUE,
-                           "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the "
-                           "mesh has other elements than rank 0",
-                           rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), i);
-    rshn_free(all);
-    return st;
+    rsh_digest mine = {0, 0};
+    int other = 0;
+    rsh_status st = digest_of(t, &mine);
+    NN_TRY(rshn_ranks_compare(rsh_mesh_comm(r->mesh), st, &mine, sizeof mine, &other));
+    if (!other) return RSH_OK;
+    return rshn_fail(RSH_EVALUE,
+                     "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the mesh has "
+                     "other elements than rank 0",
+                     rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), other);
 }
 
 /* ---- packing ---- */
