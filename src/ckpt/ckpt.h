@@ -335,7 +335,5 @@ bool rshi_glob(const char *pattern, const char *name);
 rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char **out);
 bool rshi_files_match(const char *files, const char *name, int64_t *rank, int64_t *part);
 bool rshi_files_names(const char *files, const char *word); /* does it name {rank} or {part}? */
-/* The text of a file of at most `most` bytes, NUL-terminated; new (rshi_free). */
-rsh_status rshi_ckpt_read_text(const char *path, size_t most, char **out);
 
 #endif

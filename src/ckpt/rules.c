@@ -140,7 +140,7 @@ rsh_status rsh_rules_parse(const char *text, const char *name, rsh_rules **out) 
 }
 
 /* The text of a small file, new (rshi_free), NUL-terminated. */
-rsh_status rshi_ckpt_read_text(const char *path, size_t most, char **out) {
+static rsh_status read_text(const char *path, size_t most, char **out) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", path, strerror(errno));
@@ -167,7 +167,7 @@ rsh_status rsh_rules_read(const char *path, rsh_rules **out) {
     RSH_NEEDS(path);
     RSH_NEEDS(out);
     char *text = NULL;
-    RSH_TRY(rshi_ckpt_read_text(path, RULES_MOST, &text));
+    RSH_TRY(read_text(path, RULES_MOST, &text));
     rsh_status st = rsh_rules_parse(text, path, out);
     rshi_free(text);
     return st;

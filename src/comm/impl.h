@@ -21,10 +21,6 @@ rsh_status rshi_comm_on_link(rshi_link *link, rshi_node *here, const int64_t *no
 rsh_status rshi_comm_mixed(const rsh_wire *wire, rshi_node *here, const int64_t *node,
                            rsh_comm **out);
 
-/* Give nodes, 0 or more, numbers from 0 in order of their lowest ranks, in place; how many there
- * are. */
-int rshi_number_nodes(int size, int64_t *node);
-
 /* What a comm does: by its node alone, or by its node and its link. */
 void rshi_comm_choose_ops(rsh_comm *c);
 rsh_status rshi_comm_split_node(rsh_comm *c, int colour, int key, rsh_comm **out);

@@ -90,7 +90,8 @@ rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
 
 /* ---- on a link ---- */
 
-int rshi_number_nodes(int size, int64_t *node) {
+/* Give nodes, 0 or more, numbers from 0 in order of their lowest ranks, in place; how many there are. */
+static int number_nodes(int size, int64_t *node) {
     int nodes = 0;
     for (int r = 0; r < size; r++) { /* [0, r) are numbered */
         int64_t old = node[r], number = nodes++;
@@ -137,7 +138,7 @@ rsh_status rshi_comm_on_link(rshi_link *link, rshi_node *here, const int64_t *no
     rsh_status st = c && count ? take_memory(c, size) : rshi_nomem();
     if (!st) {
         memcpy(c->nodes, node, (size_t)size * sizeof *node);
-        if (rshi_number_nodes(size, c->nodes) > 1) c->node = c->nodes;
+        if (number_nodes(size, c->nodes) > 1) c->node = c->nodes;
         join_parts(c, link, here);
         place_ranks(c, count);
         *out = c;

@@ -279,7 +279,6 @@ rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char 
 
 rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink);
 rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what drawn ranks move */
-rsh_status rshi_json_string(const rsh_sink *sink, const char *text);
 rsh_status rshi_html_write(const rshi_scene *s, const rsh_sink *sink);
 extern const char rshi_page_script[], rshi_page_style[]; /* made from the files in page/ */
 

@@ -6,7 +6,7 @@
 #define MOST_RUNS 15000 /* of ranks of one side: a page has bounded size */
 
 /* Inside of a page as well: "<" never stands for itself. */
-rsh_status rshi_json_string(const rsh_sink *sink, const char *text) {
+static rsh_status write_string(const rsh_sink *sink, const char *text) {
     RSH_TRY(rshi_sink_text(sink, "\""));
     for (; *text; text++) {
         char one[2] = {*text, '\0'};
@@ -76,7 +76,7 @@ static rsh_status put_notes(const rshi_scene *s, const rsh_sink *sink) {
     RSH_TRY(rshi_sink_text(sink, "\"notes\":["));
     for (int i = 0; rshi_scene_note(s, i, text, sizeof text); i++) {
         if (i) RSH_TRY(rshi_sink_text(sink, ","));
-        RSH_TRY(rshi_json_string(sink, text));
+        RSH_TRY(write_string(sink, text));
     }
     return rshi_sink_text(sink, "],\n");
 }
@@ -86,11 +86,11 @@ static rsh_status put_scale(const rshi_scene *s, const rsh_sink *sink, int which
     rshi_colour colour;
     rshi_legend_name(s, which, label);
     RSH_TRY(rshi_sink_text(sink, "{\"name\":"));
-    RSH_TRY(rshi_json_string(sink, label));
+    RSH_TRY(write_string(sink, label));
     RSH_TRY(rshi_sink_text(sink, ",\"entries\":["));
     for (int64_t i = 0; rshi_legend_entry(s, which, i, label, &colour); i++) {
         RSH_TRY(rshi_sink_text(sink, i ? ",[" : "["));
-        RSH_TRY(rshi_json_string(sink, label));
+        RSH_TRY(write_string(sink, label));
         RSH_TRY(rshi_sink_text(sink, ","));
         RSH_TRY(put_colour(sink, colour));
         RSH_TRY(rshi_sink_text(sink, "]"));
@@ -145,7 +145,7 @@ static rsh_status put_holders(const rshi_scene *s, const rshi_side *side, const 
         else
             rshi_ranks_label(&own->ranks, label);
         RSH_TRY(rshi_sink_format(sink, "%s{\"count\":%" PRId64 ",\"label\":", h ? ",\n" : "\n", own->ranks.count));
-        RSH_TRY(rshi_json_string(sink, label));
+        RSH_TRY(write_string(sink, label));
         if (side == &s->side[0]) {
             RSH_TRY(rshi_sink_text(sink, ",\"colour\":"));
             RSH_TRY(put_colour(sink, rshi_scene_colour(s, own->ranks.first[0])));
@@ -216,7 +216,7 @@ static rsh_status put_mesh(const rshi_side *side, const rsh_sink *sink) {
 static rsh_status put_side(const rshi_scene *s, const rshi_side *side, const rsh_sink *sink) {
     rsh_op op = rsh_layout_op(side->layout);
     RSH_TRY(rshi_sink_text(sink, "{\"text\":"));
-    RSH_TRY(rshi_json_string(sink, rsh_layout_text(side->layout)));
+    RSH_TRY(write_string(sink, rsh_layout_text(side->layout)));
     RSH_TRY(rshi_sink_format(sink, ",\"element\":%zu,\"op\":\"%s\",", rsh_dtype_size(rsh_layout_dtype(side->layout)),
                              op ? rsh_op_name(op) : ""));
     RSH_TRY(put_mesh(side, sink));

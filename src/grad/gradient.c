@@ -81,7 +81,7 @@ static void add_walk(const walk *w, int d, bool wide, char *into, const char *fr
     for (int64_t i = 0; i < n; i++) add_walk(w, d + 1, wide, into + i * to * bytes, from + i * step * bytes);
 }
 
-void rshi_add_elements(const rsh_tensor *into, const rsh_tensor *from) {
+static void add_elements(const rsh_tensor *into, const rsh_tensor *from) {
     walk w = {0};
     if (!rsh_tensor_count(into)) return;
     for (int d = 0; d < rsh_tensor_ndim(into); d++)
@@ -187,7 +187,7 @@ rsh_status rshi_gradient_own(rsh_value **g) {
 
 void rshi_gradient_add_into(const rsh_value *into, const rsh_value *g) {
     for (int64_t i = 0; i < rsh_value_nparts(into); i++)
-        rshi_add_elements(rsh_value_part(into, i), rsh_value_part(g, i));
+        add_elements(rsh_value_part(into, i), rsh_value_part(g, i));
 }
 
 /* Two gradients of one value may have come in different layouts: the later one follows the first. */

@@ -230,7 +230,6 @@ void rshi_gradient_add_into(const rsh_value *into, const rsh_value *g);
 /* *g in this layout (NULL: any): itself, or what a reshard of it gives, which is collective. */
 rsh_status rshi_gradient_bring(rsh_value **g, const rsh_layout *layout);
 rsh_status rshi_gradient_bring_to(rsh_value **g, const rsh_value *v); /* in the layout of v's */
-void rshi_add_elements(const rsh_tensor *into, const rsh_tensor *from);
 void rshi_scale_elements(const rsh_tensor *t, double by); /* without gaps, of f32 or f64 */
 
 #endif

@@ -42,14 +42,15 @@ rsh_status rsh_group_destroy(void) {
 
 rsh_group *rsh_group_default(void) { return default_group; }
 
-rsh_status rshi_group_meant(rsh_group *g, rsh_group **out) {
+/* The group a caller means: g itself, or for NULL the default group.  RSH_ERUNTIME: there is none. */
+static rsh_status group_meant(rsh_group *g, rsh_group **out) {
     RSH_REQUIRE(g || default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
     *out = g ? g : default_group;
     return RSH_OK;
 }
 
 rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out) {
-    RSH_TRY(rshi_group_meant(g, &g));
+    RSH_TRY(group_meant(g, &g));
     *out = g->comm;
     return RSH_OK;
 }

@@ -6,10 +6,6 @@
 
 #include "comm/comm.h"
 
-/* The group a caller means: g itself, or for NULL the default group.  RSH_ERUNTIME: there is none.
- */
-rsh_status rshi_group_meant(rsh_group *g, rsh_group **out);
-
 /* The comm of the group a caller means; NULL for those who are no members. */
 rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out);
 

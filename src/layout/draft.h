@@ -31,8 +31,7 @@ rsh_status rshi_draft_take_mesh(rshi_draft *draft, const rsh_layout_desc *mesh);
 /* Axes from offsets in the text to indices into the mesh. */
 rsh_status rshi_draft_find_axes(rshi_draft *draft);
 
-/* Bytes of the word (a letter, then letters, digits and _) or digits that start here; 0: none. */
+/* Bytes of the word (a letter, then letters, digits and _) that starts here; 0: none. */
 size_t rshi_word_length(const char *at);
-size_t rshi_digits_length(const char *at);
 
 #endif

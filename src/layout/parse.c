@@ -38,7 +38,7 @@ size_t rshi_word_length(const char *at) {
     return n;
 }
 
-size_t rshi_digits_length(const char *at) {
+static size_t digits_length(const char *at) {
     size_t n = 0;
     while (is_digit(at[n])) n++;
     return n;
@@ -49,7 +49,7 @@ size_t rshi_digits_length(const char *at) {
 
 static rsh_status expected(parser *p, const char *what) {
     const char *at = peek(p);
-    size_t n = rshi_word_length(at) + rshi_digits_length(at);
+    size_t n = rshi_word_length(at) + digits_length(at);
     if (!*at) return FAIL_AT(p, at, "expected %s, found the end", what);
     if (*at < ' ' || *at > '~') return FAIL_AT(p, at, "expected %s, found byte 0x%02x", what, (unsigned char)*at);
     return FAIL_AT(p, at, "expected %s, found \"%.*s\"", what, (int)(n < 1 ? 1 : n < 40 ? n : 40), at);
@@ -76,7 +76,7 @@ static bool accept_word(parser *p, const char *word) {
 
 static rsh_status parse_number(parser *p, const char *what, int64_t *out) {
     const char *start = peek(p);
-    size_t n = rshi_digits_length(start);
+    size_t n = digits_length(start);
     if (!n) return expected(p, what);
     int64_t value = 0;
     for (; is_digit(*p->at); p->at++)
@@ -106,7 +106,7 @@ static rsh_status parse_numbers(parser *p, const char *what, const int64_t **lis
 /* ---- dims and cuts ---- */
 
 static rsh_status parse_axis(parser *p, int *n, int *axes) {
-    size_t length = rshi_word_length(peek(p)), digits = rshi_digits_length(p->at);
+    size_t length = rshi_word_length(peek(p)), digits = digits_length(p->at);
     int shown = (int)rshi_min((int64_t)digits, 20);
     if (digits)
         return FAIL_AT(p, p->at,

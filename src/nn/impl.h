@@ -176,8 +176,6 @@ rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole
 /* Where this rank's part of input i begins in dim d of the whole; 0 for a plain one and for a part
  * without elements. */
 rsh_status rshn_own_start(const rsh_grad_call *c, int i, int d, int64_t *out);
-/* The comm of the distributed inputs; NULL: there is none. */
-rsh_comm *rshn_call_comm(const rsh_grad_call *c);
 /* The number of elements of input i in all, over the dims whose bit is set. */
 int64_t rshn_whole_count(const rsh_grad_call *c, int i, unsigned dims);
 

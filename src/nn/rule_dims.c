@@ -25,7 +25,8 @@ const rsh_placement_rule rshn_straight_rule = {straight};
 
 /* ---- in forward ---- */
 
-rsh_comm *rshn_call_comm(const rsh_grad_call *c) {
+/* The comm of the distributed inputs; NULL: there is none. */
+static rsh_comm *comm_of(const rsh_grad_call *c) {
     rsh_comm *comm = NULL;
     for (int i = 0; !comm && i < rsh_call_nin(c); i++) comm = rsh_value_comm(rsh_call_in_value(c, i));
     return comm;
@@ -36,7 +37,7 @@ rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole
     rsh_part part;
     *out = *whole;
     if (!l) return RSH_OK;
-    NN_TRY(rsh_layout_part(l, rsh_comm_rank(rshn_call_comm(c)), 0, &part));
+    NN_TRY(rsh_layout_part(l, rsh_comm_rank(comm_of(c)), 0, &part));
     for (int d = 0; d < out->n; d++) out->at[d] = part.shape[d];
     return RSH_OK;
 }

@@ -28,8 +28,6 @@ typedef struct rshi_boxes_spec {
 extern const rsh_spec_kind rshi_chunk_kind, rshi_boxes_kind;
 /* A spec that takes over `self`, also where it fails. */
 rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out);
-/* The inside of a chunk spec; RSH_EUNSUP naming the kind for others. */
-rsh_status rshi_spec_as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out);
 
 /* Are these n >= 1 shards, taken in the order of `order`, the chunks of a tensor of this size along
  * dim? */

@@ -96,7 +96,8 @@ const rsh_spec_kind rshi_chunk_kind = {
 
 /* ---- questions ---- */
 
-rsh_status rshi_spec_as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
+/* The inside of a chunk spec; RSH_EUNSUP naming the kind for others. */
+static rsh_status as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
     RSH_REQUIRE(s, RSH_EVALUE, "%s of NULL instead of a chunk spec", asked);
     RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s of a spec of kind \"%.100s\"; only chunk specs have that", asked,
                 s->kind->name);
@@ -107,14 +108,14 @@ rsh_status rshi_spec_as_chunk(const rsh_spec *s, const char *asked, const rshi_c
 rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(dim, RSH_EVALUE, "the dim of a chunk spec with NULL for the result");
-    RSH_TRY(rshi_spec_as_chunk(s, "the dim", &c));
+    RSH_TRY(as_chunk(s, "the dim", &c));
     return normal_dim(c, ndim, dim);
 }
 
 rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n, const rsh_placement **placements) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(n && placements, RSH_EVALUE, "the placements of a chunk spec with NULL for the result");
-    RSH_TRY(rshi_spec_as_chunk(s, "the placements", &c));
+    RSH_TRY(as_chunk(s, "the placements", &c));
     *n = c->n;
     *placements = c->placements;
     return RSH_OK;
@@ -130,7 +131,7 @@ static int64_t find_rank(const rshi_chunk_spec *c, int rank) {
 rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(out, RSH_EVALUE, "the chunk of a rank with NULL for the result");
-    RSH_TRY(rshi_spec_as_chunk(s, "the chunk of a rank", &c));
+    RSH_TRY(as_chunk(s, "the chunk of a rank", &c));
     int64_t i = find_rank(c, rank);
     RSH_REQUIRE(i >= 0, RSH_ERUNTIME, "rank %d owns none of %.200s", rank, s->text);
     *out = i;
@@ -141,7 +142,7 @@ rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int ra
     const rshi_chunk_spec *c = NULL;
     int64_t split = 0;
     RSH_REQUIRE(start && size, RSH_EVALUE, "the chunk of a rank with NULL for the result");
-    RSH_TRY(rshi_spec_as_chunk(s, "the chunk of a rank", &c));
+    RSH_TRY(as_chunk(s, "the chunk of a rank", &c));
     RSH_TRY(rsh_chunk_split(n, W, &split));
     int64_t i = find_rank(c, rank);
     RSH_REQUIRE(i >= 0, RSH_EVALUE, "rank %d owns none of %.200s", rank, s->text);
