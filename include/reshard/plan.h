@@ -129,14 +129,14 @@ RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ct
 
 /* One side of a transfer: where its elements lie in a part.  The first element has index `first`,
  * one number for each dim of the part; a round of loop i adds step[i] to the index along the dim
- * that the loop runs over. */
+ * that the loop runs over.  Transfers may point to the same numbers; the share owns them. */
 typedef struct rsh_transfer_end {
     int64_t rank, part;
     bool in_dst; /* a part of the destination; sources of later stages may be */
     bool in_scratch; /* the scratch of the rank for this tensor: flat, dense, part 0 */
     bool flat;   /* the part has one dim, and all loops run over it */
-    int64_t first[RSH_MAX_NDIM];
-    int64_t step[RSH_MAX_LOOPS];
+    const int64_t *first; /* borrowed: one for each dim of the part, or one where it is flat */
+    const int64_t *step;  /* borrowed: nloops */
 } rsh_transfer_end;
 
 /* Elements of one destination part that come from the same sources, as nested loops. */
@@ -145,8 +145,8 @@ typedef struct rsh_transfer {
     int ndim;   /* of the tensor */
     int stage;  /* may read what earlier stages, on any rank, wrote into destinations */
     int nloops; /* 0: a single element */
-    int64_t n[RSH_MAX_LOOPS]; /* rounds of each loop, outermost first */
-    int dim[RSH_MAX_LOOPS];   /* the dim of the tensor that it runs over */
+    const int64_t *n;         /* borrowed, nloops: rounds of each loop, outermost first */
+    const int *dim;           /* borrowed, nloops: the dim of the tensor that it runs over */
     int64_t count;            /* elements: the product of n */
     int64_t element_bytes;    /* of an element on its way to another rank */
     rsh_dtype from, to;       /* of the sources, and of the destination */
@@ -154,7 +154,7 @@ typedef struct rsh_transfer {
     int64_t divisor; /* of the combined value; 1: none */
     rsh_transfer_end dst;
     int64_t nsrc;
-    const rsh_transfer_end *src; /* in the order in which they are combined */
+    const rsh_transfer_end *src; /* borrowed: in the order in which they are combined */
 } rsh_transfer;
 
 /* A transfer is in exactly one of a rank's arrays.  Copies and receives together write each element
@@ -163,7 +163,8 @@ typedef struct rsh_share {
     int64_t rank;
     const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
     const rsh_transfer *receives; /* into this rank, with a source on another rank */
-    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources */
+    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources: the only
+                                     one listed where contributions are combined in order */
     int64_t ncopies, nreceives, nsends;
     const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, of the
                                dtype that transfers into it have; NULL: no rank needs any */

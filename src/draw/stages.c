@@ -65,7 +65,7 @@ static rsh_status mark_rank(rshi_scene *s, int64_t rank) {
     rsh_share *share = NULL;
     rshi_piece *piece = NULL;
     int64_t n = 0;
-    rsh_status st = rshi_plan_share_in(s->plan, rank, &share);
+    rsh_status st = rshi_plan_share(s->plan, rank, RSHI_SENDS_NONE, &share);
     if (!st) st = rshi_layout_pieces(to->layout, rank, &piece, &n);
     for (int64_t k = 0; k < n && !st; k++)
         for (int i = 0; i < rshi_scene_cells(s); i++) {

@@ -61,7 +61,8 @@ rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int
     if (c->rule == RSH_RULE_CYCLIC) return cyclic_stripe(c, start, size, k);
     if (c->rule == RSH_RULE_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
     int64_t lo = start, n = size, inner = c->parts;
-    for (int i = 0; i < c->naxes; i++) {
+    if (c->naxes == 1) narrow(c, inner, k, &lo, &n); /* quick: asked for every neighbour of a rank */
+    for (int i = 0; i < c->naxes && c->naxes > 1; i++) {
         int64_t p = l->desc.axis[c->axes[i]].size;
         inner /= p;
         narrow(c, p, k / inner % p, &lo, &n);

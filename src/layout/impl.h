@@ -89,6 +89,8 @@ typedef struct rshi_pieces {
 } rshi_pieces;
 rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
+/* The piece as another of its holders on a mesh has it. */
+void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p);
 
 /* What an error is about: a place in the text or, where that is unknown, a thing in words. */
 typedef struct rshi_text_place {

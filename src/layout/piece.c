@@ -162,8 +162,11 @@ rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *ou
 
 /* ---- all pieces of a rank ---- */
 
-/* Where a rank stands in l->entry, or -1. */
+/* Where a rank stands in l->entry, or -1.  Ranks are without gaps in most layouts, so the place is tried where it then
+ * would be. */
 static int64_t entry_of(const rsh_layout *l, int64_t rank) {
+    int64_t i = l->nranks ? rank - l->entry[0].rank : -1;
+    if (i >= 0 && i < l->nranks && l->entry[i].rank == rank) return i;
     return rshi_find(l->entry, l->nranks, sizeof *l->entry, rank);
 }
 
@@ -266,6 +269,7 @@ int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_
     if (b) return rshi_find(b->ranks, b->nranks, sizeof *b->ranks, rank);
     int64_t position = rshi_layout_position(l, rank);
     if (position < 0) return -1;
+    if (p->fixed == all_axes(l)) return position == p->position ? 0 : -1;
     for (int a = 0; a < l->desc.naxes; a++)
         if ((p->fixed >> a & 1) && rshi_coordinate(l, position, a) != rshi_coordinate(l, p->position, a)) return -1;
     return number_along(l, position, all_axes(l) & ~p->fixed);
@@ -277,21 +281,38 @@ static int64_t part_of_box(const rsh_layout *l, int64_t box, int64_t rank) {
     return rshi_find(l->box_of + e[0].value, e[1].value - e[0].value, sizeof *l->box_of, box);
 }
 
-static void move_piece(const rsh_layout *l, int64_t position, rshi_piece *p) {
+void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p) {
     p->position = position;
     p->rank = rshi_layout_rank_at(l, position);
     if (p->flat) return;
     for (int d = 0; d < l->desc.ndim; d++) p->at[d] = p->seg[d] ? segment_at(l, d, p->seg[d], position) : 0;
 }
 
+/* Only the dims that there are: pieces are copied for every neighbour of a rank. */
+static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out) {
+    if (out == p) return;
+    out->rank = p->rank;
+    out->part = p->part;
+    out->position = p->position;
+    out->fixed = p->fixed;
+    out->flat = p->flat;
+    out->at[0] = p->at[0]; /* also of a single element */
+    for (int d = 0; d < l->desc.ndim; d++) {
+        out->set[d] = p->set[d];
+        out->seg[d] = p->seg[d];
+        out->at[d] = p->at[d];
+        out->step[d] = p->step[d];
+    }
+}
+
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out) {
-    if (out != p) *out = *p;
+    copy_piece(l, p, out);
     if (l->desc.is_boxes) {
         out->rank = rshi_piece_holder(l, p, j);
         out->part = part_of_box(l, p->position, out->rank);
         return;
     }
-    move_piece(l, holder_position(l, p, j), out);
+    rshi_piece_move(l, holder_position(l, p, j), out);
 }
 
 int64_t rshi_layout_partials(const rsh_layout *l) {
@@ -306,8 +327,8 @@ int64_t rshi_piece_partial(const rsh_layout *l, const rshi_piece *p) {
 }
 
 void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, rshi_piece *out) {
-    if (out != p) *out = *p;
-    if (l->partial) move_piece(l, position_with(l, p->position, l->partial, i), out);
+    copy_piece(l, p, out);
+    if (l->partial) rshi_piece_move(l, position_with(l, p->position, l->partial, i), out);
 }
 
 bool rshi_layout_same_partials(const rsh_layout *a, const rsh_layout *b) {

@@ -28,18 +28,21 @@ static bool clipped_block(const rshi_stripe *q, int64_t j, int64_t lo, int64_t h
     return *from < *to;
 }
 
+static bool holds_something(const rsh_layout *l, const rshi_resolved_segment *g, int64_t k) {
+    return rshi_cut_stripe(l, &g->cut, g->start, g->size, k).count > 0;
+}
+
 /* Rules that keep indices in order: coordinates rise along the dim. */
 static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
                                 numbers *out) {
     int64_t from, to, next = 0, hi = g->start + g->size;
+    bool may_be_empty = g->cut.naxes > 1 || g->cut.rule == RSH_RULE_SIZES; /* between two that are not */
     int64_t j = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
     for (; j < q->count && q->lo + j * q->stride < hi && next < g->cut.parts; j++) {
         if (!clipped_block(q, j, g->start, hi, &from, &to)) continue;
         int64_t last = rshi_cut_locate(l, &g->cut, g->size, to - 1 - g->start);
-        for (int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start)); k <= last; k++) {
-            rshi_stripe part = rshi_cut_stripe(l, &g->cut, g->start, g->size, k);
-            if (part.count) RSH_TRY(push(out, k));
-        }
+        for (int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start)); k <= last; k++)
+            if (!may_be_empty || holds_something(l, g, k)) RSH_TRY(push(out, k));
         next = last + 1;
         rshi_stripe done = rshi_cut_stripe(l, &g->cut, g->start, g->size, last);
         j = rshi_max(j,
@@ -136,6 +139,7 @@ typedef struct search {
 /* Position share of coordinate k of a cut. */
 static int64_t share(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k) {
     int64_t position = 0;
+    if (c->naxes == 1) return k * l->axis_step[c->axes[0]];
     for (int i = c->naxes - 1; i >= 0; i--) {
         int64_t size = l->desc.axis[c->axes[i]].size;
         position += k % size * l->axis_step[c->axes[i]];
@@ -164,7 +168,7 @@ static rsh_status list_dim(search *s, int d) {
 static rsh_status hand_out(search *s, rshi_piece *p) {
     p->fixed = s->l->partial;
     for (int d = 0; d < s->l->desc.ndim; d++) p->fixed |= rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
-    rshi_piece_at_holder(s->l, p, 0, p);
+    rshi_piece_move(s->l, p->position, p); /* along the other axes its coordinates are 0 */
     return s->fn(s->ctx, p);
 }
 

@@ -17,6 +17,7 @@ int64_t rshi_stripe_end(const rshi_stripe *s) {
 int64_t rshi_stripe_before(const rshi_stripe *s, int64_t x) {
     if (!s->count || x <= s->lo) return 0;
     if (x >= rshi_stripe_end(s)) return rshi_stripe_size(s);
+    if (s->count == 1) return x - s->lo;
     int64_t j = (x - s->lo) / s->stride;
     return j * s->len + rshi_min(x - s->lo - j * s->stride, s->len);
 }
@@ -111,8 +112,15 @@ static rsh_status list_cut_off(const rshi_stripe *a, const rshi_stripe *b, meeti
     return RSH_OK;
 }
 
+/* Two blocks: most overlaps. */
+static rsh_status overlap_ranges(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, rshi_runs *out) {
+    int64_t from = rshi_max(lo, rshi_max(a->lo, b->lo)), to = rshi_min(hi, rshi_min(a->lo + a->last, b->lo + b->last));
+    return from < to ? push(out, (rshi_run){from - a->lo, from - b->lo, to - from, 1, 0, 0}) : RSH_OK;
+}
+
 rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, rshi_runs *out) {
     if (!a->count || !b->count) return RSH_OK;
+    if (a->count == 1 && b->count == 1) return overlap_ranges(a, b, lo, hi, out);
     meeting m = meet(a, b, lo, hi);
     if (m.lo >= m.hi) return RSH_OK;
     if (m.repeats > 1) RSH_TRY(list_cut_off(a, b, &m, out));
@@ -131,6 +139,11 @@ static int64_t count_common(const rshi_stripe *a, const rshi_stripe *b, int64_t 
 
 int64_t rshi_stripe_common(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi) {
     if (!a->count || !b->count) return 0;
+    if (a->count == 1 && b->count == 1) {
+        lo = rshi_max(lo, rshi_max(a->lo, b->lo));
+        hi = rshi_min(hi, rshi_min(a->lo + a->last, b->lo + b->last));
+        return lo < hi ? hi - lo : 0;
+    }
     meeting m = meet(a, b, lo, hi);
     if (m.lo >= m.hi) return 0;
     if (a->count == 1) return rshi_stripe_before(b, m.hi) - rshi_stripe_before(b, m.lo);

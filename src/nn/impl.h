@@ -135,6 +135,9 @@ rshn_matrix rshn_transposed(rshn_matrix m);
  * or `out` is NULL. */
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed,
                       rsh_value *const *in, rsh_value **out);
+/* Applies an op with any outputs: sharded tensors by its rule (sharded_rule.h). */
+rsh_status rshn_apply_all(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in,
+                          int nout, rsh_value **out);
 /* The sizes of input i as backward will find them: of a distributed one those of the gradient's
  * part, and of the whole. */
 typedef struct rshn_operand {

@@ -119,6 +119,8 @@ MAP1(GELU, gelu(x))
 MAP1(GELU_TANH, (real)0.5 * x * (1 + real_tanh(gelu_inner(x))))
 MAP1(POW_NUMBER, pow_number(x, p0))
 MAP1(CLAMP, clamped(x, p0, p1))
+MAP1(NAN_TO, x != x ? p0 : x)
+MAP1(INFINITY_TO, x - x == 0 || x != x ? x : x > 0 ? p0 : p1)
 MAP1(SCALE, p0 * x + p1)
 
 MAP2(ADD, a + b)
@@ -137,6 +139,7 @@ MAP2(GELU_BACK, gelu_slope(a) * b)
 MAP2(GELU_TANH_BACK, gelu_tanh_slope(a) * b)
 MAP2(POW_NUMBER_BACK, pow_slope(a, p0) * b)
 MAP2(CLAMP_BACK, a >= p0 && a <= p1 ? b : 0)
+MAP2(FINITE_BACK, a - a == 0 ? b : 0)
 
 MAP3(DIV_BACK, (a / b) * -c) /* of the divisor b: a is the quotient */
 MAP3(POW_BACK_BASE, pow_slope(a, b) * c)

@@ -13,13 +13,13 @@
 #define RSHN_MAP1(X)                                                                               \
     X(COPY)                                                                                        \
     X(NEG) X(EXP) X(LOG) X(SQRT) X(RELU) X(TANH) X(SIGMOID) X(SILU) X(GELU) X(GELU_TANH)           \
-        X(POW_NUMBER) X(CLAMP) X(SCALE)
+        X(POW_NUMBER) X(CLAMP) X(SCALE) X(NAN_TO) X(INFINITY_TO)
 /* y = f(a, b).  Those in _BACK take what was saved, then the gradient of the output. */
 #define RSHN_MAP2(X)                                                                               \
     X(ADD)                                                                                         \
     X(SUB) X(MUL) X(DIV) X(POW) X(SQUARED_DIFFERENCE) X(LOG_BACK) X(SQRT_BACK) X(RELU_BACK)        \
         X(TANH_BACK) X(SIGMOID_BACK) X(SILU_BACK) X(GELU_BACK) X(GELU_TANH_BACK)                   \
-            X(POW_NUMBER_BACK) X(CLAMP_BACK)
+            X(POW_NUMBER_BACK) X(CLAMP_BACK) X(FINITE_BACK)
 /* y = f(a, b, c) */
 #define RSHN_MAP3(X)                                                                               \
     X(DIV_BACK) X(POW_BACK_BASE) X(POW_BACK_EXPONENT) X(DIFFERENCE_BACK) X(EQUAL_BACK)

@@ -51,7 +51,7 @@ static uint64_t mix(uint64_t h, const char *text) {
 static uint64_t fingerprint(const rsh_sharding_plan *p) {
     uint64_t h = 1469598103934665603u;
     for (int64_t i = 0; i < p->n; i++)
-        h = mix(mix(h, p->entry[i].path), "spec\0sharder" + (p->entry[i].has_sharder ? 5 : 0));
+        h = mix(mix(h, p->entry[i].path), p->entry[i].has_sharder ? "sharder" : "spec");
     return h;
 }
 

@@ -219,9 +219,8 @@ static rsh_status adjoin_tensor(const rsh_plan *p, int64_t tensor, int64_t rank,
     return st;
 }
 
-rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges, rshi_edges *out) {
-    for (int64_t t = 0; t < p->n; t++) RSH_TRY(adjoin_tensor(p, t, rank, edges, out));
-    return RSH_OK;
+rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *edges, rshi_edges *out) {
+    return adjoin_tensor(p, tensor, edges->rank, edges, out);
 }
 
 /* ---- out of a rank: the ranks whose source it read forward, asked one by one ---- */
@@ -275,7 +274,7 @@ static rsh_status send_to(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     rshi_edges *list = &s->sends;
     int64_t first = list->n, kept = first;
     rshi_kept mark = rshi_pieces_end(s);
-    RSH_TRY(rshi_adjoint_receives(p, rank, s, list));
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(adjoin_tensor(p, t, rank, s, list));
     for (int64_t i = first; i < list->n; i++)
         if (rshi_edge_reads(&list->edge[i], s->rank)) list->edge[kept++] = list->edge[i];
     list->n = kept;

@@ -125,16 +125,17 @@ static void find_longest_dim(rshi_region *r) {
     }
 }
 
-bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair) {
-    return !pair->spread && !pair->reduce && !pair->slice && !rshi_plan_has_nodes(p);
-}
-
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                              rshi_rank_edges *edges, rshi_edges *out) {
-    rshi_region r = {.p = p, .pair = &p->pair[tensor], .a = a, .b = b, .edges = edges, .out = out};
+    rshi_region r;
     int64_t n;
+    r.p = p, r.pair = &p->pair[tensor];
+    r.a = a, r.b = b, r.a_kept = NULL;
+    r.dim = 0, r.extent = 0;
+    r.edges = edges, r.out = out;
     rshi_edge_init(p, tensor, a, b, &r.whole);
-    if (rshi_pair_is_direct(p, r.pair)) return rshi_direct_edge(&r);
+    bool whole = !r.pair->spread && !r.pair->reduce && !r.pair->slice;
+    if (whole && (!rshi_plan_has_nodes(p) || rshi_piece_holders(r.pair->to, b) == 1)) return rshi_direct_edge(&r);
     find_longest_dim(&r);
     if (r.pair->spread) {
         bool spread;

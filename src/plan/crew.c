@@ -18,9 +18,17 @@ rsh_status rshi_plan_sort_nodes(rsh_plan *p) {
     return RSH_OK;
 }
 
+/* Where the first rank of a node would stand if ranks had no gaps, as in most plans; -1: it does not stand there. */
+static int64_t likely_first(const rsh_plan *p, int64_t node) {
+    int64_t i = p->nranks && !p->by_node ? rshi_mul_most(node, p->ranks_per_node) - p->rank[0] : -1;
+    if (i < 0 || i >= p->nranks || rshi_plan_node(p, p->rank[i]) < node) return -1;
+    return i && rshi_plan_node(p, p->rank[i - 1]) >= node ? -1 : i;
+}
+
 /* How many ranks, in the order of nodes, are on nodes before this one. */
 static int64_t ranks_before(const rsh_plan *p, int64_t node) {
-    int64_t lo = 0, hi = p->nranks;
+    int64_t lo = 0, hi = p->nranks, likely = likely_first(p, node);
+    if (likely >= 0) return likely;
     while (lo < hi) {
         int64_t mid = lo + (hi - lo) / 2;
         if (rshi_plan_node(p, p->rank[p->by_node ? p->by_node[mid] : mid]) < node)

@@ -105,6 +105,8 @@ typedef struct rshi_edges {
     int64_t n, room;
 } rshi_edges;
 
+typedef rsh_status (*rshi_edge_fn)(void *ctx, const rshi_edge *e);
+
 /* All edges of one rank; an edge is in exactly one of the arrays.  `copies` and `receives` together
  * cover the rank's destination exactly once, tensor after tensor. */
 typedef struct rshi_rank_edges {
@@ -114,6 +116,11 @@ typedef struct rshi_rank_edges {
     rshi_edges sends;    /* into other ranks, with this rank among their sources */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
     struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
+    bool whole_sends; /* sends have all their sources; else, where contributions are combined in
+                         order, this rank only: then a send costs the same however many there are */
+    rshi_edge_fn take; /* NULL, or who gets each edge as soon as its region is done: the arrays stay
+                          empty */
+    void *ctx;         /* of `take` */
 } rshi_rank_edges;
 
 /* Cost grows with the rank's number of neighbours.  `edges` is {0} or was used before; what it
@@ -124,6 +131,8 @@ rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_str
                                  rshi_rank_edges *edges);
 /* Only the copies and receives; the sends are left empty. */
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges);
+/* Add those of one tensor to what there is, all as receives. */
+rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *edges);
 void rshi_rank_edges_free(rshi_rank_edges *edges);
 
 #define RSHI_SLICE_BYTES                                                                           \
@@ -218,8 +227,6 @@ rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, cons
  * NULL and a sentence: no memory. */
 rshi_piece *rshi_pieces_room(rshi_rank_edges *s, int64_t n);
 rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p);
-rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
-void rshi_rank_edges_clear(rshi_rank_edges *s); /* no edges, no pieces; its memory stays */
 /* Where the pieces end, and back to there: those kept since are forgotten. */
 typedef struct rshi_kept {
     struct rshi_pieces_kept *now;
@@ -227,6 +234,15 @@ typedef struct rshi_kept {
 } rshi_kept;
 rshi_kept rshi_pieces_end(const rshi_rank_edges *s);
 void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark);
+rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
+/* Adds a copy that may be changed until the next one is added; NULL and a sentence: no memory. */
+rshi_edge *rshi_edges_new(rshi_edges *list, const rshi_edge *like);
+/* With `take`: hand over the edges of an array, and forget the pieces that were kept since the
+ * mark. */
+rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept mark);
+/* Are all its sources on the rank of its destination? */
+bool rshi_edge_is_copy(const rshi_edge *e);
+void rshi_rank_edges_clear(rshi_rank_edges *s); /* no edges, no pieces; its memory stays */
 
 /* ---- regions ---- */
 
@@ -256,6 +272,8 @@ rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn);
  * from the sources by way of `owner` at `turn`. */
 rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner,
                                    int64_t turn);
+/* Is it asked for its sends only, with this rank as the one source? */
+bool rshi_region_is_own_send(const rshi_region *r);
 int64_t rshi_region_bytes(const rshi_region *r); /* on its way, at most INT64_MAX */
 
 /* Part of a piece that is near, along the dim that is cut: `across` elements at each of its indices
@@ -278,9 +296,11 @@ int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i);
 typedef struct rshi_relay {
     int64_t tensor, node;
     rshi_piece b;    /* at its first holder */
+    int64_t *nodes;  /* owned: where few hold the piece, the node of each */
     int64_t n;       /* holders on the node */
     int64_t *holder; /* owned: their numbers, ascending */
     int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
+    int64_t nodes_room, holder_room, at_room;
     int dim;
 } rshi_relay;
 /* Of b's node; kept in `edges` for the next region of the same piece. */
@@ -303,8 +323,6 @@ rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
 rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn);
 
-/* Are all regions of the pair moved directly? */
-bool rshi_pair_is_direct(const rsh_plan *p, const rshi_pair *pair);
 /* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and
  * destination piece `b` (at its rank, kept with the edges), by the way that costs least. */
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
@@ -325,7 +343,7 @@ rsh_status rshi_node_result_edges(const rsh_plan *p, int64_t tensor, bool sends,
                                   rshi_rank_edges *edges, rshi_edges *out);
 /* Add a rank's sends to what it has already. */
 rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *edges);
-rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *edges,
+rsh_status rshi_adjoint_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *edges,
                                  rshi_edges *out);
 rsh_status rshi_adjoint_sends(const rsh_plan *p, rshi_rank_edges *edges);
 /* Is the rank among the sources of the edge? */
@@ -344,6 +362,9 @@ rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
 /* From what ranks and nodes hold; *done is false where that does not do: then the shares have to be
  * walked. */
 rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done);
+/* Pairs of different ranks that exchange anything, over the tensors whose number in `same` is not
+ * 0: from neighbours, one rank after the other. */
+rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, int64_t *pairs);
 /* By whichever of these is cheapest. */
 rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);

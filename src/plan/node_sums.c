@@ -48,7 +48,7 @@ static int by_group(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static rsh_status list_members(const rshi_sums *s, const rshi_half *side, rshi_list *list) {
+rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_half *side, rshi_list *list) {
     bool in_order = true;
     list->n = 0;
     for (int64_t i = 0; i < s->crew.n; i++) {
@@ -63,8 +63,7 @@ static rsh_status list_members(const rshi_sums *s, const rshi_half *side, rshi_l
     return RSH_OK;
 }
 
-/* Where the members of the group that begins at i end. */
-static int64_t group_end(const rshi_list *list, int64_t i) {
+int64_t rshi_sums_group_end(const rshi_list *list, int64_t i) {
     int64_t j = i + 1;
     while (j < list->n && list->member[j].group == list->member[i].group) j++;
     return j;
@@ -157,7 +156,7 @@ static int64_t turn_of(const rshi_sums *s, const rshi_member *m, bool relayed) {
 static rsh_status add_shared(rshi_sums *s, int64_t first, int64_t n) {
     if (!n) return RSH_OK;
     RSH_TRY(RSHI_GROW(s->shared, s->nshared + 1, &s->shared_room));
-    s->shared[s->nshared++] = (rshi_shared){first, group_end(&s->sources, first), n};
+    s->shared[s->nshared++] = (rshi_shared){first, rshi_sums_group_end(&s->sources, first), n};
     return RSH_OK;
 }
 
@@ -189,7 +188,7 @@ static rsh_status look_up(rshi_sums *s, int64_t rank, int64_t turn, rshi_box_fn 
 static rsh_status list_shared(rshi_sums *s, int64_t target) {
     s->nshared = 0;
     if (s->boxes && s->sources.n > FEW_SOURCES) return look_up(s, 0, 0, add_near_box);
-    for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
+    for (int64_t x = 0; x < s->sources.n; x = rshi_sums_group_end(&s->sources, x)) {
         int64_t source = s->sources.member[x].group;
         if (go_together(s, source, target)) RSH_TRY(add_shared(s, x, common(s, source, s->clip, s->nclips)));
     }
@@ -228,7 +227,7 @@ static rsh_status add_each(rshi_sums *s, int64_t i, int64_t j) {
 /* Near parts of a cell of the group, along its longest dim. */
 static rsh_status list_near(rshi_sums *s, const rshi_stripe *cell, int dim, int64_t *n) {
     *n = 0;
-    for (int64_t x = 0; x < s->sources.n; x = group_end(&s->sources, x)) {
+    for (int64_t x = 0; x < s->sources.n; x = rshi_sums_group_end(&s->sources, x)) {
         int64_t part = s->sources.member[x].group / s->a.partials;
         for (int64_t i = s->a.first_cell[part]; i < s->a.first_cell[part + 1]; i++) {
             const rshi_stripe *a = rshi_half_cell(&s->a, i);
@@ -375,7 +374,7 @@ static rsh_status count_messages(rshi_sums *s) {
     fetching *list = rshi_alloc((size_t)s->targets.n + 1, sizeof *list);
     rsh_status st = list ? RSH_OK : rshi_nomem();
     for (int64_t i = 0, j; i < s->targets.n && !st; i = j) {
-        j = group_end(&s->targets, i);
+        j = rshi_sums_group_end(&s->targets, i);
         for (int64_t m = i; m < j; m++) list[m] = (fetching){s->targets.member[m].place, m, m - i, j - i};
     }
     if (!st && s->targets.n) qsort(list, (size_t)s->targets.n, sizeof *list, by_place);
@@ -422,12 +421,12 @@ static void mark_slices(rshi_sums *s, int64_t i, int64_t j) {
 }
 
 rsh_status rshi_sums_add_node(rshi_sums *s) {
-    RSH_TRY(list_members(s, &s->a, &s->sources));
-    RSH_TRY(list_members(s, &s->b, &s->targets));
+    RSH_TRY(rshi_sums_list_members(s, &s->a, &s->sources));
+    RSH_TRY(rshi_sums_list_members(s, &s->b, &s->targets));
     RSH_TRY(node_room(s));
     if (s->given_up) return RSH_OK;
     for (int64_t i = 0, j; i < s->targets.n; i = j) {
-        j = group_end(&s->targets, i);
+        j = rshi_sums_group_end(&s->targets, i);
         RSH_TRY(add_group(s, i, j));
         mark_slices(s, i, j);
     }

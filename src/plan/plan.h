@@ -12,8 +12,14 @@ rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out);
 
 #define RSHI_STAGES 4 /* at most: see rshi_plan_stages */
 
-/* As rsh_plan_share without the sends. */
-rsh_status rshi_plan_share_in(const rsh_plan *p, int64_t rank, rsh_share **out);
+/* As rsh_plan_share; what is said of the sends. */
+typedef enum rshi_share_sends {
+    RSHI_SENDS_NONE,
+    RSHI_SENDS_OWN,  /* as rsh_plan_share */
+    RSHI_SENDS_WHOLE /* all sources of each: the cost grows with the contributions to it */
+} rshi_share_sends;
+rsh_status rshi_plan_share(const rsh_plan *p, int64_t rank, rshi_share_sends sends,
+                           rsh_share **out);
 
 /* As rsh_plan_sources, but of the regions only that a box (one range for each dim) meets, where
  * that is quick: all sources otherwise.  The bytes are those of the regions. */

@@ -15,10 +15,12 @@ typedef struct rshi_pieces_kept {
 
 /* ---- pieces ---- */
 
+static size_t block_bytes(int64_t room) { return sizeof(block) + (size_t)room * sizeof(rshi_piece); }
+
 static block *add_block(rshi_rank_edges *s, int64_t n) {
     int64_t room = s->now ? rshi_min(2 * s->now->room, LARGEST_BLOCK) : FIRST_BLOCK;
     room = rshi_max(n, room);
-    block *b = rshi_alloc(1, sizeof *b + (size_t)room * sizeof *b->piece);
+    block *b = rshi_alloc_data(block_bytes(room), false);
     if (!b) return NULL;
     *b = (block){.next = s->now ? s->now->next : s->first, .room = room};
     *(s->now ? &s->now->next : &s->first) = b;
@@ -56,10 +58,28 @@ void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark) {
 
 /* ---- edges ---- */
 
+rshi_edge *rshi_edges_new(rshi_edges *list, const rshi_edge *like) {
+    if (RSHI_GROW(list->edge, list->n + 1, &list->room)) return NULL;
+    list->edge[list->n] = *like;
+    return &list->edge[list->n++];
+}
+
 rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e) {
-    RSH_TRY(RSHI_GROW(list->edge, list->n + 1, &list->room));
-    list->edge[list->n++] = *e;
+    return rshi_edges_new(list, e) ? RSH_OK : RSH_ENOMEM;
+}
+
+rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept mark) {
+    if (!s->take) return RSH_OK;
+    for (int64_t i = 0; i < list->n; i++) RSH_TRY(s->take(s->ctx, &list->edge[i]));
+    list->n = 0;
+    rshi_pieces_forget_after(s, mark);
     return RSH_OK;
+}
+
+bool rshi_edge_is_copy(const rshi_edge *e) {
+    for (int64_t i = 0; i < e->nsrc; i++)
+        if (e->src[i].rank != e->dst->rank) return false;
+    return true;
 }
 
 bool rshi_edge_reads(const rshi_edge *e, int64_t rank) {
@@ -76,7 +96,7 @@ void rshi_rank_edges_clear(rshi_rank_edges *s) {
 void rshi_rank_edges_free(rshi_rank_edges *s) {
     for (block *b = s->first, *next; b; b = next) {
         next = b->next;
-        rshi_free(b);
+        rshi_free_data(b, block_bytes(b->room));
     }
     rshi_relay_free(s->relay);
     rshi_free(s->copies.edge);

@@ -12,7 +12,9 @@ typedef struct receiving {
 
 static rsh_status receive_from(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
-    return rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out);
+    rshi_kept mark = rshi_pieces_end(r->edges);
+    RSH_TRY(rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out));
+    return r->out == &r->edges->receives ? rshi_edges_hand_over(r->edges, r->out, mark) : RSH_OK;
 }
 
 /* A piece that no source contributes to gets the identity of the op. */
@@ -33,7 +35,8 @@ rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_pie
     return rshi_layout_search(pair->from, b->set, receive_from, &r);
 }
 
-static rsh_status receive_tensor(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
+rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
+    if (p->adjoint) return rshi_adjoint_receives(p, tensor, s, &s->receives);
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].to, s->rank, &list, &n);
@@ -74,18 +77,13 @@ rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_str
     return st;
 }
 
-static bool is_copy(const rshi_edge *e) {
-    for (int64_t i = 0; i < e->nsrc; i++)
-        if (e->src[i].rank != e->dst->rank) return false;
-    return true;
-}
-
 /* Edges that need no other rank leave the receives for the copies; both stay in order. */
 static rsh_status set_copies_apart(rshi_rank_edges *s) {
     rshi_edges *in = &s->receives;
     int64_t kept = 0;
+    RSH_TRY(rshi_edges_hand_over(s, in, (rshi_kept){0}));
     for (int64_t i = 0; i < in->n; i++) {
-        if (is_copy(&in->edge[i]))
+        if (rshi_edge_is_copy(&in->edge[i]))
             RSH_TRY(rshi_edges_add(&s->copies, &in->edge[i]));
         else if (kept++ < i)
             in->edge[kept - 1] = in->edge[i];
@@ -97,9 +95,6 @@ static rsh_status set_copies_apart(rshi_rank_edges *s) {
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     rshi_rank_edges_clear(s);
     s->rank = rank;
-    if (p->adjoint)
-        RSH_TRY(rshi_adjoint_receives(p, rank, s, &s->receives));
-    else
-        for (int64_t t = 0; t < p->n; t++) RSH_TRY(receive_tensor(p, t, s));
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(rshi_tensor_receives(p, t, s));
     return set_copies_apart(s);
 }

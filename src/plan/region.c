@@ -29,19 +29,26 @@ int64_t rshi_region_bytes(const rshi_region *r) {
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e) {
     const rshi_pair *pair = &p->pair[tensor];
     rsh_op op = rsh_layout_op(pair->from);
-    *e = (rshi_edge){
-        .tensor = tensor, .src_layout = pair->from, .dst_layout = pair->to, .dst = b, .with = a, .nsrc = 1, .src = a};
+    e->tensor = tensor;
+    e->stage = 0;
+    e->from_dst = false;
+    e->src_layout = pair->from;
+    e->dst_layout = pair->to;
+    e->dst = b;
+    e->with = e->src = a;
+    e->nsrc = 1;
+    e->op = RSH_OP_NONE;
     e->divisor = 1;
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
     e->wire_size = pair->wire_size;
     e->owner = b->rank;
-    e->turn = rshi_layout_position(pair->to, b->rank);
+    e->turn = rsh_layout_describe(pair->to)->is_boxes ? rshi_layout_position(pair->to, b->rank) : b->position;
     if (pair->reduce) {
         e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
         e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
     }
-    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) {
+    for (int d = 0, ndim = rsh_layout_ndim(pair->to); d < ndim; d++) {
         e->lo[d] = b->set[d].lo;
         e->hi[d] = rshi_stripe_end(&b->set[d]);
     }
@@ -72,22 +79,43 @@ bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi) {
 
 /* ---- edges ---- */
 
+/* The contribution of the rank whose sends these are, if it is the one that serves b. */
+static rsh_status from_own_source(const rshi_region *r, int64_t turn) {
+    const rsh_layout *from = r->pair->from;
+    rshi_edge e = r->whole;
+    rshi_piece *src = rshi_pieces_room(r->edges, 1), own = *r->a;
+    if (!src) return RSH_ENOMEM;
+    own.position = rshi_layout_position(from, r->edges->rank);
+    rshi_piece_at_partial(from, r->a, rshi_piece_partial(from, &own), src);
+    rshi_piece_at_holder(from, src, rshi_serving_holder(r->p, r->pair, src, r->b->rank, turn), src);
+    if (src->rank != r->edges->rank) return RSH_OK;
+    e.turn = turn;
+    e.src = e.with = src;
+    return rshi_edges_add(r->out, &e);
+}
+
+bool rshi_region_is_own_send(const rshi_region *r) {
+    return r->out == &r->edges->sends && r->pair->reduce && !r->pair->by_node && !r->pair->irregular &&
+           !r->edges->whole_sends;
+}
+
 /* Every contribution, or the one of b's own partial position where each moves on its own. */
 rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
     const rsh_layout *from = r->pair->from;
-    rshi_edge e = r->whole;
     if (r->pair->by_node) return rshi_by_node_edges(r, turn);
+    if (rshi_region_is_own_send(r)) return from_own_source(r, turn);
     rshi_piece *src = rshi_pieces_room(r->edges, r->pair->contributions);
-    if (!src) return RSH_ENOMEM;
-    e.turn = turn;
-    e.nsrc = r->pair->contributions;
-    e.src = e.with = src;
-    for (int64_t i = 0; i < e.nsrc; i++) {
+    rshi_edge *e = src ? rshi_edges_new(r->out, &r->whole) : NULL;
+    if (!e) return RSH_ENOMEM;
+    e->turn = turn;
+    e->nsrc = r->pair->contributions;
+    e->src = e->with = src;
+    for (int64_t i = 0; i < e->nsrc; i++) {
         rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, r->b) : i, &src[i]);
         int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], r->b->rank, turn);
         rshi_piece_at_holder(from, &src[i], holder, &src[i]);
     }
-    return rshi_edges_add(r->out, &e);
+    return RSH_OK;
 }
 
 rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner, int64_t turn) {

@@ -55,6 +55,8 @@ typedef struct nearby {
     rshi_near *near; /* owned */
     rshi_piece *seen; /* owned: the same pieces, at their first holders */
     int64_t n, room, seen_room;
+    int64_t *group; /* owned: parts, with their partial positions, that were looked at */
+    int64_t ngroups, groups_room;
 } nearby;
 
 static bool is_seen(const nearby *w, const rshi_piece *a) {
@@ -81,9 +83,26 @@ static rsh_status add_piece(nearby *w, const rshi_piece *piece) {
     return RSH_OK;
 }
 
-static rsh_status add_rank(nearby *w, int64_t rank) {
+/* Was another holder of the same part looked at? */
+static rsh_status is_known(nearby *w, int64_t rank, bool *known) {
+    int64_t position = rshi_layout_position(w->from, rank);
+    *known = false;
+    if (position < 0) return RSH_OK;
+    rshi_holding h = rshi_layout_holding(w->from, position);
+    int64_t group = h.part * rshi_layout_partials(w->from) + h.partial;
+    for (int64_t i = 0; i < w->ngroups && !*known; i++) *known = w->group[i] == group;
+    if (*known) return RSH_OK;
+    RSH_TRY(RSHI_GROW(w->group, w->ngroups + 1, &w->groups_room));
+    w->group[w->ngroups++] = group;
+    return RSH_OK;
+}
+
+static rsh_status add_rank(nearby *w, bool groups, int64_t rank) {
     rshi_piece *list = NULL;
     int64_t n = 0;
+    bool known = false;
+    if (groups) RSH_TRY(is_known(w, rank, &known));
+    if (known) return RSH_OK;
     rsh_status st = rshi_layout_pieces(w->from, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) st = add_piece(w, &list[i]);
     rshi_free(list);
@@ -94,44 +113,71 @@ static rsh_status add_rank(nearby *w, int64_t rank) {
 
 void rshi_relay_free(rshi_relay *r) {
     if (!r) return;
+    rshi_free(r->nodes);
     rshi_free(r->holder);
     rshi_free(r->at);
     rshi_free(r);
 }
 
-static rsh_status list_holders(const rsh_plan *p, const rshi_crew *c, rshi_relay *r) {
-    const rsh_layout *to = p->pair[r->tensor].to;
-    int64_t k = rshi_piece_holders(to, &r->b);
-    r->holder = rshi_alloc((size_t)rshi_max(1, rshi_min(k, c->n)), sizeof *r->holder);
-    if (!r->holder) return rshi_nomem();
-    for (int64_t i = 0; i < c->n; i++) {
-        int64_t at = rshi_piece_holder_index(to, &r->b, p->rank[rshi_crew_ordinal(c, i)]);
-        if (at >= 0) r->holder[r->n++] = at;
-    }
-    qsort(r->holder, (size_t)r->n, sizeof *r->holder, rshi_compare_int64);
+#define FEW 64 /* holders whose nodes are noted once for all nodes */
+
+static rsh_status note_nodes(const rsh_plan *p, int64_t k, rshi_relay *r) {
+    if (k > FEW) return RSH_OK;
+    RSH_TRY(RSHI_GROW(r->nodes, k, &r->nodes_room));
+    for (int64_t j = 0; j < k; j++)
+        r->nodes[j] = rshi_plan_node(p, rshi_piece_holder(p->pair[r->tensor].to, &r->b, j));
     return RSH_OK;
 }
 
-static rsh_status cut(const rsh_plan *p, const rshi_crew *c, rshi_relay *r) {
+/* Those of `node`: where many hold the piece, by looking at the ranks of the node. */
+static rsh_status list_holders(const rsh_plan *p, int64_t k, int64_t node, rshi_relay *r) {
+    const rsh_layout *to = p->pair[r->tensor].to;
+    r->n = 0;
+    rshi_crew c = k > FEW ? rshi_plan_crew(p, node) : (rshi_crew){0};
+    RSH_TRY(RSHI_GROW(r->holder, k > FEW ? rshi_max(1, rshi_min(k, c.n)) : k, &r->holder_room));
+    for (int64_t j = 0; j < k && k <= FEW; j++)
+        if (r->nodes[j] == node) r->holder[r->n++] = j;
+    for (int64_t i = 0; i < c.n; i++) {
+        int64_t at = rshi_piece_holder_index(to, &r->b, p->rank[rshi_crew_ordinal(&c, i)]);
+        if (at >= 0) r->holder[r->n++] = at;
+    }
+    if (k > FEW) qsort(r->holder, (size_t)r->n, sizeof *r->holder, rshi_compare_int64);
+    return RSH_OK;
+}
+
+static rsh_status cut(const rsh_plan *p, int64_t node, rshi_relay *r) {
+    rshi_crew c = rshi_plan_crew(p, node);
     nearby w = {.from = p->pair[r->tensor].from, .b = &r->b};
     const rsh_layout *to = p->pair[r->tensor].to;
     int64_t across = 1;
     rsh_status st = RSH_OK;
+    bool groups = rshi_layout_has_groups(w.from);
     w.dim = r->dim = rshi_piece_longest_dim(to, &r->b);
     for (int d = 0; d < rsh_layout_ndim(to); d++)
         if (d != r->dim) across *= rshi_stripe_size(&r->b.set[d]);
-    r->at = rshi_alloc((size_t)r->n + 1, sizeof *r->at);
-    if (!r->at) st = rshi_nomem();
-    for (int64_t i = 0; i < c->n && !st; i++) st = add_rank(&w, p->rank[rshi_crew_ordinal(c, i)]);
+    st = RSHI_GROW(r->at, r->n + 1, &r->at_room);
+    for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, groups, p->rank[rshi_crew_ordinal(&c, i)]);
     if (!st) rshi_far_cuts(&r->b.set[r->dim], across, w.near, w.n, r->n, r->at);
     rshi_free(w.near);
     rshi_free(w.seen);
+    rshi_free(w.group);
     return st;
 }
 
-static bool is_for(const rshi_relay *r, int64_t tensor, int64_t node, const rsh_layout *to, const rshi_piece *first) {
-    return r && r->tensor == tensor && r->node == node && r->b.position == first->position &&
-           rshi_same_start(to, &r->b, first);
+static bool is_for(const rshi_relay *r, int64_t tensor, const rsh_layout *to, const rshi_piece *first) {
+    return r->tensor == tensor && r->b.position == first->position && rshi_same_start(to, &r->b, first);
+}
+
+static rsh_status find(const rsh_plan *p, int64_t tensor, int64_t node, const rshi_piece *first, rshi_relay *r) {
+    int64_t k = rshi_piece_holders(p->pair[tensor].to, first);
+    if (!is_for(r, tensor, p->pair[tensor].to, first)) {
+        r->tensor = tensor, r->b = *first;
+        RSH_TRY(note_nodes(p, k, r));
+    }
+    RSH_TRY(list_holders(p, k, node, r));
+    if (r->n > 1) RSH_TRY(cut(p, node, r));
+    r->node = node;
+    return RSH_OK;
 }
 
 rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
@@ -139,16 +185,14 @@ rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *
     const rsh_layout *to = p->pair[tensor].to;
     int64_t node = rshi_plan_node(p, b->rank);
     rshi_piece first;
+    if (!edges->relay) {
+        if (!(edges->relay = RSHI_NEW(rshi_relay))) return rshi_nomem();
+        edges->relay->tensor = edges->relay->node = -1;
+    }
     rshi_piece_at_holder(to, b, 0, &first);
-    if (!is_for(edges->relay, tensor, node, to, &first)) {
-        rshi_crew c = rshi_plan_crew(p, node);
-        rshi_relay_free(edges->relay);
-        rshi_relay *r = edges->relay = RSHI_NEW(rshi_relay);
-        if (!r) return rshi_nomem();
-        r->tensor = tensor, r->node = -1, r->b = first; /* no node: not complete */
-        RSH_TRY(list_holders(p, &c, r));
-        if (r->n > 1) RSH_TRY(cut(p, &c, r));
-        r->node = node;
+    if (edges->relay->node != node || !is_for(edges->relay, tensor, to, &first)) {
+        edges->relay->node = -1; /* not complete */
+        RSH_TRY(find(p, tensor, node, &first, edges->relay));
     }
     *out = edges->relay;
     return RSH_OK;

@@ -30,17 +30,14 @@ static void keep_mine(rshi_rank_edges *s, int64_t first, const rshi_piece *a, rs
     if (kept == first) rshi_pieces_forget_after(s, mark);
 }
 
-/* Edges into b, at its rank, that read this rank's source piece. */
-static rsh_status send_to(sending *w, const rshi_piece *b) {
+/* Edges into b, at its rank and kept since the mark, that read this rank's source piece. */
+static rsh_status send_to(sending *w, const rshi_piece *b, rshi_kept mark) {
     rshi_rank_edges *s = w->edges;
     int64_t first = s->sends.n;
-    rshi_kept mark = rshi_pieces_end(s);
-    const rshi_piece *kept = rshi_piece_keep(s, b);
-    if (!kept) return RSH_ENOMEM;
-    RSH_TRY(w->p->pair[w->tensor].irregular ? rshi_piece_receives(w->p, w->tensor, kept, s, &s->sends)
-                                            : rshi_region_edges(w->p, w->tensor, &w->first, kept, s, &s->sends));
+    RSH_TRY(w->p->pair[w->tensor].irregular ? rshi_piece_receives(w->p, w->tensor, b, s, &s->sends)
+                                            : rshi_region_edges(w->p, w->tensor, &w->first, b, s, &s->sends));
     keep_mine(s, first, w->from.a, mark);
-    return RSH_OK;
+    return rshi_edges_hand_over(s, &s->sends, mark);
 }
 
 /* Is b's rank one of several of its node, to whom others pass on what this rank's piece has of b?  Only the owner of a
@@ -62,6 +59,20 @@ static rsh_status leaves_it_to_others(sending *w, const rshi_piece *b, bool *lea
     return RSH_OK;
 }
 
+static rsh_status send_to_holder(sending *w, const rshi_piece *b, int64_t j) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    bool leaves;
+    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j))) return RSH_OK;
+    rshi_kept mark = rshi_pieces_end(w->edges);
+    rshi_piece *held = rshi_pieces_room(w->edges, 1);
+    if (!held) return RSH_ENOMEM;
+    rshi_piece_at_holder(pair->to, b, j, held);
+    RSH_TRY(leaves_it_to_others(w, held, &leaves));
+    if (!leaves) return send_to(w, held, mark);
+    rshi_pieces_forget_after(w->edges, mark);
+    return RSH_OK;
+}
+
 /* b at every partial position and every holder. */
 static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     sending *w = ctx;
@@ -70,15 +81,9 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     int64_t holders = rshi_piece_holders(pair->to, b);
     int64_t first = pair->keep ? rshi_piece_partial(pair->from, w->from.a) : 0;
     for (int64_t i = first; i < (pair->keep ? first + 1 : partials); i++) {
-        rshi_piece at, held;
-        rshi_piece_at_partial(pair->to, b, i, &at);
-        for (int64_t j = 0; j < holders; j++) {
-            if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, &at, j))) continue;
-            rshi_piece_at_holder(pair->to, &at, j, &held);
-            bool leaves;
-            RSH_TRY(leaves_it_to_others(w, &held, &leaves));
-            if (!leaves) RSH_TRY(send_to(w, &held));
-        }
+        rshi_piece at;
+        if (partials > 1) rshi_piece_at_partial(pair->to, b, i, &at);
+        for (int64_t j = 0; j < holders; j++) RSH_TRY(send_to_holder(w, partials > 1 ? &at : b, j));
     }
     return RSH_OK;
 }
@@ -126,6 +131,7 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
         rshi_piece_at_holder(pair->to, b, s->relay->holder[k], at);
         if (k != i) RSH_TRY(rshi_layout_search(pair->from, query, pass_region, &w));
         keep_mine(s, first, NULL, mark);
+        RSH_TRY(rshi_edges_hand_over(s, &s->sends, mark));
     }
     return RSH_OK;
 }
@@ -147,6 +153,7 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
         rshi_piece_at_holder(to, b, j, at);
         if (at->rank != s->rank) RSH_TRY(rshi_piece_receives(p, tensor, at, s, &s->sends));
         keep_mine(s, first, NULL, mark);
+        RSH_TRY(rshi_edges_hand_over(s, &s->sends, mark));
     }
     return RSH_OK;
 }
@@ -174,10 +181,10 @@ static rsh_status send_results(const rsh_plan *p, int64_t tensor, rshi_rank_edge
 }
 
 rsh_status rshi_rank_edges_add_sends(const rsh_plan *p, rshi_rank_edges *s) {
-    if (p->adjoint) return rshi_adjoint_sends(p, s);
-    for (int64_t t = 0; t < p->n; t++) {
+    if (p->adjoint) RSH_TRY(rshi_adjoint_sends(p, s));
+    for (int64_t t = 0; t < p->n && !p->adjoint; t++) {
         RSH_TRY(send_sources(p, t, s));
         if (rshi_plan_stages(p) > 1) RSH_TRY(send_results(p, t, s));
     }
-    return RSH_OK;
+    return rshi_edges_hand_over(s, &s->sends, (rshi_kept){0});
 }

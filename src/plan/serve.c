@@ -70,6 +70,7 @@ int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const 
 
 int64_t rshi_serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank, int64_t turn) {
     if (pair->by_node) return rshi_replica(p, pair, a, rank, turn);
+    if (rshi_piece_holders(pair->from, a) == 1) return 0;
     candidates c = candidates_for(p, pair->from, a, rank);
     return candidate(p, pair->from, a, &c, rank, turn);
 }
@@ -86,7 +87,7 @@ rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
  * own are served out of turn. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank) {
     if (rank == s->a->rank) return false;
-    if (pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread) return true;
+    if (pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread || s->holders == 1) return true;
     if (rshi_plan_has_nodes(p)) {
         int64_t turn = turn_of(pair, rank);
         return rshi_plan_node(p, rank) == rshi_plan_node(p, s->a->rank) || number_of(turn, s->holders) == s->index ||

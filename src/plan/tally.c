@@ -153,6 +153,36 @@ out:
     return st;
 }
 
+/* ---- pairs of ranks ---- */
+
+static rsh_status add_sources(void *ctx, const rshi_edge *e) {
+    tally *t = ctx;
+    for (int64_t k = 0; k < e->nsrc && rshi_edge_count(e); k++)
+        if (e->src[k].rank != t->rank) tally_add(t, e->src[k].rank, 1);
+    return RSH_OK;
+}
+
+rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, int64_t *pairs) {
+    tally t;
+    rsh_status st;
+    *pairs = 0;
+    RSH_GOTO(tally_init(&t, p));
+    t.edges.take = add_sources, t.edges.ctx = &t;
+    for (int64_t q = 0; q < p->nranks; q++) {
+        tally_clear(&t);
+        t.rank = t.edges.rank = p->rank[q];
+        for (int64_t i = 0; i < p->n; i++) {
+            if (!same[i]) continue;
+            RSH_GOTO(rshi_tensor_receives(p, i, &t.edges));
+            RSH_GOTO(rshi_edges_hand_over(&t.edges, &t.edges.receives, (rshi_kept){0}));
+        }
+        *pairs += t.n;
+    }
+out:
+    tally_free(&t);
+    return st;
+}
+
 /* ---- do the sums fit? ---- */
 
 /* Elements of the destination on all ranks, replicas counted each, or the largest number. */

@@ -9,9 +9,8 @@
 
 #include <stdlib.h>
 
-static bool fits(const rsh_plan *p) {
-    const rshi_pair *pair = p->n == 1 ? &p->pair[0] : NULL;
-    if (!pair || p->adjoint || pair->slice || pair->spread || p->reduce != RSH_REDUCE_IN_ORDER) return false;
+static bool fits(const rsh_plan *p, const rshi_pair *pair) {
+    if (pair->slice || pair->spread || (pair->by_node && p->adjoint)) return false;
     return rshi_half_fits(pair->from) && rshi_half_fits(pair->to);
 }
 
@@ -72,12 +71,14 @@ static void choose_ways(rshi_sums *s) {
     s->boxes = boxes;
     s->looks = boxes && !s->flips && !(s->a.single && s->a.most_holders <= 1 && s->b.product);
     s->classes = s->a.most_holders * (pair->keep ? s->b.partials : 1);
+    s->given_up = s->p->adjoint && s->clips; /* who took what of others cannot be seen from here */
 }
 
-static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, rsh_plan_totals *t) {
-    const rshi_pair *pair = &p->pair[0];
+/* The transposed map moves elements of the destination, and what was received is sent. */
+static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pair, rsh_plan_totals *t) {
     *s = (rshi_sums){.p = p, .pair = pair, .ndim = rsh_layout_ndim(pair->to), .size = pair->wire_size, .t = t};
     s->out_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
+    if (p->adjoint) s->size = s->out_size;
     RSH_TRY(rshi_half_make(p, pair->from, false, &s->a));
     RSH_TRY(rshi_half_make(p, pair->to, pair->fill_others, &s->b));
     choose_ways(s);
@@ -212,36 +213,101 @@ static rsh_status add_far(rshi_sums *s) {
     return RSH_OK;
 }
 
-/* ---- */
+/* ---- one pair of layouts ---- */
 
-static void finish(rshi_sums *s) {
-    for (int64_t q = 0; q < s->p->nranks; q++) {
-        s->t->bytes_moved += s->received[q];
-        s->t->max_recv = rshi_max(s->t->max_recv, s->received[q]);
-        s->t->max_send = rshi_max(s->t->max_send, s->sent[q]);
+static rsh_status add_pair(rshi_sums *s) {
+    if (s->pair->by_node) return rshi_sums_by_node(s);
+    if (!s->given_up) RSH_TRY(add_nodes(s));
+    if (s->flips && !s->given_up) RSH_TRY(count_flipped(s));
+    if (!s->given_up) RSH_TRY(add_far(s));
+    return s->given_up ? RSH_OK : rshi_sums_add_gathers(s);
+}
+
+/* ---- all tensors ---- */
+
+/* Bytes by rank, of all tensors. */
+typedef struct adding {
+    const rsh_plan *p;
+    int64_t *sent, *received; /* owned: by ordinal */
+    int64_t *same;            /* owned, by tensor: how many have these layouts; 0: counted with an earlier one */
+    int64_t different;
+    bool done;
+    rsh_plan_totals t;
+} adding;
+
+static bool same_pair(const rshi_pair *a, const rshi_pair *b) {
+    return a->slice == b->slice && a->spread == b->spread && rsh_layout_equal(a->from, b->from) &&
+           rsh_layout_equal(a->to, b->to);
+}
+
+/* Many tensors of a model have the same layouts. */
+static void find_same(adding *w) {
+    for (int64_t i = 0; i < w->p->n; i++) {
+        int64_t k = 0;
+        while (k < i && !(w->same[k] && same_pair(&w->p->pair[k], &w->p->pair[i]))) k++;
+        w->same[k]++;
+        w->different += k == i;
     }
-    if (!s->nodes) s->t->bytes_between_nodes = 0;
+}
+
+/* `times` tensors have these sums. */
+static void add_sums(adding *w, const rshi_sums *s, int64_t times) {
+    const int64_t *sent = w->p->adjoint ? s->received : s->sent, *received = w->p->adjoint ? s->sent : s->received;
+    for (int64_t q = 0; q < w->p->nranks; q++) {
+        w->sent[q] += times * sent[q];
+        w->received[q] += times * received[q];
+    }
+    w->t.bytes_local += times * s->t->bytes_local;
+    if (s->nodes) w->t.bytes_between_nodes += times * s->t->bytes_between_nodes;
+    w->t.messages += s->t->messages;
+}
+
+static rsh_status add_tensor(adding *w, int64_t tensor) {
+    const rshi_pair *pair = &w->p->pair[tensor];
+    rshi_sums s;
+    rsh_plan_totals t = {0};
+    if (!rsh_layout_count(pair->to)) return RSH_OK;
+    w->done = fits(w->p, pair);
+    if (!w->done) return RSH_OK;
+    rsh_status st = sums_init(&s, w->p, pair, &t);
+    if (!st) st = add_pair(&s);
+    w->done = !st && !s.given_up;
+    if (w->done) add_sums(w, &s, w->same[tensor]);
+    sums_free(&s);
+    return st;
+}
+
+/* Ranks exchange something if they do so for any tensor: where several are different, neighbours are counted. */
+static rsh_status count_messages(adding *w) {
+    if (w->different > 1 && w->t.messages) return rshi_plan_count_pairs(w->p, w->same, &w->t.messages);
+    return RSH_OK;
+}
+
+static void finish(adding *w, rsh_plan_totals *t) {
+    w->t.tensor_bytes = t->tensor_bytes;
+    for (int64_t q = 0; q < w->p->nranks; q++) {
+        w->t.bytes_moved += w->received[q];
+        w->t.max_recv = rshi_max(w->t.max_recv, w->received[q]);
+        w->t.max_send = rshi_max(w->t.max_send, w->sent[q]);
+    }
+    *t = w->t;
 }
 
 rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done) {
-    rshi_sums s;
-    rsh_plan_totals sums = *t;
-    rsh_status st;
-    *done = false;
-    if (!fits(p)) return RSH_OK;
-    if (!rsh_layout_count(p->pair[0].to)) {
-        *done = true;
-        return RSH_OK;
-    }
-    RSH_GOTO(sums_init(&s, p, &sums));
-    RSH_GOTO(add_nodes(&s));
-    if (s.flips && !s.given_up) RSH_GOTO(count_flipped(&s));
-    if (!s.given_up) RSH_GOTO(add_far(&s));
-    if (!s.given_up) RSH_GOTO(rshi_sums_add_gathers(&s));
-    *done = !s.given_up;
-    if (*done) finish(&s);
-    if (*done) *t = sums;
-out:
-    sums_free(&s);
+    adding w = {.p = p, .done = true};
+    rsh_status st = RSH_OK;
+    w.sent = rshi_calloc((size_t)p->nranks + 1, sizeof *w.sent);
+    w.received = rshi_calloc((size_t)p->nranks + 1, sizeof *w.received);
+    w.same = rshi_calloc((size_t)p->n + 1, sizeof *w.same);
+    if (!w.sent || !w.received || !w.same) st = rshi_nomem();
+    if (!st) find_same(&w);
+    for (int64_t i = 0; i < p->n && w.done && !st; i++)
+        if (w.same[i]) st = add_tensor(&w, i);
+    if (!st && w.done) st = count_messages(&w);
+    *done = !st && w.done;
+    if (*done) finish(&w, t);
+    rshi_free(w.sent);
+    rshi_free(w.received);
+    rshi_free(w.same);
     return st;
 }

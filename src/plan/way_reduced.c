@@ -46,8 +46,19 @@ static rsh_status take_far(rshi_region *r, const near_holders *c, int64_t i, int
     return rshi_region_from_holder(r, mine ? 2 : 3, mine ? i : near, owner, turn);
 }
 
+/* What one rank sends of the region is in the slice that b's rank combines, or in its own. */
+static rsh_status take_slices_of_sender(rshi_region *r, int64_t n) {
+    const rsh_layout *to = r->pair->to;
+    int64_t own = rshi_piece_holder_index(to, r->b, r->edges->rank), turn = rshi_layout_position(to, r->edges->rank);
+    if (restrict_to(r, n, rshi_piece_holder_index(to, r->b, r->b->rank)))
+        RSH_TRY(rshi_region_from_sources(r, r->whole.turn));
+    if (own < 0 || r->edges->rank == r->b->rank || !restrict_to(r, n, own)) return RSH_OK;
+    return rshi_region_from_holder(r, 1, own, r->edges->rank, turn);
+}
+
 static rsh_status take_slices(rshi_region *r, int64_t n, const near_holders *c) {
     int64_t node = rshi_plan_node(r->p, r->b->rank), far = 0;
+    if (rshi_region_is_own_send(r)) return take_slices_of_sender(r, n);
     for (int64_t i = 0; i < n; i++) {
         int64_t owner = rshi_piece_holder(r->pair->to, r->b, i);
         bool is_far = r->pair->by_node && rshi_plan_node(r->p, owner) != node;

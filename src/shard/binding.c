@@ -64,13 +64,20 @@ static rsh_status add_self(binding *b) {
     return RSH_OK;
 }
 
+static rsh_status take_share(binding *b) {
+    rsh_exec *e = b->e;
+    rsh_share_free(b->share);
+    b->share = NULL;
+    return rshi_plan_share(e->plan, e->comm->rank, rshi_route_sends(e->comm, e->all_by_message), &b->share);
+}
+
 /* The share of the plan, and this rank's parts. */
 static rsh_status prepare(binding *b, const rshi_taken_parts *parts) {
     rsh_exec *e = b->e;
     RSH_TRY(check_ranks(e->plan, e->comm));
     b->peer_of = rshi_calloc((size_t)e->comm->size, sizeof *b->peer_of);
     if (!b->peer_of) return rshi_nomem();
-    RSH_TRY(rsh_plan_share(e->plan, e->comm->rank, &b->share));
+    RSH_TRY(take_share(b));
     RSH_TRY(add_self(b));
     rshi_exec_set_parts(e, parts);
     RSH_TRY(rshi_exec_take_scratch(e));
@@ -119,7 +126,8 @@ static rsh_status change_to_messages(binding *b, card *mine) {
     e->shadow = NULL;
     e->all_by_message = true;
     mine->wants_messages = false;
-    rsh_status st = show(b, mine);
+    rsh_status st = take_share(b);
+    if (!st) st = show(b, mine);
     return rshi_comm_open_with(e->comm, "bind: messages", 0, NULL, st, mine, sizeof *mine);
 }
 

@@ -144,7 +144,7 @@ static rsh_status add_shares(rsh_local *l, const rsh_plan *plan) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < n && !st; i++) {
         rsh_share *share = NULL;
-        st = rshi_plan_share_in(plan, ranks[i], &share);
+        st = rshi_plan_share(plan, ranks[i], RSHI_SENDS_NONE, &share);
         if (!st) st = add_transfers(l, share->copies, share->ncopies, &src);
         if (!st) st = add_transfers(l, share->receives, share->nreceives, &src);
         rsh_share_free(share);

@@ -17,4 +17,9 @@ static inline bool rshi_route_direct(const rsh_comm *comm, bool all, const rsh_t
     return true;
 }
 
+/* What a rank must know of its sends: where messages pass, both ends look at all contributions. */
+static inline rshi_share_sends rshi_route_sends(const rsh_comm *comm, bool all) {
+    return comm->node || all ? RSHI_SENDS_WHOLE : RSHI_SENDS_OWN;
+}
+
 #endif

@@ -145,14 +145,26 @@ static int by_place(const void *a, const void *b, void *ctx) {
     ((int64_t)64 << 10) /* bytes of a message from which on it is better to have four of them on their way than one of \
                            four times the size */
 #define TWO ((int64_t)16 << 10)  /* and two */
+#define FAR                                                                                                            \
+    ((int64_t)60 << 10) /* bytes of a message between nodes: wires send what is below 64 KiB at once, and ask the \
+                           other side before they send more; where both ways are busy an answer takes long */
 
 /* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of
  * some size.  Slots begin where any element may. */
-static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts) {
+static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts, bool far) {
     int64_t n = rshi_min(rshi_plan_send_bytes(plan), rshi_plan_recv_bytes(plan) / nshifts), whole = 16;
     n /= n / 4 >= FOUR ? 4 : n / 2 >= TWO ? 2 : 1;
+    if (far) n = rshi_min(n, FAR);
     while (whole > n && whole > 1) whole /= 2;
     return n < 16 ? rshi_min(n, whole) : n / 16 * 16;
+}
+
+/* Is any of the contributors on another node than the destination? */
+static bool is_far(const rshi_streams *streams, const rshi_stream *stream) {
+    int size = streams->comm->size, to = (streams->comm->rank + stream->shift) % size;
+    for (int64_t i = 0; i < stream->nshifts; i++)
+        if (!rshi_comm_near(streams->comm, (to - stream->shifts[i] + size) % size, to)) return true;
+    return false;
 }
 
 static void add_stream(rshi_streams *streams, int64_t first, int64_t order) {
@@ -161,7 +173,7 @@ static void add_stream(rshi_streams *streams, int64_t first, int64_t order) {
     *stream = (rshi_stream){.order = order, .stage = item->stage, .shift = item->shift, .first = first};
     stream->nshifts = item->nshifts;
     stream->shifts = streams->shifts + item->shifts;
-    stream->slot = slot_bytes(streams->plan, item->nshifts);
+    stream->slot = slot_bytes(streams->plan, item->nshifts, is_far(streams, stream));
     streams->most_shifts = rshi_max(streams->most_shifts, item->nshifts);
 }
 

@@ -1,11 +1,14 @@
-/* Hosts: what four ranks on two hosts must do; hosts.sh makes the hosts.
+/* Hosts: what ranks on two hosts must do; hosts.sh makes the hosts.
  *
- *   big_hosts moves | stream | cut FOLDER
+ *   big_hosts moves | stream | duplex | cut FOLDER
  *
  *   moves   digests are right, and bytes on the wire are those that the plan says cross between nodes
  *   stream  our rate from one host to the other, in turn with plain MPI messages of the same bytes between the same
- * ranks cut     moves until the first error, which it writes to FOLDER/rank<R>; FOLDER/ready<R> tells that it has begun
- */
+ *           ranks
+ *   duplex  rows to columns on all ranks, in turn with plain MPI messages of the same bytes, both ways at once
+ *   cut     moves until the first error, which it writes to FOLDER/rank<R>; FOLDER/ready<R> tells that it has begun
+ *
+ * All but duplex, which takes any even number, are for four ranks. */
 #include <reshard.h>
 #include <reshard/mpi.h>
 
@@ -17,7 +20,7 @@
 #include <unistd.h>
 
 enum { RANKS = 4, ROUNDS = 8 };
-static int rank;
+static int rank, ranks;
 
 static void must(rsh_status st, const char *what) {
     if (!st) return;
@@ -138,12 +141,15 @@ static double span(double began) {
     return all;
 }
 
-/* Ranks 0 and 1 send `bytes` each to ranks 2 and 3. */
-static double plain(void *buffer, int bytes) {
+/* Ranks of the first host send `bytes` each to those of the second, and with `back` get as much from them. */
+static double plain(char *buffer, int bytes, bool back) {
+    int half = ranks / 2, peer = (rank + half) % ranks, n = 0;
+    MPI_Request list[2];
     MPI_Barrier(MPI_COMM_WORLD);
     double began = MPI_Wtime();
-    if (rank < 2) MPI_Ssend(buffer, bytes, MPI_BYTE, rank + 2, 0, MPI_COMM_WORLD);
-    else MPI_Recv(buffer, bytes, MPI_BYTE, rank - 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank >= half || back) MPI_Irecv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &list[n++]);
+    if (rank < half || back) MPI_Issend(buffer + bytes, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &list[n++]);
+    MPI_Waitall(n, list, MPI_STATUSES_IGNORE);
     return span(began);
 }
 
@@ -154,27 +160,35 @@ static double ours(const bound *b) {
     return span(began);
 }
 
-/* The least seconds of each, in alternating rounds. */
-static bool race(rsh_comm *comm, const char *from, const char *to) {
-    enum { SIZE = 32 << 20 }; /* bytes of each sender */
+/* The least seconds of each, in alternating rounds.  `bytes` of each sender cross. */
+static bool race(rsh_comm *comm, const char *from, const char *to, int bytes, bool back) {
     bound b = bind(comm, from, to);
-    char *buffer = calloc(1, SIZE);
-    double least[2] = {INFINITY, INFINITY};
+    char *buffer = calloc(2, (size_t)bytes);
+    double least[2] = {INFINITY, INFINITY}, crossed = ranks / 2 * (double)bytes;
     for (int i = 0; i < ROUNDS; i++) {
-        least[0] = fmin(least[0], plain(buffer, SIZE));
+        least[0] = fmin(least[0], plain(buffer, bytes, back));
         least[1] = fmin(least[1], ours(&b));
     }
     if (!rank)
-        printf("%s  to  %s: ours %.1f MB/s, plain MPI %.1f MB/s, ratio %.3f\n", from, to, 2 * SIZE / least[1] / 1e6,
-               2 * SIZE / least[0] / 1e6, least[0] / least[1]);
+        printf("%s  to  %s: ours %.1f MB/s%s, plain MPI %.1f MB/s, ratio %.3f\n", from, to, crossed / least[1] / 1e6,
+               back ? " each way" : "", crossed / least[0] / 1e6, least[0] / least[1]);
     unbind(&b);
     free(buffer);
     return least[0] / least[1] >= 0.9;
 }
 
 static bool stream(rsh_comm *comm) {
-    bool good = race(comm, "f32[4096/x, 4096] on x=2@[0,1]", "f32[4096/x, 4096] on x=2@[2,3]");
-    return race(comm, "f32[4096/x, 4096] on x=2@[0,1]", "f32[4096, 4096/x] on x=2@[2,3]") && good;
+    enum { SIZE = 32 << 20 };
+    bool good = race(comm, "f32[4096/x, 4096] on x=2@[0,1]", "f32[4096/x, 4096] on x=2@[2,3]", SIZE, false);
+    return race(comm, "f32[4096/x, 4096] on x=2@[0,1]", "f32[4096, 4096/x] on x=2@[2,3]", SIZE, false) && good;
+}
+
+/* A quarter of the tensor crosses each way. */
+static bool duplex(rsh_comm *comm) {
+    char from[64], to[64];
+    snprintf(from, sizeof from, "f32[4096/x, 8192] on x=%d", ranks);
+    snprintf(to, sizeof to, "f32[4096, 8192/x] on x=%d", ranks);
+    return race(comm, from, to, (4096 * 8192) / (ranks / 2), true);
 }
 
 /* ---- cut ---- */
@@ -220,13 +234,15 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MUST(rsh_comm_mpi(MPI_COMM_WORLD, &comm));
-    if (rsh_comm_size(comm) != RANKS || rsh_comm_nodes(comm) != 2) {
-        fprintf(stderr, "big_hosts: %d ranks on %d nodes; four on two are meant\n", rsh_comm_size(comm),
-                rsh_comm_nodes(comm));
+    ranks = rsh_comm_size(comm);
+    bool any = !strcmp(what, "duplex") && ranks % 2 == 0;
+    if ((ranks != RANKS && !any) || rsh_comm_nodes(comm) != 2) {
+        fprintf(stderr, "big_hosts: %d ranks on %d nodes; four on two are meant\n", ranks, rsh_comm_nodes(comm));
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (!strcmp(what, "moves")) good = moves(comm);
     else if (!strcmp(what, "stream")) good = stream(comm);
+    else if (!strcmp(what, "duplex")) good = duplex(comm);
     else if (!strcmp(what, "cut") && argc > 2) cut(comm, argv[2]);
     else good = false;
     MUST(rsh_comm_free(comm));

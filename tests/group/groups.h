@@ -7,19 +7,7 @@
 
 #include <reshard/torch.h>
 
-/* A rank function that has a default group, and its context. */
-typedef struct body {
-    rsh_status (*fn)(void *ctx);
-    void *ctx;
-} body;
-
-static inline rsh_status with_default_group(void *ctx, rsh_comm *c) {
-    const body *b = ctx;
-    RSH_TRY(rsh_group_init(c));
-    rsh_status st = b->fn(b->ctx);
-    rsh_status left = st ? RSH_OK : rsh_group_destroy();
-    return st ? st : left;
-}
+#include "default_group.h"
 
 /* n ranks as threads, then as processes, then on nodes that exchange messages. */
 static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {

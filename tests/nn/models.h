@@ -20,6 +20,9 @@
 #include <reshard/nn/shard.h>
 #include <reshard/nn/state.h>
 
+#include "../group/default_group.h"
+#include "../prop/engine.h"
+
 /* Ranks are threads or processes, where cmocka's assertions cannot be used: rank functions say what
  * is wrong in the sentence of their status. */
 static inline rsh_status wrong(const char *file, int line, const char *what) {
@@ -45,27 +48,36 @@ static inline rsh_status wrong(const char *file, int line, const char *what) {
         if (st_) return st_;         \
     } while (0)
 
-/* A rank function that has a default group, and its context. */
-typedef struct body {
-    rsh_status (*fn)(void *ctx);
+/* The first n ranks of a job. */
+typedef struct share {
+    int n;
+    rsh_rank_fn fn;
     void *ctx;
-} body;
-
-static inline rsh_status with_default_group(void *ctx, rsh_comm *c) {
-    const body *b = ctx;
-    TRY(rsh_group_init(c));
-    rsh_status st = b->fn(b->ctx);
-    rsh_status left = st ? RSH_OK : rsh_group_destroy();
-    return st ? st : left;
+} share;
+static inline rsh_status on_first_ranks(void *ctx, rsh_comm *job) {
+    const share *s = ctx;
+    rsh_comm *first = NULL;
+    TRY(rsh_comm_split(job, rsh_comm_rank(job) < s->n ? 0 : -1, rsh_comm_rank(job), &first));
+    rsh_status st = first ? s->fn(s->ctx, first) : RSH_OK;
+    rsh_comm_free(first);
+    return st;
 }
 
-/* On n ranks, as threads and as processes. */
+static inline void must_run(const char *engine, int n, rsh_status st) {
+    if (st) fail_msg("%d %s: %s: %s", n, engine, rsh_status_name(st), rsh_error_detail());
+}
+
+/* On n ranks with a default group: as threads and as processes, or in a job (../prop/engine.h) on
+ * its first n ranks.  A job of fewer ranks leaves it out. */
 static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {
     body b = {fn, ctx};
-    rsh_status st = rsh_run(n, with_default_group, &b);
-    if (st) fail_msg("%d threads: %s: %s", n, rsh_status_name(st), rsh_error_detail());
-    st = rsh_run_shm(n, with_default_group, &b);
-    if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    share s = {n, with_default_group, &b};
+    if (engine_is_job()) {
+        if (engine_ranks(n) == n) must_run("ranks of a job", n, engine_run(n, on_first_ranks, &s));
+        return;
+    }
+    must_run("threads", n, rsh_run(n, with_default_group, &b));
+    must_run("processes", n, rsh_run_shm(n, with_default_group, &b));
 }
 
 /* A value of this shape whose element i is fn of seed and i: the same on every rank that asks for
@@ -128,5 +140,79 @@ static inline rsh_status whole_of(const rsh_value *v, rsh_tensor **out) {
         snprintf(what_, sizeof what_, "%s differs from %s by %g", #a, #b, off_);                   \
         if (!(off_ <= (tolerance))) return wrong(__FILE__, __LINE__, what_);                       \
     } while (0)
+
+/* ---- models and their steps ---- */
+
+static inline rsh_status sequence(int n, rsh_module **part, rsh_module **out) {
+    TRY(rsh_sequential_new(n, part, out));
+    for (int i = 0; i < n; i++) rsh_module_free(part[i]);
+    return RSH_OK;
+}
+
+static inline rsh_status squared_loss(rsh_value *y, rsh_value **out) {
+    rsh_value *squares = NULL;
+    TRY(rsh_nn_mul(y, y, &squares));
+    rsh_status st = rsh_nn_sum(squares, 0, NULL, false, out);
+    rsh_value_free(squares);
+    return st;
+}
+
+static inline rsh_status forward_loss(rsh_module *m, rsh_value *x, rsh_value **loss) {
+    rsh_value *y = NULL;
+    TRY(rsh_module_forward(m, x, &y));
+    rsh_status st = squared_loss(y, loss);
+    rsh_value_free(y);
+    return st;
+}
+
+/* Forward and backward with the same random numbers at every call; backward draws none. */
+static inline rsh_status forward_backward(rsh_module *m, rsh_value *x) {
+    rsh_value *loss = NULL;
+    rsh_random_seed(11);
+    TRY(forward_loss(m, x, &loss));
+    rsh_random_state after = rsh_random_get();
+    CHECK(rsh_saved_hooks_depth() == 0);
+    TRY(rsh_backward(loss, NULL, 0));
+    CHECK(rsh_random_get().seed == after.seed && rsh_random_get().call == after.call);
+    CHECK(rsh_saved_hooks_depth() == 0);
+    rsh_value_free(loss);
+    return RSH_OK;
+}
+
+static inline rsh_status same_bits(const rsh_value *a, const rsh_value *b) {
+    bool same = false;
+    CHECK(a && b && rsh_value_nparts(a) == rsh_value_nparts(b));
+    for (int64_t i = 0; i < rsh_value_nparts(a); i++) {
+        TRY(rsh_math_equal(rsh_value_part(a, i), rsh_value_part(b, i), &same));
+        CHECK(same);
+    }
+    return RSH_OK;
+}
+
+typedef struct value_list {
+    rsh_value *at[64];
+    int n;
+} value_list;
+static inline rsh_status list_value(void *ctx, const char *path, rsh_module *owner,
+                                    const char *name, rsh_value *v) {
+    value_list *l = ctx;
+    (void)path, (void)owner, (void)name;
+    CHECK(l->n < 64);
+    l->at[l->n++] = v;
+    return RSH_OK;
+}
+
+/* Gradients of parameters, and the parameters themselves, have the same bits. */
+static inline rsh_status same_models(rsh_module *a, rsh_module *b) {
+    value_list la = {.n = 0}, lb = {.n = 0};
+    TRY(rsh_module_parameters(a, false, list_value, &la));
+    TRY(rsh_module_parameters(b, false, list_value, &lb));
+    CHECK(la.n && la.n == lb.n);
+    for (int i = 0; i < la.n; i++) {
+        TRY(same_bits(rsh_value_grad(la.at[i]), rsh_value_grad(lb.at[i])));
+        TRY(same_bits(la.at[i], lb.at[i]));
+    }
+    return RSH_OK;
+}
 
 #endif

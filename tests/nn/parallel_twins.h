@@ -12,12 +12,6 @@ static inline rsh_status linear(int64_t in, int64_t out, rsh_module **m) {
     return rsh_linear_new(in, out, true, RSH_F64, m);
 }
 
-static inline rsh_status sequence(int n, rsh_module **part, rsh_module **out) {
-    TRY(rsh_sequential_new(n, part, out));
-    for (int i = 0; i < n; i++) rsh_module_free(part[i]);
-    return RSH_OK;
-}
-
 /* The whole of a DTensor or of a plain value. */
 static inline rsh_status as_plain(rsh_value *v, rsh_value **out) {
     if (rsh_dtensor_mesh(v)) return rsh_dtensor_full_tensor(v, NULL, out);
@@ -27,12 +21,11 @@ static inline rsh_status as_plain(rsh_value *v, rsh_value **out) {
 
 /* Sum of y * y, which is the same on all ranks. */
 static inline rsh_status loss_of(rsh_value *y, rsh_value **out) {
-    rsh_value *whole = NULL, *squares = NULL;
+    rsh_value *whole = NULL;
     TRY(as_plain(y, &whole));
-    TRY(rsh_nn_mul(whole, whole, &squares));
-    TRY(rsh_nn_sum(squares, 0, NULL, false, out));
-    rsh_value_free(whole), rsh_value_free(squares);
-    return RSH_OK;
+    rsh_status st = squared_loss(whole, out);
+    rsh_value_free(whole);
+    return st;
 }
 
 static inline rsh_status backward_of(rsh_value *y) {

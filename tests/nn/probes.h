@@ -19,15 +19,9 @@ static inline rsh_status line(rsh_mesh **out) {
     return rsh_mesh_init(rsh_group_comm(NULL), 1, &size, NULL, out);
 }
 
-/* On 1 to 4 ranks, as threads and as processes. */
+/* On 1 to 4 ranks. */
 static inline void run_all(rsh_status (*fn)(void *ctx)) {
     for (int n = 1; n <= 4; n++) run_groups(n, fn, NULL);
-}
-
-static inline rsh_status sequence(int n, rsh_module **part, rsh_module **out) {
-    TRY(rsh_sequential_new(n, part, out));
-    for (int i = 0; i < n; i++) rsh_module_free(part[i]);
-    return RSH_OK;
 }
 
 static inline rsh_status mlp(rsh_module **out) {
@@ -37,14 +31,6 @@ static inline rsh_status mlp(rsh_module **out) {
     TRY(rsh_relu_new(&part[1]));
     TRY(rsh_linear_new(HIDDEN, WIDTH, true, RSH_F32, &part[2]));
     return sequence(3, part, out);
-}
-
-static inline rsh_status same_bits(const rsh_value *a, const rsh_value *b) {
-    bool same = false;
-    CHECK(a && b);
-    TRY(rsh_math_equal(rsh_value_part(a, 0), rsh_value_part(b, 0), &same));
-    CHECK(same);
-    return RSH_OK;
 }
 
 /* ---- a module that saves what it is given, and gives it back ---- */

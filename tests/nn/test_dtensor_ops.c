@@ -25,6 +25,7 @@ ONE(sigmoid, rsh_nn_sigmoid(in[0], out))
 ONE(silu, rsh_nn_silu(in[0], out))
 ONE(pow_number, rsh_nn_pow_number(in[0], 3, out))
 ONE(clamp, rsh_nn_clamp(in[0], -0.5, 0.5, out))
+ONE(nan_to_num, rsh_nn_nan_to_num(in[0], 1, 2, 3, out))
 ONE(where, rsh_nn_where(in[0], in[1], in[2], out))
 ONE(masked_fill, rsh_nn_masked_fill(in[0], in[1], 7, out))
 ONE(dropout, rsh_nn_dropout(in[0], 0.3, 5, 2, out))
@@ -129,6 +130,7 @@ static const struct entry {
     {{"silu", "ab", silu_}, CURVED},
     {{"pow_number", "ab", pow_number_}, CURVED},
     {{"clamp", "ab", clamp_}, CURVED},
+    {{"nan_to_num", "ab", nan_to_num_}, CURVED},
     {{"where", "m:ab ab ab", where_},
      ROWS({"S0 S0 S0", "S0"}, {"S1 R R", "S1"}, {"R S0 R", "S0"}, {"R P P", "P"}, {"R P R", "P"}, {"R S0 P", "S0"},
           {"S0 P R", "S0"}, {"S0 S1 S1", "no"})},

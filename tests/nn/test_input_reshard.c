@@ -11,48 +11,6 @@ static rsh_status block(rsh_module **out) {
     return rsh_transformer_block_new(&opts, HIDDEN, RSH_F32, out);
 }
 
-static rsh_status forward(rsh_module *m, rsh_value *x, rsh_value **loss) {
-    rsh_value *y = NULL, *squares = NULL;
-    TRY(rsh_module_forward(m, x, &y));
-    TRY(rsh_nn_mul(y, y, &squares));
-    TRY(rsh_nn_sum(squares, 0, NULL, false, loss));
-    rsh_value_free(y), rsh_value_free(squares);
-    return RSH_OK;
-}
-
-static rsh_status step(rsh_module *m, rsh_value *x) {
-    rsh_value *loss = NULL;
-    rsh_random_seed(11);
-    TRY(forward(m, x, &loss));
-    CHECK(rsh_saved_hooks_depth() == 0);
-    TRY(rsh_backward(loss, NULL, 0));
-    rsh_value_free(loss);
-    return RSH_OK;
-}
-
-typedef struct listing {
-    rsh_value *at[32];
-    int n;
-} listing;
-static rsh_status list_one(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
-    listing *l = ctx;
-    (void)path, (void)owner, (void)name;
-    l->at[l->n++] = v;
-    return RSH_OK;
-}
-
-static rsh_status same_models(rsh_module *a, rsh_module *b) {
-    listing la = {.n = 0}, lb = {.n = 0};
-    TRY(rsh_module_parameters(a, false, list_one, &la));
-    TRY(rsh_module_parameters(b, false, list_one, &lb));
-    CHECK(la.n && la.n == lb.n);
-    for (int i = 0; i < la.n; i++) {
-        TRY(same_bits(rsh_value_grad(la.at[i]), rsh_value_grad(lb.at[i])));
-        TRY(same_bits(la.at[i], lb.at[i]));
-    }
-    return RSH_OK;
-}
-
 /* Three steps of SGD of two models that must stay equal. */
 static rsh_status train_both(rsh_module *a, rsh_module *b, rsh_value *x) {
     rsh_optimizer *sgd[2] = {NULL, NULL};
@@ -61,8 +19,8 @@ static rsh_status train_both(rsh_module *a, rsh_module *b, rsh_value *x) {
     for (int i = 0; i < 3; i++) {
         TRY(rsh_module_zero_grad(a));
         TRY(rsh_module_zero_grad(b));
-        TRY(step(a, x));
-        TRY(step(b, x));
+        TRY(forward_backward(a, x));
+        TRY(forward_backward(b, x));
         TRY(rsh_optimizer_step(sgd[0]));
         TRY(rsh_optimizer_step(sgd[1]));
         TRY(same_models(a, b));
@@ -148,7 +106,7 @@ static rsh_status i2_trial(void *ctx) {
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
     TRY(rsh_input_reshard(m, mesh, RSH_NO_DIM,
                           &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &stats}));
-    TRY(step(m, x));
+    TRY(forward_backward(m, x));
     CHECK(!stats.cut && !stats.left);
     rsh_value_free(x);
     rsh_module_free(m);
@@ -200,7 +158,7 @@ static rsh_status i3_trial(void *ctx) {
     for (int i = 0; i < 5; i++) {
         for (int k = 0; k < 2; k++) {
             TRY(rsh_module_zero_grad(m[k]));
-            TRY(step(m[k], x));
+            TRY(forward_backward(m[k], x));
             TRY(rsh_module_parameters(m[k], false, sum_gradient, rsh_mesh_dim_comm(mesh, 0)));
             TRY(rsh_optimizer_step(adam[k]));
         }
@@ -257,7 +215,7 @@ static rsh_status changed_trial(void *ctx) {
     TRY(mlp(&m));
     TRY(rsh_input_reshard(m, mesh, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true}));
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
-    TRY(forward(m, x, &loss));
+    TRY(forward_loss(m, x, &loss));
     TRY(rsh_module_submodule(m, "2", &second));
     TRY(rsh_module_parameter(second, "weight", &weight));
     if (rsh_group_rank(NULL) == rsh_group_size(NULL) - 1) rsh_tensor_bump(rsh_value_tensor(weight));
@@ -326,8 +284,8 @@ static rsh_status nested_trial(void *ctx) {
     TRY(rsh_input_reshard(in, mesh, 1, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &inner}));
     TRY(probe_new(&p, mesh, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &outer}, &out));
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
-    TRY(step(plain, x));
-    TRY(step(out, x));
+    TRY(forward_backward(plain, x));
+    TRY(forward_backward(out, x));
     TRY(same_models(plain, in));
     TRY(comes_back(p.slot[0], x));
     if (rsh_mesh_size(mesh) > 1) CHECK(inner.cut == 2 && outer.cut == 1);

@@ -143,6 +143,15 @@ static rsh_status layer(run *r) {
     return shaping(r);
 }
 
+/* Of a tensor that got NaN or infinities first. */
+static rsh_status filled_nan_to_num(const answered_case *c, rsh_value **in, rsh_value **out) {
+    rsh_value *filled = NULL;
+    rsh_status st = rsh_nn_masked_fill(in[0], in[1], number_of(c, "fill"), &filled);
+    if (!st) st = rsh_nn_nan_to_num(filled, 0.5, INFINITY, -2, out);
+    rsh_value_free(filled);
+    return st;
+}
+
 static rsh_status apply(run *r) {
     const answered_case *c = r->c;
     rsh_value **in = r->in, **out = r->out;
@@ -154,6 +163,7 @@ static rsh_status apply(run *r) {
     if (!strcmp(c->op, "gelu"))
         return rsh_nn_gelu(in[0], number_of(c, "tanh") != 0 ? RSH_GELU_TANH : RSH_GELU_ERF, out);
     if (!strcmp(c->op, "pow_scalar")) return rsh_nn_pow_number(in[0], number_of(c, "exponent"), out);
+    if (!strcmp(c->op, "nan_to_num")) return filled_nan_to_num(c, in, out);
     if (!strcmp(c->op, "clamp")) return rsh_nn_clamp(in[0], number_of(c, "lo"), number_of(c, "hi"), out);
     if (!strcmp(c->op, "where")) return rsh_nn_where(in[0], in[1], in[2], out);
     if (!strcmp(c->op, "masked_fill")) return rsh_nn_masked_fill(in[0], in[1], number_of(c, "value"), out);

@@ -102,7 +102,7 @@ OP(add_number, rsh_nn_add_number(in[0], t->p, out))
 OP(mul_number, rsh_nn_mul_number(in[0], t->p, out))
 static void pow_number_set(trial *t) { one_positive(t), t->p = below(t, 2) ? below(t, 4) : unit(t) * 4 - 2; }
 OP(pow_number, rsh_nn_pow_number(in[0], t->p, out))
-OP(clamp, rsh_nn_clamp(in[0], -0.4, 0.7, out))
+OP(clamp, rsh_nn_clamp(in[0], -0.4, 0.7, out)) OP(nan_to_num, rsh_nn_nan_to_num(in[0], 1, 2, 3, out))
 static void where_set(trial *t) {
     any_shape(t, 1, 'f', 0), broadcast_shape(t, 0, 'b', 1), broadcast_shape(t, 2, 'f', 1);
 }
@@ -357,7 +357,7 @@ static const struct {
     {"add_number", number_set, add_number},
     {"mul_number", number_set, mul_number},
     {"pow_number", pow_number_set, pow_number},
-    {"clamp", one, clamp},
+    {"clamp", one, clamp}, {"nan_to_num", one, nan_to_num},
     {"where", where_set, where},
     {"masked_fill", masked_set, masked_fill},
     {"dropout", one, dropout},

@@ -100,25 +100,46 @@ static void pointwise_ops_on_parts_are_those_on_the_whole(void **state) {
     assert_int_equal(rsh_run_shm(3, compare_all, NULL), RSH_OK);
 }
 
+/* Boxes have no dims that an op could follow. */
 static rsh_status refuse_all(void *ctx, rsh_comm *comm) {
-    rsh_value *x = some_value(RSH_F64, 1, false, SIZES(ROWS, WIDTH)), *d = scattered(comm, layouts[0], x, true),
-              *y = NULL;
+    const char *boxes = "f64[7, 6] boxes 0:[0:7,0:2] 1:[0:7,2:4] 2:[0:7,4:6]";
+    rsh_value *x = some_value(RSH_F64, 1, false, SIZES(ROWS, WIDTH)), *d = scattered(comm, boxes, x, true), *y = NULL;
+    rsh_value *w = some_value(RSH_F64, 1, false, SIZES(WIDTH, 2));
     (void)ctx;
-    CHECK(rsh_nn_matmul(d, d, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "matmul"));
+    CHECK(rsh_nn_matmul(d, w, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "matmul"));
     CHECK(rsh_nn_softmax(d, 0, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "softmax"));
     CHECK(rsh_nn_sum(d, 0, NULL, false, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "sum"));
     CHECK(rsh_nn_linear(d, x, NULL, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "linear"));
     CHECK(rsh_nn_reshape(d, SIZES(6, 7), &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "reshape"));
     CHECK(rsh_nn_cat(2, (rsh_value *[]){d, d}, 0, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "cat"));
-    CHECK(rsh_nn_add(d, x, &y) == RSH_EVALUE);
+    CHECK(rsh_nn_add(d, x, &y) == RSH_EUNSUP && strstr(rsh_error_detail(), "add"));
     rsh_value_free(x);
     rsh_value_free(d);
+    rsh_value_free(w);
     return RSH_OK;
 }
 
-static void other_ops_on_distributed_values_are_refused_by_name(void **state) {
+static void other_ops_on_boxes_are_refused_by_name(void **state) {
     (void)state;
     assert_int_equal(rsh_run(3, refuse_all, NULL), RSH_OK);
+}
+
+static void type_as_converts_there_and_the_gradient_back(void **state) {
+    (void)state;
+    rsh_value *x = some_value(RSH_F64, 1, true, SIZES(ROWS)), *like = number_value(RSH_F32, 0), *y = NULL, *same = NULL;
+    rsh_value *seed = some_value(RSH_F32, 2, false, SIZES(ROWS));
+    assert_int_equal(rsh_nn_type_as(x, like, &y), RSH_OK);
+    assert_int_equal(rsh_nn_type_as(x, x, &same), RSH_OK);
+    assert_ptr_equal(same, x);
+    assert_int_equal(rsh_value_dtype(y), RSH_F32);
+    assert_int_equal(rsh_backward(y, seed, 0), RSH_OK);
+    assert_int_equal(rsh_value_dtype(rsh_value_grad(x)), RSH_F64);
+    for (int i = 0; i < ROWS; i++) {
+        assert_true(element_of(y, i) == (double)(float)element_of(x, i));
+        assert_true(element_of(rsh_value_grad(x), i) == element_of(seed, i));
+    }
+    rsh_value *all[] = {x, like, y, same, seed};
+    for (int i = 0; i < 5; i++) rsh_value_free(all[i]);
 }
 
 /* ---- dropout ---- */
@@ -199,7 +220,8 @@ static void attention_keeps_the_order_of_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pointwise_ops_on_parts_are_those_on_the_whole),
-        cmocka_unit_test(other_ops_on_distributed_values_are_refused_by_name),
+        cmocka_unit_test(other_ops_on_boxes_are_refused_by_name),
+        cmocka_unit_test(type_as_converts_there_and_the_gradient_back),
         cmocka_unit_test(dropout_keeps_the_share_it_is_asked_for),
         cmocka_unit_test(dropout_of_all_and_of_nothing),
         cmocka_unit_test(shape_ops_share_memory_where_strides_allow),

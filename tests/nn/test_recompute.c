@@ -8,12 +8,6 @@
 
 /* ---- models ---- */
 
-static rsh_status sequence(int n, rsh_module **part, rsh_module **out) {
-    TRY(rsh_sequential_new(n, part, out));
-    for (int i = 0; i < n; i++) rsh_module_free(part[i]);
-    return RSH_OK;
-}
-
 /* Linear, ReLU, Dropout, Linear. */
 static rsh_status mlp(rsh_module **out) {
     rsh_module *part[4];
@@ -35,56 +29,10 @@ static rsh_status block(rsh_module **out) {
     return rsh_transformer_block_new(&opts, 2 * WIDTH, RSH_F32, out);
 }
 
-/* ---- a step, and the comparison of two ---- */
-
-static rsh_status forward(rsh_module *m, rsh_value *x, rsh_value **loss) {
-    rsh_value *y = NULL, *squares = NULL;
-    TRY(rsh_module_forward(m, x, &y));
-    TRY(rsh_nn_mul(y, y, &squares));
-    TRY(rsh_nn_sum(squares, 0, NULL, false, loss));
-    rsh_value_free(y), rsh_value_free(squares);
-    return RSH_OK;
-}
-
-static rsh_status step(rsh_module *m, rsh_value *x) {
-    rsh_value *loss = NULL;
-    rsh_random_seed(11);
-    TRY(forward(m, x, &loss));
-    rsh_random_state after = rsh_random_get();
-    TRY(rsh_backward(loss, NULL, 0));
-    CHECK(rsh_random_get().seed == after.seed && rsh_random_get().call == after.call);
-    CHECK(rsh_saved_hooks_depth() == 0);
-    rsh_value_free(loss);
-    return RSH_OK;
-}
-
-static rsh_status same_bits(const rsh_value *a, const rsh_value *b) {
-    bool same = false;
-    CHECK(a && b && rsh_value_nparts(a) == rsh_value_nparts(b));
-    for (int64_t i = 0; i < rsh_value_nparts(a); i++) {
-        TRY(rsh_math_equal(rsh_value_part(a, i), rsh_value_part(b, i), &same));
-        CHECK(same);
-    }
-    return RSH_OK;
-}
-
-typedef struct listing {
-    rsh_value *at[64];
-    int n;
-} listing;
-static rsh_status list_one(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
-    listing *l = ctx;
-    (void)path, (void)owner, (void)name;
-    l->at[l->n++] = v;
-    return RSH_OK;
-}
+/* ---- the comparison of two ---- */
 
 static rsh_status same_gradients(rsh_module *a, rsh_module *b, rsh_value *xa, rsh_value *xb) {
-    listing la = {.n = 0}, lb = {.n = 0};
-    TRY(rsh_module_parameters(a, false, list_one, &la));
-    TRY(rsh_module_parameters(b, false, list_one, &lb));
-    CHECK(la.n && la.n == lb.n);
-    for (int i = 0; i < la.n; i++) TRY(same_bits(rsh_value_grad(la.at[i]), rsh_value_grad(lb.at[i])));
+    TRY(same_models(a, b));
     return xa ? same_bits(rsh_value_grad(xa), rsh_value_grad(xb)) : RSH_OK;
 }
 
@@ -112,8 +60,8 @@ static rsh_status compare(void *ctx) {
     for (int i = 0; p->again[i]; i++) TRY(child(other, p->again[i]));
     for (int i = 0; i < 2; i++) TRY(make_value(RSH_F32, p->ndim, shape + 3 - p->ndim, 5, true, &x[i]));
     for (int i = 0; i < 3; i++) {
-        TRY(step(plain, x[0]));
-        TRY(step(other, x[1]));
+        TRY(forward_backward(plain, x[0]));
+        TRY(forward_backward(other, x[1]));
         TRY(same_gradients(plain, other, x[0], x[1]));
     }
     rsh_value_free(x[0]), rsh_value_free(x[1]);
@@ -272,7 +220,7 @@ static void a_parameter_that_has_changed_is_an_error(void **state) {
     ok(rsh_linear_new(4, 4, false, RSH_F32, &m));
     ok(rsh_recompute(m));
     ok(make_value(RSH_F32, 2, (int64_t[]){4, 4}, 9, true, &x));
-    ok(forward(m, x, &loss));
+    ok(forward_loss(m, x, &loss));
     ok(rsh_module_parameter(m, "weight", &weight));
     ok(rsh_math_fill_number(rsh_value_tensor(weight), 1));
     assert_int_equal(rsh_backward(loss, NULL, 0), RSH_ERUNTIME);

@@ -285,6 +285,45 @@ static void long_cyclic_dims_cost_no_more_than_short_ones(void **state) {
     assert_int_equal(t.messages, 12);
 }
 
+/* Otherwise a share of a sum would grow with ranks squared. */
+static void a_send_of_a_sum_lists_its_sender_only(void **state) {
+    (void)state;
+    enum { RANKS = 4096, ME = 5 };
+    rsh_plan *p = plan("f32[4096] on x=4096 sum(x)", "f32[4096/x] on x=4096", 0);
+    rsh_share *share;
+    assert_int_equal(rsh_plan_share(p, ME, &share), RSH_OK);
+    assert_int_equal(share->nreceives, 1);
+    assert_int_equal(share->receives[0].nsrc, RANKS);
+    assert_int_equal(share->nsends, RANKS - 1);
+    for (int64_t i = 0; i < share->nsends; i++) {
+        assert_int_equal(share->sends[i].nsrc, 1);
+        assert_int_equal(share->sends[i].src[0].rank, ME);
+        assert_int_equal(share->sends[i].src[0].first[0], share->sends[i].dst.rank);
+    }
+    rsh_share_free(share);
+    rsh_plan_free(p);
+}
+
+static void sums_by_node_of_many_ranks_have_exact_totals(void **state) {
+    (void)state;
+    rsh_layout *a = layout("f32[65536] on x=65536 sum(x)"), *b = layout("f32[65536/x] on x=65536");
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_plan *p;
+    rsh_plan_totals t;
+    o.ranks_per_node = 8;
+    o.reduce = RSH_REDUCE_BY_NODE;
+    assert_int_equal(rsh_plan_new(a, b, &o, &p), RSH_OK);
+    assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
+    int64_t nodes = 65536 / 8;
+    assert_int_equal(t.bytes_between_nodes, 4 * 65536 * (nodes - 1));
+    /* every rank combines an eighth of 8 contributions, and one element of every node */
+    assert_int_equal(t.max_recv, 4 * (7 * 8192 + nodes));
+    assert_int_equal(t.bytes_moved, 4 * (65536 * (7 * 8192 + nodes) - nodes));
+    rsh_plan_free(p);
+    rsh_layout_free(a);
+    rsh_layout_free(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
@@ -302,6 +341,8 @@ int main(void) {
         cmocka_unit_test(a_rotation_of_ranks_is_relabelled_away),
         cmocka_unit_test(a_layout_without_a_mesh_is_relabelled_too),
         cmocka_unit_test(long_cyclic_dims_cost_no_more_than_short_ones),
+        cmocka_unit_test(a_send_of_a_sum_lists_its_sender_only),
+        cmocka_unit_test(sums_by_node_of_many_ranks_have_exact_totals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* Engine: threads of this process, or a place in a job. */
 #include "engine.h"
 
-#include "gen.h"
-
 #ifdef RESHARD_TEST_NODES
 #include "comm/mailboxes.h"
+#include "gen.h"
 #endif
 
 #include <dlfcn.h>

@@ -236,6 +236,10 @@ static bool same_as_walk(prop_case *c, const summed *s) {
     SAME(max_send);
     SAME(max_recv);
     SAME(messages);
+    return true;
+}
+
+static bool tells_the_bytes_of_the_tensor(prop_case *c, const summed *s) {
     int64_t bytes = s->to_o->count * (int64_t)ora_size(s->to_o->dtype);
     PROP(c, s->t.tensor_bytes == bytes, "tensor_bytes %lld, not %lld", (long long)s->t.tensor_bytes, (long long)bytes);
     return true;
@@ -244,7 +248,60 @@ static bool same_as_walk(prop_case *c, const summed *s) {
 static bool totals(prop_case *c) {
     static summed s;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    bool ok = summed_new(c, &s, &o) && both_ends_agree(c, &s) && same_as_walk(c, &s);
+    o.reduce = gen_chance(&c->rng, 40) ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
+    bool ok = summed_new(c, &s, &o) && both_ends_agree(c, &s) && same_as_walk(c, &s) &&
+              tells_the_bytes_of_the_tensor(c, &s);
+    summed_free(&s);
+    return ok;
+}
+
+/* The walk over another plan, in place of that of the pair. */
+static bool walk_of(prop_case *c, summed *s, rsh_plan *plan) {
+    rsh_plan_free(s->plan);
+    s->plan = plan;
+    memset(s->matrix, 0, sizeof s->matrix);
+    memset(s->sends, 0, sizeof s->sends);
+    PROP_OK(c, rsh_plan_get_totals(plan, &s->t));
+    return walk(c, s) && both_ends_agree(c, s) && same_as_walk(c, s);
+}
+
+/* The transposed map, and the way back. */
+static bool ways_back(prop_case *c) {
+    static summed s;
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_plan *plan = NULL;
+    bool ok = summed_new(c, &s, &o);
+    rsh_status st = RSH_OK;
+    if (ok) st = gen_chance(&c->rng, 70) ? rsh_plan_adjoint(s.plan, &plan) : rsh_plan_backward(s.plan, &plan);
+    if (ok && !st) ok = walk_of(c, &s, plan);
+    if (ok && st && st != RSH_EUNSUP && st != RSH_ETYPE)
+        ok = prop_say(c, "a way back: %s", rsh_status_name(st));
+    summed_free(&s);
+    return ok;
+}
+
+/* Several tensors, of which some have the same layouts. */
+static bool many(prop_case *c) {
+    enum { MOST = 5 };
+    static summed s;
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_layout *list[2][MOST] = {{NULL}};
+    const rsh_layout *from[MOST], *to[MOST];
+    rsh_plan *plan = NULL;
+    int64_t n = gen_between(&c->rng, 2, MOST), made = 0;
+    bool ok = summed_new(c, &s, &o);
+    for (int64_t i = 0; i < n && ok; i++) {
+        int64_t like = gen_chance(&c->rng, 40) ? gen_below(&c->rng, i + 1) : i;
+        from[i] = like < i ? from[like] : s.from, to[i] = like < i ? to[like] : s.to;
+        if (like < i || !i) continue;
+        any_pair(&c->rng, c->from, c->to);
+        ok = !rsh_layout_parse(c->from, &list[0][made]) && !rsh_layout_parse(c->to, &list[1][made]);
+        from[i] = list[0][made], to[i] = list[1][made];
+        made++;
+    }
+    if (ok) ok = !rsh_plan_new_many(n, from, to, &o, &plan) || prop_say(c, "many: %s", rsh_error_detail());
+    if (ok) ok = walk_of(c, &s, plan);
+    for (int64_t i = 0; i < made; i++) rsh_layout_free(list[0][i]), rsh_layout_free(list[1][i]);
     summed_free(&s);
     return ok;
 }
@@ -303,12 +360,22 @@ static bool ceilings(prop_case *c) {
 }
 
 static void totals_are_those_of_the_transfers(void **state) { (void)state; prop_run("totals", 300, totals); }
+static void totals_of_ways_back_are_those_of_their_transfers(void **state) {
+    (void)state;
+    prop_run("ways_back", 150, ways_back);
+}
+static void totals_of_many_tensors_are_those_of_their_transfers(void **state) {
+    (void)state;
+    prop_run("many", 100, many);
+}
 static void lower_bounds_are_those_of_the_elements(void **state) { (void)state; prop_run("bounds", 60, bounds); }
 static void a_ceiling_changes_scratch_only(void **state) { (void)state; prop_run("ceilings", 60, ceilings); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(totals_are_those_of_the_transfers),
+        cmocka_unit_test(totals_of_ways_back_are_those_of_their_transfers),
+        cmocka_unit_test(totals_of_many_tensors_are_those_of_their_transfers),
         cmocka_unit_test(lower_bounds_are_those_of_the_elements),
         cmocka_unit_test(a_ceiling_changes_scratch_only),
     };

@@ -93,6 +93,8 @@ def arithmetic():
     case("clamp", lambda x: torch.clamp(x, min=0.125), "f 11", lo=0.125, hi="inf")
     case("masked_fill", lambda x, m: torch.masked_fill(x, m, -3.5), "f 4,6", "b 4,6", value=-3.5)
     case("masked_fill", lambda x, m: torch.masked_fill(x, m, 2.0), "f 2,4,6", "b 4,1", value=2.0)
+    for fill in ("nan", "inf", "-inf"):
+        case("nan_to_num", lambda x, m, f=float(fill): torch.nan_to_num(torch.masked_fill(x, m, f), nan=0.5, neginf=-2.0), "f 4,6", "b 4,6", fill=fill)
 
 
 def unary():

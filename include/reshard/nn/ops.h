@@ -7,13 +7,15 @@
  *
  * Pointwise ops take distributed values too and work part by part: all distributed inputs have one
  * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
- * parts.  Other ops answer RSH_EUNSUP with the op's name.  DTensors go through all ops, by the
- * table in docs/dtensor.md.
+ * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/dtensor.h>)
+ * where each rank has one part of every input; docs/nn.md says what follows.  Otherwise they answer
+ * RSH_EUNSUP with the op's name.  DTensors go through all ops, by the table in docs/dtensor.md.
  *
- * Every function here is local, but for ops on DTensors that the table says move something: these
- * are collective over the mesh.  The caller frees *out.  All of them return, beside what their
- * comment says: RSH_ETYPE for a dtype that the op does not take; RSH_EVALUE for sizes that do not
- * match; RSH_EINDEX for a dim that the value does not have; RSH_ENOMEM; what rsh_grad_apply and
+ * Every function here is local on plain values.  On distributed ones it is collective over their
+ * comm if a replicated input meets one that is cut, if an op goes along a dim that is cut, or where
+ * that table says that something moves.  The caller frees *out.  All of them return, beside what
+ * their comment says: RSH_ETYPE for a dtype that the op does not take; RSH_EVALUE for sizes that do
+ * not match; RSH_EINDEX for a dim that the value does not have; RSH_ENOMEM; what rsh_grad_apply and
  * hooks for saved tensors return.  Dims count from the end if they are negative. */
 #ifndef RESHARD_NN_OPS_H
 #define RESHARD_NN_OPS_H
@@ -63,6 +65,15 @@ RSH_API rsh_status rsh_nn_pow_number(rsh_value *x, double exponent, rsh_value **
  * RSH_EVALUE if lo or hi is NaN.  Local. */
 RSH_API rsh_status rsh_nn_clamp(rsh_value *x, double lo, double hi, rsh_value **out);
 
+/* `nan` for NaN, `positive` and `negative` for the infinities; of these two, an infinity stands
+ * for the largest finite number of the dtype.  The gradient is 0 where a number was replaced.
+ * Local. */
+RSH_API rsh_status rsh_nn_nan_to_num(rsh_value *x, double nan, double positive, double negative,
+                                     rsh_value **out);
+/* x in the dtype of `like`; x itself if it has it.  The gradient comes back in the dtype of x;
+ * there is none through an integer.  RSH_ETYPE for complex to real.  Local. */
+RSH_API rsh_status rsh_nn_type_as(rsh_value *x, const rsh_value *like, rsh_value **out);
+
 RSH_API rsh_status rsh_nn_neg(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_exp(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_log(rsh_value *x, rsh_value **out);
@@ -86,6 +97,16 @@ RSH_API rsh_status rsh_nn_masked_fill(rsh_value *x, rsh_value *mask, double numb
  * RSH_EVALUE if p is not from 0 to 1.  Local. */
 RSH_API rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call,
                                   rsh_value **out);
+
+/* ---- comparisons ---- */
+
+/* Are all elements equal, or close: |a - b| <= atol + rtol * |b|?  Every rank gets the same answer.
+ * Values of other sizes, dtypes, cuts or comms are not equal.
+ * RSH_ETYPE if one is distributed and the other is not; RSH_EVALUE if a tolerance is negative.
+ * Collective over the comm of distributed values; otherwise local. */
+RSH_API rsh_status rsh_nn_equal(const rsh_value *a, const rsh_value *b, bool *out);
+RSH_API rsh_status rsh_nn_allclose(const rsh_value *a, const rsh_value *b, double rtol, double atol,
+                                   bool equal_nan, bool *out);
 
 /* ---- reductions ---- */
 

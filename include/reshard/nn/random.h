@@ -6,7 +6,7 @@
 #ifndef RESHARD_NN_RANDOM_H
 #define RESHARD_NN_RANDOM_H
 
-#include <reshard/grad.h>
+#include <reshard/nn/state.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +24,13 @@ RSH_API rsh_random_state rsh_random_set(rsh_random_state state);
 RSH_API void rsh_random_seed(uint64_t seed);
 /* The state for one call; the next one gets the next number.  Local. */
 RSH_API rsh_random_state rsh_random_next(void);
+
+/* The state of the calling thread as a state dict: "random", an i64 [2] with the seed and the call.
+ * The caller frees *out.  RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_random_state_dict(rsh_state_dict **out);
+/* Takes such a state in; other entries are left alone.
+ * RSH_ERUNTIME if there is no "random", or it is something else.  Local. */
+RSH_API rsh_status rsh_random_load_state_dict(const rsh_state_dict *d);
 
 /* Fill a value with numbers from lo to hi, or with a mean and a deviation; each is one call.  A
  * distributed value gets the numbers of its global positions.
