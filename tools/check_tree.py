@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """Tree: small promises that the repository keeps about itself.
 
-    check_tree.py names | types | strays | tags | version | walk [ROOT]
+    check_tree.py names | types | strays | tags | version | walk | paths | breaks [ROOT]
 
 names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
 types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
 tags     every public function is said to be pure, local or collective: by its comment, its section or its header
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
-walk     each function in the table of "The walk" in ARCHITECTURE.md is defined in the file beside it
+walk     each function in the tables of "The walk" and "From a module to the walk" in ARCHITECTURE.md is defined in the
+         file beside it
+paths    files of the tree that pages and public headers name by their path are there
+breaks   each line of tools/mutants.txt changes one line of its file
 """
+import glob
 import os
 import re
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -91,21 +96,51 @@ def defines(text, name):
 
 def walk(root):
     """Rows are | number | `function` | file in src/ | ..."""
-    section = re.search(r"^## The walk\n(.*?)(?=^## |\Z)", read(root, "ARCHITECTURE.md"), re.M | re.S)
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\S+) \|", section.group(1) if section else "", re.M)
-    if not rows:
-        yield "ARCHITECTURE.md: no table follows ## The walk"
-    for place, (number, name, path) in enumerate(rows, 1):
-        if int(number) != place:
-            yield f"ARCHITECTURE.md: step {number} of the walk stands at place {place}"
-        path = os.path.join("src", path)
-        if not os.path.exists(os.path.join(root, path)):
-            yield f"ARCHITECTURE.md: step {number} of the walk: there is no {path}"
-        elif not defines(read(root, path), name):
-            yield f"ARCHITECTURE.md: step {number} of the walk: {path} does not define {name}"
+    sections = re.findall(r"^## ([^\n]*\bwalk)\n(.*?)(?=^## |\Z)", read(root, "ARCHITECTURE.md"), re.M | re.S)
+    if not sections:
+        yield "ARCHITECTURE.md: there is no ## The walk"
+    for title, text in sections:
+        rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\S+) \|", text, re.M)
+        if not rows:
+            yield f"ARCHITECTURE.md: no table follows ## {title}"
+        for place, (number, name, path) in enumerate(rows, 1):
+            if int(number) != place:
+                yield f"ARCHITECTURE.md: step {number} of the walk stands at place {place}"
+            path = os.path.join("src", path)
+            if not os.path.exists(os.path.join(root, path)):
+                yield f"ARCHITECTURE.md: step {number} of the walk: there is no {path}"
+            elif not defines(read(root, path), name):
+                yield f"ARCHITECTURE.md: step {number} of the walk: {path} does not define {name}"
 
 
-CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "version": version, "walk": walk}
+def paths(root):
+    """A path begins with a folder of the tree and ends in a file's ending; patterns (src/nn/op_*.c) must match."""
+    path = re.compile(r"(?<![\w/.-])(?:\.\./)?((?:src|include|tests|tools|examples|docs|bench|cli|cmake)/[\w./*-]*"
+                      r"\.(?:c|h|py|sh|md|cmake|js|css|txt|rules))\b")
+    for page in files(root, ends=(".md",)) + files(root, "include", ends=(".h",)):
+        for name in sorted(set(path.findall(read(root, page)))):
+            if not glob.glob(os.path.join(root, name)):
+                yield f"{page}: there is no {name}"
+
+
+def breaks(root):
+    """Lines are name | file | tests | expression of sed -E."""
+    for line in read(root, "tools/mutants.txt").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, path, _, expression = (field.strip() for field in line.split("|", 3))
+        broken = subprocess.run(["sed", "-E", expression, os.path.join(root, path)], capture_output=True, text=True)
+        if broken.returncode:
+            yield f"{name}: {broken.stderr.strip()}"
+            continue
+        pairs = zip(read(root, path).split("\n"), broken.stdout.split("\n"))
+        changed = sum(before != after for before, after in pairs)
+        if changed != 1:
+            yield f"{name}: changes {changed} lines of {path}"
+
+
+CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "version": version, "walk": walk,
+          "paths": paths, "breaks": breaks}
 
 
 def main(which="", root="."):

@@ -1,8 +1,8 @@
 /* Train a GPT-style model of characters, tensor-parallel on 1, 2 and 4 ranks, and see what backward keeps.
  *
- *     train_gpt [--full] [--f64] [--steps N] [--ranks N] [--time] [--svg FILE]      ranks are threads, 1, 2 and 4 of
- * them or N reshard run -n 4 train_gpt --join ...                                         ranks are processes of this
- * machine mpirun -n 4 train_gpt --mpi ...                                               ranks of an MPI
+ *     train_gpt [--full] [--f64] [--steps N] [--ranks N] [--time] [--svg FILE]   ranks are threads: 1, 2 and 4, or N
+ *     reshard run -n 4 train_gpt --join ...                                      ranks are processes of this machine
+ *     mpirun -n 4 train_gpt --mpi ...                                            ranks are those of an MPI
  *
  * The program makes its own text.  Query, key, value and the way up are cut by columns, the ways back by rows, the
  * vocabulary over all ranks; what else there is, every rank has.  Each model is trained twice: as it is, and with

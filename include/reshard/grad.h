@@ -164,7 +164,9 @@ typedef struct rsh_grad_op {
      * output has a gradient; and if a rank has failed before, all ranks of the comm get its status
      * here instead. */
     rsh_comm *(*comm)(const void *attrs);
-    const rsh_placement_rule *placements; /* NULL: DTensors are RSH_EUNSUP */
+    /* NULL: the rule of pointwise ops if `layouts` is rsh_grad_same_layout, else DTensors are
+     * RSH_EUNSUP. */
+    const rsh_placement_rule *placements;
     /* Backward takes the gradient of an output in whatever layout it has, and moves it itself;
      * false: it is brought first to the layout that grad_out of rsh_grad_layouts says. */
     bool any_gradient;

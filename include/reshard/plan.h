@@ -90,8 +90,8 @@ typedef struct rsh_plan_totals {
     int64_t scratch_messages;   /* and with messages */
 } rsh_plan_totals;
 /* Cost: sums over what ranks and nodes hold, about a microsecond a rank, and the plan keeps the
- * result; the shares of all ranks, one after the other, for several tensors, adjoints, sums by node
- * and regions that are sliced or spread.
+ * result; the shares of all ranks, one after the other, where regions are sliced or spread and in
+ * some rarer cases that docs/plan.md lists.
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count; RSH_ENOMEM.
  * Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);

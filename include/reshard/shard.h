@@ -195,8 +195,8 @@ typedef struct rsh_exec rsh_exec;
  * caller frees *out.
  * RSH_EVALUE if the plan names a rank outside the comm, a part with elements has no data, or a
  * destination shares memory with anything, also with parts of other ranks that are threads of this
- * process; RSH_ENOMEM, also if the plan's max_scratch_bytes is too
- * small for the messages that this comm needs.  Collective. */
+ * process; RSH_ENOMEM, also if the plan's max_scratch_bytes is too small for the messages that this
+ * comm needs.  Collective. */
 RSH_API rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src,
                                  const rsh_memory *dst, rsh_exec **out);
 /* One run: on return this rank's destination is complete and its source may be changed.
@@ -205,8 +205,8 @@ RSH_API rsh_status rsh_exec_run(rsh_exec *e);
 /* The same in steps: begin says that the source is ready, test makes what progress it can without
  * waiting, wait finishes.  Every rank begins the runs of a comm in the same order.  Several runs of
  * one comm may be in progress; each rank may test and wait for them in its own order.  Runs of
- * different comms must be waited for in the same order on all ranks.  Collective among
- * the ranks of the layouts. */
+ * different comms must be waited for in the same order on all ranks.  Collective among the ranks of
+ * the layouts. */
 RSH_API rsh_status rsh_exec_begin(rsh_exec *e);
 RSH_API rsh_status rsh_exec_test(rsh_exec *e, bool *done);
 RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
@@ -227,7 +227,7 @@ typedef struct rsh_exec_stats {
                                                        ranks of its node, from other nodes */
     double seconds;                                 /* of the last run */
     uint64_t contiguous, rows, strided, transposed, converted, reduced,
-        filled;            /* moves by kernel, of one run */
+        filled;            /* moves by kernel, of one run; those that are woven count as rows */
     uint64_t bytes_shadow; /* bytes copied twice: in rsh_exec_run_on, if other ranks cannot reach
                               the new memory although they could reach the memory given to bind */
 } rsh_exec_stats;

@@ -35,6 +35,16 @@ void *rshn_realloc(void *p, size_t bytes);
 char *rshn_duplicate(const char *text);
 void rshn_free(void *p); /* no-op for NULL */
 
+/* ---- the same on all ranks? (ranks_compare.c) ---- */
+
+/* A hash with more bytes, or a text, mixed in; 0 begins one. */
+uint64_t rshn_hash(uint64_t h, const void *data, size_t bytes);
+uint64_t rshn_hash_text(uint64_t h, const char *text);
+/* *other: the first rank whose bytes are not those of rank 0; 0: there is none.  With a status that
+ * is not RSH_OK, all ranks get that status.  Collective. */
+rsh_status rshn_ranks_compare(rsh_comm *comm, rsh_status ready, const void *mine, size_t bytes,
+                              int *other);
+
 /* ---- threads (nn_threads.c) ---- */
 
 /* Calls fn(ctx, lo, hi) for ranges that cover 0..n-1, on this thread's pool if n > grain.  No range

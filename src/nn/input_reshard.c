@@ -26,7 +26,8 @@ typedef struct request {
     int dim;
     bool plain, check, ahead;
     int64_t threshold;
-    rsh_input_reshard_stats *stats; /* borrowed */
+    rsh_input_reshard_stats *stats; /* borrowed, or unread */
+    rsh_input_reshard_stats unread; /* where counts go that nobody asked for */
     open_call *open;                /* owned */
     int64_t nopen, open_room;
 } request;
@@ -105,20 +106,15 @@ static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
 }
 
 static rsh_status compare_digests(const request *r, const rsh_tensor *t) {
-    rsh_comm *comm = rsh_mesh_comm(r->mesh);
-    int size = rsh_comm_size(comm);
-    rsh_digest mine = {0, 0}, *all = rshn_calloc((size_t)size, sizeof *all);
-    rsh_status st = all ? digest_of(t, &mine) : rshn_fail(RSH_ENOMEM, "no memory for %d digests", size);
-    st = rsh_comm_agree(comm, st);
-    if (!st) st = rsh_comm_allgather(comm, &mine, all, sizeof mine);
-    for (int i = 1; !st && i < size; i++)
-        if (memcmp(&all[i], &all[0], sizeof mine))
-            st = rshn_fail(RSH_EVALUE,
-                           "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the "
-                           "mesh has other elements than rank 0",
-                           rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), i);
-    rshn_free(all);
-    return st;
+    rsh_digest mine = {0, 0};
+    int other = 0;
+    rsh_status st = digest_of(t, &mine);
+    NN_TRY(rshn_ranks_compare(rsh_mesh_comm(r->mesh), st, &mine, sizeof mine, &other));
+    if (!other) return RSH_OK;
+    return rshn_fail(RSH_EVALUE,
+                     "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the mesh has "
+                     "other elements than rank 0",
+                     rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), other);
 }
 
 /* ---- packing ---- */
@@ -268,11 +264,6 @@ static rsh_status after(void *ctx, rsh_module *m, rsh_value *const *in, rsh_valu
 
 /* ---- the request ---- */
 
-static rsh_input_reshard_stats *nowhere(void) {
-    static _Thread_local rsh_input_reshard_stats unread;
-    return &unread;
-}
-
 static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *o, request **out) {
     request *r = rshn_calloc(1, sizeof *r);
     if (!r) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of rsh_input_reshard");
@@ -284,7 +275,7 @@ static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_o
     r->ahead = !o->no_prefetch;
     r->check = check && !strcmp(check, "1");
     r->threshold = o->threshold ? o->threshold : rsh_mesh_size(mesh);
-    r->stats = o->stats ? o->stats : nowhere();
+    r->stats = o->stats ? o->stats : &r->unread;
     rsh_status st = rsh_stash_new(rsh_mesh_comm(mesh), &r->stash);
     if (st) request_drop(r);
     else *out = r;

@@ -128,6 +128,7 @@ static rsh_status plan_prepare(const rsh_style *s, rsh_module *m, rshn_tree_chan
 }
 
 rsh_status rshn_style_plan(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c) {
+    rshn_change_mix(c, path, strlen(path) + 1);
     switch (s->kind) {
     case RSH_STYLE_COLWISE:
     case RSH_STYLE_ROWWISE: return plan_layer(s, path, m, c);

@@ -17,7 +17,9 @@ static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_val
     return rsh_dtensor_from_local(v, mesh, 1, &is, &opts, out);
 }
 
-static rsh_status check_mesh(const rsh_module *m, const rsh_value *v, const rsh_mesh *mesh) {
+static rsh_status check(const rsh_module *m, const char *what, int i, const rsh_value *v, const rsh_mesh *mesh) {
+    if (!v)
+        return rshn_fail(RSH_EVALUE, "%s: %s %d is to be brought to placements and is missing", m->kind->name, what, i);
     if (!rsh_value_sharded(v)) return RSH_OK;
     const rsh_mesh *has = rsh_dtensor_mesh(v);
     if (has && rsh_mesh_equal(has, mesh)) return RSH_OK;
@@ -40,9 +42,10 @@ static rsh_status as_local(rsh_value *v, rsh_place now, rsh_value **out) {
     return rsh_dtensor_part(v, now.kind == RSH_PLACE_PARTIAL ? &whole : NULL, out);
 }
 
-static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const rshn_bringing *b, rsh_value **v) {
+static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const char *what, int i, rsh_value **v) {
+    const rshn_bringing *b = &p->at[i];
     rsh_value *d = NULL, *moved = NULL, *local = NULL;
-    rsh_status st = check_mesh(m, *v, p->mesh);
+    rsh_status st = check(m, what, i, *v, p->mesh);
     if (st) rsh_comm_agree(rsh_mesh_comm(p->mesh), st); /* the other ranks may be in a move */
     if (st) return st;
     if (rsh_value_sharded(*v))
@@ -65,10 +68,7 @@ static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const rshn_
 static rsh_status bring_all(const rsh_module *m, const rshn_prepared *p, const char *what, rsh_value **v) {
     for (int i = 0; i < p->n; i++) {
         if (!p->at[i].listed || p->at[i].leave) continue;
-        if (!v[i])
-            return rshn_fail(RSH_EVALUE, "%s: %s %d is to be brought to placements and is missing", m->kind->name, what,
-                             i);
-        NN_TRY(bring(m, p, &p->at[i], &v[i]));
+        NN_TRY(bring(m, p, what, i, &v[i]));
     }
     return RSH_OK;
 }
@@ -86,9 +86,21 @@ static void drop(void *ctx) {
     rshn_free(p);
 }
 
+/* Ranks that bring a value to different placements would wait for one another in forward. */
+static void mix(rshn_tree_change *c, const rshn_prepared *p) {
+    for (int i = 0; i < p->n; i++) {
+        const rshn_bringing *b = &p->at[i];
+        bool brought = b->listed && !b->leave;
+        int kinds[] = {p->local, brought, (int)b->is.kind, b->is.dim, (int)b->is.op,
+                       (int)b->becomes.kind, b->becomes.dim, (int)b->becomes.op};
+        rshn_change_mix(c, kinds, (brought ? 8 : 2) * sizeof *kinds);
+    }
+}
+
 static rsh_status add(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how, rshn_hook hook) {
     rshn_prepared *p = rshn_malloc(sizeof *p);
     if (!p) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of a %s", m->kind->name);
+    mix(c, how);
     *p = *how;
     p->mesh = rsh_mesh_hold(c->mesh);
     hook.ctx = p;

@@ -42,30 +42,21 @@ static rsh_status find_targets(work *w) {
     return RSH_OK;
 }
 
-static uint64_t mix(uint64_t h, const char *text) {
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return (h ^ 0xff) * 1099511628211u;
-}
-
 /* Specs are compared where they are used; here it is whether ranks will make the same calls. */
 static uint64_t fingerprint(const rsh_sharding_plan *p) {
-    uint64_t h = 1469598103934665603u;
-    for (int64_t i = 0; i < p->n; i++)
-        h = mix(mix(h, p->entry[i].path), p->entry[i].has_sharder ? "sharder" : "spec");
+    uint64_t h = 0;
+    for (int64_t i = 0; i < p->n; i++) {
+        int kind[] = {(int)p->entry[i].what, p->entry[i].has_sharder};
+        h = rshn_hash(rshn_hash_text(h, p->entry[i].path), kind, sizeof kind);
+    }
     return h;
 }
 
 static rsh_status agree_on_plan(const work *w) {
-    uint64_t mine = fingerprint(w->plan), *all = NULL;
-    int size = rsh_group_size(w->group);
-    all = rshn_malloc((size_t)size * sizeof *all);
-    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to compare plans");
-    st = rsh_group_agree(w->group, st);
-    if (!st) st = rsh_comm_allgather(rsh_group_comm(w->group), &mine, all, sizeof mine);
-    for (int r = 1; !st && r < size; r++)
-        if (all[r] != all[0]) st = rshn_fail(RSH_EVALUE, "rank %d has another sharding plan than rank 0", r);
-    rshn_free(all);
-    return st;
+    uint64_t mine = fingerprint(w->plan);
+    int other = 0;
+    NN_TRY(rshn_ranks_compare(rsh_group_comm(w->group), RSH_OK, &mine, sizeof mine, &other));
+    return other ? rshn_fail(RSH_EVALUE, "rank %d has another sharding plan than rank 0", other) : RSH_OK;
 }
 
 static rsh_status check(work *w) {

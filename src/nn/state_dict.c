@@ -20,8 +20,7 @@ struct rsh_state_dict {
 };
 
 static uint64_t hash_name(const char *name) {
-    uint64_t h = 1469598103934665603u;
-    for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
+    uint64_t h = rshn_hash_text(0, name);
     return h ^ h >> 29;
 }
 

@@ -17,11 +17,6 @@ typedef struct listing {
     uint64_t shapes; /* a hash of their paths, dtypes and sizes */
 } listing;
 
-static uint64_t mix(uint64_t h, const void *data, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
-    return h;
-}
-
 /* Ranks of the group that are in the mesh too, this one among them.  Both count ranks of the default group's comm. */
 static int in_both(const rsh_group *group, const rsh_mesh *mesh) {
     int both = 0;
@@ -53,24 +48,19 @@ static rsh_status list(void *ctx, const char *path, rsh_module *owner, const cha
     if (!combines || !rsh_value_requires_grad(v)) return RSH_OK;
     NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
     if (rsh_value_layout(v))
-        l->shapes = mix(l->shapes, rsh_layout_text(rsh_value_layout(v)), strlen(rsh_layout_text(rsh_value_layout(v))));
+        l->shapes = rshn_hash_text(l->shapes, rsh_layout_text(rsh_value_layout(v)));
     l->at[l->n++] = v;
     int32_t dtype = (int32_t)rsh_value_dtype(v);
-    l->shapes = mix(mix(l->shapes, path, strlen(path) + 1), &dtype, sizeof dtype);
-    l->shapes = mix(l->shapes, rsh_value_shape(v), (size_t)rsh_value_ndim(v) * sizeof(int64_t));
+    l->shapes = rshn_hash(rshn_hash_text(l->shapes, path), &dtype, sizeof dtype);
+    l->shapes = rshn_hash(l->shapes, rsh_value_shape(v), (size_t)rsh_value_ndim(v) * sizeof(int64_t));
     return RSH_OK;
 }
 
 static rsh_status compare(rsh_group *group, const listing *l) {
-    uint64_t *all = rshn_malloc((size_t)rsh_group_size(group) * sizeof *all);
-    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to compare parameters");
-    st = rsh_group_agree(group, st);
-    if (!st) st = rsh_comm_allgather(rsh_group_comm(group), &l->shapes, all, sizeof *all);
-    for (int r = 1; !st && r < rsh_group_size(group); r++)
-        if (all[r] != all[0])
-            st = rshn_fail(RSH_EVALUE, "rank %d has other parameters that require gradients than rank 0", r);
-    rshn_free(all);
-    return st;
+    int other = 0;
+    NN_TRY(rshn_ranks_compare(rsh_group_comm(group), RSH_OK, &l->shapes, sizeof l->shapes, &other));
+    if (!other) return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "rank %d has other parameters that require gradients than rank 0", other);
 }
 
 /* For each parameter: has any rank a gradient? */

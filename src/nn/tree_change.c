@@ -8,9 +8,8 @@
 
 /* ---- planning ---- */
 
-static void mix(rshn_tree_change *c, const void *data, size_t bytes) {
-    if (!c->print) c->print = 1469598103934665603u;
-    for (size_t i = 0; i < bytes; i++) c->print = (c->print ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+void rshn_change_mix(rshn_tree_change *c, const void *data, size_t bytes) {
+    c->print = rshn_hash(c->print, data, bytes);
 }
 
 static rsh_status check_places(const rshn_tree_change *c, const char *path, int ndim, const rsh_place *are,
@@ -33,9 +32,9 @@ static rsh_status check_distributed(const rshn_tree_change *c, const char *path,
 
 rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v, const rsh_place *places) {
     size_t bytes = (size_t)rsh_mesh_ndim(c->mesh) * sizeof *places;
-    mix(c, path, strlen(path) + 1);
+    rshn_change_mix(c, path, strlen(path) + 1);
     for (int i = 0; i < rsh_mesh_ndim(c->mesh); i++)
-        mix(c, (const int[]){(int)places[i].kind, places[i].dim, (int)places[i].op}, 3 * sizeof(int));
+        rshn_change_mix(c, (const int[]){(int)places[i].kind, places[i].dim, (int)places[i].op}, 3 * sizeof(int));
     if (rsh_value_sharded(v)) return check_distributed(c, path, v, places);
     for (int64_t i = 0; i < c->nplaces; i++)
         if (c->place[i].old == v)
@@ -49,7 +48,7 @@ rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v
 
 rsh_status rshn_change_hook(rshn_tree_change *c, rsh_module *m, rshn_hook hook) {
     rsh_status st = RSHN_GROW(c->hook, c->nhooks + 1, &c->hook_room);
-    mix(c, &hook.kind, sizeof hook.kind);
+    rshn_change_mix(c, &hook.kind, sizeof hook.kind);
     if (st && hook.drop) hook.drop(hook.ctx);
     if (!st) c->hook[c->nhooks++] = (rshn_new_hook){.m = m, .hook = hook};
     return st;
@@ -68,16 +67,11 @@ void rshn_change_end(rshn_tree_change *c) {
 
 /* ---- carrying out ---- */
 
-static rsh_status compare(const rshn_tree_change *c, rsh_comm *comm) {
-    int size = rsh_comm_size(comm);
-    uint64_t *all = rshn_malloc((size_t)size * sizeof *all);
-    rsh_status st = rsh_comm_agree(comm, all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to compare plans"));
-    if (!st) st = rsh_comm_allgather(comm, &c->print, all, sizeof *all);
-    for (int r = 1; !st && r < size; r++)
-        if (all[r] != all[0])
-            st = rshn_fail(RSH_EMISMATCH, "rank %d of the mesh asks for other placements or hooks than rank 0", r);
-    rshn_free(all);
-    return st;
+static rsh_status compare(const rshn_tree_change *c, rsh_comm *comm, rsh_status mine) {
+    int other = 0;
+    NN_TRY(rshn_ranks_compare(comm, mine, &c->print, sizeof c->print, &other));
+    if (!other) return RSH_OK;
+    return rshn_fail(RSH_EMISMATCH, "rank %d of the mesh asks for other placements or hooks than rank 0", other);
 }
 
 /* Collective, but for a value without elements. */
@@ -108,8 +102,7 @@ static void remove_hooks(const rshn_tree_change *c) {
 rsh_status rshn_change_run(rshn_tree_change *c, rsh_module *root, rsh_status mine) {
     rsh_comm *comm = rsh_mesh_comm(c->mesh);
     rsh_status st = RSH_OK;
-    NN_TRY(rsh_comm_agree(comm, mine));
-    NN_TRY(compare(c, comm));
+    NN_TRY(compare(c, comm, mine));
     for (int64_t i = 0; i < c->nplaces && !st; i++) st = rsh_comm_agree(comm, make_one(c, &c->place[i]));
     if (!st) st = rsh_comm_agree(comm, add_hooks(c));
     if (st) {

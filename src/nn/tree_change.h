@@ -35,7 +35,10 @@ typedef struct rshn_tree_change {
  * RSH_EVALUE, naming it by path, if it is distributed otherwise, or planned otherwise. */
 rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v,
                              const rsh_place *places);
-/* Plans a hook.  Its ctx is the change's from now on, also if this fails. */
+/* Adds numbers to the hash: whatever else of a plan must be the same on all ranks. */
+void rshn_change_mix(rshn_tree_change *c, const void *data, size_t bytes);
+/* Plans a hook.  Its ctx is the change's from now on, also if this fails.  What the ctx says of
+ * values is for the caller to mix. */
 rsh_status rshn_change_hook(rshn_tree_change *c, rsh_module *m, rshn_hook hook);
 /* Carries it out on the tree if all ranks are ready; `mine` is what this rank has found so far.
  * Collective over the mesh. */

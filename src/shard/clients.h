@@ -13,7 +13,7 @@ typedef struct rshi_clients {
     rsh_comm *comm;
     int execs;      /* of users, alive */
     rsh_exec *begun; /* a list of runs under way */
-    rshi_lru plans;    /* of rshi_planned; see cache.c */
+    rshi_lru plans;    /* of what cache.c calls planned */
     rshi_lru bindings; /* of rshi_cached_binding */
     rshi_taken_parts taken; /* of the run at hand; kept for its memory */
     struct {

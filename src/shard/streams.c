@@ -141,13 +141,12 @@ static int by_place(const void *a, const void *b, void *ctx) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-#define FOUR                                                                                                           \
-    ((int64_t)64 << 10) /* bytes of a message from which on it is better to have four of them on their way than one of \
-                           four times the size */
-#define TWO ((int64_t)16 << 10)  /* and two */
-#define FAR                                                                                                            \
-    ((int64_t)60 << 10) /* bytes of a message between nodes: wires send what is below 64 KiB at once, and ask the \
-                           other side before they send more; where both ways are busy an answer takes long */
+/* Bytes of a message from which on four of them on their way are better than one of four times the size; and two. */
+#define FOUR ((int64_t)64 << 10)
+#define TWO ((int64_t)16 << 10)
+/* Bytes of a message between nodes: wires send what is below 64 KiB at once, and ask the other side before they send
+ * more; where both ways are busy an answer takes long. */
+#define FAR ((int64_t)60 << 10)
 
 /* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of
  * some size.  Slots begin where any element may. */

@@ -3,6 +3,7 @@
 #define RESHARD_TESTS_DTENSOR_WHOLES_H
 
 #include "../comm/ranks.h"
+#include "../tensor/element_at.h"
 #include "dtensor/dtensor.h"
 
 /* ---- numbers: element i of a tensor has the value i + 1 ---- */
@@ -15,17 +16,6 @@ static inline rsh_status make_whole(rsh_dtype dtype, int ndim, const int64_t *sh
         else ((double *)rsh_tensor_data(*out))[i] = (double)(i + 1);
     }
     return RSH_OK;
-}
-
-static inline double at(const rsh_tensor *t, int64_t i) {
-    int64_t where = 0;
-    for (int d = rsh_tensor_ndim(t) - 1; d >= 0; d--) {
-        where += i % rsh_tensor_shape(t)[d] * rsh_tensor_strides(t)[d];
-        i /= rsh_tensor_shape(t)[d];
-    }
-    const void *data = rsh_tensor_data(t);
-    return rsh_tensor_dtype(t) == RSH_F32 ? ((const float *)data)[where]
-                                          : ((const double *)data)[where];
 }
 
 /* Does this rank's part hold `times` the elements that its layout says? */

@@ -22,6 +22,7 @@
 
 #include "../group/default_group.h"
 #include "../prop/engine.h"
+#include "../tensor/element_at.h"
 
 /* Ranks are threads or processes, where cmocka's assertions cannot be used: rank functions say what
  * is wrong in the sentence of their status. */
@@ -95,17 +96,6 @@ static inline rsh_status make_indices(int64_t n, const int64_t *numbers, rsh_val
     TRY(rsh_tensor_empty(RSH_I64, 1, &n, &t));
     memcpy(rsh_tensor_data(t), numbers, (size_t)n * sizeof *numbers);
     return rsh_value_take(t, false, out);
-}
-
-static inline double at(const rsh_tensor *t, int64_t i) {
-    int64_t where = 0;
-    for (int d = rsh_tensor_ndim(t) - 1; d >= 0; d--) {
-        where += i % rsh_tensor_shape(t)[d] * rsh_tensor_strides(t)[d];
-        i /= rsh_tensor_shape(t)[d];
-    }
-    const void *data = rsh_tensor_data(t);
-    return rsh_tensor_dtype(t) == RSH_F32 ? ((const float *)data)[where]
-                                          : ((const double *)data)[where];
 }
 
 /* Largest difference relative to the largest element; infinite if shapes differ. */

@@ -10,6 +10,8 @@
 
 #include <reshard/nn.h>
 
+#include "../tensor/element_at.h"
+
 enum { INPUTS = 4, OUTPUTS = 4, PROBES = 12 };
 
 /* One random call of an op. */
@@ -419,13 +421,6 @@ static rsh_value *make(trial *t, int k) {
 }
 
 static double weight(int j, int64_t i) { return sin(1.7 * (double)(i + 1) + 0.9 * j) + 0.2; }
-
-static double at(const rsh_tensor *t, int64_t i) {
-    int64_t offset = 0;
-    for (int d = rsh_tensor_ndim(t) - 1; d >= 0; i /= rsh_tensor_shape(t)[d], d--)
-        offset += i % rsh_tensor_shape(t)[d] * rsh_tensor_strides(t)[d];
-    return ((const double *)rsh_tensor_data(t))[offset];
-}
 
 /* The outputs' sum with weights. */
 static double loss(const trial *t, op_fn *fn, rsh_value *const *in) {

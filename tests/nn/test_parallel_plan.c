@@ -185,6 +185,12 @@ static rsh_status refused_trial(void *ctx) {
     if (size > 1) {
         if (rank == 0) plan[1].style = rsh_colwise_style();
         CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
+        plan[1].style = rsh_rowwise_style(); /* the same parameters, other outputs */
+        if (rank == 0) plan[1].style.output = rsh_shard_on(-1);
+        CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
+        plan[1] = (rsh_parallel_entry){"b", rsh_prepare_input_style(1, two)}; /* the same hooks, other modules */
+        if (rank == 0) plan[1].path = "a.b";
+        CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
     }
     TRY(all_plain(m));
     TRY(rsh_module_submodule(m, "b", &b)); /* and no hook is left: it runs as a plain layer */

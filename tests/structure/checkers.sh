@@ -8,7 +8,8 @@ failed=0
 
 clean() {
     rm -rf "$tree"
-    mkdir -p "$tree/src/base" "$tree/src/layout" "$tree/src/plan" "$tree/include/reshard" "$tree/cli" "$tree/tests/oracle"
+    mkdir -p "$tree/src/base" "$tree/src/layout" "$tree/src/plan" "$tree/include/reshard" "$tree/cli" "$tree/tests/oracle" "$tree/tools"
+    printf '# name | file | tests | expression\nother-size | src/base/alloc.c | . | s/malloc\\(1\\)/malloc(2)/\n' > "$tree/tools/mutants.txt"
     printf 'base:\nlayout: base\nplan: base layout\nmpi: layout\n' > "$tree/src/LAYERS"
     printf '#include <stdlib.h>\nvoid *door(void) { return malloc(1); }\n' > "$tree/src/base/alloc.c"
     printf '#include <reshard/layout.h>\n#include "base/base.h"\n#include "layout/impl.h"\n' > "$tree/src/layout/parse.c"
@@ -35,7 +36,7 @@ breach() {
 }
 
 clean
-for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py types" "check_tree.py strays" "check_tree.py tags" "check_tree.py walk"; do
+for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py types" "check_tree.py strays" "check_tree.py tags" "check_tree.py walk" "check_tree.py paths" "check_tree.py breaks"; do
     python3 "$root/tools/"$check "$tree" > /dev/null || { echo "$check objects to a clean tree"; failed=1; }
 done
 
@@ -62,6 +63,11 @@ breach "check_tree.py tags" include/reshard/layout.h '/* Frees it. */\nRSH_API v
 breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `pairs` | plan/pairs.c | |' 'src/plan/pairs.c does not define pairs'
 breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `door` | plan/door.c | |' 'there is no src/plan/door.c'
 breach "check_tree.py walk" ARCHITECTURE.md '| 3 | `door` | base/alloc.c | |' 'step 3 of the walk stands at place 2'
+breach "check_tree.py walk" ARCHITECTURE.md '## A second walk' 'no table follows ## A second walk'
+breach "check_tree.py paths" ARCHITECTURE.md 'See `src/plan/door.c`.' 'ARCHITECTURE.md: there is no src/plan/door.c'
+breach "check_tree.py paths" include/reshard/layout.h '/* docs/layout.md has more. */' 'there is no docs/layout.md'
+breach "check_tree.py breaks" tools/mutants.txt 'gone | src/base/alloc.c | . | s/calloc/malloc/' 'gone: changes 0 lines of src/base/alloc.c'
+breach "check_tree.py breaks" tools/mutants.txt 'gone | src/base/door.c | . | s/a/b/' 'src/base/door.c'
 breach check_length.py src/plan/long.c "$(seq -s '\n' 701)" 'src/plan/long.c: 701 lines'
 breach check_length.py include/reshard/layout.h "/* $(printf '%097d' 0) */" '103 columns; 100 is the most'
 breach check_length.py src/plan/wide.c "/* $(printf '%0117d' 0) */" '123 columns; 120 is the most'

@@ -6,7 +6,7 @@
  * sizes or numbers out of range, RSH_ETYPE for another dtype, RSH_ENOMEM, and are local.
  *
  * A Linear, Embedding or EmbeddingBag whose weight was sharded by <reshard/nn/shard.h> runs over
- * the ranks; docs/nn.md says what its inputs and outputs then are. */
+ * the ranks; docs/modules.md says what its inputs and outputs then are. */
 #ifndef RESHARD_NN_LAYERS_H
 #define RESHARD_NN_LAYERS_H
 

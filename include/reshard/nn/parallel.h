@@ -2,8 +2,8 @@
  *
  * rsh_distribute_module makes DTensors of all parameters and buffers of a tree.
  * rsh_parallelize_module carries out a plan of tensor parallelism: for modules that paths name, a
- * style says how parameters are cut, and what inputs and outputs are and become.  docs/modules.md
- * has the table of styles.
+ * style says how parameters are cut, and what inputs and outputs are and become.
+ * docs/tensor_parallel.md has the table of styles.
  *
  * Both are collective over the mesh, and all or nothing: everything is made beside the tree first,
  * and put in place when all ranks have all of it.  If one rank refuses, every rank gets its status

@@ -2,7 +2,7 @@
  *
  * PyTorch's shard_parameter, shard_module, reshard_output and collect_local_shard.  A sharded
  * parameter is a distributed value.  Linear, Embedding and EmbeddingBag run over the ranks then;
- * docs/nn.md says how.  Gradients are those of all ranks' losses together.
+ * docs/modules.md says how.  Gradients are those of all ranks' losses together.
  *
  * A group of NULL is the default group.  Ranks that are not members do nothing (RSH_OK).  If one
  * rank refuses, every rank gets its status and sentence, and modules are as before. */
