@@ -202,7 +202,9 @@ static rsh_status trainer_new(const settings *set, rsh_comm *comm, bool reshard,
     TRY(rsh_mesh_init(comm, 1, &ranks, NULL, &t->mesh));
     TRY(make_model(&set->size, set->dtype, &t->m));
     TRY(cut_model(t->m, t->mesh));
-    if (reshard) TRY(rsh_input_reshard(t->m, t->mesh, 0, NULL));
+    /* Within a node gathers are copies of this rank's own, which cannot run ahead. */
+    rsh_input_reshard_opts keep = {.no_prefetch = rsh_comm_nodes(comm) == 1};
+    if (reshard) TRY(rsh_input_reshard(t->m, t->mesh, 0, &keep));
     return rsh_adam_new(t->m, &opts, &t->o);
 }
 

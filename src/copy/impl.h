@@ -20,8 +20,8 @@
 #define RSHI_UNROLL _Pragma("GCC unroll 16") /* also what keeps arrays of vectors in registers */
 #define RSHI_INLINE static inline __attribute__((always_inline))
 #define RSHI_LINE   64 /* bytes of a cache line */
-/* Tiles start with a page: one that is written and read across the border of two pages can be half
- * as fast. */
+/* Most tiles start with a page: one that is written in odd pieces and read in lines can be half as
+ * fast across the border of two pages. */
 #define RSHI_PAGE 4096
 /* Where the source runs along the rows of a plane, bytes of each source line that are taken at
  * once: a few lines that follow each other are fetched faster than one. */

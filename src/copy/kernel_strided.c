@@ -80,7 +80,7 @@ void rshi_run_strided(const rshi_move *m, const rshi_plane *p, char *dst, const 
         rshi_strided_copy(unit, p->rows, p->cols, d, dr, dc, s, sr, sc);
         return;
     }
-    _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
+    _Alignas(RSHI_LINE) char tile[TILE_BYTES];
     rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / m->unit, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols) {

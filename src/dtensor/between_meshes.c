@@ -249,7 +249,7 @@ static rsh_status apply(rsh_value *v, const card *k, const crossing *c, rsh_valu
     bool records = k->has.requires_grad && k->asks.enabled, in_target = rsh_mesh_comm(c->to.mesh);
     static const rsh_grad_as as_it_is;
     rsh_grad_as as = as_it_is;
-    if (in_target) as.reading = &rshi_dtensor_reading, as.what = c->to.mesh;
+    if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.reading = &rshi_dtensor_reading, as.what = c->to.mesh;
     rsh_value *in = rsh_value_hold(v), *made = NULL;
     rsh_status st = RSH_OK;
     if (records && !differentiable(rsh_layout_dtype(c->to.here)))

@@ -24,7 +24,7 @@ typedef struct request {
     rsh_mesh *mesh;   /* held: of one dim */
     rsh_stash *stash; /* owned */
     int dim;
-    bool plain, check;
+    bool plain, check, ahead;
     int64_t threshold;
     rsh_input_reshard_stats *stats; /* borrowed, or unread */
     rsh_input_reshard_stats unread; /* where counts go that nobody asked for */
@@ -242,7 +242,8 @@ static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) {
     NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
     NN_TRY(call_new(r, m, &c));
     open_call opened = {c, m->calls, rsh_saved_hooks_depth()};
-    rsh_saved_hooks pair = {pack, unpack, release, prefetch, call_drop, c, rsh_mesh_comm(r->mesh), forget};
+    rsh_saved_hooks pair = {pack,      unpack, release, r->ahead ? prefetch : NULL,
+                            call_drop, c,      rsh_mesh_comm(r->mesh), forget};
     rsh_status st = rsh_saved_hooks_push(&pair);
     if (st) call_drop(c);
     else r->open[r->nopen++] = opened;
@@ -271,6 +272,7 @@ static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_o
     r->mesh = rsh_mesh_hold(mesh);
     r->dim = dim;
     r->plain = o->plain_is_replicated;
+    r->ahead = !o->no_prefetch;
     r->check = check && !strcmp(check, "1");
     r->threshold = o->threshold ? o->threshold : rsh_mesh_size(mesh);
     r->stats = o->stats ? o->stats : &r->unread;

@@ -43,7 +43,7 @@ static rsh_status mlp_trial(void *ctx) {
     rsh_value *x = NULL;
     rsh_parallel_entry plan[2];
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .stats = &stats};
+    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .stats = &stats, .no_prefetch = c->local};
     TRY(line(&mesh));
     TRY(normals(2, (int64_t[]){12, 10}, &x));
     if (c->reshard) TRY(rsh_value_set_requires_grad(x, false)); /* a leaf that requires one would not be cut */
@@ -60,6 +60,7 @@ static rsh_status mlp_trial(void *ctx) {
     /* What is cut is the input alone: local columns, and what relu makes of them, are not taken for replicated. */
     if (c->reshard && rsh_mesh_size(mesh) > 1)
         CHECK(stats.cut == 3 && stats.bytes_whole == 3 * 12 * 10 * sizeof(double));
+    if (c->reshard && rsh_mesh_size(mesh) > 1) CHECK(opts.no_prefetch == (stats.prefetches == 0));
     rsh_value_free(x);
     rsh_module_free(m), rsh_module_free(plain);
     rsh_mesh_free(mesh);

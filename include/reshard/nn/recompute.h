@@ -45,6 +45,9 @@ typedef struct rsh_input_reshard_opts {
     int64_t threshold;        /* tensors with fewer elements are left; 0: the number of ranks */
     rsh_input_reshard_stats *stats; /* added to, borrowed for as long as the module and graphs of
                                        its calls live; NULL: nothing is counted */
+    bool no_prefetch; /* gathers begin when an op reads, not one saved tensor ahead.  All ranks say
+                         the same.  Faster where ranks read one another's memory and every core has
+                         a rank: nothing moves meanwhile, and beginning ahead is one more meeting */
 } rsh_input_reshard_opts;
 
 #define RSH_NO_DIM (-1000) /* nothing is cut */
