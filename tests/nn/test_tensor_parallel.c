@@ -219,6 +219,9 @@ static rsh_status inputs_trial(void *ctx) {
     CHECK_CLOSE(rsh_value_tensor(out[1]), rsh_value_tensor(plain[1]), 0);
     rsh_value_free(out[0]), rsh_value_free(out[1]);
     CHECK_STATUS(RSH_EVALUE, rsh_module_call(m, 0, NULL, out)); /* one that is listed is missing */
+    bool last = rsh_group_rank(NULL) == rsh_group_size(NULL) - 1; /* and on one rank alone: all are told */
+    CHECK_STATUS(RSH_EVALUE, rsh_module_call(m, last ? 0 : 2, (rsh_value *[]){rows, x}, out));
+    CHECK(strstr(rsh_error_detail(), "is missing"));
     rsh_module_free(m);
     /* kwargs: by position and by name */
     rsh_prepare named[] = {{.is = whole, .becomes = cut},
