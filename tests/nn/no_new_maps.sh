@@ -1,5 +1,7 @@
 #!/bin/bash
 # A training loop asks the system for no memory after its second step: runs of 10 and of 100 steps make equally many calls.
+# Threads that start together make a call more or less, depending on who is first; a loop that asked in every tenth step
+# would make nine more.
 #   no_new_maps.sh TEST_TRAINING
 set -euo pipefail
 program=$1
@@ -17,4 +19,4 @@ calls() { # calls STEPS: mmap, munmap, brk, madvise and mremap of all threads
 few=$(calls 10)
 many=$(calls 100)
 echo "10 steps: $few calls; 100 steps: $many calls"
-[ "$few" -eq "$many" ]
+[ $((many - few)) -le 3 ]
