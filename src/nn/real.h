@@ -48,6 +48,11 @@ static inline float float_of(int32_t i) {
     return x;
 }
 
+/* 2^n for -127 < n < 128; any number for others, which NaN brings here. */
+static inline float power_of_two(int32_t n) {
+    return float_of((int32_t)((uint32_t)(n + 127) << 23));
+}
+
 /* e^r for |r| <= ln 2 / 2. */
 static inline float exp_rest(float r) {
     float p = 0.00139515626f;
@@ -68,7 +73,7 @@ static inline float real_exp(float x) {
     float t = x * 1.44269504f + shift, n = t - shift;
     float p = exp_rest((x - n * 0.693359375f) - n * -2.12194440e-4f);
     int32_t whole = bits_of(t) - bits_of(shift), half = whole >> 1;
-    return p * float_of((half + 127) << 23) * float_of((whole - half + 127) << 23);
+    return p * power_of_two(half) * power_of_two(whole - half);
 }
 
 static inline float real_tanh(float x) {
@@ -89,7 +94,7 @@ static inline float real_exp_down(float x) {
     float c = x < -87.3f ? -87.3f : x;
     float t = c * 1.44269504f + shift, n = t - shift;
     float y = exp_rest((c - n * 0.693359375f) - n * -2.12194440e-4f) *
-              float_of((bits_of(t) - bits_of(shift) + 127) << 23);
+              power_of_two(bits_of(t) - bits_of(shift));
     return x < -87.3f ? 0 : y;
 }
 

@@ -86,6 +86,7 @@ static rsh_status from_own_source(const rshi_region *r, int64_t turn) {
     rshi_piece *src = rshi_pieces_room(r->edges, 1), own = *r->a;
     if (!src) return RSH_ENOMEM;
     own.position = rshi_layout_position(from, r->edges->rank);
+    if (own.position < 0) return RSH_OK; /* it has nothing of the source, and passes on at most */
     rshi_piece_at_partial(from, r->a, rshi_piece_partial(from, &own), src);
     rshi_piece_at_holder(from, src, rshi_serving_holder(r->p, r->pair, src, r->b->rank, turn), src);
     if (src->rank != r->edges->rank) return RSH_OK;
