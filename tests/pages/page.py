@@ -105,8 +105,10 @@ class Page:
 
     def environment(self):
         path = os.pathsep.join([self.build, self.launchers(), os.environ["PATH"]])
-        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-        return {**os.environ, **root, "PATH": path, "ROOT": self.root, "BUILD": self.build, "LC_ALL": "C.UTF-8"}
+        # as root, with more ranks than cores, and without a word about networks that this machine has not
+        mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "OMPI_MCA_btl_base_warn_component_unused": "0"}
+        return {**os.environ, **mpi, "PATH": path, "ROOT": self.root, "BUILD": self.build, "LC_ALL": "C.UTF-8"}
 
     def launchers(self):
         """A folder with the mpirun of the MPI that the library was built for, where there are several."""
