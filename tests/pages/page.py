@@ -10,7 +10,7 @@ What is run, in a new folder, in the order of the page:
   #include "block_N.c" for each of them, in the page's count from 1.
 - fenced blocks of layouts (```layout): each line must be one; and what looks like one in a table (`f32[8/x] on x=2`).
 - commands, in indented blocks and in blocks of ```sh or ```console.  A line that begins with "$ " is a command, and
-  what follows it is its answer; times and a line of "..." match anything.  Without "$ " a line is a command if it
+  what follows it is its answer, on stdout or on stderr; times and a line of "..." match anything.  Without "$ " a line is a command if it
   begins with one of COMMANDS.  A backslash continues a line.
 - tests/pages/page_PAGE.sh, if there is one, is read first: it makes the files that the commands need.  A command that cannot
   run here stands in it with the reason, as "# elsewhere: COMMAND: who runs it".
@@ -105,9 +105,8 @@ class Page:
 
     def environment(self):
         path = os.pathsep.join([self.build, self.launchers(), os.environ["PATH"]])
-        # as root, with more ranks than cores, and without a word about networks that this machine has not
-        mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-               "OMPI_MCA_btl_base_warn_component_unused": "0"}
+        # as root, with more ranks than cores
+        mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         return {**os.environ, **mpi, "PATH": path, "ROOT": self.root, "BUILD": self.build, "LC_ALL": "C.UTF-8"}
 
     def launchers(self):
@@ -121,7 +120,7 @@ class Page:
     def shell(self, command):
         before = f". {shlex.quote(self.helper('.sh'))}\n" if self.helper(".sh") else ""
         return subprocess.run(["bash", "-c", before + command], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, env=self.environment())
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS, env=self.environment())
 
     def elsewhere(self):
         if not self.helper(".sh"):
@@ -134,10 +133,11 @@ class Page:
             return
         got = self.shell(re.sub(r"\b(FROM|TO)\b", r'"$\1"', command) if "FROM TO" in command else command)
         self.ran += 1
-        if answer and not matches(answer, got.stdout.rstrip("\n").split("\n")):
-            self.faults.append(f"$ {command}\nanswers\n{got.stdout}\nthe page says\n" + "\n".join(answer))
+        said = got.stdout + got.stderr
+        if answer and not any(matches(answer, text.rstrip("\n").split("\n")) for text in (got.stdout, got.stderr)):
+            self.faults.append(f"$ {command}\nanswers\n{said}\nthe page says\n" + "\n".join(answer))
         if not answer and got.returncode:
-            self.faults.append(f"$ {command}\nfails with {got.returncode}\n{got.stdout}")
+            self.faults.append(f"$ {command}\nfails with {got.returncode}\n{said}")
 
     def commands(self):
         for lines in shell_blocks(self.text):
