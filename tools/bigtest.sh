@@ -89,7 +89,7 @@ fuzz() {
     done
 }
 
-mutants() { MUTANTS_DIR=$dir/mutants bash tools/mutants.sh; }
+mutants() { python3 tools/mutants.py --keep "$dir/mutants"; }
 
 programs() { # what the sections below run, in $dir/programs; where there is an MPI, with the engine mpi
     local targets="big reshard-command"
