@@ -26,6 +26,7 @@
 #include <reshard/stash.h>
 #include <reshard/mesh.h>
 #include <reshard/grad.h>
+#include <reshard/rule.h>
 #include <reshard/dtensor.h>
 #include <reshard/draw.h>
 #include <reshard/simulate.h>

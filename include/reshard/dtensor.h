@@ -13,6 +13,7 @@
 
 #include <reshard/grad.h>
 #include <reshard/mesh.h>
+#include <reshard/rule.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,15 +34,17 @@ RSH_API rsh_status rsh_dtensor_distribute(const rsh_tensor *t, bool requires_gra
                                           rsh_value **out);
 
 typedef struct rsh_local_opts {
+    size_t struct_size;   /* sizeof(rsh_local_opts) */
     const int64_t *shape; /* of the whole; NULL: it is worked out from the sizes on all ranks */
     bool check;           /* compare what replicas hold; RSH_EVALUE on all ranks if they differ */
 } rsh_local_opts;
+#define RSH_LOCAL_OPTS_INIT {sizeof(rsh_local_opts), 0, 0}
 
 /* A plain value as this rank's part.  The elements are shared.  `opts` may be NULL: zeros.  The
  * gradient comes back with these placements, partial ones replaced by replicated.
  * RSH_ERUNTIME if the value is distributed; RSH_EVALUE, naming a rank, if the sizes of the parts do
- * not go together.  Collective over the mesh; local if the shape is given and nothing is
- * checked. */
+ * not go together, or if the options do not start from RSH_LOCAL_OPTS_INIT.  Collective over the
+ * mesh; local if the shape is given and nothing is checked. */
 RSH_API rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n,
                                           const rsh_place *places, const rsh_local_opts *opts,
                                           rsh_value **out);
@@ -113,60 +116,6 @@ RSH_API const rsh_layout *rsh_dtensor_part_layout(const rsh_value *v);
 /* The whole tensor as a plain value on every rank of the mesh; `grads` as above, after it has been
  * replicated.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out);
-
-/* ---- rules: what an op does to placements ---- */
-
-/* A rule says which dims of an op's inputs and outputs belong together, as the letters of an
- * Einstein sum do.  From that, and for each dim of the mesh on its own, follow the placements of
- * the outputs and of all gradients:
- *
- * - If an input is cut along a letter, all tensors that have the letter are cut there; a replicated
- *   input takes its own chunk.  An output that lacks the letter is partial with sum.
- * - If the op is a sum of products (its terms) and one input of a term is partial, the others of
- *   that term being replicated, the output is partial.  Every other term must be partial too: a
- *   replicated input of it counts once, at coordinate 0.
- * - A partial input that meets a cut one in another term is reduced to the same cut.
- * - The gradient of an input is cut as the input is; replicated if the input is partial; and
- *   partial with sum if the input is replicated while others are not.
- *
- * What does not fit is RSH_EUNSUP with the op and the placements. */
-#define RSH_DIM_WHOLE (-1) /* in place of a letter: the dim cannot be cut */
-#define RSH_TERM_NONE (-1) /* in place of a term: the op is not linear in that input */
-
-typedef struct rsh_rule_tensor {
-    int ndim;                    /* -1: the input is missing */
-    rsh_dtype dtype;             /* of an output: that of input 0, unless the rule says another */
-    int64_t shape[RSH_MAX_NDIM]; /* of the whole */
-    int64_t unit[RSH_MAX_NDIM];  /* elements of the letter in one index: all 1 at first.  Others in
-                                    views: a dim of 6 becomes one of 2 with unit 3 and one of 3 */
-    signed char letter[RSH_MAX_NDIM]; /* from 0 to 31; all RSH_DIM_WHOLE at first */
-    signed char term; /* of an input: the number of its term; RSH_TERM_NONE at first */
-} rsh_rule_tensor;
-
-typedef struct rsh_rule_dims {
-    const void *attrs;
-    int nin, nout;
-    const rsh_value *const *values; /* the inputs */
-    rsh_rule_tensor *in;  /* nin: sizes and dtypes are filled in */
-    rsh_rule_tensor *out; /* nout: without dims at first */
-    unsigned own;    /* letters, a bit for each, along which the op makes collective calls itself:
-                        an output that lacks the letter is replicated */
-    bool moves_only; /* elements are only moved, so partial values of any op pass; otherwise sum and
-                        avg do */
-} rsh_rule_dims;
-
-/* The rule of an op, rsh_grad_op.placements.  A record is constant and usually static.  `dims`
- * fills in letters, terms and outputs from attributes and sizes alone, the same on every rank; if
- * it fails, so does the op. */
-struct rsh_placement_rule {
-    rsh_status (*dims)(rsh_rule_dims *io);
-};
-
-/* The dims of a pointwise op with one or more outputs, for the rules of such ops: inputs broadcast,
- * aligned at the last dim, and a dim that is repeated cannot be cut.  Terms are left alone.  An op
- * without a rule whose `layouts` is rsh_grad_same_layout gets this one.
- * RSH_EVALUE if the sizes do not broadcast.  Pure. */
-RSH_API rsh_status rsh_rule_pointwise(rsh_rule_dims *io);
 
 #ifdef __cplusplus
 }

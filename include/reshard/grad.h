@@ -134,7 +134,7 @@ typedef enum rsh_grad_parts {
     RSH_PARTS_ANY   /* once; the functions look at whole values */
 } rsh_grad_parts;
 
-/* DTensor's rule for an op: placements of inputs to placements of outputs, <reshard/dtensor.h>. */
+/* DTensor's rule for an op: placements of inputs to placements of outputs, <reshard/rule.h>. */
 typedef struct rsh_placement_rule rsh_placement_rule;
 
 /* An op.  A record is constant and lives as long as the graphs that use it, so it is usually

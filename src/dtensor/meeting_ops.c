@@ -3,7 +3,7 @@
  * The op's rule and the placements of its inputs lead to a solution: what the inputs are brought to, and the layouts of
  * outputs and gradients.  Then the op runs on this rank's parts.  Where there is no solution, the op is refused with
  * its name and the placements: nothing is ever gathered in silence. */
-#include "dtensor/rule.h"
+#include "dtensor/solution.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,17 +67,6 @@ static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const 
     return RSH_OK;
 }
 
-static void describe(const rsh_value *v, rsh_rule_tensor *t) {
-    memset(t, 0, sizeof *t);
-    memset(t->letter, RSH_DIM_WHOLE, sizeof t->letter);
-    for (int d = 0; d < RSH_MAX_NDIM; d++) t->unit[d] = 1;
-    t->term = RSH_TERM_NONE;
-    t->ndim = v ? rsh_value_ndim(v) : -1;
-    if (!v) return;
-    t->dtype = rsh_value_dtype(v);
-    for (int d = 0; d < t->ndim; d++) t->shape[d] = rsh_value_shape(v)[d];
-}
-
 /* ---- plain tensors: of one element, or without gradients and the same on every rank: indices, masks, targets ---- */
 
 static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
@@ -103,21 +92,20 @@ static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v
     return replicate(v, mesh, out);
 }
 
-static rsh_status meet(rshi_rule_question *m, rsh_value *const *in) {
-    rsh_rule_dims *r = &m->dims;
-    for (int i = 0; i < r->nin; i++) {
-        describe(in[i], &r->in[i]);
-        m->layouts[i] = rsh_value_layout(in[i]);
-    }
-    for (int i = 0; i < r->nout; i++) {
-        describe(NULL, &r->out[i]);
-        r->out[i].ndim = 0;
-        r->out[i].dtype = rsh_value_dtype(in[0]);
-    }
-    return m->op->placements ? m->op->placements->dims(r) : rsh_rule_pointwise(r);
-}
-
 /* ---- applying ---- */
+
+/* What has become partial counts at coordinate 0 of the axes along which it has. */
+static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
+    const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
+    rsh_grad_as as = {.out = &to, .reading = &rshi_dtensor_reading, .what = mesh};
+    bool counts = true;
+    for (int i = 0; i < is->npartial; i++) {
+        bool before = false;
+        for (int j = 0; j < was->npartial; j++) before |= was->partial[j] == is->partial[i];
+        counts &= before || !rsh_mesh_coordinate(mesh)[is->partial[i]];
+    }
+    return rshi_own_part_take(v, counts, &as, out);
+}
 
 /* The inputs as the solution wants them; those that moved are owned. */
 static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value *const *in, rsh_value **brought) {
@@ -127,7 +115,7 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
         rsh_value_free(brought[i]);
         brought[i] = NULL;
         if (s->at_home[i]) {
-            RSH_TRY(rshi_own_part_take(in[i], mesh, s->wanted[i], &brought[i]));
+            RSH_TRY(take_own_part(in[i], mesh, s->wanted[i], &brought[i]));
             continue;
         }
         RSH_TRY(rsh_value_reshard(in[i], s->wanted[i], RSH_DERIVATIVE_BACKWARD, NULL, &brought[i]));
@@ -149,15 +137,17 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
 
 static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
                               int nout, rsh_value **out) {
-    rshi_rule_question q = {.op = op, .mesh = mesh};
-    rsh_rule_tensor tensors[2 * RSHI_RULE_MOST];
+    rshi_rule_question q;
+    const rsh_layout *layouts[RSHI_RULE_MOST];
     const rshi_solution *s = NULL;
     char why[RSHI_WHY] = "";
-    q.dims = (rsh_rule_dims){.attrs = attrs, .nin = nin, .nout = nout, .values = (const rsh_value *const *)in};
-    q.dims.in = tensors;
-    q.dims.out = tensors + nin;
-    RSH_TRY(meet(&q, in));
-    rsh_status st = rshi_solution_find(&q, &s, why);
+    RSH_TRY(rshi_rule_ask(op, attrs, nin, in, nout, &q));
+    q.naxes = rsh_mesh_ndim(mesh);
+    for (int i = 0; i < nin; i++) {
+        layouts[i] = rsh_value_layout(in[i]);
+        q.placed[i] = layouts[i] != NULL;
+    }
+    rsh_status st = rshi_solution_find(mesh, &q, layouts, &s, why);
     if (st == RSH_EUNSUP && !*why) snprintf(why, sizeof why, "%s", rsh_error_detail());
     if (st == RSH_EUNSUP) return refuse(op, nin, in, why);
     return st ? st : run(s, mesh, attrs, in, out);

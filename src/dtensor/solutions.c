@@ -2,7 +2,7 @@
  *
  * Making layouts writes texts, which takes longer than a small op.  A solution is looked up by op, dims and the
  * inputs' layouts, so that a training loop works each out once. */
-#include "dtensor/rule.h"
+#include "dtensor/solution.h"
 
 #include <string.h>
 
@@ -17,24 +17,32 @@ typedef struct table {
 
 /* ---- looking up ---- */
 
-static uint64_t key_of(const rshi_rule_question *m) {
-    uint64_t key = (uint64_t)(uintptr_t)m->op;
-    for (int i = 0; i < m->dims.nin; i++) {
+/* A question, the mesh that it is asked on, and the layouts of the inputs. */
+typedef struct asked {
+    const rshi_rule_question *q;
+    rsh_mesh *mesh;
+    const rsh_layout *const *layouts;
+} asked;
+
+static uint64_t key_of(const asked *m) {
+    const rsh_rule_dims *r = &m->q->dims;
+    uint64_t key = (uint64_t)(uintptr_t)m->q->op;
+    for (int i = 0; i < r->nin; i++) {
         const rsh_layout *l = m->layouts[i];
         key = (key ^ (l ? rsh_layout_hash(l) : 1)) * 0x9e3779b97f4a7c15u;
         key ^= key >> 29;
     }
-    return rshi_hash(m->dims.out, (size_t)m->dims.nout * sizeof *m->dims.out, key);
+    return rshi_hash(r->out, (size_t)r->nout * sizeof *r->out, key);
 }
 
 static bool same_layout(const rsh_layout *a, const rsh_layout *b) {
     return a == b || (a && b && rsh_layout_equal(a, b));
 }
 
-static bool fits(const rshi_solution *s, const rshi_rule_question *m) {
-    const rsh_rule_dims *r = &m->dims;
-    if (s->op != m->op || s->nin != r->nin || s->nout != r->nout || s->own != r->own || s->moves_only != r->moves_only)
-        return false;
+static bool fits(const rshi_solution *s, const asked *m) {
+    const rsh_rule_dims *r = &m->q->dims;
+    if (s->op != m->q->op || s->nin != r->nin || s->nout != r->nout) return false;
+    if (s->own != r->own || s->moves_only != r->moves_only) return false;
     for (int i = 0; i < r->nin; i++)
         if (!same_layout(s->given[i], m->layouts[i])) return false;
     return !memcmp(s->tensors, r->in, (size_t)r->nin * sizeof *r->in) &&
@@ -49,14 +57,14 @@ static void forget(rshi_solution *s) {
 }
 
 /* A solution without layouts; its lists of layouts are one after the other. */
-static rshi_solution *blank(const rshi_rule_question *m) {
-    const rsh_rule_dims *r = &m->dims;
+static rshi_solution *blank(const asked *m) {
+    const rsh_rule_dims *r = &m->q->dims;
     rshi_solution *s;
     size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + r->nout);
     size_t lists = tensors * sizeof *r->in + layouts * sizeof *s->given + (size_t)r->nin * sizeof *s->at_home;
     s = rshi_calloc(1, sizeof *s + lists);
     if (!s) return NULL;
-    s->op = m->op;
+    s->op = m->q->op;
     s->nin = r->nin;
     s->nout = r->nout;
     s->own = r->own;
@@ -73,38 +81,45 @@ static rshi_solution *blank(const rshi_rule_question *m) {
     return s;
 }
 
-static rsh_status lay_out(const rshi_rule_question *m, const rsh_place *places, const rsh_rule_tensor *t,
+static rsh_status lay_out(const asked *m, const rsh_place *places, const rsh_rule_tensor *t,
                           rsh_layout **out) {
     return rshi_dtensor_layout(m->mesh, rsh_mesh_ndim(m->mesh), places, t->dtype, t->ndim, t->shape, out);
 }
 
-static rsh_status lay_out_input(const rshi_rule_question *m, rshi_solution *s, const rshi_outcome *o, int i) {
+static rsh_status lay_out_input(const asked *m, rshi_solution *s, const rshi_outcome *o, int i) {
     rsh_layout *l = NULL;
-    rsh_dtype dtype = m->dims.in[i].dtype;
+    rsh_dtype dtype = m->q->dims.in[i].dtype;
     if (!m->layouts[i]) return RSH_OK;
-    if (dtype == RSH_F32 || dtype == RSH_F64) RSH_TRY(lay_out(m, o->grad[i], &m->dims.in[i], &s->grad[i]));
-    RSH_TRY(lay_out(m, o->in[i], &m->dims.in[i], &l));
+    if (dtype == RSH_F32 || dtype == RSH_F64) RSH_TRY(lay_out(m, o->grad[i], &m->q->dims.in[i], &s->grad[i]));
+    RSH_TRY(lay_out(m, o->in[i], &m->q->dims.in[i], &l));
     if (rsh_layout_equal(l, m->layouts[i])) rsh_layout_free(l);
     else s->wanted[i] = l;
     s->at_home[i] = rshi_own_part_fits(rsh_mesh_ndim(m->mesh), o->was[i], o->in[i]);
     return RSH_OK;
 }
 
-static rsh_status read_places(const rshi_rule_question *m, rshi_outcome *o) {
-    for (int i = 0; i < m->dims.nin; i++)
+static rsh_status read_places(const asked *m, rshi_outcome *o) {
+    for (int i = 0; i < m->q->dims.nin; i++)
         if (m->layouts[i]) RSH_TRY(rsh_mesh_places(m->mesh, RSH_MESH_POSITIONS, m->layouts[i], o->in[i]));
     memcpy(o->was, o->in, sizeof o->was);
     return RSH_OK;
 }
 
-static rsh_status work_out(const rshi_rule_question *m, rshi_solution *s, char why[RSHI_WHY]) {
+/* Do the chunks of views end where they did? */
+static rsh_status check_chunks(const asked *m, const rshi_solution *s, char why[RSHI_WHY]) {
+    const rsh_layout *in[RSHI_RULE_MOST];
+    for (int i = 0; i < s->nin; i++) in[i] = s->wanted[i] ? s->wanted[i] : s->given[i];
+    return rshi_rule_check_chunks(m->q, in, (const rsh_layout *const *)s->out, why);
+}
+
+static rsh_status work_out(const asked *m, rshi_solution *s, char why[RSHI_WHY]) {
     rshi_outcome *o = RSHI_NEW(rshi_outcome);
     rsh_status st = o ? read_places(m, o) : rshi_nomem();
-    if (!st) st = rshi_question_solve(m, o, why);
+    if (!st) st = rshi_rule_solve(m->q, o, why);
     for (int i = 0; !st && i < s->nin; i++) st = lay_out_input(m, s, o, i);
-    for (int i = 0; !st && i < s->nout; i++) st = lay_out(m, o->out[i], &m->dims.out[i], &s->out[i]);
+    for (int i = 0; !st && i < s->nout; i++) st = lay_out(m, o->out[i], &m->q->dims.out[i], &s->out[i]);
     rshi_free(o);
-    return st;
+    return st ? st : check_chunks(m, s, why);
 }
 
 /* ---- the table ---- */
@@ -139,15 +154,8 @@ static void add(table *t, rshi_solution *s) {
     t->n++;
 }
 
-rsh_status rshi_solution_find(const rshi_rule_question *m, const rshi_solution **out, char why[RSHI_WHY]) {
-    table *t = table_of(m->mesh);
-    if (!t) return rshi_nomem();
-    uint64_t key = key_of(m);
-    rshi_solution *s = t->bucket[key % BUCKETS];
-    while (s && (s->key != key || !fits(s, m))) s = s->next;
-    *out = s;
-    if (s) return RSH_OK;
-    s = blank(m);
+static rsh_status make(const asked *m, uint64_t key, table *t, const rshi_solution **out, char why[RSHI_WHY]) {
+    rshi_solution *s = blank(m);
     if (!s) return rshi_nomem();
     s->key = key;
     rsh_status st = work_out(m, s, why);
@@ -158,4 +166,16 @@ rsh_status rshi_solution_find(const rshi_rule_question *m, const rshi_solution *
     add(t, s);
     *out = s;
     return RSH_OK;
+}
+
+rsh_status rshi_solution_find(rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given,
+                              const rshi_solution **out, char why[RSHI_WHY]) {
+    asked m = {q, mesh, given};
+    table *t = table_of(mesh);
+    if (!t) return rshi_nomem();
+    uint64_t key = key_of(&m);
+    rshi_solution *s = t->bucket[key % BUCKETS];
+    while (s && (s->key != key || !fits(s, &m))) s = s->next;
+    *out = s;
+    return s ? RSH_OK : make(&m, key, t, out, why);
 }

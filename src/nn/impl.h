@@ -4,7 +4,7 @@
 #ifndef RESHARD_NN_IMPL_H
 #define RESHARD_NN_IMPL_H
 
-#include <reshard/dtensor.h>
+#include <reshard/rule.h>
 #include <reshard/nn/ops.h>
 #include <reshard/pool.h>
 
@@ -21,6 +21,13 @@
     } while (0)
 
 /* Leaves a sentence and returns the status. */
+/* Options that a caller gives start from their _INIT; NULL passes. */
+#define NN_CHECK_OPTS(opts, init)                                                                  \
+    do {                                                                                           \
+        if ((opts) && (opts)->struct_size != sizeof *(opts))                                       \
+            return rshn_fail(RSH_EVALUE, "options of struct_size %zu; start from " #init,          \
+                             (opts)->struct_size);                                                 \
+    } while (0)
 rsh_status rshn_fail(rsh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "[2, 3]", for sentences; good until the fourth call from now on this thread. */
@@ -145,9 +152,6 @@ rshn_matrix rshn_transposed(rshn_matrix m);
  * or `out` is NULL. */
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed,
                       rsh_value *const *in, rsh_value **out);
-/* Applies an op with any outputs: sharded tensors by its rule (sharded_rule.h). */
-rsh_status rshn_apply_all(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in,
-                          int nout, rsh_value **out);
 /* The sizes of input i as backward will find them: of a distributed one those of the gradient's
  * part, and of the whole. */
 typedef struct rshn_operand {
@@ -161,7 +165,7 @@ rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_
 /* The same with the gradient of output 0 as it is. */
 rsh_status rshn_pass_summed(rsh_grad_call *c, int i, const rshn_operand *o);
 
-/* ---- rules for DTensors (rule_dims.c), <reshard/dtensor.h> ---- */
+/* ---- rules (rule_dims.c), <reshard/rule.h> ---- */
 
 /* Pointwise ops: of no linear input; of one that the result is linear in. */
 extern const rsh_placement_rule rshn_curved_rule, rshn_straight_rule;

@@ -327,7 +327,7 @@ static rsh_status split_rule(rsh_rule_dims *io) {
 static rsh_status split_apply(const char *name, rsh_value *x, splitting *s, rsh_value **out) {
     static const rsh_placement_rule rule = {split_rule};
     static const rsh_grad_op ops[] = {SPLIT("split"), SPLIT("chunk")};
-    return rshn_apply_all(&ops[*name == 'c'], s, 1, &x, s->n, out);
+    return rsh_rule_apply(&ops[*name == 'c'], s, 1, &x, s->n, out);
 }
 
 static rsh_status split_dim(const char *name, const rsh_value *x, int dim, const void *out, int *found) {

@@ -323,7 +323,7 @@ rsh_status rsh_nn_max_dim(rsh_value *x, int dim, bool keepdim, rsh_value **out, 
     rsh_status st = RSH_OK;
     if (!x || !out) return rshn_fail(RSH_EVALUE, "max with NULL for its %s", x ? "result" : "input");
     NN_TRY(rshn_dim("max", dim, rsh_value_ndim(x), &m.dim));
-    NN_TRY(rshn_apply_all(&op, &m, 1, &x, 2, both));
+    NN_TRY(rsh_rule_apply(&op, &m, 1, &x, 2, both));
     for (int i = 0; i < 2 && !st && !keepdim && rsh_value_ndim(x); i++) st = rsh_nn_squeeze(both[i], m.dim, &flat[i]);
     for (int i = 0; i < 2; i++) {
         if (!flat[i]) continue;

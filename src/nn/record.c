@@ -1,19 +1,12 @@
 /* Record: what the records of ops have in common. */
 #include "nn/impl.h"
-#include "nn/sharded_rule.h"
 
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed, rsh_value *const *in,
                       rsh_value **out) {
     if (!out) return rshn_fail(RSH_EVALUE, "%s with NULL for the result", op->name);
     for (int i = 0; i < needed; i++)
         if (!in[i]) return rshn_fail(RSH_EVALUE, "%s with NULL for input %d", op->name, i);
-    return rshn_apply_all(op, attrs, nin, in, 1, out);
-}
-
-rsh_status rshn_apply_all(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                          rsh_value **out) {
-    return rshn_rule_applies(op, nin, in) ? rshn_rule_apply(op, attrs, nin, in, nout, out)
-                                          : rsh_grad_apply(op, attrs, nin, in, nout, out);
+    return rsh_rule_apply(op, attrs, nin, in, 1, out);
 }
 
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i) {

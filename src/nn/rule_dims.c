@@ -1,4 +1,4 @@
-/* Rule dims: what the rules of ops for DTensors have in common. */
+/* Rule dims: what the rules of ops have in common. */
 #include "nn/impl.h"
 
 void rshn_rule_letter(rsh_rule_tensor *t, int d, int letter) { t->letter[d] = (signed char)letter; }

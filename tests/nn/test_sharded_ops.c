@@ -41,14 +41,19 @@ static rsh_status chunks_of(const rsh_value *whole, int dim, int order, rsh_layo
     return rsh_layout_new(&l, out);
 }
 
-static rsh_status cut_value(const rsh_value *whole, int dim, int order, rsh_value **out) {
-    rsh_layout *l = NULL;
+/* The elements of `whole` in layout l, which is freed. */
+static rsh_status scatter_value(const rsh_value *whole, rsh_layout *l, rsh_value **out) {
     rsh_sharded *s = NULL;
     rsh_memory memory = {rsh_tensor_data(rsh_value_tensor(whole)), NULL};
-    TRY(chunks_of(whole, dim, order, &l));
     TRY(rsh_sharded_scatter(rsh_group_comm(NULL), l, 0, &memory, &s));
     rsh_layout_free(l);
     return rsh_value_take_sharded(s, rsh_value_requires_grad(whole), out);
+}
+
+static rsh_status cut_value(const rsh_value *whole, int dim, int order, rsh_value **out) {
+    rsh_layout *l = NULL;
+    TRY(chunks_of(whole, dim, order, &l));
+    return scatter_value(whole, l, out);
 }
 
 static rsh_value *make_whole(const trial *t, int i, rsh_dtype dtype) {
@@ -362,6 +367,30 @@ static void what_does_not_follow_from_a_rule_is_refused_by_name(void **state) {
     run_groups(2, refusals, NULL);
 }
 
+/* 8 = 2 x 2 x 2 becomes 4 x 2 chunk by chunk.  6 is cut into 2, 1, 2, 1, and 3 into 1, 1, 1, 0, so 6 does not become
+ * 3 x 2. */
+static rsh_status view_of_nested_chunks(void *ctx) {
+    (void)ctx;
+    for (int64_t n = 6; n <= 8; n += 2) {
+        rsh_value *whole = some_value(RSH_F64, 1, true, 1, &n), *cut = NULL, *y = NULL;
+        rsh_layout *l = NULL;
+        rsh_tensor *got = NULL;
+        rsh_status want = n == 8 ? RSH_OK : RSH_EUNSUP;
+        TRY(rsh_layout_parse(n == 8 ? "f64[8/(a, b)] on a=2, b=2" : "f64[6/(a, b)] on a=2, b=2", &l));
+        TRY(scatter_value(whole, l, &cut));
+        CHECK_STATUS(want, rsh_nn_reshape(cut, SIZES(n / 2, 2), &y));
+        if (y) TRY(whole_of(y, &got));
+        if (y) CHECK(!memcmp(rsh_tensor_data(got), rsh_tensor_data(rsh_value_tensor(whole)), 64));
+        rsh_tensor_free(got);
+        rsh_value_free(whole), rsh_value_free(cut), rsh_value_free(y);
+    }
+    return RSH_OK;
+}
+static void views_of_chunks_of_chunks_end_where_they_did(void **state) {
+    (void)state;
+    run_groups(4, view_of_nested_chunks, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sharded_gelu),
@@ -375,6 +404,7 @@ int main(void) {
         cmocka_unit_test(chunks_of_another_dim_are_cut_alike),
         cmocka_unit_test(batches_multiply_where_they_are),
         cmocka_unit_test(views_keep_the_chunks),
+        cmocka_unit_test(views_of_chunks_of_chunks_end_where_they_did),
         cmocka_unit_test(norms_go_over_dims_that_are_cut_and_not),
         cmocka_unit_test(comparisons_give_all_ranks_one_answer),
         cmocka_unit_test(what_does_not_follow_from_a_rule_is_refused_by_name),

@@ -1,5 +1,5 @@
 /* Broadcast rule: the dims of pointwise ops. */
-#include "dtensor/dtensor.h"
+#include "rule/rule.h"
 
 static int most_dims(const rsh_rule_dims *io) {
     int most = 0;

@@ -1,7 +1,7 @@
 /* Own part: a replicated value that is cut, or counts once in a sum, without a move: every rank has what it needs.
  *
  * The gradient goes back in the layout that it has, and is brought to the source's where one is wanted. */
-#include "dtensor/rule.h"
+#include "rule/rule.h"
 
 #include <reshard/math.h>
 
@@ -71,16 +71,8 @@ static rsh_status own_forward(rsh_grad_call *c) {
 
 static rsh_status own_backward(rsh_grad_call *c) { return rsh_call_pass(c, 0, 0); }
 
-rsh_status rshi_own_part_take(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
+rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_as *as, rsh_value **out) {
     static const rsh_grad_op op = {
-        .name = "own part", .forward = own_forward, .backward = own_backward, .attr_bytes = sizeof(bool)};
-    const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
-    bool counts = true; /* at coordinate 0 of the axes that have become partial */
-    for (int i = 0; i < is->npartial; i++) {
-        bool before = false;
-        for (int j = 0; j < was->npartial; j++) before |= was->partial[j] == is->partial[i];
-        counts &= before || !rsh_mesh_coordinate(mesh)[is->partial[i]];
-    }
-    rsh_grad_as as = {.out = &to, .reading = &rshi_dtensor_reading, .what = mesh};
-    return rsh_grad_apply_as(&op, &counts, 1, &v, 1, &as, out);
+        .name = "own part", .forward = own_forward, .backward = own_backward, .attr_bytes = sizeof counts};
+    return rsh_grad_apply_as(&op, &counts, 1, &v, 1, as, out);
 }

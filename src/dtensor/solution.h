@@ -1,0 +1,30 @@
+/* solution: what an op's rule leads to for DTensors, as layouts on their mesh. */
+#ifndef RESHARD_DTENSOR_SOLUTION_H
+#define RESHARD_DTENSOR_SOLUTION_H
+
+#include "dtensor/dtensor.h"
+#include "rule/rule.h"
+
+/* Remembered by the mesh. */
+typedef struct rshi_solution {
+    struct rshi_solution *next; /* of the same bucket */
+    uint64_t key;
+    const rsh_grad_op *op;
+    int nin, nout;
+    unsigned own;
+    bool moves_only;
+    rsh_rule_tensor *tensors; /* nin, then nout; all lists are in one block with the solution */
+    rsh_layout **given;       /* nin: of the inputs */
+    rsh_layout **wanted;      /* nin: what they are brought to; NULL: nothing to do */
+    rsh_layout **grad;        /* nin */
+    rsh_layout **out;         /* nout */
+    bool *at_home;            /* nin: every rank has what is wanted, and nothing moves */
+} rshi_solution;
+
+/* For inputs of these layouts, NULL: plain or missing.  Borrowed until the next call.  RSH_EUNSUP
+ * with the reason in `why` if nothing follows. */
+rsh_status rshi_solution_find(rsh_mesh *mesh, const rshi_rule_question *m,
+                              const rsh_layout *const *given, const rshi_solution **out,
+                              char why[RSHI_WHY]);
+
+#endif

@@ -1,0 +1,222 @@
+/* Sharded rule: ops on sharded tensors, by the rules that they have for DTensors.
+ *
+ * A sharded tensor has a layout on a mesh of ranks and no reading.  Its layout is read as placements, for which the
+ * solver finds what follows; how a letter is cut (chunks, cyclic, explicit sizes) goes along beside it.  Inputs that
+ * have a cut letter as a whole give each rank its range: replicated ones by a move inside the rank, plain ones, which
+ * are the same on all ranks, by a view.  Gradients go back the same way, so of a plain input each rank gets the
+ * gradient of its own part. */
+#include "rule/rule.h"
+
+#include <string.h>
+
+enum { LETTERS = 32 };
+
+typedef struct matching {
+    rshi_rule_question q;
+    rshi_outcome o;
+    rsh_comm *comm;
+    const rsh_layout_desc *mesh; /* of the first distributed input: axes and ranks */
+    const rsh_cut *cut[LETTERS]; /* borrowed from a layout; NULL: the letter is not cut */
+    rsh_layout *in[RSHI_RULE_MOST]; /* what each input is brought to; NULL: nothing is cut that was not */
+    rsh_layout *out[RSHI_RULE_MOST];
+} matching;
+
+static rsh_status refuse(const matching *m, const char *why) {
+    return rshi_fail(RSH_EUNSUP, "%s of sharded tensors: %s", m->q.op->name, why);
+}
+
+/* ---- is it a case for a rule? ---- */
+
+static bool is_pointwise(const rsh_grad_op *op) { return op->layouts == rsh_grad_same_layout; }
+
+static bool is_number(const rsh_value *v) { return rsh_tensor_count(rsh_value_tensor(v)) == 1; }
+
+/* Equal layouts, and plain values of one element: any layout will do. */
+static bool is_alike(int nin, rsh_value *const *in) {
+    const rsh_layout *first = NULL;
+    for (int i = 0; i < nin; i++) {
+        const rsh_layout *l = rsh_value_layout(in[i]);
+        if (in[i] && !l && !is_number(in[i])) return false;
+        if (l && first && !rsh_layout_equal(l, first)) return false;
+        if (l) first = l;
+    }
+    return true;
+}
+
+static bool is_case(const rsh_grad_op *op, int nin, rsh_value *const *in) {
+    bool sharded = false;
+    for (int i = 0; i < nin; i++) {
+        if (!in[i] || !rsh_value_sharded(in[i])) continue;
+        if (rsh_value_reading(in[i], NULL)) return false;
+        sharded = true;
+    }
+    return sharded && op->placements && !(is_pointwise(op) && is_alike(nin, in));
+}
+
+/* ---- the mesh, and what it cuts ---- */
+
+static int64_t positions(const rsh_layout_desc *l) {
+    int64_t n = 1;
+    for (int a = 0; a < l->naxes; a++) n *= l->axis[a].size;
+    return n;
+}
+
+static int64_t rank_at(const rsh_layout_desc *l, int64_t i) { return l->ranks ? l->ranks[i] : l->first_rank + i; }
+
+static bool same_mesh(const rsh_layout_desc *a, const rsh_layout_desc *b) {
+    if (a->naxes != b->naxes) return false;
+    for (int k = 0; k < a->naxes; k++)
+        if (a->axis[k].size != b->axis[k].size) return false;
+    for (int64_t i = 0; i < positions(a); i++)
+        if (rank_at(a, i) != rank_at(b, i)) return false;
+    return true;
+}
+
+static bool same_cut(const rsh_cut *a, const rsh_cut *b) {
+    if (a->naxes != b->naxes || a->rule != b->rule || a->nsizes != b->nsizes) return false;
+    if ((a->rule == RSH_RULE_CYCLIC || a->rule == RSH_RULE_UNIT) && a->number != b->number) return false;
+    for (int k = 0; k < a->naxes; k++)
+        if (a->axes[k] != b->axes[k]) return false;
+    return a->rule != RSH_RULE_SIZES || !memcmp(a->sizes, b->sizes, (size_t)a->nsizes * sizeof *a->sizes);
+}
+
+static rsh_status note_dim(matching *m, int i, int d, const rsh_dim *dim) {
+    int letter = m->q.dims.in[i].letter[d];
+    if (dim->nsegments) return refuse(m, "a dim is made of segments");
+    for (int k = 0; k < dim->cut.naxes; k++) m->o.in[i][dim->cut.axes[k]] = rsh_shard_on(d);
+    if (!dim->cut.naxes || letter < 0) return RSH_OK; /* the solver refuses a cut without a letter */
+    const rsh_cut **cut = &m->cut[letter];
+    if (*cut && !same_cut(*cut, &dim->cut)) return refuse(m, "dims that belong together are cut differently");
+    *cut = &dim->cut;
+    return RSH_OK;
+}
+
+static rsh_status note_input(matching *m, int i, const rsh_value *v) {
+    const rsh_layout_desc *l = rsh_layout_describe(rsh_value_layout(v));
+    if (l->is_boxes || l->flat.naxes) return refuse(m, "the layout is not one part for each rank of a mesh");
+    if (l->op) return refuse(m, "an input is partial");
+    RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE,
+                "%s of sharded tensors that live on different comms", m->q.op->name);
+    if (m->mesh && !same_mesh(m->mesh, l)) return refuse(m, "their ranks differ");
+    m->mesh = l;
+    m->comm = rsh_value_comm(v);
+    for (int d = 0; d < l->ndim; d++) RSH_TRY(note_dim(m, i, d, &l->dim[d]));
+    return RSH_OK;
+}
+
+/* All that is not cut is replicated: zeroed placements say so. */
+static rsh_status read_inputs(matching *m, rsh_value *const *in) {
+    for (int i = 0; i < m->q.dims.nin; i++) {
+        m->q.placed[i] = in[i] != NULL;
+        if (in[i] && rsh_value_sharded(in[i])) RSH_TRY(note_input(m, i, in[i]));
+    }
+    m->q.naxes = m->mesh->naxes;
+    memcpy(m->o.was, m->o.in, sizeof m->o.was);
+    return RSH_OK;
+}
+
+/* ---- layouts that follow ---- */
+
+static rsh_status lay_out(const matching *m, const rsh_place *places, const rsh_rule_tensor *t, rsh_layout **out) {
+    rsh_layout_desc l = *m->mesh;
+    l.dtype = t->dtype;
+    l.ndim = t->ndim;
+    l.has_order = false;
+    for (int d = 0; d < t->ndim; d++) l.dim[d] = (rsh_dim){.size = t->shape[d]};
+    for (int a = 0; a < l.naxes; a++)
+        if (places[a].kind == RSH_PLACE_SHARD) l.dim[places[a].dim].cut = *m->cut[(int)t->letter[places[a].dim]];
+    return rsh_layout_new(&l, out);
+}
+
+static bool is_partial(const matching *m, const rsh_place *places) {
+    for (int a = 0; a < m->q.naxes; a++)
+        if (places[a].kind == RSH_PLACE_PARTIAL) return true;
+    return false;
+}
+
+static rsh_status lay_out_all(matching *m) {
+    for (int i = 0; i < m->q.dims.nout; i++) {
+        if (is_partial(m, m->o.out[i])) return refuse(m, "the result is a sum over a dim that is cut");
+        RSH_TRY(lay_out(m, m->o.out[i], &m->q.dims.out[i], &m->out[i]));
+    }
+    for (int i = 0; i < m->q.dims.nin; i++)
+        if (m->q.placed[i] && !rsh_places_equal(0, m->q.naxes, m->o.was[i], m->o.in[i]))
+            RSH_TRY(lay_out(m, m->o.in[i], &m->q.dims.in[i], &m->in[i]));
+    return RSH_OK;
+}
+
+static rsh_status check_chunks(const matching *m, rsh_value *const *in, char why[RSHI_WHY]) {
+    const rsh_layout *brought[RSHI_RULE_MOST];
+    for (int i = 0; i < m->q.dims.nin; i++) brought[i] = m->in[i] ? m->in[i] : rsh_value_layout(in[i]);
+    return rshi_rule_check_chunks(&m->q, brought, (const rsh_layout *const *)m->out, why);
+}
+
+/* An op that makes collective calls needs all ranks: those without a part cannot take part. */
+static rsh_status check_ranks(const matching *m) {
+    for (int letter = 0; letter < LETTERS; letter++)
+        if (m->cut[letter] && (m->q.dims.own >> letter & 1) && positions(m->mesh) != rsh_comm_size(m->comm))
+            return refuse(m, "not every rank of the comm has a part");
+    return RSH_OK;
+}
+
+static rsh_status work_out(matching *m, rsh_value *const *in) {
+    char why[RSHI_WHY] = "";
+    RSH_TRY(read_inputs(m, in));
+    RSH_TRY(check_ranks(m));
+    rsh_status st = rshi_rule_solve(&m->q, &m->o, why);
+    if (!st) st = lay_out_all(m);
+    if (!st) st = check_chunks(m, in, why);
+    return st && *why ? refuse(m, why) : st;
+}
+
+/* ---- inputs ---- */
+
+static rsh_status check_plain(const matching *m, const rsh_value *v) {
+    bool number = rsh_value_dtype(v) == RSH_F32 || rsh_value_dtype(v) == RSH_F64;
+    RSH_REQUIRE(!is_pointwise(m->q.op) || !number || is_number(v), RSH_EVALUE,
+                "%s of a sharded tensor and a plain one of %lld elements: a plain one has one element here",
+                m->q.op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));
+    return RSH_OK;
+}
+
+static rsh_status bring(const matching *m, int i, rsh_value *v, rsh_value **out) {
+    int rank = rsh_comm_rank(m->comm);
+    if (v && !rsh_value_sharded(v)) RSH_TRY(check_plain(m, v));
+    if (m->in[i] && rsh_value_sharded(v)) return rsh_value_reshard(v, m->in[i], RSH_DERIVATIVE_ADJOINT, NULL, out);
+    if (m->in[i] && rsh_layout_nparts(m->in[i], rank) == 1) return rshi_own_box_take(v, m->in[i], rank, out);
+    *out = rsh_value_hold(v);
+    return RSH_OK;
+}
+
+/* ---- applying ---- */
+
+static rsh_status run(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
+    rsh_value *brought[RSHI_RULE_MOST] = {0};
+    rsh_grad_as as = {.comm = m->comm, .out = (const rsh_layout *const *)m->out};
+    rsh_status st = RSH_OK;
+    for (int i = 0; !st && i < m->q.dims.nin; i++) st = bring(m, i, in[i], &brought[i]);
+    if (!st) st = rsh_grad_apply_as(m->q.op, attrs, m->q.dims.nin, brought, m->q.dims.nout, &as, out);
+    for (int i = 0; i < m->q.dims.nin; i++) rsh_value_free(brought[i]);
+    return st;
+}
+
+static void free_matching(matching *m) {
+    for (int i = 0; i < RSHI_RULE_MOST; i++) {
+        rsh_layout_free(m->in[i]);
+        rsh_layout_free(m->out[i]);
+    }
+    rshi_free(m);
+}
+
+rsh_status rsh_rule_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                          rsh_value **out) {
+    if (!is_case(op, nin, in)) return rsh_grad_apply(op, attrs, nin, in, nout, out);
+    RSH_NEEDS(out);
+    matching *m = RSHI_NEW(matching);
+    if (!m) return rshi_nomem();
+    rsh_status st = rshi_rule_ask(op, attrs, nin, in, nout, &m->q);
+    if (!st) st = work_out(m, in);
+    if (!st) st = run(m, attrs, in, out);
+    free_matching(m);
+    return st;
+}
