@@ -143,7 +143,7 @@ static rsh_status is_right(const side *s, const rsh_shard *shard) {
 static rsh_status prepare_dtensor(side *s) {
     const rsh_place rows = rsh_shard_on(0);
     rsh_value *local = NULL;
-    rsh_local_opts opts = {.shape = s->size};
+    rsh_local_opts opts = {sizeof opts, .shape = s->size};
     TRY(rsh_mesh_init(s->comm, 1, (const int64_t[]){s->b->ranks}, NULL, &s->mesh));
     TRY(rsh_value_share(rsh_torch_shard(s->src, 0)->tensor, false, &local));
     rsh_status st = rsh_dtensor_from_local(local, s->mesh, 1, &rows, &opts, &s->value);

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Tree: small promises that the repository keeps about itself.
 
-    check_tree.py names | types | strays | tags | version | walk | paths | breaks [ROOT]
+    check_tree.py names | types | strays | tags | options | version | walk | paths | breaks [ROOT]
 
 names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
 types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
 tags     every public function is said to be pure, local or collective: by its comment, its section or its header
+options  every public struct of options begins with struct_size, and its _INIT macro sets it
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
 walk     each function in the tables of "The walk" and "From a module to the walk" in ARCHITECTURE.md is defined in the
          file beside it
@@ -78,6 +79,17 @@ def tags(root):
             section = what if what.startswith("/* ----") else section
 
 
+def options(root):
+    """A struct is one of options if its name ends in _opts."""
+    for path in files(root, "include", ends=".h"):
+        text = re.sub(r"\\\n", " ", read(root, path))
+        for name, body in re.findall(r"typedef struct (rsh_\w+_opts) \{(.*?)\} \1;", text, re.S):
+            if not re.match(r"\s*size_t struct_size;", body):
+                yield f"{path}: {name} does not begin with struct_size"
+            if not re.search(rf"#define {name.upper()}_INIT\s+\{{\s*sizeof\({name}\)", text):
+                yield f"{path}: {name.upper()}_INIT does not begin with sizeof({name})"
+
+
 def version(root):
     said = read(root, "VERSION").strip()
     header = read(root, "include/reshard/version.h")
@@ -139,7 +151,7 @@ def breaks(root):
             yield f"{name}: changes {changed} lines of {path}"
 
 
-CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "version": version, "walk": walk,
+CHECKS = {"names": names, "types": types, "strays": strays, "tags": tags, "options": options, "version": version, "walk": walk,
           "paths": paths, "breaks": breaks}
 
 

@@ -45,7 +45,7 @@ static int compare(const void *a, const void *b) {
 int main(int argc, char **argv) {
     int steps = argc > 1 ? atoi(argv[1]) : 30;
     if (steps < 1 || steps > MOST) return 2;
-    rsh_attention_opts opts = {.width = WIDTH, .heads = HEADS, .bias = true};
+    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = HEADS, .bias = true};
     rsh_adam_opts adam = RSH_ADAMW_OPTS_INIT;
     rsh_module *m = NULL;
     rsh_optimizer *o = NULL;

@@ -170,7 +170,7 @@ static void bench_block(void) {
 }
 
 int main(int argc, char **argv) {
-    must(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = argc > 1 ? atoi(argv[1]) : 0}));
+    must(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = argc > 1 ? atoi(argv[1]) : 0}));
     printf("threads %d, of BLAS %d, instructions %s\n", rsh_nn_threads(), rsh_nn_blas_threads(), rsh_simd());
     bench_overhead();
     bench_block();

@@ -79,7 +79,7 @@ static rsh_status shard_model(rsh_module *m) {
 
 /* One step; *loss is that of this rank's rows, as a part of the mean over the whole batch. */
 static rsh_status step(rsh_module *m, rsh_optimizer *o, rsh_value *x, rsh_value *label, double *loss) {
-    rsh_cross_entropy_opts sum = {.reduction = RSH_REDUCE_SUM};
+    rsh_cross_entropy_opts sum = {sizeof sum, .reduction = RSH_REDUCE_SUM};
     rsh_value *logits = NULL, *total = NULL, *mean = NULL;
     TRY(rsh_optimizer_zero_grad(o));
     rsh_status st = rsh_module_forward(m, x, &logits);
@@ -104,7 +104,7 @@ static rsh_status train(void *ctx, rsh_comm *comm) {
     TRY(rsh_group_init(comm));
     TRY(make_model(r->dtype, &m));
     TRY(shard_model(m));
-    TRY(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = 0.3, .momentum = 0.9}, &o));
+    TRY(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.3, .momentum = 0.9}, &o));
     TRY(make_batch(r->dtype, rows * rsh_comm_rank(comm), rows, &x, &label));
     for (int i = 0; i < STEPS; i++) {
         double mine = 0, all = 0;

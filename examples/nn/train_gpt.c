@@ -136,7 +136,7 @@ static rsh_status give(rsh_module *m, const char *name, rsh_module *part) {
 
 static rsh_status give_blocks(rsh_module *m, const sizes *s, rsh_dtype dtype) {
     rsh_module *block[8] = {0}, *blocks = NULL;
-    rsh_attention_opts opts = {.width = s->width, .heads = s->heads, .bias = true, .causal = true};
+    rsh_attention_opts opts = {sizeof opts, .width = s->width, .heads = s->heads, .bias = true, .causal = true};
     for (int64_t i = 0; i < s->layers; i++) TRY(rsh_transformer_block_new(&opts, 4 * s->width, dtype, &block[i]));
     TRY(rsh_sequential_new((int)s->layers, block, &blocks));
     for (int64_t i = 0; i < s->layers; i++) rsh_module_free(block[i]);
@@ -203,7 +203,7 @@ static rsh_status trainer_new(const settings *set, rsh_comm *comm, bool reshard,
     TRY(make_model(&set->size, set->dtype, &t->m));
     TRY(cut_model(t->m, t->mesh));
     /* Within a node gathers are copies of this rank's own, which cannot run ahead. */
-    rsh_input_reshard_opts keep = {.no_prefetch = rsh_comm_nodes(comm) == 1};
+    rsh_input_reshard_opts keep = {sizeof keep, .no_prefetch = rsh_comm_nodes(comm) == 1};
     if (reshard) TRY(rsh_input_reshard(t->m, t->mesh, 0, &keep));
     return rsh_adam_new(t->m, &opts, &t->o);
 }

@@ -179,6 +179,8 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
     RSH_NEEDS(mesh);
     RSH_NEEDS(out);
     *out = NULL;
+    RSH_REQUIRE(!opts || opts->struct_size == sizeof *opts, RSH_EVALUE,
+                "options of struct_size %zu; start from RSH_LOCAL_OPTS_INIT", opts->struct_size);
     if (!rsh_mesh_comm(mesh)) return RSH_OK;
     bool alone = opts && opts->shape && !opts->check;
     rsh_status st = check_local(local, mesh, n, places);

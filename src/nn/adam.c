@@ -44,6 +44,7 @@ static rsh_status check_beta(const char *name, double beta) {
 
 rsh_status rsh_adam_new(rsh_module *m, const rsh_adam_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_adam_new: opts is NULL");
+    NN_CHECK_OPTS(opts, RSH_ADAM_OPTS_INIT);
     NN_TRY(rshn_not_negative("the learning rate", opts->lr));
     NN_TRY(rshn_not_negative("eps", opts->eps));
     NN_TRY(rshn_not_negative("the weight decay", opts->weight_decay));

@@ -293,7 +293,8 @@ static rsh_status add_hooks(rsh_module *m, request *r) {
 }
 
 rsh_status rsh_input_reshard(rsh_module *m, rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *opts) {
-    rsh_input_reshard_opts o = opts ? *opts : (rsh_input_reshard_opts){0};
+    NN_CHECK_OPTS(opts, RSH_INPUT_RESHARD_OPTS_INIT);
+    rsh_input_reshard_opts o = opts ? *opts : (rsh_input_reshard_opts)RSH_INPUT_RESHARD_OPTS_INIT;
     request *r = NULL;
     if (!m || !mesh) return rshn_fail(RSH_EVALUE, "rsh_input_reshard: %s is NULL", m ? "mesh" : "m");
     if (rsh_mesh_ndim(mesh) != 1)

@@ -67,6 +67,7 @@ static const rsh_module_kind attention = {"Attention", 1, 1, inputs, attend, siz
 
 static rsh_status check_opts(const rsh_attention_opts *o) {
     if (!o) return rshn_fail(RSH_EVALUE, "Attention: opts is NULL");
+    NN_CHECK_OPTS(o, RSH_ATTENTION_OPTS_INIT);
     NN_TRY(rshn_check_size("Attention", "the width", o->width));
     NN_TRY(rshn_check_size("Attention", "the number of heads", o->heads));
     if (o->width % o->heads == 0) return RSH_OK;

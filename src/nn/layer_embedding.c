@@ -134,6 +134,7 @@ static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, co
     NN_TRY(rshn_check_size(layer, "the number of columns", columns));
     *e = (embedding){.rows = rows, .padding = -1, .norm_type = 2};
     if (!o) return RSH_OK;
+    NN_CHECK_OPTS(o, RSH_EMBEDDING_OPTS_INIT);
     if (o->padded) {
         e->padding = o->padding < 0 ? o->padding + rows : o->padding;
         if (e->padding < 0 || e->padding >= rows)
@@ -175,6 +176,7 @@ rsh_status rsh_embedding_new(int64_t rows, int64_t columns, const rsh_embedding_
 rsh_status rsh_embedding_bag_new(int64_t rows, int64_t columns, const rsh_bag_opts *opts, rsh_dtype dtype,
                                  rsh_module **module) {
     embedding e;
+    NN_CHECK_OPTS(opts, RSH_BAG_OPTS_INIT);
     NN_TRY(read_opts("EmbeddingBag", rows, columns, opts ? &opts->rows : NULL, &e));
     if (opts && ((int)opts->mode < RSH_BAG_MEAN || opts->mode > RSH_BAG_MAX))
         return rshn_fail(RSH_EVALUE, "EmbeddingBag of mode %d", (int)opts->mode);

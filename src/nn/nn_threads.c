@@ -68,6 +68,7 @@ static int default_threads(const rsh_comm *comm) {
 }
 
 rsh_status rsh_nn_open(const rsh_comm *comm, const rsh_nn_opts *opts) {
+    NN_CHECK_OPTS(opts, RSH_NN_OPTS_INIT);
     int threads = opts ? opts->threads : 0;
     if (threads < 0) return rshn_fail(RSH_EVALUE, "nn cannot use %d threads", threads);
     if (mine.opens++) return RSH_OK;

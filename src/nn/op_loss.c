@@ -291,7 +291,8 @@ rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_
                                    .backward = entropy_backward,
                                    .attr_bytes = sizeof(entropy_attrs),
                                    .placements = &rule};
-    rsh_cross_entropy_opts none = {RSH_REDUCE_MEAN, false, 0, 0};
+    rsh_cross_entropy_opts none = RSH_CROSS_ENTROPY_OPTS_INIT;
+    NN_CHECK_OPTS(opts, RSH_CROSS_ENTROPY_OPTS_INIT);
     if (!opts) opts = &none;
     NN_TRY(check_reduction("cross_entropy", opts->reduction));
     if (!(opts->label_smoothing >= 0 && opts->label_smoothing <= 1))

@@ -8,7 +8,7 @@
 /* A plain value as this rank's part.  One that remembers whose part it is becomes that DTensor again. */
 static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
     const rsh_layout *was = rsh_dtensor_part_layout(v);
-    rsh_local_opts opts = {.shape = NULL};
+    rsh_local_opts opts = {sizeof opts, .shape = NULL};
     if (was && rsh_mesh_equal(rsh_dtensor_part_mesh(v), mesh)) {
         opts.shape = rsh_layout_shape(was);
         NN_TRY(rsh_mesh_places(mesh, RSH_MESH_POSITIONS, was, &is));

@@ -31,6 +31,7 @@ static const rshn_optimizer_kind sgd = {1, {"momentum"}, needs, step};
 
 rsh_status rsh_sgd_new(rsh_module *m, const rsh_sgd_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_sgd_new: opts is NULL");
+    NN_CHECK_OPTS(opts, RSH_SGD_OPTS_INIT);
     NN_TRY(rshn_not_negative("the learning rate", opts->lr));
     NN_TRY(rshn_not_negative("the momentum", opts->momentum));
     NN_TRY(rshn_not_negative("the weight decay", opts->weight_decay));

@@ -313,6 +313,7 @@ static void make_ckpt(void) {
     make_file(have.ckpt_path, file, sizeof file - 1);
     have.rsh_convert_opts = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
     have.rsh_convert_opts.force = true;
+    have.rsh_local_opts = (rsh_local_opts)RSH_LOCAL_OPTS_INIT;
     have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
     ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
     ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));

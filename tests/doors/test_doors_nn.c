@@ -109,11 +109,15 @@ static int make(void **state) {
     have.batch = zeros(RSH_F32, 3, shape);
     have.mask = zeros(RSH_BOOL, 2, shape);
     have.index = zeros(RSH_I64, 1, shape);
-    have.rsh_nn_opts.threads = 1;
+    have.rsh_nn_opts = (rsh_nn_opts){sizeof(rsh_nn_opts), .threads = 1};
+    have.rsh_input_reshard_opts = (rsh_input_reshard_opts)RSH_INPUT_RESHARD_OPTS_INIT;
+    have.rsh_cross_entropy_opts = (rsh_cross_entropy_opts)RSH_CROSS_ENTROPY_OPTS_INIT;
+    have.rsh_embedding_opts = (rsh_embedding_opts)RSH_EMBEDDING_OPTS_INIT;
+    have.rsh_bag_opts = (rsh_bag_opts)RSH_BAG_OPTS_INIT;
     have.rsh_module_kind = (rsh_module_kind){.name = "Kind"};
     have.rsh_named_input = (rsh_named_input){"input", have.rsh_value};
-    have.rsh_attention_opts = (rsh_attention_opts){.width = 4, .heads = 2};
-    have.rsh_sgd_opts.lr = 0.1;
+    have.rsh_attention_opts = (rsh_attention_opts){sizeof(rsh_attention_opts), .width = 4, .heads = 2};
+    have.rsh_sgd_opts = (rsh_sgd_opts)RSH_SGD_OPTS_INIT;
     have.rsh_adam_opts = (rsh_adam_opts)RSH_ADAM_OPTS_INIT;
     have.rsh_sharding_planner.build_plan = empty_plan;
     have.fresh_name = fresh_name;

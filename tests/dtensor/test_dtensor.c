@@ -320,7 +320,7 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     RSH_TRY(local_whole(RSH_F32, 2, mine, &local));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
     CHECK(!v);
-    rsh_local_opts check = {.check = true};
+    rsh_local_opts check = {sizeof check, .check = true};
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* different sizes are no replicas */
     rsh_value_free(local);
     RSH_TRY(local_whole(RSH_F32, 2, (const int64_t[]){2, 2}, &local));

@@ -95,7 +95,7 @@ static rsh_status uneven(void *ctx, rsh_comm *c) {
     (void)ctx;
     RSH_TRY(line_of(c, &m));
     for (int given = 0; given < 2; given++) {
-        rsh_local_opts opts = {.shape = given ? shape : NULL};
+        rsh_local_opts opts = {sizeof opts, .shape = given ? shape : NULL};
         rsh_value *local = NULL, *v = NULL, *whole = NULL;
         RSH_TRY(constant(2, (const int64_t[]){mine, 4}, (double)me + 1, false, &local));
         RSH_TRY(rsh_dtensor_from_local(local, m, 1, &S, &opts, &v));
@@ -129,7 +129,7 @@ static rsh_status uneven_errors(void *ctx, rsh_comm *c) {
     CHECK_SAYS("position 2 has 1 dims");
     rsh_value_free(local);
     RSH_TRY(constant(2, (const int64_t[]){2, 4}, 0, false, &local));
-    rsh_local_opts opts = {.shape = (const int64_t[]){3, 4}};
+    rsh_local_opts opts = {sizeof opts, .shape = (const int64_t[]){3, 4}};
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, &opts, &v)); /* 3 rows: nobody has 2 */
     CHECK(!v);
     rsh_value_free(local);
@@ -261,7 +261,7 @@ static void placements_that_cannot_be_are_refused_on_every_rank(void **state) {
 static rsh_status halves(void *ctx, rsh_comm *c) {
     rsh_mesh *m[2] = {NULL, NULL};
     const rsh_place R = rsh_replicate();
-    rsh_local_opts check = {.check = true};
+    rsh_local_opts check = {sizeof check, .check = true};
     rsh_value *local = NULL, *v = NULL;
     int me = rsh_comm_rank(c);
     (void)ctx;

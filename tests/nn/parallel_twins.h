@@ -39,8 +39,8 @@ static inline rsh_status backward_of(rsh_value *y) {
 /* Steps of SGD on both: outputs, gradients of parameters and inputs, and parameters stay close. */
 static inline rsh_status train_both(rsh_module *m, rsh_module *plain, rsh_value *x, int steps) {
     rsh_optimizer *sgd[2] = {NULL, NULL};
-    TRY(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = 0.25}, &sgd[0]));
-    TRY(rsh_sgd_new(plain, &(rsh_sgd_opts){.lr = 0.25}, &sgd[1]));
+    TRY(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.25}, &sgd[0]));
+    TRY(rsh_sgd_new(plain, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.25}, &sgd[1]));
     for (int i = 0; i < steps; i++) {
         rsh_value *y = NULL, *py = NULL, *xa = NULL, *xb = NULL;
         TRY(rsh_value_detach(x, &xa));

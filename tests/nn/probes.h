@@ -11,6 +11,7 @@
 #define ROWS 8
 #define WIDTH 10
 #define HIDDEN 16
+#define INPUT_OPTS(...) (&(rsh_input_reshard_opts){sizeof(rsh_input_reshard_opts), __VA_ARGS__})
 
 static inline int64_t ceiling(int64_t n, int64_t w) { return (n + w - 1) / w; }
 

@@ -62,7 +62,7 @@ ONE(causal, rsh_nn_attention(in[0], in[1], in[2], NULL, true, out))
 ONE(masked_attention, rsh_nn_attention(in[0], in[1], in[2], in[3], false, out))
 
 static rsh_status entropy(rsh_value *const *in, rsh_reduction reduction, double smoothing, rsh_value **out) {
-    rsh_cross_entropy_opts o = {reduction, true, 1, smoothing}; /* class 1 is ignored, if there is one */
+    rsh_cross_entropy_opts o = {sizeof o, reduction, true, 1, smoothing}; /* class 1 is ignored, if there is one */
     return rsh_nn_cross_entropy(in[0], in[1], &o, out);
 }
 ONE(entropy_mean, entropy(in, RSH_REDUCE_MEAN, 0, out))

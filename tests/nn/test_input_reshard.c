@@ -7,15 +7,15 @@
 
 static rsh_status block(rsh_module **out) {
     rsh_random_seed(4);
-    rsh_attention_opts opts = {.width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
+    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
     return rsh_transformer_block_new(&opts, HIDDEN, RSH_F32, out);
 }
 
 /* Three steps of SGD of two models that must stay equal. */
 static rsh_status train_both(rsh_module *a, rsh_module *b, rsh_value *x) {
     rsh_optimizer *sgd[2] = {NULL, NULL};
-    TRY(rsh_sgd_new(a, &(rsh_sgd_opts){.lr = 0.01}, &sgd[0]));
-    TRY(rsh_sgd_new(b, &(rsh_sgd_opts){.lr = 0.01}, &sgd[1]));
+    TRY(rsh_sgd_new(a, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.01}, &sgd[0]));
+    TRY(rsh_sgd_new(b, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.01}, &sgd[1]));
     for (int i = 0; i < 3; i++) {
         TRY(rsh_module_zero_grad(a));
         TRY(rsh_module_zero_grad(b));
@@ -50,7 +50,7 @@ static rsh_status compare(rsh_status (*make)(rsh_module **), int ndim, int dim, 
     TRY(make(&plain));
     TRY(make(&other));
     TRY(make_value(RSH_F32, ndim, (int64_t[]){ROWS, ndim == 2 ? WIDTH : 5, WIDTH}, 5, false, &x));
-    TRY(rsh_input_reshard(other, mesh, dim, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &stats}));
+    TRY(rsh_input_reshard(other, mesh, dim, INPUT_OPTS(.plain_is_replicated = true, .stats = &stats)));
     if (again) TRY(rsh_recompute(other));
     TRY(train_both(plain, other, x));
     if (rsh_mesh_size(mesh) > 1) CHECK(cut < 0 ? stats.cut > 20 : stats.cut == 3 * cut);
@@ -105,7 +105,7 @@ static rsh_status i2_trial(void *ctx) {
     TRY(mlp(&m));
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
     TRY(rsh_input_reshard(m, mesh, RSH_NO_DIM,
-                          &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &stats}));
+                          INPUT_OPTS(.plain_is_replicated = true, .stats = &stats)));
     TRY(forward_backward(m, x));
     CHECK(!stats.cut && !stats.left);
     rsh_value_free(x);
@@ -154,7 +154,7 @@ static rsh_status i3_trial(void *ctx) {
         TRY(small_net(&m[i]));
         TRY(rsh_adam_new(m[i], &opts, &adam[i]));
     }
-    TRY(rsh_input_reshard(m[1], tp, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &stats}));
+    TRY(rsh_input_reshard(m[1], tp, 0, INPUT_OPTS(.plain_is_replicated = true, .stats = &stats)));
     for (int i = 0; i < 5; i++) {
         for (int k = 0; k < 2; k++) {
             TRY(rsh_module_zero_grad(m[k]));
@@ -178,7 +178,7 @@ static void i3_data_parallel_ranks_keep_chunks_over_a_slice_of_the_mesh(void **s
 /* What differs between ranks, as the local output of a column-wise layer does, is left without the option. */
 static rsh_status own_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.stats = &stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .stats = &stats};
     rsh_module *m = NULL, *plain = NULL, **both[] = {&m, &plain};
     rsh_mesh *mesh = NULL;
     rsh_value *x = NULL;
@@ -213,7 +213,7 @@ static rsh_status changed_trial(void *ctx) {
     (void)ctx;
     TRY(line(&mesh));
     TRY(mlp(&m));
-    TRY(rsh_input_reshard(m, mesh, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true}));
+    TRY(rsh_input_reshard(m, mesh, 0, INPUT_OPTS(.plain_is_replicated = true)));
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
     TRY(forward_loss(m, x, &loss));
     TRY(rsh_module_submodule(m, "2", &second));
@@ -239,7 +239,7 @@ static rsh_status kept_by(rsh_mesh *mesh, bool cut, uint64_t *kept) {
     rsh_value *x = NULL, *loss = NULL;
     TRY(mlp(&m));
     TRY(make_value(RSH_F32, 2, (int64_t[]){400, WIDTH}, 5, false, &x));
-    if (cut) TRY(rsh_input_reshard(m, mesh, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true}));
+    if (cut) TRY(rsh_input_reshard(m, mesh, 0, INPUT_OPTS(.plain_is_replicated = true)));
     uint64_t before = rsh_alloc_get_stats().data_bytes;
     TRY(rsh_module_forward(m, x, &loss));
     *kept = rsh_alloc_get_stats().data_bytes - before;
@@ -281,8 +281,8 @@ static rsh_status nested_trial(void *ctx) {
     TRY(mlp(&plain));
     TRY(mlp(&in));
     p.inner = in;
-    TRY(rsh_input_reshard(in, mesh, 1, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &inner}));
-    TRY(probe_new(&p, mesh, 0, &(rsh_input_reshard_opts){.plain_is_replicated = true, .stats = &outer}, &out));
+    TRY(rsh_input_reshard(in, mesh, 1, INPUT_OPTS(.plain_is_replicated = true, .stats = &inner)));
+    TRY(probe_new(&p, mesh, 0, INPUT_OPTS(.plain_is_replicated = true, .stats = &outer), &out));
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &x));
     TRY(forward_backward(plain, x));
     TRY(forward_backward(out, x));

@@ -30,7 +30,7 @@ typedef struct pair {
 } pair;
 
 static rsh_status pair_new(pair *p, bool cut) {
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .stats = &p->stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &p->stats};
     TRY(line(&p->mesh));
     TRY(mlp(&p->first));
     TRY(mlp(&p->second));

@@ -4,7 +4,7 @@
 /* One tensor of a size and dtype; what is kept is at most the ceiling share. */
 static rsh_status size_trial(rsh_mesh *mesh, rsh_dtype dtype, int ndim, const int64_t *shape, int dim) {
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .stats = &stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &stats};
     probe p = {.n = 0};
     rsh_module *m = NULL;
     rsh_value *v = NULL;
@@ -68,7 +68,7 @@ static rsh_status transposed(rsh_value **out) {
 /* A transposed tensor comes back transposed, and one saved three times is cut once. */
 static rsh_status sharing_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .stats = &stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &stats};
     probe p = {.n = 0};
     rsh_mesh *mesh = NULL;
     rsh_module *m = NULL;
@@ -99,7 +99,7 @@ static void slots_of_one_tensor_share_a_chunk_and_a_gather(void **state) {
 /* A parameter, one that is frozen, and a tensor below the threshold stay as they are. */
 static rsh_status left_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .threshold = 65, .stats = &stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .threshold = 65, .stats = &stats};
     probe p = {.n = 0};
     rsh_mesh *mesh = NULL;
     rsh_module *m = NULL;
@@ -153,7 +153,7 @@ static rsh_status dtensor_back(const rsh_saved *s, rsh_mesh *mesh, const rsh_val
 
 static rsh_status dtensor_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.stats = &stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .stats = &stats};
     probe p = {.n = 0};
     rsh_mesh *mesh = NULL;
     rsh_module *m = NULL;
@@ -185,7 +185,7 @@ static void dtensors_that_are_replicated_are_cut_and_others_left(void **state) {
 /* A DTensor on another mesh, of the same ranks and of more dims, is none of this one's business. */
 static rsh_status other_mesh_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.stats = &stats};
+    rsh_input_reshard_opts opts = {sizeof opts, .stats = &stats};
     probe p = {.n = 0};
     rsh_mesh *mesh = NULL, *grid = NULL;
     rsh_module *m = NULL;
@@ -245,7 +245,7 @@ static rsh_status fails_before(void *ctx, rsh_module *m, rsh_value **in) {
 }
 
 static rsh_status failing_trial(void *ctx) {
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true};
     probe p = {.fail = true};
     rsh_mesh *mesh = NULL;
     rsh_module *m = NULL, *outer = NULL;
@@ -319,7 +319,7 @@ static void an_inner_call_that_pushed_nothing_pops_nothing(void **state) {
 /* ---- wrong ---- */
 
 static rsh_status check_trial(void *ctx) {
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true};
     bool differ = *(bool *)ctx && rsh_group_size(NULL) > 1;
     probe p = {.n = 0};
     rsh_mesh *mesh = NULL;
@@ -359,7 +359,7 @@ static rsh_status wrong_trial(void *ctx) {
     TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, shape, NULL, &mesh));
     CHECK_STATUS(RSH_EVALUE, rsh_input_reshard(m, mesh, 0, NULL));
     CHECK(strstr(rsh_error_detail(), "a mesh of 2 dims"));
-    CHECK_STATUS(RSH_EVALUE, rsh_input_reshard(m, flat, 0, &(rsh_input_reshard_opts){.threshold = -1}));
+    CHECK_STATUS(RSH_EVALUE, rsh_input_reshard(m, flat, 0, INPUT_OPTS(.threshold = -1)));
     rsh_module_free(m);
     rsh_mesh_free(mesh), rsh_mesh_free(flat);
     return RSH_OK;

@@ -72,7 +72,7 @@ static rsh_status megatron_trial(void *ctx) {
     TRY(make_model(t, &cut));
     TRY(make_model(t, &whole));
     TRY(shard_pair(t, cut, prefix));
-    rsh_sgd_opts opts = {.lr = 0.01, .momentum = 0.9};
+    rsh_sgd_opts opts = {sizeof opts, .lr = 0.01, .momentum = 0.9};
     TRY(rsh_sgd_new(cut, &opts, &cut_sgd));
     TRY(rsh_sgd_new(whole, &opts, &whole_sgd));
     rsh_value *all = NULL, *mine = NULL, *y = NULL, *expected = NULL, *loss = NULL;

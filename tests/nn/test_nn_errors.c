@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include <reshard/alloc.h>
+#include <reshard/nn/layers.h>
+#include <reshard/nn/optim.h>
+#include <reshard/nn/recompute.h>
 
 #include "nn/numbers.h"
 
@@ -100,7 +103,7 @@ static void dims_and_indices_out_of_range_are_refused(void **state) {
     refused(rsh_nn_embedding(I(7, 7), F(6, 3), -1, out()), RSH_EINDEX, "embedding");
     refused(rsh_nn_embedding(I(6, 7), F(6, 3), 6, out()), RSH_EINDEX, "embedding with padding row 6");
     refused(rsh_nn_cross_entropy(F(3, 2), I(3, 3), NULL, out()), RSH_EINDEX, "target 2 of 2 classes");
-    rsh_cross_entropy_opts other = {.ignore = true, .ignore_index = 1};
+    rsh_cross_entropy_opts other = {sizeof other, .ignore = true, .ignore_index = 1};
     refused(rsh_nn_cross_entropy(F(3, 2), I(5, 3), &other, out()), RSH_EINDEX, "target 3 of 2 classes");
 }
 
@@ -130,11 +133,37 @@ static void numbers_out_of_range_are_refused(void **state) {
     refused(rsh_nn_dropout(F(2), -0.5, 0, 0, out()), RSH_EVALUE, "probability");
     refused(rsh_nn_dropout(F(2), NAN, 0, 0, out()), RSH_EVALUE, "probability");
     refused(rsh_nn_clamp(F(2), NAN, 1, out()), RSH_EVALUE, "clamp");
-    refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &(rsh_cross_entropy_opts){.label_smoothing = 1.5}, out()),
-            RSH_EVALUE, "smoothing");
+    rsh_cross_entropy_opts smooth = {sizeof smooth, .label_smoothing = 1.5};
+    refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &smooth, out()), RSH_EVALUE, "smoothing");
     refused(rsh_nn_chunk(F(2), 0, 0, &(int){0}, out()), RSH_EVALUE, "chunk");
     refused(rsh_nn_cat(0, (rsh_value *[]){F(2)}, 0, out()), RSH_EVALUE, "cat of 0 values");
-    refused(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = -1}), RSH_EVALUE, "-1 threads");
+    refused(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = -1}), RSH_EVALUE, "-1 threads");
+}
+
+/* A program whose headers are not the library's. */
+static void options_of_another_size_are_refused(void **state) {
+    (void)state;
+    rsh_module *m = NULL, *none = NULL;
+    rsh_optimizer *o = NULL;
+    rsh_bag_opts bag = RSH_BAG_OPTS_INIT;
+    bag.rows.struct_size = 8;
+    refused(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = 1}), RSH_EVALUE, "RSH_NN_OPTS_INIT");
+    refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &(rsh_cross_entropy_opts){.ignore = false}, out()), RSH_EVALUE,
+            "RSH_CROSS_ENTROPY_OPTS_INIT");
+    refused(rsh_embedding_new(3, 2, &(rsh_embedding_opts){.padding = 0}, RSH_F32, &none), RSH_EVALUE,
+            "RSH_EMBEDDING_OPTS_INIT");
+    refused(rsh_embedding_bag_new(3, 2, &(rsh_bag_opts){.mode = RSH_BAG_SUM}, RSH_F32, &none), RSH_EVALUE,
+            "RSH_BAG_OPTS_INIT");
+    refused(rsh_embedding_bag_new(3, 2, &bag, RSH_F32, &none), RSH_EVALUE, "RSH_EMBEDDING_OPTS_INIT");
+    refused(rsh_attention_new(&(rsh_attention_opts){.width = 4, .heads = 2}, RSH_F32, &none), RSH_EVALUE,
+            "RSH_ATTENTION_OPTS_INIT");
+    assert_int_equal(rsh_linear_new(2, 2, true, RSH_F32, &m), RSH_OK);
+    refused(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = 0.1}, &o), RSH_EVALUE, "RSH_SGD_OPTS_INIT");
+    refused(rsh_adam_new(m, &(rsh_adam_opts){.lr = 0.1}, &o), RSH_EVALUE, "RSH_ADAM_OPTS_INIT");
+    refused(rsh_input_reshard(m, NULL, 0, &(rsh_input_reshard_opts){.threshold = 0}), RSH_EVALUE,
+            "RSH_INPUT_RESHARD_OPTS_INIT");
+    assert_true(!none && !o);
+    rsh_module_free(m);
 }
 
 static void integers_have_no_gradient(void **state) {
@@ -234,6 +263,7 @@ int main(void) {
         cmocka_unit_test_teardown(dims_and_indices_out_of_range_are_refused, clean),
         cmocka_unit_test_teardown(dtypes_that_do_not_go_are_refused, clean),
         cmocka_unit_test_teardown(numbers_out_of_range_are_refused, clean),
+        cmocka_unit_test_teardown(options_of_another_size_are_refused, clean),
         cmocka_unit_test_teardown(integers_have_no_gradient, clean),
         cmocka_unit_test_teardown(a_saved_value_that_changed_is_noticed, clean),
         cmocka_unit_test_teardown(without_memory_an_op_fails_and_leaves_nothing, clean),

@@ -98,7 +98,7 @@ static rsh_reduction reduction_of(const answered_case *c) {
 }
 
 static rsh_status cross_entropy(run *r) {
-    rsh_cross_entropy_opts opts = {.reduction = reduction_of(r->c),
+    rsh_cross_entropy_opts opts = {sizeof opts, .reduction = reduction_of(r->c),
                                    .ignore = true,
                                    .ignore_index = (int64_t)number_of(r->c, "ignore"),
                                    .label_smoothing = number_of(r->c, "smoothing")};
@@ -252,7 +252,7 @@ static void values_and_gradients_are_those_of_pytorch(void **state) {
 
 static void two_threads_give_them_too(void **state) {
     (void)state;
-    assert_int_equal(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = 2}), RSH_OK);
+    assert_int_equal(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = 2}), RSH_OK);
     check_file();
     rsh_nn_close();
 }

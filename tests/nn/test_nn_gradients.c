@@ -323,7 +323,8 @@ static void entropy_set(trial *t) {
     t->p = below(t, 2) ? unit(t) : 0;
 }
 static rsh_status cross_entropy(const trial *t, rsh_value *const *in, rsh_value **out) {
-    rsh_cross_entropy_opts opts = {.reduction = t->b && t->a == RSH_REDUCE_MEAN ? RSH_REDUCE_SUM : (rsh_reduction)t->a,
+    rsh_reduction reduction = t->b && t->a == RSH_REDUCE_MEAN ? RSH_REDUCE_SUM : (rsh_reduction)t->a;
+    rsh_cross_entropy_opts opts = {sizeof opts, .reduction = reduction,
                                    .ignore = t->b,
                                    .ignore_index = 0,
                                    .label_smoothing = t->p};

@@ -11,6 +11,8 @@
 
 #include "nn/numbers.h"
 
+#define NN_OPTS(...) (&(rsh_nn_opts){sizeof(rsh_nn_opts), __VA_ARGS__})
+
 typedef rsh_status unary_fn(rsh_value *x, rsh_value **out);
 
 static rsh_status gelu(rsh_value *x, rsh_value **out) { return rsh_nn_gelu(x, RSH_GELU_ERF, out); }
@@ -155,7 +157,7 @@ static void threads_change_no_bit(void **state) {
     for (int k = 0; k < 2; k++) {
         int n;
         rsh_value *seeds[8];
-        assert_int_equal(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = k ? 3 : 1}), RSH_OK);
+        assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = k ? 3 : 1)), RSH_OK);
         assert_int_equal(rsh_nn_threads(), k ? 3 : 1);
         all_ops(x, w, out[k], &n);
         for (int i = 0; i < n; i++)
@@ -182,15 +184,15 @@ static void blas_gets_the_threads_of_nn_and_its_own_back(void **state) {
     (void)state;
     int before = rsh_nn_blas_threads();
     if (!before) skip();
-    assert_int_equal(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = before + 1}), RSH_OK);
+    assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = before + 1)), RSH_OK);
     assert_int_equal(rsh_nn_blas_threads(), before + 1);
-    assert_int_equal(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = 1}), RSH_OK); /* only the first time counts */
+    assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = 1)), RSH_OK); /* only the first time counts */
     assert_int_equal(rsh_nn_blas_threads(), before + 1);
     rsh_nn_close();
     assert_int_equal(rsh_nn_blas_threads(), before + 1);
     rsh_nn_close();
     assert_int_equal(rsh_nn_blas_threads(), before);
-    assert_int_equal(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = before + 1, .keep_blas_threads = true}), RSH_OK);
+    assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = before + 1, .keep_blas_threads = true)), RSH_OK);
     assert_int_equal(rsh_nn_blas_threads(), before);
     rsh_nn_close();
     rsh_nn_close();
@@ -218,7 +220,7 @@ static void ranks_share_the_cores(void **state) {
 /* Two ranks have two threads each, and both use BLAS from their threads at once. */
 static rsh_status batches(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    rsh_status st = rsh_nn_open(comm, &(rsh_nn_opts){.threads = 2});
+    rsh_status st = rsh_nn_open(comm, NN_OPTS(.threads = 2));
     rsh_value *a = some_value(RSH_F64, 1, false, SIZES(8, 20, 30)),
               *b = some_value(RSH_F64, 2, false, SIZES(8, 30, 10));
     for (int i = 0; i < 50 && !st; i++) {

@@ -62,7 +62,7 @@ static rsh_status one_loss(rsh_mesh *m, const rsh_place *logits, const rsh_place
     int64_t rows[2] = {shape[0], ndim > 2 ? shape[2] : 1};
     rsh_value *x = some_value(RSH_F64, 1, true, ndim, shape), *target = some_indices(shape[1], ndim - 1, rows);
     rsh_value *dx = NULL, *y = NULL, *dy = NULL;
-    rsh_cross_entropy_opts o = {reduction, false, 0, 0};
+    rsh_cross_entropy_opts o = {sizeof o, reduction, false, 0, 0};
     TRY(placed(m, x, logits, &dx));
     TRY(rsh_nn_cross_entropy(x, target, &o, &y));
     uint64_t before = moves(rsh_mesh_comm(m));

@@ -146,12 +146,15 @@ static rsh_status steps(void *ctx) {
 
 static void optimizers_step_as_their_formulas_say(void **state) {
     (void)state;
-    const rsh_sgd_opts sgd[] = {{.lr = 0.1},
-                                {.lr = 0.1, .weight_decay = 0.3},
-                                {.lr = 0.1, .momentum = 0.9, .dampening = 0.2},
-                                {.lr = 0.1, .momentum = 0.8, .weight_decay = 0.1, .nesterov = true}};
-    const rsh_adam_opts adam[] = {
-        RSH_ADAM_OPTS_INIT, RSH_ADAMW_OPTS_INIT, {0.05, 0.8, 0.9, 1e-6, 0.2, false}, {0.05, 0.8, 0.9, 1e-6, 0.2, true}};
+    enum { SIZE = sizeof(rsh_sgd_opts), ADAM_SIZE = sizeof(rsh_adam_opts) };
+    const rsh_sgd_opts sgd[] = {{SIZE, .lr = 0.1},
+                                {SIZE, .lr = 0.1, .weight_decay = 0.3},
+                                {SIZE, .lr = 0.1, .momentum = 0.9, .dampening = 0.2},
+                                {SIZE, .lr = 0.1, .momentum = 0.8, .weight_decay = 0.1, .nesterov = true}};
+    const rsh_adam_opts adam[] = {RSH_ADAM_OPTS_INIT,
+                                  RSH_ADAMW_OPTS_INIT,
+                                  {ADAM_SIZE, 0.05, 0.8, 0.9, 1e-6, 0.2, false},
+                                  {ADAM_SIZE, 0.05, 0.8, 0.9, 1e-6, 0.2, true}};
     for (int i = 0; i < 4; i++)
         for (int n = 1; n <= 4; n++) {
             trial t = {
@@ -231,15 +234,15 @@ static void numbers_that_make_no_sense_are_refused(void **state) {
     rsh_optimizer *o = NULL;
     assert_int_equal(make_holder(RSH_F32, &m), RSH_OK);
     assert_int_equal(rsh_module_new(&holder, NULL, &empty), RSH_OK);
-    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = -1}, &o), RSH_EVALUE);
-    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = NAN}, &o), RSH_EVALUE);
-    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = 1, .nesterov = true}, &o), RSH_EVALUE);
-    assert_int_equal(rsh_sgd_new(empty, &(rsh_sgd_opts){.lr = 1}, &o), RSH_EVALUE);
+    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = -1}, &o), RSH_EVALUE);
+    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = NAN}, &o), RSH_EVALUE);
+    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 1, .nesterov = true}, &o), RSH_EVALUE);
+    assert_int_equal(rsh_sgd_new(empty, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 1}, &o), RSH_EVALUE);
     rsh_adam_opts adam = RSH_ADAM_OPTS_INIT;
     adam.beta2 = 1;
     assert_int_equal(rsh_adam_new(m, &adam, &o), RSH_EVALUE);
     assert_null(o);
-    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){.lr = 1, .momentum = 0.5}, &o), RSH_OK);
+    assert_int_equal(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 1, .momentum = 0.5}, &o), RSH_OK);
     assert_int_equal(rsh_optimizer_set_lr(o, INFINITY), RSH_EVALUE);
     rsh_state_dict *d = NULL;
     rsh_value *v = NULL;

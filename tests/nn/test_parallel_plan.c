@@ -276,7 +276,8 @@ static rsh_status to_replicated(void *ctx, rsh_module *m, rsh_mesh *mesh, rsh_va
     rsh_place whole = rsh_replicate();
     rsh_value *d = NULL;
     (void)m;
-    TRY(rsh_dtensor_from_local(in[0], mesh, 1, &whole, &(rsh_local_opts){.shape = rsh_value_shape(in[0])}, &d));
+    rsh_local_opts opts = {sizeof opts, .shape = rsh_value_shape(in[0])};
+    TRY(rsh_dtensor_from_local(in[0], mesh, 1, &whole, &opts, &d));
     rsh_value_free(in[0]);
     in[0] = d;
     ++*(int *)ctx;

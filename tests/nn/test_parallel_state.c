@@ -12,7 +12,7 @@
 /* Sizes that 2 and 4 do not divide; an embedding with a padding row, and norms. */
 static rsh_status model(rsh_module **out) {
     rsh_module *m[4] = {0};
-    rsh_embedding_opts padded = {.padded = true, .padding = 6};
+    rsh_embedding_opts padded = {sizeof padded, .padded = true, .padding = 6};
     TRY(rsh_embedding_new(7, 5, &padded, RSH_F64, &m[0]));
     TRY(rsh_linear_new(5, 9, true, RSH_F64, &m[1]));
     TRY(rsh_linear_new(9, 5, true, RSH_F64, &m[2]));
@@ -51,7 +51,8 @@ static rsh_status give_grads(rsh_module *m, rsh_module *plain, uint64_t seed) {
 
 static rsh_status new_optimizer(int kind, rsh_module *m, rsh_optimizer **out) {
     rsh_adam_opts adam = RSH_ADAM_OPTS_INIT, adamw = RSH_ADAMW_OPTS_INIT;
-    if (kind == 0) return rsh_sgd_new(m, &(rsh_sgd_opts){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}, out);
+    rsh_sgd_opts sgd = {sizeof sgd, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+    if (kind == 0) return rsh_sgd_new(m, &sgd, out);
     return rsh_adam_new(m, kind == 1 ? &adam : &adamw, out);
 }
 

@@ -43,7 +43,7 @@ static rsh_status mlp_trial(void *ctx) {
     rsh_value *x = NULL;
     rsh_parallel_entry plan[2];
     rsh_input_reshard_stats stats = {0};
-    rsh_input_reshard_opts opts = {.plain_is_replicated = true, .stats = &stats, .no_prefetch = c->local};
+    rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &stats, .no_prefetch = c->local};
     TRY(line(&mesh));
     TRY(normals(2, (int64_t[]){12, 10}, &x));
     if (c->reshard) TRY(rsh_value_set_requires_grad(x, false)); /* a leaf that requires one would not be cut */
@@ -121,7 +121,7 @@ static rsh_status gpt(bool tied, rsh_module **out) {
     rsh_module *m = NULL, *part = NULL, *block[LAYERS] = {0};
     rsh_value *v = NULL;
     int64_t places[LENGTH], width = WIDTH;
-    rsh_attention_opts opts = {.width = WIDTH, .heads = HEADS, .bias = true, .causal = true};
+    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = HEADS, .bias = true, .causal = true};
     rsh_random_seed(3);
     for (int i = 0; i < LENGTH; i++) places[i] = i;
     TRY(rsh_module_new(&gpt_kind, NULL, &m));

@@ -25,7 +25,7 @@ static rsh_status three_mlps(rsh_module **out) {
 }
 
 static rsh_status block(rsh_module **out) {
-    rsh_attention_opts opts = {.width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
+    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
     return rsh_transformer_block_new(&opts, 2 * WIDTH, RSH_F32, out);
 }
 

@@ -99,7 +99,7 @@ static rsh_status optimized(void *ctx) {
     TRY(rsh_collect_local_shard(m[0]));
     for (int i = 0; i < 2; i++)
         if (*adam) TRY(rsh_adam_new(m[i], &(rsh_adam_opts)RSH_ADAMW_OPTS_INIT, &o[i]));
-        else TRY(rsh_sgd_new(m[i], &(rsh_sgd_opts){.lr = 0.02, .momentum = 0.9}, &o[i]));
+        else TRY(rsh_sgd_new(m[i], &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.02, .momentum = 0.9}, &o[i]));
     TRY(make_value(RSH_F64, 2, (const int64_t[]){2 * n, 5}, 8, false, &all));
     TRY(rsh_nn_narrow(all, 0, 2 * me, 2, &mine));
     for (int step = 0; step < 4; step++)

@@ -5,7 +5,7 @@ enum { WIDTH = 16, ROWS = 4 };
 
 /* A model with everything in it that a step may allocate for: sharded and whole layers, attention, dropout. */
 static rsh_status make_model(rsh_module **out) {
-    rsh_attention_opts opts = {.width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
+    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
     rsh_module *layer[3] = {0};
     rsh_random_seed(9);
     TRY(rsh_transformer_block_new(&opts, 2 * WIDTH, RSH_F32, &layer[0]));

@@ -7,7 +7,7 @@ static const rsh_module_kind holder = {.name = "Model"};
 
 static rsh_status make(rsh_module **out) {
     rsh_module *block = NULL, *blocks = NULL;
-    rsh_attention_opts opts = {.width = 12, .heads = 3, .bias = true, .causal = true};
+    rsh_attention_opts opts = {sizeof opts, .width = 12, .heads = 3, .bias = true, .causal = true};
     CHECK(rsh_module_new(&holder, NULL, out));
     CHECK(rsh_transformer_block_new(&opts, 24, RSH_F32, &block));
     CHECK(rsh_sequential_new(1, &block, &blocks));

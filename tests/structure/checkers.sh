@@ -36,7 +36,7 @@ breach() {
 }
 
 clean
-for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py types" "check_tree.py strays" "check_tree.py tags" "check_tree.py walk" "check_tree.py paths" "check_tree.py breaks"; do
+for check in check_layers.py check_length.py "check_tree.py names" "check_tree.py types" "check_tree.py strays" "check_tree.py tags" "check_tree.py options" "check_tree.py walk" "check_tree.py paths" "check_tree.py breaks"; do
     python3 "$root/tools/"$check "$tree" > /dev/null || { echo "$check objects to a clean tree"; failed=1; }
 done
 
@@ -60,6 +60,8 @@ breach "check_tree.py names" src/plan/parse.c 'int x;' 'parse.c: src/layout/pars
 breach "check_tree.py types" src/plan/pairs.c 'typedef struct thing rshi_layout;' 'named like the public type'
 breach "check_tree.py strays" src/plan/pairs.c '/* TO''DO later */' 'src/plan/pairs.c:4'
 breach "check_tree.py tags" include/reshard/layout.h '/* Frees it. */\nRSH_API void rsh_layout_free(rsh_layout *l);' 'rsh_layout_free is not said to be'
+breach "check_tree.py options" include/reshard/layout.h 'typedef struct rsh_cut_opts {\n    int n;\n} rsh_cut_opts;' 'rsh_cut_opts does not begin with struct_size'
+breach "check_tree.py options" include/reshard/layout.h 'typedef struct rsh_cut_opts {\n    size_t struct_size;\n} rsh_cut_opts;\n#define RSH_CUT_OPTS_INIT {0}' 'RSH_CUT_OPTS_INIT does not begin with sizeof(rsh_cut_opts)'
 breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `pairs` | plan/pairs.c | |' 'src/plan/pairs.c does not define pairs'
 breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `door` | plan/door.c | |' 'there is no src/plan/door.c'
 breach "check_tree.py walk" ARCHITECTURE.md '| 3 | `door` | base/alloc.c | |' 'step 3 of the walk stands at place 2'

@@ -32,28 +32,34 @@ RSH_API rsh_status rsh_linear_new(int64_t in, int64_t out, bool bias, rsh_dtype 
                                   rsh_module **module);
 
 typedef struct rsh_embedding_opts {
+    size_t struct_size; /* sizeof(rsh_embedding_opts) */
     bool padded;      /* row `padding` starts as zeros and gets no gradient */
     int64_t padding;  /* negative: from the end */
     double max_norm;  /* 0: none; otherwise rows that are looked up and are longer are shortened to
                          it, in place, before */
     double norm_type; /* p of that norm; 0: 2 */
 } rsh_embedding_opts;
+#define RSH_EMBEDDING_OPTS_INIT {sizeof(rsh_embedding_opts), 0, 0, 0, 0}
 
 /* Indices (i64) of any shape to rows: "weight" [rows, columns], standard normal.  opts may be NULL.
+ * RSH_EVALUE if the options do not start from RSH_EMBEDDING_OPTS_INIT or a number is out of range.
  * Local. */
 RSH_API rsh_status rsh_embedding_new(int64_t rows, int64_t columns, const rsh_embedding_opts *opts,
                                      rsh_dtype dtype, rsh_module **module);
 
 typedef enum rsh_bag_mode { RSH_BAG_MEAN, RSH_BAG_SUM, RSH_BAG_MAX } rsh_bag_mode;
 typedef struct rsh_bag_opts {
+    size_t struct_size; /* sizeof(rsh_bag_opts) */
     rsh_embedding_opts rows;
     rsh_bag_mode mode;
     bool include_last_offset; /* offsets end with the number of indices */
 } rsh_bag_opts;
+#define RSH_BAG_OPTS_INIT {sizeof(rsh_bag_opts), RSH_EMBEDDING_OPTS_INIT, RSH_BAG_MEAN, 0}
 
 /* Bags of indices to one row each: "weight" as above.  Inputs: "input", indices [bags, n], or [n]
  * with "offsets" [bags] where bags begin; "per_sample_weights" of the input's shape, for sums only.
- * An empty bag gives zeros; padding rows count in no bag.  opts may be NULL: means.  Local. */
+ * An empty bag gives zeros; padding rows count in no bag.  opts may be NULL: means.
+ * RSH_EVALUE if the options do not start from RSH_BAG_OPTS_INIT or the mode is unknown.  Local. */
 RSH_API rsh_status rsh_embedding_bag_new(int64_t rows, int64_t columns, const rsh_bag_opts *opts,
                                          rsh_dtype dtype, rsh_module **module);
 
@@ -72,14 +78,18 @@ RSH_API rsh_status rsh_gelu_new(rsh_gelu form, rsh_module **module);
 RSH_API rsh_status rsh_sequential_new(int n, rsh_module *const *children, rsh_module **module);
 
 typedef struct rsh_attention_opts {
+    size_t struct_size; /* sizeof(rsh_attention_opts) */
     int64_t width; /* of the input; a multiple of heads */
     int64_t heads;
     bool bias, causal;
     double dropout; /* of what goes back into the stream of a transformer block */
 } rsh_attention_opts;
+#define RSH_ATTENTION_OPTS_INIT {sizeof(rsh_attention_opts), 0, 1, 0, 0, 0}
 
 /* Self-attention on [batch, length, width]: children "query", "key", "value" and "out", each a
- * Linear of width to width.  Local. */
+ * Linear of width to width.
+ * RSH_EVALUE if the options do not start from RSH_ATTENTION_OPTS_INIT, or the width is not a
+ * multiple of the heads.  Local. */
 RSH_API rsh_status rsh_attention_new(const rsh_attention_opts *opts, rsh_dtype dtype,
                                      rsh_module **module);
 /* x + attention(norm1(x)), then x + mlp(norm2(x)): children "norm1", "attention", "norm2", "up" (a

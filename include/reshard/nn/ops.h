@@ -7,7 +7,7 @@
  *
  * Pointwise ops take distributed values too and work part by part: all distributed inputs have one
  * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
- * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/dtensor.h>)
+ * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/rule.h>)
  * where each rank has one part of every input; docs/nn.md says what follows.  Otherwise they answer
  * RSH_EUNSUP with the op's name.  DTensors go through all ops, by the table in docs/dtensor.md.
  *
@@ -29,10 +29,12 @@ extern "C" {
 /* ---- threads ---- */
 
 typedef struct rsh_nn_opts {
+    size_t struct_size;     /* sizeof(rsh_nn_opts) */
     int threads;            /* of ops on this thread; 0: cores / ranks of the comm on this machine,
                                at least 1 */
     bool keep_blas_threads; /* leave BLAS as it is; otherwise it gets the same number of threads */
 } rsh_nn_opts;
+#define RSH_NN_OPTS_INIT {sizeof(rsh_nn_opts), 0, 0}
 
 /* The calling thread begins to use nn: its ops use several threads from now on.  Without it, they
  * use the calling thread alone, and BLAS as it is.  A thread may open more often than once; only
@@ -202,16 +204,18 @@ RSH_API rsh_status rsh_nn_attention(rsh_value *q, rsh_value *k, rsh_value *v, rs
 typedef enum rsh_reduction { RSH_REDUCE_MEAN, RSH_REDUCE_SUM, RSH_REDUCE_NONE } rsh_reduction;
 
 typedef struct rsh_cross_entropy_opts {
+    size_t struct_size;      /* sizeof(rsh_cross_entropy_opts) */
     rsh_reduction reduction; /* mean: over targets that are not ignored; NaN if there are none */
     bool ignore;             /* ignore targets of ignore_index */
     int64_t ignore_index;
     double label_smoothing; /* from 0 to 1: the share of the target that all classes get evenly */
 } rsh_cross_entropy_opts;
+#define RSH_CROSS_ENTROPY_OPTS_INIT {sizeof(rsh_cross_entropy_opts), RSH_REDUCE_MEAN, 0, 0, 0}
 
 /* Of logits with classes in dim 1 (dim 0 if there is one dim) and class indices (i64) in the other
  * dims.  `opts` of NULL are zeros.
- * RSH_EINDEX if a target is no class and not ignored; RSH_EVALUE if the smoothing is out of range.
- * Local. */
+ * RSH_EINDEX if a target is no class and not ignored; RSH_EVALUE if the smoothing is out of range,
+ * or the options do not start from RSH_CROSS_ENTROPY_OPTS_INIT.  Local. */
 RSH_API rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target,
                                         const rsh_cross_entropy_opts *opts, rsh_value **out);
 /* (a - b)^2 of values with equal sizes.  Local. */

@@ -16,23 +16,26 @@ typedef struct rsh_optimizer rsh_optimizer;
 
 /* p -= lr * v, with v = momentum * v + (1 - dampening) * (g + weight_decay * p). */
 typedef struct rsh_sgd_opts {
+    size_t struct_size; /* sizeof(rsh_sgd_opts) */
     double lr;
     double momentum, dampening, weight_decay;
     bool nesterov; /* p -= lr * (g + momentum * v) */
 } rsh_sgd_opts;
+#define RSH_SGD_OPTS_INIT {sizeof(rsh_sgd_opts), 1e-3, 0, 0, 0, 0}
 
 /* Adam; with `decoupled` AdamW, whose weight decay acts on the parameter, not on its gradient. */
 typedef struct rsh_adam_opts {
+    size_t struct_size; /* sizeof(rsh_adam_opts) */
     double lr, beta1, beta2, eps, weight_decay;
     bool decoupled;
 } rsh_adam_opts;
-#define RSH_ADAM_OPTS_INIT {1e-3, 0.9, 0.999, 1e-8, 0, false}
-#define RSH_ADAMW_OPTS_INIT {1e-3, 0.9, 0.999, 1e-8, 1e-2, true}
+#define RSH_ADAM_OPTS_INIT {sizeof(rsh_adam_opts), 1e-3, 0.9, 0.999, 1e-8, 0, 0}
+#define RSH_ADAMW_OPTS_INIT {sizeof(rsh_adam_opts), 1e-3, 0.9, 0.999, 1e-8, 1e-2, 1}
 
 /* An optimizer for the parameters of a tree; it holds them.  The caller frees *out.
- * RSH_EVALUE if the tree has no parameters, a number is negative or not finite, a beta is not below
- * 1, or nesterov is asked for without momentum or with dampening; RSH_ETYPE if a parameter is
- * neither f32 nor f64; RSH_ENOMEM.  Local. */
+ * RSH_EVALUE if the options do not start from their _INIT, the tree has no parameters, a number is
+ * negative or not finite, a beta is not below 1, or nesterov is asked for without momentum or with
+ * dampening; RSH_ETYPE if a parameter is neither f32 nor f64; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_sgd_new(rsh_module *m, const rsh_sgd_opts *opts, rsh_optimizer **out);
 RSH_API rsh_status rsh_adam_new(rsh_module *m, const rsh_adam_opts *opts, rsh_optimizer **out);
 /* No-op for NULL.  Local. */

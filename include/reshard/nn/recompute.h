@@ -38,6 +38,7 @@ typedef struct rsh_input_reshard_stats {
 } rsh_input_reshard_stats;
 
 typedef struct rsh_input_reshard_opts {
+    size_t struct_size;       /* sizeof(rsh_input_reshard_opts) */
     bool plain_is_replicated; /* tensors that are not distributed are the same on all ranks: cut
                                  them too.  Values that differ are silently wrong, unless the
                                  environment variable RESHARD_CHECK is 1: then ranks compare digests
@@ -49,6 +50,7 @@ typedef struct rsh_input_reshard_opts {
                          the same.  Faster where ranks read one another's memory and every core has
                          a rank: nothing moves meanwhile, and beginning ahead is one more meeting */
 } rsh_input_reshard_opts;
+#define RSH_INPUT_RESHARD_OPTS_INIT {sizeof(rsh_input_reshard_opts), 0, 0, 0, 0}
 
 #define RSH_NO_DIM (-1000) /* nothing is cut */
 
@@ -63,8 +65,9 @@ typedef struct rsh_input_reshard_opts {
  *
  * The hooks are pushed before forward and popped after it, also if it fails.  With RSH_NO_DIM, on a
  * mesh of one rank and on ranks outside the mesh nothing changes.  The module holds the mesh.
- * RSH_EVALUE for NULL, a mesh of more than one dim or a negative threshold; RSH_ENOMEM.  Local;
- * backward is collective over the mesh. */
+ * RSH_EVALUE for NULL, a mesh of more than one dim, a negative threshold, or options that do not
+ * start from RSH_INPUT_RESHARD_OPTS_INIT; RSH_ENOMEM.  Local; backward is collective over the
+ * mesh. */
 RSH_API rsh_status rsh_input_reshard(rsh_module *m, rsh_mesh *mesh, int dim,
                                      const rsh_input_reshard_opts *opts);
 
