@@ -103,7 +103,7 @@ static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_tor
 typedef struct bench {
     int ranks;
     peer peer;              /* rank 0 alone speaks to it */
-    pthread_barrier_t gate; /* sleeps, so that a rank that waits takes no core from PyTorch */
+    pthread_barrier_t barrier; /* sleeps, so that a rank that waits takes no core from PyTorch */
     double times[MOST_RANKS][MOST_RUNS];
     double best[WAYS], peer_best;
 } bench;
@@ -263,7 +263,7 @@ static rsh_status take_turn(side *s, int count) {
         double seconds = peer_measures(&b->peer, s->n, count);
         if (seconds > 0 && (b->peer_best == 0 || seconds < b->peer_best)) b->peer_best = seconds;
     }
-    pthread_barrier_wait(&b->gate);
+    pthread_barrier_wait(&b->barrier);
     for (int w = 0; w < WAYS; w++) {
         if (w < NEW)
             memset(s->out.data, 0, (size_t)rsh_tensor_count(rsh_torch_shard(s->dst, 0)->tensor) * sizeof(float));
@@ -289,7 +289,7 @@ static void report(const side *s, int runs) {
     fflush(stdout);
 }
 
-static rsh_status contest(bench *b, rsh_comm *comm, int64_t n, int turns, int count) {
+static rsh_status compare(bench *b, rsh_comm *comm, int64_t n, int turns, int count) {
     side s = {.b = b, .comm = comm, .rank = rsh_comm_rank(comm), .n = n};
     if (s.rank == 0) memset(b->best, 0, sizeof b->best), b->peer_best = 0;
     rsh_status st = prepare(&s);
@@ -302,9 +302,9 @@ static rsh_status contest(bench *b, rsh_comm *comm, int64_t n, int turns, int co
 static rsh_status be_rank(void *ctx, rsh_comm *comm) {
     bench *b = ctx;
     TRY(rsh_group_init(comm));
-    TRY(contest(b, comm, 64, 3, 100));
-    TRY(contest(b, comm, 1024, 3, 20));
-    TRY(contest(b, comm, 8192, 5, 1));
+    TRY(compare(b, comm, 64, 3, 100));
+    TRY(compare(b, comm, 1024, 3, 20));
+    TRY(compare(b, comm, 8192, 5, 1));
     return rsh_group_destroy();
 }
 
@@ -324,7 +324,7 @@ int main(int argc, char **argv) {
     pthread_barrierattr_t shared;
     pthread_barrierattr_init(&shared);
     pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&b->gate, &shared, (unsigned)b->ranks);
+    pthread_barrier_init(&b->barrier, &shared, (unsigned)b->ranks);
     rsh_status st = rsh_run(b->ranks, be_rank, b);
     if (!st) st = rsh_run_shm(b->ranks, be_rank, b);
     if (st) fprintf(stderr, "bench_torch: %s\n", rsh_error_detail());

@@ -1,7 +1,7 @@
 /* cli: what the verbs of the command share.
  *
- * Answers go to stdout, talk goes to stderr as "reshard: sentence".  A verb returns an exit status.
- */
+ * Answers go to stdout, diagnostics to stderr as "reshard: sentence".  A verb returns an exit
+ * status. */
 #ifndef RESHARD_CLI_CLI_H
 #define RESHARD_CLI_CLI_H
 
@@ -24,21 +24,21 @@ int cmd_verify(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
-/* ---- talk ---- */
+/* ---- diagnostics and answers ---- */
 
 int fail(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* FAILED, after "reshard: sentence" */
 int fail_library(rsh_status status);       /* FAILED, after the library's own sentence */
 void note(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* "reshard: sentence", about what is no failure */
-/* Leaves a sentence as the library does, for who may talk. */
+/* Leaves a sentence as the library does, for the rank that may print. */
 rsh_status sentence(rsh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* From now on another rank says what there is to say. */
 void be_quiet(void);
 bool is_quiet(void);
 /* Before anything is said. */
-void open_talk(void);
+void open_output(void);
 /* What is answered from now on has colours for the terminal, and no words but our own. */
 void answer_in_colour(void);
 /* Text with what a terminal would obey spelled out, "\\x1b", in `room` bytes with the NUL; how many

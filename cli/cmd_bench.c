@@ -1,5 +1,5 @@
 /* Bench: how fast a move is, beside memcpy and beside the fastest pass over memory that the machine can do. */
-#include "contest.h"
+#include "comparison.h"
 #include "launched.h"
 #include "contributions.h"
 #include "interrupt.h"
@@ -20,7 +20,7 @@ typedef struct bench {
     int64_t bytes, bytes_read;
     int sources; /* streams read for one that is written */
     launched launched;
-    contest contest;
+    comparison comparison;
 } bench;
 
 static const struct argp_option options[] = {
@@ -89,7 +89,7 @@ static void count_bytes(bench *b) {
 static double rate(int64_t bytes, double seconds) { return seconds > 0 ? (double)bytes / seconds / 1e9 : 0; }
 
 static double fraction(const bench *b) {
-    return b->contest.seconds > 0 ? b->contest.memcpy_seconds / b->contest.seconds : 0;
+    return b->comparison.seconds > 0 ? b->comparison.memcpy_seconds / b->comparison.seconds : 0;
 }
 
 /* memcpy reads as much as it writes; a reduction reads more. */
@@ -98,10 +98,10 @@ static double fraction_of_reference(const bench *b) {
 }
 
 /* Bytes written in a second by the fastest pass, which reads `sources` times as many. */
-static double stream_rate(const bench *b) { return b->contest.stream_rate / (b->sources + 1) / 1e9; }
+static double stream_rate(const bench *b) { return b->comparison.stream_rate / (b->sources + 1) / 1e9; }
 
 static int print_bench_json(const bench *b) {
-    const contest *c = &b->contest;
+    const comparison *c = &b->comparison;
     json_t *o = json_object();
     json_object_set_new(o, "from", json_string(rsh_layout_text(b->pair.from)));
     json_object_set_new(o, "to", json_string(rsh_layout_text(b->pair.to)));
@@ -130,7 +130,7 @@ static void print_line(const char *what, int64_t bytes, double seconds) {
 }
 
 static int print_bench_text(const bench *b) {
-    const contest *c = &b->contest;
+    const comparison *c = &b->comparison;
     char time[QUANTITY], read[QUANTITY];
     printf("from  %s\nto    %s\n\n", rsh_layout_text(b->pair.from), rsh_layout_text(b->pair.to));
     printf("%-10s %12s %12s %15s\n", "", "written", "time", "rate");
@@ -162,14 +162,14 @@ static int run_bench(bench *b) {
     b->plan_seconds = clock_seconds() - start;
     if (st) return fail_library(st);
     count_bytes(b);
-    b->contest = (contest){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes,
+    b->comparison = (comparison){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes,
                            .bytes_read = (size_t)b->bytes_read, .sources = b->sources,
                            .processes = !strcmp(b->engine, "shm"), .comm = b->launched.comm};
-    st = contest_run(&b->contest);
+    st = comparison_run(&b->comparison);
     if (st) return fail_library(st);
-    if (!launched_speaks(&b->launched)) return b->contest.fault.count ? FAILED : DONE;
+    if (!launched_speaks(&b->launched)) return b->comparison.fault.count ? FAILED : DONE;
     int printed = b->json ? print_bench_json(b) : print_bench_text(b);
-    int checked = tell_fault(&b->contest.fault);
+    int checked = tell_fault(&b->comparison.fault);
     return printed ? printed : checked;
 }
 

@@ -2,7 +2,7 @@
  *
  * A pass reads n streams and writes their sum; with one stream it is a copy.  As many threads as there are cores, each
  * tied to one of them, have a slice each.  Which loop wins depends on the processor, so all are tried. */
-#include "contest.h"
+#include "comparison.h"
 
 #include <math.h>
 #include <sched.h>

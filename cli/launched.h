@@ -13,7 +13,7 @@ typedef struct launched {
 /* Did mpirun start several of us, for `verb`, without being asked for the engine mpi?  True after a
  * sentence of the first, which names the default `engine`. */
 bool launched_forgotten(const char *verb, const char *engine);
-/* Joins the others if `engine` is mpi; from then on only rank 0 talks.  DONE, or FAILED after a
+/* Joins the others if `engine` is mpi; from then on only rank 0 prints.  DONE, or FAILED after a
  * sentence. */
 int launched_open(launched *l, const char *engine);
 /* Leaves them.  Returns `result`, or FAILED. */

@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
     static const char *const versions[] = {"version", "--version", "-V", NULL};
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of write, not the end of us */
     argp_err_exit_status = USAGE;
-    open_talk();
+    open_output();
     atexit(close_stdout);
     if (argc < 2) {
         print_help(stderr);

@@ -1,5 +1,5 @@
 /* Reference: what memcpy does with as many bytes. */
-#include "contest.h"
+#include "comparison.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Streamed: windows of the stream, each one exchange of messages between rank 0 and the holders of its bytes. */
 #include "streamed.h"
 
-#include "holding.h"
+#include "rank_parts.h"
 #include "progress.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool meet(const parts *p, int64_t i, const window *w, size_t *lo, size_t 
 }
 
 /* Messages with rank 0 for the parts of this rank. */
-static int64_t own_messages(const holding *h, const window *w, rsh_message *list) {
+static int64_t own_messages(const rank_parts *h, const window *w, rsh_message *list) {
     size_t lo, bytes;
     int64_t n = 0;
     for (int64_t i = 0; i < h->nparts; i++)
@@ -67,7 +67,7 @@ static void list_owners(const parts *p, int *owner) {
 /* All that carrying needs, beside the window. */
 typedef struct carrier {
     rsh_comm *comm;
-    const holding *held;
+    const rank_parts *held;
     files *files;
     int *owner; /* of each part; rank 0 only */
     rsh_message *own, *all;
@@ -97,7 +97,7 @@ static rsh_status carry_all(carrier *c, window *w) {
     return rsh_comm_agree(c->comm, st);
 }
 
-static rsh_status carry(rsh_comm *comm, const holding *h, files *f) {
+static rsh_status carry(rsh_comm *comm, const rank_parts *h, files *f) {
     bool root = !rsh_comm_rank(comm);
     size_t n = (size_t)h->whole->n + 1, room = h->whole->bytes < WINDOW ? h->whole->bytes : WINDOW;
     carrier c = {comm, h, f, NULL, calloc((size_t)h->nparts + 1, sizeof *c.own), NULL};
@@ -130,17 +130,17 @@ static rsh_status tell_order(rsh_comm *comm, files *f) {
 }
 
 rsh_status streamed_move(rsh_comm *comm, const rsh_plan *plan, files *in, files *out) {
-    holding from = {0}, to = {0};
+    rank_parts from = {0}, to = {0};
     rsh_status st = tell_order(comm, in);
     if (st) return st;
-    st = holding_take(comm, in, &from);
-    if (!st) st = holding_take(comm, out, &to);
+    st = rank_parts_take(comm, in, &from);
+    if (!st) st = rank_parts_take(comm, out, &to);
     st = rsh_comm_agree(comm, st);
     if (!st) st = carry(comm, &from, in);
     if (!st && !rsh_comm_rank(comm)) progress_begin("apply: moving", 0);
-    if (!st) st = holding_reshard(comm, plan, &from, &to);
+    if (!st) st = rank_parts_reshard(comm, plan, &from, &to);
     if (!st) st = carry(comm, &to, out);
-    holding_free(&from);
-    holding_free(&to);
+    rank_parts_free(&from);
+    rank_parts_free(&to);
     return st;
 }

@@ -10,14 +10,14 @@
 #define FEW_PAIRS 4096 /* pieces of both sides that are compared one by one; boxes beyond that are looked up */
 
 /* A piece that a rank needs, while the boxes are looked up that it may hold already. */
-typedef struct holding {
+typedef struct lookup {
     const rsh_layout *from;
     const rshi_piece *b;
     int64_t rank, held;
-} holding;
+} lookup;
 
 static rsh_status add_held(void *ctx, const rshi_piece *a) {
-    holding *h = ctx;
+    lookup *h = ctx;
     if (rshi_piece_holder_index(h->from, a, h->rank) >= 0) h->held += rshi_pieces_common(h->from, a, h->b);
     return RSH_OK;
 }
@@ -25,7 +25,7 @@ static rsh_status add_held(void *ctx, const rshi_piece *a) {
 static rsh_status look_up_held(const rshi_pair *pair, int64_t rank, const rshi_piece *b, int64_t n, int64_t *need,
                                int64_t *held) {
     for (int64_t j = 0; j < n; j++) {
-        holding h = {pair->from, &b[j], rank, 0};
+        lookup h = {pair->from, &b[j], rank, 0};
         if (pair->fill_others && rshi_piece_partial(pair->to, &b[j])) continue;
         RSH_TRY(rshi_layout_search(pair->from, b[j].set, add_held, &h));
         *need += rshi_piece_count(pair->to, &b[j]);

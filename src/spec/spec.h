@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* The table of functions of a spec's kind, and what its functions take as `self`; both lent. */
+/* The table of functions of a spec's kind, and what its functions take as `self`; both borrowed. */
 const rsh_spec_kind *rshi_spec_kind(const rsh_spec *s);
 const void *rshi_spec_inside(const rsh_spec *s);
 bool rshi_spec_is_chunk(const rsh_spec *s);

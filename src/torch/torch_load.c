@@ -65,10 +65,10 @@ rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out
 /* ---- in another way ---- */
 
 /* A box that this rank has data of, or, in the list of all ranks, the box and a rank. */
-typedef struct holding {
+typedef struct held_box {
     rsh_shard_meta meta; /* placement.rank: who has it */
     const char *data;    /* here */
-} holding;
+} held_box;
 
 /* What a rank brings: this, and the boxes. */
 typedef struct offer {
@@ -82,7 +82,7 @@ typedef struct offer {
 typedef struct loading {
     rsh_group *group;
     rsh_comm *comm;
-    holding *own; /* owned: boxes with elements, each once */
+    held_box *own; /* owned: boxes with elements, each once */
     int64_t nown, room;
     offer mine;
     char *message; /* owned */
@@ -91,11 +91,11 @@ typedef struct loading {
     offer whole;      /* size and properties on which all agree */
 } loading;
 
-static rsh_status add_holding(loading *l, const rsh_shard_meta *m, const char *data) {
+static rsh_status add_box(loading *l, const rsh_shard_meta *m, const char *data) {
     for (int64_t i = 0; i < l->nown; i++)
         if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* a copy of what is there */
     RSH_TRY(RSHI_GROW(l->own, l->nown + 1, &l->room));
-    l->own[l->nown] = (holding){*m, data};
+    l->own[l->nown] = (held_box){*m, data};
     l->own[l->nown++].meta.placement = (rsh_placement){.rank = l->comm->rank, .device = {RSH_DEVICE_CPU, -1}};
     return RSH_OK;
 }
@@ -116,7 +116,7 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
     for (int64_t i = 0; i < m->nshards; i++) {
         if (!m->shards[i].has_placement || m->shards[i].placement.rank != s->ranks[RSHI_GROUP_RANK]) continue;
         int64_t count = rsh_shard_meta_count(&m->shards[i]);
-        if (count) RSH_TRY(add_holding(l, &m->shards[i], at));
+        if (count) RSH_TRY(add_box(l, &m->shards[i], at));
         at += (size_t)count * rsh_dtype_size(m->props.dtype);
     }
     return RSH_OK;
@@ -219,7 +219,7 @@ static rsh_status make_layout(const loading *l, rsh_layout **out) {
 }
 
 static int by_own_box(const void *x, const void *y) {
-    const rsh_shard_meta *a = &((const holding *)x)->meta, *b = &((const holding *)y)->meta;
+    const rsh_shard_meta *a = &((const held_box *)x)->meta, *b = &((const held_box *)y)->meta;
     return by_box(&a, &b);
 }
 

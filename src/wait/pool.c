@@ -1,7 +1,7 @@
 /* Pool: threads that wait for work and take tasks from one counter; the caller takes tasks too.
  *
- * A job is open while its low bit is set in `gate`.  A worker enters an open job by counting itself into the gate, and
- * the caller, when the tasks have run out, shuts the gate and waits for those inside only: a worker that slept through
+ * A job is open while the low bit of `entered` is set.  A worker enters an open job by counting itself in there, and
+ * the caller, when the tasks have run out, closes the job and waits for those inside only: a worker that slept through
  * the job delays nobody. */
 #include "wait/wait.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define OPEN ((uint64_t)1)
-#define ENTRANT ((uint64_t)2) /* what a worker adds to the gate */
+#define ENTRANT ((uint64_t)2) /* what a worker adds to `entered` */
 
 typedef void (*task_fn)(void *ctx, int64_t i, int worker);
 
@@ -25,9 +25,9 @@ typedef struct worker {
 struct rsh_pool {
     rshi_flag jobs;   /* jobs so far: what idle workers wait on */
     rshi_flag vacant; /* jobs that the last worker has left: what the caller waits on */
-    _Alignas(64) _Atomic uint64_t gate;
+    _Alignas(64) _Atomic uint64_t entered;
     _Alignas(64) _Atomic int64_t next; /* task */
-    /* Written by the caller while the gate is shut and nobody is inside. */
+    /* Written by the caller while the job is closed and nobody is inside. */
     _Alignas(64) task_fn task;
     void *ctx;
     int64_t ntasks;
@@ -48,18 +48,18 @@ static void take_tasks(rsh_pool *pool, int worker) {
 }
 
 static bool enter(rsh_pool *pool) {
-    uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
-    while (gate & OPEN)
-        if (atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + ENTRANT, memory_order_acquire,
+    uint64_t now = atomic_load_explicit(&pool->entered, memory_order_relaxed);
+    while (now & OPEN)
+        if (atomic_compare_exchange_weak_explicit(&pool->entered, &now, now + ENTRANT, memory_order_acquire,
                                                   memory_order_relaxed))
             return true;
     return false;
 }
 
-/* Who leaves a shut gate last tells the caller.  The job's number is read while the caller cannot begin another. */
+/* Who leaves a closed job last tells the caller.  The job's number is read while the caller cannot begin another. */
 static void go_out(rsh_pool *pool) {
     uint64_t job = pool->job;
-    uint64_t before = atomic_fetch_sub_explicit(&pool->gate, ENTRANT, memory_order_acq_rel);
+    uint64_t before = atomic_fetch_sub_explicit(&pool->entered, ENTRANT, memory_order_acq_rel);
     if (before == ENTRANT) rshi_flag_post(&pool->vacant, job, true);
 }
 
@@ -97,10 +97,10 @@ void rsh_pool_run(rsh_pool *pool, int64_t ntasks, task_fn task, void *ctx) {
     pool->ntasks = ntasks;
     pool->job++;
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->gate, OPEN, memory_order_release);
+    atomic_store_explicit(&pool->entered, OPEN, memory_order_release);
     rshi_flag_post(&pool->jobs, pool->job, true);
     take_tasks(pool, 0);
-    if (atomic_fetch_sub_explicit(&pool->gate, OPEN, memory_order_acq_rel) == OPEN) return;
+    if (atomic_fetch_sub_explicit(&pool->entered, OPEN, memory_order_acq_rel) == OPEN) return;
     rshi_flag_wait(&pool->vacant, pool->job, &pool->patience, no_check, NULL);
 }
 

@@ -1,2 +1,2 @@
-# Nothing asked: the verbs, as talk.
+# Nothing asked: the verbs, on stderr.
 reshard

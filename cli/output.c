@@ -1,7 +1,7 @@
-/* Talk: sentences on stderr, and answers that must arrive.
+/* Output: diagnostics on stderr, and answers on stdout that must arrive.
  *
- * Both streams are ours.  Talk repeats words of users and of files, and answers repeat names of files, so bytes that a
- * terminal would obey are spelled out on the way there; of answers the reason is kept why one did not arrive. */
+ * Both streams are ours.  Diagnostics repeat words of users and of files, and answers repeat names of files, so bytes
+ * that a terminal would obey are spelled out on the way there.  If an answer does not arrive, the reason is kept. */
 #include "cli.h"
 #include "progress.h"
 
@@ -65,7 +65,7 @@ static bool write_spelled(int fd, const char *data, size_t bytes) {
     return true;
 }
 
-static ssize_t put_talk(void *cookie, const char *data, size_t bytes) {
+static ssize_t put_diagnostics(void *cookie, const char *data, size_t bytes) {
     (void)cookie;
     return write_spelled(STDERR_FILENO, data, bytes) ? (ssize_t)bytes : 0;
 }
@@ -80,15 +80,15 @@ static ssize_t put_answer(void *cookie, const char *data, size_t bytes) {
 
 void answer_in_colour(void) { in_colour = true; }
 
-void open_talk(void) {
+void open_output(void) {
     FILE *answers = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_answer});
-    FILE *talk = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_talk});
-    if (!answers || !talk) return;
+    FILE *diagnostics = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_diagnostics});
+    if (!answers || !diagnostics) return;
     to_terminal = isatty(STDOUT_FILENO);
     setvbuf(answers, NULL, to_terminal ? _IOLBF : _IOFBF, BUFSIZ);
-    setvbuf(talk, NULL, _IOLBF, BUFSIZ);
+    setvbuf(diagnostics, NULL, _IOLBF, BUFSIZ);
     stdout = answers;
-    stderr = talk;
+    stderr = diagnostics;
 }
 
 /* A stdout that was never open is no loss as long as nothing was to be written there. */

@@ -1,6 +1,6 @@
-/* Contest: rank 0 leads; it measures the references while the others sleep at the gate, then opens it for a round of
- * moves. */
-#include "contest.h"
+/* Comparison: rank 0 leads; it measures the references while the others sleep at the barrier, then opens it for a
+ * round of moves. */
+#include "comparison.h"
 #include "progress.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void poison(const runner *r) {
         memset(r->dst_memory[i].data, 0xa5, (size_t)rsh_tensor_count(rsh_sharded_part(r->dst, i)) * size);
 }
 
-static rsh_status allocate(const contest *c, runner *r, rsh_comm *comm) {
+static rsh_status allocate(const comparison *c, runner *r, rsh_comm *comm) {
     rsh_status st = rsh_sharded_empty(comm, c->pair->from, &r->src);
     if (!st) st = rsh_sharded_empty(comm, c->pair->to, &r->dst);
     if (st) return st;
@@ -43,7 +43,7 @@ static rsh_status allocate(const contest *c, runner *r, rsh_comm *comm) {
 }
 
 /* Launchers tie a rank to a core or two; the references have all of them, here too. */
-static rsh_status open_reference(contest *c, rsh_comm *comm) {
+static rsh_status open_reference(comparison *c, rsh_comm *comm) {
     cpu_set_t tied, all;
     bool known = c->comm && !sched_getaffinity(0, sizeof tied, &tied);
     memset(&all, -1, sizeof all);
@@ -55,7 +55,7 @@ static rsh_status open_reference(contest *c, rsh_comm *comm) {
 }
 
 /* Everything is touched: no page comes for the first time in a timed round. */
-static rsh_status prepare(contest *c, runner *r, rsh_comm *comm) {
+static rsh_status prepare(comparison *c, runner *r, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     r->comm = comm;
     rsh_status st = allocate(c, r, comm);
@@ -75,20 +75,20 @@ static void dispose(runner *r) {
     free(r->dst_memory);
 }
 
-static rsh_status check(const contest *c, runner *r, int rank) {
+static rsh_status check(const comparison *c, runner *r, int rank) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->dst); i++)
         st = pattern_check(&c->result, rank, i, r->dst_memory[i].data, &r->fault);
     return st;
 }
 
-static rsh_status run(contest *c, runner *r) {
+static rsh_status run(comparison *c, runner *r) {
     rsh_status st = RSH_OK;
     if (c->phase == PHASE_RUN_POISONED) poison(r);
     if (c->comm)
         st = rsh_comm_barrier(c->comm); /* all are awake now */
     else
-        gate_start(&c->gate);
+        barrier_start(&c->barrier);
     double start = c->comm ? clock_seconds() : 0;
     for (int64_t b = 0; !st && b < c->batch; b++) st = rsh_exec_run(r->exec);
     r->end = clock_seconds() - start;
@@ -102,12 +102,12 @@ typedef struct word {
     pattern_fault fault;
 } word;
 
-/* Everybody's contest has then what rank 0 decided, and how all ranks fared. */
-static rsh_status confer(contest *c, const runner *r) {
+/* Everybody's comparison has then what rank 0 decided, and how all ranks fared. */
+static rsh_status confer(comparison *c, const runner *r) {
     word mine = {c->phase, c->batch, r->end, r->fault};
     rsh_status st = rsh_comm_allgather(c->comm, &mine, c->words, sizeof mine);
     if (st) return st;
-    c->phase = (contest_phase)c->words[0].phase;
+    c->phase = (bench_phase)c->words[0].phase;
     c->batch = c->words[0].batch;
     for (int i = 0; i < c->nranks; i++) {
         c->runner[i].end = c->words[i].end;
@@ -116,15 +116,15 @@ static rsh_status confer(contest *c, const runner *r) {
     return RSH_OK;
 }
 
-/* A process that dies breaks no gate, but its comm. */
-static rsh_status meet(contest *c, const runner *r) {
+/* A process that dies breaks no barrier, but its comm. */
+static rsh_status meet(comparison *c, const runner *r) {
     if (c->comm) return confer(c, r);
     if (c->processes) return rsh_comm_barrier(r->comm);
-    return gate_wait(&c->gate) ? RSH_OK : RSH_EPEER;
+    return barrier_wait(&c->barrier) ? RSH_OK : RSH_EPEER;
 }
 
-/* Each rank's share of a round, between two openings of the gate.  The phase is rank 0's to change outside of them. */
-static rsh_status take_part(contest *c, int rank, bool *stopped) {
+/* Each rank's share of a round, between two openings of the barrier.  Outside of them rank 0 may change the phase. */
+static rsh_status take_part(comparison *c, int rank, bool *stopped) {
     runner *r = &c->runner[rank];
     rsh_status st = meet(c, r);
     *stopped = c->phase == PHASE_STOP;
@@ -133,7 +133,7 @@ static rsh_status take_part(contest *c, int rank, bool *stopped) {
     return st ? st : meet(c, r);
 }
 
-static rsh_status follow(contest *c, int rank) {
+static rsh_status follow(comparison *c, int rank) {
     bool stopped = false;
     rsh_status st = RSH_OK;
     while (!st && !stopped) st = take_part(c, rank, &stopped);
@@ -142,18 +142,18 @@ static rsh_status follow(contest *c, int rank) {
 
 /* ---- rank 0 ---- */
 
-static rsh_status hold(contest *c, contest_phase phase) {
+static rsh_status run_phase(comparison *c, bench_phase phase) {
     bool stopped;
     c->phase = phase;
     return take_part(c, 0, &stopped);
 }
 
 /* Seconds of one move, from the common start to the end of the last rank. */
-static rsh_status sample(contest *c, contest_phase phase, double *seconds) {
-    rsh_status st = hold(c, phase);
+static rsh_status sample(comparison *c, bench_phase phase, double *seconds) {
+    rsh_status st = run_phase(c, phase);
     double end = 0;
     for (int r = 0; r < c->nranks; r++) end = fmax(end, c->runner[r].end);
-    *seconds = (end - c->gate.started) / (double)c->batch;
+    *seconds = (end - c->barrier.started) / (double)c->batch;
     return st;
 }
 
@@ -163,7 +163,7 @@ static int64_t batch_for(double seconds) {
 }
 
 /* The first moves are slower than the rest; a longer batch then tells the time of one more exactly. */
-static rsh_status choose_batch(contest *c, double *seconds) {
+static rsh_status choose_batch(comparison *c, double *seconds) {
     rsh_status st = RSH_OK;
     double least = INFINITY;
     c->batch = 1;
@@ -180,7 +180,7 @@ static rsh_status choose_batch(contest *c, double *seconds) {
     return st;
 }
 
-static int64_t count_rounds(const contest *c, double seconds) {
+static int64_t count_rounds(const comparison *c, double seconds) {
     if (c->repeat) return c->repeat;
     double n = ceil(LEAST_TOTAL / fmax(seconds * (double)c->batch, 1e-9));
     return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int64_t)n;
@@ -196,11 +196,11 @@ static double median(double *list, int64_t n) {
     return n % 2 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2;
 }
 
-static uint64_t batch_bytes(const contest *c) { return (uint64_t)c->batch * c->bytes; }
+static uint64_t batch_bytes(const comparison *c) { return (uint64_t)c->batch * c->bytes; }
 
 /* memcpy, the fastest pass, the move.  The speed of the machine changes by the second, so the move is held against the
  * pass of its own round. */
-static rsh_status hold_round(contest *c, contest_phase phase, double *rate, double *fraction) {
+static rsh_status run_round(comparison *c, bench_phase phase, double *rate, double *fraction) {
     double seconds;
     c->memcpy_seconds = fmin(c->memcpy_seconds, reference_sample(&c->reference, c->batch));
     progress_add(batch_bytes(c));
@@ -214,13 +214,13 @@ static rsh_status hold_round(contest *c, contest_phase phase, double *rate, doub
     return RSH_OK;
 }
 
-static rsh_status hold_rounds(contest *c, int64_t rounds) {
+static rsh_status run_rounds(comparison *c, int64_t rounds) {
     double *rate = calloc(2 * (size_t)rounds, sizeof *rate), *fraction = rate + rounds;
     rsh_status st = rate ? RSH_OK : RSH_ENOMEM;
     c->seconds = c->memcpy_seconds = INFINITY;
     progress_begin("bench: memcpy, stream and the move in turn", 3 * (uint64_t)rounds * batch_bytes(c));
     for (int64_t i = 1; !st && i <= rounds; i++)
-        st = hold_round(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &rate[i - 1], &fraction[i - 1]);
+        st = run_round(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &rate[i - 1], &fraction[i - 1]);
     progress_begin("bench: checking every element", 0);
     if (!st) {
         c->stream_rate = median(rate, rounds);
@@ -231,24 +231,24 @@ static rsh_status hold_rounds(contest *c, int64_t rounds) {
     return st;
 }
 
-static rsh_status lead(contest *c) {
+static rsh_status lead(comparison *c) {
     double seconds;
     rsh_status st = choose_batch(c, &seconds);
-    if (!st) st = hold_rounds(c, count_rounds(c, seconds));
-    if (!st) st = hold(c, PHASE_CHECK);
-    return st ? st : hold(c, PHASE_STOP);
+    if (!st) st = run_rounds(c, count_rounds(c, seconds));
+    if (!st) st = run_phase(c, PHASE_CHECK);
+    return st ? st : run_phase(c, PHASE_STOP);
 }
 
 /* ---- all ranks ---- */
 
 /* Memory of a rank that failed stays: others may be reading it.  Launched ranks map it for as long as they do. */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
-    contest *c = ctx;
+    comparison *c = ctx;
     int rank = rsh_comm_rank(comm);
     rsh_status st = prepare(c, &c->runner[rank], comm);
     if (!st) st = rank ? follow(c, rank) : lead(c);
     if (st && !c->comm) {
-        if (!c->processes) gate_break(&c->gate);
+        if (!c->processes) barrier_break(&c->barrier);
         return st;
     }
     dispose(&c->runner[rank]);
@@ -257,7 +257,7 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-static void collect_faults(contest *c) {
+static void collect_faults(comparison *c) {
     for (int r = c->nranks - 1; r >= 0; r--) {
         const pattern_fault *f = &c->runner[r].fault;
         if (f->count) c->fault = (pattern_fault){c->fault.count + f->count, f->rank, f->index};
@@ -270,7 +270,7 @@ static void *share(size_t bytes) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-static rsh_status hold_launched(contest *c) {
+static rsh_status run_launched(comparison *c) {
     c->words = calloc((size_t)c->nranks, sizeof *c->words);
     rsh_status st = rsh_comm_agree(c->comm, c->words ? RSH_OK : RSH_ENOMEM);
     if (!st) st = rank_main(c, c->comm);
@@ -279,12 +279,12 @@ static rsh_status hold_launched(contest *c) {
     return st;
 }
 
-/* The contest is held on a copy of it that all ranks see. */
-static rsh_status hold_contest(contest *c) {
-    contest *shared = share(sizeof *shared);
+/* All ranks work on a copy of it that all of them see. */
+static rsh_status run_shared(comparison *c) {
+    comparison *shared = share(sizeof *shared);
     if (!shared) return RSH_ENOMEM;
     *shared = *c;
-    gate_init(&shared->gate, c->nranks);
+    barrier_init(&shared->barrier, c->nranks);
     rsh_status st = (c->processes ? rsh_run_shm : rsh_run)(c->nranks, rank_main, shared);
     if (!st) {
         collect_faults(shared);
@@ -299,7 +299,7 @@ static rsh_status hold_contest(contest *c) {
     return st;
 }
 
-rsh_status contest_run(contest *c) {
+rsh_status comparison_run(comparison *c) {
     int64_t n = layout_pair_group(c->pair);
     if (n > INT32_MAX) return RSH_EUNSUP;
     c->nranks = n < 1 ? 1 : (int)n;
@@ -309,7 +309,7 @@ rsh_status contest_run(contest *c) {
     bool ready = c->runner && pattern_source(&c->source, c->pair) && pattern_result(&c->result, c->pair);
     rsh_status st = ready ? RSH_OK : RSH_ENOMEM;
     if (c->comm) st = rsh_comm_agree(c->comm, st);
-    if (!st) st = c->comm ? hold_launched(c) : hold_contest(c);
+    if (!st) st = c->comm ? run_launched(c) : run_shared(c);
     pattern_free(&c->source);
     pattern_free(&c->result);
     if (c->runner) munmap(c->runner, bytes);

@@ -1,17 +1,17 @@
-/* Gate: a barrier that sleeps and can be broken, and a start line that does not sleep. */
-#include "gate.h"
+/* Barrier: a barrier that sleeps and can be broken, and a start line that does not sleep. */
+#include "barrier.h"
 
 #include "cli.h"
 
 #include <sched.h>
 
-void gate_init(gate *g, int size) {
-    *g = (gate){.size = size};
+void barrier_init(barrier *g, int size) {
+    *g = (barrier){.size = size};
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->opened, NULL);
 }
 
-bool gate_wait(gate *g) {
+bool barrier_wait(barrier *g) {
     pthread_mutex_lock(&g->lock);
     unsigned turn = g->turn;
     if (++g->waiting == g->size) {
@@ -25,7 +25,7 @@ bool gate_wait(gate *g) {
     return whole;
 }
 
-void gate_break(gate *g) {
+void barrier_break(barrier *g) {
     pthread_mutex_lock(&g->lock);
     g->broken = true;
     pthread_cond_broadcast(&g->opened);
@@ -33,7 +33,7 @@ void gate_break(gate *g) {
 }
 
 /* Waking up takes a thread longer than a small move takes all of them: the clock starts when the last one is awake. */
-void gate_start(gate *g) {
+void barrier_start(barrier *g) {
     int turn = atomic_load(&g->turns);
     if (atomic_fetch_add(&g->lined_up, 1) + 1 == g->size) {
         atomic_store(&g->lined_up, 0);

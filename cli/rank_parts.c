@@ -1,10 +1,10 @@
-/* Holding: memory of the comm for one rank's parts, and the move between two of them. */
-#include "holding.h"
+/* Rank parts: memory of the comm for one rank's parts, and the move between two of them. */
+#include "rank_parts.h"
 
 #include <stdlib.h>
 
 /* Strides of this rank's parts, where files have another order than the layout. */
-static bool order(holding *h, bool fortran) {
+static bool order(rank_parts *h, bool fortran) {
     h->strides = calloc((size_t)h->nparts + 1, sizeof *h->strides);
     for (int64_t i = 0; h->strides && i < h->nparts; i++) {
         const rsh_tensor *t = rsh_sharded_part(h->tensor, i);
@@ -14,9 +14,9 @@ static bool order(holding *h, bool fortran) {
     return h->strides;
 }
 
-rsh_status holding_take(rsh_comm *comm, const files *f, holding *h) {
+rsh_status rank_parts_take(rsh_comm *comm, const files *f, rank_parts *h) {
     const parts *whole = f->parts;
-    *h = (holding){.whole = whole, .first = parts_of(whole, rsh_comm_rank(comm))};
+    *h = (rank_parts){.whole = whole, .first = parts_of(whole, rsh_comm_rank(comm))};
     rsh_status st = rsh_sharded_empty(comm, whole->layout, &h->tensor);
     if (st) return st;
     h->nparts = rsh_sharded_nparts(h->tensor);
@@ -26,13 +26,13 @@ rsh_status holding_take(rsh_comm *comm, const files *f, holding *h) {
     return !f->npy || order(h, f->fortran) ? RSH_OK : RSH_ENOMEM;
 }
 
-void holding_free(holding *h) {
+void rank_parts_free(rank_parts *h) {
     rsh_sharded_free(h->tensor);
     free(h->memory);
     free(h->strides);
 }
 
-rsh_status holding_reshard(rsh_comm *comm, const rsh_plan *plan, const holding *src, const holding *dst) {
+rsh_status rank_parts_reshard(rsh_comm *comm, const rsh_plan *plan, const rank_parts *src, const rank_parts *dst) {
     rsh_exec *exec = NULL;
     rsh_status st = rsh_exec_bind(plan, comm, src->memory, dst->memory, &exec);
     if (!st) st = rsh_exec_run(exec);

@@ -1,9 +1,9 @@
-/* contest: reshard and memcpy in turn, on the same machine, in the same minute, in the same kind of
- * memory. */
-#ifndef RESHARD_CLI_CONTEST_H
-#define RESHARD_CLI_CONTEST_H
+/* comparison: reshard and memcpy in turn, on the same machine, in the same minute, in the same kind
+ * of memory. */
+#ifndef RESHARD_CLI_COMPARISON_H
+#define RESHARD_CLI_COMPARISON_H
 
-#include "gate.h"
+#include "barrier.h"
 #include "pattern.h"
 
 /* memcpy by as many threads as there are cores. */
@@ -46,14 +46,13 @@ typedef struct runner {
     pattern_fault fault;
 } runner;
 
-typedef enum contest_phase { PHASE_RUN, PHASE_RUN_POISONED, PHASE_CHECK, PHASE_STOP } contest_phase;
+typedef enum bench_phase { PHASE_RUN, PHASE_RUN_POISONED, PHASE_CHECK, PHASE_STOP } bench_phase;
 
-typedef struct contest {
+typedef struct comparison {
     const layout_pair *pair;
     const rsh_plan *plan;
     bool processes; /* ranks are processes that this one forks, not threads */
-    rsh_comm *comm; /* ranks were launched, and each has a contest of its own; NULL: they share this
-                       one */
+    rsh_comm *comm; /* ranks were launched, and each has one of these; NULL: they share this one */
     int64_t repeat; /* rounds; 0: as many as make a steady result */
     size_t bytes;   /* written by the move, over all ranks */
     size_t bytes_read;
@@ -65,9 +64,8 @@ typedef struct contest {
     runner *runner;
     reference reference;
     fastest fastest;
-    gate gate;
-    contest_phase
-        phase; /* of the round at hand, told by rank 0 while the others wait at the gate */
+    barrier barrier;
+    bench_phase phase; /* of the round at hand, told by rank 0 while the others wait */
     struct word *words;  /* [nranks]: what launched ranks said when they met last */
     int64_t batch;       /* moves back to back in a round */
 
@@ -76,8 +74,8 @@ typedef struct contest {
     double stream_fraction; /* of that rate, which the move reached in a round: the median */
     const char *stream_name; /* of its loop */
     pattern_fault fault;
-} contest;
+} comparison;
 
-rsh_status contest_run(contest *c);
+rsh_status comparison_run(comparison *c);
 
 #endif
