@@ -28,6 +28,16 @@ typedef struct rshi_outcome {
 #define RSHI_WHY 200
 rsh_status rshi_question_solve(const rshi_rule_question *m, rshi_outcome *o, char why[RSHI_WHY]);
 
+/* The chunk of a dim of n elements at a position of the mesh, cut by the dims of the mesh that
+ * shard it, first to last. */
+void rshi_chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t n,
+                   int64_t position, int64_t *lo, int64_t *size);
+
+/* The layout of one of the op's tensors by its placements, and that in which the op works on it:
+ * ranges of a letter are cut where the letter is.  NULL: the same (rule_layouts.c). */
+rsh_status rshi_rule_layouts(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t,
+                             rsh_layout **placed, rsh_layout **worked);
+
 /* The same as layouts, remembered by the mesh. */
 typedef struct rshi_solution {
     struct rshi_solution *next; /* of the same bucket */
@@ -41,6 +51,7 @@ typedef struct rshi_solution {
     rsh_layout **wanted;      /* nin: what they are brought to; NULL: nothing to do */
     rsh_layout **grad;        /* nin */
     rsh_layout **out;         /* nout */
+    rsh_layout **made;        /* nout: in which the op makes them; NULL: as `out` */
     bool *at_home;            /* nin: every rank has what is wanted, and nothing moves */
 } rshi_solution;
 

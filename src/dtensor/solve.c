@@ -165,17 +165,16 @@ static rsh_status solve_axis(solving *s) {
 
 /* ---- units: a view that splits or joins dims, and the chunks of both sides ---- */
 
-/* The chunk of a dim of n at one combination of coordinates, cut by the axes that shard it, first to last. */
-static void chunk_at(const solving *s, const rsh_place *places, int dim, int64_t n, int64_t at, int64_t *lo,
-                     int64_t *size) {
-    int64_t below = rsh_mesh_size(s->m->mesh);
+void rshi_chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t n, int64_t position, int64_t *lo,
+                   int64_t *size) {
+    int64_t below = rsh_mesh_size(mesh);
     *lo = 0;
     *size = n;
-    for (int a = 0; a < rsh_mesh_ndim(s->m->mesh); a++) {
-        int64_t parts = rsh_mesh_dim_size(s->m->mesh, a), each = rshi_ceil_div(*size, parts);
+    for (int a = 0; a < rsh_mesh_ndim(mesh); a++) {
+        int64_t parts = rsh_mesh_dim_size(mesh, a), each = rshi_ceil_div(*size, parts);
         below /= parts;
         if (places[a].kind != RSH_PLACE_SHARD || places[a].dim != dim) continue;
-        int64_t from = rshi_min(each * (at / below % parts), *size);
+        int64_t from = rshi_min(each * (position / below % parts), *size);
         *lo += from;
         *size = rshi_min(each, *size - from);
     }
@@ -185,8 +184,8 @@ static bool same_chunks(const solving *s, int in, int d, int out, int e) {
     const rsh_rule_tensor *x = &s->m->dims.in[in], *y = &s->m->dims.out[out];
     for (int64_t at = 0; at < rsh_mesh_size(s->m->mesh); at++) {
         int64_t lo, size, low, length;
-        chunk_at(s, s->o->in[in], d, x->shape[d], at, &lo, &size);
-        chunk_at(s, s->o->out[out], e, y->shape[e], at, &low, &length);
+        rshi_chunk_at(s->m->mesh, s->o->in[in], d, x->shape[d], at, &lo, &size);
+        rshi_chunk_at(s->m->mesh, s->o->out[out], e, y->shape[e], at, &low, &length);
         if (size * x->unit[d] != length * y->unit[e] || (size && lo * x->unit[d] != low * y->unit[e])) return false;
     }
     return true;

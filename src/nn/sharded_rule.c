@@ -152,6 +152,14 @@ static rsh_status check_axes(const matching *m) {
     return RSH_OK;
 }
 
+static rsh_status check_ranges(const matching *m, int n, const rsh_rule_tensor *t) {
+    for (int i = 0; i < n; i++)
+        for (int d = 0; d < t[i].ndim; d++)
+            if (t[i].of[d] && t[i].letter[d] >= 0 && m->by[(int)t[i].letter[d]].cut)
+                return rshn_fail(RSH_EUNSUP, "%s of sharded tensors: dim %d is cut", m->op->name, d);
+    return RSH_OK;
+}
+
 /* ---- layouts that follow ---- */
 
 /* Do chunks of n dims of `unit` elements end where those of the letter do? */
@@ -260,6 +268,8 @@ static rsh_status bring(const matching *m, int i, rsh_value *v, rsh_value **out)
 static rsh_status find_cuts(matching *m, rsh_value *const *in) {
     for (int i = 0; i < m->dims.nin; i++)
         if (in[i] && rsh_value_sharded(in[i])) NN_TRY(note_input(m, i, in[i]));
+    NN_TRY(check_ranges(m, m->dims.nin, m->dims.in));
+    NN_TRY(check_ranges(m, m->dims.nout, m->dims.out));
     return check_axes(m);
 }
 
