@@ -162,17 +162,28 @@ static rsh_status check_ranges(const matching *m, int n, const rsh_rule_tensor *
 
 /* ---- layouts that follow ---- */
 
+/* Where part i of a dim of n ends; the axes cut one after the other, the first one slowest. */
+static int64_t end_of(const matching *m, const rsh_cut *cut, int64_t n, int64_t i, int64_t parts) {
+    int64_t lo = 0;
+    for (int k = 0; k < cut->naxes; k++) {
+        int64_t each = m->mesh->axis[cut->axes[k]].size, size = (n + each - 1) / each;
+        parts /= each;
+        int64_t from = size * (i / parts % each);
+        from = from < n ? from : n;
+        lo += from;
+        n = size < n - from ? size : n - from;
+    }
+    return lo + n;
+}
+
 /* Do chunks of n dims of `unit` elements end where those of the letter do? */
 static bool same_chunks(const matching *m, const letter_cut *by, int64_t n, int64_t unit) {
     int64_t parts = 1;
     if (by->unit == unit) return true;
     if (by->cut->rule != RSH_RULE_CHUNK) return false;
     for (int k = 0; k < by->cut->naxes; k++) parts *= m->mesh->axis[by->cut->axes[k]].size;
-    int64_t old = (by->size + parts - 1) / parts, now = (n + parts - 1) / parts;
-    for (int64_t i = 1; i <= parts; i++) {
-        int64_t end = old * i < by->size ? old * i : by->size, other = now * i < n ? now * i : n;
-        if (end * by->unit != other * unit) return false;
-    }
+    for (int64_t i = 0; i < parts; i++)
+        if (end_of(m, by->cut, by->size, i, parts) * by->unit != end_of(m, by->cut, n, i, parts) * unit) return false;
     return true;
 }
 
