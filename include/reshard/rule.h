@@ -8,6 +8,8 @@
  *   that term being replicated, the output is partial.  Every other term must be partial too: a
  *   replicated input of it counts once, at coordinate 0.
  * - A partial input that meets a cut one in another term is reduced to the same cut.
+ * - A dim that is a range of its letter is cut where the letter is: the op works on that part of
+ *   the range which each rank has.  Inputs are brought there, and outputs from there to chunks.
  * - The gradient of an input is cut as the input is; replicated if the input is partial; and
  *   partial with sum if the input is replicated while others are not.
  *
@@ -32,6 +34,9 @@ typedef struct rsh_rule_tensor {
     int64_t shape[RSH_MAX_NDIM]; /* of the whole */
     int64_t unit[RSH_MAX_NDIM];  /* elements of the letter in one index: all 1 at first.  Others in
                                     views: a dim of 6 becomes one of 2 with unit 3 and one of 3 */
+    int64_t of[RSH_MAX_NDIM];    /* the dim is a range of the letter, which has `of` elements in
+                                    all; 0: it is all of them */
+    int64_t start[RSH_MAX_NDIM]; /* where that range begins */
     signed char letter[RSH_MAX_NDIM]; /* from 0 to 31; all RSH_DIM_WHOLE at first */
     signed char term; /* of an input: the number of its term; RSH_TERM_NONE at first */
 } rsh_rule_tensor;

@@ -107,6 +107,11 @@ static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *
     return rshi_own_part_take(v, counts, &as, out);
 }
 
+static rsh_status move(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
+    RSH_TRY(rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out));
+    return rsh_value_read(*out, &rshi_dtensor_reading, mesh);
+}
+
 /* The inputs as the solution wants them; those that moved are owned. */
 static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value *const *in, rsh_value **brought) {
     for (int i = 0; i < s->nin; i++) {
@@ -118,21 +123,39 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
             RSH_TRY(take_own_part(in[i], mesh, s->wanted[i], &brought[i]));
             continue;
         }
-        RSH_TRY(rsh_value_reshard(in[i], s->wanted[i], RSH_DERIVATIVE_BACKWARD, NULL, &brought[i]));
-        RSH_TRY(rsh_value_read(brought[i], &rshi_dtensor_reading, mesh));
+        RSH_TRY(move(in[i], mesh, s->wanted[i], &brought[i]));
     }
     return RSH_OK;
+}
+
+/* Outputs that the op made as ranges, in chunks; all or none are there afterwards. */
+static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value **out) {
+    rsh_status st = RSH_OK;
+    for (int i = 0; !st && i < s->nout; i++) {
+        rsh_value *made = out[i];
+        if (!s->made[i] || !made) continue;
+        out[i] = NULL;
+        st = move(made, mesh, s->out[i], &out[i]);
+        rsh_value_free(made);
+    }
+    for (int i = 0; st && i < s->nout; i++) {
+        rsh_value_free(out[i]);
+        out[i] = NULL;
+    }
+    return st;
 }
 
 static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs, rsh_value *const *in,
                       rsh_value **out) {
     rsh_value *brought[RSHI_RULE_MOST] = {0};
-    rsh_grad_as as = {.comm = rsh_mesh_comm(mesh), .out = (const rsh_layout *const *)s->out,
+    const rsh_layout *made[RSHI_RULE_MOST];
+    for (int i = 0; i < s->nout; i++) made[i] = s->made[i] ? s->made[i] : s->out[i];
+    rsh_grad_as as = {.comm = rsh_mesh_comm(mesh), .out = made,
                       .grad_in = (const rsh_layout *const *)s->grad, .reading = &rshi_dtensor_reading, .what = mesh};
     rsh_status st = bring_inputs(s, mesh, in, brought);
     if (!st) st = rsh_grad_apply_as(s->op, attrs, s->nin, brought, s->nout, &as, out);
     for (int i = 0; i < s->nin; i++) rsh_value_free(brought[i]);
-    return st;
+    return st ? st : place_outputs(s, mesh, out);
 }
 
 static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,

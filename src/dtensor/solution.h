@@ -5,6 +5,11 @@
 #include "dtensor/dtensor.h"
 #include "rule/rule.h"
 
+/* The layout of one of the op's tensors by its placements, and that in which the op works on it:
+ * ranges of a letter are cut where the letter is.  NULL: the same (rule_layouts.c). */
+rsh_status rshi_rule_layouts(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t,
+                             rsh_layout **placed, rsh_layout **worked);
+
 /* Remembered by the mesh. */
 typedef struct rshi_solution {
     struct rshi_solution *next; /* of the same bucket */
@@ -18,6 +23,7 @@ typedef struct rshi_solution {
     rsh_layout **wanted;      /* nin: what they are brought to; NULL: nothing to do */
     rsh_layout **grad;        /* nin */
     rsh_layout **out;         /* nout */
+    rsh_layout **made;        /* nout: in which the op makes them; NULL: as `out` */
     bool *at_home;            /* nin: every rank has what is wanted, and nothing moves */
 } rshi_solution;
 

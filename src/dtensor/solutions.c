@@ -52,7 +52,7 @@ static bool fits(const rshi_solution *s, const asked *m) {
 /* ---- making ---- */
 
 static void forget(rshi_solution *s) {
-    for (int i = 0; i < 3 * s->nin + s->nout; i++) rsh_layout_free(s->given[i]);
+    for (int i = 0; i < 3 * s->nin + 2 * s->nout; i++) rsh_layout_free(s->given[i]);
     rshi_free(s);
 }
 
@@ -60,7 +60,7 @@ static void forget(rshi_solution *s) {
 static rshi_solution *blank(const asked *m) {
     const rsh_rule_dims *r = &m->q->dims;
     rshi_solution *s;
-    size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + r->nout);
+    size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + 2 * r->nout);
     size_t lists = tensors * sizeof *r->in + layouts * sizeof *s->given + (size_t)r->nin * sizeof *s->at_home;
     s = rshi_calloc(1, sizeof *s + lists);
     if (!s) return NULL;
@@ -76,25 +76,34 @@ static rshi_solution *blank(const asked *m) {
     s->wanted = s->given + r->nin;
     s->grad = s->wanted + r->nin;
     s->out = s->grad + r->nin;
-    s->at_home = (bool *)(s->out + r->nout);
+    s->made = s->out + r->nout;
+    s->at_home = (bool *)(s->made + r->nout);
     for (int i = 0; i < r->nin; i++) s->given[i] = rsh_layout_hold(m->layouts[i]);
     return s;
 }
 
-static rsh_status lay_out(const asked *m, const rsh_place *places, const rsh_rule_tensor *t,
-                          rsh_layout **out) {
-    return rshi_dtensor_layout(m->mesh, rsh_mesh_ndim(m->mesh), places, t->dtype, t->ndim, t->shape, out);
+/* The layout in which the op works on input i; is it a range that its placements do not say? */
+static rsh_status lay_out_worked(const asked *m, const rsh_place *places, int i, rsh_layout **out,
+                                 bool *range) {
+    rsh_layout *worked = NULL;
+    RSH_TRY(rshi_rule_layouts(m->mesh, places, &m->q->dims.in[i], out, &worked));
+    *range = worked != NULL;
+    if (!worked) return RSH_OK;
+    rsh_layout_free(*out);
+    *out = worked;
+    return RSH_OK;
 }
 
 static rsh_status lay_out_input(const asked *m, rshi_solution *s, const rshi_outcome *o, int i) {
     rsh_layout *l = NULL;
     rsh_dtype dtype = m->q->dims.in[i].dtype;
+    bool range;
     if (!m->layouts[i]) return RSH_OK;
-    if (dtype == RSH_F32 || dtype == RSH_F64) RSH_TRY(lay_out(m, o->grad[i], &m->q->dims.in[i], &s->grad[i]));
-    RSH_TRY(lay_out(m, o->in[i], &m->q->dims.in[i], &l));
+    if (dtype == RSH_F32 || dtype == RSH_F64) RSH_TRY(lay_out_worked(m, o->grad[i], i, &s->grad[i], &range));
+    RSH_TRY(lay_out_worked(m, o->in[i], i, &l, &range));
     if (rsh_layout_equal(l, m->layouts[i])) rsh_layout_free(l);
     else s->wanted[i] = l;
-    s->at_home[i] = rshi_own_part_fits(rsh_mesh_ndim(m->mesh), o->was[i], o->in[i]);
+    s->at_home[i] = !range && rshi_own_part_fits(rsh_mesh_ndim(m->mesh), o->was[i], o->in[i]);
     return RSH_OK;
 }
 
@@ -117,7 +126,8 @@ static rsh_status work_out(const asked *m, rshi_solution *s, char why[RSHI_WHY])
     rsh_status st = o ? read_places(m, o) : rshi_nomem();
     if (!st) st = rshi_rule_solve(m->q, o, why);
     for (int i = 0; !st && i < s->nin; i++) st = lay_out_input(m, s, o, i);
-    for (int i = 0; !st && i < s->nout; i++) st = lay_out(m, o->out[i], &m->q->dims.out[i], &s->out[i]);
+    for (int i = 0; !st && i < s->nout; i++)
+        st = rshi_rule_layouts(m->mesh, o->out[i], &m->q->dims.out[i], &s->out[i], &s->made[i]);
     rshi_free(o);
     return st ? st : check_chunks(m, s, why);
 }

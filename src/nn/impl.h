@@ -175,6 +175,8 @@ void rshn_rule_letter(rsh_rule_tensor *t, int d, int letter);
 void rshn_rule_add_dim(rsh_rule_tensor *t, int64_t size, int letter);
 /* The output is the input, dim by dim, each with its own letter. */
 void rshn_rule_same(rsh_rule_tensor *in, rsh_rule_tensor *out);
+/* Dim d of tensor t, which has a letter, is the range from `start` on of a dim of `of` elements. */
+void rshn_rule_range(rsh_rule_tensor *t, int d, int64_t start, int64_t of);
 /* The sizes of output i on this rank, if it is `whole` on all ranks together. */
 rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole, rshn_sizes *out);
 /* Where this rank's part of input i begins in dim d of the whole; 0 for a plain one and for a part

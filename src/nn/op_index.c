@@ -9,7 +9,7 @@
 typedef struct indexing {
     int dim;
     int64_t padding; /* row that gets no gradient; -1: none */
-    int64_t start;   /* of this rank's rows, of an embedding whose weight is cut */
+    int64_t start;   /* of this rank's rows, where the dim is cut */
     rshn_sizes before;
 } indexing;
 
@@ -115,7 +115,7 @@ static rsh_status index_backward(rsh_grad_call *c, int input) {
     return st ? st : rsh_call_give(c, input, gx);
 }
 
-/* ---- index_select: inputs x, index ---- */
+/* ---- index_select: inputs x, index.  A rank that has some slices of x gives zeros for the others ---- */
 
 static rsh_status select_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
@@ -126,8 +126,9 @@ static rsh_status select_forward(rsh_grad_call *c) {
         return rshn_fail(RSH_EVALUE, "index_select with indices of %d dims: at most one", rsh_tensor_ndim(index));
     a->before = rshn_sizes_of(x);
     rshn_sizes to = a->before;
-    if (to.n) to.at[a->dim] = rsh_tensor_count(index);
-    NN_TRY(pick("index_select", x, a, to.n ? a->before.at[a->dim] : 1, index, &to, &y));
+    to.at[a->dim] = rsh_tensor_count(index);
+    NN_TRY(rshn_own_start(c, 0, a->dim, &a->start));
+    NN_TRY(pick("index_select", x, a, rsh_value_shape(rsh_call_in_value(c, 0))[a->dim], index, &to, &y));
     NN_TRY(rsh_call_out(c, 0, y));
     return rsh_call_save_in(c, 1);
 }
@@ -138,7 +139,7 @@ static rsh_status select_rule(rsh_rule_dims *io) {
     const indexing *a = io->attrs;
     rsh_rule_tensor *x = &io->in[0], *index = &io->in[1], *y = &io->out[0];
     rshn_rule_same(x, y);
-    rshn_rule_letter(x, a->dim, RSH_DIM_WHOLE);
+    rshn_rule_letter(x, a->dim, x->ndim);
     y->shape[a->dim] = index->ndim ? index->shape[0] : 1;
     if (index->ndim == 1) rshn_rule_letter(index, 0, a->dim); /* its indices are the slices of the result */
     x->term = 0;
@@ -159,7 +160,7 @@ rsh_status rsh_nn_index_select(rsh_value *x, int dim, rsh_value *index, rsh_valu
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){x, index}, out);
 }
 
-/* ---- embedding: inputs index, weight.  A rank that has some rows of the weight gives zeros for the others ---- */
+/* ---- embedding: inputs index, weight, whose rows are found as slices are ---- */
 
 static rsh_status embedding_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);

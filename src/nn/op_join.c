@@ -41,14 +41,6 @@ static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out)
     return RSH_OK;
 }
 
-static rsh_status save_lengths(rsh_grad_call *c, int n, const int64_t *lengths) {
-    rsh_tensor *t = NULL;
-    int64_t count = n;
-    NN_TRY(rsh_tensor_empty(RSH_I64, 1, &count, &t));
-    memcpy(rsh_tensor_data(t), lengths, (size_t)n * sizeof *lengths);
-    return rsh_call_save(c, t);
-}
-
 /* Lengths along the dim, in one tensor that is saved. */
 static rsh_status cat_forward(rsh_grad_call *c) {
     const joining *j = rsh_call_attrs(c);
@@ -100,17 +92,18 @@ static rsh_status join_apply(const char *name, int n, rsh_value *const *x, int d
     return rshn_dim(name, dim, rsh_value_ndim(x[0]) + more, &j->dim);
 }
 
-/* Every input is a term; all dims but that along which they are joined belong together. */
+/* Every input is a term. */
 static void join_terms(rsh_rule_dims *io) {
     io->moves_only = true;
     for (int i = 0; i < io->nin; i++) io->in[i].term = (signed char)i;
 }
 
+/* Inputs are ranges of the result. */
 static rsh_status cat_rule(rsh_rule_dims *io) {
     const joining *j = io->attrs;
     rsh_rule_tensor *y = &io->out[0], *first = &io->in[0];
     join_terms(io);
-    for (int d = 0; d < first->ndim; d++) rshn_rule_add_dim(y, first->shape[d], d == j->dim ? RSH_DIM_WHOLE : d);
+    for (int d = 0; d < first->ndim; d++) rshn_rule_add_dim(y, first->shape[d], d);
     y->shape[j->dim] = 0;
     for (int i = 0; i < io->nin; i++) {
         rsh_rule_tensor *x = &io->in[i];
@@ -119,9 +112,11 @@ static rsh_status cat_rule(rsh_rule_dims *io) {
         if (!alike)
             return rshn_fail(RSH_EVALUE, "cat of %s and %s along dim %d: other sizes differ",
                              rshn_sizes_text(first->ndim, first->shape), rshn_sizes_text(x->ndim, x->shape), j->dim);
-        for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d == j->dim ? RSH_DIM_WHOLE : d);
+        for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d);
+        rshn_rule_range(x, j->dim, y->shape[j->dim], 0);
         y->shape[j->dim] += x->shape[j->dim];
     }
+    for (int i = 0; i < io->nin; i++) io->in[i].of[j->dim] = y->shape[j->dim];
     return RSH_OK;
 }
 
@@ -258,43 +253,56 @@ typedef struct splitting {
     rshn_sizes before;
 } splitting;
 
-static int64_t piece_length(const splitting *s, int i) {
+static int64_t piece_length(const splitting *s, int64_t whole, int i) {
     if (s->lengths) return s->lengths[i];
-    int64_t left = s->before.at[s->dim] - i * s->size;
+    int64_t left = whole - i * s->size;
     return left < s->size ? left : s->size;
+}
+
+/* What this rank has of piece i. */
+static rsh_status own_length(const rsh_grad_call *c, const splitting *s, int i, int64_t *out) {
+    rshn_sizes to = s->before;
+    to.at[s->dim] = piece_length(s, s->before.at[s->dim], i);
+    NN_TRY(rshn_own_sizes(c, i, &to, &to));
+    *out = to.at[s->dim];
+    return RSH_OK;
 }
 
 static rsh_status split_forward(rsh_grad_call *c) {
     splitting *s = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
-    int64_t start = 0;
+    rsh_tensor *lengths = NULL;
+    int64_t start = 0, n = s->n;
     s->before = rshn_sizes_of(x);
-    for (int i = 0; i < s->n; i++) {
+    NN_TRY(rsh_tensor_empty(RSH_I64, 1, &n, &lengths));
+    rsh_status st = RSH_OK;
+    for (int i = 0; !st && i < n; i++) {
+        int64_t *length = (int64_t *)rsh_tensor_data(lengths) + i;
         rsh_tensor *part = NULL;
-        NN_TRY(rshn_window(x, s->dim, start, piece_length(s, i), &part));
-        NN_TRY(rsh_call_out(c, i, part));
-        start += piece_length(s, i);
+        st = own_length(c, s, i, length);
+        if (!st) st = rshn_window(x, s->dim, start, *length, &part);
+        if (!st) st = rsh_call_out(c, i, part);
+        start += *length;
     }
-    rsh_status st = s->lengths ? save_lengths(c, s->n, s->lengths) : RSH_OK;
     s->lengths = NULL;
+    if (!st) return rsh_call_save(c, lengths);
+    rsh_tensor_free(lengths);
     return st;
 }
 
 static rsh_status split_backward(rsh_grad_call *c) {
-    splitting s = *(const splitting *)rsh_call_attrs(c);
+    const splitting *s = rsh_call_attrs(c);
     const rsh_tensor *lengths = NULL, *any = NULL;
     rsh_tensor *gx = NULL;
     int64_t start = 0;
-    if (!s.size) {
-        NN_TRY(rsh_call_saved(c, 0, &lengths));
-        s.lengths = rsh_tensor_data(lengths);
-    }
-    for (int i = 0; !any && i < s.n; i++) any = rsh_call_grad(c, i);
+    NN_TRY(rsh_call_saved(c, 0, &lengths));
+    for (int i = 0; !any && i < s->n; i++) any = rsh_call_grad(c, i);
     if (!any) return RSH_OK;
-    NN_TRY(rshn_empty(rsh_tensor_dtype(any), &s.before, &gx));
-    for (int i = 0; i < s.n; i++) {
-        rsh_status st = fill_window(gx, s.dim, start, piece_length(&s, i), rsh_call_grad(c, i));
-        start += piece_length(&s, i);
+    NN_TRY(rshn_empty(rsh_tensor_dtype(any), &s->before, &gx));
+    for (int i = 0; i < s->n; i++) {
+        int64_t length = ((const int64_t *)rsh_tensor_data(lengths))[i];
+        rsh_status st = fill_window(gx, s->dim, start, length, rsh_call_grad(c, i));
+        start += length;
         if (!st) continue;
         rsh_tensor_free(gx);
         return st;
@@ -302,18 +310,18 @@ static rsh_status split_backward(rsh_grad_call *c) {
     return rsh_call_give(c, 0, gx);
 }
 
+/* Pieces are ranges of the input. */
 static rsh_status split_rule(rsh_rule_dims *io) {
-    splitting s = *(const splitting *)io->attrs;
-    s.before = (rshn_sizes){.n = io->in[0].ndim};
-    memcpy(s.before.at, io->in[0].shape, sizeof s.before.at);
+    const splitting *s = io->attrs;
+    int64_t whole = io->in[0].shape[s->dim], start = 0;
     io->in[0].term = 0;
     io->moves_only = true;
     for (int i = 0; i < io->nout; i++) {
         rshn_rule_same(&io->in[0], &io->out[i]);
-        rshn_rule_letter(&io->out[i], s.dim, RSH_DIM_WHOLE);
-        io->out[i].shape[s.dim] = piece_length(&s, i);
+        rshn_rule_range(&io->out[i], s->dim, start, whole);
+        io->out[i].shape[s->dim] = piece_length(s, whole, i);
+        start += io->out[i].shape[s->dim];
     }
-    rshn_rule_letter(&io->in[0], s.dim, RSH_DIM_WHOLE);
     return RSH_OK;
 }
 

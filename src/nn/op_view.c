@@ -330,12 +330,19 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
 
 /* ---- narrow ---- */
 
+/* This rank has a part of the range, of the elements that it has of x. */
 static rsh_status narrow_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_in(c, 0);
     rsh_tensor *y = NULL;
+    int64_t first = 0;
     v->before = rshn_sizes_of(x);
-    rsh_status st = rshn_window(x, v->dim, v->start, v->sizes.at[0], &y);
+    rshn_sizes to = v->before;
+    to.at[v->dim] = v->sizes.at[0];
+    NN_TRY(rshn_own_sizes(c, 0, &to, &to));
+    NN_TRY(rshn_own_start(c, 0, v->dim, &first));
+    v->start = v->start > first ? v->start - first : 0;
+    rsh_status st = rshn_window(x, v->dim, v->start, to.at[v->dim], &y);
     return give_view(c, st, y);
 }
 
@@ -344,7 +351,7 @@ static rsh_status narrow_backward(rsh_grad_call *c) {
     const rsh_tensor *g = rsh_call_grad(c, 0);
     rsh_tensor *gx = NULL, *window = NULL;
     NN_TRY(rsh_tensor_zeros(rsh_tensor_dtype(g), v->before.n, v->before.at, &gx));
-    rsh_status st = rshn_window(gx, v->dim, v->start, v->sizes.at[0], &window);
+    rsh_status st = rshn_window(gx, v->dim, v->start, rsh_tensor_shape(g)[v->dim], &window);
     if (!st) st = rsh_math_copy(g, window);
     rsh_tensor_free(window);
     if (!st) return rsh_call_give(c, 0, gx);
@@ -356,8 +363,7 @@ static rsh_status narrow_rule(rsh_rule_dims *io) {
     const viewing *v = io->attrs;
     only_moves(io);
     rshn_rule_same(&io->in[0], &io->out[0]);
-    rshn_rule_letter(&io->in[0], v->dim, RSH_DIM_WHOLE);
-    rshn_rule_letter(&io->out[0], v->dim, RSH_DIM_WHOLE);
+    rshn_rule_range(&io->out[0], v->dim, v->start, io->in[0].shape[v->dim]);
     io->out[0].shape[v->dim] = v->sizes.at[0];
     return RSH_OK;
 }

@@ -15,6 +15,11 @@ void rshn_rule_same(rsh_rule_tensor *in, rsh_rule_tensor *out) {
     }
 }
 
+void rshn_rule_range(rsh_rule_tensor *t, int d, int64_t start, int64_t of) {
+    t->start[d] = start;
+    t->of[d] = of;
+}
+
 static rsh_status straight(rsh_rule_dims *io) {
     io->in[0].term = 0;
     return rsh_rule_pointwise(io);

@@ -104,6 +104,15 @@ static rsh_status note_input(matching *m, int i, const rsh_value *v) {
     return RSH_OK;
 }
 
+/* A range of a letter would be cut where the letter is, and not into chunks. */
+static rsh_status check_ranges(const matching *m, int n, const rsh_rule_tensor *t) {
+    for (int i = 0; i < n; i++)
+        for (int d = 0; d < t[i].ndim; d++)
+            RSH_REQUIRE(!t[i].of[d] || t[i].letter[d] < 0 || !m->cut[(int)t[i].letter[d]], RSH_EUNSUP,
+                        "%s of sharded tensors: dim %d is cut", m->q.op->name, d);
+    return RSH_OK;
+}
+
 /* All that is not cut is replicated: zeroed placements say so. */
 static rsh_status read_inputs(matching *m, rsh_value *const *in) {
     for (int i = 0; i < m->q.dims.nin; i++) {
@@ -112,7 +121,8 @@ static rsh_status read_inputs(matching *m, rsh_value *const *in) {
     }
     m->q.naxes = m->mesh->naxes;
     memcpy(m->o.was, m->o.in, sizeof m->o.was);
-    return RSH_OK;
+    RSH_TRY(check_ranges(m, m->q.dims.nin, m->q.dims.in));
+    return check_ranges(m, m->q.dims.nout, m->q.dims.out);
 }
 
 /* ---- layouts that follow ---- */

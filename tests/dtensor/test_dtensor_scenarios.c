@@ -143,38 +143,67 @@ static void test_from_local_uneven_sharding_raise_error(void **state) {
 
 /* ---- uneven collectives, as moves on a mesh ---- */
 
-/* Along every dim, with one element more and one less than ranks. */
-static rsh_status collectives(rsh_mesh *m, int dim, int64_t n) {
-    int64_t shape[3] = {3, 3, 3};
-    const rsh_place S = rsh_shard_on(dim), R = rsh_replicate(), P = rsh_partial_of(RSH_OP_SUM);
-    rsh_value *v = NULL, *whole = NULL, *local = NULL, *partial = NULL, *part = NULL;
-    shape[dim] = n;
-    RSH_TRY(spread(m, &S, 3, shape, false, &v)); /* scatter from position 0 */
-    RSH_TRY(holds(v, 1));
-    RSH_TRY(rsh_dtensor_redistribute(v, 1, &R, RSH_DTYPE_COUNT, &whole)); /* all_gather */
-    RSH_TRY(holds(whole, 1));
+typedef rsh_status (*collective)(rsh_mesh *m, int dim, const int64_t *shape);
+
+static rsh_status scatter(rsh_mesh *m, int dim, const int64_t *shape) { /* from position 0 */
+    const rsh_place S = rsh_shard_on(dim);
+    rsh_value *v = NULL;
+    RSH_TRY(spread(m, &S, 3, shape, false, &v));
+    rsh_status st = holds(v, 1);
+    rsh_value_free(v);
+    return st;
+}
+
+static rsh_status all_gather(rsh_mesh *m, int dim, const int64_t *shape) {
+    const rsh_place S = rsh_shard_on(dim), R = rsh_replicate();
+    rsh_value *v = NULL, *whole = NULL;
+    RSH_TRY(spread(m, &S, 3, shape, false, &v));
+    RSH_TRY(rsh_dtensor_redistribute(v, 1, &R, RSH_DTYPE_COUNT, &whole));
+    rsh_status st = holds(whole, 1);
+    rsh_value_free(v), rsh_value_free(whole);
+    return st;
+}
+
+static rsh_status reduce_scatter(rsh_mesh *m, int dim, const int64_t *shape) {
+    const rsh_place S = rsh_shard_on(dim), P = rsh_partial_of(RSH_OP_SUM);
+    rsh_value *local = NULL, *partial = NULL, *part = NULL;
     RSH_TRY(local_whole(RSH_F64, 3, shape, &local));
     RSH_TRY(rsh_dtensor_from_local(local, m, 1, &P, NULL, &partial));
-    RSH_TRY(rsh_dtensor_redistribute(partial, 1, &S, RSH_DTYPE_COUNT, &part)); /* reduce_scatter */
-    RSH_TRY(holds(part, (double)rsh_mesh_size(m)));
-    rsh_value_free(v), rsh_value_free(whole), rsh_value_free(local), rsh_value_free(partial), rsh_value_free(part);
-    return RSH_OK;
+    RSH_TRY(rsh_dtensor_redistribute(partial, 1, &S, RSH_DTYPE_COUNT, &part));
+    rsh_status st = holds(part, (double)rsh_mesh_size(m));
+    rsh_value_free(local), rsh_value_free(partial), rsh_value_free(part);
+    return st;
 }
-static rsh_status uneven_collectives(void *ctx, rsh_comm *c) {
+
+/* Along every dim, with one element more and one less than ranks. */
+static rsh_status uneven_sizes(void *ctx, rsh_comm *c) {
+    const collective *run = ctx;
     rsh_mesh *m = NULL;
-    (void)ctx;
     RSH_TRY(line_of(c, &m));
-    for (int dim = 0; dim < 3; dim++) {
-        RSH_TRY(collectives(m, dim, rsh_comm_size(c) + 1));
-        RSH_TRY(collectives(m, dim, rsh_comm_size(c) - 1));
+    for (int i = 0; i < 6; i++) {
+        int64_t shape[3] = {3, 3, 3};
+        shape[i / 2] = rsh_comm_size(c) + (i % 2 ? 1 : -1);
+        RSH_TRY((*run)(m, i / 2, shape));
     }
     rsh_mesh_free(m);
     return RSH_OK;
 }
-static void test_scatter_all_gather_reduce_scatter_uneven(void **state) {
+
+static void run_uneven(collective run) {
+    run_ranks(4, uneven_sizes, &run);
+    run_ranks(8, uneven_sizes, &run);
+}
+static void test_scatter_uneven(void **state) {
     (void)state;
-    run_ranks(4, uneven_collectives, NULL);
-    run_ranks(8, uneven_collectives, NULL);
+    run_uneven(scatter);
+}
+static void test_all_gather_uneven(void **state) {
+    (void)state;
+    run_uneven(all_gather);
+}
+static void test_reduce_scatter_uneven(void **state) {
+    (void)state;
+    run_uneven(reduce_scatter);
 }
 
 /* ---- meshes that do not ascend, nested cuts, bounds ---- */
@@ -338,7 +367,9 @@ int main(void) {
         cmocka_unit_test(test_full_tensor_grad_hint),
         cmocka_unit_test(test_from_local_uneven_sharding),
         cmocka_unit_test(test_from_local_uneven_sharding_raise_error),
-        cmocka_unit_test(test_scatter_all_gather_reduce_scatter_uneven),
+        cmocka_unit_test(test_scatter_uneven),
+        cmocka_unit_test(test_all_gather_uneven),
+        cmocka_unit_test(test_reduce_scatter_uneven),
         cmocka_unit_test(data_on_a_mesh_that_does_not_ascend_is_in_order),
         cmocka_unit_test(nested_chunks_lose_no_row),
         cmocka_unit_test(placements_that_cannot_be_are_refused_on_every_rank),

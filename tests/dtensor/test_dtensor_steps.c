@@ -1,6 +1,8 @@
 /* DTensors in steps, counted: redistributions that begin and are waited for, and how often anything moves. */
 #include <time.h>
 
+#include <reshard/alloc.h>
+
 #include "wholes.h"
 
 /* ---- in steps ---- */
@@ -160,30 +162,55 @@ static void bytes_moved_are_the_least_possible(void **state) {
     run_ranks(4, bounds, &seed);
 }
 
-/* After the second time nothing is planned, bound or asked of the system. */
-static rsh_status steady(void *ctx, rsh_comm *c) {
-    rsh_mesh *m = NULL;
+/* What this rank has, when no rank is in a move. */
+static rsh_status take_stock(rsh_mesh *m, rsh_cache_stats *cache, rsh_alloc_stats *memory) {
+    RSH_TRY(rsh_comm_barrier(rsh_mesh_comm(m)));
+    RSH_TRY(rsh_comm_get_cache_stats(rsh_mesh_comm(m), cache));
+    *memory = rsh_alloc_get_stats();
+    return rsh_comm_barrier(rsh_mesh_comm(m));
+}
+
+/* After the second time nothing is planned or bound, and new tensors get the memory of those that were freed. */
+static rsh_status steady(rsh_mesh *m, int64_t n) {
+    rsh_tensor *t = NULL;
     rsh_value *v = NULL;
-    rsh_cache_stats before = {0}, after = {0};
+    rsh_cache_stats cache[2] = {0};
+    rsh_alloc_stats memory[2] = {0};
     const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1);
-    (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &m));
-    RSH_TRY(spread(m, &rows, true, &v));
+    uint64_t each = 0;
+    RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){n, n}, &t));
+    RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &rows, 0, &v));
+    rsh_tensor_free(t);
     for (int i = 0; i < 10; i++) {
         rsh_value *moved = NULL;
-        if (i == 2) RSH_TRY(rsh_comm_get_cache_stats(rsh_mesh_comm(m), &before));
+        if (i == 2) RSH_TRY(take_stock(m, &cache[0], &memory[0]));
+        uint64_t before = rsh_alloc_get_stats().allocations;
         RSH_TRY(rsh_dtensor_redistribute(v, 1, &columns, RSH_DTYPE_COUNT, &moved));
+        before = rsh_alloc_get_stats().allocations - before;
+        if (i == 2) each = before;
+        CHECK(i <= 2 || before == each);
         rsh_value_free(moved);
     }
-    RSH_TRY(rsh_comm_get_cache_stats(rsh_mesh_comm(m), &after));
-    CHECK(after.misses == before.misses && after.hits == before.hits + 8);
+    RSH_TRY(take_stock(m, &cache[1], &memory[1]));
+    CHECK(cache[1].misses == cache[0].misses && cache[1].hits == cache[0].hits + 8);
+    CHECK(cache[1].bindings == cache[0].bindings && memory[1].live == memory[0].live);
+    CHECK(memory[1].data_bytes == memory[0].data_bytes && memory[1].cached_bytes == memory[0].cached_bytes);
     rsh_value_free(v);
+    return RSH_OK;
+}
+
+static rsh_status steady_sizes(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    (void)ctx;
+    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &m));
+    RSH_TRY(steady(m, 7));
+    RSH_TRY(steady(m, 512));
     rsh_mesh_free(m);
     return RSH_OK;
 }
 static void a_loop_plans_and_binds_once(void **state) {
     (void)state;
-    run_ranks(2, steady, NULL);
+    run_ranks(2, steady_sizes, NULL);
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
 /* Ops on DTensors: every row of the table in docs/dtensor.md on random sizes, against the op on whole tensors. */
+#include "nn/numbers.h"
 #include "nn/placed_values.h"
 
 #include <reshard/nn.h>
@@ -35,6 +36,7 @@ ONE(mean1, rsh_nn_mean(in[0], 1, (int[]){1}, true, out))
 ONE(mean_all, rsh_nn_mean(in[0], 0, NULL, false, out))
 ONE(max_all, rsh_nn_max(in[0], out))
 ONE(max1, rsh_nn_max_dim(in[0], 1, false, out, NULL))
+ONE(max0, rsh_nn_max_dim(in[0], 0, true, out, NULL))
 ONE(transpose, rsh_nn_transpose(in[0], 0, 2, out))
 ONE(permute, rsh_nn_permute(in[0], (int[]){1, 2, 0}, out))
 ONE(contiguous, rsh_nn_contiguous(in[0], out))
@@ -44,7 +46,10 @@ ONE(squeeze, rsh_nn_squeeze(in[0], 1, out))
 ONE(unsqueeze, rsh_nn_unsqueeze(in[0], 1, out))
 ONE(expand, rsh_nn_expand(in[0], 3, (int64_t[]){2, -1, 5}, out))
 ONE(narrow, rsh_nn_narrow(in[0], 1, 0, (rsh_value_shape(in[0])[1] + 1) / 2, out))
+ONE(narrow_tail, rsh_nn_narrow(in[0], 1, rsh_value_shape(in[0])[1] / 2, (rsh_value_shape(in[0])[1] + 1) / 2, out))
 ONE(index_select, rsh_nn_index_select(in[0], 0, in[1], out))
+ONE(index_select1, rsh_nn_index_select(in[0], 1, in[1], out))
+ONE(cat3, rsh_nn_cat(3, in, 0, out))
 ONE(cat, rsh_nn_cat(2, in, 1, out))
 ONE(stack, rsh_nn_stack(2, in, 0, out))
 ONE(softmax, rsh_nn_softmax(in[0], 1, out))
@@ -79,6 +84,24 @@ static rsh_status split_(rsh_value *const *in, rsh_value **out) {
     TRY(rsh_nn_split(in[0], 2, 1, n, piece));
     for (int i = 0; i < n - 1; i++) rsh_value_free(piece[i]);
     *out = piece[n - 1];
+    return RSH_OK;
+}
+
+/* The first of three pieces less the last. */
+static rsh_status split_sizes_(rsh_value *const *in, rsh_value **out) {
+    int64_t n = rsh_value_shape(in[0])[1], sizes[3] = {n / 3, n - 2 * (n / 3), n / 3};
+    rsh_value *piece[3] = {NULL};
+    TRY(rsh_nn_split_sizes(in[0], 1, 3, sizes, piece));
+    rsh_status st = rsh_nn_sub(piece[0], piece[2], out);
+    for (int i = 0; i < 3; i++) rsh_value_free(piece[i]);
+    return st;
+}
+
+/* The indices of maxima. */
+static rsh_status argmax1_(rsh_value *const *in, rsh_value **out) {
+    rsh_value *most = NULL;
+    TRY(rsh_nn_max_dim(in[0], 1, false, &most, out));
+    rsh_value_free(most);
     return RSH_OK;
 }
 
@@ -141,7 +164,9 @@ static const struct entry {
     {{"mean", "ab", mean1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "P"}, {"P", "P"}, {"A", "A"})},
     {{"mean", "ab", mean_all_}, ROWS({"R", "R"}, {"S0", "P"}, {"S1", "P"}, {"P", "P"}, {"A", "A"})},
     {{"max", "ab", max_all_}, ROWS({"R", "R"}, {"S0", "R"}, {"S1", "R"}, {"P", "no"})},
-    {{"max", "ab", max1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"P", "no"})},
+    {{"max", "ab", max1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "R"}, {"P", "no"})},
+    {{"max", "abc", max0_}, ROWS({"R", "R"}, {"S0", "R"}, {"S1", "S1"}, {"S2", "S2"}, {"P", "no"}, {"M", "no"})},
+    {{"max", "abc", argmax1_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "R"}, {"S2", "S1"})},
     {{"transpose", "abc", transpose_}, MOVED("S2", "S1", "S0")},
     {{"permute", "abc", permute_}, MOVED("S2", "S0", "S1")},
     {{"contiguous", "abc", contiguous_}, MOVED("S0", "S1", "S2")},
@@ -150,15 +175,21 @@ static const struct entry {
     {{"squeeze", "a1b", squeeze_}, MOVED("S0", "no", "S1")},
     {{"unsqueeze", "ab", unsqueeze_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S2"}, {"P", "P"})},
     {{"expand", "a1", expand_}, ROWS({"R", "R"}, {"S0", "S1"}, {"S1", "no"}, {"P", "P"}, {"M", "M"})},
-    {{"narrow", "ab", narrow_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"P", "P"}, {"A", "A"})},
+    {{"narrow", "ab", narrow_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"P", "P"}, {"A", "A"}, {"M", "M"})},
+    {{"narrow", "abc", narrow_tail_}, MOVED("S0", "S1", "S2")},
     {{"index_select", "zb i:c", index_select_},
-     ROWS({"R R", "R"}, {"S1 R", "S1"}, {"R S0", "S0"}, {"P R", "P"}, {"S0 R", "no"}, {"S1 S0", "no"})},
+     ROWS({"R R", "R"}, {"S1 R", "S1"}, {"R S0", "S0"}, {"P R", "P"}, {"S0 R", "P"}, {"S1 S0", "no"}, {"S0 S0", "no"})},
+    {{"index_select", "azb i:c", index_select1_}, ROWS({"S0 R", "S0"}, {"S1 R", "P"}, {"S2 R", "S2"}, {"A R", "A"})},
     {{"cat", "ab ac", cat_},
-     ROWS({"R R", "R"}, {"S0 S0", "S0"}, {"S0 R", "S0"}, {"P P", "P"}, {"R P", "P"}, {"S0 P", "S0"}, {"S1 S1", "no"},
-          {"M M", "M"})},
+     ROWS({"R R", "R"}, {"S0 S0", "S0"}, {"S0 R", "S0"}, {"P P", "P"}, {"R P", "P"}, {"S0 P", "S0"}, {"S1 S1", "S1"},
+          {"S1 R", "S1"}, {"R S1", "S1"}, {"P S1", "S1"}, {"S0 S1", "no"}, {"M M", "M"})},
+    {{"cat", "ab cb db", cat3_},
+     ROWS({"S0 S0 S0", "S0"}, {"S0 R S0", "S0"}, {"S1 S1 R", "S1"}, {"R S0 P", "S0"}, {"A A R", "A"},
+          {"S0 S1 R", "no"})},
     {{"stack", "ab ab", stack_}, ROWS({"R R", "R"}, {"S0 S0", "S1"}, {"R S1", "S2"}, {"P R", "P"}, {"S0 S1", "no"})},
-    {{"split", "ab", split_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"P", "P"})},
-    {{"chunk", "ab", chunk_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "no"}, {"A", "A"})},
+    {{"split", "ab", split_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"P", "P"}, {"M", "M"})},
+    {{"split", "ab", split_sizes_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"P", "P"})},
+    {{"chunk", "ab", chunk_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"A", "A"})},
     {{"softmax", "abc", softmax_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"S2", "S2"}, {"P", "no"})},
     {{"log_softmax", "abc", log_softmax_}, ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"S2", "S2"}, {"P", "no"})},
     {{"layer_norm", "ab b b", layer_norm_},
@@ -257,6 +288,39 @@ static rsh_status on_a_square(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
+/* Rows of equal numbers, of NaNs among numbers, and of nothing but minus infinity. */
+static rsh_status same_picks(rsh_mesh *mesh, int64_t n) {
+    rsh_value *whole = some_value(RSH_F64, 1, false, 2, (int64_t[]){3, n}), *x = NULL;
+    rsh_value *want[2] = {NULL}, *got[2] = {NULL};
+    rsh_place columns = rsh_shard_on(1);
+    double *at = rsh_tensor_data(rsh_value_tensor(whole));
+    for (int64_t i = 0; i < n; i++) {
+        at[i] = 5;
+        if (i % 3 == 1) at[n + i] = NAN;
+        at[2 * n + i] = -INFINITY;
+    }
+    TRY(rsh_dtensor_distribute(rsh_value_tensor(whole), false, mesh, 1, &columns, RSH_SOURCE_OWN, &x));
+    TRY(rsh_nn_max_dim(whole, 1, false, &want[0], &want[1]));
+    TRY(rsh_nn_max_dim(x, 1, false, &got[0], &got[1]));
+    for (int i = 0; i < 6; i++) {
+        double a = element_of(got[i / 3], i % 3), b = element_of(want[i / 3], i % 3);
+        CHECK(a == b || (isnan(a) && isnan(b)));
+    }
+    rsh_value *all[] = {whole, x, want[0], want[1], got[0], got[1]};
+    for (int i = 0; i < 6; i++) rsh_value_free(all[i]);
+    return RSH_OK;
+}
+
+static rsh_status picks_on_a_line(void *ctx, rsh_comm *c) {
+    int64_t size = rsh_comm_size(c);
+    rsh_mesh *mesh = NULL;
+    (void)ctx;
+    TRY(rsh_mesh_init(c, 1, &size, NULL, &mesh));
+    for (int64_t n = 1; n <= 9; n++) TRY(same_picks(mesh, n));
+    rsh_mesh_free(mesh);
+    return RSH_OK;
+}
+
 static uint64_t test_seed(void) {
     const char *text = getenv("RESHARD_SEED");
     uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
@@ -285,9 +349,18 @@ static void pairs_of_rows_equal_the_plain_op_on_a_mesh_of_two_dims(void **state)
     run(4, on_a_square, 6, 1);
 }
 
+static void of_equal_maxima_the_first_has_the_index_wherever_it_is(void **state) {
+    (void)state;
+    for (int n = 1; n <= 4; n++) {
+        rsh_status st = rsh_run(n, picks_on_a_line, NULL);
+        if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_equals_the_plain_op_on_meshes_of_one_dim),
+        cmocka_unit_test(of_equal_maxima_the_first_has_the_index_wherever_it_is),
         cmocka_unit_test(pairs_of_rows_equal_the_plain_op_on_a_mesh_of_two_dims),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,6 +146,7 @@ static void compare_on_ranks(const trial *list) {
         return call;                                                                                                   \
     }
 RUN(run_gelu, rsh_nn_gelu(in[0], t->a ? RSH_GELU_TANH : RSH_GELU_ERF, out))
+RUN(run_max, rsh_nn_max_dim(in[0], t->a, false, out, NULL))
 RUN(run_relu, rsh_nn_relu(in[0], out))
 RUN(run_tanh, rsh_nn_tanh(in[0], out))
 RUN(run_dropout, rsh_nn_dropout(in[0], 0.4, 7, 3, out))
@@ -350,6 +351,8 @@ static rsh_status refusals(void *ctx) {
     TRY(cut_value(cube, 0, 0, &batch));
     TRY(cut_value(cube, 1, 0, &wide));
     REFUSED(RSH_EUNSUP, rsh_nn_chunk(rows, 3, 0, &n, out), "chunk");
+    REFUSED(RSH_EUNSUP, rsh_nn_narrow(rows, 0, 1, 3, &y), "narrow of sharded tensors: dim 0 is cut");
+    REFUSED(RSH_EUNSUP, rsh_nn_cat(2, (rsh_value *[]){rows, rows}, 0, &y), "cat of sharded tensors: dim 0 is cut");
     REFUSED(RSH_EUNSUP, rsh_nn_add(rows, columns, &y), "add");
     REFUSED(RSH_EUNSUP, rsh_nn_add(rows, turned, &y), "ranks");
     REFUSED(RSH_EVALUE, rsh_nn_add(rows, w, &y), "plain");
@@ -391,6 +394,14 @@ static void views_of_chunks_of_chunks_end_where_they_did(void **state) {
     run_groups(4, view_of_nested_chunks, NULL);
 }
 
+static void maxima_along_the_cut_dim_are_those_of_all_ranks(void **state) {
+    (void)state;
+    compare_on_ranks((const trial[]){{"max", run_max, 1, {{0, 2, {17, 5}, 0}}, 0, 1, 0},
+                                     {"max along the cut dim", run_max, 1, {{0, 2, {17, 5}, 0}}, WHOLE, 0, 0},
+                                     {"max along the cut dim", run_max, 1, {{0, 3, {2, 6, 3}, 1}}, WHOLE, 1, 0},
+                                     END});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sharded_gelu),
@@ -407,6 +418,7 @@ int main(void) {
         cmocka_unit_test(views_of_chunks_of_chunks_end_where_they_did),
         cmocka_unit_test(norms_go_over_dims_that_are_cut_and_not),
         cmocka_unit_test(comparisons_give_all_ranks_one_answer),
+        cmocka_unit_test(maxima_along_the_cut_dim_are_those_of_all_ranks),
         cmocka_unit_test(what_does_not_follow_from_a_rule_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,56 +196,92 @@ static bool is_shard(const seen *s, int i, int dim) {
     return s->dtensor[i] && s->place[i].kind == RSH_PLACE_SHARD && s->place[i].dim == dim;
 }
 
-static rsh_status inputs_trial(void *ctx) {
-    (void)ctx;
-    seen s = {.rows = {0}}, *at = &s;
-    rsh_mesh *mesh = NULL;
-    rsh_value *x = NULL, *rows = NULL, *out[2] = {0}, *plain[2] = {0};
-    rsh_module *m = NULL, *same = NULL;
-    rsh_place whole = rsh_replicate(), cut = rsh_shard_on(0);
-    TRY(line(&mesh));
-    TRY(normals(2, (int64_t[]){6, 4}, &x));
-    TRY(part_of(x, 0, mesh, &rows));
-    TRY(rsh_module_new(&two_kind, &at, &same));
-    TRY(rsh_module_call(same, 3, (rsh_value *[]){x, x, x}, plain));
-    /* test_prepare_module_input and _multiple: one cut input is made whole, and one is left */
-    rsh_prepare one[] = {{.is = cut, .becomes = whole}, {.leave = true}};
-    TRY(rsh_module_new(&two_kind, &at, &m));
-    rsh_parallel_entry plan = {"", rsh_prepare_input_style(2, one)};
-    plan.style.local_input = true;
-    TRY(rsh_parallelize_module(m, mesh, 1, &plan));
-    TRY(rsh_module_call(m, 2, (rsh_value *[]){rows, x}, out));
-    CHECK(!s.dtensor[0] && !s.part[0] && s.rows[0] == 6 && !s.dtensor[1]);
-    CHECK_CLOSE(rsh_value_tensor(out[1]), rsh_value_tensor(plain[1]), 0);
-    rsh_value_free(out[0]), rsh_value_free(out[1]);
-    CHECK_STATUS(RSH_EVALUE, rsh_module_call(m, 0, NULL, out)); /* one that is listed is missing */
-    bool last = rsh_group_rank(NULL) == rsh_group_size(NULL) - 1; /* and on one rank alone: all are told */
-    CHECK_STATUS(RSH_EVALUE, rsh_module_call(m, last ? 0 : 2, (rsh_value *[]){rows, x}, out));
-    CHECK(strstr(rsh_error_detail(), "is missing"));
-    rsh_module_free(m);
-    /* kwargs: by position and by name */
-    rsh_prepare named[] = {{.is = whole, .becomes = cut},
-                           {.name = "scale", .is = cut, .becomes = cut},
-                           {.name = "b", .is = cut, .becomes = cut}};
-    TRY(rsh_module_new(&two_kind, &at, &m));
-    plan.style = rsh_prepare_input_style(3, named);
-    TRY(rsh_parallelize_module(m, mesh, 1, &plan));
-    TRY(rsh_module_call_named(m, 1, &x, 2, (rsh_named_input[]){{"b", rows}, {"scale", rows}}, out));
-    CHECK(is_shard(&s, 0, 0) && is_shard(&s, 1, 0) && is_shard(&s, 2, 0));
-    for (int i = 0; i < 2; i++) {
-        TRY(close_values(out[i], plain[i], "an output", 0));
-        rsh_value_free(out[i]);
-    }
-    rsh_module_free(m);
-    for (int i = 0; i < 2; i++) rsh_value_free(plain[i]);
-    rsh_value_free(x), rsh_value_free(rows);
+/* x and this rank's rows of it, what the plain module makes of x, x and x, and a module for a plan. */
+typedef struct inputs {
+    seen s, *at;
+    rsh_mesh *mesh;
+    rsh_value *x, *rows, *plain[2], *out[2];
+    rsh_module *m;
+} inputs;
+
+static rsh_status inputs_new(inputs *p, int nplain, int n, const rsh_prepare *in, bool local) {
+    rsh_module *same = NULL;
+    *p = (inputs){.at = &p->s};
+    TRY(line(&p->mesh));
+    TRY(normals(2, (int64_t[]){6, 4}, &p->x));
+    TRY(part_of(p->x, 0, p->mesh, &p->rows));
+    TRY(rsh_module_new(&two_kind, &p->at, &same));
+    TRY(rsh_module_call(same, nplain, (rsh_value *[]){p->x, p->x, p->x}, p->plain));
     rsh_module_free(same);
-    rsh_mesh_free(mesh);
+    TRY(rsh_module_new(&two_kind, &p->at, &p->m));
+    rsh_parallel_entry plan = {"", rsh_prepare_input_style(n, in)};
+    plan.style.local_input = local;
+    return rsh_parallelize_module(p->m, p->mesh, 1, &plan);
+}
+
+static rsh_status inputs_end(inputs *p) {
+    for (int i = 0; i < 2; i++) {
+        TRY(close_values(p->out[i], p->plain[i], "an output", 0));
+        rsh_value_free(p->out[i]), rsh_value_free(p->plain[i]);
+    }
+    rsh_value_free(p->x), rsh_value_free(p->rows);
+    rsh_module_free(p->m);
+    rsh_mesh_free(p->mesh);
     return RSH_OK;
+}
+
+/* One cut input is made whole, and one is left; one that is listed may not be missing, on one rank either. */
+static rsh_status input_trial(void *ctx) {
+    const rsh_prepare one[] = {{.is = rsh_shard_on(0), .becomes = rsh_replicate()}, {.leave = true}};
+    inputs p;
+    rsh_value *none[2] = {0};
+    (void)ctx;
+    TRY(inputs_new(&p, 2, 2, one, true));
+    TRY(rsh_module_call(p.m, 2, (rsh_value *[]){p.rows, p.x}, p.out));
+    CHECK(!p.s.dtensor[0] && !p.s.part[0] && p.s.rows[0] == 6 && !p.s.dtensor[1]);
+    CHECK_STATUS(RSH_EVALUE, rsh_module_call(p.m, 0, NULL, none));
+    bool last = rsh_group_rank(NULL) == rsh_group_size(NULL) - 1;
+    CHECK_STATUS(RSH_EVALUE, rsh_module_call(p.m, last ? 0 : 2, (rsh_value *[]){p.rows, p.x}, none));
+    CHECK(strstr(rsh_error_detail(), "is missing"));
+    return inputs_end(&p);
 }
 static void test_prepare_module_input(void **state) {
     (void)state;
-    run_ranks(inputs_trial, NULL);
+    run_ranks(input_trial, NULL);
+}
+
+/* Two inputs, from parts and from the whole, become DTensors of other placements. */
+static rsh_status multiple_trial(void *ctx) {
+    const rsh_prepare two[] = {{.is = rsh_shard_on(0), .becomes = rsh_shard_on(1)},
+                               {.is = rsh_replicate(), .becomes = rsh_shard_on(1)}};
+    inputs p;
+    (void)ctx;
+    TRY(inputs_new(&p, 2, 2, two, false));
+    TRY(rsh_module_call(p.m, 2, (rsh_value *[]){p.rows, p.x}, p.out));
+    CHECK(is_shard(&p.s, 0, 1) && is_shard(&p.s, 1, 1) && p.s.rows[0] == 6 && p.s.rows[1] == 6);
+    return inputs_end(&p);
+}
+static void test_prepare_module_input_multiple_inputs(void **state) {
+    (void)state;
+    run_ranks(multiple_trial, NULL);
+}
+
+/* One by position and two by name. */
+static rsh_status kwargs_trial(void *ctx) {
+    const rsh_place cut = rsh_shard_on(0);
+    const rsh_prepare named[] = {{.is = rsh_replicate(), .becomes = cut},
+                                 {.name = "scale", .is = cut, .becomes = cut},
+                                 {.name = "b", .is = cut, .becomes = cut}};
+    inputs p;
+    (void)ctx;
+    TRY(inputs_new(&p, 3, 3, named, false));
+    TRY(rsh_module_call_named(p.m, 1, &p.x, 2, (rsh_named_input[]){{"b", p.rows}, {"scale", p.rows}}, p.out));
+    CHECK(is_shard(&p.s, 0, 0) && is_shard(&p.s, 1, 0) && is_shard(&p.s, 2, 0));
+    return inputs_end(&p);
+}
+static void test_prepare_module_kwargs_input(void **state) {
+    (void)state;
+    run_ranks(kwargs_trial, NULL);
 }
 
 static rsh_status outputs_trial(void *ctx) {
@@ -287,9 +323,14 @@ static void test_prepare_module_output(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_colwise_parallel_style),     cmocka_unit_test(test_rowwise_parallel_style),
-        cmocka_unit_test(test_colwise_parallel_embedding), cmocka_unit_test(test_rowwise_parallel_embedding),
-        cmocka_unit_test(test_sequence_parallel_style),    cmocka_unit_test(test_prepare_module_input),
+        cmocka_unit_test(test_colwise_parallel_style),
+        cmocka_unit_test(test_rowwise_parallel_style),
+        cmocka_unit_test(test_colwise_parallel_embedding),
+        cmocka_unit_test(test_rowwise_parallel_embedding),
+        cmocka_unit_test(test_sequence_parallel_style),
+        cmocka_unit_test(test_prepare_module_input),
+        cmocka_unit_test(test_prepare_module_input_multiple_inputs),
+        cmocka_unit_test(test_prepare_module_kwargs_input),
         cmocka_unit_test(test_prepare_module_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

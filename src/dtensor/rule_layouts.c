@@ -1,0 +1,84 @@
+/* Rule layouts: the layouts of an op's tensors, also of those that are ranges of a letter.
+ *
+ * A range is cut where its letter is, so a rank has as much of it as its chunk of the letter holds: a layout of sizes,
+ * which no placements have.  It lives between a move and the op alone. */
+#include "dtensor/solution.h"
+
+static bool cuts(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
+
+/* The chunk of a dim of n elements at a position of the mesh, cut by the dims of the mesh that shard it, first to
+ * last. */
+static void chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t n, int64_t position, int64_t *lo,
+                     int64_t *size) {
+    int64_t below = rsh_mesh_size(mesh);
+    *lo = 0;
+    *size = n;
+    for (int a = 0; a < rsh_mesh_ndim(mesh); a++) {
+        int64_t parts = rsh_mesh_dim_size(mesh, a), each = rshi_ceil_div(*size, parts);
+        below /= parts;
+        if (!cuts(&places[a], dim)) continue;
+        int64_t from = rshi_min(each * (position / below % parts), *size);
+        *lo += from;
+        *size = rshi_min(each, *size - from);
+    }
+}
+
+/* Is this the first position of those that have the same chunk of the dim? */
+static bool is_first(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t position) {
+    for (int a = rsh_mesh_ndim(mesh) - 1; a >= 0; a--) {
+        int64_t n = rsh_mesh_dim_size(mesh, a);
+        if (!cuts(&places[a], dim) && position % n) return false;
+        position /= n;
+    }
+    return true;
+}
+
+/* How much of the range each chunk of the letter holds; are these the chunks of the range itself? */
+static bool share_out(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, int d, int64_t *sizes,
+                      int64_t *n) {
+    bool same = true;
+    *n = 0;
+    for (int64_t at = 0; at < rsh_mesh_size(mesh); at++) {
+        int64_t lo, size, own_lo, own_size;
+        if (!is_first(mesh, places, d, at)) continue;
+        chunk_at(mesh, places, d, t->of[d], at, &lo, &size);
+        chunk_at(mesh, places, d, t->shape[d], at, &own_lo, &own_size);
+        int64_t from = rshi_max(lo, t->start[d]), to = rshi_min(lo + size, t->start[d] + t->shape[d]);
+        sizes[*n] = rshi_max(to - from, 0);
+        same &= sizes[(*n)++] == own_size;
+    }
+    return same;
+}
+
+static int range_dim(const rsh_layout *l, const rsh_rule_tensor *t) {
+    for (int d = 0; d < t->ndim; d++)
+        if (t->of[d] && rsh_layout_describe(l)->dim[d].cut.naxes) return d;
+    return -1;
+}
+
+/* A tensor is a range along one dim. */
+static rsh_status cut_range(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, const rsh_layout *placed,
+                            rsh_layout **worked) {
+    int d = range_dim(placed, t);
+    if (d < 0) return RSH_OK;
+    rsh_layout_desc desc = *rsh_layout_describe(placed);
+    int64_t *sizes = rshi_calloc((size_t)rsh_mesh_size(mesh), sizeof *sizes);
+    if (!sizes) return rshi_nomem();
+    bool same = share_out(mesh, places, t, d, sizes, &desc.dim[d].cut.nsizes);
+    desc.dim[d].cut.rule = RSH_RULE_SIZES;
+    desc.dim[d].cut.sizes = sizes;
+    rsh_status st = same ? RSH_OK : rsh_layout_new(&desc, worked);
+    rshi_free(sizes);
+    return st;
+}
+
+rsh_status rshi_rule_layouts(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, rsh_layout **placed,
+                             rsh_layout **worked) {
+    *worked = NULL;
+    RSH_TRY(rshi_dtensor_layout(mesh, rsh_mesh_ndim(mesh), places, t->dtype, t->ndim, t->shape, placed));
+    rsh_status st = cut_range(mesh, places, t, *placed, worked);
+    if (!st) return RSH_OK;
+    rsh_layout_free(*placed);
+    *placed = NULL;
+    return st;
+}
