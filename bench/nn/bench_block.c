@@ -4,25 +4,9 @@
  *
  * Width 256, 8 heads, 256 positions, a batch of 8, f32, AdamW, no dropout, one rank on all cores.  Prints the least and
  * the median of the steps after the second, in milliseconds. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include <reshard/nn.h>
+#include "nn_bench.h"
 
 enum { WIDTH = 256, HEADS = 8, LENGTH = 256, BATCH = 8, HIDDEN = 4 * WIDTH, MOST = 1000 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void must(rsh_status st) {
-    if (!st) return;
-    fprintf(stderr, "bench_block: %s: %s\n", rsh_status_name(st), rsh_error_detail());
-    exit(1);
-}
 
 static void step(rsh_module *m, rsh_optimizer *o, rsh_value *x) {
     rsh_value *y = NULL, *square = NULL, *loss = NULL;

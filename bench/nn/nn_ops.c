@@ -5,24 +5,9 @@
  * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both meet the same machine.  We
  * report the minimum of each. */
 #include <cblas.h>
-#include <reshard/nn.h>
 #include <reshard/pool.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void must(rsh_status st) {
-    if (!st) return;
-    fprintf(stderr, "nn_ops: %s\n", rsh_error_detail());
-    exit(1);
-}
+#include "nn_bench.h"
 
 static rsh_value *value(int ndim, const int64_t *shape, bool requires_grad) {
     rsh_tensor *t = NULL;

@@ -1,17 +1,6 @@
 /* Fuzz rules: any text is a rule file or is refused; rules and patterns answer for any name, and open rank files. */
 #include "fuzz/held_file.h"
 
-#define FILE_OF(name)                                                                                                  \
-    "\x40\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}             abcd"
-
-static void prepare(void) {
-    static bool done;
-    if (done) return;
-    done = true;
-    put_in_folder("r0", FILE_OF("w"), 8 + 64 + 4);
-    put_in_folder("r1", FILE_OF("w"), 8 + 64 + 4);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t live = rsh_alloc_get_stats().live;
@@ -20,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     must(text != NULL);
     if (size) memcpy(text, data, size);
     text[size] = 0;
-    prepare();
+    put_small_files("r0", "w", "r1", "w");
     if (!rsh_rules_parse(text, "fuzz", &r)) {
         rshi_rules_match(r, "model.layers.7.mlp.up_proj.weight");
         open_and_read(hold_folder(), r);

@@ -170,7 +170,8 @@ static rsh_status no_derivative(void *ctx, rsh_comm *comm) {
     return rsh_group_destroy();
 }
 
-static void b12_reductions_without_derivative_are_named_on_all_ranks(void **state) {
+/* PyTorch's defect B-12. */
+static void reductions_without_derivative_are_named_on_all_ranks(void **state) {
     (void)state;
     for (int n = 1; n <= 3; n++) run_engines(n, no_derivative, NULL);
 }
@@ -256,7 +257,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_adjoint_is_the_transpose),
         cmocka_unit_test(the_way_back_sums_over_no_replicas),
-        cmocka_unit_test(b12_reductions_without_derivative_are_named_on_all_ranks),
+        cmocka_unit_test(reductions_without_derivative_are_named_on_all_ranks),
         cmocka_unit_test(what_one_rank_refuses_all_refuse),
         cmocka_unit_test(a_rank_that_fails_in_backward_fails_all),
     };

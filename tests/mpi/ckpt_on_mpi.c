@@ -1,27 +1,14 @@
 /* Checkpoint on MPI: six ranks on two nodes; four of them save, three and all six load.
  *
  * RESHARD_NODE makes nodes of three ranks each.  Public headers only, as users have them. */
-#include <reshard.h>
-#include <reshard/mpi.h>
+#include "mpi_checks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "rank %d: %s:%d: %s  [%s]\n", world_rank, __FILE__, __LINE__, #condition,                  \
-                    rsh_error_detail());                                                                               \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                                              \
-        }                                                                                                              \
-    } while (0)
-#define CHECK_OK(call) CHECK((call) == RSH_OK)
-
 enum { TENSORS = 4, RANKS = 6 };
 
-static int world_rank;
 static char folder[64] = "/tmp/reshard-mpi-XXXXXX", path[80];
 static const char *const names[TENSORS] = {"rows", "qkv", "flat", "copied"};
 

@@ -4,27 +4,15 @@
  *
  * together: the ranks are on one node, as they are.  apart: RESHARD_NODE makes each a node of its own.  pairs: two and
  * two.  Public headers only, as users have them. */
-#include <reshard.h>
-#include <reshard/mpi.h>
+#include "mpi_checks.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "rank %d: %s:%d: %s  [%s]\n", world_rank, __FILE__, __LINE__, #condition,                  \
-                    rsh_error_detail());                                                                               \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                                              \
-        }                                                                                                              \
-    } while (0)
-#define CHECK_OK(call) CHECK((call) == RSH_OK)
-
-static int world_rank, world_size, per_node;
+static int world_size, per_node;
 
 static int node_of(int rank) { return per_node ? rank / per_node : 0; }
 

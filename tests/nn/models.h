@@ -139,6 +139,13 @@ static inline rsh_status sequence(int n, rsh_module **part, rsh_module **out) {
     return RSH_OK;
 }
 
+/* Attention of two heads, dropout, and an MLP. */
+static inline rsh_status small_block(int64_t width, int64_t hidden, rsh_module **out) {
+    rsh_attention_opts opts = {
+        sizeof opts, .width = width, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
+    return rsh_transformer_block_new(&opts, hidden, RSH_F32, out);
+}
+
 static inline rsh_status squared_loss(rsh_value *y, rsh_value **out) {
     rsh_value *squares = NULL;
     TRY(rsh_nn_mul(y, y, &squares));

@@ -7,8 +7,7 @@
 
 static rsh_status block(rsh_module **out) {
     rsh_random_seed(4);
-    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
-    return rsh_transformer_block_new(&opts, HIDDEN, RSH_F32, out);
+    return small_block(WIDTH, HIDDEN, out);
 }
 
 /* Three steps of SGD of two models that must stay equal. */

@@ -98,7 +98,8 @@ static rsh_status levels_trial(void *ctx) {
     rsh_mesh_free(mesh);
     return RSH_OK;
 }
-static void b20_a_step_of_a_path_is_matched_at_its_own_level(void **state) {
+/* PyTorch's defect B-20. */
+static void a_step_of_a_path_is_matched_at_its_own_level(void **state) {
     (void)state;
     run_ranks(levels_trial, NULL);
 }
@@ -331,7 +332,7 @@ static void a_whole_tree_is_distributed_by_a_function(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(styles_cut_parameters_and_keep_frozen_ones_frozen),
-        cmocka_unit_test(b20_a_step_of_a_path_is_matched_at_its_own_level),
+        cmocka_unit_test(a_step_of_a_path_is_matched_at_its_own_level),
         cmocka_unit_test(tied_weights_stay_tied),
         cmocka_unit_test(a_plan_that_one_rank_refuses_changes_nothing_on_any),
         cmocka_unit_test(a_rank_without_memory_refuses_the_plan_on_all),

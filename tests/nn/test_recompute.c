@@ -24,10 +24,7 @@ static rsh_status three_mlps(rsh_module **out) {
     return sequence(3, part, out);
 }
 
-static rsh_status block(rsh_module **out) {
-    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
-    return rsh_transformer_block_new(&opts, 2 * WIDTH, RSH_F32, out);
-}
+static rsh_status block(rsh_module **out) { return small_block(WIDTH, 2 * WIDTH, out); }
 
 /* ---- the comparison of two ---- */
 

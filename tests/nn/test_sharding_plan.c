@@ -113,7 +113,8 @@ static rsh_status uneven_plans(void *ctx) {
     rsh_spec_free(spec);
     return RSH_OK;
 }
-static void b27_a_refusal_on_one_rank_leaves_all_modules_as_they_were(void **state) {
+/* PyTorch's defect B-27. */
+static void a_refusal_on_one_rank_leaves_all_modules_as_they_were(void **state) {
     (void)state;
     run_groups(2, uneven_plans, NULL);
 }
@@ -312,7 +313,7 @@ static void test_custom_sharder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sharding_plan_errors),
-        cmocka_unit_test(b27_a_refusal_on_one_rank_leaves_all_modules_as_they_were),
+        cmocka_unit_test(a_refusal_on_one_rank_leaves_all_modules_as_they_were),
         cmocka_unit_test(test_custom_sharding_planner),
         cmocka_unit_test(test_shard_module_sub_process_group),
         cmocka_unit_test(test_custom_sharder),

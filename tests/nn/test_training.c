@@ -5,15 +5,12 @@ enum { WIDTH = 16, ROWS = 4 };
 
 /* A model with everything in it that a step may allocate for: sharded and whole layers, attention, dropout. */
 static rsh_status make_model(rsh_module **out) {
-    rsh_attention_opts opts = {sizeof opts, .width = WIDTH, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
     rsh_module *layer[3] = {0};
     rsh_random_seed(9);
-    TRY(rsh_transformer_block_new(&opts, 2 * WIDTH, RSH_F32, &layer[0]));
+    TRY(small_block(WIDTH, 2 * WIDTH, &layer[0]));
     TRY(rsh_linear_new(WIDTH, 2 * WIDTH, true, RSH_F32, &layer[1]));
     TRY(rsh_linear_new(2 * WIDTH, 3, true, RSH_F32, &layer[2]));
-    rsh_status st = rsh_sequential_new(3, layer, out);
-    for (int i = 0; i < 3; i++) rsh_module_free(layer[i]);
-    return st;
+    return sequence(3, layer, out);
 }
 
 static rsh_status shard_model(rsh_module *m) {

@@ -28,7 +28,8 @@ static int64_t split(int64_t n, int64_t chunks) {
     return s;
 }
 
-static void p1_split_and_chunk_sizes_are_those_of_the_table(void **state) {
+/* PyTorch's scenario P1. */
+static void split_and_chunk_sizes_are_those_of_the_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const row *r = &table[i];
@@ -89,7 +90,8 @@ static void expect_params(const rsh_spec *spec, int rank, int64_t start, int64_t
     assert_int_equal(b, size);
 }
 
-static void p2_sharding_params_follow_the_order_of_placements(void **state) {
+/* PyTorch's scenario P2. */
+static void sharding_params_follow_the_order_of_placements(void **state) {
     (void)state;
     rsh_spec *up = NULL, *down = NULL;
     assert_int_equal(rsh_spec_chunk_ranks(0, 4, NULL, &up), RSH_OK);
@@ -113,11 +115,11 @@ static void p2_sharding_params_follow_the_order_of_placements(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(p1_split_and_chunk_sizes_are_those_of_the_table),
+        cmocka_unit_test(split_and_chunk_sizes_are_those_of_the_table),
         cmocka_unit_test(chunks_tile_the_dim_and_only_those_at_the_end_are_empty),
         cmocka_unit_test(a_split_into_no_chunks_or_of_a_negative_dim_is_refused),
         cmocka_unit_test(chunks_of_the_longest_dims_do_not_overflow),
-        cmocka_unit_test(p2_sharding_params_follow_the_order_of_placements),
+        cmocka_unit_test(sharding_params_follow_the_order_of_placements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

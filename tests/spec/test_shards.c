@@ -5,7 +5,8 @@ static rsh_status check2(rsh_shard_meta a, rsh_shard_meta b) {
     return rsh_shards_check_overlap(2, (rsh_shard_meta[]){a, b});
 }
 
-static void p3_boxes_that_touch_do_not_overlap_and_others_do(void **state) {
+/* PyTorch's scenario P3. */
+static void boxes_that_touch_do_not_overlap_and_others_do(void **state) {
     (void)state;
     rsh_shard_meta a = BOX(2, (0, 0), (5, 5), 0), b = BOX(3, (5, 0, 5), (5, 5, 5), 0);
     assert_int_equal(check2(a, BOX(2, (5, 0), (5, 5), 1)), RSH_OK);
@@ -234,7 +235,8 @@ static void boxes_that_all_overlap_along_one_dim_are_checked(void **state) {
 
 /* ---- coverage ---- */
 
-static void p4_coverage_needs_boxes_inside_whose_volumes_add_up(void **state) {
+/* PyTorch's scenario P4. */
+static void coverage_needs_boxes_inside_whose_volumes_add_up(void **state) {
     (void)state;
     rsh_shard_meta two[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (5, 5), 1)};
     assert_int_equal(rsh_shards_check_tensor(2, two, 2, DIMS(10, 5)), RSH_OK);
@@ -297,7 +299,7 @@ static void shards_are_equal_if_offsets_sizes_and_placement_are(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(p3_boxes_that_touch_do_not_overlap_and_others_do),
+        cmocka_unit_test(boxes_that_touch_do_not_overlap_and_others_do),
         cmocka_unit_test(the_two_that_overlap_are_named),
         cmocka_unit_test(empty_boxes_overlap_nothing),
         cmocka_unit_test(equal_boxes_and_scalars_overlap),
@@ -307,7 +309,7 @@ int main(void) {
         cmocka_unit_test(one_stick_across_many_is_found_wherever_it_stands),
         cmocka_unit_test(grids_of_a_hundred_thousand_boxes_are_checked),
         cmocka_unit_test(boxes_that_all_overlap_along_one_dim_are_checked),
-        cmocka_unit_test(p4_coverage_needs_boxes_inside_whose_volumes_add_up),
+        cmocka_unit_test(coverage_needs_boxes_inside_whose_volumes_add_up),
         cmocka_unit_test(an_empty_shard_must_not_reach_outside_either),
         cmocka_unit_test(a_shard_with_lists_of_different_lengths_or_negative_numbers_is_refused),
         cmocka_unit_test(shards_are_equal_if_offsets_sizes_and_placement_are),

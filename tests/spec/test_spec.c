@@ -271,7 +271,8 @@ static void expect_inferred(int64_t n, const rsh_shard_meta *shards, const char 
     rsh_spec_free(s);
 }
 
-static void p5_uneven_grid_and_single_shards_are_inferred_as_boxes(void **state) {
+/* PyTorch's scenario P5. */
+static void uneven_grid_and_single_shards_are_inferred_as_boxes(void **state) {
     (void)state;
     expect_inferred(2, (rsh_shard_meta[]){BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (10, 5), 1)}, NULL);
     expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (16), 0), BOX(1, (16), (9), 1)}, NULL);
@@ -283,7 +284,8 @@ static void p5_uneven_grid_and_single_shards_are_inferred_as_boxes(void **state)
     expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (0), 0), BOX(1, (0), (0), 1)}, NULL);
 }
 
-static void p5_chunks_over_permuted_ranks_are_inferred_in_placement_order(void **state) {
+/* PyTorch's scenario P5. */
+static void chunks_over_permuted_ranks_are_inferred_in_placement_order(void **state) {
     (void)state;
     static const struct {
         int dim, ndim;
@@ -314,7 +316,8 @@ static void chunks_that_are_empty_at_the_end_are_inferred(void **state) {
     expect_inferred(4, list, NULL);
 }
 
-static void b07_sizes_that_only_look_like_chunks_are_boxes(void **state) {
+/* PyTorch's defect B-07. */
+static void sizes_that_only_look_like_chunks_are_boxes(void **state) {
     (void)state;
     expect_inferred(
         3, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 2), 0), BOX(2, (2, 0), (2, 2), 1), BOX(2, (0, 2), (4, 2), 2)}, NULL);
@@ -372,7 +375,8 @@ static rsh_status grid_print(const void *self, const rsh_sink *sink) {
 static const rsh_spec_kind grid = {
     .name = "grid", .build = grid_build, .free = grid_free, .print = grid_print};
 
-static void p6_a_grid_of_a_users_kind_builds_its_metadata(void **state) {
+/* PyTorch's scenario P6. */
+static void a_grid_of_a_users_kind_builds_its_metadata(void **state) {
     (void)state;
     rsh_spec *s = NULL, *copy = NULL, *other = NULL;
     rsh_layout *l = NULL;
@@ -536,13 +540,13 @@ int main(void) {
         cmocka_unit_test(wrong_texts_are_refused_at_their_column),
         cmocka_unit_test(random_specs_come_back_from_their_text),
         cmocka_unit_test(specs_are_equal_up_to_the_sign_of_the_dim),
-        cmocka_unit_test(p5_uneven_grid_and_single_shards_are_inferred_as_boxes),
-        cmocka_unit_test(p5_chunks_over_permuted_ranks_are_inferred_in_placement_order),
+        cmocka_unit_test(uneven_grid_and_single_shards_are_inferred_as_boxes),
+        cmocka_unit_test(chunks_over_permuted_ranks_are_inferred_in_placement_order),
         cmocka_unit_test(chunks_that_are_empty_at_the_end_are_inferred),
-        cmocka_unit_test(b07_sizes_that_only_look_like_chunks_are_boxes),
+        cmocka_unit_test(sizes_that_only_look_like_chunks_are_boxes),
         cmocka_unit_test(without_owners_shards_are_boxes),
         cmocka_unit_test(shards_that_no_spec_can_have_are_refused),
-        cmocka_unit_test(p6_a_grid_of_a_users_kind_builds_its_metadata),
+        cmocka_unit_test(a_grid_of_a_users_kind_builds_its_metadata),
         cmocka_unit_test(kinds_that_lack_something_are_refused_and_their_errors_forwarded),
         cmocka_unit_test(every_failed_allocation_is_enomem_and_nothing_leaks),
     };

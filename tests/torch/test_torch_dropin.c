@@ -54,7 +54,8 @@ static rsh_status negative_dims(void *ctx, rsh_comm *comm) {
         for (int q = -2; q < 2; q++) RSH_TRY(go(size, p, A, q, B, comm));
     return RSH_OK;
 }
-static void b04_drop_ins_take_dims_from_the_end(void **state) {
+/* PyTorch's defect B-04. */
+static void drop_ins_take_dims_from_the_end(void **state) {
     (void)state;
     run_engines(W, negative_dims, NULL);
 }
@@ -70,7 +71,8 @@ static rsh_status empty_dims(void *ctx, rsh_comm *comm) {
         }
     return RSH_OK;
 }
-static void b36_drop_ins_move_dims_of_length_0(void **state) {
+/* PyTorch's defect B-36. */
+static void drop_ins_move_dims_of_length_0(void **state) {
     (void)state;
     run_engines(W, empty_dims, NULL);
 }
@@ -94,7 +96,8 @@ static rsh_status gradients(void *ctx, rsh_comm *comm) {
     rsh_spec_free(rows), rsh_spec_free(columns);
     return RSH_OK;
 }
-static void b29_a_resharded_tensor_requires_a_gradient_as_its_source_does(void **state) {
+/* PyTorch's defect B-29. */
+static void a_resharded_tensor_requires_a_gradient_as_its_source_does(void **state) {
     (void)state;
     run_engines(W, gradients, NULL);
 }
@@ -137,7 +140,8 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     rsh_spec_free(rows), rsh_spec_free(columns), rsh_spec_free(reversed), rsh_spec_free(few);
     return RSH_OK;
 }
-static void b27_what_one_rank_refuses_reaches_all_in_reshard_and_the_drop_ins(void **state) {
+/* PyTorch's defect B-27. */
+static void what_one_rank_refuses_reaches_all_in_reshard_and_the_drop_ins(void **state) {
     (void)state;
     run_engines(W, refusals, NULL);
 }
@@ -207,10 +211,10 @@ static void an_error_before_the_last_common_call_is_not_quoted(void **state) {
 int main(void) {
     setenv("RESHARD_TIMEOUT", "30", 0); /* where a refusal does not reach all ranks, they would wait for long */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(b04_drop_ins_take_dims_from_the_end),
-        cmocka_unit_test(b36_drop_ins_move_dims_of_length_0),
-        cmocka_unit_test(b29_a_resharded_tensor_requires_a_gradient_as_its_source_does),
-        cmocka_unit_test(b27_what_one_rank_refuses_reaches_all_in_reshard_and_the_drop_ins),
+        cmocka_unit_test(drop_ins_take_dims_from_the_end),
+        cmocka_unit_test(drop_ins_move_dims_of_length_0),
+        cmocka_unit_test(a_resharded_tensor_requires_a_gradient_as_its_source_does),
+        cmocka_unit_test(what_one_rank_refuses_reaches_all_in_reshard_and_the_drop_ins),
         cmocka_unit_test(ranks_agree_on_how_making_their_shards_went),
         cmocka_unit_test(the_others_learn_why_a_rank_has_no_shard_at_its_next_call),
         cmocka_unit_test(an_error_before_the_last_common_call_is_not_quoted),

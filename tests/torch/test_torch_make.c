@@ -42,12 +42,13 @@ static rsh_status t1_to_t8(void *ctx, rsh_comm *comm) {
     CHECK(!t);
     return RSH_OK;
 }
-static void t1_to_t5_t7_t8_chunks_of_factories(void **state) {
+/* PyTorch's scenarios T1 to T5, T7, T8. */
+static void factories_make_the_chunks_of_their_spec(void **state) {
     (void)state;
     run_engines(W, t1_to_t8, NULL);
 }
 
-static rsh_status b05(void *ctx, rsh_comm *comm) {
+static rsh_status make_empty_chunks(void *ctx, rsh_comm *comm) {
     (void)ctx;
     for (int64_t n = 0; n <= 9; n++) {
         cutting c = cut_chunks(RSH_F32, 1, &n, 0, W, NULL);
@@ -66,9 +67,10 @@ static rsh_status b05(void *ctx, rsh_comm *comm) {
     }
     return RSH_OK;
 }
-static void b05_empty_chunks_are_legal_and_lie_inside(void **state) {
+/* PyTorch's defect B-05. */
+static void empty_chunks_are_legal_and_lie_inside(void **state) {
     (void)state;
-    run_engines(W, b05, NULL);
+    run_engines(W, make_empty_chunks, NULL);
 }
 
 /* Ranks of a placement are ranks of the group. */
@@ -104,7 +106,8 @@ static rsh_status subgroup(void *ctx, rsh_comm *comm) {
     rsh_group_free(g);
     return RSH_OK;
 }
-static void t6_and_b06_ranks_are_ranks_of_the_group(void **state) {
+/* PyTorch's scenario T6 and defect B-06. */
+static void ranks_are_ranks_of_the_group(void **state) {
     (void)state;
     run_engines(W, subgroup, NULL);
 }
@@ -151,7 +154,8 @@ static rsh_status values(void *ctx, rsh_comm *comm) {
     rsh_spec_free(s);
     return RSH_OK;
 }
-static void t9_factories_fill_what_they_make(void **state) {
+/* PyTorch's scenario T9. */
+static void factories_fill_what_they_make(void **state) {
     (void)state;
     run_engines(W, values, NULL);
 }
@@ -184,7 +188,8 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     rsh_torch_free(t);
     return RSH_OK;
 }
-static void t10_and_t11_what_factories_and_accessors_refuse(void **state) {
+/* PyTorch's scenarios T10 and T11. */
+static void factories_and_accessors_refuse_what_is_wrong(void **state) {
     (void)state;
     run_engines(W, refusals, NULL);
 }
@@ -237,7 +242,8 @@ static rsh_status gathers(void *ctx, rsh_comm *comm) {
     }
     return RSH_OK;
 }
-static void t12_and_t13_gathers_of_chunks_and_boxes(void **state) {
+/* PyTorch's scenarios T12 and T13. */
+static void chunks_and_boxes_are_gathered(void **state) {
     (void)state;
     run_engines(W, gathers, NULL);
 }
@@ -265,7 +271,8 @@ static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
     rsh_torch_free(t);
     return RSH_OK;
 }
-static void b09_gather_keeps_the_dtype_and_every_rank_takes_part(void **state) {
+/* PyTorch's defect B-09. */
+static void gather_keeps_the_dtype_and_every_rank_takes_part(void **state) {
     (void)state;
     run_engines(W, gathers_of_dtypes, NULL);
 }
@@ -290,7 +297,7 @@ static rsh_status from_local(const cutting *c, const rsh_spec *s, rsh_comm *comm
     return RSH_OK;
 }
 
-static rsh_status t14(void *ctx, rsh_comm *comm) {
+static rsh_status make_of_local_tensors(void *ctx, rsh_comm *comm) {
     (void)ctx;
     static const struct { int ndim, dim; int64_t size[3]; int owners[4];
     } cases[4] = {{2, 0, {20, 10}, {2, 3, 1, 0}},
@@ -306,12 +313,13 @@ static rsh_status t14(void *ctx, rsh_comm *comm) {
     }
     return RSH_OK;
 }
-static void t14_tensors_of_local_tensors(void **state) {
+/* PyTorch's scenario T14. */
+static void local_tensors_make_a_tensor(void **state) {
     (void)state;
-    run_engines(W, t14, NULL);
+    run_engines(W, make_of_local_tensors, NULL);
 }
 
-static rsh_status t15(void *ctx, rsh_comm *comm) {
+static rsh_status make_of_unfit_tensors(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
     cutting gap = grid;
@@ -338,9 +346,10 @@ static rsh_status t15(void *ctx, rsh_comm *comm) {
     rsh_spec_free(rows);
     return RSH_OK;
 }
-static void t15_local_tensors_that_do_not_fit_are_refused(void **state) {
+/* PyTorch's scenario T15. */
+static void local_tensors_that_do_not_fit_are_refused(void **state) {
     (void)state;
-    run_engines(W, t15, NULL);
+    run_engines(W, make_of_unfit_tensors, NULL);
 }
 
 /* ---- user's kinds ---- */
@@ -398,23 +407,24 @@ static rsh_status users_grid(void *ctx, rsh_comm *comm) {
     rsh_spec_free(s), rsh_spec_free(cuts), rsh_spec_free(rows);
     return RSH_OK;
 }
-static void p6_a_users_grid_is_a_spec_like_any_other(void **state) {
+/* PyTorch's scenario P6. */
+static void a_users_grid_is_a_spec_like_any_other(void **state) {
     (void)state;
     run_engines(W, users_grid, NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t1_to_t5_t7_t8_chunks_of_factories),
-        cmocka_unit_test(b05_empty_chunks_are_legal_and_lie_inside),
-        cmocka_unit_test(t6_and_b06_ranks_are_ranks_of_the_group),
-        cmocka_unit_test(t9_factories_fill_what_they_make),
-        cmocka_unit_test(t10_and_t11_what_factories_and_accessors_refuse),
-        cmocka_unit_test(t12_and_t13_gathers_of_chunks_and_boxes),
-        cmocka_unit_test(b09_gather_keeps_the_dtype_and_every_rank_takes_part),
-        cmocka_unit_test(t14_tensors_of_local_tensors),
-        cmocka_unit_test(t15_local_tensors_that_do_not_fit_are_refused),
-        cmocka_unit_test(p6_a_users_grid_is_a_spec_like_any_other),
+        cmocka_unit_test(factories_make_the_chunks_of_their_spec),
+        cmocka_unit_test(empty_chunks_are_legal_and_lie_inside),
+        cmocka_unit_test(ranks_are_ranks_of_the_group),
+        cmocka_unit_test(factories_fill_what_they_make),
+        cmocka_unit_test(factories_and_accessors_refuse_what_is_wrong),
+        cmocka_unit_test(chunks_and_boxes_are_gathered),
+        cmocka_unit_test(gather_keeps_the_dtype_and_every_rank_takes_part),
+        cmocka_unit_test(local_tensors_make_a_tensor),
+        cmocka_unit_test(local_tensors_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_users_grid_is_a_spec_like_any_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

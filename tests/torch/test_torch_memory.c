@@ -138,12 +138,13 @@ static rsh_status starve_all(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void b27_no_memory_on_one_rank_is_told_to_all(void **state) {
+/* PyTorch's defect B-27. */
+static void no_memory_on_one_rank_is_told_to_all(void **state) {
     (void)state;
     run_engines(W, starve_all, NULL);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(b27_no_memory_on_one_rank_is_told_to_all)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_memory_on_one_rank_is_told_to_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,13 +72,14 @@ static rsh_status q1_to_q4(void *ctx, rsh_comm *comm) {
     RSH_TRY(scenario(3, (int64_t[]){13, 21}, RSH_OP_SUM, 0, owners, comm));
     return scenario(2, (int64_t[]){17, 21}, RSH_OP_MAX, 0, owners, comm);
 }
-static void q1_to_q4_joined_tensors_are_reduced_and_cut(void **state) {
+/* PyTorch's scenarios Q1 to Q4. */
+static void joined_tensors_are_reduced_and_cut(void **state) {
     (void)state;
     run_engines(W, q1_to_q4, NULL);
 }
 
 /* Any dim, uneven chunks, trailing ones empty, every op; nothing is padded. */
-static rsh_status b11(void *ctx, rsh_comm *comm) {
+static rsh_status reduce_any_dim(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_op ops[] = {RSH_OP_SUM, RSH_OP_AVG, RSH_OP_MIN, RSH_OP_MAX, RSH_OP_PROD};
     int owners[W] = {2, 0, 3, 1};
@@ -90,9 +91,10 @@ static rsh_status b11(void *ctx, rsh_comm *comm) {
         }
     return RSH_OK;
 }
-static void b11_and_b13_any_dim_any_size_any_op(void **state) {
+/* PyTorch's defects B-11 and B-13. */
+static void any_dim_of_any_size_is_reduced_by_any_op(void **state) {
     (void)state;
-    run_engines(W, b11, NULL);
+    run_engines(W, reduce_any_dim, NULL);
 }
 
 /* ---- worked numbers ---- */
@@ -142,7 +144,7 @@ static void the_worked_numbers(void **state) {
 
 /* ---- refusals, views, joins ---- */
 
-static rsh_status q5(void *ctx, rsh_comm *comm) {
+static rsh_status refuse_complex(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
     rsh_tensor *x;
@@ -176,12 +178,13 @@ static rsh_status q5(void *ctx, rsh_comm *comm) {
     rsh_spec_free(boxes);
     return RSH_OK;
 }
-static void q5_complex_is_refused_and_boxes_are_not(void **state) {
+/* PyTorch's scenario Q5. */
+static void complex_is_refused_and_boxes_are_not(void **state) {
     (void)state;
-    run_engines(W, q5, NULL);
+    run_engines(W, refuse_complex, NULL);
 }
 
-static rsh_status q6_q7(void *ctx, rsh_comm *comm) {
+static rsh_status transpose_and_join(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
     rsh_partial *p, *turned, *list[3], *all, *other;
@@ -223,18 +226,19 @@ static rsh_status q6_q7(void *ctx, rsh_comm *comm) {
     rsh_partial_free(other), rsh_partial_free(turned), rsh_partial_free(p);
     return RSH_OK;
 }
-static void q6_and_q7_transposes_and_joins(void **state) {
+/* PyTorch's scenarios Q6 and Q7. */
+static void transposed_and_joined_tensors_are_reduced(void **state) {
     (void)state;
-    run_engines(W, q6_q7, NULL);
+    run_engines(W, transpose_and_join, NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(q1_to_q4_joined_tensors_are_reduced_and_cut),
-        cmocka_unit_test(q5_complex_is_refused_and_boxes_are_not),
-        cmocka_unit_test(q6_and_q7_transposes_and_joins),
+        cmocka_unit_test(joined_tensors_are_reduced_and_cut),
+        cmocka_unit_test(complex_is_refused_and_boxes_are_not),
+        cmocka_unit_test(transposed_and_joined_tensors_are_reduced),
         cmocka_unit_test(the_worked_numbers),
-        cmocka_unit_test(b11_and_b13_any_dim_any_size_any_op),
+        cmocka_unit_test(any_dim_of_any_size_is_reduced_by_any_op),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

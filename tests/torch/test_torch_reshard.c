@@ -53,27 +53,32 @@ static rsh_status reshard_scene(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void r1_rows_change_owners(void **state) {
+/* PyTorch's scenario R1. */
+static void rows_change_owners(void **state) {
     (void)state;
     run_engines(W, reshard_scene, &(scene){.dim = {0, 0}, .owners = {{0, 1, 3, 2}, {2, 3, 1, 0}}});
 }
 
-static void r2_rows_become_columns(void **state) {
+/* PyTorch's scenario R2. */
+static void rows_become_columns(void **state) {
     (void)state;
     run_engines(W, reshard_scene, &(scene){.dim = {0, 1}, .owners = {{2, 3, 0, 1}, {1, 0, 3, 2}}});
 }
 
-static void r3_columns_become_rows(void **state) {
+/* PyTorch's scenario R3. */
+static void columns_become_rows(void **state) {
     (void)state;
     run_engines(W, reshard_scene, &(scene){.dim = {1, 0}, .owners = {{1, 0, 2, 3}, {3, 2, 0, 1}}});
 }
 
-static void r4_columns_change_owners(void **state) {
+/* PyTorch's scenario R4. */
+static void columns_change_owners(void **state) {
     (void)state;
     run_engines(W, reshard_scene, &(scene){.dim = {1, 1}, .owners = {{3, 2, 1, 0}, {0, 1, 2, 3}}});
 }
 
-static void b04_negative_dims_are_the_dims_they_mean(void **state) {
+/* PyTorch's defect B-04. */
+static void negative_dims_are_the_dims_they_mean(void **state) {
     (void)state;
     run_engines(W, reshard_scene, &(scene){.dim = {-1, 1}, .owners = {{3, 2, 1, 0}, {0, 1, 2, 3}}});
     run_engines(W, reshard_scene, &(scene){.dim = {-2, -1}, .owners = {{0, 1, 2, 3}, {1, 2, 3, 0}}});
@@ -107,7 +112,8 @@ static rsh_status chunks_to_boxes(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void r5_chunks_become_boxes_and_boxes_chunks(void **state) {
+/* PyTorch's scenario R5. */
+static void chunks_become_boxes_and_boxes_chunks(void **state) {
     (void)state;
     run_engines(W, chunks_to_boxes, NULL);
 }
@@ -132,7 +138,8 @@ static rsh_status boxes_that_do_not_cover(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void r5_boxes_that_do_not_cover_are_refused(void **state) {
+/* PyTorch's scenario R5. */
+static void boxes_that_do_not_cover_are_refused(void **state) {
     (void)state;
     run_engines(W, boxes_that_do_not_cover, NULL);
 }
@@ -156,12 +163,14 @@ static rsh_status several_shards(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void r6_several_shards_on_a_rank_are_resharded(void **state) {
+/* PyTorch's scenario R6. */
+static void several_shards_on_a_rank_are_resharded(void **state) {
     (void)state;
     run_engines(W, several_shards, NULL);
 }
 
-static void b10_and_b29_any_owners_and_any_number_of_chunks(void **state) {
+/* PyTorch's defects B-10 and B-29. */
+static void any_owners_and_any_number_of_chunks_will_do(void **state) {
     (void)state;
     run_engines(W, several_shards, NULL);
     run_engines(W, chunks_to_boxes, NULL);
@@ -201,7 +210,8 @@ static rsh_status shuffle_all(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void b01_every_permutation_of_owners_is_reshuffled(void **state) {
+/* PyTorch's defect B-01. */
+static void every_permutation_of_owners_is_reshuffled(void **state) {
     (void)state;
     int all = 24;
     run_engines(4, shuffle_all, &all);
@@ -234,7 +244,8 @@ static rsh_status uneven_columns(void *ctx, rsh_comm *comm) {
     return go((int64_t[2]){8, 6}, 0, A, 1, B, W, comm);
 }
 
-static void b08_the_new_dim_need_not_be_divisible(void **state) {
+/* PyTorch's defect B-08. */
+static void the_new_dim_need_not_be_divisible(void **state) {
     (void)state;
     run_engines(W, uneven_columns, NULL);
 }
@@ -248,7 +259,8 @@ static rsh_status empty_dims(void *ctx, rsh_comm *comm) {
     return go((int64_t[2]){0, 4}, 0, A, 0, B, W, comm);
 }
 
-static void b36_dims_of_length_0_are_resharded(void **state) {
+/* PyTorch's defect B-36. */
+static void dims_of_length_0_are_resharded(void **state) {
     (void)state;
     run_engines(W, empty_dims, NULL);
 }
@@ -274,7 +286,8 @@ static rsh_status other_devices(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void b35_other_devices_are_refused_up_front(void **state) {
+/* PyTorch's defect B-35. */
+static void other_devices_are_refused_up_front(void **state) {
     (void)state;
     run_engines(2, other_devices, NULL);
 }
@@ -306,7 +319,8 @@ static rsh_status order_of_metadata(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-static void b28_a_resharded_tensor_equals_a_fresh_one(void **state) {
+/* PyTorch's defect B-28. */
+static void a_resharded_tensor_equals_a_fresh_one(void **state) {
     (void)state;
     run_engines(3, order_of_metadata, NULL);
 }
@@ -504,20 +518,20 @@ static void nothing_is_moved_that_is_there_already(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(r1_rows_change_owners),
-        cmocka_unit_test(r2_rows_become_columns),
-        cmocka_unit_test(r3_columns_become_rows),
-        cmocka_unit_test(r4_columns_change_owners),
-        cmocka_unit_test(r5_chunks_become_boxes_and_boxes_chunks),
-        cmocka_unit_test(r5_boxes_that_do_not_cover_are_refused),
-        cmocka_unit_test(r6_several_shards_on_a_rank_are_resharded),
-        cmocka_unit_test(b01_every_permutation_of_owners_is_reshuffled),
-        cmocka_unit_test(b04_negative_dims_are_the_dims_they_mean),
-        cmocka_unit_test(b08_the_new_dim_need_not_be_divisible),
-        cmocka_unit_test(b10_and_b29_any_owners_and_any_number_of_chunks),
-        cmocka_unit_test(b28_a_resharded_tensor_equals_a_fresh_one),
-        cmocka_unit_test(b35_other_devices_are_refused_up_front),
-        cmocka_unit_test(b36_dims_of_length_0_are_resharded),
+        cmocka_unit_test(rows_change_owners),
+        cmocka_unit_test(rows_become_columns),
+        cmocka_unit_test(columns_become_rows),
+        cmocka_unit_test(columns_change_owners),
+        cmocka_unit_test(chunks_become_boxes_and_boxes_chunks),
+        cmocka_unit_test(boxes_that_do_not_cover_are_refused),
+        cmocka_unit_test(several_shards_on_a_rank_are_resharded),
+        cmocka_unit_test(every_permutation_of_owners_is_reshuffled),
+        cmocka_unit_test(negative_dims_are_the_dims_they_mean),
+        cmocka_unit_test(the_new_dim_need_not_be_divisible),
+        cmocka_unit_test(any_owners_and_any_number_of_chunks_will_do),
+        cmocka_unit_test(a_resharded_tensor_equals_a_fresh_one),
+        cmocka_unit_test(other_devices_are_refused_up_front),
+        cmocka_unit_test(dims_of_length_0_are_resharded),
         cmocka_unit_test(every_pair_of_permutations_goes_from_dim_to_dim),
         cmocka_unit_test(worked_a_a_rotation_of_owners),
         cmocka_unit_test(worked_b_pairs_of_ranks_swap),

@@ -51,7 +51,7 @@ static rsh_status from_one(const cutting *c, const int64_t *size, rsh_group *g, 
     return st;
 }
 
-static rsh_status t16_good(void *ctx, rsh_comm *comm) {
+static rsh_status make_of_shards(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm), owners[W] = {2, 0, 3, 1};
     rsh_torch_tensor *t;
@@ -81,9 +81,10 @@ static rsh_status t16_good(void *ctx, rsh_comm *comm) {
     rsh_group_free(g);
     return RSH_OK;
 }
-static void t16_shards_of_all_ranks_make_a_tensor(void **state) {
+/* PyTorch's scenario T16. */
+static void shards_of_all_ranks_make_a_tensor(void **state) {
     (void)state;
-    run_engines(W, t16_good, NULL);
+    run_engines(W, make_of_shards, NULL);
 }
 
 /* One thing is wrong on rank 3; every rank hears of it. */
@@ -118,7 +119,7 @@ static rsh_status spoil(int fault, rsh_shard *s) {
     return RSH_OK;
 }
 
-static rsh_status t16_bad(void *ctx, rsh_comm *comm) {
+static rsh_status make_of_bad_shards(void *ctx, rsh_comm *comm) {
     (void)ctx;
     static const char *const says[FAULTS] = {"",     "",      "no rank",       "strided",    "contiguous",
                                              "size", "dtype", "requires_grad", "pin_memory", "rank 2"};
@@ -138,18 +139,20 @@ static rsh_status t16_bad(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(0, NULL, 2, NULL, NULL, &t)); /* no size at all */
     return RSH_OK;
 }
-static void t16_a_fault_of_one_rank_is_refused_on_all(void **state) {
+/* PyTorch's scenario T16. */
+static void a_fault_of_one_rank_is_refused_on_all(void **state) {
     (void)state;
-    run_engines(W, t16_bad, NULL);
+    run_engines(W, make_of_bad_shards, NULL);
 }
-static void b27_a_refusal_on_one_rank_reaches_all(void **state) {
+/* PyTorch's defect B-27. */
+static void a_refusal_on_one_rank_reaches_all(void **state) {
     (void)state;
-    run_engines(W, t16_bad, NULL);
+    run_engines(W, make_of_bad_shards, NULL);
 }
 
 /* ---- sizes that are worked out ---- */
 
-static rsh_status t18(void *ctx, rsh_comm *comm) {
+static rsh_status work_out_sizes(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
     rsh_tensor *x;
@@ -189,9 +192,10 @@ static rsh_status t18(void *ctx, rsh_comm *comm) {
     rsh_tensor_free(x);
     return RSH_OK;
 }
-static void t18_and_b33_sizes_are_worked_out_by_rank(void **state) {
+/* PyTorch's scenario T18 and defect B-33. */
+static void sizes_are_worked_out_by_rank(void **state) {
     (void)state;
-    run_engines(W, t18, NULL);
+    run_engines(W, work_out_sizes, NULL);
 }
 
 /* ---- shards and metadata ---- */
@@ -204,7 +208,7 @@ static rsh_status meta_of(const cutting *c, rsh_tensor_meta **out) {
     return rsh_tensor_meta_new(c->npieces, list, c->ndim, c->size, &p, out);
 }
 
-static rsh_status t17(void *ctx, rsh_comm *comm) {
+static rsh_status compare_metadata(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
     rsh_shard s[2];
@@ -254,13 +258,14 @@ static rsh_status t17(void *ctx, rsh_comm *comm) {
     rsh_tensor_meta_free(m);
     return RSH_OK;
 }
-static void t17_and_t20_shards_must_be_what_the_metadata_say(void **state) {
+/* PyTorch's scenarios T17 and T20. */
+static void shards_must_be_what_the_metadata_say(void **state) {
     (void)state;
-    run_engines(W, t17, NULL);
+    run_engines(W, compare_metadata, NULL);
 }
 
 /* Metadata in which the others have nothing: each rank sees a tensor of its own. */
-static rsh_status t17_views(void *ctx, rsh_comm *comm) {
+static rsh_status accept_views(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
     for (int64_t at = 0; at <= 5; at += 5) {
@@ -292,9 +297,10 @@ static rsh_status t17_views(void *ctx, rsh_comm *comm) {
     rsh_tensor_meta_free(m);
     return RSH_OK;
 }
-static void t17_metadata_of_a_local_view_are_accepted(void **state) {
+/* PyTorch's scenario T17. */
+static void metadata_of_a_local_view_are_accepted(void **state) {
     (void)state;
-    run_engines(W, t17_views, NULL);
+    run_engines(W, accept_views, NULL);
 }
 
 /* ---- cutting a whole tensor ---- */
@@ -324,7 +330,8 @@ static rsh_status cut_good(void *ctx, rsh_comm *comm) {
         }
     return RSH_OK;
 }
-static void s1_and_s2_a_whole_tensor_is_cut(void **state) {
+/* PyTorch's scenarios S1 and S2. */
+static void a_whole_tensor_is_cut(void **state) {
     (void)state;
     run_engines(W, cut_good, NULL);
 }
@@ -369,7 +376,8 @@ static rsh_status cut_bad(void *ctx, rsh_comm *comm) {
     rsh_spec_free(s), rsh_spec_free(own), rsh_spec_free(boxes);
     return RSH_OK;
 }
-static void s3_to_s6_what_cutting_refuses(void **state) {
+/* PyTorch's scenarios S3 to S6. */
+static void cuts_that_are_wrong_are_refused(void **state) {
     (void)state;
     run_engines(W, cut_bad, NULL);
 }
@@ -377,14 +385,14 @@ static void s3_to_s6_what_cutting_refuses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shard_is_a_tensor_that_fits_its_metadata),
-        cmocka_unit_test(t16_shards_of_all_ranks_make_a_tensor),
-        cmocka_unit_test(t16_a_fault_of_one_rank_is_refused_on_all),
-        cmocka_unit_test(t17_and_t20_shards_must_be_what_the_metadata_say),
-        cmocka_unit_test(t17_metadata_of_a_local_view_are_accepted),
-        cmocka_unit_test(t18_and_b33_sizes_are_worked_out_by_rank),
-        cmocka_unit_test(s1_and_s2_a_whole_tensor_is_cut),
-        cmocka_unit_test(s3_to_s6_what_cutting_refuses),
-        cmocka_unit_test(b27_a_refusal_on_one_rank_reaches_all),
+        cmocka_unit_test(shards_of_all_ranks_make_a_tensor),
+        cmocka_unit_test(a_fault_of_one_rank_is_refused_on_all),
+        cmocka_unit_test(shards_must_be_what_the_metadata_say),
+        cmocka_unit_test(metadata_of_a_local_view_are_accepted),
+        cmocka_unit_test(sizes_are_worked_out_by_rank),
+        cmocka_unit_test(a_whole_tensor_is_cut),
+        cmocka_unit_test(cuts_that_are_wrong_are_refused),
+        cmocka_unit_test(a_refusal_on_one_rank_reaches_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

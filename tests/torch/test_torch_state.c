@@ -40,7 +40,7 @@ static rsh_status round_trip(const rsh_spec *s, const cutting *c, rsh_comm *comm
     return RSH_OK;
 }
 
-static rsh_status t19(void *ctx, rsh_comm *comm) {
+static rsh_status save_and_load(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_spec *s;
     for (int d = 0; d < RSH_DTYPE_COUNT; d++) {
@@ -56,9 +56,10 @@ static rsh_status t19(void *ctx, rsh_comm *comm) {
     rsh_spec_free(s);
     return RSH_OK;
 }
-static void t19_what_was_saved_comes_back(void **state) {
+/* PyTorch's scenario T19. */
+static void what_was_saved_comes_back(void **state) {
     (void)state;
-    run_engines(W, t19, NULL);
+    run_engines(W, save_and_load, NULL);
 }
 
 /* Saved by all four, loaded under a group of 0, 2 and 3; and the other way round. */
@@ -101,12 +102,14 @@ static rsh_status other_groups(void *ctx, rsh_comm *comm) {
     rsh_spec_free(three);
     return RSH_OK;
 }
-static void t19_and_b34_the_group_must_be_the_one_of_saving(void **state) {
+/* PyTorch's scenario T19 and defect B-34. */
+static void the_group_must_be_the_one_of_saving(void **state) {
     (void)state;
     run_engines(W, other_groups, NULL);
 }
 
-static void t19_without_a_group_nothing_is_loaded(void **state) {
+/* PyTorch's scenario T19. */
+static void without_a_group_nothing_is_loaded(void **state) {
     (void)state;
     rsh_torch_tensor *t;
     assert_int_equal(rsh_torch_load("rshstate", 8, &t), RSH_ERUNTIME);
@@ -267,9 +270,9 @@ static void forged_states_do_no_harm(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t19_what_was_saved_comes_back),
-        cmocka_unit_test(t19_and_b34_the_group_must_be_the_one_of_saving),
-        cmocka_unit_test(t19_without_a_group_nothing_is_loaded),
+        cmocka_unit_test(what_was_saved_comes_back),
+        cmocka_unit_test(the_group_must_be_the_one_of_saving),
+        cmocka_unit_test(without_a_group_nothing_is_loaded),
         cmocka_unit_test(states_of_four_ranks_are_loaded_on_two_by_another_spec),
         cmocka_unit_test(damaged_states_are_refused),
         cmocka_unit_test(forged_states_do_no_harm),
