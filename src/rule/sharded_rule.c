@@ -220,8 +220,8 @@ static void free_matching(matching *m) {
 
 rsh_status rsh_rule_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                           rsh_value **out) {
-    if (!is_case(op, nin, in)) return rsh_grad_apply(op, attrs, nin, in, nout, out);
-    RSH_NEEDS(out);
+    bool wrong = !op || !in || !out || nout < 1; /* which rsh_grad_apply says */
+    if (wrong || !is_case(op, nin, in)) return rsh_grad_apply(op, attrs, nin, in, nout, out);
     matching *m = RSHI_NEW(matching);
     if (!m) return rshi_nomem();
     rsh_status st = rshi_rule_ask(op, attrs, nin, in, nout, &m->q);

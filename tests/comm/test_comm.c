@@ -1,5 +1,5 @@
 /* The plain collective calls on groups of many sizes. */
-#include "ranks.h"
+#include "rank_trials.h"
 
 #include <math.h>
 
@@ -14,17 +14,6 @@ static void a_comm_knows_rank_size_and_engine(void **state) {
     run_all_counts(knows_itself, NULL);
 }
 
-/* Nobody is past barrier k before everybody has come to it. */
-static rsh_status keeps_step(void *ctx, rsh_comm *c) {
-    atomic_int *count = ctx;
-    for (int k = 1; k <= 20; k++) {
-        atomic_fetch_add(count, 1);
-        RSH_TRY(rsh_comm_barrier(c));
-        CHECK(atomic_load(count) >= k * rsh_comm_size(c));
-        RSH_TRY(rsh_comm_barrier(c));
-    }
-    return RSH_OK;
-}
 static void nobody_passes_a_barrier_before_everybody_has_come(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++) {
@@ -42,29 +31,9 @@ static void a_thousand_ranks_meet_at_a_barrier(void **state) {
     run_ranks(1000, one_barrier, NULL);
 }
 
-static unsigned char pattern(int rank, size_t i) { return (unsigned char)(rank * 31 + (int)(i % 251) + 1); }
-
-static rsh_status gathers(void *ctx, rsh_comm *c) {
-    (void)ctx;
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 4097, 20000};
-    size_t n = (size_t)rsh_comm_size(c);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        size_t bytes = sizes[s];
-        unsigned char *mine = malloc(bytes + 1), *all = malloc(n * bytes + 1);
-        for (size_t i = 0; i < bytes; i++) mine[i] = pattern(rsh_comm_rank(c), i);
-        rsh_status st = rsh_comm_allgather(c, mine, all, bytes);
-        size_t wrong = 0;
-        for (size_t i = 0; !st && i < n * bytes; i++) wrong += all[i] != pattern((int)(i / bytes), i % bytes);
-        free(mine);
-        free(all);
-        RSH_TRY(st);
-        CHECK(!wrong);
-    }
-    return RSH_OK;
-}
 static void allgather_brings_every_block_to_everybody(void **state) {
     (void)state;
-    run_all_counts(gathers, NULL);
+    run_all_counts(gathers, &(size_t){20000});
 }
 
 static rsh_status gathers_in_place(void *ctx, rsh_comm *c) {
@@ -85,12 +54,8 @@ static void allgather_works_in_place(void **state) {
 }
 
 static rsh_status reduces_integers(void *ctx, rsh_comm *c) {
-    (void)ctx;
-    enum { N = 5000 };
-    int64_t mine[N], sum[N], n = rsh_comm_size(c), me = rsh_comm_rank(c);
-    for (int64_t i = 0; i < N; i++) mine[i] = i * (me + 1);
-    RSH_TRY(rsh_comm_allreduce(c, mine, sum, N, RSH_I64, RSH_OP_SUM));
-    for (int64_t i = 0; i < N; i++) CHECK(sum[i] == i * n * (n + 1) / 2);
+    int n = rsh_comm_size(c), me = rsh_comm_rank(c);
+    RSH_TRY(adds(ctx, c));
     uint8_t small = (uint8_t)(me + 1), least, most;
     RSH_TRY(rsh_comm_allreduce(c, &small, &least, 1, RSH_U8, RSH_OP_MIN));
     RSH_TRY(rsh_comm_allreduce(c, &small, &most, 1, RSH_U8, RSH_OP_MAX));

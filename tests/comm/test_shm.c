@@ -1,5 +1,5 @@
 /* The engine shm: ranks are processes that this program forks. */
-#include "ranks.h"
+#include "rank_trials.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,31 +27,18 @@ static void *share(size_t bytes) {
     return p;
 }
 
-static unsigned char pattern(int rank, size_t i) { return (unsigned char)(rank * 31 + (int)(i % 251) + 1); }
-
-static void paint(unsigned char *to, int rank, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) to[i] = pattern(rank, i);
-}
-
-static bool painted(const unsigned char *p, int rank, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i] != pattern(rank, i)) return false;
-    return true;
-}
-
 /* ---- collective calls ---- */
 
-static rsh_status keeps_step(void *ctx, rsh_comm *c) {
-    atomic_int *count = ctx;
+static rsh_status is_shm(void *ctx, rsh_comm *c) {
+    (void)ctx;
     CHECK(!strcmp(rsh_comm_engine(c), "shm"));
-    for (int k = 1; k <= 20; k++) {
-        atomic_fetch_add(count, 1);
-        RSH_TRY(rsh_comm_barrier(c));
-        CHECK(atomic_load(count) >= k * rsh_comm_size(c));
-        RSH_TRY(rsh_comm_barrier(c));
-    }
     return RSH_OK;
 }
+static void a_comm_of_processes_is_one_of_shm(void **state) {
+    (void)state;
+    run_all_processes(is_shm, NULL);
+}
+
 static void nobody_passes_a_barrier_before_everybody_has_come(void **state) {
     (void)state;
     atomic_int *count = share(sizeof *count);
@@ -62,38 +49,14 @@ static void nobody_passes_a_barrier_before_everybody_has_come(void **state) {
     munmap(count, sizeof *count);
 }
 
-static rsh_status gathers(void *ctx, rsh_comm *c) {
-    (void)ctx;
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 4097, 20000, 3000000};
-    size_t n = (size_t)rsh_comm_size(c);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        size_t bytes = sizes[s];
-        unsigned char *mine = malloc(bytes + 1), *all = malloc(n * bytes + 1);
-        paint(mine, rsh_comm_rank(c), bytes);
-        RSH_TRY(rsh_comm_allgather(c, mine, all, bytes));
-        for (size_t r = 0; r < n; r++) CHECK(painted(all + r * bytes, (int)r, bytes));
-        free(mine);
-        free(all);
-    }
-    return RSH_OK;
-}
 static void allgather_brings_every_block_to_everybody(void **state) {
     (void)state;
-    run_all_processes(gathers, NULL);
+    run_all_processes(gathers, &(size_t){3000000});
 }
 
-static rsh_status reduces(void *ctx, rsh_comm *c) {
-    (void)ctx;
-    enum { N = 5000 };
-    int64_t mine[N], sum[N], n = rsh_comm_size(c), me = rsh_comm_rank(c);
-    for (int64_t i = 0; i < N; i++) mine[i] = i * (me + 1);
-    RSH_TRY(rsh_comm_allreduce(c, mine, sum, N, RSH_I64, RSH_OP_SUM));
-    for (int64_t i = 0; i < N; i++) CHECK(sum[i] == i * n * (n + 1) / 2);
-    return RSH_OK;
-}
 static void allreduce_adds_over_all_ranks(void **state) {
     (void)state;
-    run_all_processes(reduces, NULL);
+    run_all_processes(adds, NULL);
 }
 
 /* From everybody to everybody, from private memory and from the arena, small and larger than the staging buffer. */
@@ -388,6 +351,7 @@ static void what_a_launcher_says_is_quoted_when_it_makes_no_sense(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_comm_of_processes_is_one_of_shm),
         cmocka_unit_test(nobody_passes_a_barrier_before_everybody_has_come),
         cmocka_unit_test(allgather_brings_every_block_to_everybody),
         cmocka_unit_test(allreduce_adds_over_all_ranks),
