@@ -15,7 +15,7 @@ typedef struct matching {
     rshi_rule_question q;
     rshi_outcome o;
     rsh_comm *comm;
-    const rsh_layout_desc *mesh; /* of the first distributed input: axes and ranks */
+    const rsh_layout_desc *mesh; /* of a distributed input: axes and ranks */
     const rsh_cut *cut[LETTERS]; /* borrowed from a layout; NULL: the letter is not cut */
     rsh_layout *in[RSHI_RULE_MOST]; /* what each input is brought to; NULL: nothing is cut that was not */
     rsh_layout *out[RSHI_RULE_MOST];
