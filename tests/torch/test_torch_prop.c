@@ -71,12 +71,12 @@ static rsh_status check_gather(const rsh_torch_tensor *t, const cutting *c, int 
     return RSH_OK;
 }
 
-/* The pieces of this rank as shards, in a tensor whose spec is inferred from them; then gathered. */
+/* The pieces of this rank as shards, the last one first, in a tensor whose spec is inferred from them; gathered. */
 static rsh_status from_pieces(const cutting *c, int dst, rsh_comm *comm) {
     rsh_shard list[MOST_PIECES] = {{0}};
     int n = 0;
     rsh_torch_tensor *t;
-    for (int i = 0; i < c->npieces; i++) {
+    for (int i = c->npieces - 1; i >= 0; i--) {
         rsh_tensor *x;
         if (c->pieces[i].rank != rsh_comm_rank(comm)) continue;
         RSH_TRY(rsh_tensor_empty(c->dtype, c->ndim, c->pieces[i].n, &x));
