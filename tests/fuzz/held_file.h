@@ -58,7 +58,8 @@ static inline void put_in_folder(const char *name, const void *data, size_t size
 /* A safetensors file with one tensor, u8[2, 2], whose name has one letter. */
 static inline void put_small_file(const char *file, const char *tensor) {
     char data[8 + 64 + 4 + 1] = "\x40";
-    snprintf(data + 8, 70, "{\"%.1s\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}", tensor);
+    static const char facts[] = "\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]";
+    snprintf(data + 8, 66, "{\"%.1s\":{%s}}", tensor, facts);
     for (size_t i = 8 + strlen(data + 8); i < 8 + 64; i++) data[i] = ' ';
     memcpy(data + 8 + 64, "abcd", 4);
     put_in_folder(file, data, 8 + 64 + 4);
