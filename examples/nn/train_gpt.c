@@ -334,17 +334,17 @@ static bool as_expected(const run *r, const run *first) {
     return r->loss[set->steps - 1] < 0.95 * r->loss[0];
 }
 
-static int judge(int n, const run *runs) {
+/* Prints run k as soon as it is done, and what is wrong with it; 1: something is. */
+static int judge(const run *runs, int k) {
     int wrong = 0;
-    for (int k = 0; k < n; k++) {
-        print_run(&runs[k], &runs[0]);
-        if (!as_expected(&runs[k], &runs[0]))
-            wrong = printf("  the losses are not those of the first run, or do not fall\n");
-        if (runs[k].reshard && memcmp(runs[k].loss, runs[k - 1].loss, sizeof runs->loss))
-            wrong = printf("  the losses are not those without input_reshard, bit for bit\n");
-        if (runs[k].reshard && runs[k].ranks == 4 && runs[0].ranks == 1 && runs[k].kept > 0.27 * (double)runs[0].kept)
-            wrong = printf("  that is more than 0.27\n");
-    }
+    print_run(&runs[k], &runs[0]);
+    if (!as_expected(&runs[k], &runs[0]))
+        wrong = printf("  the losses are not those of the first run, or do not fall\n");
+    if (runs[k].reshard && memcmp(runs[k].loss, runs[k - 1].loss, sizeof runs->loss))
+        wrong = printf("  the losses are not those without input_reshard, bit for bit\n");
+    if (runs[k].reshard && runs[k].ranks == 4 && runs[0].ranks == 1 && runs[k].kept > 0.27 * (double)runs[0].kept)
+        wrong = printf("  that is more than 0.27\n");
+    fflush(stdout);
     return wrong != 0;
 }
 
@@ -369,7 +369,7 @@ static int fail(rsh_status st) {
 /* Ranks are threads of this process. */
 static int run_threads(const settings *set) {
     static run runs[MOST_RUNS];
-    int n = 0;
+    int n = 0, wrong = 0;
     for (int ranks = 1; ranks <= 4; ranks *= 2) {
         if (set->ranks && set->ranks != ranks) continue;
         if (set->time) {
@@ -379,11 +379,11 @@ static int run_threads(const settings *set) {
         }
         for (int reshard = 0; reshard <= (ranks > 1); reshard++) {
             runs[n] = (run){.set = set, .ranks = ranks, .reshard = reshard};
-            rsh_status st = rsh_run(ranks, train, &runs[n++]);
+            rsh_status st = rsh_run(ranks, train, &runs[n]);
             if (st) return fail(st);
+            wrong |= judge(runs, n++);
         }
     }
-    int wrong = judge(n, runs);
     if (n && set->svg && draw(set, n, runs)) return fprintf(stderr, "%s cannot be written\n", set->svg), 2;
     return wrong;
 }
@@ -391,12 +391,14 @@ static int run_threads(const settings *set) {
 /* Ranks are processes that somebody has started; the first one speaks. */
 static int run_joined(const settings *set, rsh_comm *comm) {
     static run runs[2];
+    int wrong = 0;
     for (int k = 0; k < 2; k++) {
         runs[k] = (run){.set = set, .ranks = rsh_comm_size(comm), .reshard = k};
         rsh_status st = set->time ? (k ? RSH_OK : time_steps(&runs[k], comm)) : train(&runs[k], comm);
         if (st) return fail(st);
+        if (!set->time && !rsh_comm_rank(comm)) wrong |= judge(runs, k);
     }
-    return set->time || rsh_comm_rank(comm) ? 0 : judge(2, runs);
+    return wrong;
 }
 
 static int run_mpi(const settings *set) {

@@ -128,6 +128,15 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
     return RSH_OK;
 }
 
+/* The op on this rank's parts.  If outputs are to move, the others hear of a failure where they wait for that. */
+static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in, const rsh_grad_as *as,
+                             rsh_value **out) {
+    bool moves = false;
+    rsh_status st = rsh_grad_apply_as(s->op, attrs, s->nin, in, s->nout, as, out);
+    for (int i = 0; i < s->nout; i++) moves |= s->made[i] != NULL;
+    return st && moves ? rsh_comm_agree(as->comm, st) : st;
+}
+
 /* Outputs that the op made as ranges, in chunks; all or none are there afterwards. */
 static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value **out) {
     rsh_status st = RSH_OK;
@@ -153,7 +162,7 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
     rsh_grad_as as = {.comm = rsh_mesh_comm(mesh), .out = made,
                       .grad_in = (const rsh_layout *const *)s->grad, .reading = &rshi_dtensor_reading, .what = mesh};
     rsh_status st = bring_inputs(s, mesh, in, brought);
-    if (!st) st = rsh_grad_apply_as(s->op, attrs, s->nin, brought, s->nout, &as, out);
+    if (!st) st = apply_here(s, attrs, brought, &as, out);
     for (int i = 0; i < s->nin; i++) rsh_value_free(brought[i]);
     return st ? st : place_outputs(s, mesh, out);
 }
