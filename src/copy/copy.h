@@ -59,9 +59,9 @@ void rshi_move_prepare(rshi_move *m, size_t footprint);
 
 /* Make one move of n prepared ones whose short rows alternate in the destination and together fill
  * it: rows of moves[0], of moves[1], ..., and again.  moves[k] starts where the rows of
- * moves[k - 1] end.  `count`: how often all of them come, from the first row on; of the next row
- * out->tail of them have their part in it too, and what else is there is left to the caller.  `runs`
- * and `ss` have room for n; false: they are not of that kind. */
+ * moves[k - 1] end.  `count`: how often all of them come, from the first row on; the first
+ * out->tail of them come once more, and what else is there is left to the caller.  `runs` and `ss`
+ * have room for n; false: they are not of that kind. */
 bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64_t *runs,
                      int64_t *ss, int64_t *count);
 /* Could a prepared move be one of these, and has another one the same steps in the destination? */
