@@ -9,7 +9,7 @@
 #define GUARD 0x5a
 #define MOST  RSHI_WEAVE_MOST
 
-static char from_memory[ROOM], to_memory[ROOM], expected[ROOM];
+static _Alignas(64) char from_memory[ROOM], to_memory[ROOM], expected[ROOM];
 
 /* Rows of one source: planes x rows x run, the source at `at` with its own steps. */
 typedef struct thread_of_rows {
@@ -23,19 +23,19 @@ typedef struct scene {
 } scene;
 
 static scene any_scene(void) {
-    scene s = {.n = (int)random_in(2, MOST), .unit = (int64_t)1 << random_in(0, 3), .planes = random_in(2, 4)};
-    bool lines = !random_in(0, 2);
+    scene s = {.n = (int)random_in(2, MOST), .unit = (int64_t)1 << random_in(0, 3), .planes = random_in(2, 11)};
+    bool lines = random_in(0, 1), gaps = random_in(0, 1); /* in all sources */
     int64_t rows = random_in(2, 30);
     for (int k = 0; k < s.n; k++) {
         thread_of_rows *t = &s.of[k];
         t->run = lines ? 64 * random_in(2, 6) : s.unit * random_in(1, 400 / s.unit / s.n + 2);
         t->rows = rows + random_in(0, 1);
-        t->row_step = random_in(0, 1) ? t->run : t->run + s.unit * random_in(1, 40);
+        t->row_step = !gaps && random_in(0, 1) ? t->run : t->run + s.unit * random_in(1, 40);
         t->plane_step = t->row_step * t->rows + s.unit * random_in(0, 20);
         t->at = random_in(0, 200);
         s.round += t->run;
     }
-    s.plane_step = s.round * (rows + 1) + s.unit * random_in(0, 100);
+    s.plane_step = s.round * (rows + 1) + (lines && random_in(0, 1) ? 64 : s.unit) * random_in(0, 100);
     s.at = lines && random_in(0, 1) ? 128 : random_in(1, 200);
     return s;
 }
