@@ -92,9 +92,9 @@ if(TARGET test_doors_nn)
   reshard_door_calls(test_doors_nn nn)
 endif()
 
-# What reductions and digests give does not depend on the vector instructions; levels above the machine's run at the machine's.
+# No result depends on the vector instructions; levels above the machine's run at the machine's.
 foreach(level generic avx2)
-  foreach(test reduce digest reshard_prop)
+  foreach(test move lines weave convert reduce digest reshard_prop)
     set(simd_test "simd: ${test}, ${level}")
     add_test(NAME ${simd_test} COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${simd_test} PROPERTIES LABELS simd ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")

@@ -35,6 +35,7 @@ typedef struct rshi_move {
     int64_t *ss; /* nsrc rows of RSHI_MOVE_DIMS source strides in bytes; owned by the caller,
                     rewritten by prepare */
     const int64_t *runs; /* for a weave, by source: bytes of a row; owned by the caller */
+    int tail;            /* of a weave: its first sources that have a row more than the others */
     rsh_dtype from, to;
     rsh_op op; /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
     int64_t divisor;            /* 0 or 1: none */
@@ -58,9 +59,9 @@ void rshi_move_prepare(rshi_move *m, size_t footprint);
 
 /* Make one move of n prepared ones whose short rows alternate in the destination and together fill
  * it: rows of moves[0], of moves[1], ..., and again.  moves[k] starts where the rows of
- * moves[k - 1] end.  `count`: how often all of them come, from the first row on; what some have
- * beyond is left to the caller.  `runs` and `ss` have room for n; false: they are not of that
- * kind. */
+ * moves[k - 1] end.  `count`: how often all of them come, from the first row on; the first
+ * out->tail of them come once more, and what else is there is left to the caller.  `runs` and `ss`
+ * have room for n; false: they are not of that kind. */
 bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64_t *runs,
                      int64_t *ss, int64_t *count);
 /* Could a prepared move be one of these, and has another one the same steps in the destination? */

@@ -23,10 +23,11 @@
 /* Most tiles start with a page: one that is written in odd pieces and read in lines can be half as
  * fast across the border of two pages. */
 #define RSHI_PAGE 4096
-/* Where the source runs along the rows of a plane, bytes of each source line that are taken at
- * once: a few lines that follow each other are fetched faster than one. */
-#define RSHI_CROSSING_BYTES 512
-#define RSHI_PIECE_BYTES    256 /* the same where pieces are copied side by side first */
+/* Where the source runs along the rows of a plane, rows that are taken at once: bytes that follow
+ * each other are fetched faster. */
+#define RSHI_CROSSING_ROWS 1024
+/* Bytes of each source line, where they are copied side by side first. */
+#define RSHI_PIECE_BYTES 256
 
 /* ---- what the processor offers ---- */
 
@@ -92,11 +93,20 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
 /* Single units at any strides. */
 void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc,
                        const char *src, int64_t sr, int64_t sc);
-/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src.  `stream` only
- * where rshi_transpose_streams says so. */
-void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst,
-                         int64_t dr, const char *src, int64_t sc);
-bool rshi_transpose_streams(const char *dst, int64_t dr);
+/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src. */
+void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr,
+                         const char *src, int64_t sc);
+
+/* Rows and columns of a plane, or of a part of it. */
+typedef struct rshi_tiling {
+    int64_t rows, cols;
+} rshi_tiling;
+
+/* The same with streaming stores of whole lines, where the processor can; and from f32 to bf16.
+ * What they did: that many rows of that many columns, from the first on, or none. */
+rshi_tiling rshi_lines_transpose(size_t unit, rshi_tiling all, char *dst, int64_t dr,
+                                 const char *src, int64_t sc);
+rshi_tiling rshi_lines_to_bf16(rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc);
 
 /* The same into a tile, whose rows are tr bytes apart, from source lines that lie far apart. */
 void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_t tr,
@@ -108,13 +118,9 @@ void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const
 void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr,
                        int64_t dc, const char *tile);
 
-/* Rows and columns of the tiles that a plane is cut into: at most `room` units.  A plane whose
- * source runs along the rows gets tiles that are `rows_wanted` tall, so that whole source lines are
- * used. */
-typedef struct rshi_tiling {
-    int64_t rows, cols;
-} rshi_tiling;
-rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wanted);
+/* The tiles that a plane is cut into: at most `room` units.  A plane whose source runs along the
+ * rows gets tiles that are `rows_wanted` tall, so that whole source lines are used. */
+rshi_tiling rshi_tile_choose(rshi_tiling all, int64_t room, int64_t rows_wanted);
 
 /* ---- arithmetic on dense tiles ---- */
 

@@ -61,7 +61,8 @@ void rshi_run_reduce(const rshi_move *m, const rshi_plane *p, char *dst, const c
             to = (int64_t)rsh_dtype_size(m->to);
     int64_t widest = rshi_max(rshi_max(unit, acc), to);
     bool crossing = rshi_plane_row(p, m->ss) == unit && rshi_plane_col(p, m->ss) != unit;
-    rshi_tiling step = rshi_tile_choose(p, TILE_BYTES / widest, crossing ? SOURCE_BYTES / unit : 1);
+    rshi_tiling all = {p->rows, p->cols};
+    rshi_tiling step = rshi_tile_choose(all, TILE_BYTES / widest, crossing ? SOURCE_BYTES / unit : 1);
     for (int64_t r = 0; r < p->rows; r += step.rows)
         for (int64_t c = 0; c < p->cols; c += step.cols) {
             tile t = {rshi_min(step.rows, p->rows - r), rshi_min(step.cols, p->cols - c), r, c};

@@ -63,10 +63,10 @@ void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, cha
         rshi_strided_copy(unit, rows, cols, dst, dr, dc, tile, cols * u, u);
 }
 
-rshi_tiling rshi_tile_choose(const rshi_plane *p, int64_t room, int64_t rows_wanted) {
-    int64_t rows = rshi_min(p->rows, rows_wanted);
-    int64_t cols = rshi_min(p->cols, room / rows);
-    return (rshi_tiling){.rows = rshi_min(p->rows, room / cols), .cols = cols};
+rshi_tiling rshi_tile_choose(rshi_tiling all, int64_t room, int64_t rows_wanted) {
+    int64_t rows = rshi_min(all.rows, rows_wanted);
+    int64_t cols = rshi_min(all.cols, room / rows);
+    return (rshi_tiling){.rows = rshi_min(all.rows, room / cols), .cols = cols};
 }
 
 /* A dense destination is put together in a tile and streamed; anything else is stored where it belongs. */
@@ -81,7 +81,7 @@ void rshi_run_strided(const rshi_move *m, const rshi_plane *p, char *dst, const 
         return;
     }
     _Alignas(RSHI_LINE) char tile[TILE_BYTES];
-    rshi_tiling t = rshi_tile_choose(p, TILE_BYTES / m->unit, 1);
+    rshi_tiling t = rshi_tile_choose((rshi_tiling){p->rows, p->cols}, TILE_BYTES / m->unit, 1);
     for (int64_t r = 0; r < p->rows; r += t.rows)
         for (int64_t c = 0; c < p->cols; c += t.cols) {
             int64_t rows = rshi_min(t.rows, p->rows - r), cols = rshi_min(t.cols, p->cols - c);

@@ -10,6 +10,7 @@
 #define TILE_BYTES 1024 /* of a tile, unless a single round is longer */
 #define MOST_ROUND 8192 /* bytes of one row of each source */
 #define SOME_LINES 128  /* bytes of a row that is not put into a tile */
+#define SOON       2048 /* bytes between prefetch and use of a source that is read without gaps */
 
 /* ---- choosing ---- */
 
@@ -45,6 +46,7 @@ bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64
     if (round != moves[0]->ds[rows]) return false;
     *out = *moves[0];
     out->kernel = RSHI_KERNEL_WEAVE;
+    for (out->tail = 0; out->tail < n - 1 && moves[out->tail]->n[rows] > *count;) out->tail++;
     out->nsrc = n;
     out->runs = runs;
     out->ss = ss;
@@ -59,16 +61,26 @@ bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64
 typedef struct strand {
     const char *src;
     int64_t step, run; /* bytes from row to row, and of a row */
-    int64_t ahead;     /* to the same row of the next plane, which is asked for; 0: it is not */
+    int64_t ahead;     /* to what is asked for; 0: nothing is */
 } strand;
 
+/* A plane: `rows` rounds of all n strands, then one of the first `tail`. */
+typedef struct loom {
+    int n, tail;
+    int64_t rows, round; /* bytes of a round */
+    strand s[RSHI_WEAVE_MOST];
+} loom;
+
+static bool in_round(const loom *w, int64_t r, int k) { return k < (r < w->rows ? w->n : w->tail); }
+
 #define LINES(target, level)                                                                                           \
-    target static void lines_##level(int n, const strand *s, int64_t rows, char *dst) {                                \
-        for (int64_t r = 0; r < rows; r++)                                                                             \
-            for (int k = 0; k < n; k++) {                                                                              \
-                const char *src = s[k].src + r * s[k].step;                                                            \
-                for (int64_t i = 0; i < s[k].run; i += RSHI_LINE, dst += RSHI_LINE) {                                  \
-                    if (s[k].ahead) rshi_prefetch(src + i, s[k].ahead, 1);                                             \
+    target static void lines_##level(const loom *w, char *dst) {                                                       \
+        for (int64_t r = 0; r <= w->rows; r++)                                                                         \
+            for (int k = 0; in_round(w, r, k); k++) {                                                                  \
+                const strand *s = &w->s[k];                                                                            \
+                const char *src = s->src + r * s->step;                                                                \
+                for (int64_t i = 0; i < s->run; i += RSHI_LINE, dst += RSHI_LINE) {                                    \
+                    if (s->ahead) rshi_prefetch(src + i, s->ahead, 1);                                                 \
                     line_##level(dst, src + i);                                                                        \
                 }                                                                                                      \
             }                                                                                                          \
@@ -78,14 +90,14 @@ LINES(, generic)
 LINES(RSHI_AVX2, avx2)
 LINES(RSHI_AVX512, avx512)
 #endif
-typedef void lines_fn(int n, const strand *s, int64_t rows, char *dst);
+typedef void lines_fn(const loom *w, char *dst);
 static lines_fn *const lines_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(lines);
 
-static bool is_lines(int n, const strand *s, const char *dst) {
+static bool is_lines(const loom *w, const char *dst) {
     uint64_t all = (uintptr_t)dst;
-    for (int k = 0; k < n; k++) {
-        if (s[k].run < SOME_LINES) return false;
-        all |= (uint64_t)s[k].run;
+    for (int k = 0; k < w->n; k++) {
+        if (w->s[k].run < SOME_LINES) return false;
+        all |= (uint64_t)w->s[k].run;
     }
     return all % RSHI_LINE == 0;
 }
@@ -114,44 +126,50 @@ RSHI_INLINE void fill_strand(strand s, int64_t rounds, int64_t round, char *tile
         for (int64_t i = 0; i < rounds; i++, tile += round, s.src += s.step) copy_row(tile, s.src, s.run);
 }
 
-/* `rounds` rows of each source. */
-static void fill_tile(int n, strand *s, int64_t rounds, int64_t round, char *tile) {
-    for (int k = 0; k < n; tile += s[k].run, k++) {
-        fill_strand(s[k], rounds, round, tile);
-        s[k].src += rounds * s[k].step;
+/* `rounds` rows of each of the first n sources; the end of what was filled. */
+static char *fill_tile(loom *w, int n, int64_t rounds, char *tile) {
+    char *start = tile;
+    for (int k = 0; k < n; tile += w->s[k].run, k++) {
+        fill_strand(w->s[k], rounds, w->round, tile);
+        w->s[k].src += rounds * w->s[k].step;
     }
+    return start + (rounds - 1) * w->round + (tile - start);
 }
 
 /* Rows of a plane.  Bytes of a line that is not whole yet wait at the front of the tile. */
-static void weave(int n, strand *s, int64_t rows, int64_t round, char *dst) {
+static void weave(loom *w, char *dst) {
     _Alignas(RSHI_PAGE) char tile[RSHI_LINE + TILE_BYTES + MOST_ROUND];
-    int64_t step = rshi_max(1, TILE_BYTES / round), past = (int64_t)((uintptr_t)dst % RSHI_LINE), skip = past;
+    int64_t step = rshi_max(1, TILE_BYTES / w->round), past = (int64_t)((uintptr_t)dst % RSHI_LINE), skip = past;
+    int64_t all = w->rows + (w->tail > 0), rounds;
     dst -= past;
-    for (int64_t r = 0; r < rows; r += step, skip = 0) {
-        int64_t rounds = rshi_min(step, rows - r), end = past + rounds * round;
-        fill_tile(n, s, rounds, round, tile + past);
-        past = r + step < rows ? end % RSHI_LINE : 0;
+    for (int64_t r = 0; r < all; r += rounds, skip = 0) {
+        rounds = r < w->rows ? rshi_min(step, w->rows - r) : 1;
+        int64_t end = fill_tile(w, r < w->rows ? w->n : w->tail, rounds, tile + past) - tile;
+        past = r + rounds < all ? end % RSHI_LINE : 0;
         rshi_rows_copy(true, 1, (size_t)(end - past - skip), dst + skip, 0, tile + skip, 0);
         memmove(tile, tile + end - past, (size_t)past);
         dst += end - past;
     }
 }
 
-/* A source that is read without gaps needs no asking. */
+/* The same row of the next plane, or what follows in a source that is read without gaps. */
 static int64_t ahead_of(const rshi_plane *p, const int64_t *ss, int64_t run) {
-    return p->dims > 2 && rshi_plane_row(p, ss) != run ? ss[p->dims - 3] : 0;
+    if (rshi_plane_row(p, ss) == run) return run < RSHI_LINE ? 0 : SOON;
+    return p->dims > 2 ? ss[p->dims - 3] : 0;
 }
 
 void rshi_run_weave(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
-    strand s[RSHI_WEAVE_MOST];
+    int rows = p->dims - 2;
+    loom w = {.n = m->nsrc, .rows = p->rows, .round = rshi_plane_row(p, m->ds)};
     char *to = dst + rshi_plane_offset(p, m->ds);
+    if (p->index[rows] + p->rows == m->n[rows]) w.tail = m->tail;
     for (int k = 0; k < m->nsrc; k++) {
         const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
-        s[k] = (strand){src[k] + rshi_plane_offset(p, ss), rshi_plane_row(p, ss), m->runs[k],
-                        ahead_of(p, ss, m->runs[k])};
+        w.s[k] = (strand){src[k] + rshi_plane_offset(p, ss), rshi_plane_row(p, ss), m->runs[k],
+                          ahead_of(p, ss, m->runs[k])};
     }
-    if (is_lines(m->nsrc, s, to))
-        lines_at[rshi_simd_level()](m->nsrc, s, p->rows, to);
+    if (is_lines(&w, to))
+        lines_at[rshi_simd_level()](&w, to);
     else
-        weave(m->nsrc, s, p->rows, rshi_plane_row(p, m->ds), to);
+        weave(&w, to);
 }

@@ -137,7 +137,7 @@ void rshi_move_prepare(rshi_move *m, size_t footprint) {
     m->kernel = choose(m, crossing);
     m->stream = footprint >= STREAM_BYTES;
     m->split = crossing ? m->walked - 2 : m->walked - 1;
-    m->grain = (crossing ? RSHI_CROSSING_BYTES : RSHI_LINE) / m->unit;
+    m->grain = crossing ? RSHI_CROSSING_ROWS : RSHI_LINE / m->unit;
 }
 
 static rshi_plane_fn *const kernels[RSHI_KERNEL_COUNT] = {

@@ -62,9 +62,6 @@ RSHI_AVX512 RSHI_INLINE __m512i lanes_avx512(const char *src, int64_t far) {
 RSHI_INLINE void put_generic(char *dst, __m128i v) { _mm_storeu_si128((__m128i *)(void *)dst, v); }
 RSHI_AVX2 RSHI_INLINE void put_avx2(char *dst, __m256i v) { _mm256_storeu_si256((__m256i *)(void *)dst, v); }
 RSHI_AVX512 RSHI_INLINE void put_avx512(char *dst, __m512i v) { _mm512_storeu_si512(dst, v); }
-/* "lines" is avx512 with streaming stores, for destination rows that are made of whole lines. */
-RSHI_AVX512 RSHI_INLINE __m512i lanes_lines(const char *src, int64_t far) { return lanes_avx512(src, far); }
-RSHI_AVX512 RSHI_INLINE void put_lines(char *dst, __m512i v) { _mm512_stream_si512((__m512i *)(void *)dst, v); }
 
 /* `lines` source lines side by side, `bytes` (a multiple of 16) of each. */
 RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t step, const char *src, int64_t sc) {
@@ -122,37 +119,22 @@ RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t 
 LEVEL(, generic, __m128i, _mm)
 LEVEL(RSHI_AVX2, avx2, __m256i, _mm256)
 LEVEL(RSHI_AVX512, avx512, __m512i, _mm512)
-LEVEL(RSHI_AVX512, lines, __m512i, _mm512)
 
 typedef void plane_fn(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
-/* by log2 of the unit; the last column is taken instead of the third where whole lines can be streamed */
-static plane_fn *const planes[][RSHI_SIMD_COUNT + 1] = {
-    {plane_1_generic, plane_1_avx2, plane_1_avx512, plane_1_lines},
-    {plane_2_generic, plane_2_avx2, plane_2_avx512, plane_2_lines},
-    {plane_4_generic, plane_4_avx2, plane_4_avx512, plane_4_lines},
-    {plane_8_generic, plane_8_avx2, plane_8_avx512, plane_8_lines},
-    {plane_16_generic, plane_16_avx2, plane_16_avx512, plane_16_lines},
+static plane_fn *const planes[][RSHI_SIMD_COUNT] = { /* by log2 of the unit */
+    RSHI_PER_LEVEL(plane_1), RSHI_PER_LEVEL(plane_2),  RSHI_PER_LEVEL(plane_4),
+    RSHI_PER_LEVEL(plane_8), RSHI_PER_LEVEL(plane_16),
 };
 
-bool rshi_transpose_streams(const char *dst, int64_t dr) {
-    return rshi_simd_level() == RSHI_SIMD_AVX512 && ((uintptr_t)dst | (uint64_t)dr) % RSHI_LINE == 0;
-}
-
-void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
-                         int64_t sc) {
-    int column = stream ? RSHI_SIMD_COUNT : (int)rshi_simd_level();
-    planes[__builtin_ctz((unsigned)unit)][column](rows, cols, dst, dr, src, sc);
+void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {
+    planes[__builtin_ctz((unsigned)unit)][rshi_simd_level()](rows, cols, dst, dr, src, sc);
 }
 
 #else
 
-bool rshi_transpose_streams(const char *dst, int64_t dr) { return (void)dst, (void)dr, false; }
-
 /* Blocks of a line by a line, so that a source line is used up before it leaves the first-level cache. */
-void rshi_transpose_copy(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
-                         int64_t sc) {
+void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {
     int64_t u = (int64_t)unit, step = RSHI_LINE / u;
-    (void)stream;
     for (int64_t r = 0; r < rows; r += step)
         for (int64_t c = 0; c < cols; c += step)
             transpose_edge(unit, rshi_min(step, rows - r), rshi_min(step, cols - c), dst + r * dr + c * u, dr,

@@ -11,7 +11,6 @@
 #define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of destination that a slab spreads over */
 #define SLAB_BYTES ((int64_t)16 << 10)  /* and the least that makes one worth while */
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
-#define CROSSING 256                    /* source elements that a slab of a transposing move takes in one go */
 #define AHEAD 4096                      /* bytes of small slabs that are asked for before it is their turn */
 
 void rshi_program_free(rshi_program *g) {
@@ -91,8 +90,7 @@ static int64_t slab_length(const rshi_move *m, int d) {
     int64_t inner = (int64_t)rsh_dtype_size(m->to), step = rshi_max(1, llabs(m->ds[d]));
     for (int i = d + 1; i < m->nd; i++) inner *= m->n[i];
     int64_t n = rshi_max(SLAB_SPAN / step, rshi_ceil_div(SLAB_BYTES, inner));
-    int64_t crossing = rshi_max(CROSSING, m->grain);
-    if (crosses(m, d)) return rshi_max(n / crossing, 1) * crossing;
+    if (crosses(m, d)) return rshi_max(n / m->grain, 1) * m->grain;
     return d == m->nd - 1 && n > LINE ? n / LINE * LINE : rshi_max(n, 1);
 }
 

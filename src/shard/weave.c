@@ -64,7 +64,7 @@ static rsh_status weave(rshi_program *g, const int64_t *list, int n) {
     t.first_source = g->nsources;
     for (int k = 0; k < n; k++) {
         g->sources[g->nsources++] = g->sources[g->tasks[list[k]].first_source];
-        shorten(g, &g->tasks[list[k]], count);
+        shorten(g, &g->tasks[list[k]], count + (k < t.move.tail));
     }
     g->tasks[g->ntasks++] = t;
     g->most_sources = rshi_max(g->most_sources, n);
