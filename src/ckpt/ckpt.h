@@ -98,7 +98,6 @@ struct rsh_ckpt {
     int64_t nslots;
     struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
     int64_t nboxes, boxes_room;
-    int64_t nranks;                    /* of the rank files; 0: the checkpoint is not cut by rank */
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
 };
 
