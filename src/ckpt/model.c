@@ -164,6 +164,9 @@ rsh_status rshi_ckpt_set_whole(rsh_ckpt *c, int64_t tensor, int32_t file, uint64
 rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *layout, int64_t nparts,
                                const rshi_ckpt_part *parts) {
     rshi_ckpt_tensor *t = &c->tensor[tensor];
+    RSH_REQUIRE(!rsh_layout_op(layout), RSH_EUNSUP,
+                "%.150s: tensor \"%.150s\" is partial, and contributions in files are not combined: %.300s", c->path,
+                t->name, rsh_layout_text(layout));
     RSH_TRY(take_parts(c, t, nparts, parts));
     rsh_layout_free(t->layout);
     t->layout = rsh_layout_hold(layout);

@@ -333,13 +333,13 @@ static rsh_status publish(saving *s) {
     return rshi_partial_publish(&s->partial, s->opts && s->opts->force);
 }
 
-/* Nothing is left of a save that failed. */
+/* Nothing is left of a save that failed, but for an old checkpoint that did not go back to its name. */
 static void clean_up(saving *s, rsh_status st) {
     if (s->partial.home && st) {
         char sentence[RSHI_DETAIL_BYTES];
         strncpy(sentence, rsh_error_detail(), sizeof sentence - 1);
         sentence[sizeof sentence - 1] = 0;
-        rshi_remove(s->partial.home);
+        rshi_partial_discard(&s->partial);
         rshi_set_detail(sentence);
     }
     if (s->partial.home) rshi_partial_close(&s->partial);

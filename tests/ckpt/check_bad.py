@@ -201,6 +201,12 @@ def rank_files():
     refused("has 1000000000 ranks, of which each has a file; there are 1", "inspect", "ranks")
     write("9223372036854775807", "u8[4] on x=1")
     refused("rank 9223372036854775807 has no part in its layout", "inspect", "ranks")
+    # What is partial would be one rank's contribution, taken for the value.
+    write("0", "u8[4] on x=1 sum(x)")
+    refused("is partial, and contributions in files are not combined", "inspect", "ranks")
+    with open("x.rules", "w") as f:
+        f.write("mesh x=1\nfiles rank-{rank:05}-of-00001.safetensors\n* [...] sum(x)\n")
+    refused("is partial, and contributions in files are not combined", "convert", "ranks", "out", "--from", "x.rules", "--to", "whole")
     shutil.rmtree("ranks")
 
 
