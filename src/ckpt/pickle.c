@@ -289,7 +289,8 @@ static bool is_class(const value *v, rshi_pickle_class class) {
     return v->kind == RSHI_PICKLE_CLASS && v->class == class;
 }
 
-/* It shares the items of the tuple that it is made from: tuples do not change, and many objects may be made from one. */
+/* It shares the items of the tuple that it is made from: tuples do not change, and many objects may be made from one.
+ */
 static rsh_status push_object(machine *m, int class, const value *arguments) {
     value *v;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
