@@ -290,7 +290,9 @@ RSH_API rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spe
                                        rsh_torch_tensor **out);
 /* A view with dims a and b swapped.  RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out);
-/* RSH_ERUNTIME if there is none, or ops or groups differ.  New memory.  Local. */
+/* Partial tensors one after the other along a dim, in new memory.
+ * RSH_ERUNTIME if there is none, or ops or groups differ; RSH_ETYPE if dtypes do, RSH_EVALUE if
+ * sizes along other dims do; RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim,
                                    rsh_partial **out);
 
