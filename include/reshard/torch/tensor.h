@@ -96,8 +96,8 @@ RSH_API rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_ten
                                         uint64_t seed, rsh_torch_tensor **out);
 
 /* From the shards of each rank, whose storage is shared.  `size` entries of -1 are inferred: there
- * is one shard per rank then, stacked along dim 0 in rank order.  The spec is inferred; shards are
- * in the order of its metadata.
+ * is one shard per rank then, stacked along dim 0 in rank order, and other entries must be what
+ * that gives.  The spec is inferred; shards are in the order of its metadata.
  * RSH_EVALUE, naming the property and the ranks, if what ranks give does not go together.
  * Collective. */
 RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim,
