@@ -171,9 +171,9 @@ typedef struct rsh_save_opts {
  *
  * The directory appears complete or not at all: ranks write to "PATH.reshard-partial", and when all
  * have, rank 0 renames it.  If a rank fails, all get its error and nothing is left.
- * RSH_EVALUE if n < 0, a name is missing or given twice, names or metadata are not UTF-8, a tensor
- * is on another comm, or there is something at the path and opts->force is not set; RSH_EUNSUP for
- * a partial layout and for dtypes that safetensors does not have; RSH_EIO; RSH_EBUSY while another
+ * RSH_EVALUE if n < 0, a name is missing, a name or key is given twice or not UTF-8, a tensor is on
+ * another comm, or there is something at the path and opts->force is not set; RSH_EUNSUP for a
+ * partial layout and for dtypes that safetensors does not have; RSH_EIO; RSH_EBUSY while another
  * process writes there.
  * Collective. */
 RSH_API rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n,

@@ -86,8 +86,10 @@ static rsh_status prepare(saving *s, const char *path) {
         RSH_TRY(rshi_ckpt_add_tensor(s->model, s->names[i], strlen(s->names[i]), rsh_layout_dtype(l),
                                      rsh_layout_ndim(l), rsh_layout_shape(l), -1, 0, &t));
     }
-    for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++)
+    for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++) {
         RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts->keys[i], s->opts->values[i]));
+        RSH_REQUIRE(s->model->nmeta == i + 1, RSH_EVALUE, "metadata \"%.300s\" is given twice", s->opts->keys[i]);
+    }
     return RSH_OK;
 }
 

@@ -31,17 +31,18 @@ int fdatasync(int fd) { return no_flush ? errno = EIO, -1 : (int)syscall(SYS_fda
 
 static char path[100], home[120], old[130];
 static const char *name, *value; /* of the tensor, and of metadata */
+static int64_t copies;           /* of the metadata */
 
 static rsh_status save(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_save_opts opts = RSH_SAVE_OPTS_INIT;
     rsh_layout *l;
     rsh_sharded *s = NULL;
-    const char *key = "key";
+    const char *keys[2] = {"key", "key"}, *values[2] = {value, value};
     opts.force = true;
-    opts.nmeta = 1;
-    opts.keys = &key;
-    opts.values = &value;
+    opts.nmeta = copies;
+    opts.keys = keys;
+    opts.values = values;
     RSH_TRY(rsh_layout_parse("f32[8/x] on x=2", &l));
     rsh_status st = rsh_sharded_zeros(comm, l, &s);
     if (!st) st = rsh_ckpt_save(comm, path, 1, &name, (const rsh_sharded *const *)&s, &opts);
@@ -54,6 +55,7 @@ static int begin(void **state) {
     no_flush = no_target = false;
     name = "w";
     value = "caf\xc3\xa9";
+    copies = 1;
     int failed = make_folder(state);
     snprintf(path, sizeof path, "%s/saved", folder);
     snprintf(home, sizeof home, "%s.reshard-partial", path);
@@ -105,8 +107,8 @@ static void one_that_a_stopped_save_moved_aside_outlives_a_save_that_fails(void 
     assert_false(is_there(home));
 }
 
-/* Files with such strings could not be read again. */
-static void names_and_metadata_that_are_not_utf8_replace_nothing(void **state) {
+/* Files with such strings, or with a key twice, are no safetensors files. */
+static void names_and_metadata_that_cannot_be_read_again_replace_nothing(void **state) {
     (void)state;
     must(rsh_run(2, save, NULL));
     name = "w\xff";
@@ -115,7 +117,11 @@ static void names_and_metadata_that_are_not_utf8_replace_nothing(void **state) {
     name = "w";
     value = "\xed\xa0\x80";
     assert_int_equal(rsh_run(2, save, NULL), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "metadata \"key\""));
+    assert_non_null(strstr(rsh_error_detail(), "metadata \"key\": key or value is not UTF-8"));
+    value = "7";
+    copies = 2;
+    assert_int_equal(rsh_run(2, save, NULL), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "metadata \"key\" is given twice"));
     assert_true(opens(path));
 }
 
@@ -126,7 +132,7 @@ int main(void) {
         PUBLISHING(an_old_checkpoint_is_replaced_without_an_exchange_of_names),
         PUBLISHING(one_that_cannot_go_back_to_its_name_stays_where_the_error_says),
         PUBLISHING(one_that_a_stopped_save_moved_aside_outlives_a_save_that_fails),
-        PUBLISHING(names_and_metadata_that_are_not_utf8_replace_nothing),
+        PUBLISHING(names_and_metadata_that_cannot_be_read_again_replace_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
