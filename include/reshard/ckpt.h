@@ -158,7 +158,7 @@ typedef struct rsh_save_opts {
     size_t struct_size; /* sizeof(rsh_save_opts) */
     bool force;         /* replace what is at the path */
     bool no_digest;     /* store no digests */
-    int64_t nmeta;      /* metadata of the checkpoint */
+    int64_t nmeta;      /* metadata of the checkpoint; "format" is "pt", whatever is given */
     const char *const *keys, *const *values; /* nmeta of each */
 } rsh_save_opts;
 #define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0}
@@ -171,9 +171,10 @@ typedef struct rsh_save_opts {
  *
  * The directory appears complete or not at all: ranks write to "PATH.reshard-partial", and when all
  * have, rank 0 renames it.  If a rank fails, all get its error and nothing is left.
- * RSH_EVALUE if n < 0, a name is missing or given twice, a tensor is on another comm, or there is
- * something at the path and opts->force is not set; RSH_EUNSUP for a partial layout and for dtypes
- * that safetensors does not have; RSH_EIO; RSH_EBUSY while another process writes there.
+ * RSH_EVALUE if n < 0, a name is missing, a name or key is given twice or not UTF-8, a tensor is on
+ * another comm, or there is something at the path and opts->force is not set; RSH_EUNSUP for a
+ * partial layout and for dtypes that safetensors does not have; RSH_EIO; RSH_EBUSY while another
+ * process writes there.
  * Collective. */
 RSH_API rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n,
                                  const char *const *names, const rsh_sharded *const *tensors,

@@ -12,8 +12,8 @@
  * - RSH_ERUNTIME in a forked child of the process that made the comm, which is not a rank of it.
  * An argument of NULL for the comm itself is refused on this rank alone: the others wait for it.
  *
- * In a forked child rsh_comm_free is RSH_ERUNTIME too, freeing memory that ranks share is a no-op,
- * and a pool runs its tasks on the calling thread. */
+ * In a forked child rsh_comm_free is RSH_ERUNTIME too, and so is making a sharded tensor; freeing
+ * memory that ranks share is a no-op, and a pool runs its tasks on the calling thread. */
 #ifndef RESHARD_COMM_H
 #define RESHARD_COMM_H
 
@@ -55,9 +55,10 @@ RSH_API rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm *
 RSH_API rsh_status rsh_comm_join(rsh_comm **out);
 
 /* As rsh_run, with n child processes of the caller as ranks.  They start as copies of the caller,
- * and the caller does not see what they write to their memory.  No other thread of the caller
- * should hold a lock.  A rank that dies, or exits before fn returns, is RSH_EPEER for the others
- * and the caller, also if the caller ignores SIGCHLD or waits for all of its children.
+ * and the caller does not see what they write to their memory.  They end by _exit, without exit
+ * handlers: what fn prints it flushes.  No other thread of the caller should hold a lock.  A rank
+ * that dies, or exits before fn returns, is RSH_EPEER for the others and the caller, also if the
+ * caller ignores SIGCHLD or waits for all of its children.
  * Errors as for rsh_run.  Local. */
 RSH_API rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx);
 

@@ -98,7 +98,6 @@ struct rsh_ckpt {
     int64_t nslots;
     struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
     int64_t nboxes, boxes_room;
-    int64_t nranks;                    /* of the rank files; 0: the checkpoint is not cut by rank */
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
 };
 
@@ -224,8 +223,7 @@ rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const c
 rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name,
                                  const char **out);
 
-/* Dtypes of safetensors: "BF16".  RSH_DTYPE_COUNT and NULL: none. */
-rsh_dtype rshi_safetensors_dtype(const char *text, size_t length);
+/* The name that safetensors has for a dtype: "BF16"; NULL: none. */
 const char *rshi_safetensors_name(rsh_dtype dtype);
 
 /* ---- JSON, read in one pass without a tree ----
@@ -288,6 +286,7 @@ rsh_status rshi_json_item(rshi_json *j, rshi_json_token *out, bool *more);
 /* Skips one value: the next, or, if `started`, the rest of the one whose first token was just read.
  */
 rsh_status rshi_json_skip(rshi_json *j, rshi_json_token started);
+bool rshi_is_utf8(const char *text, size_t n); /* as all strings of JSON are */
 /* Refuses the token just read: RSH_EVALUE with "FILE: byte N: " before the sentence. */
 rsh_status rshi_json_fail(const rshi_json *j, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

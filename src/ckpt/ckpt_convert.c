@@ -28,11 +28,12 @@ typedef struct converting {
 } converting;
 
 static void convert_free(converting *c) {
+    bool idle = c->fresh && !c->job.bytes_written; /* nothing to go on with */
     rshi_job_free(&c->job);
     rshi_free(c->kept);
     rshi_free(c->claims);
     rshi_free(c->sums);
-    if (c->has_partial && c->fresh && !c->job.bytes_written) rshi_remove(c->partial.home); /* nothing to go on with */
+    if (c->has_partial && idle) rshi_partial_discard(&c->partial);
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);

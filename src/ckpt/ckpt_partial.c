@@ -103,6 +103,7 @@ static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *go
                     "%s: there is something at the target; --force replaces it", p->target);
         return RSH_OK;
     }
+    RSH_TRY(rshi_partial_put_back(p)); /* an earlier run may have stopped between two renames */
     return start_anew(p);
 }
 

@@ -39,7 +39,7 @@ static const struct {
              {"F8_E4M3FNUZ", RSH_F8E4M3FNUZ},
              {"F8_E5M2FNUZ", RSH_F8E5M2FNUZ}};
 
-rsh_dtype rshi_safetensors_dtype(const char *text, size_t length) {
+static rsh_dtype find_dtype(const char *text, size_t length) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i].name) == length && !memcmp(names[i].name, text, length)) return names[i].dtype;
     return RSH_DTYPE_COUNT;
@@ -79,7 +79,7 @@ static rsh_status refuse(const reading *r, const char *format, ...) {
 
 static rsh_status read_dtype(reading *r) {
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_STRING));
-    rsh_dtype dtype = rshi_safetensors_dtype(r->json.text, r->json.length);
+    rsh_dtype dtype = find_dtype(r->json.text, r->json.length);
     if (dtype == RSH_DTYPE_COUNT) REFUSE(r, "\"%.40s\" is no dtype of safetensors", r->json.text);
     r->t->dtype = (uint8_t)dtype;
     return RSH_OK;

@@ -176,7 +176,8 @@ static int sequence(unsigned char c) {
     return c >= 0xf0 && c < 0xf5 ? 4 : 0;
 }
 
-static bool is_utf8(const unsigned char *s, size_t n) {
+bool rshi_is_utf8(const char *text, size_t n) {
+    const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
         int k = sequence(s[i]);
         if (!k || i + (size_t)k > n) return false;
@@ -209,7 +210,7 @@ static rsh_status read_string(rshi_json *j) {
             continue;
         }
         j->text[j->length] = 0;
-        if (wide && !is_utf8((const unsigned char *)j->text, j->length))
+        if (wide && !rshi_is_utf8(j->text, j->length))
             return rshi_json_fail(j, "a string that is not UTF-8");
         return RSH_OK;
     }

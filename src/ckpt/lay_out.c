@@ -84,7 +84,9 @@ static rsh_layout *known_layout(const rshi_target *t, int64_t rule, const rshi_c
 
 static rsh_status by_rules(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
     out->rule = rshi_rules_match(t->rules, s->name);
-    RSH_REQUIRE(out->rule >= 0, RSH_EVALUE, "%.200s: no rule matches tensor \"%.300s\"", t->rules->name, s->name);
+    RSH_REQUIRE(out->rule >= 0, RSH_EVALUE,
+                "%.200s: no rule matches tensor \"%.300s\"; a last rule \"* [...]\" takes what is left", t->rules->name,
+                s->name);
     const rshi_ckpt_rule *rule = &t->rules->rule[out->rule];
     out->layout = rsh_layout_hold(known_layout(t, out->rule, s));
     rsh_status st = RSH_OK;

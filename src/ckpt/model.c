@@ -118,6 +118,14 @@ static rsh_status check_shape(const rsh_ckpt *c, const char *name, rsh_dtype dty
     return RSH_OK;
 }
 
+/* What could not be written to a safetensors file and read again. */
+static rsh_status check_name(const rsh_ckpt *c, const char *name) {
+    RSH_REQUIRE(rshi_is_utf8(name, strlen(name)), RSH_EVALUE, "%s: tensor \"%.200s\": its name is not UTF-8", c->path,
+                name);
+    RSH_REQUIRE(strcmp(name, "__metadata__"), RSH_EVALUE, "%s: no tensor can have the name __metadata__", c->path);
+    return RSH_OK;
+}
+
 static rsh_status store_tensor(rsh_ckpt *c, const char *name, size_t length, int ndim, const int64_t *shape,
                                rshi_ckpt_tensor *t) {
     int64_t *sizes = rshi_store_take(&c->store, (size_t)ndim * sizeof *shape, sizeof *shape);
@@ -137,11 +145,14 @@ rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rs
     RSH_TRY(store_tensor(c, name, length, (unsigned)ndim <= RSH_MAX_NDIM ? ndim : 0, shape, &t));
     RSH_REQUIRE(rsh_dtype_bits(dtype), RSH_EVALUE, "%s: tensor \"%.200s\": %d is not a dtype", c->path, t.name,
                 (int)dtype);
+    RSH_TRY(check_name(c, t.name));
     RSH_TRY(check_shape(c, t.name, dtype, ndim, shape));
     uint64_t hash = rshi_hash(name, length, 0);
     slot *its = find_slot(c, hash, name, length);
+    if (its->tensor >= 0 && file < 0)
+        return rshi_fail(RSH_EVALUE, "%s: tensor \"%.200s\" is given twice", c->path, t.name);
     RSH_REQUIRE(its->tensor < 0, RSH_EVALUE, "%s: byte %" PRIu64 ": tensor \"%.200s\" is there a second time",
-                file >= 0 ? c->file[file].name : c->path, at, t.name);
+                c->file[file].name, at, t.name);
     *tensor = c->ntensors;
     *its = (slot){hash, c->ntensors};
     c->tensor[c->ntensors++] = t;
@@ -164,6 +175,9 @@ rsh_status rshi_ckpt_set_whole(rsh_ckpt *c, int64_t tensor, int32_t file, uint64
 rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *layout, int64_t nparts,
                                const rshi_ckpt_part *parts) {
     rshi_ckpt_tensor *t = &c->tensor[tensor];
+    RSH_REQUIRE(!rsh_layout_op(layout), RSH_EUNSUP,
+                "%.150s: tensor \"%.150s\" is partial, and contributions in files are not combined: %.300s", c->path,
+                t->name, rsh_layout_text(layout));
     RSH_TRY(take_parts(c, t, nparts, parts));
     rsh_layout_free(t->layout);
     t->layout = rsh_layout_hold(layout);
@@ -186,6 +200,8 @@ static rsh_status add_pair(rshi_ckpt_pair **list, int64_t *n, int64_t *room, con
 }
 
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value) {
+    RSH_REQUIRE(rshi_is_utf8(key, strlen(key)) && rshi_is_utf8(value, strlen(value)), RSH_EVALUE,
+                "%s: metadata \"%.200s\": key or value is not UTF-8", c->path, key);
     for (int64_t i = 0; i < c->nmeta; i++)
         if (!strcmp(c->meta[i].key, key)) return RSH_OK; /* files repeat it; the first counts */
     return add_pair(&c->meta, &c->nmeta, &c->meta_room, key, value);

@@ -289,11 +289,15 @@ static bool is_class(const value *v, rshi_pickle_class class) {
     return v->kind == RSHI_PICKLE_CLASS && v->class == class;
 }
 
+/* It shares the items of the tuple that it is made from: tuples do not change, and many objects may be made from one.
+ */
 static rsh_status push_object(machine *m, int class, const value *arguments) {
     value *v;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
     v->class = (uint8_t)class;
-    return set_items(m, v, arguments->item, arguments->n);
+    v->item = arguments->item;
+    v->n = arguments->n;
+    return RSH_OK;
 }
 
 /* The few calls that are known; each only makes a value of what it is given. */

@@ -144,6 +144,24 @@ rsh_status rshi_partial_flush(rshi_ckpt_partial *p) {
 
 /* ---- the name ---- */
 
+/* What was moved aside and not replaced. */
+rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
+    struct stat s;
+    char *old = NULL;
+    RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
+    bool aside = lstat(p->target, &s) && !lstat(old, &s);
+    rsh_status st = RSH_OK;
+    if (aside && rename(old, p->target))
+        st = rshi_fail(RSH_EIO, "%s: it is now at %s: %s", p->target, old, strerror(errno));
+    rshi_free(old);
+    return st;
+}
+
+rsh_status rshi_partial_discard(rshi_ckpt_partial *p) {
+    RSH_TRY(rshi_partial_put_back(p));
+    return rshi_remove(p->home);
+}
+
 /* The old one moves aside first; between the two renames nobody finds anything. */
 static rsh_status rename_twice(rshi_ckpt_partial *p) {
     char *old = NULL;
@@ -152,7 +170,7 @@ static rsh_status rename_twice(rshi_ckpt_partial *p) {
     if (!st && rename(p->target, old)) st = io_fail(p->target);
     if (!st && rename(p->data, p->target)) {
         st = io_fail(p->target);
-        if (rename(old, p->target)) st = rshi_fail(RSH_EIO, "%s: it is now at %s", p->target, old);
+        if (rshi_partial_put_back(p)) st = RSH_EIO;
     }
     p->gap = !st;
     rshi_free(old);

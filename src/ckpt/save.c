@@ -36,7 +36,6 @@ static rsh_status check_tensor(const saving *s, int64_t i) {
     const rsh_layout *l = rsh_sharded_layout(s->given[i]);
     RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm",
                 s->names[i]);
-    RSH_REQUIRE(strcmp(s->names[i], "__metadata__"), RSH_EVALUE, "no tensor can have the name __metadata__");
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "tensor \"%.200s\" is partial, which is not saved: %.300s", s->names[i],
                 rsh_layout_text(l));
     RSH_REQUIRE(rshi_safetensors_name(rsh_layout_dtype(l)), RSH_EUNSUP, "tensor \"%.300s\": safetensors has no %s",
@@ -54,19 +53,22 @@ static rsh_status check_opts(const rsh_save_opts *o) {
     return RSH_OK;
 }
 
-static rsh_status check_path(const char *path, const rsh_save_opts *o) {
-    struct stat s;
+/* One rank looks, so that a large job does not ask a file server as often as it has ranks, and no other machine
+ * remembers that there was nothing. */
+static rsh_status check_path(const saving *s, const char *path) {
+    struct stat found;
+    bool looks = !rsh_comm_rank(s->comm) && !(s->opts && s->opts->force);
     RSH_REQUIRE(path && *path, RSH_EVALUE, "rsh_ckpt_save: path is NULL or empty");
     RSH_REQUIRE(!rshi_ckpt_ends(path, ".safetensors"), RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", path);
-    RSH_REQUIRE((o && o->force) || lstat(path, &s), RSH_EVALUE,
+    RSH_REQUIRE(!looks || lstat(path, &found), RSH_EVALUE,
                 "%s: there is something at the path; opts->force replaces it", path);
     return RSH_OK;
 }
 
 static rsh_status prepare(saving *s, const char *path) {
     RSH_TRY(check_opts(s->opts));
-    RSH_TRY(check_path(path, s->opts));
+    RSH_TRY(check_path(s, path));
     RSH_REQUIRE(s->n >= 0, RSH_EVALUE, "rsh_ckpt_save: %" PRId64 " tensors", s->n);
     RSH_REQUIRE(!s->n || (s->names && s->given), RSH_EVALUE, "rsh_ckpt_save: names or tensors are NULL");
     s->tensor = rshi_alloc((size_t)s->n, sizeof *s->tensor);
@@ -84,8 +86,10 @@ static rsh_status prepare(saving *s, const char *path) {
         RSH_TRY(rshi_ckpt_add_tensor(s->model, s->names[i], strlen(s->names[i]), rsh_layout_dtype(l),
                                      rsh_layout_ndim(l), rsh_layout_shape(l), -1, 0, &t));
     }
-    for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++)
+    for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++) {
         RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts->keys[i], s->opts->values[i]));
+        RSH_REQUIRE(s->model->nmeta == i + 1, RSH_EVALUE, "metadata \"%.300s\" is given twice", s->opts->keys[i]);
+    }
     return RSH_OK;
 }
 
@@ -333,13 +337,13 @@ static rsh_status publish(saving *s) {
     return rshi_partial_publish(&s->partial, s->opts && s->opts->force);
 }
 
-/* Nothing is left of a save that failed. */
+/* Nothing is left of a save that failed, but for an old checkpoint that did not go back to its name. */
 static void clean_up(saving *s, rsh_status st) {
     if (s->partial.home && st) {
         char sentence[RSHI_DETAIL_BYTES];
         strncpy(sentence, rsh_error_detail(), sizeof sentence - 1);
         sentence[sizeof sentence - 1] = 0;
-        rshi_remove(s->partial.home);
+        rshi_partial_discard(&s->partial);
         rshi_set_detail(sentence);
     }
     if (s->partial.home) rshi_partial_close(&s->partial);

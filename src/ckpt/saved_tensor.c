@@ -20,7 +20,7 @@ typedef struct described {
     char entry[64];  /* end of the storage's name in the archive */
 } described;
 
-/* Is it one of these, item i of the value? */
+/* Is it one of these, item i of an object? */
 static const rshi_pickle_value *item(const rshi_pickle_value *v, uint32_t i, rshi_pickle_kind kind) {
     return i < v->n && v->item[i]->kind == kind ? v->item[i] : NULL;
 }
@@ -43,12 +43,12 @@ static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id
 
 /* (storage, offset, size, strides, ...); of version 3 item 6 is the dtype. */
 static rsh_status read_description(const rshi_pickle *p, described *d) {
-    const rshi_pickle_value *v = p->root, *storage = item(v, 0, RSHI_PICKLE_OBJECT),
-                            *offset = item(v, 1, RSHI_PICKLE_INT);
+    const rshi_pickle_value *v = p->root;
     int nstrides;
     bool v3 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V3);
     if ((!v3 && !rshi_pickle_is(v, RSHI_CLASS_TENSOR_V2)) || v->n < 4)
         return rshi_pickle_fail(p, v, "the archive holds something else than one plain tensor");
+    const rshi_pickle_value *storage = item(v, 0, RSHI_PICKLE_OBJECT), *offset = item(v, 1, RSHI_PICKLE_INT);
     if (!rshi_pickle_is(storage, RSHI_CLASS_PERSISTENT) || !offset || offset->number < 0)
         return rshi_pickle_fail(p, v, "a tensor is not described as PyTorch does it");
     RSH_TRY(read_storage(p, storage, d));

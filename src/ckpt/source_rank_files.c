@@ -75,9 +75,8 @@ static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
     for (int64_t i = 0; i < place->nnames; i++) {
         if (!rshi_files_match(g->rules->files, place->name[i], &rank, &part)) continue;
         RSH_TRY(read_file(g, place, place->name[i], rank));
-        g->c->nranks = rshi_max(g->c->nranks, rank + 1);
     }
-    RSH_REQUIRE(g->c->nranks, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path,
+    RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path,
                 g->rules->name, g->rules->files);
     return RSH_OK;
 }

@@ -12,6 +12,7 @@ typedef struct taking {
     const rshi_header *h;
     int32_t file;
     int64_t rank;
+    int64_t nfiles; /* of the directory: every rank has one at least */
 } taking;
 
 #define REFUSE_UNLESS(t, e, condition, ...)                                                                            \
@@ -42,8 +43,11 @@ static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const
     if (st == RSH_EVALUE || st == RSH_ETYPE) return refuse(t, e, "its layout \"%.150s\" is none", text);
     if (st) return st;
     int64_t n = rsh_layout_nranks(l);
-    rshi_ckpt_part *parts = rshi_alloc((size_t)n, sizeof *parts);
-    st = parts ? RSH_OK : rshi_nomem();
+    if (n > t->nfiles)
+        st = refuse(t, e, "its layout \"%.150s\" has %" PRId64 " ranks, of which each has a file; there are %" PRId64,
+                    text, n, t->nfiles);
+    rshi_ckpt_part *parts = st ? NULL : rshi_alloc((size_t)n, sizeof *parts);
+    if (!st && !parts) st = rshi_nomem();
     if (!st)
         st = rshi_ckpt_add_tensor(c, e->name, strlen(e->name), rsh_layout_dtype(l), rsh_layout_ndim(l),
                                   rsh_layout_shape(l), t->file, e->at, tensor);
@@ -106,7 +110,6 @@ static rsh_status take_rank(taking *t) {
     RSH_REQUIRE(t->rank >= 0 && !*end, RSH_EVALUE,
                 "%s: __metadata__ has no \"reshard.rank\" with a number, which every file of a sharded checkpoint has",
                 t->c->file[t->file].path);
-    if (t->rank >= t->c->nranks) t->c->nranks = t->rank + 1;
     return RSH_OK;
 }
 
@@ -119,9 +122,9 @@ static rsh_status take_header(taking *t) {
     return RSH_OK;
 }
 
-static rsh_status take_file(rsh_ckpt *c, const rshi_ckpt_place *place, const char *name) {
+static rsh_status take_file(rsh_ckpt *c, const rshi_ckpt_place *place, const char *name, int64_t nfiles) {
     rshi_header h;
-    taking t = {.c = c, .h = &h};
+    taking t = {.c = c, .h = &h, .nfiles = nfiles};
     RSH_TRY(rshi_ckpt_inside(place->path, name));
     RSH_TRY(rshi_ckpt_add_file(c, place->path, name, &t.file));
     RSH_TRY(rshi_header_read(c->file[t.file].path, c->file[t.file].path, &h));
@@ -174,8 +177,10 @@ static bool detect(const rshi_ckpt_place *place) {
 }
 
 static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    int64_t nfiles = 0;
+    for (int64_t i = 0; i < place->nnames; i++) nfiles += rshi_ckpt_ends(place->name[i], ".safetensors");
     for (int64_t i = 0; i < place->nnames; i++)
-        if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(take_file(c, place, place->name[i]));
+        if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(take_file(c, place, place->name[i], nfiles));
     RSH_TRY(rshi_ckpt_check_parts(c));
     return rshi_ckpt_add_beside(c, place);
 }

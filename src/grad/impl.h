@@ -84,8 +84,6 @@ typedef struct rshi_profile {
 
 void rshi_profile_of(const rshi_payload *p, rshi_profile *out); /* holds the layout */
 void rshi_profile_end(rshi_profile *f);
-#define RSHI_PROFILE_TEXT 128
-void rshi_profile_text(const rshi_profile *f, char text[RSHI_PROFILE_TEXT]); /* "f32[3, 4]" */
 /* Does v have the dtype and shape?  RSH_EVALUE if not; the sentence opens with "<who>: <what>". */
 rsh_status rshi_profile_match_shape(const rshi_profile *f, const rsh_value *v, const char *who,
                                  const char *what);

@@ -77,11 +77,14 @@ void rshi_profile_end(rshi_profile *f) {
     f->layout = NULL;
 }
 
-void rshi_profile_text(const rshi_profile *f, char text[RSHI_PROFILE_TEXT]) {
-    int n = snprintf(text, RSHI_PROFILE_TEXT, "%s[", rsh_dtype_name(f->dtype));
-    for (int d = 0; d < f->ndim && n < RSHI_PROFILE_TEXT; d++)
-        n += snprintf(text + n, RSHI_PROFILE_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)f->shape[d]);
-    if (n < RSHI_PROFILE_TEXT) snprintf(text + n, RSHI_PROFILE_TEXT - (size_t)n, "]");
+#define PROFILE_TEXT 128
+
+/* "f32[3, 4]" */
+static void write_text(const rshi_profile *f, char text[PROFILE_TEXT]) {
+    int n = snprintf(text, PROFILE_TEXT, "%s[", rsh_dtype_name(f->dtype));
+    for (int d = 0; d < f->ndim && n < PROFILE_TEXT; d++)
+        n += snprintf(text + n, PROFILE_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)f->shape[d]);
+    if (n < PROFILE_TEXT) snprintf(text + n, PROFILE_TEXT - (size_t)n, "]");
 }
 
 static bool same_shape(const rshi_profile *f, const rsh_value *v) {
@@ -91,11 +94,11 @@ static bool same_shape(const rshi_profile *f, const rsh_value *v) {
 
 rsh_status rshi_profile_match_shape(const rshi_profile *f, const rsh_value *v, const char *who, const char *what) {
     if (f->dtype == rsh_value_dtype(v) && same_shape(f, v)) return RSH_OK;
-    char wanted[RSHI_PROFILE_TEXT], found[RSHI_PROFILE_TEXT];
+    char wanted[PROFILE_TEXT], found[PROFILE_TEXT];
     rshi_profile other;
     rshi_profile_of(v->payload, &other);
-    rshi_profile_text(f, wanted);
-    rshi_profile_text(&other, found);
+    write_text(f, wanted);
+    write_text(&other, found);
     rshi_profile_end(&other);
     return rshi_fail(RSH_EVALUE, "%s: %s is %s, not %s", who, what, found, wanted);
 }

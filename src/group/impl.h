@@ -11,9 +11,6 @@ typedef struct rshi_offer {
 } rshi_offer;
 rshi_offer rshi_offer_of(const rsh_tensor *t, int root);
 
-#define RSHI_OFFER_TEXT 256
-void rshi_offer_text(const rshi_offer *o, char text[RSHI_OFFER_TEXT]); /* "f32[3, 4]" */
-
 /* Tensors of one call on one rank: RSH_ERUNTIME for another dtype, RSH_EVALUE for another shape. */
 rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a,
                             const rshi_offer *b, const char *whose_b);

@@ -4,17 +4,20 @@
 
 #include "group/impl.h"
 
+#define OFFER_TEXT 256
+
 rshi_offer rshi_offer_of(const rsh_tensor *t, int root) {
     rshi_offer o = {.root = root, .dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t)};
     for (int d = 0; d < o.ndim; d++) o.shape[d] = rsh_tensor_shape(t)[d];
     return o;
 }
 
-void rshi_offer_text(const rshi_offer *o, char text[RSHI_OFFER_TEXT]) {
-    int n = snprintf(text, RSHI_OFFER_TEXT, "%s[", rsh_dtype_name((rsh_dtype)o->dtype));
+/* "f32[3, 4]" */
+static void write_text(const rshi_offer *o, char text[OFFER_TEXT]) {
+    int n = snprintf(text, OFFER_TEXT, "%s[", rsh_dtype_name((rsh_dtype)o->dtype));
     for (int d = 0; d < o->ndim; d++)
-        n += snprintf(text + n, RSHI_OFFER_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)o->shape[d]);
-    snprintf(text + n, RSHI_OFFER_TEXT - (size_t)n, "]");
+        n += snprintf(text + n, OFFER_TEXT - (size_t)n, d ? ", %lld" : "%lld", (long long)o->shape[d]);
+    snprintf(text + n, OFFER_TEXT - (size_t)n, "]");
 }
 
 static bool same_shape(const rshi_offer *a, const rshi_offer *b) {
@@ -23,11 +26,11 @@ static bool same_shape(const rshi_offer *a, const rshi_offer *b) {
 
 rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *whose_a, const rshi_offer *b,
                             const char *whose_b) {
-    char first[RSHI_OFFER_TEXT], second[RSHI_OFFER_TEXT];
+    char first[OFFER_TEXT], second[OFFER_TEXT];
     bool dtypes = a->dtype == b->dtype;
     if (dtypes && same_shape(a, b)) return RSH_OK;
-    rshi_offer_text(a, first);
-    rshi_offer_text(b, second);
+    write_text(a, first);
+    write_text(b, second);
     return rshi_fail(dtypes ? RSH_EVALUE : RSH_ERUNTIME, "%s: %s differ: %s is %s, %s is %s", name,
                      dtypes ? "shapes" : "dtypes", whose_a, first, whose_b, second);
 }

@@ -35,9 +35,6 @@ typedef struct rshi_board {
 
 /* Local, on the rank that makes it.  NULL and a sentence: no memory. */
 rshi_board *rshi_board_new(rshi_world *w, int size);
-/* Local.  This rank looks at the board no more; `mine`: it made the board.  The memory comes back
- * when that is true of all. */
-void rshi_board_close(rshi_world *w, rshi_board *board, int size, bool mine);
 
 /* Collective.  Put up to RSHI_BLOCK_BYTES on the board and wait until everybody has.  What the
  * peers put there can be read until this rank's next meeting. */
@@ -56,7 +53,6 @@ rshi_node *rshi_node_first(rshi_world *w);
 /* Fill in a world that nobody holds yet. */
 void rshi_world_init(rshi_world *w, const rshi_mapping *map, int rank, int size,
                      rshi_patience patience);
-void rshi_world_hold(rshi_world *w);
 void rshi_world_drop(rshi_world *w);
 /* Free what the part that all mappings share has taken: for rshi_mapping.close. */
 void rshi_world_fini(rshi_world *w);

@@ -11,7 +11,7 @@ void rshi_world_init(rshi_world *w, const rshi_mapping *map, int rank, int size,
     pthread_mutex_init(&w->lock, NULL);
 }
 
-void rshi_world_hold(rshi_world *w) { atomic_fetch_add(&w->refs, 1); }
+static void hold(rshi_world *w) { atomic_fetch_add(&w->refs, 1); }
 
 void rshi_world_drop(rshi_world *w) {
     if (w && atomic_fetch_sub(&w->refs, 1) == 1) w->map->close(w);
@@ -99,8 +99,9 @@ static void retire(rshi_world *w, rshi_board *board, int size, bool mine) {
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The last one frees it where anybody can; else its maker does, when it next looks. */
-void rshi_board_close(rshi_world *w, rshi_board *board, int size, bool mine) {
+/* This rank looks at the board no more.  The last one frees it where anybody can; else its maker does, when it next
+ * looks. */
+static void close_board(rshi_world *w, rshi_board *board, int size, bool mine) {
     if (!w->map->one_process)
         retire(w, board, size, mine);
     else if (atomic_fetch_sub_explicit(&board->open, 1, memory_order_acq_rel) == 1)
@@ -115,7 +116,7 @@ rshi_node *rshi_node_new(rshi_world *w, int rank, int size, int *member, int mak
         rshi_free(member);
         return NULL;
     }
-    rshi_world_hold(w);
+    hold(w);
     *n = (rshi_node){.world = w, .rank = rank, .size = size, .member = member, .maker = maker};
     return n;
 }
@@ -130,7 +131,7 @@ void rshi_node_free(rshi_node *n) {
     if (!n) return;
     rshi_staging_free(n);
     if (n->board) rshi_node_leave(n, RSH_OK, "");
-    if (n->board) rshi_board_close(n->world, n->board, n->size, n->maker == n->rank);
+    if (n->board) close_board(n->world, n->board, n->size, n->maker == n->rank);
     rshi_world_drop(n->world);
     rshi_free(n->member);
     rshi_free_data(n, sizeof *n);

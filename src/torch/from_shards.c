@@ -119,6 +119,15 @@ static bool is_open(const whole *w) {
     return false;
 }
 
+/* What was not left to be worked out must be as it was given. */
+static rsh_status keeps_given(const account *given, const whole *w) {
+    for (int d = 0; d < w->ndim; d++)
+        RSH_REQUIRE(given->size[d] < 0 || given->size[d] == w->size[d], RSH_EVALUE,
+                    "size %lld along dim %d is given, the shards together have %lld", (long long)given->size[d], d,
+                    (long long)w->size[d]);
+    return RSH_OK;
+}
+
 /* Work out size and offsets: one shard a rank, stacked along dim 0 in the order of ranks. */
 static rsh_status stack(const rsh_objects *o, whole *w) {
     for (int r = 0; r < o->n; r++)
@@ -135,7 +144,7 @@ static rsh_status stack(const rsh_objects *o, whole *w) {
         RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]),
                     RSH_EVALUE, "the shard of rank %lld does not fit to the others", (long long)i);
     }
-    return RSH_OK;
+    return keeps_given(account_of(o, 0), w);
 }
 
 /* The rank's shards with the places that were worked out. */

@@ -7,8 +7,9 @@
  *   metadata                                          JSON of rsh_tensor_meta_save
  *   spec                                              its text
  *   shards                                            those of the group rank, in metadata order,
- * dense, row-major hash                                              u64, of all pieces before,
- * each with the hash so far as seed
+ *                                                     dense, row-major
+ *   hash                                              u64, of all pieces before, each with the hash
+ *                                                     so far as seed
  *
  * Numbers are little-endian, as elements are. */
 #ifndef RESHARD_TORCH_STATE_H

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- memory ---- */
 
@@ -59,9 +60,10 @@ rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out) {
 static int write_file(void *ctx, const char *data, size_t bytes) { return fwrite(data, 1, bytes, ctx) != bytes; }
 
 static rsh_status save_to(const rsh_torch_tensor *t, const char *path) {
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(path, "wbe");
     RSH_REQUIRE(f, RSH_EIO, "%.300s cannot be written: %s", path, strerror(errno));
     rsh_status st = rsh_torch_save(t, &(rsh_sink){write_file, f});
+    if (!st && (fflush(f) || fsync(fileno(f)))) st = RSH_EIO; /* on the disk before it gets its name */
     int number = errno;
     bool closed = !fclose(f);
     if (closed && st != RSH_EIO) return st;
@@ -95,7 +97,7 @@ static rsh_status read_all(FILE *f, const char *path, buffer *b) {
 rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out) {
     buffer b = {NULL, 0, 0};
     RSH_REQUIRE(path && out, RSH_EVALUE, "the name of a file and a place for the result are needed");
-    FILE *f = fopen(path, "rb");
+    FILE *f = fopen(path, "rbe");
     RSH_REQUIRE(f, RSH_EIO, "%.300s cannot be read: %s", path, strerror(errno));
     rsh_status st = read_all(f, path, &b);
     fclose(f);

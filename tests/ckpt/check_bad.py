@@ -188,6 +188,28 @@ def rule_files():
     shutil.rmtree("good")
 
 
+def rank_files():
+    """A header may claim any number of ranks; what it costs to refuse that does not grow with it."""
+    os.mkdir("ranks")
+    def write(rank, layout):
+        text = json.dumps({"__metadata__": {"reshard.rank": rank, "reshard.layout/w": layout}, "w": entry("U8", (4,), (0, 4))})
+        with open("ranks/rank-00000-of-00001.safetensors", "wb") as f:
+            f.write(raw(text, b"abcd"))
+    write("0", "u8[4] on x=1")
+    assert run("inspect", "ranks").returncode == 0
+    write("0", "u8[4] on x=1000000000")
+    refused("has 1000000000 ranks, of which each has a file; there are 1", "inspect", "ranks")
+    write("9223372036854775807", "u8[4] on x=1")
+    refused("rank 9223372036854775807 has no part in its layout", "inspect", "ranks")
+    # What is partial would be one rank's contribution, taken for the value.
+    write("0", "u8[4] on x=1 sum(x)")
+    refused("is partial, and contributions in files are not combined", "inspect", "ranks")
+    with open("x.rules", "w") as f:
+        f.write("mesh x=1\nfiles rank-{rank:05}-of-00001.safetensors\n* [...] sum(x)\n")
+    refused("is partial, and contributions in files are not combined", "convert", "ranks", "out", "--from", "x.rules", "--to", "whole")
+    shutil.rmtree("ranks")
+
+
 def gguf():
     """Listed, not converted; one that is cut off is told from one that is not."""
     def text(x):
@@ -227,6 +249,7 @@ def main():
         broken_files()
         hf_directories()
         rule_files()
+        rank_files()
         gguf()
         many_tensors()
         os.chdir("/")

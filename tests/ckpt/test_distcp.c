@@ -151,6 +151,25 @@ static void integers_of_any_width_are_read(void **state) {
     rshi_pickle_free(&p);
 }
 
+/* One tuple of a thousand values, and a thousand objects that are made from it. */
+static void memory_grows_with_the_length_of_a_pickle_alone(void **state) {
+    (void)state;
+    enum { MANY = 1000 };
+    static const char class[] = "ctorch._utils\n_rebuild_tensor_v2\nq\0(", reduce[] = {'h', 0, 'h', 1, 'R'};
+    char bytes[100 + 6 * MANY];
+    size_t n = sizeof class - 1;
+    rshi_pickle p;
+    memcpy(bytes, class, n);
+    memset(bytes + n, 'N', MANY);
+    n += MANY;
+    n += (size_t)sprintf(bytes + n, "tq\1(");
+    for (int i = 0; i < MANY; i++, n += sizeof reduce) memcpy(bytes + n, reduce, sizeof reduce);
+    bytes[n++] = 't';
+    uint64_t before = rsh_alloc_get_stats().allocations;
+    assert_int_equal(read_pickle(bytes, n, &p), RSH_EVALUE); /* it ends in the middle */
+    assert_in_range(rsh_alloc_get_stats().allocations - before, 1, 40);
+}
+
 /* ---- archives ---- */
 
 /* Little-endian numbers and texts, one after the other. */
@@ -295,6 +314,12 @@ static void another_dtype_than_the_metadata_says_is_refused(void **state) {
     refuse_with(RSH_EVALUE, "torch.QuantStorage");
 }
 
+static void a_text_in_place_of_a_tensor_is_refused(void **state) {
+    (void)state;
+    patch("__1_0.distcp", "\x80\x02" "ctorch._utils\n_rebuild", "\x80\x02" "X\x0e\0\0\0AAAAAAAAAAAAAA.", 22);
+    refuse_with(RSH_EVALUE, "something else than one plain tensor");
+}
+
 #define DAMAGE(test) cmocka_unit_test_setup_teardown(test, copy_directory, remove_directory)
 
 int main(void) {
@@ -310,12 +335,14 @@ int main(void) {
         cmocka_unit_test(a_pickle_that_breaks_its_own_rules_is_refused),
         cmocka_unit_test(integers_of_any_width_are_read),
         cmocka_unit_test(entries_beyond_4_gib_are_found_by_zip64),
+        cmocka_unit_test(memory_grows_with_the_length_of_a_pickle_alone),
         DAMAGE(a_missing_file_is_named),
         DAMAGE(a_file_that_was_cut_off_is_refused),
         DAMAGE(a_file_outside_the_directory_is_refused),
         DAMAGE(a_damaged_archive_is_refused_with_its_place),
         DAMAGE(a_compressed_entry_is_not_supported),
         DAMAGE(another_dtype_than_the_metadata_says_is_refused),
+        DAMAGE(a_text_in_place_of_a_tensor_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

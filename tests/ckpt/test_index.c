@@ -68,6 +68,9 @@ static void what_is_wrong_is_named(void **state) {
     expect_words(INDEX(WHOLE("../a.bin", "0")), RSH_EVALUE, "\"../a.bin\", which is not a name inside the directory");
     expect_words(INDEX(WHOLE("/etc/passwd", "0")), RSH_EVALUE, "\"/etc/passwd\", which is not a name inside");
     expect_words(INDEX(WHOLE("a.bin", "0") "," WHOLE("a.bin", "0")), RSH_EVALUE, "tensor \"w\" is there a second time");
+    expect_words("{\"reshard.index\": 1, \"tensors\": {\"__metadata__\": {\"dtype\": \"u8\", \"shape\": [4], "
+                 "\"parts\": [{\"file\": \"a.bin\", \"offset\": 0}]}}}",
+                 RSH_EVALUE, "no tensor can have the name __metadata__");
     expect_words(INDEX(PARTS("q8", "[4]", "")), RSH_EVALUE, "\"q8\" is not a dtype");
     expect_words(INDEX(PARTS("u8", "[4]", "")), RSH_EVALUE, "tensor \"w\"");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"offset\": 0}")), RSH_EVALUE, "a part without \"file\"");

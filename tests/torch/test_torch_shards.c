@@ -169,6 +169,8 @@ static rsh_status work_out_sizes(void *ctx, rsh_comm *comm) {
     RSH_TRY(check_st(t, &stacked, me));
     rsh_torch_free(t);
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(1, &s, 2, zero, NULL, &t));
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(1, &s, 2, (int64_t[]){-1, 7}, NULL, &t));
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(1, &s, 2, (int64_t[]){15, -1}, NULL, &t));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(me == 2 ? 0 : 1, &s, 2, open, NULL, &t));
     RSH_TRY(rsh_group_new(2, (int[]){3, 1}, &g)); /* b33: offsets belong to ranks of the group */
     if (me == 1 || me == 3) {

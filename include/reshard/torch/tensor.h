@@ -96,8 +96,8 @@ RSH_API rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_ten
                                         uint64_t seed, rsh_torch_tensor **out);
 
 /* From the shards of each rank, whose storage is shared.  `size` entries of -1 are inferred: there
- * is one shard per rank then, stacked along dim 0 in rank order.  The spec is inferred; shards are
- * in the order of its metadata.
+ * is one shard per rank then, stacked along dim 0 in rank order, and other entries must be what
+ * that gives.  The spec is inferred; shards are in the order of its metadata.
  * RSH_EVALUE, naming the property and the ranks, if what ranks give does not go together.
  * Collective. */
 RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim,
@@ -290,7 +290,9 @@ RSH_API rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spe
                                        rsh_torch_tensor **out);
 /* A view with dims a and b swapped.  RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out);
-/* RSH_ERUNTIME if there is none, or ops or groups differ.  New memory.  Local. */
+/* Partial tensors one after the other along a dim, in new memory.
+ * RSH_ERUNTIME if there is none, or ops or groups differ; RSH_ETYPE if dtypes do, RSH_EVALUE if
+ * sizes along other dims do; RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim,
                                    rsh_partial **out);
 
