@@ -11,7 +11,7 @@ import platform
 import sys
 from html import escape
 
-WIDTH, LEFT, RIGHT, ROW = 920, 330, 110, 26
+WIDTH, RIGHT, ROW = 920, 110, 26
 STYLE = """
 :root { --paper: #fff; --ink: #1d2126; --soft: #5d6670; --line: #e3e6ea; --ours: #0067b8; --peer: #9aa5b0; --stream: #d1620a; --memcpy: #00855f; color-scheme: light dark; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e7eaee; --soft: #a3acb6; --line: #2c323a; --ours: #5aaeff; --peer: #66717c; --stream: #ff9d4d; --memcpy: #42c79b; } }
@@ -35,21 +35,44 @@ def round_step(most):
         step *= 10
 
 
-def grid(most, height, label):
-    """Lines at round values, and the place of a value."""
-    scale, step, out = (WIDTH - LEFT - RIGHT) / most, round_step(most), []
-    for i in range(int(most / step) + 1):
-        x = LEFT + i * step * scale
-        out.append(f'<path class="grid" d="M{x:.1f} 18V{height}"/><text class="soft" x="{x:.1f}" y="8" text-anchor="middle">{label(i * step)}</text>')
-    return out, lambda value: LEFT + value * scale
+class Chart:
+    """Rows of bars below a scale; names stand left of the bars, or above them if one is long."""
 
+    def __init__(self, names, most, words):
+        self.above = max(map(len, names)) > 46
+        self.left, self.row = (4, 44) if self.above else (330, ROW)
+        self.height, self.parts = 22 + self.row * len(names), []
+        self.scale, step = (WIDTH - self.left - RIGHT) / most, round_step(most)
+        for i in range(int(most / step) + 1):
+            x = self.place(i * step)
+            self.parts.append(f'<path class="grid" d="M{x:.1f} 18V{self.height}"/><text class="soft" x="{x:.1f}" y="8" text-anchor="middle">{words(i * step)}</text>')
+        for i, name in enumerate(names):
+            x, y, anchor = (self.left, self.middle(i) - 19, "start") if self.above else (self.left - 10, self.middle(i), "end")
+            self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(name)}</text>')
 
-def bar(kind, y, x, tip):
-    return f'<rect class="{kind}" x="{LEFT}" y="{y + 5}" width="{max(1, x - LEFT):.1f}" height="{ROW - 10}" rx="2"><title>{escape(tip)}</title></rect>'
+    def place(self, value):
+        return self.left + value * self.scale
 
+    def middle(self, i):
+        return 22 + self.row * (i + 1) - 13
 
-def diamond(kind, x, y, tip):
-    return f'<path class="{kind}" d="M{x:.1f} {y - 7}l5 7l-5 7l-5 -7z"><title>{escape(tip)}</title></path>'
+    def bar(self, kind, i, value, tip):
+        width = max(1, self.place(value) - self.left)
+        self.parts.append(f'<rect class="{kind}" x="{self.left}" y="{self.middle(i) - 8}" width="{width:.1f}" height="16" rx="2"><title>{escape(tip)}</title></rect>')
+
+    def diamond(self, kind, i, value, tip):
+        self.parts.append(f'<path class="{kind}" d="M{self.place(value):.1f} {self.middle(i) - 7}l5 7l-5 7l-5 -7z"><title>{escape(tip)}</title></path>')
+
+    def dash(self, value, top, bottom, tip):
+        self.parts.append(f'<path class="asked" d="M{self.place(value):.1f} {top}V{bottom}"><title>{escape(tip)}</title></path>')
+
+    def remark(self, i, value, words):
+        """Behind a bar, or at the edge."""
+        x, anchor = (WIDTH - 4, "end") if value is None else (self.place(value) + 6, "start")
+        self.parts.append(f'<text class="soft" x="{x:.1f}" y="{self.middle(i)}" text-anchor="{anchor}">{escape(words)}</text>')
+
+    def figure(self):
+        return figure(self.parts, self.height)
 
 
 def figure(parts, height):
@@ -62,30 +85,17 @@ def key(*entries):
     return '<p class="key">' + "".join(f"<span>{swatch(colour)}{escape(words)}</span>" for colour, words in entries) + "</p>"
 
 
-def label(name, y):
-    return f'<text x="{LEFT - 10}" y="{y}" text-anchor="end">{escape(name)}</text>'
-
-
-def remark(x, y, words, anchor="start"):
-    return f'<text class="soft" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
 def plot_moves(rows):
-    height = 22 + ROW * len(rows)
-    parts, place = grid(max(max(r["ours"], r["stream"], r["memcpy"]) for r in rows), height, lambda v: f"{v:g}")
+    chart = Chart([r["name"] for r in rows], max(max(r["ours"], r["stream"], r["memcpy"]) for r in rows), lambda v: f"{v:g}")
     for i, r in enumerate(rows):
-        y = 22 + ROW * i
-        middle = y + ROW / 2
-        parts.append(label(r["name"], middle))
-        parts.append(bar("ours", y, place(r["ours"]), f'{r["name"]}: {r["ours"]:.2f} GB/s'))
-        parts.append(diamond("stream", place(r["stream"]), middle, f'stream: {r["stream"]:.2f} GB/s'))
-        parts.append(diamond("memcpy", place(r["memcpy"]), middle, f'memcpy: {r["memcpy"]:.2f} GB/s'))
+        chart.bar("ours", i, r["ours"], f'{r["name"]}: {r["ours"]:.2f} GB/s')
+        for kind in ("stream", "memcpy"):
+            chart.diamond(kind, i, r[kind], f"{kind}: {r[kind]:.2f} GB/s")
         if r["asked"] and r["share"]:
-            x = place(r["asked"] / r["share"] * r["ours"])
-            parts.append(f'<path class="asked" d="M{x:.1f} {y + 2}V{y + ROW - 2}"><title>asked: {r["asked"]} of the stream</title></path>')
-        parts.append(remark(WIDTH - 4, middle, f'{r["share"]:.2f} of stream', "end"))
+            chart.dash(r["asked"] / r["share"] * r["ours"], chart.middle(i) - 11, chart.middle(i) + 11, f'asked: {r["asked"]} of the stream')
+        chart.remark(i, None, f'{r["share"]:.2f} of stream')
     return key(("ours", "ours, GB/s written"), ("stream", "stream: the fastest plain pass over memory"), ("memcpy", "memcpy"),
-               (None, "dashes: what is asked")) + figure(parts, height)
+               (None, "dashes: what is asked")) + chart.figure()
 
 
 def seconds(value):
@@ -97,27 +107,23 @@ def seconds(value):
 
 def plot_seconds(rows):
     peers = any(r.get("peer") for r in rows)
-    rows, height = sorted(rows, key=lambda r: r["seconds"]) if peers else rows, 22 + ROW * len(rows)
-    parts, place = grid(max(r["seconds"] for r in rows), height, lambda v: seconds(v) if v else "0")
+    rows = sorted(rows, key=lambda r: r["seconds"]) if peers else rows
+    chart = Chart([r["name"] for r in rows], max(r["seconds"] for r in rows), lambda v: seconds(v) if v else "0")
     for i, r in enumerate(rows):
-        y = 22 + ROW * i
-        parts.append(label(r["name"], y + ROW / 2))
-        parts.append(bar("peer" if r.get("peer") else "ours", y, place(r["seconds"]), f'{r["name"]}: {seconds(r["seconds"])}'))
-        parts.append(remark(place(r["seconds"]) + 6, y + ROW / 2, seconds(r["seconds"])))
-    return key(*([("ours", "ours"), ("peer", "peers")] if peers else []), (None, "shorter is better")) + figure(parts, height)
+        chart.bar("peer" if r.get("peer") else "ours", i, r["seconds"], f'{r["name"]}: {seconds(r["seconds"])}')
+        chart.remark(i, r["seconds"], seconds(r["seconds"]))
+    return key(*([("ours", "ours"), ("peer", "peers")] if peers else []), (None, "shorter is better")) + chart.figure()
 
 
 def plot_ratio(rows):
     """Ours divided by the reference: 1 is equal."""
-    height = 22 + ROW * len(rows)
-    parts, place = grid(max(1.2, *(r["seconds"] / r["beside"] for r in rows)), height, lambda v: f"{v:g}")
+    chart = Chart([r["name"] for r in rows], max(1.2, *(r["seconds"] / r["beside"] for r in rows)), lambda v: f"{v:g}")
     for i, r in enumerate(rows):
-        y, share = 22 + ROW * i, r["seconds"] / r["beside"]
-        parts.append(label(r["name"], y + ROW / 2))
-        parts.append(bar("ours", y, place(share), f'{r["name"]}: {seconds(r["seconds"])}, {r["reference"]}: {seconds(r["beside"])}'))
-        parts.append(remark(place(share) + 6, y + ROW / 2, f'{share:.2f}: {seconds(r["seconds"])}'))
-    parts.append(f'<path class="asked" d="M{place(1):.1f} 18V{height}"/>')
-    return key(("ours", f"time, divided by that of {rows[0]['reference']}"), (None, "dashes: as long")) + figure(parts, height)
+        share = r["seconds"] / r["beside"]
+        chart.bar("ours", i, share, f'{r["name"]}: {seconds(r["seconds"])}, {r["reference"]}: {seconds(r["beside"])}')
+        chart.remark(i, share, f'{share:.2f}: {seconds(r["seconds"])}')
+    chart.dash(1, 18, chart.height, "as long")
+    return key(("ours", f"time, divided by that of {rows[0]['reference']}"), (None, "dashes: as long")) + chart.figure()
 
 
 def plot_grid(rows):
@@ -125,7 +131,7 @@ def plot_grid(rows):
     downs, acrosses = list(dict.fromkeys(r["row"] for r in rows)), list(dict.fromkeys(r["column"] for r in rows))
     most, left, side = max(r["seconds"] for r in rows), 90, (WIDTH - 94) / len(acrosses)
     height, parts = 24 + ROW * len(downs), []
-    parts += [remark(left + (i + 0.5) * side, 10, f"to {name}" if not i else name, "middle") for i, name in enumerate(acrosses)]
+    parts += [f'<text class="soft" x="{left + (i + 0.5) * side:.1f}" y="10" text-anchor="middle">{escape(name)}</text>' for i, name in enumerate(acrosses)]
     parts += [f'<text x="{left - 8}" y="{24 + (i + 0.5) * ROW}" text-anchor="end">{escape(name)}</text>' for i, name in enumerate(downs)]
     for r in rows:
         x, y, share = left + acrosses.index(r["column"]) * side, 24 + downs.index(r["row"]) * ROW, r["seconds"] / most

@@ -67,6 +67,7 @@ static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
 
 /* A layout, or @FILE for one too long for a command line; no layout starts with an @. */
 static bool parse_argument(const char *name, const char *argument, rsh_layout **out) {
+    if (!*argument) return !fail("%s is empty: a layout looks like 'f32[4096/tp, 11008] on dp=2,tp=4'", name);
     if (*argument != '@') return parse_layout(name, argument, out);
     errno = 0;
     char *text = read_text(name, argument + 1);

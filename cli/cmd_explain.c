@@ -44,6 +44,9 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (!parse_count(word, 1, &e->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
         return 0;
     case ARGP_KEY_END:
+        if ((e->svg && !*e->svg) || (e->html && !*e->html)) argp_error(state, "the name of a picture's file is empty");
+        if (e->svg && e->html && !is_stdout(e->svg) && !strcmp(e->svg, e->html))
+            argp_error(state, "--svg and --html would both write to '%s'", e->svg);
         if (is_stdout(e->svg) + is_stdout(e->html) + (e->json && (is_stdout(e->svg) || is_stdout(e->html))) > 1)
             argp_error(state, "only one of --svg=-, --html=- and --json can go to stdout");
         return 0;

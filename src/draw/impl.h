@@ -278,7 +278,9 @@ rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char 
 /* ---- the page and its scene ---- */
 
 rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink);
-rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what drawn ranks move */
+rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what ranks move */
+rsh_status rshi_json_every(const rshi_scene *s, const rsh_sink *sink); /* of all of them, in sums */
+rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes); /* all its parts */
 rsh_status rshi_html_write(const rshi_scene *s, const rsh_sink *sink);
 extern const char rshi_page_script[], rshi_page_style[]; /* made from the files in page/ */
 

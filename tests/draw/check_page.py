@@ -135,6 +135,14 @@ def clicking_pins_and_clicking_again_lets_go(browser, folder):
     check("a second click lets go", "pinned" not in browser.value(STORY))
 
 
+def labels_are_no_holes_in_their_blocks(browser, folder):
+    open_page(browser, folder, "partial")  # whose labels stand in the middle
+    for side, kind in ((0, "held"), (1, "origin")):
+        browser.click(f"[data-side='{side}'][data-{kind}='0']")
+        check("a click on a label pins its block", "pinned" in browser.value(STORY), browser.value(STORY))
+        browser.click(f"[data-side='{side}'][data-{kind}='0']")
+
+
 def destinations_say_where_they_come_from(browser, folder):
     open_page(browser, folder, "two_dims")
     scene = browser.value("JSON.parse(document.getElementById('scene').textContent)")
@@ -177,15 +185,22 @@ def keys_choose_and_pin(browser, folder):
     check("Escape lets go", browser.value(LIT) == 0 and "Point at" in browser.value(STORY))
 
 
+def type_rank(browser, digits):
+    browser.value(f"(() => {{ const e = document.querySelector('input.rank'); e.value = '{digits}'; e.dispatchEvent(new Event('input')); }})()")
+
+
 def a_typed_number_pins_a_rank(browser, folder):
     open_page(browser, folder, "many")
     browser.value("document.querySelector('input.rank').focus()")
     for digit in "4094":
         browser.key(digit)
     check("a rank that is drawn", "rank 4094 at tp=4094" in browser.value(STORY) and browser.value(LIT) > 0, browser.value(STORY))
-    browser.value("(() => { const e = document.querySelector('input.rank'); e.value = '77'; e.dispatchEvent(new Event('input')); })()")
+    type_rank(browser, "77")
     story = browser.value(STORY)
-    check("a rank that is not drawn", "rank 77 at tp=77" in story and "listed for" in story, story)
+    for word in ("rank 77 at tp=77", "before 16.0 KiB", "after 16.0 KiB", "sends 16.0 KiB", "receives 16.0 KiB", "keeps 4 B"):
+        check("a rank that is not drawn", word in story, story)
+    type_rank(browser, "4096")
+    check("a rank that is not there", "no rank of either layout" in browser.value(STORY), browser.value(STORY))
 
 
 # ---- slices ----
@@ -299,7 +314,7 @@ def dark_and_light_are_readable(browser, folder):
 
 
 CHECKS = [every_page_is_drawn_and_fits_400_pixels, no_id_is_there_twice, hovering_tells_what_a_rank_does,
-          clicking_pins_and_clicking_again_lets_go, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
+          clicking_pins_and_clicking_again_lets_go, labels_are_no_holes_in_their_blocks, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
           keys_choose_and_pin, a_typed_number_pins_a_rank, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
           play_runs_and_pauses, dark_and_light_are_readable]
 
