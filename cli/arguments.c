@@ -103,6 +103,12 @@ bool engine_known(const char *name) {
     return false;
 }
 
+void check_path(const char *word, struct argp_state *state) {
+    if (!*word) argp_error(state, "the name of a checkpoint is empty");
+    if (!strcmp(word, "-"))
+        argp_error(state, "a checkpoint is a file or a directory, not a stream (one that is called - is ./-)");
+}
+
 bool parse_count(const char *text, int64_t least, int64_t *out) {
     char *end;
     errno = 0;
