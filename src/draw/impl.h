@@ -286,6 +286,9 @@ extern const char rshi_page_script[], rshi_page_style[]; /* made from the files 
 
 /* ---- words ---- */
 
+/* The text of a layout, or its beginning and how long it is: a page has bounded size. */
+#define RSHI_LAYOUT_SHOWN 4096
+void rshi_layout_shown(const rsh_layout *l, char text[RSHI_LAYOUT_SHOWN]);
 void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]);    /* "129.0 MiB" */
 rsh_status rshi_sink_escaped(const rsh_sink *sink, const char *text); /* for XML and HTML */
 
