@@ -1,5 +1,5 @@
 /* Explain: plan a move and say what it costs. */
-#include "draft.h"
+#include "new_file.h"
 #include "explain.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -147,18 +147,18 @@ static int draw_stdout(const explanation *e, rsh_picture form) {
 }
 
 static int draw_file(const explanation *e, const char *name, rsh_picture form) {
-    draft to;
+    new_file to;
     if (!name) return DONE;
     if (is_stdout(name)) return draw_stdout(e, form);
-    int fd = draft_open(&to, name);
+    int fd = new_file_open(&to, name);
     if (fd < 0) return fail("%s: %s", name, strerror(errno));
     drawing d = {fdopen(dup(fd), "w"), 0};
     rsh_sink sink = {put_picture, &d};
     rsh_status st = d.file ? rsh_draw_plan(e->plan, 0, form, &sink) : RSH_ENOMEM;
     if (d.file && fclose(d.file) && !d.error) d.error = errno;
     if (d.error || st)
-        draft_abandon(&to, fd);
-    else if (draft_publish(&to, fd))
+        new_file_abandon(&to, fd);
+    else if (new_file_publish(&to, fd))
         d.error = errno;
     if (d.error) return fail("%s: %s", name, strerror(d.error));
     return st ? fail_library(st) : DONE;

@@ -92,7 +92,8 @@ static _Noreturn void become(const launch *l, int64_t rank) {
     execvp(l->program[0], l->program);
     int error = errno;
     if (!atomic_exchange(l->unfound, true))
-        fail("%s: %s%s", l->program[0], strerror(error), error == EACCES ? "; is it a program, and may you run it?" : "");
+        fail("%s: %s%s", l->program[0], strerror(error),
+             error == EACCES ? "; is it a program, and may you run it?" : "");
     _exit(error == ENOENT ? NOT_FOUND : NOT_RUNNABLE);
 }
 

@@ -140,7 +140,7 @@ static void leave_file(const files *f, bool kept) {
 
 static int open_here(files *f) {
     if (!f->name) return f->out ? STDOUT_FILENO : STDIN_FILENO;
-    return f->out ? draft_open(&f->draft, f->path) : open(f->path, O_RDONLY | O_CLOEXEC);
+    return f->out ? new_file_open(&f->new, f->path) : open(f->path, O_RDONLY | O_CLOEXEC);
 }
 
 static rsh_status enter(files *f) {
@@ -151,7 +151,7 @@ static rsh_status enter(files *f) {
     f->left = bytes_here(f);
     f->fd = open_here(f);
     if (f->fd < 0) return system_says(f);
-    if (f->out && f->name && !draft_is_beside(&f->draft)) leave_file(f, true);
+    if (f->out && f->name && !new_file_is_beside(&f->new)) leave_file(f, true);
     if (!f->name && !f->out && isatty(f->fd) && f->left) {
         progress_hide();
         note("the %zu bytes of %s are read from the terminal; Ctrl-D ends them", f->left, f->side);
@@ -162,7 +162,7 @@ static rsh_status enter(files *f) {
 
 static rsh_status leave(files *f) {
     rsh_status st = f->out ? RSH_OK : check_end(f);
-    if (!st && f->name && (f->out ? draft_publish(&f->draft, f->fd) : close(f->fd))) st = system_says(f);
+    if (!st && f->name && (f->out ? new_file_publish(&f->new, f->fd) : close(f->fd))) st = system_says(f);
     f->fd = -1;
     f->part += parts_here(f);
     f->unit++;
@@ -195,7 +195,7 @@ rsh_status files_finish(files *f) {
 }
 
 void files_abandon(files *f) {
-    if (f->out && f->name && f->fd >= 0) draft_abandon(&f->draft, f->fd);
+    if (f->out && f->name && f->fd >= 0) new_file_abandon(&f->new, f->fd);
     f->fd = -1;
 }
 

@@ -3,7 +3,7 @@
 #ifndef RESHARD_CLI_PART_FILES_H
 #define RESHARD_CLI_PART_FILES_H
 
-#include "draft.h"
+#include "new_file.h"
 #include "parts.h"
 
 #include <limits.h>
@@ -20,7 +20,7 @@ typedef struct files {
     int64_t part;        /* the first of that file */
     int fd;              /* -1: it is not open */
     size_t left;         /* bytes of it */
-    draft draft;         /* of one that is written */
+    new_file new;        /* of one that is written */
     char path[PATH_MAX];
 } files;
 

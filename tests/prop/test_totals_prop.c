@@ -242,7 +242,7 @@ static bool rank_is_as_walked(rank_check *k, int64_t r, int64_t sent, int64_t re
         received -= k->s->matrix[q][r];
     }
     kept -= k->s->matrix[r][r];
-    PROP(k->c, !sent && !received && !kept, "rank %lld: %lld more bytes sent, %lld received, %lld kept than in the walk",
+    PROP(k->c, !sent && !received && !kept, "rank %lld: %lld bytes more sent, %lld received, %lld kept than walked",
          (long long)r, (long long)sent, (long long)received, (long long)kept);
     return true;
 }

@@ -1,5 +1,5 @@
-/* Draft: written beside its place, then renamed. */
-#include "draft.h"
+/* New file: written beside its place, then renamed. */
+#include "new_file.h"
 
 #include "interrupt.h"
 
@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool draft_is_beside(const draft *d) { return strcmp(d->name, d->path); }
+bool new_file_is_beside(const new_file *d) { return strcmp(d->name, d->path); }
 
 /* A link stays one, and its file is replaced. */
-static bool follow(draft *d, const char *name) {
+static bool follow(new_file *d, const char *name) {
     if (realpath(name, d->name)) return true;
     if (strlen(name) >= PATH_MAX) errno = ENAMETOOLONG;
     if (errno != ENOENT) return false;
@@ -22,12 +22,12 @@ static bool follow(draft *d, const char *name) {
 }
 
 /* Where nothing can be made beside it, a file that may be written is written itself. */
-static int open_itself(draft *d) {
+static int open_itself(new_file *d) {
     strcpy(d->path, d->name);
     return open(d->name, O_WRONLY | O_TRUNC | O_CLOEXEC);
 }
 
-int draft_open(draft *d, const char *name) {
+int new_file_open(new_file *d, const char *name) {
     struct stat s;
     if (!follow(d, name)) return -1;
     bool there = !stat(d->name, &s);
@@ -43,18 +43,18 @@ int draft_open(draft *d, const char *name) {
     return fd;
 }
 
-int draft_publish(draft *d, int fd) {
+int new_file_publish(new_file *d, int fd) {
     int lost = close(fd);
-    if (!lost && draft_is_beside(d)) lost = rename(d->path, d->name);
-    if (lost) draft_abandon(d, -1);
+    if (!lost && new_file_is_beside(d)) lost = rename(d->path, d->name);
+    if (lost) new_file_abandon(d, -1);
     interrupt_removes(NULL);
     return lost;
 }
 
-void draft_abandon(const draft *d, int fd) {
+void new_file_abandon(const new_file *d, int fd) {
     int reason = errno;
     if (fd >= 0) close(fd);
-    if (draft_is_beside(d)) unlink(d->path);
+    if (new_file_is_beside(d)) unlink(d->path);
     interrupt_removes(NULL);
     errno = reason;
 }
