@@ -1,5 +1,5 @@
-/* new_file: a file that appears under its name when it is complete.  Until then it lies beside it, as
- * NAME.reshard-partial; whatever was at NAME before stays as it was. */
+/* new_file: a file that appears under its name when it is complete.  Until then it lies beside it,
+ * as NAME.reshard-partial; whatever was at NAME before stays as it was. */
 #ifndef RESHARD_CLI_NEW_FILE_H
 #define RESHARD_CLI_NEW_FILE_H
 
