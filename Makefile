@@ -22,6 +22,9 @@ CONFIGURE = @mkdir -p $(BUILD) && \
 	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
 	env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) -j$(JOBS)
 
+# Runs a benchmark and keeps its rows for the page of plots.
+KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
+
 .NOTPARALLEL:
 .PHONY: all setup run test bench bigtest install clean
 
@@ -45,13 +48,13 @@ bench:
 	$(SETUP) build bench
 	$(CONFIGURE)
 	@rm -f $(BUILD)/bench.jsonl
-	@RESHARD_BENCH_ROWS=$(BUILD)/bench.jsonl sh bench/table.sh $(BUILD)/reshard
-	@bash bench/simulate.sh $(BUILD)/reshard
-	@RESHARD_BENCH_ROWS=$(BUILD)/bench.jsonl sh bench/peers.sh $(BUILD)/bench/peers
+	$(KEEP) sh bench/table.sh $(BUILD)/reshard
+	$(KEEP) sh bench/peers.sh $(BUILD)/bench/peers
+	$(KEEP) bash bench/simulate.sh $(BUILD)/reshard
+	$(KEEP) python3 bench/checkpoint.py $(BUILD)/reshard
+	$(KEEP) /usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
+	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || python3 bench/rows.py $(BUILD)/bench.jsonl $$program || exit 1; done
 	@python3 bench/plot.py $(BUILD)/bench.jsonl $(BUILD)/bench.html
-	@python3 bench/checkpoint.py $(BUILD)/reshard
-	@/usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
-	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || $$program || exit 1; done
 
 bigtest:
 	$(SETUP) build test bigtest

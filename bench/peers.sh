@@ -4,20 +4,11 @@
 #   peers.sh PROGRAM [ROUNDS]      PROGRAM: path of the built bench/peers; ROUNDS: 25
 #
 # All but PyTorch take turns in one program; PyTorch runs right after it (bench_torch lets it and us take turns).
-# With RESHARD_BENCH_ROWS=FILE the rows are also added to that file, one JSON object a line, for plot.py.
 set -eu
 program=$1 rounds=${2:-25}
 here=$(dirname "$0")
 python=${RESHARD_PYTHON:-/usr/bin/python3}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-# Prints its input; rows of a name (34 letters) and seconds become JSON as well.  $1: elements of a side
-keep() {
-    awk -v n="$1" -v rows="${RESHARD_BENCH_ROWS:-/dev/null}" '{ print }
-        length($0) > 34 && substr($0, 35) ~ /^ +[0-9.]+ +[0-9.]+/ {
-            name = substr($0, 1, 34); sub(/ +$/, "", name); split(substr($0, 35), v, " ")
-            printf "{\"table\": \"f32 %d x %d, 2 ranks, rows to columns\", \"name\": \"%s\", \"seconds\": %s}\n", n, n, name, v[1] >> rows }'
-}
 
 launcher=
 for name in mpirun.openmpi mpirun; do
@@ -32,12 +23,12 @@ gloo() { # gloo N: a row like those of the program
 
 for n in 8192 64; do
     if [ -x "$program" ] && [ "$launcher" ]; then
-        $launcher -n 2 "$program" $n "$rounds" | keep $n
+        $launcher -n 2 "$program" $n "$rounds"
     else
         echo "MPI, ScaLAPACK and the engine mpi are left out: there is no MPI"
     fi
     if "$python" -c 'import torch' 2> /dev/null; then
-        gloo $n | keep $n
+        gloo $n
     else
         echo "PyTorch is left out: $python has no torch"
     fi

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Plot: the rows of table.sh and peers.sh as one page with a plot of every row.
+"""Plot: what rows.py kept of the benchmarks, as one page with a plot of every row.
 
     plot.py ROWS.jsonl PAGE.html
 
-Rows of a table "moves" have GB/s of ours, of the machine's fastest plain pass ("stream") and of memcpy; rows of other tables have seconds,
-ours beside peers.  The page loads nothing and follows the reader's choice of light or dark.
+rows.py lists the kinds of rows.  The page loads nothing and follows the reader's choice of light or dark.
 """
 import json
 import os
@@ -12,14 +11,14 @@ import platform
 import sys
 from html import escape
 
-WIDTH, LEFT, RIGHT, ROW = 920, 270, 100, 26
+WIDTH, RIGHT, ROW = 920, 110, 26
 STYLE = """
 :root { --paper: #fff; --ink: #1d2126; --soft: #5d6670; --line: #e3e6ea; --ours: #0067b8; --peer: #9aa5b0; --stream: #d1620a; --memcpy: #00855f; color-scheme: light dark; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e7eaee; --soft: #a3acb6; --line: #2c323a; --ours: #5aaeff; --peer: #66717c; --stream: #ff9d4d; --memcpy: #42c79b; } }
 body { font: 15px/1.5 system-ui, Helvetica, Arial, sans-serif; color: var(--ink); background: var(--paper); max-width: 960px; margin: 0 auto; padding: 20px; }
 h1 { font-size: 20px; margin: 0; } h2 { font-size: 16px; margin: 30px 0 2px; } p { color: var(--soft); margin: 2px 0 10px; font-size: 14px; }
 svg { width: 100%; height: auto; display: block; } text { font: 13px system-ui, Helvetica, Arial, sans-serif; fill: var(--ink); dominant-baseline: central; }
-.soft { fill: var(--soft); font-size: 11px; } .grid { stroke: var(--line); } .ours { fill: var(--ours); } .peer { fill: var(--peer); }
+.soft { fill: var(--soft); font-size: 11px; } .cell { font-size: 11px; } .grid { stroke: var(--line); } .ours { fill: var(--ours); } .peer { fill: var(--peer); }
 .stream { fill: var(--stream); } .memcpy { fill: var(--memcpy); } .asked { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 3 2; }
 .scroll { overflow-x: auto; } .scroll svg { min-width: 640px; }
 .key span { margin-right: 20px; white-space: nowrap; } .key i { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 6px; vertical-align: -1px; }
@@ -36,44 +35,67 @@ def round_step(most):
         step *= 10
 
 
-def grid(most, height, label):
-    """Lines at round values, and the place of a value."""
-    scale, step, out = (WIDTH - LEFT - RIGHT) / most, round_step(most), []
-    for i in range(int(most / step) + 1):
-        x = LEFT + i * step * scale
-        out.append(f'<path class="grid" d="M{x:.1f} 18V{height}"/><text class="soft" x="{x:.1f}" y="8" text-anchor="middle">{label(i * step)}</text>')
-    return out, lambda value: LEFT + value * scale
+class Chart:
+    """Rows of bars below a scale; names stand left of the bars, or above them if one is long."""
 
+    def __init__(self, names, most, words):
+        self.above = max(map(len, names)) > 46
+        self.left, self.row = (4, 44) if self.above else (330, ROW)
+        self.height, self.parts = 22 + self.row * len(names), []
+        self.scale, step = (WIDTH - self.left - RIGHT) / most, round_step(most)
+        for i in range(int(most / step) + 1):
+            x = self.place(i * step)
+            self.parts.append(f'<path class="grid" d="M{x:.1f} 18V{self.height}"/><text class="soft" x="{x:.1f}" y="8" text-anchor="middle">{words(i * step)}</text>')
+        for i, name in enumerate(names):
+            x, y, anchor = (self.left, self.middle(i) - 19, "start") if self.above else (self.left - 10, self.middle(i), "end")
+            self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(name)}</text>')
 
-def bar(kind, y, x, tip):
-    return f'<rect class="{kind}" x="{LEFT}" y="{y + 5}" width="{max(1, x - LEFT):.1f}" height="{ROW - 10}" rx="2"><title>{escape(tip)}</title></rect>'
+    def place(self, value):
+        return self.left + value * self.scale
 
+    def middle(self, i):
+        return 22 + self.row * (i + 1) - 13
 
-def diamond(kind, x, y, tip):
-    return f'<path class="{kind}" d="M{x:.1f} {y - 7}l5 7l-5 7l-5 -7z"><title>{escape(tip)}</title></path>'
+    def bar(self, kind, i, value, tip):
+        width = max(1, self.place(value) - self.left)
+        self.parts.append(f'<rect class="{kind}" x="{self.left}" y="{self.middle(i) - 8}" width="{width:.1f}" height="16" rx="2"><title>{escape(tip)}</title></rect>')
+
+    def diamond(self, kind, i, value, tip):
+        self.parts.append(f'<path class="{kind}" d="M{self.place(value):.1f} {self.middle(i) - 7}l5 7l-5 7l-5 -7z"><title>{escape(tip)}</title></path>')
+
+    def dash(self, value, top, bottom, tip):
+        self.parts.append(f'<path class="asked" d="M{self.place(value):.1f} {top}V{bottom}"><title>{escape(tip)}</title></path>')
+
+    def remark(self, i, value, words):
+        """Behind a bar, or at the edge."""
+        x, anchor = (WIDTH - 4, "end") if value is None else (self.place(value) + 6, "start")
+        self.parts.append(f'<text class="soft" x="{x:.1f}" y="{self.middle(i)}" text-anchor="{anchor}">{escape(words)}</text>')
+
+    def figure(self):
+        return figure(self.parts, self.height)
 
 
 def figure(parts, height):
     return f'<div class="scroll"><svg viewBox="0 0 {WIDTH} {height}" role="img">' + "\n".join(parts) + "</svg></div>"
 
 
+def key(*entries):
+    """What colours mean: pairs of a colour, or None, and words."""
+    swatch = lambda colour: f'<i style="background:var(--{colour})"></i>' if colour else ""
+    return '<p class="key">' + "".join(f"<span>{swatch(colour)}{escape(words)}</span>" for colour, words in entries) + "</p>"
+
+
 def plot_moves(rows):
-    height = 22 + ROW * len(rows)
-    parts, place = grid(max(max(r["ours"], r["stream"], r["memcpy"]) for r in rows), height, lambda v: f"{v:g}")
+    chart = Chart([r["name"] for r in rows], max(max(r["ours"], r["stream"], r["memcpy"]) for r in rows), lambda v: f"{v:g}")
     for i, r in enumerate(rows):
-        y = 22 + ROW * i
-        middle = y + ROW / 2
-        parts.append(f'<text x="{LEFT - 10}" y="{middle}" text-anchor="end">{escape(r["name"])}</text>')
-        parts.append(bar("ours", y, place(r["ours"]), f'{r["name"]}: {r["ours"]:.2f} GB/s'))
-        parts.append(diamond("stream", place(r["stream"]), middle, f'stream: {r["stream"]:.2f} GB/s'))
-        parts.append(diamond("memcpy", place(r["memcpy"]), middle, f'memcpy: {r["memcpy"]:.2f} GB/s'))
-        if r["asked"] != "-":
-            x = place(float(r["asked"]) * r["stream"] / r["factor"])
-            parts.append(f'<path class="asked" d="M{x:.1f} {y + 2}V{y + ROW - 2}"><title>asked: {r["asked"]} of the stream</title></path>')
-        parts.append(f'<text class="soft" x="{WIDTH - 4}" y="{middle}" text-anchor="end">{r["share"]:.2f} of stream</text>')
-    key = ('<p class="key"><span><i style="background:var(--ours)"></i>ours, GB/s read and written</span><span><i style="background:var(--stream)"></i>'
-           'stream: the fastest plain pass over memory</span><span><i style="background:var(--memcpy)"></i>memcpy</span><span>dashes: what is asked</span></p>')
-    return f"<h2>Moves beside memory</h2>{key}" + figure(parts, height)
+        chart.bar("ours", i, r["ours"], f'{r["name"]}: {r["ours"]:.2f} GB/s')
+        for kind in ("stream", "memcpy"):
+            chart.diamond(kind, i, r[kind], f"{kind}: {r[kind]:.2f} GB/s")
+        if r["asked"] and r["share"]:
+            chart.dash(r["asked"] / r["share"] * r["ours"], chart.middle(i) - 11, chart.middle(i) + 11, f'asked: {r["asked"]} of the stream')
+        chart.remark(i, None, f'{r["share"]:.2f} of stream')
+    return key(("ours", "ours, GB/s written"), ("stream", "stream: the fastest plain pass over memory"), ("memcpy", "memcpy"),
+               (None, "dashes: what is asked")) + chart.figure()
 
 
 def seconds(value):
@@ -83,18 +105,43 @@ def seconds(value):
     return f"{value / 1e-9:.3g} ns"
 
 
-def plot_seconds(table, rows):
-    rows, height = sorted(rows, key=lambda r: r["seconds"]), 22 + ROW * len(rows)
-    parts, place = grid(max(r["seconds"] for r in rows), height, seconds)
-    parts[0] = parts[0].replace(">0 ns<", ">0<")
+def plot_seconds(rows):
+    peers = any(r.get("peer") for r in rows)
+    rows = sorted(rows, key=lambda r: r["seconds"]) if peers else rows
+    chart = Chart([r["name"] for r in rows], max(r["seconds"] for r in rows), lambda v: seconds(v) if v else "0")
     for i, r in enumerate(rows):
-        y = 22 + ROW * i
-        ours = r["name"].startswith("reshard") or r["name"].endswith(" ranks")
-        parts.append(f'<text x="{LEFT - 10}" y="{y + ROW / 2}" text-anchor="end">{escape(r["name"])}</text>')
-        parts.append(bar("ours" if ours else "peer", y, place(r["seconds"]), f'{r["name"]}: {seconds(r["seconds"])}'))
-        parts.append(f'<text class="soft" x="{place(r["seconds"]) + 6:.1f}" y="{y + ROW / 2}">{seconds(r["seconds"])}</text>')
-    key = '<p class="key"><span><i style="background:var(--ours)"></i>ours</span><span><i style="background:var(--peer)"></i>peers</span><span>seconds a run: shorter is better</span></p>'
-    return f"<h2>{escape(table)}</h2>{key}" + figure(parts, height)
+        chart.bar("peer" if r.get("peer") else "ours", i, r["seconds"], f'{r["name"]}: {seconds(r["seconds"])}')
+        chart.remark(i, r["seconds"], seconds(r["seconds"]))
+    return key(*([("ours", "ours"), ("peer", "peers")] if peers else []), (None, "shorter is better")) + chart.figure()
+
+
+def plot_ratio(rows):
+    """Ours divided by the reference: 1 is equal."""
+    chart = Chart([r["name"] for r in rows], max(1.2, *(r["seconds"] / r["beside"] for r in rows)), lambda v: f"{v:g}")
+    for i, r in enumerate(rows):
+        share = r["seconds"] / r["beside"]
+        chart.bar("ours", i, share, f'{r["name"]}: {seconds(r["seconds"])}, {r["reference"]}: {seconds(r["beside"])}')
+        chart.remark(i, share, f'{share:.2f}: {seconds(r["seconds"])}')
+    chart.dash(1, 18, chart.height, "as long")
+    return key(("ours", f"time, divided by that of {rows[0]['reference']}"), (None, "dashes: as long")) + chart.figure()
+
+
+def plot_grid(rows):
+    """One cell for each pair of names, the darker the longer."""
+    downs, acrosses = list(dict.fromkeys(r["row"] for r in rows)), list(dict.fromkeys(r["column"] for r in rows))
+    most, left, side = max(r["seconds"] for r in rows), 90, (WIDTH - 94) / len(acrosses)
+    height, parts = 24 + ROW * len(downs), []
+    parts += [f'<text class="soft" x="{left + (i + 0.5) * side:.1f}" y="10" text-anchor="middle">{escape(name)}</text>' for i, name in enumerate(acrosses)]
+    parts += [f'<text x="{left - 8}" y="{24 + (i + 0.5) * ROW}" text-anchor="end">{escape(name)}</text>' for i, name in enumerate(downs)]
+    for r in rows:
+        x, y, share = left + acrosses.index(r["column"]) * side, 24 + downs.index(r["row"]) * ROW, r["seconds"] / most
+        parts.append(f'<rect class="ours" x="{x + 1:.1f}" y="{y + 1}" width="{side - 2:.1f}" height="{ROW - 2}" rx="3" fill-opacity="{0.06 + 0.6 * share:.2f}">'
+                     f'<title>{escape(r["row"])} to {escape(r["column"])}: {seconds(r["seconds"])}</title></rect>')
+        parts.append(f'<text class="cell" x="{x + side / 2:.1f}" y="{y + ROW / 2}" text-anchor="middle">{seconds(r["seconds"])}</text>')
+    return key((None, "from the form on the left to the form above; the darker, the longer")) + figure(parts, height)
+
+
+PLOTS = {"moves": plot_moves, "seconds": plot_seconds, "ratio": plot_ratio, "grid": plot_grid}
 
 
 def main(rows_path, page_path):
@@ -103,7 +150,7 @@ def main(rows_path, page_path):
     tables = {}
     for row in rows:
         tables.setdefault(row["table"], []).append(row)
-    plots = [plot_moves(t) if name == "moves" else plot_seconds(name, t) for name, t in tables.items()]
+    plots = [f"<h2>{escape(name)}</h2>" + PLOTS[t[0]["kind"]](t) for name, t in tables.items()]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     with open(page_path, "w", encoding="utf-8") as file:
         file.write(f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width,initial-scale=1">\n<title>reshard: benchmarks</title>\n'

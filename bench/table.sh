@@ -5,11 +5,9 @@
 #   table.sh COMMAND [WORD]        COMMAND: path of the built `reshard`; WORD: only rows that have it in their name
 #
 # "asked" is the share of the stream that two cores should reach.  A move that must touch more cache lines than its bytes
-# fill has a factor: lines touched for each that its bytes fill.  With RESHARD_BENCH_ROWS=FILE the rows are also added to
-# that file, one JSON object a line, for plot.py.
+# fill has a factor: lines touched for each that its bytes fill.
 set -eu
 command=$1 word=${2:-}
-rows=${RESHARD_BENCH_ROWS:-/dev/null}
 printf '%-34s %8s %8s %8s %8s %8s\n' move GB/s stream memcpy share asked
 row() { # row NAME ASKED FROM TO [FACTOR]
     case $1 in *"$word"*) ;; *) return 0 ;; esac
@@ -18,8 +16,6 @@ row() { # row NAME ASKED FROM TO [FACTOR]
     share=$(awk "BEGIN { print $(value fraction_of_stream) * ${5:-1} }")
     printf '%-34s %8.2f %8.2f %8.2f %8.2f %8s\n' "$1" "$(value gb_per_s)" "$(value stream_gb_per_s)" \
         "$(value memcpy_gb_per_s)" "$share" "$2"
-    printf '{"table": "moves", "name": "%s", "ours": %s, "stream": %s, "memcpy": %s, "factor": %s, "share": %s, "asked": "%s"}\n' "$1" \
-        "$(value gb_per_s)" "$(value stream_gb_per_s)" "$(value memcpy_gb_per_s)" "${5:-1}" "$share" "$2" >> "$rows"
 }
 r='f32[8192/x, 8192] on x'
 c='f32[8192, 8192/x] on x'
@@ -57,7 +53,6 @@ small() { # small RANKS: one bound run of 16 KiB
     json=$("$command" bench "f32[64/x, 64] on x=$1" "f32[64, 64/x] on x=$1" --json)
     seconds=$(printf '%s\n' "$json" | sed -n 's/^ *"seconds": \([^,]*\),*$/\1/p')
     printf '16 KiB, rows to columns, %s ranks: %s s a run\n' "$1" "$seconds"
-    printf '{"table": "16 KiB, rows to columns", "name": "%s ranks", "seconds": %s}\n' "$1" "$seconds" >> "$rows"
 }
 small 2
 small 4

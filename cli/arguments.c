@@ -67,6 +67,7 @@ static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
 
 /* A layout, or @FILE for one too long for a command line; no layout starts with an @. */
 static bool parse_argument(const char *name, const char *argument, rsh_layout **out) {
+    if (!*argument) return !fail("%s is empty: a layout looks like 'f32[4096/tp, 11008] on dp=2,tp=4'", name);
     if (*argument != '@') return parse_layout(name, argument, out);
     errno = 0;
     char *text = read_text(name, argument + 1);
@@ -100,6 +101,12 @@ bool engine_known(const char *name) {
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
         if (!strcmp(name, engines[i])) return true;
     return false;
+}
+
+void check_path(const char *word, struct argp_state *state) {
+    if (!*word) argp_error(state, "the name of a checkpoint is empty");
+    if (!strcmp(word, "-"))
+        argp_error(state, "a checkpoint is a file or a directory, not a stream (one that is called - is ./-)");
 }
 
 bool parse_count(const char *text, int64_t least, int64_t *out) {

@@ -65,6 +65,8 @@ int64_t layout_pair_group(const layout_pair *pair);
 bool engine_known(const char *name);
 
 bool parse_bytes(const char *text, uint64_t *out); /* "1048576", "1MiB", "1M" */
+/* Usage, if a word that names a checkpoint cannot: "" or "-". */
+void check_path(const char *word, struct argp_state *state);
 bool parse_count(const char *text, int64_t least, int64_t *out);
 
 /* ---- numbers as people read them ---- */

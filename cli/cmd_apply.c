@@ -111,7 +111,9 @@ static rsh_status apply_here(const application *a, const rsh_plan *plan, files *
     if (!st) st = strcmp(a->engine, "local") ? move_by_ranks(a, &h) : move_locally(plan, src, dst);
     progress_begin("apply: writing", dst->bytes);
     if (!st) st = files_move(out, dst->data, dst->bytes);
-    return st ? st : files_finish(out);
+    if (!st) st = files_finish(out);
+    if (st) files_abandon(out);
+    return st;
 }
 
 /* Rank 0 reads and writes; the others go no further than it does. */

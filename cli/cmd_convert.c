@@ -58,6 +58,7 @@ static void add_pattern(struct argp_state *state, const char ***list, int64_t *n
 }
 
 static error_t take_word(conversion *c, const char *word, struct argp_state *state) {
+    check_path(word, state);
     if (!c->src)
         c->src = word;
     else if (!c->dst)

@@ -1,4 +1,5 @@
 /* Explain: plan a move and say what it costs. */
+#include "new_file.h"
 #include "explain.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -44,6 +45,9 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (!parse_count(word, 1, &e->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
         return 0;
     case ARGP_KEY_END:
+        if ((e->svg && !*e->svg) || (e->html && !*e->html)) argp_error(state, "the name of a picture's file is empty");
+        if (e->svg && e->html && !is_stdout(e->svg) && !strcmp(e->svg, e->html))
+            argp_error(state, "--svg and --html would both write to '%s'", e->svg);
         if (is_stdout(e->svg) + is_stdout(e->html) + (e->json && (is_stdout(e->svg) || is_stdout(e->html))) > 1)
             argp_error(state, "only one of --svg=-, --html=- and --json can go to stdout");
         return 0;
@@ -143,14 +147,19 @@ static int draw_stdout(const explanation *e, rsh_picture form) {
 }
 
 static int draw_file(const explanation *e, const char *name, rsh_picture form) {
+    new_file to;
     if (!name) return DONE;
     if (is_stdout(name)) return draw_stdout(e, form);
-    drawing d = {fopen(name, "w"), 0};
-    if (!d.file) return fail("%s: %s", name, strerror(errno));
+    int fd = new_file_open(&to, name);
+    if (fd < 0) return fail("%s: %s", name, strerror(errno));
+    drawing d = {fdopen(dup(fd), "w"), 0};
     rsh_sink sink = {put_picture, &d};
-    interrupt_leaves("the picture is not complete");
-    rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
-    if (fclose(d.file) && !d.error) d.error = errno;
+    rsh_status st = d.file ? rsh_draw_plan(e->plan, 0, form, &sink) : RSH_ENOMEM;
+    if (d.file && fclose(d.file) && !d.error) d.error = errno;
+    if (d.error || st)
+        new_file_abandon(&to, fd);
+    else if (new_file_publish(&to, fd))
+        d.error = errno;
     if (d.error) return fail("%s: %s", name, strerror(d.error));
     return st ? fail_library(st) : DONE;
 }

@@ -24,7 +24,10 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     switch (key) {
     case JSON: i->json = true; return 0;
     case FROM: i->from = word; return 0;
-    case ARGP_KEY_ARG: i->path[i->npaths++] = word; return 0;
+    case ARGP_KEY_ARG:
+        check_path(word, state);
+        i->path[i->npaths++] = word;
+        return 0;
     case ARGP_KEY_END:
         if (!i->npaths) argp_error(state, "it needs a PATH");
         return 0;

@@ -16,6 +16,7 @@
 
 #define GRACE 2.0 /* seconds that the others have to end in when one has failed */
 #define MOST_RANKS 65536 /* what the engine shm takes; a slip of the hand must not fill the machine with processes */
+#define NOT_RUNNABLE 126 /* as of a shell */
 #define NOT_FOUND 127
 #define BY_SIGNAL 128
 
@@ -48,8 +49,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         state->next = state->argc;
         return 0;
     case ARGP_KEY_END:
-        if (!l->n) argp_error(state, "how many processes? -n N");
-        if (!l->program) argp_error(state, "which program?");
+        if (!l->n) argp_error(state, "how many processes? Say -n N before the program");
+        if (!l->program) argp_error(state, "which program? Name it after the options");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -90,8 +91,10 @@ static _Noreturn void become(const launch *l, int64_t rank) {
     give_stdin(rank);
     execvp(l->program[0], l->program);
     int error = errno;
-    if (!atomic_exchange(l->unfound, true)) fail("%s: %s", l->program[0], strerror(error));
-    _exit(NOT_FOUND);
+    if (!atomic_exchange(l->unfound, true))
+        fail("%s: %s%s", l->program[0], strerror(error),
+             error == EACCES ? "; is it a program, and may you run it?" : "");
+    _exit(error == ENOENT ? NOT_FOUND : NOT_RUNNABLE);
 }
 
 /* ---- all of them ---- */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { JSON = 256, RANKS_PER_NODE, NIC, LATENCY, MEM, CORE, BY_NODE, CALIBRATE, MACHINE };
 
@@ -96,19 +97,36 @@ static const struct argp simulate_argp = {
 
 /* ---- the machine ---- */
 
+/* NULL after saying why not. */
+static json_t *read_json(const char *path) {
+    static const char advice[] = "; 'reshard simulate --calibrate --json' prints one";
+    json_error_t error;
+    errno = 0;
+    FILE *file = fopen(path, "r");
+    json_t *o = file ? json_loadf(file, 0, &error) : NULL;
+    int reason = !file || ferror(file) ? errno : 0;
+    if (file) fclose(file);
+    if (reason)
+        fail("%s: %s", path, strerror(reason));
+    else if (!o)
+        fail("%s is not the JSON of a machine: line %d: %s%s", path, error.line, error.text, advice);
+    else if (!json_object_get(o, "machine"))
+        fail("%s is not the JSON of a machine: there is no member \"machine\"%s", path, advice);
+    if (o && json_object_get(o, "machine")) return o;
+    json_decref(o);
+    return NULL;
+}
+
 /* The members that machine_json writes; those that are missing are 0. */
 static bool read_machine(const char *path, rsh_machine *m) {
     json_error_t error;
-    json_t *o = json_load_file(path, 0, &error), *machine = json_object_get(o, "machine");
+    json_t *o = read_json(path), *machine = json_object_get(o, "machine");
     double mem = 0, core = 0, nic = 0, latency = 0;
     const char *form = "{s:F, s?F, s?F, s?F, s?F, s?F, s?F}";
     bool ok = machine && !json_unpack_ex(machine, &error, 0, form, "mem_gb_per_s", &mem, "core_gb_per_s", &core,
                                          "nic_gb_per_s", &nic, "latency_us", &latency, "run_bytes", &m->run_bytes,
                                          "transposed_gb_per_s", &m->transposed, "combined_gb_per_s", &m->combined);
-    if (!o || machine)
-        ok = ok || !fail("%s: %s", path, error.text);
-    else
-        fail("%s: there is no member \"machine\"", path);
+    if (machine && !ok) fail("%s: %s", path, error.text);
     json_decref(o);
     m->memory = mem * 1e9, m->core = core * 1e9, m->nic = nic * 1e9, m->latency = latency * 1e-6;
     m->transposed *= 1e9, m->combined *= 1e9;

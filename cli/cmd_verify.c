@@ -29,6 +29,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case FROM_A: v->from[0] = word; return 0;
     case FROM_B: v->from[1] = word; return 0;
     case ARGP_KEY_ARG:
+        check_path(word, state);
         if (v->path[1]) argp_error(state, "'%s' is one argument too many", word);
         v->path[v->path[0] ? 1 : 0] = word;
         return 0;

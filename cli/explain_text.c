@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define FEW_RANKS 16
@@ -104,6 +105,8 @@ static rsh_status print_matrix(const explanation *e) {
     return rsh_plan_matrix(e->plan, print_entry, NULL);
 }
 
+/* ---- the picture ---- */
+
 /* NO_COLOR is a wish that many commands know. */
 static rsh_picture choose_form(void) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -112,11 +115,66 @@ static rsh_picture choose_form(void) {
     return colours ? RSH_PICTURE_ANSI : RSH_PICTURE_TEXT;
 }
 
+/* Columns of the terminal that answers go to; the most there are if it is none or does not say. */
+static size_t room(void) {
+    struct winsize w;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) || !w.ws_col ? SIZE_MAX : w.ws_col;
+}
+
+/* Of its longest line: each letter is one, and colours are none. */
+static size_t columns(const char *text) {
+    size_t most = 0, n = 0;
+    for (const char *p = text; *p; p++) {
+        if (*p == '\x1b') p += strcspn(p, "m");
+        else if (*p == '\n') n = 0;
+        else n += ((unsigned char)*p & 0xc0) != 0x80;
+        if (n > most) most = n;
+        if (!*p) break;
+    }
+    return most;
+}
+
+/* The plan with both layouts side by side, or one layout; to be freed.  NULL and a status: it failed. */
+static char *draw(const explanation *e, const rsh_layout *one, rsh_picture form, rsh_status *st) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    rsh_sink sink = {to_stream, f};
+    *st = !f ? RSH_ENOMEM : one ? rsh_draw_layout(one, form, &sink) : rsh_draw_plan(e->plan, 0, form, &sink);
+    if (f && fclose(f) && !*st) *st = RSH_ENOMEM;
+    if (!*st) return text;
+    free(text);
+    return NULL;
+}
+
+/* One below the other, or not at all. */
+static rsh_status print_narrow(const explanation *e, rsh_picture form) {
+    rsh_status st, st2 = RSH_OK;
+    char *from = draw(e, e->pair.from, form, &st), *to = st ? NULL : draw(e, e->pair.to, form, &st2), text[QUANTITY];
+    if (from && to && (columns(from) > room() || columns(to) > room()))
+        puts("  (this terminal is too narrow for a picture; --svg and --html draw one)");
+    else if (from && to)
+        printf("%s\n  %s moves\n\n%s", from, human_bytes((double)e->totals.bytes_moved, text), to);
+    free(from);
+    free(to);
+    return st ? st : st2;
+}
+
+static rsh_status print_picture(const explanation *e) {
+    rsh_picture form = choose_form();
+    rsh_status st;
+    char *both = draw(e, NULL, form, &st);
+    if (both && columns(both) <= room())
+        fputs(both, stdout);
+    else if (both)
+        st = print_narrow(e, form);
+    free(both);
+    return st;
+}
+
 int explain_text(const explanation *e) {
-    rsh_sink sink = {to_stream, stdout};
     printf("from  %s\nto    %s\n\n", rsh_layout_text(e->pair.from), rsh_layout_text(e->pair.to));
-    rsh_status st = rsh_draw_plan(e->plan, 0, choose_form(), &sink);
-    if (st == RSH_EIO) return FAILED; /* stdout's own error is told at exit */
+    rsh_status st = print_picture(e);
     if (st) return fail_library(st);
     puts("");
     print_totals(e);

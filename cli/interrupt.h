@@ -8,5 +8,7 @@ void interrupt_leaves(const char *sentence);
 /* The same, if there is something at `path` by then; `otherwise`, if not. */
 void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise);
 /* All are borrowed. */
+/* And what is at `path`, which is copied, is removed; NULL: nothing. */
+void interrupt_removes(const char *path);
 
 #endif

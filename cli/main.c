@@ -62,7 +62,7 @@ static bool begins(const char *a, const char *b) { return !strncmp(a, b, least(s
 
 static const char *nearest(const char *word) {
     const char *best = NULL;
-    size_t best_distance = 4; /* further away is another word, not a slip */
+    size_t best_distance = least(4, strlen(word) / 2 + 1); /* further away is another word, not a slip */
     for (size_t i = 0; i < VERBS; i++) {
         size_t d = begins(word, verbs[i].name) ? 0 : distance(word, verbs[i].name);
         if (d < best_distance) {
@@ -77,6 +77,10 @@ static int unknown(const char *word) {
     const char *guess = nearest(word);
     if (isalpha((unsigned char)*word) && strchr(word, '['))
         fail("'%s' looks like a layout, and a verb comes first: reshard explain FROM TO", word);
+    else if (*word == '-')
+        fail("'%s' is not an option here: options follow the verb, and 'reshard --help' lists the verbs", word);
+    else if (!*word)
+        fail("the verb is empty; 'reshard --help' lists them");
     else if (guess)
         fail("there is no verb '%s'; did you mean '%s'?", word, guess);
     else
@@ -109,7 +113,13 @@ static int run(const verb *v, int argc, char **argv) {
     return v->run(argc, argv);
 }
 
-static int print_version(void) {
+static int too_many(const char *verb, const char *word) {
+    fail("%s takes no more arguments, '%s' is one", verb, word);
+    return USAGE;
+}
+
+static int print_version(int argc, char **argv) {
+    if (argc > 1) return too_many("version", argv[1]);
     printf("reshard %s\n", rsh_version());
     return DONE;
 }
@@ -117,6 +127,7 @@ static int print_version(void) {
 /* help, or help VERB */
 static int help(int argc, char **argv) {
     static char option[] = "--help";
+    if (argc > 2) return too_many("help", argv[2]);
     if (argc < 2 || !strcmp(argv[1], "help") || !strcmp(argv[1], "version")) {
         print_help(stdout);
         return DONE;
@@ -143,7 +154,7 @@ int main(int argc, char **argv) {
         return USAGE;
     }
     if (is_one_of(argv[1], helps)) return help(argc - 1, argv + 1);
-    if (is_one_of(argv[1], versions)) return print_version();
+    if (is_one_of(argv[1], versions)) return print_version(argc - 1, argv + 1);
     const verb *v = find(argv[1]);
     return v ? run(v, argc - 1, argv + 1) : unknown(argv[1]);
 }

@@ -127,30 +127,31 @@ static rsh_status write_header(const files *f) {
     return write_bytes(f, header, npy_write(&a, header));
 }
 
-/* What Ctrl-C leaves from now on. */
-static void leave_file(const files *f) {
+/* What Ctrl-C leaves from now on.  A pipe or a device keeps what went there. */
+static void leave_file(const files *f, bool kept) {
     static char words[2][PATH_MAX + 64];
     static int turn;
     char *text = words[turn ^= 1];
-    size_t n = strlen(f->path);
-    spell(f->path, n, text, PATH_MAX);
-    strcat(text, f->each && f->unit ? " is not complete; the files before it are" : " is not complete");
+    spell(f->path, strlen(f->path), text, PATH_MAX);
+    strcat(text, kept ? " is not complete" : " was not written");
+    strcat(text, f->each && f->unit ? "; the files before it are complete" : "");
     interrupt_leaves(text);
 }
 
 static int open_here(files *f) {
     if (!f->name) return f->out ? STDOUT_FILENO : STDIN_FILENO;
-    return f->out ? open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : open(f->path, O_RDONLY | O_CLOEXEC);
+    return f->out ? new_file_open(&f->new, f->path) : open(f->path, O_RDONLY | O_CLOEXEC);
 }
 
 static rsh_status enter(files *f) {
     npy_array a;
     rsh_status st = name_file(f);
     if (st) return st;
-    if (f->out) leave_file(f);
+    if (f->out) leave_file(f, !f->name);
     f->left = bytes_here(f);
     f->fd = open_here(f);
     if (f->fd < 0) return system_says(f);
+    if (f->out && f->name && !new_file_is_beside(&f->new)) leave_file(f, true);
     if (!f->name && !f->out && isatty(f->fd) && f->left) {
         progress_hide();
         note("the %zu bytes of %s are read from the terminal; Ctrl-D ends them", f->left, f->side);
@@ -161,7 +162,7 @@ static rsh_status enter(files *f) {
 
 static rsh_status leave(files *f) {
     rsh_status st = f->out ? RSH_OK : check_end(f);
-    if (!st && f->name && close(f->fd)) st = system_says(f);
+    if (!st && f->name && (f->out ? new_file_publish(&f->new, f->fd) : close(f->fd))) st = system_says(f);
     f->fd = -1;
     f->part += parts_here(f);
     f->unit++;
@@ -191,6 +192,11 @@ rsh_status files_finish(files *f) {
         if (!st) st = leave(f);
     }
     return st;
+}
+
+void files_abandon(files *f) {
+    if (f->out && f->name && f->fd >= 0) new_file_abandon(&f->new, f->fd);
+    f->fd = -1;
 }
 
 /* The order of elements matters only where two dims have several. */

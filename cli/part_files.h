@@ -3,6 +3,7 @@
 #ifndef RESHARD_CLI_PART_FILES_H
 #define RESHARD_CLI_PART_FILES_H
 
+#include "new_file.h"
 #include "parts.h"
 
 #include <limits.h>
@@ -19,6 +20,7 @@ typedef struct files {
     int64_t part;        /* the first of that file */
     int fd;              /* -1: it is not open */
     size_t left;         /* bytes of it */
+    new_file new;        /* of one that is written */
     char path[PATH_MAX];
 } files;
 
@@ -36,6 +38,7 @@ rsh_status files_move(files *f, char *data, size_t bytes);
 /* All bytes have moved: is there more in a file that was read, and has all arrived that was
  * written? */
 rsh_status files_finish(files *f);
+void files_abandon(files *f); /* after a failure: nothing half written stays */
 /* Memory for all parts, with what is in the files: mapped where it can be. */
 rsh_status files_load(files *f, parts *p);
 /* The order of elements in each part, where it is not the layout's: strides for `p`. */

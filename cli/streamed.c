@@ -94,7 +94,9 @@ static rsh_status carry_all(carrier *c, window *w) {
         st = carry_window(c, w);
     }
     if (!st && !rsh_comm_rank(c->comm)) st = files_finish(c->files);
-    return rsh_comm_agree(c->comm, st);
+    st = rsh_comm_agree(c->comm, st);
+    if (st) files_abandon(c->files);
+    return st;
 }
 
 static rsh_status carry(rsh_comm *comm, const rank_parts *h, files *f) {

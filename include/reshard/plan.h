@@ -107,6 +107,14 @@ typedef struct rsh_plan_view {
  * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out);
 
+/* Calls fn for every rank of the plan, in ascending order, with the bytes that it sends to others,
+ * receives from others and keeps: of all ranks at the cost of rsh_plan_get_totals.  A non-zero
+ * return of fn stops the walk, which is not an error: RSH_OK.
+ * RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
+typedef int (*rsh_rank_bytes_fn)(void *ctx, int64_t rank, int64_t sent, int64_t received,
+                                 int64_t kept);
+RSH_API rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, void *ctx);
+
 /* Calls fn for each neighbour of a rank, with the bytes that it receives from it or sends to it, in
  * ascending rank.  The rank itself is listed for its local bytes.  A non-zero return of fn stops
  * the walk, which is not an error: RSH_OK.

@@ -278,12 +278,17 @@ rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char 
 /* ---- the page and its scene ---- */
 
 rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink);
-rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what drawn ranks move */
+rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what ranks move */
+rsh_status rshi_json_every(const rshi_scene *s, const rsh_sink *sink); /* of all of them, in sums */
+rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes); /* all its parts */
 rsh_status rshi_html_write(const rshi_scene *s, const rsh_sink *sink);
 extern const char rshi_page_script[], rshi_page_style[]; /* made from the files in page/ */
 
 /* ---- words ---- */
 
+/* The text of a layout, or its beginning and how long it is: a page has bounded size. */
+#define RSHI_LAYOUT_SHOWN 4096
+void rshi_layout_shown(const rsh_layout *l, char text[RSHI_LAYOUT_SHOWN]);
 void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]);    /* "129.0 MiB" */
 rsh_status rshi_sink_escaped(const rsh_sink *sink, const char *text); /* for XML and HTML */
 

@@ -1,5 +1,5 @@
-/* Ranks: what the ranks of the picture hold, send, receive and keep, for the page.  With few ranks these are all of
- * them; with many, those that hold the corners of the picture. */
+/* Ranks: what ranks hold, keep, and send to and receive from whom, for the page.  With few ranks these are all of them;
+ * with many, those that hold the corners of the picture, and every rank's sums follow. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 typedef struct named {
     int64_t n;
     int64_t *rank; /* owned, ascending */
+    bool all;
 } named;
 
 static int64_t sort_unique(int64_t *list, int64_t n) {
@@ -31,6 +32,7 @@ static bool few(const rshi_scene *s) {
 static void keep_most(named *out) {
     int64_t tail = MOST_NAMED / 4, head = MOST_NAMED - tail;
     if (out->n <= MOST_NAMED) return;
+    out->all = false;
     for (int64_t i = 0; i < tail; i++) out->rank[head + i] = out->rank[out->n - tail + i];
     out->n = MOST_NAMED;
 }
@@ -68,6 +70,7 @@ static rsh_status name_ranks(const rshi_scene *s, named *out) {
         else
             name_corners(s, &s->side[i], out);
     out->n = sort_unique(out->rank, out->n);
+    out->all = few(s);
     keep_most(out);
     return RSH_OK;
 }
@@ -110,16 +113,23 @@ static rsh_status put_moved(const rshi_scene *s, const named *ranks, int64_t ran
 
 /* ---- places ---- */
 
-/* Bytes that a rank holds of the tensor, and its coordinates on the mesh. */
-static rsh_status put_place(const rsh_layout *l, int64_t rank, const rsh_sink *sink) {
-    const rsh_layout_desc *d = rsh_layout_describe(l);
-    int64_t elements = 0, position = rshi_layout_position(l, rank);
+rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes) {
+    int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l));
+    *bytes = 0;
     for (int64_t i = 0; i < rsh_layout_nparts(l, rank); i++) {
         rsh_part part;
         RSH_TRY(rsh_layout_part(l, rank, i, &part));
-        elements += part.count;
+        *bytes += part.count * size;
     }
-    RSH_TRY(rshi_sink_format(sink, "[%" PRId64, elements * (int64_t)rsh_dtype_size(rsh_layout_dtype(l))));
+    return RSH_OK;
+}
+
+/* Bytes that a rank holds of the tensor, and its coordinates on the mesh. */
+static rsh_status put_place(const rsh_layout *l, int64_t rank, const rsh_sink *sink) {
+    const rsh_layout_desc *d = rsh_layout_describe(l);
+    int64_t bytes, position = rshi_layout_position(l, rank);
+    RSH_TRY(rshi_held_bytes(l, rank, &bytes));
+    RSH_TRY(rshi_sink_format(sink, "[%" PRId64, bytes));
     for (int a = 0; a < d->naxes && !d->is_boxes && position >= 0; a++)
         RSH_TRY(rshi_sink_format(sink, ",%" PRId64, position / rshi_layout_axis_step(l, a) % d->axis[a].size));
     return rshi_sink_text(sink, "]");
@@ -149,6 +159,7 @@ rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink) {
     named ranks = {0};
     rsh_status st = name_ranks(s, &ranks);
     if (!st) st = put_ranks(s, &ranks, sink);
+    if (!st && !ranks.all) st = rshi_json_every(s, sink);
     rshi_free(ranks.rank);
     return st;
 }

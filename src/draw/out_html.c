@@ -2,11 +2,12 @@
 #include "draw/impl.h"
 
 static rsh_status put_title(const rshi_scene *s, const rsh_sink *sink) {
+    char text[RSHI_LAYOUT_SHOWN];
     RSH_TRY(rshi_sink_text(sink, "<title>"));
-    RSH_TRY(rshi_sink_escaped(sink, rsh_layout_text(s->side[0].layout)));
-    if (s->nsides == 2) {
-        RSH_TRY(rshi_sink_text(sink, " to "));
-        RSH_TRY(rshi_sink_escaped(sink, rsh_layout_text(s->side[1].layout)));
+    for (int i = 0; i < s->nsides; i++) {
+        rshi_layout_shown(s->side[i].layout, text);
+        if (i) RSH_TRY(rshi_sink_text(sink, " to "));
+        RSH_TRY(rshi_sink_escaped(sink, text));
     }
     return rshi_sink_text(sink, "</title>\n");
 }

@@ -215,8 +215,10 @@ static rsh_status put_mesh(const rshi_side *side, const rsh_sink *sink) {
 
 static rsh_status put_side(const rshi_scene *s, const rshi_side *side, const rsh_sink *sink) {
     rsh_op op = rsh_layout_op(side->layout);
+    char text[RSHI_LAYOUT_SHOWN];
+    rshi_layout_shown(side->layout, text);
     RSH_TRY(rshi_sink_text(sink, "{\"text\":"));
-    RSH_TRY(write_string(sink, rsh_layout_text(side->layout)));
+    RSH_TRY(write_string(sink, text));
     RSH_TRY(rshi_sink_format(sink, ",\"element\":%zu,\"op\":\"%s\",", rsh_dtype_size(rsh_layout_dtype(side->layout)),
                              op ? rsh_op_name(op) : ""));
     RSH_TRY(put_mesh(side, sink));

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define LISTED 4 /* ranks that a label lists */
 
@@ -31,6 +32,15 @@ void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
         snprintf(label, RSHI_DRAW_LABEL, "%" PRId64 "-%" PRId64, s->first[0], s->last);
     else
         list(s, label);
+}
+
+void rshi_layout_shown(const rsh_layout *l, char text[RSHI_LAYOUT_SHOWN]) {
+    const char *whole = rsh_layout_text(l);
+    size_t length = strlen(whole);
+    if (length < RSHI_LAYOUT_SHOWN)
+        memcpy(text, whole, length + 1);
+    else
+        rshi_text_format(text, RSHI_LAYOUT_SHOWN, "%.*s ... (%zu letters)", RSHI_LAYOUT_SHOWN - 64, whole, length);
 }
 
 void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]) {

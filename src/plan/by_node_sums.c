@@ -231,7 +231,7 @@ static void set_mark(adding *w, int64_t from, int64_t to) {
 
 /* What was counted as sent and received stays on the rank. */
 static void keep(rshi_sums *s, int64_t q, int64_t bytes) {
-    s->t->bytes_local += bytes;
+    s->kept[q] += bytes;
     s->sent[q] -= bytes;
     s->received[q] -= bytes;
 }

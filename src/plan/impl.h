@@ -355,13 +355,23 @@ bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece 
 /* Can what all ranks receive and keep be counted in an int64?  Otherwise totals and views are
  * refused. */
 rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits);
+rsh_status rshi_plan_check_fits(const rsh_plan *p); /* RSH_EVALUE if not */
+
+/* Bytes by ordinal: zeros at first.  Free after failure too. */
+typedef struct rshi_rank_bytes {
+    int64_t *sent, *received, *kept; /* owned */
+} rshi_rank_bytes;
+rsh_status rshi_rank_bytes_new(const rsh_plan *p, rshi_rank_bytes *b);
+void rshi_rank_bytes_free(rshi_rank_bytes *b);
+
 /* Totals from every rank's share, and, for plain layouts, by sums over dims. */
 bool rshi_plan_factorises(const rsh_plan *p);
 rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t);
 rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
-/* From what ranks and nodes hold; *done is false where that does not do: then the shares have to be
- * walked. */
-rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done);
+/* From what ranks and nodes hold, and the bytes of each rank, which are zeros before; *done is
+ * false where that does not do: then the shares have to be walked. */
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, rshi_rank_bytes *bytes,
+                               bool *done);
 /* Pairs of different ranks that exchange anything, over the tensors whose number in `same` is not
  * 0: from neighbours, one rank after the other. */
 rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, int64_t *pairs);

@@ -115,7 +115,7 @@ static bool go_together(const rshi_sums *s, int64_t source, int64_t target) {
 static void give(rshi_sums *s, int64_t i, int64_t j, const rshi_member *target, int64_t n) {
     for (int64_t k = i; k < j; k++)
         if (s->sources.member[k].rank == target->rank) {
-            s->t->bytes_local += n * s->size;
+            s->kept[target->rank] += n * s->size;
             s->received[target->rank] -= n * s->size;
             return;
         }

@@ -44,7 +44,7 @@ typedef struct rshi_sums {
     int64_t work;           /* pairs of ranks that were looked at one by one */
     bool given_up;          /* it would take too long: the edges are walked instead */
 
-    int64_t *sent, *received; /* owned: bytes by ordinal */
+    int64_t *sent, *received, *kept; /* owned: bytes by ordinal */
     int64_t *weight;          /* owned, by destination group: how often it is fetched from afar */
     rshi_brick *brick;        /* owned: with several turns, the same as cells */
     int64_t nbricks, bricks_room;

@@ -228,7 +228,7 @@ rsh_status rshi_plan_fits(const rsh_plan *p, bool *fits) {
     return RSH_OK;
 }
 
-static rsh_status check_fits(const rsh_plan *p) {
+rsh_status rshi_plan_check_fits(const rsh_plan *p) {
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
     RSH_REQUIRE(fits, RSH_EVALUE, "%s%s: all ranks together receive and keep more bytes than 63 bits can count",
@@ -273,9 +273,12 @@ rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t) {
 }
 
 rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t) {
-    bool done;
-    RSH_TRY(rshi_totals_by_sums(p, t, &done));
-    if (done) return RSH_OK;
+    rshi_rank_bytes bytes = {0};
+    bool done = false;
+    rsh_status st = rshi_rank_bytes_new(p, &bytes);
+    if (!st) st = rshi_totals_by_sums(p, t, &bytes, &done);
+    rshi_rank_bytes_free(&bytes);
+    if (st || done) return st;
     return rshi_plan_factorises(p) ? rshi_totals_by_factors(p, t) : rshi_totals_by_shares(p, t);
 }
 
@@ -316,7 +319,7 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     RSH_NEEDS(out);
     rsh_plan_view v = {.rank = rank};
     RSH_TRY(check_rank(rank));
-    RSH_TRY(check_fits(p));
+    RSH_TRY(rshi_plan_check_fits(p));
     RSH_TRY(rshi_plan_factorises(p) ? rshi_view_by_factors(p, rank, &v) : view_by_share(p, rank, &v));
     RSH_TRY(rshi_plan_scratch_bytes(p, rank, &v.scratch_bytes));
     v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv) + v.scratch_bytes;
@@ -327,7 +330,7 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
 
 static rsh_status add_up(const rsh_plan *p, rsh_plan_totals *out) {
     rsh_plan_totals t = {0};
-    RSH_TRY(check_fits(p));
+    RSH_TRY(rshi_plan_check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
         t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));

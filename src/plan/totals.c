@@ -22,6 +22,7 @@ static void sums_free(rshi_sums *s) {
     rshi_encounter_free(s->meeting);
     rshi_free(s->sent);
     rshi_free(s->received);
+    rshi_free(s->kept);
     rshi_free(s->weight);
     rshi_free(s->brick);
     rshi_free(s->met);
@@ -42,12 +43,14 @@ static rsh_status sums_room(rshi_sums *s) {
     size_t ranks = (size_t)s->p->nranks + 1;
     s->sent = rshi_calloc(ranks, sizeof *s->sent);
     s->received = rshi_calloc(ranks, sizeof *s->received);
+    s->kept = rshi_calloc(ranks, sizeof *s->kept);
     s->weight = rshi_calloc((size_t)s->b.groups + 1, sizeof *s->weight);
     s->met = rshi_alloc((size_t)s->b.parts + 1, sizeof *s->met);
     s->tick = rshi_calloc((size_t)s->a.groups + 1, sizeof *s->tick);
     s->begins = rshi_calloc((size_t)s->a.groups + 1, sizeof *s->begins);
     s->heard = rshi_calloc(ranks, sizeof *s->heard);
-    if (!s->sent || !s->received || !s->weight || !s->met || !s->tick || !s->begins || !s->heard) return rshi_nomem();
+    if (!s->sent || !s->received || !s->kept || !s->weight || !s->met || !s->tick || !s->begins || !s->heard)
+        return rshi_nomem();
     for (int64_t i = 0; i < s->b.parts; i++) s->met[i] = -1;
     return RSH_OK;
 }
@@ -225,11 +228,10 @@ static rsh_status add_pair(rshi_sums *s) {
 
 /* ---- all tensors ---- */
 
-/* Bytes by rank, of all tensors. */
 typedef struct adding {
     const rsh_plan *p;
-    int64_t *sent, *received; /* owned: by ordinal */
-    int64_t *same;            /* owned, by tensor: how many have these layouts; 0: counted with an earlier one */
+    rshi_rank_bytes *bytes; /* of all tensors */
+    int64_t *same;          /* owned, by tensor: how many have these layouts; 0: counted with an earlier one */
     int64_t different;
     bool done;
     rsh_plan_totals t;
@@ -254,10 +256,10 @@ static void find_same(adding *w) {
 static void add_sums(adding *w, const rshi_sums *s, int64_t times) {
     const int64_t *sent = w->p->adjoint ? s->received : s->sent, *received = w->p->adjoint ? s->sent : s->received;
     for (int64_t q = 0; q < w->p->nranks; q++) {
-        w->sent[q] += times * sent[q];
-        w->received[q] += times * received[q];
+        w->bytes->sent[q] += times * sent[q];
+        w->bytes->received[q] += times * received[q];
+        w->bytes->kept[q] += times * s->kept[q];
     }
-    w->t.bytes_local += times * s->t->bytes_local;
     if (s->nodes) w->t.bytes_between_nodes += times * s->t->bytes_between_nodes;
     w->t.messages += s->t->messages;
 }
@@ -286,28 +288,25 @@ static rsh_status count_messages(adding *w) {
 static void finish(adding *w, rsh_plan_totals *t) {
     w->t.tensor_bytes = t->tensor_bytes;
     for (int64_t q = 0; q < w->p->nranks; q++) {
-        w->t.bytes_moved += w->received[q];
-        w->t.max_recv = rshi_max(w->t.max_recv, w->received[q]);
-        w->t.max_send = rshi_max(w->t.max_send, w->sent[q]);
+        w->t.bytes_moved += w->bytes->received[q];
+        w->t.bytes_local += w->bytes->kept[q];
+        w->t.max_recv = rshi_max(w->t.max_recv, w->bytes->received[q]);
+        w->t.max_send = rshi_max(w->t.max_send, w->bytes->sent[q]);
     }
     *t = w->t;
 }
 
-rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, bool *done) {
-    adding w = {.p = p, .done = true};
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, rshi_rank_bytes *bytes, bool *done) {
+    adding w = {.p = p, .bytes = bytes, .done = true};
     rsh_status st = RSH_OK;
-    w.sent = rshi_calloc((size_t)p->nranks + 1, sizeof *w.sent);
-    w.received = rshi_calloc((size_t)p->nranks + 1, sizeof *w.received);
     w.same = rshi_calloc((size_t)p->n + 1, sizeof *w.same);
-    if (!w.sent || !w.received || !w.same) st = rshi_nomem();
+    if (!w.same) st = rshi_nomem();
     if (!st) find_same(&w);
     for (int64_t i = 0; i < p->n && w.done && !st; i++)
         if (w.same[i]) st = add_tensor(&w, i);
     if (!st && w.done) st = count_messages(&w);
     *done = !st && w.done;
     if (*done) finish(&w, t);
-    rshi_free(w.sent);
-    rshi_free(w.received);
     rshi_free(w.same);
     return st;
 }

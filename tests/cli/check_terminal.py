@@ -2,15 +2,18 @@
 
     check_terminal.py COMMAND
 """
+import fcntl
 import glob
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 COMMAND = os.path.abspath(sys.argv[1])
@@ -28,10 +31,11 @@ def check(what, ok, found=""):
 class Seat:
     """A command whose controlling terminal is ours.  What is not given a pipe or file is the terminal."""
 
-    def __init__(self, *words, stdin=None, stdout=None, env=None):
+    def __init__(self, *words, stdin=None, stdout=None, env=None, size=(0, 0)):
         self.seen = ""
         self.pid, self.fd = pty.fork()
         if not self.pid:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
             if stdin is not None:
                 os.dup2(stdin, 0)
             if stdout is not None:
@@ -169,9 +173,45 @@ def ctrl_c_says_which_file_is_not_complete(folder):
     check("it writes", seat.waits_for("apply: writing"), seat.seen)
     seat.types(b"\x03")
     check("it ends by SIGINT", killed_by(seat.ends(), signal.SIGINT))
-    check("it names the file", "part1 is not complete; the files before it are" in seat.seen, seat.seen)
+    check("it names the file", "part1 was not written; the files before it are complete" in seat.seen, seat.seen)
     check("part0 is there", open(os.path.join(folder, "part0"), "rb").read() == b"AB")
     check("part2 is not", not os.path.exists(os.path.join(folder, "part2")))
+
+
+def end_while_it_writes(engine, number, source, target):
+    """Of ever larger files, until the signal comes before the end."""
+    size = 64 * MIB
+    for _ in range(5):
+        os.truncate(source, size)
+        p = subprocess.Popen([COMMAND, "apply", "--engine", engine, f"u8[{size}]", f"u8[{size}]", "--in", source, "--out", target], stderr=subprocess.PIPE)
+        while p.poll() is None and not os.path.exists(target + ".reshard-partial"):
+            pass
+        p.send_signal(number)
+        said = p.communicate()[1].decode()
+        if p.returncode == -number:
+            return said
+        open(target, "wb").write(b"as it was")
+        size *= 2
+    return "it always came to its end"
+
+
+def what_ends_while_it_writes_leaves_files_as_they_were():
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:  # where no disk is in the way
+        check_ends_in(folder)
+
+
+def check_ends_in(folder):
+    source, target = os.path.join(folder, "source"), os.path.join(folder, "target")
+    open(source, "wb").close()
+    for engine, number in (("local", signal.SIGINT), ("threads", signal.SIGTERM), ("shm", signal.SIGTERM)):
+        open(target, "wb").write(b"as it was")
+        said = end_while_it_writes(engine, number, source, target)
+        check(f"{engine}: it says so", "written" in said, said)
+        check(f"{engine}: the target is as it was", open(target, "rb").read() == b"as it was")
+        end = time.time() + PATIENCE  # a rank that writes ends after the one that speaks
+        while len(os.listdir(folder)) > 2 and time.time() < end:
+            time.sleep(0.01)
+        check(f"{engine}: nothing lies beside it", sorted(os.listdir(folder)) == ["source", "target"], os.listdir(folder))
 
 
 def write_checkpoint(path, size):
@@ -223,6 +263,23 @@ def colours_are_those_of_the_ranks_and_can_be_refused():
         check(f"no colours with {env}", "\033[48" not in seat.seen, seat.seen)
 
 
+def columns(text):
+    plain = re.sub(r"\033\[[0-9;]*[mK]|\r", "", text)
+    return max(map(len, plain.split("\n"))), plain
+
+
+def pictures_fit_the_terminal():
+    words = ("explain", "f32[64/x, 64] on x=4", "f32[64, 64/x] on x=4")
+    for width, panels in ((120, 1), (80, 2), (48, 2), (30, 0)):
+        seat = Seat(*words, size=(24, width))
+        seat.ends()
+        picture = seat.seen[:seat.seen.index("tensor  ")]
+        wide, plain = columns(picture)
+        check(f"{width} columns hold the picture", wide <= width or not panels, picture)
+        check(f"{width} columns: panels", len(re.findall("\u250c.*\u2510", plain)) == panels, plain)
+        check(f"{width} columns: what moves", "moves" in plain if panels else "--svg" in plain, plain)
+
+
 def names_in_files_do_not_steer_the_terminal(folder):
     path = os.path.join(folder, "a.safetensors")
     header = b'{"w\\u001b[31m":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
@@ -265,8 +322,8 @@ def apply_takes_the_memory_of_the_two_tensors():
 TESTS = [apply_tells_bytes_rate_and_time_left, apply_tells_how_much_has_moved, nothing_is_shown_where_stderr_is_no_terminal,
          bench_and_planning_tell_how_far_they_are, apply_says_that_it_waits_for_the_terminal,
          ctrl_c_says_that_nothing_was_written, ctrl_c_says_which_file_is_not_complete,
-         convert_tells_how_far_it_is_and_what_it_left, colours_are_those_of_the_ranks_and_can_be_refused,
-         names_in_files_do_not_steer_the_terminal,
+         what_ends_while_it_writes_leaves_files_as_they_were, convert_tells_how_far_it_is_and_what_it_left, colours_are_those_of_the_ranks_and_can_be_refused,
+         pictures_fit_the_terminal, names_in_files_do_not_steer_the_terminal,
          apply_takes_the_memory_of_the_two_tensors]
 for test in TESTS:
     started = time.time()

@@ -14,4 +14,9 @@ reshard verify two b.safetensors; echo "exit $?"
 reshard verify two b.safetensors --json; echo "exit $?"
 reshard inspect two --json | head -c 60; echo
 reshard convert a.safetensors c --to nothing.rules; echo "exit $?"
+echo "hello there" > words.safetensors
+reshard inspect words.safetensors; echo "exit $?"
+reshard inspect - 2>&1 | head -n 1
+reshard convert a.safetensors - --to whole 2>&1 | head -n 1
+reshard verify a.safetensors "" 2>&1 | head -n 1
 ls

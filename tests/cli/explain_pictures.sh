@@ -6,3 +6,6 @@ head -n 1 move.html
 tail -n 1 move.html
 reshard explain --svg no/such/folder.svg 'u8[4]' 'u8[4]'; echo "exit $?"
 reshard explain --svg /dev/full 'u8[4]' 'u8[4]'; echo "exit $?"
+reshard explain --svg '' 'u8[4]' 'u8[4]' 2>&1 | head -n 1
+reshard explain --svg same --html same 'u8[4]' 'u8[4]' 2>&1 | head -n 1
+ls same 2> /dev/null

@@ -10,3 +10,6 @@ reshard run -n 2; echo "exit $?"
 reshard run -n 4 -- nothere; echo "exit $?"
 reshard run -n 1 -- false; echo "exit $?"
 reshard run -n 1000000 true; echo "exit $?"
+# What is there and cannot be run, as a shell says it.
+mkdir folder
+reshard run -n 2 -- ./folder; echo "exit $?"

@@ -18,3 +18,7 @@ echo '{}' > no_machine
 try "$from" "$to" --machine no_machine
 echo '{"machine": {"mem_gb_per_s": 4.0, "nic_gb_per_s": 1.0}}' > machine
 reshard simulate "$from" "$to" --machine machine --ranks-per-node 2 | grep -E 'memory of|card'
+echo 'hello there' > words
+try "$from" "$to" --machine words
+mkdir folder
+try "$from" "$to" --machine folder

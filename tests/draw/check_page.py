@@ -32,6 +32,17 @@ PAGES = {
     "many_shuffled": ("f32[65536/x, 65536] on x=65536", "f32[65536, 65536/y] on y=65536"),
     "mesh_of_65536": ("f32[4096/x, 4096/y, 64/z] on x=64,y=64,z=16", "f32[4096/y, 4096/x, 64/z:1] on x=64,y=64,z=16"),
 }
+SIDE = 256
+
+
+def many_boxes():
+    """65,536 boxes of different sizes: rank r has rows of r / SIDE and columns of r % SIDE."""
+    at = lambda i: i * (i + 7) // 2
+    boxes = (f"{i * SIDE + k}:[{at(i)}:{at(i + 1)},{at(k)}:{at(k + 1)}]" for i in range(SIDE) for k in range(SIDE))
+    return f"f32[{at(SIDE)}, {at(SIDE)}] boxes " + " ".join(boxes), f"f32[{at(SIDE)}/x, {at(SIDE)}] on x=65536"
+
+
+PAGES["many_boxes"] = many_boxes()
 MOST_BYTES = 2_000_000
 checked = 0
 
@@ -45,8 +56,11 @@ def check(what, ok, seen=""):
 
 def draw_pages(command, folder):
     for name, (source, destination) in PAGES.items():
-        path = os.path.join(folder, name + ".html")
-        subprocess.run([command, "explain", "--html", path, source, destination], check=True, stdout=subprocess.DEVNULL)
+        path, files = os.path.join(folder, name + ".html"), [os.path.join(folder, name + end) for end in (".from", ".to")]
+        for file, text in zip(files, (source, destination)):
+            with open(file, "w", encoding="ascii") as out:
+                out.write(text)
+        subprocess.run([command, "explain", "--html", path, "@" + files[0], "@" + files[1]], check=True, stdout=subprocess.DEVNULL)
         check(f"{name} has at most {MOST_BYTES} bytes", os.path.getsize(path) <= MOST_BYTES, os.path.getsize(path))
 
 
@@ -135,6 +149,14 @@ def clicking_pins_and_clicking_again_lets_go(browser, folder):
     check("a second click lets go", "pinned" not in browser.value(STORY))
 
 
+def labels_are_no_holes_in_their_blocks(browser, folder):
+    open_page(browser, folder, "partial")  # whose labels stand in the middle
+    for side, kind in ((0, "held"), (1, "origin")):
+        browser.click(f"[data-side='{side}'][data-{kind}='0']")
+        check("a click on a label pins its block", "pinned" in browser.value(STORY), browser.value(STORY))
+        browser.click(f"[data-side='{side}'][data-{kind}='0']")
+
+
 def destinations_say_where_they_come_from(browser, folder):
     open_page(browser, folder, "two_dims")
     scene = browser.value("JSON.parse(document.getElementById('scene').textContent)")
@@ -177,15 +199,31 @@ def keys_choose_and_pin(browser, folder):
     check("Escape lets go", browser.value(LIT) == 0 and "Point at" in browser.value(STORY))
 
 
+def type_rank(browser, digits):
+    browser.value(f"(() => {{ const e = document.querySelector('input.rank'); e.value = '{digits}'; e.dispatchEvent(new Event('input')); }})()")
+
+
 def a_typed_number_pins_a_rank(browser, folder):
     open_page(browser, folder, "many")
     browser.value("document.querySelector('input.rank').focus()")
     for digit in "4094":
         browser.key(digit)
     check("a rank that is drawn", "rank 4094 at tp=4094" in browser.value(STORY) and browser.value(LIT) > 0, browser.value(STORY))
-    browser.value("(() => { const e = document.querySelector('input.rank'); e.value = '77'; e.dispatchEvent(new Event('input')); })()")
+    type_rank(browser, "77")
     story = browser.value(STORY)
-    check("a rank that is not drawn", "rank 77 at tp=77" in story and "listed for" in story, story)
+    for word in ("rank 77 at tp=77", "before 16.0 KiB", "after 16.0 KiB", "sends 16.0 KiB", "receives 16.0 KiB", "keeps 4 B"):
+        check("a rank that is not drawn", word in story, story)
+    type_rank(browser, "4096")
+    check("a rank that is not there", "no rank of either layout" in browser.value(STORY), browser.value(STORY))
+
+
+def any_of_65536_ranks_has_its_sums(browser, folder):
+    open_page(browser, folder, "many_boxes")
+    for rank in (0, 1, 255, 256, 12345, 40000, 65535):
+        type_rank(browser, str(rank))
+        held, story = 4 * (rank // SIDE + 4) * (rank % SIDE + 4), browser.value(STORY)
+        said = f"{held / 1024:.1f} KiB" if held >= 1024 else f"{held} B"
+        check(f"what rank {rank} holds", f"before {said}" in story and "sends" in story and "keeps" in story, (said, story))
 
 
 # ---- slices ----
@@ -299,8 +337,8 @@ def dark_and_light_are_readable(browser, folder):
 
 
 CHECKS = [every_page_is_drawn_and_fits_400_pixels, no_id_is_there_twice, hovering_tells_what_a_rank_does,
-          clicking_pins_and_clicking_again_lets_go, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
-          keys_choose_and_pin, a_typed_number_pins_a_rank, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
+          clicking_pins_and_clicking_again_lets_go, labels_are_no_holes_in_their_blocks, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
+          keys_choose_and_pin, a_typed_number_pins_a_rank, any_of_65536_ranks_has_its_sums, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
           play_runs_and_pauses, dark_and_light_are_readable]
 
 

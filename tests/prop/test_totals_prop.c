@@ -228,6 +228,39 @@ static void summed_free(summed *s) {
 #define SAME(field)                                                                                                    \
     PROP(c, s->t.field == w.field, #field " %lld, the walk has %lld", (long long)s->t.field, (long long)w.field)
 
+typedef struct rank_check {
+    prop_case *c;
+    const summed *s;
+    int64_t n;
+    bool ok;
+} rank_check;
+
+static bool rank_is_as_walked(rank_check *k, int64_t r, int64_t sent, int64_t received, int64_t kept) {
+    for (int64_t q = 0; q < NAMES; q++) {
+        if (q == r) continue;
+        sent -= k->s->matrix[r][q];
+        received -= k->s->matrix[q][r];
+    }
+    kept -= k->s->matrix[r][r];
+    PROP(k->c, !sent && !received && !kept, "rank %lld: %lld bytes more sent, %lld received, %lld kept than walked",
+         (long long)r, (long long)sent, (long long)received, (long long)kept);
+    return true;
+}
+
+static int check_rank(void *ctx, int64_t rank, int64_t sent, int64_t received, int64_t kept) {
+    rank_check *k = ctx;
+    k->n++;
+    k->ok = rank_is_as_walked(k, rank, sent, received, kept);
+    return !k->ok;
+}
+
+static bool ranks_are_as_walked(prop_case *c, const summed *s) {
+    rank_check k = {c, s, 0, true};
+    PROP_OK(c, rsh_plan_each_rank(s->plan, check_rank, &k));
+    PROP(c, !k.ok || k.n == rsh_plan_nranks(s->plan), "%lld ranks were told", (long long)k.n);
+    return k.ok;
+}
+
 static bool same_as_walk(prop_case *c, const summed *s) {
     rsh_plan_totals w = totals_of_walk(s);
     SAME(bytes_moved);
@@ -236,7 +269,7 @@ static bool same_as_walk(prop_case *c, const summed *s) {
     SAME(max_send);
     SAME(max_recv);
     SAME(messages);
-    return true;
+    return ranks_are_as_walked(c, s);
 }
 
 static bool tells_the_bytes_of_the_tensor(prop_case *c, const summed *s) {

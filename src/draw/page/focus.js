@@ -56,14 +56,16 @@ function peers(list, total, own) {
 }
 
 function facts(view, rank) {
-  const {scene} = view, r = listed(scene, rank);
-  if (!r) return [make('span', {}, `bytes are listed for ${scene.ranks.length} ranks only`)];
-  const list = r.places.map(([held], i) => fact(scene.sides.length === 1 ? 'holds' : i ? 'after' : 'before', bytes(held)));
-  if (r.sent === undefined) return list;
-  list.push(fact('sends', bytes(r.sent), r.nto ? `to ${peers(r.to, r.nto, rank)}` : ''));
-  list.push(fact('receives', bytes(r.received), r.nfrom ? `from ${peers(r.from, r.nfrom, rank)}` : ''));
-  list.push(fact('keeps', bytes(r.kept)));
-  return list;
+  const {scene} = view, r = listed(scene, rank), one = scene.sides.length === 1;
+  const held = (before, after) => one ? [fact('holds', bytes(before))] : [fact('before', bytes(before)), fact('after', bytes(after))];
+  const moved = ({sent, received, kept}, to = '', from = '') => sent === undefined ? []
+    : [fact('sends', bytes(sent), to), fact('receives', bytes(received), from), fact('keeps', bytes(kept))];
+  if (r) return [...held(r.places[0][0], r.places[1]?.[0]),
+                 ...moved(r, r.nto ? `to ${peers(r.to, r.nto, rank)}` : '', r.nfrom ? `from ${peers(r.from, r.nfrom, rank)}` : '')];
+  const sums = sumsOf(scene, rank);
+  if (sums) return [...held(sums.before, sums.after), ...moved(sums)];
+  const known = scene.every || scene.ranks.length === (scene.totals?.ranks ?? scene.sides[0].nranks);
+  return [make('span', {}, known ? `no rank of ${one ? 'the layout' : 'either layout'}` : `bytes are listed for ${scene.ranks.length} ranks only`)];
 }
 
 // Coordinates on the mesh; on both if they have different names or values.

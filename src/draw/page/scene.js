@@ -31,6 +31,36 @@ const firstOf = holders => holders.ranks.length ? holders.ranks[0][0] : -1;
 // The listed rank, if it is one.
 const listed = (scene, rank) => scene.ranks.find(r => r.rank === rank);
 
+// ---- every rank ----
+
+// Values of a column: words in base 36, in units; "distance*length" repeats values from so far back.
+function valuesOf([unit, words]) {
+  const values = [];
+  for (const word of words.trim().split(' ')) {
+    const [first, length] = word.split('*').map(digits => parseInt(digits, 36));
+    if (length === undefined) values.push(first * unit);
+    else for (let k = 0; k < length; k++) values.push(values[values.length - first]);
+  }
+  return values;
+}
+
+// The columns by name, and the place of each rank in them; made when first asked for.
+function readEvery(scene) {
+  const columns = Object.fromEntries(Object.entries(scene.every).map(([name, column]) => [name, valuesOf(column)]));
+  const place = new Map();
+  let rank = 0;
+  columns.steps.forEach((step, i) => place.set(rank += step, i));
+  return {columns, place};
+}
+
+// {before, after, sent, received, kept} of any rank; null if the page does not say.
+function sumsOf(scene, rank) {
+  if (!scene.every) return null;
+  scene.read ??= readEvery(scene);
+  const at = scene.read.place.get(rank);
+  return at === undefined ? null : Object.fromEntries(Object.entries(scene.read.columns).map(([name, list]) => [name, list[at]]));
+}
+
 // [["dp", 1], ["tp", 0]] of a rank on the mesh of a side; null if the page does not know.
 function coordinates(scene, side, rank) {
   const {axes, consecutive, first_rank, nranks} = scene.sides[side];
