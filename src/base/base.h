@@ -122,7 +122,8 @@ bool rshi_small_empty(void); /* give back all that this thread keeps; was there 
 /* Makes room for n items of `size` bytes in a list that now has room for *room of them.  The room
  * at least doubles when it grows.  RSH_ENOMEM: the list is unchanged. */
 rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size);
-#define RSHI_GROW(list, n, room) rshi_grow((void **)&(list), (n), (room), sizeof *(list))
+#define RSHI_GROW(list, n, room)                                                                   \
+    ((n) <= *(room) ? RSH_OK : rshi_grow((void **)&(list), (n), (room), sizeof *(list)))
 /* The index of `key` among n items of `size` bytes, or -1.  Each item starts with its int64_t key,
  * and the keys ascend. */
 int64_t rshi_find(const void *list, int64_t n, size_t size, int64_t key);

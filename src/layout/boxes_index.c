@@ -121,18 +121,14 @@ typedef struct looking {
     void *ctx;
 } looking;
 
+/* Between the blocks of a stripe there may be room for many boxes. */
 static bool apart(const looking *w, const int64_t *lo, const int64_t *hi) {
-    for (int d = 0; d < w->l->desc.ndim; d++)
-        if (lo[d] >= rshi_stripe_end(&w->query[d]) || hi[d] <= w->query[d].lo) return true;
+    for (int d = 0; d < w->l->desc.ndim; d++) {
+        const rshi_stripe *q = &w->query[d];
+        if (lo[d] >= rshi_stripe_end(q) || hi[d] <= q->lo) return true;
+        if (q->count > 1 && rshi_stripe_before(q, hi[d]) == rshi_stripe_before(q, lo[d])) return true;
+    }
     return false;
-}
-
-static bool misses(const looking *w, const rsh_box *b) {
-    for (int d = 0; d < w->l->desc.ndim; d++)
-        if (w->query[d].count > 1 &&
-            rshi_stripe_before(&w->query[d], b->hi[d]) == rshi_stripe_before(&w->query[d], b->lo[d]))
-            return true;
-    return apart(w, b->lo, b->hi);
 }
 
 static rsh_status look(const looking *w, int64_t node, int64_t from, int64_t to) {
@@ -144,8 +140,8 @@ static rsh_status look(const looking *w, int64_t node, int64_t from, int64_t to)
         return look(w, 2 * node + 2, mid, to);
     }
     for (int64_t i = from; i < to; i++) {
-        int64_t b = w->l->by_place[i];
-        if (!misses(w, &w->l->desc.boxes[b].box)) RSH_TRY(w->fn(w->ctx, b));
+        const rsh_box *b = &w->l->desc.boxes[w->l->by_place[i]].box;
+        if (!apart(w, b->lo, b->hi)) RSH_TRY(w->fn(w->ctx, w->l->by_place[i]));
     }
     return RSH_OK;
 }

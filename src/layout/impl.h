@@ -82,12 +82,14 @@ int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, in
                              int64_t i);
 /* Local extent of a dim at a position: its segments' pieces one after the other. */
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
-/* The pieces at one mesh position, appended to a growing list. */
+/* The pieces at one mesh position, appended to a growing list; of a flat layout only those that
+ * meet `query`, unless that is NULL. */
 typedef struct rshi_pieces {
     rshi_piece *piece;
     int64_t n, room;
 } rshi_pieces;
-rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
+rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, const rshi_stripe *query,
+                          rshi_pieces *out);
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
 /* The piece as another of its holders on a mesh has it. */
 void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p);

@@ -19,8 +19,15 @@ typedef struct rshi_stripe {
 static inline int64_t rshi_stripe_size(const rshi_stripe *s) {
     return s->count ? (s->count - 1) * s->len + s->last : 0;
 }
-rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi); /* [lo, hi); empty if lo >= hi */
-int64_t rshi_stripe_end(const rshi_stripe *s);         /* one past the last index; lo if empty */
+/* [lo, hi); empty if lo >= hi */
+static inline rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi) {
+    if (lo >= hi) return (rshi_stripe){lo, 0, 0, 0, 0};
+    return (rshi_stripe){lo, hi - lo, hi - lo, 1, hi - lo};
+}
+/* One past the last index; lo if empty. */
+static inline int64_t rshi_stripe_end(const rshi_stripe *s) {
+    return s->count ? s->lo + (s->count - 1) * s->stride + s->last : s->lo;
+}
 int64_t rshi_stripe_before(const rshi_stripe *s, int64_t x); /* how many of its indices are < x */
 bool rshi_stripe_has(const rshi_stripe *s, int64_t x);
 int64_t rshi_stripe_at(const rshi_stripe *s, int64_t i); /* its i-th index, 0 <= i < size */
@@ -37,6 +44,14 @@ typedef struct rshi_runs {
 /* Appends the runs of a and b inside [lo, hi), in ascending order of first index.  RSH_ENOMEM. */
 rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi,
                                rshi_runs *out);
+/* The one run of two stripes of one block each; false: there is none.  Most overlaps are such. */
+static inline bool rshi_range_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo,
+                                      int64_t hi, rshi_run *out) {
+    int64_t from = rshi_max(lo, rshi_max(a->lo, b->lo));
+    int64_t to = rshi_min(hi, rshi_min(a->lo + a->last, b->lo + b->last));
+    *out = (rshi_run){from - a->lo, from - b->lo, to - from, 1, 0, 0};
+    return from < to;
+}
 /* How many indices a and b have in common inside [lo, hi). */
 int64_t rshi_stripe_common(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi);
 

@@ -64,6 +64,7 @@ typedef struct flattening {
     int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM]; /* of the part that is flattened */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];       /* the local box at hand */
     int64_t first;                                    /* where the flat range starts */
+    const rshi_stripe *query; /* only pieces that meet it are made; NULL: all */
     rshi_pieces *out;
 } flattening;
 
@@ -94,7 +95,8 @@ static rsh_status push_flat_segment(flattening *f, int d, int s, int64_t at, int
     f->p.seg[d] = s;
     for (int i = 0; i < n; i++) {
         f->p.set[d] = sub[i];
-        RSH_TRY(push_flat_box(f, d + 1, offset + (at + i0) * f->step[d]));
+        if (!f->query || rshi_stripe_common(&sub[i], &f->query[d], sub[i].lo, rshi_stripe_end(&sub[i])))
+            RSH_TRY(push_flat_box(f, d + 1, offset + (at + i0) * f->step[d]));
         i0 += rshi_stripe_size(&sub[i]);
     }
     return RSH_OK;
@@ -137,8 +139,8 @@ static rsh_status push_flat_range(flattening *f, int d, int64_t from, int64_t to
     return push_flat_range(f, d + 1, r0, r1);
 }
 
-static rsh_status push_flat(const rsh_layout *l, rshi_piece *p, rshi_pieces *out) {
-    flattening f = {.l = l, .p = *p, .out = out};
+static rsh_status push_flat(const rsh_layout *l, rshi_piece *p, const rshi_stripe *query, rshi_pieces *out) {
+    flattening f = {.l = l, .p = *p, .query = query, .out = out};
     int64_t total = 1;
     f.p.flat = true;
     f.p.fixed |= rshi_cut_axes(&l->flat);
@@ -154,10 +156,10 @@ static rsh_status push_flat(const rsh_layout *l, rshi_piece *p, rshi_pieces *out
     return push_flat_range(&f, 0, range.lo, rshi_stripe_end(&range));
 }
 
-rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out) {
+rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, const rshi_stripe *query, rshi_pieces *out) {
     if (!l->count) return RSH_OK;
     rshi_piece p = {.rank = rshi_layout_rank_at(l, position), .position = position, .fixed = l->partial};
-    return l->flat.naxes ? push_flat(l, &p, out) : push_products(l, 0, &p, out);
+    return l->flat.naxes ? push_flat(l, &p, query, out) : push_products(l, 0, &p, out);
 }
 
 /* ---- all pieces of a rank ---- */
@@ -194,7 +196,7 @@ rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **ou
     if (l->desc.is_boxes)
         st = push_boxes(l, rank, &list);
     else if (position >= 0)
-        st = rshi_pieces_at(l, position, &list);
+        st = rshi_pieces_at(l, position, NULL, &list);
     if (st) {
         rshi_free(list.piece);
         return st;

@@ -41,8 +41,10 @@ static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment
     for (; j < q->count && q->lo + j * q->stride < hi && next < g->cut.parts; j++) {
         if (!clipped_block(q, j, g->start, hi, &from, &to)) continue;
         int64_t last = rshi_cut_locate(l, &g->cut, g->size, to - 1 - g->start);
-        for (int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start)); k <= last; k++)
-            if (!may_be_empty || holds_something(l, g, k)) RSH_TRY(push(out, k));
+        int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start));
+        RSH_TRY(RSHI_GROW(out->at, out->n + rshi_max(0, last + 1 - k), &out->room));
+        for (; k <= last; k++)
+            if (!may_be_empty || holds_something(l, g, k)) out->at[out->n++] = k;
         next = last + 1;
         rshi_stripe done = rshi_cut_stripe(l, &g->cut, g->start, g->size, last);
         j = rshi_max(j,
@@ -134,6 +136,8 @@ typedef struct search {
     rshi_range_fn range_fn; /* flat: wants ranges of parts instead of pieces */
     void *ctx;
     numbers list[RSH_MAX_NDIM]; /* per dim: runs of [segment, how many, coordinates...] */
+    int open[RSH_MAX_NDIM], nopen; /* dims along which several coordinates meet the query */
+    rshi_pieces pieces; /* flat: of the position at hand */
 } search;
 
 /* Position share of coordinate k of a cut. */
@@ -164,36 +168,58 @@ static rsh_status list_dim(search *s, int d) {
     return RSH_OK;
 }
 
-/* One combination of segments and coordinates is complete: settle where it lies at its first holder and hand it out. */
-static rsh_status hand_out(search *s, rshi_piece *p) {
-    p->fixed = s->l->partial;
-    for (int d = 0; d < s->l->desc.ndim; d++) p->fixed |= rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
-    rshi_piece_move(s->l, p->position, p); /* along the other axes its coordinates are 0 */
-    return s->fn(s->ctx, p);
+/* Coordinate k of segment g along dim d: the position moves there from `position`, which has coordinate 0. */
+static void choose(const search *s, int d, int g, int64_t k, int64_t position, rshi_piece *p) {
+    const rshi_resolved_segment *segment = &s->l->dim[d].segment[g];
+    p->set[d] = rshi_cut_stripe(s->l, &segment->cut, segment->start, segment->size, k);
+    p->position = position + share(s->l, &segment->cut, k);
 }
 
-static rsh_status walk_dims(search *s, int d, rshi_piece *p) {
-    if (d == s->l->desc.ndim) return hand_out(s, p);
+/* Every combination of what is left to choose; one that is complete is handed out at its first holder. */
+static rsh_status walk_dims(search *s, int i, rshi_piece *p) {
+    if (i == s->nopen) {
+        rshi_piece_move(s->l, p->position, p); /* along the other axes its coordinates are 0 */
+        return s->fn(s->ctx, p);
+    }
+    int d = s->open[i];
     const numbers *list = &s->list[d];
     int64_t position = p->position;
-    for (int64_t i = 0; i < list->n; i += 2 + list->at[i + 1]) {
-        const rshi_resolved_segment *g = &s->l->dim[d].segment[list->at[i]];
-        p->seg[d] = (int)list->at[i];
-        for (int64_t j = 0; j < list->at[i + 1]; j++) {
-            int64_t k = list->at[i + 2 + j];
-            p->set[d] = rshi_cut_stripe(s->l, &g->cut, g->start, g->size, k);
-            p->position = position + share(s->l, &g->cut, k);
-            RSH_TRY(walk_dims(s, d + 1, p));
+    unsigned fixed = p->fixed;
+    for (int64_t at = 0; at < list->n; at += 2 + list->at[at + 1]) {
+        p->seg[d] = (int)list->at[at];
+        p->fixed = fixed | rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
+        for (int64_t j = 0; j < list->at[at + 1]; j++) {
+            choose(s, d, p->seg[d], list->at[at + 2 + j], position, p);
+            RSH_TRY(walk_dims(s, i + 1, p));
         }
     }
     p->position = position;
+    p->fixed = fixed;
     return RSH_OK;
 }
 
+/* A dim along which one coordinate meets the query is settled once; a rank's many neighbours differ along others. */
+static void settle_dim(search *s, int d, rshi_piece *p) {
+    const numbers *list = &s->list[d];
+    int64_t n = 0, at = 0;
+    for (int64_t i = 0; i < list->n; i += 2 + list->at[i + 1]) {
+        if (!n) at = i;
+        n += list->at[i + 1];
+    }
+    if (n != 1) {
+        s->open[s->nopen++] = d;
+        return;
+    }
+    p->seg[d] = (int)list->at[at];
+    p->fixed |= rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
+    choose(s, d, p->seg[d], list->at[at + 2], p->position, p);
+}
+
 static rsh_status search_mesh(search *s) {
-    rshi_piece p = {0};
+    rshi_piece p = {.fixed = s->l->partial};
     rsh_status st = RSH_OK;
     for (int d = 0; d < s->l->desc.ndim && !st; d++) st = list_dim(s, d);
+    for (int d = 0; d < s->l->desc.ndim && !st; d++) settle_dim(s, d, &p);
     if (!st) st = walk_dims(s, 0, &p);
     for (int d = 0; d < s->l->desc.ndim; d++) rshi_free(s->list[d].at);
     return st;
@@ -219,19 +245,12 @@ static bool reach(const rsh_layout *l, int d, int64_t position, const rshi_strip
     return any;
 }
 
-static bool meets(const search *s, const rshi_piece *p) {
-    for (int d = 0; d < s->l->desc.ndim; d++)
-        if (!rshi_stripe_common(&p->set[d], &s->query[d], p->set[d].lo, rshi_stripe_end(&p->set[d]))) return false;
-    return true;
-}
-
 static rsh_status hand_out_position(search *s, int64_t position) {
-    rshi_pieces list = {0};
-    rsh_status st = rshi_pieces_at(s->l, position, &list);
-    for (int64_t i = 0; i < list.n && !st; i++)
-        if (meets(s, &list.piece[i])) st = s->fn(s->ctx, &list.piece[i]);
-    rshi_free(list.piece);
-    return st;
+    rshi_pieces *list = &s->pieces;
+    list->n = 0;
+    RSH_TRY(rshi_pieces_at(s->l, position, s->query, list));
+    for (int64_t i = 0; i < list->n; i++) RSH_TRY(s->fn(s->ctx, &list->piece[i]));
+    return RSH_OK;
 }
 
 /* A part that is flattened: its local extents, and of each dim the range that the query reaches. */
@@ -413,5 +432,8 @@ rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rsh
     for (int d = 0; d < l->desc.ndim; d++)
         if (!query[d].count) return RSH_OK;
     if (l->desc.is_boxes) return rshi_boxes_meeting(l, query, hand_out_box, &s);
-    return l->flat.naxes ? walk_bases(&s, 0, 0, 0, &f) : search_mesh(&s);
+    if (!l->flat.naxes) return search_mesh(&s);
+    rsh_status st = walk_bases(&s, 0, 0, 0, &f);
+    rshi_free(s.pieces.piece);
+    return st;
 }

@@ -5,15 +5,6 @@
  * and repeated: the cost is the number of different runs, not the length of the dim. */
 #include "layout/layout.h"
 
-rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi) {
-    if (lo >= hi) return (rshi_stripe){lo, 0, 0, 0, 0};
-    return (rshi_stripe){lo, hi - lo, hi - lo, 1, hi - lo};
-}
-
-int64_t rshi_stripe_end(const rshi_stripe *s) {
-    return s->count ? s->lo + (s->count - 1) * s->stride + s->last : s->lo;
-}
-
 int64_t rshi_stripe_before(const rshi_stripe *s, int64_t x) {
     if (!s->count || x <= s->lo) return 0;
     if (x >= rshi_stripe_end(s)) return rshi_stripe_size(s);
@@ -112,15 +103,10 @@ static rsh_status list_cut_off(const rshi_stripe *a, const rshi_stripe *b, meeti
     return RSH_OK;
 }
 
-/* Two blocks: most overlaps. */
-static rsh_status overlap_ranges(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, rshi_runs *out) {
-    int64_t from = rshi_max(lo, rshi_max(a->lo, b->lo)), to = rshi_min(hi, rshi_min(a->lo + a->last, b->lo + b->last));
-    return from < to ? push(out, (rshi_run){from - a->lo, from - b->lo, to - from, 1, 0, 0}) : RSH_OK;
-}
-
 rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, rshi_runs *out) {
+    rshi_run r;
     if (!a->count || !b->count) return RSH_OK;
-    if (a->count == 1 && b->count == 1) return overlap_ranges(a, b, lo, hi, out);
+    if (a->count == 1 && b->count == 1) return rshi_range_overlap(a, b, lo, hi, &r) ? push(out, r) : RSH_OK;
     meeting m = meet(a, b, lo, hi);
     if (m.lo >= m.hi) return RSH_OK;
     if (m.repeats > 1) RSH_TRY(list_cut_off(a, b, &m, out));

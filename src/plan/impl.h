@@ -237,6 +237,8 @@ void rshi_pieces_forget_after(rshi_rank_edges *s, rshi_kept mark);
 rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
 /* Adds a copy that may be changed until the next one is added; NULL and a sentence: no memory. */
 rshi_edge *rshi_edges_new(rshi_edges *list, const rshi_edge *like);
+/* Adds an edge of one source, with copies of its pieces; with `take` it is handed over as it is. */
+rsh_status rshi_edges_give(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e);
 /* With `take`: hand over the edges of an array, and forget the pieces that were kept since the
  * mark. */
 rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept mark);
@@ -263,6 +265,8 @@ typedef struct rshi_region {
 /* A plain edge of the pair from piece a itself into b: the whole of what they have in common. */
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                     rshi_edge *e);
+/* The same edge into another piece of the destination. */
+void rshi_edge_aim(rshi_edge *e, const rshi_piece *b);
 /* Restrict the whole to indices lo to hi - 1 of the common ones along `dim`; false: there are none.
  */
 bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi);
@@ -285,8 +289,8 @@ typedef struct rshi_near {
 /* Cut a stripe of `across` elements an index into n ranges of indices [at[i], at[i + 1]) with
  * equally many elements that are not near, as far as whole indices allow; near parts are disjoint.
  * `at` has n + 1 entries. */
-void rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear,
-                   int64_t n, int64_t *at);
+rsh_status rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear,
+                         int64_t n, int64_t *at);
 /* The dim along which a piece is cut: the longest, the outermost of equals. */
 int rshi_piece_longest_dim(const rsh_layout *l, const rshi_piece *b);
 /* Where slice i of n of a stripe begins, as an index of the dim; for i = n its end. */
@@ -315,6 +319,8 @@ bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair);
 /* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
  * how many slices the way would cut the region; 1: it does not apply. */
 rsh_status rshi_direct_edge(const rshi_region *r);
+/* Does every region of b go directly, from one source?  Then no region has to be looked at. */
+bool rshi_piece_goes_directly(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b);
 int64_t rshi_sliced_slices(const rshi_region *r);
 rsh_status rshi_sliced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_relayed_edges(rshi_region *r, bool *applies);

@@ -254,7 +254,7 @@ static rsh_status cut_cells(rshi_sums *s, int64_t i, int64_t count) {
             if (d != dim) across *= rshi_stripe_size(&cell[d]);
         RSH_TRY(list_near(s, cell, dim, &n));
         RSH_TRY(RSHI_GROW(s->at, s->nat + count + 1, &s->at_room));
-        rshi_far_cuts(&cell[dim], across, s->near, n, count, s->at + s->nat);
+        RSH_TRY(rshi_far_cuts(&cell[dim], across, s->near, n, count, s->at + s->nat));
         s->nat += count + 1;
     }
     return RSH_OK;

@@ -68,6 +68,16 @@ rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e) {
     return rshi_edges_new(list, e) ? RSH_OK : RSH_ENOMEM;
 }
 
+rsh_status rshi_edges_give(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e) {
+    if (s->take) return s->take(s->ctx, e);
+    const rshi_piece *src = rshi_piece_keep(s, e->src), *dst = rshi_piece_keep(s, e->dst);
+    rshi_edge *kept = src && dst ? rshi_edges_new(list, e) : NULL;
+    if (!kept) return RSH_ENOMEM;
+    kept->src = kept->with = src;
+    kept->dst = dst;
+    return RSH_OK;
+}
+
 rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept mark) {
     if (!s->take) return RSH_OK;
     for (int64_t i = 0; i < list->n; i++) RSH_TRY(s->take(s->ctx, &list->edge[i]));

@@ -8,13 +8,39 @@ typedef struct receiving {
     const rshi_piece *b;
     rshi_rank_edges *edges;
     rshi_edges *out;
+    rshi_edge e;    /* where b goes directly: the edge from the source piece at hand */
+    rshi_piece src; /* that piece, at the holder that serves b */
 } receiving;
+
+/* A rank may have as many neighbours as there are ranks, and nothing of the edge but its source differs. */
+static rsh_status receive_directly(void *ctx, const rshi_piece *a) {
+    receiving *r = ctx;
+    const rshi_pair *pair = &r->p->pair[r->tensor];
+    if (pair->keep) {
+        rshi_piece_at_partial(pair->from, a, rshi_piece_partial(pair->to, r->b), &r->src);
+        a = &r->src;
+    }
+    int64_t holder = rshi_serving_holder(r->p, pair, a, r->b->rank, r->e.turn);
+    if (holder) {
+        rshi_piece_at_holder(pair->from, a, holder, &r->src);
+        a = &r->src;
+    }
+    r->e.src = r->e.with = a;
+    return rshi_edges_give(r->edges, r->out, &r->e);
+}
 
 static rsh_status receive_from(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
     rshi_kept mark = rshi_pieces_end(r->edges);
     RSH_TRY(rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out));
     return r->out == &r->edges->receives ? rshi_edges_hand_over(r->edges, r->out, mark) : RSH_OK;
+}
+
+static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
+    const rshi_pair *pair = &r->p->pair[r->tensor];
+    bool directly = rshi_piece_goes_directly(r->p, pair, r->b);
+    if (directly) rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
+    return rshi_layout_search(pair->from, query, directly ? receive_directly : receive_from, r);
 }
 
 /* A piece that no source contributes to gets the identity of the op. */
@@ -29,10 +55,11 @@ static rsh_status fill(const rsh_plan *p, int64_t tensor, const rshi_piece *b, r
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
                                rshi_edges *out) {
     const rshi_pair *pair = &p->pair[tensor];
-    receiving r = {p, tensor, b, edges, out};
+    receiving r;
+    r.p = p, r.tensor = tensor, r.b = b, r.edges = edges, r.out = out;
     if (pair->fill_others && rshi_piece_partial(pair->to, b)) return fill(p, tensor, b, out);
     if (pair->irregular) return rshi_irregular_receives(p, tensor, b, edges, out);
-    return rshi_layout_search(pair->from, b->set, receive_from, &r);
+    return search_sources(&r, b->set);
 }
 
 rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
@@ -50,7 +77,8 @@ rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edg
 
 /* A piece inside the box is looked for; the others are left out. */
 static rsh_status receive_in(const rsh_plan *p, const rshi_piece *b, const rshi_stripe *box, rshi_rank_edges *s) {
-    receiving r = {p, 0, b, s, &s->receives};
+    receiving r;
+    r.p = p, r.tensor = 0, r.b = b, r.edges = s, r.out = &s->receives;
     rshi_stripe query[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(p->pair[0].to); d++) {
         query[d] = b->set[d];
@@ -60,7 +88,7 @@ static rsh_status receive_in(const rsh_plan *p, const rshi_piece *b, const rshi_
                                          rshi_min(rshi_stripe_end(&query[d]), rshi_stripe_end(&box[d])));
     }
     if (p->pair[0].fill_others && rshi_piece_partial(p->pair[0].to, b)) return RSH_OK;
-    return rshi_layout_search(p->pair[0].from, query, receive_from, &r);
+    return search_sources(&r, query);
 }
 
 rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_stripe *box, rshi_rank_edges *s) {
@@ -81,7 +109,6 @@ rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_str
 static rsh_status set_copies_apart(rshi_rank_edges *s) {
     rshi_edges *in = &s->receives;
     int64_t kept = 0;
-    RSH_TRY(rshi_edges_hand_over(s, in, (rshi_kept){0}));
     for (int64_t i = 0; i < in->n; i++) {
         if (rshi_edge_is_copy(&in->edge[i]))
             RSH_TRY(rshi_edges_add(&s->copies, &in->edge[i]));
@@ -95,6 +122,9 @@ static rsh_status set_copies_apart(rshi_rank_edges *s) {
 rsh_status rshi_plan_receives(const rsh_plan *p, int64_t rank, rshi_rank_edges *s) {
     rshi_rank_edges_clear(s);
     s->rank = rank;
-    for (int64_t t = 0; t < p->n; t++) RSH_TRY(rshi_tensor_receives(p, t, s));
+    for (int64_t t = 0; t < p->n; t++) {
+        RSH_TRY(rshi_tensor_receives(p, t, s));
+        RSH_TRY(rshi_edges_hand_over(s, &s->receives, (rshi_kept){0}));
+    }
     return set_copies_apart(s);
 }

@@ -34,7 +34,6 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->from_dst = false;
     e->src_layout = pair->from;
     e->dst_layout = pair->to;
-    e->dst = b;
     e->with = e->src = a;
     e->nsrc = 1;
     e->op = RSH_OP_NONE;
@@ -42,13 +41,18 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
     e->wire_size = pair->wire_size;
-    e->owner = b->rank;
-    e->turn = rsh_layout_describe(pair->to)->is_boxes ? rshi_layout_position(pair->to, b->rank) : b->position;
     if (pair->reduce) {
         e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
         e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
     }
-    for (int d = 0, ndim = rsh_layout_ndim(pair->to); d < ndim; d++) {
+    rshi_edge_aim(e, b);
+}
+
+void rshi_edge_aim(rshi_edge *e, const rshi_piece *b) {
+    e->dst = b;
+    e->owner = b->rank;
+    e->turn = rsh_layout_describe(e->dst_layout)->is_boxes ? rshi_layout_position(e->dst_layout, b->rank) : b->position;
+    for (int d = 0, ndim = rsh_layout_ndim(e->dst_layout); d < ndim; d++) {
         e->lo[d] = b->set[d].lo;
         e->hi[d] = rshi_stripe_end(&b->set[d]);
     }
@@ -114,7 +118,7 @@ rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
     for (int64_t i = 0; i < e->nsrc; i++) {
         rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, r->b) : i, &src[i]);
         int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], r->b->rank, turn);
-        rshi_piece_at_holder(from, &src[i], holder, &src[i]);
+        if (holder) rshi_piece_at_holder(from, &src[i], holder, &src[i]); /* it is at its first one */
     }
     return RSH_OK;
 }

@@ -1,8 +1,7 @@
 /* Relay: how the ranks of a node that hold a destination piece divide among them what they must fetch.
  *
  * The piece is cut along its longest dim into one range for each of them, so that each fetches equally much of what no
- * rank of the node holds.  What is near follows from the source pieces of the node's ranks; along the dim the number of
- * far elements before an index only grows, so each cut is found by bisection. */
+ * rank of the node holds (far_cuts.c).  What is near follows from the source pieces of the node's ranks. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -19,41 +18,15 @@ int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i) {
     return start < size ? rshi_stripe_at(b, start) : rshi_stripe_end(b);
 }
 
-/* ---- cuts ---- */
-
-/* Elements that are not near, of those before index x. */
-static int64_t far_before(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear, int64_t x) {
-    int64_t n = across * rshi_stripe_before(b, x);
-    for (int64_t i = 0; i < nnear; i++)
-        if (near[i].along.lo < x) n -= near[i].across * rshi_stripe_common(&near[i].along, b, b->lo, x);
-    return n;
-}
-
-void rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear, int64_t n, int64_t *at) {
-    int64_t end = rshi_stripe_end(b), far = far_before(b, across, near, nnear, end);
-    at[0] = b->lo;
-    for (int64_t i = 1; i < n; i++) {
-        int64_t lo = at[i - 1], hi = end, target = rshi_slice_start(far, n, i);
-        while (lo < hi) {
-            int64_t mid = lo + (hi - lo) / 2;
-            if (far_before(b, across, near, nnear, mid) < target)
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-        at[i] = lo;
-    }
-    at[n] = end;
-}
-
 /* ---- what the node holds ---- */
 
 typedef struct nearby {
     const rsh_layout *from;
     const rshi_piece *b;
     int dim;
-    rshi_near *near; /* owned */
-    rshi_piece *seen; /* owned: the same pieces, at their first holders */
+    bool groups;      /* ranks hold the same part or nothing in common: parts are told apart by their numbers */
+    rshi_near *near;  /* owned */
+    rshi_piece *seen; /* owned: without groups, the same pieces, at their first holders */
     int64_t n, room, seen_room;
     int64_t *group; /* owned: parts, with their partial positions, that were looked at */
     int64_t ngroups, groups_room;
@@ -74,12 +47,14 @@ static rsh_status add_piece(nearby *w, const rshi_piece *piece) {
         if (!n) return RSH_OK;
         if (d != w->dim) across *= n;
     }
-    rshi_piece_at_holder(w->from, piece, 0, &a);
-    if (is_seen(w, &a)) return RSH_OK;
+    if (!w->groups) {
+        rshi_piece_at_holder(w->from, piece, 0, &a);
+        if (is_seen(w, &a)) return RSH_OK;
+        RSH_TRY(RSHI_GROW(w->seen, w->n + 1, &w->seen_room));
+        w->seen[w->n] = a;
+    }
     RSH_TRY(RSHI_GROW(w->near, w->n + 1, &w->room));
-    RSH_TRY(RSHI_GROW(w->seen, w->n + 1, &w->seen_room));
-    w->near[w->n] = (rshi_near){a.set[w->dim], across};
-    w->seen[w->n++] = a;
+    w->near[w->n++] = (rshi_near){piece->set[w->dim], across};
     return RSH_OK;
 }
 
@@ -97,11 +72,11 @@ static rsh_status is_known(nearby *w, int64_t rank, bool *known) {
     return RSH_OK;
 }
 
-static rsh_status add_rank(nearby *w, bool groups, int64_t rank) {
+static rsh_status add_rank(nearby *w, int64_t rank) {
     rshi_piece *list = NULL;
     int64_t n = 0;
     bool known = false;
-    if (groups) RSH_TRY(is_known(w, rank, &known));
+    if (w->groups) RSH_TRY(is_known(w, rank, &known));
     if (known) return RSH_OK;
     rsh_status st = rshi_layout_pieces(w->from, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) st = add_piece(w, &list[i]);
@@ -151,13 +126,13 @@ static rsh_status cut(const rsh_plan *p, int64_t node, rshi_relay *r) {
     const rsh_layout *to = p->pair[r->tensor].to;
     int64_t across = 1;
     rsh_status st = RSH_OK;
-    bool groups = rshi_layout_has_groups(w.from);
+    w.groups = rshi_layout_has_groups(w.from);
     w.dim = r->dim = rshi_piece_longest_dim(to, &r->b);
     for (int d = 0; d < rsh_layout_ndim(to); d++)
         if (d != r->dim) across *= rshi_stripe_size(&r->b.set[d]);
     st = RSHI_GROW(r->at, r->n + 1, &r->at_room);
-    for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, groups, p->rank[rshi_crew_ordinal(&c, i)]);
-    if (!st) rshi_far_cuts(&r->b.set[r->dim], across, w.near, w.n, r->n, r->at);
+    for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, p->rank[rshi_crew_ordinal(&c, i)]);
+    if (!st) st = rshi_far_cuts(&r->b.set[r->dim], across, w.near, w.n, r->n, r->at);
     rshi_free(w.near);
     rshi_free(w.seen);
     rshi_free(w.group);

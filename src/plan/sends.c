@@ -12,6 +12,8 @@ typedef struct sending {
     rshi_server from; /* this rank, with its source piece */
     rshi_piece first; /* that piece where others look for it */
     rshi_rank_edges *edges;
+    rshi_edge e;     /* where regions go directly: the edge into the piece at hand */
+    rshi_piece held; /* that piece at one of its holders */
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -73,6 +75,27 @@ static rsh_status send_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     return RSH_OK;
 }
 
+/* Does all that this rank sends into b go directly?  Also to a reduction that one rank wants: of its sources only this
+ * rank is listed. */
+static bool sends_directly(const sending *w, const rshi_piece *b) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    if (!pair->reduce) return rshi_piece_goes_directly(w->p, pair, b);
+    return !pair->irregular && !pair->slice && !pair->by_node && !w->edges->whole_sends &&
+           rshi_piece_holders(pair->to, b) == 1;
+}
+
+/* Into holder j of b, if this rank serves it; nothing of the edge but its destination differs. */
+static rsh_status send_directly(sending *w, const rshi_piece *b, int64_t j) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j))) return RSH_OK;
+    rshi_piece_at_holder(pair->to, b, j, &w->held);
+    rshi_edge_aim(&w->e, &w->held);
+    if (w->from.holders > 1 &&
+        rshi_serving_holder(w->p, pair, w->from.a, w->held.rank, w->e.turn) != w->from.index)
+        return RSH_OK;
+    return rshi_edges_give(w->edges, &w->edges->sends, &w->e);
+}
+
 /* b at every partial position and every holder. */
 static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     sending *w = ctx;
@@ -80,10 +103,12 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to);
     int64_t holders = rshi_piece_holders(pair->to, b);
     int64_t first = pair->keep ? rshi_piece_partial(pair->from, w->from.a) : 0;
+    bool directly = sends_directly(w, b);
     for (int64_t i = first; i < (pair->keep ? first + 1 : partials); i++) {
         rshi_piece at;
         if (partials > 1) rshi_piece_at_partial(pair->to, b, i, &at);
-        for (int64_t j = 0; j < holders; j++) RSH_TRY(send_to_holder(w, partials > 1 ? &at : b, j));
+        const rshi_piece *to = partials > 1 ? &at : b;
+        for (int64_t j = 0; j < holders; j++) RSH_TRY(directly ? send_directly(w, to, j) : send_to_holder(w, to, j));
     }
     return RSH_OK;
 }
@@ -95,6 +120,7 @@ static rsh_status send_piece(sending *w) {
         rshi_piece_at_partial(pair->from, w->from.a, 0, &w->first);
         rshi_piece_at_holder(pair->from, &w->first, 0, &w->first);
     }
+    rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* `send_directly` aims it */
     return rshi_layout_search(pair->to, w->first.set, send_to_holders, w);
 }
 
@@ -159,7 +185,8 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
 }
 
 static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
-    sending w = {.p = p, .tensor = tensor, .edges = s};
+    sending w;
+    w.p = p, w.tensor = tensor, w.edges = s;
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);

@@ -15,6 +15,7 @@ typedef struct candidates {
 /* Holders are looked for among the ranks of the node, or where these are more the other way round. */
 int64_t rshi_holders_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node) {
     int64_t k = rshi_piece_holders(l, a), n = 0;
+    if (k == 1) return rshi_plan_node(p, rshi_piece_holder(l, a, 0)) == node;
     rshi_crew c = rshi_plan_crew(p, node);
     for (int64_t j = 0; j < k && k <= c.n; j++) n += rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node;
     for (int64_t i = 0; i < c.n && k > c.n; i++)

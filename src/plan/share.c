@@ -9,6 +9,7 @@
 
 #define FIRST_CHUNK ((size_t)1 << 10) /* bytes; chunks double from there */
 #define LARGEST_CHUNK ((size_t)1 << 21)
+#define GROWTH 4 /* of a full array: it is copied seldom, and what stays unused is never touched */
 
 /* Memory that never moves, for ends and numbers. */
 typedef struct chunk {
@@ -29,6 +30,12 @@ typedef struct meeting {
     rshi_runs runs;
 } meeting;
 
+/* The numbers of an end. */
+typedef struct placed {
+    const int64_t *first, *step;
+    bool flat;
+} placed;
+
 /* A share with what it owns. */
 typedef struct share {
     rsh_share shown;
@@ -41,7 +48,7 @@ typedef struct share {
         int ndim, nloops;
         const int64_t *n;
         const int *dim;
-        rsh_transfer_end dst, src; /* `src`: its last one */
+        placed dst, src; /* `src`: its last one */
     } like;
 } share;
 
@@ -87,7 +94,7 @@ static inline const int *keep_dims(share *s, const int *dims, int n, const int *
 
 static rsh_status grow(transfers *list) {
     if (list->n < list->room) return RSH_OK;
-    int64_t room = rshi_max(4, 2 * list->room);
+    int64_t room = rshi_max(4, GROWTH * list->room);
     rsh_transfer *at = rshi_alloc_data((size_t)room * sizeof *at, false);
     if (!at) return rshi_nomem();
     if (list->n) memcpy(at, list->at, (size_t)list->n * sizeof *at);
@@ -117,10 +124,10 @@ static rsh_status set_loops(share *s, rsh_transfer *t) {
     return t->n && t->dim ? RSH_OK : rshi_nomem();
 }
 
-/* A piece at the combination of runs at hand; by_dst: its indices are those of the destination piece.  `like` is an end
- * that may have the same numbers. */
-static rsh_status set_end(share *s, const rsh_transfer *t, const rshi_piece *p, bool by_dst,
-                          const rsh_transfer_end *like, rsh_transfer_end *end) {
+/* A piece at the combination of runs at hand; by_dst: its indices are those of the destination piece.  `like`: the
+ * numbers of an end that may have the same ones; from here on those of this end. */
+static inline rsh_status set_end(share *s, const rsh_transfer *t, const rshi_piece *p, bool by_dst, placed *like,
+                                 rsh_transfer_end *end) {
     int64_t first[RSH_MAX_NDIM], step[RSH_MAX_LOOPS];
     int loops = 0;
     bool alike = t->nloops == s->like.nloops && t->ndim == s->like.ndim && p->flat == like->flat;
@@ -140,22 +147,20 @@ static rsh_status set_end(share *s, const rsh_transfer *t, const rshi_piece *p, 
         if (r->count > 1) step[loops++] = apart * unit;
         if (r->len > 1) step[loops++] = unit;
     }
-    end->first = keep(s, first, p->flat ? 1 : t->ndim, alike ? like->first : NULL);
-    end->step = keep(s, step, loops, alike ? like->step : NULL);
-    return end->first && end->step ? RSH_OK : rshi_nomem();
+    like->first = end->first = keep(s, first, p->flat ? 1 : t->ndim, alike ? like->first : NULL);
+    like->step = end->step = keep(s, step, loops, alike ? like->step : NULL);
+    like->flat = p->flat;
+    return like->first && like->step ? RSH_OK : rshi_nomem();
 }
 
 static rsh_status set_sources(share *s, const rshi_edge *e, rsh_transfer *t) {
     rsh_transfer_end *end = take_room(s, e->nsrc, sizeof *end);
-    const rsh_transfer_end *like = &s->like.src;
     if (!end) return rshi_nomem();
     for (int64_t i = 0; i < e->nsrc; i++) {
-        RSH_TRY(set_end(s, t, &e->src[i], e->from_dst, like, &end[i]));
+        RSH_TRY(set_end(s, t, &e->src[i], e->from_dst, &s->like.src, &end[i]));
         end[i].in_dst = e->from_dst;
         s->like.nloops = t->nloops, s->like.ndim = t->ndim; /* from here on the ends are of this transfer */
-        like = &end[i];
     }
-    s->like.src = *like;
     t->src = end;
     return RSH_OK;
 }
@@ -190,7 +195,6 @@ static rsh_status add_transfer(share *s, const rshi_edge *e, int ndim) {
     RSH_TRY(set_sources(s, e, t));
     s->like.ndim = ndim, s->like.nloops = t->nloops;
     s->like.n = t->n, s->like.dim = t->dim;
-    s->like.dst = t->dst;
     list->n++;
     return RSH_OK;
 }
@@ -213,7 +217,9 @@ static rsh_status meet(meeting *m, const rshi_stripe *a, const rshi_stripe *b, i
     if (m->runs.n && m->lo == lo && m->hi == hi && same_stripe(&m->a, a) && same_stripe(&m->b, b)) return RSH_OK;
     m->a = *a, m->b = *b, m->lo = lo, m->hi = hi;
     m->runs.n = 0;
-    return rshi_stripe_overlap(a, b, lo, hi, &m->runs);
+    if (a->count != 1 || b->count != 1 || !m->runs.room) return rshi_stripe_overlap(a, b, lo, hi, &m->runs);
+    m->runs.n = rshi_range_overlap(a, b, lo, hi, m->runs.run);
+    return RSH_OK;
 }
 
 static rsh_status add_edge(void *ctx, const rshi_edge *e) {

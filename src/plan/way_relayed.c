@@ -39,7 +39,10 @@ rsh_status rshi_relayed_edges(rshi_region *r, bool *applies) {
     RSH_TRY(rshi_relay_find(r->p, r->whole.tensor, r->b, r->edges, &relay));
     if (relay->n < 2 || rshi_holders_on(r->p, r->pair->from, r->a, relay->node)) return RSH_OK;
     *applies = true;
-    for (int64_t i = 0; i < relay->n; i++)
+    const rshi_stripe *a = &r->a->set[relay->dim];
+    int64_t i = 0, end = rshi_stripe_end(a);
+    while (i < relay->n && relay->at[i + 1] <= a->lo) i++; /* most ranges lie before or behind */
+    for (; i < relay->n && relay->at[i] < end; i++)
         if (restrict_to(r, relay->dim, relay->at[i], relay->at[i + 1])) RSH_TRY(take_or_read(r, relay->holder[i]));
     return RSH_OK;
 }
