@@ -215,7 +215,8 @@ RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
  * are undefined; exec and comm remain usable.  If the rank exchanges messages (opts.messages,
  * several nodes), the others get RSH_EPEER with the sentence, and the comm has failed.  A rank
  * refuses with RSH_EVALUE if data is missing or a destination shares memory with anything of its
- * own, and with RSH_ENOMEM.  Collective among the ranks of the layouts. */
+ * own, and with RSH_ENOMEM.  Memory of other ranks that are threads is compared at bind only: a run
+ * exchanges nothing before it begins.  Collective among the ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 /* Finishes a run that was begun, and waits for neighbours then.  No-op for NULL and in a forked
  * child.  Local but for that. */

@@ -1,7 +1,7 @@
 /* Patience: how a rank rests while nothing moves, and when it asks whether the others still live. */
 #include "shard/exec_run.h"
+#include "wait/wait.h"
 
-#include <sched.h>
 #include <time.h>
 
 #define SPINS 50       /* looks in vain before the core is offered to others */
@@ -46,17 +46,13 @@ static rsh_status ask(rsh_exec *e, double waited) {
  * have something to send. */
 rsh_status rshi_exec_rest(rsh_exec *e, bool may_wait) {
     if (e->looks++ < SPINS) return RSH_OK;
-    if (e->looks < SPINS + YIELDS) {
-        sched_yield();
-        return RSH_OK;
-    }
+    if (e->looks < SPINS + YIELDS && rshi_yield()) return RSH_OK;
     double waited = rshi_watch_look(&e->watch, RSHI_WATCH_STEP);
     if (e->looked && (e->suspects || waited - e->asked > ASKING)) {
         e->asked = waited;
         RSH_TRY(ask(e, waited));
     }
-    if (may_wait) nanosleep(&(struct timespec){0, NAP}, NULL);
-    else sched_yield();
+    if (may_wait || !rshi_yield()) nanosleep(&(struct timespec){0, NAP}, NULL);
     return RSH_OK;
 }
 

@@ -73,10 +73,8 @@ static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p)
         cpu_relax();
     }
     if (p->roomy) part_ways(flag);
-    for (int i = 0; i < p->yields; i++) {
-        if (reached(flag, target)) return true;
-        sched_yield();
-    }
+    for (int i = 0; i < p->yields && !reached(flag, target); i++)
+        if (!rshi_yield()) break;
     return reached(flag, target);
 }
 

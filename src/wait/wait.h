@@ -18,12 +18,16 @@ typedef struct rshi_flag {
 /* How long a waiter stays awake before it sleeps in the kernel, and when it gives up. */
 typedef struct rshi_patience {
     int spins;        /* busy looks at the flag */
-    int yields;       /* looks with a sched_yield before each */
+    int yields;       /* looks with a yield before each, while nobody wants the core */
     bool roomy;       /* there is a core for every rank */
     bool one_process; /* all waiters and posters share one address space: the cheaper futex */
     double nap;       /* seconds of sleep after which a waiter looks around */
     double timeout;   /* seconds until it gives up */
 } rshi_patience;
+
+/* Let others have the core for a moment.  False: somebody wants it for long, so that whoever waits
+ * had better sleep. */
+bool rshi_yield(void);
 
 /* Cores this process may run on. */
 int rshi_cores(void);

@@ -4,7 +4,6 @@
  * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed says no farewell, but its node knows. */
 #include "wire/wire.h"
 
-#include <sched.h>
 #include <time.h>
 
 #define AWAKE 0.002      /* seconds of yielding before the first nap */
@@ -20,10 +19,7 @@ double rshi_vigil_waited(rshi_vigil *v) { return rshi_watch_look(&v->watch, RSHI
 
 bool rshi_vigil_rest(rshi_vigil *v, const rshi_patience *p) {
     if (++v->looks < p->spins) return false;
-    if (rshi_vigil_waited(v) < AWAKE) {
-        sched_yield();
-        return v->looks % 64 == 0;
-    }
+    if (rshi_vigil_waited(v) < AWAKE && rshi_yield()) return v->looks % 64 == 0;
     v->nap = v->nap ? (v->nap * 2 < LONG_NAP ? v->nap * 2 : LONG_NAP) : SHORT_NAP;
     nanosleep(&(struct timespec){0, v->nap}, NULL);
     return true;
