@@ -21,15 +21,21 @@ gloo() { # gloo N: a row like those of the program
     awk -v s="$seconds" -v n="$1" 'BEGIN { printf "%-34s %14.9f %9.2f\n", "PyTorch reshard, gloo", s, n * n * 4 / s / 1e9 }'
 }
 
-for n in 8192 64; do
+peers() { # peers N RANKS
     if [ -x "$program" ] && [ "$launcher" ]; then
-        $launcher -n 2 "$program" $n "$rounds"
+        $launcher -n "$2" "$program" "$1" "$rounds"
     else
         echo "MPI, ScaLAPACK and the engine mpi are left out: there is no MPI"
     fi
+}
+
+for n in 8192 64; do
+    peers $n 2
     if "$python" -c 'import torch' 2> /dev/null; then
         gloo $n
     else
         echo "PyTorch is left out: $python has no torch"
     fi
 done
+for ranks in 4 8 32; do peers 8192 $ranks; done
+peers 64 4

@@ -92,6 +92,20 @@ void rshi_strip_ask(const rshi_strip *r, const char *src);
 /* How many bytes that asks for; 0: these rows need no asking. */
 int64_t rshi_strip_asked(const rshi_strip *r);
 
+/* Strips of short rows that follow one another in the destination: lines that two of them share
+ * are written once.  One that is {0} but for `tile` is ready. */
+#define RSHI_GATHER_TILE 4096
+#define RSHI_GATHER_ROOM 1088
+typedef struct rshi_gather {
+    char *dst;       /* where the tile goes, a line's start; NULL: it is empty */
+    size_t from, to; /* bytes of the tile that are filled */
+    _Alignas(4096) char tile[RSHI_GATHER_TILE + RSHI_GATHER_ROOM];
+} rshi_gather;
+/* Only strips that it takes can be added; nothing is sure to be written before the end. */
+bool rshi_gather_takes(const rshi_strip *r);
+void rshi_gather_add(rshi_gather *g, const rshi_strip *r, char *dst, const char *src);
+void rshi_gather_end(rshi_gather *g);
+
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
 

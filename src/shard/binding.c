@@ -5,6 +5,7 @@
  * messages before. */
 #include "shard/binding.h"
 
+#include "shard/team.h"
 #include "shard/route.h"
 
 typedef rshi_binding binding;
@@ -244,6 +245,10 @@ rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     int tag = rshi_comm_tag(e->comm); /* by ranks without messages too, so that it is the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
     rsh_status st = rshi_foreign_suspected(e->comm) ? rshi_foreign_check(e) : RSH_OK;
+    rshi_team_card team = {0};
     if (!st) st = compile(b);
-    return rshi_comm_open(e->comm, "bind: ready", 0, NULL, st);
+    if (!st) st = rshi_team_offer(e, &team);
+    st = rshi_comm_open_with(e->comm, "bind: ready", 0, NULL, st, &team, sizeof team);
+    rshi_team_join(e, st);
+    return st;
 }

@@ -1,6 +1,7 @@
 /* Exec: how it is made for a plan and a comm, bound for the user, and freed. */
 #include "shard/binding.h"
 #include "shard/clients.h"
+#include "shard/team.h"
 
 rsh_status rshi_exec_new(const rsh_plan *plan, rsh_comm *comm, rsh_exec **out) {
     rshi_clients *clients = rshi_clients_of(comm);
@@ -21,6 +22,7 @@ void rshi_exec_end(rsh_exec *e) {
     if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers count on a run that was begun */
     if (e->table) comm->ops->shared_free(comm, e->table, e->table_bytes);
     if (e->flag) comm->ops->flag_give(comm, e->flag);
+    rshi_team_drop(e);
     rshi_messages_free(e->messages);
     rshi_program_free(&e->program);
     rshi_free(e->own_first);

@@ -35,6 +35,18 @@ typedef struct rshi_peer {
  * yet. */
 enum { RSHI_IDLE, RSHI_RUNNING, RSHI_COPIED, RSHI_REFUSED };
 
+/* This rank's place in a team, and the team's numbers, which are the same on all of its ranks; see
+ * team.h. */
+typedef struct rshi_team rshi_team;
+typedef struct rshi_team_share {
+    int64_t members, index;
+    int64_t groups, spans; /* jobs are the product */
+    int64_t bytes;         /* that all members write */
+    int cores;
+    bool come;      /* to the run at hand */
+    uint64_t epoch; /* of the team, when it came */
+} rshi_team_share;
+
 struct rsh_exec {
     rsh_plan *plan; /* held */
     rsh_comm *comm;
@@ -47,6 +59,9 @@ struct rsh_exec {
                                 it, is read where it lies */
     rshi_peer *peers; /* owned; the first is this rank itself */
     int64_t npeers, peers_room;
+    rshi_team *team; /* held; NULL: this rank makes its own moves only */
+    rshi_team_share team_share;
+    bool shown_anew; /* a part lies elsewhere than in the run before */
     int64_t *own_first, *peers_first; /* owned: `first` of the parts of this rank, and of the
                                          others, one after the other */
     rshi_shown_part *table; /* shared memory */

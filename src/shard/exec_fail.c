@@ -1,5 +1,6 @@
 /* Failures: how a run ends that a rank refuses or gives up. */
 #include "shard/clients.h"
+#include "shard/team.h"
 #include "shard/exec_run.h"
 
 #include <stdio.h>
@@ -28,6 +29,7 @@ void rshi_exec_refuse(rsh_exec *e, rsh_status status) {
     for (const rsh_exec *x = e->clients->begun; x; x = x->next_begun) room = room && x->state != RSHI_REFUSED;
     if (room) e->comm->ops->refuse(e->comm, status, rsh_error_detail());
     e->state = RSHI_REFUSED;
+    rshi_team_refuse(e);
     e->comm->ops->post(e->comm, e->flag, rshi_flag_value(e, e->start, e->stages + 1));
 }
 
@@ -53,6 +55,7 @@ rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     if (e->state == RSHI_REFUSED) status = e->comm->ops->refusal(e->comm, e->comm->rank); /* what came first */
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
     rshi_comm_abandon(e->comm, status);
+    rshi_team_leave(e);
     rshi_linger linger = rshi_linger_new(e->comm, e->begun);
     if (e->messages) rshi_messages_give_up(e->messages, &linger);
     for (int64_t i = 1; i < e->npeers; i++) {

@@ -114,7 +114,10 @@ static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int6
     char *data = p->data;
     if (data && e->shadow && e->shadow[k] != RSHI_NOT_READ && !e->comm->ops->is_shared(e->comm, data))
         RSH_TRY(rshi_shadow_use(&e->shadows, e->comm, &e->shadow[k], l, part, p, dst, &data));
-    return e->comm->ops->publish(e->comm, data, 0, &e->table[k].data);
+    rshi_handle before = e->table[k].data;
+    RSH_TRY(e->comm->ops->publish(e->comm, data, 0, &e->table[k].data));
+    if (before.a != e->table[k].data.a || before.b != e->table[k].data.b) e->shown_anew = true;
+    return RSH_OK;
 }
 
 static rsh_status show_side(rsh_exec *e, const rsh_memory *memory, bool dst) {

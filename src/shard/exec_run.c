@@ -8,6 +8,7 @@
  * thing to wait for, and somebody must drive the wire: the rank looks at everything in turn, with moves in between as
  * long as there are any, and takes ever longer rests. */
 #include "shard/clients.h"
+#include "shard/team.h"
 #include "shard/exec_run.h"
 
 #define TURN 20e-6     /* seconds of moves between two looks at the messages */
@@ -78,6 +79,10 @@ static rsh_status look_up(rsh_exec *e) {
     for (int64_t i = 1; i < e->npeers; i++)
         if (e->peers[i].due[e->stage] >= 0) all = look_up_peer(e, &e->peers[i]) && all;
     return all ? RSH_OK : check_readable(e);
+}
+
+void rshi_exec_look_up_peers(rsh_exec *e) {
+    for (int64_t i = 0; i < e->npeers; i++) look_up_peer(e, &e->peers[i]);
 }
 
 static void run_slabs(rsh_exec *e) {
@@ -164,9 +169,10 @@ static rsh_status run_moves(rsh_exec *e, bool may_wait, bool *there) {
 }
 
 static rsh_status run_stage(rsh_exec *e, bool may_wait, bool *there) {
-    RSH_TRY(e->messages ? run_both(e, may_wait, there) : run_moves(e, may_wait, there));
+    if (e->team) RSH_TRY(rshi_team_run(e, may_wait, there));
+    else RSH_TRY(e->messages ? run_both(e, may_wait, there) : run_moves(e, may_wait, there));
     if (!*there) return RSH_OK;
-    RSH_TRY(check_readable(e));
+    if (!e->team) RSH_TRY(check_readable(e));
     rshi_exec_note_progress(e);
     e->stage++;
     e->comm->ops->post(e->comm, e->flag, rshi_flag_value(e, e->start, e->stage));
@@ -176,8 +182,9 @@ static rsh_status run_stage(rsh_exec *e, bool may_wait, bool *there) {
     return RSH_OK;
 }
 
-/* On a wire that has to be driven nobody sleeps on a flag. */
+/* On a wire that has to be driven nobody sleeps on a flag.  A team has no readers left when its run is over. */
 static rsh_status await_readers(rsh_exec *e, bool may_wait, bool *there) {
+    if (e->team) return RSH_OK;
     if (!e->messages || !e->comm->node) return await_all(e, RSHI_READERS, may_wait, there);
     for (;;) {
         bool gone = true;
@@ -279,6 +286,7 @@ rsh_status rsh_exec_begin(rsh_exec *e) {
     enter(e);
     rshi_shadows_fill(&e->shadows);
     e->comm->ops->post(e->comm, e->flag, rshi_flag_value(e, e->start, 0));
+    if (e->team) rshi_team_come(e);
     if (e->messages) begin_messages(e);
     return RSH_OK;
 }

@@ -18,6 +18,9 @@ static inline uint64_t rshi_flag_read(const rshi_flag *flag) {
 rsh_status rshi_exec_await_value(rsh_exec *e, const rshi_peer *p, uint64_t target, bool may_wait,
                                  bool *there);
 
+/* Addresses of all parts that the exec's moves use. */
+void rshi_exec_look_up_peers(rsh_exec *e);
+
 /* ---- patience: exec_wait.c ---- */
 
 /* Nothing has moved: rest a little. */

@@ -11,6 +11,7 @@
 #define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of destination that a slab spreads over */
 #define SLAB_BYTES ((int64_t)16 << 10)  /* and the least that makes one worth while */
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
+#define RECORDS_AHEAD 16                /* blocks */
 #define AHEAD 4096                      /* bytes of small slabs that are asked for before it is their turn */
 
 void rshi_program_free(rshi_program *g) {
@@ -190,20 +191,32 @@ static void ask(const rshi_program *g, const rshi_slab_rows *b, char *const *bas
     if (b->rows.rows && g->stream && rshi_strip_asked(&b->rows)) rshi_strip_ask(&b->rows, base[b->src]);
 }
 
+/* Asking for what lies beyond the last one does no harm, so the address is a number. */
+static void prefetch_record(const rshi_program *g, int64_t i) {
+    __builtin_prefetch((const void *)((uintptr_t)&g->blocks[i] + RECORDS_AHEAD * sizeof *g->blocks));
+}
+
 /* Small blocks mostly read far from one another, and each is done before memory answers: their sources are asked for
  * some blocks ahead. */
 void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base, const char **pointers) {
+    rshi_gather gather;
     int64_t next = start, ahead = 0;
+    gather.dst = NULL;
+    gather.from = gather.to = 0;
     for (int64_t i = start; i < end; i++) {
         const rshi_slab_rows *b = &g->blocks[i];
         for (; next < end && (next <= i || ahead < AHEAD); next++) {
+            prefetch_record(g, next);
             ask(g, &g->blocks[next], base);
             ahead += asked(g, &g->blocks[next]);
         }
         ahead -= asked(g, b);
-        if (b->rows.rows)
-            rshi_strip_run(&b->rows, g->stream, base[b->dst], base[b->src]);
-        else
+        if (!b->rows.rows)
             run_slab(g, &g->slabs[i], base, pointers);
+        else if (g->stream && rshi_gather_takes(&b->rows))
+            rshi_gather_add(&gather, &b->rows, base[b->dst], base[b->src]);
+        else
+            rshi_strip_run(&b->rows, g->stream, base[b->dst], base[b->src]);
     }
+    rshi_gather_end(&gather);
 }

@@ -97,16 +97,22 @@ rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience 
     }
 }
 
-void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process) {
-    atomic_store_explicit(&flag->core, sched_getcpu() + 1, memory_order_relaxed);
-    atomic_store(&flag->value, value);
-    rshi_flag_rouse(flag, one_process);
+static void rouse(rshi_flag *flag, int n, bool one_process) {
+    if (!atomic_load(&flag->sleepers)) return;
+    syscall(SYS_futex, futex_word(flag), one_process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, n, NULL, NULL, 0);
 }
 
-void rshi_flag_rouse(rshi_flag *flag, bool one_process) {
-    if (!atomic_load(&flag->sleepers)) return;
-    syscall(SYS_futex, futex_word(flag), one_process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+void rshi_flag_post_to(rshi_flag *flag, uint64_t value, int n, bool one_process) {
+    atomic_store_explicit(&flag->core, sched_getcpu() + 1, memory_order_relaxed);
+    atomic_store(&flag->value, value);
+    rouse(flag, n, one_process);
 }
+
+void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process) {
+    rshi_flag_post_to(flag, value, INT_MAX, one_process);
+}
+
+void rshi_flag_rouse(rshi_flag *flag, bool one_process) { rouse(flag, INT_MAX, one_process); }
 
 int rshi_cores(void) {
     cpu_set_t set;
@@ -139,10 +145,12 @@ rsh_status rshi_report_all_late(double waited, double timeout) {
  * virtual machine): on a core that nobody else wants this is another way of looking, on one that somebody wants it lets
  * him have it.  In a crowd the yields themselves are the load, so there it sleeps at once. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
+    int cores = rshi_cores();
     return (rshi_patience){
-        .spins = ranks > rshi_cores() ? 8 : 100,
+        .spins = ranks > cores ? 8 : 100,
         .yields = ranks < 64 ? 64 : 2,
-        .roomy = ranks > 1 && ranks <= rshi_cores(),
+        .cores = cores,
+        .roomy = ranks > 1 && ranks <= cores,
         .one_process = one_process,
         .nap = timeout < NAP ? timeout : NAP,
         .timeout = timeout,

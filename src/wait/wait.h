@@ -19,6 +19,7 @@ typedef struct rshi_flag {
 typedef struct rshi_patience {
     int spins;        /* busy looks at the flag */
     int yields;       /* looks with a yield before each, while nobody wants the core */
+    int cores;        /* that all ranks have together */
     bool roomy;       /* there is a core for every rank */
     bool one_process; /* all waiters and posters share one address space: the cheaper futex */
     double nap;       /* seconds of sleep after which a waiter looks around */
@@ -50,6 +51,8 @@ rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience 
 /* Set flag->value (release) and wake its sleepers.  Only the flag's owner posts, so the flag
  * outlives the call. */
 void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process);
+/* The same, and wake at most n of its sleepers. */
+void rshi_flag_post_to(rshi_flag *flag, uint64_t value, int n, bool one_process);
 /* Wake the sleepers without news, so that they look around. */
 void rshi_flag_rouse(rshi_flag *flag, bool one_process);
 
