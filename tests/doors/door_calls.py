@@ -36,7 +36,7 @@ CALLBACKS = {
     "fn": "group_fn",
     "rsh_box_fn": "box_fn",
     "rsh_forward_hook_fn": "forward_hook",
-    "rsh_matrix_fn": "matrix_fn",
+    "rsh_matrix_fn": "matrix_fn", "rsh_rank_bytes_fn": "rank_bytes_fn",
     "rsh_module_visit": "module_visit",
     "rsh_neighbour_fn": "neighbour_fn",
     "rsh_pre_hook_fn": "pre_hook",

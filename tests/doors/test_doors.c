@@ -103,6 +103,10 @@ static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
     (void)ctx, (void)s, (void)d, (void)bytes;
     return 0;
 }
+static int rank_bytes_fn(void *ctx, int64_t rank, int64_t sent, int64_t received, int64_t kept) {
+    (void)ctx, (void)rank, (void)sent, (void)received, (void)kept;
+    return 0;
+}
 static int step_fn(void *ctx, const rsh_convert_step *step) { (void)ctx, (void)step; return 0; }
 static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
 static void deleter_fn(void *ctx) { (void)ctx; }
