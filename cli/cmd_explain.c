@@ -65,7 +65,7 @@ static const struct argp explain_argp = {
 static rsh_status make_plan(explanation *e, const rsh_plan_opts *opts) {
     double start = clock_seconds();
     rsh_status st = rsh_plan_new(e->pair.from, e->pair.to, opts, &e->plan);
-    if (!st) st = rsh_plan_get_totals(e->plan, &e->totals);
+    if (!st) st = rsh_plan_get_totals_with(e->plan, progress_tell_plan, NULL, &e->totals);
     e->seconds = clock_seconds() - start;
     return st;
 }
@@ -96,7 +96,7 @@ static rsh_status try_other(explanation *e, const rsh_plan_opts *opts) {
     if (!reduces || !e->ranks_per_node || (!e->by_node && rsh_plan_nranks(e->plan) > FEW_TO_TRY)) return RSH_OK;
     other.reduce = e->by_node ? RSH_REDUCE_IN_ORDER : RSH_REDUCE_BY_NODE;
     rsh_status st = rsh_plan_new(e->pair.from, e->pair.to, &other, &p);
-    if (!st) st = rsh_plan_get_totals(p, &totals);
+    if (!st) st = rsh_plan_get_totals_with(p, progress_tell_plan, NULL, &totals);
     rsh_plan_free(p);
     if (st) return st;
     e->has_other = true;

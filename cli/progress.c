@@ -18,6 +18,7 @@
 /* What the painter reads, in memory that forked ranks share. */
 typedef struct work {
     _Atomic(const char *) what; /* NULL: hidden */
+    atomic_bool planning;       /* counted in units that nobody knows, not in bytes */
     _Atomic uint64_t done, total;
     _Atomic double start;
     _Atomic(const char *) memory; /* of `total` bytes, whose pages come as they are written; NULL: bytes are counted */
@@ -61,8 +62,11 @@ static void describe(const char *what, char *line, size_t room) {
     double bytes = bytes_done(), total = (double)now->total, seconds = clock_seconds() - now->start;
     double speed = bytes / (seconds > 1e-3 ? seconds : 1e-3);
     if (bytes > total) bytes = total;
-    if (total == 0)
+    if (total == 0 || (now->planning && bytes == 0))
         snprintf(line, room, "%s, %.0f s", what, seconds);
+    else if (now->planning)
+        snprintf(line, room, "%s, %.0f %%, %s left", what, 100 * bytes / total,
+                 time_left((total - bytes) / speed, left));
     else if (bytes == 0)
         snprintf(line, room, "%s, 0 %% of %s", what, human_bytes(total, all));
     else
@@ -117,15 +121,19 @@ static void start_painter(void) {
     if (!pthread_create(&painter, NULL, keep_painting, NULL)) painting = getpid();
 }
 
-void progress_begin(const char *what, uint64_t total) {
+static void begin(const char *what, uint64_t total, bool planning) {
     start_painter();
     if (!now) return;
+    now->what = NULL; /* nothing is painted of both */
     now->memory = NULL;
+    now->planning = planning;
     now->done = 0;
     now->total = total;
     now->start = clock_seconds();
     now->what = what;
 }
+
+void progress_begin(const char *what, uint64_t total) { begin(what, total, false); }
 
 void progress_fill(const char *what, const void *memory, uint64_t bytes) {
     progress_begin(what, bytes);
@@ -135,7 +143,7 @@ void progress_fill(const char *what, const void *memory, uint64_t bytes) {
 void progress_plan(const char *verb, int64_t ranks) {
     static char what[80];
     snprintf(what, sizeof what, "%s: planning for %lld rank%s", verb, (long long)ranks, plural(ranks));
-    progress_begin(what, 0);
+    begin(what, 0, true);
 }
 
 void progress_add(uint64_t bytes) {
@@ -145,6 +153,13 @@ void progress_add(uint64_t bytes) {
 int progress_tell(void *what, uint64_t bytes, uint64_t total) {
     if (now && (now->what != what || now->total != total)) progress_begin(what, total);
     if (now) now->done = bytes;
+    return 0;
+}
+
+int progress_tell_plan(void *unused, uint64_t done, uint64_t total) {
+    (void)unused;
+    if (now && (now->total != total || done < now->done)) begin(now->what, total, true);
+    if (now) now->done = done;
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <reshard/status.h>
 #include <reshard/alloc.h>
 #include <reshard/sink.h>
+#include <reshard/progress.h>
 #include <reshard/dtype.h>
 #include <reshard/layout.h>
 #include <reshard/plan.h>

@@ -5,6 +5,7 @@
 #ifndef RESHARD_CKPT_H
 #define RESHARD_CKPT_H
 
+#include <reshard/progress.h>
 #include <reshard/shard.h>
 
 #ifdef __cplusplus
@@ -85,9 +86,6 @@ RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_bo
 
 /* ---- converting ---- */
 
-/* Called now and then, by one thread at a time; a non-zero return stops the work: RSH_ERUNTIME. */
-typedef int (*rsh_progress_fn)(void *ctx, uint64_t bytes, uint64_t total);
-
 typedef struct rsh_convert_opts {
     size_t struct_size;    /* sizeof(rsh_convert_opts) */
     const rsh_rules *from; /* how rank files of other tools are cut; NULL: not needed */
@@ -105,7 +103,7 @@ typedef struct rsh_convert_opts {
     int64_t ninclude, nexclude;
     const char *const *include; /* patterns of names; none: all tensors */
     const char *const *exclude; /* patterns of names that are left out */
-    rsh_progress_fn progress;   /* may be NULL */
+    rsh_progress_fn progress;   /* is told bytes; may be NULL */
     void *progress_ctx;
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
@@ -216,7 +214,7 @@ typedef struct rsh_compare_opts {
     bool partly;              /* tensors that only a has are no difference */
     uint64_t mem;             /* most bytes of buffers; 0: 256 MiB */
     int threads;              /* 0: by the machine */
-    rsh_progress_fn progress; /* may be NULL */
+    rsh_progress_fn progress; /* is told bytes; may be NULL */
     void *progress_ctx;
 } rsh_compare_opts;
 #define RSH_COMPARE_OPTS_INIT                                                                      \

@@ -10,6 +10,7 @@
 #define RESHARD_PLAN_H
 
 #include <reshard/layout.h>
+#include <reshard/progress.h>
 #include <reshard/sink.h>
 
 #ifdef __cplusplus
@@ -95,6 +96,13 @@ typedef struct rsh_plan_totals {
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count; RSH_ENOMEM.
  * Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
+/* The same, and `progress` (may be NULL) is told how far it is: at first 0, in the end the total,
+ * some hundred times in between, in units that take about equally long.  Where sums turn out not to
+ * do, it is told 0 of another total, that of the shares.  Totals that the plan keeps are not told.
+ * RSH_ERUNTIME if `progress` stops it: the plan is as before and can be asked again; otherwise
+ * errors as for rsh_plan_get_totals.  Pure. */
+RSH_API rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress,
+                                            void *ctx, rsh_plan_totals *out);
 
 /* What one rank moves, in sums. */
 typedef struct rsh_plan_view {

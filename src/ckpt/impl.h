@@ -189,7 +189,7 @@ typedef struct rshi_job {
     const bool *skip; /* windows that need no work; NULL: none */
     /* Called with the lock held after windows are done; may be NULL. */
     rsh_status (*done)(void *ctx, const rshi_moved *list, int64_t n);
-    int (*progress)(void *ctx, uint64_t bytes, uint64_t total); /* non-zero stops; may be NULL */
+    rsh_progress_fn progress; /* may be NULL */
     void *progress_ctx;
     /* results */
     int64_t nwindows;

@@ -76,7 +76,7 @@ static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) 
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
     rsh_plan_totals t = {0};
-    RSH_TRY(rshi_totals(p, &t));
+    RSH_TRY(rshi_totals(p, NULL, &t));
     *nothing = !t.messages;
     return RSH_OK;
 }

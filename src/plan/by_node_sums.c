@@ -388,7 +388,9 @@ static rsh_status add_node(adding *w, int64_t node) {
 static rsh_status add_nodes(adding *w) {
     rshi_sums *s = w->s;
     const rsh_plan *p = s->p;
+    rshi_progress_pass(s->w, RSHI_PASS_NODES + RSHI_PASS_FAR);
     for (int64_t i = 0; i < p->nranks && !s->given_up; i += s->crew.n) {
+        RSH_TRY(rshi_progress_at(s->w, i, p->nranks));
         s->crew = (rshi_crew){p->by_node, i, 1};
         int64_t node = rshi_plan_node(p, p->rank[rshi_crew_ordinal(&s->crew, 0)]);
         while (i + s->crew.n < p->nranks &&

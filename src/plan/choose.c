@@ -49,7 +49,7 @@ static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
     rsh_plan_totals t = {0};
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
-    if (fits) RSH_TRY(rshi_totals(p, &t));
+    if (fits) RSH_TRY(rshi_totals(p, NULL, &t));
     *bytes = fits ? t.max_send : INT64_MAX;
     return RSH_OK;
 }

@@ -193,8 +193,11 @@ rsh_status rshi_sums_add_gathers(rshi_sums *s) {
     pairs list = {0};
     rsh_status st = RSH_OK;
     if (!s->pair->reduce || !s->ndim) return RSH_OK;
-    for (int64_t g = 0; g < s->b.groups && !s->given_up && !st; g++)
-        if (!s->pair->fill_others || g % s->b.partials == 0) st = add_gather(s, g, s->b.single ? NULL : &list);
+    for (int64_t g = 0; g < s->b.groups && !s->given_up && !st; g++) {
+        st = rshi_progress_at(s->w, g, s->b.groups);
+        if (!st && (!s->pair->fill_others || g % s->b.partials == 0))
+            st = add_gather(s, g, s->b.single ? NULL : &list);
+    }
     if (!st && !s->given_up) count_pairs(s, &list);
     rshi_free(list.at);
     return st;

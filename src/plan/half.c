@@ -67,6 +67,7 @@ static rsh_status list_boxes(const rsh_plan *p, rshi_half *s) {
 
 typedef struct filling {
     rshi_half *s;
+    rshi_progress *w;
     int64_t n, room;
 } filling;
 
@@ -84,6 +85,7 @@ static rsh_status fill_mesh(filling *f, const int64_t *where) {
         rshi_piece *list = NULL;
         int64_t n = 0;
         s->first_cell[i] = f->n;
+        RSH_TRY(rshi_progress_at(f->w, i, s->parts));
         RSH_TRY(rshi_layout_pieces(s->l, rshi_layout_rank_at(s->l, where[i]), &list, &n));
         rsh_status st = add_cells(f, list, n);
         for (int64_t k = 0; k < n; k++) s->size[i] += rshi_piece_count(s->l, &list[k]);
@@ -148,8 +150,8 @@ static int64_t count_box_ranks(const rsh_layout *l) {
     return n;
 }
 
-static rsh_status fill_side(const rsh_plan *p, rshi_half *s) {
-    filling f = {.s = s};
+static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_half *s) {
+    filling f = {.s = s, .w = w};
     int64_t *where = rshi_alloc((size_t)s->parts + 1, sizeof *where);
     rsh_status st = where ? RSH_OK : rshi_nomem();
     if (!st) st = list_mesh(p, s, where);
@@ -159,10 +161,11 @@ static rsh_status fill_side(const rsh_plan *p, rshi_half *s) {
     return st;
 }
 
-rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_half *out) {
+rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w, rshi_half *out) {
     bool boxes = rsh_layout_describe(l)->is_boxes;
     rshi_half *s = out;
     *s = (rshi_half){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
+    rshi_progress_pass(w, RSHI_PASS_HALF);
     s->partials = rshi_layout_partials(l);
     s->parts = count_parts(s);
     s->groups = s->parts * s->partials;
@@ -172,7 +175,7 @@ rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_firs
         RSH_TRY(list_boxes(p, s));
         RSH_TRY(fill_boxes(&f));
     } else {
-        RSH_TRY(fill_side(p, s));
+        RSH_TRY(fill_side(p, w, s));
     }
     count_holders(s);
     RSH_TRY(list_held(p, only_first, s));

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "plan/plan.h"
+#include "plan/progress.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
     7 /* part of every fingerprint: raise it when the same input gives other edges */
@@ -370,23 +371,25 @@ typedef struct rshi_rank_bytes {
 rsh_status rshi_rank_bytes_new(const rsh_plan *p, rshi_rank_bytes *b);
 void rshi_rank_bytes_free(rshi_rank_bytes *b);
 
-/* Totals from every rank's share, and, for plain layouts, by sums over dims. */
+/* Totals from every rank's share, and, for plain layouts, by sums over dims.  Here and below `w` is
+ * told how far it is; NULL: nobody is. */
 bool rshi_plan_factorises(const rsh_plan *p);
-rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t);
+rsh_status rshi_totals_by_shares(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t);
 rsh_status rshi_totals_by_factors(const rsh_plan *p, rsh_plan_totals *t);
 /* From what ranks and nodes hold, and the bytes of each rank, which are zeros before; *done is
  * false where that does not do: then the shares have to be walked. */
-rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, rshi_rank_bytes *bytes,
-                               bool *done);
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t,
+                               rshi_rank_bytes *bytes, bool *done);
 /* Pairs of different ranks that exchange anything, over the tensors whose number in `same` is not
  * 0: from neighbours, one rank after the other. */
-rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, int64_t *pairs);
+rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, rshi_progress *w,
+                                 int64_t *pairs);
 /* By whichever of these is cheapest. */
-rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t);
+rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t);
 rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);
 /* Lower bounds; they never look at edges. */
-rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes);
-rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes);
+rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
+rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
 
 /* The most scratch that a rank needs to combine by node, or a bound in large plans. */
 rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes);

@@ -59,9 +59,10 @@ out:
     return st;
 }
 
-static rsh_status copy_bound(const rshi_pair *pair, int64_t *bytes) {
+static rsh_status copy_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
     for (int64_t i = 0; i < rsh_layout_nranks(pair->to); i++) {
         int64_t need, held;
+        RSH_TRY(rshi_progress_at(w, i, rsh_layout_nranks(pair->to)));
         RSH_TRY(held_by(pair, rsh_layout_rank(pair->to, i), &need, &held));
         *bytes += (need - held) * pair->wire_size;
     }
@@ -73,7 +74,8 @@ static rsh_status copy_bound(const rshi_pair *pair, int64_t *bytes) {
 typedef struct reducing {
     const rshi_pair *pair;
     const rshi_piece *b;
-    int64_t bytes;
+    rshi_progress *w;
+    int64_t bytes, ranks; /* ranks: whose pieces were looked at */
     struct seen {
         int64_t position, number, n; /* a source piece, whichever contribution: at its first holder; elements of b */
     } *seen;                         /* owned */
@@ -124,7 +126,8 @@ static rsh_status each_holder(reducing *r, rank_fn fn) {
         rshi_piece_at_partial(to, r->b, i, &b);
         for (int64_t j = 0; j < holders; j++) RSH_TRY(fn(r, rshi_piece_holder(to, &b, j)));
     }
-    return RSH_OK;
+    r->ranks = rshi_min(r->ranks + partials * holders, rsh_layout_nranks(to));
+    return rshi_progress_at(r->w, r->ranks, rsh_layout_nranks(to));
 }
 
 /* Pieces of irregular sources overlap one another: what is left of b without those of a rank. */
@@ -173,8 +176,8 @@ static rsh_status each_target(void *ctx, const rshi_piece *b) {
     return RSH_OK;
 }
 
-static rsh_status reduce_bound(const rshi_pair *pair, int64_t *bytes) {
-    reducing r = {.pair = pair};
+static rsh_status reduce_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
+    reducing r = {.pair = pair, .w = w};
     rshi_stripe all[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) all[d] = rshi_stripe_range(0, rsh_layout_shape(pair->to)[d]);
     rsh_status st = rshi_layout_search(pair->to, all, each_target, &r);
@@ -183,10 +186,12 @@ static rsh_status reduce_bound(const rshi_pair *pair, int64_t *bytes) {
     return st;
 }
 
-rsh_status rshi_lower_bound(const rsh_plan *p, int64_t *bytes) {
+rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes) {
     *bytes = 0;
-    for (int64_t t = 0; t < p->n; t++)
-        RSH_TRY(p->pair[t].reduce ? reduce_bound(&p->pair[t], bytes) : copy_bound(&p->pair[t], bytes));
+    for (int64_t t = 0; t < p->n; t++) {
+        rshi_progress_pass(w, RSHI_PASS_BOUND);
+        RSH_TRY((p->pair[t].reduce ? reduce_bound : copy_bound)(&p->pair[t], w, bytes));
+    }
     return RSH_OK;
 }
 
@@ -328,8 +333,10 @@ static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks
 }
 
 /* Reductions are left out: the bound stays true but is not tight for them. */
-static rsh_status node_bound(const rsh_plan *p, const ranked *list, int64_t *bytes) {
+static rsh_status node_bound(const rsh_plan *p, const ranked *list, rshi_progress *w, int64_t *bytes) {
+    rshi_progress_pass(w, (uint64_t)p->n * RSHI_PASS_NODE_BOUND);
     for (int64_t i = 0, n; i < p->nranks; i += n) {
+        RSH_TRY(rshi_progress_at(w, i, p->nranks));
         for (n = 1; i + n < p->nranks && list[i + n].node == list[i].node;) n++;
         for (int64_t t = 0; t < p->n; t++)
             if (!p->pair[t].reduce) {
@@ -340,14 +347,14 @@ static rsh_status node_bound(const rsh_plan *p, const ranked *list, int64_t *byt
     return RSH_OK;
 }
 
-rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, int64_t *bytes) {
+rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes) {
     *bytes = 0;
     if (!rshi_plan_has_nodes(p)) return RSH_OK;
     ranked *list = rshi_alloc((size_t)p->nranks, sizeof *list);
     if (!list) return rshi_nomem();
     for (int64_t i = 0; i < p->nranks; i++) list[i] = (ranked){rshi_plan_node(p, p->rank[i]), p->rank[i]};
     qsort(list, (size_t)p->nranks, sizeof *list, by_node);
-    rsh_status st = node_bound(p, list, bytes);
+    rsh_status st = node_bound(p, list, w, bytes);
     rshi_free(list);
     return st;
 }

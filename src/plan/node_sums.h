@@ -51,6 +51,7 @@ typedef struct rshi_sums {
     int64_t *met; /* owned, by destination part: sources that meet all of it; -1: unknown */
     rshi_encounter *meeting; /* owned: with the sources' parts, or if `flips` the destinations' */
     rsh_plan_totals *t;
+    rshi_progress *w; /* told how far it is; may be NULL */
 
     /* the node at hand */
     int64_t node;          /* its number here */

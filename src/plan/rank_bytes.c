@@ -52,7 +52,7 @@ static rsh_status fill(const rsh_plan *p, rshi_rank_bytes *b) {
     rsh_plan_totals t = {0};
     bool done;
     RSH_TRY(rshi_rank_bytes_new(p, b));
-    RSH_TRY(rshi_totals_by_sums(p, &t, b, &done));
+    RSH_TRY(rshi_totals_by_sums(p, NULL, &t, b, &done));
     if (done) return RSH_OK;
     rshi_rank_bytes_free(b); /* it may have the sums of some tensors */
     RSH_TRY(rshi_rank_bytes_new(p, b));

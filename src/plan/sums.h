@@ -62,9 +62,10 @@ typedef struct rshi_half {
 /* Can the layout be seen as a half?  Not where ranks hold the same of some segments only, nor with
  * millions of blocks. */
 bool rshi_half_fits(const rsh_layout *l);
-/* only_first: what lies at other partial positions than 0 is left out of `held`.
+/* only_first: what lies at other partial positions than 0 is left out of `held`.  A pass of `w`.
  * RSH_ENOMEM: free it all the same. */
-rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_half *out);
+rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w,
+                          rshi_half *out);
 void rshi_half_free(rshi_half *s);
 
 static inline const rshi_stripe *rshi_half_cell(const rshi_half *s, int64_t cell) {

@@ -135,14 +135,13 @@ out:
     return st;
 }
 
-rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
-    RSH_NEEDS(p);
-    RSH_NEEDS(fn);
+static rsh_status walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_matrix_fn fn, void *ctx) {
     tally t;
     rsh_status st;
     RSH_GOTO(tally_init(&t, p));
     for (int64_t q = 0; q < p->nranks; q++) {
         tally_clear(&t);
+        RSH_GOTO(rshi_progress_at(w, q, p->nranks));
         RSH_GOTO(tally_receives(&t, p->rank[q]));
         tally_sort(&t);
         for (int64_t i = 0; i < t.n; i++)
@@ -151,6 +150,12 @@ rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
 out:
     tally_free(&t);
     return st;
+}
+
+rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(fn);
+    return walk_matrix(p, NULL, fn, ctx);
 }
 
 /* ---- pairs of ranks ---- */
@@ -162,15 +167,17 @@ static rsh_status add_sources(void *ctx, const rshi_edge *e) {
     return RSH_OK;
 }
 
-rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, int64_t *pairs) {
+rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, rshi_progress *w, int64_t *pairs) {
     tally t;
     rsh_status st;
     *pairs = 0;
     RSH_GOTO(tally_init(&t, p));
     t.edges.take = add_sources, t.edges.ctx = &t;
+    rshi_progress_pass(w, RSHI_PASS_SHARES);
     for (int64_t q = 0; q < p->nranks; q++) {
         tally_clear(&t);
         t.rank = t.edges.rank = p->rank[q];
+        RSH_GOTO(rshi_progress_at(w, q, p->nranks));
         for (int64_t i = 0; i < p->n; i++) {
             if (!same[i]) continue;
             RSH_GOTO(rshi_tensor_receives(p, i, &t.edges));
@@ -263,23 +270,25 @@ static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t byt
     return 0;
 }
 
-rsh_status rshi_totals_by_shares(const rsh_plan *p, rsh_plan_totals *t) {
+rsh_status rshi_totals_by_shares(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t) {
     summing s = {.p = p, .t = t, .destination = -1};
     s.sent = rshi_calloc((size_t)p->nranks, sizeof *s.sent);
     if (!s.sent) return rshi_nomem();
-    rsh_status st = rsh_plan_matrix(p, add_entry, &s);
+    rsh_status st = rshi_progress_begin(w, RSHI_PASS_SHARES);
+    rshi_progress_pass(w, RSHI_PASS_SHARES);
+    if (!st) st = walk_matrix(p, w, add_entry, &s);
     rshi_free(s.sent);
     return st;
 }
 
-rsh_status rshi_totals(const rsh_plan *p, rsh_plan_totals *t) {
+rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t) {
     rshi_rank_bytes bytes = {0};
     bool done = false;
     rsh_status st = rshi_rank_bytes_new(p, &bytes);
-    if (!st) st = rshi_totals_by_sums(p, t, &bytes, &done);
+    if (!st) st = rshi_totals_by_sums(p, w, t, &bytes, &done);
     rshi_rank_bytes_free(&bytes);
     if (st || done) return st;
-    return rshi_plan_factorises(p) ? rshi_totals_by_factors(p, t) : rshi_totals_by_shares(p, t);
+    return rshi_plan_factorises(p) ? rshi_totals_by_factors(p, t) : rshi_totals_by_shares(p, w, t);
 }
 
 /* ---- one rank ---- */
@@ -328,16 +337,23 @@ rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
     return RSH_OK;
 }
 
-static rsh_status add_up(const rsh_plan *p, rsh_plan_totals *out) {
+/* Units of work of the lower bounds, for all ranks. */
+static uint64_t work_of_bounds(const rsh_plan *p) {
+    uint64_t units = RSHI_PASS_BOUND + (rshi_plan_has_nodes(p) ? RSHI_PASS_NODE_BOUND : 0);
+    return (uint64_t)p->n * units * (uint64_t)p->nranks;
+}
+
+static rsh_status add_up(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *out) {
     rsh_plan_totals t = {0};
     RSH_TRY(rshi_plan_check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
         t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     }
-    RSH_TRY(rshi_totals(p, &t));
-    RSH_TRY(rshi_lower_bound(p, &t.lower_bound));
-    RSH_TRY(rshi_lower_bound_between_nodes(p, &t.lower_bound_between_nodes));
+    RSH_TRY(rshi_totals(p, w, &t));
+    RSH_TRY(rshi_lower_bound(p, w, &t.lower_bound));
+    RSH_TRY(rshi_lower_bound_between_nodes(p, w, &t.lower_bound_between_nodes));
+    RSH_TRY(rshi_progress_end(w));
     t.scratch_messages = message_scratch(p, !t.messages) + p->scratch_bytes;
     t.scratch_bytes = p->messages ? t.scratch_messages : p->scratch_bytes;
     *out = t;
@@ -352,15 +368,20 @@ static void keep_totals(const rsh_plan *p, const rsh_plan_totals *t) {
     if (!atomic_compare_exchange_strong(&((rsh_plan *)p)->totals, &none, kept)) rshi_free(kept);
 }
 
-rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
+rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress, void *ctx, rsh_plan_totals *out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
+    rshi_progress w = {.fn = progress, .ctx = ctx, .ranks = (uint64_t)p->nranks, .rest = work_of_bounds(p)};
     const rsh_plan_totals *known = atomic_load(&((rsh_plan *)p)->totals);
     if (known) {
         *out = *known;
         return RSH_OK;
     }
-    RSH_TRY(add_up(p, out));
+    RSH_TRY(add_up(p, &w, out));
     keep_totals(p, out);
     return RSH_OK;
+}
+
+rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out) {
+    return rsh_plan_get_totals_with(p, NULL, NULL, out);
 }

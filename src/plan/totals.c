@@ -78,12 +78,14 @@ static void choose_ways(rshi_sums *s) {
 }
 
 /* The transposed map moves elements of the destination, and what was received is sent. */
-static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pair, rsh_plan_totals *t) {
-    *s = (rshi_sums){.p = p, .pair = pair, .ndim = rsh_layout_ndim(pair->to), .size = pair->wire_size, .t = t};
+static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pair, rshi_progress *w, rsh_plan_totals *t) {
+    *s = (rshi_sums){.p = p, .pair = pair, .ndim = rsh_layout_ndim(pair->to), .size = pair->wire_size};
+    s->t = t;
+    s->w = w;
     s->out_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     if (p->adjoint) s->size = s->out_size;
-    RSH_TRY(rshi_half_make(p, pair->from, false, &s->a));
-    RSH_TRY(rshi_half_make(p, pair->to, pair->fill_others, &s->b));
+    RSH_TRY(rshi_half_make(p, pair->from, false, w, &s->a));
+    RSH_TRY(rshi_half_make(p, pair->to, pair->fill_others, w, &s->b));
     choose_ways(s);
     RSH_TRY(sums_room(s));
     return rshi_encounter_new(s->flips ? &s->b : &s->a, &s->meeting);
@@ -93,7 +95,9 @@ static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pa
 
 static rsh_status add_nodes(rshi_sums *s) {
     const rsh_plan *p = s->p;
+    rshi_progress_pass(s->w, RSHI_PASS_NODES);
     for (int64_t i = 0; i < p->nranks && !s->given_up; i += s->crew.n) {
+        RSH_TRY(rshi_progress_at(s->w, i, p->nranks));
         s->node++;
         s->crew = (rshi_crew){p->by_node, i, 1};
         int64_t node = rshi_plan_node(p, p->rank[rshi_crew_ordinal(&s->crew, 0)]);
@@ -112,6 +116,7 @@ static rsh_status count_flipped(rshi_sums *s) {
     int64_t each = b->most_holders * (s->pair->keep ? a->partials : s->pair->contributions);
     if (!s->pair->keep && !s->pair->fill_others) each *= b->partials;
     for (int64_t part = 0; part < a->parts; part++) {
+        RSH_TRY(rshi_progress_at(s->w, part, a->parts));
         int64_t n = a->first_cell[part + 1] - a->first_cell[part], met;
         if (!n) continue;
         RSH_TRY(RSHI_GROW(s->clip, n, &s->clips_room));
@@ -221,6 +226,7 @@ static rsh_status add_far(rshi_sums *s) {
 static rsh_status add_pair(rshi_sums *s) {
     if (s->pair->by_node) return rshi_sums_by_node(s);
     if (!s->given_up) RSH_TRY(add_nodes(s));
+    rshi_progress_pass(s->w, RSHI_PASS_FAR);
     if (s->flips && !s->given_up) RSH_TRY(count_flipped(s));
     if (!s->given_up) RSH_TRY(add_far(s));
     return s->given_up ? RSH_OK : rshi_sums_add_gathers(s);
@@ -230,6 +236,7 @@ static rsh_status add_pair(rshi_sums *s) {
 
 typedef struct adding {
     const rsh_plan *p;
+    rshi_progress *w;
     rshi_rank_bytes *bytes; /* of all tensors */
     int64_t *same;          /* owned, by tensor: how many have these layouts; 0: counted with an earlier one */
     int64_t different;
@@ -271,7 +278,7 @@ static rsh_status add_tensor(adding *w, int64_t tensor) {
     if (!rsh_layout_count(pair->to)) return RSH_OK;
     w->done = fits(w->p, pair);
     if (!w->done) return RSH_OK;
-    rsh_status st = sums_init(&s, w->p, pair, &t);
+    rsh_status st = sums_init(&s, w->p, pair, w->w, &t);
     if (!st) st = add_pair(&s);
     w->done = !st && !s.given_up;
     if (w->done) add_sums(w, &s, w->same[tensor]);
@@ -281,7 +288,7 @@ static rsh_status add_tensor(adding *w, int64_t tensor) {
 
 /* Ranks exchange something if they do so for any tensor: where several are different, neighbours are counted. */
 static rsh_status count_messages(adding *w) {
-    if (w->different > 1 && w->t.messages) return rshi_plan_count_pairs(w->p, w->same, &w->t.messages);
+    if (w->different > 1 && w->t.messages) return rshi_plan_count_pairs(w->p, w->same, w->w, &w->t.messages);
     return RSH_OK;
 }
 
@@ -296,12 +303,19 @@ static void finish(adding *w, rsh_plan_totals *t) {
     *t = w->t;
 }
 
-rsh_status rshi_totals_by_sums(const rsh_plan *p, rsh_plan_totals *t, rshi_rank_bytes *bytes, bool *done) {
-    adding w = {.p = p, .bytes = bytes, .done = true};
+/* Units of work for a rank. */
+static uint64_t work_of(const adding *w) {
+    return (uint64_t)w->different * RSHI_PASS_SUMS + (w->different > 1 ? RSHI_PASS_SHARES : 0);
+}
+
+rsh_status rshi_totals_by_sums(const rsh_plan *p, rshi_progress *progress, rsh_plan_totals *t, rshi_rank_bytes *bytes,
+                               bool *done) {
+    adding w = {.p = p, .w = progress, .bytes = bytes, .done = true};
     rsh_status st = RSH_OK;
     w.same = rshi_calloc((size_t)p->n + 1, sizeof *w.same);
     if (!w.same) st = rshi_nomem();
     if (!st) find_same(&w);
+    if (!st) st = rshi_progress_begin(progress, work_of(&w));
     for (int64_t i = 0; i < p->n && w.done && !st; i++)
         if (w.same[i]) st = add_tensor(&w, i);
     if (!st && w.done) st = count_messages(&w);

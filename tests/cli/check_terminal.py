@@ -130,8 +130,9 @@ def bench_and_planning_tell_how_far_they_are():
         check(f"bench on {engine} says it once", len(said) == 1, seat.seen)
     ranks = 4194304
     seat = Seat("explain", f"f32[{ranks}/x~, 7] on x={ranks}", f"f32[{ranks}/x:3, 7] on x={ranks}")
-    shown = seat.waits_for(f"explain: planning for {ranks} ranks, \\d+ s|planned in")
-    check("planning shows progress", shown, seat.seen)
+    seat.waits_for(r"planning .*, [1-9]\d %, |planned in")
+    shares = [int(s) for s in re.findall(f"explain: planning for {ranks} ranks, (\\d+) %, \\d+ (?:s|min) left", seat.seen)]
+    check("planning tells what is left", shares and shares == sorted(shares) and shares[-1] <= 100, seat.seen)
     seat.types(b"\x03")
     seat.ends()
 

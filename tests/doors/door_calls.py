@@ -40,6 +40,7 @@ CALLBACKS = {
     "rsh_module_visit": "module_visit",
     "rsh_neighbour_fn": "neighbour_fn",
     "rsh_pre_hook_fn": "pre_hook",
+    "rsh_progress_fn": "progress_fn",
     "rsh_range_fn": "range_fn",
     "rsh_rank_fn": "NULL",
     "rsh_step_fn": "step_fn",

@@ -107,6 +107,7 @@ static int rank_bytes_fn(void *ctx, int64_t rank, int64_t sent, int64_t received
     (void)ctx, (void)rank, (void)sent, (void)received, (void)kept;
     return 0;
 }
+static int progress_fn(void *ctx, uint64_t done, uint64_t total) { (void)ctx, (void)done, (void)total; return 0; }
 static int step_fn(void *ctx, const rsh_convert_step *step) { (void)ctx, (void)step; return 0; }
 static void task_fn(void *ctx, int64_t i, int worker) { (void)ctx, (void)i, (void)worker; }
 static void deleter_fn(void *ctx) { (void)ctx; }
