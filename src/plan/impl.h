@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "plan/plan.h"
-#include "plan/progress.h"
+#include "plan/passes.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
     7 /* part of every fingerprint: raise it when the same input gives other edges */

@@ -78,7 +78,8 @@ static void choose_ways(rshi_sums *s) {
 }
 
 /* The transposed map moves elements of the destination, and what was received is sent. */
-static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pair, rshi_progress *w, rsh_plan_totals *t) {
+static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pair, rshi_progress *w,
+                            rsh_plan_totals *t) {
     *s = (rshi_sums){.p = p, .pair = pair, .ndim = rsh_layout_ndim(pair->to), .size = pair->wire_size};
     s->t = t;
     s->w = w;

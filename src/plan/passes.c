@@ -1,5 +1,5 @@
-/* Progress: passes over all ranks, told to a caller as one number that rises. */
-#include "plan/progress.h"
+/* Passes: how far those over all ranks are, told to a caller as one number that rises. */
+#include "plan/passes.h"
 
 #define TIMES 1000 /* that a caller is told, at most */
 

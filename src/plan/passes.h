@@ -1,9 +1,9 @@
-/* progress: what a caller is told while totals are added up, by passes over all ranks.
+/* passes: what a caller is told while totals are added up, by passes over all ranks.
  *
  * A pass has some units of work for each rank of the plan.  Whoever makes one says how far it is;
  * the caller is told a thousand times at most. */
-#ifndef RESHARD_PLAN_PROGRESS_H
-#define RESHARD_PLAN_PROGRESS_H
+#ifndef RESHARD_PLAN_PASSES_H
+#define RESHARD_PLAN_PASSES_H
 
 #include <reshard/progress.h>
 
