@@ -97,7 +97,7 @@ typedef struct rsh_plan_totals {
  * Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
 /* The same, and `progress` (may be NULL) is told how far it is: at first 0, in the end the total,
- * some hundred times in between, in units that take about equally long.  Where sums turn out not to
+ * at most a thousand times in between, in units about equally long.  Where sums turn out not to
  * do, it is told 0 of another total, that of the shares.  Totals that the plan keeps are not told.
  * RSH_ERUNTIME if `progress` stops it: the plan is as before and can be asked again; otherwise
  * errors as for rsh_plan_get_totals.  Pure. */
