@@ -217,14 +217,6 @@ static rsh_status add_moves(binding *b, const rsh_transfer *list, int64_t n) {
     return RSH_OK;
 }
 
-/* Ranks of this node, at most, that have destinations: they share the caches and write at the same time. */
-static int64_t count_writers(const rsh_exec *e) {
-    int64_t most = 1;
-    for (int64_t t = 0; t < rsh_plan_ntensors(e->plan); t++)
-        most = rshi_max(most, rsh_layout_nranks(rshi_plan_dst(e->plan, t)));
-    return rshi_min(most, e->comm->here->size);
-}
-
 static rsh_status compile(binding *b) {
     rsh_exec *e = b->e;
     RSH_TRY(connect_messages(b));
@@ -233,7 +225,7 @@ static rsh_status compile(binding *b) {
     RSH_TRY(number_peers_parts(b));
     RSH_TRY(add_moves(b, b->share->copies, b->share->ncopies));
     RSH_TRY(add_moves(b, b->share->receives, b->share->nreceives));
-    RSH_TRY(rshi_program_finish(&e->program, count_writers(e)));
+    RSH_TRY(rshi_program_finish(&e->program, rshi_route_writers(e->comm, e->plan)));
     e->base = rshi_calloc((size_t)e->nparts, sizeof *e->base);
     e->pointers = rshi_alloc((size_t)rshi_max(e->program.most_sources, 1), sizeof *e->pointers);
     return e->base && e->pointers ? RSH_OK : rshi_nomem();

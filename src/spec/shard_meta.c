@@ -12,23 +12,26 @@ rsh_status rshi_size_check(int ndim, const int64_t *size) {
     return RSH_OK;
 }
 
-static rsh_status check_numbers(const rsh_shard_meta *m, const char *who) {
-    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible", who,
-                m->ndim, RSH_MAX_NDIM);
-    for (int d = 0; d < m->ndim; d++) {
-        int64_t end;
-        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", who, (long long)m->offsets[d], d);
-        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", who, (long long)m->sizes[d], d);
-        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d", who,
-                    d);
-    }
-    return RSH_OK;
+/* The subject of a sentence; i below 0: there is only one shard. */
+static const char *name_of(int64_t i, char who[40]) {
+    if (i < 0) return "a shard";
+    snprintf(who, 40, "shard %" PRId64, i);
+    return who;
 }
 
 rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
-    char who[40] = "a shard";
-    if (i >= 0) snprintf(who, sizeof who, "shard %" PRId64, i);
-    RSH_TRY(check_numbers(m, who));
+    char who[40];
+    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible",
+                name_of(i, who), m->ndim, RSH_MAX_NDIM);
+    for (int d = 0; d < m->ndim; d++) {
+        int64_t end;
+        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", name_of(i, who),
+                    (long long)m->offsets[d], d);
+        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", name_of(i, who),
+                    (long long)m->sizes[d], d);
+        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d",
+                    name_of(i, who), d);
+    }
     return m->has_placement ? rshi_placement_sound(&m->placement) : RSH_OK;
 }
 
@@ -68,7 +71,7 @@ int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
 }
 
 /* Eight dims of 2 * 20 characters and a placement always fit. */
-void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
+const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
     int at = snprintf(text, RSHI_SHARD_TEXT, "[");
     for (int d = 0; d < m->ndim; d++)
         at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->offsets[d]);
@@ -77,7 +80,8 @@ void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
         at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->sizes[d]);
     at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]");
     char placement[RSH_PLACEMENT_TEXT];
-    if (!m->has_placement) return;
+    if (!m->has_placement) return text;
     rsh_placement_print(&m->placement, placement);
     snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, " %s", placement);
+    return text;
 }
