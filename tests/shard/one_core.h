@@ -1,4 +1,5 @@
-/* One core: ranks that are threads and share one core, so that they are a team wherever they can be. */
+/* One core: ranks that are threads and share one core, so that they are a team wherever they can
+ * be. */
 #ifndef RESHARD_TESTS_ONE_CORE_H
 #define RESHARD_TESTS_ONE_CORE_H
 
