@@ -36,8 +36,7 @@ static rsh_status add_peer(binding *b, int rank, rshi_peer **out) {
     rsh_exec *e = b->e;
     RSH_TRY(RSHI_GROW(e->peers, e->npeers + 1, &e->peers_room));
     rshi_peer *p = &e->peers[e->npeers];
-    *p = (rshi_peer){.rank = rank};
-    for (int s = 0; s <= RSHI_STAGES; s++) p->due[s] = -1;
+    *p = rshi_peer_of(rank);
     b->peer_of[rank] = (int)++e->npeers;
     *out = p;
     return RSH_OK;
@@ -241,6 +240,6 @@ rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     if (!st) st = compile(b);
     if (!st) st = rshi_team_offer(e, &team);
     st = rshi_comm_open_with(e->comm, "bind: ready", 0, NULL, st, &team, sizeof team);
-    rshi_team_join(e, st);
+    rshi_team_join(e, b->peer_of, st);
     return st;
 }
