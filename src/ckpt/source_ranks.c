@@ -70,6 +70,18 @@ static rsh_status check_shape(const taking *t, const rshi_header_tensor *e, cons
     return RSH_OK;
 }
 
+/* Files that we wrote have the canonical text; others may say the same in another way. */
+static rsh_status check_layout(const taking *t, const rshi_header_tensor *e, const char *text, const rsh_layout *l) {
+    rsh_layout *own = NULL;
+    if (!strcmp(text, rsh_layout_text(l))) return RSH_OK;
+    rsh_status st = rsh_layout_parse(text, &own);
+    bool equal = !st && rsh_layout_equal(own, l);
+    rsh_layout_free(own);
+    if (st == RSH_ENOMEM) return st;
+    REFUSE_UNLESS(t, e, equal, "its layout is %.100s, in another file it is %.100s", text, rsh_layout_text(l));
+    return RSH_OK;
+}
+
 static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
     rsh_ckpt *c = t->c;
     const char *text;
@@ -78,8 +90,7 @@ static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
     REFUSE_UNLESS(t, e, text, "__metadata__ has no \"reshard.layout/%.150s\"", e->name);
     if (i < 0) RSH_TRY(first_seen(t, e, text, &i));
     const rsh_layout *l = c->tensor[i].layout;
-    REFUSE_UNLESS(t, e, !strcmp(text, rsh_layout_text(l)), "its layout is %.100s, in another file it is %.100s", text,
-                  rsh_layout_text(l));
+    RSH_TRY(check_layout(t, e, text, l));
     RSH_TRY(check_shape(t, e, l));
     rshi_ckpt_part *p = &c->parts[c->tensor[i].part + rshi_layout_ordinal(l, t->rank)];
     REFUSE_UNLESS(t, e, p->file < 0, "rank %" PRId64 "'s part is in %.150s, too", t->rank, c->file[p->file].name);

@@ -198,6 +198,8 @@ def rank_files():
             f.write(raw(text, b"abcd"))
     write("0", "u8[4] on x=1")
     assert run("inspect", "ranks").returncode == 0
+    write("0", "u8[ 4 ] on x=1@[0]") # the same, not in its canonical form
+    assert run("inspect", "ranks").returncode == 0
     write("0", "u8[4] on x=1000000000")
     refused("has 1000000000 ranks, of which each has a file; there are 1", "inspect", "ranks")
     write("9223372036854775807", "u8[4] on x=1")
