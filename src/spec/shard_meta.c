@@ -32,7 +32,7 @@ rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
         RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d",
                     name_of(i, who), d);
     }
-    return m->has_placement ? rshi_placement_sound(&m->placement) : RSH_OK;
+    return m->has_placement ? rshi_remote_device_sound(&m->placement) : RSH_OK;
 }
 
 rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes, const int64_t *sizes,
@@ -46,7 +46,7 @@ rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes,
     rsh_shard_meta m = {.ndim = nsizes, .has_placement = placement != NULL};
     for (int d = 0; d < nsizes; d++) m.offsets[d] = offsets[d], m.sizes[d] = sizes[d];
     RSH_TRY(rshi_shard_meta_check(&m, -1));
-    if (placement) RSH_TRY(rsh_placement_parse(placement, &m.placement));
+    if (placement) RSH_TRY(rsh_remote_device_parse(placement, &m.placement));
     *out = m;
     return RSH_OK;
 }
@@ -55,7 +55,7 @@ bool rsh_shard_meta_equal(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     if (!a || !b || a->ndim != b->ndim || a->has_placement != b->has_placement) return false;
     for (int d = 0; d < a->ndim; d++)
         if (a->offsets[d] != b->offsets[d] || a->sizes[d] != b->sizes[d]) return false;
-    return !a->has_placement || rsh_placement_equal(&a->placement, &b->placement);
+    return !a->has_placement || rsh_remote_device_equal(&a->placement, &b->placement);
 }
 
 bool rshi_shard_empty(const rsh_shard_meta *m) {
@@ -79,9 +79,9 @@ const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]
     for (int d = 0; d < m->ndim; d++)
         at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->sizes[d]);
     at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]");
-    char placement[RSH_PLACEMENT_TEXT];
+    char placement[RSH_REMOTE_DEVICE_TEXT];
     if (!m->has_placement) return text;
-    rsh_placement_print(&m->placement, placement);
+    rsh_remote_device_print(&m->placement, placement);
     snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, " %s", placement);
     return text;
 }

@@ -25,7 +25,7 @@ const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]
 /* A struct that somebody may have filled by hand: numbers that mean something.  RSH_EVALUE names
  * shard number `i`, unless it is negative. */
 rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i);
-rsh_status rshi_placement_sound(const rsh_placement *p);
+rsh_status rshi_remote_device_sound(const rsh_remote_device *p);
 rsh_status rshi_size_check(
     int ndim, const int64_t *size); /* 0 to RSH_MAX_NDIM sizes that are not negative; RSH_EVALUE */
 

@@ -48,7 +48,7 @@ static rsh_status back_from_sum(rsh_value *y) {
 /* Logits cut by classes and whole targets: the loss is whole, the logits' gradient cut as they are; forward combines
  * twice, a maximum and sums of each row, and backward moves nothing. */
 static rsh_status one_loss(rsh_mesh *m, const rsh_place *logits, const rsh_place *loss, int ndim, const int64_t *shape,
-                           rsh_reduction reduction, int combines) {
+                           rsh_loss_reduction reduction, int combines) {
     int64_t rows[2] = {shape[0], ndim > 2 ? shape[2] : 1};
     rsh_value *x = some_value(RSH_F64, 1, true, ndim, shape), *target = some_indices(shape[1], ndim - 1, rows);
     rsh_value *dx = NULL, *y = NULL, *dy = NULL;
@@ -70,7 +70,7 @@ static rsh_status one_loss(rsh_mesh *m, const rsh_place *logits, const rsh_place
     return RSH_OK;
 }
 
-static const rsh_reduction reductions[] = {RSH_REDUCE_NONE, RSH_REDUCE_MEAN, RSH_REDUCE_SUM};
+static const rsh_loss_reduction reductions[] = {RSH_LOSS_NONE, RSH_LOSS_MEAN, RSH_LOSS_SUM};
 
 static rsh_status loss_on_a_line(void *ctx, rsh_comm *c) {
     (void)ctx;
@@ -101,7 +101,7 @@ static rsh_status loss_on_a_square(void *ctx, rsh_comm *c) {
     rsh_place rows[2] = {rsh_shard_on(0), rsh_replicate()}, whole[2] = {rsh_replicate(), rsh_replicate()};
     rsh_place sum[2] = {rsh_partial_of(RSH_OP_SUM), rsh_replicate()};
     for (int i = 0; i < 3; i++) {
-        const rsh_place *loss = reductions[i] == RSH_REDUCE_NONE ? rows : sum;
+        const rsh_place *loss = reductions[i] == RSH_LOSS_NONE ? rows : sum;
         TRY(one_loss(m, cut, loss, 2, (int64_t[]){8, 16}, reductions[i], -1));
         TRY(one_loss(m, cut, loss, 3, (int64_t[]){5, 7, 2}, reductions[i], -1));
         TRY(one_loss(m, nested, whole, 2, (int64_t[]){4, 5}, reductions[i], 2));
