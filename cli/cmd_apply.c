@@ -2,6 +2,7 @@
 #include "interrupt.h"
 #include "launched.h"
 #include "progress.h"
+#include "room.h"
 #include "streamed.h"
 
 #include <string.h>
@@ -94,7 +95,6 @@ static rsh_status move_process(void *ctx, rsh_comm *comm) {
 
 static rsh_status move_by_ranks(const application *a, inheritance *h) {
     int64_t n = layout_pair_group(&a->pair);
-    if (n > INT32_MAX) return sentence(RSH_EUNSUP, "%lld ranks are more than this machine can run", (long long)n);
     int ranks = n < 1 ? 1 : (int)n;
     return h->src ? rsh_run(ranks, move_thread, h) : rsh_run_shm(ranks, move_process, h);
 }
@@ -152,8 +152,11 @@ static int apply(const application *a, const rsh_plan *plan) {
 static int run_apply(application *a) {
     rsh_plan *plan = NULL;
     if (!layout_pair_parse(&a->pair) || launched_check(&a->launched, &a->pair)) return FAILED;
-    progress_plan("apply", layout_pair_group(&a->pair)); /* by a painter that ranks do not inherit */
-    rsh_status st = launched_nodes(&a->launched, &a->opts);
+    int64_t ranks = layout_pair_group(&a->pair);
+    bool threads = !strcmp(a->engine, "threads");
+    rsh_status st = threads || !strcmp(a->engine, "shm") ? room_check(ranks, threads) : RSH_OK;
+    progress_plan("apply", ranks); /* by a painter that ranks do not inherit */
+    if (!st) st = launched_nodes(&a->launched, &a->opts);
     if (!st) st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
     int result = st ? fail_library(st) : apply(a, plan);
     progress_end();

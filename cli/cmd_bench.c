@@ -3,6 +3,8 @@
 #include "launched.h"
 #include "contributions.h"
 #include "interrupt.h"
+#include "progress.h"
+#include "room.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -142,7 +144,8 @@ static int print_bench_text(const bench *b) {
     if (b->bytes_read != b->bytes)
         printf(", %.1f %% counting the %s it reads", 100 * fraction_of_reference(b),
                human_bytes((double)b->bytes_read, read));
-    printf("\n%" PRId64 " ranks, engine %s, planned in %s, %s\n", rsh_plan_nranks(b->plan), b->engine,
+    int64_t ranks = rsh_plan_nranks(b->plan);
+    printf("\n%" PRId64 " rank%s, engine %s, planned in %s, %s\n", ranks, plural(ranks), b->engine,
            human_seconds(b->plan_seconds, time), c->fault.count ? "WRONG" : "every element checked");
     return DONE;
 }
@@ -157,9 +160,13 @@ static int run_bench(bench *b) {
     if (!layout_pair_parse(&b->pair) || launched_check(&b->launched, &b->pair)) return FAILED;
     double start = clock_seconds();
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
-    rsh_status st = launched_nodes(&b->launched, &opts);
+    int64_t ranks = layout_pair_group(&b->pair);
+    rsh_status st = b->launched.comm ? RSH_OK : room_check(ranks, !strcmp(b->engine, "threads"));
+    if (!st) st = launched_nodes(&b->launched, &opts);
+    progress_plan("bench", ranks);
     if (!st) st = rsh_plan_new(b->pair.from, b->pair.to, &opts, &b->plan);
     b->plan_seconds = clock_seconds() - start;
+    progress_end();
     if (st) return fail_library(st);
     count_bytes(b);
     b->comparison = (comparison){.pair = &b->pair, .plan = b->plan, .repeat = b->repeat, .bytes = (size_t)b->bytes,

@@ -1,5 +1,6 @@
 /* Run: N processes of a program, each told which rank it is. */
 #include "cli.h"
+#include "room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -206,40 +206,12 @@ static void take_signals(launch *l) {
     signal(SIGCHLD, SIG_DFL);
 }
 
-static int64_t read_number(const char *path, int64_t otherwise) {
-    long long n;
-    FILE *file = fopen(path, "r");
-    bool found = file && fscanf(file, "%lld", &n) == 1;
-    if (file) fclose(file);
-    return found ? n : otherwise;
-}
-
-/* More processes than the machine has numbers for, or the user or the control group may have, are refused before the
- * first of them starts. */
-static int check_room(const launch *l) {
-    struct rlimit user;
-    int64_t used = read_number("/sys/fs/cgroup/pids.current", 0);
-    const struct {
-        const char *name;
-        int64_t most;
-    } limits[] = {
-        {"/proc/sys/kernel/pid_max", read_number("/proc/sys/kernel/pid_max", INT64_MAX)},
-        {"/proc/sys/kernel/threads-max", read_number("/proc/sys/kernel/threads-max", INT64_MAX)},
-        {"/sys/fs/cgroup/pids.max, less those that run,", read_number("/sys/fs/cgroup/pids.max", INT64_MAX) - used},
-        {"ulimit -u", geteuid() && !getrlimit(RLIMIT_NPROC, &user) && user.rlim_cur < INT64_MAX ? (int64_t)user.rlim_cur
-                                                                                                : INT64_MAX}};
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (l->n > limits[i].most)
-            return fail("%lld processes are too many: %s allows %lld", (long long)l->n, limits[i].name,
-                        (long long)limits[i].most);
-    return DONE;
-}
-
 int cmd_run(int argc, char **argv) {
     launch l = {.self = getpid()};
     char job[64];
     argp_parse(&run_argp, argc, argv, ARGP_IN_ORDER, NULL, &l);
-    if (check_room(&l)) return FAILED;
+    rsh_status st = room_check(l.n, false);
+    if (st) return fail_library(st);
     l.child = calloc((size_t)l.n, sizeof *l.child);
     l.unfound = mmap(NULL, sizeof *l.unfound, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!l.child || l.unfound == MAP_FAILED) return fail("out of memory for %lld processes", (long long)l.n);

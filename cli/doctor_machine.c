@@ -33,11 +33,12 @@ void find_cores(finding *f) {
     int usable = sched_getaffinity(0, sizeof set, &set) ? (int)online : CPU_COUNT(&set), ranks = ranks_here();
     snprintf(f->value, FINDING, "%d of %ld", usable, online);
     if (ranks > online)
-        advise(f, "slow", "%d ranks take turns on %ld cores: start at most one rank for each core", ranks, online);
+        advise(f, "slow", "%d ranks take turns on %ld core%s: start at most one rank for each core", ranks, online,
+               plural(online));
     else if (usable < online && !ranks)
         advise(f, "ok", "affinity keeps this process off the others (see taskset)");
     else
-        advise(f, "ok", "more than %ld ranks on this machine take turns", online);
+        advise(f, "ok", "more than %ld rank%s on this machine take turns", online, plural(online));
     if (read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota) && strncmp(quota, "max", 3))
         advise(f, "limited", "a control group limits processor time (cpu.max is %s): timings will vary", quota);
 }

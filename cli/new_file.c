@@ -12,35 +12,77 @@
 
 bool new_file_is_beside(const new_file *d) { return strcmp(d->name, d->path); }
 
-/* A link stays one, and its file is replaced. */
-static bool follow(new_file *d, const char *name) {
-    if (realpath(name, d->name)) return true;
+static bool name_it(new_file *d, const char *name) {
     if (strlen(name) >= PATH_MAX) errno = ENAMETOOLONG;
-    if (errno != ENOENT) return false;
-    strcpy(d->name, name);
+    else strcpy(d->name, name);
+    return strlen(name) < PATH_MAX;
+}
+
+/* The name that a link has inside; its directory is that of the link.  False: `name` is none. */
+static bool read_link(const char *name, char target[2 * PATH_MAX]) {
+    const char *slash = strrchr(name, '/');
+    size_t dir = slash ? (size_t)(slash - name) + 1 : 0;
+    ssize_t n = readlink(name, target + dir, PATH_MAX - 1);
+    if (n <= 0) return false;
+    memcpy(target, name, dir);
+    target[dir + (size_t)n] = 0;
+    if (target[dir] == '/') memmove(target, target + dir, (size_t)n + 1);
     return true;
+}
+
+/* A link stays one, and its file is replaced, or made. */
+static bool follow(new_file *d, const char *name) {
+    char target[2 * PATH_MAX];
+    if (realpath(name, d->name)) return true;
+    if (errno != ENOENT || !name_it(d, name)) return false;
+    return !read_link(d->name, target) || follow(d, target);
 }
 
 /* Where nothing can be made beside it, a file that may be written is written itself. */
 static int open_itself(new_file *d) {
     strcpy(d->path, d->name);
-    return open(d->name, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    return open(d->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+/* The number of a descriptor that the name stands for; -1: none. */
+static int descriptor_of(const char *name) {
+    int n = -1, end = 0;
+    if (!strcmp(name, "/dev/stdout")) return STDOUT_FILENO;
+    if (!strcmp(name, "/dev/stderr")) return STDERR_FILENO;
+    if (sscanf(name, "/dev/fd/%9d%n", &n, &end) == 1 || sscanf(name, "/proc/self/fd/%9d%n", &n, &end) == 1)
+        return name[end] ? -1 : n;
+    return -1;
+}
+
+/* What others have open is written where they are in it. */
+static int open_again(new_file *d, const char *name) {
+    strcpy(d->name, name);
+    strcpy(d->path, name);
+    return fcntl(descriptor_of(name), F_DUPFD_CLOEXEC, 0);
+}
+
+/* A name may be as long as names can be. */
+static bool is_none_beside(bool there) { return errno == ENAMETOOLONG || (there && errno == EACCES); }
+
+static int open_beside(new_file *d, const struct stat *before) {
+    snprintf(d->path, sizeof d->path, "%s.reshard-partial", d->name);
+    int fd = open(d->path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0 && is_none_beside(before != NULL)) return open_itself(d);
+    if (fd >= 0 && before && fchmod(fd, before->st_mode & 07777)) errno = 0; /* some file systems have no modes */
+    if (fd >= 0) interrupt_removes(d->path);
+    return fd;
 }
 
 int new_file_open(new_file *d, const char *name) {
     struct stat s;
+    if (descriptor_of(name) >= 0) return open_again(d, name);
     if (!follow(d, name)) return -1;
     bool there = !stat(d->name, &s);
     if (there && S_ISDIR(s.st_mode)) errno = EISDIR;
     if (there && S_ISDIR(s.st_mode)) return -1;
     if (there && !S_ISREG(s.st_mode)) return open_itself(d);
     if (there && access(d->name, W_OK)) return -1;
-    snprintf(d->path, sizeof d->path, "%s.reshard-partial", d->name);
-    int fd = open(d->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0 && there && (errno == EACCES || errno == ENAMETOOLONG)) return open_itself(d);
-    if (fd >= 0 && there) there = !fchmod(fd, s.st_mode & 07777); /* some file systems have no modes */
-    if (fd >= 0) interrupt_removes(d->path);
-    return fd;
+    return open_beside(d, there ? &s : NULL);
 }
 
 int new_file_publish(new_file *d, int fd) {

@@ -79,7 +79,7 @@ static rsh_status shard_model(rsh_module *m) {
 
 /* One step; *loss is that of this rank's rows, as a part of the mean over the whole batch. */
 static rsh_status step(rsh_module *m, rsh_optimizer *o, rsh_value *x, rsh_value *label, double *loss) {
-    rsh_cross_entropy_opts sum = {sizeof sum, .reduction = RSH_REDUCE_SUM};
+    rsh_cross_entropy_opts sum = {sizeof sum, .reduction = RSH_LOSS_SUM};
     rsh_value *logits = NULL, *total = NULL, *mean = NULL;
     TRY(rsh_optimizer_zero_grad(o));
     rsh_status st = rsh_module_forward(m, x, &logits);

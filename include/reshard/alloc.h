@@ -40,8 +40,9 @@ RSH_API uint64_t rsh_alloc_cached(void);
  * Local, from any thread. */
 RSH_API void rsh_alloc_trim(void);
 
-/* For tests: makes the n-th allocation of this thread from now (0: the next) fail, once; n < 0
- * switches this off.  Local. */
+/* Makes the n-th allocation of this thread from now (0: the next) fail, once, and with it the call
+ * that needs it; n < 0 switches this off.  With it a program tests what it does on RSH_ENOMEM: it
+ * repeats a call with n = 0, 1, 2, ... until the call succeeds.  Local. */
 RSH_API void rsh_alloc_fail_at(int64_t n);
 
 #ifdef __cplusplus

@@ -19,12 +19,13 @@ extern "C" {
  * Rules are immutable once made: share them between threads. */
 typedef struct rsh_rules rsh_rules;
 
-/* From text, or from a file.  `name` stands for the file in messages.  The caller frees *out.
+/* Reads rules from text, or from a file.  `name` stands for the file in messages.  The caller frees
+ * *out.
  * RSH_EVALUE names line, column and what was expected there; RSH_EIO if the file cannot be read;
  * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_rules_parse(const char *text, const char *name, rsh_rules **out);
 RSH_API rsh_status rsh_rules_read(const char *path, rsh_rules **out);
-/* No-op for NULL.  Local. */
+/* Frees the rules.  No-op for NULL.  Local. */
 RSH_API void rsh_rules_free(rsh_rules *r);
 
 /* ---- reading ---- */
@@ -38,10 +39,10 @@ typedef struct rsh_ckpt rsh_ckpt;
  * RSH_EIO if a file cannot be read; RSH_EVALUE, naming file, tensor and byte offset, if something
  * is wrong with it; RSH_EUNSUP for what we do not read; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ckpt **out);
-/* No-op for NULL.  Local. */
+/* Frees the checkpoint and closes its files.  No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_free(rsh_ckpt *c);
 
-/* What it is, in words: "Hugging Face directory".  Static.  Local. */
+/* Says in words what it is, such as "Hugging Face directory".  The string is static.  Local. */
 RSH_API const char *rsh_ckpt_kind(const rsh_ckpt *c); /* NULL for NULL */
 
 /* One tensor.  Pointers are borrowed and live as long as the checkpoint. */
@@ -55,32 +56,37 @@ typedef struct rsh_ckpt_entry {
     uint64_t bytes; /* of the tensor, once */
     const char *digest; /* as the files state it, "d2:..."; NULL: they do not */
 } rsh_ckpt_entry;
-/* In the order in which they lie in the files.  RSH_EINDEX if there is no such tensor.  Local. */
+/* The number of tensors, and tensor i, in the order in which they lie in the files.
+ * RSH_EINDEX if there is no such tensor.  Local. */
 RSH_API int64_t rsh_ckpt_ntensors(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out);
 /* The number of the tensor of that name, or -1.  Local. */
 RSH_API int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name);
 
-/* Its files: name (borrowed) and bytes.  RSH_EINDEX if there is no such file.  Local. */
+/* The number of its files, and the name (borrowed) and bytes of file i.
+ * RSH_EINDEX if there is no such file.  Local. */
 RSH_API int64_t rsh_ckpt_nfiles(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_file(const rsh_ckpt *c, int64_t i, const char **name,
                                      uint64_t *bytes);
-/* Metadata, without what describes cuts and digests.  RSH_EINDEX if there is no such entry.
- * Borrowed.  Local. */
+/* The number of entries of its metadata, and entry i, borrowed; what describes cuts and digests is
+ * left out.
+ * RSH_EINDEX if there is no such entry.  Local. */
 RSH_API int64_t rsh_ckpt_nmeta(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **key,
                                      const char **value);
-/* What is in it and is no tensor: name, and a few words.  RSH_EINDEX if there is no such entry.
- * Borrowed.  Local. */
+/* The number of things in it that are no tensors, and the name of one and a few words about it,
+ * borrowed.
+ * RSH_EINDEX if there is no such thing.  Local. */
 RSH_API int64_t rsh_ckpt_nothers(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name,
                                       const char **what);
 
 /* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first
  * element, to->strides those of the box's dims (NULL: dense and row-major).  Elements are not
- * converted.  Of copies one is read. RSH_EINDEX if there is no such tensor or the box is not inside
- * it; RSH_EVALUE without memory for elements; RSH_EUNSUP for elements that are no whole bytes;
- * RSH_EIO, also if a file has changed; RSH_ENOMEM.  Local, from any thread. */
+ * converted.  Of copies one is read.
+ * RSH_EINDEX if there is no such tensor or the box is not inside it; RSH_EVALUE without memory for
+ * elements; RSH_EUNSUP for elements that are no whole bytes; RSH_EIO, also if a file has changed;
+ * RSH_ENOMEM.  Local, from any thread. */
 RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box,
                                  const rsh_memory *to);
 

@@ -114,7 +114,8 @@ RSH_API rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_va
 RSH_API rsh_mesh *rsh_dtensor_part_mesh(const rsh_value *v);
 RSH_API const rsh_layout *rsh_dtensor_part_layout(const rsh_value *v);
 /* The whole tensor as a plain value on every rank of the mesh; `grads` as above, after it has been
- * replicated.  Collective over the mesh. */
+ * replicated.  The caller frees *out.
+ * Errors as for rsh_dtensor_redistribute and rsh_dtensor_to_local.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out);
 
 #ifdef __cplusplus

@@ -61,7 +61,8 @@ RSH_API const int64_t *rsh_value_shape(const rsh_value *v);
 RSH_API bool rsh_value_requires_grad(const rsh_value *v);
 /* Is it no output of a recorded op? */
 RSH_API bool rsh_value_is_leaf(const rsh_value *v);
-/* RSH_ERUNTIME if the value is not a leaf; otherwise as for rsh_value_take. */
+/* Says whether rsh_backward adds to the gradient of a leaf.
+ * RSH_ERUNTIME if the value is not a leaf; otherwise as for rsh_value_take. */
 RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad);
 
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */

@@ -97,19 +97,21 @@ typedef struct rsh_layout_desc {
  * Layouts are reference-counted.  A new one has one reference, the caller's.  Any thread may take
  * and drop references, and a layout may outlive everything that was made from it. */
 
-/* From text.  The second function also writes *error when it fails; error may be NULL.
+/* Makes a layout from text.  The second function also writes *error when it fails; error may be
+ * NULL.  The caller frees *out.
  * RSH_EVALUE names line, column and what was expected there; RSH_ETYPE is for an op that the dtype
- * does not have; RSH_ENOMEM.  The caller frees *out. */
+ * does not have; RSH_ENOMEM. */
 RSH_API rsh_status rsh_layout_parse(const char *text, rsh_layout **out);
 RSH_API rsh_status rsh_layout_parse_at(const char *text, rsh_text_error *error, rsh_layout **out);
 
-/* From code.  The description passes the same checks as a text; nothing of it is kept.
+/* Makes a layout from a description, which passes the same checks as a text; nothing of it is kept.
+ * The caller frees *out.
  * RSH_EVALUE names the dim, axis, segment or box; RSH_ETYPE is for an op that the dtype does not
- * have; RSH_ENOMEM.  The caller frees *out. */
+ * have; RSH_ENOMEM. */
 RSH_API rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out);
 
-/* The whole tensor, dense and row-major, on one rank.
- * RSH_EVALUE if shape or rank are out of range; RSH_ENOMEM.  The caller frees *out. */
+/* The whole tensor, dense and row-major, on one rank.  The caller frees *out.
+ * RSH_EVALUE if shape or rank are out of range; RSH_ENOMEM. */
 RSH_API rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank,
                                     rsh_layout **out);
 
@@ -198,14 +200,15 @@ typedef struct rsh_form rsh_form;
 /* In the description of a form: the size of a dim or segment is `_`, or ndim is "[...]". */
 #define RSH_HOLE (-1)
 
-/* From text.  A text without "on" is on the mesh that `mesh` describes (its naxes, axis, first_rank
- * and ranks; borrowed during the call), or on rank 0 if mesh is NULL.  error may be NULL.
+/* Makes a form from text.  A text without "on" is on the mesh that `mesh` describes (its naxes,
+ * axis, first_rank and ranks; borrowed during the call), or on rank 0 if mesh is NULL.  error may
+ * be NULL.  The caller frees *out.
  * RSH_EVALUE, RSH_ETYPE and *error as for rsh_layout_parse_at, also if no tensor could fill the
- * form; RSH_ENOMEM.  The caller frees *out. */
+ * form; RSH_ENOMEM. */
 RSH_API rsh_status rsh_form_parse(const char *text, const rsh_layout_desc *mesh,
                                   rsh_text_error *error, rsh_form **out);
 
-/* No-op for NULL. */
+/* Frees the form.  No-op for NULL. */
 RSH_API void rsh_form_free(rsh_form *f);
 
 /* The description with its holes, and the text as it was written.  Borrowed; both live as long as
@@ -216,9 +219,9 @@ RSH_API const char *rsh_form_text(const rsh_form *f);
 RSH_API bool rsh_form_has_dtype(const rsh_form *f);
 
 /* The layout of a tensor of this dtype and shape; if the form names a dtype, that one is used.
- * error may be NULL.
+ * error may be NULL.  The caller frees *out.
  * RSH_EVALUE if the form has other sizes or another number of dims than the tensor; otherwise it
- * fails as the text without holes would, at the same place; RSH_ENOMEM.  The caller frees *out. */
+ * fails as the text without holes would, at the same place; RSH_ENOMEM. */
 RSH_API rsh_status rsh_form_fill(const rsh_form *f, rsh_dtype dtype, int ndim, const int64_t *shape,
                                  rsh_text_error *error, rsh_layout **out);
 

@@ -31,11 +31,13 @@ typedef struct rsh_mesh rsh_mesh;
 RSH_API rsh_status rsh_mesh_init(rsh_comm *parent, int ndim, const int64_t *shape,
                                  const char *const *names, rsh_mesh **out);
 /* The same of the ranks in `ranks`, one for each position of the mesh in row-major order, each rank
- * at most once.
- * RSH_EVALUE also if a rank is outside the parent or given twice.  Collective over the parent. */
+ * at most once.  The caller frees *out.
+ * Errors as above, and RSH_EVALUE if a rank is outside the parent or given twice.  Collective over
+ * the parent. */
 RSH_API rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape,
                                 const int64_t *ranks, const char *const *names, rsh_mesh **out);
-/* One more reference to the same mesh.  Never fails; NULL for NULL.  Local. */
+/* One more reference to the same mesh.  Never fails; NULL for NULL.  The caller frees the result,
+ * once for every hold.  Local. */
 RSH_API rsh_mesh *rsh_mesh_hold(const rsh_mesh *m);
 /* Drops one reference; the last one frees the mesh and its comms.  No-op for NULL.  Local; on a
  * wire (mpi) collective, as rsh_comm_free. */
@@ -79,7 +81,7 @@ RSH_API bool rsh_mesh_equal(const rsh_mesh *a, const rsh_mesh *b);
 
 /* Makes a mesh current until the matching pop, and holds it as long.  RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_mesh_push(rsh_mesh *m);
-/* RSH_ERUNTIME if no mesh is current.  Local. */
+/* Ends the latest push and drops its reference.  RSH_ERUNTIME if no mesh is current.  Local. */
 RSH_API rsh_status rsh_mesh_pop(void);
 /* The mesh pushed last, borrowed.  RSH_ERUNTIME if no mesh is current.  Local. */
 RSH_API rsh_status rsh_mesh_current(rsh_mesh **out);

@@ -90,9 +90,9 @@ typedef struct rsh_plan_totals {
     int64_t scratch_bytes;      /* the most that a rank needs with direct transport */
     int64_t scratch_messages;   /* and with messages */
 } rsh_plan_totals;
-/* Cost: sums over what ranks and nodes hold, about a microsecond a rank, and the plan keeps the
- * result; the shares of all ranks, one after the other, where regions are sliced or spread and in
- * some rarer cases that docs/plan.md lists.
+/* Counts what the whole plan costs.  It adds up what ranks and nodes hold, about a microsecond a
+ * rank, and the plan keeps the result; it walks the shares of all ranks, one after the other, where
+ * regions are sliced or spread and in some rarer cases that docs/plan.md lists.
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count; RSH_ENOMEM.
  * Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
@@ -111,7 +111,7 @@ typedef struct rsh_plan_view {
     int64_t nsend, nrecv; /* neighbours */
     int64_t scratch_bytes, scratch_messages;
 } rsh_plan_view;
-/* A rank that is in no layout moves nothing.
+/* Counts what one rank moves; a rank that is in no layout moves nothing.
  * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out);
 
@@ -190,7 +190,7 @@ typedef struct rsh_share {
  * rank's number of neighbours.  The caller frees *out; the plan may be freed first.
  * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **out);
-/* No-op for NULL. */
+/* Frees the share.  No-op for NULL. */
 RSH_API void rsh_share_free(rsh_share *s);
 /* The offset of the first element, and the step of a round of each loop (`rounds` has nloops
  * entries), in a part with these strides; all in the unit of the strides.  `end` is one of t's.

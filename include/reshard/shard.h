@@ -62,7 +62,8 @@ RSH_API rsh_status rsh_sharded_from_tensors(rsh_comm *comm, const rsh_layout *la
  * Collective. */
 RSH_API rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root,
                                        const rsh_memory *whole, rsh_sharded **out);
-/* No-op for NULL.  Local. */
+/* Frees the sharded tensor, and memory of the library that nothing else shares.  No-op for NULL.
+ * Local. */
 RSH_API void rsh_sharded_free(rsh_sharded *s);
 
 /* Getters.  Layout and parts are borrowed and live as long as the sharded tensor; NULL if there is
@@ -109,11 +110,11 @@ RSH_API rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src,
  * before wait returns; the transit shares its memory, so it may be freed.  Until then every rank
  * makes the same collective calls on the comm in the same order, waits among them. */
 typedef struct rsh_transit rsh_transit;
-/* Begins.  The caller frees *out.  Errors as for rsh_reshard.  Collective. */
+/* Begins a reshard.  The caller frees *out.  Errors as for rsh_reshard.  Collective. */
 RSH_API rsh_status rsh_reshard_begin(const rsh_sharded *src, const rsh_layout *to,
                                      const rsh_plan_opts *opts, rsh_transit **out);
-/* Makes what progress it can without waiting; *done: wait will not wait.  RSH_EPEER, RSH_ETIMEOUT
- * as for runs of an exec.  Local. */
+/* Makes what progress it can without waiting; if *done, rsh_transit_wait will not wait.
+ * RSH_EPEER, RSH_ETIMEOUT as for runs of an exec.  Local. */
 RSH_API rsh_status rsh_transit_test(rsh_transit *t, bool *done);
 /* Waits for the rest and gives the sharded tensor, once, which the caller frees.
  * RSH_EVALUE if it was given before; RSH_EPEER, RSH_ETIMEOUT, RSH_EMISMATCH as for runs of an exec.
@@ -232,7 +233,7 @@ typedef struct rsh_exec_stats {
     uint64_t bytes_shadow; /* bytes copied twice: in rsh_exec_run_on, if other ranks cannot reach
                               the new memory although they could reach the memory given to bind */
 } rsh_exec_stats;
-/* Local. */
+/* The counts of an exec on this rank.  Local. */
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 
 /* Runs a whole plan, every rank's part of it, in one caller that has the memory of all ranks.
@@ -243,9 +244,10 @@ RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                       const rsh_memory *dst);
 
-/* The same bound once and run often without allocating.  Pool and memory are borrowed; the plan may
- * be freed.  One thread uses an rsh_local at a time.  The caller frees *out.
- * Errors as above, in bind; a run has none of its own.  Local. */
+/* The same, bound once and run often without allocating.  Pool and memory are borrowed; the plan
+ * may be freed.  One thread uses an rsh_local at a time.  The caller frees *out.  rsh_local_free is
+ * a no-op for NULL.
+ * Errors of bind as above; a run has none of its own.  Local. */
 typedef struct rsh_local rsh_local;
 RSH_API rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                   const rsh_memory *dst, rsh_local **out);

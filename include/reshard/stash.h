@@ -22,7 +22,7 @@ typedef struct rsh_ticket rsh_ticket;
 /* An empty stash.  The comm is borrowed; it must outlive stash and tickets.  The caller frees *out.
  * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_stash_new(rsh_comm *comm, rsh_stash **out);
-/* Tickets may be used after it.  No-op for NULL.  Local. */
+/* Frees the stash; its tickets may be used after it.  No-op for NULL.  Local. */
 RSH_API void rsh_stash_free(rsh_stash *s);
 
 /* Numbers tickets from 1 again: at the start of every step, so that a rank which failed in the

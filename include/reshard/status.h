@@ -53,8 +53,8 @@ RSH_API const char *rsh_status_text(rsh_status status);
 /* The sentence of the last failure on this thread; "" if there was none.  Borrowed until the next
  * failure.  Local. */
 RSH_API const char *rsh_error_detail(void);
-/* For functions of yours that the library calls, such as those of ranks, ops and hooks: leaves the
- * sentence for this thread and returns the status.  Sentences are cut after 1023 bytes.
+/* For functions of yours that the library calls, such as those of ranks, wires, ops and hooks:
+ * leaves the sentence for this thread and returns the status.  It cuts sentences after 1023 bytes.
  * RSH_EVALUE if the status is not a failure.  Local. */
 RSH_API rsh_status rsh_fail(rsh_status status, const char *sentence);
 

@@ -26,10 +26,10 @@ typedef union rsh_wire_request {
 } rsh_wire_request;
 
 /* All functions are called by the thread that is the rank, and none of them waits, except `split`
- * and `close`.  A function that fails returns a status and leaves a sentence with rsh_wire_fail;
- * the comm cannot be used afterwards.  Messages of one sender, receiver and tag arrive in the order
- * in which they were sent; a receive takes the first that no earlier receive took.  A rank may send
- * to itself. */
+ * and `close`.  A function that fails returns a status and leaves a sentence with rsh_fail; nobody
+ * can use the comm afterwards.  Messages of one sender, receiver and tag arrive in the order in
+ * which they were sent; a receive takes the first that no earlier receive took.  A rank may send to
+ * itself. */
 typedef struct rsh_wire {
     const char *name; /* of the engine: "mpi"; copied, up to 31 bytes */
     int rank, size;
@@ -62,10 +62,6 @@ typedef struct rsh_wire {
      * may be dead, and `close` must not wait for them. */
     void (*close)(void *ctx, bool orderly);
 } rsh_wire;
-
-/* For functions of a wire: leaves a sentence and returns the status; RSH_EVALUE for a number that
- * is not a status.  Local. */
-RSH_API rsh_status rsh_wire_fail(rsh_status status, const char *sentence);
 
 #ifdef __cplusplus
 }

@@ -119,6 +119,9 @@ rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rs
                                 int64_t *tensor);
 /* The tensor of that name, or -1. */
 int64_t rshi_ckpt_find(const rsh_ckpt *c, const char *name, size_t length);
+/* RSH_EVALUE with "FILE: byte N: tensor "NAME": " before the sentence. */
+rsh_status rshi_ckpt_refuse(const rsh_ckpt *c, int32_t file, uint64_t at, const char *name,
+                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Where the bytes are; for each tensor one of these three ways. */
 /* The whole tensor, dense and row-major. */
@@ -291,11 +294,20 @@ bool rshi_is_utf8(const char *text, size_t n); /* as all strings of JSON are */
 rsh_status rshi_json_fail(const rshi_json *j, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- reading bytes ---- */
+/* ---- reading and writing bytes ---- */
 
 struct stat;
 int64_t rshi_mtime(const struct stat *s); /* nanoseconds */
+rsh_status rshi_io_fail(const char *path); /* RSH_EIO with the reason in errno */
 rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *from, size_t n);
+/* What rshi_put, the function of a sink, writes to, one text behind the other. */
+typedef struct rshi_putting {
+    int fd;
+    const char *path; /* for the sentence; borrowed */
+    uint64_t at;
+    rsh_status st; /* of the last write */
+} rshi_putting;
+int rshi_put(void *ctx, const char *bytes, size_t n);
 rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size_t n);
 rsh_status rshi_reading_open(rsh_ckpt *c);
 void rshi_reading_close(rsh_ckpt *c);

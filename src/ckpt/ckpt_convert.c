@@ -1,7 +1,6 @@
 /* Convert: a checkpoint anew, cut otherwise: plan the target, move windows, publish. */
 #include "ckpt/impl.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -81,8 +80,8 @@ static bool contains(const char *a, const char *b) {
 
 static rsh_status check_apart(const char *source, const char *target) {
     char a[PATH_MAX], b[PATH_MAX];
-    RSH_REQUIRE(real_path(source, a), RSH_EIO, "%s: %s", source, strerror(errno));
-    RSH_REQUIRE(real_path(target, b), RSH_EIO, "%s: %s", target, strerror(errno));
+    if (!real_path(source, a)) return rshi_io_fail(source);
+    if (!real_path(target, b)) return rshi_io_fail(target);
     RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another",
                 source, target);
     return RSH_OK;

@@ -26,7 +26,7 @@ static rsh_status list_names(rshi_ckpt_place *p, DIR *d) {
         if (!p->name[p->nnames]) return rshi_nomem();
         p->nnames++;
     }
-    RSH_REQUIRE(!errno, RSH_EIO, "%s: %s", p->path, strerror(errno));
+    if (errno) return rshi_io_fail(p->path);
     if (p->nnames) qsort(p->name, (size_t)p->nnames, sizeof *p->name, by_name);
     return RSH_OK;
 }
@@ -34,12 +34,17 @@ static rsh_status list_names(rshi_ckpt_place *p, DIR *d) {
 static rsh_status place_open(const char *path, const rsh_rules *from, rshi_ckpt_place *p) {
     struct stat s;
     *p = (rshi_ckpt_place){.path = path, .from = from};
-    RSH_REQUIRE(!stat(path, &s), RSH_EIO, "%s: %s", path, strerror(errno));
+    if (stat(path, &s)) {
+        RSH_REQUIRE(errno != ENOENT && errno != ENOTDIR, RSH_EIO,
+                    "%s: %s: a checkpoint to open is a file, such as model.safetensors, or a directory of them", path,
+                    strerror(errno));
+        return rshi_io_fail(path);
+    }
     p->is_directory = S_ISDIR(s.st_mode);
     RSH_REQUIRE(p->is_directory || S_ISREG(s.st_mode), RSH_EIO, "%s: neither a file nor a directory", path);
     if (!p->is_directory) return RSH_OK;
     DIR *d = opendir(path);
-    RSH_REQUIRE(d, RSH_EIO, "%s: %s", path, strerror(errno));
+    if (!d) return rshi_io_fail(path);
     rsh_status st = list_names(p, d);
     closedir(d);
     return st;
@@ -89,7 +94,7 @@ rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
                 "%s: it names the file \"%.200s\", which is not a name inside the directory", directory, name);
     RSH_TRY(rshi_ckpt_join(directory, name, &path));
     bool found = realpath(directory, home) && realpath(path, real);
-    rsh_status st = found ? RSH_OK : rshi_fail(RSH_EIO, "%s: %s", path, strerror(errno));
+    rsh_status st = found ? RSH_OK : rshi_io_fail(path);
     if (!st && !is_below(real, home) && !in_cache(home, real))
         st = rshi_fail(RSH_EVALUE, "%s: a link to %s, which is outside the directory", path, real);
     rshi_free(path);

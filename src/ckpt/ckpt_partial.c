@@ -10,8 +10,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static rsh_status io_fail(const char *path) { return rshi_fail(RSH_EIO, "%s: %s", path, strerror(errno)); }
-
 /* ---- paths ---- */
 
 static rsh_status set_target(rshi_ckpt_partial *p, const char *target) {
@@ -44,9 +42,9 @@ static rsh_status file_path(const rshi_ckpt_partial *p, int64_t i, char **out) {
 
 static rsh_status lock_journal(rshi_ckpt_partial *p) {
     p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (p->journal < 0) return io_fail(p->journal_path);
+    if (p->journal < 0) return rshi_io_fail(p->journal_path);
     if (!flock(p->journal, LOCK_EX | LOCK_NB)) return RSH_OK;
-    RSH_REQUIRE(errno == EWOULDBLOCK, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    if (errno != EWOULDBLOCK) return rshi_io_fail(p->journal_path);
     return rshi_fail(RSH_EBUSY, "%s: another process is converting to the same target", p->home);
 }
 
@@ -54,7 +52,7 @@ static rsh_status lock_journal(rshi_ckpt_partial *p) {
 static rsh_status start_anew(rshi_ckpt_partial *p) {
     RSH_TRY(rshi_journal_start(p));
     RSH_TRY(rshi_remove(p->data));
-    RSH_REQUIRE(p->single || !mkdir(p->data, 0777), RSH_EIO, "%s: %s", p->data, strerror(errno));
+    if (!p->single && mkdir(p->data, 0777)) return rshi_io_fail(p->data);
     return RSH_OK;
 }
 
@@ -75,7 +73,7 @@ static rsh_status go_on(rshi_ckpt_partial *p, bool *going) {
                 p->home);
     p->published = was_published(p);
     *going = true;
-    if (!p->published && !p->single && mkdir(p->data, 0777) && errno != EEXIST) return io_fail(p->data);
+    if (!p->published && !p->single && mkdir(p->data, 0777) && errno != EEXIST) return rshi_io_fail(p->data);
     return RSH_OK;
 }
 
@@ -94,7 +92,7 @@ static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *go
     struct stat s;
     bool left = !lstat(p->home, &s);
     RSH_TRY(check_target(p, o, left));
-    RSH_REQUIRE(left || !mkdir(p->home, 0777), RSH_EIO, "%s: %s", p->home, strerror(errno));
+    if (!left && mkdir(p->home, 0777)) return rshi_io_fail(p->home);
     RSH_TRY(lock_journal(p));
     if (left && o->resume) {
         RSH_TRY(go_on(p, going));
@@ -114,7 +112,7 @@ static rsh_status open_file(void *ctx, int64_t i, int *fd) {
     char *path = NULL;
     RSH_TRY(file_path(p, i, &path));
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    rsh_status st = *fd < 0 ? io_fail(path) : RSH_OK;
+    rsh_status st = *fd < 0 ? rshi_io_fail(path) : RSH_OK;
     rshi_free(path);
     return st;
 }
@@ -151,7 +149,7 @@ static rsh_status size_file(rshi_ckpt_partial *p, int64_t i, uint64_t *missing) 
     RSH_TRY(rshi_fds_take(&p->fds, i, &fd));
     const rshi_target_file *f = &p->files->file[i];
     rsh_status st = RSH_OK;
-    if (fstat(fd, &s) || ((uint64_t)s.st_size != f->size && ftruncate(fd, (off_t)f->size))) st = io_fail(f->name);
+    if (fstat(fd, &s) || ((uint64_t)s.st_size != f->size && ftruncate(fd, (off_t)f->size))) st = rshi_io_fail(f->name);
     uint64_t have = st ? 0 : (uint64_t)s.st_blocks * 512;
     *missing += have < f->size ? f->size - have : 0;
     rshi_fds_give(&p->fds, i);
@@ -163,24 +161,11 @@ rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
     uint64_t missing = 0;
     RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_file, p));
     for (int64_t i = 0; i < p->files->nfiles; i++) RSH_TRY(size_file(p, i, &missing));
-    RSH_REQUIRE(!statvfs(p->home, &v), RSH_EIO, "%s: %s", p->home, strerror(errno));
+    if (statvfs(p->home, &v)) return rshi_io_fail(p->home);
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     RSH_REQUIRE(missing <= free_bytes || !v.f_blocks, RSH_EIO,
                 "%s: the result needs %" PRIu64 " more bytes, the file system has %" PRIu64, p->home, missing,
                 free_bytes);
-    return RSH_OK;
-}
-
-rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *from, size_t n) {
-    for (const char *p = from; n;) {
-        ssize_t put = pwrite(fd, p, n, (off_t)at);
-        if (put < 0 && errno == EINTR) continue;
-        RSH_REQUIRE(put > 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at,
-                    put ? strerror(errno) : "nothing was written");
-        p += put;
-        at += (uint64_t)put;
-        n -= (size_t)put;
-    }
     return RSH_OK;
 }
 

@@ -329,7 +329,7 @@ static rsh_status read_header(int fd, const char *name, rshi_header *h) {
     struct stat s;
     uint64_t length = 0;
     reading r = {.h = h};
-    RSH_REQUIRE(!fstat(fd, &s), RSH_EIO, "%s: %s", name, strerror(errno));
+    if (fstat(fd, &s)) return rshi_io_fail(name);
     RSH_REQUIRE(S_ISREG(s.st_mode), RSH_EIO, "%s: not a regular file", name);
     r.size = (uint64_t)s.st_size;
     RSH_TRY(read_length(fd, name, r.size, &length));
@@ -347,7 +347,7 @@ static rsh_status read_header(int fd, const char *name, rshi_header *h) {
 rsh_status rshi_header_read(const char *path, const char *name, rshi_header *out) {
     rshi_header h = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", name, strerror(errno));
+    if (fd < 0) return rshi_io_fail(name);
     rsh_status st = RSHI_GROW(h.shapes, 1, &h.shapes_room); /* so that a scalar has a place in it, too */
     if (!st) st = read_header(fd, name, &h);
     close(fd);

@@ -31,7 +31,7 @@ static rsh_status append(rshi_ckpt_partial *p, const void *bytes, size_t n) {
     for (const char *at = bytes; n;) {
         ssize_t put = write(p->journal, at, n);
         if (put < 0 && errno == EINTR) continue;
-        RSH_REQUIRE(put > 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+        if (put <= 0) return rshi_io_fail(p->journal_path);
         at += put;
         n -= (size_t)put;
     }
@@ -41,15 +41,15 @@ static rsh_status append(rshi_ckpt_partial *p, const void *bytes, size_t n) {
 rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
     head h = {MAGIC, p->fingerprint, 1, 0, 0};
     h.check = check_of(p, &h, offsetof(head, check));
-    RSH_REQUIRE(!ftruncate(p->journal, 0), RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
-    RSH_REQUIRE(lseek(p->journal, 0, SEEK_SET) == 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    if (ftruncate(p->journal, 0)) return rshi_io_fail(p->journal_path);
+    if (lseek(p->journal, 0, SEEK_SET) != 0) return rshi_io_fail(p->journal_path);
     return append(p, &h, sizeof h);
 }
 
 rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty) {
     head h;
     ssize_t got = pread(p->journal, &h, sizeof h, 0);
-    RSH_REQUIRE(got >= 0, RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    if (got < 0) return rshi_io_fail(p->journal_path);
     *empty = got < (ssize_t)sizeof h;
     *same = !*empty && h.magic == MAGIC && h.fingerprint == p->fingerprint && h.version == 1 &&
             h.check == check_of(p, &h, offsetof(head, check));
@@ -74,7 +74,7 @@ rsh_status rshi_journal_publishing(rshi_ckpt_partial *p, uint64_t inode) {
     record r = {PUBLISHING, 0, 0, inode, 0};
     seal(p, &r);
     RSH_TRY(append(p, &r, sizeof r));
-    RSH_REQUIRE(!fdatasync(p->journal), RSH_EIO, "%s: %s", p->journal_path, strerror(errno));
+    if (fdatasync(p->journal)) return rshi_io_fail(p->journal_path);
     return RSH_OK;
 }
 

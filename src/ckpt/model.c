@@ -1,9 +1,7 @@
 /* Model: files, tensors and where their bytes lie, as sources add them. */
 #include "ckpt/ckpt.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -31,7 +29,7 @@ int64_t rshi_mtime(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1
 
 static rsh_status stat_file(rshi_ckpt_file *f) {
     struct stat s;
-    RSH_REQUIRE(!stat(f->path, &s), RSH_EIO, "%s: %s", f->path, strerror(errno));
+    if (stat(f->path, &s)) return rshi_io_fail(f->path);
     RSH_REQUIRE(S_ISREG(s.st_mode), RSH_EIO, "%s: not a regular file", f->path);
     f->size = (uint64_t)s.st_size;
     f->mtime = rshi_mtime(&s);
@@ -101,6 +99,16 @@ int64_t rshi_ckpt_find(const rsh_ckpt *c, const char *name, size_t length) {
 }
 
 /* ---- tensors ---- */
+
+rsh_status rshi_ckpt_refuse(const rsh_ckpt *c, int32_t file, uint64_t at, const char *name, const char *format, ...) {
+    char sentence[600];
+    va_list list;
+    va_start(list, format);
+    rshi_text_format_list(sentence, sizeof sentence, format, list);
+    va_end(list);
+    return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": tensor \"%.200s\": %s", c->file[file].path, at, name,
+                     sentence);
+}
 
 static rsh_status check_shape(const rsh_ckpt *c, const char *name, rsh_dtype dtype, int ndim, const int64_t *shape) {
     int64_t count, bits = 0;

@@ -10,15 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static rsh_status io_fail(const char *path) { return rshi_fail(RSH_EIO, "%s: %s", path, strerror(errno)); }
-
 /* ---- removing ---- */
 
 static rsh_status remove_at(int parent, const char *name, const char *shown);
 
 static rsh_status remove_inside(int fd, const char *shown) {
     DIR *d = fdopendir(fd);
-    if (!d) return close(fd), io_fail(shown);
+    if (!d) return close(fd), rshi_io_fail(shown);
     rsh_status st = RSH_OK;
     for (struct dirent *e; !st && (e = readdir(d));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) st = remove_at(dirfd(d), e->d_name, shown);
@@ -28,35 +26,22 @@ static rsh_status remove_inside(int fd, const char *shown) {
 
 static rsh_status remove_at(int parent, const char *name, const char *shown) {
     if (!unlinkat(parent, name, 0) || errno == ENOENT) return RSH_OK;
-    if (errno != EISDIR && errno != EPERM) return io_fail(shown);
+    if (errno != EISDIR && errno != EPERM) return rshi_io_fail(shown);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return io_fail(shown);
+    if (fd < 0) return rshi_io_fail(shown);
     RSH_TRY(remove_inside(fd, shown));
-    return unlinkat(parent, name, AT_REMOVEDIR) ? io_fail(shown) : RSH_OK;
+    return unlinkat(parent, name, AT_REMOVEDIR) ? rshi_io_fail(shown) : RSH_OK;
 }
 
 rsh_status rshi_remove(const char *path) { return remove_at(AT_FDCWD, path, path); }
 
 /* ---- headers ---- */
 
-typedef struct putting {
-    int fd;
-    const char *name;
-    uint64_t at;
-} putting;
-
-static int put(void *ctx, const char *text, size_t n) {
-    putting *p = ctx;
-    rsh_status st = rshi_write_fully(p->fd, p->name, p->at, text, n);
-    p->at += n;
-    return (int)st;
-}
-
 static rsh_status put_headers(rshi_ckpt_partial *p, const rsh_digest *sums) {
     for (int64_t i = 0; i < p->files->nfiles; i++) {
-        putting to = {.name = p->files->file[i].name};
+        rshi_putting to = {.path = p->files->file[i].name};
         RSH_TRY(rshi_fds_take(&p->fds, i, &to.fd));
-        rsh_sink sink = {put, &to};
+        rsh_sink sink = {rshi_put, &to};
         rsh_status st = rshi_target_header(p->files, i, sums, &sink);
         rshi_fds_give(&p->fds, i);
         if (st) return st;
@@ -68,19 +53,19 @@ static rsh_status put_headers(rshi_ckpt_partial *p, const rsh_digest *sums) {
 
 static rsh_status flush_path(const char *path, int flags) {
     int fd = open(path, flags | O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return io_fail(path);
-    rsh_status st = fsync(fd) ? io_fail(path) : RSH_OK;
+    if (fd < 0) return rshi_io_fail(path);
+    rsh_status st = fsync(fd) ? rshi_io_fail(path) : RSH_OK;
     close(fd);
     return st;
 }
 
 static rsh_status put_index(rshi_ckpt_partial *p) {
-    putting to = {.name = "model.safetensors.index.json"};
+    rshi_putting to = {.path = "model.safetensors.index.json"};
     char *path = NULL;
-    RSH_TRY(rshi_ckpt_join(p->data, to.name, &path));
+    RSH_TRY(rshi_ckpt_join(p->data, to.path, &path));
     to.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    rsh_status st = to.fd < 0 ? io_fail(path) : rshi_target_index(p->files, &(rsh_sink){put, &to});
-    if (to.fd >= 0 && !st && fdatasync(to.fd)) st = io_fail(path);
+    rsh_status st = to.fd < 0 ? rshi_io_fail(path) : rshi_target_index(p->files, &(rsh_sink){rshi_put, &to});
+    if (to.fd >= 0 && !st && fdatasync(to.fd)) st = rshi_io_fail(path);
     if (to.fd >= 0) close(to.fd);
     rshi_free(path);
     return st;
@@ -91,7 +76,7 @@ static rsh_status copy_bytes(int from, const char *from_path, int to, const char
     for (uint64_t at = 0;;) {
         ssize_t got = pread(from, buffer, sizeof buffer, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return io_fail(from_path);
+        if (got < 0) return rshi_io_fail(from_path);
         if (!got) return RSH_OK;
         RSH_TRY(rshi_write_fully(to, to_path, at, buffer, (size_t)got));
         at += (uint64_t)got;
@@ -102,11 +87,11 @@ static rsh_status copy_file(const char *from, const char *directory, const char 
     char *path = NULL;
     RSH_TRY(rshi_ckpt_join(directory, name, &path));
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK), out = -1;
-    rsh_status st = in < 0 ? io_fail(from) : RSH_OK;
+    rsh_status st = in < 0 ? rshi_io_fail(from) : RSH_OK;
     if (!st) out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (!st && out < 0) st = io_fail(path);
+    if (!st && out < 0) st = rshi_io_fail(path);
     if (!st) st = copy_bytes(in, from, out, path);
-    if (!st && fdatasync(out)) st = io_fail(path);
+    if (!st && fdatasync(out)) st = rshi_io_fail(path);
     if (in >= 0) close(in);
     if (out >= 0) close(out);
     rshi_free(path);
@@ -134,7 +119,7 @@ rsh_status rshi_partial_flush(rshi_ckpt_partial *p) {
     for (int64_t i = 0; i < p->files->nfiles; i++) {
         int fd;
         RSH_TRY(rshi_fds_take(&p->fds, i, &fd));
-        rsh_status st = fdatasync(fd) ? io_fail(p->files->file[i].name) : RSH_OK;
+        rsh_status st = fdatasync(fd) ? rshi_io_fail(p->files->file[i].name) : RSH_OK;
         rshi_fds_give(&p->fds, i);
         if (st) return st;
     }
@@ -167,9 +152,9 @@ static rsh_status rename_twice(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
     rsh_status st = rshi_remove(old);
-    if (!st && rename(p->target, old)) st = io_fail(p->target);
+    if (!st && rename(p->target, old)) st = rshi_io_fail(p->target);
     if (!st && rename(p->data, p->target)) {
-        st = io_fail(p->target);
+        st = rshi_io_fail(p->target);
         if (rshi_partial_put_back(p)) st = RSH_EIO;
     }
     p->gap = !st;
@@ -179,7 +164,7 @@ static rsh_status rename_twice(rshi_ckpt_partial *p) {
 
 static rsh_status exchange(rshi_ckpt_partial *p) {
     if (!renameat2(AT_FDCWD, p->data, AT_FDCWD, p->target, RENAME_EXCHANGE)) return RSH_OK;
-    return errno == EINVAL || errno == ENOSYS ? rename_twice(p) : io_fail(p->target);
+    return errno == EINVAL || errno == ENOSYS ? rename_twice(p) : rshi_io_fail(p->target);
 }
 
 static rsh_status appear(rshi_ckpt_partial *p, bool force) {
@@ -189,8 +174,8 @@ static rsh_status appear(rshi_ckpt_partial *p, bool force) {
         return exchange(p);
     }
     if (!renameat2(AT_FDCWD, p->data, AT_FDCWD, p->target, RENAME_NOREPLACE)) return RSH_OK;
-    if (errno != EINVAL && errno != ENOSYS) return io_fail(p->target);
-    return rename(p->data, p->target) ? io_fail(p->target) : RSH_OK;
+    if (errno != EINVAL && errno != ENOSYS) return rshi_io_fail(p->target);
+    return rename(p->data, p->target) ? rshi_io_fail(p->target) : RSH_OK;
 }
 
 /* The journal goes last: while anything else is left, it says that the target is complete. */
@@ -206,7 +191,7 @@ static rsh_status clear(rshi_ckpt_partial *p) {
 rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
     struct stat s;
     if (!p->published) {
-        if (lstat(p->data, &s)) return io_fail(p->data);
+        if (lstat(p->data, &s)) return rshi_io_fail(p->data);
         RSH_TRY(rshi_journal_publishing(p, (uint64_t)s.st_ino));
         RSH_TRY(appear(p, force));
         p->published = true;

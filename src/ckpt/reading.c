@@ -18,7 +18,7 @@ struct rshi_ckpt_reading {
 rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd) {
     struct stat s;
     int failed = fd < 0 ? stat(f->path, &s) : fstat(fd, &s);
-    RSH_REQUIRE(!failed, RSH_EIO, "%s: %s", f->path, strerror(errno));
+    if (failed) return rshi_io_fail(f->path);
     RSH_REQUIRE((uint64_t)s.st_size == f->size && rshi_mtime(&s) == f->mtime, RSH_EIO,
                 "%s: the file changed while it was read: it had %" PRIu64 " bytes, now it has %" PRIu64
                 " and maybe another time of change",
@@ -29,7 +29,7 @@ rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd) {
 static rsh_status open_file(void *ctx, int64_t i, int *out) {
     const rsh_ckpt *c = ctx;
     int fd = open(c->file[i].path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", c->file[i].path, strerror(errno));
+    if (fd < 0) return rshi_io_fail(c->file[i].path);
     rsh_status st = rshi_ckpt_unchanged(&c->file[i], fd);
     if (st) return close(fd), st;
     posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -143,7 +143,7 @@ rsh_status rsh_rules_parse(const char *text, const char *name, rsh_rules **out) 
 static rsh_status read_text(const char *path, size_t most, char **out) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", path, strerror(errno));
+    if (fd < 0) return rshi_io_fail(path);
     rsh_status st = fstat(fd, &s) || !S_ISREG(s.st_mode) ? rshi_fail(RSH_EIO, "%s: not a regular file", path) : RSH_OK;
     if (!st && (uint64_t)s.st_size > most)
         st = rshi_fail(RSH_EVALUE, "%s: %" PRIu64 " bytes; at most %zu", path, (uint64_t)s.st_size, most);

@@ -1,5 +1,4 @@
 /* Save: sharded tensors of all ranks to a directory of rank files, which appears complete or not at all. */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -213,23 +212,9 @@ static rsh_status describe(saving *s) {
 
 /* ---- writing ---- */
 
-typedef struct putting {
-    int fd;
-    const char *path;
-    uint64_t at;
-    rsh_status st;
-} putting;
-
-static int put(void *ctx, const char *bytes, size_t n) {
-    putting *p = ctx;
-    p->st = rshi_write_fully(p->fd, p->path, p->at, bytes, n);
-    p->at += n;
-    return p->st != RSH_OK;
-}
-
 /* Rows of a part that is not dense in its layout's order, packed in windows. */
 typedef struct packing {
-    putting *to;
+    rshi_putting *to;
     const rsh_part *part;
     const int64_t *strides; /* in memory; elements */
     int order[RSH_MAX_NDIM];
@@ -247,7 +232,7 @@ static void find_order(packing *p) {
 }
 
 static rsh_status flush_window(packing *p) {
-    put(p->to, p->window, p->used);
+    rshi_put(p->to, p->window, p->used);
     p->used = 0;
     return p->to->st;
 }
@@ -270,7 +255,7 @@ static bool is_dense(const rsh_part *part, const int64_t *strides) {
     return true;
 }
 
-static rsh_status put_part(const rsh_sharded *s, putting *to) {
+static rsh_status put_part(const rsh_sharded *s, rshi_putting *to) {
     const rsh_tensor *t = rsh_sharded_part(s, 0);
     rsh_part part;
     RSH_TRY(rsh_layout_part(rsh_sharded_layout(s), rsh_comm_rank(rsh_sharded_comm(s)), 0, &part));
@@ -278,7 +263,7 @@ static rsh_status put_part(const rsh_sharded *s, putting *to) {
     packing p = {.to = to, .part = &part, .strides = rsh_tensor_strides(t)};
     p.size = (int64_t)rsh_dtype_size(rsh_layout_dtype(rsh_sharded_layout(s)));
     if (is_dense(&part, p.strides)) {
-        put(to, rsh_tensor_data(t), (size_t)(part.count * p.size));
+        rshi_put(to, rsh_tensor_data(t), (size_t)(part.count * p.size));
         return to->st;
     }
     p.window = rshi_alloc((size_t)WINDOW, 1);
@@ -292,13 +277,13 @@ static rsh_status put_part(const rsh_sharded *s, putting *to) {
 
 static rsh_status put_file(saving *s) {
     const rshi_target *t = &s->target;
-    putting to = {.path = s->file};
+    rshi_putting to = {.path = s->file};
     to.fd = open(s->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    RSH_REQUIRE(to.fd >= 0, RSH_EIO, "%s: %s", s->file, strerror(errno));
-    rsh_status st = rshi_target_header(t, 0, s->digests, &(rsh_sink){put, &to});
+    if (to.fd < 0) return rshi_io_fail(s->file);
+    rsh_status st = rshi_target_header(t, 0, s->digests, &(rsh_sink){rshi_put, &to});
     for (int64_t i = 0; i < t->nentries && !st; i++) st = put_part(s->tensor[t->entry[i].tensor], &to);
-    if (!st && fdatasync(to.fd)) st = rshi_fail(RSH_EIO, "%s: %s", s->file, strerror(errno));
-    if (close(to.fd) && !st) st = rshi_fail(RSH_EIO, "%s: %s", s->file, strerror(errno));
+    if (!st && fdatasync(to.fd)) st = rshi_io_fail(s->file);
+    if (close(to.fd) && !st) st = rshi_io_fail(s->file);
     return st;
 }
 

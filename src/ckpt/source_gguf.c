@@ -1,7 +1,6 @@
 /* GGUF: the tensors of one .gguf file, listed; none of them is read. */
 #include "ckpt/ckpt.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -143,7 +142,7 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     int32_t file;
     RSH_TRY(rshi_ckpt_add_file(c, NULL, place->path, &file));
     scanning s = {c, fopen(place->path, "rbe"), place->path};
-    RSH_REQUIRE(s.file, RSH_EIO, "%s: %s", place->path, strerror(errno));
+    if (!s.file) return rshi_io_fail(place->path);
     char *name = rshi_alloc(MOST_TEXT, 1);
     rsh_status st = name ? scan(&s, name) : rshi_nomem();
     rshi_free(name);

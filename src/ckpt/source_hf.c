@@ -2,7 +2,6 @@
  * which tensor is in which file. */
 #include "ckpt/ckpt.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -77,7 +76,7 @@ static rsh_status open_index(indexing *x, const char *directory, const char *nam
     RSH_TRY(rshi_ckpt_add_file(x->c, directory, name, &file));
     const char *path = x->c->file[file].path;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", path, strerror(errno));
+    if (fd < 0) return rshi_io_fail(path);
     rsh_status st = rshi_json_open(&x->json, fd, 0, x->c->file[file].size, path);
     if (!st) st = read_index(x);
     x->c->file[file].hash = x->json.hash;

@@ -8,7 +8,6 @@
  * A part with neither box nor range is the whole tensor. */
 #include "ckpt/ckpt.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -255,7 +254,7 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     RSH_TRY(rshi_ckpt_add_file(c, place->path, "index.json", &x.index));
     const char *path = c->file[x.index].path;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    RSH_REQUIRE(fd >= 0, RSH_EIO, "%s: %s", path, strerror(errno));
+    if (fd < 0) return rshi_io_fail(path);
     rsh_status st = rshi_json_open(&x.json, fd, 0, c->file[x.index].size, path);
     if (!st) st = read_index(&x);
     c->file[x.index].hash = x.json.hash;

@@ -5,7 +5,6 @@
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,18 +27,7 @@ typedef struct gathering {
     int64_t n, room;
 } gathering;
 
-static rsh_status refuse(const gathering *g, const held *h, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static rsh_status refuse(const gathering *g, const held *h, const char *format, ...) {
-    char sentence[600];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(sentence, sizeof sentence, format, list);
-    va_end(list);
-    rshi_fail(RSH_EVALUE, "%.120s: byte %u: tensor \"%.120s\": %s", g->c->file[h->file].path, h->entry, h->name,
-              sentence);
-    return RSH_EVALUE;
-}
+#define REFUSE(g, h, ...) rshi_ckpt_refuse((g)->c, (h)->file, (h)->entry, (h)->name, __VA_ARGS__)
 
 /* ---- files ---- */
 
@@ -130,10 +118,10 @@ static rsh_status sum_up(const solving *s, int d, int64_t *sum) {
         bool fits = d < 0 ? rshi_product(s->held[i].ndim, s->held[i].size, &size)
                           : (size = local_size(s, &s->held[i], d), true);
         if (!fits || !rshi_add(*sum, size, sum))
-            return refuse(s->g, &s->held[i], "more elements than 64 bits can count");
+            return REFUSE(s->g, &s->held[i], "more elements than 64 bits can count");
     }
     if (s->n == s->positions) return RSH_OK;
-    return refuse(s->g, s->held, "%" PRId64 " ranks have it, its rule \"%.100s\" (%.100s:%d) is for %" PRId64, s->n,
+    return REFUSE(s->g, s->held, "it is on %" PRId64 " ranks, its rule \"%.100s\" (%.100s:%d) is for %" PRId64, s->n,
                   rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line, s->positions);
 }
 
@@ -141,7 +129,7 @@ static rsh_status sum_up(const solving *s, int d, int64_t *sum) {
 static rsh_status solve(const solving *s, int d, int64_t sum, int64_t known, int64_t times, int64_t *hole) {
     int64_t rest = sum - known;
     if (rest < 0 || rest % times)
-        return refuse(s->g, s->held, "the sizes of dim %d on ranks %" PRId64 " to %" PRId64
+        return REFUSE(s->g, s->held, "the sizes of dim %d on ranks %" PRId64 " to %" PRId64
                       " add up to %" PRId64 ", which does not fit \"%.100s\" (%.100s:%d)", d, s->held[0].rank,
                       s->held[s->n - 1].rank, sum, rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line);
     *hole = rest / times;
@@ -157,11 +145,11 @@ static rsh_status solve_segments(const solving *s, int d, int64_t *size) {
         const rsh_cut *cut = dim->cut.naxes ? &dim->cut : &dim->segment[i].cut;
         int64_t seg = dim->segment[i].size, part;
         if (seg == RSH_HOLE) {
-            if (times) return refuse(s->g, s->held, "dim %d has two segments of unknown size", d);
+            if (times) return REFUSE(s->g, s->held, "dim %d has two segments of unknown size", d);
             times = copies(s, cut);
         } else if (!rshi_mul(seg, copies(s, cut), &part) || !rshi_add(known, part, &known) ||
                    !rshi_add(all, seg, &all)) {
-            return refuse(s->g, s->held, "more elements than 64 bits can count");
+            return REFUSE(s->g, s->held, "more elements than 64 bits can count");
         }
     }
     if (!times) return *size = all, RSH_OK;
@@ -184,22 +172,22 @@ static rsh_status solve_dim(const solving *s, int d, int64_t *size) {
 static rsh_status solve_flat(const solving *s, int64_t *shape) {
     int64_t sum, times = s->positions, known = 1;
     int hole = -1;
-    if (s->form->ndim == RSH_HOLE) return refuse(s->g, s->held, "a flat cut: its rule must name the sizes");
+    if (s->form->ndim == RSH_HOLE) return REFUSE(s->g, s->held, "a flat cut: its rule must name the sizes");
     for (int d = 0; d < s->form->ndim; d++) {
         const rsh_dim *dim = &s->form->dim[d];
         if (dim->nsegments || dim->size == RSH_HOLE) {
             if (hole >= 0 || dim->nsegments)
-                return refuse(s->g, s->held, "a flat cut: its rule must name all sizes but one");
+                return REFUSE(s->g, s->held, "a flat cut: its rule must name all sizes but one");
             hole = d;
         } else if (!rshi_mul(known, shape[d] = dim->size, &known)) {
-            return refuse(s->g, s->held, "more elements than 64 bits can count");
+            return REFUSE(s->g, s->held, "more elements than 64 bits can count");
         }
         for (int a = 0; a < dim->cut.naxes; a++) times /= s->form->axis[dim->cut.axes[a]].size;
     }
     if (hole < 0) return RSH_OK;
     for (int a = 0; a < s->form->flat.naxes; a++) times /= s->form->axis[s->form->flat.axes[a]].size;
     RSH_TRY(sum_up(s, -1, &sum));
-    if (!rshi_mul(known, times, &known) || !known) return refuse(s->g, s->held, "its sizes cannot be worked out");
+    if (!rshi_mul(known, times, &known) || !known) return REFUSE(s->g, s->held, "its sizes cannot be worked out");
     return solve(s, hole, sum, 0, known, &shape[hole]);
 }
 
@@ -214,7 +202,7 @@ static rsh_status solve_shape(const solving *s, int *ndim, int64_t *shape) {
         return RSH_OK;
     }
     if (s->form->ndim != *ndim)
-        return refuse(s->g, s->held, "it has %d dims, its rule \"%.100s\" (%.100s:%d) has %d", *ndim,
+        return REFUSE(s->g, s->held, "it has %d dims, its rule \"%.100s\" (%.100s:%d) has %d", *ndim,
                       rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line, s->form->ndim);
     for (int d = 0; d < *ndim; d++) RSH_TRY(solve_dim(s, d, &shape[d]));
     return RSH_OK;
@@ -226,17 +214,17 @@ static rsh_status check_held(const solving *s, const held *h, const rsh_layout *
     rsh_part part;
     int64_t want[RSH_MAX_NDIM];
     if (rsh_layout_nparts(l, h->rank) != 1)
-        return refuse(s->g, h, "rank %" PRId64 " has it, but its layout %.200s has no such rank", h->rank,
+        return REFUSE(s->g, h, "rank %" PRId64 " has it, but its layout %.200s has no such rank", h->rank,
                       rsh_layout_text(l));
     RSH_TRY(rsh_layout_part(l, h->rank, 0, &part));
     rshi_part_stored_shape(l, &part, want);
     for (int d = 0; d < part.ndim && h->ndim == part.ndim; d++)
         if (h->size[d] != want[d])
-            return refuse(s->g, h,
+            return REFUSE(s->g, h,
                           "rank %" PRId64 " has size %" PRId64 " in dim %d; %.200s (%.100s:%d) gives it %" PRId64,
                           h->rank, h->size[d], d, rsh_layout_text(l), s->g->rules->name, s->rule->line, want[d]);
     if (h->ndim != part.ndim)
-        return refuse(s->g, h, "rank %" PRId64 " has %d dims; %.200s gives it %d", h->rank, h->ndim, rsh_layout_text(l),
+        return REFUSE(s->g, h, "rank %" PRId64 " has %d dims; %.200s gives it %d", h->rank, h->ndim, rsh_layout_text(l),
                       part.ndim);
     return RSH_OK;
 }
@@ -266,7 +254,7 @@ static rsh_status add_solved(solving *s) {
         return rshi_fail(st, "%.120s: tensor \"%.120s\": %.120s:%d: %s", s->g->c->path, h->name, s->g->rules->name,
                          s->rule->line, rsh_error_detail());
     if (!st && rsh_layout_dtype(l) != h->dtype)
-        st = refuse(s->g, h, "it is of %s, its rule says %s", rsh_dtype_name(h->dtype),
+        st = REFUSE(s->g, h, "it is of %s, its rule says %s", rsh_dtype_name(h->dtype),
                     rsh_dtype_name(rsh_layout_dtype(l)));
     if (!st)
         st = rshi_ckpt_add_tensor(s->g->c, h->name, strlen(h->name), h->dtype, ndim, rsh_layout_shape(l), h->file,
@@ -279,11 +267,11 @@ static rsh_status add_solved(solving *s) {
 /* What the ranks have of one name. */
 static rsh_status add_tensor(gathering *g, const held *h, int64_t n) {
     int64_t rule = rshi_rules_match(g->rules, h->name);
-    if (rule < 0) return refuse(g, h, "no rule of %.150s matches its name", g->rules->name);
+    if (rule < 0) return REFUSE(g, h, "no rule of %.150s matches its name", g->rules->name);
     for (int64_t i = 1; i < n; i++) {
-        if (h[i].rank == h[i - 1].rank) return refuse(g, &h[i], "rank %" PRId64 " has it twice", h[i].rank);
+        if (h[i].rank == h[i - 1].rank) return REFUSE(g, &h[i], "rank %" PRId64 " has it twice", h[i].rank);
         if (h[i].dtype != h->dtype || h[i].ndim != h->ndim)
-            return refuse(g, &h[i], "rank %" PRId64 " has another dtype or number of dims than rank %" PRId64,
+            return REFUSE(g, &h[i], "rank %" PRId64 " has another dtype or number of dims than rank %" PRId64,
                           h[i].rank, h->rank);
     }
     solving s = {.g = g, .held = h, .n = n, .rule = &g->rules->rule[rule]};

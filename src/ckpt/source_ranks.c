@@ -2,7 +2,6 @@
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,36 +14,21 @@ typedef struct taking {
     int64_t nfiles; /* of the directory: every rank has one at least */
 } taking;
 
+#define REFUSE(t, e, ...) rshi_ckpt_refuse((t)->c, (t)->file, (e)->at, (e)->name, __VA_ARGS__)
 #define REFUSE_UNLESS(t, e, condition, ...)                                                                            \
     do {                                                                                                               \
-        if (!(condition)) return refuse(t, e, __VA_ARGS__);                                                            \
+        if (!(condition)) return REFUSE(t, e, __VA_ARGS__);                                                            \
     } while (0)
-
-static rsh_status refuse(const taking *t, const rshi_header_tensor *e, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static rsh_status refuse(const taking *t, const rshi_header_tensor *e, const char *format, ...) {
-    rshi_text text = {0};
-    char sentence[500];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(sentence, sizeof sentence, format, list);
-    va_end(list);
-    rshi_text_add(&text, "%s", sentence);
-    rsh_status st = rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.150s\": %s", t->c->file[t->file].path, e->at,
-                              e->name, text.data ? text.data : "");
-    rshi_text_free(&text);
-    return st;
-}
 
 static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const char *text, int64_t *tensor) {
     rsh_layout *l = NULL;
     rsh_ckpt *c = t->c;
     rsh_status st = rsh_layout_parse(text, &l);
-    if (st == RSH_EVALUE || st == RSH_ETYPE) return refuse(t, e, "its layout \"%.150s\" is none", text);
+    if (st == RSH_EVALUE || st == RSH_ETYPE) return REFUSE(t, e, "its layout \"%.150s\" is none", text);
     if (st) return st;
     int64_t n = rsh_layout_nranks(l);
     if (n > t->nfiles)
-        st = refuse(t, e, "its layout \"%.150s\" has %" PRId64 " ranks, of which each has a file; there are %" PRId64,
+        st = REFUSE(t, e, "its layout \"%.150s\" has %" PRId64 " ranks, of which each has a file; there are %" PRId64,
                     text, n, t->nfiles);
     rshi_ckpt_part *parts = st ? NULL : rshi_alloc((size_t)n, sizeof *parts);
     if (!st && !parts) st = rshi_nomem();
@@ -54,7 +38,7 @@ static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const
     for (int64_t i = 0; i < n && !st; i++) {
         parts[i] = (rshi_ckpt_part){-1, 0};
         if (rsh_layout_nparts(l, rsh_layout_rank(l, i)) != 1)
-            st = refuse(t, e, "in its layout \"%.150s\" a rank has several parts", text);
+            st = REFUSE(t, e, "in its layout \"%.150s\" a rank has several parts", text);
     }
     if (!st) st = rshi_ckpt_set_parts(c, *tensor, l, n, parts);
     if (!st) st = rshi_ckpt_take_digest(c, t->h, e->name, &c->tensor[*tensor].digest);
@@ -86,6 +70,18 @@ static rsh_status check_shape(const taking *t, const rshi_header_tensor *e, cons
     return RSH_OK;
 }
 
+/* Files that we wrote have the canonical text; others may say the same in another way. */
+static rsh_status check_layout(const taking *t, const rshi_header_tensor *e, const char *text, const rsh_layout *l) {
+    rsh_layout *own = NULL;
+    if (!strcmp(text, rsh_layout_text(l))) return RSH_OK;
+    rsh_status st = rsh_layout_parse(text, &own);
+    bool equal = !st && rsh_layout_equal(own, l);
+    rsh_layout_free(own);
+    if (st == RSH_ENOMEM) return st;
+    REFUSE_UNLESS(t, e, equal, "its layout is %.100s, in another file it is %.100s", text, rsh_layout_text(l));
+    return RSH_OK;
+}
+
 static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
     rsh_ckpt *c = t->c;
     const char *text;
@@ -94,8 +90,7 @@ static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
     REFUSE_UNLESS(t, e, text, "__metadata__ has no \"reshard.layout/%.150s\"", e->name);
     if (i < 0) RSH_TRY(first_seen(t, e, text, &i));
     const rsh_layout *l = c->tensor[i].layout;
-    REFUSE_UNLESS(t, e, !strcmp(text, rsh_layout_text(l)), "its layout is %.100s, in another file it is %.100s", text,
-                  rsh_layout_text(l));
+    RSH_TRY(check_layout(t, e, text, l));
     RSH_TRY(check_shape(t, e, l));
     rshi_ckpt_part *p = &c->parts[c->tensor[i].part + rshi_layout_ordinal(l, t->rank)];
     REFUSE_UNLESS(t, e, p->file < 0, "rank %" PRId64 "'s part is in %.150s, too", t->rank, c->file[p->file].name);

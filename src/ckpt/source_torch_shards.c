@@ -27,11 +27,7 @@ typedef struct sharding {
     int64_t shards, files; /* largest numbers in names */
 } sharding;
 
-static rsh_status refuse(const sharding *s, const piece *p, const char *sentence) {
-    rshi_fail(RSH_EVALUE, "%.150s: byte %u: tensor \"%.200s\": %s", s->c->file[p->file].path, p->entry, p->name,
-              sentence);
-    return RSH_EVALUE;
-}
+#define REFUSE(s, p, ...) rshi_ckpt_refuse((s)->c, (p)->file, (p)->entry, (p)->name, __VA_ARGS__)
 
 /* ---- names of files ---- */
 
@@ -155,7 +151,7 @@ static rsh_status read_info(sharding *s, rshi_json *j, int64_t first) {
         RSH_TRY(read_entry(j, &n, offset));
         if (!p) continue; /* it describes a tensor that is in another file */
         if (n != p->ndim)
-            return refuse(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
+            return REFUSE(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
         memcpy(p->offset, offset, sizeof offset);
         p->placed = true;
     }
@@ -175,7 +171,7 @@ static rsh_status read_header(sharding *s, int32_t file, const rshi_header *h) {
     if (st == RSH_EVALUE && strncmp(rsh_error_detail(), s->directory, strlen(s->directory)))
         st = rshi_fail(st, "%.150s: %s", s->c->file[file].path, rsh_error_detail());
     for (int64_t i = first; i < s->n && !st; i++)
-        if (!s->piece[i].placed) st = refuse(s, &s->piece[i], "DCP_SHARDING_INFO does not say where it belongs");
+        if (!s->piece[i].placed) st = REFUSE(s, &s->piece[i], "DCP_SHARDING_INFO does not say where it belongs");
     return st;
 }
 
@@ -199,10 +195,10 @@ static rsh_status read_file(sharding *s, const char *name) {
 static rsh_status add_tensor(sharding *s, const piece *p, int64_t n) {
     int64_t shape[RSH_MAX_NDIM] = {0}, end, tensor;
     for (int64_t i = 0; i < n; i++) {
-        if (p[i].dtype != p->dtype) return refuse(s, &p[i], "another dtype than in another file");
-        if (p[i].ndim != p->ndim) return refuse(s, &p[i], "another number of dims than in another file");
+        if (p[i].dtype != p->dtype) return REFUSE(s, &p[i], "another dtype than in another file");
+        if (p[i].ndim != p->ndim) return REFUSE(s, &p[i], "another number of dims than in another file");
         for (int d = 0; d < p->ndim; d++) {
-            if (!rshi_add(p[i].offset[d], p[i].size[d], &end)) return refuse(s, &p[i], "it ends beyond 64 bits");
+            if (!rshi_add(p[i].offset[d], p[i].size[d], &end)) return REFUSE(s, &p[i], "it ends beyond 64 bits");
             shape[d] = rshi_max(shape[d], end);
         }
     }

@@ -252,9 +252,11 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
     const char *slash = strrchr(name, '/');
     bool single = rshi_ckpt_ends(name, ".safetensors");
     RSH_REQUIRE(!single || !opts->to, RSH_EVALUE,
-                "%s: rank files need a directory, and its name should not end in "
-                ".safetensors",
-                name);
+                "%s: rank files need a directory, and its name should not end in .safetensors", name);
+    RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,
+                "%s: `files %.200s`: names of rank files end in .safetensors, or the result is not found when it is "
+                "opened",
+                opts->to->name, opts->to->files);
     rsh_status st = rshi_target_lay_out(out, opts);
     if (!st && !out->ntensors) st = rshi_fail(RSH_EVALUE, "%s: no tensor is left to convert", source->path);
     if (!st) st = list_parts(out, opts->dedup);

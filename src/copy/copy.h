@@ -40,6 +40,7 @@ typedef struct rshi_move {
     rsh_op op; /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
     int64_t divisor;            /* 0 or 1: none */
     unsigned char value[16];    /* one element of dtype `to`, for fills */
+    bool cold; /* the source is not in the caches, and the destination stays there */
     /* set by rshi_move_prepare */
     rshi_kernel kernel;
     bool stream; /* streaming stores */
@@ -108,6 +109,9 @@ void rshi_gather_end(rshi_gather *g);
 
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
+
+/* Does a run that moves so many bytes leave the caches? */
+bool rshi_copy_is_large(size_t footprint);
 
 /* After the last run with streaming stores and before anybody is told that the data is there. */
 void rshi_copy_fence(void);

@@ -19,6 +19,7 @@
 #define ROWS_AHEAD  32768 /* bytes between prefetch and use where rows lie apart: so many rows */
 #define LEAST_AHEAD 8     /* rows */
 #define MOST_AHEAD  32
+#define SHORT_AHEAD 8192  /* bytes between prefetch and use of short rows that stay in the caches */
 #define LONG_ROW    2048  /* bytes: with shorter rows, what follows the last one is not asked for */
 #define TOGETHER    4     /* rows */
 #define IN_TURN     4     /* lines of each */
@@ -59,6 +60,15 @@ static void plain_rows(int64_t rows, size_t run, char *dst, int64_t dr, const ch
         for (int64_t r = 0; r < rows; r++) copy_short(dst + r * dr, src + r * sr, run);
     else
         for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, run);
+}
+
+/* Rows that are not in the caches: each asks for one that comes later. */
+static void asking_short_rows(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
+    int64_t ahead = SHORT_AHEAD / (int64_t)run;
+    for (int64_t r = 0; r < rows; r++) {
+        if (r + ahead < rows) rshi_prefetch(src, (r + ahead) * sr, (int64_t)run);
+        memcpy(dst + r * dr, src + r * sr, run);
+    }
 }
 
 /* ---- streaming stores; what a level does is written once, around its way to move a line ---- */
@@ -146,19 +156,22 @@ static int64_t asking_rows(int64_t rows, size_t run) {
     return run >= LONG_ROW ? rows : rshi_max(0, rows - rows_ahead(run));
 }
 
-#define LEVEL(target, level, together)                                                                                 \
-    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
+#define ROWS(target, name, line, together)                                                                             \
+    target static void name(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {            \
         int64_t asking = asking_rows(rows, run);                                                                       \
         if (rows == 1 || run > LONG_RUN)                                                                               \
             for (int64_t r = 0; r < rows; r++)                                                                         \
-                stream_run(line_##level, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);                   \
+                stream_run(line, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);                           \
         else if (sr == (int64_t)run)                                                                                   \
-            stream_rows(line_##level, ahead_in_run((size_t)rows * run), rows, run, dst, dr, src, sr);                  \
+            stream_rows(line, ahead_in_run((size_t)rows * run), rows, run, dst, dr, src, sr);                          \
         else {                                                                                                         \
-            stream_apart(line_##level, together, rows_ahead(run) * sr, asking, run, dst, dr, src, sr);                 \
-            stream_apart(line_##level, together, 0, rows - asking, run, dst + asking * dr, dr, src + asking * sr, sr); \
+            stream_apart(line, together, rows_ahead(run) * sr, asking, run, dst, dr, src, sr);                         \
+            stream_apart(line, together, 0, rows - asking, run, dst + asking * dr, dr, src + asking * sr, sr);         \
         }                                                                                                              \
     }
+#define LEVEL(target, level, together)                                                                                 \
+    ROWS(target, rows_##level, line_##level, together)                                                                 \
+    ROWS(target, kept_rows_##level, kept_line_##level, together)
 LEVEL(, generic, false)
 #if RSHI_X86
 LEVEL(RSHI_AVX2, avx2, false)
@@ -167,6 +180,7 @@ LEVEL(RSHI_AVX512, avx512, true)
 
 typedef void rows_fn(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr);
 static rows_fn *const rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(rows);
+static rows_fn *const kept_rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(kept_rows);
 
 /* ---- choosing ---- */
 
@@ -192,10 +206,20 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
         plain_rows(rows, run, dst, dr, src, sr);
 }
 
+/* Into the caches, from memory that is not in them.  The shortest rows are best left to the processor. */
+static void copy_cold(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
+    if (run <= STREAM_RUN) plain_rows(rows, run, dst, dr, src, sr);
+    else if (run < LONG_ROW) asking_short_rows(rows, run, dst, dr, src, sr);
+    else kept_rows_at[rshi_simd_level()](rows, run, dst, dr, src, sr);
+}
+
 void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
     size_t run = (size_t)p->cols * (size_t)m->unit;
-    rshi_rows_copy(m->stream, p->rows, run, dst + rshi_plane_offset(p, m->ds), rshi_plane_row(p, m->ds),
-                   src[0] + rshi_plane_offset(p, m->ss), rshi_plane_row(p, m->ss));
+    int64_t dr = rshi_plane_row(p, m->ds), sr = rshi_plane_row(p, m->ss);
+    dst += rshi_plane_offset(p, m->ds);
+    const char *from = src[0] + rshi_plane_offset(p, m->ss);
+    if (m->cold) copy_cold(p->rows, run, dst, dr, from, sr);
+    else rshi_rows_copy(m->stream, p->rows, run, dst, dr, from, sr);
 }
 
 /* ---- sub-moves ---- */

@@ -121,6 +121,8 @@ static rshi_kernel choose(const rshi_move *m, bool crossing) {
     return m->nsrc == 1 && m->divisor <= 1 ? RSHI_KERNEL_CONVERT : RSHI_KERNEL_REDUCE;
 }
 
+bool rshi_copy_is_large(size_t footprint) { return footprint >= STREAM_BYTES; }
+
 void rshi_move_prepare(rshi_move *m, size_t footprint) {
     m->kernel = RSHI_KERNEL_NONE;
     m->stream = false;
@@ -135,7 +137,7 @@ void rshi_move_prepare(rshi_move *m, size_t footprint) {
     if (is_plain(m)) widen_unit(m);
     bool crossing = bring_crossing_dim(m);
     m->kernel = choose(m, crossing);
-    m->stream = footprint >= STREAM_BYTES;
+    m->stream = rshi_copy_is_large(footprint);
     m->split = crossing ? m->walked - 2 : m->walked - 1;
     m->grain = crossing ? RSHI_CROSSING_ROWS : RSHI_LINE / m->unit;
 }

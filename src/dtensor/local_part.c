@@ -54,7 +54,7 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     for (int i = 0; i < nin; i++)
         RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE,
                     "%s of this rank's part of a DTensor and a distributed value", op->name);
-    RSH_REQUIRE(nout <= MOST, RSH_EUNSUP, "%s of this rank's part of a DTensor: %d outputs are too many", op->name,
+    RSH_REQUIRE(nout <= MOST, RSH_EUNSUP, "%s of this rank's part of a DTensor: it has %d outputs, too many", op->name,
                 nout);
     const rsh_layout *plain[MOST] = {0};
     mark *m = NULL;

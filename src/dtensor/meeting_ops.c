@@ -80,10 +80,13 @@ static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
     return st ? st : rsh_value_read(*out, &rshi_dtensor_reading, mesh);
 }
 
+static bool is_plain(const rsh_value *v) {
+    return v && !rsh_value_sharded(v) && rsh_tensor_count(rsh_value_tensor(v)) != 1;
+}
+
 static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
-    bool single = !v || rsh_value_sharded(v) || rsh_tensor_count(rsh_value_tensor(v)) == 1;
-    *out = single ? rsh_value_hold(v) : NULL;
-    if (single) return RSH_OK;
+    *out = is_plain(v) ? NULL : rsh_value_hold(v);
+    if (!is_plain(v)) return RSH_OK;
     rsh_dtype dtype = rsh_value_dtype(v);
     RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s of a DTensor and this rank's part of one", op->name);
     RSH_REQUIRE(dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8, RSH_EVALUE,
@@ -112,6 +115,19 @@ static rsh_status move(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_v
     return rsh_value_read(*out, &rshi_dtensor_reading, mesh);
 }
 
+/* Does anything move after input i? */
+static bool moves_after(const rshi_solution *s, int i) {
+    bool moves = false;
+    while (++i < s->nin) moves |= s->wanted[i] && !s->at_home[i];
+    for (i = 0; i < s->nout; i++) moves |= s->made[i] != NULL;
+    return moves;
+}
+
+/* This rank alone has failed: others hear of it where they wait for a move. */
+static rsh_status tell_others(rsh_comm *comm, bool they_wait, rsh_status st) {
+    return st && they_wait ? rsh_comm_agree(comm, st) : st;
+}
+
 /* The inputs as the solution wants them; those that moved are owned. */
 static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value *const *in, rsh_value **brought) {
     for (int i = 0; i < s->nin; i++) {
@@ -120,7 +136,8 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
         rsh_value_free(brought[i]);
         brought[i] = NULL;
         if (s->at_home[i]) {
-            RSH_TRY(take_own_part(in[i], mesh, s->wanted[i], &brought[i]));
+            rsh_status st = take_own_part(in[i], mesh, s->wanted[i], &brought[i]);
+            if (st) return tell_others(rsh_mesh_comm(mesh), moves_after(s, i), st);
             continue;
         }
         RSH_TRY(move(in[i], mesh, s->wanted[i], &brought[i]));
@@ -128,13 +145,11 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
     return RSH_OK;
 }
 
-/* The op on this rank's parts.  If outputs are to move, the others hear of a failure where they wait for that. */
+/* The op on this rank's parts. */
 static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in, const rsh_grad_as *as,
                              rsh_value **out) {
-    bool moves = false;
     rsh_status st = rsh_grad_apply_as(s->op, attrs, s->nin, in, s->nout, as, out);
-    for (int i = 0; i < s->nout; i++) moves |= s->made[i] != NULL;
-    return st && moves ? rsh_comm_agree(as->comm, st) : st;
+    return tell_others(as->comm, moves_after(s, s->nin), st);
 }
 
 /* Outputs that the op made as ranges, in chunks; all or none are there afterwards. */
@@ -167,8 +182,9 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
     return st ? st : place_outputs(s, mesh, out);
 }
 
+/* *solved: there is a solution, and its run tells the others what goes wrong. */
 static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
-                              int nout, rsh_value **out) {
+                              int nout, rsh_value **out, bool *solved) {
     rshi_rule_question q;
     const rsh_layout *layouts[RSHI_RULE_MOST];
     const rshi_solution *s = NULL;
@@ -182,7 +198,22 @@ static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh
     rsh_status st = rshi_solution_find(mesh, &q, layouts, &s, why);
     if (st == RSH_EUNSUP && !*why) snprintf(why, sizeof why, "%s", rsh_error_detail());
     if (st == RSH_EUNSUP) return refuse(op, nin, in, why);
+    *solved = !st;
     return st ? st : run(s, mesh, attrs, in, out);
+}
+
+/* This rank had no memory to find out what moves. */
+static bool others_move(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
+                        int nout) {
+    rshi_rule_question q;
+    const rsh_layout *layouts[RSHI_RULE_MOST];
+    if (rshi_rule_ask(op, attrs, nin, in, nout, &q)) return false;
+    q.naxes = rsh_mesh_ndim(mesh);
+    for (int i = 0; i < nin; i++) {
+        layouts[i] = rsh_value_layout(in[i]);
+        q.placed[i] = layouts[i] || is_plain(in[i]);
+    }
+    return rshi_solution_moves(mesh, &q, layouts);
 }
 
 static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
@@ -193,14 +224,16 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in, "there is no rule for it");
     if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "there are too many of them");
     rsh_status st = RSH_OK;
+    bool solved = false;
     int n = 0;
     while (!st && n < nin) {
         st = take_input(op, mesh, in[n], &taken[n]);
         n++;
     }
-    if (!st) st = apply_taken(op, attrs, mesh, nin, taken, nout, out);
+    if (!st) st = apply_taken(op, attrs, mesh, nin, taken, nout, out, &solved);
     while (n--) rsh_value_free(taken[n]);
-    return st;
+    if (st != RSH_ENOMEM || solved) return st;
+    return tell_others(rsh_mesh_comm(mesh), others_move(op, attrs, mesh, nin, in, nout), st);
 }
 
 static void hold(void *what) { rsh_mesh_hold(what); }

@@ -33,7 +33,8 @@ static bool is_first(const rsh_mesh *mesh, const rsh_place *places, int dim, int
     return true;
 }
 
-/* How much of the range each chunk of the letter holds; are these the chunks of the range itself? */
+/* How much of the range each chunk of the letter holds, `sizes` NULL: nobody asks; are these the chunks of the range
+ * itself? */
 static bool share_out(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, int d, int64_t *sizes,
                       int64_t *n) {
     bool same = true;
@@ -44,30 +45,38 @@ static bool share_out(const rsh_mesh *mesh, const rsh_place *places, const rsh_r
         chunk_at(mesh, places, d, t->of[d], at, &lo, &size);
         chunk_at(mesh, places, d, t->shape[d], at, &own_lo, &own_size);
         int64_t from = rshi_max(lo, t->start[d]), to = rshi_min(lo + size, t->start[d] + t->shape[d]);
-        sizes[*n] = rshi_max(to - from, 0);
-        same &= sizes[(*n)++] == own_size;
+        if (sizes) sizes[*n] = rshi_max(to - from, 0);
+        same &= rshi_max(to - from, 0) == own_size;
+        ++*n;
     }
     return same;
 }
 
-static int range_dim(const rsh_layout *l, const rsh_rule_tensor *t) {
+/* A tensor is a range along one dim. */
+static int range_dim(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t) {
     for (int d = 0; d < t->ndim; d++)
-        if (t->of[d] && rsh_layout_describe(l)->dim[d].cut.naxes) return d;
+        for (int a = 0; t->of[d] && a < rsh_mesh_ndim(mesh); a++)
+            if (cuts(&places[a], d)) return d;
     return -1;
 }
 
-/* A tensor is a range along one dim. */
+bool rshi_rule_is_range(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t) {
+    int d = range_dim(mesh, places, t);
+    int64_t n;
+    return d >= 0 && !share_out(mesh, places, t, d, NULL, &n);
+}
+
 static rsh_status cut_range(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, const rsh_layout *placed,
                             rsh_layout **worked) {
-    int d = range_dim(placed, t);
-    if (d < 0) return RSH_OK;
+    int d = range_dim(mesh, places, t);
+    if (!rshi_rule_is_range(mesh, places, t)) return RSH_OK;
     rsh_layout_desc desc = *rsh_layout_describe(placed);
     int64_t *sizes = rshi_calloc((size_t)rsh_mesh_size(mesh), sizeof *sizes);
     if (!sizes) return rshi_nomem();
-    bool same = share_out(mesh, places, t, d, sizes, &desc.dim[d].cut.nsizes);
+    share_out(mesh, places, t, d, sizes, &desc.dim[d].cut.nsizes);
     desc.dim[d].cut.rule = RSH_RULE_SIZES;
     desc.dim[d].cut.sizes = sizes;
-    rsh_status st = same ? RSH_OK : rsh_layout_new(&desc, worked);
+    rsh_status st = rsh_layout_new(&desc, worked);
     rshi_free(sizes);
     return st;
 }

@@ -10,6 +10,9 @@
 rsh_status rshi_rule_layouts(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t,
                              rsh_layout **placed, rsh_layout **worked);
 
+/* Are these two layouts?  Asks for no memory. */
+bool rshi_rule_is_range(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t);
+
 /* Remembered by the mesh. */
 typedef struct rshi_solution {
     struct rshi_solution *next; /* of the same bucket */
@@ -32,5 +35,9 @@ typedef struct rshi_solution {
 rsh_status rshi_solution_find(rsh_mesh *mesh, const rshi_rule_question *m,
                               const rsh_layout *const *given, const rshi_solution **out,
                               char why[RSHI_WHY]);
+/* For a rank that has no memory for a solution: would those that have it move inputs or outputs?
+ * `given` as above, but for plain inputs that become replicated: q->placed says which those are. */
+bool rshi_solution_moves(const rsh_mesh *mesh, const rshi_rule_question *q,
+                         const rsh_layout *const *given);
 
 #endif

@@ -189,3 +189,32 @@ rsh_status rshi_solution_find(rsh_mesh *mesh, const rshi_rule_question *q, const
     *out = s;
     return s ? RSH_OK : make(&m, key, t, out, why);
 }
+
+/* ---- without memory ---- */
+
+static void read_all_places(const rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given,
+                            rshi_outcome *o) {
+    memset(o, 0, sizeof *o);
+    for (int i = 0; i < q->dims.nin; i++) {
+        for (int a = 0; a < rsh_mesh_ndim(mesh) && q->placed[i]; a++) o->in[i][a] = rsh_replicate();
+        if (given[i]) rshi_mesh_read_places(given[i], o->in[i]);
+    }
+    memcpy(o->was, o->in, sizeof o->was);
+}
+
+/* As `wanted`, `at_home` and `made` would say. */
+bool rshi_solution_moves(const rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given) {
+    rshi_outcome o;
+    char why[RSHI_WHY];
+    const rsh_rule_dims *r = &q->dims;
+    read_all_places(mesh, q, given, &o);
+    if (rshi_rule_solve(q, &o, why)) return false;
+    for (int i = 0; i < r->nin; i++) {
+        if (!q->placed[i]) continue;
+        if (rshi_rule_is_range(mesh, o.in[i], &r->in[i])) return true;
+        if (!rshi_own_part_fits(rsh_mesh_ndim(mesh), o.was[i], o.in[i])) return true;
+    }
+    for (int i = 0; i < r->nout; i++)
+        if (rshi_rule_is_range(mesh, o.out[i], &r->out[i])) return true;
+    return false;
+}

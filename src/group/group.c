@@ -10,6 +10,7 @@ struct rsh_group {
     rsh_comm *comm;   /* NULL: this rank is no member.  Owned by subgroups, borrowed by the default group */
     rsh_group *world; /* the default group; itself, if it is that */
     int children;     /* subgroups alive, of the default group */
+    int64_t tensors;  /* alive, of the default group and its subgroups; counted in the default group */
     int n;            /* members */
     int *ranks;       /* owned: their global ranks, ascending; NULL: 0, 1, 2, ... */
 };
@@ -32,8 +33,10 @@ rsh_status rsh_group_init(rsh_comm *world) {
 
 rsh_status rsh_group_destroy(void) {
     RSH_REQUIRE(default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
-    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "%d subgroups of the default group are still alive",
+    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "the default group still has %d subgroups",
                 default_group->children);
+    RSH_REQUIRE(!default_group->tensors, RSH_EBUSY, "the default group still has %lld tensors",
+                (long long)default_group->tensors);
     RSH_REQUIRE(!entered_group, RSH_EBUSY, "the default group is still entered");
     rshi_free(default_group);
     default_group = NULL;
@@ -54,6 +57,13 @@ rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out) {
     *out = g->comm;
     return RSH_OK;
 }
+
+rsh_group *rshi_group_add_tensor(rsh_group *g) {
+    g->world->tensors++;
+    return g->world;
+}
+
+void rshi_group_drop_tensor(rsh_group *world) { world->tensors--; }
 
 /* ---- subgroups ---- */
 

@@ -13,4 +13,7 @@ typedef struct rshi_mesh_notes {
 } rshi_mesh_notes;
 rshi_mesh_notes *rshi_mesh_notes_of(rsh_mesh *m);
 
+/* The placements of a layout that has some, as rsh_mesh_places gives them.  Asks for no memory. */
+void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places);
+
 #endif

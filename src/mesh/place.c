@@ -81,7 +81,8 @@ static void read_cut(const rsh_cut *cut, int dim, rsh_place *places) {
     for (int i = 0; i < cut->naxes; i++) places[cut->axes[i]] = rsh_shard_on(dim);
 }
 
-static void read_places(const rsh_layout_desc *desc, rsh_place *places) {
+void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places) {
+    const rsh_layout_desc *desc = rsh_layout_describe(l);
     for (int i = 0; i < desc->naxes; i++) places[i] = rsh_replicate();
     for (int d = 0; d < desc->ndim; d++) read_cut(&desc->dim[d].cut, d, places);
     for (int i = 0; i < desc->npartial; i++) places[desc->partial[i]] = rsh_partial_of(desc->op);
@@ -104,9 +105,8 @@ static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbers numbers, cons
 
 static rsh_status find_places(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout,
                               rsh_place *found) {
-    const rsh_layout_desc *desc = rsh_layout_describe(layout);
-    RSH_TRY(same_axes(m, desc));
-    read_places(desc, found);
+    RSH_TRY(same_axes(m, rsh_layout_describe(layout)));
+    rshi_mesh_read_places(layout, found);
     return check_places(m, numbers, layout, found);
 }
 

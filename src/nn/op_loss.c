@@ -10,7 +10,7 @@
 
 typedef struct entropy_attrs {
     rshn_entropy e;
-    rsh_reduction reduction;
+    rsh_loss_reduction reduction;
     double scale; /* of the gradients: 1 / rows that count, for a mean */
 } entropy_attrs;
 
@@ -189,7 +189,7 @@ static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
     a->e.whole = rsh_tensor_ndim(x) ? rsh_value_shape(rsh_call_in_value(c, 0))[dim] : 0;
     NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
     NN_TRY(check_target(x, target, &a->e));
-    if (a->reduction == RSH_REDUCE_MEAN) {
+    if (a->reduction == RSH_LOSS_MEAN) {
         if (a->e.ignore != INT64_MIN) NN_TRY(rows_that_count(c, a->e.ignore, &count));
         else count = rshn_whole_count(c, 1, ~0u);
     }
@@ -206,7 +206,7 @@ static rsh_status entropy_forward(rsh_grad_call *c) {
     NN_GOTO(prepare(c, a));
     NN_GOTO(rshn_line_of_input(c, 0, rsh_tensor_ndim(x) > 1 ? 2 : 1, &line));
     NN_GOTO(line.comm ? shared_losses(&line, a, x, target, &loss, &lse) : losses_of(a, x, target, &loss, &lse));
-    if (a->reduction == RSH_REDUCE_NONE)
+    if (a->reduction == RSH_LOSS_NONE)
         NN_GOTO(rshn_alias(loss, &y));
     else
         NN_GOTO(rshn_sum(loss, (1u << rsh_tensor_ndim(loss)) - 1, false, a->scale, &y));
@@ -231,7 +231,7 @@ static rsh_status entropy_gradient(const entropy_attrs *a, const rsh_tensor *row
     j.target = rsh_tensor_data(target);
     j.lse = rsh_tensor_data(lse);
     j.g = rsh_tensor_data(g);
-    j.sg = a->reduction == RSH_REDUCE_NONE;
+    j.sg = a->reduction == RSH_LOSS_NONE;
     j.out = rsh_tensor_data(gx);
     j.item = rsh_dtype_size(rsh_tensor_dtype(rows));
     rshn_spread(rsh_tensor_count(target), grain_of(a->e.classes), gradient_rows, &j);
@@ -262,8 +262,8 @@ out:
     return st;
 }
 
-static rsh_status check_reduction(const char *name, rsh_reduction r) {
-    if (r == RSH_REDUCE_MEAN || r == RSH_REDUCE_SUM || r == RSH_REDUCE_NONE) return RSH_OK;
+static rsh_status check_reduction(const char *name, rsh_loss_reduction r) {
+    if (r == RSH_LOSS_MEAN || r == RSH_LOSS_SUM || r == RSH_LOSS_NONE) return RSH_OK;
     return rshn_fail(RSH_EVALUE, "%s has no reduction %d", name, (int)r);
 }
 
@@ -276,7 +276,7 @@ static rsh_status entropy_rule(rsh_rule_dims *io) {
         rshn_rule_letter(x, d, d);
         if (d == classes) continue;
         if (row < target->ndim && target->shape[row] == x->shape[d]) rshn_rule_letter(target, row, d);
-        if (a->reduction == RSH_REDUCE_NONE) rshn_rule_add_dim(&io->out[0], x->shape[d], d);
+        if (a->reduction == RSH_LOSS_NONE) rshn_rule_add_dim(&io->out[0], x->shape[d], d);
         row++;
     }
     io->own = 1u << classes;
@@ -305,7 +305,7 @@ rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_
 /* ---- mean squared error: slots a, b ---- */
 
 typedef struct mse_attrs {
-    rsh_reduction reduction;
+    rsh_loss_reduction reduction;
     double scale;
 } mse_attrs;
 
@@ -320,8 +320,8 @@ static rsh_status mse_forward(rsh_grad_call *c) {
     if (!alike)
         return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     NN_TRY(rshn_map2_new(RSHN_SQUARED_DIFFERENCE, NULL, in[0], in[1], &a, &squares));
-    m->scale = m->reduction == RSH_REDUCE_MEAN ? 1 / (double)rshn_whole_count(c, 0, ~0u) : 1;
-    rsh_status st = m->reduction == RSH_REDUCE_NONE ? rshn_alias(squares, &y)
+    m->scale = m->reduction == RSH_LOSS_MEAN ? 1 / (double)rshn_whole_count(c, 0, ~0u) : 1;
+    rsh_status st = m->reduction == RSH_LOSS_NONE ? rshn_alias(squares, &y)
                                                     : rshn_sum(squares, (1u << a.n) - 1, false, m->scale, &y);
     rsh_tensor_free(squares);
     if (!st) st = rsh_call_out(c, 0, y);
@@ -351,12 +351,12 @@ static rsh_status mse_rule(rsh_rule_dims *io) {
     for (int d = 0; d < a->ndim; d++) {
         rshn_rule_letter(a, d, d);
         if (d < b->ndim && b->shape[d] == a->shape[d]) rshn_rule_letter(b, d, d);
-        if (m->reduction == RSH_REDUCE_NONE) rshn_rule_add_dim(&io->out[0], a->shape[d], d);
+        if (m->reduction == RSH_LOSS_NONE) rshn_rule_add_dim(&io->out[0], a->shape[d], d);
     }
     return RSH_OK;
 }
 
-rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_reduction reduction, rsh_value **out) {
+rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_loss_reduction reduction, rsh_value **out) {
     static const rsh_placement_rule rule = {mse_rule};
     static const rsh_grad_op op = {.name = "mse",
                                    .forward = mse_forward,

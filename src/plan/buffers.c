@@ -5,14 +5,18 @@
  * each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
 #include "plan/impl.h"
 
-#define BUFFER_BYTES                                                                                                   \
-    ((int64_t)1 << 20) /* where neither a ceiling nor small tensors say otherwise: a few messages each way */
+/* Where neither a ceiling nor small tensors say otherwise: a few messages each way.  Many ranks of a node have less:
+ * what all of them have on the way should stay in the caches that they share. */
+#define BUFFER_BYTES ((int64_t)1 << 20)
+#define CROWD_BYTES ((int64_t)512 << 10)
+#define CROWD 16 /* ranks of a node */
 
 /* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole
  * stream at once. */
 typedef struct need {
     int64_t send, recv;
     int64_t stream, contributions;
+    int64_t most; /* bytes of a buffer */
 } need;
 
 /* Elements of the largest part, or a bound that is quickly found. */
@@ -56,9 +60,9 @@ static rsh_status most_contributions(const rsh_plan *p, const rshi_pair *pair, i
     return RSH_OK;
 }
 
-static int64_t capped_product(int64_t a, int64_t b) {
+static int64_t capped_product(int64_t a, int64_t b, int64_t most) {
     int64_t c;
-    return rshi_mul(a, b, &c) ? rshi_min(c, BUFFER_BYTES) : BUFFER_BYTES;
+    return rshi_mul(a, b, &c) ? rshi_min(c, most) : most;
 }
 
 static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) {
@@ -70,8 +74,19 @@ static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) 
     out->send = rshi_max(out->send, size);
     out->recv = rshi_max(out->recv, n * size);
     out->contributions = rshi_max(out->contributions, n);
-    out->stream = rshi_min(BUFFER_BYTES, out->stream + capped_product(part, size));
+    out->stream = rshi_min(out->most, out->stream + capped_product(part, size, out->most));
     return RSH_OK;
+}
+
+/* Does some node have so many ranks of the plan?  Those of a node follow one another in by_node. */
+static bool has_crowd(const rsh_plan *p) {
+    if (p->ranks_per_node && !p->node_of && p->ranks_per_node < CROWD) return false;
+    if (!p->node_of) return p->nranks >= CROWD;
+    for (int64_t i = CROWD - 1; i < p->nranks; i++) {
+        int64_t first = p->rank[p->by_node[i - CROWD + 1]], last = p->rank[p->by_node[i]];
+        if (rshi_plan_node(p, first) == rshi_plan_node(p, last)) return true;
+    }
+    return false;
 }
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
@@ -102,14 +117,14 @@ static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
 }
 
 rsh_status rshi_plan_size_buffers(rsh_plan *p) {
-    need n = {.send = 1, .recv = 1, .contributions = 1};
+    need n = {.send = 1, .recv = 1, .contributions = 1, .most = has_crowd(p) ? CROWD_BYTES : BUFFER_BYTES};
     RSH_TRY(rshi_plan_most_scratch(p, &p->scratch_bytes));
     RSH_REQUIRE(!p->has_ceiling || p->scratch_bytes <= p->ceiling, RSH_ENOMEM,
                 "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: combine in order",
                 (long long)p->scratch_bytes, (long long)p->ceiling);
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(p, &p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);
-    p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream));
+    p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream, n.most));
     return p->has_ceiling ? keep_under_ceiling(p, &n) : RSH_OK;
 }
 

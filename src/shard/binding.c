@@ -36,8 +36,7 @@ static rsh_status add_peer(binding *b, int rank, rshi_peer **out) {
     rsh_exec *e = b->e;
     RSH_TRY(RSHI_GROW(e->peers, e->npeers + 1, &e->peers_room));
     rshi_peer *p = &e->peers[e->npeers];
-    *p = (rshi_peer){.rank = rank};
-    for (int s = 0; s <= RSHI_STAGES; s++) p->due[s] = -1;
+    *p = rshi_peer_of(rank);
     b->peer_of[rank] = (int)++e->npeers;
     *out = p;
     return RSH_OK;
@@ -217,14 +216,6 @@ static rsh_status add_moves(binding *b, const rsh_transfer *list, int64_t n) {
     return RSH_OK;
 }
 
-/* Ranks of this node, at most, that have destinations: they share the caches and write at the same time. */
-static int64_t count_writers(const rsh_exec *e) {
-    int64_t most = 1;
-    for (int64_t t = 0; t < rsh_plan_ntensors(e->plan); t++)
-        most = rshi_max(most, rsh_layout_nranks(rshi_plan_dst(e->plan, t)));
-    return rshi_min(most, e->comm->here->size);
-}
-
 static rsh_status compile(binding *b) {
     rsh_exec *e = b->e;
     RSH_TRY(connect_messages(b));
@@ -233,7 +224,7 @@ static rsh_status compile(binding *b) {
     RSH_TRY(number_peers_parts(b));
     RSH_TRY(add_moves(b, b->share->copies, b->share->ncopies));
     RSH_TRY(add_moves(b, b->share->receives, b->share->nreceives));
-    RSH_TRY(rshi_program_finish(&e->program, count_writers(e)));
+    RSH_TRY(rshi_program_finish(&e->program, rshi_route_writers(e->comm, e->plan)));
     e->base = rshi_calloc((size_t)e->nparts, sizeof *e->base);
     e->pointers = rshi_alloc((size_t)rshi_max(e->program.most_sources, 1), sizeof *e->pointers);
     return e->base && e->pointers ? RSH_OK : rshi_nomem();
@@ -249,6 +240,6 @@ rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     if (!st) st = compile(b);
     if (!st) st = rshi_team_offer(e, &team);
     st = rshi_comm_open_with(e->comm, "bind: ready", 0, NULL, st, &team, sizeof team);
-    rshi_team_join(e, st);
+    rshi_team_join(e, b->peer_of, st);
     return st;
 }

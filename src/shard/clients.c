@@ -5,7 +5,7 @@
 
 static rsh_status check_idle(const void *attached) {
     const rshi_clients *k = attached;
-    RSH_REQUIRE(!k->execs, RSH_EBUSY, "%d execs of this comm are still alive", k->execs);
+    RSH_REQUIRE(!k->execs, RSH_EBUSY, "this comm still has %d execs", k->execs);
     return RSH_OK;
 }
 

@@ -18,7 +18,7 @@
 #define RSHI_READERS                                                                               \
     RSHI_STAGES /* what a peer is waited for when all stages are done: that it reads no more */
 
-/* A rank whose memory this one reads, or that reads this one's. */
+/* A rank whose memory this one reads, or that reads this one's, or that is in one team with it. */
 typedef struct rshi_peer {
     int rank;
     rshi_flag *flag;
@@ -27,6 +27,13 @@ typedef struct rshi_peer {
                                  RSHI_READERS, before the end.  -1: it does not matter */
     rshi_parts parts;
 } rshi_peer;
+
+/* A peer that does not matter yet. */
+static inline rshi_peer rshi_peer_of(int rank) {
+    rshi_peer p = {.rank = rank};
+    for (int s = 0; s <= RSHI_STAGES; s++) p.due[s] = -1;
+    return p;
+}
 
 #define RSHI_NOT_READ (-1) /* a part that no other rank reads where it lies */
 

@@ -279,7 +279,7 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
         if (!make_room(m, stream, base, r)) return RSH_OK;
         m->in_end++;
         for (int64_t k = 0; k < stream->nshifts; k++) r->pending[k].channel = NULL;
-        size_t footprint = r->packet.whole ? m->streams.in.footprint : 0;
+        size_t footprint = r->packet.whole ? m->streams.footprint : 0;
         for (int64_t k = 0; k < stream->nshifts; k++)
             RSH_TRY(rshi_pending_expect(&m->channels, channel_to(m, sender(m, stream, k)), r->messages + k * r->apart,
                                        r->packet.bytes, footprint, &r->pending[k]));

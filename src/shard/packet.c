@@ -139,6 +139,7 @@ static void pack(const rshi_streams *streams, const packed_slab *c, char *const 
     m.ss = strides;
     m.from = c->task->move.from;
     m.to = c->item->wire;
+    m.cold = streams->cold;
     lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
     const char *src = find_source(streams, c, base, strides);
     rshi_move_prepare(&m, 0);
@@ -176,7 +177,7 @@ static void unpack(const rshi_streams *streams, const packed_slab *c, char *cons
     m.divisor = t->move.divisor;
     char *dst = find_destination(c, base, m.ds);
     for (int i = 0; i < m.nsrc; i++) streams->pointers[i] = lay_source(streams, c, &m, i, base, messages, apart);
-    rshi_move_prepare(&m, streams->in.footprint);
+    rshi_move_prepare(&m, streams->footprint);
     rshi_move_run(&m, 0, 0, m.n[0], dst, streams->pointers);
 }
 

@@ -22,4 +22,13 @@ static inline rshi_share_sends rshi_route_sends(const rsh_comm *comm, bool all) 
     return comm->node || all ? RSHI_SENDS_WHOLE : RSHI_SENDS_OWN;
 }
 
+/* Ranks of this node, at most, that have destinations: they share the caches and write at the same
+ * time. */
+static inline int64_t rshi_route_writers(const rsh_comm *comm, const rsh_plan *plan) {
+    int64_t most = 1;
+    for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++)
+        most = rshi_max(most, rsh_layout_nranks(rshi_plan_dst(plan, t)));
+    return rshi_min(most, comm->here->size);
+}
+
 #endif

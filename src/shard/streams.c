@@ -209,6 +209,9 @@ rsh_status rshi_streams_build(rshi_streams *streams, const rsh_plan *plan, const
     rsh_status st = add_items(&b, share->receives, share->nreceives);
     if (!st) st = add_items(&b, share->sends, share->nsends);
     rshi_free(b.location);
+    size_t writers = (size_t)rshi_route_writers(comm, plan);
+    streams->footprint = streams->in.footprint * writers;
+    streams->cold = rshi_copy_is_large(streams->out.footprint * writers);
     if (!st) st = make_streams(streams);
     return st ? st : make_room(streams);
 }

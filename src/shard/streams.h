@@ -65,6 +65,8 @@ typedef struct rshi_streams {
                         outgoing ones by shift */
     int64_t n;
     int64_t most_shifts;   /* of one stream */
+    size_t footprint;      /* bytes that ranks of this node take out of messages in a run */
+    bool cold;             /* what they put into messages is too much for the caches */
     const char **pointers; /* most_sources of `in` */
     int64_t *strides;      /* RSHI_MOVE_DIMS for each of them */
     uint64_t bytes_near, bytes_far; /* received in a run, from ranks of this node and of others */

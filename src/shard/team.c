@@ -7,8 +7,6 @@
 
 #include "shard/exec_run.h"
 
-#include <sched.h>
-
 #define NEIGHBOURS   32                   /* members in a job */
 #define SPAN         ((int64_t)32 << 10)  /* bytes of each of them, about */
 #define MOST_SOURCES RSHI_WEAVE_MOST      /* of a move: room on a mover's stack */
@@ -17,6 +15,7 @@
 
 struct rshi_team {
     rshi_flag turn;                       /* see turn_of */
+    rshi_flag known;                      /* 1 + the last run whose new addresses were all looked up */
     _Alignas(64) _Atomic uint64_t come;   /* members that have, and above them a count of runs */
     _Alignas(64) _Atomic int64_t next;    /* job */
     _Alignas(64) _Atomic int64_t done;    /* jobs */
@@ -64,7 +63,10 @@ static rsh_status bring_memory(rsh_exec *e, rshi_team_card *mine) {
 
 rsh_status rshi_team_offer(rsh_exec *e, rshi_team_card *mine) {
     if (!is_possible(e)) return RSH_OK;
+    if (e->npeers > 1) RSH_TRY(RSHI_GROW(e->peers, e->comm->size, &e->peers_room));
     *mine = (rshi_team_card){.possible = true,
+                             .flag = e->flag,
+                             .start = e->start,
                              .sources = count_due(e, 0),
                              .readers = count_due(e, RSHI_READERS),
                              .slabs = e->program.nslabs,
@@ -110,6 +112,18 @@ static void plan_jobs(rsh_exec *e) {
     s->spans = rshi_max(1, rshi_min(slabs, s->bytes / s->members / SPAN));
 }
 
+/* Members that do not read one another are peers too: a run ends for all of them or for none, so that each is waited
+ * for by all.  There is room for them. */
+static void add_peers(rsh_exec *e, const int *peer_of) {
+    for (int r = 0; r < e->comm->size; r++) {
+        if (peer_of[r] || !is_member(card_of(e, r))) continue;
+        rshi_peer *p = &e->peers[e->npeers++];
+        *p = rshi_peer_of(r);
+        p->flag = card_of(e, r)->flag;
+        p->start = card_of(e, r)->start;
+    }
+}
+
 /* Nobody else has seen it, unless the exchange itself failed; then it stays. */
 static void withdraw(rsh_exec *e) {
     if (!e->team || e->comm->dead) return;
@@ -117,7 +131,7 @@ static void withdraw(rsh_exec *e) {
     e->team = NULL;
 }
 
-void rshi_team_join(rsh_exec *e, rsh_status bound) {
+void rshi_team_join(rsh_exec *e, const int *peer_of, rsh_status bound) {
     if (bound) {
         withdraw(e);
         return;
@@ -129,6 +143,7 @@ void rshi_team_join(rsh_exec *e, rsh_status bound) {
         rshi_team_drop(e);
         return;
     }
+    add_peers(e, peer_of);
     plan_jobs(e);
     e->team->member[e->team_share.index] = e;
 }
@@ -153,15 +168,26 @@ static void move_job(const rsh_exec *e, int64_t job) {
     for (int64_t i = first; i < end; i++) move_span(e->team->member[i], job / s->groups, s->spans);
 }
 
+static void look_up(const rsh_exec *e, int64_t member) {
+    rshi_team *c = e->team;
+    rshi_exec_look_up_peers(c->member[member]);
+    if (atomic_fetch_add_explicit(&c->looked_up, 1, memory_order_acq_rel) + 1 == c->lookups)
+        rshi_flag_post(&c->known, e->runs + 1, true);
+}
+
+static rsh_status go_on(void *ctx, double waited) {
+    (void)ctx, (void)waited;
+    return RSH_OK;
+}
+
 /* Addresses come first: no move begins before all are known. */
 static void do_job(const rsh_exec *e, int64_t job) {
     rshi_team *c = e->team;
     if (job < c->lookups) {
-        rshi_exec_look_up_peers(c->member[job]);
-        atomic_fetch_add_explicit(&c->looked_up, 1, memory_order_acq_rel);
+        look_up(e, job);
         return;
     }
-    while (atomic_load_explicit(&c->looked_up, memory_order_acquire) < c->lookups) sched_yield();
+    if (c->lookups) rshi_flag_wait(&c->known, e->runs + 1, &e->comm->here->world->patience, go_on, NULL);
     move_job(e, job - c->lookups);
 }
 
@@ -217,11 +243,6 @@ static bool take_back(rsh_exec *e) {
                                                   memory_order_relaxed))
             return true;
     return false;
-}
-
-static rsh_status go_on(void *ctx, double waited) {
-    (void)ctx, (void)waited;
-    return RSH_OK;
 }
 
 /* Nothing can go wrong any more. */
@@ -304,8 +325,16 @@ static void await_end(rsh_exec *e, const rshi_patience *p, bool may_wait, bool *
     *there = is_turn(e, OVER);
 }
 
+/* A member that came and has left again. */
+static const rshi_peer *find_lost(const rsh_exec *e) {
+    for (int64_t i = 1; i < e->npeers; i++)
+        if (e->comm->ops->check_peer(e->comm, e->peers[i].rank, 0)) return &e->peers[i];
+    return NULL;
+}
+
 static void note_missing(rsh_exec *e, bool *there) {
     const rshi_peer *missing = find_missing(e);
+    if (!missing) missing = find_lost(e);
     e->missing = missing ? missing->rank : -1;
     *there = false;
 }

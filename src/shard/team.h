@@ -15,7 +15,9 @@
 /* What a rank says at the end of a bind, for all to find out whether they are a team. */
 typedef struct rshi_team_card {
     rshi_team *team;      /* of rank 0: memory for it; NULL: there is none */
-    int64_t possible;         /* 0: this rank cannot be in a team */
+    int64_t possible;     /* 0: this rank cannot be in a team */
+    rshi_flag *flag;      /* and where it stands before the first run */
+    uint64_t start;
     int64_t sources, readers; /* other ranks that it reads, and that read it */
     int64_t slabs, bytes;     /* of its program */
 } rshi_team_card;
@@ -23,8 +25,9 @@ _Static_assert(sizeof(rshi_team_card) <= RSHI_CARD_BYTES, "it travels in the ope
 
 /* Local, before the last exchange of a bind. */
 rsh_status rshi_team_offer(rsh_exec *e, rshi_team_card *mine);
-/* Local, after it; `bound`: what came of it.  All cards are at hand. */
-void rshi_team_join(rsh_exec *e, rsh_status bound);
+/* Local, after it; `bound`: what came of it.  All cards are at hand.  `peer_of`: by rank, 0: it is
+ * not a peer yet. */
+void rshi_team_join(rsh_exec *e, const int *peer_of, rsh_status bound);
 /* Local.  What an exec that ends, or whose bind failed, has of it. */
 void rshi_team_drop(rsh_exec *e);
 

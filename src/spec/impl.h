@@ -17,7 +17,7 @@ struct rsh_spec {
 typedef struct rshi_chunk_spec {
     int dim; /* as it was given; may be negative */
     int64_t n;
-    rsh_placement *placements; /* owned, n */
+    rsh_remote_device *placements; /* owned, n */
 } rshi_chunk_spec;
 
 typedef struct rshi_boxes_spec {

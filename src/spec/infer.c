@@ -65,7 +65,7 @@ static bool find_size(int64_t n, const rsh_shard_meta *shards, int dim, int64_t 
 }
 
 static rsh_status make_chunk(int64_t n, const rsh_shard_meta *shards, const int64_t *order, int dim, rsh_spec **out) {
-    rsh_placement *owners = rshi_alloc((size_t)n, sizeof *owners);
+    rsh_remote_device *owners = rshi_alloc((size_t)n, sizeof *owners);
     if (!owners) return rshi_nomem();
     for (int64_t i = 0; i < n; i++) owners[i] = shards[order[i]].placement;
     rsh_status st = rsh_spec_chunk(dim, n, owners, out);

@@ -32,13 +32,13 @@ static rsh_status save_props(const rsh_sink *sink, const rsh_tensor_props *p) {
 }
 
 static rsh_status save_shard(const rsh_sink *sink, const rsh_shard_meta *m) {
-    char text[RSH_PLACEMENT_TEXT];
+    char text[RSH_REMOTE_DEVICE_TEXT];
     RSH_TRY(rshi_sink_text(sink, "{"));
     RSH_TRY(save_numbers(sink, "offsets", m->ndim, m->offsets));
     RSH_TRY(rshi_sink_text(sink, ", "));
     RSH_TRY(save_numbers(sink, "sizes", m->ndim, m->sizes));
     if (!m->has_placement) return rshi_sink_text(sink, ", \"placement\": null}");
-    rsh_placement_print(&m->placement, text);
+    rsh_remote_device_print(&m->placement, text);
     return rshi_sink_format(sink, ", \"placement\": \"%s\"}", text);
 }
 

@@ -12,24 +12,27 @@ rsh_status rshi_size_check(int ndim, const int64_t *size) {
     return RSH_OK;
 }
 
-static rsh_status check_numbers(const rsh_shard_meta *m, const char *who) {
-    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible", who,
-                m->ndim, RSH_MAX_NDIM);
-    for (int d = 0; d < m->ndim; d++) {
-        int64_t end;
-        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", who, (long long)m->offsets[d], d);
-        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", who, (long long)m->sizes[d], d);
-        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d", who,
-                    d);
-    }
-    return RSH_OK;
+/* The subject of a sentence; i below 0: there is only one shard. */
+static const char *name_of(int64_t i, char who[40]) {
+    if (i < 0) return "a shard";
+    snprintf(who, 40, "shard %" PRId64, i);
+    return who;
 }
 
 rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
-    char who[40] = "a shard";
-    if (i >= 0) snprintf(who, sizeof who, "shard %" PRId64, i);
-    RSH_TRY(check_numbers(m, who));
-    return m->has_placement ? rshi_placement_sound(&m->placement) : RSH_OK;
+    char who[40];
+    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible",
+                name_of(i, who), m->ndim, RSH_MAX_NDIM);
+    for (int d = 0; d < m->ndim; d++) {
+        int64_t end;
+        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", name_of(i, who),
+                    (long long)m->offsets[d], d);
+        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", name_of(i, who),
+                    (long long)m->sizes[d], d);
+        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d",
+                    name_of(i, who), d);
+    }
+    return m->has_placement ? rshi_remote_device_sound(&m->placement) : RSH_OK;
 }
 
 rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes, const int64_t *sizes,
@@ -43,7 +46,7 @@ rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes,
     rsh_shard_meta m = {.ndim = nsizes, .has_placement = placement != NULL};
     for (int d = 0; d < nsizes; d++) m.offsets[d] = offsets[d], m.sizes[d] = sizes[d];
     RSH_TRY(rshi_shard_meta_check(&m, -1));
-    if (placement) RSH_TRY(rsh_placement_parse(placement, &m.placement));
+    if (placement) RSH_TRY(rsh_remote_device_parse(placement, &m.placement));
     *out = m;
     return RSH_OK;
 }
@@ -52,7 +55,7 @@ bool rsh_shard_meta_equal(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     if (!a || !b || a->ndim != b->ndim || a->has_placement != b->has_placement) return false;
     for (int d = 0; d < a->ndim; d++)
         if (a->offsets[d] != b->offsets[d] || a->sizes[d] != b->sizes[d]) return false;
-    return !a->has_placement || rsh_placement_equal(&a->placement, &b->placement);
+    return !a->has_placement || rsh_remote_device_equal(&a->placement, &b->placement);
 }
 
 bool rshi_shard_empty(const rsh_shard_meta *m) {
@@ -68,7 +71,7 @@ int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
 }
 
 /* Eight dims of 2 * 20 characters and a placement always fit. */
-void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
+const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
     int at = snprintf(text, RSHI_SHARD_TEXT, "[");
     for (int d = 0; d < m->ndim; d++)
         at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->offsets[d]);
@@ -76,8 +79,9 @@ void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
     for (int d = 0; d < m->ndim; d++)
         at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "%s%" PRId64, d ? "," : "", m->sizes[d]);
     at += snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, "]");
-    char placement[RSH_PLACEMENT_TEXT];
-    if (!m->has_placement) return;
-    rsh_placement_print(&m->placement, placement);
+    char placement[RSH_REMOTE_DEVICE_TEXT];
+    if (!m->has_placement) return text;
+    rsh_remote_device_print(&m->placement, placement);
     snprintf(text + at, RSHI_SHARD_TEXT - (size_t)at, " %s", placement);
+    return text;
 }

@@ -98,7 +98,7 @@ static int normal(int dim, int ndim) { return dim < 0 && ndim >= 0 ? dim + ndim 
 static bool equal_chunks(const rshi_chunk_spec *a, const rshi_chunk_spec *b, int ndim) {
     if (normal(a->dim, ndim) != normal(b->dim, ndim) || a->n != b->n) return false;
     for (int64_t i = 0; i < a->n; i++)
-        if (!rsh_placement_equal(&a->placements[i], &b->placements[i])) return false;
+        if (!rsh_remote_device_equal(&a->placements[i], &b->placements[i])) return false;
     return true;
 }
 

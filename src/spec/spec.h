@@ -20,12 +20,12 @@ rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, cons
 bool rshi_shard_empty(const rsh_shard_meta *m);
 /* "[0,0]+[5,5] rank:0/cpu", as in the text of specs and in sentences; cut short if it must be. */
 #define RSHI_SHARD_TEXT 512
-void rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]);
+const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]);
 
 /* A struct that somebody may have filled by hand: numbers that mean something.  RSH_EVALUE names
  * shard number `i`, unless it is negative. */
 rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i);
-rsh_status rshi_placement_sound(const rsh_placement *p);
+rsh_status rshi_remote_device_sound(const rsh_remote_device *p);
 rsh_status rshi_size_check(
     int ndim, const int64_t *size); /* 0 to RSH_MAX_NDIM sizes that are not negative; RSH_EVALUE */
 

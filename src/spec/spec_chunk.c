@@ -29,10 +29,10 @@ static rsh_status check_count(int64_t n, rsh_spec **out) {
     return RSH_OK;
 }
 
-rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements, rsh_spec **out) {
+rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_remote_device *placements, rsh_spec **out) {
     RSH_TRY(check_count(n, out));
     RSH_REQUIRE(placements, RSH_EVALUE, "a chunk spec with NULL for its %lld placements", (long long)n);
-    for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_placement_sound(&placements[i]));
+    for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_remote_device_sound(&placements[i]));
     rshi_chunk_spec *c = new_chunk(dim, n);
     if (!c) return rshi_nomem();
     memcpy(c->placements, placements, (size_t)n * sizeof *placements);
@@ -47,7 +47,7 @@ rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec *
     rshi_chunk_spec *c = new_chunk(dim, n);
     if (!c) return rshi_nomem();
     for (int64_t i = 0; i < n; i++)
-        c->placements[i] = (rsh_placement){.rank = ranks ? ranks[i] : (int)i, .device = {RSH_DEVICE_CPU, -1}};
+        c->placements[i] = (rsh_remote_device){.rank = ranks ? ranks[i] : (int)i, .device = {RSH_DEVICE_CPU, -1}};
     return rshi_spec_take(&rshi_chunk_kind, c, out);
 }
 
@@ -55,10 +55,10 @@ rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec *
 
 static rsh_status print_chunk(const void *self, const rsh_sink *sink) {
     const rshi_chunk_spec *c = self;
-    char text[RSH_PLACEMENT_TEXT];
+    char text[RSH_REMOTE_DEVICE_TEXT];
     RSH_TRY(rshi_sink_format(sink, "%d;", c->dim));
     for (int64_t i = 0; i < c->n; i++) {
-        rsh_placement_print(&c->placements[i], text);
+        rsh_remote_device_print(&c->placements[i], text);
         RSH_TRY(rshi_sink_format(sink, "%s %s", i ? "," : "", text));
     }
     return RSH_OK;
@@ -112,7 +112,7 @@ rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim) {
     return normal_dim(c, ndim, dim);
 }
 
-rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n, const rsh_placement **placements) {
+rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n, const rsh_remote_device **placements) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(n && placements, RSH_EVALUE, "the placements of a chunk spec with NULL for the result");
     RSH_TRY(as_chunk(s, "the placements", &c));

@@ -13,12 +13,12 @@ static rsh_status check_owners(const rsh_tensor_meta *m) {
     for (int64_t i = 0; i < m->nshards; i++) {
         char text[RSHI_SHARD_TEXT];
         const rsh_shard_meta *s = &m->shards[i];
-        rshi_shard_print(s, text);
         RSH_REQUIRE(s->has_placement && (s->placement.worker[0] || s->placement.rank >= 0), RSH_EVALUE,
-                    "shard %lld, %s, has no rank, and a layout is about ranks", (long long)i, text);
+                    "shard %lld, %s, has no rank, and a layout is about ranks", (long long)i,
+                    rshi_shard_print(s, text));
         RSH_REQUIRE(!s->placement.worker[0], RSH_ERUNTIME,
                     "shard %lld, %s, is placed by the name of a worker, which cannot be looked up here", (long long)i,
-                    text);
+                    rshi_shard_print(s, text));
     }
     return RSH_OK;
 }

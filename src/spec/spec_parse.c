@@ -47,15 +47,15 @@ static rsh_status parse_number(parser *p, bool sign, const char *what, int64_t *
 }
 
 /* Up to the next character that no placement has. */
-static rsh_status parse_placement(parser *p, rsh_placement *out) {
-    char text[RSH_PLACEMENT_TEXT];
+static rsh_status parse_placement(parser *p, rsh_remote_device *out) {
+    char text[RSH_REMOTE_DEVICE_TEXT];
     size_t length = strcspn(peek(p), " \t\r\n,;()[]+");
     if (!length) return expected(p, "a placement");
     RSH_REQUIRE(length < sizeof text, RSH_EVALUE, "spec:%lld: a placement of %zu characters",
                 (long long)(p->at - p->text + 1), length);
     memcpy(text, p->at, length);
     text[length] = 0;
-    rsh_status st = rsh_placement_parse(text, out);
+    rsh_status st = rsh_remote_device_parse(text, out);
     if (st) return rshi_fail(st, "spec:%lld: %s", (long long)(p->at - p->text + 1), rsh_error_detail());
     p->at += length;
     return RSH_OK;
@@ -78,7 +78,7 @@ static void *add_item(list *l, size_t size) {
 
 static rsh_status parse_placements(parser *p, list *l) {
     do {
-        rsh_placement *item = add_item(l, sizeof *item);
+        rsh_remote_device *item = add_item(l, sizeof *item);
         if (!item) return rshi_nomem();
         RSH_TRY(parse_placement(p, item));
     } while (accept(p, ','));

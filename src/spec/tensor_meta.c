@@ -90,7 +90,7 @@ bool rsh_tensor_meta_equal(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
 
 static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
 
-static int compare_placements(const rsh_placement *a, const rsh_placement *b) {
+static int compare_placements(const rsh_remote_device *a, const rsh_remote_device *b) {
     int c = compare(a->rank, b->rank);
     if (!c) c = compare(a->device.type, b->device.type);
     if (!c) c = compare(a->device.index, b->device.index);

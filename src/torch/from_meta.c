@@ -35,7 +35,7 @@ static rsh_status check_shard(const rsh_shard *s, const rsh_shard_meta *m, const
                     "shard %lld has size %lld from %lld on along dim %d, the metadata say %lld from %lld on", i,
                     (long long)rsh_tensor_shape(s->tensor)[d], (long long)s->meta.offsets[d], d, (long long)m->sizes[d],
                     (long long)m->offsets[d]);
-    RSH_REQUIRE(!s->meta.has_placement || rsh_placement_equal(&s->meta.placement, &m->placement), RSH_EVALUE,
+    RSH_REQUIRE(!s->meta.has_placement || rsh_remote_device_equal(&s->meta.placement, &m->placement), RSH_EVALUE,
                 "shard %lld is placed elsewhere than the metadata say", i);
     return compare_props(&s->props, props, i);
 }

@@ -10,10 +10,11 @@
 #include <reshard/torch/tensor.h>
 
 #include "comm/comm.h"
+#include "group/group.h"
 #include "shard/shard.h"
 
 struct rsh_torch_tensor {
-    rsh_group *group;
+    rsh_group *group, *world; /* borrowed; `world` counts its tensors */
     rsh_spec *spec;       /* a reference of its own */
     rsh_sharded *sharded; /* owned; its comm is the group's, of which this rank is a member */
     rsh_tensor_props props;

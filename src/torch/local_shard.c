@@ -18,8 +18,8 @@ rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta, 
     RSH_REQUIRE(tensor && meta && out, RSH_EVALUE, "a shard needs a tensor, metadata and a place for the result");
     RSH_TRY(check_shape(tensor, meta));
     if (meta->has_placement) {
-        char text[RSH_PLACEMENT_TEXT];
-        rsh_placement_print(&meta->placement, text);
+        char text[RSH_REMOTE_DEVICE_TEXT];
+        rsh_remote_device_print(&meta->placement, text);
         RSH_REQUIRE(meta->placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE,
                     "the placement is %s; the tensor is on cpu", text);
     }
@@ -39,7 +39,7 @@ rsh_status rsh_shard_from_tensor(const rsh_tensor *tensor, int noffsets, const i
     RSH_REQUIRE(rank >= 0, RSH_EVALUE, "a shard on rank %d", rank);
     RSH_TRY(rsh_shard_meta_make(noffsets, offsets, rsh_tensor_ndim(tensor), rsh_tensor_shape(tensor), NULL, &m));
     m.has_placement = true;
-    m.placement = (rsh_placement){.rank = rank, .device = {RSH_DEVICE_CPU, -1}};
+    m.placement = (rsh_remote_device){.rank = rank, .device = {RSH_DEVICE_CPU, -1}};
     return rsh_shard_make(tensor, &m, NULL, out);
 }
 

@@ -24,10 +24,10 @@ rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm)
     for (int64_t i = 0; i < m->nshards; i++) {
         const rsh_shard_meta *s = &m->shards[i];
         RSH_REQUIRE(s->has_placement, RSH_EVALUE, "shard %lld has no placement", (long long)i);
-        RSH_TRY(rsh_placement_check(&s->placement, comm->size));
+        RSH_TRY(rsh_remote_device_check(&s->placement, comm->size));
         if (s->placement.device.type == RSH_DEVICE_CPU) continue;
-        char text[RSH_PLACEMENT_TEXT];
-        rsh_placement_print(&s->placement, text);
+        char text[RSH_REMOTE_DEVICE_TEXT];
+        rsh_remote_device_print(&s->placement, text);
         return rshi_fail(RSH_EUNSUP, "shard %lld is placed on %s; memory is on cpu only", (long long)i, text);
     }
     return RSH_OK;

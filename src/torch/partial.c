@@ -6,7 +6,7 @@
 #include "math/math.h"
 
 struct rsh_partial {
-    rsh_group *group;
+    rsh_group *group, *world; /* borrowed; `world` counts its tensors */
     rsh_sharded *sharded; /* owned: "f32[5,4] on x=W sum(x)", one part on every rank */
 };
 
@@ -34,6 +34,7 @@ static rsh_status make(const rsh_tensor *tensor, rsh_op op, rsh_group *group, rs
         return st;
     }
     p->group = group;
+    p->world = rshi_group_add_tensor(group);
     *out = p;
     return RSH_OK;
 }
@@ -50,6 +51,7 @@ rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group,
 void rsh_partial_free(rsh_partial *p) {
     if (!p) return;
     rsh_sharded_free(p->sharded);
+    rshi_group_drop_tensor(p->world);
     rshi_free(p);
 }
 

@@ -11,7 +11,7 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
     for (int r = 0; r < W; r++) by_rank[r] = (rsh_shard_meta){.ndim = -1};
     for (int c = 0; c < W; c++) {
         const rsh_shard_meta *s = &m->shards[c];
-        RSH_TRY(rsh_placement_check(&s->placement, W));
+        RSH_TRY(rsh_remote_device_check(&s->placement, W));
         int rank = s->placement.rank;
         RSH_REQUIRE(by_rank[rank].ndim < 0, RSH_EVALUE, "rank %d owns two chunks", rank);
         by_rank[rank] = *s;
@@ -23,7 +23,7 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
 static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
                         int *ranks) {
     const rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
-    const rsh_placement *placements;
+    const rsh_remote_device *placements;
     rsh_tensor_meta *m;
     int64_t n;
     RSH_REQUIRE(!rsh_spec_chunk_placements(spec, &n, &placements), RSH_EVALUE,

@@ -18,6 +18,7 @@ static rsh_status wrap(rsh_group *group, const rsh_spec *spec, const rsh_tensor_
     }
     *t = (rsh_torch_tensor){
         .group = group, .spec = rsh_spec_hold(spec), .sharded = sharded, .props = *props, .shards = shards};
+    t->world = rshi_group_add_tensor(group);
     for (int64_t i = 0; i < sharded->nparts; i++) shards[i] = (rsh_shard){.tensor = sharded->part[i], .props = *props};
     *out = t;
     return RSH_OK;
@@ -130,6 +131,7 @@ void rsh_torch_free(rsh_torch_tensor *t) {
     rsh_sharded_free(t->sharded);
     rsh_tensor_meta_free(t->meta);
     rsh_spec_free(t->spec);
+    rshi_group_drop_tensor(t->world);
     rshi_free(t);
 }
 

@@ -96,7 +96,7 @@ static rsh_status add_box(loading *l, const rsh_shard_meta *m, const char *data)
         if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* a copy of what is there */
     RSH_TRY(RSHI_GROW(l->own, l->nown + 1, &l->room));
     l->own[l->nown] = (held_box){*m, data};
-    l->own[l->nown++].meta.placement = (rsh_placement){.rank = l->comm->rank, .device = {RSH_DEVICE_CPU, -1}};
+    l->own[l->nown++].meta.placement = (rsh_remote_device){.rank = l->comm->rank, .device = {RSH_DEVICE_CPU, -1}};
     return RSH_OK;
 }
 

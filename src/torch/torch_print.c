@@ -27,8 +27,8 @@ rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink) {
                              t->props.requires_grad ? "true" : "false"));
     RSH_TRY(rshi_sink_text(sink, rsh_spec_text(t->spec)));
     const rsh_comm *comm = t->sharded->comm;
-    RSH_TRY(rshi_sink_format(sink, ") on rank %d of %d, %lld shards", comm->rank, comm->size,
-                             (long long)t->sharded->nparts));
+    RSH_TRY(rshi_sink_format(sink, ") on rank %d of %d, %lld shard%s", comm->rank, comm->size,
+                             (long long)t->sharded->nparts, t->sharded->nparts == 1 ? "" : "s"));
     for (int64_t i = 0; i < t->sharded->nparts; i++) RSH_TRY(print_shard(&t->shards[i], sink));
     return rshi_sink_text(sink, "\n");
 }

@@ -8,8 +8,8 @@
 
 #include <sched.h>
 
-#define LONG 5e-4      /* seconds: below any time slice, and many times what a sleep and a wake-up cost */
-#define SHORTEST 0.025 /* seconds without a yield after a long one */
+#define LONG 1e-3      /* seconds: less than a usual slice, and many times what a sleep and a wake-up cost */
+#define SHORTEST 0.005 /* seconds without a yield after the first long one */
 #define LONGEST 0.8
 
 /* Until when nobody yields, and for how long that was.  Threads that write both at once leave a mixture, which is as

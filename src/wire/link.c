@@ -188,9 +188,3 @@ void rshi_link_close(rshi_link *l) {
     l->wire.close(l->wire.ctx, orderly);
     if (!used) free_link(l);
 }
-
-rsh_status rsh_wire_fail(rsh_status status, const char *sentence) {
-    if (!sentence) sentence = "a wire failed and did not say why";
-    RSH_REQUIRE((unsigned)status <= RSH_EBUSY, RSH_EVALUE, "%d, which is not a status: %s", (int)status, sentence);
-    return rshi_fail(status, "%s", sentence);
-}

@@ -90,6 +90,25 @@ static int collect(void *ctx, const char *text, size_t length) {
     return 0;
 }
 
+static void one_of_a_thing_is_counted_in_the_singular(void **state) {
+    (void)state;
+    static const char *const said[][2] = {
+        {"1 dims; 0 to 8 are possible", "1 dim; 0 to 8 are possible"},
+        {"a mesh of 1 dims of 2 ranks", "a mesh of 1 dim of 2 ranks"},
+        {"11 ranks, 21 bytes, -1 dims, 0.1 seconds", "11 ranks, 21 bytes, -1 dims, 0.1 seconds"},
+        {"rank 1 names other members than rank 0", "rank 1 names other members than rank 0"},
+        {"tensors of 2 and 1 dims", "tensors of 2 and 1 dims"},
+        {"tensor \"layer 1 values\" has 1 values", "tensor \"layer 1 values\" has 1 value"},
+        {"it has 1 axes, 1 entries (1 boxes)", "it has 1 axis, 1 entry (1 box)"},
+        {"1 dimsum, 1 dim, 1", "1 dimsum, 1 dim, 1"},
+        {"1 ", "1 "},
+    };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        assert_int_equal(rsh_fail(RSH_EVALUE, said[i][0]), RSH_EVALUE);
+        assert_string_equal(rsh_error_detail(), said[i][1]);
+    }
+}
+
 static void texts_and_sinks_have_a_decimal_point(void **state) {
     (void)state;
     rshi_text t = {0};
@@ -131,6 +150,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_timeout_is_read_alike_in_every_locale),
         cmocka_unit_test(sentences_have_a_decimal_point),
+        cmocka_unit_test(one_of_a_thing_is_counted_in_the_singular),
         cmocka_unit_test(texts_and_sinks_have_a_decimal_point),
         cmocka_unit_test(tensors_and_pictures_have_a_decimal_point),
     };

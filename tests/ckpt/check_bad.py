@@ -37,8 +37,8 @@ GOOD = header(a=entry())
 CASES = {
     "empty": (b"", "at least 8"),
     "seven bytes": (b"1234567", "at least 8"),
-    "2^63 bytes": (raw(GOOD, bytes(8), 1 << 63), "claims 9223372036854775808 bytes"),
-    "100 MB and one": (raw(GOOD, bytes(8), 100_000_001), "allows 100000000"),
+    "2^63 bytes": (raw(GOOD, bytes(8), 1 << 63), "would have 9223372036854775808 bytes"),
+    "100 MB and one": (raw(GOOD, bytes(8), 100_000_001), "100000000 are allowed"),
     "longer than the file": (raw(GOOD, b"", 4000), "the file has"),
     "no JSON": (raw("hello", b""), "byte 8: \"hello\" is no value"),
     "a list": (raw("[]"), "a list where an object should be"),
@@ -166,6 +166,7 @@ def rule_files():
     rules("# nothing\n", "no rule")
     rules("mesh tp=x\nq [...]\n", "x.rules:1:9:")
     rules("mesh tp=2\nfiles rank.safetensors\n* [...]\n", "no {rank}")
+    rules("mesh tp=2\nfiles part{rank}.bin\n* [...]\n", "`files part{rank}.bin`: names of rank files end in .safetensors")
     rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": c64 does not convert to f32")
     rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no c128")
     rules("mesh tp=2\ne f32[...]\n* [...]\n", "f8e8m0 does not convert to f32")
@@ -196,6 +197,8 @@ def rank_files():
         with open("ranks/rank-00000-of-00001.safetensors", "wb") as f:
             f.write(raw(text, b"abcd"))
     write("0", "u8[4] on x=1")
+    assert run("inspect", "ranks").returncode == 0
+    write("0", "u8[ 4 ] on x=1@[0]") # the same, not in its canonical form
     assert run("inspect", "ranks").returncode == 0
     write("0", "u8[4] on x=1000000000")
     refused("has 1000000000 ranks, of which each has a file; there are 1", "inspect", "ranks")

@@ -99,7 +99,7 @@ static void ranks_that_do_not_obey_the_cut_are_named(void **state) {
                  "rank 0 has size 2 in dim 0; u8[6/tp, 2] on tp=2 (rules:3) gives it 3");
     expect_words("mesh tp=2\n" FILES "* [_, _]", "rank 1 has size 4 in dim 0");
     expect_words("mesh tp=2\n" FILES "* [_/tp]", "it has 2 dims, its rule \"[_/tp]\" (rules:3) has 1");
-    expect_words("mesh tp=4\n" FILES "* [_/tp, _]", "2 ranks have it, its rule \"[_/tp, _]\" (rules:3) is for 4");
+    expect_words("mesh tp=4\n" FILES "* [_/tp, _]", "it is on 2 ranks, its rule \"[_/tp, _]\" (rules:3) is for 4");
     expect_words("mesh tp=2@4-5\n" FILES "* [_, _]", "rank 0 has it, but its layout");
     expect_words("mesh tp=2\n" FILES "v [...]", "no rule of rules matches its name");
     expect_words("mesh tp=2\n" FILES "* f32[...]", "it is of u8, its rule says f32");

@@ -19,3 +19,23 @@ stat -c '%A %n' page.html
 head -c 15 link.html; echo
 [ -L link.html ] && echo a link
 reshard apply 'u8[100000]' 'u8[100000]' --in in --out /dev/null && [ -c /dev/null ] && echo a device
+# A link whose file is not there yet stays a link.  What is open already is written where others are in it.
+printf 1234 > in
+ln -s later dangling
+mkdir sub && ln -s ../latest sub/dangling
+for out in dangling sub/dangling /dev/stdout /dev/fd/1; do
+    reshard apply 'u8[4]' 'u8[4]' --in in --out $out && echo " to $out"
+done
+[ -L dangling ] && [ -L sub/dangling ] && cat later latest && echo " behind links"
+# Input and output may be one file; a name may be as long as the system allows; a partial file that is a link is not
+# followed.
+reshard apply 'u8[4]' 'u8[4]' --in in --out in && cat in && echo " in place"
+long=$(head -c 250 /dev/zero | tr '\0' n)
+reshard apply 'u8[4]' 'u8[4]' --in in --out $long && cat $long && echo " in a long name"
+ln -s in trap.reshard-partial
+reshard apply 'u8[4]' 'u8[4]' --in in --out trap
+mkfifo pipe
+cat pipe > got &
+reshard apply 'u8[4]' 'u8[4]' --in in --out pipe
+wait
+[ -p pipe ] && cat got && echo " through a pipe"

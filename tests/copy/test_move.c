@@ -109,15 +109,18 @@ static rshi_move describe(const shape *s, const side *to, const side *from, int6
     return m;
 }
 
+enum { PLAIN, STREAM, COLD, WAYS };
+
 /* Prepare and run one case; the kernel it took. */
-static rshi_kernel try_copy(const shape *s, const side *to, const side *from, bool stream) {
+static rshi_kernel try_copy(const shape *s, const side *to, const side *from, int way) {
     int64_t ss[RSHI_MOVE_DIMS];
     rshi_move m = describe(s, to, from, ss);
+    m.cold = way == COLD;
     memset(to_memory, GUARD, ROOM);
     memset(expected, GUARD, ROOM);
     for (int64_t i = 0, all = elements(s); i < all; i++)
         memcpy(expected + address(s, to, i), from_memory + address(s, from, i), (size_t)s->unit);
-    rshi_move_prepare(&m, stream ? SIZE_MAX : 0);
+    rshi_move_prepare(&m, way == STREAM ? SIZE_MAX : 0);
     if (m.kernel != RSHI_KERNEL_NONE)
         run_pieces(&m, (int)random_in(0, m.split), to_memory + to->base, from_memory + from->base);
     rshi_copy_fence();
@@ -146,7 +149,7 @@ static void random_moves(int cases, int most_dims, int64_t most, bool dst_in_ord
         side to, from;
         random_shape(&s, most_dims, most);
         if (!lay_out(&s, dst_in_order, false, &to) || !lay_out(&s, src_in_order, true, &from)) continue;
-        seen[try_copy(&s, &to, &from, random_in(0, 1))]++;
+        seen[try_copy(&s, &to, &from, (int)random_in(0, WAYS - 1))]++;
     }
 }
 
@@ -174,7 +177,7 @@ static void a_transposed_move_equals_the_reference(void **state) {
         int64_t u = s.unit, pad_d = random_in(0, 2) * random_in(0, 9), pad_s = random_in(0, 2) * random_in(0, 9);
         side to = {random_in(0, 100), {(s.n[1] + pad_d) * u, u}}, from = {random_in(0, 100), {u, (s.n[0] + pad_s) * u}};
         if (s.n[0] * (s.n[1] + pad_d) * u + 200 > ROOM || s.n[1] * (s.n[0] + pad_s) * u + 200 > ROOM) continue;
-        assert_int_equal(try_copy(&s, &to, &from, random_in(0, 1)), RSHI_KERNEL_TRANSPOSE);
+        assert_int_equal(try_copy(&s, &to, &from, (int)random_in(0, WAYS - 1)), RSHI_KERNEL_TRANSPOSE);
     }
 }
 
@@ -189,11 +192,11 @@ static void a_permuted_move_of_three_dims_equals_the_reference(void **state) {
 static void rows_of_every_length_equal_the_reference(void **state) {
     (void)state;
     fill_source();
-    for (int64_t run = 1; run < 700; run += random_in(1, 3)) {
-        shape s = {.nd = 2, .n = {random_in(2, 70), run}, .unit = 1};
+    for (int64_t run = 1; run < 6000; run += run < 700 ? random_in(1, 3) : random_in(1, 300)) {
+        shape s = {.nd = 2, .n = {random_in(2, rshi_min(70, ROOM / (run + 300) - 1)), run}, .unit = 1};
         int64_t dr = run + random_in(0, 1) * random_in(0, 300), sr = run + random_in(0, 300);
         side to = {random_in(0, 130), {dr, 1}}, from = {random_in(0, 130), {sr, 1}};
-        for (int stream = 0; stream < 2; stream++) try_copy(&s, &to, &from, stream);
+        for (int way = 0; way < WAYS; way++) try_copy(&s, &to, &from, way);
     }
 }
 

@@ -71,7 +71,7 @@ static struct things {
     rsh_random rsh_random;
     rsh_memory rsh_memory, other_memory;
     rsh_message rsh_message;
-    rsh_placement rsh_placement;
+    rsh_remote_device rsh_remote_device;
     rsh_shard_meta rsh_shard_meta, by_rank[1];
     rsh_tensor_props rsh_tensor_props;
     rsh_spec_kind rsh_spec_kind;
@@ -127,11 +127,11 @@ static int ignore(void *ctx, const char *text, size_t length) { (void)ctx, (void
 static rsh_status kind_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
                              rsh_tensor_meta **out) {
     (void)self, (void)ndim, (void)size, (void)props, (void)out;
-    return rsh_wire_fail(RSH_EUNSUP, "nothing is built");
+    return rsh_fail(RSH_EUNSUP, "nothing is built");
 }
 
 static const char *const unsaid = "no sentence";
-static const char *before(void) { rsh_wire_fail(RSH_EVALUE, unsaid); return unsaid; }
+static const char *before(void) { rsh_fail(RSH_EVALUE, unsaid); return unsaid; }
 
 /* The status, and with a refusal a sentence of its own. */
 #define answers(expected, call)                                                                                        \
@@ -206,12 +206,12 @@ static void enums_of_properties_are_checked(void **state) {
 
 static void a_device_that_is_none_has_no_name(void **state) {
     (void)state;
-    char text[RSH_PLACEMENT_TEXT];
+    char text[RSH_REMOTE_DEVICE_TEXT];
     for (int i = 0; i < 2; i++) {
         rsh_spec *got = NULL;
-        rsh_placement p = have.rsh_placement;
+        rsh_remote_device p = have.rsh_remote_device;
         p.device.type = (rsh_device_type)no_value[i];
-        rsh_placement_print(&p, text);
+        rsh_remote_device_print(&p, text);
         assert_string_equal(text, "rank:0/?");
         answers(RSH_EVALUE, rsh_spec_chunk(0, 1, &p, &got));
     }
@@ -353,7 +353,7 @@ static void make_torch(void) {
     ok(rsh_partial_new(have.rsh_tensor, RSH_OP_SUM, NULL, &have.rsh_partial));
     have.rsh_partial_list[0] = have.rsh_partial;
     ok(rsh_spec_build(have.rsh_spec, 2, have.shape, NULL, &have.rsh_tensor_meta));
-    ok(rsh_placement_parse("rank:0/cpu", &have.rsh_placement));
+    ok(rsh_remote_device_parse("rank:0/cpu", &have.rsh_remote_device));
     ok(rsh_shard_meta_make(2, have.zeros, 2, have.shape, "rank:0/cpu", &have.rsh_shard_meta));
     ok(rsh_shard_make(have.rsh_tensor, &have.rsh_shard_meta, NULL, &have.rsh_shard));
     ok(rsh_torch_save(have.rsh_torch_tensor, &(rsh_sink){keep, &have.saved}));

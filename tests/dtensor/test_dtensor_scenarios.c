@@ -126,7 +126,7 @@ static rsh_status uneven_errors(void *ctx, rsh_comm *c) {
     rsh_value_free(local);
     RSH_TRY(constant(me == 2 ? 1 : 2, (const int64_t[]){2, 4}, 0, false, &local));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
-    CHECK_SAYS("position 2 has 1 dims");
+    CHECK_SAYS("position 2 has 1 dim");
     rsh_value_free(local);
     RSH_TRY(constant(2, (const int64_t[]){2, 4}, 0, false, &local));
     rsh_local_opts opts = {sizeof opts, .shape = (const int64_t[]){3, 4}};

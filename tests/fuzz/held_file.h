@@ -75,6 +75,29 @@ static inline void put_small_files(const char *file, const char *tensor, const c
     put_small_file(other_file, other_tensor);
 }
 
+/* A safetensors file with that header and 64 bytes of elements. */
+static inline void put_headed_file(const char *file, const uint8_t *header, size_t size) {
+    static const char elements[64] =
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde";
+    char *data = malloc(8 + size + sizeof elements);
+    uint64_t length = size; /* little-endian, as the machines that fuzz are */
+    must(data != NULL);
+    memcpy(data, &length, 8);
+    if (size) memcpy(data + 8, header, size);
+    memcpy(data + 8 + size, elements, sizeof elements);
+    put_in_folder(file, data, 8 + size + sizeof elements);
+    free(data);
+}
+
+/* Two of them: the input is their headers, with a zero byte between. */
+static inline void put_headed_files(const uint8_t *data, size_t size, const char *file,
+                                    const char *other_file) {
+    const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
+    size_t first = zero ? (size_t)(zero - data) : size;
+    put_headed_file(file, data, first);
+    put_headed_file(other_file, zero ? zero + 1 : NULL, zero ? size - first - 1 : 0);
+}
+
 /* What was opened is consistent: small tensors can be read. */
 static inline void read_small(const rsh_ckpt *c) {
     for (int64_t t = 0; t < c->ntensors && t < 20; t++) {

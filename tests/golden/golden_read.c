@@ -93,11 +93,11 @@ rsh_status golden_spec(const json_t *spec, rsh_spec **out) {
         RSH_TRY(golden_boxes(json_object_get(spec, "shards"), &n, boxes));
         return rsh_spec_boxes(n, boxes, out);
     }
-    rsh_placement placements[MOST_SHARDS];
+    rsh_remote_device placements[MOST_SHARDS];
     const json_t *texts = json_object_get(spec, "placements");
     EXPECT(json_array_size(texts) <= MOST_SHARDS);
     for (size_t i = 0; i < json_array_size(texts); i++)
-        RSH_TRY(rsh_placement_parse(json_string_value(json_array_get(texts, i)), &placements[i]));
+        RSH_TRY(rsh_remote_device_parse(json_string_value(json_array_get(texts, i)), &placements[i]));
     return rsh_spec_chunk((int)golden_number(spec, "dim", 0), (int64_t)json_array_size(texts), placements, out);
 }
 
@@ -118,9 +118,9 @@ int64_t golden_settle(int64_t n, rsh_shard_meta *boxes) {
 
 static bool same_box(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     size_t bytes = (size_t)a->ndim * sizeof *a->sizes;
-    char left[RSH_PLACEMENT_TEXT] = "", right[RSH_PLACEMENT_TEXT] = "";
-    if (a->has_placement) rsh_placement_print(&a->placement, left);
-    if (b->has_placement) rsh_placement_print(&b->placement, right);
+    char left[RSH_REMOTE_DEVICE_TEXT] = "", right[RSH_REMOTE_DEVICE_TEXT] = "";
+    if (a->has_placement) rsh_remote_device_print(&a->placement, left);
+    if (b->has_placement) rsh_remote_device_print(&b->placement, right);
     return a->ndim == b->ndim && !memcmp(a->offsets, b->offsets, bytes) && !memcmp(a->sizes, b->sizes, bytes) &&
            !strcmp(left, right);
 }
@@ -157,7 +157,7 @@ int64_t golden_model(const json_t *spec, int ndim, const int64_t *size, rsh_shar
         int64_t start = step * c < size[dim] ? step * c : size[dim],
                 end = step * (c + 1) < size[dim] ? step * (c + 1) : size[dim];
         box->offsets[dim] = start, box->sizes[dim] = end - start;
-        if (rsh_placement_parse(json_string_value(json_array_get(texts, (size_t)c)), &box->placement)) return -1;
+        if (rsh_remote_device_parse(json_string_value(json_array_get(texts, (size_t)c)), &box->placement)) return -1;
     }
     return n;
 }

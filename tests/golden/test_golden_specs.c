@@ -43,13 +43,13 @@ static rsh_status check_chunk_case(const json_t *c) {
 static rsh_status check_device(const json_t *c) {
     const json_t *answer = answer_of(c);
     const char *text = golden_text(c, "text"), *device = strchr(text, '/');
-    rsh_placement p;
+    rsh_remote_device p;
     rsh_device alone;
-    char printed[RSH_PLACEMENT_TEXT];
-    rsh_status st = rsh_placement_parse(text, &p);
+    char printed[RSH_REMOTE_DEVICE_TEXT];
+    rsh_status st = rsh_remote_device_parse(text, &p);
     EXPECT(st == golden_expected(c, 0, false));
     if (st) return RSH_OK;
-    rsh_placement_print(&p, printed);
+    rsh_remote_device_print(&p, printed);
     EXPECT(strcmp(printed, golden_text(answer, "print")) == 0);
     EXPECT(strcmp(p.worker, golden_text(answer, "worker")) == 0);
     EXPECT(p.rank == golden_number(answer, "rank", -1) && p.device.index == golden_number(answer, "index", -1));

@@ -198,7 +198,7 @@ static void tensors_that_do_not_fit_are_refused_at_the_place(void **state) {
     static const misfit table[] = {
         {"[_, 8]", 2, {4, 9}, 5, "the size is 8, dim 1 of the tensor has size 9"},
         {"[_, _]", 3, {4, 9, 1}, 2, "the tensor has 3 dims, 2 are written"},
-        {"f32[]", 1, {4}, 1, "the tensor has 1 dims, 0 are written"},
+        {"f32[]", 1, {4}, 1, "the tensor has 1 dim, 0 are written"},
         {"[(4|2)/x] on x=2", 1, {7}, 2, "the segments add up to 6, dim 0 of the tensor has size 7"},
         {"[(4|_|2)/x] on x=2", 1, {5}, 2, "the segments add up to 6 without the _, dim 0 of the tensor has size 5"},
         {"[_,\n _/x{4,4}] on x=2", 2, {4, 9}, 4, "the sizes add up to 8, not 9"},

@@ -66,16 +66,16 @@ ONE(attention, rsh_nn_attention(in[0], in[1], in[2], NULL, false, out))
 ONE(causal, rsh_nn_attention(in[0], in[1], in[2], NULL, true, out))
 ONE(masked_attention, rsh_nn_attention(in[0], in[1], in[2], in[3], false, out))
 
-static rsh_status entropy(rsh_value *const *in, rsh_reduction reduction, double smoothing, rsh_value **out) {
+static rsh_status entropy(rsh_value *const *in, rsh_loss_reduction reduction, double smoothing, rsh_value **out) {
     rsh_cross_entropy_opts o = {sizeof o, reduction, true, 1, smoothing}; /* class 1 is ignored, if there is one */
     return rsh_nn_cross_entropy(in[0], in[1], &o, out);
 }
-ONE(entropy_mean, entropy(in, RSH_REDUCE_MEAN, 0, out))
-ONE(entropy_sum, entropy(in, RSH_REDUCE_SUM, 0.2, out))
-ONE(entropy_none, entropy(in, RSH_REDUCE_NONE, 0.1, out))
+ONE(entropy_mean, entropy(in, RSH_LOSS_MEAN, 0, out))
+ONE(entropy_sum, entropy(in, RSH_LOSS_SUM, 0.2, out))
+ONE(entropy_none, entropy(in, RSH_LOSS_NONE, 0.1, out))
 ONE(entropy_plain, rsh_nn_cross_entropy(in[0], in[1], NULL, out))
-ONE(mse, rsh_nn_mse(in[0], in[1], RSH_REDUCE_MEAN, out))
-ONE(mse_none, rsh_nn_mse(in[0], in[1], RSH_REDUCE_NONE, out))
+ONE(mse, rsh_nn_mse(in[0], in[1], RSH_LOSS_MEAN, out))
+ONE(mse_none, rsh_nn_mse(in[0], in[1], RSH_LOSS_NONE, out))
 
 /* The last of several outputs. */
 static rsh_status split_(rsh_value *const *in, rsh_value **out) {

@@ -69,7 +69,7 @@ static void shapes_that_do_not_match_are_refused(void **state) {
     refused(rsh_nn_split(F(5), 2, 0, 2, out()), RSH_EVALUE, "there are 3");
     refused(rsh_nn_split(F(5), 0, 0, 2, out()), RSH_EVALUE, "split");
     refused(rsh_nn_split_sizes(F(5), 0, 2, (int64_t[]){2, 2}, out()), RSH_EVALUE, "split");
-    refused(rsh_nn_mse(F(2, 3), F(3), RSH_REDUCE_MEAN, out()), RSH_EVALUE, "mse");
+    refused(rsh_nn_mse(F(2, 3), F(3), RSH_LOSS_MEAN, out()), RSH_EVALUE, "mse");
     refused(rsh_nn_cross_entropy(F(2, 3), I(3, 3), NULL, out()), RSH_EVALUE, "cross_entropy");
     refused(rsh_nn_attention(F(2, 3), F(2, 4), F(2, 3), NULL, false, out()), RSH_EVALUE, "attention");
     refused(rsh_nn_attention(F(2, 3), F(4, 3), F(4, 3), F(3, 4), false, out()), RSH_EVALUE, "attention");
@@ -202,7 +202,7 @@ static rsh_status call_attention(rsh_value **y) {
     return rsh_nn_attention(made.v[5], made.v[5], made.v[5], made.v[9], true, y);
 }
 static rsh_status call_entropy(rsh_value **y) { return rsh_nn_cross_entropy(made.v[6], made.v[7], NULL, y); }
-static rsh_status call_mse(rsh_value **y) { return rsh_nn_mse(made.v[0], made.v[0], RSH_REDUCE_MEAN, y); }
+static rsh_status call_mse(rsh_value **y) { return rsh_nn_mse(made.v[0], made.v[0], RSH_LOSS_MEAN, y); }
 static rsh_status call_dropout(rsh_value **y) { return rsh_nn_dropout(made.v[0], 0.5, 1, 1, y); }
 static rsh_status call_add(rsh_value **y) { return rsh_nn_add(made.v[0], made.v[4], y); }
 static rsh_status call_pow(rsh_value **y) { return rsh_nn_pow(made.v[0], made.v[4], y); }

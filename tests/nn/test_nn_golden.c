@@ -92,9 +92,9 @@ static rsh_status chunk(run *r) {
     return st;
 }
 
-static rsh_reduction reduction_of(const answered_case *c) {
+static rsh_loss_reduction reduction_of(const answered_case *c) {
     const char *word = attribute(c, "reduction");
-    return !strcmp(word, "mean") ? RSH_REDUCE_MEAN : !strcmp(word, "sum") ? RSH_REDUCE_SUM : RSH_REDUCE_NONE;
+    return !strcmp(word, "mean") ? RSH_LOSS_MEAN : !strcmp(word, "sum") ? RSH_LOSS_SUM : RSH_LOSS_NONE;
 }
 
 static rsh_status cross_entropy(run *r) {

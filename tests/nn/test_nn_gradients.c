@@ -323,7 +323,7 @@ static void entropy_set(trial *t) {
     t->p = below(t, 2) ? unit(t) : 0;
 }
 static rsh_status cross_entropy(const trial *t, rsh_value *const *in, rsh_value **out) {
-    rsh_reduction reduction = t->b && t->a == RSH_REDUCE_MEAN ? RSH_REDUCE_SUM : (rsh_reduction)t->a;
+    rsh_loss_reduction reduction = t->b && t->a == RSH_LOSS_MEAN ? RSH_LOSS_SUM : (rsh_loss_reduction)t->a;
     rsh_cross_entropy_opts opts = {sizeof opts, .reduction = reduction,
                                    .ignore = t->b,
                                    .ignore_index = 0,
@@ -333,7 +333,7 @@ static rsh_status cross_entropy(const trial *t, rsh_value *const *in, rsh_value 
 static void mse_set(trial *t) {
     any_shape(t, 0, 'f', 0), set_shape(t, 1, 'f', t->ndim[0], t->shape[0]), t->a = below(t, 3);
 }
-OP(mse, rsh_nn_mse(in[0], in[1], (rsh_reduction)t->a, out))
+OP(mse, rsh_nn_mse(in[0], in[1], (rsh_loss_reduction)t->a, out))
 
 static const struct {
     const char *name;

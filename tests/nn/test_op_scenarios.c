@@ -1,5 +1,5 @@
 /* Ops on DTensors in scenarios: loss_parallel, views that move a cut, embedding, softmax over a cut dim, a loop. */
-#include "nn/placed_values.h"
+#include "nn/lines.h"
 
 #include "nn/numbers.h"
 
@@ -18,16 +18,6 @@ static rsh_status full_close_to(rsh_value *got, const rsh_value *want) {
     rsh_status st = close_to(full, want);
     rsh_value_free(full);
     return st;
-}
-
-static rsh_status line_of(rsh_comm *c, rsh_mesh **out) {
-    int64_t size = rsh_comm_size(c);
-    return rsh_mesh_init(c, 1, &size, NULL, out);
-}
-
-static rsh_status placed(rsh_mesh *m, const rsh_value *whole, const rsh_place *places, rsh_value **out) {
-    return rsh_dtensor_distribute(rsh_value_tensor(whole), rsh_value_requires_grad(whole), m, rsh_mesh_ndim(m), places,
-                                  RSH_SOURCE_OWN, out);
 }
 
 /* Moves between ranks on this comm so far. */
@@ -58,7 +48,7 @@ static rsh_status back_from_sum(rsh_value *y) {
 /* Logits cut by classes and whole targets: the loss is whole, the logits' gradient cut as they are; forward combines
  * twice, a maximum and sums of each row, and backward moves nothing. */
 static rsh_status one_loss(rsh_mesh *m, const rsh_place *logits, const rsh_place *loss, int ndim, const int64_t *shape,
-                           rsh_reduction reduction, int combines) {
+                           rsh_loss_reduction reduction, int combines) {
     int64_t rows[2] = {shape[0], ndim > 2 ? shape[2] : 1};
     rsh_value *x = some_value(RSH_F64, 1, true, ndim, shape), *target = some_indices(shape[1], ndim - 1, rows);
     rsh_value *dx = NULL, *y = NULL, *dy = NULL;
@@ -80,7 +70,7 @@ static rsh_status one_loss(rsh_mesh *m, const rsh_place *logits, const rsh_place
     return RSH_OK;
 }
 
-static const rsh_reduction reductions[] = {RSH_REDUCE_NONE, RSH_REDUCE_MEAN, RSH_REDUCE_SUM};
+static const rsh_loss_reduction reductions[] = {RSH_LOSS_NONE, RSH_LOSS_MEAN, RSH_LOSS_SUM};
 
 static rsh_status loss_on_a_line(void *ctx, rsh_comm *c) {
     (void)ctx;
@@ -97,13 +87,6 @@ static rsh_status loss_on_a_line(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-static void run_on(int from, int to, rsh_rank_fn fn) {
-    for (int n = from; n <= to; n++) {
-        rsh_status st = rsh_run(n, fn, NULL);
-        if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
-    }
-}
-
 static void test_loss_parallel(void **state) {
     (void)state;
     run_on(1, 4, loss_on_a_line);
@@ -118,7 +101,7 @@ static rsh_status loss_on_a_square(void *ctx, rsh_comm *c) {
     rsh_place rows[2] = {rsh_shard_on(0), rsh_replicate()}, whole[2] = {rsh_replicate(), rsh_replicate()};
     rsh_place sum[2] = {rsh_partial_of(RSH_OP_SUM), rsh_replicate()};
     for (int i = 0; i < 3; i++) {
-        const rsh_place *loss = reductions[i] == RSH_REDUCE_NONE ? rows : sum;
+        const rsh_place *loss = reductions[i] == RSH_LOSS_NONE ? rows : sum;
         TRY(one_loss(m, cut, loss, 2, (int64_t[]){8, 16}, reductions[i], -1));
         TRY(one_loss(m, cut, loss, 3, (int64_t[]){5, 7, 2}, reductions[i], -1));
         TRY(one_loss(m, nested, whole, 2, (int64_t[]){4, 5}, reductions[i], 2));
@@ -408,53 +391,6 @@ static void a_training_loop_plans_nothing_and_keeps_its_memory_after_the_second_
     run_on(1, 4, loop);
 }
 
-/* ---- memory that runs out ---- */
-
-/* Ops along a dim that is cut, whose results or inputs move. */
-static rsh_status moving_op(int which, rsh_value *x, rsh_value **out) {
-    rsh_value *piece[3] = {NULL};
-    rsh_status st = RSH_OK;
-    if (which == 0) return rsh_nn_narrow(x, 1, 1, 3, out);
-    if (which == 1) return rsh_nn_cat(2, (rsh_value *[]){x, x}, 1, out);
-    if (which == 2) return rsh_nn_max_dim(x, 1, false, out, NULL);
-    st = rsh_nn_split_sizes(x, 1, 3, (int64_t[]){1, 4, 2}, piece);
-    for (int i = 1; i < 3; i++) rsh_value_free(piece[i]);
-    if (!st) *out = piece[0];
-    return st;
-}
-
-/* One rank has no memory for its n-th request: nobody waits for it, and the comm goes on. */
-static rsh_status shortage(void *ctx, rsh_comm *c) {
-    rsh_mesh *m = NULL;
-    rsh_place columns = rsh_shard_on(1);
-    rsh_value *plain = some_value(RSH_F64, 1, true, SIZES(5, 7)), *x = NULL;
-    (void)ctx;
-    TRY(line_of(c, &m));
-    TRY(placed(m, plain, &columns, &x));
-    for (int which = 0; which < 4; which++) {
-        rsh_value *y = NULL;
-        rsh_status st = RSH_ENOMEM;
-        TRY(moving_op(which, x, &y)); /* its solution and plans are there */
-        rsh_value_free(y);
-        for (int64_t n = 0; st; n++) {
-            if (rsh_comm_rank(c) == 1) rsh_alloc_fail_at(n);
-            st = moving_op(which, x, &y);
-            rsh_alloc_fail_at(-1);
-            CHECK(!st || st == RSH_ENOMEM);
-            if (!st) rsh_value_free(y);
-            st = rsh_comm_agree(c, st);
-        }
-    }
-    rsh_value_free(plain);
-    rsh_value_free(x);
-    rsh_mesh_free(m);
-    return RSH_OK;
-}
-static void nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_moves(void **state) {
-    (void)state;
-    run_on(2, 3, shortage);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loss_parallel),
@@ -466,7 +402,6 @@ int main(void) {
         cmocka_unit_test(softmax_over_a_cut_dim_combines_three_numbers_of_a_row),
         cmocka_unit_test(a_plain_tensor_has_one_element_or_no_gradient),
         cmocka_unit_test(a_backward_that_fails_on_one_rank_fails_on_all),
-        cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_moves),
         cmocka_unit_test(a_training_loop_plans_nothing_and_keeps_its_memory_after_the_second_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

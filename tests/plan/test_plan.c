@@ -324,6 +324,44 @@ static void sums_by_node_of_many_ranks_have_exact_totals(void **state) {
     rsh_layout_free(b);
 }
 
+/* Both buffers of a rank; where many ranks share a node they are half as large. */
+static void buffers_are_smaller_where_many_ranks_share_a_node(void **state) {
+    (void)state;
+    const int64_t mib = 1 << 20;
+    const char *few[] = {"f32[15360/x, 4096] on x=15", "f32[15360, 4096/x] on x=15"};
+    const char *many[] = {"f32[16384/x, 4096] on x=16", "f32[16384, 4096/x] on x=16"};
+    assert_int_equal(totals(few[0], few[1], 0).scratch_messages, 2 * mib);
+    assert_int_equal(totals(many[0], many[1], 0).scratch_messages, mib);
+    assert_int_equal(totals(many[0], many[1], 8).scratch_messages, 2 * mib);
+    assert_int_equal(totals(many[0], many[1], 64).scratch_messages, mib);
+}
+
+static int64_t scratch_on_nodes(const int64_t *node_of, int64_t n) {
+    rsh_layout *a = layout("f32[16384/x, 4096] on x=32"), *b = layout("f32[16384, 4096/x] on x=32");
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    rsh_plan *p;
+    rsh_plan_totals t;
+    o.node_of = node_of;
+    o.nnode_of = n;
+    assert_int_equal(rsh_plan_new(a, b, &o, &p), RSH_OK);
+    assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
+    rsh_plan_free(p);
+    rsh_layout_free(a);
+    rsh_layout_free(b);
+    return t.scratch_messages;
+}
+
+static void buffers_follow_the_fullest_node_of_a_map(void **state) {
+    (void)state;
+    int64_t node_of[32];
+    for (int r = 0; r < 32; r++) node_of[r] = r % 3; /* 11, 11 and 10 ranks */
+    assert_int_equal(scratch_on_nodes(node_of, 32), 2 << 20);
+    for (int r = 0; r < 32; r++) node_of[r] = r % 2 ? 5 : r; /* 16 ranks on node 5, one on each other */
+    assert_int_equal(scratch_on_nodes(node_of, 32), 1 << 20);
+    node_of[31] = 6;
+    assert_int_equal(scratch_on_nodes(node_of, 32), 2 << 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
@@ -343,6 +381,8 @@ int main(void) {
         cmocka_unit_test(long_cyclic_dims_cost_no_more_than_short_ones),
         cmocka_unit_test(a_send_of_a_sum_lists_its_sender_only),
         cmocka_unit_test(sums_by_node_of_many_ranks_have_exact_totals),
+        cmocka_unit_test(buffers_are_smaller_where_many_ranks_share_a_node),
+        cmocka_unit_test(buffers_follow_the_fullest_node_of_a_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static rsh_status share(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, rows, 1, &none, &a));
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, rows, 0, NULL, &a));
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, boxes, 3, &part, &a));
-    CHECK_SAYS(me ? "2 parts" : "1 parts");
+    CHECK_SAYS(me ? "2 parts" : "1 part");
     RSH_TRY(rsh_sharded_from_tensors(comm, rows, 1, &part, &a));
     CHECK(rsh_tensor_data(rsh_sharded_part(a, 0)) == rsh_tensor_data(band));
     rsh_tensor_free(band), rsh_tensor_free(turned); /* the storage lives on */

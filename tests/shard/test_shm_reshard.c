@@ -346,6 +346,22 @@ static void private_memory_keeps_a_ceiling(void **state) {
     alarm(0);
 }
 
+/* Together the ranks move more than the caches hold: by rows of 1 KiB, of 2 KiB, and of one element. */
+static void private_memory_moves_beyond_the_caches(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {{"f32[4096/x, 1024] on x=4", "f32[4096, 1024/x] on x=4"},
+                                           {"f32[2048/x, 2048] on x=4", "f32[2048, 2048/x] on x=4"},
+                                           {"f32[2048/x, 2048] on x=4", "f32[2048, 2048/x] on x=4 order(1,0)"}};
+    alarm(PATIENCE);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        tight t = {parsed(pairs[i][0]), parsed(pairs[i][1]), RSH_PLAN_OPTS_INIT};
+        if (rsh_run_shm(RANKS, move_private_memory, &t)) fail_msg("%s: %s", pairs[i][1], rsh_error_detail());
+        rsh_layout_free(t.from);
+        rsh_layout_free(t.to);
+    }
+    alarm(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_in_arenas_move_as_in_one_process),
@@ -355,6 +371,7 @@ int main(void) {
         cmocka_unit_test(a_reshard_gives_every_element_its_place),
         cmocka_unit_test(a_run_on_private_memory_is_seen_by_the_peers),
         cmocka_unit_test(private_memory_keeps_a_ceiling),
+        cmocka_unit_test(private_memory_moves_beyond_the_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

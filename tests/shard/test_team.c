@@ -1,33 +1,10 @@
 /* Team: ranks that share cores make one another's moves; runs, memory that changes, refusals, ranks that leave. */
-#include "scene.h"
-
-#include <sched.h>
+#include "one_core.h"
 
 #include "shard/team.h"
 
 #define WIDE "f32[40/x, 36] on x=%d"
 #define TALL "f32[40, 36/x] on x=%d"
-
-/* Threads that are started from here have one core, whatever the machine has. */
-static int with_one_core(void **state) {
-    static cpu_set_t before;
-    cpu_set_t one;
-    if (sched_getaffinity(0, sizeof before, &before)) return -1;
-    CPU_ZERO(&one);
-    for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
-        if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
-    *state = &before;
-    return sched_setaffinity(0, sizeof one, &one);
-}
-
-static int with_all_cores(void **state) { return sched_setaffinity(0, sizeof(cpu_set_t), *state); }
-
-static void on_ranks(int n, rsh_rank_fn fn) {
-    alarm(PATIENCE);
-    rsh_status st = rsh_run(n, fn, &n);
-    alarm(0);
-    if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
-}
 
 static rsh_status bind_team(rsh_comm *comm, int n, bound *b) {
     char from[64], to[64];
@@ -166,8 +143,6 @@ static void ranks_with_few_neighbours_are_no_team(void **state) {
     (void)state;
     on_ranks(4, shift);
 }
-
-#define ON_ONE_CORE(test) cmocka_unit_test_setup_teardown(test, with_one_core, with_all_cores)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -91,7 +91,7 @@ static void a_dim_that_the_tensor_does_not_have_is_refused_when_built(void **sta
 static void a_chunk_spec_without_placements_or_with_bad_ones_is_refused(void **state) {
     (void)state;
     rsh_spec *s = NULL;
-    rsh_placement bad = {.rank = -2};
+    rsh_remote_device bad = {.rank = -2};
     assert_int_equal(rsh_spec_chunk(0, 0, &bad, &s), RSH_EVALUE);
     assert_int_equal(rsh_spec_chunk(0, 1, NULL, &s), RSH_EVALUE);
     assert_int_equal(rsh_spec_chunk(0, 1, &bad, &s), RSH_EVALUE);
@@ -104,7 +104,7 @@ static void questions_about_chunks_are_for_chunk_specs(void **state) {
     rsh_spec *s = parse("boxes([0]+[4] rank:0)"), *c = parse("chunk(-1; rank:4/cuda:2, trainer0)");
     int dim;
     int64_t a, b;
-    const rsh_placement *p = NULL;
+    const rsh_remote_device *p = NULL;
     assert_int_equal(rsh_spec_chunk_dim(s, 1, &dim), RSH_EUNSUP);
     assert_int_equal(rsh_spec_chunk_index(s, 0, &a), RSH_EUNSUP);
     assert_int_equal(rsh_spec_chunk_params(s, 4, 1, 0, &a, &b), RSH_EUNSUP);
@@ -177,7 +177,7 @@ static void wrong_texts_are_refused_at_their_column(void **state) {
         {"chunk(0; rank:0) x", "spec:18: expected the end"},
         {"chunk(99999999999; rank:0)", "dim 99999999999"},
         {"boxes()", "spec:7: expected \"[\""},
-        {"boxes([0]+[1,2])", "1 offsets and 2 sizes"},
+        {"boxes([0]+[1,2])", "1 offset and 2 sizes"},
         {"boxes([0][1])", "spec:10: expected \"+\""},
         {"boxes([-1]+[1])", "spec:8: expected a number"},
         {"boxes([99999999999999999999]+[1])", "beyond 2^63"},
@@ -195,12 +195,12 @@ static void wrong_texts_are_refused_at_their_column(void **state) {
     assert_int_equal(rsh_spec_parse("chunk(0; rank:0/gpu)", &s), RSH_ERUNTIME);
 }
 
-static rsh_placement any_placement(uint64_t *seed) {
+static rsh_remote_device any_placement(uint64_t *seed) {
     static const char *const texts[] = {"rank:%d", "rank:%d/cuda:3", "cuda:%d", "w_%d", "w-%d.a/cpu:1", "meta"};
     char text[40];
-    rsh_placement p;
+    rsh_remote_device p;
     snprintf(text, sizeof text, texts[make_below(seed, 6)], (int)make_below(seed, 40));
-    assert_int_equal(rsh_placement_parse(text, &p), RSH_OK);
+    assert_int_equal(rsh_remote_device_parse(text, &p), RSH_OK);
     return p;
 }
 
@@ -218,7 +218,7 @@ static void random_specs_come_back_from_their_text(void **state) {
     uint64_t seed = make_seed("text");
     for (int i = 0; i < 3000; i++) {
         rsh_spec *s = NULL;
-        rsh_placement owners[9];
+        rsh_remote_device owners[9];
         rsh_shard_meta list[13];
         int64_t n = 1 + make_below(&seed, 9), size[8];
         for (int64_t k = 0; k < n; k++) owners[k] = any_placement(&seed);

@@ -85,9 +85,9 @@ static void a_kind_must_build_the_size_and_properties_it_was_asked_for(void **st
 
 static void a_kind_that_fails_without_a_word_does_not_get_the_words_of_an_older_failure(void **state) {
     (void)state;
-    rsh_placement p;
+    rsh_remote_device p;
     rsh_spec *s = NULL;
-    assert_int_equal(rsh_placement_parse("rank:foo", &p), RSH_EVALUE);
+    assert_int_equal(rsh_remote_device_parse("rank:foo", &p), RSH_EVALUE);
     assert_int_equal(build_with(build_silently), RSH_EKEY);
     assert_null(strstr(rsh_error_detail(), "foo"));
     assert_non_null(strstr(rsh_error_detail(), "\"mine\" failed to build"));
@@ -105,7 +105,7 @@ static void a_kind_that_fails_without_a_word_does_not_get_the_words_of_an_older_
 static void answers_need_a_place(void **state) {
     (void)state;
     int64_t n;
-    const rsh_placement *placements;
+    const rsh_remote_device *placements;
     rsh_spec *s = NULL;
     assert_int_equal(rsh_spec_chunk_ranks(0, 2, NULL, &s), RSH_OK);
     assert_int_equal(rsh_spec_chunk_dim(s, 2, NULL), RSH_EVALUE);

@@ -204,10 +204,10 @@ static rsh_status texts(void *ctx, rsh_comm *comm) {
     keep(&text, "", 1);
     static const char *const expected[2] = {
         "ShardedTensor(size=[3, 2], dtype=f32, requires_grad=false, spec=chunk(0; rank:0/cpu, rank:1/cpu)) "
-        "on rank 0 of 2, 1 shards\n[0,0]+[2,2] rank:0/cpu:\ntensor([[1.5, 1.5],\n        [1.5, 1.5]], size=[2, 2], "
+        "on rank 0 of 2, 1 shard\n[0,0]+[2,2] rank:0/cpu:\ntensor([[1.5, 1.5],\n        [1.5, 1.5]], size=[2, 2], "
         "dtype=f32)\n",
         "ShardedTensor(size=[3, 2], dtype=f32, requires_grad=false, spec=chunk(0; rank:0/cpu, rank:1/cpu)) "
-        "on rank 1 of 2, 1 shards\n[2,0]+[1,2] rank:1/cpu:\ntensor([[1.5, 1.5]], size=[1, 2], dtype=f32)\n"};
+        "on rank 1 of 2, 1 shard\n[2,0]+[1,2] rank:1/cpu:\ntensor([[1.5, 1.5]], size=[1, 2], dtype=f32)\n"};
     RSH_REQUIRE(!strcmp(text.data, expected[me]), RSH_ERUNTIME, "%s", text.data);
     free(text.data);
     rsh_torch_free(t);

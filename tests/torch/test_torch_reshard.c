@@ -269,11 +269,11 @@ static rsh_status other_devices(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int64_t size[2] = {8, 6};
     cutting c = cut_chunks(RSH_F32, 2, size, 0, 2, NULL);
-    rsh_placement p[2];
+    rsh_remote_device p[2];
     rsh_spec *from, *to;
     rsh_torch_tensor *a, *b = NULL;
-    RSH_TRY(rsh_placement_parse("rank:0/cpu", &p[0]));
-    RSH_TRY(rsh_placement_parse("rank:1/cuda:0", &p[1]));
+    RSH_TRY(rsh_remote_device_parse("rank:0/cpu", &p[0]));
+    RSH_TRY(rsh_remote_device_parse("rank:1/cuda:0", &p[1]));
     RSH_TRY(rsh_spec_chunk(0, 2, p, &to));
     RSH_TRY(rsh_spec_chunk_ranks(0, 2, NULL, &from));
     RSH_TRY(make_filled(from, &c, NULL, &a));

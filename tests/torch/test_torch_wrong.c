@@ -129,6 +129,34 @@ static rsh_status freed_after_the_group(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
+static rsh_status destroyed_too_early(void *ctx, rsh_comm *comm) {
+    (void)ctx;
+    scene s;
+    rsh_group *g;
+    rsh_torch_opts opts = RSH_TORCH_OPTS_INIT;
+    rsh_torch_tensor *t;
+    rsh_partial *p;
+    RSH_TRY(set_up(&s, comm));
+    CHECK_STATUS(RSH_EBUSY, rsh_group_destroy());
+    CHECK(!strcmp(rsh_error_detail(), "the default group still has 1 tensor"));
+    RSH_TRY(rsh_partial_new(rsh_torch_shard(s.a, 0)->tensor, RSH_OP_SUM, NULL, &p));
+    RSH_TRY(rsh_group_new(W, (int[]){0, 1, 2}, &g));
+    opts.group = g;
+    RSH_TRY(rsh_torch_ones(s.rows, 2, s.size, &opts, &t));
+    rsh_group_free(g);
+    rsh_torch_free(s.a);
+    CHECK_STATUS(RSH_EBUSY, rsh_group_destroy());
+    rsh_torch_free(t); /* of a subgroup that is gone */
+    CHECK_STATUS(RSH_EBUSY, rsh_group_destroy());
+    rsh_partial_free(p);
+    rsh_spec_free(s.rows);
+    return RSH_OK; /* the group is destroyed behind it */
+}
+
+static void a_group_with_tensors_is_not_destroyed(void **state) {
+    (void)state;
+    run_engines(W, destroyed_too_early, NULL);
+}
 static void a_tensor_freed_after_its_group_leaves_nothing_behind(void **state) {
     (void)state;
     run_engines(W, freed_after_the_group, NULL);
@@ -148,6 +176,7 @@ static void integers_have_no_gradient_however_the_tensor_is_made(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_with_tensors_is_not_destroyed),
         cmocka_unit_test(a_result_needs_a_place_on_every_rank),
         cmocka_unit_test(a_shard_has_the_dtype_of_its_tensor),
         cmocka_unit_test(a_tensor_freed_after_its_group_leaves_nothing_behind),

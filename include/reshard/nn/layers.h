@@ -69,7 +69,7 @@ RSH_API rsh_status rsh_layer_norm_new(int ndim, const int64_t *sizes, double eps
                                       rsh_dtype dtype, rsh_module **module);
 /* Over the last dim: "weight" of ones.  Local. */
 RSH_API rsh_status rsh_rms_norm_new(int64_t size, double eps, rsh_dtype dtype, rsh_module **module);
-/* In training only; each forward is one random call.  Local. */
+/* Dropout, in training only; each forward is one random call.  Then ReLU, and GELU.  Local. */
 RSH_API rsh_status rsh_dropout_new(double p, rsh_module **module);
 RSH_API rsh_status rsh_relu_new(rsh_module **module);
 RSH_API rsh_status rsh_gelu_new(rsh_gelu form, rsh_module **module);

@@ -39,7 +39,8 @@ typedef struct rsh_module_kind {
  * is in training.  The caller frees *out.
  * RSH_EVALUE if the kind has no name, or negative numbers; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_module_new(const rsh_module_kind *kind, const void *state, rsh_module **out);
-/* One more reference to the same module.  Never fails; NULL for NULL.  Local. */
+/* One more reference to the same module.  Never fails; NULL for NULL.  The caller frees the result,
+ * once for every hold.  Local. */
 RSH_API rsh_module *rsh_module_hold(rsh_module *m);
 /* Drops one reference; the last one frees the module.  No-op for NULL.  Local. */
 RSH_API void rsh_module_free(rsh_module *m);
@@ -109,11 +110,11 @@ RSH_API rsh_status rsh_module_modules(rsh_module *m, rsh_module_visit fn, void *
 /* The same with children before their parents, as PyTorch's apply.  Local. */
 RSH_API rsh_status rsh_module_apply(rsh_module *m, rsh_module_visit fn, void *ctx);
 
-/* Training or evaluation, for the whole tree; and of one module.  Local. */
+/* Sets training or evaluation for the whole tree; and says which of them a module is in.  Local. */
 RSH_API void rsh_module_train(rsh_module *m, bool training);
 RSH_API bool rsh_module_training(const rsh_module *m);
-/* Whether every parameter of the tree requires a gradient.  RSH_ETYPE if one cannot: then none has
- * changed.  Local. */
+/* Says whether every parameter of the tree requires a gradient.
+ * RSH_ETYPE if one cannot: then none has changed.  Local. */
 RSH_API rsh_status rsh_module_require_grad(rsh_module *m, bool requires_grad);
 /* Drops the gradients of all parameters.  Local. */
 RSH_API rsh_status rsh_module_zero_grad(rsh_module *m);

@@ -201,16 +201,17 @@ RSH_API rsh_status rsh_nn_attention(rsh_value *q, rsh_value *k, rsh_value *v, rs
 
 /* ---- losses ---- */
 
-typedef enum rsh_reduction { RSH_REDUCE_MEAN, RSH_REDUCE_SUM, RSH_REDUCE_NONE } rsh_reduction;
+typedef enum rsh_loss_reduction { RSH_LOSS_MEAN, RSH_LOSS_SUM, RSH_LOSS_NONE } rsh_loss_reduction;
 
 typedef struct rsh_cross_entropy_opts {
     size_t struct_size;      /* sizeof(rsh_cross_entropy_opts) */
-    rsh_reduction reduction; /* mean: over targets that are not ignored; NaN if there are none */
+    rsh_loss_reduction reduction; /* mean: over targets that are not ignored; NaN if there are
+                                     none */
     bool ignore;             /* ignore targets of ignore_index */
     int64_t ignore_index;
     double label_smoothing; /* from 0 to 1: the share of the target that all classes get evenly */
 } rsh_cross_entropy_opts;
-#define RSH_CROSS_ENTROPY_OPTS_INIT {sizeof(rsh_cross_entropy_opts), RSH_REDUCE_MEAN, 0, 0, 0}
+#define RSH_CROSS_ENTROPY_OPTS_INIT {sizeof(rsh_cross_entropy_opts), RSH_LOSS_MEAN, 0, 0, 0}
 
 /* Of logits with classes in dim 1 (dim 0 if there is one dim) and class indices (i64) in the other
  * dims.  `opts` of NULL are zeros.
@@ -219,7 +220,7 @@ typedef struct rsh_cross_entropy_opts {
 RSH_API rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target,
                                         const rsh_cross_entropy_opts *opts, rsh_value **out);
 /* (a - b)^2 of values with equal sizes.  Local. */
-RSH_API rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_reduction reduction,
+RSH_API rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_loss_reduction reduction,
                               rsh_value **out);
 
 #ifdef __cplusplus

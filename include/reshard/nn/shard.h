@@ -19,10 +19,10 @@ extern "C" {
 #endif
 
 /* Cuts a parameter by a spec: the values are those of rank `src_rank`.  It requires a gradient if
- * it did before.  Other modules that share the parameter keep the whole one. RSH_EATTR if the
- * module has nothing of the name; RSH_EKEY if it is a buffer or a child; RSH_EVALUE if it has no
- * value, is distributed already or is not dense; otherwise as rsh_shard_tensor. Collective over the
- * group. */
+ * it did before.  Other modules that share the parameter keep the whole one.
+ * RSH_EATTR if the module has nothing of the name; RSH_EKEY if it is a buffer or a child;
+ * RSH_EVALUE if it has no value, is distributed already or is not dense; otherwise as
+ * rsh_shard_tensor.  Collective over the group. */
 RSH_API rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *spec,
                                        int src_rank, rsh_group *group);
 
@@ -40,7 +40,7 @@ typedef struct rsh_sharding_plan rsh_sharding_plan;
 
 /* An empty plan.  The caller frees *out.  RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_sharding_plan_new(rsh_sharding_plan **out);
-/* No-op for NULL.  Local. */
+/* Frees the plan.  No-op for NULL.  Local. */
 RSH_API void rsh_sharding_plan_free(rsh_sharding_plan *p);
 /* Adds an entry: a parameter by path and its spec, or a module by path and its sharder, which is
  * copied; the other one is NULL.  Specs are held.  RSH_ENOMEM.  Local. */
@@ -59,11 +59,12 @@ typedef struct rsh_sharding_planner {
 } rsh_sharding_planner;
 
 /* Shards a module by a plan.  All parameters and modules are made first; then they are put in
- * place, a tied parameter in all its places; then hooks are added for outputs. RSH_ETYPE if an
- * entry has neither or both of spec and sharder, or an output has no spec; RSH_EKEY for a sharder
- * at ""; RSH_ERUNTIME for a parameter inside a module that has a sharder; RSH_EATTR if a path leads
- * nowhere; RSH_EVALUE if a parameter is named twice, a sharder returns no new module, or ranks have
- * different plans; otherwise as rsh_shard_parameter. Collective over the group. */
+ * place, a tied parameter in all its places; then hooks are added for outputs.
+ * RSH_ETYPE if an entry has neither or both of spec and sharder, or an output has no spec; RSH_EKEY
+ * for a sharder at ""; RSH_ERUNTIME for a parameter inside a module that has a sharder; RSH_EATTR
+ * if a path leads nowhere; RSH_EVALUE if a parameter is named twice, a sharder returns no new
+ * module, or ranks have different plans; otherwise as rsh_shard_parameter.  Collective over the
+ * group. */
 RSH_API rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int src_rank,
                                     rsh_group *group);
 /* The same with a plan that a planner makes.  Collective over the group. */

@@ -16,7 +16,7 @@ typedef struct rsh_state_dict rsh_state_dict;
 
 /* An empty state dict.  The caller frees *out.  RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_state_dict_new(rsh_state_dict **out);
-/* No-op for NULL.  Local. */
+/* Frees the dict and drops its values.  No-op for NULL.  Local. */
 RSH_API void rsh_state_dict_free(rsh_state_dict *d);
 /* Number of entries; the name and value of the i-th, borrowed, NULL beyond the last.  Local. */
 RSH_API int64_t rsh_state_dict_count(const rsh_state_dict *d);

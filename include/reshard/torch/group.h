@@ -27,8 +27,8 @@ typedef struct rsh_group rsh_group;
  * RSH_ERUNTIME if the thread has a default group; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_group_init(rsh_comm *world);
 /* Frees the default group.
- * RSH_EBUSY while a subgroup exists or a group is entered; RSH_ERUNTIME if there is no default
- * group.  Local. */
+ * RSH_EBUSY while a subgroup or a tensor of the group or a subgroup exists, or a group is entered;
+ * RSH_ERUNTIME if there is no default group.  Local. */
 RSH_API rsh_status rsh_group_destroy(void);
 /* The default group, borrowed; NULL if there is none.  Local. */
 RSH_API rsh_group *rsh_group_default(void);
@@ -85,7 +85,7 @@ typedef struct rsh_objects {
  * Collective. */
 RSH_API rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t bytes,
                                                rsh_objects **out);
-/* No-op for NULL.  Local. */
+/* Frees the list and its bytes.  No-op for NULL.  Local. */
 RSH_API void rsh_objects_free(rsh_objects *o);
 
 /* For all that follow:

@@ -29,33 +29,33 @@ RSH_API int64_t rsh_chunk_size(int64_t n, int64_t s, int64_t c);
 /* Where it begins: min(s*c, n), so that empty chunks lie at the end and never outside. */
 RSH_API int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c);
 
-/* ---- where a shard lives ---- */
+/* ---- where a shard lives: its placement, as PyTorch calls it, is a remote device ---- */
 
 /* Parses "cpu", "cuda:1".  RSH_ERUNTIME if there is no such device. */
 RSH_API rsh_status rsh_device_parse(const char *text, rsh_device *out);
 RSH_API bool rsh_device_equal(rsh_device a, rsh_device b);
 
 #define RSH_WORKER_TEXT 64
-#define RSH_PLACEMENT_TEXT 128
+#define RSH_REMOTE_DEVICE_TEXT 128
 
-typedef struct rsh_placement {
+typedef struct rsh_remote_device {
     char worker[RSH_WORKER_TEXT]; /* "": none.  Letters, digits, "_", "-", ".".  A worker name is
                                      parsed, printed and compared, but a tensor cannot be placed by
                                      one */
     int rank;                     /* -1: none */
     rsh_device device;
-} rsh_placement;
+} rsh_remote_device;
 
 /* Parses "rank:3/cpu", "rank:3", "cpu", "trainer0/cuda:0", "trainer0".
  * RSH_EVALUE if the text is malformed; RSH_ERUNTIME if the device after the slash does not
  * exist. */
-RSH_API rsh_status rsh_placement_parse(const char *text, rsh_placement *out);
-RSH_API void rsh_placement_print(const rsh_placement *p,
-                                 char text[RSH_PLACEMENT_TEXT]); /* "" for NULL */
-RSH_API bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b);
+RSH_API rsh_status rsh_remote_device_parse(const char *text, rsh_remote_device *out);
+RSH_API void rsh_remote_device_print(const rsh_remote_device *p,
+                                     char text[RSH_REMOTE_DEVICE_TEXT]); /* "" for NULL */
+RSH_API bool rsh_remote_device_equal(const rsh_remote_device *a, const rsh_remote_device *b);
 /* Is it a rank of a group of `size`?  RSH_EVALUE if it has no rank or one outside the group;
  * RSH_ERUNTIME if it is the name of a worker. */
-RSH_API rsh_status rsh_placement_check(const rsh_placement *p, int size);
+RSH_API rsh_status rsh_remote_device_check(const rsh_remote_device *p, int size);
 
 /* ---- metadata ---- */
 
@@ -63,7 +63,7 @@ typedef struct rsh_shard_meta {
     int ndim;
     int64_t offsets[RSH_MAX_NDIM], sizes[RSH_MAX_NDIM];
     bool has_placement;
-    rsh_placement placement;
+    rsh_remote_device placement;
 } rsh_shard_meta;
 
 /* Metadata from lists; `placement` is a text, NULL for none.
@@ -108,13 +108,13 @@ typedef struct rsh_tensor_meta {
 RSH_API rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim,
                                        const int64_t *size, const rsh_tensor_props *props,
                                        rsh_tensor_meta **out);
-/* A copy, which the caller frees. */
+/* Copies the metadata.  The caller frees *out. */
 RSH_API rsh_status rsh_tensor_meta_copy(const rsh_tensor_meta *m, rsh_tensor_meta **out);
-/* No-op for NULL. */
+/* Frees the metadata.  No-op for NULL. */
 RSH_API void rsh_tensor_meta_free(rsh_tensor_meta *m);
-/* Everything equal, shards in the same order. */
+/* Is everything equal, and are the shards in the same order? */
 RSH_API bool rsh_tensor_meta_equal(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
-/* The same tensor cut the same way: order and empty shards do not matter. */
+/* Is it the same tensor, cut the same way?  Order and empty shards do not matter. */
 RSH_API bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
 /* Writes JSON; load reads it back into an equal object, which the caller frees.
  * RSH_EIO if the sink stops; RSH_ERUNTIME if the text is not such JSON, or names a memory format
@@ -122,10 +122,13 @@ RSH_API bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_met
 RSH_API rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink);
 RSH_API rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tensor_meta **out);
 
-/* RSH_EVALUE if shards overlap; the sentence names the first shard that overlaps one before it, and
- * that one.  Empty shards overlap nothing.  100,000 boxes take well under a second. */
+/* Checks that no two shards overlap.  Empty shards overlap nothing.  100,000 boxes take well under
+ * a second.
+ * RSH_EVALUE if shards overlap; the sentence names the first shard that overlaps one before it, and
+ * that one. */
 RSH_API rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards);
-/* RSH_EVALUE if numbers of dims differ, a shard (an empty one too) reaches outside, or the volumes
+/* Checks that shards which do not overlap are a whole tensor of this size.
+ * RSH_EVALUE if numbers of dims differ, a shard (an empty one too) reaches outside, or the volumes
  * do not add up to the tensor's. */
 RSH_API rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int ndim,
                                            const int64_t *size);
@@ -164,7 +167,7 @@ RSH_API rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec 
 /* n >= 1 chunks along `dim` (negative: from the end); the position in the list is the number of the
  * chunk, the rank in it the owner.  A rank may own several chunks or none.  The caller frees *out.
  * RSH_EVALUE if n < 1. */
-RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_placement *placements,
+RSH_API rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_remote_device *placements,
                                   rsh_spec **out);
 /* The same with one placement "rank:R/cpu" per entry of `ranks`; NULL: 0 to n-1.  The caller frees
  * *out. */
@@ -195,7 +198,7 @@ RSH_API bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim);
 RSH_API rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim);
 /* The placements, borrowed. */
 RSH_API rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n,
-                                             const rsh_placement **placements);
+                                             const rsh_remote_device **placements);
 /* First position of a rank among the placements; RSH_ERUNTIME if it has none. */
 RSH_API rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out);
 /* Start and size of the rank's first chunk of a dim of n elements over W chunks; RSH_EVALUE if it

@@ -11,8 +11,9 @@
  * A rank that is not a member of the group gets RSH_ERUNTIME.
  *
  * Local shards are the entries of the metadata that this rank owns, in the order of the metadata,
- * dense and row-major, also where they are empty.  Free a tensor before its group.  The
- * caller frees what functions write to *out. */
+ * dense and row-major, also where they are empty.  Free a tensor before its group: the default
+ * group cannot be destroyed while it has tensors.  The caller frees what functions write to
+ * *out. */
 #ifndef RESHARD_TORCH_TENSOR_H
 #define RESHARD_TORCH_TENSOR_H
 
@@ -95,22 +96,23 @@ RSH_API rsh_status rsh_torch_rand_like(const rsh_torch_tensor *t, const rsh_tens
 RSH_API rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
                                         uint64_t seed, rsh_torch_tensor **out);
 
-/* From the shards of each rank, whose storage is shared.  `size` entries of -1 are inferred: there
- * is one shard per rank then, stacked along dim 0 in rank order, and other entries must be what
- * that gives.  The spec is inferred; shards are in the order of its metadata.
+/* Makes a tensor from the shards of each rank, whose storage it shares.  `size` entries of -1 are
+ * inferred: there is one shard per rank then, stacked along dim 0 in rank order, and other entries
+ * must be what that gives.  The spec is inferred; shards are in the order of its metadata.
  * RSH_EVALUE, naming the property and the ranks, if what ranks give does not go together.
  * Collective. */
 RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim,
                                          const int64_t *size, rsh_group *group,
                                          rsh_torch_tensor **out);
-/* From this rank's shards and metadata of the whole; spec NULL: inferred.
+/* Makes a tensor from this rank's shards and metadata of the whole; if spec is NULL, it is
+ * inferred.
  * RSH_ERUNTIME if n is not the number of shards that the metadata give this rank; RSH_EVALUE if a
  * shard differs from its metadata.  Local. */
 RSH_API rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards,
                                                   const rsh_tensor_meta *meta, const rsh_spec *spec,
                                                   rsh_group *group, rsh_torch_tensor **out);
-/* From this rank's only tensor (shared) and the spec; a rank that owns nothing may give NULL, and
- * then needs props for the dtype (f32 otherwise).
+/* Makes a tensor from this rank's only tensor (shared) and the spec; a rank that owns nothing may
+ * give NULL, and then needs props for the dtype (f32 otherwise).
  * RSH_EVALUE if the tensor is not dense or has another shape, the rank owns several shards, or the
  * spec does not cover the size.  Local. */
 RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props,
@@ -136,7 +138,8 @@ RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *sp
 RSH_API rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                      rsh_group *group, const rsh_tensor_props *props,
                                      rsh_torch_tensor **out);
-RSH_API void rsh_torch_free(rsh_torch_tensor *t); /* no-op for NULL */
+/* Frees the tensor.  No-op for NULL.  Local. */
+RSH_API void rsh_torch_free(rsh_torch_tensor *t);
 
 /* ---- getters: local; returned pointers are borrowed and live as long as the tensor ---- */
 
@@ -185,9 +188,9 @@ RSH_API rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_t
  * RSH_ETYPE for complex to real; RSH_ERUNTIME if the tensor requires a gradient and the dtype has
  * none.  Local. */
 RSH_API rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out);
-/* New memory.  Local. */
+/* The same elements in new memory.  Local. */
 RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out);
-/* The same memory, without requires_grad.  Local. */
+/* A tensor on the same memory, without requires_grad.  Local. */
 RSH_API rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out);
 /* copy_: copies the elements of src to dst; converts if the dtypes differ.
  * RSH_ERUNTIME if they are cut differently or belong to different groups; RSH_ETYPE for complex to
@@ -223,7 +226,7 @@ RSH_API rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const s
  * RSH_EIO if the sink stops.  Local. */
 RSH_API rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink);
 
-/* As a sharded tensor of the core: the same memory, to be used with plans.  Local. */
+/* The tensor as a sharded tensor of the core, on the same memory, to be used with plans.  Local. */
 RSH_API rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **out);
 
 /* ---- the functions of torch.nn.init ----

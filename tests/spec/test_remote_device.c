@@ -1,4 +1,4 @@
-/* Placements and devices: text to value and back. */
+/* Remote devices and devices: text to value and back. */
 #include "spec/make.h"
 
 typedef struct form {
@@ -29,17 +29,17 @@ static void every_form_of_the_text_is_read_and_printed(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const form *f = &forms[i];
-        rsh_placement p, again;
-        char text[RSH_PLACEMENT_TEXT];
-        assert_int_equal(rsh_placement_parse(f->text, &p), RSH_OK);
+        rsh_remote_device p, again;
+        char text[RSH_REMOTE_DEVICE_TEXT];
+        assert_int_equal(rsh_remote_device_parse(f->text, &p), RSH_OK);
         assert_string_equal(p.worker, f->worker);
         assert_int_equal(p.rank, f->rank);
         assert_int_equal(p.device.type, f->type);
         assert_int_equal(p.device.index, f->index);
-        rsh_placement_print(&p, text);
+        rsh_remote_device_print(&p, text);
         assert_string_equal(text, f->printed);
-        assert_int_equal(rsh_placement_parse(text, &again), RSH_OK);
-        assert_true(rsh_placement_equal(&p, &again));
+        assert_int_equal(rsh_remote_device_parse(text, &again), RSH_OK);
+        assert_true(rsh_remote_device_equal(&p, &again));
     }
 }
 
@@ -47,10 +47,10 @@ static void placements_are_equal_if_all_three_parts_are(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         for (size_t j = 0; j < sizeof forms / sizeof *forms; j++) {
-            rsh_placement a, b;
-            assert_int_equal(rsh_placement_parse(forms[i].text, &a), RSH_OK);
-            assert_int_equal(rsh_placement_parse(forms[j].text, &b), RSH_OK);
-            assert_int_equal(rsh_placement_equal(&a, &b), !strcmp(forms[i].printed, forms[j].printed));
+            rsh_remote_device a, b;
+            assert_int_equal(rsh_remote_device_parse(forms[i].text, &a), RSH_OK);
+            assert_int_equal(rsh_remote_device_parse(forms[j].text, &b), RSH_OK);
+            assert_int_equal(rsh_remote_device_equal(&a, &b), !strcmp(forms[i].printed, forms[j].printed));
         }
 }
 
@@ -80,12 +80,12 @@ static void malformed_placements_are_refused_by_kind(void **state) {
                                         "a-name-that-is-longer-than-what-there-is-room-for-in-a-placement-of-ours"};
     static const char *const runtime[] = {"rank:0/foo",   "rank:0/cuda:foo", "rank:0/cpu2",    "rank:0/",
                                           "trainer0/gpu", "rank:0/cuda:",    "rank:0/cuda:1:2"};
-    rsh_placement p = {.rank = 77};
+    rsh_remote_device p = {.rank = 77};
     for (size_t i = 0; i < sizeof value / sizeof *value; i++)
-        assert_int_equal(rsh_placement_parse(value[i], &p), RSH_EVALUE);
+        assert_int_equal(rsh_remote_device_parse(value[i], &p), RSH_EVALUE);
     for (size_t i = 0; i < sizeof runtime / sizeof *runtime; i++)
-        assert_int_equal(rsh_placement_parse(runtime[i], &p), RSH_ERUNTIME);
-    assert_int_equal(rsh_placement_parse(NULL, &p), RSH_EVALUE);
+        assert_int_equal(rsh_remote_device_parse(runtime[i], &p), RSH_ERUNTIME);
+    assert_int_equal(rsh_remote_device_parse(NULL, &p), RSH_EVALUE);
     assert_int_equal(p.rank, 77);
 }
 
@@ -115,15 +115,15 @@ static void every_device_is_read_with_and_without_an_index(void **state) {
 
 static void a_placement_must_be_a_rank_of_the_group(void **state) {
     (void)state;
-    rsh_placement p;
-    assert_int_equal(rsh_placement_parse("rank:3/cpu", &p), RSH_OK);
-    assert_int_equal(rsh_placement_check(&p, 4), RSH_OK);
-    assert_int_equal(rsh_placement_check(&p, 3), RSH_EVALUE);
-    assert_int_equal(rsh_placement_check(NULL, 3), RSH_EVALUE);
-    assert_int_equal(rsh_placement_parse("cpu", &p), RSH_OK);
-    assert_int_equal(rsh_placement_check(&p, 4), RSH_EVALUE);
-    assert_int_equal(rsh_placement_parse("trainer0/cpu", &p), RSH_OK);
-    assert_int_equal(rsh_placement_check(&p, 4), RSH_ERUNTIME);
+    rsh_remote_device p;
+    assert_int_equal(rsh_remote_device_parse("rank:3/cpu", &p), RSH_OK);
+    assert_int_equal(rsh_remote_device_check(&p, 4), RSH_OK);
+    assert_int_equal(rsh_remote_device_check(&p, 3), RSH_EVALUE);
+    assert_int_equal(rsh_remote_device_check(NULL, 3), RSH_EVALUE);
+    assert_int_equal(rsh_remote_device_parse("cpu", &p), RSH_OK);
+    assert_int_equal(rsh_remote_device_check(&p, 4), RSH_EVALUE);
+    assert_int_equal(rsh_remote_device_parse("trainer0/cpu", &p), RSH_OK);
+    assert_int_equal(rsh_remote_device_check(&p, 4), RSH_ERUNTIME);
     assert_non_null(strstr(rsh_error_detail(), "trainer0"));
 }
 

@@ -1,4 +1,4 @@
-/* Placement: the owner of a shard as text: a rank or the name of a worker, and a device. */
+/* Remote device: the owner of a shard as text: a rank or the name of a worker, and a device. */
 #include "spec/spec.h"
 
 #include <limits.h>
@@ -61,7 +61,7 @@ static bool is_worker_name(const char *name, size_t length) {
 }
 
 /* What stands before the slash: "rank:N", or the name of a worker. */
-static rsh_status read_owner(const char *text, size_t length, rsh_placement *p) {
+static rsh_status read_owner(const char *text, size_t length, rsh_remote_device *p) {
     if (memchr(text, ':', length)) {
         bool ok = length > 5 && !memcmp(text, "rank:", 5) && read_number(text + 5, length - 5, true, &p->rank);
         RSH_REQUIRE(ok, RSH_EVALUE, "\"%.*s\" is not an owner; \"rank:3\" is", (int)rshi_min((int64_t)length, 100),
@@ -75,9 +75,9 @@ static rsh_status read_owner(const char *text, size_t length, rsh_placement *p) 
     return RSH_OK;
 }
 
-rsh_status rsh_placement_parse(const char *text, rsh_placement *out) {
+rsh_status rsh_remote_device_parse(const char *text, rsh_remote_device *out) {
     RSH_REQUIRE(text && out, RSH_EVALUE, "a placement with NULL for %s", text ? "the result" : "the text");
-    rsh_placement p = {.rank = -1, .device = {RSH_DEVICE_CPU, -1}};
+    rsh_remote_device p = {.rank = -1, .device = {RSH_DEVICE_CPU, -1}};
     const char *slash = strchr(text, '/');
     RSH_REQUIRE(!slash || !strchr(slash + 1, '/'), RSH_EVALUE, "the placement \"%.100s\" has more than one slash",
                 text);
@@ -88,7 +88,7 @@ rsh_status rsh_placement_parse(const char *text, rsh_placement *out) {
     return RSH_OK;
 }
 
-void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]) {
+void rsh_remote_device_print(const rsh_remote_device *p, char text[RSH_REMOTE_DEVICE_TEXT]) {
     char owner[RSH_WORKER_TEXT + 1] = "", device[32];
     if (!text) return;
     text[0] = '\0';
@@ -99,18 +99,18 @@ void rsh_placement_print(const rsh_placement *p, char text[RSH_PLACEMENT_TEXT]) 
         snprintf(owner, sizeof owner, "rank:%d/", p->rank);
     const char *name = (unsigned)p->device.type < RSH_DEVICE_COUNT ? device_name[p->device.type] : "?";
     snprintf(device, sizeof device, p->device.index >= 0 ? "%s:%d" : "%s", name, p->device.index);
-    snprintf(text, RSH_PLACEMENT_TEXT, "%s%s", owner, device);
+    snprintf(text, RSH_REMOTE_DEVICE_TEXT, "%s%s", owner, device);
 }
 
-bool rsh_placement_equal(const rsh_placement *a, const rsh_placement *b) {
+bool rsh_remote_device_equal(const rsh_remote_device *a, const rsh_remote_device *b) {
     return a && b && a->rank == b->rank && rsh_device_equal(a->device, b->device) &&
            !strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
 }
 
-rsh_status rsh_placement_check(const rsh_placement *p, int size) {
-    char text[RSH_PLACEMENT_TEXT];
+rsh_status rsh_remote_device_check(const rsh_remote_device *p, int size) {
+    char text[RSH_REMOTE_DEVICE_TEXT];
     RSH_REQUIRE(p, RSH_EVALUE, "a shard without a placement; a rank of the group was expected");
-    rsh_placement_print(p, text);
+    rsh_remote_device_print(p, text);
     RSH_REQUIRE(!p->worker[0], RSH_ERUNTIME,
                 "\"%s\" names a worker, and workers cannot be looked up here; give its rank", text);
     RSH_REQUIRE(p->rank >= 0, RSH_EVALUE, "the placement \"%s\" has no rank", text);
@@ -118,7 +118,7 @@ rsh_status rsh_placement_check(const rsh_placement *p, int size) {
     return RSH_OK;
 }
 
-rsh_status rshi_placement_sound(const rsh_placement *p) {
+rsh_status rshi_remote_device_sound(const rsh_remote_device *p) {
     size_t length = strnlen(p->worker, RSH_WORKER_TEXT);
     RSH_REQUIRE(!length || is_worker_name(p->worker, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker",
                 RSH_WORKER_TEXT - 1, p->worker);

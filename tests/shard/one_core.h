@@ -1,0 +1,36 @@
+/* One core: ranks that are threads and share one core, so that they are a team wherever they can
+ * be. */
+#ifndef RESHARD_TESTS_ONE_CORE_H
+#define RESHARD_TESTS_ONE_CORE_H
+
+#include "scene.h"
+
+#include <sched.h>
+
+/* Threads that are started from here have one core, whatever the machine has. */
+static inline int with_one_core(void **state) {
+    static cpu_set_t before;
+    cpu_set_t one;
+    if (sched_getaffinity(0, sizeof before, &before)) return -1;
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+    *state = &before;
+    return sched_setaffinity(0, sizeof one, &one);
+}
+
+static inline int with_all_cores(void **state) {
+    return sched_setaffinity(0, sizeof(cpu_set_t), *state);
+}
+
+#define ON_ONE_CORE(test) cmocka_unit_test_setup_teardown(test, with_one_core, with_all_cores)
+
+/* The ranks get the number of ranks as their context. */
+static inline void on_ranks(int n, rsh_rank_fn fn) {
+    alarm(PATIENCE);
+    rsh_status st = rsh_run(n, fn, &n);
+    alarm(0);
+    if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* Ends of a team's runs: refusals, timeouts and failures, where some members read only and do not know one another. */
+#include "one_core.h"
+
+#include <time.h>
+
+#include "shard/team.h"
+
+#define MEMBERS 6
+#define FEW "f32[40/x, 36] on x=2"
+#define MANY "f32[40, 36/x] on x=6"
+
+static rsh_status bind_readers(rsh_comm *comm, bound *b) {
+    RSH_TRY(bind_on(&(scene){.where = THREADS}, comm, FEW, MANY, b));
+    CHECK(b->exec->team);
+    return RSH_OK;
+}
+
+static void pause_for(long milliseconds) { nanosleep(&(struct timespec){0, milliseconds * 1000000}, NULL); }
+
+/* ---- refusals ---- */
+
+/* What rank 5 gets wrong in the first and in the second of two runs, and what it is told. */
+static const char *const complaints[2] = {"rank 5: destination part 0 has no memory",
+                                          "rank 5: run_on needs memory for 0 source and 1 destination parts"};
+
+static rsh_status run_refused(const bound *b, rsh_comm *comm, int k) {
+    rsh_memory src = memory_of(b->src), dst = memory_of(b->dst), none = {NULL, NULL};
+    const rsh_memory *wrong = k ? NULL : &none;
+    CHECK(rsh_exec_run_on(b->exec, &src, rsh_comm_rank(comm) == 5 ? wrong : &dst) == RSH_EVALUE);
+    CHECK(strstr(rsh_error_detail(), complaints[k]));
+    return RSH_OK;
+}
+
+/* Rank 4 is slow, and rank 5 would be in its second run by then: each run has its own refusal all the same. */
+static rsh_status refuse_twice(void *ctx, rsh_comm *comm) {
+    bound b;
+    (void)ctx;
+    RSH_TRY(bind_readers(comm, &b));
+    for (int i = 0; i < 10; i++) {
+        if (rsh_comm_rank(comm) == 4) pause_for(20);
+        RSH_TRY(run_refused(&b, comm, 0));
+        RSH_TRY(run_refused(&b, comm, 1));
+        memset(memory_of(b.dst).data, 0xff, (size_t)rsh_tensor_count(rsh_sharded_part(b.dst, 0)) * sizeof(float));
+        RSH_TRY(rsh_exec_run(b.exec));
+        CHECK(check_result(b.dst) == RSH_OK);
+    }
+    unbind(&b);
+    return RSH_OK;
+}
+
+static void every_run_has_its_own_refusal(void **state) {
+    (void)state;
+    on_ranks(MEMBERS, refuse_twice);
+}
+
+/* ---- timeouts ---- */
+
+static atomic_int given_up;
+
+static rsh_status finish_by_tests(rsh_exec *e) {
+    rsh_status st = RSH_OK;
+    for (bool done = false; !st && !done;) st = rsh_exec_test(e, &done);
+    return st;
+}
+
+/* Alone, among other runs that are under way, or by asking again and again. */
+static rsh_status wait_in_some_way(bound b[2], int way) {
+    RSH_TRY(rsh_exec_begin(b[0].exec));
+    if (way == 1) RSH_TRY(rsh_exec_begin(b[1].exec));
+    return way == 2 ? finish_by_tests(b[0].exec) : rsh_exec_wait(b[0].exec);
+}
+
+/* Rank 5 is there and never comes.  Who waits for it says so, and has its memory back. */
+static rsh_status wait_in_vain(void *ctx, rsh_comm *comm) {
+    bound b[2];
+    (void)ctx;
+    for (int i = 0; i < 2; i++) RSH_TRY(bind_readers(comm, &b[i]));
+    if (rsh_comm_rank(comm) == 5) {
+        while (atomic_load(&given_up) < MEMBERS - 1) pause_for(5);
+    } else {
+        rsh_status st = wait_in_some_way(b, rsh_comm_rank(comm) % 3);
+        atomic_fetch_add(&given_up, 1);
+        CHECK(st == RSH_ETIMEOUT);
+        CHECK(strstr(rsh_error_detail(), "rank 5 let this rank wait"));
+        CHECK(!strstr(rsh_error_detail(), "may still read"));
+    }
+    for (int i = 0; i < 2; i++) unbind(&b[i]);
+    return RSH_OK;
+}
+
+static void a_rank_that_never_comes_is_named_by_all(void **state) {
+    (void)state;
+    atomic_store(&given_up, 0);
+    setenv("RESHARD_TIMEOUT", "0.5", 1);
+    on_ranks(MEMBERS, wait_in_vain);
+    unsetenv("RESHARD_TIMEOUT");
+}
+
+/* ---- failures ---- */
+
+/* Rank 3 comes and fails before rank 5 comes: all have begun the run then, and it never is complete. */
+static rsh_status come_and_fail(void *ctx, rsh_comm *comm) {
+    bound b[2];
+    int rank = rsh_comm_rank(comm);
+    (void)ctx;
+    for (int i = 0; i < 2; i++) RSH_TRY(bind_readers(comm, &b[i]));
+    while (rank == 5 && !atomic_load(&given_up)) pause_for(5);
+    if (rank == 3) {
+        RSH_TRY(rsh_exec_begin(b[0].exec));
+        rshi_comm_abandon(comm, rshi_fail(RSH_ERUNTIME, "rank 3 has had enough"));
+        CHECK(rsh_exec_wait(b[0].exec) == RSH_ERUNTIME);
+        atomic_store(&given_up, 1);
+    } else {
+        CHECK(wait_in_some_way(b, rank % 3) == RSH_EPEER);
+        CHECK(strstr(rsh_error_detail(), "rank 3 has had enough"));
+    }
+    for (int i = 0; i < 2; i++) unbind(&b[i]);
+    return RSH_OK;
+}
+
+static void a_member_that_fails_when_it_has_come_is_missed(void **state) {
+    (void)state;
+    atomic_store(&given_up, 0);
+    on_ranks(MEMBERS, come_and_fail);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ON_ONE_CORE(every_run_has_its_own_refusal),
+        ON_ONE_CORE(a_rank_that_never_comes_is_named_by_all),
+        ON_ONE_CORE(a_member_that_fails_when_it_has_come_is_missed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
