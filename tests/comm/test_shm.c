@@ -297,9 +297,12 @@ static int count_entries(const char *folder, const char *with) {
     return n;
 }
 
+/* What others keep there under such a name is theirs. */
+static int entries_before;
+
 static void nothing_is_left_behind(void **state) {
     (void)state;
-    assert_int_equal(count_entries("/dev/shm", "reshard"), 0);
+    assert_int_equal(count_entries("/dev/shm", "reshard"), entries_before);
     errno = 0;
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
@@ -379,5 +382,6 @@ int main(void) {
         cmocka_unit_test(what_a_launcher_says_is_quoted_when_it_makes_no_sense),
         cmocka_unit_test(nothing_is_left_behind),
     };
+    entries_before = count_entries("/dev/shm", "reshard");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
