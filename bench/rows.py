@@ -62,7 +62,7 @@ LINES = [
     (r"(on threads|two hosts, 1 Gbit/s) .*predicted", None),
     (rf"(\w+\[.*?\] on \S+(?: \w+\(\S+\))?) +(\w+\[.*?\] on .*?) +{N} +{N} +{N} ", from_simulate),
     # peers.sh
-    (r"(f32\[(\d+)/x, \d+\] on x=2 to .*), least of", None),
+    (r"(f32\[(\d+)/x, \d+\] on x=\d+ to .*), least of", None),
     (rf"(\S.{{33}}) +(\d+\.\d{{9}}) +{N}", lambda m, heading: timed(f"MPI, ScaLAPACK, PyTorch and us: {heading}", m[1], number(m[2]),
                                                                   not m[1].startswith("reshard"))),
     # bench_plan
@@ -77,6 +77,9 @@ LINES = [
     (rf"(\w+) +(\d+)\^2 +(\d) alive +exec +{N} us +reshard +{N} us",
      lambda m, _: ratio("rsh_reshard into new memory", "a bound exec", f"{m[1]}, {m[2]} x {m[2]}, {m[3]} alive", number(m[5], "us"), number(m[4], "us"))),
     (rf"(\w+) +64\^2 +layouts not seen before +median {N} us", lambda m, _: timed("Short calls", f"reshard, layouts not seen before, {m[1]}", number(m[2], "us"))),
+    # bench_crowd
+    (rf"(rows to columns, +\d+ ranks): exec +{N} ms, local +{N} ms", lambda m, _: ratio("More ranks than cores", "rsh_local_run by as many threads as cores",
+                                                                                    " ".join(m[1].split()), number(m[2], "ms"), number(m[3], "ms"))),
     # bench_torch, bench_torch_tensor
     (r"(f32 \d+x\d+, dim 0 to dim 1, \d+ ranks on \w+)", None),
     (r"(\d+ ranks \(\w+\), f32\[.*\], rows to columns):", None),

@@ -3,7 +3,7 @@
 
     check_plot.py FOLDER        of rows.py and plot.py
 
-output.txt has lines of every benchmark, as they print them.
+output.txt has lines of every benchmark, as they print them, and rows.py names every program whose lines it knows.
 """
 import json
 import os
@@ -20,6 +20,7 @@ TABLES = {
     "A checkpoint from 4 ranks to 2, on tmpfs, not flushed": 2, "Layers": 2, "Copying loops": 1, "Short calls": 9, "rsh_reshard into new memory": 2,
     "Planning for a model": 2, "Planning for 65,536 ranks, every form to every other": 2, "The slowest share of such a plan": 2,
     "f32 64x64, dim 0 to dim 1, 2 ranks on threads": 2, "2 ranks (processes), f32[64, 64], rows to columns": 1, "Ops": 3,
+    "MPI, ScaLAPACK, PyTorch and us: f32[8192/x, 8192] on x=32 to f32[8192, 8192/x]": 1, "More ranks than cores": 1,
 }
 
 
@@ -39,7 +40,15 @@ def near(a, b):
     return abs(a / b - 1) < 0.02
 
 
+def check_programs(folder):
+    with open(os.path.join(folder, "rows.py"), encoding="utf-8") as file:
+        known = set(re.findall(r"bench_\w+", "".join(line for line in file if line.lstrip().startswith("#"))))
+    there = {name[:-2] for name in os.listdir(folder) if re.fullmatch(r"bench_\w+\.c", name)}
+    assert there and there <= known, there - known
+
+
 def main(folder):
+    check_programs(folder)
     with tempfile.TemporaryDirectory() as scratch:
         rows, page = os.path.join(scratch, "rows.jsonl"), os.path.join(scratch, "page.html")
         run(os.path.join(folder, "rows.py"), rows, "cat", os.path.join(HERE, "output.txt"), check=True)
