@@ -1,7 +1,8 @@
 /* Calibrate: the numbers of this machine, by moves whose answer is one of them.
  *
- * Each move is bound once, by as many ranks as there are cores, on memory that is larger than the caches of most
- * machines; it is run a few times, and the least counts. */
+ * Each move is bound by as many ranks as there are cores, on memory that is larger than the caches of most machines; it
+ * is run a few times, and the least counts.  All moves take turns in several passes: where memory is faster for a while
+ * than before, each of them has a pass in which it was. */
 #include "simulate/impl.h"
 
 #include <reshard/comm.h>
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMES 7     /* that a move is run */
+#define PASSES 3    /* over all moves */
+#define TIMES 15    /* that a move is run in each */
 #define ROUNDS 2000 /* of a small one */
 #define MOST 64     /* ranks */
 #define RUN 64      /* bytes of a short run */
@@ -23,8 +25,8 @@
 /* One move, as every rank sees it. */
 typedef struct measuring {
     char from[64], to[8 * MOST];
-    int times;
-    double seconds; /* a run, told by rank 0 */
+    int ranks, times; /* times: runs that are measured together */
+    double seconds;   /* a run, told by rank 0 */
 } measuring;
 
 /* A rank's own half of it. */
@@ -89,51 +91,55 @@ static rsh_status on_rank(void *ctx, rsh_comm *comm) {
 
 /* Every part to the next rank. */
 static void rotate(measuring *m, int64_t bytes, int ranks) {
+    *m = (measuring){.ranks = ranks, .times = 1};
     size_t n = (size_t)snprintf(m->to, sizeof m->to, "u8[%lld/x] on x=%d@[", (long long)bytes, ranks);
     snprintf(m->from, sizeof m->from, "u8[%lld/x] on x=%d", (long long)bytes, ranks);
     for (int r = 0; r < ranks; r++)
         n += (size_t)snprintf(m->to + n, sizeof m->to - n, "%d%s", (r + 1) % ranks, r + 1 < ranks ? "," : "]");
 }
 
-static rsh_status measure_copy(int ranks, double *seconds) {
-    measuring m = {.times = 1};
-    rotate(&m, (int64_t)BYTES, ranks);
-    RSH_TRY(rsh_run(ranks, on_rank, &m));
-    *seconds = m.seconds;
-    return RSH_OK;
+/* Both texts have the number once. */
+static void write_move(measuring *m, const char *from, const char *to, int number, int ranks) {
+    *m = (measuring){.ranks = ranks, .times = 1};
+    snprintf(m->from, sizeof m->from, from, number);
+    snprintf(m->to, sizeof m->to, to, number);
 }
 
-/* Both texts have the number of ranks, or a quarter of it, once. */
-static rsh_status measure(const char *from, const char *to, int number, int ranks, double *seconds) {
-    measuring m = {.times = 1};
-    snprintf(m.from, sizeof m.from, from, number);
-    snprintf(m.to, sizeof m.to, to, number);
-    RSH_TRY(rsh_run(ranks, on_rank, &m));
-    *seconds = m.seconds;
-    return RSH_OK;
+enum { TOGETHER, ALONE, RUNS, TRANSPOSED, COMBINED, MOVES };
+
+/* Copies by all ranks and by one, and what costs more than copies. */
+static void choose_moves(measuring *m, int cores) {
+    int ranks = cores < 2 ? 2 : cores, quarter = (cores + 3) / 4;
+    rotate(&m[TOGETHER], (int64_t)BYTES, ranks);
+    rotate(&m[ALONE], (int64_t)BYTES, 1);
+    write_move(&m[RUNS], "u8[16384, 8192/x:64] on x=%d", "u8[16384/x, 8192] on x=%d", ranks, ranks);
+    write_move(&m[TRANSPOSED], "f32[8192/x, 4096] on x=%d", "f32[8192, 4096/x] on x=%d order(1,0)", ranks, ranks);
+    write_move(&m[COMBINED], "f32[8388608/y] on x=4,y=%d sum(x)", "f32[8388608/(x,y)] on x=4,y=%d", quarter,
+               4 * quarter);
 }
 
 static rsh_status measure_memory(rsh_machine *m, int cores) {
-    int ranks = cores < 2 ? 2 : cores, quarter = (cores + 3) / 4;
-    double whole, alone, runs, transposed, combined;
-    RSH_TRY(measure_copy(ranks, &whole));
-    RSH_TRY(measure_copy(1, &alone));
-    RSH_TRY(measure("u8[16384, 8192/x:64] on x=%d", "u8[16384/x, 8192] on x=%d", ranks, ranks, &runs));
-    RSH_TRY(measure("f32[8192/x, 4096] on x=%d", "f32[8192, 4096/x] on x=%d order(1,0)", ranks, ranks, &transposed));
-    RSH_TRY(measure("f32[8388608/y] on x=4,y=%d sum(x)", "f32[8388608/(x,y)] on x=4,y=%d", quarter, 4 * quarter,
-                    &combined));
-    m->memory = BYTES / whole;
-    m->core = fmax(fmin(BYTES / alone, m->memory), m->memory / cores);
-    m->run_bytes = fmax((runs - whole) * m->memory / (BYTES / RUN), 0);
-    m->transposed = BYTES / transposed;
-    m->combined = (4 + 1) * SUMMED / 2 / combined;
+    measuring move[MOVES];
+    double least[MOVES];
+    choose_moves(move, cores);
+    for (int i = 0; i < PASSES * MOVES; i++) {
+        measuring *at = &move[i % MOVES];
+        RSH_TRY(rsh_run(at->ranks, on_rank, at));
+        least[i % MOVES] = i < MOVES ? at->seconds : fmin(least[i % MOVES], at->seconds);
+    }
+    m->memory = BYTES / least[TOGETHER];
+    m->core = fmax(fmin(BYTES / least[ALONE], m->memory), m->memory / cores);
+    m->run_bytes = fmax((least[RUNS] - least[TOGETHER]) * m->memory / (BYTES / RUN), 0);
+    m->transposed = BYTES / least[TRANSPOSED];
+    m->combined = (4 + 1) * SUMMED / 2 / least[COMBINED];
     return RSH_OK;
 }
 
 static rsh_status measure_latency(rsh_machine *m) {
-    measuring small = {.times = ROUNDS};
+    measuring small;
     rotate(&small, 2, 2);
-    RSH_TRY(rsh_run(2, on_rank, &small));
+    small.times = ROUNDS;
+    RSH_TRY(rsh_run(small.ranks, on_rank, &small));
     m->latency = small.seconds;
     return RSH_OK;
 }
