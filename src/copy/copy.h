@@ -24,6 +24,13 @@ typedef enum rshi_kernel {
     RSHI_KERNEL_COUNT
 } rshi_kernel;
 
+/* A run of bytes that is on its way past the caches; what is left of it. */
+typedef struct rshi_aside {
+    char *dst;
+    const char *src;
+    size_t left;
+} rshi_aside;
+
 /* What to do.  For dst index (i0, .., in-1): dst = convert(divide(src0 op src1 op ...)), combined
  * left to right in the accumulator type (f32 for f16, bf16 and f8, else `from` itself), divided
  * once at the end, converted once to `to`. */
@@ -40,7 +47,8 @@ typedef struct rshi_move {
     rsh_op op; /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
     int64_t divisor;            /* 0 or 1: none */
     unsigned char value[16];    /* one element of dtype `to`, for fills */
-    bool cold; /* the source is not in the caches, and the destination stays there */
+    rshi_aside *aside; /* the source is not in the caches, and the destination stays there; this may
+                          be moved a few lines at a time in between.  NULL: it is not so */
     /* set by rshi_move_prepare */
     rshi_kernel kernel;
     bool stream; /* streaming stores */
@@ -109,6 +117,8 @@ void rshi_gather_end(rshi_gather *g);
 
 /* One run of bytes; `footprint` as above. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
+/* A run that moves may have carried along: what is left of it. */
+void rshi_aside_end(rshi_aside *a, size_t footprint);
 
 /* Does a run that moves so many bytes leave the caches? */
 bool rshi_copy_is_large(size_t footprint);

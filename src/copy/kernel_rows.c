@@ -82,14 +82,37 @@ static int64_t rows_ahead(size_t run) {
     return some < LEAST_AHEAD ? LEAST_AHEAD : some > MOST_AHEAD ? MOST_AHEAD : some;
 }
 
+/* How lines are moved: `line` moves one; where there is an aside, some of its lines, moved by `past`, come after as many
+ * of the others. */
+typedef struct way {
+    line_fn *line, *past;
+    rshi_aside *aside; /* its destination is at the start of a line */
+} way;
+
 /* Rows that lie apart go to the second-level cache: in the first one, lines a power of two apart push one another out
  * before they are used. */
-RSHI_INLINE void copy_lines(line_fn *line, int64_t ahead, bool apart, size_t lines, char *dst, const char *src) {
+RSHI_INLINE void move_lines(line_fn *line, int64_t ahead, bool apart, size_t lines, char *dst, const char *src) {
     for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
         const void *there = (const void *)((uintptr_t)src + i + (uintptr_t)ahead);
         if (ahead && apart) __builtin_prefetch(there, 0, 2);
         else if (ahead) __builtin_prefetch(there, 0, 3);
         line(dst + i, src + i);
+    }
+}
+
+RSHI_INLINE void move_aside(way w, size_t lines) {
+    rshi_aside a = *w.aside;
+    size_t n = (a.left / RSHI_LINE < lines ? a.left / RSHI_LINE : lines);
+    move_lines(w.past, 0, false, n, a.dst, a.src);
+    *w.aside = (rshi_aside){a.dst + n * RSHI_LINE, a.src + n * RSHI_LINE, a.left - n * RSHI_LINE};
+}
+
+RSHI_INLINE void copy_lines(way w, int64_t ahead, bool apart, size_t lines, char *dst, const char *src) {
+    size_t step = w.past ? IN_TURN : lines;
+    for (size_t i = 0; i < lines; i += step) {
+        size_t n = lines - i < step ? lines - i : step;
+        move_lines(w.line, ahead, apart, n, dst + i * RSHI_LINE, src + i * RSHI_LINE);
+        if (w.past) move_aside(w, n);
     }
 }
 
@@ -100,10 +123,10 @@ RSHI_INLINE size_t head_of(const char *dst, size_t n) {
 }
 
 /* One run of any alignment. */
-RSHI_INLINE void stream_run(line_fn *line, int64_t ahead, bool apart, char *dst, const char *src, size_t n) {
+RSHI_INLINE void stream_run(way w, int64_t ahead, bool apart, char *dst, const char *src, size_t n) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
-    copy_lines(line, ahead, apart, lines, dst + head, src + head);
+    copy_lines(w, ahead, apart, lines, dst + head, src + head);
     copy_short(dst + done, src + done, n - done);
 }
 
@@ -111,19 +134,19 @@ static bool whole_lines(size_t run, const char *dst, int64_t dr) {
     return ((uintptr_t)dst | (uint64_t)dr | run) % RSHI_LINE == 0;
 }
 
-RSHI_INLINE void stream_rows(line_fn *line, int64_t ahead, int64_t rows, size_t run, char *dst, int64_t dr,
+RSHI_INLINE void stream_rows(way w, int64_t ahead, int64_t rows, size_t run, char *dst, int64_t dr,
                              const char *src, int64_t sr) {
     bool whole = whole_lines(run, dst, dr);
     for (int64_t r = 0; r < rows; r++)
         if (whole)
-            copy_lines(line, ahead, true, run / RSHI_LINE, dst + r * dr, src + r * sr);
+            copy_lines(w, ahead, true, run / RSHI_LINE, dst + r * dr, src + r * sr);
         else
-            stream_run(line, ahead, true, dst + r * dr, src + r * sr, run);
+            stream_run(w, ahead, true, dst + r * dr, src + r * sr, run);
 }
 
 /* Some lines of each row in turn, as many of each; what rows have besides, which is less than two lines, comes before
  * and after. */
-RSHI_INLINE void stream_together(line_fn *line, int64_t ahead, size_t run, char *dst, int64_t dr, const char *src,
+RSHI_INLINE void stream_together(way w, int64_t ahead, size_t run, char *dst, int64_t dr, const char *src,
                                  int64_t sr) {
     size_t head[TOGETHER], least = run / RSHI_LINE;
     for (int r = 0; r < TOGETHER; r++) {
@@ -134,21 +157,21 @@ RSHI_INLINE void stream_together(line_fn *line, int64_t ahead, size_t run, char 
     for (size_t i = 0; i < least; i += IN_TURN)
         for (int r = 0; r < TOGETHER; r++) {
             size_t lines = least - i < IN_TURN ? least - i : IN_TURN, at = head[r] + i * RSHI_LINE;
-            copy_lines(line, ahead, true, lines, dst + r * dr + at, src + r * sr + at);
+            copy_lines(w, ahead, true, lines, dst + r * dr + at, src + r * sr + at);
         }
     for (int r = 0; r < TOGETHER; r++) {
         size_t done = head[r] + least * RSHI_LINE;
-        stream_run(line, 0, true, dst + r * dr + done, src + r * sr + done, run - done);
+        stream_run(w, 0, true, dst + r * dr + done, src + r * sr + done, run - done);
     }
 }
 
-RSHI_INLINE void stream_apart(line_fn *line, bool together, int64_t ahead, int64_t rows, size_t run, char *dst,
+RSHI_INLINE void stream_apart(way w, bool together, int64_t ahead, int64_t rows, size_t run, char *dst,
                               int64_t dr, const char *src, int64_t sr) {
     int64_t r = 0;
     if (together && run > IN_TURN * RSHI_LINE)
         for (; r + TOGETHER <= rows; r += TOGETHER)
-            stream_together(line, ahead, run, dst + r * dr, dr, src + r * sr, sr);
-    stream_rows(line, ahead, rows - r, run, dst + r * dr, dr, src + r * sr, sr);
+            stream_together(w, ahead, run, dst + r * dr, dr, src + r * sr, sr);
+    stream_rows(w, ahead, rows - r, run, dst + r * dr, dr, src + r * sr, sr);
 }
 
 /* Rows that ask for others: all of them, or short ones that have others after them. */
@@ -156,22 +179,27 @@ static int64_t asking_rows(int64_t rows, size_t run) {
     return run >= LONG_ROW ? rows : rshi_max(0, rows - rows_ahead(run));
 }
 
-#define ROWS(target, name, line, together)                                                                             \
-    target static void name(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {            \
-        int64_t asking = asking_rows(rows, run);                                                                       \
-        if (rows == 1 || run > LONG_RUN)                                                                               \
-            for (int64_t r = 0; r < rows; r++)                                                                         \
-                stream_run(line, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);                           \
-        else if (sr == (int64_t)run)                                                                                   \
-            stream_rows(line, ahead_in_run((size_t)rows * run), rows, run, dst, dr, src, sr);                          \
-        else {                                                                                                         \
-            stream_apart(line, together, rows_ahead(run) * sr, asking, run, dst, dr, src, sr);                         \
-            stream_apart(line, together, 0, rows - asking, run, dst + asking * dr, dr, src + asking * sr, sr);         \
-        }                                                                                                              \
+RSHI_INLINE void move_rows(way w, bool together, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
+                           int64_t sr) {
+    int64_t asking = asking_rows(rows, run);
+    if (rows == 1 || run > LONG_RUN)
+        for (int64_t r = 0; r < rows; r++) stream_run(w, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);
+    else if (sr == (int64_t)run)
+        stream_rows(w, ahead_in_run((size_t)rows * run), rows, run, dst, dr, src, sr);
+    else {
+        stream_apart(w, together, rows_ahead(run) * sr, asking, run, dst, dr, src, sr);
+        stream_apart(w, together, 0, rows - asking, run, dst + asking * dr, dr, src + asking * sr, sr);
     }
+}
+
 #define LEVEL(target, level, together)                                                                                 \
-    ROWS(target, rows_##level, line_##level, together)                                                                 \
-    ROWS(target, kept_rows_##level, kept_line_##level, together)
+    target static void rows_##level(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {    \
+        move_rows((way){.line = line_##level}, together, rows, run, dst, dr, src, sr);                                 \
+    }                                                                                                                  \
+    target static void kept_rows_##level(rshi_aside *aside, int64_t rows, size_t run, char *dst, int64_t dr,           \
+                                         const char *src, int64_t sr) {                                                \
+        move_rows((way){kept_line_##level, line_##level, aside}, together, rows, run, dst, dr, src, sr);               \
+    }
 LEVEL(, generic, false)
 #if RSHI_X86
 LEVEL(RSHI_AVX2, avx2, false)
@@ -180,7 +208,9 @@ LEVEL(RSHI_AVX512, avx512, true)
 
 typedef void rows_fn(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr);
 static rows_fn *const rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(rows);
-static rows_fn *const kept_rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(kept_rows);
+typedef void kept_rows_fn(rshi_aside *aside, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
+                          int64_t sr);
+static kept_rows_fn *const kept_rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(kept_rows);
 
 /* ---- choosing ---- */
 
@@ -206,11 +236,23 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
         plain_rows(rows, run, dst, dr, src, sr);
 }
 
+/* Bring the destination to the start of a line. */
+static void align_aside(rshi_aside *a) {
+    size_t head = head_of(a->dst, a->left);
+    copy_short(a->dst, a->src, head);
+    *a = (rshi_aside){a->dst + head, a->src + head, a->left - head};
+}
+
 /* Into the caches, from memory that is not in them.  The shortest rows are best left to the processor. */
-static void copy_cold(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
-    if (run <= STREAM_RUN) plain_rows(rows, run, dst, dr, src, sr);
-    else if (run < LONG_ROW) asking_short_rows(rows, run, dst, dr, src, sr);
-    else kept_rows_at[rshi_simd_level()](rows, run, dst, dr, src, sr);
+static void copy_cold(rshi_aside *aside, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
+    if (run <= STREAM_RUN) {
+        plain_rows(rows, run, dst, dr, src, sr);
+    } else if (run < LONG_ROW) {
+        asking_short_rows(rows, run, dst, dr, src, sr);
+    } else {
+        align_aside(aside);
+        kept_rows_at[rshi_simd_level()](aside, rows, run, dst, dr, src, sr);
+    }
 }
 
 void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
@@ -218,7 +260,7 @@ void rshi_run_rows(const rshi_move *m, const rshi_plane *p, char *dst, const cha
     int64_t dr = rshi_plane_row(p, m->ds), sr = rshi_plane_row(p, m->ss);
     dst += rshi_plane_offset(p, m->ds);
     const char *from = src[0] + rshi_plane_offset(p, m->ss);
-    if (m->cold) copy_cold(p->rows, run, dst, dr, from, sr);
+    if (m->aside) copy_cold(m->aside, p->rows, run, dst, dr, from, sr);
     else rshi_rows_copy(m->stream, p->rows, run, dst, dr, from, sr);
 }
 

@@ -170,6 +170,11 @@ void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint)
     rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, dst, &src);
 }
 
+void rshi_aside_end(rshi_aside *a, size_t footprint) {
+    if (a->left) rshi_copy_bytes(a->dst, a->src, a->left, footprint);
+    a->left = 0;
+}
+
 void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *dst, const char *const *src) {
     if (m->kernel == RSHI_KERNEL_NONE || i0 >= i1) return;
     rshi_plane p;

@@ -1,8 +1,6 @@
 /* Channel: with flags and shared memory between ranks of one node, over the wire between nodes. */
 #include "shard/channel.h"
 
-#include "copy/copy.h"
-
 /* Where a message lies in its sender's buffer. */
 typedef struct note {
     int64_t at, bytes;
@@ -155,7 +153,8 @@ rsh_status rshi_pending_is_gone(rshi_channels *c, rshi_pending *p, bool *gone) {
 rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into, int64_t bytes, size_t footprint,
                               rshi_pending *out) {
     rsh_comm *comm = c->comm;
-    *out = (rshi_pending){.channel = from, .into = into, .bytes = bytes, .footprint = footprint};
+    *out = (rshi_pending){.channel = from, .bytes = bytes, .footprint = footprint};
+    out->rest = (rshi_aside){.dst = into, .left = (size_t)bytes};
     if (from->near) {
         out->number = ++from->peer_sent_at;
         return RSH_OK;
@@ -174,13 +173,20 @@ static rsh_status check_sender(rsh_comm *comm, int peer) {
 rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there) {
     rshi_channel *from = p->channel;
     if (!from->near) return test(c->comm, p, there);
-    *there = is_there(from->peer_sent, p->number);
-    if (!*there) return RSH_OK;
+    *there = p->rest.src || is_there(from->peer_sent, p->number);
+    if (!*there || p->rest.src) return RSH_OK;
     RSH_TRY(check_sender(c->comm, from->peer));
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
     RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer,
                 (long long)n->bytes, (long long)p->bytes);
-    rshi_copy_bytes(p->into, from->buffer + n->at, (size_t)p->bytes, p->footprint);
+    p->rest.src = from->buffer + n->at;
+    return RSH_OK;
+}
+
+rsh_status rshi_pending_take(rshi_channels *c, rshi_pending *p) {
+    rshi_channel *from = p->channel;
+    if (!from->near) return RSH_OK;
+    rshi_aside_end(&p->rest, p->footprint);
     RSH_TRY(check_sender(c->comm, from->peer));
     c->comm->ops->post(c->comm, from->taken, ++from->taken_at);
     return RSH_OK;

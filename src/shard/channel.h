@@ -7,6 +7,7 @@
 #ifndef RESHARD_SHARD_CHANNEL_H
 #define RESHARD_SHARD_CHANNEL_H
 
+#include "copy/copy.h"
 #include "shard/linger.h"
 
 #define RSHI_WINDOW 8 /* messages that a rank may have on their way at once */
@@ -29,9 +30,10 @@ typedef struct rshi_channel {
 /* A message under way, at one of its ends. */
 typedef struct rshi_pending {
     rshi_channel *channel; /* NULL: there is none after all */
-    char *into; /* of one that is expected */
     int64_t bytes;
-    size_t footprint; /* bytes that a run writes where `into` is: large ones are written past the
+    rshi_aside rest; /* of one that is expected: what was not taken so far; its source is known when
+                        it has come */
+    size_t footprint; /* bytes that a run writes where `rest` goes: large ones are written past the
                          caches */
     uint64_t number;  /* near: what a flag of the peer says when it has come, or was taken */
     rsh_wire_request request; /* far */
@@ -71,6 +73,9 @@ rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into,
                               size_t footprint, rshi_pending *out);
 /* Has it come?  Messages of a peer are asked for in the order in which they are expected. */
 rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there);
+/* What has come is brought to where it was expected, and its sender may forget it.  A part of it
+ * may be there already: see rshi_move.aside. */
+rsh_status rshi_pending_take(rshi_channels *c, rshi_pending *p);
 /* Over the wire: wait for it no longer.  False: it cannot be stopped (now), and the wire uses its
  * memory on. */
 bool rshi_pending_cancel(rshi_channels *c, rshi_pending *p);

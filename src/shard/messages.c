@@ -10,7 +10,8 @@
  * everywhere, so that stages complete and it may be sent.  Everything that its receiver expects before has arrived, so
  * it can be unpacked and makes room: the message is expected, or about to be.  A message has arrived when it lies at
  * the receiver, not when it is combined with others; otherwise two reductions could wait for one another's
- * contributions. Messages of equal place have different senders and different receivers.
+ * contributions. Messages of equal place have different senders and different receivers.  Who holds a message back has
+ * others on their way that did not arrive: so the sender of the first of all does not.
  *
  * Between nodes a message may be impossible to stop once it has begun.  So it always lies in a buffer, never in the
  * caller's memory, and after a failure a buffer that the wire still uses stays for as long as the process.
@@ -65,6 +66,7 @@ struct rshi_messages {
     int64_t out_first, out_end;
     incoming in[RSHI_WINDOW];
     int64_t in_first, in_end;
+    bool carries;              /* packing took along, last time, some of what had come */
     int64_t next_out, next_in; /* the stream to send from, and to expect from, next; streams.n: none */
 };
 
@@ -220,25 +222,36 @@ static rsh_status let_go(rshi_messages *m, bool *moved) {
 }
 
 /* The next message, packed.  NULL: there is no room. */
-static const char *make_ready(rshi_messages *m, rshi_stream *stream, char *const *base, rshi_packet *p) {
+static const char *make_ready(rshi_messages *m, rshi_stream *stream, char *const *base, rshi_aside *aside,
+                              rshi_packet *p) {
     rshi_stream_next(&m->streams, stream, base, p);
     int64_t at = ring_take(&m->to_send, p->bytes);
     if (at < 0) {
         rshi_stream_undo(stream, p);
         return NULL;
     }
-    rshi_packet_pack(&m->streams, stream, p, base, m->channels.buffer + at);
+    rshi_packet_pack(&m->streams, stream, p, base, m->channels.buffer + at, aside);
     return m->channels.buffer + at;
 }
 
-static rsh_status send_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
+/* Packing reads memory and taking writes it: done together they are faster.  So where packing takes along what has come,
+ * and nothing has, the last place in the buffer is left for a message that will go with the next that comes. */
+static bool is_held(const rshi_messages *m, const rshi_stream *stream, const rshi_aside *aside) {
+    int64_t room = m->to_send.size - (m->to_send.head - m->to_send.tail);
+    bool more_comes = m->in_first < m->in_end, others_are_out = m->out_first < m->out_end;
+    return m->carries && !aside->left && more_comes && others_are_out && room < 2 * stream->slot;
+}
+
+static rsh_status send_one(rshi_messages *m, int stage, char *const *base, rshi_aside *aside, bool *moved) {
     if (m->next_out == m->streams.n || m->out_end - m->out_first == RSHI_WINDOW) return RSH_OK;
     rshi_stream *stream = &m->streams.list[m->next_out];
     rshi_channel *to = channel_to(m, receiver(m, stream));
     rshi_packet p;
-    if (stream->stage > stage) return RSH_OK;
-    const char *data = make_ready(m, stream, base, &p);
+    size_t left = aside->left;
+    if (stream->stage > stage || (to->near && is_held(m, stream, aside))) return RSH_OK;
+    const char *data = make_ready(m, stream, base, aside, &p);
     if (!data) return RSH_OK;
+    if (left) m->carries = aside->left < left;
     outgoing *o = out_at(m, m->out_end);
     *o = (outgoing){.end = m->to_send.head, .order = stream->order, .round = p.round, .shift = stream->shift};
     RSH_TRY(rshi_pending_send(&m->channels, to, data, p.bytes, &o->pending));
@@ -296,6 +309,7 @@ static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool 
         bool there;
         RSH_TRY(rshi_pending_has_come(&m->channels, &r->pending[r->arrived], &there));
         if (!there) return RSH_OK;
+        RSH_TRY(rshi_pending_take(&m->channels, &r->pending[r->arrived]));
         *moved = true;
     }
     if (r->stream->stage > stage) return RSH_OK; /* what they may be combined with is not there yet */
@@ -315,10 +329,23 @@ void rshi_messages_begin(rshi_messages *m) {
     m->next_in = find_in(m, 0);
 }
 
+/* What has come and goes past the caches to where it belongs: packing, which waits for memory to read, takes it along,
+ * which waits for memory to write.  NULL: there is no such message. */
+static rsh_status find_aside(rshi_messages *m, rshi_aside **aside) {
+    incoming *r = m->in_first < m->in_end ? in_at(m, m->in_first) : NULL;
+    if (!r || !r->packet.whole || !rshi_copy_is_large(m->streams.footprint)) return RSH_OK;
+    bool there;
+    RSH_TRY(rshi_pending_has_come(&m->channels, r->pending, &there));
+    if (there) *aside = &r->pending->rest;
+    return RSH_OK;
+}
+
 rsh_status rshi_messages_step(rshi_messages *m, int stage, char *const *base, bool *moved) {
+    rshi_aside none = {0}, *aside = &none;
     RSH_TRY(expect_more(m, base));
     RSH_TRY(let_go(m, moved));
-    RSH_TRY(send_one(m, stage, base, moved));
+    RSH_TRY(find_aside(m, &aside));
+    RSH_TRY(send_one(m, stage, base, aside, moved));
     return take_one(m, stage, base, moved);
 }
 

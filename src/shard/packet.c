@@ -132,14 +132,15 @@ void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p) {
 
 /* ---- packing ---- */
 
-static void pack(const rshi_streams *streams, const packed_slab *c, char *const *base, char *message) {
+static void pack(const rshi_streams *streams, const packed_slab *c, char *const *base, char *message,
+                 rshi_aside *aside) {
     int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
     m.nsrc = 1;
     m.ss = strides;
     m.from = c->task->move.from;
     m.to = c->item->wire;
-    m.cold = streams->cold;
+    m.aside = streams->cold ? aside : NULL;
     lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
     const char *src = find_source(streams, c, base, strides);
     rshi_move_prepare(&m, 0);
@@ -147,11 +148,11 @@ static void pack(const rshi_streams *streams, const packed_slab *c, char *const 
 }
 
 void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p, char *const *base,
-                       char *message) {
+                       char *message, rshi_aside *aside) {
     rshi_stream_cursor at = p->from;
     int64_t used = 0;
     packed_slab c;
-    while (next_slab(streams, stream, &at, &used, &c)) pack(streams, &c, base, message);
+    while (next_slab(streams, stream, &at, &used, &c)) pack(streams, &c, base, message, aside);
 }
 
 /* One source of a slab that arrives: a message, or this rank's own memory. */

@@ -88,8 +88,9 @@ void rshi_stream_next(const rshi_streams *streams, rshi_stream *stream, char *co
                       rshi_packet *out);
 /* Leave the message for later; only the one that was cut off last. */
 void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p);
+/* `aside` as in rshi_move, where what is packed is not in the caches. */
 void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p,
-                       char *const *base, char *message);
+                       char *const *base, char *message, rshi_aside *aside);
 /* Unpack, and combine, the messages of every contributor; they lie `apart` bytes from one another
  * in the order of their shifts. */
 void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream,

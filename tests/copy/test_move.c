@@ -111,11 +111,34 @@ static rshi_move describe(const shape *s, const side *to, const side *from, int6
 
 enum { PLAIN, STREAM, COLD, WAYS };
 
+/* A run that a cold move may carry along, at any place in buffers of its own. */
+#define ASIDE 8192
+static char aside_from[ASIDE], aside_to[ASIDE], aside_expected[ASIDE];
+
+static rshi_aside random_aside(void) {
+    int64_t at = random_in(0, 200), left = random_in(0, 2) ? random_in(0, ASIDE - 200) : 0;
+    for (int i = 0; i < ASIDE; i++) aside_from[i] = (char)random_bits();
+    memset(aside_to, GUARD, ASIDE);
+    memset(aside_expected, GUARD, ASIDE);
+    memcpy(aside_expected + at, aside_from + 200 - at, (size_t)left);
+    return (rshi_aside){aside_to + at, aside_from + 200 - at, (size_t)left};
+}
+
+/* What a move has carried along is right, and so is what comes after. */
+static void end_aside(rshi_aside *a) {
+    int64_t moved = a->dst - aside_to;
+    if (moved > 200 && memcmp(aside_to, aside_expected, (size_t)moved)) fail_with_seed("what was carried is wrong");
+    rshi_aside_end(a, random_in(0, 1) ? SIZE_MAX : 0);
+    rshi_copy_fence();
+    if (a->left || memcmp(aside_to, aside_expected, ASIDE)) fail_with_seed("a run that was carried along is wrong");
+}
+
 /* Prepare and run one case; the kernel it took. */
 static rshi_kernel try_copy(const shape *s, const side *to, const side *from, int way) {
     int64_t ss[RSHI_MOVE_DIMS];
     rshi_move m = describe(s, to, from, ss);
-    m.cold = way == COLD;
+    rshi_aside aside = random_aside();
+    m.aside = way == COLD ? &aside : NULL;
     memset(to_memory, GUARD, ROOM);
     memset(expected, GUARD, ROOM);
     for (int64_t i = 0, all = elements(s); i < all; i++)
@@ -125,6 +148,7 @@ static rshi_kernel try_copy(const shape *s, const side *to, const side *from, in
         run_pieces(&m, (int)random_in(0, m.split), to_memory + to->base, from_memory + from->base);
     rshi_copy_fence();
     compare("copy", s, &m);
+    end_aside(&aside);
     return m.kernel;
 }
 
@@ -200,6 +224,20 @@ static void rows_of_every_length_equal_the_reference(void **state) {
     }
 }
 
+static void long_rows_that_are_cold_carry_a_run_along(void **state) {
+    (void)state;
+    shape s = {.nd = 2, .unit = 4, .n = {16, 1024}};
+    side to = {.stride = {4096, 4}}, from = {.stride = {8192, 4}};
+    int64_t ss[RSHI_MOVE_DIMS];
+    rshi_move m = describe(&s, &to, &from, ss);
+    rshi_aside aside = {aside_to, aside_from, ASIDE};
+    const char *src = from_memory;
+    m.aside = &aside;
+    rshi_move_prepare(&m, 0);
+    rshi_move_run(&m, 0, 0, m.n[0], to_memory, &src);
+    assert_true(aside.left < 64); /* whole lines go along */
+}
+
 static void a_fill_writes_its_value_and_nothing_else(void **state) {
     (void)state;
     for (int i = 0; i < 400; i++) {
@@ -269,6 +307,7 @@ int main(void) {
         cmocka_unit_test(a_transposed_move_equals_the_reference),
         cmocka_unit_test(a_permuted_move_of_three_dims_equals_the_reference),
         cmocka_unit_test(rows_of_every_length_equal_the_reference),
+        cmocka_unit_test(long_rows_that_are_cold_carry_a_run_along),
         cmocka_unit_test(a_fill_writes_its_value_and_nothing_else),
         cmocka_unit_test(dims_that_are_dense_on_both_sides_become_one),
         cmocka_unit_test(the_kernel_follows_from_the_strides),

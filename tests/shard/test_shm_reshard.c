@@ -346,11 +346,12 @@ static void private_memory_keeps_a_ceiling(void **state) {
     alarm(0);
 }
 
-/* Together the ranks move more than the caches hold: by rows of 1 KiB, of 2 KiB, and of one element. */
+/* Together the ranks move more than the caches hold: by rows of 1 KiB, 2 KiB, a bit over 4 KiB, and one element. */
 static void private_memory_moves_beyond_the_caches(void **state) {
     (void)state;
     static const char *const pairs[][2] = {{"f32[4096/x, 1024] on x=4", "f32[4096, 1024/x] on x=4"},
                                            {"f32[2048/x, 2048] on x=4", "f32[2048, 2048/x] on x=4"},
+                                           {"f32[1020/x, 4100] on x=4", "f32[1020, 4100/x] on x=4"},
                                            {"f32[2048/x, 2048] on x=4", "f32[2048, 2048/x] on x=4 order(1,0)"}};
     alarm(PATIENCE);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
