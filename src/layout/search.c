@@ -81,8 +81,22 @@ static void settle(numbers *out, int64_t head) {
     out->n = n;
 }
 
+/* A range meets coordinates in a row: up to all of them, or those from its first to the last and from 0 on. */
+static rsh_status meet_cyclic_range(const rshi_resolved_segment *g, const rshi_stripe *q, numbers *out) {
+    int64_t from, to, b = g->cut.number, p = g->cut.parts;
+    if (!clipped_block(q, 0, g->start, g->start + g->size, &from, &to)) return RSH_OK;
+    int64_t first = (from - g->start) / b, n = rshi_min((to - 1 - g->start) / b - first + 1, p);
+    first %= p;
+    int64_t wrapped = rshi_max(0, first + n - p); /* coordinates from 0 on */
+    RSH_TRY(RSHI_GROW(out->at, out->n + n, &out->room));
+    for (int64_t k = 0; k < wrapped; k++) out->at[out->n++] = k;
+    for (int64_t k = first; k < first + n - wrapped; k++) out->at[out->n++] = k;
+    return RSH_OK;
+}
+
 static rsh_status meet_cyclic(const rshi_resolved_segment *g, const rshi_stripe *q, numbers *out) {
     int64_t first, stop, head = out->n, p = g->cut.parts;
+    if (q->count == 1) return meet_cyclic_range(g, q, out);
     query_blocks(g, q, &first, &stop);
     for (int64_t j = first; j < stop; j++) {
         RSH_TRY(add_cyclic(g, q, j, out));
