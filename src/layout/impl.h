@@ -96,7 +96,7 @@ typedef struct rshi_flattening {
     rshi_piece p;                                     /* the one in the making */
     int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM]; /* of the part */
     int64_t total;                                    /* its elements */
-    rshi_stripe whole[RSH_MAX_NDIM];                  /* what it has of the first segment of a dim */
+    rshi_stripe whole[RSH_MAX_NDIM]; /* what it has of the first segment of each dim */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];       /* the local box at hand */
     int64_t first;                                    /* where the flat range starts */
     const rshi_stripe *query; /* borrowed: only pieces that meet it are made; NULL: all */
