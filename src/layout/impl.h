@@ -82,14 +82,32 @@ int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, in
                              int64_t i);
 /* Local extent of a dim at a position: its segments' pieces one after the other. */
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
-/* The pieces at one mesh position, appended to a growing list; of a flat layout only those that
- * meet `query`, unless that is NULL. */
+/* The pieces at one mesh position, appended to a growing list. */
 typedef struct rshi_pieces {
     rshi_piece *piece;
     int64_t n, room;
 } rshi_pieces;
-rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, const rshi_stripe *query,
-                          rshi_pieces *out);
+rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out);
+
+/* A part that is flattened, while the pieces of flat coordinates are made: all of them have the
+ * same part, and there may be as many as there are ranks. */
+typedef struct rshi_flattening {
+    const rsh_layout *l;
+    rshi_piece p;                                     /* the one in the making */
+    int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM]; /* of the part */
+    int64_t total;                                    /* its elements */
+    rshi_stripe whole[RSH_MAX_NDIM]; /* what it has of the first segment of each dim */
+    int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];       /* the local box at hand */
+    int64_t first;                                    /* where the flat range starts */
+    const rshi_stripe *query; /* borrowed: only pieces that meet it are made; NULL: all */
+    rshi_pieces *out;         /* borrowed */
+} rshi_flattening;
+/* Of the part at a position, which may be that of any flat coordinate. */
+void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *query,
+                  rshi_flattening *f);
+/* Appends the pieces of flat coordinate k, whose position that is. */
+rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k,
+                                  rshi_pieces *out);
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
 /* The piece as another of its holders on a mesh has it. */
 void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p);

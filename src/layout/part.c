@@ -175,7 +175,7 @@ static int walk_blocks(flat_walk *w, int d, int64_t offset) {
 
 static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
     rshi_pieces list = {0};
-    rsh_status st = rshi_pieces_at(p->l, p->position, NULL, &list);
+    rsh_status st = rshi_pieces_at(p->l, p->position, &list);
     for (int64_t i = 0; i < list.n && !st; i++) {
         flat_walk w = {.p = &list.piece[i], .ndim = p->l->desc.ndim, .fn = fn, .ctx = ctx};
         if (walk_blocks(&w, 0, list.piece[i].at[0])) break;

@@ -15,9 +15,26 @@ void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S
     }
 }
 
-static rsh_status push(rshi_pieces *out, const rshi_piece *p) {
+/* Only the dims that there are: pieces are copied for every neighbour of a rank. */
+static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out) {
+    if (out == p) return;
+    out->rank = p->rank;
+    out->part = p->part;
+    out->position = p->position;
+    out->fixed = p->fixed;
+    out->flat = p->flat;
+    out->at[0] = p->at[0]; /* also of a single element */
+    for (int d = 0; d < l->desc.ndim; d++) {
+        out->set[d] = p->set[d];
+        out->seg[d] = p->seg[d];
+        out->at[d] = p->at[d];
+        out->step[d] = p->step[d];
+    }
+}
+
+static rsh_status push(const rsh_layout *l, rshi_pieces *out, const rshi_piece *p) {
     RSH_TRY(RSHI_GROW(out->piece, out->n + 1, &out->room));
-    out->piece[out->n++] = *p;
+    copy_piece(l, p, &out->piece[out->n++]);
     return RSH_OK;
 }
 
@@ -40,7 +57,7 @@ static int64_t segment_at(const rsh_layout *l, int d, int s, int64_t position) {
 
 /* Choose segment after segment for dims d.., and push every combination that is not empty. */
 static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_pieces *out) {
-    if (d == l->desc.ndim) return push(out, p);
+    if (d == l->desc.ndim) return push(l, out, p);
     unsigned fixed = p->fixed;
     int64_t at = 0;
     for (int s = 0; s < l->dim[d].nsegments; s++) {
@@ -58,23 +75,19 @@ static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_
 
 /* ---- flat: a range of the flattened part of the other axes ---- */
 
-typedef struct flattening {
-    const rsh_layout *l;
-    rshi_piece p;
-    int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM]; /* of the part that is flattened */
-    int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];       /* the local box at hand */
-    int64_t first;                                    /* where the flat range starts */
-    const rshi_stripe *query; /* only pieces that meet it are made; NULL: all */
-    rshi_pieces *out;
-} flattening;
+/* What the part that is flattened has of a segment. */
+static rshi_stripe flattened_stripe(const rshi_flattening *f, int d, int s) {
+    return f->l->dim[d].nsegments == 1 ? f->whole[d] : segment_stripe(f->l, d, s, f->p.position);
+}
 
 /* The i0-th to i1-th index of a stripe as stripes: a first block that is cut off, whole blocks, a last one that is cut
  * off. */
 static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe out[3]) {
     int n = 0;
-    while (i0 < i1) {
+    if (s->count == 1 && i0 < i1) out[n++] = rshi_stripe_range(s->lo + i0, s->lo + i1);
+    while (s->count > 1 && i0 < i1) {
         int64_t block = i0 / s->len, lo = rshi_stripe_at(s, i0), whole = i1 / s->len - block;
-        if (s->count > 1 && i0 % s->len == 0 && whole > 1) {
+        if (i0 % s->len == 0 && whole > 1) {
             out[n++] = (rshi_stripe){lo, s->len, s->stride, whole, s->len};
             i0 += whole * s->len;
         } else {
@@ -86,11 +99,12 @@ static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe
     return n;
 }
 
-static rsh_status push_flat_box(flattening *f, int d, int64_t offset);
+static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset);
 
 /* Local indices [i0, i1) of segment s, which starts at local index `at`. */
-static rsh_status push_flat_segment(flattening *f, int d, int s, int64_t at, int64_t i0, int64_t i1, int64_t offset) {
-    rshi_stripe set = segment_stripe(f->l, d, s, f->p.position), sub[3];
+static rsh_status push_flat_segment(rshi_flattening *f, int d, int s, int64_t at, int64_t i0, int64_t i1,
+                                    int64_t offset) {
+    rshi_stripe set = flattened_stripe(f, d, s), sub[3];
     int n = sub_stripes(&set, i0, i1, sub);
     f->p.seg[d] = s;
     for (int i = 0; i < n; i++) {
@@ -103,14 +117,14 @@ static rsh_status push_flat_segment(flattening *f, int d, int s, int64_t at, int
 }
 
 /* The local box, dim after dim, as products of segments. */
-static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
+static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset) {
     if (d == f->l->desc.ndim) {
         f->p.at[0] = offset - f->first;
-        return push(f->out, &f->p);
+        return push(f->l, f->out, &f->p);
     }
     int64_t at = 0;
     for (int s = 0; s < f->l->dim[d].nsegments; s++) {
-        rshi_stripe set = segment_stripe(f->l, d, s, f->p.position);
+        rshi_stripe set = flattened_stripe(f, d, s);
         int64_t n = rshi_stripe_size(&set), i0 = rshi_max(f->lo[d] - at, 0), i1 = rshi_min(f->hi[d] - at, n);
         if (i0 < i1) RSH_TRY(push_flat_segment(f, d, s, at, i0, i1, offset));
         at += n;
@@ -120,7 +134,7 @@ static rsh_status push_flat_box(flattening *f, int d, int64_t offset) {
 
 /* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes a dim: the ragged ends
  * and the middle. */
-static rsh_status push_flat_range(flattening *f, int d, int64_t from, int64_t to) {
+static rsh_status push_flat_range(rshi_flattening *f, int d, int64_t from, int64_t to) {
     if (from >= to) return RSH_OK;
     if (d == f->l->desc.ndim) return push_flat_box(f, 0, 0);
     int64_t inner = f->step[d], i0 = from / inner, i1 = to / inner, r0 = from % inner, r1 = to % inner;
@@ -139,27 +153,41 @@ static rsh_status push_flat_range(flattening *f, int d, int64_t from, int64_t to
     return push_flat_range(f, d + 1, r0, r1);
 }
 
-static rsh_status push_flat(const rsh_layout *l, rshi_piece *p, const rshi_stripe *query, rshi_pieces *out) {
-    flattening f = {.l = l, .p = *p, .query = query, .out = out};
-    int64_t total = 1;
-    f.p.flat = true;
-    f.p.fixed |= rshi_cut_axes(&l->flat);
+void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *query, rshi_flattening *f) {
+    f->l = l;
+    f->query = query;
+    f->total = 1;
+    f->p = (rshi_piece){.position = position, .flat = true, .fixed = l->partial | rshi_cut_axes(&l->flat)};
     for (int d = 0; d < l->desc.ndim; d++) {
-        f.p.fixed |= l->dim[d].axes;
-        f.extent[d] = rshi_dim_extent(l, d, p->position);
-        total *= f.extent[d];
+        f->p.fixed |= l->dim[d].axes;
+        f->extent[d] = rshi_dim_extent(l, d, position);
+        f->whole[d] = segment_stripe(l, d, 0, position);
+        f->total *= f->extent[d];
     }
-    rshi_dense_strides(l->desc.ndim, f.extent, NULL, f.step);
-    for (int d = 0; d < l->desc.ndim; d++) f.p.step[d] = f.step[d];
-    rshi_stripe range = rshi_cut_stripe(l, &l->flat, 0, total, rshi_cut_coordinate(l, &l->flat, p->position));
-    f.first = range.lo;
-    return push_flat_range(&f, 0, range.lo, rshi_stripe_end(&range));
+    rshi_dense_strides(l->desc.ndim, f->extent, NULL, f->step);
+    for (int d = 0; d < l->desc.ndim; d++) f->p.step[d] = f->step[d];
 }
 
-rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, const rshi_stripe *query, rshi_pieces *out) {
+rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k, rshi_pieces *out) {
+    rshi_stripe range = rshi_cut_stripe(f->l, &f->l->flat, 0, f->total, k);
+    f->p.position = position;
+    f->p.rank = rshi_layout_rank_at(f->l, position);
+    f->first = range.lo;
+    f->out = out;
+    return push_flat_range(f, 0, range.lo, rshi_stripe_end(&range));
+}
+
+static rsh_status push_flat(const rsh_layout *l, int64_t position, rshi_pieces *out) {
+    rshi_flattening f;
+    rshi_flatten(l, position, NULL, &f);
+    return rshi_flattening_pieces(&f, position, rshi_cut_coordinate(l, &l->flat, position), out);
+}
+
+rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out) {
     if (!l->count) return RSH_OK;
+    if (l->flat.naxes) return push_flat(l, position, out);
     rshi_piece p = {.rank = rshi_layout_rank_at(l, position), .position = position, .fixed = l->partial};
-    return l->flat.naxes ? push_flat(l, &p, query, out) : push_products(l, 0, &p, out);
+    return push_products(l, 0, &p, out);
 }
 
 /* ---- all pieces of a rank ---- */
@@ -184,7 +212,7 @@ static rsh_status push_boxes(const rsh_layout *l, int64_t rank, rshi_pieces *out
     for (int64_t i = l->entry[e].value; i < l->entry[e + 1].value; i++) {
         rshi_piece p;
         box_piece(l, l->box_of[i], rank, i - l->entry[e].value, &p);
-        if (rshi_piece_count(l, &p)) RSH_TRY(push(out, &p));
+        if (rshi_piece_count(l, &p)) RSH_TRY(push(l, out, &p));
     }
     return RSH_OK;
 }
@@ -196,7 +224,7 @@ rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **ou
     if (l->desc.is_boxes)
         st = push_boxes(l, rank, &list);
     else if (position >= 0)
-        st = rshi_pieces_at(l, position, NULL, &list);
+        st = rshi_pieces_at(l, position, &list);
     if (st) {
         rshi_free(list.piece);
         return st;
@@ -288,23 +316,6 @@ void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p) {
     p->rank = rshi_layout_rank_at(l, position);
     if (p->flat) return;
     for (int d = 0; d < l->desc.ndim; d++) p->at[d] = p->seg[d] ? segment_at(l, d, p->seg[d], position) : 0;
-}
-
-/* Only the dims that there are: pieces are copied for every neighbour of a rank. */
-static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out) {
-    if (out == p) return;
-    out->rank = p->rank;
-    out->part = p->part;
-    out->position = p->position;
-    out->fixed = p->fixed;
-    out->flat = p->flat;
-    out->at[0] = p->at[0]; /* also of a single element */
-    for (int d = 0; d < l->desc.ndim; d++) {
-        out->set[d] = p->set[d];
-        out->seg[d] = p->seg[d];
-        out->at[d] = p->at[d];
-        out->step[d] = p->step[d];
-    }
 }
 
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out) {

@@ -81,8 +81,22 @@ static void settle(numbers *out, int64_t head) {
     out->n = n;
 }
 
+/* A range meets coordinates in a row: up to all of them, or those from its first to the last and from 0 on. */
+static rsh_status meet_cyclic_range(const rshi_resolved_segment *g, const rshi_stripe *q, numbers *out) {
+    int64_t from, to, b = g->cut.number, p = g->cut.parts;
+    if (!clipped_block(q, 0, g->start, g->start + g->size, &from, &to)) return RSH_OK;
+    int64_t first = (from - g->start) / b, n = rshi_min((to - 1 - g->start) / b - first + 1, p);
+    first %= p;
+    int64_t wrapped = rshi_max(0, first + n - p); /* coordinates from 0 on */
+    RSH_TRY(RSHI_GROW(out->at, out->n + n, &out->room));
+    for (int64_t k = 0; k < wrapped; k++) out->at[out->n++] = k;
+    for (int64_t k = first; k < first + n - wrapped; k++) out->at[out->n++] = k;
+    return RSH_OK;
+}
+
 static rsh_status meet_cyclic(const rshi_resolved_segment *g, const rshi_stripe *q, numbers *out) {
     int64_t first, stop, head = out->n, p = g->cut.parts;
+    if (q->count == 1) return meet_cyclic_range(g, q, out);
     query_blocks(g, q, &first, &stop);
     for (int64_t j = first; j < stop; j++) {
         RSH_TRY(add_cyclic(g, q, j, out));
@@ -245,18 +259,10 @@ static bool reach(const rsh_layout *l, int d, int64_t position, const rshi_strip
     return any;
 }
 
-static rsh_status hand_out_position(search *s, int64_t position) {
-    rshi_pieces *list = &s->pieces;
-    list->n = 0;
-    RSH_TRY(rshi_pieces_at(s->l, position, s->query, list));
-    for (int64_t i = 0; i < list->n; i++) RSH_TRY(s->fn(s->ctx, &list->piece[i]));
-    return RSH_OK;
-}
-
 /* A part that is flattened: its local extents, and of each dim the range that the query reaches. */
 typedef struct flattened {
     int64_t position, number; /* of the part, and the number of the first flat part in it */
-    int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM], total;
+    rshi_flattening part;
     int64_t from[RSH_MAX_NDIM], to[RSH_MAX_NDIM];
 } flattened;
 
@@ -270,10 +276,10 @@ static int64_t least_part(const rsh_layout *l, int64_t total) {
 static rsh_status hand_out_full(search *s, const flattened *f, int64_t first, int64_t last) {
     const rsh_layout *l = s->l;
     if (l->flat.rule != RSH_RULE_SIZES)
-        return s->range_fn(s->ctx, f->number + rshi_cut_full_before(l, &l->flat, f->total, first),
-                           f->number + rshi_cut_full_before(l, &l->flat, f->total, last));
-    int64_t end = rshi_cut_locate(l, &l->flat, f->total, last);
-    for (int64_t k = rshi_cut_locate(l, &l->flat, f->total, first); k <= end; k++)
+        return s->range_fn(s->ctx, f->number + rshi_cut_full_before(l, &l->flat, f->part.total, first),
+                           f->number + rshi_cut_full_before(l, &l->flat, f->part.total, last));
+    int64_t end = rshi_cut_locate(l, &l->flat, f->part.total, last);
+    for (int64_t k = rshi_cut_locate(l, &l->flat, f->part.total, first); k <= end; k++)
         if (l->flat.starts[k] < l->flat.starts[k + 1]) RSH_TRY(s->range_fn(s->ctx, f->number + k, f->number + k));
     return RSH_OK;
 }
@@ -283,27 +289,31 @@ static rsh_status hand_out_full(search *s, const flattened *f, int64_t first, in
 static rsh_status hand_out_rows(search *s, const flattened *f, int d, int64_t at) {
     int64_t first = at, last = at, gap = 0;
     for (int i = s->l->desc.ndim - 1; i >= d; i--) {
-        first += f->from[i] * f->step[i];
-        last += (f->to[i] - 1) * f->step[i];
+        first += f->from[i] * f->part.step[i];
+        last += (f->to[i] - 1) * f->part.step[i];
     }
     for (int i = s->l->desc.ndim - 1, whole = 1; i >= d; i--) {
         if (!whole && f->to[i] - f->from[i] > 1) gap = INT64_MAX; /* several rows that are not joined */
-        whole = whole && f->from[i] == 0 && f->to[i] == f->extent[i];
+        whole = whole && f->from[i] == 0 && f->to[i] == f->part.extent[i];
     }
     if (gap) { /* the longest: between rows of the outermost dim that has several */
         int i = d;
         while (f->to[i] - f->from[i] == 1) i++;
-        gap = f->step[i];
-        for (int k = i + 1; k < s->l->desc.ndim; k++) gap -= (f->to[k] - 1 - f->from[k]) * f->step[k];
+        gap = f->part.step[i];
+        for (int k = i + 1; k < s->l->desc.ndim; k++) gap -= (f->to[k] - 1 - f->from[k]) * f->part.step[k];
     }
-    if (gap <= least_part(s->l, f->total)) return hand_out_full(s, f, first, last);
-    for (int64_t i = f->from[d]; i < f->to[d]; i++) RSH_TRY(hand_out_rows(s, f, d + 1, at + i * f->step[d]));
+    if (gap <= least_part(s->l, f->part.total)) return hand_out_full(s, f, first, last);
+    for (int64_t i = f->from[d]; i < f->to[d]; i++) RSH_TRY(hand_out_rows(s, f, d + 1, at + i * f->part.step[d]));
     return RSH_OK;
 }
 
-static rsh_status hand_out_flat(search *s, const flattened *f, int64_t first, int64_t last) {
-    for (int64_t k = first; k <= last; k++)
-        RSH_TRY(hand_out_position(s, f->position + share(s->l, &s->l->flat, k)));
+static rsh_status hand_out_flat(search *s, flattened *f, int64_t first, int64_t last) {
+    rshi_pieces *list = &s->pieces;
+    for (int64_t k = first; k <= last; k++) {
+        list->n = 0;
+        RSH_TRY(rshi_flattening_pieces(&f->part, f->position + share(s->l, &s->l->flat, k), k, list));
+        for (int64_t i = 0; i < list->n; i++) RSH_TRY(s->fn(s->ctx, &list->piece[i]));
+    }
     return RSH_OK;
 }
 
@@ -319,15 +329,15 @@ static int64_t count_blocks(const search *s) {
 /* Flat coordinates from the first to the last of each block of the query, from dim d on. */
 static rsh_status list_block_ends(search *s, const flattened *f, int d, int64_t first, int64_t last, numbers *out) {
     if (d == s->l->desc.ndim) {
-        RSH_TRY(push(out, rshi_cut_locate(s->l, &s->l->flat, f->total, first)));
-        return push(out, rshi_cut_locate(s->l, &s->l->flat, f->total, last));
+        RSH_TRY(push(out, rshi_cut_locate(s->l, &s->l->flat, f->part.total, first)));
+        return push(out, rshi_cut_locate(s->l, &s->l->flat, f->part.total, last));
     }
     const rshi_stripe *q = &s->query[d];
     for (int64_t j = 0; j < q->count; j++) {
-        int64_t lo = q->lo + j * q->stride, from, to;
+        int64_t lo = q->lo + j * q->stride, step = f->part.step[d], from, to;
         rshi_stripe block = rshi_stripe_range(lo, lo + (j == q->count - 1 ? q->last : q->len));
         if (reach(s->l, d, f->position, &block, &from, &to))
-            RSH_TRY(list_block_ends(s, f, d + 1, first + from * f->step[d], last + (to - 1) * f->step[d], out));
+            RSH_TRY(list_block_ends(s, f, d + 1, first + from * step, last + (to - 1) * step, out));
     }
     return RSH_OK;
 }
@@ -339,7 +349,7 @@ static int by_first(const void *a, const void *b) {
 }
 
 /* Blocks may reach the same coordinates: each is handed out once. */
-static rsh_status walk_blocks(search *s, const flattened *f) {
+static rsh_status walk_blocks(search *s, flattened *f) {
     numbers list = {0};
     rsh_status st = list_block_ends(s, f, 0, 0, 0, &list);
     int64_t next = 0;
@@ -355,17 +365,15 @@ static rsh_status walk_blocks(search *s, const flattened *f) {
 /* All dims are settled at a base position: which flat coordinates can hold anything of the query? */
 static rsh_status walk_flat(search *s, flattened *f) {
     int64_t first = 0, last = 0;
-    f->total = 1;
-    for (int d = 0; d < s->l->desc.ndim; d++) f->total *= f->extent[d] = rshi_dim_extent(s->l, d, f->position);
-    rshi_dense_strides(s->l->desc.ndim, f->extent, NULL, f->step);
+    rshi_flatten(s->l, f->position, s->query, &f->part);
     if (s->range_fn) return hand_out_rows(s, f, 0, 0);
     if (count_blocks(s) > 1) return walk_blocks(s, f);
     for (int d = 0; d < s->l->desc.ndim; d++) {
-        first += f->from[d] * f->step[d];
-        last += (f->to[d] - 1) * f->step[d];
+        first += f->from[d] * f->part.step[d];
+        last += (f->to[d] - 1) * f->part.step[d];
     }
-    return hand_out_flat(s, f, rshi_cut_locate(s->l, &s->l->flat, f->total, first),
-                         rshi_cut_locate(s->l, &s->l->flat, f->total, last));
+    return hand_out_flat(s, f, rshi_cut_locate(s->l, &s->l->flat, f->part.total, first),
+                         rshi_cut_locate(s->l, &s->l->flat, f->part.total, last));
 }
 
 /* Choose coordinates of the axes that cut dim d, then go on to d + 1.  `number` counts the choices. */

@@ -178,8 +178,10 @@ typedef struct rshi_server {
     int64_t holders, index;
 } rshi_server;
 rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a);
-/* Could it send to `rank`?  A quick answer: false only where rshi_serving_rank is another rank. */
-bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank);
+/* Could it send to `rank`, which may be relayed to?  A quick answer: false only where another rank
+ * serves it. */
+bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
+                    bool relayed);
 /* Whose source piece `a` the region of an edge came from in stage 0. */
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a);
 /* Holders of a piece of layout `l` that are on a node. */

@@ -64,7 +64,7 @@ static rsh_status leaves_it_to_others(sending *w, const rshi_piece *b, bool *lea
 static rsh_status send_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     bool leaves;
-    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j))) return RSH_OK;
+    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j), true)) return RSH_OK;
     rshi_kept mark = rshi_pieces_end(w->edges);
     rshi_piece *held = rshi_pieces_room(w->edges, 1);
     if (!held) return RSH_ENOMEM;
@@ -87,7 +87,7 @@ static bool sends_directly(const sending *w, const rshi_piece *b) {
 /* Into holder j of b, if this rank serves it; nothing of the edge but its destination differs. */
 static rsh_status send_directly(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j))) return RSH_OK;
+    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j), false)) return RSH_OK;
     rshi_piece_at_holder(pair->to, b, j, &w->held);
     rshi_edge_aim(&w->e, &w->held);
     if (w->from.holders > 1 &&

@@ -86,13 +86,13 @@ rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
 
 /* The rule of `candidate` with the cheap question first: most ranks are served by others.  With nodes only those of its
  * own are served out of turn. */
-bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank) {
+bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, bool relayed) {
     if (rank == s->a->rank) return false;
     if (pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread || s->holders == 1) return true;
     if (rshi_plan_has_nodes(p)) {
         int64_t turn = turn_of(pair, rank);
         return rshi_plan_node(p, rank) == rshi_plan_node(p, s->a->rank) || number_of(turn, s->holders) == s->index ||
-               number_of(rshi_relay_turn(pair->to, turn), s->holders) == s->index;
+               (relayed && number_of(rshi_relay_turn(pair->to, turn), s->holders) == s->index);
     }
     if (number_of(turn_of(pair, rank), s->holders) != s->index) return false;
     return rshi_piece_holder_index(pair->from, s->a, rank) < 0;

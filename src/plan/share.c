@@ -9,7 +9,7 @@
 
 #define FIRST_CHUNK ((size_t)1 << 10) /* bytes; chunks double from there */
 #define LARGEST_CHUNK ((size_t)1 << 21)
-#define GROWTH 4 /* of a full array: it is copied seldom, and what stays unused is never touched */
+#define MANY ((int64_t)1 << 14)       /* transfers: an array of these is mapped, and what stays unused never touched */
 
 /* Memory that never moves, for ends and numbers. */
 typedef struct chunk {
@@ -28,12 +28,16 @@ typedef struct meeting {
     rshi_stripe a, b;
     int64_t lo, hi;
     rshi_runs runs;
+    rshi_run one; /* where both are ranges: there is one run, which is found faster than looked up */
 } meeting;
 
-/* The numbers of an end. */
+/* The numbers of an end, and what they are for. */
 typedef struct placed {
     const int64_t *first, *step;
+    int ndim; /* of `first`; 0: there is none yet */
     bool flat;
+    int64_t loops;              /* number of the loops that `step` is for */
+    int64_t unit[RSH_MAX_NDIM]; /* flat: the step of one index of each dim */
 } placed;
 
 /* A share with what it owns. */
@@ -44,12 +48,15 @@ typedef struct share {
     int64_t *scratch; /* by tensor, or NULL */
     meeting met[RSH_MAX_NDIM];        /* of the edge at hand */
     const rshi_run *at[RSH_MAX_NDIM]; /* the combination at hand */
-    struct {                          /* of the transfer before */
-        int ndim, nloops;
-        const int64_t *n;
-        const int *dim;
-        placed dst, src; /* `src`: its last one */
-    } like;
+    struct {                          /* the loops at hand: many transfers have the same */
+        int64_t number;               /* counts them; 0: there are none yet */
+        int ndim, n;
+        bool repeats;                 /* one of them runs over blocks, whose distance is in the run */
+        int64_t rounds[RSH_MAX_NDIM][2], count; /* of each dim, 1 where there is no loop; their product */
+        const int64_t *rounds_kept;
+        const int *dim_kept;
+    } loops;
+    placed dst, src; /* the last ones of either kind */
 } share;
 
 /* ---- memory ---- */
@@ -93,8 +100,7 @@ static inline const int *keep_dims(share *s, const int *dims, int n, const int *
 }
 
 static rsh_status grow(transfers *list) {
-    if (list->n < list->room) return RSH_OK;
-    int64_t room = rshi_max(4, GROWTH * list->room);
+    int64_t room = rshi_max(4, (list->room < MANY ? 4 : 16) * list->room);
     rsh_transfer *at = rshi_alloc_data((size_t)room * sizeof *at, false);
     if (!at) return rshi_nomem();
     if (list->n) memcpy(at, list->at, (size_t)list->n * sizeof *at);
@@ -105,61 +111,107 @@ static rsh_status grow(transfers *list) {
 
 /* ---- one edge ---- */
 
-static rsh_status set_loops(share *s, rsh_transfer *t) {
-    int64_t n[RSH_MAX_LOOPS];
-    int dim[RSH_MAX_LOOPS];
-    t->count = 1;
-    for (int d = 0; d < t->ndim; d++) {
-        const int64_t rounds[2] = {s->at[d]->count, s->at[d]->len};
-        for (int i = 0; i < 2; i++) {
-            t->count *= rounds[i];
-            if (rounds[i] == 1) continue;
-            dim[t->nloops] = d;
-            n[t->nloops++] = rounds[i];
-        }
-    }
-    bool alike = t->nloops == s->like.nloops;
-    t->n = keep(s, n, t->nloops, alike ? s->like.n : NULL);
-    t->dim = keep_dims(s, dim, t->nloops, alike ? s->like.dim : NULL);
-    return t->n && t->dim ? RSH_OK : rshi_nomem();
+/* Neighbours differ in where they are, seldom in how much they have. */
+static inline bool has_loops_of_before(const share *s, int ndim) {
+    if (!s->loops.number || ndim != s->loops.ndim) return false;
+    for (int d = 0; d < ndim; d++)
+        if (s->at[d]->count != s->loops.rounds[d][0] || s->at[d]->len != s->loops.rounds[d][1]) return false;
+    return true;
 }
 
-/* A piece at the combination of runs at hand; by_dst: its indices are those of the destination piece.  `like`: the
- * numbers of an end that may have the same ones; from here on those of this end. */
-static inline rsh_status set_end(share *s, const rsh_transfer *t, const rshi_piece *p, bool by_dst, placed *like,
-                                 rsh_transfer_end *end) {
-    int64_t first[RSH_MAX_NDIM], step[RSH_MAX_LOOPS];
+static rsh_status make_loops(share *s, int ndim) {
+    int64_t n[RSH_MAX_LOOPS];
+    int dim[RSH_MAX_LOOPS], loops = 0, before = s->loops.number ? s->loops.n : -1;
+    s->loops.count = 1;
+    s->loops.repeats = false;
+    for (int d = 0; d < ndim; d++) {
+        s->loops.repeats |= s->at[d]->count > 1;
+        s->loops.rounds[d][0] = s->at[d]->count, s->loops.rounds[d][1] = s->at[d]->len;
+        for (int i = 0; i < 2; i++) {
+            s->loops.count *= s->loops.rounds[d][i];
+            if (s->loops.rounds[d][i] == 1) continue;
+            dim[loops] = d;
+            n[loops++] = s->loops.rounds[d][i];
+        }
+    }
+    s->loops.rounds_kept = keep(s, n, loops, loops == before ? s->loops.rounds_kept : NULL);
+    s->loops.dim_kept = keep_dims(s, dim, loops, loops == before ? s->loops.dim_kept : NULL);
+    s->loops.ndim = ndim, s->loops.n = loops;
+    s->loops.number++;
+    return s->loops.rounds_kept && s->loops.dim_kept ? RSH_OK : rshi_nomem();
+}
+
+static inline rsh_status set_loops(share *s, rsh_transfer *t) {
+    if (!has_loops_of_before(s, t->ndim)) RSH_TRY(make_loops(s, t->ndim));
+    t->nloops = s->loops.n;
+    t->count = s->loops.count;
+    t->n = s->loops.rounds_kept;
+    t->dim = s->loops.dim_kept;
+    return RSH_OK;
+}
+
+/* The first index of the end before is this one, too, or a new one. */
+static inline rsh_status set_first(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
+    int64_t first[RSH_MAX_NDIM];
+    int n = p->flat ? 1 : ndim;
+    bool same = like->ndim == n && like->first;
+    first[0] = p->at[0];
+    for (int d = 0; d < ndim; d++) {
+        int64_t i = by_dst ? s->at[d]->ib : s->at[d]->ia;
+        if (p->flat)
+            first[0] += i * p->step[d];
+        else
+            first[d] = p->at[d] + i;
+    }
+    for (int d = 0; d < n && same; d++) same = first[d] == like->first[d];
+    if (same) return RSH_OK;
+    like->ndim = n;
+    return (like->first = keep(s, first, n, NULL)) ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status make_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
+    int64_t step[RSH_MAX_LOOPS];
     int loops = 0;
-    bool alike = t->nloops == s->like.nloops && t->ndim == s->like.ndim && p->flat == like->flat;
+    for (int d = 0; d < ndim; d++) {
+        const rshi_run *r = s->at[d];
+        like->unit[d] = p->flat ? p->step[d] : 1;
+        if (r->count > 1) step[loops++] = (by_dst ? r->db : r->da) * like->unit[d];
+        if (r->len > 1) step[loops++] = like->unit[d];
+    }
+    like->step = keep(s, step, loops, like->loops == s->loops.number ? like->step : NULL);
+    like->flat = p->flat;
+    like->loops = s->loops.number;
+    return like->step ? RSH_OK : rshi_nomem();
+}
+
+/* Steps follow from the loops; of a flat part from how the piece lies in it, too, and with blocks from the runs. */
+static inline rsh_status set_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
+    bool same = like->loops == s->loops.number && like->flat == p->flat && !s->loops.repeats;
+    for (int d = 0; d < ndim && p->flat && same; d++) same = p->step[d] == like->unit[d];
+    return same ? RSH_OK : make_steps(s, ndim, p, by_dst, like);
+}
+
+/* A piece at the combination of runs at hand; by_dst: its indices are those of the destination piece.  `like`: an end
+ * that may have the same numbers; from here on it has those of this end. */
+static inline rsh_status set_end(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like,
+                                 rsh_transfer_end *end) {
+    RSH_TRY(set_first(s, ndim, p, by_dst, like));
+    RSH_TRY(set_steps(s, ndim, p, by_dst, like));
     end->rank = p->rank;
     end->part = p->part == RSHI_SCRATCH ? 0 : p->part;
     end->in_scratch = p->part == RSHI_SCRATCH;
-    end->in_dst = false;
     end->flat = p->flat;
-    first[0] = p->flat ? p->at[0] : 0;
-    for (int d = 0; d < t->ndim; d++) {
-        const rshi_run *r = s->at[d];
-        int64_t i = by_dst ? r->ib : r->ia, apart = by_dst ? r->db : r->da, unit = p->flat ? p->step[d] : 1;
-        if (p->flat)
-            first[0] += i * unit;
-        else
-            first[d] = p->at[d] + i;
-        if (r->count > 1) step[loops++] = apart * unit;
-        if (r->len > 1) step[loops++] = unit;
-    }
-    like->first = end->first = keep(s, first, p->flat ? 1 : t->ndim, alike ? like->first : NULL);
-    like->step = end->step = keep(s, step, loops, alike ? like->step : NULL);
-    like->flat = p->flat;
-    return like->first && like->step ? RSH_OK : rshi_nomem();
+    end->first = like->first;
+    end->step = like->step;
+    return RSH_OK;
 }
 
-static rsh_status set_sources(share *s, const rshi_edge *e, rsh_transfer *t) {
+static inline rsh_status set_sources(share *s, const rshi_edge *e, rsh_transfer *t) {
     rsh_transfer_end *end = take_room(s, e->nsrc, sizeof *end);
     if (!end) return rshi_nomem();
     for (int64_t i = 0; i < e->nsrc; i++) {
-        RSH_TRY(set_end(s, t, &e->src[i], e->from_dst, &s->like.src, &end[i]));
+        RSH_TRY(set_end(s, t->ndim, &e->src[i], e->from_dst, &s->src, &end[i]));
         end[i].in_dst = e->from_dst;
-        s->like.nloops = t->nloops, s->like.ndim = t->ndim; /* from here on the ends are of this transfer */
     }
     t->src = end;
     return RSH_OK;
@@ -170,7 +222,6 @@ static void set_facts(const rshi_edge *e, int ndim, rsh_transfer *t) {
     t->tensor = e->tensor;
     t->ndim = ndim;
     t->stage = e->stage;
-    t->nloops = 0;
     t->element_bytes = e->wire_size;
     t->from = e->src_dtype;
     t->to = e->dst_dtype;
@@ -186,25 +237,25 @@ static transfers *list_of(share *s, const rshi_edge *e) {
 
 static rsh_status add_transfer(share *s, const rshi_edge *e, int ndim) {
     transfers *list = list_of(s, e);
-    RSH_TRY(grow(list));
+    if (list->n == list->room) RSH_TRY(grow(list));
     rsh_transfer *t = &list->at[list->n];
     set_facts(e, ndim, t);
     RSH_TRY(set_loops(s, t));
-    RSH_TRY(set_end(s, t, e->dst, true, &s->like.dst, &t->dst));
+    RSH_TRY(set_end(s, ndim, e->dst, true, &s->dst, &t->dst));
     t->dst.in_dst = !t->dst.in_scratch;
     RSH_TRY(set_sources(s, e, t));
-    s->like.ndim = ndim, s->like.nloops = t->nloops;
-    s->like.n = t->n, s->like.dim = t->dim;
     list->n++;
     return RSH_OK;
 }
 
 static rsh_status combine_runs(share *s, const rshi_edge *e, int ndim, int d) {
     if (d == ndim) return add_transfer(s, e, ndim);
+    if (s->at[d]) return combine_runs(s, e, ndim, d + 1); /* the only one */
     for (int64_t i = 0; i < s->met[d].runs.n; i++) {
         s->at[d] = &s->met[d].runs.run[i];
         RSH_TRY(combine_runs(s, e, ndim, d + 1));
     }
+    s->at[d] = NULL;
     return RSH_OK;
 }
 
@@ -217,19 +268,26 @@ static rsh_status meet(meeting *m, const rshi_stripe *a, const rshi_stripe *b, i
     if (m->runs.n && m->lo == lo && m->hi == hi && same_stripe(&m->a, a) && same_stripe(&m->b, b)) return RSH_OK;
     m->a = *a, m->b = *b, m->lo = lo, m->hi = hi;
     m->runs.n = 0;
-    if (a->count != 1 || b->count != 1 || !m->runs.room) return rshi_stripe_overlap(a, b, lo, hi, &m->runs);
-    m->runs.n = rshi_range_overlap(a, b, lo, hi, m->runs.run);
-    return RSH_OK;
+    return rshi_stripe_overlap(a, b, lo, hi, &m->runs);
 }
 
 static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     share *s = ctx;
-    int ndim = rsh_layout_ndim(e->dst_layout);
+    int ndim = rsh_layout_ndim(e->dst_layout), open = 0;
     for (int d = 0; d < ndim; d++) {
-        RSH_TRY(meet(&s->met[d], &e->with->set[d], &e->dst->set[d], e->lo[d], e->hi[d]));
-        if (!s->met[d].runs.n) return RSH_OK; /* nothing in common */
+        const rshi_stripe *a = &e->with->set[d], *b = &e->dst->set[d];
+        meeting *m = &s->met[d];
+        if (a->count == 1 && b->count == 1) {
+            if (!rshi_range_overlap(a, b, e->lo[d], e->hi[d], &m->one)) return RSH_OK; /* nothing in common */
+            s->at[d] = &m->one;
+            continue;
+        }
+        RSH_TRY(meet(m, a, b, e->lo[d], e->hi[d]));
+        if (!m->runs.n) return RSH_OK;
+        s->at[d] = m->runs.n == 1 ? m->runs.run : NULL;
+        open += m->runs.n > 1;
     }
-    return combine_runs(s, e, ndim, 0);
+    return open ? combine_runs(s, e, ndim, 0) : add_transfer(s, e, ndim);
 }
 
 /* ---- the whole share ---- */
