@@ -70,14 +70,6 @@ typedef struct rshi_comm_ops {
      * node it costs a look at memory. */
     rsh_status (*check_peer)(rsh_comm *c, int peer, double waited);
 
-    /* Local.  Why this rank refuses what its flag stands for: kept where the ranks of its node read
-     * it, until the next refusal.  A rank refuses before it posts, and refuses again only when
-     * nobody can still be reading. */
-    void (*refuse)(rsh_comm *c, rsh_status status, const char *detail);
-    /* Local.  The refusal of a rank of this node, which may be this one: its status; its sentence
-     * becomes the thread's. */
-    rsh_status (*refusal)(rsh_comm *c, int peer);
-
     /* Messages between ranks of different nodes, as in rsh_wire and from and into memory of the
      * library only; NULL in the table: there is one node.  `tag` is from rshi_comm_tag.  `cancel`
      * false: the memory must stay for as long as the process; also a comm's shared memory does. */
