@@ -125,6 +125,7 @@ struct rsh_comm {
     unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     uint64_t sentences; /* rshi_sentences after the last of them */
+    bool refused;    /* the last of them failed in its opening, on all ranks */
     bool given_up;   /* its owner has gone: freed when what is attached is idle */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
@@ -190,6 +191,18 @@ void rshi_rank_returned(const rsh_comm *comm, rsh_status status);
 /* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.
  * Fails as rsh_run does. */
 rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
+
+/* Local.  A call on the comm has failed here since `calls` was the comm's number of calls: do all
+ * ranks know?  They do if the last collective call failed; else this rank failed before it, or
+ * after it. */
+static inline bool rshi_comm_all_know(const rsh_comm *c, uint64_t calls) {
+    return c->dead || (c->refused && c->calls != calls);
+}
+/* The same with the status of that failure: those who do not know hear it, in the call in which
+ * they wait for this rank. */
+static inline rsh_status rshi_comm_tell(rsh_comm *c, uint64_t calls, rsh_status st) {
+    return st && !rshi_comm_all_know(c, calls) ? rsh_comm_agree(c, st) : st;
+}
 
 /* A tag for messages of one kind.  Called by every rank at the same place of its collective calls,
  * so that all get the same. */
