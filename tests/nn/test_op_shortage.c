@@ -36,7 +36,9 @@ static rsh_status add(const operands *o, rsh_value **out) { return rsh_nn_add(o-
 static rsh_status mse(const operands *o, rsh_value **out) {
     return rsh_nn_mse(o->columns, o->whole, RSH_LOSS_MEAN, out);
 }
-static rsh_status max_dim(const operands *o, rsh_value **out) { return rsh_nn_max_dim(o->columns, 1, false, out, NULL); }
+static rsh_status max_dim(const operands *o, rsh_value **out) {
+    return rsh_nn_max_dim(o->columns, 1, false, out, NULL);
+}
 static rsh_status max_all(const operands *o, rsh_value **out) { return rsh_nn_max(o->columns, out); }
 static rsh_status softmax(const operands *o, rsh_value **out) { return rsh_nn_softmax(o->columns, 1, out); }
 static rsh_status softmax_rows(const operands *o, rsh_value **out) { return rsh_nn_softmax(o->rows, 1, out); }
@@ -59,7 +61,9 @@ static rsh_status entropy_rows(const operands *o, rsh_value **out) {
 static rsh_status redistribute(const operands *o, rsh_value **out) {
     return rsh_dtensor_redistribute(o->columns, 1, (rsh_place[]){rsh_shard_on(0)}, RSH_DTYPE_COUNT, out);
 }
-static rsh_status full_tensor(const operands *o, rsh_value **out) { return rsh_dtensor_full_tensor(o->terms, NULL, out); }
+static rsh_status full_tensor(const operands *o, rsh_value **out) {
+    return rsh_dtensor_full_tensor(o->terms, NULL, out);
+}
 static rsh_status from_local(const operands *o, rsh_value **out) {
     rsh_value *part = NULL;
     rsh_status st = rsh_dtensor_to_local(o->columns, NULL, &part);
@@ -69,7 +73,9 @@ static rsh_status from_local(const operands *o, rsh_value **out) {
     return st;
 }
 static rsh_status sharded_softmax(const operands *o, rsh_value **out) { return rsh_nn_softmax(o->sharded, 1, out); }
-static rsh_status sharded_max(const operands *o, rsh_value **out) { return rsh_nn_max_dim(o->sharded, 1, true, out, NULL); }
+static rsh_status sharded_max(const operands *o, rsh_value **out) {
+    return rsh_nn_max_dim(o->sharded, 1, true, out, NULL);
+}
 static rsh_status sharded_add(const operands *o, rsh_value **out) {
     return rsh_nn_add(o->sharded, o->replicated, out);
 }
@@ -132,8 +138,9 @@ static rsh_status make(rsh_comm *c, operands *o) {
 }
 
 static void unmake(operands *o) {
-    rsh_value *all[] = {o->columns, o->rows, o->terms, o->whole, o->weight, o->bias, o->classes, o->sharded, o->replicated};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) rsh_value_free(all[i]);
+    rsh_value *made[] = {o->columns, o->rows,    o->terms,   o->whole,     o->weight,
+                         o->bias,    o->classes, o->sharded, o->replicated};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) rsh_value_free(made[i]);
     rsh_mesh_free(o->mesh);
 }
 
@@ -221,13 +228,13 @@ static rsh_status sweep(rsh_comm *c, attempt a, int64_t step) {
     return RSH_OK;
 }
 
-static bool all; /* requests, with RESHARD_CASES; otherwise every fifth or so */
+static bool all; /* requests are tried, with RESHARD_CASES set; otherwise every seventh to eleventh */
 
 static rsh_status sweep_all(rsh_comm *c, bool back, bool warm) {
     for (int i = 0; i < OPS; i++)
         for (int who = 0; who < 2; who++)
             TRY(sweep(c, (attempt){.op = &ops[i], .back = back, .warm = warm, .who = who, .n = all ? 0 : i % 3 + who},
-                      all ? 1 : 3 + i % 5));
+                      all ? 1 : 7 + i % 5));
     return RSH_OK;
 }
 
@@ -248,11 +255,39 @@ static void nobody_waits_for_a_rank_whose_memory_runs_out_on_the_way_back(void *
     run_on(2, 3, in_backward);
 }
 
+/* ---- what else one rank alone finds out ---- */
+
+/* The targets are cut, and rank 1 has a class that there is not.  Ranks count rows together. */
+static rsh_status wrong_class(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    rsh_value *x = NULL, *classes = some_indices(7, SIZES(6)), *target = NULL, *y = NULL;
+    rsh_cross_entropy_opts opts = RSH_CROSS_ENTROPY_OPTS_INIT;
+    opts.ignore = true;
+    (void)ctx;
+    for (int i = 0; i < 6 && rsh_comm_rank(c) == 1; i++)
+        ((int64_t *)rsh_tensor_data(rsh_value_tensor(classes)))[i] = 99;
+    TRY(line_of(c, &m));
+    TRY(place(m, some_value(RSH_F64, 1, true, SIZES(6, 7)), rsh_shard_on(0), &x));
+    TRY(place(m, classes, rsh_shard_on(0), &target));
+    CHECK_STATUS(RSH_EINDEX, rsh_nn_cross_entropy(x, target, &opts, &y));
+    CHECK(strstr(rsh_error_detail(), "target 99 of 7 classes"));
+    TRY(rsh_comm_barrier(c));
+    rsh_value_free(x);
+    rsh_value_free(target);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void a_class_that_is_wrong_on_one_rank_is_told_to_all(void **state) {
+    (void)state;
+    run_on(2, 3, wrong_class);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_is_new),
         cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_is_known),
         cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_on_the_way_back),
+        cmocka_unit_test(a_class_that_is_wrong_on_one_rank_is_told_to_all),
     };
     all = getenv("RESHARD_CASES") != NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);
