@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [shortage] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
 #   tsan       thread sanitizer, all tests
 #   prop       the random tests on RESHARD_CASES pairs of layouts (200000), from a new seed (RESHARD_SEED)
+#   shortage   every request for memory of every op that meets others fails once, on rank 0 and on rank 1; 40,000 refused runs
 #   fuzz       every fuzzer for FUZZ_SECONDS (600)
 #   mutants    one-line breaks that the tests must notice (tools/mutants.txt)
 #   kill       a rank of shm is killed at a random moment, KILLS (100) times: the others hear of it, and nothing is left behind
@@ -70,6 +71,12 @@ prop() {
     export RESHARD_CASES=${RESHARD_CASES:-200000} RESHARD_SEED=${RESHARD_SEED:-$(date +%s)}
     echo "RESHARD_CASES=$RESHARD_CASES RESHARD_SEED=$RESHARD_SEED"
     check prop -L prop -j"$jobs" --timeout 14400
+}
+
+shortage() {
+    local targets="test_op_shortage test_refused_runs"
+    build shortage -DCMAKE_BUILD_TYPE=Release
+    RESHARD_CASES=40000 check shortage -R 'op_shortage|refused_runs' --timeout 1800
 }
 
 fuzz() {
@@ -196,7 +203,7 @@ gpt() {
 
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt bare"
+all="compilers asan tsan prop shortage fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

@@ -49,6 +49,7 @@ typedef struct rsh_rule_dims {
     rsh_rule_tensor *out; /* nout: without dims at first */
     unsigned own;    /* letters, a bit for each, along which the op makes collective calls itself:
                         an output that lacks the letter is replicated */
+    unsigned counted; /* more letters along which it does, though outputs without them are sums */
     bool moves_only; /* elements are only moved, so partial values of any op pass; otherwise sum and
                         avg do */
 } rsh_rule_dims;

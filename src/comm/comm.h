@@ -70,14 +70,6 @@ typedef struct rshi_comm_ops {
      * node it costs a look at memory. */
     rsh_status (*check_peer)(rsh_comm *c, int peer, double waited);
 
-    /* Local.  Why this rank refuses what its flag stands for: kept where the ranks of its node read
-     * it, until the next refusal.  A rank refuses before it posts, and refuses again only when
-     * nobody can still be reading. */
-    void (*refuse)(rsh_comm *c, rsh_status status, const char *detail);
-    /* Local.  The refusal of a rank of this node, which may be this one: its status; its sentence
-     * becomes the thread's. */
-    rsh_status (*refusal)(rsh_comm *c, int peer);
-
     /* Messages between ranks of different nodes, as in rsh_wire and from and into memory of the
      * library only; NULL in the table: there is one node.  `tag` is from rshi_comm_tag.  `cancel`
      * false: the memory must stay for as long as the process; also a comm's shared memory does. */
@@ -133,6 +125,7 @@ struct rsh_comm {
     unsigned tags;   /* given out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
     uint64_t sentences; /* rshi_sentences after the last of them */
+    bool refused;    /* the last of them failed in its opening, on all ranks */
     bool given_up;   /* its owner has gone: freed when what is attached is idle */
     rsh_status dead; /* not RSH_OK: the comm has failed for good, and why */
     char dead_detail[RSHI_DETAIL_BYTES];
@@ -198,6 +191,18 @@ void rshi_rank_returned(const rsh_comm *comm, rsh_status status);
 /* Local.  Run fn(ctx, comms[r]) as rank r on a thread for each comm of the n; the comms are freed.
  * Fails as rsh_run does. */
 rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
+
+/* Local.  A call on the comm has failed here since `calls` was the comm's number of calls: do all
+ * ranks know?  They do if the last collective call failed; else this rank failed before it, or
+ * after it. */
+static inline bool rshi_comm_all_know(const rsh_comm *c, uint64_t calls) {
+    return c->dead || (c->refused && c->calls != calls);
+}
+/* The same with the status of that failure: those who do not know hear it, in the call in which
+ * they wait for this rank. */
+static inline rsh_status rshi_comm_tell(rsh_comm *c, uint64_t calls, rsh_status st) {
+    return st && !rshi_comm_all_know(c, calls) ? rsh_comm_agree(c, st) : st;
+}
 
 /* A tag for messages of one kind.  Called by every rank at the same place of its collective calls,
  * so that all get the same. */

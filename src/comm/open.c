@@ -109,6 +109,7 @@ static rsh_status judge(rsh_comm *c, const char *operation, const char *what) {
 static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
     rsh_status st = judge(c, operation, what);
     c->sentences = rshi_sentences();
+    c->refused = st != RSH_OK;
     return st;
 }
 
@@ -151,6 +152,8 @@ rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word
     RSH_TRY(hear_all(c, &me, mine));
     *same = find_difference(c) < 0;
     bool words_differ = !*same && find_refusal(c) < 0 && same_call(c);
-    if (words_differ) c->sentences = rshi_sentences();
-    return words_differ ? RSH_OK : settle(c, operation, NULL);
+    if (!words_differ) return settle(c, operation, NULL);
+    c->sentences = rshi_sentences();
+    c->refused = false;
+    return RSH_OK;
 }

@@ -62,9 +62,6 @@ static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) {
     rshi_flag_post(flag, value, world_of(c)->map->one_process);
 }
 
-static void refuse(rsh_comm *c, rsh_status status, const char *detail) { rshi_node_refuse(c->here, status, detail); }
-static rsh_status refusal(rsh_comm *c, int peer) { return rshi_node_refusal(c->here, place_of(c, peer)); }
-
 /* ---- are the others still there? ---- */
 
 static rsh_status check_peer(rsh_comm *c, int peer, double waited) {
@@ -149,8 +146,6 @@ static const rshi_comm_ops by_node = {
     .wait = wait,
     .post = post,
     .check_peer = check_peer,
-    .refuse = refuse,
-    .refusal = refusal,
     .leave = leave,
     .close = close_comm,
 };

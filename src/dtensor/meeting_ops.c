@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm/comm.h"
+
 /* ---- text ---- */
 
 typedef struct line {
@@ -115,32 +117,31 @@ static rsh_status move(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_v
     return rsh_value_read(*out, &rshi_dtensor_reading, mesh);
 }
 
-/* Does anything move after input i? */
-static bool moves_after(const rshi_solution *s, int i) {
+/* Does an output move, of those from i on? */
+static bool outputs_move(const rshi_solution *s, int i) {
     bool moves = false;
-    while (++i < s->nin) moves |= s->wanted[i] && !s->at_home[i];
-    for (i = 0; i < s->nout; i++) moves |= s->made[i] != NULL;
+    for (; i < s->nout; i++) moves |= s->made[i] != NULL;
     return moves;
 }
 
-/* This rank alone has failed: others hear of it where they wait for a move. */
-static rsh_status tell_others(rsh_comm *comm, bool they_wait, rsh_status st) {
-    return st && they_wait ? rsh_comm_agree(comm, st) : st;
+/* Do ranks meet after input i: to move another one, in the op, or to move outputs? */
+static bool meet_after(const rshi_solution *s, int i) {
+    bool meet = s->calls || outputs_move(s, 0);
+    while (++i < s->nin) meet |= s->wanted[i] && !s->at_home[i];
+    return meet;
 }
 
 /* The inputs as the solution wants them; those that moved are owned. */
 static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value *const *in, rsh_value **brought) {
+    rsh_comm *comm = rsh_mesh_comm(mesh);
+    uint64_t calls = comm->calls;
     for (int i = 0; i < s->nin; i++) {
         brought[i] = rsh_value_hold(in[i]);
         if (!s->wanted[i]) continue;
         rsh_value_free(brought[i]);
         brought[i] = NULL;
-        if (s->at_home[i]) {
-            rsh_status st = take_own_part(in[i], mesh, s->wanted[i], &brought[i]);
-            if (st) return tell_others(rsh_mesh_comm(mesh), moves_after(s, i), st);
-            continue;
-        }
-        RSH_TRY(move(in[i], mesh, s->wanted[i], &brought[i]));
+        rsh_status st = (s->at_home[i] ? take_own_part : move)(in[i], mesh, s->wanted[i], &brought[i]);
+        if (st) return meet_after(s, i) ? rshi_comm_tell(comm, calls, st) : st;
     }
     return RSH_OK;
 }
@@ -148,18 +149,23 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
 /* The op on this rank's parts. */
 static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in, const rsh_grad_as *as,
                              rsh_value **out) {
+    uint64_t calls = as->comm->calls;
     rsh_status st = rsh_grad_apply_as(s->op, attrs, s->nin, in, s->nout, as, out);
-    return tell_others(as->comm, moves_after(s, s->nin), st);
+    bool in_op = s->calls && as->comm->calls == calls; /* where others are, and this rank has not been */
+    return in_op || outputs_move(s, 0) ? rshi_comm_tell(as->comm, calls, st) : st;
 }
 
 /* Outputs that the op made as ranges, in chunks; all or none are there afterwards. */
 static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value **out) {
+    rsh_comm *comm = rsh_mesh_comm(mesh);
+    uint64_t calls = comm->calls;
     rsh_status st = RSH_OK;
     for (int i = 0; !st && i < s->nout; i++) {
         rsh_value *made = out[i];
         if (!s->made[i] || !made) continue;
         out[i] = NULL;
         st = move(made, mesh, s->out[i], &out[i]);
+        if (outputs_move(s, i + 1)) st = rshi_comm_tell(comm, calls, st);
         rsh_value_free(made);
     }
     for (int i = 0; st && i < s->nout; i++) {
@@ -203,7 +209,7 @@ static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh
 }
 
 /* This rank had no memory to find out what moves. */
-static bool others_move(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
+static bool others_meet(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
                         int nout) {
     rshi_rule_question q;
     const rsh_layout *layouts[RSHI_RULE_MOST];
@@ -213,7 +219,7 @@ static bool others_move(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh
         layouts[i] = rsh_value_layout(in[i]);
         q.placed[i] = layouts[i] || is_plain(in[i]);
     }
-    return rshi_solution_moves(mesh, &q, layouts);
+    return rshi_solution_meets(mesh, &q, layouts);
 }
 
 static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
@@ -233,7 +239,7 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     if (!st) st = apply_taken(op, attrs, mesh, nin, taken, nout, out, &solved);
     while (n--) rsh_value_free(taken[n]);
     if (st != RSH_ENOMEM || solved) return st;
-    return tell_others(rsh_mesh_comm(mesh), others_move(op, attrs, mesh, nin, in, nout), st);
+    return others_meet(op, attrs, mesh, nin, in, nout) ? rsh_comm_agree(rsh_mesh_comm(mesh), st) : st;
 }
 
 static void hold(void *what) { rsh_mesh_hold(what); }

@@ -19,7 +19,7 @@ typedef struct rshi_solution {
     uint64_t key;
     const rsh_grad_op *op;
     int nin, nout;
-    unsigned own;
+    unsigned own, counted;
     bool moves_only;
     rsh_rule_tensor *tensors; /* nin, then nout; all lists are in one block with the solution */
     rsh_layout **given;       /* nin: of the inputs */
@@ -27,6 +27,7 @@ typedef struct rshi_solution {
     rsh_layout **grad;        /* nin */
     rsh_layout **out;         /* nout */
     rsh_layout **made;        /* nout: in which the op makes them; NULL: as `out` */
+    bool calls;               /* the op makes collective calls in forward */
     bool *at_home;            /* nin: every rank has what is wanted, and nothing moves */
 } rshi_solution;
 
@@ -35,9 +36,10 @@ typedef struct rshi_solution {
 rsh_status rshi_solution_find(rsh_mesh *mesh, const rshi_rule_question *m,
                               const rsh_layout *const *given, const rshi_solution **out,
                               char why[RSHI_WHY]);
-/* For a rank that has no memory for a solution: would those that have it move inputs or outputs?
- * `given` as above, but for plain inputs that become replicated: q->placed says which those are. */
-bool rshi_solution_moves(const rsh_mesh *mesh, const rshi_rule_question *q,
+/* For a rank that has no memory for a solution: would those that have it move inputs or outputs, or
+ * make collective calls in the op?  `given` as above, but for plain inputs that become replicated:
+ * q->placed says which those are. */
+bool rshi_solution_meets(const rsh_mesh *mesh, const rshi_rule_question *q,
                          const rsh_layout *const *given);
 
 #endif

@@ -42,7 +42,7 @@ static bool same_layout(const rsh_layout *a, const rsh_layout *b) {
 static bool fits(const rshi_solution *s, const asked *m) {
     const rsh_rule_dims *r = &m->q->dims;
     if (s->op != m->q->op || s->nin != r->nin || s->nout != r->nout) return false;
-    if (s->own != r->own || s->moves_only != r->moves_only) return false;
+    if (s->own != r->own || s->counted != r->counted || s->moves_only != r->moves_only) return false;
     for (int i = 0; i < r->nin; i++)
         if (!same_layout(s->given[i], m->layouts[i])) return false;
     return !memcmp(s->tensors, r->in, (size_t)r->nin * sizeof *r->in) &&
@@ -68,6 +68,7 @@ static rshi_solution *blank(const asked *m) {
     s->nin = r->nin;
     s->nout = r->nout;
     s->own = r->own;
+    s->counted = r->counted;
     s->moves_only = r->moves_only;
     s->tensors = (rsh_rule_tensor *)(s + 1);
     memcpy(s->tensors, r->in, (size_t)r->nin * sizeof *r->in);
@@ -125,6 +126,7 @@ static rsh_status work_out(const asked *m, rshi_solution *s, char why[RSHI_WHY])
     rshi_outcome *o = RSHI_NEW(rshi_outcome);
     rsh_status st = o ? read_places(m, o) : rshi_nomem();
     if (!st) st = rshi_rule_solve(m->q, o, why);
+    s->calls = !st && rshi_rule_calls(m->q, o);
     for (int i = 0; !st && i < s->nin; i++) st = lay_out_input(m, s, o, i);
     for (int i = 0; !st && i < s->nout; i++)
         st = rshi_rule_layouts(m->mesh, o->out[i], &m->q->dims.out[i], &s->out[i], &s->made[i]);
@@ -202,13 +204,14 @@ static void read_all_places(const rsh_mesh *mesh, const rshi_rule_question *q, c
     memcpy(o->was, o->in, sizeof o->was);
 }
 
-/* As `wanted`, `at_home` and `made` would say. */
-bool rshi_solution_moves(const rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given) {
+/* As `wanted`, `at_home`, `calls` and `made` would say. */
+bool rshi_solution_meets(const rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given) {
     rshi_outcome o;
     char why[RSHI_WHY];
     const rsh_rule_dims *r = &q->dims;
     read_all_places(mesh, q, given, &o);
     if (rshi_rule_solve(q, &o, why)) return false;
+    if (rshi_rule_calls(q, &o)) return true;
     for (int i = 0; i < r->nin; i++) {
         if (!q->placed[i]) continue;
         if (rshi_rule_is_range(mesh, o.in[i], &r->in[i])) return true;

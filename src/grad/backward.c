@@ -183,8 +183,10 @@ static rsh_status run(rshi_entry *n) {
         if (!n->tensors) return rshi_nomem();
     }
     n->phase = RSHI_BACKWARD;
+    rsh_comm *comm = n->op->comm ? n->op->comm(n->attrs) : NULL;
+    uint64_t calls = rshi_calls_of(comm);
     rsh_status st = run_parts(n);
-    if (st && n->op->comm) rshi_tape_mine()->failed_on = n->op->comm(n->attrs);
+    if (st) rshi_tape_note_failure(rshi_tape_mine(), comm, calls);
     RSH_TRY(st);
     for (int i = 0; i < n->nin; i++) RSH_TRY(deliver(n, i));
     return RSH_OK;
@@ -290,6 +292,7 @@ static void visit(walking *w, rshi_entry *n) {
     }
     if (has_gradient(n) || n->op->comm) failed(w, run(n));
     tell_of_begun(w, n);
+    if (w->status && n->op->comm) tell(w, n->op->comm(n->attrs)); /* in whose backward the others are */
 }
 
 static void step(walking *w) {

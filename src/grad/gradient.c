@@ -218,8 +218,9 @@ rsh_status rshi_gradient_bring(rsh_value **g, const rsh_layout *layout) {
     if (!layout || !from || from == layout || rsh_layout_equal(from, layout)) return RSH_OK;
     rsh_sharded *moved;
     rsh_value *v;
+    uint64_t calls = rshi_calls_of(rsh_value_comm(*g));
     rsh_status st = rsh_reshard((*g)->payload->sharded, layout, NULL, &moved);
-    if (st) rshi_tape_mine()->failed_on = rsh_value_comm(*g);
+    if (st) rshi_tape_note_failure(rshi_tape_mine(), rsh_value_comm(*g), calls);
     RSH_TRY(st);
     st = rsh_value_take_sharded(moved, false, &v);
     if (st) {

@@ -36,6 +36,12 @@ typedef struct rshi_tape {
     rsh_comm *failed_on; /* borrowed: a collective call on it has just failed, on all its ranks */
 } rshi_tape;
 
+/* Note that, if it is so: something has failed here since the comm, NULL: none, had made `calls`. */
+static inline void rshi_tape_note_failure(rshi_tape *t, rsh_comm *comm, uint64_t calls) {
+    if (comm && rshi_comm_all_know(comm, calls)) t->failed_on = comm;
+}
+static inline uint64_t rshi_calls_of(const rsh_comm *comm) { return comm ? comm->calls : 0; }
+
 /* This thread's, made at its first use; NULL and a sentence when there is no memory. */
 rshi_tape *rshi_tape_mine(void);
 /* A block from the shelf or new, not zeroed; NULL and a sentence when there is no memory. */

@@ -157,8 +157,9 @@ static rsh_status unpack(const char *who, const rshi_slot *s, rsh_value **out) {
     const rsh_saved_hooks *h = &s->pair->hooks;
     uint64_t sentences = rshi_sentences();
     rsh_value *v = NULL;
+    uint64_t calls = rshi_calls_of(h->comm);
     rsh_status st = h->unpack(h->ctx, s->packed, &v);
-    if (st) rshi_tape_mine()->failed_on = h->comm;
+    if (st) rshi_tape_note_failure(rshi_tape_mine(), h->comm, calls);
     if (st) return hook_failed("unpack", who, st, sentences);
     RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", who);
     st = rshi_profile_match(s->form, v, who, "what the unpack hook gave for a saved tensor");
@@ -230,10 +231,10 @@ void rshi_slots_forget(rshi_entry *n) {
 static rsh_status prefetch(const char *who, rshi_slot *s) {
     if (!s->pair || !s->pair->hooks.prefetch || s->fetched) return RSH_OK;
     const rsh_saved_hooks *h = &s->pair->hooks;
-    uint64_t sentences = rshi_sentences();
+    uint64_t sentences = rshi_sentences(), calls = rshi_calls_of(h->comm);
     rsh_status st = h->prefetch(h->ctx, s->packed);
     s->fetched = !st;
-    if (st) rshi_tape_mine()->failed_on = h->comm;
+    if (st) rshi_tape_note_failure(rshi_tape_mine(), h->comm, calls);
     return st ? hook_failed("prefetch", who, st, sentences) : RSH_OK;
 }
 

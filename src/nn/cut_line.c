@@ -51,28 +51,37 @@ static rsh_status numbers_layout(const rshn_line *l, rsh_op op, const rsh_tensor
     return rsh_layout_new(&d, out);
 }
 
-static rsh_status wrap(const rshn_line *l, rsh_op op, const rsh_tensor *part, rsh_sharded **from, rsh_layout **to) {
+static rsh_status wrap(const rshn_line *l, rsh_op op, const rsh_tensor *part, rsh_sharded **from) {
     rsh_layout *layout = NULL;
     NN_TRY(numbers_layout(l, op, part, &layout));
     rsh_status st = rsh_sharded_from_tensors(l->comm, layout, 1, &part, from);
     rsh_layout_free(layout);
-    return st ? st : numbers_layout(l, RSH_OP_NONE, part, to);
+    return st;
+}
+
+static rsh_status make_room(const rshn_line *l, const rsh_tensor *part, rsh_sharded **to, rsh_tensor **out) {
+    rsh_layout *layout = NULL;
+    NN_TRY(numbers_layout(l, RSH_OP_NONE, part, &layout));
+    rsh_status st = rsh_sharded_empty(l->comm, layout, to);
+    rsh_layout_free(layout);
+    return st ? st : rshn_alias(rsh_sharded_part(*to, 0), out);
 }
 
 rsh_status rshn_line_combine(const rshn_line *l, rsh_status status, rsh_op op, rsh_tensor *part, rsh_tensor **out) {
-    rsh_sharded *from = NULL, *sum = NULL;
-    rsh_layout *to = NULL;
+    rsh_sharded *from = NULL, *to = NULL;
+    rsh_tensor *all = NULL;
     if (!l->comm) {
         if (!status) *out = part;
         else rsh_tensor_free(part);
         return status;
     }
-    rsh_status st = status ? status : wrap(l, op, part, &from, &to);
-    st = st ? rsh_comm_agree(l->comm, st) : rsh_reshard(from, to, NULL, &sum);
-    if (!st) st = rshn_alias(rsh_sharded_part(sum, 0), out);
+    rsh_status st = status ? status : wrap(l, op, part, &from);
+    if (!st) st = make_room(l, part, &to, &all);
+    st = st ? rsh_comm_agree(l->comm, st) : rsh_reshard_into(from, to, NULL);
+    if (!st) *out = all;
+    else rsh_tensor_free(all);
     rsh_sharded_free(from);
-    rsh_sharded_free(sum);
-    rsh_layout_free(to);
+    rsh_sharded_free(to);
     rsh_tensor_free(part);
     return st;
 }

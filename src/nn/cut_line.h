@@ -23,7 +23,8 @@ void rshn_line_end(rshn_line *l);
 
 /* What ranks have computed of their parts of rows, combined.  `part` has the value's dims; those of
  * the rows have size 1, but for the first of them, which counts numbers of a row.  With a status
- * that is not RSH_OK, this rank has failed before, and all ranks get that status.  A line without a
+ * that is not RSH_OK, this rank has failed before, and all ranks get that status; if this fails, it
+ * fails on all ranks.  So what fails between two of them is given to the next.  A line without a
  * comm returns the part as it is.  Takes over the part; the caller frees *out.  Collective. */
 rsh_status rshn_line_combine(const rshn_line *l, rsh_status status, rsh_op op, rsh_tensor *part,
                              rsh_tensor **out);

@@ -36,21 +36,17 @@ static void root(const rsh_tensor *variance, double eps) {
 
 /* ---- forward ---- */
 
-/* x less the mean of its row; x itself if the norm is not centred. */
-static rsh_status centre(const rshn_line *l, const rshn_norm_cut *n, const rsh_tensor *x, rsh_tensor **low,
-                         rsh_tensor **mean) {
+static rsh_status find_mean(const rshn_line *l, const rshn_norm_cut *n, const rsh_tensor *x, rsh_tensor **mean) {
     rsh_tensor *own = NULL;
-    if (!n->centred) return rshn_alias(x, low);
     rsh_status st = rshn_sum(x, l->dims, true, 1 / n->count, &own);
-    NN_TRY(rshn_line_combine(l, st, RSH_OP_SUM, own, mean));
-    return map(RSHN_SUB, x, *mean, low);
+    return rshn_line_combine(l, st, RSH_OP_SUM, own, mean);
 }
 
 rsh_status rshn_norm_cut_forward(const rshn_line *l, const rshn_norm_cut *n, const rsh_tensor *const *in,
                                  rsh_tensor **y, rsh_tensor **mean, rsh_tensor **rstd) {
     rsh_tensor *low = NULL, *squares = NULL, *own = NULL;
-    rsh_status st = centre(l, n, in[0], &low, mean);
-    if (st && st != RSH_ENOMEM) return st; /* all ranks know; of memory that was missing they may not */
+    if (n->centred) NN_TRY(find_mean(l, n, in[0], mean));
+    rsh_status st = n->centred ? map(RSHN_SUB, in[0], *mean, &low) : rshn_alias(in[0], &low);
     if (!st) st = map(RSHN_MUL, low, low, &squares);
     if (!st) st = rshn_sum(squares, l->dims, true, 1 / n->count, &own);
     NN_GOTO(rshn_line_combine(l, st, RSH_OP_SUM, own, rstd));

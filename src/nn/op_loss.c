@@ -98,6 +98,9 @@ static rsh_status own_count(const rsh_tensor *target, int64_t ignore, rsh_tensor
     return RSH_OK;
 }
 
+/* Do ranks count together, since not every row counts? */
+static bool counts_rows(const entropy_attrs *a) { return a->reduction == RSH_LOSS_MEAN && a->e.ignore != INT64_MIN; }
+
 /* On all ranks that have some of the rows. */
 static rsh_status rows_that_count(const rsh_grad_call *c, int64_t ignore, int64_t *out) {
     const rsh_tensor *target = rsh_call_in(c, 1);
@@ -114,13 +117,19 @@ static rsh_status rows_that_count(const rsh_grad_call *c, int64_t ignore, int64_
 
 /* ---- classes that ranks share: numbers of rows, [N, d1, ..., numbers] in memory ---- */
 
-/* The numbers with their dim in the place of the classes, combined, and as rows again.  Takes over `rows`. */
+/* The numbers with their dim in the place of the classes, combined.  Takes over `rows`. */
 static rsh_status combine_rows(const rshn_line *l, rsh_status st, rsh_op op, rsh_tensor *rows, rsh_tensor **out) {
-    rsh_tensor *own = NULL, *all = NULL;
+    rsh_tensor *own = NULL;
     if (!st) st = class_dim(rows, &own);
     rsh_tensor_free(rows);
-    NN_TRY(rshn_line_combine(l, st, op, own, &all));
-    st = class_rows(all, out);
+    return rshn_line_combine(l, st, op, own, out);
+}
+
+/* And as rows again. */
+static rsh_status back_to_rows(rsh_tensor **t) {
+    rsh_tensor *all = *t;
+    *t = NULL;
+    rsh_status st = class_rows(all, t);
     rsh_tensor_free(all);
     return st;
 }
@@ -142,11 +151,12 @@ static rsh_status shared_losses(const rshn_line *l, const entropy_attrs *a, cons
     rshn_sizes sizes = rshn_sizes_of(target);
     rsh_status st = class_rows(x, &rows);
     if (!st) st = rshn_row_max(rows, rsh_tensor_ndim(rows) - 1, &own);
-    st = combine_rows(l, st, RSH_OP_MAX, own, &most);
-    if (st && st != RSH_ENOMEM) goto out; /* all ranks know; of memory that was missing they may not */
+    NN_GOTO(combine_rows(l, st, RSH_OP_MAX, own, &most));
     own = NULL;
+    st = back_to_rows(&most);
     if (!st) st = own_sums(a, rows, target, most, &own);
     NN_GOTO(combine_rows(l, st, RSH_OP_SUM, own, &sums));
+    NN_GOTO(back_to_rows(&sums));
     NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, loss));
     NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, lse));
     rshn_kernels_of(rsh_tensor_dtype(x))
@@ -190,7 +200,7 @@ static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
     NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
     NN_TRY(check_target(x, target, &a->e));
     if (a->reduction == RSH_LOSS_MEAN) {
-        if (a->e.ignore != INT64_MIN) NN_TRY(rows_that_count(c, a->e.ignore, &count));
+        if (counts_rows(a)) NN_TRY(rows_that_count(c, a->e.ignore, &count));
         else count = rshn_whole_count(c, 1, ~0u);
     }
     a->scale = count ? 1 / (double)count : NAN;
@@ -280,6 +290,7 @@ static rsh_status entropy_rule(rsh_rule_dims *io) {
         row++;
     }
     io->own = 1u << classes;
+    if (counts_rows(a)) io->counted = ~io->own;
     return RSH_OK; /* what does not match is refused by forward */
 }
 

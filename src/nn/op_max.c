@@ -172,11 +172,8 @@ static rsh_status combine_picks(const rshn_line *l, rsh_status st, rsh_tensor **
     *y = *index = NULL;
     if (!st) st = rshn_alias(most, &own);
     st = rshn_line_combine(l, st, RSH_OP_MAX, most, y);
-    if (!st) st = drop_beaten(own, *y, rsh_tensor_data(first));
-    if (!st || st == RSH_ENOMEM) /* of other failures all ranks know; of memory that was missing they may not */
-        st = rshn_line_combine(l, st, RSH_OP_MIN, first, index);
-    else
-        rsh_tensor_free(first);
+    if (st) rsh_tensor_free(first);
+    else st = rshn_line_combine(l, drop_beaten(own, *y, rsh_tensor_data(first)), RSH_OP_MIN, first, index);
     rsh_tensor_free(own);
     return st;
 }

@@ -45,20 +45,13 @@ static rsh_status map(rshn_map2_kind kind, const rsh_tensor *a, const rsh_tensor
     return rshn_map2_new(kind, NULL, a, b, &to, out);
 }
 
-/* x less the maximum of its row. */
-static rsh_status lower(const rshn_line *l, const rsh_tensor *x, rsh_tensor **out) {
-    rsh_tensor *own = NULL, *most = NULL;
+rsh_status rshn_softmax_cut(const rshn_line *l, const rsh_tensor *x, bool log, rsh_tensor **y) {
+    rsh_tensor *most = NULL, *low = NULL, *powers = NULL, *own = NULL, *sum = NULL, *shift = NULL;
     rsh_status st = rshn_row_max(x, only_dim(l), &own);
     NN_TRY(rshn_line_combine(l, st, RSH_OP_MAX, own, &most));
-    st = map(RSHN_SUB, x, most, out);
+    own = NULL;
+    st = map(RSHN_SUB, x, most, &low);
     rsh_tensor_free(most);
-    return st;
-}
-
-rsh_status rshn_softmax_cut(const rshn_line *l, const rsh_tensor *x, bool log, rsh_tensor **y) {
-    rsh_tensor *low = NULL, *powers = NULL, *own = NULL, *sum = NULL, *shift = NULL;
-    rsh_status st = lower(l, x, &low);
-    if (st && st != RSH_ENOMEM) return st; /* all ranks know; of memory that was missing they may not */
     if (!st) st = rshn_map1_new(RSHN_EXP, NULL, low, &powers);
     if (!st) st = rshn_sum(powers, l->dims, true, 1, &own);
     NN_GOTO(rshn_line_combine(l, st, RSH_OP_SUM, own, &sum));

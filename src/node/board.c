@@ -144,17 +144,3 @@ void rshi_node_leave(rshi_node *n, rsh_status status, const char *detail) {
     atomic_fetch_add_explicit(&b->departures, 1, memory_order_acq_rel);
     rshi_flag_rouse(&b->met, patience_of(n)->one_process);
 }
-
-/* ---- refusals ---- */
-
-void rshi_node_refuse(rshi_node *n, rsh_status status, const char *detail) {
-    rshi_seat *seat = &n->board->seats[n->rank];
-    seat->refused = status;
-    snprintf(seat->refusal, sizeof seat->refusal, "%s", detail);
-}
-
-rsh_status rshi_node_refusal(rshi_node *n, int peer) {
-    const rshi_seat *seat = &n->board->seats[peer];
-    rshi_set_detail(seat->refusal);
-    return seat->refused;
-}

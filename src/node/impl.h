@@ -18,8 +18,6 @@ typedef struct rshi_seat {
     atomic_bool gone; /* takes no further part; why stands in status and detail, written before */
     rsh_status status;
     char detail[RSHI_DETAIL_BYTES];
-    rsh_status refused; /* why this rank refused what its flag stood for; a flag orders it */
-    char refusal[RSHI_DETAIL_BYTES];
     /* By the parity of the meeting: a rank can be one meeting ahead of a reader but not two. */
     rshi_block block[2];
 } rshi_seat;

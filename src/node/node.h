@@ -144,9 +144,4 @@ rsh_status rshi_node_wait(rshi_node *n, int peer, rshi_flag *flag, uint64_t targ
 /* Is there a reason to give up on `peer`, -1: on any rank, after `waited` seconds without it? */
 rsh_status rshi_node_check_peer(rshi_node *n, int peer, double waited);
 
-/* Why this rank refuses what its flag stands for, until it refuses again; and the refusal of a
- * rank: its status, and its sentence becomes the thread's. */
-void rshi_node_refuse(rshi_node *n, rsh_status status, const char *detail);
-rsh_status rshi_node_refusal(rshi_node *n, int peer);
-
 #endif

@@ -44,6 +44,9 @@ typedef struct rshi_outcome {
 #define RSHI_WHY 200
 rsh_status rshi_rule_solve(const rshi_rule_question *m, rshi_outcome *o, char why[RSHI_WHY]);
 
+/* Does the op make collective calls in forward, with inputs as they must be? */
+bool rshi_rule_calls(const rshi_rule_question *q, const rshi_outcome *o);
+
 /* Do chunks end at the same elements before and after a view that splits or joins dims?  `in` are
  * the layouts that the inputs are brought to, NULL for those that have none.  RSH_EUNSUP as
  * above if they do not. */

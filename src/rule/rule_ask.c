@@ -1,4 +1,4 @@
-/* Rule question: the sizes of an op's inputs, and what its rule says about their dims. */
+/* Rule question: the sizes of an op's inputs, and what its rule says about their dims and its calls. */
 #include "rule/rule.h"
 
 #include <string.h>
@@ -31,4 +31,15 @@ rsh_status rshi_rule_ask(const rsh_grad_op *op, const void *attrs, int nin, rsh_
         q->dims.out[i].dtype = rsh_value_dtype(in[0]);
     }
     return op->placements ? op->placements->dims(&q->dims) : rsh_rule_pointwise(&q->dims);
+}
+
+bool rshi_rule_calls(const rshi_rule_question *q, const rshi_outcome *o) {
+    unsigned letters = q->dims.own | q->dims.counted;
+    for (int i = 0; i < q->dims.nin; i++)
+        for (int a = 0; q->placed[i] && a < q->naxes; a++) {
+            rsh_place in = o->in[i][a];
+            int letter = in.kind == RSH_PLACE_SHARD ? q->dims.in[i].letter[in.dim] : RSH_DIM_WHOLE;
+            if (letter >= 0 && letters >> letter & 1) return true;
+        }
+    return false;
 }

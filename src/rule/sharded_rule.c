@@ -7,7 +7,10 @@
  * gradient of its own part. */
 #include "rule/rule.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "comm/comm.h"
 
 enum { LETTERS = 32 };
 
@@ -200,14 +203,60 @@ static rsh_status bring(const matching *m, int i, rsh_value *v, rsh_value **out)
 
 /* ---- applying ---- */
 
+static bool moves(const matching *m, int i, const rsh_value *v) {
+    return v && rsh_value_sharded(v) && !rsh_places_equal(0, m->q.naxes, m->o.was[i], m->o.in[i]);
+}
+
+/* Do ranks meet after input i: to move another one, or in the op? */
+static bool meet_after(const matching *m, int i, rsh_value *const *in) {
+    bool meet = rshi_rule_calls(&m->q, &m->o);
+    while (++i < m->q.dims.nin) meet |= moves(m, i, in[i]);
+    return meet;
+}
+
+static rsh_status bring_all(const matching *m, rsh_value *const *in, rsh_value **brought) {
+    uint64_t calls = m->comm->calls;
+    for (int i = 0; i < m->q.dims.nin; i++) {
+        rsh_status st = bring(m, i, in[i], &brought[i]);
+        if (st) return meet_after(m, i, in) ? rshi_comm_tell(m->comm, calls, st) : st;
+    }
+    return RSH_OK;
+}
+
+static rsh_status apply_here(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
+    rsh_grad_as as = {.comm = m->comm, .out = (const rsh_layout *const *)m->out};
+    uint64_t calls = m->comm->calls;
+    rsh_status st = rsh_grad_apply_as(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
+    bool in_op = rshi_rule_calls(&m->q, &m->o) && m->comm->calls == calls; /* others are, this rank has not been */
+    return in_op ? rshi_comm_tell(m->comm, calls, st) : st;
+}
+
 static rsh_status run(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
     rsh_value *brought[RSHI_RULE_MOST] = {0};
-    rsh_grad_as as = {.comm = m->comm, .out = (const rsh_layout *const *)m->out};
-    rsh_status st = RSH_OK;
-    for (int i = 0; !st && i < m->q.dims.nin; i++) st = bring(m, i, in[i], &brought[i]);
-    if (!st) st = rsh_grad_apply_as(m->q.op, attrs, m->q.dims.nin, brought, m->q.dims.nout, &as, out);
+    rsh_status st = bring_all(m, in, brought);
+    if (!st) st = apply_here(m, attrs, brought, out);
     for (int i = 0; i < m->q.dims.nin; i++) rsh_value_free(brought[i]);
     return st;
+}
+
+/* This rank had no memory to find out what moves: asked on the stack. */
+static bool others_meet(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                        rsh_comm **comm) {
+    matching m;
+    char why[RSHI_WHY];
+    memset(&m, 0, sizeof m);
+    if (rshi_rule_ask(op, attrs, nin, in, nout, &m.q) || read_inputs(&m, in) || check_ranks(&m)) return false;
+    *comm = m.comm;
+    return !rshi_rule_solve(&m.q, &m.o, why) && meet_after(&m, -1, in);
+}
+
+static rsh_status tell_of_shortage(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout) {
+    char detail[RSHI_DETAIL_BYTES];
+    rsh_comm *comm = NULL;
+    snprintf(detail, sizeof detail, "%s", rsh_error_detail());
+    bool meet = others_meet(op, attrs, nin, in, nout, &comm);
+    rshi_set_detail(detail);
+    return meet ? rsh_comm_agree(comm, RSH_ENOMEM) : RSH_ENOMEM;
 }
 
 static void free_matching(matching *m) {
@@ -223,10 +272,10 @@ rsh_status rsh_rule_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh
     bool wrong = !op || !in || !out || nout < 1; /* which rsh_grad_apply says */
     if (wrong || !is_case(op, nin, in)) return rsh_grad_apply(op, attrs, nin, in, nout, out);
     matching *m = RSHI_NEW(matching);
-    if (!m) return rshi_nomem();
-    rsh_status st = rshi_rule_ask(op, attrs, nin, in, nout, &m->q);
+    rsh_status st = m ? rshi_rule_ask(op, attrs, nin, in, nout, &m->q) : rshi_nomem();
     if (!st) st = work_out(m, in);
     if (!st) st = run(m, attrs, in, out);
-    free_matching(m);
+    else if (st == RSH_ENOMEM) st = tell_of_shortage(op, attrs, nin, in, nout);
+    if (m) free_matching(m);
     return st;
 }

@@ -52,13 +52,13 @@ static rsh_status add_self(binding *b) {
     rshi_parts_count(&self->parts, e->plan, e->comm->rank, e->own_first);
     int64_t n = self->parts.nsrc + self->parts.ndst;
     e->nparts = rshi_parts_all(&self->parts);
-    e->table_bytes = (size_t)(e->nparts + 1) * sizeof *e->table;
-    e->table = e->comm->ops->shared_alloc(e->comm, e->table_bytes);
+    e->table_bytes = sizeof *e->refusal + (size_t)(e->nparts + 1) * sizeof *e->table;
+    e->refusal = e->comm->ops->shared_alloc(e->comm, e->table_bytes);
     e->extents = rshi_alloc((size_t)(2 * n), sizeof *e->extents);
     e->data = rshi_calloc((size_t)n, sizeof *e->data + sizeof *e->out_of_reach);
     e->flag = self->flag = e->comm->ops->flag_take(e->comm);
-    if (!e->table || !e->extents || !e->data || !e->flag) return rshi_nomem();
-    self->parts.table = e->table;
+    if (!e->refusal || !e->extents || !e->data || !e->flag) return rshi_nomem();
+    self->parts.table = e->table = (rshi_shown_part *)(e->refusal + 1);
     e->out_of_reach = (bool *)(e->data + n);
     e->start = atomic_load(&e->flag->value);
     return RSH_OK;

@@ -20,7 +20,7 @@ void rshi_exec_end(rsh_exec *e) {
     if (!e) return;
     rsh_comm *comm = e->comm;
     if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers count on a run that was begun */
-    if (e->table) comm->ops->shared_free(comm, e->table, e->table_bytes);
+    if (e->refusal) comm->ops->shared_free(comm, e->refusal, e->table_bytes);
     if (e->flag) comm->ops->flag_give(comm, e->flag);
     rshi_team_drop(e);
     rshi_messages_free(e->messages);

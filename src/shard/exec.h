@@ -2,7 +2,7 @@
  *
  * Each rank pulls what it can reach: it copies from the memory of peers of its node straight into
  * its own destination.  A rank has one flag that rises through a run: source ready, stage 0 done,
- * stage 1 done..., or at any time to the end: refused.  Before it reads a peer it waits for that
+ * stage 1 done..., or at any time to the end: refused, by a neighbour or by itself.  Before it reads a peer it waits for that
  * peer's flag; before it returns it waits until everybody who reads its memory is done.  What it
  * cannot reach comes in messages; see messages.c. */
 #ifndef RESHARD_SHARD_EXEC_H
@@ -71,8 +71,9 @@ struct rsh_exec {
     bool shown_anew; /* a part lies elsewhere than in the run before */
     int64_t *own_first, *peers_first; /* owned: `first` of the parts of this rank, and of the
                                          others, one after the other */
-    rshi_shown_part *table; /* shared memory */
-    size_t table_bytes;
+    rshi_refusal *refusal;  /* shared memory, of the run that was refused last */
+    rshi_shown_part *table; /* behind it */
+    size_t table_bytes;     /* of both */
     rshi_flag *flag;
     uint64_t start;
     uint64_t runs, refusals; /* runs that ended, and how many of them were refused */

@@ -22,15 +22,17 @@ bool rshi_exec_can_refuse(const rsh_exec *e, rsh_status status) {
     return !e->comm->dead && !e->messages && e->state != RSHI_REFUSED && status != RSH_EMISMATCH;
 }
 
-/* A rank has room for one sentence, and may still be in another run that was refused: then that one's is good enough.
- */
 void rshi_exec_refuse(rsh_exec *e, rsh_status status) {
-    bool room = true;
-    for (const rsh_exec *x = e->clients->begun; x; x = x->next_begun) room = room && x->state != RSHI_REFUSED;
-    if (room) e->comm->ops->refuse(e->comm, status, rsh_error_detail());
+    e->refusal->status = status;
+    snprintf(e->refusal->detail, sizeof e->refusal->detail, "%s", rsh_error_detail());
     e->state = RSHI_REFUSED;
     rshi_team_refuse(e);
-    e->comm->ops->post(e->comm, e->flag, rshi_flag_value(e, e->start, e->stages + 1));
+    e->comm->ops->post(e->comm, e->flag, rshi_flag_value(e, e->start, e->stages + 1 + e->refuser));
+}
+
+rsh_status rshi_refusal_tell(const rshi_refusal *r) {
+    rshi_set_detail(r->detail);
+    return (rsh_status)r->status;
 }
 
 /* Every neighbour of the rank that began it has looked at that rank's flag before it ends the run, and refuses too.
@@ -43,19 +45,23 @@ rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh
     e->runs++;
     e->refusals++;
     rshi_exec_come_to_rest(e);
-    *refused = e->comm->ops->refusal(e->comm, e->comm->rank);
+    *refused = rshi_refusal_tell(e->refusal);
     return RSH_OK;
 }
 
 /* ---- failures ---- */
 
-/* Nobody reads the memory of a rank that has left its team. */
-static bool may_read(const rsh_exec *e, const rshi_peer *p) { return !e->team && p->due[RSHI_READERS] >= 0; }
+/* What a peer has done when it reads this rank's memory no more: its parts, or why it refused.  -1: it never does, as
+ * nobody reads the memory of a rank that has left its team. */
+static int read_until(const rsh_exec *e, const rshi_peer *p) {
+    if (e->team) return -1;
+    return e->state == RSHI_REFUSED ? e->stages : p->due[RSHI_READERS];
+}
 
 /* A rank that gives up still lets those finish who read its memory. */
 rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     char detail[RSHI_DETAIL_BYTES];
-    if (e->state == RSHI_REFUSED) status = e->comm->ops->refusal(e->comm, e->comm->rank); /* what came first */
+    if (e->state == RSHI_REFUSED) status = rshi_refusal_tell(e->refusal); /* what came first */
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
     rshi_comm_abandon(e->comm, status);
     rshi_team_leave(e);
@@ -63,8 +69,8 @@ rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     if (e->messages) rshi_messages_give_up(e->messages, &linger);
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
-        if (may_read(e, p))
-            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, p->due[RSHI_READERS]));
+        if (read_until(e, p) >= 0)
+            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, read_until(e, p)));
     }
     rshi_exec_come_to_rest(e);
     if (linger.reader < 0)

@@ -26,7 +26,8 @@ rsh_status rshi_exec_await_value(rsh_exec *e, const rshi_peer *p, uint64_t targe
 }
 
 /* The same for what a peer is waited for.  A peer that refuses the run stays in it until this rank has seen that, so
- * that its flag goes no further before. */
+ * that its flag and its sentence stay as well.  One that has only heard of a refusal does not stay for those who have
+ * done all their stages: to them it is as good as any other that reads no more. */
 static rsh_status await(rsh_exec *e, int64_t i, int what, bool may_wait, bool *there) {
     const rshi_peer *p = &e->peers[i];
     if (p->due[what] < 0) return RSH_OK;
@@ -36,7 +37,9 @@ static rsh_status await(rsh_exec *e, int64_t i, int what, bool may_wait, bool *t
         RSH_TRY(rshi_exec_await_value(e, p, target, may_wait, there));
         seen = rshi_flag_read(p->flag);
     }
-    return seen == rshi_flag_value(e, p->start, e->stages + 1) ? e->comm->ops->refusal(e->comm, p->rank) : RSH_OK;
+    uint64_t refused = rshi_flag_value(e, p->start, e->stages + 1 + (what == RSHI_READERS));
+    bool over = seen == refused || seen == rshi_flag_value(e, p->start, e->stages + 2);
+    return over ? rshi_refusal_tell(rshi_refusal_of(p->parts.table)) : RSH_OK;
 }
 
 /* All peers, the one first that was last to come in the run before: where ranks share cores they tend to come in the

@@ -7,9 +7,10 @@
 /* ---- flags ---- */
 
 /* Values of a rank's flag in the run at hand: `done` 0 when its source is ready, 1 + s when stage s
- * is done, and one more than when all are for a rank that refuses the run. */
+ * is done; one more than when all are for a rank that has heard that the run is refused, and two
+ * more for one that refuses it. */
 static inline uint64_t rshi_flag_value(const rsh_exec *e, uint64_t start, int done) {
-    return start + e->runs * (uint64_t)(e->stages + 2) + 1 + (uint64_t)done;
+    return start + e->runs * (uint64_t)(e->stages + 3) + 1 + (uint64_t)done;
 }
 static inline uint64_t rshi_flag_read(const rshi_flag *flag) {
     return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire);
@@ -33,6 +34,8 @@ void rshi_exec_note_progress(rsh_exec *e);
 /* Can the run end by a refusal with that status, so that exec and comm stay good? */
 bool rshi_exec_can_refuse(const rsh_exec *e, rsh_status status);
 void rshi_exec_refuse(rsh_exec *e, rsh_status status);
+/* Why: the status; the sentence becomes the thread's. */
+rsh_status rshi_refusal_tell(const rshi_refusal *r);
 /* End a run that was refused; *refused: why, once all neighbours know. */
 rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh_status *refused);
 /* End the run and with it the comm.  Returns the status that the caller should. */

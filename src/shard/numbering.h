@@ -12,6 +12,17 @@ typedef struct rshi_shown_part {
     int64_t strides[RSH_MAX_NDIM];
 } rshi_shown_part;
 
+/* Why a rank refuses the run at hand, for its peers to read; lies in front of its parts. */
+typedef struct rshi_refusal {
+    int64_t status;
+    char detail[RSHI_DETAIL_BYTES];
+} rshi_refusal;
+_Static_assert(sizeof(rshi_refusal) % _Alignof(rshi_shown_part) == 0, "parts lie behind it");
+
+static inline rshi_refusal *rshi_refusal_of(const rshi_shown_part *table) {
+    return (rshi_refusal *)(uintptr_t)table - 1;
+}
+
 /* Where an end of a transfer lies: the number of its part, by which a run looks up the address, and
  * the element strides of the part. */
 typedef struct rshi_location {

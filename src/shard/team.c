@@ -22,8 +22,9 @@ struct rshi_team {
     _Atomic int64_t looked_up;            /* members' addresses, in this run */
     atomic_int movers;
     atomic_bool moved;                    /* some member shows other memory than in the run before */
-    _Atomic uint64_t refused;             /* 1 + the run that was refused last */
-    atomic_int refuser;                   /* a rank that did */
+    _Atomic uint64_t speaker;             /* 1 + the run whose refusal a member began to write down last */
+    _Atomic uint64_t refused;             /* 1 + the run that was refused last, and why: */
+    rshi_refusal refusal;
     int64_t lookups;                      /* before the moves of this run; written by the last to come */
     atomic_int refs;
     size_t bytes;
@@ -264,22 +265,24 @@ void rshi_team_leave(rsh_exec *e) {
     e->team_share.come = false;
 }
 
-/* A run that is refused is over for all, once every member has said so by its own flag.  Several may refuse at once,
- * and one of them may be slow: what they raise never goes back. */
-static void raise_to(_Atomic uint64_t *number, uint64_t value) {
-    uint64_t seen = atomic_load(number);
-    while (seen < value && !atomic_compare_exchange_weak(number, &seen, value)) {}
+/* Several may refuse a run at once; one of them speaks. */
+static bool is_first(rshi_team *c, uint64_t run) {
+    uint64_t seen = atomic_load_explicit(&c->speaker, memory_order_relaxed);
+    while (seen < run)
+        if (atomic_compare_exchange_weak(&c->speaker, &seen, run)) return true;
+    return false;
 }
 
+/* A run that is refused is over for all, once every member has said so by its own flag: until then nobody is in the
+ * next one, and the sentence stays. */
 void rshi_team_refuse(rsh_exec *e) {
     rshi_team *c = e->team;
     if (!c) return;
     rshi_team_leave(e);
-    if (is_turn(e, OVER)) return;
-    atomic_store_explicit(&c->refuser, e->comm->rank, memory_order_relaxed);
-    raise_to(&c->refused, e->runs + 1);
-    raise_to(&c->turn.value, turn_of(e, OVER));
-    rshi_flag_rouse(&c->turn, true);
+    if (is_turn(e, OVER) || !is_first(c, e->runs + 1)) return;
+    c->refusal = *e->refusal;
+    atomic_store_explicit(&c->refused, e->runs + 1, memory_order_release);
+    rshi_flag_post(&c->turn, turn_of(e, OVER), true);
 }
 
 /* ---- waiting ---- */
@@ -347,7 +350,7 @@ rsh_status rshi_team_run(rsh_exec *e, bool may_wait, bool *there) {
     else note_missing(e, there);
     if (!*there) return RSH_OK;
     if (atomic_load_explicit(&e->team->refused, memory_order_acquire) == e->runs + 1)
-        return e->comm->ops->refusal(e->comm, atomic_load_explicit(&e->team->refuser, memory_order_relaxed));
+        return rshi_refusal_tell(&e->team->refusal);
     e->team_share.come = false;
     return RSH_OK;
 }

@@ -1,102 +1,294 @@
-/* Shortage: ops on DTensors, and one rank whose memory runs out at any of their requests. */
+/* Shortage: ops on DTensors and sharded tensors, and one rank whose memory runs out at any of their requests.  Nobody
+ * waits for it, the others hear of it in its words, and the comm goes on. */
 #include "nn/lines.h"
 
 #include "nn/numbers.h"
 
 #include <reshard/nn.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* Ops along a dim that is cut, whose results or inputs move. */
-static rsh_status moving_op(int which, rsh_value *x, rsh_value **out) {
+/* ---- ops ---- */
+
+/* Made anew for every try, so that nothing is remembered. */
+typedef struct operands {
+    rsh_comm *comm;
+    rsh_mesh *mesh;
+    rsh_value *columns, *rows, *terms, *whole; /* 5 x 7 */
+    rsh_value *weight, *bias;                  /* 7, cut */
+    rsh_value *classes;                        /* 5, below 7; cut as rows */
+    rsh_value *sharded, *replicated;           /* 5 x 7: sharded tensors, columns cut and not */
+} operands;
+
+static rsh_status narrow(const operands *o, rsh_value **out) { return rsh_nn_narrow(o->columns, 1, 1, 3, out); }
+static rsh_status narrow_rows(const operands *o, rsh_value **out) { return rsh_nn_narrow(o->columns, 0, 1, 3, out); }
+static rsh_status cat(const operands *o, rsh_value **out) {
+    return rsh_nn_cat(2, (rsh_value *[]){o->columns, o->columns}, 1, out);
+}
+static rsh_status split(const operands *o, rsh_value **out) {
     rsh_value *piece[3] = {NULL};
-    rsh_status st = RSH_OK;
-    if (which == 0) return rsh_nn_narrow(x, 1, 1, 3, out);
-    if (which == 1) return rsh_nn_cat(2, (rsh_value *[]){x, x}, 1, out);
-    if (which == 2) return rsh_nn_max_dim(x, 1, false, out, NULL);
-    st = rsh_nn_split_sizes(x, 1, 3, (int64_t[]){1, 4, 2}, piece);
+    TRY(rsh_nn_split_sizes(o->columns, 1, 3, (int64_t[]){1, 4, 2}, piece));
     for (int i = 1; i < 3; i++) rsh_value_free(piece[i]);
-    if (!st) *out = piece[0];
+    *out = piece[0];
+    return RSH_OK;
+}
+static rsh_status add(const operands *o, rsh_value **out) { return rsh_nn_add(o->columns, o->terms, out); }
+static rsh_status mse(const operands *o, rsh_value **out) {
+    return rsh_nn_mse(o->columns, o->whole, RSH_LOSS_MEAN, out);
+}
+static rsh_status max_dim(const operands *o, rsh_value **out) {
+    return rsh_nn_max_dim(o->columns, 1, false, out, NULL);
+}
+static rsh_status max_all(const operands *o, rsh_value **out) { return rsh_nn_max(o->columns, out); }
+static rsh_status softmax(const operands *o, rsh_value **out) { return rsh_nn_softmax(o->columns, 1, out); }
+static rsh_status softmax_rows(const operands *o, rsh_value **out) { return rsh_nn_softmax(o->rows, 1, out); }
+static rsh_status log_softmax(const operands *o, rsh_value **out) { return rsh_nn_log_softmax(o->columns, 1, out); }
+static rsh_status layer_norm(const operands *o, rsh_value **out) {
+    return rsh_nn_layer_norm(o->columns, 1, o->weight, o->bias, 1e-5, out);
+}
+static rsh_status rms_norm(const operands *o, rsh_value **out) {
+    return rsh_nn_rms_norm(o->columns, o->weight, 1e-5, out);
+}
+static rsh_status entropy(const operands *o, rsh_value **out) {
+    return rsh_nn_cross_entropy(o->columns, o->classes, NULL, out);
+}
+static rsh_status entropy_rows(const operands *o, rsh_value **out) {
+    rsh_cross_entropy_opts opts = RSH_CROSS_ENTROPY_OPTS_INIT;
+    opts.ignore = true;
+    opts.ignore_index = 3;
+    return rsh_nn_cross_entropy(o->rows, o->classes, &opts, out);
+}
+static rsh_status redistribute(const operands *o, rsh_value **out) {
+    return rsh_dtensor_redistribute(o->columns, 1, (rsh_place[]){rsh_shard_on(0)}, RSH_DTYPE_COUNT, out);
+}
+static rsh_status full_tensor(const operands *o, rsh_value **out) {
+    return rsh_dtensor_full_tensor(o->terms, NULL, out);
+}
+static rsh_status from_local(const operands *o, rsh_value **out) {
+    rsh_value *part = NULL;
+    rsh_status st = rsh_dtensor_to_local(o->columns, NULL, &part);
+    st = rsh_comm_agree(o->comm, st); /* local */
+    if (!st) st = rsh_dtensor_from_local(part, o->mesh, 1, (rsh_place[]){rsh_shard_on(1)}, NULL, out);
+    rsh_value_free(part);
+    return st;
+}
+static rsh_status sharded_softmax(const operands *o, rsh_value **out) { return rsh_nn_softmax(o->sharded, 1, out); }
+static rsh_status sharded_max(const operands *o, rsh_value **out) {
+    return rsh_nn_max_dim(o->sharded, 1, true, out, NULL);
+}
+static rsh_status sharded_add(const operands *o, rsh_value **out) {
+    return rsh_nn_add(o->sharded, o->replicated, out);
+}
+static rsh_status sharded_norm(const operands *o, rsh_value **out) {
+    return rsh_nn_layer_norm(o->sharded, 1, NULL, NULL, 1e-5, out);
+}
+static rsh_status sharded_move(const operands *o, rsh_value **out) {
+    return rsh_value_reshard(o->sharded, rsh_value_layout(o->replicated), RSH_DERIVATIVE_BACKWARD, NULL, out);
+}
+
+typedef struct shortage_op {
+    const char *name;
+    rsh_status (*run)(const operands *o, rsh_value **out);
+} shortage_op;
+
+#define OP(f) {#f, f}
+static const shortage_op ops[] = {
+    OP(narrow),        OP(narrow_rows),  OP(cat),           OP(split),          OP(add),
+    OP(mse),           OP(max_dim),      OP(max_all),       OP(softmax),        OP(softmax_rows),
+    OP(log_softmax),   OP(layer_norm),   OP(rms_norm),      OP(entropy),        OP(entropy_rows),
+    OP(redistribute),  OP(full_tensor),  OP(from_local),    OP(sharded_softmax), OP(sharded_max),
+    OP(sharded_add),   OP(sharded_norm), OP(sharded_move),
+};
+enum { OPS = sizeof ops / sizeof *ops };
+
+/* ---- operands ---- */
+
+static rsh_status shard(rsh_comm *c, const char *text, rsh_value **out) {
+    char layout[64];
+    rsh_layout *l = NULL;
+    rsh_sharded *s = NULL;
+    snprintf(layout, sizeof layout, text, rsh_comm_size(c));
+    TRY(rsh_layout_parse(layout, &l));
+    rsh_status st = rsh_sharded_zeros(c, l, &s);
+    rsh_layout_free(l);
+    return st ? st : rsh_value_take_sharded(s, true, out);
+}
+
+static rsh_status place(rsh_mesh *m, rsh_value *plain, rsh_place where, rsh_value **out) {
+    rsh_status st = placed(m, plain, &where, out);
+    rsh_value_free(plain);
     return st;
 }
 
-/* One rank has no memory for its n-th request: nobody waits for it, and the comm goes on. */
-static rsh_status shortage(void *ctx, rsh_comm *c) {
-    rsh_mesh *m = NULL;
-    rsh_place columns = rsh_shard_on(1);
-    rsh_value *plain = some_value(RSH_F64, 1, true, SIZES(5, 7)), *x = NULL;
-    (void)ctx;
-    TRY(line_of(c, &m));
-    TRY(placed(m, plain, &columns, &x));
-    for (int which = 0; which < 4; which++) {
-        rsh_value *y = NULL;
-        rsh_status st = RSH_ENOMEM;
-        TRY(moving_op(which, x, &y)); /* its solution and plans are there */
-        rsh_value_free(y);
-        for (int64_t n = 0; st; n++) {
-            if (rsh_comm_rank(c) == 1) rsh_alloc_fail_at(n);
-            st = moving_op(which, x, &y);
-            rsh_alloc_fail_at(-1);
-            CHECK(!st || st == RSH_ENOMEM);
-            if (!st) rsh_value_free(y);
-            st = rsh_comm_agree(c, st);
-        }
+static rsh_value *matrix(void) { return some_value(RSH_F64, 1, true, SIZES(5, 7)); }
+static rsh_value *vector(void) { return some_value(RSH_F64, 2, true, SIZES(7)); }
+
+static rsh_status make(rsh_comm *c, operands *o) {
+    *o = (operands){.comm = c};
+    TRY(line_of(c, &o->mesh));
+    TRY(place(o->mesh, matrix(), rsh_shard_on(1), &o->columns));
+    TRY(place(o->mesh, matrix(), rsh_shard_on(0), &o->rows));
+    TRY(place(o->mesh, matrix(), rsh_partial_of(RSH_OP_SUM), &o->terms));
+    TRY(place(o->mesh, matrix(), rsh_replicate(), &o->whole));
+    TRY(place(o->mesh, vector(), rsh_shard_on(0), &o->weight));
+    TRY(place(o->mesh, vector(), rsh_shard_on(0), &o->bias));
+    TRY(place(o->mesh, some_indices(7, SIZES(5)), rsh_replicate(), &o->classes));
+    TRY(shard(c, "f64[5, 7/x] on x=%d", &o->sharded));
+    return shard(c, "f64[5, 7] on x=%d", &o->replicated);
+}
+
+static void unmake(operands *o) {
+    rsh_value *made[] = {o->columns, o->rows,    o->terms,   o->whole,     o->weight,
+                         o->bias,    o->classes, o->sharded, o->replicated};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) rsh_value_free(made[i]);
+    rsh_mesh_free(o->mesh);
+}
+
+/* ---- tries ---- */
+
+typedef struct attempt {
+    const shortage_op *op;
+    bool back;   /* fail in backward, not in forward */
+    bool warm;   /* the op has been there before */
+    int who;     /* the rank without memory, */
+    int64_t n;   /* at which request */
+    bool done;   /* there was memory for everything */
+} attempt;
+
+/* The seed is made before: it needs memory too. */
+static rsh_status seed_for(rsh_value *y, rsh_value **out) {
+    if (rsh_dtensor_mesh(y)) {
+        rsh_place places[RSH_MAX_AXES];
+        TRY(rsh_dtensor_places(y, places));
+        if (places[0].kind == RSH_PLACE_PARTIAL) places[0] = rsh_replicate();
+        return rsh_dtensor_full(rsh_dtensor_mesh(y), 1, places, rsh_value_dtype(y), rsh_value_ndim(y),
+                                rsh_value_shape(y), 1, out);
     }
-    rsh_value_free(plain);
-    rsh_value_free(x);
-    rsh_mesh_free(m);
+    if (rsh_value_sharded(y)) {
+        rsh_sharded *s = NULL;
+        TRY(rsh_sharded_zeros(rsh_value_comm(y), rsh_value_layout(y), &s));
+        return rsh_value_take_sharded(s, false, out);
+    }
+    *out = some_value(rsh_value_dtype(y), 3, false, rsh_value_ndim(y), rsh_value_shape(y));
     return RSH_OK;
 }
-static void nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_moves(void **state) {
-    (void)state;
-    run_on(2, 3, shortage);
-}
 
-/* The same for a mesh that has seen no op yet: the rank may not even find out that something moves.  A partial term is
- * brought to the cut of the other; a narrow of whole rows moves nothing. */
-static rsh_status first_op(int which, rsh_value *x, rsh_value *terms, rsh_value **out) {
-    if (which == 3) return rsh_nn_add(x, terms, out);
-    if (which == 4) return rsh_nn_narrow(x, 0, 1, 3, out);
-    return moving_op(which, x, out);
-}
-
-/* True: there was memory for everything. */
-static rsh_status try_first_op(rsh_comm *c, const rsh_value *plain, int which, int64_t n, bool *done) {
-    rsh_mesh *m = NULL;
-    rsh_place columns = rsh_shard_on(1), summed = rsh_partial_of(RSH_OP_SUM);
-    rsh_value *x = NULL, *terms = NULL, *y = NULL;
-    TRY(line_of(c, &m));
-    TRY(placed(m, plain, &columns, &x));
-    TRY(placed(m, plain, &summed, &terms));
-    if (rsh_comm_rank(c) == 1) rsh_alloc_fail_at(n);
-    rsh_status st = first_op(which, x, terms, &y);
+static rsh_status run_short(const attempt *a, const operands *o) {
+    rsh_value *y = NULL, *seed = NULL;
+    rsh_status st;
+    bool mine = rsh_comm_rank(o->comm) == a->who;
+    if (mine && !a->back) rsh_alloc_fail_at(a->n);
+    st = a->op->run(o, &y);
     rsh_alloc_fail_at(-1);
+    if (a->back) {
+        TRY(st);
+        TRY(seed_for(y, &seed));
+        if (mine) rsh_alloc_fail_at(a->n);
+        st = rsh_backward(y, seed, 0);
+        rsh_alloc_fail_at(-1);
+        rsh_value_free(seed);
+    }
+    rsh_value_free(y);
+    return st;
+}
+
+static rsh_status try_on(const attempt *a, const operands *o, bool *done) {
+    rsh_value *y = NULL;
+    if (a->warm) TRY(a->op->run(o, &y));
+    rsh_value_free(y);
+    rsh_status st = run_short(a, o);
+    CHECK(!st || (st == RSH_ENOMEM && strstr(rsh_error_detail(), "out of memory")));
+    st = rsh_comm_agree(o->comm, st);
     CHECK(!st || st == RSH_ENOMEM);
-    if (!st) rsh_value_free(y);
-    *done = !rsh_comm_agree(c, st);
-    rsh_value_free(x);
-    rsh_value_free(terms);
-    rsh_mesh_free(m);
+    *done = !st;
     return RSH_OK;
 }
 
-static rsh_status first_shortage(void *ctx, rsh_comm *c) {
-    rsh_value *plain = some_value(RSH_F64, 1, true, SIZES(5, 7));
-    (void)ctx;
-    for (int which = 0; which < 5; which++) {
-        bool done = which == 2; /* makes collective calls itself */
-        for (int64_t n = 0; !done; n++) TRY(try_first_op(c, plain, which, n, &done));
+/* On a comm and a mesh of its own, that have seen no op. */
+static rsh_status try_once(attempt *a, rsh_comm *world, bool *done) {
+    operands o;
+    rsh_comm *c = NULL;
+    TRY(rsh_comm_split(world, 0, rsh_comm_rank(world), &c));
+    TRY(make(c, &o));
+    rsh_status st = try_on(a, &o, done);
+    unmake(&o);
+    rsh_comm_free(c);
+    return st;
+}
+
+static rsh_status sweep(rsh_comm *c, attempt a, int64_t step) {
+    for (bool done = false; !done; a.n += step) {
+        char sentence[900];
+        rsh_status st = try_once(&a, c, &done);
+        if (!st) continue;
+        snprintf(sentence, sizeof sentence, "%s%s%s, request %lld of rank %d: %.600s", a.op->name,
+                 a.back ? " backward" : "", a.warm ? ", warm" : "", (long long)a.n, a.who, rsh_error_detail());
+        return rsh_fail(st, sentence);
     }
-    rsh_value_free(plain);
     return RSH_OK;
 }
-static void nobody_waits_for_a_rank_whose_memory_runs_out_before_it_knows_what_moves(void **state) {
+
+static bool all; /* requests are tried, with RESHARD_CASES set; otherwise every seventh to eleventh */
+
+static rsh_status sweep_all(rsh_comm *c, bool back, bool warm) {
+    for (int i = 0; i < OPS; i++)
+        for (int who = 0; who < 2; who++)
+            TRY(sweep(c, (attempt){.op = &ops[i], .back = back, .warm = warm, .who = who, .n = all ? 0 : i % 3 + who},
+                      all ? 1 : 7 + i % 5));
+    return RSH_OK;
+}
+
+static rsh_status in_forward(void *ctx, rsh_comm *c) { return (void)ctx, sweep_all(c, false, false); }
+static rsh_status when_warm(void *ctx, rsh_comm *c) { return (void)ctx, sweep_all(c, false, true); }
+static rsh_status in_backward(void *ctx, rsh_comm *c) { return (void)ctx, sweep_all(c, true, false); }
+
+static void nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_is_new(void **state) {
     (void)state;
-    run_on(2, 3, first_shortage);
+    run_on(2, 3, in_forward);
+}
+static void nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_is_known(void **state) {
+    (void)state;
+    run_on(2, 3, when_warm);
+}
+static void nobody_waits_for_a_rank_whose_memory_runs_out_on_the_way_back(void **state) {
+    (void)state;
+    run_on(2, 3, in_backward);
+}
+
+/* ---- what else one rank alone finds out ---- */
+
+/* The targets are cut, and rank 1 has a class that there is not.  Ranks count rows together. */
+static rsh_status wrong_class(void *ctx, rsh_comm *c) {
+    rsh_mesh *m = NULL;
+    rsh_value *x = NULL, *classes = some_indices(7, SIZES(6)), *target = NULL, *y = NULL;
+    rsh_cross_entropy_opts opts = RSH_CROSS_ENTROPY_OPTS_INIT;
+    opts.ignore = true;
+    (void)ctx;
+    for (int i = 0; i < 6 && rsh_comm_rank(c) == 1; i++)
+        ((int64_t *)rsh_tensor_data(rsh_value_tensor(classes)))[i] = 99;
+    TRY(line_of(c, &m));
+    TRY(place(m, some_value(RSH_F64, 1, true, SIZES(6, 7)), rsh_shard_on(0), &x));
+    TRY(place(m, classes, rsh_shard_on(0), &target));
+    CHECK_STATUS(RSH_EINDEX, rsh_nn_cross_entropy(x, target, &opts, &y));
+    CHECK(strstr(rsh_error_detail(), "target 99 of 7 classes"));
+    TRY(rsh_comm_barrier(c));
+    rsh_value_free(x);
+    rsh_value_free(target);
+    rsh_mesh_free(m);
+    return RSH_OK;
+}
+static void a_class_that_is_wrong_on_one_rank_is_told_to_all(void **state) {
+    (void)state;
+    run_on(2, 3, wrong_class);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_moves),
-        cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_before_it_knows_what_moves),
+        cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_is_new),
+        cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_in_an_op_that_is_known),
+        cmocka_unit_test(nobody_waits_for_a_rank_whose_memory_runs_out_on_the_way_back),
+        cmocka_unit_test(a_class_that_is_wrong_on_one_rank_is_told_to_all),
     };
+    all = getenv("RESHARD_CASES") != NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
