@@ -82,8 +82,8 @@ static int64_t rows_ahead(size_t run) {
     return some < LEAST_AHEAD ? LEAST_AHEAD : some > MOST_AHEAD ? MOST_AHEAD : some;
 }
 
-/* How lines are moved: `line` moves one; where there is an aside, some of its lines, moved by `past`, come after as many
- * of the others. */
+/* How lines are moved: `line` moves one; where there is an aside, some of its lines, moved by `past`, come after as
+ * many of the others. */
 typedef struct way {
     line_fn *line, *past;
     rshi_aside *aside; /* its destination is at the start of a line */

@@ -234,8 +234,8 @@ static const char *make_ready(rshi_messages *m, rshi_stream *stream, char *const
     return m->channels.buffer + at;
 }
 
-/* Packing reads memory and taking writes it: done together they are faster.  So where packing takes along what has come,
- * and nothing has, the last place in the buffer is left for a message that will go with the next that comes. */
+/* Packing reads memory and taking writes it: done together they are faster.  So where packing takes along what has
+ * come, and nothing has, the last place in the buffer is left for a message that will go with the next that comes. */
 static bool is_held(const rshi_messages *m, const rshi_stream *stream, const rshi_aside *aside) {
     int64_t room = m->to_send.size - (m->to_send.head - m->to_send.tail);
     bool more_comes = m->in_first < m->in_end, others_are_out = m->out_first < m->out_end;

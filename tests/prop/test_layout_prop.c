@@ -301,17 +301,25 @@ static bool same_box(const ora_box *a, const ora_box *b) {
     return !memcmp(a->lo, b->lo, sizeof a->lo) && !memcmp(a->hi, b->hi, sizeof a->hi);
 }
 
-/* Entries of the oracle that follow each other with the same box were written as one box on several ranks. */
+static bool stands_in(const rsh_ranked_box *box, int64_t rank) {
+    for (int64_t k = 0; k < box->nranks; k++)
+        if (box->ranks[k] == rank) return true;
+    return false;
+}
+
+/* Entries of the oracle that follow each other with the same box were written as one box on several ranks, or, where a
+ * rank has it again, as two. */
 static void describe_boxes(const ora_layout *o, built *b) {
     b->desc.is_boxes = true;
     b->desc.boxes = b->box;
     for (int64_t i = 0; i < o->nboxes; i++) {
+        rsh_ranked_box *box = &b->box[b->desc.nboxes];
         b->rank[i] = o->box[i].rank;
-        if (i > 0 && same_box(&o->box[i], &o->box[i - 1]) && o->box[i].rank != o->box[i - 1].rank) {
-            b->box[b->desc.nboxes - 1].nranks++;
+        if (i > 0 && same_box(&o->box[i], &o->box[i - 1]) && !stands_in(box - 1, o->box[i].rank)) {
+            box[-1].nranks++;
             continue;
         }
-        rsh_ranked_box *box = &b->box[b->desc.nboxes++];
+        b->desc.nboxes++;
         box->nranks = 1;
         box->ranks = &b->rank[i];
         memcpy(box->box.lo, o->box[i].lo, sizeof box->box.lo);
