@@ -49,8 +49,10 @@ rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh
 
 /* ---- failures ---- */
 
-/* Nobody reads the memory of a rank that has left its team. */
-static bool may_read(const rsh_exec *e, const rshi_peer *p) { return !e->team && p->due[RSHI_READERS] >= 0; }
+/* Nobody uses the memory of a rank that has left its team; until then any member may. */
+static bool may_use(const rsh_exec *e, const rshi_peer *p) {
+    return e->team ? e->team_share.come : p->due[RSHI_READERS] >= 0;
+}
 
 /* A rank that gives up still lets those finish who read its memory. */
 rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
@@ -63,8 +65,8 @@ rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     if (e->messages) rshi_messages_give_up(e->messages, &linger);
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
-        if (may_read(e, p))
-            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, p->due[RSHI_READERS]));
+        int done = e->team ? e->stages : p->due[RSHI_READERS];
+        if (may_use(e, p)) rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, done));
     }
     rshi_exec_come_to_rest(e);
     if (linger.reader < 0)
