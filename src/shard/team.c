@@ -230,14 +230,15 @@ static rsh_status go_on(void *ctx, double waited) {
 }
 
 /* Addresses come first: no move begins before all are known. */
-static void do_job(const rsh_exec *e, int64_t job) {
+static bool do_job(const rsh_exec *e, int64_t job) {
     rshi_team *c = e->team;
     if (job < c->lookups) {
         look_up(e, job);
-        return;
+        return true;
     }
     if (c->lookups) rshi_flag_wait(&c->known, e->runs + 1, &e->comm->here->world->patience, go_on, NULL);
     move_job(e, job - c->lookups);
+    return true;
 }
 
 /* A member that has left, as far as that is known after a wait of so many seconds. */
@@ -260,12 +261,6 @@ static bool do_joint_job(const rsh_exec *e, int64_t job) {
     return true;
 }
 
-static bool do_any_job(const rsh_exec *e, int64_t job) {
-    if (e->joint) return do_joint_job(e, job);
-    do_job(e, job);
-    return true;
-}
-
 /* Who finishes the last job lets members come to the next run, and wakes them. */
 static void finish(const rsh_exec *e) {
     rshi_team *c = e->team;
@@ -280,7 +275,7 @@ static void move(const rsh_exec *e) {
     int64_t all = c->lookups + e->team_share.spans * e->team_share.groups, mine = 0;
     if (atomic_fetch_add_explicit(&c->movers, 1, memory_order_relaxed) >= e->team_share.cores) return;
     for (int64_t job; (job = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < all;)
-        mine += do_any_job(e, job);
+        mine += e->joint ? do_joint_job(e, job) : do_job(e, job);
     rshi_copy_fence();
     if (mine && atomic_fetch_add_explicit(&c->done, mine, memory_order_acq_rel) + mine == all)
         finish(e);

@@ -114,11 +114,11 @@ static rsh_status set_trap(const bound *b) {
 /* The last to be told ends who was stopped. */
 static rsh_status expect_failure(rsh_status st) {
     char sentence[64];
+    if (atomic_fetch_add(&story->told, 1) + 1 == MEMBERS - 1 && story->signal == SIGSTOP)
+        CHECK(!kill(atomic_load(&story->pid), SIGKILL));
     CHECK(st == story->expected || st == RSH_EPEER); /* for those whom somebody else told first */
     snprintf(sentence, sizeof sentence, story->sentence, atomic_load(&story->mover));
     CHECK(strstr(rsh_error_detail(), sentence));
-    if (atomic_fetch_add(&story->told, 1) + 1 == MEMBERS - 1 && story->signal == SIGSTOP)
-        CHECK(!kill(atomic_load(&story->pid), SIGKILL));
     return RSH_OK;
 }
 
