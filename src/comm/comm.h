@@ -38,6 +38,9 @@ typedef struct rshi_comm_ops {
      * by the rank that got it, once no peer can still be waiting on it. */
     void *(*shared_alloc)(rsh_comm *c, size_t bytes);
     void (*shared_free)(rsh_comm *c, void *p, size_t bytes);
+    /* Local.  The same for memory that several ranks use: this rank is done with it.  `users`, in
+     * that memory, counts those that are not; `mine`: this rank got it. */
+    void (*shared_let_go)(rsh_comm *c, void *p, size_t bytes, atomic_int *users, bool mine);
 
     /* Local.  Memory for elements that peers can reach; NULL in the table: any memory will do. */
     rsh_status (*data_alloc)(rsh_comm *c, size_t bytes, bool zero, rshi_data *out);

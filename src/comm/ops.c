@@ -40,6 +40,10 @@ static rsh_status link_exchange(rsh_comm *c, int64_t nsend, const rsh_message *s
 static void *shared_alloc(rsh_comm *c, size_t bytes) { return world_of(c)->map->alloc(world_of(c), bytes, true); }
 static void shared_free(rsh_comm *c, void *p, size_t bytes) { world_of(c)->map->free(world_of(c), p, bytes); }
 
+static void shared_let_go(rsh_comm *c, void *p, size_t bytes, atomic_int *users, bool mine) {
+    rshi_world_let_go(world_of(c), p, bytes, users, mine);
+}
+
 static rsh_status data_alloc(rsh_comm *c, size_t bytes, bool zero, rshi_data *out) {
     return world_of(c)->map->alloc_data(world_of(c), bytes, zero, out);
 }
@@ -137,6 +141,7 @@ static const rshi_comm_ops by_node = {
     .split = rshi_comm_split_node,
     .shared_alloc = shared_alloc,
     .shared_free = shared_free,
+    .shared_let_go = shared_let_go,
     .data_alloc = data_alloc,
     .is_shared = is_shared,
     .publish = publish,

@@ -70,7 +70,7 @@ typedef struct rshi_world {
     pthread_mutex_t lock; /* guards what follows: two nodes of a rank may be used by two threads */
     rshi_flag **spare;    /* owned: flags to take, with room for all that were ever made */
     int nspare, nflags;
-    struct rshi_retired *retired; /* owned: boards that wait for others to close them */
+    struct rshi_retired *retired; /* owned: memory that other ranks still use */
 } rshi_world;
 
 struct rshi_board;
@@ -137,6 +137,11 @@ void *rshi_node_reach(rshi_node *n, int peer, rshi_handle h);
  * at it.  Flags are used again: their values only ever rise.  NULL and a sentence: no memory. */
 rshi_flag *rshi_world_flag_take(rshi_world *w);
 void rshi_world_flag_give(rshi_world *w, rshi_flag *flag);
+
+/* This rank is done with memory of the mapping's `alloc` that several ranks use; `users`, in that
+ * memory, counts those that still do.  `mine`: this rank got it.  The last one frees it where
+ * anybody can; else the rank that got it does, when it next lets go of something. */
+void rshi_world_let_go(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine);
 
 /* Wait until flag->value >= target; `peer` owns the flag.  RSH_EPEER when the peer has left or died
  * (unless the flag got there), RSH_EMISMATCH when it waits for this rank at a meeting. */

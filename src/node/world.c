@@ -17,11 +17,12 @@ void rshi_world_drop(rshi_world *w) {
     if (w && atomic_fetch_sub(&w->refs, 1) == 1) w->map->close(w);
 }
 
-/* A board that its maker has closed and others have not: its memory comes back later. */
+/* Memory that its maker uses no more and others do: it comes back later. */
 typedef struct rshi_retired {
     struct rshi_retired *next;
-    rshi_board *board;
-    int size;
+    void *memory;
+    size_t bytes;
+    atomic_int *users; /* in it */
 } rshi_retired;
 
 void rshi_world_fini(rshi_world *w) {
@@ -59,23 +60,45 @@ void rshi_world_flag_give(rshi_world *w, rshi_flag *flag) {
     pthread_mutex_unlock(&w->lock);
 }
 
-/* ---- boards ---- */
-
-static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_seat); }
+/* ---- memory of one rank that several use ---- */
 
 /* Called with the lock held. */
 static void sweep(rshi_world *w) {
     for (rshi_retired **at = &w->retired; *at;) {
         rshi_retired *r = *at;
-        if (atomic_load(&r->board->open)) {
+        if (atomic_load(r->users)) {
             at = &r->next;
             continue;
         }
         *at = r->next;
-        w->map->free(w, r->board, board_bytes(r->size));
+        w->map->free(w, r->memory, r->bytes);
         rshi_free(r);
     }
 }
+
+/* Without memory to remember it by, it stays until the world goes. */
+static void retire(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
+    rshi_retired *r = mine ? RSHI_NEW(rshi_retired) : NULL;
+    pthread_mutex_lock(&w->lock);
+    if (r) {
+        *r = (rshi_retired){w->retired, p, bytes, users};
+        w->retired = r;
+    }
+    atomic_fetch_sub(users, 1);
+    sweep(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void rshi_world_let_go(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
+    if (!w->map->one_process)
+        retire(w, p, bytes, users, mine);
+    else if (atomic_fetch_sub_explicit(users, 1, memory_order_acq_rel) == 1)
+        w->map->free(w, p, bytes);
+}
+
+/* ---- boards ---- */
+
+static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_seat); }
 
 rshi_board *rshi_board_new(rshi_world *w, int size) {
     pthread_mutex_lock(&w->lock);
@@ -84,28 +107,6 @@ rshi_board *rshi_board_new(rshi_world *w, int size) {
     rshi_board *b = w->map->alloc(w, board_bytes(size), true);
     if (b) atomic_init(&b->open, size);
     return b;
-}
-
-/* Without memory to remember a board by, it stays until the world goes. */
-static void retire(rshi_world *w, rshi_board *board, int size, bool mine) {
-    rshi_retired *r = mine ? RSHI_NEW(rshi_retired) : NULL;
-    pthread_mutex_lock(&w->lock);
-    if (r) {
-        *r = (rshi_retired){w->retired, board, size};
-        w->retired = r;
-    }
-    atomic_fetch_sub(&board->open, 1);
-    sweep(w);
-    pthread_mutex_unlock(&w->lock);
-}
-
-/* This rank looks at the board no more.  The last one frees it where anybody can; else its maker does, when it next
- * looks. */
-static void close_board(rshi_world *w, rshi_board *board, int size, bool mine) {
-    if (!w->map->one_process)
-        retire(w, board, size, mine);
-    else if (atomic_fetch_sub_explicit(&board->open, 1, memory_order_acq_rel) == 1)
-        w->map->free(w, board, board_bytes(size));
 }
 
 /* ---- nodes ---- */
@@ -131,7 +132,8 @@ void rshi_node_free(rshi_node *n) {
     if (!n) return;
     rshi_staging_free(n);
     if (n->board) rshi_node_leave(n, RSH_OK, "");
-    if (n->board) close_board(n->world, n->board, n->size, n->maker == n->rank);
+    if (n->board)
+        rshi_world_let_go(n->world, n->board, board_bytes(n->size), &n->board->open, n->maker == n->rank);
     rshi_world_drop(n->world);
     rshi_free(n->member);
     rshi_free_data(n, sizeof *n);

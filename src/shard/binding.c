@@ -101,6 +101,7 @@ rsh_status rshi_binding_begin(rshi_binding *b, rsh_exec *e, const rshi_taken_par
     RSH_TRY(prepare(b, parts));
     mine->start = e->start;
     rshi_foreign_show(e->comm, parts, mine);
+    rshi_team_show(e->comm, mine);
     mine->wants_messages = rshi_exec_wants_messages(e);
     return mine->wants_messages ? RSH_OK : show(b, mine);
 }

@@ -13,7 +13,12 @@ typedef struct rshi_bind_card {
     uint64_t start;                    /* the flag's value at bind */
     uint64_t wants_messages; /* others cannot reach a part of this rank that they would read */
     uint64_t serial;         /* of a binding that this rank remembers; 0: it binds anew */
-    rshi_address_range src, dst;      /* of all its parts, where ranks are threads; see foreign.c */
+    union {
+        struct {
+            rshi_address_range src, dst; /* of all its parts, where ranks are threads; see foreign.c */
+        };
+        uint64_t cores[RSHI_CORE_WORDS]; /* it may run on, where ranks are processes; see team.c */
+    };
 } rshi_bind_card;
 _Static_assert(sizeof(rshi_bind_card) <= RSHI_CARD_BYTES, "it travels in the opening exchange");
 

@@ -9,6 +9,7 @@
 #define RESHARD_SHARD_EXEC_H
 
 #include "comm/comm.h"
+#include "shard/joint.h"
 #include "shard/memory.h"
 #include "shard/messages.h"
 #include "shard/numbering.h"
@@ -49,7 +50,8 @@ typedef struct rshi_team_share {
     int64_t members, index;
     int64_t groups, spans; /* jobs are the product */
     int64_t bytes;         /* that all members write */
-    int cores;
+    int cores;        /* that all members have together */
+    bool one_process; /* the members are threads */
     bool come;      /* to the run at hand */
     uint64_t epoch; /* of the team, when it came */
 } rshi_team_share;
@@ -68,6 +70,7 @@ struct rsh_exec {
     int64_t npeers, peers_room;
     rshi_team *team; /* held; NULL: this rank makes its own moves only */
     rshi_team_share team_share;
+    rshi_joint *joint; /* owned: of a team of processes, the moves of all */
     bool shown_anew; /* a part lies elsewhere than in the run before */
     int64_t *own_first, *peers_first; /* owned: `first` of the parts of this rank, and of the
                                          others, one after the other */

@@ -51,10 +51,10 @@ rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh
 
 /* ---- failures ---- */
 
-/* What a peer has done when it reads this rank's memory no more: its parts, or why it refused.  -1: it never does, as
- * nobody reads the memory of a rank that has left its team. */
-static int read_until(const rsh_exec *e, const rshi_peer *p) {
-    if (e->team) return -1;
+/* What a peer has done when it uses this rank's memory no more: its parts, or why it refused.  -1: it never does, as
+ * nobody uses the memory of a rank that has left its team.  Until then any member may. */
+static int used_until(const rsh_exec *e, const rshi_peer *p) {
+    if (e->team) return e->team_share.come ? e->stages : -1;
     return e->state == RSHI_REFUSED ? e->stages : p->due[RSHI_READERS];
 }
 
@@ -69,8 +69,8 @@ rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     if (e->messages) rshi_messages_give_up(e->messages, &linger);
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
-        if (read_until(e, p) >= 0)
-            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, read_until(e, p)));
+        if (used_until(e, p) >= 0)
+            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, used_until(e, p)));
     }
     rshi_exec_come_to_rest(e);
     if (linger.reader < 0)

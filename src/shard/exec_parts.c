@@ -108,11 +108,17 @@ bool rshi_exec_wants_messages(const rsh_exec *e) {
 
 /* ---- showing ---- */
 
-/* Tell where a part lies; one that others read and cannot reach is shown as its shadow. */
+/* Others read it and cannot reach it, or would write it. */
+static bool needs_shadow(const rsh_exec *e, int64_t k, const char *data, bool dst) {
+    if (!data || !e->shadow || e->shadow[k] == RSHI_NOT_READ) return false;
+    return (dst && e->joint) || !e->comm->ops->is_shared(e->comm, data);
+}
+
+/* Tell where a part lies, or its shadow. */
 static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part_memory *p,
                             bool dst) {
     char *data = p->data;
-    if (data && e->shadow && e->shadow[k] != RSHI_NOT_READ && !e->comm->ops->is_shared(e->comm, data))
+    if (needs_shadow(e, k, data, dst))
         RSH_TRY(rshi_shadow_use(&e->shadows, e->comm, &e->shadow[k], l, part, p, dst, &data));
     rshi_handle before = e->table[k].data;
     RSH_TRY(e->comm->ops->publish(e->comm, data, 0, &e->table[k].data));

@@ -81,3 +81,8 @@ void rshi_shadows_free(rshi_shadows *s) {
     }
     rshi_free(s->list);
 }
+
+void rshi_shadows_abandon(rshi_shadows *s) {
+    rshi_free(s->list);
+    *s = (rshi_shadows){0};
+}

@@ -4,7 +4,7 @@
  * other memory uses messages; one that is bound to the engine's and then run on other memory
  * (rsh_exec_run_on) gives each part that others read a shadow of the same strides, so that nobody
  * else notices: sources are copied into theirs when a run begins, destinations out of theirs when
- * it ends. */
+ * it ends.  Destinations that other processes write have one always; see team.c. */
 #ifndef RESHARD_SHARD_SHADOW_H
 #define RESHARD_SHARD_SHADOW_H
 
@@ -39,5 +39,7 @@ void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */
 void rshi_shadows_drain(const rshi_shadows *s); /* into the caller's destinations */
 uint64_t rshi_shadows_bytes(const rshi_shadows *s);
 void rshi_shadows_free(rshi_shadows *s);
+/* The same, but a peer may still write to them: their memory is not used again. */
+void rshi_shadows_abandon(rshi_shadows *s);
 
 #endif

@@ -5,14 +5,20 @@
  * spans are short enough for what the first of them fetched to be near when the last reads beside it. */
 #include "shard/team.h"
 
+#include "shard/binding.h"
 #include "shard/exec_run.h"
 
 #define NEIGHBOURS   32                   /* members in a job */
 #define SPAN         ((int64_t)32 << 10)  /* bytes of each of them, about */
 #define MOST_SOURCES RSHI_WEAVE_MOST      /* of a move: room on a mover's stack */
 #define PATIENT_BYTES ((int64_t)1 << 20)  /* of all members: larger moves are slept through */
+#define MOST_PROCESSES 32                 /* in a team, and all that they move: each has a program of it */
+#define MOST_TASKS   ((int64_t)1 << 10)
+#define LOOKS        100                  /* at a few members before the core is offered to all */
+#define FEW_PEERS    8
 #define EPOCH        ((uint64_t)1 << 32)
 
+/* Shared by all members; what is there for threads only has no meaning to processes. */
 struct rshi_team {
     rshi_flag turn;                       /* see turn_of */
     rshi_flag known;                      /* 1 + the last run whose new addresses were all looked up */
@@ -25,10 +31,11 @@ struct rshi_team {
     _Atomic uint64_t speaker;             /* 1 + the run whose refusal a member began to write down last */
     _Atomic uint64_t refused;             /* 1 + the run that was refused last, and why: */
     rshi_refusal refusal;
+    atomic_int mover;                     /* a rank that moves, the last that began */
     int64_t lookups;                      /* before the moves of this run; written by the last to come */
-    atomic_int refs;
-    size_t bytes;
-    rsh_exec *member[];
+    uint64_t shown;                       /* runs on other memory than the run before; written by the same */
+    atomic_int users;
+    rsh_exec *member[];                   /* threads */
 };
 
 enum { OPEN, ALL_HERE, OVER, TURNS };
@@ -38,11 +45,40 @@ static bool is_turn(const rsh_exec *e, int turn) { return rshi_flag_read(&e->tea
 
 /* ---- bind ---- */
 
+void rshi_team_show(const rsh_comm *comm, rshi_bind_card *mine) {
+    if (!comm->here->world->map->one_process) rshi_cores_mark(mine->cores);
+}
+
+/* Processes may be kept on cores of their own, each knowing of one. */
+static int cores_of_all(const rsh_comm *c) {
+    uint64_t all[RSHI_CORE_WORDS] = {0};
+    int n = 0;
+    if (c->here->world->map->one_process) return c->here->world->patience.cores;
+    for (int r = 0; r < c->size; r++)
+        for (int i = 0; i < RSHI_CORE_WORDS; i++) all[i] |= ((const rshi_bind_card *)rshi_comm_card(c, r))->cores[i];
+    for (int i = 0; i < RSHI_CORE_WORDS; i++) n += __builtin_popcountll(all[i]);
+    return n;
+}
+
+/* May other processes make this rank's moves, and is it worth their while to know them?  Shadows of its destinations
+ * take memory. */
+static bool suits_processes(const rsh_exec *e) {
+    const rshi_parts *own = &e->peers[0].parts;
+    int64_t size = e->comm->size, room = PATIENT_BYTES / size;
+    if (!e->shadow) return false;
+    if (size > MOST_PROCESSES || e->program.ntasks > MOST_TASKS / size || rshi_plan_has_ceiling(e->plan)) return false;
+    for (int64_t k = 0; k < own->nsrc + own->ndst; k++) {
+        if (e->out_of_reach[k]) return false;
+        if (k >= own->nsrc) room -= (int64_t)(e->extents[k].end - e->extents[k].start);
+    }
+    return room >= 0;
+}
+
 static bool is_possible(const rsh_exec *e) {
     const rsh_comm *c = e->comm;
-    const rshi_world *w = c->here->world;
-    bool crowd = !c->node && c->here->size == c->size && w->map->one_process && c->size > w->patience.cores;
-    return crowd && e->stages == 1 && !e->messages && e->program.most_sources <= MOST_SOURCES;
+    if (c->node || c->here->size < c->size || e->stages > 1 || e->messages) return false;
+    if (e->program.most_sources > MOST_SOURCES || c->size <= e->team_share.cores) return false;
+    return e->team_share.one_process || suits_processes(e);
 }
 
 static int64_t count_due(const rsh_exec *e, int what) {
@@ -51,28 +87,54 @@ static int64_t count_due(const rsh_exec *e, int what) {
     return n;
 }
 
-/* Rank 0 brings the memory; each rank has a reference to it. */
+static size_t team_bytes(const rsh_exec *e) {
+    return sizeof *e->team + (size_t)e->comm->size * sizeof *e->team->member;
+}
+
+/* Rank 0 brings the memory, which all ranks use. */
 static rsh_status bring_memory(rsh_exec *e, rshi_team_card *mine) {
-    size_t bytes = sizeof *e->team + (size_t)e->comm->size * sizeof *e->team->member;
-    e->team = mine->team = rshi_alloc_data(bytes, true);
+    e->team = e->comm->ops->shared_alloc(e->comm, team_bytes(e));
     if (!e->team) return rshi_nomem();
-    e->team->bytes = bytes;
-    atomic_init(&e->team->refs, e->comm->size);
+    atomic_init(&e->team->users, e->comm->size);
     atomic_init(&e->team->moved, true);
-    return RSH_OK;
+    return e->comm->ops->publish(e->comm, e->team, team_bytes(e), &mine->team);
+}
+
+/* Other processes read this rank's parts and write them.  One that is stopped in the middle of its moves goes on some
+ * day, when this rank may have given up: so what it writes is never the caller's memory, but a shadow. */
+static rsh_status open_parts(rsh_exec *e) {
+    const rshi_parts *own = &e->peers[0].parts;
+    for (int64_t k = 0; k < own->nsrc + own->ndst; k++)
+        if (e->shadow[k] == RSHI_NOT_READ) e->shadow[k] = 0;
+    RSH_TRY(rshi_joint_new(e->plan, e->comm, &e->joint));
+    return rshi_exec_show_data(e, NULL, NULL);
+}
+
+/* It was in vain: this rank makes its own moves. */
+static void close_parts(rsh_exec *e) {
+    const rshi_parts *own = &e->peers[0].parts;
+    rshi_joint_free(e->joint);
+    e->joint = NULL;
+    rshi_shadows_free(&e->shadows);
+    e->shadows = (rshi_shadows){0};
+    for (int64_t k = 0; k < own->nsrc + own->ndst; k++) e->shadow[k] = 0;
+    rshi_exec_show_data(e, NULL, NULL); /* as it was before, which needs nothing */
 }
 
 rsh_status rshi_team_offer(rsh_exec *e, rshi_team_card *mine) {
+    rsh_comm *c = e->comm;
+    e->team_share = (rshi_team_share){.one_process = c->here->world->map->one_process, .cores = cores_of_all(c)};
     if (!is_possible(e)) return RSH_OK;
-    if (e->npeers > 1) RSH_TRY(RSHI_GROW(e->peers, e->comm->size, &e->peers_room));
+    if (e->npeers > 1) RSH_TRY(RSHI_GROW(e->peers, c->size, &e->peers_room));
+    if (!e->team_share.one_process) RSH_TRY(open_parts(e));
     *mine = (rshi_team_card){.possible = true,
-                             .flag = e->flag,
                              .start = e->start,
                              .sources = count_due(e, 0),
                              .readers = count_due(e, RSHI_READERS),
-                             .slabs = e->program.nslabs,
+                             .slabs = e->joint ? e->joint->program.nslabs : e->program.nslabs,
                              .bytes = (int64_t)e->program.footprint};
-    return e->comm->rank ? RSH_OK : bring_memory(e, mine);
+    RSH_TRY(c->ops->publish(c, e->flag, sizeof *e->flag, &mine->flag));
+    return c->rank ? RSH_OK : bring_memory(e, mine);
 }
 
 static const rshi_team_card *card_of(const rsh_exec *e, int rank) { return rshi_comm_card(e->comm, rank); }
@@ -109,8 +171,9 @@ static void plan_jobs(rsh_exec *e) {
         s->bytes += card_of(e, r)->bytes;
         if (r < e->comm->rank) s->index += is_member(card_of(e, r));
     }
-    s->groups = rshi_ceil_div(s->members, NEIGHBOURS);
-    s->spans = rshi_max(1, rshi_min(slabs, s->bytes / s->members / SPAN));
+    int64_t programs = e->joint ? 1 : s->members;
+    s->groups = rshi_ceil_div(programs, NEIGHBOURS);
+    s->spans = rshi_max(1, rshi_min(slabs, s->bytes / programs / SPAN));
 }
 
 /* Members that do not read one another are peers too: a run ends for all of them or for none, so that each is waited
@@ -120,7 +183,7 @@ static void add_peers(rsh_exec *e, const int *peer_of) {
         if (peer_of[r] || !is_member(card_of(e, r))) continue;
         rshi_peer *p = &e->peers[e->npeers++];
         *p = rshi_peer_of(r);
-        p->flag = card_of(e, r)->flag;
+        p->flag = e->comm->ops->reach(e->comm, r, card_of(e, r)->flag);
         p->start = card_of(e, r)->start;
     }
 }
@@ -128,7 +191,7 @@ static void add_peers(rsh_exec *e, const int *peer_of) {
 /* Nobody else has seen it, unless the exchange itself failed; then it stays. */
 static void withdraw(rsh_exec *e) {
     if (!e->team || e->comm->dead) return;
-    rshi_free_data(e->team, e->team->bytes);
+    e->comm->ops->shared_free(e->comm, e->team, team_bytes(e));
     e->team = NULL;
 }
 
@@ -137,36 +200,40 @@ void rshi_team_join(rsh_exec *e, const int *peer_of, rsh_status bound) {
         withdraw(e);
         return;
     }
-    e->team = card_of(e, 0)->team;
-    if (!e->team) return;
-    e->team_share = (rshi_team_share){.members = count_members(e), .cores = e->comm->here->world->patience.cores};
+    if (card_of(e, 0)->possible) e->team = e->comm->ops->reach(e->comm, 0, card_of(e, 0)->team);
+    e->team_share.members = count_members(e);
     if (!e->team_share.members || !is_member(card_of(e, e->comm->rank))) {
+        if (e->joint) close_parts(e);
         rshi_team_drop(e);
         return;
     }
     add_peers(e, peer_of);
     plan_jobs(e);
-    e->team->member[e->team_share.index] = e;
+    if (!e->joint) e->team->member[e->team_share.index] = e;
 }
 
 void rshi_team_drop(rsh_exec *e) {
-    rshi_team *c = e->team;
+    if (e->team) e->comm->ops->shared_let_go(e->comm, e->team, team_bytes(e), &e->team->users, !e->comm->rank);
+    rshi_joint_free(e->joint);
     e->team = NULL;
-    if (c && atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) == 1) rshi_free_data(c, c->bytes);
+    e->joint = NULL;
+    if (e->team_share.come) rshi_shadows_abandon(&e->shadows);
 }
 
 /* ---- jobs ---- */
 
-static void move_span(const rsh_exec *m, int64_t span, int64_t spans) {
+static void move_span(const rshi_program *g, char *const *base, int64_t span, int64_t spans) {
     const char *pointers[MOST_SOURCES];
-    int64_t n = m->program.nslabs;
-    rshi_slabs_run(&m->program, n * span / spans, n * (span + 1) / spans, m->base, pointers);
+    rshi_slabs_run(g, g->nslabs * span / spans, g->nslabs * (span + 1) / spans, base, pointers);
 }
 
 static void move_job(const rsh_exec *e, int64_t job) {
     const rshi_team_share *s = &e->team_share;
     int64_t first = job % s->groups * NEIGHBOURS, end = rshi_min(first + NEIGHBOURS, s->members);
-    for (int64_t i = first; i < end; i++) move_span(e->team->member[i], job / s->groups, s->spans);
+    for (int64_t i = first; i < end; i++) {
+        const rsh_exec *m = e->team->member[i];
+        move_span(&m->program, m->base, job / s->groups, s->spans);
+    }
 }
 
 static void look_up(const rsh_exec *e, int64_t member) {
@@ -182,21 +249,46 @@ static rsh_status go_on(void *ctx, double waited) {
 }
 
 /* Addresses come first: no move begins before all are known. */
-static void do_job(const rsh_exec *e, int64_t job) {
+static bool do_job(const rsh_exec *e, int64_t job) {
     rshi_team *c = e->team;
     if (job < c->lookups) {
         look_up(e, job);
-        return;
+        return true;
     }
     if (c->lookups) rshi_flag_wait(&c->known, e->runs + 1, &e->comm->here->world->patience, go_on, NULL);
     move_job(e, job - c->lookups);
+    return true;
+}
+
+/* A member that has left, as far as that is known after a wait of so many seconds. */
+static const rshi_peer *find_lost(const rsh_exec *e, double waited) {
+    for (int64_t i = 1; i < e->npeers; i++)
+        if (e->comm->ops->check_peer(e->comm, e->peers[i].rank, waited)) return &e->peers[i];
+    return NULL;
+}
+
+/* The short way is for the usual case: no rank has left, member or not. */
+static bool all_are_there(const rsh_exec *e) { return !e->comm->ops->check_peer(e->comm, -1, 0) || !find_lost(e, 0); }
+
+/* The same among processes.  Who has a job is waited for, so that all still show what they did when they came; but a
+ * process that was stopped in between may have been given up.  Those who did that had left before, and what was read of
+ * them may be anything.  False: the job is not done, and the run never over. */
+static bool do_joint_job(const rsh_exec *e, int64_t job) {
+    rshi_joint *j = e->joint;
+    atomic_store_explicit(&e->team->mover, e->comm->rank, memory_order_relaxed);
+    if (j->shown != e->team->shown) rshi_joint_look_up(j);
+    j->shown = e->team->shown;
+    if (!all_are_there(e)) return false;
+    move_span(&j->program, j->base, job, e->team_share.spans);
+    return all_are_there(e);
 }
 
 /* Who finishes the last job lets members come to the next run, and wakes them. */
-static void finish(rshi_team *c, uint64_t over) {
+static void finish(const rsh_exec *e) {
+    rshi_team *c = e->team;
     uint64_t epoch = atomic_load_explicit(&c->come, memory_order_relaxed) / EPOCH;
     atomic_store_explicit(&c->come, (epoch + 1) * EPOCH, memory_order_release);
-    rshi_flag_post(&c->turn, over, true);
+    rshi_flag_post(&c->turn, turn_of(e, OVER), e->team_share.one_process);
 }
 
 /* As many move as there are cores. */
@@ -204,11 +296,11 @@ static void move(const rsh_exec *e) {
     rshi_team *c = e->team;
     int64_t all = c->lookups + e->team_share.spans * e->team_share.groups, mine = 0;
     if (atomic_fetch_add_explicit(&c->movers, 1, memory_order_relaxed) >= e->team_share.cores) return;
-    for (int64_t job; (job = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < all; mine++)
-        do_job(e, job);
+    for (int64_t job; (job = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < all;)
+        mine += e->joint ? do_joint_job(e, job) : do_job(e, job);
     rshi_copy_fence();
     if (mine && atomic_fetch_add_explicit(&c->done, mine, memory_order_acq_rel) + mine == all)
-        finish(c, turn_of(e, OVER));
+        finish(e);
 }
 
 /* ---- coming and going ---- */
@@ -217,12 +309,14 @@ static void move(const rsh_exec *e) {
 static void begin(const rsh_exec *e) {
     rshi_team *c = e->team;
     bool moved = atomic_exchange_explicit(&c->moved, false, memory_order_relaxed);
-    c->lookups = moved ? e->team_share.members : 0;
+    c->lookups = moved && !e->joint ? e->team_share.members : 0;
+    c->shown += moved;
     atomic_store_explicit(&c->looked_up, 0, memory_order_relaxed);
     atomic_store_explicit(&c->next, 0, memory_order_relaxed);
     atomic_store_explicit(&c->done, 0, memory_order_relaxed);
     atomic_store_explicit(&c->movers, 0, memory_order_relaxed);
-    rshi_flag_post_to(&c->turn, turn_of(e, ALL_HERE), (int)rshi_max(1, e->team_share.cores - 1), true);
+    rshi_flag_post_to(&c->turn, turn_of(e, ALL_HERE), (int)rshi_max(1, e->team_share.cores - 1),
+                      e->team_share.one_process);
 }
 
 void rshi_team_come(rsh_exec *e) {
@@ -246,23 +340,53 @@ static bool take_back(rsh_exec *e) {
     return false;
 }
 
-/* Nothing can go wrong any more. */
-static void see_it_through(rsh_exec *e, const rshi_patience *p) {
+/* Is there a member that has not come and that ran on this core when it was last seen? */
+static bool core_is_wanted(const rsh_exec *e) {
+    for (int64_t i = 1; i < e->npeers; i++) {
+        const rshi_peer *p = &e->peers[i];
+        if (rshi_flag_read(p->flag) < rshi_flag_value(e, p->start, 0) && rshi_flag_is_near(p->flag)) return true;
+    }
+    return false;
+}
+
+/* Who offers its core while all the others there have come is switched away in vain, for one that waits as well: where
+ * a run is short two such switches are as long as the run.  So it looks on for a moment. */
+static void stay_awake(const rsh_exec *e, int turn) {
+    if (e->team_share.bytes > PATIENT_BYTES || e->npeers > FEW_PEERS) return;
+    for (int i = 0; i < LOOKS && !is_turn(e, turn) && !core_is_wanted(e); i++) rshi_relax();
+}
+
+/* Is there a reason to give up a run that has begun?  Who moves is the one that lets the others wait. */
+static rsh_status look_at_members(void *ctx, double waited) {
+    const rsh_exec *e = ctx;
+    double enough = e->comm->here->world->patience.nap / 2; /* to ask who lives, and not whether anybody is late */
+    for (int64_t i = 1; i < e->npeers; i++)
+        RSH_TRY(e->comm->ops->check_peer(e->comm, e->peers[i].rank, waited < enough ? waited : enough));
+    int mover = atomic_load_explicit(&e->team->mover, memory_order_relaxed);
+    return e->comm->ops->check_peer(e->comm, mover == e->comm->rank ? e->peers[1].rank : mover, waited);
+}
+
+/* Among threads nothing can go wrong any more. */
+static rsh_status see_it_through(rsh_exec *e, const rshi_patience *p) {
     if (!is_turn(e, OVER)) move(e);
-    rshi_flag_wait(&e->team->turn, turn_of(e, OVER), p, go_on, NULL);
+    stay_awake(e, OVER);
+    return rshi_flag_wait(&e->team->turn, turn_of(e, OVER), p, e->joint ? look_at_members : go_on, e);
 }
 
 static rshi_patience patience_of(const rsh_exec *e) {
     rshi_patience p = e->comm->here->world->patience;
+    p.spins = 0;
     if (e->team_share.bytes > PATIENT_BYTES) p.yields = 0;
     return p;
 }
 
+/* Processes that have begun are not waited for here: one of them may be stopped. */
 void rshi_team_leave(rsh_exec *e) {
     if (!e->team || !e->team_share.come) return;
     rshi_patience p = patience_of(e);
-    if (!take_back(e)) see_it_through(e, &p);
-    e->team_share.come = false;
+    bool left = take_back(e) || is_turn(e, OVER);
+    if (!left && !e->joint) left = !see_it_through(e, &p);
+    e->team_share.come = !left;
 }
 
 /* Several may refuse a run at once; one of them speaks. */
@@ -282,7 +406,7 @@ void rshi_team_refuse(rsh_exec *e) {
     if (is_turn(e, OVER) || !is_first(c, e->runs + 1)) return;
     c->refusal = *e->refusal;
     atomic_store_explicit(&c->refused, e->runs + 1, memory_order_release);
-    rshi_flag_post(&c->turn, turn_of(e, OVER), true);
+    rshi_flag_post(&c->turn, turn_of(e, OVER), e->team_share.one_process);
 }
 
 /* ---- waiting ---- */
@@ -315,6 +439,7 @@ static rsh_status await_all(rsh_exec *e, const rshi_patience *p) {
     for (;;) {
         wait_for_all w = {.e = e};
         bool there;
+        stay_awake(e, ALL_HERE);
         rsh_status st = rshi_flag_wait(&e->team->turn, turn_of(e, ALL_HERE), p, look_around, &w);
         if (!st || !w.missing) return rshi_comm_verdict(e->comm, st);
         RSH_TRY(rshi_exec_await_value(e, w.missing, rshi_flag_value(e, w.missing->start, 0), true, &there));
@@ -322,32 +447,27 @@ static rsh_status await_all(rsh_exec *e, const rshi_patience *p) {
 }
 
 /* It moves what it can, also where it may not wait. */
-static void await_end(rsh_exec *e, const rshi_patience *p, bool may_wait, bool *there) {
-    if (may_wait) see_it_through(e, p);
+static rsh_status await_end(rsh_exec *e, const rshi_patience *p, bool may_wait, bool *there) {
+    if (may_wait) RSH_TRY(rshi_comm_verdict(e->comm, see_it_through(e, p)));
     else if (!is_turn(e, OVER)) move(e);
     *there = is_turn(e, OVER);
+    return RSH_OK;
 }
 
-/* A member that came and has left again. */
-static const rshi_peer *find_lost(const rsh_exec *e) {
-    for (int64_t i = 1; i < e->npeers; i++)
-        if (e->comm->ops->check_peer(e->comm, e->peers[i].rank, 0)) return &e->peers[i];
-    return NULL;
-}
-
-static void note_missing(rsh_exec *e, bool *there) {
+/* Who keeps this rank from going on, for those who do not wait but ask now and then. */
+static void note_missing(rsh_exec *e) {
     const rshi_peer *missing = find_missing(e);
-    if (!missing) missing = find_lost(e);
+    if (!missing) missing = find_lost(e, e->asked);
     e->missing = missing ? missing->rank : -1;
-    *there = false;
 }
 
 rsh_status rshi_team_run(rsh_exec *e, bool may_wait, bool *there) {
     rshi_patience p = patience_of(e);
     e->missing = -1;
     if (may_wait) RSH_TRY(await_all(e, &p));
-    if (is_turn(e, ALL_HERE)) await_end(e, &p, may_wait, there);
-    else note_missing(e, there);
+    bool begun = *there = is_turn(e, ALL_HERE);
+    if (begun) RSH_TRY(await_end(e, &p, may_wait, there));
+    if (!*there && (!begun || e->joint)) note_missing(e);
     if (!*there) return RSH_OK;
     if (atomic_load_explicit(&e->team->refused, memory_order_acquire) == e->runs + 1)
         return rshi_refusal_tell(&e->team->refusal);

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,14 +18,6 @@
 #define NAP 0.05 /* seconds */
 #define DEFAULT_TIMEOUT 1800.0
 #define PARTING 0.002 /* seconds between two moves of a thread to another core */
-
-static inline void cpu_relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* The half of the value that the kernel compares: the low one, which changes with every post. */
 static void *futex_word(rshi_flag *flag) {
@@ -45,6 +38,10 @@ static bool reached(rshi_flag *flag, uint64_t target) {
     return atomic_load_explicit(&flag->value, memory_order_acquire) >= target;
 }
 
+bool rshi_flag_is_near(const rshi_flag *flag) {
+    return atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) == sched_getcpu() + 1;
+}
+
 /* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the
  * scheduler takes for normal.  Where there is a core for each, the one that waits moves to another: it forbids itself
  * this core for a moment.  Now and then at most, since there may be good reasons for where it is.
@@ -56,7 +53,7 @@ static void part_ways(const rshi_flag *flag) {
     static _Thread_local double last;
     int here = sched_getcpu();
     cpu_set_t allowed, others, now_allowed;
-    if (here < 0 || atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) != here + 1) return;
+    if (here < 0 || !rshi_flag_is_near(flag)) return;
     double now = rshi_seconds();
     if (now - last < PARTING || sched_getaffinity(0, sizeof allowed, &allowed)) return;
     last = now;
@@ -70,7 +67,7 @@ static void part_ways(const rshi_flag *flag) {
 static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
     for (int i = 0; i < p->spins; i++) {
         if (reached(flag, target)) return true;
-        cpu_relax();
+        rshi_relax();
     }
     if (p->roomy) part_ways(flag);
     for (int i = 0; i < p->yields && !reached(flag, target); i++)
@@ -119,6 +116,15 @@ int rshi_cores(void) {
     if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
     long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
     return n > 0 ? (int)n : 1;
+}
+
+void rshi_cores_mark(uint64_t set[RSHI_CORE_WORDS]) {
+    cpu_set_t cores;
+    uint64_t words[sizeof cores / sizeof *set];
+    memset(set, 0, RSHI_CORE_WORDS * sizeof *set);
+    if (sched_getaffinity(0, sizeof cores, &cores)) return;
+    memcpy(words, &cores, sizeof words);
+    for (size_t i = 0; i < sizeof cores / sizeof *set; i++) set[i % RSHI_CORE_WORDS] |= words[i];
 }
 
 rsh_status rshi_read_timeout(double *seconds) {

@@ -30,8 +30,20 @@ typedef struct rshi_patience {
  * had better sleep. */
 bool rshi_yield(void);
 
+/* A moment between two busy looks. */
+static inline void rshi_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* Cores this process may run on. */
 int rshi_cores(void);
+/* Which they are: bits by core number, modulo as many as there are.  None if that cannot be told. */
+#define RSHI_CORE_WORDS 4
+void rshi_cores_mark(uint64_t set[RSHI_CORE_WORDS]);
 
 /* Seconds of RESHARD_TIMEOUT, 1800 if unset; RSH_EVALUE if it is not a positive number. */
 rsh_status rshi_read_timeout(double *seconds);
@@ -44,6 +56,9 @@ rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
  * with the seconds waited so far. RSH_OK: go on; else the wait ends with that status, unless the
  * flag got there after all. */
 typedef rsh_status (*rshi_wait_check)(void *ctx, double waited);
+
+/* Was it last posted on the core that this thread runs on? */
+bool rshi_flag_is_near(const rshi_flag *flag);
 
 /* Wait until flag->value >= target (acquire). */
 rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p,

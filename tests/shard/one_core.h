@@ -1,5 +1,5 @@
-/* One core: ranks that are threads and share one core, so that they are a team wherever they can
- * be. */
+/* One core: ranks that share one core, so that they are a team wherever they can be; as threads
+ * and, up to SOME of them, as processes. */
 #ifndef RESHARD_TESTS_ONE_CORE_H
 #define RESHARD_TESTS_ONE_CORE_H
 
@@ -25,12 +25,33 @@ static inline int with_all_cores(void **state) {
 
 #define ON_ONE_CORE(test) cmocka_unit_test_setup_teardown(test, with_one_core, with_all_cores)
 
+#define SOME 32
+
 /* The ranks get the number of ranks as their context. */
-static inline void on_ranks(int n, rsh_rank_fn fn) {
+static inline void on_threads(int n, rsh_rank_fn fn) {
     alarm(PATIENCE);
     rsh_status st = rsh_run(n, fn, &n);
     alarm(0);
-    if (st) fail_msg("%d ranks: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+    if (st) fail_msg("%d threads: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
+static inline void on_processes(int n, rsh_rank_fn fn) {
+    alarm(PATIENCE);
+    rsh_status st = rsh_run_shm(n, fn, &n);
+    alarm(0);
+    if (st) fail_msg("%d processes: %s: %s", n, rsh_status_name(st), rsh_error_detail());
+}
+
+static inline void on_ranks(int n, rsh_rank_fn fn) {
+    on_threads(n, fn);
+    if (n <= SOME) on_processes(n, fn);
+}
+
+/* Memory that ranks share, be they threads or processes; zeros. */
+static inline void *shared_memory(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    return p;
 }
 
 #endif

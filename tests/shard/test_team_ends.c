@@ -55,7 +55,15 @@ static void every_run_has_its_own_refusal(void **state) {
 
 /* ---- timeouts ---- */
 
-static atomic_int given_up;
+static atomic_int *given_up;
+
+static void on_both(rsh_rank_fn fn) {
+    given_up = shared_memory(sizeof *given_up);
+    on_threads(MEMBERS, fn);
+    atomic_store(given_up, 0);
+    on_processes(MEMBERS, fn);
+    munmap(given_up, sizeof *given_up);
+}
 
 static rsh_status finish_by_tests(rsh_exec *e) {
     rsh_status st = RSH_OK;
@@ -76,10 +84,10 @@ static rsh_status wait_in_vain(void *ctx, rsh_comm *comm) {
     (void)ctx;
     for (int i = 0; i < 2; i++) RSH_TRY(bind_readers(comm, &b[i]));
     if (rsh_comm_rank(comm) == 5) {
-        while (atomic_load(&given_up) < MEMBERS - 1) pause_for(5);
+        while (atomic_load(given_up) < MEMBERS - 1) pause_for(5);
     } else {
         rsh_status st = wait_in_some_way(b, rsh_comm_rank(comm) % 3);
-        atomic_fetch_add(&given_up, 1);
+        atomic_fetch_add(given_up, 1);
         CHECK(st == RSH_ETIMEOUT);
         CHECK(strstr(rsh_error_detail(), "rank 5 let this rank wait"));
         CHECK(!strstr(rsh_error_detail(), "may still read"));
@@ -90,9 +98,8 @@ static rsh_status wait_in_vain(void *ctx, rsh_comm *comm) {
 
 static void a_rank_that_never_comes_is_named_by_all(void **state) {
     (void)state;
-    atomic_store(&given_up, 0);
     setenv("RESHARD_TIMEOUT", "0.5", 1);
-    on_ranks(MEMBERS, wait_in_vain);
+    on_both(wait_in_vain);
     unsetenv("RESHARD_TIMEOUT");
 }
 
@@ -104,12 +111,12 @@ static rsh_status come_and_fail(void *ctx, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     (void)ctx;
     for (int i = 0; i < 2; i++) RSH_TRY(bind_readers(comm, &b[i]));
-    while (rank == 5 && !atomic_load(&given_up)) pause_for(5);
+    while (rank == 5 && !atomic_load(given_up)) pause_for(5);
     if (rank == 3) {
         RSH_TRY(rsh_exec_begin(b[0].exec));
         rshi_comm_abandon(comm, rshi_fail(RSH_ERUNTIME, "rank 3 has had enough"));
         CHECK(rsh_exec_wait(b[0].exec) == RSH_ERUNTIME);
-        atomic_store(&given_up, 1);
+        atomic_store(given_up, 1);
     } else {
         CHECK(wait_in_some_way(b, rank % 3) == RSH_EPEER);
         CHECK(strstr(rsh_error_detail(), "rank 3 has had enough"));
@@ -120,8 +127,7 @@ static rsh_status come_and_fail(void *ctx, rsh_comm *comm) {
 
 static void a_member_that_fails_when_it_has_come_is_missed(void **state) {
     (void)state;
-    atomic_store(&given_up, 0);
-    on_ranks(MEMBERS, come_and_fail);
+    on_both(come_and_fail);
 }
 
 int main(void) {
