@@ -24,6 +24,7 @@ typedef struct litter {
 } litter;
 static litter *unwanted; /* NULL: there is no memory for it */
 static pid_t owner; /* ranks that are forked get the signal too; one of us speaks */
+static atomic_bool silent;
 
 static void say(const char *text) {
     ssize_t told = write(STDERR_FILENO, text, strlen(text));
@@ -33,7 +34,7 @@ static void say(const char *text) {
 static void end_by(int signal) {
     const remains *r = at_hand;
     if (unwanted && unwanted->there) unlink(unwanted->path);
-    if (getpid() == owner && !is_quiet()) {
+    if (getpid() == owner && !silent && !is_quiet()) {
         if (isatty(STDERR_FILENO)) say("\r\033[K"); /* the line of progress, and ^C */
         say(signal == SIGINT ? "reshard: interrupted: " : "reshard: ended by a signal: ");
         say(r->path && access(r->path, F_OK) ? r->otherwise : r->sentence);
@@ -57,6 +58,8 @@ void interrupt_removes(const char *path) {
     snprintf(unwanted->path, sizeof unwanted->path, "%s", path);
     unwanted->there = true;
 }
+
+void interrupt_speaks(bool yes) { silent = !yes; }
 
 void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise) {
     remains *next = at_hand == &slots[0] ? &slots[1] : &slots[0];

@@ -1,5 +1,7 @@
 /* Launched: libreshard-mpi, found when it is needed, and a comm of all ranks. */
 #include "launched.h"
+
+#include "interrupt.h"
 #include "library.h"
 
 #include <dlfcn.h>
@@ -48,9 +50,11 @@ int launched_open(launched *l, const char *engine) {
     *(void **)&open = dlsym(library, "rsh_mpi_open");
     *(void **)&l->close = dlsym(library, "rsh_mpi_close");
     if (!open || !l->close) return fail("%s is of another version: %s", soname, dlerror());
+    interrupt_speaks(false); /* until it is known who does */
     rsh_status st = open(&l->comm);
     if (st) return fail_library(st);
     if (!launched_speaks(l)) be_quiet();
+    interrupt_speaks(true);
     return DONE;
 }
 

@@ -3,6 +3,7 @@
  * Both streams are ours.  Diagnostics repeat words of users and of files, and answers repeat names of files, so bytes
  * that a terminal would obey are spelled out on the way there.  If an answer does not arrive, the reason is kept. */
 #include "cli.h"
+#include "interrupt.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -115,6 +116,7 @@ int fail(const char *format, ...) {
     va_start(args, format);
     say(format, args);
     va_end(args);
+    interrupt_speaks(false);
     return FAILED;
 }
 

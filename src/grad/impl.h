@@ -36,7 +36,7 @@ typedef struct rshi_tape {
     rsh_comm *failed_on; /* borrowed: a collective call on it has just failed, on all its ranks */
 } rshi_tape;
 
-/* Note that, if it is so: something has failed here since the comm (NULL: none) had made `calls`. */
+/* Note that, if it is so: something has failed since the comm (NULL: none) had made `calls`. */
 static inline void rshi_tape_note_failure(rshi_tape *t, rsh_comm *comm, uint64_t calls) {
     if (comm && rshi_comm_all_know(comm, calls)) t->failed_on = comm;
 }

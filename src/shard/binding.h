@@ -15,7 +15,7 @@ typedef struct rshi_bind_card {
     uint64_t serial;         /* of a binding that this rank remembers; 0: it binds anew */
     union {
         struct {
-            rshi_address_range src, dst; /* of all its parts, where ranks are threads; see foreign.c */
+            rshi_address_range src, dst; /* of all its parts, if ranks are threads; see foreign.c */
         };
         uint64_t cores[RSHI_CORE_WORDS]; /* it may run on, where ranks are processes; see team.c */
     };

@@ -108,7 +108,7 @@ rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
         out->bytes_shared += rshi_messages_bytes_near(e->messages);
         out->bytes_local += rshi_messages_bytes_local(e->messages);
     }
-    out->bytes_shadow = rshi_shadows_bytes(&e->shadows);
+    out->bytes_shadow = rshi_shadows_bytes(&e->shadows, e->comm);
     out->contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
     out->rows = g->kernels[RSHI_KERNEL_ROWS];
     out->strided = g->kernels[RSHI_KERNEL_STRIDED];

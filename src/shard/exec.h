@@ -2,9 +2,9 @@
  *
  * Each rank pulls what it can reach: it copies from the memory of peers of its node straight into
  * its own destination.  A rank has one flag that rises through a run: source ready, stage 0 done,
- * stage 1 done..., or at any time to the end: refused, by a neighbour or by itself.  Before it reads
- * a peer it waits for that peer's flag; before it returns it waits until everybody who reads its
- * memory is done.  What it cannot reach comes in messages; see messages.c. */
+ * stage 1 done..., or at any time to the end: refused, by a neighbour or by itself.  Before it
+ * reads a peer it waits for that peer's flag; before it returns it waits until everybody who reads
+ * its memory is done.  What it cannot reach comes in messages; see messages.c. */
 #ifndef RESHARD_SHARD_EXEC_H
 #define RESHARD_SHARD_EXEC_H
 

@@ -67,10 +67,10 @@ void rshi_shadows_drain(const rshi_shadows *s) {
     if (s->n) rshi_copy_fence();
 }
 
-uint64_t rshi_shadows_bytes(const rshi_shadows *s) {
+uint64_t rshi_shadows_bytes(const rshi_shadows *s, rsh_comm *comm) {
     uint64_t bytes = 0;
     for (int64_t i = 0; i < s->n; i++)
-        if (s->list[i].own) bytes += s->list[i].bytes;
+        if (s->list[i].own && !comm->ops->is_shared(comm, s->list[i].own)) bytes += s->list[i].bytes;
     return bytes;
 }
 

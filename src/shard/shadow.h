@@ -37,7 +37,8 @@ rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, con
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */
 void rshi_shadows_drain(const rshi_shadows *s); /* into the caller's destinations */
-uint64_t rshi_shadows_bytes(const rshi_shadows *s);
+/* Of parts that peers cannot reach. */
+uint64_t rshi_shadows_bytes(const rshi_shadows *s, rsh_comm *comm);
 void rshi_shadows_free(rshi_shadows *s);
 /* The same, but a peer may still write to them: their memory is not used again. */
 void rshi_shadows_abandon(rshi_shadows *s);

@@ -41,7 +41,7 @@ static inline void rshi_relax(void) {
 
 /* Cores this process may run on. */
 int rshi_cores(void);
-/* Which they are: bits by core number, modulo as many as there are.  None if that cannot be told. */
+/* Which they are: bits by core number, modulo as many as there are.  None if it cannot be told. */
 #define RSHI_CORE_WORDS 4
 void rshi_cores_mark(uint64_t set[RSHI_CORE_WORDS]);
 
