@@ -64,12 +64,14 @@ static int open_again(new_file *d, const char *name) {
 /* A name may be as long as names can be. */
 static bool is_none_beside(bool there) { return errno == ENAMETOOLONG || (there && errno == EACCES); }
 
+/* A signal may come as soon as the file is there. */
 static int open_beside(new_file *d, const struct stat *before) {
     snprintf(d->path, sizeof d->path, "%s.reshard-partial", d->name);
+    interrupt_removes(d->path);
     int fd = open(d->path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) interrupt_removes(NULL);
     if (fd < 0 && is_none_beside(before != NULL)) return open_itself(d);
     if (fd >= 0 && before && fchmod(fd, before->st_mode & 07777)) errno = 0; /* some file systems have no modes */
-    if (fd >= 0) interrupt_removes(d->path);
     return fd;
 }
 
