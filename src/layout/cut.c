@@ -70,6 +70,42 @@ rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int
     return rshi_stripe_range(lo, lo + n);
 }
 
+/* ---- one coordinate after the other ---- */
+
+void rshi_cut_walk_start(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start, int64_t size,
+                         rshi_cut_walk *w) {
+    *w = (rshi_cut_walk){.l = l, .c = c, .start = start, .size = size, .parts = 1, .outer = -1};
+    if (c->naxes) w->parts = l->desc.axis[c->axes[c->naxes - 1]].size;
+}
+
+/* To the part `outer` of all levels but the innermost. */
+static void enter(rshi_cut_walk *w, int64_t outer) {
+    int64_t inner = w->c->parts / w->parts;
+    w->outer = outer, w->lo = w->start, w->n = w->size;
+    for (int i = 0; i < w->c->naxes - 1; i++) {
+        int64_t p = w->l->desc.axis[w->c->axes[i]].size;
+        inner /= p;
+        narrow(w->c, p, outer / inner % p, &w->lo, &w->n);
+    }
+    w->each = w->n / w->parts, w->longer = w->n % w->parts;
+    if (w->c->rule == RSH_RULE_BALANCED) return;
+    w->each = rshi_min(w->n, chunk_length(w->n, w->parts, w->c->rule == RSH_RULE_UNIT ? w->c->number : 1));
+}
+
+rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k) {
+    const rshi_resolved_cut *c = w->c;
+    if (!c->naxes || c->rule == RSH_RULE_CYCLIC || c->rule == RSH_RULE_SIZES)
+        return rshi_cut_stripe(w->l, c, w->start, w->size, k);
+    int64_t outer = c->naxes == 1 ? 0 : k / w->parts, i = k - outer * w->parts;
+    if (outer != w->outer) enter(w, outer);
+    if (c->rule == RSH_RULE_BALANCED) {
+        int64_t lo = w->lo + i * w->each + rshi_min(i, w->longer);
+        return rshi_stripe_range(lo, lo + w->each + (i < w->longer));
+    }
+    int64_t from = product_up_to(w->each, i, w->n);
+    return rshi_stripe_range(w->lo + from, w->lo + from + rshi_min(w->each, w->n - from));
+}
+
 /* The last part that starts at or before i; parts of size 0 before it hold nothing. */
 static int64_t locate_in_sizes(const rshi_resolved_cut *c, int64_t i) {
     int64_t lo = 0, hi = c->parts - 1;

@@ -76,6 +76,20 @@ int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_resolved_cut *c, int
 rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start,
                             int64_t size, int64_t k);
 int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i);
+/* The same as rshi_cut_stripe for one coordinate after the other: what neighbours have in common is
+ * worked out once. */
+typedef struct rshi_cut_walk {
+    const rsh_layout *l;        /* borrowed, as is the cut */
+    const rshi_resolved_cut *c;
+    int64_t start, size;
+    int64_t parts; /* of the innermost level */
+    int64_t outer; /* the part of the levels around it that is at hand; -1: none */
+    int64_t lo, n; /* what that part holds */
+    int64_t each, longer; /* its parts have `each` indices, balanced: the first `longer` one more */
+} rshi_cut_walk;
+void rshi_cut_walk_start(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start,
+                         int64_t size, rshi_cut_walk *w);
+rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k);
 /* How many parts that hold something come before the one that holds start + i; not for cyclic cuts
  * and explicit sizes. */
 int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size,
@@ -109,6 +123,10 @@ void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *quer
 rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k,
                                   rshi_pieces *out);
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
+/* The share of the position that coordinate k of a cut makes; and that of 1, if that of k is k times
+ * as much: otherwise 0. */
+int64_t rshi_cut_position(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k);
+int64_t rshi_cut_step(const rsh_layout *l, const rshi_resolved_cut *c);
 /* The piece as another of its holders on a mesh has it. */
 void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p);
 

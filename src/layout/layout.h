@@ -85,6 +85,25 @@ rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **ou
 typedef rsh_status (*rshi_piece_fn)(void *ctx, const rshi_piece *p);
 rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn,
                               void *ctx);
+/* The same pieces as series: those of a series are alike but for their coordinate along one dim,
+ * and so for what they hold of it, where that lies, their position and their rank.  Flat layouts
+ * and boxes have series of one piece. */
+typedef struct rshi_series {
+    const rsh_layout *l; /* borrowed, as is all that it points to */
+    rshi_piece *piece;   /* the one that was chosen last, at its first holder */
+    int dim;
+    int64_t n;
+    const int64_t *coordinate; /* n of them, along the dim; NULL: `piece` is the only one */
+    int64_t base, step; /* piece i is at position base + step * coordinate[i]; step 0: that has to
+                           be looked up */
+    struct rshi_cut_walk *walk; /* one for each segment of the dim */
+} rshi_series;
+typedef rsh_status (*rshi_series_fn)(void *ctx, rshi_series *s);
+rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *query,
+                                     rshi_series_fn fn, void *ctx);
+/* Where piece i is, and the piece itself: until the next is chosen. */
+int64_t rshi_series_position(const rshi_series *s, int64_t i);
+const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i);
 bool rshi_layout_irregular(const rsh_layout *l);
 /* Only the numbers of the boxes that meet `query`, in no particular order; of a layout of boxes. */
 typedef rsh_status (*rshi_box_fn)(void *ctx, int64_t box);

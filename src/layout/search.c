@@ -146,28 +146,19 @@ rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe
 typedef struct search {
     const rsh_layout *l;
     const rshi_stripe *query;
-    rshi_piece_fn fn;
+    rshi_series_fn fn;
     rshi_range_fn range_fn; /* flat: wants ranges of parts instead of pieces */
     void *ctx;
     numbers list[RSH_MAX_NDIM]; /* per dim: runs of [segment, how many, coordinates...] */
     int open[RSH_MAX_NDIM], nopen; /* dims along which several coordinates meet the query */
+    rshi_cut_walk *walk; /* owned: of the segments of the last of these */
     rshi_pieces pieces; /* flat: of the position at hand */
 } search;
 
-/* Position share of coordinate k of a cut. */
-static int64_t share(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k) {
-    int64_t position = 0;
-    if (c->naxes == 1) return k * l->axis_step[c->axes[0]];
-    for (int i = c->naxes - 1; i >= 0; i--) {
-        int64_t size = l->desc.axis[c->axes[i]].size;
-        position += k % size * l->axis_step[c->axes[i]];
-        k /= size;
-    }
-    return position;
-}
-
-int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k) {
-    return share(l, &l->dim[dim].segment[0].cut, k);
+/* A piece that is alone in its series. */
+static rsh_status hand_out(search *s, rshi_piece *p) {
+    rshi_series one = {.l = s->l, .piece = p, .n = 1};
+    return s->fn(s->ctx, &one);
 }
 
 static rsh_status list_dim(search *s, int d) {
@@ -186,28 +177,39 @@ static rsh_status list_dim(search *s, int d) {
 static void choose(const search *s, int d, int g, int64_t k, int64_t position, rshi_piece *p) {
     const rshi_resolved_segment *segment = &s->l->dim[d].segment[g];
     p->set[d] = rshi_cut_stripe(s->l, &segment->cut, segment->start, segment->size, k);
-    p->position = position + share(s->l, &segment->cut, k);
+    p->position = position + rshi_cut_position(s->l, &segment->cut, k);
 }
 
-/* Every combination of what is left to choose; one that is complete is handed out at its first holder. */
+/* The coordinates of segment p->seg[d] along the last open dim, with all other dims settled. */
+static rsh_status walk_series(search *s, int d, const int64_t *coordinate, int64_t n, rshi_piece *p) {
+    const rshi_resolved_cut *cut = &s->l->dim[d].segment[p->seg[d]].cut;
+    rshi_series series = {s->l, p, d, n, coordinate, p->position, rshi_cut_step(s->l, cut), s->walk};
+    int64_t position = p->position;
+    if (!n) return RSH_OK;
+    choose(s, d, p->seg[d], coordinate[0], position, p);
+    rshi_piece_move(s->l, p->position, p); /* along the other axes its coordinates are 0 */
+    RSH_TRY(s->fn(s->ctx, &series));
+    p->position = position;
+    return RSH_OK;
+}
+
+/* Every combination of what is left to choose. */
 static rsh_status walk_dims(search *s, int i, rshi_piece *p) {
-    if (i == s->nopen) {
-        rshi_piece_move(s->l, p->position, p); /* along the other axes its coordinates are 0 */
-        return s->fn(s->ctx, p);
-    }
     int d = s->open[i];
     const numbers *list = &s->list[d];
     int64_t position = p->position;
     unsigned fixed = p->fixed;
     for (int64_t at = 0; at < list->n; at += 2 + list->at[at + 1]) {
+        const int64_t *coordinate = &list->at[at + 2], n = list->at[at + 1];
         p->seg[d] = (int)list->at[at];
         p->fixed = fixed | rshi_cut_axes(&s->l->dim[d].segment[p->seg[d]].cut);
-        for (int64_t j = 0; j < list->at[at + 1]; j++) {
-            choose(s, d, p->seg[d], list->at[at + 2 + j], position, p);
+        if (i == s->nopen - 1) RSH_TRY(walk_series(s, d, coordinate, n, p));
+        for (int64_t j = 0; j < n && i < s->nopen - 1; j++) {
+            choose(s, d, p->seg[d], coordinate[j], position, p);
             RSH_TRY(walk_dims(s, i + 1, p));
         }
+        p->position = position;
     }
-    p->position = position;
     p->fixed = fixed;
     return RSH_OK;
 }
@@ -229,13 +231,27 @@ static void settle_dim(search *s, int d, rshi_piece *p) {
     choose(s, d, p->seg[d], list->at[at + 2], p->position, p);
 }
 
+static rsh_status walk_mesh(search *s, rshi_piece *p) {
+    if (!s->nopen) {
+        rshi_piece_move(s->l, p->position, p);
+        return hand_out(s, p);
+    }
+    const rshi_resolved_dim *dim = &s->l->dim[s->open[s->nopen - 1]];
+    s->walk = rshi_alloc((size_t)dim->nsegments, sizeof *s->walk);
+    if (!s->walk) return rshi_nomem();
+    for (int g = 0; g < dim->nsegments; g++)
+        rshi_cut_walk_start(s->l, &dim->segment[g].cut, dim->segment[g].start, dim->segment[g].size, &s->walk[g]);
+    return walk_dims(s, 0, p);
+}
+
 static rsh_status search_mesh(search *s) {
     rshi_piece p = {.fixed = s->l->partial};
     rsh_status st = RSH_OK;
     for (int d = 0; d < s->l->desc.ndim && !st; d++) st = list_dim(s, d);
     for (int d = 0; d < s->l->desc.ndim && !st; d++) settle_dim(s, d, &p);
-    if (!st) st = walk_dims(s, 0, &p);
+    if (!st) st = walk_mesh(s, &p);
     for (int d = 0; d < s->l->desc.ndim; d++) rshi_free(s->list[d].at);
+    rshi_free(s->walk);
     return st;
 }
 
@@ -311,8 +327,8 @@ static rsh_status hand_out_flat(search *s, flattened *f, int64_t first, int64_t 
     rshi_pieces *list = &s->pieces;
     for (int64_t k = first; k <= last; k++) {
         list->n = 0;
-        RSH_TRY(rshi_flattening_pieces(&f->part, f->position + share(s->l, &s->l->flat, k), k, list));
-        for (int64_t i = 0; i < list->n; i++) RSH_TRY(s->fn(s->ctx, &list->piece[i]));
+        RSH_TRY(rshi_flattening_pieces(&f->part, f->position + rshi_cut_position(s->l, &s->l->flat, k), k, list));
+        for (int64_t i = 0; i < list->n; i++) RSH_TRY(hand_out(s, &list->piece[i]));
     }
     return RSH_OK;
 }
@@ -390,7 +406,7 @@ static rsh_status walk_bases(search *s, int d, int64_t position, int64_t number,
         axes.parts *= s->l->desc.axis[a].size;
     }
     for (int64_t k = 0; k < axes.parts; k++) {
-        int64_t at = position + share(s->l, &axes, k);
+        int64_t at = position + rshi_cut_position(s->l, &axes, k);
         if (reach(s->l, d, at, &s->query[d], &f->from[d], &f->to[d]))
             RSH_TRY(walk_bases(s, d + 1, at, number * axes.parts + k, f));
     }
@@ -430,10 +446,12 @@ static rsh_status hand_out_box(void *ctx, int64_t b) {
     for (int d = 0; d < s->l->desc.ndim; d++)
         p.set[d] = rshi_stripe_range(s->l->desc.boxes[b].box.lo[d], s->l->desc.boxes[b].box.hi[d]);
     rshi_piece_at_holder(s->l, &p, 0, &p);
-    return s->fn(s->ctx, &p);
+    return hand_out(s, &p);
 }
 
-rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn, void *ctx) {
+/* ---- */
+
+rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *query, rshi_series_fn fn, void *ctx) {
     search s = {.l = l, .query = query, .fn = fn, .ctx = ctx};
     flattened f;
     if (!l->count) return RSH_OK;
@@ -444,4 +462,19 @@ rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rsh
     rsh_status st = walk_bases(&s, 0, 0, 0, &f);
     rshi_free(s.pieces.piece);
     return st;
+}
+
+typedef struct one_by_one {
+    rshi_piece_fn fn;
+    void *ctx;
+} one_by_one;
+
+static rsh_status hand_out_series(void *ctx, rshi_series *s) {
+    const one_by_one *to = ctx;
+    for (int64_t i = 0; i < s->n; i++) RSH_TRY(to->fn(to->ctx, rshi_series_choose(s, i)));
+    return RSH_OK;
+}
+
+rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn, void *ctx) {
+    return rshi_layout_search_series(l, query, hand_out_series, &(one_by_one){fn, ctx});
 }

@@ -96,6 +96,9 @@ typedef struct rshi_edge {
     int64_t owner; /* the rank that took the region from its sources in stage 0: that of `dst`, or
                       with from_dst an earlier one */
     int64_t turn;      /* among candidates for serving the owner it took number turn mod k */
+    int64_t series; /* not 0: edges of one source with this number that are taken one after the other
+                       differ along series_dim at most, and in the rank and the turn */
+    int series_dim;
 } rshi_edge;
 
 int64_t rshi_edge_count(const rshi_edge *e); /* elements of the region */
@@ -117,6 +120,7 @@ typedef struct rshi_rank_edges {
     rshi_edges sends;    /* into other ranks, with this rank among their sources */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
     struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
+    int64_t nseries;                      /* numbers of series that were given out */
     bool whole_sends; /* sends have all their sources; else, where contributions are combined in
                          order, this rank only: then a send costs the same however many there are */
     rshi_edge_fn take; /* NULL, or who gets each edge as soon as its region is done: the arrays stay
@@ -270,6 +274,8 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
                     rshi_edge *e);
 /* The same edge into another piece of the destination. */
 void rshi_edge_aim(rshi_edge *e, const rshi_piece *b);
+/* The edges that follow are made of pieces of a series, on one side. */
+void rshi_edge_begin_series(rshi_edge *e, const rshi_series *series, rshi_rank_edges *edges);
 /* Restrict the whole to indices lo to hi - 1 of the common ones along `dim`; false: there are none.
  */
 bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi);

@@ -13,8 +13,7 @@ typedef struct receiving {
 } receiving;
 
 /* A rank may have as many neighbours as there are ranks, and nothing of the edge but its source differs. */
-static rsh_status receive_directly(void *ctx, const rshi_piece *a) {
-    receiving *r = ctx;
+static rsh_status receive_directly(receiving *r, const rshi_piece *a) {
     const rshi_pair *pair = &r->p->pair[r->tensor];
     if (pair->keep) {
         rshi_piece_at_partial(pair->from, a, rshi_piece_partial(pair->to, r->b), &r->src);
@@ -36,11 +35,18 @@ static rsh_status receive_from(void *ctx, const rshi_piece *a) {
     return r->out == &r->edges->receives ? rshi_edges_hand_over(r->edges, r->out, mark) : RSH_OK;
 }
 
+static rsh_status receive_series(void *ctx, rshi_series *s) {
+    receiving *r = ctx;
+    rshi_edge_begin_series(&r->e, s, r->edges);
+    for (int64_t i = 0; i < s->n; i++) RSH_TRY(receive_directly(r, rshi_series_choose(s, i)));
+    return RSH_OK;
+}
+
 static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
     const rshi_pair *pair = &r->p->pair[r->tensor];
-    bool directly = rshi_piece_goes_directly(r->p, pair, r->b);
-    if (directly) rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
-    return rshi_layout_search(pair->from, query, directly ? receive_directly : receive_from, r);
+    if (!rshi_piece_goes_directly(r->p, pair, r->b)) return rshi_layout_search(pair->from, query, receive_from, r);
+    rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
+    return rshi_layout_search_series(pair->from, query, receive_series, r);
 }
 
 /* A piece that no source contributes to gets the identity of the op. */

@@ -41,6 +41,7 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
     e->wire_size = pair->wire_size;
+    e->series = 0;
     if (pair->reduce) {
         e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
         e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
@@ -56,6 +57,11 @@ void rshi_edge_aim(rshi_edge *e, const rshi_piece *b) {
         e->lo[d] = b->set[d].lo;
         e->hi[d] = rshi_stripe_end(&b->set[d]);
     }
+}
+
+void rshi_edge_begin_series(rshi_edge *e, const rshi_series *series, rshi_rank_edges *edges) {
+    e->series = series->coordinate ? ++edges->nseries : 0;
+    e->series_dim = series->dim;
 }
 
 /* ---- cutting ---- */

@@ -97,8 +97,7 @@ static rsh_status send_directly(sending *w, const rshi_piece *b, int64_t j) {
 }
 
 /* b at every partial position and every holder. */
-static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
-    sending *w = ctx;
+static rsh_status send_to_holders(sending *w, const rshi_piece *b) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to);
     int64_t holders = rshi_piece_holders(pair->to, b);
@@ -113,6 +112,13 @@ static rsh_status send_to_holders(void *ctx, const rshi_piece *b) {
     return RSH_OK;
 }
 
+static rsh_status send_to_series(void *ctx, rshi_series *s) {
+    sending *w = ctx;
+    rshi_edge_begin_series(&w->e, s, w->edges);
+    for (int64_t i = 0; i < s->n; i++) RSH_TRY(send_to_holders(w, rshi_series_choose(s, i)));
+    return RSH_OK;
+}
+
 static rsh_status send_piece(sending *w) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     w->first = *w->from.a;
@@ -121,7 +127,7 @@ static rsh_status send_piece(sending *w) {
         rshi_piece_at_holder(pair->from, &w->first, 0, &w->first);
     }
     rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* `send_directly` aims it */
-    return rshi_layout_search(pair->to, w->first.set, send_to_holders, w);
+    return rshi_layout_search_series(pair->to, w->first.set, send_to_series, w);
 }
 
 /* One source piece, while those are looked at that lie in what this rank passes on to `b`'s. */

@@ -57,6 +57,8 @@ typedef struct share {
         const int *dim_kept;
     } loops;
     placed dst, src; /* the last ones of either kind */
+    int64_t series;    /* of the edge before, if the next of it can be made like that; 0: no */
+    transfers *before; /* where its transfer is, the last one */
 } share;
 
 /* ---- memory ---- */
@@ -271,9 +273,9 @@ static rsh_status meet(meeting *m, const rshi_stripe *a, const rshi_stripe *b, i
     return rshi_stripe_overlap(a, b, lo, hi, &m->runs);
 }
 
-static rsh_status add_edge(void *ctx, const rshi_edge *e) {
-    share *s = ctx;
+static rsh_status add_whole(share *s, const rshi_edge *e) {
     int ndim = rsh_layout_ndim(e->dst_layout), open = 0;
+    s->series = 0;
     for (int d = 0; d < ndim; d++) {
         const rshi_stripe *a = &e->with->set[d], *b = &e->dst->set[d];
         meeting *m = &s->met[d];
@@ -287,7 +289,59 @@ static rsh_status add_edge(void *ctx, const rshi_edge *e) {
         s->at[d] = m->runs.n == 1 ? m->runs.run : NULL;
         open += m->runs.n > 1;
     }
-    return open ? combine_runs(s, e, ndim, 0) : add_transfer(s, e, ndim);
+    if (open) return combine_runs(s, e, ndim, 0);
+    RSH_TRY(add_transfer(s, e, ndim));
+    if (!e->series || e->nsrc != 1 || e->src->flat || e->dst->flat || s->at[e->series_dim]->count > 1) return RSH_OK;
+    s->series = e->series;
+    s->before = list_of(s, e);
+    return RSH_OK;
+}
+
+/* ---- edges of a series ---- */
+
+/* Numbers that begin with `first` along dim d, and elsewhere as `before`: these, if they are the same. */
+static inline const int64_t *move_first(share *s, int ndim, const int64_t *before, int d, int64_t first) {
+    if (before[d] == first) return before;
+    int64_t *moved = take_room(s, ndim, sizeof *moved);
+    for (int i = 0; moved && i < ndim; i++) moved[i] = before[i];
+    if (moved) moved[d] = first;
+    return moved;
+}
+
+/* The transfer of the edge is like the one before but for a rank, and where it begins along one dim. */
+static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *run) {
+    transfers *list = s->before;
+    if (list->n == list->room) RSH_TRY(grow(list));
+    rsh_transfer *t = &list->at[list->n];
+    *t = t[-1];
+    int d = e->series_dim;
+    t->dst.rank = e->dst->rank;
+    t->dst.part = e->dst->part;
+    t->dst.first = s->dst.first = move_first(s, t->ndim, t->dst.first, d, e->dst->at[d] + run->ib);
+    const int64_t *first = s->src.first = move_first(s, t->ndim, t->src->first, d, e->src->at[d] + run->ia);
+    if (first != t->src->first || e->src->rank != t->src->rank) {
+        rsh_transfer_end *src = take_room(s, 1, sizeof *src);
+        if (!src) return rshi_nomem();
+        *src = *t->src;
+        src->rank = e->src->rank;
+        src->part = e->src->part;
+        src->first = first;
+        t->src = src;
+    }
+    list->n += t->dst.first && first;
+    return t->dst.first && first ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status add_edge(void *ctx, const rshi_edge *e) {
+    share *s = ctx;
+    if (!e->series || e->series != s->series) return add_whole(s, e);
+    int d = e->series_dim;
+    const rshi_stripe *a = &e->with->set[d], *b = &e->dst->set[d];
+    rshi_run run;
+    if (a->count != 1 || b->count != 1) return add_whole(s, e);
+    if (!rshi_range_overlap(a, b, e->lo[d], e->hi[d], &run)) return RSH_OK;
+    if (run.len != s->loops.rounds[d][1] || s->before != list_of(s, e)) return add_whole(s, e);
+    return add_like_before(s, e, &run);
 }
 
 /* ---- the whole share ---- */

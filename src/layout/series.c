@@ -1,0 +1,63 @@
+/* Series: pieces that meet a region and differ along one dim, chosen one after the other. */
+#include "layout/impl.h"
+
+int64_t rshi_cut_position(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k) {
+    int64_t position = 0;
+    if (c->naxes == 1) return k * l->axis_step[c->axes[0]];
+    for (int i = c->naxes - 1; i >= 0; i--) {
+        int64_t size = l->desc.axis[c->axes[i]].size;
+        position += k % size * l->axis_step[c->axes[i]];
+        k /= size;
+    }
+    return position;
+}
+
+int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k) {
+    return rshi_cut_position(l, &l->dim[dim].segment[0].cut, k);
+}
+
+int64_t rshi_cut_step(const rsh_layout *l, const rshi_resolved_cut *c) {
+    int last = c->naxes - 1;
+    for (int i = 0; i < last; i++)
+        if (l->axis_step[c->axes[i]] != l->axis_step[c->axes[i + 1]] * l->desc.axis[c->axes[i + 1]].size) return 0;
+    return c->naxes ? l->axis_step[c->axes[last]] : 0;
+}
+
+static const rshi_resolved_segment *segment_of(const rshi_series *s) {
+    return &s->l->dim[s->dim].segment[s->piece->seg[s->dim]];
+}
+
+int64_t rshi_series_position(const rshi_series *s, int64_t i) {
+    if (!s->coordinate) return s->piece->position;
+    if (s->step) return s->base + s->step * s->coordinate[i];
+    return s->base + rshi_cut_position(s->l, &segment_of(s)->cut, s->coordinate[i]);
+}
+
+static bool same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b) {
+    bool same = a->naxes == b->naxes;
+    for (int i = 0; i < a->naxes && same; i++) same = a->axes[i] == b->axes[i];
+    return same;
+}
+
+/* Where coordinate k of the segment starts in its part: behind what the part has of the segments before. */
+static int64_t start_of(const rshi_series *s, int64_t k) {
+    const rshi_resolved_segment *segment = s->l->dim[s->dim].segment, *own = segment_of(s);
+    int64_t at = 0;
+    for (const rshi_resolved_segment *g = segment; g < own; g++) {
+        int64_t other = same_axes(&g->cut, &own->cut) ? k : rshi_cut_coordinate(s->l, &g->cut, s->piece->position);
+        rshi_stripe set = rshi_cut_walk_at(&s->walk[g - segment], other);
+        at += rshi_stripe_size(&set);
+    }
+    return at;
+}
+
+const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
+    rshi_piece *p = s->piece;
+    if (!s->coordinate) return p;
+    int64_t k = s->coordinate[i];
+    p->position = rshi_series_position(s, i);
+    p->rank = rshi_layout_rank_at(s->l, p->position);
+    p->set[s->dim] = rshi_cut_walk_at(&s->walk[p->seg[s->dim]], k);
+    p->at[s->dim] = p->seg[s->dim] ? start_of(s, k) : 0;
+    return p;
+}
