@@ -7,6 +7,13 @@ unsigned rshi_cut_axes(const rshi_resolved_cut *c) {
     return set;
 }
 
+bool rshi_cut_same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b) {
+    if (a->naxes != b->naxes) return false;
+    for (int i = 0; i < a->naxes; i++)
+        if (a->axes[i] != b->axes[i]) return false;
+    return true;
+}
+
 int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t position) {
     int64_t k = 0;
     for (int i = 0; i < c->naxes; i++) k = k * l->desc.axis[c->axes[i]].size + rshi_coordinate(l, position, c->axes[i]);

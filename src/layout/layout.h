@@ -119,6 +119,12 @@ int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j);
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank);
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
+/* The position of holder j of the piece at partial position i; on a mesh. */
+int64_t rshi_piece_position_at(const rsh_layout *l, const rshi_piece *p, int64_t i, int64_t j);
+/* Of the ranks that hold the same part as the one at `position`, at the same partial position, the
+ * first; on a mesh where such ranks hold nothing else in common. */
+int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
+
 /* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a
  * piece stands at, and the same piece at another. */
 int64_t rshi_layout_partials(const rsh_layout *l);

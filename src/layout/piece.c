@@ -289,6 +289,14 @@ static int64_t holder_position(const rsh_layout *l, const rshi_piece *p, int64_t
     return position_with(l, p->position, all_axes(l) & ~p->fixed, j);
 }
 
+int64_t rshi_piece_position_at(const rsh_layout *l, const rshi_piece *p, int64_t i, int64_t j) {
+    return position_with(l, holder_position(l, p, j), l->partial, i);
+}
+
+int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position) {
+    return position_with(l, position, rshi_layout_free_axes(l), 0);
+}
+
 int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j) {
     if (l->desc.is_boxes) return l->desc.boxes[p->position].ranks[j];
     return rshi_layout_rank_at(l, holder_position(l, p, j));

@@ -1,18 +1,11 @@
 /* Product: layouts in which the part of a rank is a product over dims, and ranks that hold equal parts. */
 #include "layout/impl.h"
 
-static bool same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b) {
-    if (a->naxes != b->naxes) return false;
-    for (int i = 0; i < a->naxes; i++)
-        if (a->axes[i] != b->axes[i]) return false;
-    return true;
-}
-
 bool rshi_layout_product(const rsh_layout *l) {
     if (l->desc.is_boxes || l->flat.naxes) return false;
     for (int d = 0; d < l->desc.ndim; d++)
         for (int s = 1; s < l->dim[d].nsegments; s++)
-            if (!same_axes(&l->dim[d].segment[0].cut, &l->dim[d].segment[s].cut)) return false;
+            if (!rshi_cut_same_axes(&l->dim[d].segment[0].cut, &l->dim[d].segment[s].cut)) return false;
     return true;
 }
 

@@ -28,25 +28,23 @@ static bool clipped_block(const rshi_stripe *q, int64_t j, int64_t lo, int64_t h
     return *from < *to;
 }
 
-static bool holds_something(const rsh_layout *l, const rshi_resolved_segment *g, int64_t k) {
-    return rshi_cut_stripe(l, &g->cut, g->start, g->size, k).count > 0;
-}
-
 /* Rules that keep indices in order: coordinates rise along the dim. */
 static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
                                 numbers *out) {
     int64_t from, to, next = 0, hi = g->start + g->size;
     bool may_be_empty = g->cut.naxes > 1 || g->cut.rule == RSH_RULE_SIZES; /* between two that are not */
     int64_t j = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
+    rshi_cut_walk walk;
+    rshi_cut_walk_start(l, &g->cut, g->start, g->size, &walk);
     for (; j < q->count && q->lo + j * q->stride < hi && next < g->cut.parts; j++) {
         if (!clipped_block(q, j, g->start, hi, &from, &to)) continue;
         int64_t last = rshi_cut_locate(l, &g->cut, g->size, to - 1 - g->start);
         int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start));
         RSH_TRY(RSHI_GROW(out->at, out->n + rshi_max(0, last + 1 - k), &out->room));
         for (; k <= last; k++)
-            if (!may_be_empty || holds_something(l, g, k)) out->at[out->n++] = k;
+            if (!may_be_empty || rshi_cut_walk_at(&walk, k).count) out->at[out->n++] = k;
         next = last + 1;
-        rshi_stripe done = rshi_cut_stripe(l, &g->cut, g->start, g->size, last);
+        rshi_stripe done = rshi_cut_walk_at(&walk, last);
         j = rshi_max(j,
                      (rshi_stripe_end(&done) - q->lo) / q->stride - 1); /* blocks before that end inside part `last` */
     }

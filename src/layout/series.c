@@ -33,18 +33,12 @@ int64_t rshi_series_position(const rshi_series *s, int64_t i) {
     return s->base + rshi_cut_position(s->l, &segment_of(s)->cut, s->coordinate[i]);
 }
 
-static bool same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b) {
-    bool same = a->naxes == b->naxes;
-    for (int i = 0; i < a->naxes && same; i++) same = a->axes[i] == b->axes[i];
-    return same;
-}
-
 /* Where coordinate k of the segment starts in its part: behind what the part has of the segments before. */
 static int64_t start_of(const rshi_series *s, int64_t k) {
     const rshi_resolved_segment *segment = s->l->dim[s->dim].segment, *own = segment_of(s);
     int64_t at = 0;
     for (const rshi_resolved_segment *g = segment; g < own; g++) {
-        int64_t other = same_axes(&g->cut, &own->cut) ? k : rshi_cut_coordinate(s->l, &g->cut, s->piece->position);
+        int64_t other = rshi_cut_same_axes(&g->cut, &own->cut) ? k : rshi_cut_coordinate(s->l, &g->cut, s->piece->position);
         rshi_stripe set = rshi_cut_walk_at(&s->walk[g - segment], other);
         at += rshi_stripe_size(&set);
     }

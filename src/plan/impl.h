@@ -176,16 +176,43 @@ int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const 
 /* The same as a rank, for the turn that `rank` takes by its position. */
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                           int64_t rank);
+/* What the ranks of a node hold of a layout; without nodes, what one rank holds. */
+typedef struct rshi_vicinity {
+    bool known; /* false: the layout's ranks hold parts that overlap, and pieces are looked at one by
+                   one */
+    int64_t *first; /* owned: where the first holders of the parts are, ascending */
+    int64_t n;
+} rshi_vicinity;
+/* That of `rank`.  RSH_ENOMEM: nothing to free. */
+rsh_status rshi_vicinity_find(const rsh_plan *p, const rsh_layout *l, int64_t rank,
+                              rshi_vicinity *v);
+void rshi_vicinity_free(rshi_vicinity *v);
+/* May one of these ranks hold the piece whose first holder is at `position`?  A quick answer: false
+ * only where none does. */
+bool rshi_vicinity_may_have(const rshi_vicinity *v, int64_t position);
+/* As rshi_serving_holder for the rank whose vicinity it is; `a` is at its first holder. */
+int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const rshi_vicinity *v,
+                                 const rshi_piece *a, int64_t rank, int64_t turn);
 /* A rank with a source piece of its own: one of `holders` of them, number `index`. */
 typedef struct rshi_server {
     const rshi_piece *a; /* borrowed */
     int64_t holders, index;
+    uint64_t *close; /* owned, only where several hold the piece and serve in turn: a bit for each
+                        position of the destination whose rank holds it too, or is on a node with one
+                        that does */
 } rshi_server;
-rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a);
+/* RSH_ENOMEM: free it all the same. */
+rsh_status rshi_server_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                            rshi_server *s);
+void rshi_server_free(rshi_server *s);
+/* Does it give its piece to `rank`, which stands at `position` of the destination, if that takes it
+ * directly? */
+bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
+                 int64_t position);
 /* Could it send to `rank`, which may be relayed to?  A quick answer: false only where another rank
  * serves it. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
-                    bool relayed);
+                    int64_t position);
 /* Whose source piece `a` the region of an edge came from in stage 0. */
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a);
 /* Holders of a piece of layout `l` that are on a node. */

@@ -4,35 +4,40 @@
 /* One destination piece, while the source pieces that meet it are searched for. */
 typedef struct receiving {
     const rsh_plan *p;
+    const rshi_pair *pair;
     int64_t tensor;
     const rshi_piece *b;
     rshi_rank_edges *edges;
     rshi_edges *out;
     rshi_edge e;    /* where b goes directly: the edge from the source piece at hand */
     rshi_piece src; /* that piece, at the holder that serves b */
+    rshi_vicinity near; /* owned: what b's node has of the source, if several ranks hold the same */
 } receiving;
 
-/* A rank may have as many neighbours as there are ranks, and nothing of the edge but its source differs. */
-static rsh_status receive_directly(receiving *r, const rshi_piece *a) {
-    const rshi_pair *pair = &r->p->pair[r->tensor];
-    if (pair->keep) {
-        rshi_piece_at_partial(pair->from, a, rshi_piece_partial(pair->to, r->b), &r->src);
-        a = &r->src;
-    }
-    int64_t holder = rshi_serving_holder(r->p, pair, a, r->b->rank, r->e.turn);
-    if (holder) {
-        rshi_piece_at_holder(pair->from, a, holder, &r->src);
-        a = &r->src;
-    }
-    r->e.src = r->e.with = a;
-    return rshi_edges_give(r->edges, r->out, &r->e);
-}
-
+/* Every source piece, one after the other. */
 static rsh_status receive_from(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
     rshi_kept mark = rshi_pieces_end(r->edges);
     RSH_TRY(rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out));
     return r->out == &r->edges->receives ? rshi_edges_hand_over(r->edges, r->out, mark) : RSH_OK;
+}
+
+/* ---- directly ---- */
+
+/* A rank may have as many neighbours as there are ranks, and nothing of the edge but its source differs. */
+static rsh_status receive_directly(receiving *r, const rshi_piece *a) {
+    const rsh_layout *from = r->pair->from;
+    if (r->pair->keep) {
+        rshi_piece_at_partial(from, a, rshi_piece_partial(r->pair->to, r->b), &r->src);
+        a = &r->src;
+    }
+    int64_t holder = rshi_serving_far_or_near(r->p, r->pair, &r->near, a, r->b->rank, r->e.turn);
+    if (holder) {
+        rshi_piece_at_holder(from, a, holder, &r->src);
+        a = &r->src;
+    }
+    r->e.src = r->e.with = a;
+    return rshi_edges_give(r->edges, r->out, &r->e);
 }
 
 static rsh_status receive_series(void *ctx, rshi_series *s) {
@@ -42,11 +47,25 @@ static rsh_status receive_series(void *ctx, rshi_series *s) {
     return RSH_OK;
 }
 
+/* ---- */
+
 static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
-    const rshi_pair *pair = &r->p->pair[r->tensor];
-    if (!rshi_piece_goes_directly(r->p, pair, r->b)) return rshi_layout_search(pair->from, query, receive_from, r);
+    const rsh_layout *from = r->pair->from;
+    if (!rshi_piece_goes_directly(r->p, r->pair, r->b)) return rshi_layout_search(from, query, receive_from, r);
     rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
-    return rshi_layout_search_series(pair->from, query, receive_series, r);
+    if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &r->near));
+    rsh_status st = rshi_layout_search_series(from, query, receive_series, r);
+    rshi_vicinity_free(&r->near);
+    return st;
+}
+
+static receiving receiving_of(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
+                              rshi_edges *out) {
+    receiving r;
+    r.p = p, r.pair = &p->pair[tensor], r.tensor = tensor, r.b = b;
+    r.edges = edges, r.out = out;
+    r.near = (rshi_vicinity){0};
+    return r;
 }
 
 /* A piece that no source contributes to gets the identity of the op. */
@@ -61,8 +80,7 @@ static rsh_status fill(const rsh_plan *p, int64_t tensor, const rshi_piece *b, r
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
                                rshi_edges *out) {
     const rshi_pair *pair = &p->pair[tensor];
-    receiving r;
-    r.p = p, r.tensor = tensor, r.b = b, r.edges = edges, r.out = out;
+    receiving r = receiving_of(p, tensor, b, edges, out);
     if (pair->fill_others && rshi_piece_partial(pair->to, b)) return fill(p, tensor, b, out);
     if (pair->irregular) return rshi_irregular_receives(p, tensor, b, edges, out);
     return search_sources(&r, b->set);
@@ -83,8 +101,7 @@ rsh_status rshi_tensor_receives(const rsh_plan *p, int64_t tensor, rshi_rank_edg
 
 /* A piece inside the box is looked for; the others are left out. */
 static rsh_status receive_in(const rsh_plan *p, const rshi_piece *b, const rshi_stripe *box, rshi_rank_edges *s) {
-    receiving r;
-    r.p = p, r.tensor = 0, r.b = b, r.edges = s, r.out = &s->receives;
+    receiving r = receiving_of(p, 0, b, s, &s->receives);
     rshi_stripe query[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(p->pair[0].to); d++) {
         query[d] = b->set[d];

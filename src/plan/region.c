@@ -59,8 +59,9 @@ void rshi_edge_aim(rshi_edge *e, const rshi_piece *b) {
     }
 }
 
+/* Where ranks hold the same or nothing in common, copies of a piece lie in their parts in the same place. */
 void rshi_edge_begin_series(rshi_edge *e, const rshi_series *series, rshi_rank_edges *edges) {
-    e->series = series->coordinate ? ++edges->nseries : 0;
+    e->series = series->coordinate && rshi_layout_has_groups(series->l) ? ++edges->nseries : 0;
     e->series_dim = series->dim;
 }
 

@@ -14,6 +14,8 @@ typedef struct sending {
     rshi_rank_edges *edges;
     rshi_edge e;     /* where regions go directly: the edge into the piece at hand */
     rshi_piece held; /* that piece at one of its holders */
+    int64_t *offset; /* owned: from a piece of a series to each of its copies, in positions */
+    int64_t copies, room;
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -64,7 +66,8 @@ static rsh_status leaves_it_to_others(sending *w, const rshi_piece *b, bool *lea
 static rsh_status send_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     bool leaves;
-    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j), true)) return RSH_OK;
+    int64_t rank = rshi_piece_holder(pair->to, b, j);
+    if (!rshi_may_serve(w->p, pair, &w->from, rank, rshi_layout_position(pair->to, rank))) return RSH_OK;
     rshi_kept mark = rshi_pieces_end(w->edges);
     rshi_piece *held = rshi_pieces_room(w->edges, 1);
     if (!held) return RSH_ENOMEM;
@@ -84,30 +87,67 @@ static bool sends_directly(const sending *w, const rshi_piece *b) {
            rshi_piece_holders(pair->to, b) == 1;
 }
 
-/* Into holder j of b, if this rank serves it; nothing of the edge but its destination differs. */
-static rsh_status send_directly(sending *w, const rshi_piece *b, int64_t j) {
-    const rshi_pair *pair = &w->p->pair[w->tensor];
-    if (!rshi_may_serve(w->p, pair, &w->from, rshi_piece_holder(pair->to, b, j), false)) return RSH_OK;
-    rshi_piece_at_holder(pair->to, b, j, &w->held);
-    rshi_edge_aim(&w->e, &w->held);
-    if (w->from.holders > 1 &&
-        rshi_serving_holder(w->p, pair, w->from.a, w->held.rank, w->e.turn) != w->from.index)
-        return RSH_OK;
+/* Into `held`; nothing of the edge but its destination differs. */
+static rsh_status send_directly(sending *w, const rshi_piece *held) {
+    rshi_edge_aim(&w->e, held);
     return rshi_edges_give(w->edges, &w->edges->sends, &w->e);
 }
 
-/* b at every partial position and every holder. */
-static rsh_status send_to_holders(sending *w, const rshi_piece *b) {
+static rsh_status send_directly_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    int64_t partials = pair->fill_others ? 1 : rshi_layout_partials(pair->to);
-    int64_t holders = rshi_piece_holders(pair->to, b);
-    int64_t first = pair->keep ? rshi_piece_partial(pair->from, w->from.a) : 0;
+    int64_t rank = rshi_piece_holder(pair->to, b, j);
+    if (!rshi_serves(w->p, pair, &w->from, rank, rshi_layout_position(pair->to, rank))) return RSH_OK;
+    rshi_piece_at_holder(pair->to, b, j, &w->held);
+    return send_directly(w, &w->held);
+}
+
+/* The partial positions of the destination that get something from this rank: from *first on. */
+static int64_t count_partials(const sending *w, int64_t *first) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    *first = pair->keep ? rshi_piece_partial(pair->from, w->from.a) : 0;
+    return pair->keep || pair->fill_others ? 1 : rshi_layout_partials(pair->to);
+}
+
+/* b at every partial position and every holder. */
+static rsh_status send_to_copies(sending *w, const rshi_piece *b) {
+    const rsh_layout *to = w->p->pair[w->tensor].to;
+    int64_t first, partials = count_partials(w, &first), holders = rshi_piece_holders(to, b);
     bool directly = sends_directly(w, b);
-    for (int64_t i = first; i < (pair->keep ? first + 1 : partials); i++) {
-        rshi_piece at;
-        if (partials > 1) rshi_piece_at_partial(pair->to, b, i, &at);
-        const rshi_piece *to = partials > 1 ? &at : b;
-        for (int64_t j = 0; j < holders; j++) RSH_TRY(directly ? send_directly(w, to, j) : send_to_holder(w, to, j));
+    rshi_piece moved;
+    for (int64_t i = first; i < first + partials; i++) {
+        const rshi_piece *at = b;
+        if (i) rshi_piece_at_partial(to, b, i, &moved), at = &moved; /* it is at the first one */
+        for (int64_t j = 0; j < holders; j++)
+            RSH_TRY(directly ? send_directly_to_holder(w, at, j) : send_to_holder(w, at, j));
+    }
+    return RSH_OK;
+}
+
+/* ---- series ---- */
+
+/* All copies of the pieces of a series are as far from them. */
+static rsh_status list_copies(sending *w, const rshi_series *s) {
+    int64_t first, partials = count_partials(w, &first), holders = rshi_piece_holders(s->l, s->piece);
+    w->copies = 0;
+    RSH_TRY(RSHI_GROW(w->offset, partials * holders, &w->room));
+    for (int64_t i = first; i < first + partials; i++)
+        for (int64_t j = 0; j < holders; j++)
+            w->offset[w->copies++] = rshi_piece_position_at(s->l, s->piece, i, j) - s->piece->position;
+    return RSH_OK;
+}
+
+/* Piece i of the series at all its copies that this rank serves: only these are looked at more closely. */
+static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    int64_t position = rshi_series_position(s, i);
+    bool chosen = false;
+    for (int64_t k = 0; k < w->copies; k++) {
+        int64_t at = position + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+        if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
+        if (!chosen) rshi_series_choose(s, i);
+        chosen = true;
+        s->piece->position = at, s->piece->rank = rank;
+        RSH_TRY(send_directly(w, s->piece));
     }
     return RSH_OK;
 }
@@ -115,7 +155,10 @@ static rsh_status send_to_holders(sending *w, const rshi_piece *b) {
 static rsh_status send_to_series(void *ctx, rshi_series *s) {
     sending *w = ctx;
     rshi_edge_begin_series(&w->e, s, w->edges);
-    for (int64_t i = 0; i < s->n; i++) RSH_TRY(send_to_holders(w, rshi_series_choose(s, i)));
+    bool directly = w->e.series && sends_directly(w, s->piece);
+    if (directly) RSH_TRY(list_copies(w, s));
+    for (int64_t i = 0; i < s->n; i++)
+        RSH_TRY(directly ? send_series_piece(w, s, i) : send_to_copies(w, rshi_series_choose(s, i)));
     return RSH_OK;
 }
 
@@ -193,13 +236,16 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
 static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
     sending w;
     w.p = p, w.tensor = tensor, w.edges = s;
+    w.offset = NULL, w.room = 0;
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
-        w.from = rshi_server_of(&p->pair[tensor], &list[i]);
-        st = send_piece(&w);
+        st = rshi_server_find(p, &p->pair[tensor], &list[i], &w.from);
+        if (!st) st = send_piece(&w);
+        rshi_server_free(&w.from);
     }
+    rshi_free(w.offset);
     rshi_free(list);
     return st ? st : rshi_node_result_edges(p, tensor, true, s, &s->sends);
 }

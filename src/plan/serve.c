@@ -4,6 +4,8 @@
  * order the destination whose turn is d takes number d mod k, so that replicas share the work. */
 #include "plan/impl.h"
 
+#include <stdlib.h>
+
 /* Candidates for one destination: all holders, or those on its node. */
 typedef struct candidates {
     int64_t n;
@@ -80,22 +82,85 @@ int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_p
     return rshi_piece_holder(pair->from, a, rshi_serving_holder(p, pair, a, rank, turn_of(pair, rank)));
 }
 
-rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
-    return (rshi_server){a, rshi_piece_holders(pair->from, a), rshi_piece_holder_index(pair->from, a, a->rank)};
+/* ---- what is near ---- */
+
+static rsh_status list_first(const rsh_plan *p, const rsh_layout *l, const rshi_crew *c, rshi_vicinity *v) {
+    v->first = rshi_alloc((size_t)rshi_max(1, c->n), sizeof *v->first);
+    if (!v->first) return rshi_nomem();
+    for (int64_t i = 0; i < c->n; i++) {
+        int64_t position = rshi_layout_position(l, p->rank[rshi_crew_ordinal(c, i)]);
+        if (position >= 0) v->first[v->n++] = rshi_layout_first_position(l, position);
+    }
+    qsort(v->first, (size_t)v->n, sizeof *v->first, rshi_compare_int64);
+    return RSH_OK;
 }
 
-/* The rule of `candidate` with the cheap question first: most ranks are served by others.  With nodes only those of its
- * own are served out of turn. */
-bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, bool relayed) {
-    if (rank == s->a->rank) return false;
-    if (pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread || s->holders == 1) return true;
-    if (rshi_plan_has_nodes(p)) {
-        int64_t turn = turn_of(pair, rank);
-        return rshi_plan_node(p, rank) == rshi_plan_node(p, s->a->rank) || number_of(turn, s->holders) == s->index ||
-               (relayed && number_of(rshi_relay_turn(pair->to, turn), s->holders) == s->index);
+rsh_status rshi_vicinity_find(const rsh_plan *p, const rsh_layout *l, int64_t rank, rshi_vicinity *v) {
+    *v = (rshi_vicinity){.known = rshi_layout_has_groups(l)};
+    if (!v->known) return RSH_OK;
+    rshi_crew alone = {NULL, rshi_plan_ordinal(p, rank), 1};
+    rshi_crew node = rshi_plan_has_nodes(p) ? rshi_plan_crew(p, rshi_plan_node(p, rank)) : alone;
+    return list_first(p, l, &node, v);
+}
+
+void rshi_vicinity_free(rshi_vicinity *v) { rshi_free(v->first); }
+
+bool rshi_vicinity_may_have(const rshi_vicinity *v, int64_t position) {
+    if (!v->known) return true;
+    if (!v->n || position < v->first[0] || position > v->first[v->n - 1]) return false;
+    return rshi_find(v->first, v->n, sizeof *v->first, position) >= 0;
+}
+
+int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const rshi_vicinity *v, const rshi_piece *a,
+                                 int64_t rank, int64_t turn) {
+    if (pair->by_node || rshi_vicinity_may_have(v, a->position)) return rshi_serving_holder(p, pair, a, rank, turn);
+    return number_of(turn, rshi_piece_holders(pair->from, a));
+}
+
+/* ---- whom a rank serves ---- */
+
+/* Do the holders of a piece take turns, all by the same rule? */
+static bool serve_in_turn(const rshi_pair *pair) {
+    return !(pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread);
+}
+
+static void note_close(const rsh_plan *p, const rsh_layout *to, const rshi_crew *c, uint64_t *close) {
+    for (int64_t i = 0; i < c->n; i++) {
+        int64_t at = rshi_layout_position(to, p->rank[rshi_crew_ordinal(c, i)]);
+        if (at >= 0) close[at / 64] |= UINT64_C(1) << at % 64;
     }
-    if (number_of(turn_of(pair, rank), s->holders) != s->index) return false;
-    return rshi_piece_holder_index(pair->from, s->a, rank) < 0;
+}
+
+static bool is_close(const rshi_server *s, int64_t position) { return s->close[position / 64] >> position % 64 & 1; }
+
+rsh_status rshi_server_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, rshi_server *s) {
+    int64_t holders = rshi_piece_holders(pair->from, a), words = rshi_layout_positions(pair->to) / 64 + 1;
+    *s = (rshi_server){a, holders, rshi_piece_holder_index(pair->from, a, a->rank), NULL};
+    if (holders == 1 || !serve_in_turn(pair)) return RSH_OK;
+    if (!(s->close = rshi_calloc((size_t)words, sizeof *s->close))) return rshi_nomem();
+    for (int64_t j = 0; j < holders; j++) {
+        int64_t rank = rshi_piece_holder(pair->from, a, j);
+        rshi_crew alone = {NULL, rshi_plan_ordinal(p, rank), 1};
+        rshi_crew c = rshi_plan_has_nodes(p) ? rshi_plan_crew(p, rshi_plan_node(p, rank)) : alone;
+        note_close(p, pair->to, &c, s->close);
+    }
+    return RSH_OK;
+}
+
+void rshi_server_free(rshi_server *s) { rshi_free(s->close); }
+
+bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, int64_t position) {
+    if (rank == s->a->rank) return false;
+    if (s->holders == 1) return true;
+    if (s->close && !is_close(s, position)) return number_of(position, s->holders) == s->index;
+    return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
+}
+
+/* With nodes only those of its own are served out of turn. */
+bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, int64_t position) {
+    if (rank == s->a->rank) return false;
+    if (!s->close || is_close(s, position) || number_of(position, s->holders) == s->index) return true;
+    return rshi_plan_has_nodes(p) && number_of(rshi_relay_turn(pair->to, position), s->holders) == s->index;
 }
 
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a) {
