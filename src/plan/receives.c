@@ -49,9 +49,21 @@ static rsh_status receive_series(void *ctx, rshi_series *s) {
 
 /* ---- */
 
+/* Is b's rank the only one of its node that wants b, if nodes would relay it? */
+static rsh_status is_alone(receiving *r, bool *alone) {
+    const rshi_relay *relay;
+    *alone = false;
+    if (r->pair->irregular || r->pair->spread || r->pair->slice || !rshi_pair_relays(r->p, r->pair)) return RSH_OK;
+    RSH_TRY(rshi_relay_find(r->p, r->tensor, r->b, r->edges, &relay));
+    *alone = relay->n < 2;
+    return RSH_OK;
+}
+
 static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
     const rsh_layout *from = r->pair->from;
-    if (!rshi_piece_goes_directly(r->p, r->pair, r->b)) return rshi_layout_search(from, query, receive_from, r);
+    bool directly = rshi_piece_goes_directly(r->p, r->pair, r->b);
+    if (!directly) RSH_TRY(is_alone(r, &directly));
+    if (!directly) return rshi_layout_search(from, query, receive_from, r);
     rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
     if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &r->near));
     rsh_status st = rshi_layout_search_series(from, query, receive_series, r);

@@ -5,6 +5,8 @@
  * rank passes on what lies in its destination; there the other holders of the same destination piece are asked. */
 #include "plan/impl.h"
 
+#define FEW_COPIES 64 /* so many holders of a piece are compared with one another */
+
 /* One piece of this rank, while the pieces of others that may read it are looked at. */
 typedef struct sending {
     const rsh_plan *p;
@@ -16,6 +18,7 @@ typedef struct sending {
     rshi_piece held; /* that piece at one of its holders */
     int64_t *offset; /* owned: from a piece of a series to each of its copies, in positions */
     int64_t copies, room;
+    int64_t node[FEW_COPIES]; /* where these are, if nodes may relay */
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -50,7 +53,7 @@ static rsh_status leaves_it_to_others(sending *w, const rshi_piece *b, bool *lea
     const rshi_pair *pair = &w->p->pair[w->tensor];
     const rshi_relay *relay;
     *leaves = false;
-    if (!rsh_layout_ndim(pair->to) || pair->irregular || pair->spread || !rshi_pair_relays(w->p, pair)) return RSH_OK;
+    if (pair->irregular || pair->spread || !rshi_pair_relays(w->p, pair)) return RSH_OK;
     if (rshi_plan_node(w->p, b->rank) == rshi_plan_node(w->p, w->edges->rank)) return RSH_OK;
     if (rshi_piece_holders(pair->to, b) == 1) return RSH_OK;
     RSH_TRY(rshi_relay_find(w->p, w->tensor, b, w->edges, &relay));
@@ -136,6 +139,12 @@ static rsh_status list_copies(sending *w, const rshi_series *s) {
     return RSH_OK;
 }
 
+/* The piece of the series that was chosen, at one of its copies. */
+static rsh_status send_to_copy(sending *w, rshi_series *s, int64_t position, int64_t rank) {
+    s->piece->position = position, s->piece->rank = rank;
+    return send_directly(w, s->piece);
+}
+
 /* Piece i of the series at all its copies that this rank serves: only these are looked at more closely. */
 static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
@@ -146,19 +155,51 @@ static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
         if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
         if (!chosen) rshi_series_choose(s, i);
         chosen = true;
-        s->piece->position = at, s->piece->rank = rank;
-        RSH_TRY(send_directly(w, s->piece));
+        RSH_TRY(send_to_copy(w, s, at, rank));
     }
     return RSH_OK;
+}
+
+static bool is_alone(const sending *w, int64_t k) {
+    for (int64_t i = 0; i < w->copies; i++)
+        if (i != k && w->node[i] == w->node[k]) return false;
+    return true;
+}
+
+/* The same where nodes may relay: a copy that is alone on its node takes the piece directly. */
+static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    int64_t first = rshi_series_position(s, i);
+    for (int64_t k = 0; k < w->copies; k++)
+        w->node[k] = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, first + w->offset[k]));
+    for (int64_t k = 0; k < w->copies; k++) {
+        int64_t at = first + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+        if (!is_alone(w, k)) {
+            RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), k));
+        } else if (rshi_serves(w->p, pair, &w->from, rank, at)) {
+            rshi_series_choose(s, i);
+            RSH_TRY(send_to_copy(w, s, at, rank));
+        }
+    }
+    return RSH_OK;
+}
+
+/* May copies on one node relay what they take, and are they few enough to compare them? */
+static bool may_relay(const sending *w) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    return !pair->irregular && !pair->spread && !pair->slice && rshi_pair_relays(w->p, pair) &&
+           w->copies <= FEW_COPIES && rshi_layout_partials(pair->to) == 1;
 }
 
 static rsh_status send_to_series(void *ctx, rshi_series *s) {
     sending *w = ctx;
     rshi_edge_begin_series(&w->e, s, w->edges);
-    bool directly = w->e.series && sends_directly(w, s->piece);
-    if (directly) RSH_TRY(list_copies(w, s));
+    if (w->e.series) RSH_TRY(list_copies(w, s));
+    bool directly = w->e.series && sends_directly(w, s->piece), relayed = w->e.series && may_relay(w);
     for (int64_t i = 0; i < s->n; i++)
-        RSH_TRY(directly ? send_series_piece(w, s, i) : send_to_copies(w, rshi_series_choose(s, i)));
+        RSH_TRY(directly  ? send_series_piece(w, s, i)
+                : relayed ? send_relayed_piece(w, s, i)
+                          : send_to_copies(w, rshi_series_choose(s, i)));
     return RSH_OK;
 }
 
@@ -217,7 +258,7 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
     int64_t holders = rshi_piece_holders(to, b);
     if (holders == 1 || (p->pair[tensor].fill_others && rshi_piece_partial(to, b))) return RSH_OK; /* only filled */
     if (!p->pair[tensor].reduce && !p->pair[tensor].spread) {
-        bool relays = rsh_layout_ndim(to) && !p->pair[tensor].irregular && rshi_pair_relays(p, &p->pair[tensor]);
+        bool relays = !p->pair[tensor].irregular && rshi_pair_relays(p, &p->pair[tensor]);
         return relays ? pass_on_relayed(p, tensor, b, s) : RSH_OK;
     }
     for (int64_t j = 0; j < holders; j++) {

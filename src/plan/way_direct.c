@@ -6,5 +6,5 @@ rsh_status rshi_direct_edge(const rshi_region *r) { return rshi_region_from_sour
 
 bool rshi_piece_goes_directly(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b) {
     if (pair->irregular || pair->spread || pair->reduce || pair->slice) return false;
-    return !rshi_plan_has_nodes(p) || rshi_piece_holders(pair->to, b) == 1;
+    return !rshi_pair_relays(p, pair) || rshi_piece_holders(pair->to, b) == 1;
 }

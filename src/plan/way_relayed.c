@@ -7,7 +7,7 @@
 #include "plan/impl.h"
 
 bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair) {
-    if (pair->reduce || pair->keep || !rshi_plan_has_nodes(p)) return false;
+    if (pair->reduce || pair->keep || !rshi_plan_has_nodes(p) || !rsh_layout_ndim(pair->to)) return false;
     return (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) <= pair->wire_size;
 }
 
