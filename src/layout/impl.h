@@ -111,6 +111,8 @@ typedef struct rshi_flattening {
     int64_t extent[RSH_MAX_NDIM], step[RSH_MAX_NDIM]; /* of the part */
     int64_t total;                                    /* its elements */
     rshi_stripe whole[RSH_MAX_NDIM]; /* what it has of the first segment of each dim */
+    bool plain; /* which is all that it has of the dim, in one block */
+    rshi_cut_walk walk;              /* over the flat coordinates */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];       /* the local box at hand */
     int64_t first;                                    /* where the flat range starts */
     const rshi_stripe *query; /* borrowed: only pieces that meet it are made; NULL: all */

@@ -132,11 +132,26 @@ static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset) {
     return RSH_OK;
 }
 
+/* The local box where every dim is one range: one piece. */
+static rsh_status push_plain_box(rshi_flattening *f) {
+    int64_t offset = -f->first;
+    for (int d = 0; d < f->l->desc.ndim; d++) {
+        int64_t lo = f->whole[d].lo + f->lo[d], hi = f->whole[d].lo + f->hi[d];
+        f->p.set[d] = rshi_stripe_range(lo, hi);
+        if (f->query && !rshi_stripe_common(&f->p.set[d], &f->query[d], lo, hi)) return RSH_OK;
+        offset += f->lo[d] * f->step[d];
+    }
+    f->p.at[0] = offset;
+    return push(f->l, f->out, &f->p);
+}
+
+static rsh_status push_box(rshi_flattening *f) { return f->plain ? push_plain_box(f) : push_flat_box(f, 0, 0); }
+
 /* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes a dim: the ragged ends
  * and the middle. */
 static rsh_status push_flat_range(rshi_flattening *f, int d, int64_t from, int64_t to) {
     if (from >= to) return RSH_OK;
-    if (d == f->l->desc.ndim) return push_flat_box(f, 0, 0);
+    if (d == f->l->desc.ndim) return push_box(f);
     int64_t inner = f->step[d], i0 = from / inner, i1 = to / inner, r0 = from % inner, r1 = to % inner;
     if (i0 < i1 && r0) {
         f->lo[d] = i0, f->hi[d] = i0 + 1;
@@ -146,7 +161,7 @@ static rsh_status push_flat_range(rshi_flattening *f, int d, int64_t from, int64
     if (i0 < i1) {
         f->lo[d] = i0, f->hi[d] = i1;
         for (int e = d + 1; e < f->l->desc.ndim; e++) f->lo[e] = 0, f->hi[e] = f->extent[e];
-        RSH_TRY(push_flat_box(f, 0, 0));
+        RSH_TRY(push_box(f));
         r0 = 0;
     }
     f->lo[d] = i1, f->hi[d] = i1 + 1;
@@ -157,19 +172,22 @@ void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *quer
     f->l = l;
     f->query = query;
     f->total = 1;
+    f->plain = true;
     f->p = (rshi_piece){.position = position, .flat = true, .fixed = l->partial | rshi_cut_axes(&l->flat)};
     for (int d = 0; d < l->desc.ndim; d++) {
         f->p.fixed |= l->dim[d].axes;
         f->extent[d] = rshi_dim_extent(l, d, position);
         f->whole[d] = segment_stripe(l, d, 0, position);
+        f->plain = f->plain && l->dim[d].nsegments == 1 && f->whole[d].count <= 1;
         f->total *= f->extent[d];
     }
+    rshi_cut_walk_start(l, &l->flat, 0, f->total, &f->walk);
     rshi_dense_strides(l->desc.ndim, f->extent, NULL, f->step);
     for (int d = 0; d < l->desc.ndim; d++) f->p.step[d] = f->step[d];
 }
 
 rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k, rshi_pieces *out) {
-    rshi_stripe range = rshi_cut_stripe(f->l, &f->l->flat, 0, f->total, k);
+    rshi_stripe range = rshi_cut_walk_at(&f->walk, k);
     f->p.position = position;
     f->p.rank = rshi_layout_rank_at(f->l, position);
     f->first = range.lo;

@@ -291,7 +291,7 @@ static rsh_status add_whole(share *s, const rshi_edge *e) {
     }
     if (open) return combine_runs(s, e, ndim, 0);
     RSH_TRY(add_transfer(s, e, ndim));
-    if (!e->series || e->nsrc != 1 || e->src->flat || e->dst->flat || s->at[e->series_dim]->count > 1) return RSH_OK;
+    if (!e->series || e->nsrc != 1 || s->at[e->series_dim] != &s->met[e->series_dim].one) return RSH_OK;
     s->series = e->series;
     s->before = list_of(s, e);
     return RSH_OK;
@@ -299,12 +299,16 @@ static rsh_status add_whole(share *s, const rshi_edge *e) {
 
 /* ---- edges of a series ---- */
 
-/* Numbers that begin with `first` along dim d, and elsewhere as `before`: these, if they are the same. */
-static inline const int64_t *move_first(share *s, int ndim, const int64_t *before, int d, int64_t first) {
-    if (before[d] == first) return before;
-    int64_t *moved = take_room(s, ndim, sizeof *moved);
-    for (int i = 0; moved && i < ndim; i++) moved[i] = before[i];
-    if (moved) moved[d] = first;
+/* The first index of an end whose piece begins at index `i` of the series' dim, where that of the end before began at
+ * `before` of it: that one's, if it is the same. */
+static inline const int64_t *move_first(share *s, int ndim, const rsh_transfer_end *end, const rshi_piece *p, int d,
+                                        int64_t i, int64_t before) {
+    int n = end->flat ? 1 : ndim, at = end->flat ? 0 : d;
+    int64_t first = end->flat ? end->first[0] + (i - before) * p->step[d] : p->at[d] + i;
+    if (first == end->first[at]) return end->first;
+    int64_t *moved = take_room(s, n, sizeof *moved);
+    for (int k = 0; moved && k < n; k++) moved[k] = end->first[k];
+    if (moved) moved[at] = first;
     return moved;
 }
 
@@ -315,10 +319,12 @@ static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *
     rsh_transfer *t = &list->at[list->n];
     *t = t[-1];
     int d = e->series_dim;
+    const rshi_run *before = &s->met[d].one;
     t->dst.rank = e->dst->rank;
     t->dst.part = e->dst->part;
-    t->dst.first = s->dst.first = move_first(s, t->ndim, t->dst.first, d, e->dst->at[d] + run->ib);
-    const int64_t *first = s->src.first = move_first(s, t->ndim, t->src->first, d, e->src->at[d] + run->ia);
+    t->dst.first = s->dst.first = move_first(s, t->ndim, &t->dst, e->dst, d, run->ib, before->ib);
+    const int64_t *first = s->src.first = move_first(s, t->ndim, t->src, e->src, d, run->ia, before->ia);
+    if (!t->dst.first || !first) return rshi_nomem();
     if (first != t->src->first || e->src->rank != t->src->rank) {
         rsh_transfer_end *src = take_room(s, 1, sizeof *src);
         if (!src) return rshi_nomem();
@@ -328,10 +334,12 @@ static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *
         src->first = first;
         t->src = src;
     }
-    list->n += t->dst.first && first;
-    return t->dst.first && first ? RSH_OK : rshi_nomem();
+    s->met[d].one = *run;
+    list->n++;
+    return RSH_OK;
 }
 
+/* Only the end that is the same in the whole series may be flat. */
 static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     share *s = ctx;
     if (!e->series || e->series != s->series) return add_whole(s, e);
