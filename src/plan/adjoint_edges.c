@@ -239,7 +239,7 @@ static rsh_status add_origin(origins *o, int64_t rank) {
 /* Ranks that a forward edge reads in the end: its sources, or whoever serves the owner of the slice. */
 static rsh_status add_origins(const rsh_plan *p, const rshi_edge *e, origins *o) {
     const rshi_pair *pair = &p->pair[e->tensor];
-    for (int64_t i = 0; !e->from_dst && i < e->nsrc; i++) RSH_TRY(add_origin(o, e->src[i].rank));
+    for (int64_t i = 0; !e->from_dst && i < e->nsrc; i++) RSH_TRY(add_origin(o, rshi_edge_source(e, i)));
     for (int64_t i = 0; e->from_dst && i < pair->contributions; i++) {
         rshi_piece at;
         rshi_piece_at_partial(pair->from, e->with, i, &at);

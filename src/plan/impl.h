@@ -88,6 +88,8 @@ typedef struct rshi_edge {
     const rshi_piece *dst, *with;
     int64_t nsrc;
     const rshi_piece *src; /* nsrc of them, in the order in which they are combined */
+    const int64_t *src_rank; /* NULL, or the rank of each source: then `src` is one piece, which lies
+                                in the same place on all of them */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];
     rsh_op op;         /* NONE for plain copies; AVG is told as SUM with a divisor */
     int64_t divisor;   /* 1: none */
@@ -102,6 +104,12 @@ typedef struct rshi_edge {
 } rshi_edge;
 
 int64_t rshi_edge_count(const rshi_edge *e); /* elements of the region */
+static inline int64_t rshi_edge_source(const rshi_edge *e, int64_t i) { /* its rank */
+    return e->src_rank ? e->src_rank[i] : e->src[i].rank;
+}
+static inline const rshi_piece *rshi_edge_source_piece(const rshi_edge *e, int64_t i) {
+    return e->src_rank ? e->src : &e->src[i]; /* with src_rank its rank is that of one of them */
+}
 
 /* Edges in an array. */
 typedef struct rshi_edges {
@@ -260,6 +268,8 @@ rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, cons
 /* Room for n pieces in a row, and a copy of one, that stay where they are as long as the edges.
  * NULL and a sentence: no memory. */
 rshi_piece *rshi_pieces_room(rshi_rank_edges *s, int64_t n);
+/* The same for n numbers. */
+int64_t *rshi_pieces_numbers(rshi_rank_edges *s, int64_t n);
 rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p);
 /* Where the pieces end, and back to there: those kept since are forgotten. */
 typedef struct rshi_kept {

@@ -43,6 +43,10 @@ rshi_piece *rshi_pieces_room(rshi_rank_edges *s, int64_t n) {
     return b->piece + b->used - n;
 }
 
+int64_t *rshi_pieces_numbers(rshi_rank_edges *s, int64_t n) {
+    return (int64_t *)rshi_pieces_room(s, rshi_ceil_div(n, (int64_t)(sizeof(rshi_piece) / sizeof(int64_t))));
+}
+
 rshi_piece *rshi_piece_keep(rshi_rank_edges *s, const rshi_piece *p) {
     rshi_piece *kept = rshi_pieces_room(s, 1);
     if (kept) *kept = *p;
@@ -88,13 +92,13 @@ rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept 
 
 bool rshi_edge_is_copy(const rshi_edge *e) {
     for (int64_t i = 0; i < e->nsrc; i++)
-        if (e->src[i].rank != e->dst->rank) return false;
+        if (rshi_edge_source(e, i) != e->dst->rank) return false;
     return true;
 }
 
 bool rshi_edge_reads(const rshi_edge *e, int64_t rank) {
     for (int64_t i = 0; i < e->nsrc; i++)
-        if (e->src[i].rank == rank) return true;
+        if (rshi_edge_source(e, i) == rank) return true;
     return false;
 }
 

@@ -35,6 +35,7 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->src_layout = pair->from;
     e->dst_layout = pair->to;
     e->with = e->src = a;
+    e->src_rank = NULL;
     e->nsrc = 1;
     e->op = RSH_OP_NONE;
     e->divisor = 1;
@@ -111,23 +112,48 @@ bool rshi_region_is_own_send(const rshi_region *r) {
            !r->edges->whole_sends;
 }
 
-/* Every contribution, or the one of b's own partial position where each moves on its own. */
-rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
+/* Every contribution at the holder that serves b, as pieces of their own. */
+static rsh_status list_pieces(const rshi_region *r, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
-    if (r->pair->by_node) return rshi_by_node_edges(r, turn);
-    if (rshi_region_is_own_send(r)) return from_own_source(r, turn);
-    rshi_piece *src = rshi_pieces_room(r->edges, r->pair->contributions);
-    rshi_edge *e = src ? rshi_edges_new(r->out, &r->whole) : NULL;
-    if (!e) return RSH_ENOMEM;
-    e->turn = turn;
-    e->nsrc = r->pair->contributions;
+    rshi_piece *src = rshi_pieces_room(r->edges, e->nsrc);
+    if (!src) return RSH_ENOMEM;
     e->src = e->with = src;
     for (int64_t i = 0; i < e->nsrc; i++) {
         rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, r->b) : i, &src[i]);
-        int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], r->b->rank, turn);
+        int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], r->b->rank, e->turn);
         if (holder) rshi_piece_at_holder(from, &src[i], holder, &src[i]); /* it is at its first one */
     }
     return RSH_OK;
+}
+
+/* The same where they lie in the same place on every rank: only their ranks.  There may be as many as ranks. */
+static rsh_status list_ranks(const rshi_region *r, rshi_edge *e) {
+    const rsh_layout *from = r->pair->from;
+    rshi_piece *src = rshi_pieces_room(r->edges, 1), at = *r->a;
+    int64_t *rank = src ? rshi_pieces_numbers(r->edges, e->nsrc) : NULL;
+    rshi_vicinity near = {0};
+    if (!rank) return RSH_ENOMEM;
+    *src = *r->a;
+    e->src = e->with = src, e->src_rank = rank;
+    if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &near));
+    for (int64_t i = 0; i < e->nsrc; i++) {
+        at.position = rshi_piece_position_at(from, r->a, i, 0);
+        int64_t holder = rshi_serving_far_or_near(r->p, r->pair, &near, &at, r->b->rank, e->turn);
+        rank[i] = rshi_layout_rank_at(from, holder ? rshi_piece_position_at(from, r->a, i, holder) : at.position);
+    }
+    rshi_vicinity_free(&near);
+    return RSH_OK;
+}
+
+/* Every contribution, or the one of b's own partial position where each moves on its own. */
+rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
+    if (r->pair->by_node) return rshi_by_node_edges(r, turn);
+    if (rshi_region_is_own_send(r)) return from_own_source(r, turn);
+    rshi_edge e = r->whole;
+    e.turn = turn;
+    e.nsrc = r->pair->contributions;
+    RSH_TRY(e.nsrc > 1 && rshi_layout_has_groups(r->pair->from) ? list_ranks(r, &e) : list_pieces(r, &e));
+    return rshi_edges_add(r->out, &e);
 }
 
 rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner, int64_t turn) {

@@ -30,7 +30,8 @@ static void keep_mine(rshi_rank_edges *s, int64_t first, const rshi_piece *a, rs
         const rshi_edge *e = &list->edge[i];
         bool mine = false;
         for (int64_t k = 0; k < e->nsrc && e->from_dst == !a; k++)
-            mine |= e->src[k].rank == s->rank && (!a || rshi_same_start(e->src_layout, &e->src[k], a));
+            mine |= rshi_edge_source(e, k) == s->rank &&
+                    (!a || rshi_same_start(e->src_layout, rshi_edge_source_piece(e, k), a));
         if (mine) list->edge[kept++] = *e;
     }
     list->n = kept;
@@ -96,8 +97,11 @@ static rsh_status send_directly(sending *w, const rshi_piece *held) {
     return rshi_edges_give(w->edges, &w->edges->sends, &w->e);
 }
 
+/* b is at its first holder. */
 static rsh_status send_directly_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
+    if (!j && !rsh_layout_describe(pair->to)->is_boxes)
+        return rshi_serves(w->p, pair, &w->from, b->rank, b->position) ? send_directly(w, b) : RSH_OK;
     int64_t rank = rshi_piece_holder(pair->to, b, j);
     if (!rshi_serves(w->p, pair, &w->from, rank, rshi_layout_position(pair->to, rank))) return RSH_OK;
     rshi_piece_at_holder(pair->to, b, j, &w->held);

@@ -210,10 +210,15 @@ static inline rsh_status set_end(share *s, int ndim, const rshi_piece *p, bool b
 
 static inline rsh_status set_sources(share *s, const rshi_edge *e, rsh_transfer *t) {
     rsh_transfer_end *end = take_room(s, e->nsrc, sizeof *end);
+    int64_t n = e->src_rank ? rshi_min(1, e->nsrc) : e->nsrc;
     if (!end) return rshi_nomem();
-    for (int64_t i = 0; i < e->nsrc; i++) {
+    for (int64_t i = 0; i < n; i++) {
         RSH_TRY(set_end(s, t->ndim, &e->src[i], e->from_dst, &s->src, &end[i]));
         end[i].in_dst = e->from_dst;
+    }
+    for (int64_t i = 0; i < e->nsrc && e->src_rank; i++) {
+        end[i] = end[0];
+        end[i].rank = e->src_rank[i];
     }
     t->src = end;
     return RSH_OK;

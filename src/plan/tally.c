@@ -43,7 +43,7 @@ static void count_sources(tally *t, const rshi_edges *list) {
     for (int64_t i = 0; i < list->n; i++) {
         const rshi_edge *e = &list->edge[i];
         int64_t bytes = rshi_edge_count(e) * e->wire_size;
-        for (int64_t k = 0; k < e->nsrc; k++) tally_add(t, e->src[k].rank, bytes);
+        for (int64_t k = 0; k < e->nsrc; k++) tally_add(t, rshi_edge_source(e, k), bytes);
     }
 }
 
@@ -53,7 +53,7 @@ static void count_destinations(tally *t, const rshi_edges *list) {
         const rshi_edge *e = &list->edge[i];
         int64_t bytes = rshi_edge_count(e) * e->wire_size;
         for (int64_t k = 0; k < e->nsrc; k++)
-            if (e->src[k].rank == t->rank) tally_add(t, e->dst->rank, bytes);
+            if (rshi_edge_source(e, k) == t->rank) tally_add(t, e->dst->rank, bytes);
     }
 }
 
@@ -163,7 +163,7 @@ rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
 static rsh_status add_sources(void *ctx, const rshi_edge *e) {
     tally *t = ctx;
     for (int64_t k = 0; k < e->nsrc && rshi_edge_count(e); k++)
-        if (e->src[k].rank != t->rank) tally_add(t, e->src[k].rank, 1);
+        if (rshi_edge_source(e, k) != t->rank) tally_add(t, rshi_edge_source(e, k), 1);
     return RSH_OK;
 }
 
