@@ -119,11 +119,12 @@ int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j);
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank);
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
-/* The position of holder j of the piece at partial position i; on a mesh. */
-int64_t rshi_piece_position_at(const rsh_layout *l, const rshi_piece *p, int64_t i, int64_t j);
-/* Of the ranks that hold the same part as the one at `position`, at the same partial position, the
- * first; on a mesh where such ranks hold nothing else in common. */
+/* Where ranks that hold some of the same elements hold the same part (rshi_layout_has_groups): of
+ * those that hold what the rank at `position` does, at the same partial position, the first; and how
+ * far it is from there to holder j at partial position i, if the first is at partial position 0. */
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
+int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
+int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
 
 /* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a
  * piece stands at, and the same piece at another. */

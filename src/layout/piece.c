@@ -307,8 +307,8 @@ static int64_t holder_position(const rsh_layout *l, const rshi_piece *p, int64_t
     return position_with(l, p->position, all_axes(l) & ~p->fixed, j);
 }
 
-int64_t rshi_piece_position_at(const rsh_layout *l, const rshi_piece *p, int64_t i, int64_t j) {
-    return position_with(l, holder_position(l, p, j), l->partial, i);
+int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j) {
+    return position_with(l, position_with(l, 0, rshi_layout_free_axes(l), j), l->partial, i);
 }
 
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position) {

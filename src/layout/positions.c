@@ -25,6 +25,14 @@ unsigned rshi_layout_free_axes(const rsh_layout *l) {
     return ((1u << l->desc.naxes) - 1) & ~used;
 }
 
+int64_t rshi_layout_holders(const rsh_layout *l) {
+    int64_t n = 1;
+    unsigned axes = rshi_layout_free_axes(l);
+    for (int a = 0; axes >> a; a++)
+        if (axes >> a & 1) n *= l->desc.axis[a].size;
+    return n;
+}
+
 int64_t rshi_layout_positions(const rsh_layout *l) { return l->desc.is_boxes ? l->nranks : l->npositions; }
 int64_t rshi_layout_axis_size(const rsh_layout *l, int axis) { return l->desc.axis[axis].size; }
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis) { return l->axis_step[axis]; }

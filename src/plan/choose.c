@@ -134,7 +134,7 @@ rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece
     r.dim = 0, r.extent = 0;
     r.edges = edges, r.out = out;
     rshi_edge_init(p, tensor, a, b, &r.whole);
-    if (rshi_piece_goes_directly(p, r.pair, b)) return rshi_direct_edge(&r);
+    if (rshi_goes_directly(p, r.pair, rshi_piece_holders(r.pair->to, b))) return rshi_direct_edge(&r);
     find_longest_dim(&r);
     if (r.pair->spread) {
         bool spread;

@@ -24,19 +24,11 @@ typedef struct factors {
     int64_t *free_axes;            /* owned: k: destinations per residue along the axes that replicate `to` */
 } factors;
 
-static int64_t free_positions(const rsh_layout *l) {
-    int64_t n = 1;
-    unsigned axes = rshi_layout_free_axes(l);
-    for (int a = 0; axes >> a; a++)
-        if (axes >> a & 1) n *= rshi_layout_axis_size(l, a);
-    return n;
-}
-
 bool rshi_plan_factorises(const rsh_plan *p) {
     if (p->n != 1 || p->adjoint || p->pair[0].slice) return false;
     const rsh_layout *from = p->pair[0].from, *to = p->pair[0].to;
     if (rsh_layout_op(from) || rsh_layout_op(to) || !rshi_layout_plain(from) || !rshi_layout_plain(to)) return false;
-    return !rshi_plan_has_nodes(p) || (free_positions(from) == 1 && free_positions(to) == 1);
+    return !rshi_plan_has_nodes(p) || (rshi_layout_holders(from) == 1 && rshi_layout_holders(to) == 1);
 }
 
 /* ---- tables ---- */
@@ -107,8 +99,8 @@ static void factors_free(factors *f) {
 static rsh_status factors_init(factors *f, const rsh_plan *p, int64_t position) {
     *f = (factors){.p = p, .from = p->pair[0].from, .to = p->pair[0].to};
     f->ndim = rsh_layout_ndim(f->to);
-    f->k = free_positions(f->from);
-    f->copies = free_positions(f->to);
+    f->k = rshi_layout_holders(f->from);
+    f->copies = rshi_layout_holders(f->to);
     f->spare = rshi_alloc((size_t)f->k, 4 * sizeof(int64_t));
     f->free_axes = rshi_calloc((size_t)f->k, sizeof(int64_t));
     if (!f->spare || !f->free_axes) return rshi_nomem();

@@ -136,11 +136,7 @@ static rsh_status side_room(rshi_half *s, int64_t holders) {
 
 static int64_t count_parts(const rshi_half *s) {
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
-    int64_t n = rshi_layout_positions(s->l) / s->partials;
-    unsigned free_axes = rshi_layout_free_axes(s->l);
-    for (int a = 0; free_axes >> a; a++)
-        if (free_axes >> a & 1) n /= rshi_layout_axis_size(s->l, a);
-    return desc->is_boxes ? desc->nboxes : n;
+    return desc->is_boxes ? desc->nboxes : rshi_layout_positions(s->l) / s->partials / rshi_layout_holders(s->l);
 }
 
 static int64_t count_box_ranks(const rsh_layout *l) {

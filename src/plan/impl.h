@@ -365,8 +365,9 @@ bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair);
 /* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
  * how many slices the way would cut the region; 1: it does not apply. */
 rsh_status rshi_direct_edge(const rshi_region *r);
-/* Does every region of b go directly, from one source?  Then no region has to be looked at. */
-bool rshi_piece_goes_directly(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b);
+/* Does every region of a destination piece with so many holders go directly, from one source?  Then
+ * no region has to be looked at. */
+bool rshi_goes_directly(const rsh_plan *p, const rshi_pair *pair, int64_t holders);
 int64_t rshi_sliced_slices(const rshi_region *r);
 rsh_status rshi_sliced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_relayed_edges(rshi_region *r, bool *applies);

@@ -61,7 +61,7 @@ static rsh_status is_alone(receiving *r, bool *alone) {
 
 static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
     const rsh_layout *from = r->pair->from;
-    bool directly = rshi_piece_goes_directly(r->p, r->pair, r->b);
+    bool directly = rshi_goes_directly(r->p, r->pair, rshi_piece_holders(r->pair->to, r->b));
     if (!directly) RSH_TRY(is_alone(r, &directly));
     if (!directly) return rshi_layout_search(from, query, receive_from, r);
     rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);

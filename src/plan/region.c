@@ -137,9 +137,10 @@ static rsh_status list_ranks(const rshi_region *r, rshi_edge *e) {
     e->src = e->with = src, e->src_rank = rank;
     if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &near));
     for (int64_t i = 0; i < e->nsrc; i++) {
-        at.position = rshi_piece_position_at(from, r->a, i, 0);
+        at.position = r->a->position + rshi_layout_copy_offset(from, i, 0);
         int64_t holder = rshi_serving_far_or_near(r->p, r->pair, &near, &at, r->b->rank, e->turn);
-        rank[i] = rshi_layout_rank_at(from, holder ? rshi_piece_position_at(from, r->a, i, holder) : at.position);
+        if (holder) at.position = r->a->position + rshi_layout_copy_offset(from, i, holder);
+        rank[i] = rshi_layout_rank_at(from, at.position);
     }
     rshi_vicinity_free(&near);
     return RSH_OK;

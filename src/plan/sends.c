@@ -16,9 +16,10 @@ typedef struct sending {
     rshi_rank_edges *edges;
     rshi_edge e;     /* where regions go directly: the edge into the piece at hand */
     rshi_piece held; /* that piece at one of its holders */
-    int64_t *offset; /* owned: from a piece of a series to each of its copies, in positions */
+    bool directly, relayed; /* how all destination pieces are sent, if all have copies in the same way */
+    int64_t *offset; /* owned: how far each copy is from the first, in positions */
     int64_t copies, room;
-    int64_t node[FEW_COPIES]; /* where these are, if nodes may relay */
+    int64_t node[FEW_COPIES]; /* relayed: where the copies of the piece at hand are */
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -82,13 +83,12 @@ static rsh_status send_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     return RSH_OK;
 }
 
-/* Does all that this rank sends into b go directly?  Also to a reduction that one rank wants: of its sources only this
- * rank is listed. */
-static bool sends_directly(const sending *w, const rshi_piece *b) {
+/* Does all that this rank sends into a piece with so many holders go directly?  Also to a reduction that one rank
+ * wants: of its sources only this rank is listed. */
+static bool sends_directly(const sending *w, int64_t holders) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    if (!pair->reduce) return rshi_piece_goes_directly(w->p, pair, b);
-    return !pair->irregular && !pair->slice && !pair->by_node && !w->edges->whole_sends &&
-           rshi_piece_holders(pair->to, b) == 1;
+    if (!pair->reduce) return rshi_goes_directly(w->p, pair, holders);
+    return !pair->irregular && !pair->slice && !pair->by_node && !w->edges->whole_sends && holders == 1;
 }
 
 /* Into `held`; nothing of the edge but its destination differs. */
@@ -97,11 +97,8 @@ static rsh_status send_directly(sending *w, const rshi_piece *held) {
     return rshi_edges_give(w->edges, &w->edges->sends, &w->e);
 }
 
-/* b is at its first holder. */
 static rsh_status send_directly_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    if (!j && !rsh_layout_describe(pair->to)->is_boxes)
-        return rshi_serves(w->p, pair, &w->from, b->rank, b->position) ? send_directly(w, b) : RSH_OK;
     int64_t rank = rshi_piece_holder(pair->to, b, j);
     if (!rshi_serves(w->p, pair, &w->from, rank, rshi_layout_position(pair->to, rank))) return RSH_OK;
     rshi_piece_at_holder(pair->to, b, j, &w->held);
@@ -119,7 +116,7 @@ static int64_t count_partials(const sending *w, int64_t *first) {
 static rsh_status send_to_copies(sending *w, const rshi_piece *b) {
     const rsh_layout *to = w->p->pair[w->tensor].to;
     int64_t first, partials = count_partials(w, &first), holders = rshi_piece_holders(to, b);
-    bool directly = sends_directly(w, b);
+    bool directly = sends_directly(w, holders);
     rshi_piece moved;
     for (int64_t i = first; i < first + partials; i++) {
         const rshi_piece *at = b;
@@ -132,14 +129,13 @@ static rsh_status send_to_copies(sending *w, const rshi_piece *b) {
 
 /* ---- series ---- */
 
-/* All copies of the pieces of a series are as far from them. */
-static rsh_status list_copies(sending *w, const rshi_series *s) {
-    int64_t first, partials = count_partials(w, &first), holders = rshi_piece_holders(s->l, s->piece);
+/* How far all copies that get something are from the first. */
+static rsh_status list_copies(sending *w, const rsh_layout *to) {
+    int64_t first, partials = count_partials(w, &first), holders = rshi_layout_holders(to);
     w->copies = 0;
     RSH_TRY(RSHI_GROW(w->offset, partials * holders, &w->room));
     for (int64_t i = first; i < first + partials; i++)
-        for (int64_t j = 0; j < holders; j++)
-            w->offset[w->copies++] = rshi_piece_position_at(s->l, s->piece, i, j) - s->piece->position;
+        for (int64_t j = 0; j < holders; j++) w->offset[w->copies++] = rshi_layout_copy_offset(to, i, j);
     return RSH_OK;
 }
 
@@ -188,22 +184,24 @@ static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
     return RSH_OK;
 }
 
-/* May copies on one node relay what they take, and are they few enough to compare them? */
-static bool may_relay(const sending *w) {
-    const rshi_pair *pair = &w->p->pair[w->tensor];
-    return !pair->irregular && !pair->spread && !pair->slice && rshi_pair_relays(w->p, pair) &&
-           w->copies <= FEW_COPIES && rshi_layout_partials(pair->to) == 1;
-}
-
 static rsh_status send_to_series(void *ctx, rshi_series *s) {
     sending *w = ctx;
     rshi_edge_begin_series(&w->e, s, w->edges);
-    if (w->e.series) RSH_TRY(list_copies(w, s));
-    bool directly = w->e.series && sends_directly(w, s->piece), relayed = w->e.series && may_relay(w);
     for (int64_t i = 0; i < s->n; i++)
-        RSH_TRY(directly  ? send_series_piece(w, s, i)
-                : relayed ? send_relayed_piece(w, s, i)
-                          : send_to_copies(w, rshi_series_choose(s, i)));
+        RSH_TRY(w->directly  ? send_series_piece(w, s, i)
+                : w->relayed ? send_relayed_piece(w, s, i)
+                             : send_to_copies(w, rshi_series_choose(s, i)));
+    return RSH_OK;
+}
+
+/* Where all destination pieces are sent in the same way, it is settled once. */
+static rsh_status settle_way(sending *w) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    w->directly = w->relayed = false;
+    if (!rshi_layout_has_groups(pair->to) || pair->irregular || pair->slice || pair->spread) return RSH_OK;
+    RSH_TRY(list_copies(w, pair->to));
+    w->directly = sends_directly(w, rshi_layout_holders(pair->to));
+    w->relayed = rshi_pair_relays(w->p, pair) && w->copies <= FEW_COPIES && rshi_layout_partials(pair->to) == 1;
     return RSH_OK;
 }
 
@@ -215,6 +213,7 @@ static rsh_status send_piece(sending *w) {
         rshi_piece_at_holder(pair->from, &w->first, 0, &w->first);
     }
     rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* `send_directly` aims it */
+    RSH_TRY(settle_way(w));
     return rshi_layout_search_series(pair->to, w->first.set, send_to_series, w);
 }
 

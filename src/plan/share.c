@@ -49,12 +49,12 @@ typedef struct share {
     meeting met[RSH_MAX_NDIM];        /* of the edge at hand */
     const rshi_run *at[RSH_MAX_NDIM]; /* the combination at hand */
     struct {                          /* the loops at hand: many transfers have the same */
-        int64_t number;               /* counts them; 0: there are none yet */
-        int ndim, n;
+        int64_t number;               /* counts what `which` has been; 0: there are none yet */
+        unsigned which;               /* two bits a dim: a loop over blocks, and over those of a block */
         bool repeats;                 /* one of them runs over blocks, whose distance is in the run */
-        int64_t rounds[RSH_MAX_NDIM][2], count; /* of each dim, 1 where there is no loop; their product */
-        const int64_t *rounds_kept;
-        const int *dim_kept;
+        int n;
+        const int *dim;
+        const int64_t *rounds;
     } loops;
     placed dst, src; /* the last ones of either kind */
     int64_t series;    /* of the edge before, if the next of it can be made like that; 0: no */
@@ -63,7 +63,7 @@ typedef struct share {
 
 /* ---- memory ---- */
 
-static chunk *add_chunk(share *s, size_t bytes) {
+static __attribute__((noinline)) chunk *add_chunk(share *s, size_t bytes) {
     size_t room = s->chunk ? 2 * s->chunk->bytes : FIRST_CHUNK;
     if (room > LARGEST_CHUNK) room = LARGEST_CHUNK;
     if (room < bytes) room = bytes;
@@ -74,7 +74,7 @@ static chunk *add_chunk(share *s, size_t bytes) {
 }
 
 /* n items of `size` bytes; NULL and a sentence: no memory. */
-static void *take_room(share *s, int64_t n, size_t size) {
+static inline void *take_room(share *s, int64_t n, size_t size) {
     size_t bytes = ((size_t)n * size + 7) & ~(size_t)7;
     chunk *c = s->chunk;
     if (!c || c->bytes - c->used < bytes) c = add_chunk(s, bytes);
@@ -92,15 +92,6 @@ static inline const int64_t *keep(share *s, const int64_t *numbers, int n, const
     for (int i = 0; kept && i < n; i++) kept[i] = numbers[i];
     return kept;
 }
-static inline const int *keep_dims(share *s, const int *dims, int n, const int *before) {
-    int same = 0;
-    while (before && same < n && before[same] == dims[same]) same++;
-    if (before && same == n) return before;
-    int *kept = take_room(s, n, sizeof *kept);
-    for (int i = 0; kept && i < n; i++) kept[i] = dims[i];
-    return kept;
-}
-
 static rsh_status grow(transfers *list) {
     int64_t room = rshi_max(4, (list->room < MANY ? 4 : 16) * list->room);
     rsh_transfer *at = rshi_alloc_data((size_t)room * sizeof *at, false);
@@ -113,43 +104,39 @@ static rsh_status grow(transfers *list) {
 
 /* ---- one edge ---- */
 
-/* Neighbours differ in where they are, seldom in how much they have. */
-static inline bool has_loops_of_before(const share *s, int ndim) {
-    if (!s->loops.number || ndim != s->loops.ndim) return false;
-    for (int d = 0; d < ndim; d++)
-        if (s->at[d]->count != s->loops.rounds[d][0] || s->at[d]->len != s->loops.rounds[d][1]) return false;
-    return true;
-}
-
-static rsh_status make_loops(share *s, int ndim) {
-    int64_t n[RSH_MAX_LOOPS];
-    int dim[RSH_MAX_LOOPS], loops = 0, before = s->loops.number ? s->loops.n : -1;
-    s->loops.count = 1;
-    s->loops.repeats = false;
-    for (int d = 0; d < ndim; d++) {
-        s->loops.repeats |= s->at[d]->count > 1;
-        s->loops.rounds[d][0] = s->at[d]->count, s->loops.rounds[d][1] = s->at[d]->len;
-        for (int i = 0; i < 2; i++) {
-            s->loops.count *= s->loops.rounds[d][i];
-            if (s->loops.rounds[d][i] == 1) continue;
-            dim[loops] = d;
-            n[loops++] = s->loops.rounds[d][i];
-        }
-    }
-    s->loops.rounds_kept = keep(s, n, loops, loops == before ? s->loops.rounds_kept : NULL);
-    s->loops.dim_kept = keep_dims(s, dim, loops, loops == before ? s->loops.dim_kept : NULL);
-    s->loops.ndim = ndim, s->loops.n = loops;
+/* The dims that loops run over: those of the transfer before, where they are the same. */
+static rsh_status make_dims(share *s, int ndim, unsigned loops) {
+    int dim[RSH_MAX_LOOPS], n = 0;
+    for (int i = 0; i < 2 * ndim; i++)
+        if (loops >> i & 1) dim[n++] = i / 2;
+    int *kept = take_room(s, n, sizeof *kept);
+    if (!kept) return rshi_nomem();
+    for (int i = 0; i < n; i++) kept[i] = dim[i];
+    s->loops.dim = kept, s->loops.n = n;
+    s->loops.which = loops;
     s->loops.number++;
-    return s->loops.rounds_kept && s->loops.dim_kept ? RSH_OK : rshi_nomem();
+    return RSH_OK;
 }
 
+/* A dim has a loop over blocks and one over the indices of a block, where these are several. */
 static inline rsh_status set_loops(share *s, rsh_transfer *t) {
-    if (!has_loops_of_before(s, t->ndim)) RSH_TRY(make_loops(s, t->ndim));
-    t->nloops = s->loops.n;
-    t->count = s->loops.count;
-    t->n = s->loops.rounds_kept;
-    t->dim = s->loops.dim_kept;
-    return RSH_OK;
+    int64_t n[RSH_MAX_LOOPS], count = 1;
+    unsigned which = 0;
+    int loops = 0;
+    for (int d = 0; d < t->ndim; d++) {
+        const rshi_run *r = s->at[d];
+        if (r->count > 1) n[loops++] = r->count, count *= r->count, which |= 1u << 2 * d;
+        if (r->len > 1) n[loops++] = r->len, count *= r->len, which |= 2u << 2 * d;
+    }
+    bool known = s->loops.number && which == s->loops.which;
+    if (!known) RSH_TRY(make_dims(s, t->ndim, which));
+    s->loops.rounds = keep(s, n, loops, known ? s->loops.rounds : NULL);
+    s->loops.repeats = which & 0x55555555u;
+    t->nloops = loops;
+    t->count = count;
+    t->n = s->loops.rounds;
+    t->dim = s->loops.dim;
+    return s->loops.rounds ? RSH_OK : rshi_nomem();
 }
 
 /* The first index of the end before is this one, too, or a new one. */
@@ -353,7 +340,7 @@ static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     rshi_run run;
     if (a->count != 1 || b->count != 1) return add_whole(s, e);
     if (!rshi_range_overlap(a, b, e->lo[d], e->hi[d], &run)) return RSH_OK;
-    if (run.len != s->loops.rounds[d][1] || s->before != list_of(s, e)) return add_whole(s, e);
+    if (run.len != s->met[d].one.len || s->before != list_of(s, e)) return add_whole(s, e);
     return add_like_before(s, e, &run);
 }
 

@@ -4,7 +4,7 @@
 
 rsh_status rshi_direct_edge(const rshi_region *r) { return rshi_region_from_sources(r, r->whole.turn); }
 
-bool rshi_piece_goes_directly(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *b) {
+bool rshi_goes_directly(const rsh_plan *p, const rshi_pair *pair, int64_t holders) {
     if (pair->irregular || pair->spread || pair->reduce || pair->slice) return false;
-    return !rshi_pair_relays(p, pair) || rshi_piece_holders(pair->to, b) == 1;
+    return holders == 1 || !rshi_pair_relays(p, pair);
 }
