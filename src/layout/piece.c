@@ -132,13 +132,19 @@ static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset) {
     return RSH_OK;
 }
 
+/* Has the stripe any index in [lo, hi)? */
+static bool meets(const rshi_stripe *s, int64_t lo, int64_t hi) {
+    if (s->count == 1) return s->lo < hi && s->lo + s->last > lo;
+    return rshi_stripe_before(s, hi) > rshi_stripe_before(s, lo);
+}
+
 /* The local box where every dim is one range: one piece. */
 static rsh_status push_plain_box(rshi_flattening *f) {
     int64_t offset = -f->first;
     for (int d = 0; d < f->l->desc.ndim; d++) {
         int64_t lo = f->whole[d].lo + f->lo[d], hi = f->whole[d].lo + f->hi[d];
         f->p.set[d] = rshi_stripe_range(lo, hi);
-        if (f->query && !rshi_stripe_common(&f->p.set[d], &f->query[d], lo, hi)) return RSH_OK;
+        if (f->query && !meets(&f->query[d], lo, hi)) return RSH_OK;
         offset += f->lo[d] * f->step[d];
     }
     f->p.at[0] = offset;
@@ -308,7 +314,7 @@ static int64_t holder_position(const rsh_layout *l, const rshi_piece *p, int64_t
 }
 
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j) {
-    return position_with(l, position_with(l, 0, rshi_layout_free_axes(l), j), l->partial, i);
+    return position_with(l, 0, l->partial, i) + (j ? position_with(l, 0, rshi_layout_free_axes(l), j) : 0);
 }
 
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position) {

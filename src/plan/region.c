@@ -135,10 +135,11 @@ static rsh_status list_ranks(const rshi_region *r, rshi_edge *e) {
     if (!rank) return RSH_ENOMEM;
     *src = *r->a;
     e->src = e->with = src, e->src_rank = rank;
-    if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &near));
+    bool replicas = rshi_layout_holders(from) > 1;
+    if (replicas) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &near));
     for (int64_t i = 0; i < e->nsrc; i++) {
         at.position = r->a->position + rshi_layout_copy_offset(from, i, 0);
-        int64_t holder = rshi_serving_far_or_near(r->p, r->pair, &near, &at, r->b->rank, e->turn);
+        int64_t holder = replicas ? rshi_serving_far_or_near(r->p, r->pair, &near, &at, r->b->rank, e->turn) : 0;
         if (holder) at.position = r->a->position + rshi_layout_copy_offset(from, i, holder);
         rank[i] = rshi_layout_rank_at(from, at.position);
     }

@@ -9,6 +9,7 @@
 
 #define FIRST_CHUNK ((size_t)1 << 10) /* bytes; chunks double from there */
 #define LARGEST_CHUNK ((size_t)1 << 21)
+#define EVERY_OTHER_BIT 0x5555u
 #define MANY ((int64_t)1 << 14)       /* transfers: an array of these is mapped, and what stays unused never touched */
 
 /* Memory that never moves, for ends and numbers. */
@@ -52,7 +53,6 @@ typedef struct share {
         int64_t number;               /* counts what `which` has been; 0: there are none yet */
         unsigned which;               /* two bits a dim: a loop over blocks, and over those of a block */
         bool repeats;                 /* one of them runs over blocks, whose distance is in the run */
-        int n;
         const int *dim;
         const int64_t *rounds;
     } loops;
@@ -83,15 +83,25 @@ static inline void *take_room(share *s, int64_t n, size_t size) {
     return c->at + c->used - bytes;
 }
 
-/* A copy of n numbers that stays, or `before` where those are the same. */
-static inline const int64_t *keep(share *s, const int64_t *numbers, int n, const int64_t *before) {
+/* Where numbers may be written: there is room for those of a transfer (make_room). */
+static inline int64_t *next_numbers(share *s) { return (int64_t *)(s->chunk->at + s->chunk->used); }
+
+/* n numbers that were written there: they stay, unless they are those of `before`. */
+static inline const int64_t *keep(share *s, const int64_t *written, int n, const int64_t *before) {
     int same = 0;
-    while (before && same < n && before[same] == numbers[same]) same++;
+    while (before && same < n && before[same] == written[same]) same++;
     if (before && same == n) return before;
-    int64_t *kept = take_room(s, n, sizeof *kept);
-    for (int i = 0; kept && i < n; i++) kept[i] = numbers[i];
-    return kept;
+    s->chunk->used += (size_t)n * sizeof *written;
+    return written;
 }
+
+/* Room for all numbers that a transfer may have. */
+#define MOST_NUMBERS (RSH_MAX_LOOPS * (2 * sizeof(int64_t) + sizeof(int)) + RSH_MAX_NDIM * sizeof(int64_t))
+static inline rsh_status make_room(share *s) {
+    if (s->chunk && s->chunk->bytes - s->chunk->used >= MOST_NUMBERS) return RSH_OK;
+    return add_chunk(s, MOST_NUMBERS) ? RSH_OK : rshi_nomem();
+}
+
 static rsh_status grow(transfers *list) {
     int64_t room = rshi_max(4, (list->room < MANY ? 4 : 16) * list->room);
     rsh_transfer *at = rshi_alloc_data((size_t)room * sizeof *at, false);
@@ -104,23 +114,21 @@ static rsh_status grow(transfers *list) {
 
 /* ---- one edge ---- */
 
-/* The dims that loops run over: those of the transfer before, where they are the same. */
-static rsh_status make_dims(share *s, int ndim, unsigned loops) {
-    int dim[RSH_MAX_LOOPS], n = 0;
+/* Other loops than those of the transfer before: the dims that they run over. */
+static void make_dims(share *s, int ndim, unsigned loops) {
+    int *dim = (int *)next_numbers(s), n = 0;
     for (int i = 0; i < 2 * ndim; i++)
         if (loops >> i & 1) dim[n++] = i / 2;
-    int *kept = take_room(s, n, sizeof *kept);
-    if (!kept) return rshi_nomem();
-    for (int i = 0; i < n; i++) kept[i] = dim[i];
-    s->loops.dim = kept, s->loops.n = n;
+    keep(s, next_numbers(s), (n + 1) / 2, NULL);
+    s->loops.dim = dim;
     s->loops.which = loops;
+    s->loops.repeats = loops & EVERY_OTHER_BIT;
     s->loops.number++;
-    return RSH_OK;
 }
 
 /* A dim has a loop over blocks and one over the indices of a block, where these are several. */
-static inline rsh_status set_loops(share *s, rsh_transfer *t) {
-    int64_t n[RSH_MAX_LOOPS], count = 1;
+static inline void set_loops(share *s, rsh_transfer *t) {
+    int64_t *n = next_numbers(s), count = 1;
     unsigned which = 0;
     int loops = 0;
     for (int d = 0; d < t->ndim; d++) {
@@ -129,37 +137,30 @@ static inline rsh_status set_loops(share *s, rsh_transfer *t) {
         if (r->len > 1) n[loops++] = r->len, count *= r->len, which |= 2u << 2 * d;
     }
     bool known = s->loops.number && which == s->loops.which;
-    if (!known) RSH_TRY(make_dims(s, t->ndim, which));
     s->loops.rounds = keep(s, n, loops, known ? s->loops.rounds : NULL);
-    s->loops.repeats = which & 0x55555555u;
+    if (!known) make_dims(s, t->ndim, which);
     t->nloops = loops;
     t->count = count;
     t->n = s->loops.rounds;
     t->dim = s->loops.dim;
-    return s->loops.rounds ? RSH_OK : rshi_nomem();
 }
 
 /* The first index of the end before is this one, too, or a new one. */
-static inline rsh_status set_first(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
-    int64_t first[RSH_MAX_NDIM];
+static inline void set_first(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
+    int64_t *first = next_numbers(s);
     int n = p->flat ? 1 : ndim;
-    bool same = like->ndim == n && like->first;
-    first[0] = p->at[0];
-    for (int d = 0; d < ndim; d++) {
-        int64_t i = by_dst ? s->at[d]->ib : s->at[d]->ia;
-        if (p->flat)
-            first[0] += i * p->step[d];
-        else
-            first[d] = p->at[d] + i;
+    if (p->flat) {
+        first[0] = p->at[0];
+        for (int d = 0; d < ndim; d++) first[0] += (by_dst ? s->at[d]->ib : s->at[d]->ia) * p->step[d];
+    } else {
+        for (int d = 0; d < ndim; d++) first[d] = p->at[d] + (by_dst ? s->at[d]->ib : s->at[d]->ia);
     }
-    for (int d = 0; d < n && same; d++) same = first[d] == like->first[d];
-    if (same) return RSH_OK;
+    like->first = keep(s, first, n, like->ndim == n ? like->first : NULL);
     like->ndim = n;
-    return (like->first = keep(s, first, n, NULL)) ? RSH_OK : rshi_nomem();
 }
 
-static rsh_status make_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
-    int64_t step[RSH_MAX_LOOPS];
+static void make_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
+    int64_t *step = next_numbers(s);
     int loops = 0;
     for (int d = 0; d < ndim; d++) {
         const rshi_run *r = s->at[d];
@@ -170,22 +171,22 @@ static rsh_status make_steps(share *s, int ndim, const rshi_piece *p, bool by_ds
     like->step = keep(s, step, loops, like->loops == s->loops.number ? like->step : NULL);
     like->flat = p->flat;
     like->loops = s->loops.number;
-    return like->step ? RSH_OK : rshi_nomem();
 }
 
 /* Steps follow from the loops; of a flat part from how the piece lies in it, too, and with blocks from the runs. */
-static inline rsh_status set_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
+static inline void set_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
     bool same = like->loops == s->loops.number && like->flat == p->flat && !s->loops.repeats;
     for (int d = 0; d < ndim && p->flat && same; d++) same = p->step[d] == like->unit[d];
-    return same ? RSH_OK : make_steps(s, ndim, p, by_dst, like);
+    if (!same) make_steps(s, ndim, p, by_dst, like);
 }
 
 /* A piece at the combination of runs at hand; by_dst: its indices are those of the destination piece.  `like`: an end
  * that may have the same numbers; from here on it has those of this end. */
 static inline rsh_status set_end(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like,
                                  rsh_transfer_end *end) {
-    RSH_TRY(set_first(s, ndim, p, by_dst, like));
-    RSH_TRY(set_steps(s, ndim, p, by_dst, like));
+    RSH_TRY(make_room(s));
+    set_first(s, ndim, p, by_dst, like);
+    set_steps(s, ndim, p, by_dst, like);
     end->rank = p->rank;
     end->part = p->part == RSHI_SCRATCH ? 0 : p->part;
     end->in_scratch = p->part == RSHI_SCRATCH;
@@ -234,7 +235,8 @@ static rsh_status add_transfer(share *s, const rshi_edge *e, int ndim) {
     if (list->n == list->room) RSH_TRY(grow(list));
     rsh_transfer *t = &list->at[list->n];
     set_facts(e, ndim, t);
-    RSH_TRY(set_loops(s, t));
+    RSH_TRY(make_room(s));
+    set_loops(s, t);
     RSH_TRY(set_end(s, ndim, e->dst, true, &s->dst, &t->dst));
     t->dst.in_dst = !t->dst.in_scratch;
     RSH_TRY(set_sources(s, e, t));
