@@ -261,7 +261,7 @@ static rsh_status list_tensor(const rsh_plan *p, int64_t tensor, int64_t rank, r
 
 /* All ranks that this rank's destination was made from, forward, ascending. */
 static rsh_status list_origins(const rsh_plan *p, int64_t rank, origins *o) {
-    rshi_rank_edges forward = {0};
+    rshi_rank_edges forward = {.by_region = true};
     rsh_status st = RSH_OK;
     for (int64_t t = 0; t < p->n && !st; t++) st = list_tensor(p, t, rank, &forward, o);
     rshi_rank_edges_free(&forward);

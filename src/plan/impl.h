@@ -8,7 +8,7 @@
 #include "plan/passes.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    7 /* part of every fingerprint: raise it when the same input gives other edges */
+    8 /* part of every fingerprint: raise it when the same input gives other edges */
 
 typedef struct rshi_pair {
     rsh_layout *from, *to; /* owned */
@@ -129,6 +129,8 @@ typedef struct rshi_rank_edges {
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
     struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
     int64_t nseries;                      /* numbers of series that were given out */
+    bool by_region; /* what is passed on inside a node is told region by region, each with the source
+                       piece that it came from; else in stretches */
     bool whole_sends; /* sends have all their sources; else, where contributions are combined in
                          order, this rank only: then a send costs the same however many there are */
     rshi_edge_fn take; /* NULL, or who gets each edge as soon as its region is done: the arrays stay
@@ -350,13 +352,25 @@ typedef struct rshi_relay {
     int64_t n;       /* holders on the node */
     int64_t *holder; /* owned: their numbers, ascending */
     int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
-    int64_t nodes_room, holder_room, at_room;
+    rshi_near *near; /* owned, nnear: what the node holds of the piece */
+    int64_t nnear;
+    bool banded; /* along the dim the piece is one block, and what is near are blocks with all that it
+                    has there, ascending: in between all is far */
+    int64_t nodes_room, holder_room, at_room, near_room;
     int dim;
 } rshi_relay;
 /* Of b's node; kept in `edges` for the next region of the same piece. */
 rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
                            rshi_rank_edges *edges, const rshi_relay **out);
 void rshi_relay_free(rshi_relay *r);
+/* Of a relay that is banded: the next stretch from *lo on, and before `end`, of which the node holds
+ * nothing; false: there is none. */
+bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t *hi);
+/* Which of n holders of destination piece b on `node` fetches its region with source piece a, of
+ * which the node holds nothing?  -1: several do, or a closer look is needed. `most`: for each dim
+ * the most indices that a part of the source has. */
+int64_t rshi_relay_owner(const rsh_plan *p, const rsh_layout *to, const rshi_piece *a,
+                         const rshi_piece *b, int64_t node, int64_t n, const int64_t *most);
 /* Whose turn it is to give to the owner of a range, which is at that position of `to`. */
 int64_t rshi_relay_turn(const rsh_layout *to, int64_t position);
 /* May regions of the pair be relayed? */
@@ -383,6 +397,15 @@ rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece
 
 /* ---- walks ---- */
 
+/* Is what the ranks of the node pass on told in stretches?  Both sides of it ask. */
+bool rshi_relay_in_stretches(const rsh_plan *p, int64_t tensor, const rshi_relay *relay,
+                             const rshi_rank_edges *edges);
+/* Add the edges of such a relay by which b's rank, one of its holders, takes from the other holders
+ * on its node what they fetched; and those by which it gives them what it fetched. */
+rsh_status rshi_relayed_takes(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
+                              const rshi_relay *relay, rshi_rank_edges *edges, rshi_edges *out);
+rsh_status rshi_relayed_gives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
+                              const rshi_relay *relay, rshi_rank_edges *edges, rshi_edges *out);
 /* Add the edges into destination piece b at its rank; b is kept with the edges. */
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
                                rshi_rank_edges *edges, rshi_edges *out);

@@ -47,28 +47,85 @@ static rsh_status receive_series(void *ctx, rshi_series *s) {
     return RSH_OK;
 }
 
-/* ---- */
-
-/* Is b's rank the only one of its node that wants b, if nodes would relay it? */
-static rsh_status is_alone(receiving *r, bool *alone) {
-    const rshi_relay *relay;
-    *alone = false;
-    if (r->pair->irregular || r->pair->spread || r->pair->slice || !rshi_pair_relays(r->p, r->pair)) return RSH_OK;
-    RSH_TRY(rshi_relay_find(r->p, r->tensor, r->b, r->edges, &relay));
-    *alone = relay->n < 2;
-    return RSH_OK;
-}
-
-static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
+static rsh_status search_directly(receiving *r, const rshi_stripe *query) {
     const rsh_layout *from = r->pair->from;
-    bool directly = rshi_goes_directly(r->p, r->pair, rshi_piece_holders(r->pair->to, r->b));
-    if (!directly) RSH_TRY(is_alone(r, &directly));
-    if (!directly) return rshi_layout_search(from, query, receive_from, r);
     rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
     if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &r->near));
     rsh_status st = rshi_layout_search_series(from, query, receive_series, r);
     rshi_vicinity_free(&r->near);
     return st;
+}
+
+/* ---- relayed ---- */
+
+/* Pieces of which b's node has nothing. */
+static rsh_status receive_far_series(void *ctx, rshi_series *s) {
+    receiving *r = ctx;
+    rshi_edge_begin_series(&r->e, s, r->edges);
+    for (int64_t i = 0; i < s->n; i++)
+        if (!rshi_vicinity_may_have(&r->near, rshi_series_position(s, i)))
+            RSH_TRY(receive_directly(r, rshi_series_choose(s, i)));
+    return RSH_OK;
+}
+
+/* What lies in the range of b that its rank fetches for its node. */
+static rsh_status receive_own_range(receiving *r, const rshi_relay *relay) {
+    const rsh_layout *to = r->pair->to;
+    int64_t me = rshi_piece_holder_index(to, r->b, r->b->rank), i = 0;
+    rshi_stripe query[RSH_MAX_NDIM];
+    while (relay->holder[i] != me) i++;
+    for (int d = 0; d < rsh_layout_ndim(to); d++) query[d] = r->b->set[d];
+    query[relay->dim] = rshi_stripe_range(relay->at[i], relay->at[i + 1]);
+    rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
+    r->e.turn = rshi_relay_turn(to, rshi_layout_position(to, r->b->rank));
+    r->e.lo[relay->dim] = relay->at[i], r->e.hi[relay->dim] = relay->at[i + 1];
+    return rshi_layout_search_series(r->pair->from, query, receive_far_series, r);
+}
+
+/* What ranks of b's node hold, each part once. */
+static rsh_status receive_near(receiving *r) {
+    const rsh_layout *from = r->pair->from;
+    rsh_status st = RSH_OK;
+    for (int64_t k = 0; k < r->near.n && !st; k++) {
+        rshi_piece *list = NULL;
+        int64_t n = 0;
+        if (k && r->near.first[k] == r->near.first[k - 1]) continue;
+        st = rshi_layout_pieces(from, rshi_layout_rank_at(from, r->near.first[k]), &list, &n);
+        for (int64_t i = 0; i < n && !st; i++)
+            if (rshi_pieces_common(from, &list[i], r->b)) st = receive_from(r, &list[i]);
+        rshi_free(list);
+    }
+    return st;
+}
+
+static rsh_status receive_relayed(receiving *r, const rshi_relay *relay) {
+    rshi_kept mark = rshi_pieces_end(r->edges);
+    rsh_status st = rshi_vicinity_find(r->p, r->pair->from, r->b->rank, &r->near);
+    if (!st) st = receive_own_range(r, relay);
+    if (!st) st = rshi_relayed_takes(r->p, r->tensor, r->b, relay, r->edges, r->out);
+    if (!st && r->out == &r->edges->receives) st = rshi_edges_hand_over(r->edges, r->out, mark);
+    if (!st) st = receive_near(r);
+    rshi_vicinity_free(&r->near);
+    return st;
+}
+
+/* ---- */
+
+/* Among the ways that a region may take, is being relayed the only one beside the direct one? */
+static bool may_only_relay(const receiving *r) {
+    return !r->pair->irregular && !r->pair->spread && !r->pair->slice && rshi_pair_relays(r->p, r->pair);
+}
+
+static rsh_status search_sources(receiving *r, const rshi_stripe *query) {
+    const rsh_layout *from = r->pair->from;
+    const rshi_relay *relay;
+    if (rshi_goes_directly(r->p, r->pair, rshi_piece_holders(r->pair->to, r->b))) return search_directly(r, query);
+    if (may_only_relay(r)) {
+        RSH_TRY(rshi_relay_find(r->p, r->tensor, r->b, r->edges, &relay));
+        if (relay->n < 2) return search_directly(r, query);
+        if (rshi_relay_in_stretches(r->p, r->tensor, relay, r->edges)) return receive_relayed(r, relay);
+    }
+    return rshi_layout_search(from, query, receive_from, r);
 }
 
 static receiving receiving_of(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
@@ -131,6 +188,7 @@ rsh_status rshi_plan_receives_in(const rsh_plan *p, int64_t rank, const rshi_str
     int64_t n = 0;
     rshi_rank_edges_clear(s);
     s->rank = rank;
+    s->by_region = true;
     rsh_status st = rshi_layout_pieces(p->pair[0].to, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
         const rshi_piece *b = rshi_piece_keep(s, &list[i]);

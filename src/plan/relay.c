@@ -25,17 +25,30 @@ typedef struct nearby {
     const rshi_piece *b;
     int dim;
     bool groups;      /* ranks hold the same part or nothing in common: parts are told apart by their numbers */
-    rshi_near *near;  /* owned */
-    rshi_piece *seen; /* owned: without groups, the same pieces, at their first holders */
-    int64_t n, room, seen_room;
+    rshi_relay *relay; /* gets what is near */
+    rshi_piece *seen; /* owned: without groups, the pieces that were looked at, at their first holders */
+    int64_t nseen, seen_room;
     int64_t *group; /* owned: parts, with their partial positions, that were looked at */
     int64_t ngroups, groups_room;
 } nearby;
 
 static bool is_seen(const nearby *w, const rshi_piece *a) {
-    for (int64_t i = 0; i < w->n; i++)
+    for (int64_t i = 0; i < w->nseen; i++)
         if (w->seen[i].position == a->position && rshi_same_start(w->from, &w->seen[i], a)) return true;
     return false;
+}
+
+#define FEW_BLOCKS 16 /* a stripe of so many is near block by block */
+
+static rsh_status add_near(rshi_relay *r, const rshi_stripe *along, int64_t across) {
+    bool few = along->count <= FEW_BLOCKS;
+    RSH_TRY(RSHI_GROW(r->near, r->nnear + (few ? along->count : 1), &r->near_room));
+    if (!few) r->near[r->nnear++] = (rshi_near){*along, across};
+    for (int64_t j = 0; j < along->count && few; j++) {
+        int64_t lo = along->lo + j * along->stride, len = j == along->count - 1 ? along->last : along->len;
+        r->near[r->nnear++] = (rshi_near){rshi_stripe_range(lo, lo + len), across};
+    }
+    return RSH_OK;
 }
 
 static rsh_status add_piece(nearby *w, const rshi_piece *piece) {
@@ -50,12 +63,10 @@ static rsh_status add_piece(nearby *w, const rshi_piece *piece) {
     if (!w->groups) {
         rshi_piece_at_holder(w->from, piece, 0, &a);
         if (is_seen(w, &a)) return RSH_OK;
-        RSH_TRY(RSHI_GROW(w->seen, w->n + 1, &w->seen_room));
-        w->seen[w->n] = a;
+        RSH_TRY(RSHI_GROW(w->seen, w->nseen + 1, &w->seen_room));
+        w->seen[w->nseen++] = a;
     }
-    RSH_TRY(RSHI_GROW(w->near, w->n + 1, &w->room));
-    w->near[w->n++] = (rshi_near){piece->set[w->dim], across};
-    return RSH_OK;
+    return add_near(w->relay, &piece->set[w->dim], across);
 }
 
 /* Was another holder of the same part looked at? */
@@ -91,6 +102,7 @@ void rshi_relay_free(rshi_relay *r) {
     rshi_free(r->nodes);
     rshi_free(r->holder);
     rshi_free(r->at);
+    rshi_free(r->near);
     rshi_free(r);
 }
 
@@ -120,24 +132,84 @@ static rsh_status list_holders(const rsh_plan *p, int64_t k, int64_t node, rshi_
     return RSH_OK;
 }
 
+static int by_start(const void *a, const void *b) {
+    const rshi_near *x = a, *y = b;
+    return (x->along.lo > y->along.lo) - (x->along.lo < y->along.lo);
+}
+
+/* Sorts what is near. */
+static bool is_banded(rshi_relay *r, int64_t across) {
+    if (r->b.set[r->dim].count != 1) return false;
+    for (int64_t i = 0; i < r->nnear; i++)
+        if (r->near[i].along.count != 1 || r->near[i].across != across) return false;
+    if (r->nnear) qsort(r->near, (size_t)r->nnear, sizeof *r->near, by_start);
+    return true;
+}
+
 static rsh_status cut(const rsh_plan *p, int64_t node, rshi_relay *r) {
     rshi_crew c = rshi_plan_crew(p, node);
-    nearby w = {.from = p->pair[r->tensor].from, .b = &r->b};
+    nearby w = {.from = p->pair[r->tensor].from, .b = &r->b, .relay = r};
     const rsh_layout *to = p->pair[r->tensor].to;
     int64_t across = 1;
-    rsh_status st = RSH_OK;
     w.groups = rshi_layout_has_groups(w.from);
     w.dim = r->dim = rshi_piece_longest_dim(to, &r->b);
     for (int d = 0; d < rsh_layout_ndim(to); d++)
         if (d != r->dim) across *= rshi_stripe_size(&r->b.set[d]);
-    st = RSHI_GROW(r->at, r->n + 1, &r->at_room);
+    r->nnear = 0;
+    rsh_status st = RSHI_GROW(r->at, r->n + 1, &r->at_room);
     for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, p->rank[rshi_crew_ordinal(&c, i)]);
-    if (!st) st = rshi_far_cuts(&r->b.set[r->dim], across, w.near, w.n, r->n, r->at);
-    rshi_free(w.near);
+    if (!st) r->banded = is_banded(r, across);
+    if (!st) st = rshi_far_cuts(&r->b.set[r->dim], across, r->near, r->nnear, r->n, r->at);
     rshi_free(w.seen);
     rshi_free(w.group);
     return st;
 }
+
+bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t *hi) {
+    int64_t first = 0, last = r->nnear; /* the first that ends behind *lo */
+    while (first < last) {
+        int64_t mid = first + (last - first) / 2;
+        if (rshi_stripe_end(&r->near[mid].along) <= *lo)
+            first = mid + 1;
+        else
+            last = mid;
+    }
+    for (; first < r->nnear && r->near[first].along.lo <= *lo; first++) *lo = rshi_stripe_end(&r->near[first].along);
+    *hi = first < r->nnear ? rshi_min(end, r->near[first].along.lo) : end;
+    return *lo < end;
+}
+
+/* ---- whose range a region lies in ---- */
+
+/* The slice of n of `far` elements that begins at element i or is the last to begin before; -1: slices are empty. */
+static int64_t slice_of(int64_t far, int64_t n, int64_t i) {
+    int64_t each = far / n, longer = far % n;
+    if (!each || i < 0) return each ? 0 : -1;
+    int64_t slice = i < longer * (each + 1) ? i / (each + 1) : longer + (i - longer * (each + 1)) / each;
+    return rshi_min(slice, n - 1);
+}
+
+/* How many of b's elements the node holds is not counted: between none and what its ranks could hold at most, it often
+ * makes no difference. */
+int64_t rshi_relay_owner(const rsh_plan *p, const rsh_layout *to, const rshi_piece *a, const rshi_piece *b,
+                         int64_t node, int64_t n, const int64_t *most) {
+    int dim = rshi_piece_longest_dim(to, b);
+    const rshi_stripe *along = &b->set[dim];
+    int64_t total = 1, near = rshi_plan_crew(p, node).n;
+    for (int d = 0; d < rsh_layout_ndim(to); d++) {
+        int64_t size = rshi_stripe_size(&b->set[d]);
+        total *= size;
+        near = rshi_mul_most(near, rshi_min(size, most[d]));
+    }
+    near = rshi_min(near, total);
+    int64_t across = total / rshi_stripe_size(along), lo = rshi_max(a->set[dim].lo, along->lo),
+            last = rshi_min(rshi_stripe_end(&a->set[dim]), rshi_stripe_end(along)) - 1;
+    int64_t first_owner = slice_of(total, n, across * rshi_stripe_before(along, lo) - near),
+            last_owner = slice_of(total - near, n, across * rshi_stripe_before(along, last));
+    return first_owner == last_owner ? first_owner : -1;
+}
+
+/* ---- */
 
 static bool is_for(const rshi_relay *r, int64_t tensor, const rsh_layout *to, const rshi_piece *first) {
     return r->tensor == tensor && r->b.position == first->position && rshi_same_start(to, &r->b, first);

@@ -239,6 +239,11 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
     int64_t n = relay->n, me = rshi_piece_holder_index(pair->to, b, b->rank), i = 0;
     while (i < n && relay->holder[i] != me) i++;
     if (n < 2 || relay->at[i] >= relay->at[i + 1]) return RSH_OK;
+    if (rshi_relay_in_stretches(p, tensor, relay, s)) {
+        rshi_kept mark = rshi_pieces_end(s);
+        RSH_TRY(rshi_relayed_gives(p, tensor, b, relay, s, &s->sends));
+        return rshi_edges_hand_over(s, &s->sends, mark);
+    }
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) query[d] = b->set[d];
     if (query[relay->dim].count == 1) query[relay->dim] = rshi_stripe_range(relay->at[i], relay->at[i + 1]);
     for (int64_t k = 0; k < n; k++) {
