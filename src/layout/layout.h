@@ -94,8 +94,8 @@ typedef struct rshi_series {
     int dim;
     int64_t n;
     const int64_t *coordinate; /* n of them, along the dim; NULL: `piece` is the only one */
-    int64_t base, step; /* piece i is at position base + step * coordinate[i]; step 0: that has to
-                           be looked up */
+    int64_t base, step; /* piece i is at position base + step * coordinate[i], the only one at `base`;
+                           step 0: that has to be looked up */
     struct rshi_cut_walk *walk; /* one for each segment of the dim */
 } rshi_series;
 typedef rsh_status (*rshi_series_fn)(void *ctx, rshi_series *s);
@@ -153,6 +153,8 @@ rshi_layout_cut_step(const rsh_layout *l, int dim,
                      int64_t k); /* its share of the position: the sum of coordinate * axis step */
 unsigned rshi_layout_free_axes(const rsh_layout *l); /* neither cut nor partial */
 int64_t rshi_layout_positions(const rsh_layout *l);
+/* As many indices of the dim as a part holds at most, or more. */
+int64_t rshi_layout_most_along(const rsh_layout *l, int dim);
 bool rshi_axis_can_be(const char *name); /* can the notation spell it as the name of an axis? */
 int64_t rshi_layout_axis_size(const rsh_layout *l, int axis);
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);

@@ -155,7 +155,7 @@ typedef struct search {
 
 /* A piece that is alone in its series. */
 static rsh_status hand_out(search *s, rshi_piece *p) {
-    rshi_series one = {.l = s->l, .piece = p, .n = 1};
+    rshi_series one = {.l = s->l, .piece = p, .n = 1, .base = p->position};
     return s->fn(s->ctx, &one);
 }
 

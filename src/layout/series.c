@@ -28,7 +28,7 @@ static const rshi_resolved_segment *segment_of(const rshi_series *s) {
 }
 
 int64_t rshi_series_position(const rshi_series *s, int64_t i) {
-    if (!s->coordinate) return s->piece->position;
+    if (!s->coordinate) return s->base;
     if (s->step) return s->base + s->step * s->coordinate[i];
     return s->base + rshi_cut_position(s->l, &segment_of(s)->cut, s->coordinate[i]);
 }
@@ -47,7 +47,12 @@ static int64_t start_of(const rshi_series *s, int64_t k) {
 
 const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
     rshi_piece *p = s->piece;
-    if (!s->coordinate) return p;
+    if (!s->coordinate && p->position == s->base) return p;
+    if (!s->coordinate) { /* it was moved to another holder */
+        p->position = s->base;
+        p->rank = rshi_layout_rank_at(s->l, s->base);
+        return p;
+    }
     int64_t k = s->coordinate[i];
     p->position = rshi_series_position(s, i);
     p->rank = rshi_layout_rank_at(s->l, p->position);

@@ -17,6 +17,7 @@ typedef struct rshi_pair {
     bool fill_others; /* positions of `to` other than 0 along its partial axes get the identity */
     int64_t contributions; /* partial positions that are combined; 1 for copies */
     int64_t wire_size;
+    int64_t most[RSH_MAX_NDIM]; /* indices of each dim that a part of `from` holds at most */
     bool by_node; /* nodes combine their contributions before they exchange anything */
     bool irregular;        /* see rshi_layout_irregular(from) */
     bool slice;            /* cut what several replicas could send */
@@ -219,6 +220,8 @@ void rshi_server_free(rshi_server *s);
  * directly? */
 bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
                  int64_t position);
+/* The same for the turn of a rank on whose node nobody holds the piece. */
+bool rshi_serves_far(const rshi_server *s, int64_t turn);
 /* Could it send to `rank`, which may be relayed to?  A quick answer: false only where another rank
  * serves it. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
@@ -366,11 +369,18 @@ void rshi_relay_free(rshi_relay *r);
 /* Of a relay that is banded: the next stretch from *lo on, and before `end`, of which the node holds
  * nothing; false: there is none. */
 bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t *hi);
-/* Which of n holders of destination piece b on `node` fetches its region with source piece a, of
- * which the node holds nothing?  -1: several do, or a closer look is needed. `most`: for each dim
- * the most indices that a part of the source has. */
-int64_t rshi_relay_owner(const rsh_plan *p, const rsh_layout *to, const rshi_piece *a,
-                         const rshi_piece *b, int64_t node, int64_t n, const int64_t *most);
+/* Could the ranks of a node, so many, hold so little of a destination piece with these sets that its
+ * ranges are cut evenly, whatever they do hold? */
+bool rshi_relay_is_even(const rshi_pair *pair, const rshi_stripe *b, int64_t ranks);
+/* The holders, of n on a node, that then fetch the region of source piece a and destination piece b:
+ * from number `first` to `last`.  Range i begins at index rshi_relay_even_cut of the dim. */
+typedef struct rshi_owners {
+    int dim;
+    int64_t first, last;
+} rshi_owners;
+rshi_owners rshi_relay_even_owners(const rsh_layout *to, const rshi_piece *a, const rshi_piece *b,
+                                   int64_t n);
+int64_t rshi_relay_even_cut(const rsh_layout *to, const rshi_piece *b, int64_t n, int64_t i);
 /* Whose turn it is to give to the owner of a range, which is at that position of `to`. */
 int64_t rshi_relay_turn(const rsh_layout *to, int64_t position);
 /* May regions of the pair be relayed? */

@@ -252,7 +252,8 @@ static rsh_status cut_cells(rshi_sums *s, int64_t i, int64_t count) {
         int64_t across = 1;
         for (int d = 0; d < s->ndim; d++)
             if (d != dim) across *= rshi_stripe_size(&cell[d]);
-        RSH_TRY(list_near(s, cell, dim, &n));
+        n = 0;
+        if (!rshi_relay_is_even(s->pair, cell, s->crew.n)) RSH_TRY(list_near(s, cell, dim, &n));
         RSH_TRY(RSHI_GROW(s->at, s->nat + count + 1, &s->at_room));
         RSH_TRY(rshi_far_cuts(&cell[dim], across, s->near, n, count, s->at + s->nat));
         s->nat += count + 1;

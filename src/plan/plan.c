@@ -47,6 +47,7 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
     RSH_TRY(settle_partials(pair));
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     pair->wire_size = pair->reduce ? e : rshi_min(e, f);
+    for (int d = 0; d < rsh_layout_ndim(pair->from); d++) pair->most[d] = rshi_layout_most_along(pair->from, d);
     pair->irregular = rshi_layout_irregular(from);
     return RSH_OK;
 }

@@ -1,7 +1,9 @@
 /* Relay: how the ranks of a node that hold a destination piece divide among them what they must fetch.
  *
  * The piece is cut along its longest dim into one range for each of them, so that each fetches equally much of what no
- * rank of the node holds (far_cuts.c).  What is near follows from the source pieces of the node's ranks. */
+ * rank of the node holds (far_cuts.c).  What is near follows from the source pieces of the node's ranks.  Where these
+ * cannot hold much of the piece, it is cut evenly: then a source knows who fetches from it without looking at what
+ * every node holds. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -159,7 +161,8 @@ static rsh_status cut(const rsh_plan *p, int64_t node, rshi_relay *r) {
     rsh_status st = RSHI_GROW(r->at, r->n + 1, &r->at_room);
     for (int64_t i = 0; i < c.n && !st; i++) st = add_rank(&w, p->rank[rshi_crew_ordinal(&c, i)]);
     if (!st) r->banded = is_banded(r, across);
-    if (!st) st = rshi_far_cuts(&r->b.set[r->dim], across, r->near, r->nnear, r->n, r->at);
+    bool even = rshi_relay_is_even(&p->pair[r->tensor], r->b.set, c.n);
+    if (!st) st = rshi_far_cuts(&r->b.set[r->dim], across, r->near, even ? 0 : r->nnear, r->n, r->at);
     rshi_free(w.seen);
     rshi_free(w.group);
     return st;
@@ -179,34 +182,54 @@ bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t 
     return *lo < end;
 }
 
-/* ---- whose range a region lies in ---- */
+/* ---- even cuts ---- */
 
-/* The slice of n of `far` elements that begins at element i or is the last to begin before; -1: slices are empty. */
-static int64_t slice_of(int64_t far, int64_t n, int64_t i) {
-    int64_t each = far / n, longer = far % n;
-    if (!each || i < 0) return each ? 0 : -1;
-    int64_t slice = i < longer * (each + 1) ? i / (each + 1) : longer + (i - longer * (each + 1)) / each;
-    return rshi_min(slice, n - 1);
+#define LITTLE 32 /* of so many elements one: then a rank fetches at most 1/31 more than it would by cuts of what is far */
+
+bool rshi_relay_is_even(const rshi_pair *pair, const rshi_stripe *b, int64_t ranks) {
+    int64_t total = 1, near = ranks;
+    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) {
+        int64_t size = rshi_stripe_size(&b[d]);
+        total *= size;
+        near = rshi_mul_most(near, rshi_min(size, pair->most[d]));
+    }
+    return near <= total / LITTLE;
 }
 
-/* How many of b's elements the node holds is not counted: between none and what its ranks could hold at most, it often
- * makes no difference. */
-int64_t rshi_relay_owner(const rsh_plan *p, const rsh_layout *to, const rshi_piece *a, const rshi_piece *b,
-                         int64_t node, int64_t n, const int64_t *most) {
-    int dim = rshi_piece_longest_dim(to, b);
-    const rshi_stripe *along = &b->set[dim];
-    int64_t total = 1, near = rshi_plan_crew(p, node).n;
-    for (int d = 0; d < rsh_layout_ndim(to); d++) {
-        int64_t size = rshi_stripe_size(&b->set[d]);
-        total *= size;
-        near = rshi_mul_most(near, rshi_min(size, most[d]));
-    }
-    near = rshi_min(near, total);
-    int64_t across = total / rshi_stripe_size(along), lo = rshi_max(a->set[dim].lo, along->lo),
-            last = rshi_min(rshi_stripe_end(&a->set[dim]), rshi_stripe_end(along)) - 1;
-    int64_t first_owner = slice_of(total, n, across * rshi_stripe_before(along, lo) - near),
-            last_owner = slice_of(total - near, n, across * rshi_stripe_before(along, last));
-    return first_owner == last_owner ? first_owner : -1;
+/* A piece as elements along its longest dim. */
+typedef struct sliced {
+    int dim;
+    int64_t across, total;
+} sliced;
+
+static sliced slices_of(const rsh_layout *to, const rshi_piece *b) {
+    sliced s = {rshi_piece_longest_dim(to, b), 1, 1};
+    for (int d = 0; d < rsh_layout_ndim(to); d++) s.total *= rshi_stripe_size(&b->set[d]);
+    s.across = s.total / rshi_max(1, rshi_stripe_size(&b->set[s.dim]));
+    return s;
+}
+
+/* The last of n slices of `total` elements that begins at element i or before. */
+static int64_t slice_at(int64_t total, int64_t n, int64_t i) {
+    int64_t each = total / n, longer = total % n, border = longer * (each + 1);
+    if (!each) return i < longer ? i : n - 1;
+    return i < border ? i / (each + 1) : rshi_min(n - 1, longer + (i - border) / each);
+}
+
+rshi_owners rshi_relay_even_owners(const rsh_layout *to, const rshi_piece *a, const rshi_piece *b, int64_t n) {
+    sliced s = slices_of(to, b);
+    const rshi_stripe *x = &a->set[s.dim], *y = &b->set[s.dim];
+    int64_t lo = rshi_max(x->lo, y->lo), last = rshi_min(rshi_stripe_end(x), rshi_stripe_end(y)) - 1;
+    return (rshi_owners){s.dim, slice_at(s.total, n, s.across * rshi_stripe_before(y, lo)),
+                         slice_at(s.total, n, s.across * rshi_stripe_before(y, last))};
+}
+
+/* As rshi_far_cuts has it where nothing is near: the first index before which there are as many elements. */
+int64_t rshi_relay_even_cut(const rsh_layout *to, const rshi_piece *b, int64_t n, int64_t i) {
+    sliced s = slices_of(to, b);
+    int64_t before = rshi_ceil_div(rshi_slice_start(s.total, n, i), s.across);
+    if (i == n) return rshi_stripe_end(&b->set[s.dim]);
+    return before ? rshi_stripe_at(&b->set[s.dim], before - 1) + 1 : b->set[s.dim].lo;
 }
 
 /* ---- */

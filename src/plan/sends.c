@@ -160,26 +160,77 @@ static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
     return RSH_OK;
 }
 
-static bool is_alone(const sending *w, int64_t k) {
-    for (int64_t i = 0; i < w->copies; i++)
-        if (i != k && w->node[i] == w->node[k]) return false;
-    return true;
+/* ---- where nodes may relay ---- */
+
+/* Copies of a piece on one node: how many there are, and the first. */
+typedef struct neighbours {
+    int64_t n, first;
+} neighbours;
+
+static neighbours neighbours_of(const sending *w, int64_t k) {
+    neighbours c = {0, k};
+    for (int64_t i = w->copies - 1; i >= 0; i--)
+        if (w->node[i] == w->node[k]) c.n++, c.first = i;
+    return c;
 }
 
-/* The same where nodes may relay: a copy that is alone on its node takes the piece directly. */
-static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
+/* Copy number k, which takes the piece i of the series directly, if this rank serves it. */
+static rsh_status send_if_served(sending *w, rshi_series *s, int64_t i, int64_t k) {
+    int64_t at = rshi_series_position(s, i) + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+    if (!rshi_serves(w->p, &w->p->pair[w->tensor], &w->from, rank, at)) return RSH_OK;
+    rshi_series_choose(s, i);
+    return send_to_copy(w, s, at, rank);
+}
+
+/* Is the node of copy k, at `position`, one that holds something of this rank's piece? */
+static bool is_near(const sending *w, int64_t k, int64_t position) {
+    if (w->from.close) return w->from.close[position / 64] >> position % 64 & 1;
+    return w->node[k] == rshi_plan_node(w->p, w->edges->rank);
+}
+
+/* Number `owner` of the n copies on the node of copy k fetches its range of piece i. */
+static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int64_t k, int64_t n, const rshi_owners *o,
+                             int64_t owner) {
+    const rshi_piece *b = rshi_series_choose(s, i);
+    int64_t j = k, lo = rshi_relay_even_cut(s->l, b, n, owner), hi = rshi_relay_even_cut(s->l, b, n, owner + 1);
+    for (int64_t left = owner; left || w->node[j] != w->node[k]; j++) left -= w->node[j] == w->node[k];
+    int64_t at = b->position + w->offset[j], series = w->e.series;
+    if (!rshi_serves_far(&w->from, rshi_relay_turn(s->l, at))) return RSH_OK;
+    if (o->first == o->last) return send_to_copy(w, s, at, rshi_layout_rank_at(s->l, at));
+    s->piece->position = at, s->piece->rank = rshi_layout_rank_at(s->l, at);
+    rshi_edge_aim(&w->e, s->piece);
+    w->e.lo[o->dim] = lo, w->e.hi[o->dim] = hi;
+    w->e.series = 0;
+    rsh_status st = rshi_edges_give(w->edges, &w->edges->sends, &w->e);
+    w->e.series = series;
+    return st;
+}
+
+/* The n copies on the node of copy k, the first of them. */
+static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int64_t k, int64_t n) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
+    const rshi_piece *b = rshi_series_choose(s, i);
+    bool even = !is_near(w, k, b->position + w->offset[k]) &&
+                rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->node[k]).n);
+    for (int64_t j = k; j < w->copies && !even; j++)
+        if (w->node[j] == w->node[k]) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
+    if (!even) return RSH_OK;
+    rshi_owners o = rshi_relay_even_owners(s->l, &w->first, b, n);
+    for (int64_t owner = o.first; owner <= o.last; owner++) RSH_TRY(send_range(w, s, i, k, n, &o, owner));
+    return RSH_OK;
+}
+
+/* Piece i of the series; a copy that is alone on its node takes it directly. */
+static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
     int64_t first = rshi_series_position(s, i);
     for (int64_t k = 0; k < w->copies; k++)
         w->node[k] = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, first + w->offset[k]));
     for (int64_t k = 0; k < w->copies; k++) {
-        int64_t at = first + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
-        if (!is_alone(w, k)) {
-            RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), k));
-        } else if (rshi_serves(w->p, pair, &w->from, rank, at)) {
-            rshi_series_choose(s, i);
-            RSH_TRY(send_to_copy(w, s, at, rank));
-        }
+        neighbours c = neighbours_of(w, k);
+        if (c.n == 1)
+            RSH_TRY(send_if_served(w, s, i, k));
+        else if (c.first == k)
+            RSH_TRY(send_to_node(w, s, i, k, c.n));
     }
     return RSH_OK;
 }

@@ -156,6 +156,8 @@ bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s,
     return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
 }
 
+bool rshi_serves_far(const rshi_server *s, int64_t turn) { return number_of(turn, s->holders) == s->index; }
+
 /* With nodes only those of its own are served out of turn. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, int64_t position) {
     if (rank == s->a->rank) return false;
