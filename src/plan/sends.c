@@ -12,14 +12,15 @@ typedef struct sending {
     const rsh_plan *p;
     int64_t tensor;
     rshi_server from; /* this rank, with its source piece */
-    rshi_piece first; /* that piece where others look for it */
+    rshi_piece sought; /* that piece where others look for it */
     rshi_rank_edges *edges;
     rshi_edge e;     /* where regions go directly: the edge into the piece at hand */
     rshi_piece held; /* that piece at one of its holders */
     bool directly, relayed; /* how all destination pieces are sent, if all have copies in the same way */
     int64_t *offset; /* owned: how far each copy is from the first, in positions */
     int64_t copies, room;
-    int64_t node[FEW_COPIES]; /* relayed: where the copies of the piece at hand are */
+    int64_t node[FEW_COPIES]; /* relayed: where the copies of the piece at hand are, */
+    int first[FEW_COPIES], together[FEW_COPIES]; /* the first on the same node, and at that how many there are */
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -44,7 +45,7 @@ static rsh_status send_to(sending *w, const rshi_piece *b, rshi_kept mark) {
     rshi_rank_edges *s = w->edges;
     int64_t first = s->sends.n;
     RSH_TRY(w->p->pair[w->tensor].irregular ? rshi_piece_receives(w->p, w->tensor, b, s, &s->sends)
-                                            : rshi_region_edges(w->p, w->tensor, &w->first, b, s, &s->sends));
+                                            : rshi_region_edges(w->p, w->tensor, &w->sought, b, s, &s->sends));
     keep_mine(s, first, w->from.a, mark);
     return rshi_edges_hand_over(s, &s->sends, mark);
 }
@@ -60,7 +61,7 @@ static rsh_status leaves_it_to_others(sending *w, const rshi_piece *b, bool *lea
     if (rshi_piece_holders(pair->to, b) == 1) return RSH_OK;
     RSH_TRY(rshi_relay_find(w->p, w->tensor, b, w->edges, &relay));
     if (relay->n < 2) return RSH_OK;
-    const rshi_stripe *a = &w->first.set[relay->dim];
+    const rshi_stripe *a = &w->sought.set[relay->dim];
     int64_t holder = rshi_piece_holder_index(pair->to, b, b->rank), i = 0;
     while (relay->holder[i] != holder) i++;
     *leaves = relay->at[i] >= relay->at[i + 1] ||
@@ -162,16 +163,18 @@ static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
 
 /* ---- where nodes may relay ---- */
 
-/* Copies of a piece on one node: how many there are, and the first. */
-typedef struct neighbours {
-    int64_t n, first;
-} neighbours;
-
-static neighbours neighbours_of(const sending *w, int64_t k) {
-    neighbours c = {0, k};
-    for (int64_t i = w->copies - 1; i >= 0; i--)
-        if (w->node[i] == w->node[k]) c.n++, c.first = i;
-    return c;
+/* Which copies of piece i of the series are on the same nodes?  Most follow one another. */
+static void group_copies(sending *w, const rshi_series *s, int64_t i) {
+    int64_t position = rshi_series_position(s, i);
+    for (int k = 0; k < w->copies; k++) {
+        int first = k ? w->first[k - 1] : 0;
+        w->node[k] = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, position + w->offset[k]));
+        if (w->node[first] != w->node[k])
+            for (first = 0; w->node[first] != w->node[k];) first++;
+        w->first[k] = first;
+        w->together[k] = 0;
+        w->together[first]++;
+    }
 }
 
 /* Copy number k, which takes the piece i of the series directly, if this rank serves it. */
@@ -188,15 +191,16 @@ static bool is_near(const sending *w, int64_t k, int64_t position) {
     return w->node[k] == rshi_plan_node(w->p, w->edges->rank);
 }
 
-/* Number `owner` of the n copies on the node of copy k fetches its range of piece i. */
-static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int64_t k, int64_t n, const rshi_owners *o,
-                             int64_t owner) {
+/* Number `owner` of the copies that are together with copy k fetches its range of piece i, which was chosen. */
+static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int k, const rshi_owners *o, int64_t owner) {
+    int64_t n = w->together[k], series = w->e.series, left = owner;
+    int j = k;
+    while (w->first[j] != k || left--) j++;
     const rshi_piece *b = rshi_series_choose(s, i);
-    int64_t j = k, lo = rshi_relay_even_cut(s->l, b, n, owner), hi = rshi_relay_even_cut(s->l, b, n, owner + 1);
-    for (int64_t left = owner; left || w->node[j] != w->node[k]; j++) left -= w->node[j] == w->node[k];
-    int64_t at = b->position + w->offset[j], series = w->e.series;
+    int64_t at = b->position + w->offset[j], lo, hi;
     if (!rshi_serves_far(&w->from, rshi_relay_turn(s->l, at))) return RSH_OK;
     if (o->first == o->last) return send_to_copy(w, s, at, rshi_layout_rank_at(s->l, at));
+    lo = rshi_relay_even_cut(s->l, b, n, owner), hi = rshi_relay_even_cut(s->l, b, n, owner + 1);
     s->piece->position = at, s->piece->rank = rshi_layout_rank_at(s->l, at);
     rshi_edge_aim(&w->e, s->piece);
     w->e.lo[o->dim] = lo, w->e.hi[o->dim] = hi;
@@ -206,31 +210,25 @@ static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int64_t k, i
     return st;
 }
 
-/* The n copies on the node of copy k, the first of them. */
-static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int64_t k, int64_t n) {
-    const rshi_pair *pair = &w->p->pair[w->tensor];
+/* The copies of piece i on the node of copy k, the first of them. */
+static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int k) {
     const rshi_piece *b = rshi_series_choose(s, i);
     bool even = !is_near(w, k, b->position + w->offset[k]) &&
-                rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->node[k]).n);
-    for (int64_t j = k; j < w->copies && !even; j++)
-        if (w->node[j] == w->node[k]) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
+                rshi_relay_is_even(&w->p->pair[w->tensor], b->set, rshi_plan_crew(w->p, w->node[k]).n);
+    for (int j = k; j < w->copies && !even; j++)
+        if (w->first[j] == k) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
     if (!even) return RSH_OK;
-    rshi_owners o = rshi_relay_even_owners(s->l, &w->first, b, n);
-    for (int64_t owner = o.first; owner <= o.last; owner++) RSH_TRY(send_range(w, s, i, k, n, &o, owner));
+    rshi_owners o = rshi_relay_even_owners(s->l, &w->sought, b, w->together[k]);
+    for (int64_t owner = o.first; owner <= o.last; owner++) RSH_TRY(send_range(w, s, i, k, &o, owner));
     return RSH_OK;
 }
 
 /* Piece i of the series; a copy that is alone on its node takes it directly. */
 static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
-    int64_t first = rshi_series_position(s, i);
-    for (int64_t k = 0; k < w->copies; k++)
-        w->node[k] = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, first + w->offset[k]));
-    for (int64_t k = 0; k < w->copies; k++) {
-        neighbours c = neighbours_of(w, k);
-        if (c.n == 1)
-            RSH_TRY(send_if_served(w, s, i, k));
-        else if (c.first == k)
-            RSH_TRY(send_to_node(w, s, i, k, c.n));
+    group_copies(w, s, i);
+    for (int k = 0; k < w->copies; k++) {
+        if (w->first[k] != k) continue;
+        RSH_TRY(w->together[k] == 1 ? send_if_served(w, s, i, k) : send_to_node(w, s, i, k));
     }
     return RSH_OK;
 }
@@ -258,14 +256,14 @@ static rsh_status settle_way(sending *w) {
 
 static rsh_status send_piece(sending *w) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    w->first = *w->from.a;
+    w->sought = *w->from.a;
     if (!pair->irregular) {
-        rshi_piece_at_partial(pair->from, w->from.a, 0, &w->first);
-        rshi_piece_at_holder(pair->from, &w->first, 0, &w->first);
+        rshi_piece_at_partial(pair->from, w->from.a, 0, &w->sought);
+        rshi_piece_at_holder(pair->from, &w->sought, 0, &w->sought);
     }
     rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* `send_directly` aims it */
     RSH_TRY(settle_way(w));
-    return rshi_layout_search_series(pair->to, w->first.set, send_to_series, w);
+    return rshi_layout_search_series(pair->to, w->sought.set, send_to_series, w);
 }
 
 /* One source piece, while those are looked at that lie in what this rank passes on to `b`'s. */
