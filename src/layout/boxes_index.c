@@ -131,6 +131,12 @@ static bool apart(const looking *w, const int64_t *lo, const int64_t *hi) {
     return false;
 }
 
+/* Boxes that lie beside one another are anywhere in the list. */
+#define AHEAD 16
+static void ask_for(const rsh_ranked_box *b) {
+    for (size_t i = 0; i < sizeof *b; i += 64) __builtin_prefetch((const char *)b + i);
+}
+
 static rsh_status look(const looking *w, int64_t node, int64_t from, int64_t to) {
     const int64_t *lo = bounds(w->l, node);
     if (apart(w, lo, lo + w->l->desc.ndim)) return RSH_OK;
@@ -141,6 +147,7 @@ static rsh_status look(const looking *w, int64_t node, int64_t from, int64_t to)
     }
     for (int64_t i = from; i < to; i++) {
         const rsh_box *b = &w->l->desc.boxes[w->l->by_place[i]].box;
+        if (i + AHEAD < w->l->nplaced) ask_for(&w->l->desc.boxes[w->l->by_place[i + AHEAD]]);
         if (!apart(w, b->lo, b->hi)) RSH_TRY(w->fn(w->ctx, w->l->by_place[i]));
     }
     return RSH_OK;

@@ -151,6 +151,7 @@ typedef struct search {
     int open[RSH_MAX_NDIM], nopen; /* dims along which several coordinates meet the query */
     rshi_cut_walk *walk; /* owned: of the segments of the last of these */
     rshi_pieces pieces; /* flat: of the position at hand */
+    rshi_piece box;     /* boxes: the one at hand */
 } search;
 
 /* A piece that is alone in its series. */
@@ -440,11 +441,12 @@ bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p) {
 
 static rsh_status hand_out_box(void *ctx, int64_t b) {
     search *s = ctx;
-    rshi_piece p = {.position = b};
+    rshi_piece *p = &s->box;
+    p->position = b;
     for (int d = 0; d < s->l->desc.ndim; d++)
-        p.set[d] = rshi_stripe_range(s->l->desc.boxes[b].box.lo[d], s->l->desc.boxes[b].box.hi[d]);
-    rshi_piece_at_holder(s->l, &p, 0, &p);
-    return hand_out(s, &p);
+        p->set[d] = rshi_stripe_range(s->l->desc.boxes[b].box.lo[d], s->l->desc.boxes[b].box.hi[d]);
+    rshi_piece_at_holder(s->l, p, 0, p);
+    return hand_out(s, p);
 }
 
 /* ---- */

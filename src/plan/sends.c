@@ -98,12 +98,14 @@ static rsh_status send_directly(sending *w, const rshi_piece *held) {
     return rshi_edges_give(w->edges, &w->edges->sends, &w->e);
 }
 
+/* b is at its first holder. */
 static rsh_status send_directly_to_holder(sending *w, const rshi_piece *b, int64_t j) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    int64_t rank = rshi_piece_holder(pair->to, b, j);
-    if (!rshi_serves(w->p, pair, &w->from, rank, rshi_layout_position(pair->to, rank))) return RSH_OK;
-    rshi_piece_at_holder(pair->to, b, j, &w->held);
-    return send_directly(w, &w->held);
+    int64_t rank = j ? rshi_piece_holder(pair->to, b, j) : b->rank;
+    int64_t position = w->from.holders > 1 ? rshi_layout_position(pair->to, rank) : 0; /* else it does not matter */
+    if (!rshi_serves(w->p, pair, &w->from, rank, position)) return RSH_OK;
+    if (j) rshi_piece_at_holder(pair->to, b, j, &w->held);
+    return send_directly(w, j ? &w->held : b);
 }
 
 /* The partial positions of the destination that get something from this rank: from *first on. */
