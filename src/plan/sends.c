@@ -16,7 +16,7 @@ typedef struct sending {
     rshi_rank_edges *edges;
     rshi_edge e;     /* where regions go directly: the edge into the piece at hand */
     rshi_piece held; /* that piece at one of its holders */
-    bool directly, relayed; /* how all destination pieces are sent, if all have copies in the same way */
+    bool directly, relayed, reduced; /* how all destination pieces are sent, if all have copies in the same way */
     int64_t *offset; /* owned: how far each copy is from the first, in positions */
     int64_t copies, room;
     int64_t node[FEW_COPIES]; /* relayed: where the copies of the piece at hand are, */
@@ -235,12 +235,37 @@ static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
     return RSH_OK;
 }
 
+/* ---- contributions to results that several ranks want ---- */
+
+/* Each copy of piece i combines one slice of it, and gets this rank's contribution to that: a series along the dim that
+ * is cut. */
+static rsh_status send_reduced_piece(sending *w, rshi_series *s, int64_t i) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    const rshi_piece *b = rshi_series_choose(s, i);
+    int64_t first = b->position;
+    int dim = rshi_piece_longest_dim(s->l, b);
+    w->e.series = ++w->edges->nseries, w->e.series_dim = dim;
+    for (int64_t k = 0; k < w->copies; k++) {
+        int64_t at = first + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+        if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
+        s->piece->position = at, s->piece->rank = rank;
+        rshi_edge_aim(&w->e, s->piece);
+        w->e.lo[dim] = rshi_stripe_slice(&b->set[dim], w->copies, k);
+        w->e.hi[dim] = rshi_stripe_slice(&b->set[dim], w->copies, k + 1);
+        if (w->e.lo[dim] < w->e.hi[dim]) RSH_TRY(rshi_edges_give(w->edges, &w->edges->sends, &w->e));
+    }
+    return RSH_OK;
+}
+
+/* ---- */
+
 static rsh_status send_to_series(void *ctx, rshi_series *s) {
     sending *w = ctx;
     rshi_edge_begin_series(&w->e, s, w->edges);
     for (int64_t i = 0; i < s->n; i++)
         RSH_TRY(w->directly  ? send_series_piece(w, s, i)
                 : w->relayed ? send_relayed_piece(w, s, i)
+                : w->reduced ? send_reduced_piece(w, s, i)
                              : send_to_copies(w, rshi_series_choose(s, i)));
     return RSH_OK;
 }
@@ -248,11 +273,13 @@ static rsh_status send_to_series(void *ctx, rshi_series *s) {
 /* Where all destination pieces are sent in the same way, it is settled once. */
 static rsh_status settle_way(sending *w) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    w->directly = w->relayed = false;
+    w->directly = w->relayed = w->reduced = false;
     if (!rshi_layout_has_groups(pair->to) || pair->irregular || pair->slice || pair->spread) return RSH_OK;
     RSH_TRY(list_copies(w, pair->to));
     w->directly = sends_directly(w, rshi_layout_holders(pair->to));
-    w->relayed = rshi_pair_relays(w->p, pair) && w->copies <= FEW_COPIES && rshi_layout_partials(pair->to) == 1;
+    if (rshi_layout_partials(pair->to) > 1) return RSH_OK;
+    w->relayed = rshi_pair_relays(w->p, pair) && w->copies <= FEW_COPIES;
+    w->reduced = pair->reduce && !pair->by_node && !w->edges->whole_sends && rsh_layout_ndim(pair->to);
     return RSH_OK;
 }
 
