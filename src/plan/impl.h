@@ -208,18 +208,19 @@ int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const
 typedef struct rshi_server {
     const rshi_piece *a; /* borrowed */
     int64_t holders, index;
-    uint64_t *close; /* owned, only where several hold the piece and serve in turn: a bit for each
-                        position of the destination whose rank holds it too, or is on a node with one
-                        that does */
+    int64_t looks;   /* how often it was looked up who is near */
+    uint64_t *close; /* owned, NULL until there were many looks: a bit for each position of the
+                        destination whose rank is on a node with a holder of the piece */
 } rshi_server;
-/* RSH_ENOMEM: free it all the same. */
-rsh_status rshi_server_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
-                            rshi_server *s);
+rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a);
 void rshi_server_free(rshi_server *s);
 /* Does it give its piece to `rank`, which stands at `position` of the destination, if that takes it
  * directly? */
-bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
+bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank,
                  int64_t position);
+/* Is a holder of the piece on the node of that rank? */
+bool rshi_server_is_near(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank,
+                         int64_t position);
 /* The same for the turn of a rank on whose node nobody holds the piece. */
 bool rshi_serves_far(const rshi_server *s, int64_t turn);
 /* Could it send to `rank`, which may be relayed to?  A quick answer: false only where another rank

@@ -187,12 +187,6 @@ static rsh_status send_if_served(sending *w, rshi_series *s, int64_t i, int64_t 
     return send_to_copy(w, s, at, rank);
 }
 
-/* Is the node of copy k, at `position`, one that holds something of this rank's piece? */
-static bool is_near(const sending *w, int64_t k, int64_t position) {
-    if (w->from.close) return w->from.close[position / 64] >> position % 64 & 1;
-    return w->node[k] == rshi_plan_node(w->p, w->edges->rank);
-}
-
 /* Number `owner` of the copies that are together with copy k fetches its range of piece i, which was chosen. */
 static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int k, const rshi_owners *o, int64_t owner) {
     int64_t n = w->together[k], series = w->e.series, left = owner;
@@ -215,8 +209,10 @@ static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int k, const
 /* The copies of piece i on the node of copy k, the first of them. */
 static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int k) {
     const rshi_piece *b = rshi_series_choose(s, i);
-    bool even = !is_near(w, k, b->position + w->offset[k]) &&
-                rshi_relay_is_even(&w->p->pair[w->tensor], b->set, rshi_plan_crew(w->p, w->node[k]).n);
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    int64_t at = b->position + w->offset[k];
+    bool even = rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->node[k]).n) &&
+                !rshi_server_is_near(w->p, pair, &w->from, rshi_layout_rank_at(s->l, at), at);
     for (int j = k; j < w->copies && !even; j++)
         if (w->first[j] == k) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
     if (!even) return RSH_OK;
@@ -270,7 +266,7 @@ static rsh_status send_to_series(void *ctx, rshi_series *s) {
     return RSH_OK;
 }
 
-/* Where all destination pieces are sent in the same way, it is settled once. */
+/* Where all destination pieces are sent in the same way, it is settled once, for all pieces of this rank. */
 static rsh_status settle_way(sending *w) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     w->directly = w->relayed = w->reduced = false;
@@ -291,7 +287,6 @@ static rsh_status send_piece(sending *w) {
         rshi_piece_at_holder(pair->from, &w->sought, 0, &w->sought);
     }
     rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* `send_directly` aims it */
-    RSH_TRY(settle_way(w));
     return rshi_layout_search_series(pair->to, w->sought.set, send_to_series, w);
 }
 
@@ -368,7 +363,8 @@ static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edge
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
-        st = rshi_server_find(p, &p->pair[tensor], &list[i], &w.from);
+        w.from = rshi_server_of(&p->pair[tensor], &list[i]);
+        if (!i) st = settle_way(&w);
         if (!st) st = send_piece(&w);
         rshi_server_free(&w.from);
     }

@@ -119,51 +119,64 @@ int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const
 
 /* ---- whom a rank serves ---- */
 
+rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
+    return (rshi_server){a, rshi_piece_holders(pair->from, a), rshi_piece_holder_index(pair->from, a, a->rank), 0, NULL};
+}
+
+void rshi_server_free(rshi_server *s) { rshi_free(s->close); }
+
+/* The ranks of a node that have something of the destination. */
+static void note_close(const rsh_plan *p, const rsh_layout *to, int64_t node, uint64_t *close) {
+    rshi_crew c = rshi_plan_crew(p, node);
+    for (int64_t i = 0; i < c.n; i++) {
+        int64_t at = rshi_layout_position(to, p->rank[rshi_crew_ordinal(&c, i)]);
+        if (at >= 0) close[at / 64] |= UINT64_C(1) << at % 64;
+    }
+}
+
+/* Without memory for it ranks are looked at one by one. */
+static void note_all_close(const rsh_plan *p, const rshi_pair *pair, rshi_server *s) {
+    s->close = rshi_calloc((size_t)rshi_layout_positions(pair->to) / 64 + 1, sizeof *s->close);
+    for (int64_t j = 0; s->close && j < s->holders; j++)
+        note_close(p, pair->to, rshi_plan_node(p, rshi_piece_holder(pair->from, s->a, j)), s->close);
+}
+
+#define FEW_LOOKS 64 /* beyond that it pays to note who is close to any holder */
+
+bool rshi_server_is_near(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank, int64_t position) {
+    int64_t node = rshi_plan_node(p, rank);
+    if (s->holders == 1) return node == rshi_plan_node(p, s->a->rank);
+    if (!s->close && s->looks++ == FEW_LOOKS) note_all_close(p, pair, s);
+    return s->close ? s->close[position / 64] >> position % 64 & 1 : rshi_holders_on(p, pair->from, s->a, node) > 0;
+}
+
 /* Do the holders of a piece take turns, all by the same rule? */
 static bool serve_in_turn(const rshi_pair *pair) {
     return !(pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread);
 }
 
-static void note_close(const rsh_plan *p, const rsh_layout *to, const rshi_crew *c, uint64_t *close) {
-    for (int64_t i = 0; i < c->n; i++) {
-        int64_t at = rshi_layout_position(to, p->rank[rshi_crew_ordinal(c, i)]);
-        if (at >= 0) close[at / 64] |= UINT64_C(1) << at % 64;
-    }
-}
-
-static bool is_close(const rshi_server *s, int64_t position) { return s->close[position / 64] >> position % 64 & 1; }
-
-rsh_status rshi_server_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, rshi_server *s) {
-    int64_t holders = rshi_piece_holders(pair->from, a), words = rshi_layout_positions(pair->to) / 64 + 1;
-    *s = (rshi_server){a, holders, rshi_piece_holder_index(pair->from, a, a->rank), NULL};
-    if (holders == 1 || !serve_in_turn(pair)) return RSH_OK;
-    if (!(s->close = rshi_calloc((size_t)words, sizeof *s->close))) return rshi_nomem();
-    for (int64_t j = 0; j < holders; j++) {
-        int64_t rank = rshi_piece_holder(pair->from, a, j);
-        rshi_crew alone = {NULL, rshi_plan_ordinal(p, rank), 1};
-        rshi_crew c = rshi_plan_has_nodes(p) ? rshi_plan_crew(p, rshi_plan_node(p, rank)) : alone;
-        note_close(p, pair->to, &c, s->close);
-    }
-    return RSH_OK;
-}
-
-void rshi_server_free(rshi_server *s) { rshi_free(s->close); }
-
-bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, int64_t position) {
+/* The rule of `candidate` with the cheap questions first: most ranks are served by others.  With nodes only those of its
+ * own are served out of turn. */
+bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank, int64_t position) {
     if (rank == s->a->rank) return false;
     if (s->holders == 1) return true;
-    if (s->close && !is_close(s, position)) return number_of(position, s->holders) == s->index;
+    if (!serve_in_turn(pair)) return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
+    bool in_turn = number_of(position, s->holders) == s->index;
+    if (!rshi_plan_has_nodes(p)) return in_turn && rshi_piece_holder_index(pair->from, s->a, rank) < 0;
+    if (!in_turn && rshi_plan_node(p, rank) != rshi_plan_node(p, s->a->rank)) return false;
+    if (!rshi_server_is_near(p, pair, s, rank, position)) return in_turn;
     return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
 }
 
-bool rshi_serves_far(const rshi_server *s, int64_t turn) { return number_of(turn, s->holders) == s->index; }
-
-/* With nodes only those of its own are served out of turn. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank, int64_t position) {
     if (rank == s->a->rank) return false;
-    if (!s->close || is_close(s, position) || number_of(position, s->holders) == s->index) return true;
-    return rshi_plan_has_nodes(p) && number_of(rshi_relay_turn(pair->to, position), s->holders) == s->index;
+    if (s->holders == 1 || !serve_in_turn(pair) || number_of(position, s->holders) == s->index) return true;
+    if (!rshi_plan_has_nodes(p)) return false;
+    return rshi_plan_node(p, rank) == rshi_plan_node(p, s->a->rank) ||
+           number_of(rshi_relay_turn(pair->to, position), s->holders) == s->index;
 }
+
+bool rshi_serves_far(const rshi_server *s, int64_t turn) { return number_of(turn, s->holders) == s->index; }
 
 int64_t rshi_edge_origin(const rsh_plan *p, const rshi_edge *e, const rshi_piece *a) {
     const rshi_pair *pair = &p->pair[e->tensor];
