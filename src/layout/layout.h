@@ -125,6 +125,7 @@ void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, r
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
 int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
+void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out); /* of all, at partial position 0 */
 
 /* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a
  * piece stands at, and the same piece at another. */

@@ -5,7 +5,15 @@
  * rank passes on what lies in its destination; there the other holders of the same destination piece are asked. */
 #include "plan/impl.h"
 
-#define FEW_COPIES 64 /* so many holders of a piece are compared with one another */
+#define FEW_COPIES 1024 /* so many holders of a piece are compared with one another */
+
+/* One of the copies that every destination piece has. */
+typedef struct copy {
+    int64_t offset;  /* how far it is from the first, in positions */
+    int64_t node;    /* relayed: where it is for the piece at hand, */
+    int64_t first;   /* the first copy on the same node, */
+    int64_t together; /* and at that how many there are */
+} copy;
 
 /* One piece of this rank, while the pieces of others that may read it are looked at. */
 typedef struct sending {
@@ -17,10 +25,8 @@ typedef struct sending {
     rshi_edge e;     /* where regions go directly: the edge into the piece at hand */
     rshi_piece held; /* that piece at one of its holders */
     bool directly, relayed, reduced; /* how all destination pieces are sent, if all have copies in the same way */
-    int64_t *offset; /* owned: how far each copy is from the first, in positions */
+    copy *copy; /* owned */
     int64_t copies, room;
-    int64_t node[FEW_COPIES]; /* relayed: where the copies of the piece at hand are, */
-    int first[FEW_COPIES], together[FEW_COPIES]; /* the first on the same node, and at that how many there are */
 } sending;
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -132,14 +138,18 @@ static rsh_status send_to_copies(sending *w, const rshi_piece *b) {
 
 /* ---- series ---- */
 
-/* How far all copies that get something are from the first. */
 static rsh_status list_copies(sending *w, const rsh_layout *to) {
     int64_t first, partials = count_partials(w, &first), holders = rshi_layout_holders(to);
+    int64_t *offset = rshi_alloc((size_t)holders, sizeof *offset);
     w->copies = 0;
-    RSH_TRY(RSHI_GROW(w->offset, partials * holders, &w->room));
-    for (int64_t i = first; i < first + partials; i++)
-        for (int64_t j = 0; j < holders; j++) w->offset[w->copies++] = rshi_layout_copy_offset(to, i, j);
-    return RSH_OK;
+    rsh_status st = offset ? RSHI_GROW(w->copy, partials * holders, &w->room) : rshi_nomem();
+    if (!st) rshi_layout_holder_offsets(to, offset);
+    for (int64_t i = first; i < first + partials && !st; i++) {
+        int64_t partial = rshi_layout_copy_offset(to, i, 0);
+        for (int64_t j = 0; j < holders; j++) w->copy[w->copies++].offset = partial + offset[j];
+    }
+    rshi_free(offset);
+    return st;
 }
 
 /* The piece of the series that was chosen, at one of its copies. */
@@ -154,7 +164,7 @@ static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
     int64_t position = rshi_series_position(s, i);
     bool chosen = false;
     for (int64_t k = 0; k < w->copies; k++) {
-        int64_t at = position + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+        int64_t at = position + w->copy[k].offset, rank = rshi_layout_rank_at(s->l, at);
         if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
         if (!chosen) rshi_series_choose(s, i);
         chosen = true;
@@ -165,35 +175,36 @@ static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
 
 /* ---- where nodes may relay ---- */
 
-/* Which copies of piece i of the series are on the same nodes?  Most follow one another. */
+/* Which copies of piece i of the series are on the same nodes?  Most follow one another, and nodes ascend. */
 static void group_copies(sending *w, const rshi_series *s, int64_t i) {
-    int64_t position = rshi_series_position(s, i);
-    for (int k = 0; k < w->copies; k++) {
-        int first = k ? w->first[k - 1] : 0;
-        w->node[k] = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, position + w->offset[k]));
-        if (w->node[first] != w->node[k])
-            for (first = 0; w->node[first] != w->node[k];) first++;
-        w->first[k] = first;
-        w->together[k] = 0;
-        w->together[first]++;
+    int64_t position = rshi_series_position(s, i), highest = -1, first = 0;
+    copy *c = w->copy;
+    for (int64_t k = 0; k < w->copies; k++) {
+        c[k].node = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, position + c[k].offset));
+        if (c[first].node != c[k].node) first = 0;
+        if (c[k].node > highest) first = k;
+        while (c[first].node != c[k].node) first++;
+        highest = rshi_max(highest, c[k].node);
+        c[k].first = first;
+        c[k].together = 0;
+        c[first].together++;
     }
 }
 
 /* Copy number k, which takes the piece i of the series directly, if this rank serves it. */
 static rsh_status send_if_served(sending *w, rshi_series *s, int64_t i, int64_t k) {
-    int64_t at = rshi_series_position(s, i) + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+    int64_t at = rshi_series_position(s, i) + w->copy[k].offset, rank = rshi_layout_rank_at(s->l, at);
     if (!rshi_serves(w->p, &w->p->pair[w->tensor], &w->from, rank, at)) return RSH_OK;
     rshi_series_choose(s, i);
     return send_to_copy(w, s, at, rank);
 }
 
 /* Number `owner` of the copies that are together with copy k fetches its range of piece i, which was chosen. */
-static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int k, const rshi_owners *o, int64_t owner) {
-    int64_t n = w->together[k], series = w->e.series, left = owner;
-    int j = k;
-    while (w->first[j] != k || left--) j++;
+static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int64_t k, const rshi_owners *o, int64_t owner) {
+    int64_t n = w->copy[k].together, series = w->e.series, left = owner, j = k;
+    while (w->copy[j].first != k || left--) j++;
     const rshi_piece *b = rshi_series_choose(s, i);
-    int64_t at = b->position + w->offset[j], lo, hi;
+    int64_t at = b->position + w->copy[j].offset, lo, hi;
     if (!rshi_serves_far(&w->from, rshi_relay_turn(s->l, at))) return RSH_OK;
     if (o->first == o->last) return send_to_copy(w, s, at, rshi_layout_rank_at(s->l, at));
     lo = rshi_relay_even_cut(s->l, b, n, owner), hi = rshi_relay_even_cut(s->l, b, n, owner + 1);
@@ -207,16 +218,16 @@ static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int k, const
 }
 
 /* The copies of piece i on the node of copy k, the first of them. */
-static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int k) {
+static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int64_t k) {
     const rshi_piece *b = rshi_series_choose(s, i);
     const rshi_pair *pair = &w->p->pair[w->tensor];
-    int64_t at = b->position + w->offset[k];
-    bool even = rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->node[k]).n) &&
+    int64_t at = b->position + w->copy[k].offset;
+    bool even = rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->copy[k].node).n) &&
                 !rshi_server_is_near(w->p, pair, &w->from, rshi_layout_rank_at(s->l, at), at);
-    for (int j = k; j < w->copies && !even; j++)
-        if (w->first[j] == k) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
+    for (int64_t j = k; j < w->copies && !even; j++)
+        if (w->copy[j].first == k) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
     if (!even) return RSH_OK;
-    rshi_owners o = rshi_relay_even_owners(s->l, &w->sought, b, w->together[k]);
+    rshi_owners o = rshi_relay_even_owners(s->l, &w->sought, b, w->copy[k].together);
     for (int64_t owner = o.first; owner <= o.last; owner++) RSH_TRY(send_range(w, s, i, k, &o, owner));
     return RSH_OK;
 }
@@ -224,9 +235,9 @@ static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int k) {
 /* Piece i of the series; a copy that is alone on its node takes it directly. */
 static rsh_status send_relayed_piece(sending *w, rshi_series *s, int64_t i) {
     group_copies(w, s, i);
-    for (int k = 0; k < w->copies; k++) {
-        if (w->first[k] != k) continue;
-        RSH_TRY(w->together[k] == 1 ? send_if_served(w, s, i, k) : send_to_node(w, s, i, k));
+    for (int64_t k = 0; k < w->copies; k++) {
+        if (w->copy[k].first != k) continue;
+        RSH_TRY(w->copy[k].together == 1 ? send_if_served(w, s, i, k) : send_to_node(w, s, i, k));
     }
     return RSH_OK;
 }
@@ -242,7 +253,7 @@ static rsh_status send_reduced_piece(sending *w, rshi_series *s, int64_t i) {
     int dim = rshi_piece_longest_dim(s->l, b);
     w->e.series = ++w->edges->nseries, w->e.series_dim = dim;
     for (int64_t k = 0; k < w->copies; k++) {
-        int64_t at = first + w->offset[k], rank = rshi_layout_rank_at(s->l, at);
+        int64_t at = first + w->copy[k].offset, rank = rshi_layout_rank_at(s->l, at);
         if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
         s->piece->position = at, s->piece->rank = rank;
         rshi_edge_aim(&w->e, s->piece);
@@ -358,7 +369,7 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
 static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edges *s) {
     sending w;
     w.p = p, w.tensor = tensor, w.edges = s;
-    w.offset = NULL, w.room = 0;
+    w.copy = NULL, w.room = 0;
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);
@@ -368,7 +379,7 @@ static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edge
         if (!st) st = send_piece(&w);
         rshi_server_free(&w.from);
     }
-    rshi_free(w.offset);
+    rshi_free(w.copy);
     rshi_free(list);
     return st ? st : rshi_node_result_edges(p, tensor, true, s, &s->sends);
 }
