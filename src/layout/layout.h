@@ -97,12 +97,22 @@ typedef struct rshi_series {
     int64_t base, step; /* piece i is at position base + step * coordinate[i], the only one at `base`;
                            step 0: that has to be looked up */
     struct rshi_cut_walk *walk; /* one for each segment of the dim */
+    const int64_t *ranks; /* of each position; NULL: position i is rank first_rank + i */
+    int64_t first_rank;
 } rshi_series;
 typedef rsh_status (*rshi_series_fn)(void *ctx, rshi_series *s);
 rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *query,
                                      rshi_series_fn fn, void *ctx);
-/* Where piece i is, and the piece itself: until the next is chosen. */
-int64_t rshi_series_position(const rshi_series *s, int64_t i);
+/* Where piece i is, on a mesh the rank at a position, and the piece itself: until the next is
+ * chosen. */
+int64_t rshi_series_look_up(const rshi_series *s, int64_t i);
+static inline int64_t rshi_series_position(const rshi_series *s, int64_t i) {
+    if (!s->coordinate) return s->base;
+    return s->step ? s->base + s->step * s->coordinate[i] : rshi_series_look_up(s, i);
+}
+static inline int64_t rshi_series_rank(const rshi_series *s, int64_t position) {
+    return s->ranks ? s->ranks[position] : s->first_rank + position;
+}
 const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i);
 bool rshi_layout_irregular(const rsh_layout *l);
 /* Only the numbers of the boxes that meet `query`, in no particular order; of a layout of boxes. */

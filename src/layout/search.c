@@ -157,6 +157,7 @@ typedef struct search {
 /* A piece that is alone in its series. */
 static rsh_status hand_out(search *s, rshi_piece *p) {
     rshi_series one = {.l = s->l, .piece = p, .n = 1, .base = p->position};
+    one.ranks = s->l->desc.ranks, one.first_rank = s->l->desc.first_rank;
     return s->fn(s->ctx, &one);
 }
 
@@ -182,8 +183,10 @@ static void choose(const search *s, int d, int g, int64_t k, int64_t position, r
 /* The coordinates of segment p->seg[d] along the last open dim, with all other dims settled. */
 static rsh_status walk_series(search *s, int d, const int64_t *coordinate, int64_t n, rshi_piece *p) {
     const rshi_resolved_cut *cut = &s->l->dim[d].segment[p->seg[d]].cut;
-    rshi_series series = {s->l, p, d, n, coordinate, p->position, rshi_cut_step(s->l, cut), s->walk};
+    rshi_series series = {.l = s->l, .piece = p, .dim = d, .n = n, .coordinate = coordinate, .walk = s->walk};
     int64_t position = p->position;
+    series.base = position, series.step = rshi_cut_step(s->l, cut);
+    series.ranks = s->l->desc.ranks, series.first_rank = s->l->desc.first_rank;
     if (!n) return RSH_OK;
     choose(s, d, p->seg[d], coordinate[0], position, p);
     rshi_piece_move(s->l, p->position, p); /* along the other axes its coordinates are 0 */

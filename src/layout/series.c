@@ -27,9 +27,7 @@ static const rshi_resolved_segment *segment_of(const rshi_series *s) {
     return &s->l->dim[s->dim].segment[s->piece->seg[s->dim]];
 }
 
-int64_t rshi_series_position(const rshi_series *s, int64_t i) {
-    if (!s->coordinate) return s->base;
-    if (s->step) return s->base + s->step * s->coordinate[i];
+int64_t rshi_series_look_up(const rshi_series *s, int64_t i) {
     return s->base + rshi_cut_position(s->l, &segment_of(s)->cut, s->coordinate[i]);
 }
 
@@ -38,7 +36,8 @@ static int64_t start_of(const rshi_series *s, int64_t k) {
     const rshi_resolved_segment *segment = s->l->dim[s->dim].segment, *own = segment_of(s);
     int64_t at = 0;
     for (const rshi_resolved_segment *g = segment; g < own; g++) {
-        int64_t other = rshi_cut_same_axes(&g->cut, &own->cut) ? k : rshi_cut_coordinate(s->l, &g->cut, s->piece->position);
+        bool same = rshi_cut_same_axes(&g->cut, &own->cut);
+        int64_t other = same ? k : rshi_cut_coordinate(s->l, &g->cut, s->piece->position);
         rshi_stripe set = rshi_cut_walk_at(&s->walk[g - segment], other);
         at += rshi_stripe_size(&set);
     }
@@ -50,12 +49,12 @@ const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
     if (!s->coordinate && p->position == s->base) return p;
     if (!s->coordinate) { /* it was moved to another holder */
         p->position = s->base;
-        p->rank = rshi_layout_rank_at(s->l, s->base);
+        p->rank = rshi_series_rank(s, s->base);
         return p;
     }
     int64_t k = s->coordinate[i];
     p->position = rshi_series_position(s, i);
-    p->rank = rshi_layout_rank_at(s->l, p->position);
+    p->rank = rshi_series_rank(s, p->position);
     p->set[s->dim] = rshi_cut_walk_at(&s->walk[p->seg[s->dim]], k);
     p->at[s->dim] = p->seg[s->dim] ? start_of(s, k) : 0;
     return p;

@@ -288,7 +288,10 @@ rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e);
 /* Adds a copy that may be changed until the next one is added; NULL and a sentence: no memory. */
 rshi_edge *rshi_edges_new(rshi_edges *list, const rshi_edge *like);
 /* Adds an edge of one source, with copies of its pieces; with `take` it is handed over as it is. */
-rsh_status rshi_edges_give(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e);
+rsh_status rshi_edges_keep(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e);
+static inline rsh_status rshi_edges_give(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e) {
+    return s->take ? s->take(s->ctx, e) : rshi_edges_keep(s, list, e);
+}
 /* With `take`: hand over the edges of an array, and forget the pieces that were kept since the
  * mark. */
 rsh_status rshi_edges_hand_over(rshi_rank_edges *s, rshi_edges *list, rshi_kept mark);
@@ -317,6 +320,15 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
                     rshi_edge *e);
 /* The same edge into another piece of the destination. */
 void rshi_edge_aim(rshi_edge *e, const rshi_piece *b);
+/* The same for the next piece of a series, on a mesh. */
+static inline void rshi_edge_aim_along(rshi_edge *e, const rshi_piece *b) {
+    int d = e->series_dim;
+    e->dst = b;
+    e->owner = b->rank;
+    e->turn = b->position;
+    e->lo[d] = b->set[d].lo;
+    e->hi[d] = rshi_stripe_end(&b->set[d]);
+}
 /* The edges that follow are made of pieces of a series, on one side. */
 void rshi_edge_begin_series(rshi_edge *e, const rshi_series *series, rshi_rank_edges *edges);
 /* Restrict the whole to indices lo to hi - 1 of the common ones along `dim`; false: there are none.

@@ -72,8 +72,7 @@ rsh_status rshi_edges_add(rshi_edges *list, const rshi_edge *e) {
     return rshi_edges_new(list, e) ? RSH_OK : RSH_ENOMEM;
 }
 
-rsh_status rshi_edges_give(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e) {
-    if (s->take) return s->take(s->ctx, e);
+rsh_status rshi_edges_keep(rshi_rank_edges *s, rshi_edges *list, const rshi_edge *e) {
     const rshi_piece *src = rshi_piece_keep(s, e->src), *dst = rshi_piece_keep(s, e->dst);
     rshi_edge *kept = src && dst ? rshi_edges_new(list, e) : NULL;
     if (!kept) return RSH_ENOMEM;

@@ -12,6 +12,7 @@ typedef struct receiving {
     rshi_edge e;    /* where b goes directly: the edge from the source piece at hand */
     rshi_piece src; /* that piece, at the holder that serves b */
     rshi_vicinity near; /* owned: what b's node has of the source, if several ranks hold the same */
+    bool single; /* every source piece has one holder, which is found with it */
 } receiving;
 
 /* Every source piece, one after the other. */
@@ -27,6 +28,8 @@ static rsh_status receive_from(void *ctx, const rshi_piece *a) {
 /* A rank may have as many neighbours as there are ranks, and nothing of the edge but its source differs. */
 static rsh_status receive_directly(receiving *r, const rshi_piece *a) {
     const rsh_layout *from = r->pair->from;
+    r->e.src = r->e.with = a;
+    if (r->single) return rshi_edges_give(r->edges, r->out, &r->e);
     if (r->pair->keep) {
         rshi_piece_at_partial(from, a, rshi_piece_partial(r->pair->to, r->b), &r->src);
         a = &r->src;
@@ -134,6 +137,7 @@ static receiving receiving_of(const rsh_plan *p, int64_t tensor, const rshi_piec
     r.p = p, r.pair = &p->pair[tensor], r.tensor = tensor, r.b = b;
     r.edges = edges, r.out = out;
     r.near = (rshi_vicinity){0};
+    r.single = !r.pair->keep && rshi_layout_has_groups(r.pair->from) && rshi_layout_holders(r.pair->from) == 1;
     return r;
 }
 

@@ -155,7 +155,11 @@ static rsh_status list_copies(sending *w, const rsh_layout *to) {
 /* The piece of the series that was chosen, at one of its copies. */
 static rsh_status send_to_copy(sending *w, rshi_series *s, int64_t position, int64_t rank) {
     s->piece->position = position, s->piece->rank = rank;
-    return send_directly(w, s->piece);
+    if (w->e.series)
+        rshi_edge_aim_along(&w->e, s->piece);
+    else
+        rshi_edge_aim(&w->e, s->piece);
+    return rshi_edges_give(w->edges, &w->edges->sends, &w->e);
 }
 
 /* Piece i of the series at all its copies that this rank serves: only these are looked at more closely. */
@@ -164,7 +168,7 @@ static rsh_status send_series_piece(sending *w, rshi_series *s, int64_t i) {
     int64_t position = rshi_series_position(s, i);
     bool chosen = false;
     for (int64_t k = 0; k < w->copies; k++) {
-        int64_t at = position + w->copy[k].offset, rank = rshi_layout_rank_at(s->l, at);
+        int64_t at = position + w->copy[k].offset, rank = rshi_series_rank(s, at);
         if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
         if (!chosen) rshi_series_choose(s, i);
         chosen = true;
@@ -180,7 +184,7 @@ static void group_copies(sending *w, const rshi_series *s, int64_t i) {
     int64_t position = rshi_series_position(s, i), highest = -1, first = 0;
     copy *c = w->copy;
     for (int64_t k = 0; k < w->copies; k++) {
-        c[k].node = rshi_plan_node(w->p, rshi_layout_rank_at(s->l, position + c[k].offset));
+        c[k].node = rshi_plan_node(w->p, rshi_series_rank(s, position + c[k].offset));
         if (c[first].node != c[k].node) first = 0;
         if (c[k].node > highest) first = k;
         while (c[first].node != c[k].node) first++;
@@ -193,7 +197,7 @@ static void group_copies(sending *w, const rshi_series *s, int64_t i) {
 
 /* Copy number k, which takes the piece i of the series directly, if this rank serves it. */
 static rsh_status send_if_served(sending *w, rshi_series *s, int64_t i, int64_t k) {
-    int64_t at = rshi_series_position(s, i) + w->copy[k].offset, rank = rshi_layout_rank_at(s->l, at);
+    int64_t at = rshi_series_position(s, i) + w->copy[k].offset, rank = rshi_series_rank(s, at);
     if (!rshi_serves(w->p, &w->p->pair[w->tensor], &w->from, rank, at)) return RSH_OK;
     rshi_series_choose(s, i);
     return send_to_copy(w, s, at, rank);
@@ -206,14 +210,15 @@ static rsh_status send_range(sending *w, rshi_series *s, int64_t i, int64_t k, c
     const rshi_piece *b = rshi_series_choose(s, i);
     int64_t at = b->position + w->copy[j].offset, lo, hi;
     if (!rshi_serves_far(&w->from, rshi_relay_turn(s->l, at))) return RSH_OK;
-    if (o->first == o->last) return send_to_copy(w, s, at, rshi_layout_rank_at(s->l, at));
+    if (o->first == o->last) return send_to_copy(w, s, at, rshi_series_rank(s, at));
     lo = rshi_relay_even_cut(s->l, b, n, owner), hi = rshi_relay_even_cut(s->l, b, n, owner + 1);
-    s->piece->position = at, s->piece->rank = rshi_layout_rank_at(s->l, at);
+    s->piece->position = at, s->piece->rank = rshi_series_rank(s, at);
     rshi_edge_aim(&w->e, s->piece);
     w->e.lo[o->dim] = lo, w->e.hi[o->dim] = hi;
     w->e.series = 0;
     rsh_status st = rshi_edges_give(w->edges, &w->edges->sends, &w->e);
     w->e.series = series;
+    rshi_edge_aim(&w->e, s->piece); /* at all of it again */
     return st;
 }
 
@@ -223,7 +228,7 @@ static rsh_status send_to_node(sending *w, rshi_series *s, int64_t i, int64_t k)
     const rshi_pair *pair = &w->p->pair[w->tensor];
     int64_t at = b->position + w->copy[k].offset;
     bool even = rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->copy[k].node).n) &&
-                !rshi_server_is_near(w->p, pair, &w->from, rshi_layout_rank_at(s->l, at), at);
+                !rshi_server_is_near(w->p, pair, &w->from, rshi_series_rank(s, at), at);
     for (int64_t j = k; j < w->copies && !even; j++)
         if (w->copy[j].first == k) RSH_TRY(send_to_holder(w, rshi_series_choose(s, i), j));
     if (!even) return RSH_OK;
@@ -253,7 +258,7 @@ static rsh_status send_reduced_piece(sending *w, rshi_series *s, int64_t i) {
     int dim = rshi_piece_longest_dim(s->l, b);
     w->e.series = ++w->edges->nseries, w->e.series_dim = dim;
     for (int64_t k = 0; k < w->copies; k++) {
-        int64_t at = first + w->copy[k].offset, rank = rshi_layout_rank_at(s->l, at);
+        int64_t at = first + w->copy[k].offset, rank = rshi_series_rank(s, at);
         if (!rshi_serves(w->p, pair, &w->from, rank, at)) continue;
         s->piece->position = at, s->piece->rank = rank;
         rshi_edge_aim(&w->e, s->piece);
@@ -269,6 +274,7 @@ static rsh_status send_reduced_piece(sending *w, rshi_series *s, int64_t i) {
 static rsh_status send_to_series(void *ctx, rshi_series *s) {
     sending *w = ctx;
     rshi_edge_begin_series(&w->e, s, w->edges);
+    rshi_edge_aim(&w->e, s->piece);
     for (int64_t i = 0; i < s->n; i++)
         RSH_TRY(w->directly  ? send_series_piece(w, s, i)
                 : w->relayed ? send_relayed_piece(w, s, i)

@@ -95,8 +95,11 @@ static inline const int64_t *keep(share *s, const int64_t *written, int n, const
     return written;
 }
 
-/* Room for all numbers that a transfer may have. */
-#define MOST_NUMBERS (RSH_MAX_LOOPS * (2 * sizeof(int64_t) + sizeof(int)) + RSH_MAX_NDIM * sizeof(int64_t))
+/* Room for the numbers of a transfer, as many as it may have, or of an end, or for those of both ends and an end. */
+#define MOST_NUMBERS 512
+_Static_assert(MOST_NUMBERS >= RSH_MAX_LOOPS * (2 * sizeof(int64_t) + sizeof(int)) + RSH_MAX_NDIM * sizeof(int64_t) &&
+                   MOST_NUMBERS >= 2 * RSH_MAX_NDIM * sizeof(int64_t) + sizeof(rsh_transfer_end),
+               "whatever is written next fits");
 static inline rsh_status make_room(share *s) {
     if (s->chunk && s->chunk->bytes - s->chunk->used >= MOST_NUMBERS) return RSH_OK;
     return add_chunk(s, MOST_NUMBERS) ? RSH_OK : rshi_nomem();
@@ -300,9 +303,10 @@ static inline const int64_t *move_first(share *s, int ndim, const rsh_transfer_e
     int n = end->flat ? 1 : ndim, at = end->flat ? 0 : d;
     int64_t first = end->flat ? end->first[0] + (i - before) * p->step[d] : p->at[d] + i;
     if (first == end->first[at]) return end->first;
-    int64_t *moved = take_room(s, n, sizeof *moved);
-    for (int k = 0; moved && k < n; k++) moved[k] = end->first[k];
-    if (moved) moved[at] = first;
+    int64_t *moved = next_numbers(s);
+    for (int k = 0; k < n; k++) moved[k] = end->first[k];
+    moved[at] = first;
+    s->chunk->used += (size_t)n * sizeof *moved;
     return moved;
 }
 
@@ -310,26 +314,24 @@ static inline const int64_t *move_first(share *s, int ndim, const rsh_transfer_e
 static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *run) {
     transfers *list = s->before;
     if (list->n == list->room) RSH_TRY(grow(list));
-    rsh_transfer *t = &list->at[list->n];
+    RSH_TRY(make_room(s));
+    rsh_transfer *t = &list->at[list->n++];
     *t = t[-1];
     int d = e->series_dim;
-    const rshi_run *before = &s->met[d].one;
+    rshi_run *before = &s->met[d].one;
     t->dst.rank = e->dst->rank;
     t->dst.part = e->dst->part;
     t->dst.first = s->dst.first = move_first(s, t->ndim, &t->dst, e->dst, d, run->ib, before->ib);
     const int64_t *first = s->src.first = move_first(s, t->ndim, t->src, e->src, d, run->ia, before->ia);
-    if (!t->dst.first || !first) return rshi_nomem();
-    if (first != t->src->first || e->src->rank != t->src->rank) {
-        rsh_transfer_end *src = take_room(s, 1, sizeof *src);
-        if (!src) return rshi_nomem();
-        *src = *t->src;
-        src->rank = e->src->rank;
-        src->part = e->src->part;
-        src->first = first;
-        t->src = src;
-    }
-    s->met[d].one = *run;
-    list->n++;
+    before->ia = run->ia, before->ib = run->ib;
+    if (first == t->src->first && e->src->rank == t->src->rank) return RSH_OK;
+    rsh_transfer_end *src = (rsh_transfer_end *)next_numbers(s);
+    *src = *t->src;
+    src->rank = e->src->rank;
+    src->part = e->src->part;
+    src->first = first;
+    t->src = src;
+    s->chunk->used += sizeof *src;
     return RSH_OK;
 }
 
