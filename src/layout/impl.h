@@ -116,14 +116,14 @@ typedef struct rshi_flattening {
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];       /* the local box at hand */
     int64_t first;                                    /* where the flat range starts */
     const rshi_stripe *query; /* borrowed: only pieces that meet it are made; NULL: all */
-    rshi_pieces *out;         /* borrowed */
+    rsh_status (*fn)(void *ctx, rshi_piece *p); /* gets each piece; may move it to another holder */
+    void *ctx;
 } rshi_flattening;
 /* Of the part at a position, which may be that of any flat coordinate. */
 void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *query,
                   rshi_flattening *f);
-/* Appends the pieces of flat coordinate k, whose position that is. */
-rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k,
-                                  rshi_pieces *out);
+/* Hands out the pieces of flat coordinate k, whose position that is. */
+rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k);
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
 /* Along the same axes, in the same order? */
 bool rshi_cut_same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b);

@@ -99,6 +99,13 @@ static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe
     return n;
 }
 
+static rsh_status hand_out(rshi_flattening *f) {
+    int64_t position = f->p.position, rank = f->p.rank;
+    RSH_TRY(f->fn(f->ctx, &f->p));
+    f->p.position = position, f->p.rank = rank;
+    return RSH_OK;
+}
+
 static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset);
 
 /* Local indices [i0, i1) of segment s, which starts at local index `at`. */
@@ -120,7 +127,7 @@ static rsh_status push_flat_segment(rshi_flattening *f, int d, int s, int64_t at
 static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset) {
     if (d == f->l->desc.ndim) {
         f->p.at[0] = offset - f->first;
-        return push(f->l, f->out, &f->p);
+        return hand_out(f);
     }
     int64_t at = 0;
     for (int s = 0; s < f->l->dim[d].nsegments; s++) {
@@ -148,7 +155,7 @@ static rsh_status push_plain_box(rshi_flattening *f) {
         offset += f->lo[d] * f->step[d];
     }
     f->p.at[0] = offset;
-    return push(f->l, f->out, &f->p);
+    return hand_out(f);
 }
 
 static rsh_status push_box(rshi_flattening *f) { return f->plain ? push_plain_box(f) : push_flat_box(f, 0, 0); }
@@ -192,19 +199,31 @@ void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *quer
     for (int d = 0; d < l->desc.ndim; d++) f->p.step[d] = f->step[d];
 }
 
-rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k, rshi_pieces *out) {
+rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k) {
     rshi_stripe range = rshi_cut_walk_at(&f->walk, k);
     f->p.position = position;
     f->p.rank = rshi_layout_rank_at(f->l, position);
     f->first = range.lo;
-    f->out = out;
     return push_flat_range(f, 0, range.lo, rshi_stripe_end(&range));
 }
 
+/* A list of pieces that grows. */
+typedef struct listing {
+    const rsh_layout *l;
+    rshi_pieces *out; /* borrowed */
+} listing;
+
+static rsh_status push_piece(void *ctx, rshi_piece *p) {
+    listing *to = ctx;
+    return push(to->l, to->out, p);
+}
+
 static rsh_status push_flat(const rsh_layout *l, int64_t position, rshi_pieces *out) {
+    listing to = {l, out};
     rshi_flattening f;
     rshi_flatten(l, position, NULL, &f);
-    return rshi_flattening_pieces(&f, position, rshi_cut_coordinate(l, &l->flat, position), out);
+    f.fn = push_piece, f.ctx = &to;
+    return rshi_flattening_pieces(&f, position, rshi_cut_coordinate(l, &l->flat, position));
 }
 
 rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *out) {

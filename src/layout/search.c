@@ -150,7 +150,6 @@ typedef struct search {
     numbers list[RSH_MAX_NDIM]; /* per dim: runs of [segment, how many, coordinates...] */
     int open[RSH_MAX_NDIM], nopen; /* dims along which several coordinates meet the query */
     rshi_cut_walk *walk; /* owned: of the segments of the last of these */
-    rshi_pieces pieces; /* flat: of the position at hand */
     rshi_piece box;     /* boxes: the one at hand */
 } search;
 
@@ -325,13 +324,12 @@ static rsh_status hand_out_rows(search *s, const flattened *f, int d, int64_t at
     return RSH_OK;
 }
 
+static rsh_status hand_out_piece(void *ctx, rshi_piece *p) { return hand_out(ctx, p); }
+
 static rsh_status hand_out_flat(search *s, flattened *f, int64_t first, int64_t last) {
-    rshi_pieces *list = &s->pieces;
-    for (int64_t k = first; k <= last; k++) {
-        list->n = 0;
-        RSH_TRY(rshi_flattening_pieces(&f->part, f->position + rshi_cut_position(s->l, &s->l->flat, k), k, list));
-        for (int64_t i = 0; i < list->n; i++) RSH_TRY(hand_out(s, &list->piece[i]));
-    }
+    f->part.fn = hand_out_piece, f->part.ctx = s;
+    for (int64_t k = first; k <= last; k++)
+        RSH_TRY(rshi_flattening_pieces(&f->part, f->position + rshi_cut_position(s->l, &s->l->flat, k), k));
     return RSH_OK;
 }
 
@@ -462,9 +460,7 @@ rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *que
         if (!query[d].count) return RSH_OK;
     if (l->desc.is_boxes) return rshi_boxes_meeting(l, query, hand_out_box, &s);
     if (!l->flat.naxes) return search_mesh(&s);
-    rsh_status st = walk_bases(&s, 0, 0, 0, &f);
-    rshi_free(s.pieces.piece);
-    return st;
+    return walk_bases(&s, 0, 0, 0, &f);
 }
 
 typedef struct one_by_one {
