@@ -274,7 +274,7 @@ static rsh_status send_reduced_piece(sending *w, rshi_series *s, int64_t i) {
 static rsh_status send_to_series(void *ctx, rshi_series *s) {
     sending *w = ctx;
     rshi_edge_begin_series(&w->e, s, w->edges);
-    rshi_edge_aim(&w->e, s->piece);
+    if (w->e.series) rshi_edge_aim(&w->e, s->piece);
     for (int64_t i = 0; i < s->n; i++)
         RSH_TRY(w->directly  ? send_series_piece(w, s, i)
                 : w->relayed ? send_relayed_piece(w, s, i)
