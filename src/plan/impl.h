@@ -189,7 +189,7 @@ int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_p
                           int64_t rank);
 /* What the ranks of a node hold of a layout; without nodes, what one rank holds. */
 typedef struct rshi_vicinity {
-    bool known; /* false: the layout's ranks hold parts that overlap, and pieces are looked at one by
+    bool known; /* false: the layout's ranks hold parts that overlap; pieces are looked at one by
                    one */
     int64_t *first; /* owned: where the first holders of the parts are, ascending */
     int64_t n;
@@ -370,8 +370,8 @@ typedef struct rshi_relay {
     int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
     rshi_near *near; /* owned, nnear: what the node holds of the piece */
     int64_t nnear;
-    bool banded; /* along the dim the piece is one block, and what is near are blocks with all that it
-                    has there, ascending: in between all is far */
+    bool banded; /* along the dim the piece is one block, and what is near are blocks with all that
+                    it has there, ascending: in between all is far */
     int64_t nodes_room, holder_room, at_room, near_room;
     int dim;
 } rshi_relay;
@@ -379,14 +379,14 @@ typedef struct rshi_relay {
 rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
                            rshi_rank_edges *edges, const rshi_relay **out);
 void rshi_relay_free(rshi_relay *r);
-/* Of a relay that is banded: the next stretch from *lo on, and before `end`, of which the node holds
- * nothing; false: there is none. */
+/* Of a relay that is banded: the next stretch from *lo on, and before `end`, of which the node
+ * holds nothing; false: there is none. */
 bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t *hi);
-/* Could the ranks of a node, so many, hold so little of a destination piece with these sets that its
- * ranges are cut evenly, whatever they do hold? */
+/* Could the ranks of a node, so many, hold so little of a destination piece with these sets that
+ * its ranges are cut evenly, whatever they do hold? */
 bool rshi_relay_is_even(const rshi_pair *pair, const rshi_stripe *b, int64_t ranks);
-/* The holders, of n on a node, that then fetch the region of source piece a and destination piece b:
- * from number `first` to `last`.  Range i begins at index rshi_relay_even_cut of the dim. */
+/* The holders, of n on a node, that then fetch the region of source piece a and destination piece
+ * b: from number `first` to `last`.  Range i begins at index rshi_relay_even_cut of the dim. */
 typedef struct rshi_owners {
     int dim;
     int64_t first, last;

@@ -184,7 +184,8 @@ bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t 
 
 /* ---- even cuts ---- */
 
-#define LITTLE 32 /* of so many elements one: then a rank fetches at most 1/31 more than it would by cuts of what is far */
+/* Of so many elements one: then a rank fetches at most 1/31 more than it would by cuts of what is far. */
+#define LITTLE 32
 
 bool rshi_relay_is_even(const rshi_pair *pair, const rshi_stripe *b, int64_t ranks) {
     int64_t total = 1, near = ranks;

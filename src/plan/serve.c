@@ -120,7 +120,8 @@ int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const
 /* ---- whom a rank serves ---- */
 
 rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
-    return (rshi_server){a, rshi_piece_holders(pair->from, a), rshi_piece_holder_index(pair->from, a, a->rank), 0, NULL};
+    int64_t holders = rshi_piece_holders(pair->from, a), index = rshi_piece_holder_index(pair->from, a, a->rank);
+    return (rshi_server){.a = a, .holders = holders, .index = index};
 }
 
 void rshi_server_free(rshi_server *s) { rshi_free(s->close); }
@@ -155,8 +156,8 @@ static bool serve_in_turn(const rshi_pair *pair) {
     return !(pair->keep || pair->irregular || pair->reduce || pair->slice || pair->spread);
 }
 
-/* The rule of `candidate` with the cheap questions first: most ranks are served by others.  With nodes only those of its
- * own are served out of turn. */
+/* The rule of `candidate` with the cheap questions first: most ranks are served by others.  With nodes only those of
+ * its own are served out of turn. */
 bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank, int64_t position) {
     if (rank == s->a->rank) return false;
     if (s->holders == 1) return true;
