@@ -89,8 +89,8 @@ typedef struct rshi_edge {
     const rshi_piece *dst, *with;
     int64_t nsrc;
     const rshi_piece *src; /* nsrc of them, in the order in which they are combined */
-    const int64_t *src_rank; /* NULL, or the rank of each source: then `src` is one piece, which lies
-                                in the same place on all of them */
+    const int64_t *src_rank; /* NULL, or the rank of each source: then `src` is one piece, which
+                                lies in the same place on all of them */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];
     rsh_op op;         /* NONE for plain copies; AVG is told as SUM with a divisor */
     int64_t divisor;   /* 1: none */
@@ -99,8 +99,8 @@ typedef struct rshi_edge {
     int64_t owner; /* the rank that took the region from its sources in stage 0: that of `dst`, or
                       with from_dst an earlier one */
     int64_t turn;      /* among candidates for serving the owner it took number turn mod k */
-    int64_t series; /* not 0: edges of one source with this number that are taken one after the other
-                       differ along series_dim at most, and in the rank and the turn */
+    int64_t series; /* not 0: edges of one source with this number that are taken one after the
+                       other differ along series_dim at most, and in the rank and the turn */
     int series_dim;
 } rshi_edge;
 
@@ -129,9 +129,10 @@ typedef struct rshi_rank_edges {
     rshi_edges sends;    /* into other ranks, with this rank among their sources */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
     struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
+    struct rshi_wanted *wanted;           /* owned: who wants the region at hand, if it is spread */
     int64_t nseries;                      /* numbers of series that were given out */
-    bool by_region; /* what is passed on inside a node is told region by region, each with the source
-                       piece that it came from; else in stretches */
+    bool by_region; /* what is passed on inside a node is told region by region, each with the
+                       source piece that it came from; else in stretches */
     bool whole_sends; /* sends have all their sources; else, where contributions are combined in
                          order, this rank only: then a send costs the same however many there are */
     rshi_edge_fn take; /* NULL, or who gets each edge as soon as its region is done: the arrays stay
@@ -411,6 +412,7 @@ rsh_status rshi_relayed_edges(rshi_region *r, bool *applies);
 int64_t rshi_reduced_slices(const rshi_region *r);
 rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
+void rshi_wanted_free(struct rshi_wanted *w);
 rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn);
 
 /* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and

@@ -112,6 +112,7 @@ void rshi_rank_edges_free(rshi_rank_edges *s) {
         rshi_free_data(b, block_bytes(b->room));
     }
     rshi_relay_free(s->relay);
+    rshi_wanted_free(s->wanted);
     rshi_free(s->copies.edge);
     rshi_free(s->receives.edge);
     rshi_free(s->sends.edge);
