@@ -117,7 +117,7 @@ rsh_status rshi_plan_choose_ways(rsh_plan *p) {
 /* ---- one region ---- */
 
 /* The dim along which a region is cut, always the same however many slices: the longest, the outermost of equals. */
-static void find_longest_dim(rshi_region *r) {
+void rshi_region_find_dim(rshi_region *r) {
     for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++) {
         const rshi_stripe *a = &r->a->set[d], *b = &r->b->set[d];
         int64_t n = rshi_stripe_common(a, b, a->lo, rshi_stripe_end(a));
@@ -125,17 +125,22 @@ static void find_longest_dim(rshi_region *r) {
     }
 }
 
+void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
+                      rshi_rank_edges *edges, rshi_edges *out, rshi_region *r) {
+    r->p = p, r->pair = &p->pair[tensor];
+    r->a = a, r->b = b, r->a_kept = NULL;
+    r->dim = 0, r->extent = 0;
+    r->edges = edges, r->out = out;
+    rshi_edge_init(p, tensor, a, b, &r->whole);
+}
+
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                              rshi_rank_edges *edges, rshi_edges *out) {
     rshi_region r;
     int64_t n;
-    r.p = p, r.pair = &p->pair[tensor];
-    r.a = a, r.b = b, r.a_kept = NULL;
-    r.dim = 0, r.extent = 0;
-    r.edges = edges, r.out = out;
-    rshi_edge_init(p, tensor, a, b, &r.whole);
+    rshi_region_init(p, tensor, a, b, edges, out, &r);
     if (rshi_goes_directly(p, r.pair, rshi_piece_holders(r.pair->to, b))) return rshi_direct_edge(&r);
-    find_longest_dim(&r);
+    rshi_region_find_dim(&r);
     if (r.pair->spread) {
         bool spread;
         RSH_TRY(rshi_spread_edges(&r, &spread));

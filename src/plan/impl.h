@@ -160,6 +160,12 @@ void rshi_rank_edges_free(rshi_rank_edges *edges);
 static inline int64_t rshi_slice_start(int64_t extent, int64_t n, int64_t i) {
     return i * (extent / n) + rshi_min(i, extent % n);
 }
+/* The last slice that begins at index i or before it. */
+static inline int64_t rshi_slice_at(int64_t extent, int64_t n, int64_t i) {
+    int64_t each = extent / n, longer = extent % n, border = longer * (each + 1);
+    if (!each) return i < longer ? i : n - 1;
+    return i < border ? i / (each + 1) : rshi_min(n - 1, longer + (i - border) / each);
+}
 /* a * b >= 0, or the largest number where that does not fit. */
 static inline int64_t rshi_mul_most(int64_t a, int64_t b) {
     int64_t c;
@@ -413,8 +419,18 @@ int64_t rshi_reduced_slices(const rshi_region *r);
 rsh_status rshi_reduced_edges(rshi_region *r, int64_t n);
 rsh_status rshi_spread_edges(rshi_region *r, bool *applies);
 void rshi_wanted_free(struct rshi_wanted *w);
+/* Calls fn for the holders of destination piece b, by number, that may read the region of a and b
+ * from the destination of b's rank, if regions of the pair are spread. */
+typedef rsh_status (*rshi_holder_fn)(void *ctx, int64_t holder);
+rsh_status rshi_spread_readers(const rsh_plan *p, int64_t tensor, const rshi_piece *a,
+                               const rshi_piece *b, rshi_rank_edges *edges, rshi_holder_fn fn,
+                               void *ctx);
 rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn);
 
+/* The region itself. */
+void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
+                      rshi_rank_edges *edges, rshi_edges *out, rshi_region *r);
+void rshi_region_find_dim(rshi_region *r); /* `dim` and `extent` */
 /* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and
  * destination piece `b` (at its rank, kept with the edges), by the way that costs least. */
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,

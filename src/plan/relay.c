@@ -210,19 +210,12 @@ static sliced slices_of(const rsh_layout *to, const rshi_piece *b) {
     return s;
 }
 
-/* The last of n slices of `total` elements that begins at element i or before. */
-static int64_t slice_at(int64_t total, int64_t n, int64_t i) {
-    int64_t each = total / n, longer = total % n, border = longer * (each + 1);
-    if (!each) return i < longer ? i : n - 1;
-    return i < border ? i / (each + 1) : rshi_min(n - 1, longer + (i - border) / each);
-}
-
 rshi_owners rshi_relay_even_owners(const rsh_layout *to, const rshi_piece *a, const rshi_piece *b, int64_t n) {
     sliced s = slices_of(to, b);
     const rshi_stripe *x = &a->set[s.dim], *y = &b->set[s.dim];
     int64_t lo = rshi_max(x->lo, y->lo), last = rshi_min(rshi_stripe_end(x), rshi_stripe_end(y)) - 1;
-    return (rshi_owners){s.dim, slice_at(s.total, n, s.across * rshi_stripe_before(y, lo)),
-                         slice_at(s.total, n, s.across * rshi_stripe_before(y, last))};
+    return (rshi_owners){s.dim, rshi_slice_at(s.total, n, s.across * rshi_stripe_before(y, lo)),
+                         rshi_slice_at(s.total, n, s.across * rshi_stripe_before(y, last))};
 }
 
 /* As rshi_far_cuts has it where nothing is near: the first index before which there are as many elements. */

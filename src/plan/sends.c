@@ -162,6 +162,31 @@ static rsh_status pass_on_relayed(const rsh_plan *p, int64_t tensor, const rshi_
     return RSH_OK;
 }
 
+/* One destination piece of this rank, while those are looked for who read a region of it where it is spread. */
+typedef struct spreading {
+    passing to;          /* `b` is this rank's */
+    const rshi_piece *a; /* the source piece at hand */
+} spreading;
+
+static rsh_status pass_to_reader(void *ctx, int64_t holder) {
+    spreading *w = ctx;
+    rshi_rank_edges *s = w->to.edges;
+    int64_t first = s->sends.n;
+    rshi_kept mark = rshi_pieces_end(s);
+    rshi_piece *at = rshi_pieces_room(s, 1);
+    if (!at) return RSH_ENOMEM;
+    rshi_piece_at_holder(w->to.p->pair[w->to.tensor].to, w->to.b, holder, at);
+    if (at->rank != s->rank) RSH_TRY(rshi_region_edges(w->to.p, w->to.tensor, w->a, at, s, &s->sends));
+    keep_mine(s, first, NULL, mark);
+    return rshi_edges_hand_over(s, &s->sends, mark);
+}
+
+static rsh_status pass_on_spread(void *ctx, const rshi_piece *a) {
+    spreading *w = ctx;
+    w->a = a;
+    return rshi_spread_readers(w->to.p, w->to.tensor, a, w->to.b, w->to.edges, pass_to_reader, w);
+}
+
 /* Edges that read what lies in this rank's destination piece b. */
 static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *s) {
     const rsh_layout *to = p->pair[tensor].to;
@@ -170,6 +195,10 @@ static rsh_status pass_on(const rsh_plan *p, int64_t tensor, const rshi_piece *b
     if (!p->pair[tensor].reduce && !p->pair[tensor].spread) {
         bool relays = !p->pair[tensor].irregular && rshi_pair_relays(p, &p->pair[tensor]);
         return relays ? pass_on_relayed(p, tensor, b, s) : RSH_OK;
+    }
+    if (p->pair[tensor].spread) { /* and irregular sources are not */
+        spreading w = {{p, tensor, b, s}, NULL};
+        return rshi_layout_search(p->pair[tensor].from, b->set, pass_on_spread, &w);
     }
     for (int64_t j = 0; j < holders; j++) {
         int64_t first = s->sends.n;

@@ -352,3 +352,51 @@ out:
     rshi_free(s.slice);
     return st;
 }
+
+/* ---- who reads a rank ---- */
+
+static rsh_status each_member(const crew *c, int64_t first, int64_t last, rshi_holder_fn fn, void *ctx) {
+    for (int64_t k = first; k <= last; k++) RSH_TRY(fn(ctx, c->list[k].holder));
+    return RSH_OK;
+}
+
+/* The crews of other nodes read what member k of crew i is responsible for: those of their members who are for some of
+ * it too.  Helpers are read by all. */
+static rsh_status each_far(const wanted *w, int64_t extent, int64_t i, int64_t k, rshi_holder_fn fn, void *ctx) {
+    int64_t first = i < 0 ? 0 : rshi_slice_start(extent, w->crew[i].n, k),
+            end = i < 0 ? extent : rshi_slice_start(extent, w->crew[i].n, k + 1);
+    for (int64_t c = 0; c < w->ncrews && first < end; c++)
+        if (c != i)
+            RSH_TRY(each_member(&w->crew[c], rshi_slice_at(extent, w->crew[c].n, first),
+                                rshi_slice_at(extent, w->crew[c].n, end - 1), fn, ctx));
+    return RSH_OK;
+}
+
+/* Where it is not spread, a region is at most relayed. */
+static rsh_status each_on_node(const rshi_region *r, rshi_holder_fn fn, void *ctx) {
+    const rshi_relay *relay;
+    if (!rshi_pair_relays(r->p, r->pair)) return RSH_OK;
+    RSH_TRY(rshi_relay_find(r->p, r->whole.tensor, r->b, r->edges, &relay));
+    for (int64_t i = 0; i < relay->n; i++) {
+        RSH_TRY(fn(ctx, relay->holder[i]));
+        RSH_TRY(rshi_relay_find(r->p, r->whole.tensor, r->b, r->edges, &relay)); /* others may have been asked for */
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_spread_readers(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
+                               rshi_rank_edges *edges, rshi_holder_fn fn, void *ctx) {
+    rshi_region r;
+    const wanted *w;
+    int64_t node = rshi_plan_node(p, b->rank);
+    rshi_region_init(p, tensor, a, b, edges, &edges->sends, &r);
+    rshi_region_find_dim(&r);
+    if (!may_spread(&r)) return each_on_node(&r, fn, ctx);
+    RSH_TRY(find_wanted(&r, &w));
+    if (!is_wide(w)) return each_on_node(&r, fn, ctx);
+    int64_t i = crew_of(w->crew, w->ncrews, node), near = crew_of(w->near, w->nnear, node);
+    const crew *mine = i >= 0 ? &w->crew[i] : &w->near[near];
+    RSH_TRY(each_member(mine, 0, mine->n - 1, fn, ctx));
+    if (i < 0 && !r.pair->forward) return RSH_OK;
+    return each_far(w, r.extent, i, place_in(mine, b->rank), fn, ctx);
+}
