@@ -127,8 +127,8 @@ rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t 
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
 /* Along the same axes, in the same order? */
 bool rshi_cut_same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b);
-/* The share of the position that coordinate k of a cut makes; and that of 1, if that of k is k times
- * as much: otherwise 0. */
+/* The share of the position that coordinate k of a cut makes; and that of 1, if that of k is k
+ * times as much: otherwise 0. */
 int64_t rshi_cut_position(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k);
 int64_t rshi_cut_step(const rsh_layout *l, const rshi_resolved_cut *c);
 /* The piece as another of its holders on a mesh has it. */

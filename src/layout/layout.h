@@ -94,8 +94,8 @@ typedef struct rshi_series {
     int dim;
     int64_t n;
     const int64_t *coordinate; /* n of them, along the dim; NULL: `piece` is the only one */
-    int64_t base, step; /* piece i is at position base + step * coordinate[i], the only one at `base`;
-                           step 0: that has to be looked up */
+    int64_t base, step; /* piece i is at position base + step * coordinate[i], the only one at
+                           `base`; step 0: that has to be looked up */
     struct rshi_cut_walk *walk; /* one for each segment of the dim */
     const int64_t *ranks; /* of each position; NULL: position i is rank first_rank + i */
     int64_t first_rank;
@@ -130,12 +130,14 @@ int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
 /* Where ranks that hold some of the same elements hold the same part (rshi_layout_has_groups): of
- * those that hold what the rank at `position` does, at the same partial position, the first; and how
- * far it is from there to holder j at partial position i, if the first is at partial position 0. */
+ * those that hold what the rank at `position` does, at the same partial position, the first; and
+ * how far it is from there to holder j at partial position i, if the first is at partial position
+ * 0. */
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
 int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
-void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out); /* of all, at partial position 0 */
+/* Of all of them, at partial position 0. */
+void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out);
 
 /* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a
  * piece stands at, and the same piece at another. */

@@ -49,13 +49,15 @@ static int64_t most_of_dim(const rsh_layout *l, int dim) {
     return most;
 }
 
-/* A flat range begins and ends inside an index of the outermost dim. */
+/* A flat range begins and ends inside an index of the outermost dim.  A unit may be many rows of a part that is narrow.
+ */
 int64_t rshi_layout_most_along(const rsh_layout *l, int dim) {
+    if (!l->count) return 0;
     if (l->desc.is_boxes) return l->shape[dim];
-    if (!l->flat.naxes || dim) return most_of_dim(l, dim);
+    if (!l->flat.naxes || dim || l->flat.rule == RSH_RULE_UNIT) return most_of_dim(l, dim);
     int64_t inner = 1, outer = most_of_dim(l, 0);
     for (int d = 1; d < l->desc.ndim; d++) inner *= most_of_dim(l, d);
-    return inner ? rshi_min(outer, most_of_cut(l, &l->flat, outer * inner) / inner + 2) : outer;
+    return rshi_min(outer, most_of_cut(l, &l->flat, outer * inner) / inner + 2);
 }
 
 int64_t rshi_layout_positions(const rsh_layout *l) { return l->desc.is_boxes ? l->nranks : l->npositions; }

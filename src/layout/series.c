@@ -47,7 +47,7 @@ static int64_t start_of(const rshi_series *s, int64_t k) {
 const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
     rshi_piece *p = s->piece;
     if (!s->coordinate && p->position == s->base) return p;
-    if (!s->coordinate) { /* it was moved to another holder */
+    if (!s->coordinate) { /* it was moved to another holder; boxes never are */
         p->position = s->base;
         p->rank = rshi_series_rank(s, s->base);
         return p;

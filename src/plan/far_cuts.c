@@ -3,7 +3,7 @@
  * Along the stripe the number of far elements before an index only grows, by the same number at each index between the
  * borders of what is near.  Where everything is one block, one sweep over those borders finds all cuts; otherwise each
  * is found by bisection. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 #include <stdlib.h>
 

@@ -109,7 +109,7 @@ static inline int64_t rshi_edge_source(const rshi_edge *e, int64_t i) { /* its r
     return e->src_rank ? e->src_rank[i] : e->src[i].rank;
 }
 static inline const rshi_piece *rshi_edge_source_piece(const rshi_edge *e, int64_t i) {
-    return e->src_rank ? e->src : &e->src[i]; /* with src_rank its rank is that of one of them */
+    return e->src_rank ? e->src : &e->src[i]; /* with src_rank its own rank means nothing */
 }
 
 /* Edges in an array. */
@@ -120,16 +120,26 @@ typedef struct rshi_edges {
 
 typedef rsh_status (*rshi_edge_fn)(void *ctx, const rshi_edge *e);
 
+/* What the ranks of a node hold of a tensor's source; without nodes, what one rank holds. */
+typedef struct rshi_vicinity {
+    bool complete; /* false: nothing is known so far */
+    int64_t tensor, place; /* place: the node, or the rank */
+    bool known; /* false: the ranks hold parts that overlap; pieces are looked at one by one */
+    int64_t *first; /* owned: where the first holders of the parts are, ascending */
+    int64_t n, room;
+} rshi_vicinity;
+
 /* All edges of one rank; an edge is in exactly one of the arrays.  `copies` and `receives` together
  * cover the rank's destination exactly once, tensor after tensor. */
 typedef struct rshi_rank_edges {
     int64_t rank;
     rshi_edges copies;   /* into this rank, from its own parts only, or filled */
     rshi_edges receives; /* into this rank, with a source on another rank */
-    rshi_edges sends;    /* into other ranks, with this rank among their sources */
+    rshi_edges sends;    /* into other ranks, with this rank among their sources; some are empty */
     struct rshi_pieces_kept *first, *now; /* owned: the pieces that the edges refer to */
     struct rshi_relay *relay;             /* owned: how the destination piece at hand is relayed */
     struct rshi_wanted *wanted;           /* owned: who wants the region at hand, if it is spread */
+    rshi_vicinity near;                   /* of the rank whose edges were looked at last */
     int64_t nseries;                      /* numbers of series that were given out */
     bool by_region; /* what is passed on inside a node is told region by region, each with the
                        source piece that it came from; else in stretches */
@@ -194,17 +204,9 @@ int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const 
 /* The same as a rank, for the turn that `rank` takes by its position. */
 int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                           int64_t rank);
-/* What the ranks of a node hold of a layout; without nodes, what one rank holds. */
-typedef struct rshi_vicinity {
-    bool known; /* false: the layout's ranks hold parts that overlap; pieces are looked at one by
-                   one */
-    int64_t *first; /* owned: where the first holders of the parts are, ascending */
-    int64_t n;
-} rshi_vicinity;
-/* That of `rank`.  RSH_ENOMEM: nothing to free. */
-rsh_status rshi_vicinity_find(const rsh_plan *p, const rsh_layout *l, int64_t rank,
-                              rshi_vicinity *v);
-void rshi_vicinity_free(rshi_vicinity *v);
+/* The vicinity of `rank`; kept in `edges` for the next piece. */
+rsh_status rshi_vicinity_find(const rsh_plan *p, int64_t tensor, int64_t rank,
+                              rshi_rank_edges *edges, const rshi_vicinity **out);
 /* May one of these ranks hold the piece whose first holder is at `position`?  A quick answer: false
  * only where none does. */
 bool rshi_vicinity_may_have(const rshi_vicinity *v, int64_t position);
@@ -351,60 +353,10 @@ rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, in
 bool rshi_region_is_own_send(const rshi_region *r);
 int64_t rshi_region_bytes(const rshi_region *r); /* on its way, at most INT64_MAX */
 
-/* Part of a piece that is near, along the dim that is cut: `across` elements at each of its indices
- * that are also the piece's. */
-typedef struct rshi_near {
-    rshi_stripe along;
-    int64_t across;
-} rshi_near;
-/* Cut a stripe of `across` elements an index into n ranges of indices [at[i], at[i + 1]) with
- * equally many elements that are not near, as far as whole indices allow; near parts are disjoint.
- * `at` has n + 1 entries. */
-rsh_status rshi_far_cuts(const rshi_stripe *b, int64_t across, const rshi_near *near, int64_t nnear,
-                         int64_t n, int64_t *at);
 /* The dim along which a piece is cut: the longest, the outermost of equals. */
 int rshi_piece_longest_dim(const rsh_layout *l, const rshi_piece *b);
 /* Where slice i of n of a stripe begins, as an index of the dim; for i = n its end. */
 int64_t rshi_stripe_slice(const rshi_stripe *b, int64_t n, int64_t i);
-
-/* How the ranks of a node that hold a destination piece divide among them what they must fetch. */
-typedef struct rshi_relay {
-    int64_t tensor, node;
-    rshi_piece b;    /* at its first holder */
-    int64_t *nodes;  /* owned: where few hold the piece, the node of each */
-    int64_t n;       /* holders on the node */
-    int64_t *holder; /* owned: their numbers, ascending */
-    int64_t *at;     /* owned, n + 1: holder i fetches what is in [at[i], at[i + 1]) along `dim` */
-    rshi_near *near; /* owned, nnear: what the node holds of the piece */
-    int64_t nnear;
-    bool banded; /* along the dim the piece is one block, and what is near are blocks with all that
-                    it has there, ascending: in between all is far */
-    int64_t nodes_room, holder_room, at_room, near_room;
-    int dim;
-} rshi_relay;
-/* Of b's node; kept in `edges` for the next region of the same piece. */
-rsh_status rshi_relay_find(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                           rshi_rank_edges *edges, const rshi_relay **out);
-void rshi_relay_free(rshi_relay *r);
-/* Of a relay that is banded: the next stretch from *lo on, and before `end`, of which the node
- * holds nothing; false: there is none. */
-bool rshi_relay_next_far(const rshi_relay *r, int64_t end, int64_t *lo, int64_t *hi);
-/* Could the ranks of a node, so many, hold so little of a destination piece with these sets that
- * its ranges are cut evenly, whatever they do hold? */
-bool rshi_relay_is_even(const rshi_pair *pair, const rshi_stripe *b, int64_t ranks);
-/* The holders, of n on a node, that then fetch the region of source piece a and destination piece
- * b: from number `first` to `last`.  Range i begins at index rshi_relay_even_cut of the dim. */
-typedef struct rshi_owners {
-    int dim;
-    int64_t first, last;
-} rshi_owners;
-rshi_owners rshi_relay_even_owners(const rsh_layout *to, const rshi_piece *a, const rshi_piece *b,
-                                   int64_t n);
-int64_t rshi_relay_even_cut(const rsh_layout *to, const rshi_piece *b, int64_t n, int64_t i);
-/* Whose turn it is to give to the owner of a range, which is at that position of `to`. */
-int64_t rshi_relay_turn(const rsh_layout *to, int64_t position);
-/* May regions of the pair be relayed? */
-bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair);
 
 /* The ways to move a region; each file says when its way applies and what it does.  *_slices: into
  * how many slices the way would cut the region; 1: it does not apply. */
@@ -438,15 +390,6 @@ rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece
 
 /* ---- walks ---- */
 
-/* Is what the ranks of the node pass on told in stretches?  Both sides of it ask. */
-bool rshi_relay_in_stretches(const rsh_plan *p, int64_t tensor, const rshi_relay *relay,
-                             const rshi_rank_edges *edges);
-/* Add the edges of such a relay by which b's rank, one of its holders, takes from the other holders
- * on its node what they fetched; and those by which it gives them what it fetched. */
-rsh_status rshi_relayed_takes(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                              const rshi_relay *relay, rshi_rank_edges *edges, rshi_edges *out);
-rsh_status rshi_relayed_gives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
-                              const rshi_relay *relay, rshi_rank_edges *edges, rshi_edges *out);
 /* Add the edges into destination piece b at its rank; b is kept with the edges. */
 rsh_status rshi_piece_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b,
                                rshi_rank_edges *edges, rshi_edges *out);

@@ -2,6 +2,7 @@
 #ifndef RESHARD_PLAN_NODE_SUMS_H
 #define RESHARD_PLAN_NODE_SUMS_H
 
+#include "plan/relay.h"
 #include "plan/sums.h"
 
 /* A holder of a group that is on the node at hand. */

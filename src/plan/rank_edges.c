@@ -2,7 +2,7 @@
  *
  * Pieces that edges refer to are kept in blocks that never move, so that edges may point to them while the arrays grow.
  */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 #define FIRST_BLOCK 8 /* pieces; blocks double from there */
 #define LARGEST_BLOCK 1024
@@ -113,6 +113,7 @@ void rshi_rank_edges_free(rshi_rank_edges *s) {
     }
     rshi_relay_free(s->relay);
     rshi_wanted_free(s->wanted);
+    rshi_free(s->near.first);
     rshi_free(s->copies.edge);
     rshi_free(s->receives.edge);
     rshi_free(s->sends.edge);

@@ -1,5 +1,5 @@
 /* Receives: all edges into a rank. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 /* One destination piece, while the source pieces that meet it are searched for. */
 typedef struct receiving {
@@ -11,7 +11,7 @@ typedef struct receiving {
     rshi_edges *out;
     rshi_edge e;    /* where b goes directly: the edge from the source piece at hand */
     rshi_piece src; /* that piece, at the holder that serves b */
-    rshi_vicinity near; /* owned: what b's node has of the source, if several ranks hold the same */
+    const rshi_vicinity *near; /* what b's node has of the source, if several ranks hold the same */
     bool single; /* every source piece has one holder, which is found with it */
 } receiving;
 
@@ -34,7 +34,7 @@ static rsh_status receive_directly(receiving *r, const rshi_piece *a) {
         rshi_piece_at_partial(from, a, rshi_piece_partial(r->pair->to, r->b), &r->src);
         a = &r->src;
     }
-    int64_t holder = rshi_serving_far_or_near(r->p, r->pair, &r->near, a, r->b->rank, r->e.turn);
+    int64_t holder = rshi_serving_far_or_near(r->p, r->pair, r->near, a, r->b->rank, r->e.turn);
     if (holder) {
         rshi_piece_at_holder(from, a, holder, &r->src);
         a = &r->src;
@@ -53,10 +53,8 @@ static rsh_status receive_series(void *ctx, rshi_series *s) {
 static rsh_status search_directly(receiving *r, const rshi_stripe *query) {
     const rsh_layout *from = r->pair->from;
     rshi_edge_init(r->p, r->tensor, NULL, r->b, &r->e);
-    if (rshi_layout_free_axes(from)) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &r->near));
-    rsh_status st = rshi_layout_search_series(from, query, receive_series, r);
-    rshi_vicinity_free(&r->near);
-    return st;
+    if (!r->single) RSH_TRY(rshi_vicinity_find(r->p, r->tensor, r->b->rank, r->edges, &r->near));
+    return rshi_layout_search_series(from, query, receive_series, r);
 }
 
 /* ---- relayed ---- */
@@ -66,7 +64,7 @@ static rsh_status receive_far_series(void *ctx, rshi_series *s) {
     receiving *r = ctx;
     rshi_edge_begin_series(&r->e, s, r->edges);
     for (int64_t i = 0; i < s->n; i++)
-        if (!rshi_vicinity_may_have(&r->near, rshi_series_position(s, i)))
+        if (!rshi_vicinity_may_have(r->near, rshi_series_position(s, i)))
             RSH_TRY(receive_directly(r, rshi_series_choose(s, i)));
     return RSH_OK;
 }
@@ -89,11 +87,11 @@ static rsh_status receive_own_range(receiving *r, const rshi_relay *relay) {
 static rsh_status receive_near(receiving *r) {
     const rsh_layout *from = r->pair->from;
     rsh_status st = RSH_OK;
-    for (int64_t k = 0; k < r->near.n && !st; k++) {
+    for (int64_t k = 0; k < r->near->n && !st; k++) {
         rshi_piece *list = NULL;
         int64_t n = 0;
-        if (k && r->near.first[k] == r->near.first[k - 1]) continue;
-        st = rshi_layout_pieces(from, rshi_layout_rank_at(from, r->near.first[k]), &list, &n);
+        if (k && r->near->first[k] == r->near->first[k - 1]) continue;
+        st = rshi_layout_pieces(from, rshi_layout_rank_at(from, r->near->first[k]), &list, &n);
         for (int64_t i = 0; i < n && !st; i++)
             if (rshi_pieces_common(from, &list[i], r->b)) st = receive_from(r, &list[i]);
         rshi_free(list);
@@ -103,13 +101,11 @@ static rsh_status receive_near(receiving *r) {
 
 static rsh_status receive_relayed(receiving *r, const rshi_relay *relay) {
     rshi_kept mark = rshi_pieces_end(r->edges);
-    rsh_status st = rshi_vicinity_find(r->p, r->pair->from, r->b->rank, &r->near);
-    if (!st) st = receive_own_range(r, relay);
-    if (!st) st = rshi_relayed_takes(r->p, r->tensor, r->b, relay, r->edges, r->out);
-    if (!st && r->out == &r->edges->receives) st = rshi_edges_hand_over(r->edges, r->out, mark);
-    if (!st) st = receive_near(r);
-    rshi_vicinity_free(&r->near);
-    return st;
+    RSH_TRY(rshi_vicinity_find(r->p, r->tensor, r->b->rank, r->edges, &r->near));
+    RSH_TRY(receive_own_range(r, relay));
+    RSH_TRY(rshi_relayed_takes(r->p, r->tensor, r->b, relay, r->edges, r->out));
+    if (r->out == &r->edges->receives) RSH_TRY(rshi_edges_hand_over(r->edges, r->out, mark));
+    return receive_near(r);
 }
 
 /* ---- */
@@ -136,7 +132,7 @@ static receiving receiving_of(const rsh_plan *p, int64_t tensor, const rshi_piec
     receiving r;
     r.p = p, r.pair = &p->pair[tensor], r.tensor = tensor, r.b = b;
     r.edges = edges, r.out = out;
-    r.near = (rshi_vicinity){0};
+    r.near = NULL;
     r.single = !r.pair->keep && rshi_layout_has_groups(r.pair->from) && rshi_layout_holders(r.pair->from) == 1;
     return r;
 }

@@ -131,19 +131,18 @@ static rsh_status list_ranks(const rshi_region *r, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
     rshi_piece *src = rshi_pieces_room(r->edges, 1), at = *r->a;
     int64_t *rank = src ? rshi_pieces_numbers(r->edges, e->nsrc) : NULL;
-    rshi_vicinity near = {0};
+    const rshi_vicinity *near = NULL;
     if (!rank) return RSH_ENOMEM;
     *src = *r->a;
     e->src = e->with = src, e->src_rank = rank;
     bool replicas = rshi_layout_holders(from) > 1;
-    if (replicas) RSH_TRY(rshi_vicinity_find(r->p, from, r->b->rank, &near));
+    if (replicas) RSH_TRY(rshi_vicinity_find(r->p, r->whole.tensor, r->b->rank, r->edges, &near));
     for (int64_t i = 0; i < e->nsrc; i++) {
         at.position = r->a->position + rshi_layout_copy_offset(from, i, 0);
-        int64_t holder = replicas ? rshi_serving_far_or_near(r->p, r->pair, &near, &at, r->b->rank, e->turn) : 0;
+        int64_t holder = replicas ? rshi_serving_far_or_near(r->p, r->pair, near, &at, r->b->rank, e->turn) : 0;
         if (holder) at.position = r->a->position + rshi_layout_copy_offset(from, i, holder);
         rank[i] = rshi_layout_rank_at(from, at.position);
     }
-    rshi_vicinity_free(&near);
     return RSH_OK;
 }
 

@@ -4,7 +4,7 @@
  * rank of the node holds (far_cuts.c).  What is near follows from the source pieces of the node's ranks.  Where these
  * cannot hold much of the piece, it is cut evenly: then a source knows who fetches from it without looking at what
  * every node holds. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 #include <stdlib.h>
 
@@ -216,6 +216,16 @@ rshi_owners rshi_relay_even_owners(const rsh_layout *to, const rshi_piece *a, co
     int64_t lo = rshi_max(x->lo, y->lo), last = rshi_min(rshi_stripe_end(x), rshi_stripe_end(y)) - 1;
     return (rshi_owners){s.dim, rshi_slice_at(s.total, n, s.across * rshi_stripe_before(y, lo)),
                          rshi_slice_at(s.total, n, s.across * rshi_stripe_before(y, last))};
+}
+
+int64_t rshi_relay_next_owner(const rsh_layout *to, const rshi_piece *a, const rshi_piece *b, int64_t n,
+                              int64_t owner) {
+    sliced s = slices_of(to, b);
+    const rshi_stripe *x = &a->set[s.dim], *y = &b->set[s.dim];
+    int64_t i = rshi_stripe_before(x, rshi_relay_even_cut(to, b, n, owner + 1));
+    if (i >= rshi_stripe_size(x)) return n;
+    int64_t next = rshi_slice_at(s.total, n, s.across * rshi_stripe_before(y, rshi_stripe_at(x, i)));
+    return rshi_max(owner + 1, next);
 }
 
 /* As rshi_far_cuts has it where nothing is near: the first index before which there are as many elements. */

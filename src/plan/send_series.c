@@ -2,6 +2,7 @@
  *
  * A rank may send to as many others as there are.  Whether it serves a copy follows from where that stands, before the
  * piece is made (serve.c); what is sent to one copy after the other differs along one dim only. */
+#include "plan/relay.h"
 #include "plan/sending.h"
 
 #define FEW_COPIES 1024 /* so many holders of a piece are compared with one another */
@@ -93,8 +94,13 @@ static rsh_status send_range(rshi_sending *w, rshi_series *s, int64_t i, int64_t
 
 /* Copies of piece i on the node of copy k, the first of them, where ranges are cut evenly. */
 static rsh_status send_to_owners(rshi_sending *w, rshi_series *s, int64_t i, int64_t k) {
-    rshi_owners o = rshi_relay_even_owners(s->l, &w->sought, s->piece, w->copy[k].together);
-    for (int64_t owner = o.first; owner <= o.last; owner++) RSH_TRY(send_range(w, s, i, k, &o, owner));
+    int64_t n = w->copy[k].together;
+    rshi_owners o = rshi_relay_even_owners(s->l, &w->sought, s->piece, n);
+    if (o.first == o.last) return send_range(w, s, i, k, &o, o.first);
+    for (int64_t owner = o.first; owner <= o.last;) {
+        RSH_TRY(send_range(w, s, i, k, &o, owner));
+        owner = rshi_relay_next_owner(s->l, &w->sought, rshi_series_choose(s, i), n, owner);
+    }
     return RSH_OK;
 }
 
@@ -163,10 +169,10 @@ rsh_status rshi_sending_settle(rshi_sending *w) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     w->directly = w->relayed = w->reduced = false;
     if (!rshi_layout_has_groups(pair->to) || pair->irregular || pair->slice || pair->spread) return RSH_OK;
-    RSH_TRY(list_copies(w, pair->to));
-    w->directly = rshi_sends_directly(w, rshi_layout_holders(pair->to));
-    if (rshi_layout_partials(pair->to) > 1) return RSH_OK;
-    w->relayed = rshi_pair_relays(w->p, pair) && w->copies <= FEW_COPIES;
-    w->reduced = pair->reduce && !pair->by_node && !w->edges->whole_sends && rsh_layout_ndim(pair->to);
-    return RSH_OK;
+    int64_t holders = rshi_layout_holders(pair->to);
+    bool partial = rshi_layout_partials(pair->to) > 1, own_only = !pair->by_node && !w->edges->whole_sends;
+    w->directly = rshi_sends_directly(w, holders);
+    w->relayed = rshi_pair_relays(w->p, pair) && holders <= FEW_COPIES && !partial;
+    w->reduced = pair->reduce && own_only && rsh_layout_ndim(pair->to) && !partial;
+    return w->directly || w->relayed || w->reduced ? list_copies(w, pair->to) : RSH_OK;
 }

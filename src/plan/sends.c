@@ -3,6 +3,7 @@
  * What a rank sends is what others receive from it: for each of its source pieces, the destination pieces that meet it
  * are asked, wherever they are held, which edges they make, and those that read this rank are kept.  In later stages a
  * rank passes on what lies in its destination; there the other holders of the same destination piece are asked. */
+#include "plan/relay.h"
 #include "plan/sending.h"
 
 /* Of the edges from number `first` on, keep those that read this rank: its source piece `a`, or without one its
@@ -115,7 +116,7 @@ static rsh_status send_piece(rshi_sending *w) {
         rshi_piece_at_partial(pair->from, w->from.a, 0, &w->sought);
         rshi_piece_at_holder(pair->from, &w->sought, 0, &w->sought);
     }
-    rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* `send_directly` aims it */
+    rshi_edge_init(w->p, w->tensor, w->from.a, w->from.a, &w->e); /* it is aimed at each */
     return rshi_layout_search_series(pair->to, w->sought.set, rshi_send_to_series, w);
 }
 

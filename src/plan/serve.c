@@ -2,7 +2,7 @@
  *
  * The destination's own copy comes first, then the holders on its node, then all others; among k candidates in mesh
  * order the destination whose turn is d takes number d mod k, so that replicas share the work. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 #include <stdlib.h>
 
@@ -85,8 +85,7 @@ int64_t rshi_serving_rank(const rsh_plan *p, const rshi_pair *pair, const rshi_p
 /* ---- what is near ---- */
 
 static rsh_status list_first(const rsh_plan *p, const rsh_layout *l, const rshi_crew *c, rshi_vicinity *v) {
-    v->first = rshi_alloc((size_t)rshi_max(1, c->n), sizeof *v->first);
-    if (!v->first) return rshi_nomem();
+    RSH_TRY(RSHI_GROW(v->first, rshi_max(1, c->n), &v->room));
     for (int64_t i = 0; i < c->n; i++) {
         int64_t position = rshi_layout_position(l, p->rank[rshi_crew_ordinal(c, i)]);
         if (position >= 0) v->first[v->n++] = rshi_layout_first_position(l, position);
@@ -95,15 +94,23 @@ static rsh_status list_first(const rsh_plan *p, const rsh_layout *l, const rshi_
     return RSH_OK;
 }
 
-rsh_status rshi_vicinity_find(const rsh_plan *p, const rsh_layout *l, int64_t rank, rshi_vicinity *v) {
-    *v = (rshi_vicinity){.known = rshi_layout_has_groups(l)};
-    if (!v->known) return RSH_OK;
+rsh_status rshi_vicinity_find(const rsh_plan *p, int64_t tensor, int64_t rank, rshi_rank_edges *edges,
+                              const rshi_vicinity **out) {
+    const rsh_layout *l = p->pair[tensor].from;
+    rshi_vicinity *v = &edges->near;
+    int64_t place = rshi_plan_has_nodes(p) ? rshi_plan_node(p, rank) : rank;
+    *out = v;
+    if (v->complete && v->tensor == tensor && v->place == place) return RSH_OK;
+    v->tensor = tensor, v->place = place;
+    v->complete = false;
+    v->known = rshi_layout_has_groups(l);
+    v->n = 0;
     rshi_crew alone = {NULL, rshi_plan_ordinal(p, rank), 1};
-    rshi_crew node = rshi_plan_has_nodes(p) ? rshi_plan_crew(p, rshi_plan_node(p, rank)) : alone;
-    return list_first(p, l, &node, v);
+    rshi_crew node = rshi_plan_has_nodes(p) ? rshi_plan_crew(p, place) : alone;
+    if (v->known) RSH_TRY(list_first(p, l, &node, v));
+    v->complete = true;
+    return RSH_OK;
 }
-
-void rshi_vicinity_free(rshi_vicinity *v) { rshi_free(v->first); }
 
 bool rshi_vicinity_may_have(const rshi_vicinity *v, int64_t position) {
     if (!v->known) return true;
@@ -135,11 +142,16 @@ static void note_close(const rsh_plan *p, const rsh_layout *to, int64_t node, ui
     }
 }
 
-/* Without memory for it ranks are looked at one by one. */
+/* Each node once.  Without memory for it ranks are looked at one by one. */
 static void note_all_close(const rsh_plan *p, const rshi_pair *pair, rshi_server *s) {
-    s->close = rshi_calloc((size_t)rshi_layout_positions(pair->to) / 64 + 1, sizeof *s->close);
+    int64_t *node = rshi_alloc((size_t)s->holders, sizeof *node);
+    if (node) s->close = rshi_calloc((size_t)rshi_layout_positions(pair->to) / 64 + 1, sizeof *s->close);
     for (int64_t j = 0; s->close && j < s->holders; j++)
-        note_close(p, pair->to, rshi_plan_node(p, rshi_piece_holder(pair->from, s->a, j)), s->close);
+        node[j] = rshi_plan_node(p, rshi_piece_holder(pair->from, s->a, j));
+    if (s->close) qsort(node, (size_t)s->holders, sizeof *node, rshi_compare_int64);
+    for (int64_t j = 0; s->close && j < s->holders; j++)
+        if (!j || node[j] != node[j - 1]) note_close(p, pair->to, node[j], s->close);
+    rshi_free(node);
 }
 
 #define FEW_LOOKS 64 /* beyond that it pays to note who is close to any holder */
@@ -163,8 +175,9 @@ bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64
     if (s->holders == 1) return true;
     if (!serve_in_turn(pair)) return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
     bool in_turn = number_of(position, s->holders) == s->index;
-    if (!rshi_plan_has_nodes(p)) return in_turn && rshi_piece_holder_index(pair->from, s->a, rank) < 0;
-    if (!in_turn && rshi_plan_node(p, rank) != rshi_plan_node(p, s->a->rank)) return false;
+    if (!in_turn && (!rshi_plan_has_nodes(p) || rshi_plan_node(p, rank) != rshi_plan_node(p, s->a->rank))) return false;
+    if (rshi_piece_holder_index(pair->from, s->a, rank) >= 0) return false; /* it has its own */
+    if (!rshi_plan_has_nodes(p)) return true;
     if (!rshi_server_is_near(p, pair, s, rank, position)) return in_turn;
     return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
 }

@@ -335,7 +335,7 @@ static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *
     return RSH_OK;
 }
 
-/* Only the end that is the same in the whole series may be flat. */
+/* Only an end that lies in the same place in the whole series may be flat. */
 static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     share *s = ctx;
     if (!e->series || e->series != s->series) return add_whole(s, e);

@@ -1,6 +1,6 @@
 /* Direct: the way that always applies.  The destination takes the whole region from the source that serves it, or from
  * one holder of each contribution to a reduction. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 rsh_status rshi_direct_edge(const rshi_region *r) { return rshi_region_from_sources(r, r->whole.turn); }
 

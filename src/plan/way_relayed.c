@@ -5,7 +5,7 @@
  * one dim into a range for each of those holders, its owner (relay.c): in stage 0 a rank takes what lies in its own
  * range from the sources, in stage 1 the rest from its owners.  What an owner fetched may come from many sources; it is
  * passed on in stretches, each as long as nothing of it is near. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 bool rshi_pair_relays(const rsh_plan *p, const rshi_pair *pair) {
     if (pair->reduce || pair->keep || !rshi_plan_has_nodes(p) || !rsh_layout_ndim(pair->to)) return false;

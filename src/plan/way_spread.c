@@ -13,7 +13,7 @@
  *
  * Where the plan forwards (choose.c), other nodes take their slices from the helpers of the source that would have sent
  * them, one stage later: the source itself sends the region once, to its helpers, and not once more to other nodes. */
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 #include <stdlib.h>
 

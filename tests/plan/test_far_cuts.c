@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "plan/impl.h"
+#include "plan/relay.h"
 
 #define MOST 8
 #define CASES 20000
