@@ -28,6 +28,11 @@ static bool clipped_block(const rshi_stripe *q, int64_t j, int64_t lo, int64_t h
     return *from < *to;
 }
 
+static bool holds_something(rshi_cut_walk *w, int64_t k) {
+    if (w->c->rule == RSH_RULE_SIZES) return w->c->starts[k] < w->c->starts[k + 1];
+    return rshi_cut_walk_at(w, k).count;
+}
+
 /* Rules that keep indices in order: coordinates rise along the dim. */
 static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
                                 numbers *out) {
@@ -42,7 +47,7 @@ static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment
         int64_t k = rshi_max(next, rshi_cut_locate(l, &g->cut, g->size, from - g->start));
         RSH_TRY(RSHI_GROW(out->at, out->n + rshi_max(0, last + 1 - k), &out->room));
         for (; k <= last; k++)
-            if (!may_be_empty || rshi_cut_walk_at(&walk, k).count) out->at[out->n++] = k;
+            if (!may_be_empty || holds_something(&walk, k)) out->at[out->n++] = k;
         next = last + 1;
         rshi_stripe done = rshi_cut_walk_at(&walk, last);
         j = rshi_max(j,

@@ -216,12 +216,12 @@ int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const
 /* A rank with a source piece of its own: one of `holders` of them, number `index`. */
 typedef struct rshi_server {
     const rshi_piece *a; /* borrowed */
-    int64_t holders, index;
+    int64_t holders, index, node;
     int64_t looks;   /* how often it was looked up who is near */
     uint64_t *close; /* owned, NULL until there were many looks: a bit for each position of the
                         destination whose rank is on a node with a holder of the piece */
 } rshi_server;
-rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a);
+rshi_server rshi_server_of(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a);
 void rshi_server_free(rshi_server *s);
 /* Does it give its piece to `rank`, which stands at `position` of the destination, if that takes it
  * directly? */

@@ -222,7 +222,7 @@ static rsh_status send_sources(const rsh_plan *p, int64_t tensor, rshi_rank_edge
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(p->pair[tensor].from, s->rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
-        w.from = rshi_server_of(&p->pair[tensor], &list[i]);
+        w.from = rshi_server_of(p, &p->pair[tensor], &list[i]);
         if (!i) st = rshi_sending_settle(&w);
         if (!st) st = send_piece(&w);
         rshi_server_free(&w.from);

@@ -50,7 +50,7 @@ static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, cons
 }
 
 /* Which of n candidates it is at that turn. */
-static int64_t number_of(int64_t turn, int64_t n) { return turn % n; }
+static int64_t number_of(int64_t turn, int64_t n) { return n & (n - 1) ? turn % n : turn & (n - 1); }
 
 static int64_t turn_of(const rshi_pair *pair, int64_t rank) { return rshi_layout_position(pair->to, rank); }
 
@@ -126,9 +126,9 @@ int64_t rshi_serving_far_or_near(const rsh_plan *p, const rshi_pair *pair, const
 
 /* ---- whom a rank serves ---- */
 
-rshi_server rshi_server_of(const rshi_pair *pair, const rshi_piece *a) {
+rshi_server rshi_server_of(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a) {
     int64_t holders = rshi_piece_holders(pair->from, a), index = rshi_piece_holder_index(pair->from, a, a->rank);
-    return (rshi_server){.a = a, .holders = holders, .index = index};
+    return (rshi_server){.a = a, .holders = holders, .index = index, .node = rshi_plan_node(p, a->rank)};
 }
 
 void rshi_server_free(rshi_server *s) { rshi_free(s->close); }
@@ -154,13 +154,14 @@ static void note_all_close(const rsh_plan *p, const rshi_pair *pair, rshi_server
     rshi_free(node);
 }
 
+static bool is_close(const rshi_server *s, int64_t position) { return s->close[position / 64] >> position % 64 & 1; }
+
 #define FEW_LOOKS 64 /* beyond that it pays to note who is close to any holder */
 
 bool rshi_server_is_near(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank, int64_t position) {
-    int64_t node = rshi_plan_node(p, rank);
-    if (s->holders == 1) return node == rshi_plan_node(p, s->a->rank);
+    if (s->holders == 1) return rshi_plan_node(p, rank) == s->node;
     if (!s->close && s->looks++ == FEW_LOOKS) note_all_close(p, pair, s);
-    return s->close ? s->close[position / 64] >> position % 64 & 1 : rshi_holders_on(p, pair->from, s->a, node) > 0;
+    return s->close ? is_close(s, position) : rshi_holders_on(p, pair->from, s->a, rshi_plan_node(p, rank)) > 0;
 }
 
 /* Do the holders of a piece take turns, all by the same rule? */
@@ -175,7 +176,8 @@ bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64
     if (s->holders == 1) return true;
     if (!serve_in_turn(pair)) return rshi_serving_holder(p, pair, s->a, rank, position) == s->index;
     bool in_turn = number_of(position, s->holders) == s->index;
-    if (!in_turn && (!rshi_plan_has_nodes(p) || rshi_plan_node(p, rank) != rshi_plan_node(p, s->a->rank))) return false;
+    if (!in_turn && (!rshi_plan_has_nodes(p) || (s->close && !is_close(s, position)))) return false;
+    if (!in_turn && rshi_plan_node(p, rank) != s->node) return false;
     if (rshi_piece_holder_index(pair->from, s->a, rank) >= 0) return false; /* it has its own */
     if (!rshi_plan_has_nodes(p)) return true;
     if (!rshi_server_is_near(p, pair, s, rank, position)) return in_turn;
@@ -186,7 +188,7 @@ bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server 
     if (rank == s->a->rank) return false;
     if (s->holders == 1 || !serve_in_turn(pair) || number_of(position, s->holders) == s->index) return true;
     if (!rshi_plan_has_nodes(p)) return false;
-    return rshi_plan_node(p, rank) == rshi_plan_node(p, s->a->rank) ||
+    return rshi_plan_node(p, rank) == s->node ||
            number_of(rshi_relay_turn(pair->to, position), s->holders) == s->index;
 }
 
