@@ -79,7 +79,7 @@ static rsh_status send_range(rshi_sending *w, rshi_series *s, int64_t i, int64_t
     while (w->copy[j].first != k || left--) j++;
     const rshi_piece *b = rshi_series_choose(s, i);
     int64_t at = b->position + w->copy[j].offset, lo, hi;
-    if (!rshi_serves_far(&w->from, rshi_relay_turn(s->l, at))) return RSH_OK;
+    if (w->from.holders > 1 && !rshi_serves_far(&w->from, rshi_relay_turn(s->l, at))) return RSH_OK;
     if (o->first == o->last) return send_to_copy(w, s, at, rshi_series_rank(s, at));
     lo = rshi_relay_even_cut(s->l, b, n, owner), hi = rshi_relay_even_cut(s->l, b, n, owner + 1);
     s->piece->position = at, s->piece->rank = rshi_series_rank(s, at);
@@ -104,14 +104,20 @@ static rsh_status send_to_owners(rshi_sending *w, rshi_series *s, int64_t i, int
     return RSH_OK;
 }
 
+/* A node has ranks_per_node ranks at most, which mostly is answer enough. */
+static bool node_is_even(const rshi_sending *w, const rshi_piece *b, int64_t node) {
+    const rshi_pair *pair = &w->p->pair[w->tensor];
+    if (!w->p->node_of && rshi_relay_is_even(pair, b->set, w->p->ranks_per_node)) return true;
+    return rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, node).n);
+}
+
 /* The copies of piece i on the node of copy k, the first of them.  What the node holds itself is not relayed. */
 static rsh_status send_to_node(rshi_sending *w, rshi_series *s, int64_t i, int64_t k) {
     const rshi_pair *pair = &w->p->pair[w->tensor];
     int64_t at = rshi_series_position(s, i) + w->copy[k].offset;
     bool near = rshi_server_is_near(w->p, pair, &w->from, rshi_series_rank(s, at), at);
     const rshi_piece *b = rshi_series_choose(s, i);
-    if (!near && rshi_relay_is_even(pair, b->set, rshi_plan_crew(w->p, w->copy[k].node).n))
-        return send_to_owners(w, s, i, k);
+    if (!near && node_is_even(w, b, w->copy[k].node)) return send_to_owners(w, s, i, k);
     for (int64_t j = k; j < w->copies; j++) {
         if (w->copy[j].first != k) continue;
         RSH_TRY(near ? send_if_served(w, s, i, j) : rshi_send_to_holder(w, rshi_series_choose(s, i), j));
