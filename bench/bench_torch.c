@@ -54,11 +54,11 @@ static void peer_leaves(peer *p) {
 }
 
 static void become_script(const char *script, const int *in, const int *out) {
-    const char *python = getenv("RESHARD_PYTHON");
+    const char *named = getenv("RESHARD_PYTHON"), *python = named ? named : "/usr/bin/python3";
     dup2(in[0], STDIN_FILENO), dup2(out[1], STDOUT_FILENO);
     close(in[0]), close(in[1]), close(out[0]), close(out[1]);
     if (!freopen("/dev/null", "w", stderr)) _exit(127);
-    execl(python ? python : "/usr/bin/python3", "python3", script, (char *)NULL);
+    execl(python, python, script, (char *)NULL); /* by its path: it looks for its modules where it finds itself */
     _exit(127);
 }
 
