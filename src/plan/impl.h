@@ -227,11 +227,11 @@ void rshi_server_free(rshi_server *s);
  * directly? */
 bool rshi_serves(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank,
                  int64_t position);
+/* The same for a rank on whose node nobody holds the piece: its turn decides. */
+bool rshi_serves_far(const rshi_server *s, int64_t turn);
 /* Is a holder of the piece on the node of that rank? */
 bool rshi_server_is_near(const rsh_plan *p, const rshi_pair *pair, rshi_server *s, int64_t rank,
                          int64_t position);
-/* The same for the turn of a rank on whose node nobody holds the piece. */
-bool rshi_serves_far(const rshi_server *s, int64_t turn);
 /* Could it send to `rank`, which may be relayed to?  A quick answer: false only where another rank
  * serves it. */
 bool rshi_may_serve(const rsh_plan *p, const rshi_pair *pair, const rshi_server *s, int64_t rank,
@@ -379,10 +379,10 @@ rsh_status rshi_spread_readers(const rsh_plan *p, int64_t tensor, const rshi_pie
                                void *ctx);
 rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn);
 
-/* The region itself. */
+/* Set up the region of a and b, without the dim along which it is cut; and find that. */
 void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                       rshi_rank_edges *edges, rshi_edges *out, rshi_region *r);
-void rshi_region_find_dim(rshi_region *r); /* `dim` and `extent` */
+void rshi_region_find_dim(rshi_region *r);
 /* Add the edges of the region of source piece `a` (at its first holder, partial position 0) and
  * destination piece `b` (at its rank, kept with the edges), by the way that costs least. */
 rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a,

@@ -85,8 +85,8 @@ rsh_status rshi_relayed_gives(const rsh_plan *p, int64_t tensor, const rshi_piec
     int64_t me = rshi_piece_holder_index(to, b, b->rank), i = 0;
     while (relay->holder[i] != me) i++;
     for (int64_t k = 0; k < relay->n; k++) {
-        rshi_piece *at = k == i ? NULL : rshi_pieces_room(edges, 1);
         if (k == i) continue;
+        rshi_piece *at = rshi_pieces_room(edges, 1);
         if (!at) return RSH_ENOMEM;
         rshi_piece_at_holder(to, b, relay->holder[k], at);
         RSH_TRY(pass_stretches(p, tensor, at, relay, i, edges, out));

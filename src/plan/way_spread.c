@@ -62,8 +62,8 @@ typedef struct spread {
     int64_t mine;         /* the crew of b's rank, or -1 if its node has a source: then it is in `near` */
     crew near;
     int64_t me;           /* b's rank within its crew */
-    int64_t only[2];      /* crews that matter, each once, or -1; of all if `all` */
-    bool all;
+    bool all;             /* do all crews matter? */
+    int64_t only[2];      /* otherwise those that do, or -1; never the same twice */
     slice *slice;         /* owned: what comes out */
     int64_t nslices, room;
 } spread;
