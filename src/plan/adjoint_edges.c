@@ -61,6 +61,7 @@ static bool takes_mine(const adjoining *j, const rshi_edge *e) {
     const rshi_pair *pair = &j->p->pair[j->tensor];
     if (!rshi_same_start(pair->from, e->with, j->a)) return false;
     if (e->from_dst) {
+        if (pair->irregular && !rshi_piece_first_copy(pair->from, j->a)) return false;
         rshi_piece at;
         rshi_piece_at_partial(pair->from, &j->first, pair->reduce ? rshi_piece_partial(pair->from, j->a) : 0, &at);
         return rshi_edge_origin(j->p, e, &at) == j->a->rank;

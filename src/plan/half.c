@@ -73,7 +73,7 @@ typedef struct filling {
 
 static rsh_status add_cells(filling *f, const rshi_piece *list, int64_t n) {
     rshi_half *s = f->s;
-    RSH_TRY(RSHI_GROW(s->cell, (f->n + n) * s->ndim, &f->room));
+    RSH_TRY(RSHI_GROW(s->cell, (f->n + n) * s->ndim + 1, &f->room)); /* never NULL, even without dims */
     for (int64_t i = 0; i < n; i++, f->n++)
         for (int d = 0; d < s->ndim; d++) s->cell[f->n * s->ndim + d] = list[i].set[d];
     return RSH_OK;

@@ -73,6 +73,7 @@ static rsh_status copy_bound(const rshi_pair *pair, rshi_progress *w, int64_t *b
 
 typedef struct reducing {
     const rshi_pair *pair;
+    int64_t wire_size; /* bytes of a contribution on its way */
     const rshi_piece *b;
     rshi_progress *w;
     int64_t bytes, ranks; /* ranks: whose pieces were looked at */
@@ -160,10 +161,11 @@ static rsh_status count_contributed(reducing *r, int64_t *count) {
 }
 
 /* Bytes to bring the contributions to n elements of b together, and to hand out the results. */
-static int64_t reduce_bytes(const rshi_pair *pair, const rshi_piece *b, int64_t n, int64_t contributed) {
+static int64_t reduce_bytes(const reducing *r, const rshi_piece *b, int64_t n, int64_t contributed) {
+    const rshi_pair *pair = r->pair;
     int64_t copies = rshi_piece_holders(pair->to, b) * (pair->fill_others ? 1 : rshi_layout_partials(pair->to));
     int64_t size = rshi_min(pair->wire_size, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
-    return (n * pair->contributions - contributed) * pair->wire_size + n * (copies - 1) * size;
+    return (n * pair->contributions - contributed) * r->wire_size + n * (copies - 1) * size;
 }
 
 static rsh_status each_target(void *ctx, const rshi_piece *b) {
@@ -172,12 +174,15 @@ static rsh_status each_target(void *ctx, const rshi_piece *b) {
     if (rshi_layout_irregular(r->pair->to) && !rshi_piece_first_copy(r->pair->to, b)) return RSH_OK;
     r->b = b;
     RSH_TRY((r->pair->irregular ? count_contributed_irregular : count_contributed)(r, &contributed));
-    r->bytes += reduce_bytes(r->pair, b, rshi_piece_count(r->pair->to, b), contributed);
+    r->bytes += reduce_bytes(r, b, rshi_piece_count(r->pair->to, b), contributed);
     return RSH_OK;
 }
 
-static rsh_status reduce_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
+/* The transposed map hands out what is summed here, in elements of `to`. */
+static rsh_status reduce_bound(const rshi_pair *pair, bool adjoint, rshi_progress *w, int64_t *bytes) {
+    int64_t to_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     reducing r = {.pair = pair, .w = w};
+    r.wire_size = adjoint ? rshi_min(pair->wire_size, to_size) : pair->wire_size;
     rshi_stripe all[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) all[d] = rshi_stripe_range(0, rsh_layout_shape(pair->to)[d]);
     rsh_status st = rshi_layout_search(pair->to, all, each_target, &r);
@@ -190,7 +195,10 @@ rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes)
     *bytes = 0;
     for (int64_t t = 0; t < p->n; t++) {
         rshi_progress_pass(w, RSHI_PASS_BOUND);
-        RSH_TRY((p->pair[t].reduce ? reduce_bound : copy_bound)(&p->pair[t], w, bytes));
+        if (p->pair[t].reduce)
+            RSH_TRY(reduce_bound(&p->pair[t], p->adjoint, w, bytes));
+        else
+            RSH_TRY(copy_bound(&p->pair[t], w, bytes));
     }
     return RSH_OK;
 }

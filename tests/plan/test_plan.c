@@ -50,6 +50,18 @@ static void rows_to_columns_move_all_but_the_diagonal(void **state) {
     assert_int_equal(t.scratch_bytes, 0);
 }
 
+static void the_bound_of_an_adjoint_counts_elements_of_the_destination(void **state) {
+    (void)state;
+    rsh_plan *p = plan("f64[4] on x=2@[1,2] sum(x)", "f32[4]", 0), *adjoint;
+    rsh_plan_totals t;
+    assert_int_equal(rsh_plan_adjoint(p, &adjoint), RSH_OK);
+    assert_int_equal(rsh_plan_get_totals(adjoint, &t), RSH_OK);
+    assert_int_equal(t.bytes_moved, 32);
+    assert_int_equal(t.lower_bound, 32);
+    rsh_plan_free(adjoint);
+    rsh_plan_free(p);
+}
+
 static void three_cut_dims_take_one_hop(void **state) {
     (void)state;
     rsh_plan_totals t = totals("f32[512/y, 512, 512/x] on x=4,y=2", "f32[512, 512/(x,y), 512] on x=4,y=2", 0);
@@ -365,6 +377,7 @@ static void buffers_follow_the_fullest_node_of_a_map(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
+        cmocka_unit_test(the_bound_of_an_adjoint_counts_elements_of_the_destination),
         cmocka_unit_test(three_cut_dims_take_one_hop),
         cmocka_unit_test(sixty_five_thousand_ranks_have_exact_totals),
         cmocka_unit_test(sums_over_dims_agree_with_a_walk_over_edges),

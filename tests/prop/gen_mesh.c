@@ -15,6 +15,7 @@ typedef struct mesh {
     role role[ORA_MAX];
     int dim[ORA_MAX]; /* of CUTS */
     bool flat;
+    bool uneven; /* flat over segments with cuts of their own */
 } mesh;
 
 static void append(char *text, size_t room, const char *format, ...) {
@@ -28,7 +29,7 @@ static void append(char *text, size_t room, const char *format, ...) {
 
 static void any_axes(gen_rng *g, const gen_wish *w, mesh *m) {
     static const char *const pool[] = {"dp", "tp", "x", "y", "kv", "rep", "e_2", "Pipe", "z9", "on_"};
-    static const int64_t sizes[] = {1, 2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 11};
+    static const int64_t sizes[] = {1, 1, 2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 11};
     int64_t pick[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, room = w->max_ranks;
     gen_shuffle(g, 10, pick);
     int wanted = (int)gen_between(g, 1, gen_chance(g, 5) ? 6 : 4);
@@ -59,7 +60,11 @@ static void any_roles(gen_rng *g, const gen_wish *w, mesh *m) {
         m->role[a] = any_role(g, w, m);
         m->dim[a] = (int)gen_below(g, w->shape.ndim);
     }
-    if (w->op != ORA_NONE) m->role[gen_below(g, m->naxes)] = IS_PARTIAL;
+    if (m->uneven) { /* one axis for the segments, one for the flat cut; any others are drawn */
+        m->role[0] = CUTS;
+        m->role[1] = CUTS_FLAT;
+    }
+    if (w->op != ORA_NONE) m->role[gen_between(g, m->uneven ? 2 : 0, m->naxes - 1)] = IS_PARTIAL;
     m->flat = false;
     for (int a = 0; a < m->naxes; a++) m->flat = m->flat || m->role[a] == CUTS_FLAT;
 }
@@ -124,7 +129,13 @@ static void add_segments(gen_rng *g, const gen_wish *w, const mesh *m, int n, in
     int64_t part[5];
     int nsegments = (int)gen_between(g, gen_chance(g, 10) ? 1 : 2, 4);
     gen_split(g, size, nsegments, part);
-    if (w->replicas && gen_chance(g, 50)) {
+    if (nsegments > 1 && gen_chance(g, 20)) { /* a segment of size 0 */
+        int64_t empty = gen_below(g, nsegments), other = (empty + 1) % nsegments;
+        int64_t both = part[empty] + part[other];
+        part[empty] = 0;
+        part[other] = both;
+    }
+    if (w->replicas && (m->uneven || gen_chance(g, 50))) {
         add_own_cuts(g, m, n, axis, nsegments, part, text);
         return;
     }
@@ -137,7 +148,7 @@ static void add_dim(gen_rng *g, const gen_wish *w, const mesh *m, int d, char *t
     int64_t axis[ORA_MAX], size = w->shape.size[d];
     int n = pick_axes(g, m, CUTS, d, axis);
     if (d) append(text, GEN_TEXT / 2, ", ");
-    if (n && gen_chance(g, 25)) {
+    if (n && (m->uneven || gen_chance(g, 25))) {
         add_segments(g, w, m, n, axis, size, text);
         return;
     }
@@ -184,6 +195,7 @@ void gen_mesh_layout(gen_rng *g, const gen_wish *w, gen_layout *out) {
     mesh m = {0};
     memset(out, 0, sizeof *out);
     any_axes(g, w, &m);
+    m.uneven = w->replicas && w->shape.ndim > 0 && m.naxes >= (w->op != ORA_NONE ? 3 : 2) && gen_chance(g, 25);
     any_roles(g, w, &m);
     append(out->head, sizeof out->head, "%s[", ora_dtype_name(w->dtype));
     for (int d = 0; d < w->shape.ndim; d++) add_dim(g, w, &m, d, out->head);

@@ -111,6 +111,19 @@ static bool averages(prop_case *c) {
     return dot_test(c, false);
 }
 
+/* Sources that are flat over replicated segments, and partial: gradient goes to the copies that were read. */
+static bool known_pairs(prop_case *c) {
+    static const char *const pair[][2] = {
+        {"f32[(0/z|1)]/o on z=2,o=1,e=2 sum(e)", "f32[1] on x=2"},
+        {"f32[(1|1/z)]/o on z=2,o=1,e=2 sum(e)", "f32[2] on x=2"},
+        {"f32[(64/tp|8|8), 16]/dp on dp=2,tp=2,pp=2 sum(pp)", "f32[(64/tp|8|8), 16]/dp on dp=2,tp=2,pp=2"},
+    };
+    int64_t i = gen_below(&c->rng, 3);
+    strcpy(c->from, pair[i][0]);
+    strcpy(c->to, pair[i][1]);
+    return dot_test(c, true);
+}
+
 /* Once more to the transpose and the map is back. */
 static bool involution(prop_case *c) {
     stage s;
@@ -208,15 +221,19 @@ static bool backward(prop_case *c) {
     return ok;
 }
 
-static void the_adjoint_of_copies_is_their_transpose(void **state) { (void)state; prop_run("copies", 60, copies); }
+static void the_adjoint_of_copies_is_their_transpose(void **state) { (void)state; prop_run("copies", 120, copies); }
 static void the_adjoint_of_broadcasts_is_their_transpose(void **state) {
     (void)state;
     prop_run("broadcasts", 20, broadcasts);
 }
-static void the_adjoint_of_sums_is_their_transpose(void **state) { (void)state; prop_run("sums", 60, sums); }
+static void the_adjoint_of_sums_is_their_transpose(void **state) { (void)state; prop_run("sums", 180, sums); }
 static void the_adjoint_of_averages_is_their_transpose(void **state) {
     (void)state;
     prop_run("averages", 30, averages);
+}
+static void the_adjoint_of_flat_replicated_segments_is_their_transpose(void **state) {
+    (void)state;
+    prop_run("known_pairs", 24, known_pairs);
 }
 static void the_adjoint_of_the_adjoint_is_the_plan(void **state) {
     (void)state;
@@ -234,6 +251,7 @@ int main(void) {
         cmocka_unit_test(the_adjoint_of_broadcasts_is_their_transpose),
         cmocka_unit_test(the_adjoint_of_sums_is_their_transpose),
         cmocka_unit_test(the_adjoint_of_averages_is_their_transpose),
+        cmocka_unit_test(the_adjoint_of_flat_replicated_segments_is_their_transpose),
         cmocka_unit_test(the_adjoint_of_the_adjoint_is_the_plan),
         cmocka_unit_test(other_ops_have_no_adjoint_and_are_named),
         cmocka_unit_test(backward_leads_to_the_source_without_its_partial),

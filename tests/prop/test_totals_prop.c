@@ -307,6 +307,9 @@ static bool ways_back(prop_case *c) {
     rsh_status st = RSH_OK;
     if (ok) st = gen_chance(&c->rng, 70) ? rsh_plan_adjoint(s.plan, &plan) : rsh_plan_backward(s.plan, &plan);
     if (ok && !st) ok = walk_of(c, &s, plan);
+    if (ok && !st && s.t.lower_bound > s.t.bytes_moved)
+        ok = prop_say(c, "lower_bound %lld, but %lld bytes move", (long long)s.t.lower_bound,
+                      (long long)s.t.bytes_moved);
     if (ok && st && st != RSH_EUNSUP && st != RSH_ETYPE)
         ok = prop_say(c, "a way back: %s", rsh_status_name(st));
     summed_free(&s);
