@@ -14,7 +14,7 @@ struct rshi_pickle_block {
     struct rshi_pickle_block *next;
     size_t size; /* bytes after this head */
 };
-enum { BLOCK = 65536 - 64 };
+enum { BLOCK = 65536 - 64, FIELDS_MOST = 64 /* of an object; PyTorch's have up to ten */ };
 
 typedef struct machine {
     rshi_pickle *p;
@@ -282,6 +282,8 @@ static rsh_status set_state(machine *m) {
     RSH_TRY(pop(m, &state));
     RSH_TRY(top(m, &v));
     if (v->kind != RSHI_PICKLE_OBJECT || !is_record(v->class)) return refuse(m, "a state for something that has none");
+    if (state->kind == RSHI_PICKLE_DICT && state->n > 2 * FIELDS_MOST)
+        return refuse(m, "an object with more fields than PyTorch's checkpoints have");
     return set_items(m, v, &state, 1);
 }
 
@@ -463,9 +465,11 @@ bool rshi_pickle_is(const value *v, rshi_pickle_class class) {
     return v && v->kind == RSHI_PICKLE_OBJECT && v->class == class;
 }
 
+/* Many objects may share one state, so a long one would be searched once for each of them: it counts as empty. */
 const value *rshi_pickle_field(const value *object, const char *name) {
     if (object->kind != RSHI_PICKLE_OBJECT || object->n != 1 || object->item[0]->kind != RSHI_PICKLE_DICT) return NULL;
     const value *state = object->item[0];
+    if (state->n > 2 * FIELDS_MOST) return NULL;
     size_t n = strlen(name);
     for (uint32_t i = 0; i + 1 < state->n; i += 2) {
         const value *key = state->item[i];

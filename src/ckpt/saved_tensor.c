@@ -41,7 +41,27 @@ static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id
     return RSH_OK;
 }
 
-/* (storage, offset, size, strides, ...); of version 3 item 6 is the dtype. */
+/* Is the bit set in the dict of a tensor's lazy operations? */
+static bool has_bit(const rshi_pickle_value *bits, const char *name) {
+    size_t n = strlen(name);
+    for (uint32_t i = 0; bits && i + 1 < bits->n; i += 2) {
+        const rshi_pickle_value *key = bits->item[i], *set = bits->item[i + 1];
+        if (key->kind == RSHI_PICKLE_TEXT && key->n == n && !memcmp(key->text, name, n))
+            return set->kind != RSHI_PICKLE_BOOL || set->number;
+    }
+    return false;
+}
+
+/* The stored elements of a lazily conjugated or negated tensor are not its values. */
+static rsh_status check_lazy_bits(const rshi_pickle *p, const rshi_pickle_value *bits) {
+    bool conj = has_bit(bits, "conj");
+    if (!conj && !has_bit(bits, "neg")) return RSH_OK;
+    return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": the tensor is lazily %s and its stored elements are not its "
+                     "values; save tensor.%s() instead", p->file, p->base + bits->at,
+                     conj ? "conjugated" : "negated", conj ? "resolve_conj" : "resolve_neg");
+}
+
+/* (storage, offset, size, strides, requires_grad, hooks, lazy bits); version 3 has the dtype before the lazy bits. */
 static rsh_status read_description(const rshi_pickle *p, described *d) {
     const rshi_pickle_value *v = p->root;
     int nstrides;
@@ -59,7 +79,7 @@ static rsh_status read_description(const rshi_pickle *p, described *d) {
     const rshi_pickle_value *dtype = v3 ? item(v, 6, RSHI_PICKLE_CLASS) : NULL;
     if (dtype && dtype->class == RSHI_CLASS_DTYPE) d->tensor.dtype = (rsh_dtype)dtype->number;
     if (d->tensor.dtype == RSH_DTYPE_COUNT) return rshi_pickle_fail(p, v, "a tensor without a dtype");
-    return RSH_OK;
+    return check_lazy_bits(p, item(v, v3 ? 7 : 6, RSHI_PICKLE_DICT));
 }
 
 /* The elements that the tensor reaches, from its offset on; false: too many. */

@@ -35,7 +35,8 @@ typedef struct distcp {
     rshi_pickle pickle;
     stored *stored; /* owned */
     int64_t nstored;
-    int fd; /* of the file read last; -1: none */
+    uint64_t nchunks; /* read so far */
+    int fd;           /* of the file read last; -1: none */
     int32_t open;
 } distcp;
 
@@ -66,6 +67,8 @@ static bool is_name(const value *v) {
 
 static bool is_absent(const value *v) { return !v || v->kind == RSHI_PICKLE_NONE; }
 
+static bool is_absent_or_empty(const value *v) { return is_absent(v) || (v->kind == RSHI_PICKLE_LIST && !v->n); }
+
 static rsh_status read_stored(distcp *r, const value *index, const value *info, stored *out) {
     if (!rshi_pickle_is(index, RSHI_CLASS_INDEX) || !rshi_pickle_is(info, RSHI_CLASS_STORAGE_INFO))
         return rshi_pickle_fail(&r->pickle, index, "storage_data has other entries than chunks and where they are");
@@ -76,7 +79,7 @@ static rsh_status read_stored(distcp *r, const value *index, const value *info, 
     if (!is_name(out->name) || !is_name(out->path) || !at || at->kind != RSHI_PICKLE_INT || at->number < 0 || !bytes ||
         bytes->kind != RSHI_PICKLE_INT || bytes->number < 0)
         return rshi_pickle_fail(&r->pickle, info, "storage_data has an entry without name, file, offset or length");
-    if (!is_absent(rshi_pickle_field(info, "transform_descriptors")))
+    if (!is_absent_or_empty(rshi_pickle_field(info, "transform_descriptors")))
         return rshi_fail(RSH_EUNSUP,
                          "%.150s: byte %u: chunks that were transformed (compressed) on saving are not read",
                          r->pickle.file, info->at);
@@ -281,6 +284,9 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
     RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(v, "size"), "the size of a tensor", &ndim, shape));
     RSH_TRY(rshi_ckpt_add_tensor(r->c, name->text, name->n, dtype, ndim, shape, r->metadata, name->at, &tensor));
     if (!chunks || chunks->kind != RSHI_PICKLE_LIST) return rshi_pickle_fail(&r->pickle, v, "a tensor without chunks");
+    r->nchunks += chunks->n; /* a list that many tensors share would cost its length for each of them */
+    if (r->nchunks > r->pickle.length)
+        return rshi_pickle_fail(&r->pickle, v, "the tensors have more chunks than the metadata has bytes");
     for (uint32_t i = 0; i < chunks->n; i++) {
         const value *chunk = chunks->item[i];
         if (!rshi_pickle_is(chunk, RSHI_CLASS_CHUNK_STORAGE))

@@ -320,6 +320,41 @@ static void a_text_in_place_of_a_tensor_is_refused(void **state) {
     refuse_with(RSH_EVALUE, "something else than one plain tensor");
 }
 
+/* PyTorch 2 stores which lazy operations a tensor has; the end of a pickle of 1.13 is replaced by one that does. */
+static void patch_end(const char *end, size_t n) {
+    static const char hooks[] = "\x89" "ccollections\nOrderedDict\nq\x08)Rq\ttq\nRq\x0b.";
+    char bytes[sizeof hooks - 1] = {0};
+    memcpy(bytes, end, n);
+    patch("__1_0.distcp", hooks, bytes, sizeof bytes);
+}
+
+static void a_lazily_conjugated_tensor_is_refused(void **state) {
+    (void)state;
+    patch_end(PICKLE("\x89}}X\x04\0\0\0conj\x88stR."));
+    refuse_with(RSH_EUNSUP, "lazily conjugated");
+    assert_non_null(strstr(rsh_error_detail(), "save tensor.resolve_conj() instead"));
+}
+
+static void a_lazily_negated_tensor_is_refused(void **state) {
+    (void)state;
+    patch_end(PICKLE("\x89}}X\x03\0\0\0neg\x88stR."));
+    refuse_with(RSH_EUNSUP, "lazily negated");
+}
+
+/* Many objects could share one state, and each would search it. */
+static void an_object_with_too_many_fields_is_refused(void **state) {
+    (void)state;
+    enum { MANY = 20000 };
+    char *bytes = malloc(100 + 4 * MANY);
+    size_t n = (size_t)sprintf(bytes, "ctorch.distributed.checkpoint.metadata\nMetadataIndex\n)\x81}(");
+    rshi_pickle p;
+    for (int i = 0; i < MANY; i++, n += 4) memcpy(bytes + n, "M\1\1N", 4);
+    memcpy(bytes + n, "ub.", 3);
+    assert_int_equal(read_pickle(bytes, n + 3, &p), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "more fields"));
+    free(bytes);
+}
+
 #define DAMAGE(test) cmocka_unit_test_setup_teardown(test, copy_directory, remove_directory)
 
 int main(void) {
@@ -336,6 +371,9 @@ int main(void) {
         cmocka_unit_test(integers_of_any_width_are_read),
         cmocka_unit_test(entries_beyond_4_gib_are_found_by_zip64),
         cmocka_unit_test(memory_grows_with_the_length_of_a_pickle_alone),
+        cmocka_unit_test(an_object_with_too_many_fields_is_refused),
+        DAMAGE(a_lazily_conjugated_tensor_is_refused),
+        DAMAGE(a_lazily_negated_tensor_is_refused),
         DAMAGE(a_missing_file_is_named),
         DAMAGE(a_file_that_was_cut_off_is_refused),
         DAMAGE(a_file_outside_the_directory_is_refused),

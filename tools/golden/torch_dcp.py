@@ -139,7 +139,7 @@ def write_newer(old, folder):
         state_dict_metadata={name: newer_entry(entry) for name, entry in metadata.state_dict_metadata.items()},
         planner_data={name: ("model", name, 0) for name in metadata.state_dict_metadata},
         storage_data={record(index, fqn=k.fqn, offset=k.offset, index=k.index):
-                      record(info, relative_path=v.relative_path, offset=v.offset, length=v.length) for k, v in metadata.storage_data.items()},
+                      record(info, relative_path=v.relative_path, offset=v.offset, length=v.length, transform_descriptors=[]) for k, v in metadata.storage_data.items()},
         storage_meta=record(named("StorageMeta", METADATA), checkpoint_id=pathlib.PosixPath("run/7"),
                             save_id="1", load_id=None, modules=[]),
         version="1.0.0")
