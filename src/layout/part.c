@@ -1,6 +1,8 @@
 /* Part: what one rank holds, as shape, boxes, index sets and offsets. */
 #include "layout/impl.h"
 
+#include <stdlib.h>
+
 /* Where a part stands: its mesh position, or its box. */
 typedef struct place {
     const rsh_layout *l;
@@ -153,33 +155,53 @@ static rsh_status product_boxes(const place *p, const rsh_part *part, rsh_box_fn
     return failed ? rshi_nomem() : RSH_OK;
 }
 
+typedef struct placed_box {
+    int64_t offset;
+    rsh_box box;
+} placed_box;
+
 typedef struct flat_walk {
     const rshi_piece *p;
     int ndim;
-    rsh_box_fn fn;
-    void *ctx;
     rsh_box box;
+    placed_box *list; /* owned */
+    int64_t n, room;
 } flat_walk;
 
-/* The blocks of one piece of a flat part. */
-static int walk_blocks(flat_walk *w, int d, int64_t offset) {
-    if (d == w->ndim) return w->fn(w->ctx, &w->box, offset, w->p->step);
+/* Lists the blocks of one piece of a flat part. */
+static rsh_status list_blocks(flat_walk *w, int d, int64_t offset) {
+    if (d == w->ndim) {
+        RSH_TRY(RSHI_GROW(w->list, w->n + 1, &w->room));
+        w->list[w->n++] = (placed_box){offset, w->box};
+        return RSH_OK;
+    }
     const rshi_stripe *s = &w->p->set[d];
     for (int64_t j = 0; j < s->count; j++) {
         w->box.lo[d] = s->lo + j * s->stride;
         w->box.hi[d] = w->box.lo[d] + (j == s->count - 1 ? s->last : s->len);
-        if (walk_blocks(w, d + 1, offset + j * s->len * w->p->step[d])) return 1;
+        RSH_TRY(list_blocks(w, d + 1, offset + j * s->len * w->p->step[d]));
     }
-    return 0;
+    return RSH_OK;
 }
 
+static int by_offset(const void *a, const void *b) {
+    const placed_box *x = a, *y = b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Blocks of different pieces alternate if a dim has several blocks and a later one several segments. */
 static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
     rshi_pieces list = {0};
+    flat_walk w = {.ndim = p->l->desc.ndim};
     rsh_status st = rshi_pieces_at(p->l, p->position, &list);
     for (int64_t i = 0; i < list.n && !st; i++) {
-        flat_walk w = {.p = &list.piece[i], .ndim = p->l->desc.ndim, .fn = fn, .ctx = ctx};
-        if (walk_blocks(&w, 0, list.piece[i].at[0])) break;
+        w.p = &list.piece[i];
+        st = list_blocks(&w, 0, list.piece[i].at[0]);
     }
+    if (!st && w.n) qsort(w.list, (size_t)w.n, sizeof *w.list, by_offset);
+    for (int64_t i = 0; i < w.n && !st; i++)
+        if (fn(ctx, &w.list[i].box, w.list[i].offset, list.piece->step)) break;
+    rshi_free(w.list);
     rshi_free(list.piece);
     return st;
 }
