@@ -56,8 +56,9 @@ static bool has_bit(const rshi_pickle_value *bits, const char *name) {
 static rsh_status check_lazy_bits(const rshi_pickle *p, const rshi_pickle_value *bits) {
     bool conj = has_bit(bits, "conj");
     if (!conj && !has_bit(bits, "neg")) return RSH_OK;
-    return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": the tensor is lazily %s and its stored elements are not its "
-                     "values; save tensor.%s() instead", p->file, p->base + bits->at,
+    return rshi_fail(RSH_EUNSUP,
+                     "%.150s: byte %" PRIu64 ": the tensor is lazily %s and its stored elements are not its values; "
+                     "save tensor.%s() instead", p->file, p->base + bits->at,
                      conj ? "conjugated" : "negated", conj ? "resolve_conj" : "resolve_neg");
 }
 
