@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,37 +54,6 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
     return RSH_OK;
 }
 
-/* The path of what is at `path`, or, if there is nothing, of the directory it would be in with its name behind. */
-static bool real_path(const char *path, char out[PATH_MAX]) {
-    char copy[PATH_MAX], *slash;
-    if (realpath(path, out)) return true;
-    if (strlen(path) >= sizeof copy) return false;
-    strcpy(copy, path);
-    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = 0;
-    slash = strrchr(copy, '/');
-    const char *name = slash ? slash + 1 : copy;
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - copy) + 1 : 1, slash ? copy : ".");
-    if (!realpath(parent, out) || strlen(out) + strlen(name) + 2 > PATH_MAX) return false;
-    strcat(out, "/");
-    strcat(out, name);
-    return true;
-}
-
-static bool contains(const char *a, const char *b) {
-    size_t n = strlen(a);
-    return !strncmp(a, b, n) && (!b[n] || b[n] == '/');
-}
-
-static rsh_status check_apart(const char *source, const char *target) {
-    char a[PATH_MAX], b[PATH_MAX];
-    if (!real_path(source, a)) return rshi_io_fail(source);
-    if (!real_path(target, b)) return rshi_io_fail(target);
-    RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another",
-                source, target);
-    return RSH_OK;
-}
-
 static rsh_status check_others(const converting *c) {
     RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
                 c->source->path);
@@ -124,7 +91,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_NEEDS(target);
     RSH_TRY(take_opts(opts, &c->opts));
     RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->source));
-    RSH_TRY(check_apart(source, target));
+    RSH_TRY(rshi_check_apart(c->source, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
     RSH_TRY(check_bytes(c));

@@ -308,9 +308,10 @@ static rsh_status make_directory(saving *s, const char *path) {
 
 static rsh_status name_file(saving *s) {
     rshi_text t = {0};
-    size_t n = strlen(s->model->path);
-    while (n > 1 && s->model->path[n - 1] == '/') n--;
-    rshi_text_add(&t, "%.*s.reshard-partial/data/%s", (int)n, s->model->path, s->target.file->name);
+    char *home = NULL;
+    RSH_TRY(rshi_partial_home(s->model->path, &home));
+    rshi_text_add(&t, "%s/data/%s", home, s->target.file->name);
+    rshi_free(home);
     if (t.failed) return rshi_text_free(&t), rshi_nomem();
     s->file = t.data;
     return RSH_OK;
