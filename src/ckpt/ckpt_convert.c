@@ -16,7 +16,8 @@ typedef struct converting {
     rsh_ckpt *source;
     rshi_target target;
     rshi_ckpt_partial partial;
-    bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
+    bool has_partial, fresh; /* fresh: the place of work is new */
+    bool damaged;            /* elements of the source do not have the digest that it states */
     rshi_job job;
     bool *kept;         /* of each window: was it written by an earlier run, and is right? */
     rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
@@ -25,12 +26,10 @@ typedef struct converting {
 } converting;
 
 static void convert_free(converting *c) {
-    bool idle = c->fresh && !c->job.bytes_written; /* nothing to go on with */
     rshi_job_free(&c->job);
     rshi_free(c->kept);
     rshi_free(c->claims);
     rshi_free(c->sums);
-    if (c->has_partial && idle) rshi_partial_discard(&c->partial);
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
@@ -217,6 +216,27 @@ static void fill_report(converting *c) {
     c->report.gap = c->partial.gap;
 }
 
+/* ---- after a failure ---- */
+
+/* Can a later run go on with what was done? */
+static bool is_useful(const converting *c) {
+    bool idle = c->fresh && !c->job.bytes_written;
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    bool changed = check_source(c) != RSH_OK;
+    rshi_set_detail(why);
+    return !idle && !c->opts.no_digest && !c->damaged && !changed;
+}
+
+/* What is of no use is removed; the sentence of the error says what is left. */
+static void leave(converting *c) {
+    if (!c->has_partial || c->partial.published) return;
+    if (is_useful(c))
+        rshi_partial_keep(&c->partial);
+    else
+        rshi_partial_abandon(&c->partial);
+}
+
 /* ---- all of it ---- */
 
 static rsh_status move_all(converting *c, const char *target) {
@@ -242,7 +262,6 @@ static rsh_status convert(converting *c, const char *target) {
     set_up_job(c);
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));
-    c->fresh = false;
     RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
     fill_report(c);
     return RSH_OK;
@@ -277,7 +296,7 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
                             rsh_convert_report *report) {
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
-    if (!st) st = convert(&c, target);
+    if (!st && (st = convert(&c, target))) leave(&c);
     if (!st && c.opts.verify) st = verify(&c, target);
     if (!st && report) *report = c.report;
     convert_free(&c);

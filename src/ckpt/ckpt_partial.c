@@ -148,12 +148,13 @@ static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opt
     return RSH_OK;
 }
 
-static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *going) {
+static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *made, bool *going) {
     struct stat s;
     bool left = !lstat(p->home, &s);
     if (left) RSH_TRY(check_home(p, &s));
     RSH_TRY(check_target(p, o, left));
     if (!left && mkdir(p->home, 0777)) return rshi_io_fail(p->home);
+    *made = !left;
     RSH_TRY(lock_journal(p));
     if (left && o->resume) {
         RSH_TRY(go_on(p, going));
@@ -182,10 +183,12 @@ rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint6
                              const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going) {
     rshi_ckpt_partial p = {.journal = -1, .files = files, .fingerprint = fingerprint};
     p.single = !files->rules && rshi_ckpt_ends(target, ".safetensors");
+    bool made = false;
     *going = false;
     rsh_status st = set_paths(&p, target);
-    if (!st) st = take(&p, opts, going);
+    if (!st) st = take(&p, opts, &made, going);
     if (st) {
+        if (made) rshi_partial_abandon(&p);
         rshi_partial_close(&p);
         return st;
     }

@@ -294,11 +294,16 @@ extern const rshi_files rshi_partial_io;             /* ctx is to be an rshi_ckp
 rsh_status rshi_partial_finish(rshi_ckpt_partial *p,
                                const rsh_digest *sums); /* headers, other files */
 rsh_status rshi_partial_flush(rshi_ckpt_partial *p);
+/* RSH_EIO says "is complete" if it failed after the target had its name (p->published). */
 rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force);
 /* Gives an old target that was moved aside, and not replaced, its name again; and removes the place
  * of work after that, unless it could not.  RSH_EIO. */
 rsh_status rshi_partial_put_back(rshi_ckpt_partial *p);
 rsh_status rshi_partial_discard(rshi_ckpt_partial *p);
+/* After an error: discards the place of work, or leaves it for --resume.  The error's sentence says
+ * what is left. */
+void rshi_partial_abandon(rshi_ckpt_partial *p);
+void rshi_partial_keep(const rshi_ckpt_partial *p);
 /* Removes a file, or a directory with all that is in it; links are not followed. */
 rsh_status rshi_remove(const char *path);
 
