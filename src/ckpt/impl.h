@@ -284,8 +284,9 @@ typedef struct rshi_ckpt_partial {
 
 /* Takes the place of work: a new one, or with `resume` the one that is there.  *going is true if
  * there is work of an earlier run, of the same fingerprint, in it.
- * RSH_EVALUE if something else has its name (a link, a file, a directory that no run made), if there is a target and `force` is not set, if work is left there and `resume` is not
- * set, or if it was another job's; RSH_EBUSY if another process is at it; RSH_EIO. */
+ * RSH_EVALUE if something else has its name (a link, a file, a directory that no run made), if
+ * there is a target and `force` is not set, if work is left there and `resume` is not set, or if it
+ * was another job's; RSH_EBUSY if another process is at it; RSH_EIO. */
 rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint64_t fingerprint,
                              const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going);
 void rshi_partial_close(rshi_ckpt_partial *p);       /* leaves everything where it is */

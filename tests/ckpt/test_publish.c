@@ -189,8 +189,8 @@ static rsh_status convert(bool force, bool resume, bool no_digest) {
 static void write_source(void) {
     static char data[3 * (5 << 20)];
     snprintf(source, sizeof source, "%s/s.safetensors", folder);
-    write_safetensors("s.safetensors",
-                      "{\"a\":{\"dtype\":\"U8\",\"shape\":[3,5242880],\"data_offsets\":[0,15728640]}}", data, sizeof data);
+    const char *header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3,5242880],\"data_offsets\":[0,15728640]}}";
+    write_safetensors("s.safetensors", header, data, sizeof data);
 }
 
 static void a_conversion_that_is_complete_says_so_too(void **state) {
