@@ -31,7 +31,8 @@ static rsh_status add_entry(rshi_target *t, int64_t tensor, uint64_t bytes) {
 }
 
 static rsh_status add_part(rshi_target *t) {
-    RSH_REQUIRE(t->nparts < MOST_PARTS, RSH_EUNSUP, "%s: %" PRId64 " tensors on %" PRId64 " ranks have more than %" PRId64
+    RSH_REQUIRE(t->nparts < MOST_PARTS, RSH_EUNSUP,
+                "%s: %" PRId64 " tensors on %" PRId64 " ranks have more than %" PRId64
                 " parts; convert fewer tensors at a time, with --include",
                 t->source->path, t->ntensors, t->nranks, MOST_PARTS);
     RSH_TRY(RSHI_GROW(t->parts, t->nparts + 1, &t->parts_room));
