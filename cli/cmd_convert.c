@@ -224,10 +224,11 @@ static int tell_json(const rsh_convert_report *r, double seconds) {
 
 /* What a reader might believe was done. */
 static void tell_left_out(const conversion *c, const rsh_convert_report *r) {
+    bool skipped = c->opts.no_digest && !c->opts.verify;
     if (r->digests_unchecked)
         printf("not checked: the digests that the source states for %lld tensor%s (%s)\n",
                (long long)r->digests_unchecked, plural(r->digests_unchecked),
-               c->opts.no_digest && !c->opts.verify ? "--no-digest; with --verify they are" : "a formula of a later version");
+               skipped ? "--no-digest; with --verify they are" : "a formula of a later version");
     if (r->folders)
         printf("not copied: %lld subdirector%s of %s\n", (long long)r->folders, r->folders == 1 ? "y" : "ies", c->src);
 }

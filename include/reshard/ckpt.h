@@ -205,8 +205,9 @@ typedef struct rsh_load_stats {
  * for its share of a batch, which is 64 MiB or its share of a single tensor.  stats may be NULL.
  * Digests that the files state are compared with the elements that were read.
  * RSH_EKEY if there is no tensor of a name; RSH_EVALUE if shapes differ or a tensor is on another
- * comm; RSH_ETYPE for dtypes that do not convert; RSH_EUNSUP for a partial layout; RSH_EIO,
- * also if elements do not have the digest that the files state.  If a call fails, elements are undefined.  Collective. */
+ * comm; RSH_ETYPE for dtypes that do not convert; RSH_EUNSUP for a partial layout; RSH_EIO, also if
+ * elements do not have the digest that the files state.  If a call fails, elements are undefined.
+ * Collective. */
 RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
                                  const char *const *names, rsh_sharded *const *tensors,
                                  rsh_load_stats *stats);

@@ -131,8 +131,8 @@ static rsh_status read_shares(loading *l, char *memory) {
 static rsh_status check_digests(loading *l) {
     bool stated = false, damaged;
     for (int64_t i = l->first; i < l->first + l->nbatch; i++) stated |= rshi_stated_known(l->c, l->tensor[i]);
-    if (stated)
-        RSH_TRY(rsh_comm_allreduce(l->comm, l->sum + l->first, l->total + l->first, 2 * l->nbatch, RSH_U64, RSH_OP_SUM));
+    const rsh_digest *mine = l->sum + l->first;
+    if (stated) RSH_TRY(rsh_comm_allreduce(l->comm, mine, l->total + l->first, 2 * l->nbatch, RSH_U64, RSH_OP_SUM));
     for (int64_t i = l->first; i < l->first + l->nbatch; i++) {
         bool known = rshi_stated_known(l->c, l->tensor[i]);
         l->stats.digests_checked += known;

@@ -13,8 +13,8 @@ rsh_status rshi_stated_compare(const rsh_ckpt *c, int64_t tensor, rsh_digest ele
     rsh_digest_text(got, text);
     *damaged = memcmp(&stated, &got, sizeof stated) != 0;
     RSH_REQUIRE(!*damaged, RSH_EIO,
-                "%s: tensor \"%.300s\": its files state the digest %s, its elements have %s: they were damaged", c->path,
-                t->name, t->digest, text);
+                "%s: tensor \"%.300s\": its files state the digest %s, its elements have %s: they were damaged",
+                c->path, t->name, t->digest, text);
     return RSH_OK;
 }
 

@@ -249,7 +249,8 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
 
 /* A directory of such a name is not what its author wanted. */
 static rsh_status check_ending(const char *name) {
-    static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".npz", ".npy", ".pkl", ".onnx", ".h5", ".json"};
+    static const char *const endings[] = {".bin", ".pt",  ".pth",  ".gguf", ".npz",
+                                          ".npy", ".pkl", ".onnx", ".h5",   ".json"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
                     "%s: results are safetensors, not %s files; name a file that ends in .safetensors, or a directory",
