@@ -28,17 +28,17 @@ typedef struct checking {
     const int64_t *tensor;
 } checking;
 
-static void lies(void *ctx, int64_t i, rshi_lie *from, rshi_lie *to) {
+static void lies(void *ctx, int64_t i, rshi_file_tensor *from, rshi_file_tensor *to) {
     const checking *k = ctx;
     const rshi_ckpt_tensor *t = &k->c->tensor[k->tensor[i]];
-    *from = (rshi_lie){t->name, t->dtype, t->ndim, t->shape, t->layout, k->c->parts + t->part};
+    *from = (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, k->c->parts + t->part};
     to->dtype = t->dtype;
 }
 
 rsh_status rshi_stated_check(const rsh_ckpt *c, int64_t n, const int64_t *tensors, uint64_t mem, int threads,
                              bool *damaged) {
     checking k = {c, tensors};
-    rshi_job j = {.source = c, .deed = RSHI_DEED_DIGEST, .digest = true, .ntensors = n, .lies = lies, .ctx = &k};
+    rshi_job j = {.source = c, .deed = RSHI_WINDOW_DIGEST, .digest = true, .ntensors = n, .lies = lies, .ctx = &k};
     if (!n) return RSH_OK;
     j.mem = mem;
     j.threads = threads;
