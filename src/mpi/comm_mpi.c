@@ -50,7 +50,7 @@ static bool is_running(void) {
 }
 
 static rsh_status require_running(void) {
-    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI has been finalised");
+    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is already finalized");
 }
 
 /* ---- messages ---- */
@@ -122,7 +122,7 @@ static rsh_status split(void *ctx, int colour, int key, rsh_wire *out);
 static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
     duplicate *d = malloc(sizeof *d);
     int rank = 0, size = 0;
-    rsh_status st = d ? RSH_OK : rsh_fail(RSH_ENOMEM, "no memory for a communicator");
+    rsh_status st = d ? RSH_OK : rsh_fail(RSH_ENOMEM, "out of memory for a communicator");
     if (!st) st = fail(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     if (!st) st = fail(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     if (!st) st = fail(MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -170,12 +170,14 @@ static rsh_status find_host(MPI_Comm comm, uint64_t *host) {
 
 static rsh_status check_comm(MPI_Comm comm) {
     int between = 0;
-    if (!is_running()) return rsh_fail(RSH_ERUNTIME, "MPI is not initialised, or finalised already");
-    if (comm == MPI_COMM_NULL) return rsh_fail(RSH_EVALUE, "a comm over MPI_COMM_NULL");
+    if (!is_running()) return rsh_fail(RSH_ERUNTIME,
+                                       "MPI is not initialized or already finalized; call this between MPI_Init and "
+                                       "MPI_Finalize");
+    if (comm == MPI_COMM_NULL) return rsh_fail(RSH_EVALUE, "communicator is MPI_COMM_NULL");
     rsh_status st = fail(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
     return st || !between
                ? st
-               : rsh_fail(RSH_EUNSUP, "a comm over an intercommunicator, which has two groups of ranks");
+               : rsh_fail(RSH_EUNSUP, "communicator must be an intracommunicator, got an intercommunicator");
 }
 
 rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
@@ -196,7 +198,7 @@ rsh_status rsh_mpi_open(rsh_comm **out) {
     int begun = 0, level = 0;
     MPI_Initialized(&begun);
     if (begun)
-        return rsh_fail(RSH_EBUSY, "MPI is initialised already: rsh_comm_mpi makes a comm of its communicators");
+        return rsh_fail(RSH_EBUSY, "MPI is already initialized; use rsh_comm_mpi with one of its communicators");
     rsh_status st = fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     return st ? st : rsh_comm_mpi(MPI_COMM_WORLD, out);
 }

@@ -36,7 +36,7 @@ void rshi_cache_end(rshi_comm_cache *k) {
 }
 
 rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out) {
-    RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics need a comm and a place for them");
+    RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics: comm and out must not be NULL");
     const rshi_comm_cache *k = comm->attached;
     *out = k ? (rsh_cache_stats){k->hits, k->misses, k->bindings.n} : (rsh_cache_stats){0};
     return RSH_OK;

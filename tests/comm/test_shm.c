@@ -351,7 +351,7 @@ static void what_a_launcher_says_is_quoted_when_it_makes_no_sense(void **state) 
     setenv("WORLD_SIZE", "2", 1);
     assert_int_equal(rsh_comm_join(&c), RSH_EVALUE);
     assert_string_equal(rsh_error_detail(),
-                        "torchrun does not say which rank this is: RANK is \"3\", WORLD_SIZE is \"2\"");
+                        "torchrun did not set a valid rank and size: RANK is \"3\", WORLD_SIZE is \"2\"");
     setenv("WORLD_SIZE", "8", 1);
     setenv("LOCAL_WORLD_SIZE", "4", 1);
     assert_int_equal(rsh_comm_join(&c), RSH_EUNSUP);

@@ -21,7 +21,8 @@ static void pause_for(long milliseconds) { nanosleep(&(struct timespec){0, milli
 
 /* What rank 5 gets wrong in the first and in the second of two runs, and what it is told. */
 static const char *const complaints[2] = {"rank 5: destination part 0 has no memory",
-                                          "rank 5: run_on needs memory for 0 source and 1 destination parts"};
+                                          "rank 5: run_on: expected memory for 0 source and 1 destination parts, got "
+                                          "NULL"};
 
 static rsh_status run_refused(const bound *b, rsh_comm *comm, int k) {
     rsh_memory src = memory_of(b->src), dst = memory_of(b->dst), none = {NULL, NULL};
