@@ -16,6 +16,10 @@ import tempfile
 import termios
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import skips
+
 COMMAND = os.path.abspath(sys.argv[1])
 MIB = 1 << 20
 PATIENCE = 60  # seconds, on a machine that is busy
@@ -303,8 +307,7 @@ def resident(leader):
 
 def apply_takes_the_memory_of_the_two_tensors():
     if re.search(rb"__[at]san_init", open(COMMAND, "rb").read()):
-        print("skipped: sanitizers need memory of their own; the plain build runs it")
-        return
+        return skips.skip("sanitizer", "a sanitizer needs memory of its own; the plain build runs it")
     size = 64 * MIB
     for engine in ("local", "threads", "shm"):
         p = subprocess.Popen([COMMAND, "apply", "--engine", engine, f"u8[{size}/x] on x=2", f"u8[{size}/x:4096] on x=2"],
@@ -326,10 +329,13 @@ TESTS = [apply_tells_bytes_rate_and_time_left, apply_tells_how_much_has_moved, n
          what_ends_while_it_writes_leaves_files_as_they_were, convert_tells_how_far_it_is_and_what_it_left, colours_are_those_of_the_ranks_and_can_be_refused,
          pictures_fit_the_terminal, names_in_files_do_not_steer_the_terminal,
          apply_takes_the_memory_of_the_two_tensors]
+if not skips.has_terminals():
+    skips.skip("terminal", "no terminal can be made here (/dev/pts)")
+    sys.exit(skips.exit_status(0))
 for test in TESTS:
     started = time.time()
     with tempfile.TemporaryDirectory() as scratch:
         test(*[scratch] * test.__code__.co_argcount)
     print(f"{time.time() - started:5.1f} s  {test.__name__}", flush=True)
 print(f"{len(TESTS)} tests, {len(failures)} failures")
-sys.exit(1 if failures else 0)
+sys.exit(skips.exit_status(len(failures)))

@@ -1,5 +1,5 @@
 # What the launcher inherited does not keep the ends of processes from it, nor from them; and it ends when it is asked to.
-env --ignore-signal=CHLD true 2> /dev/null || { echo "env cannot ignore signals (coreutils 8.31)"; exit 77; }
+env --ignore-signal=CHLD true 2> /dev/null || { printf "coreutils\nenv cannot ignore signals (coreutils 8.31)\n"; exit 77; }
 timeout -s KILL 20 env --ignore-signal=CHLD reshard run -n 2 true; echo "exit $?"
 timeout -s KILL 20 env --ignore-signal=CHLD reshard run -n 2 sh -c 'test $RESHARD_RANK = 0 || exit 7'; echo "exit $?"
 # bit 17 of the ignored signals is SIGCHLD, bit 1 SIGHUP
