@@ -19,11 +19,12 @@ import time
 sys.dont_write_bytecode = True
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")]
 import safetensors as st
+import seeds
 import skips
 
 command = os.path.abspath(sys.argv[1])
 times = int(sys.argv[2]) if len(sys.argv) > 2 else 10
-seed = int(os.environ.get("RESHARD_SEED", random.randrange(1 << 30)))
+seed = seeds.seed_of_tests()
 print("seed", seed)
 rng = random.Random(seed)
 

@@ -15,6 +15,7 @@
 
 #include "comm/comm.h"
 #include "comm/mailboxes.h"
+#include "seed.h"
 #include "skips.h"
 
 #define CHECK(condition)                                                                           \
@@ -89,11 +90,9 @@ static inline uint64_t draw(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* The seed of a random test: RESHARD_SEED, else `otherwise`; printed when it is not the usual one.
- */
+/* The seed of a random test, printed: RESHARD_SEED, else `otherwise`. */
 static inline uint64_t test_seed(uint64_t otherwise) {
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : otherwise;
+    uint64_t seed = seed_or(otherwise);
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     return seed;
 }

@@ -13,6 +13,7 @@
 #include <reshard/layout.h>
 
 #include "base/base.h"
+#include "seed.h"
 
 enum { MAX_RANKS = 4 };
 
@@ -35,10 +36,7 @@ static int64_t below(int64_t n) {
     return (int64_t)((random_state >> 33) % (uint64_t)n);
 }
 
-static uint64_t seed(void) {
-    const char *text = getenv("RESHARD_SEED");
-    return text ? strtoull(text, NULL, 10) : 1;
-}
+static uint64_t seed(void) { return seed_or(1); }
 
 static tiling whole(int ndim, const int64_t *shape, int64_t room) {
     tiling t = {.ndim = ndim, .n = 1, .box = calloc((size_t)room, sizeof(box))};
