@@ -2,13 +2,18 @@
 #
 #   make            build the library, the command and the examples into build/
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
-#   make test       build, then every test that belongs to an edit (a few minutes)
+#   make test       build, then every test that belongs to an edit (a few minutes); make check is the same
+#   make soak       build, then the random tests of every engine with new seeds, for MINUTES=30 or until one fails
 #   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
+#   make uninstall  remove the files of the last make install; give the same DESTDIR
 #   make clean      remove the build folders
-#   make setup      install every package that any of them needs, but for bench and bigtest
+#   make distclean  remove everything that git does not track, after asking; FORCE=1 does not ask
+#   make setup      install every package that any of them needs, except for bench and bigtest
+#   make help       print this list
 #
+# `make test` tries the same random cases every time; RESHARD_SEED=NUMBER tries others.
 # Each of them first installs the Debian packages that it misses (tools/setup.sh); NO_SETUP=1 leaves the machine alone.
 
 PREFIX ?= /usr/local
@@ -16,21 +21,25 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD := build
 SETUP := $(if $(NO_SETUP),@:,@sh tools/setup.sh)
 TESTS := -DRESHARD_TESTS=OFF
+STRICT := $(if $(WERROR),-DRESHARD_WERROR=ON)
 # Expanded where it is used, since `test` has a value of TESTS of its own; the value is always given, since CMake keeps the last one.
 # CMake's make is not a child of this one: it gets -j from JOBS, and no job server.
 CONFIGURE = @mkdir -p $(BUILD) && \
-	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
+	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) $(STRICT) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
 	env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) -j$(JOBS)
 
 # Runs a benchmark and keeps its rows for the page of plots.
 KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
 
 .NOTPARALLEL:
-.PHONY: all setup run test bench bigtest install clean
+.PHONY: all help setup run test check soak bench bigtest install uninstall clean distclean
 
 all:
 	$(SETUP) build
 	$(CONFIGURE)
+
+help:
+	@sed -n 's/^#   make/make/p' Makefile
 
 setup:
 	@sh tools/setup.sh build test
@@ -38,11 +47,20 @@ setup:
 run: all
 	@$(BUILD)/examples/00_main
 
-test: TESTS := -DRESHARD_TESTS=ON
+test soak: TESTS := -DRESHARD_TESTS=ON
+test soak: STRICT := -DRESHARD_WERROR=ON
 test:
 	$(SETUP) build test
 	$(CONFIGURE)
-	@ctest --preset release -j$(JOBS) --timeout 240
+	@ctest --preset release -j$(JOBS) --timeout 1500
+
+check: test
+
+MINUTES ?= 30
+soak:
+	$(SETUP) build test
+	$(CONFIGURE)
+	@python3 tools/soak.py $(BUILD) $(MINUTES)
 
 bench:
 	$(SETUP) build bench
@@ -63,5 +81,15 @@ bigtest:
 install: all
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 
+# CMake lists what it installed, without DESTDIR.  A folder goes if it is empty then and has our name.
+uninstall:
+	@[ -f $(BUILD)/install_manifest.txt ] || { echo "uninstall: nothing was installed from $(BUILD)/; see make install" >&2; exit 1; }
+	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt | while IFS= read -r file || [ -n "$$file" ]; do \
+		rm -f "$$file" && case $$(dirname "$$file") in */reshard) rmdir --ignore-fail-on-non-empty "$$(dirname "$$file")" 2> /dev/null || : ;; esac; done
+
 clean:
 	@rm -rf build build-*
+
+distclean: clean
+	@[ -n "$(FORCE)" ] || { git clean -ndx; printf 'remove these? [y/N] '; read answer; [ "$$answer" = y ]; }
+	@git clean -qfdx

@@ -57,7 +57,7 @@ check() {
 run_case() {
     local status bad=0
     mkdir "$scratch/$1"
-    (cd "$scratch/$1" && timeout 60 sh "$here/$1.sh" > "../$1.stdout" 2> "../$1.stderr" < /dev/null)
+    (cd "$scratch/$1" && timeout 600 sh "$here/$1.sh" > "../$1.stdout" 2> "../$1.stderr" < /dev/null)
     status=$?
     if [ $status = 77 ]; then
         sh "$here/../skip.sh" "$(sed -n 1p "$scratch/$1.stdout")" "$1: $(sed 1d "$scratch/$1.stdout")"

@@ -1,9 +1,9 @@
 # What the launcher inherited does not keep the ends of processes from it, nor from them; and it ends when it is asked to.
 env --ignore-signal=CHLD true 2> /dev/null || { printf "coreutils\nenv cannot ignore signals (coreutils 8.31)\n"; exit 77; }
-timeout -s KILL 20 env --ignore-signal=CHLD reshard run -n 2 true; echo "exit $?"
-timeout -s KILL 20 env --ignore-signal=CHLD reshard run -n 2 sh -c 'test $RESHARD_RANK = 0 || exit 7'; echo "exit $?"
+timeout -s KILL 200 env --ignore-signal=CHLD reshard run -n 2 true; echo "exit $?"
+timeout -s KILL 200 env --ignore-signal=CHLD reshard run -n 2 sh -c 'test $RESHARD_RANK = 0 || exit 7'; echo "exit $?"
 # bit 17 of the ignored signals is SIGCHLD, bit 1 SIGHUP
-timeout -s KILL 20 env --ignore-signal=CHLD,HUP reshard run -n 1 sh -c 'grep SigIgn /proc/self/status' | {
+timeout -s KILL 200 env --ignore-signal=CHLD,HUP reshard run -n 1 sh -c 'grep SigIgn /proc/self/status' | {
     read -r name bits
     echo "SIGCHLD ignored: $((0x$bits >> 16 & 1)), SIGHUP ignored: $((0x$bits & 1))"
 }
