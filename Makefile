@@ -9,7 +9,7 @@
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make uninstall  remove the files of the last make install; give the same DESTDIR
 #   make clean      remove the build folders
-#   make distclean  remove everything that git does not track, after asking; FORCE=1 does not ask
+#   make distclean  the same, and what Python, editors and packaging tools leave in the tree
 #   make setup      install every package that any of them needs, except for bench and bigtest
 #   make help       print this list
 #
@@ -81,15 +81,12 @@ bigtest:
 install: all
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 
-# CMake lists what it installed, without DESTDIR.  A folder goes if it is empty then and has our name.
 uninstall:
-	@[ -f $(BUILD)/install_manifest.txt ] || { echo "uninstall: nothing was installed from $(BUILD)/; see make install" >&2; exit 1; }
-	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt | while IFS= read -r file || [ -n "$$file" ]; do \
-		rm -f "$$file" && case $$(dirname "$$file") in */reshard) rmdir --ignore-fail-on-non-empty "$$(dirname "$$file")" 2> /dev/null || : ;; esac; done
+	@sh tools/uninstall.sh $(BUILD)/install_manifest.txt $(DESTDIR)
 
 clean:
 	@rm -rf build build-*
 
 distclean: clean
-	@[ -n "$(FORCE)" ] || { git clean -ndx; printf 'remove these? [y/N] '; read answer; [ "$$answer" = y ]; }
-	@git clean -qfdx
+	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf .cache compile_commands.json debian/.debhelper debian/tmp debian/files

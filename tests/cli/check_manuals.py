@@ -2,6 +2,7 @@
 
     check_manuals.py COMMAND
 """
+import codecs
 import os
 import pty
 import re
@@ -117,10 +118,11 @@ def fish_completes():
 
 def read_until(fd, wanted, seconds=100):
     seen, end = "", time.time() + seconds
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while wanted not in seen and time.time() < end:
         if select.select([fd], [], [], 0.2)[0]:
             try:
-                seen += os.read(fd, 65536).decode(errors="replace")
+                seen += decoder.decode(os.read(fd, 65536))
             except OSError:
                 break
     return seen

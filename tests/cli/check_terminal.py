@@ -2,6 +2,7 @@
 
     check_terminal.py COMMAND
 """
+import codecs
 import fcntl
 import glob
 import os
@@ -39,6 +40,7 @@ class Seat:
 
     def __init__(self, *words, stdin=None, stdout=None, env=None, size=(0, 0)):
         self.seen = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end in the middle of a character
         self.pid, self.fd = pty.fork()
         if not self.pid:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -53,7 +55,7 @@ class Seat:
         if not select.select([self.fd], [], [], seconds)[0]:
             return True
         try:
-            self.seen += os.read(self.fd, 65536).decode(errors="replace")
+            self.seen += self.decoder.decode(os.read(self.fd, 65536))
             return True
         except OSError:  # the other end is closed
             return False
@@ -260,6 +262,11 @@ def convert_tells_how_far_it_is_and_what_it_left(folder):
 
 # ---- colours ----
 
+def text_left(seen):
+    """What stands on the terminal at the end: without lines that were wiped, and without colours."""
+    return re.sub(r"\033\[[0-9;]*[mK]|\r", "", re.sub(r"[^\n]*\r\033\[K", "", seen))
+
+
 def colours_are_those_of_the_ranks_and_can_be_refused():
     words = ("explain", "f32[64/x, 64] on x=4", "f32[64, 64/x] on x=4")
     plain = subprocess.run([COMMAND, *words], capture_output=True, text=True).stdout
@@ -268,7 +275,7 @@ def colours_are_those_of_the_ranks_and_can_be_refused():
     seat.ends()
     fills = re.findall(r"\033\[48;5;(\d+);38;5;\d+m {15,}(\d) {15,}\033\[0m", seat.seen)
     check("each rank has a colour", len(set(dict((r, c) for c, r in fills).values())) == 4, seat.seen)
-    stripped = re.sub(r"\033\[[0-9;]*[mK]|\r", "", seat.seen)
+    stripped = text_left(seat.seen)
     same = [line for line in plain.split("\n") if "planned in" not in line]
     check("the rest is the same", [x for x in stripped.split("\n") if "planned in" not in x] == same, stripped)
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
@@ -278,7 +285,7 @@ def colours_are_those_of_the_ranks_and_can_be_refused():
 
 
 def columns(text):
-    plain = re.sub(r"\033\[[0-9;]*[mK]|\r", "", text)
+    plain = text_left(text)
     return max(map(len, plain.split("\n"))), plain
 
 
