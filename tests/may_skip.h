@@ -1,7 +1,7 @@
 /* may_skip: may a test be skipped that this machine or this build cannot run?
  *
- * RESHARD_MAY_SKIP lists the causes that are accepted, by their words, as in "root terminal"; if it is set, any other
- * cause is a failure.  Unset: every cause is accepted. */
+ * RESHARD_MAY_SKIP lists the causes that are accepted, by their words, as in "root terminal"; if it
+ * is set, any other cause is a failure.  Unset: every cause is accepted. */
 #ifndef RESHARD_TESTS_MAY_SKIP_H
 #define RESHARD_TESTS_MAY_SKIP_H
 

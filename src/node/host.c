@@ -118,8 +118,8 @@ static void seat(host *h, int i, const rshi_word *w, const int fds[2]) {
     h->come++;
 }
 
-/* A rank of this job that is not as expected ends the meeting.  A process that closes its socket without a word, or that
- * sends something no rank sends, is dropped: if it was a rank after all, it will be missed. */
+/* A rank of this job that is not as expected ends the meeting.  A process that closes its socket without a word, or
+ * that sends something no rank sends, is dropped: if it was a rank after all, it will be missed. */
 static rsh_status hear_caller(host *h, int i) {
     int fds[2];
     rshi_word w;

@@ -12,13 +12,14 @@ static inline char state_of(pid_t pid) {
     char path[64], line[512], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *f = fopen(path, "r");
-    if (f && fgets(line, sizeof line, f) && strrchr(line, ')')) sscanf(strrchr(line, ')') + 1, " %c", &state);
+    if (f && fgets(line, sizeof line, f) && strrchr(line, ')'))
+        sscanf(strrchr(line, ')') + 1, " %c", &state);
     if (f) fclose(f);
     return state;
 }
 
-/* Waits until a process waits for others, however slow it was to get there: it sleeps, or has ended, at ten looks in a
- * row. */
+/* Waits until a process waits for others, however slow it was to get there: it sleeps, or has
+ * ended, at ten looks in a row. */
 static inline void await_asleep(pid_t pid) {
     for (int looks = 0; looks < 10; usleep(3000)) {
         char state = state_of(pid);

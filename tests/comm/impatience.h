@@ -1,5 +1,6 @@
-/* impatience: a short timeout for one rank, set after the ranks have met.  RESHARD_TIMEOUT would hold from the start,
- * and a busy machine could break what a test prepares before the wait that it is about. */
+/* impatience: a short timeout for one rank, set after the ranks have met.  RESHARD_TIMEOUT would
+ * hold from the start, and a busy machine could break what a test prepares before the wait that it
+ * is about. */
 #ifndef RESHARD_TESTS_COMM_IMPATIENCE_H
 #define RESHARD_TESTS_COMM_IMPATIENCE_H
 

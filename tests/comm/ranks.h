@@ -61,7 +61,7 @@ static inline void run_ranks(int n, rsh_rank_fn fn, void *ctx) {
         fail_msg("%d ranks, %s: %s: %s", n, here->name, rsh_status_name(st), rsh_error_detail());
 }
 
-/* Are all ranks on one node?  Ranks of other nodes do not see a flag, so what is about flags ends here. */
+/* Are all ranks on one node?  Ranks of other nodes do not see a flag. */
 static inline bool on_one_node(void) { return here->nodes == 1; }
 
 /* The tests of a program, in every setting. */

@@ -274,7 +274,7 @@ static rsh_status works_until_somebody_dies(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 /* A nap takes a twentieth of a second, on a busy machine longer, so time is counted in naps; `bigtest kill` prints
- * seconds.  Naps that a survivor takes while the victim has no core to die on count too, hence more than one attempt. */
+ * seconds.  Naps that a survivor takes while the victim has no core to die on count too: hence several attempts. */
 enum { NAPS_OF_A_SECOND = 20, ATTEMPTS = 10 };
 static void survivors_hear_within_a_second_of_naps_that_a_rank_was_killed(void **state) {
     (void)state;

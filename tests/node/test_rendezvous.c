@@ -129,8 +129,8 @@ static bool are_told(int n, const guise *guises, rsh_status status, const char *
     int i = 0;
     while (i < n && o[i].status == status && strstr(o[i].detail, words)) i++;
     if (i < n)
-        snprintf(why, 600, "process %d: %s: %s, where \"%s\" was expected", i, rsh_status_name(o[i].status), o[i].detail,
-                 words);
+        snprintf(why, 600, "process %d: %s: %s, where \"%s\" was expected", i, rsh_status_name(o[i].status),
+                 o[i].detail, words);
     munmap(o, (size_t)n * sizeof *o);
     return i == n;
 }
@@ -254,7 +254,8 @@ static void different_sizes_are_told_to_all(void **state) {
 
 static void who_is_missing_is_told_to_those_who_came_first(void **state) {
     (void)state;
-    guise guises[RANKS - 1] = {{0, RANKS, A_SECOND_LATER, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
+    const guise guises[RANKS - 1] = {
+        {0, RANKS, A_SECOND_LATER, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
     setenv("RESHARD_TIMEOUT", "1.8", 1);
     all_are_told_at_last(RANKS - 1, guises, RSH_ETIMEOUT, "rank 2 did not");
     unsetenv("RESHARD_TIMEOUT");
@@ -398,17 +399,17 @@ static void a_process_that_sends_garbage_ends_no_meeting(void **state) {
     a_job_meets_beside(send_garbage);
 }
 
-/* Beside this stranger rank 2 does not come. */
+static const guise all_but_rank_2[RANKS - 1] = {
+    {0, RANKS, AT_ONCE, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
+
 static void is_named(void (*act)(const place *at, atomic_int *word), const char *format) {
-    const guise guises[RANKS - 1] = {
-        {0, RANKS, AT_ONCE, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
     char words[100], why[600];
     bool told = false;
     setenv("RESHARD_TIMEOUT", "1", 1);
     for (int i = 0; i < ATTEMPTS && !told; i++) {
         stranger s = start_stranger(act, geteuid());
         snprintf(words, sizeof words, format, (long)s.pid);
-        told = are_told(RANKS - 1, guises, RSH_ETIMEOUT, words, why);
+        told = are_told(RANKS - 1, all_but_rank_2, RSH_ETIMEOUT, words, why);
         end_stranger(&s);
     }
     unsetenv("RESHARD_TIMEOUT");
@@ -427,11 +428,10 @@ static void a_process_that_sent_garbage_is_named_when_a_rank_is_missing(void **s
 
 static void another_version_of_the_library_is_told_to_all(void **state) {
     (void)state;
-    const guise guises[RANKS - 1] = {{0, RANKS, AT_ONCE, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
     char words[100];
     stranger s = start_stranger(speak_another_version, geteuid());
     snprintf(words, sizeof words, "process %ld of the job", (long)s.pid);
-    all_are_told(RANKS - 1, guises, RSH_EMISMATCH, words);
+    all_are_told(RANKS - 1, all_but_rank_2, RSH_EMISMATCH, words);
     end_stranger(&s);
 }
 
@@ -471,8 +471,6 @@ static void another_rank_0_is_named(void **state) {
     (void)state;
     who_holds_the_name_is_told(geteuid(), RSH_EBUSY, "process %ld is already waiting as rank 0");
 }
-
-/* ---- numbers ---- */
 
 int main(void) {
     alarm(PATIENCE);
