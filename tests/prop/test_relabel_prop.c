@@ -35,7 +35,7 @@ static bool rotated_check(prop_case *c, const rsh_layout *from, const rsh_layout
 /* Any layout, and the same with every rank's role given to the next rank. */
 static bool rotated(prop_case *c) {
     ora_dtype t = gen_any_dtype(&c->rng);
-    gen_wish w = {gen_any_shape(&c->rng), t, ORA_NONE, 12, true};
+    gen_wish w = {gen_any_shape(&c->rng), t, ORA_NONE, 12, true, false};
     gen_layout l;
     int64_t rank[GEN_MAX_ROLES], next[GEN_MAX_ROLES];
     gen_any_layout(&c->rng, &w, &l);
