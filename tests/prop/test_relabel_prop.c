@@ -96,7 +96,7 @@ static bool family_new(prop_case *c, family *f, int n, bool same_order) {
     gen_shape shape = gen_any_shape(&c->rng);
     f->n = n;
     for (int k = 0; k < f->n; k++) {
-        gen_wish w = {shape, gen_any_dtype(&c->rng), ORA_NONE, MOST_RANKS, true};
+        gen_wish w = {shape, gen_any_dtype(&c->rng), ORA_NONE, MOST_RANKS, true, false};
         int64_t any[GEN_MAX_ROLES];
         gen_side(&c->rng, &w, f->from_text[k]);
         do
