@@ -65,7 +65,8 @@ typedef struct host {
     struct pollfd *polled; /* [size + SILENT], owned: the listener, then those who have connected, in that order */
     int *rank_of;          /* [size + SILENT], owned: whose socket polled[i] is, or UNKNOWN */
     int connected;
-    int come; /* ranks that have said who they are, but rank 0 */
+    int come;      /* ranks that have said who they are, but rank 0 */
+    long stranger; /* the last process that sent something else, or 0 */
 } host;
 
 static rsh_status check_hello(const host *h, const rshi_word *w, const int fds[2]) {
@@ -121,13 +122,14 @@ static void seat(host *h, int i, const rshi_word *w, const int fds[2]) {
     h->come++;
 }
 
-/* A rank of this job that is not as expected ends the meeting.  One that goes without a word was no rank, or will be
- * missed. */
+/* A rank of this job that is not as expected ends the meeting.  A process that closes its socket without a word, or
+ * that sends something no rank sends, is dropped: if it was a rank after all, it will be missed. */
 static rsh_status hear_caller(host *h, int i) {
     int fds[2];
     rshi_word w;
     rsh_status st = rshi_word_read(h->m, UNKNOWN, h->polled[i].fd, &w, fds);
-    if (st == RSH_EPEER) return drop_caller(h, i), RSH_OK;
+    if (st == RSH_EVALUE) h->stranger = (long)rshi_socket_peer(h->polled[i].fd).pid;
+    if (st == RSH_EPEER || st == RSH_EVALUE) return rshi_word_close(fds), drop_caller(h, i), RSH_OK;
     if (!st) st = check_hello(h, &w, fds);
     if (st)
         rshi_word_close(fds);
@@ -146,8 +148,9 @@ static rsh_status look_round(host *h) {
     return h->polled[0].revents ? accept_one(h) : RSH_OK;
 }
 
-/* The first few who have said nothing: one of them may be the rank that is missing. */
-static void list_silent(const host *h, char *text, size_t bytes) {
+/* The first few who have said nothing, and the last one who said something odd: one of them may be the rank that is
+ * missing. */
+static void list_others(const host *h, char *text, size_t bytes) {
     size_t at = 0;
     int n = 0;
     *text = 0;
@@ -155,17 +158,18 @@ static void list_silent(const host *h, char *text, size_t bytes) {
         if (h->rank_of[i] == UNKNOWN)
             at += (size_t)snprintf(text + at, bytes - at, "%s%ld", n++ ? ", " : "; connected, but silent: process ",
                                    (long)rshi_socket_peer(h->polled[i].fd).pid);
+    if (h->stranger) snprintf(text + at, bytes - at, "; process %ld sent something that no rank sends", h->stranger);
 }
 
 static rsh_status report_absent(const host *h) {
-    char silent[120];
+    char others[200];
     int r = 1;
     while (h->m->socket[r] >= 0) r++;
-    list_silent(h, silent, sizeof silent);
+    list_others(h, others, sizeof others);
     return rshi_fail(RSH_ETIMEOUT,
                      "only %d of %d ranks of job \"%.100s\" arrived within %g seconds (RESHARD_TIMEOUT); rank %d did "
                      "not%s",
-                     h->come + 1, h->m->w->base.size, h->m->job, h->m->patience, r, silent);
+                     h->come + 1, h->m->w->base.size, h->m->job, h->m->patience, r, others);
 }
 
 static rsh_status receive_all(host *h) {

@@ -7,7 +7,8 @@
  *
  * Anybody on the machine can connect to such a socket, or take its name.  Nothing is read from a process of another
  * user or told to it.  A process of the same user that connects and says nothing keeps nobody waiting: rank 0 listens
- * to all callers at once, and names the silent ones when a rank has not come in time.
+ * to all callers at once, and names the silent ones when a rank has not come in time.  One that sends something else is
+ * dropped, and named in the same place.
  *
  * The name is all that the processes of a job have in common before they meet.  Two jobs of one user that use one name
  * at the same time can therefore exchange ranks, and no word that is said here could tell: rsh_comm_join and

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC 0x3172647368736572u /* "reshsdr1": the version of a word is part of it */
+#define MAGIC 0x3172647368736572u /* "reshsdr1" in memory: a name, and in the highest byte the version of a word */
+#define NAME(magic) ((magic) & UINT64_C(0x00ffffffffffffff))
 
 /* ---- sockets ---- */
 
@@ -108,9 +109,12 @@ rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w
     if (n > 0) take_descriptors(&h, fds);
     w->text[sizeof w->text - 1] = 0;
     if (n <= 0) return report_ended(m, who);
+    long process = (long)rshi_socket_peer(from).pid;
+    RSH_REQUIRE(n >= (ssize_t)sizeof w->magic && NAME(w->magic) == NAME(MAGIC), RSH_EVALUE,
+                "process %ld sent the job \"%.100s\" data that are not from a rank", process, m->job);
     RSH_REQUIRE(n > (ssize_t)offsetof(rshi_word, text) && w->magic == MAGIC, RSH_EMISMATCH,
                 "process %ld of job \"%.100s\" uses a different version of the library",
-                (long)rshi_socket_peer(from).pid, m->job);
+                process, m->job);
     return RSH_OK;
 }
 

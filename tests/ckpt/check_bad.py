@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -245,14 +244,20 @@ def gguf():
     os.remove("a.gguf")
 
 
+def processor_seconds():
+    """Of the commands that have ended so far: whatever else the machine does meanwhile."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def many_tensors():
     """Half a million tensors: quickly, and in bounded memory."""
     entries = ",".join(f'"model.layers.{i}.weight":{{"dtype":"U8","shape":[1,1],"data_offsets":[{i},{i + 1}]}}' for i in range(500_000))
     with open("many.safetensors", "wb") as f:
         f.write(raw("{" + entries + "}", bytes(500_000)))
-    start = time.monotonic()
+    start = processor_seconds()
     r = run("inspect", "many.safetensors", memory=1 << 29)
-    seconds = time.monotonic() - start
+    seconds = processor_seconds() - start
     assert r.returncode == 0 and r.stdout.count("\n") == 500_001, r.stderr
     print(f"500000 tensors inspected in {seconds:.2f} s")
     assert seconds < 20
