@@ -108,12 +108,6 @@ if(TARGET reshard-nn)
   endforeach()
 endif()
 
-find_program(STRACE strace)
-if(TARGET reshard-nn AND STRACE AND NOT RESHARD_SANITIZE)
-  add_test(NAME "nn: a training loop maps no memory" COMMAND bash ${tests}/nn/no_new_maps.sh $<TARGET_FILE:test_training>)
-  set_tests_properties("nn: a training loop maps no memory" PROPERTIES LABELS nn)
-endif()
-
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
 list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")
