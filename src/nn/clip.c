@@ -152,7 +152,8 @@ rsh_status rshn_scale_part(const rsh_tensor *t, double by) {
 static rsh_status scale(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)path, (void)owner, (void)name;
     const rsh_value *g = rsh_value_grad(v);
-    for (int64_t i = 0; g && i < rsh_value_nparts(g); i++) NN_TRY(rshn_scale_part(rsh_value_part(g, i), *(double *)ctx));
+    for (int64_t i = 0; g && i < rsh_value_nparts(g); i++)
+        NN_TRY(rshn_scale_part(rsh_value_part(g, i), *(double *)ctx));
     return RSH_OK;
 }
 

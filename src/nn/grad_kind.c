@@ -158,10 +158,10 @@ rsh_status rsh_module_grad_kind(rsh_module *m, const char *path, const rsh_group
 rsh_status rsh_module_set_grad_kind(rsh_module *m, const char *name, rsh_grad_kind kind, const rsh_group *group) {
     rsh_value *v = NULL;
     rshn_ranks *ranks = NULL;
+    if ((int)kind < RSH_GRAD_AUTO || (int)kind > RSH_GRAD_REPLICATED)
+        return rshn_fail(RSH_EVALUE, "rsh_module_set_grad_kind: there is no kind of gradient %d", (int)kind);
     NN_TRY(rsh_module_parameter(m, name, &v));
     if (!v) return rshn_fail(RSH_EATTR, "parameter \"%s\" has no value", name);
-    if (kind < RSH_GRAD_AUTO || kind > RSH_GRAD_REPLICATED)
-        return rshn_fail(RSH_EVALUE, "\"%s\": there is no kind of gradient %d", name, (int)kind);
     if (rsh_value_sharded(v))
         return rshn_fail(RSH_EVALUE, "\"%s\" is distributed; the kind of its gradient follows from that", name);
     if (kind != RSH_GRAD_AUTO) NN_TRY(rshn_ranks_of(group, &ranks));

@@ -92,7 +92,8 @@ rsh_status rshn_dim(const char *op, int dim, int ndim, int *out);
 rsh_status rshn_reshape(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **out);
 /* The tensor itself if it is dense, as a view; otherwise a dense copy. */
 rsh_status rshn_dense(const rsh_tensor *t, rsh_tensor **out);
-/* The same for indices or targets.  RSH_ETYPE, naming the op and what they are, unless they are i64. */
+/* The same for indices or targets.  RSH_ETYPE, naming the op and what they are, unless they are
+ * i64. */
 rsh_status rshn_dense_indices(const char *op, const char *what, const rsh_tensor *t,
                               rsh_tensor **out);
 rsh_status rshn_alias(const rsh_tensor *t, rsh_tensor **out);

@@ -17,7 +17,7 @@ typedef struct rshn_slot {
     rsh_module *child; /* held; NULL: none, or a value */
     bool persistent;   /* of a buffer */
     rsh_grad_kind grad;       /* of a parameter: what was said of its gradient; AUTO: nothing */
-    struct rshn_ranks *ranks; /* held: that share the value, or that `grad` is about; NULL: unknown */
+    struct rshn_ranks *ranks; /* held: that share the value, or that `grad` is about; NULL: none */
     struct rshn_init *init; /* owned: how the value will be filled; NULL: it is: deferred_init.c */
 } rshn_slot;
 

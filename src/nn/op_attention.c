@@ -144,8 +144,8 @@ static rsh_status readable(const rsh_tensor *t, rsh_tensor **out) {
     return rshn_matrix_fits(&m) ? rshn_alias(t, out) : rsh_math_convert(t, rsh_tensor_dtype(t), out);
 }
 
-/* A new tensor in the memory order of t if BLAS can write its matrices, otherwise row-major.  Dims of size 1 may have any
- * stride in t and more elements in the new tensor, so the order of t is not always one that fits. */
+/* A new tensor in the memory order of t if BLAS can write its matrices, otherwise row-major.  Dims of size 1 may have
+ * any stride in t and more elements in the new tensor, so the order of t is not always one that fits. */
 static rsh_status writable_as(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tensor **out) {
     NN_TRY(rshn_empty_as(t, sizes, out));
     rshn_matrix m = heads_of(*out).first;

@@ -136,9 +136,10 @@ static rsh_status make_lines(listing *l) {
     for (int64_t i = 0; i < l->nlines; i++) {
         NN_TRY(rsh_comm_split(comm, place_in(&l->line[i], global), me, &l->line[i].comm));
         bool even = rsh_comm_size(l->line[i].comm) * l->line[i].n == rsh_comm_size(comm);
-        rsh_status st = even ? RSH_OK
-                             : rshn_fail(RSH_EUNSUP, "the ranks of the group share parameters in sets of %d and of other "
-                                                     "sizes", l->line[i].n);
+        rsh_status st = RSH_OK;
+        if (!even)
+            st = rshn_fail(RSH_EUNSUP, "%d ranks share parameters; others of the group share them differently",
+                           l->line[i].n);
         NN_TRY(rsh_comm_agree(comm, st));
     }
     return RSH_OK;

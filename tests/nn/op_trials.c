@@ -79,7 +79,10 @@ static void gelu_set(trial *t) { one(t), t->a = trial_below(t, 2); }
 static void number_set(trial *t) { one(t), t->p = trial_unit(t) * 4 - 2; }
 OP(add_number, rsh_nn_add_number(in[0], t->p, out))
 OP(mul_number, rsh_nn_mul_number(in[0], t->p, out))
-static void pow_number_set(trial *t) { one_positive(t), t->p = trial_below(t, 2) ? trial_below(t, 4) : trial_unit(t) * 4 - 2; }
+static void pow_number_set(trial *t) {
+    one_positive(t);
+    t->p = trial_below(t, 2) ? trial_below(t, 4) : trial_unit(t) * 4 - 2;
+}
 OP(pow_number, rsh_nn_pow_number(in[0], t->p, out))
 OP(clamp, rsh_nn_clamp(in[0], -0.4, 0.7, out)) OP(nan_to_num, rsh_nn_nan_to_num(in[0], 1, 2, 3, out))
 static void where_set(trial *t) {

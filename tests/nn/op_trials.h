@@ -1,7 +1,7 @@
 /* Op trials: random calls of every op, for tests that compare two ways to run one.
  *
- * A trial has the sizes and kinds of an op's inputs and its attributes.  The same state of `random` gives the same
- * trial, and then the same elements. */
+ * A trial has the sizes and kinds of an op's inputs and its attributes.  The same state of `random`
+ * gives the same trial, and then the same elements. */
 #ifndef TESTS_NN_OP_TRIALS_H
 #define TESTS_NN_OP_TRIALS_H
 
@@ -15,8 +15,8 @@ typedef struct trial {
     int nin, nout;
     int ndim[TRIAL_INPUTS];
     int64_t shape[TRIAL_INPUTS][RSH_MAX_NDIM];
-    char kind[TRIAL_INPUTS]; /* f: any number; p: positive; n: number without gradient; i: index; b: mask;
-                                0: missing */
+    char kind[TRIAL_INPUTS]; /* f: any number; p: positive; n: number without gradient; i: index;
+                                b: mask; 0: missing */
     int64_t below;           /* of indices */
     int a, b, n;             /* attributes */
     int list[RSH_MAX_NDIM];

@@ -74,7 +74,8 @@ static void check(const char *name, trial *t, op_fn *fn) {
     for (int k = 0; k < t->nin; k++) {
         if (!rsh_value_requires_grad(in[k])) continue;
         int64_t count = rsh_tensor_count(rsh_value_tensor(in[k]));
-        for (int i = 0; i < PROBES && i < count; i++) probe(name, t, fn, in, k, (int64_t)(trial_draw(t) % (uint64_t)count));
+        for (int i = 0; i < PROBES && i < count; i++)
+            probe(name, t, fn, in, k, (int64_t)(trial_draw(t) % (uint64_t)count));
     }
     for (int k = 0; k < t->nin; k++) rsh_value_free(in[k]);
 }

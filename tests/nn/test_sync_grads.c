@@ -1,4 +1,4 @@
-/* Sync grads: after one call, the gradients of random models over ranks are those of the plain model on the whole batch.
+/* Sync grads: after one call, gradients of random models over ranks are those of the plain model on the whole batch.
  *
  * Models mix Linear cut by rows and by columns, with and without bias, plain Linear, LayerNorm and Embedding.  Every
  * rank brings rows of its own; tensor-parallel models get the same rows on every rank of a mesh. */

@@ -87,8 +87,8 @@ RSH_API rsh_status rsh_collect_local_shard(rsh_module *m);
 typedef enum rsh_grad_kind {
     RSH_GRAD_AUTO,      /* nothing was said: the library knows it from the tree */
     RSH_GRAD_PARTIAL,   /* of this rank's own loss, from its own rows: the gradients add up */
-    RSH_GRAD_COMPLETE,  /* of the sum of the ranks' losses, already: sharded parameters, and the bias
-                           of a Linear whose weight is sharded */
+    RSH_GRAD_COMPLETE,  /* of the sum of the ranks' losses, already: sharded parameters, and the
+                           bias of a Linear whose weight is sharded */
     RSH_GRAD_REPLICATED /* of the one loss that the ranks of a mesh compute together: DTensors, and
                            plain parameters beside them, whose inputs are replicated */
 } rsh_grad_kind;
@@ -102,12 +102,12 @@ typedef enum rsh_grad_kind {
  * Call it once after backward and before clipping.  A parameter that has a gradient on some rank
  * has one on all ranks then, if it is added up.
  * RSH_EVALUE for another op, or if ranks have different parameters; RSH_EUNSUP if the kind of a
- * gradient is unknown (rsh_module_set_grad_kind), or the group has some but not all ranks that share
- * a parameter, and others.  Collective over the group. */
+ * gradient is unknown (rsh_module_set_grad_kind), or the group has some but not all ranks that
+ * share a parameter, and others.  Collective over the group. */
 RSH_API rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op);
 /* What the gradient of the parameter at a path is, between the ranks of the group.
- * RSH_EATTR if there is no such parameter; RSH_EUNSUP if it is unknown: the tree has DTensors beside
- * sharded parameters, and this one is plain.  Local. */
+ * RSH_EATTR if there is no such parameter; RSH_EUNSUP if it is unknown: the tree has DTensors
+ * beside sharded parameters, and this one is plain.  Local. */
 RSH_API rsh_status rsh_module_grad_kind(rsh_module *m, const char *path, const rsh_group *group,
                                         rsh_grad_kind *out);
 /* Says what the gradient of a plain parameter of the module itself is between the ranks of a group,
