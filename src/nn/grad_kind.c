@@ -99,7 +99,7 @@ static rsh_status note(void *ctx, const char *path, rsh_module *owner, const cha
 
 rsh_status rshn_grad_tree_of(rsh_module *m, const rsh_group *group, rshn_grad_tree *out) {
     *out = (rshn_grad_tree){.group = group};
-    return rsh_module_parameters(m, false, note, out);
+    return rsh_module_each_parameter(m, false, note, out);
 }
 
 /* ---- plain parameters ---- */

@@ -24,7 +24,7 @@ typedef struct rshn_gradient {
 /* What a tree says about its plain parameters, between the ranks of a group. */
 typedef struct rshn_grad_tree {
     const rsh_group *group;
-    const rsh_mesh *mesh; /* borrowed: of DTensors, if it has other ranks of the group; NULL: none */
+    const rsh_mesh *mesh; /* borrowed: of DTensors, if it has other ranks of the group; or NULL */
     bool meshes_differ, rows; /* rows: sharded parameters, of which the same holds */
 } rshn_grad_tree;
 

@@ -19,7 +19,7 @@ static bool checks_replicas(void) {
  * ranks compare sizes. */
 static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
     const rsh_layout *was = rsh_dtensor_part_layout(v);
-    rsh_local_opts opts = RSH_LOCAL_OPTS_INIT;
+    rsh_from_local_opts opts = RSH_FROM_LOCAL_OPTS_INIT;
     if (was && rsh_mesh_equal(rsh_dtensor_part_mesh(v), mesh)) {
         opts.shape = rsh_layout_shape(was);
         NN_TRY(rsh_mesh_places(mesh, RSH_MESH_POSITIONS, was, &is));
@@ -37,7 +37,7 @@ static rsh_status explain(const rsh_module *m, const char *what, int i, const rs
     if (st != RSH_EVALUE || is.kind != RSH_PLACE_REPLICATE) return st;
     return rshn_fail(st,
                      "%s: plain %s %d must be replicated: the same on every rank, got %s here; if it is this rank's "
-                     "own rows, set the style's placement to rsh_shard_on(0) or pass a DTensor (%.200s)",
+                     "own rows, set the style's placement to rsh_place_shard(0) or pass a DTensor (%.200s)",
                      m->kind->name, what, i, rshn_shape_text(rsh_value_tensor(v)), why);
 }
 
@@ -62,7 +62,7 @@ static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
 }
 
 static rsh_status as_local(rsh_value *v, rsh_place now, rsh_value **out) {
-    rsh_place whole = rsh_replicate();
+    rsh_place whole = rsh_place_replicate();
     return rsh_dtensor_part(v, now.kind == RSH_PLACE_PARTIAL ? &whole : NULL, out);
 }
 

@@ -4,6 +4,12 @@
 #include "nn/impl.h"
 #include "nn/module.h"
 
+rsh_status rshn_group_agree(rsh_group *group, rsh_status mine) {
+    if (!group && !rsh_group_default()) return rshn_fail(RSH_ERUNTIME, "no default group: call rsh_group_init first");
+    rsh_comm *comm = rsh_group_comm(group);
+    return comm ? rsh_comm_agree(comm, mine) : mine;
+}
+
 rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out) {
     if (!m || !name)
         return rshn_fail(RSH_EVALUE, "a parameter to be sharded with NULL for its %s", m ? "name" : "module");
@@ -30,7 +36,7 @@ static rsh_status name_cut(const rsh_spec *spec, rsh_sharded **s) {
     if (rsh_spec_chunk_dim(spec, desc.ndim, &dim)) return RSH_OK; /* not chunks */
     desc.naxes = 1;
     desc.axis[0] = (rsh_axis){"x", 1};
-    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_CHUNK};
+    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};
     rsh_layout *layout = NULL;
     rsh_sharded *named = NULL;
     NN_TRY(rsh_layout_new(&desc, &layout));
@@ -45,11 +51,11 @@ static rsh_status name_cut(const rsh_spec *spec, rsh_sharded **s) {
 rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_rank, rsh_group *group, rsh_value **out) {
     rsh_torch_tensor *t = NULL;
     rsh_sharded *s = NULL;
-    rsh_tensor_props props = rsh_tensor_props_of(rsh_value_tensor(v));
+    rsh_tensor_props props = rsh_tensor_get_props(rsh_value_tensor(v));
     NN_TRY(rsh_shard_tensor(rsh_value_tensor(v), spec, src_rank, group, &props, &t));
     rsh_status st = rsh_torch_sharded(t, &s);
     if (!st) st = name_cut(spec, &s);
-    if (!st) st = rsh_value_take_sharded(s, rsh_value_requires_grad(v), out);
+    if (!st) st = rsh_value_adopt_sharded(s, rsh_value_requires_grad(v), out);
     if (st) rsh_sharded_free(s);
     rsh_torch_free(t);
     return st;
@@ -60,11 +66,11 @@ rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *
     rshn_ranks *ranks = NULL;
     rsh_status st =
         spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
-    NN_TRY(rsh_group_agree(group, st));
+    NN_TRY(rshn_group_agree(group, st));
     if (rsh_group_rank(group) < 0) return RSH_OK;
     st = rshn_shard_value(whole, spec, src_rank, group, &cut);
     if (!st) st = rshn_ranks_of(group, &ranks);
-    st = rsh_group_agree(group, st);
+    st = rshn_group_agree(group, st);
     if (!st) st = rsh_module_set_parameter(m, name, cut);
     if (!st) rshn_slot_find(m, name)->ranks = rshn_ranks_hold(ranks);
     rshn_ranks_drop(ranks);

@@ -14,6 +14,7 @@
 #include "nn/grad_kind.h"
 #include "nn/impl.h"
 #include "nn/optim.h"
+#include "nn/shard_parameter.h"
 #include "nn/state_dict.h"
 
 typedef enum way { SUM_OVER_GROUP, SUM_OVER_LINE, ONLY_SCALE, LEAVE } way;
@@ -204,7 +205,7 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
     for (int64_t i = 0; !st && i < l->n; i++)
         if (any[i] && l->at[i].way != LEAVE && (l->at[i].way != ONLY_SCALE || rsh_value_grad(l->at[i].parameter)))
             st = prepare(l->at[i].parameter);
-    NN_TRY(rsh_group_agree(group, st));
+    NN_TRY(rshn_group_agree(group, st));
     for (int64_t i = 0; i < l->n; i++) {
         const rsh_value *g = any[i] && l->at[i].way != LEAVE ? rsh_value_grad(l->at[i].parameter) : NULL;
         for (int64_t k = 0; g && k < rsh_value_nparts(g); k++)
@@ -216,7 +217,7 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
 static rsh_status sync(rsh_group *group, listing *l) {
     unsigned char *mine = rshn_malloc((size_t)l->n + 1), *any = rshn_malloc((size_t)l->n + 1);
     rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld gradients", (long long)l->n);
-    st = rsh_group_agree(group, st);
+    st = rshn_group_agree(group, st);
     if (!st) st = find_wanted(group, l, mine, any);
     if (!st) st = make_lines(l);
     if (!st) st = combine(group, l, any);
@@ -236,8 +237,8 @@ rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op) {
     bool member = rsh_group_rank(group) >= 0;
     rsh_status st = check(m, op);
     if (!st && member) st = rshn_grad_tree_of(m, group, &l.tree);
-    if (!st && member) st = rsh_module_parameters(m, true, list, &l);
-    st = rsh_group_agree(group, st);
+    if (!st && member) st = rsh_module_each_parameter(m, true, list, &l);
+    st = rshn_group_agree(group, st);
     if (!st && member) st = compare(group, &l);
     if (!st && member) st = sync(group, &l);
     for (int64_t i = 0; i < l.nlines; i++)

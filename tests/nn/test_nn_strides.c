@@ -110,8 +110,8 @@ typedef struct twin {
 
 static void take_both(twin *w, rsh_tensor *dense, bool grad, rsh_value **a, rsh_value **b) {
     rsh_tensor *view = strided(&w->t, dense);
-    assert_int_equal(rsh_value_take(view, grad, b), RSH_OK);
-    assert_int_equal(rsh_value_take(dense, grad, a), RSH_OK);
+    assert_int_equal(rsh_value_adopt_tensor(view, grad, b), RSH_OK);
+    assert_int_equal(rsh_value_adopt_tensor(dense, grad, a), RSH_OK);
 }
 
 static void make_inputs(twin *w) {

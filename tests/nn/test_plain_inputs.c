@@ -93,7 +93,7 @@ static rsh_status compare_with_whole(const meeting *m, rsh_value *d, rsh_value *
 static rsh_status meet(const meeting *m, rsh_mesh *mesh, int64_t rows, int dim) {
     rsh_value *whole = some_value(RSH_F64, (int)rows, true, SIZES(rows, 4)), *t = plain_value(m, rows), *d = NULL,
               *y = NULL;
-    rsh_place place = dim < 0 ? rsh_replicate() : rsh_shard_on(dim);
+    rsh_place place = dim < 0 ? rsh_place_replicate() : rsh_place_shard(dim);
     TRY(rsh_dtensor_distribute(rsh_value_tensor(whole), true, mesh, 1, &place, RSH_SOURCE_OWN, &d));
     rsh_status st = m->run(d, t, &y);
     rsh_status alike = same_status(st);
@@ -155,7 +155,7 @@ static rsh_status uneven_inputs(void *ctx) {
     TRY(uneven_input(rsh_colwise_style()));
     rsh_style rowwise = rsh_rowwise_style();
     rowwise.default_input = false;
-    rowwise.input = rsh_replicate();
+    rowwise.input = rsh_place_replicate();
     TRY(uneven_input(rowwise));
     return RSH_OK;
 }

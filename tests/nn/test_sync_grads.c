@@ -86,7 +86,7 @@ static rsh_status batch(const recipe *r, int64_t first, int64_t n, rsh_value **o
     const rsh_tensor *t = rsh_value_tensor(whole);
     int64_t shape[3] = {n, 1, WIDTH}, step = rsh_tensor_strides(t)[0];
     st = rsh_tensor_view(t, first * step, rsh_tensor_ndim(t), shape, rsh_tensor_strides(t), &part);
-    if (!st) st = rsh_value_take(part, false, out);
+    if (!st) st = rsh_value_adopt_tensor(part, false, out);
     rsh_value_free(whole);
     return st;
 }
@@ -232,7 +232,7 @@ static rsh_status parallelize(const recipe *r, rsh_module *m, rsh_mesh *mesh) {
         char path[16];
         rsh_parallel_entry e = {path, r->cut[i] == 1 ? rsh_rowwise_style() : rsh_colwise_style()};
         snprintf(path, sizeof path, "%d", i);
-        e.style.input = e.style.output = rsh_replicate();
+        e.style.input = e.style.output = rsh_place_replicate();
         e.style.default_input = false;
         if (r->cut[i] >= 0) TRY(rsh_parallelize_module(m, mesh, 1, &e));
     }

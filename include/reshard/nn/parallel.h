@@ -65,7 +65,7 @@ typedef struct rsh_style {
     rsh_style_kind kind;
     /* Of RSH_STYLE_COLWISE, _ROWWISE and _SEQUENCE: the placement of an input that is not a DTensor
      * (of _SEQUENCE also that which inputs are brought to), and that of the output.  A replicated
-     * one is the same on every rank; rsh_shard_on(0) means that each rank brings its own rows. */
+     * one is the same on every rank; rsh_place_shard(0) means that each rank brings its own rows. */
     rsh_place input, output;
     bool default_input; /* input is not set: that which the style needs */
     /* Inputs (of _PREPARE), or outputs: not DTensors but this rank's parts, plain values.  They
@@ -76,25 +76,25 @@ typedef struct rsh_style {
 } rsh_style;
 
 /* Styles with PyTorch's defaults; fields may be changed.  Pure. */
-static inline rsh_style rsh_style_of(rsh_style_kind kind, rsh_place input, rsh_place output) {
+static inline rsh_style rsh_style_make(rsh_style_kind kind, rsh_place input, rsh_place output) {
     rsh_style s = {kind, input, output, false, false, false, 0, 0, NULL, NULL};
     return s;
 }
 static inline rsh_style rsh_colwise_style(void) {
-    rsh_style s = rsh_style_of(RSH_STYLE_COLWISE, rsh_replicate(), rsh_shard_on(-1));
+    rsh_style s = rsh_style_make(RSH_STYLE_COLWISE, rsh_place_replicate(), rsh_place_shard(-1));
     s.default_input = s.local_output = true;
     return s;
 }
 static inline rsh_style rsh_rowwise_style(void) {
-    rsh_style s = rsh_style_of(RSH_STYLE_ROWWISE, rsh_replicate(), rsh_replicate());
+    rsh_style s = rsh_style_make(RSH_STYLE_ROWWISE, rsh_place_replicate(), rsh_place_replicate());
     s.default_input = s.local_output = true;
     return s;
 }
 static inline rsh_style rsh_sequence_style(int dim) {
-    return rsh_style_of(RSH_STYLE_SEQUENCE, rsh_shard_on(dim), rsh_shard_on(dim));
+    return rsh_style_make(RSH_STYLE_SEQUENCE, rsh_place_shard(dim), rsh_place_shard(dim));
 }
 static inline rsh_style rsh_prepare_input_style(int n, const rsh_prepare *inputs) {
-    rsh_style s = rsh_style_of(RSH_STYLE_PREPARE, rsh_replicate(), rsh_replicate());
+    rsh_style s = rsh_style_make(RSH_STYLE_PREPARE, rsh_place_replicate(), rsh_place_replicate());
     s.ninputs = n;
     s.inputs = inputs;
     return s;
