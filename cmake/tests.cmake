@@ -127,14 +127,6 @@ if(TARGET reshard-nn)
   endforeach()
 endif()
 
-find_program(STRACE strace)
-if(TARGET reshard-nn AND STRACE AND NOT RESHARD_SANITIZE)
-  add_test(NAME "nn: a training loop maps no memory" COMMAND bash ${tests}/nn/no_new_maps.sh $<TARGET_FILE:test_training>)
-  set_tests_properties("nn: a training loop maps no memory" PROPERTIES LABELS nn)
-elseif(TARGET reshard-nn AND NOT RESHARD_SANITIZE) # a sanitizer maps memory of its own
-  reshard_skipped_test("nn: a training loop maps no memory" nn strace "there is no strace")
-endif()
-
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
 list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")

@@ -282,6 +282,7 @@ static void report_shortage(size_t bytes) {
 }
 
 static void *new_block(rshi_arena *a, size_t whole, bool zero) {
+    if (whole >= RSHI_RECYCLE_FROM) rshi_count_new_block(); /* smaller ones share pages that are there */
     pthread_mutex_lock(&a->lock);
     void *p = take_block(a, whole, zero);
     pthread_mutex_unlock(&a->lock);

@@ -44,6 +44,8 @@ struct rsh_optimizer {
 /* An optimizer of this kind on the parameters of a tree. */
 rsh_status rshn_optimizer_make(rsh_module *m, const rshn_optimizer_kind *kind, double lr,
                                rsh_optimizer **out);
+/* Multiplies the elements of a tensor of floats in place. */
+rsh_status rshn_scale_part(const rsh_tensor *t, double by);
 rsh_status rshn_not_negative(const char *name, double number);
 
 #endif

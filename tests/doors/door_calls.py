@@ -59,6 +59,7 @@ SCALARS = {
     "rsh_digest": "(rsh_digest){0, 0}",
     "rsh_dtype": "RSH_F32",
     "rsh_fan": "RSH_FAN_IN",
+    "rsh_grad_kind": "RSH_GRAD_PARTIAL",
     "rsh_gelu": "RSH_GELU_ERF",
     "rsh_hook_when": "RSH_HOOK_ON_SUCCESS",
     "rsh_mesh_numbering": "RSH_MESH_POSITIONS",
