@@ -61,8 +61,8 @@ RSH_API rsh_status rsh_fail(rsh_status status, const char *sentence);
 /* ---- structs that may grow ----
  *
  * A struct of options or results that begins with `struct_size` may get more members, at its end,
- * in later versions.  Start from its _INIT macro, which sets struct_size to the size that your headers
- * know.  One rule serves all of them:
+ * in later versions.  Start from its _INIT macro, which sets struct_size to the size that your
+ * headers know.  One rule serves all of them:
  * - a smaller size than the library's, from a program that was compiled with older headers, is
  *   accepted: options that it lacks have their defaults, results that it lacks are not written;
  * - a larger size, from newer headers, is accepted if the additional options are 0; additional

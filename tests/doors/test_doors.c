@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <reshard/ckpt.h>
+#include <reshard/train.h>
 #include <reshard/torch.h>
 #ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
 #include <reshard/mpi.h>
