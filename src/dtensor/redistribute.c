@@ -1,6 +1,6 @@
 /* Redistribute: a DTensor with other placements, by one plan. */
 #include "dtensor/dtensor.h"
-#include "grad/value_transit.h"
+#include "grad/grad.h"
 
 /* A dim of the mesh may stay partial with its op, or stop being partial; it cannot become so. */
 static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *to) {

@@ -1,5 +1,5 @@
 /* Value transit: a reshard of a value in steps; the graph gets it when it has arrived. */
-#include "grad/value_transit.h"
+#include "grad/grad.h"
 
 #include "grad/impl.h"
 

@@ -1,6 +1,6 @@
-/* value_transit: what DTensors need of moves of values in steps. */
-#ifndef RESHARD_GRAD_VALUE_TRANSIT_H
-#define RESHARD_GRAD_VALUE_TRANSIT_H
+/* grad: what DTensors need of moves of values in steps. */
+#ifndef RESHARD_GRAD_GRAD_H
+#define RESHARD_GRAD_GRAD_H
 
 #include <reshard/grad.h>
 
