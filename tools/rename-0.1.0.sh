@@ -8,11 +8,14 @@
 # In a git tree it reads the files that git knows, elsewhere all files; of these, sources, scripts and documents (see
 # `is_text`), except CHANGELOG.md and itself.  Whole identifiers are replaced, so running it again changes nothing.
 #
-# Three changes are more than another word:
+# Some changes are more than another word:
 #   rsh_mesh_init(parent, ndim, shape, names, out)  is  rsh_mesh_new(parent, ndim, shape, NULL, names, out)
 #   rsh_group_agree(group, status)                  is  rsh_comm_agree(rsh_group_comm(group), status); rsh_group_agree did
 #     nothing on ranks outside the group, which have no comm: such ranks must not make the call
 #   options.partly of rsh_compare_opts              is  options.allow_missing
+#   #include <reshard.h>                            is  <reshard/train.h> in files that use gradients, meshes, DTensors or
+#     stashes and include no header of these
+#   RSH_DTYPE_COUNT                                 is  RSH_NDTYPES behind "<", "[" and "%", and RSH_DTYPE_NONE elsewhere
 set -eu
 
 table() {
@@ -20,8 +23,6 @@ table() {
 rsh_value_read rsh_value_set_kind
 rsh_value_reading rsh_value_get_kind
 rsh_reading rsh_value_kind
-rsh_value_transit_read rsh_value_transit_set_kind
-rsh_value_transit_of rsh_value_transit_new_done
 rsh_grad_as rsh_grad_apply_opts
 rsh_grad_apply_as rsh_grad_apply_with
 rsh_value_take rsh_value_adopt_tensor
@@ -155,6 +156,11 @@ function arguments(name, rest,    head, i, n) {
     }
     return substr(rest, 1, i - 1) " NULL," substr(rest, i)
 }
+# Does a source use what <reshard.h> does not have any more, without another header that has it?
+function trains(s) {
+    return s ~ /(^|[^A-Za-z0-9_])rsh_(mesh|place|dtensor|value|grad|call|saved|stash|ticket|rule)(_[a-z_]+)?[^A-Za-z0-9_]/ &&
+        s !~ /<reshard\/(train|grad|mesh|dtensor|rule|stash|nn|nn\/[a-z]+)\.h>/
+}
 function report(name, better) { if (check) print file ":" line ": " name " is now " better; found = 1 }
 function lines(s) { return gsub(/\n/, "\n", s) }
 FNR == NR { if (NF == 2) new[$1] = $2; next }
@@ -166,15 +172,24 @@ END {
         text = substr(text, RSTART + RLENGTH)
         line += lines(before); done = done before
         if (name == "partly" && code && done ~ /(\.|->)$/) { report(name, "allow_missing"); name = "allow_missing" }
-        else if (name in new && done !~ /[0-9]$/) {
+        else if (name == "RSH_DTYPE_COUNT") { # a bound, or "no dtype"
+            name = done ~ /[[<%][ \t]*$/ ? "RSH_NDTYPES" : "RSH_DTYPE_NONE"
+            report("RSH_DTYPE_COUNT", name)
+        } else if (name in new && done !~ /[0-9]$/) {
             report(name, new[name])
             if (name == "rsh_mesh_init" || name == "rsh_group_agree") text = arguments(name, text)
             name = new[name]
         }
         done = done name
     }
+    done = done text
+    if (code && trains(done) && match(done, /#[ \t]*include[ \t]*<reshard\.h>/)) {
+        line = 1 + lines(substr(done, 1, RSTART))
+        report("<reshard.h>", "<reshard/train.h> for gradients, meshes, DTensors and stashes")
+        sub(/<reshard\.h>/, "<reshard/train.h>", done)
+    }
     if (check) exit found
-    printf "%s%s%s", done, text, final ? "\n" : ""
+    printf "%s%s", done, final ? "\n" : ""
 }
 EOF
 )
@@ -208,7 +223,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 table > "$work/table"
 printf '%s\n' "$program" > "$work/program.awk"
-awk '{ print $1 } END { print "partly" }' "$work/table" > "$work/old"
+awk '{ print $1 } END { print "partly\nRSH_DTYPE_COUNT\n<reshard.h>" }' "$work/table" > "$work/old"
 
 for dir in "$@"; do
     [ -d "$dir" ] || { echo "rename-0.1.0.sh: no such directory: $dir" >&2; exit 2; }

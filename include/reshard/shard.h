@@ -125,11 +125,14 @@ RSH_API rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out);
 RSH_API void rsh_transit_free(rsh_transit *t);
 
 /* Cache hits and misses, on this rank, of all collective calls that move elements (those above,
- * gather, scatter), and the bindings that the comm remembers.  Local. */
+ * gather, scatter), and the bindings that the comm remembers. */
 typedef struct rsh_cache_stats {
+    size_t struct_size; /* sizeof(rsh_cache_stats); set by the caller */
     uint64_t hits, misses;
     int64_t bindings;
 } rsh_cache_stats;
+#define RSH_CACHE_STATS_INIT {sizeof(rsh_cache_stats), 0, 0, 0}
+/* Writes these counts.  RSH_EVALUE if *out does not start from RSH_CACHE_STATS_INIT.  Local. */
 RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out);
 
 /* Gathers the whole tensor, in the layout's dtype, in the caller's memory on rank `root`; `whole`
@@ -224,6 +227,7 @@ RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh
 RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {
+    size_t struct_size; /* sizeof(rsh_exec_stats); set by the caller */
     uint64_t runs;
     uint64_t bytes_local, bytes_shared, bytes_wire; /* of one run on this rank: from itself, from
                                                        ranks of its node, from other nodes */
@@ -233,7 +237,10 @@ typedef struct rsh_exec_stats {
     uint64_t bytes_shadow; /* bytes copied twice: in rsh_exec_run_on, if other ranks cannot reach
                               the new memory although they could reach the memory given to bind */
 } rsh_exec_stats;
-/* The counts of an exec on this rank.  Local. */
+#define RSH_EXEC_STATS_INIT                                                                        \
+    { sizeof(rsh_exec_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* Writes the counts of an exec on this rank.
+ * RSH_EVALUE if *out does not start from RSH_EXEC_STATS_INIT.  Local. */
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 
 /* Runs a whole plan, every rank's part of it, in one caller that has the memory of all ranks.
