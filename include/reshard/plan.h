@@ -146,6 +146,23 @@ RSH_API rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rs
 typedef int (*rsh_pair_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
 RSH_API rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx);
 
+typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
+/* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
+ * neighbours; a rank that is in no layout has none.
+ * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form,
+                                  const rsh_sink *sink);
+
+/* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where
+ * they are; among those, one that renames the fewest ranks.  relabelled[i] is to[i] with its ranks
+ * permuted; `relabelled` has n entries, and the caller frees each.  Exact up to 4,096 ranks; *exact
+ * (may be NULL) says whether it was.
+ * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
+ * opts->approximate; RSH_ENOMEM.  Pure. */
+RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
+                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
+                                      rsh_layout **relabelled, bool *exact);
+
 /* ---- a rank's share: all that it does in a plan, as arrays to loop over ---- */
 
 #define RSH_MAX_LOOPS 16 /* a dim may take two: blocks, and the elements of a block */
@@ -204,23 +221,6 @@ RSH_API void rsh_share_free(rsh_share *s);
  * Pure. */
 RSH_API rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end,
                                         const int64_t *strides, int64_t *offset, int64_t *rounds);
-
-typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
-/* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
- * neighbours; a rank that is in no layout has none.
- * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form,
-                                  const rsh_sink *sink);
-
-/* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where
- * they are; among those, one that renames the fewest ranks.  relabelled[i] is to[i] with its ranks
- * permuted; `relabelled` has n entries, and the caller frees each.  Exact up to 4,096 ranks; *exact
- * (may be NULL) says whether it was.
- * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
- * opts->approximate; RSH_ENOMEM.  Pure. */
-RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
-                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
-                                      rsh_layout **relabelled, bool *exact);
 
 #ifdef __cplusplus
 }

@@ -243,18 +243,19 @@ typedef struct rsh_exec_stats {
  * RSH_EVALUE if *out does not start from RSH_EXEC_STATS_INIT.  Local. */
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 
-/* Runs a whole plan, every rank's part of it, in one caller that has the memory of all ranks.
- * `src` and `dst` list tensor after tensor, rank after rank ascending, part after part.  With a
- * pool of NULL the calling thread works alone.
+/* ---- without ranks: one caller has the memory of all of them ---- */
+
+/* Runs a whole plan once, every rank's part of it.  `src` and `dst` list tensor after tensor, rank
+ * after rank ascending, part after part.  With a pool of NULL the calling thread works alone.
  * RSH_EVALUE if a part with elements has no data, or a destination shares memory with anything;
  * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                       const rsh_memory *dst);
 
-/* The same, bound once and run often without allocating.  Pool and memory are borrowed; the plan
- * may be freed.  One thread uses an rsh_local_exec at a time.  The caller frees *out.
- * rsh_local_exec_free is a no-op for NULL. Errors of bind as above; a run has none of its own.
- * Local. */
+/* The same for a plan that is run often: bind once, then every run allocates nothing.  Pool and
+ * memory are borrowed; the plan may be freed.  One thread uses an rsh_local_exec at a time.  The
+ * caller frees *out.  rsh_local_exec_free is a no-op for NULL.
+ * Errors of bind as above; a run has none of its own.  Local. */
 typedef struct rsh_local_exec rsh_local_exec;
 RSH_API rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                        const rsh_memory *dst, rsh_local_exec **out);
