@@ -16,6 +16,12 @@
 #   #include <reshard.h>                            is  <reshard/train.h> in files that use gradients, meshes, DTensors or
 #     stashes and include no header of these
 #   RSH_DTYPE_COUNT                                 is  RSH_NDTYPES behind "<", "[" and "%", and RSH_DTYPE_NONE elsewhere
+# What it cannot change: rsh_plan_totals, rsh_rank_totals, rsh_exec_stats, rsh_cache_stats, rsh_ckpt_entry,
+# rsh_convert_report, rsh_load_stats, rsh_ckpt_difference, rsh_simulation and rsh_grad_apply_opts start from their _INIT
+# macros; rsh_bag_opts.rows is a pointer; members `reading` and `what` of rsh_grad_apply_opts are `kind` and `kind_data`.
+# Removed: rsh_dtensor_uniform and rsh_dtensor_normal (rsh_dtensor_full, then rsh_sharded_uniform or _normal of
+# rsh_value_sharded), rsh_tensor_empty_on, rsh_tensor_wrap_on and rsh_tensor_device (tensors are in main memory),
+# rsh_device_equal, RSH_CREATE_GRAPH (was not supported), RSH_NO_DIM (do not call rsh_input_reshard then).
 set -eu
 
 table() {
