@@ -286,7 +286,7 @@ class Parameter:
         if base == "rsh_shard":
             return f"&got_{self.name}", f"rsh_shard got_{self.name} = {{0}}; ", f"rsh_shard_clear(&got_{self.name}); "
         if not self.kind.startswith("const") and "*" not in self.kind:
-            return f"&({self.kind}){{SIZED.get(self.kind, '{0}')}}", "", ""
+            return f"&({self.kind})" + SIZED.get(self.kind, "{0}"), "", ""
         sys.exit(f"door_calls.py: no value for {self.kind} *{self.name} of {function}")
 
 
