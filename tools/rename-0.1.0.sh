@@ -16,8 +16,8 @@
 #   #include <reshard.h>                            is  <reshard/train.h> in files that use gradients, meshes, DTensors or
 #     stashes and include no header of these
 #   RSH_DTYPE_COUNT                                 is  RSH_NDTYPES behind "<", "[" and "%", and RSH_DTYPE_NONE elsewhere
-# What it cannot change: rsh_plan_totals, rsh_rank_totals, rsh_exec_stats, rsh_cache_stats, rsh_ckpt_entry,
-# rsh_convert_report, rsh_load_stats, rsh_ckpt_difference, rsh_simulation and rsh_grad_apply_opts start from their _INIT
+# What it cannot change, except where "= {0}" follows: variables of type rsh_plan_totals, rsh_rank_totals,
+# rsh_exec_stats, rsh_cache_stats, rsh_ckpt_entry, rsh_convert_report, rsh_load_stats, rsh_ckpt_difference, rsh_simulation and rsh_grad_apply_opts start from their _INIT
 # macros; rsh_bag_opts.rows is a pointer; members `reading` and `what` of rsh_grad_apply_opts are `kind` and `kind_data`.
 # Removed: rsh_dtensor_uniform and rsh_dtensor_normal (rsh_dtensor_full, then rsh_sharded_uniform or _normal of
 # rsh_value_sharded), rsh_tensor_empty_on, rsh_tensor_wrap_on and rsh_tensor_device (tensors are in main memory),
@@ -172,6 +172,8 @@ function lines(s) { return gsub(/\n/, "\n", s) }
 FNR == NR { if (NF == 2) new[$1] = $2; next }
 { text = text (FNR > 1 ? "\n" : "") $0 }
 END {
+    split("plan_totals rank_totals exec_stats cache_stats ckpt_entry convert_report load_stats ckpt_difference simulation", list, " ")
+    for (i in list) sized["rsh_" list[i]]
     done = ""; line = 1
     while (match(text, /[A-Za-z_][A-Za-z0-9_]*/)) {
         before = substr(text, 1, RSTART - 1); name = substr(text, RSTART, RLENGTH)
@@ -185,6 +187,10 @@ END {
             report(name, new[name])
             if (name == "rsh_mesh_init" || name == "rsh_group_agree") text = arguments(name, text)
             name = new[name]
+        }
+        if (name in sized && code && match(text, /^[ \t]+[A-Za-z0-9_]+ = \{0\}/)) {
+            report(name " = {0}", toupper(name) "_INIT")
+            text = substr(text, 1, RLENGTH - 3) toupper(name) "_INIT" substr(text, RLENGTH + 1)
         }
         done = done name
     }
@@ -229,7 +235,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 table > "$work/table"
 printf '%s\n' "$program" > "$work/program.awk"
-awk '{ print $1 } END { print "partly\nRSH_DTYPE_COUNT\n<reshard.h>" }' "$work/table" > "$work/old"
+awk '{ print $1 } END { print "partly\nRSH_DTYPE_COUNT\n<reshard.h>\n= {0}" }' "$work/table" > "$work/old"
 
 for dir in "$@"; do
     [ -d "$dir" ] || { echo "rename-0.1.0.sh: no such directory: $dir" >&2; exit 2; }

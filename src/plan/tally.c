@@ -345,7 +345,7 @@ static uint64_t work_of_bounds(const rsh_plan *p) {
 }
 
 static rsh_status add_up(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *out) {
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     RSH_TRY(rshi_plan_check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
