@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 enum {
-    END = 22,        /* bytes of the end record without its comment */
-    LOCATOR = 20,    /* of ZIP64's locator, before the end record */
-    END64 = 56,      /* of ZIP64's end record */
-    CENTRAL = 46,    /* of an entry of the central directory without its name */
-    LOCAL = 30,      /* of an entry's local header without its name */
-    COMMENT = 256,   /* longest comment at the end that is looked for; PyTorch writes none */
+    END = 22,                 /* bytes of the end record without its comment */
+    LOCATOR = 20,             /* of ZIP64's locator, before the end record */
+    END64 = 56,               /* of ZIP64's end record */
+    CENTRAL = 46,             /* of an entry of the central directory without its name */
+    LOCAL = 30,               /* of an entry's local header without its name */
+    COMMENT = 256,            /* longest comment at the end that is looked for; PyTorch writes none */
     DIRECTORY_MOST = 64 << 20 /* bytes; half a million entries */
 };
 

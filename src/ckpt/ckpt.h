@@ -40,6 +40,7 @@ typedef struct rshi_ckpt_tensor {
     int64_t nparts;       /* 1, or the parts of all ranks of the layout */
     int64_t part;       /* of ckpt->parts: its first; rank after rank ascending, part after part */
     const char *digest; /* as its files state it, or NULL; in the store */
+    int32_t named_in;     /* the file that named it first; -1: none */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
 } rshi_ckpt_tensor;
 
@@ -156,6 +157,11 @@ rsh_status rshi_ckpt_seal(rsh_ckpt *c);
 
 /* ---- sources ---- */
 
+/* What is at the path, with its names if it is a directory.  RSH_EIO; RSH_ENOMEM.  The caller
+ * closes it, also after an error. */
+rsh_status rshi_ckpt_place_open(const char *path, const rsh_ckpt_rules *from, rshi_ckpt_place *p);
+void rshi_ckpt_place_close(rshi_ckpt_place *p);
+
 /* Is there an entry whose name has this beginning and end? */
 bool rshi_ckpt_place_has(const rshi_ckpt_place *p, const char *prefix, const char *suffix);
 
@@ -176,6 +182,9 @@ extern const rshi_ckpt_kind rshi_kind_torch_shards; /* shard-*-model-*-of-*.safe
 extern const rshi_ckpt_kind rshi_kind_index;        /* our generic index.json */
 extern const rshi_ckpt_kind rshi_kind_ranks;        /* our own rank-*-of-*.safetensors */
 extern const rshi_ckpt_kind rshi_kind_hf;   /* *.safetensors.index.json, model.safetensors */
+extern const rshi_ckpt_kind rshi_kind_torch_ranks; /* KEY_RANK.pt of torch.save */
+extern const rshi_ckpt_kind rshi_kind_torch_model; /* pytorch_model.bin */
+extern const rshi_ckpt_kind rshi_kind_torch_file;  /* one file of torch.save */
 extern const rshi_ckpt_kind rshi_kind_gguf; /* one .gguf file: what is in it, no bytes */
 extern const rshi_ckpt_kind rshi_kind_file; /* one .safetensors file */
 

@@ -55,7 +55,7 @@ static rsh_status push_new(machine *m, rshi_pickle_kind kind, value **out) {
 }
 
 static rsh_status push_number(machine *m, int64_t number) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_INT, &v));
     v->number = number;
     return RSH_OK;
@@ -127,7 +127,7 @@ static rsh_status take_number(machine *m, int n, uint64_t *out) {
 
 static rsh_status push_span(machine *m, rshi_pickle_kind kind, uint64_t n) {
     const unsigned char *text;
-    value *v;
+    value *v = NULL;
     RSH_TRY(take(m, n, &text));
     RSH_TRY(push_new(m, kind, &v));
     v->text = (const char *)text;
@@ -163,7 +163,7 @@ static rsh_status take_line(machine *m, const char **line, size_t *n) {
 /* ---- opcodes that build ---- */
 
 static rsh_status make_tuple(machine *m, int64_t from, int64_t end) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
     RSH_TRY(set_items(m, v, m->stack + from, end - from));
     m->depth = from;
@@ -180,7 +180,7 @@ static rsh_status short_tuple(machine *m, int64_t n) {
 /* A tuple, list, set or dict of what lies above the mark. */
 static rsh_status make_marked(machine *m, rshi_pickle_kind kind) {
     int64_t from, end;
-    value *v;
+    value *v = NULL;
     RSH_TRY(pop_mark(m, &from, &end));
     if (kind == RSHI_PICKLE_DICT && (end - from) % 2) return refuse(m, "a dict with a key and no value");
     RSH_TRY(make(m, kind, &v));
@@ -216,7 +216,7 @@ static rsh_status add_one(machine *m, rshi_pickle_kind kind) {
 /* ---- classes and objects ---- */
 
 static rsh_status push_class(machine *m, const char *module, size_t mlength, const char *name, size_t nlength) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_CLASS, &v));
     rsh_status st = rshi_pickle_find(module, mlength, name, nlength, v);
     if (!st) return RSH_OK;
@@ -245,7 +245,7 @@ static bool is_record(int class) { return class <= RSHI_CLASS_STORAGE_INFO; }
 /* It shares the items of the tuple that it is made from: tuples do not change, and many objects may be made from one.
  */
 static rsh_status push_object(machine *m, int class, const value *arguments) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
     v->class = (uint8_t)class;
     v->item = arguments->item;
@@ -255,14 +255,14 @@ static rsh_status push_object(machine *m, int class, const value *arguments) {
 
 /* Something of which only the class is known. */
 static rsh_status push_opaque(machine *m, value *class) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
     v->class = RSHI_CLASS_OPAQUE;
     return set_items(m, v, &class, 1);
 }
 
 static rsh_status make_object(machine *m, value *class, const value *arguments) {
-    value *v;
+    value *v = NULL;
     if (class->kind != RSHI_PICKLE_CLASS || !is_record(class->class) || arguments->kind != RSHI_PICKLE_TUPLE ||
         arguments->n)
         return push_opaque(m, class);
@@ -293,7 +293,7 @@ static rsh_status set_state(machine *m) {
 
 /* Pairs, as Python 2 saves the items of an OrderedDict. */
 static rsh_status push_pairs(machine *m, value *class, const value *pairs) {
-    value *v;
+    value *v = NULL;
     for (uint32_t i = 0; i < pairs->n; i++) {
         const value *pair = pairs->item[i];
         if ((pair->kind != RSHI_PICKLE_LIST && pair->kind != RSHI_PICKLE_TUPLE) || pair->n != 2)
@@ -344,13 +344,16 @@ static rsh_status persistent(machine *m) {
     value *id;
     RSH_TRY(pop(m, &id));
     if (id->kind != RSHI_PICKLE_TUPLE) return refuse(m, "a persistent id that PyTorch's checkpoints do not contain");
-    return push_object(m, RSHI_CLASS_PERSISTENT, id);
+    RSH_TRY(push_object(m, RSHI_CLASS_PERSISTENT, id));
+    RSH_TRY(RSHI_GROW(m->p->id, m->p->nids + 1, &m->p->ids_room));
+    m->p->id[m->p->nids++] = m->stack[m->depth - 1];
+    return RSH_OK;
 }
 
 /* ---- memo ---- */
 
 static rsh_status put(machine *m, uint64_t number) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(top(m, &v));
     if (number > (uint64_t)m->nmemo + 1) return refuse(m, "the pickle numbers its values out of order");
     RSH_TRY(RSHI_GROW(m->memo, m->nmemo + 2, &m->memo_room));
@@ -391,7 +394,7 @@ static rsh_status step_number(machine *m, int opcode, int n) {
 
 static rsh_status step_stack(machine *m, int opcode) {
     int64_t from, end;
-    value *v;
+    value *v = NULL;
     switch (opcode) {
         case '0': return pop(m, &v);
         case '1': return pop_mark(m, &from, &end);
@@ -403,7 +406,7 @@ static rsh_status step_stack(machine *m, int opcode) {
 }
 
 static rsh_status step_build(machine *m, int opcode) {
-    value *v;
+    value *v = NULL;
     switch (opcode) {
         case '(': return push(m, (value *)&mark);
         case 'N': return push(m, (value *)&none);

@@ -86,6 +86,8 @@ typedef struct rshi_pickle {
     size_t length;
     size_t end;                      /* where the pickle ends in `bytes` */
     const rshi_pickle_value *root;   /* what the pickle is a pickle of */
+    const rshi_pickle_value **id;    /* owned; every persistent id, in their order */
+    int64_t nids, ids_room;
     struct rshi_pickle_block *block; /* owned: values, and lists of them */
     size_t used;                     /* of the first block, bytes */
 } rshi_pickle;

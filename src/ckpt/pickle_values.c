@@ -29,6 +29,8 @@ void *rshi_pickle_memory(rshi_pickle *p, size_t bytes) {
 }
 
 void rshi_pickle_free(rshi_pickle *p) {
+    rshi_free(p->id);
+    p->id = NULL;
     while (p->block) {
         struct rshi_pickle_block *next = p->block->next;
         rshi_free(p->block);
@@ -69,7 +71,8 @@ static const value *find_in(const value *dict, const char *name) {
 }
 
 const value *rshi_pickle_field(const value *object, const char *name) {
-    if (!object || object->kind != RSHI_PICKLE_OBJECT || object->class == RSHI_CLASS_OPAQUE || object->n != 1) return NULL;
+    bool known = object && object->kind == RSHI_PICKLE_OBJECT && object->class != RSHI_CLASS_OPAQUE;
+    if (!known || object->n != 1) return NULL;
     const value *state = object->item[0], *found = NULL;
     if (state->kind != RSHI_PICKLE_TUPLE) return find_in(state, name);
     for (uint32_t i = 0; i < state->n && i < 2 && !found; i++) found = find_in(state->item[i], name);

@@ -22,8 +22,9 @@ bool rshi_saved_detect(const unsigned char *bytes, size_t n) {
 
 static rsh_status read_pickle(rshi_saved *s, const rshi_file_span *at) {
     if (at->bytes > PICKLE_MOST)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a description of %" PRIu64 " bytes; at most %d are read",
-                         at->file, at->at, at->bytes, PICKLE_MOST);
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: byte %" PRIu64 ": a description of %" PRIu64 " bytes; at most %d are read", at->file,
+                         at->at, at->bytes, PICKLE_MOST);
     s->bytes = rshi_alloc(at->bytes, 1);
     if (!s->bytes) return rshi_nomem();
     RSH_TRY(rshi_file_span_read(at, 0, s->bytes, at->bytes));
@@ -49,7 +50,8 @@ static rsh_status check_byte_order(const rshi_archive *a) {
     RSH_TRY(rshi_archive_find(a, name, &entry));
     if (entry.bytes < sizeof word) RSH_TRY(rshi_file_span_read(&entry, 0, word, entry.bytes));
     if (strcmp(word, "little"))
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": numbers are stored in byte order \"%s\", not \"little\"",
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: byte %" PRIu64 ": numbers are stored in byte order \"%s\", not \"little\"",
                          entry.file, entry.at, word);
     return RSH_OK;
 }
@@ -60,8 +62,9 @@ static rsh_status open_archive(rshi_saved *s) {
     RSH_TRY(check_byte_order(&s->archive));
     const char *name = rshi_archive_ending(&s->archive, "/data.pkl");
     if (!name)
-        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a zip archive without one \"data.pkl\": torch.save wrote "
-                         "no such file", s->span.file, s->span.at);
+        return rshi_fail(
+            RSH_EVALUE, "%.150s: byte %" PRIu64 ": a zip archive without one \"data.pkl\": torch.save did not write it",
+            s->span.file, s->span.at);
     RSH_TRY(entry_name("", name, strlen(name) - strlen(".pkl") + 1, &s->prefix));
     s->prefix[strlen(s->prefix) - 1] = '/'; /* NAME/data/ */
     RSH_TRY(rshi_archive_find(&s->archive, name, &entry));
@@ -75,7 +78,7 @@ typedef struct streaming {
     uint64_t at; /* in the span: what comes next */
 } streaming;
 
-/* The next pickle, in a buffer of its own; `used` NULL: it becomes that of s. */
+/* The next pickle, in a buffer of its own. */
 static rsh_status next_pickle(streaming *x, rshi_pickle *out, unsigned char **bytes) {
     const rshi_file_span *span = &x->s->span;
     uint64_t left = span->bytes - x->at, n = left < PICKLE_MOST ? left : PICKLE_MOST;
@@ -100,9 +103,6 @@ static rsh_status skip_pickle(streaming *x) {
 typedef struct sizing {
     rshi_saved *s;
     rshi_name_table sizes; /* bytes of an element, by key */
-    const value **stack;
-    int64_t depth, room;
-    uint64_t visited;
 } sizing;
 
 static rsh_status note_storage(sizing *z, const value *id) {
@@ -112,38 +112,12 @@ static rsh_status note_storage(sizing *z, const value *id) {
     if (id->n > 5 && id->item[5]->kind != RSHI_PICKLE_NONE)
         return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a storage that is a view of another one is not read",
                          p->file, p->base + id->at);
-    int64_t size = class->number == RSH_DTYPE_COUNT ? 1 : rsh_dtype_bits((rsh_dtype)class->number) / 8;
+    int64_t size = class->number == RSH_DTYPE_COUNT ? 1 : rsh_dtype_bits((rsh_dtype) class->number) / 8;
     char *name = rshi_store_text(&z->s->store, key->text, key->n);
     if (!name) return rshi_nomem();
     int64_t known = rshi_name_table_find(&z->sizes, name);
     if (known >= 0 && known != size) return rshi_pickle_fail(p, id, "a storage with two types");
     return known >= 0 ? RSH_OK : rshi_name_table_add(&z->sizes, name, size);
-}
-
-static rsh_status push_value(sizing *z, const value *v) {
-    RSH_TRY(RSHI_GROW(z->stack, z->depth + 1, &z->room));
-    z->stack[z->depth++] = v;
-    return RSH_OK;
-}
-
-static bool has_items(const value *v) {
-    return (v->kind >= RSHI_PICKLE_TUPLE && v->kind <= RSHI_PICKLE_DICT) || v->kind == RSHI_PICKLE_OBJECT;
-}
-
-/* Every value that can be reached.  Shared values are visited again, but not more often than the pickle has bytes. */
-static rsh_status note_storages(sizing *z) {
-    const rshi_pickle *p = &z->s->pickle;
-    RSH_TRY(push_value(z, p->root));
-    while (z->depth) {
-        const value *v = z->stack[--z->depth];
-        if (rshi_pickle_is(v, RSHI_CLASS_PERSISTENT)) RSH_TRY(note_storage(z, v));
-        if (!has_items(v)) continue;
-        z->visited += v->n;
-        if (z->visited > 4 * (uint64_t)p->length)
-            return rshi_pickle_fail(p, v, "values refer to one another too often");
-        for (uint32_t i = 0; i < v->n; i++) RSH_TRY(push_value(z, v->item[i]));
-    }
-    return RSH_OK;
 }
 
 /* The number of elements, and the elements. */
@@ -161,7 +135,8 @@ static rsh_status place_storage(streaming *x, const sizing *z, const rshi_pickle
     for (int i = 8; i--;) n = n << 8 | count[i];
     x->at += 8;
     if (n > s->span.bytes || n * (uint64_t)size > s->span.bytes - x->at)
-        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a storage of %" PRIu64 " elements; the file ends before",
+        return rshi_fail(RSH_EVALUE,
+                         "%.150s: byte %" PRIu64 ": a storage of %" PRIu64 " elements; the file ends before",
                          s->span.file, s->span.at + x->at, n);
     bytes = n * (uint64_t)size;
     s->storage[s->nstorages] = (rshi_file_span){s->span.fd, s->span.file, s->span.at + x->at, bytes};
@@ -188,10 +163,10 @@ static rsh_status open_stream(rshi_saved *s) {
     sizing z = {.s = s};
     for (int i = 0; i < 3; i++) RSH_TRY(skip_pickle(&x));
     RSH_TRY(next_pickle(&x, &s->pickle, &s->bytes));
-    rsh_status st = note_storages(&z);
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < s->pickle.nids && !st; i++) st = note_storage(&z, s->pickle.id[i]);
     if (!st) st = place_storages(&x, &z);
     rshi_name_table_free(&z.sizes);
-    rshi_free(z.stack);
     return st;
 }
 
@@ -204,8 +179,10 @@ rsh_status rshi_saved_open(const rshi_file_span *span, rshi_saved *out) {
     RSH_TRY(rshi_file_span_read(span, 0, head, n));
     if (n >= sizeof magic && !memcmp(head, magic, sizeof magic)) return open_stream(out);
     if (n >= 262 && !memcmp(head + 257, "ustar", 5))
-        return rshi_fail(RSH_EUNSUP, "%.150s: the tar format of PyTorch before 0.1.10 is not read; load and save the file "
-                         "with a later PyTorch", span->file);
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: the tar format of PyTorch before 0.1.10 is not read; load and save the file with a "
+                         "later PyTorch",
+                         span->file);
     return open_archive(out);
 }
 

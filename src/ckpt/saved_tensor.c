@@ -9,8 +9,8 @@
 /* What the pickle says. */
 typedef struct described {
     rshi_saved_tensor tensor;
-    int64_t offset;  /* of the first element in the storage, in elements */
-    int64_t length;  /* of the storage, in elements or, if untyped, bytes */
+    int64_t offset; /* of the first element in the storage, in elements */
+    int64_t length; /* of the storage, in elements or, if untyped, bytes */
     bool untyped;
     const rshi_pickle_value *key; /* of the storage */
 } described;
@@ -24,10 +24,13 @@ static const rshi_pickle_value *item(const rshi_pickle_value *v, uint32_t i, rsh
 static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id, described *d) {
     const rshi_pickle_value *word = item(id, 0, RSHI_PICKLE_TEXT), *class = item(id, 1, RSHI_PICKLE_CLASS),
                             *key = item(id, 2, RSHI_PICKLE_TEXT), *length = item(id, 4, RSHI_PICKLE_INT);
+    if (class && class->class == RSHI_CLASS_OPAQUE)
+        return rshi_pickle_fail(p, id, "a storage of type %.*s, which is not known",
+                                (int)(class->n < 80 ? class->n : 80), class->text);
     if (!word || word->n != 7 || memcmp(word->text, "storage", 7) || !class || class->class != RSHI_CLASS_STORAGE ||
         !key || !key->n || key->n > 100 || !length || length->number < 0)
         return rshi_pickle_fail(p, id, "a tensor's storage is not described as PyTorch does it");
-    d->tensor.dtype = (rsh_dtype)class->number;
+    d->tensor.dtype = (rsh_dtype) class->number;
     d->untyped = class->number == RSH_DTYPE_COUNT;
     d->length = length->number;
     d->key = key;
@@ -51,8 +54,9 @@ static rsh_status check_lazy_bits(const rshi_pickle *p, const rshi_pickle_value 
     if (!conj && !has_bit(bits, "neg")) return RSH_OK;
     return rshi_fail(RSH_EUNSUP,
                      "%.150s: byte %" PRIu64 ": the tensor is lazily %s and its stored elements are not its values; "
-                     "save tensor.%s() instead", p->file, p->base + bits->at,
-                     conj ? "conjugated" : "negated", conj ? "resolve_conj" : "resolve_neg");
+                     "save tensor.%s() instead",
+                     p->file, p->base + bits->at, conj ? "conjugated" : "negated",
+                     conj ? "resolve_conj" : "resolve_neg");
 }
 
 /* What _rebuild_tensor_v2 or _v3 was given, under parameters and subclasses of tensors. */

@@ -56,8 +56,9 @@ static rsh_status find_rank(const rshi_saved *s, const value *mesh, int64_t rank
     if (!right || !rshi_product(t->ndim, t->shape, &count) || count < 1 || count > MESH_MOST)
         return refuse(s, mesh, "a mesh that is no dense tensor of ranks");
     if (rank < 0 && count > 1)
-        return refuse(s, mesh, "a part of a tensor, and the file's name does not say whose; name it NAME_RANK.pt and open "
-                      "the directory of all ranks");
+        return refuse(s, mesh,
+                      "a part of a tensor, and the file's name does not say whose; name it NAME_RANK.pt and "
+                      "open the directory of all ranks");
     *at = rank < 0 ? 0 : -1;
     for (int64_t i = 0; i < count && *at < 0; i++) {
         RSH_TRY(read_rank(s, t, i, &got));
@@ -66,27 +67,23 @@ static rsh_status find_rank(const rshi_saved *s, const value *mesh, int64_t rank
     return RSH_OK;
 }
 
+/* Sizes of a mesh; one of a single dim may have a number in place of a tuple. */
+static rsh_status mesh_sizes(const rshi_saved *s, const value *v, int *n, int64_t *out) {
+    if (!v || v->kind != RSHI_PICKLE_INT || v->number < 1) return rshi_pickle_sizes(&s->pickle, v, "a mesh", n, out);
+    *n = 1;
+    out[0] = v->number;
+    return RSH_OK;
+}
+
 /* Later versions keep a list of all ranks, and sizes and strides in it. */
 static rsh_status find_in_layout(const rshi_saved *s, const value *mesh, int64_t rank, position *out) {
     const value *layout = rshi_pickle_field(mesh, "_layout"), *map = rshi_pickle_field(mesh, "_rank_map");
-    const value *shape = rshi_pickle_field(layout, "shape"), *stride = rshi_pickle_field(layout, "stride");
     int64_t at, strides[RSH_MAX_NDIM];
     rshi_saved_tensor t;
-    value one[2];
     int n;
-    for (int i = 0; i < 2; i++) { /* a mesh of one dim may have a number in place of a tuple */
-        const value **which = i ? &stride : &shape;
-        if (!*which || (*which)->kind != RSHI_PICKLE_INT) continue;
-        one[i] = (value){.kind = RSHI_PICKLE_TUPLE, .n = 1, .item = (value **)(uintptr_t)which};
-        const value *number = *which;
-        static _Thread_local const value *held[2];
-        held[i] = number;
-        one[i].item = (value **)(uintptr_t)&held[i];
-        *which = &one[i];
-    }
-    if (!map || !shape) return refuse(s, mesh, "a mesh that is not described as PyTorch does it");
-    RSH_TRY(rshi_pickle_sizes(&s->pickle, shape, "the shape of a mesh", &out->ndim, out->size));
-    RSH_TRY(rshi_pickle_sizes(&s->pickle, stride, "the strides of a mesh", &n, strides));
+    if (!map) return refuse(s, mesh, "a mesh that is not described as PyTorch does it");
+    RSH_TRY(mesh_sizes(s, rshi_pickle_field(layout, "shape"), &out->ndim, out->size));
+    RSH_TRY(mesh_sizes(s, rshi_pickle_field(layout, "stride"), &n, strides));
     RSH_TRY(find_rank(s, map, rank, &t, &at));
     out->inside = at >= 0;
     for (int d = 0; d < out->ndim && out->inside; d++) {
@@ -155,9 +152,10 @@ static rsh_status cut_dim(const rshi_saved *s, const value *v, const position *p
     for (int m = p->ndim; m--;) {
         if (place[m].dim != d || !place[m].factor) continue;
         if (place[m].factor != before)
-            return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a _StridedShard with split_factor %" PRId64
-                             " where %" PRId64 " pieces were cut before it is not read", s->pickle.file,
-                             s->pickle.base + v->at, place[m].factor, before);
+            return rshi_fail(RSH_EUNSUP,
+                             "%.150s: byte %" PRIu64 ": a _StridedShard with split_factor %" PRId64 " where %" PRId64
+                             " pieces were cut before it is not read",
+                             s->pickle.file, s->pickle.base + v->at, place[m].factor, before);
         cut(p->size[m], p->at[m], lo, size);
         before *= p->size[m];
     }

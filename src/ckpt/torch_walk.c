@@ -12,40 +12,42 @@ enum { DEEP = 64 }; /* dicts in dicts */
 typedef struct walking {
     const rshi_saved *s;
     const rshi_torch_visitor *to;
-    rshi_text name; /* of the value at hand */
+    const char *stem;
+    rshi_text name; /* of the value at hand; empty: the stem */
     uint64_t visited;
 } walking;
 
 static rsh_status walk(walking *w, const value *v, int depth);
 
 /* A value of which only the kind is of interest. */
-static rsh_status describe(const value *v, char *what, size_t room) {
+static void describe(const value *v, char *what, size_t room) {
     switch (v->kind) {
-        case RSHI_PICKLE_NONE: snprintf(what, room, "None"); break;
-        case RSHI_PICKLE_BOOL: snprintf(what, room, "%s", v->number ? "True" : "False"); break;
-        case RSHI_PICKLE_INT: snprintf(what, room, "the integer %" PRId64, v->number); break;
-        case RSHI_PICKLE_LONG: snprintf(what, room, "an integer of %u bytes", v->n); break;
-        case RSHI_PICKLE_FLOAT: snprintf(what, room, "a float"); break;
-        case RSHI_PICKLE_TEXT: snprintf(what, room, "a text of %u bytes", v->n); break;
-        case RSHI_PICKLE_BYTES: snprintf(what, room, "%u bytes", v->n); break;
-        case RSHI_PICKLE_DICT: snprintf(what, room, "an empty dict"); break;
-        case RSHI_PICKLE_TUPLE:
-        case RSHI_PICKLE_LIST:
-        case RSHI_PICKLE_SET: snprintf(what, room, "a list of %u values", v->n); break;
-        default: {
-            const value *class = v->kind == RSHI_PICKLE_CLASS ? v : v->n ? v->item[0] : v;
-            bool named = class->kind == RSHI_PICKLE_CLASS && class->class == RSHI_CLASS_OPAQUE;
-            snprintf(what, room, "a Python object%s%.*s", named ? " of class " : "",
-                     named ? (int)(class->n < 100 ? class->n : 100) : 0, named ? class->text : "");
-        }
+    case RSHI_PICKLE_NONE: snprintf(what, room, "None"); break;
+    case RSHI_PICKLE_BOOL: snprintf(what, room, "%s", v->number ? "True" : "False"); break;
+    case RSHI_PICKLE_INT: snprintf(what, room, "the integer %" PRId64, v->number); break;
+    case RSHI_PICKLE_LONG: snprintf(what, room, "an integer of %u bytes", v->n); break;
+    case RSHI_PICKLE_FLOAT: snprintf(what, room, "a float"); break;
+    case RSHI_PICKLE_TEXT: snprintf(what, room, "a text of %u bytes", v->n); break;
+    case RSHI_PICKLE_BYTES: snprintf(what, room, "%u bytes", v->n); break;
+    case RSHI_PICKLE_DICT: snprintf(what, room, "an empty dict"); break;
+    case RSHI_PICKLE_TUPLE:
+    case RSHI_PICKLE_LIST:
+    case RSHI_PICKLE_SET: snprintf(what, room, "a list of %u value%s", v->n, v->n == 1 ? "" : "s"); break;
+    default: {
+        const value *class = v->kind == RSHI_PICKLE_CLASS ? v : v->n ? v->item[0] : v;
+        bool named = class->kind == RSHI_PICKLE_CLASS && class->class == RSHI_CLASS_OPAQUE;
+        snprintf(what, room, "a Python object%s%.*s", named ? " of class " : "",
+                 named ? (int)(class->n < 100 ? class->n : 100) : 0, named ? class->text : "");
     }
-    return RSH_OK;
+    }
 }
+
+static const char *name_of(const walking *w) { return w->name.length ? w->name.data : w->stem; }
 
 static rsh_status tell_other(walking *w, const value *v) {
     char what[160];
-    RSH_TRY(describe(v, what, sizeof what));
-    return w->to->other(w->to->ctx, w->name.data, what);
+    describe(v, what, sizeof what);
+    return w->to->other(w->to->ctx, name_of(w), what);
 }
 
 static bool is_container(const value *v) { return v->kind >= RSHI_PICKLE_TUPLE && v->kind <= RSHI_PICKLE_DICT; }
@@ -98,19 +100,17 @@ static rsh_status walk_items(walking *w, const value *v, int depth) {
 static rsh_status walk(walking *w, const value *v, int depth) {
     const rshi_pickle *p = &w->s->pickle;
     if (++w->visited > (uint64_t)p->length || depth > DEEP)
-        return rshi_pickle_fail(p, v, depth > DEEP ? "dicts in one another, more than %d deep"
-                                                   : "values refer to one another too often", DEEP);
-    if (rshi_saved_is_tensor(v) || rshi_torch_is_sharded(v)) return w->to->tensor(w->to->ctx, w->name.data, v);
+        return rshi_pickle_fail(
+            p, v, depth > DEEP ? "dicts in one another, more than %d deep" : "values refer to one another too often",
+            DEEP);
+    if (rshi_saved_is_tensor(v) || rshi_torch_is_sharded(v)) return w->to->tensor(w->to->ctx, name_of(w), v);
     if (!is_container(v) || (v->kind != RSHI_PICKLE_DICT && is_simple(v))) return tell_other(w, v);
     return walk_items(w, v, depth);
 }
 
 rsh_status rshi_torch_walk(const rshi_saved *s, const char *stem, const rshi_torch_visitor *to) {
-    walking w = {.s = s, .to = to};
-    const value *root = s->pickle.root;
-    bool alone = !is_container(root);
-    rshi_text_add(&w.name, "%s", alone ? stem : "");
-    rsh_status st = w.name.failed ? rshi_nomem() : walk(&w, root, 0);
+    walking w = {.s = s, .stem = stem, .to = to};
+    rsh_status st = walk(&w, s->pickle.root, 0);
     rshi_text_free(&w.name);
     return st;
 }
