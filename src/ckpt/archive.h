@@ -61,27 +61,29 @@ bool rshi_saved_detect(const unsigned char *bytes, size_t n);
 #define RSHI_SAVED_HEAD 264 /* bytes that it looks at */
 
 /* The elements of a storage.  RSH_EKEY or RSH_EVALUE if there is none of that key. */
-rsh_status rshi_saved_storage(const rshi_saved *s, const rshi_pickle_value *key, rshi_file_span *out);
+rsh_status rshi_saved_storage(const rshi_saved *s, const rshi_pickle_value *key,
+                              rshi_file_span *out);
 
 /* A tensor as torch.save stored it. */
 typedef struct rshi_saved_tensor {
     rsh_dtype dtype;
     int ndim;
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* strides in elements, not negative */
-    uint64_t at;                                        /* byte offset of its first element in the file */
+    uint64_t at; /* byte offset of its first element in the file */
 } rshi_saved_tensor;
 
 /* Is the value a plain tensor or parameter? */
 bool rshi_saved_is_tensor(const rshi_pickle_value *v);
 /* Where the elements of such a value lie; checks that they lie in their storage.  RSH_EUNSUP for a
  * lazily conjugated or negated one.  Errors as for rshi_saved_open. */
-rsh_status rshi_saved_tensor_of(const rshi_saved *s, const rshi_pickle_value *v, rshi_saved_tensor *out);
+rsh_status rshi_saved_tensor_of(const rshi_saved *s, const rshi_pickle_value *v,
+                                rshi_saved_tensor *out);
 /* The one tensor that is all of a span. */
 rsh_status rshi_saved_tensor_read(const rshi_file_span *span, rshi_saved_tensor *out);
 
 /* Adds the box of a tensor that begins at `offset` and is stored as t says: as one box, or as
  * several if its strides are unusual.  RSH_EUNSUP if they would be too many. */
-rsh_status rshi_ckpt_add_saved(rsh_ckpt *c, int64_t tensor, const int64_t *offset, const rshi_saved_tensor *t,
-                               int32_t file);
+rsh_status rshi_ckpt_add_saved(rsh_ckpt *c, int64_t tensor, const int64_t *offset,
+                               const rshi_saved_tensor *t, int32_t file);
 
 #endif

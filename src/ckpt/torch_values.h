@@ -19,8 +19,8 @@ bool rshi_torch_is_sharded(const rshi_pickle_value *v);
  * of one rank can be read.  RSH_EUNSUP for partial placements and what we do not know; RSH_EVALUE;
  * RSH_EIO. */
 typedef rsh_status (*rshi_torch_box_fn)(void *ctx, const rshi_torch_box *box);
-rsh_status rshi_torch_boxes(const rshi_saved *s, const rshi_pickle_value *v, int64_t rank, rshi_torch_box_fn fn,
-                            void *ctx);
+rsh_status rshi_torch_boxes(const rshi_saved *s, const rshi_pickle_value *v, int64_t rank,
+                            rshi_torch_box_fn fn, void *ctx);
 
 /* One value that is not a dict or list of others.  Exactly one of the two is called for each. */
 typedef struct rshi_torch_visitor {
@@ -49,8 +49,8 @@ typedef struct rshi_torch_gathering {
 } rshi_torch_gathering;
 
 /* Reads a file; `rank` as for rshi_torch_boxes. */
-rsh_status rshi_torch_gather(rshi_torch_gathering *g, const char *directory, const char *name, int64_t rank,
-                             const char *prefix, int32_t *file);
+rsh_status rshi_torch_gather(rshi_torch_gathering *g, const char *directory, const char *name,
+                             int64_t rank, const char *prefix, int32_t *file);
 /* After the last file: adds the plain tensors.  Those that several ranks saved must have equal
  * elements; others are listed and left out. */
 rsh_status rshi_torch_finish(rshi_torch_gathering *g);
