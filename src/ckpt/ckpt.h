@@ -142,6 +142,10 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
 /* Elements [first, first + count) of the flattened tensor. */
 rsh_status rshi_ckpt_add_range(rsh_ckpt *c, int64_t tensor, int64_t first, int64_t count,
                                int32_t file, uint64_t at);
+/* The same of a box of it: lo and size have ndim entries. */
+rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo,
+                                  const int64_t *size, int64_t first, int64_t count, int32_t file,
+                                  uint64_t at);
 
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value);
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what);
@@ -175,7 +179,11 @@ struct rshi_ckpt_kind {
     bool uses_from; /* does it need the rules of `from`?  Other kinds refuse them */
 };
 
+/* Reads what is at the place, by the first kind that detects it; the caller seals it. */
+rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c);
+
 /* Kinds in the order in which they are tried; the first that detects reads. */
+extern const rshi_ckpt_kind rshi_kind_megatron;     /* latest_checkpointed_iteration.txt */
 extern const rshi_ckpt_kind rshi_kind_rank_files;   /* --from with `files` */
 extern const rshi_ckpt_kind rshi_kind_distcp;       /* .metadata and *.distcp */
 extern const rshi_ckpt_kind rshi_kind_torch_shards; /* shard-*-model-*-of-*.safetensors */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 static const rshi_ckpt_kind *const kinds[] = {
-    &rshi_kind_rank_files, &rshi_kind_distcp,      &rshi_kind_torch_shards, &rshi_kind_index,
+    &rshi_kind_megatron, &rshi_kind_rank_files, &rshi_kind_distcp,      &rshi_kind_torch_shards, &rshi_kind_index,
     &rshi_kind_ranks,      &rshi_kind_hf,          &rshi_kind_torch_ranks,  &rshi_kind_torch_model,
     &rshi_kind_gguf,       &rshi_kind_torch_file,  &rshi_kind_file,
 };
@@ -133,7 +133,7 @@ rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
 
 /* ---- open ---- */
 
-static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
+rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i]->detect(p)) continue;
         c->kind = kinds[i];
@@ -141,8 +141,7 @@ static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
                     "%.200s: %.200s describes rank files%s, but this is a %s, which says itself how it is cut; leave "
                     "the rules (--from) out", p->path, p->from->name,
                     p->from->files ? "" : " (and has no \"files\" line)", kinds[i]->name);
-        RSH_TRY(kinds[i]->read(p, c));
-        return rshi_ckpt_seal(c);
+        return kinds[i]->read(p, c);
     }
     return rshi_fail(
         RSH_EUNSUP, "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",
@@ -158,7 +157,8 @@ rsh_status rsh_ckpt_open(const char *path, const rsh_ckpt_rules *from, rsh_ckpt 
     c->path = rshi_ckpt_copy(path);
     rsh_status st = c->path ? rshi_ckpt_place_open(path, from, &place) : rshi_nomem();
     if (c->path) {
-        if (!st) st = read_place(&place, c);
+        if (!st) st = rshi_ckpt_read_place(&place, c);
+        if (!st) st = rshi_ckpt_seal(c);
         rshi_ckpt_place_close(&place);
     }
     if (st)

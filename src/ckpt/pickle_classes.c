@@ -124,6 +124,10 @@ rsh_status rshi_pickle_find(const char *module, size_t mlength, const char *name
             out->class = classes[i].class;
             return RSH_OK;
         }
+    if (same("MCoreMetadata", name, nlength)) { /* Megatron's, in modules that move from version to version */
+        out->class = RSHI_CLASS_METADATA;
+        return RSH_OK;
+    }
     bool torch = same("torch", module, mlength) || same("torch.storage", module, mlength);
     if (torch && find_torch(name, nlength, out)) return RSH_OK;
     for (size_t i = 0; torch && i < COUNT(foreign); i++)

@@ -70,6 +70,48 @@ static void the_metadata_of_newer_versions_is_read(void **state) {
     check_directory("tests/ckpt/dcp/newer");
 }
 
+static void metadata_of_each_rank_is_put_together(void **state) {
+    (void)state;
+    check_directory("tests/ckpt/dcp/apart");
+}
+
+/* ---- Megatron-Core ---- */
+
+static void check_named(const rsh_ckpt *c, const char *name, rsh_dtype dtype, int ndim, const int64_t *shape) {
+    int64_t t = rshi_ckpt_find(c, name, strlen(name));
+    assert_true(t >= 0);
+    assert_int_equal(c->tensor[t].dtype, dtype);
+    assert_int_equal(c->tensor[t].ndim, ndim);
+    for (int d = 0; d < ndim; d++) assert_int_equal(c->tensor[t].shape[d], shape[d]);
+    unsigned char *bytes = read_whole(c, t, NULL);
+    for (int64_t b = 0; b < tensor_bytes(c, t); b++)
+        if (bytes[b] != expected(name, dtype, b)) fail_msg("%s, byte %lld: %d", name, (long long)b, bytes[b]);
+    free(bytes);
+}
+
+/* Flattened optimizer states have the shapes of their parameters again. */
+static void check_mcore(const char *path) {
+    rsh_ckpt *c;
+    must(rsh_ckpt_open(path, NULL, &c));
+    assert_string_equal(rsh_ckpt_kind(c), "DCP directory");
+    assert_int_equal(c->ntensors, 3);
+    check_named(c, "decoder.layers.weight", RSH_BF16, 3, (int64_t[]){2, 6, 4});
+    check_named(c, "optimizer.state.exp_avg", RSH_F32, 3, (int64_t[]){2, 8, 6});
+    check_named(c, "optimizer.state.exp_avg_sq", RSH_F32, 2, (int64_t[]){6, 4});
+    assert_int_equal(c->nothers, 3);
+    assert_string_equal(c->other[0].name, "decoder.layers._extra_state/shard_0_1");
+    assert_string_equal(c->other[1].name, "common.iteration");
+    assert_string_equal(c->other[2].what, "a Python object of class Namespace");
+    assert_string_equal(c->beside[0].key, "common.pt");
+    rsh_ckpt_free(c);
+}
+
+static void what_megatron_core_saves_is_read(void **state) {
+    (void)state;
+    check_mcore("tests/ckpt/dcp/mcore/iter_0000100");
+    check_mcore("tests/ckpt/dcp/mcore"); /* the latest iteration */
+}
+
 static void a_transposed_tensor_has_an_order_and_transposed_chunks_are_columns(void **state) {
     (void)state;
     rsh_ckpt *c;
@@ -370,6 +412,8 @@ int main(void) {
         cmocka_unit_test(what_two_ranks_saved_is_read),
         cmocka_unit_test(what_four_ranks_saved_is_read),
         cmocka_unit_test(the_metadata_of_newer_versions_is_read),
+        cmocka_unit_test(metadata_of_each_rank_is_put_together),
+        cmocka_unit_test(what_megatron_core_saves_is_read),
         cmocka_unit_test(a_transposed_tensor_has_an_order_and_transposed_chunks_are_columns),
         cmocka_unit_test(a_class_that_is_not_known_is_opaque_and_never_called),
         cmocka_unit_test(getattr_reaches_memory_formats_only),
