@@ -124,6 +124,23 @@ def index():
         assert convert(folder) == model
 
 
-for check in (dcp, torch_shards, rank_files, index):
+def torch_save():
+    """Files that PyTorch 1.13 wrote, by tools/golden/torch_save.py, with bytes that follow from names."""
+    def made(name, size):
+        return bytes((37 * i + 11 * (i >> 8) + 13 * len(name)) & 255 for i in range(size))
+    for source in ("dtensor", "dtensor_later", "sharded", "hf"):
+        got = convert(os.path.join(here, "torch", source), *(["--drop"] if source == "sharded" else []))
+        assert len(got) == {"dtensor": 9, "dtensor_later": 7, "sharded": 4, "hf": 3}[source], got.keys()
+        for name, (_, _, data) in got.items():
+            assert data == made(name, len(data)) or name == "optim.state.0.step", (source, name)
+    for name in ("plain.pt", "older.pt"):
+        got = convert(os.path.join(here, "torch", name), "--drop", "--exclude", "model.head", "--exclude", "model.mask")
+        assert len(got) == 18 and all(data == made(name, len(data)) for name, (_, _, data) in got.items())
+    with tempfile.TemporaryDirectory() as folder:
+        said = run("convert", os.path.join(here, "torch", "plain.pt"), f"{folder}/x", "--to", "whole", status=1)
+        assert "--drop" in said and not os.listdir(folder), said
+
+
+for check in (dcp, torch_shards, rank_files, index, torch_save):
     check()
     print(check.__name__)
