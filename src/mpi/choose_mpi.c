@@ -3,7 +3,7 @@
  * A program that is compiled for Open MPI passes pointers where one for MPICH passes ints, so the wrong library would
  * crash.  The MPI that is loaded says its name (MPI_Get_library_version, which may be called before MPI_Init).  The
  * library that was built for that name is loaded, and only that one. */
-#include "mpi_engine.h"
+#include "mpi/mpi_engine.h"
 
 #include <reshard/mpi_world.h>
 

@@ -3,7 +3,7 @@
  * Waiting, collectives, nodes and failures are the library's, on any wire; here are messages and nothing else.  Whether
  * MPI has been finalised is asked at every call, which is cheap: then there is nothing to do but to give memory back.
  */
-#include "mpi_engine.h"
+#include "mpi/mpi_engine.h"
 
 #include <reshard/mpi.h>
 #include <reshard/wire.h>
