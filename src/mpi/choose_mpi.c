@@ -32,13 +32,6 @@ static const family *family_named(const char *name) {
     return NULL;
 }
 
-static const family *family_saying(const char *version) {
-    for (int i = 0; i < NFAMILIES; i++)
-        for (const char *const *s = families[i].says; *s; s++)
-            if (strstr(version, *s)) return &families[i];
-    return NULL;
-}
-
 /* The first line of an MPI's version, short enough for a sentence. */
 static void cut_version(char *version) {
     version[strcspn(version, "\n,")] = '\0';
@@ -54,6 +47,13 @@ static rsh_status find_engine(const rshi_mpi_engine **out) {
 }
 
 #else
+
+static const family *family_saying(const char *version) {
+    for (int i = 0; i < NFAMILIES; i++)
+        for (const char *const *s = families[i].says; *s; s++)
+            if (strstr(version, *s)) return &families[i];
+    return NULL;
+}
 
 typedef int (*version_fn)(char *version, int *length);
 
@@ -185,7 +185,7 @@ rsh_status rsh_comm_mpi_f(int comm, rsh_comm **out) {
 }
 
 rsh_status rsh_comm_mpi_kept_f(int comm, rsh_comm **out) {
-    const rshi_mpi_engine *e;
+    const rshi_mpi_engine *e = NULL;
     rsh_status st = out ? find_engine(&e) : rsh_fail(RSH_EVALUE, "rsh_comm_mpi_kept_f: out is NULL");
     return st ? st : e->kept_comm(comm, out);
 }
@@ -199,7 +199,8 @@ rsh_status rsh_mpi_check(const char *name) {
     if (st) return st;
     e->version(version, sizeof version);
     cut_version(version);
-    snprintf(sentence, sizeof sentence, "this program was compiled for %s, but its MPI calls go to %s; link or start it "
-             "with the MPI that it was compiled for", name, version);
+    snprintf(sentence, sizeof sentence,
+             "this program was compiled for %s, but its MPI calls go to %s; use the MPI that it was compiled for", name,
+             version);
     return rsh_fail(RSH_EUNSUP, sentence);
 }

@@ -1,7 +1,11 @@
 /* Agreement: every rank of a call learns both matrices and who is where in their grids.
  *
  * Ranks outside a grid know nothing about its matrix, so each rank reports what it knows and all read all reports, in
- * the same order.  What they conclude is therefore the same, also that a call is not for reshard. */
+ * the same order.  What they conclude is therefore the same, also that a call is not for reshard.
+ *
+ * The reports go through the BLACS, not through reshard.  A rank may still have messages of earlier calls on their way,
+ * which MPI delivers only while the sender is inside MPI.  When this exchange is over, every rank has entered the call
+ * and nobody waits for such a message any more. */
 #include "scalapack/impl.h"
 
 #include <stdlib.h>
@@ -59,10 +63,11 @@ static const char *read_reports(int size, const report *all, int64_t *ranks, rsh
 
 rsh_status rshs_agree(rsh_comm *comm, const rshs_call *call, int64_t *ranks, rshs_agreed *out, const char **refusal) {
     int size = rsh_comm_size(comm);
-    report mine = make_report(call), few[16], *all = size <= 16 ? few : malloc((size_t)size * sizeof *all);
+    report *all = calloc((size_t)size, sizeof *all);
     if (!all) return rsh_fail(RSH_ENOMEM, "no memory for the ranks of a context");
-    rsh_status st = rsh_comm_allgather(comm, &mine, all, sizeof mine);
-    if (!st) *refusal = read_reports(size, all, ranks, out);
-    if (all != few) free(all);
-    return st;
+    all[rsh_comm_rank(comm)] = make_report(call);
+    rshs_sum(call->context, size * (int)(sizeof *all / sizeof(int32_t)), (int *)(void *)all);
+    *refusal = read_reports(size, all, ranks, out);
+    free(all);
+    return RSH_OK;
 }

@@ -11,6 +11,8 @@
 extern void blacs_gridinfo_(const int *context, int *P, int *Q, int *row, int *column) __attribute__((weak));
 extern void blacs_get_(const int *context, const int *what, int *value) __attribute__((weak));
 extern void blacs_pinfo_(int *rank, int *size) __attribute__((weak));
+extern void igsum2d_(const int *context, const char *scope, const char *topology, const int *m, const int *n, int *a,
+                     const int *lda, const int *row, const int *column, size_t, size_t) __attribute__((weak));
 extern void blacs_abort_(const int *context, const int *code) __attribute__((weak));
 
 enum { GET_COMMUNICATOR = 10 };
@@ -31,7 +33,7 @@ void rshs_require_32_bits(const char *name) {
         int half[2];
     } rank = {-1}, size = {-1};
     if (known) return;
-    if (!blacs_pinfo_ || !blacs_gridinfo_ || !blacs_get_)
+    if (!blacs_pinfo_ || !blacs_gridinfo_ || !blacs_get_ || !igsum2d_)
         rshs_abort(0, name, "no BLACS found: link or load ScaLAPACK's BLACS as a shared library");
     blacs_pinfo_(rank.half, size.half);
     if (size.half[1] != -1 || rank.half[1] != -1) {
@@ -48,6 +50,11 @@ void rshs_grid_info(int context, int *P, int *Q, int *row, int *column) {
     if (context < 0) return;
     blacs_gridinfo_(&context, P, Q, row, column);
     if (*row < 0 || *row >= *P || *column < 0 || *column >= *Q) *P = *Q = *row = *column = -1;
+}
+
+void rshs_sum(int context, int n, int *numbers) {
+    const int one = 1, everywhere = -1;
+    igsum2d_(&context, "All", " ", &n, &one, numbers, &n, &everywhere, &everywhere, 3, 1);
 }
 
 int rshs_communicator(int context) {

@@ -76,6 +76,8 @@ int32_t rshs_owned_before(int32_t x, int32_t block, int32_t k, int32_t first, in
 
 /* Grid of a context and this rank's place in it; all -1: not in it. */
 void rshs_grid_info(int context, int *P, int *Q, int *row, int *column);
+/* Adds up n numbers of all processes of a context, on all of them.  Collective. */
+void rshs_sum(int context, int n, int *numbers);
 /* The MPI communicator of a context, as a Fortran handle. */
 int rshs_communicator(int context);
 /* Prints "libreshard-scalapack: name: sentence" and ends the job. */

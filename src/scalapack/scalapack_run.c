@@ -174,16 +174,16 @@ bool rshs_run(rshs_call *c) {
     rsh_status st = rsh_comm_mpi_kept_f(rshs_communicator(c->context), &comm);
     if (st == RSH_EUNSUP) return forward(c, rsh_error_detail());
     require(c, st);
-    int64_t few[32], *ranks = few;
-    size_t n = 2 * (size_t)rsh_comm_size(comm);
-    if (n > sizeof few / sizeof *few && !(ranks = malloc(n * sizeof *ranks))) require(c, rsh_fail(RSH_ENOMEM, "no memory for ranks"));
+    int64_t *ranks = malloc(2 * (size_t)rsh_comm_size(comm) * sizeof *ranks);
+    if (!ranks) rshs_abort(c->context, c->name, "no memory for the ranks of a context");
     require(c, rshs_agree(comm, c, ranks, &agreed, &refusal));
     if (!refusal) require(c, rshs_layouts(c, &agreed, layout));
-    if (ranks != few) free(ranks);
+    free(ranks);
     if (refusal) return forward(c, c->refusal ? c->refusal : refusal);
     st = move(c, comm, layout);
     if (is_refusal(st)) return forward(c, rsh_error_detail());
     require(c, st);
     stats.moved++;
+    if (chosen() == SETTING_VERBOSE) fprintf(stderr, "libreshard-scalapack: %s: moved by reshard\n", c->name);
     return true;
 }

@@ -17,6 +17,8 @@
 void Cblacs_pinfo(int *rank, int *size);
 void Cblacs_get(int context, int what, int *value);
 void Cblacs_gridmap(int *context, int *map, int ld, int rows, int columns);
+void Cdgesd2d(int context, int m, int n, double *a, int lda, int row, int column);
+void Cdgerv2d(int context, int m, int n, double *a, int lda, int row, int column);
 void Cblacs_gridinfo(int context, int *rows, int *columns, int *row, int *column);
 
 enum { RANKS = 8, GRIDS = 7, WORLDS = 3, TYPES = 5, DESCRIPTOR = 9 };
@@ -187,8 +189,8 @@ static void run_call(call *c, bool ours, void *b) {
     if (c->kind == 2)
         r.tran(&c->m, &c->n, alpha, A->data, &A->i, &A->j, A->desc, beta, b, &B->i, &B->j, B->desc);
     else if (c->kind == 1 && fortran)
-        r.trmr2d(&c->uplo, &c->diag, &c->m, &c->n, A->data, &A->i, &A->j, A->desc, b, &B->i, &B->j, B->desc, &c->context,
-                 1, 1);
+        r.trmr2d(&c->uplo, &c->diag, &c->m, &c->n, A->data, &A->i, &A->j, A->desc, b, &B->i, &B->j, B->desc,
+                 &c->context, 1, 1);
     else if (c->kind == 1)
         r.c_trmr2d(&c->uplo, &c->diag, c->m, c->n, A->data, A->i, A->j, A->desc, b, B->i, B->j, B->desc, c->context);
     else if (fortran)
@@ -248,6 +250,25 @@ static int try_call(int number, uint64_t seed) {
     return wrong;
 }
 
+/* Rank 0 sends a large matrix by the BLACS and goes on to a redistribution before rank 1 receives it.  MPI may need rank
+ * 0 for the delivery, so the redistribution must not wait outside MPI. */
+static int send_before_a_call(void) {
+    enum { N = 700 };
+    int ranks[] = {0, 1}, wrong = 0;
+    grid g = make_grid(2, ranks, 1, 2, false);
+    int desc[] = {1, g.context, 4, 4, 2, 2, 0, 0, 4}, one = 1, n = 4;
+    double *x = calloc(N * N, sizeof *x), a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, b[8] = {0};
+    if (g.context >= 0 && world_rank == 0) x[N * N - 1] = 5, Cdgesd2d(g.context, N, N, x, N, 0, 1);
+    if (g.context >= 0 && world_rank == 1) {
+        Cdgerv2d(g.context, N, N, x, N, 0, 0);
+        wrong = x[N * N - 1] != 5;
+    }
+    if (g.context >= 0) find(true, "pdgemr2d_").gemr2d(&n, &n, a, &one, &one, desc, b, &one, &one, desc, &g.context);
+    wrong |= g.context >= 0 && memcmp(a, b, sizeof a);
+    free(x);
+    return wrong;
+}
+
 int main(int argc, char **argv) {
     int wrong = 0, count = argc > 2 ? atoi(argv[2]) : 300;
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 20261118;
@@ -261,6 +282,7 @@ int main(int argc, char **argv) {
     }
     state = seed;
     for (int w = 0; w < WORLDS; w++) worlds[w] = make_world(w);
+    if (send_before_a_call()) fprintf(stderr, "a message before a call is lost\n"), MPI_Abort(MPI_COMM_WORLD, 1);
     for (int i = 0; i < count && !wrong; i++) {
         wrong = try_call(i, seed);
         if (i % 50 == 49 || i == count - 1) MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
