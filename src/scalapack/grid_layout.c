@@ -26,7 +26,7 @@ typedef struct dealt {
 static rsh_status make_dim(dealt *d, int axis, int32_t source, rsh_dim *out) {
     int32_t inside = d->begin % d->block, head = d->block - inside;
     d->first = (source + d->begin / d->block) % d->p;
-    *out = (rsh_dim){.size = d->n, .cut = {.naxes = 1, .axes = {axis}, .rule = RSH_RULE_CYCLIC, .number = d->block}};
+    *out = (rsh_dim){.size = d->n, .cut = {.naxes = 1, .axes = {axis}, .rule = RSH_CUT_CYCLIC, .number = d->block}};
     if (d->p == 1) out->cut.number = d->n; /* one block: the simplest layout of what is whole anyway */
     if (d->p == 1 || !inside || d->n <= head) return RSH_OK;
     d->first = (d->first + 1) % d->p;
@@ -34,7 +34,7 @@ static rsh_status make_dim(dealt *d, int axis, int32_t source, rsh_dim *out) {
     if (!d->sizes) return rsh_fail(RSH_ENOMEM, "no memory for a layout");
     d->sizes[d->p - 1] = head;
     d->part[0] = (rsh_segment){head, out->cut};
-    d->part[0].cut.rule = RSH_RULE_SIZES, d->part[0].cut.sizes = d->sizes, d->part[0].cut.nsizes = d->p;
+    d->part[0].cut.rule = RSH_CUT_SIZES, d->part[0].cut.sizes = d->sizes, d->part[0].cut.nsizes = d->p;
     d->part[1] = (rsh_segment){d->n - head, out->cut};
     *out = (rsh_dim){.nsegments = 2, .segment = d->part};
     return RSH_OK;
