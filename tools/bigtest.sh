@@ -205,9 +205,9 @@ gpt() {
 scalapack() {
     local targets=scalapack-calls-openmpi n seed=${RESHARD_SEED:-$(date +%s%N)} calls=${CALLS:-20000} library
     library=$(ldconfig -p | sed -n 's/.*libscalapack-openmpi\.so\.[^ ]* .*=> //p' | head -n 1)
-    mpi_is_there scalapack || return 0
-    if [ ! "$library" ]; then echo "left out: there is no libscalapack-openmpi"; return 0; fi
     programs
+    mpi_is_there scalapack || return 0
+    if [ ! "$library" ]; then echo "scalapack is left out: there is no libscalapack-openmpi"; return 0; fi
     build programs -DCMAKE_BUILD_TYPE=Release
     for n in 2 3 4 6 8; do
         mpirun.openmpi --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n $n \

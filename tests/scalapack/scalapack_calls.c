@@ -250,8 +250,8 @@ static int try_call(int number, uint64_t seed) {
     return wrong;
 }
 
-/* Rank 0 sends a large matrix by the BLACS and goes on to a redistribution before rank 1 receives it.  MPI may need rank
- * 0 for the delivery, so the redistribution must not wait outside MPI. */
+/* Rank 0 sends a large matrix by the BLACS and goes on to a redistribution before rank 1 receives it.  MPI may need
+ * rank 0 for the delivery, so the redistribution must not wait outside MPI. */
 static int send_before_a_call(void) {
     enum { N = 700 };
     int ranks[] = {0, 1}, wrong = 0;
