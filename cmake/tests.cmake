@@ -309,3 +309,4 @@ if(NOT RESHARD_SANITIZE)
 endif()
 
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)

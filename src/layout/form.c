@@ -121,7 +121,11 @@ static int64_t end_of_boxes(const rsh_layout_desc *desc, int d) {
 static int64_t suitable_size(const rsh_layout_desc *desc, int d) {
     const rsh_dim *dim = &desc->dim[d];
     int hole;
-    if (dim->nsegments) return known_sum(dim, &hole);
+    if (dim->nsegments) {
+        int64_t sum = known_sum(dim, &hole);
+        if (hole >= 0 && !rshi_add(sum, sum_of_sizes(&dim->segment[hole].cut), &sum)) return INT64_MAX;
+        return sum;
+    }
     if (dim->size != RSH_HOLE) return dim->size;
     return desc->is_boxes ? end_of_boxes(desc, d) : sum_of_sizes(&dim->cut);
 }

@@ -37,7 +37,7 @@ reshard_check("make builds tests for `make test` alone, and a parent project kee
               sh tests/install/settings.sh ${CMAKE_C_COMPILER})
 if(NOT RESHARD_SANITIZE) # which adds symbols of its own
   set(more_libraries)
-  foreach(library reshard-mpi reshard-nn)
+  foreach(library reshard-mpi reshard-scalapack reshard-nn)
     if(TARGET ${library})
       list(APPEND more_libraries $<TARGET_LINKER_FILE:${library}>)
     endif()
