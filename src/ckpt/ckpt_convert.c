@@ -1,5 +1,6 @@
 /* Convert: a checkpoint anew, cut otherwise: plan the target, move windows, publish. */
 #include "ckpt/impl.h"
+#include "ckpt/map.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,7 +16,8 @@
 
 typedef struct converting {
     rsh_convert_opts opts;
-    rsh_ckpt *source;
+    rsh_ckpt *base;   /* as it was opened */
+    rsh_ckpt *source; /* the base, mapped */
     rshi_target target;
     rshi_ckpt_partial partial;
     bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
@@ -36,6 +38,7 @@ static void convert_free(converting *c) {
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
+    rsh_ckpt_free(c->base);
 }
 
 /* ---- checks before anything is written ---- */
@@ -88,20 +91,20 @@ static rsh_status check_apart(const char *source, const char *target) {
 }
 
 static rsh_status check_others(const converting *c) {
-    RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
-                c->source->path);
-    if (!c->source->nothers || c->opts.drop) return RSH_OK;
-    const rshi_ckpt_other *o = c->source->other;
+    RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
+                c->base->path);
+    if (!c->base->nothers || c->opts.drop) return RSH_OK;
+    const rshi_ckpt_other *o = c->base->other;
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
-                     c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
+                     c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
 }
 
 static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
     const converting *c = ctx;
     const rshi_target_tensor *t = &c->target.tensor[tensor];
     const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
-    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
+    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part, s->view};
+    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part, NULL};
 }
 
 /* Elements of less than a byte must be cut between bytes. */
@@ -123,9 +126,10 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_NEEDS(source);
     RSH_NEEDS(target);
     RSH_TRY(take_opts(opts, &c->opts));
-    RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->source));
+    RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->base));
     RSH_TRY(check_apart(source, target));
     RSH_TRY(check_others(c));
+    RSH_TRY(rshi_map_apply(c->base, c->opts.to, &c->opts, &c->source));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
     RSH_TRY(check_bytes(c));
     c->report.tensors = c->target.ntensors;
@@ -155,7 +159,7 @@ static void set_up_job(converting *c) {
 
 /* Which files, of which size, time and header, and which result. */
 static uint64_t fingerprint(const converting *c) {
-    uint64_t h = c->target.hash;
+    uint64_t h = c->opts.to ? rshi_hash(&c->opts.to->hash, sizeof c->opts.to->hash, c->target.hash) : c->target.hash;
     for (int64_t i = 0; i < c->source->nfiles; i++) {
         const rshi_ckpt_file *f = &c->source->file[i];
         uint64_t words[4] = {f->size, (uint64_t)f->mtime, f->hash, c->opts.no_digest};
@@ -185,7 +189,7 @@ static rsh_status check_claims(converting *c, const rshi_files *files) {
     for (int64_t i = 0; i < c->job.nwindows; i++) skip[i] = c->claims[i].window < 0;
     check.state = NULL;
     check.first = NULL;
-    check.sum = NULL;
+    check.sum = check.source_sum = NULL;
     check.nwindows = 0;
     check.bytes = 0;
     check.deed = RSHI_DEED_CHECK;
@@ -210,7 +214,11 @@ static rsh_status take_up(converting *c, const rshi_files *files) {
     if (c->opts.no_digest) return RSH_OK; /* its hashes say nothing */
     RSH_TRY(check_claims(c, files));
     for (int64_t i = 0; i < c->job.nwindows; i++)
-        if (c->kept[i]) rsh_digest_merge(&c->job.sum[rshi_job_tensor(&c->job, i)], c->claims[i].sum);
+        if (c->kept[i]) {
+            int64_t tensor = rshi_job_tensor(&c->job, i);
+            rsh_digest_merge(&c->job.sum[tensor], c->claims[i].sum);
+            rsh_digest_merge(&c->job.source_sum[tensor], c->claims[i].source_sum);
+        }
     c->job.skip = c->kept;
     return RSH_OK;
 }
@@ -242,6 +250,26 @@ static rsh_status sum_up(converting *c) {
     return RSH_OK;
 }
 
+/* What the sources of a line state must be what was read of them, by all tensors that the line made together. */
+static rsh_status check_instances(const converting *c) {
+    rsh_digest *sum = rshi_calloc((size_t)c->source->ninstances, sizeof *sum);
+    if (!sum) return rshi_nomem();
+    for (int64_t i = 0; i < c->source->ntensors; i++)
+        if (c->source->tensor[i].instance >= 0)
+            rsh_digest_merge(&sum[c->source->tensor[i].instance], c->job.source_sum[i]);
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < c->source->ninstances && !st; i++) {
+        const rshi_map_instance *x = &c->source->instance[i];
+        if (!x->nstated || !memcmp(&x->stated, &sum[i], sizeof *sum)) continue;
+        st = rshi_fail(RSH_EIO,
+                       "%s: tensor \"%.300s\"%s: its files state another digest than its elements have: they were damaged",
+                       c->source->path, c->base->tensor[x->source].name,
+                       x->nstated > 1 ? " or one that is used with it" : "");
+    }
+    rshi_free(sum);
+    return st;
+}
+
 static void fill_report(converting *c) {
     c->report.source_bytes = c->job.bytes;
     c->report.bytes_read = c->job.bytes_read;
@@ -267,6 +295,7 @@ static rsh_status move_all(converting *c, const char *target) {
     RSH_TRY(rshi_job_run(&c->job));
     RSH_TRY(check_source(c));
     if (!c->opts.no_digest) RSH_TRY(sum_up(c));
+    if (!c->opts.no_digest) RSH_TRY(check_instances(c));
     RSH_TRY(rshi_partial_finish(&c->partial, c->sums));
     return rshi_partial_flush(&c->partial);
 }
@@ -293,7 +322,6 @@ static rsh_status verify(converting *c, const char *target) {
     }
     rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
     opts.converted = true;
-    opts.partly = c->target.ntensors < c->source->ntensors;
     opts.mem = c->opts.mem;
     opts.threads = c->opts.threads;
     opts.progress = c->opts.progress;
@@ -330,7 +358,7 @@ rsh_status rsh_convert_preview(const char *source, const char *target, const rsh
         uint64_t bytes = (uint64_t)rshi_ckpt_count(s) * (uint64_t)rsh_dtype_bits(s->dtype) / 8;
         c.report.source_bytes += bytes;
         stop = fn(ctx, &(rsh_convert_step){s->name, s->layout, t->layout, s->dtype, t->dtype, t->rule,
-                                           r ? r->pattern : NULL, r ? r->line : 0, bytes});
+                                           r ? r->text : NULL, r ? r->line : 0, bytes});
     }
     if (!st && report) *report = c.report;
     convert_free(&c);
