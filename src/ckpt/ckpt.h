@@ -78,7 +78,7 @@ typedef struct rshi_ckpt_place {
     bool is_directory;
     char **name; /* of a directory: the names in it, ascending */
     int64_t nnames;
-    const rsh_rules *from; /* may be NULL */
+    const rsh_ckpt_rules *from; /* may be NULL */
 } rshi_ckpt_place;
 
 struct rsh_ckpt {
@@ -107,7 +107,7 @@ struct rsh_ckpt {
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
     /* of a mapped checkpoint: all but tensors, slots, store and path is the base's */
     const rsh_ckpt *base;   /* borrowed; NULL: it is not mapped */
-    const rsh_rules *rules; /* borrowed; NULL: tensors are as in the base */
+    const rsh_ckpt_rules *rules; /* borrowed; NULL: tensors are as in the base */
     struct rshi_map_instance *instance; /* owned; see map.h */
     int64_t ninstances;
     int64_t unchecked; /* tensors of the base whose stated digests cannot be checked */

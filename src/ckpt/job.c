@@ -36,17 +36,17 @@ typedef struct rshi_job_state {
     double told; /* when progress was last told */
 } state;
 
-static void get_lies(const rshi_job *j, int64_t tensor, rshi_lie *from, rshi_lie *to) {
-    *to = (rshi_lie){0};
+static void get_lies(const rshi_job *j, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
+    *to = (rshi_file_tensor){0};
     j->lies(j->ctx, tensor, from, to);
-    if (j->deed == RSHI_DEED_DIGEST && !to->shape) to->ndim = from->ndim, to->shape = from->shape;
+    if (j->deed == RSHI_WINDOW_DIGEST && !to->shape) to->ndim = from->ndim, to->shape = from->shape;
 }
 
 static bool is_tiled(const rsh_layout *l) { return l && rsh_layout_describe(l)->has_order; }
 
 static size_t bytes_of(rsh_dtype dtype) { return (size_t)rshi_ceil_div(rsh_dtype_bits(dtype), 8); }
 
-static void make_grid(const rshi_lie *from, const rshi_lie *to, rshi_grid *out) {
+static void make_grid(const rshi_file_tensor *from, const rshi_file_tensor *to, rshi_grid *out) {
     size_t a = bytes_of(from->dtype), b = bytes_of(to->dtype);
     bool tiled = is_tiled(from->layout) || is_tiled(to->layout) || (from->view && rshi_view_is_turned(from->view));
     rshi_grid_make(from, a > b ? a : b, tiled, out);
@@ -71,7 +71,7 @@ static rsh_status add_task(state *s, int64_t window) {
 /* A task ends when it has a full window, or many small ones. */
 static rsh_status plan_tensor(rshi_job *j, int64_t tensor) {
     state *s = j->state;
-    rshi_lie from, to;
+    rshi_file_tensor from, to;
     rshi_grid g;
     get_lies(j, tensor, &from, &to);
     make_grid(&from, &to, &g);
@@ -127,14 +127,14 @@ static void fail(rshi_job *j, rsh_status st) {
 }
 
 static rsh_status take_tensor(rshi_job *j, worker *w, int64_t tensor) {
-    rshi_lie from, to;
+    rshi_file_tensor from, to;
     if (w->tensor == tensor) return RSH_OK;
     w->tensor = -1;
     get_lies(j, tensor, &from, &to);
     make_grid(&from, &to, &w->grid);
     RSH_TRY(from.view ? rshi_view_end(j->source, from.view, from.name, &w->mover.src)
                       : rshi_end_make(&from, true, &w->mover.src));
-    if (j->deed != RSHI_DEED_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
+    if (j->deed != RSHI_WINDOW_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
     w->mover.to = rshi_moved_as(to.dtype);
     w->mover.converts = rshi_end_converts(&w->mover.src, w->mover.to);
     w->tensor = tensor;

@@ -11,8 +11,8 @@
 
 /* `%u` needs a multiple of u for each part. */
 static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size) {
-    int64_t parts = cut->rule == RSH_RULE_UNIT ? cut->number : 1;
-    if (!cut->naxes || (cut->rule != RSH_RULE_CHUNK && cut->rule != RSH_RULE_UNIT)) return false;
+    int64_t parts = cut->rule == RSH_CUT_UNIT ? cut->number : 1;
+    if (!cut->naxes || (cut->rule != RSH_CUT_CHUNK && cut->rule != RSH_CUT_UNIT)) return false;
     for (int i = 0; i < cut->naxes; i++)
         if (!rshi_mul(parts, l->axis[cut->axes[i]].size, &parts)) return size > 0;
     return size % parts != 0;
@@ -36,7 +36,7 @@ static int64_t uneven_size(const rsh_layout *layout) {
 
 static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule, const char *name,
                                const rsh_layout *l) {
-    const rsh_rules *r = t->rules;
+    const rsh_ckpt_rules *r = t->rules;
     int64_t size = rule->uneven ? -1 : uneven_size(l);
     RSH_REQUIRE(size < 0, RSH_EVALUE,
                 "%.200s:%d: tensor \"%.200s\": %s cuts %" PRId64

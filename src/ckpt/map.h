@@ -12,7 +12,7 @@
  * be NULL.  *out borrows c and the rules, and is freed by rsh_ckpt_free.
  * RSH_EVALUE if a source tensor is not used, a target is made twice, a line matches nothing, an
  * operand is missing or shapes do not fit; RSH_EUNSUP; RSH_ENOMEM. */
-rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_rules *rules, const rsh_convert_opts *opts,
+rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
                           rsh_ckpt **out);
 
 /* ---- inside ---- */
@@ -36,7 +36,7 @@ typedef struct rshi_map_instance {
 
 typedef struct rshi_mapping {
     const rsh_ckpt *c;
-    const rsh_rules *rules;
+    const rsh_ckpt_rules *rules;
     rsh_ckpt *out;
     bool *wanted;    /* of each source tensor */
     bool *used;      /* by a line, or dropped */

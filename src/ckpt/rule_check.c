@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-int64_t rshi_rules_match(const rsh_rules *r, const char *name) {
+int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name) {
     for (int64_t i = 0; i < r->nrules; i++) {
         rshi_captured c = {0};
         bool matches;
@@ -13,7 +13,7 @@ int64_t rshi_rules_match(const rsh_rules *r, const char *name) {
     return -1;
 }
 
-rsh_status rshi_rules_check_from(const rsh_rules *r) {
+rsh_status rshi_rules_check_from(const rsh_ckpt_rules *r) {
     for (int64_t i = 0; i < r->nrules; i++)
         RSH_REQUIRE(
             r->rule[i].kind == RSHI_RULE_KEEP, RSH_EVALUE,

@@ -30,7 +30,7 @@ struct rshi_ckpt_rule {
     int line; /* of the file, from 1 */
 };
 
-struct rsh_rules {
+struct rsh_ckpt_rules {
     char *name;       /* owned; for messages */
     char *files;      /* owned; NULL: no `files` line */
     rsh_layout *mesh; /* owned; a layout on the mesh of the file; NULL: no `mesh` line */
@@ -41,9 +41,9 @@ struct rsh_rules {
 };
 
 /* The number of the first PATTERN FORM line that matches the name, or -1. */
-int64_t rshi_rules_match(const rsh_rules *r, const char *name);
+int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name);
 /* RSH_EVALUE unless every line is PATTERN FORM: what can say how files are cut that are read. */
-rsh_status rshi_rules_check_from(const rsh_rules *r);
+rsh_status rshi_rules_check_from(const rsh_ckpt_rules *r);
 
 /* Checks what a line says as a whole: captures, lists, where functions may stand. */
 rsh_status rshi_rule_check(const rshi_ckpt_rule *rule);

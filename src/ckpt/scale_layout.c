@@ -21,7 +21,7 @@ static rsh_status check_shapes(const scaling_down *x, int nblocks) {
 /* ---- the description, with blocks for elements ---- */
 
 static void scale_cut(rsh_cut *cut, int64_t block, int64_t *sizes) {
-    if (cut->rule == RSH_RULE_CYCLIC || cut->rule == RSH_RULE_UNIT) cut->number = rshi_max(1, cut->number / block);
+    if (cut->rule == RSH_CUT_CYCLIC || cut->rule == RSH_CUT_UNIT) cut->number = rshi_max(1, cut->number / block);
     for (int64_t i = 0; i < cut->nsizes; i++) sizes[i] = rshi_ceil_div(cut->sizes[i], block);
     if (cut->nsizes) cut->sizes = sizes;
 }

@@ -254,7 +254,7 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
 }
 
 /* Rules without a mesh and without ranks say names, not cuts. */
-static bool names_ranks(const rsh_rules *r) {
+static bool names_ranks(const rsh_ckpt_rules *r) {
     if (r->mesh || r->files) return true;
     for (int64_t i = 0; i < r->nrules; i++) {
         const rsh_layout_desc *form = r->rule[i].form ? rsh_form_describe(r->rule[i].form) : NULL;

@@ -217,7 +217,7 @@ static rsh_status copy_end(rshi_piece_list *b, const rshi_ckpt_view *v, const rs
 
 static rsh_status add_source(rshi_piece_list *b, const rshi_ckpt_view *v) {
     const rshi_ckpt_tensor *t = &b->c->tensor[v->source];
-    rshi_lie lie = {.name = t->name,
+    rshi_file_tensor lie = {.name = t->name,
                     .dtype = t->dtype,
                     .ndim = t->ndim,
                     .shape = t->shape,

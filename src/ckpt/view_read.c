@@ -38,7 +38,7 @@ static rsh_status make_end(const rshi_ckpt_view *v, const rsh_box *box, rsh_dtyp
 rsh_status rshi_view_read(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name, const rsh_box *box,
                           rsh_dtype to, void *out, uint64_t *read) {
     rshi_files files = {.write = write_memory, .ctx = out};
-    rshi_mover m = {.source = c, .files = &files, .deed = RSHI_DEED_WRITE, .to = to, .budget = BUDGET};
+    rshi_mover m = {.source = c, .files = &files, .deed = RSHI_WINDOW_WRITE, .to = to, .budget = BUDGET};
     rsh_box all = {{0}, {0}};
     memcpy(all.hi, v->shape, sizeof all.hi);
     if (!box) box = &all;
