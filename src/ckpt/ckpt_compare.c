@@ -11,7 +11,7 @@ typedef struct comparing {
     const rsh_ckpt *a, *b;
     int64_t *pair; /* tensor of a, tensor of b */
     int64_t n;
-    bool converted, partly;
+    bool converted, allow_missing;
     rsh_ckpt_difference *out;
 } comparing;
 
