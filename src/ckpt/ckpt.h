@@ -109,8 +109,12 @@ struct rsh_ckpt {
     const rsh_ckpt *base;   /* borrowed; NULL: it is not mapped */
     const rsh_ckpt_rules *rules; /* borrowed; NULL: tensors are as in the base */
     struct rshi_map_instance *instance; /* owned; see map.h */
-    int64_t ninstances;
+    int64_t ninstances, instances_room;
     int64_t unchecked; /* tensors of the base whose stated digests cannot be checked */
+    struct rshi_ckpt_dropped {
+        int64_t source, rule; /* number in the base; number of the line */
+    } * dropped;              /* owned */
+    int64_t ndropped, dropped_room;
 };
 
 int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */

@@ -73,19 +73,39 @@ static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_te
     *to = (rshi_file_tensor){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part, NULL};
 }
 
-/* Elements of less than a byte must be cut between bytes. */
+/* Elements of less than a byte must be cut between bytes; views must not have too many boxes. */
 static rsh_status check_bytes(converting *c) {
     rshi_ckpt_end end = {0};
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
         rshi_file_tensor from, to;
         lies(c, i, &from, &to);
-        if (rsh_dtype_bits(from.dtype) % 8 == 0) continue;
+        if (from.view) st = rshi_view_check(c->source, from.view, from.name);
+        if (st || rsh_dtype_bits(from.dtype) % 8 == 0) continue;
         st = rshi_end_make(&from, true, &end);
         if (!st) st = rshi_end_make(&to, false, &end);
     }
     rshi_end_free(&end);
     return st;
+}
+
+/* A tensor that is converted is digested as it is read, too, if its files state a digest. */
+static rsh_status check_converted(converting *c) {
+    rsh_ckpt *m = c->source;
+    for (int64_t i = 0; i < m->ntensors; i++) {
+        rshi_ckpt_tensor *t = &m->tensor[i];
+        rshi_ckpt_view *v;
+        rshi_map_instance x = {.source = t->source, .nstated = 1};
+        if (t->view || !t->digest || c->target.tensor[i].dtype == t->dtype) continue;
+        if (rshi_map_stated(t, &x.stated)) continue;
+        RSH_TRY(rshi_view_source(&m->store, c->base, t->source, &v));
+        RSH_TRY(RSHI_GROW(m->instance, m->ninstances + 1, &m->instances_room));
+        v->checked = true;
+        t->view = v;
+        t->instance = m->ninstances;
+        m->instance[m->ninstances++] = x;
+    }
+    return RSH_OK;
 }
 
 static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
@@ -101,6 +121,8 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
+    RSH_TRY(check_converted(c));
+    c->report.unchecked = c->source->unchecked;
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;
@@ -227,10 +249,10 @@ static rsh_status check_instances(const converting *c) {
     for (int64_t i = 0; i < c->source->ninstances && !st; i++) {
         const rshi_map_instance *x = &c->source->instance[i];
         if (!x->nstated || !memcmp(&x->stated, &sum[i], sizeof *sum)) continue;
-        st = rshi_fail(RSH_EIO,
-                       "%s: tensor \"%.300s\"%s: its files state another digest than its elements have: they were damaged",
-                       c->source->path, c->base->tensor[x->source].name,
-                       x->nstated > 1 ? " or one that is used with it" : "");
+        st = rshi_fail(
+            RSH_EIO,
+            "%s: tensor \"%.300s\"%s: its files state another digest than its elements have: they were damaged",
+            c->source->path, c->base->tensor[x->source].name, x->nstated > 1 ? " or one that is used with it" : "");
     }
     rshi_free(sum);
     return st;
@@ -331,21 +353,88 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
     return st;
 }
 
-rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts, rsh_convert_step_fn fn,
-                               void *ctx, rsh_convert_report *report) {
+/* ---- what would be done ---- */
+
+typedef struct naming {
+    const rsh_ckpt *base;
+    const char **list; /* owned; NULL: they are only counted */
+    int64_t n;
+    uint64_t bytes;
+} naming;
+
+static void name_source(void *ctx, int64_t source) {
+    naming *x = ctx;
+    const rshi_ckpt_tensor *t = &x->base->tensor[source];
+    if (!x->list)
+        x->bytes += (uint64_t)rshi_ckpt_count(t) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
+    else
+        x->list[x->n] = t->name;
+    x->n++;
+}
+
+static rsh_status name_sources(const rshi_ckpt_tensor *s, naming *x) {
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass) x->list = rshi_alloc((size_t)x->n, sizeof *x->list);
+        if (pass && !x->list) return rshi_nomem();
+        x->n = 0;
+        if (s->view)
+            rshi_view_leaves(s->view, name_source, x);
+        else
+            name_source(x, s->source);
+    }
+    return RSH_OK;
+}
+
+static rsh_status tell_target(converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx, bool *stop) {
+    const rshi_target_tensor *t = &c->target.tensor[i];
+    const rshi_ckpt_tensor *s = &c->source->tensor[i];
+    const rshi_ckpt_rule *r = t->rule >= 0 ? &c->target.rules->rule[t->rule] : NULL;
+    naming x = {.base = c->base};
+    rsh_status st = name_sources(s, &x);
+    rsh_convert_step step = {.name = s->name,
+                             .from = s->layout,
+                             .to = t->layout,
+                             .from_dtype = s->dtype,
+                             .to_dtype = t->dtype,
+                             .rule = t->rule,
+                             .bytes = x.bytes,
+                             .ndim = s->ndim,
+                             .shape = s->shape,
+                             .nsources = x.n,
+                             .sources = x.list};
+    if (r) step.pattern = r->text, step.line = r->line;
+    c->report.source_bytes += x.bytes;
+    if (!st) *stop = fn(ctx, &step);
+    rshi_free(x.list);
+    return st;
+}
+
+static bool tell_dropped(const converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx) {
+    const rshi_ckpt_tensor *s = &c->base->tensor[c->source->dropped[i].source];
+    const rshi_ckpt_rule *r = &c->target.rules->rule[c->source->dropped[i].rule];
+    rsh_convert_step step = {.name = s->name,
+                             .from = s->layout,
+                             .from_dtype = s->dtype,
+                             .to_dtype = s->dtype,
+                             .rule = c->source->dropped[i].rule,
+                             .pattern = r->text,
+                             .line = r->line,
+                             .ndim = s->ndim,
+                             .shape = s->shape,
+                             .nsources = 1,
+                             .sources = &s->name,
+                             .dropped = true};
+    return fn(ctx, &step);
+}
+
+rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts,
+                               rsh_convert_step_fn fn, void *ctx, rsh_convert_report *report) {
     RSH_NEEDS(fn);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
     bool stop = false;
-    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) {
-        const rshi_target_tensor *t = &c.target.tensor[i];
-        const rshi_ckpt_tensor *s = &c.source->tensor[t->source];
-        const rshi_ckpt_rule *r = t->rule >= 0 ? &c.target.rules->rule[t->rule] : NULL;
-        uint64_t bytes = (uint64_t)rshi_ckpt_count(s) * (uint64_t)rsh_dtype_bits(s->dtype) / 8;
-        c.report.source_bytes += bytes;
-        stop = fn(ctx, &(rsh_convert_step){s->name, s->layout, t->layout, s->dtype, t->dtype, t->rule,
-                                           r ? r->text : NULL, r ? r->line : 0, bytes});
-    }
+    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) st = tell_target(&c, i, fn, ctx, &stop);
+    for (int64_t i = 0; !st && !stop && i < c.source->ndropped; i++) stop = tell_dropped(&c, i, fn, ctx);
     if (!st && report) *report = c.report;
     convert_free(&c);
     return st;

@@ -92,7 +92,8 @@ static rsh_status add_group(making *m, int64_t piece, int64_t copy, int64_t rank
         return RSH_OK;
     }
     RSH_TRY(RSHI_GROW(e->group, e->ngroups + 1, &e->groups_room));
-    e->group[e->ngroups++] = (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank, rshi_moved_as(m->lie->dtype)};
+    e->group[e->ngroups++] =
+        (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank, rshi_moved_as(m->lie->dtype)};
     return RSH_OK;
 }
 

@@ -42,7 +42,7 @@ void rshi_expr_free(rshi_expr *e) {
 typedef struct reading_expr {
     const char *at;
     rshi_capture_names *names;
-    int depth;
+    int depth, stacks;
 } reading_expr;
 
 static void skip_blanks(reading_expr *r) {
@@ -161,6 +161,9 @@ static rsh_status read_call(reading_expr *r, const char *word, size_t n, rshi_ex
     for (size_t i = 1; i < sizeof functions / sizeof *functions; i++)
         if (strlen(functions[i].word) == n && !memcmp(functions[i].word, word, n)) {
             e->op = (rshi_expr_op)i;
+            if (e->op == RSHI_EXPR_STACK) e->stack = r->stacks++;
+            RSH_REQUIRE(r->stacks <= RSHI_MOST_STACKS, RSH_EVALUE, "a line may have at most %d stacks",
+                        RSHI_MOST_STACKS);
             r->at = word + n + 1;
             return read_arguments(r, e);
         }
@@ -190,7 +193,7 @@ static rsh_status read_expr(reading_expr *r, rshi_expr *e) {
 }
 
 rsh_status rshi_expr_parse(const char **text, rshi_capture_names *names, rshi_expr *out) {
-    reading_expr r = {*text, names, 0};
+    reading_expr r = {*text, names, 0, 0};
     rshi_expr e = {0};
     rsh_status st = read_expr(&r, &e);
     *text = r.at;

@@ -4,6 +4,8 @@
 
 #include "ckpt/name_pattern.h"
 
+#define RSHI_MOST_STACKS 16 /* of a line */
+
 typedef enum rshi_expr_op {
     RSHI_EXPR_NAME,
     RSHI_EXPR_CAT,
@@ -30,6 +32,7 @@ typedef struct rshi_expr {
     struct rshi_expr *operand; /* owned, like all lists here */
     int64_t noperands, operands_room;
     unsigned captures; /* of all names in it */
+    int stack;         /* of STACK: its number in the line */
 } rshi_expr;
 
 /* Reads an expression at *text, which moves behind it, or to where it went wrong.  RSH_EVALUE,

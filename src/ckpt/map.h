@@ -15,6 +15,10 @@
 rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
                           rsh_ckpt **out);
 
+/* What the elements add to the digest that the files of a tensor state.  RSH_EKEY if they state
+ * none; RSH_EVALUE if it is no digest. */
+rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out);
+
 /* ---- inside ---- */
 
 /* One target that a line makes. */

@@ -42,6 +42,14 @@ static const rshi_name_pattern *taking_pattern(const rshi_ckpt_rule *rule) {
     return rule->kind == RSHI_RULE_SCALES ? &rule->target : &rule->source;
 }
 
+static rsh_status drop(rshi_mapping *m, int64_t source, int64_t rule) {
+    rsh_ckpt *c = m->out;
+    RSH_TRY(RSHI_GROW(c->dropped, c->ndropped + 1, &c->dropped_room));
+    c->dropped[c->ndropped++] = (struct rshi_ckpt_dropped){source, rule};
+    m->checked[source] = true; /* there is nothing to check */
+    return RSH_OK;
+}
+
 static rsh_status add_taken(rshi_mapping *m, int64_t source, int64_t number, const rshi_captured *c, int64_t chosen) {
     const rshi_ckpt_rule *rule = number >= 0 ? &m->rules->rule[number] : NULL;
     const char *name = m->c->tensor[source].name;
@@ -49,7 +57,7 @@ static rsh_status add_taken(rshi_mapping *m, int64_t source, int64_t number, con
     char *other = NULL;
     m->used[source] = true;
     if (rule) m->caught[number]++;
-    if (rule && rule->kind == RSHI_RULE_DROP) return m->checked[source] = true, RSH_OK;
+    if (rule && rule->kind == RSHI_RULE_DROP) return drop(m, source, number);
     if (rule && rule->kind == RSHI_RULE_RENAME) {
         rsh_status st = rshi_name_expand(&rule->target, chosen, c, &other);
         if (st) return rshi_map_refuse(m, number, st, name);
@@ -114,9 +122,8 @@ static int line_that_took(const rshi_mapping *m, int64_t source) {
     for (int64_t i = 0; i < m->ntargets; i++)
         if (m->target[i].source == source && m->rules->rule[m->target[i].rule].kind != RSHI_RULE_BUILD)
             return m->rules->rule[m->target[i].rule].line;
-    for (int64_t i = 0; i < m->rules->nrules; i++)
-        if (m->rules->rule[i].kind == RSHI_RULE_DROP && first_match(m, &m->rules->rule[i].source) >= 0)
-            return m->rules->rule[i].line;
+    for (int64_t i = 0; i < m->out->ndropped; i++)
+        if (m->out->dropped[i].source == source) return m->rules->rule[m->out->dropped[i].rule].line;
     return 0;
 }
 
@@ -283,6 +290,7 @@ rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const 
     }
     m.out->instance = m.instance;
     m.out->ninstances = m.ninstances;
+    m.out->instances_room = m.instances_room;
     *out = m.out;
     return RSH_OK;
 }

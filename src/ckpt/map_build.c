@@ -8,8 +8,8 @@
 /* Captures that the line gives a value, and how far those of stack go. */
 typedef struct assignment {
     rshi_captured c;
-    int64_t choice;                   /* words of lists that are paired; -1: lists are operands */
-    int64_t most[RSHI_MOST_CAPTURES]; /* highest value of a capture of stack; -1: none was seen */
+    int64_t choice;                 /* words of lists that are paired; -1: lists are operands */
+    int64_t most[RSHI_MOST_STACKS]; /* of each stack the highest value of its capture; -1: none was seen */
     uint64_t hash;
 } assignment;
 
@@ -83,20 +83,19 @@ static rsh_status find_assignment(building *b, const assignment *a, assignment *
     return RSH_OK;
 }
 
-/* Captures of stack are decimal integers. */
+/* The capture of a stack is a decimal integer. */
 static rsh_status note_stack(const building *b, const rshi_captured *c, unsigned extra, int64_t *most) {
-    for (int i = 0; i < b->rule->captures.n; i++) {
-        if (!(extra >> i & 1)) continue;
-        int64_t n = rshi_span_number(c->value[i]);
-        RSH_REQUIRE(n >= 0, RSH_EVALUE,
-                    "stack: capture {%s} must be a decimal integer without leading zeros, got \"%.*s\"",
-                    b->rule->captures.name[i], (int)rshi_min((int64_t)c->value[i].length, 200), c->value[i].at);
-        most[i] = rshi_max(most[i], n);
-    }
+    int i = 0;
+    if (!extra) return RSH_OK;
+    while (!(extra >> i & 1)) i++;
+    int64_t n = rshi_span_number(c->value[i]);
+    RSH_REQUIRE(n >= 0, RSH_EVALUE, "stack: capture {%s} must be a decimal integer without leading zeros, got \"%.*s\"",
+                b->rule->captures.name[i], (int)rshi_min((int64_t)c->value[i].length, 200), c->value[i].at);
+    *most = rshi_max(*most, n);
     return RSH_OK;
 }
 
-static rsh_status assign_from(building *b, const rshi_name_pattern *p, const char *name) {
+static rsh_status assign_from(building *b, const rshi_name_pattern *p, int stack, const char *name) {
     assignment a = {.choice = -1}, *known;
     int64_t chosen;
     bool matches;
@@ -111,24 +110,24 @@ static rsh_status assign_from(building *b, const rshi_name_pattern *p, const cha
     for (int64_t k = from; k < to; k++) {
         a.choice = b->paired ? k : -1;
         a.hash = hash_of(b, &a);
-        for (int i = 0; i < RSHI_MOST_CAPTURES; i++) {
+        for (int i = 0; i < RSHI_MOST_CAPTURES; i++)
             if (!(b->needed >> i & 1)) a.c.value[i].at = NULL;
-            a.most[i] = -1;
-        }
+        for (int i = 0; i < RSHI_MOST_STACKS; i++) a.most[i] = -1;
         RSH_TRY(find_assignment(b, &a, &known));
-        RSH_TRY(note_stack(b, &all, p->captures & ~b->rule->target.captures, known->most));
+        if (stack >= 0) RSH_TRY(note_stack(b, &all, p->captures & ~b->rule->target.captures, &known->most[stack]));
     }
     return RSH_OK;
 }
 
-static rsh_status assign_names(building *b, const rshi_expr *e) {
+static rsh_status assign_names(building *b, const rshi_expr *e, int stack) {
+    if (e->op == RSHI_EXPR_STACK) stack = e->stack;
     if (e->op == RSHI_EXPR_NAME) {
         if (b->needed & ~e->name.captures) return RSH_OK;
         for (int64_t i = 0; i < b->m->c->ntensors; i++)
-            if (b->m->wanted[i]) RSH_TRY(assign_from(b, &e->name, b->m->c->tensor[i].name));
+            if (b->m->wanted[i]) RSH_TRY(assign_from(b, &e->name, stack, b->m->c->tensor[i].name));
         return RSH_OK;
     }
-    for (int64_t i = 0; i < e->noperands; i++) RSH_TRY(assign_names(b, &e->operand[i]));
+    for (int64_t i = 0; i < e->noperands; i++) RSH_TRY(assign_names(b, &e->operand[i], stack));
     return RSH_OK;
 }
 
@@ -136,13 +135,21 @@ static rsh_status assign_names(building *b, const rshi_expr *e) {
 
 static rsh_status build(building *b, const rshi_expr *e, const rshi_captured *c, rshi_ckpt_view **out);
 
+rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out) {
+    rsh_digest begin;
+    if (!t->digest) return RSH_EKEY;
+    RSH_TRY(rsh_digest_parse(t->digest, out));
+    RSH_TRY(rsh_digest_begin(rsh_dtype_name(t->dtype), t->ndim, t->shape, &begin));
+    *out = (rsh_digest){out->hi - begin.hi, out->lo - begin.lo};
+    return RSH_OK;
+}
+
 /* The digest counts if the tensor is read whole. */
 static rsh_status note_digest(building *b, rshi_ckpt_view *v) {
     const rshi_ckpt_tensor *t = &b->m->c->tensor[v->source];
-    rsh_digest stated, begin;
-    if (b->in_slice || !t->digest || rsh_digest_parse(t->digest, &stated)) return RSH_OK;
-    RSH_TRY(rsh_digest_begin(rsh_dtype_name(t->dtype), t->ndim, t->shape, &begin));
-    rsh_digest_merge(&b->instance.stated, (rsh_digest){stated.hi - begin.hi, stated.lo - begin.lo});
+    rsh_digest stated;
+    if (b->in_slice || rshi_map_stated(t, &stated)) return RSH_OK;
+    rsh_digest_merge(&b->instance.stated, stated);
     if (!b->instance.nstated++) b->instance.source = v->source;
     v->checked = b->m->checked[v->source] = true;
     return RSH_OK;
@@ -210,12 +217,11 @@ static rsh_status find_most(const building *b, const rshi_expr *e, const rshi_ca
 /* The operand with each value of the capture that the target lacks. */
 static rsh_status build_stacked(building *b, const rshi_expr *e, const rshi_captured *c, operands *o) {
     unsigned extra = e->captures & ~b->rule->target.captures;
-    int64_t most[RSHI_MOST_CAPTURES];
+    int64_t most = b->a->most[e->stack];
     int capture = 0;
-    memcpy(most, b->a->most, sizeof most);
     while (!(extra >> capture & 1)) capture++;
-    if (most[capture] < 0) RSH_TRY(find_most(b, e, c, most));
-    for (int64_t i = 0; i <= most[capture]; i++) {
+    if (most < 0) RSH_TRY(find_most(b, e, c, &most));
+    for (int64_t i = 0; i <= most; i++) {
         rshi_captured with = *c;
         char text[24];
         rshi_ckpt_view *v;
@@ -275,6 +281,7 @@ static rsh_status emit(building *b, const rshi_ckpt_view *v, const rshi_captured
         t.source = v->source;
         t.view = NULL;
         t.instance = -1;
+        b->instance.nstated = 0; /* its digest is checked as that of any tensor */
     }
     b->m->caught[b->number]++;
     return rshi_map_add_target(b->m, &t);
@@ -374,7 +381,7 @@ static void prepare(rshi_mapping *m, int64_t rule, building *b) {
 rsh_status rshi_map_build(rshi_mapping *m, int64_t rule) {
     building b;
     prepare(m, rule, &b);
-    rsh_status st = assign_names(&b, b.inner);
+    rsh_status st = assign_names(&b, b.inner, -1);
     for (int64_t i = 0; i < b.n && !st; i++) st = make_instance(&b, &b.list[i]);
     if (st) st = rshi_map_refuse(m, rule, st, b.target);
     rshi_free(b.list);

@@ -271,6 +271,7 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     rshi_free(c->boxes);
     rshi_free(c->slot);
     rshi_free(c->instance);
+    rshi_free(c->dropped);
     rshi_free(c->path);
     rshi_store_free(&c->store);
     rshi_free(c);

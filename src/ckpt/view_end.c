@@ -245,7 +245,7 @@ static rsh_status add_scales(rshi_piece_list *b, const rshi_ckpt_view *v, int64_
     s.value = rshi_alloc((size_t)n, sizeof *s.value);
     if (!s.value) return rshi_nomem();
     e->scale[e->nscales++] = s;
-    RSH_TRY(rshi_view_read(b->c, values, b->name, NULL, RSH_F32, s.value, NULL));
+    if (!b->dry) RSH_TRY(rshi_view_read(b->c, values, b->name, NULL, RSH_F32, s.value, NULL));
     for (int64_t i = start; i < e->npieces; i++) {
         rshi_placed *p = &e->piece[i];
         RSH_REQUIRE(p->scale < 0, RSH_EUNSUP, "tensor \"%.200s\": a dequantised tensor is dequantised again", b->name);
@@ -374,8 +374,9 @@ static void number_pieces(rshi_ckpt_end *e) {
     }
 }
 
-rsh_status rshi_view_end(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name, rshi_ckpt_end *out) {
-    rshi_piece_list b = {.c = c, .name = name, .e = out};
+static rsh_status fill_end(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name, bool dry,
+                           rshi_ckpt_end *out) {
+    rshi_piece_list b = {.c = c->base ? c->base : c, .name = name, .e = out, .dry = dry};
     out->npieces = out->ngroups = out->ncopies = 0;
     rshi_end_free_scales(out);
     out->ndim = v->ndim;
@@ -385,5 +386,16 @@ rsh_status rshi_view_end(const rsh_ckpt *c, const rshi_ckpt_view *v, const char 
     rshi_free(b.runs.run);
     if (!out->size) out->size = rsh_dtype_size(v->dtype);
     number_pieces(out);
+    return st;
+}
+
+rsh_status rshi_view_end(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name, rshi_ckpt_end *out) {
+    return fill_end(c, v, name, false, out);
+}
+
+rsh_status rshi_view_check(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name) {
+    rshi_ckpt_end e = {0};
+    rsh_status st = fill_end(c, v, name, true, &e);
+    rshi_end_free(&e);
     return st;
 }

@@ -12,6 +12,7 @@ typedef struct rshi_piece_list {
     const char *name; /* of the target, for messages */
     rshi_ckpt_end *e;
     rshi_runs runs; /* scratch; owned */
+    bool dry;       /* nothing is read: scales stay undefined */
 } rshi_piece_list;
 
 /* RSH_EUNSUP if there are RSHI_MOST_PIECES already. */
