@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #define DEFAULT_MEM (UINT64_C(256) << 20)
-#define LEAST_MEM   (UINT64_C(1) << 20)
 #define OVERHEAD    (UINT64_C(32) << 20) /* of --mem, for headers, the plan and the program */
 
 typedef struct converting {
@@ -51,8 +50,8 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
                     out->nexclude >= 0,
                 RSH_EVALUE, "patterns of names are counted but not given");
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
-    RSH_REQUIRE(!out->mem || out->mem >= LEAST_MEM, RSH_EVALUE, "%" PRIu64 " bytes of memory; at least %" PRIu64,
-                out->mem, LEAST_MEM);
+    RSH_REQUIRE(!out->mem || out->mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
+                out->mem);
     return RSH_OK;
 }
 
@@ -89,25 +88,6 @@ static rsh_status check_bytes(converting *c) {
     return st;
 }
 
-/* A tensor that is converted is digested as it is read, too, if its files state a digest. */
-static rsh_status check_converted(converting *c) {
-    rsh_ckpt *m = c->source;
-    for (int64_t i = 0; i < m->ntensors; i++) {
-        rshi_ckpt_tensor *t = &m->tensor[i];
-        rshi_ckpt_view *v;
-        rshi_map_instance x = {.source = t->source, .nstated = 1};
-        if (t->view || !t->digest || c->target.tensor[i].dtype == t->dtype) continue;
-        if (rshi_map_stated(t, &x.stated)) continue;
-        RSH_TRY(rshi_view_source(&m->store, c->base, t->source, &v));
-        RSH_TRY(RSHI_GROW(m->instance, m->ninstances + 1, &m->instances_room));
-        v->checked = true;
-        t->view = v;
-        t->instance = m->ninstances;
-        m->instance[m->ninstances++] = x;
-    }
-    return RSH_OK;
-}
-
 static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
     RSH_NEEDS(source);
     RSH_NEEDS(target);
@@ -121,8 +101,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
-    RSH_TRY(check_converted(c));
-    c->report.unchecked = c->source->unchecked;
+    c->report.folders = rshi_ckpt_ends(target, ".safetensors") ? 0 : c->base->folders;
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;
@@ -218,28 +197,26 @@ static rsh_status check_source(const converting *c) {
     return RSH_OK;
 }
 
-/* Digests of tensors; one that the source states itself must be the same. */
+/* Does the digest of what was written stand for the elements that were read? */
+static bool is_unchanged(const converting *c, const rshi_target_tensor *t) {
+    return t->dtype == c->source->tensor[t->source].dtype;
+}
+
+/* Digests of tensors of the result. */
 static rsh_status sum_up(converting *c) {
     c->sums = rshi_alloc((size_t)c->target.ntensors, sizeof *c->sums);
     if (!c->sums) return rshi_nomem();
     for (int64_t i = 0; i < c->target.ntensors; i++) {
         const rshi_target_tensor *t = &c->target.tensor[i];
         const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-        char text[RSH_DIGEST_TEXT];
-        rsh_digest stated;
         RSH_TRY(rsh_digest_begin(rsh_dtype_name(t->dtype), s->ndim, s->shape, &c->sums[i]));
         rsh_digest_merge(&c->sums[i], c->job.sum[i]);
-        if (!s->digest || t->dtype != s->dtype || rsh_digest_parse(s->digest, &stated)) continue;
-        rsh_digest_text(c->sums[i], text);
-        RSH_REQUIRE(!memcmp(&stated, &c->sums[i], sizeof stated), RSH_EIO,
-                    "%s: tensor \"%.300s\": its files state the digest %s, its elements have %s: they were damaged",
-                    c->source->path, s->name, s->digest, text);
     }
     return RSH_OK;
 }
 
 /* What the sources of a line state must be what was read of them, by all tensors that the line made together. */
-static rsh_status check_instances(const converting *c) {
+static rsh_status check_instances(converting *c) {
     rsh_digest *sum = rshi_calloc((size_t)c->source->ninstances, sizeof *sum);
     if (!sum) return rshi_nomem();
     for (int64_t i = 0; i < c->source->ntensors; i++)
@@ -249,12 +226,37 @@ static rsh_status check_instances(const converting *c) {
     for (int64_t i = 0; i < c->source->ninstances && !st; i++) {
         const rshi_map_instance *x = &c->source->instance[i];
         if (!x->nstated || !memcmp(&x->stated, &sum[i], sizeof *sum)) continue;
+        c->damaged = true;
         st = rshi_fail(
             RSH_EIO,
             "%s: tensor \"%.300s\"%s: its files state another digest than its elements have: they were damaged",
             c->source->path, c->base->tensor[x->source].name, x->nstated > 1 ? " or one that is used with it" : "");
     }
     rshi_free(sum);
+    return st;
+}
+
+/* Compares the digests that the source states.  Tensors whose elements were digested only after a conversion, or not at
+ * all, are read once more. */
+static rsh_status check_stated(converting *c) {
+    bool again = !c->opts.no_digest || c->opts.verify;
+    int64_t n = 0, *list = rshi_alloc((size_t)c->target.ntensors, sizeof *list);
+    rsh_status st = list ? RSH_OK : rshi_nomem();
+    for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
+        const rshi_target_tensor *t = &c->target.tensor[i];
+        if (!c->source->tensor[t->source].digest) continue;
+        if (!rshi_stated_known(c->source, t->source) || !again)
+            c->report.digests_unchecked++;
+        else if (!c->opts.no_digest && is_unchanged(c, t))
+            st = rshi_stated_compare(c->source, t->source, c->job.sum[i], &c->damaged);
+        else
+            list[n++] = t->source;
+    }
+    c->report.digests_unchecked += c->source->unchecked;
+    for (int64_t i = 0; i < c->source->ninstances && c->opts.no_digest; i++)
+        c->report.digests_unchecked += c->source->instance[i].nstated;
+    if (!st) st = rshi_stated_check(c->source, n, list, c->job.mem, c->opts.threads, &c->damaged);
+    rshi_free(list);
     return st;
 }
 
@@ -303,6 +305,7 @@ static rsh_status move_all(converting *c, const char *target) {
     if (going) RSH_TRY(take_up(c, &files));
     RSH_TRY(rshi_job_run(&c->job));
     RSH_TRY(check_source(c));
+    RSH_TRY(check_stated(c));
     if (!c->opts.no_digest) RSH_TRY(sum_up(c));
     if (!c->opts.no_digest) RSH_TRY(check_instances(c));
     RSH_TRY(rshi_partial_finish(&c->partial, c->sums));
@@ -314,6 +317,7 @@ static rsh_status convert(converting *c, const char *target) {
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));
     RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
+    rshi_fds_free(&c->partial.fds);
     fill_report(c);
     return RSH_OK;
 }
