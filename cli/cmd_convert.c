@@ -205,9 +205,9 @@ static json_t *step_json(const step *s) {
 static int list_json(const steps *all, const rsh_convert_report *r) {
     json_t *list = json_array();
     for (size_t i = 0; i < all->n; i++) json_array_append_new(list, step_json(&all->list[i]));
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "tensors", (json_int_t)r->tensors, "files",
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:o}", "tensors", (json_int_t)r->tensors, "files",
                                 (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes, "target_bytes",
-                                (json_int_t)r->target_bytes, "unchecked", (json_int_t)r->unchecked, "steps", list),
+                                (json_int_t)r->target_bytes, "steps", list),
                       NULL, NULL);
 }
 
@@ -260,12 +260,12 @@ static int preview(conversion *c) {
 
 static int tell_json(const rsh_convert_report *r, double seconds) {
     return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:f}", "tensors",
-                                (json_int_t)r->tensors,
-                                "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
-                                "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
-                                "bytes_written", (json_int_t)r->bytes_written, "bytes_kept", (json_int_t)r->bytes_kept,
-                                "converted", (json_int_t)r->converted, "verified", (int)r->verified,
-                                "digests_unchecked", (json_int_t)r->digests_unchecked, "seconds", seconds),
+                                (json_int_t)r->tensors, "files", (json_int_t)r->files, "source_bytes",
+                                (json_int_t)r->source_bytes, "target_bytes", (json_int_t)r->target_bytes, "bytes_read",
+                                (json_int_t)r->bytes_read, "bytes_written", (json_int_t)r->bytes_written, "bytes_kept",
+                                (json_int_t)r->bytes_kept, "converted", (json_int_t)r->converted, "verified",
+                                (int)r->verified, "digests_unchecked", (json_int_t)r->digests_unchecked, "seconds",
+                                seconds),
                       NULL, NULL);
 }
 
@@ -275,7 +275,8 @@ static void tell_left_out(const conversion *c, const rsh_convert_report *r) {
     if (r->digests_unchecked)
         printf("not checked: the digests that the source states for %lld tensor%s (%s)\n",
                (long long)r->digests_unchecked, plural(r->digests_unchecked),
-               skipped ? "--no-digest; with --verify they are" : "a formula of a later version");
+               skipped ? "--no-digest; with --verify they are"
+                       : "the rules use only a part, or the formula is of a later version");
     if (r->folders)
         printf("not copied: %lld subdirector%s of %s\n", (long long)r->folders, r->folders == 1 ? "y" : "ies", c->src);
 }

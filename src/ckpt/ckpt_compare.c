@@ -108,7 +108,8 @@ static void tell(comparing *c, const rshi_job *j) {
 
 static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
     rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
-    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    rshi_job j = {
+        .source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
     j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
     j.threads = o->threads;
     j.progress = o->progress;

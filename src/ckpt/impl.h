@@ -213,7 +213,7 @@ typedef struct rshi_job {
     rshi_window_mode deed;
     bool digest;
     int64_t ntensors;
-    /* How tensor i lies on both sides; `to` is not set for RSHI_WINDOW_DIGEST, but for its dtype. */
+    /* How tensor i lies on both sides; `to` is only set to its dtype for RSHI_WINDOW_DIGEST. */
     void (*lies)(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to);
     void *ctx;
     uint64_t mem;     /* bytes of scratch for all threads */

@@ -12,8 +12,8 @@
  * be NULL.  *out borrows c and the rules, and is freed by rsh_ckpt_free.
  * RSH_EVALUE if a source tensor is not used, a target is made twice, a line matches nothing, an
  * operand is missing or shapes do not fit; RSH_EUNSUP; RSH_ENOMEM. */
-rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
-                          rsh_ckpt **out);
+rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules,
+                          const rsh_convert_opts *opts, rsh_ckpt **out);
 
 /* What the elements add to the digest that the files of a tensor state.  RSH_EKEY if they state
  * none; RSH_EVALUE if it is no digest. */

@@ -272,7 +272,8 @@ static rsh_status apply(rshi_mapping *m) {
     return RSH_OK;
 }
 
-rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts, rsh_ckpt **out) {
+rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
+                          rsh_ckpt **out) {
     rshi_mapping m = {.c = c, .rules = rules};
     rsh_status st = start(&m);
     for (int64_t i = 0; i < c->ntensors && !st; i++) m.wanted[i] = is_wanted(opts, c->tensor[i].name);

@@ -12,8 +12,10 @@ static rsh_ckpt *open_small(void) {
     size_t n = 1, at = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t bytes = i == 10 ? 4 * 2 * 3 : 4 * 6 * 4;
-        n += (size_t)snprintf(header + n, sizeof header - n, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],"
-                              "\"data_offsets\":[%zu,%zu]}", i ? "," : "", names[i], i == 10 ? "2,3" : "4,6", at, at + bytes);
+        n += (size_t)snprintf(header + n, sizeof header - n,
+                              "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],"
+                              "\"data_offsets\":[%zu,%zu]}",
+                              i ? "," : "", names[i], i == 10 ? "2,3" : "4,6", at, at + bytes);
         at += bytes;
     }
     n += (size_t)snprintf(header + n, sizeof header - n, "}");
