@@ -12,10 +12,11 @@
 extern "C" {
 #endif
 
-/* ---- rules: which tensor is cut how ----
+/* ---- rules: which tensors a result has, what they are made of, and how they are cut ----
  *
  * A rule file has a line for each pattern of names, with a form behind it: "*.q_proj.weight
- * [_/tp%128, _]".  The first pattern that matches counts.  docs/checkpoint.md is the grammar.
+ * [_/tp%128, _]".  Lines can also rename tensors, and build them from others.  docs/checkpoint.md
+ * is the grammar.
  * Rules are immutable once made: share them between threads. */
 typedef struct rsh_ckpt_rules rsh_ckpt_rules;
 
@@ -130,8 +131,9 @@ typedef struct rsh_convert_report {
     uint64_t bytes_kept;                /* of the source, that an earlier run had moved */
     bool verified;                      /* opts->verify: every element of the result is right */
     int64_t converted;                  /* tensors whose dtype changed */
-    int64_t digests_unchecked; /* tensors whose stated digest was not compared with their elements:
-                                  opts->no_digest without opts->verify, or an unknown formula */
+    int64_t digests_unchecked; /* source tensors whose stated digest was not compared with their
+                                  elements: opts->no_digest without opts->verify, an unknown
+                                  formula, or rules that use only a part of a tensor */
     int64_t folders; /* subdirectories of the source: files in them are not copied along */
     bool gap; /* the old target was gone for a moment: the file system cannot exchange names */
 } rsh_convert_report;
@@ -153,17 +155,23 @@ RSH_API rsh_status rsh_ckpt_convert(const char *source, const char *target,
 /* What rsh_ckpt_convert would do, for each tensor; `rule` is -1 without rules.  Pointers are
  * borrowed until the function returns. */
 typedef struct rsh_convert_step {
-    const char *name;
-    const rsh_layout *from; /* NULL: whole */
+    const char *name;       /* of the target; of a dropped tensor its own */
+    const rsh_layout *from; /* of the source, if there is one and it is not changed; NULL: whole */
     const rsh_layout *to;   /* NULL: whole */
     rsh_dtype from_dtype, to_dtype;
-    int64_t rule;        /* number of the rule that caught it */
-    const char *pattern; /* of that rule */
+    int64_t rule;        /* number of the line that made it */
+    const char *pattern; /* that line without its form */
     int line;            /* of the rule file */
-    uint64_t bytes;      /* of the source tensor */
+    uint64_t bytes;      /* of the sources */
+    int ndim;
+    const int64_t *shape;
+    int64_t nsources; /* tensors that it is made of, in the order of the line */
+    const char *const *sources;
+    bool dropped; /* the line leaves it out; `to` and to_dtype mean nothing */
 } rsh_convert_step;
 typedef int (*rsh_convert_step_fn)(void *ctx, const rsh_convert_step *step);
-/* Calls fn for each tensor, in the order of the source; a non-zero return stops, which is no error.
+/* Calls fn for each target, in the order in which it is written, and then for each tensor that is
+ * dropped; a non-zero return stops, which is no error.
  * Errors as for rsh_ckpt_convert, found before the first byte moves.  Local. */
 RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
                                        const rsh_convert_opts *opts, rsh_convert_step_fn fn,

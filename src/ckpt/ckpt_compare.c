@@ -74,7 +74,7 @@ static bool pair_all(comparing *c) {
 
 static rshi_file_tensor lie_of(const rsh_ckpt *c, int64_t i) {
     const rshi_ckpt_tensor *t = &c->tensor[i];
-    return (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part};
+    return (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part, t->view};
 }
 
 static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
