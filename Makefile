@@ -3,6 +3,7 @@
 #   make            build the library, the command and the examples into build/
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
 #   make test       build, then every test that belongs to an edit (a few minutes)
+#   make python     build the Python package into build/python: PYTHONPATH=build/python python3
 #   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
@@ -26,23 +27,27 @@ CONFIGURE = @mkdir -p $(BUILD) && \
 KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
 
 .NOTPARALLEL:
-.PHONY: all setup run test bench bigtest install clean
+.PHONY: all setup run test python bench bigtest install clean
 
 all:
 	$(SETUP) build
 	$(CONFIGURE)
 
 setup:
-	@sh tools/setup.sh build test
+	@sh tools/setup.sh build test python
 
 run: all
 	@$(BUILD)/examples/00_main
 
 test: TESTS := -DRESHARD_TESTS=ON
 test:
-	$(SETUP) build test
+	$(SETUP) build test python
 	$(CONFIGURE)
 	@ctest --preset release -j$(JOBS) --timeout 240
+
+python:
+	$(SETUP) build python
+	$(CONFIGURE) --target python reshard-command
 
 bench:
 	$(SETUP) build bench
