@@ -72,6 +72,9 @@ int py_layout_add(PyObject *module);
 int py_plan_add(PyObject *module);
 int py_array_add(PyObject *module);
 int py_move_add(PyObject *module);
+int py_comm_add(PyObject *module);
+int py_sharded_add(PyObject *module);
+int py_exec_add(PyObject *module);
 
 /* Creates a type from its spec and adds it to the module.  The result is borrowed. */
 PyTypeObject *py_type_add(PyObject *module, PyType_Spec *spec);
