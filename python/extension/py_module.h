@@ -75,6 +75,10 @@ int py_move_add(PyObject *module);
 int py_comm_add(PyObject *module);
 int py_sharded_add(PyObject *module);
 int py_exec_add(PyObject *module);
+int py_rules_add(PyObject *module);
+int py_ckpt_add(PyObject *module);
+int py_convert_add(PyObject *module);
+int py_stash_add(PyObject *module);
 
 /* Creates a type from its spec and adds it to the module.  The result is borrowed. */
 PyTypeObject *py_type_add(PyObject *module, PyType_Spec *spec);

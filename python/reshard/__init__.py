@@ -10,14 +10,23 @@
         y = x.reshard(b)
         return y.local.numpy()
     reshard.run(8, rank_main)
+
+    reshard.convert("model/", "model-4/", to="four.rules", verify=True, progress=True)
+    w = reshard.open("model/")["layers.0.mlp.up_proj.weight"][0:128, :]
+
+reshard.torch has functions for PyTorch.  docs/python.md is the manual.
 """
-from ._reshard import (Array, Comm, Exec, Layout, MismatchError, PeerError, Plan, Sharded, Transit,
-                       version as _version)
+from ._reshard import (Array, Comm, Exec, Layout, MismatchError, PeerError, Plan, Rules, Sharded, Stash, Ticket,
+                       Transit, version as _version)
+from ._checkpoints import Checkpoint, CheckpointTensor, convert, inspect, load, open, preview, save, verify
+from ._command import command
 from ._planning import digest, empty_parts, move, plan, relabel, _plan_again
 from ._ranks import join, run
 from ._tensors import empty, reshard_many, scatter, zeros
 from . import _arrays, _pictures
 
 __version__ = _version()
-__all__ = ["Array", "Comm", "Exec", "Layout", "MismatchError", "PeerError", "Plan", "Sharded", "Transit", "digest",
-           "empty", "empty_parts", "join", "move", "plan", "relabel", "reshard_many", "run", "scatter", "zeros"]
+__all__ = ["Array", "Checkpoint", "CheckpointTensor", "Comm", "Exec", "Layout", "MismatchError", "PeerError", "Plan",
+           "Rules", "Sharded", "Stash", "Ticket", "Transit", "command", "convert", "digest", "empty", "empty_parts",
+           "inspect", "join", "load", "move", "open", "plan", "preview", "relabel", "reshard_many", "run", "save",
+           "scatter", "verify", "zeros"]
