@@ -45,3 +45,10 @@ add_custom_command(OUTPUT ${python_stamp}
   DEPENDS ${python_files} VERBATIM)
 add_custom_target(reshard-python-files ALL DEPENDS ${python_stamp})
 add_custom_target(python DEPENDS reshard-python reshard-python-files)
+
+# In the build folder the library and the command are links; a wheel has the files.
+file(MAKE_DIRECTORY ${python_folder}/bin)
+file(CREATE_LINK ${PROJECT_BINARY_DIR}/reshard ${python_folder}/bin/reshard SYMBOLIC)
+if(TARGET reshard-command)
+  add_dependencies(python reshard-command)
+endif()

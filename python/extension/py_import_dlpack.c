@@ -127,18 +127,63 @@ static PyObject *ask_capsule(PyObject *method) {
     return capsule;
 }
 
-/* NumPy refuses read-only arrays and PyTorch bools; another protocol, or the caller, may know better. */
+/* Some versions of PyTorch refuse DLPack for bool and floats of 8 bits: their bytes are imported instead. */
+static PyObject *view_of_bytes(PyObject *object, rsh_dtype *dtype) {
+    PyObject *modules = PyImport_GetModuleDict(), *own = PyObject_GetAttrString(object, "dtype");
+    PyObject *torch = modules ? PyDict_GetItemString(modules, "torch") : NULL, *view = NULL;
+    bool bytes = torch && own && !py_dtype_from(own, dtype) && rsh_dtype_size(*dtype) == 1;
+    PyErr_Clear();
+    PyObject *unsigned_byte = bytes ? PyObject_GetAttrString(torch, "uint8") : NULL;
+    if (unsigned_byte) view = PyObject_CallMethod(object, "view", "O", unsigned_byte);
+    PyErr_Clear();
+    Py_XDECREF(unsigned_byte);
+    Py_XDECREF(own);
+    return view;
+}
+
+static int import_method(PyObject *object, PyObject *method, py_foreign *out) {
+    PyObject *capsule = check_object_device(object) ? NULL : ask_capsule(method);
+    if (!capsule) return -1;
+    int found = take_capsule(capsule, out);
+    Py_DECREF(capsule);
+    return found;
+}
+
+/* Raises the first error again if the bytes cannot be imported either. */
+static int import_bytes(PyObject *object, py_foreign *out) {
+    PyObject *type, *value, *trace;
+    rsh_dtype dtype;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *view = view_of_bytes(object, &dtype);
+    PyObject *method = view ? PyObject_GetAttrString(view, "__dlpack__") : NULL;
+    int found = method ? import_method(view, method, out) : -1;
+    Py_XDECREF(method);
+    Py_XDECREF(view);
+    PyErr_Clear();
+    if (found == 1) {
+        out->dtype = dtype;
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    } else
+        PyErr_Restore(type, value, trace);
+    return found;
+}
+
+/* NumPy refuses some arrays with BufferError: another protocol may know better. */
 int py_import_dlpack(PyObject *object, py_foreign *out) {
     PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
     if (!method) {
         PyErr_Clear();
         return 0;
     }
-    PyObject *capsule = check_object_device(object) ? NULL : ask_capsule(method);
+    int found = import_method(object, method, out);
     Py_DECREF(method);
-    if (!capsule) return -1;
-    int found = take_capsule(capsule, out);
-    Py_DECREF(capsule);
+    if (found < 0 && PyErr_ExceptionMatches(PyExc_BufferError)) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (found < 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) return import_bytes(object, out);
     return found;
 }
 
