@@ -23,7 +23,7 @@ const rsh_ckpt *py_ckpt_get(PyObject *object) {
 static PyObject *ckpt_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"path", "rules", NULL};
     PyObject *path = NULL, *rules_object = Py_None, *owner;
-    const rsh_rules *rules;
+    const rsh_ckpt_rules *rules;
     rsh_ckpt *c = NULL;
     rsh_status st;
     (void)type;
@@ -122,7 +122,7 @@ static PyObject *ckpt_metadata(PyObject *self, PyObject *none) {
 static PyObject *ckpt_non_tensors(PyObject *self, PyObject *none) {
     const rsh_ckpt *c = py_ckpt_get(self);
     (void)none;
-    return c ? texts(c, rsh_ckpt_nothers(c), rsh_ckpt_get_other) : NULL;
+    return c ? texts(c, rsh_ckpt_nnon_tensors(c), rsh_ckpt_get_non_tensor) : NULL;
 }
 
 static PyObject *ckpt_kind(PyObject *self, PyObject *none) {

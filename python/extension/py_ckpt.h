@@ -5,7 +5,7 @@
 #include "py_comm.h"
 
 /* Rules of a Rules object or of a file; None gives NULL.  `owner` keeps them: Py_XDECREF it. */
-int py_rules_from(PyObject *object, const rsh_rules **rules, PyObject **owner);
+int py_rules_from(PyObject *object, const rsh_ckpt_rules **rules, PyObject **owner);
 
 /* An open checkpoint, or NULL with an exception if it is closed. */
 const rsh_ckpt *py_ckpt_get(PyObject *object);

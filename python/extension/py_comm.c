@@ -317,7 +317,7 @@ static PyObject *get_engine(PyObject *self, void *none) {
 static PyObject *get_nnodes(PyObject *self, void *none) {
     (void)none;
     if (py_comm_check(get(self))) return NULL;
-    return PyLong_FromLong(rsh_comm_nodes(get(self)->c));
+    return PyLong_FromLong(rsh_comm_nnodes(get(self)->c));
 }
 
 static PyObject *comm_repr(PyObject *self) {

@@ -161,19 +161,19 @@ static PyObject *difference_object(const rsh_ckpt_difference *d) {
 static PyObject *compare(PyObject *module, PyObject *args) {
     PyObject *a_object, *b_object;
     unsigned long long mem;
-    int converted, partly, threads;
+    int converted, allow_missing, threads;
     rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
     rsh_ckpt_difference found;
     rsh_status st;
     py_progress progress = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOppKiO:_compare", &a_object, &b_object, &converted, &partly, &mem, &threads,
+    if (!PyArg_ParseTuple(args, "OOppKiO:_compare", &a_object, &b_object, &converted, &allow_missing, &mem, &threads,
                           &progress.callable))
         return NULL;
     const rsh_ckpt *a = py_ckpt_get(a_object), *b = a ? py_ckpt_get(b_object) : NULL;
     if (!b) return NULL;
     opts.converted = converted;
-    opts.partly = partly;
+    opts.allow_missing = allow_missing;
     opts.mem = mem;
     opts.threads = threads;
     if (progress.callable != Py_None) {

@@ -177,7 +177,7 @@ static rsh_status bind_pair(py_sharded *source, py_sharded *target, py_options *
     rsh_comm *c = source->comm->c;
     rsh_plan *p = NULL;
     rsh_status st = RSH_OK;
-    if (!options->nodes && !options->opts.ranks_per_node) st = rsh_plan_opts_of_comm(c, &options->opts);
+    if (!options->nodes && !options->opts.ranks_per_node) st = rsh_plan_opts_from_comm(c, &options->opts);
     if (!st) st = rsh_plan_new(rsh_sharded_layout(source->s), rsh_sharded_layout(target->s), &options->opts, &p);
     if (!st) st = bind_memory(p, c, source->s, target->s, out);
     rsh_plan_free(p);

@@ -225,7 +225,7 @@ static PyObject *layout_boxes(PyObject *self, PyObject *args, PyObject *keywords
     if (read_rank_and_part(args, keywords, "L|L:boxes", &rank, &part)) return NULL;
     box_list boxes = {PyList_New(0), rsh_layout_ndim(get(self))};
     if (!boxes.list) return NULL;
-    rsh_status st = rsh_layout_boxes(get(self), rank, part, add_box, &boxes);
+    rsh_status st = rsh_layout_each_box(get(self), rank, part, add_box, &boxes);
     if (st) py_raise(st);
     if (PyErr_Occurred()) Py_CLEAR(boxes.list);
     return boxes.list;
@@ -246,7 +246,7 @@ static PyObject *layout_ranges(PyObject *self, PyObject *args, PyObject *keyword
     PyObject *list = PyList_New(0);
     if (!list) return NULL;
     if (dim < 0) dim += rsh_layout_ndim(get(self));
-    rsh_status st = rsh_layout_index_set(get(self), rank, part, dim, add_range, list);
+    rsh_status st = rsh_layout_each_range(get(self), rank, part, dim, add_range, list);
     if (st) py_raise(st);
     if (PyErr_Occurred()) Py_CLEAR(list);
     return list;
@@ -295,7 +295,7 @@ static PyObject *layout_draw(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "i:_draw", &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
     Py_BEGIN_ALLOW_THREADS
-    st = rsh_draw_layout(get(self), (rsh_picture)form, &sink);
+    st = rsh_draw_layout(get(self), (rsh_picture_format)form, &sink);
     Py_END_ALLOW_THREADS
     return py_text_finish(&text, st);
 }

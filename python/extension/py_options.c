@@ -22,7 +22,7 @@ static int read_nodes(PyObject *value, py_options *out) {
     return 0;
 }
 
-static int read_reduce(PyObject *value, rsh_reduce *out) {
+static int read_reduce(PyObject *value, rsh_reduce_order *out) {
     const char *text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
     if (text && !strcmp(text, "in_order"))
         *out = RSH_REDUCE_IN_ORDER;

@@ -55,11 +55,11 @@ PyObject *py_plan_totals(PyObject *self, PyObject *none) {
 
 PyObject *py_plan_rank(PyObject *self, PyObject *arg) {
     long long rank = PyLong_AsLongLong(arg);
-    rsh_plan_view view;
+    rsh_rank_totals view;
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_rank(get(self), rank, &view);
+    st = rsh_plan_get_rank_totals(get(self), rank, &view);
     Py_END_ALLOW_THREADS
     if (st) return py_raise(st);
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "rank", (long long)view.rank, "bytes_sent",
@@ -149,16 +149,16 @@ static PyObject *neighbours(PyObject *self, PyObject *arg, neighbours_fn walk) {
     return finish_walk(&list, st);
 }
 
-PyObject *py_plan_sources(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_sources); }
+PyObject *py_plan_sources(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_each_source); }
 
-PyObject *py_plan_destinations(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_destinations); }
+PyObject *py_plan_destinations(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_each_destination); }
 
 PyObject *py_plan_matrix(PyObject *self, PyObject *none) {
     numbers list = {.nkey = 2, .nvalue = 1};
     rsh_status st;
     (void)none;
     Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_matrix(get(self), push_pair, &list);
+    st = rsh_plan_each_pair(get(self), push_pair, &list);
     Py_END_ALLOW_THREADS
     return finish_walk(&list, st);
 }
@@ -262,7 +262,7 @@ PyObject *py_plan_print(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Li:_print", &rank, &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
     Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_print(get(self), rank, (rsh_print)form, &sink);
+    st = rsh_plan_print(get(self), rank, (rsh_print_format)form, &sink);
     Py_END_ALLOW_THREADS
     return py_text_finish(&text, st);
 }
@@ -275,7 +275,7 @@ PyObject *py_plan_draw(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Li:_draw", &tensor, &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
     Py_BEGIN_ALLOW_THREADS
-    st = rsh_draw_plan(get(self), tensor, (rsh_picture)form, &sink);
+    st = rsh_draw_plan(get(self), tensor, (rsh_picture_format)form, &sink);
     Py_END_ALLOW_THREADS
     return py_text_finish(&text, st);
 }

@@ -5,22 +5,22 @@
 
 typedef struct py_rules {
     PyObject_HEAD
-    rsh_rules *r;   /* owned */
+    rsh_ckpt_rules *r;   /* owned */
     PyObject *text; /* owned */
 } py_rules;
 
 static PyTypeObject *rules_type;
 
 static void rules_dealloc(PyObject *self) {
-    rsh_rules_free(((py_rules *)self)->r);
+    rsh_ckpt_rules_free(((py_rules *)self)->r);
     Py_XDECREF(((py_rules *)self)->text);
     py_object_free(self);
 }
 
-static PyObject *rules_wrap(rsh_rules *r, PyObject *text) {
+static PyObject *rules_wrap(rsh_ckpt_rules *r, PyObject *text) {
     py_rules *self = py_object_new(rules_type);
     if (!self) {
-        rsh_rules_free(r);
+        rsh_ckpt_rules_free(r);
         return NULL;
     }
     self->r = r;
@@ -32,20 +32,20 @@ static PyObject *rules_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     static char *names[] = {"text", "name", NULL};
     PyObject *text;
     const char *name = "rules";
-    rsh_rules *r = NULL;
+    rsh_ckpt_rules *r = NULL;
     (void)type;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "U|s:Rules", names, &text, &name)) return NULL;
     const char *bytes = PyUnicode_AsUTF8AndSize(text, NULL);
-    if (!bytes || py_check(rsh_rules_parse(bytes, name, &r))) return NULL;
+    if (!bytes || py_check(rsh_ckpt_rules_parse(bytes, name, &r))) return NULL;
     return rules_wrap(r, text);
 }
 
 static PyObject *rules_read(PyObject *type, PyObject *path) {
     PyObject *bytes = NULL;
-    rsh_rules *r = NULL;
+    rsh_ckpt_rules *r = NULL;
     (void)type;
     if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
-    rsh_status st = rsh_rules_read(PyBytes_AsString(bytes), &r);
+    rsh_status st = rsh_ckpt_rules_read(PyBytes_AsString(bytes), &r);
     PyObject *text = st ? NULL : PyUnicode_DecodeFSDefault(PyBytes_AsString(bytes));
     PyObject *result = st ? py_raise(st) : text ? rules_wrap(r, text) : NULL;
     Py_XDECREF(text);
@@ -69,7 +69,7 @@ static PyObject *rules_layout(PyObject *self, PyObject *args, PyObject *keywords
 
 static PyObject *rules_repr(PyObject *self) { return PyUnicode_FromFormat("<reshard.Rules %R>", ((py_rules *)self)->text); }
 
-int py_rules_from(PyObject *object, const rsh_rules **rules, PyObject **owner) {
+int py_rules_from(PyObject *object, const rsh_ckpt_rules **rules, PyObject **owner) {
     *rules = NULL;
     *owner = NULL;
     if (object == Py_None) return 0;

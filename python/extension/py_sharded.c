@@ -240,7 +240,7 @@ static rsh_tensor *gather_target(const rsh_layout *l, PyObject *out) {
 
 static rsh_status gather_on(py_sharded *self, int root, const rsh_tensor *t) {
     rsh_memory whole = {t ? rsh_tensor_data(t) : NULL, t ? rsh_tensor_strides(t) : NULL};
-    return rsh_gather(self->s, root, t ? &whole : NULL);
+    return rsh_sharded_gather(self->s, root, t ? &whole : NULL);
 }
 
 static PyObject *sharded_gather(PyObject *self, PyObject *args, PyObject *keywords) {

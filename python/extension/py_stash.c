@@ -180,7 +180,7 @@ static PyObject *stash_would_cut(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Oi:would_cut", &array, &dim) || py_comm_check(self->comm)) return NULL;
     rsh_tensor *t = py_import(array, RSH_DTYPE_COUNT, false, NULL);
     if (!t) return NULL;
-    bool cut = rsh_stash_cuts(self->s, t, dim);
+    bool cut = rsh_stash_would_cut(self->s, t, dim);
     rsh_tensor_free(t);
     return PyBool_FromLong(cut);
 }

@@ -3,14 +3,14 @@
 
 #include <stdio.h>
 
-static rsh_status report_misfit(const rsh_rules *r, const rshi_ckpt_rule *rule, const char *name, rsh_status status,
+static rsh_status report_misfit(const rsh_ckpt_rules *r, const rshi_ckpt_rule *rule, const char *name, rsh_status status,
                                 const rsh_text_error *error) {
     char why[600];
     snprintf(why, sizeof why, "%s", error->sentence ? error->sentence : rsh_error_detail());
     return rshi_fail(status, "%.150s:%d: tensor \"%.150s\": %s", r->name, rule->line, name, why);
 }
 
-rsh_status rsh_ckpt_rules_layout(const rsh_rules *rules, const char *name, rsh_dtype dtype, int ndim,
+rsh_status rsh_ckpt_rules_layout(const rsh_ckpt_rules *rules, const char *name, rsh_dtype dtype, int ndim,
                                  const int64_t *shape, rsh_layout **out) {
     rsh_text_error error = {0};
     RSH_NEEDS(rules);

@@ -80,7 +80,7 @@ static void add_group(adding *w, part *p, const placed *list, int64_t first, int
 }
 
 static void list_part(adding *w, int64_t number, placed *list) {
-    const rshi_half *a = &w->s->a;
+    const rshi_grouped_side *a = &w->s->a;
     part *p = &w->part[number];
     int64_t n = a->partials, first = 0;
     *p = (part){.first_group = w->ngroups, .first_kind = w->nkinds};
@@ -96,7 +96,7 @@ static void list_part(adding *w, int64_t number, placed *list) {
 }
 
 static rsh_status list_parts(adding *w) {
-    const rshi_half *a = &w->s->a;
+    const rshi_grouped_side *a = &w->s->a;
     size_t n = (size_t)a->groups + 1, ranks = (size_t)w->s->p->nranks + 1;
     placed *list = rshi_alloc((size_t)a->partials, sizeof *list);
     w->part = rshi_alloc((size_t)a->parts + 1, sizeof *w->part);
@@ -173,7 +173,7 @@ static int64_t common_slice(adding *w, int64_t number, int64_t n, int64_t i) {
     rshi_sums *s = w->s;
     int64_t sum = 0;
     for (int64_t c = s->a.first_cell[number]; c < s->a.first_cell[number + 1]; c++) {
-        const rshi_stripe *cell = rshi_half_cell(&s->a, c);
+        const rshi_stripe *cell = rshi_grouped_side_cell(&s->a, c);
         rshi_clip slice = {cell, -1, 0, 0};
         if (s->ndim) slice = rshi_cell_slice(s->ndim, cell, n, i);
         else if (i) continue; /* a single element is the first one's */
@@ -188,20 +188,20 @@ static int64_t slice_size(const adding *w, int64_t number, int64_t n, int64_t i)
     const rshi_sums *s = w->s;
     int64_t sum = 0;
     for (int64_t c = s->a.first_cell[number]; c < s->a.first_cell[number + 1]; c++) {
-        rshi_clip slice = {rshi_half_cell(&s->a, c), -1, 0, 0};
+        rshi_clip slice = {rshi_grouped_side_cell(&s->a, c), -1, 0, 0};
         if (s->ndim) slice = rshi_cell_slice(s->ndim, slice.set, n, i);
         sum += s->ndim ? rshi_clip_size(s->ndim, &slice) : i == 0;
     }
     return sum;
 }
 
-static bool is_sliced(const rshi_sums *s, int64_t target) { return s->ndim && rshi_half_holders(&s->b, target) > 1; }
+static bool is_sliced(const rshi_sums *s, int64_t target) { return s->ndim && rshi_grouped_side_holders(&s->b, target) > 1; }
 
 /* Elements that holder i of a target combines. */
 static int64_t owned(const rshi_sums *s, int64_t target, int64_t i) {
-    int64_t wanted = target / s->b.partials, k = rshi_half_holders(&s->b, target), n = 0;
+    int64_t wanted = target / s->b.partials, k = rshi_grouped_side_holders(&s->b, target), n = 0;
     for (int64_t c = s->b.first_cell[wanted]; c < s->b.first_cell[wanted + 1]; c++) {
-        rshi_clip slice = rshi_cell_slice(s->ndim, rshi_half_cell(&s->b, c), k, i);
+        rshi_clip slice = rshi_cell_slice(s->ndim, rshi_grouped_side_cell(&s->b, c), k, i);
         n += rshi_clip_size(s->ndim, &slice);
     }
     return n;
@@ -213,9 +213,9 @@ static rsh_status list_clips(rshi_sums *s, int64_t q) {
     for (int64_t h = s->b.first_held[q]; h < s->b.first_held[q + 1]; h++) {
         int64_t target = s->b.held[h].group, wanted = target / s->b.partials;
         for (int64_t c = s->b.first_cell[wanted]; c < s->b.first_cell[wanted + 1]; c++) {
-            rshi_clip clip = {rshi_half_cell(&s->b, c), -1, 0, 0};
+            rshi_clip clip = {rshi_grouped_side_cell(&s->b, c), -1, 0, 0};
             if (is_sliced(s, target))
-                clip = rshi_cell_slice(s->ndim, clip.set, rshi_half_holders(&s->b, target), s->b.held[h].index);
+                clip = rshi_cell_slice(s->ndim, clip.set, rshi_grouped_side_holders(&s->b, target), s->b.held[h].index);
             RSH_TRY(RSHI_GROW(s->clip, s->nclips + 1, &s->clips_room));
             s->clip[s->nclips++] = clip;
         }
@@ -341,7 +341,7 @@ static void take_near(adding *w, int64_t i, int64_t j, int64_t from, int64_t byt
 
 static rsh_status pass_on(adding *w, int64_t i, int64_t j, int64_t node) {
     rshi_sums *s = w->s;
-    int64_t target = s->targets.member[i].group, k = rshi_half_holders(&s->b, target), far = 0;
+    int64_t target = s->targets.member[i].group, k = rshi_grouped_side_holders(&s->b, target), far = 0;
     if (!is_sliced(s, target)) return RSH_OK;
     for (int64_t h = 0; h < k && !s->given_up; h++) {
         int64_t owner = s->b.holder[s->b.first_holder[target] + h], bytes = owned(s, target, h) * s->out_size;

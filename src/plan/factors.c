@@ -263,7 +263,7 @@ static rsh_status count_sources(const factors *f, int64_t d, int64_t own, int64_
     return RSH_OK;
 }
 
-rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v) {
+rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_rank_totals *v) {
     const rsh_layout *from = p->pair[0].from, *to = p->pair[0].to;
     int64_t s = rshi_layout_position(from, rank), d = rshi_layout_position(to, rank), size = p->pair[0].wire_size,
             own = 0;

@@ -46,7 +46,7 @@ static int64_t node_of(const rshi_sums *s, int64_t q) { return s->nodes ? rshi_p
 static int64_t slice_size(const gathering *g, int64_t i) {
     int64_t n = 0;
     for (int64_t c = 0; c < g->ncells; c++) {
-        rshi_clip slice = rshi_cell_slice(g->s->ndim, rshi_half_cell(&g->s->b, g->first_cell + c), g->k, i);
+        rshi_clip slice = rshi_cell_slice(g->s->ndim, rshi_grouped_side_cell(&g->s->b, g->first_cell + c), g->k, i);
         n += rshi_clip_size(g->s->ndim, &slice);
     }
     return n;
@@ -80,7 +80,7 @@ static int64_t count_row(const gathering *g, const rshi_stripe *a, const rshi_st
 
 /* Does the rank serve another, which is on another node, with source group `source`? */
 static bool serves(const rshi_sums *s, int64_t rank, int64_t source, int64_t to) {
-    int64_t k = rshi_half_holders(&s->a, source);
+    int64_t k = rshi_grouped_side_holders(&s->a, source);
     const int64_t *list = s->a.holder + s->a.first_holder[source];
     for (int64_t i = 0; i < k && k > 1; i++)
         if (node_of(s, list[i]) == node_of(s, to)) return false;
@@ -89,11 +89,11 @@ static bool serves(const rshi_sums *s, int64_t rank, int64_t source, int64_t to)
 
 /* Does the source group have anything of what holder j of the target takes? */
 static bool meets_slice(const rshi_sums *s, int64_t source, int64_t target, int64_t j) {
-    int64_t part = source / s->a.partials, wanted = target / s->b.partials, k = rshi_half_holders(&s->b, target);
+    int64_t part = source / s->a.partials, wanted = target / s->b.partials, k = rshi_grouped_side_holders(&s->b, target);
     for (int64_t c = s->b.first_cell[wanted]; c < s->b.first_cell[wanted + 1]; c++) {
-        rshi_clip slice = rshi_cell_slice(s->ndim, rshi_half_cell(&s->b, c), k, j);
+        rshi_clip slice = rshi_cell_slice(s->ndim, rshi_grouped_side_cell(&s->b, c), k, j);
         for (int64_t i = s->a.first_cell[part]; i < s->a.first_cell[part + 1]; i++)
-            if (rshi_clip_common(s->ndim, rshi_half_cell(&s->a, i), &slice)) return true;
+            if (rshi_clip_common(s->ndim, rshi_grouped_side_cell(&s->a, i), &slice)) return true;
     }
     return false;
 }
@@ -108,9 +108,9 @@ static int64_t count_both(const gathering *g, int64_t rank) {
     rshi_sums *s = g->s;
     int64_t held = s->a.first_held[rank], n = 0;
     if (held == s->a.first_held[rank + 1]) return 0;
-    int64_t source = s->a.held[held].group, part = source / s->a.partials, k = rshi_half_holders(&s->a, source),
+    int64_t source = s->a.held[held].group, part = source / s->a.partials, k = rshi_grouped_side_holders(&s->a, source),
             cells = s->a.first_cell[part + 1] - s->a.first_cell[part];
-    const rshi_stripe *a = rshi_half_cell(&s->a, s->a.first_cell[part]), *b = rshi_half_cell(&s->b, g->first_cell);
+    const rshi_stripe *a = rshi_grouped_side_cell(&s->a, s->a.first_cell[part]), *b = rshi_grouped_side_cell(&s->b, g->first_cell);
     if (!cells) return 0;
     if (k == 1 && cells == 1 && g->ncells == 1 && is_one_block(s->ndim, a) && is_one_block(s->ndim, b))
         return count_row(g, a, b);
@@ -173,7 +173,7 @@ static rsh_status add_owner(gathering *g, int64_t i, int64_t size) {
 static rsh_status add_gather(rshi_sums *s, int64_t target, pairs *list) {
     int64_t part = target / s->b.partials;
     rsh_status st = RSH_OK;
-    gathering g = {s, target, rshi_half_holders(&s->b, target), s->b.first_cell[part], 0, NULL, 0, 0, list};
+    gathering g = {s, target, rshi_grouped_side_holders(&s->b, target), s->b.first_cell[part], 0, NULL, 0, 0, list};
     g.ncells = s->b.first_cell[part + 1] - g.first_cell;
     if (!g.ncells || g.k < 2) return RSH_OK;
     g.by_node = rshi_alloc((size_t)g.k, sizeof *g.by_node);

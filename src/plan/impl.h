@@ -34,7 +34,7 @@ struct rsh_plan {
     int64_t *node_of; /* owned, NULL unless given */
     int64_t nnode_of, ranks_per_node;
     int64_t *by_node; /* owned, only beside node_of: ordinals of ranks by node, then ascending */
-    rsh_reduce reduce;
+    rsh_reduce_order reduce;
     bool messages;
     bool has_ceiling; /* is `ceiling` a limit on the scratch of a rank? */
     int64_t ceiling;
@@ -439,7 +439,7 @@ rsh_status rshi_plan_count_pairs(const rsh_plan *p, const int64_t *same, rshi_pr
                                  int64_t *pairs);
 /* By whichever of these is cheapest. */
 rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t);
-rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_plan_view *v);
+rsh_status rshi_view_by_factors(const rsh_plan *p, int64_t rank, rsh_rank_totals *v);
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
 rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes);

@@ -36,7 +36,7 @@ int64_t rshi_clip_size(int ndim, const rshi_clip *c) {
 static int64_t common(const rshi_sums *s, int64_t source, const rshi_clip *clip, int64_t n) {
     int64_t part = source / s->a.partials, sum = 0;
     for (int64_t i = s->a.first_cell[part]; i < s->a.first_cell[part + 1]; i++)
-        for (int64_t j = 0; j < n; j++) sum += rshi_clip_common(s->ndim, rshi_half_cell(&s->a, i), &clip[j]);
+        for (int64_t j = 0; j < n; j++) sum += rshi_clip_common(s->ndim, rshi_grouped_side_cell(&s->a, i), &clip[j]);
     return sum;
 }
 
@@ -48,7 +48,7 @@ static int by_group(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_half *side, rshi_list *list) {
+rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_grouped_side *side, rshi_list *list) {
     bool in_order = true;
     list->n = 0;
     for (int64_t i = 0; i < s->crew.n; i++) {
@@ -82,7 +82,7 @@ static rsh_status add_clip(rshi_sums *s, rshi_clip c) {
 }
 
 static bool is_sliced(const rshi_sums *s, int64_t target) {
-    return s->ndim && s->pair->reduce && rshi_half_holders(&s->b, target) > 1;
+    return s->ndim && s->pair->reduce && rshi_grouped_side_holders(&s->b, target) > 1;
 }
 
 /* What member i of `targets`, number `number` of its group on this node, fetches for its group: all cells, its slice of
@@ -92,9 +92,9 @@ static rsh_status add_fetched(rshi_sums *s, int64_t i, int64_t number, int64_t c
     int64_t part = m->group / s->b.partials, at = s->cut_of[i];
     bool sliced = is_sliced(s, m->group);
     for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
-        const rshi_stripe *cell = rshi_half_cell(&s->b, c);
+        const rshi_stripe *cell = rshi_grouped_side_cell(&s->b, c);
         rshi_clip clip = {cell, -1, 0, 0};
-        if (sliced) clip = rshi_cell_slice(s->ndim, cell, rshi_half_holders(&s->b, m->group), m->index);
+        if (sliced) clip = rshi_cell_slice(s->ndim, cell, rshi_grouped_side_holders(&s->b, m->group), m->index);
         if (at >= 0) {
             clip.dim = longest_dim(s->ndim, cell);
             clip.lo = s->at[at + number], clip.hi = s->at[at + number + 1];
@@ -127,7 +127,7 @@ static void give(rshi_sums *s, int64_t i, int64_t j, const rshi_member *target, 
 /* What would have been fetched from afar, and by turn from which holder, is not. */
 static void take_off(rshi_sums *s, int64_t source, int64_t turn, int64_t n) {
     if (s->looks) return;
-    int64_t k = rshi_half_holders(&s->a, source);
+    int64_t k = rshi_grouped_side_holders(&s->a, source);
     s->sent[s->a.holder[s->a.first_holder[source] + turn % k]] -= n * s->size;
 }
 
@@ -170,7 +170,7 @@ static rsh_status add_near_box(void *ctx, int64_t box) {
     looking *w = ctx;
     rshi_sums *s = w->s;
     if (s->tick[box] != s->node) return RSH_OK;
-    int64_t n = rshi_clip_common(s->ndim, rshi_half_cell(&s->a, s->a.first_cell[box]), w->clip);
+    int64_t n = rshi_clip_common(s->ndim, rshi_grouped_side_cell(&s->a, s->a.first_cell[box]), w->clip);
     return add_shared(s, s->begins[box], n);
 }
 
@@ -230,7 +230,7 @@ static rsh_status list_near(rshi_sums *s, const rshi_stripe *cell, int dim, int6
     for (int64_t x = 0; x < s->sources.n; x = rshi_sums_group_end(&s->sources, x)) {
         int64_t part = s->sources.member[x].group / s->a.partials;
         for (int64_t i = s->a.first_cell[part]; i < s->a.first_cell[part + 1]; i++) {
-            const rshi_stripe *a = rshi_half_cell(&s->a, i);
+            const rshi_stripe *a = rshi_grouped_side_cell(&s->a, i);
             rshi_clip whole = {cell, -1, 0, 0};
             int64_t both = rshi_clip_common(s->ndim, a, &whole);
             if (!both) continue;
@@ -247,7 +247,7 @@ static rsh_status cut_cells(rshi_sums *s, int64_t i, int64_t count) {
     int64_t part = s->targets.member[i].group / s->b.partials, n;
     for (int64_t m = i; m < i + count; m++) s->cut_of[m] = s->nat;
     for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
-        const rshi_stripe *cell = rshi_half_cell(&s->b, c);
+        const rshi_stripe *cell = rshi_grouped_side_cell(&s->b, c);
         int dim = longest_dim(s->ndim, cell);
         int64_t across = 1;
         for (int d = 0; d < s->ndim; d++)
@@ -291,7 +291,7 @@ static rsh_status add_relayed(rshi_sums *s, int64_t i, int64_t j) {
     }
     s->nclips = 0;
     for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++)
-        RSH_TRY(add_clip(s, (rshi_clip){rshi_half_cell(&s->b, c), -1, 0, 0}));
+        RSH_TRY(add_clip(s, (rshi_clip){rshi_grouped_side_cell(&s->b, c), -1, 0, 0}));
     RSH_TRY(list_shared(s, target));
     for (int64_t k = 0; k < s->nshared; k++)
         for (int64_t m = i; m < j; m++)
@@ -311,9 +311,9 @@ static rsh_status look_at(void *ctx, int64_t box) {
     looking *w = ctx;
     rshi_sums *s = w->s;
     if (s->tick[box] == s->node) return RSH_OK; /* near */
-    int64_t n = rshi_clip_common(s->ndim, rshi_half_cell(&s->a, s->a.first_cell[box]), w->clip);
+    int64_t n = rshi_clip_common(s->ndim, rshi_grouped_side_cell(&s->a, s->a.first_cell[box]), w->clip);
     if (!n) return RSH_OK;
-    int64_t from = s->a.holder[s->a.first_holder[box] + w->turn % rshi_half_holders(&s->a, box)];
+    int64_t from = s->a.holder[s->a.first_holder[box] + w->turn % rshi_grouped_side_holders(&s->a, box)];
     s->sent[from] += n * s->size;
     s->t->messages += s->heard[from] != w->rank + 1;
     s->heard[from] = w->rank + 1;
@@ -408,12 +408,12 @@ static rsh_status node_room(rshi_sums *s) {
 
 /* Owners of a result pass their slices on to the other ranks of the node. */
 static void mark_slices(rshi_sums *s, int64_t i, int64_t j) {
-    int64_t target = s->targets.member[i].group, part = target / s->b.partials, k = rshi_half_holders(&s->b, target);
+    int64_t target = s->targets.member[i].group, part = target / s->b.partials, k = rshi_grouped_side_holders(&s->b, target);
     if (!is_sliced(s, target)) return;
     for (int64_t m = i; m < j; m++) {
         int64_t n = 0;
         for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
-            rshi_clip slice = rshi_cell_slice(s->ndim, rshi_half_cell(&s->b, c), k, s->targets.member[m].index);
+            rshi_clip slice = rshi_cell_slice(s->ndim, rshi_grouped_side_cell(&s->b, c), k, s->targets.member[m].index);
             n += rshi_clip_size(s->ndim, &slice);
         }
         for (int64_t to = i; to < j && n; to++)

@@ -32,7 +32,7 @@ typedef struct rshi_list {
 typedef struct rshi_sums {
     const rsh_plan *p;
     const rshi_pair *pair;
-    rshi_half a, b;
+    rshi_grouped_side a, b;
     int ndim;
     bool nodes;  /* there are several */
     bool relays; /* what several ranks of a node want enters it once */
@@ -79,7 +79,7 @@ typedef struct rshi_sums {
 rsh_status rshi_sums_add_node(rshi_sums *s);
 /* The holders of a half's groups that are on the node at hand, by group, then index; and where
  * those of the group that begins at i end. */
-rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_half *side, rshi_list *list);
+rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_grouped_side *side, rshi_list *list);
 int64_t rshi_sums_group_end(const rshi_list *list, int64_t i);
 /* All of a pair that nodes combine first. */
 rsh_status rshi_sums_by_node(rshi_sums *s);

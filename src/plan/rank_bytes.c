@@ -20,7 +20,7 @@ void rshi_rank_bytes_free(rshi_rank_bytes *b) {
 
 static rsh_status add_views(const rsh_plan *p, rshi_rank_bytes *b) {
     for (int64_t q = 0; q < p->nranks; q++) {
-        rsh_plan_view v = {0};
+        rsh_rank_totals v = {0};
         RSH_TRY(rshi_view_by_factors(p, p->rank[q], &v));
         b->sent[q] = v.bytes_sent;
         b->received[q] = v.bytes_received;
@@ -56,7 +56,7 @@ static rsh_status fill(const rsh_plan *p, rshi_rank_bytes *b) {
     if (done) return RSH_OK;
     rshi_rank_bytes_free(b); /* it may have the sums of some tensors */
     RSH_TRY(rshi_rank_bytes_new(p, b));
-    return rshi_plan_factorises(p) ? add_views(p, b) : rsh_plan_matrix(p, add_entry, &(adding){p, b});
+    return rshi_plan_factorises(p) ? add_views(p, b) : rsh_plan_each_pair(p, add_entry, &(adding){p, b});
 }
 
 rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, void *ctx) {

@@ -11,14 +11,14 @@
 
 static bool fits(const rsh_plan *p, const rshi_pair *pair) {
     if (pair->slice || pair->spread || (pair->by_node && p->adjoint)) return false;
-    return rshi_half_fits(pair->from) && rshi_half_fits(pair->to);
+    return rshi_grouped_side_fits(pair->from) && rshi_grouped_side_fits(pair->to);
 }
 
 /* ---- making and freeing ---- */
 
 static void sums_free(rshi_sums *s) {
-    rshi_half_free(&s->a);
-    rshi_half_free(&s->b);
+    rshi_grouped_side_free(&s->a);
+    rshi_grouped_side_free(&s->b);
     rshi_encounter_free(s->meeting);
     rshi_free(s->sent);
     rshi_free(s->received);
@@ -85,8 +85,8 @@ static rsh_status sums_init(rshi_sums *s, const rsh_plan *p, const rshi_pair *pa
     s->w = w;
     s->out_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     if (p->adjoint) s->size = s->out_size;
-    RSH_TRY(rshi_half_make(p, pair->from, false, w, &s->a));
-    RSH_TRY(rshi_half_make(p, pair->to, pair->fill_others, w, &s->b));
+    RSH_TRY(rshi_grouped_side_make(p, pair->from, false, w, &s->a));
+    RSH_TRY(rshi_grouped_side_make(p, pair->to, pair->fill_others, w, &s->b));
     choose_ways(s);
     RSH_TRY(sums_room(s));
     return rshi_encounter_new(s->flips ? &s->b : &s->a, &s->meeting);
@@ -113,7 +113,7 @@ static rsh_status add_nodes(rshi_sums *s) {
 /* ---- messages from the sources' side ---- */
 
 static rsh_status count_flipped(rshi_sums *s) {
-    const rshi_half *a = &s->a, *b = &s->b;
+    const rshi_grouped_side *a = &s->a, *b = &s->b;
     int64_t each = b->most_holders * (s->pair->keep ? a->partials : s->pair->contributions);
     if (!s->pair->keep && !s->pair->fill_others) each *= b->partials;
     for (int64_t part = 0; part < a->parts; part++) {
@@ -122,7 +122,7 @@ static rsh_status count_flipped(rshi_sums *s) {
         if (!n) continue;
         RSH_TRY(RSHI_GROW(s->clip, n, &s->clips_room));
         for (int64_t c = 0; c < n; c++)
-            s->clip[c] = (rshi_clip){rshi_half_cell(a, a->first_cell[part] + c), -1, 0, 0};
+            s->clip[c] = (rshi_clip){rshi_grouped_side_cell(a, a->first_cell[part] + c), -1, 0, 0};
         RSH_TRY(rshi_encounter_count(s->meeting, s->clip, n, &met));
         s->t->messages += met * each;
     }
@@ -159,7 +159,7 @@ static void add_even(rshi_sums *s, int64_t weight) {
 static void measure_weights(const rshi_sums *s, rshi_measure *m) {
     for (int64_t part = 0; part < s->b.parts; part++)
         for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
-            rshi_clip cell = {rshi_half_cell(&s->b, c), -1, 0, 0};
+            rshi_clip cell = {rshi_grouped_side_cell(&s->b, c), -1, 0, 0};
             for (int64_t i = 0; i < (s->pair->keep ? s->b.partials : 1); i++)
                 rshi_measure_add(m, i, &cell, weight_of(s, part, i));
         }
@@ -190,7 +190,7 @@ static void add_measured(rshi_sums *s, const rshi_measure *m) {
             for (int64_t j = 0; j < k && s->a.size[part]; j++) {
                 int64_t n = 0;
                 for (int64_t c = s->a.first_cell[part]; c < s->a.first_cell[part + 1]; c++)
-                    n += rshi_measure_of(m, (s->pair->keep ? i * k : 0) + j, rshi_half_cell(&s->a, c));
+                    n += rshi_measure_of(m, (s->pair->keep ? i * k : 0) + j, rshi_grouped_side_cell(&s->a, c));
                 s->sent[s->a.holder[s->a.first_holder[part * s->a.partials + i] + j]] += n * s->size;
             }
 }
