@@ -27,11 +27,6 @@ RSH_API rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_
 RSH_API rsh_status rsh_ckpt_rules_read(const char *path, rsh_ckpt_rules **out);
 /* Frees the rules.  No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_rules_free(rsh_ckpt_rules *r);
-/* The layout that the first rule which matches `name` gives a tensor of this dtype and shape.  The
- * caller frees *out.
- * RSH_EKEY if no rule matches; otherwise as rsh_form_fill, naming the rule's line.  Local. */
-RSH_API rsh_status rsh_ckpt_rules_layout(const rsh_ckpt_rules *rules, const char *name, rsh_dtype dtype,
-                                         int ndim, const int64_t *shape, rsh_layout **out);
 
 /* ---- reading ---- */
 
@@ -84,7 +79,7 @@ RSH_API rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **
  * RSH_EINDEX if there is no such thing.  Local. */
 RSH_API int64_t rsh_ckpt_nnon_tensors(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const char **name,
-                                      const char **what);
+                                           const char **what);
 
 /* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first
  * element, to->strides those of the box's dims (NULL: dense and row-major).  Elements are not
@@ -158,8 +153,8 @@ typedef int (*rsh_convert_step_fn)(void *ctx, const rsh_convert_step *step);
 /* Calls fn for each tensor, in the order of the source; a non-zero return stops, which is no error.
  * Errors as for rsh_ckpt_convert, found before the first byte moves.  Local. */
 RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
-                                       const rsh_convert_opts *opts, rsh_convert_step_fn fn, void *ctx,
-                                       rsh_convert_report *report);
+                                       const rsh_convert_opts *opts, rsh_convert_step_fn fn,
+                                       void *ctx, rsh_convert_report *report);
 
 /* ---- in a program: sharded tensors to files and back ---- */
 
@@ -222,7 +217,7 @@ typedef struct rsh_ckpt_difference {
 typedef struct rsh_compare_opts {
     size_t struct_size;       /* sizeof(rsh_compare_opts) */
     bool converted;           /* convert the elements of a to the dtypes of b first */
-    bool partly;              /* tensors that only a has are no difference */
+    bool allow_missing;       /* tensors that only a has are no difference */
     uint64_t mem;             /* most bytes of buffers; 0: 256 MiB */
     int threads;              /* 0: by the machine */
     rsh_progress_fn progress; /* is told bytes; may be NULL */

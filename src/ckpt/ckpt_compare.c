@@ -11,7 +11,7 @@ typedef struct comparing {
     const rsh_ckpt *a, *b;
     int64_t *pair; /* tensor of a, tensor of b */
     int64_t n;
-    bool converted, partly;
+    bool converted, allow_missing;
     rsh_ckpt_difference *out;
 } comparing;
 
@@ -108,7 +108,8 @@ static void tell(comparing *c, const rshi_job *j) {
 
 static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
     rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
-    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    rshi_job j = {
+        .source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
     j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
     j.threads = o->threads;
     j.progress = o->progress;

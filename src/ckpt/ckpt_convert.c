@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +16,8 @@ typedef struct converting {
     rsh_ckpt *source;
     rshi_target target;
     rshi_ckpt_partial partial;
-    bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
+    bool has_partial, fresh; /* fresh: the place of work is new */
+    bool damaged;            /* elements of the source do not have the digest that it states */
     rshi_job job;
     bool *kept;         /* of each window: was it written by an earlier run, and is right? */
     rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
@@ -27,12 +26,10 @@ typedef struct converting {
 } converting;
 
 static void convert_free(converting *c) {
-    bool idle = c->fresh && !c->job.bytes_written; /* nothing to go on with */
     rshi_job_free(&c->job);
     rshi_free(c->kept);
     rshi_free(c->claims);
     rshi_free(c->sums);
-    if (c->has_partial && idle) rshi_partial_discard(&c->partial);
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
@@ -53,37 +50,6 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
     RSH_REQUIRE(!out->mem || out->mem >= LEAST_MEM, RSH_EVALUE, "%" PRIu64 " bytes of memory; at least %" PRIu64,
                 out->mem, LEAST_MEM);
-    return RSH_OK;
-}
-
-/* The path of what is at `path`, or, if there is nothing, of the directory it would be in with its name behind. */
-static bool real_path(const char *path, char out[PATH_MAX]) {
-    char copy[PATH_MAX], *slash;
-    if (realpath(path, out)) return true;
-    if (strlen(path) >= sizeof copy) return false;
-    strcpy(copy, path);
-    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = 0;
-    slash = strrchr(copy, '/');
-    const char *name = slash ? slash + 1 : copy;
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - copy) + 1 : 1, slash ? copy : ".");
-    if (!realpath(parent, out) || strlen(out) + strlen(name) + 2 > PATH_MAX) return false;
-    strcat(out, "/");
-    strcat(out, name);
-    return true;
-}
-
-static bool contains(const char *a, const char *b) {
-    size_t n = strlen(a);
-    return !strncmp(a, b, n) && (!b[n] || b[n] == '/');
-}
-
-static rsh_status check_apart(const char *source, const char *target) {
-    char a[PATH_MAX], b[PATH_MAX];
-    if (!real_path(source, a)) return rshi_io_fail(source);
-    if (!real_path(target, b)) return rshi_io_fail(target);
-    RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another",
-                source, target);
     return RSH_OK;
 }
 
@@ -124,7 +90,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_NEEDS(target);
     RSH_TRY(take_opts(opts, &c->opts));
     RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->source));
-    RSH_TRY(check_apart(source, target));
+    RSH_TRY(rshi_check_apart(c->source, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
     RSH_TRY(check_bytes(c));
@@ -250,6 +216,27 @@ static void fill_report(converting *c) {
     c->report.gap = c->partial.gap;
 }
 
+/* ---- after a failure ---- */
+
+/* Can a later run go on with what was done? */
+static bool is_useful(const converting *c) {
+    bool idle = c->fresh && !c->job.bytes_written;
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    bool changed = check_source(c) != RSH_OK;
+    rshi_set_detail(why);
+    return !idle && !c->opts.no_digest && !c->damaged && !changed;
+}
+
+/* What is of no use is removed; the sentence of the error says what is left. */
+static void leave(converting *c) {
+    if (!c->has_partial || c->partial.published) return;
+    if (is_useful(c))
+        rshi_partial_keep(&c->partial);
+    else
+        rshi_partial_abandon(&c->partial);
+}
+
 /* ---- all of it ---- */
 
 static rsh_status move_all(converting *c, const char *target) {
@@ -275,7 +262,6 @@ static rsh_status convert(converting *c, const char *target) {
     set_up_job(c);
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));
-    c->fresh = false;
     RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
     fill_report(c);
     return RSH_OK;
@@ -310,15 +296,15 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
                             rsh_convert_report *report) {
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
-    if (!st) st = convert(&c, target);
+    if (!st && (st = convert(&c, target))) leave(&c);
     if (!st && c.opts.verify) st = verify(&c, target);
     if (!st && report) *report = c.report;
     convert_free(&c);
     return st;
 }
 
-rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts, rsh_convert_step_fn fn,
-                               void *ctx, rsh_convert_report *report) {
+rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts,
+                               rsh_convert_step_fn fn, void *ctx, rsh_convert_report *report) {
     RSH_NEEDS(fn);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);

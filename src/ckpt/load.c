@@ -181,7 +181,8 @@ static rsh_status load_batch(loading *l) {
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = spread(l, &b);
     for (int64_t i = l->first; i < l->first + l->nbatch && !st; i++)
-        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++) rsh_tensor_bump_version(rsh_sharded_part(l->to[i], k));
+        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++)
+            rsh_tensor_bump_version(rsh_sharded_part(l->to[i], k));
     l->stats.most_scratch = (uint64_t)rshi_max((int64_t)l->stats.most_scratch, l->bytes);
     free_binding(&b);
     rsh_sharded_free(memory);

@@ -143,8 +143,34 @@ rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
 }
 
 rsh_status rshi_partial_discard(rshi_ckpt_partial *p) {
+    rshi_fds_free(&p->fds); /* removing a directory needs a descriptor, and there may be none left */
     RSH_TRY(rshi_partial_put_back(p));
     return rshi_remove(p->home);
+}
+
+/* Adds to the error at hand. */
+static void add_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void add_detail(const char *format, ...) {
+    char first[RSHI_DETAIL_BYTES], more[450], all[RSHI_DETAIL_BYTES];
+    va_list list;
+    snprintf(first, sizeof first, "%s", rsh_error_detail());
+    va_start(list, format);
+    vsnprintf(more, sizeof more, format, list);
+    va_end(list);
+    snprintf(all, sizeof all, "%.*s; %s", RSHI_DETAIL_BYTES - 460, first, more);
+    rshi_set_detail(all);
+}
+
+void rshi_partial_abandon(rshi_ckpt_partial *p) {
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    rsh_status st = rshi_partial_discard(p);
+    rshi_set_detail(why);
+    if (st) add_detail("%.300s is left and could not be removed", p->home);
+}
+
+void rshi_partial_keep(const rshi_ckpt_partial *p) {
+    add_detail("%.300s has what was done: --resume goes on from there", p->home);
 }
 
 /* The old one moves aside first; between the two renames nobody finds anything. */
@@ -188,6 +214,13 @@ static rsh_status clear(rshi_ckpt_partial *p) {
     return st ? st : rshi_remove(p->home);
 }
 
+/* An error after the target has its name: the result is there, whatever the caller's status says. */
+static rsh_status tell_complete(const rshi_ckpt_partial *p, const char *failed, const char *advice) {
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    return rshi_fail(RSH_EIO, "%.300s is complete, but %s failed: %.400s; %s", p->target, failed, why, advice);
+}
+
 rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
     struct stat s;
     if (!p->published) {
@@ -195,7 +228,10 @@ rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
         RSH_TRY(rshi_journal_publishing(p, (uint64_t)s.st_ino));
         RSH_TRY(appear(p, force));
         p->published = true;
-        RSH_TRY(flush_path(p->parent, O_DIRECTORY));
+        if (flush_path(p->parent, O_DIRECTORY))
+            return tell_complete(p, "syncing its directory", "a power failure could still undo it: run \"sync\"");
     }
-    return clear(p);
+    char advice[400];
+    snprintf(advice, sizeof advice, "remove %.300s", p->home);
+    return clear(p) ? tell_complete(p, "cleaning up", advice) : RSH_OK;
 }

@@ -247,9 +247,8 @@ static bool differentiable(rsh_dtype d) { return d == RSH_F32 || d == RSH_F64; }
 
 static rsh_status apply(rsh_value *v, const card *k, const crossing *c, rsh_value **out) {
     bool records = k->has.requires_grad && k->asks.enabled, in_target = rsh_mesh_comm(c->to.mesh);
-    static const rsh_grad_apply_opts as_it_is;
-    rsh_grad_apply_opts as = as_it_is;
-    if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.reading = &rshi_dtensor_reading, as.what = c->to.mesh;
+    rsh_grad_apply_opts as = RSH_GRAD_APPLY_OPTS_INIT;
+    if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.kind = &rshi_dtensor_kind, as.kind_data = c->to.mesh;
     rsh_value *in = rsh_value_hold(v), *made = NULL;
     rsh_status st = RSH_OK;
     if (records && !differentiable(rsh_layout_dtype(c->to.here)))

@@ -86,16 +86,8 @@ rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, const 
                         const char *const *names, rsh_mesh **out) {
     RSH_NEEDS(parent);
     rsh_mesh *m = NULL;
-    rsh_status st = ranks && out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_new: %s is NULL", out ? "ranks" : "out");
-    if (!st) st = rshi_mesh_handle(parent, ndim, shape, ranks, names, &m);
-    return finish(parent, st, m, out);
-}
-
-rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, NULL, const char *const *names, rsh_mesh **out) {
-    RSH_NEEDS(parent);
-    rsh_mesh *m = NULL;
     rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_new: out is NULL");
-    if (!st) st = rshi_mesh_handle(parent, ndim, shape, NULL, names, &m);
+    if (!st) st = rshi_mesh_handle(parent, ndim, shape, ranks, names, &m);
     return finish(parent, st, m, out);
 }
 

@@ -195,7 +195,9 @@ static int64_t slice_size(const adding *w, int64_t number, int64_t n, int64_t i)
     return sum;
 }
 
-static bool is_sliced(const rshi_sums *s, int64_t target) { return s->ndim && rshi_grouped_side_holders(&s->b, target) > 1; }
+static bool is_sliced(const rshi_sums *s, int64_t target) {
+    return s->ndim && rshi_grouped_side_holders(&s->b, target) > 1;
+}
 
 /* Elements that holder i of a target combines. */
 static int64_t owned(const rshi_sums *s, int64_t target, int64_t i) {

@@ -89,7 +89,8 @@ static bool serves(const rshi_sums *s, int64_t rank, int64_t source, int64_t to)
 
 /* Does the source group have anything of what holder j of the target takes? */
 static bool meets_slice(const rshi_sums *s, int64_t source, int64_t target, int64_t j) {
-    int64_t part = source / s->a.partials, wanted = target / s->b.partials, k = rshi_grouped_side_holders(&s->b, target);
+    int64_t part = source / s->a.partials, wanted = target / s->b.partials,
+            k = rshi_grouped_side_holders(&s->b, target);
     for (int64_t c = s->b.first_cell[wanted]; c < s->b.first_cell[wanted + 1]; c++) {
         rshi_clip slice = rshi_cell_slice(s->ndim, rshi_grouped_side_cell(&s->b, c), k, j);
         for (int64_t i = s->a.first_cell[part]; i < s->a.first_cell[part + 1]; i++)
@@ -110,7 +111,8 @@ static int64_t count_both(const gathering *g, int64_t rank) {
     if (held == s->a.first_held[rank + 1]) return 0;
     int64_t source = s->a.held[held].group, part = source / s->a.partials, k = rshi_grouped_side_holders(&s->a, source),
             cells = s->a.first_cell[part + 1] - s->a.first_cell[part];
-    const rshi_stripe *a = rshi_grouped_side_cell(&s->a, s->a.first_cell[part]), *b = rshi_grouped_side_cell(&s->b, g->first_cell);
+    const rshi_stripe *a = rshi_grouped_side_cell(&s->a, s->a.first_cell[part]),
+                      *b = rshi_grouped_side_cell(&s->b, g->first_cell);
     if (!cells) return 0;
     if (k == 1 && cells == 1 && g->ncells == 1 && is_one_block(s->ndim, a) && is_one_block(s->ndim, b))
         return count_row(g, a, b);

@@ -408,7 +408,8 @@ static rsh_status node_room(rshi_sums *s) {
 
 /* Owners of a result pass their slices on to the other ranks of the node. */
 static void mark_slices(rshi_sums *s, int64_t i, int64_t j) {
-    int64_t target = s->targets.member[i].group, part = target / s->b.partials, k = rshi_grouped_side_holders(&s->b, target);
+    int64_t target = s->targets.member[i].group, part = target / s->b.partials,
+            k = rshi_grouped_side_holders(&s->b, target);
     if (!is_sliced(s, target)) return;
     for (int64_t m = i; m < j; m++) {
         int64_t n = 0;

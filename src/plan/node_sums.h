@@ -79,7 +79,8 @@ typedef struct rshi_sums {
 rsh_status rshi_sums_add_node(rshi_sums *s);
 /* The holders of a half's groups that are on the node at hand, by group, then index; and where
  * those of the group that begins at i end. */
-rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_grouped_side *side, rshi_list *list);
+rsh_status rshi_sums_list_members(const rshi_sums *s, const rshi_grouped_side *side,
+                                  rshi_list *list);
 int64_t rshi_sums_group_end(const rshi_list *list, int64_t i);
 /* All of a pair that nodes combine first. */
 rsh_status rshi_sums_by_node(rshi_sums *s);

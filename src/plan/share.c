@@ -414,7 +414,7 @@ void rsh_share_free(rsh_share *shown) {
 }
 
 rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides,
-                              int64_t *offset, int64_t *rounds) {
+                                int64_t *offset, int64_t *rounds) {
     RSH_REQUIRE(t && end && strides && offset && rounds, RSH_EVALUE,
                 "a transfer is placed by its end and strides, into an offset and rounds");
     *offset = 0;

@@ -174,7 +174,7 @@ def rule_files():
     rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
     rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
     rules("mesh tp=2\n* [...]\n", "at least", "--mem", "10")
-    refused("lie in one another", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
+    refused("different place", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
     with open("x.rules", "w") as f:
         f.write("mesh tp=2\np [_, _]\nq f16[_/tp, _]\n* [...]\n")
     r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")

@@ -22,6 +22,9 @@ lib=${pc%/pkgconfig/reshard.pc}
 for file in include/reshard.h include/reshard/shard.h include/reshard/torch.h include/reshard/torch/tensor.h "${lib#$prefix/}"/{libreshard.so,libreshard.a,cmake/reshard/reshard-config.cmake}; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
+for file in LICENSE README.md docs/notation.md examples/01_reshard.c examples/rules/qwen2.rules; do
+    [ -e "$prefix/share/doc/reshard/$file" ] || { echo "not installed: share/doc/reshard/$file"; exit 1; }
+done
 if [ -x "$build/reshard" ]; then
     "$prefix/bin/reshard" --help > /dev/null || { echo "the installed command does not run"; exit 1; }
     for file in man/man1/reshard.1 man/man1/reshard-apply.1 bash-completion/completions/reshard zsh/site-functions/_reshard \
@@ -32,6 +35,10 @@ fi
 
 export PKG_CONFIG_PATH=$lib/pkgconfig
 version=$(pkg-config --modversion reshard)
+for package in reshard $([ ! -e "$lib/libreshard-nn.so" ] || echo reshard-nn); do
+    found=$(cd "$(pkg-config --variable=prefix $package)" && pwd)
+    [ "$found" = "$prefix" ] || { echo "$package.pc: prefix is $found, expected $prefix"; exit 1; }
+done
 
 # pkg-config, shared and static
 $cc -std=c11 "$here/consumer.c" -o "$scratch/shared" $(pkg-config --cflags --libs reshard)

@@ -157,7 +157,8 @@ static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_grouped_si
     return st;
 }
 
-rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w, rshi_grouped_side *out) {
+rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w,
+                                  rshi_grouped_side *out) {
     bool boxes = rsh_layout_describe(l)->is_boxes;
     rshi_grouped_side *s = out;
     *s = (rshi_grouped_side){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
