@@ -18,7 +18,7 @@ typedef int (*rsh_progress_fn)(void *ctx, uint64_t done, uint64_t total);
  * ends the wait: the call fails as if RESHARD_TIMEOUT had passed (RSH_ETIMEOUT, "interrupted"), the
  * comm has failed, and the other ranks get RSH_EPEER.  The function must not call the library. */
 typedef int (*rsh_interrupt_fn)(void *ctx);
-/* Sets the function for the calling thread; NULL: none.  With it the bindings of other languages end
+/* Sets the function for the calling thread; NULL: none.  With it bindings of other languages end
  * waits on Ctrl-C.  Local. */
 RSH_API void rsh_interrupt_set(rsh_interrupt_fn fn, void *ctx);
 

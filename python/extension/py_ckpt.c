@@ -4,9 +4,8 @@
 #include <string.h>
 
 typedef struct py_ckpt {
-    PyObject_HEAD
-    rsh_ckpt *c; /* owned; NULL: closed */
-    int readers; /* threads that read from it without the interpreter's lock */
+    PyObject_HEAD rsh_ckpt *c; /* owned; NULL: closed */
+    int readers;               /* threads that read from it without the interpreter's lock */
 } py_ckpt;
 
 PyTypeObject *py_ckpt_type;
@@ -34,10 +33,8 @@ static PyObject *ckpt_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         return NULL;
     }
     const char *name = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_ckpt_open(name, rules, &c);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_open(name, rules, &c);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
     Py_XDECREF(owner);
     if (st) return py_raise(st);
     py_ckpt *self = py_object_new(py_ckpt_type);
@@ -161,10 +158,8 @@ static rsh_status read_box(py_ckpt *self, int64_t tensor, const rsh_box *box, co
     rsh_memory to = {rsh_tensor_data(t), rsh_tensor_strides(t)};
     rsh_status st;
     self->readers++;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_ckpt_read(self->c, tensor, box, &to);
-    Py_END_ALLOW_THREADS
-    self->readers--;
+    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_read(self->c, tensor, box, &to);
+    Py_END_ALLOW_THREADS self->readers--;
     return st;
 }
 
@@ -238,9 +233,9 @@ static PyObject *ckpt_load(PyObject *self, PyObject *args) {
     if (state) {
         rsh_status st = rsh_ckpt_load(c, comm->c, n, names, tensors, &stats);
         py_comm_end(comm, state);
-        result = st ? py_comm_raise(comm, st) : Py_BuildValue("{s:K,s:K}", "bytes_read",
-                                                               (unsigned long long)stats.bytes_read, "most_scratch",
-                                                               (unsigned long long)stats.most_scratch);
+        result = st ? py_comm_raise(comm, st)
+                    : Py_BuildValue("{s:K,s:K}", "bytes_read", (unsigned long long)stats.bytes_read, "most_scratch",
+                                    (unsigned long long)stats.most_scratch);
     }
     PyMem_Free(tensors);
     PyMem_Free(names);
@@ -285,10 +280,14 @@ static PyObject *ckpt_save(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
-    {"entries", ckpt_entries, METH_NOARGS, NULL},   {"files", ckpt_files, METH_NOARGS, NULL},
-    {"metadata", ckpt_metadata, METH_NOARGS, NULL}, {"non_tensors", ckpt_non_tensors, METH_NOARGS, NULL},
-    {"kind", ckpt_kind, METH_NOARGS, NULL},         {"close", ckpt_close, METH_NOARGS, NULL},
-    {"read", ckpt_read, METH_VARARGS, NULL},        {"load", ckpt_load, METH_VARARGS, NULL},
+    {"entries", ckpt_entries, METH_NOARGS, NULL},
+    {"files", ckpt_files, METH_NOARGS, NULL},
+    {"metadata", ckpt_metadata, METH_NOARGS, NULL},
+    {"non_tensors", ckpt_non_tensors, METH_NOARGS, NULL},
+    {"kind", ckpt_kind, METH_NOARGS, NULL},
+    {"close", ckpt_close, METH_NOARGS, NULL},
+    {"read", ckpt_read, METH_VARARGS, NULL},
+    {"load", ckpt_load, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

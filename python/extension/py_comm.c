@@ -28,7 +28,8 @@ int py_comm_check(py_comm *comm) {
 PyThreadState *py_comm_begin(py_comm *comm) {
     if (py_comm_check(comm)) return NULL;
     if (comm->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "comm is in use by another thread; only the thread that is its rank uses it");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "comm is in use by another thread; only the thread that is its rank uses it");
         return NULL;
     }
     comm->busy = 1;
@@ -125,10 +126,8 @@ static PyObject *comm_join(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "|sii:_join", &name, &rank, &size)) return NULL;
     rsh_interrupt_set(only_signals, NULL);
-    Py_BEGIN_ALLOW_THREADS
-    st = name ? rsh_comm_shm(name, rank, size, &c) : rsh_comm_join(&c);
-    Py_END_ALLOW_THREADS
-    rsh_interrupt_set(NULL, NULL);
+    Py_BEGIN_ALLOW_THREADS st = name ? rsh_comm_shm(name, rank, size, &c) : rsh_comm_join(&c);
+    Py_END_ALLOW_THREADS rsh_interrupt_set(NULL, NULL);
     return st ? py_raise(st) : py_comm_wrap(c, false);
 }
 
@@ -247,8 +246,10 @@ static PyObject *comm_allreduce(PyObject *self, PyObject *args) {
     if (py_check(rsh_op_parse(name, strlen(name), &op))) return NULL;
     rsh_tensor *t = py_import(array, RSH_DTYPE_COUNT, false, NULL);
     if (!t) return NULL;
-    if (!rsh_tensor_dense(t)) st = rsh_fail(RSH_EVALUE, "allreduce: array must be dense and row-major; pass a copy");
-    else st = rsh_tensor_empty(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), &result);
+    if (!rsh_tensor_dense(t))
+        st = rsh_fail(RSH_EVALUE, "allreduce: array must be dense and row-major; pass a copy");
+    else
+        st = rsh_tensor_empty(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), &result);
     PyThreadState *state = st ? NULL : py_comm_begin(get(self));
     if (state) {
         st = rsh_comm_allreduce(get(self)->c, rsh_tensor_data(t), rsh_tensor_data(result), rsh_tensor_count(t),

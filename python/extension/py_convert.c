@@ -9,8 +9,7 @@
 int py_progress_tell(void *ctx, uint64_t done, uint64_t total) {
     py_progress *p = ctx;
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *answer =
-        PyObject_CallFunction(p->callable, "KK", (unsigned long long)done, (unsigned long long)total);
+    PyObject *answer = PyObject_CallFunction(p->callable, "KK", (unsigned long long)done, (unsigned long long)total);
     int stop = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
     if (stop < 0 && !p->type)
@@ -36,9 +35,9 @@ static void progress_drop(py_progress *p) {
 /* ---- options ---- */
 
 typedef struct conversion {
-    PyObject *source, *target;           /* owned: paths as bytes */
-    PyObject *from_rules, *to_rules;     /* owned */
-    const char **include, **exclude;     /* owned */
+    PyObject *source, *target;       /* owned: paths as bytes */
+    PyObject *from_rules, *to_rules; /* owned */
+    const char **include, **exclude; /* owned */
     rsh_convert_opts opts;
     py_progress progress;
 } conversion;
@@ -103,10 +102,8 @@ static PyObject *convert(PyObject *module, PyObject *args) {
     if (!conversion_read(args, &c)) {
         const char *source = PyBytes_AsString(c.source), *target = PyBytes_AsString(c.target);
         rsh_status st;
-        Py_BEGIN_ALLOW_THREADS
-        st = rsh_ckpt_convert(source, target, &c.opts, &report);
-        Py_END_ALLOW_THREADS
-        result = st ? py_progress_raise(&c.progress, st) : report_object(&report);
+        Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_convert(source, target, &c.opts, &report);
+        Py_END_ALLOW_THREADS result = st ? py_progress_raise(&c.progress, st) : report_object(&report);
         if (!st) progress_drop(&c.progress);
     }
     conversion_free(&c);
@@ -121,11 +118,11 @@ static PyObject *layout_or_none(const rsh_layout *l) {
 
 static int add_step(void *list, const rsh_convert_step *s) {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *entry = Py_BuildValue("{s:s,s:N,s:N,s:s,s:s,s:z,s:i,s:K}", "name", s->name, "from", layout_or_none(s->from),
-                                    "to", layout_or_none(s->to), "from_dtype", rsh_dtype_name(s->from_dtype),
-                                    "to_dtype", rsh_dtype_name(s->to_dtype), "pattern",
-                                    s->rule >= 0 ? s->pattern : NULL, "line", s->rule >= 0 ? s->line : 0, "bytes",
-                                    (unsigned long long)s->bytes);
+    PyObject *entry =
+        Py_BuildValue("{s:s,s:N,s:N,s:s,s:s,s:z,s:i,s:K}", "name", s->name, "from", layout_or_none(s->from), "to",
+                      layout_or_none(s->to), "from_dtype", rsh_dtype_name(s->from_dtype), "to_dtype",
+                      rsh_dtype_name(s->to_dtype), "pattern", s->rule >= 0 ? s->pattern : NULL, "line",
+                      s->rule >= 0 ? s->line : 0, "bytes", (unsigned long long)s->bytes);
     int failed = !entry || PyList_Append(list, entry);
     Py_XDECREF(entry);
     PyGILState_Release(state);
@@ -140,10 +137,8 @@ static PyObject *preview(PyObject *module, PyObject *args) {
     if (list) {
         const char *source = PyBytes_AsString(c.source), *target = PyBytes_AsString(c.target);
         rsh_status st;
-        Py_BEGIN_ALLOW_THREADS
-        st = rsh_convert_preview(source, target, &c.opts, add_step, list, &report);
-        Py_END_ALLOW_THREADS
-        if (st) py_raise(st);
+        Py_BEGIN_ALLOW_THREADS st = rsh_convert_preview(source, target, &c.opts, add_step, list, &report);
+        Py_END_ALLOW_THREADS if (st) py_raise(st);
         if (PyErr_Occurred()) Py_CLEAR(list);
     }
     conversion_free(&c);
@@ -180,10 +175,8 @@ static PyObject *compare(PyObject *module, PyObject *args) {
         opts.progress = py_progress_tell;
         opts.progress_ctx = &progress;
     }
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_ckpt_compare(a, b, &opts, &found);
-    Py_END_ALLOW_THREADS
-    if (st) return py_progress_raise(&progress, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_compare(a, b, &opts, &found);
+    Py_END_ALLOW_THREADS if (st) return py_progress_raise(&progress, st);
     progress_drop(&progress);
     return difference_object(&found);
 }

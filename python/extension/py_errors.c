@@ -32,9 +32,9 @@ int py_check(rsh_status status) {
 }
 
 int py_errors_add(PyObject *module) {
-    py_peer_error = PyErr_NewExceptionWithDoc(
-        "reshard.PeerError", "Another rank failed, died or left while this rank was waiting for it.",
-        PyExc_RuntimeError, NULL);
+    py_peer_error = PyErr_NewExceptionWithDoc("reshard.PeerError",
+                                              "Another rank failed, died or left while this rank was waiting for it.",
+                                              PyExc_RuntimeError, NULL);
     py_mismatch_error = PyErr_NewExceptionWithDoc(
         "reshard.MismatchError", "Ranks made different collective calls or asked for different things.",
         PyExc_RuntimeError, NULL);

@@ -22,8 +22,10 @@ void py_strides_dense(py_foreign *f) {
 int py_strides_of_bytes(py_foreign *f, const int64_t *bytes, size_t itemsize) {
     for (int d = 0; d < f->ndim; d++) {
         if (f->shape[d] > 1 && bytes[d] % (int64_t)itemsize) {
-            PyErr_Format(PyExc_ValueError, "array has a stride of %lld bytes, which is no multiple of its %zu-byte "
-                         "elements; pass a copy", (long long)bytes[d], itemsize);
+            PyErr_Format(PyExc_ValueError,
+                         "array has a stride of %lld bytes, which is no multiple of its %zu-byte "
+                         "elements; pass a copy",
+                         (long long)bytes[d], itemsize);
             return -1;
         }
         f->strides[d] = f->shape[d] > 1 ? bytes[d] / (int64_t)itemsize : 1;

@@ -11,12 +11,12 @@ typedef struct element_kind {
 } element_kind;
 
 static const element_kind kinds[] = {
-    {DLPACK_BOOL, 8, RSH_BOOL},      {DLPACK_UINT, 8, RSH_U8},         {DLPACK_INT, 8, RSH_I8},
-    {DLPACK_UINT, 16, RSH_U16},      {DLPACK_INT, 16, RSH_I16},        {DLPACK_UINT, 32, RSH_U32},
-    {DLPACK_INT, 32, RSH_I32},       {DLPACK_UINT, 64, RSH_U64},       {DLPACK_INT, 64, RSH_I64},
-    {DLPACK_FLOAT, 16, RSH_F16},     {DLPACK_BFLOAT, 16, RSH_BF16},    {DLPACK_FLOAT, 32, RSH_F32},
-    {DLPACK_FLOAT, 64, RSH_F64},     {DLPACK_F8E4M3FN, 8, RSH_F8E4M3}, {DLPACK_F8E5M2, 8, RSH_F8E5M2},
-    {DLPACK_COMPLEX, 64, RSH_C64},   {DLPACK_COMPLEX, 128, RSH_C128},
+    {DLPACK_BOOL, 8, RSH_BOOL},    {DLPACK_UINT, 8, RSH_U8},         {DLPACK_INT, 8, RSH_I8},
+    {DLPACK_UINT, 16, RSH_U16},    {DLPACK_INT, 16, RSH_I16},        {DLPACK_UINT, 32, RSH_U32},
+    {DLPACK_INT, 32, RSH_I32},     {DLPACK_UINT, 64, RSH_U64},       {DLPACK_INT, 64, RSH_I64},
+    {DLPACK_FLOAT, 16, RSH_F16},   {DLPACK_BFLOAT, 16, RSH_BF16},    {DLPACK_FLOAT, 32, RSH_F32},
+    {DLPACK_FLOAT, 64, RSH_F64},   {DLPACK_F8E4M3FN, 8, RSH_F8E4M3}, {DLPACK_F8E5M2, 8, RSH_F8E5M2},
+    {DLPACK_COMPLEX, 64, RSH_C64}, {DLPACK_COMPLEX, 128, RSH_C128},
 };
 
 static int read_element(const dlpack_tensor *t, rsh_dtype *out) {
@@ -34,7 +34,8 @@ static int check_device(int type) {
     if (type == DLPACK_CPU || type == DLPACK_CUDA_HOST || type == DLPACK_ROCM_HOST) return 0;
     PyErr_Format(PyExc_NotImplementedError,
                  "array is in memory of DLPack device type %d, reshard moves memory of the cpu; copy it to the cpu "
-                 "first", type);
+                 "first",
+                 type);
     return -1;
 }
 

@@ -281,10 +281,8 @@ static PyObject *layout_same_parts(PyObject *self, PyObject *other) {
     rsh_layout *l = py_layout_from(other);
     if (!l) return NULL;
     bool same;
-    Py_BEGIN_ALLOW_THREADS
-    same = rsh_layout_same_parts(get(self), l);
-    Py_END_ALLOW_THREADS
-    rsh_layout_free(l);
+    Py_BEGIN_ALLOW_THREADS same = rsh_layout_same_parts(get(self), l);
+    Py_END_ALLOW_THREADS rsh_layout_free(l);
     return PyBool_FromLong(same);
 }
 
@@ -294,13 +292,11 @@ static PyObject *layout_draw(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "i:_draw", &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_draw_layout(get(self), (rsh_picture_format)form, &sink);
-    Py_END_ALLOW_THREADS
-    return py_text_finish(&text, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_draw_layout(get(self), (rsh_picture_format)form, &sink);
+    Py_END_ALLOW_THREADS return py_text_finish(&text, st);
 }
 
-#define KEYWORDS(function) (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS
+#define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 
 static PyMethodDef methods[] = {
     {"whole", KEYWORDS(layout_whole) | METH_STATIC,

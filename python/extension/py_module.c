@@ -43,9 +43,9 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__reshard(void);
 
 PyMODINIT_FUNC PyInit__reshard(void) {
-    int (*const add[])(PyObject *) = {py_errors_add, py_layout_add, py_plan_add, py_array_add,
-                                        py_move_add, py_comm_add, py_sharded_add, py_exec_add,
-                                        py_rules_add, py_ckpt_add, py_convert_add, py_stash_add};
+    int (*const add[])(PyObject *) = {py_errors_add, py_layout_add, py_plan_add,    py_array_add,
+                                      py_move_add,   py_comm_add,   py_sharded_add, py_exec_add,
+                                      py_rules_add,  py_ckpt_add,   py_convert_add, py_stash_add};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < sizeof add / sizeof *add; i++)
         if (add[i](module)) Py_CLEAR(module);

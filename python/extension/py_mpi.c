@@ -45,7 +45,8 @@ static int check_same_mpi(PyObject *mpi, void *library) {
     PyObject *text = PyObject_CallMethod(mpi, "Get_library_version", NULL);
     const char *theirs = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     if (theirs && version) version(ours, &length);
-    bool same = theirs && !strncmp(ours, theirs, strlen(ours) < strlen(theirs) ? strlen(ours) : strlen(theirs)) && *ours;
+    bool same =
+        theirs && !strncmp(ours, theirs, strlen(ours) < strlen(theirs) ? strlen(ours) : strlen(theirs)) && *ours;
     if (theirs && !same) {
         char other[256];
         snprintf(other, sizeof other, "%s", theirs);
@@ -82,13 +83,10 @@ static PyObject *open_comm(void *library, handle h) {
     void *function = dlsym(library, "rsh_comm_mpi");
     if (!function || (h.size != sizeof(void *) && h.size != sizeof(int)))
         return PyErr_Format(PyExc_NotImplementedError, "MPI has handles of %zu bytes, expected 4 or 8", h.size);
-    Py_BEGIN_ALLOW_THREADS
-    if (h.size == sizeof(void *))
-        st = ((open_pointer)(uintptr_t)function)(*(void **)h.address, &c);
-    else
-        st = ((open_int)(uintptr_t)function)(*(int *)h.address, &c);
-    Py_END_ALLOW_THREADS
-    return st ? py_raise(st) : py_comm_wrap(c, true);
+    Py_BEGIN_ALLOW_THREADS if (h.size == sizeof(void *)) st =
+        ((open_pointer)(uintptr_t)function)(*(void **)h.address, &c);
+    else st = ((open_int)(uintptr_t)function)(*(int *)h.address, &c);
+    Py_END_ALLOW_THREADS return st ? py_raise(st) : py_comm_wrap(c, true);
 }
 
 static PyObject *module_of(PyObject *comm) {

@@ -95,11 +95,9 @@ static rsh_plan *make(PyObject *from, PyObject *to, PyObject *keywords) {
         py_pair_free(&pair);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_new_many(pair.n, (const rsh_layout *const *)pair.from, (const rsh_layout *const *)pair.to,
-                           &options.opts, &p);
-    Py_END_ALLOW_THREADS
-    py_pair_free(&pair);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_new_many(pair.n, (const rsh_layout *const *)pair.from,
+                                                  (const rsh_layout *const *)pair.to, &options.opts, &p);
+    Py_END_ALLOW_THREADS py_pair_free(&pair);
     PyMem_Free(options.nodes);
     if (st) py_raise(st);
     return p;
@@ -116,10 +114,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 static PyObject *derive(PyObject *self, rsh_status (*rule)(const rsh_plan *, rsh_plan **), const char *name) {
     rsh_plan *p = NULL;
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS
-    st = rule(get(self), &p);
-    Py_END_ALLOW_THREADS
-    if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS st = rule(get(self), &p);
+    Py_END_ALLOW_THREADS if (st) return py_raise(st);
     return wrap(p, PyDict_New(), Py_BuildValue("(Os)", self, name));
 }
 
@@ -205,8 +201,8 @@ static PyObject *plan_reduce(PyObject *self, PyObject *none) {
     Py_XDECREF(module);
     if (!maker) return NULL;
     if (derived) return Py_BuildValue("N(OOOO)", maker, Py_None, Py_None, Py_None, derived);
-    return Py_BuildValue("N(NNOO)", maker, get_sources(self, NULL), get_targets(self, NULL),
-                         ((py_plan *)self)->options, Py_None);
+    return Py_BuildValue("N(NNOO)", maker, get_sources(self, NULL), get_targets(self, NULL), ((py_plan *)self)->options,
+                         Py_None);
 }
 
 static PyMethodDef methods[] = {
@@ -214,8 +210,7 @@ static PyMethodDef methods[] = {
      "adjoint()\n--\n\nThe plan that applies the exact transpose of this one, as a linear map."},
     {"backward", plan_backward, METH_NOARGS,
      "backward()\n--\n\nThe plan that automatic differentiation needs: back, with what is partial replicated."},
-    {"totals", py_plan_totals, METH_NOARGS,
-     "totals()\n--\n\nWhat the whole plan costs: a dict of bytes and messages."},
+    {"totals", py_plan_totals, METH_NOARGS, "totals()\n--\n\nWhat the whole plan costs: a dict of bytes and messages."},
     {"rank", py_plan_rank, METH_O, "rank(rank)\n--\n\nWhat one rank moves: a dict of bytes and neighbours."},
     {"bytes_per_rank", py_plan_bytes_per_rank, METH_NOARGS,
      "bytes_per_rank()\n--\n\n{rank: (sent, received, kept)} of all ranks."},

@@ -24,10 +24,8 @@ static int set_double(PyObject *dict, const char *name, double value) {
 
 static int find_totals(PyObject *self, rsh_plan_totals *out) {
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_get_totals(get(self), out);
-    Py_END_ALLOW_THREADS
-    return py_check(st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_get_totals(get(self), out);
+    Py_END_ALLOW_THREADS return py_check(st);
 }
 
 PyObject *py_plan_total(PyObject *self, void *member) {
@@ -45,7 +43,8 @@ PyObject *py_plan_totals(PyObject *self, PyObject *none) {
     rsh_plan_totals totals;
     PyObject *dict = find_totals(self, &totals) ? NULL : PyDict_New();
     (void)none;
-#define PY_TOTAL_ENTRY(name, text) if (dict && set_number(dict, #name, totals.name)) Py_CLEAR(dict);
+#define PY_TOTAL_ENTRY(name, text)                                                                                     \
+    if (dict && set_number(dict, #name, totals.name)) Py_CLEAR(dict);
     PY_TOTAL_MAP(PY_TOTAL_ENTRY)
 #undef PY_TOTAL_ENTRY
     return dict;
@@ -58,14 +57,12 @@ PyObject *py_plan_rank(PyObject *self, PyObject *arg) {
     rsh_rank_totals view;
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_get_rank_totals(get(self), rank, &view);
-    Py_END_ALLOW_THREADS
-    if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_get_rank_totals(get(self), rank, &view);
+    Py_END_ALLOW_THREADS if (st) return py_raise(st);
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "rank", (long long)view.rank, "bytes_sent",
                          (long long)view.bytes_sent, "bytes_received", (long long)view.bytes_received, "bytes_local",
-                         (long long)view.bytes_local, "sends", (long long)view.nsend, "receives",
-                         (long long)view.nrecv, "scratch_bytes", (long long)view.scratch_bytes, "scratch_messages",
+                         (long long)view.bytes_local, "sends", (long long)view.nsend, "receives", (long long)view.nrecv,
+                         "scratch_bytes", (long long)view.scratch_bytes, "scratch_messages",
                          (long long)view.scratch_messages);
 }
 
@@ -95,9 +92,7 @@ static int push_rank(void *list, int64_t rank, int64_t sent, int64_t received, i
     return push(list, 4, (const int64_t[]){rank, sent, received, kept});
 }
 
-static int push_peer(void *list, int64_t peer, int64_t bytes) {
-    return push(list, 2, (const int64_t[]){peer, bytes});
-}
+static int push_peer(void *list, int64_t peer, int64_t bytes) { return push(list, 2, (const int64_t[]){peer, bytes}); }
 
 static int push_pair(void *list, int64_t source, int64_t destination, int64_t bytes) {
     return push(list, 3, (const int64_t[]){source, destination, bytes});
@@ -130,10 +125,8 @@ PyObject *py_plan_bytes_per_rank(PyObject *self, PyObject *none) {
     numbers list = {.nkey = 1, .nvalue = 3};
     rsh_status st;
     (void)none;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_each_rank(get(self), push_rank, &list);
-    Py_END_ALLOW_THREADS
-    return finish_walk(&list, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_rank(get(self), push_rank, &list);
+    Py_END_ALLOW_THREADS return finish_walk(&list, st);
 }
 
 typedef rsh_status (*neighbours_fn)(const rsh_plan *, int64_t, rsh_neighbour_fn, void *);
@@ -143,24 +136,22 @@ static PyObject *neighbours(PyObject *self, PyObject *arg, neighbours_fn walk) {
     numbers list = {.nkey = 1, .nvalue = 1};
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = walk(get(self), rank, push_peer, &list);
-    Py_END_ALLOW_THREADS
-    return finish_walk(&list, st);
+    Py_BEGIN_ALLOW_THREADS st = walk(get(self), rank, push_peer, &list);
+    Py_END_ALLOW_THREADS return finish_walk(&list, st);
 }
 
 PyObject *py_plan_sources(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_each_source); }
 
-PyObject *py_plan_destinations(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_each_destination); }
+PyObject *py_plan_destinations(PyObject *self, PyObject *rank) {
+    return neighbours(self, rank, rsh_plan_each_destination);
+}
 
 PyObject *py_plan_matrix(PyObject *self, PyObject *none) {
     numbers list = {.nkey = 2, .nvalue = 1};
     rsh_status st;
     (void)none;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_each_pair(get(self), push_pair, &list);
-    Py_END_ALLOW_THREADS
-    return finish_walk(&list, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_pair(get(self), push_pair, &list);
+    Py_END_ALLOW_THREADS return finish_walk(&list, st);
 }
 
 /* ---- stages of a rank ---- */
@@ -182,10 +173,10 @@ static PyObject *list_stages(const stage_counts *stages, int n) {
     PyObject *list = PyList_New(0);
     for (int i = 0; list && i < n; i++) {
         const stage_counts *s = &stages[i];
-        PyObject *entry = Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "copies", (long long)s->copies, "receives",
-                                        (long long)s->receives, "sends", (long long)s->sends, "elements_copied",
-                                        (long long)s->copied, "elements_received", (long long)s->received,
-                                        "elements_sent", (long long)s->sent);
+        PyObject *entry =
+            Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "copies", (long long)s->copies, "receives",
+                          (long long)s->receives, "sends", (long long)s->sends, "elements_copied", (long long)s->copied,
+                          "elements_received", (long long)s->received, "elements_sent", (long long)s->sent);
         if (!entry || PyList_Append(list, entry)) Py_CLEAR(list);
         Py_XDECREF(entry);
     }
@@ -199,10 +190,8 @@ PyObject *py_plan_stages(PyObject *self, PyObject *arg) {
     rsh_status st;
     int n = RSH_MAX_STAGES;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_share(get(self), rank, &share);
-    Py_END_ALLOW_THREADS
-    if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_share(get(self), rank, &share);
+    Py_END_ALLOW_THREADS if (st) return py_raise(st);
     count(share->copies, share->ncopies, stages, offsetof(stage_counts, copies), offsetof(stage_counts, copied));
     count(share->receives, share->nreceives, stages, offsetof(stage_counts, receives),
           offsetof(stage_counts, received));
@@ -215,10 +204,10 @@ PyObject *py_plan_stages(PyObject *self, PyObject *arg) {
 /* ---- simulation ---- */
 
 static PyObject *simulated_stage(const rsh_simulated_stage *s) {
-    PyObject *dict = Py_BuildValue("{s:d,s:s,s:L,s:L,s:L,s:L}", "seconds", s->seconds, "limit",
-                                   rsh_resource_name(s->limit), "bytes_copied", (long long)s->bytes_copied, "bytes_in",
-                                   (long long)s->bytes_in, "bytes_out", (long long)s->bytes_out, "peers",
-                                   (long long)s->peers);
+    PyObject *dict =
+        Py_BuildValue("{s:d,s:s,s:L,s:L,s:L,s:L}", "seconds", s->seconds, "limit", rsh_resource_name(s->limit),
+                      "bytes_copied", (long long)s->bytes_copied, "bytes_in", (long long)s->bytes_in, "bytes_out",
+                      (long long)s->bytes_out, "peers", (long long)s->peers);
     for (int r = 0; dict && r < RSH_RESOURCE_COUNT; r++)
         if (set_double(dict, rsh_resource_name((rsh_resource)r), s->resource[r])) Py_CLEAR(dict);
     return dict;
@@ -243,13 +232,11 @@ PyObject *py_plan_simulate(PyObject *self, PyObject *args, PyObject *keywords) {
     rsh_machine m = RSH_MACHINE_INIT;
     rsh_simulation found;
     rsh_status st;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "d|dddddd:simulate", names, &m.memory, &m.core, &m.nic,
-                                     &m.latency, &m.run_bytes, &m.transposed, &m.combined))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "d|dddddd:simulate", names, &m.memory, &m.core, &m.nic, &m.latency,
+                                     &m.run_bytes, &m.transposed, &m.combined))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_simulate(get(self), &m, &found);
-    Py_END_ALLOW_THREADS
-    return st ? py_raise(st) : simulation(&found);
+    Py_BEGIN_ALLOW_THREADS st = rsh_simulate(get(self), &m, &found);
+    Py_END_ALLOW_THREADS return st ? py_raise(st) : simulation(&found);
 }
 
 /* ---- texts and pictures ---- */
@@ -261,10 +248,8 @@ PyObject *py_plan_print(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "Li:_print", &rank, &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_print(get(self), rank, (rsh_print_format)form, &sink);
-    Py_END_ALLOW_THREADS
-    return py_text_finish(&text, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_print(get(self), rank, (rsh_print_format)form, &sink);
+    Py_END_ALLOW_THREADS return py_text_finish(&text, st);
 }
 
 PyObject *py_plan_draw(PyObject *self, PyObject *args) {
@@ -274,10 +259,8 @@ PyObject *py_plan_draw(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "Li:_draw", &tensor, &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_draw_plan(get(self), tensor, (rsh_picture_format)form, &sink);
-    Py_END_ALLOW_THREADS
-    return py_text_finish(&text, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_draw_plan(get(self), tensor, (rsh_picture_format)form, &sink);
+    Py_END_ALLOW_THREADS return py_text_finish(&text, st);
 }
 
 /* ---- relabelling ---- */
@@ -285,11 +268,9 @@ PyObject *py_plan_draw(PyObject *self, PyObject *args) {
 static PyObject *relabelled(const py_pair *pair, const rsh_plan_opts *opts, rsh_layout **found) {
     bool exact = false;
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS
-    st = rsh_plan_relabel(pair->n, (const rsh_layout *const *)pair->from, (const rsh_layout *const *)pair->to, opts,
-                          found, &exact);
-    Py_END_ALLOW_THREADS
-    if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_relabel(pair->n, (const rsh_layout *const *)pair->from,
+                                                 (const rsh_layout *const *)pair->to, opts, found, &exact);
+    Py_END_ALLOW_THREADS if (st) return py_raise(st);
     PyObject *list = py_layouts_list(found, pair->n);
     return list ? Py_BuildValue("(NO)", list, exact ? Py_True : Py_False) : NULL;
 }

@@ -4,9 +4,8 @@
 #include <string.h>
 
 typedef struct py_rules {
-    PyObject_HEAD
-    rsh_ckpt_rules *r;   /* owned */
-    PyObject *text; /* owned */
+    PyObject_HEAD rsh_ckpt_rules *r; /* owned */
+    PyObject *text;                  /* owned */
 } py_rules;
 
 static PyTypeObject *rules_type;
@@ -67,7 +66,9 @@ static PyObject *rules_layout(PyObject *self, PyObject *args, PyObject *keywords
     return py_layout_wrap(l);
 }
 
-static PyObject *rules_repr(PyObject *self) { return PyUnicode_FromFormat("<reshard.Rules %R>", ((py_rules *)self)->text); }
+static PyObject *rules_repr(PyObject *self) {
+    return PyUnicode_FromFormat("<reshard.Rules %R>", ((py_rules *)self)->text);
+}
 
 int py_rules_from(PyObject *object, const rsh_ckpt_rules **rules, PyObject **owner) {
     *rules = NULL;

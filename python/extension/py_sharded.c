@@ -99,10 +99,8 @@ static PyObject *on_new_memory(PyObject *args, const char *format, make_fn make)
     rsh_comm *c = ((py_comm *)comm)->c;
     rsh_status st = RSH_EVALUE;
     if (!l) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = make(c, l, &s);
-    Py_END_ALLOW_THREADS
-    rsh_layout_free(l);
+    Py_BEGIN_ALLOW_THREADS st = make(c, l, &s);
+    Py_END_ALLOW_THREADS rsh_layout_free(l);
     return st ? py_raise(st) : py_sharded_wrap(s, (py_comm *)comm, false);
 }
 
@@ -173,8 +171,7 @@ static PyObject *scatter(PyObject *module, PyObject *args) {
 static int read_options(Py_ssize_t n, PyObject *const *values, PyObject *names, py_options *out) {
     PyObject *dict = PyDict_New();
     int failed = !dict;
-    for (Py_ssize_t i = 0; !failed && i < n; i++)
-        failed = PyDict_SetItem(dict, PyTuple_GetItem(names, i), values[i]);
+    for (Py_ssize_t i = 0; !failed && i < n; i++) failed = PyDict_SetItem(dict, PyTuple_GetItem(names, i), values[i]);
     if (!failed) failed = py_options_read(dict, out);
     Py_XDECREF(dict);
     return failed ? -1 : 0;
@@ -289,10 +286,8 @@ static PyObject *fill(PyObject *self, PyObject *arg, fill_fn fn) {
     unsigned long long seed = PyLong_AsUnsignedLongLong(arg);
     rsh_status st;
     if (PyErr_Occurred() || check_writable(get(self))) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = fn(get(self)->s, seed);
-    Py_END_ALLOW_THREADS
-    return st ? py_raise(st) : Py_NewRef(self);
+    Py_BEGIN_ALLOW_THREADS st = fn(get(self)->s, seed);
+    Py_END_ALLOW_THREADS return st ? py_raise(st) : Py_NewRef(self);
 }
 
 static PyObject *sharded_uniform(PyObject *self, PyObject *seed) { return fill(self, seed, rsh_sharded_uniform); }
@@ -378,9 +373,10 @@ static PyType_Slot slots[] = {
     {Py_tp_repr, sharded_repr},
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
-    {Py_tp_doc, "Sharded(comm, layout, local=None)\n--\n\nA tensor whose parts are on the ranks of a comm.\n\n"
-                "local is this rank's part: an array of NumPy, PyTorch or anything else with DLPack or a buffer.  It is\n"
-                "not copied.  A rank with several parts gives a list, a rank without parts gives None."},
+    {Py_tp_doc,
+     "Sharded(comm, layout, local=None)\n--\n\nA tensor whose parts are on the ranks of a comm.\n\n"
+     "local is this rank's part: an array of NumPy, PyTorch or anything else with DLPack or a buffer.  It is\n"
+     "not copied.  A rank with several parts gives a list, a rank without parts gives None."},
     {0, NULL},
 };
 

@@ -4,14 +4,12 @@
 #include <string.h>
 
 typedef struct py_stash {
-    PyObject_HEAD
-    rsh_stash *s;  /* owned */
-    py_comm *comm; /* owned */
+    PyObject_HEAD rsh_stash *s; /* owned */
+    py_comm *comm;              /* owned */
 } py_stash;
 
 typedef struct py_ticket {
-    PyObject_HEAD
-    py_user user;
+    PyObject_HEAD py_user user;
     rsh_ticket *t; /* owned; NULL: its comm was closed */
     py_comm *comm; /* owned */
     bool readonly;
@@ -25,8 +23,7 @@ static void ticket_end(py_user *user) {
     py_ticket *self = (py_ticket *)(void *)((char *)user - offsetof(py_ticket, user));
     rsh_ticket *t = self->t;
     self->t = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rsh_ticket_free(t);
+    Py_BEGIN_ALLOW_THREADS rsh_ticket_free(t);
     Py_END_ALLOW_THREADS
 }
 

@@ -13,14 +13,29 @@ typedef struct dtype_name {
 
 /* The names of NumPy, PyTorch and ml_dtypes; those of the notation are known to the library. */
 static const dtype_name other_names[] = {
-    {"bool_", RSH_BOOL},          {"uint8", RSH_U8},         {"int8", RSH_I8},
-    {"uint16", RSH_U16},          {"int16", RSH_I16},        {"uint32", RSH_U32},
-    {"int32", RSH_I32},           {"uint64", RSH_U64},       {"int64", RSH_I64},
-    {"float16", RSH_F16},         {"bfloat16", RSH_BF16},    {"float32", RSH_F32},
-    {"float64", RSH_F64},         {"complex64", RSH_C64},    {"complex128", RSH_C128},
-    {"float8_e4m3fn", RSH_F8E4M3}, {"float8_e5m2", RSH_F8E5M2}, {"half", RSH_F16},
-    {"float", RSH_F32},           {"double", RSH_F64},       {"float8_e8m0fnu", RSH_F8E8M0},
-    {"float8_e4m3fnuz", RSH_F8E4M3FNUZ}, {"float8_e5m2fnuz", RSH_F8E5M2FNUZ},
+    {"bool_", RSH_BOOL},
+    {"uint8", RSH_U8},
+    {"int8", RSH_I8},
+    {"uint16", RSH_U16},
+    {"int16", RSH_I16},
+    {"uint32", RSH_U32},
+    {"int32", RSH_I32},
+    {"uint64", RSH_U64},
+    {"int64", RSH_I64},
+    {"float16", RSH_F16},
+    {"bfloat16", RSH_BF16},
+    {"float32", RSH_F32},
+    {"float64", RSH_F64},
+    {"complex64", RSH_C64},
+    {"complex128", RSH_C128},
+    {"float8_e4m3fn", RSH_F8E4M3},
+    {"float8_e5m2", RSH_F8E5M2},
+    {"half", RSH_F16},
+    {"float", RSH_F32},
+    {"double", RSH_F64},
+    {"float8_e8m0fnu", RSH_F8E8M0},
+    {"float8_e4m3fnuz", RSH_F8E4M3FNUZ},
+    {"float8_e5m2fnuz", RSH_F8E5M2FNUZ},
 };
 
 static bool find_dtype(const char *text, rsh_dtype *out) {

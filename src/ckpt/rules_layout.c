@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-static rsh_status report_misfit(const rsh_ckpt_rules *r, const rshi_ckpt_rule *rule, const char *name, rsh_status status,
-                                const rsh_text_error *error) {
+static rsh_status report_misfit(const rsh_ckpt_rules *r, const rshi_ckpt_rule *rule, const char *name,
+                                rsh_status status, const rsh_text_error *error) {
     char why[600];
     snprintf(why, sizeof why, "%s", error->sentence ? error->sentence : rsh_error_detail());
     return rshi_fail(status, "%.150s:%d: tensor \"%.150s\": %s", r->name, rule->line, name, why);
