@@ -322,10 +322,13 @@ rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, 
 
 /* ---- rules ---- */
 
+#define RSHI_MOST_RANKS 65536 /* that a mesh of rules may name: every rank has a file */
+
 typedef struct rshi_ckpt_rule {
     char *pattern;  /* owned */
     rsh_form *form; /* owned */
     bool uneven;    /* the word `uneven` stands behind it */
+    bool optional;  /* it may match nothing */
     int line;       /* of the file, from 1 */
 } rshi_ckpt_rule;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_PARTS  INT64_C(8388608) /* of a target: some 50 bytes of memory each */
 #define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file, as Hugging Face's tools have it */
 
 void rshi_target_free(rshi_target *t) {
@@ -30,6 +31,10 @@ static rsh_status add_entry(rshi_target *t, int64_t tensor, uint64_t bytes) {
 }
 
 static rsh_status add_part(rshi_target *t) {
+    RSH_REQUIRE(t->nparts < MOST_PARTS, RSH_EUNSUP,
+                "%s: %" PRId64 " tensors on %" PRId64 " ranks have more than %" PRId64
+                " parts; convert fewer tensors at a time, with --include",
+                t->source->path, t->ntensors, t->nranks, MOST_PARTS);
     RSH_TRY(RSHI_GROW(t->parts, t->nparts + 1, &t->parts_room));
     t->parts[t->nparts++] = (rshi_ckpt_part){-1, 0};
     return RSH_OK;
