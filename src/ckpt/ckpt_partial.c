@@ -169,11 +169,16 @@ static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *ma
 
 /* ---- files ---- */
 
-static rsh_status open_file(void *ctx, int64_t i, int *fd) {
+/* Files of the source that are open and not read give their descriptors back first. */
+static rsh_status open_file(void *ctx, int64_t i, int *fd, bool *none_left) {
     rshi_ckpt_partial *p = ctx;
     char *path = NULL;
     RSH_TRY(file_path(p, i, &path));
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    do {
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        *none_left = *fd < 0 && (errno == EMFILE || errno == ENFILE);
+    } while (*none_left && rshi_reading_release(p->files->source));
+    if (*none_left) errno = EMFILE;
     rsh_status st = *fd < 0 ? rshi_io_fail(path) : RSH_OK;
     rshi_free(path);
     return st;

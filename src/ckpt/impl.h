@@ -118,6 +118,8 @@ void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_
 
 /* ---- moving one window ---- */
 
+#define RSHI_LEAST_MEM (UINT64_C(1) << 20) /* bytes; with less, windows would be single elements */
+
 typedef enum rshi_window_mode {
     RSHI_WINDOW_WRITE,   /* write the destination */
     RSHI_WINDOW_CHECK,   /* read the destination back and hash it; the source is not read */
@@ -207,6 +209,19 @@ rsh_status rshi_job_plan(rshi_job *j);
 rsh_status rshi_job_run(rshi_job *j);
 void rshi_job_free(rshi_job *j);
 int64_t rshi_job_tensor(const rshi_job *j, int64_t window); /* whose window it is */
+
+/* ---- digests that the files of a checkpoint state ---- */
+
+/* Does it state one, by a formula that we know? */
+bool rshi_stated_known(const rsh_ckpt *c, int64_t tensor);
+/* Compares it, if there is one, with that of the elements that were read (without what dtype and
+ * shape add).  RSH_EIO with *damaged if they differ. */
+rsh_status rshi_stated_compare(const rsh_ckpt *c, int64_t tensor, rsh_digest elements,
+                               bool *damaged);
+/* Reads these tensors for their digests alone.  RSH_EIO, with *damaged if elements are not as
+ * stated; RSH_ENOMEM. */
+rsh_status rshi_stated_check(const rsh_ckpt *c, int64_t n, const int64_t *tensors, uint64_t mem,
+                             int threads, bool *damaged);
 
 /* ---- the target: which files there will be, and what lies where in them ---- */
 

@@ -98,19 +98,23 @@ static rsh_status copy_file(const char *from, const char *directory, const char 
     return st;
 }
 
-static bool is_ours(const rshi_target *t, const char *name) {
-    for (int64_t i = 0; i < t->nfiles; i++)
-        if (!strcmp(t->file[i].name, name)) return true;
-    return false;
+/* Other files of the source, except those whose names the result uses itself. */
+static rsh_status copy_beside(rshi_ckpt_partial *p) {
+    const rsh_ckpt *c = p->files->source;
+    rshi_name_table ours = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < p->files->nfiles && !st; i++) st = rshi_name_table_add(&ours, p->files->file[i].name, i);
+    for (int64_t i = 0; i < c->nbeside && !st; i++)
+        if (rshi_name_table_find(&ours, c->beside[i].key) < 0)
+            st = copy_file(c->beside[i].value, p->data, c->beside[i].key);
+    rshi_name_table_free(&ours);
+    return st;
 }
 
 rsh_status rshi_partial_finish(rshi_ckpt_partial *p, const rsh_digest *sums) {
-    const rsh_ckpt *c = p->files->source;
     RSH_TRY(put_headers(p, sums));
     if (p->files->index) RSH_TRY(put_index(p));
-    for (int64_t i = 0; i < c->nbeside && !p->single; i++)
-        if (!is_ours(p->files, c->beside[i].key)) RSH_TRY(copy_file(c->beside[i].value, p->data, c->beside[i].key));
-    return RSH_OK;
+    return p->single ? RSH_OK : copy_beside(p);
 }
 
 /* ---- to the disk ---- */
@@ -142,10 +146,20 @@ rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
     return st;
 }
 
+/* The journal goes last: while anything else is left, it says that the target is complete. */
+static rsh_status clear(rshi_ckpt_partial *p) {
+    char *old = NULL;
+    RSH_TRY(rshi_remove(p->data));
+    RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
+    rsh_status st = rshi_remove(old);
+    rshi_free(old);
+    return st ? st : rshi_remove(p->home);
+}
+
 rsh_status rshi_partial_discard(rshi_ckpt_partial *p) {
     rshi_fds_free(&p->fds); /* removing a directory needs a descriptor, and there may be none left */
     RSH_TRY(rshi_partial_put_back(p));
-    return rshi_remove(p->home);
+    return clear(p);
 }
 
 /* Adds to the error at hand. */
@@ -202,16 +216,6 @@ static rsh_status appear(rshi_ckpt_partial *p, bool force) {
     if (!renameat2(AT_FDCWD, p->data, AT_FDCWD, p->target, RENAME_NOREPLACE)) return RSH_OK;
     if (errno != EINVAL && errno != ENOSYS) return rshi_io_fail(p->target);
     return rename(p->data, p->target) ? rshi_io_fail(p->target) : RSH_OK;
-}
-
-/* The journal goes last: while anything else is left, it says that the target is complete. */
-static rsh_status clear(rshi_ckpt_partial *p) {
-    char *old = NULL;
-    RSH_TRY(rshi_remove(p->data));
-    RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
-    rsh_status st = rshi_remove(old);
-    rshi_free(old);
-    return st ? st : rshi_remove(p->home);
 }
 
 /* An error after the target has its name: the result is there, whatever the caller's status says. */

@@ -252,10 +252,22 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
     return st;
 }
 
+/* A directory of such a name is not what its author wanted. */
+static rsh_status check_ending(const char *name) {
+    static const char *const endings[] = {".bin", ".pt",  ".pth",  ".gguf", ".npz",
+                                          ".npy", ".pkl", ".onnx", ".h5",   ".json"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
+                    "%s: results are safetensors, not %s files; name a file that ends in .safetensors, or a directory",
+                    name, endings[i]);
+    return RSH_OK;
+}
+
 rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name, rshi_target *out) {
     *out = (rshi_target){.source = source, .rules = opts->to, .digests = opts->to && !opts->no_digest};
     const char *slash = strrchr(name, '/');
     bool single = rshi_ckpt_ends(name, ".safetensors");
+    RSH_TRY(check_ending(name));
     RSH_REQUIRE(!single || !opts->to, RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", name);
     RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,

@@ -55,7 +55,8 @@ static rsh_status check(const rsh_value *v, const rsh_mesh *from, const rsh_mesh
     RSH_REQUIRE(rsh_mesh_parent(from) == rsh_mesh_parent(to), RSH_EVALUE,
                 "rsh_dtensor_move between meshes of different parents");
     RSH_REQUIRE(places, RSH_ERUNTIME, "rsh_dtensor_move without placements");
-    RSH_REQUIRE(n == rsh_mesh_ndim(to), RSH_EVALUE, "%d placements on a mesh of %d dims", n, rsh_mesh_ndim(to));
+    RSH_REQUIRE(n == rsh_mesh_ndim(to), RSH_EVALUE,
+                "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(to));
     for (int i = 0; i < n; i++)
         RSH_REQUIRE(places[i].kind != RSH_PLACE_PARTIAL, RSH_ERUNTIME,
                     "dim %d of the other mesh cannot become partial", i);

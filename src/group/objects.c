@@ -63,7 +63,8 @@ rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t by
         return RSH_OK;
     }
     rsh_status st = out && (data || !bytes) ? make_places(c->size, &o, &lists)
-                                            : rshi_fail(RSH_EVALUE, "all_gather_object of %zu bytes at %p into %p",
+                                            : rshi_fail(RSH_EVALUE,
+                                                        "all_gather_object: invalid arguments: %zu bytes at %p, out %p",
                                                         bytes, data, (void *)out);
     RSH_GOTO(rshi_comm_open(c, "all_gather_object", 0, NULL, st));
     RSH_GOTO(rshi_comm_verdict(c, c->ops->allgather(c, &bytes, o->bytes, sizeof bytes)));

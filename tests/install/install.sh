@@ -33,6 +33,12 @@ if [ -x "$build/reshard" ]; then
     done
 fi
 
+if command -v python3 > /dev/null; then # which makes the manual
+    [ -e "$prefix/share/doc/reshard/manual.html" ] || { echo "not installed: share/doc/reshard/manual.html"; exit 1; }
+    grep -q 'rsh_sharded_zeros' "$prefix/share/man/man3/rsh_sharded_empty.3" || { echo "rsh_sharded_empty(3) lacks a prototype"; exit 1; }
+    grep -q 'so man3/rsh_sharded_empty.3' "$prefix/share/man/man3/rsh_sharded_zeros.3" || { echo "rsh_sharded_zeros(3) is no alias"; exit 1; }
+fi
+
 export PKG_CONFIG_PATH=$lib/pkgconfig
 version=$(pkg-config --modversion reshard)
 for package in reshard $([ ! -e "$lib/libreshard-nn.so" ] || echo reshard-nn); do
