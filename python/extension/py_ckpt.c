@@ -220,7 +220,7 @@ static rsh_sharded **tensors_from(PyObject *list, int64_t n) {
 
 static PyObject *ckpt_load(PyObject *self, PyObject *args) {
     PyObject *comm_object, *name_list, *tensor_list, *result = NULL;
-    rsh_load_stats stats = {0, 0};
+    rsh_load_stats stats;
     int64_t n;
     if (!PyArg_ParseTuple(args, "O!O!O!:_load", py_comm_type, &comm_object, &PyList_Type, &name_list, &PyList_Type,
                           &tensor_list))
