@@ -3,7 +3,8 @@
 All ranks train the same model on the same text; what forward saves for backward is kept as one chunk on each rank.
 The losses are the same to the bit with and without it.
 
-    PYTHONPATH=build/python python3 -m torch.distributed.run --nproc_per_node 4 examples/python/train_gpt.py
+    PYTHONPATH=build/python python3 -m torch.distributed.run --redirects 1 --tee 1 \\
+        --nproc_per_node 4 examples/python/train_gpt.py
     PYTHONPATH=build/python python3 examples/python/train_gpt.py --ranks 4      # starts the processes itself
 """
 import argparse

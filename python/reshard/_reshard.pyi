@@ -1,6 +1,6 @@
 """Types of the extension module."""
 import os
-from typing import Any, Callable, Iterable, Literal, Mapping, Sequence, overload
+from typing import Any, Literal, Sequence
 
 from numpy import ndarray
 from torch import Tensor
