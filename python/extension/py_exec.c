@@ -1,5 +1,6 @@
 /* Exec and Transit: moves that are bound once and run often, and moves in steps. */
 #include "py_comm.h"
+#include "py_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,31 @@ PyObject *py_sharded_bind(PyObject *object, PyObject *args, PyObject *keywords) 
     Py_XDECREF((PyObject *)target);
     PyMem_Free(options.nodes);
     return result;
+}
+
+static int check_layouts(const rsh_plan *p, const py_sharded *source, const py_sharded *target) {
+    if (source->comm == target->comm && rsh_plan_ntensors(p) == 1 && !target->readonly &&
+        rsh_layout_equal(rsh_plan_from(p, 0), rsh_sharded_layout(source->s)) &&
+        rsh_layout_equal(rsh_plan_to(p, 0), rsh_sharded_layout(target->s)))
+        return 0;
+    PyErr_SetString(PyExc_ValueError,
+                    "plan must be of 1 tensor, with the layouts of source and target, which must be on the same comm "
+                    "and the target writable");
+    return -1;
+}
+
+PyObject *py_plan_bind(PyObject *self, PyObject *args) {
+    PyObject *source_object, *target_object;
+    const rsh_plan *p = ((py_plan *)self)->p;
+    rsh_exec *e = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!:bind", py_sharded_type, &source_object, py_sharded_type, &target_object))
+        return NULL;
+    py_sharded *source = (py_sharded *)source_object, *target = (py_sharded *)target_object;
+    PyThreadState *state = check_layouts(p, source, target) ? NULL : py_comm_begin(source->comm);
+    if (!state) return NULL;
+    rsh_status st = bind_memory(p, source->comm->c, source->s, target->s, &e);
+    py_comm_end(source->comm, state);
+    return st ? py_comm_raise(source->comm, st) : exec_wrap(e, source, target);
 }
 
 /* ---- runs ---- */

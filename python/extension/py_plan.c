@@ -224,6 +224,8 @@ static PyMethodDef methods[] = {
     {"simulate", (PyCFunction)(void (*)(void))py_plan_simulate, METH_VARARGS | METH_KEYWORDS,
      "simulate(memory, core=0, nic=0, latency=0, run_bytes=0, transposed=0, combined=0)\n--\n\n"
      "How long the plan takes on a machine with these rates in bytes a second and this latency in seconds."},
+    {"bind", py_plan_bind, METH_VARARGS,
+     "bind(source, target)\n--\n\nBinds the plan to two sharded tensors in its layouts: an Exec.  Collective."},
     {"_print", py_plan_print, METH_VARARGS, NULL},
     {"_draw", py_plan_draw, METH_VARARGS, NULL},
     {"__reduce__", plan_reduce, METH_NOARGS, NULL},

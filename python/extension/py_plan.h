@@ -28,6 +28,7 @@ PyObject *py_plan_stages(PyObject *self, PyObject *rank);
 PyObject *py_plan_simulate(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *py_plan_print(PyObject *self, PyObject *args);
 PyObject *py_plan_draw(PyObject *self, PyObject *args);
+PyObject *py_plan_bind(PyObject *self, PyObject *args);
 
 /* One total; `member` is its offset in rsh_plan_totals. */
 PyObject *py_plan_total(PyObject *self, void *member);
