@@ -4,6 +4,7 @@
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
 #   make test       build, then every test that belongs to an edit (a few minutes); make check is the same
 #   make soak       build, then the random tests of every engine with new seeds, for MINUTES=30 or until one fails
+#   make python     build the Python package into build/python: PYTHONPATH=build/python python3
 #   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
@@ -32,7 +33,7 @@ CONFIGURE = @mkdir -p $(BUILD) && \
 KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
 
 .NOTPARALLEL:
-.PHONY: all help setup run test check soak bench bigtest install uninstall clean distclean
+.PHONY: all help setup run test check soak python bench bigtest install uninstall clean distclean
 
 all:
 	$(SETUP) build
@@ -42,7 +43,7 @@ help:
 	@sed -n 's/^#   make/make/p' Makefile
 
 setup:
-	@sh tools/setup.sh build test
+	@sh tools/setup.sh build test python
 
 run: all
 	@$(BUILD)/examples/00_main
@@ -50,7 +51,7 @@ run: all
 test soak: TESTS := -DRESHARD_TESTS=ON
 test soak: STRICT := -DRESHARD_WERROR=ON
 test:
-	$(SETUP) build test
+	$(SETUP) build test python
 	$(CONFIGURE)
 	@ctest --preset release -j$(JOBS) --timeout 1500
 
@@ -61,6 +62,10 @@ soak:
 	$(SETUP) build test
 	$(CONFIGURE)
 	@python3 tools/soak.py $(BUILD) $(MINUTES)
+
+python:
+	$(SETUP) build python
+	$(CONFIGURE) --target python reshard-command
 
 bench:
 	$(SETUP) build bench

@@ -308,5 +308,6 @@ if(NOT RESHARD_SANITIZE)
   set_tests_properties("an installed reshard is found by pkg-config and by find_package" PROPERTIES LABELS install)
 endif()
 
+include(${PROJECT_SOURCE_DIR}/cmake/python_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)

@@ -22,6 +22,16 @@ rsh_status rsh_comm_free(rsh_comm *comm) {
     return RSH_OK;
 }
 
+rsh_status rsh_comm_fail(rsh_comm *comm, rsh_status status, const char *sentence) {
+    RSH_REQUIRE(comm && sentence, RSH_EVALUE, "comm_fail: %s must not be NULL", comm ? "sentence" : "comm");
+    RSH_TRY(rshi_comm_own(comm));
+    RSH_REQUIRE(status != RSH_OK && (unsigned)status <= RSH_EBUSY, RSH_EVALUE,
+                "comm_fail: status must be a failure, got %d", (int)status);
+    rsh_fail(status, sentence);
+    rshi_comm_abandon(comm, status);
+    return RSH_OK;
+}
+
 void rshi_comm_give_up(rsh_comm *c) {
     if (c && check_idle(c))
         c->given_up = true;

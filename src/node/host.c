@@ -176,6 +176,7 @@ static rsh_status receive_all(host *h) {
     h->polled[0] = (struct pollfd){.fd = h->listener, .events = POLLIN};
     while (h->come + 1 < h->m->w->base.size) {
         if (poll(h->polled, (nfds_t)h->connected + 1, 100) > 0) RSH_TRY(look_round(h));
+        RSH_TRY(rshi_interrupt_check(1));
         if (rshi_meeting_time_left(h->m) <= 0) return report_absent(h);
     }
     return RSH_OK;

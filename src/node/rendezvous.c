@@ -42,6 +42,7 @@ static rsh_status connect_to(rshi_meeting *m, int fd) {
         RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT,
                     "rank 0 of job \"%.100s\" did not arrive within %g seconds (RESHARD_TIMEOUT)", m->job,
                     m->patience);
+        RSH_TRY(rshi_interrupt_check(1));
         pause_for(pause);
     }
     struct ucred who = rshi_socket_peer(fd);

@@ -120,10 +120,12 @@ rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w
 
 rsh_status rshi_word_await(rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
-    while (poll(&p, 1, 100) <= 0)
+    while (poll(&p, 1, 100) <= 0) {
+        RSH_TRY(rshi_interrupt_check(1));
         RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT,
                     "rank %d received nothing from rank %d of job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
                     m->w->base.rank, who, m->job, m->patience);
+    }
     return rshi_word_read(m, who, from, w, fds);
 }
 

@@ -117,6 +117,7 @@ rsh_status rshi_link_check_peer(rshi_link *l, int peer, uint64_t steps, double s
     int missed = peer < 0 ? find_missed(l, steps) : is_missed(l, peer, steps) ? peer : -1;
     if (missed >= 0) return report_missed(l, missed);
     RSH_TRY(check_neighbours(l));
+    RSH_TRY(rshi_interrupt_check(seconds));
     return seconds < l->patience.timeout ? RSH_OK : give_up(l, steps, seconds);
 }
 

@@ -1,0 +1,20 @@
+# Tests of the Python package: every file of tests/python, with the Python that it was built for.
+
+if(NOT TARGET reshard-python OR RESHARD_SANITIZE)
+  message(STATUS "the tests of the Python package are left out: it is not built here, or sanitized")
+  return()
+endif()
+execute_process(COMMAND ${RESHARD_PYTHON_EXECUTABLE} -c "import numpy, pytest" RESULT_VARIABLE python_lacks ERROR_QUIET)
+if(python_lacks)
+  message(STATUS "the tests of the Python package are left out: NumPy or pytest is missing")
+  return()
+endif()
+
+set(python_environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1;RESHARD_BUILD=${PROJECT_BINARY_DIR}")
+file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/python/test_*.py)
+foreach(test IN LISTS python_tests)
+  cmake_path(GET test STEM name)
+  string(REGEX REPLACE "^test_" "" name ${name})
+  add_test(NAME "python: ${name}" COMMAND ${RESHARD_PYTHON_EXECUTABLE} -X dev -m pytest -q -p no:cacheprovider ${test})
+  set_tests_properties("python: ${name}" PROPERTIES LABELS python ENVIRONMENT "${python_environment}")
+endforeach()
