@@ -110,7 +110,7 @@ static rsh_status alias(const rsh_torch_tensor *t, bool result, rsh_torch_tensor
 rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to, const rsh_plan_opts *opts,
                                   rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     bool readable = !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move tells all ranks */
     if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
