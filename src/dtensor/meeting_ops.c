@@ -72,6 +72,7 @@ static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const 
 /* ---- plain tensors: numbers of one element, and indices, masks and targets, which are the same on every rank ---- */
 
 static bool is_index_or_mask(const rsh_value *v) {
+    rsh_dtype dtype = rsh_value_dtype(v);
     return dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8;
 }
 
