@@ -375,7 +375,7 @@ rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress,
     RSHI_CHECK_RESULT(out, RSH_PLAN_TOTALS_INIT);
     rshi_progress w = {.fn = progress, .ctx = ctx, .ranks = (uint64_t)p->nranks, .rest = work_of_bounds(p)};
     const rsh_plan_totals *known = atomic_load(&((rsh_plan *)p)->totals);
-    rsh_plan_totals made;
+    rsh_plan_totals made = RSH_PLAN_TOTALS_INIT;
     if (!known) {
         RSH_TRY(add_up(p, &w, &made));
         keep_totals(p, &made);

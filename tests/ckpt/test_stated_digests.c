@@ -18,7 +18,7 @@ ssize_t pread(int fd, void *to, size_t n, off_t at) {
 static char path[100];
 static const char *const names[] = {"w", "v"};
 static const char *layout[2]; /* of the tensors that are loaded */
-static rsh_load_stats stats;  /* of rank 0 */
+static rsh_load_stats stats = RSH_LOAD_STATS_INIT;  /* of rank 0 */
 
 static rsh_status make(rsh_comm *comm, const char *text, rsh_sharded **out) {
     rsh_layout *l;

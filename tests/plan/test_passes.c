@@ -113,7 +113,7 @@ static void a_caller_may_stop_it_at_any_time(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         rsh_plan *p = make(&kinds[i]);
-        rsh_plan_totals totals, untouched;
+        rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT, untouched = RSH_PLAN_TOTALS_INIT;
         uint64_t live = rsh_alloc_get_stats().live;
         memset(&totals, 7, sizeof totals);
         totals.struct_size = sizeof totals;
