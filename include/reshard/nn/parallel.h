@@ -65,7 +65,7 @@ typedef struct rsh_style {
     rsh_style_kind kind;
     /* Of RSH_STYLE_COLWISE, _ROWWISE and _SEQUENCE: the placement of an input that is not a DTensor
      * (of _SEQUENCE also that which inputs are brought to), and that of the output.  A replicated
-     * one is the same on every rank; rsh_place_shard(0) means that each rank brings its own rows. */
+     * one is the same on every rank; rsh_place_shard(0): each rank brings its own rows. */
     rsh_place input, output;
     bool default_input; /* input is not set: that which the style needs */
     /* Inputs (of _PREPARE), or outputs: not DTensors but this rank's parts, plain values.  They
