@@ -76,7 +76,7 @@ static rsh_status copy_model(const rsh_state_dict *from, const rshn_tied *tied, 
     for (int64_t i = 0; i < rsh_state_dict_count(from); i++) {
         const char *name = rsh_state_dict_name(from, i);
         if (begins_with(name, RSHN_OPTIMIZER_PREFIX) || begins_with(name, RSHN_EXTRA_PREFIX))
-            return rshn_fail(RSH_EKEY, "the path \"%s\" begins with a word that checkpoints use: \"optimizer\" or \"extra\"",
+            return rshn_fail(RSH_EKEY, "the path \"%s\" begins with a word of checkpoints, \"optimizer\" or \"extra\"",
                              name);
         if (strcmp(rshn_tied_first(tied, name), name)) continue;
         NN_TRY(rsh_state_dict_set(out, name, rsh_state_dict_value(from, i)));
@@ -88,7 +88,7 @@ static rsh_status check_filled(void *ctx, const char *path, rsh_module *m) {
     (void)ctx;
     for (int64_t i = 0; i < m->nslots; i++)
         if (m->slot[i].init)
-            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of \"%s\" has no elements yet: call rsh_module_materialize",
+            return rshn_fail(RSH_ERUNTIME, "\"%s\" of module \"%s\" has no elements yet: call rsh_module_materialize",
                              m->slot[i].name, path);
     return RSH_OK;
 }

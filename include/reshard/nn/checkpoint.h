@@ -36,7 +36,8 @@ typedef struct rsh_module_save_opts {
  * exists at the path and opts->files->force is not set; RSH_EKEY if a path begins with "optimizer."
  * or "extra."; RSH_EUNSUP if a parameter is partial, or ranks of several meshes share it in ways
  * that do not go together; RSH_ERUNTIME if a parameter has no elements yet
- * (rsh_module_materialize); RSH_EMISMATCH if ranks have different names; what rsh_ckpt_save returns.
+ * (rsh_module_materialize); RSH_EMISMATCH if ranks have different names; what rsh_ckpt_save
+ * returns.
  * Collective over the comm. */
 RSH_API rsh_status rsh_module_save(rsh_module *m, rsh_comm *comm, const char *path,
                                    const rsh_module_save_opts *opts);
