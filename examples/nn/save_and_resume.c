@@ -4,8 +4,8 @@
  *
  * The first half of the steps is taken by 2 ranks that share the weights' rows.  The second half is taken three times:
  * by the same ranks without a stop, by 3 ranks of a tensor-parallel model that load the checkpoint, and by one rank
- * with the whole model.  All come to the same loss: the checkpoint has the moments and step counts of the optimizer, the
- * learning rate and the settings of its groups too. */
+ * with the whole model.  All come to the same loss: the checkpoint has the moments and step counts of the optimizer,
+ * the learning rate and the settings of its groups too. */
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
