@@ -27,7 +27,7 @@ DOORS = {"src/base/alloc.c": None, "src/base/account.c": ("calloc", "free"), "sr
 OUTSIDE = {"mpi", "scalapack", "nn"}  # rooms that are not in the core library
 ON_THE_FLOOR = {"version", "status", "alloc", "sink", "progress", "dtype", "message"}  # public headers of base
 UMBRELLA = "(torch.h)"  # <reshard/torch.h>, which stands for the headers of several rooms
-ROOM_OF = {"torch": UMBRELLA, "pool": "wait", "mpi_world": "mpi", "nn/ops": "nn", "nn/module": "nn", "nn/state": "nn", "nn/random": "nn", "nn/layers": "nn", "nn/optim": "nn", "nn/shard": "nn", "nn/recompute": "nn", "nn/parallel": "nn", "torch/spec": "spec", "torch/group": "group", "torch/tensor": "torch", "torch/functional": "grad"}  # public headers that are not named after their room
+ROOM_OF = {"torch": UMBRELLA, "pool": "wait", "mpi_world": "mpi", "nn/ops": "nn", "nn/module": "nn", "nn/state": "nn", "nn/random": "nn", "nn/layers": "nn", "nn/optim": "nn", "nn/shard": "nn", "nn/recompute": "nn", "nn/parallel": "nn", "nn/checkpoint": "nn", "torch/spec": "spec", "torch/group": "group", "torch/tensor": "torch", "torch/functional": "grad"}  # public headers that are not named after their room
 PUBLIC_ONLY = ("cli", "python", "examples", "bench")
 
 

@@ -10,8 +10,8 @@
 #define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file, as Hugging Face's tools have it */
 
 void rshi_target_free(rshi_target *t) {
-    for (int64_t i = 0; i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
-    for (int64_t i = 0; i < t->nfiles; i++) rshi_free(t->file[i].name);
+    for (int64_t i = 0; t->tensor && i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
+    for (int64_t i = 0; t->file && i < t->nfiles; i++) rshi_free(t->file[i].name);
     rshi_free(t->tensor);
     rshi_free(t->parts);
     rshi_free(t->file);
