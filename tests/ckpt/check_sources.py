@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,44 @@ def torch_save():
         assert "--drop" in said and not os.listdir(folder), said
 
 
-for check in (dcp, torch_shards, rank_files, index, torch_save):
+def gguf_file(path, tensors, align=32):
+    """From the format's description: little-endian, sizes from the fastest dim on, data aligned."""
+    types = {"F32": 0, "F16": 1, "Q8_0": 8, "I8": 24, "I16": 25, "I32": 26, "I64": 27, "F64": 28, "BF16": 30}
+    text = lambda x: struct.pack("<Q", len(x)) + x
+    pairs = [text(b"general.name") + struct.pack("<I", 8) + text(b"made"), text(b"general.alignment") + struct.pack("<II", 4, align),
+             text(b"tokens") + struct.pack("<IIQ", 9, 8, 2) + text(b"a") + text(b"bc")]
+    infos, data = b"", b""
+    for name, (dtype, shape, raw) in tensors.items():
+        data += bytes(-len(data) % align)
+        infos += text(name.encode()) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", n) for n in reversed(shape))
+        infos += struct.pack("<IQ", types[dtype], len(data))
+        data += raw
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs) + infos
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % align) + data)
+
+
+def gguf():
+    model = {"a": tensor("F32", 3, 5), "b": tensor("BF16", 2, 2, 3), "c": tensor("F16", 7), "d": tensor("I8", 3), "e": tensor("F64", 2),
+             "f": tensor("I64", 1, 2), "g": tensor("I16", 3), "h": tensor("I32", 2, 1)}
+    quantised = {"q": ("Q8_0", (2, 32), rng.randbytes(68))}
+    with tempfile.TemporaryDirectory() as folder:
+        for align in (32, 8, 256):
+            gguf_file(f"{folder}/one.gguf", model, align)
+            assert convert(f"{folder}/one.gguf") == model
+        names = sorted(model)
+        for i, part in enumerate((names[:3], names[3:4], names[4:])):
+            gguf_file(f"{folder}/m-{i + 1:05}-of-00003.gguf", {name: model[name] for name in part})
+        for i in range(3):  # any of them stands for all
+            assert convert(f"{folder}/m-{i + 1:05}-of-00003.gguf") == model
+        os.remove(f"{folder}/m-00002-of-00003.gguf")
+        assert "m-00002-of-00003.gguf: No such file" in run("inspect", f"{folder}/m-00001-of-00003.gguf", status=1)
+        gguf_file(f"{folder}/q.gguf", {**quantised, **model})
+        said = run("convert", f"{folder}/q.gguf", f"{folder}/x", "--to", "whole", status=1)
+        assert '"q" is quantised (Q8_0[2, 32], 68 B' in said and "--drop" in said, said
+        assert convert(f"{folder}/q.gguf", "--drop") == model
+
+
+for check in (dcp, torch_shards, rank_files, index, torch_save, gguf):
     check()
     print(check.__name__)
