@@ -56,8 +56,8 @@ static rsh_status check_others(const converting *c) {
     if (!c->source->nothers || c->opts.drop) return RSH_OK;
     const rshi_ckpt_other *o = c->source->other;
     RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP,
-                "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such tensors "
-                "out", c->source->path, o->name, o->what);
+                "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such "
+                "tensors out", c->source->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
                      c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
 }

@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -180,6 +181,35 @@ def gguf():
         assert convert(f"{folder}/q.gguf", "--drop") == model
 
 
-for check in (dcp, torch_shards, rank_files, index, torch_save, gguf):
+def zero():
+    """Directories with the keys that DeepSpeed writes, by tools/golden/torch_zero.py, with bytes that follow from names."""
+    def made(name, size):
+        name = name.replace("head.weight", "layer.0.weight")  # one parameter, two names
+        return bytes((37 * i + 11 * (i >> 8) + 13 * len(name)) & 255 for i in range(size))
+    shapes = {"layer.0.weight": (7, 5), "layer.1.weight": (4, 3, 2), "scalar": (), "layer.0.bias": (7,), "norm.weight": (11,), "tiny": (1,),
+              "head.weight": (7, 5)}
+    want = {prefix + name: ("F32", shape) for prefix in ("", "exp_avg.", "exp_avg_sq.") for name, shape in shapes.items()}
+    want["rotary.inv_freq"] = ("F32", (4,))
+    for stage in (1, 2, 3):
+        for path in (f"zero/stage{stage}", f"zero/stage{stage}/global_step7"):
+            got = convert(os.path.join(here, path))
+            assert {name: t[:2] for name, t in got.items()} == {**want, **({"embed.weight": ("F16", (2, 3))} if stage == 2 else {})}
+            for name, (_, _, data) in got.items():
+                assert data == made(name, len(data)), (stage, name)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(here, "zero/stage2"), f"{folder}/z")
+        step = f"{folder}/z/global_step7"
+        os.rename(f"{step}/zero_pp_rank_1_mp_rank_00_optim_states.pt", f"{folder}/kept")
+        assert "no file of rank 1" in run("inspect", step, status=1)
+        os.remove(f"{step}/zero_pp_rank_2_mp_rank_00_optim_states.pt")
+        assert "is not complete" in run("inspect", step, status=1)
+        shutil.copyfile(f"{folder}/kept", f"{step}/zero_pp_rank_0_mp_rank_01_optim_states.pt")
+        assert "mp_rank" in run("inspect", step, status=1)
+        os.remove(f"{step}/zero_pp_rank_0_mp_rank_01_optim_states.pt")
+        os.remove(f"{step}/mp_rank_00_model_states.pt")
+        assert "mp_rank_00_model_states.pt" in run("inspect", f"{folder}/z", status=1)
+
+
+for check in (dcp, torch_shards, rank_files, index, torch_save, gguf, zero):
     check()
     print(check.__name__)
