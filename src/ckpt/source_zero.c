@@ -35,7 +35,7 @@ typedef struct reading {
     int64_t *begin, *length; /* owned; of this rank's piece of each group: stages 1 and 2 */
     uint32_t ngroups;
     /* the file at hand */
-    const rshi_saved *s;
+    const rshi_torch_file *s;
     int32_t file;
     int64_t rank;
 } reading;
@@ -363,7 +363,7 @@ static rsh_status read_model(reading *r) {
 typedef rsh_status (*read_fn)(reading *r);
 
 static rsh_status with_file(reading *r, const char *name, read_fn fn) {
-    rshi_saved s;
+    rshi_torch_file s;
     r->file = (int32_t)rshi_ckpt_find_file(r->c, name);
     if (r->file < 0) {
         RSH_TRY(rshi_ckpt_inside(r->place->path, name));
