@@ -39,7 +39,7 @@ rsh_status rshi_archive_find(const rshi_archive *a, const char *name, rshi_file_
 
 /* A file of torch.save, or a span of one: the pickle that describes it, and where the elements are.
  */
-typedef struct rshi_saved {
+typedef struct rshi_torch_file {
     rshi_file_span span;
     rshi_pickle pickle;
     unsigned char *bytes;    /* owned; of the pickle */
@@ -49,19 +49,19 @@ typedef struct rshi_saved {
     rshi_file_span *storage; /* owned; their elements */
     int64_t nstorages;
     rshi_ckpt_store store;
-} rshi_saved;
+} rshi_torch_file;
 
 /* Reads the description.  RSH_EVALUE names file and byte of what is wrong; RSH_EUNSUP for the tar
  * format, compressed archives and big-endian numbers; RSH_EIO; RSH_ENOMEM.  The caller closes it,
  * also after an error. */
-rsh_status rshi_saved_open(const rshi_file_span *span, rshi_saved *out);
-void rshi_saved_close(rshi_saved *s);
+rsh_status rshi_saved_open(const rshi_file_span *span, rshi_torch_file *out);
+void rshi_saved_close(rshi_torch_file *s);
 /* Do the first bytes of a file look like one of torch.save's formats? */
 bool rshi_saved_detect(const unsigned char *bytes, size_t n);
 #define RSHI_SAVED_HEAD 264 /* bytes that it looks at */
 
 /* The elements of a storage.  RSH_EKEY or RSH_EVALUE if there is none of that key. */
-rsh_status rshi_saved_storage(const rshi_saved *s, const rshi_pickle_value *key,
+rsh_status rshi_saved_storage(const rshi_torch_file *s, const rshi_pickle_value *key,
                               rshi_file_span *out);
 
 /* A tensor as torch.save stored it. */
@@ -76,7 +76,7 @@ typedef struct rshi_saved_tensor {
 bool rshi_saved_is_tensor(const rshi_pickle_value *v);
 /* Where the elements of such a value lie; checks that they lie in their storage.  RSH_EUNSUP for a
  * lazily conjugated or negated one.  Errors as for rshi_saved_open. */
-rsh_status rshi_saved_tensor_of(const rshi_saved *s, const rshi_pickle_value *v,
+rsh_status rshi_saved_tensor_of(const rshi_torch_file *s, const rshi_pickle_value *v,
                                 rshi_saved_tensor *out);
 /* The one tensor that is all of a span. */
 rsh_status rshi_saved_tensor_read(const rshi_file_span *span, rshi_saved_tensor *out);

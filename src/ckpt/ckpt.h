@@ -206,6 +206,8 @@ extern const rshi_ckpt_kind rshi_kind_torch_shards; /* shard-*-model-*-of-*.safe
 extern const rshi_ckpt_kind rshi_kind_index;        /* our generic index.json */
 extern const rshi_ckpt_kind rshi_kind_ranks;        /* our own rank-*-of-*.safetensors */
 extern const rshi_ckpt_kind rshi_kind_hf;   /* *.safetensors.index.json, model.safetensors */
+extern const rshi_ckpt_kind rshi_kind_zero;        /* zero_pp_rank_*_optim_states.pt */
+extern const rshi_ckpt_kind rshi_kind_deepspeed;   /* a file `latest` that names a directory */
 extern const rshi_ckpt_kind rshi_kind_torch_ranks; /* KEY_RANK.pt of torch.save */
 extern const rshi_ckpt_kind rshi_kind_torch_model; /* pytorch_model.bin */
 extern const rshi_ckpt_kind rshi_kind_torch_file;  /* one file of torch.save */

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 static const rshi_ckpt_kind *const kinds[] = {
-    &rshi_kind_megatron, &rshi_kind_rank_files, &rshi_kind_distcp,      &rshi_kind_torch_shards, &rshi_kind_index,
-    &rshi_kind_ranks,      &rshi_kind_hf,          &rshi_kind_torch_ranks,  &rshi_kind_torch_model,
-    &rshi_kind_gguf,       &rshi_kind_torch_file,  &rshi_kind_file,
+    &rshi_kind_megatron,    &rshi_kind_rank_files, &rshi_kind_distcp, &rshi_kind_torch_shards, &rshi_kind_index,
+    &rshi_kind_ranks,       &rshi_kind_hf,         &rshi_kind_zero,   &rshi_kind_deepspeed,    &rshi_kind_torch_ranks,
+    &rshi_kind_torch_model, &rshi_kind_gguf,       &rshi_kind_torch_file, &rshi_kind_file,
 };
 
 /* ---- places ---- */

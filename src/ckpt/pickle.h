@@ -109,6 +109,8 @@ bool rshi_pickle_text_is(const rshi_pickle_value *v, const char *text);
 /* A field of an object whose state is a dict, or a tuple of two (attributes and slots); NULL: there
  * is none. */
 const rshi_pickle_value *rshi_pickle_field(const rshi_pickle_value *object, const char *name);
+/* The value of a text key of a dict; NULL: there is none, or it is no dict. */
+const rshi_pickle_value *rshi_pickle_get(const rshi_pickle_value *dict, const char *key);
 /* At most RSH_MAX_NDIM numbers from a tuple or list, none negative.  RSH_EVALUE, or RSH_EUNSUP if
  * there are more; `what` is for the sentence. */
 rsh_status rshi_pickle_sizes(const rshi_pickle *p, const rshi_pickle_value *v, const char *what,

@@ -70,6 +70,12 @@ static const value *find_in(const value *dict, const char *name) {
     return NULL;
 }
 
+const value *rshi_pickle_get(const value *dict, const char *key) {
+    for (uint32_t i = 0; dict && dict->kind == RSHI_PICKLE_DICT && i + 1 < dict->n; i += 2)
+        if (rshi_pickle_text_is(dict->item[i], key)) return dict->item[i + 1];
+    return NULL;
+}
+
 const value *rshi_pickle_field(const value *object, const char *name) {
     bool known = object && object->kind == RSHI_PICKLE_OBJECT && object->class != RSHI_CLASS_OPAQUE;
     if (!known || object->n != 1) return NULL;

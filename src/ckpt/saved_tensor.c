@@ -116,7 +116,7 @@ static bool reach(const rshi_saved_tensor *t, int64_t *last) {
     return rshi_add(*last, 1, last);
 }
 
-static rsh_status place(const rshi_saved *s, described *d) {
+static rsh_status place(const rshi_torch_file *s, described *d) {
     rshi_file_span data;
     int64_t last, first, end, bytes = rsh_dtype_bits(d->tensor.dtype) / 8;
     RSH_TRY(rshi_saved_storage(s, d->key, &data));
@@ -134,7 +134,7 @@ static rsh_status place(const rshi_saved *s, described *d) {
     return RSH_OK;
 }
 
-rsh_status rshi_saved_tensor_of(const rshi_saved *s, const rshi_pickle_value *v, rshi_saved_tensor *out) {
+rsh_status rshi_saved_tensor_of(const rshi_torch_file *s, const rshi_pickle_value *v, rshi_saved_tensor *out) {
     described d = {0};
     RSH_TRY(read_description(&s->pickle, v, &d));
     RSH_TRY(place(s, &d));
@@ -143,7 +143,7 @@ rsh_status rshi_saved_tensor_of(const rshi_saved *s, const rshi_pickle_value *v,
 }
 
 rsh_status rshi_saved_tensor_read(const rshi_file_span *span, rshi_saved_tensor *out) {
-    rshi_saved s;
+    rshi_torch_file s;
     rsh_status st = rshi_saved_open(span, &s);
     if (!st) st = rshi_saved_tensor_of(&s, s.pickle.root, out);
     rshi_saved_close(&s);

@@ -195,7 +195,7 @@ static rsh_status skip_other(void *ctx, const char *name, const char *what) {
 /* Has the file parts of tensors whose other parts are in files of other ranks? */
 static rsh_status has_sharded(const char *path, bool *out) {
     struct stat f;
-    rshi_saved s;
+    rshi_torch_file s;
     rshi_torch_visitor to = {note_sharded, skip_other, out};
     *out = false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -23,7 +23,7 @@ bool rshi_torch_is_sharded(const value *v) {
                  rshi_pickle_is_class(w->item[1], RSHI_CLASS_SHARDED_TENSOR));
 }
 
-static rsh_status refuse(const rshi_saved *s, const value *v, const char *sentence) {
+static rsh_status refuse(const rshi_torch_file *s, const value *v, const char *sentence) {
     return rshi_pickle_fail(&s->pickle, v, "%s", sentence);
 }
 
@@ -37,7 +37,7 @@ typedef struct position {
 } position;
 
 /* Element i of a small tensor of integers, by its place in the file. */
-static rsh_status read_rank(const rshi_saved *s, const rshi_saved_tensor *t, int64_t i, int64_t *out) {
+static rsh_status read_rank(const rshi_torch_file *s, const rshi_saved_tensor *t, int64_t i, int64_t *out) {
     unsigned char bytes[8];
     int64_t size = rsh_dtype_bits(t->dtype) / 8;
     uint64_t v = 0;
@@ -48,7 +48,8 @@ static rsh_status read_rank(const rshi_saved *s, const rshi_saved_tensor *t, int
 }
 
 /* Where the rank stands in a dense tensor of ranks; -1: nowhere.  A file without a rank is the only one. */
-static rsh_status find_rank(const rshi_saved *s, const value *mesh, int64_t rank, rshi_saved_tensor *t, int64_t *at) {
+static rsh_status find_rank(const rshi_torch_file *s, const value *mesh, int64_t rank, rshi_saved_tensor *t,
+                            int64_t *at) {
     int64_t count = 1, got = 0, dense = 1;
     RSH_TRY(rshi_saved_tensor_of(s, mesh, t));
     bool right = t->dtype == RSH_I32 || t->dtype == RSH_I64;
@@ -68,7 +69,7 @@ static rsh_status find_rank(const rshi_saved *s, const value *mesh, int64_t rank
 }
 
 /* Sizes of a mesh; one of a single dim may have a number in place of a tuple. */
-static rsh_status mesh_sizes(const rshi_saved *s, const value *v, int *n, int64_t *out) {
+static rsh_status mesh_sizes(const rshi_torch_file *s, const value *v, int *n, int64_t *out) {
     if (!v || v->kind != RSHI_PICKLE_INT || v->number < 1) return rshi_pickle_sizes(&s->pickle, v, "a mesh", n, out);
     *n = 1;
     out[0] = v->number;
@@ -76,7 +77,7 @@ static rsh_status mesh_sizes(const rshi_saved *s, const value *v, int *n, int64_
 }
 
 /* Later versions keep a list of all ranks, and sizes and strides in it. */
-static rsh_status find_in_layout(const rshi_saved *s, const value *mesh, int64_t rank, position *out) {
+static rsh_status find_in_layout(const rshi_torch_file *s, const value *mesh, int64_t rank, position *out) {
     const value *layout = rshi_pickle_field(mesh, "_layout"), *map = rshi_pickle_field(mesh, "_rank_map");
     int64_t at, strides[RSH_MAX_NDIM];
     rshi_saved_tensor t;
@@ -93,7 +94,7 @@ static rsh_status find_in_layout(const rshi_saved *s, const value *mesh, int64_t
     return RSH_OK;
 }
 
-static rsh_status find_position(const rshi_saved *s, const value *mesh, int64_t rank, position *out) {
+static rsh_status find_position(const rshi_torch_file *s, const value *mesh, int64_t rank, position *out) {
     rshi_saved_tensor t;
     int64_t at;
     if (!rshi_pickle_is(mesh, RSHI_CLASS_DEVICE_MESH)) return refuse(s, mesh, "a DTensor without a mesh");
@@ -116,7 +117,7 @@ typedef struct placement {
     int64_t factor; /* of a strided shard: pieces that are cut before it; 0: cut in the order of the mesh */
 } placement;
 
-static rsh_status read_placement(const rshi_saved *s, const value *v, int ndim, placement *out) {
+static rsh_status read_placement(const rshi_torch_file *s, const value *v, int ndim, placement *out) {
     bool strided = rshi_pickle_is(v, RSHI_CLASS_STRIDED_SHARD);
     *out = (placement){-1, 0};
     if (rshi_pickle_is(v, RSHI_CLASS_REPLICATE)) return RSH_OK;
@@ -141,8 +142,8 @@ static void cut(int64_t pieces, int64_t at, int64_t *lo, int64_t *size) {
 
 /* Along one dim of the tensor: first the plain shards in the order of the mesh, then the strided ones from the last to
  * the first, each of which says into how many pieces the dim was cut before it. */
-static rsh_status cut_dim(const rshi_saved *s, const value *v, const position *p, const placement *place, int64_t d,
-                          int64_t *lo, int64_t *size) {
+static rsh_status cut_dim(const rshi_torch_file *s, const value *v, const position *p, const placement *place,
+                          int64_t d, int64_t *lo, int64_t *size) {
     int64_t before = 1;
     for (int m = 0; m < p->ndim; m++) {
         if (place[m].dim != d || place[m].factor) continue;
@@ -162,8 +163,8 @@ static rsh_status cut_dim(const rshi_saved *s, const value *v, const position *p
     return RSH_OK;
 }
 
-static rsh_status find_box(const rshi_saved *s, const value *spec, int64_t rank, rshi_torch_box *box, int64_t *size,
-                           bool *inside) {
+static rsh_status find_box(const rshi_torch_file *s, const value *spec, int64_t rank, rshi_torch_box *box,
+                           int64_t *size, bool *inside) {
     const value *places = rshi_pickle_field(spec, "placements");
     placement place[MESH_DIMS];
     position p = {0};
@@ -183,13 +184,14 @@ static rsh_status find_box(const rshi_saved *s, const value *spec, int64_t rank,
 
 /* ---- both kinds of tensors ---- */
 
-static rsh_status check_local(const rshi_saved *s, const value *v, const rshi_torch_box *box, const int64_t *size) {
+static rsh_status check_local(const rshi_torch_file *s, const value *v, const rshi_torch_box *box,
+                              const int64_t *size) {
     if (box->local.ndim != box->ndim || (box->ndim && memcmp(box->local.shape, size, (size_t)box->ndim * sizeof *size)))
         return refuse(s, v, "the local part of a tensor has another shape than its placements say");
     return RSH_OK;
 }
 
-static rsh_status dtensor_box(const rshi_saved *s, const value *state, int64_t rank, rshi_torch_box *box,
+static rsh_status dtensor_box(const rshi_torch_file *s, const value *state, int64_t rank, rshi_torch_box *box,
                               rshi_torch_box_fn fn, void *ctx) {
     value *items[1] = {(value *)(uintptr_t)state};
     value object = {.kind = RSHI_PICKLE_OBJECT, .class = RSHI_CLASS_DTENSOR_SPEC, .n = 1, .item = items};
@@ -205,7 +207,7 @@ static rsh_status dtensor_box(const rshi_saved *s, const value *state, int64_t r
     return fn(ctx, box);
 }
 
-static rsh_status shard_box(const rshi_saved *s, const value *shard, rshi_torch_box *box) {
+static rsh_status shard_box(const rshi_torch_file *s, const value *shard, rshi_torch_box *box) {
     const value *tensor = rshi_pickle_field(shard, "tensor"), *meta = rshi_pickle_field(shard, "metadata");
     int64_t size[RSH_MAX_NDIM];
     int n[2];
@@ -221,7 +223,7 @@ static rsh_status shard_box(const rshi_saved *s, const value *shard, rshi_torch_
 }
 
 /* (local shards, metadata, ...) */
-static rsh_status sharded_boxes(const rshi_saved *s, const value *state, rshi_torch_box *box, rshi_torch_box_fn fn,
+static rsh_status sharded_boxes(const rshi_torch_file *s, const value *state, rshi_torch_box *box, rshi_torch_box_fn fn,
                                 void *ctx) {
     const value *list = state->kind == RSHI_PICKLE_TUPLE && state->n ? state->item[0] : NULL;
     if (!list || list->kind != RSHI_PICKLE_LIST)
@@ -233,7 +235,7 @@ static rsh_status sharded_boxes(const rshi_saved *s, const value *state, rshi_to
     return RSH_OK;
 }
 
-rsh_status rshi_torch_boxes(const rshi_saved *s, const value *v, int64_t rank, rshi_torch_box_fn fn, void *ctx) {
+rsh_status rshi_torch_boxes(const rshi_torch_file *s, const value *v, int64_t rank, rshi_torch_box_fn fn, void *ctx) {
     const value *w = find_wrapped(v);
     rshi_torch_box box = {0};
     RSH_TRY(rshi_pickle_sizes(&s->pickle, w->item[2]->item[2], "the size of a tensor", &box.ndim, box.shape));

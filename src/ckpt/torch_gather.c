@@ -98,7 +98,7 @@ static rsh_status stem_of(const char *name, char **out) {
     return RSH_OK;
 }
 
-static rsh_status walk_file(rshi_torch_gathering *g, rshi_saved *s, const char *name) {
+static rsh_status walk_file(rshi_torch_gathering *g, rshi_torch_file *s, const char *name) {
     rshi_torch_visitor to = {take_tensor, take_other, g};
     char *stem = NULL;
     RSH_TRY(stem_of(name, &stem));
@@ -111,7 +111,7 @@ static rsh_status walk_file(rshi_torch_gathering *g, rshi_saved *s, const char *
 
 rsh_status rshi_torch_gather(rshi_torch_gathering *g, const char *directory, const char *name, int64_t rank,
                              const char *prefix, int32_t *file) {
-    rshi_saved s;
+    rshi_torch_file s;
     RSH_TRY(rshi_ckpt_add_file(g->c, directory, name, &g->file));
     const rshi_ckpt_file *f = &g->c->file[g->file];
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

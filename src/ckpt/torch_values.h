@@ -19,7 +19,7 @@ bool rshi_torch_is_sharded(const rshi_pickle_value *v);
  * of one rank can be read.  RSH_EUNSUP for partial placements and what we do not know; RSH_EVALUE;
  * RSH_EIO. */
 typedef rsh_status (*rshi_torch_box_fn)(void *ctx, const rshi_torch_box *box);
-rsh_status rshi_torch_boxes(const rshi_saved *s, const rshi_pickle_value *v, int64_t rank,
+rsh_status rshi_torch_boxes(const rshi_torch_file *s, const rshi_pickle_value *v, int64_t rank,
                             rshi_torch_box_fn fn, void *ctx);
 
 /* One value that is not a dict or list of others.  Exactly one of the two is called for each. */
@@ -31,7 +31,8 @@ typedef struct rshi_torch_visitor {
 /* All values of the file; keys of nested dicts and indices of lists are joined by dots.  `stem` is
  * the name of a value that is not in a dict.  RSH_EVALUE for values that refer to one another too
  * often or too deep. */
-rsh_status rshi_torch_walk(const rshi_saved *s, const char *stem, const rshi_torch_visitor *to);
+rsh_status rshi_torch_walk(const rshi_torch_file *s, const char *stem,
+                           const rshi_torch_visitor *to);
 
 /* ---- adding what was found to a checkpoint ---- */
 
@@ -42,7 +43,7 @@ typedef struct rshi_torch_gathering {
     rshi_name_table others; /* names that are listed already */
     rshi_ckpt_store store;
     /* the file at hand */
-    const rshi_saved *saved;
+    const rshi_torch_file *saved;
     int32_t file;
     int64_t rank;
     const char *prefix; /* of names: "model." or "" */

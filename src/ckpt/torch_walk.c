@@ -10,7 +10,7 @@ typedef rshi_pickle_value value;
 enum { DEEP = 64 }; /* dicts in dicts */
 
 typedef struct walking {
-    const rshi_saved *s;
+    const rshi_torch_file *s;
     const rshi_torch_visitor *to;
     const char *stem;
     rshi_text name; /* of the value at hand; empty: the stem */
@@ -108,7 +108,7 @@ static rsh_status walk(walking *w, const value *v, int depth) {
     return walk_items(w, v, depth);
 }
 
-rsh_status rshi_torch_walk(const rshi_saved *s, const char *stem, const rshi_torch_visitor *to) {
+rsh_status rshi_torch_walk(const rshi_torch_file *s, const char *stem, const rshi_torch_visitor *to) {
     walking w = {.s = s, .stem = stem, .to = to};
     rsh_status st = walk(&w, s->pickle.root, 0);
     rshi_text_free(&w.name);

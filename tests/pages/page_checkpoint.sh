@@ -11,4 +11,5 @@ if [ ! -d global_step_100 ]; then # files that PyTorch wrote
     cp "$ROOT"/tests/ckpt/torch/sharded/*.pt global_step_100/actor
     cp "$ROOT/tests/ckpt/torch/tensor.pth" pytorch_model.bin
     cp -r "$ROOT"/tests/ckpt/dcp/mcore/* run
+    cp -r "$ROOT/tests/ckpt/zero/stage2" checkpoints # as DeepSpeed writes it
 fi

@@ -1,4 +1,4 @@
-/* Saved: what torch.save wrote: a zip archive, or the stream of pickles that PyTorch wrote before version 1.6.
+/* Torch file: what torch.save wrote: a zip archive, or the stream of pickles that PyTorch wrote before version 1.6.
  *
  * An archive has the description of all values in NAME/data.pkl and the elements of each storage in NAME/data/KEY.  A
  * stream has three short pickles (a magic number, a version, facts about the machine), the description, a list of keys,
@@ -20,7 +20,7 @@ bool rshi_saved_detect(const unsigned char *bytes, size_t n) {
     return (n >= 4 && !memcmp(bytes, "PK\3\4", 4)) || (n >= sizeof magic && !memcmp(bytes, magic, sizeof magic)) || tar;
 }
 
-static rsh_status read_pickle(rshi_saved *s, const rshi_file_span *at) {
+static rsh_status read_pickle(rshi_torch_file *s, const rshi_file_span *at) {
     if (at->bytes > PICKLE_MOST)
         return rshi_fail(RSH_EUNSUP,
                          "%.150s: byte %" PRIu64 ": a description of %" PRIu64 " bytes; at most %d are read", at->file,
@@ -56,7 +56,7 @@ static rsh_status check_byte_order(const rshi_archive *a) {
     return RSH_OK;
 }
 
-static rsh_status open_archive(rshi_saved *s) {
+static rsh_status open_archive(rshi_torch_file *s) {
     rshi_file_span entry;
     RSH_TRY(rshi_archive_open(&s->span, &s->archive));
     RSH_TRY(check_byte_order(&s->archive));
@@ -74,7 +74,7 @@ static rsh_status open_archive(rshi_saved *s) {
 /* ---- streams ---- */
 
 typedef struct streaming {
-    rshi_saved *s;
+    rshi_torch_file *s;
     uint64_t at; /* in the span: what comes next */
 } streaming;
 
@@ -101,7 +101,7 @@ static rsh_status skip_pickle(streaming *x) {
 
 /* The bytes of an element of each storage are known only to the ids that name it. */
 typedef struct sizing {
-    rshi_saved *s;
+    rshi_torch_file *s;
     rshi_name_table sizes; /* bytes of an element, by key */
 } sizing;
 
@@ -122,7 +122,7 @@ static rsh_status note_storage(sizing *z, const value *id) {
 
 /* The number of elements, and the elements. */
 static rsh_status place_storage(streaming *x, const sizing *z, const rshi_pickle *keys, const value *key) {
-    rshi_saved *s = x->s;
+    rshi_torch_file *s = x->s;
     unsigned char count[8];
     uint64_t n = 0, bytes;
     if (key->kind != RSHI_PICKLE_TEXT) return rshi_pickle_fail(keys, key, "a key that is no text");
@@ -158,7 +158,7 @@ static rsh_status place_storages(streaming *x, const sizing *z) {
     return st;
 }
 
-static rsh_status open_stream(rshi_saved *s) {
+static rsh_status open_stream(rshi_torch_file *s) {
     streaming x = {s, 0};
     sizing z = {.s = s};
     for (int i = 0; i < 3; i++) RSH_TRY(skip_pickle(&x));
@@ -172,10 +172,10 @@ static rsh_status open_stream(rshi_saved *s) {
 
 /* ---- both ---- */
 
-rsh_status rshi_saved_open(const rshi_file_span *span, rshi_saved *out) {
+rsh_status rshi_saved_open(const rshi_file_span *span, rshi_torch_file *out) {
     unsigned char head[RSHI_SAVED_HEAD] = {0};
     size_t n = span->bytes < sizeof head ? (size_t)span->bytes : sizeof head;
-    *out = (rshi_saved){.span = *span};
+    *out = (rshi_torch_file){.span = *span};
     RSH_TRY(rshi_file_span_read(span, 0, head, n));
     if (n >= sizeof magic && !memcmp(head, magic, sizeof magic)) return open_stream(out);
     if (n >= 262 && !memcmp(head + 257, "ustar", 5))
@@ -186,7 +186,7 @@ rsh_status rshi_saved_open(const rshi_file_span *span, rshi_saved *out) {
     return open_archive(out);
 }
 
-void rshi_saved_close(rshi_saved *s) {
+void rshi_saved_close(rshi_torch_file *s) {
     rshi_pickle_free(&s->pickle);
     rshi_free(s->bytes);
     rshi_archive_close(&s->archive);
@@ -194,10 +194,10 @@ void rshi_saved_close(rshi_saved *s) {
     rshi_name_table_free(&s->keys);
     rshi_free(s->storage);
     rshi_store_free(&s->store);
-    *s = (rshi_saved){0};
+    *s = (rshi_torch_file){0};
 }
 
-rsh_status rshi_saved_storage(const rshi_saved *s, const value *key, rshi_file_span *out) {
+rsh_status rshi_saved_storage(const rshi_torch_file *s, const value *key, rshi_file_span *out) {
     char *name = NULL;
     RSH_TRY(entry_name(s->prefix ? s->prefix : "", key->text, key->n, &name));
     rsh_status st = RSH_OK;
