@@ -22,12 +22,14 @@ enum {
     INCLUDE,
     EXCLUDE,
     DROP,
-    NO_DIGEST
+    NO_DIGEST,
+    REVERSE
 };
 
 static const struct argp_option options[] = {
     {.name = "to", .key = TO, .arg = "RULES|whole", .doc = "how the result is cut: a rule file, or whole tensors"},
     {.name = "from", .key = FROM, .arg = "RULES", .doc = "how the rank files of another tool are cut"},
+    {.name = "reverse", .key = REVERSE, .doc = "undo the rules of --from, which made SRC"},
     {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "most memory to use (default 256M)"},
     {.name = "threads", .key = THREADS, .arg = "N", .doc = "threads that read, copy and write"},
     {.name = "resume", .key = RESUME, .doc = "go on where a run that was stopped left off"},
@@ -94,9 +96,12 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case EXCLUDE: add_pattern(state, &c->exclude, &c->opts.nexclude, word); return 0;
     case DROP: c->opts.drop = true; return 0;
     case NO_DIGEST: c->opts.no_digest = true; return 0;
+    case REVERSE: c->opts.reverse = true; return 0;
     case ARGP_KEY_ARG: return take_word(c, word, state);
     case ARGP_KEY_END:
         if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
+        if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from: the rules that made SRC");
+        if (c->opts.reverse && !c->to) c->to = "whole";
         if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
