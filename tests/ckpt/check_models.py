@@ -3,6 +3,7 @@
 
     check_models.py COMMAND
 """
+import json
 import os
 import random
 import struct
@@ -278,6 +279,34 @@ def deepseek():
     print("deepseek cut and dequantised")
 
 
+# ---- rules that are built in ----
+
+def built_in():
+    """--to tp=2 finds rules by names, and the size of heads in config.json."""
+    for want, whole, config in (("hf-llama", model(8, 4, 32, 48), None), ("hf-qwen", model(8, 4, 32, 48, biases=True), {"head_dim": 64}),
+                                ("hf-mixtral-tp", model(8, 4, 32, 12, experts=3), None),
+                                ("hf-gpt2", gpt2(), {"n_embd": 768, "n_head": 12})):
+        folder = f"built-{want}"
+        os.mkdir(folder)
+        st.write(folder + "/model.safetensors", whole)
+        if config:
+            with open(folder + "/config.json", "w") as f:
+                json.dump(config, f)
+        done = subprocess.run([command, "convert", folder, folder + "-2", "--to", "tp=2", "--verify"], capture_output=True, text=True)
+        assert done.returncode == 0 and f"built-in rules {want}" in done.stderr, done.stderr
+        got, _ = st.read(folder + "-2/rank-00001-of-00002.safetensors")
+        q = "model.layers.0.self_attn.q_proj.weight"
+        if q in whole:
+            assert got[q] == st.take(whole[q], [range(512, 1024), None])
+        assert run("verify", folder, folder + "-2").startswith("same")
+    done = subprocess.run([command, "convert", "built-hf-qwen", "no", "--to", "tp=16"], capture_output=True, text=True)
+    assert done.returncode == 1 and "unevenly" in done.stderr, done.stderr
+    st.write("other.safetensors", {"a": tensor(2, 2)})
+    done = subprocess.run([command, "convert", "other.safetensors", "no", "--to", "tp=2"], capture_output=True, text=True)
+    assert done.returncode == 1 and "fit none of the built-in rules" in done.stderr, done.stderr
+    print("built-in rules as meant")
+
+
 def main():
     with tempfile.TemporaryDirectory() as home:
         os.chdir(home)
@@ -287,6 +316,7 @@ def main():
         check("hf-mixtral.rules", 4, model(8, 4, 32, 12, experts=8), experts=8)
         maps()
         deepseek()
+        built_in()
         os.chdir("/")
 
 
