@@ -196,8 +196,11 @@ typedef struct rsh_save_opts {
     bool no_digest;     /* store no digests */
     int64_t nmeta;      /* metadata of the checkpoint; "format" is "pt", whatever is given */
     const char *const *keys, *const *values; /* nmeta of each */
+    const rsh_ckpt_rules *map; /* what is saved is what these rules make of the tensors; NULL: the
+                                  tensors themselves.  They are first saved at
+                                  "PATH.reshard-unmapped", which rank 0 then converts */
 } rsh_save_opts;
-#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0}
+#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0, 0}
 
 /* Saves n sharded tensors of one comm under their names, as a directory of rank files at `path`,
  * which all ranks must see: rank-00000-of-00004.safetensors and so on, with layouts and digests in
