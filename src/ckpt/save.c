@@ -389,7 +389,8 @@ static rsh_status save_mapped(rsh_comm *comm, const char *path, int64_t n, const
     plain.map = NULL;
     plain.force = true;
     rshi_text_add(&beside, "%s.reshard-unmapped", path ? path : "");
-    rsh_status st = rsh_comm_agree(comm, path && !beside.failed ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_ckpt_save: no path"));
+    rsh_status st = path && !beside.failed ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_ckpt_save: path is NULL");
+    st = rsh_comm_agree(comm, st);
     if (!st) st = save_plain(comm, beside.data, n, names, tensors, &plain);
     if (!st) st = rsh_comm_agree(comm, rsh_comm_rank(comm) ? RSH_OK : convert_saved(beside.data, path, opts));
     rshi_text_free(&beside);
