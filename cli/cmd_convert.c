@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "interrupt.h"
 #include "progress.h"
+#include "ready_rules.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -22,12 +23,17 @@ enum {
     INCLUDE,
     EXCLUDE,
     DROP,
-    NO_DIGEST
+    NO_DIGEST,
+    REVERSE
 };
 
 static const struct argp_option options[] = {
-    {.name = "to", .key = TO, .arg = "RULES|whole", .doc = "how the result is cut: a rule file, or whole tensors"},
+    {.name = "to",
+     .key = TO,
+     .arg = "RULES|MESH|whole",
+     .doc = "how the result is cut: a rule file, a mesh (tp=4) for built-in rules, or whole tensors"},
     {.name = "from", .key = FROM, .arg = "RULES", .doc = "how the rank files of another tool are cut"},
+    {.name = "reverse", .key = REVERSE, .doc = "undo the rules of --from, which made SRC"},
     {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "most memory to use (default 256M)"},
     {.name = "threads", .key = THREADS, .arg = "N", .doc = "threads that read, copy and write"},
     {.name = "resume", .key = RESUME, .doc = "go on where a run that was stopped left off"},
@@ -94,9 +100,12 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case EXCLUDE: add_pattern(state, &c->exclude, &c->opts.nexclude, word); return 0;
     case DROP: c->opts.drop = true; return 0;
     case NO_DIGEST: c->opts.no_digest = true; return 0;
+    case REVERSE: c->opts.reverse = true; return 0;
     case ARGP_KEY_ARG: return take_word(c, word, state);
     case ARGP_KEY_END:
         if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
+        if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from: the rules that made SRC");
+        if (c->opts.reverse && !c->to) c->to = "whole";
         if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -329,7 +338,15 @@ int cmd_convert(int argc, char **argv) {
     argp_parse(&convert_argp, argc, argv, 0, NULL, &c);
     c.opts.include = c.include;
     c.opts.exclude = c.exclude;
-    rsh_status st = strcmp(c.to, "whole") ? rsh_ckpt_rules_read(c.to, &to) : RSH_OK;
+    rsh_status st = RSH_OK;
+    if (is_mesh(c.to))
+        st = choose_ready_rules(c.src, c.to, &to);
+    else if (strcmp(c.to, "whole"))
+        st = rsh_ckpt_rules_read(c.to, &to);
+    if (st == RSH_EKEY && is_mesh(c.to))
+        return fail(
+            "%s: its names fit none of the built-in rules (Llama, Qwen, Mixtral, GPT-2, DeepSeek); write a rule file",
+            c.src);
     if (!st && c.from) st = rsh_ckpt_rules_read(c.from, &from);
     c.opts.to = to;
     c.opts.from = from;

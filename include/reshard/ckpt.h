@@ -102,6 +102,23 @@ RSH_API rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const c
 RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box,
                                  const rsh_memory *to);
 
+/* ---- maps ---- */
+
+/* Applies rules to an open checkpoint: *out has the tensors that the rules make, under their names,
+ * and can be read, loaded and compared like any other; forms do not count except for their dtypes,
+ * which dequantised tensors need.  Nothing is read but headers.  *out borrows c and the rules: free
+ * it before them.
+ * RSH_EVALUE names file, line and tensor if the rules do not fit the checkpoint; RSH_EUNSUP if c is
+ * mapped already or a tensor needs too many boxes; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_ckpt_map(const rsh_ckpt *c, const rsh_ckpt_rules *map, rsh_ckpt **out);
+
+/* Makes the rules that undo a map, for a checkpoint c that the map made (a few sizes come from its
+ * layouts).  The caller frees *out.
+ * RSH_EVALUE names the line that cannot be undone, or whose sizes are not known; RSH_ENOMEM.
+ * Local. */
+RSH_API rsh_status rsh_ckpt_rules_reverse(const rsh_ckpt_rules *map, const rsh_ckpt *c,
+                                          rsh_ckpt_rules **out);
+
 /* ---- converting ---- */
 
 typedef struct rsh_convert_opts {
@@ -122,11 +139,12 @@ typedef struct rsh_convert_opts {
     int64_t ninclude, nexclude;
     const char *const *include; /* patterns of names; none: all tensors */
     const char *const *exclude; /* patterns of names that are left out */
+    bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
     rsh_progress_fn progress;   /* is told bytes; may be NULL */
     void *progress_ctx;
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
-    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct rsh_convert_report {
     size_t struct_size;                 /* sizeof(rsh_convert_report); set by the caller */
@@ -191,8 +209,11 @@ typedef struct rsh_save_opts {
     bool no_digest;     /* store no digests */
     int64_t nmeta;      /* metadata of the checkpoint; "format" is "pt", whatever is given */
     const char *const *keys, *const *values; /* nmeta of each */
+    const rsh_ckpt_rules *map; /* what is saved is what these rules make of the tensors; NULL: the
+                                  tensors themselves.  They are first saved at
+                                  "PATH.reshard-unmapped", which rank 0 then converts */
 } rsh_save_opts;
-#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0}
+#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0, 0}
 
 /* Saves n sharded tensors of one comm under their names, as a directory of rank files at `path`,
  * which all ranks must see: rank-00000-of-00004.safetensors and so on, with layouts and digests in

@@ -13,8 +13,9 @@
 
 typedef struct converting {
     rsh_convert_opts opts;
-    rsh_ckpt *base;   /* as it was opened */
-    rsh_ckpt *source; /* the base, mapped */
+    rsh_ckpt *base;           /* as it was opened */
+    rsh_ckpt *source;         /* the base, mapped */
+    rsh_ckpt_rules *reversed; /* opts.to, if a map is undone */
     rshi_target target;
     rshi_ckpt_partial partial;
     bool has_partial, fresh; /* fresh: the place of work is new */
@@ -35,6 +36,7 @@ static void convert_free(converting *c) {
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
     rsh_ckpt_free(c->base);
+    rsh_ckpt_rules_free(c->reversed);
 }
 
 /* ---- checks before anything is written ---- */
@@ -85,11 +87,30 @@ static rsh_status check_bytes(converting *c) {
     return st;
 }
 
+/* With opts.reverse `from` is a map: its targets are what the source has. */
+static rsh_status open_base(converting *c, const char *source) {
+    const rsh_ckpt_rules *map = c->opts.from;
+    rsh_ckpt_rules *from = NULL;
+    if (!c->opts.reverse) return rsh_ckpt_open(source, map, &c->base);
+    RSH_REQUIRE(map && !c->opts.to, RSH_EVALUE, "reverse: `from` must be a map and `to` NULL: the result is whole");
+    rsh_status st = rsh_ckpt_open(source, NULL, &c->base);
+    if (map->files && (st || c->base->kind != &rshi_kind_ranks)) { /* files that do not say how they are cut */
+        rsh_ckpt_free(c->base);
+        c->base = NULL;
+        st = rshi_rules_as_from(map, &from);
+        if (!st) st = rsh_ckpt_open(source, from, &c->base);
+    }
+    if (!st) st = rsh_ckpt_rules_reverse(map, c->base, &c->reversed);
+    c->opts.to = c->reversed;
+    rsh_ckpt_rules_free(from);
+    return st;
+}
+
 static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
     RSH_NEEDS(source);
     RSH_NEEDS(target);
     RSH_TRY(take_opts(opts, &c->opts));
-    RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->base));
+    RSH_TRY(open_base(c, source));
     RSH_TRY(rshi_check_apart(c->base, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_map_apply(c->base, c->opts.to, &c->opts, &c->source));

@@ -38,7 +38,7 @@ typedef struct rshi_map_instance {
     int64_t source;    /* the first of them */
 } rshi_map_instance;
 
-typedef struct rshi_mapping {
+typedef struct rshi_map_work {
     const rsh_ckpt *c;
     const rsh_ckpt_rules *rules;
     rsh_ckpt *out;
@@ -51,14 +51,14 @@ typedef struct rshi_mapping {
     int64_t ntargets, room;
     rshi_map_instance *instance;
     int64_t ninstances, instances_room;
-} rshi_mapping;
+} rshi_map_work;
 
-rsh_status rshi_map_add_target(rshi_mapping *m, const rshi_map_target *t);
+rsh_status rshi_map_add_target(rshi_map_work *m, const rshi_map_target *t);
 /* Makes all targets of one BUILD line. */
-rsh_status rshi_map_build(rshi_mapping *m, int64_t rule);
+rsh_status rshi_map_build(rshi_map_work *m, int64_t rule);
 /* Does any operand of a BUILD line match a tensor of the source, wanted or not? */
-bool rshi_map_build_matches(const rshi_mapping *m, int64_t rule);
+bool rshi_map_build_matches(const rshi_map_work *m, int64_t rule);
 /* RSH_EVALUE with "FILE:LINE: " before the sentence that is there. */
-rsh_status rshi_map_refuse(const rshi_mapping *m, int64_t rule, rsh_status st, const char *target);
+rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, const char *target);
 
 #endif

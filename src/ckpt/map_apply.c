@@ -8,7 +8,7 @@
 
 #define LISTED 20 /* names in one message */
 
-rsh_status rshi_map_refuse(const rshi_mapping *m, int64_t rule, rsh_status st, const char *target) {
+rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, const char *target) {
     char why[600];
     if (st == RSH_ENOMEM || st == RSH_EIO) return st;
     snprintf(why, sizeof why, "%s", rsh_error_detail());
@@ -16,7 +16,7 @@ rsh_status rshi_map_refuse(const rshi_mapping *m, int64_t rule, rsh_status st, c
     return rshi_fail(st, "%.150s:%d: tensor \"%.150s\": %s", m->rules->name, m->rules->rule[rule].line, target, why);
 }
 
-rsh_status rshi_map_add_target(rshi_mapping *m, const rshi_map_target *t) {
+rsh_status rshi_map_add_target(rshi_map_work *m, const rshi_map_target *t) {
     RSH_TRY(RSHI_GROW(m->target, m->ntargets + 1, &m->room));
     m->target[m->ntargets++] = *t;
     return RSH_OK;
@@ -42,7 +42,7 @@ static const rshi_name_pattern *taking_pattern(const rshi_ckpt_rule *rule) {
     return rule->kind == RSHI_RULE_SCALES ? &rule->target : &rule->source;
 }
 
-static rsh_status drop(rshi_mapping *m, int64_t source, int64_t rule) {
+static rsh_status drop(rshi_map_work *m, int64_t source, int64_t rule) {
     rsh_ckpt *c = m->out;
     RSH_TRY(RSHI_GROW(c->dropped, c->ndropped + 1, &c->dropped_room));
     c->dropped[c->ndropped++] = (struct rshi_ckpt_dropped){source, rule};
@@ -50,7 +50,7 @@ static rsh_status drop(rshi_mapping *m, int64_t source, int64_t rule) {
     return RSH_OK;
 }
 
-static rsh_status add_taken(rshi_mapping *m, int64_t source, int64_t number, const rshi_captured *c, int64_t chosen) {
+static rsh_status add_taken(rshi_map_work *m, int64_t source, int64_t number, const rshi_captured *c, int64_t chosen) {
     const rshi_ckpt_rule *rule = number >= 0 ? &m->rules->rule[number] : NULL;
     const char *name = m->c->tensor[source].name;
     rshi_map_target t = {.rule = number, .first = source, .source = source, .instance = -1};
@@ -68,7 +68,7 @@ static rsh_status add_taken(rshi_mapping *m, int64_t source, int64_t number, con
     return t.name ? rshi_map_add_target(m, &t) : rshi_nomem();
 }
 
-static rsh_status take_source(rshi_mapping *m, int64_t source) {
+static rsh_status take_source(rshi_map_work *m, int64_t source) {
     if (!m->rules) return add_taken(m, source, -1, NULL, 0);
     for (int64_t i = 0; i < m->rules->nrules; i++) {
         const rshi_name_pattern *p = taking_pattern(&m->rules->rule[i]);
@@ -85,7 +85,7 @@ static rsh_status take_source(rshi_mapping *m, int64_t source) {
 
 /* ---- checks ---- */
 
-static rsh_status check_used(const rshi_mapping *m) {
+static rsh_status check_used(const rshi_map_work *m) {
     rshi_text t = {0};
     int64_t n = 0;
     for (int64_t i = 0; i < m->c->ntensors; i++) {
@@ -109,7 +109,7 @@ static bool may_match_nothing(const rshi_ckpt_rule *rule) {
 }
 
 /* The first tensor that matches, wanted or not; -1: none. */
-static int64_t first_match(const rshi_mapping *m, const rshi_name_pattern *p) {
+static int64_t first_match(const rshi_map_work *m, const rshi_name_pattern *p) {
     for (int64_t i = 0; i < m->c->ntensors; i++) {
         rshi_captured c = {0};
         bool matches;
@@ -118,7 +118,7 @@ static int64_t first_match(const rshi_mapping *m, const rshi_name_pattern *p) {
     return -1;
 }
 
-static int line_that_took(const rshi_mapping *m, int64_t source) {
+static int line_that_took(const rshi_map_work *m, int64_t source) {
     for (int64_t i = 0; i < m->ntargets; i++)
         if (m->target[i].source == source && m->rules->rule[m->target[i].rule].kind != RSHI_RULE_BUILD)
             return m->rules->rule[m->target[i].rule].line;
@@ -127,7 +127,7 @@ static int line_that_took(const rshi_mapping *m, int64_t source) {
     return 0;
 }
 
-static rsh_status check_line(const rshi_mapping *m, int64_t number) {
+static rsh_status check_line(const rshi_map_work *m, int64_t number) {
     const rshi_ckpt_rule *rule = &m->rules->rule[number];
     const rshi_name_pattern *p = taking_pattern(rule);
     int64_t source = p ? first_match(m, p) : -1;
@@ -147,14 +147,14 @@ static rsh_status check_line(const rshi_mapping *m, int64_t number) {
                      m->rules->name, rule->line, rule->text, line_that_took(m, source), m->c->tensor[source].name);
 }
 
-static bool serves_scales(const rshi_mapping *m, int64_t number) {
+static bool serves_scales(const rshi_map_work *m, int64_t number) {
     const rshi_ckpt_rule *rule = &m->rules->rule[number];
     for (int64_t i = 0; rule->kind == RSHI_RULE_SCALES && i < m->out->ntensors; i++)
         if (m->out->tensor[i].scales == number) return true;
     return false;
 }
 
-static rsh_status check_lines(const rshi_mapping *m) {
+static rsh_status check_lines(const rshi_map_work *m) {
     for (int64_t i = 0; i < m->rules->nrules; i++)
         if (!m->caught[i] && !may_match_nothing(&m->rules->rule[i]) && !serves_scales(m, i)) RSH_TRY(check_line(m, i));
     return RSH_OK;
@@ -169,7 +169,7 @@ static int by_first(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static rsh_status check_name(const rshi_mapping *m, const rshi_map_target *t) {
+static rsh_status check_name(const rshi_map_work *m, const rshi_map_target *t) {
     int64_t other = rshi_ckpt_find(m->out, t->name, strlen(t->name));
     if (t->rule < 0) return RSH_OK;
     const rshi_ckpt_rule *rule = &m->rules->rule[t->rule];
@@ -182,7 +182,7 @@ static rsh_status check_name(const rshi_mapping *m, const rshi_map_target *t) {
 }
 
 /* The line that lays it out as the scales of a weight; -1: none. */
-static int64_t scales_of(const rshi_mapping *m, const rshi_map_target *t) {
+static int64_t scales_of(const rshi_map_work *m, const rshi_map_target *t) {
     const rshi_ckpt_rule *rule = t->rule >= 0 ? &m->rules->rule[t->rule] : NULL;
     if (!rule || (rule->kind != RSHI_RULE_SCALES && rule->has_form)) return -1;
     for (int64_t i = 0; i < m->rules->nrules; i++) {
@@ -194,7 +194,7 @@ static int64_t scales_of(const rshi_mapping *m, const rshi_map_target *t) {
     return -1;
 }
 
-static rsh_status add_tensor(rshi_mapping *m, const rshi_map_target *t) {
+static rsh_status add_tensor(rshi_map_work *m, const rshi_map_target *t) {
     const rshi_ckpt_tensor *s = t->source >= 0 ? &m->c->tensor[t->source] : NULL;
     const rshi_ckpt_view *v = t->view;
     int64_t number;
@@ -218,7 +218,7 @@ static rsh_status add_tensor(rshi_mapping *m, const rshi_map_target *t) {
     return RSH_OK;
 }
 
-static rsh_status add_tensors(rshi_mapping *m) {
+static rsh_status add_tensors(rshi_map_work *m) {
     rshi_map_target **order = rshi_alloc((size_t)m->ntargets, sizeof *order);
     if (!order) return rshi_nomem();
     for (int64_t i = 0; i < m->ntargets; i++) order[i] = &m->target[i];
@@ -230,7 +230,7 @@ static rsh_status add_tensors(rshi_mapping *m) {
 }
 
 /* All but tensors is that of the source, and its own. */
-static rsh_status start(rshi_mapping *m) {
+static rsh_status start(rshi_map_work *m) {
     const rsh_ckpt *c = m->c;
     rsh_ckpt *out = RSHI_NEW(rsh_ckpt);
     if (!out) return rshi_nomem();
@@ -259,7 +259,7 @@ static rsh_status start(rshi_mapping *m) {
     return out->path && m->wanted && m->used && m->hidden && m->checked && m->caught ? RSH_OK : rshi_nomem();
 }
 
-static rsh_status apply(rshi_mapping *m) {
+static rsh_status apply(rshi_map_work *m) {
     for (int64_t i = 0; m->rules && i < m->rules->nrules; i++)
         if (m->rules->rule[i].kind == RSHI_RULE_BUILD) RSH_TRY(rshi_map_build(m, i));
     for (int64_t i = 0; i < m->c->ntensors; i++)
@@ -274,7 +274,7 @@ static rsh_status apply(rshi_mapping *m) {
 
 rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
                           rsh_ckpt **out) {
-    rshi_mapping m = {.c = c, .rules = rules};
+    rshi_map_work m = {.c = c, .rules = rules};
     rsh_status st = start(&m);
     for (int64_t i = 0; i < c->ntensors && !st; i++) m.wanted[i] = is_wanted(opts, c->tensor[i].name);
     if (!st) st = apply(&m);

@@ -14,7 +14,7 @@ typedef struct assignment {
 } assignment;
 
 typedef struct building {
-    rshi_mapping *m;
+    rshi_map_work *m;
     int64_t number; /* of the rule */
     const rshi_ckpt_rule *rule;
     const rshi_expr *inner;
@@ -369,7 +369,7 @@ static rsh_status make_instance(building *b, const assignment *a) {
     return RSH_OK;
 }
 
-static void prepare(rshi_mapping *m, int64_t rule, building *b) {
+static void prepare(rshi_map_work *m, int64_t rule, building *b) {
     *b = (building){.m = m, .number = rule, .rule = &m->rules->rule[rule]};
     bool lists = false;
     rshi_rule_splits(b->rule, &b->inner);
@@ -378,7 +378,7 @@ static void prepare(rshi_mapping *m, int64_t rule, building *b) {
     b->paired = !lists && b->rule->target.nchoices > 1;
 }
 
-rsh_status rshi_map_build(rshi_mapping *m, int64_t rule) {
+rsh_status rshi_map_build(rshi_map_work *m, int64_t rule) {
     building b;
     prepare(m, rule, &b);
     rsh_status st = assign_names(&b, b.inner, -1);
@@ -400,8 +400,8 @@ static bool any_matches(const building *b, const rshi_expr *e) {
     return false;
 }
 
-bool rshi_map_build_matches(const rshi_mapping *m, int64_t rule) {
+bool rshi_map_build_matches(const rshi_map_work *m, int64_t rule) {
     building b;
-    prepare((rshi_mapping *)(uintptr_t)m, rule, &b);
+    prepare((rshi_map_work *)(uintptr_t)m, rule, &b);
     return any_matches(&b, b.inner);
 }

@@ -45,6 +45,9 @@ int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name);
 /* RSH_EVALUE unless every line is PATTERN FORM: what can say how files are cut that are read. */
 rsh_status rshi_rules_check_from(const rsh_ckpt_rules *r);
 
+/* The lines of a map as PATTERN FORM lines for its targets, to read rank files that it made. */
+rsh_status rshi_rules_as_from(const rsh_ckpt_rules *r, rsh_ckpt_rules **out);
+
 /* Checks what a line says as a whole: captures, lists, where functions may stand. */
 rsh_status rshi_rule_check(const rshi_ckpt_rule *rule);
 /* Counts the functions of a BUILD line that make several targets, outermost first; *inner becomes
