@@ -288,3 +288,4 @@ endif()
 
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/fortran_tests.cmake)
