@@ -162,7 +162,8 @@ static void tran(const char *name, rsh_dtype dtype, rshs_shape shape, const int 
                  const int *ib, const int *jb, const int *descb) {
     rshs_call c = {.name = name, .dtype = dtype, .shape = shape, .m = *m, .n = *n, .context = descb[CTXT_]};
     if (!is_number(alpha, dtype, 1) || !is_number(beta, dtype, 0)) c.refusal = "alpha is not 1 or beta is not 0";
-    if (desca[DTYPE_] != BLOCK_CYCLIC_2D || descb[DTYPE_] != BLOCK_CYCLIC_2D) c.refusal = "a descriptor is not of type 1";
+    if (desca[DTYPE_] != BLOCK_CYCLIC_2D || descb[DTYPE_] != BLOCK_CYCLIC_2D)
+        c.refusal = "a descriptor is not of type 1";
     if (desca[CTXT_] != descb[CTXT_]) c.refusal = "the matrices have different contexts";
     if (!done(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
         FORWARD(tran_fn, name, c.context, (m, n, alpha, a, ia, ja, desca, beta, b, ib, jb, descb));
