@@ -1,6 +1,6 @@
 /* Other MPI: what libreshard-mpi says in a process whose MPI calls itself by any name.
  *
- *   other_mpi VERSION FAMILY        prints what rsh_mpi_check(FAMILY) says where MPI_Get_library_version says VERSION */
+ *   other_mpi VERSION FAMILY        prints what rsh_mpi_check(FAMILY) says if MPI_Get_library_version says VERSION */
 #include <reshard/mpi_world.h>
 
 #include <stdio.h>
