@@ -203,8 +203,11 @@ static rsh_status make_comm(MPI_Comm comm, rsh_comm **out) {
     return st ? st : rsh_comm_wire(&wire, out);
 }
 
-/* MPI_Comm_f2c of a number that is no communicator is MPI_COMM_NULL or, with MPICH, the number itself. */
-static rsh_status comm_from_fortran(int comm, rsh_comm **out) { return make_comm(MPI_Comm_f2c(comm), out); }
+/* MPI_Comm_f2c ends a process in which MPI does not run. */
+static rsh_status comm_from_fortran(int handle, rsh_comm **out) {
+    rsh_status st = check_running();
+    return st ? st : make_comm(MPI_Comm_f2c(handle), out);
+}
 
 /* ---- comms that are kept: one for each list of ranks ---- */
 
@@ -252,9 +255,11 @@ static rsh_status keep_comm(MPI_Comm comm, int size, int *ranks, rsh_comm **out)
 }
 
 static rsh_status find_or_make_comm(int handle, rsh_comm **out) {
-    MPI_Comm comm = MPI_Comm_f2c(handle);
     int size = 0, *ranks = NULL;
-    rsh_status st = check_comm(comm);
+    rsh_status st = check_running();
+    if (st) return st;
+    MPI_Comm comm = MPI_Comm_f2c(handle);
+    st = check_comm(comm);
     if (!st) st = list_ranks(comm, &size, &ranks);
     if (st) return st;
     for (const kept_comm *k = kept_comms; k; k = k->next)

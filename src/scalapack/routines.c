@@ -5,21 +5,20 @@
 
 /* Indices into a descriptor. */
 enum { DTYPE_, CTXT_, M_, N_, MB_, NB_, RSRC_, CSRC_, LLD_ };
-enum { BLOCK_CYCLIC_2D = 1 };
+enum { BLOCK_CYCLIC_2D = 1 }; /* the redistribution routines do not look at the type, those of the PBLAS do */
 
 /* ScaLAPACK's Fortran routines call its C routines, which are ours again: then the decision has been made. */
 static _Thread_local bool forwarding;
 
-static const char *check_matrix(const rshs_matrix *m, const int *desc) {
-    if (desc[DTYPE_] != BLOCK_CYCLIC_2D) return "a descriptor is not of type 1";
+static const char *check_matrix(const rshs_matrix *m) {
     if (m->M < 0 || m->N < 0 || m->mb < 1 || m->nb < 1) return "a descriptor has sizes out of range";
     if (m->rsrc < 0 || m->rsrc >= m->P || m->csrc < 0 || m->csrc >= m->Q) return "RSRC or CSRC is not in the grid";
     return NULL;
 }
 
-static const char *check_side(const rshs_side *s, const int *desc, int32_t rows, int32_t columns) {
+static const char *check_side(const rshs_side *s, int32_t rows, int32_t columns) {
     const rshs_matrix *m = &s->matrix;
-    const char *wrong = check_matrix(m, desc);
+    const char *wrong = check_matrix(m);
     if (wrong) return wrong;
     if (m->i < 0 || m->j < 0 || rows > m->M - m->i || columns > m->N - m->j) return "a submatrix is outside its matrix";
     if (s->lld < rshs_owned_before(m->M, m->mb, s->row, m->rsrc, m->P)) return "LLD is too small";
@@ -35,7 +34,7 @@ void rshs_read_side(rshs_call *call, int side, const void *data, int i, int j, c
     if (!s->member) return;
     s->matrix = (rshs_matrix){P, Q, desc[M_], desc[N_], desc[MB_], desc[NB_], desc[RSRC_], desc[CSRC_], i - 1, j - 1};
     s->row = row, s->column = column, s->lld = desc[LLD_], s->data = (char *)(size_t)data;
-    const char *wrong = check_side(s, desc, turned ? call->n : call->m, turned ? call->m : call->n);
+    const char *wrong = check_side(s, turned ? call->n : call->m, turned ? call->m : call->n);
     if (wrong) call->refusal = wrong;
 }
 
@@ -163,6 +162,8 @@ static void tran(const char *name, rsh_dtype dtype, rshs_shape shape, const int 
                  const int *ib, const int *jb, const int *descb) {
     rshs_call c = {.name = name, .dtype = dtype, .shape = shape, .m = *m, .n = *n, .context = descb[CTXT_]};
     if (!is_number(alpha, dtype, 1) || !is_number(beta, dtype, 0)) c.refusal = "alpha is not 1 or beta is not 0";
+    if (desca[DTYPE_] != BLOCK_CYCLIC_2D || descb[DTYPE_] != BLOCK_CYCLIC_2D)
+        c.refusal = "a descriptor is not of type 1";
     if (desca[CTXT_] != descb[CTXT_]) c.refusal = "the matrices have different contexts";
     if (!done(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
         FORWARD(tran_fn, name, c.context, (m, n, alpha, a, ia, ja, desca, beta, b, ib, jb, descb));

@@ -62,6 +62,10 @@ if [ -e "$lib/libreshard-mpi.so" ]; then
     ls "$lib"/libreshard-mpi-*.so.* > /dev/null || { echo "not installed: an engine of libreshard-mpi"; exit 1; }
 fi
 
+for file in reshard.f03 reshard_module.f90; do
+    [ -e "$prefix/include/$file" ] || { echo "not installed: include/$file"; exit 1; }
+done
+
 # libreshard-scalapack, where it was built
 if [ -e "$lib/libreshard-scalapack.so" ]; then
     printf '#include <reshard/scalapack.h>\nint main(void) { return rsh_scalapack_get_stats(0) != RSH_EVALUE; }\n' > "$scratch/stats.c"

@@ -2,7 +2,7 @@
  *
  *   lonely 64 | unsupported        both must end with a message of the library
  *
- * 64: a BLACS that counts with 64 bits.  unsupported: a descriptor of a type that only ScaLAPACK knows. */
+ * 64: a BLACS that counts with 64 bits.  unsupported: an LLD that is too small. */
 #include <mpi.h>
 
 #include <stdbool.h>
@@ -42,11 +42,11 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     wide = argc > 1 && !strcmp(argv[1], "64");
     const int n = 2, one = 1, context = 0;
-    const int good[] = {1, 0, 2, 2, 1, 1, 0, 0, 2}, strange[] = {502, 0, 2, 2, 1, 1, 0, 0, 2};
+    const int good[] = {1, 0, 2, 2, 1, 1, 0, 0, 2}, wrong[] = {1, 0, 2, 2, 1, 1, 0, 0, 1};
     double a[4] = {1, 2, 3, 4}, b[4] = {0};
     if (!wide) pdgemr2d_(&n, &n, a, &one, &one, good, b, &one, &one, good, &context);
     if (!wide && memcmp(a, b, sizeof a)) return puts("the supported call is wrong"), 3;
-    pdgemr2d_(&n, &n, a, &one, &one, good, b, &one, &one, strange, &context);
+    pdgemr2d_(&n, &n, a, &one, &one, good, b, &one, &one, wrong, &context);
     puts("the call returned");
     return 3;
 }

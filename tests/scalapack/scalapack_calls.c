@@ -108,11 +108,12 @@ static int draw_block(int n) { return chance(15) ? between(1, n + 5) : between(1
 
 /* Draws the same on all ranks.  `numbers`: no NaN among them. */
 static matrix draw_matrix(const grid *g, int m, int n, size_t item, bool numbers) {
+    int type = numbers || chance(80) ? 1 : 77; /* p?gemr2d does not look at it */
     int i = chance(40) ? 0 : below(25), j = chance(40) ? 0 : below(25);
     int M = i + m + below(6), N = j + n + below(6), mb = draw_block(m), nb = draw_block(n);
     int rsrc = chance(50) ? 0 : below(g->P), csrc = chance(50) ? 0 : below(g->Q), spare = chance(60) ? 0 : below(5);
     uint64_t after = state + 0x1234567;
-    matrix x = {g, {1, g->context, M, N, mb, nb, rsrc, csrc, 1}, i + 1, j + 1, 0, NULL};
+    matrix x = {g, {type, g->context, M, N, mb, nb, rsrc, csrc, 1}, i + 1, j + 1, 0, NULL};
     if (g->context >= 0) {
         int rows = owned(M, mb, g->row, rsrc, g->P), columns = owned(N, nb, g->column, csrc, g->Q);
         x.desc[8] = rows + spare > 0 ? rows + spare : 1;
