@@ -67,7 +67,7 @@ def test_it_works_in_an_empty_venv_and_leaves_nothing(wheel, tmp_path):
 
 def declared_names():
     """What Python.h declares under the limited API."""
-    text = "#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n"
+    text = "#define PY_SSIZE_T_CLEAN\n#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n"
     include = sysconfig.get_path("include")
     compiler = os.environ.get("CC", "cc")
     seen = subprocess.run([compiler, "-E", "-P", "-I", include, "-x", "c", "-"], input=text, capture_output=True, text=True)
