@@ -195,8 +195,10 @@ static py_sharded *target_of(py_sharded *source, PyObject *object) {
     }
     rsh_layout *l = py_layout_from(object);
     if (!l || py_comm_check(source->comm)) return NULL;
-    rsh_status st = rsh_sharded_empty(source->comm->c, l, &s);
-    rsh_layout_free(l);
+    rsh_comm *c = source->comm->c;
+    rsh_status st;
+    Py_BEGIN_ALLOW_THREADS st = rsh_sharded_empty(c, l, &s);
+    Py_END_ALLOW_THREADS rsh_layout_free(l);
     return (py_sharded *)(st ? py_raise(st) : py_sharded_wrap(s, source->comm, false));
 }
 

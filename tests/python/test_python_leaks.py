@@ -12,7 +12,7 @@ import pytest
 
 import reshard
 
-CALLS = int(os.environ.get("RESHARD_CALLS", "1500"))
+CALLS = int(os.environ.get("RESHARD_CALLS", "500"))
 A, B = reshard.Layout("f32[8/x, 8] on x=2"), reshard.Layout("f32[8, 8/x] on x=2")
 PARTS = [np.zeros((4, 8), np.float32) for _ in range(2)]
 ONE = np.zeros((8, 8), np.float32)
@@ -98,7 +98,7 @@ def steady(call, calls):
 
     A leak grows in every round, a cache that fills only in one: the smaller growth of two rounds counts.
     """
-    for _ in range(300):
+    for _ in range(200):
         call()
     return tuple(map(min, zip(grow(call, calls), grow(call, calls))))
 
