@@ -30,6 +30,8 @@ PyObject *py_sharded_wrap(rsh_sharded *s, py_comm *comm, bool readonly);
 /* Methods of Sharded that make a Transit and an Exec. */
 PyObject *py_sharded_begin(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *py_sharded_bind(PyObject *self, PyObject *args, PyObject *keywords);
+/* Seconds of n reshards without Python between them. */
+PyObject *py_sharded_time_reshards(PyObject *self, PyObject *args);
 /* The sharded tensor of an object, or NULL with TypeError. */
 py_sharded *py_sharded_from(PyObject *object);
 

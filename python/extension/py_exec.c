@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- transits ---- */
 
@@ -194,8 +195,10 @@ static py_sharded *target_of(py_sharded *source, PyObject *object) {
     }
     rsh_layout *l = py_layout_from(object);
     if (!l || py_comm_check(source->comm)) return NULL;
-    rsh_status st = rsh_sharded_empty(source->comm->c, l, &s);
-    rsh_layout_free(l);
+    rsh_comm *c = source->comm->c;
+    rsh_status st;
+    Py_BEGIN_ALLOW_THREADS st = rsh_sharded_empty(c, l, &s);
+    Py_END_ALLOW_THREADS rsh_layout_free(l);
     return (py_sharded *)(st ? py_raise(st) : py_sharded_wrap(s, source->comm, false));
 }
 
@@ -271,6 +274,45 @@ static PyObject *exec_run(PyObject *self, PyObject *none) {
     return exec_step(self, rsh_exec_run);
 }
 
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The same runs without Python between them, to compare with. */
+static PyObject *exec_time_runs(PyObject *object, PyObject *arg) {
+    py_exec *self = (py_exec *)object;
+    long n = PyLong_AsLong(arg);
+    rsh_status st = RSH_OK;
+    PyThreadState *state = PyErr_Occurred() ? NULL : exec_begin_call(self);
+    if (!state) return NULL;
+    double begin = seconds();
+    for (long i = 0; i < n && !st; i++) st = rsh_exec_run(self->e);
+    double taken = seconds() - begin;
+    py_comm_end(self->source->comm, state);
+    return st ? py_comm_raise(self->source->comm, st) : PyFloat_FromDouble(taken);
+}
+
+PyObject *py_sharded_time_reshards(PyObject *object, PyObject *args) {
+    py_sharded *self = (py_sharded *)object;
+    PyObject *layout;
+    long n;
+    rsh_status st = RSH_OK;
+    if (!PyArg_ParseTuple(args, "O!l:_time_reshards", py_layout_type, &layout, &n)) return NULL;
+    PyThreadState *state = py_comm_begin(self->comm);
+    if (!state) return NULL;
+    double begin = seconds();
+    for (long i = 0; i < n && !st; i++) {
+        rsh_sharded *out = NULL;
+        st = rsh_reshard(self->s, ((py_layout *)layout)->l, NULL, &out);
+        rsh_sharded_free(out);
+    }
+    double taken = seconds() - begin;
+    py_comm_end(self->comm, state);
+    return st ? py_comm_raise(self->comm, st) : PyFloat_FromDouble(taken);
+}
+
 static PyObject *exec_wait(PyObject *self, PyObject *none) {
     (void)none;
     return exec_step(self, rsh_exec_wait);
@@ -323,6 +365,7 @@ static PyMethodDef exec_methods[] = {
     {"test", exec_test, METH_NOARGS,
      "test()\n--\n\nMakes what progress it can without waiting; True if the run is done."},
     {"wait", exec_wait, METH_NOARGS, "wait()\n--\n\nFinishes the run that was begun and returns the target."},
+    {"_time_runs", exec_time_runs, METH_O, NULL},
     {"stats", exec_stats, METH_NOARGS, "stats()\n--\n\nBytes and seconds of runs on this rank, as a dict."},
     {NULL, NULL, 0, NULL},
 };

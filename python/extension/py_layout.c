@@ -1,6 +1,7 @@
 /* Layout: an rsh_layout as a value of Python. */
 #include "py_module.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 PyTypeObject *py_layout_type;
@@ -19,7 +20,10 @@ PyObject *py_layout_wrap(rsh_layout *l) {
 static rsh_layout *parse(PyObject *text) {
     const char *bytes = PyUnicode_AsUTF8AndSize(text, NULL);
     rsh_layout *l = NULL;
-    if (bytes) py_check(rsh_layout_parse(bytes, &l));
+    if (!bytes) return NULL;
+    rsh_status st;
+    Py_BEGIN_ALLOW_THREADS st = rsh_layout_parse(bytes, &l);
+    Py_END_ALLOW_THREADS py_check(st);
     return l;
 }
 
@@ -206,50 +210,63 @@ static PyObject *layout_part_strides(PyObject *self, PyObject *args, PyObject *k
     return py_ints(found.ndim, found.strides);
 }
 
-typedef struct box_list {
-    PyObject *list;
+typedef struct box_numbers {
+    py_numbers list; /* lo, hi, offset, strides of each box */
     int ndim;
-} box_list;
+} box_numbers;
 
-static int add_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides) {
-    box_list *boxes = ctx;
-    PyObject *entry = Py_BuildValue("(NNLN)", py_ints(boxes->ndim, box->lo), py_ints(boxes->ndim, box->hi),
-                                    (long long)offset, py_ints(boxes->ndim, strides));
-    int failed = !entry || PyList_Append(boxes->list, entry);
-    Py_XDECREF(entry);
-    return failed;
+static int push_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides) {
+    box_numbers *boxes = ctx;
+    return py_numbers_push(&boxes->list, boxes->ndim, box->lo) || py_numbers_push(&boxes->list, boxes->ndim, box->hi) ||
+           py_numbers_push(&boxes->list, 1, &offset) || py_numbers_push(&boxes->list, boxes->ndim, strides);
+}
+
+static PyObject *box_object(int n, const int64_t *at) {
+    return Py_BuildValue("(NNLN)", py_ints(n, at), py_ints(n, at + n), (long long)at[2 * n],
+                         py_ints(n, at + 2 * n + 1));
+}
+
+static PyObject *range_object(int none, const int64_t *at) {
+    (void)none;
+    return py_ints(2, at);
+}
+
+/* A list with an object for each `width` numbers; frees them. */
+static PyObject *list_of(py_numbers *list, rsh_status st, size_t width, int n,
+                         PyObject *(*make)(int n, const int64_t *at)) {
+    PyObject *result = st ? py_raise(st) : list->failed ? PyErr_NoMemory() : PyList_New(0);
+    for (size_t i = 0; result && i < list->n; i += width) {
+        PyObject *entry = make(n, list->values + i);
+        if (!entry || PyList_Append(result, entry)) Py_CLEAR(result);
+        Py_XDECREF(entry);
+    }
+    free(list->values);
+    return result;
 }
 
 static PyObject *layout_boxes(PyObject *self, PyObject *args, PyObject *keywords) {
     long long rank, part;
+    rsh_status st;
     if (read_rank_and_part(args, keywords, "L|L:boxes", &rank, &part)) return NULL;
-    box_list boxes = {PyList_New(0), rsh_layout_ndim(get(self))};
-    if (!boxes.list) return NULL;
-    rsh_status st = rsh_layout_each_box(get(self), rank, part, add_box, &boxes);
-    if (st) py_raise(st);
-    if (PyErr_Occurred()) Py_CLEAR(boxes.list);
-    return boxes.list;
+    box_numbers boxes = {.ndim = rsh_layout_ndim(get(self))};
+    Py_BEGIN_ALLOW_THREADS st = rsh_layout_each_box(get(self), rank, part, push_box, &boxes);
+    Py_END_ALLOW_THREADS return list_of(&boxes.list, st, 3 * (size_t)boxes.ndim + 1, boxes.ndim, box_object);
 }
 
-static int add_range(void *list, int64_t lo, int64_t hi) {
-    PyObject *entry = Py_BuildValue("(LL)", (long long)lo, (long long)hi);
-    int failed = !entry || PyList_Append(list, entry);
-    Py_XDECREF(entry);
-    return failed;
+static int push_range(void *list, int64_t lo, int64_t hi) {
+    return py_numbers_push(list, 2, (const int64_t[]){lo, hi});
 }
 
 static PyObject *layout_ranges(PyObject *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"rank", "dim", "part", NULL};
     long long rank, part = 0;
     int dim;
+    py_numbers list = {0};
+    rsh_status st;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "Li|L:ranges", names, &rank, &dim, &part)) return NULL;
-    PyObject *list = PyList_New(0);
-    if (!list) return NULL;
     if (dim < 0) dim += rsh_layout_ndim(get(self));
-    rsh_status st = rsh_layout_each_range(get(self), rank, part, dim, add_range, list);
-    if (st) py_raise(st);
-    if (PyErr_Occurred()) Py_CLEAR(list);
-    return list;
+    Py_BEGIN_ALLOW_THREADS st = rsh_layout_each_range(get(self), rank, part, dim, push_range, &list);
+    Py_END_ALLOW_THREADS return list_of(&list, st, 2, 0, range_object);
 }
 
 static PyObject *layout_local_offset(PyObject *self, PyObject *args, PyObject *keywords) {

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include <reshard.h>
+#include <reshard/stash.h>
 
 /* ---- objects ---- */
 
@@ -101,6 +102,15 @@ int py_dtype_from(PyObject *object, rsh_dtype *out);
 PyObject *py_ints(int64_t n, const int64_t *values);
 /* Reads a sequence of at most `most` integers. */
 int py_ints_from(PyObject *sequence, int most, int64_t *values, int *n);
+
+/* Numbers that a walk gives, gathered without the interpreter's lock; freed with free. */
+typedef struct py_numbers {
+    int64_t *values;
+    size_t n, room;
+    bool failed; /* there was no memory */
+} py_numbers;
+/* Appends n numbers; non-zero, which stops a walk, if there is no memory. */
+int py_numbers_push(py_numbers *list, int n, const int64_t *values);
 
 /* The layout of a Layout or a text, held: the caller frees it.  NULL with an exception. */
 rsh_layout *py_layout_from(PyObject *object);

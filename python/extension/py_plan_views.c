@@ -66,48 +66,33 @@ PyObject *py_plan_rank(PyObject *self, PyObject *arg) {
                          (long long)view.scratch_messages);
 }
 
-/* Numbers that a walk over the plan gives, gathered without the interpreter's lock. */
-typedef struct numbers {
-    int64_t *values; /* owned; malloc, since PyMem needs the lock */
-    size_t n, room;
-    int nkey, nvalue; /* each entry has so many numbers as key and as value */
-    bool failed;      /* there was no memory */
-} numbers;
+/* Entries of a dict: so many numbers as key and as value. */
+typedef struct entries {
+    py_numbers list;
+    int nkey, nvalue;
+} entries;
 
-static int push(numbers *list, int n, const int64_t *values) {
-    if (list->n + (size_t)n > list->room) {
-        size_t room = 2 * list->room + 64;
-        int64_t *more = realloc(list->values, room * sizeof *more);
-        list->failed = !more;
-        if (!more) return 1;
-        list->values = more;
-        list->room = room;
-    }
-    memcpy(list->values + list->n, values, (size_t)n * sizeof *values);
-    list->n += (size_t)n;
-    return 0;
+static int push_rank(void *e, int64_t rank, int64_t sent, int64_t received, int64_t kept) {
+    return py_numbers_push(&((entries *)e)->list, 4, (const int64_t[]){rank, sent, received, kept});
 }
 
-static int push_rank(void *list, int64_t rank, int64_t sent, int64_t received, int64_t kept) {
-    return push(list, 4, (const int64_t[]){rank, sent, received, kept});
+static int push_peer(void *e, int64_t peer, int64_t bytes) {
+    return py_numbers_push(&((entries *)e)->list, 2, (const int64_t[]){peer, bytes});
 }
 
-static int push_peer(void *list, int64_t peer, int64_t bytes) { return push(list, 2, (const int64_t[]){peer, bytes}); }
-
-static int push_pair(void *list, int64_t source, int64_t destination, int64_t bytes) {
-    return push(list, 3, (const int64_t[]){source, destination, bytes});
+static int push_pair(void *e, int64_t source, int64_t destination, int64_t bytes) {
+    return py_numbers_push(&((entries *)e)->list, 3, (const int64_t[]){source, destination, bytes});
 }
 
 static PyObject *number_or_tuple(int n, const int64_t *values) {
     return n == 1 ? PyLong_FromLongLong(values[0]) : py_ints(n, values);
 }
 
-static PyObject *numbers_dict(const numbers *list) {
+static PyObject *entries_dict(const entries *e) {
     PyObject *dict = PyDict_New();
-    size_t width = (size_t)(list->nkey + list->nvalue);
-    for (size_t i = 0; dict && i < list->n; i += width) {
-        PyObject *key = number_or_tuple(list->nkey, list->values + i);
-        PyObject *value = number_or_tuple(list->nvalue, list->values + i + list->nkey);
+    const int64_t *at = e->list.values, *end = at + e->list.n;
+    for (; dict && at < end; at += e->nkey + e->nvalue) {
+        PyObject *key = number_or_tuple(e->nkey, at), *value = number_or_tuple(e->nvalue, at + e->nkey);
         if (!key || !value || PyDict_SetItem(dict, key, value)) Py_CLEAR(dict);
         Py_XDECREF(key);
         Py_XDECREF(value);
@@ -115,29 +100,29 @@ static PyObject *numbers_dict(const numbers *list) {
     return dict;
 }
 
-static PyObject *finish_walk(numbers *list, rsh_status st) {
-    PyObject *dict = st ? py_raise(st) : list->failed ? PyErr_NoMemory() : numbers_dict(list);
-    free(list->values);
+static PyObject *finish_walk(entries *e, rsh_status st) {
+    PyObject *dict = st ? py_raise(st) : e->list.failed ? PyErr_NoMemory() : entries_dict(e);
+    free(e->list.values);
     return dict;
 }
 
 PyObject *py_plan_bytes_per_rank(PyObject *self, PyObject *none) {
-    numbers list = {.nkey = 1, .nvalue = 3};
+    entries e = {.nkey = 1, .nvalue = 3};
     rsh_status st;
     (void)none;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_rank(get(self), push_rank, &list);
-    Py_END_ALLOW_THREADS return finish_walk(&list, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_rank(get(self), push_rank, &e);
+    Py_END_ALLOW_THREADS return finish_walk(&e, st);
 }
 
 typedef rsh_status (*neighbours_fn)(const rsh_plan *, int64_t, rsh_neighbour_fn, void *);
 
 static PyObject *neighbours(PyObject *self, PyObject *arg, neighbours_fn walk) {
     long long rank = PyLong_AsLongLong(arg);
-    numbers list = {.nkey = 1, .nvalue = 1};
+    entries e = {.nkey = 1, .nvalue = 1};
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = walk(get(self), rank, push_peer, &list);
-    Py_END_ALLOW_THREADS return finish_walk(&list, st);
+    Py_BEGIN_ALLOW_THREADS st = walk(get(self), rank, push_peer, &e);
+    Py_END_ALLOW_THREADS return finish_walk(&e, st);
 }
 
 PyObject *py_plan_sources(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_each_source); }
@@ -147,11 +132,11 @@ PyObject *py_plan_destinations(PyObject *self, PyObject *rank) {
 }
 
 PyObject *py_plan_matrix(PyObject *self, PyObject *none) {
-    numbers list = {.nkey = 2, .nvalue = 1};
+    entries e = {.nkey = 2, .nvalue = 1};
     rsh_status st;
     (void)none;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_pair(get(self), push_pair, &list);
-    Py_END_ALLOW_THREADS return finish_walk(&list, st);
+    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_pair(get(self), push_pair, &e);
+    Py_END_ALLOW_THREADS return finish_walk(&e, st);
 }
 
 /* ---- stages of a rank ---- */

@@ -44,8 +44,10 @@ static PyObject *rules_read(PyObject *type, PyObject *path) {
     rsh_ckpt_rules *r = NULL;
     (void)type;
     if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
-    rsh_status st = rsh_ckpt_rules_read(PyBytes_AsString(bytes), &r);
-    PyObject *text = st ? NULL : PyUnicode_DecodeFSDefault(PyBytes_AsString(bytes));
+    const char *name = PyBytes_AsString(bytes);
+    rsh_status st;
+    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_rules_read(name, &r);
+    Py_END_ALLOW_THREADS PyObject *text = st ? NULL : PyUnicode_DecodeFSDefault(PyBytes_AsString(bytes));
     PyObject *result = st ? py_raise(st) : text ? rules_wrap(r, text) : NULL;
     Py_XDECREF(text);
     Py_DECREF(bytes);

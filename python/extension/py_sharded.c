@@ -356,6 +356,7 @@ static PyMethodDef methods[] = {
      "fill_uniform(seed)\n--\n\nFills with numbers from [0, 1), the same tensor in every layout."},
     {"fill_normal", sharded_normal, METH_O,
      "fill_normal(seed)\n--\n\nFills with normal numbers, the same tensor in every layout."},
+    {"_time_reshards", py_sharded_time_reshards, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -102,6 +102,20 @@ int py_ints_from(PyObject *sequence, int most, int64_t *values, int *n) {
     return 0;
 }
 
+int py_numbers_push(py_numbers *list, int n, const int64_t *values) {
+    if (list->n + (size_t)n > list->room) {
+        size_t room = 2 * list->room + 64;
+        int64_t *more = realloc(list->values, room * sizeof *more);
+        list->failed = !more;
+        if (!more) return 1;
+        list->values = more;
+        list->room = room;
+    }
+    memcpy(list->values + list->n, values, (size_t)n * sizeof *values);
+    list->n += (size_t)n;
+    return 0;
+}
+
 /* ---- texts from sinks ---- */
 
 static int append(void *ctx, const char *bytes, size_t length) {

@@ -135,3 +135,20 @@ def test_a_bar_on_a_terminal_and_ctrl_c(tmp_path, capsys):
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors and not os.path.exists(tmp_path / "u.safetensors"), errors
+
+
+def test_a_bar_in_a_notebook(tmp_path, monkeypatch):
+    """What IPython is asked to display, by a stand-in for it."""
+    import types
+
+    shown = []
+    handle = types.SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    notebook = types.ModuleType("IPython")
+    notebook.get_ipython = lambda: type("ZMQInteractiveShell", (), {})()
+    notebook.display = types.ModuleType("IPython.display")
+    notebook.display.display = lambda data, raw, display_id: shown.append(data["text/plain"]) or handle
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook.display)
+    reshard.run(1, lambda comm: reshard.save(comm, tmp_path / "s", {"w": reshard.zeros(comm, "u8[1000]")}))
+    reshard.convert(tmp_path / "s", tmp_path / "t.safetensors", progress=True)
+    assert len(shown) >= 2 and "100 %" in shown[-1]

@@ -67,7 +67,7 @@ def test_it_works_in_an_empty_venv_and_leaves_nothing(wheel, tmp_path):
 
 def declared_names():
     """What Python.h declares under the limited API."""
-    text = "#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n"
+    text = "#define PY_SSIZE_T_CLEAN\n#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n"
     include = sysconfig.get_path("include")
     compiler = os.environ.get("CC", "cc")
     seen = subprocess.run([compiler, "-E", "-P", "-I", include, "-x", "c", "-"], input=text, capture_output=True, text=True)
@@ -83,3 +83,37 @@ def test_the_module_uses_the_limited_api_only():
     assert module.endswith("_reshard.abi3.so")
     exported = subprocess.run(["nm", "-D", "--defined-only", module], capture_output=True, text=True).stdout.split()
     assert [name for name in exported if name.startswith(("Py", "py_", "rsh"))] == ["PyInit__reshard"]
+
+
+WITHOUT_NUMPY = """
+import array, sys
+sys.modules["numpy"] = None
+import reshard
+parts = [array.array("f", range(4 * rank, 4 * rank + 4)) for rank in range(2)]
+whole = reshard.move("f32[8/x] on x=2", "f32[8]", parts)[0].tolist()
+ranks = reshard.run(2, lambda comm: reshard.Sharded(comm, "f32[8/x] on x=2", parts[comm.rank]).digest())
+print(whole == list(range(8)) and ranks[0] == ranks[1] == reshard.digest("f32[8]", [array.array("f", range(8))]))
+"""
+
+
+def pythons():
+    """Every python3 of 3.11 or later on PATH: the module is the same file for all of them."""
+    found = {}
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, "python3")
+        if not os.access(path, os.X_OK):
+            continue
+        asked = subprocess.run([path, "-c", "import sys; print(sys.executable, sys.version_info >= (3, 11))"],
+                               capture_output=True, text=True)
+        executable, _, new = asked.stdout.strip().rpartition(" ")
+        if new == "True":
+            found[os.path.realpath(executable)] = None
+    return list(found)
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_every_python_can_use_the_same_file_without_numpy(python):
+    package = os.path.dirname(os.path.dirname(reshard.__file__))
+    done = subprocess.run([python, "-c", WITHOUT_NUMPY], env={**os.environ, "PYTHONPATH": package}, capture_output=True,
+                          text=True, timeout=60)
+    assert done.stdout.strip() == "True", done
