@@ -178,7 +178,7 @@ static void get_version(char *text, int size) {
 }
 
 static rsh_status check_running(void) {
-    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is not initialized or already finalized; call MPI_Init first");
+    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is not running: call MPI_Init first");
 }
 
 static rsh_status check_comm(MPI_Comm comm) {
