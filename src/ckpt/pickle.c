@@ -10,7 +10,10 @@
 
 typedef rshi_pickle_value value;
 
-enum { FIELDS_MOST = 64 }; /* of an object that is known; PyTorch's have up to twenty */
+enum {
+    FIELDS_MOST = 64,     /* of an object that is known; PyTorch's have up to twenty */
+    STACK_MOST = 4 << 20, /* values; Python adds a thousand to a list at once */
+};
 
 typedef struct machine {
     rshi_pickle *p;
@@ -162,19 +165,15 @@ static rsh_status take_line(machine *m, const char **line, size_t *n) {
 
 /* ---- opcodes that build ---- */
 
-static rsh_status make_tuple(machine *m, int64_t from, int64_t end) {
-    value *v = NULL;
-    RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
-    RSH_TRY(set_items(m, v, m->stack + from, end - from));
-    m->depth = from;
-    return push(m, v);
-}
-
 static rsh_status short_tuple(machine *m, int64_t n) {
-    if (m->depth < n) return refuse(m, "the pickle uses a value that is not there");
-    for (int64_t i = m->depth - n; i < m->depth; i++)
-        if (m->stack[i]->kind == RSHI_PICKLE_MARK) return refuse(m, "the pickle uses a value that is not there");
-    return make_tuple(m, m->depth - n, m->depth);
+    value *v = NULL;
+    bool there = m->depth >= n;
+    for (int64_t i = m->depth - n; there && i < m->depth; i++) there = m->stack[i]->kind != RSHI_PICKLE_MARK;
+    if (!there) return refuse(m, "the pickle uses a value that is not there");
+    RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
+    RSH_TRY(set_items(m, v, m->stack + m->depth - n, n));
+    m->depth -= n;
+    return push(m, v);
 }
 
 /* A tuple, list, set or dict of what lies above the mark. */
@@ -467,13 +466,17 @@ static rsh_status step(machine *m, int opcode) {
     }
 }
 
+/* Descriptions of tensors take some four times their length. */
 static rsh_status run(machine *m) {
+    size_t most = 8 * m->p->length + (1 << 20);
     for (;;) {
         const unsigned char *opcode;
         m->op = m->next;
         RSH_TRY(take(m, 1, &opcode));
         if (*opcode == '.') break;
         RSH_TRY(step(m, *opcode));
+        if (m->p->total > most || m->depth > STACK_MOST)
+            return refuse(m, "the pickle makes more values than one of its length should");
     }
     value *root;
     RSH_TRY(pop(m, &root));

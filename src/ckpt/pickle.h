@@ -90,6 +90,7 @@ typedef struct rshi_pickle {
     int64_t nids, ids_room;
     struct rshi_pickle_block *block; /* owned: values, and lists of them */
     size_t used;                     /* of the first block, bytes */
+    size_t total;                    /* bytes taken from all blocks */
 } rshi_pickle;
 
 /* Reads the pickle that begins with these bytes and may end before them; they stay in memory as

@@ -25,6 +25,7 @@ void *rshi_pickle_memory(rshi_pickle *p, size_t bytes) {
     }
     void *at = (char *)(p->block + 1) + p->used;
     p->used += bytes;
+    p->total += bytes;
     return at;
 }
 

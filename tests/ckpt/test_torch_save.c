@@ -296,6 +296,22 @@ static void depth_is_refused(void **state) {
     refuse_pickle(text, n, RSH_EVALUE, "more than 64 deep");
 }
 
+/* A value for each byte would take 24 times the length of the file. */
+static void a_pickle_of_nothing_but_values_is_refused(void **state) {
+    (void)state;
+    enum { MANY = 2 << 20 };
+    static const char *const list[] = {"\x80\x02]", "\x80\x02]("};
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(list[i]);
+        char *text = malloc(n + MANY + 3);
+        memcpy(text, list[i], n);
+        memset(text + n, '}', MANY);
+        memcpy(text + n + MANY, "e.", 2);
+        refuse_pickle(text, n + MANY + 2, RSH_EVALUE, "more values than one of its length should");
+        free(text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_archive_is_read),
@@ -314,6 +330,7 @@ int main(void) {
         IN_FOLDER(hostile_pickles_are_refused),
         IN_FOLDER(doubling_is_refused),
         IN_FOLDER(depth_is_refused),
+        IN_FOLDER(a_pickle_of_nothing_but_values_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
