@@ -1,4 +1,4 @@
-/* Param groups: parameters with settings of their own change as under an optimizer of their own. */
+/* Param groups: parameters with settings of their own change as under an optimizer of their own, and as PyTorch's. */
 #include "models.h"
 
 enum { STEPS = 4 };
@@ -92,6 +92,81 @@ static void a_group_is_an_optimizer_of_its_own(void **state) {
         if (separate((kind)k)) fail_msg("%s", rsh_error_detail());
 }
 
+/* ---- PyTorch's, recorded in golden_optim.txt by tools/golden/torch_optim.py ---- */
+
+static rsh_value *formula(int k, int ndim, const int64_t *shape, bool grad) {
+    rsh_tensor *t = NULL;
+    rsh_value *v = NULL;
+    assert_int_equal(rsh_tensor_empty(RSH_F64, ndim, shape, &t), RSH_OK);
+    for (int64_t i = 0; i < rsh_tensor_count(t); i++)
+        ((double *)rsh_tensor_data(t))[i] = (double)((7919 * i + 104729 * (k + 1)) % 2003) / 1000 - 1;
+    assert_int_equal(rsh_value_adopt_tensor(t, grad, &v), RSH_OK);
+    return v;
+}
+
+static rsh_status golden_optimizer(const char *kind, rsh_module *m, rsh_optimizer **out) {
+    rsh_sgd_opts sgd = RSH_SGD_OPTS_INIT;
+    rsh_adam_opts adam = RSH_ADAM_OPTS_INIT;
+    rsh_param_group g = RSH_PARAM_GROUP_INIT;
+    const char *paths[] = {"b"};
+    bool adams = !strncmp(kind, "adam", 4);
+    sgd.lr = adam.lr = 0.02, sgd.weight_decay = adam.weight_decay = 0.1;
+    sgd.momentum = 0.9, sgd.nesterov = !strcmp(kind, "nesterov"), sgd.dampening = sgd.nesterov ? 0 : 0.2;
+    adam.decoupled = !strcmp(kind, "adamw");
+    TRY(adams ? rsh_adam_new(m, &adam, out) : rsh_sgd_new(m, &sgd, out));
+    g.npaths = 1, g.paths = paths, g.lr_scale = 0.3, g.weight_decay = 0.07;
+    return rsh_optimizer_add_group(*out, &g, NULL);
+}
+
+static rsh_status golden_train(rsh_value *const *p, rsh_optimizer *o) {
+    for (int s = 0; s < STEPS; s++) {
+        for (int k = 0; k < 2; k++) {
+            rsh_value *g = formula(10 + 2 * s + k, rsh_value_ndim(p[k]), rsh_value_shape(p[k]), false);
+            TRY(rsh_value_set_grad(p[k], g));
+            rsh_value_free(g);
+        }
+        TRY(rsh_optimizer_step(o));
+        TRY(rsh_optimizer_set_lr(o, rsh_optimizer_lr(o) * 0.5));
+    }
+    return RSH_OK;
+}
+
+static void golden_case(const char *kind, FILE *file) {
+    rsh_value *p[2] = {formula(0, 2, (int64_t[]){3, 2}, true), formula(1, 1, (int64_t[]){4}, true)};
+    rsh_module *m = NULL;
+    rsh_optimizer *o = NULL;
+    assert_int_equal(rsh_module_new(&holder, NULL, &m), RSH_OK);
+    for (int k = 0; k < 2; k++) assert_int_equal(rsh_module_set_parameter(m, k ? "b" : "a", p[k]), RSH_OK);
+    if (golden_optimizer(kind, m, &o) || golden_train(p, o)) fail_msg("%s: %s", kind, rsh_error_detail());
+    for (int k = 0; k < 2; k++) {
+        char name[8] = "";
+        assert_int_equal(fscanf(file, "%7s", name), 1);
+        for (int64_t i = 0; i < rsh_tensor_count(rsh_value_tensor(p[k])); i++) {
+            double expected = 0;
+            assert_int_equal(fscanf(file, "%lf", &expected), 1);
+            if (fabs(at(rsh_value_tensor(p[k]), i) - expected) > 1e-14)
+                fail_msg("%s: %s[%d] is %.17g, PyTorch has %.17g", kind, name, (int)i, at(rsh_value_tensor(p[k]), i),
+                         expected);
+        }
+        rsh_value_free(p[k]);
+    }
+    rsh_optimizer_free(o);
+    rsh_module_free(m);
+}
+
+static void groups_are_those_of_pytorch(void **state) {
+    char kind[16] = "";
+    int cases = 0;
+    (void)state;
+    FILE *file = fopen("tests/nn/golden_optim.txt", "r");
+    assert_non_null(file);
+    for (; fscanf(file, " case %15s", kind) == 1; cases++) golden_case(kind, file);
+    fclose(file);
+    assert_int_equal(cases, 4);
+}
+
+/* ---- state ---- */
+
 /* The state has the settings; another optimizer gets them with it. */
 static rsh_status state_trial(void) {
     rsh_module *m = NULL;
@@ -132,6 +207,7 @@ static void settings_are_part_of_the_state(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_is_an_optimizer_of_its_own),
+        cmocka_unit_test(groups_are_those_of_pytorch),
         cmocka_unit_test(settings_are_part_of_the_state),
     };
     return cmocka_run_group_tests_name("parameter groups", tests, NULL, NULL);
