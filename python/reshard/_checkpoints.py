@@ -1,4 +1,5 @@
 """Checkpoints: a mapping of names to tensors that are read when asked for, and conversions."""
+import _thread
 import collections.abc
 import os
 import threading
@@ -172,21 +173,24 @@ def _in_background(work, stop):
     """Runs work() in a thread, so that Ctrl-C reaches the main thread, which then stops it."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    answer = {}
+    answer, done, started = {}, threading.Event(), False
 
     def run():
         try:
             answer["value"] = work()
         except BaseException as error:
             answer["error"] = error
+        finally:
+            done.set()
 
-    thread = threading.Thread(target=run, name="reshard work")
-    thread.start()
     try:
-        thread.join()
+        _thread.start_new_thread(run, ())  # unlike Thread.start, it does not wait, where Ctrl-C would leave it half done
+        started = True
+        done.wait()
     except BaseException:
         stop.set()
-        thread.join()
+        if started:
+            done.wait()
         raise
     if "error" in answer:
         raise answer["error"]

@@ -12,9 +12,8 @@ class _Follower:
         self.show, self.stop = show, threading.Event()
 
     def tell(self, done, total):
-        if self.stop.is_set():
-            return True
-        return bool(self.show(done, total)) if self.show else False
+        stop = self.show(done, total) if self.show and not self.stop.is_set() else False
+        return bool(stop) or self.stop.is_set()
 
 
 class _Bar:

@@ -5,6 +5,7 @@ import selectors
 import signal
 import sys
 import threading
+import time
 import traceback
 import uuid
 
@@ -64,35 +65,36 @@ def _run_threads(n, fn):
             comms[rank].close()
 
     threads = [threading.Thread(target=be_rank, args=(rank,), name=f"reshard rank {rank}") for rank in range(n)]
-    started = []
     try:
-        for rank, thread in enumerate(threads):
-            try:
-                thread.start()
-            except BaseException as error:
-                for absent in comms[rank:]:
-                    absent._fail(_sentence(error))
-                raise
-            started.append(thread)
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
-    except BaseException:
-        _stop_threads(comms, started)
+    except BaseException as error:
+        _stop_threads(comms, threads, error)
         raise
     if failures.first is not None:
         raise failures.first
     return results
 
 
-def _stop_threads(comms, threads):
-    """Ends waits of the ranks, and what they do in Python; then waits for them."""
+def _stop_threads(comms, threads, error):
+    """Ends waits of the ranks, and what they do in Python; then waits for them.
+
+    Ctrl-C while a thread is started leaves open whether it runs; it gets a moment to begin.
+    """
     for comm in comms:
         comm._stop()
-    for thread in threads:
+    for comm, thread in zip(comms, threads):
+        if thread.ident is None:
+            time.sleep(0.05)
         if thread.is_alive():
             _reshard._raise_in_thread(thread.ident, KeyboardInterrupt)
+        elif thread.ident is None:
+            comm._fail(_sentence(error))  # it never ran: nobody should wait for it
     for thread in threads:
-        thread.join()
+        if thread.is_alive():
+            thread.join()
 
 
 # ---- processes ----

@@ -228,3 +228,13 @@ def test_arrays_answer():
     assert memoryview(array).f_contiguous
     with pytest.raises(BufferError):
         array.__dlpack__(copy=True)
+
+
+def test_numpy_uses_ml_dtypes_where_it_is_installed(monkeypatch):
+    import types
+
+    array = reshard.Array(np.arange(4, dtype=np.uint16), "bf16")
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # as if it were not installed
+    assert array.numpy().dtype == np.uint16
+    monkeypatch.setitem(sys.modules, "ml_dtypes", types.SimpleNamespace(bfloat16=np.float16))  # a stand-in of its size
+    assert array.numpy().dtype == np.float16 and array.numpy().ctypes.data == array.address
