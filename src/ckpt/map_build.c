@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_PARTS 65536 /* that unstack makes */
+
 /* Captures that the line gives a value, and how far those of stack go. */
 typedef struct assignment {
     rshi_captured c;
@@ -346,6 +348,8 @@ static rsh_status split(building *b, const rshi_expr *e, const rshi_ckpt_view *v
     int64_t dim = e->dim < 0 ? v->ndim - 1 : e->dim, n = unstack ? 0 : words_of(b, e);
     RSH_REQUIRE(!unstack || (dim >= 0 && dim < v->ndim), RSH_EVALUE, "unstack: there is no dim %" PRId64, e->dim);
     if (unstack) n = v->shape[dim];
+    RSH_REQUIRE(n <= MOST_PARTS, RSH_EUNSUP, "unstack: dim %" PRId64 " has size %" PRId64 "; at most %d parts are made",
+                dim, n, MOST_PARTS);
     for (int64_t i = 0; i < n; i++) {
         rshi_ckpt_view *part;
         rshi_captured with = *c;
