@@ -274,6 +274,9 @@ static rsh_status check_stated(converting *c) {
     for (int64_t i = 0; i < c->source->ninstances && c->opts.no_digest; i++)
         c->report.digests_unchecked += c->source->instance[i].nstated;
     if (!st) st = rshi_stated_check(c->source, n, list, c->job.mem, c->opts.threads, &c->damaged);
+    if (!st && again)
+        st = rshi_stated_check(c->base, c->source->napart, c->source->apart, c->job.mem, c->opts.threads, &c->damaged);
+    if (!again) c->report.digests_unchecked += c->source->napart;
     rshi_free(list);
     return st;
 }
