@@ -175,7 +175,7 @@ def rule_files():
     rules("mesh tp=2\nfiles part{rank}.bin\n* [...]\n", "`files part{rank}.bin`: names of rank files end in .safetensors")
     rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": cannot convert c64 to f32")
     rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no c128")
-    rules("mesh tp=2\ne f32[...]\n* [...]\n", "f8e8m0 does not convert to f32")
+    rules("mesh tp=2\ne f32[...]\n* [...]\n", "cannot convert f8e8m0 to f32")
     rules("mesh tp=4\np [_, _/tp~]\n* [...]\n", "inside byte")
     rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
     rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
