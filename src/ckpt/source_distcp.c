@@ -279,7 +279,7 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
     const value *chunks = rshi_pickle_field(v, "chunks");
     int ndim, n[2];
     int64_t shape[RSH_MAX_NDIM], box[2][RSH_MAX_NDIM], tensor;
-    rsh_dtype dtype = RSH_DTYPE_COUNT;
+    rsh_dtype dtype = RSH_DTYPE_NONE;
     RSH_TRY(read_properties(r, rshi_pickle_field(v, "properties"), &dtype));
     RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(v, "size"), "the size of a tensor", &ndim, shape));
     RSH_TRY(rshi_ckpt_add_tensor(r->c, name->text, name->n, dtype, ndim, shape, r->metadata, name->at, &tensor));
