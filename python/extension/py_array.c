@@ -25,7 +25,7 @@ PyObject *py_array_wrap(rsh_tensor *t, rsh_dtype dtype, bool readonly) {
 static PyObject *array_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"object", "dtype", NULL};
     PyObject *object, *dtype_object = NULL;
-    rsh_dtype dtype = RSH_DTYPE_COUNT;
+    rsh_dtype dtype = RSH_DTYPE_NONE;
     bool readonly;
     (void)type;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:Array", names, &object, &dtype_object)) return NULL;

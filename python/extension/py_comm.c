@@ -244,7 +244,7 @@ static PyObject *comm_allreduce(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "O|s:allreduce", &array, &name)) return NULL;
     if (py_check(rsh_op_parse(name, strlen(name), &op))) return NULL;
-    rsh_tensor *t = py_import(array, RSH_DTYPE_COUNT, false, NULL);
+    rsh_tensor *t = py_import(array, RSH_DTYPE_NONE, false, NULL);
     if (!t) return NULL;
     if (!rsh_tensor_dense(t))
         st = rsh_fail(RSH_EVALUE, "allreduce: array must be dense and row-major; pass a copy");
@@ -285,7 +285,7 @@ static PyObject *comm_node(PyObject *self, PyObject *arg) {
 }
 
 static PyObject *comm_cache_stats(PyObject *self, PyObject *none) {
-    rsh_cache_stats stats;
+    rsh_cache_stats stats = RSH_CACHE_STATS_INIT;
     (void)none;
     if (py_comm_check(get(self)) || py_check(rsh_comm_get_cache_stats(get(self)->c, &stats))) return NULL;
     return Py_BuildValue("{s:K,s:K,s:L}", "hits", (unsigned long long)stats.hits, "misses",

@@ -74,7 +74,7 @@ static bool stands_for(rsh_dtype have, rsh_dtype want) {
 }
 
 static int check_dtype(py_foreign *f, rsh_dtype want) {
-    if (want >= RSH_DTYPE_COUNT) return 0;
+    if (want >= RSH_DTYPE_NONE) return 0;
     if (stands_for(f->dtype, want)) {
         f->dtype = want;
         return 0;

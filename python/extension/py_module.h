@@ -136,7 +136,7 @@ PyObject *py_text_finish(py_text *text, rsh_status status);
 
 /* Imports an array without copying: a tensor on its memory that keeps the object alive.  `want` is
  * the dtype that the caller expects; integers of the same size stand for floats that NumPy lacks.
- * RSH_DTYPE_COUNT: any.  With `writable`, read-only memory is refused.  NULL with an exception. */
+ * RSH_DTYPE_NONE: any.  With `writable`, read-only memory is refused.  NULL with an exception. */
 rsh_tensor *py_import(PyObject *object, rsh_dtype want, bool writable, bool *readonly);
 /* Wraps a tensor; takes over the reference. */
 PyObject *py_array_wrap(rsh_tensor *t, rsh_dtype dtype, bool readonly);

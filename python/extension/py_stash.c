@@ -1,6 +1,8 @@
 /* Stash: tensors that all ranks have, kept as one chunk on each until they are needed again. */
 #include "py_comm.h"
 
+#include <reshard/stash.h>
+
 #include <string.h>
 
 typedef struct py_stash {
@@ -159,7 +161,7 @@ static PyObject *stash_pack(PyObject *object, PyObject *args) {
     rsh_ticket *ticket = NULL;
     rsh_status st = RSH_OK;
     if (!PyArg_ParseTuple(args, "Oi:pack", &array, &dim)) return NULL;
-    rsh_tensor *t = py_import(array, RSH_DTYPE_COUNT, false, &readonly);
+    rsh_tensor *t = py_import(array, RSH_DTYPE_NONE, false, &readonly);
     PyThreadState *state = t ? py_comm_begin(self->comm) : NULL;
     if (state) {
         st = rsh_stash_pack(self->s, t, dim, &ticket);
@@ -175,7 +177,7 @@ static PyObject *stash_would_cut(PyObject *object, PyObject *args) {
     PyObject *array;
     int dim;
     if (!PyArg_ParseTuple(args, "Oi:would_cut", &array, &dim) || py_comm_check(self->comm)) return NULL;
-    rsh_tensor *t = py_import(array, RSH_DTYPE_COUNT, false, NULL);
+    rsh_tensor *t = py_import(array, RSH_DTYPE_NONE, false, NULL);
     if (!t) return NULL;
     bool cut = rsh_stash_would_cut(self->s, t, dim);
     rsh_tensor_free(t);
