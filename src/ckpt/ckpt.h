@@ -41,6 +41,12 @@ typedef struct rshi_ckpt_tensor {
     int64_t part;       /* of ckpt->parts: its first; rank after rank ascending, part after part */
     const char *digest; /* as its files state it, or NULL; in the store */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
+    /* of a mapped checkpoint (see map.h) */
+    const struct rshi_ckpt_view *view; /* what it is made of; NULL: parts say where it lies */
+    int64_t source;   /* number in the base of the tensor that it equals; -1: it has a view */
+    int64_t rule;     /* number of the line that made it; -1: none */
+    int64_t scales;   /* number of the line that lays it out as scales; -1: none */
+    int64_t instance; /* see ckpt->instance; -1: none */
 } rshi_ckpt_tensor;
 
 /* What is in a checkpoint and is no tensor (an integer, a pickled object). */
@@ -102,6 +108,16 @@ struct rsh_ckpt {
     struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
     int64_t nboxes, boxes_room;
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
+    /* of a mapped checkpoint: all but tensors, slots, store and path is the base's */
+    const rsh_ckpt *base;   /* borrowed; NULL: it is not mapped */
+    const rsh_ckpt_rules *rules; /* borrowed; NULL: tensors are as in the base */
+    struct rshi_map_instance *instance; /* owned; see map.h */
+    int64_t ninstances, instances_room;
+    int64_t unchecked; /* tensors of the base whose stated digests cannot be checked */
+    struct rshi_ckpt_dropped {
+        int64_t source, rule; /* number in the base; number of the line */
+    } * dropped;              /* owned */
+    int64_t ndropped, dropped_room;
 };
 
 int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */
@@ -331,24 +347,7 @@ rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, 
 
 #define RSHI_MOST_RANKS 65536 /* that a mesh of rules may name: every rank has a file */
 
-typedef struct rshi_ckpt_rule {
-    char *pattern;  /* owned */
-    rsh_form *form; /* owned */
-    bool uneven;    /* the word `uneven` stands behind it */
-    bool optional;  /* it may match nothing */
-    int line;       /* of the file, from 1 */
-} rshi_ckpt_rule;
-
-struct rsh_ckpt_rules {
-    char *name;       /* owned; for messages */
-    char *files;      /* owned; NULL: no `files` line */
-    rsh_layout *mesh; /* owned; a layout on the mesh of the file; NULL: no `mesh` line */
-    int64_t nranks;   /* 1 + the highest rank of the mesh; 1 without one */
-    rshi_ckpt_rule *rule;
-    int64_t nrules, room;
-};
-/* The number of the first rule that matches the name, or -1. */
-int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name);
+typedef struct rshi_ckpt_rule rshi_ckpt_rule; /* see rules.h */
 /* Does the name match?  Globs where `*` and `?` match any character, `<a-b>` an integer. */
 bool rshi_glob(const char *pattern, const char *name);
 /* `files` with {rank} and {part} put in, new (rshi_free); and back: does `name` follow it, and with

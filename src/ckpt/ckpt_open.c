@@ -1,5 +1,5 @@
 /* Open: which kind of checkpoint a path holds, and reading what it describes. */
-#include "ckpt/ckpt.h"
+#include "ckpt/rules.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -151,6 +151,7 @@ rsh_status rsh_ckpt_open(const char *path, const rsh_ckpt_rules *from, rsh_ckpt 
     RSH_NEEDS(path);
     RSH_NEEDS(out);
     rshi_ckpt_place place;
+    if (from) RSH_TRY(rshi_rules_check_from(from));
     rsh_ckpt *c = RSHI_NEW(rsh_ckpt);
     if (!c) return rshi_nomem();
     c->path = rshi_ckpt_copy(path);

@@ -158,7 +158,7 @@ def rules(text, want, *more):
 def rule_files():
     st.write("a.safetensors", {"q": ("F32", (28, 2), bytes(224)), "c": ("C64", (2,), bytes(16)), "p": ("F4", (4, 6), bytes(12)),
                                "e": ("F8_E8M0", (4,), bytes(4))})
-    rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensor \"c\"")
+    rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensors \"c\", \"p\", \"e\"")
     rules("mesh tp=8\nq [_/tp, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp, 2] on tp=8 cuts 28 unevenly")
     rules("mesh tp=8\nq [_/tp%4, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp%4, 2] on tp=8 cuts 28 unevenly")
     rules("mesh tp=2\nq [(_|4)/tp%4, _]\n* [...]\n", "cuts 4 unevenly")
@@ -168,7 +168,7 @@ def rule_files():
     rules("mesh x=1000000\n* [...]\n", "x.rules:1:6: mesh names more than 65536 ranks")
     rules("mesh x=2\nq [...] on y=3@[0,1,65536]\n* [...]\n", "x.rules:2:3: rule names more than 65536 ranks")
     rules("mesh tp=4\nq [_/tq, _]\n", "x.rules:2:6: axis \"tq\"")
-    rules("mesh tp=4\nq\n", "x.rules:2:2: a pattern without a layout")
+    rules("mesh tp=4\nq tp\n", "x.rules:2:3: ")
     rules("mesh tp=4\nmesh tp=2\nq [...]\n", "x.rules:2:1: a second mesh")
     rules("# nothing\n", "no rule")
     rules("mesh tp=x\nq [...]\n", "x.rules:1:9:")

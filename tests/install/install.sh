@@ -22,7 +22,7 @@ lib=${pc%/pkgconfig/reshard.pc}
 for file in include/reshard.h include/reshard/shard.h include/reshard/torch.h include/reshard/torch/tensor.h "${lib#$prefix/}"/{libreshard.so,libreshard.a,cmake/reshard/reshard-config.cmake}; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
-for file in LICENSE README.md docs/notation.md examples/01_reshard.c examples/rules/qwen2.rules; do
+for file in LICENSE README.md docs/notation.md examples/01_reshard.c examples/rules/hf-qwen.rules; do
     [ -e "$prefix/share/doc/reshard/$file" ] || { echo "not installed: share/doc/reshard/$file"; exit 1; }
 done
 if [ -x "$build/reshard" ]; then
