@@ -1,0 +1,267 @@
+/* Route: from whom one holder of a destination piece takes each part of a region, and in which stage.
+ *
+ * The chain of the tensor says which layouts it passes through.  In every stage a holder takes what it has in the next
+ * layout and does not have yet, from whoever has it in the layout before:
+ *
+ *     direct    all of it from the sources
+ *     node      its slice of the node cut from the sources; then the slices of its crew from them
+ *     all       its slice of the cut among all from the sources; with several nodes then the rest of its slice of the
+ *               node cut from the owners of slices; then everything else from its crew, or without nodes from owners
+ *
+ * A holder that has the source takes nothing from others.  On a node that has it, `all` is `node`.  Sends, transposed
+ * plans and totals ask the same functions for the legs of others. */
+#include "plan/slices.h"
+
+static rsh_status add_leg(rshi_legs *out, int64_t lo, int64_t hi, int stage, int64_t holder, int64_t turn) {
+    if (lo >= hi) return RSH_OK;
+    RSH_TRY(RSHI_GROW(out->leg, out->n + 1, &out->room));
+    out->leg[out->n++] = (rshi_leg){lo, hi, stage, holder, turn};
+    return RSH_OK;
+}
+
+/* ---- regions ---- */
+
+bool rshi_goes_directly(const rshi_pair *pair, int64_t holders) {
+    return !pair->slice && (pair->chain == RSHI_CHAIN_DIRECT || holders == 1);
+}
+
+/* Without a cut, the dim along which most indices are common: it may still be sliced. */
+static int longest_common_dim(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
+    int64_t most = -1;
+    int dim = 0;
+    for (int d = 0; d < rsh_layout_ndim(l); d++) {
+        int64_t n = rshi_stripe_common(&a->set[d], &b->set[d], a->set[d].lo, rshi_stripe_end(&a->set[d]));
+        if (n > most) most = n, dim = d;
+    }
+    return dim;
+}
+
+static bool is_cut(const rshi_region *r) {
+    return r->pair->chain != RSHI_CHAIN_DIRECT && rsh_layout_ndim(r->pair->to) > 0 &&
+           rshi_piece_holders(r->pair->to, r->b) > 1;
+}
+
+void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_region *r) {
+    const rshi_pair *pair = &p->pair[tensor];
+    *r = (rshi_region){p, pair, tensor, a, b, 0, 0, 1};
+    if (!rsh_layout_ndim(pair->to)) return;
+    if (is_cut(r))
+        r->dim = rshi_piece_longest_dim(pair->to, b);
+    else if (pair->slice)
+        r->dim = longest_common_dim(pair->to, a, b);
+    const rshi_stripe *x = &a->set[r->dim], *y = &b->set[r->dim];
+    r->lo = rshi_max(x->lo, y->lo);
+    r->hi = rshi_min(rshi_stripe_end(x), rshi_stripe_end(y));
+}
+
+static rshi_range inside(const rshi_region *r, rshi_range x) {
+    return (rshi_range){rshi_max(x.lo, r->lo), rshi_min(x.hi, r->hi)};
+}
+
+/* ---- legs that read the sources ---- */
+
+/* The first index x such that a and b have i indices in common in [lo, x). */
+static int64_t cut_point(const rshi_region *r, rshi_range x, int64_t i) {
+    const rshi_stripe *a = &r->a->set[r->dim], *b = &r->b->set[r->dim];
+    int64_t lo = x.lo, hi = x.hi;
+    if (a->count == 1 && b->count == 1) return lo + i;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (rshi_stripe_common(a, b, x.lo, mid) < i)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static int64_t bytes_across(const rshi_region *r) {
+    int64_t n = r->pair->wire_size;
+    for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++) {
+        const rshi_stripe *a = &r->a->set[d], *b = &r->b->set[d];
+        if (d != r->dim) n = rshi_mul_most(n, rshi_stripe_common(a, b, a->lo, rshi_stripe_end(a)));
+    }
+    return n;
+}
+
+/* [lo, hi) from the sources; where several could serve, and slices are large enough, a slice from each. */
+static rsh_status add_from_sources(const rshi_region *r, int64_t rank, rshi_range x, int64_t turn, rshi_legs *out) {
+    int64_t n = 1, extent = 0;
+    if (x.lo >= x.hi) return RSH_OK;
+    if (r->pair->slice && rsh_layout_ndim(r->pair->to)) {
+        extent = rshi_stripe_common(&r->a->set[r->dim], &r->b->set[r->dim], x.lo, x.hi);
+        n = rshi_serving_candidates(r->p, r->pair, r->a, rank);
+        if (rshi_mul_most(extent, bytes_across(r)) / n < RSHI_SLICE_BYTES) n = 1;
+    }
+    for (int64_t i = 0; i < n && n > 1; i++)
+        RSH_TRY(add_leg(out, cut_point(r, x, rshi_slice_start(extent, n, i)),
+                        i + 1 < n ? cut_point(r, x, rshi_slice_start(extent, n, i + 1)) : x.hi, 0, -1, turn + i));
+    return n > 1 ? RSH_OK : add_leg(out, x.lo, x.hi, 0, -1, turn);
+}
+
+static bool holds_source(const rshi_region *r, int64_t rank) {
+    return !r->pair->reduce && rshi_piece_holder_index(r->pair->from, r->a, rank) >= 0;
+}
+
+/* What lies in the same slice of many parts is taken by ranks in the same place of their nodes, so turns count parts
+ * too.  Otherwise few of the replicas that hold it would give it to all of them. */
+static int64_t turn_in_crew(const rshi_pair *pair, int64_t rank) {
+    int64_t position = rshi_layout_position(pair->to, rank);
+    bool mesh = !rsh_layout_describe(pair->to)->is_boxes;
+    return mesh && !pair->reduce ? position + rshi_layout_holding(pair->to, position).part : position;
+}
+
+/* How a region that is cut looks to one holder. */
+typedef struct view {
+    const rshi_crews *crews;
+    const rshi_member *me;
+    bool spread;       /* it is cut among all: `all` is set */
+    rshi_all_cut all;
+    int64_t own;       /* the holder's slice of that; -1: none */
+    rshi_range mine;   /* where that lies, or an empty range */
+    rshi_range node;   /* the holder's slice of the node cut */
+} view;
+
+static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view *v) {
+    const rshi_near *near;
+    *v = (view){.own = -1};
+    RSH_TRY(rshi_crews_find(w, r->tensor, r->b, &v->crews));
+    v->me = rshi_crews_member(v->crews, me);
+    v->node = inside(r, rshi_node_slice(v->crews, v->me, v->crews->place[me] - v->me->first));
+    if (r->pair->chain != RSHI_CHAIN_ALL) return RSH_OK;
+    RSH_TRY(rshi_near_find(w, r, v->crews, &near));
+    v->spread = !rshi_near_has(near, me);
+    v->all = rshi_all_cut_of(r, v->crews, near);
+    if (v->spread) v->own = rshi_all_slice_of(&v->all, me);
+    if (v->own >= 0) v->mine = inside(r, rshi_all_slice(&v->all, v->own));
+    return RSH_OK;
+}
+
+static rsh_status add_own(const rshi_region *r, const view *v, rshi_legs *out) {
+    if (!v->spread) return add_from_sources(r, v->me->rank, v->node, turn_in_crew(r->pair, v->me->rank), out);
+    int64_t turn = r->pair->reduce ? rshi_layout_position(r->pair->to, v->me->rank) : v->own;
+    return add_from_sources(r, v->me->rank, v->mine, turn, out);
+}
+
+static rsh_status add_whole(const rshi_region *r, int64_t rank, rshi_legs *out) {
+    return add_from_sources(r, rank, (rshi_range){r->lo, r->hi}, rshi_layout_position(r->pair->to, rank), out);
+}
+
+rsh_status rshi_route_from_sources(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
+    int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
+    view v;
+    out->n = 0;
+    if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
+    RSH_TRY(view_find(w, r, me, &v));
+    return add_own(r, &v, out);
+}
+
+/* ---- legs that read other holders ---- */
+
+/* [lo, hi) from a holder, without what the rank has in the cut among all. */
+static rsh_status add_rest(const view *v, rshi_range x, int stage, int64_t holder, rshi_legs *out) {
+    if (v->mine.lo >= v->mine.hi) return add_leg(out, x.lo, x.hi, stage, holder, 0);
+    RSH_TRY(add_leg(out, x.lo, rshi_min(x.hi, v->mine.lo), stage, holder, 0));
+    return add_leg(out, rshi_max(x.lo, v->mine.hi), x.hi, stage, holder, 0);
+}
+
+/* Number of the slice, of n, that has index x of the dim. */
+static int64_t slice_at(const rshi_crews *c, int64_t n, int64_t x) {
+    const rshi_stripe *s = &c->b.set[c->dim];
+    return rshi_slice_at(rshi_stripe_size(s), n, rshi_stripe_before(s, x));
+}
+
+/* What of [lo, hi) other holders have in the cut among all. */
+static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, rshi_legs *out) {
+    if (x.lo >= x.hi) return RSH_OK;
+    for (int64_t i = slice_at(v->crews, v->all.slices, x.lo), last = slice_at(v->crews, v->all.slices, x.hi - 1);
+         i <= last; i++) {
+        rshi_range s = inside(r, rshi_all_slice(&v->all, i));
+        if (i != v->own)
+            RSH_TRY(add_leg(out, rshi_max(s.lo, x.lo), rshi_min(s.hi, x.hi), 1, rshi_all_owner(&v->all, i), 0));
+    }
+    return RSH_OK;
+}
+
+/* What the others of the crew have in the node cut. */
+static rsh_status add_from_crew(const rshi_region *r, const view *v, int stage, rshi_legs *out) {
+    int64_t n = v->me->crew, me = v->crews->place[v->me->holder] - v->me->first;
+    if (r->lo >= r->hi) return RSH_OK;
+    for (int64_t i = slice_at(v->crews, n, r->lo), last = slice_at(v->crews, n, r->hi - 1); i <= last; i++) {
+        rshi_range x = inside(r, rshi_node_slice(v->crews, v->me, i));
+        if (i != me) RSH_TRY(add_rest(v, x, stage, v->crews->member[v->me->first + i].holder, out));
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
+    int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
+    view v;
+    out->n = 0;
+    if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
+    RSH_TRY(view_find(w, r, me, &v));
+    RSH_TRY(add_own(r, &v, out));
+    if (!v.spread) return add_from_crew(r, &v, 1, out);
+    if (!w->p->several_nodes) return add_from_owners(r, &v, (rshi_range){r->lo, r->hi}, out);
+    RSH_TRY(add_from_owners(r, &v, v.node, out));
+    return add_from_crew(r, &v, 2, out);
+}
+
+/* ---- who reads a holder, and where a holder's elements come from ---- */
+
+static rsh_status each_of_crew(const view *v, const rshi_member *m, rshi_range x, rshi_holder_fn fn, void *ctx) {
+    if (x.lo >= x.hi) return RSH_OK;
+    for (int64_t i = slice_at(v->crews, m->crew, x.lo), last = slice_at(v->crews, m->crew, x.hi - 1); i <= last; i++)
+        RSH_TRY(fn(ctx, v->crews->member[m->first + i].holder));
+    return RSH_OK;
+}
+
+static rsh_status each_member(const view *v, int64_t first, int64_t n, rshi_holder_fn fn, void *ctx) {
+    for (int64_t i = first; i < first + n; i++) RSH_TRY(fn(ctx, v->crews->member[i].holder));
+    return RSH_OK;
+}
+
+/* The crew of `me` reads its slice of the node cut; on each other node those read its slice of the cut among all whose
+ * own slices have something of it. */
+rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rshi_holder_fn fn, void *ctx) {
+    view v;
+    if (!is_cut(r)) return RSH_OK;
+    RSH_TRY(view_find(w, r, me, &v));
+    if (v.spread && !w->p->several_nodes && v.mine.lo < v.mine.hi) return each_member(&v, 0, v.crews->n, fn, ctx);
+    if (v.node.lo < v.node.hi || v.mine.lo < v.mine.hi)
+        RSH_TRY(each_member(&v, v.me->first, v.me->crew, fn, ctx));
+    for (int64_t i = 0; i < v.crews->n && v.mine.lo < v.mine.hi; i += v.crews->member[i].crew)
+        if (i != v.me->first) RSH_TRY(each_of_crew(&v, &v.crews->member[i], v.mine, fn, ctx));
+    return RSH_OK;
+}
+
+rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rshi_origin_fn fn, void *ctx) {
+    rshi_range all = {r->lo, r->hi};
+    view v;
+    if (!is_cut(r) || holds_source(r, rshi_piece_holder(r->pair->to, r->b, me))) return fn(ctx, me, all.lo, all.hi);
+    if (all.lo >= all.hi) return RSH_OK;
+    RSH_TRY(view_find(w, r, me, &v));
+    int64_t n = v.spread ? v.all.slices : v.me->crew, last = slice_at(v.crews, n, all.hi - 1);
+    for (int64_t i = slice_at(v.crews, n, all.lo); i <= last; i++) {
+        rshi_range x = inside(r, v.spread ? rshi_all_slice(&v.all, i) : rshi_node_slice(v.crews, v.me, i));
+        int64_t owner = v.spread ? rshi_all_owner(&v.all, i) : v.crews->member[v.me->first + i].holder;
+        if (x.lo < x.hi) RSH_TRY(fn(ctx, owner, x.lo, x.hi));
+    }
+    return RSH_OK;
+}
+
+rsh_status rshi_route_restrict(rshi_walk *w, int64_t tensor, const rshi_piece *b, int64_t me, rshi_stripe *query) {
+    const rshi_pair *pair = &w->p->pair[tensor];
+    const rshi_crews *c;
+    if (pair->chain != RSHI_CHAIN_NODE || !rsh_layout_ndim(pair->to)) return RSH_OK;
+    RSH_TRY(rshi_crews_find(w, tensor, b, &c));
+    const rshi_member *m = rshi_crews_member(c, me);
+    rshi_range x = rshi_node_slice(c, m, c->place[me] - m->first);
+    if (query[c->dim].count == 1) query[c->dim] = rshi_stripe_range(x.lo, x.hi);
+    return RSH_OK;
+}
+
+int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair) {
+    int n = pair->chain == RSHI_CHAIN_DIRECT ? 1 : pair->chain == RSHI_CHAIN_NODE || !p->several_nodes ? 2 : 3;
+    return n + (pair->by_node ? 1 : 0);
+}
