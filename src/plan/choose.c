@@ -1,17 +1,194 @@
 /* Choose: the chain of layouts that each tensor passes through.
  *
- * Solvers propose chains, and the cheapest wins. */
+ * A few chains are proposed for each tensor, and the cheapest wins: fewest bytes moved, then fewest between nodes, then
+ * the smaller of the largest send and receive, then the smallest largest send, then fewest stages.  Costs are counted
+ * by walking the edges of all ranks; if these are too many, what is held by whom decides.  Sums by node always have
+ * the same chain: their bits depend on it. */
 #include "plan/impl.h"
 
-rsh_status rshi_plan_choose_chains(rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++) {
-        rshi_pair *pair = &p->pair[t];
-        bool wider = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size;
-        if (pair->keep || (pair->irregular && !pair->reduce)) continue;
-        if (pair->reduce)
-            pair->chain = RSHI_CHAIN_ALL;
-        else if (p->several_nodes && !wider)
-            pair->chain = RSHI_CHAIN_NODE;
+#include <stdlib.h>
+#include <string.h>
+
+#define WALK_LIMIT ((int64_t)1 << 16) /* edges of a tensor that are walked for each chain */
+
+/* ---- what may be proposed ---- */
+
+static bool has_shared_box(const rsh_layout_desc *desc) {
+    for (int64_t b = 0; b < desc->nboxes; b++)
+        if (desc->boxes[b].nranks > 1) return true;
+    return false;
+}
+
+static bool has_replicas(const rsh_layout *l) {
+    if (rsh_layout_describe(l)->is_boxes) return has_shared_box(rsh_layout_describe(l));
+    return !rshi_layout_has_groups(l) || rshi_layout_holders(l) > 1;
+}
+
+typedef struct proposal {
+    rshi_chain chain;
+    bool slice;
+} proposal;
+
+typedef struct proposals {
+    proposal list[6];
+    int n;
+} proposals;
+
+static void propose(proposals *out, rshi_chain chain, bool slice) {
+    out->list[out->n++] = (proposal){chain, false};
+    if (slice) out->list[out->n++] = (proposal){chain, true};
+}
+
+/* The first one is taken if costs cannot be counted.  If elements grow wider, ranks that pass them on would move more
+ * bytes than they must. */
+static proposals propose_chains(const rsh_plan *p, const rshi_pair *pair) {
+    proposals out = {.n = 0};
+    int64_t bytes = rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size);
+    bool wider = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size;
+    bool slice = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && has_replicas(pair->from);
+    bool copies = has_replicas(pair->to) && !pair->keep && (!pair->irregular || pair->reduce);
+    if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, slice);
+    if (copies && pair->by_node) return out;
+    if (copies && !pair->reduce && p->several_nodes && !wider) {
+        propose(&out, RSHI_CHAIN_NODE, slice);
+        if (bytes >= 2 * RSHI_SLICE_BYTES) propose(&out, RSHI_CHAIN_ALL, slice);
+    }
+    propose(&out, RSHI_CHAIN_DIRECT, slice && !(pair->irregular && !pair->reduce));
+    return out;
+}
+
+/* ---- counting ---- */
+
+/* Compared from the first to the last. */
+typedef struct cost {
+    int64_t moved, between, most, send, stages;
+} cost;
+
+typedef struct counting {
+    const rsh_plan *p;
+    int64_t *sent, *received; /* owned: by ordinal */
+    int64_t edges;
+    bool fits; /* can the bytes of the whole plan be counted? */
+    cost c;
+} counting;
+
+static rsh_status count_edge(void *ctx, const rshi_edge *e) {
+    counting *w = ctx;
+    int64_t bytes = rshi_edge_count(e) * e->wire_size;
+    w->edges += e->nsrc;
+    if (w->edges > WALK_LIMIT) return RSH_ERUNTIME; /* too many */
+    for (int64_t k = 0; k < e->nsrc; k++) {
+        int64_t rank = rshi_edge_source(e, k);
+        if (rank == e->dst->rank) continue;
+        w->c.moved += bytes;
+        if (rshi_plan_node(w->p, rank) != rshi_plan_node(w->p, e->dst->rank)) w->c.between += bytes;
+        w->sent[rshi_plan_ordinal(w->p, rank)] += bytes;
+        w->received[rshi_plan_ordinal(w->p, e->dst->rank)] += bytes;
     }
     return RSH_OK;
+}
+
+/* RSH_ERUNTIME: there are too many edges. */
+static rsh_status count_cost(counting *w, int64_t tensor) {
+    rshi_walk walk = {.p = w->p, .take = count_edge, .ctx = w};
+    rsh_status st = RSH_OK;
+    w->c = (cost){.stages = rshi_chain_stages(w->p, &w->p->pair[tensor])};
+    w->edges = 0;
+    memset(w->sent, 0, (size_t)w->p->nranks * sizeof *w->sent);
+    memset(w->received, 0, (size_t)w->p->nranks * sizeof *w->received);
+    for (int64_t q = 0; q < w->p->nranks && !st; q++) {
+        walk.rank = w->p->rank[q];
+        st = rshi_receive_tensor(&walk, tensor);
+    }
+    rshi_walk_free(&walk);
+    for (int64_t q = 0; q < w->p->nranks; q++) {
+        w->c.send = rshi_max(w->c.send, w->sent[q]);
+        w->c.most = rshi_max(w->c.most, rshi_max(w->sent[q], w->received[q]));
+    }
+    return st;
+}
+
+static bool is_cheaper(const cost *a, const cost *b) {
+    if (a->moved != b->moved) return a->moved < b->moved;
+    if (a->between != b->between) return a->between < b->between;
+    if (a->most != b->most) return a->most < b->most;
+    if (a->send != b->send) return a->send < b->send;
+    return a->stages < b->stages;
+}
+
+static void set_chain(rshi_pair *pair, const proposal *x) { pair->chain = x->chain, pair->slice = x->slice; }
+
+/* ---- without counting ---- */
+
+static rsh_status count_nodes(const rsh_plan *p, const rsh_layout *l, int64_t *count) {
+    int64_t n = rsh_layout_nranks(l), *node = rshi_alloc((size_t)rshi_max(n, 1), sizeof *node);
+    if (!node) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) node[i] = rshi_plan_node(p, rsh_layout_rank(l, i));
+    qsort(node, (size_t)n, sizeof *node, rshi_compare_int64);
+    *count = 0;
+    for (int64_t i = 0; i < n; i++) *count += !i || node[i] != node[i - 1];
+    rshi_free(node);
+    return RSH_OK;
+}
+
+/* Sources that are fewer than nodes would each send to several, whoever wants what. */
+static rsh_status choose_by_ranks(const rsh_plan *p, rshi_pair *pair, const proposals *x) {
+    int64_t nodes = 0;
+    set_chain(pair, &x->list[0]);
+    if (pair->chain != RSHI_CHAIN_NODE) return RSH_OK;
+    RSH_TRY(count_nodes(p, pair->to, &nodes));
+    for (int i = 0; i < x->n; i++)
+        if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].slice && rsh_layout_nranks(pair->from) < nodes)
+            set_chain(pair, &x->list[i]);
+    return RSH_OK;
+}
+
+/* ---- */
+
+static rsh_status choose_by_cost(counting *w, rshi_pair *pair, int64_t tensor, const proposals *x) {
+    cost least = {0};
+    int best = 0;
+    for (int i = 0; i < x->n; i++) {
+        set_chain(pair, &x->list[i]);
+        rsh_status st = count_cost(w, tensor);
+        if (st == RSH_ERUNTIME) return choose_by_ranks(w->p, pair, x);
+        RSH_TRY(st);
+        if (!i || is_cheaper(&w->c, &least)) least = w->c, best = i;
+    }
+    set_chain(pair, &x->list[best]);
+    return RSH_OK;
+}
+
+/* The chain of an equal pair before it, if there is one. */
+static bool choose_as_before(const rsh_plan *p, int64_t t) {
+    rshi_pair *pair = &p->pair[t];
+    for (int64_t i = t - 1; i >= 0 && i >= t - 64; i--) {
+        const rshi_pair *other = &p->pair[i];
+        if (!rsh_layout_equal(pair->from, other->from) || !rsh_layout_equal(pair->to, other->to)) continue;
+        pair->chain = other->chain, pair->slice = other->slice;
+        return true;
+    }
+    return false;
+}
+
+static rsh_status choose_chain(counting *w, rsh_plan *p, int64_t t) {
+    rshi_pair *pair = &p->pair[t];
+    if (choose_as_before(p, t)) return RSH_OK;
+    proposals x = propose_chains(p, pair);
+    set_chain(pair, &x.list[0]);
+    if (x.n == 1) return RSH_OK;
+    return w->fits ? choose_by_cost(w, pair, t, &x) : choose_by_ranks(p, pair, &x);
+}
+
+rsh_status rshi_plan_choose_chains(rsh_plan *p) {
+    counting w = {.p = p};
+    size_t n = (size_t)p->nranks + 1;
+    w.sent = rshi_alloc(n, sizeof *w.sent);
+    w.received = rshi_alloc(n, sizeof *w.received);
+    rsh_status st = w.sent && w.received ? RSH_OK : rshi_nomem();
+    if (!st) st = rshi_plan_fits(p, &w.fits);
+    for (int64_t t = 0; t < p->n && !st; t++) st = choose_chain(&w, p, t);
+    rshi_free(w.sent);
+    rshi_free(w.received);
+    return st;
 }

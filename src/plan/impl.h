@@ -151,7 +151,9 @@ typedef struct rshi_walk {
     int64_t src_rank_room;
     struct rshi_crews *crews; /* owned: holders of the destination piece that was looked at last */
     struct rshi_near *near;   /* owned: those of them that are on a node with a source */
-    rshi_legs legs;           /* owned: of the region at hand */
+    int64_t *team; /* owned: members of the team that was asked for last */
+    int64_t team_room;
+    rshi_legs legs; /* owned: of the region at hand */
 } rshi_walk;
 void rshi_walk_free(rshi_walk *w); /* what it owns */
 
@@ -226,9 +228,6 @@ rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rs
                               void *ctx);
 rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rshi_origin_fn fn,
                               void *ctx);
-/* Shortens the sets of b to what holder `me` may pass on, if that is known without a source. */
-rsh_status rshi_route_restrict(rshi_walk *w, int64_t tensor, const rshi_piece *b, int64_t me,
-                               rshi_stripe *query);
 /* Does every region of a destination piece with so many holders have one leg, from the sources? */
 bool rshi_goes_directly(const rshi_pair *pair, int64_t holders);
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair);

@@ -175,6 +175,7 @@ void rshi_walk_free(rshi_walk *w) {
     rshi_free(w->src_rank);
     rshi_crews_free(w->crews);
     rshi_near_free(w->near);
+    rshi_free(w->team);
     rshi_free(w->legs.leg);
     *w = (rshi_walk){0};
 }

@@ -115,11 +115,12 @@ static int64_t turn_in_crew(const rshi_pair *pair, int64_t rank) {
 typedef struct view {
     const rshi_crews *crews;
     const rshi_member *me;
+    rshi_team team;
     bool spread;       /* it is cut among all: `all` is set */
     rshi_all_cut all;
     int64_t own;       /* the holder's slice of that; -1: none */
     rshi_range mine;   /* where that lies, or an empty range */
-    rshi_range node;   /* the holder's slice of the node cut */
+    rshi_range node;   /* the holder's slice of the node cut, or an empty range */
 } view;
 
 static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view *v) {
@@ -127,7 +128,8 @@ static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view
     *v = (view){.own = -1};
     RSH_TRY(rshi_crews_find(w, r->tensor, r->b, &v->crews));
     v->me = rshi_crews_member(v->crews, me);
-    v->node = inside(r, rshi_node_slice(v->crews, v->me, v->crews->place[me] - v->me->first));
+    RSH_TRY(rshi_team_find(w, r, v->crews, me, &v->team));
+    if (v->team.me >= 0) v->node = inside(r, rshi_node_slice(&v->team, v->team.me));
     if (r->pair->chain != RSHI_CHAIN_ALL) return RSH_OK;
     RSH_TRY(rshi_near_find(w, r, v->crews, &near));
     v->spread = !rshi_near_has(near, me);
@@ -183,13 +185,13 @@ static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_rang
     return RSH_OK;
 }
 
-/* What the others of the crew have in the node cut. */
-static rsh_status add_from_crew(const rshi_region *r, const view *v, int stage, rshi_legs *out) {
-    int64_t n = v->me->crew, me = v->crews->place[v->me->holder] - v->me->first;
+/* What the others of the team have in the node cut. */
+static rsh_status add_from_team(const rshi_region *r, const view *v, int stage, rshi_legs *out) {
+    int64_t n = v->team.n;
     if (r->lo >= r->hi) return RSH_OK;
     for (int64_t i = slice_at(v->crews, n, r->lo), last = slice_at(v->crews, n, r->hi - 1); i <= last; i++) {
-        rshi_range x = inside(r, rshi_node_slice(v->crews, v->me, i));
-        if (i != me) RSH_TRY(add_rest(v, x, stage, v->crews->member[v->me->first + i].holder, out));
+        rshi_range x = inside(r, rshi_node_slice(&v->team, i));
+        if (i != v->team.me) RSH_TRY(add_rest(v, x, stage, rshi_team_member(&v->team, i)->holder, out));
     }
     return RSH_OK;
 }
@@ -201,18 +203,19 @@ rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs 
     if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
     RSH_TRY(view_find(w, r, me, &v));
     RSH_TRY(add_own(r, &v, out));
-    if (!v.spread) return add_from_crew(r, &v, 1, out);
+    if (!v.spread) return add_from_team(r, &v, 1, out);
     if (!w->p->several_nodes) return add_from_owners(r, &v, (rshi_range){r->lo, r->hi}, out);
     RSH_TRY(add_from_owners(r, &v, v.node, out));
-    return add_from_crew(r, &v, 2, out);
+    return add_from_team(r, &v, 2, out);
 }
 
 /* ---- who reads a holder, and where a holder's elements come from ---- */
 
-static rsh_status each_of_crew(const view *v, const rshi_member *m, rshi_range x, rshi_holder_fn fn, void *ctx) {
-    if (x.lo >= x.hi) return RSH_OK;
-    for (int64_t i = slice_at(v->crews, m->crew, x.lo), last = slice_at(v->crews, m->crew, x.hi - 1); i <= last; i++)
-        RSH_TRY(fn(ctx, v->crews->member[m->first + i].holder));
+/* Those of a team on another node whose slices of the node cut meet [lo, hi). */
+static rsh_status each_meeting(const view *v, int64_t first, rshi_range x, rshi_holder_fn fn, void *ctx) {
+    int64_t n = v->crews->member[first].crew;
+    for (int64_t i = slice_at(v->crews, n, x.lo), last = slice_at(v->crews, n, x.hi - 1); i <= last; i++)
+        RSH_TRY(fn(ctx, v->crews->member[first + i].holder));
     return RSH_OK;
 }
 
@@ -231,7 +234,7 @@ rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rs
     if (v.node.lo < v.node.hi || v.mine.lo < v.mine.hi)
         RSH_TRY(each_member(&v, v.me->first, v.me->crew, fn, ctx));
     for (int64_t i = 0; i < v.crews->n && v.mine.lo < v.mine.hi; i += v.crews->member[i].crew)
-        if (i != v.me->first) RSH_TRY(each_of_crew(&v, &v.crews->member[i], v.mine, fn, ctx));
+        if (i != v.me->first) RSH_TRY(each_meeting(&v, i, v.mine, fn, ctx));
     return RSH_OK;
 }
 
@@ -241,23 +244,12 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
     if (!is_cut(r) || holds_source(r, rshi_piece_holder(r->pair->to, r->b, me))) return fn(ctx, me, all.lo, all.hi);
     if (all.lo >= all.hi) return RSH_OK;
     RSH_TRY(view_find(w, r, me, &v));
-    int64_t n = v.spread ? v.all.slices : v.me->crew, last = slice_at(v.crews, n, all.hi - 1);
+    int64_t n = v.spread ? v.all.slices : v.team.n, last = slice_at(v.crews, n, all.hi - 1);
     for (int64_t i = slice_at(v.crews, n, all.lo); i <= last; i++) {
-        rshi_range x = inside(r, v.spread ? rshi_all_slice(&v.all, i) : rshi_node_slice(v.crews, v.me, i));
-        int64_t owner = v.spread ? rshi_all_owner(&v.all, i) : v.crews->member[v.me->first + i].holder;
+        rshi_range x = inside(r, v.spread ? rshi_all_slice(&v.all, i) : rshi_node_slice(&v.team, i));
+        int64_t owner = v.spread ? rshi_all_owner(&v.all, i) : rshi_team_member(&v.team, i)->holder;
         if (x.lo < x.hi) RSH_TRY(fn(ctx, owner, x.lo, x.hi));
     }
-    return RSH_OK;
-}
-
-rsh_status rshi_route_restrict(rshi_walk *w, int64_t tensor, const rshi_piece *b, int64_t me, rshi_stripe *query) {
-    const rshi_pair *pair = &w->p->pair[tensor];
-    const rshi_crews *c;
-    if (pair->chain != RSHI_CHAIN_NODE || !rsh_layout_ndim(pair->to)) return RSH_OK;
-    RSH_TRY(rshi_crews_find(w, tensor, b, &c));
-    const rshi_member *m = rshi_crews_member(c, me);
-    rshi_range x = rshi_node_slice(c, m, c->place[me] - m->first);
-    if (query[c->dim].count == 1) query[c->dim] = rshi_stripe_range(x.lo, x.hi);
     return RSH_OK;
 }
 

@@ -139,15 +139,10 @@ static rsh_status pass_region(void *ctx, const rshi_piece *a) {
 
 static rsh_status pass_on_piece(sending *s) {
     const rshi_pair *pair = s->pair;
-    rshi_stripe query[RSH_MAX_NDIM];
     if (pair->fill_others && rshi_piece_partial(pair->to, s->b)) return RSH_OK;
     if (rshi_piece_holders(pair->to, s->b) == 1) return RSH_OK;
     s->me = rshi_piece_holder_index(pair->to, s->b, s->w->rank);
-    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) query[d] = s->b->set[d];
-    RSH_TRY(rshi_route_restrict(s->w, s->tensor, s->b, s->me, query));
-    for (int d = 0; d < rsh_layout_ndim(pair->to); d++)
-        if (!query[d].count) return RSH_OK;
-    return rshi_layout_search(pair->from, query, pass_region, s);
+    return rshi_layout_search(pair->from, s->b->set, pass_region, s);
 }
 
 /* ---- */

@@ -1,7 +1,7 @@
 /* Slices: the holders of a destination piece, by node, and the slice of it that each keeps.
  *
  * A piece that several ranks hold is cut along its longest dim.  In the node cut the holders of each node have a slice
- * each, and every node has the whole piece.  In the cut among all, each holder has one slice of its own.  Holders on a
+ * each, and every node has the whole piece.  Those that hold the source have none: they need nothing from others.  In the cut among all, each holder has one slice of its own.  Holders on a
  * node that has the source already are left out of the latter: what they want need not come from other nodes. */
 #include "plan/slices.h"
 
@@ -83,6 +83,31 @@ rsh_status rshi_crews_find(rshi_walk *w, int64_t tensor, const rshi_piece *b, co
 
 const rshi_member *rshi_crews_member(const rshi_crews *c, int64_t holder) { return &c->member[c->place[holder]]; }
 
+/* ---- teams ---- */
+
+const rshi_member *rshi_team_member(const rshi_team *t, int64_t i) {
+    return &t->crews->member[t->list ? t->list[i] : t->first + i];
+}
+
+static bool holds_source(const rshi_region *r, int64_t rank) {
+    return rshi_piece_holder_index(r->pair->from, r->a, rank) >= 0;
+}
+
+rsh_status rshi_team_find(rshi_walk *w, const rshi_region *r, const rshi_crews *c, int64_t me, rshi_team *out) {
+    const rshi_member *m = rshi_crews_member(c, me);
+    *out = (rshi_team){c, m->crew, m->first, NULL, c->place[me] - m->first};
+    if (r->pair->reduce || !w->p->several_nodes || !rshi_holders_on(w->p, r->pair->from, r->a, m->node)) return RSH_OK;
+    RSH_TRY(RSHI_GROW(w->team, m->crew, &w->team_room));
+    out->list = w->team;
+    out->n = 0, out->me = -1;
+    for (int64_t i = m->first; i < m->first + m->crew; i++) {
+        if (holds_source(r, c->member[i].rank)) continue;
+        if (c->member[i].holder == me) out->me = out->n;
+        w->team[out->n++] = i;
+    }
+    return RSH_OK;
+}
+
 /* ---- holders near a source ---- */
 
 static rsh_status list_near(const rsh_plan *p, const rsh_layout *from, const rshi_crews *c, rshi_near *near) {
@@ -147,9 +172,9 @@ static int64_t far_holder(const rshi_near *near, int64_t q) {
 
 /* ---- the two cuts ---- */
 
-rshi_range rshi_node_slice(const rshi_crews *c, const rshi_member *m, int64_t place) {
-    const rshi_stripe *s = &c->b.set[c->dim];
-    return (rshi_range){rshi_stripe_slice(s, m->crew, place), rshi_stripe_slice(s, m->crew, place + 1)};
+rshi_range rshi_node_slice(const rshi_team *t, int64_t i) {
+    const rshi_stripe *s = &t->crews->b.set[t->crews->dim];
+    return (rshi_range){rshi_stripe_slice(s, t->n, i), rshi_stripe_slice(s, t->n, i + 1)};
 }
 
 /* Reductions have a slice for every holder, copies none that is too small. */

@@ -25,6 +25,18 @@ rsh_status rshi_crews_find(rshi_walk *w, int64_t tensor, const rshi_piece *b,
 const rshi_member *rshi_crews_member(const rshi_crews *c, int64_t holder);
 void rshi_crews_free(rshi_crews *c);
 
+/* The holders on one node that share a piece among them: those that do not hold the source. */
+typedef struct rshi_team {
+    const rshi_crews *crews; /* borrowed */
+    int64_t n, first;
+    const int64_t *list; /* NULL: members `first` to first + n - 1; else n members */
+    int64_t me;          /* which of them a holder is; -1: none */
+} rshi_team;
+/* That of holder `me`; valid until the next one is asked for. */
+rsh_status rshi_team_find(rshi_walk *w, const rshi_region *r, const rshi_crews *c, int64_t me,
+                          rshi_team *out);
+const rshi_member *rshi_team_member(const rshi_team *t, int64_t i);
+
 /* Holders of b on nodes that hold the source piece; none for reductions. */
 typedef struct rshi_near {
     int64_t serial; /* of the crews that it belongs to; -1: nothing is known */
@@ -41,8 +53,8 @@ void rshi_near_free(rshi_near *near);
 typedef struct rshi_range {
     int64_t lo, hi;
 } rshi_range;
-/* The slice of the `place`-th of m's crew in the node cut. */
-rshi_range rshi_node_slice(const rshi_crews *c, const rshi_member *m, int64_t place);
+/* The slice of the i-th of a team in the node cut. */
+rshi_range rshi_node_slice(const rshi_team *t, int64_t i);
 
 /* The cut among all holders that are not near. */
 typedef struct rshi_all_cut {
