@@ -1,5 +1,5 @@
 /* Totals: what a whole plan costs. */
-#include "plan/impl.h"
+#include "plan/sums.h"
 
 /* ---- do the sums fit? ---- */
 
@@ -76,11 +76,25 @@ static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t byt
     return 0;
 }
 
-rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
+static rsh_status add_edges(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
     summing s = {.p = p, .t = t, .bytes = bytes};
     RSH_TRY(rshi_progress_begin(w, RSHI_PASS_SHARES));
     rshi_progress_pass(w, RSHI_PASS_SHARES);
-    RSH_TRY(rshi_walk_matrix(p, w, add_entry, &s));
+    return rshi_walk_matrix(p, w, add_entry, &s);
+}
+
+/* A plan of one tensor may not need its edges. */
+static rsh_status add_all(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
+    bool done = false;
+    if (p->n == 1 && rsh_layout_count(p->pair[0].to)) {
+        RSH_TRY(rshi_progress_begin(w, RSHI_PASS_SUMS));
+        RSH_TRY(rshi_sums_of_pair(p, 0, w, t, bytes, &done));
+    }
+    return done ? RSH_OK : add_edges(p, w, t, bytes);
+}
+
+rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
+    RSH_TRY(add_all(p, w, t, bytes));
     for (int64_t q = 0; q < p->nranks; q++) {
         t->bytes_moved += bytes->sent[q];
         t->bytes_local += bytes->kept[q];
