@@ -26,17 +26,17 @@ static bool has_replicas(const rsh_layout *l) {
 
 typedef struct proposal {
     rshi_chain chain;
-    bool slice;
+    bool slice, forward;
 } proposal;
 
 typedef struct proposals {
-    proposal list[6];
+    proposal list[8];
     int n;
 } proposals;
 
-static void propose(proposals *out, rshi_chain chain, bool slice) {
-    out->list[out->n++] = (proposal){chain, false};
-    if (slice) out->list[out->n++] = (proposal){chain, true};
+static void propose(proposals *out, rshi_chain chain, bool slice, bool forward) {
+    out->list[out->n++] = (proposal){chain, false, forward};
+    if (slice) out->list[out->n++] = (proposal){chain, true, forward};
 }
 
 /* The first one is taken if costs cannot be counted.  If elements grow wider, ranks that pass them on would move more
@@ -47,13 +47,14 @@ static proposals propose_chains(const rsh_plan *p, const rshi_pair *pair) {
     bool wider = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size;
     bool slice = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && has_replicas(pair->from);
     bool copies = has_replicas(pair->to) && !pair->keep && (!pair->irregular || pair->reduce);
-    if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, slice);
+    if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, slice, false);
     if (copies && pair->by_node) return out;
     if (copies && !pair->reduce && p->several_nodes && !wider) {
-        propose(&out, RSHI_CHAIN_NODE, slice);
-        if (bytes >= 2 * RSHI_SLICE_BYTES) propose(&out, RSHI_CHAIN_ALL, slice);
+        propose(&out, RSHI_CHAIN_NODE, slice, false);
+        for (int forward = 0; forward < 2 && bytes >= 2 * RSHI_SLICE_BYTES; forward++)
+            propose(&out, RSHI_CHAIN_ALL, slice, forward);
     }
-    propose(&out, RSHI_CHAIN_DIRECT, slice && !(pair->irregular && !pair->reduce));
+    propose(&out, RSHI_CHAIN_DIRECT, slice && !(pair->irregular && !pair->reduce), false);
     return out;
 }
 
@@ -116,7 +117,9 @@ static bool is_cheaper(const cost *a, const cost *b) {
     return a->stages < b->stages;
 }
 
-static void set_chain(rshi_pair *pair, const proposal *x) { pair->chain = x->chain, pair->slice = x->slice; }
+static void set_chain(rshi_pair *pair, const proposal *x) {
+    pair->chain = x->chain, pair->slice = x->slice, pair->forward = x->forward;
+}
 
 /* ---- without counting ---- */
 
@@ -138,7 +141,8 @@ static rsh_status choose_by_ranks(const rsh_plan *p, rshi_pair *pair, const prop
     if (pair->chain != RSHI_CHAIN_NODE) return RSH_OK;
     RSH_TRY(count_nodes(p, pair->to, &nodes));
     for (int i = 0; i < x->n; i++)
-        if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].slice && rsh_layout_nranks(pair->from) < nodes)
+        if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].slice && !x->list[i].forward &&
+            rsh_layout_nranks(pair->from) < nodes)
             set_chain(pair, &x->list[i]);
     return RSH_OK;
 }
@@ -165,7 +169,7 @@ static bool choose_as_before(const rsh_plan *p, int64_t t) {
     for (int64_t i = t - 1; i >= 0 && i >= t - 64; i--) {
         const rshi_pair *other = &p->pair[i];
         if (!rsh_layout_equal(pair->from, other->from) || !rsh_layout_equal(pair->to, other->to)) continue;
-        pair->chain = other->chain, pair->slice = other->slice;
+        pair->chain = other->chain, pair->slice = other->slice, pair->forward = other->forward;
         return true;
     }
     return false;

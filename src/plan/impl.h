@@ -31,6 +31,7 @@ typedef struct rshi_pair {
     bool odd;              /* see rshi_layout_irregular(to) */
     rshi_chain chain;
     bool slice; /* what several replicas of the source could send is cut into a slice for each */
+    bool forward; /* chain `all`: ranks beside a source send to the other nodes in its place */
 } rshi_pair;
 
 struct rsh_plan {

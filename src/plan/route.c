@@ -7,6 +7,7 @@
  *     node      its slice of the node cut from the sources; then the slices of its crew from them
  *     all       its slice of the cut among all from the sources; with several nodes then the rest of its slice of the
  *               node cut from the owners of slices; then everything else from its crew, or without nodes from owners
+ *     forward   as `all`, but first the holders beside a source take theirs (as in `node`), and give it to the owners
  *
  * A holder that has the source takes nothing from others.  On a node that has it, `all` is `node`.  Sends, transposed
  * plans and totals ask the same functions for the legs of others. */
@@ -139,6 +140,31 @@ static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view
     return RSH_OK;
 }
 
+/* Number of the slice, of n, that has index x of the dim. */
+static int64_t slice_at(const rshi_crews *c, int64_t n, int64_t x) {
+    const rshi_stripe *s = &c->b.set[c->dim];
+    return rshi_slice_at(rshi_stripe_size(s), n, rshi_stripe_before(s, x));
+}
+
+/* The team beside a source that gives slice i of the cut among all to other nodes; n is 0 if there is none. */
+static rsh_status find_helpers(rshi_walk *w, const rshi_region *r, const view *v, int64_t i, rshi_team *out) {
+    const rshi_near *near = v->all.near;
+    *out = (rshi_team){.n = 0};
+    if (!r->pair->forward || !v->spread || i < 0 || !near->n) return RSH_OK;
+    return rshi_team_find(w, r, v->crews, near->holder[i % near->n], out);
+}
+
+static rsh_status add_from_helpers(const rshi_region *r, const view *v, const rshi_team *team, rshi_legs *out) {
+    if (v->mine.lo >= v->mine.hi) return RSH_OK;
+    int64_t last = slice_at(v->crews, team->n, v->mine.hi - 1);
+    for (int64_t i = slice_at(v->crews, team->n, v->mine.lo); i <= last; i++) {
+        rshi_range x = inside(r, rshi_node_slice(team, i));
+        RSH_TRY(add_leg(out, rshi_max(x.lo, v->mine.lo), rshi_min(x.hi, v->mine.hi), 1,
+                        rshi_team_member(team, i)->holder, 0));
+    }
+    return RSH_OK;
+}
+
 static rsh_status add_own(const rshi_region *r, const view *v, rshi_legs *out) {
     if (!v->spread) return add_from_sources(r, v->me->rank, v->node, turn_in_crew(r->pair, v->me->rank), out);
     int64_t turn = r->pair->reduce ? rshi_layout_position(r->pair->to, v->me->rank) : v->own;
@@ -151,11 +177,13 @@ static rsh_status add_whole(const rshi_region *r, int64_t rank, rshi_legs *out) 
 
 rsh_status rshi_route_from_sources(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
     int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
+    rshi_team helpers;
     view v;
     out->n = 0;
     if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
     RSH_TRY(view_find(w, r, me, &v));
-    return add_own(r, &v, out);
+    RSH_TRY(find_helpers(w, r, &v, v.own, &helpers));
+    return helpers.n ? RSH_OK : add_own(r, &v, out);
 }
 
 /* ---- legs that read other holders ---- */
@@ -167,20 +195,14 @@ static rsh_status add_rest(const view *v, rshi_range x, int stage, int64_t holde
     return add_leg(out, rshi_max(x.lo, v->mine.hi), x.hi, stage, holder, 0);
 }
 
-/* Number of the slice, of n, that has index x of the dim. */
-static int64_t slice_at(const rshi_crews *c, int64_t n, int64_t x) {
-    const rshi_stripe *s = &c->b.set[c->dim];
-    return rshi_slice_at(rshi_stripe_size(s), n, rshi_stripe_before(s, x));
-}
-
 /* What of [lo, hi) other holders have in the cut among all. */
-static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, rshi_legs *out) {
+static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, int stage, rshi_legs *out) {
     if (x.lo >= x.hi) return RSH_OK;
     for (int64_t i = slice_at(v->crews, v->all.slices, x.lo), last = slice_at(v->crews, v->all.slices, x.hi - 1);
          i <= last; i++) {
         rshi_range s = inside(r, rshi_all_slice(&v->all, i));
         if (i != v->own)
-            RSH_TRY(add_leg(out, rshi_max(s.lo, x.lo), rshi_min(s.hi, x.hi), 1, rshi_all_owner(&v->all, i), 0));
+            RSH_TRY(add_leg(out, rshi_max(s.lo, x.lo), rshi_min(s.hi, x.hi), stage, rshi_all_owner(&v->all, i), 0));
     }
     return RSH_OK;
 }
@@ -198,15 +220,18 @@ static rsh_status add_from_team(const rshi_region *r, const view *v, int stage, 
 
 rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
     int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
+    int later = r->pair->forward ? 1 : 0;
+    rshi_team helpers;
     view v;
     out->n = 0;
     if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
     RSH_TRY(view_find(w, r, me, &v));
-    RSH_TRY(add_own(r, &v, out));
+    RSH_TRY(find_helpers(w, r, &v, v.own, &helpers));
+    RSH_TRY(helpers.n ? add_from_helpers(r, &v, &helpers, out) : add_own(r, &v, out));
     if (!v.spread) return add_from_team(r, &v, 1, out);
-    if (!w->p->several_nodes) return add_from_owners(r, &v, (rshi_range){r->lo, r->hi}, out);
-    RSH_TRY(add_from_owners(r, &v, v.node, out));
-    return add_from_team(r, &v, 2, out);
+    if (!w->p->several_nodes) return add_from_owners(r, &v, (rshi_range){r->lo, r->hi}, 1, out);
+    RSH_TRY(add_from_owners(r, &v, v.node, 1 + later, out));
+    return add_from_team(r, &v, 2 + later, out);
 }
 
 /* ---- who reads a holder, and where a holder's elements come from ---- */
@@ -224,6 +249,15 @@ static rsh_status each_member(const view *v, int64_t first, int64_t n, rshi_hold
     return RSH_OK;
 }
 
+/* The owners of slices that a helper may give to other nodes. */
+static rsh_status each_helped(const view *v, rshi_holder_fn fn, void *ctx) {
+    if (v->node.lo >= v->node.hi || !v->all.owners) return RSH_OK;
+    int64_t last = slice_at(v->crews, v->all.slices, v->node.hi - 1);
+    for (int64_t i = slice_at(v->crews, v->all.slices, v->node.lo); i <= last; i++)
+        RSH_TRY(fn(ctx, rshi_all_owner(&v->all, i)));
+    return RSH_OK;
+}
+
 /* The crew of `me` reads its slice of the node cut; on each other node those read its slice of the cut among all whose
  * own slices have something of it. */
 rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rshi_holder_fn fn, void *ctx) {
@@ -235,6 +269,23 @@ rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rs
         RSH_TRY(each_member(&v, v.me->first, v.me->crew, fn, ctx));
     for (int64_t i = 0; i < v.crews->n && v.mine.lo < v.mine.hi; i += v.crews->member[i].crew)
         if (i != v.me->first) RSH_TRY(each_meeting(&v, i, v.mine, fn, ctx));
+    return r->pair->forward && !v.spread ? each_helped(&v, fn, ctx) : RSH_OK;
+}
+
+/* [lo, hi) of slice i of a cut: from whom it comes. */
+static rsh_status tell_origin(rshi_walk *w, const rshi_region *r, const view *v, int64_t i, rshi_range x,
+                              rshi_origin_fn fn, void *ctx) {
+    rshi_team helpers;
+    if (x.lo >= x.hi) return RSH_OK;
+    RSH_TRY(find_helpers(w, r, v, i, &helpers));
+    if (!helpers.n)
+        return fn(ctx, v->spread ? rshi_all_owner(&v->all, i) : rshi_team_member(&v->team, i)->holder, x.lo, x.hi);
+    int64_t last = slice_at(v->crews, helpers.n, x.hi - 1);
+    for (int64_t k = slice_at(v->crews, helpers.n, x.lo); k <= last; k++) {
+        rshi_range y = inside(r, rshi_node_slice(&helpers, k));
+        y = (rshi_range){rshi_max(x.lo, y.lo), rshi_min(x.hi, y.hi)};
+        if (y.lo < y.hi) RSH_TRY(fn(ctx, rshi_team_member(&helpers, k)->holder, y.lo, y.hi));
+    }
     return RSH_OK;
 }
 
@@ -247,13 +298,12 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
     int64_t n = v.spread ? v.all.slices : v.team.n, last = slice_at(v.crews, n, all.hi - 1);
     for (int64_t i = slice_at(v.crews, n, all.lo); i <= last; i++) {
         rshi_range x = inside(r, v.spread ? rshi_all_slice(&v.all, i) : rshi_node_slice(&v.team, i));
-        int64_t owner = v.spread ? rshi_all_owner(&v.all, i) : rshi_team_member(&v.team, i)->holder;
-        if (x.lo < x.hi) RSH_TRY(fn(ctx, owner, x.lo, x.hi));
+        RSH_TRY(tell_origin(w, r, &v, i, x, fn, ctx));
     }
     return RSH_OK;
 }
 
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair) {
     int n = pair->chain == RSHI_CHAIN_DIRECT ? 1 : pair->chain == RSHI_CHAIN_NODE || !p->several_nodes ? 2 : 3;
-    return n + (pair->by_node ? 1 : 0);
+    return n + (pair->by_node || pair->forward ? 1 : 0);
 }

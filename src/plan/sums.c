@@ -265,6 +265,7 @@ rsh_status rshi_sums_of_pair(const rsh_plan *p, int64_t tensor, rshi_progress *w
     rsh_status st = RSH_OK;
     *done = fits(pair);
     if (!*done) return RSH_OK;
+    RSH_TRY(rshi_progress_begin(w, RSHI_PASS_SUMS));
     if (p->adjoint) s.size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     st = rshi_rank_bytes_new(p, &bytes);
     if (!st) st = add_up(&s, w, done);

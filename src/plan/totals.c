@@ -86,10 +86,7 @@ static rsh_status add_edges(const rsh_plan *p, rshi_progress *w, rsh_plan_totals
 /* A plan of one tensor may not need its edges. */
 static rsh_status add_all(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
     bool done = false;
-    if (p->n == 1 && rsh_layout_count(p->pair[0].to)) {
-        RSH_TRY(rshi_progress_begin(w, RSHI_PASS_SUMS));
-        RSH_TRY(rshi_sums_of_pair(p, 0, w, t, bytes, &done));
-    }
+    if (p->n == 1 && rsh_layout_count(p->pair[0].to)) RSH_TRY(rshi_sums_of_pair(p, 0, w, t, bytes, &done));
     return done ? RSH_OK : add_edges(p, w, t, bytes);
 }
 

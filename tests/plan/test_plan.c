@@ -80,28 +80,6 @@ static void sixty_five_thousand_ranks_have_exact_totals(void **state) {
     assert_int_equal(t.max_send, t.max_recv);
 }
 
-/* Both ways to the totals, on layouts that have both. */
-static void sums_over_dims_agree_with_a_walk_over_edges(void **state) {
-    (void)state;
-    static const char *const pairs[][2] = {
-        {"f32[30/x, 14] on x=6", "f32[30, 14/x~] on x=6@[3,4,5,0,1,9]"},
-        {"f32[30/x, 14] on x=3,r=4", "f32[30, 14/y] on y=6,s=2"},
-        {"f32[30, 14/r] on x=3,r=4", "f32[30/(s,y), 14] on y=3,z=2,s=2@2-13"},
-        {"f32[100/x:3] on x=7,r=2", "f32[100/y:5] on z=3,y=4"},
-        {"f32[100] on r=12", "f32[100/x] on x=4@10-13"},
-        {"f32[9/(a,b), 5, 7/c] on a=2,b=2,c=3", "f32[9/c, 5/a, 7/b%2] on a=2,b=2,c=3"},
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        rsh_plan *p = plan(pairs[i][0], pairs[i][1], 0);
-        rsh_plan_totals a = {0}, b = {0};
-        assert_true(rshi_plan_factorises(p));
-        assert_int_equal(rshi_totals_by_factors(p, &a), RSH_OK);
-        assert_int_equal(rshi_totals_by_shares(p, NULL, &b), RSH_OK);
-        assert_memory_equal(&a, &b, sizeof a);
-        rsh_plan_free(p);
-    }
-}
-
 static void replicas_share_the_sending(void **state) {
     (void)state;
     static const struct {
@@ -380,7 +358,6 @@ int main(void) {
         cmocka_unit_test(the_bound_of_an_adjoint_counts_elements_of_the_destination),
         cmocka_unit_test(three_cut_dims_take_one_hop),
         cmocka_unit_test(sixty_five_thousand_ranks_have_exact_totals),
-        cmocka_unit_test(sums_over_dims_agree_with_a_walk_over_edges),
         cmocka_unit_test(replicas_share_the_sending),
         cmocka_unit_test(small_cells_are_not_cut),
         cmocka_unit_test(a_byte_enters_a_node_once),
