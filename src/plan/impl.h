@@ -215,6 +215,7 @@ typedef struct rshi_region {
     const rshi_piece *b; /* at any holder */
     int dim;             /* along which it is cut */
     int64_t lo, hi;      /* its range along the dim */
+    int64_t bytes;       /* on their way; of a region that is cut and one block along the dim */
 } rshi_region;
 void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                       rshi_region *r);

@@ -42,9 +42,19 @@ static bool is_cut(const rshi_region *r) {
            rshi_piece_holders(r->pair->to, r->b) > 1;
 }
 
+/* Bytes for each index of the dim. */
+static int64_t bytes_across(const rshi_region *r) {
+    int64_t n = r->pair->wire_size;
+    for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++) {
+        const rshi_stripe *a = &r->a->set[d], *b = &r->b->set[d];
+        if (d != r->dim) n = rshi_mul_most(n, rshi_stripe_common(a, b, a->lo, rshi_stripe_end(a)));
+    }
+    return n;
+}
+
 void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_region *r) {
     const rshi_pair *pair = &p->pair[tensor];
-    *r = (rshi_region){p, pair, tensor, a, b, 0, 0, 1};
+    *r = (rshi_region){p, pair, tensor, a, b, 0, 0, 1, 0};
     if (!rsh_layout_ndim(pair->to)) return;
     if (is_cut(r))
         r->dim = rshi_piece_longest_dim(pair->to, b);
@@ -53,6 +63,7 @@ void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, co
     const rshi_stripe *x = &a->set[r->dim], *y = &b->set[r->dim];
     r->lo = rshi_max(x->lo, y->lo);
     r->hi = rshi_min(rshi_stripe_end(x), rshi_stripe_end(y));
+    if (is_cut(r) && x->count == 1 && y->count == 1) r->bytes = rshi_mul_most(r->hi - r->lo, bytes_across(r));
 }
 
 static rshi_range inside(const rshi_region *r, rshi_range x) {
@@ -74,15 +85,6 @@ static int64_t cut_point(const rshi_region *r, rshi_range x, int64_t i) {
             hi = mid;
     }
     return lo;
-}
-
-static int64_t bytes_across(const rshi_region *r) {
-    int64_t n = r->pair->wire_size;
-    for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++) {
-        const rshi_stripe *a = &r->a->set[d], *b = &r->b->set[d];
-        if (d != r->dim) n = rshi_mul_most(n, rshi_stripe_common(a, b, a->lo, rshi_stripe_end(a)));
-    }
-    return n;
 }
 
 /* [lo, hi) from the sources; where several could serve, and slices are large enough, a slice from each. */
@@ -130,20 +132,14 @@ static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view
     RSH_TRY(rshi_crews_find(w, r->tensor, r->b, &v->crews));
     v->me = rshi_crews_member(v->crews, me);
     RSH_TRY(rshi_team_find(w, r, v->crews, me, &v->team));
-    if (v->team.me >= 0) v->node = inside(r, rshi_node_slice(&v->team, v->team.me));
+    if (v->team.me >= 0) v->node = inside(r, rshi_node_slice(r, v->crews, v->team.n, v->team.me));
     if (r->pair->chain != RSHI_CHAIN_ALL) return RSH_OK;
     RSH_TRY(rshi_near_find(w, r, v->crews, &near));
-    v->spread = !rshi_near_has(near, me);
     v->all = rshi_all_cut_of(r, v->crews, near);
+    v->spread = v->all.slices && !rshi_near_has(near, me);
     if (v->spread) v->own = rshi_all_slice_of(&v->all, me);
     if (v->own >= 0) v->mine = inside(r, rshi_all_slice(&v->all, v->own));
     return RSH_OK;
-}
-
-/* Number of the slice, of n, that has index x of the dim. */
-static int64_t slice_at(const rshi_crews *c, int64_t n, int64_t x) {
-    const rshi_stripe *s = &c->b.set[c->dim];
-    return rshi_slice_at(rshi_stripe_size(s), n, rshi_stripe_before(s, x));
 }
 
 /* The team beside a source that gives slice i of the cut among all to other nodes; n is 0 if there is none. */
@@ -156,9 +152,9 @@ static rsh_status find_helpers(rshi_walk *w, const rshi_region *r, const view *v
 
 static rsh_status add_from_helpers(const rshi_region *r, const view *v, const rshi_team *team, rshi_legs *out) {
     if (v->mine.lo >= v->mine.hi) return RSH_OK;
-    int64_t last = slice_at(v->crews, team->n, v->mine.hi - 1);
-    for (int64_t i = slice_at(v->crews, team->n, v->mine.lo); i <= last; i++) {
-        rshi_range x = inside(r, rshi_node_slice(team, i));
+    int64_t n = team->n, last = rshi_node_slice_at(r, v->crews, n, v->mine.hi - 1);
+    for (int64_t i = rshi_node_slice_at(r, v->crews, n, v->mine.lo); i <= last; i++) {
+        rshi_range x = inside(r, rshi_node_slice(r, v->crews, n, i));
         RSH_TRY(add_leg(out, rshi_max(x.lo, v->mine.lo), rshi_min(x.hi, v->mine.hi), 1,
                         rshi_team_member(team, i)->holder, 0));
     }
@@ -198,8 +194,7 @@ static rsh_status add_rest(const view *v, rshi_range x, int stage, int64_t holde
 /* What of [lo, hi) other holders have in the cut among all. */
 static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, int stage, rshi_legs *out) {
     if (x.lo >= x.hi) return RSH_OK;
-    for (int64_t i = slice_at(v->crews, v->all.slices, x.lo), last = slice_at(v->crews, v->all.slices, x.hi - 1);
-         i <= last; i++) {
+    for (int64_t i = rshi_all_slice_at(&v->all, x.lo), last = rshi_all_slice_at(&v->all, x.hi - 1); i <= last; i++) {
         rshi_range s = inside(r, rshi_all_slice(&v->all, i));
         if (i != v->own)
             RSH_TRY(add_leg(out, rshi_max(s.lo, x.lo), rshi_min(s.hi, x.hi), stage, rshi_all_owner(&v->all, i), 0));
@@ -211,8 +206,9 @@ static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_rang
 static rsh_status add_from_team(const rshi_region *r, const view *v, int stage, rshi_legs *out) {
     int64_t n = v->team.n;
     if (r->lo >= r->hi) return RSH_OK;
-    for (int64_t i = slice_at(v->crews, n, r->lo), last = slice_at(v->crews, n, r->hi - 1); i <= last; i++) {
-        rshi_range x = inside(r, rshi_node_slice(&v->team, i));
+    int64_t last = rshi_node_slice_at(r, v->crews, n, r->hi - 1);
+    for (int64_t i = rshi_node_slice_at(r, v->crews, n, r->lo); i <= last; i++) {
+        rshi_range x = inside(r, rshi_node_slice(r, v->crews, n, i));
         if (i != v->team.me) RSH_TRY(add_rest(v, x, stage, rshi_team_member(&v->team, i)->holder, out));
     }
     return RSH_OK;
@@ -236,10 +232,10 @@ rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs 
 
 /* ---- who reads a holder, and where a holder's elements come from ---- */
 
-/* Those of a team on another node whose slices of the node cut meet [lo, hi). */
-static rsh_status each_meeting(const view *v, int64_t first, rshi_range x, rshi_holder_fn fn, void *ctx) {
-    int64_t n = v->crews->member[first].crew;
-    for (int64_t i = slice_at(v->crews, n, x.lo), last = slice_at(v->crews, n, x.hi - 1); i <= last; i++)
+/* Those of a team on another node whose slices of the node cut meet that of the holder in the cut among all. */
+static rsh_status each_meeting(const rshi_region *r, const view *v, int64_t first, rshi_holder_fn fn, void *ctx) {
+    int64_t n = v->crews->member[first].crew, last = rshi_node_slice_at(r, v->crews, n, v->mine.hi - 1);
+    for (int64_t i = rshi_node_slice_at(r, v->crews, n, v->mine.lo); i <= last; i++)
         RSH_TRY(fn(ctx, v->crews->member[first + i].holder));
     return RSH_OK;
 }
@@ -251,9 +247,9 @@ static rsh_status each_member(const view *v, int64_t first, int64_t n, rshi_hold
 
 /* The owners of slices that a helper may give to other nodes. */
 static rsh_status each_helped(const view *v, rshi_holder_fn fn, void *ctx) {
-    if (v->node.lo >= v->node.hi || !v->all.owners) return RSH_OK;
-    int64_t last = slice_at(v->crews, v->all.slices, v->node.hi - 1);
-    for (int64_t i = slice_at(v->crews, v->all.slices, v->node.lo); i <= last; i++)
+    if (v->node.lo >= v->node.hi || !v->all.slices) return RSH_OK;
+    int64_t last = rshi_all_slice_at(&v->all, v->node.hi - 1);
+    for (int64_t i = rshi_all_slice_at(&v->all, v->node.lo); i <= last; i++)
         RSH_TRY(fn(ctx, rshi_all_owner(&v->all, i)));
     return RSH_OK;
 }
@@ -268,7 +264,7 @@ rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rs
     if (v.node.lo < v.node.hi || v.mine.lo < v.mine.hi)
         RSH_TRY(each_member(&v, v.me->first, v.me->crew, fn, ctx));
     for (int64_t i = 0; i < v.crews->n && v.mine.lo < v.mine.hi; i += v.crews->member[i].crew)
-        if (i != v.me->first) RSH_TRY(each_meeting(&v, i, v.mine, fn, ctx));
+        if (i != v.me->first) RSH_TRY(each_meeting(r, &v, i, fn, ctx));
     return r->pair->forward && !v.spread ? each_helped(&v, fn, ctx) : RSH_OK;
 }
 
@@ -280,9 +276,9 @@ static rsh_status tell_origin(rshi_walk *w, const rshi_region *r, const view *v,
     RSH_TRY(find_helpers(w, r, v, i, &helpers));
     if (!helpers.n)
         return fn(ctx, v->spread ? rshi_all_owner(&v->all, i) : rshi_team_member(&v->team, i)->holder, x.lo, x.hi);
-    int64_t last = slice_at(v->crews, helpers.n, x.hi - 1);
-    for (int64_t k = slice_at(v->crews, helpers.n, x.lo); k <= last; k++) {
-        rshi_range y = inside(r, rshi_node_slice(&helpers, k));
+    int64_t n = helpers.n, last = rshi_node_slice_at(r, v->crews, n, x.hi - 1);
+    for (int64_t k = rshi_node_slice_at(r, v->crews, n, x.lo); k <= last; k++) {
+        rshi_range y = inside(r, rshi_node_slice(r, v->crews, n, k));
         y = (rshi_range){rshi_max(x.lo, y.lo), rshi_min(x.hi, y.hi)};
         if (y.lo < y.hi) RSH_TRY(fn(ctx, rshi_team_member(&helpers, k)->holder, y.lo, y.hi));
     }
@@ -295,9 +291,11 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
     if (!is_cut(r) || holds_source(r, rshi_piece_holder(r->pair->to, r->b, me))) return fn(ctx, me, all.lo, all.hi);
     if (all.lo >= all.hi) return RSH_OK;
     RSH_TRY(view_find(w, r, me, &v));
-    int64_t n = v.spread ? v.all.slices : v.team.n, last = slice_at(v.crews, n, all.hi - 1);
-    for (int64_t i = slice_at(v.crews, n, all.lo); i <= last; i++) {
-        rshi_range x = inside(r, v.spread ? rshi_all_slice(&v.all, i) : rshi_node_slice(&v.team, i));
+    bool all_cut = v.spread;
+    int64_t n = v.team.n, first = all_cut ? rshi_all_slice_at(&v.all, all.lo) : rshi_node_slice_at(r, v.crews, n, all.lo);
+    int64_t last = all_cut ? rshi_all_slice_at(&v.all, all.hi - 1) : rshi_node_slice_at(r, v.crews, n, all.hi - 1);
+    for (int64_t i = first; i <= last; i++) {
+        rshi_range x = inside(r, all_cut ? rshi_all_slice(&v.all, i) : rshi_node_slice(r, v.crews, n, i));
         RSH_TRY(tell_origin(w, r, &v, i, x, fn, ctx));
     }
     return RSH_OK;

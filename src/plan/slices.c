@@ -39,7 +39,8 @@ static void sort_members(rshi_crews *c) {
 }
 
 static void form_crews(rshi_crews *c) {
-    for (int64_t i = 0, n; i < c->n; i += n) {
+    c->nodes = 0;
+    for (int64_t i = 0, n; i < c->n; i += n, c->nodes++) {
         for (n = 1; i + n < c->n && c->member[i + n].node == c->member[i].node;) n++;
         for (int64_t k = 0; k < n; k++) {
             c->member[i + k].first = i, c->member[i + k].crew = n;
@@ -172,22 +173,42 @@ static int64_t far_holder(const rshi_near *near, int64_t q) {
 
 /* ---- the two cuts ---- */
 
-rshi_range rshi_node_slice(const rshi_team *t, int64_t i) {
-    const rshi_stripe *s = &t->crews->b.set[t->crews->dim];
-    return (rshi_range){rshi_stripe_slice(s, t->n, i), rshi_stripe_slice(s, t->n, i + 1)};
+/* Large regions are cut one by one, so that each of a team takes equally much of each.  Of small ones each takes those
+ * in its slice of the whole piece. */
+static bool is_cut_alone(const rshi_region *r, int64_t n) {
+    return r->bytes / n >= RSHI_SLICE_BYTES && r->hi - r->lo >= 8 * n;
 }
 
-/* Reductions have a slice for every holder, copies none that is too small. */
+static int64_t slice_at(const rshi_stripe *s, int64_t n, int64_t x) {
+    return rshi_slice_at(rshi_stripe_size(s), n, rshi_stripe_before(s, x));
+}
+
+rshi_range rshi_node_slice(const rshi_region *r, const rshi_crews *c, int64_t n, int64_t i) {
+    const rshi_stripe whole = rshi_stripe_range(r->lo, r->hi), *s = is_cut_alone(r, n) ? &whole : &c->b.set[c->dim];
+    return (rshi_range){rshi_stripe_slice(s, n, i), rshi_stripe_slice(s, n, i + 1)};
+}
+
+int64_t rshi_node_slice_at(const rshi_region *r, const rshi_crews *c, int64_t n, int64_t x) {
+    const rshi_stripe whole = rshi_stripe_range(r->lo, r->hi);
+    return slice_at(is_cut_alone(r, n) ? &whole : &c->b.set[c->dim], n, x);
+}
+
+/* Reductions have a slice for every holder.  Copies have none that is too small, and one for each node at least. */
 rshi_all_cut rshi_all_cut_of(const rshi_region *r, const rshi_crews *c, const rshi_near *near) {
     rshi_all_cut cut = {c, near, c->n - near->n, 0};
     int64_t bytes = rshi_mul_most(rshi_piece_count(r->pair->to, &c->b), r->pair->wire_size);
-    cut.slices = r->pair->reduce ? cut.owners : rshi_max(1, rshi_min(cut.owners, bytes / RSHI_SLICE_BYTES));
+    cut.slices = r->pair->reduce ? cut.owners : rshi_min(cut.owners, bytes / RSHI_SLICE_BYTES);
+    if (!r->pair->reduce && cut.slices < rshi_min(cut.owners, c->nodes)) cut.slices = 0;
     return cut;
 }
 
 rshi_range rshi_all_slice(const rshi_all_cut *cut, int64_t i) {
     const rshi_stripe *s = &cut->crews->b.set[cut->crews->dim];
     return (rshi_range){rshi_stripe_slice(s, cut->slices, i), rshi_stripe_slice(s, cut->slices, i + 1)};
+}
+
+int64_t rshi_all_slice_at(const rshi_all_cut *cut, int64_t x) {
+    return slice_at(&cut->crews->b.set[cut->crews->dim], cut->slices, x);
 }
 
 int64_t rshi_all_owner(const rshi_all_cut *cut, int64_t i) {

@@ -15,6 +15,7 @@ typedef struct rshi_crews {
     rshi_piece b;   /* at its first holder */
     int dim;        /* along which it is cut */
     int64_t n;      /* holders */
+    int64_t nodes;  /* that they are on */
     rshi_member *member; /* owned: by node, then by number */
     int64_t *place;      /* owned: which member a holder is, by its number */
     int64_t member_room, place_room;
@@ -53,17 +54,20 @@ void rshi_near_free(rshi_near *near);
 typedef struct rshi_range {
     int64_t lo, hi;
 } rshi_range;
-/* The slice of the i-th of a team in the node cut. */
-rshi_range rshi_node_slice(const rshi_team *t, int64_t i);
+/* The slice of the i-th of a team of n in the node cut of a region, and the number of the slice that
+ * has index x. */
+rshi_range rshi_node_slice(const rshi_region *r, const rshi_crews *c, int64_t n, int64_t i);
+int64_t rshi_node_slice_at(const rshi_region *r, const rshi_crews *c, int64_t n, int64_t x);
 
 /* The cut among all holders that are not near. */
 typedef struct rshi_all_cut {
     const rshi_crews *crews; /* borrowed */
     const rshi_near *near;   /* borrowed */
-    int64_t owners, slices;  /* slices <= owners */
+    int64_t owners, slices;  /* slices <= owners; 0: the piece is too small to be cut among all */
 } rshi_all_cut;
 rshi_all_cut rshi_all_cut_of(const rshi_region *r, const rshi_crews *c, const rshi_near *near);
 rshi_range rshi_all_slice(const rshi_all_cut *cut, int64_t i);
+int64_t rshi_all_slice_at(const rshi_all_cut *cut, int64_t x); /* the slice that has index x */
 int64_t rshi_all_owner(const rshi_all_cut *cut, int64_t i); /* the holder that has slice i */
 int64_t rshi_all_slice_of(const rshi_all_cut *cut, int64_t holder); /* its slice; -1: none */
 
