@@ -1,4 +1,4 @@
-/* Crowd: an exec on more ranks than cores beside rsh_local_run of the same plan by as many threads as cores.
+/* Crowd: an exec on more ranks than cores beside rsh_local_exec_run of the same plan by as many threads as cores.
  *
  *     bench_crowd [SECONDS [RANKS...]]
  *
@@ -33,9 +33,9 @@ static rsh_memory memory_of(const rsh_sharded *s) {
     return rsh_sharded_nparts(s) ? (rsh_memory){rsh_tensor_data(rsh_sharded_part(s, 0)), NULL} : (rsh_memory){0};
 }
 
-static double time_local(rsh_local *l, int64_t runs) {
+static double time_local(rsh_local_exec *l, int64_t runs) {
     double began = now();
-    for (int64_t i = 0; i < runs; i++) rsh_local_run(l);
+    for (int64_t i = 0; i < runs; i++) rsh_local_exec_run(l);
     return (now() - began) / (double)runs;
 }
 
@@ -52,10 +52,10 @@ static rsh_status time_exec(rsh_comm *comm, rsh_exec *exec, int64_t runs, double
 /* Rank 0 runs the local plan while the others wait at the barrier of the next round. */
 static rsh_status compare(crowd *c, rsh_comm *comm, rsh_exec *exec) {
     int rank = rsh_comm_rank(comm);
-    rsh_local *local = NULL;
+    rsh_local_exec *local = NULL;
     int64_t runs = 1;
     double each = 0;
-    rsh_status st = rank ? RSH_OK : rsh_local_bind(c->plan, c->pool, c->src, c->dst, &local);
+    rsh_status st = rank ? RSH_OK : rsh_local_exec_bind(c->plan, c->pool, c->src, c->dst, &local);
     st = rsh_comm_agree(comm, st);
     if (!st) st = time_exec(comm, exec, 1, &each);
     for (int round = 0; round < ROUNDS && !st; round++) {
@@ -66,7 +66,7 @@ static rsh_status compare(crowd *c, rsh_comm *comm, rsh_exec *exec) {
         int64_t more = round ? runs : (int64_t)(c->seconds / each) + 1;
         if (!st) st = rsh_comm_allreduce(comm, &more, &runs, 1, RSH_I64, RSH_OP_MAX);
     }
-    rsh_local_free(local);
+    rsh_local_exec_free(local);
     return st;
 }
 

@@ -30,10 +30,10 @@ static rsh_status product(const rsh_tensor *a, const rsh_tensor *b, rsh_tensor *
 
 static rsh_status mul_forward(rsh_grad_call *c) {
     rsh_tensor *t;
-    rsh_status st = product(rsh_call_in(c, 0), rsh_call_in(c, 1), &t);
-    if (!st) st = rsh_call_out(c, 0, t);
-    if (!st) st = rsh_call_save_in(c, 0);
-    return st ? st : rsh_call_save_in(c, 1);
+    rsh_status st = product(rsh_call_input(c, 0), rsh_call_input(c, 1), &t);
+    if (!st) st = rsh_call_set_output(c, 0, t);
+    if (!st) st = rsh_call_save_input(c, 0);
+    return st ? st : rsh_call_save_input(c, 1);
 }
 
 static rsh_status mul_backward(rsh_grad_call *c) {
@@ -41,10 +41,10 @@ static rsh_status mul_backward(rsh_grad_call *c) {
     for (int i = 0; i < 2 && !st; i++) {
         const rsh_tensor *other;
         rsh_tensor *t;
-        if (!rsh_call_needs(c, i)) continue;
+        if (!rsh_call_needs_input_grad(c, i)) continue;
         st = rsh_call_saved(c, 1 - i, &other);
-        if (!st) st = product(rsh_call_grad(c, 0), other, &t);
-        if (!st) st = rsh_call_give(c, i, t);
+        if (!st) st = product(rsh_call_output_grad(c, 0), other, &t);
+        if (!st) st = rsh_call_set_input_grad(c, i, t);
     }
     return st;
 }
@@ -54,7 +54,7 @@ static const rsh_grad_op mul = {.name = "mul", .forward = mul_forward, .backward
 static rsh_status leaf(bool requires_grad, rsh_value **out) {
     rsh_tensor *t;
     rsh_status st = rsh_tensor_zeros(RSH_F32, 1, (int64_t[]){1}, &t);
-    return st ? st : rsh_value_take(t, requires_grad, out);
+    return st ? st : rsh_value_adopt_tensor(t, requires_grad, out);
 }
 
 static rsh_status chain(rsh_value *a, rsh_value *b, double seconds[2]) {

@@ -223,8 +223,8 @@ static void measure_shares(const rsh_plan *p, seen *s) {
         if (t <= s->share) continue;
         s->share = t;
         int64_t in = 0, out = 0;
-        must(rsh_plan_sources(p, rank, count_one, &in));
-        must(rsh_plan_destinations(p, rank, count_one, &out));
+        must(rsh_plan_each_source(p, rank, count_one, &in));
+        must(rsh_plan_each_destination(p, rank, count_one, &out));
         s->neighbours = in > out ? in : out;
     }
 }

@@ -141,11 +141,11 @@ static rsh_status is_right(const side *s, const rsh_shard *shard) {
 
 /* The source as a DTensor, on the same elements. */
 static rsh_status prepare_dtensor(side *s) {
-    const rsh_place rows = rsh_shard_on(0);
+    const rsh_place rows = rsh_place_shard(0);
     rsh_value *local = NULL;
-    rsh_local_opts opts = {sizeof opts, .shape = s->size};
-    TRY(rsh_mesh_init(s->comm, 1, (const int64_t[]){s->b->ranks}, NULL, &s->mesh));
-    TRY(rsh_value_share(rsh_torch_shard(s->src, 0)->tensor, false, &local));
+    rsh_from_local_opts opts = {sizeof opts, .shape = s->size};
+    TRY(rsh_mesh_new(s->comm, 1, (const int64_t[]){s->b->ranks}, NULL, NULL, &s->mesh));
+    TRY(rsh_value_share_tensor(rsh_torch_shard(s->src, 0)->tensor, false, &local));
     rsh_status st = rsh_dtensor_from_local(local, s->mesh, 1, &rows, &opts, &s->value);
     rsh_value_free(local);
     return st;
@@ -218,7 +218,7 @@ static rsh_status time_first(const side *s, bool first, double *seconds) {
 }
 
 static rsh_status time_dtensor(const side *s, bool first, double *seconds) {
-    const rsh_place columns = rsh_shard_on(1);
+    const rsh_place columns = rsh_place_shard(1);
     rsh_value *moved = NULL;
     TRY(rsh_comm_barrier(s->comm));
     double start = now();

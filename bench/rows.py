@@ -78,7 +78,7 @@ LINES = [
      lambda m, _: ratio("rsh_reshard into new memory", "a bound exec", f"{m[1]}, {m[2]} x {m[2]}, {m[3]} alive", number(m[5], "us"), number(m[4], "us"))),
     (rf"(\w+) +64\^2 +layouts not seen before +median {N} us", lambda m, _: timed("Short calls", f"reshard, layouts not seen before, {m[1]}", number(m[2], "us"))),
     # bench_crowd
-    (rf"(rows to columns, +\d+ ranks): exec +{N} ms, local +{N} ms", lambda m, _: ratio("More ranks than cores", "rsh_local_run by as many threads as cores",
+    (rf"(rows to columns, +\d+ ranks): exec +{N} ms, local +{N} ms", lambda m, _: ratio("More ranks than cores", "rsh_local_exec_run by as many threads as cores",
                                                                                     " ".join(m[1].split()), number(m[2], "ms"), number(m[3], "ms"))),
     # bench_torch, bench_torch_tensor
     (r"(f32 \d+x\d+, dim 0 to dim 1, \d+ ranks on \w+)", None),

@@ -262,17 +262,17 @@ static int run(conversion *c) {
 
 int cmd_convert(int argc, char **argv) {
     conversion c = {.opts = RSH_CONVERT_OPTS_INIT};
-    rsh_rules *to = NULL, *from = NULL;
+    rsh_ckpt_rules *to = NULL, *from = NULL;
     argp_parse(&convert_argp, argc, argv, 0, NULL, &c);
     c.opts.include = c.include;
     c.opts.exclude = c.exclude;
-    rsh_status st = strcmp(c.to, "whole") ? rsh_rules_read(c.to, &to) : RSH_OK;
-    if (!st && c.from) st = rsh_rules_read(c.from, &from);
+    rsh_status st = strcmp(c.to, "whole") ? rsh_ckpt_rules_read(c.to, &to) : RSH_OK;
+    if (!st && c.from) st = rsh_ckpt_rules_read(c.from, &from);
     c.opts.to = to;
     c.opts.from = from;
     int result = st ? fail_library(st) : c.dry_run ? preview(&c) : run(&c);
-    rsh_rules_free(to);
-    rsh_rules_free(from);
+    rsh_ckpt_rules_free(to);
+    rsh_ckpt_rules_free(from);
     free((void *)c.include);
     free((void *)c.exclude);
     return result;

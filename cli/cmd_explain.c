@@ -140,13 +140,13 @@ static int put_picture(void *ctx, const char *text, size_t length) {
     return 1;
 }
 
-static int draw_stdout(const explanation *e, rsh_picture form) {
+static int draw_stdout(const explanation *e, rsh_picture_format form) {
     rsh_sink sink = {to_stream, stdout};
     rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
     return !st ? DONE : st == RSH_EIO ? FAILED : fail_library(st); /* stdout's own error is told at exit */
 }
 
-static int draw_file(const explanation *e, const char *name, rsh_picture form) {
+static int draw_file(const explanation *e, const char *name, rsh_picture_format form) {
     new_file to;
     if (!name) return DONE;
     if (is_stdout(name)) return draw_stdout(e, form);

@@ -75,7 +75,7 @@ static void print_text(const char *path, const rsh_ckpt *c) {
     for (int64_t i = 0; !rsh_ckpt_get_meta(c, i, &a, &b); i++) printf("  metadata %s: %.200s\n", a, b);
     for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++)
         printf("  %-48s %10s  %s\n", t.name, human_bytes((double)t.bytes, bytes), form(&t, text, sizeof text));
-    for (int64_t i = 0; !rsh_ckpt_get_other(c, i, &a, &b); i++) printf("  %-48s %10s  %s\n", a, "other", b);
+    for (int64_t i = 0; !rsh_ckpt_get_non_tensor(c, i, &a, &b); i++) printf("  %-48s %10s  %s\n", a, "other", b);
 }
 
 /* ---- JSON, printed as it goes: there may be half a million tensors ---- */
@@ -131,7 +131,7 @@ static void print_checkpoint(inspection *x, const char *path, const rsh_ckpt *c)
         print_string(b);
     }
     fputs("}, \"others\": [", stdout);
-    for (int64_t i = 0; !rsh_ckpt_get_other(c, i, &a, &b); i++) {
+    for (int64_t i = 0; !rsh_ckpt_get_non_tensor(c, i, &a, &b); i++) {
         print_member(i ? ", {" : "{", "name", a);
         print_member(", ", "what", b);
         fputs("}", stdout);
@@ -144,7 +144,7 @@ static void print_checkpoint(inspection *x, const char *path, const rsh_ckpt *c)
     fputs("]}", stdout);
 }
 
-static int inspect(inspection *x, const char *path, const rsh_rules *from) {
+static int inspect(inspection *x, const char *path, const rsh_ckpt_rules *from) {
     rsh_ckpt *c = NULL;
     rsh_status st = rsh_ckpt_open(path, from, &c);
     if (st) return fail_library(st);
@@ -158,16 +158,16 @@ static int inspect(inspection *x, const char *path, const rsh_rules *from) {
 
 int cmd_inspect(int argc, char **argv) {
     inspection x = {.path = calloc((size_t)argc + 1, sizeof *x.path)};
-    rsh_rules *from = NULL;
+    rsh_ckpt_rules *from = NULL;
     int result = DONE;
     if (!x.path) return fail("out of memory");
     argp_parse(&inspect_argp, argc, argv, 0, NULL, &x);
-    if (x.from && rsh_rules_read(x.from, &from)) result = fail("%s", rsh_error_detail());
+    if (x.from && rsh_ckpt_rules_read(x.from, &from)) result = fail("%s", rsh_error_detail());
     if (x.json) fputs("{\"checkpoints\": [", stdout);
     for (int i = 0; i < x.npaths && (!x.from || from); i++)
         if (inspect(&x, x.path[i], from) != DONE) result = FAILED;
     if (x.json) fputs("]}\n", stdout);
-    rsh_rules_free(from);
+    rsh_ckpt_rules_free(from);
     free((void *)x.path);
     return result;
 }

@@ -44,10 +44,10 @@ static const struct argp verify_argp = {
     options, parse, "A B", "Compares every element of two checkpoints, however they are cut.", NULL, NULL, NULL};
 
 static rsh_status open_one(verification *v, int i) {
-    rsh_rules *from = NULL;
-    rsh_status st = v->from[i] ? rsh_rules_read(v->from[i], &from) : RSH_OK;
+    rsh_ckpt_rules *from = NULL;
+    rsh_status st = v->from[i] ? rsh_ckpt_rules_read(v->from[i], &from) : RSH_OK;
     if (!st) st = rsh_ckpt_open(v->path[i], from, &v->c[i]);
-    rsh_rules_free(from);
+    rsh_ckpt_rules_free(from);
     return st;
 }
 

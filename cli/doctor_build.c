@@ -58,8 +58,8 @@ void find_blas(finding *f) {
 }
 
 void find_simd(finding *f) {
-    snprintf(f->value, FINDING, "%s", rsh_simd());
-    if (!strcmp(rsh_simd(), "generic"))
+    snprintf(f->value, FINDING, "%s", rsh_copy_isa());
+    if (!strcmp(rsh_copy_isa(), "generic"))
         advise(f, "slow", "%s",
                getenv("RESHARD_SIMD") ? "RESHARD_SIMD says so" : "there is no vector path for this processor");
 }

@@ -18,7 +18,7 @@ static int print_matrix(void *ctx) {
     const explanation *e = ctx;
     matrix_print m = {"\n    "};
     fputs(",\n  \"matrix\": [", stdout);
-    rsh_status st = rsh_plan_matrix(e->plan, print_entry, &m);
+    rsh_status st = rsh_plan_each_pair(e->plan, print_entry, &m);
     fputs("]", stdout);
     return st ? fail_library(st) : DONE;
 }

@@ -65,14 +65,14 @@ static int print_peer(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static rsh_status print_rank(const explanation *e, int64_t rank) {
-    rsh_plan_view v;
+    rsh_rank_totals v;
     char sent[QUANTITY], received[QUANTITY], local[QUANTITY];
-    rsh_status st = rsh_plan_rank(e->plan, rank, &v);
+    rsh_status st = rsh_plan_get_rank_totals(e->plan, rank, &v);
     if (st) return st;
     peers p = {rank, false};
     printf("%6" PRId64 "  %10s  %10s  %10s   ", rank, human_bytes((double)v.bytes_sent, sent),
            human_bytes((double)v.bytes_received, received), human_bytes((double)v.bytes_local, local));
-    st = rsh_plan_sources(e->plan, rank, print_peer, &p);
+    st = rsh_plan_each_source(e->plan, rank, print_peer, &p);
     puts(p.some ? "" : "-");
     return st;
 }
@@ -102,13 +102,13 @@ static int print_entry(void *ctx, int64_t source, int64_t destination, int64_t b
 
 static rsh_status print_matrix(const explanation *e) {
     printf("\n%8s  %11s  %16s\n", "source", "destination", "bytes");
-    return rsh_plan_matrix(e->plan, print_entry, NULL);
+    return rsh_plan_each_pair(e->plan, print_entry, NULL);
 }
 
 /* ---- the picture ---- */
 
 /* NO_COLOR is a wish that many commands know. */
-static rsh_picture choose_form(void) {
+static rsh_picture_format choose_form(void) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     bool colours = isatty(STDOUT_FILENO) && !(no && *no) && term && *term && strcmp(term, "dumb");
     if (colours) answer_in_colour();
@@ -135,7 +135,7 @@ static size_t columns(const char *text) {
 }
 
 /* The plan with both layouts side by side, or one layout; to be freed.  NULL and a status: it failed. */
-static char *draw(const explanation *e, const rsh_layout *one, rsh_picture form, rsh_status *st) {
+static char *draw(const explanation *e, const rsh_layout *one, rsh_picture_format form, rsh_status *st) {
     char *text = NULL;
     size_t length = 0;
     FILE *f = open_memstream(&text, &length);
@@ -148,7 +148,7 @@ static char *draw(const explanation *e, const rsh_layout *one, rsh_picture form,
 }
 
 /* One below the other, or not at all. */
-static rsh_status print_narrow(const explanation *e, rsh_picture form) {
+static rsh_status print_narrow(const explanation *e, rsh_picture_format form) {
     rsh_status st, st2 = RSH_OK;
     char *from = draw(e, e->pair.from, form, &st), *to = st ? NULL : draw(e, e->pair.to, form, &st2), text[QUANTITY];
     if (from && to && (columns(from) > room() || columns(to) > room()))
@@ -161,7 +161,7 @@ static rsh_status print_narrow(const explanation *e, rsh_picture form) {
 }
 
 static rsh_status print_picture(const explanation *e) {
-    rsh_picture form = choose_form();
+    rsh_picture_format form = choose_form();
     rsh_status st;
     char *both = draw(e, NULL, form, &st);
     if (both && columns(both) <= room())

@@ -59,7 +59,7 @@ int launched_open(launched *l, const char *engine) {
 }
 
 rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts) {
-    return l->comm ? rsh_plan_opts_of_comm(l->comm, opts) : RSH_OK;
+    return l->comm ? rsh_plan_opts_from_comm(l->comm, opts) : RSH_OK;
 }
 
 int launched_close(launched *l, int result) {

@@ -97,7 +97,7 @@ static rsh_status do_part(const pattern *p, int64_t rank, int64_t part, void *da
                    .fault = fault};
     const int64_t *shape = rsh_layout_shape(p->layout);
     for (int64_t d = w.ndim - 1, stride = 1; d >= 0; stride *= shape[d--]) w.global[d] = stride;
-    return rsh_layout_boxes(p->layout, rank, part, do_box, &w);
+    return rsh_layout_each_box(p->layout, rank, part, do_box, &w);
 }
 
 rsh_status pattern_fill(const pattern *p, int64_t rank, int64_t part, void *data) {

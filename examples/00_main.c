@@ -59,7 +59,7 @@ static int walk_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t
 static rsh_status walk_part(const rsh_sharded *s, bool fill, int64_t *wrong) {
     const rsh_layout *layout = rsh_sharded_layout(s);
     walk w = {rsh_tensor_data(rsh_sharded_part(s, 0)), rsh_layout_shape(layout)[1], fill, 0};
-    rsh_status st = rsh_layout_boxes(layout, rsh_comm_rank(rsh_sharded_comm(s)), 0, walk_box, &w);
+    rsh_status st = rsh_layout_each_box(layout, rsh_comm_rank(rsh_sharded_comm(s)), 0, walk_box, &w);
     *wrong = w.wrong;
     return st;
 }

@@ -39,7 +39,7 @@ int main(void) {
     if (!st) st = rsh_layout_parse("bf16[16384, 53248/tp] on tp=8", &serving);
     if (!st) st = rsh_plan_new(training, serving, &opts, &plan);
     if (!st) st = rsh_plan_print(plan, -1, RSH_PRINT_TEXT, &out);
-    if (!st) st = rsh_plan_sources(plan, 0, add_source, &in);
+    if (!st) st = rsh_plan_each_source(plan, 0, add_source, &in);
     if (!st) st = rsh_plan_get_totals(plan, &totals);
     if (!st) st = rsh_plan_new(serving, training, &opts, &back); /* every plan has a way back */
     if (!st) {

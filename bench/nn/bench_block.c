@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     must(rsh_transformer_block_new(&opts, HIDDEN, RSH_F32, &m));
     must(rsh_adam_new(m, &adam, &o));
     must(rsh_tensor_zeros(RSH_F32, 3, (const int64_t[]){BATCH, LENGTH, WIDTH}, &t));
-    must(rsh_value_take(t, false, &x));
+    must(rsh_value_adopt_tensor(t, false, &x));
     must(rsh_random_normal(x, 0, 1));
     for (int i = -2; i < steps; i++) {
         double start = now();

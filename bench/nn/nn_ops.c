@@ -15,7 +15,7 @@ static rsh_value *value(int ndim, const int64_t *shape, bool requires_grad) {
     must(rsh_tensor_empty(RSH_F32, ndim, shape, &t));
     for (int64_t i = 0; i < rsh_tensor_count(t); i++)
         ((float *)rsh_tensor_data(t))[i] = (float)((i * 7919) % 2003) / 1000 - 1;
-    must(rsh_value_take(t, requires_grad, &v));
+    must(rsh_value_adopt_tensor(t, requires_grad, &v));
     return v;
 }
 
@@ -156,7 +156,7 @@ static void bench_block(void) {
 
 int main(int argc, char **argv) {
     must(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = argc > 1 ? atoi(argv[1]) : 0}));
-    printf("threads %d, of BLAS %d, instructions %s\n", rsh_nn_threads(), rsh_nn_blas_threads(), rsh_simd());
+    printf("threads %d, of BLAS %d, instructions %s\n", rsh_nn_threads(), rsh_nn_blas_threads(), rsh_copy_isa());
     bench_overhead();
     bench_block();
     bench_linear();

@@ -40,8 +40,8 @@ static rsh_status make_batch(rsh_dtype dtype, int64_t first, int64_t rows, rsh_v
         put(points, 2 * i + 1, along * sin(turn));
         ((int64_t *)rsh_tensor_data(classes))[i] = n % 2;
     }
-    TRY(rsh_value_take(points, false, x));
-    return rsh_value_take(classes, false, label);
+    TRY(rsh_value_adopt_tensor(points, false, x));
+    return rsh_value_adopt_tensor(classes, false, label);
 }
 
 /* ---- the model, and how it is cut ---- */

@@ -90,8 +90,8 @@ static rsh_status make_batch(const sizes *s, int step, rsh_value **in, rsh_value
             ((int64_t *)rsh_tensor_data(y))[r * s->length + i] = from[i + 1] % VOCABULARY;
         }
     }
-    TRY(rsh_value_take(x, false, in));
-    return rsh_value_take(y, false, target);
+    TRY(rsh_value_adopt_tensor(x, false, in));
+    return rsh_value_adopt_tensor(y, false, target);
 }
 
 /* ---- the model: characters and positions to vectors, blocks, and a weight for every character that may follow ---- */
@@ -148,7 +148,7 @@ static rsh_status give_places(rsh_module *m, int64_t n) {
     rsh_value *v = NULL;
     TRY(rsh_tensor_empty(RSH_I64, 1, &n, &t));
     for (int64_t i = 0; i < n; i++) ((int64_t *)rsh_tensor_data(t))[i] = i;
-    TRY(rsh_value_take(t, false, &v));
+    TRY(rsh_value_adopt_tensor(t, false, &v));
     rsh_status st = rsh_module_set_buffer(m, "places", v, false);
     rsh_value_free(v);
     return st;
@@ -199,11 +199,11 @@ typedef struct trainer {
 static rsh_status trainer_new(const settings *set, rsh_comm *comm, bool reshard, trainer *t) {
     int64_t ranks = rsh_comm_size(comm);
     rsh_adam_opts opts = RSH_ADAMW_OPTS_INIT;
-    TRY(rsh_mesh_init(comm, 1, &ranks, NULL, &t->mesh));
+    TRY(rsh_mesh_new(comm, 1, &ranks, NULL, NULL, &t->mesh));
     TRY(make_model(&set->size, set->dtype, &t->m));
     TRY(cut_model(t->m, t->mesh));
     /* Within a node gathers are copies of this rank's own, which cannot run ahead. */
-    rsh_input_reshard_opts keep = {sizeof keep, .no_prefetch = rsh_comm_nodes(comm) == 1};
+    rsh_input_reshard_opts keep = {sizeof keep, .no_prefetch = rsh_comm_nnodes(comm) == 1};
     if (reshard) TRY(rsh_input_reshard(t->m, t->mesh, 0, &keep));
     return rsh_adam_new(t->m, &opts, &t->o);
 }

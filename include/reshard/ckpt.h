@@ -17,16 +17,16 @@ extern "C" {
  * A rule file has a line for each pattern of names, with a form behind it: "*.q_proj.weight
  * [_/tp%128, _]".  The first pattern that matches counts.  docs/checkpoint.md is the grammar.
  * Rules are immutable once made: share them between threads. */
-typedef struct rsh_rules rsh_rules;
+typedef struct rsh_ckpt_rules rsh_ckpt_rules;
 
 /* Reads rules from text, or from a file.  `name` stands for the file in messages.  The caller frees
  * *out.
  * RSH_EVALUE names line, column and what was expected there; RSH_EIO if the file cannot be read;
  * RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_rules_parse(const char *text, const char *name, rsh_rules **out);
-RSH_API rsh_status rsh_rules_read(const char *path, rsh_rules **out);
+RSH_API rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rules **out);
+RSH_API rsh_status rsh_ckpt_rules_read(const char *path, rsh_ckpt_rules **out);
 /* Frees the rules.  No-op for NULL.  Local. */
-RSH_API void rsh_rules_free(rsh_rules *r);
+RSH_API void rsh_ckpt_rules_free(rsh_ckpt_rules *r);
 
 /* ---- reading ---- */
 
@@ -38,7 +38,7 @@ typedef struct rsh_ckpt rsh_ckpt;
  * says how rank files of other tools are cut.  The caller frees *out.
  * RSH_EIO if a file cannot be read; RSH_EVALUE, naming file, tensor and byte offset, if something
  * is wrong with it; RSH_EUNSUP for what we do not read; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ckpt **out);
+RSH_API rsh_status rsh_ckpt_open(const char *path, const rsh_ckpt_rules *from, rsh_ckpt **out);
 /* Frees the checkpoint and closes its files.  No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_free(rsh_ckpt *c);
 
@@ -77,8 +77,8 @@ RSH_API rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **
 /* The number of things in it that are no tensors, and the name of one and a few words about it,
  * borrowed.
  * RSH_EINDEX if there is no such thing.  Local. */
-RSH_API int64_t rsh_ckpt_nothers(const rsh_ckpt *c);
-RSH_API rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name,
+RSH_API int64_t rsh_ckpt_nnon_tensors(const rsh_ckpt *c);
+RSH_API rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const char **name,
                                       const char **what);
 
 /* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first
@@ -94,8 +94,8 @@ RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_bo
 
 typedef struct rsh_convert_opts {
     size_t struct_size;    /* sizeof(rsh_convert_opts) */
-    const rsh_rules *from; /* how rank files of other tools are cut; NULL: not needed */
-    const rsh_rules *to;   /* how the result is cut; NULL: it is whole */
+    const rsh_ckpt_rules *from; /* how rank files of other tools are cut; NULL: not needed */
+    const rsh_ckpt_rules *to;   /* how the result is cut; NULL: it is whole */
     uint64_t mem;          /* most bytes of buffers; 0: 256 MiB */
     int threads;           /* 0: by the machine */
     uint64_t max_shard;    /* most bytes of data in a file of a directory; 0: 5,000,000,000 for
@@ -149,11 +149,11 @@ typedef struct rsh_convert_step {
     int line;            /* of the rule file */
     uint64_t bytes;      /* of the source tensor */
 } rsh_convert_step;
-typedef int (*rsh_step_fn)(void *ctx, const rsh_convert_step *step);
+typedef int (*rsh_convert_step_fn)(void *ctx, const rsh_convert_step *step);
 /* Calls fn for each tensor, in the order of the source; a non-zero return stops, which is no error.
  * Errors as for rsh_ckpt_convert, found before the first byte moves.  Local. */
 RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
-                                       const rsh_convert_opts *opts, rsh_step_fn fn, void *ctx,
+                                       const rsh_convert_opts *opts, rsh_convert_step_fn fn, void *ctx,
                                        rsh_convert_report *report);
 
 /* ---- in a program: sharded tensors to files and back ---- */

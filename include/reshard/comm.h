@@ -76,7 +76,7 @@ RSH_API const char *rsh_comm_engine(const rsh_comm *comm);
 
 /* The number of nodes, and the node of a rank.  Ranks of one node can read each other's memory.
  * Nodes are numbered from 0 in order of their lowest ranks.  Local. */
-RSH_API int rsh_comm_nodes(const rsh_comm *comm);
+RSH_API int rsh_comm_nnodes(const rsh_comm *comm);
 RSH_API int rsh_comm_node(const rsh_comm *comm, int rank); /* -1 for a comm of NULL; 0 for a rank
                                                               outside the comm */
 

@@ -33,20 +33,20 @@ RSH_API rsh_status rsh_dtensor_distribute(const rsh_tensor *t, bool requires_gra
                                           int n, const rsh_place *places, int64_t source,
                                           rsh_value **out);
 
-typedef struct rsh_local_opts {
-    size_t struct_size;   /* sizeof(rsh_local_opts) */
+typedef struct rsh_from_local_opts {
+    size_t struct_size;   /* sizeof(rsh_from_local_opts) */
     const int64_t *shape; /* of the whole; NULL: it is worked out from the sizes on all ranks */
     bool check;           /* compare what replicas hold; RSH_EVALUE on all ranks if they differ */
-} rsh_local_opts;
-#define RSH_LOCAL_OPTS_INIT {sizeof(rsh_local_opts), 0, 0}
+} rsh_from_local_opts;
+#define RSH_FROM_LOCAL_OPTS_INIT {sizeof(rsh_from_local_opts), 0, 0}
 
 /* A plain value as this rank's part.  The elements are shared.  `opts` may be NULL: zeros.  The
  * gradient comes back with these placements, partial ones replaced by replicated.
  * RSH_ERUNTIME if the value is distributed; RSH_EVALUE, naming a rank, if the sizes of the parts do
- * not go together, or if the options do not start from RSH_LOCAL_OPTS_INIT.  Collective over the
+ * not go together, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective over the
  * mesh; local if the shape is given and nothing is checked. */
 RSH_API rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n,
-                                          const rsh_place *places, const rsh_local_opts *opts,
+                                          const rsh_place *places, const rsh_from_local_opts *opts,
                                           rsh_value **out);
 
 /* DTensors of one number, or of random numbers by seed and global position: the same on every mesh.

@@ -27,10 +27,10 @@ typedef struct rsh_value rsh_value;
  * gradient.  The value takes over what it is given and frees it; if the call fails, it is still the
  * caller's.  The caller frees *out.
  * RSH_ETYPE if a gradient is required and the dtype is neither f32 nor f64; RSH_ENOMEM. */
-RSH_API rsh_status rsh_value_take(rsh_tensor *t, bool requires_grad, rsh_value **out);
-RSH_API rsh_status rsh_value_take_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out);
+RSH_API rsh_status rsh_value_adopt_tensor(rsh_tensor *t, bool requires_grad, rsh_value **out);
+RSH_API rsh_status rsh_value_adopt_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out);
 /* The same on the storage of a tensor or sharded tensor that stays the caller's. */
-RSH_API rsh_status rsh_value_share(const rsh_tensor *t, bool requires_grad, rsh_value **out);
+RSH_API rsh_status rsh_value_share_tensor(const rsh_tensor *t, bool requires_grad, rsh_value **out);
 RSH_API rsh_status rsh_value_share_sharded(const rsh_sharded *s, bool requires_grad,
                                            rsh_value **out);
 /* A leaf on the same elements, without history and without a gradient.  The caller frees *out. */
@@ -62,7 +62,7 @@ RSH_API bool rsh_value_requires_grad(const rsh_value *v);
 /* Is it no output of a recorded op? */
 RSH_API bool rsh_value_is_leaf(const rsh_value *v);
 /* Says whether rsh_backward adds to the gradient of a leaf.
- * RSH_ERUNTIME if the value is not a leaf; otherwise as for rsh_value_take. */
+ * RSH_ERUNTIME if the value is not a leaf; otherwise as for rsh_value_adopt_tensor. */
 RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad);
 
 /* The gradient of a leaf, borrowed until the next call that changes it; NULL: none yet. */
@@ -143,11 +143,11 @@ typedef struct rsh_placement_rule rsh_placement_rule;
  * find an error themselves. */
 typedef struct rsh_grad_op {
     const char *name; /* for sentences */
-    /* Computes the outputs of the current part: reads rsh_call_in, gives every output with
-     * rsh_call_out, saves what backward needs.  Recording is off in here. */
+    /* Computes the outputs of the current part: reads rsh_call_input, gives every output with
+     * rsh_call_set_output, saves what backward needs.  Recording is off in here. */
     rsh_status (*forward)(rsh_grad_call *call);
-    /* Computes gradients of inputs from gradients of outputs: reads rsh_call_grad and
-     * rsh_call_saved, gives what rsh_call_needs with rsh_call_give.  An input that it gives nothing
+    /* Computes gradients of inputs from gradients of outputs: reads rsh_call_output_grad and
+     * rsh_call_saved, gives what rsh_call_needs_input_grad with rsh_call_set_input_grad.  An input that it gives nothing
      * gets no gradient from this op.  Recording is off.  NULL: the op has no derivative, and a
      * backward that comes to it is RSH_EUNSUP with the op's name. */
     rsh_status (*backward)(rsh_grad_call *call);
@@ -183,29 +183,29 @@ typedef struct rsh_grad_op {
 RSH_API rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin,
                                   rsh_value *const *in, int nout, rsh_value **out);
 
-/* How rsh_grad_apply_as applies an op.  Layouts are held where needed; lists may be NULL. */
-typedef struct rsh_reading rsh_reading;
-typedef struct rsh_grad_as {
+/* How rsh_grad_apply_with applies an op.  Layouts are held where needed; lists may be NULL. */
+typedef struct rsh_value_kind rsh_value_kind;
+typedef struct rsh_grad_apply_opts {
     rsh_comm *comm;                   /* of the outputs; NULL: of the inputs */
     const rsh_layout *const *out;      /* nout; an entry of NULL: that output is a plain tensor */
     const rsh_layout *const *grad_in;  /* nin: as in rsh_grad_layouts */
     const rsh_layout *const *grad_out; /* nout: as in rsh_grad_layouts */
-    const rsh_reading *reading;        /* that the outputs get; NULL: none */
+    const rsh_value_kind *reading;        /* that the outputs get; NULL: none */
     void *what;
-} rsh_grad_as;
+} rsh_grad_apply_opts;
 /* The same with layouts that the caller has found, in place of the op's own rule, and whatever the
  * readings of the inputs are. */
-RSH_API rsh_status rsh_grad_apply_as(const rsh_grad_op *op, const void *attrs, int nin,
-                                     rsh_value *const *in, int nout, const rsh_grad_as *as,
+RSH_API rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin,
+                                     rsh_value *const *in, int nout, const rsh_grad_apply_opts *as,
                                      rsh_value **out);
 
 /* ---- readings: what a distributed value is beyond its layout ---- */
 
 /* A kind of value, such as DTensor.  The record is constant and usually static. */
-struct rsh_reading {
+struct rsh_value_kind {
     const char *name;
     /* Takes the place of rsh_grad_apply if an input has this reading; the first such input counts.
-     * It may apply ops, moves first of all, and ends in rsh_grad_apply_as. */
+     * It may apply ops, moves first of all, and ends in rsh_grad_apply_with. */
     rsh_status (*apply)(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in,
                         int nout, rsh_value **out);
     /* References to what belongs to a value, such as a mesh.  NULL: it is not counted. */
@@ -214,9 +214,9 @@ struct rsh_reading {
 };
 /* Gives a value a reading, also as its detached copies and saved slots see it; it holds `what`.
  * NULL for the reading: none.  The gradient of a leaf gets the leaf's reading. */
-RSH_API rsh_status rsh_value_read(rsh_value *v, const rsh_reading *reading, void *what);
+RSH_API rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *reading, void *what);
 /* The reading, and what belongs to it (`what` may be NULL), borrowed; NULL: none. */
-RSH_API const rsh_reading *rsh_value_reading(const rsh_value *v, void **what);
+RSH_API const rsh_value_kind *rsh_value_get_kind(const rsh_value *v, void **what);
 
 /* A layouts function for pointwise ops: distributed inputs have one layout, which is the output's,
  * in the output's dtype; plain inputs have one element.
@@ -229,31 +229,31 @@ RSH_API int rsh_call_nin(const rsh_grad_call *c);
 RSH_API int rsh_call_nout(const rsh_grad_call *c);
 RSH_API void *rsh_call_attrs(const rsh_grad_call *c);
 /* Will backward have to give input i a gradient?  False for all if nothing is recorded. */
-RSH_API bool rsh_call_needs(const rsh_grad_call *c, int i);
+RSH_API bool rsh_call_needs_input_grad(const rsh_grad_call *c, int i);
 /* The part that this is about: 0, unless the op works on each. */
 RSH_API int64_t rsh_call_part(const rsh_grad_call *c);
 
 /* In forward: input i, its current part or the whole value; NULL if it is missing or there is no
  * such input.  A plain input is the same for every part.  Borrowed for the call. */
-RSH_API const rsh_tensor *rsh_call_in(const rsh_grad_call *c, int i);
-RSH_API const rsh_value *rsh_call_in_value(const rsh_grad_call *c, int i);
+RSH_API const rsh_tensor *rsh_call_input(const rsh_grad_call *c, int i);
+RSH_API const rsh_value *rsh_call_input_value(const rsh_grad_call *c, int i);
 /* In forward: the layout that `layouts` gave output i, borrowed; NULL: it is plain. */
-RSH_API const rsh_layout *rsh_call_out_layout(const rsh_grad_call *c, int i);
+RSH_API const rsh_layout *rsh_call_output_layout(const rsh_grad_call *c, int i);
 /* In forward: gives output i, for the current part or as a whole.  It is taken over, also if the
  * call fails.  It may be a view of an input.
  * RSH_EINDEX if there is no such output; RSH_EVALUE if it was given before or is NULL. */
-RSH_API rsh_status rsh_call_out(rsh_grad_call *c, int i, rsh_tensor *t);
-RSH_API rsh_status rsh_call_out_value(rsh_grad_call *c, int i, rsh_value *v);
+RSH_API rsh_status rsh_call_set_output(rsh_grad_call *c, int i, rsh_tensor *t);
+RSH_API rsh_status rsh_call_set_output_value(rsh_grad_call *c, int i, rsh_value *v);
 /* In forward: output i requires no gradient whatever the inputs do. */
-RSH_API rsh_status rsh_call_no_grad(rsh_grad_call *c, int i);
+RSH_API rsh_status rsh_call_mark_non_differentiable(rsh_grad_call *c, int i);
 
 /* In forward: saves an input, an output, or another tensor for backward; that tensor is taken over,
  * also if the call fails.  No-op if nothing is recorded.  Saved slots are numbered from 0 in the
  * order of these calls; an op that works on each part makes the same ones for every part.  A slot
  * is kept as it is, or goes through the hooks of this thread, after forward returns.
  * RSH_EINDEX if there is no such input or output; RSH_ERUNTIME in backward; RSH_ENOMEM. */
-RSH_API rsh_status rsh_call_save_in(rsh_grad_call *c, int i);
-RSH_API rsh_status rsh_call_save_out(rsh_grad_call *c, int i);
+RSH_API rsh_status rsh_call_save_input(rsh_grad_call *c, int i);
+RSH_API rsh_status rsh_call_save_output(rsh_grad_call *c, int i);
 RSH_API rsh_status rsh_call_save(rsh_grad_call *c, rsh_tensor *t);
 
 /* In backward: what was saved, its current part or the whole value; NULL if it was a missing input.
@@ -265,15 +265,15 @@ RSH_API rsh_status rsh_call_saved(rsh_grad_call *c, int slot, const rsh_tensor *
 RSH_API rsh_status rsh_call_saved_value(rsh_grad_call *c, int slot, const rsh_value **out);
 /* In backward: the gradient of output i, its current part or the whole value, borrowed for the
  * call; NULL: none came, which counts as zero. */
-RSH_API const rsh_tensor *rsh_call_grad(const rsh_grad_call *c, int i);
-RSH_API const rsh_value *rsh_call_grad_value(const rsh_grad_call *c, int i);
+RSH_API const rsh_tensor *rsh_call_output_grad(const rsh_grad_call *c, int i);
+RSH_API const rsh_value *rsh_call_output_grad_value(const rsh_grad_call *c, int i);
 /* In backward: gives the gradient of input i, for the current part or as a whole.  It is taken
  * over, also if the call fails.  No-op for an input that needs none.
  * RSH_EINDEX if there is no such input; RSH_EVALUE if it was given before or is NULL. */
-RSH_API rsh_status rsh_call_give(rsh_grad_call *c, int i, rsh_tensor *t);
-RSH_API rsh_status rsh_call_give_value(rsh_grad_call *c, int i, rsh_value *v);
+RSH_API rsh_status rsh_call_set_input_grad(rsh_grad_call *c, int i, rsh_tensor *t);
+RSH_API rsh_status rsh_call_set_input_grad_value(rsh_grad_call *c, int i, rsh_value *v);
 /* In backward: gives input i the gradient of output j as it is, without a copy. */
-RSH_API rsh_status rsh_call_pass(rsh_grad_call *c, int i, int j);
+RSH_API rsh_status rsh_call_pass_grad(rsh_grad_call *c, int i, int j);
 
 /* ---- hooks for saved tensors ---- */
 
@@ -366,9 +366,9 @@ RSH_API rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, r
                                            const rsh_plan_opts *opts, rsh_value_transit **out);
 /* A transit that is over before it begins: wait gives the value itself, held, or NULL for NULL.
  * The caller frees *out.  RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_value_transit_of(rsh_value *v, rsh_value_transit **out);
-/* Gives the result a reading, as rsh_value_read; it holds `what`.  RSH_EVALUE for NULL.  Local. */
-RSH_API rsh_status rsh_value_transit_read(rsh_value_transit *t, const rsh_reading *reading,
+RSH_API rsh_status rsh_value_transit_new_done(rsh_value *v, rsh_value_transit **out);
+/* Gives the result a reading, as rsh_value_set_kind; it holds `what`.  RSH_EVALUE for NULL.  Local. */
+RSH_API rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *reading,
                                           void *what);
 /* As rsh_transit_test, rsh_transit_wait and rsh_transit_free.  Collective: wait; local: the
  * others, but free finishes what was begun. */
@@ -380,9 +380,9 @@ RSH_API void rsh_value_transit_free(rsh_value_transit *t);
  * elements, with a tag or without.  Gradients pass as they are.  The caller frees *out.
  * RSH_EVALUE if the layout does not describe the tensor, or gives this rank not exactly one part;
  * RSH_EUNSUP if v has not exactly one part on this rank.  Local. */
-RSH_API rsh_status rsh_value_tag(rsh_value *v, rsh_comm *comm, const rsh_layout *layout,
+RSH_API rsh_status rsh_value_from_local(rsh_value *v, rsh_comm *comm, const rsh_layout *layout,
                                  rsh_value **out);
-RSH_API rsh_status rsh_value_untag(rsh_value *v, rsh_value **out);
+RSH_API rsh_status rsh_value_to_local(rsh_value *v, rsh_value **out);
 
 #ifdef __cplusplus
 }

@@ -26,20 +26,20 @@ typedef struct rsh_text_error {
 
 /* ---- descriptions: the same things as values ---- */
 
-typedef enum rsh_rule {
-    RSH_RULE_CHUNK,    /* /x     parts of ceil(n/p) */
-    RSH_RULE_BALANCED, /* /x~    sizes differ by at most one, larger first */
-    RSH_RULE_CYCLIC,   /* /x:b   blocks of b dealt round robin */
-    RSH_RULE_UNIT,     /* /x%u   cuts only at multiples of u */
-    RSH_RULE_SIZES     /* /x{..} explicit sizes */
-} rsh_rule;
+typedef enum rsh_cut_rule {
+    RSH_CUT_CHUNK,    /* /x     parts of ceil(n/p) */
+    RSH_CUT_BALANCED, /* /x~    sizes differ by at most one, larger first */
+    RSH_CUT_CYCLIC,   /* /x:b   blocks of b dealt round robin */
+    RSH_CUT_UNIT,     /* /x%u   cuts only at multiples of u */
+    RSH_CUT_SIZES     /* /x{..} explicit sizes */
+} rsh_cut_rule;
 
 typedef struct rsh_cut {
     int naxes;               /* 0: not cut */
     int axes[RSH_MAX_AXES];  /* indices into rsh_layout_desc.axis, outermost first */
-    rsh_rule rule;
-    int64_t number;          /* block size of RSH_RULE_CYCLIC, unit of RSH_RULE_UNIT */
-    const int64_t *sizes;    /* of RSH_RULE_SIZES: one per part */
+    rsh_cut_rule rule;
+    int64_t number;          /* block size of RSH_CUT_CYCLIC, unit of RSH_CUT_UNIT */
+    const int64_t *sizes;    /* of RSH_CUT_SIZES: one per part */
     int64_t nsizes;
 } rsh_cut;
 
@@ -170,7 +170,7 @@ RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t pa
  * there.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
  * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
-RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
+RSH_API rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
                                     void *ctx);
 
 /* The index set of one dim of a part, as half-open ranges in ascending order.  A non-zero return of
@@ -178,7 +178,7 @@ RSH_API rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t p
  * RSH_EINDEX if the rank has no such part or the tensor no such dim; RSH_EUNSUP for flat
  * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
-RSH_API rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim,
+RSH_API rsh_status rsh_layout_each_range(const rsh_layout *l, int64_t rank, int64_t part, int dim,
                                         rsh_range_fn fn, void *ctx);
 
 /* The offset of a global index in the dense part, and back.

@@ -28,7 +28,7 @@ typedef struct rsh_mesh rsh_mesh;
  * RSH_ERUNTIME if the mesh has more ranks than the parent, a name is missing or given twice;
  * RSH_EVALUE if ndim or a size is out of range; RSH_EMISMATCH if ranks ask for different meshes.
  * Collective over the parent. */
-RSH_API rsh_status rsh_mesh_init(rsh_comm *parent, int ndim, const int64_t *shape,
+RSH_API rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, NULL,
                                  const char *const *names, rsh_mesh **out);
 /* The same of the ranks in `ranks`, one for each position of the mesh in row-major order, each rank
  * at most once.  The caller frees *out.
@@ -62,9 +62,9 @@ RSH_API int64_t rsh_mesh_dim_size(const rsh_mesh *m, int dim);
 RSH_API const int64_t *rsh_mesh_shape(const rsh_mesh *m);
 RSH_API const int64_t *rsh_mesh_ranks(const rsh_mesh *m);
 /* The name of a dim, borrowed; NULL if the mesh has no names.  Local. */
-RSH_API const char *rsh_mesh_name(const rsh_mesh *m, int dim);
+RSH_API const char *rsh_mesh_dim_name(const rsh_mesh *m, int dim);
 /* The dim of a name.  RSH_EKEY if no dim has it.  Local. */
-RSH_API rsh_status rsh_mesh_find(const rsh_mesh *m, const char *name, int *dim);
+RSH_API rsh_status rsh_mesh_find_dim(const rsh_mesh *m, const char *name, int *dim);
 /* This rank's position in each dim, borrowed; NULL if this rank is not in the mesh.  Local. */
 RSH_API const int64_t *rsh_mesh_coordinate(const rsh_mesh *m);
 /* The comm of the whole mesh, in which the rank at row-major position i is rank i; and of a dim, in
@@ -100,26 +100,26 @@ typedef struct rsh_place {
     rsh_op op; /* of RSH_PLACE_PARTIAL */
 } rsh_place;
 
-static inline rsh_place rsh_replicate(void) {
+static inline rsh_place rsh_place_replicate(void) {
     rsh_place p = {RSH_PLACE_REPLICATE, 0, RSH_OP_NONE};
     return p;
 }
-static inline rsh_place rsh_shard_on(int dim) {
+static inline rsh_place rsh_place_shard(int dim) {
     rsh_place p = {RSH_PLACE_SHARD, 0, RSH_OP_NONE};
     p.dim = dim;
     return p;
 }
-static inline rsh_place rsh_partial_of(rsh_op op) {
+static inline rsh_place rsh_place_partial(rsh_op op) {
     rsh_place p = {RSH_PLACE_PARTIAL, 0, RSH_OP_NONE};
     p.op = op;
     return p;
 }
 
 /* Which rank numbers a layout of a mesh has. */
-typedef enum rsh_mesh_numbers {
+typedef enum rsh_mesh_numbering {
     RSH_MESH_POSITIONS, /* 0 to size-1: ranks of rsh_mesh_comm */
     RSH_MESH_PARENT     /* ranks of rsh_mesh_parent, for moves between meshes */
-} rsh_mesh_numbers;
+} rsh_mesh_numbering;
 
 /* The layout of a tensor with one placement for each dim of the mesh, applied from the first dim to
  * the last: where several dims shard one dim of the tensor, the later one cuts the chunk that the
@@ -128,14 +128,14 @@ typedef enum rsh_mesh_numbers {
  * RSH_EVALUE if `n` is not the mesh's number of dims; RSH_EINDEX if a sharded dim is not there;
  * RSH_EUNSUP if partial placements have different ops; RSH_ETYPE if the op does not exist for the
  * dtype; RSH_ENOMEM.  Pure. */
-RSH_API rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n,
+RSH_API rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
                                    const rsh_place *places, rsh_dtype dtype, int ndim,
                                    const int64_t *shape, rsh_layout **out);
 /* The other way round: the placements of a layout on this mesh, where it has any; `places` has room
  * for one per dim of the mesh.
  * RSH_EUNSUP, naming what, if the layout has other axes, rank numbers, cuts or an order that
  * placements cannot say.  Pure. */
-RSH_API rsh_status rsh_mesh_places(const rsh_mesh *m, rsh_mesh_numbers numbers,
+RSH_API rsh_status rsh_mesh_places(const rsh_mesh *m, rsh_mesh_numbering numbers,
                                    const rsh_layout *layout, rsh_place *places);
 /* Are two lists of n placements equal?  Negative dims count from the end of ndim dims.  Pure. */
 RSH_API bool rsh_places_equal(int ndim, int n, const rsh_place *a, const rsh_place *b);

@@ -19,12 +19,12 @@ extern "C" {
 
 typedef struct rsh_plan rsh_plan;
 
-typedef enum rsh_reduce {
+typedef enum rsh_reduce_order {
     RSH_REDUCE_IN_ORDER, /* combine contributions in ascending mesh position: every engine gives the
                             same bits */
     RSH_REDUCE_BY_NODE   /* combine those of each node first, then the nodes' results: every engine
                             gives the same bits for the same node map */
-} rsh_reduce;
+} rsh_reduce_order;
 
 typedef struct rsh_plan_opts {
     size_t struct_size;         /* sizeof(rsh_plan_opts) */
@@ -34,7 +34,7 @@ typedef struct rsh_plan_opts {
     int64_t ranks_per_node;     /* 0: all ranks share one node */
     bool has_max_scratch;       /* is max_scratch_bytes a limit? */
     uint64_t max_scratch_bytes; /* for element buffers beside source and destination, per rank */
-    rsh_reduce reduce;
+    rsh_reduce_order reduce;
     bool approximate;           /* relabelling above 4,096 ranks may be approximate */
     bool may_alias; /* of rsh_reshard: it may return the source's memory if the layouts are equal */
     bool messages;  /* move bytes in packed messages even if memory could be read directly */
@@ -105,15 +105,15 @@ RSH_API rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn p
                                             void *ctx, rsh_plan_totals *out);
 
 /* What one rank moves, in sums. */
-typedef struct rsh_plan_view {
+typedef struct rsh_rank_totals {
     int64_t rank;
     int64_t bytes_sent, bytes_received, bytes_local;
     int64_t nsend, nrecv; /* neighbours */
     int64_t scratch_bytes, scratch_messages;
-} rsh_plan_view;
+} rsh_rank_totals;
 /* Counts what one rank moves; a rank that is in no layout moves nothing.
  * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
-RSH_API rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out);
+RSH_API rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh_rank_totals *out);
 
 /* Calls fn for every rank of the plan, in ascending order, with the bytes that it sends to others,
  * receives from others and keeps: of all ranks at the cost of rsh_plan_get_totals.  A non-zero
@@ -128,16 +128,16 @@ RSH_API rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, v
  * the walk, which is not an error: RSH_OK.
  * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_neighbour_fn)(void *ctx, int64_t peer, int64_t bytes);
-RSH_API rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
+RSH_API rsh_status rsh_plan_each_source(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
                                     void *ctx);
-RSH_API rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
+RSH_API rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
                                          void *ctx);
 
 /* Calls fn for every pair that exchanges bytes and for every rank that keeps some, ordered by
  * destination, then source.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
  * RSH_ENOMEM.  Pure. */
-typedef int (*rsh_matrix_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
-RSH_API rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx);
+typedef int (*rsh_pair_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
+RSH_API rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx);
 
 /* ---- a rank's share: all that it does in a plan, as arrays to loop over ---- */
 
@@ -195,14 +195,14 @@ RSH_API void rsh_share_free(rsh_share *s);
 /* The offset of the first element, and the step of a round of each loop (`rounds` has nloops
  * entries), in a part with these strides; all in the unit of the strides.  `end` is one of t's.
  * Pure. */
-RSH_API rsh_status rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end,
+RSH_API rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end,
                                       const int64_t *strides, int64_t *offset, int64_t *rounds);
 
-typedef enum rsh_print { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print;
+typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
 /* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
  * neighbours; a rank that is in no layout has none.
  * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form,
+RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form,
                                   const rsh_sink *sink);
 
 /* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where

@@ -16,7 +16,7 @@ typedef struct rsh_pool rsh_pool;
  * RSH_ERUNTIME if a thread cannot be started; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
 /* The cores that the calling thread may run on, at least 1.  Local. */
-RSH_API int rsh_pool_cores(void);
+RSH_API int rsh_usable_cores(void);
 /* The number of threads, the calling one included; 0 for NULL.  Local. */
 RSH_API int rsh_pool_size(const rsh_pool *pool);
 /* Runs task(ctx, i, worker) for i from 0 to ntasks - 1, in any order; `worker` is below the size.

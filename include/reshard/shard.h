@@ -77,7 +77,7 @@ RSH_API const rsh_tensor *rsh_sharded_part(const rsh_sharded *s, int64_t part);
  * opts->node_of is borrowed from the comm; a comm of one node changes nothing.  rsh_reshard,
  * rsh_reshard_into and rsh_reshard_many do this themselves if the options name no nodes.
  * RSH_EVALUE if the options do not start from RSH_PLAN_OPTS_INIT.  Local. */
-RSH_API rsh_status rsh_plan_opts_of_comm(const rsh_comm *comm, rsh_plan_opts *opts);
+RSH_API rsh_status rsh_plan_opts_from_comm(const rsh_comm *comm, rsh_plan_opts *opts);
 
 /* Moves src into layout `to`, in new memory.  opts may be NULL: defaults.  With opts->may_alias and
  * equal layouts nothing moves: the result shares the memory of src.  The caller frees *out.
@@ -136,7 +136,7 @@ RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stat
  * is ignored on other ranks.  Partial layouts are reduced.
  * RSH_EVALUE if `root` is outside the comm, or `whole` has no data or shares memory with the
  * source.  Collective. */
-RSH_API rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole);
+RSH_API rsh_status rsh_sharded_gather(const rsh_sharded *src, int root, const rsh_memory *whole);
 
 /* ---- digest: values and their global positions, whatever the layout ----
  *
@@ -245,14 +245,14 @@ RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, cons
                                       const rsh_memory *dst);
 
 /* The same, bound once and run often without allocating.  Pool and memory are borrowed; the plan
- * may be freed.  One thread uses an rsh_local at a time.  The caller frees *out.  rsh_local_free is
+ * may be freed.  One thread uses an rsh_local_exec at a time.  The caller frees *out.  rsh_local_exec_free is
  * a no-op for NULL.
  * Errors of bind as above; a run has none of its own.  Local. */
-typedef struct rsh_local rsh_local;
-RSH_API rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
-                                  const rsh_memory *dst, rsh_local **out);
-RSH_API rsh_status rsh_local_run(rsh_local *l);
-RSH_API void rsh_local_free(rsh_local *l);
+typedef struct rsh_local_exec rsh_local_exec;
+RSH_API rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
+                                  const rsh_memory *dst, rsh_local_exec **out);
+RSH_API rsh_status rsh_local_exec_run(rsh_local_exec *l);
+RSH_API void rsh_local_exec_free(rsh_local_exec *l);
 
 #ifdef __cplusplus
 }

@@ -33,7 +33,7 @@ RSH_API void rsh_stash_restart(rsh_stash *s);
 /* Would pack cut this tensor along this dim (negative: from the end)?  Not if it lacks the dim, has
  * fewer elements than there are ranks, or is expanded (a stride of 0), since a chunk would then be
  * no smaller; and not on a comm of one rank.  Local. */
-RSH_API bool rsh_stash_cuts(const rsh_stash *s, const rsh_tensor *t, int dim);
+RSH_API bool rsh_stash_would_cut(const rsh_stash *s, const rsh_tensor *t, int dim);
 /* Packs a tensor that has the same elements on all ranks: copies this rank's chunk along the dim,
  * as the chunk rule has it, and notes shape, strides and dtype.  A tensor that is not cut is kept
  * as it is, on its storage.  The caller frees *out.

@@ -21,7 +21,7 @@ RSH_API const char *rsh_version(void);
 /* The copy kernels that this machine will use: "avx512", "avx2" or "generic"; the environment
  * variable RESHARD_SIMD, one of these words, lowers it.  A word that is none of them is ignored
  * here, and refused by what makes a tensor or a comm.  A static string.  Local. */
-RSH_API const char *rsh_simd(void);
+RSH_API const char *rsh_copy_isa(void);
 
 #ifdef __cplusplus
 }

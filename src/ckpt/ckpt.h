@@ -72,7 +72,7 @@ typedef struct rshi_ckpt_place {
     bool is_directory;
     char **name; /* of a directory: the names in it, ascending */
     int64_t nnames;
-    const rsh_rules *from; /* may be NULL */
+    const rsh_ckpt_rules *from; /* may be NULL */
 } rshi_ckpt_place;
 
 struct rsh_ckpt {
@@ -329,7 +329,7 @@ typedef struct rshi_ckpt_rule {
     int line;       /* of the file, from 1 */
 } rshi_ckpt_rule;
 
-struct rsh_rules {
+struct rsh_ckpt_rules {
     char *name;       /* owned; for messages */
     char *files;      /* owned; NULL: no `files` line */
     rsh_layout *mesh; /* owned; a layout on the mesh of the file; NULL: no `mesh` line */
@@ -338,7 +338,7 @@ struct rsh_rules {
     int64_t nrules, room;
 };
 /* The number of the first rule that matches the name, or -1. */
-int64_t rshi_rules_match(const rsh_rules *r, const char *name);
+int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name);
 /* Does the name match?  Globs where `*` and `?` match any character, `<a-b>` an integer. */
 bool rshi_glob(const char *pattern, const char *name);
 /* `files` with {rank} and {part} put in, new (rshi_free); and back: does `name` follow it, and with

@@ -44,8 +44,8 @@ static bool pair_up(comparing *c, int64_t i) {
     int64_t k = rshi_ckpt_find(c->b, x->name, strlen(x->name));
     char left[260], right[260];
     if (k < 0) {
-        if (!c->partly) differ(c, x->name, "tensor \"%.300s\" is not in %.300s", x->name, c->b->path);
-        return c->partly;
+        if (!c->allow_missing) differ(c, x->name, "tensor \"%.300s\" is not in %.300s", x->name, c->b->path);
+        return c->allow_missing;
     }
     shape_text(x, left, sizeof left);
     shape_text(&c->b->tensor[k], right, sizeof right);
@@ -72,12 +72,12 @@ static bool pair_all(comparing *c) {
 
 /* ---- elements ---- */
 
-static rshi_lie lie_of(const rsh_ckpt *c, int64_t i) {
+static rshi_file_tensor lie_of(const rsh_ckpt *c, int64_t i) {
     const rshi_ckpt_tensor *t = &c->tensor[i];
-    return (rshi_lie){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part};
+    return (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part};
 }
 
-static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
+static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
     const comparing *c = ctx;
     *from = lie_of(c->a, c->pair[2 * tensor]);
     *to = lie_of(c->b, c->pair[2 * tensor + 1]);
@@ -108,7 +108,7 @@ static void tell(comparing *c, const rshi_job *j) {
 
 static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
     rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
-    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_DEED_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
     j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
     j.threads = o->threads;
     j.progress = o->progress;
@@ -128,7 +128,7 @@ rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_comp
     rsh_compare_opts o = opts ? *opts : (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
     RSH_REQUIRE(o.struct_size == sizeof o && o.threads >= 0 && o.threads <= 256, RSH_EVALUE,
                 "the options do not start from RSH_COMPARE_OPTS_INIT");
-    comparing c = {.a = a, .b = b, .converted = o.converted, .partly = o.partly, .out = out};
+    comparing c = {.a = a, .b = b, .converted = o.converted, .allow_missing = o.allow_missing, .out = out};
     *out = (rsh_ckpt_difference){0};
     c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);
     if (!c.pair) return rshi_nomem();

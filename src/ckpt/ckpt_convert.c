@@ -96,12 +96,12 @@ static rsh_status check_others(const converting *c) {
                      c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
 }
 
-static void lies(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to) {
+static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
     const converting *c = ctx;
     const rshi_target_tensor *t = &c->target.tensor[tensor];
     const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-    *from = (rshi_lie){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
-    *to = (rshi_lie){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
+    *from = (rshi_file_tensor){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
+    *to = (rshi_file_tensor){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
 }
 
 /* Elements of less than a byte must be cut between bytes. */
@@ -109,7 +109,7 @@ static rsh_status check_bytes(converting *c) {
     rshi_ckpt_end end = {0};
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
-        rshi_lie from, to;
+        rshi_file_tensor from, to;
         lies(c, i, &from, &to);
         if (rsh_dtype_bits(from.dtype) % 8 == 0) continue;
         st = rshi_end_make(&from, true, &end);
@@ -148,7 +148,7 @@ static void set_up_job(converting *c) {
     c->job.mem = mem > 2 * OVERHEAD ? mem - OVERHEAD : mem / 2;
     c->job.threads = c->opts.threads;
     c->job.digest = !c->opts.no_digest;
-    c->job.deed = c->opts.no_digest ? RSHI_DEED_COPY : RSHI_DEED_WRITE;
+    c->job.deed = c->opts.no_digest ? RSHI_WINDOW_COPY : RSHI_WINDOW_WRITE;
     c->job.progress = c->opts.progress;
     c->job.progress_ctx = c->opts.progress_ctx;
 }
@@ -188,7 +188,7 @@ static rsh_status check_claims(converting *c, const rshi_files *files) {
     check.sum = NULL;
     check.nwindows = 0;
     check.bytes = 0;
-    check.deed = RSHI_DEED_CHECK;
+    check.deed = RSHI_WINDOW_CHECK;
     check.files = files;
     check.digest = false;
     check.done = judge;
@@ -293,7 +293,7 @@ static rsh_status verify(converting *c, const char *target) {
     }
     rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
     opts.converted = true;
-    opts.partly = c->target.ntensors < c->source->ntensors;
+    opts.allow_missing = c->target.ntensors < c->source->ntensors;
     opts.mem = c->opts.mem;
     opts.threads = c->opts.threads;
     opts.progress = c->opts.progress;
@@ -317,7 +317,7 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
     return st;
 }
 
-rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts, rsh_step_fn fn,
+rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts, rsh_convert_step_fn fn,
                                void *ctx, rsh_convert_report *report) {
     RSH_NEEDS(fn);
     converting c = {.partial = {.journal = -1}};

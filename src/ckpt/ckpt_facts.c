@@ -8,7 +8,7 @@ const char *rsh_ckpt_kind(const rsh_ckpt *c) { return c ? c->kind->name : NULL; 
 int64_t rsh_ckpt_ntensors(const rsh_ckpt *c) { return c ? c->ntensors : 0; }
 int64_t rsh_ckpt_nfiles(const rsh_ckpt *c) { return c ? c->nfiles : 0; }
 int64_t rsh_ckpt_nmeta(const rsh_ckpt *c) { return c ? c->nmeta : 0; }
-int64_t rsh_ckpt_nothers(const rsh_ckpt *c) { return c ? c->nothers : 0; }
+int64_t rsh_ckpt_nnon_tensors(const rsh_ckpt *c) { return c ? c->nothers : 0; }
 
 int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name) {
     return c && name ? rshi_ckpt_find(c, name, strlen(name)) : -1;
@@ -50,7 +50,7 @@ rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **key, con
     return RSH_OK;
 }
 
-rsh_status rsh_ckpt_get_other(const rsh_ckpt *c, int64_t i, const char **name, const char **what) {
+rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const char **name, const char **what) {
     RSH_NEEDS(c);
     RSH_NEEDS(name);
     RSH_NEEDS(what);

@@ -31,7 +31,7 @@ static rsh_status list_names(rshi_ckpt_place *p, DIR *d) {
     return RSH_OK;
 }
 
-static rsh_status place_open(const char *path, const rsh_rules *from, rshi_ckpt_place *p) {
+static rsh_status place_open(const char *path, const rsh_ckpt_rules *from, rshi_ckpt_place *p) {
     struct stat s;
     *p = (rshi_ckpt_place){.path = path, .from = from};
     if (stat(path, &s)) {
@@ -147,7 +147,7 @@ static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
         p->path);
 }
 
-rsh_status rsh_ckpt_open(const char *path, const rsh_rules *from, rsh_ckpt **out) {
+rsh_status rsh_ckpt_open(const char *path, const rsh_ckpt_rules *from, rsh_ckpt **out) {
     RSH_NEEDS(path);
     RSH_NEEDS(out);
     rshi_ckpt_place place;

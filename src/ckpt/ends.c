@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct making {
-    const rshi_lie *lie;
+    const rshi_file_tensor *lie;
     rshi_ckpt_end *e;
     bool distinct;
     int bits; /* of an element; less than 8: pieces are scaled to bytes */
@@ -80,7 +80,7 @@ static rsh_status add_group(rshi_ckpt_end *e, int64_t piece, int64_t copy, int64
 }
 
 static rsh_status add_whole(making *m) {
-    const rshi_lie *lie = m->lie;
+    const rshi_file_tensor *lie = m->lie;
     rshi_placed p = {.base = 0};
     for (int d = 0; d < lie->ndim; d++) {
         p.set[d] = rshi_stripe_range(0, lie->shape[d]);
@@ -215,17 +215,17 @@ static rsh_status add_ranks(making *m) {
     return st;
 }
 
-void rshi_lie_shape(const rshi_lie *lie, int64_t *shape) {
+void rshi_file_tensor_shape(const rshi_file_tensor *lie, int64_t *shape) {
     int bits = rsh_dtype_bits(lie->dtype);
     for (int d = 0; d < lie->ndim; d++) shape[d] = lie->shape[d];
     if (bits % 8 && lie->ndim) shape[lie->ndim - 1] = lie->shape[lie->ndim - 1] * bits / 8;
 }
 
-rsh_status rshi_end_make(const rshi_lie *lie, bool distinct, rshi_ckpt_end *out) {
+rsh_status rshi_end_make(const rshi_file_tensor *lie, bool distinct, rshi_ckpt_end *out) {
     making m = {lie, out, distinct, rsh_dtype_bits(lie->dtype)};
     out->npieces = out->ngroups = out->ncopies = 0;
     out->ndim = lie->ndim;
     out->size = m.bits < 8 ? 1 : (size_t)m.bits / 8;
-    rshi_lie_shape(lie, out->shape);
+    rshi_file_tensor_shape(lie, out->shape);
     return lie->layout ? add_ranks(&m) : add_whole(&m);
 }

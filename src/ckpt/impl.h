@@ -43,19 +43,19 @@ typedef struct rshi_ckpt_end {
 
 /* How a tensor lies: layout NULL is whole.  With `distinct` every element is listed once, at its
  * first holder; otherwise every stored copy is. */
-typedef struct rshi_lie {
+typedef struct rshi_file_tensor {
     const char *name; /* for messages */
     rsh_dtype dtype;
     int ndim;
     const int64_t *shape;
     const rsh_layout *layout;
     const rshi_ckpt_part *parts;
-} rshi_lie;
+} rshi_file_tensor;
 /* The shape with elements counted as they are moved. */
-void rshi_lie_shape(const rshi_lie *lie, int64_t *shape);
+void rshi_file_tensor_shape(const rshi_file_tensor *lie, int64_t *shape);
 /* Fills an end that was used before, or is all zero.  RSH_EUNSUP for elements of less than a byte
  * that are cut inside bytes. */
-rsh_status rshi_end_make(const rshi_lie *lie, bool distinct, rshi_ckpt_end *out);
+rsh_status rshi_end_make(const rshi_file_tensor *lie, bool distinct, rshi_ckpt_end *out);
 void rshi_end_free(rshi_ckpt_end *e);
 
 /* The rank that comes first of those that hold the same part; -1: `rank` itself, or it shares only
@@ -75,7 +75,7 @@ typedef struct rshi_grid {
     int64_t n;                                         /* windows; 0 for an empty tensor */
 } rshi_grid;
 /* The windows of a tensor whose elements have at most `size` bytes on either side. */
-void rshi_grid_make(const rshi_lie *lie, size_t size, bool tiles, rshi_grid *out);
+void rshi_grid_make(const rshi_file_tensor *lie, size_t size, bool tiles, rshi_grid *out);
 void rshi_grid_box(const rshi_grid *g, int64_t window, rsh_box *out);
 
 /* A block: what a window has of a part, dense in memory.  If the part's elements follow each other,
@@ -118,13 +118,13 @@ void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_
 
 /* ---- moving one window ---- */
 
-typedef enum rshi_deed {
-    RSHI_DEED_WRITE,   /* write the destination */
-    RSHI_DEED_CHECK,   /* read the destination back and hash it; the source is not read */
-    RSHI_DEED_COMPARE, /* read the destination and compare it with what would be written */
-    RSHI_DEED_DIGEST,  /* read the source alone */
-    RSHI_DEED_COPY     /* write, by the system where it can, without digest and hash */
-} rshi_deed;
+typedef enum rshi_window_mode {
+    RSHI_WINDOW_WRITE,   /* write the destination */
+    RSHI_WINDOW_CHECK,   /* read the destination back and hash it; the source is not read */
+    RSHI_WINDOW_COMPARE, /* read the destination and compare it with what would be written */
+    RSHI_WINDOW_DIGEST,  /* read the source alone */
+    RSHI_WINDOW_COPY     /* write, by the system where it can, without digest and hash */
+} rshi_window_mode;
 
 /* Where destination bytes go or come from. */
 typedef struct rshi_files {
@@ -147,7 +147,7 @@ typedef struct rshi_differing {
 typedef struct rshi_mover {
     const rsh_ckpt *source;
     const rshi_files *files;
-    rshi_deed deed;
+    rshi_window_mode deed;
     bool digest;
     rsh_dtype from, to; /* equal: bytes move as they are */
     rshi_ckpt_end src, dst;
@@ -177,12 +177,12 @@ typedef struct rshi_moved {
 typedef struct rshi_job {
     /* set by the caller */
     const rsh_ckpt *source;
-    const rshi_files *files; /* of the destination; NULL for RSHI_DEED_DIGEST */
-    rshi_deed deed;
+    const rshi_files *files; /* of the destination; NULL for RSHI_WINDOW_DIGEST */
+    rshi_window_mode deed;
     bool digest;
     int64_t ntensors;
-    /* How tensor i lies on both sides; `to` is not set for RSHI_DEED_DIGEST, but for its dtype. */
-    void (*lies)(void *ctx, int64_t tensor, rshi_lie *from, rshi_lie *to);
+    /* How tensor i lies on both sides; `to` is not set for RSHI_WINDOW_DIGEST, but for its dtype. */
+    void (*lies)(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to);
     void *ctx;
     uint64_t mem;     /* bytes of scratch for all threads */
     int threads;      /* 0: by the machine */
@@ -197,7 +197,7 @@ typedef struct rshi_job {
     rsh_digest *sum; /* of each tensor, without what dtype and shape add; owned */
     uint64_t bytes;  /* of the source, in all windows */
     uint64_t bytes_read, bytes_written;
-    int64_t different; /* RSHI_DEED_COMPARE: the first tensor that differs, or -1 */
+    int64_t different; /* RSHI_WINDOW_COMPARE: the first tensor that differs, or -1 */
     rshi_differing differing;
     struct rshi_job_state *state;
 } rshi_job;
@@ -233,7 +233,7 @@ typedef struct rshi_target_entry {
 
 typedef struct rshi_target {
     const rsh_ckpt *source;
-    const rsh_rules *rules; /* NULL: whole */
+    const rsh_ckpt_rules *rules; /* NULL: whole */
     bool digests;           /* room for digests in the headers of rank files */
     rshi_target_tensor *tensor;
     int64_t ntensors, tensors_room;

@@ -35,17 +35,17 @@ typedef struct rshi_job_state {
     double told; /* when progress was last told */
 } state;
 
-static void get_lies(const rshi_job *j, int64_t tensor, rshi_lie *from, rshi_lie *to) {
-    *to = (rshi_lie){0};
+static void get_lies(const rshi_job *j, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
+    *to = (rshi_file_tensor){0};
     j->lies(j->ctx, tensor, from, to);
-    if (j->deed == RSHI_DEED_DIGEST && !to->shape) to->ndim = from->ndim, to->shape = from->shape;
+    if (j->deed == RSHI_WINDOW_DIGEST && !to->shape) to->ndim = from->ndim, to->shape = from->shape;
 }
 
 static bool is_tiled(const rsh_layout *l) { return l && rsh_layout_describe(l)->has_order; }
 
 static size_t bytes_of(rsh_dtype dtype) { return (size_t)rshi_ceil_div(rsh_dtype_bits(dtype), 8); }
 
-static void make_grid(const rshi_lie *from, const rshi_lie *to, rshi_grid *out) {
+static void make_grid(const rshi_file_tensor *from, const rshi_file_tensor *to, rshi_grid *out) {
     size_t a = bytes_of(from->dtype), b = bytes_of(to->dtype);
     rshi_grid_make(from, a > b ? a : b, is_tiled(from->layout) || is_tiled(to->layout), out);
 }
@@ -69,7 +69,7 @@ static rsh_status add_task(state *s, int64_t window) {
 /* A task ends when it has a full window, or many small ones. */
 static rsh_status plan_tensor(rshi_job *j, int64_t tensor) {
     state *s = j->state;
-    rshi_lie from, to;
+    rshi_file_tensor from, to;
     rshi_grid g;
     get_lies(j, tensor, &from, &to);
     make_grid(&from, &to, &g);
@@ -127,13 +127,13 @@ static void fail(rshi_job *j, rsh_status st) {
 static rsh_dtype moved_as(rsh_dtype dtype) { return rsh_dtype_size(dtype) ? dtype : RSH_U8; }
 
 static rsh_status take_tensor(rshi_job *j, worker *w, int64_t tensor) {
-    rshi_lie from, to;
+    rshi_file_tensor from, to;
     if (w->tensor == tensor) return RSH_OK;
     w->tensor = -1;
     get_lies(j, tensor, &from, &to);
     make_grid(&from, &to, &w->grid);
     RSH_TRY(rshi_end_make(&from, true, &w->mover.src));
-    if (j->deed != RSHI_DEED_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
+    if (j->deed != RSHI_WINDOW_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
     w->mover.from = moved_as(from.dtype);
     w->mover.to = moved_as(to.dtype);
     w->tensor = tensor;

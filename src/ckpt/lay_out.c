@@ -21,7 +21,7 @@ static bool is_wanted(const rsh_convert_opts *o, const char *name) {
 
 static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size) {
     int64_t parts = 1;
-    if (!cut->naxes || cut->rule != RSH_RULE_CHUNK) return false;
+    if (!cut->naxes || cut->rule != RSH_CUT_CHUNK) return false;
     for (int i = 0; i < cut->naxes; i++) parts *= l->axis[cut->axes[i]].size;
     return size % parts != 0;
 }
@@ -44,7 +44,7 @@ static int64_t uneven_size(const rsh_layout *layout) {
 
 static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule, const char *name,
                                const rsh_layout *l) {
-    const rsh_rules *r = t->rules;
+    const rsh_ckpt_rules *r = t->rules;
     int64_t size = rule->uneven ? -1 : uneven_size(l);
     RSH_REQUIRE(size < 0, RSH_EVALUE,
                 "%.200s:%d: tensor \"%.200s\": %s cuts %" PRId64

@@ -159,7 +159,7 @@ static rsh_status spread(loading *l, const binding *b) {
     rsh_plan *plan = NULL;
     rsh_exec *exec = NULL;
     if (!b->n) return RSH_OK;
-    rsh_status st = rsh_plan_opts_of_comm(l->comm, &opts);
+    rsh_status st = rsh_plan_opts_from_comm(l->comm, &opts);
     if (!st) st = rsh_plan_new_many(b->n, b->from, b->to, &opts, &plan);
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = rsh_exec_bind(plan, l->comm, b->src, b->dst, &exec);
@@ -181,7 +181,7 @@ static rsh_status load_batch(loading *l) {
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = spread(l, &b);
     for (int64_t i = l->first; i < l->first + l->nbatch && !st; i++)
-        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++) rsh_tensor_bump(rsh_sharded_part(l->to[i], k));
+        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++) rsh_tensor_bump_version(rsh_sharded_part(l->to[i], k));
     l->stats.most_scratch = (uint64_t)rshi_max((int64_t)l->stats.most_scratch, l->bytes);
     free_binding(&b);
     rsh_sharded_free(memory);

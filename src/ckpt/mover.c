@@ -228,7 +228,7 @@ static rsh_status write_block(window_job *j, const rshi_ckpt_block *b) {
         transport t = {m, &m->dst.copy[g->copy + c], (char *)(uintptr_t)bytes, j->size};
         if (t.part->file >= 0) RSH_TRY(rshi_block_runs(&m->dst, j->window, b, write_target, &t));
     }
-    if (m->deed == RSHI_DEED_WRITE && !j->once) m->hash = rshi_hash(bytes, (size_t)b->count * j->size, m->hash);
+    if (m->deed == RSHI_WINDOW_WRITE && !j->once) m->hash = rshi_hash(bytes, (size_t)b->count * j->size, m->hash);
     return RSH_OK;
 }
 
@@ -330,15 +330,15 @@ static void hash_digest(window_job *j) {
 
 static rsh_status put_blocks(window_job *j) {
     rshi_mover *m = j->m;
-    if (m->deed != RSHI_DEED_COPY) RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
+    if (m->deed != RSHI_WINDOW_COPY) RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
     RSH_TRY(need(&m->put, &m->put_room, (size_t)m->out.largest * j->size));
-    j->once = (m->deed == RSHI_DEED_WRITE || m->deed == RSHI_DEED_CHECK) && is_once(j);
-    if (m->deed != RSHI_DEED_CHECK) RSH_TRY(list_views(j));
+    j->once = (m->deed == RSHI_WINDOW_WRITE || m->deed == RSHI_WINDOW_CHECK) && is_once(j);
+    if (m->deed != RSHI_WINDOW_CHECK) RSH_TRY(list_views(j));
     for (int64_t i = 0; i < m->out.n; i++) {
         const rshi_ckpt_block *b = &m->out.block[i];
         switch (m->deed) {
-        case RSHI_DEED_CHECK: RSH_TRY(check_block(j, b)); break;
-        case RSHI_DEED_COMPARE: RSH_TRY(compare_block(j, b)); break;
+        case RSHI_WINDOW_CHECK: RSH_TRY(check_block(j, b)); break;
+        case RSHI_WINDOW_COMPARE: RSH_TRY(compare_block(j, b)); break;
         default: RSH_TRY(write_block(j, b));
         }
     }
@@ -413,10 +413,10 @@ static rsh_status copy_blocks(window_job *j) {
 /* ---- windows ---- */
 
 static size_t cost(const rshi_mover *m, const rsh_box *w) {
-    size_t count = 1, size = m->deed == RSHI_DEED_DIGEST ? 0 : m->dst.size;
+    size_t count = 1, size = m->deed == RSHI_WINDOW_DIGEST ? 0 : m->dst.size;
     for (int d = 0; d < m->src.ndim; d++) count *= (size_t)(w->hi[d] - w->lo[d]);
     size_t each = m->src.size + size + (m->from != m->to ? rsh_dtype_size(m->to) : 0);
-    return count * (m->deed == RSHI_DEED_COMPARE ? each + size : each);
+    return count * (m->deed == RSHI_WINDOW_COMPARE ? each + size : each);
 }
 
 /* The first dim that has two indices is halved. */
@@ -438,12 +438,12 @@ rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window) {
     j.size = m->from == m->to ? m->src.size : rsh_dtype_size(m->to);
     rsh_status st = RSH_OK;
     bool left = true;
-    if (m->deed == RSHI_DEED_COPY) {
+    if (m->deed == RSHI_WINDOW_COPY) {
         st = m->from == m->to ? copy_blocks(&j) : rshi_blocks_list(&m->dst, window, &m->out);
         left = m->out.n > 0;
     }
-    if (!st && left && m->deed != RSHI_DEED_CHECK) st = take_source(&j);
-    if (!st && left && m->deed != RSHI_DEED_DIGEST) st = put_blocks(&j);
+    if (!st && left && m->deed != RSHI_WINDOW_CHECK) st = take_source(&j);
+    if (!st && left && m->deed != RSHI_WINDOW_DIGEST) st = put_blocks(&j);
     rshi_free(j.view);
     return st;
 }

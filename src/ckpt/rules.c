@@ -17,7 +17,7 @@
 #define RULES_MOST (16 << 20) /* bytes of a file: no file of rules is longer */
 
 typedef struct parsing {
-    rsh_rules *r;
+    rsh_ckpt_rules *r;
     int line;
 } parsing;
 
@@ -75,7 +75,7 @@ static bool take_uneven(char *text) {
 }
 
 static rsh_status read_rule(parsing *p, const char *pattern, char *form, int column) {
-    rsh_rules *r = p->r;
+    rsh_ckpt_rules *r = p->r;
     rsh_text_error error = {0};
     RSH_TRY(RSHI_GROW(r->rule, r->nrules + 1, &r->room));
     rshi_ckpt_rule rule = {.uneven = take_uneven(form), .line = p->line};
@@ -108,7 +108,7 @@ static rsh_status read_line(parsing *p, char *line) {
     return read_rule(p, word, rest, column);
 }
 
-static rsh_status read_lines(rsh_rules *r, char *text) {
+static rsh_status read_lines(rsh_ckpt_rules *r, char *text) {
     parsing p = {r, 0};
     for (char *line = text, *end; line; line = end) {
         end = strchr(line, '\n');
@@ -121,11 +121,11 @@ static rsh_status read_lines(rsh_rules *r, char *text) {
     return RSH_OK;
 }
 
-rsh_status rsh_rules_parse(const char *text, const char *name, rsh_rules **out) {
+rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rules **out) {
     RSH_NEEDS(text);
     RSH_NEEDS(name);
     RSH_NEEDS(out);
-    rsh_rules *r = RSHI_NEW(rsh_rules);
+    rsh_ckpt_rules *r = RSHI_NEW(rsh_ckpt_rules);
     char *copy = rshi_ckpt_copy(text);
     rsh_status st = r && copy ? RSH_OK : rshi_nomem();
     if (!st) r->name = rshi_ckpt_copy(name);
@@ -133,7 +133,7 @@ rsh_status rsh_rules_parse(const char *text, const char *name, rsh_rules **out) 
     if (!st) st = read_lines(r, copy);
     rshi_free(copy);
     if (st)
-        rsh_rules_free(r);
+        rsh_ckpt_rules_free(r);
     else
         *out = r;
     return st;
@@ -163,17 +163,17 @@ static rsh_status read_text(const char *path, size_t most, char **out) {
     return RSH_OK;
 }
 
-rsh_status rsh_rules_read(const char *path, rsh_rules **out) {
+rsh_status rsh_ckpt_rules_read(const char *path, rsh_ckpt_rules **out) {
     RSH_NEEDS(path);
     RSH_NEEDS(out);
     char *text = NULL;
     RSH_TRY(read_text(path, RULES_MOST, &text));
-    rsh_status st = rsh_rules_parse(text, path, out);
+    rsh_status st = rsh_ckpt_rules_parse(text, path, out);
     rshi_free(text);
     return st;
 }
 
-void rsh_rules_free(rsh_rules *r) {
+void rsh_ckpt_rules_free(rsh_ckpt_rules *r) {
     if (!r) return;
     for (int64_t i = 0; i < r->nrules; i++) {
         rshi_free(r->rule[i].pattern);
@@ -186,7 +186,7 @@ void rsh_rules_free(rsh_rules *r) {
     rshi_free(r);
 }
 
-int64_t rshi_rules_match(const rsh_rules *r, const char *name) {
+int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name) {
     for (int64_t i = 0; i < r->nrules; i++)
         if (rshi_glob(r->rule[i].pattern, name)) return i;
     return -1;

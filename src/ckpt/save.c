@@ -118,7 +118,7 @@ static bool has_several(const rsh_layout *l) {
 static rsh_status flat_layout(const rsh_comm *comm, const rsh_layout *l, rsh_layout **out) {
     rsh_layout_desc d = {.dtype = rsh_layout_dtype(l), .ndim = rsh_layout_ndim(l), .naxes = 1};
     for (int k = 0; k < d.ndim; k++) d.dim[k].size = rsh_layout_shape(l)[k];
-    d.flat = (rsh_cut){.naxes = 1, .rule = RSH_RULE_BALANCED};
+    d.flat = (rsh_cut){.naxes = 1, .rule = RSH_CUT_BALANCED};
     d.axis[0] = (rsh_axis){"rank", rsh_comm_size(comm)};
     return rsh_layout_new(&d, out);
 }

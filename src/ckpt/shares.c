@@ -81,7 +81,7 @@ static rsh_status mark_nodes(void *ctx, const rshi_piece *p) {
 
 /* Which nodes have a rank whose part of the destination meets the boxes of the chunk? */
 static rsh_status find_nodes(sharing *x, const rshi_chunk *c) {
-    int nodes = rsh_comm_nodes(x->comm);
+    int nodes = rsh_comm_nnodes(x->comm);
     memset(x->needed, nodes == 1, (size_t)nodes * sizeof *x->needed);
     for (int64_t b = c->box; b < c->box + c->nboxes && nodes > 1; b++) {
         rshi_stripe query[RSH_MAX_NDIM];
@@ -109,7 +109,7 @@ static rsh_status add_reader(sharing *x, rshi_chunk *c, int rank) {
 
 /* The rank with least to read, in each node that needs the chunk. */
 static rsh_status choose_readers(sharing *x, rshi_chunk *c) {
-    int nodes = rsh_comm_nodes(x->comm);
+    int nodes = rsh_comm_nnodes(x->comm);
     RSH_TRY(find_nodes(x, c));
     c->reader = x->s->nreaders;
     for (int node = 0; node < nodes; node++) x->best[node] = -1;
@@ -163,7 +163,7 @@ static int find_order(const unit *u, int ndim, int64_t *ms) {
 
 static rsh_status cut_unit(sharing *x, const unit *u) {
     cutting k = {.x = x, .u = u};
-    int64_t bytes = x->s->size, step = 1, ranks = rsh_comm_size(x->comm) / rsh_comm_nodes(x->comm);
+    int64_t bytes = x->s->size, step = 1, ranks = rsh_comm_size(x->comm) / rsh_comm_nnodes(x->comm);
     for (int d = 0; d < x->t->ndim; d++) bytes *= u->n[d];
     k.cut = find_order(u, x->t->ndim, k.ms);
     if (k.cut < 0) return add_chunk(&k);
@@ -262,8 +262,8 @@ rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout 
     sharing x = {.c = c, .t = t, .to = to, .comm = comm, .load = load, .memory = memory, .s = &s};
     RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": %s is not loaded", c->path,
                 t->name, rsh_dtype_name(t->dtype));
-    x.needed = rshi_alloc((size_t)rsh_comm_nodes(comm), sizeof *x.needed);
-    x.best = rshi_alloc((size_t)rsh_comm_nodes(comm), sizeof *x.best);
+    x.needed = rshi_alloc((size_t)rsh_comm_nnodes(comm), sizeof *x.needed);
+    x.best = rshi_alloc((size_t)rsh_comm_nnodes(comm), sizeof *x.best);
     rsh_status st = x.needed && x.best ? RSH_OK : rshi_nomem();
     if (!st && rshi_ckpt_count(t)) st = share_parts(&x);
     if (!st && rshi_ckpt_count(t)) st = make_layout(t, &s);

@@ -22,7 +22,7 @@ typedef struct held {
 
 typedef struct gathering {
     rsh_ckpt *c;
-    const rsh_rules *rules;
+    const rsh_ckpt_rules *rules;
     held *held; /* owned */
     int64_t n, room;
 } gathering;

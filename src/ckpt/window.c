@@ -27,9 +27,9 @@ static void shrink_tiles(rshi_grid *g, int64_t most) {
     }
 }
 
-void rshi_grid_make(const rshi_lie *lie, size_t size, bool tiles, rshi_grid *out) {
+void rshi_grid_make(const rshi_file_tensor *lie, size_t size, bool tiles, rshi_grid *out) {
     *out = (rshi_grid){.ndim = lie->ndim, .n = 1};
-    rshi_lie_shape(lie, out->shape);
+    rshi_file_tensor_shape(lie, out->shape);
     memcpy(out->extent, out->shape, sizeof out->extent);
     for (int d = 0; d < out->ndim; d++)
         if (!out->shape[d]) out->n = 0;

@@ -37,7 +37,7 @@ int rsh_comm_rank(const rsh_comm *comm) { return comm ? comm->rank : -1; }
 int rsh_comm_size(const rsh_comm *comm) { return comm ? comm->size : 0; }
 const char *rsh_comm_engine(const rsh_comm *comm) { return comm ? comm->ops->name : NULL; }
 
-int rsh_comm_nodes(const rsh_comm *c) {
+int rsh_comm_nnodes(const rsh_comm *c) {
     int64_t last = 0;
     if (!c) return 0;
     for (int r = 0; c->node && r < c->size; r++) last = rshi_max(last, c->node[r]);

@@ -55,4 +55,4 @@ void rshi_copy_fence(void) {
 #endif
 }
 
-const char *rsh_simd(void) { return rshi_copy_simd(); }
+const char *rsh_copy_isa(void) { return rshi_copy_simd(); }

@@ -95,14 +95,14 @@ static int put_peer(void *ctx, int64_t peer, int64_t bytes) {
 static rsh_status put_peers(const rshi_scene *s, const named *ranks, int64_t rank, bool to, const rsh_sink *sink) {
     listing l = {ranks, sink, 0, 0, RSH_OK};
     RSH_TRY(rshi_sink_format(sink, ",\"%s\":[", to ? "to" : "from"));
-    RSH_TRY(to ? rsh_plan_destinations(s->plan, rank, put_peer, &l) : rsh_plan_sources(s->plan, rank, put_peer, &l));
+    RSH_TRY(to ? rsh_plan_each_destination(s->plan, rank, put_peer, &l) : rsh_plan_each_source(s->plan, rank, put_peer, &l));
     RSH_TRY(l.status);
     return rshi_sink_text(sink, "]");
 }
 
 static rsh_status put_moved(const rshi_scene *s, const named *ranks, int64_t rank, const rsh_sink *sink) {
-    rsh_plan_view v;
-    RSH_TRY(rsh_plan_rank(s->plan, rank, &v));
+    rsh_rank_totals v;
+    RSH_TRY(rsh_plan_get_rank_totals(s->plan, rank, &v));
     RSH_TRY(rshi_sink_format(sink,
                              ",\"sent\":%" PRId64 ",\"received\":%" PRId64 ",\"kept\":%" PRId64 ",\"nto\":%" PRId64
                              ",\"nfrom\":%" PRId64,

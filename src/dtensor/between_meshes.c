@@ -129,7 +129,7 @@ static rsh_status number(rsh_dtype dtype, double value, bool requires_grad, rsh_
     rsh_tensor *t = NULL;
     RSH_TRY(rsh_tensor_empty(dtype, 0, NULL, &t));
     rsh_status st = rsh_math_fill_number(t, value);
-    if (!st) st = rsh_value_take(t, requires_grad, out);
+    if (!st) st = rsh_value_adopt_tensor(t, requires_grad, out);
     if (st) rsh_tensor_free(t);
     return st;
 }
@@ -140,7 +140,7 @@ static rsh_status from_parent(const side *at, const rsh_sharded *s, rsh_value **
     rsh_sharded *mine = NULL;
     if (!comm) return number(rsh_layout_dtype(at->here), 0, false, out);
     RSH_TRY(rsh_sharded_from_tensors(comm, at->here, s->nparts, (const rsh_tensor *const *)s->part, &mine));
-    rsh_status st = rsh_value_take_sharded(mine, false, out);
+    rsh_status st = rsh_value_adopt_sharded(mine, false, out);
     if (st) rsh_sharded_free(mine);
     return st;
 }
@@ -176,8 +176,8 @@ static rsh_status cross_forward(rsh_grad_call *call) {
     const crossing *c = rsh_call_attrs(call); /* a copy, which holds what it has from here on */
     rsh_value *v = NULL;
     side_hold(&c->from), side_hold(&c->to), side_hold(&c->back);
-    RSH_TRY(move(&c->from, rsh_value_sharded(rsh_call_in_value(call, 0)), &c->to, &v));
-    return rsh_call_out_value(call, 0, v);
+    RSH_TRY(move(&c->from, rsh_value_sharded(rsh_call_input_value(call, 0)), &c->to, &v));
+    return rsh_call_set_output_value(call, 0, v);
 }
 
 /* Of f32 or f64. */
@@ -191,7 +191,7 @@ static void scale(const rsh_tensor *t, double by) {
 
 /* The gradient, or zeros where none came; NULL on a rank without a part. */
 static rsh_status gradient_of(rsh_grad_call *call, const crossing *c, rsh_sharded **zeros, const rsh_sharded **out) {
-    const rsh_value *g = rsh_call_grad_value(call, 0);
+    const rsh_value *g = rsh_call_output_grad_value(call, 0);
     rsh_comm *comm = rsh_mesh_comm(c->to.mesh);
     *out = comm && g ? rsh_value_sharded(g) : NULL;
     if (*out || !comm) return RSH_OK;
@@ -214,7 +214,7 @@ static rsh_status cross_backward(rsh_grad_call *call) {
     RSH_TRY(st);
     for (int64_t i = 0; c->share != 1 && rsh_mesh_comm(c->back.mesh) && i < rsh_value_nparts(v); i++)
         scale(rsh_value_part(v, i), c->share);
-    return rsh_call_give_value(call, 0, v);
+    return rsh_call_set_input_grad_value(call, 0, v);
 }
 
 static const rsh_grad_op cross_op = {.name = "move between meshes",
@@ -247,8 +247,8 @@ static bool differentiable(rsh_dtype d) { return d == RSH_F32 || d == RSH_F64; }
 
 static rsh_status apply(rsh_value *v, const card *k, const crossing *c, rsh_value **out) {
     bool records = k->has.requires_grad && k->asks.enabled, in_target = rsh_mesh_comm(c->to.mesh);
-    static const rsh_grad_as as_it_is;
-    rsh_grad_as as = as_it_is;
+    static const rsh_grad_apply_opts as_it_is;
+    rsh_grad_apply_opts as = as_it_is;
     if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.reading = &rshi_dtensor_reading, as.what = c->to.mesh;
     rsh_value *in = rsh_value_hold(v), *made = NULL;
     rsh_status st = RSH_OK;
@@ -257,7 +257,7 @@ static rsh_status apply(rsh_value *v, const card *k, const crossing *c, rsh_valu
                        rsh_dtype_name(rsh_layout_dtype(c->to.here)));
     if (!st && !in) st = number((rsh_dtype)k->has.dtype, 0, records, &in);
     st = rsh_comm_agree(rsh_mesh_parent(c->to.mesh), st);
-    if (!st) st = rsh_grad_apply_as(&cross_op, c, 1, &in, 1, &as, &made);
+    if (!st) st = rsh_grad_apply_with(&cross_op, c, 1, &in, 1, &as, &made);
     rsh_value_free(in);
     RSH_TRY(st);
     if (in_target || records) *out = made;

@@ -5,12 +5,12 @@
 
 static rsh_status take(rsh_sharded *s, bool requires_grad, rsh_mesh *mesh, rsh_value **out) {
     rsh_value *v = NULL;
-    rsh_status st = rsh_value_take_sharded(s, requires_grad, &v);
+    rsh_status st = rsh_value_adopt_sharded(s, requires_grad, &v);
     if (st) {
         rsh_sharded_free(s);
         return st;
     }
-    st = rsh_value_read(v, &rshi_dtensor_reading, mesh);
+    st = rsh_value_set_kind(v, &rshi_dtensor_reading, mesh);
     if (st) rsh_value_free(v);
     else *out = v;
     return st;
@@ -22,7 +22,7 @@ static rsh_status wrap(const rsh_tensor *t, rsh_mesh *mesh, int64_t source, rsh_
     rsh_layout *l = NULL;
     int ndim = rsh_tensor_ndim(t), n = rsh_mesh_ndim(mesh);
     rsh_place places[RSH_MAX_AXES];
-    for (int i = 0; i < n; i++) places[i] = rsh_replicate();
+    for (int i = 0; i < n; i++) places[i] = rsh_place_replicate();
     bool own = source == RSH_SOURCE_OWN;
     RSH_TRY(own ? rshi_dtensor_layout(mesh, n, places, rsh_tensor_dtype(t), ndim, rsh_tensor_shape(t), &l)
                 : rsh_layout_whole(rsh_tensor_dtype(t), ndim, rsh_tensor_shape(t), source, &l));

@@ -15,21 +15,21 @@ static rsh_status alias(const rsh_tensor *t, rsh_tensor **out) {
 
 static rsh_status same_forward(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(alias(rsh_call_in(c, 0), &t));
-    return rsh_call_out(c, 0, t);
+    RSH_TRY(alias(rsh_call_input(c, 0), &t));
+    return rsh_call_set_output(c, 0, t);
 }
 
 static rsh_status same_backward(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(alias(rsh_call_grad(c, 0), &t));
-    return rsh_call_give(c, 0, t);
+    RSH_TRY(alias(rsh_call_output_grad(c, 0), &t));
+    return rsh_call_set_input_grad(c, 0, t);
 }
 
 static const rsh_grad_op from_op = {.name = "from_local", .forward = same_forward, .backward = same_backward};
 static const rsh_grad_op to_op = {.name = "to_local", .forward = same_forward, .backward = same_backward};
 
 void rshi_places_unpartial(int n, const rsh_place *places, rsh_place *out) {
-    for (int i = 0; i < n; i++) out[i] = places[i].kind == RSH_PLACE_PARTIAL ? rsh_replicate() : places[i];
+    for (int i = 0; i < n; i++) out[i] = places[i].kind == RSH_PLACE_PARTIAL ? rsh_place_replicate() : places[i];
 }
 
 /* ---- the shape of the whole ---- */
@@ -159,7 +159,7 @@ static rsh_status check_local(const rsh_value *local, const rsh_mesh *mesh, int 
 }
 
 static rsh_status find_layout(const rsh_value *local, rsh_mesh *mesh, int n, const rsh_place *places,
-                              const rsh_local_opts *o, rsh_layout **out) {
+                              const rsh_from_local_opts *o, rsh_layout **out) {
     const rsh_tensor *t = rsh_value_tensor(local);
     if (o && o->shape) {
         RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_tensor_dtype(t), rsh_tensor_ndim(t), o->shape, out));
@@ -175,12 +175,12 @@ static rsh_status find_layout(const rsh_value *local, rsh_mesh *mesh, int n, con
 }
 
 rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const rsh_place *places,
-                                  const rsh_local_opts *opts, rsh_value **out) {
+                                  const rsh_from_local_opts *opts, rsh_value **out) {
     RSH_NEEDS(mesh);
     RSH_NEEDS(out);
     *out = NULL;
     RSH_REQUIRE(!opts || opts->struct_size == sizeof *opts, RSH_EVALUE,
-                "options of struct_size %zu; start from RSH_LOCAL_OPTS_INIT", opts->struct_size);
+                "options of struct_size %zu; start from RSH_FROM_LOCAL_OPTS_INIT", opts->struct_size);
     if (!rsh_mesh_comm(mesh)) return RSH_OK;
     bool alone = opts && opts->shape && !opts->check;
     rsh_status st = check_local(local, mesh, n, places);
@@ -194,9 +194,9 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
         st = rshi_dtensor_layout(mesh, n, grads, rsh_value_dtype(local), rsh_layout_ndim(layout),
                                  rsh_layout_shape(layout), &back);
     const rsh_layout *given = layout, *wanted = back;
-    rsh_grad_as as = {.comm = rsh_mesh_comm(mesh), .out = &given, .grad_out = &wanted, .reading = &rshi_dtensor_reading,
+    rsh_grad_apply_opts as = {.comm = rsh_mesh_comm(mesh), .out = &given, .grad_out = &wanted, .reading = &rshi_dtensor_reading,
                       .what = mesh};
-    if (!st) st = rsh_grad_apply_as(&from_op, NULL, 1, &local, 1, &as, out);
+    if (!st) st = rsh_grad_apply_with(&from_op, NULL, 1, &local, 1, &as, out);
     rsh_layout_free(layout);
     rsh_layout_free(back);
     return st;
@@ -207,7 +207,7 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
 /* A part that remembers where it is from becomes one that does not. */
 static rsh_status strip(rsh_value *v, rsh_value **out) {
     const rsh_layout *none = NULL;
-    return rsh_grad_apply_as(&to_op, NULL, 1, &v, 1, &(rsh_grad_as){.out = &none}, out);
+    return rsh_grad_apply_with(&to_op, NULL, 1, &v, 1, &(rsh_grad_apply_opts){.out = &none}, out);
 }
 
 rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out) {
@@ -222,8 +222,8 @@ rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value 
         RSH_TRY(rshi_dtensor_layout(mesh, rsh_mesh_ndim(mesh), grads, rsh_value_dtype(v), rsh_value_ndim(v),
                                     rsh_value_shape(v), &back));
     const rsh_layout *none = NULL, *given = back ? back : rsh_value_layout(v);
-    rsh_grad_as as = {.out = &none, .grad_in = &given};
-    rsh_status st = rsh_grad_apply_as(&to_op, NULL, 1, &v, 1, &as, out);
+    rsh_grad_apply_opts as = {.out = &none, .grad_in = &given};
+    rsh_status st = rsh_grad_apply_with(&to_op, NULL, 1, &v, 1, &as, out);
     rsh_layout_free(back);
     return st;
 }

@@ -31,11 +31,11 @@ static rsh_status mark_new(rsh_mesh *mesh, const rsh_layout *layout, mark **out)
 
 /* ---- ops ---- */
 
-static const rsh_reading local_part;
+static const rsh_value_kind local_part;
 
 static const mark *mark_of(const rsh_value *v) {
     void *what = NULL;
-    return rsh_value_reading(v, &what) == &local_part ? what : NULL;
+    return rsh_value_get_kind(v, &what) == &local_part ? what : NULL;
 }
 
 static rsh_mesh *first_mesh(int nin, rsh_value *const *in) {
@@ -59,13 +59,13 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     const rsh_layout *plain[MOST] = {0};
     mark *m = NULL;
     RSH_TRY(mark_new(first_mesh(nin, in), NULL, &m));
-    rsh_grad_as as = {.out = plain, .reading = &local_part, .what = m};
-    rsh_status st = rsh_grad_apply_as(op, attrs, nin, in, nout, &as, out);
+    rsh_grad_apply_opts as = {.out = plain, .reading = &local_part, .what = m};
+    rsh_status st = rsh_grad_apply_with(op, attrs, nin, in, nout, &as, out);
     drop(m);
     return st;
 }
 
-static const rsh_reading local_part = {.name = "part of a DTensor", .apply = apply, .hold = hold, .drop = drop};
+static const rsh_value_kind local_part = {.name = "part of a DTensor", .apply = apply, .hold = hold, .drop = drop};
 
 /* ---- making and asking ---- */
 
@@ -89,7 +89,7 @@ rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **ou
     rsh_status st = RSH_OK;
     if (!same_everywhere(rsh_mesh_ndim(mesh), places)) {
         st = mark_new(mesh, rsh_value_layout(v), &m);
-        if (!st) st = rsh_value_read(plain, &local_part, m);
+        if (!st) st = rsh_value_set_kind(plain, &local_part, m);
     }
     if (m) drop(m);
     if (st)

@@ -75,11 +75,11 @@ static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
     rsh_layout *l = NULL;
     rshi_places places;
     int n = rsh_mesh_ndim(mesh);
-    for (int a = 0; a < n; a++) places[a] = rsh_replicate();
+    for (int a = 0; a < n; a++) places[a] = rsh_place_replicate();
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &l));
-    rsh_status st = rsh_value_tag(v, rsh_mesh_comm(mesh), l, out);
+    rsh_status st = rsh_value_from_local(v, rsh_mesh_comm(mesh), l, out);
     rsh_layout_free(l);
-    return st ? st : rsh_value_read(*out, &rshi_dtensor_reading, mesh);
+    return st ? st : rsh_value_set_kind(*out, &rshi_dtensor_reading, mesh);
 }
 
 static bool is_plain(const rsh_value *v) {
@@ -102,7 +102,7 @@ static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v
 /* What has become partial counts at coordinate 0 of the axes along which it has. */
 static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
-    rsh_grad_as as = {.out = &to, .reading = &rshi_dtensor_reading, .what = mesh};
+    rsh_grad_apply_opts as = {.out = &to, .reading = &rshi_dtensor_reading, .what = mesh};
     bool counts = true;
     for (int i = 0; i < is->npartial; i++) {
         bool before = false;
@@ -114,7 +114,7 @@ static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *
 
 static rsh_status move(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     RSH_TRY(rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out));
-    return rsh_value_read(*out, &rshi_dtensor_reading, mesh);
+    return rsh_value_set_kind(*out, &rshi_dtensor_reading, mesh);
 }
 
 /* Does an output move, of those from i on? */
@@ -147,10 +147,10 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
 }
 
 /* The op on this rank's parts. */
-static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in, const rsh_grad_as *as,
+static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in, const rsh_grad_apply_opts *as,
                              rsh_value **out) {
     uint64_t calls = as->comm->calls;
-    rsh_status st = rsh_grad_apply_as(s->op, attrs, s->nin, in, s->nout, as, out);
+    rsh_status st = rsh_grad_apply_with(s->op, attrs, s->nin, in, s->nout, as, out);
     bool in_op = s->calls && as->comm->calls == calls; /* where others are, and this rank has not been */
     return in_op || outputs_move(s, 0) ? rshi_comm_tell(as->comm, calls, st) : st;
 }
@@ -180,7 +180,7 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
     rsh_value *brought[RSHI_RULE_MOST] = {0};
     const rsh_layout *made[RSHI_RULE_MOST];
     for (int i = 0; i < s->nout; i++) made[i] = s->made[i] ? s->made[i] : s->out[i];
-    rsh_grad_as as = {.comm = rsh_mesh_comm(mesh), .out = made,
+    rsh_grad_apply_opts as = {.comm = rsh_mesh_comm(mesh), .out = made,
                       .grad_in = (const rsh_layout *const *)s->grad, .reading = &rshi_dtensor_reading, .what = mesh};
     rsh_status st = bring_inputs(s, mesh, in, brought);
     if (!st) st = apply_here(s, attrs, brought, &as, out);
@@ -245,13 +245,13 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
 static void hold(void *what) { rsh_mesh_hold(what); }
 static void drop(void *what) { rsh_mesh_free(what); }
 
-const rsh_reading rshi_dtensor_reading = {.name = "DTensor", .apply = apply, .hold = hold, .drop = drop};
+const rsh_value_kind rshi_dtensor_reading = {.name = "DTensor", .apply = apply, .hold = hold, .drop = drop};
 
 /* ---- questions ---- */
 
 rsh_mesh *rsh_dtensor_mesh(const rsh_value *v) {
     void *what = NULL;
-    return rsh_value_reading(v, &what) == &rshi_dtensor_reading ? what : NULL;
+    return rsh_value_get_kind(v, &what) == &rshi_dtensor_reading ? what : NULL;
 }
 
 rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places) {

@@ -50,7 +50,7 @@ rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places
     }
     rsh_value *moved = NULL;
     rsh_status st = rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, &moved);
-    if (!st) st = rsh_value_read(moved, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
+    if (!st) st = rsh_value_set_kind(moved, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
     rsh_layout_free(to);
     if (st) rsh_value_free(moved);
     else *out = moved;
@@ -60,14 +60,14 @@ rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places
 rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype,
                                           rsh_value_transit **out) {
     RSH_NEEDS(out);
-    if (!v) return rsh_value_transit_of(NULL, out);
+    if (!v) return rsh_value_transit_new_done(NULL, out);
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_redistribute_begin", v));
     rsh_layout *to = NULL;
     RSH_TRY(find_target(v, n, places, dtype, &to));
-    if (!to) return rsh_value_transit_of(v, out);
+    if (!to) return rsh_value_transit_new_done(v, out);
     rsh_status st = rsh_value_reshard_begin(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out);
     rsh_layout_free(to);
-    return st ? st : rsh_value_transit_read(*out, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
+    return st ? st : rsh_value_transit_set_kind(*out, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
 }
 
 rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out) {
@@ -77,7 +77,7 @@ rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_val
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_full_tensor", v));
     rsh_place all[RSH_MAX_AXES];
     int n = rsh_mesh_ndim(rsh_dtensor_mesh(v));
-    for (int i = 0; i < n; i++) all[i] = rsh_replicate();
+    for (int i = 0; i < n; i++) all[i] = rsh_place_replicate();
     rsh_value *whole = NULL;
     RSH_TRY(rsh_dtensor_redistribute(v, n, all, RSH_DTYPE_COUNT, &whole));
     rsh_status st = rsh_dtensor_to_local(whole, grads, out);

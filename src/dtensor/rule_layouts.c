@@ -74,7 +74,7 @@ static rsh_status cut_range(rsh_mesh *mesh, const rsh_place *places, const rsh_r
     int64_t *sizes = rshi_calloc((size_t)rsh_mesh_size(mesh), sizeof *sizes);
     if (!sizes) return rshi_nomem();
     share_out(mesh, places, t, d, sizes, &desc.dim[d].cut.nsizes);
-    desc.dim[d].cut.rule = RSH_RULE_SIZES;
+    desc.dim[d].cut.rule = RSH_CUT_SIZES;
     desc.dim[d].cut.sizes = sizes;
     rsh_status st = rsh_layout_new(&desc, worked);
     rshi_free(sizes);

@@ -198,7 +198,7 @@ static void read_all_places(const rsh_mesh *mesh, const rshi_rule_question *q, c
                             rshi_outcome *o) {
     memset(o, 0, sizeof *o);
     for (int i = 0; i < q->dims.nin; i++) {
-        for (int a = 0; a < rsh_mesh_ndim(mesh) && q->placed[i]; a++) o->in[i][a] = rsh_replicate();
+        for (int a = 0; a < rsh_mesh_ndim(mesh) && q->placed[i]; a++) o->in[i][a] = rsh_place_replicate();
         if (given[i]) rshi_mesh_read_places(given[i], o->in[i]);
     }
     memcpy(o->was, o->in, sizeof o->was);

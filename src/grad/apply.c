@@ -58,7 +58,7 @@ static rsh_status ask_layouts(rshi_entry *n, rsh_value *const *in) {
     return st;
 }
 
-static void take_given_layouts(rshi_entry *n, const rsh_grad_as *as) {
+static void take_given_layouts(rshi_entry *n, const rsh_grad_apply_opts *as) {
     if (as->comm) n->comm = as->comm;
     n->moved = as->reading != NULL;
     for (int i = 0; i < n->nin && as->grad_in; i++) n->edge[i].grad_layout = rsh_layout_hold(as->grad_in[i]);
@@ -66,7 +66,7 @@ static void take_given_layouts(rshi_entry *n, const rsh_grad_as *as) {
     for (int i = 0; i < n->nout && as->grad_out; i++) n->out[i].grad_layout = rsh_layout_hold(as->grad_out[i]);
 }
 
-static rsh_status distribute(rshi_entry *n, rsh_value *const *in, const rsh_grad_as *as) {
+static rsh_status distribute(rshi_entry *n, rsh_value *const *in, const rsh_grad_apply_opts *as) {
     RSH_TRY(find_comm(n));
     if (as) take_given_layouts(n, as);
     else RSH_TRY(ask_layouts(n, in));
@@ -114,7 +114,7 @@ static rsh_status settle_output(rshi_entry *n, int i) {
     return rshi_parts_assemble(n->op->name, n->comm, o->form.layout, n->nparts, parts, &o->value);
 }
 
-static rsh_status settle(rshi_entry *n, const rsh_grad_as *as) {
+static rsh_status settle(rshi_entry *n, const rsh_grad_apply_opts *as) {
     for (int i = 0; i < n->nout; i++) {
         RSH_TRY(settle_output(n, i));
         if (as && as->reading) rshi_payload_read(n->out[i].value->payload, as->reading, as->what);
@@ -211,7 +211,7 @@ static void hand_over(rshi_entry *n, rsh_value **out) {
 }
 
 static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        const rsh_grad_as *as, rsh_value **out) {
+                        const rsh_grad_apply_opts *as, rsh_value **out) {
     rshi_entry *n = rshi_entry_new(op, attrs, nin, nout);
     if (!n) return rshi_nomem();
     rsh_status st;
@@ -228,7 +228,7 @@ out:
 }
 
 /* The first reading of an input. */
-static const rsh_reading *find_reading(int nin, rsh_value *const *in) {
+static const rsh_value_kind *find_reading(int nin, rsh_value *const *in) {
     for (int i = 0; i < nin; i++)
         if (in[i] && in[i]->payload->reading) return in[i]->payload->reading;
     return NULL;
@@ -237,12 +237,12 @@ static const rsh_reading *find_reading(int nin, rsh_value *const *in) {
 rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                           rsh_value **out) {
     RSH_TRY(check(op, nin, in, nout, out));
-    const rsh_reading *reading = find_reading(nin, in);
+    const rsh_value_kind *reading = find_reading(nin, in);
     return reading ? reading->apply(op, attrs, nin, in, nout, out) : apply(op, attrs, nin, in, nout, NULL, out);
 }
 
-rsh_status rsh_grad_apply_as(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                             const rsh_grad_as *as, rsh_value **out) {
+rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                             const rsh_grad_apply_opts *as, rsh_value **out) {
     RSH_TRY(check(op, nin, in, nout, out));
     RSH_NEEDS(as);
     RSH_REQUIRE(!as->reading || as->reading->apply, RSH_EVALUE, "a reading without a function that applies ops");

@@ -24,7 +24,7 @@ static rsh_status assemble_sharded(rsh_comm *comm, const rsh_layout *layout, int
     if (dtype != rsh_layout_dtype(layout)) RSH_GOTO(layout_as(layout, dtype, &other));
     RSH_GOTO(rsh_sharded_from_tensors(comm, other ? other : layout, nparts, (const rsh_tensor *const *)parts, &s));
     free_parts(nparts, parts);
-    RSH_GOTO(rsh_value_take_sharded(s, false, out));
+    RSH_GOTO(rsh_value_adopt_sharded(s, false, out));
     s = NULL;
 out:
     rsh_sharded_free(s);
@@ -38,7 +38,7 @@ rsh_status rshi_parts_assemble(const char *who, rsh_comm *comm, const rsh_layout
     if (layout) {
         st = assemble_sharded(comm, layout, nparts, parts, out);
     } else {
-        st = nparts == 1 ? rsh_value_take(parts[0], false, out)
+        st = nparts == 1 ? rsh_value_adopt_tensor(parts[0], false, out)
                          : rshi_fail(RSH_EUNSUP, "%s: a plain result of %lld parts", who, (long long)nparts);
         if (!st) parts[0] = NULL;
     }

@@ -9,7 +9,7 @@ int64_t rsh_call_part(const rsh_grad_call *c) { return c ? c->part : 0; }
 static bool has_in(const rsh_grad_call *c, int i) { return c && i >= 0 && i < c->nin; }
 static bool has_out(const rsh_grad_call *c, int i) { return c && i >= 0 && i < c->nout; }
 
-bool rsh_call_needs(const rsh_grad_call *c, int i) {
+bool rsh_call_needs_input_grad(const rsh_grad_call *c, int i) {
     if (!has_in(c, i) || !c->recorded) return false;
     const rshi_input *e = &c->edge[i];
     return c->phase == RSHI_FORWARD ? rsh_value_requires_grad(e->value) : e->node || e->leaf;
@@ -29,20 +29,20 @@ static rsh_status check_out(const rsh_grad_call *c, int i) {
 
 /* ---- forward ---- */
 
-const rsh_value *rsh_call_in_value(const rsh_grad_call *c, int i) {
+const rsh_value *rsh_call_input_value(const rsh_grad_call *c, int i) {
     return has_in(c, i) && c->phase == RSHI_FORWARD ? c->edge[i].value : NULL;
 }
 
-const rsh_tensor *rsh_call_in(const rsh_grad_call *c, int i) {
-    const rsh_value *v = rsh_call_in_value(c, i);
+const rsh_tensor *rsh_call_input(const rsh_grad_call *c, int i) {
+    const rsh_value *v = rsh_call_input_value(c, i);
     return v ? rshi_payload_part(v->payload, c->part) : NULL;
 }
 
-const rsh_layout *rsh_call_out_layout(const rsh_grad_call *c, int i) {
+const rsh_layout *rsh_call_output_layout(const rsh_grad_call *c, int i) {
     return has_out(c, i) ? c->out[i].form.layout : NULL;
 }
 
-rsh_status rsh_call_out(rsh_grad_call *c, int i, rsh_tensor *t) {
+rsh_status rsh_call_set_output(rsh_grad_call *c, int i, rsh_tensor *t) {
     rsh_status st = check_out(c, i);
     if (!st && (!t || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
         st = rshi_fail(RSH_EVALUE, "%s: output %d is %s", c->op->name, i, t ? "given twice, or in backward" : "NULL");
@@ -51,7 +51,7 @@ rsh_status rsh_call_out(rsh_grad_call *c, int i, rsh_tensor *t) {
     return st;
 }
 
-rsh_status rsh_call_out_value(rsh_grad_call *c, int i, rsh_value *v) {
+rsh_status rsh_call_set_output_value(rsh_grad_call *c, int i, rsh_value *v) {
     rsh_status st = check_out(c, i);
     if (!st && (!v || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
         st = rshi_fail(RSH_EVALUE, "%s: output %d is %s", c->op->name, i, v ? "given twice, or in backward" : "NULL");
@@ -62,18 +62,18 @@ rsh_status rsh_call_out_value(rsh_grad_call *c, int i, rsh_value *v) {
     return st;
 }
 
-rsh_status rsh_call_no_grad(rsh_grad_call *c, int i) {
+rsh_status rsh_call_mark_non_differentiable(rsh_grad_call *c, int i) {
     RSH_TRY(check_out(c, i));
     c->out[i].no_grad = true;
     return RSH_OK;
 }
 
-rsh_status rsh_call_save_in(rsh_grad_call *c, int i) {
+rsh_status rsh_call_save_input(rsh_grad_call *c, int i) {
     RSH_TRY(check_in(c, i));
     return rshi_slot_add(c, RSHI_SLOT_IN, i, NULL);
 }
 
-rsh_status rsh_call_save_out(rsh_grad_call *c, int i) {
+rsh_status rsh_call_save_output(rsh_grad_call *c, int i) {
     RSH_TRY(check_out(c, i));
     return rshi_slot_add(c, RSHI_SLOT_OUT, i, NULL);
 }
@@ -88,12 +88,12 @@ rsh_status rsh_call_save(rsh_grad_call *c, rsh_tensor *t) {
 
 /* ---- backward ---- */
 
-const rsh_value *rsh_call_grad_value(const rsh_grad_call *c, int i) {
+const rsh_value *rsh_call_output_grad_value(const rsh_grad_call *c, int i) {
     return has_out(c, i) && c->phase == RSHI_BACKWARD ? c->out[i].value : NULL;
 }
 
-const rsh_tensor *rsh_call_grad(const rsh_grad_call *c, int i) {
-    const rsh_value *v = rsh_call_grad_value(c, i);
+const rsh_tensor *rsh_call_output_grad(const rsh_grad_call *c, int i) {
+    const rsh_value *v = rsh_call_output_grad_value(c, i);
     return v ? rshi_payload_part(v->payload, c->part) : NULL;
 }
 
@@ -104,25 +104,25 @@ static rsh_status check_given(const rsh_grad_call *c, int i, const void *what) {
     return RSH_OK;
 }
 
-rsh_status rsh_call_give(rsh_grad_call *c, int i, rsh_tensor *t) {
+rsh_status rsh_call_set_input_grad(rsh_grad_call *c, int i, rsh_tensor *t) {
     rsh_status st = check_given(c, i, t);
-    if (st || !rsh_call_needs(c, i)) rsh_tensor_free(t);
+    if (st || !rsh_call_needs_input_grad(c, i)) rsh_tensor_free(t);
     else c->edge[i].tensor = t;
     return st;
 }
 
-rsh_status rsh_call_give_value(rsh_grad_call *c, int i, rsh_value *v) {
+rsh_status rsh_call_set_input_grad_value(rsh_grad_call *c, int i, rsh_value *v) {
     rsh_status st = check_given(c, i, v);
-    if (st || !rsh_call_needs(c, i)) rsh_value_free(v);
+    if (st || !rsh_call_needs_input_grad(c, i)) rsh_value_free(v);
     else c->edge[i].value = v;
     return st;
 }
 
 /* Every part gives the same value; the first one counts. */
-rsh_status rsh_call_pass(rsh_grad_call *c, int i, int j) {
+rsh_status rsh_call_pass_grad(rsh_grad_call *c, int i, int j) {
     RSH_TRY(check_in(c, i));
     RSH_TRY(check_out(c, j));
-    if (c->part || !rsh_call_needs(c, i)) return RSH_OK;
+    if (c->part || !rsh_call_needs_input_grad(c, i)) return RSH_OK;
     RSH_TRY(check_given(c, i, c));
     c->edge[i].value = rsh_value_hold(c->out[j].value);
     return RSH_OK;

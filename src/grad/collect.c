@@ -20,7 +20,7 @@ void rshi_collect_free(int n, rsh_tensor **list) {
 
 rsh_status rshi_collect_gradient(const rsh_grad_call *c, int i, rsh_tensor **out) {
     const rshi_profile *f = &c->out[i].form;
-    const rsh_tensor *g = rsh_call_grad(c, i);
+    const rsh_tensor *g = rsh_call_output_grad(c, i);
     return g ? rshi_collect_copy(g, out) : rsh_tensor_zeros(f->dtype, f->ndim, f->shape, out);
 }
 
@@ -55,20 +55,20 @@ void rshi_collect_weigh(const rshi_collecting *k, const rsh_tensor *g) {
 }
 
 rsh_status rshi_collect_give(rsh_grad_call *c, int i, rsh_tensor *t, rsh_status st) {
-    if (!st) return rsh_call_give(c, i, t);
+    if (!st) return rsh_call_set_input_grad(c, i, t);
     rsh_tensor_free(t);
     return st;
 }
 
 rsh_status rshi_collect_out(rsh_grad_call *c, int i, rsh_tensor *t, rsh_status st) {
-    if (!st) return rsh_call_out(c, i, t);
+    if (!st) return rsh_call_set_output(c, i, t);
     rsh_tensor_free(t);
     return st;
 }
 
 rsh_status rshi_collect_give_list(rsh_grad_call *c, int n, rsh_tensor **list, rsh_status st) {
     for (int i = 0; i < n && !st; i++) {
-        st = (c->phase == RSHI_FORWARD ? rsh_call_out : rsh_call_give)(c, i, list[i]);
+        st = (c->phase == RSHI_FORWARD ? rsh_call_set_output : rsh_call_set_input_grad)(c, i, list[i]);
         list[i] = NULL;
     }
     rshi_collect_free(n, list);
@@ -89,7 +89,7 @@ rsh_status rshi_collect_list(int n, const rsh_tensor *t, bool zero, rsh_tensor *
 const rsh_tensor *const *rshi_collect_inputs(const rsh_grad_call *c, rsh_status *st) {
     const rsh_tensor **list = rshi_alloc((size_t)c->nin, sizeof *list);
     *st = list ? RSH_OK : rshi_nomem();
-    for (int i = 0; list && i < c->nin; i++) list[i] = rsh_call_in(c, i);
+    for (int i = 0; list && i < c->nin; i++) list[i] = rsh_call_input(c, i);
     return list;
 }
 

@@ -4,8 +4,8 @@
 static rsh_status all_gather_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
     rsh_tensor **list = NULL;
-    RSH_TRY(rshi_collect_told(k, rshi_collect_list(c->nout, rsh_call_in(c, 0), false, &list)));
-    return rshi_collect_give_list(c, c->nout, list, rsh_group_all_gather(k->group, c->nout, list, rsh_call_in(c, 0)));
+    RSH_TRY(rshi_collect_told(k, rshi_collect_list(c->nout, rsh_call_input(c, 0), false, &list)));
+    return rshi_collect_give_list(c, c->nout, list, rsh_group_all_gather(k->group, c->nout, list, rsh_call_input(c, 0)));
 }
 
 static rsh_status all_gather_backward(rsh_grad_call *c) {
@@ -13,7 +13,7 @@ static rsh_status all_gather_backward(rsh_grad_call *c) {
     rsh_tensor **list = NULL, *t = NULL;
     if (k->how == RSH_DERIVATIVE_BACKWARD) {
         RSH_TRY(rshi_collect_told(k, rshi_collect_gradient(c, k->comm->rank, &t)));
-        return rsh_call_give(c, 0, t);
+        return rsh_call_set_input_grad(c, 0, t);
     }
     rsh_status st = rshi_collect_gradients(c, &list);
     if (!st) st = rshi_collect_empty(list[0], &t);
@@ -31,7 +31,7 @@ static rsh_status reduce_scatter_forward(rsh_grad_call *c) {
     rsh_tensor *t = NULL;
     rsh_status st;
     const rsh_tensor *const *list = rshi_collect_inputs(c, &st);
-    if (!st) st = rshi_collect_empty(rsh_call_in(c, 0), &t);
+    if (!st) st = rshi_collect_empty(rsh_call_input(c, 0), &t);
     st = st ? rshi_collect_told(k, st) : rsh_group_reduce_scatter(k->group, t, c->nin, list, k->op);
     rshi_free((void *)list);
     return rshi_collect_out(c, 0, t, st);
@@ -54,7 +54,7 @@ static rsh_status reduce_scatter_backward(rsh_grad_call *c) {
 
 static rsh_status gather_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
-    const rsh_tensor *in = rsh_call_in(c, 0);
+    const rsh_tensor *in = rsh_call_input(c, 0);
     rsh_tensor **list = NULL;
     RSH_TRY(rshi_collect_told(k, rshi_collect_list(c->nout, in, !rshi_collect_is_root(k), &list)));
     bool root = rshi_collect_is_root(k);
@@ -88,7 +88,7 @@ static rsh_status scatter_forward(rsh_grad_call *c) {
     bool root = rshi_collect_is_root(k);
     rsh_tensor *t = NULL;
     rshi_shape_told o;
-    RSH_TRY(learn_shape(k, rsh_call_in(c, 0), &o));
+    RSH_TRY(learn_shape(k, rsh_call_input(c, 0), &o));
     rsh_status st;
     const rsh_tensor *const *list = rshi_collect_inputs(c, &st);
     if (!st) st = rshi_shape_make(&o, &t);

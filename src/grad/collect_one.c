@@ -6,7 +6,7 @@
 static rsh_status broadcast_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
     rsh_tensor *t = NULL;
-    RSH_TRY(rshi_collect_told(k, rshi_collect_copy(rsh_call_in(c, 0), &t)));
+    RSH_TRY(rshi_collect_told(k, rshi_collect_copy(rsh_call_input(c, 0), &t)));
     return rshi_collect_out(c, 0, t, rsh_group_broadcast(k->group, t, k->root));
 }
 
@@ -23,7 +23,7 @@ static rsh_status broadcast_backward(rsh_grad_call *c) {
 static rsh_status reduce_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
     rsh_tensor *t = NULL;
-    RSH_TRY(rshi_collect_told(k, rshi_collect_copy(rsh_call_in(c, 0), &t)));
+    RSH_TRY(rshi_collect_told(k, rshi_collect_copy(rsh_call_input(c, 0), &t)));
     rsh_status st = rsh_group_reduce(k->group, t, k->op, k->root);
     if (!st && !rshi_collect_is_root(k)) rsh_math_fill_number(t, 0);
     return rshi_collect_out(c, 0, t, st);
@@ -42,7 +42,7 @@ static rsh_status reduce_backward(rsh_grad_call *c) {
 static rsh_status all_reduce_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
     rsh_tensor *t = NULL;
-    RSH_TRY(rshi_collect_told(k, rshi_collect_copy(rsh_call_in(c, 0), &t)));
+    RSH_TRY(rshi_collect_told(k, rshi_collect_copy(rsh_call_input(c, 0), &t)));
     return rshi_collect_out(c, 0, t, rsh_group_all_reduce(k->group, t, k->op));
 }
 

@@ -96,8 +96,8 @@ static rsh_status single_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
     rsh_tensor *t = NULL;
     RSH_TRY(rshi_collect_told(k, keep_splits(k)));
-    RSH_TRY(swap_rows(k, rsh_call_in(c, 0), false, &t));
-    return rsh_call_out(c, 0, t);
+    RSH_TRY(swap_rows(k, rsh_call_input(c, 0), false, &t));
+    return rsh_call_set_output(c, 0, t);
 }
 
 static rsh_status single_backward(rsh_grad_call *c) {
@@ -106,7 +106,7 @@ static rsh_status single_backward(rsh_grad_call *c) {
     RSH_TRY(rshi_collect_told(k, rshi_collect_gradient(c, 0, &g)));
     rsh_status st = swap_rows(k, g, true, &t);
     rsh_tensor_free(g);
-    return st ? st : rsh_call_give(c, 0, t);
+    return st ? st : rsh_call_set_input_grad(c, 0, t);
 }
 
 const rsh_grad_op rshi_all_to_all_op = {.name = "all_to_all",

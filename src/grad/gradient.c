@@ -89,7 +89,7 @@ static void add_elements(const rsh_tensor *into, const rsh_tensor *from) {
     bool wide = rsh_tensor_dtype(into) == RSH_F64, dense = !w.ndim || (w.ndim == 1 && w.to[0] == 1 && w.from[0] == 1);
     if (dense) add_dense(wide, rsh_tensor_data(into), rsh_tensor_data(from), rsh_tensor_count(into));
     else add_walk(&w, 0, wide, rsh_tensor_data(into), rsh_tensor_data(from));
-    rsh_tensor_bump(into);
+    rsh_tensor_bump_version(into);
 }
 
 /* ---- values ---- */
@@ -127,7 +127,7 @@ rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const cha
 static rsh_status retag(const rsh_sharded *s, const rsh_layout *layout, rsh_value **out) {
     rsh_sharded *same;
     RSH_TRY(rsh_sharded_from_tensors(s->comm, layout, s->nparts, (const rsh_tensor *const *)s->part, &same));
-    rsh_status st = rsh_value_take_sharded(same, false, out);
+    rsh_status st = rsh_value_adopt_sharded(same, false, out);
     if (st) rsh_sharded_free(same);
     return st;
 }
@@ -147,7 +147,7 @@ rsh_status rshi_gradient_seed(const rsh_value *v, const rsh_value *seed, rsh_val
 static rsh_status new_tensor(const rsh_value *v, rsh_value **out) {
     rsh_tensor *t;
     RSH_TRY(rsh_tensor_empty(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &t));
-    rsh_status st = rsh_value_take(t, false, out);
+    rsh_status st = rsh_value_adopt_tensor(t, false, out);
     if (st) rsh_tensor_free(t);
     return st;
 }
@@ -155,7 +155,7 @@ static rsh_status new_tensor(const rsh_value *v, rsh_value **out) {
 static rsh_status new_sharded(rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
     rsh_sharded *s;
     RSH_TRY(rsh_sharded_empty(comm, layout, &s));
-    rsh_status st = rsh_value_take_sharded(s, false, out);
+    rsh_status st = rsh_value_adopt_sharded(s, false, out);
     if (st) rsh_sharded_free(s);
     return st;
 }
@@ -222,7 +222,7 @@ rsh_status rshi_gradient_bring(rsh_value **g, const rsh_layout *layout) {
     rsh_status st = rsh_reshard((*g)->payload->sharded, layout, NULL, &moved);
     if (st) rshi_tape_note_failure(rshi_tape_mine(), rsh_value_comm(*g), calls);
     RSH_TRY(st);
-    st = rsh_value_take_sharded(moved, false, &v);
+    st = rsh_value_adopt_sharded(moved, false, &v);
     if (st) {
         rsh_sharded_free(moved);
         return st;

@@ -63,7 +63,7 @@ typedef struct rshi_payload {
     rsh_sharded *sharded; /* owned: of a distributed value */
     rsh_tensor **list;    /* owned, nlist: what an op saved for each part */
     int64_t nlist;
-    const rsh_reading *reading; /* NULL: none */
+    const rsh_value_kind *reading; /* NULL: none */
     void *what;                 /* held through the reading */
 } rshi_payload;
 
@@ -71,7 +71,7 @@ typedef struct rshi_payload {
 rshi_payload *rshi_payload_new(rsh_tensor *t, rsh_sharded *s);
 rshi_payload *rshi_payload_hold(rshi_payload *p);
 void rshi_payload_drop(rshi_payload *p); /* no-op for NULL */
-void rshi_payload_read(rshi_payload *p, const rsh_reading *reading, void *what);
+void rshi_payload_read(rshi_payload *p, const rsh_value_kind *reading, void *what);
 int64_t rshi_payload_nparts(const rshi_payload *p);
 /* A plain one has the same tensor for every part. */
 const rsh_tensor *rshi_payload_part(const rshi_payload *p, int64_t part);

@@ -10,7 +10,7 @@
 #include "math/math.h"
 
 /* Moves and tags mean the layout alone: the readings of inputs do not take them over. */
-static const rsh_grad_as as_it_is;
+static const rsh_grad_apply_opts as_it_is;
 
 /* ---- reshard ---- */
 
@@ -33,8 +33,8 @@ static void reshard_drop(void *attrs) {
 
 static rsh_status out_sharded(rsh_grad_call *c, rsh_sharded *s) {
     rsh_value *v;
-    rsh_status st = rsh_value_take_sharded(s, false, &v);
-    if (!st) return rsh_call_out_value(c, 0, v);
+    rsh_status st = rsh_value_adopt_sharded(s, false, &v);
+    if (!st) return rsh_call_set_output_value(c, 0, v);
     rsh_sharded_free(s);
     return st;
 }
@@ -47,7 +47,7 @@ static rsh_status reshard_forward(rsh_grad_call *c) {
     *m->opened = true;
     m->opened = NULL;
     if (m->arrived) s = m->arrived;
-    else RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_in_value(c, 0)), m->to, &m->opts, &s));
+    else RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_input_value(c, 0)), m->to, &m->opts, &s));
     m->arrived = NULL;
     m->opts.node_of = NULL; /* the caller's, for the call only; backward asks the comm */
     m->opts.nnode_of = 0;
@@ -130,15 +130,15 @@ static rsh_status zeros_for(const moving *m, rsh_sharded **out) {
 
 static rsh_status reshard_backward(rsh_grad_call *c) {
     const moving *m = rsh_call_attrs(c);
-    const rsh_value *g = rsh_call_grad_value(c, 0);
+    const rsh_value *g = rsh_call_output_grad_value(c, 0);
     rsh_sharded *zeros = NULL, *s = NULL;
     rsh_value *v = NULL;
     if (!g) RSH_TRY(zeros_for(m, &zeros));
     rsh_status st = reshard_gradient(m, g ? rsh_value_sharded(g) : zeros, &s);
     rsh_sharded_free(zeros);
-    if (!st) st = rsh_value_take_sharded(s, false, &v);
+    if (!st) st = rsh_value_adopt_sharded(s, false, &v);
     if (st) rsh_sharded_free(s);
-    return st ? st : rsh_call_give_value(c, 0, v);
+    return st ? st : rsh_call_set_input_grad_value(c, 0, v);
 }
 
 static const rsh_grad_op reshard_op = {.name = "reshard",
@@ -167,7 +167,7 @@ static rsh_status apply(rsh_value *v, const rsh_layout *to, rsh_derivative how, 
     m.opened = opened;
     m.arrived = arrived;
     m.opts = opts ? *opts : (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
-    return rsh_grad_apply_as(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
+    return rsh_grad_apply_with(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
 }
 
 rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
@@ -196,7 +196,7 @@ typedef struct tagging {
 
 static rsh_status tag_forward(rsh_grad_call *c) {
     tagging *t = rsh_call_attrs(c);
-    const rsh_tensor *in = rsh_call_in(c, 0);
+    const rsh_tensor *in = rsh_call_input(c, 0);
     rsh_sharded *s;
     RSH_TRY(rsh_sharded_from_tensors(t->comm, t->layout, 1, &in, &s));
     t->layout = NULL;
@@ -210,8 +210,8 @@ static rsh_status same(const rsh_tensor *t, rsh_tensor **out) {
 
 static rsh_status give_same(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(same(rsh_call_grad(c, 0), &t));
-    return rsh_call_give(c, 0, t);
+    RSH_TRY(same(rsh_call_output_grad(c, 0), &t));
+    return rsh_call_set_input_grad(c, 0, t);
 }
 
 static const rsh_grad_op tag_op = {.name = "tag",
@@ -220,25 +220,25 @@ static const rsh_grad_op tag_op = {.name = "tag",
                                    .parts = RSH_PARTS_ANY,
                                    .attr_bytes = sizeof(tagging)};
 
-rsh_status rsh_value_tag(rsh_value *v, rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
+rsh_status rsh_value_from_local(rsh_value *v, rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
     RSH_NEEDS(v);
     RSH_NEEDS(out);
     RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE, "tag: the value has a layout, %.300s",
                 rsh_layout_text(rsh_value_layout(v)));
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "tag needs a comm and a layout");
-    return rsh_grad_apply_as(&tag_op, &(tagging){comm, layout}, 1, &v, 1, &as_it_is, out);
+    return rsh_grad_apply_with(&tag_op, &(tagging){comm, layout}, 1, &v, 1, &as_it_is, out);
 }
 
 static rsh_status untag_forward(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(same(rsh_call_in(c, 0), &t));
-    return rsh_call_out(c, 0, t);
+    RSH_TRY(same(rsh_call_input(c, 0), &t));
+    return rsh_call_set_output(c, 0, t);
 }
 
 static const rsh_grad_op untag_op = {.name = "untag", .forward = untag_forward, .backward = give_same};
 
-rsh_status rsh_value_untag(rsh_value *v, rsh_value **out) {
+rsh_status rsh_value_to_local(rsh_value *v, rsh_value **out) {
     RSH_NEEDS(v);
     RSH_NEEDS(out);
-    return rsh_grad_apply_as(&untag_op, NULL, 1, &v, 1, &as_it_is, out);
+    return rsh_grad_apply_with(&untag_op, NULL, 1, &v, 1, &as_it_is, out);
 }

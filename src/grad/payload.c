@@ -28,7 +28,7 @@ void rshi_payload_drop(rshi_payload *p) {
     rshi_payload_block_give(p);
 }
 
-void rshi_payload_read(rshi_payload *p, const rsh_reading *reading, void *what) {
+void rshi_payload_read(rshi_payload *p, const rsh_value_kind *reading, void *what) {
     if (reading && reading->hold) reading->hold(what);
     if (p->reading && p->reading->drop) p->reading->drop(p->what);
     p->reading = reading;

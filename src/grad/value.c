@@ -33,19 +33,19 @@ static rsh_status make(rsh_tensor *t, rsh_sharded *s, bool requires_grad, rsh_va
     return RSH_OK;
 }
 
-rsh_status rsh_value_take(rsh_tensor *t, bool requires_grad, rsh_value **out) {
+rsh_status rsh_value_adopt_tensor(rsh_tensor *t, bool requires_grad, rsh_value **out) {
     RSH_NEEDS(t);
     RSH_NEEDS(out);
     return make(t, NULL, requires_grad, out);
 }
 
-rsh_status rsh_value_take_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out) {
+rsh_status rsh_value_adopt_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out) {
     RSH_NEEDS(s);
     RSH_NEEDS(out);
     return make(NULL, s, requires_grad, out);
 }
 
-rsh_status rsh_value_share(const rsh_tensor *t, bool requires_grad, rsh_value **out) {
+rsh_status rsh_value_share_tensor(const rsh_tensor *t, bool requires_grad, rsh_value **out) {
     RSH_NEEDS(t);
     RSH_NEEDS(out);
     rsh_tensor *view;
@@ -133,14 +133,14 @@ rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
     return RSH_OK;
 }
 
-rsh_status rsh_value_read(rsh_value *v, const rsh_reading *reading, void *what) {
+rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *reading, void *what) {
     RSH_NEEDS(v);
     RSH_REQUIRE(!reading || reading->apply, RSH_EVALUE, "a reading without a function that applies ops");
     rshi_payload_read(v->payload, reading, reading ? what : NULL);
     return RSH_OK;
 }
 
-const rsh_reading *rsh_value_reading(const rsh_value *v, void **what) {
+const rsh_value_kind *rsh_value_get_kind(const rsh_value *v, void **what) {
     if (v && v->payload->reading && what) *what = v->payload->what;
     return v ? v->payload->reading : NULL;
 }

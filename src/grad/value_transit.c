@@ -7,7 +7,7 @@ struct rsh_value_transit {
     rsh_layout *to;       /* held */
     rsh_derivative how;
     rsh_plan_opts opts;
-    const rsh_reading *reading; /* of the result; NULL: none was asked for */
+    const rsh_value_kind *reading; /* of the result; NULL: none was asked for */
     void *what;                 /* held through the reading */
 };
 
@@ -18,7 +18,7 @@ static rsh_value_transit *make(rsh_value *v) {
     return t;
 }
 
-rsh_status rsh_value_transit_of(rsh_value *v, rsh_value_transit **out) {
+rsh_status rsh_value_transit_new_done(rsh_value *v, rsh_value_transit **out) {
     RSH_NEEDS(out);
     rsh_value_transit *t = make(v);
     if (!t) return RSH_ENOMEM;
@@ -54,7 +54,7 @@ rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_deriv
     return RSH_OK;
 }
 
-rsh_status rsh_value_transit_read(rsh_value_transit *t, const rsh_reading *reading, void *what) {
+rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *reading, void *what) {
     RSH_NEEDS(t);
     if (reading && reading->hold) reading->hold(what);
     if (t->reading && t->reading->drop) t->reading->drop(t->what);
@@ -75,7 +75,7 @@ static rsh_status arrive(rsh_value_transit *t, rsh_value **out) {
     rsh_value *v = NULL;
     RSH_TRY(rsh_transit_wait(t->transit, &arrived));
     RSH_TRY(rshi_reshard_arrived(t->v, t->to, t->how, &t->opts, arrived, &v));
-    rsh_status st = t->reading ? rsh_value_read(v, t->reading, t->what) : RSH_OK;
+    rsh_status st = t->reading ? rsh_value_set_kind(v, t->reading, t->what) : RSH_OK;
     if (st) rsh_value_free(v);
     else *out = v;
     return st;

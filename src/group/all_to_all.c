@@ -115,7 +115,7 @@ static rsh_status exchange_elements(swap *s) {
     RSH_TRY(exchange(s));
     for (int r = 0; r < n; r++) {
         if (s->standins[n + r]) rshi_math_copy(s->standins[n + r], s->out[r]);
-        rsh_tensor_bump(s->out[r]);
+        rsh_tensor_bump_version(s->out[r]);
     }
     return RSH_OK;
 }

@@ -212,7 +212,7 @@ static rsh_status run(call *c) {
     RSH_TRY(rshi_run_cached(c->comm, c->name, RSH_OK, c->plan, c->from.memory, c->to.memory));
     copy_standins(c, &c->to, false);
     for (int64_t j = 0; j < c->n; j++)
-        if (holds(c, c->to.where, j)) rsh_tensor_bump(tensor_of(&c->to, j));
+        if (holds(c, c->to.where, j)) rsh_tensor_bump_version(tensor_of(&c->to, j));
     return RSH_OK;
 }
 

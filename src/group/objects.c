@@ -12,7 +12,7 @@ rsh_status rsh_group_barrier(rsh_group *g) {
     return c ? rsh_comm_barrier(c) : RSH_OK;
 }
 
-rsh_status rsh_group_agree(rsh_group *g, rsh_status mine) {
+rsh_status rsh_comm_agree(rsh_group_comm(rsh_group *g), rsh_status mine) {
     rsh_comm *c;
     RSH_TRY(rshi_group_comm(g, &c));
     if ((unsigned)mine > RSH_EBUSY) mine = rshi_fail(RSH_EVALUE, "%d is not a status", (int)mine);

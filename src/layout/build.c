@@ -191,12 +191,12 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_text_pla
     }
     *taken |= mine;
     to->naxes = from->naxes;
-    CHECK((unsigned)from->rule <= RSH_RULE_SIZES, here, "%d is not a rule", (int)from->rule);
+    CHECK((unsigned)from->rule <= RSH_CUT_SIZES, here, "%d is not a rule", (int)from->rule);
     to->rule = from->rule;
-    if (to->rule == RSH_RULE_SIZES) return build_sizes(b, from, here, size, to);
-    if (to->rule == RSH_RULE_CHUNK || to->rule == RSH_RULE_BALANCED) return RSH_OK;
+    if (to->rule == RSH_CUT_SIZES) return build_sizes(b, from, here, size, to);
+    if (to->rule == RSH_CUT_CHUNK || to->rule == RSH_CUT_BALANCED) return RSH_OK;
     CHECK(from->number >= 1, here, "the number after \"%s\" is %" PRId64 "; at least 1 is needed",
-          to->rule == RSH_RULE_CYCLIC ? ":" : "%", from->number);
+          to->rule == RSH_CUT_CYCLIC ? ":" : "%", from->number);
     to->number = from->number;
     return RSH_OK;
 }
@@ -231,7 +231,7 @@ static rsh_status build_segment(builder *b, int d, int s) {
 
     CHECK(from->size >= 0, size_at, "its size is %" PRId64, from->size);
     CHECK(!group->naxes || !from->cut.naxes, cut_at, "cut on a segment and again after the parenthesis");
-    CHECK(!cut->naxes || cut->rule != RSH_RULE_SIZES, cut_at, "explicit sizes do not go with segments");
+    CHECK(!cut->naxes || cut->rule != RSH_CUT_SIZES, cut_at, "explicit sizes do not go with segments");
     to->start = dim->size;
     to->size = from->size;
     CHECK(rshi_add(dim->size, to->size, &dim->size), size_at, "the segments add up to more than 64 bits");
@@ -291,9 +291,9 @@ static rsh_status build_flat(builder *b) {
     const rsh_cut *cut = &b->desc->flat;
     rshi_text_place here = one(b->origin->flat, "flat");
     if (cut->naxes) {
-        CHECK(cut->rule != RSH_RULE_CYCLIC, here, "\":\" does not go with a flat cut");
+        CHECK(cut->rule != RSH_CUT_CYCLIC, here, "\":\" does not go with a flat cut");
         CHECK(!b->desc->has_order, one(b->origin->order, "flat"), "order does not go with a flat cut");
-        CHECK(cut->rule != RSH_RULE_SIZES || !b->used, here, "explicit sizes of a flat cut need dims that are not cut");
+        CHECK(cut->rule != RSH_CUT_SIZES || !b->used, here, "explicit sizes of a flat cut need dims that are not cut");
     }
     return build_whole_cut(b, cut, here, b->l->count, &b->l->flat, &b->l->desc.flat, &b->used);
 }

@@ -34,11 +34,11 @@ static int64_t chunk_length(int64_t n, int64_t p, int64_t u) {
 /* One level of a nested cut: [*lo, *lo + *n) becomes part c of p. */
 static void narrow(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
     int64_t from, to;
-    if (cut->rule == RSH_RULE_BALANCED) {
+    if (cut->rule == RSH_CUT_BALANCED) {
         from = c * (*n / p) + rshi_min(c, *n % p);
         to = from + *n / p + (c < *n % p);
     } else {
-        int64_t s = chunk_length(*n, p, cut->rule == RSH_RULE_UNIT ? cut->number : 1);
+        int64_t s = chunk_length(*n, p, cut->rule == RSH_CUT_UNIT ? cut->number : 1);
         from = product_up_to(s, c, *n);
         to = product_up_to(s, c + 1, *n);
     }
@@ -48,7 +48,7 @@ static void narrow(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *
 
 /* Which part of p holds index i of n at one level? */
 static int64_t part_holding(const rshi_resolved_cut *cut, int64_t p, int64_t n, int64_t i) {
-    if (cut->rule != RSH_RULE_BALANCED) return i / chunk_length(n, p, cut->rule == RSH_RULE_UNIT ? cut->number : 1);
+    if (cut->rule != RSH_CUT_BALANCED) return i / chunk_length(n, p, cut->rule == RSH_CUT_UNIT ? cut->number : 1);
     int64_t big = n / p + 1, nbig = n % p;
     return i < nbig * big ? i / big : nbig + (i - nbig * big) / (n / p);
 }
@@ -65,8 +65,8 @@ static rshi_stripe cyclic_stripe(const rshi_resolved_cut *c, int64_t start, int6
 
 rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start, int64_t size, int64_t k) {
     if (!c->naxes) return rshi_stripe_range(start, start + size);
-    if (c->rule == RSH_RULE_CYCLIC) return cyclic_stripe(c, start, size, k);
-    if (c->rule == RSH_RULE_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
+    if (c->rule == RSH_CUT_CYCLIC) return cyclic_stripe(c, start, size, k);
+    if (c->rule == RSH_CUT_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
     int64_t lo = start, n = size, inner = c->parts;
     if (c->naxes == 1) narrow(c, inner, k, &lo, &n); /* quick: asked for every neighbour of a rank */
     for (int i = 0; i < c->naxes && c->naxes > 1; i++) {
@@ -95,17 +95,17 @@ static void enter(rshi_cut_walk *w, int64_t outer) {
         narrow(w->c, p, outer / inner % p, &w->lo, &w->n);
     }
     w->each = w->n / w->parts, w->longer = w->n % w->parts;
-    if (w->c->rule == RSH_RULE_BALANCED) return;
-    w->each = rshi_min(w->n, chunk_length(w->n, w->parts, w->c->rule == RSH_RULE_UNIT ? w->c->number : 1));
+    if (w->c->rule == RSH_CUT_BALANCED) return;
+    w->each = rshi_min(w->n, chunk_length(w->n, w->parts, w->c->rule == RSH_CUT_UNIT ? w->c->number : 1));
 }
 
 rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k) {
     const rshi_resolved_cut *c = w->c;
-    if (!c->naxes || c->rule == RSH_RULE_CYCLIC || c->rule == RSH_RULE_SIZES)
+    if (!c->naxes || c->rule == RSH_CUT_CYCLIC || c->rule == RSH_CUT_SIZES)
         return rshi_cut_stripe(w->l, c, w->start, w->size, k);
     int64_t outer = c->naxes == 1 ? 0 : k / w->parts, i = k - outer * w->parts;
     if (outer != w->outer) enter(w, outer);
-    if (c->rule == RSH_RULE_BALANCED) {
+    if (c->rule == RSH_CUT_BALANCED) {
         int64_t lo = w->lo + i * w->each + rshi_min(i, w->longer);
         return rshi_stripe_range(lo, lo + w->each + (i < w->longer));
     }
@@ -128,8 +128,8 @@ static int64_t locate_in_sizes(const rshi_resolved_cut *c, int64_t i) {
 
 int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i) {
     if (!c->naxes) return 0;
-    if (c->rule == RSH_RULE_CYCLIC) return i / c->number % c->parts;
-    if (c->rule == RSH_RULE_SIZES) return locate_in_sizes(c, i);
+    if (c->rule == RSH_CUT_CYCLIC) return i / c->number % c->parts;
+    if (c->rule == RSH_CUT_SIZES) return locate_in_sizes(c, i);
     int64_t k = 0, n = size;
     for (int a = 0; a < c->naxes; a++) {
         int64_t p = l->desc.axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
@@ -148,20 +148,20 @@ static int64_t full_parts(const rsh_layout *l, const rshi_resolved_cut *c, int l
     if (!n) return 0;
     if (level == c->naxes) return 1;
     int64_t p = l->desc.axis[c->axes[level]].size;
-    if (c->rule == RSH_RULE_BALANCED)
+    if (c->rule == RSH_CUT_BALANCED)
         return n % p * full_parts(l, c, level + 1, n / p + 1) + (p - n % p) * full_parts(l, c, level + 1, n / p);
-    int64_t s = chunk_length(n, p, c->rule == RSH_RULE_UNIT ? c->number : 1);
+    int64_t s = chunk_length(n, p, c->rule == RSH_CUT_UNIT ? c->number : 1);
     return n / s * full_parts(l, c, level + 1, s) + full_parts(l, c, level + 1, n % s);
 }
 
 /* Of the first `at` parts of one level. */
 static int64_t full_before(const rsh_layout *l, const rshi_resolved_cut *c, int level, int64_t n, int64_t at) {
     int64_t p = l->desc.axis[c->axes[level]].size;
-    if (c->rule == RSH_RULE_BALANCED) {
+    if (c->rule == RSH_CUT_BALANCED) {
         int64_t big = rshi_min(at, n % p);
         return big * full_parts(l, c, level + 1, n / p + 1) + (at - big) * full_parts(l, c, level + 1, n / p);
     }
-    return at * full_parts(l, c, level + 1, chunk_length(n, p, c->rule == RSH_RULE_UNIT ? c->number : 1));
+    return at * full_parts(l, c, level + 1, chunk_length(n, p, c->rule == RSH_CUT_UNIT ? c->number : 1));
 }
 
 int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i) {

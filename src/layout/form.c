@@ -144,7 +144,7 @@ static int suitable_shape(const rsh_layout_desc *desc, int64_t *shape) {
     shape[0] = sum_of_sizes(&desc->flat);
     if (desc->ndim == RSH_HOLE) return 1;
     for (int d = 0; d < desc->ndim; d++) shape[d] = suitable_size(desc, d);
-    if (desc->flat.naxes && desc->flat.rule == RSH_RULE_SIZES) suit_flat_sizes(desc, shape);
+    if (desc->flat.naxes && desc->flat.rule == RSH_CUT_SIZES) suit_flat_sizes(desc, shape);
     return desc->ndim;
 }
 

@@ -9,9 +9,9 @@
 typedef struct rshi_resolved_cut {
     int naxes; /* 0: not cut */
     int axes[RSH_MAX_AXES];
-    rsh_rule rule;
+    rsh_cut_rule rule;
     int64_t number;
-    int64_t *starts; /* owned; RSH_RULE_SIZES: parts + 1 prefix sums */
+    int64_t *starts; /* owned; RSH_CUT_SIZES: parts + 1 prefix sums */
     int64_t parts;   /* product of the sizes of its axes; 1 if not cut */
 } rshi_resolved_cut;
 

@@ -129,15 +129,15 @@ static rsh_status parse_axis_list(parser *p, int *n, int *axes) {
 
 static rsh_status parse_rule(parser *p, rsh_cut *cut) {
     if (accept(p, '~')) {
-        cut->rule = RSH_RULE_BALANCED;
+        cut->rule = RSH_CUT_BALANCED;
     } else if (accept(p, ':')) {
-        cut->rule = RSH_RULE_CYCLIC;
+        cut->rule = RSH_CUT_CYCLIC;
         return parse_number(p, "a block size", &cut->number);
     } else if (accept(p, '%')) {
-        cut->rule = RSH_RULE_UNIT;
+        cut->rule = RSH_CUT_UNIT;
         return parse_number(p, "a unit", &cut->number);
     } else if (accept(p, '{')) {
-        cut->rule = RSH_RULE_SIZES;
+        cut->rule = RSH_CUT_SIZES;
         RSH_TRY(parse_numbers(p, "a size", &cut->sizes, &cut->nsizes));
         return expect(p, '}', "\",\" or \"}\"");
     }

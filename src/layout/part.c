@@ -89,7 +89,7 @@ static int walk_ranges(const place *p, int d, rsh_range_fn fn, void *ctx) {
     return lo < hi && fn(ctx, lo, hi);
 }
 
-rsh_status rsh_layout_index_set(const rsh_layout *l, int64_t rank, int64_t part, int dim, rsh_range_fn fn, void *ctx) {
+rsh_status rsh_layout_each_range(const rsh_layout *l, int64_t rank, int64_t part, int dim, rsh_range_fn fn, void *ctx) {
     RSH_NEEDS(l);
     RSH_NEEDS(fn);
     place p;
@@ -206,7 +206,7 @@ static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
     return st;
 }
 
-rsh_status rsh_layout_boxes(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn, void *ctx) {
+rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn, void *ctx) {
     RSH_NEEDS(l);
     RSH_NEEDS(fn);
     place p;

@@ -37,7 +37,7 @@ int64_t rshi_layout_holders(const rsh_layout *l) {
 static int64_t most_of_cut(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size) {
     rshi_stripe first = rshi_cut_stripe(l, c, 0, size, 0);
     int64_t most = rshi_stripe_size(&first);
-    for (int64_t k = 0; k < c->parts && c->naxes && c->rule == RSH_RULE_SIZES; k++)
+    for (int64_t k = 0; k < c->parts && c->naxes && c->rule == RSH_CUT_SIZES; k++)
         most = rshi_max(most, c->starts[k + 1] - c->starts[k]);
     return most;
 }
@@ -54,7 +54,7 @@ static int64_t most_of_dim(const rsh_layout *l, int dim) {
 int64_t rshi_layout_most_along(const rsh_layout *l, int dim) {
     if (!l->count) return 0;
     if (l->desc.is_boxes) return l->shape[dim];
-    if (!l->flat.naxes || dim || l->flat.rule == RSH_RULE_UNIT) return most_of_dim(l, dim);
+    if (!l->flat.naxes || dim || l->flat.rule == RSH_CUT_UNIT) return most_of_dim(l, dim);
     int64_t inner = 1, outer = most_of_dim(l, 0);
     for (int d = 1; d < l->desc.ndim; d++) inner *= most_of_dim(l, d);
     return rshi_min(outer, most_of_cut(l, &l->flat, outer * inner) / inner + 2);

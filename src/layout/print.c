@@ -14,10 +14,10 @@ static void write_cut(const rsh_layout *l, const rsh_cut *c, rshi_text *t) {
     rshi_text_add(t, c->naxes > 1 ? "/(" : "/");
     for (int i = 0; i < c->naxes; i++) rshi_text_add(t, "%s%s", i ? "," : "", l->desc.axis[c->axes[i]].name);
     if (c->naxes > 1) rshi_text_add(t, ")");
-    if (c->rule == RSH_RULE_BALANCED) rshi_text_add(t, "~");
-    if (c->rule == RSH_RULE_CYCLIC) rshi_text_add(t, ":%" PRId64, c->number);
-    if (c->rule == RSH_RULE_UNIT) rshi_text_add(t, "%%%" PRId64, c->number);
-    if (c->rule != RSH_RULE_SIZES) return;
+    if (c->rule == RSH_CUT_BALANCED) rshi_text_add(t, "~");
+    if (c->rule == RSH_CUT_CYCLIC) rshi_text_add(t, ":%" PRId64, c->number);
+    if (c->rule == RSH_CUT_UNIT) rshi_text_add(t, "%%%" PRId64, c->number);
+    if (c->rule != RSH_CUT_SIZES) return;
     rshi_text_add(t, "{");
     for (int64_t i = 0; i < c->nsizes; i++) add_number(t, i, ",", c->sizes[i]);
     rshi_text_add(t, "}");

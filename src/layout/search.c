@@ -29,7 +29,7 @@ static bool clipped_block(const rshi_stripe *q, int64_t j, int64_t lo, int64_t h
 }
 
 static bool holds_something(rshi_cut_walk *w, int64_t k) {
-    if (w->c->rule == RSH_RULE_SIZES) return w->c->starts[k] < w->c->starts[k + 1];
+    if (w->c->rule == RSH_CUT_SIZES) return w->c->starts[k] < w->c->starts[k + 1];
     return rshi_cut_walk_at(w, k).count;
 }
 
@@ -37,7 +37,7 @@ static bool holds_something(rshi_cut_walk *w, int64_t k) {
 static rsh_status meet_in_order(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
                                 numbers *out) {
     int64_t from, to, next = 0, hi = g->start + g->size;
-    bool may_be_empty = g->cut.naxes > 1 || g->cut.rule == RSH_RULE_SIZES; /* between two that are not */
+    bool may_be_empty = g->cut.naxes > 1 || g->cut.rule == RSH_CUT_SIZES; /* between two that are not */
     int64_t j = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
     rshi_cut_walk walk;
     rshi_cut_walk_start(l, &g->cut, g->start, g->size, &walk);
@@ -116,7 +116,7 @@ static rsh_status meet_segment(const rsh_layout *l, const rshi_resolved_segment 
     rshi_stripe all = rshi_stripe_range(g->start, g->start + g->size);
     if (!rshi_stripe_common(&all, q, g->start, g->start + g->size)) return RSH_OK;
     if (!g->cut.naxes) return push(out, 0);
-    return g->cut.rule == RSH_RULE_CYCLIC ? meet_cyclic(g, q, out) : meet_in_order(l, g, q, out);
+    return g->cut.rule == RSH_CUT_CYCLIC ? meet_cyclic(g, q, out) : meet_in_order(l, g, q, out);
 }
 
 rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t **out, int64_t *n) {
@@ -133,7 +133,7 @@ rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe
 
 rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query, int64_t *n) {
     const rshi_resolved_segment *g = &l->dim[dim].segment[0];
-    if (query->count == 1 && g->cut.rule != RSH_RULE_CYCLIC && g->cut.rule != RSH_RULE_SIZES) {
+    if (query->count == 1 && g->cut.rule != RSH_CUT_CYCLIC && g->cut.rule != RSH_CUT_SIZES) {
         int64_t last = rshi_cut_full_before(l, &g->cut, g->size, rshi_stripe_end(query) - 1);
         *n = last - rshi_cut_full_before(l, &g->cut, g->size, query->lo) + 1;
         return RSH_OK;
@@ -289,15 +289,15 @@ typedef struct flattened {
 } flattened;
 
 static int64_t least_part(const rsh_layout *l, int64_t total) {
-    if (l->flat.naxes > 1 || l->flat.rule == RSH_RULE_SIZES) return 0;
-    if (l->flat.rule == RSH_RULE_BALANCED) return total / l->flat.parts;
+    if (l->flat.naxes > 1 || l->flat.rule == RSH_CUT_SIZES) return 0;
+    if (l->flat.rule == RSH_CUT_BALANCED) return total / l->flat.parts;
     rshi_stripe first = rshi_cut_stripe(l, &l->flat, 0, total, 0); /* all but the last with elements are as long */
     return rshi_stripe_size(&first);
 }
 
 static rsh_status hand_out_full(search *s, const flattened *f, int64_t first, int64_t last) {
     const rsh_layout *l = s->l;
-    if (l->flat.rule != RSH_RULE_SIZES)
+    if (l->flat.rule != RSH_CUT_SIZES)
         return s->range_fn(s->ctx, f->number + rshi_cut_full_before(l, &l->flat, f->part.total, first),
                            f->number + rshi_cut_full_before(l, &l->flat, f->part.total, last));
     int64_t end = rshi_cut_locate(l, &l->flat, f->part.total, last);

@@ -46,7 +46,7 @@ rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *from, con
         RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(to), rsh_tensor_ndim(to), rsh_tensor_shape(to), &apart));
     rsh_status st = combine(op, n, from, apart ? apart : to);
     if (!st && apart) rshi_math_copy(apart, to);
-    if (!st && !apart) rsh_tensor_bump(to);
+    if (!st && !apart) rsh_tensor_bump_version(to);
     rsh_tensor_free(apart);
     return st;
 }

@@ -113,7 +113,7 @@ rsh_status rshi_math_draw(const rsh_tensor *t, bool normal, const rsh_random *fr
         draw_row(&w, rsh_tensor_data(t), 0, 1, from->first, 1);
     else if (rsh_tensor_count(t))
         draw_all(&w, t, from->first, from->pitch ? from->pitch : pitch);
-    rsh_tensor_bump(t);
+    rsh_tensor_bump_version(t);
     return RSH_OK;
 }
 

@@ -9,7 +9,7 @@ void rshi_math_copy(const rsh_tensor *from, const rsh_tensor *to) {
     const char *src = rsh_tensor_data(from);
     rshi_byte_strides(from, ss);
     rshi_run_move(&m, to, &src);
-    rsh_tensor_bump(to);
+    rsh_tensor_bump_version(to);
 }
 
 rsh_status rsh_math_convert(const rsh_tensor *from, rsh_dtype dtype, rsh_tensor **out) {
@@ -39,7 +39,7 @@ rsh_status rsh_math_fill(const rsh_tensor *t, const void *value) {
     rshi_move m = {.from = rsh_tensor_dtype(t)};
     memcpy(m.value, value, rshi_item(t));
     rshi_run_move(&m, t, NULL);
-    rsh_tensor_bump(t);
+    rsh_tensor_bump_version(t);
     return RSH_OK;
 }
 

@@ -143,13 +143,13 @@ static bool has_dim(const rsh_mesh *m, int dim) { return m && dim >= 0 && dim < 
 int64_t rsh_mesh_dim_size(const rsh_mesh *m, int dim) { return has_dim(m, dim) ? m->shape[dim] : -1; }
 const int64_t *rsh_mesh_shape(const rsh_mesh *m) { return m ? m->shape : NULL; }
 const int64_t *rsh_mesh_ranks(const rsh_mesh *m) { return m ? m->ranks : NULL; }
-const char *rsh_mesh_name(const rsh_mesh *m, int dim) { return has_dim(m, dim) ? m->names[dim] : NULL; }
+const char *rsh_mesh_dim_name(const rsh_mesh *m, int dim) { return has_dim(m, dim) ? m->names[dim] : NULL; }
 const int64_t *rsh_mesh_coordinate(const rsh_mesh *m) { return m && m->position >= 0 ? m->coordinate : NULL; }
 rsh_comm *rsh_mesh_comm(const rsh_mesh *m) { return m && m->position >= 0 ? m->comm : NULL; }
 rsh_comm *rsh_mesh_dim_comm(const rsh_mesh *m, int dim) { return has_dim(m, dim) ? m->line[dim] : NULL; }
 rsh_comm *rsh_mesh_parent(const rsh_mesh *m) { return m ? m->parent : NULL; }
 
-rsh_status rsh_mesh_find(const rsh_mesh *m, const char *name, int *dim) {
+rsh_status rsh_mesh_find_dim(const rsh_mesh *m, const char *name, int *dim) {
     RSH_NEEDS(m);
     RSH_NEEDS(name);
     RSH_NEEDS(dim);

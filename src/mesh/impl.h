@@ -49,13 +49,13 @@ rsh_status rshi_mesh_handle(rsh_comm *parent, int ndim, const int64_t *shape, co
 void rshi_mesh_destroy(rsh_mesh *m);
 
 /* The layout of an earlier question, borrowed; NULL: it was not asked lately. */
-rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n,
+rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
                               const rsh_place *places, rsh_dtype dtype, int ndim,
                               const int64_t *shape);
-void rshi_known_add(const rsh_mesh *m, rsh_mesh_numbers numbers, int n, const rsh_place *places,
+void rshi_known_add(const rsh_mesh *m, rsh_mesh_numbering numbers, int n, const rsh_place *places,
                     rsh_dtype dtype, int ndim, const int64_t *shape, rsh_layout *layout);
 /* The entry of that very layout; NULL: none. */
-rshi_known *rshi_known_of(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout);
+rshi_known *rshi_known_of(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *layout);
 void rshi_known_free(rsh_mesh *m);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Negative dims are kept as they were asked for. */
-static void fill_question(rsh_mesh_numbers numbers, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
+static void fill_question(rsh_mesh_numbering numbers, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
                           const int64_t *shape, rshi_asked_layout *q) {
     memset(q, 0, sizeof *q);
     q->numbers = numbers;
@@ -14,7 +14,7 @@ static void fill_question(rsh_mesh_numbers numbers, int n, const rsh_place *plac
     memcpy(q->shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n, const rsh_place *places,
+rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n, const rsh_place *places,
                               rsh_dtype dtype, int ndim, const int64_t *shape) {
     rshi_asked_layout q;
     if (!m->known || ndim < 0 || ndim > RSH_MAX_NDIM || (ndim && !shape)) return NULL;
@@ -24,7 +24,7 @@ rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n
     return NULL;
 }
 
-void rshi_known_add(const rsh_mesh *mesh, rsh_mesh_numbers numbers, int n, const rsh_place *places, rsh_dtype dtype,
+void rshi_known_add(const rsh_mesh *mesh, rsh_mesh_numbering numbers, int n, const rsh_place *places, rsh_dtype dtype,
                     int ndim, const int64_t *shape, rsh_layout *layout) {
     rsh_mesh *m = (rsh_mesh *)mesh; /* what it remembers is not part of what is immutable; one thread uses it */
     if (!m->known) m->known = rshi_calloc(RSHI_KNOWN, sizeof *m->known);
@@ -35,7 +35,7 @@ void rshi_known_add(const rsh_mesh *mesh, rsh_mesh_numbers numbers, int n, const
     fill_question(numbers, n, places, dtype, ndim, shape, &k->question);
 }
 
-rshi_known *rshi_known_of(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout) {
+rshi_known *rshi_known_of(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *layout) {
     for (int i = 0; m->known && i < RSHI_KNOWN; i++) {
         rshi_known *k = &m->known[i];
         if (k->layout == layout && k->question.numbers == (int64_t)numbers) return k;

@@ -91,10 +91,10 @@ rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, const 
     return finish(parent, st, m, out);
 }
 
-rsh_status rsh_mesh_init(rsh_comm *parent, int ndim, const int64_t *shape, const char *const *names, rsh_mesh **out) {
+rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, NULL, const char *const *names, rsh_mesh **out) {
     RSH_NEEDS(parent);
     rsh_mesh *m = NULL;
-    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_init: out is NULL");
+    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_new: out is NULL");
     if (!st) st = rshi_mesh_handle(parent, ndim, shape, NULL, names, &m);
     return finish(parent, st, m, out);
 }
@@ -116,7 +116,7 @@ static rsh_status find_names(const rsh_mesh *m, int n, const char *const *names,
     RSH_REQUIRE(n >= 1 && names, RSH_EVALUE, "a slice by %d names, listed at %p", n, (const void *)names);
     for (int i = 0; i < n; i++) {
         RSH_REQUIRE(i < m->ndim, RSH_EKEY, "a slice by %d names of a mesh of %d dims", n, m->ndim);
-        RSH_TRY(rsh_mesh_find(m, names[i], &dims[i]));
+        RSH_TRY(rsh_mesh_find_dim(m, names[i], &dims[i]));
         RSH_REQUIRE(!i || dims[i] > dims[i - 1], RSH_EKEY,
                     "a slice by \"%s\" and then \"%s\"; the mesh has them the other way round", names[i - 1], names[i]);
     }

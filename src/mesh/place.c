@@ -44,7 +44,7 @@ static rsh_status describe_tensor(rsh_dtype dtype, int ndim, const int64_t *shap
     return RSH_OK;
 }
 
-rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbers numbers, int n, const rsh_place *places,
+rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n, const rsh_place *places,
                            rsh_dtype dtype, int ndim, const int64_t *shape, rsh_layout **out) {
     RSH_NEEDS(m);
     RSH_NEEDS(places);
@@ -78,19 +78,19 @@ static rsh_status same_axes(const rsh_mesh *m, const rsh_layout_desc *desc) {
 }
 
 static void read_cut(const rsh_cut *cut, int dim, rsh_place *places) {
-    for (int i = 0; i < cut->naxes; i++) places[cut->axes[i]] = rsh_shard_on(dim);
+    for (int i = 0; i < cut->naxes; i++) places[cut->axes[i]] = rsh_place_shard(dim);
 }
 
 void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places) {
     const rsh_layout_desc *desc = rsh_layout_describe(l);
-    for (int i = 0; i < desc->naxes; i++) places[i] = rsh_replicate();
+    for (int i = 0; i < desc->naxes; i++) places[i] = rsh_place_replicate();
     for (int d = 0; d < desc->ndim; d++) read_cut(&desc->dim[d].cut, d, places);
-    for (int i = 0; i < desc->npartial; i++) places[desc->partial[i]] = rsh_partial_of(desc->op);
+    for (int i = 0; i < desc->npartial; i++) places[desc->partial[i]] = rsh_place_partial(desc->op);
 }
 
 /* What the places say, made into a layout again, must put the same elements on the same ranks: whatever else the layout
  * says (another rule, segments, an order, other ranks) then makes no difference. */
-static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *l,
+static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *l,
                                const rsh_place *places) {
     rsh_layout *again = NULL;
     RSH_TRY(rsh_mesh_layout(m, numbers, m->ndim, places, rsh_layout_dtype(l), rsh_layout_ndim(l), rsh_layout_shape(l),
@@ -103,14 +103,14 @@ static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbers numbers, cons
     return st;
 }
 
-static rsh_status find_places(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout,
+static rsh_status find_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *layout,
                               rsh_place *found) {
     RSH_TRY(same_axes(m, rsh_layout_describe(layout)));
     rshi_mesh_read_places(layout, found);
     return check_places(m, numbers, layout, found);
 }
 
-rsh_status rsh_mesh_places(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_layout *layout, rsh_place *places) {
+rsh_status rsh_mesh_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *layout, rsh_place *places) {
     RSH_NEEDS(m);
     RSH_NEEDS(layout);
     RSH_NEEDS(places);

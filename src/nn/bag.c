@@ -123,15 +123,15 @@ static rsh_status fill_bags(bagging *a, const table *t, rsh_tensor *y) {
 static rsh_status forward(rsh_grad_call *c) {
     bagging *a = rsh_call_attrs(c);
     rsh_tensor *dense = NULL, *y = NULL;
-    const rsh_tensor *weights = rsh_call_in(c, 1);
-    NN_TRY(rshn_dense(rsh_call_in(c, 0), &dense));
+    const rsh_tensor *weights = rsh_call_input(c, 1);
+    NN_TRY(rshn_dense(rsh_call_input(c, 0), &dense));
     table t = table_of(dense, weights);
     rsh_status st = rsh_tensor_zeros(t.dtype, 2, (const int64_t[]){a->bags.nbags, t.columns}, &y);
     if (!st) st = fill_bags(a, &t, y);
-    if (!st) st = rsh_call_out(c, 0, y);
+    if (!st) st = rsh_call_set_output(c, 0, y);
     else rsh_tensor_free(y);
-    if (!st) st = rsh_call_save_in(c, 0);
-    if (!st) st = rsh_call_save_in(c, 1);
+    if (!st) st = rsh_call_save_input(c, 0);
+    if (!st) st = rsh_call_save_input(c, 1);
     rsh_tensor_free(dense);
     return st;
 }
@@ -173,29 +173,29 @@ static rsh_status give_table(rsh_grad_call *c, const bagging *a, const table *t,
     NN_TRY(rsh_tensor_zeros(t->dtype, 2, (const int64_t[]){t->rows, t->columns}, &into));
     table sum = table_of(into, NULL);
     table_gradient(a, t, rsh_tensor_data(g), &sum);
-    return rsh_call_give(c, 0, into);
+    return rsh_call_set_input_grad(c, 0, into);
 }
 
 static rsh_status give_weights(rsh_grad_call *c, const bagging *a, const table *t, const rsh_tensor *g) {
     rsh_tensor *into = NULL;
     NN_TRY(rsh_tensor_empty(t->dtype, 1, &a->bags.n, &into));
     weights_gradient(a, t, rsh_tensor_data(g), rsh_tensor_data(into));
-    return rsh_call_give(c, 1, into);
+    return rsh_call_set_input_grad(c, 1, into);
 }
 
 static rsh_status backward(rsh_grad_call *c) {
     const bagging *a = rsh_call_attrs(c);
     const rsh_tensor *whole = NULL, *weights = NULL;
     rsh_tensor *dense = NULL, *g = NULL;
-    if (!rsh_call_grad(c, 0)) return RSH_OK;
+    if (!rsh_call_output_grad(c, 0)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &whole));
     NN_TRY(rsh_call_saved(c, 1, &weights));
     rsh_status st = rshn_dense(whole, &dense);
-    if (!st) st = rshn_dense(rsh_call_grad(c, 0), &g);
+    if (!st) st = rshn_dense(rsh_call_output_grad(c, 0), &g);
     table t = {0};
     if (!st) t = table_of(dense, weights);
-    if (!st && rsh_call_needs(c, 0)) st = give_table(c, a, &t, g);
-    if (!st && rsh_call_needs(c, 1)) st = give_weights(c, a, &t, g);
+    if (!st && rsh_call_needs_input_grad(c, 0)) st = give_table(c, a, &t, g);
+    if (!st && rsh_call_needs_input_grad(c, 1)) st = give_weights(c, a, &t, g);
     rsh_tensor_free(dense);
     rsh_tensor_free(g);
     return st;

@@ -136,7 +136,7 @@ static void shorten_rows(const rsh_tensor *t, int64_t n, const int64_t *rows, co
         double norm = isinf(p) ? power[i] : pow(power[i], 1 / p);
         if (norm > max_norm) scale_row(t, rows[i], max_norm / (norm + 1e-7));
     }
-    if (n) rsh_tensor_bump(t);
+    if (n) rsh_tensor_bump_version(t);
 }
 
 rsh_status rshn_shorten(const rshn_bags *b, const rsh_value *table, int64_t first, double max_norm, double p,

@@ -142,7 +142,7 @@ static rsh_status scale_part(const rsh_tensor *t, double by) {
         else d[i] *= by;
     }
     rsh_status st = RSH_OK;
-    if (rsh_tensor_dense(t)) rsh_tensor_bump(t);
+    if (rsh_tensor_dense(t)) rsh_tensor_bump_version(t);
     else st = rsh_math_copy(dense, t);
     rsh_tensor_free(dense);
     return st;
@@ -160,12 +160,12 @@ rsh_status rsh_clip_grad_norm(rsh_module *m, double max_norm, double *norm) {
     norming w = {0};
     double got = 0;
     if (!(max_norm >= 0)) w.st = rshn_fail(RSH_EVALUE, "the largest norm is %.17g", max_norm);
-    rsh_status st = rsh_module_parameters(m, false, visit, &w);
+    rsh_status st = rsh_module_each_parameter(m, false, visit, &w);
     if (!st) st = total(&w, &got);
     rshn_free(w.at);
     if (st) return st;
     double by = max_norm / (got + 1e-6);
-    if (by < 1) st = rsh_module_parameters(m, false, scale, &by);
+    if (by < 1) st = rsh_module_each_parameter(m, false, scale, &by);
     if (!st && norm) *norm = got;
     return st;
 }

@@ -27,7 +27,7 @@ rsh_status rshn_line_of(rsh_comm *comm, const rsh_layout *layout, unsigned dims,
 }
 
 rsh_status rshn_line_of_input(const rsh_grad_call *c, int i, unsigned dims, rshn_line *out) {
-    const rsh_value *v = rsh_call_in_value(c, i);
+    const rsh_value *v = rsh_call_input_value(c, i);
     return rshn_line_of(rsh_value_comm(v), rsh_value_layout(v), dims, out);
 }
 

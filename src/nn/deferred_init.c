@@ -11,7 +11,7 @@
 
 static _Thread_local bool deferring;
 
-bool rsh_layers_defer(bool on) {
+bool rsh_layers_defer_init(bool on) {
     bool was = deferring;
     deferring = on;
     return was;
@@ -37,7 +37,7 @@ rsh_status rshn_defer_parameter(rsh_module *m, const char *name, rsh_dtype dtype
     rshn_init *kept = rshn_malloc(sizeof *kept);
     rsh_status st =
         kept ? tensor_without_memory(dtype, ndim, sizes, &t) : rshn_fail(RSH_ENOMEM, "no memory for a parameter");
-    if (!st) st = rsh_value_take(t, true, &v);
+    if (!st) st = rsh_value_adopt_tensor(t, true, &v);
     if (st) rsh_tensor_free(t);
     if (!st) st = rsh_module_set_parameter(m, name, v);
     rsh_value_free(v);
@@ -45,7 +45,7 @@ rsh_status rshn_defer_parameter(rsh_module *m, const char *name, rsh_dtype dtype
         rshn_free(kept);
         return st;
     }
-    if (init.fill == RSHN_UNIFORM || init.fill == RSHN_NORMAL) init.random = rsh_random_next();
+    if (init.fill == RSHN_UNIFORM || init.fill == RSHN_NORMAL) init.random = rsh_random_next_state();
     *kept = init;
     rshn_slot_find(m, name)->init = kept;
     return RSH_OK;
@@ -85,14 +85,14 @@ rsh_status rshn_clear_row(const rsh_value *v, int64_t row) {
     row_search s = {row, 0, false};
     const rsh_layout *l = rsh_value_layout(v);
     if (l)
-        NN_TRY(rsh_layout_index_set(l, rsh_comm_rank(rsh_value_comm(v)), 0, 0, look, &s));
+        NN_TRY(rsh_layout_each_range(l, rsh_comm_rank(rsh_value_comm(v)), 0, 0, look, &s));
     else
         s = (row_search){row, row, true};
     if (!s.found) return RSH_OK;
     const rsh_tensor *t = rsh_value_part(v, 0);
     size_t bytes = (size_t)rsh_tensor_shape(t)[1] * rsh_dtype_size(rsh_tensor_dtype(t));
     memset((char *)rsh_tensor_data(t) + (size_t)s.before * bytes, 0, bytes);
-    rsh_tensor_bump(t);
+    rsh_tensor_bump_version(t);
     return RSH_OK;
 }
 
@@ -112,9 +112,9 @@ static rsh_status give_memory(rsh_module *root, rshn_slot *slot) {
 static rsh_status init_slot(rsh_module *root, rshn_slot *slot) {
     const rshn_init *init = slot->init;
     if (rshn_is_deferred(slot->value)) NN_TRY(give_memory(root, slot));
-    rsh_random_state was = rsh_random_set(init->random);
+    rsh_random_state was = rsh_random_set_state(init->random);
     rsh_status st = rshn_fill_value(slot->value, init->fill, init->bound);
-    rsh_random_set(was);
+    rsh_random_set_state(was);
     if (!st && init->zero_row >= 0) st = rshn_clear_row(slot->value, init->zero_row);
     if (st) return st;
     rshn_free(slot->init);
@@ -129,7 +129,7 @@ static rsh_status init_module(void *ctx, const char *path, rsh_module *m) {
     return RSH_OK;
 }
 
-rsh_status rsh_module_init(rsh_module *m) {
-    if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_init: m is NULL");
-    return rsh_module_modules(m, init_module, m);
+rsh_status rsh_module_materialize(rsh_module *m) {
+    if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_materialize: m is NULL");
+    return rsh_module_each_module(m, init_module, m);
 }

@@ -20,7 +20,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int has_avx2(void) {
 #if defined(RSHN_AVX2)
-    return strcmp(rsh_simd(), "generic") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return strcmp(rsh_copy_isa(), "generic") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
     return 0;
 #endif

@@ -17,7 +17,7 @@ static rsh_status place(void *ctx, const char *path, rsh_module *owner, const ch
     const distributing *d = ctx;
     rsh_place places[RSH_MAX_AXES];
     if (on_mesh(v, d->change->mesh)) return RSH_OK;
-    for (int i = 0; i < RSH_MAX_AXES; i++) places[i] = rsh_replicate();
+    for (int i = 0; i < RSH_MAX_AXES; i++) places[i] = rsh_place_replicate();
     if (d->how->partition) NN_TRY(d->how->partition(d->how->ctx, path, owner, name, v, places));
     return rshn_change_value(d->change, path, v, places);
 }
@@ -58,8 +58,8 @@ static rsh_status add_hook(const distributing *d, rsh_module *m, rshn_hook hook)
 
 static rsh_status plan(distributing *d, rsh_module *m) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_distribute_module: m is NULL");
-    NN_TRY(rsh_module_parameters(m, true, place, d));
-    NN_TRY(rsh_module_buffers(m, place, d));
+    NN_TRY(rsh_module_each_parameter(m, true, place, d));
+    NN_TRY(rsh_module_each_buffer(m, place, d));
     if (d->how->inputs) NN_TRY(add_hook(d, m, (rshn_hook){.kind = RSHN_PRE, .fn = (void (*)(void))before}));
     if (d->how->outputs) NN_TRY(add_hook(d, m, (rshn_hook){.kind = RSHN_FORWARD, .fn = (void (*)(void))after}));
     return RSH_OK;

@@ -78,7 +78,7 @@ static void call_drop(void *ctx) {
 static bool replicated(const request *r, const rsh_value *v) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place place;
-    if (!mesh) return !rsh_value_sharded(v) && !rsh_value_reading(v, NULL) && r->plain;
+    if (!mesh) return !rsh_value_sharded(v) && !rsh_value_get_kind(v, NULL) && r->plain;
     return rsh_value_sharded(v) && rsh_mesh_equal(mesh, r->mesh) && !rsh_dtensor_places(v, &place) &&
            place.kind == RSH_PLACE_REPLICATE && rsh_value_nparts(v) == 1;
 }
@@ -88,7 +88,7 @@ static bool is_cut(const request *r, const rsh_value *v) {
     if (rsh_value_is_leaf(v) && rsh_value_requires_grad(v)) return false;
     if (!replicated(r, v)) return false;
     const rsh_tensor *t = rsh_value_part(v, 0);
-    return rsh_tensor_count(t) >= r->threshold && rsh_stash_cuts(r->stash, t, r->dim);
+    return rsh_tensor_count(t) >= r->threshold && rsh_stash_would_cut(r->stash, t, r->dim);
 }
 
 static const void *key_of(const rsh_tensor *t) { return (const void *)(uintptr_t)rsh_tensor_storage_serial(t); }
@@ -227,8 +227,8 @@ static rsh_status call_new(request *r, rsh_module *m, call **out) {
     if (!c) return rshn_fail(RSH_ENOMEM, "no memory for a call of %s", m->kind->name);
     c->asked = r;
     r->refs++;
-    rsh_status st = rsh_module_parameters(m, false, note_own, c);
-    if (!st) st = rsh_module_buffers(m, note_own, c);
+    rsh_status st = rsh_module_each_parameter(m, false, note_own, c);
+    if (!st) st = rsh_module_each_buffer(m, note_own, c);
     if (st) call_drop(c);
     else *out = c;
     return st;

@@ -17,7 +17,7 @@ static void describe(rshn_chunk *c, const rsh_value *v, const rsh_tensor *t) {
     memcpy(c->shape, rsh_tensor_shape(t), bytes);
     memcpy(c->strides, rsh_tensor_strides(t), bytes);
     c->layout = rsh_layout_hold(rsh_value_layout(v));
-    c->reading = rsh_value_reading(v, &c->what);
+    c->reading = rsh_value_get_kind(v, &c->what);
     if (c->reading && c->reading->hold) c->reading->hold(c->what);
 }
 
@@ -55,7 +55,7 @@ bool rshn_chunk_is_of(const rshn_chunk *c, const rsh_tensor *t) {
 static rsh_status as_value(const rshn_chunk *c, rsh_tensor *t, rsh_value **out) {
     rsh_status st;
     if (!c->layout) {
-        st = rsh_value_take(t, false, out);
+        st = rsh_value_adopt_tensor(t, false, out);
         if (st) rsh_tensor_free(t);
         return st;
     }
@@ -63,9 +63,9 @@ static rsh_status as_value(const rshn_chunk *c, rsh_tensor *t, rsh_value **out) 
     st = rsh_sharded_from_tensors(c->comm, c->layout, 1, (const rsh_tensor *[]){t}, &s);
     rsh_tensor_free(t);
     NN_TRY(st);
-    st = rsh_value_take_sharded(s, false, out);
+    st = rsh_value_adopt_sharded(s, false, out);
     if (st) rsh_sharded_free(s);
-    return st ? st : rsh_value_read(*out, c->reading, c->what);
+    return st ? st : rsh_value_set_kind(*out, c->reading, c->what);
 }
 
 static rsh_status gather(const rshn_chunk *c, rsh_value **out) {

@@ -17,7 +17,7 @@ typedef struct rshn_chunk {
     rsh_ticket *ticket;         /* owned */
     rsh_comm *comm;             /* borrowed: of the mesh */
     rsh_layout *layout;         /* owned: of a DTensor; NULL: it was plain */
-    const rsh_reading *reading; /* of a DTensor */
+    const rsh_value_kind *reading; /* of a DTensor */
     void *what;                 /* held through the reading */
     rsh_value *full;            /* owned: gathered, while further slots will read it */
 } rshn_chunk;

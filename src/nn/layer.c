@@ -20,7 +20,7 @@ rsh_status rshn_new_parameter(rsh_module *m, const char *name, rsh_dtype dtype, 
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
     NN_TRY(rsh_tensor_zeros(dtype, ndim, sizes, &t));
-    rsh_status st = rsh_value_take(t, true, &v);
+    rsh_status st = rsh_value_adopt_tensor(t, true, &v);
     if (st) rsh_tensor_free(t);
     if (!st && fill != RSHN_ZEROS) st = rshn_fill_value(v, fill, bound);
     if (!st) st = rsh_module_set_parameter(m, name, v);

@@ -21,7 +21,7 @@ static rshn_lookup lookup_of(const rsh_module *m, rsh_value *weight, rsh_bag_mod
 }
 
 static bool is_sharded(const rsh_value *weight) {
-    return rsh_value_sharded(weight) && !rsh_value_reading(weight, NULL);
+    return rsh_value_sharded(weight) && !rsh_value_get_kind(weight, NULL);
 }
 
 bool rshn_embedding_shortens(const rsh_module *m) { return ((const embedding *)m->state)->max_norm > 0; }

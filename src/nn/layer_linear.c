@@ -7,7 +7,7 @@
 static rsh_status forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     rsh_value *weight = rshn_slot_value(m, "weight"), *bias = rshn_slot_value(m, "bias");
     if (!in[0] || !weight) return rshn_fail(RSH_EVALUE, "Linear without %s", weight ? "an input" : "a weight");
-    if (rsh_value_sharded(weight) && !rsh_value_reading(weight, NULL))
+    if (rsh_value_sharded(weight) && !rsh_value_get_kind(weight, NULL))
         return rshn_sharded_linear(in[0], weight, bias, out);
     return rsh_nn_linear(in[0], weight, bias, out);
 }

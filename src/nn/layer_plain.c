@@ -22,7 +22,7 @@ static rsh_status drop(rsh_module *m, rsh_value *const *in, rsh_value **out) {
         *out = rsh_value_hold(in[0]);
         return RSH_OK;
     }
-    rsh_random_state now = rsh_random_next();
+    rsh_random_state now = rsh_random_next_state();
     return rsh_nn_dropout(in[0], p, now.seed, now.call, out);
 }
 

@@ -95,7 +95,7 @@ static rsh_status run_pre_hooks(rsh_module *m, rsh_value **in) {
 static rsh_status check_filled(const rsh_module *m) {
     for (int64_t i = 0; i < m->nslots; i++)
         if (m->slot[i].init)
-            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of %s has no elements yet: call rsh_module_init",
+            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of %s has no elements yet: call rsh_module_materialize",
                              m->slot[i].name, m->kind->name);
     return RSH_OK;
 }

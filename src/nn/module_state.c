@@ -131,7 +131,7 @@ static rsh_status check_names(const loading *l) {
         if (!l->used[i])
             snprintf(extra + used, sizeof extra - used, "%s\"%s\"", used ? ", " : "", rsh_state_dict_name(l->d, i));
     }
-    if ((l->flags & RSH_LOAD_PARTLY) || (!*extra && !*l->missing)) return RSH_OK;
+    if ((l->flags & RSH_LOAD_NONSTRICT) || (!*extra && !*l->missing)) return RSH_OK;
     return rshn_fail(RSH_ERUNTIME, "the state dict does not fit: missing %s; unexpected %s",
                      *l->missing ? l->missing : "nothing", *extra ? extra : "nothing");
 }
@@ -157,7 +157,7 @@ static rsh_status find_comm(void *ctx, const char *path, rsh_module *owner, cons
 rsh_status rsh_module_load_state_dict(rsh_module *m, rsh_state_dict *d, unsigned flags) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: m is NULL");
     rsh_comm *comm = NULL; /* found first, so that a rank that refuses can tell the others */
-    NN_TRY(rsh_module_parameters(m, true, find_comm, &comm));
+    NN_TRY(rsh_module_each_parameter(m, true, find_comm, &comm));
     loading l = {.d = d, .flags = flags};
     rsh_status st = d ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: d is NULL");
     if (!st) st = run_load_hooks(m, &(prefix){""}, d);

@@ -48,7 +48,7 @@ typedef struct walk {
     int64_t room;
     rshn_seen seen;
     bool children_first, repeats;
-    rsh_module_visit fn;
+    rsh_module_fn fn;
     void *ctx;
 } walk;
 
@@ -97,11 +97,11 @@ static rsh_status run(rsh_module *m, walk *w) {
     return st;
 }
 
-rsh_status rsh_module_modules(rsh_module *m, rsh_module_visit fn, void *ctx) {
+rsh_status rsh_module_each_module(rsh_module *m, rsh_module_fn fn, void *ctx) {
     return run(m, &(walk){.fn = fn, .ctx = ctx});
 }
 
-rsh_status rsh_module_apply(rsh_module *m, rsh_module_visit fn, void *ctx) {
+rsh_status rsh_module_apply(rsh_module *m, rsh_module_fn fn, void *ctx) {
     return run(m, &(walk){.fn = fn, .ctx = ctx, .children_first = true});
 }
 
@@ -111,7 +111,7 @@ typedef struct value_walk {
     rshn_slot_kind kind;
     bool tied;
     rshn_seen seen;
-    rsh_value_visit fn;
+    rsh_value_fn fn;
     void *ctx;
 } value_walk;
 
@@ -142,11 +142,11 @@ static rsh_status walk_values(rsh_module *m, value_walk *w) {
     return st;
 }
 
-rsh_status rsh_module_parameters(rsh_module *m, bool tied, rsh_value_visit fn, void *ctx) {
+rsh_status rsh_module_each_parameter(rsh_module *m, bool tied, rsh_value_fn fn, void *ctx) {
     return walk_values(m, &(value_walk){.kind = RSHN_PARAMETER, .tied = tied, .fn = fn, .ctx = ctx});
 }
 
-rsh_status rsh_module_buffers(rsh_module *m, rsh_value_visit fn, void *ctx) {
+rsh_status rsh_module_each_buffer(rsh_module *m, rsh_value_fn fn, void *ctx) {
     return walk_values(m, &(value_walk){.kind = RSHN_BUFFER, .fn = fn, .ctx = ctx});
 }
 
@@ -171,8 +171,8 @@ static rsh_status require(void *ctx, const char *path, rsh_module *owner, const 
 }
 
 rsh_status rsh_module_require_grad(rsh_module *m, bool requires_grad) {
-    if (requires_grad) NN_TRY(rsh_module_parameters(m, false, can_require, NULL));
-    return rsh_module_parameters(m, false, require, &requires_grad);
+    if (requires_grad) NN_TRY(rsh_module_each_parameter(m, false, can_require, NULL));
+    return rsh_module_each_parameter(m, false, require, &requires_grad);
 }
 
 static rsh_status drop_grad(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
@@ -180,4 +180,4 @@ static rsh_status drop_grad(void *ctx, const char *path, rsh_module *owner, cons
     return rsh_value_set_grad(v, NULL);
 }
 
-rsh_status rsh_module_zero_grad(rsh_module *m) { return rsh_module_parameters(m, false, drop_grad, NULL); }
+rsh_status rsh_module_zero_grad(rsh_module *m) { return rsh_module_each_parameter(m, false, drop_grad, NULL); }

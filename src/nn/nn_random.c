@@ -9,9 +9,9 @@
 
 static _Thread_local rsh_random_state mine;
 
-rsh_random_state rsh_random_get(void) { return mine; }
+rsh_random_state rsh_random_get_state(void) { return mine; }
 
-rsh_random_state rsh_random_set(rsh_random_state state) {
+rsh_random_state rsh_random_set_state(rsh_random_state state) {
     rsh_random_state was = mine;
     mine = state;
     return was;
@@ -19,7 +19,7 @@ rsh_random_state rsh_random_set(rsh_random_state state) {
 
 void rsh_random_seed(uint64_t seed) { mine = (rsh_random_state){seed, 0}; }
 
-rsh_random_state rsh_random_next(void) {
+rsh_random_state rsh_random_next_state(void) {
     rsh_random_state now = mine;
     mine.call++;
     return now;
@@ -65,11 +65,11 @@ static rsh_status fill(rsh_value *v, bool normal, double scale, double shift) {
         return rshn_fail(RSH_ETYPE, "random numbers for a value of %s; f32 and f64 have them", rsh_dtype_name(dtype));
     if (!isfinite(scale) || !isfinite(shift))
         return rshn_fail(RSH_EVALUE, "random numbers whose bounds or deviation are not finite");
-    NN_TRY(draw(v, normal, seed_of(rsh_random_next())));
+    NN_TRY(draw(v, normal, seed_of(rsh_random_next_state())));
     for (int64_t i = 0; i < rsh_value_nparts(v); i++) {
         const rsh_tensor *part = rsh_value_part(v, i);
         if (rsh_tensor_count(part)) scale_dims(part, 0, rsh_tensor_data(part), scale, shift);
-        rsh_tensor_bump(part);
+        rsh_tensor_bump_version(part);
     }
     return RSH_OK;
 }

@@ -63,7 +63,7 @@ static int neighbours(const rsh_comm *comm) {
 }
 
 static int default_threads(const rsh_comm *comm) {
-    int share = rsh_pool_cores() / neighbours(comm);
+    int share = rsh_usable_cores() / neighbours(comm);
     return share > 1 ? share : 1;
 }
 

@@ -198,7 +198,7 @@ static void run_heads(attending *a) {
 
 static rsh_status attention_forward(rsh_grad_call *c) {
     const attention_attrs *o = rsh_call_attrs(c);
-    const rsh_tensor *in[3] = {rsh_call_in(c, Q), rsh_call_in(c, K), rsh_call_in(c, V)};
+    const rsh_tensor *in[3] = {rsh_call_input(c, Q), rsh_call_input(c, K), rsh_call_input(c, V)};
     rsh_tensor *t[3] = {NULL}, *mask = NULL, *visible = NULL, *weights = NULL, *y = NULL;
     rsh_status st;
     NN_TRY(check(in));
@@ -210,16 +210,16 @@ static rsh_status attention_forward(rsh_grad_call *c) {
         NN_GOTO(readable(in[i], &t[i]));
         a.in[i] = heads_of(t[i]);
     }
-    NN_GOTO(set_mask(&a, rsh_call_in(c, 3), &mask));
+    NN_GOTO(set_mask(&a, rsh_call_input(c, 3), &mask));
     NN_GOTO(set_visible(&a, o->causal, &visible));
     NN_GOTO(rshn_empty(a.dtype, &square, &weights));
     NN_GOTO(rshn_empty_as(t[Q], &to, &y));
     a.weights = rsh_tensor_data(weights);
     a.in[G] = heads_of(y);
     run_heads(&a);
-    st = rsh_call_out(c, 0, y);
+    st = rsh_call_set_output(c, 0, y);
     y = NULL;
-    for (int i = Q; i <= V && !st; i++) st = rsh_call_save_in(c, i);
+    for (int i = Q; i <= V && !st; i++) st = rsh_call_save_input(c, i);
     if (!st) {
         st = rsh_call_save(c, weights);
         weights = NULL;
@@ -256,13 +256,13 @@ static rsh_status attention_backward(rsh_grad_call *c) {
     attending a = attending_of(saved[Q]);
     NN_GOTO(rshn_dense(saved[3], &weights));
     a.weights = rsh_tensor_data(weights);
-    saved[G] = rsh_call_grad(c, 0);
+    saved[G] = rsh_call_output_grad(c, 0);
     for (int i = Q; i <= G; i++) {
         NN_GOTO(readable(saved[i], &t[i]));
         a.in[i] = heads_of(t[i]);
     }
     for (int i = Q; i <= V; i++) {
-        if (!rsh_call_needs(c, i)) continue;
+        if (!rsh_call_needs_input_grad(c, i)) continue;
         rshn_sizes sizes = rshn_sizes_of(t[i]);
         NN_GOTO(rshn_empty_as(t[i], &sizes, &grad[i]));
         a.grad[i] = heads_of(grad[i]);
@@ -271,7 +271,7 @@ static rsh_status attention_backward(rsh_grad_call *c) {
     for (int i = Q; i <= V && !st; i++) {
         rsh_tensor *g = grad[i];
         grad[i] = NULL;
-        if (g) st = rsh_call_give(c, i, g);
+        if (g) st = rsh_call_set_input_grad(c, i, g);
     }
 out:
     for (int i = Q; i <= G; i++) rsh_tensor_free(t[i]);

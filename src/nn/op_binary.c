@@ -8,7 +8,7 @@ typedef struct binary {
 
 static rsh_status forward(rsh_grad_call *c, const char *name, rshn_map2_kind kind) {
     binary *o = rsh_call_attrs(c);
-    const rsh_tensor *in[2] = {rsh_call_in(c, 0), rsh_call_in(c, 1)};
+    const rsh_tensor *in[2] = {rsh_call_input(c, 0), rsh_call_input(c, 1)};
     rsh_tensor *y = NULL;
     rshn_sizes to;
     o->a = rshn_operand_of(c, 0);
@@ -16,7 +16,7 @@ static rsh_status forward(rsh_grad_call *c, const char *name, rshn_map2_kind kin
     NN_TRY(rshn_needs_alike(name, 2, in));
     NN_TRY(rshn_broadcast(name, &o->a.sizes, &o->b.sizes, &to));
     NN_TRY(rshn_map2_new(kind, NULL, in[0], in[1], &to, &y));
-    return rsh_call_out(c, 0, y);
+    return rsh_call_set_output(c, 0, y);
 }
 
 /* ---- add, sub ---- */
@@ -26,16 +26,16 @@ static rsh_status sub_forward(rsh_grad_call *c) { return forward(c, "sub", RSHN_
 
 static rsh_status add_backward(rsh_grad_call *c) {
     const binary *o = rsh_call_attrs(c);
-    if (rsh_call_needs(c, 0)) NN_TRY(rshn_pass_summed(c, 0, &o->a));
-    return rsh_call_needs(c, 1) ? rshn_pass_summed(c, 1, &o->b) : RSH_OK;
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(rshn_pass_summed(c, 0, &o->a));
+    return rsh_call_needs_input_grad(c, 1) ? rshn_pass_summed(c, 1, &o->b) : RSH_OK;
 }
 
 static rsh_status sub_backward(rsh_grad_call *c) {
     const binary *o = rsh_call_attrs(c);
     rsh_tensor *minus = NULL;
-    if (rsh_call_needs(c, 0)) NN_TRY(rshn_pass_summed(c, 0, &o->a));
-    if (!rsh_call_needs(c, 1)) return RSH_OK;
-    NN_TRY(rshn_map1_new(RSHN_NEG, NULL, rsh_call_grad(c, 0), &minus));
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(rshn_pass_summed(c, 0, &o->a));
+    if (!rsh_call_needs_input_grad(c, 1)) return RSH_OK;
+    NN_TRY(rshn_map1_new(RSHN_NEG, NULL, rsh_call_output_grad(c, 0), &minus));
     return rshn_give_summed(c, 1, &o->b, minus);
 }
 
@@ -45,7 +45,7 @@ static rsh_status sub_backward(rsh_grad_call *c) {
 static rsh_status give2(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map2_kind kind, const rsh_tensor *a,
                         const rsh_tensor *b) {
     rsh_tensor *g = NULL;
-    rshn_sizes to = rshn_sizes_of(rsh_call_grad(c, 0));
+    rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     NN_TRY(rshn_map2_new(kind, NULL, a, b, &to, &g));
     return rshn_give_summed(c, i, o, g);
 }
@@ -53,50 +53,50 @@ static rsh_status give2(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map
 static rsh_status give3(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map3_kind kind, const rsh_tensor *x,
                         const rsh_tensor *y) {
     rsh_tensor *g = NULL;
-    rshn_sizes to = rshn_sizes_of(rsh_call_grad(c, 0));
-    NN_TRY(rshn_map3_new(kind, NULL, x, y, rsh_call_grad(c, 0), &to, &g));
+    rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
+    NN_TRY(rshn_map3_new(kind, NULL, x, y, rsh_call_output_grad(c, 0), &to, &g));
     return rshn_give_summed(c, i, o, g);
 }
 
 static rsh_status mul_forward(rsh_grad_call *c) {
     NN_TRY(forward(c, "mul", RSHN_MUL));
-    if (rsh_call_needs(c, 0)) NN_TRY(rsh_call_save_in(c, 1));
-    return rsh_call_needs(c, 1) ? rsh_call_save_in(c, 0) : RSH_OK;
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(rsh_call_save_input(c, 1));
+    return rsh_call_needs_input_grad(c, 1) ? rsh_call_save_input(c, 0) : RSH_OK;
 }
 
 static rsh_status mul_backward(rsh_grad_call *c) {
     const binary *o = rsh_call_attrs(c);
     const rsh_tensor *other = NULL;
     int slot = 0;
-    if (rsh_call_needs(c, 0)) {
+    if (rsh_call_needs_input_grad(c, 0)) {
         NN_TRY(rsh_call_saved(c, slot++, &other));
-        NN_TRY(give2(c, 0, &o->a, RSHN_MUL, other, rsh_call_grad(c, 0)));
+        NN_TRY(give2(c, 0, &o->a, RSHN_MUL, other, rsh_call_output_grad(c, 0)));
     }
-    if (!rsh_call_needs(c, 1)) return RSH_OK;
+    if (!rsh_call_needs_input_grad(c, 1)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, slot, &other));
-    return give2(c, 1, &o->b, RSHN_MUL, other, rsh_call_grad(c, 0));
+    return give2(c, 1, &o->b, RSHN_MUL, other, rsh_call_output_grad(c, 0));
 }
 
 static rsh_status div_forward(rsh_grad_call *c) {
     NN_TRY(forward(c, "div", RSHN_DIV));
-    NN_TRY(rsh_call_save_in(c, 1));
-    return rsh_call_needs(c, 1) ? rsh_call_save_out(c, 0) : RSH_OK;
+    NN_TRY(rsh_call_save_input(c, 1));
+    return rsh_call_needs_input_grad(c, 1) ? rsh_call_save_output(c, 0) : RSH_OK;
 }
 
 static rsh_status div_backward(rsh_grad_call *c) {
     const binary *o = rsh_call_attrs(c);
     const rsh_tensor *b = NULL, *y = NULL;
     NN_TRY(rsh_call_saved(c, 0, &b));
-    if (rsh_call_needs(c, 0)) NN_TRY(give2(c, 0, &o->a, RSHN_DIV, rsh_call_grad(c, 0), b));
-    if (!rsh_call_needs(c, 1)) return RSH_OK;
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(give2(c, 0, &o->a, RSHN_DIV, rsh_call_output_grad(c, 0), b));
+    if (!rsh_call_needs_input_grad(c, 1)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 1, &y));
     return give3(c, 1, &o->b, RSHN_DIV_BACK, y, b);
 }
 
 static rsh_status pow_forward(rsh_grad_call *c) {
     NN_TRY(forward(c, "pow", RSHN_POW));
-    NN_TRY(rsh_call_save_in(c, 0));
-    return rsh_call_save_in(c, 1);
+    NN_TRY(rsh_call_save_input(c, 0));
+    return rsh_call_save_input(c, 1);
 }
 
 static rsh_status pow_backward(rsh_grad_call *c) {
@@ -104,8 +104,8 @@ static rsh_status pow_backward(rsh_grad_call *c) {
     const rsh_tensor *a = NULL, *b = NULL;
     NN_TRY(rsh_call_saved(c, 0, &a));
     NN_TRY(rsh_call_saved(c, 1, &b));
-    if (rsh_call_needs(c, 0)) NN_TRY(give3(c, 0, &o->a, RSHN_POW_BACK_BASE, a, b));
-    return rsh_call_needs(c, 1) ? give3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(give3(c, 0, &o->a, RSHN_POW_BACK_BASE, a, b));
+    return rsh_call_needs_input_grad(c, 1) ? give3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
 }
 
 /* Terms of the inputs: a sum has two, a product one. */
@@ -152,7 +152,7 @@ static rsh_status needs_mask(const char *name, const rsh_tensor *mask) {
 
 static rsh_status where_forward(rsh_grad_call *c) {
     choice *o = rsh_call_attrs(c);
-    const rsh_tensor *mask = rsh_call_in(c, 0), *in[2] = {rsh_call_in(c, 1), rsh_call_in(c, 2)};
+    const rsh_tensor *mask = rsh_call_input(c, 0), *in[2] = {rsh_call_input(c, 1), rsh_call_input(c, 2)};
     rsh_tensor *y = NULL;
     rshn_sizes to, sizes = rshn_sizes_of(mask);
     o->a = rshn_operand_of(c, 1);
@@ -162,13 +162,13 @@ static rsh_status where_forward(rsh_grad_call *c) {
     NN_TRY(rshn_broadcast("where", &o->a.sizes, &o->b.sizes, &to));
     NN_TRY(rshn_broadcast("where", &sizes, &to, &to));
     NN_TRY(rshn_where_new(mask, in[0], in[1], &to, &y));
-    NN_TRY(rsh_call_out(c, 0, y));
-    return rsh_call_save_in(c, 0);
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    return rsh_call_save_input(c, 0);
 }
 
 /* The gradient where the mask is `side`, and 0 elsewhere. */
 static rsh_status give_side(rsh_grad_call *c, int i, const rshn_operand *o, const rsh_tensor *mask, bool side) {
-    const rsh_tensor *g = rsh_call_grad(c, 0);
+    const rsh_tensor *g = rsh_call_output_grad(c, 0);
     rsh_tensor *zero = NULL, *part = NULL;
     rshn_sizes to = rshn_sizes_of(g);
     NN_TRY(rshn_number(rsh_tensor_dtype(g), 0, &zero));
@@ -181,14 +181,14 @@ static rsh_status where_backward(rsh_grad_call *c) {
     const choice *o = rsh_call_attrs(c);
     const rsh_tensor *mask = NULL;
     NN_TRY(rsh_call_saved(c, 0, &mask));
-    if (rsh_call_needs(c, 1)) NN_TRY(give_side(c, 1, &o->a, mask, true));
-    return rsh_call_needs(c, 2) ? give_side(c, 2, &o->b, mask, false) : RSH_OK;
+    if (rsh_call_needs_input_grad(c, 1)) NN_TRY(give_side(c, 1, &o->a, mask, true));
+    return rsh_call_needs_input_grad(c, 2) ? give_side(c, 2, &o->b, mask, false) : RSH_OK;
 }
 
 /* Inputs x, mask. */
 static rsh_status masked_fill_forward(rsh_grad_call *c) {
     choice *o = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0), *mask = rsh_call_in(c, 1);
+    const rsh_tensor *x = rsh_call_input(c, 0), *mask = rsh_call_input(c, 1);
     rsh_tensor *y = NULL, *number = NULL;
     rshn_sizes to, sizes = rshn_sizes_of(mask);
     o->a = rshn_operand_of(c, 0);
@@ -198,15 +198,15 @@ static rsh_status masked_fill_forward(rsh_grad_call *c) {
     NN_TRY(rshn_number(rsh_tensor_dtype(x), o->number, &number));
     rsh_status st = rshn_where_new(mask, number, x, &to, &y);
     rsh_tensor_free(number);
-    if (!st) st = rsh_call_out(c, 0, y);
-    return st ? st : rsh_call_save_in(c, 1);
+    if (!st) st = rsh_call_set_output(c, 0, y);
+    return st ? st : rsh_call_save_input(c, 1);
 }
 
 static rsh_status masked_fill_backward(rsh_grad_call *c) {
     const choice *o = rsh_call_attrs(c);
     const rsh_tensor *mask = NULL;
     NN_TRY(rsh_call_saved(c, 0, &mask));
-    return rsh_call_needs(c, 0) ? give_side(c, 0, &o->a, mask, false) : RSH_OK;
+    return rsh_call_needs_input_grad(c, 0) ? give_side(c, 0, &o->a, mask, false) : RSH_OK;
 }
 
 static rsh_status where_rule(rsh_rule_dims *io) {

@@ -51,11 +51,11 @@ out:
 
 static rsh_status dropout_forward(rsh_grad_call *c) {
     const drop_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *mask = NULL, *y = NULL;
     NN_TRY(rsh_tensor_empty(RSH_U8, rsh_tensor_ndim(x), rsh_tensor_shape(x), &mask));
-    rsh_status st = drop(a->p, rsh_call_in(c, 1), x, mask, &y);
-    if (!st) st = rsh_call_out(c, 0, y);
+    rsh_status st = drop(a->p, rsh_call_input(c, 1), x, mask, &y);
+    if (!st) st = rsh_call_set_output(c, 0, y);
     if (!st) return rsh_call_save(c, mask);
     rsh_tensor_free(mask);
     return st;
@@ -67,9 +67,9 @@ static rsh_status dropout_backward(rsh_grad_call *c) {
     rsh_tensor *mask = NULL, *gx = NULL;
     NN_TRY(rsh_call_saved(c, 0, &saved));
     NN_TRY(rshn_dense(saved, &mask));
-    rsh_status st = drop(a->p, NULL, rsh_call_grad(c, 0), mask, &gx);
+    rsh_status st = drop(a->p, NULL, rsh_call_output_grad(c, 0), mask, &gx);
     rsh_tensor_free(mask);
-    return st ? st : rsh_call_give(c, 0, gx);
+    return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
 /* Another seed for every call. */
@@ -102,7 +102,7 @@ static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **o
     numbering n = {.u = u, .seed = seed};
     rshn_spread(rsh_tensor_count(u), GRAIN, number_range, &n);
     rsh_status st = n.failed ? rshn_fail(RSH_ENOMEM, "dropout: no memory for random numbers") : RSH_OK;
-    if (!st) st = rsh_value_take(u, false, out);
+    if (!st) st = rsh_value_adopt_tensor(u, false, out);
     if (st) rsh_tensor_free(u);
     return st;
 }
@@ -123,14 +123,14 @@ static rsh_status sharded_numbers(const rsh_value *x, uint64_t seed, rsh_value *
     rsh_sharded *u = NULL;
     rsh_layout *layout = NULL;
     void *what = NULL;
-    const rsh_reading *reading = rsh_value_reading(x, &what);
+    const rsh_value_kind *reading = rsh_value_get_kind(x, &what);
     NN_TRY(numbers_layout(x, &layout));
     rsh_status st = rsh_sharded_empty(rsh_value_comm(x), layout, &u);
     rsh_layout_free(layout);
     if (!st) st = rsh_sharded_uniform(u, seed);
-    if (!st) st = rsh_value_take_sharded(u, false, out);
+    if (!st) st = rsh_value_adopt_sharded(u, false, out);
     if (st) rsh_sharded_free(u);
-    return st ? st : rsh_value_read(*out, reading, what);
+    return st ? st : rsh_value_set_kind(*out, reading, what);
 }
 
 rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call, rsh_value **out) {

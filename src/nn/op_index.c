@@ -99,9 +99,9 @@ static rsh_status index_backward(rsh_grad_call *c, int input) {
     const indexing *a = rsh_call_attrs(c);
     const rsh_tensor *index = NULL;
     rsh_tensor *g = NULL, *gx = NULL;
-    if (!rsh_call_needs(c, input)) return RSH_OK;
+    if (!rsh_call_needs_input_grad(c, input)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &index));
-    NN_TRY(rshn_dense(rsh_call_grad(c, 0), &g));
+    NN_TRY(rshn_dense(rsh_call_output_grad(c, 0), &g));
     rsh_status st = rsh_tensor_zeros(rsh_tensor_dtype(g), a->before.n, a->before.at, &gx);
     if (!st) {
         picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
@@ -112,14 +112,14 @@ static rsh_status index_backward(rsh_grad_call *c, int input) {
         rshn_spread(p.inner, 16384 / (p.outer * p.n + 1) + 16, add_range, &p);
     }
     rsh_tensor_free(g);
-    return st ? st : rsh_call_give(c, input, gx);
+    return st ? st : rsh_call_set_input_grad(c, input, gx);
 }
 
 /* ---- index_select: inputs x, index.  A rank that has some slices of x gives zeros for the others ---- */
 
 static rsh_status select_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0), *index = rsh_call_in(c, 1);
+    const rsh_tensor *x = rsh_call_input(c, 0), *index = rsh_call_input(c, 1);
     rsh_tensor *y = NULL;
     NN_TRY(rshn_needs_float("index_select", x));
     if (rsh_tensor_ndim(index) > 1)
@@ -128,9 +128,9 @@ static rsh_status select_forward(rsh_grad_call *c) {
     rshn_sizes to = a->before;
     to.at[a->dim] = rsh_tensor_count(index);
     NN_TRY(rshn_own_start(c, 0, a->dim, &a->start));
-    NN_TRY(pick("index_select", x, a, rsh_value_shape(rsh_call_in_value(c, 0))[a->dim], index, &to, &y));
-    NN_TRY(rsh_call_out(c, 0, y));
-    return rsh_call_save_in(c, 1);
+    NN_TRY(pick("index_select", x, a, rsh_value_shape(rsh_call_input_value(c, 0))[a->dim], index, &to, &y));
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    return rsh_call_save_input(c, 1);
 }
 
 static rsh_status select_backward(rsh_grad_call *c) { return index_backward(c, 0); }
@@ -164,7 +164,7 @@ rsh_status rsh_nn_index_select(rsh_value *x, int dim, rsh_value *index, rsh_valu
 
 static rsh_status embedding_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
-    const rsh_tensor *index = rsh_call_in(c, 0), *weight = rsh_call_in(c, 1);
+    const rsh_tensor *index = rsh_call_input(c, 0), *weight = rsh_call_input(c, 1);
     rsh_tensor *y = NULL;
     rshn_sizes to = rshn_sizes_of(index);
     NN_TRY(rshn_needs_float("embedding", weight));
@@ -172,14 +172,14 @@ static rsh_status embedding_forward(rsh_grad_call *c) {
         return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
                          rshn_shape_text(index), rshn_shape_text(weight));
     a->before = rshn_sizes_of(weight);
-    int64_t rows = rsh_value_shape(rsh_call_in_value(c, 1))[0];
+    int64_t rows = rsh_value_shape(rsh_call_input_value(c, 1))[0];
     if (a->padding < -1 || a->padding >= rows)
         return rshn_fail(RSH_EINDEX, "embedding with padding row %lld of %lld", (long long)a->padding, (long long)rows);
     to.at[to.n++] = a->before.at[1];
     NN_TRY(rshn_own_start(c, 1, 0, &a->start));
     NN_TRY(pick("embedding", weight, a, rows, index, &to, &y));
-    NN_TRY(rsh_call_out(c, 0, y));
-    return rsh_call_save_in(c, 0);
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    return rsh_call_save_input(c, 0);
 }
 
 static rsh_status embedding_backward(rsh_grad_call *c) { return index_backward(c, 1); }

@@ -23,10 +23,10 @@ typedef struct joining {
 
 /* The sizes of the result; all inputs agree but along the dim. */
 static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
-    const rsh_tensor *first = rsh_call_in(c, 0);
+    const rsh_tensor *first = rsh_call_input(c, 0);
     rshn_sizes to = rshn_sizes_of(first);
     for (int i = 1; i < rsh_call_nin(c); i++) {
-        const rsh_tensor *t = rsh_call_in(c, i);
+        const rsh_tensor *t = rsh_call_input(c, i);
         bool alike = rsh_tensor_ndim(t) == to.n;
         for (int d = 0; alike && d < to.n; d++) alike = d == dim || rsh_tensor_shape(t)[d] == to.at[d];
         if (!alike)
@@ -49,11 +49,11 @@ static rsh_status cat_forward(rsh_grad_call *c) {
     int64_t n = rsh_call_nin(c), start = 0;
     NN_TRY(joined_sizes(c, j->dim, &to));
     NN_TRY(rsh_tensor_empty(RSH_I64, 1, &n, &lengths));
-    rsh_status st = rshn_empty(rsh_tensor_dtype(rsh_call_in(c, 0)), &to, &y);
+    rsh_status st = rshn_empty(rsh_tensor_dtype(rsh_call_input(c, 0)), &to, &y);
     for (int i = 0; !st && i < n; i++) {
-        int64_t length = rsh_tensor_shape(rsh_call_in(c, i))[j->dim];
+        int64_t length = rsh_tensor_shape(rsh_call_input(c, i))[j->dim];
         ((int64_t *)rsh_tensor_data(lengths))[i] = length;
-        st = fill_window(y, j->dim, start, length, rsh_call_in(c, i));
+        st = fill_window(y, j->dim, start, length, rsh_call_input(c, i));
         start += length;
     }
     if (st) {
@@ -61,7 +61,7 @@ static rsh_status cat_forward(rsh_grad_call *c) {
         rsh_tensor_free(lengths);
         return st;
     }
-    st = rsh_call_out(c, 0, y);
+    st = rsh_call_set_output(c, 0, y);
     if (!st) return rsh_call_save(c, lengths);
     rsh_tensor_free(lengths);
     return st;
@@ -75,9 +75,9 @@ static rsh_status cat_backward(rsh_grad_call *c) {
     for (int i = 0; i < rsh_call_nin(c); i++) {
         int64_t length = ((const int64_t *)rsh_tensor_data(lengths))[i];
         rsh_tensor *part = NULL;
-        if (rsh_call_needs(c, i)) {
-            NN_TRY(rshn_window(rsh_call_grad(c, 0), j->dim, start, length, &part));
-            NN_TRY(rsh_call_give(c, i, part));
+        if (rsh_call_needs_input_grad(c, i)) {
+            NN_TRY(rshn_window(rsh_call_output_grad(c, 0), j->dim, start, length, &part));
+            NN_TRY(rsh_call_set_input_grad(c, i, part));
         }
         start += length;
     }
@@ -156,12 +156,12 @@ static rsh_status put_slice(const rsh_tensor *to, int dim, int64_t i, const rsh_
 }
 
 static rsh_status stacked_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
-    const rsh_tensor *first = rsh_call_in(c, 0);
+    const rsh_tensor *first = rsh_call_input(c, 0);
     rshn_sizes to = {.n = rsh_tensor_ndim(first) + 1};
     if (to.n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack of values with %d dims, the most there are", to.n - 1);
     for (int d = 0; d < to.n; d++) to.at[d] = d == dim ? rsh_call_nin(c) : rsh_tensor_shape(first)[d - (d > dim)];
     for (int i = 1; i < rsh_call_nin(c); i++) {
-        const rsh_tensor *t = rsh_call_in(c, i);
+        const rsh_tensor *t = rsh_call_input(c, i);
         bool alike = rsh_tensor_ndim(t) == rsh_tensor_ndim(first);
         for (int d = 0; alike && d < to.n - 1; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(first)[d];
         if (!alike)
@@ -180,10 +180,10 @@ static rsh_status stack_forward(rsh_grad_call *c) {
     rshn_sizes to = {.n = 0};
     rsh_tensor *y = NULL;
     NN_TRY(stacked_sizes(c, j->dim, &to));
-    NN_TRY(rshn_empty(rsh_tensor_dtype(rsh_call_in(c, 0)), &to, &y));
+    NN_TRY(rshn_empty(rsh_tensor_dtype(rsh_call_input(c, 0)), &to, &y));
     rsh_status st = RSH_OK;
-    for (int i = 0; !st && i < rsh_call_nin(c); i++) st = put_slice(y, j->dim, i, rsh_call_in(c, i));
-    if (!st) return rsh_call_out(c, 0, y);
+    for (int i = 0; !st && i < rsh_call_nin(c); i++) st = put_slice(y, j->dim, i, rsh_call_input(c, i));
+    if (!st) return rsh_call_set_output(c, 0, y);
     rsh_tensor_free(y);
     return st;
 }
@@ -204,9 +204,9 @@ static rsh_status stack_backward(rsh_grad_call *c) {
     const joining *j = rsh_call_attrs(c);
     for (int i = 0; i < rsh_call_nin(c); i++) {
         rsh_tensor *part = NULL;
-        if (!rsh_call_needs(c, i)) continue;
-        NN_TRY(slice_of(rsh_call_grad(c, 0), j->dim, i, &part));
-        NN_TRY(rsh_call_give(c, i, part));
+        if (!rsh_call_needs_input_grad(c, i)) continue;
+        NN_TRY(slice_of(rsh_call_output_grad(c, 0), j->dim, i, &part));
+        NN_TRY(rsh_call_set_input_grad(c, i, part));
     }
     return RSH_OK;
 }
@@ -270,7 +270,7 @@ static rsh_status own_length(const rsh_grad_call *c, const splitting *s, int i, 
 
 static rsh_status split_forward(rsh_grad_call *c) {
     splitting *s = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *lengths = NULL;
     int64_t start = 0, n = s->n;
     s->before = rshn_sizes_of(x);
@@ -281,7 +281,7 @@ static rsh_status split_forward(rsh_grad_call *c) {
         rsh_tensor *part = NULL;
         st = own_length(c, s, i, length);
         if (!st) st = rshn_window(x, s->dim, start, *length, &part);
-        if (!st) st = rsh_call_out(c, i, part);
+        if (!st) st = rsh_call_set_output(c, i, part);
         start += *length;
     }
     s->lengths = NULL;
@@ -296,18 +296,18 @@ static rsh_status split_backward(rsh_grad_call *c) {
     rsh_tensor *gx = NULL;
     int64_t start = 0;
     NN_TRY(rsh_call_saved(c, 0, &lengths));
-    for (int i = 0; !any && i < s->n; i++) any = rsh_call_grad(c, i);
+    for (int i = 0; !any && i < s->n; i++) any = rsh_call_output_grad(c, i);
     if (!any) return RSH_OK;
     NN_TRY(rshn_empty(rsh_tensor_dtype(any), &s->before, &gx));
     for (int i = 0; i < s->n; i++) {
         int64_t length = ((const int64_t *)rsh_tensor_data(lengths))[i];
-        rsh_status st = fill_window(gx, s->dim, start, length, rsh_call_grad(c, i));
+        rsh_status st = fill_window(gx, s->dim, start, length, rsh_call_output_grad(c, i));
         start += length;
         if (!st) continue;
         rsh_tensor_free(gx);
         return st;
     }
-    return rsh_call_give(c, 0, gx);
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 /* Pieces are ranges of the input. */

@@ -103,7 +103,7 @@ static bool counts_rows(const entropy_attrs *a) { return a->reduction == RSH_LOS
 
 /* On all ranks that have some of the rows. */
 static rsh_status rows_that_count(const rsh_grad_call *c, int64_t ignore, int64_t *out) {
-    const rsh_tensor *target = rsh_call_in(c, 1);
+    const rsh_tensor *target = rsh_call_input(c, 1);
     rsh_tensor *own = NULL, *sum = NULL;
     rshn_line rows;
     NN_TRY(rshn_line_of_input(c, 1, (1u << rsh_tensor_ndim(target)) - 1, &rows));
@@ -191,12 +191,12 @@ out:
 
 /* Which classes are here, and what the rows are divided by. */
 static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
-    const rsh_tensor *x = rsh_call_in(c, 0), *target = rsh_call_in(c, 1);
+    const rsh_tensor *x = rsh_call_input(c, 0), *target = rsh_call_input(c, 1);
     int dim = rsh_tensor_ndim(x) > 1;
     int64_t count = 1;
     NN_TRY(rshn_needs_float("cross_entropy", x));
     a->e.classes = rsh_tensor_ndim(x) ? rsh_tensor_shape(x)[dim] : 0;
-    a->e.whole = rsh_tensor_ndim(x) ? rsh_value_shape(rsh_call_in_value(c, 0))[dim] : 0;
+    a->e.whole = rsh_tensor_ndim(x) ? rsh_value_shape(rsh_call_input_value(c, 0))[dim] : 0;
     NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
     NN_TRY(check_target(x, target, &a->e));
     if (a->reduction == RSH_LOSS_MEAN) {
@@ -209,7 +209,7 @@ static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
 
 static rsh_status entropy_forward(rsh_grad_call *c) {
     entropy_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0), *target = rsh_call_in(c, 1);
+    const rsh_tensor *x = rsh_call_input(c, 0), *target = rsh_call_input(c, 1);
     rsh_tensor *loss = NULL, *lse = NULL, *y = NULL;
     rshn_line line = {.comm = NULL};
     rsh_status st;
@@ -220,9 +220,9 @@ static rsh_status entropy_forward(rsh_grad_call *c) {
         NN_GOTO(rshn_alias(loss, &y));
     else
         NN_GOTO(rshn_sum(loss, (1u << rsh_tensor_ndim(loss)) - 1, false, a->scale, &y));
-    NN_GOTO(rsh_call_out(c, 0, y));
-    NN_GOTO(rsh_call_save_in(c, 0));
-    NN_GOTO(rsh_call_save_in(c, 1));
+    NN_GOTO(rsh_call_set_output(c, 0, y));
+    NN_GOTO(rsh_call_save_input(c, 0));
+    NN_GOTO(rsh_call_save_input(c, 1));
     st = rsh_call_save(c, lse);
     lse = NULL;
 out:
@@ -256,15 +256,15 @@ static rsh_status entropy_backward(rsh_grad_call *c) {
     rsh_tensor *rows = NULL, *sums = NULL, *g = NULL, *gx = NULL;
     rsh_status st;
     double p[2] = {a->scale, 0};
-    if (!rsh_call_needs(c, 0)) return RSH_OK;
+    if (!rsh_call_needs_input_grad(c, 0)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &x));
     NN_TRY(rsh_call_saved(c, 1, &target));
     NN_TRY(rsh_call_saved(c, 2, &lse));
     NN_GOTO(class_rows(x, &rows));
     NN_GOTO(rshn_dense(lse, &sums));
-    NN_GOTO(rshn_map1_new(RSHN_SCALE, p, rsh_call_grad(c, 0), &g));
+    NN_GOTO(rshn_map1_new(RSHN_SCALE, p, rsh_call_output_grad(c, 0), &g));
     NN_GOTO(entropy_gradient(a, rows, target, sums, g, &gx));
-    st = rsh_call_give(c, 0, gx);
+    st = rsh_call_set_input_grad(c, 0, gx);
 out:
     rsh_tensor_free(rows);
     rsh_tensor_free(sums);
@@ -322,7 +322,7 @@ typedef struct mse_attrs {
 
 static rsh_status mse_forward(rsh_grad_call *c) {
     mse_attrs *m = rsh_call_attrs(c);
-    const rsh_tensor *in[2] = {rsh_call_in(c, 0), rsh_call_in(c, 1)};
+    const rsh_tensor *in[2] = {rsh_call_input(c, 0), rsh_call_input(c, 1)};
     rsh_tensor *squares = NULL, *y = NULL;
     NN_TRY(rshn_needs_alike("mse", 2, in));
     rshn_sizes a = rshn_sizes_of(in[0]), b = rshn_sizes_of(in[1]);
@@ -335,9 +335,9 @@ static rsh_status mse_forward(rsh_grad_call *c) {
     rsh_status st = m->reduction == RSH_LOSS_NONE ? rshn_alias(squares, &y)
                                                     : rshn_sum(squares, (1u << a.n) - 1, false, m->scale, &y);
     rsh_tensor_free(squares);
-    if (!st) st = rsh_call_out(c, 0, y);
-    if (!st) st = rsh_call_save_in(c, 0);
-    return st ? st : rsh_call_save_in(c, 1);
+    if (!st) st = rsh_call_set_output(c, 0, y);
+    if (!st) st = rsh_call_save_input(c, 0);
+    return st ? st : rsh_call_save_input(c, 1);
 }
 
 static rsh_status mse_backward(rsh_grad_call *c) {
@@ -349,9 +349,9 @@ static rsh_status mse_backward(rsh_grad_call *c) {
     rshn_sizes to = rshn_sizes_of(t[0]);
     for (int i = 0; i < 2; i++) {
         rsh_tensor *g = NULL;
-        if (!rsh_call_needs(c, i)) continue;
-        NN_TRY(rshn_map3_new(RSHN_DIFFERENCE_BACK, p, t[i], t[1 - i], rsh_call_grad(c, 0), &to, &g));
-        NN_TRY(rsh_call_give(c, i, g));
+        if (!rsh_call_needs_input_grad(c, i)) continue;
+        NN_TRY(rshn_map3_new(RSHN_DIFFERENCE_BACK, p, t[i], t[1 - i], rsh_call_output_grad(c, 0), &to, &g));
+        NN_TRY(rsh_call_set_input_grad(c, i, g));
     }
     return RSH_OK;
 }

@@ -45,7 +45,7 @@ static rsh_status own_max(const rsh_tensor *x, double *out) {
 
 static rsh_status max_forward(rsh_grad_call *c) {
     most_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     double most = 0;
     NN_TRY(rshn_needs_float("max", x));
@@ -55,9 +55,9 @@ static rsh_status max_forward(rsh_grad_call *c) {
     rsh_status st = own_max(x, &most);
     NN_TRY(a->line.comm ? combine_number(&a->line, st, RSH_OP_MAX, x, &most) : st);
     NN_TRY(rshn_number(rsh_tensor_dtype(x), most, &y));
-    NN_TRY(rsh_call_out(c, 0, y));
-    NN_TRY(rsh_call_save_in(c, 0));
-    return rsh_call_save_out(c, 0);
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    NN_TRY(rsh_call_save_input(c, 0));
+    return rsh_call_save_output(c, 0);
 }
 
 /* 1 where x is the maximum, 0 elsewhere; and how many there are. */
@@ -78,7 +78,7 @@ out:
 /* Every element that equals the maximum gets its share: g / how many there are. */
 static rsh_status max_backward(rsh_grad_call *c) {
     const most_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *x = NULL, *most = NULL, *g = rsh_call_grad(c, 0);
+    const rsh_tensor *x = NULL, *most = NULL, *g = rsh_call_output_grad(c, 0);
     rsh_tensor *hits = NULL, *gx = NULL;
     double count = 1;
     if (!g && !a->line.comm) return RSH_OK;
@@ -89,7 +89,7 @@ static rsh_status max_backward(rsh_grad_call *c) {
     double p[2] = {(g ? rshn_item(g) : 0) / count, 0};
     if (!st) st = rshn_map1_new(RSHN_SCALE, p, hits, &gx);
     rsh_tensor_free(hits);
-    return st ? st : rsh_call_give(c, 0, gx);
+    return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
 static rsh_status max_rule(rsh_rule_dims *io) {
@@ -194,23 +194,23 @@ out:
 }
 
 static rsh_status give_picks(rsh_grad_call *c, rsh_tensor *y, rsh_tensor *index) {
-    rsh_status st = rsh_call_out(c, 0, y);
+    rsh_status st = rsh_call_set_output(c, 0, y);
     if (st) {
         rsh_tensor_free(index);
         return st;
     }
-    NN_TRY(rsh_call_out(c, 1, index));
-    return rsh_call_save_out(c, 1);
+    NN_TRY(rsh_call_set_output(c, 1, index));
+    return rsh_call_save_output(c, 1);
 }
 
 static rsh_status max_dim_forward(rsh_grad_call *c) {
     picking *m = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL, *index = NULL;
     rshn_line line = {.comm = NULL};
     NN_TRY(rshn_needs_float("max", x));
     m->sizes = rshn_sizes_of(x);
-    if (m->sizes.n && !rsh_value_shape(rsh_call_in_value(c, 0))[m->dim])
+    if (m->sizes.n && !rsh_value_shape(rsh_call_input_value(c, 0))[m->dim])
         return rshn_fail(RSH_EVALUE, "max of %s over dim %d: there is no element", rshn_shape_text(x), m->dim);
     NN_TRY(rshn_own_start(c, 0, m->dim, &m->start));
     NN_TRY(rshn_line_of_input(c, 0, 1u << m->dim, &line));
@@ -229,10 +229,10 @@ static rsh_status max_dim_backward(rsh_grad_call *c) {
     rsh_tensor *index = NULL, *g = NULL, *gx = NULL;
     picks p = picks_of(m);
     rsh_status st;
-    if (!rsh_call_grad(c, 0)) return RSH_OK;
+    if (!rsh_call_output_grad(c, 0)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &saved));
     NN_GOTO(rshn_dense(saved, &index));
-    NN_GOTO(rshn_dense(rsh_call_grad(c, 0), &g));
+    NN_GOTO(rshn_dense(rsh_call_output_grad(c, 0), &g));
     NN_GOTO(rsh_tensor_zeros(rsh_tensor_dtype(g), m->sizes.n, m->sizes.at, &gx));
     const int64_t *at = rsh_tensor_data(index);
     for (int64_t i = 0; i < p.outer * p.inner; i++) {
@@ -246,7 +246,7 @@ static rsh_status max_dim_backward(rsh_grad_call *c) {
 out:
     rsh_tensor_free(index);
     rsh_tensor_free(g);
-    return st ? st : rsh_call_give(c, 0, gx);
+    return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
 static rsh_status max_dim_rule(rsh_rule_dims *io) {

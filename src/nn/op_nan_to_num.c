@@ -12,22 +12,22 @@ typedef struct replacing {
 static rsh_status forward(rsh_grad_call *c) {
     const replacing *r = rsh_call_attrs(c);
     rsh_tensor *finite = NULL, *y = NULL;
-    NN_TRY(rshn_needs_float("nan_to_num", rsh_call_in(c, 0)));
-    NN_TRY(rshn_map1_new(RSHN_INFINITY_TO, r->infinite, rsh_call_in(c, 0), &finite));
+    NN_TRY(rshn_needs_float("nan_to_num", rsh_call_input(c, 0)));
+    NN_TRY(rshn_map1_new(RSHN_INFINITY_TO, r->infinite, rsh_call_input(c, 0), &finite));
     rsh_status st = rshn_map1_new(RSHN_NAN_TO, r->nan, finite, &y);
     rsh_tensor_free(finite);
     NN_TRY(st);
-    NN_TRY(rsh_call_out(c, 0, y));
-    return rsh_call_save_in(c, 0);
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    return rsh_call_save_input(c, 0);
 }
 
 static rsh_status backward(rsh_grad_call *c) {
-    const rsh_tensor *g = rsh_call_grad(c, 0), *x = NULL;
+    const rsh_tensor *g = rsh_call_output_grad(c, 0), *x = NULL;
     rsh_tensor *gx = NULL;
     rshn_sizes to = rshn_sizes_of(g);
     NN_TRY(rsh_call_saved(c, 0, &x));
     NN_TRY(rshn_map2_new(RSHN_FINITE_BACK, (const double[2]){0}, x, g, &to, &gx));
-    return rsh_call_give(c, 0, gx);
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 /* An infinity stands for the largest finite number of the dtype. */

@@ -91,7 +91,7 @@ static rsh_status normalise(const norm_attrs *a, rsh_tensor *const *in, rsh_tens
 
 /* The last dims: are they cut, and how many elements do they have? */
 static rsh_status find_line(const rsh_grad_call *c, norm_attrs *a) {
-    int n = rsh_value_ndim(rsh_call_in_value(c, 0));
+    int n = rsh_value_ndim(rsh_call_input_value(c, 0));
     unsigned dims = ((1u << a->ndims) - 1) << (n - a->ndims);
     a->count = (double)rshn_whole_count(c, 0, dims);
     return rshn_line_of_input(c, 0, dims, &a->line);
@@ -99,7 +99,7 @@ static rsh_status find_line(const rsh_grad_call *c, norm_attrs *a) {
 
 static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
     norm_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *in[3] = {rsh_call_in(c, 0), rsh_call_in(c, 1), rsh_call_in(c, 2)};
+    const rsh_tensor *in[3] = {rsh_call_input(c, 0), rsh_call_input(c, 1), rsh_call_input(c, 2)};
     rsh_tensor *dense[3] = {NULL}, *made[3] = {NULL}; /* made: y, mean, rstd */
     rsh_status st;
     NN_TRY(check(name, a, in));
@@ -114,9 +114,9 @@ static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
     }
     rsh_tensor *y = made[0];
     made[0] = NULL;
-    NN_GOTO(rsh_call_out(c, 0, y));
-    NN_GOTO(rsh_call_save_in(c, 0));
-    if (in[1]) NN_GOTO(rsh_call_save_in(c, 1));
+    NN_GOTO(rsh_call_set_output(c, 0, y));
+    NN_GOTO(rsh_call_save_input(c, 0));
+    if (in[1]) NN_GOTO(rsh_call_save_input(c, 1));
     rsh_tensor *rstd = made[2];
     made[2] = NULL;
     NN_GOTO(rsh_call_save(c, rstd));
@@ -151,13 +151,13 @@ static rsh_status give_parts(rsh_grad_call *c, int i, const rsh_tensor *parts, c
     NN_TRY(rshn_sum(parts, 1, false, 1, &sum));
     rsh_status st = rsh_tensor_view(sum, 0, sizes->n, sizes->at, NULL, &shaped);
     rsh_tensor_free(sum);
-    return st ? st : rsh_call_give(c, i, shaped);
+    return st ? st : rsh_call_set_input_grad(c, i, shaped);
 }
 
 static rsh_status parts_for(const rsh_grad_call *c, int i, const norming *s, rsh_dtype dtype, rsh_tensor **out,
                             char **data) {
     int64_t size[2] = {s->parts, s->w.n};
-    if (!rsh_call_needs(c, i)) return RSH_OK;
+    if (!rsh_call_needs_input_grad(c, i)) return RSH_OK;
     NN_TRY(rsh_tensor_zeros(dtype, 2, size, out));
     *data = rsh_tensor_data(*out);
     return RSH_OK;
@@ -173,7 +173,7 @@ static rsh_status go_back(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *con
     s.g = rsh_tensor_data(in[2]);
     s.rstd = rsh_tensor_data(in[3]);
     s.mean = in[4] ? rsh_tensor_data(in[4]) : NULL;
-    if (rsh_call_needs(c, 0)) {
+    if (rsh_call_needs_input_grad(c, 0)) {
         NN_TRY(rsh_tensor_empty(dtype, rsh_tensor_ndim(x), rsh_tensor_shape(x), &made[0]));
         s.y = rsh_tensor_data(made[0]);
     }
@@ -184,13 +184,13 @@ static rsh_status go_back(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *con
     if (made[2]) NN_TRY(give_parts(c, 2, made[2], &last));
     rsh_tensor *gx = made[0];
     made[0] = NULL;
-    return gx ? rsh_call_give(c, 0, gx) : RSH_OK;
+    return gx ? rsh_call_set_input_grad(c, 0, gx) : RSH_OK;
 }
 
 /* Of rows that ranks share; without a gradient this rank's count as zeros. */
 static rsh_status go_back_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_tensor **in) {
     rsh_tensor *zeros = NULL, *made[3] = {NULL};
-    bool wanted[3] = {rsh_call_needs(c, 0), rsh_call_needs(c, 1), rsh_call_needs(c, 2)};
+    bool wanted[3] = {rsh_call_needs_input_grad(c, 0), rsh_call_needs_input_grad(c, 1), rsh_call_needs_input_grad(c, 2)};
     rsh_status st = RSH_OK;
     if (!in[2]) st = rsh_tensor_zeros(rsh_tensor_dtype(in[0]), rsh_tensor_ndim(in[0]), rsh_tensor_shape(in[0]), &zeros);
     if (st) return rsh_comm_agree(a->line.comm, st);
@@ -198,7 +198,7 @@ static rsh_status go_back_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_t
     st = rshn_norm_cut_backward(&a->line, &(rshn_norm_cut){a->count, a->eps, a->centred}, in, wanted, made);
     rsh_tensor_free(zeros);
     for (int i = 0; i < 3; i++) {
-        if (!st && made[i]) st = rsh_call_give(c, i, made[i]);
+        if (!st && made[i]) st = rsh_call_set_input_grad(c, i, made[i]);
         else rsh_tensor_free(made[i]);
     }
     return st;
@@ -212,7 +212,7 @@ static rsh_status norm_backward(rsh_grad_call *c) {
     const rsh_tensor *in[5] = {NULL}; /* x, weight, g, rstd, mean */
     rsh_tensor *dense[5] = {NULL}, *made[3] = {NULL};
     int slot = 0;
-    in[2] = rsh_call_grad(c, 0);
+    in[2] = rsh_call_output_grad(c, 0);
     if (!in[2] && !a->line.comm) return RSH_OK;
     NN_TRY(rsh_call_saved(c, slot++, &in[0]));
     if (a->has_weight) NN_TRY(rsh_call_saved(c, slot++, &in[1]));

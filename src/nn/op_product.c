@@ -72,7 +72,7 @@ out:
 
 static rsh_status product_forward(rsh_grad_call *c, const char *name) {
     product_attrs *p = rsh_call_attrs(c);
-    const rsh_tensor *in[2] = {rsh_call_in(c, 0), rsh_call_in(c, 1)};
+    const rsh_tensor *in[2] = {rsh_call_input(c, 0), rsh_call_input(c, 1)};
     rsh_tensor *full = NULL, *y = NULL;
     p->a = rshn_sizes_of(in[0]);
     p->b = rshn_sizes_of(in[1]);
@@ -82,9 +82,9 @@ static rsh_status product_forward(rsh_grad_call *c, const char *name) {
     rshn_sizes to = result_sizes(p);
     rsh_status st = rsh_tensor_view(full, 0, to.n, to.at, NULL, &y);
     rsh_tensor_free(full);
-    if (!st) st = rsh_call_out(c, 0, y);
-    if (!st && rsh_call_needs(c, 0)) st = rsh_call_save_in(c, 1);
-    if (!st && rsh_call_needs(c, 1)) st = rsh_call_save_in(c, 0);
+    if (!st) st = rsh_call_set_output(c, 0, y);
+    if (!st && rsh_call_needs_input_grad(c, 0)) st = rsh_call_save_input(c, 1);
+    if (!st && rsh_call_needs_input_grad(c, 1)) st = rsh_call_save_input(c, 0);
     return st;
 }
 
@@ -97,7 +97,7 @@ static rsh_status give_product(rsh_grad_call *c, int i, const rshn_sizes *sizes,
     rsh_status st = rshn_gemm(1, a, b, 0, full);
     if (!st) st = rsh_tensor_view(full, 0, sizes->n, sizes->at, NULL, &gx);
     rsh_tensor_free(full);
-    return st ? st : rsh_call_give(c, i, gx);
+    return st ? st : rsh_call_set_input_grad(c, i, gx);
 }
 
 /* The other operand as a matrix, transposed. */
@@ -115,15 +115,15 @@ static rsh_status product_backward(rsh_grad_call *c) {
     rsh_tensor *g = NULL, *other = NULL;
     rsh_status st;
     int slot = 0;
-    NN_GOTO(rshn_reshape(rsh_call_grad(c, 0), &p->out, &g));
-    if (rsh_call_needs(c, 0)) {
+    NN_GOTO(rshn_reshape(rsh_call_output_grad(c, 0), &p->out, &g));
+    if (rsh_call_needs_input_grad(c, 0)) {
         NN_GOTO(rsh_call_saved(c, slot++, &saved));
         NN_GOTO(turned(saved, false, &other));
         NN_GOTO(give_product(c, 0, &p->a, g, other));
         rsh_tensor_free(other);
         other = NULL;
     }
-    if (rsh_call_needs(c, 1)) {
+    if (rsh_call_needs_input_grad(c, 1)) {
         NN_GOTO(rsh_call_saved(c, slot, &saved));
         NN_GOTO(turned(saved, true, &other));
         NN_GOTO(give_product(c, 1, &p->b, other, g));
@@ -239,7 +239,7 @@ out:
 }
 
 static rsh_status linear_forward(rsh_grad_call *c) {
-    const rsh_tensor *in[3] = {rsh_call_in(c, 0), rsh_call_in(c, 1), rsh_call_in(c, 2)};
+    const rsh_tensor *in[3] = {rsh_call_input(c, 0), rsh_call_input(c, 1), rsh_call_input(c, 2)};
     rsh_tensor *y = NULL;
     rshn_sizes to;
     NN_TRY(rshn_needs_alike("linear", 3, in));
@@ -250,20 +250,20 @@ static rsh_status linear_forward(rsh_grad_call *c) {
         rsh_tensor_free(y);
         return st;
     }
-    NN_TRY(rsh_call_out(c, 0, y));
-    if (rsh_call_needs(c, 0)) NN_TRY(rsh_call_save_in(c, 1));
-    return rsh_call_needs(c, 1) ? rsh_call_save_in(c, 0) : RSH_OK;
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(rsh_call_save_input(c, 1));
+    return rsh_call_needs_input_grad(c, 1) ? rsh_call_save_input(c, 0) : RSH_OK;
 }
 
 static rsh_status give_input(rsh_grad_call *c, const rsh_tensor *g, const rsh_tensor *weight) {
     rsh_tensor *gx = NULL, *full = NULL;
-    rshn_sizes to = rshn_sizes_of(rsh_call_grad(c, 0));
+    rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     to.at[to.n - 1] = rsh_tensor_shape(weight)[1];
     NN_TRY(rshn_empty(rsh_tensor_dtype(g), &to, &gx));
     rsh_status st = matrix_view(gx, true, &full);
     if (!st) st = rshn_gemm(1, g, weight, 0, full);
     rsh_tensor_free(full);
-    if (!st) return rsh_call_give(c, 0, gx);
+    if (!st) return rsh_call_set_input_grad(c, 0, gx);
     rsh_tensor_free(gx);
     return st;
 }
@@ -277,7 +277,7 @@ static rsh_status give_weight(rsh_grad_call *c, const rsh_tensor *g, const rsh_t
     NN_GOTO(rsh_tensor_transpose(g, -1, -2, &gt));
     NN_GOTO(rsh_tensor_empty(rsh_tensor_dtype(g), 2, size, &gw));
     NN_GOTO(rshn_gemm(1, gt, x, 0, gw));
-    st = rsh_call_give(c, 1, gw);
+    st = rsh_call_set_input_grad(c, 1, gw);
     gw = NULL;
 out:
     rsh_tensor_free(x);
@@ -291,18 +291,18 @@ static rsh_status linear_backward(rsh_grad_call *c) {
     rsh_tensor *g = NULL, *gb = NULL;
     rsh_status st;
     int slot = 0;
-    NN_GOTO(matrix_view(rsh_call_grad(c, 0), true, &g));
-    if (rsh_call_needs(c, 0)) {
+    NN_GOTO(matrix_view(rsh_call_output_grad(c, 0), true, &g));
+    if (rsh_call_needs_input_grad(c, 0)) {
         NN_GOTO(rsh_call_saved(c, slot++, &saved));
         NN_GOTO(give_input(c, g, saved));
     }
-    if (rsh_call_needs(c, 1)) {
+    if (rsh_call_needs_input_grad(c, 1)) {
         NN_GOTO(rsh_call_saved(c, slot, &saved));
         NN_GOTO(give_weight(c, g, saved));
     }
-    if (rsh_call_needs(c, 2)) {
+    if (rsh_call_needs_input_grad(c, 2)) {
         NN_GOTO(rshn_sum(g, (1u << (rsh_tensor_ndim(g) - 1)) - 1, false, 1, &gb));
-        st = rsh_call_give(c, 2, gb);
+        st = rsh_call_set_input_grad(c, 2, gb);
     }
 out:
     rsh_tensor_free(g);

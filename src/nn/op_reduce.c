@@ -28,14 +28,14 @@ static rsh_status dims_of(const char *name, const rsh_value *x, int ndims, const
 
 static rsh_status sum_forward(rsh_grad_call *c, const char *name, bool mean) {
     reduction *r = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     int64_t n = rshn_whole_count(c, 0, r->dims);
     NN_TRY(rshn_needs_float(name, x));
     r->sizes = rshn_sizes_of(x);
     r->scale = mean ? 1 / (double)n : 1;
     NN_TRY(rshn_sum(x, r->dims, r->keep, mean && !n ? 0.0 / 0.0 : r->scale, &y));
-    return rsh_call_out(c, 0, y);
+    return rsh_call_set_output(c, 0, y);
 }
 
 static rsh_status total_forward(rsh_grad_call *c) { return sum_forward(c, "sum", false); }
@@ -54,13 +54,13 @@ static rsh_status repeat(const rsh_tensor *t, unsigned dims, bool kept, const rs
 
 static rsh_status sum_backward(rsh_grad_call *c) {
     const reduction *r = rsh_call_attrs(c);
-    const rsh_tensor *g = rsh_call_grad(c, 0);
+    const rsh_tensor *g = rsh_call_output_grad(c, 0);
     rsh_tensor *scaled = NULL, *gx = NULL;
     double p[2] = {r->scale, 0};
     if (r->scale != 1) NN_TRY(rshn_map1_new(RSHN_SCALE, p, g, &scaled));
     rsh_status st = repeat(scaled ? scaled : g, r->dims, r->keep, &r->sizes, &gx);
     rsh_tensor_free(scaled);
-    return st ? st : rsh_call_give(c, 0, gx);
+    return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
 /* A dim that is summed over has a letter that the result lacks. */

@@ -57,13 +57,13 @@ out:
 
 static rsh_status forward(rsh_grad_call *c, const char *name, bool log) {
     along *a = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     NN_TRY(rshn_needs_float(name, x));
     NN_TRY(rshn_line_of_input(c, 0, 1u << a->dim, &a->line));
     NN_TRY(a->line.comm ? rshn_softmax_cut(&a->line, x, log, &y) : compute(x, NULL, a->dim, log, &y));
-    NN_TRY(rsh_call_out(c, 0, y));
-    return rsh_call_save_out(c, 0);
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    return rsh_call_save_output(c, 0);
 }
 
 /* No gradient came to this rank; others may have one, so its rows count as zeros. */
@@ -81,7 +81,7 @@ static void drop(void *attrs) { rshn_line_end(&((along *)attrs)->line); }
 
 static rsh_status backward(rsh_grad_call *c, bool log) {
     const along *a = rsh_call_attrs(c);
-    const rsh_tensor *y = NULL, *g = rsh_call_grad(c, 0);
+    const rsh_tensor *y = NULL, *g = rsh_call_output_grad(c, 0);
     rsh_tensor *gx = NULL;
     if (!g && !a->line.comm) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &y));
@@ -89,7 +89,7 @@ static rsh_status backward(rsh_grad_call *c, bool log) {
         NN_TRY(g ? rshn_softmax_cut_back(&a->line, y, g, log, &gx) : idle_back(&a->line, y, log, &gx));
     else
         NN_TRY(compute(y, g, a->dim, log, &gx));
-    return rsh_call_give(c, 0, gx);
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 static rsh_status softmax_forward(rsh_grad_call *c) { return forward(c, "softmax", false); }

@@ -10,15 +10,15 @@ typedef struct converting {
 static rsh_status forward(rsh_grad_call *c) {
     const converting *a = rsh_call_attrs(c);
     rsh_tensor *y = NULL;
-    NN_TRY(rsh_math_convert(rsh_call_in(c, 0), a->to, &y));
-    return rsh_call_out(c, 0, y);
+    NN_TRY(rsh_math_convert(rsh_call_input(c, 0), a->to, &y));
+    return rsh_call_set_output(c, 0, y);
 }
 
 static rsh_status backward(rsh_grad_call *c) {
     const converting *a = rsh_call_attrs(c);
     rsh_tensor *gx = NULL;
-    NN_TRY(rsh_math_convert(rsh_call_grad(c, 0), a->from, &gx));
-    return rsh_call_give(c, 0, gx);
+    NN_TRY(rsh_math_convert(rsh_call_output_grad(c, 0), a->from, &gx));
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 static rsh_status rule(rsh_rule_dims *io) {

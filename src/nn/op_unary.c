@@ -23,18 +23,18 @@ typedef struct unary {
 
 static rsh_status forward(rsh_grad_call *c, const char *name) {
     const unary *u = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     NN_TRY(rshn_needs_float(name, x));
     NN_TRY(rshn_map1_new(u->rule.kind, u->p, x, &y));
-    NN_TRY(rsh_call_out(c, 0, y));
-    if (u->rule.keeps == KEEP_INPUT) return rsh_call_save_in(c, 0);
-    return u->rule.keeps == KEEP_OUTPUT ? rsh_call_save_out(c, 0) : RSH_OK;
+    NN_TRY(rsh_call_set_output(c, 0, y));
+    if (u->rule.keeps == KEEP_INPUT) return rsh_call_save_input(c, 0);
+    return u->rule.keeps == KEEP_OUTPUT ? rsh_call_save_output(c, 0) : RSH_OK;
 }
 
 static rsh_status backward(rsh_grad_call *c) {
     const unary *u = rsh_call_attrs(c);
-    const rsh_tensor *g = rsh_call_grad(c, 0), *kept = NULL;
+    const rsh_tensor *g = rsh_call_output_grad(c, 0), *kept = NULL;
     rsh_tensor *gx = NULL;
     double p[2] = {u->p[0], 0};
     rshn_sizes to = rshn_sizes_of(g);
@@ -44,7 +44,7 @@ static rsh_status backward(rsh_grad_call *c) {
         NN_TRY(rsh_call_saved(c, 0, &kept));
         NN_TRY(rshn_map2_new(u->rule.back, u->p, kept, g, &to, &gx));
     }
-    return rsh_call_give(c, 0, gx);
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 /* X(name, kernel, kernel of what is kept and the gradient, kernel of the gradient alone, what is kept,

@@ -17,13 +17,13 @@ typedef struct viewing {
     unsigned gone, fresh; /* dims of size 1, a bit each, that squeeze takes away and unsqueeze adds */
 } viewing;
 
-static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) { return st ? st : rsh_call_out(c, 0, t); }
+static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) { return st ? st : rsh_call_set_output(c, 0, t); }
 
 /* ---- reshape, squeeze, unsqueeze ---- */
 
 static rsh_status reshape_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     rshn_sizes to;
     v->before = rshn_sizes_of(x);
@@ -79,8 +79,8 @@ static rsh_status reshape_rule(rsh_rule_dims *io) {
 static rsh_status reshape_backward(rsh_grad_call *c) {
     const viewing *v = rsh_call_attrs(c);
     rsh_tensor *gx = NULL;
-    NN_TRY(rshn_reshape(rsh_call_grad(c, 0), &v->before, &gx));
-    return rsh_call_give(c, 0, gx);
+    NN_TRY(rshn_reshape(rsh_call_output_grad(c, 0), &v->before, &gx));
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 #define RESHAPE(name_)                                                                                                 \
@@ -190,7 +190,7 @@ static rsh_status permuted(const rsh_tensor *t, const int *dims, rsh_tensor **ou
 static rsh_status permute_forward(rsh_grad_call *c) {
     const viewing *v = rsh_call_attrs(c);
     rsh_tensor *y = NULL;
-    rsh_status st = permuted(rsh_call_in(c, 0), v->dims, &y);
+    rsh_status st = permuted(rsh_call_input(c, 0), v->dims, &y);
     return give_view(c, st, y);
 }
 
@@ -198,9 +198,9 @@ static rsh_status permute_backward(rsh_grad_call *c) {
     const viewing *v = rsh_call_attrs(c);
     rsh_tensor *gx = NULL;
     int back[RSH_MAX_NDIM];
-    for (int d = 0; d < rsh_tensor_ndim(rsh_call_grad(c, 0)); d++) back[v->dims[d]] = d;
-    NN_TRY(permuted(rsh_call_grad(c, 0), back, &gx));
-    return rsh_call_give(c, 0, gx);
+    for (int d = 0; d < rsh_tensor_ndim(rsh_call_output_grad(c, 0)); d++) back[v->dims[d]] = d;
+    NN_TRY(permuted(rsh_call_output_grad(c, 0), back, &gx));
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 static rsh_status permute_rule(rsh_rule_dims *io) {
@@ -252,11 +252,11 @@ rsh_status rsh_nn_permute(rsh_value *x, const int *dims, rsh_value **out) {
 
 static rsh_status contiguous_forward(rsh_grad_call *c) {
     rsh_tensor *y = NULL;
-    rsh_status st = rshn_dense(rsh_call_in(c, 0), &y);
+    rsh_status st = rshn_dense(rsh_call_input(c, 0), &y);
     return give_view(c, st, y);
 }
 
-static rsh_status contiguous_backward(rsh_grad_call *c) { return rsh_call_pass(c, 0, 0); }
+static rsh_status contiguous_backward(rsh_grad_call *c) { return rsh_call_pass_grad(c, 0, 0); }
 
 static rsh_status contiguous_rule(rsh_rule_dims *io) {
     only_moves(io);
@@ -280,17 +280,17 @@ static rsh_status expand_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     rsh_tensor *y = NULL;
     rshn_sizes to;
-    v->before = rshn_sizes_of(rsh_call_in(c, 0));
+    v->before = rshn_sizes_of(rsh_call_input(c, 0));
     rsh_status st = rshn_own_sizes(c, 0, &v->sizes, &to);
-    if (!st) st = rshn_expand(rsh_call_in(c, 0), &to, &y);
+    if (!st) st = rshn_expand(rsh_call_input(c, 0), &to, &y);
     return give_view(c, st, y);
 }
 
 static rsh_status expand_backward(rsh_grad_call *c) {
     const viewing *v = rsh_call_attrs(c);
     rsh_tensor *gx = NULL;
-    NN_TRY(rshn_sum_to(rsh_call_grad(c, 0), &v->before, &gx));
-    return rsh_call_give(c, 0, gx);
+    NN_TRY(rshn_sum_to(rsh_call_output_grad(c, 0), &v->before, &gx));
+    return rsh_call_set_input_grad(c, 0, gx);
 }
 
 /* A dim that is repeated cannot be cut. */
@@ -333,7 +333,7 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
 /* This rank has a part of the range, of the elements that it has of x. */
 static rsh_status narrow_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     int64_t first = 0;
     v->before = rshn_sizes_of(x);
@@ -348,13 +348,13 @@ static rsh_status narrow_forward(rsh_grad_call *c) {
 
 static rsh_status narrow_backward(rsh_grad_call *c) {
     const viewing *v = rsh_call_attrs(c);
-    const rsh_tensor *g = rsh_call_grad(c, 0);
+    const rsh_tensor *g = rsh_call_output_grad(c, 0);
     rsh_tensor *gx = NULL, *window = NULL;
     NN_TRY(rsh_tensor_zeros(rsh_tensor_dtype(g), v->before.n, v->before.at, &gx));
     rsh_status st = rshn_window(gx, v->dim, v->start, rsh_tensor_shape(g)[v->dim], &window);
     if (!st) st = rsh_math_copy(g, window);
     rsh_tensor_free(window);
-    if (!st) return rsh_call_give(c, 0, gx);
+    if (!st) return rsh_call_set_input_grad(c, 0, gx);
     rsh_tensor_free(gx);
     return st;
 }

@@ -36,7 +36,7 @@ rsh_status rshn_optimizer_make(rsh_module *m, const rshn_optimizer_kind *kind, d
     if (!o) return rshn_fail(RSH_ENOMEM, "no memory for an optimizer");
     o->kind = kind;
     o->lr = lr;
-    rsh_status st = rsh_module_parameters(m, false, add, o);
+    rsh_status st = rsh_module_each_parameter(m, false, add, o);
     if (!st && !o->n) st = rshn_fail(RSH_EVALUE, "an optimizer for a module without parameters");
     if (st) rsh_optimizer_free(o);
     else *out = o;
@@ -116,7 +116,7 @@ static rsh_status step_part(const rsh_optimizer *o, const rshn_trained *t, int64
         for (int k = 0; k < o->kind->nslots; k++)
             if (t->slot[k]) u.run.slot[k] = rsh_tensor_data(rsh_value_part(t->slot[k], part));
         if (u.run.n) rshn_spread(u.run.n, 1 << 14, update_range, &u);
-        if (rsh_tensor_dense(where)) rsh_tensor_bump(where);
+        if (rsh_tensor_dense(where)) rsh_tensor_bump_version(where);
         else st = rsh_math_copy(p, where);
     }
     rsh_tensor_free(p);

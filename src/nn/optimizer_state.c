@@ -18,7 +18,7 @@ static rsh_status set_number(rsh_state_dict *d, const char *name, double number)
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
     NN_TRY(rshn_number(RSH_F64, number, &t));
-    rsh_status st = rsh_value_take(t, false, &v);
+    rsh_status st = rsh_value_adopt_tensor(t, false, &v);
     if (st) rsh_tensor_free(t);
     else st = rsh_state_dict_set(d, name, v);
     rsh_value_free(v);

@@ -24,9 +24,9 @@ typedef struct placing {
 /* Weights are [out, in] in a Linear, [rows, columns] in an Embedding. */
 static rsh_place place_of(const placing *p, const char *name) {
     rsh_style_kind kind = p->style->kind;
-    if (kind == RSH_STYLE_COLWISE) return rsh_shard_on(p->linear ? 0 : 1);
-    if (kind == RSH_STYLE_ROWWISE && strcmp(name, "bias")) return rsh_shard_on(p->linear ? 1 : 0);
-    return rsh_replicate();
+    if (kind == RSH_STYLE_COLWISE) return rsh_place_shard(p->linear ? 0 : 1);
+    if (kind == RSH_STYLE_ROWWISE && strcmp(name, "bias")) return rsh_place_shard(p->linear ? 1 : 0);
+    return rsh_place_replicate();
 }
 
 static rsh_status place_one(void *ctx, const char *below, rsh_module *owner, const char *name, rsh_value *v) {
@@ -40,7 +40,7 @@ static rsh_status place_one(void *ctx, const char *below, rsh_module *owner, con
 }
 
 static rsh_status place_all(const rsh_style *s, bool linear, const char *path, rsh_module *m, rshn_tree_change *c) {
-    return rsh_module_parameters(m, true, place_one, &(placing){s, linear, path, c});
+    return rsh_module_each_parameter(m, true, place_one, &(placing){s, linear, path, c});
 }
 
 /* ---- inputs and outputs ---- */
@@ -67,7 +67,7 @@ static rsh_status check_layer(const rsh_style *s, const char *path, const rsh_mo
 static rsh_status plan_layer(const rsh_style *s, const char *path, rsh_module *m, rshn_tree_change *c) {
     bool linear = !strcmp(m->kind->name, "Linear");
     NN_TRY(check_layer(s, path, m, linear));
-    rsh_place needed = s->kind == RSH_STYLE_ROWWISE && linear ? rsh_shard_on(-1) : rsh_replicate();
+    rsh_place needed = s->kind == RSH_STYLE_ROWWISE && linear ? rsh_place_shard(-1) : rsh_place_replicate();
     rshn_bringing in = {true, false, s->default_input ? needed : s->input, needed};
     NN_TRY(place_all(s, linear, path, m, c));
     return plan_hooks(c, m, in, (rshn_bringing){true, false, s->output, s->output}, s->local_output);

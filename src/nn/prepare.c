@@ -8,7 +8,7 @@
 /* A plain value as this rank's part.  One that remembers whose part it is becomes that DTensor again. */
 static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
     const rsh_layout *was = rsh_dtensor_part_layout(v);
-    rsh_local_opts opts = {sizeof opts, .shape = NULL};
+    rsh_from_local_opts opts = {sizeof opts, .shape = NULL};
     if (was && rsh_mesh_equal(rsh_dtensor_part_mesh(v), mesh)) {
         opts.shape = rsh_layout_shape(was);
         NN_TRY(rsh_mesh_places(mesh, RSH_MESH_POSITIONS, was, &is));
@@ -38,7 +38,7 @@ static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
 }
 
 static rsh_status as_local(rsh_value *v, rsh_place now, rsh_value **out) {
-    rsh_place whole = rsh_replicate();
+    rsh_place whole = rsh_place_replicate();
     return rsh_dtensor_part(v, now.kind == RSH_PLACE_PARTIAL ? &whole : NULL, out);
 }
 

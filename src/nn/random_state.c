@@ -11,7 +11,7 @@ static rsh_status make_value(rsh_random_state state, rsh_value **out) {
     rsh_tensor *t = NULL;
     NN_TRY(rsh_tensor_empty(RSH_I64, 1, &(int64_t){2}, &t));
     memcpy(rsh_tensor_data(t), (const uint64_t[]){state.seed, state.call}, 2 * sizeof(uint64_t));
-    rsh_status st = rsh_value_take(t, false, out);
+    rsh_status st = rsh_value_adopt_tensor(t, false, out);
     if (st) rsh_tensor_free(t);
     return st;
 }
@@ -21,7 +21,7 @@ rsh_status rsh_random_state_dict(rsh_state_dict **out) {
     rsh_state_dict *d = NULL;
     rsh_value *v = NULL;
     NN_TRY(rsh_state_dict_new(&d));
-    rsh_status st = make_value(rsh_random_get(), &v);
+    rsh_status st = make_value(rsh_random_get_state(), &v);
     if (!st) st = rsh_state_dict_set(d, entry, v);
     rsh_value_free(v);
     if (st) rsh_state_dict_free(d);
@@ -36,6 +36,6 @@ rsh_status rsh_random_load_state_dict(const rsh_state_dict *d) {
     if (!t || rsh_tensor_dtype(t) != RSH_I64 || rsh_tensor_ndim(t) != 1 || rsh_tensor_shape(t)[0] != 2)
         return rshn_fail(RSH_ERUNTIME, "the state dict has no \"%s\" that is an i64 [2]", entry);
     const int64_t *at = rsh_tensor_data(t);
-    rsh_random_set((rsh_random_state){(uint64_t)at[0], (uint64_t)at[rsh_tensor_strides(t)[0]]});
+    rsh_random_set_state((rsh_random_state){(uint64_t)at[0], (uint64_t)at[rsh_tensor_strides(t)[0]]});
     return RSH_OK;
 }

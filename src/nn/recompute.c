@@ -69,7 +69,7 @@ static rsh_status swap_one(void *ctx, const char *path, rsh_module *m) {
 /* The modes of the first run are put in place, or taken out again. */
 static rsh_status swap_training(again *a) {
     a->at = 0;
-    return rsh_module_modules(a->m, swap_one, a);
+    return rsh_module_each_module(a->m, swap_one, a);
 }
 
 /* ---- the second run ---- */
@@ -129,9 +129,9 @@ static rsh_status run_inside(again *a, rsh_value *const *in) {
 static rsh_status run_as_before(again *a, rsh_value *const *in) {
     NN_TRY(swap_training(a));
     bool recording = rsh_grad_enable(true);
-    rsh_random_state random = rsh_random_set(a->random);
+    rsh_random_state random = rsh_random_set_state(a->random);
     rsh_status st = run_inside(a, in);
-    rsh_random_set(random);
+    rsh_random_set_state(random);
     rsh_grad_enable(recording);
     rsh_status back = swap_training(a);
     return st ? st : back;
@@ -209,7 +209,7 @@ static rsh_status find_comm(void *ctx, const char *path, rsh_module *owner, cons
 static rsh_status note_comm(again *a, rsh_value *const *in) {
     for (int i = 0; !a->comm && i < a->m->kind->nin; i++) a->comm = rsh_saved_comm(a->in[i]);
     for (int i = 0; !a->comm && i < a->m->kind->nin; i++) a->comm = in[i] ? rsh_value_comm(in[i]) : NULL;
-    return a->comm ? RSH_OK : rsh_module_parameters(a->m, false, find_comm, a);
+    return a->comm ? RSH_OK : rsh_module_each_parameter(a->m, false, find_comm, a);
 }
 
 static rsh_status save_inputs(again *a, rsh_value *const *in) {
@@ -218,7 +218,7 @@ static rsh_status save_inputs(again *a, rsh_value *const *in) {
         a->requires_grad[i] = rsh_value_requires_grad(in[i]);
         NN_TRY(rsh_saved_new(in[i], &a->in[i]));
     }
-    NN_TRY(rsh_module_modules(a->m, note_training, a));
+    NN_TRY(rsh_module_each_module(a->m, note_training, a));
     return note_comm(a, in);
 }
 
@@ -226,7 +226,7 @@ static rsh_status begin(rsh_module *m, rsh_value *const *in, again **out) {
     again *a = rshn_calloc(1, sizeof *a);
     if (!a) return rshn_fail(RSH_ENOMEM, "no memory for a call of %s", m->kind->name);
     a->m = rsh_module_hold(m);
-    a->random = rsh_random_get();
+    a->random = rsh_random_get_state();
     rsh_status st = save_inputs(a, in);
     rsh_saved_hooks pair = {keep_number, unpack, release, prefetch, drop, a, a->comm, forget};
     if (!st) st = rsh_saved_hooks_push(&pair);

@@ -33,12 +33,12 @@ const rsh_placement_rule rshn_straight_rule = {straight};
 /* The comm of the distributed inputs; NULL: there is none. */
 static rsh_comm *comm_of(const rsh_grad_call *c) {
     rsh_comm *comm = NULL;
-    for (int i = 0; !comm && i < rsh_call_nin(c); i++) comm = rsh_value_comm(rsh_call_in_value(c, i));
+    for (int i = 0; !comm && i < rsh_call_nin(c); i++) comm = rsh_value_comm(rsh_call_input_value(c, i));
     return comm;
 }
 
 rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole, rshn_sizes *out) {
-    const rsh_layout *l = rsh_call_out_layout(c, i);
+    const rsh_layout *l = rsh_call_output_layout(c, i);
     rsh_part part;
     *out = *whole;
     if (!l) return RSH_OK;
@@ -48,17 +48,17 @@ rsh_status rshn_own_sizes(const rsh_grad_call *c, int i, const rshn_sizes *whole
 }
 
 rsh_status rshn_own_start(const rsh_grad_call *c, int i, int d, int64_t *out) {
-    const rsh_value *v = rsh_call_in_value(c, i);
+    const rsh_value *v = rsh_call_input_value(c, i);
     int64_t index[RSH_MAX_NDIM];
     *out = 0;
-    if (!rsh_value_sharded(v) || !rsh_tensor_count(rsh_call_in(c, i))) return RSH_OK;
+    if (!rsh_value_sharded(v) || !rsh_tensor_count(rsh_call_input(c, i))) return RSH_OK;
     NN_TRY(rsh_layout_global_index(rsh_value_layout(v), rsh_comm_rank(rsh_value_comm(v)), 0, 0, index));
     *out = index[d];
     return RSH_OK;
 }
 
 int64_t rshn_whole_count(const rsh_grad_call *c, int i, unsigned dims) {
-    const rsh_value *v = rsh_call_in_value(c, i);
+    const rsh_value *v = rsh_call_input_value(c, i);
     int64_t n = 1;
     for (int d = 0; d < rsh_value_ndim(v); d++)
         if (dims >> d & 1) n *= rsh_value_shape(v)[d];

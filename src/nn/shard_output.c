@@ -56,7 +56,7 @@ static rsh_status collect(rsh_value **v) {
                          (long long)rsh_value_nparts(*v));
     int dim = thin_dim(rsh_value_layout(*v));
     rsh_value *part = NULL, *thin = NULL;
-    NN_TRY(rsh_value_untag(*v, &part));
+    NN_TRY(rsh_value_to_local(*v, &part));
     if (dim >= 0) {
         rsh_status st = rsh_nn_squeeze(part, dim, &thin);
         rsh_value_free(part);

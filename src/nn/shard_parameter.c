@@ -30,7 +30,7 @@ static rsh_status name_cut(const rsh_spec *spec, rsh_sharded **s) {
     if (rsh_spec_chunk_dim(spec, desc.ndim, &dim)) return RSH_OK; /* not chunks */
     desc.naxes = 1;
     desc.axis[0] = (rsh_axis){"x", 1};
-    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_CHUNK};
+    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};
     rsh_layout *layout = NULL;
     rsh_sharded *named = NULL;
     NN_TRY(rsh_layout_new(&desc, &layout));
@@ -45,11 +45,11 @@ static rsh_status name_cut(const rsh_spec *spec, rsh_sharded **s) {
 rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_rank, rsh_group *group, rsh_value **out) {
     rsh_torch_tensor *t = NULL;
     rsh_sharded *s = NULL;
-    rsh_tensor_props props = rsh_tensor_props_of(rsh_value_tensor(v));
+    rsh_tensor_props props = rsh_tensor_get_props(rsh_value_tensor(v));
     NN_TRY(rsh_shard_tensor(rsh_value_tensor(v), spec, src_rank, group, &props, &t));
     rsh_status st = rsh_torch_sharded(t, &s);
     if (!st) st = name_cut(spec, &s);
-    if (!st) st = rsh_value_take_sharded(s, rsh_value_requires_grad(v), out);
+    if (!st) st = rsh_value_adopt_sharded(s, rsh_value_requires_grad(v), out);
     if (st) rsh_sharded_free(s);
     rsh_torch_free(t);
     return st;
@@ -59,9 +59,9 @@ rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *
     rsh_value *whole = NULL, *cut = NULL;
     rsh_status st =
         spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
-    NN_TRY(rsh_group_agree(group, st));
+    NN_TRY(rsh_comm_agree(rsh_group_comm(group), st));
     if (rsh_group_rank(group) < 0) return RSH_OK;
-    st = rsh_group_agree(group, rshn_shard_value(whole, spec, src_rank, group, &cut));
+    st = rsh_comm_agree(rsh_group_comm(group), rshn_shard_value(whole, spec, src_rank, group, &cut));
     if (!st) st = rsh_module_set_parameter(m, name, cut);
     rsh_value_free(cut);
     return st;

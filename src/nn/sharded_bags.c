@@ -109,7 +109,7 @@ static rsh_status look_up(const rshn_cut_weight *w, const rshn_lookup *l, const 
     rsh_status st = weights ? gather_weights(w, &c, weights, &all) : RSH_OK;
     if (!st && l->max_norm > 0)
         st = rshn_shorten(&c.bags, l->weight, first, l->max_norm, l->norm_type, w->dim == 0 ? NULL : w->comm);
-    if (!st) st = rsh_value_untag(l->weight, &table);
+    if (!st) st = rsh_value_to_local(l->weight, &table);
     if (!st) st = rshn_bag(&c.bags, table, first, l->padding, l->frozen, l->mode, all, &found);
     st = rsh_comm_agree(w->comm, st);
     if (!st) st = send_home(w, c.nbags, total, found, out);

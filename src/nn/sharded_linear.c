@@ -23,7 +23,7 @@
 /* ---- a bias that is added once ---- */
 
 static rsh_status once_forward(rsh_grad_call *c) {
-    const rsh_tensor *y = rsh_call_in(c, 0), *bias = rsh_call_in(c, 1);
+    const rsh_tensor *y = rsh_call_input(c, 0), *bias = rsh_call_input(c, 1);
     rsh_tensor *out = NULL;
     if (*(const bool *)rsh_call_attrs(c)) {
         rshn_sizes sizes = rshn_sizes_of(y);
@@ -31,18 +31,18 @@ static rsh_status once_forward(rsh_grad_call *c) {
     } else {
         NN_TRY(rshn_alias(y, &out));
     }
-    return rsh_call_out(c, 0, out);
+    return rsh_call_set_output(c, 0, out);
 }
 
 /* Every rank has the gradient of the whole result, so every rank can sum it up for the bias. */
 static rsh_status once_backward(rsh_grad_call *c) {
-    const rsh_tensor *g = rsh_call_grad(c, 0);
+    const rsh_tensor *g = rsh_call_output_grad(c, 0);
     if (!g) return RSH_OK;
-    NN_TRY(rsh_call_pass(c, 0, 0));
-    if (!rsh_call_needs(c, 1)) return RSH_OK;
+    NN_TRY(rsh_call_pass_grad(c, 0, 0));
+    if (!rsh_call_needs_input_grad(c, 1)) return RSH_OK;
     rsh_tensor *sum = NULL;
     NN_TRY(rshn_sum(g, (1u << (rsh_tensor_ndim(g) - 1)) - 1, false, 1, &sum));
-    return rsh_call_give(c, 1, sum);
+    return rsh_call_set_input_grad(c, 1, sum);
 }
 
 static const rsh_grad_op once = {.name = "bias of a sharded Linear", .forward = once_forward, .backward = once_backward,
@@ -109,7 +109,7 @@ static rsh_status take_sharded(const rshn_cut_weight *w, rsh_value *x, rows *r, 
         moved = rsh_value_hold(x);
     st = rsh_comm_agree(w->comm, st);
     if (!st && !moved) st = rsh_value_reshard(x, to, RSH_DERIVATIVE_ADJOINT, NULL, &moved);
-    if (!st) st = rsh_value_untag(moved, out);
+    if (!st) st = rsh_value_to_local(moved, out);
     rsh_value_free(moved);
     rsh_layout_free(to);
     return st;
@@ -154,7 +154,7 @@ static rsh_status cut_columns(const rshn_cut_weight *w, rsh_value *x, rsh_value 
     rsh_status st = bias ? bias_chunk(w, bias, &chunk) : RSH_OK;
     if (!st) st = rsh_nn_linear(x, weight, chunk, &y);
     if (!st) st = rshn_last_cut_layout(w, rsh_value_dtype(x), r->ndim, sizes, &layout);
-    if (!st) st = rsh_value_tag(y, w->comm, layout, out);
+    if (!st) st = rsh_value_from_local(y, w->comm, layout, out);
     rsh_layout_free(layout);
     rsh_value_free(chunk);
     rsh_value_free(y);
@@ -172,7 +172,7 @@ static rsh_status contribute(const rshn_cut_weight *w, rsh_value *x, rsh_value *
     rsh_status st = rsh_nn_linear(x, weight, NULL, &y);
     if (!st && bias) st = rsh_grad_apply(&once, &first, 2, (rsh_value *[]){y, bias}, 1, &biased);
     if (!st) st = rshn_whole_layout(w, rsh_value_dtype(x), r->ndim, sizes, RSH_OP_SUM, &layout);
-    if (!st) st = rsh_value_tag(biased ? biased : y, w->comm, layout, out);
+    if (!st) st = rsh_value_from_local(biased ? biased : y, w->comm, layout, out);
     rsh_layout_free(layout);
     rsh_value_free(biased);
     rsh_value_free(y);
@@ -186,7 +186,7 @@ rsh_status rshn_sharded_linear(rsh_value *x, rsh_value *weight, rsh_value *bias,
     rsh_status st = rsh_comm_agree(rsh_value_comm(weight), check(x, weight, bias, &w));
     if (st) return st;
     st = rsh_value_sharded(x) ? take_sharded(&w, x, &r, &mine) : take_plain(&w, x, &r, &mine);
-    if (!st) st = rsh_value_untag(weight, &chunk);
+    if (!st) st = rsh_value_to_local(weight, &chunk);
     if (!st) st = (w.dim == 0 ? cut_columns : contribute)(&w, mine, chunk, bias, &r, &y);
     st = rsh_comm_agree(w.comm, st);
     if (!st) *out = y;

@@ -15,7 +15,7 @@ static int cut_dim(const rsh_layout_desc *d) {
     if (d->is_boxes || d->naxes != 1 || d->ndim != 2 || d->op || d->flat.naxes || d->has_order) return -1;
     int dim = d->dim[0].cut.naxes ? 0 : 1;
     const rsh_dim *cut = &d->dim[dim], *other = &d->dim[1 - dim];
-    bool plain = cut->cut.naxes == 1 && cut->cut.rule == RSH_RULE_CHUNK && !cut->nsegments && !other->nsegments;
+    bool plain = cut->cut.naxes == 1 && cut->cut.rule == RSH_CUT_CHUNK && !cut->nsegments && !other->nsegments;
     return plain && !other->cut.naxes ? dim : -1;
 }
 
@@ -70,7 +70,7 @@ static rsh_layout_desc describe(rsh_dtype dtype, int ndim, const int64_t *sizes,
 rsh_status rshn_rows_layout(rsh_comm *comm, rsh_dtype dtype, int ndim, const int64_t *sizes, const int64_t *counts,
                             rsh_layout **out) {
     rsh_layout_desc d = describe(dtype, ndim, sizes, rsh_comm_size(comm));
-    d.dim[0].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_SIZES, .sizes = counts, .nsizes = rsh_comm_size(comm)};
+    d.dim[0].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_SIZES, .sizes = counts, .nsizes = rsh_comm_size(comm)};
     return rsh_layout_new(&d, out);
 }
 
@@ -92,7 +92,7 @@ rsh_status rshn_whole_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim
 rsh_status rshn_last_cut_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim, const int64_t *sizes,
                                 rsh_layout **out) {
     rsh_layout_desc d = on_weight(w, dtype, ndim, sizes);
-    d.dim[ndim - 1].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_CHUNK};
+    d.dim[ndim - 1].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};
     return rsh_layout_new(&d, out);
 }
 
@@ -101,10 +101,10 @@ rsh_status rshn_last_cut_layout(const rshn_cut_weight *w, rsh_dtype dtype, int n
 rsh_status rshn_move_plain(rsh_value *v, rsh_comm *comm, const rsh_layout *from, const rsh_layout *to,
                            rsh_derivative how, rsh_value **out) {
     rsh_value *tagged = NULL, *moved = NULL;
-    rsh_status st = rsh_value_tag(v, comm, from, &tagged);
+    rsh_status st = rsh_value_from_local(v, comm, from, &tagged);
     st = rsh_comm_agree(comm, st);
     if (!st) st = rsh_value_reshard(tagged, to, how, NULL, &moved);
-    if (!st) st = rsh_value_untag(moved, out);
+    if (!st) st = rsh_value_to_local(moved, out);
     rsh_value_free(tagged);
     rsh_value_free(moved);
     return st;

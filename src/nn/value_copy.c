@@ -68,8 +68,8 @@ rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to) {
 /* A new value reads as the one that it is made like: the state of a DTensor is a DTensor. */
 static rsh_status read_alike(const rsh_value *v, rsh_value *made, rsh_value **out) {
     void *what = NULL;
-    const rsh_reading *reading = rsh_value_reading(v, &what);
-    rsh_status st = reading ? rsh_value_read(made, reading, what) : RSH_OK;
+    const rsh_value_kind *reading = rsh_value_get_kind(v, &what);
+    rsh_status st = reading ? rsh_value_set_kind(made, reading, what) : RSH_OK;
     if (st) rsh_value_free(made);
     else *out = made;
     return st;
@@ -78,7 +78,7 @@ static rsh_status read_alike(const rsh_value *v, rsh_value *made, rsh_value **ou
 rsh_status rshn_share_value(const rsh_value *v, rsh_value **out) {
     rsh_value *made = NULL;
     if (rsh_value_sharded(v)) NN_TRY(rsh_value_share_sharded(rsh_value_sharded(v), false, &made));
-    else NN_TRY(rsh_value_share(rsh_value_tensor(v), false, &made));
+    else NN_TRY(rsh_value_share_tensor(rsh_value_tensor(v), false, &made));
     return read_alike(v, made, out);
 }
 
@@ -87,13 +87,13 @@ rsh_status rshn_zeros_like(const rsh_value *v, rsh_value **out) {
     if (rsh_value_sharded(v)) {
         rsh_sharded *s = NULL;
         NN_TRY(rsh_sharded_zeros(rsh_value_comm(v), rsh_value_layout(v), &s));
-        rsh_status st = rsh_value_take_sharded(s, false, &made);
+        rsh_status st = rsh_value_adopt_sharded(s, false, &made);
         if (st) rsh_sharded_free(s);
         return st ? st : read_alike(v, made, out);
     }
     rsh_tensor *t = NULL;
     NN_TRY(rsh_tensor_zeros(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &t));
-    rsh_status st = rsh_value_take(t, false, out);
+    rsh_status st = rsh_value_adopt_tensor(t, false, out);
     if (st) rsh_tensor_free(t);
     return st;
 }

@@ -8,7 +8,7 @@
 #define MOST_SETS 6 /* cells for which all sets of them are looked at; beyond that parts are ticked off one by one */
 
 struct rshi_encounter {
-    const rshi_half *s;
+    const rshi_grouped_side *s;
     int cut[RSH_MAX_NDIM]; /* dims that are divided among several coordinates */
     int ncut;
     rshi_ranges *met;      /* owned: [cell][cut dim] */
@@ -17,7 +17,7 @@ struct rshi_encounter {
     int64_t *tick, ticks;  /* owned: parts by coordinates; when each was last met */
 };
 
-rsh_status rshi_encounter_new(const rshi_half *s, rshi_encounter **out) {
+rsh_status rshi_encounter_new(const rshi_grouped_side *s, rshi_encounter **out) {
     rshi_encounter *m = RSHI_NEW(rshi_encounter);
     if (!m) return rshi_nomem();
     m->s = s;
@@ -250,7 +250,7 @@ static rsh_status tick_box(void *ctx, int64_t box) {
     ticking *w = ctx;
     rshi_encounter *m = w->m;
     if (m->tick[box] == m->ticks) return RSH_OK;
-    if (!rshi_clip_common(m->s->ndim, rshi_half_cell(m->s, m->s->first_cell[box]), w->cell)) return RSH_OK;
+    if (!rshi_clip_common(m->s->ndim, rshi_grouped_side_cell(m->s, m->s->first_cell[box]), w->cell)) return RSH_OK;
     m->tick[box] = m->ticks;
     w->count++;
     return RSH_OK;

@@ -82,8 +82,8 @@ static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static rsh_status rank_json(const rsh_plan *p, int64_t rank, json_t *o) {
-    rsh_plan_view v;
-    RSH_TRY(rsh_plan_rank(p, rank, &v));
+    rsh_rank_totals v;
+    RSH_TRY(rsh_plan_get_rank_totals(p, rank, &v));
     json_t *in = json_array(), *out = json_array();
     json_object_set_new(o, "rank", json_bytes(rank));
     json_object_set_new(o, "bytes_sent", json_bytes(v.bytes_sent));
@@ -92,8 +92,8 @@ static rsh_status rank_json(const rsh_plan *p, int64_t rank, json_t *o) {
     json_object_set_new(o, "scratch_bytes", json_bytes(v.scratch_bytes));
     json_object_set_new(o, "sources", in);
     json_object_set_new(o, "destinations", out);
-    RSH_TRY(rsh_plan_sources(p, rank, add_neighbour, in));
-    return rsh_plan_destinations(p, rank, add_neighbour, out);
+    RSH_TRY(rsh_plan_each_source(p, rank, add_neighbour, in));
+    return rsh_plan_each_destination(p, rank, add_neighbour, out);
 }
 
 static int write_piece(const char *text, size_t length, void *ctx) {
@@ -186,20 +186,20 @@ static int print_neighbour(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static rsh_status print_rank(const rsh_plan *p, int64_t rank, const rsh_sink *sink) {
-    rsh_plan_view v;
+    rsh_rank_totals v;
     listing l = {sink, RSH_OK};
-    RSH_TRY(rsh_plan_rank(p, rank, &v));
+    RSH_TRY(rsh_plan_get_rank_totals(p, rank, &v));
     RSH_TRY(rshi_sink_format(sink, "rank %lld: sends %lld bytes to %lld, receives %lld from %lld, keeps %lld\n  from\n",
                              (long long)rank, (long long)v.bytes_sent, (long long)v.nsend, (long long)v.bytes_received,
                              (long long)v.nrecv, (long long)v.bytes_local));
-    RSH_TRY(rsh_plan_sources(p, rank, print_neighbour, &l));
+    RSH_TRY(rsh_plan_each_source(p, rank, print_neighbour, &l));
     RSH_TRY(l.st);
     RSH_TRY(rshi_sink_text(sink, "  to\n"));
-    RSH_TRY(rsh_plan_destinations(p, rank, print_neighbour, &l));
+    RSH_TRY(rsh_plan_each_destination(p, rank, print_neighbour, &l));
     return l.st;
 }
 
-rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print form, const rsh_sink *sink) {
+rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form, const rsh_sink *sink) {
     RSH_NEEDS(p);
     RSH_REQUIRE(sink && sink->write, RSH_EVALUE, "a plan is printed to no sink");
     RSH_REQUIRE(form == RSH_PRINT_TEXT || form == RSH_PRINT_JSON, RSH_EVALUE, "%d is not a form of print", (int)form);

@@ -1,17 +1,17 @@
 /* Half: one layout of a pair as groups of ranks that hold the same, with what they hold. */
 #include "plan/sums.h"
 
-bool rshi_half_fits(const rsh_layout *l) {
+bool rshi_grouped_side_fits(const rsh_layout *l) {
     if (rsh_layout_describe(l)->is_boxes) return true;
     return rshi_layout_has_groups(l) && (!rshi_layout_product(l) || rshi_rulers_fit(l));
 }
 
 /* ---- who holds what ---- */
 
-static int64_t partial_of(const rshi_half *s, int64_t group) { return group % s->partials; }
+static int64_t partial_of(const rshi_grouped_side *s, int64_t group) { return group % s->partials; }
 
 /* The groups of each rank, from the holders of each group. */
-static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_half *s) {
+static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_grouped_side *s) {
     int64_t total = s->first_holder[s->groups];
     s->first_held = rshi_calloc((size_t)p->nranks + 2, sizeof *s->first_held);
     s->held = rshi_alloc((size_t)total + 1, sizeof *s->held);
@@ -30,7 +30,7 @@ static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_half *s) {
     return RSH_OK;
 }
 
-static rsh_status list_turns(const rsh_plan *p, rshi_half *s) {
+static rsh_status list_turns(const rsh_plan *p, rshi_grouped_side *s) {
     s->turn = rshi_alloc((size_t)p->nranks + 1, sizeof *s->turn);
     if (!s->turn) return rshi_nomem();
     for (int64_t q = 0; q < p->nranks; q++) s->turn[q] = rshi_layout_position(s->l, p->rank[q]);
@@ -39,7 +39,7 @@ static rsh_status list_turns(const rsh_plan *p, rshi_half *s) {
 
 /* Every group has as many holders as there are positions along the axes that replicate.  `where`: a position of each
  * part. */
-static rsh_status list_mesh(const rsh_plan *p, rshi_half *s, int64_t *where) {
+static rsh_status list_mesh(const rsh_plan *p, rshi_grouped_side *s, int64_t *where) {
     int64_t n = rshi_layout_positions(s->l), k = n / s->groups;
     for (int64_t g = 0; g <= s->groups; g++) s->first_holder[g] = g * k;
     for (int64_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ static rsh_status list_mesh(const rsh_plan *p, rshi_half *s, int64_t *where) {
     return RSH_OK;
 }
 
-static rsh_status list_boxes(const rsh_plan *p, rshi_half *s) {
+static rsh_status list_boxes(const rsh_plan *p, rshi_grouped_side *s) {
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
     int64_t n = 0;
     for (int64_t b = 0; b < desc->nboxes; b++) {
@@ -66,13 +66,13 @@ static rsh_status list_boxes(const rsh_plan *p, rshi_half *s) {
 /* ---- what a part consists of ---- */
 
 typedef struct filling {
-    rshi_half *s;
+    rshi_grouped_side *s;
     rshi_progress *w;
     int64_t n, room;
 } filling;
 
 static rsh_status add_cells(filling *f, const rshi_piece *list, int64_t n) {
-    rshi_half *s = f->s;
+    rshi_grouped_side *s = f->s;
     RSH_TRY(RSHI_GROW(s->cell, (f->n + n) * s->ndim + 1, &f->room)); /* never NULL, even without dims */
     for (int64_t i = 0; i < n; i++, f->n++)
         for (int d = 0; d < s->ndim; d++) s->cell[f->n * s->ndim + d] = list[i].set[d];
@@ -80,7 +80,7 @@ static rsh_status add_cells(filling *f, const rshi_piece *list, int64_t n) {
 }
 
 static rsh_status fill_mesh(filling *f, const int64_t *where) {
-    rshi_half *s = f->s;
+    rshi_grouped_side *s = f->s;
     for (int64_t i = 0; i < s->parts; i++) {
         rshi_piece *list = NULL;
         int64_t n = 0;
@@ -99,7 +99,7 @@ static rsh_status fill_mesh(filling *f, const int64_t *where) {
 }
 
 static rsh_status fill_boxes(filling *f) {
-    rshi_half *s = f->s;
+    rshi_grouped_side *s = f->s;
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
     for (int64_t b = 0; b < s->parts; b++) {
         rshi_piece at = {0};
@@ -113,18 +113,18 @@ static rsh_status fill_boxes(filling *f) {
     return RSH_OK;
 }
 
-static void count_holders(rshi_half *s) {
+static void count_holders(rshi_grouped_side *s) {
     s->least_holders = INT64_MAX;
     for (int64_t g = 0; g < s->groups; g++) {
         if (!s->size[g / s->partials]) continue;
-        s->least_holders = rshi_min(s->least_holders, rshi_half_holders(s, g));
-        s->most_holders = rshi_max(s->most_holders, rshi_half_holders(s, g));
+        s->least_holders = rshi_min(s->least_holders, rshi_grouped_side_holders(s, g));
+        s->most_holders = rshi_max(s->most_holders, rshi_grouped_side_holders(s, g));
     }
 }
 
 /* ---- making and freeing ---- */
 
-static rsh_status side_room(rshi_half *s, int64_t holders) {
+static rsh_status side_room(rshi_grouped_side *s, int64_t holders) {
     s->first_holder = rshi_alloc((size_t)s->groups + 1, sizeof *s->first_holder);
     s->holder = rshi_alloc((size_t)holders + 1, sizeof *s->holder);
     s->first_cell = rshi_alloc((size_t)s->parts + 1, sizeof *s->first_cell);
@@ -134,7 +134,7 @@ static rsh_status side_room(rshi_half *s, int64_t holders) {
     return room ? RSH_OK : rshi_nomem();
 }
 
-static int64_t count_parts(const rshi_half *s) {
+static int64_t count_parts(const rshi_grouped_side *s) {
     const rsh_layout_desc *desc = rsh_layout_describe(s->l);
     return desc->is_boxes ? desc->nboxes : rshi_layout_positions(s->l) / s->partials / rshi_layout_holders(s->l);
 }
@@ -146,7 +146,7 @@ static int64_t count_box_ranks(const rsh_layout *l) {
     return n;
 }
 
-static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_half *s) {
+static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_grouped_side *s) {
     filling f = {.s = s, .w = w};
     int64_t *where = rshi_alloc((size_t)s->parts + 1, sizeof *where);
     rsh_status st = where ? RSH_OK : rshi_nomem();
@@ -157,10 +157,10 @@ static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_half *s) {
     return st;
 }
 
-rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w, rshi_half *out) {
+rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w, rshi_grouped_side *out) {
     bool boxes = rsh_layout_describe(l)->is_boxes;
-    rshi_half *s = out;
-    *s = (rshi_half){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
+    rshi_grouped_side *s = out;
+    *s = (rshi_grouped_side){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
     rshi_progress_pass(w, RSHI_PASS_HALF);
     s->partials = rshi_layout_partials(l);
     s->parts = count_parts(s);
@@ -178,7 +178,7 @@ rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_firs
     return list_turns(p, s);
 }
 
-void rshi_half_free(rshi_half *s) {
+void rshi_grouped_side_free(rshi_grouped_side *s) {
     rshi_free(s->first_holder);
     rshi_free(s->holder);
     rshi_free(s->first_held);

@@ -42,7 +42,7 @@ struct rsh_plan {
     int64_t *node_of; /* owned, NULL unless given */
     int64_t nnode_of, ranks_per_node;
     int64_t *by_node; /* owned, only beside node_of: ordinals of ranks by node, then ascending */
-    rsh_reduce reduce;
+    rsh_reduce_order reduce;
     bool messages;
     bool several_nodes; /* are the plan's ranks on more than one node? */
     bool has_ceiling; /* is `ceiling` a limit on the scratch of a rank? */
@@ -335,8 +335,8 @@ typedef struct rshi_rank_bytes {
 rsh_status rshi_rank_bytes_new(const rsh_plan *p, rshi_rank_bytes *b);
 void rshi_rank_bytes_free(rshi_rank_bytes *b);
 
-/* As rsh_plan_matrix. */
-rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_matrix_fn fn, void *ctx);
+/* As rsh_plan_each_pair. */
+rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_pair_fn fn, void *ctx);
 /* Bytes of both message buffers; none if there is nobody to exchange with. */
 int64_t rshi_message_scratch(const rsh_plan *p, bool alone);
 /* Totals of the stages, and the bytes of each rank, which are zeros before.  Here and below `w` is

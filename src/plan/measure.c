@@ -20,7 +20,7 @@ struct rshi_measure {
     uint64_t *coefficient;       /* owned: [class][point][which of the grid's dims have a factor x] */
 };
 
-static void set_dims(rshi_measure *m, const rshi_half *lines) {
+static void set_dims(rshi_measure *m, const rshi_grouped_side *lines) {
     m->points = 1;
     for (int d = 0; d < lines->ndim; d++) {
         if (lines->ruler[d].n == 1) continue; /* every cell has all of it */
@@ -31,7 +31,7 @@ static void set_dims(rshi_measure *m, const rshi_half *lines) {
     }
 }
 
-rsh_status rshi_measure_new(const rshi_half *lines, bool of_added, int64_t classes, rshi_measure **out) {
+rsh_status rshi_measure_new(const rshi_grouped_side *lines, bool of_added, int64_t classes, rshi_measure **out) {
     rshi_measure *m = RSHI_NEW(rshi_measure);
     *out = NULL;
     if (!m) return rshi_nomem();

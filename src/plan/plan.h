@@ -21,7 +21,7 @@ typedef enum rshi_share_sends {
 rsh_status rshi_plan_share(const rsh_plan *p, int64_t rank, rshi_share_sends sends,
                            rsh_share **out);
 
-/* As rsh_plan_sources, but of the regions only that a box (one range for each dim) meets, where
+/* As rsh_plan_each_source, but of the regions only that a box (one range for each dim) meets, where
  * that is quick: all sources otherwise.  The bytes are those of the regions. */
 rsh_status rshi_plan_sources_in(const rsh_plan *p, int64_t rank, const rshi_stripe *box,
                                 rsh_neighbour_fn fn, void *ctx);

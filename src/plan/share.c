@@ -413,7 +413,7 @@ void rsh_share_free(rsh_share *shown) {
     rshi_free(s);
 }
 
-rsh_status rsh_transfer_place(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides,
+rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides,
                               int64_t *offset, int64_t *rounds) {
     RSH_REQUIRE(t && end && strides && offset && rounds, RSH_EVALUE,
                 "a transfer is placed by its end and strides, into an offset and rounds");

@@ -13,7 +13,7 @@ typedef struct sums {
     const rsh_plan *p;
     const rshi_pair *pair;
     int64_t size; /* bytes of an element on its way */
-    rshi_half a, b;
+    rshi_grouped_side a, b;
     int64_t turns; /* holders of each source part */
     rshi_encounter *meeting;
     int64_t *near;      /* owned: elements of each source group, by turn, that ranks near it want */
@@ -29,12 +29,12 @@ typedef struct sums {
 
 /* ---- which pairs can be added up ---- */
 
-static bool even_holders(const rshi_half *h) { return h->least_holders == h->most_holders || !h->most_holders; }
+static bool even_holders(const rshi_grouped_side *h) { return h->least_holders == h->most_holders || !h->most_holders; }
 
 static bool fits(const rshi_pair *pair) {
     if (pair->slice || pair->by_node || pair->irregular || pair->odd) return false;
     if (pair->chain != RSHI_CHAIN_DIRECT) return false;
-    return rshi_half_fits(pair->from) && rshi_half_fits(pair->to);
+    return rshi_grouped_side_fits(pair->from) && rshi_grouped_side_fits(pair->to);
 }
 
 static bool halves_fit(const sums *s) {
@@ -47,8 +47,8 @@ static int64_t common(const sums *s, int64_t a, int64_t b) {
     int64_t n = 0;
     for (int64_t i = s->a.first_cell[a]; i < s->a.first_cell[a + 1]; i++)
         for (int64_t k = s->b.first_cell[b]; k < s->b.first_cell[b + 1]; k++) {
-            rshi_clip c = {rshi_half_cell(&s->b, k), -1, 0, 0};
-            n += rshi_clip_common(s->a.ndim, rshi_half_cell(&s->a, i), &c);
+            rshi_clip c = {rshi_grouped_side_cell(&s->b, k), -1, 0, 0};
+            n += rshi_clip_common(s->a.ndim, rshi_grouped_side_cell(&s->a, i), &c);
         }
     return n;
 }
@@ -83,7 +83,7 @@ static void add_near(sums *s, int64_t q, int64_t group, int64_t part, bool own, 
 
 /* ---- node by node ---- */
 
-static const rshi_held *held_by(const rshi_half *h, int64_t q) {
+static const rshi_held *held_by(const rshi_grouped_side *h, int64_t q) {
     return h->first_held[q + 1] > h->first_held[q] ? &h->held[h->first_held[q]] : NULL;
 }
 
@@ -151,7 +151,7 @@ static void measure_wants(sums *s, rshi_measure *m) {
         if (!want) continue;
         int64_t part = want->group / s->b.partials, kept = s->pair->keep ? want->group % s->b.partials : 0;
         for (int64_t c = s->b.first_cell[part]; c < s->b.first_cell[part + 1]; c++) {
-            rshi_clip cell = {rshi_half_cell(&s->b, c), -1, 0, 0};
+            rshi_clip cell = {rshi_grouped_side_cell(&s->b, c), -1, 0, 0};
             rshi_measure_add(m, kept * s->turns + s->b.turn[q] % s->turns, &cell, 1);
         }
     }
@@ -165,7 +165,7 @@ static void add_measured(sums *s, const rshi_measure *m) {
         for (int64_t j = 0; j < s->turns; j++) {
             int64_t n = -s->near[g * s->turns + j];
             for (int64_t c = s->a.first_cell[part]; c < s->a.first_cell[part + 1]; c++)
-                n += rshi_measure_of(m, kept * s->turns + j, rshi_half_cell(&s->a, c));
+                n += rshi_measure_of(m, kept * s->turns + j, rshi_grouped_side_cell(&s->a, c));
             s->bytes->sent[s->a.holder[s->a.first_holder[g] + j]] += n;
         }
     }
@@ -195,7 +195,7 @@ static rsh_status add_far(sums *s, bool *done) {
 /* Pairs of a part of one side and a part of the other that meet, counted from the side that is no product. */
 static rsh_status count_messages(sums *s, rshi_progress *w) {
     bool flips = !s->a.product && s->b.product;
-    const rshi_half *h = flips ? &s->a : &s->b;
+    const rshi_grouped_side *h = flips ? &s->a : &s->b;
     int64_t each = s->pair->keep ? s->b.most_holders * s->b.partials : readers(s) * s->pair->contributions;
     RSH_TRY(rshi_encounter_new(flips ? &s->b : &s->a, &s->meeting));
     for (int64_t part = 0; part < h->parts; part++) {
@@ -204,7 +204,7 @@ static rsh_status count_messages(sums *s, rshi_progress *w) {
         if (!n) continue;
         RSH_TRY(RSHI_GROW(s->clip, n, &s->clips_room));
         for (int64_t c = 0; c < n; c++)
-            s->clip[c] = (rshi_clip){rshi_half_cell(h, h->first_cell[part] + c), -1, 0, 0};
+            s->clip[c] = (rshi_clip){rshi_grouped_side_cell(h, h->first_cell[part] + c), -1, 0, 0};
         RSH_TRY(rshi_encounter_count(s->meeting, s->clip, n, &met));
         s->messages += met * each;
     }
@@ -224,8 +224,8 @@ static rsh_status make_room(sums *s) {
 }
 
 static void sums_free(sums *s) {
-    rshi_half_free(&s->a);
-    rshi_half_free(&s->b);
+    rshi_grouped_side_free(&s->a);
+    rshi_grouped_side_free(&s->b);
     rshi_encounter_free(s->meeting);
     rshi_free(s->near);
     rshi_free(s->mark);
@@ -235,8 +235,8 @@ static void sums_free(sums *s) {
 }
 
 static rsh_status add_up(sums *s, rshi_progress *w, bool *done) {
-    RSH_TRY(rshi_half_make(s->p, s->pair->from, false, w, &s->a));
-    RSH_TRY(rshi_half_make(s->p, s->pair->to, s->pair->fill_others, w, &s->b));
+    RSH_TRY(rshi_grouped_side_make(s->p, s->pair->from, false, w, &s->a));
+    RSH_TRY(rshi_grouped_side_make(s->p, s->pair->to, s->pair->fill_others, w, &s->b));
     *done = halves_fit(s);
     if (!*done) return RSH_OK;
     RSH_TRY(make_room(s));

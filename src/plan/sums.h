@@ -38,7 +38,7 @@ typedef struct rshi_held {
     int64_t group, index; /* a rank is holder number `index` of the group */
 } rshi_held;
 
-typedef struct rshi_half {
+typedef struct rshi_grouped_side {
     const rsh_layout *l;
     int ndim;
     bool product; /* see rshi_layout_product; then there are rulers and coordinates */
@@ -46,7 +46,7 @@ typedef struct rshi_half {
     int64_t parts, partials, groups; /* group = part * partials + partial position */
     int64_t *first_holder, *holder;  /* owned: groups + 1; ordinals of ranks, in mesh order */
     int64_t *first_held;             /* owned: ranks + 1 */
-    rshi_held *held;                 /* owned: what each rank holds; see rshi_half_make */
+    rshi_held *held;                 /* owned: what each rank holds; see rshi_grouped_side_make */
     int64_t *turn;                   /* owned: position of each rank, -1 if it is not in it */
     int64_t *first_cell;             /* owned: parts + 1 */
     rshi_stripe *cell;               /* owned: ndim stripes each */
@@ -54,21 +54,21 @@ typedef struct rshi_half {
     int64_t *coordinate;             /* owned: of each part, ndim of them */
     int64_t least_holders, most_holders; /* of the parts that have elements */
     rshi_ruler ruler[RSH_MAX_NDIM];
-} rshi_half;
+} rshi_grouped_side;
 
 /* Can the layout be seen as a half?  Not where ranks hold the same of some segments only, nor with
  * millions of blocks. */
-bool rshi_half_fits(const rsh_layout *l);
+bool rshi_grouped_side_fits(const rsh_layout *l);
 /* only_first: what lies at other partial positions than 0 is left out of `held`.  A pass of `w`.
  * RSH_ENOMEM: free it all the same. */
-rsh_status rshi_half_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w,
-                          rshi_half *out);
-void rshi_half_free(rshi_half *s);
+rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w,
+                          rshi_grouped_side *out);
+void rshi_grouped_side_free(rshi_grouped_side *s);
 
-static inline const rshi_stripe *rshi_half_cell(const rshi_half *s, int64_t cell) {
+static inline const rshi_stripe *rshi_grouped_side_cell(const rshi_grouped_side *s, int64_t cell) {
     return s->cell + cell * s->ndim;
 }
-static inline int64_t rshi_half_holders(const rshi_half *s, int64_t group) {
+static inline int64_t rshi_grouped_side_holders(const rshi_grouped_side *s, int64_t group) {
     return s->first_holder[group + 1] - s->first_holder[group];
 }
 
@@ -87,7 +87,7 @@ void rshi_clip_hull(int ndim, const rshi_clip *c, rshi_stripe *out);
 /* ---- how many parts of a half meet cells of the other? ---- */
 
 typedef struct rshi_encounter rshi_encounter;
-rsh_status rshi_encounter_new(const rshi_half *s, rshi_encounter **out);
+rsh_status rshi_encounter_new(const rshi_grouped_side *s, rshi_encounter **out);
 void rshi_encounter_free(rshi_encounter *m);
 /* Parts that have elements in common with any of n cells. */
 rsh_status rshi_encounter_count(rshi_encounter *m, const rshi_clip *cells, int64_t n,
@@ -99,7 +99,7 @@ typedef struct rshi_measure rshi_measure;
 /* Lines are those of a product side: of the cells that are added (then these are whole cells of
  * that side) or of those that are asked for.  Each class is on its own.  *out is NULL if that would
  * need too much memory. */
-rsh_status rshi_measure_new(const rshi_half *lines, bool of_added, int64_t classes,
+rsh_status rshi_measure_new(const rshi_grouped_side *lines, bool of_added, int64_t classes,
                             rshi_measure **out);
 void rshi_measure_free(rshi_measure *m);
 void rshi_measure_add(rshi_measure *m, int64_t class_, const rshi_clip *cell, int64_t weight);

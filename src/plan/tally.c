@@ -90,7 +90,7 @@ out:
     return st;
 }
 
-rsh_status rsh_plan_sources(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
+rsh_status rsh_plan_each_source(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
     RSH_NEEDS(p);
     RSH_NEEDS(fn);
     RSH_TRY(check_rank(rank));
@@ -102,14 +102,14 @@ rsh_status rshi_plan_sources_in(const rsh_plan *p, int64_t rank, const rshi_stri
     return hand_out_neighbours(p, rank, p->n == 1 ? box : NULL, false, fn, ctx);
 }
 
-rsh_status rsh_plan_destinations(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
+rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn, void *ctx) {
     RSH_NEEDS(p);
     RSH_NEEDS(fn);
     RSH_TRY(check_rank(rank));
     return hand_out_neighbours(p, rank, NULL, true, fn, ctx);
 }
 
-rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_matrix_fn fn, void *ctx) {
+rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_pair_fn fn, void *ctx) {
     tally t;
     rsh_status st;
     RSH_GOTO(tally_init(&t, p, 0));
@@ -127,7 +127,7 @@ out:
     return st;
 }
 
-rsh_status rsh_plan_matrix(const rsh_plan *p, rsh_matrix_fn fn, void *ctx) {
+rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx) {
     RSH_NEEDS(p);
     RSH_NEEDS(fn);
     return rshi_walk_matrix(p, NULL, fn, ctx);
@@ -150,10 +150,10 @@ static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
     return 0;
 }
 
-static rsh_status view_by_share(const rsh_plan *p, int64_t rank, rsh_plan_view *v) {
+static rsh_status view_by_share(const rsh_plan *p, int64_t rank, rsh_rank_totals *v) {
     share in = {.rank = rank}, out = {.rank = rank};
-    RSH_TRY(rsh_plan_sources(p, rank, add_neighbour, &in));
-    RSH_TRY(rsh_plan_destinations(p, rank, add_neighbour, &out));
+    RSH_TRY(rsh_plan_each_source(p, rank, add_neighbour, &in));
+    RSH_TRY(rsh_plan_each_destination(p, rank, add_neighbour, &out));
     v->bytes_received = in.bytes;
     v->bytes_local = in.local;
     v->nrecv = in.n;
@@ -165,10 +165,10 @@ static rsh_status view_by_share(const rsh_plan *p, int64_t rank, rsh_plan_view *
 /* A buffer to send and a buffer to receive, where there is anybody to exchange with. */
 int64_t rshi_message_scratch(const rsh_plan *p, bool alone) { return alone ? 0 : p->send_bytes + p->recv_bytes; }
 
-rsh_status rsh_plan_rank(const rsh_plan *p, int64_t rank, rsh_plan_view *out) {
+rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh_rank_totals *out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
-    rsh_plan_view v = {.rank = rank};
+    rsh_rank_totals v = {.rank = rank};
     RSH_TRY(check_rank(rank));
     RSH_TRY(rshi_plan_check_fits(p));
     RSH_TRY(view_by_share(p, rank, &v));

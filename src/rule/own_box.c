@@ -16,20 +16,20 @@ static rsh_status view_box(const boxing *b, const rsh_tensor *t, rsh_tensor **ou
 
 static rsh_status box_forward(rsh_grad_call *c) {
     rsh_tensor *box = NULL;
-    RSH_TRY(view_box(rsh_call_attrs(c), rsh_call_in(c, 0), &box));
-    return rsh_call_out(c, 0, box);
+    RSH_TRY(view_box(rsh_call_attrs(c), rsh_call_input(c, 0), &box));
+    return rsh_call_set_output(c, 0, box);
 }
 
 /* Zeros around the box. */
 static rsh_status box_backward(rsh_grad_call *c) {
     const boxing *b = rsh_call_attrs(c);
-    const rsh_tensor *g = rsh_call_grad(c, 0);
+    const rsh_tensor *g = rsh_call_output_grad(c, 0);
     rsh_tensor *whole = NULL, *box = NULL;
     RSH_TRY(rsh_tensor_zeros(rsh_tensor_dtype(g), b->ndim, b->whole, &whole));
     rsh_status st = view_box(b, whole, &box);
     if (!st) st = rsh_math_copy(g, box);
     rsh_tensor_free(box);
-    if (!st) return rsh_call_give(c, 0, whole);
+    if (!st) return rsh_call_set_input_grad(c, 0, whole);
     rsh_tensor_free(whole);
     return st;
 }
@@ -42,7 +42,7 @@ static int note_range(void *ctx, int64_t lo, int64_t hi) {
 
 rsh_status rshi_own_range_of(const rsh_layout *l, int64_t rank, int d, rshi_own_range *out) {
     *out = (rshi_own_range){0};
-    return rsh_layout_index_set(l, rank, 0, d, note_range, out);
+    return rsh_layout_each_range(l, rank, 0, d, note_range, out);
 }
 
 rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_value **out) {

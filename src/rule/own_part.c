@@ -51,9 +51,9 @@ static rsh_status make_dense(rsh_tensor **t) {
 
 static rsh_status own_forward(rsh_grad_call *c) {
     const bool *counts = rsh_call_attrs(c);
-    const rsh_value *v = rsh_call_in_value(c, 0);
-    const rsh_tensor *t = rsh_call_in(c, 0);
-    const rsh_layout *to = rsh_call_out_layout(c, 0);
+    const rsh_value *v = rsh_call_input_value(c, 0);
+    const rsh_tensor *t = rsh_call_input(c, 0);
+    const rsh_layout *to = rsh_call_output_layout(c, 0);
     rsh_tensor *out = NULL;
     rsh_part part;
     int64_t offset = 0;
@@ -64,15 +64,15 @@ static rsh_status own_forward(rsh_grad_call *c) {
     RSH_TRY(*counts ? rsh_tensor_view(t, offset, part.ndim, part.shape, rsh_tensor_strides(t), &out)
                     : rsh_tensor_zeros(rsh_tensor_dtype(t), part.ndim, part.shape, &out));
     rsh_status st = make_dense(&out);
-    if (!st) return rsh_call_out(c, 0, out);
+    if (!st) return rsh_call_set_output(c, 0, out);
     rsh_tensor_free(out);
     return st;
 }
 
-static rsh_status own_backward(rsh_grad_call *c) { return rsh_call_pass(c, 0, 0); }
+static rsh_status own_backward(rsh_grad_call *c) { return rsh_call_pass_grad(c, 0, 0); }
 
-rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_as *as, rsh_value **out) {
+rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_apply_opts *as, rsh_value **out) {
     static const rsh_grad_op op = {
         .name = "own part", .forward = own_forward, .backward = own_backward, .attr_bytes = sizeof counts};
-    return rsh_grad_apply_as(&op, &counts, 1, &v, 1, as, out);
+    return rsh_grad_apply_with(&op, &counts, 1, &v, 1, as, out);
 }

@@ -50,7 +50,7 @@ static bool is_case(const rsh_grad_op *op, int nin, rsh_value *const *in) {
     bool sharded = false;
     for (int i = 0; i < nin; i++) {
         if (!in[i] || !rsh_value_sharded(in[i])) continue;
-        if (rsh_value_reading(in[i], NULL)) return false;
+        if (rsh_value_get_kind(in[i], NULL)) return false;
         sharded = true;
     }
     return sharded && op->placements && !(is_pointwise(op) && is_alike(nin, in));
@@ -77,16 +77,16 @@ static bool same_mesh(const rsh_layout_desc *a, const rsh_layout_desc *b) {
 
 static bool same_cut(const rsh_cut *a, const rsh_cut *b) {
     if (a->naxes != b->naxes || a->rule != b->rule || a->nsizes != b->nsizes) return false;
-    if ((a->rule == RSH_RULE_CYCLIC || a->rule == RSH_RULE_UNIT) && a->number != b->number) return false;
+    if ((a->rule == RSH_CUT_CYCLIC || a->rule == RSH_CUT_UNIT) && a->number != b->number) return false;
     for (int k = 0; k < a->naxes; k++)
         if (a->axes[k] != b->axes[k]) return false;
-    return a->rule != RSH_RULE_SIZES || !memcmp(a->sizes, b->sizes, (size_t)a->nsizes * sizeof *a->sizes);
+    return a->rule != RSH_CUT_SIZES || !memcmp(a->sizes, b->sizes, (size_t)a->nsizes * sizeof *a->sizes);
 }
 
 static rsh_status note_dim(matching *m, int i, int d, const rsh_dim *dim) {
     int letter = m->q.dims.in[i].letter[d];
     if (dim->nsegments) return refuse(m, "a dim is made of segments");
-    for (int k = 0; k < dim->cut.naxes; k++) m->o.in[i][dim->cut.axes[k]] = rsh_shard_on(d);
+    for (int k = 0; k < dim->cut.naxes; k++) m->o.in[i][dim->cut.axes[k]] = rsh_place_shard(d);
     if (!dim->cut.naxes || letter < 0) return RSH_OK; /* the solver refuses a cut without a letter */
     const rsh_cut **cut = &m->cut[letter];
     if (*cut && !same_cut(*cut, &dim->cut)) return refuse(m, "dims that belong together are cut differently");
@@ -224,9 +224,9 @@ static rsh_status bring_all(const matching *m, rsh_value *const *in, rsh_value *
 }
 
 static rsh_status apply_here(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
-    rsh_grad_as as = {.comm = m->comm, .out = (const rsh_layout *const *)m->out};
+    rsh_grad_apply_opts as = {.comm = m->comm, .out = (const rsh_layout *const *)m->out};
     uint64_t calls = m->comm->calls;
-    rsh_status st = rsh_grad_apply_as(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
+    rsh_status st = rsh_grad_apply_with(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
     bool in_op = rshi_rule_calls(&m->q, &m->o) && m->comm->calls == calls; /* others are, this rank has not been */
     return in_op ? rshi_comm_tell(m->comm, calls, st) : st;
 }

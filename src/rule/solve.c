@@ -88,7 +88,7 @@ static rsh_status cut_inputs(solving *s) {
         if (partial && s->summed) continue;
         if (partial && (d < 0 || (r->own >> s->letter & 1) || in_term(s, r->in[i].term, RSH_PLACE_SHARD)))
             return no(s, "input %d is partial where another one is cut", i);
-        if (d >= 0) *place(s, i) = rsh_shard_on(d);
+        if (d >= 0) *place(s, i) = rsh_place_shard(d);
     }
     if (!s->summed && s->letter >= 0) s->op = RSH_OP_NONE;
     return RSH_OK;
@@ -99,7 +99,7 @@ static rsh_status make_partial(solving *s, int term) {
     const rsh_rule_dims *r = &s->m->dims;
     for (int i = 0; i < r->nin; i++) {
         if (r->in[i].term != term || !placed(s, i)) continue;
-        *place(s, i) = rsh_partial_of(s->op);
+        *place(s, i) = rsh_place_partial(s->op);
         return RSH_OK;
     }
     return no(s, "a plain tensor would be added once for every coordinate");
@@ -132,8 +132,8 @@ static rsh_status settle_terms(solving *s) {
 static rsh_place output_place(const solving *s, int i) {
     const rsh_rule_dims *r = &s->m->dims;
     int d = rshi_rule_dim_of(&r->out[i], s->letter);
-    if (d >= 0) return rsh_shard_on(d);
-    return s->partial ? rsh_partial_of(s->op) : rsh_replicate();
+    if (d >= 0) return rsh_place_shard(d);
+    return s->partial ? rsh_place_partial(s->op) : rsh_place_replicate();
 }
 
 static void place_gradients(solving *s) {
@@ -142,7 +142,7 @@ static void place_gradients(solving *s) {
         if (!placed(s, i)) continue;
         rsh_place p = *place(s, i);
         bool share = p.kind == RSH_PLACE_REPLICATE && !alike; /* this coordinate's share of a sum */
-        s->o->grad[i][s->axis] = p.kind == RSH_PLACE_SHARD ? p : share ? rsh_partial_of(RSH_OP_SUM) : rsh_replicate();
+        s->o->grad[i][s->axis] = p.kind == RSH_PLACE_SHARD ? p : share ? rsh_place_partial(RSH_OP_SUM) : rsh_place_replicate();
     }
 }
 

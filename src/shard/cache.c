@@ -24,12 +24,12 @@ static void forget_binding(rshi_lru_entry *e) {
     rshi_free(b);
 }
 
-void rshi_cache_begin(rshi_clients *k) {
+void rshi_cache_begin(rshi_comm_cache *k) {
     k->plans = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_plan};
     k->bindings = (rshi_lru){.limit = RSHI_CACHE_ENTRIES, .forget = forget_binding};
 }
 
-void rshi_cache_end(rshi_clients *k) {
+void rshi_cache_end(rshi_comm_cache *k) {
     rshi_lru_free(&k->bindings);
     rshi_lru_free(&k->plans);
     rshi_taken_parts_free(&k->taken);
@@ -37,7 +37,7 @@ void rshi_cache_end(rshi_clients *k) {
 
 rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out) {
     RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics need a comm and a place for them");
-    const rshi_clients *k = comm->attached;
+    const rshi_comm_cache *k = comm->attached;
     *out = k ? (rsh_cache_stats){k->hits, k->misses, k->bindings.n} : (rsh_cache_stats){0};
     return RSH_OK;
 }
@@ -65,7 +65,7 @@ static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, 
 }
 
 /* Takes the plan over if it succeeds. */
-static rsh_status remember_plan(rshi_clients *k, uint64_t key, rsh_plan *plan) {
+static rsh_status remember_plan(rshi_comm_cache *k, uint64_t key, rsh_plan *plan) {
     planned *p = RSHI_NEW(planned);
     if (!p) return rshi_nomem();
     *p = (planned){.entry = {.key = key}, .plan = plan};
@@ -74,7 +74,7 @@ static rsh_status remember_plan(rshi_clients *k, uint64_t key, rsh_plan *plan) {
     return st;
 }
 
-static rsh_status make_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
+static rsh_status make_plan(rshi_comm_cache *k, uint64_t key, int64_t n, const rsh_layout *const *from,
                             const rsh_layout *const *to, const rsh_plan_opts *o, const rsh_plan **out) {
     rsh_plan *made = NULL;
     RSH_TRY(rsh_plan_new_many(n, from, to, o, &made));
@@ -84,7 +84,7 @@ static rsh_status make_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_
     return st;
 }
 
-static rsh_status make_adjoint(rshi_clients *k, uint64_t key, const rsh_layout *from, const rsh_layout *to,
+static rsh_status make_adjoint(rshi_comm_cache *k, uint64_t key, const rsh_layout *from, const rsh_layout *to,
                                const rsh_plan_opts *o, const rsh_plan **out) {
     rsh_plan *forth = NULL, *made = NULL;
     RSH_TRY(rsh_plan_new(from, to, o, &forth));
@@ -97,7 +97,7 @@ static rsh_status make_adjoint(rshi_clients *k, uint64_t key, const rsh_layout *
 }
 
 /* The plan of this key for these sides; NULL: none. */
-static const rsh_plan *find_plan(rshi_clients *k, uint64_t key, int64_t n, const rsh_layout *const *from,
+static const rsh_plan *find_plan(rshi_comm_cache *k, uint64_t key, int64_t n, const rsh_layout *const *from,
                                  const rsh_layout *const *to) {
     for (rshi_lru_entry *e = rshi_lru_first(&k->plans, key); e; e = rshi_lru_next(e)) {
         planned *p = (planned *)e;
@@ -111,14 +111,14 @@ static const rsh_plan *find_plan(rshi_clients *k, uint64_t key, int64_t n, const
 /* Options as planning takes them, with the comm's nodes. */
 static rsh_status take_opts(rsh_comm *comm, const rsh_plan_opts *opts, rsh_plan_opts *o) {
     RSH_TRY(rshi_plan_opts_take(opts, o));
-    return o->node_of || o->ranks_per_node ? RSH_OK : rsh_plan_opts_of_comm(comm, o);
+    return o->node_of || o->ranks_per_node ? RSH_OK : rsh_plan_opts_from_comm(comm, o);
 }
 
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                             const rsh_plan_opts *opts, const rsh_plan **out) {
     rsh_plan_opts o;
     RSH_TRY(take_opts(comm, opts, &o));
-    rshi_clients *k = rshi_clients_of(comm);
+    rshi_comm_cache *k = rshi_comm_cache_of(comm);
     if (!k) return RSH_ENOMEM;
     uint64_t key = plan_key(n, from, to, &o);
     const rsh_plan *found = find_plan(k, key, n, from, to);
@@ -133,7 +133,7 @@ rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh
                                const rsh_plan **out) {
     rsh_plan_opts o;
     RSH_TRY(take_opts(comm, opts, &o));
-    rshi_clients *k = rshi_clients_of(comm);
+    rshi_comm_cache *k = rshi_comm_cache_of(comm);
     if (!k) return RSH_ENOMEM;
     uint64_t key = mix(plan_key(1, &from, &to, &o), ADJOINT);
     const rsh_plan *found = find_plan(k, key, 1, &to, &from); /* it moves the other way */
@@ -153,7 +153,7 @@ uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *t
     return h;
 }
 
-rshi_cached_binding *rshi_cached_binding_find(rshi_clients *k, const rsh_plan *plan, const rshi_taken_parts *parts,
+rshi_cached_binding *rshi_cached_binding_find(rshi_comm_cache *k, const rsh_plan *plan, const rshi_taken_parts *parts,
                                               uint64_t key) {
     for (rshi_lru_entry *e = rshi_lru_first(&k->bindings, key); e; e = rshi_lru_next(e)) {
         rshi_cached_binding *b = (rshi_cached_binding *)e;
@@ -165,7 +165,7 @@ rshi_cached_binding *rshi_cached_binding_find(rshi_clients *k, const rsh_plan *p
 }
 
 /* Element buffers of all remembered bindings together are bounded; those used longest ago go first. */
-static void make_room(rshi_clients *k, int64_t scratch) {
+static void make_room(rshi_comm_cache *k, int64_t scratch) {
     while (k->bindings.n && k->scratch + scratch > RSHI_CACHE_SCRATCH) rshi_lru_drop(&k->bindings, k->bindings.oldest);
     k->scratch += scratch;
 }
@@ -176,12 +176,12 @@ rshi_cached_binding *rshi_cached_binding_new(uint64_t key, rsh_exec *exec, uint6
     return b;
 }
 
-void rshi_cached_binding_lend(rshi_clients *k, rshi_cached_binding *b) {
+void rshi_cached_binding_lend(rshi_comm_cache *k, rshi_cached_binding *b) {
     rshi_lru_take(&k->bindings, &b->entry);
     k->scratch -= rshi_exec_scratch(b->exec);
 }
 
-void rshi_cached_binding_return(rshi_clients *k, rshi_cached_binding *b) {
+void rshi_cached_binding_return(rshi_comm_cache *k, rshi_cached_binding *b) {
     make_room(k, rshi_exec_scratch(b->exec));
     if (rshi_lru_add(&k->bindings, &b->entry)) forget_binding(&b->entry); /* no memory for the table */
 }

@@ -17,20 +17,20 @@ typedef struct rshi_cached_binding {
                         binding has it */
 } rshi_cached_binding;
 
-void rshi_cache_begin(rshi_clients *k);
-void rshi_cache_end(rshi_clients *k);
+void rshi_cache_begin(rshi_comm_cache *k);
+void rshi_cache_end(rshi_comm_cache *k);
 
 /* The key of a binding of this plan to these parts. */
 uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *parts);
 /* The remembered binding of this plan to parts of these strides and kinds of memory; NULL: none. */
-rshi_cached_binding *rshi_cached_binding_find(rshi_clients *k, const rsh_plan *plan,
+rshi_cached_binding *rshi_cached_binding_find(rshi_comm_cache *k, const rsh_plan *plan,
                                               const rshi_taken_parts *parts, uint64_t key);
 /* An entry for a binding that is not in the cache yet, and takes it over.  NULL: no memory, it is
  * still the caller's. */
 rshi_cached_binding *rshi_cached_binding_new(uint64_t key, rsh_exec *exec, uint64_t serial);
 /* Take an entry out for a run, so that nobody forgets it or runs it too; and put it in, also a new
  * one: it is the cache's from here on. */
-void rshi_cached_binding_lend(rshi_clients *k, rshi_cached_binding *b);
-void rshi_cached_binding_return(rshi_clients *k, rshi_cached_binding *b);
+void rshi_cached_binding_lend(rshi_comm_cache *k, rshi_cached_binding *b);
+void rshi_cached_binding_return(rshi_comm_cache *k, rshi_cached_binding *b);
 
 #endif

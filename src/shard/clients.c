@@ -4,13 +4,13 @@
 #include "shard/cache.h"
 
 static rsh_status check_idle(const void *attached) {
-    const rshi_clients *k = attached;
+    const rshi_comm_cache *k = attached;
     RSH_REQUIRE(!k->execs, RSH_EBUSY, "this comm still has %d execs", k->execs);
     return RSH_OK;
 }
 
 static void clients_free(void *attached) {
-    rshi_clients *k = attached;
+    rshi_comm_cache *k = attached;
     rshi_cache_end(k);
     for (int i = 0; i < 2; i++) rshi_free(k->room[i].at);
     rshi_free(k->spans);
@@ -19,9 +19,9 @@ static void clients_free(void *attached) {
 
 static const rshi_attached_ops ops = {check_idle, clients_free};
 
-rshi_clients *rshi_clients_of(rsh_comm *comm) {
+rshi_comm_cache *rshi_comm_cache_of(rsh_comm *comm) {
     if (comm->attached) return comm->attached;
-    rshi_clients *k = RSHI_NEW(rshi_clients);
+    rshi_comm_cache *k = RSHI_NEW(rshi_comm_cache);
     if (k) k->spans = rshi_calloc(2 * (size_t)comm->size, sizeof *k->spans);
     if (!k || !k->spans) {
         rshi_free(k);
@@ -35,8 +35,8 @@ rshi_clients *rshi_clients_of(rsh_comm *comm) {
     return k;
 }
 
-void *rshi_clients_room(rsh_comm *comm, int sort, size_t bytes) {
-    rshi_clients *k = rshi_clients_of(comm);
+void *rshi_comm_cache_room(rsh_comm *comm, int sort, size_t bytes) {
+    rshi_comm_cache *k = rshi_comm_cache_of(comm);
     if (!k || (k->room[sort].at && k->room[sort].bytes >= bytes)) return k ? k->room[sort].at : NULL;
     void *grown = rshi_realloc(k->room[sort].at, 1, bytes + 256);
     if (!grown) {

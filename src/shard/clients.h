@@ -9,7 +9,7 @@
 #include "shard/exec.h"
 #include "shard/lru.h"
 
-typedef struct rshi_clients {
+typedef struct rshi_comm_cache {
     rsh_comm *comm;
     int execs;      /* of users, alive */
     rsh_exec *begun; /* a list of runs under way */
@@ -23,13 +23,13 @@ typedef struct rshi_clients {
     rshi_extent *spans; /* [2 * size of the comm], owned: room to sort where all ranks' parts lie */
     int64_t scratch;   /* bytes of element buffers that the remembered bindings hold */
     uint64_t hits, misses;
-} rshi_clients;
+} rshi_comm_cache;
 
 /* Those of a comm; made at the first question.  NULL and a sentence: no memory. */
-rshi_clients *rshi_clients_of(rsh_comm *comm);
+rshi_comm_cache *rshi_comm_cache_of(rsh_comm *comm);
 
 enum { RSHI_ROOM_LAYOUTS, RSHI_ROOM_MEMORY };
 /* Room for a list that lasts for one call, one of each sort.  NULL and a sentence: no memory. */
-void *rshi_clients_room(rsh_comm *comm, int sort, size_t bytes);
+void *rshi_comm_cache_room(rsh_comm *comm, int sort, size_t bytes);
 
 #endif

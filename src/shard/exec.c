@@ -4,7 +4,7 @@
 #include "shard/team.h"
 
 rsh_status rshi_exec_new(const rsh_plan *plan, rsh_comm *comm, rsh_exec **out) {
-    rshi_clients *clients = rshi_clients_of(comm);
+    rshi_comm_cache *clients = rshi_comm_cache_of(comm);
     rsh_exec *e = clients ? RSHI_NEW(rsh_exec) : NULL;
     if (!e) return rshi_nomem();
     e->plan = rsh_plan_hold(plan);
@@ -87,7 +87,7 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
 void rsh_exec_free(rsh_exec *e) {
     if (!e || rshi_comm_own(e->comm)) return; /* a forked child has no part in it */
     rsh_comm *comm = e->comm;
-    rshi_clients *clients = e->clients;
+    rshi_comm_cache *clients = e->clients;
     rshi_exec_end(e);
     clients->execs--;
     rshi_comm_client_gone(comm);

@@ -59,7 +59,7 @@ typedef struct rshi_team_share {
 struct rsh_exec {
     rsh_plan *plan; /* held */
     rsh_comm *comm;
-    struct rshi_clients *clients; /* of the comm */
+    struct rshi_comm_cache *clients; /* of the comm */
     int stages;
     bool all_by_message; /* the plan asks for it, or on some rank a part that others read lies where
                             they cannot reach it */

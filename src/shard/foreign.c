@@ -47,7 +47,7 @@ static bool any_pair(const rsh_comm *c) {
 
 /* Also where a rank's own parts lie between one another, which is looked at in vain. */
 static bool any_of_many(const rsh_comm *c) {
-    rshi_extent *list = ((const rshi_clients *)c->attached)->spans;
+    rshi_extent *list = ((const rshi_comm_cache *)c->attached)->spans;
     for (int r = 0; r < c->size; r++) {
         const rshi_bind_card *card = card_of(c, r);
         list[2 * r] = (rshi_extent){(uintptr_t)card->src.start, (uintptr_t)card->src.end, false, r};

@@ -6,7 +6,7 @@
 #include "shard/shard.h"
 
 typedef struct rshi_lease {
-    rshi_clients *clients;
+    rshi_comm_cache *clients;
     rsh_exec *exec;             /* owned, through the entry if there is one */
     rshi_cached_binding *entry; /* owned; NULL: it will not be remembered */
     bool known;                 /* it has run before */

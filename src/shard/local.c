@@ -11,7 +11,7 @@ typedef struct side {
     int64_t *first; /* owned: nranks + 1 */
 } side;
 
-struct rsh_local {
+struct rsh_local_exec {
     rsh_pool *pool;
     rshi_program program;
     side *sides;     /* owned: 2 per tensor, source then destination */
@@ -44,7 +44,7 @@ static int64_t count_scratch(const rsh_plan *plan) {
 }
 
 /* Sources of all tensors first, then destinations. */
-static rsh_status number_sides(rsh_local *l, const rsh_plan *plan) {
+static rsh_status number_sides(rsh_local_exec *l, const rsh_plan *plan) {
     int64_t n = rsh_plan_ntensors(plan);
     l->nsides = 2 * n;
     l->sides = rshi_calloc((size_t)l->nsides, sizeof *l->sides);
@@ -58,12 +58,12 @@ static rsh_status number_sides(rsh_local *l, const rsh_plan *plan) {
 
 /* ---- scratch: numbered behind the parts, tensor after tensor, by the rank's place among the plan's ---- */
 
-static int64_t scratch_number(const rsh_local *l, int64_t tensor, int64_t rank) {
+static int64_t scratch_number(const rsh_local_exec *l, int64_t tensor, int64_t rank) {
     return l->nparts + tensor * l->nranks + rshi_find(l->rank, l->nranks, sizeof *l->rank, rank);
 }
 
 /* Where each rank's begins, in bytes, as an address from NULL on; and all bytes. */
-static rsh_status place_scratch(rsh_local *l, const rsh_plan *plan) {
+static rsh_status place_scratch(rsh_local_exec *l, const rsh_plan *plan) {
     for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++)
         for (int64_t i = 0; i < l->nranks; i++) {
             int64_t count;
@@ -75,7 +75,7 @@ static rsh_status place_scratch(rsh_local *l, const rsh_plan *plan) {
     return RSH_OK;
 }
 
-static rsh_status take_scratch(rsh_local *l, const rsh_plan *plan) {
+static rsh_status take_scratch(rsh_local_exec *l, const rsh_plan *plan) {
     if (!rshi_plan_has_scratch(plan)) return RSH_OK;
     RSH_TRY(place_scratch(l, plan));
     if (!l->scratch_bytes) return RSH_OK;
@@ -87,7 +87,7 @@ static rsh_status take_scratch(rsh_local *l, const rsh_plan *plan) {
 }
 
 /* Number `skip` is the first that `memory` lists. */
-static rsh_status take_side(rsh_local *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst,
+static rsh_status take_side(rsh_local_exec *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst,
                             rshi_extent *extent) {
     for (int64_t i = 0; i < rsh_layout_nranks(s->l); i++) {
         int64_t rank = rsh_layout_rank(s->l, i);
@@ -100,7 +100,7 @@ static rsh_status take_side(rsh_local *l, const side *s, const rsh_memory *memor
     return RSH_OK;
 }
 
-static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_memory *dst) {
+static rsh_status take_memory(rsh_local_exec *l, const rsh_memory *src, const rsh_memory *dst) {
     int64_t nsrc = l->nsides ? l->sides[1].first[0] : 0;
     rshi_extent *extent = rshi_calloc((size_t)l->nparts, sizeof *extent);
     rsh_status st = extent ? RSH_OK : rshi_nomem();
@@ -111,7 +111,7 @@ static rsh_status take_memory(rsh_local *l, const rsh_memory *src, const rsh_mem
     return st;
 }
 
-static rshi_location find(const rsh_local *l, int64_t tensor, const rsh_transfer_end *end) {
+static rshi_location find(const rsh_local_exec *l, int64_t tensor, const rsh_transfer_end *end) {
     static const int64_t dense[1] = {1};
     if (end->in_scratch) return (rshi_location){scratch_number(l, tensor, end->rank), dense};
     const side *s = &l->sides[2 * tensor + end->in_dst];
@@ -125,7 +125,7 @@ typedef struct sources {
     int64_t room;
 } sources;
 
-static rsh_status add_transfers(rsh_local *l, const rsh_transfer *list, int64_t n, sources *src) {
+static rsh_status add_transfers(rsh_local_exec *l, const rsh_transfer *list, int64_t n, sources *src) {
     for (int64_t i = 0; i < n; i++) {
         const rsh_transfer *t = &list[i];
         RSH_TRY(RSHI_GROW(src->at, t->nsrc, &src->room));
@@ -137,7 +137,7 @@ static rsh_status add_transfers(rsh_local *l, const rsh_transfer *list, int64_t 
 }
 
 /* The share of every rank, one after the other. */
-static rsh_status add_shares(rsh_local *l, const rsh_plan *plan) {
+static rsh_status add_shares(rsh_local_exec *l, const rsh_plan *plan) {
     sources src = {0};
     int64_t n;
     const int64_t *ranks = rshi_plan_ranks(plan, &n);
@@ -153,7 +153,7 @@ static rsh_status add_shares(rsh_local *l, const rsh_plan *plan) {
     return st;
 }
 
-static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
+static rsh_status compile(rsh_local_exec *l, const rsh_plan *plan) {
     RSH_TRY(add_shares(l, plan));
     RSH_TRY(rshi_program_finish(&l->program, 1));
     size_t workers = l->pool ? (size_t)rsh_pool_size(l->pool) : 1;
@@ -161,12 +161,12 @@ static rsh_status compile(rsh_local *l, const rsh_plan *plan) {
     return l->pointers ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst,
-                          rsh_local **out) {
+rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst,
+                          rsh_local_exec **out) {
     RSH_NEEDS(plan);
     RSH_NEEDS(out);
     RSH_TRY(rshi_settings_check());
-    rsh_local *l = RSHI_NEW(rsh_local);
+    rsh_local_exec *l = RSHI_NEW(rsh_local_exec);
     if (!l) return rshi_nomem();
     rsh_status st;
     l->pool = pool;
@@ -178,12 +178,12 @@ rsh_status rsh_local_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory
     *out = l;
     l = NULL;
 out:
-    rsh_local_free(l);
+    rsh_local_exec_free(l);
     return st;
 }
 
 typedef struct stage {
-    const rsh_local *l;
+    const rsh_local_exec *l;
     int64_t start, end, at_once; /* slabs */
 } stage;
 
@@ -195,7 +195,7 @@ static void run_slabs(void *ctx, int64_t i, int worker) {
     rshi_copy_fence();
 }
 
-rsh_status rsh_local_run(rsh_local *l) {
+rsh_status rsh_local_exec_run(rsh_local_exec *l) {
     RSH_NEEDS(l);
     int64_t turns = TURNS * (l->pool ? rsh_pool_size(l->pool) : 1);
     for (int s = 0; s < RSHI_STAGES; s++) {
@@ -210,7 +210,7 @@ rsh_status rsh_local_run(rsh_local *l) {
     return RSH_OK;
 }
 
-void rsh_local_free(rsh_local *l) {
+void rsh_local_exec_free(rsh_local_exec *l) {
     if (!l) return;
     rshi_program_free(&l->program);
     if (l->scratch) rshi_free_scratch(l->scratch, (size_t)l->scratch_bytes);
@@ -223,9 +223,9 @@ void rsh_local_free(rsh_local *l) {
 }
 
 rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst) {
-    rsh_local *l;
-    RSH_TRY(rsh_local_bind(plan, pool, src, dst, &l));
-    rsh_status st = rsh_local_run(l);
-    rsh_local_free(l);
+    rsh_local_exec *l;
+    RSH_TRY(rsh_local_exec_bind(plan, pool, src, dst, &l));
+    rsh_status st = rsh_local_exec_run(l);
+    rsh_local_exec_free(l);
     return st;
 }

@@ -31,7 +31,7 @@ void rshi_program_free(rshi_program *g) {
 static void place(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides, rsh_dtype dtype,
                   int64_t *offset, int64_t *rounds) {
     int64_t size = (int64_t)rsh_dtype_size(dtype);
-    rsh_transfer_place(t, end, strides, offset, rounds);
+    rsh_transfer_offsets(t, end, strides, offset, rounds);
     *offset *= size;
     for (int i = 0; i < t->nloops; i++) rounds[i] *= size;
 }

@@ -23,7 +23,7 @@ static int64_t list_memory(int64_t n, const rsh_sharded *const *list, rsh_memory
 
 /* The layouts of both sides, one after the other. */
 static const rsh_layout **list_layouts(const moving *m) {
-    const rsh_layout **list = rshi_clients_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
+    const rsh_layout **list = rshi_comm_cache_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
     for (int64_t t = 0; list && t < m->n; t++) {
         list[t] = m->src[t]->layout;
         list[m->n + t] = m->to ? m->to[t] : m->dst[t]->layout;
@@ -35,7 +35,7 @@ static const rsh_layout **list_layouts(const moving *m) {
 static rsh_status list_both(const moving *m, rsh_memory *memory[2]) {
     const rsh_sharded *const *dst = (const rsh_sharded *const *)m->dst;
     int64_t nsrc = list_memory(m->n, m->src, NULL), n = nsrc + list_memory(m->n, dst, NULL);
-    memory[0] = rshi_clients_room(m->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
+    memory[0] = rshi_comm_cache_room(m->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
     if (!memory[0]) return RSH_ENOMEM;
     memory[1] = memory[0] + nsrc;
     list_memory(m->n, m->src, memory[0]);
@@ -59,7 +59,7 @@ static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan *
 /* Destinations that were there before have changed. */
 static void bump(const moving *m) {
     for (int64_t t = 0; t < m->n; t++)
-        for (int64_t i = 0; i < m->dst[t]->nparts; i++) rsh_tensor_bump(m->dst[t]->part[i]);
+        for (int64_t i = 0; i < m->dst[t]->nparts; i++) rsh_tensor_bump_version(m->dst[t]->part[i]);
 }
 
 static rsh_status move(moving *m, const char *name, const rsh_plan_opts *opts) {
@@ -170,7 +170,7 @@ static rsh_status wrap_whole(rsh_comm *comm, const rsh_layout *like, int root, c
     return st;
 }
 
-rsh_status rsh_gather(const rsh_sharded *src, int root, const rsh_memory *whole) {
+rsh_status rsh_sharded_gather(const rsh_sharded *src, int root, const rsh_memory *whole) {
     RSH_REQUIRE(src, RSH_EVALUE, "gather needs a sharded tensor");
     rsh_sharded *dst = NULL;
     moving m = {.comm = src->comm, .n = 1, .src = &src, .dst = &dst};

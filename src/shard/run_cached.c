@@ -12,7 +12,7 @@
 /* A run in the making. */
 typedef struct running {
     rsh_comm *comm;
-    rshi_clients *clients;
+    rshi_comm_cache *clients;
     const rsh_plan *plan;
     uint64_t key;
     rshi_cached_binding *found; /* in the cache; NULL: this rank binds */
@@ -34,7 +34,7 @@ static rsh_status begin_binding(running *r) {
 
 /* Everything that needs no other rank: the remembered binding on this memory, or a new one begun. */
 static rsh_status prepare(running *r, const rsh_memory *src, const rsh_memory *dst) {
-    r->clients = rshi_clients_of(r->comm);
+    r->clients = rshi_comm_cache_of(r->comm);
     if (!r->clients) return RSH_ENOMEM;
     rshi_taken_parts *parts = &r->clients->taken;
     RSH_TRY(rshi_parts_take(parts, r->plan, r->comm, src, dst));

@@ -42,9 +42,9 @@ static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi
 static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t *offset) {
     int64_t rounds[RSH_MAX_LOOPS], dense = 1;
     rsh_part part;
-    if (t->dst.in_scratch) return rsh_transfer_place(t, &t->dst, &dense, offset, rounds);
+    if (t->dst.in_scratch) return rsh_transfer_offsets(t, &t->dst, &dense, offset, rounds);
     RSH_TRY(rsh_layout_part(rshi_plan_dst(b->streams->plan, t->tensor), t->dst.rank, t->dst.part, &part));
-    return rsh_transfer_place(t, &t->dst, part.strides, offset, rounds);
+    return rsh_transfer_offsets(t, &t->dst, part.strides, offset, rounds);
 }
 
 /* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot

@@ -15,7 +15,7 @@ struct rsh_transit {
 /* Memory of both sides, in the comm's own list. */
 static rsh_status list_memory(const rsh_transit *t, rsh_memory *memory[2]) {
     int64_t nsrc = t->src->nparts, n = nsrc + t->dst->nparts;
-    memory[0] = rshi_clients_room(t->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
+    memory[0] = rshi_comm_cache_room(t->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
     if (!memory[0]) return RSH_ENOMEM;
     memory[1] = memory[0] + nsrc;
     rshi_sharded_memory(t->src, memory[0]);
@@ -70,7 +70,7 @@ rsh_status rsh_reshard_begin(const rsh_sharded *src, const rsh_layout *to, const
 
 /* The run is over: the comm gets its binding back. */
 static rsh_status end(rsh_transit *t, rsh_status status) {
-    rshi_clients *clients = t->lease.clients;
+    rshi_comm_cache *clients = t->lease.clients;
     t->ended = true;
     t->status = status;
     rshi_lease_end(&t->lease, status);

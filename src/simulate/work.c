@@ -37,9 +37,9 @@ static rsh_status place(const rsh_plan *p, const rsh_transfer *t, const rsh_tran
     const rsh_layout *l = end->in_dst ? rshi_plan_dst(p, t->tensor) : rshi_plan_src(p, t->tensor);
     int64_t offset, dense = 1;
     rsh_part part;
-    if (end->in_scratch) return rsh_transfer_place(t, end, &dense, &offset, rounds);
+    if (end->in_scratch) return rsh_transfer_offsets(t, end, &dense, &offset, rounds);
     RSH_TRY(rsh_layout_part(l, end->rank, end->part, &part));
-    return rsh_transfer_place(t, end, part.strides, &offset, rounds);
+    return rsh_transfer_offsets(t, end, part.strides, &offset, rounds);
 }
 
 /* Distances in a message: row by row. */

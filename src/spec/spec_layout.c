@@ -34,7 +34,7 @@ static rsh_status mesh_layout(const rsh_tensor_meta *m, int dim, const int64_t *
     rsh_layout_desc desc = describe(m);
     desc.naxes = 1;
     desc.axis[0] = (rsh_axis){"x", m->nshards};
-    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_CHUNK};
+    desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};
     desc.ranks = ranks;
     return rsh_layout_new(&desc, out);
 }
@@ -149,7 +149,7 @@ static rsh_status take_part(const rsh_layout *l, int64_t rank, int64_t part, rsh
                             .placement = {.rank = (int)rank, .device = {RSH_DEVICE_CPU, -1}}};
     for (int d = 0; d < out->ndim; d++) {
         ranges r = {0, rsh_layout_shape(l)[d], rsh_layout_shape(l)[d]};
-        RSH_TRY(rsh_layout_index_set(l, rank, part, d, count_range, &r));
+        RSH_TRY(rsh_layout_each_range(l, rank, part, d, count_range, &r));
         RSH_REQUIRE(r.n <= 1, RSH_EUNSUP,
                     "part %lld of rank %lld is %lld ranges along dim %d, and a shard is one: %.300s", (long long)part,
                     (long long)rank, (long long)r.n, d, rsh_layout_text(l));

@@ -6,7 +6,7 @@
 
 /* ---- properties ---- */
 
-rsh_tensor_props rsh_tensor_props_of(const rsh_tensor *t) {
+rsh_tensor_props rsh_tensor_get_props(const rsh_tensor *t) {
     rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
     p.dtype = rsh_tensor_dtype(t);
     return p;

@@ -72,7 +72,7 @@ static int dim_to_cut(const rsh_stash *s, const rsh_tensor *t, int dim) {
     return cut ? d : -1;
 }
 
-bool rsh_stash_cuts(const rsh_stash *s, const rsh_tensor *t, int dim) {
+bool rsh_stash_would_cut(const rsh_stash *s, const rsh_tensor *t, int dim) {
     return s && t && dim_to_cut(s, t, dim) >= 0;
 }
 

@@ -216,6 +216,6 @@ rsh_device rsh_tensor_device(const rsh_tensor *t) {
 uint64_t rsh_tensor_storage_serial(const rsh_tensor *t) { return t ? t->storage->serial : 0; }
 
 uint64_t rsh_tensor_version(const rsh_tensor *t) { return t ? atomic_load(&t->storage->version) : 0; }
-void rsh_tensor_bump(const rsh_tensor *t) {
+void rsh_tensor_bump_version(const rsh_tensor *t) {
     if (t) atomic_fetch_add(&t->storage->version, 1);
 }

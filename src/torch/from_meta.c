@@ -101,7 +101,7 @@ rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props
     rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
     RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE, "the local tensor is not contiguous");
-    if (local) p = rsh_tensor_props_of(local);
+    if (local) p = rsh_tensor_get_props(local);
     if (props) p = *props;
     RSH_TRY(rshi_outline_make(spec, ndim, size, &p, group, &o));
     rsh_status st = fill_from_tensor(&o, local, out);

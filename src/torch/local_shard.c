@@ -23,7 +23,7 @@ rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta, 
         RSH_REQUIRE(meta->placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE,
                     "the placement is %s; the tensor is on cpu", text);
     }
-    rsh_shard s = {.meta = *meta, .props = props ? *props : rsh_tensor_props_of(tensor)};
+    rsh_shard s = {.meta = *meta, .props = props ? *props : rsh_tensor_get_props(tensor)};
     RSH_REQUIRE(s.props.dtype == rsh_tensor_dtype(tensor), RSH_EVALUE, "properties of %s for a tensor of %s",
                 rsh_dtype_name(s.props.dtype), rsh_dtype_name(rsh_tensor_dtype(tensor)));
     RSH_TRY(rsh_tensor_view(tensor, 0, rsh_tensor_ndim(tensor), rsh_tensor_shape(tensor), rsh_tensor_strides(tensor),

@@ -67,7 +67,7 @@ rsh_group *rsh_partial_group(const rsh_partial *p) { return p ? p->group : NULL;
 static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_torch_tensor **made) {
     const rsh_tensor *t = tensor_of(p);
     rsh_dtype dtype = rsh_tensor_dtype(t);
-    rsh_tensor_props props = rsh_tensor_props_of(t);
+    rsh_tensor_props props = rsh_tensor_get_props(t);
     RSH_REQUIRE(spec && result, RSH_EVALUE, "a spec and a place for the result are needed");
     RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP, "a partial tensor of %s cannot be cut",
                 rsh_dtype_name(dtype));

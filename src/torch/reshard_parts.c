@@ -93,7 +93,7 @@ static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const in
                           const rsh_spec *to, bool same, bool results) {
     RSH_REQUIRE(local && from && to && results, RSH_EVALUE, "a chunk, two specs and places for the results are needed");
     int W = m->comm->size;
-    rsh_tensor_props props = rsh_tensor_props_of(local);
+    rsh_tensor_props props = rsh_tensor_get_props(local);
     m->from = rshi_calloc((size_t)W, sizeof *m->from);
     m->to = rshi_calloc((size_t)W, sizeof *m->to);
     if (!m->from || !m->to) return rshi_nomem();

@@ -125,7 +125,7 @@ static rsh_status cut(const cutting *c, rsh_torch_tensor **out) {
 
 static rsh_status start(cutting *c, const rsh_tensor_props *props, rsh_torch_tensor **out) {
     RSH_TRY(rshi_group_take(c->group, &c->group, &c->comm));
-    if (c->tensor) c->props = props ? *props : rsh_tensor_props_of(c->tensor);
+    if (c->tensor) c->props = props ? *props : rsh_tensor_get_props(c->tensor);
     return agree(c, (const rsh_torch_tensor *const *)out);
 }
 

@@ -38,7 +38,7 @@ static rsh_status restore(const rshi_state *s, rsh_group *group, rsh_torch_tenso
     rsh_spec *spec = NULL;
     bool known = !strncmp(s->spec, "chunk(", 6) || !strncmp(s->spec, "boxes(", 6);
     RSH_REQUIRE(known, RSH_EUNSUP,
-                "a tensor cut by %.300s, a kind of the user's, is loaded with rsh_torch_load_as and that spec",
+                "a tensor cut by %.300s, a kind of the user's, is loaded with rsh_torch_load_resharded and that spec",
                 s->spec);
     RSH_TRY(rsh_spec_parse(s->spec, &spec));
     rsh_status st = restore_with(s, spec, group, out);
@@ -251,7 +251,7 @@ static rsh_status check(loading *l, int64_t n, const void *const *data, const si
     return write_offer(l);
 }
 
-rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
+rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
                              rsh_torch_tensor **out) {
     loading l = {.mine = {.known = 0}};
     rsh_torch_tensor *made = NULL;

@@ -82,7 +82,7 @@ static void *be_worker(void *arg) {
     }
 }
 
-int rsh_pool_cores(void) { return rshi_cores(); }
+int rsh_usable_cores(void) { return rshi_cores(); }
 
 int rsh_pool_size(const rsh_pool *pool) { return pool ? pool->size : 0; }
 

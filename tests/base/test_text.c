@@ -135,7 +135,7 @@ static void tensors_and_pictures_have_a_decimal_point(void **state) {
     assert_int_equal(rsh_plan_new(rows, columns, NULL, &plan), RSH_OK);
     for (int picture = RSH_PICTURE_TEXT; picture <= RSH_PICTURE_HTML; picture++) {
         rshi_text_free(&t);
-        assert_int_equal(rsh_draw_plan(plan, 0, (rsh_picture)picture, &sink), RSH_OK);
+        assert_int_equal(rsh_draw_plan(plan, 0, (rsh_picture_format)picture, &sink), RSH_OK);
         assert_null(strstr(t.data, "4,5 KiB")); /* half of 48 x 48 x 4 bytes moves */
         if (picture != RSH_PICTURE_HTML) assert_non_null(strstr(t.data, "4.5 KiB")); /* a page's script says it */
     }

@@ -50,7 +50,7 @@ static bool check(rsh_comm *comm, const rsh_layout *from, const rsh_layout *to, 
     }
     if (!rank)
         printf("ceiling: %s  to  %s on %d nodes in %.2f s: %s\n", rsh_layout_text(from), rsh_layout_text(to),
-               rsh_comm_nodes(comm), seconds, good ? "right" : "WRONG");
+               rsh_comm_nnodes(comm), seconds, good ? "right" : "WRONG");
     rsh_sharded_free(src);
     rsh_sharded_free(dst);
     return good;
@@ -70,9 +70,9 @@ int main(int argc, char **argv) {
     must(rsh_layout_parse(text, &from), text);
     snprintf(text, sizeof text, "u32[%lld, 16384/x] on x=%d", rows, n);
     must(rsh_layout_parse(text, &to), text);
-    bool good = n <= 64 && rsh_comm_nodes(comm) == n && check(comm, from, to, ceiling);
-    if (!rank && rsh_comm_nodes(comm) != n)
-        printf("ceiling: %d ranks on %d nodes; set RESHARD_NODE for each\n", n, rsh_comm_nodes(comm));
+    bool good = n <= 64 && rsh_comm_nnodes(comm) == n && check(comm, from, to, ceiling);
+    if (!rank && rsh_comm_nnodes(comm) != n)
+        printf("ceiling: %d ranks on %d nodes; set RESHARD_NODE for each\n", n, rsh_comm_nnodes(comm));
     rsh_layout_free(from);
     rsh_layout_free(to);
     MUST(rsh_comm_free(comm));

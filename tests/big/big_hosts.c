@@ -55,7 +55,7 @@ static bound bind(rsh_comm *comm, const char *from, const char *to) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     must(rsh_layout_parse(from, &b.from), from);
     must(rsh_layout_parse(to, &b.to), to);
-    MUST(rsh_plan_opts_of_comm(comm, &opts));
+    MUST(rsh_plan_opts_from_comm(comm, &opts));
     MUST(rsh_plan_new(b.from, b.to, &opts, &b.plan));
     MUST(rsh_sharded_empty(comm, b.from, &b.src));
     MUST(rsh_sharded_zeros(comm, b.to, &b.dst));
@@ -236,8 +236,8 @@ int main(int argc, char **argv) {
     MUST(rsh_comm_mpi(MPI_COMM_WORLD, &comm));
     ranks = rsh_comm_size(comm);
     bool any = !strcmp(what, "duplex") && ranks % 2 == 0;
-    if ((ranks != RANKS && !any) || rsh_comm_nodes(comm) != 2) {
-        fprintf(stderr, "big_hosts: %d ranks on %d nodes; four on two are meant\n", ranks, rsh_comm_nodes(comm));
+    if ((ranks != RANKS && !any) || rsh_comm_nnodes(comm) != 2) {
+        fprintf(stderr, "big_hosts: %d ranks on %d nodes; four on two are meant\n", ranks, rsh_comm_nnodes(comm));
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (!strcmp(what, "moves")) good = moves(comm);

@@ -125,7 +125,7 @@ static rsh_status run_mpi(large *g) {
     rsh_comm *comm = NULL;
     MPI_Init(NULL, NULL);
     TRY(rsh_comm_mpi(MPI_COMM_WORLD, &comm));
-    if (!rsh_comm_rank(comm)) printf("large: mpi, %d nodes\n", rsh_comm_nodes(comm));
+    if (!rsh_comm_rank(comm)) printf("large: mpi, %d nodes\n", rsh_comm_nnodes(comm));
     rsh_status st = rsh_comm_size(comm) == 2 ? be_rank(g, comm) : RSH_EVALUE;
     if (st) MPI_Abort(MPI_COMM_WORLD, 1);
     TRY(rsh_comm_free(comm));

@@ -149,7 +149,7 @@ int main(int argc, char **argv) {
     MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD);
     transfer t = prepare(!strcmp(argv[1], "run"));
     bool sender_stops = !strcmp(argv[2], "sender"), good = false;
-    if (rsh_comm_nodes(t.comm) != 2) fprintf(stderr, "big_stopped: two ranks on nodes of their own are meant\n");
+    if (rsh_comm_nnodes(t.comm) != 2) fprintf(stderr, "big_stopped: two ranks on nodes of their own are meant\n");
     else good = rank == (sender_stops ? 1 : 0) ? outlive(&t, pids[1 - rank]) : be_stopped(&t);
     MPI_Finalize();
     printf("stopped: rank %d has finalised MPI\n", rank);

@@ -64,15 +64,15 @@ static void files_are_named_and_recognised(void **state) {
     assert_false(rshi_files_names("a{part", "part"));
 }
 
-static rsh_rules *rules(const char *text) {
-    rsh_rules *r = NULL;
-    assert_int_equal(rsh_rules_parse(text, "x", &r), RSH_OK);
+static rsh_ckpt_rules *rules(const char *text) {
+    rsh_ckpt_rules *r = NULL;
+    assert_int_equal(rsh_ckpt_rules_parse(text, "x", &r), RSH_OK);
     return r;
 }
 
 static void the_first_rule_that_matches_counts(void **state) {
     (void)state;
-    rsh_rules *r = rules("# comment\n\nmesh tp=4@4-7\r\n*.q [_/tp, _] uneven # more\n  * [...]\n");
+    rsh_ckpt_rules *r = rules("# comment\n\nmesh tp=4@4-7\r\n*.q [_/tp, _] uneven # more\n  * [...]\n");
     assert_int_equal(r->nrules, 2);
     assert_int_equal(r->nranks, 8);
     assert_int_equal(rshi_rules_match(r, "0.q"), 0);
@@ -80,10 +80,10 @@ static void the_first_rule_that_matches_counts(void **state) {
     assert_true(r->rule[0].uneven);
     assert_false(r->rule[1].uneven);
     assert_int_equal(r->rule[0].line, 4);
-    rsh_rules_free(r);
+    rsh_ckpt_rules_free(r);
     r = rules("q [...]");
     assert_int_equal(rshi_rules_match(r, "k"), -1);
-    rsh_rules_free(r);
+    rsh_ckpt_rules_free(r);
 }
 
 static void wrong_rules_name_line_and_column(void **state) {
@@ -99,8 +99,8 @@ static void wrong_rules_name_line_and_column(void **state) {
         {"mesh\nq [...]", "x:1:5: "},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        rsh_rules *r = NULL;
-        assert_int_equal(rsh_rules_parse(wrong[i][0], "x", &r), RSH_EVALUE);
+        rsh_ckpt_rules *r = NULL;
+        assert_int_equal(rsh_ckpt_rules_parse(wrong[i][0], "x", &r), RSH_EVALUE);
         if (strncmp(rsh_error_detail(), wrong[i][1], strlen(wrong[i][1])))
             fail_msg("%s: %s, not %s", wrong[i][0], rsh_error_detail(), wrong[i][1]);
     }

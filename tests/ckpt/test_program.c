@@ -151,9 +151,9 @@ static rsh_status check_read(rsh_comm *comm, const rsh_ckpt *c, uint64_t mine, b
     uint64_t all[8], sum[8] = {0}, bytes = bytes_of_all(c);
     CHECK(!rsh_comm_allgather(comm, &mine, all, sizeof mine));
     for (int r = 0; r < rsh_comm_size(comm); r++) sum[rsh_comm_node(comm, r)] += all[r];
-    for (int n = 0; n < rsh_comm_nodes(comm); n++) {
+    for (int n = 0; n < rsh_comm_nnodes(comm); n++) {
         CHECK(sum[n] <= bytes + bytes / 1000);
-        CHECK(!(all_of_it || rsh_comm_nodes(comm) == 1) || sum[n] >= bytes);
+        CHECK(!(all_of_it || rsh_comm_nnodes(comm) == 1) || sum[n] >= bytes);
     }
     return RSH_OK;
 }

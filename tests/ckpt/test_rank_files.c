@@ -4,9 +4,9 @@
 
 static const unsigned char a[] = {0, 1, 2, 3, 4, 5, 6, 7}, b[] = {10, 11, 12, 13, 14, 15, 16, 17};
 
-static rsh_rules *rules(const char *text) {
-    rsh_rules *r;
-    must(rsh_rules_parse(text, "rules", &r));
+static rsh_ckpt_rules *rules(const char *text) {
+    rsh_ckpt_rules *r;
+    must(rsh_ckpt_rules_parse(text, "rules", &r));
     return r;
 }
 
@@ -21,7 +21,7 @@ static void write_two(const char *rank0, const char *rank1, size_t n0, size_t n1
 
 static void expect_layout(const char *text, const char *layout, const unsigned char *bytes, int64_t n) {
     rsh_ckpt *c;
-    rsh_rules *r = rules(text);
+    rsh_ckpt_rules *r = rules(text);
     must(rsh_ckpt_open(folder, r, &c));
     assert_string_equal(c->kind->name, "rank files");
     int64_t t = rshi_ckpt_find(c, "w", 1);
@@ -29,13 +29,13 @@ static void expect_layout(const char *text, const char *layout, const unsigned c
     assert_string_equal(rsh_layout_text(c->tensor[t].layout), layout);
     expect_bytes(c, "w", bytes, n);
     rsh_ckpt_free(c);
-    rsh_rules_free(r);
+    rsh_ckpt_rules_free(r);
 }
 
 static void expect_words(const char *text, const char *words) {
-    rsh_rules *r = rules(text);
+    rsh_ckpt_rules *r = rules(text);
     expect_refusal(r, RSH_EVALUE, words);
-    rsh_rules_free(r);
+    rsh_ckpt_rules_free(r);
 }
 
 static void the_size_of_a_cut_dim_is_the_sum(void **state) {
@@ -66,7 +66,7 @@ static void chunks_columns_and_copies_are_solved(void **state) {
 static void several_files_of_a_rank_are_one(void **state) {
     (void)state;
     rsh_ckpt *c;
-    rsh_rules *r = rules("mesh tp=2\n" FILES "v [_/tp]\nw [_/tp, _]");
+    rsh_ckpt_rules *r = rules("mesh tp=2\n" FILES "v [_/tp]\nw [_/tp, _]");
     write_two(W("[2,2]", "4"), W("[2,2]", "4"), 4, 4);
     write_safetensors("model-rank-1-part-1.safetensors",
                       "{\"v\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", b, 1);
@@ -79,7 +79,7 @@ static void several_files_of_a_rank_are_one(void **state) {
     write_safetensors("model-rank-0-part-8.safetensors",
                       "{\"v\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", a, 1);
     expect_refusal(r, RSH_EVALUE, "tensor \"v\": rank 0 has it twice");
-    rsh_rules_free(r);
+    rsh_ckpt_rules_free(r);
 }
 
 static void a_flat_cut_needs_all_sizes_but_one(void **state) {
@@ -109,7 +109,7 @@ static void ranks_that_do_not_obey_the_cut_are_named(void **state) {
 static void a_rule_may_name_ranks_of_its_own(void **state) {
     (void)state;
     rsh_ckpt *c;
-    rsh_rules *r = rules("mesh tp=2\n" FILES "w [_] on x=1@1-1\nv [_/tp]");
+    rsh_ckpt_rules *r = rules("mesh tp=2\n" FILES "w [_] on x=1@1-1\nv [_/tp]");
     write_safetensors("model-rank-0-part-0.safetensors",
                       "{\"v\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", a, 1);
     write_safetensors("model-rank-1-part-0.safetensors",
@@ -119,7 +119,7 @@ static void a_rule_may_name_ranks_of_its_own(void **state) {
     expect_bytes(c, "w", b + 1, 2);
     expect_bytes(c, "v", (const unsigned char[]){0, 10}, 2);
     rsh_ckpt_free(c);
-    rsh_rules_free(r);
+    rsh_ckpt_rules_free(r);
 }
 
 int main(void) {

@@ -15,7 +15,7 @@ static rsh_status knows_nodes(void *ctx, rsh_comm *c) {
         CHECK(rsh_comm_node(c, r) == expected[r]);
         if (expected[r] > most) most = expected[r];
     }
-    CHECK(rsh_comm_nodes(c) == most + 1);
+    CHECK(rsh_comm_nnodes(c) == most + 1);
     CHECK(!strcmp(rsh_comm_engine(c), "mailboxes"));
     return RSH_OK;
 }
@@ -157,9 +157,9 @@ static rsh_status splits_by_node(void *ctx, rsh_comm *c) {
     rsh_comm *mine = NULL, *across = NULL;
     int node = rsh_comm_node(c, c->rank);
     RSH_TRY(rsh_comm_split(c, node, 0, &mine));
-    CHECK(rsh_comm_nodes(mine) == 1 && !mine->ops->send);
+    CHECK(rsh_comm_nnodes(mine) == 1 && !mine->ops->send);
     RSH_TRY(rsh_comm_split(c, 0, -c->rank, &across));
-    CHECK(rsh_comm_nodes(across) == rsh_comm_nodes(c));
+    CHECK(rsh_comm_nnodes(across) == rsh_comm_nnodes(c));
     for (int r = 0; r < c->size; r++)
         CHECK(rshi_comm_near(across, c->size - 1 - c->rank, r) == rshi_comm_near(c, c->rank, c->size - 1 - r));
     RSH_TRY(reads_its_node(NULL, across));
@@ -264,7 +264,7 @@ static rsh_status makes_whole_comm(void *ctx, rsh_comm *helper) {
         CHECK_SAYS("memory");
         return RSH_OK;
     }
-    atomic_store(&s->whole, rsh_comm_nodes(c) == 2);
+    atomic_store(&s->whole, rsh_comm_nnodes(c) == 2);
     st = rsh_comm_barrier(c);
     rsh_comm_free(c);
     return st;

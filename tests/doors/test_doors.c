@@ -27,7 +27,7 @@ static struct things {
     rsh_pool *rsh_pool;
     rsh_layout *rsh_layout;
     rsh_form *rsh_form;
-    rsh_rules *rsh_rules;
+    rsh_ckpt_rules *rsh_ckpt_rules;
     rsh_ckpt *rsh_ckpt;
     char folder[64], rules_path[96], ckpt_path[96], target_path[96], saved_path[96];
     rsh_save_opts rsh_save_opts;
@@ -36,7 +36,7 @@ static struct things {
     rsh_compare_opts rsh_compare_opts;
     rsh_mesh *rsh_mesh;
     rsh_place rsh_place;
-    rsh_local_opts rsh_local_opts;
+    rsh_from_local_opts rsh_from_local_opts;
     rsh_value *dtensor;
     rsh_machine rsh_machine;
     const char *names[1];
@@ -49,7 +49,7 @@ static struct things {
     rsh_stash *rsh_stash;
     rsh_ticket *rsh_ticket;
     rsh_value_transit *rsh_value_transit;
-    rsh_local *rsh_local;
+    rsh_local_exec *rsh_local_exec;
     rsh_group *rsh_group;
     rsh_spec *rsh_spec, *spec, *other_spec;
     rsh_torch_tensor *rsh_torch_tensor, *other_torch;
@@ -79,8 +79,8 @@ static struct things {
     rsh_shard rsh_shard;
     rsh_wire rsh_wire;
     rsh_grad_op rsh_grad_op;
-    rsh_grad_as rsh_grad_as;
-    rsh_reading rsh_reading;
+    rsh_grad_apply_opts rsh_grad_apply_opts;
+    rsh_value_kind rsh_value_kind;
     rsh_saved_hooks rsh_saved_hooks;
     rsh_saved *rsh_saved;
     int64_t shape[2], strides[2], zeros[2], index[2];
@@ -152,7 +152,7 @@ static rsh_tensor *fresh_tensor(void) {
 
 static rsh_value *fresh_value(void) {
     rsh_value *v = NULL;
-    ok(rsh_value_take(fresh_tensor(), false, &v));
+    ok(rsh_value_adopt_tensor(fresh_tensor(), false, &v));
     return v;
 }
 
@@ -170,7 +170,7 @@ static void enums_of_a_description_are_checked(void **state) {
         rsh_layout_desc dtype = d, op = d, rule = d;
         dtype.dtype = (rsh_dtype)no_value[i];
         op.op = (rsh_op)no_value[i], op.npartial = 1, op.dim[0].cut.naxes = 0;
-        rule.dim[0].cut.rule = (rsh_rule)no_value[i];
+        rule.dim[0].cut.rule = (rsh_cut_rule)no_value[i];
         answers(RSH_EVALUE, rsh_layout_new(&dtype, &got));
         answers(RSH_EVALUE, rsh_layout_new(&op, &got));
         answers(RSH_EVALUE, rsh_layout_new(&rule, &got));
@@ -182,7 +182,7 @@ static void enums_of_options_are_checked(void **state) {
     for (int i = 0; i < 2; i++) {
         rsh_plan *got = NULL;
         rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-        o.reduce = (rsh_reduce)no_value[i];
+        o.reduce = (rsh_reduce_order)no_value[i];
         answers(RSH_EVALUE, rsh_plan_new(have.rsh_layout, have.rsh_layout, &o, &got));
     }
 }
@@ -266,7 +266,7 @@ static void make_core(void) {
     ok(rsh_form_parse("[_/x, _] on x=1", NULL, NULL, &have.rsh_form));
     have.rsh_layout_list[0] = have.rsh_layout;
     have.names[0] = "x", have.one[0] = 1;
-    ok(rsh_mesh_init(have.rsh_comm, 1, have.one, have.names, &have.rsh_mesh));
+    ok(rsh_mesh_new(have.rsh_comm, 1, have.one, NULL, have.names, &have.rsh_mesh));
     ok(rsh_dtensor_full(have.rsh_mesh, 1, &have.rsh_place, RSH_F32, 2, have.shape, 0, &have.dtensor));
     ok(rsh_plan_new(have.rsh_layout, have.rsh_layout, NULL, &have.rsh_plan));
     ok(rsh_tensor_zeros(RSH_F32, 2, have.shape, &have.rsh_tensor));
@@ -276,27 +276,27 @@ static void make_core(void) {
     ok(rsh_sharded_zeros(have.rsh_comm, have.rsh_layout, &have.other_sharded));
     have.rsh_sharded_list[0] = have.rsh_sharded;
     ok(rsh_exec_bind(have.rsh_plan, have.rsh_comm, &have.rsh_memory, &have.other_memory, &have.rsh_exec));
-    ok(rsh_local_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local));
+    ok(rsh_local_exec_bind(have.rsh_plan, NULL, &have.rsh_memory, &have.other_memory, &have.rsh_local_exec));
     ok(rsh_reshard_begin(have.rsh_sharded, have.rsh_layout, NULL, &have.rsh_transit));
     ok(rsh_stash_new(have.rsh_comm, &have.rsh_stash));
     ok(rsh_stash_pack(have.rsh_stash, have.rsh_tensor, 0, &have.rsh_ticket));
 }
 
-static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_out(c, 0, fresh_tensor()); }
+static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_set_output(c, 0, fresh_tensor()); }
 static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                                 rsh_value **out) {
-    return rsh_grad_apply_as(op, attrs, nin, in, nout, &have.rsh_grad_as, out);
+    return rsh_grad_apply_with(op, attrs, nin, in, nout, &have.rsh_grad_apply_opts, out);
 }
 
 static void make_grad(void) {
     have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
-    have.rsh_reading = (rsh_reading){.name = "own", .apply = reading_apply};
-    ok(rsh_value_take(fresh_tensor(), true, &have.rsh_value));
+    have.rsh_value_kind = (rsh_value_kind){.name = "own", .apply = reading_apply};
+    ok(rsh_value_adopt_tensor(fresh_tensor(), true, &have.rsh_value));
     have.other_value = fresh_value();
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
     have.rsh_value_list[0] = have.rsh_value;
     ok(rsh_saved_new(have.rsh_value, &have.rsh_saved));
-    ok(rsh_value_transit_of(have.rsh_value, &have.rsh_value_transit));
+    ok(rsh_value_transit_new_done(have.rsh_value, &have.rsh_value_transit));
 }
 
 static void make_file(const char *path, const void *bytes, size_t n) {
@@ -318,9 +318,9 @@ static void make_ckpt(void) {
     make_file(have.ckpt_path, file, sizeof file - 1);
     have.rsh_convert_opts = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
     have.rsh_convert_opts.force = true;
-    have.rsh_local_opts = (rsh_local_opts)RSH_LOCAL_OPTS_INIT;
+    have.rsh_from_local_opts = (rsh_from_local_opts)RSH_FROM_LOCAL_OPTS_INIT;
     have.rsh_compare_opts = (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
-    ok(rsh_rules_parse("* [...]", "rules", &have.rsh_rules));
+    ok(rsh_ckpt_rules_parse("* [...]", "rules", &have.rsh_ckpt_rules));
     ok(rsh_ckpt_open(have.ckpt_path, NULL, &have.rsh_ckpt));
     snprintf(have.saved_path, sizeof have.saved_path, "%s/saved", have.folder);
     have.rsh_save_opts = (rsh_save_opts)RSH_SAVE_OPTS_INIT;
@@ -337,7 +337,7 @@ static void unmake_ckpt(void) {
     unlink(saved), rmdir(have.saved_path);
     rsh_sharded_free(have.loaded[0]);
     rsh_ckpt_free(have.rsh_ckpt);
-    rsh_rules_free(have.rsh_rules);
+    rsh_ckpt_rules_free(have.rsh_ckpt_rules);
     unlink(have.rules_path), unlink(have.ckpt_path), unlink(have.target_path);
     rmdir(have.folder);
 }
@@ -385,7 +385,7 @@ static int unmake(void **state) {
     rsh_value_transit_free(have.rsh_value_transit);
     rsh_ticket_free(have.rsh_ticket), rsh_stash_free(have.rsh_stash), rsh_transit_free(have.rsh_transit);
     rsh_value_free(have.sharded_value), rsh_value_free(have.other_value), rsh_value_free(have.rsh_value);
-    rsh_local_free(have.rsh_local), rsh_exec_free(have.rsh_exec);
+    rsh_local_exec_free(have.rsh_local_exec), rsh_exec_free(have.rsh_exec);
     rsh_sharded_free(have.other_sharded), rsh_sharded_free(have.rsh_sharded);
     rsh_tensor_free(have.other_tensor), rsh_tensor_free(have.rsh_tensor);
     rsh_plan_free(have.rsh_plan), rsh_layout_free(have.rsh_layout);

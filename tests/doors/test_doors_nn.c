@@ -96,7 +96,7 @@ static const char *const unsaid = "no sentence";
 static rsh_value *zeros(rsh_dtype dtype, int ndim, const int64_t *shape) {
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
-    if (rsh_tensor_zeros(dtype, ndim, shape, &t) || rsh_value_take(t, false, &v)) abort();
+    if (rsh_tensor_zeros(dtype, ndim, shape, &t) || rsh_value_adopt_tensor(t, false, &v)) abort();
     return v;
 }
 
@@ -129,7 +129,7 @@ static int make(void **state) {
     if (rsh_sharding_plan_new(&have.rsh_sharding_plan) || rsh_sharding_plan_new(&have.empty_plan)) return 1;
     if (rsh_spec_chunk_ranks(0, 1, NULL, &have.rsh_spec) || rsh_group_init(have.rsh_comm)) return 1;
     have.rsh_group = rsh_group_default();
-    if (rsh_mesh_init(have.rsh_comm, 1, (int64_t[]){1}, NULL, &have.rsh_mesh)) return 1;
+    if (rsh_mesh_new(have.rsh_comm, 1, (int64_t[]){1}, NULL, NULL, &have.rsh_mesh)) return 1;
     memcpy(have.shape, shape, sizeof have.shape);
     have.dims[1] = 1;
     return 0;

@@ -61,7 +61,7 @@ static rsh_plan *plan_of(const move *m) {
     return plan;
 }
 
-static char *draw(const move *m, rsh_picture form) {
+static char *draw(const move *m, rsh_picture_format form) {
     paper p = {0};
     rsh_sink sink = {write_paper, &p};
     rsh_plan *plan = plan_of(m);
@@ -164,7 +164,7 @@ static void dims_that_are_not_drawn_are_named(void **state) {
 
 static void expect_in_every_form(const move *m, const char *label, const char *before, const char *after) {
     for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_SVG; form++) { /* a page's script makes its sentences */
-        char *picture = draw(m, (rsh_picture)form);
+        char *picture = draw(m, (rsh_picture_format)form);
         bool plain = form == RSH_PICTURE_TEXT; /* which has no tips */
         if (!strstr(picture, label)) fail_msg("form %d does not say \"%s\"", form, label);
         if (!plain && !strstr(picture, before)) fail_msg("form %d does not say \"%s\"", form, before);
@@ -305,7 +305,7 @@ static void a_full_sink_is_an_error(void **state) {
         for (size_t room = 1; room < 3000; room += 97) {
             paper p = {.room = room};
             rsh_sink sink = {write_paper, &p};
-            rsh_status st = rsh_draw_plan(plan, 0, (rsh_picture)form, &sink);
+            rsh_status st = rsh_draw_plan(plan, 0, (rsh_picture_format)form, &sink);
             assert_true(st == RSH_EIO || (st == RSH_OK && p.length <= room));
             free(p.text);
         }
@@ -322,7 +322,7 @@ static void no_memory_is_an_error_and_nothing_leaks(void **state) {
             rsh_sink sink = {write_paper, &p};
             uint64_t live = rsh_alloc_get_stats().live;
             rsh_alloc_fail_at(n);
-            st = rsh_draw_plan(plan, 0, (rsh_picture)form, &sink);
+            st = rsh_draw_plan(plan, 0, (rsh_picture_format)form, &sink);
             rsh_alloc_fail_at(-1);
             assert_true(st == RSH_OK || st == RSH_ENOMEM);
             assert_int_equal(rsh_alloc_get_stats().live, live);
@@ -340,7 +340,7 @@ static void a_tensor_or_form_that_is_not_there_is_refused(void **state) {
     rsh_plan *plan = plan_of(&moves[0]);
     assert_int_equal(rsh_draw_plan(plan, 1, RSH_PICTURE_TEXT, &sink), RSH_EINDEX);
     assert_int_equal(rsh_draw_plan(plan, -1, RSH_PICTURE_TEXT, &sink), RSH_EINDEX);
-    assert_int_equal(rsh_draw_plan(plan, 0, (rsh_picture)7, &sink), RSH_EVALUE);
+    assert_int_equal(rsh_draw_plan(plan, 0, (rsh_picture_format)7, &sink), RSH_EVALUE);
     assert_int_equal(rsh_draw_plan(plan, 0, RSH_PICTURE_TEXT, NULL), RSH_EVALUE);
     assert_int_equal(rsh_draw_layout(NULL, RSH_PICTURE_TEXT, &sink), RSH_EVALUE);
     assert_null(p.text);

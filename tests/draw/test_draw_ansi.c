@@ -21,7 +21,7 @@ static int put(void *ctx, const char *text, size_t length) {
     return 0;
 }
 
-static void draw(const char *from, const char *to, rsh_picture form, page *p) {
+static void draw(const char *from, const char *to, rsh_picture_format form, page *p) {
     rsh_layout *a, *b;
     rsh_plan *plan;
     rsh_sink sink = {put, p};

@@ -24,7 +24,7 @@ static rsh_status random_mesh(rsh_comm *c, uint64_t *rng, rsh_mesh **out) {
 static void random_places(uint64_t *rng, int n, bool partial, rsh_place *out) {
     for (int i = 0; i < n; i++) {
         uint64_t kind = draw(rng) % (partial ? 4 : 3);
-        out[i] = kind == 0 ? rsh_replicate() : kind == 3 ? rsh_partial_of(RSH_OP_SUM) : rsh_shard_on((int)kind - 1);
+        out[i] = kind == 0 ? rsh_place_replicate() : kind == 3 ? rsh_place_partial(RSH_OP_SUM) : rsh_place_shard((int)kind - 1);
     }
 }
 
@@ -86,7 +86,7 @@ static void any_mesh_goes_to_any_other(void **state) {
 static rsh_status kinds(void *ctx, rsh_comm *c) {
     rsh_mesh *a = NULL, *b = NULL;
     rsh_value *v = NULL, *moved = NULL;
-    rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(-1);
+    rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(-1);
     const int64_t shape[2] = {5, 7};
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, (const int64_t[]){3, 1}, NULL, &a));
@@ -115,7 +115,7 @@ static void other_dtypes_and_the_same_mesh(void **state) {
 static rsh_status mean(void *ctx, rsh_comm *c) {
     rsh_mesh *a = NULL, *b = NULL;
     rsh_value *leaf = NULL, *v = NULL, *moved = NULL, *seed = NULL;
-    rsh_place avg = rsh_partial_of(RSH_OP_AVG), whole = rsh_replicate();
+    rsh_place avg = rsh_place_partial(RSH_OP_AVG), whole = rsh_place_replicate();
     const int64_t shape[2] = {2, 3};
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, (const int64_t[]){0, 1}, NULL, &a));
@@ -143,12 +143,12 @@ static void contributions_to_a_mean_share_the_gradient(void **state) {
 static rsh_status wrong(void *ctx, rsh_comm *c) {
     rsh_mesh *a = NULL, *b = NULL, *grid = NULL;
     rsh_value *v = NULL, *moved = NULL;
-    rsh_place rows = rsh_shard_on(0), beyond = rsh_shard_on(2), sum = rsh_partial_of(RSH_OP_SUM), two[2] = {rows, rows};
+    rsh_place rows = rsh_place_shard(0), beyond = rsh_place_shard(2), sum = rsh_place_partial(RSH_OP_SUM), two[2] = {rows, rows};
     int me = rsh_comm_rank(c);
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &a));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, NULL, NULL, &a));
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, (const int64_t[]){2, 3}, NULL, &b));
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &grid));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &grid));
     RSH_TRY(spread(a, &rows, (const int64_t[]){4, 4}, false, &v));
     CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, &sum, RSH_DTYPE_COUNT, &moved));
     CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, me == 3 ? NULL : &rows, RSH_DTYPE_COUNT, &moved));

@@ -12,7 +12,7 @@ static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const i
     rsh_value *first = NULL;
     *times = 1;
     for (int i = 0; i < n; i++) {
-        start[i] = places[i].kind == RSH_PLACE_PARTIAL ? places[i] : rsh_replicate();
+        start[i] = places[i].kind == RSH_PLACE_PARTIAL ? places[i] : rsh_place_replicate();
         if (places[i].kind == RSH_PLACE_PARTIAL) *times *= (double)rsh_mesh_dim_size(m, i);
     }
     RSH_TRY(local_whole(RSH_F64, ndim, shape, leaf));
@@ -33,7 +33,7 @@ typedef struct sweep {
 } sweep;
 
 static rsh_place place_of(int number) {
-    return number == 0 ? rsh_replicate() : number == 3 ? rsh_partial_of(RSH_OP_SUM) : rsh_shard_on(number - 1);
+    return number == 0 ? rsh_place_replicate() : number == 3 ? rsh_place_partial(RSH_OP_SUM) : rsh_place_shard(number - 1);
 }
 
 /* Digit i of the number, in base `base`. */
@@ -56,7 +56,7 @@ static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *
     for (int64_t i = 0; i < size[0] * size[1]; i++) CHECK(at(rsh_value_tensor(whole), i) == times * (double)(i + 1));
     rsh_tensor *ones = NULL;
     RSH_TRY(make_whole(RSH_F64, 2, size, &ones));
-    RSH_TRY(rsh_value_take(ones, false, &seed));
+    RSH_TRY(rsh_value_adopt_tensor(ones, false, &seed));
     RSH_TRY(rsh_backward(whole, seed, 0)); /* the gradient of element i is i + 1, on every rank's own copy of it */
     CHECK(rsh_value_grad(leaf));
     for (int64_t i = 0; i < size[0] * size[1]; i++)
@@ -79,7 +79,7 @@ static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     uint64_t rng = s->seed;
     int froms = 1, tos = 1;
-    RSH_TRY(rsh_mesh_init(c, s->ndim, s->shape, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, s->ndim, s->shape, NULL, NULL, &m));
     for (int i = 0; i < s->ndim; i++) froms *= 4, tos *= 3;
     for (int f = 0; f < froms; f++)
         for (int t = 0; t < tos; t++) {
@@ -114,7 +114,7 @@ static void every_placement_goes_to_every_other(void **state) {
 static rsh_status d13(void *ctx, rsh_comm *c) {
     uint64_t rng = *(uint64_t *)ctx;
     rsh_mesh *m = NULL;
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){4, 2}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){4, 2}, NULL, NULL, &m));
     for (int i = 0; i < 16 * 9; i++) {
         rsh_place from[2], to[2];
         places_of(2, i % 16, 4, from);
@@ -154,9 +154,9 @@ static rsh_status there_and_back(rsh_mesh *m, rsh_place from, rsh_place to, cons
 static rsh_status d1_to_d3(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
     for (int i = 0; i < 6; i++) {
-        rsh_place shard = rsh_shard_on(i / 3), whole = rsh_replicate();
+        rsh_place shard = rsh_place_shard(i / 3), whole = rsh_place_replicate();
         RSH_TRY(there_and_back(m, shard, whole, sizes[i])); /* D1 */
         RSH_TRY(there_and_back(m, whole, whole, sizes[i])); /* D2 */
         RSH_TRY(there_and_back(m, whole, shard, sizes[i])); /* D3 */
@@ -172,10 +172,10 @@ static void D1_D2_D3_shards_and_replicas(void **state) {
 static rsh_status d4_d6(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
     for (int i = 0; i < 6; i++)
         for (int to_shard = 0; to_shard < 2; to_shard++) {
-            rsh_place partial = rsh_partial_of(RSH_OP_SUM), to = to_shard ? rsh_shard_on(i / 3) : rsh_replicate();
+            rsh_place partial = rsh_place_partial(RSH_OP_SUM), to = to_shard ? rsh_place_shard(i / 3) : rsh_place_replicate();
             rsh_value *leaf = NULL, *p = NULL, *moved = NULL, *seed = NULL;
             RSH_TRY(local_whole(RSH_F32, 2, sizes[i], &leaf));
             RSH_TRY(rsh_dtensor_from_local(leaf, m, 1, &partial, NULL, &p));
@@ -198,8 +198,8 @@ static void D4_D6_partial_values_are_reduced(void **state) {
 static rsh_status d5_d11(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    const rsh_place R = rsh_replicate(), S0 = rsh_shard_on(0), S1 = rsh_shard_on(1), P = rsh_partial_of(RSH_OP_SUM),
-                    X = rsh_partial_of(RSH_OP_PROD);
+    const rsh_place R = rsh_place_replicate(), S0 = rsh_place_shard(0), S1 = rsh_place_shard(1), P = rsh_place_partial(RSH_OP_SUM),
+                    X = rsh_place_partial(RSH_OP_PROD);
     const struct rule {
         rsh_place from[2], to[2];
         bool allowed;
@@ -207,7 +207,7 @@ static rsh_status d5_d11(void *ctx, rsh_comm *c) {
                  {{S0, X}, {R, X}, true},  {{P, P}, {R, P}, true},    {{S0, R}, {S0, P}, false},
                  {{S0, R}, {R, P}, false}, {{S0, S1}, {R, P}, false}, {{S0, X}, {R, P}, false},
                  {{R, R}, {P, R}, false}};
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         rsh_value *v = NULL, *moved = NULL;
         RSH_TRY(rsh_dtensor_full(m, 2, rules[i].from, RSH_F64, 2, (const int64_t[]){4, 4}, 3, &v));
@@ -235,11 +235,11 @@ static rsh_status d7_d8(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     rsh_tensor *t = NULL;
     rsh_value *v = NULL, *whole = NULL, *same = NULL;
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
     const int64_t uneven[4][2] = {{10, 5}, {9, 5}, {3, 5}, {1, 3}};
     for (int i = 0; i < 4; i++)
         for (int d = 0; d < 2; d++) { /* D8 */
-            rsh_place places[2] = {rsh_shard_on(0), rsh_shard_on(d)};
+            rsh_place places[2] = {rsh_place_shard(0), rsh_place_shard(d)};
             RSH_TRY(make_whole(RSH_F64, 2, uneven[i], &t));
             RSH_TRY(rsh_dtensor_distribute(t, false, m, 2, places, 3, &v));
             RSH_TRY(rsh_dtensor_full_tensor(v, NULL, &whole));
@@ -247,7 +247,7 @@ static rsh_status d7_d8(void *ctx, rsh_comm *c) {
             rsh_tensor_free(t);
             rsh_value_free(v), rsh_value_free(whole);
         }
-    rsh_place minus[2] = {rsh_shard_on(-1), rsh_replicate()}, now[2]; /* D7 */
+    rsh_place minus[2] = {rsh_place_shard(-1), rsh_place_replicate()}, now[2]; /* D7 */
     RSH_TRY(rsh_dtensor_full(m, 2, minus, RSH_F32, 2, (const int64_t[]){12, 3}, 0, &v));
     RSH_TRY(rsh_dtensor_places(v, now));
     CHECK(now[0].kind == RSH_PLACE_SHARD && now[0].dim == 1);
@@ -269,15 +269,15 @@ static rsh_status d10_d14(void *ctx, rsh_comm *c) {
     rsh_tensor *t = NULL;
     rsh_value *leaf = NULL, *local = NULL, *wide = NULL, *seed = NULL;
     const int64_t size[2] = {12, 3};
-    const rsh_place R = rsh_replicate(), P = rsh_partial_of(RSH_OP_SUM), S = rsh_shard_on(0);
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    const rsh_place R = rsh_place_replicate(), P = rsh_place_partial(RSH_OP_SUM), S = rsh_place_shard(0);
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
     RSH_TRY(make_whole(RSH_F64, 2, size, &t));
     RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &R, 0, &leaf));
     RSH_TRY(rsh_dtensor_to_local(leaf, &P, &local));
     rsh_tensor *mine = NULL;
     RSH_TRY(rsh_tensor_empty(RSH_F64, 2, size, &mine));
     for (int i = 0; i < 36; i++) ((double *)rsh_tensor_data(mine))[i] = rsh_comm_rank(c) + 1;
-    RSH_TRY(rsh_value_take(mine, false, &seed));
+    RSH_TRY(rsh_value_adopt_tensor(mine, false, &seed));
     RSH_TRY(rsh_backward(local, seed, 0));
     RSH_TRY(gradient_has(rsh_value_grad(leaf), &R, 10));
     rsh_tensor_free(t);
@@ -308,8 +308,8 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     int me = rsh_comm_rank(c);
     rsh_value *local = NULL, *v = NULL;
-    const rsh_place S = rsh_shard_on(0), R = rsh_replicate();
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){3}, NULL, &m));
+    const rsh_place S = rsh_place_shard(0), R = rsh_place_replicate();
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){3}, NULL, NULL, &m));
     if (me == 3) { /* not in the mesh: every function answers with nothing */
         RSH_TRY(rsh_dtensor_from_local(NULL, m, 1, &S, NULL, &v));
         CHECK(!v);
@@ -331,7 +331,7 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     RSH_TRY(local_whole(RSH_F32, 2, mine, &local));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
     CHECK(!v);
-    rsh_local_opts check = {sizeof check, .check = true};
+    rsh_from_local_opts check = {sizeof check, .check = true};
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* different sizes are no replicas */
     rsh_value_free(local);
     RSH_TRY(local_whole(RSH_F32, 2, (const int64_t[]){2, 2}, &local));
@@ -354,10 +354,10 @@ static void parts_of_ones_own_are_checked_and_worked_out(void **state) {
 
 static rsh_status twice_forward(rsh_grad_call *call) {
     rsh_tensor *t = NULL;
-    const rsh_tensor *in = rsh_call_in(call, 0);
+    const rsh_tensor *in = rsh_call_input(call, 0);
     RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(in), rsh_tensor_ndim(in), rsh_tensor_shape(in), &t));
     for (int64_t i = 0; i < rsh_tensor_count(in); i++) ((double *)rsh_tensor_data(t))[i] = 2 * at(in, i);
-    return rsh_call_out(call, 0, t);
+    return rsh_call_set_output(call, 0, t);
 }
 static const rsh_grad_op pointwise = {
     .name = "twice", .forward = twice_forward, .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH};
@@ -368,8 +368,8 @@ static rsh_status ops(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     rsh_tensor *t = NULL;
     rsh_value *v = NULL, *p = NULL, *y = NULL;
-    const rsh_place S = rsh_shard_on(1), P = rsh_partial_of(RSH_OP_SUM), beyond = rsh_shard_on(2);
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &m));
+    const rsh_place S = rsh_place_shard(1), P = rsh_place_partial(RSH_OP_SUM), beyond = rsh_place_shard(2);
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, NULL, NULL, &m));
     RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){3, 5}, &t));
     RSH_TRY(rsh_dtensor_distribute(t, false, m, 1, &S, 0, &v));
     RSH_TRY(rsh_grad_apply(&pointwise, NULL, 1, &v, 1, &y)); /* the placement follows the data */

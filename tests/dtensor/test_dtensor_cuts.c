@@ -41,8 +41,8 @@ static rsh_status change(rsh_mesh *m, const rsh_place *from, const rsh_place *to
 static rsh_status changes(rsh_mesh *m, int ndim, const int64_t *shape) {
     int cuts = rsh_mesh_ndim(m) == 1 ? ndim : ndim * ndim;
     for (int i = 0; i < cuts * cuts; i++) {
-        const rsh_place from[2] = {rsh_shard_on(i % cuts % ndim), rsh_shard_on(i % cuts / ndim)};
-        const rsh_place to[2] = {rsh_shard_on(i / cuts % ndim), rsh_shard_on(i / cuts / ndim)};
+        const rsh_place from[2] = {rsh_place_shard(i % cuts % ndim), rsh_place_shard(i % cuts / ndim)};
+        const rsh_place to[2] = {rsh_place_shard(i / cuts % ndim), rsh_place_shard(i / cuts / ndim)};
         RSH_TRY(change(m, from, to, ndim, shape));
     }
     return RSH_OK;
@@ -52,8 +52,8 @@ static rsh_status d9(void *ctx, rsh_comm *c) {
     static const int64_t sizes[5][3] = {{8, 8}, {8, 5}, {5, 8}, {5, 5}, {8, 8, 8}};
     rsh_mesh *line = NULL, *square = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &line));
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &square));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &line));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &square));
     for (int i = 0; i < 5; i++) {
         RSH_TRY(changes(line, i == 4 ? 3 : 2, sizes[i]));
         if (i < 4 || !here->wire) RSH_TRY(changes(square, i == 4 ? 3 : 2, sizes[i]));
@@ -69,11 +69,11 @@ static void D9_another_dim_is_cut(void **state) {
 /* ---- a dim of the mesh that has one rank: nothing moves ---- */
 
 static rsh_status d12(void *ctx, rsh_comm *c) {
-    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1), whole = rsh_replicate();
-    const rsh_place before[3] = {columns, whole, rsh_partial_of(RSH_OP_SUM)}, after[3] = {rows, columns, whole};
+    const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1), whole = rsh_place_replicate();
+    const rsh_place before[3] = {columns, whole, rsh_place_partial(RSH_OP_SUM)}, after[3] = {rows, columns, whole};
     rsh_mesh *m = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){4, 1}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){4, 1}, NULL, NULL, &m));
     for (int i = 0; i < 9; i++) {
         const rsh_place from[2] = {rows, before[i % 3]}, to[2] = {rows, after[i / 3]};
         rsh_value *local = NULL, *v = NULL, *moved = NULL;
@@ -97,8 +97,8 @@ static void D12_a_dim_of_one_rank_moves_nothing(void **state) {
 /* ---- a replicated value becomes partial inside: the value once, nothing elsewhere, so that the sum is exact ---- */
 
 static rsh_status counts_once(rsh_mesh *m) {
-    rsh_place whole[2] = {rsh_replicate(), rsh_replicate()};
-    rsh_place sum[2] = {rsh_partial_of(RSH_OP_SUM), rsh_partial_of(RSH_OP_SUM)};
+    rsh_place whole[2] = {rsh_place_replicate(), rsh_place_replicate()};
+    rsh_place sum[2] = {rsh_place_partial(RSH_OP_SUM), rsh_place_partial(RSH_OP_SUM)};
     rsh_value *v = NULL, *partial = NULL, *again = NULL;
     rsh_layout *l = NULL;
     int n = rsh_mesh_ndim(m);
@@ -118,8 +118,8 @@ static rsh_status counts_once(rsh_mesh *m) {
 static rsh_status d5(void *ctx, rsh_comm *c) {
     rsh_mesh *line = NULL, *square = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &line));
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &square));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &line));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &square));
     RSH_TRY(counts_once(line));
     RSH_TRY(counts_once(square));
     rsh_mesh_free(line), rsh_mesh_free(square);
@@ -133,7 +133,7 @@ static void D5_a_replicated_value_that_becomes_partial_counts_once(void **state)
 /* ---- complex elements ---- */
 
 static rsh_status complex_there_and_back(rsh_mesh *m, int dim, const int64_t *shape) {
-    const rsh_place cut = rsh_shard_on(dim), whole = rsh_replicate();
+    const rsh_place cut = rsh_place_shard(dim), whole = rsh_place_replicate();
     rsh_tensor *t = NULL;
     rsh_value *v = NULL, *all = NULL, *again = NULL;
     RSH_TRY(rsh_tensor_empty(RSH_C64, 2, shape, &t));
@@ -155,7 +155,7 @@ static rsh_status d1_d3(void *ctx, rsh_comm *c) {
     static const int64_t sizes[6][2] = {{12, 3}, {13, 3}, {14, 3}, {3, 12}, {3, 13}, {3, 14}};
     rsh_mesh *m = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
     for (int i = 0; i < 6; i++) RSH_TRY(complex_there_and_back(m, i / 3, sizes[i]));
     rsh_mesh_free(m);
     return RSH_OK;

@@ -19,12 +19,12 @@ static rsh_status constant(int ndim, const int64_t *shape, double value, bool le
     rsh_tensor *t = NULL;
     RSH_TRY(rsh_tensor_empty(RSH_F64, ndim, shape, &t));
     for (int64_t i = 0; i < rsh_tensor_count(t); i++) ((double *)rsh_tensor_data(t))[i] = value;
-    return rsh_value_take(t, leaf, out);
+    return rsh_value_adopt_tensor(t, leaf, out);
 }
 
 static rsh_status line_of(rsh_comm *c, rsh_mesh **out) {
     int64_t size = rsh_comm_size(c);
-    return rsh_mesh_init(c, 1, &size, NULL, out);
+    return rsh_mesh_new(c, 1, &size, NULL, NULL, out);
 }
 
 static uint64_t moves_of(rsh_mesh *m) {
@@ -40,7 +40,7 @@ static const int64_t eight_by_eight[2] = {8, 8};
 static rsh_status to_local_hint(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     rsh_value *v = NULL, *local = NULL, *seed = NULL;
-    const rsh_place R = rsh_replicate(), P = rsh_partial_of(RSH_OP_SUM);
+    const rsh_place R = rsh_place_replicate(), P = rsh_place_partial(RSH_OP_SUM);
     (void)ctx;
     RSH_TRY(line_of(c, &m));
     RSH_TRY(spread(m, &R, 2, eight_by_eight, true, &v));
@@ -62,7 +62,7 @@ static void test_to_local_grad_hint(void **state) {
 /* The whole of a sharded tensor, used differently on every rank: with the hint the gradients are added up. */
 static rsh_status full_tensor_hint(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
-    const rsh_place S = rsh_shard_on(1), P = rsh_partial_of(RSH_OP_SUM);
+    const rsh_place S = rsh_place_shard(1), P = rsh_place_partial(RSH_OP_SUM);
     (void)ctx;
     RSH_TRY(line_of(c, &m));
     for (int hint = 0; hint < 2; hint++) {
@@ -88,14 +88,14 @@ static void test_full_tensor_grad_hint(void **state) {
 /* One row more than ranks: chunks of two rows, and ranks without any. */
 static rsh_status uneven(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
-    const rsh_place S = rsh_shard_on(0);
+    const rsh_place S = rsh_place_shard(0);
     int64_t n = rsh_comm_size(c) + 1, me = rsh_comm_rank(c), left = n - 2 * me;
     int64_t mine = left > 2 ? 2 : left < 0 ? 0 : left;
     const int64_t shape[2] = {n, 4};
     (void)ctx;
     RSH_TRY(line_of(c, &m));
     for (int given = 0; given < 2; given++) {
-        rsh_local_opts opts = {sizeof opts, .shape = given ? shape : NULL};
+        rsh_from_local_opts opts = {sizeof opts, .shape = given ? shape : NULL};
         rsh_value *local = NULL, *v = NULL, *whole = NULL;
         RSH_TRY(constant(2, (const int64_t[]){mine, 4}, (double)me + 1, false, &local));
         RSH_TRY(rsh_dtensor_from_local(local, m, 1, &S, &opts, &v));
@@ -115,7 +115,7 @@ static void test_from_local_uneven_sharding(void **state) {
 /* Sizes that no chunks have, other numbers of dims or dtypes, and a given shape that this rank's part does not fit. */
 static rsh_status uneven_errors(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
-    const rsh_place S = rsh_shard_on(0);
+    const rsh_place S = rsh_place_shard(0);
     int64_t me = rsh_comm_rank(c);
     rsh_value *local = NULL, *v = NULL;
     (void)ctx;
@@ -129,7 +129,7 @@ static rsh_status uneven_errors(void *ctx, rsh_comm *c) {
     CHECK_SAYS("position 2 has 1 dim");
     rsh_value_free(local);
     RSH_TRY(constant(2, (const int64_t[]){2, 4}, 0, false, &local));
-    rsh_local_opts opts = {sizeof opts, .shape = (const int64_t[]){3, 4}};
+    rsh_from_local_opts opts = {sizeof opts, .shape = (const int64_t[]){3, 4}};
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, &opts, &v)); /* 3 rows: nobody has 2 */
     CHECK(!v);
     rsh_value_free(local);
@@ -146,7 +146,7 @@ static void test_from_local_uneven_sharding_raise_error(void **state) {
 typedef rsh_status (*collective)(rsh_mesh *m, int dim, const int64_t *shape);
 
 static rsh_status scatter(rsh_mesh *m, int dim, const int64_t *shape) { /* from position 0 */
-    const rsh_place S = rsh_shard_on(dim);
+    const rsh_place S = rsh_place_shard(dim);
     rsh_value *v = NULL;
     RSH_TRY(spread(m, &S, 3, shape, false, &v));
     rsh_status st = holds(v, 1);
@@ -155,7 +155,7 @@ static rsh_status scatter(rsh_mesh *m, int dim, const int64_t *shape) { /* from 
 }
 
 static rsh_status all_gather(rsh_mesh *m, int dim, const int64_t *shape) {
-    const rsh_place S = rsh_shard_on(dim), R = rsh_replicate();
+    const rsh_place S = rsh_place_shard(dim), R = rsh_place_replicate();
     rsh_value *v = NULL, *whole = NULL;
     RSH_TRY(spread(m, &S, 3, shape, false, &v));
     RSH_TRY(rsh_dtensor_redistribute(v, 1, &R, RSH_DTYPE_COUNT, &whole));
@@ -165,7 +165,7 @@ static rsh_status all_gather(rsh_mesh *m, int dim, const int64_t *shape) {
 }
 
 static rsh_status reduce_scatter(rsh_mesh *m, int dim, const int64_t *shape) {
-    const rsh_place S = rsh_shard_on(dim), P = rsh_partial_of(RSH_OP_SUM);
+    const rsh_place S = rsh_place_shard(dim), P = rsh_place_partial(RSH_OP_SUM);
     rsh_value *local = NULL, *partial = NULL, *part = NULL;
     RSH_TRY(local_whole(RSH_F64, 3, shape, &local));
     RSH_TRY(rsh_dtensor_from_local(local, m, 1, &P, NULL, &partial));
@@ -211,7 +211,7 @@ static void test_reduce_scatter_uneven(void **state) {
 /* Chunks stand in the order of coordinates, not of rank numbers. */
 static rsh_status not_ascending(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
-    const rsh_place S = rsh_shard_on(0);
+    const rsh_place S = rsh_place_shard(0);
     const int64_t shape[2] = {7, 3};
     rsh_value *v = NULL, *whole = NULL, *local = NULL, *again = NULL;
     (void)ctx;
@@ -236,8 +236,8 @@ static void data_on_a_mesh_that_does_not_ascend_is_in_order(void **state) {
 static rsh_status nested(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
-    const rsh_place rows[2] = {rsh_shard_on(0), rsh_shard_on(0)}, all[2] = {rsh_replicate(), rsh_replicate()};
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
+    const rsh_place rows[2] = {rsh_place_shard(0), rsh_place_shard(0)}, all[2] = {rsh_place_replicate(), rsh_place_replicate()};
     for (int64_t n = 1; n <= 10; n++) {
         const int64_t shape[2] = {n, 3};
         rsh_value *v = NULL, *whole = NULL;
@@ -258,12 +258,12 @@ static void nested_chunks_lose_no_row(void **state) {
 static rsh_status refusals(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL, *grid = NULL;
     rsh_value *v = NULL, *w = NULL, *out = NULL;
-    const rsh_place S = rsh_shard_on(0), beyond = rsh_shard_on(2), P = rsh_partial_of(RSH_OP_SUM);
-    const rsh_place mixed[2] = {P, rsh_partial_of(RSH_OP_MAX)}, sums[2] = {P, P}, one[2] = {rsh_replicate(), P};
+    const rsh_place S = rsh_place_shard(0), beyond = rsh_place_shard(2), P = rsh_place_partial(RSH_OP_SUM);
+    const rsh_place mixed[2] = {P, rsh_place_partial(RSH_OP_MAX)}, sums[2] = {P, P}, one[2] = {rsh_place_replicate(), P};
     const int64_t shape[2] = {4, 4};
     (void)ctx;
     RSH_TRY(line_of(c, &m));
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &grid));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &grid));
     RSH_TRY(spread(m, &S, 2, shape, false, &v));
     CHECK_STATUS(RSH_EINDEX, rsh_dtensor_redistribute(v, 1, &beyond, RSH_DTYPE_COUNT, &out));
     CHECK_STATUS(RSH_EINDEX,
@@ -289,8 +289,8 @@ static void placements_that_cannot_be_are_refused_on_every_rank(void **state) {
 /* Two halves of the world, each with a mesh of its own; only one of them checks its replicas. */
 static rsh_status halves(void *ctx, rsh_comm *c) {
     rsh_mesh *m[2] = {NULL, NULL};
-    const rsh_place R = rsh_replicate();
-    rsh_local_opts check = {sizeof check, .check = true};
+    const rsh_place R = rsh_place_replicate();
+    rsh_from_local_opts check = {sizeof check, .check = true};
     rsh_value *local = NULL, *v = NULL;
     int me = rsh_comm_rank(c);
     (void)ctx;
@@ -327,10 +327,10 @@ static rsh_status is_whole(rsh_value *v, const rsh_tensor *expected) {
 static rsh_status factories(void *ctx, rsh_comm *c) {
     uint64_t rng = *(uint64_t *)ctx;
     rsh_mesh *m = NULL;
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
     for (int i = 0; i < 9; i++) {
-        const rsh_place p[2] = {i % 3 ? rsh_shard_on(i % 3 - 1) : rsh_replicate(),
-                                i / 3 ? rsh_shard_on(i / 3 - 1) : rsh_replicate()};
+        const rsh_place p[2] = {i % 3 ? rsh_place_shard(i % 3 - 1) : rsh_place_replicate(),
+                                i / 3 ? rsh_place_shard(i / 3 - 1) : rsh_place_replicate()};
         const int64_t shape[2] = {1 + (int64_t)(draw(&rng) % 6), 1 + (int64_t)(draw(&rng) % 6)};
         rsh_dtype dtype = i % 2 ? RSH_F32 : RSH_F64;
         rsh_tensor *t = NULL;
@@ -349,7 +349,7 @@ static rsh_status factories(void *ctx, rsh_comm *c) {
         RSH_TRY(is_whole(v, t));
         rsh_tensor_free(t);
     }
-    const rsh_place partial[2] = {rsh_replicate(), rsh_partial_of(RSH_OP_SUM)};
+    const rsh_place partial[2] = {rsh_place_replicate(), rsh_place_partial(RSH_OP_SUM)};
     rsh_value *v = NULL;
     CHECK_STATUS(RSH_EUNSUP, rsh_dtensor_normal(m, 2, partial, RSH_F32, 1, (const int64_t[]){4}, 1, &v));
     rsh_mesh_free(m);

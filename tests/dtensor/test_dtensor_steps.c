@@ -25,9 +25,9 @@ static rsh_status finish(rsh_value_transit *t, bool test, rsh_value **out) {
 /* Two moves of one leaf are under way at a time; the gradients of both come back. */
 static rsh_status steps(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
-    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1), whole = rsh_replicate();
+    const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1), whole = rsh_place_replicate();
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){3}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){3}, NULL, NULL, &m));
     for (int i = 0; i < 2; i++) {
         rsh_value *v = NULL, *a = NULL, *b = NULL, *seeds[2] = {NULL, NULL};
         rsh_value_transit *first = NULL, *second = NULL;
@@ -59,12 +59,12 @@ static void a_redistribution_in_steps_has_the_same_gradient(void **state) {
 
 static rsh_status odd_steps(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
-    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1), sum = rsh_partial_of(RSH_OP_SUM);
+    const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1), sum = rsh_place_partial(RSH_OP_SUM);
     rsh_value *v = NULL, *same = NULL;
     rsh_value_transit *t = NULL;
     int me = rsh_comm_rank(c);
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){3}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){3}, NULL, NULL, &m));
     RSH_TRY(spread(m, &rows, true, &v));
     RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &rows, RSH_DTYPE_COUNT, &t)); /* nothing moves */
     RSH_TRY(finish(t, true, &same));
@@ -98,13 +98,13 @@ static rsh_status numbers(int64_t rows, double value, rsh_value **out) {
     rsh_tensor *t = NULL;
     RSH_TRY(rsh_tensor_empty(RSH_F64, 2, (const int64_t[]){rows, 5}, &t));
     for (int64_t i = 0; i < rsh_tensor_count(t); i++) ((double *)rsh_tensor_data(t))[i] = value;
-    return rsh_value_take(t, false, out);
+    return rsh_value_adopt_tensor(t, false, out);
 }
 
 /* Redistributed to R, read locally, with gradients that are contributions: one plan brings them from there to where the
  * leaf is, whatever that is. */
 static rsh_status hinted(rsh_mesh *m, rsh_place from, uint64_t moves) {
-    const rsh_place whole = rsh_replicate(), sum = rsh_partial_of(RSH_OP_SUM);
+    const rsh_place whole = rsh_place_replicate(), sum = rsh_place_partial(RSH_OP_SUM);
     rsh_value *v = NULL, *all = NULL, *local = NULL, *seed = NULL;
     int me = rsh_comm_rank(rsh_mesh_comm(m)), ranks = rsh_comm_size(rsh_mesh_comm(m));
     RSH_TRY(spread(m, &from, true, &v));
@@ -122,9 +122,9 @@ static rsh_status hinted(rsh_mesh *m, rsh_place from, uint64_t moves) {
 static rsh_status hints(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){4}, NULL, &m));
-    RSH_TRY(hinted(m, rsh_shard_on(0), 1)); /* contributions to chunks in one plan, not by way of the whole */
-    RSH_TRY(hinted(m, rsh_replicate(), 1)); /* D10 */
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
+    RSH_TRY(hinted(m, rsh_place_shard(0), 1)); /* contributions to chunks in one plan, not by way of the whole */
+    RSH_TRY(hinted(m, rsh_place_replicate(), 1)); /* D10 */
     rsh_mesh_free(m);
     return RSH_OK;
 }
@@ -137,10 +137,10 @@ static void a_gradient_moves_once_from_where_it_is(void **state) {
 static rsh_status bounds(void *ctx, rsh_comm *c) {
     uint64_t rng = *(uint64_t *)ctx;
     rsh_mesh *m = NULL;
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
     for (int i = 0; i < 81; i++) {
         rsh_place p[4];
-        for (int k = 0, left = i; k < 4; k++, left /= 3) p[k] = left % 3 ? rsh_shard_on(left % 3 - 1) : rsh_replicate();
+        for (int k = 0, left = i; k < 4; k++, left /= 3) p[k] = left % 3 ? rsh_place_shard(left % 3 - 1) : rsh_place_replicate();
         const int64_t shape[2] = {1 + (int64_t)(draw(&rng) % 9), 1 + (int64_t)(draw(&rng) % 9)};
         rsh_layout *from = NULL, *to = NULL;
         rsh_plan *plan = NULL;
@@ -176,7 +176,7 @@ static rsh_status steady(rsh_mesh *m, int64_t n) {
     rsh_value *v = NULL;
     rsh_cache_stats cache[2] = {0};
     rsh_alloc_stats memory[2] = {0};
-    const rsh_place rows = rsh_shard_on(0), columns = rsh_shard_on(1);
+    const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1);
     uint64_t each = 0;
     RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){n, n}, &t));
     RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &rows, 0, &v));
@@ -202,7 +202,7 @@ static rsh_status steady(rsh_mesh *m, int64_t n) {
 static rsh_status steady_sizes(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     (void)ctx;
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, NULL, NULL, &m));
     RSH_TRY(steady(m, 7));
     RSH_TRY(steady(m, 512));
     rsh_mesh_free(m);

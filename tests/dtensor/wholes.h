@@ -38,7 +38,7 @@ static inline rsh_status local_whole(rsh_dtype dtype, int ndim, const int64_t *s
                                      rsh_value **out) {
     rsh_tensor *t = NULL;
     RSH_TRY(make_whole(dtype, ndim, shape, &t));
-    return rsh_value_take(t, true, out);
+    return rsh_value_adopt_tensor(t, true, out);
 }
 
 static inline rsh_status gradient_has(const rsh_value *g, const rsh_place *expected, double value) {

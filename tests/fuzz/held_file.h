@@ -111,7 +111,7 @@ static inline void read_small(const rsh_ckpt *c) {
 }
 
 /* Opens what is at the path, reads of it what is small, and leaves no memory behind. */
-static inline void open_and_read(const char *path, const rsh_rules *from) {
+static inline void open_and_read(const char *path, const rsh_ckpt_rules *from) {
     uint64_t live = rsh_alloc_get_stats().live;
     rsh_ckpt *c;
     if (!rsh_ckpt_open(path, from, &c)) {

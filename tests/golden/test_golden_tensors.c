@@ -302,7 +302,7 @@ static rsh_status own_shards(const scene *s, int64_t *n, rsh_shard *out) {
         rsh_tensor *tensor = NULL;
         RSH_TRY(golden_box(json_object_get(item, "box"), &box));
         RSH_TRY(own_tensor(s, item, &box, &tensor));
-        rsh_tensor_props props = rsh_tensor_props_of(tensor);
+        rsh_tensor_props props = rsh_tensor_get_props(tensor);
         props.requires_grad = json_is_true(json_object_get(item, "grad"));
         rsh_status st = rsh_shard_make(tensor, &box, &props, &out[*n]);
         rsh_tensor_free(tensor);
@@ -337,7 +337,7 @@ static rsh_status check_from_meta(const scene *s) {
     rsh_tensor_meta *meta = NULL;
     rsh_torch_tensor *st = NULL;
     int64_t n, nboxes;
-    rsh_tensor_props props = rsh_tensor_props_of(s->whole);
+    rsh_tensor_props props = rsh_tensor_get_props(s->whole);
     RSH_TRY(golden_boxes(json_object_get(s->c, "meta"), &nboxes, boxes));
     RSH_TRY(rsh_tensor_meta_new(nboxes, boxes, s->ndim, s->size, &props, &meta));
     rsh_status got = own_shards(s, &n, shards);

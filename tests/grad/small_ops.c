@@ -14,13 +14,13 @@ static rsh_tensor *tensor_of(int ndim, const int64_t *shape, const double *x) {
 
 rsh_value *small_leaf(int64_t n, const double *x, bool requires_grad) {
     rsh_value *v = NULL;
-    OK(rsh_value_take(tensor_of(1, &n, x), requires_grad, &v));
+    OK(rsh_value_adopt_tensor(tensor_of(1, &n, x), requires_grad, &v));
     return v;
 }
 
 rsh_value *small_scalar(double x, bool requires_grad) {
     rsh_value *v = NULL;
-    OK(rsh_value_take(tensor_of(0, NULL, &x), requires_grad, &v));
+    OK(rsh_value_adopt_tensor(tensor_of(0, NULL, &x), requires_grad, &v));
     return v;
 }
 
@@ -61,20 +61,20 @@ static rsh_status map(function *f, const rsh_tensor *a, const rsh_tensor *b, rsh
 
 static rsh_status forward_map(rsh_grad_call *c, function *f) {
     rsh_tensor *t;
-    const rsh_tensor *a = rsh_call_in(c, 0), *b = rsh_call_in(c, 1);
+    const rsh_tensor *a = rsh_call_input(c, 0), *b = rsh_call_input(c, 1);
     if (b && rsh_tensor_count(a) != rsh_tensor_count(b)) return rsh_fail(RSH_EVALUE, "shapes differ");
     rsh_status st = map(f, a, b, &t);
-    return st ? st : rsh_call_out(c, 0, t);
+    return st ? st : rsh_call_set_output(c, 0, t);
 }
 
 /* The gradient of input i is f(gradient, saved slot). */
 static rsh_status give_map(rsh_grad_call *c, int i, function *f, int slot) {
     const rsh_tensor *saved = NULL;
     rsh_tensor *t;
-    if (!rsh_call_needs(c, i)) return RSH_OK;
+    if (!rsh_call_needs_input_grad(c, i)) return RSH_OK;
     rsh_status st = rsh_call_saved(c, slot, &saved);
-    if (!st) st = map(f, rsh_call_grad(c, 0), saved, &t);
-    return st ? st : rsh_call_give(c, i, t);
+    if (!st) st = map(f, rsh_call_output_grad(c, 0), saved, &t);
+    return st ? st : rsh_call_set_input_grad(c, i, t);
 }
 
 #define POINTWISE .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH
@@ -87,15 +87,15 @@ static double times_cos(double g, double a) { return g * cos(a); }
 
 static rsh_status add_forward(rsh_grad_call *c) { return forward_map(c, plus); }
 static rsh_status add_backward(rsh_grad_call *c) {
-    rsh_status st = rsh_call_pass(c, 0, 0);
-    return st ? st : rsh_call_pass(c, 1, 0);
+    rsh_status st = rsh_call_pass_grad(c, 0, 0);
+    return st ? st : rsh_call_pass_grad(c, 1, 0);
 }
 const rsh_grad_op small_add_op = {
     .name = "add", .forward = add_forward, .backward = add_backward, POINTWISE};
 
 static rsh_status mul_forward(rsh_grad_call *c) {
-    rsh_status st = rsh_call_save_in(c, 0);
-    if (!st) st = rsh_call_save_in(c, 1);
+    rsh_status st = rsh_call_save_input(c, 0);
+    if (!st) st = rsh_call_save_input(c, 1);
     return st ? st : forward_map(c, times);
 }
 static rsh_status mul_backward(rsh_grad_call *c) {
@@ -106,7 +106,7 @@ const rsh_grad_op small_mul_op = {
     .name = "mul", .forward = mul_forward, .backward = mul_backward, POINTWISE};
 
 static rsh_status sin_forward(rsh_grad_call *c) {
-    rsh_status st = rsh_call_save_in(c, 0);
+    rsh_status st = rsh_call_save_input(c, 0);
     return st ? st : forward_map(c, sine);
 }
 static rsh_status sin_backward(rsh_grad_call *c) { return give_map(c, 0, times_cos, 0); }
@@ -115,7 +115,7 @@ static const rsh_grad_op sin_op = {
 
 static rsh_status exp_forward(rsh_grad_call *c) {
     rsh_status st = forward_map(c, expo);
-    return st ? st : rsh_call_save_out(c, 0);
+    return st ? st : rsh_call_save_output(c, 0);
 }
 static rsh_status exp_backward(rsh_grad_call *c) { return give_map(c, 0, times, 0); }
 static const rsh_grad_op exp_op = {
@@ -123,12 +123,12 @@ static const rsh_grad_op exp_op = {
 
 /* A number as an attribute, and a tensor of its own that it saves. */
 static rsh_status scale_forward(rsh_grad_call *c) {
-    const rsh_tensor *a = rsh_call_in(c, 0);
+    const rsh_tensor *a = rsh_call_input(c, 0);
     rsh_tensor *x = NULL, *t = NULL;
     rsh_status st = like(a, &x);
     if (!st) st = rsh_math_fill_number(x, *(double *)rsh_call_attrs(c));
     if (!st) st = map(times, a, x, &t);
-    if (!st) st = rsh_call_out(c, 0, t);
+    if (!st) st = rsh_call_set_output(c, 0, t);
     if (st) {
         rsh_tensor_free(x);
         return st;
@@ -150,19 +150,19 @@ static rsh_status spread(const rsh_tensor *number, const rsh_tensor *like, rsh_t
 }
 
 static rsh_status number_forward(rsh_grad_call *c) {
-    const rsh_tensor *a = rsh_call_in(c, 0);
+    const rsh_tensor *a = rsh_call_input(c, 0);
     rsh_tensor *b, *t;
-    rsh_status st = spread(rsh_call_in(c, 1), a, &b);
+    rsh_status st = spread(rsh_call_input(c, 1), a, &b);
     if (st) return st;
     st = map(times, a, b, &t);
     rsh_tensor_free(b);
-    if (!st) st = rsh_call_save_in(c, 0);
-    if (!st) st = rsh_call_save_in(c, 1);
-    return st ? st : rsh_call_out(c, 0, t);
+    if (!st) st = rsh_call_save_input(c, 0);
+    if (!st) st = rsh_call_save_input(c, 1);
+    return st ? st : rsh_call_set_output(c, 0, t);
 }
 
 static rsh_status number_backward(rsh_grad_call *c) {
-    const rsh_tensor *a, *number, *g = rsh_call_grad(c, 0);
+    const rsh_tensor *a, *number, *g = rsh_call_output_grad(c, 0);
     rsh_tensor *b, *t, *sum;
     rsh_status st = rsh_call_saved(c, 0, &a);
     if (!st) st = rsh_call_saved(c, 1, &number);
@@ -170,14 +170,14 @@ static rsh_status number_backward(rsh_grad_call *c) {
     if (st) return st;
     st = map(times, g, b, &t);
     rsh_tensor_free(b);
-    if (!st) st = rsh_call_give(c, 0, t);
+    if (!st) st = rsh_call_set_input_grad(c, 0, t);
     if (!st) st = map(times, g, a, &t);
     if (!st) st = rsh_tensor_zeros(RSH_F64, 0, NULL, &sum);
     if (st) return st;
     for (int64_t i = 0; i < rsh_tensor_count(t); i++)
         *(double *)rsh_tensor_data(sum) += ((double *)rsh_tensor_data(t))[i];
     rsh_tensor_free(t);
-    return rsh_call_give(c, 1, sum);
+    return rsh_call_set_input_grad(c, 1, sum);
 }
 
 static const rsh_grad_op number_op = {
@@ -188,15 +188,15 @@ static const rsh_grad_op number_op = {
 static rsh_status sum_forward(rsh_grad_call *c) {
     rsh_tensor *t, *dense;
     double sum = 0;
-    rsh_status st = rsh_math_convert(rsh_call_in(c, 0), RSH_F64, &dense);
+    rsh_status st = rsh_math_convert(rsh_call_input(c, 0), RSH_F64, &dense);
     if (st) return st;
     for (int64_t i = 0; i < rsh_tensor_count(dense); i++) sum += ((double *)rsh_tensor_data(dense))[i];
     rsh_tensor_free(dense);
     st = rsh_tensor_empty(RSH_F64, 0, NULL, &t);
     if (st) return st;
     *(double *)rsh_tensor_data(t) = sum;
-    if (!st) st = rsh_call_out(c, 0, t);
-    return st ? st : rsh_call_save_in(c, 0);
+    if (!st) st = rsh_call_set_output(c, 0, t);
+    return st ? st : rsh_call_save_input(c, 0);
 }
 
 /* A view in which every element is the one gradient. */
@@ -205,8 +205,8 @@ static rsh_status sum_backward(rsh_grad_call *c) {
     const rsh_tensor *in;
     rsh_tensor *t;
     rsh_status st = rsh_call_saved(c, 0, &in);
-    if (!st) st = rsh_tensor_view(rsh_call_grad(c, 0), 0, rsh_tensor_ndim(in), rsh_tensor_shape(in), zeros, &t);
-    return st ? st : rsh_call_give(c, 0, t);
+    if (!st) st = rsh_tensor_view(rsh_call_output_grad(c, 0), 0, rsh_tensor_ndim(in), rsh_tensor_shape(in), zeros, &t);
+    return st ? st : rsh_call_set_input_grad(c, 0, t);
 }
 
 static rsh_status plain_layout(rsh_grad_layouts *io) { return (void)io, RSH_OK; }
@@ -217,19 +217,19 @@ static const rsh_grad_op sum_op = {
 /* ---- several outputs ---- */
 
 static rsh_status halves_forward(rsh_grad_call *c) {
-    const rsh_tensor *a = rsh_call_in(c, 0);
+    const rsh_tensor *a = rsh_call_input(c, 0);
     int64_t half = rsh_tensor_shape(a)[0] / 2;
     rsh_status st = RSH_OK;
     for (int i = 0; i < 2 && !st; i++) {
         rsh_tensor *t;
         st = rsh_tensor_narrow(a, &(int64_t){i * half}, &half, &t);
-        if (!st) st = rsh_call_out(c, i, t);
+        if (!st) st = rsh_call_set_output(c, i, t);
     }
     return st;
 }
 
 static rsh_status halves_backward(rsh_grad_call *c) {
-    const rsh_tensor *g[2] = {rsh_call_grad(c, 0), rsh_call_grad(c, 1)};
+    const rsh_tensor *g[2] = {rsh_call_output_grad(c, 0), rsh_call_output_grad(c, 1)};
     int64_t half = rsh_tensor_shape(g[0] ? g[0] : g[1])[0];
     rsh_tensor *t, *view;
     rsh_status st = rsh_tensor_zeros(RSH_F64, 1, &(int64_t){2 * half}, &t);
@@ -239,13 +239,13 @@ static rsh_status halves_backward(rsh_grad_call *c) {
         if (!st) st = rsh_math_copy(g[i], view);
         rsh_tensor_free(view);
     }
-    return st ? st : rsh_call_give(c, 0, t);
+    return st ? st : rsh_call_set_input_grad(c, 0, t);
 }
 
 static const rsh_grad_op halves_op = {.name = "halves", .forward = halves_forward, .backward = halves_backward};
 
 static rsh_status argmax_forward(rsh_grad_call *c) {
-    const rsh_tensor *a = rsh_call_in(c, 0);
+    const rsh_tensor *a = rsh_call_input(c, 0);
     const double *x = rsh_tensor_data(a);
     int64_t best = 0;
     rsh_tensor *t;
@@ -254,7 +254,7 @@ static rsh_status argmax_forward(rsh_grad_call *c) {
     rsh_status st = rsh_tensor_empty(RSH_I64, 0, NULL, &t);
     if (st) return st;
     *(int64_t *)rsh_tensor_data(t) = best;
-    return rsh_call_out(c, 0, t);
+    return rsh_call_set_output(c, 0, t);
 }
 static const rsh_grad_op argmax_op = {.name = "argmax", .forward = argmax_forward};
 

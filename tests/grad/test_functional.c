@@ -29,7 +29,7 @@ typedef struct call {
 static rsh_status zeros(int64_t n, bool requires_grad, rsh_value **out) {
     rsh_tensor *t;
     RSH_TRY(rsh_tensor_zeros(RSH_F64, 2, (int64_t[]){n, 2}, &t));
-    rsh_status st = rsh_value_take(t, requires_grad, out);
+    rsh_status st = rsh_value_adopt_tensor(t, requires_grad, out);
     if (st) rsh_tensor_free(t);
     return st;
 }
@@ -214,12 +214,12 @@ static void what_one_rank_refuses_all_refuse(void **state) {
 
 static rsh_status fail_on_rank_1(rsh_grad_call *c) {
     rsh_comm *comm = *(rsh_comm **)rsh_call_attrs(c);
-    return rsh_comm_rank(comm) == 1 ? rsh_fail(RSH_EIO, "rank 1 has a bad day") : rsh_call_pass(c, 0, 0);
+    return rsh_comm_rank(comm) == 1 ? rsh_fail(RSH_EIO, "rank 1 has a bad day") : rsh_call_pass_grad(c, 0, 0);
 }
 static rsh_status same(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(rsh_math_convert(rsh_call_in(c, 0), RSH_F64, &t));
-    return rsh_call_out(c, 0, t);
+    RSH_TRY(rsh_math_convert(rsh_call_input(c, 0), RSH_F64, &t));
+    return rsh_call_set_output(c, 0, t);
 }
 static const rsh_grad_op bad_day = {
     .name = "bad day", .forward = same, .backward = fail_on_rank_1, .attr_bytes = sizeof(rsh_comm *)};

@@ -29,7 +29,7 @@ static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
         return RSH_OK;
     }
     rsh_status st = rsh_math_convert(rsh_value_part(v, 0), rsh_value_dtype(v), &t);
-    if (!st) st = rsh_value_take(t, false, &copy);
+    if (!st) st = rsh_value_adopt_tensor(t, false, &copy);
     if (!st) *packed = copy;
     return st;
 }
@@ -43,7 +43,7 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     if (k->give_nothing) return RSH_OK;
     if (k->give_short || k->give_f32) {
         OK(rsh_tensor_zeros(k->give_f32 ? RSH_F32 : RSH_F64, 1, (int64_t[]){k->give_f32 ? N : 1}, &t));
-        return rsh_value_take(t, false, out);
+        return rsh_value_adopt_tensor(t, false, out);
     }
     return rsh_value_detach(packed, out);
 }

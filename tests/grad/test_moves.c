@@ -43,7 +43,7 @@ static rsh_status make(void *ctx, rsh_comm *comm, bool requires_grad, int *nin, 
     rsh_sharded *s;
     RSH_TRY(rsh_sharded_zeros(comm, ((move *)ctx)->from, &s));
     *nin = 1;
-    return rsh_value_take_sharded(s, requires_grad, in);
+    return rsh_value_adopt_sharded(s, requires_grad, in);
 }
 
 static rsh_status apply(void *ctx, rsh_comm *comm, rsh_value **in, int *nout, rsh_value **out) {
@@ -110,7 +110,7 @@ static rsh_status way_back(const move *m, rsh_comm *comm) {
     RSH_TRY(make((void *)m, comm, true, &nin, &v[0]));
     RSH_TRY(rsh_value_reshard(v[0], m->to, RSH_DERIVATIVE_BACKWARD, NULL, &v[1]));
     RSH_TRY(rsh_sharded_zeros(comm, m->to, &s));
-    RSH_TRY(rsh_value_take_sharded(s, false, &v[2]));
+    RSH_TRY(rsh_value_adopt_sharded(s, false, &v[2]));
     RSH_TRY(each_element(v[2], true, 1));
     RSH_TRY(rsh_backward(v[1], v[2], 0));
     const rsh_value *g = rsh_value_grad(v[0]);
@@ -158,7 +158,7 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_layout_parse("f64[5, 3] on x=2", &whole));
     RSH_TRY(rsh_layout_parse("i32[5, 3] on x=2", &ints));
     RSH_TRY(rsh_sharded_zeros(comm, max, &s));
-    RSH_TRY(rsh_value_take_sharded(s, true, &v[0]));
+    RSH_TRY(rsh_value_adopt_sharded(s, true, &v[0]));
     const rsh_derivative both[] = {RSH_DERIVATIVE_ADJOINT, RSH_DERIVATIVE_BACKWARD};
     for (int k = 0; k < 2; k++) { /* a maximum has no derivative: every rank hears which op it is */
         RSH_TRY(rsh_value_reshard(v[0], rows, both[k], NULL, &v[1]));
@@ -181,8 +181,8 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     CHECK(!out);
     plain = small_leaf(2, (double[]){1, 2}, true);
     CHECK_STATUS(RSH_EVALUE, rsh_value_reshard(plain, whole, 1, NULL, &out));
-    CHECK_STATUS(RSH_EVALUE, rsh_value_tag(plain, comm, whole, &out));
-    CHECK_STATUS(RSH_EVALUE, rsh_value_tag(v[0], comm, whole, &out));
+    CHECK_STATUS(RSH_EVALUE, rsh_value_from_local(plain, comm, whole, &out));
+    CHECK_STATUS(RSH_EVALUE, rsh_value_from_local(v[0], comm, whole, &out));
     rsh_value_free(plain);
     rsh_value_free(v[0]);
     rsh_layout *all[] = {rows, max, whole, ints};
@@ -202,13 +202,13 @@ static rsh_status pointwise(rsh_comm *comm, const rsh_layout *l) {
     rsh_value *v[4] = {NULL};
     rsh_sharded *s;
     RSH_TRY(rsh_sharded_zeros(comm, l, &s));
-    RSH_TRY(rsh_value_take_sharded(s, true, &v[0]));
+    RSH_TRY(rsh_value_adopt_sharded(s, true, &v[0]));
     RSH_TRY(each_element(v[0], true, 1));
     RSH_TRY(small_mul(v[0], v[0], &v[1]));
     RSH_TRY(small_add(v[1], v[0], &v[2]));
     CHECK(rsh_layout_equal(rsh_value_layout(v[2]), l));
     RSH_TRY(rsh_sharded_full(comm, l, &(double){1}, &s));
-    RSH_TRY(rsh_value_take_sharded(s, false, &v[3]));
+    RSH_TRY(rsh_value_adopt_sharded(s, false, &v[3]));
     RSH_TRY(rsh_backward(v[2], v[3], 0));
     const rsh_value *g = rsh_value_grad(v[0]);
     CHECK(g && rsh_layout_equal(rsh_value_layout(g), l) && rsh_value_nparts(g) == rsh_value_nparts(v[0]));
@@ -231,7 +231,7 @@ static rsh_status number_times_parts(rsh_comm *comm, const rsh_layout *l) {
     rsh_sharded *s;
     double sum = 0;
     RSH_TRY(rsh_sharded_full(comm, l, &(double){3}, &s));
-    RSH_TRY(rsh_value_take_sharded(s, true, &v[0]));
+    RSH_TRY(rsh_value_adopt_sharded(s, true, &v[0]));
     RSH_TRY(small_times_number(v[0], v[1], &v[2]));
     RSH_TRY(rsh_value_share_sharded(rsh_value_sharded(v[2]), false, &v[3])); /* a seed of sixes */
     RSH_TRY(rsh_backward(v[2], v[3], 0));
@@ -256,11 +256,11 @@ static rsh_status distributed_ops(void *ctx, rsh_comm *comm) {
     }
     RSH_TRY(layout_of(FORMS, "f64", n, &l)); /* boxes: two parts on rank 0 */
     RSH_TRY(rsh_sharded_zeros(comm, l, &s));
-    RSH_TRY(rsh_value_take_sharded(s, true, &v));
+    RSH_TRY(rsh_value_adopt_sharded(s, true, &v));
     if (rsh_value_nparts(v) != 1) {
         CHECK_STATUS(RSH_EUNSUP, small_sum(v, &out));
         CHECK_SAYS("sum needs one part");
-        CHECK_STATUS(RSH_EUNSUP, rsh_value_untag(v, &out));
+        CHECK_STATUS(RSH_EUNSUP, rsh_value_to_local(v, &out));
     }
     CHECK_STATUS(RSH_EUNSUP, small_halves(v, &out, &out));
     CHECK_SAYS("halves does not take distributed values");
@@ -285,9 +285,9 @@ static rsh_status tagged(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_layout_parse(text, &partial));
     snprintf(text, sizeof text, "f64[2] on x=%d", n);
     RSH_TRY(rsh_layout_parse(text, &whole));
-    RSH_TRY(rsh_value_tag(v[0], comm, partial, &v[1]));
+    RSH_TRY(rsh_value_from_local(v[0], comm, partial, &v[1]));
     RSH_TRY(rsh_value_reshard(v[1], whole, RSH_DERIVATIVE_BACKWARD, NULL, &v[2]));
-    RSH_TRY(rsh_value_untag(v[2], &v[3]));
+    RSH_TRY(rsh_value_to_local(v[2], &v[3]));
     CHECK(!rsh_value_layout(v[3]));
     CHECK(small_data(v[3])[0] == n * (n + 1) / 2);
     RSH_TRY(small_sum(v[3], &v[4]));
@@ -318,7 +318,7 @@ static rsh_status loop(void *ctx, rsh_comm *comm) {
     RSH_TRY(layout_of(0, "f64", rsh_comm_size(comm), &rows));
     RSH_TRY(layout_of(1, "f64", rsh_comm_size(comm), &columns));
     RSH_TRY(rsh_sharded_zeros(comm, rows, &s));
-    RSH_TRY(rsh_value_take_sharded(s, true, &v[0]));
+    RSH_TRY(rsh_value_adopt_sharded(s, true, &v[0]));
     for (int i = 0; i < 20; i++) {
         rsh_derivative how = i % 2 ? RSH_DERIVATIVE_ADJOINT : RSH_DERIVATIVE_BACKWARD;
         RSH_TRY(rsh_value_reshard(v[0], columns, how, NULL, &v[1]));

@@ -71,7 +71,7 @@ static void outputs_of_integers_require_nothing(void **state) {
     rsh_tensor *half;
     rsh_value *none;
     OK(rsh_tensor_zeros(RSH_F16, 0, NULL, &half));
-    FAILS(RSH_ETYPE, "f16", rsh_value_take(half, true, &none));
+    FAILS(RSH_ETYPE, "f16", rsh_value_adopt_tensor(half, true, &none));
     rsh_tensor_free(half); /* it was not taken */
     free_all(2, v);
 }
@@ -254,28 +254,28 @@ static void large_gradients_add_up_with_a_pool_too(void **state) {
 /* ---- ops that are wrong ---- */
 
 static rsh_status identity_forward(rsh_grad_call *c) {
-    const rsh_tensor *a = rsh_call_in(c, 0);
+    const rsh_tensor *a = rsh_call_input(c, 0);
     rsh_tensor *t;
     rsh_status st = rsh_tensor_view(a, 0, rsh_tensor_ndim(a), rsh_tensor_shape(a), rsh_tensor_strides(a), &t);
-    return st ? st : rsh_call_out(c, 0, t);
+    return st ? st : rsh_call_set_output(c, 0, t);
 }
 static rsh_status give_one_element(rsh_grad_call *c) {
     rsh_tensor *t;
     rsh_status st = rsh_tensor_zeros(RSH_F64, 1, (int64_t[]){1}, &t);
-    return st ? st : rsh_call_give(c, 0, t);
+    return st ? st : rsh_call_set_input_grad(c, 0, t);
 }
 static rsh_status give_f32(rsh_grad_call *c) {
     rsh_tensor *t;
     rsh_status st = rsh_tensor_zeros(RSH_F32, 1, (int64_t[]){N}, &t);
-    return st ? st : rsh_call_give(c, 0, t);
+    return st ? st : rsh_call_set_input_grad(c, 0, t);
 }
 static rsh_status give_twice(rsh_grad_call *c) {
-    rsh_status st = rsh_call_pass(c, 0, 0);
+    rsh_status st = rsh_call_pass_grad(c, 0, 0);
     return st ? st : give_f32(c);
 }
 static rsh_status give_nothing(rsh_grad_call *c) { return (void)c, RSH_OK; }
 static rsh_status refuse(rsh_grad_call *c) { return (void)c, rsh_fail(RSH_EINDEX, "as it pleases"); }
-static rsh_status save_late(rsh_grad_call *c) { return rsh_call_save_in(c, 0); }
+static rsh_status save_late(rsh_grad_call *c) { return rsh_call_save_input(c, 0); }
 static rsh_status read_beyond(rsh_grad_call *c) {
     const rsh_tensor *t;
     return rsh_call_saved(c, 0, &t);
@@ -345,7 +345,7 @@ static char visited[16];
 static rsh_status log_backward(rsh_grad_call *c) {
     size_t n = strlen(visited);
     if (n + 1 < sizeof visited) visited[n] = *(char *)rsh_call_attrs(c);
-    return rsh_call_pass(c, 0, 0);
+    return rsh_call_pass_grad(c, 0, 0);
 }
 static const rsh_grad_op logged = {
     .name = "logged", .forward = identity_forward, .backward = log_backward, .attr_bytes = 1};
@@ -479,14 +479,14 @@ static rsh_status count_apply(const rsh_grad_op *op, const void *attrs, int nin,
                               rsh_value **out);
 static void hold_mesh(void *what) { held += *(int *)what; }
 static void drop_mesh(void *what) { held -= *(int *)what; }
-static const rsh_reading counted = {"counted", count_apply, hold_mesh, drop_mesh};
+static const rsh_value_kind counted = {"counted", count_apply, hold_mesh, drop_mesh};
 static rsh_status count_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                               rsh_value **out) {
     void *what = NULL;
-    rsh_value_reading(in[0], &what);
-    rsh_grad_as as = {.reading = &counted, .what = what};
+    rsh_value_get_kind(in[0], &what);
+    rsh_grad_apply_opts as = {.reading = &counted, .what = what};
     applied++;
-    return rsh_grad_apply_as(op, attrs, nin, in, nout, &as, out);
+    return rsh_grad_apply_with(op, attrs, nin, in, nout, &as, out);
 }
 
 static void a_reading_takes_over_the_ops_on_its_values(void **state) {
@@ -494,14 +494,14 @@ static void a_reading_takes_over_the_ops_on_its_values(void **state) {
     int mesh = 1;
     rsh_value *v[3] = {small_leaf(N, X, true)};
     applied = held = 0;
-    OK(rsh_value_read(v[0], &counted, &mesh));
+    OK(rsh_value_set_kind(v[0], &counted, &mesh));
     OK(small_mul(v[0], v[0], &v[1]));
     OK(small_sum(v[1], &v[2]));
     assert_int_equal(applied, 2);
-    assert_ptr_equal(rsh_value_reading(v[2], NULL), &counted);
+    assert_ptr_equal(rsh_value_get_kind(v[2], NULL), &counted);
     OK(rsh_backward(v[2], NULL, 0));
     void *what = NULL;
-    assert_ptr_equal(rsh_value_reading(rsh_value_grad(v[0]), &what), &counted);
+    assert_ptr_equal(rsh_value_get_kind(rsh_value_grad(v[0]), &what), &counted);
     assert_ptr_equal(what, &mesh);
     assert_true(small_grad(v[0], 1) == 2 * X[1]);
     free_all(3, v);

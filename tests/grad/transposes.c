@@ -62,7 +62,7 @@ static rsh_status seeds_like(const values *out, int rank, values *seeds) {
         rsh_sharded *s = NULL;
         if (rsh_value_sharded(v)) RSH_TRY(rsh_sharded_zeros(rsh_value_comm(v), rsh_value_layout(v), &s));
         else RSH_TRY(rsh_tensor_zeros(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &t));
-        RSH_TRY(s ? rsh_value_take_sharded(s, false, &seeds->v[i]) : rsh_value_take(t, false, &seeds->v[i]));
+        RSH_TRY(s ? rsh_value_adopt_sharded(s, false, &seeds->v[i]) : rsh_value_adopt_tensor(t, false, &seeds->v[i]));
         seeds->n++;
     }
     each(seeds, put_weight, &(visiting){.rank = rank});

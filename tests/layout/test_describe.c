@@ -95,7 +95,7 @@ static void nothing_of_a_description_is_kept(void **state) {
     rsh_layout_desc desc = {.dtype = RSH_F32, .ndim = 1, .naxes = 1, .axis = {{"x", 2}}, .ranks = ranks};
     rsh_layout *l, *again;
     (void)state;
-    desc.dim[0] = (rsh_dim){4, {.naxes = 1, .rule = RSH_RULE_SIZES, .sizes = sizes, .nsizes = 2}, 0, NULL};
+    desc.dim[0] = (rsh_dim){4, {.naxes = 1, .rule = RSH_CUT_SIZES, .sizes = sizes, .nsizes = 2}, 0, NULL};
     assert_int_equal(rsh_layout_new(&desc, &l), RSH_OK);
     memset(sizes, 0xff, sizeof sizes);
     memset(ranks, 0xff, sizeof ranks);

@@ -329,7 +329,7 @@ static void check_refused(const rsh_layout_desc *desc, const char *sentence) {
 
 static void a_description_gives_the_same_layout_as_its_text(void **state) {
     int64_t sizes[] = {1, 3}, ranks[] = {4, 2};
-    rsh_segment segment[] = {{.size = 3, .cut = {.naxes = 1, .rule = RSH_RULE_SIZES, .sizes = sizes, .nsizes = 2}},
+    rsh_segment segment[] = {{.size = 3, .cut = {.naxes = 1, .rule = RSH_CUT_SIZES, .sizes = sizes, .nsizes = 2}},
                              {.size = 2}};
     rsh_layout_desc desc = {
         .dtype = RSH_F32, .ndim = 2, .naxes = 1, .axis = {{"x", 2}}, .ranks = ranks, .has_order = true};
@@ -342,7 +342,7 @@ static void a_description_gives_the_same_layout_as_its_text(void **state) {
     assert_string_equal(rsh_layout_text(l), "f32[4/x{1,3}, 7] on x=2@[4,2] order(1,0)");
     rsh_layout_free(l);
 
-    segment[0].cut.rule = RSH_RULE_CHUNK;
+    segment[0].cut.rule = RSH_CUT_CHUNK;
     desc.dim[0] = (rsh_dim){.nsegments = 2, .segment = segment};
     assert_int_equal(rsh_layout_new(&desc, &l), RSH_OK);
     assert_string_equal(rsh_layout_text(l), "f32[(3/x|2), 7] on x=2@[4,2] order(1,0)");
@@ -369,9 +369,9 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     check_refused(&d, "layout: dim 1: its size is -1");
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.axes[0] = 1;
     check_refused(&d, "layout: dim 1: axis 1 is not one of the 1 of the mesh");
-    d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = (rsh_rule)9;
+    d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = (rsh_cut_rule)9;
     check_refused(&d, "layout: dim 1: 9 is not a rule");
-    d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = RSH_RULE_UNIT;
+    d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = RSH_CUT_UNIT;
     check_refused(&d, "layout: dim 1: the number after \"%\" is 0; at least 1 is needed");
     d = good, d.dim[1].cut.naxes = 9;
     check_refused(&d, "layout: dim 1: a cut of 9 axes");

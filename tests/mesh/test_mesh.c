@@ -20,10 +20,10 @@ static rsh_status two_by_four(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
     int64_t me = rsh_comm_rank(c);
-    RSH_TRY(rsh_mesh_init(c, 2, (const int64_t[]){2, 4}, DP_TP, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 4}, NULL, DP_TP, &m));
     CHECK(rsh_mesh_ndim(m) == 2 && rsh_mesh_size(m) == 8);
     CHECK(rsh_mesh_dim_size(m, 0) == 2 && rsh_mesh_dim_size(m, 1) == 4);
-    CHECK(rsh_mesh_dim_size(m, 2) == -1 && rsh_mesh_parent(m) == c && !strcmp(rsh_mesh_name(m, 1), "tp"));
+    CHECK(rsh_mesh_dim_size(m, 2) == -1 && rsh_mesh_parent(m) == c && !strcmp(rsh_mesh_dim_name(m, 1), "tp"));
     const int64_t *at = rsh_mesh_coordinate(m);
     CHECK(at[0] == me / 4 && at[1] == me % 4);
     RSH_TRY(comm_is(rsh_mesh_dim_comm(m, 0), me, 2, (const int64_t[]){me % 4, me % 4 + 4}));
@@ -31,9 +31,9 @@ static rsh_status two_by_four(void *ctx, rsh_comm *c) {
     RSH_TRY(comm_is(rsh_mesh_dim_comm(m, 1), me, 4, (const int64_t[]){row, row + 1, row + 2, row + 3}));
     RSH_TRY(comm_is(rsh_mesh_comm(m), me, 8, (const int64_t[]){0, 1, 2, 3, 4, 5, 6, 7}));
     int dim = -1;
-    RSH_TRY(rsh_mesh_find(m, "tp", &dim));
+    RSH_TRY(rsh_mesh_find_dim(m, "tp", &dim));
     CHECK(dim == 1);
-    CHECK_STATUS(RSH_EKEY, rsh_mesh_find(m, "pp", &dim));
+    CHECK_STATUS(RSH_EKEY, rsh_mesh_find_dim(m, "pp", &dim));
     CHECK_SAYS("dp, tp");
     rsh_mesh_free(m);
     return RSH_OK;
@@ -87,7 +87,7 @@ static rsh_status descending(void *ctx, rsh_comm *c) {
         RSH_TRY(comm_is(rsh_mesh_dim_comm(m, 1), me, 2, (const int64_t[]){ranks[row], ranks[row + 1]}));
         CHECK(rsh_comm_rank(rsh_mesh_dim_comm(m, 1)) == rsh_mesh_coordinate(m)[1]);
     }
-    CHECK(!rsh_mesh_name(m, 0));
+    CHECK(!rsh_mesh_dim_name(m, 0));
     rsh_mesh_free(m);
     return RSH_OK;
 }
@@ -100,7 +100,7 @@ static rsh_status slices(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL, *b = NULL, *ac = NULL, *all = NULL, *wrong = NULL;
     int64_t me = rsh_comm_rank(c);
-    RSH_TRY(rsh_mesh_init(c, 3, (const int64_t[]){2, 2, 2}, ABC, &m));
+    RSH_TRY(rsh_mesh_new(c, 3, (const int64_t[]){2, 2, 2}, NULL, ABC, &m));
     RSH_TRY(rsh_mesh_slice(m, 1, (const char *const[]){"b"}, &b));
     RSH_TRY(rsh_mesh_slice(m, 2, (const char *const[]){"a", "c"}, &ac));
     RSH_TRY(rsh_mesh_slice(m, 3, ABC, &all));
@@ -134,28 +134,28 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
     const int64_t two[] = {2, 2};
-    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_init(c, 2, (const int64_t[]){2, 3}, NULL, &m));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, (const int64_t[]){2, 3}, NULL, NULL, &m));
     CHECK_SAYS("more ranks than the 4");
-    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_init(c, 2, (const int64_t[]){INT64_MAX, INT64_MAX}, NULL, &m));
-    CHECK_STATUS(RSH_EVALUE, rsh_mesh_init(c, 2, (const int64_t[]){2, 0}, NULL, &m));
-    CHECK_STATUS(RSH_EVALUE, rsh_mesh_init(c, 0, two, NULL, &m));
-    CHECK_STATUS(RSH_EVALUE, rsh_mesh_init(c, 9, two, NULL, &m));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_init(c, 2, two, (const char *const[]){"x", "x"}, &m));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_init(c, 2, two, (const char *const[]){"x", ""}, &m));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, (const int64_t[]){INT64_MAX, INT64_MAX}, NULL, NULL, &m));
+    CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, (const int64_t[]){2, 0}, NULL, NULL, &m));
+    CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 0, two, NULL, NULL, &m));
+    CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 9, two, NULL, NULL, &m));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, two, NULL, (const char *const[]){"x", "x"}, &m));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, two, NULL, (const char *const[]){"x", ""}, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, 1, 2, 2}, NULL, &m));
     CHECK_SAYS("rank 2 twice");
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, 1, 2, 4}, NULL, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, -1, 2, 3}, NULL, &m));
     bool odd = rsh_comm_rank(c) % 2; /* one rank's mistake is every rank's error */
-    CHECK_STATUS(RSH_EVALUE, rsh_mesh_init(c, odd ? 9 : 2, two, NULL, &m));
-    CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_init(c, 2, two, odd ? DP_TP : NULL, &m));
-    CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_init(c, 1, (const int64_t[]){odd ? 3 : 4}, NULL, &m));
+    CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, odd ? 9 : 2, two, NULL, NULL, &m));
+    CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_new(c, 2, two, NULL, odd ? DP_TP : NULL, &m));
+    CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_new(c, 1, (const int64_t[]){odd ? 3 : 4}, NULL, NULL, &m));
     CHECK(!m);
-    RSH_TRY(rsh_mesh_init(c, 2, two, NULL, &m));
+    RSH_TRY(rsh_mesh_new(c, 2, two, NULL, NULL, &m));
     rsh_mesh *slice = NULL;
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_slice(m, 1, DP_TP, &slice));
     rsh_mesh_free(m);
-    RSH_TRY(rsh_mesh_init(c, 3, (const int64_t[]){2, 1, 2}, ABC, &m));
+    RSH_TRY(rsh_mesh_new(c, 3, (const int64_t[]){2, 1, 2}, NULL, ABC, &m));
     CHECK_STATUS(RSH_EKEY, rsh_mesh_slice(m, 2, odd ? DP_TP : ABC, &slice));
     CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_slice(m, 2, odd ? ABC + 1 : ABC, &slice));
     CHECK(!slice);
@@ -173,7 +173,7 @@ static rsh_status without_memory(void *ctx, rsh_comm *c) {
     bool ran_out = true;
     for (int64_t i = 0; ran_out && i < 200; i++) {
         if (rsh_comm_rank(c) == 1) rsh_alloc_fail_at(i);
-        rsh_status st = rsh_mesh_init(c, 2, (const int64_t[]){2, 2}, DP_TP, &m);
+        rsh_status st = rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, DP_TP, &m);
         rsh_alloc_fail_at(-1);
         CHECK(st == RSH_OK || st == RSH_ENOMEM);
         ran_out = st == RSH_ENOMEM;
@@ -192,8 +192,8 @@ static rsh_status current(void *ctx, rsh_comm *c) {
     rsh_mesh *outer = NULL, *inner = NULL, *now = NULL;
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_current(&now));
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_pop());
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){2}, NULL, &outer));
-    RSH_TRY(rsh_mesh_init(c, 1, (const int64_t[]){1}, NULL, &inner));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, NULL, NULL, &outer));
+    RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){1}, NULL, NULL, &inner));
     RSH_TRY(rsh_mesh_push(outer));
     RSH_TRY(rsh_mesh_push(inner));
     RSH_TRY(rsh_mesh_current(&now));

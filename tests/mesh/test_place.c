@@ -26,7 +26,7 @@ static rsh_status ask(void *ctx, rsh_comm *c) {
     const question *q = ctx;
     rsh_mesh *m = NULL;
     RSH_TRY(q->ranks ? rsh_mesh_new(c, q->ndim, q->shape, q->ranks, q->names, &m)
-                     : rsh_mesh_init(c, q->ndim, q->shape, q->names, &m));
+                     : rsh_mesh_new(c, q->ndim, q->shape, NULL, q->names, &m));
     rsh_status st = rsh_comm_rank(c) ? RSH_OK : q->fn(m, q->ctx);
     rsh_mesh_free(m);
     return st;
@@ -46,7 +46,7 @@ typedef struct worked {
 
 static rsh_status nested(const rsh_mesh *m, void *ctx) {
     const worked *w = ctx;
-    const rsh_place places[] = {rsh_shard_on(0), rsh_shard_on(-1)};
+    const rsh_place places[] = {rsh_place_shard(0), rsh_place_shard(-1)};
     rsh_layout *l = NULL;
     RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, places, RSH_F32, 1, &w->length, &l));
     for (int r = 0; r < 4; r++) {
@@ -94,7 +94,7 @@ static rsh_status rank_holds(const rsh_layout *l, int64_t rank, const int64_t *l
     return RSH_OK;
 }
 
-static rsh_status every_rank_holds_its_chunks(const rsh_mesh *m, rsh_mesh_numbers numbers, const rsh_place *places,
+static rsh_status every_rank_holds_its_chunks(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_place *places,
                                               int ndim, const int64_t *shape, const rsh_layout *l) {
     int n = rsh_mesh_ndim(m);
     for (int64_t i = 0; i < rsh_mesh_size(m); i++) {
@@ -115,8 +115,8 @@ static rsh_status every_rank_holds_its_chunks(const rsh_mesh *m, rsh_mesh_number
 
 static rsh_place draw_place(int ndim, rsh_op op, uint64_t *rng) {
     uint64_t kind = next(rng) % 3;
-    if (kind == 1 && ndim) return rsh_shard_on((int)(next(rng) % (uint64_t)(2 * ndim)) - ndim);
-    return kind == 2 ? rsh_partial_of(op) : rsh_replicate();
+    if (kind == 1 && ndim) return rsh_place_shard((int)(next(rng) % (uint64_t)(2 * ndim)) - ndim);
+    return kind == 2 ? rsh_place_partial(op) : rsh_place_replicate();
 }
 
 static rsh_status random_places(const rsh_mesh *m, void *ctx) {
@@ -127,7 +127,7 @@ static rsh_status random_places(const rsh_mesh *m, void *ctx) {
     rsh_op op = next(rng) % 2 ? RSH_OP_SUM : RSH_OP_MAX;
     for (int d = 0; d < ndim; d++) shape[d] = (int64_t)(next(rng) % 11);
     for (int a = 0; a < n; a++) places[a] = draw_place(ndim, op, rng);
-    rsh_mesh_numbers numbers = next(rng) % 2 ? RSH_MESH_PARENT : RSH_MESH_POSITIONS;
+    rsh_mesh_numbering numbers = next(rng) % 2 ? RSH_MESH_PARENT : RSH_MESH_POSITIONS;
     rsh_layout *l = NULL;
     RSH_TRY(rsh_mesh_layout(m, numbers, n, places, RSH_F64, ndim, shape, &l));
     RSH_TRY(every_rank_holds_its_chunks(m, numbers, places, ndim, shape, l));
@@ -161,7 +161,7 @@ static void placements_cut_as_chunks_do_and_come_back(void **state) {
 static rsh_status spelled(const rsh_mesh *m, void *ctx) {
     (void)ctx;
     rsh_layout *l = NULL;
-    const rsh_place places[] = {rsh_shard_on(0), rsh_replicate(), rsh_partial_of(RSH_OP_SUM)};
+    const rsh_place places[] = {rsh_place_shard(0), rsh_place_replicate(), rsh_place_partial(RSH_OP_SUM)};
     RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, 3, places, RSH_F32, 1, (const int64_t[]){8}, &l));
     CHECK(!strcmp(rsh_layout_text(l), "f32[8/mm0] on mm0=2,m0=1,m2=2 sum(m2)"));
     rsh_layout_free(l);
@@ -203,11 +203,11 @@ static rsh_status wrong(const rsh_mesh *m, void *ctx) {
     (void)ctx;
     rsh_layout *l = NULL;
     const int64_t shape[] = {4, 4};
-    const rsh_place fine[] = {rsh_shard_on(0), rsh_replicate()}, beyond[] = {rsh_shard_on(2), rsh_replicate()},
-                    below[] = {rsh_shard_on(-3), rsh_replicate()},
-                    mixed[] = {rsh_partial_of(RSH_OP_SUM), rsh_partial_of(RSH_OP_MAX)},
-                    none[] = {rsh_partial_of(RSH_OP_NONE), rsh_replicate()},
-                    average[] = {rsh_partial_of(RSH_OP_AVG), rsh_replicate()};
+    const rsh_place fine[] = {rsh_place_shard(0), rsh_place_replicate()}, beyond[] = {rsh_place_shard(2), rsh_place_replicate()},
+                    below[] = {rsh_place_shard(-3), rsh_place_replicate()},
+                    mixed[] = {rsh_place_partial(RSH_OP_SUM), rsh_place_partial(RSH_OP_MAX)},
+                    none[] = {rsh_place_partial(RSH_OP_NONE), rsh_place_replicate()},
+                    average[] = {rsh_place_partial(RSH_OP_AVG), rsh_place_replicate()};
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_layout(m, RSH_MESH_POSITIONS, 1, fine, RSH_F32, 2, shape, &l));
     CHECK_STATUS(RSH_EINDEX, rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, beyond, RSH_F32, 2, shape, &l));
     CHECK_STATUS(RSH_EINDEX, rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, below, RSH_F32, 2, shape, &l));
@@ -231,7 +231,7 @@ static int keep(void *ctx, const char *text, size_t length) {
 static void placements_print_as_one_line(void **state) {
     (void)state;
     char text[64] = "";
-    const rsh_place places[] = {rsh_shard_on(-1), rsh_replicate(), rsh_partial_of(RSH_OP_AVG)};
+    const rsh_place places[] = {rsh_place_shard(-1), rsh_place_replicate(), rsh_place_partial(RSH_OP_AVG)};
     assert_int_equal(rsh_places_print(3, places, &(rsh_sink){keep, text}), RSH_OK);
     assert_string_equal(text, "(S-1, R, P(avg))");
 }

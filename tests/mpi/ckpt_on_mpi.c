@@ -73,7 +73,7 @@ static void load(rsh_comm *c, int which, const rsh_digest *digests, int whole) {
     }
     CHECK_OK(rsh_comm_allgather(c, &stats.bytes_read, all, sizeof *all));
     for (int r = 0; r < rsh_comm_size(c); r++) sum[rsh_comm_node(c, r)] += all[r];
-    for (int n = 0; n < rsh_comm_nodes(c); n++) CHECK(whole ? sum[n] == bytes : sum[n] <= bytes);
+    for (int n = 0; n < rsh_comm_nnodes(c); n++) CHECK(whole ? sum[n] == bytes : sum[n] <= bytes);
     rsh_ckpt_free(k);
     drop(s);
 }
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
     MPI_Bcast(folder, sizeof folder, MPI_BYTE, 0, MPI_COMM_WORLD);
     snprintf(path, sizeof path, "%s/saved", folder);
     CHECK_OK(rsh_comm_mpi(MPI_COMM_WORLD, &c));
-    CHECK(rsh_comm_size(c) == RANKS && rsh_comm_nodes(c) == 2);
+    CHECK(rsh_comm_size(c) == RANKS && rsh_comm_nnodes(c) == 2);
     rsh_comm *four = first(c, 4), *three = first(c, 3);
     if (four) save(four, digests);
     MPI_Bcast(digests, sizeof digests, MPI_BYTE, 0, MPI_COMM_WORLD);

@@ -96,7 +96,7 @@ static void splits_are_comms_of_their_own(rsh_comm *c) {
     int64_t one = 1, sum;
     CHECK_OK(rsh_comm_allreduce(half, &one, &sum, 1, RSH_I64, RSH_OP_SUM));
     CHECK(sum == rsh_comm_size(half));
-    CHECK(rsh_comm_node(turned, 0) == 0 && rsh_comm_nodes(turned) == rsh_comm_nodes(c));
+    CHECK(rsh_comm_node(turned, 0) == 0 && rsh_comm_nnodes(turned) == rsh_comm_nnodes(c));
     CHECK_OK(rsh_comm_barrier(turned));
     CHECK_OK(rsh_comm_free(half));
     CHECK_OK(rsh_comm_barrier(turned));
@@ -114,7 +114,7 @@ static rsh_layout *layout(const char *dims) {
 }
 static void look_at_all(const rsh_sharded *s) {
     int32_t *whole = world_rank ? NULL : calloc(ROWS * COLUMNS, sizeof *whole);
-    CHECK_OK(rsh_gather(s, 0, world_rank ? NULL : &(rsh_memory){whole, NULL}));
+    CHECK_OK(rsh_sharded_gather(s, 0, world_rank ? NULL : &(rsh_memory){whole, NULL}));
     for (int i = 0; whole && i < ROWS * COLUMNS; i++) CHECK(whole[i] == 7 * i);
     free(whole);
 }
@@ -162,10 +162,10 @@ static void gradients_come_back(rsh_comm *c) {
     for (int i = 0; i < 3; i++) CHECK_OK(rsh_layout_parse(text[i], &l[i]));
     for (int i = 1; i < 3; i++) {
         CHECK_OK(rsh_sharded_zeros(c, l[0], &s));
-        CHECK_OK(rsh_value_take_sharded(s, true, &v[0]));
+        CHECK_OK(rsh_value_adopt_sharded(s, true, &v[0]));
         CHECK_OK(rsh_value_reshard(v[0], l[i], RSH_DERIVATIVE_ADJOINT, NULL, &v[1]));
         CHECK_OK(rsh_sharded_full(c, l[i], &(double){2}, &s));
-        CHECK_OK(rsh_value_take_sharded(s, false, &v[2]));
+        CHECK_OK(rsh_value_adopt_sharded(s, false, &v[2]));
         CHECK_OK(rsh_backward(v[1], v[2], 0));
         const rsh_tensor *g = rsh_value_part(rsh_value_grad(v[0]), 0);
         for (int64_t k = 0; k < rsh_tensor_count(g); k++)
@@ -208,7 +208,7 @@ static void a_rank_in_another_network_namespace_is_another_node(rsh_comm *c) {
         printf("  skipped: %s\n", per_node ? "the ranks are on nodes of their own" : "no right to make a namespace");
     if (!moved) return;
     rsh_comm *own = open_comm();
-    CHECK(rsh_comm_nodes(own) == 2 && rsh_comm_node(own, world_size - 1) == 1);
+    CHECK(rsh_comm_nnodes(own) == 2 && rsh_comm_node(own, world_size - 1) == 1);
     tensors_are_resharded(own);
     CHECK_OK(rsh_comm_free(own));
     tensors_are_resharded(c); /* who shares memory already goes on sharing it */
@@ -251,7 +251,7 @@ int main(int argc, char **argv) {
     rsh_comm *late = open_comm();
     CHECK_OK(rsh_comm_free(c));
     MPI_Finalize();
-    CHECK(rsh_comm_nodes(late) < 2 || rsh_comm_barrier(late) == RSH_EPEER); /* on one node a barrier needs no MPI */
+    CHECK(rsh_comm_nnodes(late) < 2 || rsh_comm_barrier(late) == RSH_EPEER); /* on one node a barrier needs no MPI */
     CHECK_OK(rsh_comm_free(late));
     return 0;
 }

@@ -125,6 +125,6 @@ rsh_value *make_input(const char *kind, int k, rsh_dtype dtype, int ndim, const 
         else
             put(t, i, *kind == 'p' ? fabs(formula(i, k)) + 0.1 : formula(i, k));
     }
-    if (rsh_value_take(t, requires_grad && !is_index && !is_mask, &v)) rsh_tensor_free(t);
+    if (rsh_value_adopt_tensor(t, requires_grad && !is_index && !is_mask, &v)) rsh_tensor_free(t);
     return v;
 }

@@ -6,7 +6,7 @@
 
 static inline rsh_status line_of(rsh_comm *c, rsh_mesh **out) {
     int64_t size = rsh_comm_size(c);
-    return rsh_mesh_init(c, 1, &size, NULL, out);
+    return rsh_mesh_new(c, 1, &size, NULL, NULL, out);
 }
 
 static inline rsh_status placed(rsh_mesh *m, const rsh_value *whole, const rsh_place *places,

@@ -88,14 +88,14 @@ static inline rsh_status make_value(rsh_dtype dtype, int ndim, const int64_t *sh
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_empty(dtype, ndim, shape, &t));
     TRY(rsh_math_normal(t, &(rsh_random){.seed = seed}));
-    return rsh_value_take(t, requires_grad, out);
+    return rsh_value_adopt_tensor(t, requires_grad, out);
 }
 
 static inline rsh_status make_indices(int64_t n, const int64_t *numbers, rsh_value **out) {
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_empty(RSH_I64, 1, &n, &t));
     memcpy(rsh_tensor_data(t), numbers, (size_t)n * sizeof *numbers);
-    return rsh_value_take(t, false, out);
+    return rsh_value_adopt_tensor(t, false, out);
 }
 
 /* Largest difference relative to the largest element; infinite if shapes differ. */
@@ -118,7 +118,7 @@ static inline rsh_status whole_of(const rsh_value *v, rsh_tensor **out) {
     rsh_comm *c = rsh_value_comm(v);
     for (int r = 0; r < rsh_comm_size(c); r++) {
         rsh_memory memory = {rsh_tensor_data(*out), NULL};
-        TRY(rsh_gather(rsh_value_sharded(v), r, &memory));
+        TRY(rsh_sharded_gather(rsh_value_sharded(v), r, &memory));
     }
     return RSH_OK;
 }
@@ -167,10 +167,10 @@ static inline rsh_status forward_backward(rsh_module *m, rsh_value *x) {
     rsh_value *loss = NULL;
     rsh_random_seed(11);
     TRY(forward_loss(m, x, &loss));
-    rsh_random_state after = rsh_random_get();
+    rsh_random_state after = rsh_random_get_state();
     CHECK(rsh_saved_hooks_depth() == 0);
     TRY(rsh_backward(loss, NULL, 0));
-    CHECK(rsh_random_get().seed == after.seed && rsh_random_get().call == after.call);
+    CHECK(rsh_random_get_state().seed == after.seed && rsh_random_get_state().call == after.call);
     CHECK(rsh_saved_hooks_depth() == 0);
     rsh_value_free(loss);
     return RSH_OK;
@@ -202,8 +202,8 @@ static inline rsh_status list_value(void *ctx, const char *path, rsh_module *own
 /* Gradients of parameters, and the parameters themselves, have the same bits. */
 static inline rsh_status same_models(rsh_module *a, rsh_module *b) {
     value_list la = {.n = 0}, lb = {.n = 0};
-    TRY(rsh_module_parameters(a, false, list_value, &la));
-    TRY(rsh_module_parameters(b, false, list_value, &lb));
+    TRY(rsh_module_each_parameter(a, false, list_value, &la));
+    TRY(rsh_module_each_parameter(b, false, list_value, &lb));
     CHECK(la.n && la.n == lb.n);
     for (int i = 0; i < la.n; i++) {
         TRY(same_bits(rsh_value_grad(la.at[i]), rsh_value_grad(lb.at[i])));

@@ -5,7 +5,7 @@
 
 static rsh_value *taken(rsh_tensor *t, bool requires_grad) {
     rsh_value *v = NULL;
-    if (rsh_value_take(t, requires_grad, &v)) abort();
+    if (rsh_value_adopt_tensor(t, requires_grad, &v)) abort();
     return v;
 }
 

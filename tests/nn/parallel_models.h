@@ -11,12 +11,12 @@
 /* A mesh of all ranks. */
 static inline rsh_status line(rsh_mesh **out) {
     int64_t size = rsh_group_size(NULL);
-    return rsh_mesh_init(rsh_group_comm(NULL), 1, &size, NULL, out);
+    return rsh_mesh_new(rsh_group_comm(NULL), 1, &size, NULL, NULL, out);
 }
 
 /* dp x tp, and its slice along tp. */
 static inline rsh_status grid(int64_t dp, int64_t tp, rsh_mesh **mesh, rsh_mesh **slice) {
-    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){dp, tp},
+    TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, (int64_t[]){dp, tp}, NULL,
                       (const char *const[]){"dp", "tp"}, mesh));
     return rsh_mesh_slice(*mesh, 1, (const char *const[]){"tp"}, slice);
 }
@@ -112,8 +112,8 @@ static inline rsh_status close_values(const rsh_value *v, const rsh_value *plain
 /* Parameters, and gradients where there are any. */
 static inline rsh_status close_models(rsh_module *m, rsh_module *plain, double tolerance) {
     listing a = {.n = 0}, b = {.n = 0};
-    TRY(rsh_module_parameters(m, false, list_one, &a));
-    TRY(rsh_module_parameters(plain, false, list_one, &b));
+    TRY(rsh_module_each_parameter(m, false, list_one, &a));
+    TRY(rsh_module_each_parameter(plain, false, list_one, &b));
     CHECK(a.n && a.n == b.n);
     for (int i = 0; i < a.n; i++) {
         const rsh_value *g = rsh_value_grad(a.at[i]), *pg = rsh_value_grad(b.at[i]);

@@ -71,11 +71,11 @@ static void make_wholes(placed *p, const placed_op *op, uint64_t seed) {
 
 static rsh_place place_of(const char *at) {
     switch (*at) {
-    case 'S': return rsh_shard_on(at[1] - '0');
-    case 'P': return rsh_partial_of(RSH_OP_SUM);
-    case 'A': return rsh_partial_of(RSH_OP_AVG);
-    case 'M': return rsh_partial_of(RSH_OP_MAX);
-    default: return rsh_replicate();
+    case 'S': return rsh_place_shard(at[1] - '0');
+    case 'P': return rsh_place_partial(RSH_OP_SUM);
+    case 'A': return rsh_place_partial(RSH_OP_AVG);
+    case 'M': return rsh_place_partial(RSH_OP_MAX);
+    default: return rsh_place_replicate();
     }
 }
 
@@ -93,14 +93,14 @@ static rsh_status contribute(const placed *p, int i, rsh_value **out) {
     TRY(rsh_math_convert(rsh_value_tensor(p->whole[i]), RSH_F64, &t));
     double *x = rsh_tensor_data(t);
     for (int64_t k = 0; k < rsh_tensor_count(t); k++) x[k] = x[k] * times - less;
-    return rsh_value_take(t, true, out);
+    return rsh_value_adopt_tensor(t, true, out);
 }
 
 static rsh_status place_partial(placed *p, int i) {
     rsh_place start[RSH_MAX_AXES];
     rsh_value *first = NULL;
     for (int a = 0; a < p->n; a++)
-        start[a] = p->places[i][a].kind == RSH_PLACE_PARTIAL ? p->places[i][a] : rsh_replicate();
+        start[a] = p->places[i][a].kind == RSH_PLACE_PARTIAL ? p->places[i][a] : rsh_place_replicate();
     TRY(contribute(p, i, &p->leaf[i]));
     TRY(rsh_dtensor_from_local(p->leaf[i], p->mesh, p->n, start, NULL, &first));
     rsh_status st = rsh_dtensor_redistribute(first, p->n, p->places[i], RSH_DTYPE_COUNT, &p->in[i]);

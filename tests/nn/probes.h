@@ -17,7 +17,7 @@ static inline int64_t ceiling(int64_t n, int64_t w) { return (n + w - 1) / w; }
 
 static inline rsh_status line(rsh_mesh **out) {
     int64_t size = rsh_group_size(NULL);
-    return rsh_mesh_init(rsh_group_comm(NULL), 1, &size, NULL, out);
+    return rsh_mesh_new(rsh_group_comm(NULL), 1, &size, NULL, NULL, out);
 }
 
 /* On 1 to 4 ranks. */

@@ -249,7 +249,7 @@ static rsh_status on_a_line(void *ctx, rsh_comm *c) {
     uint64_t seed = d->seed;
     int64_t size = rsh_comm_size(c);
     rsh_mesh *mesh = NULL;
-    TRY(rsh_mesh_init(c, 1, &size, NULL, &mesh));
+    TRY(rsh_mesh_new(c, 1, &size, NULL, NULL, &mesh));
     for (int i = 0; i < d->rounds * ENTRIES; i++) {
         const struct entry *e = &table[i % ENTRIES];
         for (const placed_row *row = e->rows; row->in; row++)
@@ -276,7 +276,7 @@ static rsh_status on_a_square(void *ctx, rsh_comm *c) {
     const drawing *d = ctx;
     uint64_t seed = d->seed;
     rsh_mesh *mesh = NULL;
-    TRY(rsh_mesh_init(c, 2, (int64_t[]){2, 2}, NULL, &mesh));
+    TRY(rsh_mesh_new(c, 2, (int64_t[]){2, 2}, NULL, NULL, &mesh));
     for (int i = 0; i < d->rounds * ENTRIES; i++) {
         const struct entry *e = &table[i % ENTRIES];
         int n = 0;
@@ -292,7 +292,7 @@ static rsh_status on_a_square(void *ctx, rsh_comm *c) {
 static rsh_status same_picks(rsh_mesh *mesh, int64_t n) {
     rsh_value *whole = some_value(RSH_F64, 1, false, 2, (int64_t[]){3, n}), *x = NULL;
     rsh_value *want[2] = {NULL}, *got[2] = {NULL};
-    rsh_place columns = rsh_shard_on(1);
+    rsh_place columns = rsh_place_shard(1);
     double *at = rsh_tensor_data(rsh_value_tensor(whole));
     for (int64_t i = 0; i < n; i++) {
         at[i] = 5;
@@ -315,7 +315,7 @@ static rsh_status picks_on_a_line(void *ctx, rsh_comm *c) {
     int64_t size = rsh_comm_size(c);
     rsh_mesh *mesh = NULL;
     (void)ctx;
-    TRY(rsh_mesh_init(c, 1, &size, NULL, &mesh));
+    TRY(rsh_mesh_new(c, 1, &size, NULL, NULL, &mesh));
     for (int64_t n = 1; n <= 9; n++) TRY(same_picks(mesh, n));
     rsh_mesh_free(mesh);
     return RSH_OK;

@@ -146,7 +146,7 @@ static rsh_status i3_trial(void *ctx) {
     rsh_value *x = NULL;
     rsh_input_reshard_stats stats = {0};
     (void)ctx;
-    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){2, 2}, (const char *const[]){"dp", "tp"}, &mesh));
+    TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, (int64_t[]){2, 2}, NULL, (const char *const[]){"dp", "tp"}, &mesh));
     TRY(rsh_mesh_slice(mesh, 1, (const char *const[]){"tp"}, &tp));
     TRY(make_value(RSH_F64, 2, (int64_t[]){4, 5}, (uint64_t)rsh_mesh_coordinate(mesh)[0], false, &x));
     for (int i = 0; i < 2; i++) {
@@ -158,7 +158,7 @@ static rsh_status i3_trial(void *ctx) {
         for (int k = 0; k < 2; k++) {
             TRY(rsh_module_zero_grad(m[k]));
             TRY(forward_backward(m[k], x));
-            TRY(rsh_module_parameters(m[k], false, sum_gradient, rsh_mesh_dim_comm(mesh, 0)));
+            TRY(rsh_module_each_parameter(m[k], false, sum_gradient, rsh_mesh_dim_comm(mesh, 0)));
             TRY(rsh_optimizer_step(adam[k]));
         }
         TRY(same_models(m[0], m[1]));
@@ -217,7 +217,7 @@ static rsh_status changed_trial(void *ctx) {
     TRY(forward_loss(m, x, &loss));
     TRY(rsh_module_submodule(m, "2", &second));
     TRY(rsh_module_parameter(second, "weight", &weight));
-    if (rsh_group_rank(NULL) == rsh_group_size(NULL) - 1) rsh_tensor_bump(rsh_value_tensor(weight));
+    if (rsh_group_rank(NULL) == rsh_group_size(NULL) - 1) rsh_tensor_bump_version(rsh_value_tensor(weight));
     CHECK_STATUS(RSH_ERUNTIME, rsh_backward(loss, NULL, 0));
     CHECK(strstr(rsh_error_detail(), "has changed since") && !rsh_value_grad(weight));
     TRY(rsh_comm_barrier(rsh_group_comm(NULL)));

@@ -8,15 +8,15 @@ typedef struct trouble {
 } trouble;
 
 static rsh_status trouble_forward(rsh_grad_call *c) {
-    const rsh_tensor *in = rsh_call_in(c, 0);
+    const rsh_tensor *in = rsh_call_input(c, 0);
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_view(in, 0, rsh_tensor_ndim(in), rsh_tensor_shape(in), rsh_tensor_strides(in), &t));
-    return rsh_call_out(c, 0, t);
+    return rsh_call_set_output(c, 0, t);
 }
 static rsh_status trouble_backward(rsh_grad_call *c) {
     const trouble *t = rsh_call_attrs(c);
     if (t->fails) return rsh_fail(RSH_EIO, "an op fails on one rank");
-    return t->gives_nothing ? RSH_OK : rsh_call_pass(c, 0, 0);
+    return t->gives_nothing ? RSH_OK : rsh_call_pass_grad(c, 0, 0);
 }
 static const rsh_grad_op trouble_op = {
     .name = "trouble", .forward = trouble_forward, .backward = trouble_backward, .attr_bytes = sizeof(trouble)};

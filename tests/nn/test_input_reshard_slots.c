@@ -15,7 +15,7 @@ static rsh_status size_trial(rsh_mesh *mesh, rsh_dtype dtype, int ndim, const in
     for (int d = 0; d < ndim; d++) count *= shape[d];
     unsigned char *bytes = rsh_tensor_data(t);
     for (size_t i = 0; i < (size_t)count * rsh_dtype_size(dtype); i++) bytes[i] = i % 50;
-    TRY(rsh_value_take(t, false, &v));
+    TRY(rsh_value_adopt_tensor(t, false, &v));
     TRY(probe_new(&p, mesh, dim, &opts, &m));
     TRY(probe_call(m, 1, &v));
     bool expected = w > 1 && cut >= 0 && cut < ndim && count >= w;
@@ -160,9 +160,9 @@ static rsh_status dtensor_trial(void *ctx) {
     rsh_value *in[3] = {NULL, NULL, NULL};
     (void)ctx;
     TRY(line(&mesh));
-    TRY(dtensor(mesh, rsh_replicate(), &in[0]));
-    TRY(dtensor(mesh, rsh_shard_on(0), &in[1]));
-    rsh_place partial = rsh_partial_of(RSH_OP_SUM);
+    TRY(dtensor(mesh, rsh_place_replicate(), &in[0]));
+    TRY(dtensor(mesh, rsh_place_shard(0), &in[1]));
+    rsh_place partial = rsh_place_partial(RSH_OP_SUM);
     TRY(rsh_dtensor_full(mesh, 1, &partial, RSH_F32, 2, (int64_t[]){8, 8}, 1, &in[2]));
     TRY(probe_new(&p, mesh, 0, &opts, &m));
     TRY(probe_call(m, 3, in));
@@ -190,10 +190,10 @@ static rsh_status other_mesh_trial(void *ctx) {
     rsh_mesh *mesh = NULL, *grid = NULL;
     rsh_module *m = NULL;
     rsh_value *v = NULL, *whole = NULL;
-    const rsh_place places[2] = {rsh_replicate(), rsh_replicate()};
+    const rsh_place places[2] = {rsh_place_replicate(), rsh_place_replicate()};
     (void)ctx;
     TRY(line(&mesh));
-    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){1, rsh_group_size(NULL)}, NULL, &grid));
+    TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, (int64_t[]){1, rsh_group_size(NULL)}, NULL, NULL, &grid));
     TRY(make_value(RSH_F32, 2, (int64_t[]){7, 3}, 6, false, &v));
     TRY(rsh_dtensor_distribute(rsh_value_tensor(v), false, grid, 2, places, RSH_SOURCE_OWN, &whole));
     TRY(probe_new(&p, mesh, 0, &opts, &m));
@@ -356,7 +356,7 @@ static rsh_status wrong_trial(void *ctx) {
     (void)ctx;
     TRY(mlp(&m));
     TRY(line(&flat));
-    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, shape, NULL, &mesh));
+    TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, shape, NULL, NULL, &mesh));
     CHECK_STATUS(RSH_EVALUE, rsh_input_reshard(m, mesh, 0, NULL));
     CHECK(strstr(rsh_error_detail(), "a mesh of 2 dims"));
     CHECK_STATUS(RSH_EVALUE, rsh_input_reshard(m, flat, 0, INPUT_OPTS(.threshold = -1)));

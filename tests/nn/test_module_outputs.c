@@ -17,7 +17,7 @@ static rsh_status numbers_on(rsh_comm *comm, const char *text, rsh_value **out) 
     TRY(rsh_sharded_zeros(comm, l, &s));
     TRY(rsh_sharded_normal(s, 21));
     rsh_layout_free(l);
-    return rsh_value_take_sharded(s, false, out);
+    return rsh_value_adopt_sharded(s, false, out);
 }
 
 static rsh_status resharded(void *ctx) { /* H1 */

@@ -417,7 +417,7 @@ static rsh_value *make(trial *t, int k) {
         else
             ((double *)rsh_tensor_data(x))[i] = kind == 'p' ? 0.3 + 2 * unit(t) : 3 * unit(t) - 1.5;
     }
-    assert_int_equal(rsh_value_take(x, kind == 'f' || kind == 'p', &v), RSH_OK);
+    assert_int_equal(rsh_value_adopt_tensor(x, kind == 'f' || kind == 'p', &v), RSH_OK);
     return v;
 }
 
@@ -445,7 +445,7 @@ static void go_back(const char *name, trial *t, op_fn *fn, rsh_value *const *in)
         rsh_tensor *w = NULL;
         assert_int_equal(rsh_tensor_empty(RSH_F64, rsh_value_ndim(out[j]), rsh_value_shape(out[j]), &w), RSH_OK);
         for (int64_t i = 0; i < rsh_tensor_count(w); i++) ((double *)rsh_tensor_data(w))[i] = weight(j, i);
-        assert_int_equal(rsh_value_take(w, false, &seed[j]), RSH_OK);
+        assert_int_equal(rsh_value_adopt_tensor(w, false, &seed[j]), RSH_OK);
     }
     if (rsh_backward_many(t->nout, out, seed, 0)) fail_msg("%s: backward: %s", name, rsh_error_detail());
     for (int j = 0; j < t->nout; j++) rsh_value_free(out[j]), rsh_value_free(seed[j]);

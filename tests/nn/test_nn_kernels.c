@@ -28,7 +28,7 @@ static rsh_value *f32_list(int64_t n, const float *x) {
     rsh_value *v = NULL;
     assert_int_equal(rsh_tensor_empty(RSH_F32, 1, &n, &t), RSH_OK);
     memcpy(rsh_tensor_data(t), x, (size_t)n * sizeof *x);
-    assert_int_equal(rsh_value_take(t, false, &v), RSH_OK);
+    assert_int_equal(rsh_value_adopt_tensor(t, false, &v), RSH_OK);
     return v;
 }
 
@@ -211,7 +211,7 @@ static rsh_status count_threads(void *ctx, rsh_comm *comm) {
 
 static void ranks_share_the_cores(void **state) {
     (void)state;
-    int threads[3] = {0}, before = rsh_nn_blas_threads(), cores = rsh_pool_cores();
+    int threads[3] = {0}, before = rsh_nn_blas_threads(), cores = rsh_usable_cores();
     assert_int_equal(rsh_run(3, count_threads, threads), RSH_OK);
     for (int r = 0; r < 3; r++) assert_int_equal(threads[r], cores / 3 > 1 ? cores / 3 : 1);
     assert_int_equal(rsh_nn_blas_threads(), before);

@@ -31,14 +31,14 @@ static rsh_value *scattered(rsh_comm *comm, const char *text, const rsh_value *w
     rsh_value *v = NULL;
     rsh_memory memory = {rsh_tensor_data(rsh_value_tensor(whole)), NULL};
     if (!rsh_layout_parse(text, &layout) && !rsh_sharded_scatter(comm, layout, 0, &memory, &s))
-        rsh_value_take_sharded(s, requires_grad, &v);
+        rsh_value_adopt_sharded(s, requires_grad, &v);
     rsh_layout_free(layout);
     return v;
 }
 
 static rsh_status gathered(const rsh_value *v, double *whole) {
     rsh_memory memory = {whole, NULL};
-    return rsh_gather(rsh_value_sharded(v), 0, &memory);
+    return rsh_sharded_gather(rsh_value_sharded(v), 0, &memory);
 }
 
 static bool same(rsh_comm *comm, const rsh_value *distributed, const rsh_value *whole) {

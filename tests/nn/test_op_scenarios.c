@@ -75,7 +75,7 @@ static const rsh_loss_reduction reductions[] = {RSH_LOSS_NONE, RSH_LOSS_MEAN, RS
 static rsh_status loss_on_a_line(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    rsh_place whole = rsh_replicate(), cut = rsh_shard_on(1);
+    rsh_place whole = rsh_place_replicate(), cut = rsh_place_shard(1);
     TRY(line_of(c, &m));
     for (int i = 0; i < 3; i++) {
         TRY(one_loss(m, &cut, &whole, 2, (int64_t[]){8, 16}, reductions[i], 2));
@@ -96,10 +96,10 @@ static void test_loss_parallel(void **state) {
 static rsh_status loss_on_a_square(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    TRY(rsh_mesh_init(c, 2, (int64_t[]){2, 2}, NULL, &m));
-    rsh_place cut[2] = {rsh_shard_on(0), rsh_shard_on(1)}, nested[2] = {rsh_shard_on(1), rsh_shard_on(1)};
-    rsh_place rows[2] = {rsh_shard_on(0), rsh_replicate()}, whole[2] = {rsh_replicate(), rsh_replicate()};
-    rsh_place sum[2] = {rsh_partial_of(RSH_OP_SUM), rsh_replicate()};
+    TRY(rsh_mesh_new(c, 2, (int64_t[]){2, 2}, NULL, NULL, &m));
+    rsh_place cut[2] = {rsh_place_shard(0), rsh_place_shard(1)}, nested[2] = {rsh_place_shard(1), rsh_place_shard(1)};
+    rsh_place rows[2] = {rsh_place_shard(0), rsh_place_replicate()}, whole[2] = {rsh_place_replicate(), rsh_place_replicate()};
+    rsh_place sum[2] = {rsh_place_partial(RSH_OP_SUM), rsh_place_replicate()};
     for (int i = 0; i < 3; i++) {
         const rsh_place *loss = reductions[i] == RSH_LOSS_NONE ? rows : sum;
         TRY(one_loss(m, cut, loss, 2, (int64_t[]){8, 16}, reductions[i], -1));
@@ -124,7 +124,7 @@ static rsh_status change_of_dim(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
     int64_t n = rsh_comm_size(c);
-    rsh_place last = rsh_shard_on(2), middle = rsh_shard_on(1);
+    rsh_place last = rsh_place_shard(2), middle = rsh_place_shard(1);
     rsh_value *own = some_value(RSH_F64, rsh_comm_rank(c), true, SIZES(3, 5, 6)), *x = NULL, *v[3] = {NULL}, *y = NULL;
     TRY(line_of(c, &m));
     TRY(rsh_dtensor_from_local(own, m, 1, &last, NULL, &x));
@@ -156,7 +156,7 @@ static void test_view_with_sharding_dim_change(void **state) {
 static rsh_status uneven_view(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    rsh_place cut = rsh_shard_on(0);
+    rsh_place cut = rsh_place_shard(0);
     rsh_value *whole = some_value(RSH_F64, 3, true, SIZES(12)), *x = NULL, *y = NULL, *even = NULL;
     TRY(line_of(c, &m));
     TRY(placed(m, whole, &cut, &x));
@@ -173,9 +173,9 @@ static rsh_status uneven_view(void *ctx, rsh_comm *c) {
 static rsh_status mixed_ops(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    rsh_place places[2] = {rsh_shard_on(0), rsh_partial_of(RSH_OP_AVG)};
+    rsh_place places[2] = {rsh_place_shard(0), rsh_place_partial(RSH_OP_AVG)};
     rsh_value *own = some_value(RSH_F64, 3, true, SIZES(2, 3)), *x = NULL, *y = NULL;
-    TRY(rsh_mesh_init(c, 2, (int64_t[]){2, 2}, NULL, &m));
+    TRY(rsh_mesh_new(c, 2, (int64_t[]){2, 2}, NULL, NULL, &m));
     TRY(rsh_dtensor_from_local(own, m, 2, places, NULL, &x));
     CHECK_STATUS(RSH_EUNSUP, rsh_nn_sum(x, 0, NULL, false, &y));
     CHECK(strstr(rsh_error_detail(), "sum of DTensors with placements (S0, P(avg)): a tensor that is partial"));
@@ -217,8 +217,8 @@ static rsh_status embeddings(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     TRY(line_of(c, &m));
     for (int64_t padding = -1; padding < 10; padding += 5) {
-        TRY(one_embedding(m, rsh_shard_on(0), rsh_partial_of(RSH_OP_SUM), padding));
-        TRY(one_embedding(m, rsh_shard_on(1), rsh_shard_on(2), padding));
+        TRY(one_embedding(m, rsh_place_shard(0), rsh_place_partial(RSH_OP_SUM), padding));
+        TRY(one_embedding(m, rsh_place_shard(1), rsh_place_shard(2), padding));
     }
     rsh_mesh_free(m);
     return RSH_OK;
@@ -234,7 +234,7 @@ static void test_embedding_row_wise_and_col_wise(void **state) {
 static rsh_status cut_softmax(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    rsh_place cut = rsh_shard_on(1);
+    rsh_place cut = rsh_place_shard(1);
     TRY(line_of(c, &m));
     for (int log = 0; log < 2; log++) {
         rsh_value *x = some_value(RSH_F64, 4, true, SIZES(7, 9)), *seed = some_value(RSH_F64, 8, false, SIZES(7, 9));
@@ -269,7 +269,7 @@ static void softmax_over_a_cut_dim_combines_three_numbers_of_a_row(void **state)
 static rsh_status plain_beside(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    rsh_place cut = rsh_shard_on(0);
+    rsh_place cut = rsh_place_shard(0);
     rsh_value *whole = some_value(RSH_F64, 3, false, SIZES(6, 2)), *one = number_value(RSH_F64, 2);
     rsh_value *x = NULL, *y = NULL, *z = NULL, *no = NULL, *mask = some_mask(SIZES(6, 2));
     TRY(line_of(c, &m));
@@ -295,13 +295,13 @@ static void a_plain_tensor_has_one_element_or_no_gradient(void **state) {
 
 static rsh_status pass_forward(rsh_grad_call *c) {
     rsh_tensor *t = NULL;
-    const rsh_tensor *x = rsh_call_in(c, 0);
+    const rsh_tensor *x = rsh_call_input(c, 0);
     TRY(rsh_tensor_view(x, 0, rsh_tensor_ndim(x), rsh_tensor_shape(x), rsh_tensor_strides(x), &t));
-    return rsh_call_out(c, 0, t);
+    return rsh_call_set_output(c, 0, t);
 }
 static rsh_status fail_backward(rsh_grad_call *c) {
     const int *rank = rsh_call_attrs(c);
-    return *rank == 1 ? rsh_fail(RSH_EIO, "rank 1 fails") : rsh_call_pass(c, 0, 0);
+    return *rank == 1 ? rsh_fail(RSH_EIO, "rank 1 fails") : rsh_call_pass_grad(c, 0, 0);
 }
 
 /* Rank 1 fails before the others bring a partial gradient together. */
@@ -310,7 +310,7 @@ static rsh_status one_fails(void *ctx, rsh_comm *c) {
     static const rsh_grad_op op = {.name = "pass", .forward = pass_forward, .backward = fail_backward,
                                    .layouts = rsh_grad_same_layout, .parts = RSH_PARTS_EACH, .attr_bytes = sizeof(int)};
     rsh_mesh *m = NULL;
-    rsh_place whole = rsh_replicate(), cut = rsh_shard_on(0);
+    rsh_place whole = rsh_place_replicate(), cut = rsh_place_shard(0);
     rsh_value *x = some_value(RSH_F64, 3, true, SIZES(4, 4)), *w = some_value(RSH_F64, 4, true, SIZES(6, 4));
     rsh_value *dx = NULL, *dw = NULL, *h = NULL, *y = NULL, *z = NULL;
     int rank = rsh_comm_rank(c);
@@ -342,7 +342,7 @@ static rsh_status step(rsh_value *x, rsh_value *const *w, rsh_value *target) {
     TRY(rsh_nn_linear(v[0], w[1], NULL, &v[1]));
     TRY(rsh_nn_gelu(v[1], RSH_GELU_ERF, &v[2]));
     TRY(rsh_nn_linear(v[2], w[2], w[3], &v[3]));
-    rsh_place whole = rsh_replicate(), cut = rsh_shard_on(1);
+    rsh_place whole = rsh_place_replicate(), cut = rsh_place_shard(1);
     rsh_value *sum = NULL, *logits = NULL;
     TRY(rsh_dtensor_redistribute(v[3], 1, &whole, RSH_DTYPE_COUNT, &sum));
     TRY(rsh_dtensor_redistribute(sum, 1, &cut, RSH_DTYPE_COUNT, &logits));
@@ -358,7 +358,7 @@ static rsh_status step(rsh_value *x, rsh_value *const *w, rsh_value *target) {
 static rsh_status loop(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    rsh_place whole = rsh_replicate(), rows = rsh_shard_on(0), columns = rsh_shard_on(1);
+    rsh_place whole = rsh_place_replicate(), rows = rsh_place_shard(0), columns = rsh_place_shard(1);
     const rsh_place *places[4] = {&whole, &rows, &columns, &whole};
     rsh_value *plain[5] = {some_value(RSH_F64, 1, true, SIZES(8)), some_value(RSH_F64, 2, true, SIZES(12, 8)),
                            some_value(RSH_F64, 3, true, SIZES(5, 12)), some_value(RSH_F64, 4, true, SIZES(5)),

@@ -59,7 +59,7 @@ static rsh_status entropy_rows(const operands *o, rsh_value **out) {
     return rsh_nn_cross_entropy(o->rows, o->classes, &opts, out);
 }
 static rsh_status redistribute(const operands *o, rsh_value **out) {
-    return rsh_dtensor_redistribute(o->columns, 1, (rsh_place[]){rsh_shard_on(0)}, RSH_DTYPE_COUNT, out);
+    return rsh_dtensor_redistribute(o->columns, 1, (rsh_place[]){rsh_place_shard(0)}, RSH_DTYPE_COUNT, out);
 }
 static rsh_status full_tensor(const operands *o, rsh_value **out) {
     return rsh_dtensor_full_tensor(o->terms, NULL, out);
@@ -68,7 +68,7 @@ static rsh_status from_local(const operands *o, rsh_value **out) {
     rsh_value *part = NULL;
     rsh_status st = rsh_dtensor_to_local(o->columns, NULL, &part);
     st = rsh_comm_agree(o->comm, st); /* local */
-    if (!st) st = rsh_dtensor_from_local(part, o->mesh, 1, (rsh_place[]){rsh_shard_on(1)}, NULL, out);
+    if (!st) st = rsh_dtensor_from_local(part, o->mesh, 1, (rsh_place[]){rsh_place_shard(1)}, NULL, out);
     rsh_value_free(part);
     return st;
 }
@@ -111,7 +111,7 @@ static rsh_status shard(rsh_comm *c, const char *text, rsh_value **out) {
     TRY(rsh_layout_parse(layout, &l));
     rsh_status st = rsh_sharded_zeros(c, l, &s);
     rsh_layout_free(l);
-    return st ? st : rsh_value_take_sharded(s, true, out);
+    return st ? st : rsh_value_adopt_sharded(s, true, out);
 }
 
 static rsh_status place(rsh_mesh *m, rsh_value *plain, rsh_place where, rsh_value **out) {
@@ -126,13 +126,13 @@ static rsh_value *vector(void) { return some_value(RSH_F64, 2, true, SIZES(7)); 
 static rsh_status make(rsh_comm *c, operands *o) {
     *o = (operands){.comm = c};
     TRY(line_of(c, &o->mesh));
-    TRY(place(o->mesh, matrix(), rsh_shard_on(1), &o->columns));
-    TRY(place(o->mesh, matrix(), rsh_shard_on(0), &o->rows));
-    TRY(place(o->mesh, matrix(), rsh_partial_of(RSH_OP_SUM), &o->terms));
-    TRY(place(o->mesh, matrix(), rsh_replicate(), &o->whole));
-    TRY(place(o->mesh, vector(), rsh_shard_on(0), &o->weight));
-    TRY(place(o->mesh, vector(), rsh_shard_on(0), &o->bias));
-    TRY(place(o->mesh, some_indices(7, SIZES(5)), rsh_replicate(), &o->classes));
+    TRY(place(o->mesh, matrix(), rsh_place_shard(1), &o->columns));
+    TRY(place(o->mesh, matrix(), rsh_place_shard(0), &o->rows));
+    TRY(place(o->mesh, matrix(), rsh_place_partial(RSH_OP_SUM), &o->terms));
+    TRY(place(o->mesh, matrix(), rsh_place_replicate(), &o->whole));
+    TRY(place(o->mesh, vector(), rsh_place_shard(0), &o->weight));
+    TRY(place(o->mesh, vector(), rsh_place_shard(0), &o->bias));
+    TRY(place(o->mesh, some_indices(7, SIZES(5)), rsh_place_replicate(), &o->classes));
     TRY(shard(c, "f64[5, 7/x] on x=%d", &o->sharded));
     return shard(c, "f64[5, 7] on x=%d", &o->replicated);
 }
@@ -160,14 +160,14 @@ static rsh_status seed_for(rsh_value *y, rsh_value **out) {
     if (rsh_dtensor_mesh(y)) {
         rsh_place places[RSH_MAX_AXES];
         TRY(rsh_dtensor_places(y, places));
-        if (places[0].kind == RSH_PLACE_PARTIAL) places[0] = rsh_replicate();
+        if (places[0].kind == RSH_PLACE_PARTIAL) places[0] = rsh_place_replicate();
         return rsh_dtensor_full(rsh_dtensor_mesh(y), 1, places, rsh_value_dtype(y), rsh_value_ndim(y),
                                 rsh_value_shape(y), 1, out);
     }
     if (rsh_value_sharded(y)) {
         rsh_sharded *s = NULL;
         TRY(rsh_sharded_zeros(rsh_value_comm(y), rsh_value_layout(y), &s));
-        return rsh_value_take_sharded(s, false, out);
+        return rsh_value_adopt_sharded(s, false, out);
     }
     *out = some_value(rsh_value_dtype(y), 3, false, rsh_value_ndim(y), rsh_value_shape(y));
     return RSH_OK;
@@ -267,8 +267,8 @@ static rsh_status wrong_class(void *ctx, rsh_comm *c) {
     for (int i = 0; i < 6 && rsh_comm_rank(c) == 1; i++)
         ((int64_t *)rsh_tensor_data(rsh_value_tensor(classes)))[i] = 99;
     TRY(line_of(c, &m));
-    TRY(place(m, some_value(RSH_F64, 1, true, SIZES(6, 7)), rsh_shard_on(0), &x));
-    TRY(place(m, classes, rsh_shard_on(0), &target));
+    TRY(place(m, some_value(RSH_F64, 1, true, SIZES(6, 7)), rsh_place_shard(0), &x));
+    TRY(place(m, classes, rsh_place_shard(0), &target));
     CHECK_STATUS(RSH_EINDEX, rsh_nn_cross_entropy(x, target, &opts, &y));
     CHECK(strstr(rsh_error_detail(), "target 99 of 7 classes"));
     TRY(rsh_comm_barrier(c));

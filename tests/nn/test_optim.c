@@ -36,7 +36,7 @@ static rsh_status set_grad(rsh_module *m, uint64_t seed) {
         rsh_sharded *s = NULL;
         TRY(rsh_sharded_zeros(rsh_value_comm(w), rsh_value_layout(w), &s));
         TRY(rsh_sharded_normal(s, seed));
-        TRY(rsh_value_take_sharded(s, false, &g));
+        TRY(rsh_value_adopt_sharded(s, false, &g));
     } else {
         TRY(make_value(rsh_value_dtype(w), 2, (const int64_t[]){ROWS, COLUMNS}, seed, false, &g));
     }
@@ -210,8 +210,8 @@ static rsh_status replicas(void *ctx) {
     TRY(rsh_layout_parse("f32[6/x, 5] on x=2,r=2", &l));
     TRY(rsh_sharded_zeros(c, l, &s));
     TRY(rsh_sharded_full(c, l, &(float){1}, &ones));
-    TRY(rsh_value_take_sharded(s, true, &w));
-    TRY(rsh_value_take_sharded(ones, false, &g));
+    TRY(rsh_value_adopt_sharded(s, true, &w));
+    TRY(rsh_value_adopt_sharded(ones, false, &g));
     TRY(rsh_value_set_grad(w, g));
     TRY(rsh_module_set_parameter(m, "w", w));
     TRY(rsh_clip_grad_norm(m, 100, &norm));

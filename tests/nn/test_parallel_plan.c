@@ -56,7 +56,7 @@ static rsh_status styles_trial(void *ctx) {
     for (int i = 0; i < 2; i++) {
         char path[64];
         const char *const names[] = {"up.weight", "up.bias", "down.weight", "down.bias"};
-        const rsh_place places[] = {rsh_shard_on(0), rsh_shard_on(0), rsh_shard_on(1), rsh_replicate()};
+        const rsh_place places[] = {rsh_place_shard(0), rsh_place_shard(0), rsh_place_shard(1), rsh_place_replicate()};
         for (int k = 0; k < 4; k++) {
             snprintf(path, sizeof path, "layers.%d.%s", i, names[k]);
             TRY(is_placed(m, plain, path, places[k]));
@@ -84,7 +84,7 @@ static rsh_status levels_trial(void *ctx) {
     TRY(tree(&m));
     rsh_parallel_entry plan[] = {{"a.b", rsh_colwise_style()}};
     TRY(rsh_parallelize_module(m, mesh, 1, plan));
-    TRY(is_placed(m, plain, "a.b.weight", rsh_shard_on(0)));
+    TRY(is_placed(m, plain, "a.b.weight", rsh_place_shard(0)));
     TRY(is_plain(m, "b.weight"));
     plan[0] = (rsh_parallel_entry){"?", rsh_sequence_style(1)}; /* "a" and "b" of the root */
     CHECK_STATUS(RSH_EVALUE, rsh_parallelize_module(m, mesh, 1, plan)); /* "a" is no layer of one input */
@@ -93,7 +93,7 @@ static rsh_status levels_trial(void *ctx) {
     plan[0].style = rsh_rowwise_style();
     TRY(rsh_module_submodule(m, "b", &inner));
     TRY(rsh_parallelize_module(inner, mesh, 1, plan));
-    TRY(is_placed(m, plain, "b.weight", rsh_shard_on(1)));
+    TRY(is_placed(m, plain, "b.weight", rsh_place_shard(1)));
     rsh_module_free(m), rsh_module_free(plain);
     rsh_mesh_free(mesh);
     return RSH_OK;
@@ -117,7 +117,7 @@ static rsh_status tied_trial(void *ctx) {
     TRY(is_plain(m, "head.weight"));
     plan[0].style = rsh_rowwise_style();
     TRY(rsh_parallelize_module(m, mesh, 2, plan));
-    TRY(is_placed(m, plain, "head.weight", rsh_shard_on(0)));
+    TRY(is_placed(m, plain, "head.weight", rsh_place_shard(0)));
     TRY(value_at(m, "embedding.weight", &one));
     TRY(value_at(m, "head.weight", &other));
     CHECK(one == other);
@@ -136,7 +136,7 @@ static const rsh_prepare wrong_name[] = {{.name = "mask"}}, two[2];
 
 static rsh_status all_plain(rsh_module *m) {
     listing l = {.n = 0};
-    TRY(rsh_module_parameters(m, true, list_one, &l));
+    TRY(rsh_module_each_parameter(m, true, list_one, &l));
     for (int i = 0; i < l.n; i++) CHECK(!rsh_value_sharded(l.at[i]));
     return RSH_OK;
 }
@@ -148,7 +148,7 @@ static rsh_status refused_trial(void *ctx) {
     int size = rsh_group_size(NULL), rank = rsh_group_rank(NULL);
     (void)ctx;
     TRY(line(&mesh));
-    TRY(rsh_mesh_init(rsh_group_comm(NULL), 2, (int64_t[]){size, 1}, NULL, &flat));
+    TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, (int64_t[]){size, 1}, NULL, NULL, &flat));
     TRY(tree(&m));
     rsh_style odd = rsh_colwise_style();
     odd.kind = (rsh_style_kind)77;
@@ -187,7 +187,7 @@ static rsh_status refused_trial(void *ctx) {
         if (rank == 0) plan[1].style = rsh_colwise_style();
         CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
         plan[1].style = rsh_rowwise_style(); /* the same parameters, other outputs */
-        if (rank == 0) plan[1].style.output = rsh_shard_on(-1);
+        if (rank == 0) plan[1].style.output = rsh_place_shard(-1);
         CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
         plan[1] = (rsh_parallel_entry){"b", rsh_prepare_input_style(1, two)}; /* the same hooks, other modules */
         if (rank == 0) plan[1].path = "a.b";
@@ -262,22 +262,22 @@ static void a_parameter_is_not_cut_twice(void **state) {
 static rsh_status halves(void *ctx, const char *path, rsh_module *owner, const char *name, const rsh_value *value,
                          rsh_place *places) {
     (void)ctx, (void)owner, (void)value;
-    if (strstr(path, ".up.") && !strcmp(name, "weight")) places[0] = rsh_shard_on(1);
+    if (strstr(path, ".up.") && !strcmp(name, "weight")) places[0] = rsh_place_shard(1);
     return RSH_OK;
 }
 
 static rsh_status fails_late(void *ctx, const char *path, rsh_module *owner, const char *name, const rsh_value *value,
                              rsh_place *places) {
     (void)ctx, (void)owner, (void)value, (void)name;
-    if (!strcmp(path, "layers.1.down.bias")) places[0] = rsh_shard_on(5);
+    if (!strcmp(path, "layers.1.down.bias")) places[0] = rsh_place_shard(5);
     return RSH_OK;
 }
 
 static rsh_status to_replicated(void *ctx, rsh_module *m, rsh_mesh *mesh, rsh_value **in) {
-    rsh_place whole = rsh_replicate();
+    rsh_place whole = rsh_place_replicate();
     rsh_value *d = NULL;
     (void)m;
-    rsh_local_opts opts = {sizeof opts, .shape = rsh_value_shape(in[0])};
+    rsh_from_local_opts opts = {sizeof opts, .shape = rsh_value_shape(in[0])};
     TRY(rsh_dtensor_from_local(in[0], mesh, 1, &whole, &opts, &d));
     rsh_value_free(in[0]);
     in[0] = d;
@@ -307,11 +307,11 @@ static rsh_status whole_trial(void *ctx) {
     CHECK_STATUS(RSH_EINDEX, rsh_distribute_module(m, mesh, &(rsh_distribution){.partition = fails_late}));
     TRY(all_plain(m));
     TRY(rsh_distribute_module(m, mesh, &(rsh_distribution){.partition = halves}));
-    TRY(is_placed(m, plain, "layers.1.up.weight", rsh_shard_on(1)));
-    TRY(is_placed(m, plain, "layers.1.up.bias", rsh_replicate()));
-    TRY(is_placed(m, plain, "embedding.weight", rsh_replicate()));
+    TRY(is_placed(m, plain, "layers.1.up.weight", rsh_place_shard(1)));
+    TRY(is_placed(m, plain, "layers.1.up.bias", rsh_place_replicate()));
+    TRY(is_placed(m, plain, "embedding.weight", rsh_place_replicate()));
     TRY(rsh_distribute_module(m, mesh, NULL)); /* what is distributed stays */
-    TRY(is_placed(m, plain, "layers.1.up.weight", rsh_shard_on(1)));
+    TRY(is_placed(m, plain, "layers.1.up.weight", rsh_place_shard(1)));
     TRY(rsh_relu_new(&relu));
     TRY(rsh_distribute_module(relu, mesh, &(rsh_distribution){NULL, to_replicated, to_plain, &calls}));
     TRY(make_value(RSH_F64, 2, (int64_t[]){3, 6}, 1, false, &x));

@@ -33,8 +33,8 @@ static rsh_status cut(rsh_module *m, rsh_mesh *mesh) {
 /* Gives every parameter of both a gradient: normal numbers by seed, those of the plain one cut as the other's. */
 static rsh_status give_grads(rsh_module *m, rsh_module *plain, uint64_t seed) {
     listing a = {.n = 0}, b = {.n = 0};
-    TRY(rsh_module_parameters(m, false, list_one, &a));
-    TRY(rsh_module_parameters(plain, false, list_one, &b));
+    TRY(rsh_module_each_parameter(m, false, list_one, &a));
+    TRY(rsh_module_each_parameter(plain, false, list_one, &b));
     for (int i = 0; i < a.n; i++) {
         rsh_value *g = NULL, *d = NULL;
         rsh_mesh *mesh = rsh_dtensor_mesh(a.at[i]);
@@ -184,8 +184,8 @@ static rsh_status state_trial(void *ctx) {
     TRY(give_grads(m, plain, 2));
     TRY(rsh_optimizer_step(o));
     listing a = {.n = 0}, b = {.n = 0};
-    TRY(rsh_module_parameters(m, false, list_one, &a));
-    TRY(rsh_module_parameters(again, false, list_one, &b));
+    TRY(rsh_module_each_parameter(m, false, list_one, &a));
+    TRY(rsh_module_each_parameter(again, false, list_one, &b));
     for (int i = 0; i < a.n; i++) CHECK_CLOSE(rsh_value_part(a.at[i], 0), rsh_value_part(b.at[i], 0), 0);
     rsh_optimizer_free(o), rsh_optimizer_free(p);
     rsh_module_free(m), rsh_module_free(again), rsh_module_free(plain);
@@ -230,7 +230,7 @@ static rsh_status load_model(const saved *s, rsh_comm *comm, rsh_module *m) {
         const char *name = rsh_state_dict_name(d, i);
         TRY(rsh_sharded_empty(comm, rsh_value_layout(rsh_state_dict_value(d, i)), &t));
         TRY(rsh_ckpt_load(c, comm, 1, &name, &t, NULL));
-        TRY(rsh_value_take_sharded(t, false, &v));
+        TRY(rsh_value_adopt_sharded(t, false, &v));
         TRY(rsh_state_dict_set(d, name, v));
         rsh_value_free(v);
     }
@@ -284,23 +284,23 @@ static rsh_status meta_trial(void *ctx) {
     TRY(grid(2, rsh_group_size(NULL) / 2, &mesh, &tp));
     rsh_random_seed(6);
     TRY(model(&plain));
-    rsh_random_state after = rsh_random_get();
+    rsh_random_state after = rsh_random_get_state();
     rsh_random_seed(6);
     uint64_t before = rsh_alloc_get_stats().data_bytes;
-    bool was = rsh_layers_defer(true);
+    bool was = rsh_layers_defer_init(true);
     rsh_status st = model(&m);
-    CHECK(!was && rsh_layers_defer(false));
+    CHECK(!was && rsh_layers_defer_init(false));
     TRY(st);
     CHECK(rsh_alloc_get_stats().data_bytes - before <= 7 * 64); /* one element for each parameter */
-    CHECK(rsh_random_get().call == after.call);
+    CHECK(rsh_random_get_state().call == after.call);
     TRY(rsh_module_submodule(m, "1", &second));
     TRY(make_value(RSH_F64, 2, (int64_t[]){3, 5}, 1, false, &x));
     CHECK_STATUS(RSH_ERUNTIME, rsh_module_forward(second, x, &y));
     TRY(cut(m, tp));
-    TRY(rsh_module_init(m));
-    CHECK(rsh_random_get().call == after.call);
+    TRY(rsh_module_materialize(m));
+    CHECK(rsh_random_get_state().call == after.call);
     TRY(close_models(m, plain, 0)); /* so: the same across dp, and different parts across tp */
-    TRY(rsh_module_init(m));
+    TRY(rsh_module_materialize(m));
     TRY(close_models(m, plain, 0));
     rsh_value_free(x);
     rsh_module_free(m), rsh_module_free(plain);
@@ -319,10 +319,10 @@ static rsh_status whole_later(void *ctx) {
     rsh_random_seed(6);
     TRY(model(&plain));
     rsh_random_seed(6);
-    rsh_layers_defer(true);
+    rsh_layers_defer_init(true);
     TRY(model(&m));
-    rsh_layers_defer(false);
-    TRY(rsh_module_init(m));
+    rsh_layers_defer_init(false);
+    TRY(rsh_module_materialize(m));
     TRY(close_models(m, plain, 0));
     rsh_module_free(m), rsh_module_free(plain);
     return RSH_OK;
@@ -350,7 +350,7 @@ static rsh_status print_trial(void *ctx) {
     (void)ctx;
     rsh_mesh *mesh = NULL;
     rsh_value *v = NULL, *plain = NULL;
-    rsh_place rows = rsh_shard_on(0);
+    rsh_place rows = rsh_place_shard(0);
     page p = {.n = 0};
     rsh_sink sink = {write_page, &p};
     TRY(line(&mesh));
@@ -359,7 +359,7 @@ static rsh_status print_trial(void *ctx) {
     bool second = rsh_group_rank(NULL) == 1;
     CHECK(strstr(p.text, "DTensor f32[3, 2] (S0) on a mesh of [2]; the part at [") && strstr(p.text, "7"));
     CHECK(strstr(p.text, second ? "at [1]:" : "at [0]:"));
-    TRY(rsh_value_share(rsh_value_part(v, 0), false, &plain));
+    TRY(rsh_value_share_tensor(rsh_value_part(v, 0), false, &plain));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_print(plain, &sink));
     rsh_value_free(v), rsh_value_free(plain);
     rsh_mesh_free(mesh);
@@ -391,7 +391,7 @@ static rsh_status part_trial(void *ctx) {
     rsh_mesh *mesh = NULL;
     rsh_value *x = NULL, *d = NULL, *part = NULL, *y = NULL, *z = NULL, *bare = NULL;
     rsh_tensor *t = NULL;
-    rsh_place columns = rsh_shard_on(1), whole = rsh_replicate();
+    rsh_place columns = rsh_place_shard(1), whole = rsh_place_replicate();
     int marked = 0;
     TRY(line(&mesh));
     TRY(make_value(RSH_F64, 2, (int64_t[]){4, 6}, 1, false, &x));
@@ -411,7 +411,7 @@ static rsh_status part_trial(void *ctx) {
     TRY(rsh_tensor_empty(RSH_F64, 2, rsh_value_shape(bare), &t));
     TRY(rsh_math_fill_number(t, 1));
     rsh_value *seed = NULL;
-    TRY(rsh_value_take(t, false, &seed));
+    TRY(rsh_value_adopt_tensor(t, false, &seed));
     TRY(rsh_backward(bare, seed, 0));
     CHECK(rsh_value_grad(d) && rsh_dtensor_mesh(rsh_value_grad(d)) == mesh);
     rsh_value_free(seed);

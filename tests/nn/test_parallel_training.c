@@ -30,9 +30,9 @@ static void mlp_plan(const mlp_case *c, rsh_parallel_entry plan[2]) {
     plan[1] = (rsh_parallel_entry){"2", rsh_rowwise_style()};
     plan[0].style.local_output = c->local;
     if (!c->rows) return;
-    plan[0].style.input = rsh_shard_on(0);
+    plan[0].style.input = rsh_place_shard(0);
     plan[0].style.default_input = false;
-    plan[1].style.output = rsh_shard_on(0);
+    plan[1].style.output = rsh_place_shard(0);
     plan[1].style.local_output = false;
 }
 
@@ -52,7 +52,7 @@ static rsh_status mlp_trial(void *ctx) {
     rsh_random_seed(3);
     TRY(mlp(&plain));
     mlp_plan(c, plan);
-    if (c->rows) plan[0].style.input = rsh_replicate();
+    if (c->rows) plan[0].style.input = rsh_place_replicate();
     TRY(rsh_parallelize_module(m, mesh, 2, plan));
     if (c->recompute) TRY(rsh_recompute(m));
     if (c->reshard) TRY(rsh_input_reshard(m, mesh, 0, &opts));
@@ -84,7 +84,7 @@ static rsh_status nested_trial(void *ctx) {
     TRY(normals(2, (int64_t[]){12, 10}, &x));
     rsh_parallel_entry plan[] = {{"0.0", rsh_colwise_style()}, {"0.2", rsh_rowwise_style()}};
     TRY(compare(nested_mlp, 2, plan, x, 3));
-    plan[1].style.output = rsh_shard_on(-1);
+    plan[1].style.output = rsh_place_shard(-1);
     plan[1].style.local_output = false;
     rsh_parallel_entry all[] = {plan[0], plan[1], {"1", rsh_rowwise_style()}};
     TRY(compare(nested_mlp, 3, all, x, 3));
@@ -148,11 +148,11 @@ static rsh_status gpt(bool tied, rsh_module **out) {
 /* As PyTorch's example cuts it: between blocks the stream is cut along the sequence, or is whole on every rank. */
 static rsh_status cut_gpt(rsh_module *m, rsh_mesh *mesh, bool sequence_cut) {
     rsh_style columns = rsh_colwise_style(), rows = rsh_rowwise_style(), norm = rsh_sequence_style(1);
-    rsh_place stream = sequence_cut ? rsh_shard_on(1) : rsh_replicate();
-    rsh_prepare to_whole = {.is = stream, .becomes = rsh_replicate()};
+    rsh_place stream = sequence_cut ? rsh_place_shard(1) : rsh_place_replicate();
+    rsh_prepare to_whole = {.is = stream, .becomes = rsh_place_replicate()};
     columns.local_output = rows.local_output = false;
     rsh_style places = columns;
-    places.output = sequence_cut ? rsh_shard_on(0) : rsh_replicate();
+    places.output = sequence_cut ? rsh_place_shard(0) : rsh_place_replicate();
     rows.output = norm.input = norm.output = stream;
     rsh_parallel_entry plan[] = {
         {"tokens", rows},

@@ -299,7 +299,7 @@ static rsh_status sharded_pair(bool again, rsh_module **out) {
 static rsh_status sharded_step(rsh_module *m, rsh_value *x) {
     rsh_value *y = NULL, *mine = NULL, *loss = NULL;
     TRY(rsh_module_forward(m, x, &y));
-    TRY(rsh_value_untag(y, &mine));
+    TRY(rsh_value_to_local(y, &mine));
     TRY(rsh_nn_sum(mine, 0, NULL, false, &loss));
     rsh_status st = rsh_backward(loss, NULL, 0);
     rsh_value_free(y), rsh_value_free(mine), rsh_value_free(loss);

@@ -38,7 +38,7 @@ static rsh_status my_rows(const trial *t, const rsh_value *all, bool grad, rsh_v
     TRY(rsh_tensor_empty(rsh_value_dtype(all), rsh_value_ndim(all), sizes, &mine));
     TRY(rsh_math_copy(view, mine));
     rsh_tensor_free(view);
-    return rsh_value_take(mine, grad, out);
+    return rsh_value_adopt_tensor(mine, grad, out);
 }
 
 static int64_t all_rows(const trial *t) {
@@ -91,13 +91,13 @@ static rsh_status home(const trial *t, rsh_value *y, rsh_value **out) {
     int64_t counts[8];
     for (int d = 0; d < desc.ndim; d++) desc.dim[d].size = rsh_value_shape(y)[d];
     for (int r = 0; r < rsh_group_size(NULL); r++) counts[r] = rows_of(t, r);
-    desc.dim[0].cut = (rsh_cut){.naxes = 1, .rule = RSH_RULE_SIZES, .sizes = counts, .nsizes = rsh_group_size(NULL)};
+    desc.dim[0].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_SIZES, .sizes = counts, .nsizes = rsh_group_size(NULL)};
     rsh_layout *layout = NULL;
     rsh_value *moved = NULL;
     TRY(rsh_layout_new(&desc, &layout));
     TRY(rsh_value_reshard(y, layout, RSH_DERIVATIVE_ADJOINT, NULL, &moved));
     rsh_layout_free(layout);
-    rsh_status st = rsh_value_untag(moved, out);
+    rsh_status st = rsh_value_to_local(moved, out);
     rsh_value_free(moved);
     return st;
 }
@@ -282,7 +282,7 @@ static rsh_status ask(const bag_trial *b, int from, int to, bool grad, question 
         if (b->t.dtype == RSH_F32) ((float *)rsh_tensor_data(t))[i] = (float)x;
         else ((double *)rsh_tensor_data(t))[i] = x;
     }
-    return rsh_value_take(t, grad, &q->in[2]);
+    return rsh_value_adopt_tensor(t, grad, &q->in[2]);
 }
 
 static rsh_status bags_trial(void *ctx) {

@@ -47,7 +47,7 @@ static rsh_status scatter_value(const rsh_value *whole, rsh_layout *l, rsh_value
     rsh_memory memory = {rsh_tensor_data(rsh_value_tensor(whole)), NULL};
     TRY(rsh_sharded_scatter(rsh_group_comm(NULL), l, 0, &memory, &s));
     rsh_layout_free(l);
-    return rsh_value_take_sharded(s, rsh_value_requires_grad(whole), out);
+    return rsh_value_adopt_sharded(s, rsh_value_requires_grad(whole), out);
 }
 
 static rsh_status cut_value(const rsh_value *whole, int dim, int order, rsh_value **out) {
@@ -96,7 +96,7 @@ static rsh_status compare(const trial *t, int order, rsh_dtype dtype) {
     for (int i = 0; i < t->nin; i++) {
         whole[i] = make_whole(t, i, dtype);
         const rsh_tensor *plain = rsh_value_tensor(whole[i]);
-        if (t->in[i].cut == PLAIN) TRY(rsh_value_share(plain, rsh_value_requires_grad(whole[i]), &cut[i]));
+        if (t->in[i].cut == PLAIN) TRY(rsh_value_share_tensor(plain, rsh_value_requires_grad(whole[i]), &cut[i]));
         else TRY(cut_value(whole[i], t->in[i].cut, order, &cut[i]));
     }
     TRY(t->run(t, whole, &expected));

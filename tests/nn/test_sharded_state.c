@@ -63,7 +63,7 @@ static rsh_status named(void *ctx) {
     rsh_module *m = NULL;
     seen s = {0};
     TRY(make_cut(1, 0, -1, &m));
-    TRY(rsh_module_parameters(m, false, see, &s));
+    TRY(rsh_module_each_parameter(m, false, see, &s));
     CHECK(s.n == 4 && s.sharded[0] && !s.sharded[1] && !s.sharded[2] && !s.sharded[3]);
     rsh_module_free(m);
     return RSH_OK;
@@ -200,11 +200,11 @@ static void hooks_put_sharded_tensors_into_state_dicts_and_take_them_out(void **
 static void the_random_state_goes_out_and_comes_in(void **state) {
     (void)state;
     rsh_state_dict *d = NULL, *empty = NULL;
-    rsh_random_set((rsh_random_state){UINT64_MAX - 3, 77});
+    rsh_random_set_state((rsh_random_state){UINT64_MAX - 3, 77});
     assert_int_equal(rsh_random_state_dict(&d), RSH_OK);
     rsh_random_seed(1);
     assert_int_equal(rsh_random_load_state_dict(d), RSH_OK);
-    assert_true(rsh_random_get().seed == UINT64_MAX - 3 && rsh_random_get().call == 77);
+    assert_true(rsh_random_get_state().seed == UINT64_MAX - 3 && rsh_random_get_state().call == 77);
     assert_int_equal(rsh_state_dict_new(&empty), RSH_OK);
     assert_int_equal(rsh_random_load_state_dict(empty), RSH_ERUNTIME);
     rsh_state_dict_free(d), rsh_state_dict_free(empty);

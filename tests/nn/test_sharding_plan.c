@@ -135,7 +135,7 @@ static rsh_status chunk_all(void *ctx, rsh_module *m, rsh_sharding_plan **out) {
     chunking c = {0};
     TRY(rsh_sharding_plan_new(&c.plan));
     TRY(chunks(0, rsh_group_size(NULL), NULL, &c.spec));
-    TRY(rsh_module_parameters(m, false, chunk_entry, &c));
+    TRY(rsh_module_each_parameter(m, false, chunk_entry, &c));
     rsh_spec_free(c.spec);
     *out = c.plan;
     return RSH_OK;
@@ -158,8 +158,8 @@ static rsh_status planner(void *ctx) { /* L4 */
     TRY(make_mlp((const int64_t[]){17, 12, 29}, RSH_F32, &fresh));
     TRY(parameter(m, "fc1.bias", &frozen));
     TRY(rsh_value_set_requires_grad(frozen, false));
-    TRY(rsh_shard_module_by(m, &p, 0, NULL));
-    TRY(rsh_module_parameters(m, false, count_sharded, &n)); /* named_params_with_sharded_tensor: all are there */
+    TRY(rsh_shard_module_with_planner(m, &p, 0, NULL));
+    TRY(rsh_module_each_parameter(m, false, count_sharded, &n)); /* named_params_with_sharded_tensor: all are there */
     CHECK(n == 4);
     TRY(parameter(m, "fc2.weight", &v));
     int64_t size = rsh_group_size(NULL), each = (29 + size - 1) / size, first = each * rsh_group_rank(NULL);
@@ -295,7 +295,7 @@ static rsh_status custom_sharder(void *ctx) { /* L8; B-02: the child is really s
     TRY(rsh_module_child(m, "ebc", &now));
     CHECK(now != ebc);
     int n = 0;
-    TRY(rsh_module_parameters(m, false, count_sharded, &n));
+    TRY(rsh_module_each_parameter(m, false, count_sharded, &n));
     CHECK(n == BAGS + 1);
     TRY(rsh_module_forward(m, two, &y));
     CHECK_CLOSE(rsh_value_tensor(y), rsh_value_tensor(expected), 1e-14);

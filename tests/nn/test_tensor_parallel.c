@@ -14,11 +14,11 @@ static rsh_status colwise_trial(void *ctx) {
     TRY(normals(2, (int64_t[]){8, 10}, &x));
     for (int local = 0; local < 2; local++) {
         rsh_parallel_entry plan = {"", rsh_colwise_style()};
-        plan.style.output = rsh_replicate();
+        plan.style.output = rsh_place_replicate();
         plan.style.local_output = local;
         TRY(compare(colwise_layer, 1, &plan, x, 2));
         TRY(compare(uneven_layer, 1, &plan, x, 2));
-        plan.style.output = rsh_shard_on(-1);
+        plan.style.output = rsh_place_shard(-1);
         plan.style.local_output = false;
         TRY(compare(uneven_layer, 1, &plan, x, 2));
     }
@@ -33,7 +33,7 @@ static void test_colwise_parallel_style(void **state) {
 /* Rows that every rank has of its own: the input is cut along dim 0, and so are the rows of a plain value. */
 static rsh_status part_of(rsh_value *x, int dim, rsh_mesh *mesh, rsh_value **out) {
     rsh_value *d = NULL;
-    rsh_place place = rsh_shard_on(dim);
+    rsh_place place = rsh_place_shard(dim);
     TRY(rsh_dtensor_distribute(rsh_value_tensor(x), false, mesh, 1, &place, RSH_SOURCE_OWN, &d));
     TRY(rsh_dtensor_to_local(d, NULL, out));
     rsh_value_free(d);
@@ -63,10 +63,10 @@ static rsh_status rowwise_trial(void *ctx) {
     TRY(backward_of(py));
     TRY(close_models(m, plain, TOLERANCE));
     rsh_value_free(y), rsh_value_free(py);
-    plan.style.input = rsh_replicate(); /* the plain input is whole */
+    plan.style.input = rsh_place_replicate(); /* the plain input is whole */
     plan.style.default_input = false;
     TRY(compare(rowwise_layer, 1, &plan, x, 2));
-    plan.style.output = rsh_shard_on(0);
+    plan.style.output = rsh_place_shard(0);
     plan.style.local_output = false;
     TRY(compare(rowwise_layer, 1, &plan, x, 2));
     rsh_value_free(x), rsh_value_free(mine);
@@ -91,11 +91,11 @@ static rsh_status embedding_trial(void *ctx) {
     rsh_parallel_entry plan = {"", rows ? rsh_rowwise_style() : rsh_colwise_style()};
     plan.style.local_output = false;
     TRY(compare(embedding, 1, &plan, x, 2));
-    plan.style.output = rsh_replicate();
+    plan.style.output = rsh_place_replicate();
     plan.style.local_output = true;
     TRY(compare(embedding, 1, &plan, x, 2));
     if (rows) {
-        plan.style.output = rsh_shard_on(1);
+        plan.style.output = rsh_place_shard(1);
         plan.style.local_output = false;
         TRY(compare(embedding, 1, &plan, x, 2));
     }
@@ -232,7 +232,7 @@ static rsh_status inputs_end(inputs *p) {
 
 /* One cut input is made whole, and one is left; one that is listed may not be missing, on one rank either. */
 static rsh_status input_trial(void *ctx) {
-    const rsh_prepare one[] = {{.is = rsh_shard_on(0), .becomes = rsh_replicate()}, {.leave = true}};
+    const rsh_prepare one[] = {{.is = rsh_place_shard(0), .becomes = rsh_place_replicate()}, {.leave = true}};
     inputs p;
     rsh_value *none[2] = {0};
     (void)ctx;
@@ -252,8 +252,8 @@ static void test_prepare_module_input(void **state) {
 
 /* Two inputs, from parts and from the whole, become DTensors of other placements. */
 static rsh_status multiple_trial(void *ctx) {
-    const rsh_prepare two[] = {{.is = rsh_shard_on(0), .becomes = rsh_shard_on(1)},
-                               {.is = rsh_replicate(), .becomes = rsh_shard_on(1)}};
+    const rsh_prepare two[] = {{.is = rsh_place_shard(0), .becomes = rsh_place_shard(1)},
+                               {.is = rsh_place_replicate(), .becomes = rsh_place_shard(1)}};
     inputs p;
     (void)ctx;
     TRY(inputs_new(&p, 2, 2, two, false));
@@ -268,8 +268,8 @@ static void test_prepare_module_input_multiple_inputs(void **state) {
 
 /* One by position and two by name. */
 static rsh_status kwargs_trial(void *ctx) {
-    const rsh_place cut = rsh_shard_on(0);
-    const rsh_prepare named[] = {{.is = rsh_replicate(), .becomes = cut},
+    const rsh_place cut = rsh_place_shard(0);
+    const rsh_prepare named[] = {{.is = rsh_place_replicate(), .becomes = cut},
                                  {.name = "scale", .is = cut, .becomes = cut},
                                  {.name = "b", .is = cut, .becomes = cut}};
     inputs p;
@@ -290,7 +290,7 @@ static rsh_status outputs_trial(void *ctx) {
     rsh_mesh *mesh = NULL;
     rsh_value *x = NULL, *rows = NULL, *out[2] = {0}, *plain[2] = {0};
     rsh_module *m = NULL, *same = NULL;
-    rsh_place whole = rsh_replicate(), cut = rsh_shard_on(0);
+    rsh_place whole = rsh_place_replicate(), cut = rsh_place_shard(0);
     TRY(line(&mesh));
     TRY(normals(2, (int64_t[]){6, 4}, &x));
     TRY(part_of(x, 0, mesh, &rows));

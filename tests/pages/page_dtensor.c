@@ -6,7 +6,7 @@ static rsh_status each(void *ctx, rsh_comm *comm) {
     rsh_tensor *tensor = NULL;
     rsh_mesh *mesh = NULL;
     rsh_value *weight = NULL, *everywhere = NULL, *plain = NULL;
-    CHECK(rsh_mesh_init(comm, 1, (int64_t[]){rsh_comm_size(comm)}, NULL, &mesh));
+    CHECK(rsh_mesh_new(comm, 1, (int64_t[]){rsh_comm_size(comm)}, NULL, NULL, &mesh));
     CHECK(rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){5, 3}, &tensor));
 #include "block_1.c"
     REQUIRE(plain && rsh_tensor_count(rsh_value_tensor(plain)) == 15);

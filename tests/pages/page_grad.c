@@ -23,10 +23,10 @@ static rsh_status multiply(const rsh_tensor *a, const rsh_tensor *b, rsh_tensor 
 
 static rsh_status sum_forward(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(made(&t, number_of(rsh_call_in(c, 0))));
-    return rsh_call_out(c, 0, t);
+    RSH_TRY(made(&t, number_of(rsh_call_input(c, 0))));
+    return rsh_call_set_output(c, 0, t);
 }
-static rsh_status sum_backward(rsh_grad_call *c) { return rsh_call_pass(c, 0, 0); }
+static rsh_status sum_backward(rsh_grad_call *c) { return rsh_call_pass_grad(c, 0, 0); }
 static const rsh_grad_op sum = {.name = "sum", .forward = sum_forward, .backward = sum_backward};
 
 int main(void) {
@@ -34,7 +34,7 @@ int main(void) {
     rsh_value *w = NULL, *x = NULL, *y = NULL, *loss = NULL;
     CHECK(made(&weights, 3));
     CHECK(made(&factor, 7));
-    CHECK(rsh_value_take(factor, false, &x));
+    CHECK(rsh_value_adopt_tensor(factor, false, &x));
 #include "block_1.c"
     REQUIRE(rsh_value_grad(w));
     REQUIRE(number_of(rsh_value_tensor(rsh_value_grad(w))) == 7);

@@ -13,7 +13,7 @@ int main(void) {
     CHECK(rsh_module_new(&twice_kind, NULL, &m));
     CHECK(rsh_tensor_zeros(RSH_F64, 1, (int64_t[]){1}, &t));
     *(double *)rsh_tensor_data(t) = 4;
-    CHECK(rsh_value_take(t, false, &x));
+    CHECK(rsh_value_adopt_tensor(t, false, &x));
     CHECK(rsh_module_forward(m, x, &y));
     REQUIRE(*(const double *)rsh_tensor_data(rsh_value_tensor(y)) == 8);
     rsh_value_free(y);

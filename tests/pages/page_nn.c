@@ -7,7 +7,7 @@ static rsh_value *leaf(rsh_dtype dtype, int ndim, const int64_t *shape, bool gra
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
     CHECK(rsh_tensor_zeros(dtype, ndim, shape, &t));
-    CHECK(rsh_value_take(t, grad, &v));
+    CHECK(rsh_value_adopt_tensor(t, grad, &v));
     return v;
 }
 

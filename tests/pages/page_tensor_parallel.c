@@ -22,7 +22,7 @@ static rsh_status each(void *ctx, rsh_comm *comm) {
     rsh_module *model = NULL, *up = NULL;
     rsh_mesh *mesh = NULL;
     rsh_value *weight = NULL;
-    CHECK(rsh_mesh_init(comm, 1, (int64_t[]){rsh_comm_size(comm)}, NULL, &mesh));
+    CHECK(rsh_mesh_new(comm, 1, (int64_t[]){rsh_comm_size(comm)}, NULL, NULL, &mesh));
     CHECK(make(&model));
 #include "block_1.c"
     CHECK(rsh_module_submodule(model, "blocks.0.up", &up));

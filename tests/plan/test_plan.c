@@ -199,11 +199,11 @@ static void totals_that_do_not_fit_are_refused(void **state) {
         for (int64_t per_node = 0; per_node < 3; per_node++) {
             rsh_plan *p = plan(too_large[i][0], too_large[i][1], per_node);
             rsh_plan_totals t = {.bytes_moved = 7};
-            rsh_plan_view v;
+            rsh_rank_totals v;
             assert_int_equal(rsh_plan_get_totals(p, &t), RSH_EVALUE);
             assert_non_null(strstr(rsh_error_detail(), "63 bits"));
             assert_int_equal(t.bytes_moved, 7);
-            assert_int_equal(rsh_plan_rank(p, 0, &v), RSH_EVALUE);
+            assert_int_equal(rsh_plan_get_rank_totals(p, 0, &v), RSH_EVALUE);
             rsh_plan_free(p);
         }
     rsh_plan_totals t = totals("u8[4611686018427387903] on w=1", "u8[4611686018427387903] on x=2@1-2", 0);

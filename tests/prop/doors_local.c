@@ -25,21 +25,21 @@ static bool pool(prop_case *c, stage *s) {
     return ok;
 }
 
-static bool run_bound_twice(prop_case *c, stage *s, rsh_local *bound) {
+static bool run_bound_twice(prop_case *c, stage *s, rsh_local_exec *bound) {
     stage_next_values(s, &c->rng);
-    PROP_OK(c, rsh_local_run(bound));
+    PROP_OK(c, rsh_local_exec_run(bound));
     stage_turn(s, -1);
-    PROP_OK(c, rsh_local_run(bound));
-    return stage_done_twice(c, s, "the second rsh_local_run");
+    PROP_OK(c, rsh_local_exec_run(bound));
+    return stage_done_twice(c, s, "the second rsh_local_exec_run");
 }
 
 static bool bound(prop_case *c, stage *s) {
     rsh_plan *plan = NULL;
-    rsh_local *local = NULL;
+    rsh_local_exec *local = NULL;
     PROP_OK(c, rsh_plan_new(s->from.l, s->to.l, &s->opts, &plan));
-    PROP_OK(c, rsh_local_bind(plan, NULL, s->from.memory, s->to.memory, &local));
+    PROP_OK(c, rsh_local_exec_bind(plan, NULL, s->from.memory, s->to.memory, &local));
     bool ok = run_bound_twice(c, s, local);
-    rsh_local_free(local);
+    rsh_local_exec_free(local);
     rsh_plan_free(plan);
     return ok;
 }
@@ -47,12 +47,12 @@ static bool bound(prop_case *c, stage *s) {
 static bool bound_with_pool(prop_case *c, stage *s) {
     rsh_plan *plan = NULL;
     rsh_pool *threads = NULL;
-    rsh_local *local = NULL;
+    rsh_local_exec *local = NULL;
     PROP_OK(c, rsh_plan_new(s->from.l, s->to.l, &s->opts, &plan));
     PROP_OK(c, rsh_pool_new(2, &threads));
-    PROP_OK(c, rsh_local_bind(plan, threads, s->from.memory, s->to.memory, &local));
+    PROP_OK(c, rsh_local_exec_bind(plan, threads, s->from.memory, s->to.memory, &local));
     bool ok = run_bound_twice(c, s, local);
-    rsh_local_free(local);
+    rsh_local_exec_free(local);
     rsh_pool_free(threads);
     rsh_plan_free(plan);
     return ok;
@@ -61,6 +61,6 @@ static bool bound_with_pool(prop_case *c, stage *s) {
 const door local_doors[LOCAL_DOORS] = {
     {"rsh_plan_run_local", alone},
     {"rsh_plan_run_local with a pool", pool},
-    {"rsh_local_bind", bound},
-    {"rsh_local_bind with a pool", bound_with_pool},
+    {"rsh_local_exec_bind", bound},
+    {"rsh_local_exec_bind with a pool", bound_with_pool},
 };

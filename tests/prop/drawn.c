@@ -83,11 +83,11 @@ static rsh_cut draw_cut(const drawing *w, int n, const int64_t *axis, int64_t si
         cut.axes[i] = (int)axis[i];
         parts *= w->l->axis[axis[i]].size;
     }
-    if (way == 0) cut.rule = RSH_RULE_BALANCED;
-    if (way == 1) cut.rule = RSH_RULE_UNIT, cut.number = gen_between(w->g, 1, size / parts / 2 + 2);
-    if ((way == 2 || way == 3) && cyclic) cut.rule = RSH_RULE_CYCLIC, cut.number = any_block(w->g, size, parts);
+    if (way == 0) cut.rule = RSH_CUT_BALANCED;
+    if (way == 1) cut.rule = RSH_CUT_UNIT, cut.number = gen_between(w->g, 1, size / parts / 2 + 2);
+    if ((way == 2 || way == 3) && cyclic) cut.rule = RSH_CUT_CYCLIC, cut.number = any_block(w->g, size, parts);
     if (way == 4 && sizes) {
-        cut.rule = RSH_RULE_SIZES, cut.sizes = sizes, cut.nsizes = parts;
+        cut.rule = RSH_CUT_SIZES, cut.sizes = sizes, cut.nsizes = parts;
         for (int64_t i = 0; i < size; i++) sizes[gen_below(w->g, parts)]++;
     }
     return cut;

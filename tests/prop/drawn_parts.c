@@ -27,16 +27,16 @@ static int64_t taken_as_one(const rsh_layout_desc *l, const rsh_cut *cut, int64_
 
 /* Part k of p. */
 static range cut_once(const rsh_cut *cut, range r, int64_t p, int64_t k) {
-    int64_t unit = cut->rule == RSH_RULE_UNIT ? cut->number : 1;
+    int64_t unit = cut->rule == RSH_CUT_UNIT ? cut->number : 1;
     int64_t each = ((r.n + unit - 1) / unit + p - 1) / p * unit, lo = smaller(k * each, r.n);
-    if (cut->rule != RSH_RULE_BALANCED) return (range){r.lo + lo, smaller(each, r.n - lo)};
+    if (cut->rule != RSH_CUT_BALANCED) return (range){r.lo + lo, smaller(each, r.n - lo)};
     return (range){r.lo + k * (r.n / p) + smaller(k, r.n % p), r.n / p + (k < r.n % p)};
 }
 
 /* What a position has of n elements, where that is a range: the rules nest, but for sizes. */
 static range cut_range(const rsh_layout_desc *l, const rsh_cut *cut, int64_t n, int64_t position) {
     range r = {0, n};
-    if (cut->rule == RSH_RULE_SIZES) {
+    if (cut->rule == RSH_CUT_SIZES) {
         int64_t parts, k = taken_as_one(l, cut, position, &parts);
         for (int64_t i = 0; i < k; i++) r.lo += cut->sizes[i];
         return (range){r.lo, cut->sizes[k]};
@@ -53,7 +53,7 @@ static void add_indices(drawn_part *p, int d, int64_t lo, int64_t n) {
 /* Of n indices from `base` on. */
 static void add_cut(const rsh_layout_desc *l, const rsh_cut *cut, int64_t base, int64_t n, int64_t position, int d,
                     drawn_part *p) {
-    if (cut->rule != RSH_RULE_CYCLIC) {
+    if (cut->rule != RSH_CUT_CYCLIC) {
         range r = cut_range(l, cut, n, position);
         add_indices(p, d, base + r.lo, r.n);
         return;

@@ -24,7 +24,7 @@ bool planned_new(prop_case *c, planned *p, const rsh_plan_opts *opts) {
     PROP_OK(c, rsh_plan_new(p->from, p->to, opts, &p->plan));
     PROP_OK(c, rsh_plan_get_totals(p->plan, &p->totals));
     p->in_order = p->positive = true;
-    PROP_OK(c, rsh_plan_matrix(p->plan, add_entry, p));
+    PROP_OK(c, rsh_plan_each_pair(p->plan, add_entry, p));
     return true;
 }
 
@@ -91,9 +91,9 @@ static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static bool view_is_that_of_the_matrix(prop_case *c, const planned *p, int64_t r) {
-    rsh_plan_view v;
+    rsh_rank_totals v;
     int64_t nsend = 0, nrecv = 0, sent = sent_by(p, r, &nsend), received = received_by(p, r, &nrecv);
-    PROP_OK(c, rsh_plan_rank(p->plan, r, &v));
+    PROP_OK(c, rsh_plan_get_rank_totals(p->plan, r, &v));
     PROP(c, v.rank == r, "rank %lld calls itself %lld", (long long)r, (long long)v.rank);
     PROP(c, v.bytes_sent == sent && v.bytes_received == received && v.bytes_local == p->matrix[r][r],
          "rank %lld: sent %lld received %lld local %lld, matrix %lld %lld %lld", (long long)r, (long long)v.bytes_sent,
@@ -108,8 +108,8 @@ static bool view_is_that_of_the_matrix(prop_case *c, const planned *p, int64_t r
 
 static bool neighbours_are_those_of_the_matrix(prop_case *c, const planned *p, int64_t r) {
     neighbours in = {.last = -1, .in_order = true}, out = in;
-    PROP_OK(c, rsh_plan_sources(p->plan, r, add_neighbour, &in));
-    PROP_OK(c, rsh_plan_destinations(p->plan, r, add_neighbour, &out));
+    PROP_OK(c, rsh_plan_each_source(p->plan, r, add_neighbour, &in));
+    PROP_OK(c, rsh_plan_each_destination(p->plan, r, add_neighbour, &out));
     PROP(c, in.in_order && out.in_order, "rank %lld: neighbours are not ascending", (long long)r);
     for (int64_t q = 0; q < RANKS; q++) {
         PROP(c, in.bytes[q] == p->matrix[q][r], "rank %lld gets %lld from %lld, matrix %lld", (long long)r,
@@ -124,10 +124,10 @@ bool ranks_agree_with_the_matrix(prop_case *c, const planned *p) {
     int64_t n = 0, scratch = 0, scratch_messages = 0;
     for (int64_t r = 0; r < RANKS; r++) {
         if (!ora_has_rank(p->from_o, r) && !ora_has_rank(p->to_o, r)) continue;
-        rsh_plan_view v;
+        rsh_rank_totals v;
         n++;
         if (!view_is_that_of_the_matrix(c, p, r) || !neighbours_are_those_of_the_matrix(c, p, r)) return false;
-        PROP_OK(c, rsh_plan_rank(p->plan, r, &v));
+        PROP_OK(c, rsh_plan_get_rank_totals(p->plan, r, &v));
         if (v.scratch_bytes > scratch) scratch = v.scratch_bytes;
         if (v.scratch_messages > scratch_messages) scratch_messages = v.scratch_messages;
     }

@@ -143,7 +143,7 @@ static int check_box(void *ctx, const rsh_box *box, int64_t offset, const int64_
 
 static bool is_made_of_its_boxes(prop_case *c, const both *b, const ora_part *p) {
     box_walk w = {b->o, p, 0, -1, false};
-    PROP_OK(c, rsh_layout_boxes(b->l, p->rank, p->number, check_box, &w));
+    PROP_OK(c, rsh_layout_each_box(b->l, p->rank, p->number, check_box, &w));
     PROP(c, !w.wrong, "rank %lld: a box at offset %lld is empty, out of order or elsewhere", (long long)p->rank,
          (long long)w.last_offset);
     PROP(c, w.seen == p->count, "rank %lld: boxes hold %lld of %lld", (long long)p->rank, (long long)w.seen,
@@ -170,7 +170,7 @@ static int check_range(void *ctx, int64_t lo, int64_t hi) {
 static bool has_the_index_set(prop_case *c, const both *b, const ora_part *p, int d) {
     range_walk w = {.length = b->o->shape[d]};
     int64_t index[ORA_MAX];
-    rsh_status status = rsh_layout_index_set(b->l, p->rank, p->number, d, check_range, &w);
+    rsh_status status = rsh_layout_each_range(b->l, p->rank, p->number, d, check_range, &w);
     if (b->o->flat.naxes) {
         PROP(c, status == RSH_EUNSUP, "a flat part has an index set");
         return true;
@@ -256,7 +256,7 @@ static rsh_cut cut_of(const ora_cut *o) {
     rsh_cut cut = {.naxes = o->naxes, .number = o->number, .sizes = o->sizes, .nsizes = o->nsizes};
     const char *rules = "~:%{", *at = o->rule ? strchr(rules, o->rule) : NULL;
     memcpy(cut.axes, o->axis, sizeof cut.axes);
-    cut.rule = at ? (rsh_rule)(RSH_RULE_BALANCED + (at - rules)) : RSH_RULE_CHUNK;
+    cut.rule = at ? (rsh_cut_rule)(RSH_CUT_BALANCED + (at - rules)) : RSH_CUT_CHUNK;
     return cut;
 }
 

@@ -178,10 +178,10 @@ static rsh_status on_rank(void *ctx, rsh_comm *comm) {
     crowd *w = ctx;
     int r = rsh_comm_rank(comm);
     rsh_plan *plan = NULL;
-    rsh_plan_view view = {0};
+    rsh_rank_totals view = {0};
     rsh_memory *src = list_parts(w, true, r), *dst = list_parts(w, false, r);
     rsh_status status = make_plan(w, &w->opts, &plan);
-    if (status == RSH_OK) status = rsh_plan_rank(plan, r, &view);
+    if (status == RSH_OK) status = rsh_plan_get_rank_totals(plan, r, &view);
     if (status == RSH_OK) status = run_often(w, plan, comm, src, dst);
     w->stated[r] = view.scratch_bytes;
     rsh_plan_free(plan);

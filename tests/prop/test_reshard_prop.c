@@ -342,7 +342,7 @@ static rsh_status gather_on_rank(void *ctx, rsh_comm *comm) {
     rooted *w = ctx;
     rsh_sharded *src = NULL;
     rsh_status status = rsh_sharded_wrap(comm, w->s.from.l, share_of(&w->s, comm).src, &src);
-    if (status == RSH_OK) status = rsh_gather(src, w->root, rsh_comm_rank(comm) == w->root ? w->s.to.memory : NULL);
+    if (status == RSH_OK) status = rsh_sharded_gather(src, w->root, rsh_comm_rank(comm) == w->root ? w->s.to.memory : NULL);
     rsh_sharded_free(src);
     return status;
 }
@@ -374,7 +374,7 @@ static bool rooted_move(prop_case *c, rsh_rank_fn fn, const char *when) {
 static bool gather(prop_case *c) {
     gen_pair(&c->rng, &any_pair, c->from, c->to);
     whole_text(c->from, (int)gen_below(&c->rng, engine_ranks(8)), c->to);
-    return rooted_move(c, gather_on_rank, "rsh_gather");
+    return rooted_move(c, gather_on_rank, "rsh_sharded_gather");
 }
 
 static bool scatter(prop_case *c) {

@@ -408,7 +408,7 @@ static bool check_and_free(prop_case *c, many *m, rsh_status made, bool may_spre
     return ok;
 }
 
-static bool of_pair(prop_case *c, const drawn_pair_wish *w, rsh_reduce reduce, bool transposed) {
+static bool of_pair(prop_case *c, const drawn_pair_wish *w, rsh_reduce_order reduce, bool transposed) {
     many *m = many_new();
     m->opts.reduce = reduce;
     m->transposed = transposed;

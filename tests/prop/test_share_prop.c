@@ -37,7 +37,7 @@ static bool place(prop_case *c, const planned *p, const rsh_transfer *t, const r
     out->index = find_part(o, end->rank, end->part);
     PROP(c, out->index >= 0, "rank %lld has no part %lld", (long long)end->rank, (long long)end->part);
     out->part = &o->part[out->index];
-    rsh_transfer_place(t, end, part.strides, &out->offset, out->rounds);
+    rsh_transfer_offsets(t, end, part.strides, &out->offset, out->rounds);
     return true;
 }
 

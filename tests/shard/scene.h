@@ -88,7 +88,7 @@ static inline rsh_status bind_on(const scene *s, rsh_comm *comm, const char *fro
     *b = (bound){0};
     RSH_TRY(rsh_layout_parse(from, &b->from));
     RSH_TRY(rsh_layout_parse(to, &b->to));
-    RSH_TRY(rsh_plan_opts_of_comm(comm, &opts));
+    RSH_TRY(rsh_plan_opts_from_comm(comm, &opts));
     RSH_TRY(rsh_plan_new(b->from, b->to, &opts, &b->plan));
     RSH_TRY(make_source(comm, b->from, &b->src));
     RSH_TRY(rsh_sharded_zeros(comm, b->to, &b->dst));

@@ -61,7 +61,7 @@ static rsh_status run_exec(world *w, rsh_comm *c, char *in, char *out) {
     rsh_plan *plan = NULL;
     rsh_exec *e = NULL;
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
-    rsh_status st = rsh_plan_opts_of_comm(c, &opts);
+    rsh_status st = rsh_plan_opts_from_comm(c, &opts);
     if (!st) st = rsh_plan_new(w->from, w->to, &opts, &plan);
     if (!st) st = rsh_exec_bind(plan, c, &(rsh_memory){out, NULL}, &(rsh_memory){in, NULL}, &e);
     if (!st) st = rsh_exec_run(e);

@@ -262,9 +262,9 @@ static void small_tensors_take_small_chunks(void **state) {
     (void)state;
     move m = move_of("f32[12/x, 8] on x=4", "f32[12, 8/x] on x=4");
     rsh_plan *plan = NULL;
-    rsh_plan_view v;
+    rsh_rank_totals v;
     assert_int_equal(rsh_plan_new(m.from, m.to, &m.opts, &plan), RSH_OK);
-    assert_int_equal(rsh_plan_rank(plan, 0, &v), RSH_OK);
+    assert_int_equal(rsh_plan_get_rank_totals(plan, 0, &v), RSH_OK);
     assert_int_equal(v.scratch_bytes, 2 * 3 * 8 * 4); /* a part each */
     rsh_plan_free(plan);
     move_end(&m);

@@ -121,7 +121,7 @@ static rsh_status share_new(move *m, rsh_comm *comm, share *s) {
         memcpy(s->src[k].data, m->source[r][k], (size_t)m->bytes[0][r][k]);
     }
     for (int64_t k = 0; k < s->ndst; k++) s->dst[k].data = malloc((size_t)m->bytes[1][r][k] + 1);
-    rsh_status status = rsh_plan_opts_of_comm(comm, &opts);
+    rsh_status status = rsh_plan_opts_from_comm(comm, &opts);
     if (status == RSH_OK) status = rsh_plan_new(m->from, m->to, &opts, &s->plan);
     if (status == RSH_OK && r == 0) status = rsh_plan_get_totals(s->plan, &m->totals);
     return status;
@@ -334,7 +334,7 @@ static void execs_under_way_at_once_keep_apart(void **state) {
 static rsh_status ask_for_nodes(void *ctx, rsh_comm *comm) {
     const move *m = ctx;
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
-    RSH_TRY(rsh_plan_opts_of_comm(comm, &opts));
+    RSH_TRY(rsh_plan_opts_from_comm(comm, &opts));
     if (opts.nnode_of != m->n) return RSH_ERUNTIME;
     for (int r = 0; r < m->n; r++)
         for (int q = 0; q < m->n; q++)
@@ -345,7 +345,7 @@ static rsh_status ask_for_nodes(void *ctx, rsh_comm *comm) {
 static rsh_status ask_for_none(void *ctx, rsh_comm *comm) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     (void)ctx;
-    RSH_TRY(rsh_plan_opts_of_comm(comm, &opts));
+    RSH_TRY(rsh_plan_opts_from_comm(comm, &opts));
     return opts.node_of || opts.nnode_of ? RSH_ERUNTIME : RSH_OK;
 }
 
@@ -354,7 +354,7 @@ static void a_comm_tells_plans_its_nodes(void **state) {
     move m = move_of(pairs[0][0], pairs[0][1], 6);
     must_run(&m, ask_for_nodes);
     assert_int_equal(rsh_run(3, ask_for_none, NULL), RSH_OK);
-    assert_int_equal(rsh_plan_opts_of_comm(NULL, &m.opts), RSH_EVALUE);
+    assert_int_equal(rsh_plan_opts_from_comm(NULL, &m.opts), RSH_EVALUE);
     move_end(&m);
 }
 

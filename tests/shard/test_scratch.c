@@ -41,11 +41,11 @@ static rsh_status keep_ledger(void *ctx, rsh_comm *comm) {
     ledger *k = ctx;
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_plan *plan = NULL;
-    rsh_plan_view view = {0};
+    rsh_rank_totals view = {0};
     rsh_status status = make_source(comm, k->from, &src);
     if (status == RSH_OK) status = rsh_sharded_zeros(comm, k->to, &dst);
     if (status == RSH_OK) status = rsh_plan_new(k->from, k->to, &k->opts, &plan);
-    if (status == RSH_OK) status = rsh_plan_rank(plan, rsh_comm_rank(comm), &view);
+    if (status == RSH_OK) status = rsh_plan_get_rank_totals(plan, rsh_comm_rank(comm), &view);
     if (status == RSH_OK) status = bind_and_run(k, plan, src, dst);
     k->stated[rsh_comm_rank(comm)] = k->opts.messages ? view.scratch_messages : view.scratch_bytes;
     rsh_plan_free(plan);

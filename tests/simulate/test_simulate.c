@@ -9,7 +9,7 @@
 
 #include <reshard.h>
 
-static rsh_plan *plan(const char *from, const char *to, int64_t ranks_per_node, rsh_reduce reduce) {
+static rsh_plan *plan(const char *from, const char *to, int64_t ranks_per_node, rsh_reduce_order reduce) {
     rsh_layout *a, *b;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     rsh_plan *p = NULL;

@@ -212,7 +212,7 @@ static void properties_of_a_tensor_are_its_dtype_and_the_usual(void **state) {
     (void)state;
     rsh_tensor *t = NULL;
     assert_int_equal(rsh_tensor_zeros(RSH_BF16, 1, DIMS(3), &t), RSH_OK);
-    rsh_tensor_props p = rsh_tensor_props_of(t), q = {RSH_BF16, RSH_STRIDED, false, RSH_CONTIGUOUS, false};
+    rsh_tensor_props p = rsh_tensor_get_props(t), q = {RSH_BF16, RSH_STRIDED, false, RSH_CONTIGUOUS, false};
     assert_true(rsh_tensor_props_equal(&p, &q));
     q.pin_memory = true;
     assert_false(rsh_tensor_props_equal(&p, &q));

@@ -47,7 +47,7 @@ static rsh_status one_tensor(rsh_stash *s, rsh_comm *c, const rsh_tensor *t, int
     bool cut = w > 1 && d >= 0 && d < ndim && count >= w;
     uint64_t size = rsh_dtype_size(rsh_tensor_dtype(t));
     RSH_TRY(rsh_stash_pack(s, t, dim, &k));
-    CHECK(rsh_ticket_is_cut(k) == cut && rsh_stash_cuts(s, t, dim) == cut);
+    CHECK(rsh_ticket_is_cut(k) == cut && rsh_stash_would_cut(s, t, dim) == cut);
     CHECK(rsh_ticket_bytes(k) == (uint64_t)count * size);
     if (cut) {
         int64_t n = rsh_tensor_shape(t)[d];
@@ -246,7 +246,7 @@ static rsh_status changed(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_stash_new(c, &s));
     RSH_TRY(make(RSH_F32, 1, (const int64_t[]){1}, 0, &t));
     RSH_TRY(rsh_stash_pack(s, t, 0, &k));
-    rsh_tensor_bump(t);
+    rsh_tensor_bump_version(t);
     CHECK_STATUS(RSH_ERUNTIME, rsh_stash_unpack(k, &back));
     CHECK_SAYS("has changed since");
     rsh_ticket_free(k);

@@ -78,7 +78,7 @@ static rsh_status go_partial(scene *s) {
 static rsh_status go_load(scene *s) {
     rsh_torch_tensor *t;
     const void *data = s->state.data;
-    return done(rsh_torch_load_as(1, &data, &s->state.n, s->columns, &t), &t);
+    return done(rsh_torch_load_resharded(1, &data, &s->state.n, s->columns, &t), &t);
 }
 static rsh_status go_into(scene *s) { return rsh_torch_reshard_into(s->a, s->b); }
 static rsh_status go_st_gather(scene *s) { return rsh_torch_gather(s->a, 0, s->me ? NULL : s->whole); }
@@ -167,7 +167,7 @@ static rsh_status go_core(scene *s) {
 static rsh_status go_core_into(scene *s) { return rsh_reshard_into(s->core, s->core_to, NULL); }
 static rsh_status go_core_gather(scene *s) {
     rsh_memory memory = {rsh_tensor_data(s->whole), NULL};
-    return rsh_gather(s->core, 0, s->me ? NULL : &memory);
+    return rsh_sharded_gather(s->core, 0, s->me ? NULL : &memory);
 }
 
 typedef struct call {
@@ -205,7 +205,7 @@ static const call calls[] = {{"shard_tensor", go_shard},
                              {"exchange", go_exchange},
                              {"reshard", go_core},
                              {"reshard_into", go_core_into},
-                             {"rsh_gather", go_core_gather}};
+                             {"rsh_sharded_gather", go_core_gather}};
 enum { CALLS = sizeof calls / sizeof *calls };
 
 /* One rank in a call, the others in another: everybody gets the same answer, and then all can do the first call

@@ -156,10 +156,10 @@ static rsh_status alone(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 1, (int64_t[]){4}, &x));
     rsh_status st = rsh_shard_from_tensor(x, me == 1 ? 2 : 1, (int64_t[]){4 * me, 0}, me, &s);
     CHECK((st == RSH_OK) == (me != 1));
-    CHECK_STATUS(RSH_EVALUE, rsh_group_agree(NULL, st));
+    CHECK_STATUS(RSH_EVALUE, rsh_comm_agree(rsh_group_comm(NULL), st));
     CHECK_SAYS("rank 1");
     CHECK_SAYS("offsets");
-    RSH_TRY(rsh_group_agree(NULL, RSH_OK));
+    RSH_TRY(rsh_comm_agree(rsh_group_comm(NULL), RSH_OK));
     rsh_shard_clear(&s);
     rsh_tensor_free(x);
     return RSH_OK;
@@ -199,7 +199,7 @@ static rsh_status unrelated(void *ctx, rsh_comm *comm) {
     CHECK(rsh_layout_parse("nonsense", &l) == RSH_EVALUE);
     RSH_TRY(rsh_group_barrier(NULL));
     int me = rsh_comm_rank(comm);
-    CHECK_STATUS(RSH_EMISMATCH, me == 1 ? rsh_group_barrier(NULL) : rsh_group_agree(NULL, RSH_OK));
+    CHECK_STATUS(RSH_EMISMATCH, me == 1 ? rsh_group_barrier(NULL) : rsh_comm_agree(rsh_group_comm(NULL), RSH_OK));
     CHECK(!strstr(rsh_error_detail(), "last error"));
     return RSH_OK;
 }

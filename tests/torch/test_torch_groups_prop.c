@@ -129,7 +129,7 @@ static rsh_status load(const members *from, const members *to, const rsh_objects
         if (i % to->n == me || (i + 1) % (to->n + 1) == me)
             data[k] = all->data[from->ranks[i]], n[k++] = all->bytes[from->ranks[i]];
     RSH_TRY(rsh_group_enter(to->group));
-    rsh_status st = rsh_torch_load_as(k, data, n, spec, &t);
+    rsh_status st = rsh_torch_load_resharded(k, data, n, spec, &t);
     rsh_group_leave();
     RSH_TRY(st);
     RSH_TRY(check_st(t, c, me));

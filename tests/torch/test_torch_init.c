@@ -241,7 +241,7 @@ static rsh_status states(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_torch_load(o->data[0], o->bytes[0], &back));
     RSH_TRY(check_st(back, &c, me));
     rsh_torch_free(back);
-    RSH_TRY(rsh_torch_load_as(o->n, (const void *const *)o->data, o->bytes, s, &back));
+    RSH_TRY(rsh_torch_load_resharded(o->n, (const void *const *)o->data, o->bytes, s, &back));
     RSH_TRY(check_st(back, &c, me));
     rsh_torch_free(back);
     rsh_objects_free(o);

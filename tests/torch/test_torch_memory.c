@@ -64,7 +64,7 @@ static rsh_status go_partial(scene *s, rsh_torch_tensor **out) {
 }
 static rsh_status go_load(scene *s, rsh_torch_tensor **out) {
     const void *data = s->state.data;
-    return rsh_torch_load_as(1, &data, &s->state.n, s->by_columns, out);
+    return rsh_torch_load_resharded(1, &data, &s->state.n, s->by_columns, out);
 }
 static rsh_status go_gather(scene *s, rsh_torch_tensor **out) {
     (void)out;

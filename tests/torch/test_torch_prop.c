@@ -101,7 +101,7 @@ static rsh_status save_and_load(const rsh_torch_tensor *t, const rsh_spec *to, c
     RSH_TRY(rsh_torch_save(t, &(rsh_sink){keep, &b}));
     RSH_TRY(rsh_group_all_gather_object(NULL, b.data, b.n, &all));
     const void *next = all->data[(me + 1) % n];
-    RSH_TRY(rsh_torch_load_as(1, &next, &all->bytes[(me + 1) % n], to, &back));
+    RSH_TRY(rsh_torch_load_resharded(1, &next, &all->bytes[(me + 1) % n], to, &back));
     RSH_TRY(check_st(back, c, me));
     rsh_torch_free(back);
     rsh_objects_free(all);

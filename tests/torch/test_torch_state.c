@@ -146,14 +146,14 @@ static rsh_status load_all(void *ctx, rsh_comm *comm) {
     for (int i = 0; i < 3; i++)
         if (mine[me][i] >= 0) data[n] = all->of[mine[me][i]].data, sizes[n++] = all->of[mine[me][i]].n;
     RSH_TRY(rsh_spec_chunk_ranks(1, 3, (int[]){1, 0, 1}, &s));
-    RSH_TRY(rsh_torch_load_as(n, data, sizes, s, &t));
+    RSH_TRY(rsh_torch_load_resharded(n, data, sizes, s, &t));
     RSH_TRY(check_st(t, &c, me));
     rsh_torch_free(t);
     t = NULL;
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_load_as(me ? 0 : n, data, sizes, s, &t)); /* a part is missing */
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_load_as(0, NULL, NULL, s, &t));
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_load_resharded(me ? 0 : n, data, sizes, s, &t)); /* a part is missing */
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_load_resharded(0, NULL, NULL, s, &t));
     if (me) sizes[1]--;
-    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_load_as(n, data, sizes, s, &t)); /* one is cut short on one rank */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_load_resharded(n, data, sizes, s, &t)); /* one is cut short on one rank */
     CHECK_SAYS("rank 1");
     CHECK(!t);
     rsh_spec_free(s);

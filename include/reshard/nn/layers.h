@@ -20,11 +20,11 @@ extern "C" {
 /* While it is on, layers that this thread makes get parameters without memory: for models that are
  * too large for one rank before they are cut.  Returns what was set before; it is off in a new
  * thread.  Local. */
-RSH_API bool rsh_layers_defer(bool on);
+RSH_API bool rsh_layers_defer_init(bool on);
 /* Gives every such parameter of a tree memory and elements: those that it would have had at once,
  * whatever it has become since, a DTensor too.  Until then calls of its module are RSH_ERUNTIME.
  * RSH_EVALUE for NULL; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_module_init(rsh_module *m);
+RSH_API rsh_status rsh_module_materialize(rsh_module *m);
 
 /* [..., in] to [..., out]: "weight" [out, in] and, with a bias, "bias" [out]; uniform within
  * 1/sqrt(in).  Local. */

@@ -100,15 +100,15 @@ RSH_API rsh_status rsh_module_owner(rsh_module *m, const char *path, rsh_module 
  * modules share (tied) are visited once, under their first path, unless `tied` asks for all.  The
  * first status that is not RSH_OK ends the walk and is returned.  fn must not change the tree.
  * Local. */
-typedef rsh_status (*rsh_value_visit)(void *ctx, const char *path, rsh_module *owner,
+typedef rsh_status (*rsh_value_fn)(void *ctx, const char *path, rsh_module *owner,
                                       const char *name, rsh_value *value);
-RSH_API rsh_status rsh_module_parameters(rsh_module *m, bool tied, rsh_value_visit fn, void *ctx);
-RSH_API rsh_status rsh_module_buffers(rsh_module *m, rsh_value_visit fn, void *ctx);
+RSH_API rsh_status rsh_module_each_parameter(rsh_module *m, bool tied, rsh_value_fn fn, void *ctx);
+RSH_API rsh_status rsh_module_each_buffer(rsh_module *m, rsh_value_fn fn, void *ctx);
 /* The same for modules, the root first with path "", each once.  Local. */
-typedef rsh_status (*rsh_module_visit)(void *ctx, const char *path, rsh_module *m);
-RSH_API rsh_status rsh_module_modules(rsh_module *m, rsh_module_visit fn, void *ctx);
+typedef rsh_status (*rsh_module_fn)(void *ctx, const char *path, rsh_module *m);
+RSH_API rsh_status rsh_module_each_module(rsh_module *m, rsh_module_fn fn, void *ctx);
 /* The same with children before their parents, as PyTorch's apply.  Local. */
-RSH_API rsh_status rsh_module_apply(rsh_module *m, rsh_module_visit fn, void *ctx);
+RSH_API rsh_status rsh_module_apply(rsh_module *m, rsh_module_fn fn, void *ctx);
 
 /* Sets training or evaluation for the whole tree; and says which of them a module is in.  Local. */
 RSH_API void rsh_module_train(rsh_module *m, bool training);

@@ -75,25 +75,25 @@ typedef struct rsh_style {
 } rsh_style;
 
 /* Styles with PyTorch's defaults; fields may be changed.  Pure. */
-static inline rsh_style rsh_style_of(rsh_style_kind kind, rsh_place input, rsh_place output) {
+static inline rsh_style rsh_style_make(rsh_style_kind kind, rsh_place input, rsh_place output) {
     rsh_style s = {kind, input, output, false, false, false, 0, 0, NULL, NULL};
     return s;
 }
 static inline rsh_style rsh_colwise_style(void) {
-    rsh_style s = rsh_style_of(RSH_STYLE_COLWISE, rsh_replicate(), rsh_shard_on(-1));
+    rsh_style s = rsh_style_make(RSH_STYLE_COLWISE, rsh_place_replicate(), rsh_place_shard(-1));
     s.default_input = s.local_output = true;
     return s;
 }
 static inline rsh_style rsh_rowwise_style(void) {
-    rsh_style s = rsh_style_of(RSH_STYLE_ROWWISE, rsh_replicate(), rsh_replicate());
+    rsh_style s = rsh_style_make(RSH_STYLE_ROWWISE, rsh_place_replicate(), rsh_place_replicate());
     s.default_input = s.local_output = true;
     return s;
 }
 static inline rsh_style rsh_sequence_style(int dim) {
-    return rsh_style_of(RSH_STYLE_SEQUENCE, rsh_shard_on(dim), rsh_shard_on(dim));
+    return rsh_style_make(RSH_STYLE_SEQUENCE, rsh_place_shard(dim), rsh_place_shard(dim));
 }
 static inline rsh_style rsh_prepare_input_style(int n, const rsh_prepare *inputs) {
-    rsh_style s = rsh_style_of(RSH_STYLE_PREPARE, rsh_replicate(), rsh_replicate());
+    rsh_style s = rsh_style_make(RSH_STYLE_PREPARE, rsh_place_replicate(), rsh_place_replicate());
     s.ninputs = n;
     s.inputs = inputs;
     return s;

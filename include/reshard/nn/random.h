@@ -18,12 +18,12 @@ typedef struct rsh_random_state {
 } rsh_random_state;
 
 /* The state of the calling thread; it starts as {0, 0}.  Setting returns what was there.  Local. */
-RSH_API rsh_random_state rsh_random_get(void);
-RSH_API rsh_random_state rsh_random_set(rsh_random_state state);
+RSH_API rsh_random_state rsh_random_get_state(void);
+RSH_API rsh_random_state rsh_random_set_state(rsh_random_state state);
 /* Sets the state of the calling thread to {seed, 0}.  Local. */
 RSH_API void rsh_random_seed(uint64_t seed);
 /* The state for one call; the next one gets the next number.  Local. */
-RSH_API rsh_random_state rsh_random_next(void);
+RSH_API rsh_random_state rsh_random_next_state(void);
 
 /* The state of the calling thread as a state dict: "random", an i64 [2] with the seed and the call.
  * The caller frees *out.  RSH_ENOMEM.  Local. */

@@ -37,7 +37,7 @@ RSH_API rsh_status rsh_state_dict_remove(rsh_state_dict *d, const char *name);
 RSH_API rsh_status rsh_module_state_dict(rsh_module *m, rsh_state_dict **out);
 
 typedef enum rsh_load_flags {
-    RSH_LOAD_PARTLY = 1 /* names that only one side has are no error */
+    RSH_LOAD_NONSTRICT = 1 /* names that only one side has are no error */
 } rsh_load_flags;
 
 /* Copies the entries into the parameters and persistent buffers of a tree, after hooks have changed

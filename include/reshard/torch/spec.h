@@ -90,7 +90,7 @@ typedef struct rsh_tensor_props {
 } rsh_tensor_props;
 #define RSH_TENSOR_PROPS_INIT {RSH_F32, RSH_STRIDED, 0, RSH_CONTIGUOUS, 0}
 /* The dtype of t, the rest as in RSH_TENSOR_PROPS_INIT. */
-RSH_API rsh_tensor_props rsh_tensor_props_of(const rsh_tensor *t);
+RSH_API rsh_tensor_props rsh_tensor_get_props(const rsh_tensor *t);
 RSH_API bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b);
 
 /* Of a whole sharded tensor. */

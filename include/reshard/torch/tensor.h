@@ -36,7 +36,7 @@ typedef struct rsh_shard {
     rsh_tensor_props props; /* what PyTorch keeps in the tensor, as requires_grad */
 } rsh_shard;
 
-/* A shard that shares the storage of `tensor`; props NULL: rsh_tensor_props_of(tensor).  The caller
+/* A shard that shares the storage of `tensor`; props NULL: rsh_tensor_get_props(tensor).  The caller
  * clears *out.
  * RSH_EVALUE if shapes or dtypes differ, or the placement is on another device than the tensor
  * (cpu).  Local. */
@@ -207,7 +207,7 @@ RSH_API rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch
  * RSH_EIO if the sink stops; RSH_ERUNTIME if group rank, global rank, group size or global size,
  * checked in this order, are not those of saving (the sentence says which), or if the bytes are not
  * a state, are cut short or were changed; RSH_EUNSUP if the spec is of a user's kind: the state
- * holds only its text, use rsh_torch_load_as.  Local. */
+ * holds only its text, use rsh_torch_load_resharded.  Local. */
 RSH_API rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink);
 RSH_API rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out);
 /* The same in memory of the library: one object, which the caller frees with rsh_objects_free; and
@@ -219,7 +219,7 @@ RSH_API rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out)
 /* Loads states into any group with another spec: every rank of the current group gives the states
  * that it has (n may be 0).  Duplicates of a shard are allowed.
  * RSH_EVALUE if all states together are not the whole tensor.  Collective. */
-RSH_API rsh_status rsh_torch_load_as(int64_t n, const void *const *data, const size_t *bytes,
+RSH_API rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, const size_t *bytes,
                                      const rsh_spec *to, rsh_torch_tensor **out);
 
 /* Writes size, dtype, spec, and this rank's shards as rsh_tensor_print writes them.
