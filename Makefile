@@ -16,10 +16,11 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD := build
 SETUP := $(if $(NO_SETUP),@:,@sh tools/setup.sh)
 TESTS := -DRESHARD_TESTS=OFF
+STRICT := $(if $(WERROR),-DRESHARD_WERROR=ON)
 # Expanded where it is used, since `test` has a value of TESTS of its own; the value is always given, since CMake keeps the last one.
 # CMake's make is not a child of this one: it gets -j from JOBS, and no job server.
 CONFIGURE = @mkdir -p $(BUILD) && \
-	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
+	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) $(STRICT) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
 	env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) -j$(JOBS)
 
 # Runs a benchmark and keeps its rows for the page of plots.
@@ -39,6 +40,7 @@ run: all
 	@$(BUILD)/examples/00_main
 
 test: TESTS := -DRESHARD_TESTS=ON
+test: STRICT := -DRESHARD_WERROR=ON
 test:
 	$(SETUP) build test
 	$(CONFIGURE)

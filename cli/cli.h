@@ -44,6 +44,9 @@ void answer_in_colour(void);
 /* Text with what a terminal would obey spelled out, "\\x1b", in `room` bytes with the NUL; how many
  * bytes of the text are in it. */
 size_t spell(const char *text, size_t length, char *out, size_t room);
+/* Prints a name of a file or tensor on one line, with every control character spelled out, at most
+ * `most` bytes of it, and blanks after it up to `width` bytes. */
+void print_name(const char *name, size_t most, size_t width);
 /* At exit: an answer that did not reach its reader makes the command fail. */
 void close_stdout(void);
 int to_stream(void *stream, const char *text, size_t length); /* a sink's write */

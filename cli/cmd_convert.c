@@ -189,7 +189,9 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
         if (s->pattern && (!i || strcmp(all->list[i - 1].pattern, s->pattern))) {
             printf("%s:%d: %s%s\n", c->to, s->line, s->pattern, place_of(s) < 0 ? "    (by the bare * alone)" : "");
         }
-        printf("  %-48s %s -> %s\n", s->name, s->from, s->to);
+        fputs("  ", stdout);
+        print_name(s->name, SIZE_MAX, 48);
+        printf(" %s -> %s\n", s->from, s->to);
     }
     printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
            plural(r->files), human_bytes((double)r->target_bytes, bytes));
@@ -210,13 +212,25 @@ static int preview(conversion *c) {
 /* ---- doing it ---- */
 
 static int tell_json(const rsh_convert_report *r, double seconds) {
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "tensors", (json_int_t)r->tensors,
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:f}", "tensors",
+                                (json_int_t)r->tensors,
                                 "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
                                 "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
                                 "bytes_written", (json_int_t)r->bytes_written, "bytes_kept", (json_int_t)r->bytes_kept,
-                                "converted", (json_int_t)r->converted, "verified", (int)r->verified, "seconds",
-                                seconds),
+                                "converted", (json_int_t)r->converted, "verified", (int)r->verified,
+                                "digests_unchecked", (json_int_t)r->digests_unchecked, "seconds", seconds),
                       NULL, NULL);
+}
+
+/* What a reader might believe was done. */
+static void tell_left_out(const conversion *c, const rsh_convert_report *r) {
+    bool skipped = c->opts.no_digest && !c->opts.verify;
+    if (r->digests_unchecked)
+        printf("not checked: the digests that the source states for %lld tensor%s (%s)\n",
+               (long long)r->digests_unchecked, plural(r->digests_unchecked),
+               skipped ? "--no-digest; with --verify they are" : "a formula of a later version");
+    if (r->folders)
+        printf("not copied: %lld subdirector%s of %s\n", (long long)r->folders, r->folders == 1 ? "y" : "ies", c->src);
 }
 
 static int tell_text(const conversion *c, const rsh_convert_report *r, double seconds) {
@@ -229,6 +243,7 @@ static int tell_text(const conversion *c, const rsh_convert_report *r, double se
                (long long)r->converted, plural(r->converted));
     else if (r->verified)
         puts("verified: every element is that of the source");
+    tell_left_out(c, r);
     return DONE;
 }
 

@@ -64,6 +64,22 @@ static uint64_t file_bytes(const rsh_ckpt *c) {
 
 /* ---- text ---- */
 
+static void print_pair(const char *lead, const char *key, const char *value) {
+    fputs(lead, stdout);
+    print_name(key, SIZE_MAX, 0);
+    fputs(": ", stdout);
+    print_name(value, 200, 0);
+    putchar('\n');
+}
+
+static void print_other(const char *name, const char *what) {
+    fputs("  ", stdout);
+    print_name(name, SIZE_MAX, 48);
+    printf(" %10s  ", "other");
+    print_name(what, SIZE_MAX, 0);
+    putchar('\n');
+}
+
 static void print_text(const char *path, const rsh_ckpt *c) {
     char text[256], bytes[QUANTITY], files[QUANTITY];
     rsh_ckpt_entry t;
@@ -72,10 +88,13 @@ static void print_text(const char *path, const rsh_ckpt *c) {
     printf("%s: %s, %lld tensor%s, %s; %lld file%s, %s\n", path, rsh_ckpt_kind(c), tensors, plural(tensors),
            human_bytes((double)total_bytes(c), bytes), nfiles, plural(nfiles),
            human_bytes((double)file_bytes(c), files));
-    for (int64_t i = 0; !rsh_ckpt_get_meta(c, i, &a, &b); i++) printf("  metadata %s: %.200s\n", a, b);
-    for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++)
-        printf("  %-48s %10s  %s\n", t.name, human_bytes((double)t.bytes, bytes), form(&t, text, sizeof text));
-    for (int64_t i = 0; !rsh_ckpt_get_non_tensor(c, i, &a, &b); i++) printf("  %-48s %10s  %s\n", a, "other", b);
+    for (int64_t i = 0; !rsh_ckpt_get_meta(c, i, &a, &b); i++) print_pair("  metadata ", a, b);
+    for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++) {
+        fputs("  ", stdout);
+        print_name(t.name, SIZE_MAX, 48);
+        printf(" %10s  %s\n", human_bytes((double)t.bytes, bytes), form(&t, text, sizeof text));
+    }
+    for (int64_t i = 0; !rsh_ckpt_get_non_tensor(c, i, &a, &b); i++) print_other(a, b);
 }
 
 /* ---- JSON, printed as it goes: there may be half a million tensors ---- */

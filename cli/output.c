@@ -57,6 +57,19 @@ size_t spell(const char *text, size_t length, char *out, size_t room) {
     return (size_t)(p - (const unsigned char *)text);
 }
 
+void print_name(const char *name, size_t most, size_t width) {
+    char text[1024];
+    size_t n = 0, left = strnlen(name, most);
+    while (left) {
+        size_t line = strcspn(name, "\n"), step = line < left ? line : left;
+        step = step ? spell(name, step, text, sizeof text) : (strcpy(text, "\\x0a"), 1);
+        n += (size_t)printf("%s", text);
+        name += step;
+        left -= step;
+    }
+    if (n < width) printf("%*s", (int)(width - n), "");
+}
+
 static bool write_spelled(int fd, const char *data, size_t bytes) {
     char line[1024];
     for (size_t done = 0; done < bytes;) {

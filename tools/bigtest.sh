@@ -36,7 +36,7 @@ mkdir -p "$dir"
 build() { # build FOLDER CMAKE-ARGUMENTS...: everything, or $targets
     local folder=$dir/$1
     shift
-    cmake -S . -B "$folder" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DRESHARD_TESTS=ON "$@" > "$folder.log" 2>&1 &&
+    cmake -S . -B "$folder" -DRESHARD_WERROR=ON -DRESHARD_TESTS=ON "$@" > "$folder.log" 2>&1 &&
         cmake --build "$folder" -j"$jobs" ${targets:+--target $targets} >> "$folder.log" 2>&1 || { tail -n 40 "$folder.log"; return 1; }
 }
 

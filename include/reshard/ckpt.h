@@ -79,9 +79,10 @@ RSH_API rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **
  * RSH_EINDEX if there is no such thing.  Local. */
 RSH_API int64_t rsh_ckpt_nnon_tensors(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const char **name,
-                                      const char **what);
+                                           const char **what);
 
-/* Reads a box of a tensor (NULL: all of it) into memory of the caller: to->data is its first
+/* Reads a box of a tensor (NULL: all of it) into memory of the caller; a stated digest is of the
+ * whole tensor and is not checked: to->data is its first
  * element, to->strides those of the box's dims (NULL: dense and row-major).  Elements are not
  * converted.  Of copies one is read.
  * RSH_EINDEX if there is no such tensor or the box is not inside it; RSH_EVALUE without memory for
@@ -104,7 +105,8 @@ typedef struct rsh_convert_opts {
     bool force;            /* replace what is at the target */
     bool dedup;            /* store one copy of a part that several ranks hold */
     bool drop;             /* leave out what is no tensor, instead of refusing */
-    bool no_digest;        /* no digests; the system may copy bytes by itself */
+    bool no_digest;        /* no digests; the system may copy bytes by itself.  Digests that the
+                              source states are then checked only with `verify` */
     bool verify;           /* read source and result again and compare every element */
     int64_t ninclude, nexclude;
     const char *const *include; /* patterns of names; none: all tensors */
@@ -123,6 +125,9 @@ typedef struct rsh_convert_report {
     uint64_t bytes_kept;                /* of the source, that an earlier run had moved */
     bool verified;                      /* opts->verify: every element of the result is right */
     int64_t converted;                  /* tensors whose dtype changed */
+    int64_t digests_unchecked; /* tensors whose stated digest was not compared with their elements:
+                                  opts->no_digest without opts->verify, or an unknown formula */
+    int64_t folders; /* subdirectories of the source: files in them are not copied along */
     bool gap; /* the old target was gone for a moment: the file system cannot exchange names */
 } rsh_convert_report;
 
@@ -131,7 +136,8 @@ typedef struct rsh_convert_report {
  * Whole tensors go to one file if the target ends in ".safetensors", else to a directory.  opts and
  * report may be NULL.
  * RSH_EVALUE if something is wrong with the source, the rules do not fit, or the target exists;
- * RSH_EIO if reading or writing fails; RSH_EBUSY while another process converts to the same target;
+ * RSH_EIO if reading or writing fails, or elements do not have the digest that the source states;
+ * RSH_EBUSY while another process converts to the same target;
  * RSH_EUNSUP, RSH_ETYPE for dtypes that do not convert; RSH_ENOMEM.  Nothing is published then.
  * Local. */
 RSH_API rsh_status rsh_ckpt_convert(const char *source, const char *target,
@@ -153,8 +159,8 @@ typedef int (*rsh_convert_step_fn)(void *ctx, const rsh_convert_step *step);
 /* Calls fn for each tensor, in the order of the source; a non-zero return stops, which is no error.
  * Errors as for rsh_ckpt_convert, found before the first byte moves.  Local. */
 RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
-                                       const rsh_convert_opts *opts, rsh_convert_step_fn fn, void *ctx,
-                                       rsh_convert_report *report);
+                                       const rsh_convert_opts *opts, rsh_convert_step_fn fn,
+                                       void *ctx, rsh_convert_report *report);
 
 /* ---- in a program: sharded tensors to files and back ---- */
 
@@ -187,6 +193,8 @@ RSH_API rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n,
 typedef struct rsh_load_stats {
     uint64_t bytes_read;   /* from files, by this rank */
     uint64_t most_scratch; /* bytes that this rank read before they were spread */
+    int64_t digests_checked;   /* tensors whose stated digest is that of the elements read */
+    int64_t digests_unchecked; /* tensors whose stated digest has an unknown formula */
 } rsh_load_stats;
 /* Loads n tensors of an open checkpoint into sharded tensors of the comm, whatever their layouts;
  * elements are converted where dtypes differ.  Every rank gives the checkpoint that it opened
@@ -195,9 +203,11 @@ typedef struct rsh_load_stats {
  * Of what the ranks of a node need every byte is read once, by one of them, in large runs, and is
  * then moved to where it belongs.  Tensors are read in batches; beside them each rank needs memory
  * for its share of a batch, which is 64 MiB or its share of a single tensor.  stats may be NULL.
+ * Digests that the files state are compared with the elements that were read.
  * RSH_EKEY if there is no tensor of a name; RSH_EVALUE if shapes differ or a tensor is on another
- * comm; RSH_ETYPE for dtypes that do not convert; RSH_EUNSUP for a partial layout; RSH_EIO.  If a
- * call fails, elements are undefined.  Collective. */
+ * comm; RSH_ETYPE for dtypes that do not convert; RSH_EUNSUP for a partial layout; RSH_EIO, also if
+ * elements do not have the digest that the files state.  If a call fails, elements are undefined.
+ * Collective. */
 RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
                                  const char *const *names, rsh_sharded *const *tensors,
                                  rsh_load_stats *stats);
@@ -217,7 +227,7 @@ typedef struct rsh_ckpt_difference {
 typedef struct rsh_compare_opts {
     size_t struct_size;       /* sizeof(rsh_compare_opts) */
     bool converted;           /* convert the elements of a to the dtypes of b first */
-    bool partly;              /* tensors that only a has are no difference */
+    bool allow_missing;       /* tensors that only a has are no difference */
     uint64_t mem;             /* most bytes of buffers; 0: 256 MiB */
     int threads;              /* 0: by the machine */
     rsh_progress_fn progress; /* is told bytes; may be NULL */

@@ -22,7 +22,8 @@ typedef enum rsh_picture_format {
 RSH_API rsh_status rsh_draw_plan(const rsh_plan *p, int64_t tensor, rsh_picture_format form,
                                  const rsh_sink *sink);
 /* Draws one layout.  RSH_EIO if the sink stops; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_draw_layout(const rsh_layout *l, rsh_picture_format form, const rsh_sink *sink);
+RSH_API rsh_status rsh_draw_layout(const rsh_layout *l, rsh_picture_format form,
+                                   const rsh_sink *sink);
 
 /* The script and the style of the page, for pages of one's own: reshard.draw(element, scene) draws
  * a JSON scene into an element.  Constant text.  Pure. */

@@ -43,8 +43,8 @@ typedef struct rsh_from_local_opts {
 /* A plain value as this rank's part.  The elements are shared.  `opts` may be NULL: zeros.  The
  * gradient comes back with these placements, partial ones replaced by replicated.
  * RSH_ERUNTIME if the value is distributed; RSH_EVALUE, naming a rank, if the sizes of the parts do
- * not go together, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective over the
- * mesh; local if the shape is given and nothing is checked. */
+ * not go together, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective over
+ * the mesh; local if the shape is given and nothing is checked. */
 RSH_API rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n,
                                           const rsh_place *places, const rsh_from_local_opts *opts,
                                           rsh_value **out);

@@ -147,9 +147,9 @@ typedef struct rsh_grad_op {
      * rsh_call_set_output, saves what backward needs.  Recording is off in here. */
     rsh_status (*forward)(rsh_grad_call *call);
     /* Computes gradients of inputs from gradients of outputs: reads rsh_call_output_grad and
-     * rsh_call_saved, gives what rsh_call_needs_input_grad with rsh_call_set_input_grad.  An input that it gives nothing
-     * gets no gradient from this op.  Recording is off.  NULL: the op has no derivative, and a
-     * backward that comes to it is RSH_EUNSUP with the op's name. */
+     * rsh_call_saved, gives what rsh_call_needs_input_grad with rsh_call_set_input_grad.  An input
+     * that it gives nothing gets no gradient from this op.  Recording is off.  NULL: the op has no
+     * derivative, and a backward that comes to it is RSH_EUNSUP with the op's name. */
     rsh_status (*backward)(rsh_grad_call *call);
     /* NULL: distributed inputs are RSH_EUNSUP with the op's name, unless parts is
      * RSH_PARTS_ANY.  rsh_grad_same_layout is there for pointwise ops. */
@@ -186,37 +186,44 @@ RSH_API rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int 
 /* How rsh_grad_apply_with applies an op.  Layouts are held where needed; lists may be NULL. */
 typedef struct rsh_value_kind rsh_value_kind;
 typedef struct rsh_grad_apply_opts {
-    rsh_comm *comm;                   /* of the outputs; NULL: of the inputs */
+    size_t struct_size;                /* sizeof(rsh_grad_apply_opts) */
+    rsh_comm *comm;                    /* of the outputs; NULL: of the inputs */
     const rsh_layout *const *out;      /* nout; an entry of NULL: that output is a plain tensor */
     const rsh_layout *const *grad_in;  /* nin: as in rsh_grad_layouts */
     const rsh_layout *const *grad_out; /* nout: as in rsh_grad_layouts */
-    const rsh_value_kind *reading;        /* that the outputs get; NULL: none */
-    void *what;
+    const rsh_value_kind *kind;        /* of the outputs; NULL: none */
+    void *kind_data;                   /* what belongs to the kind, as for rsh_value_set_kind */
 } rsh_grad_apply_opts;
-/* The same with layouts that the caller has found, in place of the op's own rule, and whatever the
- * readings of the inputs are. */
-RSH_API rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin,
-                                     rsh_value *const *in, int nout, const rsh_grad_apply_opts *as,
-                                     rsh_value **out);
+#define RSH_GRAD_APPLY_OPTS_INIT {sizeof(rsh_grad_apply_opts), 0, 0, 0, 0, 0, 0}
 
-/* ---- readings: what a distributed value is beyond its layout ---- */
+/* Applies an op with layouts that the caller has found, in place of the op's own rule.  Ignores the
+ * kinds of the inputs.
+ * Errors as for rsh_grad_apply, and RSH_EVALUE if the options do not start from
+ * RSH_GRAD_APPLY_OPTS_INIT. */
+RSH_API rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin,
+                                       rsh_value *const *in, int nout,
+                                       const rsh_grad_apply_opts *opts, rsh_value **out);
+
+/* ---- kinds: what a distributed value is beyond its layout ---- */
 
 /* A kind of value, such as DTensor.  The record is constant and usually static. */
 struct rsh_value_kind {
     const char *name;
-    /* Takes the place of rsh_grad_apply if an input has this reading; the first such input counts.
-     * It may apply ops, moves first of all, and ends in rsh_grad_apply_with. */
+    /* Replaces rsh_grad_apply if an input is of this kind; the first such input counts.  It may
+     * apply ops, moves first of all, and ends in rsh_grad_apply_with. */
     rsh_status (*apply)(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in,
                         int nout, rsh_value **out);
-    /* References to what belongs to a value, such as a mesh.  NULL: it is not counted. */
-    void (*hold)(void *what);
-    void (*drop)(void *what);
+    /* Add and drop a reference to the kind's data, such as a mesh.  NULL: data are not counted. */
+    void (*hold)(void *kind_data);
+    void (*drop)(void *kind_data);
 };
-/* Gives a value a reading, also as its detached copies and saved slots see it; it holds `what`.
- * NULL for the reading: none.  The gradient of a leaf gets the leaf's reading. */
-RSH_API rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *reading, void *what);
-/* The reading, and what belongs to it (`what` may be NULL), borrowed; NULL: none. */
-RSH_API const rsh_value_kind *rsh_value_get_kind(const rsh_value *v, void **what);
+/* Sets the kind of a value and the data that belong to it, which the value holds; its detached
+ * copies and saved slots have the same kind.  NULL for the kind: none.  The gradient of a leaf has
+ * the leaf's kind. */
+RSH_API rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *kind, void *kind_data);
+/* Returns the kind, borrowed, or NULL if the value has none.  Writes the kind's data, borrowed, to
+ * *kind_data unless that is NULL or there is no kind. */
+RSH_API const rsh_value_kind *rsh_value_get_kind(const rsh_value *v, void **kind_data);
 
 /* A layouts function for pointwise ops: distributed inputs have one layout, which is the output's,
  * in the output's dtype; plain inputs have one element.
@@ -367,9 +374,9 @@ RSH_API rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, r
 /* A transit that is over before it begins: wait gives the value itself, held, or NULL for NULL.
  * The caller frees *out.  RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_value_transit_new_done(rsh_value *v, rsh_value_transit **out);
-/* Gives the result a reading, as rsh_value_set_kind; it holds `what`.  RSH_EVALUE for NULL.  Local. */
-RSH_API rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *reading,
-                                          void *what);
+/* Sets the kind of the result, as rsh_value_set_kind.  RSH_EVALUE for NULL.  Local. */
+RSH_API rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *kind,
+                                              void *kind_data);
 /* As rsh_transit_test, rsh_transit_wait and rsh_transit_free.  Collective: wait; local: the
  * others, but free finishes what was begun. */
 RSH_API rsh_status rsh_value_transit_test(rsh_value_transit *t, bool *done);
@@ -381,7 +388,7 @@ RSH_API void rsh_value_transit_free(rsh_value_transit *t);
  * RSH_EVALUE if the layout does not describe the tensor, or gives this rank not exactly one part;
  * RSH_EUNSUP if v has not exactly one part on this rank.  Local. */
 RSH_API rsh_status rsh_value_from_local(rsh_value *v, rsh_comm *comm, const rsh_layout *layout,
-                                 rsh_value **out);
+                                        rsh_value **out);
 RSH_API rsh_status rsh_value_to_local(rsh_value *v, rsh_value **out);
 
 #ifdef __cplusplus

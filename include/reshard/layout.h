@@ -170,8 +170,8 @@ RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t pa
  * there.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
  * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
-RSH_API rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part, rsh_box_fn fn,
-                                    void *ctx);
+RSH_API rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part,
+                                       rsh_box_fn fn, void *ctx);
 
 /* The index set of one dim of a part, as half-open ranges in ascending order.  A non-zero return of
  * fn stops the walk, which is not an error: RSH_OK.
@@ -179,7 +179,7 @@ RSH_API rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_
  * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
 RSH_API rsh_status rsh_layout_each_range(const rsh_layout *l, int64_t rank, int64_t part, int dim,
-                                        rsh_range_fn fn, void *ctx);
+                                         rsh_range_fn fn, void *ctx);
 
 /* The offset of a global index in the dense part, and back.
  * RSH_EINDEX if the rank has no such part or the part no such offset; RSH_EKEY if the part does not

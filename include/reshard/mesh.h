@@ -23,17 +23,13 @@ typedef struct rsh_mesh rsh_mesh;
 
 /* ---- meshes ---- */
 
-/* A mesh of ranks 0, 1, 2, ... of the parent, row-major: the last dim is the fastest.  `names` has
- * one name per dim, or is NULL.  All ranks give the same arguments.  The caller frees *out.
- * RSH_ERUNTIME if the mesh has more ranks than the parent, a name is missing or given twice;
- * RSH_EVALUE if ndim or a size is out of range; RSH_EMISMATCH if ranks ask for different meshes.
- * Collective over the parent. */
-RSH_API rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, NULL,
-                                 const char *const *names, rsh_mesh **out);
-/* The same of the ranks in `ranks`, one for each position of the mesh in row-major order, each rank
- * at most once.  The caller frees *out.
- * Errors as above, and RSH_EVALUE if a rank is outside the parent or given twice.  Collective over
- * the parent. */
+/* Makes a mesh of ranks of the parent.  `ranks` has one rank for each position of the mesh in
+ * row-major order (the last dim is the fastest), each rank at most once; NULL: ranks 0, 1, 2, ...
+ * `names` has one name per dim, or is NULL.  All ranks give the same arguments.  The caller frees
+ * *out.
+ * RSH_ERUNTIME if the mesh has more ranks than the parent, or a name is missing or given twice;
+ * RSH_EVALUE if ndim or a size is out of range, or a rank is outside the parent or given twice;
+ * RSH_EMISMATCH if ranks ask for different meshes.  Collective over the parent. */
 RSH_API rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape,
                                 const int64_t *ranks, const char *const *names, rsh_mesh **out);
 /* One more reference to the same mesh.  Never fails; NULL for NULL.  The caller frees the result,

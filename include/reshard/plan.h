@@ -129,9 +129,9 @@ RSH_API rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, v
  * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_neighbour_fn)(void *ctx, int64_t peer, int64_t bytes);
 RSH_API rsh_status rsh_plan_each_source(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
-                                    void *ctx);
+                                        void *ctx);
 RSH_API rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
-                                         void *ctx);
+                                             void *ctx);
 
 /* Calls fn for every pair that exchanges bytes and for every rank that keeps some, ordered by
  * destination, then source.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
@@ -196,7 +196,7 @@ RSH_API void rsh_share_free(rsh_share *s);
  * entries), in a part with these strides; all in the unit of the strides.  `end` is one of t's.
  * Pure. */
 RSH_API rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end,
-                                      const int64_t *strides, int64_t *offset, int64_t *rounds);
+                                        const int64_t *strides, int64_t *offset, int64_t *rounds);
 
 typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
 /* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its

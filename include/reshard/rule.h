@@ -68,7 +68,7 @@ struct rsh_placement_rule {
 RSH_API rsh_status rsh_rule_pointwise(rsh_rule_dims *io);
 
 /* Applies an op as rsh_grad_apply does, and to sharded tensors by the op's rule: distributed values
- * without a reading, whose layouts have one part for each rank of a mesh.  Dims of the outputs are
+ * without a kind, whose layouts have one part for each rank of a mesh.  Dims of the outputs are
  * cut as those of the inputs with the same letter.  A replicated input and a plain one, which is
  * the same on all ranks, give each rank its range; of these each rank gets the gradient of its own
  * part of the result.  A pointwise op whose inputs have one layout needs no rule.

@@ -245,12 +245,12 @@ RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, cons
                                       const rsh_memory *dst);
 
 /* The same, bound once and run often without allocating.  Pool and memory are borrowed; the plan
- * may be freed.  One thread uses an rsh_local_exec at a time.  The caller frees *out.  rsh_local_exec_free is
- * a no-op for NULL.
- * Errors of bind as above; a run has none of its own.  Local. */
+ * may be freed.  One thread uses an rsh_local_exec at a time.  The caller frees *out.
+ * rsh_local_exec_free is a no-op for NULL. Errors of bind as above; a run has none of its own.
+ * Local. */
 typedef struct rsh_local_exec rsh_local_exec;
 RSH_API rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
-                                  const rsh_memory *dst, rsh_local_exec **out);
+                                       const rsh_memory *dst, rsh_local_exec **out);
 RSH_API rsh_status rsh_local_exec_run(rsh_local_exec *l);
 RSH_API void rsh_local_exec_free(rsh_local_exec *l);
 

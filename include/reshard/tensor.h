@@ -103,7 +103,8 @@ RSH_API uint64_t rsh_tensor_storage_serial(const rsh_tensor *t);
 
 /* How often the elements have changed: a value that was saved is stale if the version has changed
  * since.  Functions that write into a tensor of the caller's bump it.  Whoever writes through a
- * pointer, or binds a plan to the memory, calls rsh_tensor_bump_version.  Local, from any thread. */
+ * pointer, or binds a plan to the memory, calls rsh_tensor_bump_version.  Local, from any thread.
+ */
 RSH_API uint64_t rsh_tensor_version(const rsh_tensor *t);
 RSH_API void rsh_tensor_bump_version(const rsh_tensor *t);
 

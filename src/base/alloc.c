@@ -38,7 +38,7 @@ static const char *in_units(double bytes, char text[32]) {
 rsh_status rshi_nomem_for(size_t bytes) {
     double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     char asked[32], all[32];
-    return rshi_fail(RSH_ENOMEM, "out of memory: %s were asked for, and this machine has %s",
+    return rshi_fail(RSH_ENOMEM, "out of memory: requested %s, this machine has %s",
                      in_units((double)bytes, asked), in_units(machine, all));
 }
 

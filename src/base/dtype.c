@@ -92,7 +92,8 @@ static bool op_exists(rsh_op op, rsh_dtype t) {
 }
 
 static rsh_status check_dtype(rsh_dtype dtype) {
-    RSH_REQUIRE(!is_stored(dtype), RSH_ETYPE, "%s is storage-only: it is moved as it is, in checkpoints",
+    RSH_REQUIRE(!is_stored(dtype), RSH_ETYPE,
+                "dtype %s can only be stored: it exists in checkpoints, which move it unchanged",
                 rsh_dtype_name(dtype));
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     return RSH_OK;
@@ -101,7 +102,8 @@ static rsh_status check_dtype(rsh_dtype dtype) {
 rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype) {
     RSH_REQUIRE((unsigned)op < RSH_OP_COUNT, RSH_EVALUE, "%d is not a reduction", (int)op);
     RSH_TRY(check_dtype(dtype));
-    RSH_REQUIRE(op_exists(op, dtype), RSH_ETYPE, "%s does not exist for %s", rsh_op_name(op), rsh_dtype_name(dtype));
+    RSH_REQUIRE(op_exists(op, dtype), RSH_ETYPE, "reduction \"%s\" is not defined for dtype %s", rsh_op_name(op),
+                rsh_dtype_name(dtype));
     return RSH_OK;
 }
 
@@ -109,7 +111,8 @@ rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to) {
     RSH_TRY(check_dtype(from));
     RSH_TRY(check_dtype(to));
     RSH_REQUIRE(!is_complex(from) || is_complex(to) || to == RSH_BOOL, RSH_ETYPE,
-                "%s does not convert to %s: complex to real is refused", rsh_dtype_name(from), rsh_dtype_name(to));
+                "cannot convert %s to %s: complex values do not convert to real ones", rsh_dtype_name(from),
+                rsh_dtype_name(to));
     return RSH_OK;
 }
 

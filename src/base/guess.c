@@ -70,6 +70,6 @@ rsh_status rshi_name_fail(const char *noun, const char *text, size_t length) {
     const char *dot = strchr(word, '.'); /* behind the name of a package */
     if (dot) memmove(word, dot + 1, strlen(dot));
     const char *guess = dtype ? guess_dtype(word) : guess_op(word);
-    return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a %s%s%s; there are%s", shown, text, noun,
+    return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a %s%s%s; expected one of%s", shown, text, noun,
                      guess ? ": use " : "", guess ? guess : "", dtype ? dtype_list : op_list);
 }

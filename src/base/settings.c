@@ -21,7 +21,7 @@ rsh_status rshi_setting_cache_bytes(uint64_t *bytes) {
     errno = 0;
     unsigned long long value = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
     RSH_REQUIRE(end && !*end && !errno, RSH_EVALUE,
-                "RESHARD_CACHE_BYTES is \"%.40s\", which is not a number of bytes, as 1073741824 is", text);
+                "RESHARD_CACHE_BYTES must be a number of bytes such as 1073741824, got \"%.40s\"", text);
     *bytes = value;
     return RSH_OK;
 }
@@ -34,7 +34,7 @@ rsh_status rshi_setting_simd(rshi_simd *level) {
             *level = (rshi_simd)i;
             return RSH_OK;
         }
-    return rshi_fail(RSH_EVALUE, "RESHARD_SIMD is \"%.40s\", which is none of generic, avx2 and avx512", text);
+    return rshi_fail(RSH_EVALUE, "RESHARD_SIMD must be generic, avx2 or avx512, got \"%.40s\"", text);
 }
 
 /* Who comes first finds out for all, since both are read once: every tensor and every comm asks. */

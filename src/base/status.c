@@ -112,7 +112,8 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...) {
 
 rsh_status rsh_fail(rsh_status status, const char *sentence) {
     RSH_NEEDS(sentence);
-    RSH_REQUIRE(status > RSH_OK && status <= RSH_EBUSY, RSH_EVALUE, "%d is not the status of a failure", (int)status);
+    RSH_REQUIRE(status > RSH_OK && status <= RSH_EBUSY, RSH_EVALUE, "status must be an error code, got %d",
+                (int)status);
     return rshi_fail(status, "%s", sentence);
 }
 

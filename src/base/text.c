@@ -73,7 +73,8 @@ void rshi_text_free(rshi_text *t) {
 
 rsh_status rshi_sink_text(const rsh_sink *sink, const char *text) {
     size_t n = strlen(text);
-    RSH_REQUIRE(!n || !sink->write(sink->ctx, text, n), RSH_EIO, "the sink refused %zu bytes of text", n);
+    RSH_REQUIRE(!n || !sink->write(sink->ctx, text, n), RSH_EIO,
+                "cannot write %zu bytes of text: the sink returned an error", n);
     return RSH_OK;
 }
 
@@ -83,6 +84,7 @@ rsh_status rshi_sink_format(const rsh_sink *sink, const char *format, ...) {
     va_start(args, format);
     int n = rshi_text_format_list(text, sizeof text, format, args);
     va_end(args);
-    RSH_REQUIRE(n >= 0 && (size_t)n < sizeof text, RSH_EVALUE, "a line of text is longer than %zu bytes", sizeof text);
+    RSH_REQUIRE(n >= 0 && (size_t)n < sizeof text, RSH_EVALUE, "line of text is too long (at most %zu bytes)",
+                sizeof text);
     return rshi_sink_text(sink, text);
 }

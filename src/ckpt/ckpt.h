@@ -11,6 +11,7 @@
 #include <reshard/ckpt.h>
 
 #include "base/base.h"
+#include "ckpt/name_table.h"
 #include "layout/layout.h"
 
 /* ---- the model ---- */
@@ -90,6 +91,8 @@ struct rsh_ckpt {
     int64_t nothers, others_room;
     rshi_ckpt_pair *beside; /* key: name, value: path of a regular file that is copied along */
     int64_t nbeside, beside_room;
+    int64_t folders; /* subdirectories, of which nothing is copied */
+    rshi_name_table file_names, meta_keys; /* numbers in `file` and `meta` */
     rshi_ckpt_store store;
     struct rshi_ckpt_slot {
         uint64_t hash;  /* of the name */
@@ -112,6 +115,7 @@ rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
 
 /* A file below `directory` (NULL: path alone).  RSH_EIO if there is no such regular file. */
 rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *name, int32_t *file);
+int64_t rshi_ckpt_find_file(const rsh_ckpt *c, const char *name); /* -1: none has that name */
 /* A tensor without its bytes.  RSH_EVALUE if the name is there already (`file` and `at`, the place
  * that named it, are for the sentence), or the shape's product overflows. */
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype,
@@ -162,6 +166,7 @@ struct rshi_ckpt_kind {
     bool (*detect)(const rshi_ckpt_place *place);
     /* Fills the checkpoint; the caller seals it, or frees it after an error. */
     rsh_status (*read)(const rshi_ckpt_place *place, rsh_ckpt *c);
+    bool uses_from; /* does it need the rules of `from`?  Other kinds refuse them */
 };
 
 /* Kinds in the order in which they are tried; the first that detects reads. */
@@ -311,6 +316,8 @@ int rshi_put(void *ctx, const char *bytes, size_t n);
 rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size_t n);
 rsh_status rshi_reading_open(rsh_ckpt *c);
 void rshi_reading_close(rsh_ckpt *c);
+/* Closes a file that is not being read; false: there is none.  From any thread. */
+bool rshi_reading_release(const rsh_ckpt *c);
 /* RSH_EIO if the file is not as it was when its header was read; fd -1: looked up by its path. */
 rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd);
 /* Bytes [at, at + n) of a file.  From any thread, after the seal.  RSH_EIO names file and offset,
@@ -322,10 +329,13 @@ rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, 
 
 /* ---- rules ---- */
 
+#define RSHI_MOST_RANKS 65536 /* that a mesh of rules may name: every rank has a file */
+
 typedef struct rshi_ckpt_rule {
     char *pattern;  /* owned */
     rsh_form *form; /* owned */
     bool uneven;    /* the word `uneven` stands behind it */
+    bool optional;  /* it may match nothing */
     int line;       /* of the file, from 1 */
 } rshi_ckpt_rule;
 

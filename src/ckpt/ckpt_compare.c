@@ -11,7 +11,7 @@ typedef struct comparing {
     const rsh_ckpt *a, *b;
     int64_t *pair; /* tensor of a, tensor of b */
     int64_t n;
-    bool converted, partly;
+    bool converted, allow_missing;
     rsh_ckpt_difference *out;
 } comparing;
 
@@ -108,7 +108,8 @@ static void tell(comparing *c, const rshi_job *j) {
 
 static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
     rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
-    rshi_job j = {.source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    rshi_job j = {
+        .source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
     j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
     j.threads = o->threads;
     j.progress = o->progress;
@@ -128,6 +129,8 @@ rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_comp
     rsh_compare_opts o = opts ? *opts : (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
     RSH_REQUIRE(o.struct_size == sizeof o && o.threads >= 0 && o.threads <= 256, RSH_EVALUE,
                 "the options do not start from RSH_COMPARE_OPTS_INIT");
+    RSH_REQUIRE(!o.mem || o.mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
+                o.mem);
     comparing c = {.a = a, .b = b, .converted = o.converted, .allow_missing = o.allow_missing, .out = out};
     *out = (rsh_ckpt_difference){0};
     c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);

@@ -3,14 +3,11 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define DEFAULT_MEM (UINT64_C(256) << 20)
-#define LEAST_MEM   (UINT64_C(1) << 20)
 #define OVERHEAD    (UINT64_C(32) << 20) /* of --mem, for headers, the plan and the program */
 
 typedef struct converting {
@@ -18,7 +15,8 @@ typedef struct converting {
     rsh_ckpt *source;
     rshi_target target;
     rshi_ckpt_partial partial;
-    bool has_partial, fresh; /* fresh: the place of work is new, and nothing is published from it */
+    bool has_partial, fresh; /* fresh: the place of work is new */
+    bool damaged;            /* elements of the source do not have the digest that it states */
     rshi_job job;
     bool *kept;         /* of each window: was it written by an earlier run, and is right? */
     rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
@@ -27,12 +25,10 @@ typedef struct converting {
 } converting;
 
 static void convert_free(converting *c) {
-    bool idle = c->fresh && !c->job.bytes_written; /* nothing to go on with */
     rshi_job_free(&c->job);
     rshi_free(c->kept);
     rshi_free(c->claims);
     rshi_free(c->sums);
-    if (c->has_partial && idle) rshi_partial_discard(&c->partial);
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
@@ -51,39 +47,8 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
                     out->nexclude >= 0,
                 RSH_EVALUE, "patterns of names are counted but not given");
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
-    RSH_REQUIRE(!out->mem || out->mem >= LEAST_MEM, RSH_EVALUE, "%" PRIu64 " bytes of memory; at least %" PRIu64,
-                out->mem, LEAST_MEM);
-    return RSH_OK;
-}
-
-/* The path of what is at `path`, or, if there is nothing, of the directory it would be in with its name behind. */
-static bool real_path(const char *path, char out[PATH_MAX]) {
-    char copy[PATH_MAX], *slash;
-    if (realpath(path, out)) return true;
-    if (strlen(path) >= sizeof copy) return false;
-    strcpy(copy, path);
-    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = 0;
-    slash = strrchr(copy, '/');
-    const char *name = slash ? slash + 1 : copy;
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - copy) + 1 : 1, slash ? copy : ".");
-    if (!realpath(parent, out) || strlen(out) + strlen(name) + 2 > PATH_MAX) return false;
-    strcat(out, "/");
-    strcat(out, name);
-    return true;
-}
-
-static bool contains(const char *a, const char *b) {
-    size_t n = strlen(a);
-    return !strncmp(a, b, n) && (!b[n] || b[n] == '/');
-}
-
-static rsh_status check_apart(const char *source, const char *target) {
-    char a[PATH_MAX], b[PATH_MAX];
-    if (!real_path(source, a)) return rshi_io_fail(source);
-    if (!real_path(target, b)) return rshi_io_fail(target);
-    RSH_REQUIRE(!contains(a, b) && !contains(b, a), RSH_EVALUE, "%s and %s: source and target lie in one another",
-                source, target);
+    RSH_REQUIRE(!out->mem || out->mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
+                out->mem);
     return RSH_OK;
 }
 
@@ -124,13 +89,14 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_NEEDS(target);
     RSH_TRY(take_opts(opts, &c->opts));
     RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->source));
-    RSH_TRY(check_apart(source, target));
+    RSH_TRY(rshi_check_apart(c->source, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
     RSH_TRY(check_bytes(c));
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
+    c->report.folders = rshi_ckpt_ends(target, ".safetensors") ? 0 : c->source->folders;
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;
@@ -222,24 +188,43 @@ static rsh_status check_source(const converting *c) {
     return RSH_OK;
 }
 
-/* Digests of tensors; one that the source states itself must be the same. */
+/* Does the digest of what was written stand for the elements that were read? */
+static bool is_unchanged(const converting *c, const rshi_target_tensor *t) {
+    return t->dtype == c->source->tensor[t->source].dtype;
+}
+
+/* Digests of tensors of the result. */
 static rsh_status sum_up(converting *c) {
     c->sums = rshi_alloc((size_t)c->target.ntensors, sizeof *c->sums);
     if (!c->sums) return rshi_nomem();
     for (int64_t i = 0; i < c->target.ntensors; i++) {
         const rshi_target_tensor *t = &c->target.tensor[i];
         const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-        char text[RSH_DIGEST_TEXT];
-        rsh_digest stated;
         RSH_TRY(rsh_digest_begin(rsh_dtype_name(t->dtype), s->ndim, s->shape, &c->sums[i]));
         rsh_digest_merge(&c->sums[i], c->job.sum[i]);
-        if (!s->digest || t->dtype != s->dtype || rsh_digest_parse(s->digest, &stated)) continue;
-        rsh_digest_text(c->sums[i], text);
-        RSH_REQUIRE(!memcmp(&stated, &c->sums[i], sizeof stated), RSH_EIO,
-                    "%s: tensor \"%.300s\": its files state the digest %s, its elements have %s: they were damaged",
-                    c->source->path, s->name, s->digest, text);
     }
     return RSH_OK;
+}
+
+/* Compares the digests that the source states.  Tensors whose elements were digested only after a conversion, or not at
+ * all, are read once more. */
+static rsh_status check_stated(converting *c) {
+    bool again = !c->opts.no_digest || c->opts.verify;
+    int64_t n = 0, *list = rshi_alloc((size_t)c->target.ntensors, sizeof *list);
+    rsh_status st = list ? RSH_OK : rshi_nomem();
+    for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
+        const rshi_target_tensor *t = &c->target.tensor[i];
+        if (!c->source->tensor[t->source].digest) continue;
+        if (!rshi_stated_known(c->source, t->source) || !again)
+            c->report.digests_unchecked++;
+        else if (!c->opts.no_digest && is_unchanged(c, t))
+            st = rshi_stated_compare(c->source, t->source, c->job.sum[i], &c->damaged);
+        else
+            list[n++] = t->source;
+    }
+    if (!st) st = rshi_stated_check(c->source, n, list, c->job.mem, c->opts.threads, &c->damaged);
+    rshi_free(list);
+    return st;
 }
 
 static void fill_report(converting *c) {
@@ -248,6 +233,27 @@ static void fill_report(converting *c) {
     c->report.bytes_written = c->job.bytes_written;
     if (c->kept) c->report.bytes_kept = c->job.bytes - c->job.bytes_read;
     c->report.gap = c->partial.gap;
+}
+
+/* ---- after a failure ---- */
+
+/* Can a later run go on with what was done? */
+static bool is_useful(const converting *c) {
+    bool idle = c->fresh && !c->job.bytes_written;
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    bool changed = check_source(c) != RSH_OK;
+    rshi_set_detail(why);
+    return !idle && !c->opts.no_digest && !c->damaged && !changed;
+}
+
+/* What is of no use is removed; the sentence of the error says what is left. */
+static void leave(converting *c) {
+    if (!c->has_partial || c->partial.published) return;
+    if (is_useful(c))
+        rshi_partial_keep(&c->partial);
+    else
+        rshi_partial_abandon(&c->partial);
 }
 
 /* ---- all of it ---- */
@@ -266,6 +272,7 @@ static rsh_status move_all(converting *c, const char *target) {
     if (going) RSH_TRY(take_up(c, &files));
     RSH_TRY(rshi_job_run(&c->job));
     RSH_TRY(check_source(c));
+    RSH_TRY(check_stated(c));
     if (!c->opts.no_digest) RSH_TRY(sum_up(c));
     RSH_TRY(rshi_partial_finish(&c->partial, c->sums));
     return rshi_partial_flush(&c->partial);
@@ -275,8 +282,8 @@ static rsh_status convert(converting *c, const char *target) {
     set_up_job(c);
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));
-    c->fresh = false;
     RSH_TRY(rshi_partial_publish(&c->partial, c->opts.force));
+    rshi_fds_free(&c->partial.fds);
     fill_report(c);
     return RSH_OK;
 }
@@ -310,15 +317,15 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
                             rsh_convert_report *report) {
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
-    if (!st) st = convert(&c, target);
+    if (!st && (st = convert(&c, target))) leave(&c);
     if (!st && c.opts.verify) st = verify(&c, target);
     if (!st && report) *report = c.report;
     convert_free(&c);
     return st;
 }
 
-rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts, rsh_convert_step_fn fn,
-                               void *ctx, rsh_convert_report *report) {
+rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts,
+                               rsh_convert_step_fn fn, void *ctx, rsh_convert_report *report) {
     RSH_NEEDS(fn);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);

@@ -103,12 +103,6 @@ rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
 
 /* ---- files that go along ---- */
 
-static bool is_source(const rsh_ckpt *c, const char *name) {
-    for (int64_t i = 0; i < c->nfiles; i++)
-        if (!strcmp(c->file[i].name, name)) return true;
-    return false;
-}
-
 /* Indexes describe the cut that the result will not have. */
 static bool is_index(const char *name) {
     return rshi_ckpt_ends(name, ".safetensors.index.json") || rshi_ckpt_ends(name, ".distcp") ||
@@ -120,10 +114,12 @@ rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
         const char *name = place->name[i];
         struct stat s;
         char *path = NULL;
-        if (*name == '.' || is_source(c, name) || is_index(name)) continue;
+        if (rshi_ckpt_find_file(c, name) >= 0 || is_index(name)) continue;
         RSH_TRY(rshi_ckpt_join(place->path, name, &path));
         rsh_status st = RSH_OK;
-        if (!stat(path, &s) && S_ISREG(s.st_mode)) {
+        bool there = !stat(path, &s);
+        c->folders += there && S_ISDIR(s.st_mode);
+        if (there && S_ISREG(s.st_mode)) {
             st = rshi_ckpt_inside(place->path, name);
             if (!st) st = rshi_ckpt_add_beside_file(c, name, path);
         }
@@ -139,6 +135,10 @@ static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i]->detect(p)) continue;
         c->kind = kinds[i];
+        RSH_REQUIRE(!p->from || kinds[i]->uses_from, RSH_EVALUE,
+                    "%.200s: %.200s describes rank files%s, but this is a %s, which says itself how it is cut; leave "
+                    "the rules (--from) out", p->path, p->from->name,
+                    p->from->files ? "" : " (and has no \"files\" line)", kinds[i]->name);
         RSH_TRY(kinds[i]->read(p, c));
         return rshi_ckpt_seal(c);
     }

@@ -1,9 +1,11 @@
 /* Partial: TARGET.reshard-partial, the place where a result is made before it is published. */
 #include "ckpt/impl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -24,18 +26,71 @@ static rsh_status set_target(rshi_ckpt_partial *p, const char *target) {
     return RSH_OK;
 }
 
-static rsh_status set_paths(rshi_ckpt_partial *p, const char *target) {
+rsh_status rshi_partial_home(const char *target, char **out) {
     rshi_text home = {0};
-    RSH_TRY(set_target(p, target));
-    rshi_text_add(&home, "%s.reshard-partial", p->target);
+    size_t n = strlen(target);
+    while (n > 1 && target[n - 1] == '/') n--;
+    rshi_text_add(&home, "%.*s" RSHI_PARTIAL_SUFFIX, (int)n, target);
     if (home.failed) return rshi_text_free(&home), rshi_nomem();
-    p->home = home.data;
+    *out = home.data;
+    return RSH_OK;
+}
+
+static rsh_status set_paths(rshi_ckpt_partial *p, const char *target) {
+    RSH_TRY(set_target(p, target));
+    RSH_TRY(rshi_partial_home(target, &p->home));
     RSH_TRY(rshi_ckpt_join(p->home, "data", &p->data));
     return rshi_ckpt_join(p->home, "journal", &p->journal_path);
 }
 
 static rsh_status file_path(const rshi_ckpt_partial *p, int64_t i, char **out) {
     return p->single ? rshi_ckpt_join(NULL, p->data, out) : rshi_ckpt_join(p->data, p->files->file[i].name, out);
+}
+
+/* ---- what is there already ---- */
+
+static rsh_status refuse_home(const rshi_ckpt_partial *p, const char *what) {
+    return rshi_fail(RSH_EVALUE, "%s: the result would be made there, but %s; move it away or choose another target",
+                     p->home, what);
+}
+
+static rsh_status check_names(const rshi_ckpt_partial *p, DIR *d, bool *data, bool *journal) {
+    *data = *journal = false;
+    for (struct dirent *e; (errno = 0, e = readdir(d));) {
+        const char *name = e->d_name;
+        *data |= !strcmp(name, "data");
+        *journal |= !strcmp(name, "journal");
+        if (!strcmp(name, "data") || !strcmp(name, "journal") || !strcmp(name, "old") || !strcmp(name, ".") ||
+            !strcmp(name, ".."))
+            continue;
+        char what[300];
+        snprintf(what, sizeof what, "it holds \"%.200s\", which no conversion made", name);
+        return refuse_home(p, what);
+    }
+    return errno ? rshi_io_fail(p->home) : RSH_OK;
+}
+
+static rsh_status check_journal(const rshi_ckpt_partial *p) {
+    bool is = false;
+    int fd = open(p->journal_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return rshi_io_fail(p->journal_path);
+    rsh_status st = rshi_journal_is_one(fd, p->journal_path, &is);
+    close(fd);
+    return st ? st : is ? RSH_OK : refuse_home(p, "its file \"journal\" is not a journal of a conversion");
+}
+
+/* Is it what an earlier run left?  Anything else is somebody's, and is neither followed nor removed. */
+static rsh_status check_home(const rshi_ckpt_partial *p, const struct stat *s) {
+    bool data, journal;
+    if (S_ISLNK(s->st_mode)) return refuse_home(p, "it is a symbolic link");
+    if (!S_ISDIR(s->st_mode)) return refuse_home(p, "it is not a directory");
+    DIR *d = opendir(p->home);
+    if (!d) return rshi_io_fail(p->home);
+    rsh_status st = check_names(p, d, &data, &journal);
+    closedir(d);
+    RSH_TRY(st);
+    if (journal) return check_journal(p);
+    return data ? refuse_home(p, "it holds data and no journal") : RSH_OK;
 }
 
 /* ---- taking it ---- */
@@ -73,7 +128,12 @@ static rsh_status go_on(rshi_ckpt_partial *p, bool *going) {
                 p->home);
     p->published = was_published(p);
     *going = true;
-    if (!p->published && !p->single && mkdir(p->data, 0777) && errno != EEXIST) return rshi_io_fail(p->data);
+    if (p->published) return RSH_OK;
+    if (!p->single && mkdir(p->data, 0777) && errno != EEXIST) return rshi_io_fail(p->data);
+    struct stat s;
+    bool there = !lstat(p->data, &s);
+    if (there && (p->single ? !S_ISREG(s.st_mode) : !S_ISDIR(s.st_mode)))
+        return refuse_home(p, "its \"data\" is not what a conversion made");
     return RSH_OK;
 }
 
@@ -88,11 +148,13 @@ static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opt
     return RSH_OK;
 }
 
-static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *going) {
+static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *made, bool *going) {
     struct stat s;
     bool left = !lstat(p->home, &s);
+    if (left) RSH_TRY(check_home(p, &s));
     RSH_TRY(check_target(p, o, left));
     if (!left && mkdir(p->home, 0777)) return rshi_io_fail(p->home);
+    *made = !left;
     RSH_TRY(lock_journal(p));
     if (left && o->resume) {
         RSH_TRY(go_on(p, going));
@@ -107,11 +169,16 @@ static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *go
 
 /* ---- files ---- */
 
-static rsh_status open_file(void *ctx, int64_t i, int *fd) {
+/* Files of the source that are open and not read give their descriptors back first. */
+static rsh_status open_file(void *ctx, int64_t i, int *fd, bool *none_left) {
     rshi_ckpt_partial *p = ctx;
     char *path = NULL;
     RSH_TRY(file_path(p, i, &path));
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    do {
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        *none_left = *fd < 0 && (errno == EMFILE || errno == ENFILE);
+    } while (*none_left && rshi_reading_release(p->files->source));
+    if (*none_left) errno = EMFILE;
     rsh_status st = *fd < 0 ? rshi_io_fail(path) : RSH_OK;
     rshi_free(path);
     return st;
@@ -121,10 +188,12 @@ rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint6
                              const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going) {
     rshi_ckpt_partial p = {.journal = -1, .files = files, .fingerprint = fingerprint};
     p.single = !files->rules && rshi_ckpt_ends(target, ".safetensors");
+    bool made = false;
     *going = false;
     rsh_status st = set_paths(&p, target);
-    if (!st) st = take(&p, opts, going);
+    if (!st) st = take(&p, opts, &made, going);
     if (st) {
+        if (made) rshi_partial_abandon(&p);
         rshi_partial_close(&p);
         return st;
     }

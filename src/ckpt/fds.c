@@ -1,9 +1,11 @@
 /* Fds: files of a list, open while they are used and a while longer, a bounded number at a time. */
 #include "ckpt/fds.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define OPEN_MOST 200 /* files; a process may have 1,024 */
+#define SHARE     4   /* of a lower limit: tables of a source, a target and a check, and the rest of the program */
 
 typedef struct opened {
     int fd;        /* -1: closed */
@@ -11,8 +13,14 @@ typedef struct opened {
     uint64_t last; /* use, by the clock, which counts uses */
 } opened;
 
+static int64_t most_open(void) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur / SHARE >= OPEN_MOST) return OPEN_MOST;
+    return rshi_max(1, (int64_t)(r.rlim_cur / SHARE));
+}
+
 rsh_status rshi_fds_init(rshi_fds *f, int64_t n, rshi_fds_open_fn *open, void *ctx) {
-    *f = (rshi_fds){.n = n, .open = open, .ctx = ctx};
+    *f = (rshi_fds){.n = n, .most = most_open(), .open = open, .ctx = ctx};
     f->file = rshi_alloc((size_t)n, sizeof *f->file);
     if (!f->file) return rshi_nomem();
     for (int64_t i = 0; i < n; i++) f->file[i] = (opened){.fd = -1};
@@ -29,23 +37,36 @@ void rshi_fds_free(rshi_fds *f) {
     f->file = NULL;
 }
 
-/* Close what was not used for longest and nobody has. */
-static void close_one(rshi_fds *f) {
+/* Closes what was not used for longest and nobody has; false: there is none. */
+static bool close_one(rshi_fds *f) {
     int64_t oldest = -1;
     for (int64_t i = 0; i < f->n; i++)
         if (f->file[i].fd >= 0 && !f->file[i].users && (oldest < 0 || f->file[i].last < f->file[oldest].last))
             oldest = i;
-    if (oldest < 0) return;
+    if (oldest < 0) return false;
     close(f->file[oldest].fd);
     f->file[oldest].fd = -1;
     f->nopen--;
+    return true;
+}
+
+bool rshi_fds_release(rshi_fds *f) {
+    pthread_mutex_lock(&f->lock);
+    bool closed = close_one(f);
+    pthread_mutex_unlock(&f->lock);
+    return closed;
 }
 
 static rsh_status open_file(rshi_fds *f, int64_t i) {
-    if (f->nopen >= OPEN_MOST) close_one(f);
-    RSH_TRY(f->open(f->ctx, i, &f->file[i].fd));
-    f->nopen++;
-    return RSH_OK;
+    bool none_left = false;
+    rsh_status st;
+    if (f->nopen >= f->most) close_one(f);
+    do {
+        f->file[i].fd = -1;
+        st = f->open(f->ctx, i, &f->file[i].fd, &none_left);
+    } while (st && none_left && close_one(f));
+    f->nopen += !st;
+    return st;
 }
 
 rsh_status rshi_fds_take(rshi_fds *f, int64_t i, int *fd) {

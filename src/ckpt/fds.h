@@ -6,13 +6,13 @@
 
 #include "base/base.h"
 
-/* Opens file i. */
-typedef rsh_status rshi_fds_open_fn(void *ctx, int64_t i, int *fd);
+/* Opens file i.  With *none_left the process has no descriptor left. */
+typedef rsh_status rshi_fds_open_fn(void *ctx, int64_t i, int *fd, bool *none_left);
 
 typedef struct rshi_fds {
     pthread_mutex_t lock;
     struct opened *file; /* owned; n of them */
-    int64_t n, nopen;
+    int64_t n, nopen, most;
     uint64_t clock;
     rshi_fds_open_fn *open;
     void *ctx;
@@ -24,5 +24,7 @@ void rshi_fds_free(rshi_fds *f);
 /* Between take and give the descriptor stays open.  From any thread. */
 rsh_status rshi_fds_take(rshi_fds *f, int64_t i, int *fd);
 void rshi_fds_give(rshi_fds *f, int64_t i);
+/* Closes a file that nobody has now; false: there is none. */
+bool rshi_fds_release(rshi_fds *f);
 
 #endif

@@ -311,8 +311,7 @@ static rsh_status read_length(int fd, const char *name, uint64_t size, uint64_t 
     unsigned char b[8];
     RSH_REQUIRE(size >= 8, RSH_EVALUE, "%s: the file has %" PRIu64 " bytes; a safetensors file has at least 8", name,
                 size);
-    ssize_t got = pread(fd, b, 8, 0);
-    RSH_REQUIRE(got == 8, RSH_EIO, "%s: byte 0: %s", name, got < 0 ? strerror(errno) : "the file ends");
+    RSH_TRY(rshi_read_fully(fd, name, 0, b, 8));
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | b[i];
     RSH_REQUIRE(*length <= RSHI_HEADER_MOST, RSH_EVALUE,

@@ -118,6 +118,8 @@ void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_
 
 /* ---- moving one window ---- */
 
+#define RSHI_LEAST_MEM (UINT64_C(1) << 20) /* bytes; with less, windows would be single elements */
+
 typedef enum rshi_window_mode {
     RSHI_WINDOW_WRITE,   /* write the destination */
     RSHI_WINDOW_CHECK,   /* read the destination back and hash it; the source is not read */
@@ -181,7 +183,8 @@ typedef struct rshi_job {
     rshi_window_mode deed;
     bool digest;
     int64_t ntensors;
-    /* How tensor i lies on both sides; `to` is not set for RSHI_WINDOW_DIGEST, but for its dtype. */
+    /* How tensor i lies on both sides; `to` is not set for RSHI_WINDOW_DIGEST, but for its dtype.
+     */
     void (*lies)(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to);
     void *ctx;
     uint64_t mem;     /* bytes of scratch for all threads */
@@ -206,6 +209,19 @@ rsh_status rshi_job_plan(rshi_job *j);
 rsh_status rshi_job_run(rshi_job *j);
 void rshi_job_free(rshi_job *j);
 int64_t rshi_job_tensor(const rshi_job *j, int64_t window); /* whose window it is */
+
+/* ---- digests that the files of a checkpoint state ---- */
+
+/* Does it state one, by a formula that we know? */
+bool rshi_stated_known(const rsh_ckpt *c, int64_t tensor);
+/* Compares it, if there is one, with that of the elements that were read (without what dtype and
+ * shape add).  RSH_EIO with *damaged if they differ. */
+rsh_status rshi_stated_compare(const rsh_ckpt *c, int64_t tensor, rsh_digest elements,
+                               bool *damaged);
+/* Reads these tensors for their digests alone.  RSH_EIO, with *damaged if elements are not as
+ * stated; RSH_ENOMEM. */
+rsh_status rshi_stated_check(const rsh_ckpt *c, int64_t n, const int64_t *tensors, uint64_t mem,
+                             int threads, bool *damaged);
 
 /* ---- the target: which files there will be, and what lies where in them ---- */
 
@@ -263,6 +279,11 @@ rsh_status rshi_target_lay_out(rshi_target *t, const rsh_convert_opts *opts);
  *
  * It holds `data`, which is renamed to the target, and `journal`, which says what of it is done. */
 
+#define RSHI_PARTIAL_SUFFIX ".reshard-partial"
+
+/* TARGET.reshard-partial, without slashes before the suffix; new (rshi_free). */
+rsh_status rshi_partial_home(const char *target, char **out);
+
 typedef struct rshi_ckpt_partial {
     char *target; /* owned, like all paths here; without slashes at its end */
     char *parent; /* directory of the target */
@@ -279,8 +300,9 @@ typedef struct rshi_ckpt_partial {
 
 /* Takes the place of work: a new one, or with `resume` the one that is there.  *going is true if
  * there is work of an earlier run, of the same fingerprint, in it.
- * RSH_EVALUE if there is a target and `force` is not set, if work is left there and `resume` is not
- * set, or if it was another job's; RSH_EBUSY if another process is at it; RSH_EIO. */
+ * RSH_EVALUE if something else has its name (a link, a file, a directory that no run made), if
+ * there is a target and `force` is not set, if work is left there and `resume` is not set, or if it
+ * was another job's; RSH_EBUSY if another process is at it; RSH_EIO. */
 rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint64_t fingerprint,
                              const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going);
 void rshi_partial_close(rshi_ckpt_partial *p);       /* leaves everything where it is */
@@ -289,17 +311,28 @@ extern const rshi_files rshi_partial_io;             /* ctx is to be an rshi_ckp
 rsh_status rshi_partial_finish(rshi_ckpt_partial *p,
                                const rsh_digest *sums); /* headers, other files */
 rsh_status rshi_partial_flush(rshi_ckpt_partial *p);
+/* RSH_EIO says "is complete" if it failed after the target had its name (p->published). */
 rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force);
 /* Gives an old target that was moved aside, and not replaced, its name again; and removes the place
  * of work after that, unless it could not.  RSH_EIO. */
 rsh_status rshi_partial_put_back(rshi_ckpt_partial *p);
 rsh_status rshi_partial_discard(rshi_ckpt_partial *p);
+/* After an error: discards the place of work, or leaves it for --resume.  The error's sentence says
+ * what is left. */
+void rshi_partial_abandon(rshi_ckpt_partial *p);
+void rshi_partial_keep(const rshi_ckpt_partial *p);
 /* Removes a file, or a directory with all that is in it; links are not followed. */
 rsh_status rshi_remove(const char *path);
+
+/* Refuses a target if publishing it would overwrite or remove a file of the source: RSH_EVALUE if
+ * one of them lies in the target or its working directory.  RSH_EIO. */
+rsh_status rshi_check_apart(const rsh_ckpt *source, const char *target);
 
 /* ---- the journal ---- */
 
 rsh_status rshi_journal_start(rshi_ckpt_partial *p);
+/* Is the file a journal of any job, complete or torn? */
+rsh_status rshi_journal_is_one(int fd, const char *path, bool *is);
 /* Is it this job's?  RSH_OK with *same; false also for one that was never finished writing. */
 rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty);
 rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_t n);

@@ -46,6 +46,17 @@ rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
     return append(p, &h, sizeof h);
 }
 
+/* A file system that lost power may have kept the size of a journal and zeros. */
+rsh_status rshi_journal_is_one(int fd, const char *path, bool *is) {
+    unsigned char bytes[sizeof(uint64_t)], ours[sizeof(uint64_t)] = {0};
+    ssize_t got = pread(fd, bytes, sizeof bytes, 0);
+    if (got < 0) return rshi_io_fail(path);
+    *is = !memcmp(bytes, ours, (size_t)got);
+    memcpy(ours, &(uint64_t){MAGIC}, sizeof ours);
+    *is = *is || !memcmp(bytes, ours, (size_t)got);
+    return RSH_OK;
+}
+
 rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty) {
     head h;
     ssize_t got = pread(p->journal, &h, sizeof h, 0);

@@ -19,14 +19,16 @@ static bool is_wanted(const rsh_convert_opts *o, const char *name) {
 
 /* ---- uneven cuts ---- */
 
+/* `%u` needs a multiple of u for each part. */
 static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size) {
-    int64_t parts = 1;
-    if (!cut->naxes || cut->rule != RSH_CUT_CHUNK) return false;
-    for (int i = 0; i < cut->naxes; i++) parts *= l->axis[cut->axes[i]].size;
+    int64_t parts = cut->rule == RSH_CUT_UNIT ? cut->number : 1;
+    if (!cut->naxes || (cut->rule != RSH_CUT_CHUNK && cut->rule != RSH_CUT_UNIT)) return false;
+    for (int i = 0; i < cut->naxes; i++)
+        if (!rshi_mul(parts, l->axis[cut->axes[i]].size, &parts)) return size > 0;
     return size % parts != 0;
 }
 
-/* The size that a cut without ~, %, {} or : leaves uneven; -1: none. */
+/* The size that a cut without ~, {} or : leaves uneven; -1: none. */
 static int64_t uneven_size(const rsh_layout *layout) {
     const rsh_layout_desc *l = rsh_layout_describe(layout);
     if (l->is_boxes) return -1;
@@ -48,8 +50,7 @@ static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule,
     int64_t size = rule->uneven ? -1 : uneven_size(l);
     RSH_REQUIRE(size < 0, RSH_EVALUE,
                 "%.200s:%d: tensor \"%.200s\": %s cuts %" PRId64
-                " unevenly; write ~, %%, {} or the word uneven if that is "
-                "meant",
+                " unevenly; write ~, {} or the word uneven if that is meant",
                 r->name, rule->line, name, rsh_layout_text(l), size);
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "%.200s:%d: tensor \"%.200s\": partial layouts are not stored", r->name,
                 rule->line, name);
@@ -110,6 +111,41 @@ static rsh_status check_dtypes(const rshi_target *t, const rshi_ckpt_tensor *s, 
                      rsh_dtype_name(s->dtype), rsh_dtype_name(to));
 }
 
+/* ---- rules that catch nothing ---- */
+
+/* A bare star takes what is left, which may be nothing. */
+static bool may_catch_nothing(const rshi_ckpt_rule *rule) { return rule->optional || !strcmp(rule->pattern, "*"); }
+
+/* The first tensor that the rule matches and another rule or an option took; NULL: it matches none. */
+static const char *taken_name(const rshi_target *t, const rshi_ckpt_rule *rule) {
+    for (int64_t i = 0; i < t->source->ntensors; i++)
+        if (rshi_glob(rule->pattern, t->source->tensor[i].name)) return t->source->tensor[i].name;
+    return NULL;
+}
+
+static rsh_status check_rule(const rshi_target *t, const rsh_convert_opts *opts, const rshi_ckpt_rule *rule) {
+    const char *name = taken_name(t, rule);
+    RSH_REQUIRE(name, RSH_EVALUE,
+                "%.200s:%d: \"%.200s\" matches no tensor of %.200s; correct it, or write optional in front of it",
+                t->rules->name, rule->line, rule->pattern, t->source->path);
+    RSH_REQUIRE(!is_wanted(opts, name), RSH_EVALUE,
+                "%.200s:%d: \"%.200s\" takes no tensor: line %d takes \"%.200s\" before it; move it up, or write "
+                "optional in front of it",
+                t->rules->name, rule->line, rule->pattern, t->rules->rule[rshi_rules_match(t->rules, name)].line, name);
+    return RSH_OK;
+}
+
+static rsh_status check_rules(const rshi_target *t, const rsh_convert_opts *opts) {
+    bool *used = rshi_calloc((size_t)t->rules->nrules, sizeof *used);
+    if (!used) return rshi_nomem();
+    for (int64_t i = 0; i < t->ntensors; i++) used[t->tensor[i].rule] = true;
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < t->rules->nrules && !st; i++)
+        if (!used[i] && !may_catch_nothing(&t->rules->rule[i])) st = check_rule(t, opts, &t->rules->rule[i]);
+    rshi_free(used);
+    return st;
+}
+
 rsh_status rshi_target_lay_out(rshi_target *t, const rsh_convert_opts *opts) {
     const rsh_ckpt *c = t->source;
     t->nranks = t->rules ? t->rules->nranks : 0;
@@ -122,5 +158,5 @@ rsh_status rshi_target_lay_out(rshi_target *t, const rsh_convert_opts *opts) {
         t->tensor[t->ntensors++] = out;
         RSH_TRY(check_dtypes(t, s, out.dtype));
     }
-    return RSH_OK;
+    return t->rules ? check_rules(t, opts) : RSH_OK;
 }

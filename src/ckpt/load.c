@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "ckpt/impl.h"
 #include "ckpt/shares.h"
 #include "shard/shard.h"
 
@@ -19,6 +20,8 @@ typedef struct loading {
     rshi_shares *shares; /* owned; n of them, of which those of the batch are set */
     int64_t *load;       /* owned; bytes that each rank reads in this batch */
     int64_t bytes;       /* of this rank's memory */
+    rsh_digest *sum;     /* owned; n of them: of the elements that this rank has read */
+    rsh_digest *total;   /* owned; of those that all have */
     rsh_load_stats stats;
 } loading;
 
@@ -51,7 +54,9 @@ static rsh_status prepare(loading *l) {
     l->tensor = rshi_alloc((size_t)l->n, sizeof *l->tensor);
     l->shares = rshi_calloc((size_t)l->n, sizeof *l->shares);
     l->load = rshi_calloc((size_t)rsh_comm_size(l->comm), sizeof *l->load);
-    if (!l->tensor || !l->shares || !l->load) return rshi_nomem();
+    l->sum = rshi_calloc((size_t)l->n, sizeof *l->sum);
+    l->total = rshi_calloc((size_t)l->n, sizeof *l->total);
+    if (!l->tensor || !l->shares || !l->load || !l->sum || !l->total) return rshi_nomem();
     for (int64_t i = 0; i < l->n; i++) RSH_TRY(check_tensor(l, i));
     return RSH_OK;
 }
@@ -96,13 +101,44 @@ static rsh_status take_memory(loading *l, rsh_sharded **out) {
     return st;
 }
 
+/* Of a chunk that ranks of several nodes read, the first reader counts it. */
+static rsh_status digest_chunk(loading *l, int64_t i, const rshi_chunk *c, const char *memory) {
+    const rshi_shares *s = &l->shares[i];
+    const rshi_ckpt_tensor *t = &l->c->tensor[l->tensor[i]];
+    if (!t->digest || s->reader[c->reader] != rsh_comm_rank(l->comm)) return RSH_OK;
+    for (int64_t b = c->box; b < c->box + c->nboxes; b++) {
+        const rshi_share_box *box = &s->box[b];
+        int64_t sizes[RSH_MAX_NDIM];
+        for (int d = 0; d < t->ndim; d++) sizes[d] = box->box.hi[d] - box->box.lo[d];
+        RSH_TRY(rsh_digest_add_box(&l->sum[i], (size_t)s->size, t->ndim, t->shape, box->box.lo, sizes,
+                                   memory + c->at + box->offset, box->strides));
+    }
+    return RSH_OK;
+}
+
 static rsh_status read_shares(loading *l, char *memory) {
     for (int64_t i = l->first; i < l->first + l->nbatch; i++)
         for (int64_t k = 0; k < l->shares[i].nchunks; k++) {
             const rshi_chunk *c = &l->shares[i].chunk[k];
             if (c->at < 0) continue;
             RSH_TRY(rshi_file_region_read(l->c, &c->region, l->shares[i].size, memory + c->at, &l->stats.bytes_read));
+            RSH_TRY(digest_chunk(l, i, c, memory));
         }
+    return RSH_OK;
+}
+
+/* Every rank adds up what all have read, and comes to the same verdict. */
+static rsh_status check_digests(loading *l) {
+    bool stated = false, damaged;
+    for (int64_t i = l->first; i < l->first + l->nbatch; i++) stated |= rshi_stated_known(l->c, l->tensor[i]);
+    const rsh_digest *mine = l->sum + l->first;
+    if (stated) RSH_TRY(rsh_comm_allreduce(l->comm, mine, l->total + l->first, 2 * l->nbatch, RSH_U64, RSH_OP_SUM));
+    for (int64_t i = l->first; i < l->first + l->nbatch; i++) {
+        bool known = rshi_stated_known(l->c, l->tensor[i]);
+        l->stats.digests_checked += known;
+        l->stats.digests_unchecked += !known && l->c->tensor[l->tensor[i]].digest;
+        if (known) RSH_TRY(rshi_stated_compare(l->c, l->tensor[i], l->total[i], &damaged));
+    }
     return RSH_OK;
 }
 
@@ -179,9 +215,11 @@ static rsh_status load_batch(loading *l) {
     if (!st) st = read_shares(l, bytes);
     if (!st) st = list_parts(l, bytes, &b);
     st = rsh_comm_agree(l->comm, st);
+    if (!st) st = check_digests(l);
     if (!st) st = spread(l, &b);
     for (int64_t i = l->first; i < l->first + l->nbatch && !st; i++)
-        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++) rsh_tensor_bump_version(rsh_sharded_part(l->to[i], k));
+        for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++)
+            rsh_tensor_bump_version(rsh_sharded_part(l->to[i], k));
     l->stats.most_scratch = (uint64_t)rshi_max((int64_t)l->stats.most_scratch, l->bytes);
     free_binding(&b);
     rsh_sharded_free(memory);
@@ -202,6 +240,8 @@ rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const cha
     rshi_free(l.tensor);
     rshi_free(l.shares);
     rshi_free(l.load);
+    rshi_free(l.sum);
+    rshi_free(l.total);
     if (!st && stats) *stats = l.stats;
     return st;
 }

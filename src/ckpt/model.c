@@ -50,12 +50,17 @@ rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *na
     f.name = rshi_ckpt_copy(directory ? name : f.path);
     RSH_GOTO(f.name ? RSH_OK : rshi_nomem());
     RSH_GOTO(stat_file(&f));
+    if (rshi_ckpt_find_file(c, f.name) < 0) RSH_GOTO(rshi_name_table_add(&c->file_names, f.name, c->nfiles));
     *file = (int32_t)c->nfiles;
     c->file[c->nfiles++] = f;
     return RSH_OK;
 out:
     free_file(&f);
     return st;
+}
+
+int64_t rshi_ckpt_find_file(const rsh_ckpt *c, const char *name) {
+    return rshi_name_table_find(&c->file_names, name);
 }
 
 void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n) {
@@ -210,9 +215,9 @@ static rsh_status add_pair(rshi_ckpt_pair **list, int64_t *n, int64_t *room, con
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value) {
     RSH_REQUIRE(rshi_is_utf8(key, strlen(key)) && rshi_is_utf8(value, strlen(value)), RSH_EVALUE,
                 "%s: metadata \"%.200s\": key or value is not UTF-8", c->path, key);
-    for (int64_t i = 0; i < c->nmeta; i++)
-        if (!strcmp(c->meta[i].key, key)) return RSH_OK; /* files repeat it; the first counts */
-    return add_pair(&c->meta, &c->nmeta, &c->meta_room, key, value);
+    if (rshi_name_table_find(&c->meta_keys, key) >= 0) return RSH_OK; /* files repeat it; the first counts */
+    RSH_TRY(add_pair(&c->meta, &c->nmeta, &c->meta_room, key, value));
+    return rshi_name_table_add(&c->meta_keys, c->meta[c->nmeta - 1].key, c->nmeta - 1);
 }
 
 rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *path) {
@@ -258,6 +263,8 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     rshi_free(c->parts);
     rshi_free(c->boxes);
     rshi_free(c->slot);
+    rshi_name_table_free(&c->file_names);
+    rshi_name_table_free(&c->meta_keys);
     rshi_free(c->path);
     rshi_store_free(&c->store);
     rshi_free(c);

@@ -98,19 +98,23 @@ static rsh_status copy_file(const char *from, const char *directory, const char 
     return st;
 }
 
-static bool is_ours(const rshi_target *t, const char *name) {
-    for (int64_t i = 0; i < t->nfiles; i++)
-        if (!strcmp(t->file[i].name, name)) return true;
-    return false;
+/* Other files of the source, except those whose names the result uses itself. */
+static rsh_status copy_beside(rshi_ckpt_partial *p) {
+    const rsh_ckpt *c = p->files->source;
+    rshi_name_table ours = {0};
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < p->files->nfiles && !st; i++) st = rshi_name_table_add(&ours, p->files->file[i].name, i);
+    for (int64_t i = 0; i < c->nbeside && !st; i++)
+        if (rshi_name_table_find(&ours, c->beside[i].key) < 0)
+            st = copy_file(c->beside[i].value, p->data, c->beside[i].key);
+    rshi_name_table_free(&ours);
+    return st;
 }
 
 rsh_status rshi_partial_finish(rshi_ckpt_partial *p, const rsh_digest *sums) {
-    const rsh_ckpt *c = p->files->source;
     RSH_TRY(put_headers(p, sums));
     if (p->files->index) RSH_TRY(put_index(p));
-    for (int64_t i = 0; i < c->nbeside && !p->single; i++)
-        if (!is_ours(p->files, c->beside[i].key)) RSH_TRY(copy_file(c->beside[i].value, p->data, c->beside[i].key));
-    return RSH_OK;
+    return p->single ? RSH_OK : copy_beside(p);
 }
 
 /* ---- to the disk ---- */
@@ -142,9 +146,45 @@ rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
     return st;
 }
 
+/* The journal goes last: while anything else is left, it says that the target is complete. */
+static rsh_status clear(rshi_ckpt_partial *p) {
+    char *old = NULL;
+    RSH_TRY(rshi_remove(p->data));
+    RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
+    rsh_status st = rshi_remove(old);
+    rshi_free(old);
+    return st ? st : rshi_remove(p->home);
+}
+
 rsh_status rshi_partial_discard(rshi_ckpt_partial *p) {
+    rshi_fds_free(&p->fds); /* removing a directory needs a descriptor, and there may be none left */
     RSH_TRY(rshi_partial_put_back(p));
-    return rshi_remove(p->home);
+    return clear(p);
+}
+
+/* Adds to the error at hand. */
+static void add_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void add_detail(const char *format, ...) {
+    char first[RSHI_DETAIL_BYTES], more[450], all[RSHI_DETAIL_BYTES];
+    va_list list;
+    snprintf(first, sizeof first, "%s", rsh_error_detail());
+    va_start(list, format);
+    vsnprintf(more, sizeof more, format, list);
+    va_end(list);
+    snprintf(all, sizeof all, "%.*s; %s", RSHI_DETAIL_BYTES - 460, first, more);
+    rshi_set_detail(all);
+}
+
+void rshi_partial_abandon(rshi_ckpt_partial *p) {
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    rsh_status st = rshi_partial_discard(p);
+    rshi_set_detail(why);
+    if (st) add_detail("%.300s is left and could not be removed", p->home);
+}
+
+void rshi_partial_keep(const rshi_ckpt_partial *p) {
+    add_detail("%.300s has what was done: --resume goes on from there", p->home);
 }
 
 /* The old one moves aside first; between the two renames nobody finds anything. */
@@ -178,14 +218,11 @@ static rsh_status appear(rshi_ckpt_partial *p, bool force) {
     return rename(p->data, p->target) ? rshi_io_fail(p->target) : RSH_OK;
 }
 
-/* The journal goes last: while anything else is left, it says that the target is complete. */
-static rsh_status clear(rshi_ckpt_partial *p) {
-    char *old = NULL;
-    RSH_TRY(rshi_remove(p->data));
-    RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
-    rsh_status st = rshi_remove(old);
-    rshi_free(old);
-    return st ? st : rshi_remove(p->home);
+/* An error after the target has its name: the result is there, whatever the caller's status says. */
+static rsh_status tell_complete(const rshi_ckpt_partial *p, const char *failed, const char *advice) {
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    return rshi_fail(RSH_EIO, "%.300s is complete, but %s failed: %.400s; %s", p->target, failed, why, advice);
 }
 
 rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
@@ -195,7 +232,10 @@ rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
         RSH_TRY(rshi_journal_publishing(p, (uint64_t)s.st_ino));
         RSH_TRY(appear(p, force));
         p->published = true;
-        RSH_TRY(flush_path(p->parent, O_DIRECTORY));
+        if (flush_path(p->parent, O_DIRECTORY))
+            return tell_complete(p, "syncing its directory", "a power failure could still undo it: run \"sync\"");
     }
-    return clear(p);
+    char advice[400];
+    snprintf(advice, sizeof advice, "remove %.300s", p->home);
+    return clear(p) ? tell_complete(p, "cleaning up", advice) : RSH_OK;
 }

@@ -26,9 +26,10 @@ rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd) {
     return RSH_OK;
 }
 
-static rsh_status open_file(void *ctx, int64_t i, int *out) {
+static rsh_status open_file(void *ctx, int64_t i, int *out, bool *none_left) {
     const rsh_ckpt *c = ctx;
     int fd = open(c->file[i].path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *none_left = fd < 0 && (errno == EMFILE || errno == ENFILE);
     if (fd < 0) return rshi_io_fail(c->file[i].path);
     rsh_status st = rshi_ckpt_unchanged(&c->file[i], fd);
     if (st) return close(fd), st;
@@ -54,6 +55,8 @@ void rshi_reading_close(rsh_ckpt *c) {
     rshi_free(c->reading);
     c->reading = NULL;
 }
+
+bool rshi_reading_release(const rsh_ckpt *c) { return c->reading && rshi_fds_release(&c->reading->fds); }
 
 rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size_t n) {
     for (char *p = to; n;) {

@@ -39,6 +39,18 @@ static void trim(char *text) {
     while (n && is_blank(text[n - 1])) text[--n] = 0;
 }
 
+/* One more than the highest rank of a mesh. */
+static int64_t ranks_of(const rsh_layout_desc *l) {
+    int64_t positions = 1, most = 0;
+    for (int a = 0; a < l->naxes; a++)
+        if (!rshi_mul(positions, l->axis[a].size, &positions)) return INT64_MAX;
+    for (int64_t i = 0; l->ranks && i < positions; i++) most = rshi_max(most, l->ranks[i] + 1);
+    for (int64_t i = 0; i < l->nboxes; i++)
+        for (int64_t k = 0; k < l->boxes[i].nranks; k++) most = rshi_max(most, l->boxes[i].ranks[k] + 1);
+    if (l->is_boxes || l->ranks) return most;
+    return rshi_add(positions, l->first_rank, &most) ? most : INT64_MAX;
+}
+
 /* `mesh tp=4@0-3`: whatever may stand behind `on`. */
 static rsh_status read_mesh(parsing *p, const char *text, int column) {
     rshi_text t = {0};
@@ -52,6 +64,8 @@ static rsh_status read_mesh(parsing *p, const char *text, int column) {
     if (st == RSH_EVALUE)
         return refuse(p, column + (error.column > 8 ? error.column - 9 : 0), "%s",
                       error.sentence ? error.sentence : "no mesh");
+    if (!st && ranks_of(rsh_layout_describe(p->r->mesh)) > RSHI_MOST_RANKS)
+        return refuse(p, column, "mesh names more than %d ranks", RSHI_MOST_RANKS);
     return st;
 }
 
@@ -74,20 +88,37 @@ static bool take_uneven(char *text) {
     return true;
 }
 
-static rsh_status read_rule(parsing *p, const char *pattern, char *form, int column) {
+static rsh_status read_rule(parsing *p, const char *pattern, char *form, int column, bool optional) {
     rsh_ckpt_rules *r = p->r;
     rsh_text_error error = {0};
     RSH_TRY(RSHI_GROW(r->rule, r->nrules + 1, &r->room));
-    rshi_ckpt_rule rule = {.uneven = take_uneven(form), .line = p->line};
+    rshi_ckpt_rule rule = {.uneven = take_uneven(form), .optional = optional, .line = p->line};
     rsh_status st = rsh_form_parse(form, r->mesh ? rsh_layout_describe(r->mesh) : NULL, &error, &rule.form);
     if (st && st != RSH_ENOMEM)
         return refuse(p, column + (error.column ? error.column - 1 : 0), "%s",
                       error.sentence ? error.sentence : "no layout");
     if (st) return st;
+    if (ranks_of(rsh_form_describe(rule.form)) > RSHI_MOST_RANKS) {
+        rsh_form_free(rule.form);
+        return refuse(p, column, "rule names more than %d ranks", RSHI_MOST_RANKS);
+    }
     rule.pattern = rshi_ckpt_copy(pattern);
     if (!rule.pattern) return rsh_form_free(rule.form), rshi_nomem();
     r->rule[r->nrules++] = rule;
     return RSH_OK;
+}
+
+/* A line from its first word on. */
+static rsh_status read_words(parsing *p, const char *line, char *word, bool optional) {
+    char *rest = word + strcspn(word, " \t");
+    if (!*rest) return refuse(p, (int)(rest - line) + 1, "a pattern without a layout behind it");
+    *rest++ = 0;
+    while (is_blank(*rest)) rest++;
+    int column = (int)(rest - line) + 1;
+    if (!optional && !strcmp(word, "optional")) return read_words(p, line, rest, true);
+    if (!optional && !strcmp(word, "mesh")) return read_mesh(p, rest, column);
+    if (!optional && !strcmp(word, "files")) return read_files(p, rest, column);
+    return read_rule(p, word, rest, column, optional);
 }
 
 /* One line, without its end; it is written to. */
@@ -97,15 +128,7 @@ static rsh_status read_line(parsing *p, char *line) {
     char *word = line;
     while (is_blank(*word)) word++;
     trim(word);
-    if (!*word) return RSH_OK;
-    char *rest = word + strcspn(word, " \t");
-    if (!*rest) return refuse(p, (int)(rest - line) + 1, "a pattern without a layout behind it");
-    *rest++ = 0;
-    while (is_blank(*rest)) rest++;
-    int column = (int)(rest - line) + 1;
-    if (!strcmp(word, "mesh")) return read_mesh(p, rest, column);
-    if (!strcmp(word, "files")) return read_files(p, rest, column);
-    return read_rule(p, word, rest, column);
+    return *word ? read_words(p, line, word, false) : RSH_OK;
 }
 
 static rsh_status read_lines(rsh_ckpt_rules *r, char *text) {

@@ -1,6 +1,7 @@
 /* Save: sharded tensors of all ranks to a directory of rank files, which appears complete or not at all. */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,6 +26,7 @@ typedef struct saving {
     rsh_digest *digests;        /* owned */
     rshi_ckpt_partial partial;      /* of rank 0 */
     char *file;                 /* owned: path of this rank's file */
+    bool begun;                 /* every rank came to the writing of files */
 } saving;
 
 /* ---- what is asked for ---- */
@@ -308,9 +310,10 @@ static rsh_status make_directory(saving *s, const char *path) {
 
 static rsh_status name_file(saving *s) {
     rshi_text t = {0};
-    size_t n = strlen(s->model->path);
-    while (n > 1 && s->model->path[n - 1] == '/') n--;
-    rshi_text_add(&t, "%.*s.reshard-partial/data/%s", (int)n, s->model->path, s->target.file->name);
+    char *home = NULL;
+    RSH_TRY(rshi_partial_home(s->model->path, &home));
+    rshi_text_add(&t, "%s/data/%s", home, s->target.file->name);
+    rshi_free(home);
     if (t.failed) return rshi_text_free(&t), rshi_nomem();
     s->file = t.data;
     return RSH_OK;
@@ -322,15 +325,17 @@ static rsh_status publish(saving *s) {
     return rshi_partial_publish(&s->partial, s->opts && s->opts->force);
 }
 
-/* Nothing is left of a save that failed, but for an old checkpoint that did not go back to its name. */
-static void clean_up(saving *s, rsh_status st) {
-    if (s->partial.home && st) {
-        char sentence[RSHI_DETAIL_BYTES];
-        strncpy(sentence, rsh_error_detail(), sizeof sentence - 1);
-        sentence[sizeof sentence - 1] = 0;
-        rshi_partial_discard(&s->partial);
-        rshi_set_detail(sentence);
-    }
+/* Nothing is left of a save that failed, except an old checkpoint that did not go back to its name.  Every rank waits
+ * for that: a job ends when its first rank fails, and rank 0 with it. */
+static void abandon(saving *s) {
+    char why[RSHI_DETAIL_BYTES];
+    if (s->partial.home) rshi_partial_abandon(&s->partial);
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    if (s->begun) rsh_comm_barrier(s->comm);
+    rshi_set_detail(why);
+}
+
+static void clean_up(saving *s) {
     if (s->partial.home) rshi_partial_close(&s->partial);
     for (int64_t i = 0; s->flat && i < s->n; i++) rsh_sharded_free(s->flat[i]);
     rshi_target_free(&s->target);
@@ -350,6 +355,7 @@ rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char
     if (!st) st = flatten(&s);
     if (!st) st = rsh_comm_agree(comm, describe(&s));
     if (!st) st = take_digests(&s);
+    s.begun = !st;
     if (!st) st = rsh_comm_agree(comm, make_directory(&s, path));
     if (!st) {
         rsh_status mine = name_file(&s);
@@ -357,6 +363,7 @@ rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char
         st = rsh_comm_agree(comm, mine);
     }
     if (!st) st = rsh_comm_agree(comm, publish(&s));
-    clean_up(&s, st);
+    if (st) abandon(&s);
+    clean_up(&s);
     return st;
 }

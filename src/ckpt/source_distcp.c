@@ -366,4 +366,4 @@ static bool detect(const rshi_ckpt_place *place) {
     return place->is_directory && rshi_ckpt_place_has(place, ".metadata", ".metadata");
 }
 
-const rshi_ckpt_kind rshi_kind_distcp = {"DCP directory", detect, read_all};
+const rshi_ckpt_kind rshi_kind_distcp = {"DCP directory", detect, read_all, false};

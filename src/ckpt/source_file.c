@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <reshard/shard.h>
+
 /* Metadata that describes cuts and digests is read, not passed on. */
 static rsh_status add_metadata(rsh_ckpt *c, const rshi_header *h) {
     for (int64_t i = 0; i < h->nmeta; i++) {
@@ -23,12 +25,25 @@ rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const c
     return RSH_OK;
 }
 
+/* "d2:..." is ours; "d" and another number is of a version that we do not know, and is kept but never checked. */
+static bool is_digest(const char *text) {
+    rsh_digest d;
+    const char *p = text + 1;
+    if (!rsh_digest_parse(text, &d)) return true;
+    if (*text != 'd' || !strncmp(text, "d2:", 3)) return false;
+    while (*p >= '0' && *p <= '9') p++;
+    return p > text + 1 && *p == ':';
+}
+
 /* "reshard.digest/<name>" of the header, kept in the checkpoint's store; NULL if there is none. */
 rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name, const char **out) {
     const char *found;
     *out = NULL;
     RSH_TRY(rshi_header_meta_of(h, "reshard.digest/", name, &found));
-    if (!found || strncmp(found, "d", 1)) return RSH_OK;
+    if (!found) return RSH_OK;
+    RSH_REQUIRE(is_digest(found), RSH_EVALUE,
+                "%.150s: tensor \"%.200s\": its digest must be \"d2:\" and 32 hexadecimal digits, got \"%.60s\"",
+                c->file[c->nfiles - 1].path, name, found);
     *out = rshi_store_text(&c->store, found, strlen(found));
     return *out ? RSH_OK : rshi_nomem();
 }
@@ -63,4 +78,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return rshi_ckpt_add_safetensors(c, NULL, place->path, &file);
 }
 
-const rshi_ckpt_kind rshi_kind_file = {"safetensors file", detect, read_all};
+const rshi_ckpt_kind rshi_kind_file = {"safetensors file", detect, read_all, false};

@@ -150,4 +150,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st;
 }
 
-const rshi_ckpt_kind rshi_kind_gguf = {"GGUF file", detect, read_all};
+const rshi_ckpt_kind rshi_kind_gguf = {"GGUF file", detect, read_all, false};

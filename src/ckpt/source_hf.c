@@ -21,16 +21,17 @@ typedef struct indexing {
     const char **files; /* names, in the order in which they appear */
     int32_t *number;    /* of each in the checkpoint */
     int64_t nfiles, files_room;
+    rshi_name_table names; /* of files */
 } indexing;
 
 static rsh_status find_file(indexing *x, const char *name, int32_t *out) {
-    for (int64_t i = x->nfiles; i-- > 0;) /* the last one is the likeliest */
-        if (!strcmp(x->files[i], name)) return *out = (int32_t)i, RSH_OK;
+    int64_t known = rshi_name_table_find(&x->names, name);
+    if (known >= 0) return *out = (int32_t)known, RSH_OK;
     RSH_TRY(RSHI_GROW(x->files, x->nfiles + 1, &x->files_room));
     x->files[x->nfiles] = rshi_store_text(&x->c->store, name, strlen(name));
     if (!x->files[x->nfiles]) return rshi_nomem();
     *out = (int32_t)x->nfiles++;
-    return RSH_OK;
+    return rshi_name_table_add(&x->names, x->files[*out], *out);
 }
 
 static rsh_status read_map(indexing *x) {
@@ -128,6 +129,7 @@ out:
     rshi_free(x.map);
     rshi_free(x.files);
     rshi_free(x.number);
+    rshi_name_table_free(&x.names);
     return st;
 }
 
@@ -162,4 +164,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_hf = {"Hugging Face directory", detect, read_all};
+const rshi_ckpt_kind rshi_kind_hf = {"Hugging Face directory", detect, read_all, false};

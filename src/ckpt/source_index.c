@@ -60,8 +60,8 @@ static rsh_status read_numbers(rshi_json *j, int most, int *n, int64_t *out) {
 
 static rsh_status find_file(indexing *x, const char *name, int32_t *out) {
     rsh_ckpt *c = x->c;
-    for (int64_t i = c->nfiles; i-- > 0;) /* the last one is the likeliest */
-        if (!strcmp(c->file[i].name, name)) return *out = (int32_t)i, RSH_OK;
+    int64_t known = rshi_ckpt_find_file(c, name);
+    if (known >= 0) return *out = (int32_t)known, RSH_OK;
     RSH_TRY(rshi_ckpt_inside(x->directory, name));
     return rshi_ckpt_add_file(c, x->directory, name, out);
 }
@@ -277,4 +277,4 @@ static bool detect(const rshi_ckpt_place *place) {
     return got > 0 && strstr(head, "\"reshard.index\"");
 }
 
-const rshi_ckpt_kind rshi_kind_index = {"index.json", detect, read_all};
+const rshi_ckpt_kind rshi_kind_index = {"index.json", detect, read_all, false};

@@ -295,4 +295,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_rank_files = {"rank files", detect, read_all};
+const rshi_ckpt_kind rshi_kind_rank_files = {"rank files", detect, read_all, true};

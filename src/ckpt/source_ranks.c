@@ -41,7 +41,6 @@ static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const
             st = REFUSE(t, e, "in its layout \"%.150s\" a rank has several parts", text);
     }
     if (!st) st = rshi_ckpt_set_parts(c, *tensor, l, n, parts);
-    if (!st) st = rshi_ckpt_take_digest(c, t->h, e->name, &c->tensor[*tensor].digest);
     rshi_free(parts);
     rsh_layout_free(l);
     return st;
@@ -82,6 +81,16 @@ static rsh_status check_layout(const taking *t, const rshi_header_tensor *e, con
     return RSH_OK;
 }
 
+/* Files that state a digest for one tensor state the same. */
+static rsh_status check_digest(const taking *t, const rshi_header_tensor *e, rshi_ckpt_tensor *tensor) {
+    const char *text;
+    RSH_TRY(rshi_ckpt_take_digest(t->c, t->h, e->name, &text));
+    if (!tensor->digest) tensor->digest = text;
+    REFUSE_UNLESS(t, e, !text || !strcmp(text, tensor->digest),
+                  "it states the digest %.60s, another file states another digest: %.60s", text, tensor->digest);
+    return RSH_OK;
+}
+
 static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
     rsh_ckpt *c = t->c;
     const char *text;
@@ -92,6 +101,7 @@ static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
     const rsh_layout *l = c->tensor[i].layout;
     RSH_TRY(check_layout(t, e, text, l));
     RSH_TRY(check_shape(t, e, l));
+    RSH_TRY(check_digest(t, e, &c->tensor[i]));
     rshi_ckpt_part *p = &c->parts[c->tensor[i].part + rshi_layout_ordinal(l, t->rank)];
     REFUSE_UNLESS(t, e, p->file < 0, "rank %" PRId64 "'s part is in %.150s, too", t->rank, c->file[p->file].name);
     *p = (rshi_ckpt_part){t->file, e->begin};
@@ -180,4 +190,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_ranks = {"sharded directory", detect, read_all};
+const rshi_ckpt_kind rshi_kind_ranks = {"sharded directory", detect, read_all, false};

@@ -228,4 +228,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_torch_shards = {"sharded safetensors of PyTorch", detect, read_all};
+const rshi_ckpt_kind rshi_kind_torch_shards = {"sharded safetensors of PyTorch", detect, read_all, false};

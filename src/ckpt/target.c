@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_PARTS  INT64_C(8388608) /* of a target: some 50 bytes of memory each */
 #define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file, as Hugging Face's tools have it */
 
 void rshi_target_free(rshi_target *t) {
@@ -30,6 +31,10 @@ static rsh_status add_entry(rshi_target *t, int64_t tensor, uint64_t bytes) {
 }
 
 static rsh_status add_part(rshi_target *t) {
+    RSH_REQUIRE(t->nparts < MOST_PARTS, RSH_EUNSUP,
+                "%s: %" PRId64 " tensors on %" PRId64 " ranks have more than %" PRId64
+                " parts; convert fewer tensors at a time, with --include",
+                t->source->path, t->ntensors, t->nranks, MOST_PARTS);
     RSH_TRY(RSHI_GROW(t->parts, t->nparts + 1, &t->parts_room));
     t->parts[t->nparts++] = (rshi_ckpt_part){-1, 0};
     return RSH_OK;
@@ -247,10 +252,22 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
     return st;
 }
 
+/* A directory of such a name is not what its author wanted. */
+static rsh_status check_ending(const char *name) {
+    static const char *const endings[] = {".bin", ".pt",  ".pth",  ".gguf", ".npz",
+                                          ".npy", ".pkl", ".onnx", ".h5",   ".json"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
+                    "%s: results are safetensors, not %s files; name a file that ends in .safetensors, or a directory",
+                    name, endings[i]);
+    return RSH_OK;
+}
+
 rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name, rshi_target *out) {
     *out = (rshi_target){.source = source, .rules = opts->to, .digests = opts->to && !opts->no_digest};
     const char *slash = strrchr(name, '/');
     bool single = rshi_ckpt_ends(name, ".safetensors");
+    RSH_TRY(check_ending(name));
     RSH_REQUIRE(!single || !opts->to, RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", name);
     RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,

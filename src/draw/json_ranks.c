@@ -95,7 +95,8 @@ static int put_peer(void *ctx, int64_t peer, int64_t bytes) {
 static rsh_status put_peers(const rshi_scene *s, const named *ranks, int64_t rank, bool to, const rsh_sink *sink) {
     listing l = {ranks, sink, 0, 0, RSH_OK};
     RSH_TRY(rshi_sink_format(sink, ",\"%s\":[", to ? "to" : "from"));
-    RSH_TRY(to ? rsh_plan_each_destination(s->plan, rank, put_peer, &l) : rsh_plan_each_source(s->plan, rank, put_peer, &l));
+    RSH_TRY(to ? rsh_plan_each_destination(s->plan, rank, put_peer, &l)
+               : rsh_plan_each_source(s->plan, rank, put_peer, &l));
     RSH_TRY(l.status);
     return rshi_sink_text(sink, "]");
 }

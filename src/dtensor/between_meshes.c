@@ -55,7 +55,8 @@ static rsh_status check(const rsh_value *v, const rsh_mesh *from, const rsh_mesh
     RSH_REQUIRE(rsh_mesh_parent(from) == rsh_mesh_parent(to), RSH_EVALUE,
                 "rsh_dtensor_move between meshes of different parents");
     RSH_REQUIRE(places, RSH_ERUNTIME, "rsh_dtensor_move without placements");
-    RSH_REQUIRE(n == rsh_mesh_ndim(to), RSH_EVALUE, "%d placements on a mesh of %d dims", n, rsh_mesh_ndim(to));
+    RSH_REQUIRE(n == rsh_mesh_ndim(to), RSH_EVALUE,
+                "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(to));
     for (int i = 0; i < n; i++)
         RSH_REQUIRE(places[i].kind != RSH_PLACE_PARTIAL, RSH_ERUNTIME,
                     "dim %d of the other mesh cannot become partial", i);
@@ -247,9 +248,8 @@ static bool differentiable(rsh_dtype d) { return d == RSH_F32 || d == RSH_F64; }
 
 static rsh_status apply(rsh_value *v, const card *k, const crossing *c, rsh_value **out) {
     bool records = k->has.requires_grad && k->asks.enabled, in_target = rsh_mesh_comm(c->to.mesh);
-    static const rsh_grad_apply_opts as_it_is;
-    rsh_grad_apply_opts as = as_it_is;
-    if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.reading = &rshi_dtensor_reading, as.what = c->to.mesh;
+    rsh_grad_apply_opts as = RSH_GRAD_APPLY_OPTS_INIT;
+    if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.kind = &rshi_dtensor_kind, as.kind_data = c->to.mesh;
     rsh_value *in = rsh_value_hold(v), *made = NULL;
     rsh_status st = RSH_OK;
     if (records && !differentiable(rsh_layout_dtype(c->to.here)))

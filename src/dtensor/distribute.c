@@ -10,7 +10,7 @@ static rsh_status take(rsh_sharded *s, bool requires_grad, rsh_mesh *mesh, rsh_v
         rsh_sharded_free(s);
         return st;
     }
-    st = rsh_value_set_kind(v, &rshi_dtensor_reading, mesh);
+    st = rsh_value_set_kind(v, &rshi_dtensor_kind, mesh);
     if (st) rsh_value_free(v);
     else *out = v;
     return st;

@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-/* The reading of every DTensor; what belongs to it is its mesh. */
-extern const rsh_value_kind rshi_dtensor_reading;
+/* The kind of every DTensor; what belongs to it is its mesh. */
+extern const rsh_value_kind rshi_dtensor_kind;
 
 /* The layout of a tensor on the mesh, by positions. */
 static inline rsh_status rshi_dtensor_layout(const rsh_mesh *mesh, int n, const rsh_place *places,

@@ -194,8 +194,12 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
         st = rshi_dtensor_layout(mesh, n, grads, rsh_value_dtype(local), rsh_layout_ndim(layout),
                                  rsh_layout_shape(layout), &back);
     const rsh_layout *given = layout, *wanted = back;
-    rsh_grad_apply_opts as = {.comm = rsh_mesh_comm(mesh), .out = &given, .grad_out = &wanted, .reading = &rshi_dtensor_reading,
-                      .what = mesh};
+    rsh_grad_apply_opts as = {.struct_size = sizeof as,
+                              .comm = rsh_mesh_comm(mesh),
+                              .out = &given,
+                              .grad_out = &wanted,
+                              .kind = &rshi_dtensor_kind,
+                              .kind_data = mesh};
     if (!st) st = rsh_grad_apply_with(&from_op, NULL, 1, &local, 1, &as, out);
     rsh_layout_free(layout);
     rsh_layout_free(back);
@@ -207,7 +211,8 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
 /* A part that remembers where it is from becomes one that does not. */
 static rsh_status strip(rsh_value *v, rsh_value **out) {
     const rsh_layout *none = NULL;
-    return rsh_grad_apply_with(&to_op, NULL, 1, &v, 1, &(rsh_grad_apply_opts){.out = &none}, out);
+    rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = &none};
+    return rsh_grad_apply_with(&to_op, NULL, 1, &v, 1, &as, out);
 }
 
 rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out) {
@@ -222,7 +227,7 @@ rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value 
         RSH_TRY(rshi_dtensor_layout(mesh, rsh_mesh_ndim(mesh), grads, rsh_value_dtype(v), rsh_value_ndim(v),
                                     rsh_value_shape(v), &back));
     const rsh_layout *none = NULL, *given = back ? back : rsh_value_layout(v);
-    rsh_grad_apply_opts as = {.out = &none, .grad_in = &given};
+    rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = &none, .grad_in = &given};
     rsh_status st = rsh_grad_apply_with(&to_op, NULL, 1, &v, 1, &as, out);
     rsh_layout_free(back);
     return st;

@@ -11,10 +11,10 @@ typedef struct mark {
     rsh_layout *layout; /* owned: of the DTensor; NULL: the value was computed from a part */
 } mark;
 
-static void hold(void *what) { ((mark *)what)->refs++; }
+static void hold(void *kind_data) { ((mark *)kind_data)->refs++; }
 
-static void drop(void *what) {
-    mark *m = what;
+static void drop(void *kind_data) {
+    mark *m = kind_data;
     if (--m->refs) return;
     rsh_layout_free(m->layout);
     rsh_mesh_free(m->mesh);
@@ -34,8 +34,8 @@ static rsh_status mark_new(rsh_mesh *mesh, const rsh_layout *layout, mark **out)
 static const rsh_value_kind local_part;
 
 static const mark *mark_of(const rsh_value *v) {
-    void *what = NULL;
-    return rsh_value_get_kind(v, &what) == &local_part ? what : NULL;
+    void *kind_data = NULL;
+    return rsh_value_get_kind(v, &kind_data) == &local_part ? kind_data : NULL;
 }
 
 static rsh_mesh *first_mesh(int nin, rsh_value *const *in) {
@@ -50,7 +50,7 @@ enum { MOST = 64 }; /* outputs of an op on parts */
 static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                         rsh_value **out) {
     for (int i = 0; i < nin; i++)
-        if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_reading.apply(op, attrs, nin, in, nout, out);
+        if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_kind.apply(op, attrs, nin, in, nout, out);
     for (int i = 0; i < nin; i++)
         RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE,
                     "%s of this rank's part of a DTensor and a distributed value", op->name);
@@ -59,7 +59,7 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     const rsh_layout *plain[MOST] = {0};
     mark *m = NULL;
     RSH_TRY(mark_new(first_mesh(nin, in), NULL, &m));
-    rsh_grad_apply_opts as = {.out = plain, .reading = &local_part, .what = m};
+    rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = plain, .kind = &local_part, .kind_data = m};
     rsh_status st = rsh_grad_apply_with(op, attrs, nin, in, nout, &as, out);
     drop(m);
     return st;

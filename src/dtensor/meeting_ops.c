@@ -79,7 +79,7 @@ static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &l));
     rsh_status st = rsh_value_from_local(v, rsh_mesh_comm(mesh), l, out);
     rsh_layout_free(l);
-    return st ? st : rsh_value_set_kind(*out, &rshi_dtensor_reading, mesh);
+    return st ? st : rsh_value_set_kind(*out, &rshi_dtensor_kind, mesh);
 }
 
 static bool is_plain(const rsh_value *v) {
@@ -102,7 +102,7 @@ static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v
 /* What has become partial counts at coordinate 0 of the axes along which it has. */
 static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
-    rsh_grad_apply_opts as = {.out = &to, .reading = &rshi_dtensor_reading, .what = mesh};
+    rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = &to, .kind = &rshi_dtensor_kind, .kind_data = mesh};
     bool counts = true;
     for (int i = 0; i < is->npartial; i++) {
         bool before = false;
@@ -114,7 +114,7 @@ static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *
 
 static rsh_status move(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     RSH_TRY(rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out));
-    return rsh_value_set_kind(*out, &rshi_dtensor_reading, mesh);
+    return rsh_value_set_kind(*out, &rshi_dtensor_kind, mesh);
 }
 
 /* Does an output move, of those from i on? */
@@ -147,8 +147,8 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
 }
 
 /* The op on this rank's parts. */
-static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in, const rsh_grad_apply_opts *as,
-                             rsh_value **out) {
+static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in,
+                             const rsh_grad_apply_opts *as, rsh_value **out) {
     uint64_t calls = as->comm->calls;
     rsh_status st = rsh_grad_apply_with(s->op, attrs, s->nin, in, s->nout, as, out);
     bool in_op = s->calls && as->comm->calls == calls; /* where others are, and this rank has not been */
@@ -180,8 +180,12 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
     rsh_value *brought[RSHI_RULE_MOST] = {0};
     const rsh_layout *made[RSHI_RULE_MOST];
     for (int i = 0; i < s->nout; i++) made[i] = s->made[i] ? s->made[i] : s->out[i];
-    rsh_grad_apply_opts as = {.comm = rsh_mesh_comm(mesh), .out = made,
-                      .grad_in = (const rsh_layout *const *)s->grad, .reading = &rshi_dtensor_reading, .what = mesh};
+    rsh_grad_apply_opts as = {.struct_size = sizeof as,
+                              .comm = rsh_mesh_comm(mesh),
+                              .out = made,
+                              .grad_in = (const rsh_layout *const *)s->grad,
+                              .kind = &rshi_dtensor_kind,
+                              .kind_data = mesh};
     rsh_status st = bring_inputs(s, mesh, in, brought);
     if (!st) st = apply_here(s, attrs, brought, &as, out);
     for (int i = 0; i < s->nin; i++) rsh_value_free(brought[i]);
@@ -242,16 +246,16 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     return others_meet(op, attrs, mesh, nin, in, nout) ? rsh_comm_agree(rsh_mesh_comm(mesh), st) : st;
 }
 
-static void hold(void *what) { rsh_mesh_hold(what); }
-static void drop(void *what) { rsh_mesh_free(what); }
+static void hold(void *kind_data) { rsh_mesh_hold(kind_data); }
+static void drop(void *kind_data) { rsh_mesh_free(kind_data); }
 
-const rsh_value_kind rshi_dtensor_reading = {.name = "DTensor", .apply = apply, .hold = hold, .drop = drop};
+const rsh_value_kind rshi_dtensor_kind = {.name = "DTensor", .apply = apply, .hold = hold, .drop = drop};
 
 /* ---- questions ---- */
 
 rsh_mesh *rsh_dtensor_mesh(const rsh_value *v) {
-    void *what = NULL;
-    return rsh_value_get_kind(v, &what) == &rshi_dtensor_reading ? what : NULL;
+    void *kind_data = NULL;
+    return rsh_value_get_kind(v, &kind_data) == &rshi_dtensor_kind ? kind_data : NULL;
 }
 
 rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places) {

@@ -18,7 +18,8 @@ static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype 
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place now[RSH_MAX_AXES];
     RSH_REQUIRE(places, RSH_ERUNTIME, "redistribute without placements");
-    RSH_REQUIRE(n == rsh_mesh_ndim(mesh), RSH_EVALUE, "%d placements on a mesh of %d dims", n, rsh_mesh_ndim(mesh));
+    RSH_REQUIRE(n == rsh_mesh_ndim(mesh), RSH_EVALUE,
+                "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(mesh));
     RSH_TRY(rsh_dtensor_places(v, now));
     RSH_TRY(check_partial(n, now, places));
     return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);
@@ -50,7 +51,7 @@ rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places
     }
     rsh_value *moved = NULL;
     rsh_status st = rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, &moved);
-    if (!st) st = rsh_value_set_kind(moved, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
+    if (!st) st = rsh_value_set_kind(moved, &rshi_dtensor_kind, rsh_dtensor_mesh(v));
     rsh_layout_free(to);
     if (st) rsh_value_free(moved);
     else *out = moved;
@@ -67,7 +68,7 @@ rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *
     if (!to) return rsh_value_transit_new_done(v, out);
     rsh_status st = rsh_value_reshard_begin(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out);
     rsh_layout_free(to);
-    return st ? st : rsh_value_transit_set_kind(*out, &rshi_dtensor_reading, rsh_dtensor_mesh(v));
+    return st ? st : rsh_value_transit_set_kind(*out, &rshi_dtensor_kind, rsh_dtensor_mesh(v));
 }
 
 rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out) {

@@ -60,7 +60,7 @@ static rsh_status ask_layouts(rshi_entry *n, rsh_value *const *in) {
 
 static void take_given_layouts(rshi_entry *n, const rsh_grad_apply_opts *as) {
     if (as->comm) n->comm = as->comm;
-    n->moved = as->reading != NULL;
+    n->moved = as->kind != NULL;
     for (int i = 0; i < n->nin && as->grad_in; i++) n->edge[i].grad_layout = rsh_layout_hold(as->grad_in[i]);
     for (int i = 0; i < n->nout && as->out; i++) n->out[i].form.layout = rsh_layout_hold(as->out[i]);
     for (int i = 0; i < n->nout && as->grad_out; i++) n->out[i].grad_layout = rsh_layout_hold(as->grad_out[i]);
@@ -117,7 +117,7 @@ static rsh_status settle_output(rshi_entry *n, int i) {
 static rsh_status settle(rshi_entry *n, const rsh_grad_apply_opts *as) {
     for (int i = 0; i < n->nout; i++) {
         RSH_TRY(settle_output(n, i));
-        if (as && as->reading) rshi_payload_read(n->out[i].value->payload, as->reading, as->what);
+        if (as && as->kind) rshi_payload_set_kind(n->out[i].value->payload, as->kind, as->kind_data);
     }
     return RSH_OK;
 }
@@ -227,24 +227,28 @@ out:
     return st;
 }
 
-/* The first reading of an input. */
-static const rsh_value_kind *find_reading(int nin, rsh_value *const *in) {
+/* The first kind of an input. */
+static const rsh_value_kind *find_kind(int nin, rsh_value *const *in) {
     for (int i = 0; i < nin; i++)
-        if (in[i] && in[i]->payload->reading) return in[i]->payload->reading;
+        if (in[i] && in[i]->payload->kind) return in[i]->payload->kind;
     return NULL;
 }
 
 rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                           rsh_value **out) {
     RSH_TRY(check(op, nin, in, nout, out));
-    const rsh_value_kind *reading = find_reading(nin, in);
-    return reading ? reading->apply(op, attrs, nin, in, nout, out) : apply(op, attrs, nin, in, nout, NULL, out);
+    const rsh_value_kind *kind = find_kind(nin, in);
+    return kind ? kind->apply(op, attrs, nin, in, nout, out) : apply(op, attrs, nin, in, nout, NULL, out);
 }
 
 rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                             const rsh_grad_apply_opts *as, rsh_value **out) {
+                               const rsh_grad_apply_opts *opts, rsh_value **out) {
     RSH_TRY(check(op, nin, in, nout, out));
-    RSH_NEEDS(as);
-    RSH_REQUIRE(!as->reading || as->reading->apply, RSH_EVALUE, "a reading without a function that applies ops");
-    return apply(op, attrs, nin, in, nout, as, out);
+    RSH_NEEDS(opts);
+    RSH_REQUIRE(opts->struct_size == sizeof *opts, RSH_EVALUE,
+                "%s: options must start from RSH_GRAD_APPLY_OPTS_INIT, got struct_size %zu", op->name,
+                opts->struct_size);
+    RSH_REQUIRE(!opts->kind || opts->kind->apply, RSH_EVALUE, "%s: the kind of the outputs has no function `apply`",
+                op->name);
+    return apply(op, attrs, nin, in, nout, opts, out);
 }

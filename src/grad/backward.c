@@ -325,7 +325,7 @@ static void settle_leaf(rsh_value *leaf) {
     if (!leaf->pending) return;
     if (leaf->grad) rshi_gradient_add_into(leaf->grad, leaf->pending);
     else leaf->grad = rsh_value_hold(leaf->pending);
-    rshi_payload_read(leaf->grad->payload, leaf->payload->reading, leaf->payload->what);
+    rshi_payload_set_kind(leaf->grad->payload, leaf->payload->kind, leaf->payload->kind_data);
 }
 
 static void settle(walking *w) {

@@ -5,7 +5,8 @@ static rsh_status all_gather_forward(rsh_grad_call *c) {
     rshi_collecting *k = rshi_collect_open(c);
     rsh_tensor **list = NULL;
     RSH_TRY(rshi_collect_told(k, rshi_collect_list(c->nout, rsh_call_input(c, 0), false, &list)));
-    return rshi_collect_give_list(c, c->nout, list, rsh_group_all_gather(k->group, c->nout, list, rsh_call_input(c, 0)));
+    return rshi_collect_give_list(c, c->nout, list,
+                                  rsh_group_all_gather(k->group, c->nout, list, rsh_call_input(c, 0)));
 }
 
 static rsh_status all_gather_backward(rsh_grad_call *c) {

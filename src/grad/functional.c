@@ -21,7 +21,7 @@ static rsh_status check(const rsh_grad_op *op, const rshi_collecting *k, int nin
     RSH_REQUIRE(k->how == RSH_DERIVATIVE_ADJOINT || k->how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
                 "%s: %d is not a derivative", op->name, (int)k->how);
     RSH_REQUIRE(k->root >= -1 && k->root < k->comm->size, RSH_ERUNTIME,
-                "%s: root is rank %d; the group has ranks 0 to %d", op->name, k->root, k->comm->size - 1);
+                "%s: root %d is out of range; the group has ranks 0 to %d", op->name, k->root, k->comm->size - 1);
     RSH_REQUIRE((nin == 1 || nin == k->comm->size) && (nout == 1 || nout == k->comm->size), RSH_EVALUE,
                 "%s: a list of %d values in a group of %d ranks", op->name, nin == 1 ? nout : nin, k->comm->size);
     return check_inputs(op, nin, in);

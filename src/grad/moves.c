@@ -9,8 +9,8 @@
 #include "layout/layout.h"
 #include "math/math.h"
 
-/* Moves and tags mean the layout alone: the readings of inputs do not take them over. */
-static const rsh_grad_apply_opts as_it_is;
+/* Moves and tags mean the layout alone: the kinds of inputs do not take them over. */
+static const rsh_grad_apply_opts as_it_is = RSH_GRAD_APPLY_OPTS_INIT;
 
 /* ---- reshard ---- */
 

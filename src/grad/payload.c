@@ -24,15 +24,15 @@ void rshi_payload_drop(rshi_payload *p) {
     rsh_sharded_free(p->sharded);
     for (int64_t i = 0; i < p->nlist; i++) rsh_tensor_free(p->list[i]);
     rshi_free(p->list);
-    if (p->reading) rshi_payload_read(p, NULL, NULL);
+    if (p->kind) rshi_payload_set_kind(p, NULL, NULL);
     rshi_payload_block_give(p);
 }
 
-void rshi_payload_read(rshi_payload *p, const rsh_value_kind *reading, void *what) {
-    if (reading && reading->hold) reading->hold(what);
-    if (p->reading && p->reading->drop) p->reading->drop(p->what);
-    p->reading = reading;
-    p->what = what;
+void rshi_payload_set_kind(rshi_payload *p, const rsh_value_kind *kind, void *kind_data) {
+    if (kind && kind->hold) kind->hold(kind_data);
+    if (p->kind && p->kind->drop) p->kind->drop(p->kind_data);
+    p->kind = kind;
+    p->kind_data = kind_data;
 }
 
 int64_t rshi_payload_nparts(const rshi_payload *p) {

@@ -116,7 +116,7 @@ static rshi_payload *payload_of(const rshi_entry *n, const rshi_slot *s) {
 /* Hooks must not take an op's own tensor for a plain one if the op works on parts of something. */
 static void read_as_output(const rshi_entry *n, rshi_payload *own) {
     const rshi_payload *out = n->nout && n->out[0].value ? n->out[0].value->payload : NULL;
-    if (out && out->reading) rshi_payload_read(own, out->reading, out->what);
+    if (out && out->kind) rshi_payload_set_kind(own, out->kind, out->kind_data);
 }
 
 static rsh_status fill(rshi_entry *n, rshi_slot *s) {

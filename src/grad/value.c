@@ -133,16 +133,16 @@ rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
     return RSH_OK;
 }
 
-rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *reading, void *what) {
+rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *kind, void *kind_data) {
     RSH_NEEDS(v);
-    RSH_REQUIRE(!reading || reading->apply, RSH_EVALUE, "a reading without a function that applies ops");
-    rshi_payload_read(v->payload, reading, reading ? what : NULL);
+    RSH_REQUIRE(!kind || kind->apply, RSH_EVALUE, "rsh_value_set_kind: the kind has no function `apply`");
+    rshi_payload_set_kind(v->payload, kind, kind ? kind_data : NULL);
     return RSH_OK;
 }
 
-const rsh_value_kind *rsh_value_get_kind(const rsh_value *v, void **what) {
-    if (v && v->payload->reading && what) *what = v->payload->what;
-    return v ? v->payload->reading : NULL;
+const rsh_value_kind *rsh_value_get_kind(const rsh_value *v, void **kind_data) {
+    if (v && v->payload->kind && kind_data) *kind_data = v->payload->kind_data;
+    return v ? v->payload->kind : NULL;
 }
 
 /* ---- the gradient of a leaf ---- */

@@ -7,8 +7,8 @@ struct rsh_value_transit {
     rsh_layout *to;       /* held */
     rsh_derivative how;
     rsh_plan_opts opts;
-    const rsh_value_kind *reading; /* of the result; NULL: none was asked for */
-    void *what;                 /* held through the reading */
+    const rsh_value_kind *kind; /* of the result; NULL: none was asked for */
+    void *kind_data;                 /* held through the kind */
 };
 
 static rsh_value_transit *make(rsh_value *v) {
@@ -54,12 +54,12 @@ rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_deriv
     return RSH_OK;
 }
 
-rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *reading, void *what) {
+rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *kind, void *kind_data) {
     RSH_NEEDS(t);
-    if (reading && reading->hold) reading->hold(what);
-    if (t->reading && t->reading->drop) t->reading->drop(t->what);
-    t->reading = reading;
-    t->what = what;
+    if (kind && kind->hold) kind->hold(kind_data);
+    if (t->kind && t->kind->drop) t->kind->drop(t->kind_data);
+    t->kind = kind;
+    t->kind_data = kind_data;
     return RSH_OK;
 }
 
@@ -75,7 +75,7 @@ static rsh_status arrive(rsh_value_transit *t, rsh_value **out) {
     rsh_value *v = NULL;
     RSH_TRY(rsh_transit_wait(t->transit, &arrived));
     RSH_TRY(rshi_reshard_arrived(t->v, t->to, t->how, &t->opts, arrived, &v));
-    rsh_status st = t->reading ? rsh_value_set_kind(v, t->reading, t->what) : RSH_OK;
+    rsh_status st = t->kind ? rsh_value_set_kind(v, t->kind, t->kind_data) : RSH_OK;
     if (st) rsh_value_free(v);
     else *out = v;
     return st;
@@ -94,6 +94,6 @@ void rsh_value_transit_free(rsh_value_transit *t) {
     rsh_transit_free(t->transit);
     rsh_value_free(t->v);
     rsh_layout_free(t->to);
-    if (t->reading && t->reading->drop) t->reading->drop(t->what);
+    if (t->kind && t->kind->drop) t->kind->drop(t->kind_data);
     rshi_free(t);
 }

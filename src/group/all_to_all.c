@@ -30,7 +30,7 @@ static rsh_status check(const swap *s) {
         other = rshi_offer_of(t, -1);
         if (!i) first = other;
         RSH_REQUIRE(other.dtype == first.dtype, RSH_ERUNTIME,
-                    "%s: dtypes differ: the tensor to rank 0 is %s, that %s rank %d is %s", s->name,
+                    "%s: dtypes must be equal: the tensor to rank 0 is %s, the one %s rank %d is %s", s->name,
                     rsh_dtype_name((rsh_dtype)first.dtype), out ? "from" : "to", r,
                     rsh_dtype_name((rsh_dtype)other.dtype));
     }
@@ -145,7 +145,8 @@ rsh_status rsh_group_all_to_all(rsh_group *g, int nlist, rsh_tensor *const *out,
     rsh_status mine = RSH_OK;
     if (!in || !out) mine = rshi_fail(RSH_EVALUE, "all_to_all: the list of %s is NULL", in ? "outputs" : "inputs");
     else if (nlist != s.comm->size)
-        mine = rshi_fail(RSH_EVALUE, "all_to_all: lists of %d tensors in a group of %d ranks", nlist, s.comm->size);
+        mine = rshi_fail(RSH_EVALUE, "all_to_all: got %d tensors for a group of %d ranks; one per rank is required",
+                         nlist, s.comm->size);
     return swap_all(&s, mine);
 }
 
@@ -153,15 +154,16 @@ rsh_status rsh_group_all_to_all(rsh_group *g, int nlist, rsh_tensor *const *out,
 
 static rsh_status check_splits(const char *which, const rsh_tensor *t, const int64_t *splits, int n) {
     RSH_REQUIRE(t, RSH_EVALUE, "all_to_all_single: the %s is NULL", which);
-    RSH_REQUIRE(rsh_tensor_ndim(t), RSH_EVALUE, "all_to_all_single: the %s has no dim 0 to cut", which);
+    RSH_REQUIRE(rsh_tensor_ndim(t), RSH_EVALUE, "all_to_all_single: %s must have at least one dim", which);
     int64_t length = rsh_tensor_shape(t)[0], sum = 0;
     RSH_REQUIRE(splits || length % n == 0, RSH_ERUNTIME,
-                "all_to_all_single: dim 0 of the %s is %lld, not divisible by %d ranks", which, (long long)length, n);
+                "all_to_all_single: dim 0 of the %s has size %lld, which %d ranks do not divide; give split sizes",
+                which, (long long)length, n);
     for (int r = 0; splits && r < n; r++)
         RSH_REQUIRE(splits[r] >= 0 && rshi_add(sum, splits[r], &sum), RSH_ERUNTIME,
-                    "all_to_all_single: split %d of the %s is %lld", r, which, (long long)splits[r]);
+                    "all_to_all_single: split %d of the %s has an invalid size %lld", r, which, (long long)splits[r]);
     RSH_REQUIRE(!splits || sum == length, RSH_ERUNTIME,
-                "all_to_all_single: the splits of the %s add up to %lld, dim 0 is %lld", which, (long long)sum,
+                "all_to_all_single: split sizes of the %s add up to %lld, dim 0 has size %lld", which, (long long)sum,
                 (long long)length);
     return RSH_OK;
 }

@@ -62,11 +62,12 @@ static const rsh_tensor *common(const call *c) { return c->from.one ? c->from.on
 
 static rsh_status check_list(const call *c, const side *s) {
     bool wanted = s->where != ROOT || c->comm->rank == c->root;
-    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d has a list of tensors; only rank %d, the root, may",
+    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d gave a list of tensors; only the root, rank %d, may",
                 c->name, c->comm->rank, c->root);
     if (!wanted) return RSH_OK;
     RSH_REQUIRE(s->list, RSH_EVALUE, "%s: rank %d needs a list of tensors", c->name, c->comm->rank);
-    RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE, "%s: a list of %d tensors in a group of %d ranks", c->name,
+    RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE,
+                "%s: got %d tensors for a group of %d ranks; one per rank is required", c->name,
                 s->nlist, c->comm->size);
     rshi_offer mine = rshi_offer_of(common(c), -1);
     for (int j = 0; j < s->nlist; j++) {
@@ -82,11 +83,12 @@ static rsh_status check_list(const call *c, const side *s) {
 static rsh_status check(const call *c) {
     RSH_REQUIRE(common(c), RSH_EVALUE, "%s: the tensor is NULL", c->name);
     RSH_REQUIRE(c->root < c->comm->size && (c->root >= 0 || (c->from.where != ROOT && c->to.where != ROOT)),
-                RSH_ERUNTIME, "%s: root is rank %d; the group has ranks 0 to %d", c->name, c->root, c->comm->size - 1);
+                RSH_ERUNTIME, "%s: root %d is out of range; the group has ranks 0 to %d", c->name, c->root,
+                c->comm->size - 1);
     if (c->from.is_list) RSH_TRY(check_list(c, &c->from));
     if (c->to.is_list) RSH_TRY(check_list(c, &c->to));
     if (!c->reduces) return RSH_OK;
-    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: op %d is no reduction", c->name,
+    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: %d is not a reduction", c->name,
                 (int)c->op);
     return rsh_op_check(c->op, rsh_tensor_dtype(common(c)));
 }

@@ -13,10 +13,10 @@ rsh_status rshi_elements_check_written(const char *name, const rsh_tensor *t) {
     rshi_lattice lattice = lattice_of(t);
     rshi_sharing sharing = rshi_lattice_folds(&lattice, &steps);
     if (sharing == RSHI_APART) return RSH_OK;
-    return rshi_fail(RSH_EVALUE, "%s: a tensor that is to be written has strides %s", name,
-                     sharing == RSHI_SHARED ? "that put two elements into the same memory"
-                                            : "that do not nest, and it could not be decided whether they put two "
-                                              "elements into the same memory");
+    return rshi_fail(RSH_EVALUE, "%s: output %s", name,
+                     sharing == RSHI_SHARED ? "has overlapping strides: two elements share memory"
+                                            : "has strides that are too complex to rule out an overlap; use a "
+                                              "contiguous tensor");
 }
 
 static rshi_lattice lattice_in(const void *ctx, int64_t i) { return lattice_of(((const rshi_touched *)ctx)[i].tensor); }

@@ -21,8 +21,8 @@ static _Thread_local rsh_group *entered_group;
 /* ---- the default group ---- */
 
 rsh_status rsh_group_init(rsh_comm *world) {
-    RSH_REQUIRE(world, RSH_EVALUE, "the default group needs a comm");
-    RSH_REQUIRE(!default_group, RSH_ERUNTIME, "this rank thread has a default group of %d ranks already",
+    RSH_REQUIRE(world, RSH_EVALUE, "rsh_group_init: comm is NULL");
+    RSH_REQUIRE(!default_group, RSH_ERUNTIME, "this rank already has a default group (%d ranks)",
                 default_group->n);
     rsh_group *g = RSHI_NEW(rsh_group);
     if (!g) return rshi_nomem();
@@ -32,12 +32,12 @@ rsh_status rsh_group_init(rsh_comm *world) {
 }
 
 rsh_status rsh_group_destroy(void) {
-    RSH_REQUIRE(default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
-    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "the default group still has %d subgroups",
+    RSH_REQUIRE(default_group, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
+    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "cannot destroy the default group: %d subgroups still exist",
                 default_group->children);
-    RSH_REQUIRE(!default_group->tensors, RSH_EBUSY, "the default group still has %lld tensors",
+    RSH_REQUIRE(!default_group->tensors, RSH_EBUSY, "cannot destroy the default group: %lld tensors still use it",
                 (long long)default_group->tensors);
-    RSH_REQUIRE(!entered_group, RSH_EBUSY, "the default group is still entered");
+    RSH_REQUIRE(!entered_group, RSH_EBUSY, "cannot destroy the default group while it is entered");
     rshi_free(default_group);
     default_group = NULL;
     return RSH_OK;
@@ -47,7 +47,7 @@ rsh_group *rsh_group_default(void) { return default_group; }
 
 /* The group a caller means: g itself, or for NULL the default group.  RSH_ERUNTIME: there is none. */
 static rsh_status group_meant(rsh_group *g, rsh_group **out) {
-    RSH_REQUIRE(g || default_group, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
+    RSH_REQUIRE(g || default_group, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     *out = g ? g : default_group;
     return RSH_OK;
 }
@@ -75,15 +75,15 @@ static int compare_ranks(const void *a, const void *b) {
 static rsh_status check_members(const rsh_comm *world, int n, const int *sorted) {
     for (int i = 0; i < n; i++) {
         RSH_REQUIRE(sorted[i] >= 0 && sorted[i] < world->size, RSH_EVALUE,
-                    "a group with rank %d; the default group has ranks 0 to %d", sorted[i], world->size - 1);
-        RSH_REQUIRE(!i || sorted[i] != sorted[i - 1], RSH_EVALUE, "a group with rank %d twice", sorted[i]);
+                    "group names rank %d; the default group has ranks 0 to %d", sorted[i], world->size - 1);
+        RSH_REQUIRE(!i || sorted[i] != sorted[i - 1], RSH_EVALUE, "group names rank %d more than once", sorted[i]);
     }
     return RSH_OK;
 }
 
 /* A handle with its members sorted; without a comm yet. */
 static rsh_status make_handle(int n, const int *ranks, rsh_group **out) {
-    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "a group of %d ranks, listed at %p", n, (const void *)ranks);
+    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "group: invalid list of %d ranks at %p", n, (const void *)ranks);
     rsh_group *g = RSHI_NEW(rsh_group);
     int *sorted = rshi_alloc((size_t)n, sizeof *sorted);
     if (!g || !sorted) {
@@ -128,7 +128,7 @@ rsh_status rsh_group_new(int n, const int *ranks, rsh_group **out) {
     rsh_comm *world = NULL;
     RSH_TRY(rshi_group_comm(NULL, &world));
     rsh_group *g = NULL;
-    rsh_status st = out ? make_handle(n, ranks, &g) : rshi_fail(RSH_EVALUE, "a new group with NULL for the result");
+    rsh_status st = out ? make_handle(n, ranks, &g) : rshi_fail(RSH_EVALUE, "new group: out is NULL");
     if (!st) st = check_members(world, n, g->ranks);
     RSH_GOTO(agree_on_members(world, g, st));
     RSH_GOTO(rsh_comm_split(world, find_member(g, world->rank) < 0 ? -1 : 0, world->rank, &g->comm));
@@ -169,15 +169,15 @@ rsh_comm *rsh_group_comm(const rsh_group *g) {
 
 static rsh_status require_member(const rsh_group **g, const int *out) {
     *g = meant(*g);
-    RSH_REQUIRE(*g, RSH_ERUNTIME, "this rank thread has no default group: rsh_group_init makes it");
-    RSH_REQUIRE(out, RSH_EVALUE, "a rank with NULL for the result");
+    RSH_REQUIRE(*g, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
+    RSH_REQUIRE(out, RSH_EVALUE, "rank of a group: out is NULL");
     RSH_REQUIRE((*g)->comm, RSH_ERUNTIME, "global rank %d is not a member of the group", (*g)->world->comm->rank);
     return RSH_OK;
 }
 
 rsh_status rsh_group_to_global(const rsh_group *g, int rank, int *out) {
     RSH_TRY(require_member(&g, out));
-    RSH_REQUIRE(rank >= 0 && rank < g->n, RSH_ERUNTIME, "rank %d of a group of %d ranks", rank, g->n);
+    RSH_REQUIRE(rank >= 0 && rank < g->n, RSH_ERUNTIME, "rank %d is out of range for a group of %d ranks", rank, g->n);
     *out = g->ranks ? g->ranks[rank] : rank;
     return RSH_OK;
 }
@@ -195,9 +195,9 @@ rsh_status rsh_group_from_global(const rsh_group *g, int global, int *out) {
 /* While a group is set nothing can be entered, so the one that is set is always the innermost, and leaving needs no
  * stack. */
 rsh_status rsh_group_enter(rsh_group *g) {
-    RSH_REQUIRE(!entered_group, RSH_ERUNTIME, "a group of %d ranks is entered already; leave it first",
+    RSH_REQUIRE(!entered_group, RSH_ERUNTIME, "a group of %d ranks is already entered; leave it first",
                 entered_group->n);
-    RSH_REQUIRE(!g || g->world == default_group, RSH_EVALUE, "the group belongs to another rank thread");
+    RSH_REQUIRE(!g || g->world == default_group, RSH_EVALUE, "the group belongs to another rank of this process");
     entered_group = g;
     return RSH_OK;
 }
@@ -205,7 +205,7 @@ rsh_status rsh_group_enter(rsh_group *g) {
 void rsh_group_leave(void) { entered_group = NULL; }
 
 rsh_status rsh_group_within(rsh_group *g, rsh_status (*fn)(void *ctx, rsh_group *g), void *ctx) {
-    RSH_REQUIRE(fn, RSH_EVALUE, "nothing to call within the group");
+    RSH_REQUIRE(fn, RSH_EVALUE, "rsh_with_group: fn is NULL");
     RSH_TRY(rsh_group_enter(g));
     rsh_status st = fn(ctx, g);
     rsh_group_leave();
@@ -213,9 +213,10 @@ rsh_status rsh_group_within(rsh_group *g, rsh_status (*fn)(void *ctx, rsh_group 
 }
 
 rsh_status rsh_group_current(rsh_group **out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "the current group with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "current group: out is NULL");
     RSH_REQUIRE(entered_group || default_group, RSH_ERUNTIME,
-                "no group is entered and this rank thread has no default group");
+                "this rank has no current group: none is entered and there is no default group; call rsh_group_init "
+                "first");
     *out = entered_group ? entered_group : default_group;
     return RSH_OK;
 }

@@ -12,13 +12,6 @@ rsh_status rsh_group_barrier(rsh_group *g) {
     return c ? rsh_comm_barrier(c) : RSH_OK;
 }
 
-rsh_status rsh_comm_agree(rsh_group_comm(rsh_group *g), rsh_status mine) {
-    rsh_comm *c;
-    RSH_TRY(rshi_group_comm(g, &c));
-    if ((unsigned)mine > RSH_EBUSY) mine = rshi_fail(RSH_EVALUE, "%d is not a status", (int)mine);
-    return c ? rshi_comm_open(c, "agree", 0, NULL, mine) : mine;
-}
-
 void rsh_objects_free(rsh_objects *o) {
     if (!o) return;
     for (int r = 0; o->data && r < o->n; r++) rshi_free(o->data[r]);
@@ -70,7 +63,8 @@ rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t by
         return RSH_OK;
     }
     rsh_status st = out && (data || !bytes) ? make_places(c->size, &o, &lists)
-                                            : rshi_fail(RSH_EVALUE, "all_gather_object of %zu bytes at %p into %p",
+                                            : rshi_fail(RSH_EVALUE,
+                                                        "all_gather_object: invalid arguments: %zu bytes at %p, out %p",
                                                         bytes, data, (void *)out);
     RSH_GOTO(rshi_comm_open(c, "all_gather_object", 0, NULL, st));
     RSH_GOTO(rshi_comm_verdict(c, c->ops->allgather(c, &bytes, o->bytes, sizeof bytes)));

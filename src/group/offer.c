@@ -31,14 +31,15 @@ rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *w
     if (dtypes && same_shape(a, b)) return RSH_OK;
     write_text(a, first);
     write_text(b, second);
-    return rshi_fail(dtypes ? RSH_EVALUE : RSH_ERUNTIME, "%s: %s differ: %s is %s, %s is %s", name,
+    return rshi_fail(dtypes ? RSH_EVALUE : RSH_ERUNTIME, "%s: %s must be equal: %s is %s, %s is %s", name,
                      dtypes ? "shapes" : "dtypes", whose_a, first, whose_b, second);
 }
 
 static rsh_status compare_roots(const char *name, const rshi_offer *all, int size) {
     for (int r = 1; r < size; r++)
         RSH_REQUIRE(all[r].root == all[0].root, RSH_EVALUE,
-                    "%s: roots differ: rank 0 names rank %lld, rank %d names rank %lld", name, (long long)all[0].root,
+                    "%s: every rank must name the same root: rank 0 names %lld, rank %d names %lld", name,
+                    (long long)all[0].root,
                     r, (long long)all[r].root);
     return RSH_OK;
 }

@@ -38,8 +38,8 @@ static rsh_status make_room(rshi_builder *b, rsh_ranked_box **boxes) {
     CHECK(listed, ((rshi_text_place){b->origin->boxes, "boxes", -1, -1}), "%" PRId64 " of them, but no list", n);
     for (int64_t i = 0; i < n; i++) {
         const rsh_ranked_box *from = &b->desc->boxes[i];
-        CHECK(from->nranks >= 1 && from->ranks, box_place(b, i), "a box without ranks");
-        if (!rshi_add(total, from->nranks, &total)) return rshi_fail(RSH_ENOMEM, "layout: more ranks than memory");
+        CHECK(from->nranks >= 1 && from->ranks, box_place(b, i), "box has no ranks; write RANK:[...]");
+        if (!rshi_add(total, from->nranks, &total)) return rshi_fail(RSH_ENOMEM, "layout: too many ranks to count");
     }
     b->l->desc.boxes = *boxes = rshi_calloc((size_t)n, sizeof **boxes);
     b->l->box_ranks = rshi_alloc((size_t)total, sizeof *b->l->box_ranks);

@@ -43,7 +43,7 @@ rsh_status rshi_count_elements(builder *b) {
         if (!l->shape[d]) return RSH_OK;
     bool fits = rshi_product(l->desc.ndim, l->shape, &l->count) &&
                 rshi_mul(l->count, rshi_ceil_div(rsh_dtype_bits(l->desc.dtype), 8), &bytes);
-    CHECK(fits, one(b->origin->dim[0], "shape"), "the tensor has more bytes than 64 bits can count");
+    CHECK(fits, one(b->origin->dim[0], "shape"), "tensor is larger than 2^63 bytes");
     return RSH_OK;
 }
 
@@ -74,7 +74,7 @@ static rsh_status build_axis(builder *b, int i) {
     CHECK(!is_reserved(axis->name), here, "\"%s\" has a meaning of its own and cannot name an axis", axis->name);
     for (int j = 0; j < i; j++)
         CHECK(strcmp(axis->name, b->l->desc.axis[j].name), here, "axis \"%s\" stands twice in the mesh", axis->name);
-    CHECK(axis->size >= 1, here, "axis \"%s\" has size %" PRId64 "; at least 1 is needed", axis->name, axis->size);
+    CHECK(axis->size >= 1, here, "axis \"%s\" must have size 1 or more, got %" PRId64, axis->name, axis->size);
     return RSH_OK;
 }
 
@@ -119,7 +119,7 @@ static rsh_status build_ranks(builder *b) {
     int64_t first = ranks ? ranks[0] : b->desc->first_rank, n = b->l->npositions;
     bool consecutive = true;
     if (!ranks && !first) return RSH_OK;
-    CHECK(b->l->desc.naxes, one(b->origin->ranks, "ranks"), "ranks without a mesh");
+    CHECK(b->l->desc.naxes, one(b->origin->ranks, "ranks"), "ranks require a mesh; add \"on x=4\"");
     RSH_TRY(check_rank(b, first));
     if (!ranks) RSH_TRY(check_rank(b, first + n - 1));
     for (int64_t i = 0; ranks && i < n; i++) {
@@ -170,9 +170,9 @@ static rsh_status build_sizes(const builder *b, const rsh_cut *from, rshi_text_p
     for (int64_t i = 0; i < to->parts; i++) {
         CHECK(from->sizes[i] >= 0, here, "size %" PRId64 " is negative", from->sizes[i]);
         CHECK(rshi_add(to->starts[i], from->sizes[i], &to->starts[i + 1]), here,
-              "the sizes add up to more than 64 bits");
+              "sizes add up to more than 2^63");
     }
-    CHECK(to->starts[to->parts] == size, here, "the sizes add up to %" PRId64 ", not %" PRId64, to->starts[to->parts],
+    CHECK(to->starts[to->parts] == size, here, "sizes add up to %" PRId64 ", expected %" PRId64, to->starts[to->parts],
           size);
     return RSH_OK;
 }
@@ -183,7 +183,7 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_text_pla
     unsigned mine = 0;
     to->parts = 1;
     if (!from->naxes) return RSH_OK;
-    CHECK(from->naxes > 0 && from->naxes <= RSH_MAX_AXES, here, "a cut of %d axes", from->naxes);
+    CHECK(from->naxes > 0 && from->naxes <= RSH_MAX_AXES, here, "cut has an invalid number of axes: %d", from->naxes);
     for (int i = 0; i < from->naxes; i++) {
         RSH_TRY(take_axis(b, from->axes[i], here, &mine));
         to->axes[i] = from->axes[i];
@@ -195,7 +195,7 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_text_pla
     to->rule = from->rule;
     if (to->rule == RSH_CUT_SIZES) return build_sizes(b, from, here, size, to);
     if (to->rule == RSH_CUT_CHUNK || to->rule == RSH_CUT_BALANCED) return RSH_OK;
-    CHECK(from->number >= 1, here, "the number after \"%s\" is %" PRId64 "; at least 1 is needed",
+    CHECK(from->number >= 1, here, "the number after \"%s\" must be 1 or more, got %" PRId64,
           to->rule == RSH_CUT_CYCLIC ? ":" : "%", from->number);
     to->number = from->number;
     return RSH_OK;
@@ -230,11 +230,12 @@ static rsh_status build_segment(builder *b, int d, int s) {
     cut_at.at = group->naxes ? b->origin->cut[d] : rshi_origin_at(b->origin->segment_cut[d], s);
 
     CHECK(from->size >= 0, size_at, "its size is %" PRId64, from->size);
-    CHECK(!group->naxes || !from->cut.naxes, cut_at, "cut on a segment and again after the parenthesis");
-    CHECK(!cut->naxes || cut->rule != RSH_CUT_SIZES, cut_at, "explicit sizes do not go with segments");
+    CHECK(!group->naxes || !from->cut.naxes, cut_at,
+          "segments are cut twice: once each and once after the parenthesis; keep one");
+    CHECK(!cut->naxes || cut->rule != RSH_CUT_SIZES, cut_at, "segments cannot be cut by explicit sizes");
     to->start = dim->size;
     to->size = from->size;
-    CHECK(rshi_add(dim->size, to->size, &dim->size), size_at, "the segments add up to more than 64 bits");
+    CHECK(rshi_add(dim->size, to->size, &dim->size), size_at, "segments add up to more than 2^63");
     return build_cut(b, cut, cut_at, to->size, &to->cut, &dim->axes);
 }
 
@@ -261,7 +262,7 @@ static rsh_status build_group(builder *b, int d) {
     rshi_text_place here = dim_place(b, d);
     CHECK(b->desc->dim[d].segment, here, "the segments are NULL");
     for (int s = 0; s < dim->nsegments; s++) RSH_TRY(build_segment(b, d, s));
-    CHECK(dim->axes, here, "no segment is cut: write the size %" PRId64 " without segments", dim->size);
+    CHECK(dim->axes, here, "no segment is cut; write the size %" PRId64 " without segments", dim->size);
     return keep_segments(b, d);
 }
 
@@ -292,8 +293,9 @@ static rsh_status build_flat(builder *b) {
     rshi_text_place here = one(b->origin->flat, "flat");
     if (cut->naxes) {
         CHECK(cut->rule != RSH_CUT_CYCLIC, here, "\":\" does not go with a flat cut");
-        CHECK(!b->desc->has_order, one(b->origin->order, "flat"), "order does not go with a flat cut");
-        CHECK(cut->rule != RSH_CUT_SIZES || !b->used, here, "explicit sizes of a flat cut need dims that are not cut");
+        CHECK(!b->desc->has_order, one(b->origin->order, "flat"), "a flat layout cannot have an order");
+        CHECK(cut->rule != RSH_CUT_SIZES || !b->used, here,
+              "a flat cut by explicit sizes requires dims that are not cut");
     }
     return build_whole_cut(b, cut, here, b->l->count, &b->l->flat, &b->l->desc.flat, &b->used);
 }
@@ -306,7 +308,7 @@ static rsh_status build_partial(builder *b) {
     rshi_text_place here = one(b->origin->partial, "partial");
     CHECK((unsigned)desc->op < RSH_OP_COUNT, here, "%d is not a reduction", (int)desc->op);
     CHECK(desc->npartial >= 0 && desc->npartial <= RSH_MAX_AXES, here, "%d axes", desc->npartial);
-    CHECK(!desc->npartial == !desc->op, here, "a reduction and its axes go together");
+    CHECK(!desc->npartial == !desc->op, here, "a partial layout requires both a reduction and its axes");
     if (desc->op && rsh_op_check(desc->op, desc->dtype))
         return rshi_origin_fail(b->origin, here, RSH_ETYPE, "%s", rsh_error_detail());
     for (int i = 0; i < desc->npartial; i++) RSH_TRY(take_axis(b, desc->partial[i], here, &l->partial));
@@ -322,7 +324,7 @@ static rsh_status build_order(builder *b) {
     for (int i = 0; i < l->desc.ndim; i++) {
         int d = l->desc.order[i] = b->desc->has_order ? b->desc->order[i] : i;
         CHECK(d >= 0 && d < l->desc.ndim && !(seen & 1u << d), one(b->origin->order, "order"),
-              "an order names each dim from 0 to %d once", l->desc.ndim - 1);
+              "order must name each dim from 0 to %d once", l->desc.ndim - 1);
         seen |= 1u << d;
         l->desc.has_order = l->desc.has_order || d != i;
     }

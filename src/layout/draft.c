@@ -66,7 +66,8 @@ void rshi_draft_release(rshi_draft *draft) {
 
 rsh_status rshi_draft_take_mesh(rshi_draft *draft, const rsh_layout_desc *mesh) {
     int64_t positions = 1, *ranks;
-    RSH_REQUIRE((unsigned)mesh->naxes <= RSH_MAX_AXES, RSH_EVALUE, "layout: a mesh of %d axes; at most %d", mesh->naxes,
+    RSH_REQUIRE((unsigned)mesh->naxes <= RSH_MAX_AXES, RSH_EVALUE,
+                "layout: mesh has %d axes, at most %d are supported", mesh->naxes,
                 RSH_MAX_AXES);
     draft->desc.naxes = mesh->naxes;
     memcpy(draft->desc.axis, mesh->axis, sizeof mesh->axis);
@@ -74,7 +75,7 @@ rsh_status rshi_draft_take_mesh(rshi_draft *draft, const rsh_layout_desc *mesh) 
     for (int i = 0; i < mesh->naxes; i++)
         RSH_REQUIRE(mesh->axis[i].size >= 1 && rshi_mul(positions, mesh->axis[i].size, &positions) &&
                         positions <= RSHI_RANK_MAX + 1,
-                    RSH_EVALUE, "layout: axis %d of the mesh that was given has size %lld", i,
+                    RSH_EVALUE, "layout: axis %d of the default mesh has an invalid size %lld", i,
                     (long long)mesh->axis[i].size);
     if (!mesh->ranks || !mesh->naxes) return RSH_OK;
     draft->desc.ranks = ranks = rshi_alloc((size_t)positions, sizeof *ranks);

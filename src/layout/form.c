@@ -57,7 +57,7 @@ static rsh_status fill_dim(filling *f, int d, int64_t size) {
     rsh_dim *dim = &f->desc.dim[d];
     if (dim->nsegments) return fill_segments(f, d, size);
     CHECK(f, dim->size == RSH_HOLE || dim->size == size, f->origin.dim[d],
-          "the size is %" PRId64 ", dim %d of the tensor has size %" PRId64, dim->size, d, size);
+          "size %" PRId64 " does not match dim %d of the tensor, which has size %" PRId64, dim->size, d, size);
     dim->size = size;
     return RSH_OK;
 }
@@ -66,7 +66,7 @@ static rsh_status fill_dims(filling *f, int ndim, const int64_t *shape) {
     rsh_layout_desc *desc = &f->desc;
     for (int d = 0; desc->ndim == RSH_HOLE && d < ndim; d++) desc->dim[d].size = RSH_HOLE;
     if (desc->ndim == RSH_HOLE) desc->ndim = ndim;
-    CHECK(f, desc->ndim == ndim, desc->ndim ? f->origin.dim[0] : 1, "the tensor has %d dims, %d are written", ndim,
+    CHECK(f, desc->ndim == ndim, desc->ndim ? f->origin.dim[0] : 1, "tensor has %d dims, the form has %d", ndim,
           desc->ndim);
     for (int d = 0; d < ndim; d++) RSH_TRY(fill_dim(f, d, shape[d]));
     return RSH_OK;
@@ -86,10 +86,11 @@ out:
 }
 
 static rsh_status check_tensor(const rsh_form *form, int ndim, const int64_t *shape, rsh_layout **out) {
-    RSH_REQUIRE(form && (shape || !ndim) && out, RSH_EVALUE, "form: form, shape and out must not be NULL");
-    RSH_REQUIRE((unsigned)ndim <= RSH_MAX_NDIM, RSH_EVALUE, "form: %d dims; at most %d", ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(form && (shape || !ndim) && out, RSH_EVALUE, "rsh_form_fill: form, shape and out must not be NULL");
+    RSH_REQUIRE((unsigned)ndim <= RSH_MAX_NDIM, RSH_EVALUE, "form: tensor has %d dims, at most %d are supported", ndim,
+                RSH_MAX_NDIM);
     for (int d = 0; d < ndim; d++)
-        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "form: dim %d of the tensor has size %" PRId64, d, shape[d]);
+        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "form: dim %d of the tensor has a negative size %" PRId64, d, shape[d]);
     return RSH_OK;
 }
 
@@ -163,7 +164,7 @@ static rsh_status check_form(const rsh_form *form, rsh_text_error *error) {
 /* ---- forms ---- */
 
 static rsh_status parse(const char *text, const rsh_layout_desc *mesh, rsh_text_error *error, rsh_form **out) {
-    RSH_REQUIRE(text && out, RSH_EVALUE, "form: text and out must not be NULL");
+    RSH_REQUIRE(text && out, RSH_EVALUE, "rsh_form_parse: text and out must not be NULL");
     rsh_form *form = RSHI_NEW(rsh_form);
     size_t bytes = strlen(text) + 1;
     rsh_status st;

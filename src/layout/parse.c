@@ -50,7 +50,7 @@ static size_t digits_length(const char *at) {
 static rsh_status expected(parser *p, const char *what) {
     const char *at = peek(p);
     size_t n = rshi_word_length(at) + digits_length(at);
-    if (!*at) return FAIL_AT(p, at, "expected %s, found the end", what);
+    if (!*at) return FAIL_AT(p, at, "expected %s, found the end of the text", what);
     if (*at < ' ' || *at > '~') return FAIL_AT(p, at, "expected %s, found byte 0x%02x", what, (unsigned char)*at);
     return FAIL_AT(p, at, "expected %s, found \"%.*s\"", what, (int)(n < 1 ? 1 : n < 40 ? n : 40), at);
 }
@@ -110,7 +110,7 @@ static rsh_status parse_axis(parser *p, int *n, int *axes) {
     int shown = (int)rshi_min((int64_t)digits, 20);
     if (digits)
         return FAIL_AT(p, p->at,
-                       "expected an axis, found \"%.*s\": give the mesh a named one, \"on x=%.*s\", and write x", shown,
+                       "expected an axis, found \"%.*s\"; name the axis in the mesh, \"on x=%.*s\", and write x", shown,
                        p->at, shown, p->at);
     if (!length) return expected(p, "an axis");
     if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes", RSH_MAX_AXES);
@@ -162,7 +162,7 @@ static rsh_status parse_segment(parser *p, int d, int *holes) {
     rsh_segment *segment = &p->draft->segment[d][s];
     RSH_TRY(parse_size(p, "the size of a segment", &segment->size));
     *holes += segment->size == RSH_HOLE;
-    if (*holes > 1) return FAIL_AT(p, at, "a second _ in one dim; only one can be worked out");
+    if (*holes > 1) return FAIL_AT(p, at, "a dim can have only one \"_\"");
     return parse_cut(p, &segment->cut, &p->origin->segment_cut[d][s]);
 }
 
@@ -233,7 +233,8 @@ static int64_t count_positions(const parser *p) {
 }
 
 static rsh_status check_range(parser *p, const char *at, int64_t from, int64_t to, int64_t positions) {
-    if (from > to) return FAIL_AT(p, at, "ranks %lld-%lld run backwards", (long long)from, (long long)to);
+    if (from > to) return FAIL_AT(p, at, "ranks %lld-%lld are in descending order; write the smaller one first",
+                                  (long long)from, (long long)to);
     if (to - from == positions - 1) return RSH_OK;
     return FAIL_AT(p, at, "%lld-%lld is %llu ranks, the mesh has %lld positions", (long long)from, (long long)to,
                    (unsigned long long)(to - from) + 1, (long long)positions);
@@ -295,7 +296,8 @@ static rsh_status parse_order(parser *p) {
         n++;
     } while (accept(p, ','));
     RSH_TRY(expect(p, ')', "\",\" or \")\""));
-    return n == p->desc->ndim ? RSH_OK : FAIL_AT(p, at, "order names %d dims of %d", n, p->desc->ndim);
+    return n == p->desc->ndim ? RSH_OK : FAIL_AT(p, at, "order must name every dim once, got %d of %d", n,
+                                                 p->desc->ndim);
 }
 
 /* [ cut ] [ "on" mesh ] [ partial ] [ order ] */
@@ -329,7 +331,7 @@ static rsh_status parse_ranges(parser *p, rsh_box *box) {
         } while (accept(p, ','));
         RSH_TRY(expect(p, ']', "\",\" or \"]\""));
     }
-    return n == ndim ? RSH_OK : FAIL_AT(p, at, "the box has %d ranges, the tensor %d dims", n, ndim);
+    return n == ndim ? RSH_OK : FAIL_AT(p, at, "box has %d ranges, expected %d (one per dim)", n, ndim);
 }
 
 static rsh_status parse_box(parser *p) {
@@ -347,7 +349,8 @@ static rsh_status parse_boxes(parser *p) {
     p->desc->is_boxes = true;
     for (int d = 0; d < p->desc->ndim; d++)
         if (p->desc->dim[d].nsegments || p->desc->dim[d].cut.naxes)
-            return FAIL_AT(p, p->text + p->origin->dim[d] - 1, "boxes go with plain sizes only");
+            return FAIL_AT(p, p->text + p->origin->dim[d] - 1,
+                           "a layout with boxes cannot cut its dims; write plain sizes");
     while (!at_end(p)) RSH_TRY(parse_box(p));
     return RSH_OK;
 }
@@ -377,7 +380,7 @@ static rsh_status parse_layout(parser *p, const rsh_layout_desc *mesh) {
 }
 
 rsh_status rshi_draft_parse(rshi_draft *draft, const char *text, bool holes, const rsh_layout_desc *mesh) {
-    RSH_REQUIRE(strlen(text) < INT_MAX, RSH_EVALUE, "layout: the text is longer than 2 GiB");
+    RSH_REQUIRE(strlen(text) < INT_MAX, RSH_EVALUE, "layout: text is too long (2 GiB or more)");
     parser p = {text, text, holes, draft, &draft->desc, &draft->origin};
     draft->origin.text = text;
     return parse_layout(&p, mesh);

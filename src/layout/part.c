@@ -12,7 +12,7 @@ typedef struct place {
 
 static rsh_status find_place(const rsh_layout *l, int64_t rank, int64_t part, place *out) {
     int64_t n = rsh_layout_nparts(l, rank);
-    RSH_REQUIRE(part >= 0 && part < n, RSH_EINDEX, "rank %lld has %lld parts in %.200s; part %lld was asked for",
+    RSH_REQUIRE(part >= 0 && part < n, RSH_EINDEX, "rank %lld has %lld parts in \"%.200s\", requested part %lld",
                 (long long)rank, (long long)n, rsh_layout_text(l), (long long)part);
     int64_t position = rshi_layout_position(l, rank);
     *out = (place){l, position, NULL};
@@ -95,9 +95,9 @@ rsh_status rsh_layout_each_range(const rsh_layout *l, int64_t rank, int64_t part
     place p;
     RSH_TRY(find_place(l, rank, part, &p));
     RSH_REQUIRE(!is_flat(l), RSH_EUNSUP,
-                "a flat part is a range of the flattened tensor and has no index set of its own: %.200s",
+                "flat layouts have no index ranges per dim: \"%.200s\"; use rsh_layout_each_box",
                 rsh_layout_text(l));
-    RSH_REQUIRE(dim >= 0 && dim < l->desc.ndim, RSH_EINDEX, "dim %d was asked for; %.200s has %d", dim,
+    RSH_REQUIRE(dim >= 0 && dim < l->desc.ndim, RSH_EINDEX, "dim %d is out of range: \"%.200s\" has %d dims", dim,
                 rsh_layout_text(l), l->desc.ndim);
     walk_ranges(&p, dim, fn, ctx);
     return RSH_OK;
@@ -257,11 +257,12 @@ rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t pa
     rshi_stripe range = is_flat(l) ? flat_range(&p, base, strides) : rshi_stripe_range(0, shape.count);
     for (int d = 0; d < l->desc.ndim; d++) {
         int64_t i = local_index(&p, d, index[d]);
-        RSH_REQUIRE(i >= 0, RSH_EKEY, "rank %lld, part %lld of %.200s does not hold index %lld of dim %d",
+        RSH_REQUIRE(i >= 0, RSH_EKEY, "rank %lld, part %lld of \"%.200s\" does not hold index %lld of dim %d",
                     (long long)rank, (long long)part, rsh_layout_text(l), (long long)index[d], d);
         at += i * (is_flat(l) ? strides[d] : shape.strides[d]);
     }
-    RSH_REQUIRE(rshi_stripe_has(&range, at), RSH_EKEY, "rank %lld, part %lld of %.200s does not hold flat index %lld",
+    RSH_REQUIRE(rshi_stripe_has(&range, at), RSH_EKEY,
+                "rank %lld, part %lld of \"%.200s\" does not hold flat index %lld",
                 (long long)rank, (long long)part, rsh_layout_text(l), (long long)at);
     *offset = at - range.lo;
     return RSH_OK;
@@ -292,7 +293,7 @@ rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, int64_t pa
     RSH_TRY(find_place(l, rank, part, &p));
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     RSH_REQUIRE(offset >= 0 && offset < shape.count, RSH_EINDEX,
-                "rank %lld, part %lld of %.200s has %lld elements; offset %lld was asked for", (long long)rank,
+                "rank %lld, part %lld of \"%.200s\" has %lld elements, requested offset %lld", (long long)rank,
                 (long long)part, rsh_layout_text(l), (long long)shape.count, (long long)offset);
     index_at(&p, &shape, offset, index, &run);
     return RSH_OK;

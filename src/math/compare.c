@@ -95,7 +95,7 @@ static bool same(const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
 }
 
 rsh_status rsh_math_equal(const rsh_tensor *a, const rsh_tensor *b, bool *out) {
-    RSH_REQUIRE(a && b && out, RSH_EVALUE, "equal needs two tensors and a place for the answer");
+    RSH_REQUIRE(a && b && out, RSH_EVALUE, "rsh_math_equal: a, b and out must not be NULL");
     measure m = {.dtype = rsh_tensor_dtype(a), .exact = true};
     *out = m.dtype == rsh_tensor_dtype(b) && rshi_same_shape(a, b) && same(a, b, &m);
     return RSH_OK;
@@ -103,9 +103,10 @@ rsh_status rsh_math_equal(const rsh_tensor *a, const rsh_tensor *b, bool *out) {
 
 rsh_status rsh_math_allclose(const rsh_tensor *a, const rsh_tensor *b, double rtol, double atol, bool equal_nan,
                              bool *out) {
-    RSH_REQUIRE(a && b && out, RSH_EVALUE, "allclose needs two tensors and a place for the answer");
-    RSH_REQUIRE(rtol >= 0 && atol >= 0, RSH_EVALUE, "tolerances are not negative: rtol %g, atol %g", rtol, atol);
-    RSH_REQUIRE(rsh_tensor_dtype(a) == rsh_tensor_dtype(b), RSH_ETYPE, "allclose: one tensor is of %s, the other of %s",
+    RSH_REQUIRE(a && b && out, RSH_EVALUE, "rsh_math_allclose: a, b and out must not be NULL");
+    RSH_REQUIRE(rtol >= 0 && atol >= 0, RSH_EVALUE, "allclose: tolerances must not be negative, got rtol %g, atol %g",
+                rtol, atol);
+    RSH_REQUIRE(rsh_tensor_dtype(a) == rsh_tensor_dtype(b), RSH_ETYPE, "allclose: dtypes must be equal, got %s and %s",
                 rsh_dtype_name(rsh_tensor_dtype(a)), rsh_dtype_name(rsh_tensor_dtype(b)));
     RSH_TRY(rshi_require_shape("allclose", a, b));
     measure m = {rsh_tensor_dtype(a), false, rtol, atol, equal_nan};

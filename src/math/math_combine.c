@@ -2,14 +2,16 @@
 #include "math/impl.h"
 
 static rsh_status check(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
-    RSH_REQUIRE(n > 0 && from && to, RSH_EVALUE, "combine of %d tensors needs at least one, and a result", n);
+    RSH_REQUIRE(n > 0 && from && to, RSH_EVALUE, "combine: expected at least one tensor and an output, got %d tensors",
+                n);
     for (int k = 0; k < n; k++) RSH_REQUIRE(from[k], RSH_EVALUE, "combine: tensor %d is NULL", k);
     rsh_dtype dtype = rsh_tensor_dtype(from[0]);
-    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "combine: %d is not an op", (int)op);
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "combine: %d is not a reduction", (int)op);
     RSH_TRY(rsh_op_check(op, dtype));
     for (int k = 0; k < n; k++) {
         RSH_TRY(rshi_require_shape("combine", from[k], to));
-        RSH_REQUIRE(rsh_tensor_dtype(from[k]) == dtype, RSH_EVALUE, "combine: tensor 0 is of %s, tensor %d of %s",
+        RSH_REQUIRE(rsh_tensor_dtype(from[k]) == dtype, RSH_EVALUE,
+                    "combine: dtypes must be equal, tensor 0 is %s, tensor %d is %s",
                     rsh_dtype_name(dtype), k, rsh_dtype_name(rsh_tensor_dtype(from[k])));
     }
     return rsh_dtype_check_convert(dtype, rsh_tensor_dtype(to));

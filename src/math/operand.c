@@ -19,11 +19,12 @@ bool rshi_same_shape(const rsh_tensor *a, const rsh_tensor *b) {
 }
 
 rsh_status rshi_require_shape(const char *name, const rsh_tensor *a, const rsh_tensor *b) {
-    RSH_REQUIRE(rsh_tensor_ndim(a) == rsh_tensor_ndim(b), RSH_EVALUE, "%s: tensors of %d and %d dims", name,
+    RSH_REQUIRE(rsh_tensor_ndim(a) == rsh_tensor_ndim(b), RSH_EVALUE,
+                "%s: numbers of dims must be equal, got %d and %d", name,
                 rsh_tensor_ndim(a), rsh_tensor_ndim(b));
     for (int d = 0; d < rsh_tensor_ndim(a); d++)
         RSH_REQUIRE(rsh_tensor_shape(a)[d] == rsh_tensor_shape(b)[d], RSH_EVALUE,
-                    "%s: dim %d has size %lld in one tensor and %lld in another", name, d,
+                    "%s: shapes must be equal, dim %d has sizes %lld and %lld", name, d,
                     (long long)rsh_tensor_shape(a)[d], (long long)rsh_tensor_shape(b)[d]);
     return RSH_OK;
 }

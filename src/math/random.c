@@ -101,8 +101,8 @@ static void draw_all(const drawing *w, const rsh_tensor *t, uint64_t first, cons
 }
 
 rsh_status rshi_math_draw(const rsh_tensor *t, bool normal, const rsh_random *from, double scale, double shift) {
-    RSH_REQUIRE(t && from, RSH_EVALUE, t ? "random numbers need a seed" : "no tensor for random numbers");
-    RSH_REQUIRE(!rshi_is_integer(rsh_tensor_dtype(t)), RSH_ETYPE, "random numbers are floats or complex, not %s",
+    RSH_REQUIRE(t && from, RSH_EVALUE, t ? "random: seed is NULL" : "random: tensor is NULL");
+    RSH_REQUIRE(!rshi_is_integer(rsh_tensor_dtype(t)), RSH_ETYPE, "random: dtype must be a float or complex, got %s",
                 rsh_dtype_name(rsh_tensor_dtype(t)));
     int64_t pitch[RSH_MAX_NDIM];
     drawing w = drawing_of(rsh_tensor_dtype(t), normal, from, scale, shift);

@@ -14,7 +14,7 @@ void rshi_math_copy(const rsh_tensor *from, const rsh_tensor *to) {
 
 rsh_status rsh_math_convert(const rsh_tensor *from, rsh_dtype dtype, rsh_tensor **out) {
     rsh_tensor *made;
-    RSH_REQUIRE(from && out, RSH_EVALUE, "convert needs a tensor and a place for the result");
+    RSH_REQUIRE(from && out, RSH_EVALUE, "rsh_math_convert: tensor and out must not be NULL");
     RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_tensor_dtype(from), dtype));
     RSH_TRY(rsh_tensor_empty(dtype, rsh_tensor_ndim(from), rsh_tensor_shape(from), &made));
@@ -25,7 +25,7 @@ rsh_status rsh_math_convert(const rsh_tensor *from, rsh_dtype dtype, rsh_tensor 
 
 rsh_status rsh_math_copy(const rsh_tensor *from, const rsh_tensor *to) {
     rsh_tensor *between = NULL;
-    RSH_REQUIRE(from && to, RSH_EVALUE, "copy needs two tensors");
+    RSH_REQUIRE(from && to, RSH_EVALUE, "rsh_math_copy: from and to must not be NULL");
     RSH_TRY(rshi_require_shape("copy", from, to));
     RSH_TRY(rsh_dtype_check_convert(rsh_tensor_dtype(from), rsh_tensor_dtype(to)));
     if (rshi_share_memory(from, to)) RSH_TRY(rsh_math_convert(from, rsh_tensor_dtype(to), &between));
@@ -35,7 +35,7 @@ rsh_status rsh_math_copy(const rsh_tensor *from, const rsh_tensor *to) {
 }
 
 rsh_status rsh_math_fill(const rsh_tensor *t, const void *value) {
-    RSH_REQUIRE(t && value, RSH_EVALUE, t ? "no value to fill with" : "no tensor to fill");
+    RSH_REQUIRE(t && value, RSH_EVALUE, t ? "rsh_math_fill: value is NULL" : "rsh_math_fill: tensor is NULL");
     rshi_move m = {.from = rsh_tensor_dtype(t)};
     memcpy(m.value, value, rshi_item(t));
     rshi_run_move(&m, t, NULL);
@@ -45,7 +45,7 @@ rsh_status rsh_math_fill(const rsh_tensor *t, const void *value) {
 
 rsh_status rsh_math_fill_number(const rsh_tensor *t, double value) {
     unsigned char element[16] = {0};
-    RSH_REQUIRE(t, RSH_EVALUE, "no tensor to fill");
+    RSH_REQUIRE(t, RSH_EVALUE, "rsh_math_zero: tensor is NULL");
     rshi_convert(RSH_F64, &value, rsh_tensor_dtype(t), element, 1);
     return rsh_math_fill(t, element);
 }

@@ -66,7 +66,7 @@ static rsh_status print_dims(const printing *p, int d, const char *data) {
 }
 
 rsh_status rsh_tensor_print(const rsh_tensor *t, const rsh_sink *sink) {
-    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, t ? "no sink to print to" : "no tensor to print");
+    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, t ? "print: sink is NULL" : "print: tensor is NULL");
     printing p = {t, sink, rsh_tensor_count(t) <= MOST};
     RSH_TRY(rshi_sink_text(sink, "tensor("));
     if (rsh_tensor_count(t)) RSH_TRY(print_dims(&p, 0, rsh_tensor_data(t)));

@@ -14,7 +14,7 @@ rsh_status rsh_mesh_push(rsh_mesh *m) {
 }
 
 rsh_status rsh_mesh_pop(void) {
-    RSH_REQUIRE(stack.n, RSH_ERUNTIME, "no mesh is current on this thread");
+    RSH_REQUIRE(stack.n, RSH_ERUNTIME, "this thread has no current mesh");
     rsh_mesh_free(stack.mesh[--stack.n]);
     if (stack.n) return RSH_OK;
     rshi_free(stack.mesh); /* a thread that has left all its meshes leaves no memory */
@@ -25,7 +25,7 @@ rsh_status rsh_mesh_pop(void) {
 
 rsh_status rsh_mesh_current(rsh_mesh **out) {
     RSH_NEEDS(out);
-    RSH_REQUIRE(stack.n, RSH_ERUNTIME, "no mesh is current on this thread: rsh_mesh_push makes one so");
+    RSH_REQUIRE(stack.n, RSH_ERUNTIME, "this thread has no current mesh; call rsh_mesh_push first");
     *out = stack.mesh[stack.n - 1];
     return RSH_OK;
 }

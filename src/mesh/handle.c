@@ -11,13 +11,14 @@
 /* ---- checks ---- */
 
 static rsh_status check_shape(const rsh_comm *parent, int ndim, const int64_t *shape, int64_t *size) {
-    RSH_REQUIRE(ndim >= 1 && ndim <= RSH_MAX_AXES, RSH_EVALUE, "a mesh of %d dims; 1 to %d are possible", ndim,
+    RSH_REQUIRE(ndim >= 1 && ndim <= RSH_MAX_AXES, RSH_EVALUE, "mesh cannot have %d dims: expected 1 to %d", ndim,
                 RSH_MAX_AXES);
-    RSH_REQUIRE(shape, RSH_EVALUE, "a mesh of %d dims with NULL for their sizes", ndim);
+    RSH_REQUIRE(shape, RSH_EVALUE, "mesh has %d dims but its shape is NULL", ndim);
     for (int d = 0; d < ndim; d++)
-        RSH_REQUIRE(shape[d] >= 1, RSH_EVALUE, "dim %d of a mesh has size %" PRId64, d, shape[d]);
+        RSH_REQUIRE(shape[d] >= 1, RSH_EVALUE, "dim %d of the mesh must have size 1 or more, got %" PRId64, d,
+                    shape[d]);
     RSH_REQUIRE(rshi_product(ndim, shape, size) && *size <= parent->size, RSH_ERUNTIME,
-                "a mesh of more ranks than the %d of its parent", parent->size);
+                "mesh has more ranks than its parent, which has %d", parent->size);
     return RSH_OK;
 }
 
@@ -29,10 +30,10 @@ static rsh_status check_ranks(const rsh_comm *parent, int64_t n, const int64_t *
     rsh_status st = RSH_OK;
     for (int64_t i = 0; !st && i < n; i++) {
         if (sorted[i] < 0 || sorted[i] >= parent->size)
-            st = rshi_fail(RSH_EVALUE, "a mesh with rank %" PRId64 "; its parent has ranks 0 to %d", sorted[i],
+            st = rshi_fail(RSH_EVALUE, "mesh names rank %" PRId64 "; the parent has ranks 0 to %d", sorted[i],
                            parent->size - 1);
         else if (i && sorted[i] == sorted[i - 1])
-            st = rshi_fail(RSH_EVALUE, "a mesh with rank %" PRId64 " twice", sorted[i]);
+            st = rshi_fail(RSH_EVALUE, "mesh names rank %" PRId64 " more than once", sorted[i]);
     }
     rshi_free(sorted);
     return st;
@@ -40,9 +41,10 @@ static rsh_status check_ranks(const rsh_comm *parent, int64_t n, const int64_t *
 
 static rsh_status check_names(int ndim, const char *const *names) {
     for (int d = 0; d < ndim; d++) {
-        RSH_REQUIRE(names[d] && *names[d], RSH_ERUNTIME, "dim %d of a mesh has no name, and others have", d);
+        RSH_REQUIRE(names[d] && *names[d], RSH_ERUNTIME, "dim %d of the mesh has no name; name all dims or none", d);
         for (int e = 0; e < d; e++)
-            RSH_REQUIRE(strcmp(names[d], names[e]), RSH_ERUNTIME, "two dims of a mesh have the name \"%s\"", names[d]);
+            RSH_REQUIRE(strcmp(names[d], names[e]), RSH_ERUNTIME,
+                        "mesh has two dims named \"%s\"; names must be unique", names[d]);
     }
     return RSH_OK;
 }
@@ -158,10 +160,10 @@ rsh_status rsh_mesh_find_dim(const rsh_mesh *m, const char *name, int *dim) {
         *dim = d;
         return RSH_OK;
     }
-    if (!m->names[0]) return rshi_fail(RSH_EKEY, "no dim \"%s\": the dims of the mesh have no names", name);
+    if (!m->names[0]) return rshi_fail(RSH_EKEY, "mesh has no dim \"%s\": its dims have no names", name);
     rshi_text have = {0};
     for (int d = 0; d < m->ndim; d++) rshi_text_add(&have, "%s%s", d ? ", " : "", m->names[d]);
-    rsh_status st = rshi_fail(RSH_EKEY, "no dim \"%s\" in a mesh of %s", name, have.data ? have.data : "?");
+    rsh_status st = rshi_fail(RSH_EKEY, "mesh has no dim \"%s\"; its dims are %s", name, have.data ? have.data : "?");
     rshi_text_free(&have);
     return st;
 }

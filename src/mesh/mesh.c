@@ -86,16 +86,8 @@ rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, const 
                         const char *const *names, rsh_mesh **out) {
     RSH_NEEDS(parent);
     rsh_mesh *m = NULL;
-    rsh_status st = ranks && out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_new: %s is NULL", out ? "ranks" : "out");
-    if (!st) st = rshi_mesh_handle(parent, ndim, shape, ranks, names, &m);
-    return finish(parent, st, m, out);
-}
-
-rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, NULL, const char *const *names, rsh_mesh **out) {
-    RSH_NEEDS(parent);
-    rsh_mesh *m = NULL;
     rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_new: out is NULL");
-    if (!st) st = rshi_mesh_handle(parent, ndim, shape, NULL, names, &m);
+    if (!st) st = rshi_mesh_handle(parent, ndim, shape, ranks, names, &m);
     return finish(parent, st, m, out);
 }
 
@@ -112,13 +104,14 @@ void rsh_mesh_free(rsh_mesh *m) {
 /* ---- slices ---- */
 
 static rsh_status find_names(const rsh_mesh *m, int n, const char *const *names, int *dims) {
-    RSH_REQUIRE(m->names[0], RSH_ERUNTIME, "a slice of a mesh whose dims have no names");
-    RSH_REQUIRE(n >= 1 && names, RSH_EVALUE, "a slice by %d names, listed at %p", n, (const void *)names);
+    RSH_REQUIRE(m->names[0], RSH_ERUNTIME, "cannot slice a mesh whose dims have no names; give names to rsh_mesh_new");
+    RSH_REQUIRE(n >= 1 && names, RSH_EVALUE, "mesh slice: expected at least one name, got %d at %p", n,
+                (const void *)names);
     for (int i = 0; i < n; i++) {
-        RSH_REQUIRE(i < m->ndim, RSH_EKEY, "a slice by %d names of a mesh of %d dims", n, m->ndim);
+        RSH_REQUIRE(i < m->ndim, RSH_EKEY, "mesh slice: got %d names for a mesh of %d dims", n, m->ndim);
         RSH_TRY(rsh_mesh_find_dim(m, names[i], &dims[i]));
         RSH_REQUIRE(!i || dims[i] > dims[i - 1], RSH_EKEY,
-                    "a slice by \"%s\" and then \"%s\"; the mesh has them the other way round", names[i - 1], names[i]);
+                    "mesh slice: names must be in the mesh's order, got \"%s\" before \"%s\"", names[i - 1], names[i]);
     }
     return RSH_OK;
 }

@@ -8,7 +8,8 @@
 
 static rsh_status add_shard(rsh_layout_desc *desc, int axis, int dim) {
     int d = dim < 0 ? dim + desc->ndim : dim;
-    RSH_REQUIRE(d >= 0 && d < desc->ndim, RSH_EINDEX, "dim %d of the mesh shards dim %d of a tensor of %d dims", axis,
+    RSH_REQUIRE(d >= 0 && d < desc->ndim, RSH_EINDEX,
+                "placement of mesh dim %d shards tensor dim %d, but the tensor has %d dims", axis,
                 dim, desc->ndim);
     rsh_cut *cut = &desc->dim[d].cut;
     cut->axes[cut->naxes++] = axis;
@@ -16,10 +17,11 @@ static rsh_status add_shard(rsh_layout_desc *desc, int axis, int dim) {
 }
 
 static rsh_status add_partial(rsh_layout_desc *desc, int axis, rsh_op op) {
-    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "dim %d of the mesh is partial with op %d", axis,
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE,
+                "placement of mesh dim %d is partial with an unknown reduction %d", axis,
                 (int)op);
     RSH_REQUIRE(!desc->npartial || desc->op == op, RSH_EUNSUP,
-                "a tensor that is partial with \"%s\" along dim %d of the mesh and with \"%s\" along dim %d",
+                "partial placements must use one reduction, got \"%s\" on mesh dim %d and \"%s\" on mesh dim %d",
                 rsh_op_name(desc->op), desc->partial[0], rsh_op_name(op), axis);
     desc->op = op;
     desc->partial[desc->npartial++] = axis;
@@ -32,13 +34,13 @@ static rsh_status add_place(rsh_layout_desc *desc, int axis, const rsh_place *p)
         case RSH_PLACE_SHARD: return add_shard(desc, axis, p->dim);
         case RSH_PLACE_PARTIAL: return add_partial(desc, axis, p->op);
     }
-    return rshi_fail(RSH_EVALUE, "dim %d of the mesh has placement kind %d", axis, (int)p->kind);
+    return rshi_fail(RSH_EVALUE, "placement of mesh dim %d has an unknown kind %d", axis, (int)p->kind);
 }
 
 static rsh_status describe_tensor(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_layout_desc *desc) {
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "a tensor of %d dims; 0 to %d are possible", ndim,
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "tensor cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
-    RSH_REQUIRE(shape || !ndim, RSH_EVALUE, "a tensor of %d dims with NULL for its shape", ndim);
+    RSH_REQUIRE(shape || !ndim, RSH_EVALUE, "tensor has %d dims but its shape is NULL", ndim);
     *desc = (rsh_layout_desc){.dtype = dtype, .ndim = ndim};
     for (int d = 0; d < ndim; d++) desc->dim[d].size = shape[d];
     return RSH_OK;
@@ -49,9 +51,11 @@ rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
     RSH_NEEDS(m);
     RSH_NEEDS(places);
     RSH_NEEDS(out);
-    RSH_REQUIRE(numbers == RSH_MESH_POSITIONS || numbers == RSH_MESH_PARENT, RSH_EVALUE, "rank numbers of kind %d",
+    RSH_REQUIRE(numbers == RSH_MESH_POSITIONS || numbers == RSH_MESH_PARENT, RSH_EVALUE,
+                "unknown kind of rank numbers: %d",
                 (int)numbers);
-    RSH_REQUIRE(n == m->ndim, RSH_EVALUE, "%d placements on a mesh of %d dims", n, m->ndim);
+    RSH_REQUIRE(n == m->ndim, RSH_EVALUE, "got %d placements for a mesh of %d dims; one per mesh dim is required", n,
+                m->ndim);
     rsh_layout_desc desc;
     rsh_layout *known = rshi_known_layout(m, numbers, n, places, dtype, ndim, shape);
     if (known) {
@@ -73,7 +77,7 @@ rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
 static rsh_status same_axes(const rsh_mesh *m, const rsh_layout_desc *desc) {
     bool same = desc->naxes == m->ndim && !desc->is_boxes;
     for (int i = 0; same && i < m->ndim; i++) same = desc->axis[i].size == m->shape[i];
-    RSH_REQUIRE(same, RSH_EUNSUP, "the layout is on another mesh");
+    RSH_REQUIRE(same, RSH_EUNSUP, "the layout is on a different mesh");
     return RSH_OK;
 }
 
@@ -97,7 +101,7 @@ static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbering numbers, co
                             &again));
     rsh_status st = RSH_OK;
     if (!rsh_layout_same_parts(l, again))
-        st = rshi_fail(RSH_EUNSUP, "placements on the mesh cannot say \"%s\"; the nearest is \"%s\"",
+        st = rshi_fail(RSH_EUNSUP, "placements cannot express layout \"%s\"; the nearest one is \"%s\"",
                        rsh_layout_text(l), rsh_layout_text(again));
     rsh_layout_free(again);
     return st;

@@ -17,8 +17,8 @@ static void describe(rshn_chunk *c, const rsh_value *v, const rsh_tensor *t) {
     memcpy(c->shape, rsh_tensor_shape(t), bytes);
     memcpy(c->strides, rsh_tensor_strides(t), bytes);
     c->layout = rsh_layout_hold(rsh_value_layout(v));
-    c->reading = rsh_value_get_kind(v, &c->what);
-    if (c->reading && c->reading->hold) c->reading->hold(c->what);
+    c->kind = rsh_value_get_kind(v, &c->kind_data);
+    if (c->kind && c->kind->hold) c->kind->hold(c->kind_data);
 }
 
 rsh_status rshn_chunk_new(rsh_stash *stash, rsh_comm *comm, const rsh_value *v, int dim, rshn_chunk **out) {
@@ -37,7 +37,7 @@ void rshn_chunk_drop(rshn_chunk *c) {
     if (!c || --c->refs) return;
     rsh_ticket_free(c->ticket);
     rsh_layout_free(c->layout);
-    if (c->reading && c->reading->drop) c->reading->drop(c->what);
+    if (c->kind && c->kind->drop) c->kind->drop(c->kind_data);
     rsh_value_free(c->full);
     rshn_free(c);
 }
@@ -65,7 +65,7 @@ static rsh_status as_value(const rshn_chunk *c, rsh_tensor *t, rsh_value **out) 
     NN_TRY(st);
     st = rsh_value_adopt_sharded(s, false, out);
     if (st) rsh_sharded_free(s);
-    return st ? st : rsh_value_set_kind(*out, c->reading, c->what);
+    return st ? st : rsh_value_set_kind(*out, c->kind, c->kind_data);
 }
 
 static rsh_status gather(const rshn_chunk *c, rsh_value **out) {

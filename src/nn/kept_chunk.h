@@ -17,8 +17,8 @@ typedef struct rshn_chunk {
     rsh_ticket *ticket;         /* owned */
     rsh_comm *comm;             /* borrowed: of the mesh */
     rsh_layout *layout;         /* owned: of a DTensor; NULL: it was plain */
-    const rsh_value_kind *reading; /* of a DTensor */
-    void *what;                 /* held through the reading */
+    const rsh_value_kind *kind; /* of a DTensor */
+    void *kind_data;                 /* held through the kind */
     rsh_value *full;            /* owned: gathered, while further slots will read it */
 } rshn_chunk;
 

@@ -122,15 +122,15 @@ static rsh_status numbers_layout(const rsh_value *x, rsh_layout **out) {
 static rsh_status sharded_numbers(const rsh_value *x, uint64_t seed, rsh_value **out) {
     rsh_sharded *u = NULL;
     rsh_layout *layout = NULL;
-    void *what = NULL;
-    const rsh_value_kind *reading = rsh_value_get_kind(x, &what);
+    void *kind_data = NULL;
+    const rsh_value_kind *kind = rsh_value_get_kind(x, &kind_data);
     NN_TRY(numbers_layout(x, &layout));
     rsh_status st = rsh_sharded_empty(rsh_value_comm(x), layout, &u);
     rsh_layout_free(layout);
     if (!st) st = rsh_sharded_uniform(u, seed);
     if (!st) st = rsh_value_adopt_sharded(u, false, out);
     if (st) rsh_sharded_free(u);
-    return st ? st : rsh_value_set_kind(*out, reading, what);
+    return st ? st : rsh_value_set_kind(*out, kind, kind_data);
 }
 
 rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call, rsh_value **out) {

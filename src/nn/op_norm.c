@@ -190,7 +190,8 @@ static rsh_status go_back(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *con
 /* Of rows that ranks share; without a gradient this rank's count as zeros. */
 static rsh_status go_back_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_tensor **in) {
     rsh_tensor *zeros = NULL, *made[3] = {NULL};
-    bool wanted[3] = {rsh_call_needs_input_grad(c, 0), rsh_call_needs_input_grad(c, 1), rsh_call_needs_input_grad(c, 2)};
+    bool wanted[3] = {rsh_call_needs_input_grad(c, 0), rsh_call_needs_input_grad(c, 1),
+                      rsh_call_needs_input_grad(c, 2)};
     rsh_status st = RSH_OK;
     if (!in[2]) st = rsh_tensor_zeros(rsh_tensor_dtype(in[0]), rsh_tensor_ndim(in[0]), rsh_tensor_shape(in[0]), &zeros);
     if (st) return rsh_comm_agree(a->line.comm, st);

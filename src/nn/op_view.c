@@ -17,7 +17,9 @@ typedef struct viewing {
     unsigned gone, fresh; /* dims of size 1, a bit each, that squeeze takes away and unsqueeze adds */
 } viewing;
 
-static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) { return st ? st : rsh_call_set_output(c, 0, t); }
+static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) {
+    return st ? st : rsh_call_set_output(c, 0, t);
+}
 
 /* ---- reshape, squeeze, unsqueeze ---- */
 

@@ -26,7 +26,8 @@ static bool same_sizes(const rshn_sizes *s, int ndim, const int64_t *shape) {
 
 rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_tensor *g) {
     rsh_tensor *sum = NULL;
-    if (o->in_parts || same_sizes(&o->sizes, rsh_tensor_ndim(g), rsh_tensor_shape(g))) return rsh_call_set_input_grad(c, i, g);
+    if (o->in_parts || same_sizes(&o->sizes, rsh_tensor_ndim(g), rsh_tensor_shape(g)))
+        return rsh_call_set_input_grad(c, i, g);
     rsh_status st = rshn_sum_to(g, &o->sizes, &sum);
     rsh_tensor_free(g);
     return st ? st : rsh_call_set_input_grad(c, i, sum);

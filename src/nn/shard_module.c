@@ -88,7 +88,7 @@ static rsh_status make_all(const work *w) {
         if (e->what != RSHN_ENTRY_SHARD) continue;
         if (e->spec) st = rshn_shard_value(c->old, e->spec, w->src_rank, w->group, &c->cut);
         else st = run_sharder(w, e, c);
-        NN_TRY(rsh_comm_agree(rsh_group_comm(w->group), st));
+        NN_TRY(rshn_group_agree(w->group, st));
     }
     return RSH_OK;
 }
@@ -147,7 +147,7 @@ static rsh_status finish(const work *w) {
     int64_t added = 0, *ids = rshn_calloc((size_t)w->plan->n + 1, sizeof *ids);
     rsh_status st = ids ? aim_hooks(w) : rshn_fail(RSH_ENOMEM, "no memory for the hooks of a plan");
     if (!st) st = add_hooks(w, &added, ids);
-    st = rsh_comm_agree(rsh_group_comm(w->group), st);
+    st = rshn_group_agree(w->group, st);
     if (!st) put_in_place(w);
     else if (ids) remove_hooks(w, added, ids);
     rshn_free(ids);
@@ -157,7 +157,7 @@ static rsh_status finish(const work *w) {
 rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int src_rank, rsh_group *group) {
     work w = {m, plan, src_rank, group, NULL};
     bool member = rsh_group_rank(group) >= 0;
-    rsh_status st = rsh_comm_agree(rsh_group_comm(group), member ? check(&w) : RSH_OK);
+    rsh_status st = rshn_group_agree(group, member ? check(&w) : RSH_OK);
     if (!st && member) st = agree_on_plan(&w);
     if (!st && member) st = make_all(&w);
     if (!st && member) st = finish(&w);
@@ -169,11 +169,12 @@ rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int sr
     return st;
 }
 
-rsh_status rsh_shard_module_with_planner(rsh_module *m, const rsh_sharding_planner *planner, int src_rank, rsh_group *group) {
+rsh_status rsh_shard_module_with_planner(rsh_module *m, const rsh_sharding_planner *planner, int src_rank,
+                                         rsh_group *group) {
     rsh_sharding_plan *plan = NULL;
     rsh_status st = planner && planner->build_plan ? RSH_OK : rshn_fail(RSH_EVALUE, "a planner that builds no plan");
     if (!st && rsh_group_rank(group) >= 0) st = planner->build_plan(planner->ctx, m, &plan);
-    st = rsh_comm_agree(rsh_group_comm(group), st);
+    st = rshn_group_agree(group, st);
     if (!st) st = rsh_shard_module(m, plan, src_rank, group);
     rsh_sharding_plan_free(plan);
     return st;

@@ -4,6 +4,12 @@
 #include "nn/impl.h"
 #include "nn/module.h"
 
+rsh_status rshn_group_agree(rsh_group *group, rsh_status mine) {
+    if (!group && !rsh_group_default()) return rshn_fail(RSH_ERUNTIME, "no default group: call rsh_group_init first");
+    rsh_comm *comm = rsh_group_comm(group);
+    return comm ? rsh_comm_agree(comm, mine) : mine;
+}
+
 rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out) {
     if (!m || !name)
         return rshn_fail(RSH_EVALUE, "a parameter to be sharded with NULL for its %s", m ? "name" : "module");
@@ -59,9 +65,9 @@ rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *
     rsh_value *whole = NULL, *cut = NULL;
     rsh_status st =
         spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
-    NN_TRY(rsh_comm_agree(rsh_group_comm(group), st));
+    NN_TRY(rshn_group_agree(group, st));
     if (rsh_group_rank(group) < 0) return RSH_OK;
-    st = rsh_comm_agree(rsh_group_comm(group), rshn_shard_value(whole, spec, src_rank, group, &cut));
+    st = rshn_group_agree(group, rshn_shard_value(whole, spec, src_rank, group, &cut));
     if (!st) st = rsh_module_set_parameter(m, name, cut);
     rsh_value_free(cut);
     return st;

@@ -85,7 +85,7 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
     rsh_status st = RSH_OK;
     for (int64_t i = 0; !st && i < l->n; i++)
         if (any[i]) st = prepare(l->at[i]);
-    NN_TRY(rsh_comm_agree(rsh_group_comm(group), st));
+    NN_TRY(rshn_group_agree(group, st));
     for (int64_t i = 0; i < l->n; i++)
         if (any[i])
             NN_TRY(
@@ -96,7 +96,7 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
 static rsh_status sync(rsh_group *group, const listing *l, rsh_op op) {
     unsigned char *mine = rshn_malloc((size_t)l->n + 1), *any = rshn_malloc((size_t)l->n + 1);
     rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld gradients", (long long)l->n);
-    st = rsh_comm_agree(rsh_group_comm(group), st);
+    st = rshn_group_agree(group, st);
     if (!st) st = find_wanted(group, l, mine, any);
     if (!st) st = combine(group, l, any, op);
     rshn_free(mine);
@@ -110,7 +110,7 @@ rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op) {
     if (!st && op != RSH_OP_SUM && op != RSH_OP_AVG)
         st = rshn_fail(RSH_EVALUE, "gradients are combined by sum or avg, not by %s", rsh_op_name(op));
     if (!st) st = rsh_module_each_parameter(m, false, list, &l);
-    st = rsh_comm_agree(rsh_group_comm(group), st);
+    st = rshn_group_agree(group, st);
     if (!st && rsh_group_rank(group) >= 0) {
         st = compare(group, &l);
         if (!st) st = sync(group, &l, op);

@@ -67,9 +67,9 @@ rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to) {
 
 /* A new value reads as the one that it is made like: the state of a DTensor is a DTensor. */
 static rsh_status read_alike(const rsh_value *v, rsh_value *made, rsh_value **out) {
-    void *what = NULL;
-    const rsh_value_kind *reading = rsh_value_get_kind(v, &what);
-    rsh_status st = reading ? rsh_value_set_kind(made, reading, what) : RSH_OK;
+    void *kind_data = NULL;
+    const rsh_value_kind *kind = rsh_value_get_kind(v, &kind_data);
+    rsh_status st = kind ? rsh_value_set_kind(made, kind, kind_data) : RSH_OK;
     if (st) rsh_value_free(made);
     else *out = made;
     return st;

@@ -28,7 +28,8 @@ static bool same_here(const rsh_value *a, const rsh_value *b, const measure *m) 
 static rsh_status check(const rsh_value *a, const rsh_value *b, const measure *m, const bool *out) {
     if (!a || !b || !out) return rshn_fail(RSH_EVALUE, "a comparison needs two values and a place for the answer");
     if (!(m->rtol >= 0 && m->atol >= 0))
-        return rshn_fail(RSH_EVALUE, "tolerances are not negative: rtol %g, atol %g", m->rtol, m->atol);
+        return rshn_fail(RSH_EVALUE, "allclose: tolerances must not be negative, got rtol %g, atol %g", m->rtol,
+                         m->atol);
     if (!rsh_value_sharded(a) != !rsh_value_sharded(b))
         return rshn_fail(RSH_ETYPE, "a comparison of a sharded tensor with a plain one");
     return RSH_OK;

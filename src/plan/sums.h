@@ -61,8 +61,8 @@ typedef struct rshi_grouped_side {
 bool rshi_grouped_side_fits(const rsh_layout *l);
 /* only_first: what lies at other partial positions than 0 is left out of `held`.  A pass of `w`.
  * RSH_ENOMEM: free it all the same. */
-rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w,
-                          rshi_grouped_side *out);
+rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first,
+                                  rshi_progress *w, rshi_grouped_side *out);
 void rshi_grouped_side_free(rshi_grouped_side *s);
 
 static inline const rshi_stripe *rshi_grouped_side_cell(const rshi_grouped_side *s, int64_t cell) {

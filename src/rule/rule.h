@@ -63,8 +63,9 @@ rsh_status rshi_own_range_of(const rsh_layout *l, int64_t rank, int d, rshi_own_
 /* Can a value of placements `from` become one of placements `to` by what each rank has? */
 bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to);
 /* Then this is it, on the same memory where it can be; all zeros on ranks where it does not count.
- * `as` has the layout and the reading that it gets.  Local. */
-rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_apply_opts *as, rsh_value **out);
+ * `as` has the layout and the kind that it gets.  Local. */
+rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_apply_opts *as,
+                              rsh_value **out);
 /* This rank's box of a plain value that is the same on all ranks, as a plain value.  RSH_EUNSUP if
  * its part of `to` is not a box.  Local. */
 rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_value **out);

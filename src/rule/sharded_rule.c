@@ -1,6 +1,6 @@
 /* Sharded rule: ops on sharded tensors, by the rules that they have for DTensors.
  *
- * A sharded tensor has a layout on a mesh of ranks and no reading.  Its layout is read as placements, for which the
+ * A sharded tensor has a layout on a mesh of ranks and no kind.  Its layout is read as placements, for which the
  * solver finds what follows; how a letter is cut (chunks, cyclic, explicit sizes) goes along beside it.  Inputs that
  * have a cut letter as a whole give each rank its range: replicated ones by a move inside the rank, plain ones, which
  * are the same on all ranks, by a view.  Gradients go back the same way, so of a plain input each rank gets the
@@ -224,7 +224,7 @@ static rsh_status bring_all(const matching *m, rsh_value *const *in, rsh_value *
 }
 
 static rsh_status apply_here(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
-    rsh_grad_apply_opts as = {.comm = m->comm, .out = (const rsh_layout *const *)m->out};
+    rsh_grad_apply_opts as = {.struct_size = sizeof as, .comm = m->comm, .out = (const rsh_layout *const *)m->out};
     uint64_t calls = m->comm->calls;
     rsh_status st = rsh_grad_apply_with(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
     bool in_op = rshi_rule_calls(&m->q, &m->o) && m->comm->calls == calls; /* others are, this rank has not been */

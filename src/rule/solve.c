@@ -142,7 +142,9 @@ static void place_gradients(solving *s) {
         if (!placed(s, i)) continue;
         rsh_place p = *place(s, i);
         bool share = p.kind == RSH_PLACE_REPLICATE && !alike; /* this coordinate's share of a sum */
-        s->o->grad[i][s->axis] = p.kind == RSH_PLACE_SHARD ? p : share ? rsh_place_partial(RSH_OP_SUM) : rsh_place_replicate();
+        s->o->grad[i][s->axis] = p.kind == RSH_PLACE_SHARD ? p
+                                 : share                   ? rsh_place_partial(RSH_OP_SUM)
+                                                           : rsh_place_replicate();
     }
 }
 

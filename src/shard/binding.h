@@ -3,7 +3,7 @@
 #ifndef RESHARD_SHARD_BINDING_H
 #define RESHARD_SHARD_BINDING_H
 
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 #include "shard/exec.h"
 #include "shard/foreign.h"
 

@@ -3,7 +3,7 @@
 #ifndef RESHARD_SHARD_CACHE_H
 #define RESHARD_SHARD_CACHE_H
 
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 #include "shard/exec.h"
 
 #define RSHI_CACHE_ENTRIES 1024                     /* of each kind */

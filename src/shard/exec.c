@@ -1,6 +1,6 @@
 /* Exec: how it is made for a plan and a comm, bound for the user, and freed. */
 #include "shard/binding.h"
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 #include "shard/team.h"
 
 rsh_status rshi_exec_new(const rsh_plan *plan, rsh_comm *comm, rsh_exec **out) {

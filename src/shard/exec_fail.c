@@ -1,5 +1,5 @@
 /* Failures: how a run ends that a rank refuses or gives up. */
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 #include "shard/team.h"
 #include "shard/exec_run.h"
 

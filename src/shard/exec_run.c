@@ -7,7 +7,7 @@
  * Where there are only moves a rank sleeps on its peers' flags.  Where messages come over a wire there is more than one
  * thing to wait for, and somebody must drive the wire: the rank looks at everything in turn, with moves in between as
  * long as there are any, and takes ever longer rests. */
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 #include "shard/team.h"
 #include "shard/exec_run.h"
 

@@ -162,7 +162,7 @@ static rsh_status compile(rsh_local_exec *l, const rsh_plan *plan) {
 }
 
 rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src, const rsh_memory *dst,
-                          rsh_local_exec **out) {
+                               rsh_local_exec **out) {
     RSH_NEEDS(plan);
     RSH_NEEDS(out);
     RSH_TRY(rshi_settings_check());

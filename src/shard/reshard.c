@@ -1,6 +1,6 @@
 /* Reshard: one-shot moves of sharded tensors. */
 #include "plan/plan.h"
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 #include "shard/shard.h"
 
 /* A move of n tensors on one comm.  Its lists are the comm's own, kept from move to move. */
@@ -23,7 +23,8 @@ static int64_t list_memory(int64_t n, const rsh_sharded *const *list, rsh_memory
 
 /* The layouts of both sides, one after the other. */
 static const rsh_layout **list_layouts(const moving *m) {
-    const rsh_layout **list = rshi_comm_cache_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
+    const rsh_layout **list =
+        rshi_comm_cache_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
     for (int64_t t = 0; list && t < m->n; t++) {
         list[t] = m->src[t]->layout;
         list[m->n + t] = m->to ? m->to[t] : m->dst[t]->layout;

@@ -2,10 +2,11 @@
 #include "spec/spec.h"
 
 rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a split size with NULL for the result");
-    RSH_REQUIRE(chunks >= 1, RSH_EVALUE, "%lld elements in %lld chunks; there must be at least one", (long long)n,
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_chunk_split_size: out is NULL");
+    RSH_REQUIRE(chunks >= 1, RSH_EVALUE, "cannot split %lld elements into %lld chunks: at least one chunk is required",
+                (long long)n,
                 (long long)chunks);
-    RSH_REQUIRE(n >= 0, RSH_EVALUE, "a dim of %lld elements", (long long)n);
+    RSH_REQUIRE(n >= 0, RSH_EVALUE, "dim size must not be negative, got %lld", (long long)n);
     *out = rshi_ceil_div(n, chunks);
     return RSH_OK;
 }

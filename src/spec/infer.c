@@ -74,11 +74,12 @@ static rsh_status make_chunk(int64_t n, const rsh_shard_meta *shards, const int6
 }
 
 static rsh_status check_list(int64_t n, const rsh_shard_meta *shards) {
-    RSH_REQUIRE(n >= 1 && shards, RSH_EVALUE, "a spec for %lld shards%s", (long long)n,
-                n >= 1 ? " at NULL" : "; there must be at least one");
+    RSH_REQUIRE(n >= 1 && shards, RSH_EVALUE, "cannot infer a spec from %lld shards%s", (long long)n,
+                n >= 1 ? " at NULL" : ": at least one is required");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
-        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE, "shard %lld has %d dims, shard 0 has %d", (long long)i,
+        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE,
+                    "shards must have equally many dims: shard %lld has %d, shard 0 has %d", (long long)i,
                     shards[i].ndim, shards->ndim);
     }
     return RSH_OK;
@@ -86,7 +87,7 @@ static rsh_status check_list(int64_t n, const rsh_shard_meta *shards) {
 
 rsh_status rsh_spec_infer(int64_t n, const rsh_shard_meta *shards, rsh_spec **out) {
     int64_t size[RSH_MAX_NDIM];
-    RSH_REQUIRE(out, RSH_EVALUE, "a spec with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "spec: out is NULL");
     RSH_TRY(check_list(n, shards));
     int dim = find_dim(n, shards);
     if (dim < 0 || !find_size(n, shards, dim, size)) return rsh_spec_boxes(n, shards, out);

@@ -43,8 +43,8 @@ static rsh_status save_shard(const rsh_sink *sink, const rsh_shard_meta *m) {
 }
 
 rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink) {
-    RSH_REQUIRE(m && sink && sink->write, RSH_EVALUE, "metadata to save with NULL for %s",
-                m ? "the sink" : "the metadata");
+    RSH_REQUIRE(m && sink && sink->write, RSH_EVALUE, "cannot save metadata: %s is NULL",
+                m ? "sink" : "metadata");
     RSH_REQUIRE(is_memory_format(m->props.memory_format), RSH_ERUNTIME, "%d is not a memory format",
                 (int)m->props.memory_format);
     RSH_TRY(rshi_sink_format(sink, "{\n  \"version\": %d,\n  ", VERSION));
@@ -70,7 +70,7 @@ static rsh_status find(const json_t *o, const char *key, const json_t **out) {
 static rsh_status load_integer(const json_t *o, const char *key, int64_t *out) {
     const json_t *x = NULL;
     RSH_TRY(find(o, key, &x));
-    RSH_REQUIRE(json_is_integer(x), RSH_ERUNTIME, "metadata: \"%s\" is not an integer", key);
+    RSH_REQUIRE(json_is_integer(x), RSH_ERUNTIME, "metadata: \"%s\" must be an integer", key);
     *out = json_integer_value(x);
     return RSH_OK;
 }
@@ -78,7 +78,7 @@ static rsh_status load_integer(const json_t *o, const char *key, int64_t *out) {
 static rsh_status load_flag(const json_t *o, const char *key, bool *out) {
     const json_t *x = NULL;
     RSH_TRY(find(o, key, &x));
-    RSH_REQUIRE(json_is_boolean(x), RSH_ERUNTIME, "metadata: \"%s\" is not true or false", key);
+    RSH_REQUIRE(json_is_boolean(x), RSH_ERUNTIME, "metadata: \"%s\" must be true or false", key);
     *out = json_is_true(x);
     return RSH_OK;
 }
@@ -87,7 +87,7 @@ static rsh_status load_text(const json_t *o, const char *key, const char **out) 
     const json_t *x = NULL;
     RSH_TRY(find(o, key, &x));
     RSH_REQUIRE(json_is_string(x) && strlen(json_string_value(x)) == json_string_length(x), RSH_ERUNTIME,
-                "metadata: \"%s\" is not a text", key);
+                "metadata: \"%s\" must be a string", key);
     *out = json_string_value(x);
     return RSH_OK;
 }
@@ -96,12 +96,12 @@ static rsh_status load_numbers(const json_t *o, const char *key, int *n, int64_t
     const json_t *list = NULL;
     RSH_TRY(find(o, key, &list));
     RSH_REQUIRE(json_is_array(list) && json_array_size(list) <= RSH_MAX_NDIM, RSH_ERUNTIME,
-                "metadata: \"%s\" is not a list of up to %d numbers", key, RSH_MAX_NDIM);
+                "metadata: \"%s\" must be a list of at most %d numbers", key, RSH_MAX_NDIM);
     *n = (int)json_array_size(list);
     for (int i = 0; i < *n; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
         RSH_REQUIRE(json_is_integer(x) && json_integer_value(x) >= 0, RSH_ERUNTIME,
-                    "metadata: entry %d of \"%s\" is not an integer from 0 on", i, key);
+                    "metadata: entry %d of \"%s\" must be an integer, 0 or larger", i, key);
         numbers[i] = json_integer_value(x);
     }
     return RSH_OK;
@@ -115,7 +115,8 @@ static rsh_status load_props(const json_t *o, rsh_tensor_props *p) {
                 dtype);
     RSH_TRY(load_text(o, "layout", &layout));
     p->layout = strcmp(layout, layout_name[RSH_STRIDED]) ? RSH_SPARSE : RSH_STRIDED;
-    RSH_REQUIRE(!strcmp(layout, layout_name[p->layout]), RSH_ERUNTIME, "metadata: \"%.40s\" is not a layout of storage",
+    RSH_REQUIRE(!strcmp(layout, layout_name[p->layout]), RSH_ERUNTIME,
+                "metadata: \"%.40s\" is not a storage layout; expected \"strided\" or \"sparse\"",
                 layout);
     RSH_TRY(load_flag(o, "requires_grad", &p->requires_grad));
     RSH_TRY(load_integer(o, "memory_format", &format));
@@ -129,7 +130,7 @@ static rsh_status load_shard(const json_t *o, rsh_shard_meta *out) {
     int64_t offsets[RSH_MAX_NDIM], sizes[RSH_MAX_NDIM];
     const json_t *placement = NULL;
     const char *text = NULL;
-    RSH_REQUIRE(json_is_object(o), RSH_ERUNTIME, "metadata: a shard is not an object");
+    RSH_REQUIRE(json_is_object(o), RSH_ERUNTIME, "metadata: every shard must be a JSON object");
     RSH_TRY(load_numbers(o, "offsets", &noffsets, offsets));
     RSH_TRY(load_numbers(o, "sizes", &nsizes, sizes));
     RSH_TRY(find(o, "placement", &placement));
@@ -148,14 +149,14 @@ static rsh_status load_meta(const json_t *o, rsh_tensor_meta **out) {
     int ndim = 0;
     const json_t *list = NULL;
     rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
-    RSH_REQUIRE(json_is_object(o), RSH_ERUNTIME, "metadata: not a JSON object");
+    RSH_REQUIRE(json_is_object(o), RSH_ERUNTIME, "metadata: expected a JSON object");
     RSH_TRY(load_integer(o, "version", &version));
-    RSH_REQUIRE(version == VERSION, RSH_ERUNTIME, "metadata: version %lld; this library reads version %d",
+    RSH_REQUIRE(version == VERSION, RSH_ERUNTIME, "metadata: unsupported version %lld; this library reads version %d",
                 (long long)version, VERSION);
     RSH_TRY(load_numbers(o, "size", &ndim, size));
     RSH_TRY(load_props(o, &props));
     RSH_TRY(find(o, "shards", &list));
-    RSH_REQUIRE(json_is_array(list), RSH_ERUNTIME, "metadata: \"shards\" is not a list");
+    RSH_REQUIRE(json_is_array(list), RSH_ERUNTIME, "metadata: \"shards\" must be a list");
     rsh_shard_meta *shards = rshi_calloc(json_array_size(list), sizeof *shards);
     if (!shards) return rshi_nomem();
     rsh_status st = load_shards(list, shards);
@@ -166,11 +167,11 @@ static rsh_status load_meta(const json_t *o, rsh_tensor_meta **out) {
 }
 
 rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tensor_meta **out) {
-    RSH_REQUIRE(text && out, RSH_EVALUE, "metadata to load with NULL for %s", text ? "the result" : "the text");
+    RSH_REQUIRE(text && out, RSH_EVALUE, "cannot load metadata: %s is NULL", text ? "out" : "text");
     json_error_t error;
     json_t *o = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!o && json_error_code(&error) == json_error_out_of_memory)
-        return rshi_fail(RSH_ENOMEM, "out of memory for %zu bytes of JSON", bytes);
+        return rshi_fail(RSH_ENOMEM, "out of memory while parsing %zu bytes of JSON", bytes);
     RSH_REQUIRE(o, RSH_ERUNTIME, "metadata: line %d: %s", error.line, error.text);
     rsh_status st = load_meta(o, out);
     json_decref(o);

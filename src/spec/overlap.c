@@ -243,11 +243,12 @@ static rsh_status fail_pair(const search *s) {
 }
 
 rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
                 shards ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
-        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE, "shard %lld has %d dims, shard 0 has %d", (long long)i,
+        RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE,
+                    "shards must have equally many dims: shard %lld has %d, shard 0 has %d", (long long)i,
                     shards[i].ndim, shards->ndim);
     }
     if (n < 2) return RSH_OK;

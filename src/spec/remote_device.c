@@ -39,8 +39,8 @@ static bool read_device(const char *text, rsh_device *out) {
 }
 
 rsh_status rsh_device_parse(const char *text, rsh_device *out) {
-    RSH_REQUIRE(text && out, RSH_EVALUE, "a device with NULL for %s", text ? "the result" : "the text");
-    RSH_REQUIRE(read_device(text, out), RSH_ERUNTIME, "\"%.100s\" is not a device; \"cpu\" and \"cuda:1\" are", text);
+    RSH_REQUIRE(text && out, RSH_EVALUE, "device: %s is NULL", text ? "out" : "text");
+    RSH_REQUIRE(read_device(text, out), RSH_ERUNTIME, "\"%.100s\" is not a device; write \"cpu\" or \"cuda:1\"", text);
     return RSH_OK;
 }
 
@@ -64,22 +64,23 @@ static bool is_worker_name(const char *name, size_t length) {
 static rsh_status read_owner(const char *text, size_t length, rsh_remote_device *p) {
     if (memchr(text, ':', length)) {
         bool ok = length > 5 && !memcmp(text, "rank:", 5) && read_number(text + 5, length - 5, true, &p->rank);
-        RSH_REQUIRE(ok, RSH_EVALUE, "\"%.*s\" is not an owner; \"rank:3\" is", (int)rshi_min((int64_t)length, 100),
+        RSH_REQUIRE(ok, RSH_EVALUE, "\"%.*s\" is not an owner; write \"rank:3\"", (int)rshi_min((int64_t)length, 100),
                     text);
         return RSH_OK;
     }
     RSH_REQUIRE(is_worker_name(text, length), RSH_EVALUE,
-                "\"%.*s\" is not the name of a worker: up to %d letters, digits, \"_\", \"-\" and \".\"",
+                "\"%.*s\" is not a worker name: expected at most %d letters, digits, \"_\", \"-\" and \".\"",
                 (int)rshi_min((int64_t)length, 100), text, RSH_WORKER_TEXT - 1);
     memcpy(p->worker, text, length);
     return RSH_OK;
 }
 
 rsh_status rsh_remote_device_parse(const char *text, rsh_remote_device *out) {
-    RSH_REQUIRE(text && out, RSH_EVALUE, "a placement with NULL for %s", text ? "the result" : "the text");
+    RSH_REQUIRE(text && out, RSH_EVALUE, "placement: %s is NULL", text ? "out" : "text");
     rsh_remote_device p = {.rank = -1, .device = {RSH_DEVICE_CPU, -1}};
     const char *slash = strchr(text, '/');
-    RSH_REQUIRE(!slash || !strchr(slash + 1, '/'), RSH_EVALUE, "the placement \"%.100s\" has more than one slash",
+    RSH_REQUIRE(!slash || !strchr(slash + 1, '/'), RSH_EVALUE,
+                "placement \"%.100s\" has more than one slash; write \"rank:3/cpu\"",
                 text);
     if (slash || !read_device(text, &p.device))
         RSH_TRY(read_owner(text, slash ? (size_t)(slash - text) : strlen(text), &p));
@@ -109,22 +110,23 @@ bool rsh_remote_device_equal(const rsh_remote_device *a, const rsh_remote_device
 
 rsh_status rsh_remote_device_check(const rsh_remote_device *p, int size) {
     char text[RSH_REMOTE_DEVICE_TEXT];
-    RSH_REQUIRE(p, RSH_EVALUE, "a shard without a placement; a rank of the group was expected");
+    RSH_REQUIRE(p, RSH_EVALUE, "shard has no placement; a rank of the group is required");
     rsh_remote_device_print(p, text);
     RSH_REQUIRE(!p->worker[0], RSH_ERUNTIME,
-                "\"%s\" names a worker, and workers cannot be looked up here; give its rank", text);
-    RSH_REQUIRE(p->rank >= 0, RSH_EVALUE, "the placement \"%s\" has no rank", text);
-    RSH_REQUIRE(p->rank < size, RSH_EVALUE, "the placement \"%s\" is outside of a group of %d ranks", text, size);
+                "placement \"%s\" names a worker; worker names cannot be resolved here, give its rank", text);
+    RSH_REQUIRE(p->rank >= 0, RSH_EVALUE, "placement \"%s\" has no rank", text);
+    RSH_REQUIRE(p->rank < size, RSH_EVALUE, "placement \"%s\" is outside of the group, which has %d ranks", text, size);
     return RSH_OK;
 }
 
 rsh_status rshi_remote_device_sound(const rsh_remote_device *p) {
     size_t length = strnlen(p->worker, RSH_WORKER_TEXT);
-    RSH_REQUIRE(!length || is_worker_name(p->worker, length), RSH_EVALUE, "\"%.*s\" is not the name of a worker",
+    RSH_REQUIRE(!length || is_worker_name(p->worker, length), RSH_EVALUE, "\"%.*s\" is not a worker name",
                 RSH_WORKER_TEXT - 1, p->worker);
     RSH_REQUIRE(p->rank >= -1 && !(length && p->rank >= 0), RSH_EVALUE,
-                length ? "a placement by rank %d and by name" : "a placement on rank %d", p->rank);
+                length ? "placement has both rank %d and a worker name; give one" : "placement has an invalid rank %d",
+                p->rank);
     RSH_REQUIRE((unsigned)p->device.type < RSH_DEVICE_COUNT && p->device.index >= -1, RSH_EVALUE,
-                "a placement on device %d of type %d", p->device.index, (int)p->device.type);
+                "placement has an invalid device: index %d, type %d", p->device.index, (int)p->device.type);
     return RSH_OK;
 }

@@ -6,8 +6,9 @@
 #include <string.h>
 
 rsh_status rshi_size_check(int ndim, const int64_t *size) {
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%d dims; 0 to %d are possible", ndim, RSH_MAX_NDIM);
-    RSH_REQUIRE(!ndim || size, RSH_EVALUE, "%d dims with NULL for their sizes", ndim);
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
+                RSH_MAX_NDIM);
+    RSH_REQUIRE(!ndim || size, RSH_EVALUE, "got %d dims but size is NULL", ndim);
     for (int d = 0; d < ndim; d++) RSH_REQUIRE(size[d] >= 0, RSH_EVALUE, "dim %d has size %lld", d, (long long)size[d]);
     return RSH_OK;
 }
@@ -21,15 +22,15 @@ static const char *name_of(int64_t i, char who[40]) {
 
 rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
     char who[40];
-    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s has %d dims; 0 to %d are possible",
+    RSH_REQUIRE(m->ndim >= 0 && m->ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%s cannot have %d dims: expected 0 to %d",
                 name_of(i, who), m->ndim, RSH_MAX_NDIM);
     for (int d = 0; d < m->ndim; d++) {
         int64_t end;
-        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s begins at %lld along dim %d", name_of(i, who),
+        RSH_REQUIRE(m->offsets[d] >= 0, RSH_EVALUE, "%s has a negative offset %lld along dim %d", name_of(i, who),
                     (long long)m->offsets[d], d);
-        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has size %lld along dim %d", name_of(i, who),
+        RSH_REQUIRE(m->sizes[d] >= 0, RSH_EVALUE, "%s has a negative size %lld along dim %d", name_of(i, who),
                     (long long)m->sizes[d], d);
-        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s reaches beyond 2^63 along dim %d",
+        RSH_REQUIRE(rshi_add(m->offsets[d], m->sizes[d], &end), RSH_EVALUE, "%s ends beyond 2^63 along dim %d",
                     name_of(i, who), d);
     }
     return m->has_placement ? rshi_remote_device_sound(&m->placement) : RSH_OK;
@@ -37,11 +38,13 @@ rsh_status rshi_shard_meta_check(const rsh_shard_meta *m, int64_t i) {
 
 rsh_status rsh_shard_meta_make(int noffsets, const int64_t *offsets, int nsizes, const int64_t *sizes,
                                const char *placement, rsh_shard_meta *out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a shard with NULL for the result");
-    RSH_REQUIRE(noffsets == nsizes, RSH_EVALUE, "a shard with %d offsets and %d sizes", noffsets, nsizes);
-    RSH_REQUIRE(nsizes >= 0 && nsizes <= RSH_MAX_NDIM, RSH_EVALUE, "a shard of %d dims; 0 to %d are possible", nsizes,
+    RSH_REQUIRE(out, RSH_EVALUE, "shard: out is NULL");
+    RSH_REQUIRE(noffsets == nsizes, RSH_EVALUE, "shard must have as many offsets as sizes, got %d and %d", noffsets,
+                nsizes);
+    RSH_REQUIRE(nsizes >= 0 && nsizes <= RSH_MAX_NDIM, RSH_EVALUE, "shard cannot have %d dims: expected 0 to %d",
+                nsizes,
                 RSH_MAX_NDIM);
-    RSH_REQUIRE(!nsizes || (offsets && sizes), RSH_EVALUE, "a shard of %d dims with NULL for its %s", nsizes,
+    RSH_REQUIRE(!nsizes || (offsets && sizes), RSH_EVALUE, "shard has %d dims but %s is NULL", nsizes,
                 offsets ? "sizes" : "offsets");
     rsh_shard_meta m = {.ndim = nsizes, .has_placement = placement != NULL};
     for (int d = 0; d < nsizes; d++) m.offsets[d] = offsets[d], m.sizes[d] = sizes[d];

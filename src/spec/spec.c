@@ -7,7 +7,7 @@
 
 rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, const char *asked) {
     if (st && rshi_sentences() == before)
-        return rshi_fail(st, "a spec of kind \"%.100s\" failed to %s and did not say why", name, asked);
+        return rshi_fail(st, "spec of kind \"%.100s\" failed to %s without an error message", name, asked);
     return st;
 }
 
@@ -61,11 +61,11 @@ rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out)
 }
 
 rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
-    RSH_REQUIRE(kind && out, RSH_EVALUE, "a spec with NULL for %s", kind ? "the result" : "its kind");
-    RSH_REQUIRE(kind->name && kind->name[0], RSH_EVALUE, "a kind of spec without a name");
-    RSH_REQUIRE(kind->build, RSH_EVALUE, "the kind of spec \"%.100s\" has no function to build metadata", kind->name);
+    RSH_REQUIRE(kind && out, RSH_EVALUE, "spec: %s is NULL", kind ? "out" : "kind");
+    RSH_REQUIRE(kind->name && kind->name[0], RSH_EVALUE, "spec kind has no name");
+    RSH_REQUIRE(kind->build, RSH_EVALUE, "spec kind \"%.100s\" has no build function", kind->name);
     bool ours = !strcmp(kind->name, rshi_chunk_kind.name) || !strcmp(kind->name, rshi_boxes_kind.name);
-    RSH_REQUIRE(!ours, RSH_EVALUE, "the kind of spec \"%s\" is built in; another one needs another name", kind->name);
+    RSH_REQUIRE(!ours, RSH_EVALUE, "spec kind \"%s\" is built in; choose a different name", kind->name);
     return make_spec(kind, self, out);
 }
 
@@ -111,14 +111,14 @@ bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
 /* A kind of the user's may build anything; what was asked for is that size and those properties. */
 static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int ndim, const int64_t *size,
                               const rsh_tensor_props *props) {
-    RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "the spec %.200s made metadata of %d dims for a tensor of %d", s->text,
+    RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "spec %.200s built metadata with %d dims, expected %d", s->text,
                 m->ndim, ndim);
     for (int d = 0; d < ndim; d++)
         RSH_REQUIRE(m->size[d] == size[d], RSH_ERUNTIME,
-                    "the spec %.200s made metadata of size %lld along dim %d, where the tensor has %lld", s->text,
+                    "spec %.200s built metadata with size %lld along dim %d, expected %lld", s->text,
                     (long long)m->size[d], d, (long long)size[d]);
     RSH_REQUIRE(rsh_tensor_props_equal(&m->props, props), RSH_ERUNTIME,
-                "the spec %.200s made metadata of a tensor of %s with other properties than those it was given (%s)",
+                "spec %.200s built metadata for dtype %s with different properties than requested (dtype %s)",
                 s->text, rsh_dtype_name(m->props.dtype), rsh_dtype_name(props->dtype));
     return RSH_OK;
 }
@@ -126,13 +126,13 @@ static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int n
 rsh_status rsh_spec_build(const rsh_spec *s, int ndim, const int64_t *size, const rsh_tensor_props *props,
                           rsh_tensor_meta **out) {
     const rsh_tensor_props usual = RSH_TENSOR_PROPS_INIT;
-    RSH_REQUIRE(s && out, RSH_EVALUE, "metadata with NULL for %s", s ? "the result" : "the spec");
+    RSH_REQUIRE(s && out, RSH_EVALUE, "metadata: %s is NULL", s ? "out" : "spec");
     RSH_TRY(rshi_size_check(ndim, size));
     rsh_tensor_meta *m = NULL;
     if (!props) props = &usual;
     uint64_t before = rshi_sentences();
     RSH_TRY(rshi_kind_said(before, s->kind->build(s->self, ndim, size, props, &m), s->kind->name, "build metadata"));
-    RSH_REQUIRE(m, RSH_ERUNTIME, "the spec %.200s reported success and made no metadata", s->text);
+    RSH_REQUIRE(m, RSH_ERUNTIME, "spec %.200s reported success but built no metadata", s->text);
     rsh_status st = check_built(s, m, ndim, size, props);
     if (st)
         rsh_tensor_meta_free(m);

@@ -23,8 +23,8 @@ static rsh_status new_boxes(int64_t n, const rsh_shard_meta *shards, rshi_boxes_
 }
 
 rsh_status rsh_spec_boxes(int64_t n, const rsh_shard_meta *shards, rsh_spec **out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a boxes spec with NULL for the result");
-    RSH_REQUIRE(n >= 1, RSH_EVALUE, "a boxes spec of %lld shards; there must be at least one", (long long)n);
+    RSH_REQUIRE(out, RSH_EVALUE, "boxes spec: out is NULL");
+    RSH_REQUIRE(n >= 1, RSH_EVALUE, "boxes spec has %lld shards: at least one is required", (long long)n);
     RSH_TRY(rsh_shards_check_overlap(n, shards));
     rshi_boxes_spec *b = NULL;
     RSH_TRY(new_boxes(n, shards, &b));

@@ -24,14 +24,14 @@ static rshi_chunk_spec *new_chunk(int dim, int64_t n) {
 }
 
 static rsh_status check_count(int64_t n, rsh_spec **out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a chunk spec with NULL for the result");
-    RSH_REQUIRE(n >= 1, RSH_EVALUE, "a chunk spec with %lld placements; there must be at least one", (long long)n);
+    RSH_REQUIRE(out, RSH_EVALUE, "chunk spec: out is NULL");
+    RSH_REQUIRE(n >= 1, RSH_EVALUE, "chunk spec has %lld placements: at least one is required", (long long)n);
     return RSH_OK;
 }
 
 rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_remote_device *placements, rsh_spec **out) {
     RSH_TRY(check_count(n, out));
-    RSH_REQUIRE(placements, RSH_EVALUE, "a chunk spec with NULL for its %lld placements", (long long)n);
+    RSH_REQUIRE(placements, RSH_EVALUE, "chunk spec: placements is NULL, expected %lld of them", (long long)n);
     for (int64_t i = 0; i < n; i++) RSH_TRY(rshi_remote_device_sound(&placements[i]));
     rshi_chunk_spec *c = new_chunk(dim, n);
     if (!c) return rshi_nomem();
@@ -41,9 +41,11 @@ rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_remote_device *placement
 
 rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out) {
     RSH_TRY(check_count(n, out));
-    RSH_REQUIRE(ranks || n <= INT32_MAX, RSH_EVALUE, "%lld chunks, one for each rank", (long long)n);
+    RSH_REQUIRE(ranks || n <= INT32_MAX, RSH_EVALUE, "chunk spec: %lld chunks are too many, one per rank",
+                (long long)n);
     for (int64_t i = 0; ranks && i < n; i++)
-        RSH_REQUIRE(ranks[i] >= 0, RSH_EVALUE, "chunk %lld on rank %d", (long long)i, ranks[i]);
+        RSH_REQUIRE(ranks[i] >= 0, RSH_EVALUE, "chunk spec: chunk %lld is on an invalid rank %d", (long long)i,
+                    ranks[i]);
     rshi_chunk_spec *c = new_chunk(dim, n);
     if (!c) return rshi_nomem();
     for (int64_t i = 0; i < n; i++)
@@ -65,7 +67,8 @@ static rsh_status print_chunk(const void *self, const rsh_sink *sink) {
 }
 
 static rsh_status normal_dim(const rshi_chunk_spec *c, int ndim, int *out) {
-    RSH_REQUIRE(c->dim >= -ndim && c->dim < ndim, RSH_EVALUE, "chunks along dim %d of a tensor of %d dims", c->dim,
+    RSH_REQUIRE(c->dim >= -ndim && c->dim < ndim, RSH_EVALUE,
+                "chunk spec: dim %d is out of range for a tensor of %d dims", c->dim,
                 ndim);
     *out = c->dim < 0 ? c->dim + ndim : c->dim;
     return RSH_OK;
@@ -98,8 +101,8 @@ const rsh_spec_kind rshi_chunk_kind = {
 
 /* The inside of a chunk spec; RSH_EUNSUP naming the kind for others. */
 static rsh_status as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
-    RSH_REQUIRE(s, RSH_EVALUE, "%s of NULL instead of a chunk spec", asked);
-    RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s of a spec of kind \"%.100s\"; only chunk specs have that", asked,
+    RSH_REQUIRE(s, RSH_EVALUE, "%s: chunk spec is NULL", asked);
+    RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s: requires a chunk spec, got kind \"%.100s\"", asked,
                 s->kind->name);
     *out = s->self;
     return RSH_OK;
@@ -107,14 +110,14 @@ static rsh_status as_chunk(const rsh_spec *s, const char *asked, const rshi_chun
 
 rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim) {
     const rshi_chunk_spec *c = NULL;
-    RSH_REQUIRE(dim, RSH_EVALUE, "the dim of a chunk spec with NULL for the result");
+    RSH_REQUIRE(dim, RSH_EVALUE, "dim of a chunk spec: out is NULL");
     RSH_TRY(as_chunk(s, "the dim", &c));
     return normal_dim(c, ndim, dim);
 }
 
 rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n, const rsh_remote_device **placements) {
     const rshi_chunk_spec *c = NULL;
-    RSH_REQUIRE(n && placements, RSH_EVALUE, "the placements of a chunk spec with NULL for the result");
+    RSH_REQUIRE(n && placements, RSH_EVALUE, "placements of a chunk spec: out is NULL");
     RSH_TRY(as_chunk(s, "the placements", &c));
     *n = c->n;
     *placements = c->placements;
@@ -130,10 +133,10 @@ static int64_t find_rank(const rshi_chunk_spec *c, int rank) {
 
 rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out) {
     const rshi_chunk_spec *c = NULL;
-    RSH_REQUIRE(out, RSH_EVALUE, "the chunk of a rank with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "chunk of a rank: out is NULL");
     RSH_TRY(as_chunk(s, "the chunk of a rank", &c));
     int64_t i = find_rank(c, rank);
-    RSH_REQUIRE(i >= 0, RSH_ERUNTIME, "rank %d owns none of %.200s", rank, s->text);
+    RSH_REQUIRE(i >= 0, RSH_ERUNTIME, "rank %d owns no shard of spec %.200s", rank, s->text);
     *out = i;
     return RSH_OK;
 }
@@ -141,11 +144,11 @@ rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out) {
 rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int rank, int64_t *start, int64_t *size) {
     const rshi_chunk_spec *c = NULL;
     int64_t split = 0;
-    RSH_REQUIRE(start && size, RSH_EVALUE, "the chunk of a rank with NULL for the result");
+    RSH_REQUIRE(start && size, RSH_EVALUE, "chunk of a rank: out is NULL");
     RSH_TRY(as_chunk(s, "the chunk of a rank", &c));
     RSH_TRY(rsh_chunk_split(n, W, &split));
     int64_t i = find_rank(c, rank);
-    RSH_REQUIRE(i >= 0, RSH_EVALUE, "rank %d owns none of %.200s", rank, s->text);
+    RSH_REQUIRE(i >= 0, RSH_EVALUE, "rank %d owns no shard of spec %.200s", rank, s->text);
     *start = rsh_chunk_offset(n, split, i);
     *size = rsh_chunk_size(n, split, i);
     return RSH_OK;

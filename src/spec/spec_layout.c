@@ -14,10 +14,10 @@ static rsh_status check_owners(const rsh_tensor_meta *m) {
         char text[RSHI_SHARD_TEXT];
         const rsh_shard_meta *s = &m->shards[i];
         RSH_REQUIRE(s->has_placement && (s->placement.worker[0] || s->placement.rank >= 0), RSH_EVALUE,
-                    "shard %lld, %s, has no rank, and a layout is about ranks", (long long)i,
+                    "cannot convert to a layout: shard %lld, %s, has no rank", (long long)i,
                     rshi_shard_print(s, text));
         RSH_REQUIRE(!s->placement.worker[0], RSH_ERUNTIME,
-                    "shard %lld, %s, is placed by the name of a worker, which cannot be looked up here", (long long)i,
+                    "cannot convert to a layout: shard %lld, %s, names a worker; give its rank instead", (long long)i,
                     rshi_shard_print(s, text));
     }
     return RSH_OK;
@@ -90,7 +90,7 @@ static void list_ranks(const rsh_tensor_meta *m, const int64_t *order, int64_t *
 }
 
 rsh_status rsh_tensor_meta_layout(const rsh_tensor_meta *m, rsh_layout **out) {
-    RSH_REQUIRE(m && out, RSH_EVALUE, "a layout with NULL for %s", m ? "the result" : "the metadata");
+    RSH_REQUIRE(m && out, RSH_EVALUE, "layout: %s is NULL", m ? "out" : "metadata");
     RSH_TRY(check_owners(m));
     int64_t *ranks = rshi_alloc((size_t)m->nshards, sizeof *ranks), *order = NULL;
     rsh_status st = ranks ? RSH_OK : rshi_nomem();
@@ -142,7 +142,8 @@ static bool is_row_major(const rsh_part *p) {
 static rsh_status take_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_shard_meta *out) {
     rsh_part p;
     RSH_TRY(rsh_layout_part(l, rank, part, &p));
-    RSH_REQUIRE(is_row_major(&p), RSH_EUNSUP, "a spec knows no other order in memory than row-major: %.300s",
+    RSH_REQUIRE(is_row_major(&p), RSH_EUNSUP,
+                "cannot convert to a spec: the memory order must be row-major: \"%.300s\"",
                 rsh_layout_text(l));
     *out = (rsh_shard_meta){.ndim = rsh_layout_ndim(l),
                             .has_placement = true,
@@ -151,7 +152,8 @@ static rsh_status take_part(const rsh_layout *l, int64_t rank, int64_t part, rsh
         ranges r = {0, rsh_layout_shape(l)[d], rsh_layout_shape(l)[d]};
         RSH_TRY(rsh_layout_each_range(l, rank, part, d, count_range, &r));
         RSH_REQUIRE(r.n <= 1, RSH_EUNSUP,
-                    "part %lld of rank %lld is %lld ranges along dim %d, and a shard is one: %.300s", (long long)part,
+                    "cannot convert to a spec: part %lld of rank %lld has %lld ranges along dim %d, expected one: "
+                    "\"%.300s\"", (long long)part,
                     (long long)rank, (long long)r.n, d, rsh_layout_text(l));
         out->offsets[d] = r.lo;
         out->sizes[d] = r.hi - r.lo;
@@ -178,15 +180,17 @@ static rsh_status list_parts(const rsh_layout *l, rsh_shard_meta **out, int64_t 
 }
 
 rsh_status rsh_spec_from_layout(const rsh_layout *l, rsh_spec **out) {
-    RSH_REQUIRE(l && out, RSH_EVALUE, "a spec with NULL for %s", l ? "the result" : "the layout");
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a spec knows no partial values: %.300s", rsh_layout_text(l));
+    RSH_REQUIRE(l && out, RSH_EVALUE, "spec: %s is NULL", l ? "out" : "layout");
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "cannot convert to a spec: the layout is partial: \"%.300s\"",
+                rsh_layout_text(l));
     rsh_shard_meta *shards = NULL;
     int64_t n;
     RSH_TRY(list_parts(l, &shards, &n));
     rsh_status st = n ? rsh_shards_check_overlap(n, shards)
-                      : rshi_fail(RSH_EUNSUP, "a spec has at least one shard: %.300s", rsh_layout_text(l));
+                      : rshi_fail(RSH_EUNSUP, "cannot convert to a spec: at least one shard is required: \"%.300s\"",
+                                  rsh_layout_text(l));
     if (st == RSH_EVALUE)
-        st = rshi_fail(RSH_EUNSUP, "a spec knows no element that several ranks hold: %.300s", rsh_layout_text(l));
+        st = rshi_fail(RSH_EUNSUP, "cannot convert to a spec: elements are replicated: \"%.300s\"", rsh_layout_text(l));
     if (!st) st = rsh_spec_infer(n, shards, out);
     rshi_free(shards);
     return st;

@@ -40,7 +40,7 @@ static rsh_status parse_number(parser *p, bool sign, const char *what, int64_t *
     c += negative;
     if (*c < '0' || *c > '9') return expected(p, what);
     for (; *c >= '0' && *c <= '9'; c++) fits = fits && rshi_mul(value, 10, &value) && rshi_add(value, *c - '0', &value);
-    RSH_REQUIRE(fits, RSH_EVALUE, "spec:%lld: a number beyond 2^63", (long long)(start - p->text + 1));
+    RSH_REQUIRE(fits, RSH_EVALUE, "spec:%lld: number is larger than 2^63", (long long)(start - p->text + 1));
     p->at = c;
     *out = negative ? -value : value;
     return RSH_OK;
@@ -51,7 +51,7 @@ static rsh_status parse_placement(parser *p, rsh_remote_device *out) {
     char text[RSH_REMOTE_DEVICE_TEXT];
     size_t length = strcspn(peek(p), " \t\r\n,;()[]+");
     if (!length) return expected(p, "a placement");
-    RSH_REQUIRE(length < sizeof text, RSH_EVALUE, "spec:%lld: a placement of %zu characters",
+    RSH_REQUIRE(length < sizeof text, RSH_EVALUE, "spec:%lld: placement is too long (%zu characters)",
                 (long long)(p->at - p->text + 1), length);
     memcpy(text, p->at, length);
     text[length] = 0;
@@ -103,7 +103,8 @@ static rsh_status parse_box(parser *p, rsh_shard_meta *m) {
     RSH_TRY(parse_numbers(p, m->offsets, &m->ndim));
     RSH_TRY(expect(p, '+', "\"+\""));
     RSH_TRY(parse_numbers(p, m->sizes, &nsizes));
-    RSH_REQUIRE(m->ndim == nsizes, RSH_EVALUE, "spec:%lld: a shard with %d offsets and %d sizes", column, m->ndim,
+    RSH_REQUIRE(m->ndim == nsizes, RSH_EVALUE, "spec:%lld: shard must have as many offsets as sizes, got %d and %d",
+                column, m->ndim,
                 nsizes);
     m->has_placement = *peek(p) != ';' && *p->at != ')';
     return m->has_placement ? parse_placement(p, &m->placement) : RSH_OK;
@@ -130,7 +131,8 @@ static rsh_status expect_end(parser *p) { return *peek(p) ? expected(p, "the end
 static rsh_status parse_chunk(parser *p, list *l, rsh_spec **out) {
     int64_t dim;
     RSH_TRY(parse_number(p, true, "a dim", &dim));
-    RSH_REQUIRE(dim >= INT32_MIN && dim <= INT32_MAX, RSH_EVALUE, "spec:%lld: dim %lld", (long long)(p->at - p->text),
+    RSH_REQUIRE(dim >= INT32_MIN && dim <= INT32_MAX, RSH_EVALUE, "spec:%lld: dim %lld is out of range",
+                (long long)(p->at - p->text),
                 (long long)dim);
     RSH_TRY(expect(p, ';', "\";\""));
     RSH_TRY(parse_placements(p, l));
@@ -145,7 +147,7 @@ static rsh_status parse_boxes(parser *p, list *l, rsh_spec **out) {
 }
 
 rsh_status rsh_spec_parse(const char *text, rsh_spec **out) {
-    RSH_REQUIRE(text && out, RSH_EVALUE, "a spec with NULL for %s", text ? "the result" : "the text");
+    RSH_REQUIRE(text && out, RSH_EVALUE, "spec: %s is NULL", text ? "out" : "text");
     parser p = {text, text};
     list l = {0};
     bool chunk = accept_word(&p, "chunk");

@@ -20,7 +20,7 @@ bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b
 /* The memory format is looked at where it is saved or loaded. */
 static rsh_status check_props(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
-    RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "%d is not a layout of storage",
+    RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "%d is not a storage layout",
                 (int)p->layout);
     return RSH_OK;
 }
@@ -28,11 +28,12 @@ static rsh_status check_props(const rsh_tensor_props *p) {
 /* ---- making ---- */
 
 static rsh_status check_shards(int64_t n, const rsh_shard_meta *shards, int ndim) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
                 shards ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
-        RSH_REQUIRE(shards[i].ndim == ndim, RSH_EVALUE, "shard %lld has %d dims, the tensor %d", (long long)i,
+        RSH_REQUIRE(shards[i].ndim == ndim, RSH_EVALUE, "shard %lld has %d dims, expected %d as in the tensor",
+                    (long long)i,
                     shards[i].ndim, ndim);
     }
     return RSH_OK;
@@ -41,7 +42,7 @@ static rsh_status check_shards(int64_t n, const rsh_shard_meta *shards, int ndim
 rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, int ndim, const int64_t *size,
                                const rsh_tensor_props *props, rsh_tensor_meta **out) {
     const rsh_tensor_props usual = RSH_TENSOR_PROPS_INIT;
-    RSH_REQUIRE(out, RSH_EVALUE, "metadata with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "metadata: out is NULL");
     if (!props) props = &usual;
     RSH_TRY(rshi_size_check(ndim, size));
     RSH_TRY(check_props(props));
@@ -62,7 +63,7 @@ rsh_status rsh_tensor_meta_new(int64_t nshards, const rsh_shard_meta *shards, in
 }
 
 rsh_status rsh_tensor_meta_copy(const rsh_tensor_meta *m, rsh_tensor_meta **out) {
-    RSH_REQUIRE(m, RSH_EVALUE, "a copy of NULL instead of metadata");
+    RSH_REQUIRE(m, RSH_EVALUE, "cannot copy metadata: it is NULL");
     return rsh_tensor_meta_new(m->nshards, m->shards, m->ndim, m->size, &m->props, out);
 }
 

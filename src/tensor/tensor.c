@@ -22,11 +22,11 @@ typedef struct reach {
 /* ---- form: shape and strides, checked before there is memory ---- */
 
 static rsh_status check_shape(int ndim, const int64_t *shape) {
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "a tensor of %d dimensions; 0 to %d are possible", ndim,
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "tensor cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
-    RSH_REQUIRE(!ndim || shape, RSH_EVALUE, "a tensor of %d dimensions with NULL for the shape", ndim);
+    RSH_REQUIRE(!ndim || shape, RSH_EVALUE, "tensor has %d dims but its shape is NULL", ndim);
     for (int d = 0; d < ndim; d++)
-        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "dimension %d has size %lld", d, (long long)shape[d]);
+        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "dim %d has a negative size %lld", d, (long long)shape[d]);
     return RSH_OK;
 }
 
@@ -35,7 +35,7 @@ static rsh_status check_bytes(const rsh_tensor *t) {
     int64_t bytes = (int64_t)rsh_dtype_size(t->dtype);
     for (int d = 0; d < t->ndim; d++)
         RSH_REQUIRE(rshi_mul(bytes, rshi_max(t->shape[d], 1), &bytes), RSH_EVALUE,
-                    "a tensor of more than 2^63 bytes: dimension %d has size %lld", d, (long long)t->shape[d]);
+                    "tensor is larger than 2^63 bytes: dim %d has size %lld", d, (long long)t->shape[d]);
     return RSH_OK;
 }
 
@@ -47,7 +47,7 @@ static rsh_status find_reach(const rsh_tensor *t, reach *out) {
         int64_t far, *end = t->strides[d] < 0 ? &r.low : &r.high;
         bool ok =
             rshi_mul(t->strides[d], t->shape[d] - 1, &far) && rshi_add(*end, far, end) && rshi_mul(*end, item, &bytes);
-        RSH_REQUIRE(ok, RSH_EVALUE, "dimension %d of size %lld with stride %lld reaches beyond 2^63 bytes", d,
+        RSH_REQUIRE(ok, RSH_EVALUE, "dim %d of size %lld and stride %lld spans more than 2^63 bytes", d,
                     (long long)t->shape[d], (long long)t->strides[d]);
     }
     *out = r;
@@ -100,7 +100,7 @@ static rsh_status check_device(rsh_device device) {
 }
 
 static rsh_status make(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a tensor with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "tensor: out is NULL");
     rsh_tensor form = {0};
     RSH_TRY(set_form(&form, dtype, ndim, shape, NULL));
     rshi_storage *s = rshi_storage_new((size_t)form.count * rsh_dtype_size(dtype), zero);
@@ -119,10 +119,11 @@ rsh_status rsh_tensor_zeros(rsh_dtype dtype, int ndim, const int64_t *shape, rsh
 
 rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
                            void (*deleter)(void *ctx), void *ctx, rsh_tensor **out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a tensor with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "tensor: out is NULL");
     rsh_tensor form = {0};
     RSH_TRY(set_form(&form, dtype, ndim, shape, strides));
-    RSH_REQUIRE(data || !form.count, RSH_EVALUE, "%lld elements at NULL", (long long)form.count);
+    RSH_REQUIRE(data || !form.count, RSH_EVALUE, "tensor has %lld elements but its data is NULL",
+                (long long)form.count);
     rshi_span span = span_of(&form, data);
     rshi_storage *s = rshi_storage_wrap(form.count ? (char *)data - ((uintptr_t)data - span.start) : data,
                                         span.end - span.start, deleter, ctx);
@@ -152,20 +153,22 @@ static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, in
     RSH_TRY(find_reach(form, &r));
     bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 && high < room;
     RSH_REQUIRE(ok, RSH_EVALUE,
-                "a view from element %lld, %lld before and %lld after it, of a storage of %lld elements", (long long)at,
+                "view starts at element %lld and reaches %lld before and %lld after it, outside of a storage of %lld "
+                "elements", (long long)at,
                 (long long)-r.low, (long long)r.high, (long long)room);
     return RSH_OK;
 }
 
 rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                            rsh_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a view %s", t ? "with NULL for the result" : "of NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_tensor_view: %s", t ? "out is NULL" : "tensor is NULL");
     rsh_tensor form = {0};
     RSH_TRY(set_form(&form, t->dtype, ndim, shape, strides));
     int64_t item = (int64_t)rsh_dtype_size(t->dtype), at, bytes;
     bool ok = rshi_add((t->data - t->storage->data) / item, offset, &at) && rshi_mul(offset, item, &bytes);
-    RSH_REQUIRE(ok, RSH_EVALUE, "a view from element %lld", (long long)offset);
-    RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "a view of %lld elements at NULL", (long long)form.count);
+    RSH_REQUIRE(ok, RSH_EVALUE, "view cannot start at element %lld: the offset is out of range", (long long)offset);
+    RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "view has %lld elements but the tensor's data is NULL",
+                (long long)form.count);
     if (form.count) RSH_TRY(check_inside(t->storage, &form, at));
     RSH_TRY(settle(&form, t->storage, form.count ? t->data + bytes : t->data, out));
     rshi_storage_hold(t->storage);

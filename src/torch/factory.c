@@ -74,7 +74,7 @@ static rsh_status fill_random(const rsh_torch_tensor *t, uint64_t seed, bool nor
 }
 
 static rsh_status check_random(rsh_dtype dtype) {
-    RSH_REQUIRE(rshi_dtype_has_grad(dtype), RSH_ETYPE, "random numbers are floats or complex, not %s",
+    RSH_REQUIRE(rshi_dtype_has_grad(dtype), RSH_ETYPE, "random: dtype must be a float or complex, got %s",
                 rsh_dtype_name(dtype));
     return RSH_OK;
 }

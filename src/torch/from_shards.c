@@ -37,10 +37,11 @@ static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_p
 }
 
 static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, int rank) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "a list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
                 shards ? "" : " at NULL");
     RSH_REQUIRE(size, RSH_EVALUE, "the size of the whole tensor is missing");
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "%d dims; 0 to %d are possible", ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
+                RSH_MAX_NDIM);
     for (int d = 0; d < ndim; d++)
         RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "size %lld along dim %d", (long long)size[d], d);
     for (int64_t i = 0; i < n; i++) RSH_TRY(check_shard(&shards[i], i, rank));

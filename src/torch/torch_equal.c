@@ -30,7 +30,8 @@ static rsh_status same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b
 
 static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool *out) {
     RSH_REQUIRE(b && out, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
-    RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE, "tolerances are not negative: rtol %g, atol %g",
+    RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE,
+                "allclose: tolerances must not be negative, got rtol %g, atol %g",
                 m->rtol, m->atol);
     return RSH_OK;
 }

@@ -252,7 +252,7 @@ static rsh_status check(loading *l, int64_t n, const void *const *data, const si
 }
 
 rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
-                             rsh_torch_tensor **out) {
+                                    rsh_torch_tensor **out) {
     loading l = {.mine = {.known = 0}};
     rsh_torch_tensor *made = NULL;
     rsh_sharded *src = NULL;

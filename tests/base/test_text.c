@@ -93,7 +93,7 @@ static int collect(void *ctx, const char *text, size_t length) {
 static void one_of_a_thing_is_counted_in_the_singular(void **state) {
     (void)state;
     static const char *const said[][2] = {
-        {"1 dims; 0 to 8 are possible", "1 dim; 0 to 8 are possible"},
+        {"cannot have 1 dims: expected 0 to 8", "cannot have 1 dim: expected 0 to 8"},
         {"a mesh of 1 dims of 2 ranks", "a mesh of 1 dim of 2 ranks"},
         {"11 ranks, 21 bytes, -1 dims, 0.1 seconds", "11 ranks, 21 bytes, -1 dims, 0.1 seconds"},
         {"rank 1 names other members than rank 0", "rank 1 names other members than rank 0"},

@@ -160,6 +160,13 @@ def rule_files():
                                "e": ("F8_E8M0", (4,), bytes(4))})
     rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensor \"c\"")
     rules("mesh tp=8\nq [_/tp, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp, 2] on tp=8 cuts 28 unevenly")
+    rules("mesh tp=8\nq [_/tp%4, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp%4, 2] on tp=8 cuts 28 unevenly")
+    rules("mesh tp=2\nq [(_|4)/tp%4, _]\n* [...]\n", "cuts 4 unevenly")
+    rules("mesh tp=2\nqq [...]\n* [...]\n", "x.rules:2: \"qq\" matches no tensor of a.safetensors")
+    rules("mesh tp=2\n* [...]\nq [...]\n", "x.rules:3: \"q\" takes no tensor: line 2 takes \"q\" before it")
+    rules("mesh tp=2\nqq [...]\n* [...]\n", "matches no tensor", "--include", "q")
+    rules("mesh x=1000000\n* [...]\n", "x.rules:1:6: mesh names more than 65536 ranks")
+    rules("mesh x=2\nq [...] on y=3@[0,1,65536]\n* [...]\n", "x.rules:2:3: rule names more than 65536 ranks")
     rules("mesh tp=4\nq [_/tq, _]\n", "x.rules:2:6: axis \"tq\"")
     rules("mesh tp=4\nq\n", "x.rules:2:2: a pattern without a layout")
     rules("mesh tp=4\nmesh tp=2\nq [...]\n", "x.rules:2:1: a second mesh")
@@ -174,9 +181,15 @@ def rule_files():
     rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
     rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
     rules("mesh tp=2\n* [...]\n", "at least", "--mem", "10")
-    refused("lie in one another", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
+    refused("different place", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
     with open("x.rules", "w") as f:
         f.write("mesh tp=2\np [_, _]\nq f16[_/tp, _]\n* [...]\n")
+    for text, more in (("mesh tp=2\noptional qq [...]\n* [...]\n", ()), ("mesh tp=2\nq [...]\nc [...]\n", ("--include", "q")),
+                       ("mesh tp=8\nq [_/tp%4, _] uneven\n* [...]\n* [...]\n", ())):
+        with open("y.rules", "w") as f:
+            f.write(text)
+        r = run("convert", "a.safetensors", "out", "--to", "y.rules", "--dry-run", *more)
+        assert r.returncode == 0, (text, r.stderr)
     r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")
     assert r.returncode == 0 and "converted (1 tensor " in r.stdout, r
     refused("there is something at the target", "convert", "a.safetensors", "good", "--to", "x.rules")

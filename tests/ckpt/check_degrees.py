@@ -61,7 +61,7 @@ def rules(tp):
               "*.o.weight [_, _/(kv,rep)]",
               f"*.qkv.weight [({HEADS * HEAD}/(kv,rep)|{KV * HEAD}/kv|{KV * HEAD}/kv), _]",
               "*.qkv_even.weight [(96|96|_)/(kv,rep), _]", "*.gate_up.weight [(_|96)/(kv,rep), _]", "*.down.weight [_, 96/(kv,rep)]",
-              "*.blocks.weight [_/(kv,rep)%8, _]", "odd.weight [_, _/(kv,rep)~, 5]", "scale [_/(kv,rep), _]",
+              "*.blocks.weight [_/(kv,rep)%8, _] uneven", "odd.weight [_, _/(kv,rep)~, 5]", "scale [_/(kv,rep), _]",
               "packed [_, _] uneven" if tp == 3 else "packed [_/(kv,rep), _]"]
     lines += [f"experts.<{r * each}-{r * each + each - 1}>.w [...] on one=1@{r}-{r}" for r in range(tp) if r * each < EXPERTS]
     lines += ["norm.weight [...]", "*  [...]"]

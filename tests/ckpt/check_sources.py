@@ -54,7 +54,7 @@ def dcp():
             said = run("convert", source, f"{folder}/x", "--to", "whole", status=1)
             assert '"epoch" is no tensor' in said and not os.listdir(folder), said
             with open(f"{folder}/rules", "w") as file:
-                file.write("mesh x=3\nrows [_, _/x]\ncube [_, _/x, _]\nturned [_, _/x~]\nturned [_/x]\ntransposed [_/x, _]\n* [...]\n")
+                file.write("mesh x=3\nrows [_, _/x]\ncube [_, _/x, _]\nturned [_, _/x~]\ntransposed [_/x, _]\n* [...]\n")
             run("convert", source, f"{folder}/three", "--to", f"{folder}/rules", "--drop", "--verify")
             assert convert(f"{folder}/three") == want, which
 

@@ -55,7 +55,8 @@ static inline void write_safetensors(const char *name, const char *header, const
 }
 
 /* Opening the folder fails with this status, and the sentence has these words. */
-static inline void expect_refusal(const rsh_ckpt_rules *from, rsh_status status, const char *words) {
+static inline void expect_refusal(const rsh_ckpt_rules *from, rsh_status status,
+                                  const char *words) {
     rsh_ckpt *c;
     rsh_status st = rsh_ckpt_open(folder, from, &c);
     if (st != status || !strstr(rsh_error_detail(), words))

@@ -54,7 +54,7 @@ static void a_rank_leaves_a_sentence_of_its_own(void **state) {
     assert_int_equal(rsh_run(2, fails_in_own_words, NULL), RSH_EIO);
     assert_string_equal(rsh_error_detail(), "the tape is torn");
     assert_int_equal(rsh_fail(RSH_OK, "all is well"), RSH_EVALUE);
-    assert_string_equal(rsh_error_detail(), "0 is not the status of a failure");
+    assert_string_equal(rsh_error_detail(), "status must be an error code, got 0");
     assert_int_equal(rsh_fail((rsh_status)99, "what is this?"), RSH_EVALUE);
 }
 

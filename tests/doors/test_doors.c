@@ -283,14 +283,15 @@ static void make_core(void) {
 }
 
 static rsh_status op_forward(rsh_grad_call *c) { return rsh_call_set_output(c, 0, fresh_tensor()); }
-static rsh_status reading_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+static rsh_status kind_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                                 rsh_value **out) {
     return rsh_grad_apply_with(op, attrs, nin, in, nout, &have.rsh_grad_apply_opts, out);
 }
 
 static void make_grad(void) {
+    have.rsh_grad_apply_opts = (rsh_grad_apply_opts)RSH_GRAD_APPLY_OPTS_INIT;
     have.rsh_grad_op = (rsh_grad_op){.name = "fresh", .forward = op_forward};
-    have.rsh_value_kind = (rsh_value_kind){.name = "own", .apply = reading_apply};
+    have.rsh_value_kind = (rsh_value_kind){.name = "own", .apply = kind_apply};
     ok(rsh_value_adopt_tensor(fresh_tensor(), true, &have.rsh_value));
     have.other_value = fresh_value();
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));

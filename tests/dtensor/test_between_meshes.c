@@ -24,7 +24,9 @@ static rsh_status random_mesh(rsh_comm *c, uint64_t *rng, rsh_mesh **out) {
 static void random_places(uint64_t *rng, int n, bool partial, rsh_place *out) {
     for (int i = 0; i < n; i++) {
         uint64_t kind = draw(rng) % (partial ? 4 : 3);
-        out[i] = kind == 0 ? rsh_place_replicate() : kind == 3 ? rsh_place_partial(RSH_OP_SUM) : rsh_place_shard((int)kind - 1);
+        out[i] = kind == 0   ? rsh_place_replicate()
+                 : kind == 3 ? rsh_place_partial(RSH_OP_SUM)
+                             : rsh_place_shard((int)kind - 1);
     }
 }
 
@@ -143,7 +145,8 @@ static void contributions_to_a_mean_share_the_gradient(void **state) {
 static rsh_status wrong(void *ctx, rsh_comm *c) {
     rsh_mesh *a = NULL, *b = NULL, *grid = NULL;
     rsh_value *v = NULL, *moved = NULL;
-    rsh_place rows = rsh_place_shard(0), beyond = rsh_place_shard(2), sum = rsh_place_partial(RSH_OP_SUM), two[2] = {rows, rows};
+    rsh_place rows = rsh_place_shard(0), beyond = rsh_place_shard(2), sum = rsh_place_partial(RSH_OP_SUM),
+              two[2] = {rows, rows};
     int me = rsh_comm_rank(c);
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, NULL, NULL, &a));

@@ -33,7 +33,9 @@ typedef struct sweep {
 } sweep;
 
 static rsh_place place_of(int number) {
-    return number == 0 ? rsh_place_replicate() : number == 3 ? rsh_place_partial(RSH_OP_SUM) : rsh_place_shard(number - 1);
+    return number == 0   ? rsh_place_replicate()
+           : number == 3 ? rsh_place_partial(RSH_OP_SUM)
+                         : rsh_place_shard(number - 1);
 }
 
 /* Digit i of the number, in base `base`. */
@@ -175,7 +177,8 @@ static rsh_status d4_d6(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
     for (int i = 0; i < 6; i++)
         for (int to_shard = 0; to_shard < 2; to_shard++) {
-            rsh_place partial = rsh_place_partial(RSH_OP_SUM), to = to_shard ? rsh_place_shard(i / 3) : rsh_place_replicate();
+            rsh_place partial = rsh_place_partial(RSH_OP_SUM),
+                      to = to_shard ? rsh_place_shard(i / 3) : rsh_place_replicate();
             rsh_value *leaf = NULL, *p = NULL, *moved = NULL, *seed = NULL;
             RSH_TRY(local_whole(RSH_F32, 2, sizes[i], &leaf));
             RSH_TRY(rsh_dtensor_from_local(leaf, m, 1, &partial, NULL, &p));
@@ -198,8 +201,8 @@ static void D4_D6_partial_values_are_reduced(void **state) {
 static rsh_status d5_d11(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
-    const rsh_place R = rsh_place_replicate(), S0 = rsh_place_shard(0), S1 = rsh_place_shard(1), P = rsh_place_partial(RSH_OP_SUM),
-                    X = rsh_place_partial(RSH_OP_PROD);
+    const rsh_place R = rsh_place_replicate(), S0 = rsh_place_shard(0), S1 = rsh_place_shard(1),
+                    P = rsh_place_partial(RSH_OP_SUM), X = rsh_place_partial(RSH_OP_PROD);
     const struct rule {
         rsh_place from[2], to[2];
         bool allowed;

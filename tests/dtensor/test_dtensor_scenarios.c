@@ -237,7 +237,8 @@ static rsh_status nested(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
-    const rsh_place rows[2] = {rsh_place_shard(0), rsh_place_shard(0)}, all[2] = {rsh_place_replicate(), rsh_place_replicate()};
+    const rsh_place rows[2] = {rsh_place_shard(0), rsh_place_shard(0)},
+                    all[2] = {rsh_place_replicate(), rsh_place_replicate()};
     for (int64_t n = 1; n <= 10; n++) {
         const int64_t shape[2] = {n, 3};
         rsh_value *v = NULL, *whole = NULL;
@@ -259,7 +260,8 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL, *grid = NULL;
     rsh_value *v = NULL, *w = NULL, *out = NULL;
     const rsh_place S = rsh_place_shard(0), beyond = rsh_place_shard(2), P = rsh_place_partial(RSH_OP_SUM);
-    const rsh_place mixed[2] = {P, rsh_place_partial(RSH_OP_MAX)}, sums[2] = {P, P}, one[2] = {rsh_place_replicate(), P};
+    const rsh_place mixed[2] = {P, rsh_place_partial(RSH_OP_MAX)}, sums[2] = {P, P},
+                    one[2] = {rsh_place_replicate(), P};
     const int64_t shape[2] = {4, 4};
     (void)ctx;
     RSH_TRY(line_of(c, &m));

@@ -140,7 +140,8 @@ static rsh_status bounds(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &m));
     for (int i = 0; i < 81; i++) {
         rsh_place p[4];
-        for (int k = 0, left = i; k < 4; k++, left /= 3) p[k] = left % 3 ? rsh_place_shard(left % 3 - 1) : rsh_place_replicate();
+        for (int k = 0, left = i; k < 4; k++, left /= 3)
+            p[k] = left % 3 ? rsh_place_shard(left % 3 - 1) : rsh_place_replicate();
         const int64_t shape[2] = {1 + (int64_t)(draw(&rng) % 9), 1 + (int64_t)(draw(&rng) % 9)};
         rsh_layout *from = NULL, *to = NULL;
         rsh_plan *plan = NULL;

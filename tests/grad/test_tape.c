@@ -472,24 +472,24 @@ static void every_thread_has_a_tape_of_its_own(void **state) {
     assert_true(rsh_grad_enabled());
 }
 
-/* ---- readings ---- */
+/* ---- kinds ---- */
 
 static int applied, held;
 static rsh_status count_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                               rsh_value **out);
-static void hold_mesh(void *what) { held += *(int *)what; }
-static void drop_mesh(void *what) { held -= *(int *)what; }
+static void hold_mesh(void *kind_data) { held += *(int *)kind_data; }
+static void drop_mesh(void *kind_data) { held -= *(int *)kind_data; }
 static const rsh_value_kind counted = {"counted", count_apply, hold_mesh, drop_mesh};
 static rsh_status count_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                               rsh_value **out) {
-    void *what = NULL;
-    rsh_value_get_kind(in[0], &what);
-    rsh_grad_apply_opts as = {.reading = &counted, .what = what};
+    void *kind_data = NULL;
+    rsh_value_get_kind(in[0], &kind_data);
+    rsh_grad_apply_opts as = {.struct_size = sizeof as, .kind = &counted, .kind_data = kind_data};
     applied++;
     return rsh_grad_apply_with(op, attrs, nin, in, nout, &as, out);
 }
 
-static void a_reading_takes_over_the_ops_on_its_values(void **state) {
+static void a_kind_takes_over_the_ops_on_its_values(void **state) {
     (void)state;
     int mesh = 1;
     rsh_value *v[3] = {small_leaf(N, X, true)};
@@ -500,9 +500,9 @@ static void a_reading_takes_over_the_ops_on_its_values(void **state) {
     assert_int_equal(applied, 2);
     assert_ptr_equal(rsh_value_get_kind(v[2], NULL), &counted);
     OK(rsh_backward(v[2], NULL, 0));
-    void *what = NULL;
-    assert_ptr_equal(rsh_value_get_kind(rsh_value_grad(v[0]), &what), &counted);
-    assert_ptr_equal(what, &mesh);
+    void *kind_data = NULL;
+    assert_ptr_equal(rsh_value_get_kind(rsh_value_grad(v[0]), &kind_data), &counted);
+    assert_ptr_equal(kind_data, &mesh);
     assert_true(small_grad(v[0], 1) == 2 * X[1]);
     free_all(3, v);
     assert_int_equal(held, 0);
@@ -536,7 +536,7 @@ int main(void) {
         cmocka_unit_test(training_steps_keep_no_memory),
         cmocka_unit_test(a_step_without_memory_is_undone),
         cmocka_unit_test(every_thread_has_a_tape_of_its_own),
-        cmocka_unit_test(a_reading_takes_over_the_ops_on_its_values),
+        cmocka_unit_test(a_kind_takes_over_the_ops_on_its_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static rsh_status single_tensors(const kit *k) {
     REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, k->good, k->wrong ? RANKS : 1));
     REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, k->good, k->wrong ? -1 : 1));
     REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, k->good, k->wrong ? 2 : 1));
-    CHECK_SAYS("roots differ");
+    CHECK_SAYS("same root");
     REFUSED(RSH_ERUNTIME, rsh_group_broadcast(NULL, or_else(k, k->integers), 1));
     CHECK_SAYS("i32[2, 3]");
     REFUSED(RSH_EVALUE, rsh_group_broadcast(NULL, or_else(k, k->flat), 1));
@@ -73,7 +73,7 @@ static rsh_status single_tensors(const kit *k) {
     REFUSED(RSH_EVALUE, rsh_group_all_reduce(NULL, or_else(k, k->longer), RSH_OP_SUM));
     REFUSED(RSH_EVALUE, rsh_group_all_reduce(NULL, or_else(k, NULL), RSH_OP_SUM));
     REFUSED(RSH_EVALUE, rsh_group_all_reduce(NULL, or_else(k, k->stretched), RSH_OP_SUM));
-    CHECK_SAYS("two elements into the same memory");
+    CHECK_SAYS("two elements share memory");
     REFUSED(RSH_ERUNTIME, rsh_group_all_reduce(NULL, or_else(k, k->integers), RSH_OP_SUM));
     REFUSED(RSH_ETYPE, rsh_group_all_reduce(NULL, or_else(k, k->integers), RSH_OP_AVG));
     REFUSED(RSH_ETYPE, rsh_group_all_reduce(NULL, or_else(k, k->bool_), RSH_OP_SUM));
@@ -153,7 +153,7 @@ static rsh_status splits(const kit *k) {
     REFUSED(RSH_ERUNTIME, rsh_group_all_to_all_single(NULL, out, in, NULL, k->wrong ? short_ : good));
     REFUSED(RSH_ERUNTIME, rsh_group_all_to_all_single(NULL, out, in, k->wrong ? negative : good, good));
     REFUSED(RSH_ERUNTIME, rsh_group_all_to_all_single(NULL, k->wrong ? odd : out, in, NULL, NULL));
-    CHECK_SAYS("not divisible");
+    CHECK_SAYS("ranks do not divide");
     REFUSED(RSH_EVALUE, rsh_group_all_to_all_single(NULL, out, in, NULL, k->wrong ? moved : good));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all_single(NULL, out, k->wrong ? other : in, NULL, NULL));
     REFUSED(RSH_EVALUE, rsh_group_all_to_all_single(NULL, out, k->wrong ? k->scalar : in, NULL, NULL));

@@ -103,7 +103,7 @@ static rsh_status wrong_members(void *ctx) {
     const int good[2] = {0, 1}, twice[2] = {1, 1}, outside[2] = {0, size}, negative[2] = {-1, 0}, other[2] = {1, 2};
     rsh_group *g = NULL;
     RSH_TRY(new_group_refused(RSH_EVALUE, 2, me == 1 ? twice : good, &g));
-    CHECK_SAYS("rank 1 twice");
+    CHECK_SAYS("rank 1 more than once");
     RSH_TRY(new_group_refused(RSH_EVALUE, 2, me == 1 ? outside : good, &g));
     RSH_TRY(new_group_refused(RSH_EVALUE, 2, me == 0 ? negative : good, &g));
     RSH_TRY(new_group_refused(RSH_EVALUE, 2, me == 2 ? NULL : good, &g));

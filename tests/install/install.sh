@@ -22,6 +22,9 @@ lib=${pc%/pkgconfig/reshard.pc}
 for file in include/reshard.h include/reshard/shard.h include/reshard/torch.h include/reshard/torch/tensor.h "${lib#$prefix/}"/{libreshard.so,libreshard.a,cmake/reshard/reshard-config.cmake}; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
+for file in LICENSE README.md docs/notation.md examples/01_reshard.c examples/rules/qwen2.rules; do
+    [ -e "$prefix/share/doc/reshard/$file" ] || { echo "not installed: share/doc/reshard/$file"; exit 1; }
+done
 if [ -x "$build/reshard" ]; then
     "$prefix/bin/reshard" --help > /dev/null || { echo "the installed command does not run"; exit 1; }
     for file in man/man1/reshard.1 man/man1/reshard-apply.1 bash-completion/completions/reshard zsh/site-functions/_reshard \
@@ -30,8 +33,18 @@ if [ -x "$build/reshard" ]; then
     done
 fi
 
+if command -v python3 > /dev/null; then # which makes the manual
+    [ -e "$prefix/share/doc/reshard/manual.html" ] || { echo "not installed: share/doc/reshard/manual.html"; exit 1; }
+    grep -q 'rsh_sharded_zeros' "$prefix/share/man/man3/rsh_sharded_empty.3" || { echo "rsh_sharded_empty(3) lacks a prototype"; exit 1; }
+    grep -q 'so man3/rsh_sharded_empty.3' "$prefix/share/man/man3/rsh_sharded_zeros.3" || { echo "rsh_sharded_zeros(3) is no alias"; exit 1; }
+fi
+
 export PKG_CONFIG_PATH=$lib/pkgconfig
 version=$(pkg-config --modversion reshard)
+for package in reshard $([ ! -e "$lib/libreshard-nn.so" ] || echo reshard-nn); do
+    found=$(cd "$(pkg-config --variable=prefix $package)" && pwd)
+    [ "$found" = "$prefix" ] || { echo "$package.pc: prefix is $found, expected $prefix"; exit 1; }
+done
 
 # pkg-config, shared and static
 $cc -std=c11 "$here/consumer.c" -o "$scratch/shared" $(pkg-config --cflags --libs reshard)

@@ -16,7 +16,7 @@ for target in all run bench install; do
 done
 [ "$(asks test)" = "RESHARD_TESTS=ON " ] || fail "make test asks for: $(asks test)"
 
-printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(parent LANGUAGES C)' "add_subdirectory($root reshard)" \
+printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(parent LANGUAGES C)' "add_subdirectory($root reshard)" \
     'file(WRITE ${CMAKE_BINARY_DIR}/type "${CMAKE_BUILD_TYPE}")' > "$scratch/CMakeLists.txt"
 CFLAGS='' cmake -S "$scratch" -B "$scratch/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON > "$scratch/log" 2>&1 ||
     { cat "$scratch/log"; exit 1; }

@@ -18,26 +18,27 @@ typedef struct bad {
 #define AXIS31 "abcdefghijklmnopqrstuvwxyz01234"
 
 static const bad syntax[] = {
-    {"", "1:1", "expected a dtype, found the end"},
-    {"   ", "1:4", "expected a dtype, found the end"},
+    {"", "1:1", "expected a dtype, found the end of the text"},
+    {"   ", "1:4", "expected a dtype, found the end of the text"},
     {"[4]", "1:1", "expected a dtype, found \"[\""},
     {"4f32[4]", "1:1", "expected a dtype, found \"4\""},
-    {"f33[4]", "1:1", "\"f33\" is not a dtype; there are bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3"},
-    {"F32[4]", "1:1", "\"F32\" is not a dtype: use f32; there are"},
-    {"float32[4]", "1:1", "\"float32\" is not a dtype: use f32; there are"},
-    {"fp16[4]", "1:1", "\"fp16\" is not a dtype: use f16; there are"},
-    {"uint8[4]", "1:1", "\"uint8\" is not a dtype: use u8; there are"},
-    {"double[4]", "1:1", "\"double\" is not a dtype: use f64; there are"},
-    {"complex64[4]", "1:1", "\"complex64\" is not a dtype: use c64; there are"},
-    {"bfloat16[4]", "1:1", "\"bfloat16\" is not a dtype: use bf16; there are"},
-    {"torch.bfloat16[4]", "1:1", "\"torch.bfloat16\" is not a dtype: use bf16; there are"},
-    {"float33[4]", "1:1", "\"float33\" is not a dtype; there are"},
+    {"f33[4]", "1:1",
+     "\"f33\" is not a dtype; expected one of bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3"},
+    {"F32[4]", "1:1", "\"F32\" is not a dtype: use f32; expected one of"},
+    {"float32[4]", "1:1", "\"float32\" is not a dtype: use f32; expected one of"},
+    {"fp16[4]", "1:1", "\"fp16\" is not a dtype: use f16; expected one of"},
+    {"uint8[4]", "1:1", "\"uint8\" is not a dtype: use u8; expected one of"},
+    {"double[4]", "1:1", "\"double\" is not a dtype: use f64; expected one of"},
+    {"complex64[4]", "1:1", "\"complex64\" is not a dtype: use c64; expected one of"},
+    {"bfloat16[4]", "1:1", "\"bfloat16\" is not a dtype: use bf16; expected one of"},
+    {"torch.bfloat16[4]", "1:1", "\"torch.bfloat16\" is not a dtype: use bf16; expected one of"},
+    {"float33[4]", "1:1", "\"float33\" is not a dtype; expected one of"},
     {"f32[4] on x=2 mean(x)", "1:15",
-     "\"mean\" is not a reduction: use avg; there are sum avg min max prod band bor bxor"},
-    {"f32[4] on x=2 foo(x)", "1:15", "\"foo\" is not a reduction; there are sum avg"},
+     "\"mean\" is not a reduction: use avg; expected one of sum avg min max prod band bor bxor"},
+    {"f32[4] on x=2 foo(x)", "1:15", "\"foo\" is not a reduction; expected one of sum avg"},
     {"f32", "1:4", "expected \"[\", found the end"},
     {"f32(4)", "1:4", "expected \"[\", found \"(\""},
-    {"f32[", "1:5", "expected a size, found the end"},
+    {"f32[", "1:5", "expected a size, found the end of the text"},
     {"f32[4", "1:6", "expected \",\" or \"]\", found the end"},
     {"f32[4,]", "1:7", "expected a size, found \"]\""},
     {"f32[,4]", "1:5", "expected a size, found \",\""},
@@ -55,7 +56,7 @@ static const bad syntax[] = {
     {"f32[4/()]", "1:8", "expected an axis, found \")\""},
     {"f32[4/(x] on x=2", "1:9", "expected \",\" or \")\", found \"]\""},
     {"f32[4/(x,)] on x=2", "1:10", "expected an axis, found \")\""},
-    {"f32[4/2] on x=2", "1:7", "expected an axis, found \"2\": give the mesh a named one, \"on x=2\", and write x"},
+    {"f32[4/2] on x=2", "1:7", "expected an axis, found \"2\"; name the axis in the mesh, \"on x=2\", and write x"},
     {"f32[4/(a,b,c,d,e,f,g,h,i)]", "1:24", "more than 8 axes"},
     {"f32[4/x:] on x=2", "1:9", "expected a block size, found \"]\""},
     {"f32[4/x%] on x=2", "1:9", "expected a unit, found \"]\""},
@@ -71,12 +72,12 @@ static const bad syntax[] = {
     {"f32[4|4] on x=2", "1:6", "expected \",\" or \"]\", found \"|\""},
     {"f32[4] x=2", "1:8", "expected \"on\", \"boxes\", a reduction, \"order\" or the end, found \"x\""},
     {"f32[4]]", "1:7", "found \"]\""},
-    {"f32[4] on", "1:10", "expected an axis, found the end"},
+    {"f32[4] on", "1:10", "expected an axis, found the end of the text"},
     {"f32[4] on 2", "1:11", "expected an axis, found \"2\""},
     {"f32[4] on x", "1:12", "expected \"=\", found the end"},
-    {"f32[4] on x=", "1:13", "expected the size of an axis, found the end"},
+    {"f32[4] on x=", "1:13", "expected the size of an axis, found the end of the text"},
     {"f32[4] on x=-2", "1:13", "expected the size of an axis, found \"-\""},
-    {"f32[4] on x=2,", "1:15", "expected an axis, found the end"},
+    {"f32[4] on x=2,", "1:15", "expected an axis, found the end of the text"},
     {"f32[4] on x=2 y=2", "1:15", "expected a reduction, \"order\" or the end, found \"y\""},
     {"f32[4] on _x=2", "1:11", "expected an axis, found \"_\""},
     {"f32[4] on a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1", "1:43", "more than 8 axes"},
@@ -85,7 +86,7 @@ static const bad syntax[] = {
     {"f32[4] on x=2@[]", "1:16", "expected a rank, found \"]\""},
     {"f32[4] on x=2@[0,1", "1:19", "expected \",\" or \"]\", found the end"},
     {"f32[4] on x=2@3", "1:16", "expected \"-\", found the end"},
-    {"f32[4] on x=2@3-", "1:17", "expected a rank, found the end"},
+    {"f32[4] on x=2@3-", "1:17", "expected a rank, found the end of the text"},
     {"f32[4] on x=2@[0,1],y=2", "1:20", "expected a reduction, \"order\" or the end, found \",\""},
     {"f32[4] on x=2 sum", "1:18", "expected \"(\", found the end"},
     {"f32[4] on x=2 sum()", "1:19", "expected an axis, found \")\""},
@@ -131,8 +132,8 @@ static const bad meaning[] = {
     {"f32[4] on boxes=2", "1:11", "\"boxes\" has a meaning of its own"},
     {"f32[4] on order=2", "1:11", "\"order\" has a meaning of its own"},
     {"f32[4] on x=2,bxor=2", "1:15", "\"bxor\" has a meaning of its own"},
-    {"f32[4] on x=0", "1:11", "axis \"x\" has size 0; at least 1 is needed"},
-    {"f32[4] on x=0@[0]", "1:11", "axis \"x\" has size 0; at least 1 is needed"},
+    {"f32[4] on x=0", "1:11", "axis \"x\" must have size 1 or more, got 0"},
+    {"f32[4] on x=0@[0]", "1:11", "axis \"x\" must have size 1 or more, got 0"},
     {"f32[4] on x=1099511627776", "1:11", "the mesh has more than 2147483648 positions"},
     {"f32[4] on x=1099511627776@[1,2]", "1:27", "2 ranks for a mesh of 1099511627776 positions"},
     {"f32[4] on x=65536,y=65536", "1:11", "the mesh has more than 2147483648 positions"},
@@ -142,41 +143,41 @@ static const bad meaning[] = {
     {"f32[4] on x=2,y=2@[3,2,1,3]", "1:19", "rank 3 stands twice in the mesh"},
     {"f32[4] on x=2@[0,2147483648]", "1:15", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] on x=2@2147483647-2147483648", "1:15", "rank 2147483648 is not in 0..2147483647"},
-    {"f32[4] on x=2@9-8", "1:15", "ranks 9-8 run backwards"},
+    {"f32[4] on x=2@9-8", "1:15", "ranks 9-8 are in descending order; write the smaller one first"},
     {"f32[4] on x=2@8-10", "1:15", "8-10 is 3 ranks, the mesh has 2 positions"},
     {"f32[4] on x=2@0-9223372036854775807", "1:15", "9223372036854775808 ranks, the mesh has 2 positions"},
-    {"f32[4611686018427387904]", "1:5", "more bytes than 64 bits can count"},
-    {"f32[3037000500, 3037000500]", "1:5", "more bytes than 64 bits can count"},
-    {"u8[9223372036854775807, 2]", "1:4", "more bytes than 64 bits can count"},
-    {"u8[(9223372036854775807|1)/x] on x=2", "1:25", "the segments add up to more than 64 bits"},
-    {"f32[4/x:0] on x=2", "1:7", "the number after \":\" is 0; at least 1 is needed"},
-    {"f32[4/x%0] on x=2", "1:7", "the number after \"%\" is 0; at least 1 is needed"},
+    {"f32[4611686018427387904]", "1:5", "tensor is larger than 2^63 bytes"},
+    {"f32[3037000500, 3037000500]", "1:5", "tensor is larger than 2^63 bytes"},
+    {"u8[9223372036854775807, 2]", "1:4", "tensor is larger than 2^63 bytes"},
+    {"u8[(9223372036854775807|1)/x] on x=2", "1:25", "segments add up to more than 2^63"},
+    {"f32[4/x:0] on x=2", "1:7", "the number after \":\" must be 1 or more, got 0"},
+    {"f32[4/x%0] on x=2", "1:7", "the number after \"%\" must be 1 or more, got 0"},
     {"f32[4/x{4}] on x=2", "1:7", "1 size for 2 parts"},
     {"f32[4/(x,y){1,1,2}] on x=2,y=2", "1:7", "3 sizes for 4 parts"},
-    {"f32[4/x{1,2}] on x=2", "1:7", "the sizes add up to 3, not 4"},
-    {"f32[4/x{9223372036854775807,1}] on x=2", "1:7", "the sizes add up to more than 64 bits"},
-    {"f32[(4/x{2,2}|4/x)] on x=2", "1:8", "explicit sizes do not go with segments"},
-    {"f32[(4|4)/x{2,2}] on x=2", "1:11", "explicit sizes do not go with segments"},
-    {"f32[(4/x|4)/x] on x=2", "1:13", "cut on a segment and again after the parenthesis"},
-    {"f32[(4|4/x)/y] on x=2,y=2", "1:13", "cut on a segment and again after the parenthesis"},
-    {"f32[8, (4|4)]", "1:8", "no segment is cut: write the size 8 without segments"},
-    {"f32[(4)]", "1:5", "no segment is cut: write the size 4 without segments"},
+    {"f32[4/x{1,2}] on x=2", "1:7", "sizes add up to 3, expected 4"},
+    {"f32[4/x{9223372036854775807,1}] on x=2", "1:7", "sizes add up to more than 2^63"},
+    {"f32[(4/x{2,2}|4/x)] on x=2", "1:8", "segments cannot be cut by explicit sizes"},
+    {"f32[(4|4)/x{2,2}] on x=2", "1:11", "segments cannot be cut by explicit sizes"},
+    {"f32[(4/x|4)/x] on x=2", "1:13", "segments are cut twice: once each and once after the parenthesis; keep one"},
+    {"f32[(4|4/x)/y] on x=2,y=2", "1:13", "segments are cut twice: once each and once after the parenthesis; keep one"},
+    {"f32[8, (4|4)]", "1:8", "no segment is cut; write the size 8 without segments"},
+    {"f32[(4)]", "1:5", "no segment is cut; write the size 4 without segments"},
     {"f32[4]/x:2 on x=2", "1:8", "\":\" does not go with a flat cut"},
-    {"f32[4, 4]/x on x=2 order(1,0)", "1:20", "order does not go with a flat cut"},
-    {"f32[4, 4]/x on x=2 order(0,1)", "1:20", "order does not go with a flat cut"},
-    {"f32[4/y, 4]/x{4,12} on x=2,y=2", "1:13", "explicit sizes of a flat cut need dims that are not cut"},
-    {"f32[4]/x{4,12} on x=2", "1:8", "the sizes add up to 16, not 4"},
-    {"f32[4, 4] order(0)", "1:11", "order names 1 dim of 2"},
-    {"f32[4, 4] order(0,1,2)", "1:11", "order names 3 dims of 2"},
-    {"f32[4, 4] order(0,0)", "1:11", "an order names each dim from 0 to 1 once"},
-    {"f32[4, 4] order(1,2)", "1:11", "an order names each dim from 0 to 1 once"},
-    {"f32[4, 4] order(0,9223372036854775807)", "1:11", "an order names each dim from 0 to 1 once"},
-    {"f32[] order(0)", "1:7", "order names 1 dim of 0"},
-    {"f32[4/x] boxes 0:[0:4]", "1:5", "boxes go with plain sizes only"},
-    {"f32[4, (4)] boxes 0:[0:4,0:4]", "1:8", "boxes go with plain sizes only"},
-    {"f32[4] boxes 0:[]", "1:16", "the box has 0 ranges, the tensor 1 dim"},
-    {"f32[4] boxes 0:[0:4,0:4]", "1:16", "the box has 2 ranges, the tensor 1 dim"},
-    {"f32[] boxes 0:[0:1]", "1:15", "the box has 1 range, the tensor 0 dims"},
+    {"f32[4, 4]/x on x=2 order(1,0)", "1:20", "a flat layout cannot have an order"},
+    {"f32[4, 4]/x on x=2 order(0,1)", "1:20", "a flat layout cannot have an order"},
+    {"f32[4/y, 4]/x{4,12} on x=2,y=2", "1:13", "a flat cut by explicit sizes requires dims that are not cut"},
+    {"f32[4]/x{4,12} on x=2", "1:8", "sizes add up to 16, expected 4"},
+    {"f32[4, 4] order(0)", "1:11", "order must name every dim once, got 1 of 2"},
+    {"f32[4, 4] order(0,1,2)", "1:11", "order must name every dim once, got 3 of 2"},
+    {"f32[4, 4] order(0,0)", "1:11", "order must name each dim from 0 to 1 once"},
+    {"f32[4, 4] order(1,2)", "1:11", "order must name each dim from 0 to 1 once"},
+    {"f32[4, 4] order(0,9223372036854775807)", "1:11", "order must name each dim from 0 to 1 once"},
+    {"f32[] order(0)", "1:7", "order must name every dim once, got 1 of 0"},
+    {"f32[4/x] boxes 0:[0:4]", "1:5", "a layout with boxes cannot cut its dims; write plain sizes"},
+    {"f32[4, (4)] boxes 0:[0:4,0:4]", "1:8", "a layout with boxes cannot cut its dims; write plain sizes"},
+    {"f32[4] boxes 0:[]", "1:16", "box has 0 ranges, expected 1 (one per dim)"},
+    {"f32[4] boxes 0:[0:4,0:4]", "1:16", "box has 2 ranges, expected 1 (one per dim)"},
+    {"f32[] boxes 0:[0:1]", "1:15", "box has 1 range, expected 0 (one per dim)"},
     {"f32[4] boxes 0:[0:4] 1:[3:2]", "1:22", "range 3:2 of dim 0 runs backwards"},
     {"f32[4] boxes 0:[0:5]", "1:14", "range 0:5 runs past the end of dim 0, whose size is 4"},
     {"f32[4, 2] boxes 0:[0:4,3:3]", "1:17", "range 3:3 runs past the end of dim 1, whose size is 2"},
@@ -217,10 +218,10 @@ static void wrong_meaning_is_refused_at_its_column(void **state) {
 
 static void an_op_that_the_dtype_does_not_have_is_a_type_error(void **state) {
     static const bad list[] = {
-        {"i32[4] on x=2 avg(x)", "1:15", "avg does not exist for i32"},
-        {"bool[4] on x=2 sum(x)", "1:16", "sum does not exist for bool"},
-        {"f32[4] on x=2 band(x)", "1:15", "band does not exist for f32"},
-        {"c64[4] on x=2 max(x)", "1:15", "max does not exist for c64"},
+        {"i32[4] on x=2 avg(x)", "1:15", "reduction \"avg\" is not defined for dtype i32"},
+        {"bool[4] on x=2 sum(x)", "1:16", "reduction \"sum\" is not defined for dtype bool"},
+        {"f32[4] on x=2 band(x)", "1:15", "reduction \"band\" is not defined for dtype f32"},
+        {"c64[4] on x=2 max(x)", "1:15", "reduction \"max\" is not defined for dtype c64"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) check_bad(&list[i], RSH_ETYPE);
@@ -372,9 +373,9 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = (rsh_cut_rule)9;
     check_refused(&d, "layout: dim 1: 9 is not a rule");
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = RSH_CUT_UNIT;
-    check_refused(&d, "layout: dim 1: the number after \"%\" is 0; at least 1 is needed");
+    check_refused(&d, "layout: dim 1: the number after \"%\" must be 1 or more, got 0");
     d = good, d.dim[1].cut.naxes = 9;
-    check_refused(&d, "layout: dim 1: a cut of 9 axes");
+    check_refused(&d, "layout: dim 1: cut has an invalid number of axes: 9");
     d = good, d.dim[0].nsegments = 1;
     check_refused(&d, "layout: dim 0: the segments are NULL");
     d = good, d.axis[0].name[0] = '1';
@@ -388,13 +389,13 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     d = good, d.dtype = RSH_DTYPE_COUNT;
     check_refused(&d, "layout: 17 is not a dtype");
     d = good, d.op = RSH_OP_SUM;
-    check_refused(&d, "layout: partial: a reduction and its axes go together");
+    check_refused(&d, "layout: partial: a partial layout requires both a reduction and its axes");
     d = good, d.npartial = 1;
-    check_refused(&d, "layout: partial: a reduction and its axes go together");
+    check_refused(&d, "layout: partial: a partial layout requires both a reduction and its axes");
     d = good, d.naxes = 0, d.ranks = &(int64_t){3};
-    check_refused(&d, "layout: ranks: ranks without a mesh");
+    check_refused(&d, "layout: ranks: ranks require a mesh; add \"on x=4\"");
     d = good, d.naxes = 0, d.first_rank = 3;
-    check_refused(&d, "layout: ranks: ranks without a mesh");
+    check_refused(&d, "layout: ranks: ranks require a mesh; add \"on x=4\"");
     d = good, d.first_rank = -1;
     check_refused(&d, "layout: ranks: rank -1 is not in 0..2147483647");
     d = good, d.first_rank = 2147483647;
@@ -402,7 +403,7 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     d = good, d.first_rank = INT64_MAX;
     check_refused(&d, "layout: ranks: rank 9223372036854775807 is not in 0..2147483647");
     d = good, d.has_order = true;
-    check_refused(&d, "layout: order: an order names each dim from 0 to 1 once");
+    check_refused(&d, "layout: order: order must name each dim from 0 to 1 once");
 }
 
 static void boxes_from_code_are_checked_too(void **state) {
@@ -424,7 +425,7 @@ static void boxes_from_code_are_checked_too(void **state) {
     box[1].nranks = 3;
     check_refused(&good, "layout: box 1: rank 1 stands twice in one box");
     box[1].nranks = 0;
-    check_refused(&good, "layout: box 1: a box without ranks");
+    check_refused(&good, "layout: box 1: box has no ranks; write RANK:[...]");
     box[1].nranks = 1, box[1].box.lo[0] = 1;
     check_refused(&good, "layout: boxes 3:[0:2] and 3:[1:4] both hold element [1]");
     box[1].box.lo[0] = 3;

@@ -371,7 +371,7 @@ static void what_does_not_go_together_is_refused(void **state) {
     rsh_random from = {0};
     uint64_t version = rsh_tensor_version(f);
     assert_int_equal(rsh_math_copy(g, f), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "dim 0 has size 3"));
+    assert_non_null(strstr(rsh_error_detail(), "dim 0 has sizes 3 and"));
     assert_int_equal(rsh_math_copy(c, f), RSH_ETYPE);
     assert_int_equal(rsh_math_copy(NULL, f), RSH_EVALUE);
     assert_int_equal(rsh_math_convert(f, RSH_DTYPE_COUNT, &g), RSH_EVALUE);

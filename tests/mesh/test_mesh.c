@@ -135,7 +135,7 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const int64_t two[] = {2, 2};
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, (const int64_t[]){2, 3}, NULL, NULL, &m));
-    CHECK_SAYS("more ranks than the 4");
+    CHECK_SAYS("which has 4");
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, (const int64_t[]){INT64_MAX, INT64_MAX}, NULL, NULL, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, (const int64_t[]){2, 0}, NULL, NULL, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 0, two, NULL, NULL, &m));
@@ -143,7 +143,7 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, two, NULL, (const char *const[]){"x", "x"}, &m));
     CHECK_STATUS(RSH_ERUNTIME, rsh_mesh_new(c, 2, two, NULL, (const char *const[]){"x", ""}, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, 1, 2, 2}, NULL, &m));
-    CHECK_SAYS("rank 2 twice");
+    CHECK_SAYS("rank 2 more than once");
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, 1, 2, 4}, NULL, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, -1, 2, 3}, NULL, &m));
     bool odd = rsh_comm_rank(c) % 2; /* one rank's mistake is every rank's error */

@@ -25,8 +25,7 @@ typedef struct question {
 static rsh_status ask(void *ctx, rsh_comm *c) {
     const question *q = ctx;
     rsh_mesh *m = NULL;
-    RSH_TRY(q->ranks ? rsh_mesh_new(c, q->ndim, q->shape, q->ranks, q->names, &m)
-                     : rsh_mesh_new(c, q->ndim, q->shape, NULL, q->names, &m));
+    RSH_TRY(rsh_mesh_new(c, q->ndim, q->shape, q->ranks, q->names, &m));
     rsh_status st = rsh_comm_rank(c) ? RSH_OK : q->fn(m, q->ctx);
     rsh_mesh_free(m);
     return st;
@@ -203,7 +202,8 @@ static rsh_status wrong(const rsh_mesh *m, void *ctx) {
     (void)ctx;
     rsh_layout *l = NULL;
     const int64_t shape[] = {4, 4};
-    const rsh_place fine[] = {rsh_place_shard(0), rsh_place_replicate()}, beyond[] = {rsh_place_shard(2), rsh_place_replicate()},
+    const rsh_place fine[] = {rsh_place_shard(0), rsh_place_replicate()},
+                    beyond[] = {rsh_place_shard(2), rsh_place_replicate()},
                     below[] = {rsh_place_shard(-3), rsh_place_replicate()},
                     mixed[] = {rsh_place_partial(RSH_OP_SUM), rsh_place_partial(RSH_OP_MAX)},
                     none[] = {rsh_place_partial(RSH_OP_NONE), rsh_place_replicate()},

@@ -17,7 +17,7 @@ static inline rsh_status line(rsh_mesh **out) {
 /* dp x tp, and its slice along tp. */
 static inline rsh_status grid(int64_t dp, int64_t tp, rsh_mesh **mesh, rsh_mesh **slice) {
     TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, (int64_t[]){dp, tp}, NULL,
-                      (const char *const[]){"dp", "tp"}, mesh));
+                     (const char *const[]){"dp", "tp"}, mesh));
     return rsh_mesh_slice(*mesh, 1, (const char *const[]){"tp"}, slice);
 }
 

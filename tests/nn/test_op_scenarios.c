@@ -98,7 +98,8 @@ static rsh_status loss_on_a_square(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     TRY(rsh_mesh_new(c, 2, (int64_t[]){2, 2}, NULL, NULL, &m));
     rsh_place cut[2] = {rsh_place_shard(0), rsh_place_shard(1)}, nested[2] = {rsh_place_shard(1), rsh_place_shard(1)};
-    rsh_place rows[2] = {rsh_place_shard(0), rsh_place_replicate()}, whole[2] = {rsh_place_replicate(), rsh_place_replicate()};
+    rsh_place rows[2] = {rsh_place_shard(0), rsh_place_replicate()},
+              whole[2] = {rsh_place_replicate(), rsh_place_replicate()};
     rsh_place sum[2] = {rsh_place_partial(RSH_OP_SUM), rsh_place_replicate()};
     for (int i = 0; i < 3; i++) {
         const rsh_place *loss = reductions[i] == RSH_LOSS_NONE ? rows : sum;

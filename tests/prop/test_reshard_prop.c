@@ -342,7 +342,8 @@ static rsh_status gather_on_rank(void *ctx, rsh_comm *comm) {
     rooted *w = ctx;
     rsh_sharded *src = NULL;
     rsh_status status = rsh_sharded_wrap(comm, w->s.from.l, share_of(&w->s, comm).src, &src);
-    if (status == RSH_OK) status = rsh_sharded_gather(src, w->root, rsh_comm_rank(comm) == w->root ? w->s.to.memory : NULL);
+    if (status == RSH_OK)
+        status = rsh_sharded_gather(src, w->root, rsh_comm_rank(comm) == w->root ? w->s.to.memory : NULL);
     rsh_sharded_free(src);
     return status;
 }

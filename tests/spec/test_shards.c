@@ -246,9 +246,9 @@ static void coverage_needs_boxes_inside_whose_volumes_add_up(void **state) {
     rsh_shard_meta uneven[] = {BOX(2, (0, 0), (4, 2), 0), BOX(2, (0, 2), (4, 4), 1), BOX(2, (4, 0), (2, 6), 2)};
     assert_int_equal(rsh_shards_check_tensor(3, uneven, 2, DIMS(6, 6)), RSH_OK);
     assert_int_equal(rsh_shards_check_tensor(2, two, 3, DIMS(10, 5, 1)), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "shard 0 has 2 dims, the tensor 3"));
+    assert_non_null(strstr(rsh_error_detail(), "shard 0 has 2 dims, expected 3 as in the tensor"));
     assert_int_equal(rsh_shards_check_tensor(2, two, 2, DIMS(10, 3)), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "reaches to 5 along dim 1"));
+    assert_non_null(strstr(rsh_error_detail(), "ends at 5 along dim 1"));
     rsh_shard_meta diagonal[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 5), (5, 5), 1)};
     assert_int_equal(rsh_shards_check_tensor(2, diagonal, 2, DIMS(10, 10)), RSH_EVALUE);
     assert_non_null(strstr(rsh_error_detail(), "50 elements together, the tensor has 100"));

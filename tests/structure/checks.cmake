@@ -31,6 +31,8 @@ if(CXX_FOR_HEADERS)
 else()
   message(STATUS "the check of the public headers is left out: there is no C++ compiler")
 endif()
+reshard_check("tools/rename-0.1.0.sh brings an old program to the names of 0.1.0"
+              sh tests/structure/rename.sh ${CMAKE_C_COMPILER})
 reshard_check("make builds tests for `make test` alone, and a parent project keeps its own settings"
               sh tests/install/settings.sh ${CMAKE_C_COMPILER})
 if(NOT RESHARD_SANITIZE) # which adds symbols of its own

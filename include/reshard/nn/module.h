@@ -101,7 +101,7 @@ RSH_API rsh_status rsh_module_owner(rsh_module *m, const char *path, rsh_module 
  * first status that is not RSH_OK ends the walk and is returned.  fn must not change the tree.
  * Local. */
 typedef rsh_status (*rsh_value_fn)(void *ctx, const char *path, rsh_module *owner,
-                                      const char *name, rsh_value *value);
+                                   const char *name, rsh_value *value);
 RSH_API rsh_status rsh_module_each_parameter(rsh_module *m, bool tied, rsh_value_fn fn, void *ctx);
 RSH_API rsh_status rsh_module_each_buffer(rsh_module *m, rsh_value_fn fn, void *ctx);
 /* The same for modules, the root first with path "", each once.  Local. */

@@ -69,7 +69,7 @@ RSH_API rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan
                                     rsh_group *group);
 /* The same with a plan that a planner makes.  Collective over the group. */
 RSH_API rsh_status rsh_shard_module_with_planner(rsh_module *m, const rsh_sharding_planner *planner,
-                                       int src_rank, rsh_group *group);
+                                                 int src_rank, rsh_group *group);
 
 /* ---- outputs ---- */
 

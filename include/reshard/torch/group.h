@@ -70,11 +70,6 @@ RSH_API rsh_status rsh_group_current(rsh_group **out);
 /* Returns when every rank has called it.  Collective. */
 RSH_API rsh_status rsh_group_barrier(rsh_group *g);
 
-/* Agrees on the outcome of steps that each rank took alone, such as rsh_shard_make: `mine` is the
- * status of this rank.  Returns RSH_OK if all ranks give it; otherwise every rank gets the status
- * of a rank that failed, with the sentence of that rank's last failure.  Collective. */
-RSH_API rsh_status rsh_comm_agree(rsh_group_comm(rsh_group *g), rsh_status mine);
-
 /* Bytes of every rank, in rank order. */
 typedef struct rsh_objects {
     int n;

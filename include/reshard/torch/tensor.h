@@ -36,10 +36,9 @@ typedef struct rsh_shard {
     rsh_tensor_props props; /* what PyTorch keeps in the tensor, as requires_grad */
 } rsh_shard;
 
-/* A shard that shares the storage of `tensor`; props NULL: rsh_tensor_get_props(tensor).  The caller
- * clears *out.
- * RSH_EVALUE if shapes or dtypes differ, or the placement is on another device than the tensor
- * (cpu).  Local. */
+/* A shard that shares the storage of `tensor`; props NULL: rsh_tensor_get_props(tensor).  The
+ * caller clears *out. RSH_EVALUE if shapes or dtypes differ, or the placement is on another device
+ * than the tensor (cpu).  Local. */
 RSH_API rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta,
                                   const rsh_tensor_props *props, rsh_shard *out);
 /* The same, with metadata of the tensor's shape and placement "rank:R/cpu".  Local. */
@@ -220,7 +219,7 @@ RSH_API rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out)
  * that it has (n may be 0).  Duplicates of a shard are allowed.
  * RSH_EVALUE if all states together are not the whole tensor.  Collective. */
 RSH_API rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, const size_t *bytes,
-                                     const rsh_spec *to, rsh_torch_tensor **out);
+                                            const rsh_spec *to, rsh_torch_tensor **out);
 
 /* Writes size, dtype, spec, and this rank's shards as rsh_tensor_print writes them.
  * RSH_EIO if the sink stops.  Local. */

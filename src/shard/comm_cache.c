@@ -1,5 +1,5 @@
 /* Clients: attached to a comm at first use, freed with it. */
-#include "shard/clients.h"
+#include "shard/comm_cache.h"
 
 #include "shard/cache.h"
 

@@ -1,4 +1,4 @@
-/* Half: one layout of a pair as groups of ranks that hold the same, with what they hold. */
+/* Grouped side: one layout of a pair, with its ranks grouped by identical part. */
 #include "plan/sums.h"
 
 bool rshi_grouped_side_fits(const rsh_layout *l) {
@@ -157,7 +157,8 @@ static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_grouped_si
     return st;
 }
 
-rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w, rshi_grouped_side *out) {
+rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool only_first, rshi_progress *w,
+                                  rshi_grouped_side *out) {
     bool boxes = rsh_layout_describe(l)->is_boxes;
     rshi_grouped_side *s = out;
     *s = (rshi_grouped_side){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
