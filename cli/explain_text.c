@@ -31,6 +31,14 @@ static void print_relabelling(const explanation *e) {
         e->relabel_exact ? "no relabelling moves less" : "relabelled approximately");
 }
 
+static int print_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    char name[32];
+    (void)ctx, (void)between;
+    snprintf(name, sizeof name, "  stage %d", stage);
+    row(name, moved, what);
+    return 0;
+}
+
 static void print_totals(const explanation *e) {
     const rsh_plan_totals *t = &e->totals;
     char text[QUANTITY];
@@ -38,6 +46,7 @@ static void print_totals(const explanation *e) {
     row("moves between ranks", t->bytes_moved, t->bytes_moved == t->lower_bound ? "the least possible" : "");
     if (t->bytes_moved != t->lower_bound) row("  least possible", t->lower_bound, "");
     print_relabelling(e);
+    if (rsh_plan_nstages(e->plan) > 1) rsh_plan_each_stage(e->plan, print_stage, NULL);
     row("copied within a rank", t->bytes_local, "");
     print_nodes(e);
     row("most a rank sends", t->max_send, "");
