@@ -125,9 +125,9 @@ typedef int (*rsh_rank_bytes_fn)(void *ctx, int64_t rank, int64_t sent, int64_t 
 RSH_API rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, void *ctx);
 
 /* Calls fn for every stage of the plan, in order, with what ranks do in it, in words, and the bytes
- * that move between different ranks and between nodes.  Stages are counted from 0; a plan of several
- * stages is walked edge by edge.  A non-zero return of fn stops the walk, which is not an error:
- * RSH_OK.
+ * that move between different ranks and between nodes.  Stages are counted from 0; a plan of
+ * several stages is walked edge by edge.  A non-zero return of fn stops the walk, which is not an
+ * error: RSH_OK.
  * RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_stage_fn)(void *ctx, int stage, const char *what, int64_t bytes_moved,
                             int64_t bytes_between_nodes);

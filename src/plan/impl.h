@@ -25,7 +25,7 @@ typedef struct rshi_pair {
     bool keep;             /* partial to partial: each position moves on its own */
     bool fill_others; /* positions of `to` other than 0 along its partial axes get the identity */
     int64_t contributions; /* partial positions that are combined; 1 for copies */
-    int64_t wire_size;     /* bytes of an element between `from` and the first layout of the chain */
+    int64_t wire_size;     /* bytes of an element on its way from the sources */
     bool by_node;          /* nodes combine their contributions before they exchange anything */
     bool irregular;        /* see rshi_layout_irregular(from) */
     bool odd;              /* see rshi_layout_irregular(to) */
@@ -114,7 +114,7 @@ int64_t rshi_edge_count(const rshi_edge *e); /* elements of the region */
 static inline int64_t rshi_edge_source(const rshi_edge *e, int64_t i) { /* its rank */
     return e->src_rank ? e->src_rank[i] : e->src[i].rank;
 }
-/* Is the rank among the sources of the edge?  Are all its sources on the rank of its destination? */
+/* Is the rank among the sources of the edge?  Are all of them on the rank of its destination? */
 bool rshi_edge_reads(const rshi_edge *e, int64_t rank);
 bool rshi_edge_is_copy(const rshi_edge *e);
 

@@ -118,7 +118,7 @@ static int64_t turn_in_crew(const rshi_pair *pair, int64_t rank) {
 typedef struct view {
     const rshi_crews *crews;
     const rshi_member *me;
-    rshi_team team;
+    rshi_node_team team;
     bool spread;       /* it is cut among all: `all` is set */
     rshi_all_cut all;
     int64_t own;       /* the holder's slice of that; -1: none */
@@ -143,14 +143,14 @@ static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view
 }
 
 /* The team beside a source that gives slice i of the cut among all to other nodes; n is 0 if there is none. */
-static rsh_status find_helpers(rshi_walk *w, const rshi_region *r, const view *v, int64_t i, rshi_team *out) {
+static rsh_status find_helpers(rshi_walk *w, const rshi_region *r, const view *v, int64_t i, rshi_node_team *out) {
     const rshi_near *near = v->all.near;
-    *out = (rshi_team){.n = 0};
+    *out = (rshi_node_team){.n = 0};
     if (!r->pair->forward || !v->spread || i < 0 || !near->n) return RSH_OK;
     return rshi_team_find(w, r, v->crews, near->holder[i % near->n], out);
 }
 
-static rsh_status add_from_helpers(const rshi_region *r, const view *v, const rshi_team *team, rshi_legs *out) {
+static rsh_status add_from_helpers(const rshi_region *r, const view *v, const rshi_node_team *team, rshi_legs *out) {
     if (v->mine.lo >= v->mine.hi) return RSH_OK;
     int64_t n = team->n, last = rshi_node_slice_at(r, v->crews, n, v->mine.hi - 1);
     for (int64_t i = rshi_node_slice_at(r, v->crews, n, v->mine.lo); i <= last; i++) {
@@ -173,7 +173,7 @@ static rsh_status add_whole(const rshi_region *r, int64_t rank, rshi_legs *out) 
 
 rsh_status rshi_route_from_sources(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
     int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
-    rshi_team helpers;
+    rshi_node_team helpers;
     view v;
     out->n = 0;
     if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
@@ -217,7 +217,7 @@ static rsh_status add_from_team(const rshi_region *r, const view *v, int stage, 
 rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
     int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
     int later = r->pair->forward ? 1 : 0;
-    rshi_team helpers;
+    rshi_node_team helpers;
     view v;
     out->n = 0;
     if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
@@ -271,7 +271,7 @@ rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rs
 /* [lo, hi) of slice i of a cut: from whom it comes. */
 static rsh_status tell_origin(rshi_walk *w, const rshi_region *r, const view *v, int64_t i, rshi_range x,
                               rshi_origin_fn fn, void *ctx) {
-    rshi_team helpers;
+    rshi_node_team helpers;
     if (x.lo >= x.hi) return RSH_OK;
     RSH_TRY(find_helpers(w, r, v, i, &helpers));
     if (!helpers.n)
@@ -292,7 +292,8 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
     if (all.lo >= all.hi) return RSH_OK;
     RSH_TRY(view_find(w, r, me, &v));
     bool all_cut = v.spread;
-    int64_t n = v.team.n, first = all_cut ? rshi_all_slice_at(&v.all, all.lo) : rshi_node_slice_at(r, v.crews, n, all.lo);
+    int64_t n = v.team.n;
+    int64_t first = all_cut ? rshi_all_slice_at(&v.all, all.lo) : rshi_node_slice_at(r, v.crews, n, all.lo);
     int64_t last = all_cut ? rshi_all_slice_at(&v.all, all.hi - 1) : rshi_node_slice_at(r, v.crews, n, all.hi - 1);
     for (int64_t i = first; i <= last; i++) {
         rshi_range x = inside(r, all_cut ? rshi_all_slice(&v.all, i) : rshi_node_slice(r, v.crews, n, i));

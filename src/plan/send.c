@@ -106,7 +106,8 @@ static rsh_status send_to_series(void *ctx, rshi_series *series) {
 static rsh_status send_source_piece(sending *s) {
     const rshi_pair *pair = s->pair;
     s->first = *s->own;
-    if (pair->irregular && pair->reduce && !rshi_piece_first_copy(pair->from, s->own)) return RSH_OK; /* nobody reads it */
+    bool unread = pair->irregular && pair->reduce && !rshi_piece_first_copy(pair->from, s->own);
+    if (unread) return RSH_OK;
     rshi_piece_at_partial(pair->from, s->own, 0, &s->first);
     rshi_piece_at_holder(pair->from, &s->first, 0, &s->first);
     s->holders = rshi_piece_holders(pair->from, &s->first);

@@ -1,8 +1,9 @@
 /* Slices: the holders of a destination piece, by node, and the slice of it that each keeps.
  *
  * A piece that several ranks hold is cut along its longest dim.  In the node cut the holders of each node have a slice
- * each, and every node has the whole piece.  Those that hold the source have none: they need nothing from others.  In the cut among all, each holder has one slice of its own.  Holders on a
- * node that has the source already are left out of the latter: what they want need not come from other nodes. */
+ * each, and every node has the whole piece.  Those that hold the source have none: they need nothing from others.  In
+ * the cut among all, each holder has one slice of its own.  Holders on a node that has the source are left out of it:
+ * what they want need not come from other nodes. */
 #include "plan/slices.h"
 
 #include <stdlib.h>
@@ -86,7 +87,7 @@ const rshi_member *rshi_crews_member(const rshi_crews *c, int64_t holder) { retu
 
 /* ---- teams ---- */
 
-const rshi_member *rshi_team_member(const rshi_team *t, int64_t i) {
+const rshi_member *rshi_team_member(const rshi_node_team *t, int64_t i) {
     return &t->crews->member[t->list ? t->list[i] : t->first + i];
 }
 
@@ -94,9 +95,9 @@ static bool holds_source(const rshi_region *r, int64_t rank) {
     return rshi_piece_holder_index(r->pair->from, r->a, rank) >= 0;
 }
 
-rsh_status rshi_team_find(rshi_walk *w, const rshi_region *r, const rshi_crews *c, int64_t me, rshi_team *out) {
+rsh_status rshi_team_find(rshi_walk *w, const rshi_region *r, const rshi_crews *c, int64_t me, rshi_node_team *out) {
     const rshi_member *m = rshi_crews_member(c, me);
-    *out = (rshi_team){c, m->crew, m->first, NULL, c->place[me] - m->first};
+    *out = (rshi_node_team){c, m->crew, m->first, NULL, c->place[me] - m->first};
     if (r->pair->reduce || !w->p->several_nodes || !rshi_holders_on(w->p, r->pair->from, r->a, m->node)) return RSH_OK;
     RSH_TRY(RSHI_GROW(w->team, m->crew, &w->team_room));
     out->list = w->team;

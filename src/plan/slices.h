@@ -27,16 +27,16 @@ const rshi_member *rshi_crews_member(const rshi_crews *c, int64_t holder);
 void rshi_crews_free(rshi_crews *c);
 
 /* The holders on one node that share a piece among them: those that do not hold the source. */
-typedef struct rshi_team {
+typedef struct rshi_node_team {
     const rshi_crews *crews; /* borrowed */
     int64_t n, first;
     const int64_t *list; /* NULL: members `first` to first + n - 1; else n members */
     int64_t me;          /* which of them a holder is; -1: none */
-} rshi_team;
+} rshi_node_team;
 /* That of holder `me`; valid until the next one is asked for. */
 rsh_status rshi_team_find(rshi_walk *w, const rshi_region *r, const rshi_crews *c, int64_t me,
-                          rshi_team *out);
-const rshi_member *rshi_team_member(const rshi_team *t, int64_t i);
+                          rshi_node_team *out);
+const rshi_member *rshi_team_member(const rshi_node_team *t, int64_t i);
 
 /* Holders of b on nodes that hold the source piece; none for reductions. */
 typedef struct rshi_near {
@@ -54,8 +54,8 @@ void rshi_near_free(rshi_near *near);
 typedef struct rshi_range {
     int64_t lo, hi;
 } rshi_range;
-/* The slice of the i-th of a team of n in the node cut of a region, and the number of the slice that
- * has index x. */
+/* The slice of the i-th of a team of n in the node cut of a region, and the number of the slice
+ * that has index x. */
 rshi_range rshi_node_slice(const rshi_region *r, const rshi_crews *c, int64_t n, int64_t i);
 int64_t rshi_node_slice_at(const rshi_region *r, const rshi_crews *c, int64_t n, int64_t x);
 

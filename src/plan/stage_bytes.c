@@ -8,7 +8,8 @@
 static const char *words_of_all(const rsh_plan *p, const rshi_pair *pair, int stage) {
     if (stage == 0) return pair->reduce ? "each rank combines its slice" : "each rank takes its slice from the source";
     if (!p->several_nodes) return "ranks exchange their slices";
-    return stage == 1 ? "each node takes the slices of other nodes once" : "the ranks of a node exchange what they have";
+    if (stage == 1) return "each node takes the slices of other nodes once";
+    return "the ranks of a node exchange what they have";
 }
 
 static const char *words_of_forward(int stage) {

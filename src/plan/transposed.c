@@ -1,4 +1,4 @@
-/* Transpose: the edges of the transposed map.
+/* Transposed: the edges of the transposed map.
  *
  * Forward, a destination element is made of source elements; backward, every source element gets the sum of the
  * destination elements that it went into, and elements that went nowhere get 0.  For one source piece and one
@@ -105,7 +105,8 @@ static rsh_status ask_holder(adjoining *j, const rshi_piece *at, int64_t holder)
 static rsh_status ask_holders(void *ctx, const rshi_piece *b) {
     adjoining *j = ctx;
     const rshi_pair *pair = j->pair;
-    int64_t n = pair->fill_others ? 1 : rshi_layout_partials(pair->to), i = 0, holders = rshi_piece_holders(pair->to, b);
+    int64_t n = pair->fill_others ? 1 : rshi_layout_partials(pair->to), i = 0;
+    int64_t holders = rshi_piece_holders(pair->to, b);
     if (pair->irregular && pair->reduce && !rshi_piece_first_copy(pair->from, j->own)) return RSH_OK;
     if (pair->keep) i = rshi_piece_partial(pair->from, j->own), n = i + 1;
     for (; i < n; i++) {

@@ -1,4 +1,4 @@
-/* Sums: what the ranks of a direct chain send and receive, without looking at edges.
+/* Direct sums: what the ranks of a direct chain send and receive, without looking at edges.
  *
  * What a rank holds itself, or a rank of its node, is compared part by part, node by node.  What comes from other nodes
  * is all that is wanted, less that.  A source that is held once sends each of its elements as often as it is wanted.
