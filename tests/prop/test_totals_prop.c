@@ -18,7 +18,7 @@ typedef struct summed {
     rsh_layout *from, *to;
     ora_layout *from_o, *to_o;
     rsh_plan *plan;
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
+    rsh_plan_totals t;
     int64_t node[NAMES];
     int64_t matrix[NAMES][NAMES]; /* [source][destination], bytes */
     int64_t sends[NAMES][NAMES];  /* the same from the senders' shares */
