@@ -230,3 +230,21 @@ def test_ctrl_c_ends_ranks_that_are_threads():
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors and child.returncode != 0, errors
+
+
+def test_a_forked_child_is_not_a_rank():
+    def main(comm):
+        x = reshard.zeros(comm, "f32[4/x] on x=2")
+        if comm.rank == 0:
+            child = os.fork()
+            if child == 0:
+                try:
+                    x.digest()
+                except RuntimeError:
+                    os._exit(7)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        return x.digest()
+
+    digests = reshard.run(2, main, processes=True)
+    assert digests[0] == digests[1]
