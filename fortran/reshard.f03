@@ -780,6 +780,12 @@ interface
     type(c_ptr), value :: p
     integer(c_int64_t) :: answer
   end function rsh_plan_nranks
+  function rsh_plan_nstages(p) &
+      bind(C, name="rsh_plan_nstages") result(answer)
+    import
+    type(c_ptr), value :: p
+    integer(c_int) :: answer
+  end function rsh_plan_nstages
   function rsh_plan_get_totals(p, out) &
       bind(C, name="rsh_plan_get_totals") result(answer)
     import
@@ -812,6 +818,14 @@ interface
     type(c_ptr), value :: ctx
     integer(c_int) :: answer
   end function rsh_plan_each_rank
+  function rsh_plan_each_stage(p, fn, ctx) &
+      bind(C, name="rsh_plan_each_stage") result(answer)
+    import
+    type(c_ptr), value :: p
+    type(c_funptr), value :: fn
+    type(c_ptr), value :: ctx
+    integer(c_int) :: answer
+  end function rsh_plan_each_stage
   function rsh_plan_each_source(p, rank, fn, ctx) &
       bind(C, name="rsh_plan_each_source") result(answer)
     import
