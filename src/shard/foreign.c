@@ -112,8 +112,8 @@ static rsh_status compare(look *l) {
                      (long long)l->part[at[0].part].rank, (void *)at[0].start, side[1],
                      (long long)l->part[at[1].part].rank, (void *)at[1].start,
                      sharing == RSHI_SHARED ? "share memory"
-                                            : "interleave, and it is unknown whether they share memory; keep them apart, or "
-                                              "use contiguous memory");
+                                            : "interleave, and it is unknown whether they share memory; keep them "
+                                              "apart, or use contiguous memory");
 }
 
 rsh_status rshi_foreign_check(const rsh_exec *e) {

@@ -179,7 +179,8 @@ static rsh_status mixed_ops(void *ctx, rsh_comm *c) {
     TRY(rsh_mesh_new(c, 2, (int64_t[]){2, 2}, NULL, NULL, &m));
     TRY(rsh_dtensor_from_local(own, m, 2, places, NULL, &x));
     CHECK_STATUS(RSH_EUNSUP, rsh_nn_sum(x, 0, NULL, false, &y));
-    CHECK(strstr(rsh_error_detail(), "sum of DTensors with placements (S0, P(avg)): partial placements must use one reduction"));
+    CHECK(strstr(rsh_error_detail(),
+                 "sum of DTensors with placements (S0, P(avg)): partial placements must use one reduction"));
     rsh_value_free(own), rsh_value_free(x);
     rsh_mesh_free(m);
     return RSH_OK;
