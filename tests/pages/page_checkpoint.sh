@@ -6,3 +6,10 @@ if [ ! -d vllm-state ]; then
     sed 's/-part-{part}/-part-0/' vllm.rules > cut.rules
     reshard convert model vllm-state --to cut.rules > /dev/null
 fi
+if [ ! -d global_step_100 ]; then # files that PyTorch wrote
+    mkdir -p global_step_100/actor run
+    cp "$ROOT"/tests/ckpt/torch/sharded/*.pt global_step_100/actor
+    cp "$ROOT/tests/ckpt/torch/tensor.pth" pytorch_model.bin
+    cp -r "$ROOT"/tests/ckpt/dcp/mcore/* run
+    cp -r "$ROOT/tests/ckpt/zero/stage2" checkpoints # as DeepSpeed writes it
+fi
