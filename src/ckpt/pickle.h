@@ -60,7 +60,7 @@ typedef enum rshi_pickle_class {
     RSHI_CLASS_SHARDED_TENSOR,
     RSHI_CLASS_OPAQUE,
     RSHI_CLASS_DTYPE,     /* number: an rsh_dtype */
-    RSHI_CLASS_STORAGE,   /* number: an rsh_dtype; RSH_DTYPE_COUNT: untyped, bytes */
+    RSHI_CLASS_STORAGE,   /* number: an rsh_dtype; RSH_DTYPE_NONE: untyped, bytes */
     RSHI_CLASS_PERSISTENT /* an object of it: a persistent id, with its items */
 } rshi_pickle_class;
 

@@ -112,7 +112,7 @@ static bool find_torch(const char *name, size_t n, rshi_pickle_value *out) {
     }
     if (!same("UntypedStorage", name, n)) return false;
     out->class = RSHI_CLASS_STORAGE;
-    out->number = RSH_DTYPE_COUNT;
+    out->number = RSH_DTYPE_NONE;
     return true;
 }
 

@@ -30,8 +30,8 @@ static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id
     if (!word || word->n != 7 || memcmp(word->text, "storage", 7) || !class || class->class != RSHI_CLASS_STORAGE ||
         !key || !key->n || key->n > 100 || !length || length->number < 0)
         return rshi_pickle_fail(p, id, "a tensor's storage is not described as PyTorch does it");
-    d->tensor.dtype = (rsh_dtype) class->number;
-    d->untyped = class->number == RSH_DTYPE_COUNT;
+    d->tensor.dtype = (rsh_dtype)class->number;
+    d->untyped = class->number == RSH_DTYPE_NONE;
     d->length = length->number;
     d->key = key;
     return RSH_OK;
@@ -101,7 +101,7 @@ static rsh_status read_description(const rshi_pickle *p, const rshi_pickle_value
     d->offset = offset->number;
     const rshi_pickle_value *dtype = t.v3 ? item(v, 6, RSHI_PICKLE_CLASS) : NULL;
     if (dtype && dtype->class == RSHI_CLASS_DTYPE) d->tensor.dtype = (rsh_dtype)dtype->number;
-    if (d->tensor.dtype == RSH_DTYPE_COUNT) return rshi_pickle_fail(p, v, "a tensor without a dtype");
+    if (d->tensor.dtype == RSH_DTYPE_NONE) return rshi_pickle_fail(p, v, "a tensor without a dtype");
     return check_lazy_bits(p, item(v, t.v3 ? 7 : 6, RSHI_PICKLE_DICT));
 }
 

@@ -285,7 +285,7 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
     int n[2];
     int64_t box[2][RSH_MAX_NDIM], tensor;
     shaped x;
-    rsh_dtype dtype = RSH_DTYPE_COUNT;
+    rsh_dtype dtype = RSH_DTYPE_NONE;
     RSH_TRY(read_properties(r, rshi_pickle_field(v, "properties"), &dtype));
     RSH_TRY(read_shape(r, name, v, &x));
     RSH_TRY(whole_tensor(r, name, dtype, &x, &tensor));

@@ -112,7 +112,7 @@ static rsh_status note_storage(sizing *z, const value *id) {
     if (id->n > 5 && id->item[5]->kind != RSHI_PICKLE_NONE)
         return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a storage that is a view of another one is not read",
                          p->file, p->base + id->at);
-    int64_t size = class->number == RSH_DTYPE_COUNT ? 1 : rsh_dtype_bits((rsh_dtype) class->number) / 8;
+    int64_t size = class->number == RSH_DTYPE_NONE ? 1 : rsh_dtype_bits((rsh_dtype) class->number) / 8;
     char *name = rshi_store_text(&z->s->store, key->text, key->n);
     if (!name) return rshi_nomem();
     int64_t known = rshi_name_table_find(&z->sizes, name);

@@ -79,7 +79,7 @@ static rsh_status convert(const rsh_ckpt_rules *rules, bool resume, int64_t fail
 /* Every element is right. */
 static void expect_result(const rsh_ckpt *mapped) {
     rsh_ckpt *got;
-    rsh_ckpt_difference d;
+    rsh_ckpt_difference d = RSH_CKPT_DIFFERENCE_INIT;
     must(rsh_ckpt_open(target, NULL, &got));
     must(rsh_ckpt_compare(mapped, got, NULL, &d));
     if (d.found) fail_msg("%s", d.sentence);
@@ -110,7 +110,7 @@ static void whatever_call_fails_the_result_is_complete_or_not_there(void **state
     expect_result(mapped);
     remove_target();
     for (int64_t k = 0; k < all; k++) {
-        rsh_convert_report report = {0};
+        rsh_convert_report report = RSH_CONVERT_REPORT_INIT;
         rsh_status st = convert(rules, false, k, &report);
         failed += st != RSH_OK;
         if (st && !strstr(rsh_error_detail(), "is complete")) {

@@ -386,8 +386,8 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     check_refused(&d, "layout: 9 dims; at most 8");
     d = good, d.naxes = -1;
     check_refused(&d, "layout: -1 axes; at most 8");
-    d = good, d.dtype = RSH_DTYPE_COUNT;
-    check_refused(&d, "layout: 17 is not a dtype");
+    d = good, d.dtype = RSH_DTYPE_NONE;
+    check_refused(&d, "layout: 255 is not a dtype");
     d = good, d.op = RSH_OP_SUM;
     check_refused(&d, "layout: partial: a partial layout requires both a reduction and its axes");
     d = good, d.npartial = 1;

@@ -6,6 +6,8 @@
  * two.  Public headers only, as users have them. */
 #include "mpi_checks.h"
 
+#include <reshard/grad.h>
+
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
