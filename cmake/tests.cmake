@@ -290,3 +290,5 @@ if(NOT RESHARD_SANITIZE)
 endif()
 
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/fortran_tests.cmake)

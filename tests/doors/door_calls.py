@@ -25,6 +25,8 @@ ALL_HEADERS = files(root, "include/reshard", ends=".h")
 def library_of(path):
     if path.startswith("include/reshard/nn"):
         return "nn"
+    if path == "include/reshard/scalapack.h":
+        return "scalapack"
     return "mpi" if os.path.basename(path).startswith("mpi") else "core"
 
 
