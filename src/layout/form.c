@@ -63,7 +63,7 @@ static rsh_status fill_segments(filling *f, int d, int64_t size) {
     memcpy(list, dim->segment, (size_t)dim->nsegments * sizeof *list);
     for (int s = 0; s < dim->nsegments; s++)
         if (list[s].size == RSH_HOLE)
-            list[s].size = sizes ? sizes[s] : holes > 1 ? sum_of_sizes(&list[s].cut) : s == hole ? size - known : 0;
+            list[s].size = sizes ? sizes[s] : holes > 1 ? sum_of_sizes(&list[s].cut) : size - known;
     dim->segment = f->segment[d] = list;
     return RSH_OK;
 }
