@@ -58,7 +58,8 @@ static rsh_status check_others(const converting *c) {
     const rshi_ckpt_other *o = c->base->other;
     RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP,
                 "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such "
-                "tensors out", c->base->path, o->name, o->what);
+                "tensors out",
+                c->base->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
                      c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
 }
