@@ -306,9 +306,9 @@ type, bind(C) :: rsh_convert_opts
   integer(c_int64_t) :: nexclude = 0_c_int64_t
   type(c_ptr) :: include = c_null_ptr
   type(c_ptr) :: exclude = c_null_ptr
-  logical(c_bool) :: reverse = .false._c_bool
   type(c_funptr) :: progress = c_null_funptr
   type(c_ptr) :: progress_ctx = c_null_ptr
+  logical(c_bool) :: reverse = .false._c_bool
 end type rsh_convert_opts
 
 type, bind(C) :: rsh_convert_report
