@@ -94,9 +94,9 @@ typedef struct rsh_plan_totals {
 } rsh_plan_totals;
 #define RSH_PLAN_TOTALS_INIT {sizeof(rsh_plan_totals), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Counts what the whole plan costs.  It adds up what ranks and nodes hold, about a microsecond a
- * rank, and the plan keeps the result; it walks the shares of all ranks, one after the other, where
- * regions are sliced or spread and in some rarer cases that docs/plan.md lists.
+/* Counts what the whole plan costs.  For one tensor that moves in one stage it adds up what ranks
+ * and nodes hold, some microseconds a rank.  Otherwise it walks the transfers of all ranks, one
+ * rank after the other.  The plan keeps the result.
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count, or *out does
  * not start from RSH_PLAN_TOTALS_INIT; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);

@@ -134,11 +134,44 @@ static rsh_status count_nodes(const rsh_plan *p, const rsh_layout *l, int64_t *c
     return RSH_OK;
 }
 
+/* Holders of a part that are on a node, wherever that is. */
+typedef struct place {
+    int64_t part, node;
+} place;
+
+static int by_part(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->part != y->part) return x->part < y->part ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+/* Do so few ranks of a node hold the same that less than a sixteenth of the bytes would be kept from crossing?  Only
+ * asked of layouts whose parts are equal or apart. */
+static rsh_status is_scattered(const rsh_plan *p, const rsh_layout *to, bool *scattered) {
+    int64_t n = rsh_layout_nranks(to), different = 0;
+    *scattered = false;
+    if (!rshi_layout_has_groups(to)) return RSH_OK;
+    place *list = rshi_alloc((size_t)rshi_max(n, 1), sizeof *list);
+    if (!list) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++) {
+        rshi_holding h = rshi_layout_holding(to, i);
+        list[i] = (place){h.part, rshi_plan_node(p, rshi_layout_rank_at(to, i))};
+    }
+    qsort(list, (size_t)n, sizeof *list, by_part);
+    for (int64_t i = 0; i < n; i++) different += !i || by_part(&list[i - 1], &list[i]);
+    rshi_free(list);
+    *scattered = 16 * (n - different) < n;
+    return RSH_OK;
+}
+
 /* Sources that are fewer than nodes would each send to several, whoever wants what. */
 static rsh_status choose_by_ranks(const rsh_plan *p, rshi_pair *pair, const proposals *x) {
     int64_t nodes = 0;
+    bool scattered;
     set_chain(pair, &x->list[0]);
     if (pair->chain != RSHI_CHAIN_NODE) return RSH_OK;
+    RSH_TRY(is_scattered(p, pair->to, &scattered));
+    if (scattered) pair->chain = RSHI_CHAIN_DIRECT;
     RSH_TRY(count_nodes(p, pair->to, &nodes));
     for (int i = 0; i < x->n; i++)
         if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].slice && !x->list[i].forward &&
