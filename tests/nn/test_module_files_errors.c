@@ -117,12 +117,16 @@ static rsh_status run_shorts(void *ctx) {
     int64_t all = 0, ignored;
     TRY(save_model(file(path, "short")));
     TRY(run_short(ctx, -1, &all));
-    TRY(run_short(ctx, -1, &all)); /* plans are remembered from here on */
+    TRY(run_short(ctx, 0, &ignored));
+    TRY(run_short(ctx, -1, &all)); /* plans are remembered from here on, also those of comparisons */
+    uint64_t live = rsh_alloc_get_stats().live;
     int root = rsh_group_rank(NULL) == 0;
     TRY(rsh_comm_allreduce(rsh_group_comm(NULL), &(int64_t){root ? all : 0}, &all, 1, RSH_I64, RSH_OP_MAX));
     CHECK(all > 100);
     bool every = getenv("RESHARD_CASES"); /* otherwise fewer of those that come late */
     for (int64_t n = 0; n < all; n += every ? 1 : 1 + n / 40) TRY(run_short(ctx, n, &ignored));
+    TRY(run_short(ctx, -1, &ignored));
+    CHECK(rsh_alloc_get_stats().live == live); /* neither failures nor successes leave anything behind */
     return RSH_OK;
 }
 
