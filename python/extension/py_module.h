@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include <reshard.h>
+#include <reshard/stash.h>
 
 /* ---- objects ---- */
 

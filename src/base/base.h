@@ -127,6 +127,7 @@ bool rshi_blocks_on(void);
 /* ---- smaller blocks, which the thread that frees them keeps; see small.c ---- */
 
 size_t rshi_small_bytes(size_t bytes); /* what a request takes; bytes < RSHI_RECYCLE_FROM */
+void rshi_count_new_block(void);       /* a block for elements is asked of the system */
 void *rshi_small_take(size_t block);   /* kept or new, 64-byte aligned; NULL: no memory */
 void rshi_small_give(void *p, size_t block);
 bool rshi_small_empty(void); /* give back all that this thread keeps; was there any? */

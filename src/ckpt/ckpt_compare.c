@@ -74,7 +74,7 @@ static bool pair_all(comparing *c) {
 
 static rshi_file_tensor lie_of(const rsh_ckpt *c, int64_t i) {
     const rshi_ckpt_tensor *t = &c->tensor[i];
-    return (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part};
+    return (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part, t->view};
 }
 
 static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
@@ -132,6 +132,7 @@ rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_comp
     RSH_REQUIRE(o.threads >= 0 && o.threads <= 256, RSH_EVALUE, "threads must be from 0 to 256, got %d", o.threads);
     RSH_REQUIRE(!o.mem || o.mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
                 o.mem);
+    RSH_REQUIRE(!b->base, RSH_EUNSUP, "%s: the second checkpoint must not be mapped; give it first", b->path);
     comparing c = {.a = a, .b = b, .converted = o.converted, .allow_missing = o.allow_missing};
     c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);
     if (!c.pair) return rshi_nomem();

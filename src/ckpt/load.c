@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "ckpt/impl.h"
+#include "ckpt/rules.h"
 #include "ckpt/shares.h"
+#include "ckpt/view_read.h"
 #include "shard/shard.h"
 
 #define BATCH ((int64_t)64 << 20) /* bytes that a rank reads before they are spread */
@@ -63,7 +65,7 @@ static rsh_status prepare(loading *l) {
 
 /* Of the checkpoint as its headers describe it, and of what is asked for. */
 static uint64_t fingerprint(const loading *l) {
-    uint64_t hash = rshi_hash(&l->n, sizeof l->n, 0);
+    uint64_t hash = rshi_hash(&l->n, sizeof l->n, l->c->rules ? l->c->rules->hash : 0);
     for (int64_t i = 0; i < l->c->nfiles; i++) {
         const rshi_ckpt_file *f = &l->c->file[i];
         uint64_t numbers[2] = {f->size, f->hash};
@@ -116,12 +118,19 @@ static rsh_status digest_chunk(loading *l, int64_t i, const rshi_chunk *c, const
     return RSH_OK;
 }
 
+static rsh_status read_chunk(loading *l, int64_t i, const rshi_chunk *c, char *to) {
+    const rshi_ckpt_tensor *t = &l->c->tensor[l->tensor[i]];
+    if (!c->of_view) return rshi_file_region_read(l->c, &c->region, l->shares[i].size, to, &l->stats.bytes_read);
+    const rsh_box *box = &l->shares[i].box[c->box].box;
+    return rshi_view_read(l->c, t->view, t->name, box, t->dtype, to, &l->stats.bytes_read);
+}
+
 static rsh_status read_shares(loading *l, char *memory) {
     for (int64_t i = l->first; i < l->first + l->nbatch; i++)
         for (int64_t k = 0; k < l->shares[i].nchunks; k++) {
             const rshi_chunk *c = &l->shares[i].chunk[k];
             if (c->at < 0) continue;
-            RSH_TRY(rshi_file_region_read(l->c, &c->region, l->shares[i].size, memory + c->at, &l->stats.bytes_read));
+            RSH_TRY(read_chunk(l, i, c, memory + c->at));
             RSH_TRY(digest_chunk(l, i, c, memory));
         }
     return RSH_OK;

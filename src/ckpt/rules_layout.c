@@ -1,5 +1,5 @@
 /* The layout that rules give one tensor, for programs that cut tensors of their own. */
-#include "ckpt/ckpt.h"
+#include "ckpt/rules.h"
 
 #include <stdio.h>
 

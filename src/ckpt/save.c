@@ -344,11 +344,10 @@ static void clean_up(saving *s) {
     rshi_free(s->file);
 }
 
-rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
-                         const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
-    RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_save: comm is NULL");
-    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = RSH_SAVE_OPTS_INIT};
-    rsh_status st = RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &s.opts);
+/* `st` is what this rank has found wrong so far; the opening exchange tells all ranks. */
+static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
+                             const rsh_sharded *const *tensors, const rsh_save_opts *opts, rsh_status st) {
+    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = *opts};
     if (!st) st = prepare(&s, path);
     st = rshi_comm_open(comm, "save of a checkpoint", st ? 0 : fingerprint(&s), path ? path : "", st);
     if (!st) st = flatten(&s);
@@ -365,4 +364,43 @@ rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char
     if (st) abandon(&s);
     clean_up(&s);
     return st;
+}
+
+/* ---- with a map: saved beside the path first, then converted by one rank ---- */
+
+static rsh_status convert_saved(const char *from, const char *path, const rsh_save_opts *o) {
+    rsh_convert_opts opts = RSH_CONVERT_OPTS_INIT;
+    opts.to = o->map;
+    opts.force = o->force;
+    opts.no_digest = o->no_digest;
+    rsh_status st = rsh_ckpt_convert(from, path, &opts, NULL);
+    char why[RSHI_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    rsh_status removed = rshi_remove(from);
+    if (st) rshi_set_detail(why);
+    return st ? st : removed;
+}
+
+static rsh_status save_mapped(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
+                              const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
+    rsh_save_opts plain = *opts;
+    rshi_text beside = {0};
+    plain.map = NULL;
+    plain.force = true;
+    rshi_text_add(&beside, "%s.reshard-unmapped", path ? path : "");
+    rsh_status st = path && !beside.failed ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_ckpt_save: path is NULL");
+    st = rsh_comm_agree(comm, st);
+    if (!st) st = save_plain(comm, beside.data, n, names, tensors, &plain, RSH_OK);
+    if (!st) st = rsh_comm_agree(comm, rsh_comm_rank(comm) ? RSH_OK : convert_saved(beside.data, path, opts));
+    rshi_text_free(&beside);
+    return st;
+}
+
+rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
+                         const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
+    RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_save: comm is NULL");
+    rsh_save_opts o = RSH_SAVE_OPTS_INIT;
+    rsh_status st = RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &o);
+    if (!st && o.map) return save_mapped(comm, path, n, names, tensors, &o);
+    return save_plain(comm, path, n, names, tensors, &o, st);
 }

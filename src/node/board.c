@@ -41,13 +41,14 @@ static rsh_status report_lost(const rshi_node *n, int rank) {
 }
 
 static rsh_status report_late(const rshi_node *n, int rank, double waited) {
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+    return rshi_fail(RSH_ETIMEOUT, "rank %d did not answer for %.3g seconds (RESHARD_TIMEOUT is %g)",
                      name_of(n, rank), waited, patience_of(n)->timeout);
 }
 
 static rsh_status report_elsewhere(const rshi_node *n, int peer) {
     return rshi_fail(RSH_EMISMATCH,
-                     "ranks are in different calls: this rank is in a run and waits for rank %d, which is in another "
+                     "ranks are in different calls: this rank is in a run and waits for rank %d, which is in a "
+                     "different "
                      "collective call and waits for this rank",
                      name_of(n, peer));
 }
