@@ -143,8 +143,13 @@ foreach(name reshard_prop messages_prop spread_prop)
 endforeach()
 
 # The properties that move something run again as jobs of processes; `where` is for the name, `environment` for the job, ARGN the launcher.
+# Broadcasts are spread over several nodes, or many ranks: not in small jobs on one node.
 function(reshard_job_tests engine where environment)
-  foreach(name reshard_prop messages_prop digest_prop spread_prop)
+  set(properties reshard_prop messages_prop digest_prop spread_prop)
+  if(where MATCHES "[23] ranks(| together)$")
+    list(REMOVE_ITEM properties spread_prop)
+  endif()
+  foreach(name IN LISTS properties)
     set(test "prop: ${name} on ${engine}, ${where}")
     add_test(NAME ${test} COMMAND ${ARGN} $<TARGET_FILE:test_${name}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${test} PROPERTIES LABELS "prop;${engine};random" PROCESSORS 2 ENVIRONMENT "RESHARD_TEST_ENGINE=${engine};${environment}")

@@ -223,7 +223,8 @@ static rsh_status build_whole_cut(const builder *b, const rsh_cut *from, rshi_te
 
 /* ---- dims ---- */
 
-static rsh_status build_segment(builder *b, int d, int s) {
+/* A segment without elements does not cut its dim: its axes go to `idle`. */
+static rsh_status build_segment(builder *b, int d, int s, unsigned *idle) {
     const rsh_segment *from = &b->desc->dim[d].segment[s];
     const rsh_cut *group = &b->desc->dim[d].cut, *cut = group->naxes ? group : &from->cut;
     rshi_resolved_dim *dim = &b->l->dim[d];
@@ -239,7 +240,7 @@ static rsh_status build_segment(builder *b, int d, int s) {
     to->start = dim->size;
     to->size = from->size;
     CHECK(rshi_add(dim->size, to->size, &dim->size), size_at, "segments add up to more than 2^63");
-    return build_cut(b, cut, cut_at, to->size, &to->cut, &dim->axes);
+    return build_cut(b, cut, cut_at, to->size, &to->cut, to->size ? &dim->axes : idle);
 }
 
 /* Segments as they were written: each with its cut, or all with the one after the parenthesis. */
@@ -263,9 +264,11 @@ static rsh_status keep_segments(builder *b, int d) {
 static rsh_status build_group(builder *b, int d) {
     rshi_resolved_dim *dim = &b->l->dim[d];
     rshi_text_place here = dim_place(b, d);
+    unsigned idle = 0;
     CHECK(b->desc->dim[d].segment, here, "the segments are NULL");
-    for (int s = 0; s < dim->nsegments; s++) RSH_TRY(build_segment(b, d, s));
-    CHECK(dim->axes, here, "no segment is cut; write the size %" PRId64 " without segments", dim->size);
+    for (int s = 0; s < dim->nsegments; s++) RSH_TRY(build_segment(b, d, s, &idle));
+    b->used |= idle;
+    CHECK(dim->axes | idle, here, "no segment is cut; write the size %" PRId64 " without segments", dim->size);
     return keep_segments(b, d);
 }
 

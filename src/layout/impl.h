@@ -24,7 +24,7 @@ typedef struct rshi_resolved_dim {
     int64_t size;
     int nsegments;         /* at least 1 */
     rshi_resolved_segment *segment; /* owned; segments of size 0 included */
-    unsigned axes;         /* bit set of the mesh axes that cut this dim */
+    unsigned axes; /* bit set of the mesh axes that cut segments of this dim that have elements */
 } rshi_resolved_dim;
 
 typedef struct rshi_rank_entry {

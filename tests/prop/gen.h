@@ -22,8 +22,8 @@ typedef struct gen_shape {
     int ndim;
     int64_t size[ORA_MAX];
 } gen_shape;
-gen_shape
-gen_any_shape(gen_rng *g); /* at most about 2,000 elements, sometimes none, sometimes 0-d */
+/* Mostly up to a hundred elements, at most about 2,000; sometimes none, sometimes 0-d. */
+gen_shape gen_any_shape(gen_rng *g);
 gen_shape gen_large_shape(gen_rng *g); /* some ten thousand elements in one to three dims */
 ora_dtype gen_any_dtype(gen_rng *g);
 ora_dtype gen_dtype_from(gen_rng *g, ora_dtype from); /* one that `from` converts to */

@@ -1,7 +1,7 @@
 /* Prop: runs a property over many random cases and says how to see a failing one again.
  *
  * RESHARD_SEED    the seed (default: the same every time, see seed.h);
- * RESHARD_CASES   cases of the whole suite (default 2,000); each property takes its share;
+ * RESHARD_CASES   scales the numbers of cases; 2,000 (the default) is as many as the tests say;
  * RESHARD_ONLY    the number of the one case to run. */
 #ifndef RESHARD_TESTS_PROP_H
 #define RESHARD_TESTS_PROP_H
@@ -19,7 +19,7 @@ typedef struct prop_case {
 
 /* True: the property holds.  Otherwise it has said why. */
 typedef bool (*prop_fn)(prop_case *c);
-/* `share` cases of every 2,000.  Goes on after failures and fails once at the end. */
+/* `share` cases for every 2,000 of RESHARD_CASES.  Goes on after failures, fails at the end. */
 void prop_run(const char *name, int64_t share, prop_fn fn);
 bool prop_say(prop_case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -222,15 +222,15 @@ static bool backward(prop_case *c) {
     return ok;
 }
 
-static void the_adjoint_of_copies_is_their_transpose(void **state) { (void)state; prop_run("copies", 120, copies); }
+static void the_adjoint_of_copies_is_their_transpose(void **state) { (void)state; prop_run("copies", 1200, copies); }
 static void the_adjoint_of_broadcasts_is_their_transpose(void **state) {
     (void)state;
-    prop_run("broadcasts", 20, broadcasts);
+    prop_run("broadcasts", 12, broadcasts);
 }
-static void the_adjoint_of_sums_is_their_transpose(void **state) { (void)state; prop_run("sums", 180, sums); }
+static void the_adjoint_of_sums_is_their_transpose(void **state) { (void)state; prop_run("sums", 2500, sums); }
 static void the_adjoint_of_averages_is_their_transpose(void **state) {
     (void)state;
-    prop_run("averages", 30, averages);
+    prop_run("averages", 300, averages);
 }
 static void the_adjoint_of_flat_replicated_segments_is_their_transpose(void **state) {
     (void)state;
@@ -238,12 +238,12 @@ static void the_adjoint_of_flat_replicated_segments_is_their_transpose(void **st
 }
 static void the_adjoint_of_the_adjoint_is_the_plan(void **state) {
     (void)state;
-    prop_run("involution", 30, involution);
+    prop_run("involution", 200, involution);
 }
-static void other_ops_have_no_adjoint_and_are_named(void **state) { (void)state; prop_run("other_ops", 20, other_ops); }
+static void other_ops_have_no_adjoint_and_are_named(void **state) { (void)state; prop_run("other_ops", 40, other_ops); }
 static void backward_leads_to_the_source_without_its_partial(void **state) {
     (void)state;
-    prop_run("backward", 60, backward);
+    prop_run("backward", 600, backward);
 }
 
 int main(void) {

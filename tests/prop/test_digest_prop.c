@@ -233,10 +233,10 @@ static bool partials(prop_case *c) {
 
 static void every_layout_of_the_same_values_has_the_same_digest(void **state) {
     (void)state;
-    prop_run("every_layout", 60, every_layout);
+    prop_run("every_layout", 200, every_layout);
 }
-static void a_change_of_values_or_places_is_seen(void **state) { (void)state; prop_run("changes", 80, changes); }
-static void exchanged_parts_are_seen(void **state) { (void)state; prop_run("exchanges", 40, exchanges); }
+static void a_change_of_values_or_places_is_seen(void **state) { (void)state; prop_run("changes", 250, changes); }
+static void exchanged_parts_are_seen(void **state) { (void)state; prop_run("exchanges", 120, exchanges); }
 static void replicas_count_once(void **state) { (void)state; prop_run("replicas", 15, replicas); }
 static void partial_layouts_have_no_digest(void **state) { (void)state; prop_run("partials", 15, partials); }
 

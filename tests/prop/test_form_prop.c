@@ -102,7 +102,7 @@ static bool holes(prop_case *c) {
 
 static void a_form_filled_with_the_shape_of_a_layout_is_that_layout(void **state) {
     (void)state;
-    prop_run("holes", 200, holes);
+    prop_run("holes", 1000, holes);
 }
 
 int main(void) {

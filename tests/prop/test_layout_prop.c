@@ -406,16 +406,16 @@ static bool sameness(prop_case *c) {
     return ok;
 }
 
-static void parts_are_those_of_the_oracle(void **state) { (void)state; prop_run("parts", 250, parts); }
+static void parts_are_those_of_the_oracle(void **state) { (void)state; prop_run("parts", 1000, parts); }
 static void canonical_text_parses_back_to_the_same_layout(void **state) {
     (void)state;
-    prop_run("round_trip", 200, round_trip);
+    prop_run("round_trip", 800, round_trip);
 }
 static void a_layout_from_values_equals_the_one_from_text(void **state) {
     (void)state;
-    prop_run("from_values", 100, from_values);
+    prop_run("from_values", 400, from_values);
 }
-static void same_parts_asks_what_ranks_hold(void **state) { (void)state; prop_run("sameness", 150, sameness); }
+static void same_parts_asks_what_ranks_hold(void **state) { (void)state; prop_run("sameness", 600, sameness); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -242,8 +242,8 @@ static bool messages(prop_case *c, bool adjoint) {
 static bool forward(prop_case *c) { return messages(c, false); }
 static bool backward(prop_case *c) { return messages(c, true); }
 
-static void messages_bring_the_same_bytes(void **state) { (void)state; prop_run("messages", 120, forward); }
-static void messages_bring_the_same_adjoint(void **state) { (void)state; prop_run("adjoint_messages", 60, backward); }
+static void messages_bring_the_same_bytes(void **state) { (void)state; prop_run("messages", 300, forward); }
+static void messages_bring_the_same_adjoint(void **state) { (void)state; prop_run("adjoint_messages", 200, backward); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -212,20 +212,23 @@ static bool ceilings(prop_case *c) {
     return ok;
 }
 
-static void without_partials_nothing_moves_that_need_not(void **state) { (void)state; prop_run("least", 200, least); }
-static void every_number_follows_from_the_matrix(void **state) { (void)state; prop_run("consistent", 100, consistent); }
-static void bytes_between_nodes_are_counted_as_they_cross(void **state) { (void)state; prop_run("nodes", 150, nodes); }
+static void without_partials_nothing_moves_that_need_not(void **state) { (void)state; prop_run("least", 4000, least); }
+static void every_number_follows_from_the_matrix(void **state) {
+    (void)state;
+    prop_run("consistent", 3000, consistent);
+}
+static void bytes_between_nodes_are_counted_as_they_cross(void **state) { (void)state; prop_run("nodes", 4000, nodes); }
 static void fingerprints_are_those_of_the_input(void **state) {
     (void)state;
-    prop_run("fingerprints", 50, fingerprints);
+    prop_run("fingerprints", 400, fingerprints);
 }
 static void different_shapes_are_refused_by_name(void **state) {
     (void)state;
-    prop_run("other_shape", 30, other_shape);
+    prop_run("other_shape", 100, other_shape);
 }
 static void a_plan_stays_under_its_ceiling_or_is_refused(void **state) {
     (void)state;
-    prop_run("ceilings", 50, ceilings);
+    prop_run("ceilings", 500, ceilings);
 }
 
 int main(void) {

@@ -194,15 +194,15 @@ static bool best(prop_case *c) { return best_for(c, 1, true); }
 static bool best_for_two(prop_case *c) { return best_for(c, 2, true); }
 static bool best_for_two_meshes(prop_case *c) { return best_for(c, 2, false); }
 
-static void a_rotated_layout_is_turned_back(void **state) { (void)state; prop_run("rotated", 70, rotated); }
-static void no_permutation_is_better_than_the_one_found(void **state) { (void)state; prop_run("best", 70, best); }
+static void a_rotated_layout_is_turned_back(void **state) { (void)state; prop_run("rotated", 400, rotated); }
+static void no_permutation_is_better_than_the_one_found(void **state) { (void)state; prop_run("best", 400, best); }
 static void two_tensors_share_the_best_permutation(void **state) {
     (void)state;
-    prop_run("best_for_two", 20, best_for_two);
+    prop_run("best_for_two", 120, best_for_two);
 }
 static void two_tensors_may_order_their_ranks_differently(void **state) {
     (void)state;
-    prop_run("two_meshes", 20, best_for_two_meshes);
+    prop_run("two_meshes", 120, best_for_two_meshes);
 }
 
 int main(void) {

@@ -50,7 +50,7 @@ static bool any_bits_reduced(prop_case *c) {
 
 static void reductions_of_any_bits_give_the_oracles_bits(void **state) {
     (void)state;
-    prop_run("any bits", 100, any_bits_reduced);
+    prop_run("any bits", 250, any_bits_reduced);
 }
 
 /* Large enough for the kernels that small parts never reach. */
@@ -116,14 +116,14 @@ static bool any_allreduce(prop_case *c) {
 
 static void allreduce_of_any_bits_gives_the_oracles_bits(void **state) {
     (void)state;
-    prop_run("allreduce", 40, any_allreduce);
+    prop_run("allreduce", 60, any_allreduce);
 }
 
-static void large_tensors_arrive_too(void **state) { (void)state; prop_run("large", 30, any_door_large); }
+static void large_tensors_arrive_too(void **state) { (void)state; prop_run("large", 20, any_door_large); }
 
 static void the_oracles_bytes_arrive(void **state) {
     through = *state;
-    prop_run(through->name, 65, one_door);
+    prop_run(through->name, 150, one_door);
 }
 
 /* Several tensors at once. */
@@ -241,7 +241,7 @@ static bool many(prop_case *c) {
     return ok;
 }
 
-static void many_tensors_move_in_one_plan(void **state) { (void)state; prop_run("many", 90, many); }
+static void many_tensors_move_in_one_plan(void **state) { (void)state; prop_run("many", 200, many); }
 
 /* Several execs of one comm, run in turn, with other values the second time. */
 static rsh_status bind_each(crowd *w, rsh_comm *comm, rsh_plan **plan, rsh_exec **e) {
@@ -317,11 +317,11 @@ static bool together(prop_case *c) { return several(c, together_on_rank); }
 
 static void several_execs_of_one_comm_keep_apart(void **state) {
     (void)state;
-    prop_run("interleaved", 50, interleaved);
+    prop_run("interleaved", 100, interleaved);
 }
 static void several_runs_at_once_may_be_waited_for_in_any_order(void **state) {
     (void)state;
-    prop_run("together", 50, together);
+    prop_run("together", 100, together);
 }
 
 /* The same tensor whole on one rank. */
@@ -384,8 +384,8 @@ static bool scatter(prop_case *c) {
     return rooted_move(c, scatter_on_rank, "rsh_sharded_scatter");
 }
 
-static void gather_brings_the_whole_tensor_to_the_root(void **state) { (void)state; prop_run("gather", 60, gather); }
-static void scatter_deals_the_whole_tensor_out(void **state) { (void)state; prop_run("scatter", 60, scatter); }
+static void gather_brings_the_whole_tensor_to_the_root(void **state) { (void)state; prop_run("gather", 120, gather); }
+static void scatter_deals_the_whole_tensor_out(void **state) { (void)state; prop_run("scatter", 120, scatter); }
 
 static rsh_status move(const rsh_layout *from, const rsh_memory *src, const rsh_layout *to, const rsh_memory *dst) {
     rsh_plan *plan = NULL;
@@ -418,7 +418,7 @@ static bool round_trip(prop_case *c) {
     return ok;
 }
 
-static void there_and_back_is_where_it_was(void **state) { (void)state; prop_run("round_trip", 90, round_trip); }
+static void there_and_back_is_where_it_was(void **state) { (void)state; prop_run("round_trip", 200, round_trip); }
 
 static rsh_status refused_on_rank(void *ctx, rsh_comm *comm) {
     stage *s = ctx;
@@ -447,7 +447,7 @@ static bool other_op(prop_case *c) {
     return true;
 }
 
-static void one_partial_op_does_not_become_another(void **state) { (void)state; prop_run("other_op", 20, other_op); }
+static void one_partial_op_does_not_become_another(void **state) { (void)state; prop_run("other_op", 40, other_op); }
 
 /* One test per door, named after it. */
 static int add_doors(const door *list, int n, struct CMUnitTest *out) {

@@ -211,15 +211,15 @@ static bool identities(prop_case *c) {
 
 static void copies_and_receives_cover_a_destination_once_and_match_the_sends(void **state) {
     (void)state;
-    prop_run("share_plain", 150, plain);
+    prop_run("share_plain", 4000, plain);
 }
 static void reductions_read_every_contribution_in_its_place(void **state) {
     (void)state;
-    prop_run("share_partial", 100, partial);
+    prop_run("share_partial", 4000, partial);
 }
 static void nodes_change_the_way_and_not_what_arrives(void **state) {
     (void)state;
-    prop_run("share_nodes", 150, nodes);
+    prop_run("share_nodes", 5000, nodes);
 }
 static void identities_are_not_passed_on_in_a_node(void **state) {
     (void)state;
