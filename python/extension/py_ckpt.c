@@ -4,8 +4,9 @@
 #include <string.h>
 
 typedef struct py_ckpt {
-    PyObject_HEAD rsh_ckpt *c; /* owned; NULL: closed */
-    int readers;               /* threads that read from it without the interpreter's lock */
+    PyObject_HEAD
+    rsh_ckpt *c; /* owned; NULL: closed */
+    int readers; /* threads that read from it without the interpreter's lock */
 } py_ckpt;
 
 PyTypeObject *py_ckpt_type;
@@ -33,8 +34,10 @@ static PyObject *ckpt_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         return NULL;
     }
     const char *name = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_open(name, rules, &c);
-    Py_END_ALLOW_THREADS Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_ckpt_open(name, rules, &c);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
     Py_XDECREF(owner);
     if (st) return py_raise(st);
     py_ckpt *self = py_object_new(py_ckpt_type);
@@ -158,8 +161,10 @@ static rsh_status read_box(py_ckpt *self, int64_t tensor, const rsh_box *box, co
     rsh_memory to = {rsh_tensor_data(t), rsh_tensor_strides(t)};
     rsh_status st;
     self->readers++;
-    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_read(self->c, tensor, box, &to);
-    Py_END_ALLOW_THREADS self->readers--;
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_ckpt_read(self->c, tensor, box, &to);
+    Py_END_ALLOW_THREADS
+    self->readers--;
     return st;
 }
 

@@ -126,8 +126,10 @@ static PyObject *comm_join(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "|sii:_join", &name, &rank, &size)) return NULL;
     rsh_interrupt_set(only_signals, NULL);
-    Py_BEGIN_ALLOW_THREADS st = name ? rsh_comm_shm(name, rank, size, &c) : rsh_comm_join(&c);
-    Py_END_ALLOW_THREADS rsh_interrupt_set(NULL, NULL);
+    Py_BEGIN_ALLOW_THREADS
+    st = name ? rsh_comm_shm(name, rank, size, &c) : rsh_comm_join(&c);
+    Py_END_ALLOW_THREADS
+    rsh_interrupt_set(NULL, NULL);
     return st ? py_raise(st) : py_comm_wrap(c, false);
 }
 

@@ -102,8 +102,10 @@ static PyObject *convert(PyObject *module, PyObject *args) {
     if (!conversion_read(args, &c)) {
         const char *source = PyBytes_AsString(c.source), *target = PyBytes_AsString(c.target);
         rsh_status st;
-        Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_convert(source, target, &c.opts, &report);
-        Py_END_ALLOW_THREADS result = st ? py_progress_raise(&c.progress, st) : report_object(&report);
+        Py_BEGIN_ALLOW_THREADS
+        st = rsh_ckpt_convert(source, target, &c.opts, &report);
+        Py_END_ALLOW_THREADS
+        result = st ? py_progress_raise(&c.progress, st) : report_object(&report);
         if (!st) progress_drop(&c.progress);
     }
     conversion_free(&c);
@@ -137,8 +139,10 @@ static PyObject *preview(PyObject *module, PyObject *args) {
     if (list) {
         const char *source = PyBytes_AsString(c.source), *target = PyBytes_AsString(c.target);
         rsh_status st;
-        Py_BEGIN_ALLOW_THREADS st = rsh_convert_preview(source, target, &c.opts, add_step, list, &report);
-        Py_END_ALLOW_THREADS if (st) py_raise(st);
+        Py_BEGIN_ALLOW_THREADS
+        st = rsh_convert_preview(source, target, &c.opts, add_step, list, &report);
+        Py_END_ALLOW_THREADS
+        if (st) py_raise(st);
         if (PyErr_Occurred()) Py_CLEAR(list);
     }
     conversion_free(&c);
@@ -175,8 +179,10 @@ static PyObject *compare(PyObject *module, PyObject *args) {
         opts.progress = py_progress_tell;
         opts.progress_ctx = &progress;
     }
-    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_compare(a, b, &opts, &found);
-    Py_END_ALLOW_THREADS if (st) return py_progress_raise(&progress, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_ckpt_compare(a, b, &opts, &found);
+    Py_END_ALLOW_THREADS
+    if (st) return py_progress_raise(&progress, st);
     progress_drop(&progress);
     return difference_object(&found);
 }

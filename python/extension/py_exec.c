@@ -9,7 +9,8 @@
 /* ---- transits ---- */
 
 typedef struct py_transit {
-    PyObject_HEAD py_user user;
+    PyObject_HEAD
+    py_user user;
     rsh_transit *t;     /* owned; NULL: waited for, or its comm was closed */
     py_sharded *source; /* owned */
 } py_transit;
@@ -20,7 +21,8 @@ static void transit_end(py_user *user) {
     py_transit *self = (py_transit *)(void *)((char *)user - offsetof(py_transit, user));
     rsh_transit *t = self->t;
     self->t = NULL;
-    Py_BEGIN_ALLOW_THREADS rsh_transit_free(t);
+    Py_BEGIN_ALLOW_THREADS
+    rsh_transit_free(t);
     Py_END_ALLOW_THREADS
 }
 
@@ -116,7 +118,8 @@ static PyType_Spec transit_spec = {"reshard.Transit", sizeof(py_transit), 0,
 /* ---- execs ---- */
 
 typedef struct py_exec {
-    PyObject_HEAD py_user user;
+    PyObject_HEAD
+    py_user user;
     rsh_exec *e;                 /* owned; NULL: its comm was closed */
     py_sharded *source, *target; /* owned */
 } py_exec;
@@ -125,7 +128,8 @@ static void exec_end(py_user *user) {
     py_exec *self = (py_exec *)(void *)((char *)user - offsetof(py_exec, user));
     rsh_exec *e = self->e;
     self->e = NULL;
-    Py_BEGIN_ALLOW_THREADS rsh_exec_free(e);
+    Py_BEGIN_ALLOW_THREADS
+    rsh_exec_free(e);
     Py_END_ALLOW_THREADS
 }
 
@@ -197,8 +201,10 @@ static py_sharded *target_of(py_sharded *source, PyObject *object) {
     if (!l || py_comm_check(source->comm)) return NULL;
     rsh_comm *c = source->comm->c;
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS st = rsh_sharded_empty(c, l, &s);
-    Py_END_ALLOW_THREADS rsh_layout_free(l);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_sharded_empty(c, l, &s);
+    Py_END_ALLOW_THREADS
+    rsh_layout_free(l);
     return (py_sharded *)(st ? py_raise(st) : py_sharded_wrap(s, source->comm, false));
 }
 

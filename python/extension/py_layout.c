@@ -22,8 +22,10 @@ static rsh_layout *parse(PyObject *text) {
     rsh_layout *l = NULL;
     if (!bytes) return NULL;
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS st = rsh_layout_parse(bytes, &l);
-    Py_END_ALLOW_THREADS py_check(st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_layout_parse(bytes, &l);
+    Py_END_ALLOW_THREADS
+    py_check(st);
     return l;
 }
 
@@ -249,8 +251,10 @@ static PyObject *layout_boxes(PyObject *self, PyObject *args, PyObject *keywords
     rsh_status st;
     if (read_rank_and_part(args, keywords, "L|L:boxes", &rank, &part)) return NULL;
     box_numbers boxes = {.ndim = rsh_layout_ndim(get(self))};
-    Py_BEGIN_ALLOW_THREADS st = rsh_layout_each_box(get(self), rank, part, push_box, &boxes);
-    Py_END_ALLOW_THREADS return list_of(&boxes.list, st, 3 * (size_t)boxes.ndim + 1, boxes.ndim, box_object);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_layout_each_box(get(self), rank, part, push_box, &boxes);
+    Py_END_ALLOW_THREADS
+    return list_of(&boxes.list, st, 3 * (size_t)boxes.ndim + 1, boxes.ndim, box_object);
 }
 
 static int push_range(void *list, int64_t lo, int64_t hi) {
@@ -265,8 +269,10 @@ static PyObject *layout_ranges(PyObject *self, PyObject *args, PyObject *keyword
     rsh_status st;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "Li|L:ranges", names, &rank, &dim, &part)) return NULL;
     if (dim < 0) dim += rsh_layout_ndim(get(self));
-    Py_BEGIN_ALLOW_THREADS st = rsh_layout_each_range(get(self), rank, part, dim, push_range, &list);
-    Py_END_ALLOW_THREADS return list_of(&list, st, 2, 0, range_object);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_layout_each_range(get(self), rank, part, dim, push_range, &list);
+    Py_END_ALLOW_THREADS
+    return list_of(&list, st, 2, 0, range_object);
 }
 
 static PyObject *layout_local_offset(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -298,8 +304,10 @@ static PyObject *layout_same_parts(PyObject *self, PyObject *other) {
     rsh_layout *l = py_layout_from(other);
     if (!l) return NULL;
     bool same;
-    Py_BEGIN_ALLOW_THREADS same = rsh_layout_same_parts(get(self), l);
-    Py_END_ALLOW_THREADS rsh_layout_free(l);
+    Py_BEGIN_ALLOW_THREADS
+    same = rsh_layout_same_parts(get(self), l);
+    Py_END_ALLOW_THREADS
+    rsh_layout_free(l);
     return PyBool_FromLong(same);
 }
 
@@ -309,8 +317,10 @@ static PyObject *layout_draw(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "i:_draw", &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
-    Py_BEGIN_ALLOW_THREADS st = rsh_draw_layout(get(self), (rsh_picture_format)form, &sink);
-    Py_END_ALLOW_THREADS return py_text_finish(&text, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_draw_layout(get(self), (rsh_picture_format)form, &sink);
+    Py_END_ALLOW_THREADS
+    return py_text_finish(&text, st);
 }
 
 #define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS

@@ -185,10 +185,10 @@ static PyObject *move_into(const rsh_plan *p, const all_parts *from, PyObject *o
     all_parts to;
     rsh_status st;
     if (out == Py_None ? make_parts(target, &to) : read_parts(target, out, true, &to)) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = run_plan(p, threads, from, &to);
-    Py_END_ALLOW_THREADS PyObject *result = st               ? py_raise(st)
-                                            : out == Py_None ? list_parts(target, &to)
-                                                             : Py_NewRef(out);
+    Py_BEGIN_ALLOW_THREADS
+    st = run_plan(p, threads, from, &to);
+    Py_END_ALLOW_THREADS
+    PyObject *result = st ? py_raise(st) : out == Py_None ? list_parts(target, &to) : Py_NewRef(out);
     parts_free(&to);
     return result;
 }
@@ -230,8 +230,10 @@ static PyObject *digest_parts(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O:_digest_parts", py_layout_type, &layout, &list)) return NULL;
     const rsh_layout *l = ((py_layout *)layout)->l;
     if (read_parts(l, list, false, &parts)) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = rsh_digest_local(l, parts.memory, &digest);
-    Py_END_ALLOW_THREADS parts_free(&parts);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_digest_local(l, parts.memory, &digest);
+    Py_END_ALLOW_THREADS
+    parts_free(&parts);
     if (st) return py_raise(st);
     rsh_digest_text(digest, text);
     return PyUnicode_FromString(text);

@@ -33,8 +33,10 @@ static PyObject *open_comm(void *library, int fortran_handle) {
     rsh_status st;
     open_fn open = (open_fn)(uintptr_t)dlsym(library, "rsh_comm_mpi_f");
     if (!open) return PyErr_Format(PyExc_NotImplementedError, "libreshard-mpi lacks rsh_comm_mpi_f; reinstall reshard");
-    Py_BEGIN_ALLOW_THREADS st = open(fortran_handle, &c);
-    Py_END_ALLOW_THREADS return st ? py_raise(st) : py_comm_wrap(c, true);
+    Py_BEGIN_ALLOW_THREADS
+    st = open(fortran_handle, &c);
+    Py_END_ALLOW_THREADS
+    return st ? py_raise(st) : py_comm_wrap(c, true);
 }
 
 static int check_is_communicator(PyObject *comm) {

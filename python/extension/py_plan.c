@@ -95,9 +95,11 @@ static rsh_plan *make(PyObject *from, PyObject *to, PyObject *keywords) {
         py_pair_free(&pair);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_new_many(pair.n, (const rsh_layout *const *)pair.from,
-                                                  (const rsh_layout *const *)pair.to, &options.opts, &p);
-    Py_END_ALLOW_THREADS py_pair_free(&pair);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_new_many(pair.n, (const rsh_layout *const *)pair.from, (const rsh_layout *const *)pair.to,
+                           &options.opts, &p);
+    Py_END_ALLOW_THREADS
+    py_pair_free(&pair);
     PyMem_Free(options.nodes);
     if (st) py_raise(st);
     return p;
@@ -114,8 +116,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 static PyObject *derive(PyObject *self, rsh_status (*rule)(const rsh_plan *, rsh_plan **), const char *name) {
     rsh_plan *p = NULL;
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS st = rule(get(self), &p);
-    Py_END_ALLOW_THREADS if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rule(get(self), &p);
+    Py_END_ALLOW_THREADS
+    if (st) return py_raise(st);
     return wrap(p, PyDict_New(), Py_BuildValue("(Os)", self, name));
 }
 

@@ -24,8 +24,10 @@ static int set_double(PyObject *dict, const char *name, double value) {
 
 static int find_totals(PyObject *self, rsh_plan_totals *out) {
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_get_totals(get(self), out);
-    Py_END_ALLOW_THREADS return py_check(st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_get_totals(get(self), out);
+    Py_END_ALLOW_THREADS
+    return py_check(st);
 }
 
 PyObject *py_plan_total(PyObject *self, void *member) {
@@ -57,8 +59,10 @@ PyObject *py_plan_rank(PyObject *self, PyObject *arg) {
     rsh_rank_totals view = RSH_RANK_TOTALS_INIT;
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_get_rank_totals(get(self), rank, &view);
-    Py_END_ALLOW_THREADS if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_get_rank_totals(get(self), rank, &view);
+    Py_END_ALLOW_THREADS
+    if (st) return py_raise(st);
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "rank", (long long)view.rank, "bytes_sent",
                          (long long)view.bytes_sent, "bytes_received", (long long)view.bytes_received, "bytes_local",
                          (long long)view.bytes_local, "sends", (long long)view.nsend, "receives", (long long)view.nrecv,
@@ -110,8 +114,10 @@ PyObject *py_plan_bytes_per_rank(PyObject *self, PyObject *none) {
     entries e = {.nkey = 1, .nvalue = 3};
     rsh_status st;
     (void)none;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_rank(get(self), push_rank, &e);
-    Py_END_ALLOW_THREADS return finish_walk(&e, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_each_rank(get(self), push_rank, &e);
+    Py_END_ALLOW_THREADS
+    return finish_walk(&e, st);
 }
 
 typedef rsh_status (*neighbours_fn)(const rsh_plan *, int64_t, rsh_neighbour_fn, void *);
@@ -121,8 +127,10 @@ static PyObject *neighbours(PyObject *self, PyObject *arg, neighbours_fn walk) {
     entries e = {.nkey = 1, .nvalue = 1};
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = walk(get(self), rank, push_peer, &e);
-    Py_END_ALLOW_THREADS return finish_walk(&e, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = walk(get(self), rank, push_peer, &e);
+    Py_END_ALLOW_THREADS
+    return finish_walk(&e, st);
 }
 
 PyObject *py_plan_sources(PyObject *self, PyObject *rank) { return neighbours(self, rank, rsh_plan_each_source); }
@@ -135,8 +143,10 @@ PyObject *py_plan_matrix(PyObject *self, PyObject *none) {
     entries e = {.nkey = 2, .nvalue = 1};
     rsh_status st;
     (void)none;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_each_pair(get(self), push_pair, &e);
-    Py_END_ALLOW_THREADS return finish_walk(&e, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_each_pair(get(self), push_pair, &e);
+    Py_END_ALLOW_THREADS
+    return finish_walk(&e, st);
 }
 
 /* ---- stages of a rank ---- */
@@ -175,8 +185,10 @@ PyObject *py_plan_stages(PyObject *self, PyObject *arg) {
     rsh_status st;
     int n = RSH_MAX_STAGES;
     if (PyErr_Occurred()) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_share(get(self), rank, &share);
-    Py_END_ALLOW_THREADS if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_share(get(self), rank, &share);
+    Py_END_ALLOW_THREADS
+    if (st) return py_raise(st);
     count(share->copies, share->ncopies, stages, offsetof(stage_counts, copies), offsetof(stage_counts, copied));
     count(share->receives, share->nreceives, stages, offsetof(stage_counts, receives),
           offsetof(stage_counts, received));
@@ -220,8 +232,10 @@ PyObject *py_plan_simulate(PyObject *self, PyObject *args, PyObject *keywords) {
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "d|dddddd:simulate", names, &m.memory, &m.core, &m.nic, &m.latency,
                                      &m.run_bytes, &m.transposed, &m.combined))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = rsh_simulate(get(self), &m, &found);
-    Py_END_ALLOW_THREADS return st ? py_raise(st) : simulation(&found);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_simulate(get(self), &m, &found);
+    Py_END_ALLOW_THREADS
+    return st ? py_raise(st) : simulation(&found);
 }
 
 /* ---- texts and pictures ---- */
@@ -233,8 +247,10 @@ PyObject *py_plan_print(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "Li:_print", &rank, &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_print(get(self), rank, (rsh_print_format)form, &sink);
-    Py_END_ALLOW_THREADS return py_text_finish(&text, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_print(get(self), rank, (rsh_print_format)form, &sink);
+    Py_END_ALLOW_THREADS
+    return py_text_finish(&text, st);
 }
 
 PyObject *py_plan_draw(PyObject *self, PyObject *args) {
@@ -244,8 +260,10 @@ PyObject *py_plan_draw(PyObject *self, PyObject *args) {
     rsh_status st;
     if (!PyArg_ParseTuple(args, "Li:_draw", &tensor, &form)) return NULL;
     rsh_sink sink = py_text_sink(&text);
-    Py_BEGIN_ALLOW_THREADS st = rsh_draw_plan(get(self), tensor, (rsh_picture_format)form, &sink);
-    Py_END_ALLOW_THREADS return py_text_finish(&text, st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_draw_plan(get(self), tensor, (rsh_picture_format)form, &sink);
+    Py_END_ALLOW_THREADS
+    return py_text_finish(&text, st);
 }
 
 /* ---- relabelling ---- */
@@ -253,9 +271,11 @@ PyObject *py_plan_draw(PyObject *self, PyObject *args) {
 static PyObject *relabelled(const py_pair *pair, const rsh_plan_opts *opts, rsh_layout **found) {
     bool exact = false;
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS st = rsh_plan_relabel(pair->n, (const rsh_layout *const *)pair->from,
-                                                 (const rsh_layout *const *)pair->to, opts, found, &exact);
-    Py_END_ALLOW_THREADS if (st) return py_raise(st);
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_plan_relabel(pair->n, (const rsh_layout *const *)pair->from, (const rsh_layout *const *)pair->to, opts,
+                          found, &exact);
+    Py_END_ALLOW_THREADS
+    if (st) return py_raise(st);
     PyObject *list = py_layouts_list(found, pair->n);
     return list ? Py_BuildValue("(NO)", list, exact ? Py_True : Py_False) : NULL;
 }

@@ -4,8 +4,9 @@
 #include <string.h>
 
 typedef struct py_rules {
-    PyObject_HEAD rsh_ckpt_rules *r; /* owned */
-    PyObject *text;                  /* owned */
+    PyObject_HEAD
+    rsh_ckpt_rules *r; /* owned */
+    PyObject *text; /* owned */
 } py_rules;
 
 static PyTypeObject *rules_type;
@@ -46,8 +47,10 @@ static PyObject *rules_read(PyObject *type, PyObject *path) {
     if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
     const char *name = PyBytes_AsString(bytes);
     rsh_status st;
-    Py_BEGIN_ALLOW_THREADS st = rsh_ckpt_rules_read(name, &r);
-    Py_END_ALLOW_THREADS PyObject *text = st ? NULL : PyUnicode_DecodeFSDefault(PyBytes_AsString(bytes));
+    Py_BEGIN_ALLOW_THREADS
+    st = rsh_ckpt_rules_read(name, &r);
+    Py_END_ALLOW_THREADS
+    PyObject *text = st ? NULL : PyUnicode_DecodeFSDefault(PyBytes_AsString(bytes));
     PyObject *result = st ? py_raise(st) : text ? rules_wrap(r, text) : NULL;
     Py_XDECREF(text);
     Py_DECREF(bytes);

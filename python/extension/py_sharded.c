@@ -99,8 +99,10 @@ static PyObject *on_new_memory(PyObject *args, const char *format, make_fn make)
     rsh_comm *c = ((py_comm *)comm)->c;
     rsh_status st = RSH_EVALUE;
     if (!l) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = make(c, l, &s);
-    Py_END_ALLOW_THREADS rsh_layout_free(l);
+    Py_BEGIN_ALLOW_THREADS
+    st = make(c, l, &s);
+    Py_END_ALLOW_THREADS
+    rsh_layout_free(l);
     return st ? py_raise(st) : py_sharded_wrap(s, (py_comm *)comm, false);
 }
 
@@ -286,8 +288,10 @@ static PyObject *fill(PyObject *self, PyObject *arg, fill_fn fn) {
     unsigned long long seed = PyLong_AsUnsignedLongLong(arg);
     rsh_status st;
     if (PyErr_Occurred() || check_writable(get(self))) return NULL;
-    Py_BEGIN_ALLOW_THREADS st = fn(get(self)->s, seed);
-    Py_END_ALLOW_THREADS return st ? py_raise(st) : Py_NewRef(self);
+    Py_BEGIN_ALLOW_THREADS
+    st = fn(get(self)->s, seed);
+    Py_END_ALLOW_THREADS
+    return st ? py_raise(st) : Py_NewRef(self);
 }
 
 static PyObject *sharded_uniform(PyObject *self, PyObject *seed) { return fill(self, seed, rsh_sharded_uniform); }

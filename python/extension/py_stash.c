@@ -6,12 +6,14 @@
 #include <string.h>
 
 typedef struct py_stash {
-    PyObject_HEAD rsh_stash *s; /* owned */
-    py_comm *comm;              /* owned */
+    PyObject_HEAD
+    rsh_stash *s; /* owned */
+    py_comm *comm; /* owned */
 } py_stash;
 
 typedef struct py_ticket {
-    PyObject_HEAD py_user user;
+    PyObject_HEAD
+    py_user user;
     rsh_ticket *t; /* owned; NULL: its comm was closed */
     py_comm *comm; /* owned */
     bool readonly;
@@ -25,7 +27,8 @@ static void ticket_end(py_user *user) {
     py_ticket *self = (py_ticket *)(void *)((char *)user - offsetof(py_ticket, user));
     rsh_ticket *t = self->t;
     self->t = NULL;
-    Py_BEGIN_ALLOW_THREADS rsh_ticket_free(t);
+    Py_BEGIN_ALLOW_THREADS
+    rsh_ticket_free(t);
     Py_END_ALLOW_THREADS
 }
 
