@@ -76,6 +76,7 @@ bench:
 	$(KEEP) bash bench/simulate.sh $(BUILD)/reshard
 	$(KEEP) python3 bench/checkpoint.py $(BUILD)/reshard
 	$(KEEP) /usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
+	@[ ! -d $(BUILD)/python ] || PYTHONPATH=$(BUILD)/python /usr/bin/python3 bench/python_overhead.py
 	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || python3 bench/rows.py $(BUILD)/bench.jsonl $$program || exit 1; done
 	@python3 bench/plot.py $(BUILD)/bench.jsonl $(BUILD)/bench.html
 

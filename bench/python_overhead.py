@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What Python adds to a move: the same bound exec and the same reshard called from Python and from a loop in C, in the
-same processes; beside them mpi4py's Alltoallw and PyTorch's gloo, where they are installed.
+same processes, the best of many short turns; beside them mpi4py's Alltoallw and PyTorch's gloo, where they are installed.
 
     PYTHONPATH=build/python /usr/bin/python3 bench/python_overhead.py [SMALL] [LARGE]
 """
@@ -47,7 +47,7 @@ rows, columns = np.ones((h, n), np.float32), np.empty((n, h), np.float32)
 send = [MPI.FLOAT.Create_subarray((h, n), (h, h), (0, r * h)).Commit() for r in range(p)]
 take = [MPI.FLOAT.Create_subarray((n, h), (h, h), (r * h, 0)).Commit() for r in range(p)]
 best = 1e9
-for _ in range(5):
+for _ in range(100 if n < 1000 else 5):
     world.Barrier()
     begin = time.perf_counter()
     for _ in range(runs):
@@ -71,7 +71,7 @@ def move():
     wait.wait()
     return torch.cat([mine[0], other] if rank == 0 else [other, mine[1]])
 best = 1e9
-for _ in range(5):
+for _ in range(100 if n < 1000 else 5):
     dist.barrier()
     begin = time.perf_counter()
     for _ in range(runs): move()
@@ -104,15 +104,15 @@ def show(name, seconds):
 
 
 def main(small=64, large=8192):
-    for n, runs, repeats in ((small, 2000, 15), (large, 2, 9)):
+    for n, runs, repeats in ((small, 100, 300), (large, 1, 15)):
         exec_c, exec_python, reshard_c, reshard_python = reshard.run(RANKS, compare, n, runs, repeats, processes=True)[0]
         print(f"f32[{n}, {n}], rows to columns on {RANKS} processes")
         show("exec, loop in C", exec_c)
         show("exec, called from Python", exec_python)
         show("reshard, loop in C", reshard_c)
         show("reshard, called from Python", reshard_python)
-        show("mpi4py Alltoallw", by_mpi(n, max(2, runs // 20)))
-        show("PyTorch gloo", by_gloo(n, max(2, runs // 20)))
+        show("mpi4py Alltoallw", by_mpi(n, runs))
+        show("PyTorch gloo", by_gloo(n, runs))
         print(f"    Python adds {1e6 * (exec_python - exec_c):.2f} us to an exec and "
               f"{1e6 * (reshard_python - reshard_c):.2f} us to a reshard; speed {exec_c / exec_python:.3f} and "
               f"{reshard_c / reshard_python:.3f} of C")

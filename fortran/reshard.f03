@@ -306,9 +306,9 @@ type, bind(C) :: rsh_convert_opts
   integer(c_int64_t) :: nexclude = 0_c_int64_t
   type(c_ptr) :: include = c_null_ptr
   type(c_ptr) :: exclude = c_null_ptr
-  logical(c_bool) :: reverse = .false._c_bool
   type(c_funptr) :: progress = c_null_funptr
   type(c_ptr) :: progress_ctx = c_null_ptr
+  logical(c_bool) :: reverse = .false._c_bool
 end type rsh_convert_opts
 
 type, bind(C) :: rsh_convert_report
@@ -780,6 +780,12 @@ interface
     type(c_ptr), value :: p
     integer(c_int64_t) :: answer
   end function rsh_plan_nranks
+  function rsh_plan_nstages(p) &
+      bind(C, name="rsh_plan_nstages") result(answer)
+    import
+    type(c_ptr), value :: p
+    integer(c_int) :: answer
+  end function rsh_plan_nstages
   function rsh_plan_get_totals(p, out) &
       bind(C, name="rsh_plan_get_totals") result(answer)
     import
@@ -812,6 +818,14 @@ interface
     type(c_ptr), value :: ctx
     integer(c_int) :: answer
   end function rsh_plan_each_rank
+  function rsh_plan_each_stage(p, fn, ctx) &
+      bind(C, name="rsh_plan_each_stage") result(answer)
+    import
+    type(c_ptr), value :: p
+    type(c_funptr), value :: fn
+    type(c_ptr), value :: ctx
+    integer(c_int) :: answer
+  end function rsh_plan_each_stage
   function rsh_plan_each_source(p, rank, fn, ctx) &
       bind(C, name="rsh_plan_each_source") result(answer)
     import

@@ -14,7 +14,7 @@ for group; do
         test) packages="$packages g++ gfortran python3 groff locales zsh fish libcmocka-dev openmpi-bin libopenmpi-dev libscalapack-openmpi-dev libopenblas-dev chromium" ;;
         python) packages="$packages python3-dev python3-numpy python3-pytest python3-pip python3-venv python3-wheel python3-build" ;;
         ci) packages="$packages python3-torch python3-mpi4py" ;;
-        bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev libfftw3-mpi-dev libfftw3-dev libopenblas-dev python3-torch python3-numpy iproute2" ;;
+        bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev libfftw3-mpi-dev libfftw3-dev libopenblas-dev python3-torch python3-numpy python3-dev python3-mpi4py iproute2" ;;
         bigtest) packages="$packages clang libclang-rt-14-dev libopenmpi-dev openmpi-bin mpich libmpich-dev libscalapack-mpich-dev iproute2 debootstrap" ;;
         *) echo "setup: no group \"$group\"; there are build, test, python, ci, bench and bigtest" >&2; exit 2 ;;
     esac

@@ -139,9 +139,9 @@ typedef struct rsh_convert_opts {
     int64_t ninclude, nexclude;
     const char *const *include; /* patterns of names; none: all tensors */
     const char *const *exclude; /* patterns of names that are left out */
-    bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
     rsh_progress_fn progress;   /* is told bytes; may be NULL */
     void *progress_ctx;
+    bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
     { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }

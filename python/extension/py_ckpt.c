@@ -73,7 +73,7 @@ static PyObject *ckpt_entries(PyObject *self, PyObject *none) {
     PyObject *list = c ? PyList_New(0) : NULL;
     (void)none;
     for (int64_t i = 0; list && i < rsh_ckpt_ntensors(c); i++) {
-        rsh_ckpt_entry e;
+        rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
         PyObject *entry = py_check(rsh_ckpt_get_tensor(c, i, &e)) ? NULL : entry_object(i, &e);
         if (!entry || PyList_Append(list, entry)) Py_CLEAR(list);
         Py_XDECREF(entry);
@@ -167,7 +167,7 @@ static PyObject *ckpt_read(PyObject *self, PyObject *args) {
     long long number;
     PyObject *lo, *hi, *out;
     rsh_box box;
-    rsh_ckpt_entry e;
+    rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     rsh_dtype dtype;
     int nlo, nhi;
     if (!PyArg_ParseTuple(args, "LOOO:_read", &number, &lo, &hi, &out)) return NULL;
@@ -220,7 +220,7 @@ static rsh_sharded **tensors_from(PyObject *list, int64_t n) {
 
 static PyObject *ckpt_load(PyObject *self, PyObject *args) {
     PyObject *comm_object, *name_list, *tensor_list, *result = NULL;
-    rsh_load_stats stats;
+    rsh_load_stats stats = RSH_LOAD_STATS_INIT;
     int64_t n;
     if (!PyArg_ParseTuple(args, "O!O!O!:_load", py_comm_type, &comm_object, &PyList_Type, &name_list, &PyList_Type,
                           &tensor_list))

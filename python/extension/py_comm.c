@@ -285,7 +285,7 @@ static PyObject *comm_node(PyObject *self, PyObject *arg) {
 }
 
 static PyObject *comm_cache_stats(PyObject *self, PyObject *none) {
-    rsh_cache_stats stats;
+    rsh_cache_stats stats = RSH_CACHE_STATS_INIT;
     (void)none;
     if (py_comm_check(get(self)) || py_check(rsh_comm_get_cache_stats(get(self)->c, &stats))) return NULL;
     return Py_BuildValue("{s:K,s:K,s:L}", "hits", (unsigned long long)stats.hits, "misses",

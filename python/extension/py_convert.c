@@ -96,7 +96,7 @@ static PyObject *report_object(const rsh_convert_report *r) {
 
 static PyObject *convert(PyObject *module, PyObject *args) {
     conversion c;
-    rsh_convert_report report;
+    rsh_convert_report report = RSH_CONVERT_REPORT_INIT;
     PyObject *result = NULL;
     (void)module;
     if (!conversion_read(args, &c)) {
@@ -131,7 +131,7 @@ static int add_step(void *list, const rsh_convert_step *s) {
 
 static PyObject *preview(PyObject *module, PyObject *args) {
     conversion c;
-    rsh_convert_report report;
+    rsh_convert_report report = RSH_CONVERT_REPORT_INIT;
     PyObject *list = conversion_read(args, &c) ? NULL : PyList_New(0);
     (void)module;
     if (list) {
@@ -158,7 +158,7 @@ static PyObject *compare(PyObject *module, PyObject *args) {
     unsigned long long mem;
     int converted, allow_missing, threads;
     rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
-    rsh_ckpt_difference found;
+    rsh_ckpt_difference found = RSH_CKPT_DIFFERENCE_INIT;
     rsh_status st;
     py_progress progress = {0};
     (void)module;

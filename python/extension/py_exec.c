@@ -339,7 +339,7 @@ static PyObject *exec_test(PyObject *object, PyObject *none) {
 
 static PyObject *exec_stats(PyObject *object, PyObject *none) {
     py_exec *self = (py_exec *)object;
-    rsh_exec_stats s;
+    rsh_exec_stats s = RSH_EXEC_STATS_INIT;
     (void)none;
     if (!self->e) return PyErr_Format(PyExc_ValueError, "exec has ended: its comm was closed");
     if (py_check(rsh_exec_get_stats(self->e, &s))) return NULL;

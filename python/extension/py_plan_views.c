@@ -29,7 +29,7 @@ static int find_totals(PyObject *self, rsh_plan_totals *out) {
 }
 
 PyObject *py_plan_total(PyObject *self, void *member) {
-    rsh_plan_totals totals;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     if (find_totals(self, &totals)) return NULL;
     return PyLong_FromLongLong(*(const int64_t *)((const char *)&totals + (size_t)member));
 }
@@ -40,7 +40,7 @@ PyObject *py_plan_ntensors(PyObject *self, void *none) {
 }
 
 PyObject *py_plan_totals(PyObject *self, PyObject *none) {
-    rsh_plan_totals totals;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     PyObject *dict = find_totals(self, &totals) ? NULL : PyDict_New();
     (void)none;
 #define PY_TOTAL_ENTRY(name, text)                                                                                     \
@@ -54,7 +54,7 @@ PyObject *py_plan_totals(PyObject *self, PyObject *none) {
 
 PyObject *py_plan_rank(PyObject *self, PyObject *arg) {
     long long rank = PyLong_AsLongLong(arg);
-    rsh_rank_totals view;
+    rsh_rank_totals view = RSH_RANK_TOTALS_INIT;
     rsh_status st;
     if (PyErr_Occurred()) return NULL;
     Py_BEGIN_ALLOW_THREADS st = rsh_plan_get_rank_totals(get(self), rank, &view);
@@ -215,7 +215,7 @@ static PyObject *simulation(const rsh_simulation *found) {
 PyObject *py_plan_simulate(PyObject *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"memory", "core", "nic", "latency", "run_bytes", "transposed", "combined", NULL};
     rsh_machine m = RSH_MACHINE_INIT;
-    rsh_simulation found;
+    rsh_simulation found = RSH_SIMULATION_INIT;
     rsh_status st;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "d|dddddd:simulate", names, &m.memory, &m.core, &m.nic, &m.latency,
                                      &m.run_bytes, &m.transposed, &m.combined))

@@ -1,6 +1,8 @@
 /* Stash: tensors that all ranks have, kept as one chunk on each until they are needed again. */
 #include "py_comm.h"
 
+#include <reshard/stash.h>
+
 #include <string.h>
 
 typedef struct py_stash {

@@ -159,6 +159,8 @@ class InputReshard:
         """Parameters and buffers stay: the model keeps them anyway."""
         if x.device.type != "cpu" or x.layout != torch.strided or _memory_of(x) in self.own:
             return False
+        if x.is_quantized or x.is_conj() or x.is_neg():  # whose memory is not what they are
+            return False
         return self.stash.would_cut(x, self.dim)
 
     # ---- backward ----

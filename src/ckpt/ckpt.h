@@ -119,6 +119,8 @@ struct rsh_ckpt {
         int64_t source, rule; /* number in the base; number of the line */
     } * dropped;              /* owned */
     int64_t ndropped, dropped_room;
+    int64_t *apart; /* owned; tensors of the base that are read whole, but not on the way: scales */
+    int64_t napart, apart_room;
 };
 
 int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */

@@ -58,7 +58,8 @@ static rsh_status check_others(const converting *c) {
     const rshi_ckpt_other *o = c->base->other;
     RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP,
                 "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such "
-                "tensors out", c->base->path, o->name, o->what);
+                "tensors out",
+                c->base->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
                      c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
 }
@@ -274,6 +275,9 @@ static rsh_status check_stated(converting *c) {
     for (int64_t i = 0; i < c->source->ninstances && c->opts.no_digest; i++)
         c->report.digests_unchecked += c->source->instance[i].nstated;
     if (!st) st = rshi_stated_check(c->source, n, list, c->job.mem, c->opts.threads, &c->damaged);
+    if (!st && again)
+        st = rshi_stated_check(c->base, c->source->napart, c->source->apart, c->job.mem, c->opts.threads, &c->damaged);
+    if (!again) c->report.digests_unchecked += c->source->napart;
     rshi_free(list);
     return st;
 }

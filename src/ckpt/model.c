@@ -277,6 +277,7 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     rshi_free(c->slot);
     rshi_free(c->instance);
     rshi_free(c->dropped);
+    rshi_free(c->apart);
     rshi_name_table_free(&c->file_names);
     rshi_name_table_free(&c->meta_keys);
     rshi_free(c->path);

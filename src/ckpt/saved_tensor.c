@@ -30,7 +30,7 @@ static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id
     if (!word || word->n != 7 || memcmp(word->text, "storage", 7) || !class || class->class != RSHI_CLASS_STORAGE ||
         !key || !key->n || key->n > 100 || !length || length->number < 0)
         return rshi_pickle_fail(p, id, "a tensor's storage is not described as PyTorch does it");
-    d->tensor.dtype = (rsh_dtype) class->number;
+    d->tensor.dtype = (rsh_dtype)class->number;
     d->untyped = class->number == RSH_DTYPE_NONE;
     d->length = length->number;
     d->key = key;

@@ -30,7 +30,8 @@ typedef struct loading {
     rsh_comm *comm;
     rsh_module *m;
     rsh_module_load_opts o;
-    rsh_ckpt *ckpt;        /* owned */
+    rsh_ckpt *files, *mapped; /* owned; mapped: what the map makes of the files; NULL: there is none */
+    const rsh_ckpt *ckpt;     /* the one to load from */
     rsh_state_dict *model; /* owned: what the tree has */
     rshn_tied tied;
     char *used; /* owned: for each tensor of the checkpoint */
@@ -174,7 +175,9 @@ static rsh_status note_unexpected(loading *l) {
 }
 
 static rsh_status compare(loading *l, const char *path) {
-    NN_TRY(rsh_ckpt_open(path, l->o.from, &l->ckpt));
+    NN_TRY(rsh_ckpt_open(path, l->o.from, &l->files));
+    if (l->o.map) NN_TRY(rsh_ckpt_map(l->files, l->o.map, &l->mapped));
+    l->ckpt = l->mapped ? l->mapped : l->files;
     l->used = rshn_calloc((size_t)rsh_ckpt_ntensors(l->ckpt) + 1, 1);
     if (!l->used) return rshn_fail(RSH_ENOMEM, "no memory to load a checkpoint");
     NN_TRY(want_model(l));
@@ -290,7 +293,8 @@ static void end(loading *l) {
     rsh_state_dict_free(l->model);
     rshn_tied_end(&l->tied);
     rshn_free(l->used);
-    rsh_ckpt_free(l->ckpt);
+    rsh_ckpt_free(l->mapped);
+    rsh_ckpt_free(l->files);
 }
 
 static rsh_status read_arguments(loading *l, const char *path, const rsh_module_load_opts *given) {

@@ -49,13 +49,14 @@ static int64_t *list_positions(const rshs_matrix *m, const int64_t *ranks, const
     return out;
 }
 
-/* `rows` and `columns` of the submatrix; transposed: dim 0 of the layout is its columns. */
+/* `rows` and `columns` of the submatrix.  Columns are dim 0 and rows dim 1, so that column-major memory is dense in the
+ * order of the dims and messages need no transposition; transposed: rows are dim 0. */
 static rsh_status make_layout(rsh_dtype dtype, const rshs_matrix *m, const int64_t *ranks, int32_t rows,
                               int32_t columns, bool transposed, rsh_layout **out) {
     dealt d[2] = {{.n = rows, .begin = m->i, .block = m->mb, .p = m->P},
                   {.n = columns, .begin = m->j, .block = m->nb, .p = m->Q}};
     rsh_layout_desc desc = {.dtype = dtype, .ndim = 2, .naxes = 2, .has_order = true};
-    int row_dim = transposed, column_dim = !transposed;
+    int row_dim = !transposed, column_dim = transposed;
     int64_t *positions = NULL;
     strcpy(desc.axis[0].name, "p"), desc.axis[0].size = m->P;
     strcpy(desc.axis[1].name, "q"), desc.axis[1].size = m->Q;

@@ -61,7 +61,7 @@ static local_part find_local(const rshs_side *s, int32_t rows, int32_t columns, 
 
 static rsh_status wrap(rsh_comm *comm, const rsh_layout *layout, const local_part *part, bool transposed,
                        rsh_sharded **out) {
-    int64_t strides[2] = {transposed ? part->lld : 1, transposed ? 1 : part->lld};
+    int64_t strides[2] = {transposed ? 1 : part->lld, transposed ? part->lld : 1};
     rsh_memory memory = {part->data, part->data ? strides : NULL};
     return rsh_sharded_wrap(comm, layout, &memory, out);
 }

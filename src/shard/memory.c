@@ -49,8 +49,8 @@ static rsh_status check_written(const rsh_layout *l, int64_t rank, int64_t part,
     return rshi_fail(RSH_EVALUE, "destination of rank %lld, part %lld of \"%.200s\" %s", (long long)rank,
                      (long long)part, rsh_layout_text(l),
                      sharing == RSHI_SHARED ? "has overlapping strides: two elements share memory"
-                                            : "has strides that do not nest, and it could not be decided whether they "
-                                              "put two elements into the same memory");
+                                            : "has strides that are too complex to rule out an overlap; use contiguous "
+                                              "memory");
 }
 
 rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p, bool dst) {

@@ -149,7 +149,7 @@ static void a_rank_without_a_place_for_its_comm_is_named(rsh_comm *c) {
     bool last = world_rank == world_size - 1;
     rsh_comm *own = NULL;
     CHECK(rsh_comm_mpi(MPI_COMM_WORLD, last ? NULL : &own) == (last ? RSH_EVALUE : RSH_EPEER));
-    CHECK(!own && strstr(rsh_error_detail(), "NULL for the comm"));
+    CHECK(!own && strstr(rsh_error_detail(), "out is NULL"));
 }
 
 /* Rows to columns and to everybody: adjoints, in which the gradients of replicas add up. */

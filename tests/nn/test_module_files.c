@@ -123,14 +123,20 @@ static rsh_status replicas(void *ctx) {
     return RSH_OK;
 }
 
+/* ctx: the name of the files. */
 static rsh_status load_replica(void *ctx) {
     char path[128];
     rsh_module *m = NULL, *plain = NULL;
-    (void)ctx;
+    rsh_optimizer *o = NULL;
     TRY(make_model(9, &m));
     TRY(make_model(4, &plain));
-    TRY(load(m, NULL, file(path, "replicas"))); /* the optimizer's state stays in the files */
+    TRY(load(m, NULL, file(path, ctx))); /* the optimizer's state stays in the files */
     TRY(close_models(m, plain, 0));
+    TRY(cut(m, COLUMNS));
+    TRY(make_adam(m, &o));
+    TRY(load(m, o, path));
+    TRY(close_models(m, plain, 0));
+    rsh_optimizer_free(o);
     rsh_module_free(m), rsh_module_free(plain);
     return RSH_OK;
 }
@@ -141,7 +147,14 @@ static void replicas_are_stored_once_and_all_loaded(void **state) {
     run_on(4, replicas, &loads);
     loads = true;
     run_on(4, replicas, &loads);
-    run_on(1, load_replica, NULL);
+    run_on(1, load_replica, "replicas");
+    char from[128], to[128]; /* the same as one file and as a Hugging Face directory */
+    assert_int_equal(rsh_ckpt_convert(file(from, "replicas"), file(to, "one.safetensors"), NULL, NULL), RSH_OK);
+    assert_int_equal(rsh_ckpt_convert(from, file(to, "directory"), NULL, NULL), RSH_OK);
+    for (int n = 1; n <= 3; n++) {
+        run_on(n, load_replica, "one.safetensors");
+        run_on(n, load_replica, "directory");
+    }
 }
 
 /* ---- tied parameters, and other values ---- */

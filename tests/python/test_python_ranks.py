@@ -230,3 +230,33 @@ def test_ctrl_c_ends_ranks_that_are_threads():
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors and child.returncode != 0, errors
+
+
+def test_a_forked_child_is_not_a_rank():
+    def main(comm):
+        x = reshard.zeros(comm, "f32[4/x] on x=2")
+        if comm.rank == 0:
+            child = os.fork()
+            if child == 0:
+                try:
+                    x.digest()
+                except RuntimeError:
+                    os._exit(7)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        return x.digest()
+
+    digests = reshard.run(2, main, processes=True)
+    assert digests[0] == digests[1]
+
+
+def test_a_root_that_gives_a_wrong_array_leaves_nobody_waiting():
+    def main(comm):
+        with pytest.raises(ValueError):
+            reshard.scatter(comm, "f32[8/x, 8] on x=2", np.zeros((3, 3), np.float32) if comm.rank == 0 else None)
+        x = reshard.zeros(comm, "f32[8/x, 8] on x=2")
+        with pytest.raises(ValueError):
+            x.gather(1, out=np.zeros((3, 3), np.float32) if comm.rank == 1 else None)
+        return x.gather(0) is None
+
+    assert reshard.run(2, main) == [False, True]

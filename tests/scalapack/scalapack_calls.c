@@ -21,7 +21,7 @@ void Cdgesd2d(int context, int m, int n, double *a, int lda, int row, int column
 void Cdgerv2d(int context, int m, int n, double *a, int lda, int row, int column);
 void Cblacs_gridinfo(int context, int *rows, int *columns, int *row, int *column);
 
-enum { RANKS = 8, GRIDS = 7, WORLDS = 3, TYPES = 5, DESCRIPTOR = 9 };
+enum { RANKS = 8, GRIDS = 4, WORLDS = 3, TYPES = 5, DESCRIPTOR = 9 };
 
 static uint64_t state;
 

@@ -138,7 +138,7 @@ static rsh_status destroyed_too_early(void *ctx, rsh_comm *comm) {
     rsh_partial *p;
     RSH_TRY(set_up(&s, comm));
     CHECK_STATUS(RSH_EBUSY, rsh_group_destroy());
-    CHECK(!strcmp(rsh_error_detail(), "the default group still has 1 tensor"));
+    CHECK(!strcmp(rsh_error_detail(), "cannot destroy the default group: it is still used by 1 tensor"));
     RSH_TRY(rsh_partial_new(rsh_torch_shard(s.a, 0)->tensor, RSH_OP_SUM, NULL, &p));
     RSH_TRY(rsh_group_new(W, (int[]){0, 1, 2}, &g));
     opts.group = g;

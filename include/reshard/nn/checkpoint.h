@@ -22,7 +22,8 @@ typedef struct rsh_module_save_opts {
     size_t struct_size;             /* sizeof(rsh_module_save_opts) */
     const rsh_optimizer *optimizer; /* its state is saved too; NULL: none */
     const rsh_state_dict *extra;    /* more values, such as rsh_random_state_dict; NULL: none */
-    const rsh_save_opts *files;     /* how files are written; NULL: defaults */
+    const rsh_save_opts *files;     /* how files are written, also a map to other names, which the
+                                       optimizer's tensors go through too; NULL: defaults */
 } rsh_module_save_opts;
 #define RSH_MODULE_SAVE_OPTS_INIT {sizeof(rsh_module_save_opts), 0, 0, 0}
 
@@ -47,9 +48,11 @@ typedef struct rsh_module_load_opts {
     rsh_optimizer *optimizer;   /* its state is loaded too; NULL: what the files have is ignored */
     rsh_state_dict *extra;      /* its values are loaded too, by name; NULL: none */
     const rsh_ckpt_rules *from; /* how rank files of other tools are cut, as for rsh_ckpt_open */
+    const rsh_ckpt_rules *map;  /* makes the tensors of the model from those of the files, as for
+                                   rsh_ckpt_map; NULL: they have the model's names */
     unsigned flags;             /* RSH_LOAD_NONSTRICT: names that only one side has are no error */
 } rsh_module_load_opts;
-#define RSH_MODULE_LOAD_OPTS_INIT {sizeof(rsh_module_load_opts), 0, 0, 0, 0}
+#define RSH_MODULE_LOAD_OPTS_INIT {sizeof(rsh_module_load_opts), 0, 0, 0, 0, 0}
 
 /* Loads a checkpoint at `path`, of any kind that rsh_ckpt_open reads, into a tree.  The comm as
  * above.  Elements are converted to the dtypes of the parameters.  An optimizer may be new: it gets
@@ -61,7 +64,7 @@ typedef struct rsh_module_load_opts {
  * a rank needs memory for a second copy of its parameters.
  * RSH_EVALUE if the names or shapes do not fit, for NULL, and if the options do not start from
  * RSH_MODULE_LOAD_OPTS_INIT; RSH_EUNSUP, RSH_ERUNTIME as above; RSH_ETYPE for complex to real; what
- * rsh_ckpt_open, rsh_ckpt_load and hooks for loading return; RSH_ENOMEM.
+ * rsh_ckpt_open, rsh_ckpt_map, rsh_ckpt_load and hooks for loading return; RSH_ENOMEM.
  * Collective over the comm. */
 RSH_API rsh_status rsh_module_load(rsh_module *m, rsh_comm *comm, const char *path,
                                    const rsh_module_load_opts *opts);

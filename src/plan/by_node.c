@@ -7,6 +7,7 @@
 #include "plan/impl.h"
 
 typedef struct cutting {
+    rshi_walk *w;
     const rshi_region *r;
     rshi_node_groups groups;
     rshi_edge e; /* the part of the region at hand */
@@ -14,19 +15,18 @@ typedef struct cutting {
 } cutting;
 
 /* All contributions where they lie, in order. */
-static rsh_status read_in_order(const rshi_region *r, int64_t turn, int64_t replica) {
+static rsh_status read_in_order(rshi_walk *w, const rshi_region *r, const rshi_edge *whole, int64_t replica) {
     const rsh_layout *from = r->pair->from;
-    rshi_edge e = r->whole;
-    rshi_piece *src = rshi_pieces_room(r->edges, r->pair->contributions);
+    rshi_edge e = *whole;
+    rshi_piece *src = rshi_walk_room(w, r->pair->contributions);
     if (!src) return RSH_ENOMEM;
-    e.turn = turn;
     e.nsrc = r->pair->contributions;
     e.src = e.with = src;
     for (int64_t i = 0; i < e.nsrc; i++) {
         rshi_piece_at_partial(from, r->a, i, &src[i]);
         rshi_piece_at_holder(from, &src[i], replica, &src[i]);
     }
-    return rshi_edges_add(r->out, &e);
+    return rshi_walk_give(w, &e);
 }
 
 /* The slice of a group that holds index `i` of the source piece, counted along the dim that is cut. */
@@ -64,7 +64,7 @@ static rsh_status add_edge(cutting *c, int64_t i, int64_t *end) {
     const rshi_region *r = c->r;
     const rshi_stripe *set = &r->a->set[c->dim];
     rshi_edge e = c->e;
-    rshi_piece *src = rshi_pieces_room(r->edges, c->groups.n);
+    rshi_piece *src = rshi_walk_room(c->w, c->groups.n);
     if (!src) return RSH_ENOMEM;
     for (int64_t k = 0; k < c->groups.n; k++) RSH_TRY(source_of(c, &c->groups.group[k], i, end, &src[k]));
     e.nsrc = c->groups.n;
@@ -73,16 +73,14 @@ static rsh_status add_edge(cutting *c, int64_t i, int64_t *end) {
         e.lo[c->dim] = rshi_max(e.lo[c->dim], rshi_stripe_at(set, i));
         e.hi[c->dim] = rshi_min(e.hi[c->dim], rshi_stripe_at(set, *end - 1) + 1);
     }
-    return rshi_edge_count(&e) ? rshi_edges_add(r->out, &e) : RSH_OK;
+    return rshi_edge_count(&e) ? rshi_walk_give(c->w, &e) : RSH_OK;
 }
 
-static rsh_status read_by_node(cutting *c, int64_t turn) {
+static rsh_status read_by_node(cutting *c) {
     const rshi_region *r = c->r;
     const rshi_stripe *set = &r->a->set[0];
     int64_t i = 0, last = 1;
-    c->e = r->whole;
     c->e.stage = 1;
-    c->e.turn = turn;
     c->e.src_dtype = rshi_pair_accumulator(r->pair);
     c->e.wire_size = (int64_t)rsh_dtype_size(c->e.src_dtype);
     if (rsh_layout_ndim(r->pair->from)) {
@@ -100,17 +98,16 @@ static rsh_status read_by_node(cutting *c, int64_t turn) {
 
 /* One node's contributions are read in order by the ranks of that node: the bits are the same.  So they are where a
  * single result would merely be converted and that is not what a reduction ends with: too large for f8e4m3. */
-static bool reads_in_order(const rshi_region *r, const rshi_node_groups *g) {
-    if (r->p->adjoint || !g->combined) return true;
-    return g->n == 1 && (g->group->node == rshi_plan_node(r->p, r->b->rank) ||
-                         rsh_layout_dtype(r->pair->to) == RSH_F8E4M3);
+static bool reads_in_order(const rshi_region *r, int64_t rank, const rshi_node_groups *g) {
+    if (!g->combined) return true;
+    return g->n == 1 && (g->group->node == rshi_plan_node(r->p, rank) || rsh_layout_dtype(r->pair->to) == RSH_F8E4M3);
 }
 
-rsh_status rshi_by_node_edges(const rshi_region *r, int64_t turn) {
-    cutting c = {.r = r};
-    int64_t replica = rshi_replica(r->p, r->pair, r->a, r->b->rank, turn);
+rsh_status rshi_by_node_edges(rshi_walk *w, const rshi_region *r, const rshi_edge *whole, int64_t turn) {
+    cutting c = {.w = w, .r = r, .e = *whole};
+    int64_t rank = whole->dst->rank, replica = rshi_replica(r->p, r->pair, r->a, rank, turn);
     rsh_status st = rshi_node_groups_find(r->p, r->pair, r->a, replica, &c.groups);
-    if (!st) st = reads_in_order(r, &c.groups) ? read_in_order(r, turn, replica) : read_by_node(&c, turn);
+    if (!st) st = reads_in_order(r, rank, &c.groups) ? read_in_order(w, r, whole, replica) : read_by_node(&c);
     rshi_node_groups_free(&c.groups);
     return st;
 }
