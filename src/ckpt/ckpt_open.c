@@ -111,6 +111,14 @@ static bool is_index(const char *name) {
            rshi_ckpt_ends(name, ".distcp") || rshi_ckpt_ends(name, ".safetensors") || !strcmp(name, "index.json");
 }
 
+/* Are files of the directory read? */
+static bool has_source_in(const rsh_ckpt *c, const char *directory) {
+    size_t n = strlen(directory);
+    for (int64_t i = 0; i < c->nfiles; i++)
+        if (!strncmp(c->file[i].name, directory, n) && c->file[i].name[n] == '/') return true;
+    return false;
+}
+
 rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
     for (int64_t i = 0; i < place->nnames; i++) {
         const char *name = place->name[i];
@@ -120,7 +128,7 @@ rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
         RSH_TRY(rshi_ckpt_join(place->path, name, &path));
         rsh_status st = RSH_OK;
         bool there = !stat(path, &s);
-        c->folders += there && S_ISDIR(s.st_mode);
+        c->folders += there && S_ISDIR(s.st_mode) && !has_source_in(c, name);
         if (there && S_ISREG(s.st_mode)) {
             st = rshi_ckpt_inside(place->path, name);
             if (!st) st = rshi_ckpt_add_beside_file(c, name, path);

@@ -6,16 +6,25 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { WORD = 200 }; /* bytes of the name of a directory */
 
 static const char megatron[] = "latest_checkpointed_iteration.txt", deepspeed[] = "latest";
 
 static bool is_megatron(const rshi_ckpt_place *place) { return rshi_ckpt_place_has(place, megatron, megatron); }
 
+/* A link of that name to a directory is somebody else's. */
 static bool is_deepspeed(const rshi_ckpt_place *place) {
-    for (int64_t i = 0; i < place->nnames; i++)
-        if (!strcmp(place->name[i], deepspeed)) return true;
-    return false;
+    struct stat s;
+    char *path = NULL;
+    bool named = false;
+    for (int64_t i = 0; i < place->nnames && !named; i++) named = !strcmp(place->name[i], deepspeed);
+    if (!named || rshi_ckpt_join(place->path, deepspeed, &path)) return false;
+    bool is = !stat(path, &s) && S_ISREG(s.st_mode) && s.st_size > 0 && s.st_size < WORD;
+    rshi_free(path);
+    return is;
 }
 
 /* The first word of the file. */
@@ -61,7 +70,7 @@ static rsh_status read_megatron(const rshi_ckpt_place *place, rsh_ckpt *c) {
 }
 
 static rsh_status read_deepspeed(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    char word[200];
+    char word[WORD];
     RSH_TRY(read_word(place, deepspeed, word, sizeof word));
     RSH_REQUIRE(*word, RSH_EVALUE, "%s/%s: expected the name of a directory, found nothing", place->path, deepspeed);
     return read_below(place, word, c);

@@ -3,6 +3,7 @@
  * The files say what each rank has; the rules say how a tensor is cut.  From the local sizes on all ranks and the cuts
  * follow the sizes of the whole tensor, and then every rank's part must be as the layout says. */
 #include "ckpt/rules.h"
+#include "ckpt/torch_values.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,6 +26,9 @@ typedef struct gathering {
     const rsh_ckpt_rules *rules;
     held *held; /* owned */
     int64_t n, room;
+    rshi_name_table others; /* names of what is no tensor */
+    int32_t file;           /* the one at hand */
+    int64_t rank;
 } gathering;
 
 #define REFUSE(g, h, ...) rshi_ckpt_refuse((g)->c, (h)->file, (h)->entry, (h)->name, __VA_ARGS__)
@@ -44,12 +48,9 @@ static rsh_status add_held(gathering *g, int32_t file, int64_t rank, const rshi_
     return RSH_OK;
 }
 
-static rsh_status read_file(gathering *g, const rshi_ckpt_place *place, const char *name, int64_t rank) {
-    int32_t file;
+static rsh_status read_safetensors(gathering *g, const rshi_ckpt_file *f, int32_t file, int64_t rank) {
     rshi_header h;
-    RSH_TRY(rshi_ckpt_inside(place->path, name));
-    RSH_TRY(rshi_ckpt_add_file(g->c, place->path, name, &file));
-    RSH_TRY(rshi_header_read(g->c->file[file].path, g->c->file[file].path, &h));
+    RSH_TRY(rshi_header_read(f->path, f->path, &h));
     g->c->file[file].hash = h.hash;
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < h.ntensors && !st; i++) st = add_held(g, file, rank, &h, &h.tensor[i]);
@@ -58,12 +59,80 @@ static rsh_status read_file(gathering *g, const rshi_ckpt_place *place, const ch
     return st;
 }
 
-static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
+/* Tensors of torch.save, which the rules must describe as they are: plain and dense. */
+static rsh_status add_plain(void *ctx, const char *name, const rshi_pickle_value *v, const rshi_saved_tensor *t) {
+    gathering *g = ctx;
+    int64_t dense = 1;
+    bool right = true;
+    RSH_TRY(RSHI_GROW(g->held, g->n + 1, &g->room));
+    held *e = &g->held[g->n];
+    *e = (held){.rank = g->rank, .file = g->file, .entry = v->at, .at = t->at, .dtype = t->dtype, .ndim = t->ndim};
+    e->name = rshi_store_text(&g->c->store, name, strlen(name));
+    if (!e->name) return rshi_nomem();
+    for (int d = t->ndim; d--; dense *= t->shape[d]) {
+        right &= t->shape[d] <= 1 || t->strides[d] == dense;
+        e->size[d] = t->shape[d];
+    }
+    g->n++;
+    return right || !dense ? RSH_OK : REFUSE(g, e, "it is not dense and row-major in its file");
+}
+
+static rsh_status read_file(gathering *g, const char *directory, const char *name, int64_t rank) {
+    RSH_TRY(rshi_ckpt_add_file(g->c, directory, name, &g->file));
+    g->rank = rank;
+    const rshi_ckpt_file *f = &g->c->file[g->file];
+    if (rshi_ckpt_ends(name, ".safetensors") || !rshi_ckpt_is_torch(NULL, f->path))
+        return read_safetensors(g, f, g->file, rank);
+    return rshi_torch_each_plain(g->c, g->file, &g->others, add_plain, g);
+}
+
+static rsh_status read_names(gathering *g, const rshi_ckpt_place *place) {
     int64_t rank, part;
     for (int64_t i = 0; i < place->nnames; i++) {
         if (!rshi_files_match(g->rules->files, place->name[i], &rank, &part)) continue;
-        RSH_TRY(read_file(g, place, place->name[i], rank));
+        RSH_TRY(rshi_ckpt_inside(place->path, place->name[i]));
+        RSH_TRY(read_file(g, place->path, place->name[i], rank));
     }
+    return RSH_OK;
+}
+
+/* `files DIRECTORY/NAME`: the directories whose names fit, and in them the files. */
+static rsh_status read_below(gathering *g, const rshi_ckpt_place *place, const char *directory) {
+    rshi_ckpt_place below = {0};
+    char *path = NULL;
+    int64_t rank, part;
+    RSH_TRY(rshi_ckpt_inside(place->path, directory));
+    RSH_TRY(rshi_ckpt_join(place->path, directory, &path));
+    rsh_status st = rshi_ckpt_place_open(path, NULL, &below);
+    for (int64_t i = 0; i < below.nnames && !st; i++) {
+        rshi_text name = {0};
+        rshi_text_add(&name, "%s/%s", directory, below.name[i]);
+        st = name.failed ? rshi_nomem() : RSH_OK;
+        if (!st && rshi_files_match(g->rules->files, name.data, &rank, &part)) {
+            st = rshi_ckpt_inside(path, below.name[i]);
+            if (!st) st = read_file(g, place->path, name.data, rank);
+        }
+        rshi_text_free(&name);
+    }
+    rshi_ckpt_place_close(&below);
+    rshi_free(path);
+    return st;
+}
+
+static rsh_status read_directories(gathering *g, const rshi_ckpt_place *place, size_t length) {
+    char *pattern = rshi_ckpt_copy(g->rules->files);
+    int64_t rank, part;
+    rsh_status st = pattern ? RSH_OK : rshi_nomem();
+    if (!st) pattern[length] = 0;
+    for (int64_t i = 0; i < place->nnames && !st; i++)
+        if (rshi_files_match(pattern, place->name[i], &rank, &part)) st = read_below(g, place, place->name[i]);
+    rshi_free(pattern);
+    return st;
+}
+
+static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
+    const char *slash = strchr(g->rules->files, '/');
+    RSH_TRY(slash ? read_directories(g, place, (size_t)(slash - g->rules->files)) : read_names(g, place));
     RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path,
                 g->rules->name, g->rules->files);
     return RSH_OK;
@@ -129,9 +198,11 @@ static rsh_status sum_up(const solving *s, int d, int64_t *sum) {
 static rsh_status solve(const solving *s, int d, int64_t sum, int64_t known, int64_t times, int64_t *hole) {
     int64_t rest = sum - known;
     if (rest < 0 || rest % times)
-        return REFUSE(s->g, s->held, "the sizes of dim %d on ranks %" PRId64 " to %" PRId64
-                      " add up to %" PRId64 ", which does not fit \"%.100s\" (%.100s:%d)", d, s->held[0].rank,
-                      s->held[s->n - 1].rank, sum, rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line);
+        return REFUSE(s->g, s->held,
+                      "the sizes of dim %d on ranks %" PRId64 " to %" PRId64 " add up to %" PRId64
+                      ", which does not fit \"%.100s\" (%.100s:%d)",
+                      d, s->held[0].rank, s->held[s->n - 1].rank, sum, rsh_form_text(s->rule->form), s->g->rules->name,
+                      s->rule->line);
     *hole = rest / times;
     return RSH_OK;
 }
@@ -292,6 +363,7 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     }
     if (!st) st = rshi_ckpt_check_parts(c);
     rshi_free(g.held);
+    rshi_name_table_free(&g.others);
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 

@@ -121,8 +121,10 @@ static rsh_status gather_ranks(rsh_ckpt *c, const rshi_ckpt_place *place, const 
     return st;
 }
 
+/* Beside pytorch_model.bin such files are not the model: rng_state_0.pth. */
 static bool detect_ranks(const rshi_ckpt_place *place) {
     named x;
+    if (rshi_ckpt_place_has(place, "pytorch_model.bin", "pytorch_model.bin")) return false;
     for (int64_t i = 0; i < place->nnames; i++)
         if (parse_name(place->name[i], &x) && x.rank == 0 && rshi_ckpt_is_torch(place->path, place->name[i]))
             return true;

@@ -287,6 +287,9 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
                 "%s: `files %.200s`: names of rank files end in .safetensors, or the result is not found when it is "
                 "opened",
                 opts->to->name, opts->to->files);
+    RSH_REQUIRE(!opts->to || !opts->to->files || !strchr(opts->to->files, '/'), RSH_EVALUE,
+                "%s: `files %.200s`: files of a result are names in one directory, without '/'", opts->to->name,
+                opts->to->files);
     rsh_status st = rshi_target_lay_out(out);
     if (!st && !out->ntensors) st = rshi_fail(RSH_EVALUE, "%s: no tensor is left to convert", source->path);
     if (!st) st = list_parts(out, opts->dedup);

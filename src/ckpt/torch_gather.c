@@ -233,3 +233,49 @@ rsh_status rshi_ckpt_add_torch(rsh_ckpt *c, const char *directory, const char *n
     rshi_torch_gathering_free(&g);
     return st;
 }
+
+/* ---- tensors for those who place them themselves ---- */
+
+typedef struct handing {
+    rsh_ckpt *c;
+    rshi_name_table *others;
+    const rshi_torch_file *file;
+    rshi_torch_plain_fn fn;
+    void *ctx;
+} handing;
+
+static rsh_status hand_tensor(void *ctx, const char *name, const rshi_pickle_value *v) {
+    const handing *h = ctx;
+    rshi_saved_tensor t;
+    if (rshi_torch_is_sharded(v))
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: byte %" PRIu64 ": \"%.200s\" says itself how it is cut; leave the rules "
+                         "(--from) out",
+                         h->file->span.file, h->file->pickle.base + v->at, name);
+    RSH_TRY(rshi_saved_tensor_of(h->file, v, &t));
+    return h->fn(h->ctx, name, v, &t);
+}
+
+static rsh_status hand_other(void *ctx, const char *name, const char *what) {
+    const handing *h = ctx;
+    if (rshi_name_table_find(h->others, name) >= 0) return RSH_OK;
+    char *kept = rshi_store_text(&h->c->store, name, strlen(name));
+    if (!kept) return rshi_nomem();
+    RSH_TRY(rshi_ckpt_add_other(h->c, kept, what));
+    return rshi_name_table_add(h->others, kept, 0);
+}
+
+rsh_status rshi_torch_each_plain(rsh_ckpt *c, int32_t file, rshi_name_table *others, rshi_torch_plain_fn fn,
+                                 void *ctx) {
+    const rshi_ckpt_file *f = &c->file[file];
+    rshi_torch_file s;
+    handing h = {c, others, &s, fn, ctx};
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return rshi_io_fail(f->path);
+    rsh_status st = rshi_saved_open(&(rshi_file_span){fd, f->path, 0, f->size}, &s);
+    if (!st) rshi_ckpt_hash(c, file, s.bytes, s.pickle.end);
+    if (!st) st = rshi_torch_walk(&s, "tensor", &(rshi_torch_visitor){hand_tensor, hand_other, &h});
+    rshi_saved_close(&s);
+    close(fd);
+    return st;
+}

@@ -57,6 +57,13 @@ rsh_status rshi_torch_gather(rshi_torch_gathering *g, const char *directory, con
 rsh_status rshi_torch_finish(rshi_torch_gathering *g);
 void rshi_torch_gathering_free(rshi_torch_gathering *g);
 
+/* Calls fn for each plain tensor of a file of the checkpoint, and lists what is none, once for each
+ * name in `others`, whose names live in the checkpoint's store.  RSH_EUNSUP for sharded tensors. */
+typedef rsh_status (*rshi_torch_plain_fn)(void *ctx, const char *name, const rshi_pickle_value *v,
+                                          const rshi_saved_tensor *t);
+rsh_status rshi_torch_each_plain(rsh_ckpt *c, int32_t file, rshi_name_table *others,
+                                 rshi_torch_plain_fn fn, void *ctx);
+
 /* A file of torch.save with its tensors, which are whole. */
 rsh_status rshi_ckpt_add_torch(rsh_ckpt *c, const char *directory, const char *name, int32_t *file);
 bool rshi_ckpt_is_torch(const char *directory, const char *name); /* by its first bytes */

@@ -143,6 +143,29 @@ def torch_save():
         assert "--drop" in said and not os.listdir(folder), said
 
 
+def megatron():
+    """Rank files of torch.save in directories of their own, cut as rules say."""
+    made = lambda name, size: bytes((37 * i + 11 * (i >> 8) + 13 * len(name)) & 255 for i in range(size))
+    with tempfile.TemporaryDirectory() as folder:
+        def rules(files, text="model.up [_/tp, _]\nmodel.down [_, _/tp]\n* [...]\n"):
+            with open(f"{folder}/rules", "w") as file:
+                file.write(f"mesh tp=2\nfiles {files}\n{text}")
+            return ["--from", f"{folder}/rules"]
+        files = "mp_rank_{rank:02}/model_optim_rng.pt"
+        for path in ("legacy", "legacy/iter_0000003"):
+            got = convert(os.path.join(here, "torch", path), "--drop", *rules(files))
+            assert {name: t[:2] for name, t in got.items()} == {"model.up": ("F32", (6, 4)), "model.down": ("BF16", (4, 6)), "model.norm": ("F32", (4,))}
+            assert all(data == made(name, len(data)) for name, (_, _, data) in got.items())
+        step = os.path.join(here, "torch/legacy/iter_0000003")
+        said = run("convert", step, f"{folder}/x", "--to", "whole", "--drop", *rules(files))
+        assert "not copied" not in said and os.listdir(f"{folder}/x") == ["model.safetensors"], said
+        for wrong in ("/{rank}", "{rank}/", "../{rank}.pt", "a/b/{rank}.pt"):
+            assert "DIRECTORY/NAME" in run("inspect", step, *rules(wrong), status=1), wrong
+        assert "no file is named" in run("inspect", step, *rules("mp_{rank}/model_optim_rng.pt"), status=1)
+        rules("d{rank}/x.safetensors", "* [...]\n")
+        assert "without '/'" in run("convert", f"{folder}/x", f"{folder}/y", "--to", f"{folder}/rules", status=1)
+
+
 def gguf_file(path, tensors, align=32):
     """From the format's description: little-endian, sizes from the fastest dim on, data aligned."""
     types = {"F32": 0, "F16": 1, "Q8_0": 8, "I8": 24, "I16": 25, "I32": 26, "I64": 27, "F64": 28, "BF16": 30}
@@ -210,6 +233,6 @@ def zero():
         assert "mp_rank_00_model_states.pt" in run("inspect", f"{folder}/z", status=1)
 
 
-for check in (dcp, torch_shards, rank_files, index, torch_save, gguf, zero):
+for check in (dcp, torch_shards, rank_files, index, torch_save, megatron, gguf, zero):
     check()
     print(check.__name__)

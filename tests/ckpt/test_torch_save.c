@@ -2,6 +2,8 @@
  * alone, with an index, and one for each rank; files that lie about themselves are refused in bounded memory. */
 #include "ckpt/files.h"
 
+#include <unistd.h>
+
 #include <reshard.h>
 
 #include "ckpt/torch_values.h"
@@ -105,6 +107,28 @@ static void a_lazily_conjugated_tensor_is_refused(void **state) {
     refuse(GOLDEN "conjugated.pt", RSH_EUNSUP, "lazily conjugated");
 }
 
+/* ---- copies of files ---- */
+
+static char *contents(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *bytes = malloc(1 << 16);
+    *n = fread(bytes, 1, 1 << 16, f);
+    fclose(f);
+    return bytes;
+}
+
+/* Copies a file of the golden directory into the folder, with the first `old` replaced by `new`. */
+static void patched(const char *from, const char *to, const char *old, const char *new, size_t length) {
+    size_t n;
+    char *bytes = contents(from, &n);
+    char *at = length ? memmem(bytes, n, old, length) : bytes;
+    assert_non_null(at);
+    memcpy(at, new, length);
+    write_file(to, bytes, n);
+    free(bytes);
+}
+
 /* ---- directories ---- */
 
 static void a_directory_of_hugging_face_is_read_by_its_index(void **state) {
@@ -117,6 +141,24 @@ static void a_directory_of_hugging_face_is_read_by_its_index(void **state) {
     check(c, "a.weight", NULL, RSH_F32, "4,3");
     check(c, "a.bias", NULL, RSH_F32, "4");
     check(c, "b.weight", NULL, RSH_BF16, "2,8");
+    rsh_ckpt_free(c);
+}
+
+/* As a trainer leaves it: other files of torch.save, a link, and files that only look like those of ranks. */
+static void a_model_is_told_from_what_lies_beside_it(void **state) {
+    (void)state;
+    rsh_ckpt *c;
+    char link[100];
+    patched(GOLDEN "hf/pytorch_model-00001-of-00002.bin", "pytorch_model.bin", "", "", 0);
+    patched(GOLDEN "tensor.pth", "rng_state_0.pth", "", "", 0);
+    patched(GOLDEN "tensor.pth", "rng_state_1.pth", "", "", 0);
+    patched(GOLDEN "tensor.pth", "optimizer.pt", "", "", 0);
+    snprintf(link, sizeof link, "%s/latest", folder);
+    assert_int_equal(symlink(".", link), 0);
+    must(rsh_ckpt_open(folder, NULL, &c));
+    assert_int_equal(c->ntensors, 2);
+    check(c, "a.weight", NULL, RSH_F32, "4,3");
+    assert_int_equal(c->nbeside, 3);
     rsh_ckpt_free(c);
 }
 
@@ -159,26 +201,6 @@ static void dtensors_of_all_ranks_are_one(void **state) {
 }
 
 /* ---- damage ---- */
-
-static char *contents(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    char *bytes = malloc(1 << 16);
-    *n = fread(bytes, 1, 1 << 16, f);
-    fclose(f);
-    return bytes;
-}
-
-/* Copies a file of the golden directory into the folder, with the first `old` replaced by `new`. */
-static void patched(const char *from, const char *to, const char *old, const char *new, size_t length) {
-    size_t n;
-    char *bytes = contents(from, &n);
-    char *at = length ? memmem(bytes, n, old, length) : bytes;
-    assert_non_null(at);
-    memcpy(at, new, length);
-    write_file(to, bytes, n);
-    free(bytes);
-}
 
 static void copy_ranks(const char *key, int from, int to) {
     for (int r = from; r < to; r++) {
@@ -319,6 +341,7 @@ int main(void) {
         cmocka_unit_test(a_tensor_alone_has_the_name_of_its_file),
         cmocka_unit_test(a_lazily_conjugated_tensor_is_refused),
         cmocka_unit_test(a_directory_of_hugging_face_is_read_by_its_index),
+        IN_FOLDER(a_model_is_told_from_what_lies_beside_it),
         cmocka_unit_test(sharded_tensors_of_all_ranks_are_one),
         cmocka_unit_test(dtensors_of_all_ranks_are_one),
         IN_FOLDER(a_missing_rank_is_named),

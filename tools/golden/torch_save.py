@@ -168,6 +168,17 @@ def write_dtensors(folder, ranks, later):
             torch.save(state, f"{folder}/optim_{rank}.pt")
 
 
+def write_legacy(folder):
+    """Megatron's older directories: a file for each rank of tensor parallelism, in a directory of its own."""
+    up, down, norm = whole("model.up", torch.float32, 6, 4), whole("model.down", torch.bfloat16, 4, 6), whole("model.norm", torch.float32, 4)
+    for rank in range(2):
+        os.makedirs(f"{folder}/iter_0000003/mp_rank_{rank:02}")
+        model = {"up": split(up, 2, rank, 0), "down": split(down, 2, rank, 1), "norm": norm}
+        torch.save({"model": model, "iteration": 3, "args": Unknown()}, f"{folder}/iter_0000003/mp_rank_{rank:02}/model_optim_rng.pt")
+    with open(f"{folder}/latest_checkpointed_iteration.txt", "w") as file:
+        file.write("3\n")
+
+
 def main():
     folder = os.path.abspath(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
@@ -180,6 +191,7 @@ def main():
     torch.save(conjugated(), f"{folder}/conjugated.pt")
     torch.save(whole("tensor", torch.float32, 3, 2), f"{folder}/tensor.pth")
     write_hf(f"{folder}/hf")
+    write_legacy(f"{folder}/legacy")
     answers = world.run_world(4, save_sharded, [f"{folder}/sharded"])
     assert all(answer is True for answer in answers[0]), answers
     write_dtensors(f"{folder}/dtensor", [[0, 1], [2, 3]], later=False)
