@@ -106,6 +106,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
         if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from: the rules that made SRC");
         if (c->opts.reverse && !c->to) c->to = "whole";
+        if (c->opts.reverse && strcmp(c->to, "whole"))
+            argp_error(state, "--reverse gives whole tensors; to cut them, convert the result again");
         if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
