@@ -134,7 +134,8 @@ static void wrong_rules_name_line_and_column(void **state) {
         {"{n*}.s scales {n*}.w by 128,x", "x:1:29: expected a block size"},
         {"mesh tp=2\nq [_/tp, _", "x:2:"},
         {"q [...]\nmesh tp=2", "x:2:1: "},
-        {"files a/{rank}\nq [...]", "x:1:7: "},
+        {"files ../{rank}\nq [...]", "x:1:7: "},
+        {"files /a/{rank}\nq [...]", "x:1:7: "},
         {"files {rank} {rank}\nq [...]", "x:1:7: "},
         {"mesh\nq [...]", "x:1:5: "},
     };
