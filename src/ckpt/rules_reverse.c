@@ -287,22 +287,49 @@ static const rshi_ckpt_tensor *find_target(const undoing *u) {
     return NULL;
 }
 
+/* The words of the list of the target that belongs to a function: the last list to the outermost. */
+static int64_t words_of(const undoing *u, int64_t outside) {
+    for (int64_t i = u->rule->target.ntokens; i-- > 0;)
+        if (u->rule->target.token[i].kind == RSHI_TOKEN_LIST && !outside--) return u->rule->target.token[i].nwords;
+    return 1;
+}
+
+/* What e, which splits, and all functions around it made, put together again. */
+static void join_parts(const undoing *u, const rshi_expr *e, int64_t choice) {
+    static const char *const words[] = {"cat", "stack", "interleave"};
+    const rshi_expr *around = NULL;
+    int64_t outside = 0;
+    if (!e) {
+        add_name(u, u->text, &u->rule->target, NULL, choice);
+        return;
+    }
+    for (const rshi_expr *x = &u->rule->expr; x != e; x = x->operand) {
+        outside += x->op != RSHI_EXPR_UNSTACK;
+        around = x;
+    }
+    int64_t n = e->op == RSHI_EXPR_UNSTACK ? 1 : words_of(u, outside);
+    rshi_text_add(u->text, "%s(%" PRId64 ", ", words[e->op - RSHI_EXPR_SPLIT], e->dim);
+    if (e->op == RSHI_EXPR_DEINTERLEAVE) rshi_text_add(u->text, "%" PRId64 ", ", e->groups);
+    for (int64_t i = 0; i < n; i++) {
+        if (i) rshi_text_add(u->text, ", ");
+        join_parts(u, around, choice * n + i);
+    }
+    rshi_text_add(u->text, ")");
+}
+
 /* split, unstack and deinterleave become cat, stack and interleave of the targets. */
 static rsh_status undo_splits(undoing *u) {
-    const rshi_expr *inner, *list[MOST_STEPS];
-    int n = rshi_rule_splits(u->rule, &inner);
+    const rshi_expr *inner, *last = NULL;
+    bool lists = false; /* without a split, lists of the target are paired with those of the operand */
+    rshi_rule_splits(u->rule, &inner);
     if (inner->op != RSHI_EXPR_NAME) return refuse(u, "what it splits must be one tensor");
-    if (n > 1 && u->rule->target.nchoices > 1 && n != 2) return refuse(u, "it is nested too deep");
-    for (int i = 0; i < n && i < MOST_STEPS; i++) list[i] = i ? list[i - 1]->operand : &u->rule->expr;
+    for (const rshi_expr *e = &u->rule->expr; e != inner; e = e->operand) {
+        lists |= e->op != RSHI_EXPR_UNSTACK;
+        last = e;
+    }
     add_name(u, u->text, &inner->name, NULL, -1);
     rshi_text_add(u->text, " = ");
-    for (int i = n; i-- > 0;) {
-        static const char *const words[] = {"cat", "stack", "interleave"};
-        rshi_text_add(u->text, "%s(%" PRId64 ", ", words[list[i]->op - RSHI_EXPR_SPLIT], list[i]->dim);
-        if (list[i]->op == RSHI_EXPR_DEINTERLEAVE) rshi_text_add(u->text, "%" PRId64 ", ", list[i]->groups);
-    }
-    add_name(u, u->text, &u->rule->target, NULL, -1);
-    for (int i = 0; i < n; i++) rshi_text_add(u->text, ")");
+    join_parts(u, last, lists ? 0 : -1);
     rshi_text_add(u->text, "\n");
     return RSH_OK;
 }

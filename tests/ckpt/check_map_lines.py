@@ -107,6 +107,28 @@ def errors():
     assert r.returncode == 1 and "from.rules:1:" in r.stderr, r.stderr
 
 
+def back():
+    """Maps of several lines are undone, or the line that cannot be is named."""
+    lines = ("t.{e}.{x,y} = split(1, unstack(0, cube))\n{u,v}.{e} = unstack(0, {p,q})\n{n*}.w -> m.{n*}.w\n"
+             "l.{i}.b -> r.{i+3}.b\ntied = plain\nw = interleave(0, 2, {c,d}, 2, 1)\n*\n")
+    model = {"cube": tensor(2, 3, 4), "p": tensor(2, 3), "q": tensor(2, 3), "a.w": tensor(2), "l.0.b": tensor(1), "l.1.b": tensor(1),
+             "plain": tensor(3), "c": tensor(4, 2), "d": tensor(2, 2)}
+    st.write("back.safetensors", model)
+    write_rules(lines)
+    assert run("convert", "back.safetensors", "mapped.safetensors", "--to", "x.rules").returncode == 0
+    got, _ = st.read("mapped.safetensors")
+    assert {"t.0.x", "t.1.y", "u.0", "v.1", "m.a.w", "r.3.b", "r.4.b", "tied", "plain", "w"} <= set(got), sorted(got)
+    r = run("convert", "mapped.safetensors", "again.safetensors", "--from", "x.rules", "--reverse", "--verify")
+    assert r.returncode == 0, r.stderr
+    assert st.read("again.safetensors")[0] == model
+    for text, why in (("w = interleave(0, 2, {c,d})\n*\n", "sizes of its operands are not known"), ("t = slice(a, 0, 0, 1)\n*\n", "slice"),
+                      ("drop a\n*\n", "dropped is gone"), ("*.w -> w\n*\n", "more in it")):
+        write_rules(text)
+        r = run("convert", "mapped.safetensors", "no", "--from", "x.rules", "--reverse")
+        assert r.returncode == 1 and "x.rules:1:" in r.stderr and "cannot be undone" in r.stderr, (text, r.stderr)
+        assert why in r.stderr or "no such tensor" in r.stderr, (text, r.stderr)
+
+
 def segments(model):
     """`_` segments take the sizes of the operands; and of the source's own layout."""
     write_rules("mesh x=2\nt = cat(0, a, slice(l.0.q, 0, 0, 2)) [(_|_)/x, _]\n*\n")
@@ -163,6 +185,7 @@ def main():
         st.write("wide.safetensors", {"wide": tensor(2, 70000, dtype="U8")})
         names(model)
         errors()
+        back()
         segments(model)
         scales()
         digests(model)
