@@ -4,6 +4,7 @@
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
 #   make test       build, then every test that belongs to an edit (a few minutes); make check is the same
 #   make soak       build, then the random tests of every engine with new seeds, for MINUTES=30 or until one fails
+#   make python     build the Python package into build/python: PYTHONPATH=build/python python3
 #   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
@@ -32,7 +33,7 @@ CONFIGURE = @mkdir -p $(BUILD) && \
 KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
 
 .NOTPARALLEL:
-.PHONY: all help setup run test check soak bench bigtest install uninstall clean distclean
+.PHONY: all help setup run test check soak python bench bigtest install uninstall clean distclean
 
 all:
 	$(SETUP) build
@@ -42,7 +43,7 @@ help:
 	@sed -n 's/^#   make/make/p' Makefile
 
 setup:
-	@sh tools/setup.sh build test
+	@sh tools/setup.sh build test python
 
 run: all
 	@$(BUILD)/examples/00_main
@@ -50,7 +51,7 @@ run: all
 test soak: TESTS := -DRESHARD_TESTS=ON
 test soak: STRICT := -DRESHARD_WERROR=ON
 test:
-	$(SETUP) build test
+	$(SETUP) build test python
 	$(CONFIGURE)
 	@ctest --preset release -j$(JOBS) --timeout 1500
 
@@ -62,6 +63,10 @@ soak:
 	$(CONFIGURE)
 	@python3 tools/soak.py $(BUILD) $(MINUTES)
 
+python:
+	$(SETUP) build python
+	$(CONFIGURE) --target python reshard-command
+
 bench:
 	$(SETUP) build bench
 	$(CONFIGURE)
@@ -71,6 +76,7 @@ bench:
 	$(KEEP) bash bench/simulate.sh $(BUILD)/reshard
 	$(KEEP) python3 bench/checkpoint.py $(BUILD)/reshard
 	$(KEEP) /usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
+	@[ ! -d $(BUILD)/python ] || PYTHONPATH=$(BUILD)/python /usr/bin/python3 bench/python_overhead.py
 	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || python3 bench/rows.py $(BUILD)/bench.jsonl $$program || exit 1; done
 	@python3 bench/plot.py $(BUILD)/bench.jsonl $(BUILD)/bench.html
 

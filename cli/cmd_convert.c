@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "interrupt.h"
 #include "progress.h"
+#include "ready_rules.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -22,12 +23,17 @@ enum {
     INCLUDE,
     EXCLUDE,
     DROP,
-    NO_DIGEST
+    NO_DIGEST,
+    REVERSE
 };
 
 static const struct argp_option options[] = {
-    {.name = "to", .key = TO, .arg = "RULES|whole", .doc = "how the result is cut: a rule file, or whole tensors"},
+    {.name = "to",
+     .key = TO,
+     .arg = "RULES|MESH|whole",
+     .doc = "how the result is cut: a rule file, a mesh (tp=4) for built-in rules, or whole tensors"},
     {.name = "from", .key = FROM, .arg = "RULES", .doc = "how the rank files of another tool are cut"},
+    {.name = "reverse", .key = REVERSE, .doc = "undo the rules of --from, which made SRC"},
     {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "most memory to use (default 256M)"},
     {.name = "threads", .key = THREADS, .arg = "N", .doc = "threads that read, copy and write"},
     {.name = "resume", .key = RESUME, .doc = "go on where a run that was stopped left off"},
@@ -94,9 +100,12 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case EXCLUDE: add_pattern(state, &c->exclude, &c->opts.nexclude, word); return 0;
     case DROP: c->opts.drop = true; return 0;
     case NO_DIGEST: c->opts.no_digest = true; return 0;
+    case REVERSE: c->opts.reverse = true; return 0;
     case ARGP_KEY_ARG: return take_word(c, word, state);
     case ARGP_KEY_END:
         if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
+        if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from: the rules that made SRC");
+        if (c->opts.reverse && !c->to) c->to = "whole";
         if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -111,6 +120,11 @@ static const struct argp convert_argp = {
 
 typedef struct step {
     char *name, *from, *to, *pattern; /* owned; from and to NULL: whole */
+    char **sources;
+    int64_t nsources;
+    int ndim;
+    int64_t shape[RSH_MAX_NDIM];
+    bool dropped;
     int line;
     int64_t rule;
     uint64_t bytes;
@@ -124,11 +138,23 @@ typedef struct steps {
 
 static char *copy_text(const char *text) { return text ? strdup(text) : NULL; }
 
-static char *whole_text(const rsh_layout *l, rsh_dtype dtype) {
-    char text[64];
+static char *whole_text(const rsh_layout *l, rsh_dtype dtype, const rsh_convert_step *s) {
+    char text[RSH_MAX_NDIM * 24 + 64];
     if (l) return strdup(rsh_layout_text(l));
-    snprintf(text, sizeof text, "%s, whole", rsh_dtype_name(dtype));
+    int used = snprintf(text, sizeof text, "%s[", rsh_dtype_name(dtype));
+    for (int d = 0; d < s->ndim; d++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld", d ? ", " : "", (long long)s->shape[d]);
+    snprintf(text + used, sizeof text - (size_t)used, "], whole");
     return strdup(text);
+}
+
+static bool copy_sources(const rsh_convert_step *s, step *out) {
+    out->sources = calloc((size_t)s->nsources + 1, sizeof *out->sources);
+    for (int64_t i = 0; out->sources && i < s->nsources; i++) {
+        if (!(out->sources[i] = strdup(s->sources[i]))) return false;
+        out->nsources++;
+    }
+    return out->sources != NULL;
 }
 
 static int keep_step(void *ctx, const rsh_convert_step *s) {
@@ -140,27 +166,35 @@ static int keep_step(void *ctx, const rsh_convert_step *s) {
         all->list = list;
         all->room = room;
     }
-    all->list[all->n++] = (step){copy_text(s->name),
-                                 whole_text(s->from, s->from_dtype),
-                                 whole_text(s->to, s->to_dtype),
-                                 copy_text(s->pattern),
-                                 s->line,
-                                 s->rule,
-                                 s->bytes};
-    return 0;
+    step *out = &all->list[all->n++];
+    *out = (step){.name = copy_text(s->name),
+                  .pattern = copy_text(s->pattern),
+                  .ndim = s->ndim,
+                  .dropped = s->dropped,
+                  .line = s->line,
+                  .rule = s->rule,
+                  .bytes = s->bytes};
+    out->from = whole_text(s->from, s->from_dtype, s);
+    out->to = s->dropped ? NULL : whole_text(s->to, s->to_dtype, s);
+    memcpy(out->shape, s->shape, (size_t)s->ndim * sizeof *s->shape);
+    all->failed |= !copy_sources(s, out) || !out->name || !out->from;
+    return all->failed;
 }
 
 static void free_steps(steps *all) {
     for (size_t i = 0; i < all->n; i++) {
-        free(all->list[i].name);
-        free(all->list[i].from);
-        free(all->list[i].to);
-        free(all->list[i].pattern);
+        step *s = &all->list[i];
+        for (int64_t k = 0; k < s->nsources; k++) free(s->sources[k]);
+        free(s->sources);
+        free(s->name);
+        free(s->from);
+        free(s->to);
+        free(s->pattern);
     }
     free(all->list);
 }
 
-/* Tensors that nothing but a bare star caught come first: they may have been forgotten. */
+/* Tensors matched only by "*" come first: they may have been forgotten. */
 static int64_t place_of(const step *s) { return s->pattern && !strcmp(s->pattern, "*") ? -1 : s->rule; }
 
 static int by_rule(const void *a, const void *b) {
@@ -168,30 +202,49 @@ static int by_rule(const void *a, const void *b) {
     return x != y ? (x < y ? -1 : 1) : strcmp(((const step *)a)->name, ((const step *)b)->name);
 }
 
+static json_t *step_json(const step *s) {
+    json_t *sources = json_array(), *shape = json_array();
+    for (int64_t k = 0; k < s->nsources; k++) json_array_append_new(sources, json_string(s->sources[k]));
+    for (int d = 0; d < s->ndim; d++) json_array_append_new(shape, json_integer((json_int_t)s->shape[d]));
+    return json_pack("{s:s, s:o, s:o, s:s, s:s?, s:b, s:s?, s:i, s:I}", "name", s->name, "sources", sources, "shape",
+                     shape, "from", s->from, "to", s->to, "dropped", (int)s->dropped, "pattern", s->pattern, "line",
+                     s->line, "bytes", (json_int_t)s->bytes);
+}
+
 static int list_json(const steps *all, const rsh_convert_report *r) {
     json_t *list = json_array();
-    for (size_t i = 0; i < all->n; i++) {
-        const step *s = &all->list[i];
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:s?, s:i, s:I}", "name", s->name, "from", s->from, "to",
-                                        s->to, "pattern", s->pattern, "line", s->line, "bytes", (json_int_t)s->bytes));
-    }
+    for (size_t i = 0; i < all->n; i++) json_array_append_new(list, step_json(&all->list[i]));
     return print_json(json_pack("{s:I, s:I, s:I, s:I, s:o}", "tensors", (json_int_t)r->tensors, "files",
                                 (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes, "target_bytes",
                                 (json_int_t)r->target_bytes, "steps", list),
                       NULL, NULL);
 }
 
+/* Is it made of one tensor that keeps its name? */
+static bool keeps_name(const step *s) { return s->nsources == 1 && !strcmp(s->sources[0], s->name); }
+
+static void print_step(const step *s) {
+    printf("  ");
+    print_name(s->name, SIZE_MAX, 48);
+    printf(s->dropped ? " %s, dropped\n" : " %s -> %s\n", s->from, s->to);
+    for (int64_t k = 0; k < s->nsources && !s->dropped && !keeps_name(s); k++) {
+        if (k == 8 && s->nsources > 10) {
+            printf("      and %lld more\n", (long long)(s->nsources - k));
+            return;
+        }
+        printf("      %s ", k ? "and" : "from");
+        print_name(s->sources[k], SIZE_MAX, 0);
+        printf("\n");
+    }
+}
+
 static int list_text(const conversion *c, const steps *all, const rsh_convert_report *r) {
     char bytes[QUANTITY];
     for (size_t i = 0; i < all->n; i++) {
         const step *s = &all->list[i];
-        if (s->pattern && (!i || strcmp(all->list[i - 1].pattern, s->pattern))) {
+        if (s->pattern && (!i || all->list[i - 1].line != s->line))
             printf("%s:%d: %s%s\n", c->to, s->line, s->pattern, place_of(s) < 0 ? "    (by the bare * alone)" : "");
-        }
-        fputs("  ", stdout);
-        print_name(s->name, SIZE_MAX, 48);
-        printf(" %s -> %s\n", s->from, s->to);
+        print_step(s);
     }
     printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
            plural(r->files), human_bytes((double)r->target_bytes, bytes));
@@ -200,7 +253,7 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
 
 static int preview(conversion *c) {
     steps all = {0};
-    rsh_convert_report r = {0};
+    rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     rsh_status st = rsh_convert_preview(c->src, c->dst, &c->opts, keep_step, &all, &r);
     int result = st ? fail_library(st) : all.failed ? fail("out of memory") : DONE;
     if (result == DONE && all.n) qsort(all.list, all.n, sizeof *all.list, by_rule);
@@ -213,12 +266,12 @@ static int preview(conversion *c) {
 
 static int tell_json(const rsh_convert_report *r, double seconds) {
     return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:f}", "tensors",
-                                (json_int_t)r->tensors,
-                                "files", (json_int_t)r->files, "source_bytes", (json_int_t)r->source_bytes,
-                                "target_bytes", (json_int_t)r->target_bytes, "bytes_read", (json_int_t)r->bytes_read,
-                                "bytes_written", (json_int_t)r->bytes_written, "bytes_kept", (json_int_t)r->bytes_kept,
-                                "converted", (json_int_t)r->converted, "verified", (int)r->verified,
-                                "digests_unchecked", (json_int_t)r->digests_unchecked, "seconds", seconds),
+                                (json_int_t)r->tensors, "files", (json_int_t)r->files, "source_bytes",
+                                (json_int_t)r->source_bytes, "target_bytes", (json_int_t)r->target_bytes, "bytes_read",
+                                (json_int_t)r->bytes_read, "bytes_written", (json_int_t)r->bytes_written, "bytes_kept",
+                                (json_int_t)r->bytes_kept, "converted", (json_int_t)r->converted, "verified",
+                                (int)r->verified, "digests_unchecked", (json_int_t)r->digests_unchecked, "seconds",
+                                seconds),
                       NULL, NULL);
 }
 
@@ -228,7 +281,8 @@ static void tell_left_out(const conversion *c, const rsh_convert_report *r) {
     if (r->digests_unchecked)
         printf("not checked: the digests that the source states for %lld tensor%s (%s)\n",
                (long long)r->digests_unchecked, plural(r->digests_unchecked),
-               skipped ? "--no-digest; with --verify they are" : "a formula of a later version");
+               skipped ? "--no-digest; with --verify they are"
+                       : "the rules use only a part, or the formula is of a later version");
     if (r->folders)
         printf("not copied: %lld subdirector%s of %s\n", (long long)r->folders, r->folders == 1 ? "y" : "ies", c->src);
 }
@@ -261,7 +315,7 @@ static void leave_partial(const conversion *c) {
 }
 
 static int run(conversion *c) {
-    rsh_convert_report r = {0};
+    rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     double start = clock_seconds();
     c->opts.progress = progress_tell;
     c->opts.progress_ctx = "convert";
@@ -281,7 +335,15 @@ int cmd_convert(int argc, char **argv) {
     argp_parse(&convert_argp, argc, argv, 0, NULL, &c);
     c.opts.include = c.include;
     c.opts.exclude = c.exclude;
-    rsh_status st = strcmp(c.to, "whole") ? rsh_ckpt_rules_read(c.to, &to) : RSH_OK;
+    rsh_status st = RSH_OK;
+    if (is_mesh(c.to))
+        st = choose_ready_rules(c.src, c.to, &to);
+    else if (strcmp(c.to, "whole"))
+        st = rsh_ckpt_rules_read(c.to, &to);
+    if (st == RSH_EKEY && is_mesh(c.to))
+        return fail(
+            "%s: its names fit none of the built-in rules (Llama, Qwen, Mixtral, GPT-2, DeepSeek); write a rule file",
+            c.src);
     if (!st && c.from) st = rsh_ckpt_rules_read(c.from, &from);
     c.opts.to = to;
     c.opts.from = from;

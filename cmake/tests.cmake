@@ -127,14 +127,6 @@ if(TARGET reshard-nn)
   endforeach()
 endif()
 
-find_program(STRACE strace)
-if(TARGET reshard-nn AND STRACE AND NOT RESHARD_SANITIZE)
-  add_test(NAME "nn: a training loop maps no memory" COMMAND bash ${tests}/nn/no_new_maps.sh $<TARGET_FILE:test_training>)
-  set_tests_properties("nn: a training loop maps no memory" PROPERTIES LABELS nn)
-elseif(TARGET reshard-nn AND NOT RESHARD_SANITIZE) # a sanitizer maps memory of its own
-  reshard_skipped_test("nn: a training loop maps no memory" nn strace "there is no strace")
-endif()
-
 # The properties that move something run again on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
 list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")
@@ -311,11 +303,17 @@ if(TARGET reshard-command AND PYTHON AND TARGET reshard-nn AND NOT RESHARD_SANIT
   endforeach()
 endif()
 
-# A sanitized library cannot be linked by programs that are not; the install test is for ordinary builds.
+# A sanitized library cannot be linked by programs that are not; these tests are for ordinary builds.
 if(NOT RESHARD_SANITIZE)
+  add_test(NAME "page: the example in reshard.h"
+           COMMAND sh ${tests}/pages/umbrella.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
+  set_tests_properties("page: the example in reshard.h" PROPERTIES LABELS pages)
   add_test(NAME "an installed reshard is found by pkg-config and by find_package"
            COMMAND bash ${tests}/install/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   set_tests_properties("an installed reshard is found by pkg-config and by find_package" PROPERTIES LABELS install)
 endif()
 
+include(${PROJECT_SOURCE_DIR}/cmake/python_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/fortran_tests.cmake)

@@ -12,14 +12,14 @@ import subprocess
 import sys
 
 NOTE = "# Completion of reshard.  Made by tools/completion.py from what the command says of itself: do not edit.\n"
-FILES = ("FILE", "RULES", "NAME", "RULES|whole")
+FILES = ("FILE", "RULES", "NAME", "RULES|MESH|whole")
 
 
 class Option:
     def __init__(self, short, name, argument, doc):
         self.short, self.name, self.argument, self.doc = short, name, argument, doc
         self.values = re.findall(r"\b(local|threads|shm|mpi)\b", doc) if name == "engine" else []
-        if argument == "RULES|whole":
+        if argument == "RULES|MESH|whole":
             self.values = ["whole"]
         self.files = argument in FILES and name != "engine"
 

@@ -42,7 +42,7 @@ _reshard() {
         apply) options='--ceiling --engine --in --out --help --usage' ;;
         bench) options='--engine --json --repeat --help --usage' ;;
         simulate) options='--by-node --calibrate --core --json --latency --machine --mem --nic --ranks-per-node --help --usage' ;;
-        convert) options='--dedup --drop --dry-run --exclude --force --from --include --json --max-shard-size --mem --no-digest --resume --threads --to --verify --help --usage' files=yes ;;
+        convert) options='--dedup --drop --dry-run --exclude --force --from --include --json --max-shard-size --mem --no-digest --resume --reverse --threads --to --verify --help --usage' files=yes ;;
         inspect) options='--from --json --help --usage' files=yes ;;
         verify) options='--from-a --from-b --json --mem --help --usage' files=yes ;;
         run) options='--ranks --help --usage' programs=yes ;;

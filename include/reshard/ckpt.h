@@ -12,10 +12,11 @@
 extern "C" {
 #endif
 
-/* ---- rules: which tensor is cut how ----
+/* ---- rules: which tensors a result has, what they are made of, and how they are cut ----
  *
  * A rule file has a line for each pattern of names, with a form behind it: "*.q_proj.weight
- * [_/tp%128, _]".  The first pattern that matches counts.  docs/checkpoint.md is the grammar.
+ * [_/tp%128, _]".  Lines can also rename tensors, and build them from others.  docs/checkpoint.md
+ * is the grammar.
  * Rules are immutable once made: share them between threads. */
 typedef struct rsh_ckpt_rules rsh_ckpt_rules;
 
@@ -27,6 +28,12 @@ RSH_API rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_
 RSH_API rsh_status rsh_ckpt_rules_read(const char *path, rsh_ckpt_rules **out);
 /* Frees the rules.  No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_rules_free(rsh_ckpt_rules *r);
+/* The layout that the first rule which matches `name` gives a tensor of this dtype and shape.  The
+ * caller frees *out.
+ * RSH_EKEY if no rule matches; otherwise as rsh_form_fill, naming the rule's line.  Local. */
+RSH_API rsh_status rsh_ckpt_rules_layout(const rsh_ckpt_rules *rules, const char *name,
+                                         rsh_dtype dtype, int ndim, const int64_t *shape,
+                                         rsh_layout **out);
 
 /* ---- reading ---- */
 
@@ -47,6 +54,7 @@ RSH_API const char *rsh_ckpt_kind(const rsh_ckpt *c); /* NULL for NULL */
 
 /* One tensor.  Pointers are borrowed and live as long as the checkpoint. */
 typedef struct rsh_ckpt_entry {
+    size_t struct_size; /* sizeof(rsh_ckpt_entry); set by the caller */
     const char *name;
     rsh_dtype dtype; /* may be storage-only */
     int ndim;
@@ -56,8 +64,11 @@ typedef struct rsh_ckpt_entry {
     uint64_t bytes; /* of the tensor, once */
     const char *digest; /* as the files state it, "d2:..."; NULL: they do not */
 } rsh_ckpt_entry;
+#define RSH_CKPT_ENTRY_INIT {sizeof(rsh_ckpt_entry), 0, RSH_BOOL, 0, 0, 0, 0, 0, 0}
+
 /* The number of tensors, and tensor i, in the order in which they lie in the files.
- * RSH_EINDEX if there is no such tensor.  Local. */
+ * RSH_EINDEX if there is no such tensor; RSH_EVALUE if *out does not start from
+ * RSH_CKPT_ENTRY_INIT.  Local. */
 RSH_API int64_t rsh_ckpt_ntensors(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out);
 /* The number of the tensor of that name, or -1.  Local. */
@@ -91,6 +102,23 @@ RSH_API rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const c
 RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box,
                                  const rsh_memory *to);
 
+/* ---- maps ---- */
+
+/* Applies rules to an open checkpoint: *out has the tensors that the rules make, under their names,
+ * and can be read, loaded and compared like any other; forms do not count except for their dtypes,
+ * which dequantised tensors need.  Nothing is read but headers.  *out borrows c and the rules: free
+ * it before them.
+ * RSH_EVALUE names file, line and tensor if the rules do not fit the checkpoint; RSH_EUNSUP if c is
+ * mapped already or a tensor needs too many boxes; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_ckpt_map(const rsh_ckpt *c, const rsh_ckpt_rules *map, rsh_ckpt **out);
+
+/* Makes the rules that undo a map, for a checkpoint c that the map made (a few sizes come from its
+ * layouts).  The caller frees *out.
+ * RSH_EVALUE names the line that cannot be undone, or whose sizes are not known; RSH_ENOMEM.
+ * Local. */
+RSH_API rsh_status rsh_ckpt_rules_reverse(const rsh_ckpt_rules *map, const rsh_ckpt *c,
+                                          rsh_ckpt_rules **out);
+
 /* ---- converting ---- */
 
 typedef struct rsh_convert_opts {
@@ -113,11 +141,13 @@ typedef struct rsh_convert_opts {
     const char *const *exclude; /* patterns of names that are left out */
     rsh_progress_fn progress;   /* is told bytes; may be NULL */
     void *progress_ctx;
+    bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
-    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct rsh_convert_report {
+    size_t struct_size;                 /* sizeof(rsh_convert_report); set by the caller */
     int64_t tensors, files;             /* of the result */
     uint64_t source_bytes;              /* of the tensors, once */
     uint64_t target_bytes;              /* of all files of the result */
@@ -125,11 +155,14 @@ typedef struct rsh_convert_report {
     uint64_t bytes_kept;                /* of the source, that an earlier run had moved */
     bool verified;                      /* opts->verify: every element of the result is right */
     int64_t converted;                  /* tensors whose dtype changed */
-    int64_t digests_unchecked; /* tensors whose stated digest was not compared with their elements:
-                                  opts->no_digest without opts->verify, or an unknown formula */
+    int64_t digests_unchecked; /* source tensors whose stated digest was not compared with their
+                                  elements: opts->no_digest without opts->verify, an unknown
+                                  formula, or rules that use only a part of a tensor */
     int64_t folders; /* subdirectories of the source: files in them are not copied along */
     bool gap; /* the old target was gone for a moment: the file system cannot exchange names */
 } rsh_convert_report;
+#define RSH_CONVERT_REPORT_INIT                                                                    \
+    { sizeof(rsh_convert_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Writes the checkpoint at `source` anew at `target`, cut as opts->to says.  Work goes on in
  * "TARGET.reshard-partial", which is then renamed: the target appears complete or not at all.
@@ -146,17 +179,23 @@ RSH_API rsh_status rsh_ckpt_convert(const char *source, const char *target,
 /* What rsh_ckpt_convert would do, for each tensor; `rule` is -1 without rules.  Pointers are
  * borrowed until the function returns. */
 typedef struct rsh_convert_step {
-    const char *name;
-    const rsh_layout *from; /* NULL: whole */
+    const char *name;       /* of the target; of a dropped tensor its own */
+    const rsh_layout *from; /* of the source, if there is one and it is not changed; NULL: whole */
     const rsh_layout *to;   /* NULL: whole */
     rsh_dtype from_dtype, to_dtype;
-    int64_t rule;        /* number of the rule that caught it */
-    const char *pattern; /* of that rule */
+    int64_t rule;        /* number of the line that made it */
+    const char *pattern; /* that line without its form */
     int line;            /* of the rule file */
-    uint64_t bytes;      /* of the source tensor */
+    uint64_t bytes;      /* of the sources */
+    int ndim;
+    const int64_t *shape;
+    int64_t nsources; /* tensors that it is made of, in the order of the line */
+    const char *const *sources;
+    bool dropped; /* the line leaves it out; `to` and to_dtype mean nothing */
 } rsh_convert_step;
 typedef int (*rsh_convert_step_fn)(void *ctx, const rsh_convert_step *step);
-/* Calls fn for each tensor, in the order of the source; a non-zero return stops, which is no error.
+/* Calls fn for each target, in the order in which it is written, and then for each tensor that is
+ * dropped; a non-zero return stops, which is no error.
  * Errors as for rsh_ckpt_convert, found before the first byte moves.  Local. */
 RSH_API rsh_status rsh_convert_preview(const char *source, const char *target,
                                        const rsh_convert_opts *opts, rsh_convert_step_fn fn,
@@ -170,8 +209,11 @@ typedef struct rsh_save_opts {
     bool no_digest;     /* store no digests */
     int64_t nmeta;      /* metadata of the checkpoint; "format" is "pt", whatever is given */
     const char *const *keys, *const *values; /* nmeta of each */
+    const rsh_ckpt_rules *map; /* what is saved is what these rules make of the tensors; NULL: the
+                                  tensors themselves.  They are first saved at
+                                  "PATH.reshard-unmapped", which rank 0 then converts */
 } rsh_save_opts;
-#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0}
+#define RSH_SAVE_OPTS_INIT {sizeof(rsh_save_opts), 0, 0, 0, 0, 0, 0}
 
 /* Saves n sharded tensors of one comm under their names, as a directory of rank files at `path`,
  * which all ranks must see: rank-00000-of-00004.safetensors and so on, with layouts and digests in
@@ -191,11 +233,14 @@ RSH_API rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n,
                                  const rsh_save_opts *opts);
 
 typedef struct rsh_load_stats {
+    size_t struct_size;    /* sizeof(rsh_load_stats); set by the caller */
     uint64_t bytes_read;   /* from files, by this rank */
     uint64_t most_scratch; /* bytes that this rank read before they were spread */
     int64_t digests_checked;   /* tensors whose stated digest is that of the elements read */
     int64_t digests_unchecked; /* tensors whose stated digest has an unknown formula */
 } rsh_load_stats;
+#define RSH_LOAD_STATS_INIT {sizeof(rsh_load_stats), 0, 0, 0, 0}
+
 /* Loads n tensors of an open checkpoint into sharded tensors of the comm, whatever their layouts;
  * elements are converted where dtypes differ.  Every rank gives the checkpoint that it opened
  * (ranks that are threads may share one), the same names and tensors of the same layouts.
@@ -216,6 +261,7 @@ RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
 
 /* The first difference between two checkpoints. */
 typedef struct rsh_ckpt_difference {
+    size_t struct_size; /* sizeof(rsh_ckpt_difference); set by the caller */
     bool found;
     char tensor[512];    /* its name, cut off if it is longer */
     char sentence[1024]; /* what differs */
@@ -223,6 +269,7 @@ typedef struct rsh_ckpt_difference {
     int ndim;
     int64_t index[RSH_MAX_NDIM]; /* global index of the first element that differs */
 } rsh_ckpt_difference;
+#define RSH_CKPT_DIFFERENCE_INIT {sizeof(rsh_ckpt_difference), 0, "", "", 0, 0, {0}}
 
 typedef struct rsh_compare_opts {
     size_t struct_size;       /* sizeof(rsh_compare_opts) */

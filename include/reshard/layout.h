@@ -141,7 +141,7 @@ RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
  * consecutive elements of every rank. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
 
-RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_COUNT for NULL */
+RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_NONE for NULL */
 RSH_API int rsh_layout_ndim(const rsh_layout *l);        /* -1 for NULL */
 RSH_API const int64_t *rsh_layout_shape(const rsh_layout *l);
 RSH_API int64_t rsh_layout_count(const rsh_layout *l); /* elements of the global tensor */
@@ -220,7 +220,8 @@ RSH_API bool rsh_form_has_dtype(const rsh_form *f);
 
 /* The layout of a tensor of this dtype and shape; if the form names a dtype, that one is used.
  * error may be NULL.  The caller frees *out.
- * RSH_EVALUE if the form has other sizes or another number of dims than the tensor; otherwise it
+ * RSH_EVALUE if the form has other sizes or another number of dims than the tensor, or several
+ * segments of one dim are `_`; otherwise it
  * fails as the text without holes would, at the same place; RSH_ENOMEM. */
 RSH_API rsh_status rsh_form_fill(const rsh_form *f, rsh_dtype dtype, int ndim, const int64_t *shape,
                                  rsh_text_error *error, rsh_layout **out);

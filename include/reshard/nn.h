@@ -11,6 +11,7 @@
 #include <reshard/nn/random.h>
 #include <reshard/nn/layers.h>
 #include <reshard/nn/optim.h>
+#include <reshard/nn/checkpoint.h>
 #include <reshard/nn/shard.h>
 #include <reshard/nn/recompute.h>
 #include <reshard/nn/parallel.h>

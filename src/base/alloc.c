@@ -110,9 +110,12 @@ static void *map_huge(size_t bytes) {
     return start;
 }
 
+void rshi_count_new_block(void) { stats.new_blocks++; }
+
 /* A new block from the system, and back to it; `block` is the size of a class. */
 static void *map_block(size_t block) {
     if (block < RSHI_RECYCLE_FROM) return rshi_small_take(block);
+    rshi_count_new_block();
     return block >= HUGE_PAGE ? map_huge(block) : aligned_alloc(64, block);
 }
 

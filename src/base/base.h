@@ -22,6 +22,9 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...)
 void rshi_set_detail(const char *text);
 /* How many sentences this thread has had: whether a call of somebody else's left one. */
 uint64_t rshi_sentences(void);
+/* RSH_ETIMEOUT if the function of rsh_interrupt_set asks the calling thread to give up; `waited` is
+ * in seconds. */
+rsh_status rshi_interrupt_check(double waited);
 #define RSHI_DETAIL_BYTES 1024 /* longest sentence kept, with its NUL */
 
 #define RSH_REQUIRE(condition, status, ...)                                                        \
@@ -42,6 +45,17 @@ uint64_t rshi_sentences(void);
         st = (call);                                                                               \
         if (st) goto out;                                                                          \
     } while (0)
+
+/* ---- structs with struct_size; <reshard/status.h> has the rule and rsh_options_read ---- */
+
+/* Is the struct_size of a struct that the caller gave a size at all?  `init` names its macro. */
+rsh_status rshi_struct_check(const void *given, size_t size, const char *init);
+#define RSHI_CHECK_RESULT(out, init) RSH_TRY(rshi_struct_check((out), sizeof *(out), #init))
+/* Writes a result of `size` bytes to a struct that passed the check, as much as it has room for. */
+void rshi_result_write(const void *made, size_t size, void *out);
+/* Reads options into a variable that starts from `init`. */
+#define RSHI_READ_OPTIONS(given, init, options)                                                    \
+    rsh_options_read((given), sizeof *(options), #init, (options))
 
 /* ---- allocation: the only door to malloc and mmap ---- */
 
@@ -113,6 +127,7 @@ bool rshi_blocks_on(void);
 /* ---- smaller blocks, which the thread that frees them keeps; see small.c ---- */
 
 size_t rshi_small_bytes(size_t bytes); /* what a request takes; bytes < RSHI_RECYCLE_FROM */
+void rshi_count_new_block(void);       /* a block for elements is asked of the system */
 void *rshi_small_take(size_t block);   /* kept or new, 64-byte aligned; NULL: no memory */
 void rshi_small_give(void *p, size_t block);
 bool rshi_small_empty(void); /* give back all that this thread keeps; was there any? */

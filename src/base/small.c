@@ -79,7 +79,10 @@ static void make(void) {
 void *rshi_small_take(size_t block) {
     if (!mine) make();
     void **first = mine ? &mine->first[bin_of(block)] : NULL;
-    if (!first || !*first) return aligned_alloc(STEP, block);
+    if (!first || !*first) {
+        rshi_count_new_block();
+        return aligned_alloc(STEP, block);
+    }
     void *p = *first;
     *first = *(void **)p;
     mine->kept -= block;

@@ -1,5 +1,6 @@
 /* Convert: a checkpoint anew, cut otherwise: plan the target, move windows, publish. */
 #include "ckpt/impl.h"
+#include "ckpt/map.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,7 +13,9 @@
 
 typedef struct converting {
     rsh_convert_opts opts;
-    rsh_ckpt *source;
+    rsh_ckpt *base;           /* as it was opened */
+    rsh_ckpt *source;         /* the base, mapped */
+    rsh_ckpt_rules *reversed; /* opts.to, if a map is undone */
     rshi_target target;
     rshi_ckpt_partial partial;
     bool has_partial, fresh; /* fresh: the place of work is new */
@@ -32,17 +35,15 @@ static void convert_free(converting *c) {
     if (c->has_partial) rshi_partial_close(&c->partial);
     rshi_target_free(&c->target);
     rsh_ckpt_free(c->source);
+    rsh_ckpt_free(c->base);
+    rsh_ckpt_rules_free(c->reversed);
 }
 
 /* ---- checks before anything is written ---- */
 
 static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out) {
     *out = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
-    if (!opts) return RSH_OK;
-    RSH_REQUIRE(opts->struct_size == sizeof *opts, RSH_EVALUE,
-                "the options do not start from RSH_CONVERT_OPTS_INIT: struct_size is %zu, not %zu", opts->struct_size,
-                sizeof *opts);
-    *out = *opts;
+    RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_CONVERT_OPTS_INIT, out));
     RSH_REQUIRE((!out->ninclude || out->include) && (!out->nexclude || out->exclude) && out->ninclude >= 0 &&
                     out->nexclude >= 0,
                 RSH_EVALUE, "patterns of names are counted but not given");
@@ -53,30 +54,33 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
 }
 
 static rsh_status check_others(const converting *c) {
-    RSH_REQUIRE(c->source->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
-                c->source->path);
-    if (!c->source->nothers || c->opts.drop) return RSH_OK;
-    const rshi_ckpt_other *o = c->source->other;
+    if (!c->base->nothers || c->opts.drop) return RSH_OK;
+    const rshi_ckpt_other *o = c->base->other;
+    RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP,
+                "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such "
+                "tensors out",
+                c->base->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
-                     c->source->path, o->name, o->what, c->source->nothers > 1 ? ", and there are more" : "");
+                     c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
 }
 
 static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
     const converting *c = ctx;
     const rshi_target_tensor *t = &c->target.tensor[tensor];
     const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
-    *from = (rshi_file_tensor){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part};
-    *to = (rshi_file_tensor){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part};
+    *from = (rshi_file_tensor){s->name, s->dtype, s->ndim, s->shape, s->layout, c->source->parts + s->part, s->view};
+    *to = (rshi_file_tensor){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part, NULL};
 }
 
-/* Elements of less than a byte must be cut between bytes. */
+/* Elements of less than a byte must be cut between bytes; views must not have too many boxes. */
 static rsh_status check_bytes(converting *c) {
     rshi_ckpt_end end = {0};
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
         rshi_file_tensor from, to;
         lies(c, i, &from, &to);
-        if (rsh_dtype_bits(from.dtype) % 8 == 0) continue;
+        if (from.view) st = rshi_view_check(c->source, from.view, from.name);
+        if (st || rsh_dtype_bits(from.dtype) % 8 == 0) continue;
         st = rshi_end_make(&from, true, &end);
         if (!st) st = rshi_end_make(&to, false, &end);
     }
@@ -84,19 +88,39 @@ static rsh_status check_bytes(converting *c) {
     return st;
 }
 
+/* With opts.reverse `from` is a map: its targets are what the source has. */
+static rsh_status open_base(converting *c, const char *source) {
+    const rsh_ckpt_rules *map = c->opts.from;
+    rsh_ckpt_rules *from = NULL;
+    if (!c->opts.reverse) return rsh_ckpt_open(source, map, &c->base);
+    RSH_REQUIRE(map && !c->opts.to, RSH_EVALUE, "reverse: `from` must be a map and `to` NULL: the result is whole");
+    rsh_status st = rsh_ckpt_open(source, NULL, &c->base);
+    if (map->files && (st || c->base->kind != &rshi_kind_ranks)) { /* files that do not say how they are cut */
+        rsh_ckpt_free(c->base);
+        c->base = NULL;
+        st = rshi_rules_as_from(map, &from);
+        if (!st) st = rsh_ckpt_open(source, from, &c->base);
+    }
+    if (!st) st = rsh_ckpt_rules_reverse(map, c->base, &c->reversed);
+    c->opts.to = c->reversed;
+    rsh_ckpt_rules_free(from);
+    return st;
+}
+
 static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
     RSH_NEEDS(source);
     RSH_NEEDS(target);
     RSH_TRY(take_opts(opts, &c->opts));
-    RSH_TRY(rsh_ckpt_open(source, c->opts.from, &c->source));
-    RSH_TRY(rshi_check_apart(c->source, target));
+    RSH_TRY(open_base(c, source));
+    RSH_TRY(rshi_check_apart(c->base, target));
     RSH_TRY(check_others(c));
+    RSH_TRY(rshi_map_apply(c->base, c->opts.to, &c->opts, &c->source));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
     RSH_TRY(check_bytes(c));
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
-    c->report.folders = rshi_ckpt_ends(target, ".safetensors") ? 0 : c->source->folders;
+    c->report.folders = rshi_ckpt_ends(target, ".safetensors") ? 0 : c->base->folders;
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;
@@ -121,7 +145,7 @@ static void set_up_job(converting *c) {
 
 /* Which files, of which size, time and header, and which result. */
 static uint64_t fingerprint(const converting *c) {
-    uint64_t h = c->target.hash;
+    uint64_t h = c->opts.to ? rshi_hash(&c->opts.to->hash, sizeof c->opts.to->hash, c->target.hash) : c->target.hash;
     for (int64_t i = 0; i < c->source->nfiles; i++) {
         const rshi_ckpt_file *f = &c->source->file[i];
         uint64_t words[4] = {f->size, (uint64_t)f->mtime, f->hash, c->opts.no_digest};
@@ -151,7 +175,7 @@ static rsh_status check_claims(converting *c, const rshi_files *files) {
     for (int64_t i = 0; i < c->job.nwindows; i++) skip[i] = c->claims[i].window < 0;
     check.state = NULL;
     check.first = NULL;
-    check.sum = NULL;
+    check.sum = check.source_sum = NULL;
     check.nwindows = 0;
     check.bytes = 0;
     check.deed = RSHI_WINDOW_CHECK;
@@ -176,7 +200,11 @@ static rsh_status take_up(converting *c, const rshi_files *files) {
     if (c->opts.no_digest) return RSH_OK; /* its hashes say nothing */
     RSH_TRY(check_claims(c, files));
     for (int64_t i = 0; i < c->job.nwindows; i++)
-        if (c->kept[i]) rsh_digest_merge(&c->job.sum[rshi_job_tensor(&c->job, i)], c->claims[i].sum);
+        if (c->kept[i]) {
+            int64_t tensor = rshi_job_tensor(&c->job, i);
+            rsh_digest_merge(&c->job.sum[tensor], c->claims[i].sum);
+            rsh_digest_merge(&c->job.source_sum[tensor], c->claims[i].source_sum);
+        }
     c->job.skip = c->kept;
     return RSH_OK;
 }
@@ -206,6 +234,27 @@ static rsh_status sum_up(converting *c) {
     return RSH_OK;
 }
 
+/* What the sources of a line state must be what was read of them, by all tensors that the line made together. */
+static rsh_status check_instances(converting *c) {
+    rsh_digest *sum = rshi_calloc((size_t)c->source->ninstances, sizeof *sum);
+    if (!sum) return rshi_nomem();
+    for (int64_t i = 0; i < c->source->ntensors; i++)
+        if (c->source->tensor[i].instance >= 0)
+            rsh_digest_merge(&sum[c->source->tensor[i].instance], c->job.source_sum[i]);
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < c->source->ninstances && !st; i++) {
+        const rshi_map_instance *x = &c->source->instance[i];
+        if (!x->nstated || !memcmp(&x->stated, &sum[i], sizeof *sum)) continue;
+        c->damaged = true;
+        st = rshi_fail(
+            RSH_EIO,
+            "%s: tensor \"%.300s\"%s: its files state another digest than its elements have: they were damaged",
+            c->source->path, c->base->tensor[x->source].name, x->nstated > 1 ? " or one that is used with it" : "");
+    }
+    rshi_free(sum);
+    return st;
+}
+
 /* Compares the digests that the source states.  Tensors whose elements were digested only after a conversion, or not at
  * all, are read once more. */
 static rsh_status check_stated(converting *c) {
@@ -222,7 +271,13 @@ static rsh_status check_stated(converting *c) {
         else
             list[n++] = t->source;
     }
+    c->report.digests_unchecked += c->source->unchecked;
+    for (int64_t i = 0; i < c->source->ninstances && c->opts.no_digest; i++)
+        c->report.digests_unchecked += c->source->instance[i].nstated;
     if (!st) st = rshi_stated_check(c->source, n, list, c->job.mem, c->opts.threads, &c->damaged);
+    if (!st && again)
+        st = rshi_stated_check(c->base, c->source->napart, c->source->apart, c->job.mem, c->opts.threads, &c->damaged);
+    if (!again) c->report.digests_unchecked += c->source->napart;
     rshi_free(list);
     return st;
 }
@@ -274,6 +329,7 @@ static rsh_status move_all(converting *c, const char *target) {
     RSH_TRY(check_source(c));
     RSH_TRY(check_stated(c));
     if (!c->opts.no_digest) RSH_TRY(sum_up(c));
+    if (!c->opts.no_digest) RSH_TRY(check_instances(c));
     RSH_TRY(rshi_partial_finish(&c->partial, c->sums));
     return rshi_partial_flush(&c->partial);
 }
@@ -291,7 +347,7 @@ static rsh_status convert(converting *c, const char *target) {
 /* Both are opened and read again; what was digested on the way does not count. */
 static rsh_status verify(converting *c, const char *target) {
     rsh_ckpt *result = NULL;
-    rsh_ckpt_difference d = {0};
+    rsh_ckpt_difference d = RSH_CKPT_DIFFERENCE_INIT;
     RSH_TRY(rsh_ckpt_open(target, NULL, &result));
     for (int64_t i = 0; i < result->nfiles; i++) { /* from the disk, not from memory, where the system lets us */
         int fd = open(result->file[i].path, O_RDONLY | O_CLOEXEC);
@@ -300,7 +356,6 @@ static rsh_status verify(converting *c, const char *target) {
     }
     rsh_compare_opts opts = RSH_COMPARE_OPTS_INIT;
     opts.converted = true;
-    opts.allow_missing = c->target.ntensors < c->source->ntensors;
     opts.mem = c->opts.mem;
     opts.threads = c->opts.threads;
     opts.progress = c->opts.progress;
@@ -315,31 +370,100 @@ static rsh_status verify(converting *c, const char *target) {
 
 rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_convert_opts *opts,
                             rsh_convert_report *report) {
+    if (report) RSHI_CHECK_RESULT(report, RSH_CONVERT_REPORT_INIT);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
     if (!st && (st = convert(&c, target))) leave(&c);
     if (!st && c.opts.verify) st = verify(&c, target);
-    if (!st && report) *report = c.report;
+    if (!st && report) rshi_result_write(&c.report, sizeof c.report, report);
     convert_free(&c);
     return st;
+}
+
+/* ---- what would be done ---- */
+
+typedef struct naming {
+    const rsh_ckpt *base;
+    const char **list; /* owned; NULL: they are only counted */
+    int64_t n;
+    uint64_t bytes;
+} naming;
+
+static void name_source(void *ctx, int64_t source) {
+    naming *x = ctx;
+    const rshi_ckpt_tensor *t = &x->base->tensor[source];
+    if (!x->list)
+        x->bytes += (uint64_t)rshi_ckpt_count(t) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
+    else
+        x->list[x->n] = t->name;
+    x->n++;
+}
+
+static rsh_status name_sources(const rshi_ckpt_tensor *s, naming *x) {
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass) x->list = rshi_alloc((size_t)x->n, sizeof *x->list);
+        if (pass && !x->list) return rshi_nomem();
+        x->n = 0;
+        if (s->view)
+            rshi_view_leaves(s->view, name_source, x);
+        else
+            name_source(x, s->source);
+    }
+    return RSH_OK;
+}
+
+static rsh_status tell_target(converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx, bool *stop) {
+    const rshi_target_tensor *t = &c->target.tensor[i];
+    const rshi_ckpt_tensor *s = &c->source->tensor[i];
+    const rshi_ckpt_rule *r = t->rule >= 0 ? &c->target.rules->rule[t->rule] : NULL;
+    naming x = {.base = c->base};
+    rsh_status st = name_sources(s, &x);
+    rsh_convert_step step = {.name = s->name,
+                             .from = s->layout,
+                             .to = t->layout,
+                             .from_dtype = s->dtype,
+                             .to_dtype = t->dtype,
+                             .rule = t->rule,
+                             .bytes = x.bytes,
+                             .ndim = s->ndim,
+                             .shape = s->shape,
+                             .nsources = x.n,
+                             .sources = x.list};
+    if (r) step.pattern = r->text, step.line = r->line;
+    c->report.source_bytes += x.bytes;
+    if (!st) *stop = fn(ctx, &step);
+    rshi_free(x.list);
+    return st;
+}
+
+static bool tell_dropped(const converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx) {
+    const rshi_ckpt_tensor *s = &c->base->tensor[c->source->dropped[i].source];
+    const rshi_ckpt_rule *r = &c->target.rules->rule[c->source->dropped[i].rule];
+    rsh_convert_step step = {.name = s->name,
+                             .from = s->layout,
+                             .from_dtype = s->dtype,
+                             .to_dtype = s->dtype,
+                             .rule = c->source->dropped[i].rule,
+                             .pattern = r->text,
+                             .line = r->line,
+                             .ndim = s->ndim,
+                             .shape = s->shape,
+                             .nsources = 1,
+                             .sources = &s->name,
+                             .dropped = true};
+    return fn(ctx, &step);
 }
 
 rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts,
                                rsh_convert_step_fn fn, void *ctx, rsh_convert_report *report) {
     RSH_NEEDS(fn);
+    if (report) RSHI_CHECK_RESULT(report, RSH_CONVERT_REPORT_INIT);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
     bool stop = false;
-    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) {
-        const rshi_target_tensor *t = &c.target.tensor[i];
-        const rshi_ckpt_tensor *s = &c.source->tensor[t->source];
-        const rshi_ckpt_rule *r = t->rule >= 0 ? &c.target.rules->rule[t->rule] : NULL;
-        uint64_t bytes = (uint64_t)rshi_ckpt_count(s) * (uint64_t)rsh_dtype_bits(s->dtype) / 8;
-        c.report.source_bytes += bytes;
-        stop = fn(ctx, &(rsh_convert_step){s->name, s->layout, t->layout, s->dtype, t->dtype, t->rule,
-                                           r ? r->pattern : NULL, r ? r->line : 0, bytes});
-    }
-    if (!st && report) *report = c.report;
+    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) st = tell_target(&c, i, fn, ctx, &stop);
+    for (int64_t i = 0; !st && !stop && i < c.source->ndropped; i++) stop = tell_dropped(&c, i, fn, ctx);
+    if (!st && report) rshi_result_write(&c.report, sizeof c.report, report);
     convert_free(&c);
     return st;
 }

@@ -1,7 +1,30 @@
 /* Ckpt read: the lazy reader of programs. */
 #include "ckpt/read_box.h"
+#include "ckpt/view_read.h"
 
 #include <string.h>
+
+/* A box of a view is read dense, and then goes where it belongs. */
+static rsh_status read_view(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rsh_box *box, char *to,
+                            const int64_t *strides) {
+    size_t size = rsh_dtype_size(t->dtype), n = size;
+    rsh_box all = {{0}, {0}};
+    int64_t i[RSH_MAX_NDIM] = {0};
+    if (!box) memcpy(all.hi, t->shape, (size_t)t->ndim * sizeof *t->shape);
+    if (!box) box = &all;
+    for (int d = 0; d < t->ndim; d++) n *= (size_t)(box->hi[d] - box->lo[d]);
+    char *dense = rshi_alloc(n, 1);
+    if (!dense) return rshi_nomem();
+    rsh_status st = rshi_view_read(c, t->view, t->name, box, t->dtype, dense, NULL);
+    for (size_t k = 0; k < n && !st; k += size) {
+        int64_t at = 0;
+        for (int d = 0; d < t->ndim; d++) at += i[d] * strides[d];
+        memcpy(to + at * (int64_t)size, dense + k, size);
+        for (int d = t->ndim; d-- > 0 && ++i[d] == box->hi[d] - box->lo[d];) i[d] = 0;
+    }
+    rshi_free(dense);
+    return st;
+}
 
 rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, const rsh_memory *to) {
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM] = {0}, count = 1;
@@ -18,5 +41,6 @@ rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, 
     }
     RSH_REQUIRE(to->data || !count, RSH_EVALUE, "rsh_ckpt_read: there is no memory for tensor \"%.300s\"", t->name);
     if (count) rshi_dense_strides(t->ndim, shape, NULL, strides);
+    if (t->view && inside) return read_view(c, t, box, to->data, to->strides ? to->strides : strides);
     return rshi_ckpt_read_box(c, tensor, box, to->data, to->strides ? to->strides : strides, NULL);
 }

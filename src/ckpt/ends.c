@@ -1,5 +1,5 @@
 /* Ends: where the elements of one tensor lie, as pieces of parts in files. */
-#include "ckpt/impl.h"
+#include "ckpt/view_pieces.h"
 
 #include <string.h>
 
@@ -10,11 +10,26 @@ typedef struct making {
     int bits; /* of an element; less than 8: pieces are scaled to bytes */
 } making;
 
+void rshi_end_free_scales(rshi_ckpt_end *e) {
+    for (int64_t i = 0; i < e->nscales; i++) rshi_free(e->scale[i].value);
+    e->nscales = 0;
+}
+
 void rshi_end_free(rshi_ckpt_end *e) {
+    rshi_end_free_scales(e);
+    rshi_free(e->scale);
     rshi_free(e->piece);
     rshi_free(e->group);
     rshi_free(e->copy);
     *e = (rshi_ckpt_end){0};
+}
+
+rsh_dtype rshi_moved_as(rsh_dtype dtype) { return rsh_dtype_size(dtype) ? dtype : RSH_U8; }
+
+bool rshi_end_converts(const rshi_ckpt_end *e, rsh_dtype to) {
+    for (int64_t i = 0; i < e->ngroups; i++)
+        if (e->group[i].from != to) return true;
+    return e->nscales > 0;
 }
 
 /* ---- elements of less than a byte ---- */
@@ -57,6 +72,7 @@ static rsh_status add_piece(making *m, const rshi_placed *p) {
     RSH_TRY(RSHI_GROW(e->piece, e->npieces + 1, &e->pieces_room));
     e->piece[e->npieces] = *p;
     e->piece[e->npieces].group = e->ngroups;
+    e->piece[e->npieces].scale = -1;
     if (m->bits % 8) RSH_TRY(scale_piece(m, &e->piece[e->npieces]));
     e->npieces++;
     return RSH_OK;
@@ -69,13 +85,15 @@ static rsh_status add_copy(rshi_ckpt_end *e, const rshi_ckpt_part *part) {
 }
 
 /* The group of the pieces and copies from these numbers on. */
-static rsh_status add_group(rshi_ckpt_end *e, int64_t piece, int64_t copy, int64_t rank) {
+static rsh_status add_group(making *m, int64_t piece, int64_t copy, int64_t rank) {
+    rshi_ckpt_end *e = m->e;
     if (piece == e->npieces) {
         e->ncopies = copy;
         return RSH_OK;
     }
     RSH_TRY(RSHI_GROW(e->group, e->ngroups + 1, &e->groups_room));
-    e->group[e->ngroups++] = (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank};
+    e->group[e->ngroups++] =
+        (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank, rshi_moved_as(m->lie->dtype)};
     return RSH_OK;
 }
 
@@ -96,7 +114,7 @@ static rsh_status add_whole(making *m) {
                     rsh_dtype_name(lie->dtype));
     }
     RSH_TRY(add_piece(m, &p));
-    return add_group(m->e, 0, 0, 0);
+    return add_group(m, 0, 0, 0);
 }
 
 /* ---- parts of a layout ---- */
@@ -124,7 +142,7 @@ static rsh_status add_pieces(making *m, const rshi_piece *list, int64_t n, int64
         st = add_copy(m->e, &parts[part]);
         for (; i < n && list[i].part == part && !st; i++)
             if (!m->distinct || is_first(m->lie->layout, &list[i])) st = add_layout_piece(m, &list[i]);
-        if (!st) st = add_group(m->e, piece, copy, rank);
+        if (!st) st = add_group(m, piece, copy, rank);
     }
     return st;
 }
@@ -224,6 +242,7 @@ void rshi_file_tensor_shape(const rshi_file_tensor *lie, int64_t *shape) {
 rsh_status rshi_end_make(const rshi_file_tensor *lie, bool distinct, rshi_ckpt_end *out) {
     making m = {lie, out, distinct, rsh_dtype_bits(lie->dtype)};
     out->npieces = out->ngroups = out->ncopies = 0;
+    rshi_end_free_scales(out);
     out->ndim = lie->ndim;
     out->size = m.bits < 8 ? 1 : (size_t)m.bits / 8;
     rshi_file_tensor_shape(lie, out->shape);

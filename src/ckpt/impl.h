@@ -21,24 +21,42 @@ typedef struct rshi_placed {
     int64_t base;                  /* of local index 0,..,0 in the part; elements */
     int64_t stride[RSH_MAX_NDIM];  /* of local indices in the part; elements, positive */
     int64_t group;
+    /* of views: the row-major index in the source tensor, for its digest */
+    bool checked;
+    int64_t from, from_stride[RSH_MAX_NDIM];
+    /* of views: elements are multiplied by scales; along dim d the dim of the scaled tensor is
+     * scale_of[d] (-1: none), and its index there is scale_first[scale_of[d]] + local index */
+    int32_t scale; /* -1: none */
+    int8_t scale_of[RSH_MAX_NDIM];
+    int64_t scale_first[RSH_MAX_NDIM];
 } rshi_placed;
+
+/* A scale for each block of a tensor. */
+typedef struct rshi_scales {
+    float *value; /* owned; row-major */
+    int ndim;
+    int64_t shape[RSH_MAX_NDIM], block[RSH_MAX_NDIM];
+} rshi_scales;
 
 typedef struct rshi_ckpt_group {
     int64_t piece, npieces;
     int64_t copy, ncopies;
-    int64_t rank; /* of the first copy */
+    int64_t rank;   /* of the first copy */
+    rsh_dtype from; /* of its elements, as they are moved */
 } rshi_ckpt_group;
 
 typedef struct rshi_ckpt_end {
     int ndim;
     int64_t shape[RSH_MAX_NDIM];
-    size_t size;        /* bytes of an element */
+    size_t size;        /* bytes of an element; of the largest, if groups have several */
     rshi_placed *piece; /* by group */
     int64_t npieces, pieces_room;
     rshi_ckpt_group *group;
     int64_t ngroups, groups_room;
     rshi_ckpt_part *copy; /* by group; where the part starts in each file */
     int64_t ncopies, copies_room;
+    rshi_scales *scale; /* of views */
+    int64_t nscales, scales_room;
 } rshi_ckpt_end;
 
 /* How a tensor lies: layout NULL is whole.  With `distinct` every element is listed once, at its
@@ -50,6 +68,7 @@ typedef struct rshi_file_tensor {
     const int64_t *shape;
     const rsh_layout *layout;
     const rshi_ckpt_part *parts;
+    const struct rshi_ckpt_view *view; /* of a source: what it is made of; NULL: stored */
 } rshi_file_tensor;
 /* The shape with elements counted as they are moved. */
 void rshi_file_tensor_shape(const rshi_file_tensor *lie, int64_t *shape);
@@ -57,6 +76,8 @@ void rshi_file_tensor_shape(const rshi_file_tensor *lie, int64_t *shape);
  * that are cut inside bytes. */
 rsh_status rshi_end_make(const rshi_file_tensor *lie, bool distinct, rshi_ckpt_end *out);
 void rshi_end_free(rshi_ckpt_end *e);
+bool rshi_end_converts(const rshi_ckpt_end *e, rsh_dtype to); /* do elements change on the way? */
+rsh_dtype rshi_moved_as(rsh_dtype dtype); /* elements that are only stored move as bytes */
 
 /* The rank that comes first of those that hold the same part; -1: `rank` itself, or it shares only
  * some of its pieces. */
@@ -116,6 +137,13 @@ rsh_status rshi_block_runs(const rshi_ckpt_end *e, const rsh_box *window, const 
 void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_view *v,
                       const char *block, size_t size, rsh_digest *sum);
 
+/* What the elements of a view add to the digest of the source that they come from. */
+void rshi_view_source_digest(const rshi_ckpt_end *e, const rshi_view *v, const char *block,
+                             size_t size, rsh_digest *sum);
+/* Elements of a block as the target has them: converted to `to`, and times their scales. */
+void rshi_block_convert(const rshi_ckpt_end *e, const rsh_box *window, const rshi_ckpt_block *b,
+                        const char *raw, rsh_dtype to, char *mem);
+
 /* ---- moving one window ---- */
 
 #define RSHI_LEAST_MEM (UINT64_C(1) << 20) /* bytes; with less, windows would be single elements */
@@ -151,20 +179,22 @@ typedef struct rshi_mover {
     const rshi_files *files;
     rshi_window_mode deed;
     bool digest;
-    rsh_dtype from, to; /* equal: bytes move as they are */
+    rsh_dtype to;
+    bool converts; /* some elements change on the way; if not, bytes move as they are */
     rshi_ckpt_end src, dst;
     rshi_blocks in, out;
     char *raw, *mem, *put, *seen; /* scratch: read; converted; to be written; read to compare */
     size_t raw_room, mem_room, put_room, seen_room;
     size_t budget; /* bytes of scratch */
     rshi_runs run[RSH_MAX_NDIM];
-    rsh_digest sum; /* of the window */
+    rsh_digest sum; /* of the window, as it is written */
+    rsh_digest source_sum; /* of what it has of checked sources of a view */
     uint64_t hash;  /* of what was written, or is there */
     uint64_t bytes_read, bytes_written;
     rshi_differing differing;
 } rshi_mover;
 void rshi_mover_free(rshi_mover *m);
-/* Ends are made and m->from, m->to are set.  Adds to sum and hash. */
+/* Ends are made and m->to is set.  Adds to sums and hash. */
 rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window);
 
 /* ---- a job: all windows of many tensors, by several threads ---- */
@@ -172,7 +202,7 @@ rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window);
 /* What happened to one window; the journal keeps it. */
 typedef struct rshi_moved {
     int64_t window;
-    rsh_digest sum;
+    rsh_digest sum, source_sum;
     uint64_t hash;
 } rshi_moved;
 
@@ -183,8 +213,7 @@ typedef struct rshi_job {
     rshi_window_mode deed;
     bool digest;
     int64_t ntensors;
-    /* How tensor i lies on both sides; `to` is not set for RSHI_WINDOW_DIGEST, but for its dtype.
-     */
+    /* How tensor i lies on both sides; `to` is only set to its dtype for RSHI_WINDOW_DIGEST. */
     void (*lies)(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to);
     void *ctx;
     uint64_t mem;     /* bytes of scratch for all threads */
@@ -198,6 +227,7 @@ typedef struct rshi_job {
     int64_t nwindows;
     int64_t *first;  /* of each tensor its first window, and behind them nwindows; owned */
     rsh_digest *sum; /* of each tensor, without what dtype and shape add; owned */
+    rsh_digest *source_sum; /* of what it is made of, for checked sources of views; owned */
     uint64_t bytes;  /* of the source, in all windows */
     uint64_t bytes_read, bytes_written;
     int64_t different; /* RSHI_WINDOW_COMPARE: the first tensor that differs, or -1 */
@@ -226,7 +256,7 @@ rsh_status rshi_stated_check(const rsh_ckpt *c, int64_t n, const int64_t *tensor
 /* ---- the target: which files there will be, and what lies where in them ---- */
 
 typedef struct rshi_target_tensor {
-    int64_t source; /* its number in the source */
+    int64_t source; /* its number in the source, which is the same */
     rsh_dtype dtype;
     rsh_layout *layout; /* owned; NULL: whole */
     int64_t part, nparts;
@@ -249,7 +279,8 @@ typedef struct rshi_target_entry {
 
 typedef struct rshi_target {
     const rsh_ckpt *source;
-    const rsh_ckpt_rules *rules; /* NULL: whole */
+    const rsh_ckpt_rules *rules; /* NULL: whole, under the names of the source */
+    bool by_rank;           /* rank files; false: whole tensors */
     bool digests;           /* room for digests in the headers of rank files */
     rshi_target_tensor *tensor;
     int64_t ntensors, tensors_room;
@@ -273,7 +304,20 @@ rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_dige
                               const rsh_sink *sink);
 rsh_status rshi_target_index(const rshi_target *t, const rsh_sink *sink);
 /* Chooses a layout for each tensor: by the rules, or none. */
-rsh_status rshi_target_lay_out(rshi_target *t, const rsh_convert_opts *opts);
+rsh_status rshi_target_lay_out(rshi_target *t);
+
+/* A weight and how it is cut; layout NULL: it is whole. */
+typedef struct rshi_weight {
+    const char *name;
+    int ndim;
+    const int64_t *shape;
+    const rsh_layout *layout;
+} rshi_weight;
+/* The layout that gives every rank the scales of the blocks of its part of a weight; NULL if the
+ * weight is whole.  RSH_EVALUE if shapes do not fit, or a cut falls inside a block; RSH_EUNSUP if
+ * no layout does it. */
+rsh_status rshi_scale_layout(const rshi_weight *w, int nblocks, const int64_t *block,
+                             const rshi_ckpt_tensor *scales, rsh_layout **out);
 
 /* ---- the place of work: TARGET.reshard-partial, which becomes the target ----
  *

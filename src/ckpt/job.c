@@ -1,5 +1,6 @@
 /* Job: the windows of many tensors, worked through by a few threads in the order in which their bytes lie. */
 #include "ckpt/impl.h"
+#include "ckpt/view.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -47,7 +48,8 @@ static size_t bytes_of(rsh_dtype dtype) { return (size_t)rshi_ceil_div(rsh_dtype
 
 static void make_grid(const rshi_file_tensor *from, const rshi_file_tensor *to, rshi_grid *out) {
     size_t a = bytes_of(from->dtype), b = bytes_of(to->dtype);
-    rshi_grid_make(from, a > b ? a : b, is_tiled(from->layout) || is_tiled(to->layout), out);
+    bool tiled = is_tiled(from->layout) || is_tiled(to->layout) || (from->view && rshi_view_is_turned(from->view));
+    rshi_grid_make(from, a > b ? a : b, tiled, out);
 }
 
 /* ---- planning ---- */
@@ -90,7 +92,8 @@ rsh_status rshi_job_plan(rshi_job *j) {
     j->state = RSHI_NEW(state);
     j->first = rshi_alloc((size_t)j->ntensors + 1, sizeof *j->first);
     j->sum = rshi_calloc((size_t)j->ntensors, sizeof *j->sum);
-    if (!j->state || !j->first || !j->sum) return rshi_nomem();
+    j->source_sum = rshi_calloc((size_t)j->ntensors, sizeof *j->source_sum);
+    if (!j->state || !j->first || !j->sum || !j->source_sum) return rshi_nomem();
     pthread_mutex_init(&j->state->lock, NULL);
     for (int64_t i = 0; i < j->ntensors; i++) RSH_TRY(plan_tensor(j, i));
     j->first[j->ntensors] = j->nwindows;
@@ -123,19 +126,17 @@ static void fail(rshi_job *j, rsh_status st) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Storage-only elements move as bytes. */
-static rsh_dtype moved_as(rsh_dtype dtype) { return rsh_dtype_size(dtype) ? dtype : RSH_U8; }
-
 static rsh_status take_tensor(rshi_job *j, worker *w, int64_t tensor) {
     rshi_file_tensor from, to;
     if (w->tensor == tensor) return RSH_OK;
     w->tensor = -1;
     get_lies(j, tensor, &from, &to);
     make_grid(&from, &to, &w->grid);
-    RSH_TRY(rshi_end_make(&from, true, &w->mover.src));
+    RSH_TRY(from.view ? rshi_view_end(j->source, from.view, from.name, &w->mover.src)
+                      : rshi_end_make(&from, true, &w->mover.src));
     if (j->deed != RSHI_WINDOW_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
-    w->mover.from = moved_as(from.dtype);
-    w->mover.to = moved_as(to.dtype);
+    w->mover.to = rshi_moved_as(to.dtype);
+    w->mover.converts = rshi_end_converts(&w->mover.src, w->mover.to);
     w->tensor = tensor;
     return RSH_OK;
 }
@@ -157,11 +158,11 @@ static rsh_status run_window(rshi_job *j, worker *w, int64_t window, rshi_moved 
     if (tensor < 0 || window < j->first[tensor] || window >= j->first[tensor + 1]) tensor = rshi_job_tensor(j, window);
     RSH_TRY(take_tensor(j, w, tensor));
     rshi_grid_box(&w->grid, window - j->first[tensor], &box);
-    w->mover.sum = (rsh_digest){0, 0};
+    w->mover.sum = w->mover.source_sum = (rsh_digest){0, 0};
     w->mover.hash = (uint64_t)window;
     w->mover.differing = (rshi_differing){0};
     RSH_TRY(rshi_mover_window(&w->mover, &box));
-    *out = (rshi_moved){window, w->mover.sum, w->mover.hash};
+    *out = (rshi_moved){window, w->mover.sum, w->mover.source_sum, w->mover.hash};
     return RSH_OK;
 }
 
@@ -170,7 +171,11 @@ static rsh_status settle(rshi_job *j, worker *w, int64_t n, uint64_t bytes) {
     state *s = j->state;
     rsh_status st = RSH_OK;
     pthread_mutex_lock(&s->lock);
-    for (int64_t i = 0; i < n; i++) rsh_digest_merge(&j->sum[rshi_job_tensor(j, w->moved[i].window)], w->moved[i].sum);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t tensor = rshi_job_tensor(j, w->moved[i].window);
+        rsh_digest_merge(&j->sum[tensor], w->moved[i].sum);
+        rsh_digest_merge(&j->source_sum[tensor], w->moved[i].source_sum);
+    }
     if (j->done && n) st = j->done(j->ctx, w->moved, n);
     s->bytes_done += bytes;
     double now = rshi_seconds();
@@ -260,6 +265,8 @@ void rshi_job_free(rshi_job *j) {
     }
     rshi_free(j->first);
     rshi_free(j->sum);
+    rshi_free(j->source_sum);
+    j->source_sum = NULL;
     j->state = NULL;
     j->first = NULL;
     j->sum = NULL;

@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #define MAGIC      UINT64_C(0x314a44524853520a) /* "\nRSHRDJ1" */
+#define VERSION    2
 #define PUBLISHING (-1)                         /* in place of a window: `hash` is an inode */
 
 typedef struct record {
     int64_t window;
-    uint64_t hi, lo, hash;
+    uint64_t hi, lo, source_hi, source_lo, hash;
     uint64_t check; /* of the words above, seeded with the fingerprint */
 } record;
 
@@ -39,7 +40,7 @@ static rsh_status append(rshi_ckpt_partial *p, const void *bytes, size_t n) {
 }
 
 rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
-    head h = {MAGIC, p->fingerprint, 1, 0, 0};
+    head h = {MAGIC, p->fingerprint, VERSION, 0, 0};
     h.check = check_of(p, &h, offsetof(head, check));
     if (ftruncate(p->journal, 0)) return rshi_io_fail(p->journal_path);
     if (lseek(p->journal, 0, SEEK_SET) != 0) return rshi_io_fail(p->journal_path);
@@ -62,7 +63,7 @@ rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty) {
     ssize_t got = pread(p->journal, &h, sizeof h, 0);
     if (got < 0) return rshi_io_fail(p->journal_path);
     *empty = got < (ssize_t)sizeof h;
-    *same = !*empty && h.magic == MAGIC && h.fingerprint == p->fingerprint && h.version == 1 &&
+    *same = !*empty && h.magic == MAGIC && h.fingerprint == p->fingerprint && h.version == VERSION &&
             h.check == check_of(p, &h, offsetof(head, check));
     return RSH_OK;
 }
@@ -72,7 +73,8 @@ static void seal(const rshi_ckpt_partial *p, record *r) { r->check = check_of(p,
 rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_t n) {
     record r[64];
     for (int64_t i = 0, k = 0; i < n; i++) {
-        r[k] = (record){list[i].window, list[i].sum.hi, list[i].sum.lo, list[i].hash, 0};
+        r[k] = (record){list[i].window,        list[i].sum.hi, list[i].sum.lo, list[i].source_sum.hi,
+                        list[i].source_sum.lo, list[i].hash,   0};
         seal(p, &r[k++]);
         if (k < 64 && i + 1 < n) continue;
         RSH_TRY(append(p, r, (size_t)k * sizeof *r));
@@ -82,7 +84,7 @@ rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_
 }
 
 rsh_status rshi_journal_publishing(rshi_ckpt_partial *p, uint64_t inode) {
-    record r = {PUBLISHING, 0, 0, inode, 0};
+    record r = {PUBLISHING, 0, 0, 0, 0, inode, 0};
     seal(p, &r);
     RSH_TRY(append(p, &r, sizeof r));
     if (fdatasync(p->journal)) return rshi_io_fail(p->journal_path);
@@ -115,7 +117,7 @@ static rsh_status hand(void *ctx, const record *r) {
     if (r->window == PUBLISHING)
         h->inode = r->hash;
     else if (h->fn)
-        h->fn(h->ctx, &(rshi_moved){r->window, {r->hi, r->lo}, r->hash});
+        h->fn(h->ctx, &(rshi_moved){r->window, {r->hi, r->lo}, {r->source_hi, r->source_lo}, r->hash});
     return RSH_OK;
 }
 

@@ -1,21 +1,11 @@
 /* Lay out: the layout that each tensor of a target gets, by the rules. */
 #include "ckpt/impl.h"
+#include "ckpt/rules.h"
+#include "ckpt/view.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- which tensors ---- */
-
-static bool matches(const char *const *list, int64_t n, const char *name) {
-    for (int64_t i = 0; i < n; i++)
-        if (rshi_glob(list[i], name)) return true;
-    return false;
-}
-
-static bool is_wanted(const rsh_convert_opts *o, const char *name) {
-    return (!o->ninclude || matches(o->include, o->ninclude, name)) && !matches(o->exclude, o->nexclude, name);
-}
 
 /* ---- uneven cuts ---- */
 
@@ -60,35 +50,79 @@ static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule,
     return RSH_OK;
 }
 
-static rsh_status fill(const rshi_target *t, const rshi_ckpt_rule *rule, const rshi_ckpt_tensor *s, rsh_layout **out) {
-    rsh_text_error error = {0};
-    rsh_status st = rsh_form_fill(rule->form, s->dtype, s->ndim, s->shape, &error, out);
-    if (st && st != RSH_ENOMEM) {
-        char why[600];
-        snprintf(why, sizeof why, "%s", error.sentence ? error.sentence : rsh_error_detail());
-        return rshi_fail(st, "%.150s:%d: tensor \"%.150s\": %s", t->rules->name, rule->line, s->name, why);
-    }
-    return st;
+/* ---- forms ---- */
+
+/* Sizes of segments that are all `_`: those of the operands of cat, or of the source's own layout. */
+typedef struct segment_sizes {
+    int64_t *list[RSH_MAX_NDIM]; /* owned; NULL: not known */
+} segment_sizes;
+
+static rsh_status find_sizes(const rshi_ckpt_tensor *s, const rsh_layout_desc *form, int d, segment_sizes *out) {
+    const rshi_ckpt_view *cat = s->view ? s->view->cat[d] : NULL;
+    const rsh_layout_desc *own = s->layout ? rsh_layout_describe(s->layout) : NULL;
+    int64_t n = form->dim[d].nsegments;
+    bool by_cat = cat && cat->nparts == n, by_own = own && !own->is_boxes && own->dim[d].nsegments == n;
+    if (n < 2 || (!by_cat && !by_own)) return RSH_OK;
+    out->list[d] = rshi_alloc((size_t)n, sizeof **out->list);
+    if (!out->list[d]) return rshi_nomem();
+    for (int64_t i = 0; i < n; i++)
+        out->list[d][i] = by_cat ? cat->part[i]->shape[cat->dim] : own->dim[d].segment[i].size;
+    return RSH_OK;
 }
 
-/* A tensor before this one that was caught by the same rule and has the same dtype and shape: its layout serves. */
+static rsh_status fill(const rshi_target *t, const rshi_ckpt_rule *rule, const rshi_ckpt_tensor *s, rsh_layout **out) {
+    const rsh_layout_desc *form = rsh_form_describe(rule->form);
+    rsh_text_error error = {0};
+    segment_sizes sizes = {{0}};
+    rsh_status st = RSH_OK;
+    for (int d = 0; d < s->ndim && form->ndim == s->ndim && !form->is_boxes && !st; d++)
+        st = find_sizes(s, form, d, &sizes);
+    if (!st)
+        st = rshi_form_fill_segments(rule->form, s->dtype, s->ndim, s->shape, (const int64_t *const *)sizes.list,
+                                     &error, out);
+    for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_free(sizes.list[d]);
+    if (!st || st == RSH_ENOMEM) return st;
+    char why[600];
+    snprintf(why, sizeof why, "%s", error.sentence ? error.sentence : rsh_error_detail());
+    return rshi_fail(st, "%.150s:%d: tensor \"%.150s\": %s", t->rules->name, rule->line, s->name, why);
+}
+
+/* Does a dim have several segments of size _?  Then layouts depend on more than shapes. */
+static bool has_open_segments(const rsh_form *form) {
+    const rsh_layout_desc *f = rsh_form_describe(form);
+    for (int d = 0; d < f->ndim; d++) {
+        int holes = 0;
+        for (int i = 0; i < f->dim[d].nsegments; i++) holes += f->dim[d].segment[i].size == RSH_HOLE;
+        if (holes > 1) return true;
+    }
+    return false;
+}
+
+/* A tensor before this one that the same rule laid out and that has the same dtype and shape: its layout serves. */
 static rsh_layout *known_layout(const rshi_target *t, int64_t rule, const rshi_ckpt_tensor *s) {
+    if (has_open_segments(t->rules->rule[rule].form)) return NULL;
     for (int64_t i = t->ntensors; i-- > 0 && i > t->ntensors - 64;) {
         const rshi_target_tensor *other = &t->tensor[i];
         const rshi_ckpt_tensor *o = &t->source->tensor[other->source];
-        if (other->rule == rule && o->dtype == s->dtype && o->ndim == s->ndim &&
+        if (other->rule == rule && o->dtype == s->dtype && o->ndim == s->ndim && o->scales < 0 &&
             !memcmp(o->shape, s->shape, (size_t)s->ndim * sizeof *s->shape))
             return other->layout;
     }
     return NULL;
 }
 
-static rsh_status by_rules(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
-    out->rule = rshi_rules_match(t->rules, s->name);
-    RSH_REQUIRE(out->rule >= 0, RSH_EVALUE,
-                "%.200s: no rule matches tensor \"%.300s\"; a last rule \"* [...]\" takes what is left", t->rules->name,
-                s->name);
+static bool dequantises(const rshi_ckpt_view *v) {
+    if (!v) return false;
+    for (int64_t i = 0; i < v->nparts; i++)
+        if (dequantises(v->part[i])) return true;
+    return v->op == RSHI_VIEW_DEQUANTISE;
+}
+
+static rsh_status lay_out(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
     const rshi_ckpt_rule *rule = &t->rules->rule[out->rule];
+    RSH_REQUIRE(!dequantises(s->view) || rsh_form_has_dtype(rule->form), RSH_EVALUE,
+                "%.200s:%d: tensor \"%.200s\": dequantise needs a dtype in the form, such as bf16[...]", t->rules->name,
+                rule->line, s->name);
     out->layout = rsh_layout_hold(known_layout(t, out->rule, s));
     rsh_status st = RSH_OK;
     if (!out->layout) st = fill(t, rule, s, &out->layout);
@@ -99,64 +133,78 @@ static rsh_status by_rules(rshi_target *t, const rshi_ckpt_tensor *s, rshi_targe
         return st;
     }
     out->dtype = rsh_layout_dtype(out->layout);
+    if (!t->by_rank) { /* the form has been checked; no rank is named */
+        bool turned = rsh_layout_describe(out->layout)->has_order;
+        rsh_layout_free(out->layout);
+        out->layout = NULL;
+        RSH_REQUIRE(!turned, RSH_EUNSUP, "%.200s:%d: tensor \"%.200s\": a whole tensor is stored in row-major order",
+                    t->rules->name, rule->line, s->name);
+        return RSH_OK;
+    }
     t->nranks = rshi_max(t->nranks, rshi_layout_rank_bound(out->layout));
     return RSH_OK;
 }
+
+/* ---- scales ---- */
+
+/* The number of the weight whose scales these are. */
+static rsh_status find_weight(const rshi_target *t, const rshi_ckpt_tensor *s, int64_t *out) {
+    const rshi_ckpt_rule *rule = &t->rules->rule[s->scales];
+    rshi_captured c = {0};
+    int64_t chosen;
+    bool matches;
+    char *name = NULL;
+    RSH_TRY(rshi_name_match(&rule->target, s->name, -1, &c, &chosen, &matches));
+    RSH_TRY(rshi_name_expand(&rule->source, chosen, &c, &name));
+    *out = rshi_ckpt_find(t->source, name, strlen(name));
+    rsh_status st = RSH_OK;
+    if (*out < 0)
+        st = rshi_fail(RSH_EVALUE, "%.150s:%d: tensor \"%.150s\": its weight \"%.150s\" is missing", t->rules->name,
+                       rule->line, s->name, name);
+    rshi_free(name);
+    return st;
+}
+
+static rsh_status lay_out_scales(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
+    const rshi_ckpt_rule *rule = &t->rules->rule[s->scales];
+    int64_t number;
+    RSH_TRY(find_weight(t, s, &number));
+    const rshi_ckpt_tensor *w = &t->source->tensor[number];
+    RSH_REQUIRE(w->scales < 0, RSH_EVALUE, "%.150s:%d: tensor \"%.150s\": its weight \"%.150s\" is a tensor of scales",
+                t->rules->name, rule->line, s->name, w->name);
+    rshi_weight weight = {w->name, w->ndim, w->shape, t->tensor[number].layout};
+    rsh_status st = rshi_scale_layout(&weight, rule->nblocks, rule->block, s, &out->layout);
+    if (st && st != RSH_ENOMEM) {
+        char why[600];
+        snprintf(why, sizeof why, "%s", rsh_error_detail());
+        return rshi_fail(st, "%.150s:%d: tensor \"%.150s\": %s", t->rules->name, rule->line, s->name, why);
+    }
+    return st;
+}
+
+/* ---- all tensors ---- */
 
 static rsh_status check_dtypes(const rshi_target *t, const rshi_ckpt_tensor *s, rsh_dtype to) {
     RSH_REQUIRE(rshi_safetensors_name(to), RSH_EUNSUP, "tensor \"%.300s\": safetensors has no %s", s->name,
                 rsh_dtype_name(to));
     if (s->dtype == to || !rsh_dtype_check_convert(s->dtype, to)) return RSH_OK;
-    return rshi_fail(RSH_ETYPE, "%s: tensor \"%.300s\": %s does not convert to %s", t->source->path, s->name,
+    return rshi_fail(RSH_ETYPE, "%s: tensor \"%.300s\": cannot convert %s to %s", t->source->path, s->name,
                      rsh_dtype_name(s->dtype), rsh_dtype_name(to));
 }
 
-/* ---- rules that catch nothing ---- */
-
-/* A bare star takes what is left, which may be nothing. */
-static bool may_catch_nothing(const rshi_ckpt_rule *rule) { return rule->optional || !strcmp(rule->pattern, "*"); }
-
-/* The first tensor that the rule matches and another rule or an option took; NULL: it matches none. */
-static const char *taken_name(const rshi_target *t, const rshi_ckpt_rule *rule) {
-    for (int64_t i = 0; i < t->source->ntensors; i++)
-        if (rshi_glob(rule->pattern, t->source->tensor[i].name)) return t->source->tensor[i].name;
-    return NULL;
-}
-
-static rsh_status check_rule(const rshi_target *t, const rsh_convert_opts *opts, const rshi_ckpt_rule *rule) {
-    const char *name = taken_name(t, rule);
-    RSH_REQUIRE(name, RSH_EVALUE,
-                "%.200s:%d: \"%.200s\" matches no tensor of %.200s; correct it, or write optional in front of it",
-                t->rules->name, rule->line, rule->pattern, t->source->path);
-    RSH_REQUIRE(!is_wanted(opts, name), RSH_EVALUE,
-                "%.200s:%d: \"%.200s\" takes no tensor: line %d takes \"%.200s\" before it; move it up, or write "
-                "optional in front of it",
-                t->rules->name, rule->line, rule->pattern, t->rules->rule[rshi_rules_match(t->rules, name)].line, name);
-    return RSH_OK;
-}
-
-static rsh_status check_rules(const rshi_target *t, const rsh_convert_opts *opts) {
-    bool *used = rshi_calloc((size_t)t->rules->nrules, sizeof *used);
-    if (!used) return rshi_nomem();
-    for (int64_t i = 0; i < t->ntensors; i++) used[t->tensor[i].rule] = true;
-    rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < t->rules->nrules && !st; i++)
-        if (!used[i] && !may_catch_nothing(&t->rules->rule[i])) st = check_rule(t, opts, &t->rules->rule[i]);
-    rshi_free(used);
-    return st;
-}
-
-rsh_status rshi_target_lay_out(rshi_target *t, const rsh_convert_opts *opts) {
+rsh_status rshi_target_lay_out(rshi_target *t) {
     const rsh_ckpt *c = t->source;
-    t->nranks = t->rules ? t->rules->nranks : 0;
+    t->nranks = t->by_rank ? t->rules->nranks : 0;
     for (int64_t i = 0; i < c->ntensors; i++) {
         const rshi_ckpt_tensor *s = &c->tensor[i];
-        rshi_target_tensor out = {.source = i, .dtype = s->dtype, .rule = -1};
-        if (!is_wanted(opts, s->name)) continue;
         RSH_TRY(RSHI_GROW(t->tensor, t->ntensors + 1, &t->tensors_room));
-        if (t->rules) RSH_TRY(by_rules(t, s, &out));
-        t->tensor[t->ntensors++] = out;
-        RSH_TRY(check_dtypes(t, s, out.dtype));
+        t->tensor[t->ntensors] = (rshi_target_tensor){.source = i, .dtype = s->dtype, .rule = s->rule};
+        if (t->rules && s->scales < 0) RSH_TRY(lay_out(t, s, &t->tensor[t->ntensors]));
+        t->ntensors++;
     }
-    return t->rules ? check_rules(t, opts) : RSH_OK;
+    for (int64_t i = 0; i < c->ntensors; i++) {
+        if (c->tensor[i].scales >= 0) RSH_TRY(lay_out_scales(t, &c->tensor[i], &t->tensor[i]));
+        RSH_TRY(check_dtypes(t, &c->tensor[i], t->tensor[i].dtype));
+    }
+    return RSH_OK;
 }

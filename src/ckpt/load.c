@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "ckpt/impl.h"
+#include "ckpt/rules.h"
 #include "ckpt/shares.h"
+#include "ckpt/view_read.h"
 #include "shard/shard.h"
 
 #define BATCH ((int64_t)64 << 20) /* bytes that a rank reads before they are spread */
@@ -63,7 +65,7 @@ static rsh_status prepare(loading *l) {
 
 /* Of the checkpoint as its headers describe it, and of what is asked for. */
 static uint64_t fingerprint(const loading *l) {
-    uint64_t hash = rshi_hash(&l->n, sizeof l->n, 0);
+    uint64_t hash = rshi_hash(&l->n, sizeof l->n, l->c->rules ? l->c->rules->hash : 0);
     for (int64_t i = 0; i < l->c->nfiles; i++) {
         const rshi_ckpt_file *f = &l->c->file[i];
         uint64_t numbers[2] = {f->size, f->hash};
@@ -116,12 +118,19 @@ static rsh_status digest_chunk(loading *l, int64_t i, const rshi_chunk *c, const
     return RSH_OK;
 }
 
+static rsh_status read_chunk(loading *l, int64_t i, const rshi_chunk *c, char *to) {
+    const rshi_ckpt_tensor *t = &l->c->tensor[l->tensor[i]];
+    if (!c->of_view) return rshi_file_region_read(l->c, &c->region, l->shares[i].size, to, &l->stats.bytes_read);
+    const rsh_box *box = &l->shares[i].box[c->box].box;
+    return rshi_view_read(l->c, t->view, t->name, box, t->dtype, to, &l->stats.bytes_read);
+}
+
 static rsh_status read_shares(loading *l, char *memory) {
     for (int64_t i = l->first; i < l->first + l->nbatch; i++)
         for (int64_t k = 0; k < l->shares[i].nchunks; k++) {
             const rshi_chunk *c = &l->shares[i].chunk[k];
             if (c->at < 0) continue;
-            RSH_TRY(rshi_file_region_read(l->c, &c->region, l->shares[i].size, memory + c->at, &l->stats.bytes_read));
+            RSH_TRY(read_chunk(l, i, c, memory + c->at));
             RSH_TRY(digest_chunk(l, i, c, memory));
         }
     return RSH_OK;
@@ -230,7 +239,8 @@ rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const cha
                          rsh_sharded *const *tensors, rsh_load_stats *stats) {
     RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_load: comm is NULL");
     loading l = {.c = c, .comm = comm, .n = n, .names = names, .to = tensors};
-    rsh_status st = prepare(&l);
+    rsh_status st = stats ? rshi_struct_check(stats, sizeof *stats, "RSH_LOAD_STATS_INIT") : RSH_OK;
+    if (!st) st = prepare(&l);
     st = rshi_comm_open(comm, "load of a checkpoint", st ? 0 : fingerprint(&l), c ? c->path : "", st);
     while (!st && l.first < n) {
         st = load_batch(&l);
@@ -242,6 +252,6 @@ rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const cha
     rshi_free(l.load);
     rshi_free(l.sum);
     rshi_free(l.total);
-    if (!st && stats) *stats = l.stats;
+    if (!st && stats) rshi_result_write(&l.stats, sizeof l.stats, stats);
     return st;
 }

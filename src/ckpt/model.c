@@ -152,7 +152,7 @@ static rsh_status store_tensor(rsh_ckpt *c, const char *name, size_t length, int
 
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype, int ndim,
                                 const int64_t *shape, int32_t file, uint64_t at, int64_t *tensor) {
-    rshi_ckpt_tensor t = {.dtype = dtype};
+    rshi_ckpt_tensor t = {.dtype = dtype, .named_in = file, .source = -1, .rule = -1, .scales = -1, .instance = -1};
     RSH_TRY(grow_slots(c));
     RSH_TRY(RSHI_GROW(c->tensor, c->ntensors + 1, &c->tensors_room));
     RSH_TRY(store_tensor(c, name, length, (unsigned)ndim <= RSH_MAX_NDIM ? ndim : 0, shape, &t));
@@ -246,8 +246,20 @@ static void free_pairs(rshi_ckpt_pair *list, int64_t n) {
     rshi_free(list);
 }
 
+/* What a mapped checkpoint borrows from its base. */
+static void let_go(rsh_ckpt *c) {
+    c->reading = NULL;
+    c->file = NULL;
+    c->parts = NULL;
+    c->meta = NULL;
+    c->other = NULL;
+    c->beside = NULL;
+    c->nfiles = c->nmeta = c->nothers = c->nbeside = 0;
+}
+
 void rsh_ckpt_free(rsh_ckpt *c) {
     if (!c) return;
+    if (c->base) let_go(c);
     rshi_reading_close(c);
     for (int64_t i = 0; i < c->nfiles; i++) free_file(&c->file[i]);
     for (int64_t i = 0; i < c->ntensors; i++) rsh_layout_free(c->tensor[i].layout);
@@ -263,6 +275,9 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     rshi_free(c->parts);
     rshi_free(c->boxes);
     rshi_free(c->slot);
+    rshi_free(c->instance);
+    rshi_free(c->dropped);
+    rshi_free(c->apart);
     rshi_name_table_free(&c->file_names);
     rshi_name_table_free(&c->meta_keys);
     rshi_free(c->path);

@@ -98,27 +98,36 @@ static rsh_status list_views(window_job *j) {
         for (int64_t p = b->piece; p < b->piece + b->npieces; p++) {
             RSH_TRY(RSHI_GROW(j->view, j->nviews + 1, &j->room));
             seen_view *v = &j->view[j->nviews];
-            v->block = (m->from == m->to ? m->raw : m->mem) + b->at;
+            v->block = (m->converts ? m->mem : m->raw) + b->at;
             j->nviews += rshi_view_make(&m->src, j->window, b, p, j->size, &v->view);
         }
     }
     return RSH_OK;
 }
 
+/* The elements of a block as they were read, and as they will be written. */
+static void digest_source(window_job *j, const rshi_ckpt_block *b, const char *raw, const char *block) {
+    rshi_mover *m = j->m;
+    size_t size = rsh_dtype_size(m->src.group[b->group].from);
+    for (int64_t p = b->piece; p < b->piece + b->npieces; p++) {
+        rshi_view v;
+        if (!rshi_view_make(&m->src, j->window, b, p, j->size, &v)) continue;
+        rshi_view_digest(&m->src, j->window, &v, block, j->size, &m->sum);
+        if (!m->src.piece[p].checked || !rshi_view_make(&m->src, j->window, b, p, size, &v)) continue;
+        rshi_view_source_digest(&m->src, &v, raw, size, &m->source_sum);
+    }
+}
+
 /* Block by block, so that what was read is still in the cache when it is converted and digested. */
 static rsh_status take_block(window_job *j, rshi_ckpt_block *b, size_t *used) {
     rshi_mover *m = j->m;
-    transport t = {m, &m->src.copy[m->src.group[b->group].copy], m->raw + *used * m->src.size, m->src.size};
+    const rshi_ckpt_group *g = &m->src.group[b->group];
+    transport t = {m, &m->src.copy[g->copy], m->raw + *used * m->src.size, rsh_dtype_size(g->from)};
     RSH_TRY(rshi_block_runs(&m->src, j->window, b, read_source, &t));
     b->at = *used * j->size;
     *used += (size_t)b->count;
-    if (m->from != m->to) rshi_convert(m->from, t.memory, m->to, m->mem + b->at, (size_t)b->count);
-    const char *block = (m->from == m->to ? m->raw : m->mem) + b->at;
-    for (int64_t p = b->piece; m->digest && p < b->piece + b->npieces; p++) {
-        rshi_view v;
-        if (rshi_view_make(&m->src, j->window, b, p, j->size, &v))
-            rshi_view_digest(&m->src, j->window, &v, block, j->size, &m->sum);
-    }
+    if (m->converts) rshi_block_convert(&m->src, j->window, b, t.memory, m->to, m->mem + b->at);
+    if (m->digest) digest_source(j, b, t.memory, (m->converts ? m->mem : m->raw) + b->at);
     return RSH_OK;
 }
 
@@ -127,7 +136,7 @@ static rsh_status take_source(window_job *j) {
     size_t used = 0;
     RSH_TRY(rshi_blocks_list(&m->src, j->window, &m->in));
     RSH_TRY(need(&m->raw, &m->raw_room, (size_t)m->in.count * m->src.size));
-    if (m->from != m->to) RSH_TRY(need(&m->mem, &m->mem_room, (size_t)m->in.count * j->size));
+    if (m->converts) RSH_TRY(need(&m->mem, &m->mem_room, (size_t)m->in.count * j->size));
     for (int64_t i = 0; i < m->in.n; i++) RSH_TRY(take_block(j, &m->in.block[i], &used));
     return RSH_OK;
 }
@@ -415,7 +424,7 @@ static rsh_status copy_blocks(window_job *j) {
 static size_t cost(const rshi_mover *m, const rsh_box *w) {
     size_t count = 1, size = m->deed == RSHI_WINDOW_DIGEST ? 0 : m->dst.size;
     for (int d = 0; d < m->src.ndim; d++) count *= (size_t)(w->hi[d] - w->lo[d]);
-    size_t each = m->src.size + size + (m->from != m->to ? rsh_dtype_size(m->to) : 0);
+    size_t each = m->src.size + size + (m->converts ? rsh_dtype_size(m->to) : 0);
     return count * (m->deed == RSHI_WINDOW_COMPARE ? each + size : each);
 }
 
@@ -435,11 +444,11 @@ rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window) {
         return rshi_mover_window(m, &b);
     }
     window_job j = {.m = m, .window = window, .before = m->sum};
-    j.size = m->from == m->to ? m->src.size : rsh_dtype_size(m->to);
+    j.size = rsh_dtype_size(m->to);
     rsh_status st = RSH_OK;
     bool left = true;
     if (m->deed == RSHI_WINDOW_COPY) {
-        st = m->from == m->to ? copy_blocks(&j) : rshi_blocks_list(&m->dst, window, &m->out);
+        st = !m->converts ? copy_blocks(&j) : rshi_blocks_list(&m->dst, window, &m->out);
         left = m->out.n > 0;
     }
     if (!st && left && m->deed != RSHI_WINDOW_CHECK) st = take_source(&j);

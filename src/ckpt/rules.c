@@ -1,10 +1,12 @@
-/* Rules: which tensor is cut how, as a file says that names patterns and forms.
+/* Rules: reads a rule file, line by line.
  *
  *     mesh tp=4
  *     files model-rank-{rank}-part-{part}.safetensors
- *     *.q_proj.weight    [_/tp%128, _]
+ *     *.q_proj.weight                          [_/tp%128, _]
+ *     model.{n*} -> {n*}                       [...]
+ *     {n*}.qkv.weight = cat(0, {n*}.{q,k,v}.weight)  [(_|_|_)/tp%128, _]
  */
-#include "ckpt/ckpt.h"
+#include "ckpt/rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,25 +21,48 @@
 typedef struct parsing {
     rsh_ckpt_rules *r;
     int line;
+    const char *start; /* of the line; columns count from it */
 } parsing;
 
-static rsh_status refuse(const parsing *p, int column, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static rsh_status refuse(const parsing *p, int column, const char *format, ...) {
+static rsh_status refuse(const parsing *p, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static rsh_status refuse(const parsing *p, const char *at, const char *format, ...) {
     char sentence[700];
     va_list list;
     va_start(list, format);
     vsnprintf(sentence, sizeof sentence, format, list);
     va_end(list);
-    return rshi_fail(RSH_EVALUE, "%.200s:%d:%d: %s", p->r->name, p->line, column, sentence);
+    return rshi_fail(RSH_EVALUE, "%.200s:%d:%d: %s", p->r->name, p->line, (int)(at - p->start) + 1, sentence);
+}
+
+/* The sentence that is there, with line and column. */
+static rsh_status refuse_again(const parsing *p, const char *at, rsh_status st) {
+    char sentence[700];
+    if (st != RSH_EVALUE) return st;
+    snprintf(sentence, sizeof sentence, "%s", rsh_error_detail());
+    return refuse(p, at, "%s", sentence);
 }
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+static char *skip_blanks(char *at) {
+    while (is_blank(*at)) at++;
+    return at;
+}
 
 /* Ends the text behind its last byte that is no blank. */
 static void trim(char *text) {
     size_t n = strlen(text);
     while (n && is_blank(text[n - 1])) text[--n] = 0;
 }
+
+/* Does this word stand here, with a blank or nothing behind it? */
+static bool at_word(const char *at, const char *word) {
+    size_t n = strlen(word);
+    return !strncmp(at, word, n) && (!at[n] || is_blank(at[n]));
+}
+
+/* ---- the mesh and the files ---- */
 
 /* One more than the highest rank of a mesh. */
 static int64_t ranks_of(const rsh_layout_desc *l) {
@@ -52,87 +77,188 @@ static int64_t ranks_of(const rsh_layout_desc *l) {
 }
 
 /* `mesh tp=4@0-3`: whatever may stand behind `on`. */
-static rsh_status read_mesh(parsing *p, const char *text, int column) {
+static rsh_status read_mesh(parsing *p, const char *text) {
     rshi_text t = {0};
     rsh_text_error error = {0};
-    if (p->r->mesh) return refuse(p, 1, "a second mesh");
-    if (p->r->nrules) return refuse(p, 1, "the mesh stands before the first rule");
+    if (p->r->mesh) return refuse(p, p->start, "a second mesh");
+    if (p->r->nrules) return refuse(p, p->start, "the mesh stands before the first rule");
     rshi_text_add(&t, "u8[] on %s", text);
     if (t.failed) return rshi_text_free(&t), rshi_nomem();
     rsh_status st = rsh_layout_parse_at(t.data, &error, &p->r->mesh);
     rshi_text_free(&t);
     if (st == RSH_EVALUE)
-        return refuse(p, column + (error.column > 8 ? error.column - 9 : 0), "%s",
+        return refuse(p, text + (error.column > 8 ? error.column - 9 : 0), "%s",
                       error.sentence ? error.sentence : "no mesh");
     if (!st && ranks_of(rsh_layout_describe(p->r->mesh)) > RSHI_MOST_RANKS)
-        return refuse(p, column, "mesh names more than %d ranks", RSHI_MOST_RANKS);
+        return refuse(p, text, "mesh names more than %d ranks", RSHI_MOST_RANKS);
     return st;
 }
 
-static rsh_status read_files(parsing *p, const char *text, int column) {
-    if (p->r->files) return refuse(p, 1, "a second `files`");
-    if (strchr(text, '/')) return refuse(p, column, "`files` are names in one directory: no '/'");
+static rsh_status read_files(parsing *p, const char *text) {
+    if (p->r->files) return refuse(p, p->start, "a second `files`");
+    if (strchr(text, '/')) return refuse(p, text, "`files` are names in one directory: no '/'");
     for (const char *c = text; *c; c++)
-        if (is_blank(*c)) return refuse(p, column, "names of files have no blanks here");
-    if (!rshi_files_names(text, "rank")) return refuse(p, column, "`files` has no {rank}");
+        if (is_blank(*c)) return refuse(p, text, "names of files have no blanks here");
+    if (!rshi_files_names(text, "rank")) return refuse(p, text, "`files` has no {rank}");
     p->r->files = rshi_ckpt_copy(text);
     return p->r->files ? RSH_OK : rshi_nomem();
+}
+
+/* ---- lines ---- */
+
+static void free_rule(rshi_ckpt_rule *rule) {
+    rshi_name_free(&rule->source);
+    rshi_name_free(&rule->target);
+    rshi_expr_free(&rule->expr);
+    rshi_free(rule->text);
+    rsh_form_free(rule->form);
 }
 
 /* "uneven" as the last word is taken off. */
 static bool take_uneven(char *text) {
     size_t n = strlen(text);
-    if (n < 7 || strcmp(text + n - 6, "uneven") || !is_blank(text[n - 7])) return false;
+    if (n < 6 || strcmp(text + n - 6, "uneven") || (n > 6 && !is_blank(text[n - 7]))) return false;
     text[n - 6] = 0;
     trim(text);
     return true;
 }
 
-static rsh_status read_rule(parsing *p, const char *pattern, char *form, int column, bool optional) {
-    rsh_ckpt_rules *r = p->r;
+/* The form is all that is left of the line. */
+static rsh_status read_form(parsing *p, char *text, rshi_ckpt_rule *rule) {
     rsh_text_error error = {0};
-    RSH_TRY(RSHI_GROW(r->rule, r->nrules + 1, &r->room));
-    rshi_ckpt_rule rule = {.uneven = take_uneven(form), .optional = optional, .line = p->line};
-    rsh_status st = rsh_form_parse(form, r->mesh ? rsh_layout_describe(r->mesh) : NULL, &error, &rule.form);
+    const rsh_layout_desc *mesh = p->r->mesh ? rsh_layout_describe(p->r->mesh) : NULL;
+    rule->uneven = take_uneven(text);
+    rule->has_form = *text;
+    rsh_status st = rsh_form_parse(*text ? text : "[...]", mesh, &error, &rule->form);
     if (st && st != RSH_ENOMEM)
-        return refuse(p, column + (error.column ? error.column - 1 : 0), "%s",
+        return refuse(p, text + (error.column ? error.column - 1 : 0), "%s",
                       error.sentence ? error.sentence : "no layout");
-    if (st) return st;
-    if (ranks_of(rsh_form_describe(rule.form)) > RSHI_MOST_RANKS) {
-        rsh_form_free(rule.form);
-        return refuse(p, column, "rule names more than %d ranks", RSHI_MOST_RANKS);
+    if (!st && ranks_of(rsh_form_describe(rule->form)) > RSHI_MOST_RANKS)
+        return refuse(p, text, "rule names more than %d ranks", RSHI_MOST_RANKS);
+    return st;
+}
+
+/* One name; *at moves to what follows it, without the blanks between. */
+static rsh_status read_name(parsing *p, char **at, rshi_ckpt_rule *rule, rshi_name_pattern *out) {
+    const char *name = *at;
+    rsh_status st = rshi_name_parse(&name, false, &rule->captures, out);
+    if (st) return refuse_again(p, name, st);
+    *at = skip_blanks((char *)(uintptr_t)name);
+    return RSH_OK;
+}
+
+static rsh_status read_blocks(parsing *p, char *at, rshi_ckpt_rule *rule) {
+    for (rule->nblocks = 0; *at;) {
+        int64_t n = 0;
+        const char *start = at;
+        for (; *at >= '0' && *at <= '9' && at - start < 15; at++) n = 10 * n + (*at - '0');
+        if (at == start || n < 1) return refuse(p, start, "expected a block size, such as 128");
+        if (rule->nblocks == RSH_MAX_NDIM) return refuse(p, start, "more than %d block sizes", RSH_MAX_NDIM);
+        rule->block[rule->nblocks++] = n;
+        at = skip_blanks(at);
+        if (*at && *at != ',') return refuse(p, at, "expected \",\" or the end of the line");
+        if (*at == ',') at = skip_blanks(at + 1);
     }
-    rule.pattern = rshi_ckpt_copy(pattern);
-    if (!rule.pattern) return rsh_form_free(rule.form), rshi_nomem();
+    return rule->nblocks ? RSH_OK : refuse(p, at, "expected block sizes, such as 128,128");
+}
+
+/* TARGET scales WEIGHT by 128,128 */
+static rsh_status read_scales(parsing *p, char *at, rshi_ckpt_rule *rule) {
+    rule->kind = RSHI_RULE_SCALES;
+    rule->target = rule->source;
+    rule->source = (rshi_name_pattern){0};
+    RSH_TRY(read_name(p, &at, rule, &rule->source));
+    if (!at_word(at, "by")) return refuse(p, at, "expected \"by\" and block sizes, such as by 128,128");
+    return read_blocks(p, skip_blanks(at + 2), rule);
+}
+
+static rsh_status read_rename(parsing *p, char *at, rshi_ckpt_rule *rule, char **form) {
+    rule->kind = RSHI_RULE_RENAME;
+    RSH_TRY(read_name(p, &at, rule, &rule->target));
+    *form = at;
+    return RSH_OK;
+}
+
+static rsh_status read_build(parsing *p, char *at, rshi_ckpt_rule *rule, char **form) {
+    const char *text = at;
+    rule->kind = RSHI_RULE_BUILD;
+    rule->target = rule->source;
+    rule->source = (rshi_name_pattern){0};
+    rsh_status st = rshi_expr_parse(&text, &rule->captures, &rule->expr);
+    if (st) return refuse_again(p, text, st);
+    *form = skip_blanks((char *)(uintptr_t)text);
+    return RSH_OK;
+}
+
+/* A line from its first name on. */
+static rsh_status read_names(parsing *p, char *at, rshi_ckpt_rule *rule) {
+    char *start = at, *form;
+    RSH_TRY(read_name(p, &at, rule, &rule->source));
+    form = at;
+    if (at_word(at, "->"))
+        RSH_TRY(read_rename(p, skip_blanks(at + 2), rule, &form));
+    else if (at_word(at, "="))
+        RSH_TRY(read_build(p, skip_blanks(at + 1), rule, &form));
+    else if (at_word(at, "scales"))
+        return read_scales(p, skip_blanks(at + 6), rule);
+    RSH_TRY(read_form(p, form, rule));
+    *form = 0;
+    trim(start);
+    return RSH_OK;
+}
+
+static rsh_status read_rule(parsing *p, char *at, bool optional) {
+    rsh_ckpt_rules *r = p->r;
+    rshi_ckpt_rule rule = {.optional = optional, .line = p->line};
+    char *start = at;
+    rsh_status st = RSHI_GROW(r->rule, r->nrules + 1, &r->room);
+    if (!st && at_word(at, "drop")) {
+        rule.kind = RSHI_RULE_DROP;
+        at = skip_blanks(at + 4);
+        st = read_name(p, &at, &rule, &rule.source);
+        if (!st && *at) st = refuse(p, at, "expected the end of the line after \"drop\" and a pattern");
+    } else if (!st) {
+        st = read_names(p, at, &rule);
+    }
+    if (!st) st = refuse_again(p, start, rshi_rule_check(&rule));
+    if (!st && !(rule.text = rshi_ckpt_copy(start))) st = rshi_nomem();
+    if (st) return free_rule(&rule), st;
     r->rule[r->nrules++] = rule;
     return RSH_OK;
 }
 
-/* A line from its first word on. */
-static rsh_status read_words(parsing *p, const char *line, char *word, bool optional) {
-    char *rest = word + strcspn(word, " \t");
-    if (!*rest) return refuse(p, (int)(rest - line) + 1, "a pattern without a layout behind it");
-    *rest++ = 0;
-    while (is_blank(*rest)) rest++;
-    int column = (int)(rest - line) + 1;
-    if (!optional && !strcmp(word, "optional")) return read_words(p, line, rest, true);
-    if (!optional && !strcmp(word, "mesh")) return read_mesh(p, rest, column);
-    if (!optional && !strcmp(word, "files")) return read_files(p, rest, column);
-    return read_rule(p, word, rest, column, optional);
+/* "#" starts a comment, unless it is in quotes. */
+static void cut_comment(char *line) {
+    bool quoted = false;
+    for (char *c = line; *c; c++) {
+        if (quoted && *c == '\\' && c[1]) {
+            c++;
+        } else if (*c == '"') {
+            quoted = !quoted;
+        } else if (*c == '#' && !quoted) {
+            *c = 0;
+            return;
+        }
+    }
 }
 
 /* One line, without its end; it is written to. */
 static rsh_status read_line(parsing *p, char *line) {
-    char *comment = strchr(line, '#');
-    if (comment) *comment = 0;
-    char *word = line;
-    while (is_blank(*word)) word++;
-    trim(word);
-    return *word ? read_words(p, line, word, false) : RSH_OK;
+    cut_comment(line);
+    trim(line);
+    p->start = line;
+    char *at = skip_blanks(line);
+    if (!*at) return RSH_OK;
+    bool mesh = at_word(at, "mesh"), files = at_word(at, "files"), optional = at_word(at, "optional");
+    char *rest = mesh || files || optional ? skip_blanks(at + (mesh ? 4 : files ? 5 : 8)) : at;
+    if (!*rest) return refuse(p, rest, "expected more behind \"%s\"", at);
+    if (mesh) return read_mesh(p, rest);
+    if (files) return read_files(p, rest);
+    return read_rule(p, rest, optional);
 }
 
 static rsh_status read_lines(rsh_ckpt_rules *r, char *text) {
-    parsing p = {r, 0};
+    parsing p = {r, 0, NULL};
     for (char *line = text, *end; line; line = end) {
         end = strchr(line, '\n');
         if (end) *end++ = 0;
@@ -153,6 +279,7 @@ rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rul
     rsh_status st = r && copy ? RSH_OK : rshi_nomem();
     if (!st) r->name = rshi_ckpt_copy(name);
     if (!st && !r->name) st = rshi_nomem();
+    if (!st) r->hash = rshi_hash(text, strlen(text), 0);
     if (!st) st = read_lines(r, copy);
     rshi_free(copy);
     if (st)
@@ -161,7 +288,6 @@ rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rul
         *out = r;
     return st;
 }
-
 /* The text of a small file, new (rshi_free), NUL-terminated. */
 static rsh_status read_text(const char *path, size_t most, char **out) {
     struct stat s;
@@ -198,19 +324,10 @@ rsh_status rsh_ckpt_rules_read(const char *path, rsh_ckpt_rules **out) {
 
 void rsh_ckpt_rules_free(rsh_ckpt_rules *r) {
     if (!r) return;
-    for (int64_t i = 0; i < r->nrules; i++) {
-        rshi_free(r->rule[i].pattern);
-        rsh_form_free(r->rule[i].form);
-    }
+    for (int64_t i = 0; i < r->nrules; i++) free_rule(&r->rule[i]);
     rshi_free(r->rule);
     rshi_free(r->files);
     rshi_free(r->name);
     rsh_layout_free(r->mesh);
     rshi_free(r);
-}
-
-int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name) {
-    for (int64_t i = 0; i < r->nrules; i++)
-        if (rshi_glob(r->rule[i].pattern, name)) return i;
-    return -1;
 }

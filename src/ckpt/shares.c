@@ -231,8 +231,44 @@ static rsh_status share_whole(sharing *x) {
     return cut_unit(x, &u);
 }
 
+/* ---- views ---- */
+
+/* Indices [lo, hi) of dim `cut` of the tensor, dense in memory. */
+static rsh_status add_view_chunk(sharing *x, int cut, int64_t lo, int64_t hi) {
+    rshi_shares *s = x->s;
+    rshi_chunk c = {.bytes = s->size, .box = s->nboxes, .nboxes = 1, .at = -1, .of_view = true};
+    rsh_box box = {{0}, {0}};
+    int64_t n[RSH_MAX_NDIM], strides[RSH_MAX_NDIM];
+    for (int d = 0; d < x->t->ndim; d++) {
+        box.lo[d] = d == cut ? lo : 0;
+        box.hi[d] = d == cut ? hi : x->t->shape[d];
+        n[d] = box.hi[d] - box.lo[d];
+        c.bytes *= n[d];
+    }
+    rshi_dense_strides(x->t->ndim, n, NULL, strides);
+    RSH_TRY(add_box(x, &box, 0, strides));
+    RSH_TRY(RSHI_GROW(s->chunk, s->nchunks + 1, &s->chunks_room));
+    RSH_TRY(choose_readers(x, &c));
+    s->chunk[s->nchunks++] = c;
+    return RSH_OK;
+}
+
+/* Rows of the first dim that has several go to the ranks of a node. */
+static rsh_status share_view(sharing *x) {
+    int64_t bytes = x->s->size, ranks = rsh_comm_size(x->comm) / rsh_comm_nnodes(x->comm);
+    int cut = 0;
+    for (int d = 0; d < x->t->ndim; d++) bytes *= x->t->shape[d];
+    while (cut < x->t->ndim && x->t->shape[cut] == 1) cut++;
+    if (cut == x->t->ndim) return add_view_chunk(x, -1, 0, 0);
+    int64_t rows = x->t->shape[cut], most = rshi_min(rows, rshi_max(1, rshi_min(rshi_max(1, ranks), bytes / CHUNK)));
+    int64_t step = rshi_ceil_div(rows, most);
+    for (int64_t lo = 0; lo < rows; lo += step) RSH_TRY(add_view_chunk(x, cut, lo, rshi_min(rows, lo + step)));
+    return RSH_OK;
+}
+
 static rsh_status share_parts(sharing *x) {
     int64_t *base = NULL;
+    if (x->t->view) return share_view(x);
     if (!x->t->layout) return share_whole(x);
     rsh_status st = rshi_ckpt_part_numbers(x->t, &base);
     for (int64_t i = 0; i < rsh_layout_nranks(x->t->layout) && !st; i++) st = share_rank(x, i, base);

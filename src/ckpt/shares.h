@@ -14,6 +14,7 @@ typedef struct rshi_chunk {
     int64_t reader;   /* of shares->reader: its first, and how many there are */
     int64_t nreaders;
     int64_t at; /* where it begins in the memory of this rank; -1: this rank does not read it */
+    bool of_view; /* its only box is read as one of a view; there is no region */
 } rshi_chunk;
 
 /* A box of the tensor, and where it lies in its chunk. */

@@ -2,7 +2,7 @@
  *
  * The files say what each rank has; the rules say how a tensor is cut.  From the local sizes on all ranks and the cuts
  * follow the sizes of the whole tensor, and then every rank's part must be as the layout says. */
-#include "ckpt/ckpt.h"
+#include "ckpt/rules.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@ typedef struct checking {
 static void lies(void *ctx, int64_t i, rshi_file_tensor *from, rshi_file_tensor *to) {
     const checking *k = ctx;
     const rshi_ckpt_tensor *t = &k->c->tensor[k->tensor[i]];
-    *from = (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, k->c->parts + t->part};
+    *from = (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, k->c->parts + t->part, NULL};
     to->dtype = t->dtype;
 }
 

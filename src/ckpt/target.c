@@ -1,5 +1,6 @@
 /* Target: the files of a result, and where in them every part will lie. */
 #include "ckpt/impl.h"
+#include "ckpt/rules.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 #define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file, as Hugging Face's tools have it */
 
 void rshi_target_free(rshi_target *t) {
-    for (int64_t i = 0; i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
-    for (int64_t i = 0; i < t->nfiles; i++) rshi_free(t->file[i].name);
+    for (int64_t i = 0; t->tensor && i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
+    for (int64_t i = 0; t->file && i < t->nfiles; i++) rshi_free(t->file[i].name);
     rshi_free(t->tensor);
     rshi_free(t->parts);
     rshi_free(t->file);
@@ -112,11 +113,11 @@ static rsh_status add_file(rshi_target *t, int64_t rank, int64_t entry) {
 static rsh_status file_rank(filing *f, int64_t rank, rshi_target_entry *sorted, int64_t *n) {
     rshi_target *t = f->t;
     uint64_t used = 0;
-    RSH_TRY(add_file(t, t->rules ? rank : -1, *n));
+    RSH_TRY(add_file(t, t->by_rank ? rank : -1, *n));
     for (int64_t i = f->first[rank]; i < f->first[rank + 1]; i++) {
         const rshi_target_entry *e = &t->entry[f->order[i]];
         if (f->parts && used && used + e->end > f->most) {
-            RSH_TRY(add_file(t, t->rules ? rank : -1, *n));
+            RSH_TRY(add_file(t, t->by_rank ? rank : -1, *n));
             used = 0;
         }
         used += e->end;
@@ -239,17 +240,27 @@ static rsh_status name_ranks(rshi_target *t) {
 /* ---- all of it ---- */
 
 static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const char *single) {
-    filing f = {.t = t, .most = o->max_shard ? o->max_shard : t->rules ? UINT64_MAX : WHOLE_SHARD};
-    f.parts = t->rules ? t->rules->files && rshi_files_names(t->rules->files, "part") : !single;
-    RSH_REQUIRE(!t->rules || !o->max_shard || f.parts, RSH_EVALUE,
+    filing f = {.t = t, .most = o->max_shard ? o->max_shard : t->by_rank ? UINT64_MAX : WHOLE_SHARD};
+    f.parts = t->by_rank ? t->rules->files && rshi_files_names(t->rules->files, "part") : !single;
+    RSH_REQUIRE(!t->by_rank || !o->max_shard || f.parts, RSH_EVALUE,
                 "%s: rank files are split into parts only if `files` names {part}", t->rules->name);
     RSH_REQUIRE(!single || !o->max_shard, RSH_EVALUE, "a single file cannot be split; give a directory as the target");
     rsh_status st = assign(&f);
     rshi_free(f.first);
     rshi_free(f.order);
-    if (!st) st = t->rules ? name_ranks(t) : name_whole(t, single);
+    if (!st) st = t->by_rank ? name_ranks(t) : name_whole(t, single);
     for (int64_t i = 0; i < t->nfiles && !st; i++) st = finish_file(t, i);
     return st;
+}
+
+/* Rules without a mesh and without ranks say names, not cuts. */
+static bool names_ranks(const rsh_ckpt_rules *r) {
+    if (r->mesh || r->files) return true;
+    for (int64_t i = 0; i < r->nrules; i++) {
+        const rsh_layout_desc *form = r->rule[i].form ? rsh_form_describe(r->rule[i].form) : NULL;
+        if (form && (form->naxes || form->is_boxes)) return true;
+    }
+    return false;
 }
 
 /* A directory of such a name is not what its author wanted. */
@@ -264,17 +275,19 @@ static rsh_status check_ending(const char *name) {
 }
 
 rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name, rshi_target *out) {
-    *out = (rshi_target){.source = source, .rules = opts->to, .digests = opts->to && !opts->no_digest};
+    bool by_rank = opts->to && names_ranks(opts->to);
+    *out = (rshi_target){
+        .source = source, .rules = opts->to, .by_rank = by_rank, .digests = by_rank && !opts->no_digest};
     const char *slash = strrchr(name, '/');
     bool single = rshi_ckpt_ends(name, ".safetensors");
     RSH_TRY(check_ending(name));
-    RSH_REQUIRE(!single || !opts->to, RSH_EVALUE,
+    RSH_REQUIRE(!single || !by_rank, RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", name);
     RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,
                 "%s: `files %.200s`: names of rank files end in .safetensors, or the result is not found when it is "
                 "opened",
                 opts->to->name, opts->to->files);
-    rsh_status st = rshi_target_lay_out(out, opts);
+    rsh_status st = rshi_target_lay_out(out);
     if (!st && !out->ntensors) st = rshi_fail(RSH_EVALUE, "%s: no tensor is left to convert", source->path);
     if (!st) st = list_parts(out, opts->dedup);
     if (!st) st = make_files(out, opts, !single ? NULL : slash ? slash + 1 : name);

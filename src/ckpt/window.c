@@ -228,3 +228,30 @@ void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_
         m.row *= e->shape[m.last--];
     mix_dim(&m, 0, v->bias, 0);
 }
+
+/* ---- digest of sources ---- */
+
+/* The dim along which neighbours are neighbours in the source, too. */
+static int run_dim(const rshi_ckpt_end *e, const rshi_view *v) {
+    int run = 0;
+    for (int d = 0; d < e->ndim; d++)
+        if (v->n[d] > 1 && v->piece->from_stride[d] == 1) run = d;
+    return run;
+}
+
+void rshi_view_source_digest(const rshi_ckpt_end *e, const rshi_view *v, const char *block, size_t size,
+                             rsh_digest *sum) {
+    const rshi_placed *p = v->piece;
+    int run = run_dim(e, v), ndim = e->ndim;
+    bool regular = ndim && (p->from_stride[run] == 1 || v->n[run] == 1);
+    int64_t i[RSH_MAX_NDIM] = {0}, n = regular ? v->n[run] : 1;
+    for (int k = 0; k >= 0;) {
+        int64_t at = v->bias, from = p->from;
+        for (int d = 0; d < ndim; d++) {
+            at += (v->first[d] + i[d]) * v->stride[d];
+            from += (v->first[d] + i[d]) * p->from_stride[d];
+        }
+        rshi_mix_run(block + at, ndim ? v->stride[run] : 0, size, n, (uint64_t)from, &sum->hi, &sum->lo);
+        for (k = ndim; k-- > 0 && ((regular && k == run) || ++i[k] == v->n[k]);) i[k] = 0;
+    }
+}

@@ -61,15 +61,20 @@ static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const 
     *mesh = NULL;
     for (int i = 0; i < nin; i++) {
         rsh_mesh *other = rsh_dtensor_mesh(in[i]);
-        if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return refuse(op, nin, in, "the meshes differ");
+        if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return refuse(op, nin, in, "meshes must be equal");
         if (other && !*mesh) *mesh = other;
         RSH_REQUIRE(other || !rsh_value_sharded(in[i]), RSH_EVALUE,
-                    "%s of a DTensor and a distributed value without a mesh", op->name);
+                    "%s: cannot combine a DTensor with a distributed value that has no mesh", op->name);
     }
     return RSH_OK;
 }
 
-/* ---- plain tensors: of one element, or without gradients and the same on every rank: indices, masks, targets ---- */
+/* ---- plain tensors: numbers of one element, and indices, masks and targets, which are the same on every rank ---- */
+
+static bool is_index_or_mask(const rsh_value *v) {
+    rsh_dtype dtype = rsh_value_dtype(v);
+    return dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8;
+}
 
 static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
     rsh_layout *l = NULL;
@@ -82,17 +87,19 @@ static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
     return st ? st : rsh_value_set_kind(*out, &rshi_dtensor_kind, mesh);
 }
 
+/* Is it a plain value that must be replicated?  A number of one element goes with any placement. */
 static bool is_plain(const rsh_value *v) {
-    return v && !rsh_value_sharded(v) && rsh_tensor_count(rsh_value_tensor(v)) != 1;
+    return v && !rsh_value_sharded(v) && (is_index_or_mask(v) || rsh_tensor_count(rsh_value_tensor(v)) != 1);
 }
 
 static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
     *out = is_plain(v) ? NULL : rsh_value_hold(v);
     if (!is_plain(v)) return RSH_OK;
-    rsh_dtype dtype = rsh_value_dtype(v);
-    RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s of a DTensor and this rank's part of one", op->name);
-    RSH_REQUIRE(dtype == RSH_I64 || dtype == RSH_BOOL || dtype == RSH_U8, RSH_EVALUE,
-                "%s of a DTensor and a plain tensor of %lld elements; distribute it, or use the other's local part",
+    RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s: cannot combine a DTensor with this rank's part of one",
+                op->name);
+    RSH_REQUIRE(is_index_or_mask(v), RSH_EVALUE,
+                "%s: cannot combine a DTensor with a plain tensor of %lld elements; distribute it, or use the "
+                "DTensor's local part",
                 op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));
     return replicate(v, mesh, out);
 }
@@ -192,6 +199,26 @@ static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs,
     return st ? st : place_outputs(s, mesh, out);
 }
 
+static unsigned letters_cut(const rsh_rule_tensor *t, const rsh_value *v) {
+    const rsh_layout *l = rsh_value_layout(v);
+    unsigned cut = 0;
+    for (int d = 0; l && d < t->ndim; d++)
+        if (t->letter[d] >= 0 && rsh_layout_describe(l)->dim[d].cut.naxes) cut |= 1u << t->letter[d];
+    return cut;
+}
+
+/* A number of one element is the same on every rank, also where the others have no rows.  A pointwise op broadcasts it;
+ * another op that needs a row of it for each row of a cut input could not run there. */
+static bool numbers_fit(const rshi_rule_question *q, rsh_value *const *in) {
+    unsigned cut = 0;
+    if (q->op->layouts == rsh_grad_same_layout) return true;
+    for (int i = 0; i < q->dims.nin; i++) cut |= in[i] ? letters_cut(&q->dims.in[i], in[i]) : 0;
+    for (int i = 0; i < q->dims.nin; i++)
+        for (int d = 0; in[i] && !rsh_value_layout(in[i]) && d < q->dims.in[i].ndim; d++)
+            if (q->dims.in[i].letter[d] >= 0 && cut >> q->dims.in[i].letter[d] & 1) return false;
+    return true;
+}
+
 /* *solved: there is a solution, and its run tells the others what goes wrong. */
 static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
                               int nout, rsh_value **out, bool *solved) {
@@ -200,6 +227,7 @@ static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh
     const rshi_solution *s = NULL;
     char why[RSHI_WHY] = "";
     RSH_TRY(rshi_rule_ask(op, attrs, nin, in, nout, &q));
+    if (!numbers_fit(&q, in)) return refuse(op, nin, in, "a dim of the plain tensor is cut; distribute it");
     q.naxes = rsh_mesh_ndim(mesh);
     for (int i = 0; i < nin; i++) {
         layouts[i] = rsh_value_layout(in[i]);
@@ -231,8 +259,9 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     rsh_mesh *mesh;
     rsh_value *taken[RSHI_RULE_MOST];
     RSH_TRY(check_meshes(op, nin, in, &mesh));
-    if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in, "there is no rule for it");
-    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "there are too many of them");
+    if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in,
+                                                                              "this op has no placement rule");
+    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "too many inputs");
     rsh_status st = RSH_OK;
     bool solved = false;
     int n = 0;

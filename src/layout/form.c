@@ -15,6 +15,8 @@ typedef struct filling {
     rshi_text_origin origin;
     rsh_layout_desc desc;
     rsh_segment *segment[RSH_MAX_NDIM]; /* owned: lists in which a hole was filled */
+    const int64_t *const *sizes;        /* of each dim the sizes of its segments, or NULL; may be NULL */
+    bool loose;                         /* of several holes in a dim all but the last may be 0 */
 } filling;
 
 #define CHECK(f, condition, at_, ...)                                                                                  \
@@ -23,13 +25,21 @@ typedef struct filling {
             return rshi_origin_fail(&(f)->origin, (rshi_text_place){.at = (at_)}, RSH_EVALUE, __VA_ARGS__);            \
     } while (0)
 
+static int64_t sum_of_sizes(const rsh_cut *cut) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < cut->nsizes; i++)
+        if (!rshi_add(sum, cut->sizes[i], &sum)) return INT64_MAX;
+    return sum;
+}
+
 /* Of all segments that are no hole; INT64_MAX if they are more than that. */
-static int64_t known_sum(const rsh_dim *dim, int *hole) {
+static int64_t known_sum(const rsh_dim *dim, int *hole, int *holes) {
     int64_t sum = 0;
     *hole = -1;
+    *holes = 0;
     for (int s = 0; s < dim->nsegments; s++) {
         if (dim->segment[s].size == RSH_HOLE)
-            *hole = s;
+            *hole = s, ++*holes;
         else if (!rshi_add(sum, dim->segment[s].size, &sum))
             return INT64_MAX;
     }
@@ -39,16 +49,21 @@ static int64_t known_sum(const rsh_dim *dim, int *hole) {
 /* The one segment that is a hole gets what the others leave. */
 static rsh_status fill_segments(filling *f, int d, int64_t size) {
     rsh_dim *dim = &f->desc.dim[d];
-    int hole;
-    int64_t known = known_sum(dim, &hole);
+    int hole, holes;
+    int64_t known = known_sum(dim, &hole, &holes);
+    const int64_t *sizes = f->sizes && holes == dim->nsegments ? f->sizes[d] : NULL;
     CHECK(f, known <= size && (hole >= 0 || known == size), f->origin.dim[d],
           "the segments add up to %" PRId64 "%s, dim %d of the tensor has size %" PRId64, known,
           hole >= 0 ? " without the _" : "", d, size);
     if (hole < 0) return RSH_OK;
+    CHECK(f, holes == 1 || sizes || f->loose, f->origin.dim[d],
+          "dim %d has %d segments of size _; only one can be worked out", d, holes);
     rsh_segment *list = rshi_alloc((size_t)dim->nsegments, sizeof *list);
     if (!list) return rshi_nomem();
     memcpy(list, dim->segment, (size_t)dim->nsegments * sizeof *list);
-    list[hole].size = size - known;
+    for (int s = 0; s < dim->nsegments; s++)
+        if (list[s].size == RSH_HOLE)
+            list[s].size = sizes ? sizes[s] : holes > 1 ? sum_of_sizes(&list[s].cut) : size - known;
     dim->segment = f->segment[d] = list;
     return RSH_OK;
 }
@@ -72,10 +87,12 @@ static rsh_status fill_dims(filling *f, int ndim, const int64_t *shape) {
     return RSH_OK;
 }
 
-static rsh_status fill(const rsh_form *form, rsh_dtype dtype, int ndim, const int64_t *shape, rsh_text_error *error,
-                       rsh_layout **out) {
-    filling f = {form->draft.origin, form->draft.desc, {0}};
+static rsh_status fill(filling *with, const rsh_form *form, rsh_dtype dtype, int ndim, const int64_t *shape,
+                       rsh_text_error *error, rsh_layout **out) {
+    filling f = *with;
     rsh_status st;
+    f.origin = form->draft.origin;
+    f.desc = form->draft.desc;
     f.origin.error = error;
     if (!form->draft.has_dtype) f.desc.dtype = dtype;
     RSH_GOTO(fill_dims(&f, ndim, shape));
@@ -96,21 +113,20 @@ static rsh_status check_tensor(const rsh_form *form, int ndim, const int64_t *sh
 
 rsh_status rsh_form_fill(const rsh_form *form, rsh_dtype dtype, int ndim, const int64_t *shape, rsh_text_error *error,
                          rsh_layout **out) {
+    return rshi_form_fill_segments(form, dtype, ndim, shape, NULL, error, out);
+}
+
+rsh_status rshi_form_fill_segments(const rsh_form *form, rsh_dtype dtype, int ndim, const int64_t *shape,
+                                   const int64_t *const *sizes, rsh_text_error *error, rsh_layout **out) {
     rsh_text_error found = {.sentence = rsh_error_detail()};
+    filling f = {.sizes = sizes};
     rsh_status st = check_tensor(form, ndim, shape, out);
-    if (!st) st = fill(form, dtype, ndim, shape, &found, out);
+    if (!st) st = fill(&f, form, dtype, ndim, shape, &found, out);
     if (st && error) *error = found;
     return st;
 }
 
 /* ---- checking: by filling a form for a tensor that suits it, if any does ---- */
-
-static int64_t sum_of_sizes(const rsh_cut *cut) {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < cut->nsizes; i++)
-        if (!rshi_add(sum, cut->sizes[i], &sum)) return INT64_MAX;
-    return sum;
-}
 
 static int64_t end_of_boxes(const rsh_layout_desc *desc, int d) {
     int64_t end = 0;
@@ -120,8 +136,14 @@ static int64_t end_of_boxes(const rsh_layout_desc *desc, int d) {
 
 static int64_t suitable_size(const rsh_layout_desc *desc, int d) {
     const rsh_dim *dim = &desc->dim[d];
-    int hole;
-    if (dim->nsegments) return known_sum(dim, &hole);
+    int hole, holes;
+    if (dim->nsegments) {
+        int64_t sum = known_sum(dim, &hole, &holes);
+        for (int i = 0; i < dim->nsegments; i++)
+            if (dim->segment[i].size == RSH_HOLE && !rshi_add(sum, sum_of_sizes(&dim->segment[i].cut), &sum))
+                return INT64_MAX;
+        return sum;
+    }
     if (dim->size != RSH_HOLE) return dim->size;
     return desc->is_boxes ? end_of_boxes(desc, d) : sum_of_sizes(&dim->cut);
 }
@@ -156,7 +178,8 @@ static rsh_status check_form(const rsh_form *form, rsh_text_error *error) {
     int ndim = suitable_shape(desc, shape);
     rsh_layout *l = NULL;
     rsh_dtype smallest = desc->op == RSH_OP_AVG ? RSH_F16 : RSH_U8; /* of those that have the op */
-    rsh_status st = fill(form, smallest, ndim, shape, error, &l);
+    filling f = {.loose = true};
+    rsh_status st = fill(&f, form, smallest, ndim, shape, error, &l);
     rsh_layout_free(l);
     return st;
 }

@@ -208,4 +208,10 @@ rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_l
 /* Largest rank + 1; 0 for a layout without ranks. */
 int64_t rshi_layout_rank_bound(const rsh_layout *l);
 
+/* rsh_form_fill, where sizes[d] (NULL: not known) are those of all segments of dim d, for dims
+ * whose segments are all `_`.  sizes may be NULL. */
+rsh_status rshi_form_fill_segments(const rsh_form *f, rsh_dtype dtype, int ndim,
+                                   const int64_t *shape, const int64_t *const *sizes,
+                                   rsh_text_error *error, rsh_layout **out);
+
 #endif

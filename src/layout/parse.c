@@ -155,23 +155,19 @@ static rsh_status parse_cut(parser *p, rsh_cut *cut, int *where) {
     return parse_rule(p, cut);
 }
 
-static rsh_status parse_segment(parser *p, int d, int *holes) {
-    const char *at = peek(p);
+static rsh_status parse_segment(parser *p, int d) {
     RSH_TRY(rshi_draft_add_segment(p->draft, d, place(p)));
     int s = p->desc->dim[d].nsegments - 1;
     rsh_segment *segment = &p->draft->segment[d][s];
     RSH_TRY(parse_size(p, "the size of a segment", &segment->size));
-    *holes += segment->size == RSH_HOLE;
-    if (*holes > 1) return FAIL_AT(p, at, "a dim can have only one \"_\"");
     return parse_cut(p, &segment->cut, &p->origin->segment_cut[d][s]);
 }
 
 static rsh_status parse_dim(parser *p, int d) {
-    int holes = 0;
     p->origin->dim[d] = place(p);
     if (accept(p, '(')) {
         do {
-            RSH_TRY(parse_segment(p, d, &holes));
+            RSH_TRY(parse_segment(p, d));
         } while (accept(p, '|'));
         RSH_TRY(expect(p, ')', "\"|\" or \")\""));
     } else {

@@ -11,13 +11,14 @@ static bool needs(const rsh_optimizer *o, int slot) {
 
 /* Means start at 0, which the corrections c1 and c2 undo. */
 #define ADAM(real, root)                                                                                               \
-    static void adam_##real(const rsh_optimizer *o, double steps, const rshn_run *r) {                                 \
+    static void adam_##real(const rsh_optimizer *o, const rshn_trained *t, const rshn_run *r) {                        \
         const rsh_adam_opts *a = &o->opts.adam;                                                                        \
+        double steps = t->step, lr = o->lr * t->lr_scale;                                                              \
         real b1 = (real)a->beta1, b2 = (real)a->beta2, n1 = (real)(1 - a->beta1), n2 = (real)(1 - a->beta2);           \
-        real size = (real)(o->lr / (1 - pow(a->beta1, steps))), eps = (real)a->eps;                                    \
+        real size = (real)(lr / (1 - pow(a->beta1, steps))), eps = (real)a->eps;                                       \
         real c2 = (real)(1 / sqrt(1 - pow(a->beta2, steps)));                                                          \
-        real shrink = a->decoupled ? (real)(1 - o->lr * a->weight_decay) : 1;                                          \
-        real decay = a->decoupled ? 0 : (real)a->weight_decay;                                                         \
+        real shrink = a->decoupled ? (real)(1 - lr * t->weight_decay) : 1;                                             \
+        real decay = a->decoupled ? 0 : (real)t->weight_decay;                                                         \
         real *restrict p = r->p, *restrict m = r->slot[0], *restrict v = r->slot[1];                                   \
         const real *restrict g = r->g;                                                                                 \
         for (int64_t i = 0; i < r->n; i++) {                                                                           \
@@ -31,8 +32,8 @@ ADAM(float, sqrtf)
 ADAM(double, sqrt)
 
 static void step(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *r) {
-    if (dtype == RSH_F32) adam_float(o, t->step, r);
-    else adam_double(o, t->step, r);
+    if (dtype == RSH_F32) adam_float(o, t, r);
+    else adam_double(o, t, r);
 }
 
 static const rshn_optimizer_kind adam = {2, {"first", "second"}, needs, step};
@@ -44,13 +45,15 @@ static rsh_status check_beta(const char *name, double beta) {
 
 rsh_status rsh_adam_new(rsh_module *m, const rsh_adam_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_adam_new: opts is NULL");
-    NN_CHECK_OPTS(opts, RSH_ADAM_OPTS_INIT);
-    NN_TRY(rshn_not_negative("the learning rate", opts->lr));
-    NN_TRY(rshn_not_negative("eps", opts->eps));
-    NN_TRY(rshn_not_negative("the weight decay", opts->weight_decay));
-    NN_TRY(check_beta("beta1", opts->beta1));
-    NN_TRY(check_beta("beta2", opts->beta2));
-    NN_TRY(rshn_optimizer_make(m, &adam, opts->lr, out));
-    (*out)->opts.adam = *opts;
+    rsh_adam_opts o = RSH_ADAM_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_ADAM_OPTS_INIT, &o);
+    NN_TRY(rshn_not_negative("the learning rate", o.lr));
+    NN_TRY(rshn_not_negative("eps", o.eps));
+    NN_TRY(rshn_not_negative("the weight decay", o.weight_decay));
+    NN_TRY(check_beta("beta1", o.beta1));
+    NN_TRY(check_beta("beta2", o.beta2));
+    NN_TRY(rshn_optimizer_make(m, &adam, o.lr, out));
+    (*out)->opts.adam = o;
+    rshn_optimizer_settings(*out, o.weight_decay);
     return RSH_OK;
 }

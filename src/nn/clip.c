@@ -8,6 +8,7 @@
 
 #include "nn/impl.h"
 #include "nn/module.h"
+#include "nn/optim.h"
 
 /* ---- sums of squares ---- */
 
@@ -129,7 +130,7 @@ static rsh_status total(norming *w, double *out) {
 
 /* ---- scaling ---- */
 
-static rsh_status scale_part(const rsh_tensor *t, double by) {
+rsh_status rshn_scale_part(const rsh_tensor *t, double by) {
     rsh_tensor *dense = NULL;
     if (!rsh_tensor_count(t)) return RSH_OK;
     NN_TRY(rshn_dense(t, &dense));
@@ -151,7 +152,8 @@ static rsh_status scale_part(const rsh_tensor *t, double by) {
 static rsh_status scale(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)path, (void)owner, (void)name;
     const rsh_value *g = rsh_value_grad(v);
-    for (int64_t i = 0; g && i < rsh_value_nparts(g); i++) NN_TRY(scale_part(rsh_value_part(g, i), *(double *)ctx));
+    for (int64_t i = 0; g && i < rsh_value_nparts(g); i++)
+        NN_TRY(rshn_scale_part(rsh_value_part(g, i), *(double *)ctx));
     return RSH_OK;
 }
 

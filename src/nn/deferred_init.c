@@ -103,7 +103,7 @@ static rsh_status give_memory(rsh_module *root, rshn_slot *slot) {
     rsh_value *old = rsh_value_hold(slot->value);
     rsh_status st = rshn_zeros_like(old, &fresh);
     if (!st) st = rsh_value_set_requires_grad(fresh, rsh_value_requires_grad(old));
-    if (!st) rshn_slots_exchange(root, old, fresh);
+    if (!st) rshn_slots_exchange(root, old, fresh, slot->ranks);
     rsh_value_free(old);
     rsh_value_free(fresh);
     return st;

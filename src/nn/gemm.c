@@ -61,6 +61,7 @@ static void multiply(rsh_dtype dtype, double alpha, const rshn_matrix *a, const 
                     leading(c));
 }
 
+/* c is plain. */
 static void clear(rsh_dtype dtype, const rshn_matrix *c) {
     size_t item = rsh_dtype_size(dtype);
     for (int64_t r = 0; r < c->rows; r++)
@@ -69,9 +70,9 @@ static void clear(rsh_dtype dtype, const rshn_matrix *c) {
 
 static int64_t step_of(int64_t n, int64_t stride) { return n == 1 || stride < 1 ? 1 : stride; }
 
-void rshn_gemm_one(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
-                   const rshn_matrix *c) {
-    if (!c->rows || !c->columns) return;
+/* c is plain. */
+static void multiply_any(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
+                         const rshn_matrix *c) {
     if (!a->columns) {
         if (beta == 0) clear(dtype, c);
     } else if (c->columns == 1 && (b->rows == 1 || b->row_stride > 0)) {
@@ -82,6 +83,17 @@ void rshn_gemm_one(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rs
         multiply_vector(dtype, alpha, &t, a->data, step_of(a->columns, a->column_stride), beta, c->data, 1);
     } else {
         multiply(dtype, alpha, a, b, beta, c);
+    }
+}
+
+void rshn_gemm_one(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
+                   const rshn_matrix *c) {
+    if (!c->rows || !c->columns) return;
+    if (plain(c)) {
+        multiply_any(dtype, alpha, a, b, beta, c);
+    } else { /* BLAS writes rows of adjacent elements: c' = b' a' */
+        rshn_matrix at = rshn_transposed(*a), bt = rshn_transposed(*b), ct = rshn_transposed(*c);
+        multiply_any(dtype, alpha, &bt, &at, beta, &ct);
     }
 }
 

@@ -20,14 +20,10 @@
         if ((st = (call))) goto out;                                                               \
     } while (0)
 
-/* Leaves a sentence and returns the status. */
-/* Options that a caller gives start from their _INIT; NULL passes. */
-#define NN_CHECK_OPTS(opts, init)                                                                  \
-    do {                                                                                           \
-        if ((opts) && (opts)->struct_size != sizeof *(opts))                                       \
-            return rshn_fail(RSH_EVALUE, "options of struct_size %zu; start from " #init,          \
-                             (opts)->struct_size);                                                 \
-    } while (0)
+/* Reads options that a caller gives into a variable that starts from `init`; NULL keeps that. */
+#define NN_READ_OPTS(given, init, options)                                                         \
+    NN_TRY(rsh_options_read((given), sizeof *(options), #init, (options)))
+/* Sets the message and returns the status. */
 rsh_status rshn_fail(rsh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "[2, 3]", for sentences; good until the fourth call from now on this thread. */
@@ -92,6 +88,10 @@ rsh_status rshn_dim(const char *op, int dim, int ndim, int *out);
 rsh_status rshn_reshape(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **out);
 /* The tensor itself if it is dense, as a view; otherwise a dense copy. */
 rsh_status rshn_dense(const rsh_tensor *t, rsh_tensor **out);
+/* The same for indices or targets.  RSH_ETYPE, naming the op and what they are, unless they are
+ * i64. */
+rsh_status rshn_dense_indices(const char *op, const char *what, const rsh_tensor *t,
+                              rsh_tensor **out);
 rsh_status rshn_alias(const rsh_tensor *t, rsh_tensor **out);
 /* A view of `length` elements along a dim from `start` on. */
 rsh_status rshn_window(const rsh_tensor *t, int dim, int64_t start, int64_t length,
@@ -134,14 +134,14 @@ rsh_status rshn_sum_to(const rsh_tensor *g, const rshn_sizes *to, rsh_tensor **o
  * broadcast; where c is repeated, products add up.  With beta 0 c need not be set. */
 rsh_status rshn_gemm(double alpha, const rsh_tensor *a, const rsh_tensor *b, double beta,
                      const rsh_tensor *c);
-/* One product of dense or transposed matrices, on the calling thread: pointers, element strides of
- * rows and columns. */
+/* A matrix in memory: element strides of rows and columns. */
 typedef struct rshn_matrix {
     void *data;
     int64_t rows, columns, row_stride, column_stride;
 } rshn_matrix;
-/* Can BLAS read it where it lies? */
+/* Can BLAS read and write it where it is, as rows or as columns of adjacent elements? */
 bool rshn_matrix_fits(const rshn_matrix *m);
+/* One product, on the calling thread.  All three matrices fit. */
 void rshn_gemm_one(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b,
                    double beta, const rshn_matrix *c);
 rshn_matrix rshn_transposed(rshn_matrix m);

@@ -3,6 +3,7 @@
 #define RESHARD_NN_MODULE_INSIDE_H
 
 #include <reshard/nn/module.h>
+#include <reshard/nn/shard.h>
 
 #define RSHN_MOST_VALUES 16 /* inputs or outputs of a module */
 
@@ -15,6 +16,8 @@ typedef struct rshn_slot {
     rsh_value *value;  /* held; NULL: none, or a child */
     rsh_module *child; /* held; NULL: none, or a value */
     bool persistent;   /* of a buffer */
+    rsh_grad_kind grad;       /* of a parameter: what was said of its gradient; AUTO: nothing */
+    struct rshn_ranks *ranks; /* held: that share the value, or that `grad` is about; NULL: none */
     struct rshn_init *init; /* owned: how the value will be filled; NULL: it is: deferred_init.c */
 } rshn_slot;
 
@@ -46,11 +49,22 @@ struct rsh_module {
 rsh_status rshn_grow(void **list, int64_t n, int64_t *room, size_t size);
 #define RSHN_GROW(list, n, room) rshn_grow((void **)&(list), (n), (room), sizeof *(list))
 
+/* A list of ranks of the default group, shared by reference (grad_kind.c). */
+typedef struct rshn_ranks {
+    int refs, n;
+    int64_t at[]; /* in the order of their group or mesh */
+} rshn_ranks;
+/* The ranks of a group that this rank is in.  The caller drops *out. */
+rsh_status rshn_ranks_of(const rsh_group *group, rshn_ranks **out);
+rshn_ranks *rshn_ranks_hold(rshn_ranks *r);
+void rshn_ranks_drop(rshn_ranks *r);
+
 /* The slot of a name; NULL: there is none. */
 rshn_slot *rshn_slot_find(const rsh_module *m, const char *name);
 void rshn_slot_clear(rshn_slot *s);
-/* Puts a value in place of another wherever a tree has it, as a parameter or buffer. */
-void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value);
+/* Puts a value in place of another wherever a tree has it, as a parameter or buffer.  `ranks` share
+ * the new value (NULL: its mesh says which). */
+void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value, rshn_ranks *ranks);
 
 rsh_status rshn_hook_add(rsh_module *m, const rshn_hook *hook, int64_t *id);
 

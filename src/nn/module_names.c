@@ -24,18 +24,29 @@ rshn_slot *rshn_slot_find(const rsh_module *m, const char *name) {
     return NULL;
 }
 
-void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value) {
+/* What was known of the gradient of another value. */
+static void forget_ranks(rshn_slot *s) {
+    rshn_ranks_drop(s->ranks);
+    s->ranks = NULL;
+    s->grad = RSH_GRAD_AUTO;
+}
+
+void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value, rshn_ranks *ranks) {
     for (int64_t i = 0; i < m->nslots; i++) {
         rshn_slot *s = &m->slot[i];
-        if (s->child) rshn_slots_exchange(s->child, old, value);
+        if (s->child) rshn_slots_exchange(s->child, old, value, ranks);
         if (s->kind == RSHN_CHILD || s->value != old) continue;
         rsh_value_free(s->value);
         s->value = rsh_value_hold(value);
+        if (ranks == s->ranks) continue; /* what is known of the gradient stays */
+        forget_ranks(s);
+        s->ranks = rshn_ranks_hold(ranks);
     }
 }
 
 void rshn_slot_clear(rshn_slot *s) {
     rshn_free(s->init);
+    rshn_ranks_drop(s->ranks);
     rsh_value_free(s->value);
     rsh_module_free(s->child);
     rshn_free(s->name);
@@ -76,6 +87,7 @@ static rsh_status set_value(rsh_module *m, const char *name, rshn_slot_kind kind
     rsh_value_free(slot->value);
     rshn_free(slot->init);
     slot->init = NULL;
+    forget_ranks(slot);
     slot->value = value;
     slot->persistent = persistent;
     return RSH_OK;

@@ -154,10 +154,7 @@ static rsh_status find_comm(void *ctx, const char *path, rsh_module *owner, cons
     return RSH_OK;
 }
 
-rsh_status rsh_module_load_state_dict(rsh_module *m, rsh_state_dict *d, unsigned flags) {
-    if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: m is NULL");
-    rsh_comm *comm = NULL; /* found first, so that a rank that refuses can tell the others */
-    NN_TRY(rsh_module_each_parameter(m, true, find_comm, &comm));
+rsh_status rshn_module_load_state(rsh_module *m, rsh_state_dict *d, unsigned flags, rsh_comm *comm) {
     loading l = {.d = d, .flags = flags};
     rsh_status st = d ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: d is NULL");
     if (!st) st = run_load_hooks(m, &(prefix){""}, d);
@@ -166,6 +163,13 @@ rsh_status rsh_module_load_state_dict(rsh_module *m, rsh_state_dict *d, unsigned
     if (st) return st;
     l.step = copy_step;
     return visit(&l, m, &(prefix){""});
+}
+
+rsh_status rsh_module_load_state_dict(rsh_module *m, rsh_state_dict *d, unsigned flags) {
+    if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: m is NULL");
+    rsh_comm *comm = NULL; /* found first, so that a rank that refuses can tell the others */
+    NN_TRY(rsh_module_each_parameter(m, true, find_comm, &comm));
+    return rshn_module_load_state(m, d, flags, comm);
 }
 
 /* ---- hooks ---- */

@@ -144,6 +144,17 @@ static rsh_status readable(const rsh_tensor *t, rsh_tensor **out) {
     return rshn_matrix_fits(&m) ? rshn_alias(t, out) : rsh_math_convert(t, rsh_tensor_dtype(t), out);
 }
 
+/* A new tensor in the memory order of t if BLAS can write its matrices, otherwise row-major.  Dims of size 1 may have
+ * any stride in t and more elements in the new tensor, so the order of t is not always one that fits. */
+static rsh_status writable_as(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tensor **out) {
+    NN_TRY(rshn_empty_as(t, sizes, out));
+    rshn_matrix m = heads_of(*out).first;
+    if (rshn_matrix_fits(&m)) return RSH_OK;
+    rsh_tensor_free(*out);
+    *out = NULL;
+    return rshn_empty(rsh_tensor_dtype(t), sizes, out);
+}
+
 static attending attending_of(const rsh_tensor *q) {
     attending a = {.dtype = rsh_tensor_dtype(q), .k = rshn_kernels_of(rsh_tensor_dtype(q)), .count = 1};
     a.item = rsh_dtype_size(a.dtype);
@@ -213,7 +224,7 @@ static rsh_status attention_forward(rsh_grad_call *c) {
     NN_GOTO(set_mask(&a, rsh_call_input(c, 3), &mask));
     NN_GOTO(set_visible(&a, o->causal, &visible));
     NN_GOTO(rshn_empty(a.dtype, &square, &weights));
-    NN_GOTO(rshn_empty_as(t[Q], &to, &y));
+    NN_GOTO(writable_as(t[Q], &to, &y));
     a.weights = rsh_tensor_data(weights);
     a.in[G] = heads_of(y);
     run_heads(&a);
@@ -264,7 +275,7 @@ static rsh_status attention_backward(rsh_grad_call *c) {
     for (int i = Q; i <= V; i++) {
         if (!rsh_call_needs_input_grad(c, i)) continue;
         rshn_sizes sizes = rshn_sizes_of(t[i]);
-        NN_GOTO(rshn_empty_as(t[i], &sizes, &grad[i]));
+        NN_GOTO(writable_as(t[i], &sizes, &grad[i]));
         a.grad[i] = heads_of(grad[i]);
     }
     NN_GOTO(run_back(&a));

@@ -22,11 +22,8 @@ typedef struct picking {
     char *from, *to;
 } picking;
 
+/* Of dense indices. */
 static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t rows) {
-    if (rsh_tensor_dtype(index) != RSH_I64)
-        return rshn_fail(RSH_ETYPE, "%s with indices of %s: they are i64", name,
-                         rsh_dtype_name(rsh_tensor_dtype(index)));
-    if (!rsh_tensor_dense(index)) return rshn_fail(RSH_EVALUE, "%s with indices that are not dense", name);
     const int64_t *i = rsh_tensor_data(index);
     for (int64_t k = 0; k < rsh_tensor_count(index); k++)
         if (i[k] < 0 || i[k] >= rows)
@@ -34,6 +31,7 @@ static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t
     return RSH_OK;
 }
 
+/* The index is dense and must live as long as the result. */
 static picking picking_of(const rshn_sizes *sizes, int dim, const rsh_tensor *index, size_t item) {
     picking p = {.outer = 1, .inner = 1, .rows = sizes->n ? sizes->at[dim] : 1, .item = item, .padding = -1};
     for (int d = 0; d < sizes->n; d++) {
@@ -79,40 +77,50 @@ static void add_range(void *ctx, int64_t lo, int64_t hi) {
 /* Rows of x, of `rows` in all, into a new tensor of the sizes `to`. */
 static rsh_status pick(const char *name, const rsh_tensor *x, const indexing *a, int64_t rows, const rsh_tensor *index,
                        const rshn_sizes *to, rsh_tensor **out) {
-    rsh_tensor *dense = NULL;
+    rsh_tensor *dense = NULL, *list = NULL;
     rshn_sizes sizes = rshn_sizes_of(x);
-    picking p = picking_of(&sizes, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(x)));
+    rsh_status st;
+    NN_GOTO(rshn_dense_indices(name, "indices", index, &list));
+    NN_GOTO(check_index(name, list, rows));
+    NN_GOTO(rshn_dense(x, &dense));
+    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), to, out));
+    picking p = picking_of(&sizes, a->dim, list, rsh_dtype_size(rsh_tensor_dtype(x)));
     p.start = a->start;
-    NN_TRY(check_index(name, index, rows));
-    NN_TRY(rshn_dense(x, &dense));
-    rsh_status st = rshn_empty(rsh_tensor_dtype(x), to, out);
-    if (!st) {
-        p.from = rsh_tensor_data(dense);
-        p.to = rsh_tensor_data(*out);
-        rshn_spread(p.outer * p.n, 16384 / (p.inner + 1) + 1, pick_range, &p);
-    }
+    p.from = rsh_tensor_data(dense);
+    p.to = rsh_tensor_data(*out);
+    rshn_spread(p.outer * p.n, 16384 / (p.inner + 1) + 1, pick_range, &p);
+out:
     rsh_tensor_free(dense);
+    rsh_tensor_free(list);
     return st;
+}
+
+/* Adds rows of g up in gx, which is zero. */
+static void add_rows(const indexing *a, const rsh_tensor *index, const rsh_tensor *g, const rsh_tensor *gx) {
+    picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
+    p.padding = a->padding;
+    p.start = a->start;
+    p.from = rsh_tensor_data(g);
+    p.to = rsh_tensor_data(gx);
+    rshn_spread(p.inner, 16384 / (p.outer * p.n + 1) + 16, add_range, &p);
 }
 
 static rsh_status index_backward(rsh_grad_call *c, int input) {
     const indexing *a = rsh_call_attrs(c);
     const rsh_tensor *index = NULL;
-    rsh_tensor *g = NULL, *gx = NULL;
+    rsh_tensor *g = NULL, *gx = NULL, *list = NULL;
+    rsh_status st;
     if (!rsh_call_needs_input_grad(c, input)) return RSH_OK;
-    NN_TRY(rsh_call_saved(c, 0, &index));
-    NN_TRY(rshn_dense(rsh_call_output_grad(c, 0), &g));
-    rsh_status st = rsh_tensor_zeros(rsh_tensor_dtype(g), a->before.n, a->before.at, &gx);
-    if (!st) {
-        picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
-        p.padding = a->padding;
-        p.start = a->start;
-        p.from = rsh_tensor_data(g);
-        p.to = rsh_tensor_data(gx);
-        rshn_spread(p.inner, 16384 / (p.outer * p.n + 1) + 16, add_range, &p);
-    }
+    NN_GOTO(rsh_call_saved(c, 0, &index));
+    NN_GOTO(rshn_dense(index, &list));
+    NN_GOTO(rshn_dense(rsh_call_output_grad(c, 0), &g));
+    NN_GOTO(rsh_tensor_zeros(rsh_tensor_dtype(g), a->before.n, a->before.at, &gx));
+    add_rows(a, list, g, gx);
+    st = rsh_call_set_input_grad(c, input, gx);
+out:
+    rsh_tensor_free(list);
     rsh_tensor_free(g);
-    return st ? st : rsh_call_set_input_grad(c, input, gx);
+    return st;
 }
 
 /* ---- index_select: inputs x, index.  A rank that has some slices of x gives zeros for the others ---- */

@@ -67,6 +67,7 @@ static rsh_status class_dim(const rsh_tensor *rows, rsh_tensor **out) {
     return rsh_tensor_view(rows, 0, n, size, stride, out);
 }
 
+/* Of dense targets. */
 static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, const rshn_entropy *e) {
     int n = rsh_tensor_ndim(x), from = n == 1 ? 0 : 1;
     bool alike = n >= 1 && rsh_tensor_ndim(target) == n - 1;
@@ -75,10 +76,6 @@ static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, co
     if (!alike)
         return rshn_fail(RSH_EVALUE, "cross_entropy of %s with targets of %s", rshn_shape_text(x),
                          rshn_shape_text(target));
-    if (rsh_tensor_dtype(target) != RSH_I64)
-        return rshn_fail(RSH_ETYPE, "cross_entropy with targets of %s: they are i64",
-                         rsh_dtype_name(rsh_tensor_dtype(target)));
-    if (!rsh_tensor_dense(target)) return rshn_fail(RSH_EVALUE, "cross_entropy with targets that are not dense");
     const int64_t *t = rsh_tensor_data(target);
     for (int64_t i = 0; i < rsh_tensor_count(target); i++)
         if (t[i] != e->ignore && (t[i] < 0 || t[i] >= e->whole))
@@ -102,8 +99,7 @@ static rsh_status own_count(const rsh_tensor *target, int64_t ignore, rsh_tensor
 static bool counts_rows(const entropy_attrs *a) { return a->reduction == RSH_LOSS_MEAN && a->e.ignore != INT64_MIN; }
 
 /* On all ranks that have some of the rows. */
-static rsh_status rows_that_count(const rsh_grad_call *c, int64_t ignore, int64_t *out) {
-    const rsh_tensor *target = rsh_call_input(c, 1);
+static rsh_status rows_that_count(const rsh_grad_call *c, const rsh_tensor *target, int64_t ignore, int64_t *out) {
     rsh_tensor *own = NULL, *sum = NULL;
     rshn_line rows;
     NN_TRY(rshn_line_of_input(c, 1, (1u << rsh_tensor_ndim(target)) - 1, &rows));
@@ -190,8 +186,8 @@ out:
 }
 
 /* Which classes are here, and what the rows are divided by. */
-static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
-    const rsh_tensor *x = rsh_call_input(c, 0), *target = rsh_call_input(c, 1);
+static rsh_status prepare(rsh_grad_call *c, const rsh_tensor *target, entropy_attrs *a) {
+    const rsh_tensor *x = rsh_call_input(c, 0);
     int dim = rsh_tensor_ndim(x) > 1;
     int64_t count = 1;
     NN_TRY(rshn_needs_float("cross_entropy", x));
@@ -200,7 +196,7 @@ static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
     NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
     NN_TRY(check_target(x, target, &a->e));
     if (a->reduction == RSH_LOSS_MEAN) {
-        if (counts_rows(a)) NN_TRY(rows_that_count(c, a->e.ignore, &count));
+        if (counts_rows(a)) NN_TRY(rows_that_count(c, target, a->e.ignore, &count));
         else count = rshn_whole_count(c, 1, ~0u);
     }
     a->scale = count ? 1 / (double)count : NAN;
@@ -209,11 +205,12 @@ static rsh_status prepare(rsh_grad_call *c, entropy_attrs *a) {
 
 static rsh_status entropy_forward(rsh_grad_call *c) {
     entropy_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *x = rsh_call_input(c, 0), *target = rsh_call_input(c, 1);
-    rsh_tensor *loss = NULL, *lse = NULL, *y = NULL;
+    const rsh_tensor *x = rsh_call_input(c, 0);
+    rsh_tensor *target = NULL, *loss = NULL, *lse = NULL, *y = NULL;
     rshn_line line = {.comm = NULL};
     rsh_status st;
-    NN_GOTO(prepare(c, a));
+    NN_GOTO(rshn_dense_indices("cross_entropy", "targets", rsh_call_input(c, 1), &target));
+    NN_GOTO(prepare(c, target, a));
     NN_GOTO(rshn_line_of_input(c, 0, rsh_tensor_ndim(x) > 1 ? 2 : 1, &line));
     NN_GOTO(line.comm ? shared_losses(&line, a, x, target, &loss, &lse) : losses_of(a, x, target, &loss, &lse));
     if (a->reduction == RSH_LOSS_NONE)
@@ -226,6 +223,7 @@ static rsh_status entropy_forward(rsh_grad_call *c) {
     st = rsh_call_save(c, lse);
     lse = NULL;
 out:
+    rsh_tensor_free(target);
     rsh_tensor_free(loss);
     rsh_tensor_free(lse);
     rshn_line_end(&line);
@@ -252,20 +250,22 @@ static rsh_status entropy_gradient(const entropy_attrs *a, const rsh_tensor *row
 
 static rsh_status entropy_backward(rsh_grad_call *c) {
     const entropy_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *x = NULL, *target = NULL, *lse = NULL;
-    rsh_tensor *rows = NULL, *sums = NULL, *g = NULL, *gx = NULL;
+    const rsh_tensor *x = NULL, *given = NULL, *lse = NULL;
+    rsh_tensor *target = NULL, *rows = NULL, *sums = NULL, *g = NULL, *gx = NULL;
     rsh_status st;
     double p[2] = {a->scale, 0};
     if (!rsh_call_needs_input_grad(c, 0)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &x));
-    NN_TRY(rsh_call_saved(c, 1, &target));
+    NN_TRY(rsh_call_saved(c, 1, &given));
     NN_TRY(rsh_call_saved(c, 2, &lse));
+    NN_GOTO(rshn_dense(given, &target));
     NN_GOTO(class_rows(x, &rows));
     NN_GOTO(rshn_dense(lse, &sums));
     NN_GOTO(rshn_map1_new(RSHN_SCALE, p, rsh_call_output_grad(c, 0), &g));
     NN_GOTO(entropy_gradient(a, rows, target, sums, g, &gx));
     st = rsh_call_set_input_grad(c, 0, gx);
 out:
+    rsh_tensor_free(target);
     rsh_tensor_free(rows);
     rsh_tensor_free(sums);
     rsh_tensor_free(g);
@@ -302,14 +302,13 @@ rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_
                                    .backward = entropy_backward,
                                    .attr_bytes = sizeof(entropy_attrs),
                                    .placements = &rule};
-    rsh_cross_entropy_opts none = RSH_CROSS_ENTROPY_OPTS_INIT;
-    NN_CHECK_OPTS(opts, RSH_CROSS_ENTROPY_OPTS_INIT);
-    if (!opts) opts = &none;
-    NN_TRY(check_reduction("cross_entropy", opts->reduction));
-    if (!(opts->label_smoothing >= 0 && opts->label_smoothing <= 1))
-        return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", opts->label_smoothing);
-    entropy_attrs a = {.reduction = opts->reduction, .e = {.smoothing = opts->label_smoothing}};
-    a.e.ignore = opts->ignore ? opts->ignore_index : INT64_MIN;
+    rsh_cross_entropy_opts o = RSH_CROSS_ENTROPY_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_CROSS_ENTROPY_OPTS_INIT, &o);
+    NN_TRY(check_reduction("cross_entropy", o.reduction));
+    if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
+        return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", o.label_smoothing);
+    entropy_attrs a = {.reduction = o.reduction, .e = {.smoothing = o.label_smoothing}};
+    a.e.ignore = o.ignore ? o.ignore_index : INT64_MIN;
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){logits, target}, out);
 }
 

@@ -26,7 +26,7 @@ static rsh_status add(void *ctx, const char *path, rsh_module *owner, const char
     NN_TRY(RSHN_GROW(o->trained, o->n + 1, &o->room));
     char *copy = rshn_duplicate(path);
     if (!copy) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
-    o->trained[o->n++] = (rshn_trained){.path = copy, .parameter = rsh_value_hold(v)};
+    o->trained[o->n++] = (rshn_trained){.path = copy, .parameter = rsh_value_hold(v), .lr_scale = 1};
     return RSH_OK;
 }
 

@@ -33,7 +33,12 @@ static rsh_status set_slots(const rsh_optimizer *o, const rshn_trained *t, rsh_s
         NN_TRY(rsh_state_dict_set(d, name, t->slot[k]));
     }
     NN_TRY(entry_name(t, "step", name, sizeof name));
-    return set_number(d, name, t->step);
+    NN_TRY(set_number(d, name, t->step));
+    if (!t->grouped) return RSH_OK;
+    NN_TRY(entry_name(t, "lr_scale", name, sizeof name));
+    NN_TRY(set_number(d, name, t->lr_scale));
+    NN_TRY(entry_name(t, "weight_decay", name, sizeof name));
+    return set_number(d, name, t->weight_decay);
 }
 
 rsh_status rsh_optimizer_state_dict(const rsh_optimizer *o, rsh_state_dict **out) {
@@ -49,18 +54,40 @@ rsh_status rsh_optimizer_state_dict(const rsh_optimizer *o, rsh_state_dict **out
 
 /* ---- in ---- */
 
-/* The parameter and slot that a name means; slot == nslots is the number of steps. */
-static bool find_slot(const rsh_optimizer *o, const char *name, int64_t *which, int *slot) {
+static double number(const rsh_value *v) { return *(const double *)rsh_tensor_data(rsh_value_tensor(v)); }
+
+/* The number of a parameter that a word means; NULL: it is none. */
+static double *find_number(rshn_trained *t, const char *word) {
+    if (!strcmp(word, "step")) return &t->step;
+    if (!strcmp(word, "lr_scale")) return &t->lr_scale;
+    return strcmp(word, "weight_decay") ? NULL : &t->weight_decay;
+}
+
+/* The parameter that a name is about, and the word behind its path; -1: none. */
+static int64_t find_parameter(const rsh_optimizer *o, const char *name, const char **word) {
     const char *dot = strrchr(name, '.');
     for (int64_t i = 0; dot && i < o->n; i++) {
         const char *path = o->trained[i].path;
         if (strlen(path) != (size_t)(dot - name) || strncmp(path, name, (size_t)(dot - name))) continue;
-        *which = i;
-        for (*slot = 0; *slot < o->kind->nslots; ++*slot)
-            if (!strcmp(dot + 1, o->kind->slot_names[*slot])) return true;
-        return !strcmp(dot + 1, "step");
+        *word = dot + 1;
+        return i;
     }
-    return false;
+    return -1;
+}
+
+static int find_slot(const rsh_optimizer *o, const char *word) {
+    for (int k = 0; k < o->kind->nslots; k++)
+        if (!strcmp(word, o->kind->slot_names[k])) return k;
+    return -1;
+}
+
+rshn_state_entry rshn_optimizer_entry(const rsh_optimizer *o, const char *name, const rsh_value **like) {
+    const char *word = NULL;
+    int64_t i = find_parameter(o, name, &word);
+    if (i < 0) return strcmp(name, "lr") ? RSHN_STATE_UNKNOWN : RSHN_STATE_NUMBER;
+    *like = o->trained[i].parameter;
+    if (find_slot(o, word) >= 0) return RSHN_STATE_SLOT;
+    return find_number(&o->trained[i], word) ? RSHN_STATE_NUMBER : RSHN_STATE_UNKNOWN;
 }
 
 static rsh_status check_number(const char *name, const rsh_value *v) {
@@ -69,43 +96,92 @@ static rsh_status check_number(const char *name, const rsh_value *v) {
 }
 
 static rsh_status check_entry(const rsh_optimizer *o, const char *name, const rsh_value *v) {
-    int64_t which;
-    int slot;
-    if (!strcmp(name, "lr")) return check_number(name, v);
-    if (!find_slot(o, name, &which, &slot))
-        return rshn_fail(RSH_ERUNTIME, "the state of an optimizer has no \"%s\"", name);
-    return slot == o->kind->nslots ? check_number(name, v) : rshn_check_copy(name, v, o->trained[which].parameter);
+    const rsh_value *like = NULL;
+    switch (rshn_optimizer_entry(o, name, &like)) {
+    case RSHN_STATE_NUMBER: return check_number(name, v);
+    case RSHN_STATE_SLOT: return rshn_check_copy(name, v, like);
+    case RSHN_STATE_UNKNOWN: break;
+    }
+    return rshn_fail(RSH_ERUNTIME, "the state of an optimizer has no \"%s\"", name);
 }
 
-static double number(const rsh_value *v) { return *(const double *)rsh_tensor_data(rsh_value_tensor(v)); }
-
-/* New values for all slots that the dict has, before any of them is put in place. */
-static rsh_status load_slots(const rsh_optimizer *o, const rsh_state_dict *d, rshn_trained *fresh) {
-    for (int64_t i = 0; i < rsh_state_dict_count(d); i++) {
-        const char *name = rsh_state_dict_name(d, i);
-        rsh_value *v = rsh_state_dict_value(d, i);
-        int64_t which;
-        int slot;
-        if (!find_slot(o, name, &which, &slot)) continue; /* "lr" */
-        if (slot == o->kind->nslots) fresh[which].step = number(v);
-        else {
-            NN_TRY(rshn_zeros_like(o->trained[which].parameter, &fresh[which].slot[slot]));
-            NN_TRY(rshn_copy_value(v, fresh[which].slot[slot]));
+rsh_status rshn_optimizer_each_needed(const rsh_optimizer *o, const rsh_state_dict *d,
+                                      void (*fn)(void *ctx, const char *name), void *ctx) {
+    char name[1100];
+    fn(ctx, "lr");
+    for (int64_t i = 0; i < o->n; i++) {
+        const rshn_trained *t = &o->trained[i];
+        NN_TRY(entry_name(t, "step", name, sizeof name));
+        fn(ctx, name);
+        const rsh_value *step = rsh_state_dict_find(d, name);
+        for (int k = 0; step && number(step) > 0 && k < o->kind->nslots; k++) {
+            if (!o->kind->needs(o, k)) continue;
+            NN_TRY(entry_name(t, o->kind->slot_names[k], name, sizeof name));
+            fn(ctx, name);
         }
     }
     return RSH_OK;
 }
 
-/* Exchanges the state; what was there is then freed with `fresh`. */
-static void put_in_place(rsh_optimizer *o, rshn_trained *fresh) {
+/* A value of the dict, or a copy of it like the parameter. */
+static rsh_status take_slot(const rshn_trained *t, rsh_value *v, bool copies, rsh_value **out) {
+    if (!copies) return *out = rsh_value_hold(v), RSH_OK;
+    NN_TRY(rshn_zeros_like(t->parameter, out));
+    return rshn_copy_value(v, *out);
+}
+
+static rsh_status take_entry(const rsh_optimizer *o, const char *name, rsh_value *v, bool copies,
+                             rshn_trained *fresh) {
+    const char *word = NULL;
+    int64_t i = find_parameter(o, name, &word);
+    if (i < 0) return RSH_OK; /* "lr" */
+    int slot = find_slot(o, word);
+    if (slot >= 0) return take_slot(&o->trained[i], v, copies, &fresh[i].slot[slot]);
+    *find_number(&fresh[i], word) = number(v);
+    if (strcmp(word, "step")) fresh[i].grouped = true;
+    return RSH_OK;
+}
+
+/* Settings stay as they are unless the dict has them; other state is that of a new optimizer. */
+static rsh_status make_fresh(const rsh_optimizer *o, const rsh_state_dict *d, bool copies, rshn_trained **fresh) {
+    *fresh = rshn_calloc((size_t)o->n, sizeof **fresh);
+    if (!*fresh) return rshn_fail(RSH_ENOMEM, "no memory to load the state of an optimizer");
     for (int64_t i = 0; i < o->n; i++) {
-        for (int k = 0; k < o->kind->nslots; k++) {
-            rsh_value *old = o->trained[i].slot[k];
-            o->trained[i].slot[k] = fresh[i].slot[k];
-            fresh[i].slot[k] = old;
-        }
-        o->trained[i].step = fresh[i].step;
+        (*fresh)[i].lr_scale = o->trained[i].lr_scale;
+        (*fresh)[i].weight_decay = o->trained[i].weight_decay;
+        (*fresh)[i].grouped = o->trained[i].grouped;
     }
+    for (int64_t i = 0; i < rsh_state_dict_count(d); i++)
+        NN_TRY(take_entry(o, rsh_state_dict_name(d, i), rsh_state_dict_value(d, i), copies, *fresh));
+    return RSH_OK;
+}
+
+rsh_status rshn_optimizer_prepare(const rsh_optimizer *o, const rsh_state_dict *d, rshn_trained **fresh) {
+    return make_fresh(o, d, false, fresh);
+}
+
+/* Exchanges the state; what was there is then freed with `fresh`. */
+void rshn_optimizer_commit(rsh_optimizer *o, const rsh_state_dict *d, rshn_trained *fresh) {
+    for (int64_t i = 0; i < o->n; i++) {
+        rshn_trained *t = &o->trained[i], *f = &fresh[i];
+        for (int k = 0; k < o->kind->nslots; k++) {
+            rsh_value *old = t->slot[k];
+            t->slot[k] = f->slot[k];
+            f->slot[k] = old;
+        }
+        t->step = f->step;
+        t->lr_scale = f->lr_scale;
+        t->weight_decay = f->weight_decay;
+        t->grouped = f->grouped;
+    }
+    const rsh_value *lr = rsh_state_dict_find(d, "lr");
+    if (lr) o->lr = number(lr);
+}
+
+void rshn_optimizer_discard(const rsh_optimizer *o, rshn_trained *fresh) {
+    for (int64_t i = 0; fresh && i < o->n; i++)
+        for (int k = 0; k < RSHN_MOST_SLOTS; k++) rsh_value_free(fresh[i].slot[k]);
+    rshn_free(fresh);
 }
 
 static rsh_comm *any_comm(const rsh_optimizer *o) {
@@ -117,21 +193,14 @@ static rsh_comm *any_comm(const rsh_optimizer *o) {
 rsh_status rsh_optimizer_load_state_dict(rsh_optimizer *o, const rsh_state_dict *d) {
     if (!o) return rshn_fail(RSH_EVALUE, "rsh_optimizer_load_state_dict: o is NULL");
     rsh_comm *comm = any_comm(o);
-    rshn_trained *fresh = rshn_calloc((size_t)o->n, sizeof *fresh);
-    rsh_status st = fresh ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory to load the state of an optimizer");
-    if (!st && !d) st = rshn_fail(RSH_EVALUE, "rsh_optimizer_load_state_dict: d is NULL");
+    rshn_trained *fresh = NULL;
+    rsh_status st = d ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_optimizer_load_state_dict: d is NULL");
     for (int64_t i = 0; !st && i < rsh_state_dict_count(d); i++)
         st = check_entry(o, rsh_state_dict_name(d, i), rsh_state_dict_value(d, i));
     if (comm) st = rsh_comm_agree(comm, st);
-    if (!st) st = load_slots(o, d, fresh);
+    if (!st) st = make_fresh(o, d, true, &fresh);
     if (comm) st = rsh_comm_agree(comm, st);
-    if (!st) {
-        put_in_place(o, fresh);
-        const rsh_value *lr = rsh_state_dict_find(d, "lr");
-        if (lr) o->lr = number(lr);
-    }
-    for (int64_t i = 0; fresh && i < o->n; i++)
-        for (int k = 0; k < RSHN_MOST_SLOTS; k++) rsh_value_free(fresh[i].slot[k]);
-    rshn_free(fresh);
+    if (!st) rshn_optimizer_commit(o, d, fresh);
+    rshn_optimizer_discard(o, fresh);
     return st;
 }

@@ -1,20 +1,44 @@
 /* Prepare: hooks that bring inputs and outputs of a module to placements. */
 #include "nn/prepare.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "nn/impl.h"
 
 /* ---- one value ---- */
 
-/* A plain value as this rank's part.  One that remembers whose part it is becomes that DTensor again. */
+/* Should ranks compare the elements of replicated inputs? */
+static bool checks_replicas(void) {
+    const char *text = getenv("RESHARD_CHECK");
+    return text && !strcmp(text, "1");
+}
+
+/* A plain value as this rank's part.  One that remembers whose part it is becomes that DTensor again; of others the
+ * ranks compare sizes. */
 static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
     const rsh_layout *was = rsh_dtensor_part_layout(v);
-    rsh_from_local_opts opts = {sizeof opts, .shape = NULL};
+    rsh_from_local_opts opts = RSH_FROM_LOCAL_OPTS_INIT;
     if (was && rsh_mesh_equal(rsh_dtensor_part_mesh(v), mesh)) {
         opts.shape = rsh_layout_shape(was);
         NN_TRY(rsh_mesh_places(mesh, RSH_MESH_POSITIONS, was, &is));
-    } else if (is.kind != RSH_PLACE_SHARD)
-        opts.shape = rsh_value_shape(v); /* every rank has the whole shape */
+    } else {
+        opts.check = is.kind == RSH_PLACE_REPLICATE && checks_replicas();
+    }
     return rsh_dtensor_from_local(v, mesh, 1, &is, &opts, out);
+}
+
+/* What a plain value is taken for differs between the ways to distribute a module, so the message says it. */
+static rsh_status explain(const rsh_module *m, const char *what, int i, const rsh_value *v, rsh_place is,
+                          rsh_status st) {
+    char why[600];
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    if (st != RSH_EVALUE || is.kind != RSH_PLACE_REPLICATE) return st;
+    return rshn_fail(st,
+                     "%s: plain %s %d must be replicated: the same on every rank, got %s here; if it is this rank's "
+                     "own rows, set the style's placement to rsh_place_shard(0) or pass a DTensor (%.200s)",
+                     m->kind->name, what, i, rshn_shape_text(rsh_value_tensor(v)), why);
 }
 
 static rsh_status check(const rsh_module *m, const char *what, int i, const rsh_value *v, const rsh_mesh *mesh) {
@@ -32,7 +56,7 @@ static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
     rsh_place now;
     NN_TRY(rsh_dtensor_places(v, &now));
     if (!rsh_places_equal(rsh_value_ndim(v), 1, &now, &to))
-        return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_COUNT, out);
+        return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_NONE, out);
     *out = rsh_value_hold(v);
     return RSH_OK;
 }
@@ -50,8 +74,8 @@ static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const char 
     if (st) return st;
     if (rsh_value_sharded(*v))
         d = rsh_value_hold(*v);
-    else
-        st = from_plain(*v, p->mesh, b->is, &d);
+    else if ((st = from_plain(*v, p->mesh, b->is, &d)))
+        st = explain(m, what, i, *v, b->is, st);
     if (!st) st = move(d, b->becomes, &moved);
     if (!st && p->local) st = as_local(moved, b->becomes, &local);
     if (!st) {

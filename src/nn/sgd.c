@@ -6,10 +6,10 @@ static bool needs(const rsh_optimizer *o, int slot) { return slot == 0 && o->opt
 
 /* The first step has no momentum to add to, and dampening does not act on it. */
 #define SGD(real)                                                                                                      \
-    static void sgd_##real(const rsh_optimizer *o, bool first, const rshn_run *r) {                                    \
+    static void sgd_##real(const rsh_optimizer *o, const rshn_trained *t, const rshn_run *r) {                         \
         const rsh_sgd_opts *s = &o->opts.sgd;                                                                          \
-        real lr = (real)o->lr, decay = (real)s->weight_decay, momentum = (real)s->momentum;                            \
-        real keep = first ? 0 : momentum, take = first ? 1 : (real)(1 - s->dampening);                                 \
+        real lr = (real)(o->lr * t->lr_scale), decay = (real)t->weight_decay, momentum = (real)s->momentum;            \
+        real keep = t->step == 1 ? 0 : momentum, take = t->step == 1 ? 1 : (real)(1 - s->dampening);                   \
         real *restrict p = r->p, *restrict v = r->slot[0];                                                             \
         const real *restrict g = r->g;                                                                                 \
         for (int64_t i = 0; !v && i < r->n; i++) p[i] -= lr * (g[i] + decay * p[i]);                                   \
@@ -23,21 +23,23 @@ SGD(float)
 SGD(double)
 
 static void step(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *r) {
-    if (dtype == RSH_F32) sgd_float(o, t->step == 1, r);
-    else sgd_double(o, t->step == 1, r);
+    if (dtype == RSH_F32) sgd_float(o, t, r);
+    else sgd_double(o, t, r);
 }
 
 static const rshn_optimizer_kind sgd = {1, {"momentum"}, needs, step};
 
 rsh_status rsh_sgd_new(rsh_module *m, const rsh_sgd_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_sgd_new: opts is NULL");
-    NN_CHECK_OPTS(opts, RSH_SGD_OPTS_INIT);
-    NN_TRY(rshn_not_negative("the learning rate", opts->lr));
-    NN_TRY(rshn_not_negative("the momentum", opts->momentum));
-    NN_TRY(rshn_not_negative("the weight decay", opts->weight_decay));
-    if (opts->nesterov && (!opts->momentum || opts->dampening))
+    rsh_sgd_opts o = RSH_SGD_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_SGD_OPTS_INIT, &o);
+    NN_TRY(rshn_not_negative("the learning rate", o.lr));
+    NN_TRY(rshn_not_negative("the momentum", o.momentum));
+    NN_TRY(rshn_not_negative("the weight decay", o.weight_decay));
+    if (o.nesterov && (!o.momentum || o.dampening))
         return rshn_fail(RSH_EVALUE, "nesterov needs momentum and no dampening");
-    NN_TRY(rshn_optimizer_make(m, &sgd, opts->lr, out));
-    (*out)->opts.sgd = *opts;
+    NN_TRY(rshn_optimizer_make(m, &sgd, o.lr, out));
+    (*out)->opts.sgd = o;
+    rshn_optimizer_settings(*out, o.weight_decay);
     return RSH_OK;
 }

@@ -109,6 +109,11 @@ rsh_status rshn_dense(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_dense(t) ? rshn_alias(t, out) : dense_copy(t, out);
 }
 
+rsh_status rshn_dense_indices(const char *op, const char *what, const rsh_tensor *t, rsh_tensor **out) {
+    if (rsh_tensor_dtype(t) == RSH_I64) return rshn_dense(t, out);
+    return rshn_fail(RSH_ETYPE, "%s: %s must be i64, got %s", op, what, rsh_dtype_name(rsh_tensor_dtype(t)));
+}
+
 /* Strides under which t has the sizes `to`: each run of dims of one side has the count of a run of the other, and
  * inside a run t must lie as if it were dense.  False if some run does not. */
 static bool view_strides(const rsh_tensor *t, const rshn_sizes *to, int64_t *strides) {

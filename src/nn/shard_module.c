@@ -24,7 +24,8 @@ typedef struct work {
     const rsh_sharding_plan *plan;
     int src_rank;
     rsh_group *group;
-    change *at; /* one for each entry */
+    change *at;        /* one for each entry */
+    rshn_ranks *ranks; /* owned: of the group */
 } work;
 
 /* ---- what there is to do ---- */
@@ -65,6 +66,7 @@ static rsh_status check(work *w) {
     NN_TRY(rshn_plan_check(w->plan));
     w->at = rshn_calloc((size_t)w->plan->n + 1, sizeof *w->at);
     if (!w->at) return rshn_fail(RSH_ENOMEM, "no memory for a plan of %lld entries", (long long)w->plan->n);
+    NN_TRY(rshn_ranks_of(w->group, &w->ranks));
     return find_targets(w);
 }
 
@@ -124,7 +126,7 @@ static void put_in_place(const work *w) {
         }
         if (!c->cut) continue;
         rsh_value *old = rsh_value_hold(c->old); /* the tree's references go one by one */
-        rshn_slots_exchange(w->root, old, c->cut);
+        rshn_slots_exchange(w->root, old, c->cut, w->ranks);
         rsh_value_free(old);
     }
 }
@@ -155,7 +157,7 @@ static rsh_status finish(const work *w) {
 }
 
 rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int src_rank, rsh_group *group) {
-    work w = {m, plan, src_rank, group, NULL};
+    work w = {m, plan, src_rank, group, NULL, NULL};
     bool member = rsh_group_rank(group) >= 0;
     rsh_status st = rshn_group_agree(group, member ? check(&w) : RSH_OK);
     if (!st && member) st = agree_on_plan(&w);
@@ -166,6 +168,7 @@ rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int sr
         rsh_module_free(w.at[i].made);
     }
     rshn_free(w.at);
+    rshn_ranks_drop(w.ranks);
     return st;
 }
 

@@ -63,12 +63,17 @@ rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_ra
 
 rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rsh_spec *spec, int src_rank, rsh_group *group) {
     rsh_value *whole = NULL, *cut = NULL;
+    rshn_ranks *ranks = NULL;
     rsh_status st =
         spec ? rshn_find_parameter(m, name, &whole) : rshn_fail(RSH_EVALUE, "rsh_shard_parameter: spec is NULL");
     NN_TRY(rshn_group_agree(group, st));
     if (rsh_group_rank(group) < 0) return RSH_OK;
-    st = rshn_group_agree(group, rshn_shard_value(whole, spec, src_rank, group, &cut));
+    st = rshn_shard_value(whole, spec, src_rank, group, &cut);
+    if (!st) st = rshn_ranks_of(group, &ranks);
+    st = rshn_group_agree(group, st);
     if (!st) st = rsh_module_set_parameter(m, name, cut);
+    if (!st) rshn_slot_find(m, name)->ranks = rshn_ranks_hold(ranks);
+    rshn_ranks_drop(ranks);
     rsh_value_free(cut);
     return st;
 }

@@ -10,6 +10,9 @@ rsh_status rshn_check_copy(const char *name, const rsh_value *from, const rsh_va
 /* Copies the elements.  Collective over the comm of `to` if it is distributed and `from` is cut
  * otherwise. */
 rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to);
+/* rsh_module_load_state_dict with the comm (NULL: none) over which ranks agree before the first
+ * copy. */
+rsh_status rshn_module_load_state(rsh_module *m, rsh_state_dict *d, unsigned flags, rsh_comm *comm);
 /* A leaf on the same elements, without history. */
 rsh_status rshn_share_value(const rsh_value *v, rsh_value **out);
 /* Zeros of the same shape, dtype and tag. */

@@ -1,58 +1,117 @@
-/* Sync grads: gradients combined over the ranks of a group. */
+/* Sync grads: the gradients of a tree made those of all ranks of a group.
+ *
+ * What a parameter needs follows from the kind of its gradient and from how the group lies to the ranks that share the
+ * parameter (grad_kind.c): a sum over the group, a sum over a line, or nothing.  A line has those ranks of the group
+ * that are at the same place of their meshes: it is made by a split where the group has whole meshes. */
+#include <reshard/shard.h>
+
 #include <stdlib.h>
 #include <string.h>
 
 #include <reshard/dtensor.h>
+#include <reshard/math.h>
 
+#include "nn/grad_kind.h"
 #include "nn/impl.h"
-#include "nn/module.h"
+#include "nn/optim.h"
 #include "nn/shard_parameter.h"
 #include "nn/state_dict.h"
 
-/* The parameters of a tree whose gradients are to be combined; all ranks have the same ones. */
+typedef enum way { SUM_OVER_GROUP, SUM_OVER_LINE, ONLY_SCALE, LEAVE } way;
+
+typedef struct entry {
+    rsh_value *parameter; /* borrowed */
+    way way;
+    int64_t line;  /* of SUM_OVER_LINE */
+    double factor; /* afterwards, unless the sum is over the group, which takes the op */
+} entry;
+
+typedef struct line {
+    int n;
+    const int64_t *ranks; /* borrowed: that share the parameters of the line */
+    rsh_comm *comm;       /* owned, once it is made */
+} line;
+
+/* The parameters of a tree that require gradients; all ranks have the same ones. */
 typedef struct listing {
-    const rsh_group *group;
-    rsh_value **at; /* borrowed */
+    rsh_group *group;
+    rsh_op op;
+    rshn_grad_tree tree;
+    entry *at;
     int64_t n, room;
-    uint64_t shapes; /* a hash of their paths, dtypes and sizes */
+    rshn_seen seen; /* parameters */
+    line *line;
+    int64_t nlines, line_room;
+    uint64_t shapes; /* a hash of their paths, dtypes, sizes and what is done to them */
 } listing;
 
-/* Ranks of the group that are in the mesh too, this one among them.  Both count ranks of the default group's comm. */
-static int in_both(const rsh_group *group, const rsh_mesh *mesh) {
-    int both = 0;
-    for (int r = 0; r < rsh_group_size(group); r++) {
-        int global = -1;
-        if (rsh_group_to_global(group, r, &global)) continue;
-        for (int64_t i = 0; i < rsh_mesh_size(mesh); i++) both += rsh_mesh_ranks(mesh)[i] == global;
+/* ---- what there is to do ---- */
+
+static rsh_status find_line(listing *l, const rshn_gradient *g, int64_t *out) {
+    for (*out = 0; *out < l->nlines; ++*out) {
+        const line *have = &l->line[*out];
+        if (have->n == g->n && !memcmp(have->ranks, g->ranks, (size_t)g->n * sizeof *g->ranks)) return RSH_OK;
     }
-    return both;
+    NN_TRY(RSHN_GROW(l->line, l->nlines + 1, &l->line_room));
+    l->line[l->nlines++] = (line){g->n, g->ranks, NULL};
+    return RSH_OK;
 }
 
-/* Over a mesh that crosses the group, as that of tensor parallelism crosses that of data parallelism, every rank of the
- * group has the same part and a gradient of its own.  A mesh or comm that the group is in combines gradients itself. */
-static rsh_status crosses(const listing *l, const char *path, const rsh_value *v, bool *out) {
-    const rsh_mesh *mesh = rsh_dtensor_mesh(v);
-    *out = false;
-    if (!mesh) return RSH_OK;
-    if (rsh_mesh_parent(mesh) != rsh_group_comm(NULL))
-        return rshn_fail(RSH_EUNSUP, "\"%s\" is on a mesh whose parent is not the comm of the default group", path);
-    *out = in_both(l->group, mesh) == 1;
+/* The mean over the group: of one loss for each rank, or of one for each mesh. */
+static double mean_factor(const rshn_gradient *g, int ranks) {
+    if (g->kind != RSH_GRAD_REPLICATED) return 1 / (double)ranks;
+    return g->relation == RSHN_AROUND ? g->n / (double)ranks : 1;
+}
+
+static rsh_status decide(listing *l, const char *path, const rshn_gradient *g, entry *e) {
+    int ranks = rsh_group_size(l->group);
+    if (l->op == RSH_OP_AVG) e->factor = mean_factor(g, ranks);
+    if (g->kind == RSH_GRAD_PARTIAL || g->relation == RSHN_CROSSES) {
+        e->way = SUM_OVER_GROUP;
+    } else if (g->relation == RSHN_INSIDE) {
+        e->way = e->factor == 1 ? LEAVE : ONLY_SCALE;
+    } else if (g->relation == RSHN_AROUND && ranks % g->n == 0) {
+        e->way = SUM_OVER_LINE;
+        NN_TRY(find_line(l, g, &e->line));
+    } else {
+        return rshn_fail(RSH_EUNSUP, "%d ranks share \"%s\", and the group of %d ranks has some of them and others",
+                         g->n, path, ranks);
+    }
+    return RSH_OK;
+}
+
+static void mix(listing *l, const char *path, const entry *e) {
+    const rsh_value *v = e->parameter;
+    int32_t facts[] = {(int32_t)rsh_value_dtype(v), (int32_t)e->way, (int32_t)e->line};
+    if (rsh_value_layout(v)) l->shapes = rshn_hash_text(l->shapes, rsh_layout_text(rsh_value_layout(v)));
+    l->shapes = rshn_hash(rshn_hash_text(l->shapes, path), facts, sizeof facts);
+    l->shapes = rshn_hash(l->shapes, rsh_value_shape(v), (size_t)rsh_value_ndim(v) * sizeof(int64_t));
+}
+
+/* In all its places a tied parameter must need the same. */
+static rsh_status check_tied(const listing *l, const char *path, const entry *e) {
+    for (int64_t i = 0; i < l->n; i++) {
+        const entry *first = &l->at[i];
+        if (first->parameter != e->parameter || (first->way == e->way && first->line == e->line)) continue;
+        return rshn_fail(RSH_EUNSUP, "\"%s\" is tied, and its gradient is complete in one place and partial in another",
+                         path);
+    }
     return RSH_OK;
 }
 
 static rsh_status list(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
-    (void)owner, (void)name;
     listing *l = ctx;
-    bool combines = true;
-    if (rsh_value_sharded(v)) NN_TRY(crosses(l, path, v, &combines));
-    if (!combines || !rsh_value_requires_grad(v)) return RSH_OK;
+    entry e = {.parameter = v, .factor = 1};
+    rshn_gradient g;
+    bool was = false;
+    if (!rsh_value_requires_grad(v)) return RSH_OK;
+    NN_TRY(rshn_gradient_of(&l->tree, path, owner, name, &g));
+    NN_TRY(decide(l, path, &g, &e));
+    NN_TRY(rshn_seen_add(&l->seen, v, &was));
+    if (was) return check_tied(l, path, &e);
     NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
-    if (rsh_value_layout(v))
-        l->shapes = rshn_hash_text(l->shapes, rsh_layout_text(rsh_value_layout(v)));
-    l->at[l->n++] = v;
-    int32_t dtype = (int32_t)rsh_value_dtype(v);
-    l->shapes = rshn_hash(rshn_hash_text(l->shapes, path), &dtype, sizeof dtype);
-    l->shapes = rshn_hash(l->shapes, rsh_value_shape(v), (size_t)rsh_value_ndim(v) * sizeof(int64_t));
+    l->at[l->n++] = e;
+    mix(l, path, &e);
     return RSH_OK;
 }
 
@@ -63,17 +122,71 @@ static rsh_status compare(rsh_group *group, const listing *l) {
     return rshn_fail(RSH_EVALUE, "rank %d has other parameters that require gradients than rank 0", other);
 }
 
+/* ---- lines ---- */
+
+static int place_in(const line *l, int64_t rank) {
+    for (int i = 0; i < l->n; i++)
+        if (l->ranks[i] == rank) return i;
+    return -1;
+}
+
+static rsh_status make_lines(listing *l) {
+    rsh_comm *comm = rsh_group_comm(l->group);
+    int me = rsh_group_rank(l->group), global = -1;
+    NN_TRY(rsh_group_to_global(l->group, me, &global));
+    for (int64_t i = 0; i < l->nlines; i++) {
+        NN_TRY(rsh_comm_split(comm, place_in(&l->line[i], global), me, &l->line[i].comm));
+        bool even = rsh_comm_size(l->line[i].comm) * l->line[i].n == rsh_comm_size(comm);
+        rsh_status st = RSH_OK;
+        if (!even)
+            st = rshn_fail(RSH_EUNSUP, "%d ranks share parameters; others of the group share them differently",
+                           l->line[i].n);
+        NN_TRY(rsh_comm_agree(comm, st));
+    }
+    return RSH_OK;
+}
+
+/* The tensor becomes the sum of those of all ranks of the comm. */
+static rsh_status sum_over(rsh_comm *comm, const rsh_tensor *t) {
+    rsh_layout_desc desc = {.dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1};
+    rsh_layout *terms = NULL, *sums = NULL;
+    rsh_sharded *from = NULL, *to = NULL;
+    for (int d = 0; d < desc.ndim; d++) desc.dim[d].size = rsh_tensor_shape(t)[d];
+    desc.axis[0] = (rsh_axis){"x", rsh_comm_size(comm)};
+    rsh_status st = rsh_layout_new(&desc, &sums);
+    desc.op = RSH_OP_SUM;
+    desc.npartial = 1;
+    if (!st) st = rsh_layout_new(&desc, &terms);
+    if (!st) st = rsh_sharded_from_tensors(comm, terms, 1, &t, &from);
+    st = rsh_comm_agree(comm, st);
+    if (!st) st = rsh_reshard(from, sums, NULL, &to);
+    if (!st) st = rsh_math_copy(rsh_sharded_part(to, 0), t);
+    rsh_sharded_free(from);
+    rsh_sharded_free(to);
+    rsh_layout_free(terms);
+    rsh_layout_free(sums);
+    return st;
+}
+
+/* ---- gradients ---- */
+
 /* For each parameter: has any rank a gradient? */
 static rsh_status find_wanted(rsh_group *group, const listing *l, unsigned char *mine, unsigned char *any) {
-    for (int64_t i = 0; i < l->n; i++) mine[i] = rsh_value_grad(l->at[i]) != NULL;
+    for (int64_t i = 0; i < l->n; i++) mine[i] = rsh_value_grad(l->at[i].parameter) != NULL;
     if (!l->n) return RSH_OK;
     return rsh_comm_allreduce(rsh_group_comm(group), mine, any, l->n, RSH_U8, RSH_OP_MAX);
+}
+
+static bool is_dense(const rsh_value *g) {
+    for (int64_t i = 0; i < rsh_value_nparts(g); i++)
+        if (!rsh_tensor_dense(rsh_value_part(g, i))) return false;
+    return true;
 }
 
 /* A gradient of this rank's own, dense: zeros if it has none. */
 static rsh_status prepare(rsh_value *parameter) {
     rsh_value *g = rsh_value_grad(parameter), *fresh = NULL;
-    if (g && rsh_tensor_dense(rsh_value_part(g, 0))) return RSH_OK;
+    if (g && is_dense(g)) return RSH_OK;
     NN_TRY(rshn_zeros_like(parameter, &fresh));
     rsh_status st = g ? rshn_copy_value(g, fresh) : RSH_OK;
     if (!st) st = rsh_value_set_grad(parameter, fresh);
@@ -81,40 +194,57 @@ static rsh_status prepare(rsh_value *parameter) {
     return st;
 }
 
-static rsh_status combine(rsh_group *group, const listing *l, const unsigned char *any, rsh_op op) {
+static rsh_status combine_part(const listing *l, const entry *e, const rsh_tensor *part) {
+    if (e->way == SUM_OVER_GROUP) return rsh_group_all_reduce(l->group, (rsh_tensor *)(uintptr_t)part, l->op);
+    if (e->way == SUM_OVER_LINE) NN_TRY(sum_over(l->line[e->line].comm, part));
+    return e->factor == 1 ? RSH_OK : rshn_scale_part(part, e->factor);
+}
+
+static rsh_status combine(rsh_group *group, const listing *l, const unsigned char *any) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; !st && i < l->n; i++)
-        if (any[i]) st = prepare(l->at[i]);
+        if (any[i] && l->at[i].way != LEAVE && (l->at[i].way != ONLY_SCALE || rsh_value_grad(l->at[i].parameter)))
+            st = prepare(l->at[i].parameter);
     NN_TRY(rshn_group_agree(group, st));
-    for (int64_t i = 0; i < l->n; i++)
-        if (any[i])
-            NN_TRY(
-                rsh_group_all_reduce(group, (rsh_tensor *)(uintptr_t)rsh_value_part(rsh_value_grad(l->at[i]), 0), op));
+    for (int64_t i = 0; i < l->n; i++) {
+        const rsh_value *g = any[i] && l->at[i].way != LEAVE ? rsh_value_grad(l->at[i].parameter) : NULL;
+        for (int64_t k = 0; g && k < rsh_value_nparts(g); k++)
+            NN_TRY(combine_part(l, &l->at[i], rsh_value_part(g, k)));
+    }
     return RSH_OK;
 }
 
-static rsh_status sync(rsh_group *group, const listing *l, rsh_op op) {
+static rsh_status sync(rsh_group *group, listing *l) {
     unsigned char *mine = rshn_malloc((size_t)l->n + 1), *any = rshn_malloc((size_t)l->n + 1);
     rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld gradients", (long long)l->n);
     st = rshn_group_agree(group, st);
     if (!st) st = find_wanted(group, l, mine, any);
-    if (!st) st = combine(group, l, any, op);
+    if (!st) st = make_lines(l);
+    if (!st) st = combine(group, l, any);
     rshn_free(mine);
     rshn_free(any);
     return st;
 }
 
+static rsh_status check(rsh_module *m, rsh_op op) {
+    if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_sync_grads: m is NULL");
+    if (op == RSH_OP_SUM || op == RSH_OP_AVG) return RSH_OK;
+    return rshn_fail(RSH_EVALUE, "gradients are combined by sum or avg, not by %s", rsh_op_name(op));
+}
+
 rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op) {
-    listing l = {.group = group};
-    rsh_status st = m ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_module_sync_grads: m is NULL");
-    if (!st && op != RSH_OP_SUM && op != RSH_OP_AVG)
-        st = rshn_fail(RSH_EVALUE, "gradients are combined by sum or avg, not by %s", rsh_op_name(op));
-    if (!st) st = rsh_module_each_parameter(m, false, list, &l);
+    listing l = {.group = group, .op = op};
+    bool member = rsh_group_rank(group) >= 0;
+    rsh_status st = check(m, op);
+    if (!st && member) st = rshn_grad_tree_of(m, group, &l.tree);
+    if (!st && member) st = rsh_module_each_parameter(m, true, list, &l);
     st = rshn_group_agree(group, st);
-    if (!st && rsh_group_rank(group) >= 0) {
-        st = compare(group, &l);
-        if (!st) st = sync(group, &l, op);
-    }
+    if (!st && member) st = compare(group, &l);
+    if (!st && member) st = sync(group, &l);
+    for (int64_t i = 0; i < l.nlines; i++)
+        if (l.line[i].comm) rsh_comm_free(l.line[i].comm);
+    rshn_seen_free(&l.seen);
+    rshn_free(l.line);
     rshn_free(l.at);
     return st;
 }

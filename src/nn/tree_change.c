@@ -109,6 +109,6 @@ rsh_status rshn_change_run(rshn_tree_change *c, rsh_module *root, rsh_status min
         remove_hooks(c);
         return st;
     }
-    for (int64_t i = 0; i < c->nplaces; i++) rshn_slots_exchange(root, c->place[i].old, c->place[i].made);
+    for (int64_t i = 0; i < c->nplaces; i++) rshn_slots_exchange(root, c->place[i].old, c->place[i].made, NULL);
     return RSH_OK;
 }

@@ -157,7 +157,7 @@ def rules(text, want, *more):
 def rule_files():
     st.write("a.safetensors", {"q": ("F32", (28, 2), bytes(224)), "c": ("C64", (2,), bytes(16)), "p": ("F4", (4, 6), bytes(12)),
                                "e": ("F8_E8M0", (4,), bytes(4))})
-    rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensor \"c\"")
+    rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensors \"c\", \"p\", \"e\"")
     rules("mesh tp=8\nq [_/tp, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp, 2] on tp=8 cuts 28 unevenly")
     rules("mesh tp=8\nq [_/tp%4, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp%4, 2] on tp=8 cuts 28 unevenly")
     rules("mesh tp=2\nq [(_|4)/tp%4, _]\n* [...]\n", "cuts 4 unevenly")
@@ -167,15 +167,15 @@ def rule_files():
     rules("mesh x=1000000\n* [...]\n", "x.rules:1:6: mesh names more than 65536 ranks")
     rules("mesh x=2\nq [...] on y=3@[0,1,65536]\n* [...]\n", "x.rules:2:3: rule names more than 65536 ranks")
     rules("mesh tp=4\nq [_/tq, _]\n", "x.rules:2:6: axis \"tq\"")
-    rules("mesh tp=4\nq\n", "x.rules:2:2: a pattern without a layout")
+    rules("mesh tp=4\nq tp\n", "x.rules:2:3: ")
     rules("mesh tp=4\nmesh tp=2\nq [...]\n", "x.rules:2:1: a second mesh")
     rules("# nothing\n", "no rule")
     rules("mesh tp=x\nq [...]\n", "x.rules:1:9:")
     rules("mesh tp=2\nfiles rank.safetensors\n* [...]\n", "no {rank}")
     rules("mesh tp=2\nfiles part{rank}.bin\n* [...]\n", "`files part{rank}.bin`: names of rank files end in .safetensors")
-    rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": c64 does not convert to f32")
+    rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": cannot convert c64 to f32")
     rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no c128")
-    rules("mesh tp=2\ne f32[...]\n* [...]\n", "f8e8m0 does not convert to f32")
+    rules("mesh tp=2\ne f32[...]\n* [...]\n", "cannot convert f8e8m0 to f32")
     rules("mesh tp=4\np [_, _/tp~]\n* [...]\n", "inside byte")
     rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
     rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
@@ -226,18 +226,20 @@ def rank_files():
 
 
 def gguf():
-    """Listed, not converted; one that is cut off is told from one that is not."""
+    """One that is cut off is told from one that is not."""
     def text(x):
         return struct.pack("<Q", len(x)) + x
     file = b"GGUF" + struct.pack("<IQQ", 3, 2, 2) + text(b"name") + struct.pack("<I", 8) + text(b"llama")
     file += text(b"list") + struct.pack("<IIQIII", 9, 4, 3, 1, 2, 3)
     file += text(b"tok") + struct.pack("<IQQIQ", 2, 64, 32, 12, 0) + text(b"n") + struct.pack("<IQIQ", 1, 64, 0, 1024)
+    header = len(file)
+    file += bytes(-len(file) % 32 + 1024 + 256)
     with open("a.gguf", "wb") as f:
         f.write(file)
     r = run("inspect", "a.gguf")
-    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "F32[64]" in r.stdout, r
-    refused("inspected, not converted", "convert", "a.gguf", "out", "--to", "whole", "--drop")
-    for n in range(4, len(file)):
+    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "f32[64]" in r.stdout, r
+    refused("is quantised (Q4_K", "convert", "a.gguf", "out", "--to", "whole")
+    for n in (*range(4, header), header, len(file) - 1):
         with open("a.gguf", "wb") as f:
             f.write(file[:n])
         assert run("inspect", "a.gguf").returncode == 1, n

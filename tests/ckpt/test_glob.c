@@ -1,4 +1,5 @@
 /* Patterns of names, patterns of rank files, and rule files. */
+#include "ckpt/rules.h"
 #include "ckpt/ckpt.h"
 
 #include <setjmp.h>
@@ -77,7 +78,7 @@ static void the_first_rule_that_matches_counts(void **state) {
     assert_int_equal(r->nranks, 8);
     assert_int_equal(rshi_rules_match(r, "0.q"), 0);
     assert_int_equal(rshi_rules_match(r, "0.k"), 1);
-    assert_true(r->rule[0].uneven);
+    assert_true(r->rule[0].uneven && r->rule[0].has_form);
     assert_false(r->rule[1].uneven);
     assert_int_equal(r->rule[0].line, 4);
     rsh_ckpt_rules_free(r);
@@ -86,12 +87,51 @@ static void the_first_rule_that_matches_counts(void **state) {
     rsh_ckpt_rules_free(r);
 }
 
+static void rules_give_a_tensor_its_layout(void **state) {
+    (void)state;
+    const int64_t shape[] = {8, 3};
+    rsh_layout *l = NULL;
+    rsh_ckpt_rules *r = rules("mesh tp=4\n*.q [_/tp, _]\n*.k [_]\n");
+    assert_int_equal(rsh_ckpt_rules_layout(r, "0.q", RSH_F32, 2, shape, &l), RSH_OK);
+    assert_string_equal(rsh_layout_text(l), "f32[8/tp, 3] on tp=4");
+    rsh_layout_free(l);
+    assert_int_equal(rsh_ckpt_rules_layout(r, "0.v", RSH_F32, 2, shape, &l), RSH_EKEY);
+    assert_int_equal(rsh_ckpt_rules_layout(r, "0.k", RSH_F32, 2, shape, &l), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "x:3: tensor \"0.k\""));
+    rsh_ckpt_rules_free(r);
+}
+
 static void wrong_rules_name_line_and_column(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
         {"", "x: no rule"},
-        {"q", "x:1:2: "},
         {"q [_/tp, _]", "x:1:6: "},
+        {"optional", "x:1:9: "},
+        {"drop", "x:1:5: expected the name"},
+        {"drop a b", "x:1:8: expected the end"},
+        {"a -> *", "x:1:1: target"},
+        {"a.{i} -> b.{j}", "x:1:1: target"},
+        {"a.{x,y} -> b", "x:1:1: lists"},
+        {"f(x) [...]", "x:1:2: a name with"},
+        {"\"a [...]", "x:1:1: expected a closing quote"},
+        {"a{ [...]", "x:1:2: expected \"}\""},
+        {"t = nothing(a)", "x:1:5: unknown function"},
+        {"t = cat(0 a)", "x:1:11: expected \",\""},
+        {"t = cat(0)", "x:1:10: cat: there are too few"},
+        {"t = transpose(a, b)", "x:1:18: transpose: expected \")\""},
+        {"t = slice(a, 0, 1)", "x:1:19: slice: expected 2 numbers"},
+        {"t = cat(9, a)", "x:1:9: expected a dim"},
+        {"t = interleave(0, 0, a)", "x:1:19: expected a number of groups"},
+        {"t = cat(0, *)", "x:1:12: a name in an expression"},
+        {"t = cat(0, split(0, a))", "x:1:1: split may stand only outermost"},
+        {"t = split(0, a)", "x:1:1: target"},
+        {"t.{i} = a", "x:1:1: target"},
+        {"t = a.{i}", "x:1:1: \"a.{i}\" has a capture"},
+        {"t = stack(0, a)", "x:1:1: stack: its operand"},
+        {"t = transpose({a,b})", "x:1:1: \"{a,b}\" stands for several"},
+        {"t.{i}.{j} = cat(0, a.{i}, b.{j})", "x:1:1: one operand must have all"},
+        {"{n*}.s scales {n*}.w", "x:1:21: expected \"by\""},
+        {"{n*}.s scales {n*}.w by 128,x", "x:1:29: expected a block size"},
         {"mesh tp=2\nq [_/tp, _", "x:2:"},
         {"q [...]\nmesh tp=2", "x:2:1: "},
         {"files a/{rank}\nq [...]", "x:1:7: "},
@@ -113,6 +153,7 @@ int main(void) {
         cmocka_unit_test(many_stars_are_matched_quickly),
         cmocka_unit_test(files_are_named_and_recognised),
         cmocka_unit_test(the_first_rule_that_matches_counts),
+        cmocka_unit_test(rules_give_a_tensor_its_layout),
         cmocka_unit_test(wrong_rules_name_line_and_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,7 @@ static rsh_status waits_for_all(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_status st = rsh_comm_barrier(c);
     CHECK(st == RSH_EPEER);
-    CHECK_SAYS("no thread for rank");
+    CHECK_SAYS("cannot start a thread for rank");
     return RSH_OK;
 }
 
@@ -107,7 +107,7 @@ static int run_without_room(void) {
     struct rlimit limit = {(rlim_t)64 << 20, (rlim_t)64 << 20};
     if (setrlimit(RLIMIT_AS, &limit)) return 1;
     if (rsh_run(64, waits_for_all, NULL) != RSH_ERUNTIME) return 2;
-    return strstr(rsh_error_detail(), "no thread for rank") ? 0 : 3;
+    return strstr(rsh_error_detail(), "cannot start a thread for rank") ? 0 : 3;
 }
 static void threads_that_cannot_be_made_bring_the_others_back(void **state) {
     (void)state;

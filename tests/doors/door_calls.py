@@ -25,6 +25,8 @@ ALL_HEADERS = files(root, "include/reshard", ends=".h")
 def library_of(path):
     if path.startswith("include/reshard/nn"):
         return "nn"
+    if path == "include/reshard/scalapack.h":
+        return "scalapack"
     return "mpi" if os.path.basename(path).startswith("mpi") else "core"
 
 
@@ -43,6 +45,7 @@ CALLBACKS = {
     "rsh_progress_fn": "progress_fn",
     "rsh_range_fn": "range_fn",
     "rsh_rank_fn": "NULL",
+    "rsh_stage_fn": "stage_fn",
     "rsh_convert_step_fn": "step_fn",
     "rsh_state_hook_fn": "state_hook",
     "rsh_value_fn": "value_visit",
@@ -59,6 +62,7 @@ SCALARS = {
     "rsh_digest": "(rsh_digest){0, 0}",
     "rsh_dtype": "RSH_F32",
     "rsh_fan": "RSH_FAN_IN",
+    "rsh_grad_kind": "RSH_GRAD_PARTIAL",
     "rsh_gelu": "RSH_GELU_ERF",
     "rsh_hook_when": "RSH_HOOK_ON_SUCCESS",
     "rsh_mesh_numbering": "RSH_MESH_POSITIONS",
@@ -129,6 +133,9 @@ OBJECTS = {
     "rsh_memory",
     "rsh_message",
     "rsh_module_kind",
+    "rsh_module_load_opts",
+    "rsh_module_save_opts",
+    "rsh_param_group",
     "rsh_named_input",
     "rsh_nn_opts",
     "rsh_place",
@@ -172,6 +179,7 @@ SPECIAL = {
     ("rsh_ckpt_convert", "source"): "have.ckpt_path", ("rsh_ckpt_convert", "target"): "have.target_path",
     ("rsh_convert_preview", "source"): "have.ckpt_path", ("rsh_convert_preview", "target"): "have.target_path",
     ("rsh_ckpt_save", "path"): "have.saved_path", ("rsh_ckpt_save", "names"): "have.names", ("rsh_ckpt_load", "names"): "have.names",
+    ("rsh_module_save", "path"): "\"/no such folder/model\"", ("rsh_module_load", "path"): "\"/no such folder/model\"",
     ("rsh_ckpt_load", "tensors"): "have.loaded", ("rsh_ckpt_read", "box"): "NULL",
     ("rsh_comm_shm", "name"): "\"doors\"",
     ("rsh_layout_local_offset", "index"): "have.zeros", ("rsh_layout_global_index", "index"): "have.index",
@@ -179,7 +187,7 @@ SPECIAL = {
     ("rsh_shard_meta_make", "offsets"): "have.zeros",
     ("rsh_tensor_wrap", "data"): "have.bytes", ("rsh_tensor_wrap", "strides"): "have.strides",
     ("rsh_tensor_view", "strides"): "have.strides",
-    ("rsh_tensor_wrap_on", "data"): "have.bytes", ("rsh_tensor_wrap_on", "strides"): "have.strides",
+    
     ("rsh_math_copy", "to"): "have.other_tensor", ("rsh_math_combine", "to"): "have.other_tensor",
     ("rsh_torch_load", "data"): "have.saved.data", ("rsh_torch_load", "bytes"): "have.saved.bytes",
     ("rsh_tensor_meta_load", "text"): "have.saved_meta.data", ("rsh_tensor_meta_load", "bytes"): "have.saved_meta.bytes",
@@ -234,6 +242,12 @@ def split(arguments):
     return [p.strip() for p in parts if p.strip() not in ("", "void")]
 
 
+# Structs that begin with struct_size start from their macros.
+SIZED = {name: f"{name.upper()}_INIT" for name in (
+    "rsh_plan_totals", "rsh_rank_totals", "rsh_exec_stats", "rsh_cache_stats", "rsh_ckpt_entry", "rsh_convert_report",
+    "rsh_load_stats", "rsh_ckpt_difference", "rsh_simulation", "rsh_machine")}
+
+
 class Parameter:
     def __init__(self, text):
         callback = re.match(r".*\(\*(\w+)\)\(.*\)$", text)
@@ -280,7 +294,7 @@ class Parameter:
         if base == "rsh_shard":
             return f"&got_{self.name}", f"rsh_shard got_{self.name} = {{0}}; ", f"rsh_shard_clear(&got_{self.name}); "
         if not self.kind.startswith("const") and "*" not in self.kind:
-            return f"&({self.kind}){{0}}", "", ""
+            return f"&({self.kind})" + SIZED.get(self.kind, "{0}"), "", ""
         sys.exit(f"door_calls.py: no value for {self.kind} *{self.name} of {function}")
 
 

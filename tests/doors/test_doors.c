@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <reshard/ckpt.h>
+#include <reshard/train.h>
 #include <reshard/torch.h>
 #ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
 #include <reshard/mpi.h>
@@ -101,6 +101,10 @@ static int range_fn(void *ctx, int64_t lo, int64_t hi) { (void)ctx, (void)lo, (v
 static int neighbour_fn(void *ctx, int64_t peer, int64_t bytes) { (void)ctx, (void)peer, (void)bytes; return 0; }
 static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
     (void)ctx, (void)s, (void)d, (void)bytes;
+    return 0;
+}
+static int stage_fn(void *ctx, int stage, const char *what, int64_t moved, int64_t between_nodes) {
+    (void)ctx, (void)stage, (void)what, (void)moved, (void)between_nodes;
     return 0;
 }
 static int rank_bytes_fn(void *ctx, int64_t rank, int64_t sent, int64_t received, int64_t kept) {
@@ -297,7 +301,8 @@ static void make_grad(void) {
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
     have.rsh_value_list[0] = have.rsh_value;
     ok(rsh_saved_new(have.rsh_value, &have.rsh_saved));
-    ok(rsh_value_transit_new_done(have.rsh_value, &have.rsh_value_transit));
+    ok(rsh_value_reshard_begin(have.sharded_value, have.rsh_layout, RSH_DERIVATIVE_BACKWARD, NULL,
+                               &have.rsh_value_transit));
 }
 
 static void make_file(const char *path, const void *bytes, size_t n) {

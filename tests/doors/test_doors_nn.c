@@ -36,6 +36,9 @@ static struct things {
     rsh_attention_opts rsh_attention_opts;
     rsh_sgd_opts rsh_sgd_opts;
     rsh_adam_opts rsh_adam_opts;
+    rsh_param_group rsh_param_group;
+    rsh_module_save_opts rsh_module_save_opts;
+    rsh_module_load_opts rsh_module_load_opts;
     rsh_schedule rsh_schedule;
     rsh_sharder rsh_sharder;
     rsh_sharding_planner rsh_sharding_planner;
@@ -119,6 +122,9 @@ static int make(void **state) {
     have.rsh_attention_opts = (rsh_attention_opts){sizeof(rsh_attention_opts), .width = 4, .heads = 2};
     have.rsh_sgd_opts = (rsh_sgd_opts)RSH_SGD_OPTS_INIT;
     have.rsh_adam_opts = (rsh_adam_opts)RSH_ADAM_OPTS_INIT;
+    have.rsh_param_group = (rsh_param_group)RSH_PARAM_GROUP_INIT;
+    have.rsh_module_save_opts = (rsh_module_save_opts)RSH_MODULE_SAVE_OPTS_INIT;
+    have.rsh_module_load_opts = (rsh_module_load_opts)RSH_MODULE_LOAD_OPTS_INIT;
     have.rsh_sharding_planner.build_plan = empty_plan;
     have.fresh_name = fresh_name;
     if (rsh_linear_new(4, 4, true, RSH_F32, &have.rsh_module) || rsh_state_dict_new(&have.rsh_state_dict)) return 1;

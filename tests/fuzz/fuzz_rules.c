@@ -1,6 +1,8 @@
 /* Fuzz rules: any text is a rule file or is refused; rules and patterns answer for any name, and open rank files. */
 #include "fuzz/held_file.h"
 
+#include "ckpt/rules.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t live = rsh_alloc_get_stats().live;

@@ -229,7 +229,7 @@ static void a_rank_without_addresses_says_so_to_all(void **state) {
             guises[r].limit = RLIMIT_AS;
             guises[r].when = WHEN_OTHERS_WAIT;
             guises[r].at_most = limits[k];
-            all_are_told(RANKS, guises, RSH_ENOMEM, "no address range");
+            all_are_told(RANKS, guises, RSH_ENOMEM, "address space for an arena");
         }
 }
 
@@ -238,7 +238,7 @@ static void two_of_the_same_rank_are_told_to_all(void **state) {
     guise guises[RANKS];
     as_usual(guises);
     guises[2].rank = 1;
-    all_are_told(RANKS, guises, RSH_EMISMATCH, "rank 1 of the job");
+    all_are_told(RANKS, guises, RSH_EMISMATCH, "rank 1 of job");
 }
 
 static void different_sizes_are_told_to_all(void **state) {
@@ -248,7 +248,7 @@ static void different_sizes_are_told_to_all(void **state) {
     guises[1].size = RANKS + 1;
     guises[3].when = WHEN_ONE_IS_TOLD; /* also to those who come when it is over, for a moment */
     setenv("RESHARD_TIMEOUT", "20", 1);
-    all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "knows of 4 ranks, rank 1 of 5");
+    all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4, rank 1 says 5");
     unsetenv("RESHARD_TIMEOUT");
 }
 
@@ -430,7 +430,7 @@ static void another_version_of_the_library_is_told_to_all(void **state) {
     (void)state;
     char words[100];
     stranger s = start_stranger(speak_another_version, geteuid());
-    snprintf(words, sizeof words, "process %ld of the job", (long)s.pid);
+    snprintf(words, sizeof words, "process %ld of job", (long)s.pid);
     all_are_told(RANKS - 1, all_but_rank_2, RSH_EMISMATCH, words);
     end_stranger(&s);
 }
@@ -444,7 +444,7 @@ static void another_user_learns_nothing_of_a_failure(void **state) {
     guises[3].when = WHEN_ONE_IS_TOLD; /* so that rank 0 turns callers away for a while */
     stranger s = start_stranger(listen_in, NOBODY);
     setenv("RESHARD_TIMEOUT", "20", 1);
-    all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "knows of 4 ranks");
+    all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4");
     unsetenv("RESHARD_TIMEOUT");
     assert_int_equal(end_stranger(&s), 0);
 }
@@ -464,12 +464,12 @@ static void who_holds_the_name_is_told(uid_t user, rsh_status status, const char
 static void another_user_who_holds_the_name_is_named(void **state) {
     (void)state;
     needs_another_user();
-    who_holds_the_name_is_told(NOBODY, RSH_EPEER, "is held by process %ld of another user (uid 65534)");
+    who_holds_the_name_is_told(NOBODY, RSH_EPEER, "is in use by process %ld of another user (uid 65534)");
 }
 
 static void another_rank_0_is_named(void **state) {
     (void)state;
-    who_holds_the_name_is_told(geteuid(), RSH_EBUSY, "process %ld is already waiting as rank 0");
+    who_holds_the_name_is_told(geteuid(), RSH_EBUSY, "process %ld is already rank 0");
 }
 
 int main(void) {

@@ -1,10 +1,32 @@
-/* modules.md: a kind of module of one's own. */
+/* modules.md: a kind of module of one's own; a group of parameters; a model in files. */
 #include <reshard/nn.h>
 
 #include "page_ranks.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "block_1.c"
+
+/* The two blocks change an optimizer, then save it with its model and load both. */
+static rsh_status each(void *ctx, rsh_comm *comm) {
+    rsh_module *module = NULL;
+    rsh_optimizer *optimizer = NULL;
+    rsh_adam_opts opts = RSH_ADAMW_OPTS_INIT;
+    rsh_ckpt *c = NULL;
+    double decay = 1;
+    (void)ctx;
+    CHECK(rsh_linear_new(2, 2, true, RSH_F32, &module));
+    CHECK(rsh_adam_new(module, &opts, &optimizer));
+#include "block_2.c"
+    CHECK(rsh_optimizer_get_settings(optimizer, "bias", NULL, &decay));
+    REQUIRE(decay == 0);
+#include "block_3.c"
+    CHECK(rsh_ckpt_open("step-1000", NULL, &c));
+    REQUIRE(rsh_ckpt_find(c, "bias") >= 0 && rsh_ckpt_find(c, "optimizer.bias.weight_decay") >= 0);
+    rsh_ckpt_free(c);
+    rsh_optimizer_free(optimizer);
+    rsh_module_free(module);
+    return RSH_OK;
+}
 
 int main(void) {
     rsh_module *m = NULL;
@@ -19,5 +41,6 @@ int main(void) {
     rsh_value_free(y);
     rsh_value_free(x);
     rsh_module_free(m);
+    CHECK(rsh_run(2, each, NULL));
     return 0;
 }

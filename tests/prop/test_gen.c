@@ -1,4 +1,4 @@
-/* Gen: how often random pairs of layouts have what once hid a bug, so that no change of a generator makes it rare. */
+/* Gen: how often random pairs of layouts have what once hid a bug; a change of the generators must not make it rare. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

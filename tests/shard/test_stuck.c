@@ -102,7 +102,7 @@ static rsh_status one_run_fewer(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_exec_run(b.exec));
     rsh_status st = rsh_comm_rank(comm) == 1 ? rsh_comm_barrier(comm) : rsh_exec_run(b.exec);
     CHECK(st == RSH_EPEER || (st == RSH_EMISMATCH && rsh_comm_rank(comm) != 1));
-    CHECK(strstr(rsh_error_detail(), "waits for rank 1, which is in another collective call"));
+    CHECK(strstr(rsh_error_detail(), "waits for rank 1, which is in a different collective call"));
     unbind(&b);
     return RSH_OK;
 }
@@ -176,7 +176,7 @@ static rsh_status three_are_stopped(void *ctx, rsh_comm *comm) {
     rshi_set_detail(sentence);
     CHECK(st == (rank ? RSH_EPEER : RSH_ETIMEOUT));
     if (rank) return RSH_OK;
-    CHECK(strstr(sentence, "let this rank wait for"));
+    CHECK(strstr(sentence, "did not answer for"));
     return RSH_OK;
 }
 static double seconds_stuck(where where) {

@@ -185,7 +185,7 @@ static void a_mover_that_dies_is_missed_by_all(void **state) {
 
 static void a_mover_that_was_stopped_writes_to_nobody_who_has_given_up(void **state) {
     (void)state;
-    expect_error_on_all((fate){.signal = SIGSTOP, .expected = RSH_ETIMEOUT, .sentence = "rank %d let this rank wait"});
+    expect_error_on_all((fate){.signal = SIGSTOP, .expected = RSH_ETIMEOUT, .sentence = "rank %d did not answer"});
 }
 
 int main(void) {

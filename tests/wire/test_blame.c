@@ -63,16 +63,16 @@ static void blame(absence a, const int *node) {
 
 static void a_rank_that_does_not_come_is_named_by_all(void **state) {
     (void)state;
-    blame((absence){.ranks = 4, .missing = 8, .call = barrier, .blame = "rank 3 let this rank wait"}, apart);
-    blame((absence){.ranks = 8, .missing = 2, .call = barrier, .blame = "rank 1 let this rank wait"}, apart);
-    blame((absence){.ranks = 4, .missing = 4, .call = barrier, .blame = "rank 2 let this rank wait"}, two_and_two);
-    blame((absence){.ranks = 4, .missing = 1, .call = ring, .blame = "rank 0 let this rank wait"}, three_and_one);
+    blame((absence){.ranks = 4, .missing = 8, .call = barrier, .blame = "rank 3 did not answer"}, apart);
+    blame((absence){.ranks = 8, .missing = 2, .call = barrier, .blame = "rank 1 did not answer"}, apart);
+    blame((absence){.ranks = 4, .missing = 4, .call = barrier, .blame = "rank 2 did not answer"}, two_and_two);
+    blame((absence){.ranks = 4, .missing = 1, .call = ring, .blame = "rank 0 did not answer"}, three_and_one);
 }
 
 static void of_several_that_do_not_come_all_are_named(void **state) {
     (void)state;
-    absence a = {.ranks = 4, .missing = 6, .call = barrier, .blame = "ranks 1 and 2 do not answer"};
-    a.or_blame = "let this rank wait";
+    absence a = {.ranks = 4, .missing = 6, .call = barrier, .blame = "ranks 1 and 2 did not answer"};
+    a.or_blame = "did not answer";
     blame(a, apart);
 }
 
@@ -98,7 +98,7 @@ static rsh_status cross(void *ctx, rsh_comm *c) {
         CHECK(st == RSH_ETIMEOUT || st == RSH_EPEER);
         rshi_comm_verdict(c, st);
     }
-    CHECK_SAYS("it is not known which rank is missing");
+    CHECK_SAYS("the missing rank is unknown");
     return RSH_OK;
 }
 static void where_all_wait_nobody_is_named(void **state) {

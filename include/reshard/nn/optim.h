@@ -46,15 +46,41 @@ RSH_API void rsh_optimizer_free(rsh_optimizer *o);
 RSH_API rsh_status rsh_optimizer_step(rsh_optimizer *o);
 /* Drops the gradients of all its parameters.  Local. */
 RSH_API rsh_status rsh_optimizer_zero_grad(rsh_optimizer *o);
+/* Settings of some parameters that differ from those of the others. */
+typedef struct rsh_param_group {
+    size_t struct_size;       /* sizeof(rsh_param_group) */
+    int npaths;               /* 0: parameters of any path */
+    const char *const *paths; /* patterns of paths as a shell has them: "*.bias", "layers.0.*" */
+    int ndim_below;           /* only parameters of fewer dims; 2: biases and norms; 0: of any */
+    double lr_scale;          /* their learning rate is this times that of the optimizer */
+    double weight_decay;      /* in place of that of the options */
+} rsh_param_group;
+#define RSH_PARAM_GROUP_INIT {sizeof(rsh_param_group), 0, 0, 0, 1, 0}
+
+/* Gives the parameters that a group selects its settings, which are part of the state from then on.
+ * Of groups that select the same parameter the last one counts.  *count, if asked for, is how many
+ * were selected.
+ * RSH_EVALUE if the group does not start from RSH_PARAM_GROUP_INIT, a pattern is NULL, or a number
+ * is negative or not finite; RSH_EATTR if it selects no parameter: nothing has changed then.
+ * Local. */
+RSH_API rsh_status rsh_optimizer_add_group(rsh_optimizer *o, const rsh_param_group *group,
+                                           int64_t *count);
+/* The learning rate and the weight decay of the parameter of that path; either may be NULL.
+ * RSH_EATTR if the optimizer has no such parameter.  Local. */
+RSH_API rsh_status rsh_optimizer_get_settings(const rsh_optimizer *o, const char *path, double *lr,
+                                              double *weight_decay);
+
 /* The learning rate; -1 for NULL.  RSH_EVALUE if it is negative or not finite.  Local. */
 RSH_API double rsh_optimizer_lr(const rsh_optimizer *o);
 RSH_API rsh_status rsh_optimizer_set_lr(rsh_optimizer *o, double lr);
 
 /* The state, by path of the parameter: "fc1.weight.momentum"; "fc1.weight.first",
- * "fc1.weight.second" and "fc1.weight.step" for Adam; and "lr".  Values share memory with the
+ * "fc1.weight.second" and "fc1.weight.step" for Adam; "fc1.weight.lr_scale" and
+ * "fc1.weight.weight_decay" if a group has set them; and "lr".  Values share memory with the
  * optimizer, except for numbers, which are f64 without dims.  The caller frees *out.  Local. */
 RSH_API rsh_status rsh_optimizer_state_dict(const rsh_optimizer *o, rsh_state_dict **out);
-/* Takes such a state in.  State that the dict does not have becomes as in a new optimizer.
+/* Takes such a state in.  State that the dict does not have becomes as in a new optimizer; settings
+ * of groups that it does not have stay.
  * RSH_ERUNTIME, RSH_ETYPE as for rsh_module_load_state_dict, and for names that the optimizer does
  * not know; nothing has changed then.
  * Collective over the comms of distributed parameters; otherwise local. */

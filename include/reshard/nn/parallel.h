@@ -64,7 +64,8 @@ typedef enum rsh_style_kind {
 typedef struct rsh_style {
     rsh_style_kind kind;
     /* Of RSH_STYLE_COLWISE, _ROWWISE and _SEQUENCE: the placement of an input that is not a DTensor
-     * (of _SEQUENCE also that which inputs are brought to), and that of the output. */
+     * (of _SEQUENCE also that which inputs are brought to), and that of the output.  A replicated
+     * one is the same on every rank; rsh_place_shard(0): each rank brings its own rows. */
     rsh_place input, output;
     bool default_input; /* input is not set: that which the style needs */
     /* Inputs (of _PREPARE), or outputs: not DTensors but this rank's parts, plain values.  They
@@ -132,8 +133,9 @@ typedef struct rsh_parallel_entry {
  * neither Linear nor Embedding, and for an Embedding with max_norm; RSH_EMISMATCH if ranks have
  * different plans; what rsh_dtensor_distribute returns; RSH_ENOMEM.
  * Collective over the mesh.  The hooks are too: they return RSH_EVALUE for an input that is listed
- * and missing, or is distributed on another mesh, and what rsh_dtensor_from_local and
- * rsh_dtensor_redistribute return. */
+ * and missing, or is distributed on another mesh, or is plain and replicated and has different
+ * shapes on different ranks (with the environment variable RESHARD_CHECK=1 on all ranks: different
+ * elements), and what rsh_dtensor_from_local and rsh_dtensor_redistribute return. */
 RSH_API rsh_status rsh_parallelize_module(rsh_module *m, rsh_mesh *mesh, int n,
                                           const rsh_parallel_entry *plan);
 

@@ -81,17 +81,42 @@ RSH_API rsh_status rsh_reshard_output(rsh_module *m, const rsh_spec *spec);
  * returns RSH_EUNSUP if this rank has several parts or none.  Local. */
 RSH_API rsh_status rsh_collect_local_shard(rsh_module *m);
 
-/* ---- gradients of ranks that have the same parameters ---- */
+/* ---- gradients of ranks that share a model ---- */
 
-/* Combines the gradients of the parameters of a tree over the group; op is RSH_OP_SUM or
- * RSH_OP_AVG.  Ranks that took the mean over their own rows of a batch want AVG; those whose loss
- * is a sum want SUM.  Combined are whole parameters, and DTensors on a mesh that has no other rank
- * of the group, as a mesh for tensor parallelism has none of a group for data parallelism; other
- * distributed parameters have combined gradients already.  A parameter that has a gradient on some
- * rank has one on all ranks then.
- * RSH_EVALUE for another op, or if ranks have different parameters; RSH_EUNSUP for a DTensor whose
- * mesh is not one of ranks of the default group's comm.  Collective over the group. */
+/* What the gradient of a parameter is after backward on each rank of those that share the model. */
+typedef enum rsh_grad_kind {
+    RSH_GRAD_AUTO,      /* nothing was said: the library knows it from the tree */
+    RSH_GRAD_PARTIAL,   /* of this rank's own loss, from its own rows: the gradients add up */
+    RSH_GRAD_COMPLETE,  /* of the sum of the ranks' losses, already: sharded parameters, and the
+                           bias of a Linear whose weight is sharded */
+    RSH_GRAD_REPLICATED /* of the one loss that the ranks of a mesh compute together: DTensors, and
+                           plain parameters beside them, whose inputs are replicated */
+} rsh_grad_kind;
+
+/* Makes the gradients of all parameters of a tree those of the whole batch: of the sum of the
+ * losses of all ranks of the group (RSH_OP_SUM), or of their mean (RSH_OP_AVG).  Ranks whose loss
+ * is a sum over their own rows want SUM; those whose loss is a mean over as many rows as the others
+ * have want AVG.  Each parameter gets what its kind needs (rsh_module_grad_kind): partial gradients
+ * are added up over the group; complete and replicated ones over those ranks of the group that do
+ * not share the parameter with this rank, such as the other replicas of a tensor-parallel model.
+ * Call it once after backward and before clipping.  A parameter that has a gradient on some rank
+ * has one on all ranks then, if it is added up.
+ * RSH_EVALUE for another op, or if ranks have different parameters; RSH_EUNSUP if the kind of a
+ * gradient is unknown (rsh_module_set_grad_kind), or the group has some but not all ranks that
+ * share a parameter, and others.  Collective over the group. */
 RSH_API rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op);
+/* What the gradient of the parameter at a path is, between the ranks of the group.
+ * RSH_EATTR if there is no such parameter; RSH_EUNSUP if it is unknown: the tree has DTensors
+ * beside sharded parameters, and this one is plain.  Local. */
+RSH_API rsh_status rsh_module_grad_kind(rsh_module *m, const char *path, const rsh_group *group,
+                                        rsh_grad_kind *out);
+/* Says what the gradient of a plain parameter of the module itself is between the ranks of a group,
+ * where the library cannot know it: for example RSH_GRAD_PARTIAL for a norm that sees this rank's
+ * own rows in a tensor-parallel model.  RSH_GRAD_AUTO takes it back.
+ * RSH_EATTR if there is no such parameter; RSH_EVALUE for an unknown kind, for a distributed
+ * parameter, and on ranks outside the group; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_module_set_grad_kind(rsh_module *m, const char *name, rsh_grad_kind kind,
+                                            const rsh_group *group);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,299 @@
+/* Map apply: which line takes which source tensor, and the checks of both sets of names. */
+#include "ckpt/map.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LISTED       20        /* names in one message */
+#define MOST_TARGETS (1 << 22) /* tensors of a result */
+
+rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, const char *target) {
+    char why[600];
+    if (st == RSH_ENOMEM || st == RSH_EIO) return st;
+    snprintf(why, sizeof why, "%s", rsh_error_detail());
+    if (!*target) return rshi_fail(st, "%.150s:%d: %s", m->rules->name, m->rules->rule[rule].line, why);
+    return rshi_fail(st, "%.150s:%d: tensor \"%.150s\": %s", m->rules->name, m->rules->rule[rule].line, target, why);
+}
+
+rsh_status rshi_map_add_target(rshi_map_work *m, const rshi_map_target *t) {
+    RSH_REQUIRE(m->ntargets < MOST_TARGETS, RSH_EUNSUP, "the rules make more than %d tensors", MOST_TARGETS);
+    RSH_TRY(RSHI_GROW(m->target, m->ntargets + 1, &m->room));
+    m->target[m->ntargets++] = *t;
+    return RSH_OK;
+}
+
+/* ---- which tensors ---- */
+
+static bool matches_any(const char *const *list, int64_t n, const char *name) {
+    for (int64_t i = 0; i < n; i++)
+        if (rshi_glob(list[i], name)) return true;
+    return false;
+}
+
+static bool is_wanted(const rsh_convert_opts *o, const char *name) {
+    if (!o) return true;
+    return (!o->ninclude || matches_any(o->include, o->ninclude, name)) && !matches_any(o->exclude, o->nexclude, name);
+}
+
+/* ---- one source tensor by PATTERN FORM, SOURCE -> TARGET, drop and scales ---- */
+
+static const rshi_name_pattern *taking_pattern(const rshi_ckpt_rule *rule) {
+    if (rule->kind == RSHI_RULE_BUILD) return NULL;
+    return rule->kind == RSHI_RULE_SCALES ? &rule->target : &rule->source;
+}
+
+static rsh_status drop(rshi_map_work *m, int64_t source, int64_t rule) {
+    rsh_ckpt *c = m->out;
+    RSH_TRY(RSHI_GROW(c->dropped, c->ndropped + 1, &c->dropped_room));
+    c->dropped[c->ndropped++] = (struct rshi_ckpt_dropped){source, rule};
+    m->checked[source] = true; /* there is nothing to check */
+    return RSH_OK;
+}
+
+static rsh_status add_taken(rshi_map_work *m, int64_t source, int64_t number, const rshi_captured *c, int64_t chosen) {
+    const rshi_ckpt_rule *rule = number >= 0 ? &m->rules->rule[number] : NULL;
+    const char *name = m->c->tensor[source].name;
+    rshi_map_target t = {.rule = number, .first = source, .source = source, .instance = -1};
+    char *other = NULL;
+    m->used[source] = true;
+    if (rule) m->caught[number]++;
+    if (rule && rule->kind == RSHI_RULE_DROP) return drop(m, source, number);
+    if (rule && rule->kind == RSHI_RULE_RENAME) {
+        rsh_status st = rshi_name_expand(&rule->target, chosen, c, &other);
+        if (st) return rshi_map_refuse(m, number, st, name);
+        name = other;
+    }
+    t.name = rshi_store_text(&m->out->store, name, strlen(name));
+    rshi_free(other);
+    return t.name ? rshi_map_add_target(m, &t) : rshi_nomem();
+}
+
+static rsh_status take_source(rshi_map_work *m, int64_t source) {
+    if (!m->rules) return add_taken(m, source, -1, NULL, 0);
+    for (int64_t i = 0; i < m->rules->nrules; i++) {
+        const rshi_name_pattern *p = taking_pattern(&m->rules->rule[i]);
+        rshi_captured c = {0};
+        int64_t chosen;
+        bool matches;
+        if (!p || (m->hidden[source] && p->has_wildcards)) continue;
+        rsh_status st = rshi_name_match(p, m->c->tensor[source].name, -1, &c, &chosen, &matches);
+        if (st) return rshi_map_refuse(m, i, st, "");
+        if (matches) return add_taken(m, source, i, &c, chosen);
+    }
+    return RSH_OK;
+}
+
+/* ---- checks ---- */
+
+static rsh_status check_used(const rshi_map_work *m) {
+    rshi_text t = {0};
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->c->ntensors; i++) {
+        if (!m->wanted[i] || m->used[i]) continue;
+        if (n++ < LISTED) rshi_text_add(&t, "%s\"%.40s\"", n > 1 ? ", " : "", m->c->tensor[i].name);
+    }
+    if (n > LISTED) rshi_text_add(&t, " and %" PRId64 " more", n - LISTED);
+    rsh_status st = t.failed ? rshi_nomem() : RSH_OK;
+    if (!st && n)
+        st = rshi_fail(RSH_EVALUE,
+                       "%.150s: no rule matches tensor%s %.600s; a last rule \"* [...]\" takes what is left, \"drop "
+                       "PATTERN\" leaves it out",
+                       m->rules->name, n == 1 ? "" : "s", t.data);
+    rshi_text_free(&t);
+    return st;
+}
+
+/* A bare star takes what is left, which may be nothing. */
+static bool may_match_nothing(const rshi_ckpt_rule *rule) {
+    return rule->optional || (rule->kind == RSHI_RULE_KEEP && rshi_name_is_star(&rule->source));
+}
+
+/* The first tensor that matches, wanted or not; -1: none. */
+static int64_t first_match(const rshi_map_work *m, const rshi_name_pattern *p) {
+    for (int64_t i = 0; i < m->c->ntensors; i++) {
+        rshi_captured c = {0};
+        bool matches;
+        if (!rshi_name_match(p, m->c->tensor[i].name, -1, &c, NULL, &matches) && matches) return i;
+    }
+    return -1;
+}
+
+static int line_that_took(const rshi_map_work *m, int64_t source) {
+    for (int64_t i = 0; i < m->ntargets; i++)
+        if (m->target[i].source == source && m->rules->rule[m->target[i].rule].kind != RSHI_RULE_BUILD)
+            return m->rules->rule[m->target[i].rule].line;
+    for (int64_t i = 0; i < m->out->ndropped; i++)
+        if (m->out->dropped[i].source == source) return m->rules->rule[m->out->dropped[i].rule].line;
+    return 0;
+}
+
+static rsh_status check_line(const rshi_map_work *m, int64_t number) {
+    const rshi_ckpt_rule *rule = &m->rules->rule[number];
+    const rshi_name_pattern *p = taking_pattern(rule);
+    int64_t source = p ? first_match(m, p) : -1;
+    bool matches = p ? source >= 0 : rshi_map_build_matches(m, number);
+    RSH_REQUIRE(matches, RSH_EVALUE,
+                "%.150s:%d: \"%.200s\" matches no tensor of %.200s; correct it, or write optional in front of it",
+                m->rules->name, rule->line, rule->text, m->c->path);
+    if (!p || !m->wanted[source]) return RSH_OK; /* only what the command line excludes */
+    RSH_REQUIRE(
+        !m->hidden[source], RSH_EVALUE,
+        "%.150s:%d: \"%.200s\" takes no tensor: \"%.200s\" is used in an = line, so patterns with * ? or {n*} pass "
+        "over it",
+        m->rules->name, rule->line, rule->text, m->c->tensor[source].name);
+    return rshi_fail(RSH_EVALUE,
+                     "%.150s:%d: \"%.200s\" takes no tensor: line %d takes \"%.200s\" before it; move it up, or write "
+                     "optional in front of it",
+                     m->rules->name, rule->line, rule->text, line_that_took(m, source), m->c->tensor[source].name);
+}
+
+static bool serves_scales(const rshi_map_work *m, int64_t number) {
+    const rshi_ckpt_rule *rule = &m->rules->rule[number];
+    for (int64_t i = 0; rule->kind == RSHI_RULE_SCALES && i < m->out->ntensors; i++)
+        if (m->out->tensor[i].scales == number) return true;
+    return false;
+}
+
+static rsh_status check_lines(const rshi_map_work *m) {
+    for (int64_t i = 0; i < m->rules->nrules; i++)
+        if (!m->caught[i] && !may_match_nothing(&m->rules->rule[i]) && !serves_scales(m, i)) RSH_TRY(check_line(m, i));
+    return RSH_OK;
+}
+
+/* ---- the checkpoint of targets ---- */
+
+static int by_first(const void *a, const void *b) {
+    const rshi_map_target *x = *(rshi_map_target *const *)a, *y = *(rshi_map_target *const *)b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    if (x->rule != y->rule) return x->rule < y->rule ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static rsh_status check_name(const rshi_map_work *m, const rshi_map_target *t) {
+    int64_t other = rshi_ckpt_find(m->out, t->name, strlen(t->name));
+    if (t->rule < 0) return RSH_OK;
+    const rshi_ckpt_rule *rule = &m->rules->rule[t->rule];
+    RSH_REQUIRE(*t->name, RSH_EVALUE, "%.150s:%d: tensor \"%.200s\" gets an empty name", m->rules->name, rule->line,
+                m->c->tensor[t->first].name);
+    RSH_REQUIRE(other < 0, RSH_EVALUE, "%.150s:%d: target \"%.200s\", made of \"%.200s\", is made by line %d as well",
+                m->rules->name, rule->line, t->name, m->c->tensor[t->first].name,
+                other < 0 ? 0 : m->rules->rule[m->out->tensor[other].rule].line);
+    return RSH_OK;
+}
+
+/* The line that lays it out as the scales of a weight; -1: none. */
+static int64_t scales_of(const rshi_map_work *m, const rshi_map_target *t) {
+    const rshi_ckpt_rule *rule = t->rule >= 0 ? &m->rules->rule[t->rule] : NULL;
+    if (!rule || (rule->kind != RSHI_RULE_SCALES && rule->has_form)) return -1;
+    for (int64_t i = 0; i < m->rules->nrules; i++) {
+        rshi_captured c = {0};
+        bool matches;
+        if (m->rules->rule[i].kind != RSHI_RULE_SCALES) continue;
+        if (!rshi_name_match(&m->rules->rule[i].target, t->name, -1, &c, NULL, &matches) && matches) return i;
+    }
+    return -1;
+}
+
+static rsh_status add_tensor(rshi_map_work *m, const rshi_map_target *t) {
+    const rshi_ckpt_tensor *s = t->source >= 0 ? &m->c->tensor[t->source] : NULL;
+    const rshi_ckpt_view *v = t->view;
+    int64_t number;
+    RSH_TRY(check_name(m, t));
+    RSH_TRY(rshi_ckpt_add_tensor(m->out, t->name, strlen(t->name), s ? s->dtype : v->dtype, s ? s->ndim : v->ndim,
+                                 s ? s->shape : v->shape, -1, 0, &number));
+    rshi_ckpt_tensor *x = &m->out->tensor[number];
+    if (s) {
+        x->layout = rsh_layout_hold(s->layout);
+        x->nparts = s->nparts;
+        x->part = s->part;
+        x->digest = s->digest;
+        x->ranks_are_files = s->ranks_are_files;
+        m->checked[t->source] = true;
+    }
+    x->view = v;
+    x->source = t->source;
+    x->rule = t->rule;
+    x->instance = t->instance;
+    x->scales = scales_of(m, t);
+    return RSH_OK;
+}
+
+static rsh_status add_tensors(rshi_map_work *m) {
+    rshi_map_target **order = rshi_alloc((size_t)m->ntargets, sizeof *order);
+    if (!order) return rshi_nomem();
+    for (int64_t i = 0; i < m->ntargets; i++) order[i] = &m->target[i];
+    if (m->ntargets) qsort(order, (size_t)m->ntargets, sizeof *order, by_first);
+    rsh_status st = RSH_OK;
+    for (int64_t i = 0; i < m->ntargets && !st; i++) st = add_tensor(m, order[i]);
+    rshi_free(order);
+    return st;
+}
+
+/* All but tensors is that of the source, and its own. */
+static rsh_status start(rshi_map_work *m) {
+    const rsh_ckpt *c = m->c;
+    rsh_ckpt *out = RSHI_NEW(rsh_ckpt);
+    if (!out) return rshi_nomem();
+    m->out = out;
+    *out = (rsh_ckpt){.base = c,
+                      .kind = c->kind,
+                      .file = c->file,
+                      .nfiles = c->nfiles,
+                      .parts = c->parts,
+                      .nparts = c->nparts,
+                      .meta = c->meta,
+                      .nmeta = c->nmeta,
+                      .other = c->other,
+                      .nothers = c->nothers,
+                      .beside = c->beside,
+                      .nbeside = c->nbeside,
+                      .reading = c->reading,
+                      .rules = m->rules};
+    out->path = rshi_ckpt_copy(c->path);
+    size_t n = (size_t)c->ntensors + 1;
+    m->wanted = rshi_calloc(n, sizeof *m->wanted);
+    m->used = rshi_calloc(n, sizeof *m->used);
+    m->hidden = rshi_calloc(n, sizeof *m->hidden);
+    m->checked = rshi_calloc(n, sizeof *m->checked);
+    m->caught = rshi_calloc((size_t)(m->rules ? m->rules->nrules : 0) + 1, sizeof *m->caught);
+    return out->path && m->wanted && m->used && m->hidden && m->checked && m->caught ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status apply(rshi_map_work *m) {
+    for (int64_t i = 0; m->rules && i < m->rules->nrules; i++)
+        if (m->rules->rule[i].kind == RSHI_RULE_BUILD) RSH_TRY(rshi_map_build(m, i));
+    for (int64_t i = 0; i < m->c->ntensors; i++)
+        if (m->wanted[i]) RSH_TRY(take_source(m, i));
+    if (m->rules) RSH_TRY(check_used(m));
+    RSH_TRY(add_tensors(m));
+    if (m->rules) RSH_TRY(check_lines(m));
+    for (int64_t i = 0; i < m->c->ntensors; i++)
+        m->out->unchecked += m->wanted[i] && m->used[i] && m->c->tensor[i].digest && !m->checked[i];
+    return RSH_OK;
+}
+
+rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
+                          rsh_ckpt **out) {
+    rshi_map_work m = {.c = c, .rules = rules};
+    rsh_status st = start(&m);
+    for (int64_t i = 0; i < c->ntensors && !st; i++) m.wanted[i] = is_wanted(opts, c->tensor[i].name);
+    if (!st) st = apply(&m);
+    rshi_free(m.wanted);
+    rshi_free(m.used);
+    rshi_free(m.hidden);
+    rshi_free(m.checked);
+    rshi_free(m.caught);
+    rshi_free(m.target);
+    if (st) {
+        rshi_free(m.instance);
+        rsh_ckpt_free(m.out);
+        return st;
+    }
+    m.out->instance = m.instance;
+    m.out->ninstances = m.ninstances;
+    m.out->instances_room = m.instances_room;
+    *out = m.out;
+    return RSH_OK;
+}
