@@ -3,7 +3,7 @@
  *   bench_grad
  *
  * Each figure is the least of several rounds. */
-#include <reshard.h>
+#include <reshard/train.h>
 
 #include <stdio.h>
 #include <time.h>

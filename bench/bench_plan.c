@@ -232,7 +232,7 @@ static void measure_shares(const rsh_plan *p, seen *s) {
 static void run_case(const char *from, const char *to, int64_t per_node, int result) {
     rsh_layout *a, *b;
     rsh_plan *p;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     rsh_sink sink = {drop, NULL};
     seen s = {.done = true};

@@ -222,7 +222,7 @@ static rsh_status time_dtensor(const side *s, bool first, double *seconds) {
     rsh_value *moved = NULL;
     TRY(rsh_comm_barrier(s->comm));
     double start = now();
-    TRY(rsh_dtensor_redistribute(s->value, 1, &columns, RSH_DTYPE_COUNT, &moved));
+    TRY(rsh_dtensor_redistribute(s->value, 1, &columns, RSH_DTYPE_NONE, &moved));
     *seconds = now() - start;
     rsh_shard shard = *rsh_torch_shard(s->dst, 0);
     shard.tensor = (rsh_tensor *)rsh_value_tensor(moved);

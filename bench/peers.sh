@@ -1,5 +1,5 @@
 #!/bin/sh
-# Peers: the same moves by MPI, ScaLAPACK, PyTorch and us.  What is not installed is left out, and said so.
+# Peers: the same moves by MPI, ScaLAPACK, FFTW, PyTorch and us.  What is not installed is left out, and said so.
 #
 #   peers.sh PROGRAM [ROUNDS]      PROGRAM: path of the built bench/peers; ROUNDS: 25
 #
@@ -39,3 +39,10 @@ for n in 8192 64; do
 done
 for ranks in 4 8 32; do peers 8192 $ranks; done
 peers 64 4
+
+pencils=$(dirname "$program")/pencils
+for ranks in 2 4; do
+    for n in 256 512; do
+        if [ -x "$pencils" ] && [ "$launcher" ]; then $launcher -n $ranks "$pencils" $n; fi
+    done
+done

@@ -256,7 +256,7 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
 
 static int preview(conversion *c) {
     steps all = {0};
-    rsh_convert_report r = {0};
+    rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     rsh_status st = rsh_convert_preview(c->src, c->dst, &c->opts, keep_step, &all, &r);
     int result = st ? fail_library(st) : all.failed ? fail("out of memory") : DONE;
     if (result == DONE && all.n) qsort(all.list, all.n, sizeof *all.list, by_rule);
@@ -318,7 +318,7 @@ static void leave_partial(const conversion *c) {
 }
 
 static int run(conversion *c) {
-    rsh_convert_report r = {0};
+    rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     double start = clock_seconds();
     c->opts.progress = progress_tell;
     c->opts.progress_ctx = "convert";

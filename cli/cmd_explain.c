@@ -65,6 +65,7 @@ static const struct argp explain_argp = {
 static rsh_status make_plan(explanation *e, const rsh_plan_opts *opts) {
     double start = clock_seconds();
     rsh_status st = rsh_plan_new(e->pair.from, e->pair.to, opts, &e->plan);
+    e->totals.struct_size = sizeof e->totals;
     if (!st) st = rsh_plan_get_totals_with(e->plan, progress_tell_plan, NULL, &e->totals);
     e->seconds = clock_seconds() - start;
     return st;
@@ -90,7 +91,7 @@ static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
 /* What passes between nodes if reductions combine the other way. */
 static rsh_status try_other(explanation *e, const rsh_plan_opts *opts) {
     rsh_plan_opts other = *opts;
-    rsh_plan_totals totals;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     rsh_plan *p = NULL;
     bool reduces = rsh_layout_op(e->pair.from) && !rsh_layout_op(e->pair.to);
     if (!reduces || !e->ranks_per_node || (!e->by_node && rsh_plan_nranks(e->plan) > FEW_TO_TRY)) return RSH_OK;

@@ -50,7 +50,7 @@ static const char *form(const rsh_ckpt_entry *t, char *text, size_t room) {
 
 static uint64_t total_bytes(const rsh_ckpt *c) {
     uint64_t total = 0;
-    rsh_ckpt_entry t;
+    rsh_ckpt_entry t = RSH_CKPT_ENTRY_INIT;
     for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++) total += t.bytes;
     return total;
 }
@@ -82,7 +82,7 @@ static void print_other(const char *name, const char *what) {
 
 static void print_text(const char *path, const rsh_ckpt *c) {
     char text[256], bytes[QUANTITY], files[QUANTITY];
-    rsh_ckpt_entry t;
+    rsh_ckpt_entry t = RSH_CKPT_ENTRY_INIT;
     const char *a, *b;
     long long tensors = (long long)rsh_ckpt_ntensors(c), nfiles = (long long)rsh_ckpt_nfiles(c);
     printf("%s: %s, %lld tensor%s, %s; %lld file%s, %s\n", path, rsh_ckpt_kind(c), tensors, plural(tensors),
@@ -132,7 +132,7 @@ static void print_tensor(const rsh_ckpt_entry *t) {
 }
 
 static void print_checkpoint(inspection *x, const char *path, const rsh_ckpt *c) {
-    rsh_ckpt_entry t;
+    rsh_ckpt_entry t = RSH_CKPT_ENTRY_INIT;
     const char *a, *b;
     uint64_t bytes;
     print_member(x->printed++ ? ",\n{" : "\n{", "path", path);

@@ -244,6 +244,7 @@ static rsh_status simulate(simulating *s) {
     opts.reduce = s->by_node ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
     progress_plan("simulate", layout_pair_group(&s->pair));
     rsh_status st = rsh_plan_new(s->pair.from, s->pair.to, &opts, &s->plan);
+    s->result.struct_size = sizeof s->result;
     if (!st) st = rsh_simulate(s->plan, &s->machine, &s->result);
     progress_end();
     return st;

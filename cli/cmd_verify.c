@@ -76,7 +76,7 @@ static int answer(const verification *v, const rsh_ckpt_difference *d) {
 
 int cmd_verify(int argc, char **argv) {
     verification v = {.mem = 0};
-    rsh_ckpt_difference d = {0};
+    rsh_ckpt_difference d = RSH_CKPT_DIFFERENCE_INIT;
     argp_parse(&verify_argp, argc, argv, 0, NULL, &v);
     interrupt_leaves("nothing was written");
     progress_begin("verify: reading headers", 0);

@@ -65,7 +65,7 @@ static int print_peer(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static rsh_status print_rank(const explanation *e, int64_t rank) {
-    rsh_rank_totals v;
+    rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     char sent[QUANTITY], received[QUANTITY], local[QUANTITY];
     rsh_status st = rsh_plan_get_rank_totals(e->plan, rank, &v);
     if (st) return st;

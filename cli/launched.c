@@ -35,7 +35,13 @@ bool launched_forgotten(const char *verb, const char *engine) {
     return false;
 }
 
-bool launched_possible(void) { return load() != NULL; }
+/* The library finds an MPI's engine, or says that it is unsupported; MPI itself is not started. */
+bool launched_possible(void) {
+    rsh_status (*check)(const char *) = NULL;
+    void *library = load();
+    if (library) *(void **)&check = dlsym(library, "rsh_mpi_check");
+    return check && (check("openmpi") != RSH_EUNSUP || check("mpich") != RSH_EUNSUP);
+}
 
 bool launched_speaks(const launched *l) { return !l->comm || !rsh_comm_rank(l->comm); }
 

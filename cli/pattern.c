@@ -9,7 +9,7 @@
 
 /* Bits of the integers 0, 1, .. that the dtype holds without a gap. */
 static int exact_bits(rsh_dtype dtype) {
-    static const int bits[RSH_DTYPE_COUNT] = {
+    static const int bits[RSH_NDTYPES] = {
         [RSH_BOOL] = 1,    [RSH_U8] = 7,    [RSH_I8] = 7,   [RSH_U16] = 15,  [RSH_I16] = 15, [RSH_U32] = 31,
         [RSH_I32] = 31,    [RSH_U64] = 31,  [RSH_I64] = 31, [RSH_F16] = 11,  [RSH_BF16] = 8, [RSH_F32] = 24,
         [RSH_F64] = 31,    [RSH_F8E4M3] = 4, [RSH_F8E5M2] = 3, [RSH_C64] = 24, [RSH_C128] = 31};

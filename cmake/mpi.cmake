@@ -1,11 +1,12 @@
-# The engine `mpi`: libreshard-mpi, one file against an MPI.  The core library needs none.
+# The engine `mpi`: libreshard-mpi, which needs no MPI, and for each MPI that is found a library that it loads when the
+# program uses that MPI: libreshard-mpi-openmpi, libreshard-mpi-mpich.
 #
 # RESHARD_MPICC is an MPI's compiler wrapper; what it adds to a command line is asked of it (-show: Open MPI, MPICH and their kin).
 
 set(RESHARD_MPI AUTO CACHE STRING "Build libreshard-mpi: ON, OFF, or AUTO: where there is an MPI")
 set_property(CACHE RESHARD_MPI PROPERTY STRINGS AUTO ON OFF)
 find_program(RESHARD_MPICC NAMES mpicc.openmpi mpicc DOC "An MPI's compiler wrapper")
-find_program(RESHARD_MPICH_MPICC NAMES mpicc.mpich DOC "MPICH's compiler wrapper, for tests")
+find_program(RESHARD_MPICH_MPICC NAMES mpicc.mpich DOC "MPICH's compiler wrapper, if it is another")
 
 # An interface library `name` with what `wrapper` adds; <name>_FLAGS is the compiler's part.
 function(reshard_mpi_flags name wrapper)
@@ -37,11 +38,45 @@ elseif(RESHARD_MPI AND NOT RESHARD_MPICC)
   message(FATAL_ERROR "RESHARD_MPI is ON, but there is no MPI's compiler wrapper: set RESHARD_MPICC")
 endif()
 
+# The family of a wrapper's MPI: openmpi, or mpich for all that have MPICH's ABI.
+function(reshard_mpi_family wrapper out)
+  execute_process(COMMAND ${wrapper} -E -dM -x c -include mpi.h /dev/null OUTPUT_VARIABLE macros ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${wrapper} cannot compile a file that includes <mpi.h>")
+  elseif(macros MATCHES "#define OPEN_MPI ")
+    set(${out} openmpi PARENT_SCOPE)
+  else()
+    set(${out} mpich PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The engine for one MPI; `flags` is the interface library of its wrapper.
+function(reshard_mpi_engine family flags)
+  set(engine reshard-mpi-${family})
+  add_library(${engine} SHARED ${PROJECT_SOURCE_DIR}/src/mpi/comm_mpi.c)
+  set_target_properties(${engine} PROPERTIES INSTALL_RPATH "$ORIGIN")
+  target_include_directories(${engine} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  reshard_abi(${engine})
+  target_link_libraries(${engine} PRIVATE reshard reshard-flags ${flags})
+  add_dependencies(reshard-mpi ${engine})
+  set_property(GLOBAL APPEND PROPERTY RESHARD_MPI_ENGINES ${engine})
+endfunction()
+
 if(mpi_wanted)
-  reshard_mpi_flags(reshard-mpi-flags ${RESHARD_MPICC})
-  add_library(reshard-mpi SHARED ${PROJECT_SOURCE_DIR}/src/mpi/comm_mpi.c)
+  add_library(reshard-mpi SHARED ${PROJECT_SOURCE_DIR}/src/mpi/choose_mpi.c)
   add_library(reshard::mpi ALIAS reshard-mpi)
   set_target_properties(reshard-mpi PROPERTIES EXPORT_NAME mpi INSTALL_RPATH "$ORIGIN")
+  target_include_directories(reshard-mpi PRIVATE ${PROJECT_SOURCE_DIR}/src)
   reshard_abi(reshard-mpi)
-  target_link_libraries(reshard-mpi PUBLIC reshard PRIVATE reshard-flags $<BUILD_INTERFACE:reshard-mpi-flags>)
+  target_link_libraries(reshard-mpi PUBLIC reshard PRIVATE reshard-flags ${CMAKE_DL_LIBS})
+
+  reshard_mpi_flags(reshard-mpi-flags ${RESHARD_MPICC})
+  reshard_mpi_family(${RESHARD_MPICC} family)
+  reshard_mpi_engine(${family} reshard-mpi-flags)
+  set(other_mpi OFF)
+  if(RESHARD_MPICH_MPICC AND NOT family STREQUAL "mpich")
+    set(other_mpi ON)
+    reshard_mpi_flags(reshard-mpich-flags ${RESHARD_MPICH_MPICC})
+    reshard_mpi_engine(mpich reshard-mpich-flags)
+  endif()
 endif()

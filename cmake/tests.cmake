@@ -273,11 +273,16 @@ if(TARGET reshard-command AND PYTHON AND TARGET reshard-nn AND NOT RESHARD_SANIT
   endforeach()
 endif()
 
-# A sanitized library cannot be linked by programs that are not; the install test is for ordinary builds.
+# A sanitized library cannot be linked by programs that are not; these tests are for ordinary builds.
 if(NOT RESHARD_SANITIZE)
+  add_test(NAME "page: the example in reshard.h"
+           COMMAND sh ${tests}/pages/umbrella.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
+  set_tests_properties("page: the example in reshard.h" PROPERTIES LABELS pages)
   add_test(NAME "an installed reshard is found by pkg-config and by find_package"
            COMMAND bash ${tests}/install/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   set_tests_properties("an installed reshard is found by pkg-config and by find_package" PROPERTIES LABELS install)
 endif()
 
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)
+include(${PROJECT_SOURCE_DIR}/cmake/fortran_tests.cmake)

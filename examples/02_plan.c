@@ -29,7 +29,7 @@ static int add_source(void *ctx, int64_t peer, int64_t bytes) {
 int main(void) {
     rsh_layout *training = NULL, *serving = NULL;
     rsh_plan *plan = NULL, *back = NULL;
-    rsh_plan_totals totals = {0};
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     rsh_sink out = {to_stream, stdout};
     incoming in = {0};

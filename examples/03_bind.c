@@ -39,7 +39,7 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     rsh_memory src = {rows[rank], NULL}, dst = {columns[rank], NULL};
     rsh_exec *exec = NULL;
-    rsh_exec_stats stats;
+    rsh_exec_stats stats = RSH_EXEC_STATS_INIT;
 
     rsh_status st = rsh_exec_bind(plan, comm, &src, &dst, &exec);
     if (!st) st = run_steps(exec, rank, rows[rank], columns[rank]);

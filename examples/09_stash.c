@@ -2,7 +2,7 @@
  *
  * A chain of layers y = x * x, the same on all ranks.  Forward packs each input; backward, last layer first, begins the
  * gather of the layer before while it works on the current one. */
-#include <reshard.h>
+#include <reshard/train.h>
 
 #include <stdio.h>
 

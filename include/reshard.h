@@ -1,36 +1,65 @@
-/* reshard: sharded tensors, and the moves between one way of cutting a tensor and another.
+/* reshard: sharded tensors, and moves from one way of cutting a tensor to another.
  *
- *     text --> layout --> plan --> exec --> bytes
- *              (where)    (how)    (do it)
+ * A layout says which rank holds which part of a tensor; a comm is the group of ranks; a sharded
+ * tensor is both, with this rank's part; rsh_reshard moves it to another layout.  Here four ranks,
+ * threads of one process, turn 1,024 rows each into 1,024 columns each:
  *
- * Read the headers in this order; each opens with a paragraph that says what its noun is.  Every
- * function is one of: pure (a value from values), local (touches this rank only), collective (every
- * rank of the comm calls it). */
+ *     #include <reshard.h>
+ *
+ *     static rsh_status rows_to_columns(void *ctx, rsh_comm *comm) {
+ *         rsh_layout *rows = NULL, *columns = NULL;
+ *         rsh_sharded *a = NULL, *b = NULL;
+ *         rsh_status st = rsh_layout_parse("f32[4096/x, 4096] on x=4", &rows);
+ *         if (!st) st = rsh_layout_parse("f32[4096, 4096/x] on x=4", &columns);
+ *         if (!st) st = rsh_sharded_zeros(comm, rows, &a);
+ *         if (!st) st = rsh_reshard(a, columns, NULL, &b);
+ *         rsh_sharded_free(a), rsh_sharded_free(b);
+ *         rsh_layout_free(rows), rsh_layout_free(columns);
+ *         return st;
+ *     }
+ *     int main(void) { return rsh_run(4, rows_to_columns, NULL); }
+ *
+ * Which function moves what:
+ * - A tensor, once or now and then: rsh_reshard.  Into memory that exists: rsh_reshard_into.
+ *   Several tensors together: rsh_reshard_many.
+ * - The same move again and again on the same memory: rsh_exec_bind once, then rsh_exec_run.
+ * - While something else is computed: rsh_reshard_begin and rsh_transit_wait, or rsh_exec_begin.
+ * - All parts in one process, without ranks: rsh_plan_run_local; again and again:
+ *   rsh_local_exec_bind and rsh_local_exec_run.
+ * - Nothing yet, only what it would cost: rsh_plan_new and rsh_plan_get_totals, rsh_simulate.
+ * - Under MPI: the same functions on a comm of rsh_comm_mpi, in <reshard/mpi.h>.
+ * - Checkpoints: rsh_ckpt_convert from files to files; rsh_ckpt_save, rsh_ckpt_load in a program.
+ * - Values with gradients: rsh_value_reshard; DTensors: rsh_dtensor_redistribute, both in
+ *   <reshard/train.h>.  PyTorch's ShardedTensor: rsh_torch_reshard, in <reshard/torch.h>.
+ *
+ * Every function is one of: pure (a value from values), local (touches this rank only), collective
+ * (every rank of the comm calls it).  <reshard/status.h> says what holds for all functions.  Read
+ * the headers in this order; each opens with a paragraph about its subject. */
 #ifndef RESHARD_H
 #define RESHARD_H
 
-#include <reshard/version.h>
+/* What most programs need. */
 #include <reshard/status.h>
-#include <reshard/alloc.h>
-#include <reshard/sink.h>
-#include <reshard/progress.h>
-#include <reshard/dtype.h>
 #include <reshard/layout.h>
-#include <reshard/plan.h>
-#include <reshard/tensor.h>
-#include <reshard/math.h>
-#include <reshard/message.h>
-#include <reshard/pool.h>
-#include <reshard/wire.h>
 #include <reshard/comm.h>
 #include <reshard/shard.h>
-#include <reshard/stash.h>
-#include <reshard/mesh.h>
-#include <reshard/grad.h>
-#include <reshard/rule.h>
-#include <reshard/dtensor.h>
+#include <reshard/tensor.h>
+#include <reshard/dtype.h>
+#include <reshard/math.h>
+
+/* Plans before they run, files, pictures and estimates. */
+#include <reshard/plan.h>
+#include <reshard/ckpt.h>
 #include <reshard/draw.h>
 #include <reshard/simulate.h>
-#include <reshard/ckpt.h>
+
+/* For programs that bring their own threads, messages, output or memory limits. */
+#include <reshard/version.h>
+#include <reshard/progress.h>
+#include <reshard/sink.h>
+#include <reshard/pool.h>
+#include <reshard/message.h>
+#include <reshard/wire.h>
+#include <reshard/alloc.h>
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [shortage] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [shortage] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [scalapack] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -21,9 +21,10 @@
 #   ckpt       conversions killed at KILLS (200) random moments and gone on with, a disk that fills up, PAIRS (200) pairs of layouts of many windows
 #   dtensor    every placement to every other on 2x2, 4x2 and 2x2x2 ranks in all sizes from 1 to 9, and moves between random meshes
 #   gpt        the example train_gpt at full size: f64 for 50 steps on threads, shm and mpi, with the same losses, and f32 for 200 steps
+#   scalapack  CALLS (20000) random calls of ScaLAPACK's routines on 2 to 8 ranks, from a new seed (RESHARD_SEED), against ScaLAPACK itself
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
-# The last ten leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
+# The last eleven leave out, and say so, what this machine has not: an MPI, memory, root, debootstrap.
 #
 # Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
 set -euo pipefail
@@ -201,9 +202,22 @@ gpt() {
     "$program" --full --steps 200 --svg "$dir/gpt.svg"
 }
 
+scalapack() {
+    local targets=scalapack-calls-openmpi n seed=${RESHARD_SEED:-$(date +%s%N)} calls=${CALLS:-20000} library
+    library=$(ldconfig -p | sed -n 's/.*libscalapack-openmpi\.so\.[^ ]* .*=> //p' | head -n 1)
+    programs
+    mpi_is_there scalapack || return 0
+    if [ ! "$library" ]; then echo "scalapack is left out: there is no libscalapack-openmpi"; return 0; fi
+    build programs -DCMAKE_BUILD_TYPE=Release
+    for n in 2 3 4 6 8; do
+        mpirun.openmpi --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n $n \
+            "$dir/programs/tests/scalapack/scalapack-calls-openmpi" "$library" $((calls / 5)) $((seed + n))
+    done
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop shortage fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt bare"
+all="compilers asan tsan prop shortage fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt scalapack bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Headers: each public header compiles alone, as C and as C++, and names nothing internal; <reshard.h> has those of the
-# core, <reshard/torch.h> those of PyTorch's dialect, <reshard/nn.h> those of libreshard-nn.
+# core, <reshard/train.h> those for training, <reshard/torch.h> those of PyTorch's dialect, <reshard/nn.h> those of
+# libreshard-nn.
 #
-# Those of libreshard-mpi stand apart, and <reshard/mpi.h> compiles if MPI_FLAGS say where an MPI's header is.
+# Those of libreshard-mpi and libreshard-scalapack stand apart, and <reshard/mpi.h> compiles if MPI_FLAGS say where an MPI's header is.
 #
 #   check_headers.sh [ROOT [CC [CXX [MPI_FLAGS]]]]
 set -u
@@ -27,7 +28,8 @@ for header in reshard.h reshard/*.h reshard/torch/*.h reshard/nn/*.h; do
     done
     if grep -n 'rshi_\|RSHI_' "$header"; then fail "$header: names something internal"; fi
     case $header in
-        reshard.h | reshard/mpi* | reshard/torch.h | reshard/nn.h) continue ;;
+        reshard.h | reshard/mpi* | reshard/scalapack.h | reshard/train.h | reshard/torch.h | reshard/nn.h) continue ;;
+        reshard/grad.h | reshard/mesh.h | reshard/dtensor.h | reshard/rule.h | reshard/stash.h) whole=reshard/train.h ;;
         reshard/torch/*) whole=reshard/torch.h ;;
         reshard/nn/*) whole=reshard/nn.h ;;
         *) whole=reshard.h ;;

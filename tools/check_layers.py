@@ -23,8 +23,8 @@ MEMORY = re.compile(
     r"(?<![\w.>])(malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|valloc|mmap|munmap|mremap|"
     r"strdup|strndup|asprintf|vasprintf)\s*\("
 )
-DOORS = {"src/base/alloc.c": None, "src/base/account.c": ("calloc", "free"), "src/base/small.c": ("aligned_alloc", "calloc", "free"), "src/arena/arena.c": ("mmap", "munmap"), "src/mpi/comm_mpi.c": ("malloc", "free"), "src/nn/nn_memory.c": None}  # None: all of them
-OUTSIDE = {"mpi", "nn"}  # rooms that are not in the core library
+DOORS = {"src/base/alloc.c": None, "src/base/account.c": ("calloc", "free"), "src/base/small.c": ("aligned_alloc", "calloc", "free"), "src/arena/arena.c": ("mmap", "munmap"), "src/mpi/comm_mpi.c": ("malloc", "free"), "src/scalapack/agree.c": ("calloc", "free"), "src/scalapack/grid_layout.c": ("malloc", "calloc", "free"), "src/scalapack/scalapack_run.c": ("malloc", "free"), "src/nn/nn_memory.c": None}  # None: all of them
+OUTSIDE = {"mpi", "scalapack", "nn"}  # rooms that are not in the core library
 ON_THE_FLOOR = {"version", "status", "alloc", "sink", "progress", "dtype", "message"}  # public headers of base
 UMBRELLA = "(torch.h)"  # <reshard/torch.h>, which stands for the headers of several rooms
 ROOM_OF = {"torch": UMBRELLA, "pool": "wait", "mpi_world": "mpi", "nn/ops": "nn", "nn/module": "nn", "nn/state": "nn", "nn/random": "nn", "nn/layers": "nn", "nn/optim": "nn", "nn/shard": "nn", "nn/recompute": "nn", "nn/parallel": "nn", "nn/checkpoint": "nn", "torch/spec": "spec", "torch/group": "group", "torch/tensor": "torch", "torch/functional": "grad"}  # public headers that are not named after their room

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Symbols: a shared library exports what its headers declare, all of it and nothing else, and all of that is rsh_*; the static library's global names begin
-# with rsh_ or rshi_.  What <reshard/mpi*.h> declare is in libreshard-mpi, what <reshard/nn.h> and <reshard/nn/*.h> declare in libreshard-nn, everything
-# else in libreshard.
+# with rsh_ or rshi_.  What <reshard/mpi*.h> declare is in libreshard-mpi, what <reshard/nn.h> and <reshard/nn/*.h> declare in libreshard-nn, what
+# <reshard/scalapack.h> declares in libreshard-scalapack, everything else in libreshard.  Names of ScaLAPACK's are in libreshard-scalapack alone.
 #
-#   check_symbols.sh SHARED STATIC [ROOT [LIBRARY ...]]     LIBRARY: libreshard-mpi.so, libreshard-nn.so
+#   check_symbols.sh SHARED STATIC [ROOT [LIBRARY ...]]     LIBRARY: libreshard-mpi.so, libreshard-scalapack.so, libreshard-nn.so
 set -eu
 export LC_ALL=C
 shared=$1 static=$2 root=${3:-.}
@@ -29,7 +29,7 @@ compare() {
 {
     defined -g "$static" | grep -v '^rshi\{0,1\}_' | sed 's/^/global, but neither rsh_* nor rshi_*: /'
     defined -D "$shared" > "$scratch/exported"
-    declared ! -name 'mpi*.h' ! -path '*/nn/*' ! -name nn.h > "$scratch/declared"
+    declared ! -name 'mpi*.h' ! -name scalapack.h ! -path '*/nn/*' ! -name nn.h > "$scratch/declared"
     compare libreshard
     for library; do
         name=$(basename "$library" .so)
@@ -38,6 +38,12 @@ compare() {
             libreshard-mpi) declared -name 'mpi*.h' > "$scratch/declared" ;;
             libreshard-nn) declared '(' -path '*/nn/*' -o -name nn.h ')' > "$scratch/declared" ;;
         esac
+        if [ "$name" = libreshard-scalapack ]; then
+            declared -name scalapack.h > "$scratch/declared"
+            names=$(grep -c -E '^C?p[sdczi](ge|tr)mr2d_?$|^p(stran|dtran|[cz]tran[uc])_$' "$scratch/exported")
+            [ "$names" = 26 ] || echo "exported by $name: $names routines of ScaLAPACK's, not 26"
+            sed -i -E '/^C?p[sdczi](ge|tr)mr2d_?$|^p(stran|dtran|[cz]tran[uc])_$/d' "$scratch/exported"
+        fi
         compare "$name"
     done
 } > "$scratch/problems"

@@ -7,7 +7,7 @@ names    no two source files share a name, so that a bare name says where to loo
 types    no two rooms have a type of one name, and none is named as a public type but for its prefix
 strays   nothing is left over: no notes to self, no paths of one machine
 tags     every public function is said to be pure, local or collective: by its comment, its section or its header
-options  every public struct of options begins with struct_size, and its _INIT macro sets it
+options  every public struct of options begins with struct_size; the _INIT macro of every struct with it sets it
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
 walk     each function in the tables of "The walk" and "From a module to the walk" in ARCHITECTURE.md is defined in the
          file beside it
@@ -80,10 +80,12 @@ def tags(root):
 
 
 def options(root):
-    """A struct is one of options if its name ends in _opts."""
+    """A struct is one of options if its name ends in _opts; others may begin with struct_size too."""
     for path in files(root, "include", ends=".h"):
         text = re.sub(r"\\\n", " ", read(root, path))
-        for name, body in re.findall(r"typedef struct (rsh_\w+_opts) \{(.*?)\} \1;", text, re.S):
+        for name, body in re.findall(r"typedef struct (rsh_\w+) \{(.*?)\} \1;", text, re.S):
+            if not name.endswith("_opts") and "struct_size;" not in body:
+                continue
             if not re.match(r"\s*size_t struct_size;", body):
                 yield f"{path}: {name} does not begin with struct_size"
             if not re.search(rf"#define {name.upper()}_INIT\s+\{{\s*sizeof\({name}\)", text):

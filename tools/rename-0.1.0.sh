@@ -8,11 +8,22 @@
 # In a git tree it reads the files that git knows, elsewhere all files; of these, sources, scripts and documents (see
 # `is_text`), except CHANGELOG.md and itself.  Whole identifiers are replaced, so running it again changes nothing.
 #
-# Three changes are more than another word:
+# Some changes are more than another word:
 #   rsh_mesh_init(parent, ndim, shape, names, out)  is  rsh_mesh_new(parent, ndim, shape, NULL, names, out)
 #   rsh_group_agree(group, status)                  is  rsh_comm_agree(rsh_group_comm(group), status); rsh_group_agree did
 #     nothing on ranks outside the group, which have no comm: such ranks must not make the call
 #   options.partly of rsh_compare_opts              is  options.allow_missing
+#   #include <reshard.h>                            is  <reshard/train.h> in files that use gradients, meshes, DTensors or
+#     stashes and include no header of these
+#   RSH_DTYPE_COUNT                                 is  RSH_NDTYPES behind "<", "[" and "%", and RSH_DTYPE_NONE elsewhere
+#   rsh_exec_stats s;                               is  rsh_exec_stats s = RSH_EXEC_STATS_INIT, and so for
+#     rsh_plan_totals, rsh_rank_totals, rsh_cache_stats, rsh_ckpt_entry, rsh_convert_report, rsh_load_stats,
+#     rsh_ckpt_difference and rsh_simulation
+# What it cannot change: members and arrays of these types, and rsh_grad_apply_opts, start from the macros too;
+# rsh_bag_opts.rows is a pointer; members `reading` and `what` of rsh_grad_apply_opts are `kind` and `kind_data`.
+# Removed: rsh_dtensor_uniform and rsh_dtensor_normal (rsh_dtensor_full, then rsh_sharded_uniform or _normal of
+# rsh_value_sharded), rsh_tensor_empty_on, rsh_tensor_wrap_on and rsh_tensor_device (tensors are in main memory),
+# rsh_device_equal, RSH_CREATE_GRAPH (was not supported), RSH_NO_DIM (do not call rsh_input_reshard then).
 set -eu
 
 table() {
@@ -20,8 +31,6 @@ table() {
 rsh_value_read rsh_value_set_kind
 rsh_value_reading rsh_value_get_kind
 rsh_reading rsh_value_kind
-rsh_value_transit_read rsh_value_transit_set_kind
-rsh_value_transit_of rsh_value_transit_new_done
 rsh_grad_as rsh_grad_apply_opts
 rsh_grad_apply_as rsh_grad_apply_with
 rsh_value_take rsh_value_adopt_tensor
@@ -155,26 +164,68 @@ function arguments(name, rest,    head, i, n) {
     }
     return substr(rest, 1, i - 1) " NULL," substr(rest, i)
 }
+# Does a source use what <reshard.h> does not have any more, without another header that has it?
+function trains(s) {
+    return s ~ /(^|[^A-Za-z0-9_])rsh_(mesh|place|dtensor|value|grad|call|saved|stash|ticket|rule)(_[a-z_]+)?[^A-Za-z0-9_]/ &&
+        s !~ /<reshard\/(train|grad|mesh|dtensor|rule|stash|nn|nn\/[a-z]+)\.h>/
+}
+# Is the end of s inside the braces of a struct or union?  Looks back for the brace that is open there.
+function in_struct(s,    i, depth, c) {
+    for (i = length(s); i > 0; i--) {
+        c = substr(s, i, 1)
+        if (c == "}") depth++
+        if (c == "{" && depth-- == 0) return substr(s, 1, i - 1) ~ /(struct|union)[ \t\n]*[A-Za-z0-9_]*[ \t\n]*$/
+    }
+    return 0
+}
+# The text behind the type of a result: variables without a value, or with {0}, start from the macro.
+function initialised(name, rest,    init, declared) {
+    init = toupper(name) "_INIT"
+    if (match(rest, /^[ \t]+[A-Za-z0-9_]+ = \{0\}/)) {
+        report(name " = {0}", init)
+        return substr(rest, 1, RLENGTH - 3) init substr(rest, RLENGTH + 1)
+    }
+    if (!match(rest, /^[ \t]+[A-Za-z_][A-Za-z0-9_]*(,[ \t]*[A-Za-z_][A-Za-z0-9_]*)*;/)) return rest
+    declared = substr(rest, 1, RLENGTH - 1); rest = substr(rest, RLENGTH)
+    if (done !~ /(struct|typedef|extern)[ \t]*$/ && !in_struct(done)) {
+        report(name declared, name declared " = " init)
+        gsub(/[A-Za-z_][A-Za-z0-9_]*/, "& = " init, declared)
+    }
+    return declared rest
+}
 function report(name, better) { if (check) print file ":" line ": " name " is now " better; found = 1 }
 function lines(s) { return gsub(/\n/, "\n", s) }
 FNR == NR { if (NF == 2) new[$1] = $2; next }
 { text = text (FNR > 1 ? "\n" : "") $0 }
 END {
+    split("plan_totals rank_totals exec_stats cache_stats ckpt_entry convert_report load_stats ckpt_difference " \
+          "simulation", list, " ")
+    for (i in list) sized["rsh_" list[i]]
     done = ""; line = 1
     while (match(text, /[A-Za-z_][A-Za-z0-9_]*/)) {
         before = substr(text, 1, RSTART - 1); name = substr(text, RSTART, RLENGTH)
         text = substr(text, RSTART + RLENGTH)
         line += lines(before); done = done before
         if (name == "partly" && code && done ~ /(\.|->)$/) { report(name, "allow_missing"); name = "allow_missing" }
-        else if (name in new && done !~ /[0-9]$/) {
+        else if (name == "RSH_DTYPE_COUNT") { # a bound, or "no dtype"
+            name = done ~ /[[<%][ \t]*$/ ? "RSH_NDTYPES" : "RSH_DTYPE_NONE"
+            report("RSH_DTYPE_COUNT", name)
+        } else if (name in new && done !~ /[0-9]$/) {
             report(name, new[name])
             if (name == "rsh_mesh_init" || name == "rsh_group_agree") text = arguments(name, text)
             name = new[name]
         }
+        if (name in sized && code) text = initialised(name, text)
         done = done name
     }
+    done = done text
+    if (code && trains(done) && match(done, /#[ \t]*include[ \t]*<reshard\.h>/)) {
+        line = 1 + lines(substr(done, 1, RSTART))
+        report("<reshard.h>", "<reshard/train.h> for gradients, meshes, DTensors and stashes")
+        sub(/<reshard\.h>/, "<reshard/train.h>", done)
+    }
     if (check) exit found
-    printf "%s%s%s", done, text, final ? "\n" : ""
+    printf "%s%s", done, final ? "\n" : ""
 }
 EOF
 )
@@ -208,7 +259,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 table > "$work/table"
 printf '%s\n' "$program" > "$work/program.awk"
-awk '{ print $1 } END { print "partly" }' "$work/table" > "$work/old"
+awk '{ print $1 } END { print "partly\nRSH_DTYPE_COUNT\n<reshard.h>\n_totals\n_stats\nrsh_ckpt_\nrsh_convert_report\nrsh_simulation" }' "$work/table" > "$work/old"
 
 for dir in "$@"; do
     [ -d "$dir" ] || { echo "rename-0.1.0.sh: no such directory: $dir" >&2; exit 2; }

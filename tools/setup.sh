@@ -11,9 +11,9 @@ packages=
 for group; do
     case $group in
         build) packages="$packages libc6-dev cmake pkg-config libjansson-dev libxxhash-dev" ;;
-        test) packages="$packages g++ python3 groff zsh fish libcmocka-dev openmpi-bin libopenmpi-dev libopenblas-dev chromium" ;;
-        bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev libopenblas-dev python3-torch python3-numpy iproute2" ;;
-        bigtest) packages="$packages clang libclang-rt-14-dev libopenmpi-dev openmpi-bin mpich libmpich-dev iproute2 debootstrap" ;;
+        test) packages="$packages g++ gfortran python3 groff zsh fish libcmocka-dev openmpi-bin libopenmpi-dev libscalapack-openmpi-dev libopenblas-dev chromium" ;;
+        bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev libfftw3-mpi-dev libfftw3-dev libopenblas-dev python3-torch python3-numpy iproute2" ;;
+        bigtest) packages="$packages clang libclang-rt-14-dev libopenmpi-dev openmpi-bin mpich libmpich-dev libscalapack-mpich-dev iproute2 debootstrap" ;;
         *) echo "setup: no group \"$group\"; there are build, test, bench and bigtest" >&2; exit 2 ;;
     esac
 done

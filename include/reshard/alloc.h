@@ -21,6 +21,7 @@ typedef struct rsh_alloc_stats {
     uint64_t cached_bytes;  /* blocks of such elements that were freed and are kept for reuse */
     uint64_t new_blocks;    /* blocks for elements that were asked of the system, since none that is
                                kept had the size */
+    uint64_t reserved[9];   /* 0; for counts of later versions */
 } rsh_alloc_stats;
 /* The counts of the calling thread.  Local. */
 RSH_API rsh_alloc_stats rsh_alloc_get_stats(void);

@@ -48,6 +48,7 @@ RSH_API const char *rsh_ckpt_kind(const rsh_ckpt *c); /* NULL for NULL */
 
 /* One tensor.  Pointers are borrowed and live as long as the checkpoint. */
 typedef struct rsh_ckpt_entry {
+    size_t struct_size; /* sizeof(rsh_ckpt_entry); set by the caller */
     const char *name;
     rsh_dtype dtype; /* may be storage-only */
     int ndim;
@@ -57,8 +58,11 @@ typedef struct rsh_ckpt_entry {
     uint64_t bytes; /* of the tensor, once */
     const char *digest; /* as the files state it, "d2:..."; NULL: they do not */
 } rsh_ckpt_entry;
+#define RSH_CKPT_ENTRY_INIT {sizeof(rsh_ckpt_entry), 0, RSH_BOOL, 0, 0, 0, 0, 0, 0}
+
 /* The number of tensors, and tensor i, in the order in which they lie in the files.
- * RSH_EINDEX if there is no such tensor.  Local. */
+ * RSH_EINDEX if there is no such tensor; RSH_EVALUE if *out does not start from
+ * RSH_CKPT_ENTRY_INIT.  Local. */
 RSH_API int64_t rsh_ckpt_ntensors(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out);
 /* The number of the tensor of that name, or -1.  Local. */
@@ -129,14 +133,15 @@ typedef struct rsh_convert_opts {
     int64_t ninclude, nexclude;
     const char *const *include; /* patterns of names; none: all tensors */
     const char *const *exclude; /* patterns of names that are left out */
-    bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
     rsh_progress_fn progress;   /* is told bytes; may be NULL */
     void *progress_ctx;
+    bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
     { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct rsh_convert_report {
+    size_t struct_size;                 /* sizeof(rsh_convert_report); set by the caller */
     int64_t tensors, files;             /* of the result */
     uint64_t source_bytes;              /* of the tensors, once */
     uint64_t target_bytes;              /* of all files of the result */
@@ -150,6 +155,8 @@ typedef struct rsh_convert_report {
     int64_t folders; /* subdirectories of the source: files in them are not copied along */
     bool gap; /* the old target was gone for a moment: the file system cannot exchange names */
 } rsh_convert_report;
+#define RSH_CONVERT_REPORT_INIT                                                                    \
+    { sizeof(rsh_convert_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Writes the checkpoint at `source` anew at `target`, cut as opts->to says.  Work goes on in
  * "TARGET.reshard-partial", which is then renamed: the target appears complete or not at all.
@@ -220,11 +227,14 @@ RSH_API rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n,
                                  const rsh_save_opts *opts);
 
 typedef struct rsh_load_stats {
+    size_t struct_size;    /* sizeof(rsh_load_stats); set by the caller */
     uint64_t bytes_read;   /* from files, by this rank */
     uint64_t most_scratch; /* bytes that this rank read before they were spread */
     int64_t digests_checked;   /* tensors whose stated digest is that of the elements read */
     int64_t digests_unchecked; /* tensors whose stated digest has an unknown formula */
 } rsh_load_stats;
+#define RSH_LOAD_STATS_INIT {sizeof(rsh_load_stats), 0, 0, 0, 0}
+
 /* Loads n tensors of an open checkpoint into sharded tensors of the comm, whatever their layouts;
  * elements are converted where dtypes differ.  Every rank gives the checkpoint that it opened
  * (ranks that are threads may share one), the same names and tensors of the same layouts.
@@ -245,6 +255,7 @@ RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
 
 /* The first difference between two checkpoints. */
 typedef struct rsh_ckpt_difference {
+    size_t struct_size; /* sizeof(rsh_ckpt_difference); set by the caller */
     bool found;
     char tensor[512];    /* its name, cut off if it is longer */
     char sentence[1024]; /* what differs */
@@ -252,6 +263,7 @@ typedef struct rsh_ckpt_difference {
     int ndim;
     int64_t index[RSH_MAX_NDIM]; /* global index of the first element that differs */
 } rsh_ckpt_difference;
+#define RSH_CKPT_DIFFERENCE_INIT {sizeof(rsh_ckpt_difference), 0, "", "", 0, 0, {0}}
 
 typedef struct rsh_compare_opts {
     size_t struct_size;       /* sizeof(rsh_compare_opts) */

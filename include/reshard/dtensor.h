@@ -49,18 +49,12 @@ RSH_API rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int 
                                           const rsh_place *places, const rsh_from_local_opts *opts,
                                           rsh_value **out);
 
-/* DTensors of one number, or of random numbers by seed and global position: the same on every mesh.
- * RSH_EVALUE, RSH_EINDEX, RSH_EUNSUP, RSH_ETYPE as for rsh_mesh_layout; RSH_EUNSUP for random
- * numbers of a partial placement; RSH_ENOMEM.  Local. */
+/* A DTensor of one number.  For random numbers fill it with rsh_sharded_uniform or
+ * rsh_sharded_normal of rsh_value_sharded(*out): they are the same on every mesh.
+ * RSH_EVALUE, RSH_EINDEX, RSH_EUNSUP, RSH_ETYPE as for rsh_mesh_layout; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_dtensor_full(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype,
                                     int ndim, const int64_t *shape, double number,
                                     rsh_value **out);
-RSH_API rsh_status rsh_dtensor_uniform(rsh_mesh *mesh, int n, const rsh_place *places,
-                                       rsh_dtype dtype, int ndim, const int64_t *shape,
-                                       uint64_t seed, rsh_value **out);
-RSH_API rsh_status rsh_dtensor_normal(rsh_mesh *mesh, int n, const rsh_place *places,
-                                      rsh_dtype dtype, int ndim, const int64_t *shape,
-                                      uint64_t seed, rsh_value **out);
 
 /* ---- questions ---- */
 
@@ -76,7 +70,7 @@ RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
 /* ---- moving ---- */
 
 /* The same tensor with other placements, and in another dtype if the last argument is not the
- * value's (RSH_DTYPE_COUNT: as it is).  Equal placements move nothing.  The derivative brings the
+ * value's (RSH_DTYPE_NONE: as it is).  Equal placements move nothing.  The derivative brings the
  * gradient from the placements that it has to those of the source, partial ones replaced by
  * replicated.
  * RSH_EVALUE if the value is not a DTensor, or for a wrong number of placements; RSH_ERUNTIME if a

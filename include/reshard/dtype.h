@@ -11,46 +11,47 @@ extern "C" {
 #define RSH_MAX_NDIM 8
 #define RSH_MAX_AXES 8
 
-/* name, bytes */
+/* The types of elements: X(name, number, text, bytes).  Numbers never change; new dtypes get new
+ * ones. */
 #define RSH_DTYPE_MAP(X)                                                                           \
-    X(BOOL, "bool", 1)                                                                             \
-    X(U8, "u8", 1)                                                                                 \
-    X(I8, "i8", 1)                                                                                 \
-    X(U16, "u16", 2)                                                                               \
-    X(I16, "i16", 2)                                                                               \
-    X(U32, "u32", 4)                                                                               \
-    X(I32, "i32", 4)                                                                               \
-    X(U64, "u64", 8)                                                                               \
-    X(I64, "i64", 8)                                                                               \
-    X(F16, "f16", 2)                                                                               \
-    X(BF16, "bf16", 2)                                                                             \
-    X(F32, "f32", 4)                                                                               \
-    X(F64, "f64", 8)                                                                               \
-    X(F8E4M3, "f8e4m3", 1)                                                                         \
-    X(F8E5M2, "f8e5m2", 1)                                                                         \
-    X(C64, "c64", 8)                                                                               \
-    X(C128, "c128", 16)
+    X(BOOL, 0, "bool", 1)                                                                          \
+    X(U8, 1, "u8", 1)                                                                              \
+    X(I8, 2, "i8", 1)                                                                              \
+    X(U16, 3, "u16", 2)                                                                            \
+    X(I16, 4, "i16", 2)                                                                            \
+    X(U32, 5, "u32", 4)                                                                            \
+    X(I32, 6, "i32", 4)                                                                            \
+    X(U64, 7, "u64", 8)                                                                            \
+    X(I64, 8, "i64", 8)                                                                            \
+    X(F16, 9, "f16", 2)                                                                            \
+    X(BF16, 10, "bf16", 2)                                                                         \
+    X(F32, 11, "f32", 4)                                                                           \
+    X(F64, 12, "f64", 8)                                                                           \
+    X(F8E4M3, 13, "f8e4m3", 1)                                                                     \
+    X(F8E5M2, 14, "f8e5m2", 1)                                                                     \
+    X(C64, 15, "c64", 8)                                                                           \
+    X(C128, 16, "c128", 16)
 
-/* name, bits.  Storage-only: layouts and checkpoints name such elements and move them as they are;
- * there is no tensor, plan or conversion of them. */
+/* Storage-only types: X(name, number, text, bits).  Layouts and checkpoints name such elements and
+ * move them as they are; there is no tensor, plan or conversion of them. */
 #define RSH_STORED_MAP(X)                                                                          \
-    X(F8E8M0, "f8e8m0", 8)                                                                         \
-    X(F8E4M3FNUZ, "f8e4m3fnuz", 8)                                                                 \
-    X(F8E5M2FNUZ, "f8e5m2fnuz", 8)                                                                 \
-    X(F6E2M3, "f6e2m3", 6)                                                                         \
-    X(F6E3M2, "f6e3m2", 6)                                                                         \
-    X(F4, "f4", 4)
+    X(F8E8M0, 64, "f8e8m0", 8)                                                                     \
+    X(F8E4M3FNUZ, 65, "f8e4m3fnuz", 8)                                                             \
+    X(F8E5M2FNUZ, 66, "f8e5m2fnuz", 8)                                                             \
+    X(F6E2M3, 67, "f6e2m3", 6)                                                                     \
+    X(F6E3M2, 68, "f6e3m2", 6)                                                                     \
+    X(F4, 69, "f4", 4)
 
 typedef enum rsh_dtype {
-#define RSH_DTYPE_ENUM(name, text, bytes) RSH_##name,
+#define RSH_DTYPE_ENUM(name, number, text, size) RSH_##name = number,
     RSH_DTYPE_MAP(RSH_DTYPE_ENUM)
+    RSH_STORED_MAP(RSH_DTYPE_ENUM)
 #undef RSH_DTYPE_ENUM
-        RSH_DTYPE_COUNT, /* no dtype; those below it have tensors, those above are storage-only */
-#define RSH_STORED_ENUM(name, text, bits) RSH_##name,
-    RSH_STORED_MAP(RSH_STORED_ENUM)
-#undef RSH_STORED_ENUM
-        RSH_STORED_END
+    RSH_DTYPE_NONE = 255 /* no dtype */
 } rsh_dtype;
+
+/* Dtypes of tensors are those from 0 to RSH_NDTYPES - 1, in this version of the headers. */
+#define RSH_NDTYPES 17
 
 #define RSH_OP_MAP(X)                                                                              \
     X(SUM, "sum") X(AVG, "avg") X(MIN, "min") X(MAX, "max") X(PROD, "prod") X(BAND, "band")        \

@@ -52,7 +52,7 @@ RSH_API const rsh_tensor *rsh_value_part(const rsh_value *v, int64_t part);
 RSH_API const rsh_sharded *rsh_value_sharded(const rsh_value *v);
 RSH_API const rsh_layout *rsh_value_layout(const rsh_value *v);
 RSH_API rsh_comm *rsh_value_comm(const rsh_value *v);
-/* Dtype and shape; of a distributed value the shape of the whole.  RSH_DTYPE_COUNT and -1 for
+/* Dtype and shape; of a distributed value the shape of the whole.  RSH_DTYPE_NONE and -1 for
  * NULL. */
 RSH_API rsh_dtype rsh_value_dtype(const rsh_value *v);
 RSH_API int rsh_value_ndim(const rsh_value *v);
@@ -91,8 +91,7 @@ RSH_API rsh_pool *rsh_grad_set_pool(rsh_pool *pool);
 /* ---- backward ---- */
 
 typedef enum rsh_backward_flags {
-    RSH_RETAIN_GRAPH = 1, /* keep what is saved: another backward may follow */
-    RSH_CREATE_GRAPH = 2  /* record the backward: not supported, RSH_EUNSUP */
+    RSH_RETAIN_GRAPH = 1 /* keep what is saved: another backward may follow */
 } rsh_backward_flags;
 
 /* Adds to the gradient of each leaf that v was computed from the derivative of v with respect to
@@ -371,12 +370,6 @@ typedef struct rsh_value_transit rsh_value_transit;
 /* The caller frees *out.  Errors as above.  Collective. */
 RSH_API rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_derivative how,
                                            const rsh_plan_opts *opts, rsh_value_transit **out);
-/* A transit that is over before it begins: wait gives the value itself, held, or NULL for NULL.
- * The caller frees *out.  RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_value_transit_new_done(rsh_value *v, rsh_value_transit **out);
-/* Sets the kind of the result, as rsh_value_set_kind.  RSH_EVALUE for NULL.  Local. */
-RSH_API rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *kind,
-                                              void *kind_data);
 /* As rsh_transit_test, rsh_transit_wait and rsh_transit_free.  Collective: wait; local: the
  * others, but free finishes what was begun. */
 RSH_API rsh_status rsh_value_transit_test(rsh_value_transit *t, bool *done);

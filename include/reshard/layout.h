@@ -141,7 +141,7 @@ RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
  * consecutive elements of every rank. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
 
-RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_COUNT for NULL */
+RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_NONE for NULL */
 RSH_API int rsh_layout_ndim(const rsh_layout *l);        /* -1 for NULL */
 RSH_API const int64_t *rsh_layout_shape(const rsh_layout *l);
 RSH_API int64_t rsh_layout_count(const rsh_layout *l); /* elements of the global tensor */

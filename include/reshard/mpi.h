@@ -1,5 +1,10 @@
 /* The engine `mpi`: a comm over an MPI communicator.  In libreshard-mpi; the only header of the
- * library that needs an MPI. */
+ * library that needs an MPI.
+ *
+ * libreshard-mpi works with several MPIs.  At the first call it looks which MPI the program uses
+ * and loads the library that was built for it, libreshard-mpi-openmpi or libreshard-mpi-mpich, from
+ * its own folder or where the system looks.  If that one is not installed, calls return
+ * RSH_EUNSUP and the message names the MPI and the missing file. */
 #ifndef RESHARD_MPI_H
 #define RESHARD_MPI_H
 
@@ -9,6 +14,14 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* The MPI whose <mpi.h> this program is compiled with.  Others with MPICH's ABI, such as Intel MPI,
+ * count as MPICH. */
+#ifdef OPEN_MPI
+#define RSH_MPI_FAMILY "openmpi"
+#else
+#define RSH_MPI_FAMILY "mpich"
 #endif
 
 /* A comm of the ranks of `comm`.  It creates one communicator, a duplicate of `comm` with
@@ -22,9 +35,13 @@ extern "C" {
  * on a rank that does not answer.
  *
  * RSH_EVALUE for MPI_COMM_NULL, or if `out` is NULL, and the others get RSH_EPEER with that
- * sentence; RSH_EUNSUP for an intercommunicator; RSH_ERUNTIME if MPI is not initialised or fails;
- * RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.  Collective. */
-RSH_API rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out);
+ * sentence; RSH_EUNSUP for an intercommunicator, if the process runs another MPI than the one it
+ * was compiled for, or if there is no library for this MPI; RSH_ERUNTIME if MPI is not initialised
+ * or fails; RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.  Collective. */
+static inline rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
+    rsh_status st = rsh_mpi_check(RSH_MPI_FAMILY);
+    return st ? st : rsh_comm_mpi_f((int)MPI_Comm_c2f(comm), out);
+}
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,10 @@
-/* MPI for programs that do not use MPI themselves: a comm of all ranks that mpirun started.
+/* MPI without <mpi.h>: a comm of all ranks that mpirun started, and comms of communicators that are
+ * known by their Fortran handles.
  *
  * The functions are in libreshard-mpi.  This header does not need <mpi.h>, so that a program can
- * load the library at run time (dlopen), as the command does for `--engine mpi`. */
+ * load the library at run time (dlopen), as the command does for `--engine mpi`, and so that one
+ * build of a library serves programs of any MPI.  <reshard/mpi.h> says how libreshard-mpi finds the
+ * MPI of the process. */
 #ifndef RESHARD_MPI_WORLD_H
 #define RESHARD_MPI_WORLD_H
 
@@ -11,7 +14,9 @@
 extern "C" {
 #endif
 
-/* Initialises MPI and makes a comm of MPI_COMM_WORLD.  rsh_mpi_close frees *out.
+/* Initialises MPI and makes a comm of MPI_COMM_WORLD.  rsh_mpi_close frees *out.  If no MPI is
+ * loaded yet, the launcher's environment decides which one is (OMPI_COMM_WORLD_SIZE: Open MPI;
+ * PMI_SIZE: MPICH), or RESHARD_MPI=openmpi or =mpich; otherwise it is the first that is installed.
  * RSH_EBUSY if MPI is initialised already: use rsh_comm_mpi; otherwise as rsh_comm_mpi.  MPI is
  * initialised after any other failure, so that no rank waits in MPI_Init.  Collective. */
 RSH_API rsh_status rsh_mpi_open(rsh_comm **out);
@@ -19,6 +24,23 @@ RSH_API rsh_status rsh_mpi_open(rsh_comm **out);
  * MPI: for use after an rsh_mpi_open that failed.  RSH_EBUSY while execs of the comm exist.
  * Collective. */
 RSH_API rsh_status rsh_mpi_close(rsh_comm *comm);
+
+/* rsh_comm_mpi for a communicator's Fortran handle: what MPI_Comm_c2f returns, Fortran's
+ * `integer :: comm`, mpi4py's comm.py2f().  The caller frees *out.
+ * Errors as for rsh_comm_mpi.  Collective. */
+RSH_API rsh_status rsh_comm_mpi_f(int comm, rsh_comm **out);
+/* The same, but the comm is made once for each list of ranks and kept until the process ends:
+ * communicators with the same ranks in the same order share it.  For libraries that are given a
+ * communicator at every call.  *out is borrowed: do not free it.
+ * RSH_EUNSUP also for a communicator with ranks outside MPI_COMM_WORLD; otherwise errors as for
+ * rsh_comm_mpi.  Collective. */
+RSH_API rsh_status rsh_comm_mpi_kept_f(int comm, rsh_comm **out);
+/* Checks that the MPI of this process is `family`, "openmpi" or "mpich", that there is a library
+ * for it and that it is initialised.
+ * RSH_EVALUE for another name or NULL; RSH_EUNSUP if the process uses another MPI, naming both, or
+ * if there is no library for it, naming the file; RSH_ERUNTIME if MPI is not initialised, or
+ * finalised.  Local. */
+RSH_API rsh_status rsh_mpi_check(const char *family);
 
 #ifdef __cplusplus
 }

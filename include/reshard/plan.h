@@ -79,6 +79,7 @@ RSH_API int64_t rsh_plan_nranks(const rsh_plan *p); /* distinct ranks of all lay
 /* What the whole plan costs.  Bytes are counted at min(source, destination) size per element,
  * contributions to a reduction at the source's size. */
 typedef struct rsh_plan_totals {
+    size_t struct_size;      /* sizeof(rsh_plan_totals); set by the caller */
     int64_t tensor_bytes;    /* of the destination tensors, once */
     int64_t bytes_moved;     /* between different ranks */
     int64_t lower_bound;     /* the minimum that any plan must move, computed independently of it */
@@ -90,11 +91,13 @@ typedef struct rsh_plan_totals {
     int64_t scratch_bytes;      /* the most that a rank needs with direct transport */
     int64_t scratch_messages;   /* and with messages */
 } rsh_plan_totals;
+#define RSH_PLAN_TOTALS_INIT {sizeof(rsh_plan_totals), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
 /* Counts what the whole plan costs.  It adds up what ranks and nodes hold, about a microsecond a
  * rank, and the plan keeps the result; it walks the shares of all ranks, one after the other, where
  * regions are sliced or spread and in some rarer cases that docs/plan.md lists.
- * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count; RSH_ENOMEM.
- * Pure. */
+ * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count, or *out does
+ * not start from RSH_PLAN_TOTALS_INIT; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
 /* The same, and `progress` (may be NULL) is told how far it is: at first 0, in the end the total,
  * at most a thousand times in between, in units about equally long.  Where sums turn out not to
@@ -106,13 +109,17 @@ RSH_API rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn p
 
 /* What one rank moves, in sums. */
 typedef struct rsh_rank_totals {
+    size_t struct_size; /* sizeof(rsh_rank_totals); set by the caller */
     int64_t rank;
     int64_t bytes_sent, bytes_received, bytes_local;
     int64_t nsend, nrecv; /* neighbours */
     int64_t scratch_bytes, scratch_messages;
 } rsh_rank_totals;
+#define RSH_RANK_TOTALS_INIT {sizeof(rsh_rank_totals), 0, 0, 0, 0, 0, 0, 0, 0}
+
 /* Counts what one rank moves; a rank that is in no layout moves nothing.
- * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
+ * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals, or if *out does not start from
+ * RSH_RANK_TOTALS_INIT; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh_rank_totals *out);
 
 /* Calls fn for every rank of the plan, in ascending order, with the bytes that it sends to others,
@@ -138,6 +145,23 @@ RSH_API rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rs
  * RSH_ENOMEM.  Pure. */
 typedef int (*rsh_pair_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
 RSH_API rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx);
+
+typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
+/* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
+ * neighbours; a rank that is in no layout has none.
+ * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
+RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form,
+                                  const rsh_sink *sink);
+
+/* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where
+ * they are; among those, one that renames the fewest ranks.  relabelled[i] is to[i] with its ranks
+ * permuted; `relabelled` has n entries, and the caller frees each.  Exact up to 4,096 ranks; *exact
+ * (may be NULL) says whether it was.
+ * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
+ * opts->approximate; RSH_ENOMEM.  Pure. */
+RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
+                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
+                                      rsh_layout **relabelled, bool *exact);
 
 /* ---- a rank's share: all that it does in a plan, as arrays to loop over ---- */
 
@@ -197,23 +221,6 @@ RSH_API void rsh_share_free(rsh_share *s);
  * Pure. */
 RSH_API rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end,
                                         const int64_t *strides, int64_t *offset, int64_t *rounds);
-
-typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
-/* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
- * neighbours; a rank that is in no layout has none.
- * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
-RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form,
-                                  const rsh_sink *sink);
-
-/* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where
- * they are; among those, one that renames the fewest ranks.  relabelled[i] is to[i] with its ranks
- * permuted; `relabelled` has n entries, and the caller frees each.  Exact up to 4,096 ranks; *exact
- * (may be NULL) says whether it was.
- * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
- * opts->approximate; RSH_ENOMEM.  Pure. */
-RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
-                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
-                                      rsh_layout **relabelled, bool *exact);
 
 #ifdef __cplusplus
 }

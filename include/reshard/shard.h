@@ -125,11 +125,14 @@ RSH_API rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out);
 RSH_API void rsh_transit_free(rsh_transit *t);
 
 /* Cache hits and misses, on this rank, of all collective calls that move elements (those above,
- * gather, scatter), and the bindings that the comm remembers.  Local. */
+ * gather, scatter), and the bindings that the comm remembers. */
 typedef struct rsh_cache_stats {
+    size_t struct_size; /* sizeof(rsh_cache_stats); set by the caller */
     uint64_t hits, misses;
     int64_t bindings;
 } rsh_cache_stats;
+#define RSH_CACHE_STATS_INIT {sizeof(rsh_cache_stats), 0, 0, 0}
+/* Writes these counts.  RSH_EVALUE if *out does not start from RSH_CACHE_STATS_INIT.  Local. */
 RSH_API rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out);
 
 /* Gathers the whole tensor, in the layout's dtype, in the caller's memory on rank `root`; `whole`
@@ -224,6 +227,7 @@ RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh
 RSH_API void rsh_exec_free(rsh_exec *e);
 
 typedef struct rsh_exec_stats {
+    size_t struct_size; /* sizeof(rsh_exec_stats); set by the caller */
     uint64_t runs;
     uint64_t bytes_local, bytes_shared, bytes_wire; /* of one run on this rank: from itself, from
                                                        ranks of its node, from other nodes */
@@ -233,21 +237,25 @@ typedef struct rsh_exec_stats {
     uint64_t bytes_shadow; /* bytes copied twice: in rsh_exec_run_on, if other ranks cannot reach
                               the new memory although they could reach the memory given to bind */
 } rsh_exec_stats;
-/* The counts of an exec on this rank.  Local. */
+#define RSH_EXEC_STATS_INIT                                                                        \
+    { sizeof(rsh_exec_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* Writes the counts of an exec on this rank.
+ * RSH_EVALUE if *out does not start from RSH_EXEC_STATS_INIT.  Local. */
 RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 
-/* Runs a whole plan, every rank's part of it, in one caller that has the memory of all ranks.
- * `src` and `dst` list tensor after tensor, rank after rank ascending, part after part.  With a
- * pool of NULL the calling thread works alone.
+/* ---- without ranks: one caller has the memory of all of them ---- */
+
+/* Runs a whole plan once, every rank's part of it.  `src` and `dst` list tensor after tensor, rank
+ * after rank ascending, part after part.  With a pool of NULL the calling thread works alone.
  * RSH_EVALUE if a part with elements has no data, or a destination shares memory with anything;
  * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                       const rsh_memory *dst);
 
-/* The same, bound once and run often without allocating.  Pool and memory are borrowed; the plan
- * may be freed.  One thread uses an rsh_local_exec at a time.  The caller frees *out.
- * rsh_local_exec_free is a no-op for NULL. Errors of bind as above; a run has none of its own.
- * Local. */
+/* The same for a plan that is run often: bind once, then every run allocates nothing.  Pool and
+ * memory are borrowed; the plan may be freed.  One thread uses an rsh_local_exec at a time.  The
+ * caller frees *out.  rsh_local_exec_free is a no-op for NULL.
+ * Errors of bind as above; a run has none of its own.  Local. */
 typedef struct rsh_local_exec rsh_local_exec;
 RSH_API rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                        const rsh_memory *dst, rsh_local_exec **out);

@@ -53,6 +53,7 @@ typedef struct rsh_simulated_stage {
 } rsh_simulated_stage;
 
 typedef struct rsh_simulation {
+    size_t struct_size; /* sizeof(rsh_simulation); set by the caller */
     int nstages;
     rsh_simulated_stage stage[RSH_MAX_STAGES];
     double seconds;     /* the sum of the stages */
@@ -63,6 +64,9 @@ typedef struct rsh_simulation {
     int64_t ranks_walked; /* whose shares were looked at: all of them in plans of up to 256 ranks,
                              otherwise those of some nodes, which stand for the others */
 } rsh_simulation;
+#define RSH_SIMULATION_INIT                                                                        \
+    { sizeof(rsh_simulation), 0, {{0, {0}, RSH_RESOURCE_MEMORY, 0, 0, 0, 0}}, 0,                   \
+      RSH_RESOURCE_MEMORY, 0, RSH_RESOURCE_MEMORY, 0, 0, 0 }
 
 /* What the plan takes on the machine, with the node map of its options.
  * RSH_EVALUE if the machine does not start from RSH_MACHINE_INIT, has no rate of memory, a number

@@ -58,6 +58,24 @@ RSH_API const char *rsh_error_detail(void);
  * RSH_EVALUE if the status is not a failure.  Local. */
 RSH_API rsh_status rsh_fail(rsh_status status, const char *sentence);
 
+/* ---- structs that may grow ----
+ *
+ * A struct of options or results that begins with `struct_size` may get more members, at its end,
+ * in later versions.  Start from its _INIT macro, which sets struct_size to the size that your
+ * headers know.  One rule serves all of them:
+ * - a smaller size than the library's, from a program that was compiled with older headers, is
+ *   accepted: options that it lacks have their defaults, results that it lacks are not written;
+ * - a larger size, from newer headers, is accepted if the additional options are 0; additional
+ *   results are set to 0;
+ * - everything else is RSH_EVALUE: additional options that are not 0, sizes that cannot be right,
+ *   and 0, the size of a struct that did not start from its macro. */
+
+/* Reads options by this rule, for libraries with such options of their own.  *options starts from
+ * the macro `init` and has `size` bytes; what `given` has is copied to it.  NULL for `given` keeps
+ * the defaults.  Pure. */
+RSH_API rsh_status rsh_options_read(const void *given, size_t size, const char *init,
+                                    void *options);
+
 #ifdef __cplusplus
 }
 #endif

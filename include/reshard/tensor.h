@@ -15,27 +15,6 @@ extern "C" {
 
 typedef struct rsh_tensor rsh_tensor;
 
-/* Where elements live.  Tensors are on the cpu.  Other devices have names, which can be parsed,
- * printed and compared, but no elements.
- * X(name, text) */
-#define RSH_DEVICE_MAP(X)                                                                          \
-    X(CPU, "cpu") X(CUDA, "cuda") X(MKLDNN, "mkldnn") X(OPENGL, "opengl") X(OPENCL, "opencl")      \
-        X(IDEEP, "ideep") X(HIP, "hip") X(VE, "ve") X(FPGA, "fpga") X(ORT, "ort") X(XLA, "xla")    \
-            X(LAZY, "lazy") X(VULKAN, "vulkan") X(MPS, "mps") X(META, "meta") X(HPU, "hpu")        \
-                X(XPU, "xpu") X(IPU, "ipu")
-
-typedef enum rsh_device_type {
-#define RSH_DEVICE_ENUM(name, text) RSH_DEVICE_##name,
-    RSH_DEVICE_MAP(RSH_DEVICE_ENUM)
-#undef RSH_DEVICE_ENUM
-        RSH_DEVICE_COUNT
-} rsh_device_type;
-
-typedef struct rsh_device {
-    rsh_device_type type;
-    int index; /* -1: none */
-} rsh_device;
-
 /* A tensor on new memory: dense, row-major, 64-byte aligned, on huge pages if it is large.  `shape`
  * has ndim entries.  The elements of the first are undefined.  The caller frees *out.
  * RSH_EVALUE if ndim, a size or the number of bytes is out of range; RSH_ENOMEM.  Local. */
@@ -54,13 +33,6 @@ RSH_API rsh_status rsh_tensor_zeros(rsh_dtype dtype, int ndim, const int64_t *sh
 RSH_API rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t *shape,
                                    const int64_t *strides, void (*deleter)(void *ctx), void *ctx,
                                    rsh_tensor **out);
-
-/* The same on a device.  RSH_EUNSUP if it is not the cpu; otherwise as above.  Local. */
-RSH_API rsh_status rsh_tensor_empty_on(rsh_device device, rsh_dtype dtype, int ndim,
-                                       const int64_t *shape, rsh_tensor **out);
-RSH_API rsh_status rsh_tensor_wrap_on(rsh_device device, void *data, rsh_dtype dtype, int ndim,
-                                      const int64_t *shape, const int64_t *strides,
-                                      void (*deleter)(void *ctx), void *ctx, rsh_tensor **out);
 
 /* Another tensor on the same storage: `offset` elements from t's first element, with shape and
  * strides of its own (NULL: dense row-major).  The storage of wrapped memory goes from the lowest
@@ -83,7 +55,7 @@ RSH_API void rsh_tensor_free(rsh_tensor *t);
 /* Getters.  Shape and strides, ndim entries each, live as long as the tensor; data is the element
  * at index 0,...,0 and lives as long as the storage.  Local. */
 RSH_API void *rsh_tensor_data(const rsh_tensor *t);
-RSH_API rsh_dtype rsh_tensor_dtype(const rsh_tensor *t); /* RSH_DTYPE_COUNT for NULL */
+RSH_API rsh_dtype rsh_tensor_dtype(const rsh_tensor *t); /* RSH_DTYPE_NONE for NULL */
 RSH_API int rsh_tensor_ndim(const rsh_tensor *t);        /* -1 for NULL */
 RSH_API const int64_t *rsh_tensor_shape(const rsh_tensor *t);
 RSH_API const int64_t *rsh_tensor_strides(const rsh_tensor *t);
@@ -92,11 +64,9 @@ RSH_API bool rsh_tensor_dense(const rsh_tensor *t); /* row-major without gaps */
 
 /* ---- the storage, which views share ---- */
 
-/* The first byte of the storage, borrowed; its size; and where it is (RSH_DEVICE_COUNT and -1 for
- * NULL).  Local. */
+/* The first byte of the storage, borrowed, and its size.  Local. */
 RSH_API void *rsh_tensor_storage(const rsh_tensor *t);
 RSH_API size_t rsh_tensor_storage_bytes(const rsh_tensor *t);
-RSH_API rsh_device rsh_tensor_device(const rsh_tensor *t);
 /* A number that no other storage of this process has or had, also after its memory was freed and
  * serves another; 0 for NULL.  Local. */
 RSH_API uint64_t rsh_tensor_storage_serial(const rsh_tensor *t);

@@ -43,6 +43,17 @@ uint64_t rshi_sentences(void);
         if (st) goto out;                                                                          \
     } while (0)
 
+/* ---- structs with struct_size; <reshard/status.h> has the rule and rsh_options_read ---- */
+
+/* Is the struct_size of a struct that the caller gave a size at all?  `init` names its macro. */
+rsh_status rshi_struct_check(const void *given, size_t size, const char *init);
+#define RSHI_CHECK_RESULT(out, init) RSH_TRY(rshi_struct_check((out), sizeof *(out), #init))
+/* Writes a result of `size` bytes to a struct that passed the check, as much as it has room for. */
+void rshi_result_write(const void *made, size_t size, void *out);
+/* Reads options into a variable that starts from `init`. */
+#define RSHI_READ_OPTIONS(given, init, options)                                                    \
+    rsh_options_read((given), sizeof *(options), #init, (options))
+
 /* ---- allocation: the only door to malloc and mmap ---- */
 
 /* NULL and a sentence when there is no memory; n*size overflow counts as no memory; zero bytes give

@@ -7,7 +7,7 @@ static const struct {
     const char *name;
     size_t bytes;
 } dtypes[] = {
-#define ROW(name, text, bytes) {text, bytes},
+#define ROW(name, number, text, bytes) [number] = {text, bytes},
     RSH_DTYPE_MAP(ROW)
 #undef ROW
 };
@@ -16,11 +16,12 @@ static const struct {
     const char *name;
     int bits;
 } stored[] = {
-#define ROW(name, text, bits) {text, bits},
+#define ROW(name, number, text, bits) [number - RSH_F8E8M0] = {text, bits},
     RSH_STORED_MAP(ROW)
 #undef ROW
 };
 #define STORED ((int)(sizeof stored / sizeof *stored))
+_Static_assert(sizeof dtypes / sizeof *dtypes == RSH_NDTYPES && RSH_NDTYPES <= RSH_F8E8M0, "every dtype has a row");
 
 static const char *const ops[] = {
     "none",
@@ -29,17 +30,18 @@ static const char *const ops[] = {
 #undef ROW
 };
 
-size_t rsh_dtype_size(rsh_dtype dtype) { return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].bytes : 0; }
+static bool has_tensors(rsh_dtype dtype) { return (unsigned)dtype < RSH_NDTYPES; }
+static bool is_stored(rsh_dtype dtype) { return dtype >= RSH_F8E8M0 && dtype < RSH_F8E8M0 + STORED; }
 
-static bool is_stored(rsh_dtype dtype) { return dtype > RSH_DTYPE_COUNT && dtype < RSH_STORED_END; }
+size_t rsh_dtype_size(rsh_dtype dtype) { return has_tensors(dtype) ? dtypes[dtype].bytes : 0; }
 
 int rsh_dtype_bits(rsh_dtype dtype) {
-    return is_stored(dtype) ? stored[dtype - RSH_DTYPE_COUNT - 1].bits : 8 * (int)rsh_dtype_size(dtype);
+    return is_stored(dtype) ? stored[dtype - RSH_F8E8M0].bits : 8 * (int)rsh_dtype_size(dtype);
 }
 
 const char *rsh_dtype_name(rsh_dtype dtype) {
-    if (is_stored(dtype)) return stored[dtype - RSH_DTYPE_COUNT - 1].name;
-    return (unsigned)dtype < RSH_DTYPE_COUNT ? dtypes[dtype].name : "?";
+    if (is_stored(dtype)) return stored[dtype - RSH_F8E8M0].name;
+    return has_tensors(dtype) ? dtypes[dtype].name : "?";
 }
 
 const char *rsh_op_name(rsh_op op) { return (unsigned)op < RSH_OP_COUNT ? ops[op] : "?"; }
@@ -47,9 +49,9 @@ const char *rsh_op_name(rsh_op op) { return (unsigned)op < RSH_OP_COUNT ? ops[op
 rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out) {
     RSH_NEEDS(text);
     RSH_NEEDS(out);
-    for (int i = 0; i < RSH_STORED_END; i++) {
+    for (int i = 0; i < RSH_F8E8M0 + STORED; i++) {
         const char *name = rsh_dtype_name((rsh_dtype)i);
-        if (i == RSH_DTYPE_COUNT || strlen(name) != length || memcmp(name, text, length)) continue;
+        if (!rsh_dtype_bits((rsh_dtype)i) || strlen(name) != length || memcmp(name, text, length)) continue;
         *out = (rsh_dtype)i;
         return RSH_OK;
     }
@@ -95,7 +97,7 @@ static rsh_status check_dtype(rsh_dtype dtype) {
     RSH_REQUIRE(!is_stored(dtype), RSH_ETYPE,
                 "dtype %s can only be stored: it exists in checkpoints, which move it unchanged",
                 rsh_dtype_name(dtype));
-    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE(has_tensors(dtype), RSH_EVALUE, "%d is not a dtype", (int)dtype);
     return RSH_OK;
 }
 

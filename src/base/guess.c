@@ -29,7 +29,7 @@ static const struct {
 #define COUNT(list) (sizeof list / sizeof *list)
 
 static const char *known_dtype(const char *name) {
-    for (int i = 0; i < RSH_DTYPE_COUNT; i++)
+    for (int i = 0; i < RSH_NDTYPES; i++)
         if (!strcasecmp(name, rsh_dtype_name((rsh_dtype)i))) return rsh_dtype_name((rsh_dtype)i);
     return NULL;
 }
@@ -55,7 +55,7 @@ static const char *guess_op(const char *word) {
     return NULL;
 }
 
-#define ROW(name, text, bytes) " " text
+#define ROW(name, number, text, bytes) " " text
 static const char dtype_list[] = RSH_DTYPE_MAP(ROW);
 #undef ROW
 #define ROW(name, text) " " text

@@ -38,9 +38,10 @@ static rsh_status check_path(const replaced *r, const char *path, bool around) {
     if (!realpath(path, real)) return rshi_io_fail(path);
     for (int i = 0; i < 2; i++) {
         bool overlap = contains(r->path[i], real) || (around && contains(real, r->path[i]));
-        RSH_REQUIRE(!overlap, RSH_EVALUE, "source %.300s overlaps %s %.300s%s, which would be replaced; choose a "
-                    "different place for the target", path, i ? "the working directory" : "the target", r->target,
-                    i ? RSHI_PARTIAL_SUFFIX : "");
+        RSH_REQUIRE(!overlap, RSH_EVALUE,
+                    "source %.300s overlaps %s %.300s%s, which would be replaced; choose a "
+                    "different place for the target",
+                    path, i ? "the working directory" : "the target", r->target, i ? RSHI_PARTIAL_SUFFIX : "");
     }
     return RSH_OK;
 }

@@ -1,26 +1,28 @@
-/* Archive: finds a stored entry of a zip archive, by its central directory and without reading anything else.
+/* Archive: the directory of a zip archive and its stored entries, without reading anything else.
  *
  * Offsets in an archive count from its first byte, wherever it lies in the file.  All numbers are little-endian. */
 #include "ckpt/archive.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    END = 22,        /* bytes of the end record without its comment */
-    LOCATOR = 20,    /* of ZIP64's locator, before the end record */
-    END64 = 56,      /* of ZIP64's end record */
-    CENTRAL = 46,    /* of an entry of the central directory without its name */
-    LOCAL = 30,      /* of an entry's local header without its name */
-    COMMENT = 256,   /* longest comment at the end that is looked for; PyTorch writes none */
-    DIRECTORY_MOST = 1 << 20
+    END = 22,                 /* bytes of the end record without its comment */
+    LOCATOR = 20,             /* of ZIP64's locator, before the end record */
+    END64 = 56,               /* of ZIP64's end record */
+    CENTRAL = 46,             /* of an entry of the central directory without its name */
+    LOCAL = 30,               /* of an entry's local header without its name */
+    COMMENT = 256,            /* longest comment at the end that is looked for; PyTorch writes none */
+    DIRECTORY_MOST = 64 << 20 /* bytes; half a million entries */
 };
 
 /* What the central directory says of an entry. */
-typedef struct listed {
-    uint64_t at; /* of its local header */
+typedef struct rshi_archive_entry {
+    const char *name; /* in the archive's store */
+    uint64_t at;      /* of its local header */
     uint64_t bytes, packed;
     unsigned method, flags;
 } listed;
@@ -98,63 +100,108 @@ static void widen(const unsigned char *extra, size_t n, listed *e) {
     }
 }
 
-static bool ends_in(const unsigned char *name, size_t n, const char *ending) {
-    size_t k = strlen(ending);
-    return n >= k && !memcmp(name + n - k, ending, k);
+/* ---- the directory ---- */
+
+static rsh_status add_entry(rshi_archive *a, uint64_t at, const unsigned char *e, uint64_t name, uint64_t extra) {
+    listed *out = &a->entry[a->nentries];
+    *out = (listed){.name = rshi_store_text(&a->store, (const char *)e + CENTRAL, name),
+                    .at = little(e + 42, 4),
+                    .bytes = little(e + 24, 4),
+                    .packed = little(e + 20, 4),
+                    .method = (unsigned)little(e + 10, 2),
+                    .flags = (unsigned)little(e + 8, 2)};
+    if (!out->name) return rshi_nomem();
+    widen(e + CENTRAL + name, extra, out);
+    if (memchr(e + CENTRAL, 0, name)) return refuse(&a->span, at, "a zip entry with a NUL in its name");
+    if (rshi_name_table_find(&a->names, out->name) >= 0)
+        return refuse(&a->span, at, "a zip archive with two entries of one name");
+    return rshi_name_table_add(&a->names, out->name, a->nentries++);
 }
 
-/* Looks through the directory; *found is how many entries have that ending. */
-static rsh_status search(const rshi_file_span *s, uint64_t at, const unsigned char *directory, uint64_t bytes,
-                         uint64_t entries, const char *ending, listed *out, int *found) {
-    uint64_t i = 0;
-    for (*found = 0; entries--;) {
+static rsh_status read_entries(rshi_archive *a, uint64_t at, const unsigned char *directory, uint64_t bytes,
+                               uint64_t entries) {
+    for (uint64_t i = 0; entries--;) {
         const unsigned char *e = directory + i;
         if (bytes - i < CENTRAL || little(e, 4) != 0x02014b50)
-            return refuse(s, at + i, "no entry of a zip archive's directory");
+            return refuse(&a->span, at + i, "no entry of a zip archive's directory");
         uint64_t name = little(e + 28, 2), extra = little(e + 30, 2), comment = little(e + 32, 2);
-        if (bytes - i - CENTRAL < name + extra + comment) return refuse(s, at + i, "a directory entry that is cut off");
-        if (ends_in(e + CENTRAL, name, ending)) {
-            *out = (listed){little(e + 42, 4), little(e + 24, 4), little(e + 20, 4), (unsigned)little(e + 10, 2),
-                            (unsigned)little(e + 8, 2)};
-            widen(e + CENTRAL + name, extra, out);
-            ++*found;
-        }
+        if (bytes - i - CENTRAL < name + extra + comment)
+            return refuse(&a->span, at + i, "a directory entry that is cut off");
+        RSH_TRY(add_entry(a, at + i, e, name, extra));
         i += CENTRAL + name + extra + comment;
     }
     return RSH_OK;
 }
 
-static rsh_status find_listed(const rshi_file_span *s, const char *ending, listed *out) {
-    uint64_t at, bytes, entries;
-    int found;
-    RSH_TRY(find_directory(s, &at, &bytes, &entries));
-    if (bytes > DIRECTORY_MOST || entries > bytes / CENTRAL)
-        return refuse(s, at < s->bytes ? at : 0, "a zip directory of an unlikely size");
-    unsigned char *directory = rshi_alloc(bytes, 1);
-    if (!directory) return rshi_nomem();
-    rsh_status st = rshi_file_span_read(s, at, directory, bytes);
-    if (!st) st = search(s, at, directory, bytes, entries, ending, out, &found);
-    rshi_free(directory);
-    if (st) return st;
-    if (found > 1) return refuse(s, at, "a zip archive with more than one such entry");
-    if (!found)
-        return rshi_fail(RSH_EKEY, "%.150s: byte %" PRIu64 ": the zip archive has no entry named \"...%s\"", s->file,
-                         s->at, ending);
-    return RSH_OK;
+static int by_place(const void *a, const void *b) {
+    const listed *x = *(const listed *const *)a, *y = *(const listed *const *)b;
+    return (x->at > y->at) - (x->at < y->at);
 }
 
-rsh_status rshi_archive_find(const rshi_file_span *archive, const char *ending, rshi_file_span *entry) {
+/* Bytes that belong to two entries are no archive that somebody wrote. */
+static rsh_status check_apart(const rshi_archive *a) {
+    const listed **list = rshi_alloc((size_t)a->nentries, sizeof *list);
+    rsh_status st = list ? RSH_OK : rshi_nomem();
+    for (int64_t i = 0; i < a->nentries && !st; i++) list[i] = &a->entry[i];
+    if (!st && a->nentries) qsort(list, (size_t)a->nentries, sizeof *list, by_place);
+    for (int64_t i = 0; i + 1 < a->nentries && !st; i++) {
+        uint64_t room = list[i + 1]->at - list[i]->at, head = LOCAL + strlen(list[i]->name);
+        if (room < head || list[i]->packed > room - head)
+            st = refuse(&a->span, list[i + 1]->at < a->span.bytes ? list[i + 1]->at : 0, "zip entries that overlap");
+    }
+    rshi_free(list);
+    return st;
+}
+
+rsh_status rshi_archive_open(const rshi_file_span *span, rshi_archive *out) {
+    uint64_t at, bytes, entries;
+    *out = (rshi_archive){.span = *span};
+    RSH_TRY(find_directory(span, &at, &bytes, &entries));
+    if (bytes > DIRECTORY_MOST || entries > bytes / CENTRAL)
+        return refuse(span, at < span->bytes ? at : 0, "a zip directory of an unlikely size");
+    unsigned char *directory = rshi_alloc(bytes, 1);
+    out->entry = rshi_alloc(entries, sizeof *out->entry);
+    rsh_status st = directory && out->entry ? rshi_file_span_read(span, at, directory, bytes) : rshi_nomem();
+    if (!st) st = read_entries(out, at, directory, bytes, entries);
+    if (!st) st = check_apart(out);
+    rshi_free(directory);
+    return st;
+}
+
+void rshi_archive_close(rshi_archive *a) {
+    rshi_free(a->entry);
+    rshi_name_table_free(&a->names);
+    rshi_store_free(&a->store);
+    *a = (rshi_archive){0};
+}
+
+/* ---- entries ---- */
+
+const char *rshi_archive_ending(const rshi_archive *a, const char *ending) {
+    const char *found = NULL;
+    for (int64_t i = 0; i < a->nentries; i++) {
+        if (!rshi_ckpt_ends(a->entry[i].name, ending)) continue;
+        if (found) return NULL;
+        found = a->entry[i].name;
+    }
+    return found;
+}
+
+rsh_status rshi_archive_find(const rshi_archive *a, const char *name, rshi_file_span *entry) {
+    const rshi_file_span *s = &a->span;
     unsigned char local[LOCAL];
-    listed e;
-    RSH_TRY(find_listed(archive, ending, &e));
-    if (e.method || (e.flags & 1) || e.bytes != e.packed)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a zip entry that is compressed or encrypted",
-                         archive->file, archive->at + e.at);
-    RSH_TRY(rshi_file_span_read(archive, e.at, local, LOCAL));
-    if (little(local, 4) != 0x04034b50) return refuse(archive, e.at, "no header of a zip entry");
-    uint64_t at = e.at + LOCAL + little(local + 26, 2) + little(local + 28, 2);
-    if (at > archive->bytes || e.bytes > archive->bytes - at)
-        return refuse(archive, e.at, "a zip entry that ends outside its archive");
-    *entry = (rshi_file_span){archive->fd, archive->file, archive->at + at, e.bytes};
+    int64_t number = rshi_name_table_find(&a->names, name);
+    if (number < 0)
+        return rshi_fail(RSH_EKEY, "%.150s: byte %" PRIu64 ": the zip archive has no entry named \"%.100s\"", s->file,
+                         s->at, name);
+    const listed *e = &a->entry[number];
+    if (e->method || (e->flags & 1) || e->bytes != e->packed)
+        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a zip entry that is compressed or encrypted", s->file,
+                         s->at + e->at);
+    RSH_TRY(rshi_file_span_read(s, e->at, local, LOCAL));
+    if (little(local, 4) != 0x04034b50) return refuse(s, e->at, "no header of a zip entry");
+    uint64_t at = e->at + LOCAL + little(local + 26, 2) + little(local + 28, 2);
+    if (at > s->bytes || e->bytes > s->bytes - at) return refuse(s, e->at, "a zip entry that ends outside its archive");
+    *entry = (rshi_file_span){s->fd, s->file, s->at + at, e->bytes};
     return RSH_OK;
 }

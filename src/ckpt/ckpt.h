@@ -40,6 +40,7 @@ typedef struct rshi_ckpt_tensor {
     int64_t nparts;       /* 1, or the parts of all ranks of the layout */
     int64_t part;       /* of ckpt->parts: its first; rank after rank ascending, part after part */
     const char *digest; /* as its files state it, or NULL; in the store */
+    int32_t named_in;     /* the file that named it first; -1: none */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
     /* of a mapped checkpoint (see map.h) */
     const struct rshi_ckpt_view *view; /* what it is made of; NULL: parts say where it lies */
@@ -118,6 +119,8 @@ struct rsh_ckpt {
         int64_t source, rule; /* number in the base; number of the line */
     } * dropped;              /* owned */
     int64_t ndropped, dropped_room;
+    int64_t *apart; /* owned; tensors of the base that are read whole, but not on the way: scales */
+    int64_t napart, apart_room;
 };
 
 int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */
@@ -157,6 +160,10 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
 /* Elements [first, first + count) of the flattened tensor. */
 rsh_status rshi_ckpt_add_range(rsh_ckpt *c, int64_t tensor, int64_t first, int64_t count,
                                int32_t file, uint64_t at);
+/* The same of a box of it: lo and size have ndim entries. */
+rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo,
+                                  const int64_t *size, int64_t first, int64_t count, int32_t file,
+                                  uint64_t at);
 
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value);
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what);
@@ -172,6 +179,11 @@ rsh_status rshi_ckpt_seal(rsh_ckpt *c);
 
 /* ---- sources ---- */
 
+/* What is at the path, with its names if it is a directory.  RSH_EIO; RSH_ENOMEM.  The caller
+ * closes it, also after an error. */
+rsh_status rshi_ckpt_place_open(const char *path, const rsh_ckpt_rules *from, rshi_ckpt_place *p);
+void rshi_ckpt_place_close(rshi_ckpt_place *p);
+
 /* Is there an entry whose name has this beginning and end? */
 bool rshi_ckpt_place_has(const rshi_ckpt_place *p, const char *prefix, const char *suffix);
 
@@ -185,13 +197,22 @@ struct rshi_ckpt_kind {
     bool uses_from; /* does it need the rules of `from`?  Other kinds refuse them */
 };
 
+/* Reads what is at the place, by the first kind that detects it; the caller seals it. */
+rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c);
+
 /* Kinds in the order in which they are tried; the first that detects reads. */
+extern const rshi_ckpt_kind rshi_kind_megatron;     /* latest_checkpointed_iteration.txt */
 extern const rshi_ckpt_kind rshi_kind_rank_files;   /* --from with `files` */
 extern const rshi_ckpt_kind rshi_kind_distcp;       /* .metadata and *.distcp */
 extern const rshi_ckpt_kind rshi_kind_torch_shards; /* shard-*-model-*-of-*.safetensors */
 extern const rshi_ckpt_kind rshi_kind_index;        /* our generic index.json */
 extern const rshi_ckpt_kind rshi_kind_ranks;        /* our own rank-*-of-*.safetensors */
 extern const rshi_ckpt_kind rshi_kind_hf;   /* *.safetensors.index.json, model.safetensors */
+extern const rshi_ckpt_kind rshi_kind_zero;        /* zero_pp_rank_*_optim_states.pt */
+extern const rshi_ckpt_kind rshi_kind_deepspeed;   /* a file `latest` that names a directory */
+extern const rshi_ckpt_kind rshi_kind_torch_ranks; /* KEY_RANK.pt of torch.save */
+extern const rshi_ckpt_kind rshi_kind_torch_model; /* pytorch_model.bin */
+extern const rshi_ckpt_kind rshi_kind_torch_file;  /* one file of torch.save */
 extern const rshi_ckpt_kind rshi_kind_gguf; /* one .gguf file: what is in it, no bytes */
 extern const rshi_ckpt_kind rshi_kind_file; /* one .safetensors file */
 

@@ -12,17 +12,17 @@ typedef struct comparing {
     int64_t *pair; /* tensor of a, tensor of b */
     int64_t n;
     bool converted, allow_missing;
-    rsh_ckpt_difference *out;
+    rsh_ckpt_difference out;
 } comparing;
 
 static void differ(comparing *c, const char *tensor, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void differ(comparing *c, const char *tensor, const char *format, ...) {
     va_list list;
     va_start(list, format);
-    vsnprintf(c->out->sentence, sizeof c->out->sentence, format, list);
+    vsnprintf(c->out.sentence, sizeof c->out.sentence, format, list);
     va_end(list);
-    snprintf(c->out->tensor, sizeof c->out->tensor, "%s", tensor);
-    c->out->found = true;
+    snprintf(c->out.tensor, sizeof c->out.tensor, "%s", tensor);
+    c->out.found = true;
 }
 
 /* ---- what can be told without reading elements ---- */
@@ -89,7 +89,7 @@ static rsh_status read_b(void *ctx, int32_t file, uint64_t at, void *to, size_t 
 
 static void tell(comparing *c, const rshi_job *j) {
     const rshi_ckpt_tensor *x = &c->a->tensor[c->pair[2 * j->different]];
-    rsh_ckpt_difference *d = c->out;
+    rsh_ckpt_difference *d = &c->out;
     char index[200];
     int used = snprintf(index, sizeof index, "[");
     int bits = rsh_dtype_bits(x->dtype);
@@ -126,17 +126,18 @@ rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_comp
     RSH_NEEDS(a);
     RSH_NEEDS(b);
     RSH_NEEDS(out);
-    rsh_compare_opts o = opts ? *opts : (rsh_compare_opts)RSH_COMPARE_OPTS_INIT;
-    RSH_REQUIRE(o.struct_size == sizeof o && o.threads >= 0 && o.threads <= 256, RSH_EVALUE,
-                "the options do not start from RSH_COMPARE_OPTS_INIT");
+    RSHI_CHECK_RESULT(out, RSH_CKPT_DIFFERENCE_INIT);
+    rsh_compare_opts o = RSH_COMPARE_OPTS_INIT;
+    RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_COMPARE_OPTS_INIT, &o));
+    RSH_REQUIRE(o.threads >= 0 && o.threads <= 256, RSH_EVALUE, "threads must be from 0 to 256, got %d", o.threads);
     RSH_REQUIRE(!o.mem || o.mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
                 o.mem);
     RSH_REQUIRE(!b->base, RSH_EUNSUP, "%s: the second checkpoint must not be mapped; give it first", b->path);
-    comparing c = {.a = a, .b = b, .converted = o.converted, .allow_missing = o.allow_missing, .out = out};
-    *out = (rsh_ckpt_difference){0};
+    comparing c = {.a = a, .b = b, .converted = o.converted, .allow_missing = o.allow_missing};
     c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);
     if (!c.pair) return rshi_nomem();
     rsh_status st = pair_all(&c) ? compare(&c, &o) : RSH_OK;
     rshi_free(c.pair);
+    if (!st) rshi_result_write(&c.out, sizeof c.out, out);
     return st;
 }

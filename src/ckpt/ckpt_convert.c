@@ -43,11 +43,7 @@ static void convert_free(converting *c) {
 
 static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out) {
     *out = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
-    if (!opts) return RSH_OK;
-    RSH_REQUIRE(opts->struct_size == sizeof *opts, RSH_EVALUE,
-                "the options do not start from RSH_CONVERT_OPTS_INIT: struct_size is %zu, not %zu", opts->struct_size,
-                sizeof *opts);
-    *out = *opts;
+    RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_CONVERT_OPTS_INIT, out));
     RSH_REQUIRE((!out->ninclude || out->include) && (!out->nexclude || out->exclude) && out->ninclude >= 0 &&
                     out->nexclude >= 0,
                 RSH_EVALUE, "patterns of names are counted but not given");
@@ -58,10 +54,12 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
 }
 
 static rsh_status check_others(const converting *c) {
-    RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP, "%s: a GGUF file is inspected, not converted",
-                c->base->path);
     if (!c->base->nothers || c->opts.drop) return RSH_OK;
     const rshi_ckpt_other *o = c->base->other;
+    RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP,
+                "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such "
+                "tensors out",
+                c->base->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
                      c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
 }
@@ -277,6 +275,9 @@ static rsh_status check_stated(converting *c) {
     for (int64_t i = 0; i < c->source->ninstances && c->opts.no_digest; i++)
         c->report.digests_unchecked += c->source->instance[i].nstated;
     if (!st) st = rshi_stated_check(c->source, n, list, c->job.mem, c->opts.threads, &c->damaged);
+    if (!st && again)
+        st = rshi_stated_check(c->base, c->source->napart, c->source->apart, c->job.mem, c->opts.threads, &c->damaged);
+    if (!again) c->report.digests_unchecked += c->source->napart;
     rshi_free(list);
     return st;
 }
@@ -346,7 +347,7 @@ static rsh_status convert(converting *c, const char *target) {
 /* Both are opened and read again; what was digested on the way does not count. */
 static rsh_status verify(converting *c, const char *target) {
     rsh_ckpt *result = NULL;
-    rsh_ckpt_difference d = {0};
+    rsh_ckpt_difference d = RSH_CKPT_DIFFERENCE_INIT;
     RSH_TRY(rsh_ckpt_open(target, NULL, &result));
     for (int64_t i = 0; i < result->nfiles; i++) { /* from the disk, not from memory, where the system lets us */
         int fd = open(result->file[i].path, O_RDONLY | O_CLOEXEC);
@@ -369,11 +370,12 @@ static rsh_status verify(converting *c, const char *target) {
 
 rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_convert_opts *opts,
                             rsh_convert_report *report) {
+    if (report) RSHI_CHECK_RESULT(report, RSH_CONVERT_REPORT_INIT);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
     if (!st && (st = convert(&c, target))) leave(&c);
     if (!st && c.opts.verify) st = verify(&c, target);
-    if (!st && report) *report = c.report;
+    if (!st && report) rshi_result_write(&c.report, sizeof c.report, report);
     convert_free(&c);
     return st;
 }
@@ -455,12 +457,13 @@ static bool tell_dropped(const converting *c, int64_t i, rsh_convert_step_fn fn,
 rsh_status rsh_convert_preview(const char *source, const char *target, const rsh_convert_opts *opts,
                                rsh_convert_step_fn fn, void *ctx, rsh_convert_report *report) {
     RSH_NEEDS(fn);
+    if (report) RSHI_CHECK_RESULT(report, RSH_CONVERT_REPORT_INIT);
     converting c = {.partial = {.journal = -1}};
     rsh_status st = prepare(&c, source, target, opts);
     bool stop = false;
     for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) st = tell_target(&c, i, fn, ctx, &stop);
     for (int64_t i = 0; !st && !stop && i < c.source->ndropped; i++) stop = tell_dropped(&c, i, fn, ctx);
-    if (!st && report) *report = c.report;
+    if (!st && report) rshi_result_write(&c.report, sizeof c.report, report);
     convert_free(&c);
     return st;
 }

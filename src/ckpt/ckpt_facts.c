@@ -22,11 +22,18 @@ static rsh_status check(int64_t i, int64_t n, const char *what) {
 rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out) {
     RSH_NEEDS(c);
     RSH_NEEDS(out);
+    RSHI_CHECK_RESULT(out, RSH_CKPT_ENTRY_INIT);
     RSH_TRY(check(i, c->ntensors, "tensor"));
     const rshi_ckpt_tensor *t = &c->tensor[i];
-    uint64_t bytes = (uint64_t)rshi_ckpt_count(t) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
-    *out = (rsh_ckpt_entry){t->name, t->dtype, t->ndim, t->shape, t->layout, t->layout && t->ranks_are_files,
-                            bytes,   t->digest};
+    rsh_ckpt_entry made = {.name = t->name,
+                           .dtype = t->dtype,
+                           .ndim = t->ndim,
+                           .shape = t->shape,
+                           .layout = t->layout,
+                           .by_rank = t->layout && t->ranks_are_files,
+                           .bytes = (uint64_t)rshi_ckpt_count(t) * (uint64_t)rsh_dtype_bits(t->dtype) / 8,
+                           .digest = t->digest};
+    rshi_result_write(&made, sizeof made, out);
     return RSH_OK;
 }
 

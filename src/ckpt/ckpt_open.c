@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 
 static const rshi_ckpt_kind *const kinds[] = {
-    &rshi_kind_rank_files, &rshi_kind_distcp, &rshi_kind_torch_shards, &rshi_kind_index,
-    &rshi_kind_ranks,      &rshi_kind_hf,     &rshi_kind_gguf,         &rshi_kind_file,
+    &rshi_kind_megatron,    &rshi_kind_rank_files, &rshi_kind_distcp, &rshi_kind_torch_shards, &rshi_kind_index,
+    &rshi_kind_ranks,       &rshi_kind_hf,         &rshi_kind_zero,   &rshi_kind_deepspeed,    &rshi_kind_torch_ranks,
+    &rshi_kind_torch_model, &rshi_kind_gguf,       &rshi_kind_torch_file, &rshi_kind_file,
 };
 
 /* ---- places ---- */
@@ -31,7 +32,7 @@ static rsh_status list_names(rshi_ckpt_place *p, DIR *d) {
     return RSH_OK;
 }
 
-static rsh_status place_open(const char *path, const rsh_ckpt_rules *from, rshi_ckpt_place *p) {
+rsh_status rshi_ckpt_place_open(const char *path, const rsh_ckpt_rules *from, rshi_ckpt_place *p) {
     struct stat s;
     *p = (rshi_ckpt_place){.path = path, .from = from};
     if (stat(path, &s)) {
@@ -50,7 +51,7 @@ static rsh_status place_open(const char *path, const rsh_ckpt_rules *from, rshi_
     return st;
 }
 
-static void place_close(rshi_ckpt_place *p) {
+void rshi_ckpt_place_close(rshi_ckpt_place *p) {
     for (int64_t i = 0; i < p->nnames; i++) rshi_free(p->name[i]);
     rshi_free(p->name);
 }
@@ -105,8 +106,9 @@ rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
 
 /* Indexes describe the cut that the result will not have. */
 static bool is_index(const char *name) {
-    return rshi_ckpt_ends(name, ".safetensors.index.json") || rshi_ckpt_ends(name, ".distcp") ||
-           rshi_ckpt_ends(name, ".safetensors") || !strcmp(name, "index.json");
+    bool weights = !strncmp(name, "pytorch_model", 13) && rshi_ckpt_ends(name, ".bin"); /* in another format */
+    return rshi_ckpt_ends(name, ".safetensors.index.json") || rshi_ckpt_ends(name, ".bin.index.json") || weights ||
+           rshi_ckpt_ends(name, ".distcp") || rshi_ckpt_ends(name, ".safetensors") || !strcmp(name, "index.json");
 }
 
 rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
@@ -131,7 +133,7 @@ rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
 
 /* ---- open ---- */
 
-static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
+rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i]->detect(p)) continue;
         c->kind = kinds[i];
@@ -139,8 +141,7 @@ static rsh_status read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
                     "%.200s: %.200s describes rank files%s, but this is a %s, which says itself how it is cut; leave "
                     "the rules (--from) out", p->path, p->from->name,
                     p->from->files ? "" : " (and has no \"files\" line)", kinds[i]->name);
-        RSH_TRY(kinds[i]->read(p, c));
-        return rshi_ckpt_seal(c);
+        return kinds[i]->read(p, c);
     }
     return rshi_fail(
         RSH_EUNSUP, "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",
@@ -155,10 +156,11 @@ rsh_status rsh_ckpt_open(const char *path, const rsh_ckpt_rules *from, rsh_ckpt 
     rsh_ckpt *c = RSHI_NEW(rsh_ckpt);
     if (!c) return rshi_nomem();
     c->path = rshi_ckpt_copy(path);
-    rsh_status st = c->path ? place_open(path, from, &place) : rshi_nomem();
+    rsh_status st = c->path ? rshi_ckpt_place_open(path, from, &place) : rshi_nomem();
     if (c->path) {
-        if (!st) st = read_place(&place, c);
-        place_close(&place);
+        if (!st) st = rshi_ckpt_read_place(&place, c);
+        if (!st) st = rshi_ckpt_seal(c);
+        rshi_ckpt_place_close(&place);
     }
     if (st)
         rsh_ckpt_free(c);

@@ -42,7 +42,7 @@ static const struct {
 static rsh_dtype find_dtype(const char *text, size_t length) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i].name) == length && !memcmp(names[i].name, text, length)) return names[i].dtype;
-    return RSH_DTYPE_COUNT;
+    return RSH_DTYPE_NONE;
 }
 
 const char *rshi_safetensors_name(rsh_dtype dtype) {
@@ -80,7 +80,7 @@ static rsh_status refuse(const reading *r, const char *format, ...) {
 static rsh_status read_dtype(reading *r) {
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_STRING));
     rsh_dtype dtype = find_dtype(r->json.text, r->json.length);
-    if (dtype == RSH_DTYPE_COUNT) REFUSE(r, "\"%.40s\" is no dtype of safetensors", r->json.text);
+    if (dtype == RSH_DTYPE_NONE) REFUSE(r, "\"%.40s\" is no dtype of safetensors", r->json.text);
     r->t->dtype = (uint8_t)dtype;
     return RSH_OK;
 }

@@ -239,7 +239,8 @@ rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const cha
                          rsh_sharded *const *tensors, rsh_load_stats *stats) {
     RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_load: comm is NULL");
     loading l = {.c = c, .comm = comm, .n = n, .names = names, .to = tensors};
-    rsh_status st = prepare(&l);
+    rsh_status st = stats ? rshi_struct_check(stats, sizeof *stats, "RSH_LOAD_STATS_INIT") : RSH_OK;
+    if (!st) st = prepare(&l);
     st = rshi_comm_open(comm, "load of a checkpoint", st ? 0 : fingerprint(&l), c ? c->path : "", st);
     while (!st && l.first < n) {
         st = load_batch(&l);
@@ -251,6 +252,6 @@ rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const cha
     rshi_free(l.load);
     rshi_free(l.sum);
     rshi_free(l.total);
-    if (!st && stats) *stats = l.stats;
+    if (!st && stats) rshi_result_write(&l.stats, sizeof l.stats, stats);
     return st;
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTED 20 /* names in one message */
+#define LISTED       20        /* names in one message */
+#define MOST_TARGETS (1 << 22) /* tensors of a result */
 
 rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, const char *target) {
     char why[600];
@@ -17,6 +18,7 @@ rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, 
 }
 
 rsh_status rshi_map_add_target(rshi_map_work *m, const rshi_map_target *t) {
+    RSH_REQUIRE(m->ntargets < MOST_TARGETS, RSH_EUNSUP, "the rules make more than %d tensors", MOST_TARGETS);
     RSH_TRY(RSHI_GROW(m->target, m->ntargets + 1, &m->room));
     m->target[m->ntargets++] = *t;
     return RSH_OK;

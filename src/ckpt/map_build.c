@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_PARTS 65536 /* that unstack makes */
+
 /* Captures that the line gives a value, and how far those of stack go. */
 typedef struct assignment {
     rshi_captured c;
@@ -27,7 +29,7 @@ typedef struct building {
     /* the assignment at hand */
     const assignment *a;
     int64_t first; /* number of the first operand; -1: not met yet */
-    bool in_slice;
+    bool in_slice, in_scale;
     rshi_map_instance instance;
     char target[256]; /* for messages */
 } building;
@@ -148,7 +150,14 @@ rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out) {
 static rsh_status note_digest(building *b, rshi_ckpt_view *v) {
     const rshi_ckpt_tensor *t = &b->m->c->tensor[v->source];
     rsh_digest stated;
+    rsh_ckpt *out = b->m->out;
     if (b->in_slice || rshi_map_stated(t, &stated)) return RSH_OK;
+    if (b->in_scale) { /* read apart */
+        RSH_TRY(RSHI_GROW(out->apart, out->napart + 1, &out->apart_room));
+        if (!b->m->checked[v->source]) out->apart[out->napart++] = v->source;
+        b->m->checked[v->source] = true;
+        return RSH_OK;
+    }
     rsh_digest_merge(&b->instance.stated, stated);
     if (!b->instance.nstated++) b->instance.source = v->source;
     v->checked = b->m->checked[v->source] = true;
@@ -252,17 +261,17 @@ static rsh_status combine(building *b, const rshi_expr *e, const operands *o, rs
 
 static rsh_status build(building *b, const rshi_expr *e, const rshi_captured *c, rshi_ckpt_view **out) {
     operands o = {0};
-    bool in_slice = b->in_slice;
+    bool in_slice = b->in_slice, in_scale = b->in_scale;
     rsh_status st = RSH_OK;
     if (e->op == RSHI_EXPR_NAME) return build_name(b, e, c, b->paired && e->name.nchoices > 1 ? b->a->choice : 0, out);
     b->in_slice |= e->op == RSHI_EXPR_SLICE;
     if (e->op == RSHI_EXPR_STACK) st = build_stacked(b, e, c, &o);
     for (int64_t i = 0; i < e->noperands && e->op != RSHI_EXPR_STACK && !st; i++) {
-        bool scale = e->op == RSHI_EXPR_DEQUANTISE && i == 1; /* read apart, so its digest is not seen */
-        b->in_slice |= scale;
+        b->in_scale |= e->op == RSHI_EXPR_DEQUANTISE && i == 1;
         st = build_operand(b, &e->operand[i], c, &o);
     }
     b->in_slice = in_slice;
+    b->in_scale = in_scale;
     if (!st) st = combine(b, e, &o, out);
     rshi_free(o.list);
     return st;
@@ -339,6 +348,8 @@ static rsh_status split(building *b, const rshi_expr *e, const rshi_ckpt_view *v
     int64_t dim = e->dim < 0 ? v->ndim - 1 : e->dim, n = unstack ? 0 : words_of(b, e);
     RSH_REQUIRE(!unstack || (dim >= 0 && dim < v->ndim), RSH_EVALUE, "unstack: there is no dim %" PRId64, e->dim);
     if (unstack) n = v->shape[dim];
+    RSH_REQUIRE(n <= MOST_PARTS, RSH_EUNSUP, "unstack: dim %" PRId64 " has size %" PRId64 "; at most %d parts are made",
+                dim, n, MOST_PARTS);
     for (int64_t i = 0; i < n; i++) {
         rshi_ckpt_view *part;
         rshi_captured with = *c;

@@ -1,4 +1,4 @@
-/* Pickle: a stack machine for the few opcodes that PyTorch's checkpoints use; it builds values and runs nothing.
+/* Pickle: a stack machine for the opcodes that Python writes; it builds values and runs nothing.
  *
  * Values lie in blocks that are freed together, so it does not matter who refers to whom.  Every opcode makes at most
  * one value, and texts stay in the input: memory grows with the length of the pickle, whatever it says. */
@@ -10,11 +10,10 @@
 
 typedef rshi_pickle_value value;
 
-struct rshi_pickle_block {
-    struct rshi_pickle_block *next;
-    size_t size; /* bytes after this head */
+enum {
+    FIELDS_MOST = 64,     /* of an object that is known; PyTorch's have up to twenty */
+    STACK_MOST = 4 << 20, /* values; Python adds a thousand to a list at once */
 };
-enum { BLOCK = 65536 - 64, FIELDS_MOST = 64 /* of an object; PyTorch's have up to ten */ };
 
 typedef struct machine {
     rshi_pickle *p;
@@ -23,6 +22,7 @@ typedef struct machine {
     int64_t depth, stack_room;
     value **memo;
     int64_t nmemo, memo_room;
+    uint64_t pairs; /* copied from lists to dicts so far */
 } machine;
 
 /* Values without content, shared by all pickles; nothing writes to them. */
@@ -31,38 +31,6 @@ static const value none = {.kind = RSHI_PICKLE_NONE}, yes = {.kind = RSHI_PICKLE
                    empty = {.kind = RSHI_PICKLE_TUPLE};
 
 /* ---- values ---- */
-
-static void *get_memory(rshi_pickle *p, size_t bytes) {
-    bytes = (bytes + 7) & ~(size_t)7;
-    if (!p->block || p->block->size - p->used < bytes) {
-        size_t size = bytes > BLOCK ? bytes : BLOCK;
-        struct rshi_pickle_block *b = rshi_alloc(sizeof *b + size, 1);
-        if (!b) return NULL;
-        *b = (struct rshi_pickle_block){p->block, size};
-        p->block = b;
-        p->used = 0;
-    }
-    void *at = (char *)(p->block + 1) + p->used;
-    p->used += bytes;
-    return at;
-}
-
-void rshi_pickle_free(rshi_pickle *p) {
-    while (p->block) {
-        struct rshi_pickle_block *next = p->block->next;
-        rshi_free(p->block);
-        p->block = next;
-    }
-}
-
-rsh_status rshi_pickle_fail(const rshi_pickle *p, const value *v, const char *format, ...) {
-    char sentence[RSHI_DETAIL_BYTES - 200];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(sentence, sizeof sentence, format, list);
-    va_end(list);
-    return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": %s", p->file, p->base + (v ? v->at : 0), sentence);
-}
 
 /* Refuses what is at the opcode at hand. */
 static rsh_status refuse(const machine *m, const char *sentence) {
@@ -77,7 +45,7 @@ static rsh_status push(machine *m, value *v) {
 }
 
 static rsh_status make(machine *m, rshi_pickle_kind kind, value **out) {
-    value *v = get_memory(m->p, sizeof *v);
+    value *v = rshi_pickle_memory(m->p, sizeof *v);
     if (!v) return rshi_nomem();
     *v = (value){.kind = (uint8_t)kind, .at = (uint32_t)m->op};
     *out = v;
@@ -90,7 +58,7 @@ static rsh_status push_new(machine *m, rshi_pickle_kind kind, value **out) {
 }
 
 static rsh_status push_number(machine *m, int64_t number) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_INT, &v));
     v->number = number;
     return RSH_OK;
@@ -121,7 +89,7 @@ static rsh_status pop_mark(machine *m, int64_t *from, int64_t *end) {
 }
 
 static rsh_status set_items(machine *m, value *v, value *const *items, int64_t n) {
-    v->item = get_memory(m->p, (size_t)n * sizeof *items);
+    v->item = rshi_pickle_memory(m->p, (size_t)n * sizeof *items);
     if (!v->item) return rshi_nomem();
     if (n) memcpy(v->item, items, (size_t)n * sizeof *items);
     v->n = v->room = (uint32_t)n;
@@ -131,7 +99,7 @@ static rsh_status set_items(machine *m, value *v, value *const *items, int64_t n
 static rsh_status add_items(machine *m, value *v, value *const *items, int64_t n) {
     if ((uint64_t)v->n + (uint64_t)n > v->room) {
         size_t room = 2 * ((size_t)v->n + (size_t)n);
-        value **item = get_memory(m->p, room * sizeof *item);
+        value **item = rshi_pickle_memory(m->p, room * sizeof *item);
         if (!item) return rshi_nomem();
         if (v->n) memcpy(item, v->item, v->n * sizeof *item);
         v->item = item;
@@ -160,22 +128,27 @@ static rsh_status take_number(machine *m, int n, uint64_t *out) {
     return RSH_OK;
 }
 
-static rsh_status take_text(machine *m, int length_bytes) {
-    uint64_t n;
+static rsh_status push_span(machine *m, rshi_pickle_kind kind, uint64_t n) {
     const unsigned char *text;
-    value *v;
-    RSH_TRY(take_number(m, length_bytes, &n));
+    value *v = NULL;
     RSH_TRY(take(m, n, &text));
-    RSH_TRY(push_new(m, RSHI_PICKLE_TEXT, &v));
+    RSH_TRY(push_new(m, kind, &v));
     v->text = (const char *)text;
     v->n = (uint32_t)n;
     return RSH_OK;
 }
 
-static rsh_status take_long(machine *m) {
+/* Text or bytes after their length. */
+static rsh_status take_text(machine *m, rshi_pickle_kind kind, int length_bytes) {
+    uint64_t n;
+    RSH_TRY(take_number(m, length_bytes, &n));
+    return push_span(m, kind, n);
+}
+
+static rsh_status take_long(machine *m, int length_bytes) {
     uint64_t n, number;
-    RSH_TRY(take_number(m, 1, &n));
-    if (n > 8) return refuse(m, "an integer of more than 64 bits");
+    RSH_TRY(take_number(m, length_bytes, &n));
+    if (n > 8) return push_span(m, RSHI_PICKLE_LONG, n);
     RSH_TRY(take_number(m, (int)n, &number));
     if (n && n < 8 && number >> (8 * n - 1)) number |= ~(uint64_t)0 << 8 * n;
     return push_number(m, (int64_t)number);
@@ -192,38 +165,40 @@ static rsh_status take_line(machine *m, const char **line, size_t *n) {
 
 /* ---- opcodes that build ---- */
 
-static rsh_status make_tuple(machine *m, int64_t from, int64_t end) {
-    value *v;
-    RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
-    RSH_TRY(set_items(m, v, m->stack + from, end - from));
-    m->depth = from;
-    return push(m, v);
-}
-
 static rsh_status short_tuple(machine *m, int64_t n) {
-    if (m->depth < n) return refuse(m, "the pickle uses a value that is not there");
-    for (int64_t i = m->depth - n; i < m->depth; i++)
-        if (m->stack[i]->kind == RSHI_PICKLE_MARK) return refuse(m, "the pickle uses a value that is not there");
-    return make_tuple(m, m->depth - n, m->depth);
+    value *v = NULL;
+    bool there = m->depth >= n;
+    for (int64_t i = m->depth - n; there && i < m->depth; i++) there = m->stack[i]->kind != RSHI_PICKLE_MARK;
+    if (!there) return refuse(m, "the pickle uses a value that is not there");
+    RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
+    RSH_TRY(set_items(m, v, m->stack + m->depth - n, n));
+    m->depth -= n;
+    return push(m, v);
 }
 
-static rsh_status marked_tuple(machine *m) {
+/* A tuple, list, set or dict of what lies above the mark. */
+static rsh_status make_marked(machine *m, rshi_pickle_kind kind) {
     int64_t from, end;
+    value *v = NULL;
     RSH_TRY(pop_mark(m, &from, &end));
-    value *v;
-    RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
+    if (kind == RSHI_PICKLE_DICT && (end - from) % 2) return refuse(m, "a dict with a key and no value");
+    RSH_TRY(make(m, kind, &v));
     RSH_TRY(set_items(m, v, m->stack + from, end - from));
     return push(m, v);
 }
 
-/* To the list or dict below them. */
+/* Opaque objects may be lists or dicts of their own kind; their items are not kept. */
+static bool takes_no_items(const value *v) { return v->kind == RSHI_PICKLE_OBJECT && v->class == RSHI_CLASS_OPAQUE; }
+
+/* To the list, set or dict below them. */
 static rsh_status add_marked(machine *m, rshi_pickle_kind kind) {
     int64_t from, end;
     value *to;
     RSH_TRY(pop_mark(m, &from, &end));
     RSH_TRY(top(m, &to));
+    if (takes_no_items(to)) return RSH_OK;
     if (to->kind != kind || (kind == RSHI_PICKLE_DICT && (end - from) % 2))
-        return refuse(m, "items for something that is no list or dict");
+        return refuse(m, "items for something that is no list, set or dict");
     return add_items(m, to, m->stack + from, end - from);
 }
 
@@ -232,14 +207,15 @@ static rsh_status add_one(machine *m, rshi_pickle_kind kind) {
     int64_t n = kind == RSHI_PICKLE_DICT ? 2 : 1;
     for (int64_t i = n; i--;) RSH_TRY(pop(m, &items[i]));
     RSH_TRY(top(m, &to));
-    if (to->kind != kind) return refuse(m, "items for something that is no list or dict");
+    if (takes_no_items(to)) return RSH_OK;
+    if (to->kind != kind) return refuse(m, "items for something that is no list, set or dict");
     return add_items(m, to, items, n);
 }
 
 /* ---- classes and objects ---- */
 
 static rsh_status push_class(machine *m, const char *module, size_t mlength, const char *name, size_t nlength) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_CLASS, &v));
     rsh_status st = rshi_pickle_find(module, mlength, name, nlength, v);
     if (!st) return RSH_OK;
@@ -265,36 +241,10 @@ static rsh_status global_stack(machine *m) {
 /* Those that are made empty and then get a state. */
 static bool is_record(int class) { return class <= RSHI_CLASS_STORAGE_INFO; }
 
-static rsh_status new_object(machine *m) {
-    value *arguments, *class, *v;
-    RSH_TRY(pop(m, &arguments));
-    RSH_TRY(pop(m, &class));
-    if (class->kind != RSHI_PICKLE_CLASS || !is_record(class->class) || arguments->kind != RSHI_PICKLE_TUPLE ||
-        arguments->n)
-        return refuse(m, "an object that PyTorch's checkpoints do not contain");
-    RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
-    v->class = class->class;
-    return RSH_OK;
-}
-
-static rsh_status set_state(machine *m) {
-    value *state, *v;
-    RSH_TRY(pop(m, &state));
-    RSH_TRY(top(m, &v));
-    if (v->kind != RSHI_PICKLE_OBJECT || !is_record(v->class)) return refuse(m, "a state for something that has none");
-    if (state->kind == RSHI_PICKLE_DICT && state->n > 2 * FIELDS_MOST)
-        return refuse(m, "an object with more fields than PyTorch's checkpoints have");
-    return set_items(m, v, &state, 1);
-}
-
-static bool is_class(const value *v, rshi_pickle_class class) {
-    return v->kind == RSHI_PICKLE_CLASS && v->class == class;
-}
-
 /* It shares the items of the tuple that it is made from: tuples do not change, and many objects may be made from one.
  */
 static rsh_status push_object(machine *m, int class, const value *arguments) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
     v->class = (uint8_t)class;
     v->item = arguments->item;
@@ -302,39 +252,90 @@ static rsh_status push_object(machine *m, int class, const value *arguments) {
     return RSH_OK;
 }
 
+/* Something of which only the class is known. */
+static rsh_status push_opaque(machine *m, value *class) {
+    value *v = NULL;
+    RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
+    v->class = RSHI_CLASS_OPAQUE;
+    return set_items(m, v, &class, 1);
+}
+
+static rsh_status make_object(machine *m, value *class, const value *arguments) {
+    value *v = NULL;
+    if (class->kind != RSHI_PICKLE_CLASS || !is_record(class->class) || arguments->kind != RSHI_PICKLE_TUPLE ||
+        arguments->n)
+        return push_opaque(m, class);
+    RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
+    v->class = class->class;
+    return RSH_OK;
+}
+
+/* `named`: arguments by name lie above those without. */
+static rsh_status new_object(machine *m, bool named) {
+    value *arguments, *class;
+    if (named) RSH_TRY(pop(m, &arguments));
+    RSH_TRY(pop(m, &arguments));
+    RSH_TRY(pop(m, &class));
+    return make_object(m, class, named ? &none : arguments);
+}
+
+/* Attributes of dicts and lists (a state dict has `_metadata`) and of what is opaque are not kept. */
+static rsh_status set_state(machine *m) {
+    value *state, *v;
+    RSH_TRY(pop(m, &state));
+    RSH_TRY(top(m, &v));
+    if (v->kind != RSHI_PICKLE_OBJECT || !is_record(v->class)) return RSH_OK;
+    if (state->kind == RSHI_PICKLE_DICT && state->n > 2 * FIELDS_MOST)
+        return refuse(m, "an object with more fields than PyTorch's checkpoints have");
+    return set_items(m, v, &state, 1);
+}
+
+/* Pairs, as Python 2 saves the items of an OrderedDict. */
+static rsh_status push_pairs(machine *m, value *class, const value *pairs) {
+    value *v = NULL;
+    for (uint32_t i = 0; i < pairs->n; i++) {
+        const value *pair = pairs->item[i];
+        if ((pair->kind != RSHI_PICKLE_LIST && pair->kind != RSHI_PICKLE_TUPLE) || pair->n != 2)
+            return push_opaque(m, class);
+    }
+    m->pairs += pairs->n; /* many dicts could be made from one list */
+    if (m->pairs > m->p->length) return refuse(m, "more pairs than the pickle has bytes");
+    RSH_TRY(push_new(m, RSHI_PICKLE_DICT, &v));
+    for (uint32_t i = 0; i < pairs->n; i++) RSH_TRY(add_items(m, v, pairs->item[i]->item, 2));
+    return RSH_OK;
+}
+
 /* The few calls that are known; each only makes a value of what it is given. */
-static rsh_status call(machine *m, const value *class, value *arguments) {
-    value *v;
-    uint32_t n = arguments->n;
+static rsh_status call(machine *m, value *class, value *arguments) {
+    value *v, *first = arguments->n ? arguments->item[0] : NULL;
+    bool list = arguments->n == 1 && (first->kind == RSHI_PICKLE_TUPLE || first->kind == RSHI_PICKLE_LIST);
     switch (class->class) {
-        case RSHI_CLASS_SIZE: /* torch.Size of a tuple is that tuple */
-            if (n == 1 &&
-                (arguments->item[0]->kind == RSHI_PICKLE_TUPLE || arguments->item[0]->kind == RSHI_PICKLE_LIST))
-                return push(m, arguments->item[0]);
-            break;
+        case RSHI_CLASS_SIZE: /* of a tuple is that tuple, a set of a list that list */
+        case RSHI_CLASS_SET: return list ? push(m, first) : push_opaque(m, class);
         case RSHI_CLASS_ORDERED_DICT:
-            if (!n) return push_new(m, RSHI_PICKLE_DICT, &v);
-            break;
+            if (list) return push_pairs(m, class, first);
+            return arguments->n ? push_opaque(m, class) : push_new(m, RSHI_PICKLE_DICT, &v);
+        case RSHI_CLASS_DEFAULT_DICT: return push_new(m, RSHI_PICKLE_DICT, &v);
         case RSHI_CLASS_GETATTR: /* of the enumeration of memory formats, and nothing else */
-            if (n == 2 && is_class(arguments->item[0], RSHI_CLASS_MEMORY_FORMAT))
+            if (arguments->n == 2 && rshi_pickle_is_class(first, RSHI_CLASS_MEMORY_FORMAT))
                 return push_object(m, RSHI_CLASS_MEMORY_FORMAT, arguments);
-            break;
+            return push_opaque(m, class);
         case RSHI_CLASS_MEMORY_FORMAT:
         case RSHI_CLASS_GET_LAYOUT:
         case RSHI_CLASS_PATH:
         case RSHI_CLASS_TENSOR_V2:
-        case RSHI_CLASS_TENSOR_V3: return push_object(m, class->class, arguments);
-        default: break;
+        case RSHI_CLASS_TENSOR_V3:
+        case RSHI_CLASS_PARAMETER:
+        case RSHI_CLASS_FROM_TYPE: return push_object(m, class->class, arguments);
+        default: return make_object(m, class, arguments);
     }
-    return refuse(m, "a call that PyTorch's checkpoints do not contain");
 }
 
 static rsh_status reduce(machine *m) {
     value *arguments, *class;
     RSH_TRY(pop(m, &arguments));
     RSH_TRY(pop(m, &class));
-    if (class->kind != RSHI_PICKLE_CLASS || arguments->kind != RSHI_PICKLE_TUPLE)
-        return refuse(m, "a call that PyTorch's checkpoints do not contain");
+    if (class->kind != RSHI_PICKLE_CLASS || arguments->kind != RSHI_PICKLE_TUPLE) return push_opaque(m, class);
     return call(m, class, arguments);
 }
 
@@ -342,23 +343,28 @@ static rsh_status persistent(machine *m) {
     value *id;
     RSH_TRY(pop(m, &id));
     if (id->kind != RSHI_PICKLE_TUPLE) return refuse(m, "a persistent id that PyTorch's checkpoints do not contain");
-    return push_object(m, RSHI_CLASS_PERSISTENT, id);
+    RSH_TRY(push_object(m, RSHI_CLASS_PERSISTENT, id));
+    RSH_TRY(RSHI_GROW(m->p->id, m->p->nids + 1, &m->p->ids_room));
+    m->p->id[m->p->nids++] = m->stack[m->depth - 1];
+    return RSH_OK;
 }
 
 /* ---- memo ---- */
 
 static rsh_status put(machine *m, uint64_t number) {
-    value *v;
+    value *v = NULL;
     RSH_TRY(top(m, &v));
-    if (number > (uint64_t)m->nmemo) return refuse(m, "the pickle numbers its values out of order");
-    RSH_TRY(RSHI_GROW(m->memo, m->nmemo + 1, &m->memo_room));
+    if (number > (uint64_t)m->nmemo + 1) return refuse(m, "the pickle numbers its values out of order");
+    RSH_TRY(RSHI_GROW(m->memo, m->nmemo + 2, &m->memo_room));
+    if (number > (uint64_t)m->nmemo) m->memo[m->nmemo++] = NULL; /* Python 2 counts from 1 */
     m->memo[number] = v;
     if (number == (uint64_t)m->nmemo) m->nmemo++;
     return RSH_OK;
 }
 
 static rsh_status get(machine *m, uint64_t number) {
-    if (number >= (uint64_t)m->nmemo) return refuse(m, "the pickle refers to a value that is not there");
+    if (number >= (uint64_t)m->nmemo || !m->memo[number])
+        return refuse(m, "the pickle refers to a value that is not there");
     return push(m, m->memo[number]);
 }
 
@@ -366,7 +372,7 @@ static rsh_status get(machine *m, uint64_t number) {
 
 static rsh_status unknown(const machine *m, int opcode) {
     return rshi_pickle_fail(m->p, &(value){.at = (uint32_t)m->op},
-                            "opcode 0x%02x, which PyTorch's checkpoints do not contain", opcode);
+                            "opcode 0x%02x, which pickles of protocol 2 to 5 do not have", opcode);
 }
 
 /* Opcodes that are followed by a number of n bytes. */
@@ -385,8 +391,21 @@ static rsh_status step_number(machine *m, int opcode, int n) {
     }
 }
 
+static rsh_status step_stack(machine *m, int opcode) {
+    int64_t from, end;
+    value *v = NULL;
+    switch (opcode) {
+        case '0': return pop(m, &v);
+        case '1': return pop_mark(m, &from, &end);
+        case '2':
+            RSH_TRY(top(m, &v));
+            return push(m, v);
+        default: return unknown(m, opcode);
+    }
+}
+
 static rsh_status step_build(machine *m, int opcode) {
-    value *v;
+    value *v = NULL;
     switch (opcode) {
         case '(': return push(m, (value *)&mark);
         case 'N': return push(m, (value *)&none);
@@ -395,7 +414,11 @@ static rsh_status step_build(machine *m, int opcode) {
         case ')': return push(m, (value *)&empty);
         case ']': return push_new(m, RSHI_PICKLE_LIST, &v);
         case '}': return push_new(m, RSHI_PICKLE_DICT, &v);
-        case 't': return marked_tuple(m);
+        case 0x8f: return push_new(m, RSHI_PICKLE_SET, &v);
+        case 't': return make_marked(m, RSHI_PICKLE_TUPLE);
+        case 'l': return make_marked(m, RSHI_PICKLE_LIST);
+        case 'd': return make_marked(m, RSHI_PICKLE_DICT);
+        case 0x91: return make_marked(m, RSHI_PICKLE_SET);
         case 0x85:
         case 0x86:
         case 0x87: return short_tuple(m, opcode - 0x84);
@@ -403,14 +426,16 @@ static rsh_status step_build(machine *m, int opcode) {
         case 'e': return add_marked(m, RSHI_PICKLE_LIST);
         case 's': return add_one(m, RSHI_PICKLE_DICT);
         case 'u': return add_marked(m, RSHI_PICKLE_DICT);
+        case 0x90: return add_marked(m, RSHI_PICKLE_SET);
         case 'c': return global_lines(m);
         case 0x93: return global_stack(m);
         case 'R': return reduce(m);
-        case 0x81: return new_object(m);
+        case 0x81:
+        case 0x92: return new_object(m, opcode == 0x92);
         case 'b': return set_state(m);
         case 'Q': return persistent(m);
         case 0x94: return put(m, (uint64_t)m->nmemo);
-        default: return unknown(m, opcode);
+        default: return step_stack(m, opcode);
     }
 }
 
@@ -425,26 +450,39 @@ static rsh_status step(machine *m, int opcode) {
         case 'r':
         case 'j': return step_number(m, opcode, 4);
         case 0x95: return step_number(m, opcode, 8);
-        case 0x8a: return take_long(m);
-        case 0x8c: return take_text(m, 1);
-        case 'X': return take_text(m, 4);
-        case 0x8d: return take_text(m, 8);
+        case 'G': return push_span(m, RSHI_PICKLE_FLOAT, 8);
+        case 0x8a: return take_long(m, 1);
+        case 0x8b: return take_long(m, 4);
+        case 'U':
+        case 0x8c: return take_text(m, RSHI_PICKLE_TEXT, 1);
+        case 'T':
+        case 'X': return take_text(m, RSHI_PICKLE_TEXT, 4);
+        case 0x8d: return take_text(m, RSHI_PICKLE_TEXT, 8);
+        case 'C': return take_text(m, RSHI_PICKLE_BYTES, 1);
+        case 'B': return take_text(m, RSHI_PICKLE_BYTES, 4);
+        case 0x8e:
+        case 0x96: return take_text(m, RSHI_PICKLE_BYTES, 8);
         default: return step_build(m, opcode);
     }
 }
 
+/* Descriptions of tensors take some four times their length. */
 static rsh_status run(machine *m) {
+    size_t most = 8 * m->p->length + (1 << 20);
     for (;;) {
         const unsigned char *opcode;
         m->op = m->next;
         RSH_TRY(take(m, 1, &opcode));
         if (*opcode == '.') break;
         RSH_TRY(step(m, *opcode));
+        if (m->p->total > most || m->depth > STACK_MOST)
+            return refuse(m, "the pickle makes more values than one of its length should");
     }
     value *root;
     RSH_TRY(pop(m, &root));
     if (m->depth) return refuse(m, "the pickle leaves more than one value");
     m->p->root = root;
+    m->p->end = m->next;
     return RSH_OK;
 }
 
@@ -457,38 +495,4 @@ rsh_status rshi_pickle_read(const void *bytes, size_t n, const char *file, uint6
     rshi_free(m.stack);
     rshi_free(m.memo);
     return st;
-}
-
-/* ---- questions ---- */
-
-bool rshi_pickle_is(const value *v, rshi_pickle_class class) {
-    return v && v->kind == RSHI_PICKLE_OBJECT && v->class == class;
-}
-
-/* Many objects may share one state, so a long one would be searched once for each of them: it counts as empty. */
-const value *rshi_pickle_field(const value *object, const char *name) {
-    if (object->kind != RSHI_PICKLE_OBJECT || object->n != 1 || object->item[0]->kind != RSHI_PICKLE_DICT) return NULL;
-    const value *state = object->item[0];
-    if (state->n > 2 * FIELDS_MOST) return NULL;
-    size_t n = strlen(name);
-    for (uint32_t i = 0; i + 1 < state->n; i += 2) {
-        const value *key = state->item[i];
-        if (key->kind == RSHI_PICKLE_TEXT && key->n == n && !memcmp(key->text, name, n)) return state->item[i + 1];
-    }
-    return NULL;
-}
-
-rsh_status rshi_pickle_sizes(const rshi_pickle *p, const value *v, const char *what, int *n, int64_t *sizes) {
-    if (!v || (v->kind != RSHI_PICKLE_TUPLE && v->kind != RSHI_PICKLE_LIST))
-        return rshi_pickle_fail(p, v, "%s is no list of sizes", what);
-    if (v->n > RSH_MAX_NDIM)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": %s has %u dims; at most %d are supported", p->file,
-                         p->base + v->at, what, v->n, RSH_MAX_NDIM);
-    *n = (int)v->n;
-    for (uint32_t i = 0; i < v->n; i++) {
-        if (v->item[i]->kind != RSHI_PICKLE_INT || v->item[i]->number < 0)
-            return rshi_pickle_fail(p, v, "%s is no list of sizes", what);
-        sizes[i] = v->item[i]->number;
-    }
-    return RSH_OK;
 }

@@ -1,10 +1,12 @@
-/* Pickle classes: the names that pickles of PyTorch's checkpoints may mention, in all versions that we know. */
+/* Pickle classes: the names that mean something to us, in all versions of PyTorch that we know. */
 #include "ckpt/pickle.h"
 
 #include <string.h>
 
 #define OLD "torch.distributed._shard.checkpoint."
 #define NEW "torch.distributed.checkpoint."
+#define PLACE(module, name, class)                                                                                     \
+    {"torch.distributed.tensor" module, name, class}, {"torch.distributed._tensor" module, name, class}
 
 static const struct {
     const char *module, *name;
@@ -34,8 +36,35 @@ static const struct {
     {"collections", "OrderedDict", RSHI_CLASS_ORDERED_DICT},
     {"pathlib", "PosixPath", RSHI_CLASS_PATH},
     {"pathlib._local", "PosixPath", RSHI_CLASS_PATH},
+    {"collections", "defaultdict", RSHI_CLASS_DEFAULT_DICT},
+    {"builtins", "set", RSHI_CLASS_SET},
+    {"__builtin__", "set", RSHI_CLASS_SET},
+    {"builtins", "frozenset", RSHI_CLASS_SET},
+    {"__builtin__", "frozenset", RSHI_CLASS_SET},
+    {"torch._utils", "_rebuild_tensor", RSHI_CLASS_TENSOR_V2},
     {"torch._utils", "_rebuild_tensor_v2", RSHI_CLASS_TENSOR_V2},
     {"torch._utils", "_rebuild_tensor_v3", RSHI_CLASS_TENSOR_V3},
+    {"torch._utils", "_rebuild_parameter", RSHI_CLASS_PARAMETER},
+    {"torch._utils", "_rebuild_parameter_with_state", RSHI_CLASS_PARAMETER},
+    {"torch._utils", "_rebuild_wrapper_subclass", RSHI_CLASS_WRAPPER},
+    {"torch._tensor", "_rebuild_from_type", RSHI_CLASS_FROM_TYPE},
+    {"torch._tensor", "_rebuild_from_type_v2", RSHI_CLASS_FROM_TYPE},
+    PLACE("", "DTensor", RSHI_CLASS_DTENSOR),
+    PLACE(".api", "DTensor", RSHI_CLASS_DTENSOR),
+    PLACE("._api", "DTensor", RSHI_CLASS_DTENSOR),
+    PLACE("._dtensor_spec", "DTensorSpec", RSHI_CLASS_DTENSOR_SPEC),
+    PLACE(".placement_types", "DTensorSpec", RSHI_CLASS_DTENSOR_SPEC),
+    PLACE(".placement_types", "Shard", RSHI_CLASS_SHARD),
+    PLACE(".placement_types", "_StridedShard", RSHI_CLASS_STRIDED_SHARD),
+    PLACE(".placement_types", "Replicate", RSHI_CLASS_REPLICATE),
+    PLACE(".placement_types", "Partial", RSHI_CLASS_PARTIAL),
+    PLACE(".placement_types", "_Partial", RSHI_CLASS_PARTIAL),
+    {"torch.distributed.device_mesh", "DeviceMesh", RSHI_CLASS_DEVICE_MESH},
+    PLACE(".device_mesh", "DeviceMesh", RSHI_CLASS_DEVICE_MESH),
+    {"torch.distributed._mesh_layout", "_MeshLayout", RSHI_CLASS_MESH_LAYOUT},
+    {"torch.distributed._shard.sharded_tensor.api", "ShardedTensor", RSHI_CLASS_SHARDED_TENSOR},
+    {"torch.distributed._shard.sharded_tensor.shard", "Shard", RSHI_CLASS_LOCAL_SHARD},
+    {"torch.distributed._shard.metadata", "ShardMetadata", RSHI_CLASS_SHARD_METADATA},
 };
 
 /* dtypes, and the storages that have one. */
@@ -83,7 +112,7 @@ static bool find_torch(const char *name, size_t n, rshi_pickle_value *out) {
     }
     if (!same("UntypedStorage", name, n)) return false;
     out->class = RSHI_CLASS_STORAGE;
-    out->number = RSH_DTYPE_COUNT;
+    out->number = RSH_DTYPE_NONE;
     return true;
 }
 
@@ -95,11 +124,17 @@ rsh_status rshi_pickle_find(const char *module, size_t mlength, const char *name
             out->class = classes[i].class;
             return RSH_OK;
         }
+    if (same("MCoreMetadata", name, nlength)) { /* Megatron's, in modules that move from version to version */
+        out->class = RSHI_CLASS_METADATA;
+        return RSH_OK;
+    }
     bool torch = same("torch", module, mlength) || same("torch.storage", module, mlength);
     if (torch && find_torch(name, nlength, out)) return RSH_OK;
     for (size_t i = 0; torch && i < COUNT(foreign); i++)
         if (same(foreign[i], name, nlength))
             return rshi_fail(RSH_EUNSUP, "there is no dtype like torch.%s", foreign[i]);
-    return rshi_fail(RSH_EVALUE, "the pickle names %.*s.%.*s, which PyTorch's checkpoints do not contain",
-                     (int)(mlength < 80 ? mlength : 80), module, (int)(nlength < 80 ? nlength : 80), name);
+    out->class = RSHI_CLASS_OPAQUE;
+    out->text = name;
+    out->n = (uint32_t)nlength;
+    return RSH_OK;
 }

@@ -18,7 +18,7 @@ typedef struct saving {
     int64_t n;
     const char *const *names;
     const rsh_sharded *const *given;
-    const rsh_save_opts *opts;
+    rsh_save_opts opts;
     const rsh_sharded **tensor; /* owned list; `given`, or `flat` where a rank has several parts */
     rsh_sharded **flat;         /* owned; NULL where not needed */
     rsh_ckpt *model;            /* owned: names, shapes, metadata */
@@ -45,8 +45,6 @@ static rsh_status check_tensor(const saving *s, int64_t i) {
 }
 
 static rsh_status check_opts(const rsh_save_opts *o) {
-    if (!o) return RSH_OK;
-    RSH_REQUIRE(o->struct_size == sizeof *o, RSH_EVALUE, "options that do not start from RSH_SAVE_OPTS_INIT");
     RSH_REQUIRE(o->nmeta >= 0 && (!o->nmeta || (o->keys && o->values)), RSH_EVALUE, "metadata without keys or values");
     for (int64_t i = 0; i < o->nmeta; i++)
         RSH_REQUIRE(o->keys[i] && o->values[i] && strncmp(o->keys[i], "reshard.", 8), RSH_EVALUE,
@@ -58,7 +56,7 @@ static rsh_status check_opts(const rsh_save_opts *o) {
  * remembers that there was nothing. */
 static rsh_status check_path(const saving *s, const char *path) {
     struct stat found;
-    bool looks = !rsh_comm_rank(s->comm) && !(s->opts && s->opts->force);
+    bool looks = !rsh_comm_rank(s->comm) && !s->opts.force;
     RSH_REQUIRE(path && *path, RSH_EVALUE, "rsh_ckpt_save: path is NULL or empty");
     RSH_REQUIRE(!rshi_ckpt_ends(path, ".safetensors"), RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", path);
@@ -68,7 +66,7 @@ static rsh_status check_path(const saving *s, const char *path) {
 }
 
 static rsh_status prepare(saving *s, const char *path) {
-    RSH_TRY(check_opts(s->opts));
+    RSH_TRY(check_opts(&s->opts));
     RSH_TRY(check_path(s, path));
     RSH_REQUIRE(s->n >= 0, RSH_EVALUE, "rsh_ckpt_save: %" PRId64 " tensors", s->n);
     RSH_REQUIRE(!s->n || (s->names && s->given), RSH_EVALUE, "rsh_ckpt_save: names or tensors are NULL");
@@ -87,9 +85,9 @@ static rsh_status prepare(saving *s, const char *path) {
         RSH_TRY(rshi_ckpt_add_tensor(s->model, s->names[i], strlen(s->names[i]), rsh_layout_dtype(l),
                                      rsh_layout_ndim(l), rsh_layout_shape(l), -1, 0, &t));
     }
-    for (int64_t i = 0; s->opts && i < s->opts->nmeta; i++) {
-        RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts->keys[i], s->opts->values[i]));
-        RSH_REQUIRE(s->model->nmeta == i + 1, RSH_EVALUE, "metadata \"%.300s\" is given twice", s->opts->keys[i]);
+    for (int64_t i = 0; i < s->opts.nmeta; i++) {
+        RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts.keys[i], s->opts.values[i]));
+        RSH_REQUIRE(s->model->nmeta == i + 1, RSH_EVALUE, "metadata \"%.300s\" is given twice", s->opts.keys[i]);
     }
     return RSH_OK;
 }
@@ -104,7 +102,7 @@ static uint64_t fingerprint(const saving *s) {
         hash = rshi_hash(s->model->meta[i].key, strlen(s->model->meta[i].key), hash);
         hash = rshi_hash(s->model->meta[i].value, strlen(s->model->meta[i].value), hash);
     }
-    bool flags[2] = {s->opts && s->opts->force, s->opts && s->opts->no_digest};
+    bool flags[2] = {s->opts.force, s->opts.no_digest};
     return rshi_hash(flags, sizeof flags, hash);
 }
 
@@ -190,7 +188,7 @@ static rsh_status describe(saving *s) {
     rshi_target *t = &s->target;
     uint64_t header = 0;
     rshi_text name = {0};
-    *t = (rshi_target){.source = s->model, .digests = !s->opts || !s->opts->no_digest, .ntensors = s->n};
+    *t = (rshi_target){.source = s->model, .digests = !s->opts.no_digest, .ntensors = s->n};
     t->tensor = rshi_calloc((size_t)s->n, sizeof *t->tensor);
     t->file = RSHI_NEW(rshi_target_file);
     if (!t->tensor || !t->file) return rshi_nomem();
@@ -322,7 +320,7 @@ static rsh_status name_file(saving *s) {
 static rsh_status publish(saving *s) {
     if (rsh_comm_rank(s->comm)) return RSH_OK;
     RSH_TRY(rshi_partial_flush(&s->partial));
-    return rshi_partial_publish(&s->partial, s->opts && s->opts->force);
+    return rshi_partial_publish(&s->partial, s->opts.force);
 }
 
 /* Nothing is left of a save that failed, except an old checkpoint that did not go back to its name.  Every rank waits
@@ -348,8 +346,9 @@ static void clean_up(saving *s) {
 
 static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
                              const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
-    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = opts};
-    rsh_status st = prepare(&s, path);
+    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = RSH_SAVE_OPTS_INIT};
+    rsh_status st = RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &s.opts);
+    if (!st) st = prepare(&s, path);
     st = rshi_comm_open(comm, "save of a checkpoint", st ? 0 : fingerprint(&s), path ? path : "", st);
     if (!st) st = flatten(&s);
     if (!st) st = rsh_comm_agree(comm, describe(&s));
@@ -400,6 +399,7 @@ static rsh_status save_mapped(rsh_comm *comm, const char *path, int64_t n, const
 rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
                          const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
     RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_save: comm is NULL");
-    bool mapped = opts && opts->struct_size == sizeof *opts && opts->map;
-    return mapped ? save_mapped(comm, path, n, names, tensors, opts) : save_plain(comm, path, n, names, tensors, opts);
+    rsh_save_opts o = RSH_SAVE_OPTS_INIT;
+    bool mapped = !RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &o) && o.map;
+    return mapped ? save_mapped(comm, path, n, names, tensors, &o) : save_plain(comm, path, n, names, tensors, opts);
 }

@@ -1,23 +1,18 @@
-/* Saved tensor: where the elements of a tensor lie in an archive of torch.save.
+/* Saved tensor: where the elements of a tensor lie in a file of torch.save.
  *
- * data.pkl says dtype, sizes, strides, and the number of a storage; the storage is an entry of its own, data/NUMBER,
- * and holds the raw elements. */
+ * The description says dtype, sizes, strides, and the key of a storage, which holds the raw elements. */
 #include "ckpt/archive.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "ckpt/pickle.h"
-
-enum { PICKLE_MOST = 1 << 20 }; /* bytes of a data.pkl; one tensor needs a few hundred */
-
-/* What data.pkl says. */
+/* What the pickle says. */
 typedef struct described {
     rshi_saved_tensor tensor;
-    int64_t offset;  /* of the first element in the storage, in elements */
-    int64_t length;  /* of the storage, in elements or, if untyped, bytes */
+    int64_t offset; /* of the first element in the storage, in elements */
+    int64_t length; /* of the storage, in elements or, if untyped, bytes */
     bool untyped;
-    char entry[64];  /* end of the storage's name in the archive */
+    const rshi_pickle_value *key; /* of the storage */
 } described;
 
 /* Is it one of these, item i of an object? */
@@ -29,15 +24,16 @@ static const rshi_pickle_value *item(const rshi_pickle_value *v, uint32_t i, rsh
 static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id, described *d) {
     const rshi_pickle_value *word = item(id, 0, RSHI_PICKLE_TEXT), *class = item(id, 1, RSHI_PICKLE_CLASS),
                             *key = item(id, 2, RSHI_PICKLE_TEXT), *length = item(id, 4, RSHI_PICKLE_INT);
+    if (class && class->class == RSHI_CLASS_OPAQUE)
+        return rshi_pickle_fail(p, id, "a storage of type %.*s, which is not known",
+                                (int)(class->n < 80 ? class->n : 80), class->text);
     if (!word || word->n != 7 || memcmp(word->text, "storage", 7) || !class || class->class != RSHI_CLASS_STORAGE ||
-        !key || !key->n || key->n > 20 || !length || length->number < 0)
+        !key || !key->n || key->n > 100 || !length || length->number < 0)
         return rshi_pickle_fail(p, id, "a tensor's storage is not described as PyTorch does it");
     d->tensor.dtype = (rsh_dtype)class->number;
-    d->untyped = class->number == RSH_DTYPE_COUNT;
+    d->untyped = class->number == RSH_DTYPE_NONE;
     d->length = length->number;
-    memcpy(d->entry, "/data/", 6);
-    memcpy(d->entry + 6, key->text, key->n);
-    d->entry[6 + key->n] = 0;
+    d->key = key;
     return RSH_OK;
 }
 
@@ -58,18 +54,44 @@ static rsh_status check_lazy_bits(const rshi_pickle *p, const rshi_pickle_value 
     if (!conj && !has_bit(bits, "neg")) return RSH_OK;
     return rshi_fail(RSH_EUNSUP,
                      "%.150s: byte %" PRIu64 ": the tensor is lazily %s and its stored elements are not its values; "
-                     "save tensor.%s() instead", p->file, p->base + bits->at,
-                     conj ? "conjugated" : "negated", conj ? "resolve_conj" : "resolve_neg");
+                     "save tensor.%s() instead",
+                     p->file, p->base + bits->at, conj ? "conjugated" : "negated",
+                     conj ? "resolve_conj" : "resolve_neg");
+}
+
+/* What _rebuild_tensor_v2 or _v3 was given, under parameters and subclasses of tensors. */
+typedef struct plain {
+    rshi_pickle_value arguments; /* its items */
+    bool v3;
+} plain;
+
+static bool unwrap(const rshi_pickle_value *v, plain *out) {
+    for (int i = 0; i < 4 && v; i++) {
+        bool v2 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V2), v3 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V3);
+        if (rshi_pickle_is(v, RSHI_CLASS_FROM_TYPE) && v->n > 2 && v->item[2]->kind == RSHI_PICKLE_TUPLE) {
+            v2 = rshi_pickle_is_class(v->item[0], RSHI_CLASS_TENSOR_V2);
+            v3 = rshi_pickle_is_class(v->item[0], RSHI_CLASS_TENSOR_V3);
+            v = v->item[2];
+        }
+        *out = (plain){*v, v3};
+        if (v2 || v3) return v->n >= 4;
+        v = rshi_pickle_is(v, RSHI_CLASS_PARAMETER) && v->n ? v->item[0] : NULL;
+    }
+    return false;
+}
+
+bool rshi_saved_is_tensor(const rshi_pickle_value *v) {
+    plain t;
+    return unwrap(v, &t);
 }
 
 /* (storage, offset, size, strides, requires_grad, hooks, lazy bits); version 3 has the dtype before the lazy bits. */
-static rsh_status read_description(const rshi_pickle *p, described *d) {
-    const rshi_pickle_value *v = p->root;
+static rsh_status read_description(const rshi_pickle *p, const rshi_pickle_value *value, described *d) {
+    plain t;
     int nstrides;
-    bool v3 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V3);
-    if ((!v3 && !rshi_pickle_is(v, RSHI_CLASS_TENSOR_V2)) || v->n < 4)
-        return rshi_pickle_fail(p, v, "the archive holds something else than one plain tensor");
-    const rshi_pickle_value *storage = item(v, 0, RSHI_PICKLE_OBJECT), *offset = item(v, 1, RSHI_PICKLE_INT);
+    if (!unwrap(value, &t)) return rshi_pickle_fail(p, value, "something else than one plain tensor");
+    const rshi_pickle_value *v = &t.arguments, *storage = item(v, 0, RSHI_PICKLE_OBJECT),
+                            *offset = item(v, 1, RSHI_PICKLE_INT);
     if (!rshi_pickle_is(storage, RSHI_CLASS_PERSISTENT) || !offset || offset->number < 0)
         return rshi_pickle_fail(p, v, "a tensor is not described as PyTorch does it");
     RSH_TRY(read_storage(p, storage, d));
@@ -77,10 +99,10 @@ static rsh_status read_description(const rshi_pickle *p, described *d) {
     RSH_TRY(rshi_pickle_sizes(p, v->item[3], "the strides of a tensor", &nstrides, d->tensor.strides));
     if (nstrides != d->tensor.ndim) return rshi_pickle_fail(p, v, "a tensor has other strides than sizes");
     d->offset = offset->number;
-    const rshi_pickle_value *dtype = v3 ? item(v, 6, RSHI_PICKLE_CLASS) : NULL;
+    const rshi_pickle_value *dtype = t.v3 ? item(v, 6, RSHI_PICKLE_CLASS) : NULL;
     if (dtype && dtype->class == RSHI_CLASS_DTYPE) d->tensor.dtype = (rsh_dtype)dtype->number;
-    if (d->tensor.dtype == RSH_DTYPE_COUNT) return rshi_pickle_fail(p, v, "a tensor without a dtype");
-    return check_lazy_bits(p, item(v, v3 ? 7 : 6, RSHI_PICKLE_DICT));
+    if (d->tensor.dtype == RSH_DTYPE_NONE) return rshi_pickle_fail(p, v, "a tensor without a dtype");
+    return check_lazy_bits(p, item(v, t.v3 ? 7 : 6, RSHI_PICKLE_DICT));
 }
 
 /* The elements that the tensor reaches, from its offset on; false: too many. */
@@ -94,56 +116,36 @@ static bool reach(const rshi_saved_tensor *t, int64_t *last) {
     return rshi_add(*last, 1, last);
 }
 
-static rsh_status place(const rshi_file_span *archive, described *d) {
+static rsh_status place(const rshi_torch_file *s, described *d) {
     rshi_file_span data;
     int64_t last, first, end, bytes = rsh_dtype_bits(d->tensor.dtype) / 8;
-    RSH_TRY(rshi_archive_find(archive, d->entry, &data));
+    RSH_TRY(rshi_saved_storage(s, d->key, &data));
     bool fits = reach(&d->tensor, &last) && rshi_mul(d->offset, bytes, &first) && rshi_mul(last, bytes, &end) &&
                 rshi_add(first, end, &end) && (uint64_t)end <= data.bytes;
     if (!fits)
         return rshi_fail(RSH_EVALUE,
                          "%.150s: byte %" PRIu64 ": the tensor reaches beyond its storage of %" PRIu64 " bytes",
-                         archive->file, data.at, data.bytes);
+                         data.file, data.at, data.bytes);
     int64_t stored;
     if (!rshi_mul(d->length, d->untyped ? 1 : bytes, &stored) || (uint64_t)stored != data.bytes)
         return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a storage of %" PRId64 " %s has %" PRIu64 " bytes",
-                         archive->file, data.at, d->length, d->untyped ? "bytes" : "elements", data.bytes);
+                         data.file, data.at, d->length, d->untyped ? "bytes" : "elements", data.bytes);
     d->tensor.at = data.at + (uint64_t)first;
     return RSH_OK;
 }
 
-/* PyTorch of 2.1 and later says how it stored numbers. */
-static rsh_status check_byte_order(const rshi_file_span *archive) {
-    rshi_file_span entry;
-    char word[8] = {0};
-    rsh_status st = rshi_archive_find(archive, "/byteorder", &entry);
-    if (st == RSH_EKEY) return RSH_OK;
-    if (st) return st;
-    if (entry.bytes < sizeof word) RSH_TRY(rshi_file_span_read(&entry, 0, word, entry.bytes));
-    if (strcmp(word, "little"))
-        return rshi_fail(RSH_EUNSUP,
-                         "%.150s: byte %" PRIu64 ": the tensor is stored in byte order \"%s\", not \"little\"",
-                         archive->file, entry.at, word);
+rsh_status rshi_saved_tensor_of(const rshi_torch_file *s, const rshi_pickle_value *v, rshi_saved_tensor *out) {
+    described d = {0};
+    RSH_TRY(read_description(&s->pickle, v, &d));
+    RSH_TRY(place(s, &d));
+    *out = d.tensor;
     return RSH_OK;
 }
 
-rsh_status rshi_saved_tensor_read(const rshi_file_span *archive, rshi_saved_tensor *out) {
-    rshi_file_span entry;
-    RSH_TRY(check_byte_order(archive));
-    RSH_TRY(rshi_archive_find(archive, "/data.pkl", &entry));
-    if (entry.bytes > PICKLE_MOST)
-        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a description of a tensor of %" PRIu64 " bytes",
-                         archive->file, entry.at, entry.bytes);
-    unsigned char *bytes = rshi_alloc(entry.bytes, 1);
-    if (!bytes) return rshi_nomem();
-    rshi_pickle p = {0};
-    described d = {0};
-    rsh_status st = rshi_file_span_read(&entry, 0, bytes, entry.bytes);
-    if (!st) st = rshi_pickle_read(bytes, entry.bytes, archive->file, entry.at, &p);
-    if (!st) st = read_description(&p, &d);
-    if (!st) st = place(archive, &d);
-    rshi_pickle_free(&p);
-    rshi_free(bytes);
-    if (!st) *out = d.tensor;
+rsh_status rshi_saved_tensor_read(const rshi_file_span *span, rshi_saved_tensor *out) {
+    rshi_torch_file s;
+    rsh_status st = rshi_saved_open(span, &s);
+    if (!st) st = rshi_saved_tensor_of(&s, s.pickle.root, out);
+    rshi_saved_close(&s);
     return st;
 }

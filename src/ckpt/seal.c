@@ -34,6 +34,7 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
 typedef struct ranging {
     rsh_ckpt *c;
     int64_t tensor, rows[RSH_MAX_NDIM]; /* elements of one index of each dim */
+    int64_t from[RSH_MAX_NDIM], extent[RSH_MAX_NDIM]; /* of the box in which elements are counted */
     int32_t file;
     uint64_t at; /* of the next element */
     int64_t lo[RSH_MAX_NDIM], size[RSH_MAX_NDIM];
@@ -42,11 +43,11 @@ typedef struct ranging {
 static rsh_status add_run(ranging *r, int d, int64_t lo, int64_t n) {
     const rshi_ckpt_tensor *t = &r->c->tensor[r->tensor];
     if (n <= 0) return RSH_OK;
-    r->lo[d] = lo;
+    r->lo[d] = r->from[d] + lo;
     r->size[d] = n;
     for (int e = d + 1; e < t->ndim; e++) {
-        r->lo[e] = 0;
-        r->size[e] = t->shape[e];
+        r->lo[e] = r->from[e];
+        r->size[e] = r->extent[e];
     }
     RSH_TRY(rshi_ckpt_add_box(r->c, r->tensor, r->lo, r->size, r->file, r->at));
     r->at += (uint64_t)(n * r->rows[d]) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
@@ -59,26 +60,36 @@ static rsh_status add_rows(ranging *r, int d, int64_t first, int64_t end) {
     if (first >= end) return RSH_OK;
     if (row == 1) return add_run(r, d, first, end - first);
     if (a == b) {
-        r->lo[d] = a;
+        r->lo[d] = r->from[d] + a;
         r->size[d] = 1;
         return add_rows(r, d + 1, from, to);
     }
     if (from) {
-        r->lo[d] = a++;
+        r->lo[d] = r->from[d] + a++;
         r->size[d] = 1;
         RSH_TRY(add_rows(r, d + 1, from, row));
     }
     RSH_TRY(add_run(r, d, a, b - a));
-    r->lo[d] = b;
+    r->lo[d] = r->from[d] + b;
     r->size[d] = 1;
     return add_rows(r, d + 1, 0, to);
 }
 
 rsh_status rshi_ckpt_add_range(rsh_ckpt *c, int64_t tensor, int64_t first, int64_t count, int32_t file, uint64_t at) {
+    static const int64_t zero[RSH_MAX_NDIM];
+    return rshi_ckpt_add_range_in(c, tensor, zero, c->tensor[tensor].shape, first, count, file, at);
+}
+
+rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo, const int64_t *size, int64_t first,
+                                  int64_t count, int32_t file, uint64_t at) {
     const rshi_ckpt_tensor *t = &c->tensor[tensor];
     ranging r = {.c = c, .tensor = tensor, .file = file, .at = at};
     int64_t all = 1;
-    for (int d = t->ndim; d-- > 0; all *= t->shape[d]) r.rows[d] = all;
+    for (int d = t->ndim; d-- > 0; all *= size[d]) {
+        r.rows[d] = all;
+        r.from[d] = lo[d];
+        r.extent[d] = size[d];
+    }
     RSH_REQUIRE(first >= 0 && count >= 0 && count <= all && first <= all - count, RSH_EVALUE,
                 "%s: tensor \"%.200s\": %" PRId64 " elements from element %" PRId64 "; it has %" PRId64,
                 c->file[file].name, t->name, count, first, all);

@@ -12,10 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ckpt/archive.h"
-#include "ckpt/pickle.h"
-
-#define BOXES_MOST 65536 /* runs into which one chunk with unusual strides is taken apart */
+#include "ckpt/torch_values.h"
 
 typedef rshi_pickle_value value;
 
@@ -32,11 +29,15 @@ typedef struct distcp {
     rsh_ckpt *c;
     const char *directory;
     int32_t metadata; /* number of its file */
+    bool several;     /* every rank has metadata of its own */
     rshi_pickle pickle;
     stored *stored; /* owned */
     int64_t nstored;
-    uint64_t nchunks; /* read so far */
-    int fd;           /* of the file read last; -1: none */
+    uint64_t nchunks;      /* read so far */
+    const value *mcore;    /* Megatron's facts about tensors, a dict; NULL: none */
+    rshi_name_table facts; /* names in it, and where */
+    rshi_ckpt_store store; /* of these names */
+    int fd;                /* of the file read last; -1: none */
     int32_t open;
 } distcp;
 
@@ -61,9 +62,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* A text without NUL, which no name of PyTorch's has. */
-static bool is_name(const value *v) {
-    return v && v->kind == RSHI_PICKLE_TEXT && v->n && !memchr(v->text, 0, v->n);
-}
+static bool is_name(const value *v) { return v && v->kind == RSHI_PICKLE_TEXT && v->n && !memchr(v->text, 0, v->n); }
 
 static bool is_absent(const value *v) { return !v || v->kind == RSHI_PICKLE_NONE; }
 
@@ -99,6 +98,9 @@ static rsh_status add_files(distcp *r) {
         }
         char *name = rshi_store_text(&r->c->store, s->path->text, s->path->n);
         if (!name) return rshi_nomem();
+        int64_t known = rshi_ckpt_find_file(r->c, name);
+        s->file = (int32_t)known;
+        if (known >= 0) continue; /* another rank's metadata named it */
         RSH_TRY(rshi_ckpt_inside(r->directory, name));
         RSH_TRY(rshi_ckpt_add_file(r->c, r->directory, name, &s->file));
     }
@@ -114,8 +116,7 @@ static rsh_status check_spans(const distcp *r) {
                 RSH_EVALUE,
                 "%.150s: \"%.*s\": %" PRIu64 " bytes from byte %" PRIu64 " on, but the file ends at byte %" PRIu64,
                 f->name, (int)(s->name->n < 200 ? s->name->n : 200), s->name->text, s->bytes, s->at, f->size);
-        if (i && !by_name(s - 1, s))
-            return rshi_pickle_fail(&r->pickle, s->name, "storage_data has a chunk twice");
+        if (i && !by_name(s - 1, s)) return rshi_pickle_fail(&r->pickle, s->name, "storage_data has a chunk twice");
     }
     return RSH_OK;
 }
@@ -169,87 +170,9 @@ static rsh_status open_file(distcp *r, int32_t file) {
     return RSH_OK;
 }
 
-/* Which dims must be walked, so that what is left lies dense and row-major: dims are left from the fastest on, as long
- * as each stands before those that are left already.  How many boxes that makes; more than BOXES_MOST count as that. */
-static int64_t find_walked(const rshi_saved_tensor *t, bool *walked) {
-    int64_t dense = 1, boxes = 1;
-    int first = t->ndim; /* of those that are left */
-    for (int d = t->ndim; d-- > 0;) walked[d] = t->shape[d] != 1;
-    for (int d = t->ndim; d-- > 0;)
-        if (walked[d] && d < first && t->strides[d] == dense) {
-            walked[d] = false;
-            first = d;
-            dense *= t->shape[d];
-        }
-    for (int d = 0; d < t->ndim; d++)
-        if (walked[d] && (!rshi_mul(boxes, t->shape[d], &boxes) || boxes > BOXES_MOST)) return BOXES_MOST + 1;
-    return boxes;
-}
-
-/* Is it dense with its dims in another order?  Which, from the slowest to the fastest? */
-static bool find_order(const rshi_saved_tensor *t, int *order) {
-    int64_t dense = 1;
-    bool used[RSH_MAX_NDIM] = {false};
-    for (int k = t->ndim; k--;) {
-        int next = -1;
-        for (int d = t->ndim; d--;)
-            if (!used[d] && (t->shape[d] == 1 || t->strides[d] == dense) && (next < 0 || t->shape[next] == 1)) next = d;
-        if (next < 0) return false;
-        used[next] = true;
-        order[k] = next;
-        dense *= t->shape[next];
-    }
-    return true;
-}
-
-static rsh_status set_ordered(distcp *r, int64_t tensor, const rshi_saved_tensor *t, const int *order, int32_t file) {
-    rsh_layout_desc desc = {.dtype = t->dtype, .ndim = t->ndim, .has_order = true};
-    rsh_layout *layout;
-    for (int d = 0; d < t->ndim; d++) {
-        desc.dim[d].size = t->shape[d];
-        desc.order[d] = order[d];
-    }
-    RSH_TRY(rsh_layout_new(&desc, &layout));
-    rsh_status st = rshi_ckpt_set_parts(r->c, tensor, layout, 1, &(rshi_ckpt_part){file, t->at});
-    rsh_layout_free(layout);
-    r->c->tensor[tensor].ranks_are_files = false; /* it has one part, which is no rank's */
-    return st;
-}
-
-/* One box for each index of the dims that are walked. */
-static rsh_status add_boxes(distcp *r, int64_t tensor, const int64_t *offset, const rshi_saved_tensor *t,
-                            const bool *walked, int32_t file) {
-    int64_t index[RSH_MAX_NDIM] = {0}, lo[RSH_MAX_NDIM], size[RSH_MAX_NDIM];
-    for (;;) {
-        uint64_t at = t->at;
-        for (int d = 0; d < t->ndim; d++) {
-            lo[d] = offset[d] + index[d];
-            size[d] = walked[d] ? 1 : t->shape[d];
-            at += (uint64_t)(index[d] * t->strides[d]) * (uint64_t)rsh_dtype_bits(t->dtype) / 8;
-        }
-        RSH_TRY(rshi_ckpt_add_box(r->c, tensor, lo, size, file, at));
-        int d = t->ndim;
-        while (d && (!walked[d - 1] || ++index[d - 1] == t->shape[d - 1])) index[--d] = 0;
-        if (!d) return RSH_OK;
-    }
-}
-
 static rsh_status refuse(const distcp *r, const stored *s, rsh_status status, const char *sentence) {
     return rshi_fail(status, "%.150s: byte %" PRIu64 ": tensor \"%.*s\": %s", r->c->file[s->file].name, s->at,
                      (int)(s->name->n < 200 ? s->name->n : 200), s->name->text, sentence);
-}
-
-static rsh_status place_chunk(distcp *r, int64_t tensor, const stored *s, const int64_t *offset,
-                              const rshi_saved_tensor *t) {
-    bool walked[RSH_MAX_NDIM];
-    int order[RSH_MAX_NDIM];
-    int64_t boxes = find_walked(t, walked);
-    const rshi_ckpt_tensor *whole = &r->c->tensor[tensor];
-    if (boxes > 1 && !memcmp(whole->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) && find_order(t, order))
-        return set_ordered(r, tensor, t, order, s->file);
-    if (boxes > BOXES_MOST)
-        return refuse(r, s, RSH_EUNSUP, "the chunk is stored with strides that leave too many single runs");
-    return add_boxes(r, tensor, offset, t, walked, s->file);
 }
 
 static bool is_empty(int ndim, const int64_t *size) {
@@ -258,31 +181,114 @@ static bool is_empty(int ndim, const int64_t *size) {
     return false;
 }
 
-static rsh_status read_chunk(distcp *r, int64_t tensor, const value *name, int ndim, const int64_t *offset,
+/* A tensor as the metadata describes it.  Megatron's optimizer states are flat: of a tensor that is cut into a grid of
+ * `pieces` equal boxes each box is flattened, and the last dim counts its elements. */
+typedef struct shaped {
+    int ndim; /* as stored, like sizes and offsets of chunks */
+    int64_t shape[RSH_MAX_NDIM];
+    bool flat;
+    int whole_ndim; /* of the tensor that was flattened */
+    int64_t whole[RSH_MAX_NDIM];
+} shaped;
+
+/* Chunk [offset, offset + size) of a flattened tensor lies in one box of its grid. */
+static rsh_status add_flat(distcp *r, int64_t tensor, const shaped *x, const int64_t *offset, const int64_t *size,
+                           const stored *s, const rshi_saved_tensor *t) {
+    int64_t lo[RSH_MAX_NDIM], extent[RSH_MAX_NDIM];
+    int last = x->whole_ndim;
+    for (int d = 0; d < last; d++) {
+        if (size[d] != 1) return refuse(r, s, RSH_EUNSUP, "a chunk of several flattened boxes");
+        extent[d] = x->whole[d] / x->shape[d];
+        lo[d] = offset[d] * extent[d];
+    }
+    if (size[last] > 1 && t->strides[last] != 1) return refuse(r, s, RSH_EUNSUP, "a flattened chunk that is not dense");
+    return rshi_ckpt_add_range_in(r->c, tensor, lo, extent, offset[last], size[last], s->file, t->at);
+}
+
+static rsh_status read_chunk(distcp *r, int64_t tensor, const value *name, const shaped *x, const int64_t *offset,
                              const int64_t *size, bool only) {
     rshi_saved_tensor t;
-    const stored *s = find_stored(r, name, ndim, offset);
+    const stored *s = find_stored(r, name, x->ndim, offset);
     if (!s && only) s = find_stored(r, name, -1, NULL);
-    if (is_empty(ndim, size)) return RSH_OK;
+    if (is_empty(x->ndim, size)) return RSH_OK;
     if (!s) return rshi_pickle_fail(&r->pickle, name, "a chunk of this tensor is not in storage_data");
     RSH_TRY(open_file(r, s->file));
     RSH_TRY(rshi_saved_tensor_read(&(rshi_file_span){r->fd, r->c->file[s->file].name, s->at, s->bytes}, &t));
     if (t.dtype != r->c->tensor[tensor].dtype) return refuse(r, s, RSH_EVALUE, "another dtype than the metadata says");
-    if (t.ndim != ndim || (ndim && memcmp(t.shape, size, (size_t)ndim * sizeof *size)))
+    if (t.ndim != x->ndim || (x->ndim && memcmp(t.shape, size, (size_t)x->ndim * sizeof *size)))
         return refuse(r, s, RSH_EVALUE, "another shape than the metadata says");
-    return place_chunk(r, tensor, s, offset, &t);
+    return x->flat ? add_flat(r, tensor, x, offset, size, s, &t)
+                   : rshi_ckpt_add_saved(r->c, tensor, offset, &t, s->file);
+}
+
+/* ---- Megatron's facts ---- */
+
+static rsh_status read_facts(distcp *r, const value *facts) {
+    if (!facts || facts->kind != RSHI_PICKLE_DICT) return RSH_OK;
+    r->mcore = facts;
+    for (uint32_t i = 0; i + 1 < facts->n; i += 2) {
+        if (!is_name(facts->item[i])) continue;
+        char *name = rshi_store_text(&r->store, facts->item[i]->text, facts->item[i]->n);
+        if (!name) return rshi_nomem();
+        if (rshi_name_table_find(&r->facts, name) < 0) RSH_TRY(rshi_name_table_add(&r->facts, name, i + 1));
+    }
+    return RSH_OK;
+}
+
+/* The shape that a flattened tensor had before; NULL: it is not flattened. */
+static const value *find_fact(const distcp *r, const char *name) {
+    int64_t at = rshi_name_table_find(&r->facts, name);
+    const value *facts = at < 0 ? NULL : r->mcore->item[at];
+    for (uint32_t i = 0; facts && facts->kind == RSHI_PICKLE_DICT && i + 1 < facts->n && i < 32; i += 2)
+        if (rshi_pickle_text_is(facts->item[i], "nd_reformulated_orig_global_shape")) return facts->item[i + 1];
+    return NULL;
+}
+
+static rsh_status read_shape(distcp *r, const value *name, const value *v, shaped *out) {
+    int64_t elements = 1;
+    RSH_TRY(
+        rshi_pickle_sizes(&r->pickle, rshi_pickle_field(v, "size"), "the size of a tensor", &out->ndim, out->shape));
+    char *text = rshi_store_text(&r->store, name->text, name->n);
+    if (!text) return rshi_nomem();
+    const value *whole = find_fact(r, text);
+    out->flat = whole != NULL;
+    out->whole_ndim = out->ndim;
+    memcpy(out->whole, out->shape, sizeof out->whole);
+    if (!whole) return RSH_OK;
+    RSH_TRY(rshi_pickle_sizes(&r->pickle, whole, "the shape of a flattened tensor", &out->whole_ndim, out->whole));
+    bool fits = out->ndim == out->whole_ndim + 1;
+    for (int d = 0; d < out->whole_ndim && fits; d++)
+        fits = out->shape[d] && out->whole[d] % out->shape[d] == 0 &&
+               rshi_mul(elements, out->whole[d] / out->shape[d], &elements);
+    if (!fits || out->shape[out->ndim - 1] != elements)
+        return rshi_pickle_fail(&r->pickle, v, "a flattened tensor whose shape is not that of a grid of boxes");
+    return RSH_OK;
 }
 
 /* ---- names ---- */
 
+/* The tensor, which the metadata of another rank may have named already. */
+static rsh_status whole_tensor(distcp *r, const value *name, rsh_dtype dtype, const shaped *x, int64_t *tensor) {
+    *tensor = r->several ? rshi_ckpt_find(r->c, name->text, name->n) : -1;
+    if (*tensor < 0)
+        return rshi_ckpt_add_tensor(r->c, name->text, name->n, dtype, x->whole_ndim, x->whole, r->metadata, name->at,
+                                    tensor);
+    const rshi_ckpt_tensor *t = &r->c->tensor[*tensor];
+    if (t->dtype != dtype || t->ndim != x->whole_ndim ||
+        (t->ndim && memcmp(t->shape, x->whole, (size_t)t->ndim * sizeof *t->shape)))
+        return rshi_pickle_fail(&r->pickle, name, "another rank's metadata has it with another dtype or shape");
+    return RSH_OK;
+}
+
 static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
     const value *chunks = rshi_pickle_field(v, "chunks");
-    int ndim, n[2];
-    int64_t shape[RSH_MAX_NDIM], box[2][RSH_MAX_NDIM], tensor;
-    rsh_dtype dtype = RSH_DTYPE_COUNT;
+    int n[2];
+    int64_t box[2][RSH_MAX_NDIM], tensor;
+    shaped x;
+    rsh_dtype dtype = RSH_DTYPE_NONE;
     RSH_TRY(read_properties(r, rshi_pickle_field(v, "properties"), &dtype));
-    RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(v, "size"), "the size of a tensor", &ndim, shape));
-    RSH_TRY(rshi_ckpt_add_tensor(r->c, name->text, name->n, dtype, ndim, shape, r->metadata, name->at, &tensor));
+    RSH_TRY(read_shape(r, name, v, &x));
+    RSH_TRY(whole_tensor(r, name, dtype, &x, &tensor));
     if (!chunks || chunks->kind != RSHI_PICKLE_LIST) return rshi_pickle_fail(&r->pickle, v, "a tensor without chunks");
     r->nchunks += chunks->n; /* a list that many tensors share would cost its length for each of them */
     if (r->nchunks > r->pickle.length)
@@ -294,9 +300,9 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
         RSH_TRY(
             rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "offsets"), "the offset of a chunk", &n[0], box[0]));
         RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "sizes"), "the size of a chunk", &n[1], box[1]));
-        if (n[0] != ndim || n[1] != ndim)
+        if (n[0] != x.ndim || n[1] != x.ndim)
             return rshi_pickle_fail(&r->pickle, chunk, "a chunk has another number of dims than its tensor");
-        RSH_TRY(read_chunk(r, tensor, name, ndim, box[0], box[1], chunks->n == 1));
+        RSH_TRY(read_chunk(r, tensor, name, &x, box[0], box[1], chunks->n == 1));
     }
     return RSH_OK;
 }
@@ -332,8 +338,9 @@ static rsh_status read_names(distcp *r, const value *names) {
 
 /* ---- the directory ---- */
 
-static rsh_status read_metadata(distcp *r, unsigned char **bytes) {
-    RSH_TRY(rshi_ckpt_add_file(r->c, r->directory, ".metadata", &r->metadata));
+static rsh_status read_metadata(distcp *r, const char *name, unsigned char **bytes) {
+    RSH_TRY(rshi_ckpt_inside(r->directory, name));
+    RSH_TRY(rshi_ckpt_add_file(r->c, r->directory, name, &r->metadata));
     const rshi_ckpt_file *f = &r->c->file[r->metadata];
     RSH_REQUIRE(f->size <= RSHI_PICKLE_MOST, RSH_EVALUE, "%.150s: %" PRIu64 " bytes; at most %zu are read", f->path,
                 f->size, RSHI_PICKLE_MOST);
@@ -345,25 +352,63 @@ static rsh_status read_metadata(distcp *r, unsigned char **bytes) {
     return rshi_pickle_read(*bytes, f->size, r->c->file[r->metadata].name, 0, &r->pickle);
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    distcp r = {.c = c, .directory = place->path, .fd = -1};
+static rsh_status read_one(const char *directory, const char *name, bool several, rsh_ckpt *c) {
+    distcp r = {.c = c, .directory = directory, .several = several, .fd = -1};
     unsigned char *bytes = NULL;
     rsh_status st;
-    RSH_GOTO(read_metadata(&r, &bytes));
+    RSH_GOTO(read_metadata(&r, name, &bytes));
     if (!rshi_pickle_is(r.pickle.root, RSHI_CLASS_METADATA))
         RSH_GOTO(rshi_pickle_fail(&r.pickle, r.pickle.root, "the pickle is not the metadata of a checkpoint"));
     RSH_GOTO(read_storage_data(&r, rshi_pickle_field(r.pickle.root, "storage_data")));
+    RSH_GOTO(read_facts(&r, rshi_pickle_field(r.pickle.root, "mcore_data")));
     RSH_GOTO(read_names(&r, rshi_pickle_field(r.pickle.root, "state_dict_metadata")));
 out:
     if (r.fd >= 0) close(r.fd);
     rshi_free(r.stored);
+    rshi_name_table_free(&r.facts);
+    rshi_store_free(&r.store);
     rshi_pickle_free(&r.pickle);
     rshi_free(bytes);
-    return st ? st : rshi_ckpt_add_beside(c, place);
+    return st;
+}
+
+/* "__3.metadata", of one rank. */
+static bool is_rank_metadata(const char *name) {
+    return !strncmp(name, "__", 2) && strspn(name + 2, "0123456789") > 0 &&
+           !strcmp(name + 2 + strspn(name + 2, "0123456789"), ".metadata");
+}
+
+static bool has_metadata(const rshi_ckpt_place *place) {
+    return place->is_directory && rshi_ckpt_place_has(place, ".metadata", ".metadata");
 }
 
 static bool detect(const rshi_ckpt_place *place) {
-    return place->is_directory && rshi_ckpt_place_has(place, ".metadata", ".metadata");
+    bool found = has_metadata(place);
+    for (int64_t i = 0; i < place->nnames && !found; i++) found = is_rank_metadata(place->name[i]);
+    return found;
+}
+
+/* Megatron keeps what is the same on all ranks in a file beside: it is listed, and copied along as it is. */
+static rsh_status list_common(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    rshi_torch_gathering g = {.c = c};
+    int32_t file;
+    if (!rshi_ckpt_place_has(place, "common.pt", "common.pt") || !rshi_ckpt_is_torch(place->path, "common.pt"))
+        return RSH_OK;
+    rsh_status st = rshi_ckpt_inside(place->path, "common.pt");
+    if (!st) st = rshi_torch_gather(&g, place->path, "common.pt", -1, "common.", &file);
+    if (!st) st = rshi_torch_finish(&g);
+    if (!st) st = rshi_ckpt_add_beside_file(c, "common.pt", c->file[file].path);
+    rshi_torch_gathering_free(&g);
+    return st;
+}
+
+static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    bool one = has_metadata(place);
+    if (one) RSH_TRY(read_one(place->path, ".metadata", false, c));
+    for (int64_t i = 0; i < place->nnames && !one; i++)
+        if (is_rank_metadata(place->name[i])) RSH_TRY(read_one(place->path, place->name[i], true, c));
+    RSH_TRY(list_common(place, c));
+    return rshi_ckpt_add_beside(c, place);
 }
 
 const rshi_ckpt_kind rshi_kind_distcp = {"DCP directory", detect, read_all, false};

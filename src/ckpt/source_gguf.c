@@ -1,33 +1,63 @@
-/* GGUF: the tensors of one .gguf file, listed; none of them is read. */
+/* GGUF: the tensors of a .gguf file, or of all files NAME-00001-of-00003.gguf of one model.
+ *
+ * Types whose elements stand alone are tensors like any other; of quantised ones only the names are listed. */
 #include "ckpt/ckpt.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MOST_TEXT 65536 /* bytes of a name; longer ones are damage */
 
+/* A tensor whose elements are dtypes of ours. */
+typedef struct plain {
+    const char *name; /* in the checkpoint's store */
+    rsh_dtype dtype;
+    int ndim;
+    int64_t size[4];
+    uint64_t offset; /* in the data */
+    uint64_t entry;  /* where the file names it */
+} plain;
+
 typedef struct scanning {
     rsh_ckpt *c;
     FILE *file;
     const char *path;
+    int32_t number; /* of the file */
+    uint64_t align; /* of the data: bytes */
+    plain *plain;   /* owned */
+    int64_t n, room;
 } scanning;
+
+/* Types that are dtypes. */
+static const struct {
+    uint64_t type;
+    rsh_dtype dtype;
+} dtypes[] = {{0, RSH_F32},  {1, RSH_F16},  {24, RSH_I8},  {25, RSH_I16},
+              {26, RSH_I32}, {27, RSH_I64}, {28, RSH_F64}, {30, RSH_BF16}};
+
+static bool find_dtype(uint64_t type, rsh_dtype *out) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (dtypes[i].type == type) return *out = dtypes[i].dtype, true;
+    return false;
+}
 
 /* The types of version 3, by number: a block of so many elements has so many bytes.  Name NULL: there is none. */
 static const struct {
     const char *name;
     uint16_t elements, bytes;
 } types[] = {
-    [0] = {"F32", 1, 4},          [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},      [3] = {"Q4_1", 32, 20},
-    [6] = {"Q5_0", 32, 22},       [7] = {"Q5_1", 32, 24},      [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},
-    [10] = {"Q2_K", 256, 84},     [11] = {"Q3_K", 256, 110},   [12] = {"Q4_K", 256, 144},   [13] = {"Q5_K", 256, 176},
-    [14] = {"Q6_K", 256, 210},    [15] = {"Q8_K", 256, 292},   [16] = {"IQ2_XXS", 256, 66}, [17] = {"IQ2_XS", 256, 74},
-    [18] = {"IQ3_XXS", 256, 98},  [19] = {"IQ1_S", 256, 50},   [20] = {"IQ4_NL", 32, 18},   [21] = {"IQ3_S", 256, 110},
-    [22] = {"IQ2_S", 256, 82},    [23] = {"IQ4_XS", 256, 136}, [24] = {"I8", 1, 1},         [25] = {"I16", 1, 2},
-    [26] = {"I32", 1, 4},         [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},        [29] = {"IQ1_M", 256, 56},
-    [30] = {"BF16", 1, 2},        [34] = {"TQ1_0", 256, 54},   [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},
+    [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},      [3] = {"Q4_1", 32, 20},
+    [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},      [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},
+    [10] = {"Q2_K", 256, 84},    [11] = {"Q3_K", 256, 110},   [12] = {"Q4_K", 256, 144},   [13] = {"Q5_K", 256, 176},
+    [14] = {"Q6_K", 256, 210},   [15] = {"Q8_K", 256, 292},   [16] = {"IQ2_XXS", 256, 66}, [17] = {"IQ2_XS", 256, 74},
+    [18] = {"IQ3_XXS", 256, 98}, [19] = {"IQ1_S", 256, 50},   [20] = {"IQ4_NL", 32, 18},   [21] = {"IQ3_S", 256, 110},
+    [22] = {"IQ2_S", 256, 82},   [23] = {"IQ4_XS", 256, 136}, [24] = {"I8", 1, 1},         [25] = {"I16", 1, 2},
+    [26] = {"I32", 1, 4},        [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},        [29] = {"IQ1_M", 256, 56},
+    [30] = {"BF16", 1, 2},       [34] = {"TQ1_0", 256, 54},   [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},
 };
 
 static rsh_status take(scanning *s, void *to, size_t n) {
@@ -69,12 +99,20 @@ static rsh_status skip_value(scanning *s, uint64_t type, int depth) {
     return RSH_OK;
 }
 
-static rsh_status skip_pair(scanning *s) {
-    uint64_t n;
+/* Of all keys one says where the data begins. */
+static rsh_status read_pair(scanning *s) {
+    static const char wanted[] = "general.alignment";
+    char key[sizeof wanted] = {0};
+    uint64_t n, type;
     RSH_TRY(take_number(s, 8, &n));
-    RSH_TRY(skip(s, n));
-    RSH_TRY(take_number(s, 4, &n));
-    return skip_value(s, n, 0);
+    bool alignment = n == sizeof wanted - 1;
+    RSH_TRY(alignment ? take(s, key, (size_t)n) : skip(s, n));
+    RSH_TRY(take_number(s, 4, &type));
+    if (!alignment || strcmp(key, wanted) || type != 4) return skip_value(s, type, 0);
+    RSH_TRY(take_number(s, 4, &s->align));
+    RSH_REQUIRE(s->align && s->align <= 1 << 20 && !(s->align & (s->align - 1)), RSH_EVALUE,
+                "%s: byte %ld: an alignment of %" PRIu64 " bytes", s->path, ftell(s->file), s->align);
+    return RSH_OK;
 }
 
 /* Rows are whole blocks; false: they are not, or 64 bits do not hold it. */
@@ -88,20 +126,10 @@ static bool bytes_of(uint64_t type, uint64_t ndim, const uint64_t *size, int64_t
     return rshi_mul(blocks, types[type].bytes, out);
 }
 
-static rsh_status list_tensor(scanning *s, char *name) {
-    uint64_t n, ndim, type, offset, size[4] = {0};
+static rsh_status list_quantised(scanning *s, const char *name, uint64_t type, uint64_t ndim, const uint64_t *size,
+                                 uint64_t offset) {
     int64_t bytes;
     rshi_text what = {0};
-    RSH_TRY(take_number(s, 8, &n));
-    RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a name of %" PRIu64 " bytes", s->path, ftell(s->file), n);
-    RSH_TRY(take(s, name, (size_t)n));
-    name[n] = 0;
-    RSH_TRY(take_number(s, 4, &ndim));
-    RSH_REQUIRE(ndim <= 4, RSH_EVALUE, "%s: byte %ld: tensor \"%.200s\": %" PRIu64 " dims", s->path, ftell(s->file),
-                name, ndim);
-    for (uint64_t d = ndim; d-- > 0;) RSH_TRY(take_number(s, 8, &size[d])); /* the fastest dim comes first */
-    RSH_TRY(take_number(s, 4, &type));
-    RSH_TRY(take_number(s, 8, &offset));
     bool known = type < sizeof types / sizeof *types && types[type].name;
     if (known)
         rshi_text_add(&what, "%s[", types[type].name);
@@ -116,6 +144,53 @@ static rsh_status list_tensor(scanning *s, char *name) {
     return st;
 }
 
+static rsh_status keep_plain(scanning *s, const char *name, rsh_dtype dtype, uint64_t ndim, const uint64_t *size,
+                             uint64_t offset) {
+    RSH_TRY(RSHI_GROW(s->plain, s->n + 1, &s->room));
+    plain *p = &s->plain[s->n];
+    *p = (plain){.dtype = dtype, .ndim = (int)ndim, .offset = offset, .entry = (uint64_t)ftell(s->file)};
+    for (uint64_t d = 0; d < ndim; d++) {
+        RSH_REQUIRE(size[d] <= INT64_MAX, RSH_EVALUE, "%s: tensor \"%.200s\": a size of %" PRIu64, s->path, name,
+                    size[d]);
+        p->size[d] = (int64_t)size[d];
+    }
+    p->name = rshi_store_text(&s->c->store, name, strlen(name));
+    s->n++;
+    return p->name ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status read_tensor(scanning *s, char *name) {
+    uint64_t n, ndim, type, offset, size[4] = {0};
+    rsh_dtype dtype;
+    RSH_TRY(take_number(s, 8, &n));
+    RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a name of %" PRIu64 " bytes", s->path, ftell(s->file), n);
+    RSH_TRY(take(s, name, (size_t)n));
+    name[n] = 0;
+    RSH_TRY(take_number(s, 4, &ndim));
+    RSH_REQUIRE(ndim <= 4, RSH_EVALUE, "%s: byte %ld: tensor \"%.200s\": %" PRIu64 " dims", s->path, ftell(s->file),
+                name, ndim);
+    for (uint64_t d = ndim; d-- > 0;) RSH_TRY(take_number(s, 8, &size[d])); /* the fastest dim comes first */
+    RSH_TRY(take_number(s, 4, &type));
+    RSH_TRY(take_number(s, 8, &offset));
+    if (find_dtype(type, &dtype)) return keep_plain(s, name, dtype, ndim, size, offset);
+    return list_quantised(s, name, type, ndim, size, offset);
+}
+
+/* Behind the list, aligned, comes the data. */
+static rsh_status add_tensors(scanning *s) {
+    uint64_t data = ((uint64_t)ftell(s->file) + s->align - 1) / s->align * s->align;
+    for (int64_t i = 0; i < s->n; i++) {
+        const plain *p = &s->plain[i];
+        int64_t tensor;
+        RSH_REQUIRE(p->offset <= UINT64_MAX - data, RSH_EVALUE, "%s: tensor \"%.200s\" begins outside the file",
+                    s->path, p->name);
+        RSH_TRY(rshi_ckpt_add_tensor(s->c, p->name, strlen(p->name), p->dtype, p->ndim, p->size, s->number, p->entry,
+                                     &tensor));
+        RSH_TRY(rshi_ckpt_set_whole(s->c, tensor, s->number, data + p->offset));
+    }
+    return RSH_OK;
+}
+
 static rsh_status scan(scanning *s, char *name) {
     uint64_t version, ntensors, npairs;
     RSH_TRY(skip(s, 4));
@@ -124,29 +199,59 @@ static rsh_status scan(scanning *s, char *name) {
                 s->path, version);
     RSH_TRY(take_number(s, 8, &ntensors));
     RSH_TRY(take_number(s, 8, &npairs));
-    for (; npairs; npairs--) RSH_TRY(skip_pair(s));
-    for (; ntensors; ntensors--) RSH_TRY(list_tensor(s, name));
-    return RSH_OK;
+    for (; npairs; npairs--) RSH_TRY(read_pair(s));
+    for (; ntensors; ntensors--) RSH_TRY(read_tensor(s, name));
+    return add_tensors(s);
 }
 
-static bool detect(const rshi_ckpt_place *place) {
+static bool is_gguf(const char *path) {
     char magic[4] = {0};
-    if (place->is_directory) return false;
-    int fd = open(place->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool is = fd >= 0 && pread(fd, magic, 4, 0) == 4 && !memcmp(magic, "GGUF", 4);
     if (fd >= 0) close(fd);
     return is;
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    int32_t file;
-    RSH_TRY(rshi_ckpt_add_file(c, NULL, place->path, &file));
-    scanning s = {c, fopen(place->path, "rbe"), place->path};
-    if (!s.file) return rshi_io_fail(place->path);
+static bool detect(const rshi_ckpt_place *place) { return !place->is_directory && is_gguf(place->path); }
+
+static rsh_status read_file(const char *path, rsh_ckpt *c) {
+    scanning s = {.c = c, .path = path, .align = 32};
+    RSH_TRY(rshi_ckpt_add_file(c, NULL, path, &s.number));
+    RSH_REQUIRE(is_gguf(path), RSH_EVALUE, "%s: byte 0: no GGUF file, as its neighbours are", path);
+    s.file = fopen(path, "rbe");
+    if (!s.file) return rshi_io_fail(path);
     char *name = rshi_alloc(MOST_TEXT, 1);
     rsh_status st = name ? scan(&s, name) : rshi_nomem();
     rshi_free(name);
+    rshi_free(s.plain);
     fclose(s.file);
+    return st;
+}
+
+/* "-00002-of-00003.gguf" at the end of a path: where it begins, and the 3; NULL: it is another name. */
+static const char *find_split(const char *path, int64_t *count) {
+    static const char form[] = "-00000-of-00000.gguf";
+    size_t n = strlen(path), k = sizeof form - 1;
+    if (n < k) return NULL;
+    const char *end = path + n - k;
+    for (size_t i = 0; i < k; i++)
+        if (form[i] == '0' ? end[i] < '0' || end[i] > '9' : end[i] != form[i]) return NULL;
+    *count = strtoll(end + 10, NULL, 10);
+    return end;
+}
+
+static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    int64_t count = 0;
+    const char *end = find_split(place->path, &count);
+    rsh_status st = RSH_OK;
+    if (!end || count < 1) return read_file(place->path, c);
+    for (int64_t i = 1; i <= count && !st; i++) {
+        rshi_text path = {0};
+        rshi_text_add(&path, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)(end - place->path), place->path, i,
+                      count);
+        st = path.failed ? rshi_nomem() : read_file(path.data, c);
+        rshi_text_free(&path);
+    }
     return st;
 }
 

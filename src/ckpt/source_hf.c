@@ -1,6 +1,6 @@
-/* HF: a directory as Hugging Face's tools write it: safetensors files whose tensors are whole, and an index that says
- * which tensor is in which file. */
-#include "ckpt/ckpt.h"
+/* HF: a directory as Hugging Face's tools write it: files whose tensors are whole, of safetensors or torch.save, and an
+ * index that says which tensor is in which file. */
+#include "ckpt/torch_values.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -92,7 +92,7 @@ static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
     for (int64_t i = 0; i < x->nmap; i++) {
         const mapped *m = &x->map[i];
         int64_t t = rshi_ckpt_find(c, m->tensor, strlen(m->tensor));
-        int32_t file = t < 0 ? -1 : c->parts[c->tensor[t].part].file;
+        int32_t file = t < 0 ? -1 : c->tensor[t].named_in;
         RSH_REQUIRE(t >= 0 && file == x->number[m->file], RSH_EVALUE,
                     "%s: tensor \"%.200s\" should be in %s, which does not have it", index, m->tensor,
                     x->files[m->file]);
@@ -101,7 +101,7 @@ static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
     }
     for (int64_t t = 0; t < c->ntensors; t++)
         RSH_REQUIRE(seen[t], RSH_EVALUE, "%s: tensor \"%.200s\" of %s is not in the index", index, c->tensor[t].name,
-                    c->file[c->parts[c->tensor[t].part].file].name);
+                    c->file[c->tensor[t].named_in].name);
     return RSH_OK;
 }
 
@@ -110,7 +110,8 @@ static rsh_status add_files(indexing *x, const char *directory) {
     if (!x->number) return rshi_nomem();
     for (int64_t i = 0; i < x->nfiles; i++) {
         RSH_TRY(rshi_ckpt_inside(directory, x->files[i]));
-        RSH_TRY(rshi_ckpt_add_safetensors(x->c, directory, x->files[i], &x->number[i]));
+        bool torch = !rshi_ckpt_ends(x->files[i], ".safetensors") && rshi_ckpt_is_torch(directory, x->files[i]);
+        RSH_TRY((torch ? rshi_ckpt_add_torch : rshi_ckpt_add_safetensors)(x->c, directory, x->files[i], &x->number[i]));
     }
     return RSH_OK;
 }
@@ -145,10 +146,13 @@ static rsh_status read_unindexed(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return RSH_OK;
 }
 
+/* Of an index of safetensors and one of pytorch_model-*.bin the first is read. */
 static const char *find_index(const rshi_ckpt_place *place) {
     const char *found = NULL;
+    bool safe = rshi_ckpt_place_has(place, "", ".safetensors") ||
+                rshi_ckpt_place_has(place, "", ".safetensors.index.json");
     for (int64_t i = 0; i < place->nnames; i++) {
-        if (!rshi_ckpt_ends(place->name[i], ".safetensors.index.json")) continue;
+        if (!rshi_ckpt_ends(place->name[i], safe ? ".safetensors.index.json" : ".bin.index.json")) continue;
         if (!found || !strcmp(place->name[i], "model.safetensors.index.json")) found = place->name[i];
     }
     return found;

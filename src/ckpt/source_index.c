@@ -165,7 +165,7 @@ static rsh_status add_part(indexing *x, int64_t tensor, const listed *p) {
 
 static rsh_status add_tensor(indexing *x) {
     int64_t tensor;
-    if (x->ndim < 0 || x->dtype == RSH_DTYPE_COUNT)
+    if (x->ndim < 0 || x->dtype == RSH_DTYPE_NONE)
         return rshi_json_fail(&x->json, "tensor \"%.100s\" without \"dtype\" or \"shape\"", x->name);
     RSH_TRY(
         rshi_ckpt_add_tensor(x->c, x->name, strlen(x->name), x->dtype, x->ndim, x->shape, x->index, x->at, &tensor));
@@ -192,7 +192,7 @@ static rsh_status read_tensor(indexing *x) {
     if (!x->name) return rshi_nomem();
     x->at = x->json.at;
     x->ndim = -1;
-    x->dtype = RSH_DTYPE_COUNT;
+    x->dtype = RSH_DTYPE_NONE;
     x->nparts = 0;
     RSH_TRY(rshi_json_want(&x->json, RSHI_JSON_OBJECT));
     while (!(st = rshi_json_key(&x->json, &more)) && more) RSH_TRY(read_tensor_key(x));

@@ -69,14 +69,14 @@ static void fold_bool(rsh_op op, int64_t count, const void *in, void *acc) {
 FLOAT_FOLD(float, rshi_f32_settle)
 FLOAT_FOLD(double, rshi_f64_settle)
 
-static const fold_fn folds[RSH_DTYPE_COUNT] = {
+static const fold_fn folds[RSH_NDTYPES] = {
     [RSH_BOOL] = fold_bool,    [RSH_U8] = fold_uint8_t,   [RSH_I8] = fold_int8_t,    [RSH_U16] = fold_uint16_t,
     [RSH_I16] = fold_int16_t,  [RSH_U32] = fold_uint32_t, [RSH_I32] = fold_int32_t,  [RSH_U64] = fold_uint64_t,
     [RSH_I64] = fold_int64_t,  [RSH_F32] = fold_float,    [RSH_F64] = fold_double,
 };
 
 rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype) {
-    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "allreduce needs a reduction, not %s",
                 rsh_op_name(op));
     RSH_TRY(rsh_op_check(op, dtype));

@@ -248,7 +248,7 @@ LOOP(, I64_to_odd, int64_t, double, odd_from_i64(x))
     [RSH_I64] = from##_to_I64
 #define INTEGER_ENTRIES(from) [RSH_##from] = {WIDE_ENTRIES(from), [RSH_F32] = from##_to_F32, [RSH_F64] = from##_to_F64}
 
-static convert_fn *const wide[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT] = {
+static convert_fn *const wide[RSH_NDTYPES][RSH_NDTYPES] = {
     INTEGER_ENTRIES(BOOL),
     INTEGER_ENTRIES(U8),
     INTEGER_ENTRIES(I8),
@@ -262,7 +262,7 @@ static convert_fn *const wide[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT] = {
     [RSH_F64] = {WIDE_ENTRIES(F64)},
 };
 
-static convert_fn *const fast[RSH_DTYPE_COUNT][RSH_DTYPE_COUNT][RSHI_SIMD_COUNT] = {
+static convert_fn *const fast[RSH_NDTYPES][RSH_NDTYPES][RSHI_SIMD_COUNT] = {
 #define FAST_ENTRY(from, to, from_type, to_type, expression) [RSH_##from][RSH_##to] = RSHI_PER_LEVEL(from##_to_##to),
     FAST_MAP(FAST_ENTRY) F8_MAP(FAST_ENTRY)[RSH_F16][RSH_F32] = RSHI_PER_LEVEL(F16_to_F32),
     [RSH_F32][RSH_F16] = RSHI_PER_LEVEL(F32_to_F16),

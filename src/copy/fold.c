@@ -88,7 +88,7 @@ COMPLEX_PROD(C128_PROD, double, rshi_f64_settle)
     [RSH_##t] = {[RSH_OP_SUM] = t##_SUM,   [RSH_OP_PROD] = t##_PROD, [RSH_OP_MIN] = t##_MIN,  [RSH_OP_MAX] = t##_MAX,  \
                  [RSH_OP_BAND] = t##_BAND, [RSH_OP_BOR] = t##_BOR,   [RSH_OP_BXOR] = t##_BXOR}
 
-static rshi_fold_fn *const folds[RSH_DTYPE_COUNT][RSH_OP_COUNT] = {
+static rshi_fold_fn *const folds[RSH_NDTYPES][RSH_OP_COUNT] = {
     INTEGER_ENTRIES(U8),
     INTEGER_ENTRIES(I8),
     INTEGER_ENTRIES(U16),

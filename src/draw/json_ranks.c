@@ -102,7 +102,7 @@ static rsh_status put_peers(const rshi_scene *s, const named *ranks, int64_t ran
 }
 
 static rsh_status put_moved(const rshi_scene *s, const named *ranks, int64_t rank, const rsh_sink *sink) {
-    rsh_rank_totals v;
+    rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     RSH_TRY(rsh_plan_get_rank_totals(s->plan, rank, &v));
     RSH_TRY(rshi_sink_format(sink,
                              ",\"sent\":%" PRId64 ",\"received\":%" PRId64 ",\"kept\":%" PRId64 ",\"nto\":%" PRId64

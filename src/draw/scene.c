@@ -7,7 +7,8 @@
 rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, int64_t tensor, const rsh_layout *from,
                            const rsh_layout *to, const rshi_detail *detail) {
     *s = (rshi_scene){
-        .plan = plan, .tensor = tensor, .nsides = to ? 2 : 1, .side = {{.layout = from}, {.layout = to}}, .stages = 1};
+        .plan = plan, .tensor = tensor, .nsides = to ? 2 : 1, .side = {{.layout = from}, {.layout = to}}, .stages = 1,
+        .totals = RSH_PLAN_TOTALS_INIT};
     RSH_TRY(rshi_scene_borders(s, detail));
     for (int i = 0; i < s->nsides; i++) RSH_TRY(rshi_side_fill(s, &s->side[i]));
     RSH_TRY(rshi_scene_palette(s));

@@ -241,7 +241,7 @@ static rsh_status describe(const card *k, rsh_mesh *from, rsh_mesh *to, crossing
         }
     RSH_TRY(side_new(from, k->has.places, had_dtype, &k->has, &out->from));
     RSH_TRY(side_new(from, back, had_dtype, &k->has, &out->back));
-    return side_new(to, k->asks.places, dtype == RSH_DTYPE_COUNT ? had_dtype : dtype, &k->has, &out->to);
+    return side_new(to, k->asks.places, dtype == RSH_DTYPE_NONE ? had_dtype : dtype, &k->has, &out->to);
 }
 
 static bool differentiable(rsh_dtype d) { return d == RSH_F32 || d == RSH_F64; }

@@ -61,24 +61,10 @@ rsh_status rsh_dtensor_distribute(const rsh_tensor *t, bool requires_grad, rsh_m
     return st;
 }
 
-/* ---- numbers ---- */
+/* ---- of one number ---- */
 
-typedef struct numbers {
-    enum { NUMBER, UNIFORM, NORMAL } kind;
-    double number;
-    uint64_t seed;
-} numbers;
-
-static rsh_status fill(const rsh_sharded *s, const numbers *what) {
-    if (what->kind == UNIFORM) return rsh_sharded_uniform(s, what->seed);
-    if (what->kind == NORMAL) return rsh_sharded_normal(s, what->seed);
-    for (int64_t i = 0; i < rsh_sharded_nparts(s); i++)
-        RSH_TRY(rsh_math_fill_number(rsh_sharded_part(s, i), what->number));
-    return RSH_OK;
-}
-
-static rsh_status make(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype, int ndim, const int64_t *shape,
-                       const numbers *what, rsh_value **out) {
+rsh_status rsh_dtensor_full(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
+                            const int64_t *shape, double number, rsh_value **out) {
     RSH_NEEDS(mesh);
     RSH_NEEDS(out);
     rsh_layout *l = NULL;
@@ -87,24 +73,10 @@ static rsh_status make(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, dtype, ndim, shape, &l));
     rsh_status st = RSH_OK;
     if (rsh_mesh_comm(mesh)) st = rsh_sharded_empty(rsh_mesh_comm(mesh), l, &s);
-    if (!st && s) st = fill(s, what);
+    for (int64_t i = 0; !st && s && i < rsh_sharded_nparts(s); i++)
+        st = rsh_math_fill_number(rsh_sharded_part(s, i), number);
     rsh_layout_free(l);
     if (!st && s) return take(s, false, mesh, out);
     rsh_sharded_free(s);
     return st;
-}
-
-rsh_status rsh_dtensor_full(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
-                            const int64_t *shape, double number, rsh_value **out) {
-    return make(mesh, n, places, dtype, ndim, shape, &(numbers){.kind = NUMBER, .number = number}, out);
-}
-
-rsh_status rsh_dtensor_uniform(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
-                               const int64_t *shape, uint64_t seed, rsh_value **out) {
-    return make(mesh, n, places, dtype, ndim, shape, &(numbers){.kind = UNIFORM, .seed = seed}, out);
-}
-
-rsh_status rsh_dtensor_normal(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
-                              const int64_t *shape, uint64_t seed, rsh_value **out) {
-    return make(mesh, n, places, dtype, ndim, shape, &(numbers){.kind = NORMAL, .seed = seed}, out);
 }

@@ -161,7 +161,7 @@ static rsh_status check_local(const rsh_value *local, const rsh_mesh *mesh, int 
 static rsh_status find_layout(const rsh_value *local, rsh_mesh *mesh, int n, const rsh_place *places,
                               const rsh_from_local_opts *o, rsh_layout **out) {
     const rsh_tensor *t = rsh_value_tensor(local);
-    if (o && o->shape) {
+    if (o->shape) {
         RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_tensor_dtype(t), rsh_tensor_ndim(t), o->shape, out));
     } else {
         RSH_TRY(exchange_shapes(t, mesh, n, places, out));
@@ -179,16 +179,16 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
     RSH_NEEDS(mesh);
     RSH_NEEDS(out);
     *out = NULL;
-    RSH_REQUIRE(!opts || opts->struct_size == sizeof *opts, RSH_EVALUE,
-                "options of struct_size %zu; start from RSH_FROM_LOCAL_OPTS_INIT", opts->struct_size);
+    rsh_from_local_opts o = RSH_FROM_LOCAL_OPTS_INIT;
+    RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_FROM_LOCAL_OPTS_INIT, &o));
     if (!rsh_mesh_comm(mesh)) return RSH_OK;
-    bool alone = opts && opts->shape && !opts->check;
+    bool alone = o.shape && !o.check;
     rsh_status st = check_local(local, mesh, n, places);
     if (!alone) st = rsh_comm_agree(rsh_mesh_comm(mesh), st);
     RSH_TRY(st);
     rsh_layout *layout = NULL, *back = NULL;
     rsh_place grads[RSH_MAX_AXES];
-    st = find_layout(local, mesh, n, places, opts, &layout);
+    st = find_layout(local, mesh, n, places, &o, &layout);
     rshi_places_unpartial(n, places, grads);
     if (!st)
         st = rshi_dtensor_layout(mesh, n, grads, rsh_value_dtype(local), rsh_layout_ndim(layout),

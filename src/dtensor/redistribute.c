@@ -1,5 +1,6 @@
 /* Redistribute: a DTensor with other placements, by one plan. */
 #include "dtensor/dtensor.h"
+#include "grad/grad.h"
 
 /* A dim of the mesh may stay partial with its op, or stop being partial; it cannot become so. */
 static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *to) {
@@ -30,7 +31,7 @@ static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype 
 static rsh_status find_target(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
     rsh_comm *comm = rsh_mesh_comm(rsh_dtensor_mesh(v));
     rsh_layout *found = NULL;
-    rsh_status st = check(v, n, places, dtype == RSH_DTYPE_COUNT ? rsh_value_dtype(v) : dtype, &found);
+    rsh_status st = check(v, n, places, dtype == RSH_DTYPE_NONE ? rsh_value_dtype(v) : dtype, &found);
     bool moves = !st && !rsh_layout_equal(found, rsh_value_layout(v));
     if (!moves) st = rsh_comm_agree(comm, st);
     if (!moves) rsh_layout_free(found);
@@ -61,14 +62,15 @@ rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places
 rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype,
                                           rsh_value_transit **out) {
     RSH_NEEDS(out);
-    if (!v) return rsh_value_transit_new_done(NULL, out);
+    if (!v) return rshi_value_transit_new_done(NULL, out);
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_redistribute_begin", v));
     rsh_layout *to = NULL;
     RSH_TRY(find_target(v, n, places, dtype, &to));
-    if (!to) return rsh_value_transit_new_done(v, out);
+    if (!to) return rshi_value_transit_new_done(v, out);
     rsh_status st = rsh_value_reshard_begin(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out);
     rsh_layout_free(to);
-    return st ? st : rsh_value_transit_set_kind(*out, &rshi_dtensor_kind, rsh_dtensor_mesh(v));
+    if (!st) rshi_value_transit_set_kind(*out, &rshi_dtensor_kind, rsh_dtensor_mesh(v));
+    return st;
 }
 
 rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out) {
@@ -80,7 +82,7 @@ rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_val
     int n = rsh_mesh_ndim(rsh_dtensor_mesh(v));
     for (int i = 0; i < n; i++) all[i] = rsh_place_replicate();
     rsh_value *whole = NULL;
-    RSH_TRY(rsh_dtensor_redistribute(v, n, all, RSH_DTYPE_COUNT, &whole));
+    RSH_TRY(rsh_dtensor_redistribute(v, n, all, RSH_DTYPE_NONE, &whole));
     rsh_status st = rsh_dtensor_to_local(whole, grads, out);
     rsh_value_free(whole);
     return st;

@@ -245,10 +245,8 @@ rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin
                                const rsh_grad_apply_opts *opts, rsh_value **out) {
     RSH_TRY(check(op, nin, in, nout, out));
     RSH_NEEDS(opts);
-    RSH_REQUIRE(opts->struct_size == sizeof *opts, RSH_EVALUE,
-                "%s: options must start from RSH_GRAD_APPLY_OPTS_INIT, got struct_size %zu", op->name,
-                opts->struct_size);
-    RSH_REQUIRE(!opts->kind || opts->kind->apply, RSH_EVALUE, "%s: the kind of the outputs has no function `apply`",
-                op->name);
-    return apply(op, attrs, nin, in, nout, opts, out);
+    rsh_grad_apply_opts o = RSH_GRAD_APPLY_OPTS_INIT;
+    RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_GRAD_APPLY_OPTS_INIT, &o));
+    RSH_REQUIRE(!o.kind || o.kind->apply, RSH_EVALUE, "%s: the kind of the outputs has no function `apply`", op->name);
+    return apply(op, attrs, nin, in, nout, &o, out);
 }

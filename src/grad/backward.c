@@ -375,7 +375,6 @@ static void end(walking *w) {
 
 rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds, unsigned flags) {
     RSH_REQUIRE(n > 0 && v, RSH_EVALUE, "backward of %d values", n);
-    RSH_REQUIRE(!(flags & RSH_CREATE_GRAPH), RSH_EUNSUP, "a backward that is recorded; derivatives are first order");
     RSH_REQUIRE(!(flags & ~(unsigned)RSH_RETAIN_GRAPH), RSH_EVALUE, "backward with flags %u", flags);
     for (int i = 0; i < n; i++) RSH_TRY(check_start(v[i], seeds ? seeds[i] : NULL));
     rshi_tape *tape = rshi_tape_mine();

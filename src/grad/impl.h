@@ -64,7 +64,7 @@ typedef struct rshi_payload {
     rsh_tensor **list;    /* owned, nlist: what an op saved for each part */
     int64_t nlist;
     const rsh_value_kind *kind; /* NULL: none */
-    void *kind_data;                 /* held through the kind */
+    void *kind_data;            /* held through the kind */
 } rshi_payload;
 
 /* Takes over the one that is not NULL.  NULL and a sentence: no memory, nothing was taken. */
@@ -220,7 +220,7 @@ rsh_status rshi_gradient_add(rsh_value **sum, rsh_value *g);
  * for a plain value. */
 rsh_status rshi_gradient_layout(const rsh_value *v, rsh_layout **out);
 /* May g be a gradient of v?  RSH_EVALUE if its shape, dtype or layout is another; that of a partial
- * value may have v's very layout too.  `who` and `kind_data` as in rshi_profile_match. */
+ * value may have v's very layout too.  `who` and `what` as in rshi_profile_match. */
 rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const char *who,
                                const char *what);
 /* A seed that passed the check, without history and in the layout of a gradient. */

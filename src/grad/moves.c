@@ -166,7 +166,8 @@ static rsh_status apply(rsh_value *v, const rsh_layout *to, rsh_derivative how, 
     m.how = how;
     m.opened = opened;
     m.arrived = arrived;
-    m.opts = opts ? *opts : (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
+    m.opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
+    if (RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &m.opts)) m.opts.struct_size = 0; /* the move tells all ranks */
     return rsh_grad_apply_with(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
 }
 

@@ -1,4 +1,6 @@
 /* Value transit: a reshard of a value in steps; the graph gets it when it has arrived. */
+#include "grad/grad.h"
+
 #include "grad/impl.h"
 
 struct rsh_value_transit {
@@ -8,7 +10,7 @@ struct rsh_value_transit {
     rsh_derivative how;
     rsh_plan_opts opts;
     const rsh_value_kind *kind; /* of the result; NULL: none was asked for */
-    void *kind_data;                 /* held through the kind */
+    void *kind_data;            /* held through the kind */
 };
 
 static rsh_value_transit *make(rsh_value *v) {
@@ -18,8 +20,7 @@ static rsh_value_transit *make(rsh_value *v) {
     return t;
 }
 
-rsh_status rsh_value_transit_new_done(rsh_value *v, rsh_value_transit **out) {
-    RSH_NEEDS(out);
+rsh_status rshi_value_transit_new_done(rsh_value *v, rsh_value_transit **out) {
     rsh_value_transit *t = make(v);
     if (!t) return RSH_ENOMEM;
     *out = t;
@@ -30,7 +31,7 @@ rsh_status rsh_value_transit_new_done(rsh_value *v, rsh_value_transit **out) {
 static void note(rsh_value_transit *t, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts) {
     t->to = rsh_layout_hold(to);
     t->how = how;
-    if (opts) t->opts = *opts;
+    (void)RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &t->opts); /* cannot fail: the move has read them */
     t->opts.node_of = NULL; /* the caller's, for the call only */
     t->opts.nnode_of = 0;
 }
@@ -54,13 +55,11 @@ rsh_status rsh_value_reshard_begin(rsh_value *v, const rsh_layout *to, rsh_deriv
     return RSH_OK;
 }
 
-rsh_status rsh_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *kind, void *kind_data) {
-    RSH_NEEDS(t);
+void rshi_value_transit_set_kind(rsh_value_transit *t, const rsh_value_kind *kind, void *kind_data) {
     if (kind && kind->hold) kind->hold(kind_data);
     if (t->kind && t->kind->drop) t->kind->drop(t->kind_data);
     t->kind = kind;
     t->kind_data = kind_data;
-    return RSH_OK;
 }
 
 rsh_status rsh_value_transit_test(rsh_value_transit *t, bool *done) {

@@ -202,21 +202,23 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_text_pla
 }
 
 /* What a description says of a cut that has been built, without what its rule does not use. */
-static rsh_cut described(const rshi_resolved_cut *c) {
-    rsh_cut out = {.naxes = c->naxes, .rule = c->rule, .number = c->number};
-    memcpy(out.axes, c->axes, sizeof out.axes);
-    return out;
+static rsh_status describe_cut(const rshi_resolved_cut *c, rsh_cut *out) {
+    int64_t *sizes;
+    *out = (rsh_cut){.naxes = c->naxes, .rule = c->rule, .number = c->number};
+    memcpy(out->axes, c->axes, sizeof out->axes);
+    if (!c->starts) return RSH_OK;
+    out->sizes = sizes = rshi_alloc((size_t)c->parts, sizeof *sizes);
+    if (!sizes) return rshi_nomem();
+    out->nsizes = c->parts;
+    for (int64_t i = 0; i < c->parts; i++) sizes[i] = c->starts[i + 1] - c->starts[i];
+    return RSH_OK;
 }
 
-/* A cut of a plain dim or of the flat tensor, which may have sizes. */
+/* A cut of a plain dim or of the flat tensor. */
 static rsh_status build_whole_cut(const builder *b, const rsh_cut *from, rshi_text_place here, int64_t size,
                                   rshi_resolved_cut *to, rsh_cut *kept_as, unsigned *taken) {
     RSH_TRY(build_cut(b, from, here, size, to, taken));
-    *kept_as = described(to);
-    if (!to->starts) return RSH_OK;
-    kept_as->sizes = kept(from->sizes, to->parts, sizeof *from->sizes);
-    kept_as->nsizes = to->parts;
-    return kept_as->sizes ? RSH_OK : rshi_nomem();
+    return describe_cut(to, kept_as);
 }
 
 /* ---- dims ---- */
@@ -232,7 +234,8 @@ static rsh_status build_segment(builder *b, int d, int s) {
     CHECK(from->size >= 0, size_at, "its size is %" PRId64, from->size);
     CHECK(!group->naxes || !from->cut.naxes, cut_at,
           "segments are cut twice: once each and once after the parenthesis; keep one");
-    CHECK(!cut->naxes || cut->rule != RSH_CUT_SIZES, cut_at, "segments cannot be cut by explicit sizes");
+    CHECK(!group->naxes || group->rule != RSH_CUT_SIZES, cut_at,
+          "explicit sizes cannot stand after the parenthesis of segments; write them on each segment");
     to->start = dim->size;
     to->size = from->size;
     CHECK(rshi_add(dim->size, to->size, &dim->size), size_at, "segments add up to more than 2^63");
@@ -244,7 +247,7 @@ static rsh_status keep_segments(builder *b, int d) {
     const rshi_resolved_dim *dim = &b->l->dim[d];
     rsh_dim *to = &b->l->desc.dim[d];
     bool group = b->desc->dim[d].cut.naxes;
-    if (group || dim->nsegments == 1) to->cut = described(&dim->segment->cut);
+    if (group || dim->nsegments == 1) RSH_TRY(describe_cut(&dim->segment->cut, &to->cut));
     if (dim->nsegments == 1) return RSH_OK;
     rsh_segment *list = rshi_calloc((size_t)dim->nsegments, sizeof *list);
     if (!list) return rshi_nomem();
@@ -252,7 +255,7 @@ static rsh_status keep_segments(builder *b, int d) {
     to->nsegments = dim->nsegments;
     for (int s = 0; s < dim->nsegments; s++) {
         list[s].size = dim->segment[s].size;
-        if (!group) list[s].cut = described(&dim->segment[s].cut);
+        if (!group) RSH_TRY(describe_cut(&dim->segment[s].cut, &list[s].cut));
     }
     return RSH_OK;
 }

@@ -12,7 +12,7 @@ bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b) {
 }
 
 const rsh_layout_desc *rsh_layout_describe(const rsh_layout *l) { return l ? &l->desc : NULL; }
-rsh_dtype rsh_layout_dtype(const rsh_layout *l) { return l ? l->desc.dtype : RSH_DTYPE_COUNT; }
+rsh_dtype rsh_layout_dtype(const rsh_layout *l) { return l ? l->desc.dtype : RSH_DTYPE_NONE; }
 int rsh_layout_ndim(const rsh_layout *l) { return l ? l->desc.ndim : -1; }
 const int64_t *rsh_layout_shape(const rsh_layout *l) { return l ? l->shape : NULL; }
 int64_t rsh_layout_count(const rsh_layout *l) { return l ? l->count : 0; }

@@ -25,6 +25,13 @@ typedef struct filling {
             return rshi_origin_fail(&(f)->origin, (rshi_text_place){.at = (at_)}, RSH_EVALUE, __VA_ARGS__);            \
     } while (0)
 
+static int64_t sum_of_sizes(const rsh_cut *cut) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < cut->nsizes; i++)
+        if (!rshi_add(sum, cut->sizes[i], &sum)) return INT64_MAX;
+    return sum;
+}
+
 /* Of all segments that are no hole; INT64_MAX if they are more than that. */
 static int64_t known_sum(const rsh_dim *dim, int *hole, int *holes) {
     int64_t sum = 0;
@@ -55,7 +62,8 @@ static rsh_status fill_segments(filling *f, int d, int64_t size) {
     if (!list) return rshi_nomem();
     memcpy(list, dim->segment, (size_t)dim->nsegments * sizeof *list);
     for (int s = 0; s < dim->nsegments; s++)
-        if (list[s].size == RSH_HOLE) list[s].size = sizes ? sizes[s] : s == hole ? size - known : 0;
+        if (list[s].size == RSH_HOLE)
+            list[s].size = sizes ? sizes[s] : holes > 1 ? sum_of_sizes(&list[s].cut) : size - known;
     dim->segment = f->segment[d] = list;
     return RSH_OK;
 }
@@ -120,13 +128,6 @@ rsh_status rshi_form_fill_segments(const rsh_form *form, rsh_dtype dtype, int nd
 
 /* ---- checking: by filling a form for a tensor that suits it, if any does ---- */
 
-static int64_t sum_of_sizes(const rsh_cut *cut) {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < cut->nsizes; i++)
-        if (!rshi_add(sum, cut->sizes[i], &sum)) return INT64_MAX;
-    return sum;
-}
-
 static int64_t end_of_boxes(const rsh_layout_desc *desc, int d) {
     int64_t end = 0;
     for (int64_t i = 0; i < desc->nboxes; i++) end = rshi_max(end, desc->boxes[i].box.hi[d]);
@@ -136,7 +137,13 @@ static int64_t end_of_boxes(const rsh_layout_desc *desc, int d) {
 static int64_t suitable_size(const rsh_layout_desc *desc, int d) {
     const rsh_dim *dim = &desc->dim[d];
     int hole, holes;
-    if (dim->nsegments) return known_sum(dim, &hole, &holes);
+    if (dim->nsegments) {
+        int64_t sum = known_sum(dim, &hole, &holes);
+        for (int i = 0; i < dim->nsegments; i++)
+            if (dim->segment[i].size == RSH_HOLE && !rshi_add(sum, sum_of_sizes(&dim->segment[i].cut), &sum))
+                return INT64_MAX;
+        return sum;
+    }
     if (dim->size != RSH_HOLE) return dim->size;
     return desc->is_boxes ? end_of_boxes(desc, d) : sum_of_sizes(&dim->cut);
 }

@@ -45,6 +45,7 @@ rsh_layout *rsh_layout_hold(const rsh_layout *l) {
 static void free_dim(rsh_layout *l, int d) {
     for (int s = 0; s < l->dim[d].nsegments; s++) rshi_free(l->dim[d].segment[s].cut.starts);
     rshi_free(l->dim[d].segment);
+    for (int s = 0; s < l->desc.dim[d].nsegments; s++) rshi_free((void *)l->desc.dim[d].segment[s].cut.sizes);
     rshi_free((void *)l->desc.dim[d].segment);
     rshi_free((void *)l->desc.dim[d].cut.sizes);
 }

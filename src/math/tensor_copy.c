@@ -15,7 +15,7 @@ void rshi_math_copy(const rsh_tensor *from, const rsh_tensor *to) {
 rsh_status rsh_math_convert(const rsh_tensor *from, rsh_dtype dtype, rsh_tensor **out) {
     rsh_tensor *made;
     RSH_REQUIRE(from && out, RSH_EVALUE, "rsh_math_convert: tensor and out must not be NULL");
-    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_tensor_dtype(from), dtype));
     RSH_TRY(rsh_tensor_empty(dtype, rsh_tensor_ndim(from), rsh_tensor_shape(from), &made));
     rshi_math_copy(from, made);

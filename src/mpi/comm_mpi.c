@@ -1,8 +1,10 @@
-/* Engine `mpi`: an MPI communicator as a wire.  The only file that knows MPI.
+/* Engine `mpi`: an MPI communicator as a wire.  The only file that knows MPI; it is compiled once for each MPI.
  *
  * Waiting, collectives, nodes and failures are the library's, on any wire; here are messages and nothing else.  Whether
  * MPI has been finalised is asked at every call, which is cheap: then there is nothing to do but to give memory back.
  */
+#include "mpi/mpi_engine.h"
+
 #include <reshard/mpi.h>
 #include <reshard/wire.h>
 
@@ -168,9 +170,20 @@ static rsh_status find_host(MPI_Comm comm, uint64_t *host) {
     return st;
 }
 
+static void get_version(char *text, int size) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    snprintf(text, (size_t)size, "%s", version);
+}
+
+static rsh_status check_running(void) {
+    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is not initialised, or finalised already");
+}
+
 static rsh_status check_comm(MPI_Comm comm) {
     int between = 0;
-    if (!is_running()) return rsh_fail(RSH_ERUNTIME, "MPI is not initialised, or finalised already");
+    if (check_running()) return RSH_ERUNTIME;
     if (comm == MPI_COMM_NULL) return rsh_fail(RSH_EVALUE, "a comm over MPI_COMM_NULL");
     rsh_status st = fail(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
     return st || !between
@@ -178,7 +191,7 @@ static rsh_status check_comm(MPI_Comm comm) {
                : rsh_fail(RSH_EUNSUP, "a comm over an intercommunicator, which has two groups of ranks");
 }
 
-rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
+static rsh_status make_comm(MPI_Comm comm, rsh_comm **out) {
     MPI_Comm own;
     rsh_wire wire;
     uint64_t host = 0;
@@ -190,19 +203,93 @@ rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
     return st ? st : rsh_comm_wire(&wire, out);
 }
 
+/* MPI_Comm_f2c ends a process in which MPI does not run. */
+static rsh_status comm_from_fortran(int handle, rsh_comm **out) {
+    rsh_status st = check_running();
+    return st ? st : make_comm(MPI_Comm_f2c(handle), out);
+}
+
+/* ---- comms that are kept: one for each list of ranks ---- */
+
+typedef struct kept_comm {
+    int size;
+    int *ranks; /* owned: in MPI_COMM_WORLD */
+    rsh_comm *comm;
+    struct kept_comm *next;
+} kept_comm;
+
+static kept_comm *kept_comms; /* the latest first; never freed: freeing a comm would wait for its other ranks */
+
+/* The ranks of a communicator in MPI_COMM_WORLD, which the caller frees. */
+static rsh_status list_ranks(MPI_Comm comm, int *size, int **out) {
+    MPI_Group group, world;
+    MPI_Comm_group(comm, &group);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_size(group, size);
+    int *own = malloc((size_t)*size * sizeof *own), *ranks = malloc((size_t)*size * sizeof *ranks);
+    rsh_status st = own && ranks ? RSH_OK : rsh_fail(RSH_ENOMEM, "no memory for the ranks of a communicator");
+    for (int r = 0; r < *size && !st; r++) own[r] = r;
+    if (!st) st = fail(MPI_Group_translate_ranks(group, *size, own, world, ranks), "MPI_Group_translate_ranks");
+    for (int r = 0; r < *size && !st; r++)
+        if (ranks[r] == MPI_UNDEFINED)
+            st = rsh_fail(RSH_EUNSUP, "a communicator has ranks outside MPI_COMM_WORLD: use rsh_comm_mpi");
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    free(own);
+    *out = st ? NULL : ranks;
+    if (st) free(ranks);
+    return st;
+}
+
+static rsh_status keep_comm(MPI_Comm comm, int size, int *ranks, rsh_comm **out) {
+    kept_comm *k = malloc(sizeof *k);
+    rsh_status st = k ? make_comm(comm, out) : rsh_fail(RSH_ENOMEM, "no memory for a comm that is kept");
+    if (st) {
+        free(k);
+        free(ranks);
+        return st;
+    }
+    *k = (kept_comm){size, ranks, *out, kept_comms};
+    kept_comms = k;
+    return RSH_OK;
+}
+
+static rsh_status find_or_make_comm(int handle, rsh_comm **out) {
+    int size = 0, *ranks = NULL;
+    rsh_status st = check_running();
+    if (st) return st;
+    MPI_Comm comm = MPI_Comm_f2c(handle);
+    st = check_comm(comm);
+    if (!st) st = list_ranks(comm, &size, &ranks);
+    if (st) return st;
+    for (const kept_comm *k = kept_comms; k; k = k->next)
+        if (k->size == size && !memcmp(k->ranks, ranks, (size_t)size * sizeof *ranks)) {
+            free(ranks);
+            *out = k->comm;
+            return RSH_OK;
+        }
+    return keep_comm(comm, size, ranks, out);
+}
+
 /* ---- all of mpirun's ranks ---- */
 
-rsh_status rsh_mpi_open(rsh_comm **out) {
+static rsh_status open_world(rsh_comm **out) {
     int begun = 0, level = 0;
     MPI_Initialized(&begun);
     if (begun)
         return rsh_fail(RSH_EBUSY, "MPI is initialised already: rsh_comm_mpi makes a comm of its communicators");
     rsh_status st = fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
-    return st ? st : rsh_comm_mpi(MPI_COMM_WORLD, out);
+    return st ? st : make_comm(MPI_COMM_WORLD, out);
 }
 
-rsh_status rsh_mpi_close(rsh_comm *comm) {
+static rsh_status close_world(rsh_comm *comm) {
     rsh_status st = rsh_comm_free(comm);
     if (st) return st;
     return is_running() ? fail(MPI_Finalize(), "MPI_Finalize") : RSH_OK;
+}
+
+const rshi_mpi_engine *rsh_mpi_engine(void) {
+    static const rshi_mpi_engine engine = {RSH_MPI_FAMILY,    open_world, close_world, comm_from_fortran,
+                                           find_or_make_comm, get_version, check_running};
+    return &engine;
 }

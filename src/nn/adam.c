@@ -45,14 +45,15 @@ static rsh_status check_beta(const char *name, double beta) {
 
 rsh_status rsh_adam_new(rsh_module *m, const rsh_adam_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_adam_new: opts is NULL");
-    NN_CHECK_OPTS(opts, RSH_ADAM_OPTS_INIT);
-    NN_TRY(rshn_not_negative("the learning rate", opts->lr));
-    NN_TRY(rshn_not_negative("eps", opts->eps));
-    NN_TRY(rshn_not_negative("the weight decay", opts->weight_decay));
-    NN_TRY(check_beta("beta1", opts->beta1));
-    NN_TRY(check_beta("beta2", opts->beta2));
-    NN_TRY(rshn_optimizer_make(m, &adam, opts->lr, out));
-    (*out)->opts.adam = *opts;
-    rshn_optimizer_settings(*out, opts->weight_decay);
+    rsh_adam_opts o = RSH_ADAM_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_ADAM_OPTS_INIT, &o);
+    NN_TRY(rshn_not_negative("the learning rate", o.lr));
+    NN_TRY(rshn_not_negative("eps", o.eps));
+    NN_TRY(rshn_not_negative("the weight decay", o.weight_decay));
+    NN_TRY(check_beta("beta1", o.beta1));
+    NN_TRY(check_beta("beta2", o.beta2));
+    NN_TRY(rshn_optimizer_make(m, &adam, o.lr, out));
+    (*out)->opts.adam = o;
+    rshn_optimizer_settings(*out, o.weight_decay);
     return RSH_OK;
 }

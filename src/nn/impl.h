@@ -20,14 +20,10 @@
         if ((st = (call))) goto out;                                                               \
     } while (0)
 
-/* Options that a caller gives start from their _INIT; NULL passes. */
-#define NN_CHECK_OPTS(opts, init)                                                                  \
-    do {                                                                                           \
-        if ((opts) && (opts)->struct_size != sizeof *(opts))                                       \
-            return rshn_fail(RSH_EVALUE, "options of struct_size %zu; start from " #init,          \
-                             (opts)->struct_size);                                                 \
-    } while (0)
-/* Sets the error message and returns the status. */
+/* Reads options that a caller gives into a variable that starts from `init`; NULL keeps that. */
+#define NN_READ_OPTS(given, init, options)                                                         \
+    NN_TRY(rsh_options_read((given), sizeof *(options), #init, (options)))
+/* Sets the message and returns the status. */
 rsh_status rshn_fail(rsh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "[2, 3]", for sentences; good until the fourth call from now on this thread. */

@@ -293,8 +293,8 @@ static rsh_status add_hooks(rsh_module *m, request *r) {
 }
 
 rsh_status rsh_input_reshard(rsh_module *m, rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *opts) {
-    NN_CHECK_OPTS(opts, RSH_INPUT_RESHARD_OPTS_INIT);
-    rsh_input_reshard_opts o = opts ? *opts : (rsh_input_reshard_opts)RSH_INPUT_RESHARD_OPTS_INIT;
+    rsh_input_reshard_opts o = RSH_INPUT_RESHARD_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_INPUT_RESHARD_OPTS_INIT, &o);
     request *r = NULL;
     if (!m || !mesh) return rshn_fail(RSH_EVALUE, "rsh_input_reshard: %s is NULL", m ? "mesh" : "m");
     if (rsh_mesh_ndim(mesh) != 1)
@@ -302,7 +302,7 @@ rsh_status rsh_input_reshard(rsh_module *m, rsh_mesh *mesh, int dim, const rsh_i
                          rsh_mesh_ndim(mesh));
     if (o.threshold < 0)
         return rshn_fail(RSH_EVALUE, "rsh_input_reshard with a threshold of %lld", (long long)o.threshold);
-    if (dim == RSH_NO_DIM || rsh_mesh_size(mesh) == 1 || !rsh_mesh_comm(mesh)) return RSH_OK;
+    if (rsh_mesh_size(mesh) == 1 || !rsh_mesh_comm(mesh)) return RSH_OK;
     NN_TRY(request_new(mesh, dim, &o, &r));
     rsh_status st = add_hooks(m, r);
     request_drop(r);

@@ -18,7 +18,7 @@ typedef struct rshn_chunk {
     rsh_comm *comm;             /* borrowed: of the mesh */
     rsh_layout *layout;         /* owned: of a DTensor; NULL: it was plain */
     const rsh_value_kind *kind; /* of a DTensor */
-    void *kind_data;                 /* held through the kind */
+    void *kind_data;            /* held through the kind */
     rsh_value *full;            /* owned: gathered, while further slots will read it */
 } rshn_chunk;
 

@@ -65,9 +65,9 @@ static rsh_status attend(rsh_module *m, rsh_value *const *in, rsh_value **out) {
 
 static const rsh_module_kind attention = {"Attention", 1, 1, inputs, attend, sizeof(rsh_attention_opts), NULL};
 
-static rsh_status check_opts(const rsh_attention_opts *o) {
-    if (!o) return rshn_fail(RSH_EVALUE, "Attention: opts is NULL");
-    NN_CHECK_OPTS(o, RSH_ATTENTION_OPTS_INIT);
+static rsh_status read_opts(const rsh_attention_opts *given, rsh_attention_opts *o) {
+    if (!given) return rshn_fail(RSH_EVALUE, "Attention: opts is NULL");
+    NN_READ_OPTS(given, RSH_ATTENTION_OPTS_INIT, o);
     NN_TRY(rshn_check_size("Attention", "the width", o->width));
     NN_TRY(rshn_check_size("Attention", "the number of heads", o->heads));
     if (o->width % o->heads == 0) return RSH_OK;
@@ -83,11 +83,12 @@ static rsh_status add_linear(rsh_module *m, const char *name, int64_t in, int64_
 
 rsh_status rsh_attention_new(const rsh_attention_opts *opts, rsh_dtype dtype, rsh_module **module) {
     static const char *const names[] = {"query", "key", "value", "out"};
-    NN_TRY(check_opts(opts));
+    rsh_attention_opts o = RSH_ATTENTION_OPTS_INIT;
+    NN_TRY(read_opts(opts, &o));
     rsh_module *m = NULL;
-    NN_TRY(rsh_module_new(&attention, opts, module ? &m : NULL));
+    NN_TRY(rsh_module_new(&attention, &o, module ? &m : NULL));
     rsh_status st = RSH_OK;
-    for (int i = 0; !st && i < 4; i++) st = add_linear(m, names[i], opts->width, opts->width, opts->bias, dtype);
+    for (int i = 0; !st && i < 4; i++) st = add_linear(m, names[i], o.width, o.width, o.bias, dtype);
     if (st) rsh_module_free(m);
     else *module = m;
     return st;
@@ -162,11 +163,12 @@ static rsh_status fill_block(rsh_module *m, const rsh_attention_opts *o, int64_t
 
 rsh_status rsh_transformer_block_new(const rsh_attention_opts *opts, int64_t hidden, rsh_dtype dtype,
                                      rsh_module **module) {
-    NN_TRY(check_opts(opts));
+    rsh_attention_opts o = RSH_ATTENTION_OPTS_INIT;
+    NN_TRY(read_opts(opts, &o));
     NN_TRY(rshn_check_size("TransformerBlock", "the hidden width", hidden));
     rsh_module *m = NULL;
-    NN_TRY(rsh_module_new(&block, opts, module ? &m : NULL));
-    rsh_status st = fill_block(m, opts, hidden, dtype);
+    NN_TRY(rsh_module_new(&block, &o, module ? &m : NULL));
+    rsh_status st = fill_block(m, &o, hidden, dtype);
     if (st) rsh_module_free(m);
     else *module = m;
     return st;

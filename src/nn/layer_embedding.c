@@ -128,22 +128,20 @@ static const rsh_module_kind bag_kind = {"EmbeddingBag", 3, 1, bag_inputs, put_i
 
 /* ---- making ---- */
 
-static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, const rsh_embedding_opts *o,
+static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, const rsh_embedding_opts *given,
                             embedding *e) {
+    rsh_embedding_opts o = RSH_EMBEDDING_OPTS_INIT;
     NN_TRY(rshn_check_size(layer, "the number of rows", rows));
     NN_TRY(rshn_check_size(layer, "the number of columns", columns));
-    *e = (embedding){.rows = rows, .padding = -1, .norm_type = 2};
-    if (!o) return RSH_OK;
-    NN_CHECK_OPTS(o, RSH_EMBEDDING_OPTS_INIT);
-    if (o->padded) {
-        e->padding = o->padding < 0 ? o->padding + rows : o->padding;
+    NN_READ_OPTS(given, RSH_EMBEDDING_OPTS_INIT, &o);
+    *e = (embedding){.rows = rows, .padding = -1, .max_norm = o.max_norm, .norm_type = o.norm_type ? o.norm_type : 2};
+    if (o.padded) {
+        e->padding = o.padding < 0 ? o.padding + rows : o.padding;
         if (e->padding < 0 || e->padding >= rows)
-            return rshn_fail(RSH_EVALUE, "%s: padding row %lld of %lld", layer, (long long)o->padding, (long long)rows);
+            return rshn_fail(RSH_EVALUE, "%s: padding row %lld of %lld", layer, (long long)o.padding, (long long)rows);
     }
-    e->max_norm = o->max_norm;
-    e->norm_type = o->norm_type ? o->norm_type : 2;
-    if (!(o->max_norm >= 0) || !(e->norm_type > 0))
-        return rshn_fail(RSH_EVALUE, "%s: max_norm %.17g by norm %.17g", layer, o->max_norm, o->norm_type);
+    if (!(o.max_norm >= 0) || !(e->norm_type > 0))
+        return rshn_fail(RSH_EVALUE, "%s: max_norm %.17g by norm %.17g", layer, o.max_norm, o.norm_type);
     return RSH_OK;
 }
 
@@ -176,11 +174,12 @@ rsh_status rsh_embedding_new(int64_t rows, int64_t columns, const rsh_embedding_
 rsh_status rsh_embedding_bag_new(int64_t rows, int64_t columns, const rsh_bag_opts *opts, rsh_dtype dtype,
                                  rsh_module **module) {
     embedding e;
-    NN_CHECK_OPTS(opts, RSH_BAG_OPTS_INIT);
-    NN_TRY(read_opts("EmbeddingBag", rows, columns, opts ? &opts->rows : NULL, &e));
-    if (opts && ((int)opts->mode < RSH_BAG_MEAN || opts->mode > RSH_BAG_MAX))
-        return rshn_fail(RSH_EVALUE, "EmbeddingBag of mode %d", (int)opts->mode);
-    e.mode = opts ? opts->mode : RSH_BAG_MEAN;
-    e.include_last_offset = opts && opts->include_last_offset;
+    rsh_bag_opts o = RSH_BAG_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_BAG_OPTS_INIT, &o);
+    NN_TRY(read_opts("EmbeddingBag", rows, columns, o.rows, &e));
+    if ((int)o.mode < RSH_BAG_MEAN || o.mode > RSH_BAG_MAX)
+        return rshn_fail(RSH_EVALUE, "EmbeddingBag of mode %d", (int)o.mode);
+    e.mode = o.mode;
+    e.include_last_offset = o.include_last_offset;
     return make(&bag_kind, &e, columns, dtype, module);
 }

@@ -297,9 +297,9 @@ static void end(loading *l) {
     rsh_ckpt_free(l->files);
 }
 
-static rsh_status check(const loading *l, const char *path, const rsh_module_load_opts *o) {
+static rsh_status check(loading *l, const char *path, const rsh_module_load_opts *given) {
     if (!l->m || !path) return rshn_fail(RSH_EVALUE, "rsh_module_load: %s is NULL", l->m ? "path" : "m");
-    NN_CHECK_OPTS(o, RSH_MODULE_LOAD_OPTS_INIT);
+    NN_READ_OPTS(given, RSH_MODULE_LOAD_OPTS_INIT, &l->o);
     return RSH_OK;
 }
 
@@ -307,7 +307,6 @@ rsh_status rsh_module_load(rsh_module *m, rsh_comm *comm, const char *path, cons
     loading l = {.comm = comm, .m = m, .o = RSH_MODULE_LOAD_OPTS_INIT};
     if (!comm) return rshn_fail(RSH_EVALUE, "rsh_module_load: comm is NULL");
     rsh_status st = check(&l, path, opts);
-    if (!st && opts) l.o = *opts;
     if (!st) st = compare(&l, path);
     st = load_elements(&l, st);
     if (!st) st = rsh_comm_agree(comm, prepare(&l));

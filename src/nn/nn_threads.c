@@ -68,8 +68,9 @@ static int default_threads(const rsh_comm *comm) {
 }
 
 rsh_status rsh_nn_open(const rsh_comm *comm, const rsh_nn_opts *opts) {
-    NN_CHECK_OPTS(opts, RSH_NN_OPTS_INIT);
-    int threads = opts ? opts->threads : 0;
+    rsh_nn_opts o = RSH_NN_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_NN_OPTS_INIT, &o);
+    int threads = o.threads;
     if (threads < 0) return rshn_fail(RSH_EVALUE, "nn cannot use %d threads", threads);
     if (mine.opens++) return RSH_OK;
     if (!threads) threads = default_threads(comm);
@@ -78,7 +79,7 @@ rsh_status rsh_nn_open(const rsh_comm *comm, const rsh_nn_opts *opts) {
         mine.opens = 0;
         return st;
     }
-    mine.sets_blas = blas_has_threads() && !(opts && opts->keep_blas_threads);
+    mine.sets_blas = blas_has_threads() && !o.keep_blas_threads;
     if (mine.sets_blas) blas_join(threads);
     return RSH_OK;
 }

@@ -302,14 +302,13 @@ rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_
                                    .backward = entropy_backward,
                                    .attr_bytes = sizeof(entropy_attrs),
                                    .placements = &rule};
-    rsh_cross_entropy_opts none = RSH_CROSS_ENTROPY_OPTS_INIT;
-    NN_CHECK_OPTS(opts, RSH_CROSS_ENTROPY_OPTS_INIT);
-    if (!opts) opts = &none;
-    NN_TRY(check_reduction("cross_entropy", opts->reduction));
-    if (!(opts->label_smoothing >= 0 && opts->label_smoothing <= 1))
-        return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", opts->label_smoothing);
-    entropy_attrs a = {.reduction = opts->reduction, .e = {.smoothing = opts->label_smoothing}};
-    a.e.ignore = opts->ignore ? opts->ignore_index : INT64_MIN;
+    rsh_cross_entropy_opts o = RSH_CROSS_ENTROPY_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_CROSS_ENTROPY_OPTS_INIT, &o);
+    NN_TRY(check_reduction("cross_entropy", o.reduction));
+    if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
+        return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", o.label_smoothing);
+    entropy_attrs a = {.reduction = o.reduction, .e = {.smoothing = o.label_smoothing}};
+    a.e.ignore = o.ignore ? o.ignore_index : INT64_MIN;
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){logits, target}, out);
 }
 

@@ -56,7 +56,7 @@ static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
     rsh_place now;
     NN_TRY(rsh_dtensor_places(v, &now));
     if (!rsh_places_equal(rsh_value_ndim(v), 1, &now, &to))
-        return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_COUNT, out);
+        return rsh_dtensor_redistribute(v, 1, &to, RSH_DTYPE_NONE, out);
     *out = rsh_value_hold(v);
     return RSH_OK;
 }

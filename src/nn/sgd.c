@@ -31,14 +31,15 @@ static const rshn_optimizer_kind sgd = {1, {"momentum"}, needs, step};
 
 rsh_status rsh_sgd_new(rsh_module *m, const rsh_sgd_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_sgd_new: opts is NULL");
-    NN_CHECK_OPTS(opts, RSH_SGD_OPTS_INIT);
-    NN_TRY(rshn_not_negative("the learning rate", opts->lr));
-    NN_TRY(rshn_not_negative("the momentum", opts->momentum));
-    NN_TRY(rshn_not_negative("the weight decay", opts->weight_decay));
-    if (opts->nesterov && (!opts->momentum || opts->dampening))
+    rsh_sgd_opts o = RSH_SGD_OPTS_INIT;
+    NN_READ_OPTS(opts, RSH_SGD_OPTS_INIT, &o);
+    NN_TRY(rshn_not_negative("the learning rate", o.lr));
+    NN_TRY(rshn_not_negative("the momentum", o.momentum));
+    NN_TRY(rshn_not_negative("the weight decay", o.weight_decay));
+    if (o.nesterov && (!o.momentum || o.dampening))
         return rshn_fail(RSH_EVALUE, "nesterov needs momentum and no dampening");
-    NN_TRY(rshn_optimizer_make(m, &sgd, opts->lr, out));
-    (*out)->opts.sgd = *opts;
-    rshn_optimizer_settings(*out, opts->weight_decay);
+    NN_TRY(rshn_optimizer_make(m, &sgd, o.lr, out));
+    (*out)->opts.sgd = o;
+    rshn_optimizer_settings(*out, o.weight_decay);
     return RSH_OK;
 }

@@ -90,7 +90,7 @@ static bool has_crowd(const rsh_plan *p) {
 }
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     RSH_TRY(rshi_totals(p, NULL, &t));
     *nothing = !t.messages;
     return RSH_OK;

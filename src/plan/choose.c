@@ -46,7 +46,7 @@ static bool can_spread(const rshi_pair *pair) {
 
 /* Where the numbers do not fit, `bytes` is the largest number. */
 static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     bool fits;
     RSH_TRY(rshi_plan_fits(p, &fits));
     if (fits) RSH_TRY(rshi_totals(p, NULL, &t));

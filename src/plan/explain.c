@@ -82,7 +82,7 @@ static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static rsh_status rank_json(const rsh_plan *p, int64_t rank, json_t *o) {
-    rsh_rank_totals v;
+    rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     RSH_TRY(rsh_plan_get_rank_totals(p, rank, &v));
     json_t *in = json_array(), *out = json_array();
     json_object_set_new(o, "rank", json_bytes(rank));
@@ -108,7 +108,7 @@ static rsh_status write_json(const json_t *o, const rsh_sink *sink) {
 }
 
 static rsh_status print_json(const rsh_plan *p, int64_t rank, const rsh_sink *sink) {
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     json_t *o = NULL;
     rsh_status st;
     if (rank < 0) {
@@ -153,7 +153,7 @@ static rsh_status print_factors(const rsh_plan *p, const rsh_sink *sink) {
 }
 
 static rsh_status print_totals(const rsh_plan *p, const rsh_sink *sink) {
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     RSH_TRY(rsh_plan_get_totals(p, &t));
     RSH_TRY(print_layouts(p, sink));
     if (has_factors(p)) RSH_TRY(print_factors(p, sink));
@@ -186,7 +186,7 @@ static int print_neighbour(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static rsh_status print_rank(const rsh_plan *p, int64_t rank, const rsh_sink *sink) {
-    rsh_rank_totals v;
+    rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     listing l = {sink, RSH_OK};
     RSH_TRY(rsh_plan_get_rank_totals(p, rank, &v));
     RSH_TRY(rshi_sink_format(sink, "rank %lld: sends %lld bytes to %lld, receives %lld from %lld, keeps %lld\n  from\n",

@@ -121,10 +121,7 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
 
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
     *out = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
-    if (!opts) return RSH_OK;
-    RSH_REQUIRE(opts->struct_size && opts->struct_size <= sizeof *out, RSH_EVALUE,
-                "rsh_plan_opts has struct_size %zu; start from RSH_PLAN_OPTS_INIT", opts->struct_size);
-    memcpy(out, opts, opts->struct_size);
+    RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, out));
     RSH_REQUIRE(!out->node_of || out->nnode_of >= 0, RSH_EVALUE, "the node map has %lld entries",
                 (long long)out->nnode_of);
     return RSH_OK;

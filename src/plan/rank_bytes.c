@@ -20,7 +20,7 @@ void rshi_rank_bytes_free(rshi_rank_bytes *b) {
 
 static rsh_status add_views(const rsh_plan *p, rshi_rank_bytes *b) {
     for (int64_t q = 0; q < p->nranks; q++) {
-        rsh_rank_totals v = {0};
+        rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
         RSH_TRY(rshi_view_by_factors(p, p->rank[q], &v));
         b->sent[q] = v.bytes_sent;
         b->received[q] = v.bytes_received;
@@ -49,7 +49,7 @@ static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t byt
 /* ---- */
 
 static rsh_status fill(const rsh_plan *p, rshi_rank_bytes *b) {
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     bool done;
     RSH_TRY(rshi_rank_bytes_new(p, b));
     RSH_TRY(rshi_totals_by_sums(p, NULL, &t, b, &done));

@@ -326,6 +326,7 @@ static int64_t message_scratch(const rsh_plan *p, bool alone) { return alone ? 0
 rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh_rank_totals *out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
+    RSHI_CHECK_RESULT(out, RSH_RANK_TOTALS_INIT);
     rsh_rank_totals v = {.rank = rank};
     RSH_TRY(check_rank(rank));
     RSH_TRY(rshi_plan_check_fits(p));
@@ -333,7 +334,7 @@ rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh_rank_to
     RSH_TRY(rshi_plan_scratch_bytes(p, rank, &v.scratch_bytes));
     v.scratch_messages = message_scratch(p, !v.nsend && !v.nrecv) + v.scratch_bytes;
     if (p->messages) v.scratch_bytes = v.scratch_messages;
-    *out = v;
+    rshi_result_write(&v, sizeof v, out);
     return RSH_OK;
 }
 
@@ -344,7 +345,7 @@ static uint64_t work_of_bounds(const rsh_plan *p) {
 }
 
 static rsh_status add_up(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *out) {
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     RSH_TRY(rshi_plan_check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
@@ -371,14 +372,15 @@ static void keep_totals(const rsh_plan *p, const rsh_plan_totals *t) {
 rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress, void *ctx, rsh_plan_totals *out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
+    RSHI_CHECK_RESULT(out, RSH_PLAN_TOTALS_INIT);
     rshi_progress w = {.fn = progress, .ctx = ctx, .ranks = (uint64_t)p->nranks, .rest = work_of_bounds(p)};
     const rsh_plan_totals *known = atomic_load(&((rsh_plan *)p)->totals);
-    if (known) {
-        *out = *known;
-        return RSH_OK;
+    rsh_plan_totals made = RSH_PLAN_TOTALS_INIT;
+    if (!known) {
+        RSH_TRY(add_up(p, &w, &made));
+        keep_totals(p, &made);
     }
-    RSH_TRY(add_up(p, &w, out));
-    keep_totals(p, out);
+    rshi_result_write(known ? known : &made, sizeof made, out);
     return RSH_OK;
 }
 

@@ -275,7 +275,7 @@ static void add_sums(adding *w, const rshi_sums *s, int64_t times) {
 static rsh_status add_tensor(adding *w, int64_t tensor) {
     const rshi_pair *pair = &w->p->pair[tensor];
     rshi_sums s;
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     if (!rsh_layout_count(pair->to)) return RSH_OK;
     w->done = fits(w->p, pair);
     if (!w->done) return RSH_OK;

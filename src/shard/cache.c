@@ -37,8 +37,11 @@ void rshi_cache_end(rshi_comm_cache *k) {
 
 rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out) {
     RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics need a comm and a place for them");
+    RSHI_CHECK_RESULT(out, RSH_CACHE_STATS_INIT);
     const rshi_comm_cache *k = comm->attached;
-    *out = k ? (rsh_cache_stats){k->hits, k->misses, k->bindings.n} : (rsh_cache_stats){0};
+    rsh_cache_stats made = RSH_CACHE_STATS_INIT;
+    if (k) made.hits = k->hits, made.misses = k->misses, made.bindings = k->bindings.n;
+    rshi_result_write(&made, sizeof made, out);
     return RSH_OK;
 }
 

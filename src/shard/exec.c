@@ -96,25 +96,27 @@ void rsh_exec_free(rsh_exec *e) {
 rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out) {
     RSH_NEEDS(e);
     RSH_NEEDS(out);
+    RSHI_CHECK_RESULT(out, RSH_EXEC_STATS_INIT);
     const rshi_program *g = &e->program;
-    *out = (rsh_exec_stats){
+    rsh_exec_stats made = {
         .runs = e->runs - e->refusals,
         .bytes_local = g->bytes_local,
         .bytes_shared = g->bytes_shared,
         .seconds = e->seconds,
     };
     if (e->messages) {
-        out->bytes_wire = rshi_messages_bytes_far(e->messages);
-        out->bytes_shared += rshi_messages_bytes_near(e->messages);
-        out->bytes_local += rshi_messages_bytes_local(e->messages);
+        made.bytes_wire = rshi_messages_bytes_far(e->messages);
+        made.bytes_shared += rshi_messages_bytes_near(e->messages);
+        made.bytes_local += rshi_messages_bytes_local(e->messages);
     }
-    out->bytes_shadow = rshi_shadows_bytes(&e->shadows, e->comm);
-    out->contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
-    out->rows = g->kernels[RSHI_KERNEL_ROWS];
-    out->strided = g->kernels[RSHI_KERNEL_STRIDED];
-    out->transposed = g->kernels[RSHI_KERNEL_TRANSPOSE];
-    out->converted = g->kernels[RSHI_KERNEL_CONVERT];
-    out->reduced = g->kernels[RSHI_KERNEL_REDUCE];
-    out->filled = g->kernels[RSHI_KERNEL_FILL];
+    made.bytes_shadow = rshi_shadows_bytes(&e->shadows, e->comm);
+    made.contiguous = g->kernels[RSHI_KERNEL_CONTIGUOUS];
+    made.rows = g->kernels[RSHI_KERNEL_ROWS];
+    made.strided = g->kernels[RSHI_KERNEL_STRIDED];
+    made.transposed = g->kernels[RSHI_KERNEL_TRANSPOSE];
+    made.converted = g->kernels[RSHI_KERNEL_CONVERT];
+    made.reduced = g->kernels[RSHI_KERNEL_REDUCE];
+    made.filled = g->kernels[RSHI_KERNEL_FILL];
+    rshi_result_write(&made, sizeof made, out);
     return RSH_OK;
 }

@@ -4,7 +4,7 @@
 
 rsh_status rsh_plan_opts_from_comm(const rsh_comm *comm, rsh_plan_opts *opts) {
     RSH_REQUIRE(comm && opts, RSH_EVALUE, "plan options from a comm need both");
-    RSH_REQUIRE(opts->struct_size, RSH_EVALUE, "rsh_plan_opts has struct_size 0; start from RSH_PLAN_OPTS_INIT");
+    RSHI_CHECK_RESULT(opts, RSH_PLAN_OPTS_INIT);
     if (!comm->node) return RSH_OK;
     opts->node_of = comm->node;
     opts->nnode_of = comm->size;

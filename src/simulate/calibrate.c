@@ -160,6 +160,6 @@ rsh_status rsh_machine_calibrate(rsh_machine *m) {
     RSH_TRY(count_cores(&cores));
     RSH_TRY(measure_memory(&made, cores));
     RSH_TRY(measure_latency(&made));
-    *m = made;
+    rshi_result_write(&made, sizeof made, m);
     return RSH_OK;
 }

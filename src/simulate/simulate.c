@@ -33,9 +33,8 @@ static bool is_rate(double x) { return isfinite(x) && x >= 0; }
 
 rsh_status rshi_machine_take(const rsh_machine *given, rsh_machine *out) {
     RSH_NEEDS(given);
-    RSH_REQUIRE(given->struct_size == sizeof *out, RSH_EVALUE,
-                "rsh_machine has struct_size %zu; start from RSH_MACHINE_INIT", given->struct_size);
-    *out = *given;
+    *out = (rsh_machine)RSH_MACHINE_INIT;
+    RSH_TRY(RSHI_READ_OPTIONS(given, RSH_MACHINE_INIT, out));
     RSH_REQUIRE(is_rate(out->memory) && is_rate(out->core) && is_rate(out->nic) && is_rate(out->latency) &&
                     is_rate(out->run_bytes) && is_rate(out->transposed) && is_rate(out->combined),
                 RSH_EVALUE, "a number of the machine is negative or not finite");
@@ -179,6 +178,7 @@ static rsh_status check(const rsh_machine *m, const rshi_witnesses *w) {
 rsh_status rsh_simulate(const rsh_plan *p, const rsh_machine *m, rsh_simulation *out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
+    RSHI_CHECK_RESULT(out, RSH_SIMULATION_INIT);
     rsh_machine machine;
     rsh_simulation made = {.ranks = rsh_plan_nranks(p), .nstages = rshi_plan_stages(p)};
     rshi_witnesses w = {0};
@@ -191,7 +191,7 @@ rsh_status rsh_simulate(const rsh_plan *p, const rsh_machine *m, rsh_simulation 
     RSH_GOTO(walk(&(simulating){.p = p, .m = &machine, .out = &made}, &w));
     add_up(&made);
     RSH_GOTO(rshi_simulate_bound(p, &machine, &w, &made));
-    *out = made;
+    rshi_result_write(&made, sizeof made, out);
 out:
     rshi_free(w.list);
     return st;

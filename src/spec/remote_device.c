@@ -44,7 +44,7 @@ rsh_status rsh_device_parse(const char *text, rsh_device *out) {
     return RSH_OK;
 }
 
-bool rsh_device_equal(rsh_device a, rsh_device b) { return a.type == b.type && a.index == b.index; }
+static bool same_device(rsh_device a, rsh_device b) { return a.type == b.type && a.index == b.index; }
 
 /* ---- placements ---- */
 
@@ -104,7 +104,7 @@ void rsh_remote_device_print(const rsh_remote_device *p, char text[RSH_REMOTE_DE
 }
 
 bool rsh_remote_device_equal(const rsh_remote_device *a, const rsh_remote_device *b) {
-    return a && b && a->rank == b->rank && rsh_device_equal(a->device, b->device) &&
+    return a && b && a->rank == b->rank && same_device(a->device, b->device) &&
            !strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
 }
 

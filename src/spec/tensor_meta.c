@@ -19,7 +19,7 @@ bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b
 
 /* The memory format is looked at where it is saved or loaded. */
 static rsh_status check_props(const rsh_tensor_props *p) {
-    RSH_REQUIRE((unsigned)p->dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
+    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "%d is not a storage layout",
                 (int)p->layout);
     return RSH_OK;

@@ -13,7 +13,6 @@ static uint64_t next_serial(void) {
 static rshi_storage *storage(void) {
     rshi_storage *s = rshi_alloc_data(sizeof *s, true);
     if (!s) return NULL;
-    s->device = (rsh_device){RSH_DEVICE_CPU, -1};
     atomic_init(&s->refs, 1);
     atomic_init(&s->version, 0);
     s->serial = next_serial();

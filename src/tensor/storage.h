@@ -14,13 +14,12 @@ typedef struct rshi_storage {
     uint64_t serial;              /* that no other storage of the process has or had */
     char *data;                   /* the first byte */
     size_t bytes;                 /* from there on; no view reaches beyond */
-    rsh_device device;
     rshi_account *owner; /* a reference; NULL for memory of somebody else, not ours to free */
     void (*deleter)(void *ctx);
     void *ctx;
 } rshi_storage;
 
-/* New with one reference, on the cpu; NULL and a sentence when there is no memory. */
+/* New with one reference; NULL and a sentence when there is no memory. */
 rshi_storage *rshi_storage_new(size_t bytes, bool zero);
 /* Memory of somebody else: `bytes` from `data` on. */
 rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx);

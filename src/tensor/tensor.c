@@ -64,7 +64,7 @@ static rshi_span span_of(const rsh_tensor *t, const void *data) {
 
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
     RSH_TRY(rshi_settings_check());
-    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
     t->dtype = dtype;
     t->ndim = ndim;
@@ -92,12 +92,6 @@ static rsh_status settle(rsh_tensor *form, rshi_storage *storage, char *data, rs
 }
 
 /* ---- making ---- */
-
-static rsh_status check_device(rsh_device device) {
-    RSH_REQUIRE(device.type == RSH_DEVICE_CPU && device.index <= 0, RSH_EUNSUP,
-                "a tensor on device %d of type %d; elements live on the cpu", device.index, (int)device.type);
-    return RSH_OK;
-}
 
 static rsh_status make(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "tensor: out is NULL");
@@ -133,17 +127,6 @@ rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t 
         rshi_storage_drop(s);
     }
     return st;
-}
-
-rsh_status rsh_tensor_empty_on(rsh_device device, rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
-    RSH_TRY(check_device(device));
-    return rsh_tensor_empty(dtype, ndim, shape, out);
-}
-
-rsh_status rsh_tensor_wrap_on(rsh_device device, void *data, rsh_dtype dtype, int ndim, const int64_t *shape,
-                              const int64_t *strides, void (*deleter)(void *ctx), void *ctx, rsh_tensor **out) {
-    RSH_TRY(check_device(device));
-    return rsh_tensor_wrap(data, dtype, ndim, shape, strides, deleter, ctx, out);
 }
 
 /* Does `form`, which has elements, its first `at` elements into the storage, stay inside? */
@@ -184,7 +167,7 @@ void rsh_tensor_free(rsh_tensor *t) {
 /* ---- asking ---- */
 
 void *rsh_tensor_data(const rsh_tensor *t) { return t ? t->data : NULL; }
-rsh_dtype rsh_tensor_dtype(const rsh_tensor *t) { return t ? t->dtype : RSH_DTYPE_COUNT; }
+rsh_dtype rsh_tensor_dtype(const rsh_tensor *t) { return t ? t->dtype : RSH_DTYPE_NONE; }
 int rsh_tensor_ndim(const rsh_tensor *t) { return t ? t->ndim : -1; }
 const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t ? t->shape : NULL; }
 const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t ? t->strides : NULL; }
@@ -212,9 +195,6 @@ bool rshi_tensor_alone(const rsh_tensor *t) {
 
 void *rsh_tensor_storage(const rsh_tensor *t) { return t ? t->storage->data : NULL; }
 size_t rsh_tensor_storage_bytes(const rsh_tensor *t) { return t ? t->storage->bytes : 0; }
-rsh_device rsh_tensor_device(const rsh_tensor *t) {
-    return t ? t->storage->device : (rsh_device){RSH_DEVICE_COUNT, -1};
-}
 
 uint64_t rsh_tensor_storage_serial(const rsh_tensor *t) { return t ? t->storage->serial : 0; }
 

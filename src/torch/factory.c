@@ -5,12 +5,8 @@
 
 static rsh_status take_opts(const rsh_torch_opts *given, rsh_torch_opts *out) {
     *out = (rsh_torch_opts)RSH_TORCH_OPTS_INIT;
-    if (!given) return RSH_OK;
-    RSH_REQUIRE(given->struct_size == sizeof *given, RSH_EVALUE, "options of %zu bytes; RSH_TORCH_OPTS_INIT sets %zu",
-                given->struct_size, sizeof *given);
-    RSH_REQUIRE((unsigned)given->props.dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype",
-                (int)given->props.dtype);
-    *out = *given;
+    RSH_TRY(RSHI_READ_OPTIONS(given, RSH_TORCH_OPTS_INIT, out));
+    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)out->props.dtype);
     return RSH_OK;
 }
 

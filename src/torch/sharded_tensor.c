@@ -156,7 +156,7 @@ const rsh_shard *rsh_torch_shard(const rsh_torch_tensor *t, int64_t i) {
 }
 int rsh_torch_ndim(const rsh_torch_tensor *t) { return t ? rsh_layout_ndim(t->sharded->layout) : -1; }
 const int64_t *rshi_torch_shape(const rsh_torch_tensor *t) { return rsh_layout_shape(t->sharded->layout); }
-rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t) { return t ? t->props.dtype : RSH_DTYPE_COUNT; }
+rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t) { return t ? t->props.dtype : RSH_DTYPE_NONE; }
 bool rsh_torch_requires_grad(const rsh_torch_tensor *t) { return t && t->props.requires_grad; }
 
 rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out) {

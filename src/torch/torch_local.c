@@ -7,7 +7,7 @@
 
 rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out) {
     RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
-    RSH_REQUIRE((unsigned)dtype < RSH_DTYPE_COUNT, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_torch_dtype(t), dtype));
     RSH_REQUIRE(!t->props.requires_grad || rshi_dtype_has_grad(dtype), RSH_ERUNTIME,
                 "a tensor of %s that requires a gradient cannot become one of %s, which has none",

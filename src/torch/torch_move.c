@@ -110,8 +110,9 @@ rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
                                   rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
-    bool may_alias = opts && opts->struct_size == sizeof *opts && opts->may_alias; /* the move checks the rest */
-    if (may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
+    rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
+    bool readable = !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move tells all ranks */
+    if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
     rsh_status st = prepare_reshard(t, to, out != NULL, &made);
     st = rshi_reshard_as(t->sharded->comm, "torch_reshard", st, t->sharded, made ? made->sharded : NULL, opts);
     if (st)

@@ -101,8 +101,8 @@ static rsh_digest expected(rsh_comm *comm, const bound *b) {
 static bool move(rsh_comm *comm, const char *from, const char *to) {
     bound b = bind(comm, from, to);
     rsh_digest want = expected(comm, &b), got;
-    rsh_exec_stats stats;
-    rsh_plan_totals totals;
+    rsh_exec_stats stats = RSH_EXEC_STATS_INIT;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     MUST(rsh_exec_run(b.exec));
     MUST(rsh_exec_run(b.exec));
     MUST(rsh_sharded_digest(b.dst, &got));

@@ -227,18 +227,20 @@ def rank_files():
 
 
 def gguf():
-    """Listed, not converted; one that is cut off is told from one that is not."""
+    """One that is cut off is told from one that is not."""
     def text(x):
         return struct.pack("<Q", len(x)) + x
     file = b"GGUF" + struct.pack("<IQQ", 3, 2, 2) + text(b"name") + struct.pack("<I", 8) + text(b"llama")
     file += text(b"list") + struct.pack("<IIQIII", 9, 4, 3, 1, 2, 3)
     file += text(b"tok") + struct.pack("<IQQIQ", 2, 64, 32, 12, 0) + text(b"n") + struct.pack("<IQIQ", 1, 64, 0, 1024)
+    header = len(file)
+    file += bytes(-len(file) % 32 + 1024 + 256)
     with open("a.gguf", "wb") as f:
         f.write(file)
     r = run("inspect", "a.gguf")
-    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "F32[64]" in r.stdout, r
-    refused("inspected, not converted", "convert", "a.gguf", "out", "--to", "whole", "--drop")
-    for n in range(4, len(file)):
+    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "f32[64]" in r.stdout, r
+    refused("is quantised (Q4_K", "convert", "a.gguf", "out", "--to", "whole")
+    for n in (*range(4, header), header, len(file) - 1):
         with open("a.gguf", "wb") as f:
             f.write(file[:n])
         assert run("inspect", "a.gguf").returncode == 1, n

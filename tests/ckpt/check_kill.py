@@ -26,7 +26,9 @@ seed = int(os.environ.get("RESHARD_SEED", random.randrange(1 << 30)))
 print("seed", seed)
 rng = random.Random(seed)
 
-RULES = {4: "mesh tp=4\n*.q [_/tp, _]\n*.o [_, _/tp]\n* [...]\n", 3: "mesh tp=3\n*.q [_/tp~, _]\n*.o [_, _/tp~]\n* [...]\n"}
+RULES = {4: "mesh tp=4\n*.q [_/tp, _]\n*.o [_, _/tp]\n* [...]\n", 3: "mesh tp=3\n*.q [_/tp~, _]\n*.o [_, _/tp~]\n* [...]\n",
+         "fused": "mesh tp=3\n{i}.turned = transpose({i}.o) [_, _/tp~]\nqq = interleave(0, 16, 0.q, 1.q, 2.q) [_/tp~, _]\n"
+                  "join = stack(1, s.{i}) [_, _, _/tp~]\n* [...]\n"}
 
 
 def tree(path):
@@ -83,11 +85,12 @@ def one(source, target, words, before, want, most):
 
 
 def kills(home):
-    for name, tp in (("four", 4), ("three", 3)):
+    for tp in RULES:
         with open(f"{tp}.rules", "w") as f:
             f.write(RULES[tp])
     noise = rng.randbytes(1 << 22)
     tensors = {f"{i}.{k}": ("BF16", (2048, 1024), noise) for i in range(6) for k in "qo"}
+    tensors |= {f"s.{i}": ("BF16", (2048, 1024), noise) for i in range(2)}
     tensors["norm"] = ("F32", (1024,), noise[:4096])
     tensors["last.o"] = ("F32", (1024, 3072), noise * 3)
     st.write("whole.safetensors", tensors)
@@ -98,9 +101,12 @@ def kills(home):
     assert done(["source", "want", "--to", "3.rules"])[0] == 0
     most = 1.1 * (time.monotonic() - start)
     assert done(["source", "want.safetensors", "--to", "whole"])[0] == 0
+    assert done(["source", "fused", "--to", "fused.rules"])[0] == 0
+    ways = [(["--to", "3.rules"], "want", "source"), (["--to", "whole"], "want.safetensors", "whole.safetensors"),
+            (["--to", "fused.rules"], "fused", "source")]
     went_on = 0
     for i in range(times):
-        words, name, old = (["--to", "3.rules"], "want", "source") if i % 4 < 2 else (["--to", "whole"], "want.safetensors", "whole.safetensors")
+        words, name, old = ways[i // 2 % 3]
         target = "got.safetensors" if name.endswith("safetensors") else "got"
         if i % 2:
             words = [*words, "--force"]

@@ -138,7 +138,8 @@ def digests(model):
     write_rules("mesh x=2\n* [...]\n\n", "cut.rules")
     for text, found in (("t.{x,y} = split(1, a, 2, 4)\n*\n", True), ("t = interleave(0, 2, a, l.0.q)\n*\n", True),
                         ("a -> b f64[...]\n*\n", True), ("t = transpose(a)\n*\n", True),
-                        ("t = reshape(permute(a, 1, 0), 3, 8)\n*\n", True), ("t = slice(a, 1, 0, 3)\n*\n", False)):
+                        ("t = reshape(permute(a, 1, 0), 3, 8)\n*\n", True),
+                        ("t = dequantise(l.0.q, a, 1, 1) f32[...]\n*\n", True), ("t = slice(a, 1, 0, 3)\n*\n", False)):
         subprocess.run(["rm", "-rf", "damaged"], check=True)
         assert run("convert", "a.safetensors", "damaged", "--to", "cut.rules", "--dedup").returncode == 0
         at = open("damaged/rank-00000-of-00002.safetensors", "rb").read().index(model["a"][2])

@@ -262,6 +262,23 @@ def one_case(number):
     r = run("convert", source, "out", "--to", "map.rules", "--verify", "--threads", "2", *more)
     assert r.returncode == 0, (text, r.stderr)
     check({n: ar.convert(v, to) for n, v in targets.items()}, held)
+    if to == case.dtype and "dequantise" not in text:
+        undo(case, text)
+
+
+undone = [0]
+
+
+def undo(case, text):
+    """--reverse gives the sources back, or says why it cannot."""
+    r = run("convert", "out", "back.safetensors", "--from", "map.rules", "--reverse")
+    if r.returncode:
+        assert "cannot be undone" in r.stderr, (text, r.stderr)
+        return
+    undone[0] += 1
+    got, _ = st.read("back.safetensors")
+    assert got and all(got[n] == case.sources[n].entry() for n in got), text
+    assert all(n in got for n in case.sources if n.startswith("t") and n + "," in text.replace(")", ",") + ","), (text, sorted(got))
 
 
 def check(targets, held):
@@ -290,7 +307,7 @@ def main():
         os.chdir("/")
         shutil.rmtree(folder)
     os.rmdir(home)
-    print(f"{cases} maps as meant, RESHARD_SEED={seed}")
+    print(f"{cases} maps as meant, {undone[0]} undone, RESHARD_SEED={seed}")
 
 
 main()

@@ -6,6 +6,8 @@
 import json
 import os
 import random
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -124,6 +126,90 @@ def index():
         assert convert(folder) == model
 
 
-for check in (dcp, torch_shards, rank_files, index):
+def torch_save():
+    """Files that PyTorch 1.13 wrote, by tools/golden/torch_save.py, with bytes that follow from names."""
+    def made(name, size):
+        return bytes((37 * i + 11 * (i >> 8) + 13 * len(name)) & 255 for i in range(size))
+    for source in ("dtensor", "dtensor_later", "sharded", "hf"):
+        got = convert(os.path.join(here, "torch", source), *(["--drop"] if source == "sharded" else []))
+        assert len(got) == {"dtensor": 9, "dtensor_later": 7, "sharded": 4, "hf": 3}[source], got.keys()
+        for name, (_, _, data) in got.items():
+            assert data == made(name, len(data)) or name == "optim.state.0.step", (source, name)
+    for name in ("plain.pt", "older.pt"):
+        got = convert(os.path.join(here, "torch", name), "--drop", "--exclude", "model.head", "--exclude", "model.mask")
+        assert len(got) == 18 and all(data == made(name, len(data)) for name, (_, _, data) in got.items())
+    with tempfile.TemporaryDirectory() as folder:
+        said = run("convert", os.path.join(here, "torch", "plain.pt"), f"{folder}/x", "--to", "whole", status=1)
+        assert "--drop" in said and not os.listdir(folder), said
+
+
+def gguf_file(path, tensors, align=32):
+    """From the format's description: little-endian, sizes from the fastest dim on, data aligned."""
+    types = {"F32": 0, "F16": 1, "Q8_0": 8, "I8": 24, "I16": 25, "I32": 26, "I64": 27, "F64": 28, "BF16": 30}
+    text = lambda x: struct.pack("<Q", len(x)) + x
+    pairs = [text(b"general.name") + struct.pack("<I", 8) + text(b"made"), text(b"general.alignment") + struct.pack("<II", 4, align),
+             text(b"tokens") + struct.pack("<IIQ", 9, 8, 2) + text(b"a") + text(b"bc")]
+    infos, data = b"", b""
+    for name, (dtype, shape, raw) in tensors.items():
+        data += bytes(-len(data) % align)
+        infos += text(name.encode()) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", n) for n in reversed(shape))
+        infos += struct.pack("<IQ", types[dtype], len(data))
+        data += raw
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs) + infos
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % align) + data)
+
+
+def gguf():
+    model = {"a": tensor("F32", 3, 5), "b": tensor("BF16", 2, 2, 3), "c": tensor("F16", 7), "d": tensor("I8", 3), "e": tensor("F64", 2),
+             "f": tensor("I64", 1, 2), "g": tensor("I16", 3), "h": tensor("I32", 2, 1)}
+    quantised = {"q": ("Q8_0", (2, 32), rng.randbytes(68))}
+    with tempfile.TemporaryDirectory() as folder:
+        for align in (32, 8, 256):
+            gguf_file(f"{folder}/one.gguf", model, align)
+            assert convert(f"{folder}/one.gguf") == model
+        names = sorted(model)
+        for i, part in enumerate((names[:3], names[3:4], names[4:])):
+            gguf_file(f"{folder}/m-{i + 1:05}-of-00003.gguf", {name: model[name] for name in part})
+        for i in range(3):  # any of them stands for all
+            assert convert(f"{folder}/m-{i + 1:05}-of-00003.gguf") == model
+        os.remove(f"{folder}/m-00002-of-00003.gguf")
+        assert "m-00002-of-00003.gguf: No such file" in run("inspect", f"{folder}/m-00001-of-00003.gguf", status=1)
+        gguf_file(f"{folder}/q.gguf", {**quantised, **model})
+        said = run("convert", f"{folder}/q.gguf", f"{folder}/x", "--to", "whole", status=1)
+        assert '"q" is quantised (Q8_0[2, 32], 68 B' in said and "--drop" in said, said
+        assert convert(f"{folder}/q.gguf", "--drop") == model
+
+
+def zero():
+    """Directories with the keys that DeepSpeed writes, by tools/golden/torch_zero.py, with bytes that follow from names."""
+    def made(name, size):
+        name = name.replace("head.weight", "layer.0.weight")  # one parameter, two names
+        return bytes((37 * i + 11 * (i >> 8) + 13 * len(name)) & 255 for i in range(size))
+    shapes = {"layer.0.weight": (7, 5), "layer.1.weight": (4, 3, 2), "scalar": (), "layer.0.bias": (7,), "norm.weight": (11,), "tiny": (1,),
+              "head.weight": (7, 5)}
+    want = {prefix + name: ("F32", shape) for prefix in ("", "exp_avg.", "exp_avg_sq.") for name, shape in shapes.items()}
+    want["rotary.inv_freq"] = ("F32", (4,))
+    for stage in (1, 2, 3):
+        for path in (f"zero/stage{stage}", f"zero/stage{stage}/global_step7"):
+            got = convert(os.path.join(here, path))
+            assert {name: t[:2] for name, t in got.items()} == {**want, **({"embed.weight": ("F16", (2, 3))} if stage == 2 else {})}
+            for name, (_, _, data) in got.items():
+                assert data == made(name, len(data)), (stage, name)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(here, "zero/stage2"), f"{folder}/z")
+        step = f"{folder}/z/global_step7"
+        os.rename(f"{step}/zero_pp_rank_1_mp_rank_00_optim_states.pt", f"{folder}/kept")
+        assert "no file of rank 1" in run("inspect", step, status=1)
+        os.remove(f"{step}/zero_pp_rank_2_mp_rank_00_optim_states.pt")
+        assert "is not complete" in run("inspect", step, status=1)
+        shutil.copyfile(f"{folder}/kept", f"{step}/zero_pp_rank_0_mp_rank_01_optim_states.pt")
+        assert "mp_rank" in run("inspect", step, status=1)
+        os.remove(f"{step}/zero_pp_rank_0_mp_rank_01_optim_states.pt")
+        os.remove(f"{step}/mp_rank_00_model_states.pt")
+        assert "mp_rank_00_model_states.pt" in run("inspect", f"{folder}/z", status=1)
+
+
+for check in (dcp, torch_shards, rank_files, index, torch_save, gguf, zero):
     check()
     print(check.__name__)

@@ -162,7 +162,7 @@ static rsh_status load(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     tensors t = {0};
     rsh_ckpt *c;
-    rsh_load_stats stats;
+    rsh_load_stats stats = RSH_LOAD_STATS_INIT;
     CHECK(!make(comm, s->which, &t));
     CHECK(!rsh_ckpt_open(s->path, NULL, &c));
     CHECK(!rsh_ckpt_load(c, comm, N, t.name, t.s, &stats));
@@ -188,7 +188,7 @@ static rsh_status load_copies(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     tensors t = {0};
     rsh_ckpt *c;
-    rsh_load_stats stats;
+    rsh_load_stats stats = RSH_LOAD_STATS_INIT;
     CHECK(!rsh_ckpt_open(s->path, NULL, &c));
     for (int64_t i = 0; i < N; i++) {
         rsh_layout *l, *whole;

@@ -18,7 +18,7 @@ ssize_t pread(int fd, void *to, size_t n, off_t at) {
 static char path[100];
 static const char *const names[] = {"w", "v"};
 static const char *layout[2]; /* of the tensors that are loaded */
-static rsh_load_stats stats;  /* of rank 0 */
+static rsh_load_stats stats = RSH_LOAD_STATS_INIT;  /* of rank 0 */
 
 static rsh_status make(rsh_comm *comm, const char *text, rsh_sharded **out) {
     rsh_layout *l;
@@ -30,7 +30,7 @@ static rsh_status make(rsh_comm *comm, const char *text, rsh_sharded **out) {
 
 static rsh_status with_both(rsh_comm *comm, const char *w, const char *v, bool save) {
     rsh_sharded *s[2] = {NULL, NULL};
-    rsh_load_stats mine = {0};
+    rsh_load_stats mine = RSH_LOAD_STATS_INIT;
     rsh_ckpt *c = NULL;
     rsh_status st = make(comm, w, &s[0]);
     if (!st) st = make(comm, v, &s[1]);

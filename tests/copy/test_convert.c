@@ -106,9 +106,9 @@ static bool converts(rsh_dtype from, rsh_dtype to) { return rsh_dtype_check_conv
 
 static void every_pair_rounds_once_and_as_defined(void **state) {
     (void)state;
-    for (int from = 0; from < RSH_DTYPE_COUNT; from++) {
+    for (int from = 0; from < RSH_NDTYPES; from++) {
         add_sources((rsh_dtype)from);
-        for (int to = 0; to < RSH_DTYPE_COUNT; to++)
+        for (int to = 0; to < RSH_NDTYPES; to++)
             if (converts((rsh_dtype)from, (rsh_dtype)to)) check_pair((rsh_dtype)from, (rsh_dtype)to);
     }
 }

@@ -190,7 +190,7 @@ static bool converts(rsh_dtype from, rsh_dtype to) { return rsh_dtype_check_conv
 static rsh_dtype random_target(rsh_dtype from) {
     rsh_dtype to = from;
     if (random_in(0, 1)) do
-            to = (rsh_dtype)random_in(0, RSH_DTYPE_COUNT - 1);
+            to = (rsh_dtype)random_in(0, RSH_NDTYPES - 1);
         while (!converts(from, to));
     return to;
 }
@@ -199,7 +199,7 @@ static void every_op_on_every_dtype_equals_the_reference(void **state) {
     (void)state;
     static const rsh_op all[] = {RSH_OP_SUM, RSH_OP_MIN, RSH_OP_MAX, RSH_OP_PROD, RSH_OP_BAND, RSH_OP_BOR, RSH_OP_BXOR};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int from = 0; from < RSH_DTYPE_COUNT; from++) {
+        for (int from = 0; from < RSH_NDTYPES; from++) {
             if (!exists(all[i], (rsh_dtype)from)) continue;
             for (int repeat = 0; repeat < 6; repeat++)
                 try_reduce(all[i], (rsh_dtype)from, random_target((rsh_dtype)from), (int)random_in(2, MOST_SOURCES), 0);
@@ -208,7 +208,7 @@ static void every_op_on_every_dtype_equals_the_reference(void **state) {
 
 static void an_average_divides_once_at_the_end(void **state) {
     (void)state;
-    for (int from = 0; from < RSH_DTYPE_COUNT; from++) {
+    for (int from = 0; from < RSH_NDTYPES; from++) {
         if (!exists(RSH_OP_AVG, (rsh_dtype)from)) continue;
         for (int nsrc = 1; nsrc <= MOST_SOURCES; nsrc += 3)
             try_reduce(RSH_OP_SUM, (rsh_dtype)from, random_target((rsh_dtype)from), nsrc, random_in(1, 9));
@@ -272,7 +272,7 @@ static void transposed_sources_reduce_and_convert(void **state) {
 static void the_identity_changes_nothing(void **state) {
     (void)state;
     for (int op = RSH_OP_SUM; op < RSH_OP_COUNT; op++)
-        for (int t = 0; t < RSH_DTYPE_COUNT; t++) {
+        for (int t = 0; t < RSH_NDTYPES; t++) {
             if (op == RSH_OP_AVG || !exists((rsh_op)op, (rsh_dtype)t)) continue;
             unsigned char identity[16];
             char value[16] = {0}, out[16];

@@ -25,6 +25,8 @@ ALL_HEADERS = files(root, "include/reshard", ends=".h")
 def library_of(path):
     if path.startswith("include/reshard/nn"):
         return "nn"
+    if path == "include/reshard/scalapack.h":
+        return "scalapack"
     return "mpi" if os.path.basename(path).startswith("mpi") else "core"
 
 
@@ -184,7 +186,7 @@ SPECIAL = {
     ("rsh_shard_meta_make", "offsets"): "have.zeros",
     ("rsh_tensor_wrap", "data"): "have.bytes", ("rsh_tensor_wrap", "strides"): "have.strides",
     ("rsh_tensor_view", "strides"): "have.strides",
-    ("rsh_tensor_wrap_on", "data"): "have.bytes", ("rsh_tensor_wrap_on", "strides"): "have.strides",
+    
     ("rsh_math_copy", "to"): "have.other_tensor", ("rsh_math_combine", "to"): "have.other_tensor",
     ("rsh_torch_load", "data"): "have.saved.data", ("rsh_torch_load", "bytes"): "have.saved.bytes",
     ("rsh_tensor_meta_load", "text"): "have.saved_meta.data", ("rsh_tensor_meta_load", "bytes"): "have.saved_meta.bytes",
@@ -239,6 +241,12 @@ def split(arguments):
     return [p.strip() for p in parts if p.strip() not in ("", "void")]
 
 
+# Structs that begin with struct_size start from their macros.
+SIZED = {name: f"{name.upper()}_INIT" for name in (
+    "rsh_plan_totals", "rsh_rank_totals", "rsh_exec_stats", "rsh_cache_stats", "rsh_ckpt_entry", "rsh_convert_report",
+    "rsh_load_stats", "rsh_ckpt_difference", "rsh_simulation", "rsh_machine")}
+
+
 class Parameter:
     def __init__(self, text):
         callback = re.match(r".*\(\*(\w+)\)\(.*\)$", text)
@@ -285,7 +293,7 @@ class Parameter:
         if base == "rsh_shard":
             return f"&got_{self.name}", f"rsh_shard got_{self.name} = {{0}}; ", f"rsh_shard_clear(&got_{self.name}); "
         if not self.kind.startswith("const") and "*" not in self.kind:
-            return f"&({self.kind}){{0}}", "", ""
+            return f"&({self.kind})" + SIZED.get(self.kind, "{0}"), "", ""
         sys.exit(f"door_calls.py: no value for {self.kind} *{self.name} of {function}")
 
 

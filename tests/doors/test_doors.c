@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <reshard/ckpt.h>
+#include <reshard/train.h>
 #include <reshard/torch.h>
 #ifdef DOORS_MPI /* everything on a comm of the engine mpi, and the functions of libreshard-mpi */
 #include <reshard/mpi.h>
@@ -297,7 +297,8 @@ static void make_grad(void) {
     ok(rsh_value_share_sharded(have.rsh_sharded, true, &have.sharded_value));
     have.rsh_value_list[0] = have.rsh_value;
     ok(rsh_saved_new(have.rsh_value, &have.rsh_saved));
-    ok(rsh_value_transit_new_done(have.rsh_value, &have.rsh_value_transit));
+    ok(rsh_value_reshard_begin(have.sharded_value, have.rsh_layout, RSH_DERIVATIVE_BACKWARD, NULL,
+                               &have.rsh_value_transit));
 }
 
 static void make_file(const char *path, const void *bytes, size_t n) {

@@ -50,7 +50,7 @@ static rsh_status one(rsh_comm *c, uint64_t *rng) {
     random_places(rng, 2, true, source);
     random_places(rng, 2, false, target);
     RSH_TRY(spread(from, source, shape, true, &v));
-    RSH_TRY(rsh_dtensor_move(v, from, to, rsh_mesh_ndim(to), target, RSH_DTYPE_COUNT, &moved));
+    RSH_TRY(rsh_dtensor_move(v, from, to, rsh_mesh_ndim(to), target, RSH_DTYPE_NONE, &moved));
     CHECK(moved && rsh_value_requires_grad(moved));
     if (rsh_mesh_comm(to)) {
         CHECK(rsh_dtensor_mesh(moved) == to && rsh_value_comm(moved) == rsh_mesh_comm(to));
@@ -102,7 +102,7 @@ static rsh_status kinds(void *ctx, rsh_comm *c) {
         RSH_TRY(holds(moved, 1));
     }
     rsh_value *again = NULL;
-    RSH_TRY(rsh_dtensor_move(moved, b, b, 1, &columns, RSH_DTYPE_COUNT, &again)); /* or on the same */
+    RSH_TRY(rsh_dtensor_move(moved, b, b, 1, &columns, RSH_DTYPE_NONE, &again)); /* or on the same */
     if (again) RSH_TRY(holds(again, 1));
     rsh_value_free(v), rsh_value_free(moved), rsh_value_free(again);
     rsh_mesh_free(b), rsh_mesh_free(a);
@@ -124,7 +124,7 @@ static rsh_status mean(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){1}, (const int64_t[]){2}, NULL, &b));
     if (rsh_mesh_comm(a)) RSH_TRY(local_whole(RSH_F32, 2, shape, &leaf));
     RSH_TRY(rsh_dtensor_from_local(leaf, a, 1, &avg, NULL, &v));
-    RSH_TRY(rsh_dtensor_move(v, a, b, 1, &whole, RSH_DTYPE_COUNT, &moved));
+    RSH_TRY(rsh_dtensor_move(v, a, b, 1, &whole, RSH_DTYPE_NONE, &moved));
     if (rsh_mesh_comm(b)) {
         RSH_TRY(holds(moved, 1));
         RSH_TRY(rsh_dtensor_full(b, 1, &whole, RSH_F32, 2, shape, 6, &seed));
@@ -153,15 +153,15 @@ static rsh_status wrong(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, (const int64_t[]){2, 3}, NULL, &b));
     RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &grid));
     RSH_TRY(spread(a, &rows, (const int64_t[]){4, 4}, false, &v));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, &sum, RSH_DTYPE_COUNT, &moved));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, me == 3 ? NULL : &rows, RSH_DTYPE_COUNT, &moved));
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, a, b, 2, two, RSH_DTYPE_COUNT, &moved)); /* the number is checked */
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, b, a, 1, &rows, RSH_DTYPE_COUNT, &moved));
-    CHECK_STATUS(RSH_EINDEX, rsh_dtensor_move(v, a, b, 1, &beyond, RSH_DTYPE_COUNT, &moved));
-    CHECK_STATUS(RSH_EMISMATCH, rsh_dtensor_move(v, a, b, 1, me ? &rows : &(rsh_place){0}, RSH_DTYPE_COUNT, &moved));
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, a, grid, 1, &rows, RSH_DTYPE_COUNT, &moved));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, &sum, RSH_DTYPE_NONE, &moved));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, me == 3 ? NULL : &rows, RSH_DTYPE_NONE, &moved));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, a, b, 2, two, RSH_DTYPE_NONE, &moved)); /* the number is checked */
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, b, a, 1, &rows, RSH_DTYPE_NONE, &moved));
+    CHECK_STATUS(RSH_EINDEX, rsh_dtensor_move(v, a, b, 1, &beyond, RSH_DTYPE_NONE, &moved));
+    CHECK_STATUS(RSH_EMISMATCH, rsh_dtensor_move(v, a, b, 1, me ? &rows : &(rsh_place){0}, RSH_DTYPE_NONE, &moved));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, a, grid, 1, &rows, RSH_DTYPE_NONE, &moved));
     CHECK(!moved);
-    RSH_TRY(rsh_dtensor_move(v, a, grid, 2, two, RSH_DTYPE_COUNT, &moved));
+    RSH_TRY(rsh_dtensor_move(v, a, grid, 2, two, RSH_DTYPE_NONE, &moved));
     RSH_TRY(holds(moved, 1));
     rsh_value_free(moved), rsh_value_free(v);
     rsh_mesh_free(grid), rsh_mesh_free(b), rsh_mesh_free(a);

@@ -17,7 +17,7 @@ static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const i
     }
     RSH_TRY(local_whole(RSH_F64, ndim, shape, leaf));
     RSH_TRY(rsh_dtensor_from_local(*leaf, m, n, start, NULL, &first));
-    rsh_status st = rsh_dtensor_redistribute(first, n, places, RSH_DTYPE_COUNT, out);
+    rsh_status st = rsh_dtensor_redistribute(first, n, places, RSH_DTYPE_NONE, out);
     rsh_value_free(first);
     return st;
 }
@@ -50,7 +50,7 @@ static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *
     int n = rsh_mesh_ndim(m);
     rsh_place now[3];
     RSH_TRY(spread(m, from, 2, size, &leaf, &a, &times));
-    RSH_TRY(rsh_dtensor_redistribute(a, n, to, RSH_DTYPE_COUNT, &b));
+    RSH_TRY(rsh_dtensor_redistribute(a, n, to, RSH_DTYPE_NONE, &b));
     RSH_TRY(rsh_dtensor_places(b, now));
     CHECK(rsh_places_equal(2, n, now, to));
     RSH_TRY(holds(b, times));
@@ -143,7 +143,7 @@ static rsh_status there_and_back(rsh_mesh *m, rsh_place from, rsh_place to, cons
     RSH_TRY(make_whole(RSH_F32, 2, size, &t));
     RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &from, 0, &leaf));
     RSH_TRY(holds(leaf, 1));
-    RSH_TRY(rsh_dtensor_redistribute(leaf, 1, &to, RSH_DTYPE_COUNT, &moved));
+    RSH_TRY(rsh_dtensor_redistribute(leaf, 1, &to, RSH_DTYPE_NONE, &moved));
     RSH_TRY(holds(moved, 1));
     RSH_TRY(rsh_dtensor_full(m, 1, &to, RSH_F32, 2, size, 1, &seed));
     RSH_TRY(rsh_backward(moved, seed, 0));
@@ -182,7 +182,7 @@ static rsh_status d4_d6(void *ctx, rsh_comm *c) {
             rsh_value *leaf = NULL, *p = NULL, *moved = NULL, *seed = NULL;
             RSH_TRY(local_whole(RSH_F32, 2, sizes[i], &leaf));
             RSH_TRY(rsh_dtensor_from_local(leaf, m, 1, &partial, NULL, &p));
-            RSH_TRY(rsh_dtensor_redistribute(p, 1, &to, RSH_DTYPE_COUNT, &moved));
+            RSH_TRY(rsh_dtensor_redistribute(p, 1, &to, RSH_DTYPE_NONE, &moved));
             RSH_TRY(holds(moved, 4));
             RSH_TRY(rsh_dtensor_full(m, 1, &to, RSH_F32, 2, sizes[i], 1, &seed));
             RSH_TRY(rsh_backward(moved, seed, 0)); /* local gradients are ones on every rank: nobody divides */
@@ -214,7 +214,7 @@ static rsh_status d5_d11(void *ctx, rsh_comm *c) {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         rsh_value *v = NULL, *moved = NULL;
         RSH_TRY(rsh_dtensor_full(m, 2, rules[i].from, RSH_F64, 2, (const int64_t[]){4, 4}, 3, &v));
-        rsh_status st = rsh_dtensor_redistribute(v, 2, rules[i].to, RSH_DTYPE_COUNT, &moved);
+        rsh_status st = rsh_dtensor_redistribute(v, 2, rules[i].to, RSH_DTYPE_NONE, &moved);
         CHECK(st == (rules[i].allowed ? RSH_OK : RSH_ERUNTIME));
         if (rules[i].allowed) { /* the value is the same, whatever is still to be reduced */
             rsh_value *a = NULL, *b = NULL;
@@ -254,7 +254,7 @@ static rsh_status d7_d8(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_dtensor_full(m, 2, minus, RSH_F32, 2, (const int64_t[]){12, 3}, 0, &v));
     RSH_TRY(rsh_dtensor_places(v, now));
     CHECK(now[0].kind == RSH_PLACE_SHARD && now[0].dim == 1);
-    RSH_TRY(rsh_dtensor_redistribute(v, 2, minus, RSH_DTYPE_COUNT, &same)); /* nothing moves */
+    RSH_TRY(rsh_dtensor_redistribute(v, 2, minus, RSH_DTYPE_NONE, &same)); /* nothing moves */
     CHECK(same == v);
     rsh_value_free(v), rsh_value_free(same);
     rsh_mesh_free(m);
@@ -316,7 +316,7 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     if (me == 3) { /* not in the mesh: every function answers with nothing */
         RSH_TRY(rsh_dtensor_from_local(NULL, m, 1, &S, NULL, &v));
         CHECK(!v);
-        RSH_TRY(rsh_dtensor_redistribute(NULL, 1, &R, RSH_DTYPE_COUNT, &v));
+        RSH_TRY(rsh_dtensor_redistribute(NULL, 1, &R, RSH_DTYPE_NONE, &v));
         RSH_TRY(rsh_dtensor_full_tensor(NULL, NULL, &v));
         CHECK(!v);
         rsh_mesh_free(m);
@@ -388,8 +388,8 @@ static rsh_status ops(void *ctx, rsh_comm *c) {
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_distribute(t, false, m, 2, &S, 0, &y));
     CHECK_STATUS(RSH_EVALUE,
                  rsh_dtensor_distribute(t, false, m, 1, &S, rsh_comm_rank(c) ? 0 : 2, &y)); /* on every rank */
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, 1, NULL, RSH_DTYPE_COUNT, &y));
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute(v, 2, &S, RSH_DTYPE_COUNT, &y));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, 1, NULL, RSH_DTYPE_NONE, &y));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute(v, 2, &S, RSH_DTYPE_NONE, &y));
     CHECK(!y);
     rsh_tensor_free(t);
     rsh_value_free(v), rsh_value_free(p);

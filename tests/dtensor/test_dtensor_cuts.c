@@ -24,10 +24,10 @@ static rsh_status bytes_between(const rsh_value *from, const rsh_value *to, rsh_
 /* Every part is that of a tensor distributed afresh, and no byte more than necessary moves. */
 static rsh_status change(rsh_mesh *m, const rsh_place *from, const rsh_place *to, int ndim, const int64_t *shape) {
     rsh_value *v = NULL, *moved = NULL, *fresh = NULL;
-    rsh_plan_totals totals;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     RSH_TRY(spread(m, from, ndim, shape, &v));
     RSH_TRY(spread(m, to, ndim, shape, &fresh));
-    RSH_TRY(rsh_dtensor_redistribute(v, rsh_mesh_ndim(m), to, RSH_DTYPE_COUNT, &moved));
+    RSH_TRY(rsh_dtensor_redistribute(v, rsh_mesh_ndim(m), to, RSH_DTYPE_NONE, &moved));
     CHECK(rsh_layout_equal(rsh_value_layout(moved), rsh_value_layout(fresh)));
     RSH_TRY(holds(moved, 1));
     RSH_TRY(holds(fresh, 1));
@@ -77,10 +77,10 @@ static rsh_status d12(void *ctx, rsh_comm *c) {
     for (int i = 0; i < 9; i++) {
         const rsh_place from[2] = {rows, before[i % 3]}, to[2] = {rows, after[i / 3]};
         rsh_value *local = NULL, *v = NULL, *moved = NULL;
-        rsh_plan_totals totals;
+        rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
         RSH_TRY(local_whole(RSH_F64, 2, (const int64_t[]){16, 8}, &local));
         RSH_TRY(rsh_dtensor_from_local(local, m, 2, from, NULL, &v));
-        RSH_TRY(rsh_dtensor_redistribute(v, 2, to, RSH_DTYPE_COUNT, &moved));
+        RSH_TRY(rsh_dtensor_redistribute(v, 2, to, RSH_DTYPE_NONE, &moved));
         for (int64_t k = 0; k < 128; k++) CHECK(at(rsh_value_tensor(moved), k) == (double)(k + 1));
         RSH_TRY(bytes_between(v, moved, &totals));
         CHECK(totals.bytes_moved == 0);
@@ -103,7 +103,7 @@ static rsh_status counts_once(rsh_mesh *m) {
     rsh_layout *l = NULL;
     int n = rsh_mesh_ndim(m);
     RSH_TRY(spread(m, whole, 2, (const int64_t[]){12, 3}, &v));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, n, sum, RSH_DTYPE_COUNT, &again));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, n, sum, RSH_DTYPE_NONE, &again));
     RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, n, sum, RSH_F64, 2, (const int64_t[]){12, 3}, &l));
     RSH_TRY(rsh_value_reshard(v, l, RSH_DERIVATIVE_BACKWARD, NULL, &partial));
     for (int64_t i = 0; i < 36; i++)
@@ -140,9 +140,9 @@ static rsh_status complex_there_and_back(rsh_mesh *m, int dim, const int64_t *sh
     int64_t n = rsh_tensor_count(t);
     for (int64_t i = 0; i < 2 * n; i++) ((float *)rsh_tensor_data(t))[i] = (float)(i + 1);
     RSH_TRY(rsh_dtensor_distribute(t, false, m, 1, &cut, 0, &v));
-    RSH_TRY(rsh_dtensor_redistribute(v, 1, &whole, RSH_DTYPE_COUNT, &all));
+    RSH_TRY(rsh_dtensor_redistribute(v, 1, &whole, RSH_DTYPE_NONE, &all));
     CHECK(!memcmp(rsh_tensor_data(rsh_value_tensor(all)), rsh_tensor_data(t), (size_t)n * 2 * sizeof(float)));
-    RSH_TRY(rsh_dtensor_redistribute(all, 1, &cut, RSH_DTYPE_COUNT, &again));
+    RSH_TRY(rsh_dtensor_redistribute(all, 1, &cut, RSH_DTYPE_NONE, &again));
     CHECK(rsh_value_dtype(again) == RSH_C64 && rsh_layout_equal(rsh_value_layout(v), rsh_value_layout(again)));
     const rsh_tensor *a = rsh_value_tensor(v), *b = rsh_value_tensor(again);
     CHECK(!memcmp(rsh_tensor_data(a), rsh_tensor_data(b), (size_t)rsh_tensor_count(a) * 2 * sizeof(float)));

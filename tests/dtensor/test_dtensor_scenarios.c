@@ -28,7 +28,7 @@ static rsh_status line_of(rsh_comm *c, rsh_mesh **out) {
 }
 
 static uint64_t moves_of(rsh_mesh *m) {
-    rsh_cache_stats s = {0};
+    rsh_cache_stats s = RSH_CACHE_STATS_INIT;
     rsh_comm_get_cache_stats(rsh_mesh_comm(m), &s);
     return s.hits + s.misses;
 }
@@ -158,7 +158,7 @@ static rsh_status all_gather(rsh_mesh *m, int dim, const int64_t *shape) {
     const rsh_place S = rsh_place_shard(dim), R = rsh_place_replicate();
     rsh_value *v = NULL, *whole = NULL;
     RSH_TRY(spread(m, &S, 3, shape, false, &v));
-    RSH_TRY(rsh_dtensor_redistribute(v, 1, &R, RSH_DTYPE_COUNT, &whole));
+    RSH_TRY(rsh_dtensor_redistribute(v, 1, &R, RSH_DTYPE_NONE, &whole));
     rsh_status st = holds(whole, 1);
     rsh_value_free(v), rsh_value_free(whole);
     return st;
@@ -169,7 +169,7 @@ static rsh_status reduce_scatter(rsh_mesh *m, int dim, const int64_t *shape) {
     rsh_value *local = NULL, *partial = NULL, *part = NULL;
     RSH_TRY(local_whole(RSH_F64, 3, shape, &local));
     RSH_TRY(rsh_dtensor_from_local(local, m, 1, &P, NULL, &partial));
-    RSH_TRY(rsh_dtensor_redistribute(partial, 1, &S, RSH_DTYPE_COUNT, &part));
+    RSH_TRY(rsh_dtensor_redistribute(partial, 1, &S, RSH_DTYPE_NONE, &part));
     rsh_status st = holds(part, (double)rsh_mesh_size(m));
     rsh_value_free(local), rsh_value_free(partial), rsh_value_free(part);
     return st;
@@ -243,7 +243,7 @@ static rsh_status nested(void *ctx, rsh_comm *c) {
         const int64_t shape[2] = {n, 3};
         rsh_value *v = NULL, *whole = NULL;
         RSH_TRY(spread(m, rows, 2, shape, false, &v));
-        RSH_TRY(rsh_dtensor_redistribute(v, 2, all, RSH_DTYPE_COUNT, &whole));
+        RSH_TRY(rsh_dtensor_redistribute(v, 2, all, RSH_DTYPE_NONE, &whole));
         RSH_TRY(holds(whole, 1));
         rsh_value_free(v), rsh_value_free(whole);
     }
@@ -267,15 +267,15 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     RSH_TRY(line_of(c, &m));
     RSH_TRY(rsh_mesh_new(c, 2, (const int64_t[]){2, 2}, NULL, NULL, &grid));
     RSH_TRY(spread(m, &S, 2, shape, false, &v));
-    CHECK_STATUS(RSH_EINDEX, rsh_dtensor_redistribute(v, 1, &beyond, RSH_DTYPE_COUNT, &out));
+    CHECK_STATUS(RSH_EINDEX, rsh_dtensor_redistribute(v, 1, &beyond, RSH_DTYPE_NONE, &out));
     CHECK_STATUS(RSH_EINDEX,
-                 rsh_dtensor_redistribute(v, 1, rsh_comm_rank(c) == 1 ? &beyond : &S, RSH_DTYPE_COUNT, &out));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, 1, &P, RSH_DTYPE_COUNT, &out));
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute(v, 2, mixed, RSH_DTYPE_COUNT, &out));
+                 rsh_dtensor_redistribute(v, 1, rsh_comm_rank(c) == 1 ? &beyond : &S, RSH_DTYPE_NONE, &out));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, 1, &P, RSH_DTYPE_NONE, &out));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute(v, 2, mixed, RSH_DTYPE_NONE, &out));
     CHECK_STATUS(RSH_EUNSUP, rsh_dtensor_full(grid, 2, mixed, RSH_F64, 2, shape, 1, &out));
     RSH_TRY(rsh_dtensor_full(grid, 2, sums, RSH_F64, 2, shape, 1, &w));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(w, 2, mixed, RSH_DTYPE_COUNT, &out));
-    RSH_TRY(rsh_dtensor_redistribute(w, 2, one, RSH_DTYPE_COUNT, &out)); /* one dim is reduced, the other stays */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(w, 2, mixed, RSH_DTYPE_NONE, &out));
+    RSH_TRY(rsh_dtensor_redistribute(w, 2, one, RSH_DTYPE_NONE, &out)); /* one dim is reduced, the other stays */
     rsh_value *whole = NULL;
     RSH_TRY(rsh_dtensor_full_tensor(out, NULL, &whole));
     for (int64_t i = 0; i < 16; i++) CHECK(at(rsh_value_tensor(whole), i) == 4);
@@ -344,16 +344,15 @@ static rsh_status factories(void *ctx, rsh_comm *c) {
             RSH_TRY(is_whole(v, t));
         }
         RSH_TRY(rsh_math_uniform(t, &(rsh_random){.seed = 7}));
-        RSH_TRY(rsh_dtensor_uniform(m, 2, p, dtype, 2, shape, 7, &v));
+        RSH_TRY(rsh_dtensor_full(m, 2, p, dtype, 2, shape, 0, &v));
+        RSH_TRY(rsh_sharded_uniform(rsh_value_sharded(v), 7));
         RSH_TRY(is_whole(v, t));
         RSH_TRY(rsh_math_normal(t, &(rsh_random){.seed = 8}));
-        RSH_TRY(rsh_dtensor_normal(m, 2, p, dtype, 2, shape, 8, &v));
+        RSH_TRY(rsh_dtensor_full(m, 2, p, dtype, 2, shape, 0, &v));
+        RSH_TRY(rsh_sharded_normal(rsh_value_sharded(v), 8));
         RSH_TRY(is_whole(v, t));
         rsh_tensor_free(t);
     }
-    const rsh_place partial[2] = {rsh_place_replicate(), rsh_place_partial(RSH_OP_SUM)};
-    rsh_value *v = NULL;
-    CHECK_STATUS(RSH_EUNSUP, rsh_dtensor_normal(m, 2, partial, RSH_F32, 1, (const int64_t[]){4}, 1, &v));
     rsh_mesh_free(m);
     return RSH_OK;
 }

@@ -32,7 +32,7 @@ static rsh_status steps(void *ctx, rsh_comm *c) {
         rsh_value *v = NULL, *a = NULL, *b = NULL, *seeds[2] = {NULL, NULL};
         rsh_value_transit *first = NULL, *second = NULL;
         RSH_TRY(spread(m, &rows, true, &v));
-        RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_COUNT, &first));
+        RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_NONE, &first));
         RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &whole, RSH_F32, &second));
         RSH_TRY(finish(first, i, &a));
         RSH_TRY(finish(second, i, &b));
@@ -66,15 +66,15 @@ static rsh_status odd_steps(void *ctx, rsh_comm *c) {
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){3}, NULL, NULL, &m));
     RSH_TRY(spread(m, &rows, true, &v));
-    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &rows, RSH_DTYPE_COUNT, &t)); /* nothing moves */
+    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &rows, RSH_DTYPE_NONE, &t)); /* nothing moves */
     RSH_TRY(finish(t, true, &same));
     CHECK(same == v);
     t = NULL;
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute_begin(v, 1, me == 1 ? &sum : &columns, RSH_DTYPE_COUNT, &t));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute_begin(v, 1, me == 1 ? NULL : &rows, RSH_DTYPE_COUNT, &t));
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute_begin(v, 2, &rows, RSH_DTYPE_COUNT, &t));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute_begin(v, 1, me == 1 ? &sum : &columns, RSH_DTYPE_NONE, &t));
+    CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute_begin(v, 1, me == 1 ? NULL : &rows, RSH_DTYPE_NONE, &t));
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute_begin(v, 2, &rows, RSH_DTYPE_NONE, &t));
     CHECK(!t);
-    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_COUNT, &t));
+    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_NONE, &t));
     rsh_value_free(v); /* the transit holds it */
     rsh_value_transit_free(t);
     rsh_value_free(same);
@@ -89,7 +89,7 @@ static void what_is_refused_or_unwanted_ends_on_all_ranks(void **state) {
 /* ---- how often anything moves ---- */
 
 static uint64_t moves_of(rsh_mesh *m) {
-    rsh_cache_stats s = {0};
+    rsh_cache_stats s = RSH_CACHE_STATS_INIT;
     rsh_comm_get_cache_stats(rsh_mesh_comm(m), &s);
     return s.hits + s.misses;
 }
@@ -108,7 +108,7 @@ static rsh_status hinted(rsh_mesh *m, rsh_place from, uint64_t moves) {
     rsh_value *v = NULL, *all = NULL, *local = NULL, *seed = NULL;
     int me = rsh_comm_rank(rsh_mesh_comm(m)), ranks = rsh_comm_size(rsh_mesh_comm(m));
     RSH_TRY(spread(m, &from, true, &v));
-    RSH_TRY(rsh_dtensor_redistribute(v, 1, &whole, RSH_DTYPE_COUNT, &all));
+    RSH_TRY(rsh_dtensor_redistribute(v, 1, &whole, RSH_DTYPE_NONE, &all));
     RSH_TRY(rsh_dtensor_to_local(all, &sum, &local));
     RSH_TRY(numbers(7, me + 1, &seed));
     uint64_t before = moves_of(m);
@@ -145,7 +145,7 @@ static rsh_status bounds(void *ctx, rsh_comm *c) {
         const int64_t shape[2] = {1 + (int64_t)(draw(&rng) % 9), 1 + (int64_t)(draw(&rng) % 9)};
         rsh_layout *from = NULL, *to = NULL;
         rsh_plan *plan = NULL;
-        rsh_plan_totals totals;
+        rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
         RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, p, RSH_F64, 2, shape, &from));
         RSH_TRY(rsh_mesh_layout(m, RSH_MESH_POSITIONS, 2, p + 2, RSH_F64, 2, shape, &to));
         RSH_TRY(rsh_plan_new(from, to, NULL, &plan));
@@ -175,7 +175,7 @@ static rsh_status take_stock(rsh_mesh *m, rsh_cache_stats *cache, rsh_alloc_stat
 static rsh_status steady(rsh_mesh *m, int64_t n) {
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;
-    rsh_cache_stats cache[2] = {0};
+    rsh_cache_stats cache[2] = {RSH_CACHE_STATS_INIT, RSH_CACHE_STATS_INIT};
     rsh_alloc_stats memory[2] = {0};
     const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1);
     uint64_t each = 0;
@@ -186,7 +186,7 @@ static rsh_status steady(rsh_mesh *m, int64_t n) {
         rsh_value *moved = NULL;
         if (i == 2) RSH_TRY(take_stock(m, &cache[0], &memory[0]));
         uint64_t before = rsh_alloc_get_stats().allocations;
-        RSH_TRY(rsh_dtensor_redistribute(v, 1, &columns, RSH_DTYPE_COUNT, &moved));
+        RSH_TRY(rsh_dtensor_redistribute(v, 1, &columns, RSH_DTYPE_NONE, &moved));
         before = rsh_alloc_get_stats().allocations - before;
         if (i == 2) each = before;
         CHECK(i <= 2 || before == each);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include <reshard.h>
+#include <reshard/train.h>
 
 #define OK(call) ok((call), #call, __FILE__, __LINE__)
 static inline void ok(rsh_status st, const char *what, const char *file, int line) {

@@ -313,7 +313,7 @@ static rsh_status loop(void *ctx, rsh_comm *comm) {
     rsh_layout *rows, *columns;
     rsh_sharded *s;
     rsh_value *v[4] = {NULL};
-    rsh_cache_stats cache[2];
+    rsh_cache_stats cache[2] = {RSH_CACHE_STATS_INIT, RSH_CACHE_STATS_INIT};
     rsh_alloc_stats memory[2];
     RSH_TRY(layout_of(0, "f64", rsh_comm_size(comm), &rows));
     RSH_TRY(layout_of(1, "f64", rsh_comm_size(comm), &columns));

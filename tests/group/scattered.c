@@ -12,7 +12,7 @@ static uint64_t next(uint64_t *state) {
 }
 
 form form_draw(uint64_t *rng) {
-    form f = {.dtype = (rsh_dtype)(next(rng) % RSH_DTYPE_COUNT), .count = 1};
+    form f = {.dtype = (rsh_dtype)(next(rng) % RSH_NDTYPES), .count = 1};
     bool deep = next(rng) % 8 == 0;
     f.ndim = deep ? RSH_MAX_NDIM : (int)(next(rng) % 5);
     for (int d = 0; d < f.ndim; d++) {

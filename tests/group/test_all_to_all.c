@@ -113,7 +113,7 @@ static void an_empty_piece_needs_no_memory(void **state) {
 static form pair_form(uint64_t seed, int from, int to) {
     uint64_t rng = seed + (uint64_t)(from * 100 + to);
     form f = form_draw(&rng);
-    f.dtype = (rsh_dtype)(seed % RSH_DTYPE_COUNT);
+    f.dtype = (rsh_dtype)(seed % RSH_NDTYPES);
     return f;
 }
 static rsh_status random_lists(uint64_t seed, uint64_t *own) {

@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
     rsh_status st = rsh_layout_parse("f32[8/x, 8] on x=4", &rows);
     if (!st) st = rsh_layout_parse("f32[8, 8/x] on x=4", &columns);
     if (!st) st = rsh_plan_new(rows, columns, NULL, &plan);
-    rsh_plan_totals totals = {0};
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     if (!st) st = rsh_plan_get_totals(plan, &totals);
     if (st) fprintf(stderr, "consumer: %s\n", rsh_error_detail());
     bool right = totals.bytes_moved == 192; /* 3/4 of 256 bytes */

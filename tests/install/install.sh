@@ -59,6 +59,20 @@ if [ -e "$lib/libreshard-mpi.so" ]; then
     printf '#include <reshard/mpi_world.h>\nint main(void) { return !rsh_mpi_close; }\n' > "$scratch/world.c"
     $cc -std=c11 "$scratch/world.c" -o "$scratch/world" $(pkg-config --cflags --libs reshard-mpi)
     LD_LIBRARY_PATH=$lib "$scratch/world"
+    ls "$lib"/libreshard-mpi-*.so.* > /dev/null || { echo "not installed: an engine of libreshard-mpi"; exit 1; }
+fi
+
+for file in reshard.f03 reshard_module.f90; do
+    [ -e "$prefix/include/$file" ] || { echo "not installed: include/$file"; exit 1; }
+done
+
+# libreshard-scalapack, where it was built
+if [ -e "$lib/libreshard-scalapack.so" ]; then
+    printf '#include <reshard/scalapack.h>\nint main(void) { return rsh_scalapack_get_stats(0) != RSH_EVALUE; }\n' > "$scratch/stats.c"
+    $cc -std=c11 "$scratch/stats.c" -o "$scratch/stats" $(pkg-config --cflags --libs reshard-scalapack)
+    LD_LIBRARY_PATH=$lib "$scratch/stats"
+elif [ -e "$prefix/include/reshard/scalapack.h" ]; then
+    echo "installed without its library: include/reshard/scalapack.h"; exit 1
 fi
 
 # libreshard-nn, where it was built

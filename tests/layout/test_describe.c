@@ -25,6 +25,7 @@ static void what_comes_out_can_be_put_in_again(void **state) {
         "f32[100/x:8, 10/y{4,3,0,3}] on x=2,y=4@[7,6,5,4,3,2,1,0]",
         "f32[(4096|1024|1024)/tp, 4096] on tp=4",
         "f32[(4096/(kv,rep)|1024/kv|0), 4096] on kv=2,rep=4",
+        "f32[(10/p{0,0,10}|990/p:64), 600] on p=3",
         "f32[1000, 37]/dp on dp=4",
         "f32[8]/dp{3,5} on dp=2",
         "f32[4096/dp] on dp=2,tp=4,pp=2 avg(tp,pp)",

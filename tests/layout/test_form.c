@@ -244,7 +244,7 @@ static void wrong_arguments_are_refused(void **state) {
     assert_int_equal(rsh_form_fill(f, RSH_F32, 1, shape, NULL, &l), RSH_EVALUE);
     assert_int_equal(rsh_form_fill(f, RSH_F32, 9, shape, NULL, &l), RSH_EVALUE);
     assert_int_equal(rsh_form_fill(f, RSH_F32, -1, shape, NULL, &l), RSH_EVALUE);
-    assert_int_equal(rsh_form_fill(f, RSH_DTYPE_COUNT, 0, NULL, NULL, &l), RSH_EVALUE);
+    assert_int_equal(rsh_form_fill(f, RSH_DTYPE_NONE, 0, NULL, NULL, &l), RSH_EVALUE);
     rsh_form_free(f);
     rsh_form_free(NULL);
 }

@@ -156,8 +156,9 @@ static const bad meaning[] = {
     {"f32[4/(x,y){1,1,2}] on x=2,y=2", "1:7", "3 sizes for 4 parts"},
     {"f32[4/x{1,2}] on x=2", "1:7", "sizes add up to 3, expected 4"},
     {"f32[4/x{9223372036854775807,1}] on x=2", "1:7", "sizes add up to more than 2^63"},
-    {"f32[(4/x{2,2}|4/x)] on x=2", "1:8", "segments cannot be cut by explicit sizes"},
-    {"f32[(4|4)/x{2,2}] on x=2", "1:11", "segments cannot be cut by explicit sizes"},
+    {"f32[(4/x{2,1}|4/x)] on x=2", "1:8", "sizes add up to 3, expected 4"},
+    {"f32[(4|4)/x{2,2}] on x=2", "1:11",
+     "explicit sizes cannot stand after the parenthesis of segments; write them on each segment"},
     {"f32[(4/x|4)/x] on x=2", "1:13", "segments are cut twice: once each and once after the parenthesis; keep one"},
     {"f32[(4|4/x)/y] on x=2,y=2", "1:13", "segments are cut twice: once each and once after the parenthesis; keep one"},
     {"f32[8, (4|4)]", "1:8", "no segment is cut; write the size 8 without segments"},
@@ -386,8 +387,8 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     check_refused(&d, "layout: 9 dims; at most 8");
     d = good, d.naxes = -1;
     check_refused(&d, "layout: -1 axes; at most 8");
-    d = good, d.dtype = RSH_DTYPE_COUNT;
-    check_refused(&d, "layout: 17 is not a dtype");
+    d = good, d.dtype = RSH_DTYPE_NONE;
+    check_refused(&d, "layout: 255 is not a dtype");
     d = good, d.op = RSH_OP_SUM;
     check_refused(&d, "layout: partial: a partial layout requires both a reduction and its axes");
     d = good, d.npartial = 1;

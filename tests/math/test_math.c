@@ -374,7 +374,7 @@ static void what_does_not_go_together_is_refused(void **state) {
     assert_non_null(strstr(rsh_error_detail(), "dim 0 has sizes 3 and"));
     assert_int_equal(rsh_math_copy(c, f), RSH_ETYPE);
     assert_int_equal(rsh_math_copy(NULL, f), RSH_EVALUE);
-    assert_int_equal(rsh_math_convert(f, RSH_DTYPE_COUNT, &g), RSH_EVALUE);
+    assert_int_equal(rsh_math_convert(f, RSH_DTYPE_NONE, &g), RSH_EVALUE);
     assert_int_equal(rsh_math_fill(f, NULL), RSH_EVALUE);
     assert_int_equal(rsh_math_allclose(f, i, 0, 0, false, &out), RSH_ETYPE);
     assert_int_equal(rsh_math_allclose(f, g, 0, 0, false, &out), RSH_EVALUE);

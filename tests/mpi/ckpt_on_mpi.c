@@ -58,14 +58,14 @@ static void save(rsh_comm *four, rsh_digest *digests) {
 static void load(rsh_comm *c, int which, const rsh_digest *digests, int whole) {
     rsh_sharded *s[TENSORS];
     rsh_ckpt *k = NULL;
-    rsh_load_stats stats;
+    rsh_load_stats stats = RSH_LOAD_STATS_INIT;
     uint64_t all[RANKS], sum[RANKS] = {0}, bytes = 0;
     make(c, which, s);
     CHECK_OK(rsh_ckpt_open(path, NULL, &k));
     CHECK_OK(rsh_ckpt_load(k, c, TENSORS, names, s, &stats));
     for (int i = 0; i < TENSORS; i++) {
         rsh_digest d;
-        rsh_ckpt_entry t;
+        rsh_ckpt_entry t = RSH_CKPT_ENTRY_INIT;
         CHECK_OK(rsh_sharded_digest(s[i], &d));
         CHECK(d.hi == digests[i].hi && d.lo == digests[i].lo);
         CHECK_OK(rsh_ckpt_get_tensor(k, i, &t));

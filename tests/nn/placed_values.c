@@ -103,7 +103,7 @@ static rsh_status place_partial(placed *p, int i) {
         start[a] = p->places[i][a].kind == RSH_PLACE_PARTIAL ? p->places[i][a] : rsh_place_replicate();
     TRY(contribute(p, i, &p->leaf[i]));
     TRY(rsh_dtensor_from_local(p->leaf[i], p->mesh, p->n, start, NULL, &first));
-    rsh_status st = rsh_dtensor_redistribute(first, p->n, p->places[i], RSH_DTYPE_COUNT, &p->in[i]);
+    rsh_status st = rsh_dtensor_redistribute(first, p->n, p->places[i], RSH_DTYPE_NONE, &p->in[i]);
     rsh_value_free(first);
     return st;
 }

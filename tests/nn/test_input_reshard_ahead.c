@@ -35,8 +35,9 @@ static rsh_status pair_new(pair *p, bool cut) {
     TRY(mlp(&p->first));
     TRY(mlp(&p->second));
     TRY(make_value(RSH_F32, 2, (int64_t[]){ROWS, WIDTH}, 5, false, &p->x));
-    TRY(rsh_input_reshard(p->first, p->mesh, cut ? 0 : RSH_NO_DIM, &opts));
-    return rsh_input_reshard(p->second, p->mesh, cut ? 1 : RSH_NO_DIM, &opts);
+    if (!cut) return RSH_OK;
+    TRY(rsh_input_reshard(p->first, p->mesh, 0, &opts));
+    return rsh_input_reshard(p->second, p->mesh, 1, &opts);
 }
 
 static void pair_free(pair *p) {

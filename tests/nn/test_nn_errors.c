@@ -146,7 +146,7 @@ static void options_of_another_size_are_refused(void **state) {
     rsh_module *m = NULL, *none = NULL;
     rsh_optimizer *o = NULL;
     rsh_bag_opts bag = RSH_BAG_OPTS_INIT;
-    bag.rows.struct_size = 8;
+    bag.rows = &(rsh_embedding_opts){.padding = 0};
     refused(rsh_nn_open(NULL, &(rsh_nn_opts){.threads = 1}), RSH_EVALUE, "RSH_NN_OPTS_INIT");
     refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &(rsh_cross_entropy_opts){.ignore = false}, out()), RSH_EVALUE,
             "RSH_CROSS_ENTROPY_OPTS_INIT");

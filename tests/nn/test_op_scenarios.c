@@ -22,7 +22,7 @@ static rsh_status full_close_to(rsh_value *got, const rsh_value *want) {
 
 /* Moves between ranks on this comm so far. */
 static uint64_t moves(rsh_comm *c) {
-    rsh_cache_stats s = {0};
+    rsh_cache_stats s = RSH_CACHE_STATS_INIT;
     rsh_comm_get_cache_stats(c, &s);
     return s.hits + s.misses;
 }
@@ -345,8 +345,8 @@ static rsh_status step(rsh_value *x, rsh_value *const *w, rsh_value *target) {
     TRY(rsh_nn_linear(v[2], w[2], w[3], &v[3]));
     rsh_place whole = rsh_place_replicate(), cut = rsh_place_shard(1);
     rsh_value *sum = NULL, *logits = NULL;
-    TRY(rsh_dtensor_redistribute(v[3], 1, &whole, RSH_DTYPE_COUNT, &sum));
-    TRY(rsh_dtensor_redistribute(sum, 1, &cut, RSH_DTYPE_COUNT, &logits));
+    TRY(rsh_dtensor_redistribute(v[3], 1, &whole, RSH_DTYPE_NONE, &sum));
+    TRY(rsh_dtensor_redistribute(sum, 1, &cut, RSH_DTYPE_NONE, &logits));
     TRY(rsh_nn_cross_entropy(logits, target, NULL, &v[4]));
     TRY(rsh_backward(v[4], NULL, 0));
     for (int i = 0; i < 5; i++) rsh_value_free(v[i]);
@@ -365,7 +365,7 @@ static rsh_status loop(void *ctx, rsh_comm *c) {
                            some_value(RSH_F64, 3, true, SIZES(5, 12)), some_value(RSH_F64, 4, true, SIZES(5)),
                            some_value(RSH_F64, 5, false, SIZES(6, 8))};
     rsh_value *w[4] = {NULL}, *x = NULL, *target = some_indices(5, SIZES(6));
-    rsh_cache_stats cache[2];
+    rsh_cache_stats cache[2] = {RSH_CACHE_STATS_INIT, RSH_CACHE_STATS_INIT};
     rsh_alloc_stats memory[2];
     TRY(line_of(c, &m));
     for (int i = 0; i < 4; i++) TRY(placed(m, plain[i], places[i], &w[i]));

@@ -59,7 +59,7 @@ static rsh_status entropy_rows(const operands *o, rsh_value **out) {
     return rsh_nn_cross_entropy(o->rows, o->classes, &opts, out);
 }
 static rsh_status redistribute(const operands *o, rsh_value **out) {
-    return rsh_dtensor_redistribute(o->columns, 1, (rsh_place[]){rsh_place_shard(0)}, RSH_DTYPE_COUNT, out);
+    return rsh_dtensor_redistribute(o->columns, 1, (rsh_place[]){rsh_place_shard(0)}, RSH_DTYPE_NONE, out);
 }
 static rsh_status full_tensor(const operands *o, rsh_value **out) {
     return rsh_dtensor_full_tensor(o->terms, NULL, out);

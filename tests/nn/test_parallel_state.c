@@ -414,7 +414,7 @@ static rsh_status part_trial(void *ctx) {
     CHECK(rsh_value_grad(d) && rsh_dtensor_mesh(rsh_value_grad(d)) == mesh);
     rsh_value_free(seed);
     rsh_value *r = NULL, *plain = NULL; /* a replicated one needs no mark */
-    TRY(rsh_dtensor_redistribute(d, 1, &whole, RSH_DTYPE_COUNT, &r));
+    TRY(rsh_dtensor_redistribute(d, 1, &whole, RSH_DTYPE_NONE, &r));
     TRY(rsh_dtensor_part(r, NULL, &plain));
     CHECK(!rsh_dtensor_part_mesh(plain));
     rsh_value_free(r), rsh_value_free(plain);

@@ -234,13 +234,11 @@ static void draw_indices(const bag_trial *b, int rank, int64_t n, int64_t *out) 
 enum { PER_BAG = 3 };
 
 static rsh_status make_layer(const bag_trial *b, rsh_module **out) {
-    rsh_bag_opts opts = {sizeof opts, .rows = RSH_EMBEDDING_OPTS_INIT, .mode = b->mode, .include_last_offset = b->last};
-    opts.rows.padded = b->padded;
-    opts.rows.padding = -2;
-    opts.rows.max_norm = b->norm ? 1.5 : 0;
+    rsh_embedding_opts rows = {sizeof rows, .padded = b->padded, .padding = -2, .max_norm = b->norm ? 1.5 : 0};
+    rsh_bag_opts opts = {sizeof opts, .rows = &rows, .mode = b->mode, .include_last_offset = b->last};
     rsh_random_seed(11);
     if (b->bag) return rsh_embedding_bag_new(b->t.in, b->t.out, &opts, b->t.dtype, out);
-    return rsh_embedding_new(b->t.in, b->t.out, &opts.rows, b->t.dtype, out);
+    return rsh_embedding_new(b->t.in, b->t.out, &rows, b->t.dtype, out);
 }
 
 /* Offsets of bags of 0, PER_BAG, 2 * PER_BAG, ... indices, `nbags` of them; the number of indices. */

@@ -6,3 +6,14 @@ if [ ! -d vllm-state ]; then
     sed 's/-part-{part}/-part-0/' vllm.rules > cut.rules
     reshard convert model vllm-state --to cut.rules > /dev/null
 fi
+if [ ! -d state ]; then
+    printf 'mesh tp=2\n{n*}.qk_proj.weight = cat(0, {n*}.{q,k}_proj.weight) [(_|_)/tp%%128, _]\n* [...]\n' > fused.rules
+    reshard convert model state --to fused.rules > /dev/null
+fi
+if [ ! -d global_step_100 ]; then # files that PyTorch wrote
+    mkdir -p global_step_100/actor run
+    cp "$ROOT"/tests/ckpt/torch/sharded/*.pt global_step_100/actor
+    cp "$ROOT/tests/ckpt/torch/tensor.pth" pytorch_model.bin
+    cp -r "$ROOT"/tests/ckpt/dcp/mcore/* run
+    cp -r "$ROOT/tests/ckpt/zero/stage2" checkpoints # as DeepSpeed writes it
+fi

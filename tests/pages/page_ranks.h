@@ -1,6 +1,6 @@
 /* Page ranks: what a page's parts of a program need around them: an end that shows in the exit
  * status. */
-#include <reshard.h>
+#include <reshard/train.h>
 
 #include <stdio.h>
 #include <stdlib.h>

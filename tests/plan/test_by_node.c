@@ -30,7 +30,7 @@ static rsh_plan_opts by_node(int64_t ranks_per_node) {
 
 static rsh_plan_totals totals(const char *from, const char *to, const rsh_plan_opts *opts) {
     rsh_plan *p = plan(from, to, opts, RSH_OK);
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
     rsh_plan_free(p);
     return t;

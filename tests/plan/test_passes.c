@@ -72,7 +72,7 @@ static void what_is_told_rises_to_the_total(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         rsh_plan *p = make(&kinds[i]), *q = make(&kinds[i]);
-        rsh_plan_totals with, without;
+        rsh_plan_totals with = RSH_PLAN_TOTALS_INIT, without = RSH_PLAN_TOTALS_INIT;
         told t = {.stop = -1};
         assert_int_equal(rsh_plan_get_totals_with(p, tell, &t, &with), RSH_OK);
         assert_int_equal(t.done, t.total);
@@ -89,7 +89,7 @@ static void what_is_told_rises_to_the_total(void **state) {
 static void many_ranks_are_told_a_thousand_times_at_most(void **state) {
     (void)state;
     rsh_plan *p = make(&(struct kind){{"f32[65536/x~, 7] on x=65536"}, {"f32[65536/x:3, 7] on x=65536"}, 8, 0, 0, 0});
-    rsh_plan_totals totals;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     told t = {.stop = -1};
     assert_int_equal(rsh_plan_get_totals_with(p, tell, &t, &totals), RSH_OK);
     assert_true(t.calls > 500 && t.calls <= 1002);
@@ -99,7 +99,7 @@ static void many_ranks_are_told_a_thousand_times_at_most(void **state) {
 static void totals_that_are_kept_are_not_told_again(void **state) {
     (void)state;
     rsh_plan *p = make(&kinds[0]);
-    rsh_plan_totals first, again;
+    rsh_plan_totals first = RSH_PLAN_TOTALS_INIT, again = RSH_PLAN_TOTALS_INIT;
     told t = {.stop = 0};
     assert_int_equal(rsh_plan_get_totals_with(p, NULL, NULL, &first), RSH_OK);
     assert_int_equal(rsh_plan_get_totals_with(p, tell, &t, &again), RSH_OK);
@@ -113,9 +113,10 @@ static void a_caller_may_stop_it_at_any_time(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         rsh_plan *p = make(&kinds[i]);
-        rsh_plan_totals totals, untouched;
+        rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT, untouched = RSH_PLAN_TOTALS_INIT;
         uint64_t live = rsh_alloc_get_stats().live;
         memset(&totals, 7, sizeof totals);
+        totals.struct_size = sizeof totals;
         untouched = totals;
         for (int64_t stop = 0;; stop++) {
             told t = {.stop = stop};

@@ -31,7 +31,7 @@ static rsh_plan *plan(const char *from, const char *to, int64_t ranks_per_node) 
 
 static rsh_plan_totals totals(const char *from, const char *to, int64_t ranks_per_node) {
     rsh_plan *p = plan(from, to, ranks_per_node);
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
     rsh_plan_free(p);
     return t;
@@ -53,7 +53,7 @@ static void rows_to_columns_move_all_but_the_diagonal(void **state) {
 static void the_bound_of_an_adjoint_counts_elements_of_the_destination(void **state) {
     (void)state;
     rsh_plan *p = plan("f64[4] on x=2@[1,2] sum(x)", "f32[4]", 0), *adjoint;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     assert_int_equal(rsh_plan_adjoint(p, &adjoint), RSH_OK);
     assert_int_equal(rsh_plan_get_totals(adjoint, &t), RSH_OK);
     assert_int_equal(t.bytes_moved, 32);
@@ -93,7 +93,7 @@ static void sums_over_dims_agree_with_a_walk_over_edges(void **state) {
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         rsh_plan *p = plan(pairs[i][0], pairs[i][1], 0);
-        rsh_plan_totals a = {0}, b = {0};
+        rsh_plan_totals a = RSH_PLAN_TOTALS_INIT, b = RSH_PLAN_TOTALS_INIT;
         assert_true(rshi_plan_factorises(p));
         assert_int_equal(rshi_totals_by_factors(p, &a), RSH_OK);
         assert_int_equal(rshi_totals_by_shares(p, NULL, &b), RSH_OK);
@@ -151,7 +151,7 @@ static void a_copy_on_the_node_is_taken_first(void **state) {
     rsh_plan_free(p);
     int64_t nodes[] = {0, 0, 1, 1, 2, 1};
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     rsh_layout *a = layout(from), *b = layout("f32[124] on z=1@5-5");
     o.node_of = nodes;
     o.nnode_of = 6;
@@ -194,7 +194,7 @@ static void no_rank_sends_to_every_node(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rsh_plan *p = plan(cases[i].from, cases[i].to, cases[i].ranks_per_node);
-        rsh_plan_totals t;
+        rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
         assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
         int64_t bytes =
             rsh_layout_count(rsh_plan_from(p, 0)) * (int64_t)rsh_dtype_size(rsh_layout_dtype(rsh_plan_from(p, 0)));
@@ -220,8 +220,8 @@ static void totals_that_do_not_fit_are_refused(void **state) {
     for (size_t i = 0; i < sizeof too_large / sizeof *too_large; i++)
         for (int64_t per_node = 0; per_node < 3; per_node++) {
             rsh_plan *p = plan(too_large[i][0], too_large[i][1], per_node);
-            rsh_plan_totals t = {.bytes_moved = 7};
-            rsh_rank_totals v;
+            rsh_plan_totals t = {sizeof t, .bytes_moved = 7};
+            rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
             assert_int_equal(rsh_plan_get_totals(p, &t), RSH_EVALUE);
             assert_non_null(strstr(rsh_error_detail(), "63 bits"));
             assert_int_equal(t.bytes_moved, 7);
@@ -259,7 +259,7 @@ static void a_rotation_of_ranks_is_relabelled_away(void **state) {
     (void)state;
     rsh_layout *from = layout("f32[64/x, 64] on x=8"), *to = layout("f32[64/x, 64] on x=8@[1,2,3,4,5,6,7,0]"), *better;
     rsh_plan *p;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     bool exact = false;
     assert_int_equal(
         rsh_plan_relabel(1, (const rsh_layout *const *)&from, (const rsh_layout *const *)&to, NULL, &better, &exact),
@@ -321,7 +321,7 @@ static void sums_by_node_of_many_ranks_have_exact_totals(void **state) {
     rsh_layout *a = layout("f32[65536] on x=65536 sum(x)"), *b = layout("f32[65536/x] on x=65536");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     rsh_plan *p;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     o.ranks_per_node = 8;
     o.reduce = RSH_REDUCE_BY_NODE;
     assert_int_equal(rsh_plan_new(a, b, &o, &p), RSH_OK);
@@ -352,7 +352,7 @@ static int64_t scratch_on_nodes(const int64_t *node_of, int64_t n) {
     rsh_layout *a = layout("f32[16384/x, 4096] on x=32"), *b = layout("f32[16384, 4096/x] on x=32");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     rsh_plan *p;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     o.node_of = node_of;
     o.nnode_of = n;
     assert_int_equal(rsh_plan_new(a, b, &o, &p), RSH_OK);

@@ -123,7 +123,7 @@ static void draw_segments(drawing *w, int d, int n, const int64_t *axis) {
         memcpy(some, axis, sizeof some);
         int mine = own ? pick_some(w, n, some, s == sure) : 0;
         segment[s].size = size[s];
-        if (mine) segment[s].cut = draw_cut(w, mine, some, size[s], true, NULL);
+        if (mine) segment[s].cut = draw_cut(w, mine, some, size[s], true, w->d->segment_sizes[d][s]);
     }
     if (!own) dim->cut = draw_cut(w, n, axis, dim->size / dim->nsegments, true, NULL);
 }

@@ -54,6 +54,7 @@ typedef struct drawn {
     int64_t rank[DRAWN_NAMES];           /* of each position, or of those that boxes are given to */
     int64_t position[DRAWN_NAMES];       /* of each rank; -1: it has none */
     int64_t sizes[DRAWN_DIMS + 1][DRAWN_RANKS]; /* of the cut of each dim, and of the flat one */
+    int64_t segment_sizes[DRAWN_DIMS][DRAWN_SEGMENTS][DRAWN_RANKS];
     rsh_segment segment[DRAWN_DIMS][DRAWN_SEGMENTS];
     rsh_ranked_box box[DRAWN_BOXES];
     int64_t holder[DRAWN_BOXES][DRAWN_COPIES];

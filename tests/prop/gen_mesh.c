@@ -120,7 +120,7 @@ static void add_own_cuts(gen_rng *g, const mesh *m, int n, int64_t *axis, int ns
         int mine = (int)gen_between(g, s == sure ? 1 : 0, n);
         gen_shuffle(g, n, axis);
         append(text, GEN_TEXT / 2, "%s%d", s ? "|" : "(", (int)size[s]);
-        if (mine) add_cut(g, m, mine, axis, size[s], (rules){true, false}, text);
+        if (mine) add_cut(g, m, mine, axis, size[s], (rules){true, true}, text);
     }
     append(text, GEN_TEXT / 2, ")");
 }

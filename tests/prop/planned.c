@@ -22,6 +22,7 @@ bool planned_new(prop_case *c, planned *p, const rsh_plan_opts *opts) {
     PROP_OK(c, rsh_layout_parse(c->from, &p->from));
     PROP_OK(c, rsh_layout_parse(c->to, &p->to));
     PROP_OK(c, rsh_plan_new(p->from, p->to, opts, &p->plan));
+    p->totals.struct_size = sizeof p->totals;
     PROP_OK(c, rsh_plan_get_totals(p->plan, &p->totals));
     p->in_order = p->positive = true;
     PROP_OK(c, rsh_plan_each_pair(p->plan, add_entry, p));
@@ -91,7 +92,7 @@ static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
 }
 
 static bool view_is_that_of_the_matrix(prop_case *c, const planned *p, int64_t r) {
-    rsh_rank_totals v;
+    rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     int64_t nsend = 0, nrecv = 0, sent = sent_by(p, r, &nsend), received = received_by(p, r, &nrecv);
     PROP_OK(c, rsh_plan_get_rank_totals(p->plan, r, &v));
     PROP(c, v.rank == r, "rank %lld calls itself %lld", (long long)r, (long long)v.rank);
@@ -124,7 +125,7 @@ bool ranks_agree_with_the_matrix(prop_case *c, const planned *p) {
     int64_t n = 0, scratch = 0, scratch_messages = 0;
     for (int64_t r = 0; r < RANKS; r++) {
         if (!ora_has_rank(p->from_o, r) && !ora_has_rank(p->to_o, r)) continue;
-        rsh_rank_totals v;
+        rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
         n++;
         if (!view_is_that_of_the_matrix(c, p, r) || !neighbours_are_those_of_the_matrix(c, p, r)) return false;
         PROP_OK(c, rsh_plan_get_rank_totals(p->plan, r, &v));

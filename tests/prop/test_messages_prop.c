@@ -178,7 +178,7 @@ static rsh_status on_rank(void *ctx, rsh_comm *comm) {
     crowd *w = ctx;
     int r = rsh_comm_rank(comm);
     rsh_plan *plan = NULL;
-    rsh_rank_totals view = {0};
+    rsh_rank_totals view = RSH_RANK_TOTALS_INIT;
     rsh_memory *src = list_parts(w, true, r), *dst = list_parts(w, false, r);
     rsh_status status = make_plan(w, &w->opts, &plan);
     if (status == RSH_OK) status = rsh_plan_get_rank_totals(plan, r, &view);

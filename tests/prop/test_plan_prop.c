@@ -187,7 +187,7 @@ static bool ceiling_check(prop_case *c, planned *p, bool messages) {
     opts.messages = messages;
     for (uint64_t room = 0; room <= (uint64_t)1 << 40; room = room ? room * 4 : 16) {
         rsh_plan *plan = NULL;
-        rsh_plan_totals t;
+        rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
         opts.max_scratch_bytes = room;
         rsh_status status = rsh_plan_new(p->from, p->to, &opts, &plan);
         PROP(c, status == RSH_OK || (status == RSH_ENOMEM && !fits), "ceiling %llu: %s", (unsigned long long)room,

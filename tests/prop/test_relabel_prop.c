@@ -14,7 +14,7 @@ enum { MOST_RANKS = 7, MOST_TENSORS = 2 };
 
 static int64_t moved(const rsh_layout *from, const rsh_layout *to) {
     rsh_plan *p = NULL;
-    rsh_plan_totals t = {.bytes_moved = -1};
+    rsh_plan_totals t = {sizeof t, .bytes_moved = -1};
     if (rsh_plan_new(from, to, NULL, &p) == RSH_OK) rsh_plan_get_totals(p, &t);
     rsh_plan_free(p);
     return t.bytes_moved;

@@ -103,7 +103,7 @@ static bool both_ends_agree(prop_case *c, const summed *s) {
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static rsh_plan_totals totals_of_walk(const summed *s) {
-    rsh_plan_totals t = {0};
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     for (int64_t r = 0; r < NAMES; r++) {
         int64_t sent = 0, received = 0;
         t.bytes_local += s->matrix[r][r];
@@ -213,6 +213,7 @@ static bool summed_new(prop_case *c, summed *s, rsh_plan_opts *o) {
     PROP_OK(c, rsh_layout_parse(c->from, &s->from));
     PROP_OK(c, rsh_layout_parse(c->to, &s->to));
     PROP_OK(c, rsh_plan_new(s->from, s->to, o, &s->plan));
+    s->t.struct_size = sizeof s->t;
     PROP_OK(c, rsh_plan_get_totals(s->plan, &s->t));
     return walk(c, s);
 }
@@ -373,7 +374,7 @@ static bool ceilings(prop_case *c) {
     static summed s;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     rsh_plan *plan = NULL;
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     bool ok = summed_new(c, &s, &o);
     o.messages = gen_chance(&c->rng, 70);
     o.has_max_scratch = true;

@@ -109,7 +109,7 @@ static rsh_status meet(void *ctx, rsh_comm *comm) {
         RSH_TRY(reshard(s, comm, rows, columns, false));
         RSH_TRY(columns_arrived(s, rank));
     }
-    rsh_cache_stats stats;
+    rsh_cache_stats stats = RSH_CACHE_STATS_INIT;
     RSH_TRY(rsh_comm_get_cache_stats(comm, &stats));
     CHECK(stats.hits > 0);
     rsh_plan_free(plan);

@@ -76,7 +76,9 @@ static rsh_status run(move *m, const rsh_plan *plan, const rsh_sharded *src, con
         status = rsh_exec_run(e);
         if (status == RSH_OK && messages) status = check(m, dst);
     }
-    if (status == RSH_OK) rsh_exec_get_stats(e, &(messages ? m->messages : m->direct)[rsh_comm_rank(comm)]);
+    rsh_exec_stats *stats = &(messages ? m->messages : m->direct)[rsh_comm_rank(comm)];
+    stats->struct_size = sizeof *stats;
+    if (status == RSH_OK) rsh_exec_get_stats(e, stats);
     if (status == RSH_OK && !messages) keep(m, dst);
     rsh_exec_free(e);
     return status;
@@ -262,7 +264,7 @@ static void small_tensors_take_small_chunks(void **state) {
     (void)state;
     move m = move_of("f32[12/x, 8] on x=4", "f32[12, 8/x] on x=4");
     rsh_plan *plan = NULL;
-    rsh_rank_totals v;
+    rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     assert_int_equal(rsh_plan_new(m.from, m.to, &m.opts, &plan), RSH_OK);
     assert_int_equal(rsh_plan_get_rank_totals(plan, 0, &v), RSH_OK);
     assert_int_equal(v.scratch_bytes, 2 * 3 * 8 * 4); /* a part each */

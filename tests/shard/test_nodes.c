@@ -123,6 +123,7 @@ static rsh_status share_new(move *m, rsh_comm *comm, share *s) {
     for (int64_t k = 0; k < s->ndst; k++) s->dst[k].data = malloc((size_t)m->bytes[1][r][k] + 1);
     rsh_status status = rsh_plan_opts_from_comm(comm, &opts);
     if (status == RSH_OK) status = rsh_plan_new(m->from, m->to, &opts, &s->plan);
+    if (r == 0) m->totals.struct_size = sizeof m->totals;
     if (status == RSH_OK && r == 0) status = rsh_plan_get_totals(s->plan, &m->totals);
     return status;
 }
@@ -168,6 +169,7 @@ static rsh_status run_on_rank(void *ctx, rsh_comm *comm) {
     for (int i = 0; i < 3 && status == RSH_OK; i++) status = run_and_spoil(m, r, &s);
     m->requests[r] = rsh_alloc_get_stats().allocations - before;
     m->peak[r] = rsh_alloc_get_stats().scratch_peak - held;
+    m->stats[r].struct_size = sizeof m->stats[r];
     if (status == RSH_OK) rsh_exec_get_stats(s.e, &m->stats[r]);
     share_end(&s);
     return status;

@@ -9,7 +9,7 @@
 #include "comm/ranks.h"
 
 static rsh_cache_stats stats_of(rsh_comm *comm) {
-    rsh_cache_stats s = {0};
+    rsh_cache_stats s = RSH_CACHE_STATS_INIT;
     rsh_comm_get_cache_stats(comm, &s);
     return s;
 }
@@ -188,7 +188,7 @@ static rsh_status keeps_plans(void *ctx, rsh_comm *comm) {
 static void a_plan_is_held_by_execs_and_may_outlive_the_comm(void **state) {
     (void)state;
     rsh_plan *held[2] = {NULL, NULL};
-    rsh_plan_totals t;
+    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     run_ranks(2, keeps_plans, held);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(rsh_plan_get_totals(held[r], &t), RSH_OK);

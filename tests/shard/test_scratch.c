@@ -41,7 +41,7 @@ static rsh_status keep_ledger(void *ctx, rsh_comm *comm) {
     ledger *k = ctx;
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_plan *plan = NULL;
-    rsh_rank_totals view = {0};
+    rsh_rank_totals view = RSH_RANK_TOTALS_INIT;
     rsh_status status = make_source(comm, k->from, &src);
     if (status == RSH_OK) status = rsh_sharded_zeros(comm, k->to, &dst);
     if (status == RSH_OK) status = rsh_plan_new(k->from, k->to, &k->opts, &plan);

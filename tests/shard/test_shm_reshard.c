@@ -245,7 +245,7 @@ static rsh_status runs_on_other_memory(void *ctx, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_exec *e = NULL;
-    rsh_exec_stats stats;
+    rsh_exec_stats stats = RSH_EXEC_STATS_INIT;
     rsh_status st = rsh_sharded_zeros(comm, t->from, &src);
     if (!st) st = rsh_sharded_zeros(comm, t->to, &dst);
     if (st) return st;
@@ -291,13 +291,13 @@ static rsh_status run_tight(const tight *t, rsh_comm *comm, const rsh_plan *plan
     rsh_memory in = {rsh_tensor_data(rsh_sharded_part(src, 0)), NULL},
                out = {rsh_tensor_data(rsh_sharded_part(dst, 0)), NULL};
     rsh_exec *e = NULL;
-    rsh_exec_stats stats = {0};
+    rsh_exec_stats stats = RSH_EXEC_STATS_INIT;
     rsh_alloc_reset_peak();
     rsh_status st = rsh_exec_bind(plan, comm, &in, &out, &e);
     for (int i = 0; i < 2 && !st; i++) st = rsh_exec_run(e);
     if (!st) st = rsh_exec_get_stats(e, &stats);
     if (!st && stats.bytes_shadow) st = RSH_ERUNTIME;
-    rsh_plan_totals totals = {0};
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     if (!st) st = rsh_plan_get_totals(plan, &totals);
     uint64_t peak = rsh_alloc_get_stats().scratch_peak;
     if (!st && (!peak || peak > (uint64_t)totals.scratch_messages)) st = RSH_ERUNTIME;

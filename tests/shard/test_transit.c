@@ -39,7 +39,7 @@ static rsh_status one(rsh_comm *comm, const pair *p, bool test) {
 
 static rsh_status in_steps(void *ctx, rsh_comm *comm) {
     pair p = {NULL, NULL};
-    rsh_cache_stats s;
+    rsh_cache_stats s = RSH_CACHE_STATS_INIT;
     (void)ctx;
     RSH_TRY(parse_pair(&p));
     for (int i = 0; i < 6; i++) RSH_TRY(one(comm, &p, i % 2));

@@ -33,7 +33,7 @@ static rsh_machine machine(void) {
 
 static rsh_simulation simulate(const char *from, const char *to, int64_t ranks_per_node, const rsh_machine *m) {
     rsh_plan *p = plan(from, to, ranks_per_node, RSH_REDUCE_IN_ORDER);
-    rsh_simulation s;
+    rsh_simulation s = RSH_SIMULATION_INIT;
     if (rsh_simulate(p, m, &s)) fail_msg("%s", rsh_error_detail());
     rsh_plan_free(p);
     return s;
@@ -94,7 +94,7 @@ static void network_cards_limit_what_passes_between_nodes(void **state) {
 static void reductions_by_node_spare_the_network_cards(void **state) {
     (void)state;
     rsh_machine m = machine();
-    rsh_simulation s[2];
+    rsh_simulation s[2] = {RSH_SIMULATION_INIT, RSH_SIMULATION_INIT};
     for (int i = 0; i < 2; i++) {
         rsh_plan *p = plan("f32[65536] on x=16 sum(x)", "f32[65536/x] on x=16", 4, i ? RSH_REDUCE_BY_NODE : 0);
         assert_int_equal(rsh_simulate(p, &m, &s[i]), RSH_OK);
@@ -122,7 +122,7 @@ static void a_few_nodes_stand_for_many(void **state) {
 
 static void refuse(rsh_machine m, int64_t ranks_per_node, const char *word) {
     rsh_plan *p = plan("u8[64/x] on x=4", "u8[64/x] on x=4@[1,2,3,0]", ranks_per_node, RSH_REDUCE_IN_ORDER);
-    rsh_simulation s = {.ranks = 7};
+    rsh_simulation s = {sizeof s, .ranks = 7};
     assert_int_equal(rsh_simulate(p, &m, &s), RSH_EVALUE);
     assert_non_null(strstr(rsh_error_detail(), word));
     assert_int_equal(s.ranks, 7);

@@ -47,7 +47,7 @@ static void every_combination_of_properties_comes_back(void **state) {
     rsh_shard_meta list[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 0), (5, 5), 1)};
     rsh_tensor_meta *m = make(2, list, 2, DIMS(10, 5));
     int combinations = 0;
-    for (int dtype = 0; dtype < RSH_DTYPE_COUNT; dtype++)
+    for (int dtype = 0; dtype < RSH_NDTYPES; dtype++)
         for (int bits = 0; bits < 8; bits++)
             for (int format = 0; format < 3; format++, combinations++) {
                 m->props = (rsh_tensor_props){(rsh_dtype)dtype, bits & 1 ? RSH_SPARSE : RSH_STRIDED, bits & 2,
@@ -201,7 +201,7 @@ static void metadata_that_mean_nothing_are_refused(void **state) {
     assert_int_equal(rsh_tensor_meta_new(1, &a, 1, DIMS(-2), NULL, &m), RSH_EVALUE);
     assert_int_equal(rsh_tensor_meta_new(-1, &a, 1, DIMS(2), NULL, &m), RSH_EVALUE);
     assert_int_equal(rsh_tensor_meta_new(1, NULL, 1, DIMS(2), NULL, &m), RSH_EVALUE);
-    props.dtype = RSH_DTYPE_COUNT;
+    props.dtype = RSH_DTYPE_NONE;
     assert_int_equal(rsh_tensor_meta_new(1, &a, 1, DIMS(2), &props, &m), RSH_EVALUE);
     a.sizes[0] = -1;
     assert_int_equal(rsh_tensor_meta_new(1, &a, 1, DIMS(2), NULL, &m), RSH_EVALUE);

@@ -136,7 +136,7 @@ static rsh_status several(void *ctx, rsh_comm *c) {
     rsh_stash *s = NULL;
     rsh_tensor *t[MANY];
     rsh_ticket *k[MANY];
-    rsh_cache_stats before, after;
+    rsh_cache_stats before = RSH_CACHE_STATS_INIT, after = RSH_CACHE_STATS_INIT;
     (void)ctx;
     RSH_TRY(rsh_stash_new(c, &s));
     RSH_TRY(pack_many(s, t, k));

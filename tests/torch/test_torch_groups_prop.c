@@ -139,7 +139,7 @@ static rsh_status load(const members *from, const members *to, const rsh_objects
 
 static rsh_status one_case(uint64_t seed, rsh_comm *comm) {
     members m[2];
-    cutting whole = {.dtype = (rsh_dtype)below(&seed, RSH_DTYPE_COUNT)}, c[3];
+    cutting whole = {.dtype = (rsh_dtype)below(&seed, RSH_NDTYPES)}, c[3];
     rsh_spec *spec[3];
     bytes state = {NULL, 0};
     rsh_objects *all;

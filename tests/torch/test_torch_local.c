@@ -297,7 +297,7 @@ static rsh_status explicit_bind(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_exec_bind(plan, comm, &src, &dst, &e));
     RSH_TRY(rsh_exec_run(e));
     RSH_TRY(check_st(y, &b, me));
-    rsh_exec_stats stats;
+    rsh_exec_stats stats = RSH_EXEC_STATS_INIT;
     RSH_TRY(rsh_exec_get_stats(e, &stats));
     CHECK(!stats.bytes_shadow); /* new tensors lie where peers can read them */
     rsh_exec_free(e);

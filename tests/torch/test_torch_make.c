@@ -250,7 +250,7 @@ static void chunks_and_boxes_are_gathered(void **state) {
 
 static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    for (int d = 0; d < RSH_DTYPE_COUNT; d++)
+    for (int d = 0; d < RSH_NDTYPES; d++)
         RSH_TRY(gather_chunks((rsh_dtype)d, 4, NULL, (int64_t[]){5, 3}, d % 4, comm)); /* rank 3 holds nothing */
     RSH_TRY(gather_chunks(RSH_I64, 4, NULL, (int64_t[]){0, 3}, 2, comm));
     rsh_torch_tensor *t;

@@ -111,7 +111,7 @@ static rsh_status save_and_load(const rsh_torch_tensor *t, const rsh_spec *to, c
 
 static rsh_status one_case(uint64_t seed, rsh_comm *comm) {
     int n = rsh_comm_size(comm), me = rsh_comm_rank(comm);
-    cutting whole = {.dtype = (rsh_dtype)below(&seed, RSH_DTYPE_COUNT), .ndim = 1 + (int)below(&seed, 3)}, c[3];
+    cutting whole = {.dtype = (rsh_dtype)below(&seed, RSH_NDTYPES), .ndim = 1 + (int)below(&seed, 3)}, c[3];
     rsh_spec *spec[3];
     rsh_tensor *x;
     rsh_torch_tensor *t[3], *into;

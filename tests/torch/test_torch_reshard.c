@@ -474,7 +474,7 @@ static void metadata_by_rank(void **state) {
 static int64_t bytes_moved(const cutting *a, const rsh_spec *from, const rsh_spec *to) {
     rsh_layout *x, *y;
     rsh_plan *p;
-    rsh_plan_totals totals;
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     if (rsh_spec_layout(from, a->dtype, 2, a->size, &x) || rsh_spec_layout(to, a->dtype, 2, a->size, &y)) return -1;
     if (rsh_plan_new(x, y, NULL, &p) || rsh_plan_get_totals(p, &totals)) return -1;
     rsh_plan_free(p);

@@ -43,7 +43,7 @@ static rsh_status round_trip(const rsh_spec *s, const cutting *c, rsh_comm *comm
 static rsh_status save_and_load(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_spec *s;
-    for (int d = 0; d < RSH_DTYPE_COUNT; d++) {
+    for (int d = 0; d < RSH_NDTYPES; d++) {
         int64_t size[3] = {3, d % 7, 2};
         int owners[5] = {3, 1, 0, 2, 1};
         cutting c = cut_chunks((rsh_dtype)d, 3, size, -2, 5, owners);

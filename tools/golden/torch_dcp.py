@@ -1,11 +1,12 @@
 """DCP directories written by a real PyTorch, for tests/ckpt/dcp: python3 tools/golden/torch_dcp.py tests/ckpt/dcp
 
-One directory per number of ranks, and `newer`: the files of 2 ranks with the .metadata that PyTorch 2 would write, of classes made here under its names.  The bytes of a tensor follow from its name, so the tests know them without a second file: byte i of the row-major
+One directory per number of ranks; `mcore`, as Megatron-Core writes it; `apart`, with metadata of each rank; and `newer`: the files of 2 ranks with the .metadata that PyTorch 2 would write, of classes made here under its names.  The bytes of a tensor follow from its name, so the tests know them without a second file: byte i of the row-major
 tensor is (37 i + 11 (i >> 8) + 13 len(name)) mod 256; bools keep its lowest bit.
 """
 import dataclasses
 import enum
 import functools
+import io
 import os
 import pickle
 import pathlib
@@ -147,6 +148,96 @@ def write_newer(old, folder):
         pickle.dump(newer, file, protocol=5)
 
 
+# ---- Megatron-Core's torch_dist ----
+
+FLAT = {"optimizer.state.exp_avg": ((2, 8, 6), (2, 2, 1), [5, 24]), "optimizer.state.exp_avg_sq": ((6, 4), (1, 2), [12])}
+
+
+def flattened(name, shape, pieces):
+    """The tensor as a grid of boxes, each flattened: [*pieces, elements of a box]."""
+    split = [x for size, n in zip(shape, pieces) for x in (n, size // n)]
+    order = [*range(0, len(split), 2), *range(1, len(split), 2)]
+    return whole(name, torch.float32, *shape).view(split).permute(order).reshape(*pieces, -1)
+
+
+def flat_shards(name, shape, pieces, cuts):
+    """Each box of the grid cut at the same elements, as ranks of a distributed optimizer do."""
+    full = flattened(name, shape, pieces)
+    size = full.shape[-1]
+    boxes = boxes_of(full.shape, [list(range(n)) for n in pieces] + [[c for c in cuts if c < size]], dist.get_world_size())
+    metas = [ShardMetadata(shard_offsets=o, shard_sizes=s, placement=f"rank:{r}/cpu") for r, o, s in boxes]
+    local = [Shard(full[tuple(slice(o, o + s) for o, s in zip(m.shard_offsets, m.shard_sizes))].contiguous(), m)
+             for m in metas if m.placement.rank() == dist.get_rank()]
+    return ShardedTensor._init_from_local_shards(local, *full.shape)
+
+
+def save_mcore(folder, rank):
+    tensors = {"decoder.layers.weight": sharded("decoder.layers.weight", torch.bfloat16, (2, 6, 4), ([1], [3], []))}
+    tensors.update({name: flat_shards(name, *facts) for name, facts in FLAT.items()})
+    tensors["decoder.layers._extra_state/shard_0_1"] = io.BytesIO(b"packed")
+    checkpoint.save_state_dict(tensors, checkpoint.FileSystemWriter(folder, single_file_per_rank=True))
+    return True
+
+
+def newer_metadata(old, cls, **more):
+    """The metadata in PyTorch 2's classes."""
+    with open(f"{old}/.metadata", "rb") as file:
+        metadata = pickle.load(file)
+    index, info = named("MetadataIndex", METADATA), named("_StorageInfo", "torch.distributed.checkpoint.filesystem")
+    return record(cls, state_dict_metadata={name: newer_entry(entry) for name, entry in metadata.state_dict_metadata.items()},
+                  planner_data={0.5: ("x",), frozenset([1]): 2}, storage_meta=None, version=None,
+                  storage_data={record(index, fqn=k.fqn, offset=k.offset, index=k.index):
+                                record(info, relative_path=v.relative_path, offset=v.offset, length=v.length)
+                                for k, v in metadata.storage_data.items()}, **more)
+
+
+def plans():
+    """What Megatron adds to reuse plans: objects of classes that say nothing about the files."""
+    planner, files = "torch.distributed.checkpoint.planner", "torch.distributed.checkpoint.filesystem"
+    for module in (planner, "megatron", "megatron.core", "megatron.core.dist_checkpointing"):
+        sys.modules.setdefault(module, types.ModuleType(module))
+    kinds = enum.Enum("WriteItemType", {"TENSOR": 1, "SHARD": 2, "BYTE_IO": 3}, module=planner)
+    sys.modules[planner].WriteItemType = kinds
+    item = record(named("WriteItem", planner), index=None, type=kinds.SHARD,
+                  tensor_data=record(named("TensorWriteData", planner), chunk=None, size=torch.Size([2])), bytes_io_data=None)
+    return [record(named("SavePlan", planner), items=[item], storage_data=record(named("_StoragePrefix", files), prefix="__0_"), planner_data=None)]
+
+
+def write_mcore(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    target = f"{folder}/iter_0000100"
+    os.makedirs(target)
+    answers = world.run_world(2, save_mcore, [target])
+    assert all(answer is True for answer in answers[0]), answers
+    module = "megatron.core.dist_checkpointing"
+    facts = {name: {"nd_reformulated_orig_global_shape": shape} for name, (shape, _, _) in FLAT.items()}
+    local = plans()
+    metadata = newer_metadata(target, named("MCoreMetadata", module), mcore_data={**facts, "decoder.layers.weight": {}}, all_local_plans=local)
+    with open(f"{target}/.metadata", "wb") as file:
+        pickle.dump(metadata, file, protocol=4)
+    torch.save({"iteration": 100, "args": record(named("Namespace", module), lr=0.1)}, f"{target}/common.pt")
+    with open(f"{folder}/latest_checkpointed_iteration.txt", "w") as file:
+        file.write("100")
+
+
+def write_apart(old, folder):
+    """Metadata of each rank alone, as ranks write it that do not meet."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(old, folder)
+    os.remove(f"{folder}/.metadata")
+    for rank in range(2):
+        mine = newer_metadata(old, named("Metadata", METADATA))
+        mine.storage_data = {k: v for k, v in mine.storage_data.items() if v.relative_path.startswith(f"__{rank}_")}
+        for name, entry in list(mine.state_dict_metadata.items()):
+            places = [k.offset for k in mine.storage_data if k.fqn == name]
+            if not places:
+                del mine.state_dict_metadata[name]
+            elif hasattr(entry, "chunks") and len(entry.chunks) > 1:
+                entry.chunks = [c for c in entry.chunks if c.offsets in places]
+        with open(f"{folder}/__{rank}.metadata", "wb") as file:
+            pickle.dump(mine, file, protocol=4)
+
+
 def main():
     folder = os.path.abspath(sys.argv[1])
     for ranks in (1, 2, 4):
@@ -155,6 +246,8 @@ def main():
         answers = world.run_world(ranks, save, [target])
         assert all(answer is True for answer in answers[0]), answers
     write_newer(f"{folder}/2", f"{folder}/newer")
+    write_apart(f"{folder}/2", f"{folder}/apart")
+    write_mcore(f"{folder}/mcore")
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ RSH_API rsh_status rsh_embedding_new(int64_t rows, int64_t columns, const rsh_em
 typedef enum rsh_bag_mode { RSH_BAG_MEAN, RSH_BAG_SUM, RSH_BAG_MAX } rsh_bag_mode;
 typedef struct rsh_bag_opts {
     size_t struct_size; /* sizeof(rsh_bag_opts) */
-    rsh_embedding_opts rows;
+    const rsh_embedding_opts *rows; /* NULL: defaults */
     rsh_bag_mode mode;
     bool include_last_offset; /* offsets end with the number of indices */
 } rsh_bag_opts;
-#define RSH_BAG_OPTS_INIT {sizeof(rsh_bag_opts), RSH_EMBEDDING_OPTS_INIT, RSH_BAG_MEAN, 0}
+#define RSH_BAG_OPTS_INIT {sizeof(rsh_bag_opts), 0, RSH_BAG_MEAN, 0}
 
 /* Bags of indices to one row each: "weight" as above.  Inputs: "input", indices [bags, n], or [n]
  * with "offsets" [bags] where bags begin; "per_sample_weights" of the input's shape, for sums only.

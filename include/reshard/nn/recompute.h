@@ -35,6 +35,7 @@ typedef struct rsh_input_reshard_stats {
     int64_t gathers;
     int64_t prefetches; /* of these, begun before the op that reads came to its turn */
     uint64_t bytes_whole, bytes_kept; /* of the tensors that were cut, and of their chunks */
+    uint64_t reserved[9];             /* 0; for counts of later versions */
 } rsh_input_reshard_stats;
 
 typedef struct rsh_input_reshard_opts {
@@ -52,8 +53,6 @@ typedef struct rsh_input_reshard_opts {
 } rsh_input_reshard_opts;
 #define RSH_INPUT_RESHARD_OPTS_INIT {sizeof(rsh_input_reshard_opts), 0, 0, 0, 0}
 
-#define RSH_NO_DIM (-1000) /* nothing is cut */
-
 /* From now on what ops inside the module save for backward is kept as this rank's chunk along a dim
  * (negative: from the end) if all ranks of the mesh have it: DTensors that are replicated on the
  * mesh, and with an option plain tensors.  Backward gathers it, once for all slots that saved the
@@ -63,8 +62,8 @@ typedef struct rsh_input_reshard_opts {
  * for saved tensors take.  Chunks may be uneven.  opts may be NULL: zeros.  Only the innermost pair
  * of hooks counts, so an inner module's call of this function hides an outer one's.
  *
- * The hooks are pushed before forward and popped after it, also if it fails.  With RSH_NO_DIM, on a
- * mesh of one rank and on ranks outside the mesh nothing changes.  The module holds the mesh.
+ * The hooks are pushed before forward and popped after it, also if it fails.  On a mesh
+ * of one rank and on ranks outside the mesh nothing changes.  The module holds the mesh.
  * RSH_EVALUE for NULL, a mesh of more than one dim, a negative threshold, or options that do not
  * start from RSH_INPUT_RESHARD_OPTS_INIT; RSH_ENOMEM.  Local; backward is collective over the
  * mesh. */

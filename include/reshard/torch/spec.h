@@ -31,9 +31,29 @@ RSH_API int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c);
 
 /* ---- where a shard lives: its placement, as PyTorch calls it, is a remote device ---- */
 
+/* Names of devices, as PyTorch writes them in placements.  They are parsed, printed and compared;
+ * tensors live in main memory, RSH_DEVICE_CPU.
+ * X(name, text) */
+#define RSH_DEVICE_MAP(X)                                                                          \
+    X(CPU, "cpu") X(CUDA, "cuda") X(MKLDNN, "mkldnn") X(OPENGL, "opengl") X(OPENCL, "opencl")      \
+        X(IDEEP, "ideep") X(HIP, "hip") X(VE, "ve") X(FPGA, "fpga") X(ORT, "ort") X(XLA, "xla")    \
+            X(LAZY, "lazy") X(VULKAN, "vulkan") X(MPS, "mps") X(META, "meta") X(HPU, "hpu")        \
+                X(XPU, "xpu") X(IPU, "ipu")
+
+typedef enum rsh_device_type {
+#define RSH_DEVICE_ENUM(name, text) RSH_DEVICE_##name,
+    RSH_DEVICE_MAP(RSH_DEVICE_ENUM)
+#undef RSH_DEVICE_ENUM
+        RSH_DEVICE_COUNT
+} rsh_device_type;
+
+typedef struct rsh_device {
+    rsh_device_type type;
+    int index; /* -1: none */
+} rsh_device;
+
 /* Parses "cpu", "cuda:1".  RSH_ERUNTIME if there is no such device. */
 RSH_API rsh_status rsh_device_parse(const char *text, rsh_device *out);
-RSH_API bool rsh_device_equal(rsh_device a, rsh_device b);
 
 #define RSH_WORKER_TEXT 64
 #define RSH_REMOTE_DEVICE_TEXT 128

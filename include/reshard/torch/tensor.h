@@ -156,7 +156,7 @@ RSH_API rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_t
 RSH_API int rsh_torch_ndim(const rsh_torch_tensor *t); /* -1 for NULL */
 /* The size along a dim; negative dims count from the end.  RSH_EINDEX if there is no such dim. */
 RSH_API rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim, int64_t *out);
-RSH_API rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t); /* RSH_DTYPE_COUNT for NULL */
+RSH_API rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t); /* RSH_DTYPE_NONE for NULL */
 RSH_API bool rsh_torch_requires_grad(const rsh_torch_tensor *t);
 /* Sets it for every local shard and in the metadata.  RSH_ERUNTIME if the dtype is neither a float
  * nor complex. */

@@ -1,0 +1,14 @@
+/* train: what training needs of the core: gradients, meshes and DTensors.
+ *
+ * Read the headers in this order.  Ops, modules and optimizers are in <reshard/nn.h>. */
+#ifndef RESHARD_TRAIN_H
+#define RESHARD_TRAIN_H
+
+#include <reshard.h>
+#include <reshard/grad.h>
+#include <reshard/mesh.h>
+#include <reshard/dtensor.h>
+#include <reshard/rule.h>
+#include <reshard/stash.h>
+
+#endif

@@ -1,0 +1,2 @@
+# The example lies in the build folder.
+PATH=$BUILD/examples/mpi:$PATH
