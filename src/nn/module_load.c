@@ -60,7 +60,7 @@ static bool fits(const rsh_ckpt_entry *e, const rsh_value *v) {
 /* The tensor of that name in the files is for a value like this one. */
 static rsh_status want(loading *l, const char *file_name, home home, const char *name, const rsh_value *like) {
     int64_t t = rsh_ckpt_find(l->ckpt, file_name);
-    rsh_ckpt_entry e;
+    rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     if (t < 0) return rshn_fit_missing(&l->report, file_name), RSH_OK;
     NN_TRY(rsh_ckpt_get_tensor(l->ckpt, t, &e));
     l->used[t] = 1;
@@ -149,7 +149,7 @@ static void note_needed(void *ctx, const char *name) {
 static bool begins_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
 
 static rsh_status want_state(loading *l) {
-    rsh_ckpt_entry e;
+    rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     if (!l->o.optimizer) return RSH_OK;
     for (int64_t t = 0; t < rsh_ckpt_ntensors(l->ckpt); t++) {
         NN_TRY(rsh_ckpt_get_tensor(l->ckpt, t, &e));
@@ -164,7 +164,7 @@ static rsh_status want_state(loading *l) {
 
 /* What nobody takes.  The state of an optimizer and extra values may be left in the files. */
 static rsh_status note_unexpected(loading *l) {
-    rsh_ckpt_entry e;
+    rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     for (int64_t t = 0; t < rsh_ckpt_ntensors(l->ckpt); t++) {
         NN_TRY(rsh_ckpt_get_tensor(l->ckpt, t, &e));
         bool left = (!l->o.optimizer && begins_with(e.name, RSHN_OPTIMIZER_PREFIX)) ||
@@ -197,7 +197,7 @@ typedef struct lists {
 } lists;
 
 static rsh_status list_one(const loading *l, const rshn_joint *j, int64_t k, const item *it, lists *out) {
-    rsh_ckpt_entry e;
+    rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     NN_TRY(rsh_ckpt_get_tensor(l->ckpt, it->tensor, &e));
     for (int class = 0; class < j->nclasses; class++) {
         if (rshn_joint_first(j, class, k) != class) continue;
