@@ -2,13 +2,19 @@
 #
 #   make            build the library, the command and the examples into build/
 #   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
-#   make test       build, then every test that belongs to an edit (a few minutes)
+#   make test       build, then every test that belongs to an edit (a few minutes); make check is the same
+#   make soak       build, then the random tests of every engine with new seeds, for MINUTES=30 or until one fails
+#   make python     build the Python package into build/python: PYTHONPATH=build/python python3
 #   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
 #   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
 #   make install    PREFIX=/usr/local DESTDIR=
+#   make uninstall  remove the files of the last make install; give the same DESTDIR
 #   make clean      remove the build folders
-#   make setup      install every package that any of them needs, but for bench and bigtest
+#   make distclean  the same, and what Python, editors and packaging tools leave in the tree
+#   make setup      install every package that any of them needs, except for bench and bigtest
+#   make help       print this list
 #
+# `make test` tries the same random cases every time; RESHARD_SEED=NUMBER tries others.
 # Each of them first installs the Debian packages that it misses (tools/setup.sh); NO_SETUP=1 leaves the machine alone.
 
 PREFIX ?= /usr/local
@@ -27,24 +33,39 @@ CONFIGURE = @mkdir -p $(BUILD) && \
 KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
 
 .NOTPARALLEL:
-.PHONY: all setup run test bench bigtest install clean
+.PHONY: all help setup run test check soak python bench bigtest install uninstall clean distclean
 
 all:
 	$(SETUP) build
 	$(CONFIGURE)
 
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
 setup:
-	@sh tools/setup.sh build test
+	@sh tools/setup.sh build test python
 
 run: all
 	@$(BUILD)/examples/00_main
 
-test: TESTS := -DRESHARD_TESTS=ON
-test: STRICT := -DRESHARD_WERROR=ON
+test soak: TESTS := -DRESHARD_TESTS=ON
+test soak: STRICT := -DRESHARD_WERROR=ON
 test:
+	$(SETUP) build test python
+	$(CONFIGURE)
+	@ctest --preset release -j$(JOBS) --timeout 1500
+
+check: test
+
+MINUTES ?= 30
+soak:
 	$(SETUP) build test
 	$(CONFIGURE)
-	@ctest --preset release -j$(JOBS) --timeout 240
+	@python3 tools/soak.py $(BUILD) $(MINUTES)
+
+python:
+	$(SETUP) build python
+	$(CONFIGURE) --target python reshard-command
 
 bench:
 	$(SETUP) build bench
@@ -55,6 +76,7 @@ bench:
 	$(KEEP) bash bench/simulate.sh $(BUILD)/reshard
 	$(KEEP) python3 bench/checkpoint.py $(BUILD)/reshard
 	$(KEEP) /usr/bin/python3 bench/nn/block.py $(BUILD)/bench/nn/bench_block
+	@[ ! -d $(BUILD)/python ] || PYTHONPATH=$(BUILD)/python /usr/bin/python3 bench/python_overhead.py
 	@for program in $(BUILD)/bench/bench_* $(BUILD)/bench/nn/*; do [ ! -x $$program ] || python3 bench/rows.py $(BUILD)/bench.jsonl $$program || exit 1; done
 	@python3 bench/plot.py $(BUILD)/bench.jsonl $(BUILD)/bench.html
 
@@ -65,5 +87,12 @@ bigtest:
 install: all
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 
+uninstall:
+	@sh tools/uninstall.sh $(BUILD)/install_manifest.txt $(DESTDIR)
+
 clean:
 	@rm -rf build build-*
+
+distclean: clean
+	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf .cache compile_commands.json debian/.debhelper debian/tmp debian/files

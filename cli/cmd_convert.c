@@ -224,20 +224,17 @@ static int list_json(const steps *all, const rsh_convert_report *r) {
 static bool keeps_name(const step *s) { return s->nsources == 1 && !strcmp(s->sources[0], s->name); }
 
 static void print_step(const step *s) {
-    char name[PATH_MAX];
-    spell(s->name, strlen(s->name), name, sizeof name);
-    if (s->dropped) {
-        printf("  %-48s %s, dropped\n", name, s->from);
-        return;
-    }
-    printf("  %-48s %s -> %s\n", name, s->from, s->to);
-    for (int64_t k = 0; k < s->nsources && !keeps_name(s); k++) {
+    printf("  ");
+    print_name(s->name, SIZE_MAX, 48);
+    printf(s->dropped ? " %s, dropped\n" : " %s -> %s\n", s->from, s->to);
+    for (int64_t k = 0; k < s->nsources && !s->dropped && !keeps_name(s); k++) {
         if (k == 8 && s->nsources > 10) {
             printf("      and %lld more\n", (long long)(s->nsources - k));
             return;
         }
-        spell(s->sources[k], strlen(s->sources[k]), name, sizeof name);
-        printf("      %s %s\n", k ? "and" : "from", name);
+        printf("      %s ", k ? "and" : "from");
+        print_name(s->sources[k], SIZE_MAX, 0);
+        printf("\n");
     }
 }
 

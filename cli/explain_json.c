@@ -25,6 +25,12 @@ static int print_matrix(void *ctx) {
 
 static void set(json_t *o, const char *key, int64_t value) { json_object_set_new(o, key, json_integer(value)); }
 
+static int add_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    (void)stage;
+    return json_array_append_new(ctx, json_pack("{s:s, s:I, s:I}", "what", what, "bytes_moved", (json_int_t)moved,
+                                                "bytes_between_nodes", (json_int_t)between));
+}
+
 int explain_json(const explanation *e) {
     const rsh_plan_totals *t = &e->totals;
     json_t *o = json_object();
@@ -47,6 +53,13 @@ int explain_json(const explanation *e) {
     set(o, "max_recv", t->max_recv);
     set(o, "messages", t->messages);
     set(o, "scratch_bytes", t->scratch_bytes);
+    json_t *stages = json_array();
+    json_object_set_new(o, "stages", stages);
+    rsh_status st = rsh_plan_each_stage(e->plan, add_stage, stages);
+    if (st) {
+        json_decref(o);
+        return fail_library(st);
+    }
     json_object_set_new(o, "plan_seconds", json_real(e->seconds));
     json_object_set_new(o, "fingerprint", json_string(fingerprint));
     if (e->relabel) {

@@ -31,13 +31,23 @@ static void print_relabelling(const explanation *e) {
         e->relabel_exact ? "no relabelling moves less" : "relabelled approximately");
 }
 
-static void print_totals(const explanation *e) {
+static int print_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    char name[32];
+    (void)ctx, (void)between;
+    snprintf(name, sizeof name, "  stage %d", stage);
+    row(name, moved, what);
+    return 0;
+}
+
+static rsh_status print_totals(const explanation *e) {
+    rsh_status st = RSH_OK;
     const rsh_plan_totals *t = &e->totals;
     char text[QUANTITY];
     row("tensor", t->tensor_bytes, "");
     row("moves between ranks", t->bytes_moved, t->bytes_moved == t->lower_bound ? "the least possible" : "");
     if (t->bytes_moved != t->lower_bound) row("  least possible", t->lower_bound, "");
     print_relabelling(e);
+    if (rsh_plan_nstages(e->plan) > 1) st = rsh_plan_each_stage(e->plan, print_stage, NULL);
     row("copied within a rank", t->bytes_local, "");
     print_nodes(e);
     row("most a rank sends", t->max_send, "");
@@ -47,6 +57,7 @@ static void print_totals(const explanation *e) {
     printf("%-22s %16" PRId64 "\n", "ranks", rsh_plan_nranks(e->plan));
     printf("%-22s %16s   fingerprint %016" PRIx64 "\n", "planned in", human_seconds(e->seconds, text),
            rsh_plan_fingerprint(e->plan));
+    return st;
 }
 
 /* ---- ranks ---- */
@@ -177,8 +188,8 @@ int explain_text(const explanation *e) {
     rsh_status st = print_picture(e);
     if (st) return fail_library(st);
     puts("");
-    print_totals(e);
-    if (rsh_plan_nranks(e->plan) <= FEW_RANKS) st = print_ranks(e);
+    st = print_totals(e);
+    if (!st && rsh_plan_nranks(e->plan) <= FEW_RANKS) st = print_ranks(e);
     if (!st && e->matrix) st = print_matrix(e);
     return st ? fail_library(st) : DONE;
 }

@@ -11,6 +11,18 @@
 #
 # Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
 
+# Tests that ctest reports as skipped if they exit with 77.
+function(reshard_may_skip)
+  set_tests_properties(${ARGN} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+# What cannot be tested with what was found here: one test in its place, which is skipped.  See tests/skip.sh.
+function(reshard_skipped_test name label cause why)
+  add_test(NAME "${name}" COMMAND sh ${tests}/skip.sh ${cause} ${why})
+  set_tests_properties("${name}" PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77)
+endfunction()
+
+set(tests ${PROJECT_SOURCE_DIR}/tests)
 find_package(cmocka REQUIRED)
 if(NOT TARGET cmocka::cmocka)
   add_library(cmocka::cmocka INTERFACE IMPORTED)
@@ -18,7 +30,6 @@ if(NOT TARGET cmocka::cmocka)
   target_link_libraries(cmocka::cmocka INTERFACE ${CMOCKA_LIBRARIES})
 endif()
 
-set(tests ${PROJECT_SOURCE_DIR}/tests)
 file(GLOB oracle_sources CONFIGURE_DEPENDS ${tests}/oracle/*.c)
 list(FILTER oracle_sources EXCLUDE REGEX "/test_[^/]*$")
 
@@ -51,11 +62,11 @@ endfunction()
 file(GLOB test_sources CONFIGURE_DEPENDS ${tests}/*/test_*.c)
 find_program(PYTHON python3)
 if(NOT PYTHON)
-  message(STATUS "the test of NULL and wrong enums is left out: its calls are written by python3, which is not there")
+  reshard_skipped_test("what needs python3" structure python3 "there is no python3: the tests of NULL and wrong enums, of checkpoints by the command, of pages")
   list(FILTER test_sources EXCLUDE REGEX "/test_doors[^/]*$")
 endif()
 if(NOT TARGET reshard-nn)
-  message(STATUS "the tests of libreshard-nn are left out: there is no CBLAS")
+  reshard_skipped_test("nn: all" nn blas "there is no CBLAS, so libreshard-nn is not built")
   list(FILTER test_sources EXCLUDE REGEX "/(nn/[^/]*|test_doors_nn[.]c)$")
 endif()
 foreach(source IN LISTS test_sources)
@@ -71,6 +82,14 @@ foreach(source IN LISTS test_sources)
   target_link_libraries(test_${name} PRIVATE cmocka::cmocka)
   add_test(NAME "${room}: ${name}" COMMAND test_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties("${room}: ${name}" PROPERTIES LABELS ${room})
+  file(STRINGS ${source} random REGEX "(seed_of_tests|seed_or|test_seed|make_seed|random_start|prop_run)\\(")
+  if(random)
+    set_tests_properties("${room}: ${name}" PROPERTIES LABELS "${room};random") # for tools/soak.py
+  endif()
+  file(STRINGS ${source} skipping REGEX "skip_test\\(")
+  if(skipping)
+    reshard_may_skip("${room}: ${name}")
+  endif()
 endforeach()
 
 # Every public function with wrong arguments: the calls follow the headers.  library: core, mpi (with the core) or nn.
@@ -97,7 +116,7 @@ foreach(level generic avx2)
   foreach(test move lines weave convert reduce digest reshard_prop)
     set(simd_test "simd: ${test}, ${level}")
     add_test(NAME ${simd_test} COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${simd_test} PROPERTIES LABELS simd ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")
+    set_tests_properties(${simd_test} PROPERTIES LABELS "simd;random" ENVIRONMENT "RESHARD_SIMD=${level};RESHARD_CASES=400")
   endforeach()
 endforeach()
 
@@ -120,7 +139,7 @@ foreach(name reshard_prop messages_prop spread_prop)
   target_link_libraries(${program} PRIVATE reshard-flags test-mailboxes reshard-static cmocka::cmocka PkgConfig::JANSSON Threads::Threads
                         ${CMAKE_DL_LIBS} m)
   add_test(NAME "prop: ${name} on nodes" COMMAND ${program} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties("prop: ${name} on nodes" PROPERTIES LABELS prop)
+  set_tests_properties("prop: ${name} on nodes" PROPERTIES LABELS "prop;random")
 endforeach()
 
 # The properties that move something run again as jobs of processes; `where` is for the name, `environment` for the job, ARGN the launcher.
@@ -128,7 +147,7 @@ function(reshard_job_tests engine where environment)
   foreach(name reshard_prop messages_prop digest_prop spread_prop)
     set(test "prop: ${name} on ${engine}, ${where}")
     add_test(NAME ${test} COMMAND ${ARGN} $<TARGET_FILE:test_${name}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${test} PROPERTIES LABELS "prop;${engine}" PROCESSORS 2 ENVIRONMENT "RESHARD_TEST_ENGINE=${engine};${environment}")
+    set_tests_properties(${test} PROPERTIES LABELS "prop;${engine};random" PROCESSORS 2 ENVIRONMENT "RESHARD_TEST_ENGINE=${engine};${environment}")
   endforeach()
 endfunction()
 
@@ -190,13 +209,14 @@ if(TARGET big_pairs AND TARGET reshard-command)
   set_target_properties(big_pairs PROPERTIES EXCLUDE_FROM_ALL OFF)
   add_test(NAME "apply gives the same bytes on every engine, for random pairs"
            COMMAND bash ${tests}/big/apply_engines.sh $<TARGET_FILE:reshard-command> $<TARGET_FILE:big_pairs> 40)
-  set_tests_properties("apply gives the same bytes on every engine, for random pairs" PROPERTIES LABELS cli PROCESSORS 2 ENVIRONMENT NO_MPI=1)
+  set_tests_properties("apply gives the same bytes on every engine, for random pairs" PROPERTIES LABELS "cli;random" PROCESSORS 2 ENVIRONMENT NO_MPI=1)
 endif()
 
 if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   add_test(NAME "the command answers as recorded"
            COMMAND bash ${tests}/cli/run.sh $<TARGET_FILE:reshard-command>)
   set_tests_properties("the command answers as recorded" PROPERTIES LABELS cli)
+  reshard_may_skip("the command answers as recorded")
 endif()
 
 # The command at a terminal, its manuals and completion, and its arrays.
@@ -206,7 +226,9 @@ if(TARGET reshard-command AND PYTHON)
     cmake_path(GET check STEM name)
     string(REGEX REPLACE "^check_" "" name ${name})
     add_test(NAME "cli: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
-    set_tests_properties("cli: ${name}" PROPERTIES LABELS cli)
+    file(STRINGS ${check} random REGEX "seed_of_tests\\(")
+    set_tests_properties("cli: ${name}" PROPERTIES LABELS "cli$<$<BOOL:${random}>:;random>")
+    reshard_may_skip("cli: ${name}")
   endforeach()
 endif()
 
@@ -217,11 +239,13 @@ if(TARGET reshard-command AND PYTHON)
     cmake_path(GET check STEM name)
     string(REGEX REPLACE "^check_" "" name ${name})
     add_test(NAME "ckpt: ${name}" COMMAND ${PYTHON} ${check} $<TARGET_FILE:reshard-command>)
-    set_tests_properties("ckpt: ${name}" PROPERTIES LABELS ckpt)
+    file(STRINGS ${check} random REGEX "seed_of_tests\\(")
+    set_tests_properties("ckpt: ${name}" PROPERTIES LABELS "ckpt$<$<BOOL:${random}>:;random>")
+    reshard_may_skip("ckpt: ${name}")
   endforeach()
 endif()
 
-# Pages in a real browser; without one the test says so and is skipped, unless RESHARD_REQUIRE_BROWSER is set.
+# Pages in a real browser.
 if(TARGET reshard-command AND PYTHON)
   set(page_library --library $<TARGET_FILE:reshard>)
   if(RESHARD_SANITIZE) # which Python cannot load
@@ -229,7 +253,8 @@ if(TARGET reshard-command AND PYTHON)
   endif()
   add_test(NAME "draw: pages in Chromium"
            COMMAND ${PYTHON} ${tests}/draw/check_page.py $<TARGET_FILE:reshard-command> ${page_library})
-  set_tests_properties("draw: pages in Chromium" PROPERTIES LABELS draw SKIP_RETURN_CODE 77)
+  set_tests_properties("draw: pages in Chromium" PROPERTIES LABELS draw)
+  reshard_may_skip("draw: pages in Chromium")
   add_test(NAME "draw: the gallery is current" COMMAND ${PYTHON} ${tests}/draw/check_gallery.py $<TARGET_FILE:reshard-command>)
   set_tests_properties("draw: the gallery is current" PROPERTIES LABELS draw)
 endif()
@@ -283,6 +308,7 @@ if(NOT RESHARD_SANITIZE)
   set_tests_properties("an installed reshard is found by pkg-config and by find_package" PROPERTIES LABELS install)
 endif()
 
+include(${PROJECT_SOURCE_DIR}/cmake/python_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/mpi_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/scalapack_tests.cmake)
 include(${PROJECT_SOURCE_DIR}/cmake/fortran_tests.cmake)

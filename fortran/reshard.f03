@@ -10,6 +10,7 @@
 integer(c_int), parameter :: RSH_MAX_AXES = 8
 integer(c_int), parameter :: RSH_MAX_LOOPS = 16
 integer(c_int), parameter :: RSH_MAX_NDIM = 8
+integer(c_int), parameter :: RSH_NDTYPES = 17
 integer(c_int), parameter :: RSH_VERSION_MAJOR = 0
 integer(c_int), parameter :: RSH_VERSION_MINOR = 1
 integer(c_int), parameter :: RSH_VERSION_PATCH = 0
@@ -48,14 +49,13 @@ integer(c_int), parameter :: RSH_F8E4M3 = 13
 integer(c_int), parameter :: RSH_F8E5M2 = 14
 integer(c_int), parameter :: RSH_C64 = 15
 integer(c_int), parameter :: RSH_C128 = 16
-integer(c_int), parameter :: RSH_DTYPE_COUNT = 17
-integer(c_int), parameter :: RSH_F8E8M0 = 18
-integer(c_int), parameter :: RSH_F8E4M3FNUZ = 19
-integer(c_int), parameter :: RSH_F8E5M2FNUZ = 20
-integer(c_int), parameter :: RSH_F6E2M3 = 21
-integer(c_int), parameter :: RSH_F6E3M2 = 22
-integer(c_int), parameter :: RSH_F4 = 23
-integer(c_int), parameter :: RSH_STORED_END = 24
+integer(c_int), parameter :: RSH_F8E8M0 = 64
+integer(c_int), parameter :: RSH_F8E4M3FNUZ = 65
+integer(c_int), parameter :: RSH_F8E5M2FNUZ = 66
+integer(c_int), parameter :: RSH_F6E2M3 = 67
+integer(c_int), parameter :: RSH_F6E3M2 = 68
+integer(c_int), parameter :: RSH_F4 = 69
+integer(c_int), parameter :: RSH_DTYPE_NONE = 255
 
 ! rsh_op
 integer(c_int), parameter :: RSH_OP_NONE = 0
@@ -83,27 +83,6 @@ integer(c_int), parameter :: RSH_REDUCE_BY_NODE = 1
 ! rsh_print_format
 integer(c_int), parameter :: RSH_PRINT_TEXT = 0
 integer(c_int), parameter :: RSH_PRINT_JSON = 1
-
-! rsh_device_type
-integer(c_int), parameter :: RSH_DEVICE_CPU = 0
-integer(c_int), parameter :: RSH_DEVICE_CUDA = 1
-integer(c_int), parameter :: RSH_DEVICE_MKLDNN = 2
-integer(c_int), parameter :: RSH_DEVICE_OPENGL = 3
-integer(c_int), parameter :: RSH_DEVICE_OPENCL = 4
-integer(c_int), parameter :: RSH_DEVICE_IDEEP = 5
-integer(c_int), parameter :: RSH_DEVICE_HIP = 6
-integer(c_int), parameter :: RSH_DEVICE_VE = 7
-integer(c_int), parameter :: RSH_DEVICE_FPGA = 8
-integer(c_int), parameter :: RSH_DEVICE_ORT = 9
-integer(c_int), parameter :: RSH_DEVICE_XLA = 10
-integer(c_int), parameter :: RSH_DEVICE_LAZY = 11
-integer(c_int), parameter :: RSH_DEVICE_VULKAN = 12
-integer(c_int), parameter :: RSH_DEVICE_MPS = 13
-integer(c_int), parameter :: RSH_DEVICE_META = 14
-integer(c_int), parameter :: RSH_DEVICE_HPU = 15
-integer(c_int), parameter :: RSH_DEVICE_XPU = 16
-integer(c_int), parameter :: RSH_DEVICE_IPU = 17
-integer(c_int), parameter :: RSH_DEVICE_COUNT = 18
 
 type, bind(C) :: rsh_sink
   type(c_funptr) :: write
@@ -199,28 +178,30 @@ type, bind(C) :: rsh_plan_opts
 end type rsh_plan_opts
 
 type, bind(C) :: rsh_plan_totals
-  integer(c_int64_t) :: tensor_bytes
-  integer(c_int64_t) :: bytes_moved
-  integer(c_int64_t) :: lower_bound
-  integer(c_int64_t) :: bytes_local
-  integer(c_int64_t) :: bytes_between_nodes
-  integer(c_int64_t) :: lower_bound_between_nodes
-  integer(c_int64_t) :: max_send
-  integer(c_int64_t) :: max_recv
-  integer(c_int64_t) :: messages
-  integer(c_int64_t) :: scratch_bytes
-  integer(c_int64_t) :: scratch_messages
+  integer(c_size_t) :: struct_size = 96_c_size_t
+  integer(c_int64_t) :: tensor_bytes = 0_c_int64_t
+  integer(c_int64_t) :: bytes_moved = 0_c_int64_t
+  integer(c_int64_t) :: lower_bound = 0_c_int64_t
+  integer(c_int64_t) :: bytes_local = 0_c_int64_t
+  integer(c_int64_t) :: bytes_between_nodes = 0_c_int64_t
+  integer(c_int64_t) :: lower_bound_between_nodes = 0_c_int64_t
+  integer(c_int64_t) :: max_send = 0_c_int64_t
+  integer(c_int64_t) :: max_recv = 0_c_int64_t
+  integer(c_int64_t) :: messages = 0_c_int64_t
+  integer(c_int64_t) :: scratch_bytes = 0_c_int64_t
+  integer(c_int64_t) :: scratch_messages = 0_c_int64_t
 end type rsh_plan_totals
 
 type, bind(C) :: rsh_rank_totals
-  integer(c_int64_t) :: rank
-  integer(c_int64_t) :: bytes_sent
-  integer(c_int64_t) :: bytes_received
-  integer(c_int64_t) :: bytes_local
-  integer(c_int64_t) :: nsend
-  integer(c_int64_t) :: nrecv
-  integer(c_int64_t) :: scratch_bytes
-  integer(c_int64_t) :: scratch_messages
+  integer(c_size_t) :: struct_size = 72_c_size_t
+  integer(c_int64_t) :: rank = 0_c_int64_t
+  integer(c_int64_t) :: bytes_sent = 0_c_int64_t
+  integer(c_int64_t) :: bytes_received = 0_c_int64_t
+  integer(c_int64_t) :: bytes_local = 0_c_int64_t
+  integer(c_int64_t) :: nsend = 0_c_int64_t
+  integer(c_int64_t) :: nrecv = 0_c_int64_t
+  integer(c_int64_t) :: scratch_bytes = 0_c_int64_t
+  integer(c_int64_t) :: scratch_messages = 0_c_int64_t
 end type rsh_rank_totals
 
 type, bind(C) :: rsh_transfer_end
@@ -262,20 +243,16 @@ type, bind(C) :: rsh_share
   type(c_ptr) :: scratch
 end type rsh_share
 
-type, bind(C) :: rsh_device
-  integer(c_int) :: type
-  integer(c_int) :: index
-end type rsh_device
-
 type, bind(C) :: rsh_memory
   type(c_ptr) :: data
   type(c_ptr) :: strides
 end type rsh_memory
 
 type, bind(C) :: rsh_cache_stats
-  integer(c_int64_t) :: hits
-  integer(c_int64_t) :: misses
-  integer(c_int64_t) :: bindings
+  integer(c_size_t) :: struct_size = 32_c_size_t
+  integer(c_int64_t) :: hits = 0_c_int64_t
+  integer(c_int64_t) :: misses = 0_c_int64_t
+  integer(c_int64_t) :: bindings = 0_c_int64_t
 end type rsh_cache_stats
 
 type, bind(C) :: rsh_digest
@@ -284,34 +261,36 @@ type, bind(C) :: rsh_digest
 end type rsh_digest
 
 type, bind(C) :: rsh_exec_stats
-  integer(c_int64_t) :: runs
-  integer(c_int64_t) :: bytes_local
-  integer(c_int64_t) :: bytes_shared
-  integer(c_int64_t) :: bytes_wire
-  real(c_double) :: seconds
-  integer(c_int64_t) :: contiguous
-  integer(c_int64_t) :: rows
-  integer(c_int64_t) :: strided
-  integer(c_int64_t) :: transposed
-  integer(c_int64_t) :: converted
-  integer(c_int64_t) :: reduced
-  integer(c_int64_t) :: filled
-  integer(c_int64_t) :: bytes_shadow
+  integer(c_size_t) :: struct_size = 112_c_size_t
+  integer(c_int64_t) :: runs = 0_c_int64_t
+  integer(c_int64_t) :: bytes_local = 0_c_int64_t
+  integer(c_int64_t) :: bytes_shared = 0_c_int64_t
+  integer(c_int64_t) :: bytes_wire = 0_c_int64_t
+  real(c_double) :: seconds = 0_c_double
+  integer(c_int64_t) :: contiguous = 0_c_int64_t
+  integer(c_int64_t) :: rows = 0_c_int64_t
+  integer(c_int64_t) :: strided = 0_c_int64_t
+  integer(c_int64_t) :: transposed = 0_c_int64_t
+  integer(c_int64_t) :: converted = 0_c_int64_t
+  integer(c_int64_t) :: reduced = 0_c_int64_t
+  integer(c_int64_t) :: filled = 0_c_int64_t
+  integer(c_int64_t) :: bytes_shadow = 0_c_int64_t
 end type rsh_exec_stats
 
 type, bind(C) :: rsh_ckpt_entry
-  type(c_ptr) :: name
-  integer(c_int) :: dtype
-  integer(c_int) :: ndim
-  type(c_ptr) :: shape
-  type(c_ptr) :: layout
-  logical(c_bool) :: by_rank
-  integer(c_int64_t) :: bytes
-  type(c_ptr) :: digest
+  integer(c_size_t) :: struct_size = 64_c_size_t
+  type(c_ptr) :: name = c_null_ptr
+  integer(c_int) :: dtype = 0_c_int
+  integer(c_int) :: ndim = 0_c_int
+  type(c_ptr) :: shape = c_null_ptr
+  type(c_ptr) :: layout = c_null_ptr
+  logical(c_bool) :: by_rank = .false._c_bool
+  integer(c_int64_t) :: bytes = 0_c_int64_t
+  type(c_ptr) :: digest = c_null_ptr
 end type rsh_ckpt_entry
 
 type, bind(C) :: rsh_convert_opts
-  integer(c_size_t) :: struct_size = 104_c_size_t
+  integer(c_size_t) :: struct_size = 112_c_size_t
   type(c_ptr) :: from = c_null_ptr
   type(c_ptr) :: to = c_null_ptr
   integer(c_int64_t) :: mem = 0_c_int64_t
@@ -329,21 +308,23 @@ type, bind(C) :: rsh_convert_opts
   type(c_ptr) :: exclude = c_null_ptr
   type(c_funptr) :: progress = c_null_funptr
   type(c_ptr) :: progress_ctx = c_null_ptr
+  logical(c_bool) :: reverse = .false._c_bool
 end type rsh_convert_opts
 
 type, bind(C) :: rsh_convert_report
-  integer(c_int64_t) :: tensors
-  integer(c_int64_t) :: files
-  integer(c_int64_t) :: source_bytes
-  integer(c_int64_t) :: target_bytes
-  integer(c_int64_t) :: bytes_read
-  integer(c_int64_t) :: bytes_written
-  integer(c_int64_t) :: bytes_kept
-  logical(c_bool) :: verified
-  integer(c_int64_t) :: converted
-  integer(c_int64_t) :: digests_unchecked
-  integer(c_int64_t) :: folders
-  logical(c_bool) :: gap
+  integer(c_size_t) :: struct_size = 104_c_size_t
+  integer(c_int64_t) :: tensors = 0_c_int64_t
+  integer(c_int64_t) :: files = 0_c_int64_t
+  integer(c_int64_t) :: source_bytes = 0_c_int64_t
+  integer(c_int64_t) :: target_bytes = 0_c_int64_t
+  integer(c_int64_t) :: bytes_read = 0_c_int64_t
+  integer(c_int64_t) :: bytes_written = 0_c_int64_t
+  integer(c_int64_t) :: bytes_kept = 0_c_int64_t
+  logical(c_bool) :: verified = .false._c_bool
+  integer(c_int64_t) :: converted = 0_c_int64_t
+  integer(c_int64_t) :: digests_unchecked = 0_c_int64_t
+  integer(c_int64_t) :: folders = 0_c_int64_t
+  logical(c_bool) :: gap = .false._c_bool
 end type rsh_convert_report
 
 type, bind(C) :: rsh_convert_step
@@ -356,30 +337,38 @@ type, bind(C) :: rsh_convert_step
   type(c_ptr) :: pattern
   integer(c_int) :: line
   integer(c_int64_t) :: bytes
+  integer(c_int) :: ndim
+  type(c_ptr) :: shape
+  integer(c_int64_t) :: nsources
+  type(c_ptr) :: sources
+  logical(c_bool) :: dropped
 end type rsh_convert_step
 
 type, bind(C) :: rsh_save_opts
-  integer(c_size_t) :: struct_size = 40_c_size_t
+  integer(c_size_t) :: struct_size = 48_c_size_t
   logical(c_bool) :: force = .false._c_bool
   logical(c_bool) :: no_digest = .false._c_bool
   integer(c_int64_t) :: nmeta = 0_c_int64_t
   type(c_ptr) :: keys = c_null_ptr
   type(c_ptr) :: values = c_null_ptr
+  type(c_ptr) :: map = c_null_ptr
 end type rsh_save_opts
 
 type, bind(C) :: rsh_load_stats
-  integer(c_int64_t) :: bytes_read
-  integer(c_int64_t) :: most_scratch
-  integer(c_int64_t) :: digests_checked
-  integer(c_int64_t) :: digests_unchecked
+  integer(c_size_t) :: struct_size = 40_c_size_t
+  integer(c_int64_t) :: bytes_read = 0_c_int64_t
+  integer(c_int64_t) :: most_scratch = 0_c_int64_t
+  integer(c_int64_t) :: digests_checked = 0_c_int64_t
+  integer(c_int64_t) :: digests_unchecked = 0_c_int64_t
 end type rsh_load_stats
 
 type, bind(C) :: rsh_ckpt_difference
-  logical(c_bool) :: found
+  integer(c_size_t) :: struct_size = 1616_c_size_t
+  logical(c_bool) :: found = .false._c_bool
   character(kind=c_char) :: tensor(512)
   character(kind=c_char) :: sentence(1024)
-  logical(c_bool) :: has_index
-  integer(c_int) :: ndim
+  logical(c_bool) :: has_index = .false._c_bool
+  integer(c_int) :: ndim = 0_c_int
   integer(c_int64_t) :: index(8)
 end type rsh_ckpt_difference
 
@@ -428,6 +417,21 @@ interface
     character(kind=c_char), intent(in) :: sentence(*)
     integer(c_int) :: answer
   end function rsh_fail
+  function rsh_options_read(given, size, init, options) &
+      bind(C, name="rsh_options_read") result(answer)
+    import
+    type(c_ptr), value :: given
+    integer(c_size_t), value :: size
+    character(kind=c_char), intent(in) :: init(*)
+    type(c_ptr), value :: options
+    integer(c_int) :: answer
+  end function rsh_options_read
+  subroutine rsh_interrupt_set(fn, ctx) &
+      bind(C, name="rsh_interrupt_set")
+    import
+    type(c_funptr), value :: fn
+    type(c_ptr), value :: ctx
+  end subroutine rsh_interrupt_set
   function rsh_dtype_size(dtype) &
       bind(C, name="rsh_dtype_size") result(answer)
     import
@@ -776,6 +780,12 @@ interface
     type(c_ptr), value :: p
     integer(c_int64_t) :: answer
   end function rsh_plan_nranks
+  function rsh_plan_nstages(p) &
+      bind(C, name="rsh_plan_nstages") result(answer)
+    import
+    type(c_ptr), value :: p
+    integer(c_int) :: answer
+  end function rsh_plan_nstages
   function rsh_plan_get_totals(p, out) &
       bind(C, name="rsh_plan_get_totals") result(answer)
     import
@@ -808,6 +818,14 @@ interface
     type(c_ptr), value :: ctx
     integer(c_int) :: answer
   end function rsh_plan_each_rank
+  function rsh_plan_each_stage(p, fn, ctx) &
+      bind(C, name="rsh_plan_each_stage") result(answer)
+    import
+    type(c_ptr), value :: p
+    type(c_funptr), value :: fn
+    type(c_ptr), value :: ctx
+    integer(c_int) :: answer
+  end function rsh_plan_each_stage
   function rsh_plan_each_source(p, rank, fn, ctx) &
       bind(C, name="rsh_plan_each_source") result(answer)
     import
@@ -834,6 +852,26 @@ interface
     type(c_ptr), value :: ctx
     integer(c_int) :: answer
   end function rsh_plan_each_pair
+  function rsh_plan_print(p, rank, form, sink) &
+      bind(C, name="rsh_plan_print") result(answer)
+    import
+    type(c_ptr), value :: p
+    integer(c_int64_t), value :: rank
+    integer(c_int), value :: form
+    type(c_ptr), value :: sink
+    integer(c_int) :: answer
+  end function rsh_plan_print
+  function rsh_plan_relabel(n, from, to, opts, relabelled, exact) &
+      bind(C, name="rsh_plan_relabel") result(answer)
+    import
+    integer(c_int64_t), value :: n
+    type(c_ptr), intent(in) :: from(*)
+    type(c_ptr), intent(in) :: to(*)
+    type(c_ptr), value :: opts
+    type(c_ptr), intent(inout) :: relabelled(*)
+    logical(c_bool), intent(inout) :: exact
+    integer(c_int) :: answer
+  end function rsh_plan_relabel
   function rsh_plan_share(p, rank, out) &
       bind(C, name="rsh_plan_share") result(answer)
     import
@@ -857,26 +895,6 @@ interface
     integer(c_int64_t), intent(inout) :: rounds(*)
     integer(c_int) :: answer
   end function rsh_transfer_offsets
-  function rsh_plan_print(p, rank, form, sink) &
-      bind(C, name="rsh_plan_print") result(answer)
-    import
-    type(c_ptr), value :: p
-    integer(c_int64_t), value :: rank
-    integer(c_int), value :: form
-    type(c_ptr), value :: sink
-    integer(c_int) :: answer
-  end function rsh_plan_print
-  function rsh_plan_relabel(n, from, to, opts, relabelled, exact) &
-      bind(C, name="rsh_plan_relabel") result(answer)
-    import
-    integer(c_int64_t), value :: n
-    type(c_ptr), intent(in) :: from(*)
-    type(c_ptr), intent(in) :: to(*)
-    type(c_ptr), value :: opts
-    type(c_ptr), intent(inout) :: relabelled(*)
-    logical(c_bool), intent(inout) :: exact
-    integer(c_int) :: answer
-  end function rsh_plan_relabel
   function rsh_tensor_empty(dtype, ndim, shape, out) &
       bind(C, name="rsh_tensor_empty") result(answer)
     import
@@ -908,30 +926,6 @@ interface
     type(c_ptr), intent(inout) :: out
     integer(c_int) :: answer
   end function rsh_tensor_wrap
-  function rsh_tensor_empty_on(device, dtype, ndim, shape, out) &
-      bind(C, name="rsh_tensor_empty_on") result(answer)
-    import
-    type(rsh_device), value :: device
-    integer(c_int), value :: dtype
-    integer(c_int), value :: ndim
-    integer(c_int64_t), intent(in) :: shape(*)
-    type(c_ptr), intent(inout) :: out
-    integer(c_int) :: answer
-  end function rsh_tensor_empty_on
-  function rsh_tensor_wrap_on(device, data, dtype, ndim, shape, strides, deleter, ctx, out) &
-      bind(C, name="rsh_tensor_wrap_on") result(answer)
-    import
-    type(rsh_device), value :: device
-    type(c_ptr), value :: data
-    integer(c_int), value :: dtype
-    integer(c_int), value :: ndim
-    integer(c_int64_t), intent(in) :: shape(*)
-    integer(c_int64_t), intent(in) :: strides(*)
-    type(c_funptr), value :: deleter
-    type(c_ptr), value :: ctx
-    type(c_ptr), intent(inout) :: out
-    integer(c_int) :: answer
-  end function rsh_tensor_wrap_on
   function rsh_tensor_view(t, offset, ndim, shape, strides, out) &
       bind(C, name="rsh_tensor_view") result(answer)
     import
@@ -1020,12 +1014,6 @@ interface
     type(c_ptr), value :: t
     integer(c_size_t) :: answer
   end function rsh_tensor_storage_bytes
-  function rsh_tensor_device(t) &
-      bind(C, name="rsh_tensor_device") result(answer)
-    import
-    type(c_ptr), value :: t
-    type(rsh_device) :: answer
-  end function rsh_tensor_device
   function rsh_tensor_storage_serial(t) &
       bind(C, name="rsh_tensor_storage_serial") result(answer)
     import
@@ -1118,6 +1106,14 @@ interface
     type(c_ptr), value :: comm
     integer(c_int) :: answer
   end function rsh_comm_free
+  function rsh_comm_fail(comm, status, sentence) &
+      bind(C, name="rsh_comm_fail") result(answer)
+    import
+    type(c_ptr), value :: comm
+    integer(c_int), value :: status
+    character(kind=c_char), intent(in) :: sentence(*)
+    integer(c_int) :: answer
+  end function rsh_comm_fail
   function rsh_comm_rank(comm) &
       bind(C, name="rsh_comm_rank") result(answer)
     import
@@ -1554,6 +1550,17 @@ interface
     import
     type(c_ptr), value :: r
   end subroutine rsh_ckpt_rules_free
+  function rsh_ckpt_rules_layout(rules, name, dtype, ndim, shape, out) &
+      bind(C, name="rsh_ckpt_rules_layout") result(answer)
+    import
+    type(c_ptr), value :: rules
+    character(kind=c_char), intent(in) :: name(*)
+    integer(c_int), value :: dtype
+    integer(c_int), value :: ndim
+    integer(c_int64_t), intent(in) :: shape(*)
+    type(c_ptr), intent(inout) :: out
+    integer(c_int) :: answer
+  end function rsh_ckpt_rules_layout
   function rsh_ckpt_open(path, from, out) &
       bind(C, name="rsh_ckpt_open") result(answer)
     import
@@ -1648,6 +1655,22 @@ interface
     type(c_ptr), value :: to
     integer(c_int) :: answer
   end function rsh_ckpt_read
+  function rsh_ckpt_map(c, map, out) &
+      bind(C, name="rsh_ckpt_map") result(answer)
+    import
+    type(c_ptr), value :: c
+    type(c_ptr), value :: map
+    type(c_ptr), intent(inout) :: out
+    integer(c_int) :: answer
+  end function rsh_ckpt_map
+  function rsh_ckpt_rules_reverse(map, c, out) &
+      bind(C, name="rsh_ckpt_rules_reverse") result(answer)
+    import
+    type(c_ptr), value :: map
+    type(c_ptr), value :: c
+    type(c_ptr), intent(inout) :: out
+    integer(c_int) :: answer
+  end function rsh_ckpt_rules_reverse
   function rsh_ckpt_convert(source, target, opts, report) &
       bind(C, name="rsh_ckpt_convert") result(answer)
     import

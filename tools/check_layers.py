@@ -8,7 +8,7 @@
 - <reshard/room.h> follows the same rule, in src/ and among the public headers; src/ never includes <reshard.h>.
 - <mpi.h> is seen by src/mpi/comm_mpi.c alone, and that file sees public headers only.
 - In src/, memory comes from and goes back through base/alloc.c; shared memory is mapped by arena/arena.c.
-- cli, examples and bench use public headers and files of their own folder (bench_<room>.c may see the one room that it
+- cli, python, examples and bench use public headers and files of their own folder (bench_<room>.c may see the one room that it
   measures, through <room>/<room>.h); tests/oracle not even public headers.
 """
 import os
@@ -28,7 +28,7 @@ OUTSIDE = {"mpi", "scalapack", "nn"}  # rooms that are not in the core library
 ON_THE_FLOOR = {"version", "status", "alloc", "sink", "progress", "dtype", "message"}  # public headers of base
 UMBRELLA = "(torch.h)"  # <reshard/torch.h>, which stands for the headers of several rooms
 ROOM_OF = {"torch": UMBRELLA, "pool": "wait", "mpi_world": "mpi", "nn/ops": "nn", "nn/module": "nn", "nn/state": "nn", "nn/random": "nn", "nn/layers": "nn", "nn/optim": "nn", "nn/shard": "nn", "nn/recompute": "nn", "nn/parallel": "nn", "nn/checkpoint": "nn", "torch/spec": "spec", "torch/group": "group", "torch/tensor": "torch", "torch/functional": "grad"}  # public headers that are not named after their room
-PUBLIC_ONLY = ("cli", "examples", "bench")
+PUBLIC_ONLY = ("cli", "python", "examples", "bench")
 
 
 def read_layers(root):

@@ -12,7 +12,7 @@ from c_text import bare, files, finish, read
 
 LONG_FUNCTION, LONG_FILE, TOO_LONG_FILE = 80, 500, 700
 WIDTH = {".h": 100, ".c": 120}
-TOPS = ("src", "include", "cli", "examples", "bench", "tests", "tools")
+TOPS = ("src", "include", "cli", "python", "examples", "bench", "tests", "tools")
 NAME = re.compile(r"(\w+)\s*\([^;{}]*\)[^;{}()=]*$")
 
 

@@ -129,7 +129,7 @@ def walk(root):
 
 def paths(root):
     """A path begins with a folder of the tree and ends in a file's ending; patterns (src/nn/op_*.c) must match."""
-    path = re.compile(r"(?<![\w/.-])(?:\.\./)?((?:src|include|tests|tools|examples|docs|bench|cli|cmake)/[\w./*-]*"
+    path = re.compile(r"(?<![\w/.-])(?:\.\./)?((?:src|include|tests|tools|examples|docs|bench|cli|cmake|python)/[\w./*-]*"
                       r"\.(?:c|h|py|sh|md|cmake|js|css|txt|rules))\b")
     for page in files(root, ends=(".md",)) + files(root, "include", ends=(".h",)):
         for name in sorted(set(path.findall(read(root, page)))):

@@ -28,6 +28,12 @@ RSH_API rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_
 RSH_API rsh_status rsh_ckpt_rules_read(const char *path, rsh_ckpt_rules **out);
 /* Frees the rules.  No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_rules_free(rsh_ckpt_rules *r);
+/* The layout that the first rule which matches `name` gives a tensor of this dtype and shape.  The
+ * caller frees *out.
+ * RSH_EKEY if no rule matches; otherwise as rsh_form_fill, naming the rule's line.  Local. */
+RSH_API rsh_status rsh_ckpt_rules_layout(const rsh_ckpt_rules *rules, const char *name,
+                                         rsh_dtype dtype, int ndim, const int64_t *shape,
+                                         rsh_layout **out);
 
 /* ---- reading ---- */
 

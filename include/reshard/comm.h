@@ -68,6 +68,13 @@ RSH_API rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx);
  * has failed. */
 RSH_API rsh_status rsh_comm_free(rsh_comm *comm);
 
+/* Says that this rank has failed, for instance because a program in another language raised an
+ * exception: ranks that wait for it, or will, get RSH_EPEER with the status and the sentence.  The
+ * comm has failed on this rank too and is still to be freed.  Nothing happens if it has failed
+ * already.
+ * RSH_EVALUE if the status is not a failure.  Local. */
+RSH_API rsh_status rsh_comm_fail(rsh_comm *comm, rsh_status status, const char *sentence);
+
 /* Getters.  Engines are "threads", "shm", or the name of the wire, "mpi"; the string lives as long
  * as the comm.  Local. */
 RSH_API int rsh_comm_rank(const rsh_comm *comm); /* -1 for NULL */

@@ -75,6 +75,7 @@ RSH_API const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t tensor);
 RSH_API const rsh_layout *rsh_plan_to(const rsh_plan *p, int64_t tensor);
 RSH_API uint64_t rsh_plan_fingerprint(const rsh_plan *p);
 RSH_API int64_t rsh_plan_nranks(const rsh_plan *p); /* distinct ranks of all layouts */
+RSH_API int rsh_plan_nstages(const rsh_plan *p);    /* of its transfers, at least 1; 0 for NULL */
 
 /* What the whole plan costs.  Bytes are counted at min(source, destination) size per element,
  * contributions to a reduction at the source's size. */
@@ -129,6 +130,15 @@ RSH_API rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh
 typedef int (*rsh_rank_bytes_fn)(void *ctx, int64_t rank, int64_t sent, int64_t received,
                                  int64_t kept);
 RSH_API rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, void *ctx);
+
+/* Calls fn for every stage of the plan, in order, with what ranks do in it, in words, and the bytes
+ * that move between different ranks and between nodes.  Stages are counted from 0; a plan of
+ * several stages is walked edge by edge.  A non-zero return of fn stops the walk, which is not an
+ * error: RSH_OK.
+ * RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
+typedef int (*rsh_stage_fn)(void *ctx, int stage, const char *what, int64_t bytes_moved,
+                            int64_t bytes_between_nodes);
+RSH_API rsh_status rsh_plan_each_stage(const rsh_plan *p, rsh_stage_fn fn, void *ctx);
 
 /* Calls fn for each neighbour of a rank, with the bytes that it receives from it or sends to it, in
  * ascending rank.  The rank itself is listed for its local bytes.  A non-zero return of fn stops

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include <reshard/version.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -11,6 +13,14 @@ extern "C" {
 /* Called now and then, by one thread at a time: `done` of `total` is done, in bytes or in whatever
  * unit the work has.  A non-zero return stops the work: RSH_ERUNTIME. */
 typedef int (*rsh_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+
+/* Called about every 50 ms while a call of this thread waits for other ranks.  A non-zero return
+ * ends the wait: the call fails as if RESHARD_TIMEOUT had passed (RSH_ETIMEOUT, "interrupted"), the
+ * comm has failed, and the other ranks get RSH_EPEER.  The function must not call the library. */
+typedef int (*rsh_interrupt_fn)(void *ctx);
+/* Sets the function for the calling thread; NULL: none.  With it bindings of other languages end
+ * waits on Ctrl-C.  Local. */
+RSH_API void rsh_interrupt_set(rsh_interrupt_fn fn, void *ctx);
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,7 @@ static size_t choose_reserve(int ranks) {
 char *rshi_window_map(int fd, size_t reserve) {
     char *p = mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (p == MAP_FAILED) {
-        rshi_fail(RSH_ENOMEM, "no address range of %zu bytes for an arena: %s", reserve, strerror(errno));
+        rshi_fail(RSH_ENOMEM, "cannot reserve %zu bytes of address space for an arena: %s", reserve, strerror(errno));
         return NULL;
     }
     madvise(p, reserve, MADV_HUGEPAGE); /* where the machine has them for shared memory */
@@ -64,7 +64,7 @@ void rshi_window_unmap(char *window, size_t reserve) { munmap(window, reserve); 
 /* Sealed, so that no peer can take away memory that another one is reading. */
 static rsh_status open_file(int *fd) {
     *fd = memfd_create("reshard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "no shared memory: memfd_create: %s", strerror(errno));
+    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create shared memory: memfd_create: %s", strerror(errno));
     fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK);
     return RSH_OK;
 }
@@ -171,7 +171,7 @@ static size_t take_range(rshi_arena *a, size_t bytes, size_t align) {
     }
     size_t at = round_up(a->end, align);
     if (at > a->reserve || bytes > a->reserve - at) {
-        rshi_fail(RSH_ENOMEM, "the arena has addresses for %zu bytes", a->reserve);
+        rshi_fail(RSH_ENOMEM, "the arena is limited to %zu bytes of address space", a->reserve);
         return SIZE_MAX;
     }
     if (at > a->end) insert_gap(a, a->ngaps, (rshi_gap){a->end, at - a->end});
@@ -204,7 +204,7 @@ static void punch(rshi_arena *a, size_t at, size_t bytes) {
 }
 
 static rsh_status refuse(const rshi_limit *l) {
-    return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, and %llu are left", l->name, (unsigned long long)l->allowed,
+    return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, %llu are left", l->name, (unsigned long long)l->allowed,
                      (unsigned long long)l->left);
 }
 
@@ -227,7 +227,7 @@ static rsh_status ask_limits(rshi_arena *a, size_t bytes, int *lock) {
 static rsh_status check_limits(rshi_arena *a, size_t bytes, size_t end, int *lock) {
     struct rlimit limit;
     RSH_REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) || end <= limit.rlim_cur, RSH_ENOMEM,
-                "the limit on files (ulimit -f) is %llu bytes", (unsigned long long)limit.rlim_cur);
+                "the file size limit (ulimit -f) is %llu bytes", (unsigned long long)limit.rlim_cur);
     if (bytes < NEW_FROM && end <= a->highest) return RSH_OK;
     if (bytes > a->credit) return ask_limits(a, bytes, lock);
     a->credit -= bytes;
@@ -278,7 +278,7 @@ static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
 static void report_shortage(size_t bytes) {
     char why[RSHI_DETAIL_BYTES];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
-    rshi_fail(RSH_ENOMEM, "out of shared memory: %zu bytes were asked for; %.900s", bytes, why);
+    rshi_fail(RSH_ENOMEM, "out of shared memory: requested %zu bytes; %.900s", bytes, why);
 }
 
 static void *new_block(rshi_arena *a, size_t whole, bool zero) {

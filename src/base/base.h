@@ -22,6 +22,9 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...)
 void rshi_set_detail(const char *text);
 /* How many sentences this thread has had: whether a call of somebody else's left one. */
 uint64_t rshi_sentences(void);
+/* RSH_ETIMEOUT if the function of rsh_interrupt_set asks the calling thread to give up; `waited` is
+ * in seconds. */
+rsh_status rshi_interrupt_check(double waited);
 #define RSHI_DETAIL_BYTES 1024 /* longest sentence kept, with its NUL */
 
 #define RSH_REQUIRE(condition, status, ...)                                                        \

@@ -188,7 +188,7 @@ static rsh_status check_dtypes(const rshi_target *t, const rshi_ckpt_tensor *s, 
     RSH_REQUIRE(rshi_safetensors_name(to), RSH_EUNSUP, "tensor \"%.300s\": safetensors has no %s", s->name,
                 rsh_dtype_name(to));
     if (s->dtype == to || !rsh_dtype_check_convert(s->dtype, to)) return RSH_OK;
-    return rshi_fail(RSH_ETYPE, "%s: tensor \"%.300s\": %s does not convert to %s", t->source->path, s->name,
+    return rshi_fail(RSH_ETYPE, "%s: tensor \"%.300s\": cannot convert %s to %s", t->source->path, s->name,
                      rsh_dtype_name(s->dtype), rsh_dtype_name(to));
 }
 

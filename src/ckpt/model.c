@@ -152,8 +152,7 @@ static rsh_status store_tensor(rsh_ckpt *c, const char *name, size_t length, int
 
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype, int ndim,
                                 const int64_t *shape, int32_t file, uint64_t at, int64_t *tensor) {
-    rshi_ckpt_tensor t = {
-        .dtype = dtype, .named_in = file, .source = -1, .rule = -1, .scales = -1, .instance = -1};
+    rshi_ckpt_tensor t = {.dtype = dtype, .named_in = file, .source = -1, .rule = -1, .scales = -1, .instance = -1};
     RSH_TRY(grow_slots(c));
     RSH_TRY(RSHI_GROW(c->tensor, c->ntensors + 1, &c->tensors_room));
     RSH_TRY(store_tensor(c, name, length, (unsigned)ndim <= RSH_MAX_NDIM ? ndim : 0, shape, &t));

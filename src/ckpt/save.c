@@ -344,10 +344,10 @@ static void clean_up(saving *s) {
     rshi_free(s->file);
 }
 
+/* `st` is what this rank has found wrong so far; the opening exchange tells all ranks. */
 static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
-                             const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
-    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = RSH_SAVE_OPTS_INIT};
-    rsh_status st = RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &s.opts);
+                             const rsh_sharded *const *tensors, const rsh_save_opts *opts, rsh_status st) {
+    saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = *opts};
     if (!st) st = prepare(&s, path);
     st = rshi_comm_open(comm, "save of a checkpoint", st ? 0 : fingerprint(&s), path ? path : "", st);
     if (!st) st = flatten(&s);
@@ -390,7 +390,7 @@ static rsh_status save_mapped(rsh_comm *comm, const char *path, int64_t n, const
     rshi_text_add(&beside, "%s.reshard-unmapped", path ? path : "");
     rsh_status st = path && !beside.failed ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_ckpt_save: path is NULL");
     st = rsh_comm_agree(comm, st);
-    if (!st) st = save_plain(comm, beside.data, n, names, tensors, &plain);
+    if (!st) st = save_plain(comm, beside.data, n, names, tensors, &plain, RSH_OK);
     if (!st) st = rsh_comm_agree(comm, rsh_comm_rank(comm) ? RSH_OK : convert_saved(beside.data, path, opts));
     rshi_text_free(&beside);
     return st;
@@ -400,6 +400,7 @@ rsh_status rsh_ckpt_save(rsh_comm *comm, const char *path, int64_t n, const char
                          const rsh_sharded *const *tensors, const rsh_save_opts *opts) {
     RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_save: comm is NULL");
     rsh_save_opts o = RSH_SAVE_OPTS_INIT;
-    bool mapped = !RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &o) && o.map;
-    return mapped ? save_mapped(comm, path, n, names, tensors, &o) : save_plain(comm, path, n, names, tensors, opts);
+    rsh_status st = RSHI_READ_OPTIONS(opts, RSH_SAVE_OPTS_INIT, &o);
+    if (!st && o.map) return save_mapped(comm, path, n, names, tensors, &o);
+    return save_plain(comm, path, n, names, tensors, &o, st);
 }

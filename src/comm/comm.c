@@ -22,6 +22,16 @@ rsh_status rsh_comm_free(rsh_comm *comm) {
     return RSH_OK;
 }
 
+rsh_status rsh_comm_fail(rsh_comm *comm, rsh_status status, const char *sentence) {
+    RSH_REQUIRE(comm && sentence, RSH_EVALUE, "comm_fail: %s must not be NULL", comm ? "sentence" : "comm");
+    RSH_TRY(rshi_comm_own(comm));
+    RSH_REQUIRE(status != RSH_OK && (unsigned)status <= RSH_EBUSY, RSH_EVALUE,
+                "comm_fail: status must be a failure, got %d", (int)status);
+    rsh_fail(status, sentence);
+    rshi_comm_abandon(comm, status);
+    return RSH_OK;
+}
+
 void rshi_comm_give_up(rsh_comm *c) {
     if (c && check_idle(c))
         c->given_up = true;
@@ -50,7 +60,7 @@ int rsh_comm_node(const rsh_comm *c, int rank) {
 }
 
 static rsh_status require_comm(const rsh_comm *comm) {
-    RSH_REQUIRE(comm, RSH_EVALUE, "the comm is NULL");
+    RSH_REQUIRE(comm, RSH_EVALUE, "comm is NULL");
     return RSH_OK;
 }
 
@@ -61,7 +71,7 @@ rsh_status rsh_comm_barrier(rsh_comm *comm) {
 
 rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine) {
     RSH_TRY(require_comm(comm));
-    if ((unsigned)mine > RSH_EBUSY) mine = rshi_fail(RSH_EVALUE, "agree on %d, which is not a status", (int)mine);
+    if ((unsigned)mine > RSH_EBUSY) mine = rshi_fail(RSH_EVALUE, "agree: %d is not a status", (int)mine);
     return rshi_comm_open(comm, "agree", 0, NULL, mine);
 }
 
@@ -69,10 +79,10 @@ rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine) {
 
 static rsh_status check_allgather(const rsh_comm *c, const void *mine, const void *all, size_t bytes) {
     size_t total;
-    RSH_REQUIRE(!bytes || (mine && all), RSH_EVALUE, "allgather of %zu bytes with NULL for %s", bytes,
-                mine ? "`all`" : "`mine`");
+    RSH_REQUIRE(!bytes || (mine && all), RSH_EVALUE, "allgather of %zu bytes: %s is NULL", bytes,
+                mine ? "all" : "mine");
     RSH_REQUIRE(!__builtin_mul_overflow(bytes, (size_t)c->size, &total), RSH_EVALUE,
-                "allgather of %zu bytes from each of %d ranks", bytes, c->size);
+                "allgather: %zu bytes from each of %d ranks are too many", bytes, c->size);
     return RSH_OK;
 }
 
@@ -120,9 +130,9 @@ static rsh_status check_allreduce(const void *mine, const void *result, int64_t 
     int64_t bytes;
     RSH_TRY(rshi_reduce_check(op, dtype));
     RSH_REQUIRE(count >= 0 && rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_EVALUE,
-                "allreduce of %lld elements", (long long)count);
-    RSH_REQUIRE(!count || (mine && result), RSH_EVALUE, "allreduce of %lld elements with NULL for %s", (long long)count,
-                mine ? "`result`" : "`mine`");
+                "allreduce: invalid number of elements %lld", (long long)count);
+    RSH_REQUIRE(!count || (mine && result), RSH_EVALUE, "allreduce of %lld elements: %s is NULL", (long long)count,
+                mine ? "result" : "mine");
     return RSH_OK;
 }
 
@@ -163,12 +173,14 @@ out:
 /* ---- exchange and split ---- */
 
 static rsh_status check_messages(const rsh_comm *c, const char *kind, int64_t n, const rsh_message *list) {
-    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange with a list of %lld %ss at %p", (long long)n, kind,
+    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: invalid list of %lld %ss at %p", (long long)n, kind,
                 (const void *)list);
     for (int64_t i = 0; i < n; i++) {
-        RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE, "%s %lld: rank %d is not one of %d ranks",
+        RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE,
+                    "exchange: %s %lld names rank %d, but the comm has %d ranks",
                     kind, (long long)i, list[i].peer, c->size);
-        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE, "%s %lld: %zu bytes at NULL", kind, (long long)i,
+        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE, "exchange: %s %lld has %zu bytes but its data is NULL",
+                    kind, (long long)i,
                     list[i].bytes);
     }
     return RSH_OK;
@@ -185,7 +197,7 @@ rsh_status rsh_comm_exchange(rsh_comm *comm, int64_t nsend, const rsh_message *s
 
 rsh_status rsh_comm_split(rsh_comm *comm, int colour, int key, rsh_comm **out) {
     RSH_TRY(require_comm(comm));
-    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "split with NULL for the new comm");
+    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "split: out is NULL");
     RSH_TRY(rshi_comm_open(comm, "split", 0, NULL, st));
     return rshi_comm_verdict(comm, comm->ops->split(comm, colour, key, out));
 }

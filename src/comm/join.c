@@ -42,13 +42,14 @@ static bool read_number(const char *text, int *out) {
 static rsh_status read_place(const launcher *l, int *rank, int *size) {
     const char *r = look(l->rank), *s = look(l->size), *local = look(l->local_size);
     RSH_REQUIRE(read_number(r, rank) && read_number(s, size) && *rank < *size, RSH_EVALUE,
-                "%s does not say which rank this is: %s is \"%.40s\", %s is \"%.40s\"", l->name, l->rank, r ? r : "",
+                "%s did not set a valid rank and size: %s is \"%.40s\", %s is \"%.40s\"", l->name, l->rank, r ? r : "",
                 l->size, s ? s : "");
     int here = *size;
     RSH_REQUIRE(!local || read_number(local, &here), RSH_EVALUE,
-                "%s does not say how many ranks are on this machine: %s is \"%.40s\"", l->name, l->local_size, local);
+                "%s did not set the number of ranks on this machine: %s is \"%.40s\"", l->name, l->local_size, local);
     RSH_REQUIRE(here == *size, RSH_EUNSUP,
-                "%s runs %d ranks, %d of them on this machine (%s): the engine shm is for ranks of one machine",
+                "%s runs %d ranks, only %d of them on this machine (%s); engine shm requires all ranks on one "
+                "machine, use MPI",
                 l->name, *size, here, l->local_size);
     return RSH_OK;
 }

@@ -49,7 +49,8 @@ static rsh_status make_threads(int n, rsh_comm **comms, rshi_node **nodes) {
 }
 
 rsh_status rsh_comm_threads(int n, rsh_comm **comms) {
-    RSH_REQUIRE(n >= 1 && comms, RSH_EVALUE, "a comm of %d ranks at %p", n, (void *)comms);
+    RSH_REQUIRE(n >= 1 && comms, RSH_EVALUE, "expected at least one rank and room for the comms, got %d ranks at %p",
+                n, (void *)comms);
     rshi_node **nodes = rshi_alloc((size_t)n, sizeof *nodes);
     if (!nodes) return rshi_nomem();
     memset(comms, 0, (size_t)n * sizeof *comms);
@@ -73,7 +74,7 @@ static rsh_status make_processes(const char *name, rsh_comm *shell, rshi_node *n
 
 rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
     RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE,
-                "rank %d of %d ranks of the job \"%.100s\"", rank, size, name ? name : "(none)");
+                "invalid rank %d of %d for job \"%.100s\"", rank, size, name ? name : "(none)");
     rsh_comm *shell = NULL;
     rshi_node *node = NULL;
     rsh_status st = rshi_processes_prepare(rank, size, &node);

@@ -157,15 +157,15 @@ static void discard(search *s, rsh_comm *made, rsh_status why) {
 }
 
 static rsh_status check_wire(const rsh_wire *w) {
-    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE, "a wire says that this is rank %d of %d",
+    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE, "wire has an invalid rank: %d of %d",
                 w->rank, w->size);
     RSH_REQUIRE(w->send && w->recv && w->test && w->cancel && w->probe && w->split, RSH_EVALUE,
-                "a wire lacks functions");
+                "wire lacks required functions");
     return RSH_OK;
 }
 
 rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out) {
-    RSH_REQUIRE(wire && wire->close, RSH_EVALUE, "a comm on no wire");
+    RSH_REQUIRE(wire && wire->close, RSH_EVALUE, "wire is NULL or has no close function");
     search s = {0};
     rsh_comm *made = NULL;
     rsh_status st = check_wire(wire);
@@ -174,7 +174,7 @@ rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out) {
         return st;
     }
     RSH_TRY(rshi_link_new(wire, &s.link));
-    st = out ? make_comm(&s, &made) : rshi_fail(RSH_EVALUE, "a comm on a wire with NULL for the comm");
+    st = out ? make_comm(&s, &made) : rshi_fail(RSH_EVALUE, "comm on a wire: out is NULL");
     if (st)
         discard(&s, made, st);
     else

@@ -92,10 +92,12 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
         return explain_calls(c, other, &a, &b);
     if (strcmp(a.what, b.what) == 0)
         return rshi_fail(RSH_EMISMATCH,
-                         "ranks ask %s for different things: rank 0 and rank %d both for %s, but not from the same "
-                         "layout with the same options",
+                         "ranks gave %s different arguments: rank 0 and rank %d both asked for %s, but with "
+                         "different layouts "
+                         "or options",
                          a.operation, other, *a.what ? a.what : "something");
-    return rshi_fail(RSH_EMISMATCH, "ranks ask %s for different things: rank 0 for %s, rank %d for %s", a.operation,
+    return rshi_fail(RSH_EMISMATCH, "ranks gave %s different arguments: rank 0 asked for %s, rank %d for %s",
+                     a.operation,
                      *a.what ? a.what : "one", other, *b.what ? b.what : "another");
 }
 

@@ -89,7 +89,7 @@ static rsh_status check_watched(void *ctx, double waited) {
 /* Where there are other nodes, who sleeps on a flag still answers them. */
 static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
     if (!c->node) return rshi_node_wait(c->here, peer, flag, target);
-    RSH_REQUIRE(is_near(c, peer), RSH_ERUNTIME, "a flag of rank %d, which is on another node, is out of sight", peer);
+    RSH_REQUIRE(is_near(c, peer), RSH_ERUNTIME, "cannot read the flag of rank %d, which is on another node", peer);
     return rshi_flag_wait(flag, target, &c->patience, check_watched, &(watch){c, peer});
 }
 

@@ -77,10 +77,10 @@ static const fold_fn folds[RSH_NDTYPES] = {
 
 rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype) {
     RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
-    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "allreduce needs a reduction, not %s",
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "allreduce: expected a reduction, got \"%s\"",
                 rsh_op_name(op));
     RSH_TRY(rsh_op_check(op, dtype));
-    RSH_REQUIRE(folds[dtype], RSH_EUNSUP, "allreduce does not do %s; resharding a layout with partial values does",
+    RSH_REQUIRE(folds[dtype], RSH_EUNSUP, "allreduce does not support dtype %s; reshard a partial layout instead",
                 rsh_dtype_name(dtype));
     return RSH_OK;
 }

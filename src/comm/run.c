@@ -75,7 +75,7 @@ static int start_ranks(run *run, int n, rsh_comm **comms, rank_thread *threads) 
     }
     for (int r = started; r < n; r++)
         end_rank(run, comms[r],
-                 rshi_fail(RSH_ERUNTIME, "no thread for rank %d of %d: %s", started, n, strerror(error)));
+                 rshi_fail(RSH_ERUNTIME, "cannot start a thread for rank %d of %d: %s", started, n, strerror(error)));
     return started;
 }
 
@@ -102,7 +102,8 @@ rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx) {
 }
 
 rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx) {
-    RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run of %s on %d ranks", fn ? "a function" : "NULL", n);
+    RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run: expected a function and at least one rank, got %s and %d ranks",
+                fn ? "a function" : "NULL", n);
     rsh_comm **comms = rshi_calloc((size_t)n, sizeof *comms);
     if (!comms) return rshi_nomem();
     rsh_status st = rsh_comm_threads(n, comms);

@@ -110,7 +110,7 @@ static rsh_status start_all(run *run) {
         if (pid < 0) {
             int error = errno;
             while (r--) kill(run->children[r], SIGKILL);
-            return rshi_fail(RSH_ERUNTIME, "no process for a rank of %d: %s", run->n, strerror(error));
+            return rshi_fail(RSH_ERUNTIME, "cannot start a process for one of %d ranks: %s", run->n, strerror(error));
         }
         run->children[r] = pid;
     }
@@ -127,7 +127,8 @@ static void name_job(run *run) {
 }
 
 rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx) {
-    RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run of %s on %d ranks", fn ? "a function" : "NULL", n);
+    RSH_REQUIRE(n >= 1 && fn, RSH_EVALUE, "run: expected a function and at least one rank, got %s and %d ranks",
+                fn ? "a function" : "NULL", n);
     RSH_TRY(rshi_processes_check(n));
     run run = {.n = n, .fn = fn, .ctx = ctx, .parent = getpid()};
     size_t bytes = (size_t)n * sizeof *run.endings;

@@ -58,7 +58,7 @@ static rsh_status agree(making *m, rsh_status mine) {
     RSH_TRY(c->ops->allgather(c, &status, c->link->cards, sizeof status));
     for (int r = 0; r < c->size; r++) {
         memcpy(&status, c->link->cards + (size_t)r * sizeof status, sizeof status);
-        RSH_REQUIRE(status != RSH_ENOMEM, RSH_ENOMEM, "split: rank %d had no memory for the new comm", r);
+        RSH_REQUIRE(status != RSH_ENOMEM, RSH_ENOMEM, "split: rank %d ran out of memory", r);
         RSH_REQUIRE(!status, (rsh_status)status, "split: rank %d could not make the new comm", r);
     }
     return RSH_OK;

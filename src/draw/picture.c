@@ -36,7 +36,7 @@ static rsh_status put_on_paper(const rshi_scene *scene, const rshi_format *f, co
 }
 
 static rsh_status draw(const drawing *d, rsh_picture_format form, const rsh_sink *sink) {
-    RSH_REQUIRE((unsigned)form <= RSH_PICTURE_JSON, RSH_EVALUE, "there is no picture form %d", (int)form);
+    RSH_REQUIRE((unsigned)form <= RSH_PICTURE_JSON, RSH_EVALUE, "unknown picture format %d", (int)form);
     const rshi_format *f = formats[form];
     rshi_scene scene;
     rshi_detail detail = detail_of(f, d);
@@ -50,15 +50,15 @@ static rsh_status draw(const drawing *d, rsh_picture_format form, const rsh_sink
 }
 
 rsh_status rsh_draw_plan(const rsh_plan *p, int64_t tensor, rsh_picture_format form, const rsh_sink *sink) {
-    RSH_REQUIRE(p && sink && sink->write, RSH_EVALUE, "a plan and a sink are needed to draw");
+    RSH_REQUIRE(p && sink && sink->write, RSH_EVALUE, "draw: plan and sink must not be NULL");
     int64_t n = rsh_plan_ntensors(p);
-    RSH_REQUIRE(tensor >= 0 && tensor < n, RSH_EINDEX, "the plan has %lld tensors, there is no number %lld",
+    RSH_REQUIRE(tensor >= 0 && tensor < n, RSH_EINDEX, "draw: the plan has %lld tensors, requested number %lld",
                 (long long)n, (long long)tensor);
     return draw(&(drawing){p, tensor, rsh_plan_from(p, tensor), rsh_plan_to(p, tensor)}, form, sink);
 }
 
 rsh_status rsh_draw_layout(const rsh_layout *l, rsh_picture_format form, const rsh_sink *sink) {
-    RSH_REQUIRE(l && sink && sink->write, RSH_EVALUE, "a layout and a sink are needed to draw");
+    RSH_REQUIRE(l && sink && sink->write, RSH_EVALUE, "draw: layout and sink must not be NULL");
     return draw(&(drawing){NULL, 0, l, NULL}, form, sink);
 }
 

@@ -53,17 +53,17 @@ static rsh_status check(const rsh_value *v, const rsh_mesh *from, const rsh_mesh
                         const void *out) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "rsh_dtensor_move: %s is NULL", to ? "out" : "to");
     RSH_REQUIRE(rsh_mesh_parent(from) == rsh_mesh_parent(to), RSH_EVALUE,
-                "rsh_dtensor_move between meshes of different parents");
-    RSH_REQUIRE(places, RSH_ERUNTIME, "rsh_dtensor_move without placements");
+                "rsh_dtensor_move: meshes must have the same parent");
+    RSH_REQUIRE(places, RSH_ERUNTIME, "rsh_dtensor_move: places is NULL");
     RSH_REQUIRE(n == rsh_mesh_ndim(to), RSH_EVALUE,
                 "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(to));
     for (int i = 0; i < n; i++)
         RSH_REQUIRE(places[i].kind != RSH_PLACE_PARTIAL, RSH_ERUNTIME,
-                    "dim %d of the other mesh cannot become partial", i);
+                    "rsh_dtensor_move: placement of mesh dim %d must not be partial", i);
     bool in = rsh_mesh_comm(from) != NULL;
     RSH_REQUIRE(in ? v && rsh_mesh_equal(rsh_dtensor_mesh(v), from) : !v, RSH_EVALUE, "rsh_dtensor_move: %s",
-                in ? "the value is not a DTensor on the mesh it comes from"
-                   : "a rank outside of the mesh has a value");
+                in ? "the value must be a DTensor on mesh `from`"
+                   : "ranks outside of mesh `from` must pass NULL");
     return RSH_OK;
 }
 
@@ -72,10 +72,11 @@ static rsh_status compare(const rsh_mesh *from, const card *cards, int64_t ranks
     const int64_t *holders = rsh_mesh_ranks(from);
     for (int64_t r = 1; r < ranks; r++)
         RSH_REQUIRE(!memcmp(&cards[r].asks, &cards[0].asks, sizeof cards->asks), RSH_EMISMATCH,
-                    "rsh_dtensor_move: rank %" PRId64 " asks for other meshes, placements or gradients than rank 0", r);
+                    "rsh_dtensor_move: rank %" PRId64 " gave another mesh, placement or requires_grad than rank 0", r);
     for (int64_t p = 1; p < rsh_mesh_size(from); p++)
         RSH_REQUIRE(!memcmp(&cards[holders[p]].has, &cards[holders[0]].has, sizeof cards->has), RSH_EMISMATCH,
-                    "rsh_dtensor_move: ranks %" PRId64 " and %" PRId64 " have DTensors of different forms", holders[0],
+                    "rsh_dtensor_move: ranks %" PRId64 " and %" PRId64 " have DTensors with different shapes, dtypes "
+                                                                       "or placements", holders[0],
                     holders[p]);
     return RSH_OK;
 }

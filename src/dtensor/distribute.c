@@ -35,11 +35,11 @@ static rsh_status prepare(const rsh_tensor *t, bool requires_grad, rsh_mesh *mes
                           int64_t source, rsh_sharded **from, rsh_layout **to) {
     RSH_REQUIRE(t && places, RSH_EVALUE, "rsh_dtensor_distribute: %s is NULL", t ? "places" : "t");
     RSH_REQUIRE(source >= RSH_SOURCE_OWN && source < rsh_mesh_size(mesh), RSH_EVALUE,
-                "the source is position %lld of a mesh of %lld ranks", (long long)source,
+                "source position %lld is out of range for a mesh of %lld ranks", (long long)source,
                 (long long)rsh_mesh_size(mesh));
     rsh_dtype dtype = rsh_tensor_dtype(t);
     RSH_REQUIRE(!requires_grad || dtype == RSH_F32 || dtype == RSH_F64, RSH_ETYPE,
-                "a DTensor of %s cannot require a gradient", rsh_dtype_name(dtype));
+                "dtype %s cannot require a gradient; use f32 or f64", rsh_dtype_name(dtype));
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, dtype, rsh_tensor_ndim(t), rsh_tensor_shape(t), to));
     return wrap(t, mesh, source, from);
 }

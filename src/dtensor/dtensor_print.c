@@ -11,7 +11,7 @@ static rsh_status print_sizes(int n, const int64_t *sizes, const rsh_sink *sink)
 
 rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink) {
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_print", v));
-    RSH_REQUIRE(sink && sink->write, RSH_EVALUE, "rsh_dtensor_print: no sink to print to");
+    RSH_REQUIRE(sink && sink->write, RSH_EVALUE, "rsh_dtensor_print: sink is NULL");
     const rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place places[RSH_MAX_AXES];
     RSH_TRY(rsh_dtensor_places(v, places));

@@ -139,7 +139,8 @@ static rsh_status compare_replicas(const rsh_tensor *t, rsh_mesh *mesh, const rs
         int64_t q = first_holder(mesh, places, p);
         if (memcmp(&all[p], &all[q], sizeof mine))
             st = rshi_fail(RSH_EVALUE,
-                           "from_local: positions %" PRId64 " and %" PRId64 " should be replicas and differ", q, p);
+                           "from_local: positions %" PRId64 " and %" PRId64 " must be replicas, but their elements "
+                                                                            "differ", q, p);
     }
     rshi_free(all);
     return st;
@@ -149,8 +150,8 @@ static rsh_status compare_replicas(const rsh_tensor *t, rsh_mesh *mesh, const rs
 
 static rsh_status check_local(const rsh_value *local, const rsh_mesh *mesh, int n, const rsh_place *places) {
     RSH_REQUIRE(local && places, RSH_EVALUE, "rsh_dtensor_from_local: %s is NULL", local ? "places" : "local");
-    RSH_REQUIRE(!rsh_value_sharded(local), RSH_ERUNTIME, "from_local of a value that is distributed already");
-    RSH_REQUIRE(rsh_value_tensor(local), RSH_EVALUE, "from_local of a value that is not one tensor");
+    RSH_REQUIRE(!rsh_value_sharded(local), RSH_ERUNTIME, "from_local: the value is already distributed");
+    RSH_REQUIRE(rsh_value_tensor(local), RSH_EVALUE, "from_local: the value must be a single tensor");
     rsh_layout *l = NULL; /* do the placements go with the mesh and the number of dims? */
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_value_dtype(local), rsh_value_ndim(local), rsh_value_shape(local),
                                 &l));

@@ -53,8 +53,8 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
         if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_kind.apply(op, attrs, nin, in, nout, out);
     for (int i = 0; i < nin; i++)
         RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE,
-                    "%s of this rank's part of a DTensor and a distributed value", op->name);
-    RSH_REQUIRE(nout <= MOST, RSH_EUNSUP, "%s of this rank's part of a DTensor: it has %d outputs, too many", op->name,
+                    "%s: cannot combine this rank's part of a DTensor with a distributed value", op->name);
+    RSH_REQUIRE(nout <= MOST, RSH_EUNSUP, "%s: too many outputs (%d) for this rank's part of a DTensor", op->name,
                 nout);
     const rsh_layout *plain[MOST] = {0};
     mark *m = NULL;

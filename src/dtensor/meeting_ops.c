@@ -61,10 +61,10 @@ static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const 
     *mesh = NULL;
     for (int i = 0; i < nin; i++) {
         rsh_mesh *other = rsh_dtensor_mesh(in[i]);
-        if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return refuse(op, nin, in, "the meshes differ");
+        if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return refuse(op, nin, in, "meshes must be equal");
         if (other && !*mesh) *mesh = other;
         RSH_REQUIRE(other || !rsh_value_sharded(in[i]), RSH_EVALUE,
-                    "%s of a DTensor and a distributed value without a mesh", op->name);
+                    "%s: cannot combine a DTensor with a distributed value that has no mesh", op->name);
     }
     return RSH_OK;
 }
@@ -95,9 +95,11 @@ static bool is_plain(const rsh_value *v) {
 static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
     *out = is_plain(v) ? NULL : rsh_value_hold(v);
     if (!is_plain(v)) return RSH_OK;
-    RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s of a DTensor and this rank's part of one", op->name);
+    RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s: cannot combine a DTensor with this rank's part of one",
+                op->name);
     RSH_REQUIRE(is_index_or_mask(v), RSH_EVALUE,
-                "%s of a DTensor and a plain tensor of %lld elements; distribute it, or use the other's local part",
+                "%s: cannot combine a DTensor with a plain tensor of %lld elements; distribute it, or use the "
+                "DTensor's local part",
                 op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));
     return replicate(v, mesh, out);
 }
@@ -257,8 +259,9 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     rsh_mesh *mesh;
     rsh_value *taken[RSHI_RULE_MOST];
     RSH_TRY(check_meshes(op, nin, in, &mesh));
-    if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in, "there is no rule for it");
-    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "there are too many of them");
+    if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in,
+                                                                              "this op has no placement rule");
+    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "too many inputs");
     rsh_status st = RSH_OK;
     bool solved = false;
     int n = 0;

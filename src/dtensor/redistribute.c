@@ -9,7 +9,8 @@ static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *t
         bool same = from[i].kind == RSH_PLACE_PARTIAL && from[i].op == to[i].op;
         char text[RSHI_PLACES_TEXT];
         rshi_places_text(n, from, text);
-        RSH_REQUIRE(same, RSH_ERUNTIME, "dim %d of the mesh cannot become partial with \"%s\": the placements are %s",
+        RSH_REQUIRE(same, RSH_ERUNTIME,
+                    "redistribute: mesh dim %d cannot become partial with \"%s\"; the current placements are %s",
                     i, rsh_op_name(to[i].op), text);
     }
     return RSH_OK;
@@ -18,7 +19,7 @@ static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *t
 static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place now[RSH_MAX_AXES];
-    RSH_REQUIRE(places, RSH_ERUNTIME, "redistribute without placements");
+    RSH_REQUIRE(places, RSH_ERUNTIME, "redistribute: places is NULL");
     RSH_REQUIRE(n == rsh_mesh_ndim(mesh), RSH_EVALUE,
                 "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(mesh));
     RSH_TRY(rsh_dtensor_places(v, now));

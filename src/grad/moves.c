@@ -151,7 +151,7 @@ static const rsh_grad_op reshard_op = {.name = "reshard",
                                        .any_gradient = true};
 
 rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_derivative how, const void *out) {
-    RSH_REQUIRE(to && out, RSH_EVALUE, "reshard needs a layout and a place for the result");
+    RSH_REQUIRE(to && out, RSH_EVALUE, "reshard: layout and out must not be NULL");
     RSH_REQUIRE(how == RSH_DERIVATIVE_ADJOINT || how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
                 "reshard: %d is not a derivative", (int)how);
     RSH_REQUIRE(!v->requires_grad || !rsh_grad_enabled() || rshi_differentiable(rsh_layout_dtype(to)), RSH_EUNSUP,

@@ -33,9 +33,10 @@ rsh_status rsh_group_init(rsh_comm *world) {
 
 rsh_status rsh_group_destroy(void) {
     RSH_REQUIRE(default_group, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
-    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "cannot destroy the default group: %d subgroups still exist",
+    RSH_REQUIRE(!default_group->children, RSH_EBUSY, "cannot destroy the default group: it still has %d subgroups",
                 default_group->children);
-    RSH_REQUIRE(!default_group->tensors, RSH_EBUSY, "cannot destroy the default group: %lld tensors still use it",
+    RSH_REQUIRE(!default_group->tensors, RSH_EBUSY,
+                "cannot destroy the default group: it is still used by %lld tensors",
                 (long long)default_group->tensors);
     RSH_REQUIRE(!entered_group, RSH_EBUSY, "cannot destroy the default group while it is entered");
     rshi_free(default_group);

@@ -52,7 +52,7 @@ static bool is_running(void) {
 }
 
 static rsh_status require_running(void) {
-    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI has been finalised");
+    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is already finalized");
 }
 
 /* ---- messages ---- */
@@ -124,7 +124,7 @@ static rsh_status split(void *ctx, int colour, int key, rsh_wire *out);
 static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
     duplicate *d = malloc(sizeof *d);
     int rank = 0, size = 0;
-    rsh_status st = d ? RSH_OK : rsh_fail(RSH_ENOMEM, "no memory for a communicator");
+    rsh_status st = d ? RSH_OK : rsh_fail(RSH_ENOMEM, "out of memory for a communicator");
     if (!st) st = fail(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     if (!st) st = fail(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     if (!st) st = fail(MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -178,17 +178,17 @@ static void get_version(char *text, int size) {
 }
 
 static rsh_status check_running(void) {
-    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is not initialised, or finalised already");
+    return is_running() ? RSH_OK : rsh_fail(RSH_ERUNTIME, "MPI is not running: call MPI_Init first");
 }
 
 static rsh_status check_comm(MPI_Comm comm) {
     int between = 0;
     if (check_running()) return RSH_ERUNTIME;
-    if (comm == MPI_COMM_NULL) return rsh_fail(RSH_EVALUE, "a comm over MPI_COMM_NULL");
+    if (comm == MPI_COMM_NULL) return rsh_fail(RSH_EVALUE, "communicator is MPI_COMM_NULL");
     rsh_status st = fail(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
     return st || !between
                ? st
-               : rsh_fail(RSH_EUNSUP, "a comm over an intercommunicator, which has two groups of ranks");
+               : rsh_fail(RSH_EUNSUP, "communicator must be an intracommunicator, got an intercommunicator");
 }
 
 static rsh_status make_comm(MPI_Comm comm, rsh_comm **out) {
@@ -277,7 +277,7 @@ static rsh_status open_world(rsh_comm **out) {
     int begun = 0, level = 0;
     MPI_Initialized(&begun);
     if (begun)
-        return rsh_fail(RSH_EBUSY, "MPI is initialised already: rsh_comm_mpi makes a comm of its communicators");
+        return rsh_fail(RSH_EBUSY, "MPI is already initialized; use rsh_comm_mpi with one of its communicators");
     rsh_status st = fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     return st ? st : make_comm(MPI_COMM_WORLD, out);
 }

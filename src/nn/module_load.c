@@ -297,7 +297,7 @@ static void end(loading *l) {
     rsh_ckpt_free(l->files);
 }
 
-static rsh_status check(loading *l, const char *path, const rsh_module_load_opts *given) {
+static rsh_status read_arguments(loading *l, const char *path, const rsh_module_load_opts *given) {
     if (!l->m || !path) return rshn_fail(RSH_EVALUE, "rsh_module_load: %s is NULL", l->m ? "path" : "m");
     NN_READ_OPTS(given, RSH_MODULE_LOAD_OPTS_INIT, &l->o);
     return RSH_OK;
@@ -306,7 +306,7 @@ static rsh_status check(loading *l, const char *path, const rsh_module_load_opts
 rsh_status rsh_module_load(rsh_module *m, rsh_comm *comm, const char *path, const rsh_module_load_opts *opts) {
     loading l = {.comm = comm, .m = m, .o = RSH_MODULE_LOAD_OPTS_INIT};
     if (!comm) return rshn_fail(RSH_EVALUE, "rsh_module_load: comm is NULL");
-    rsh_status st = check(&l, path, opts);
+    rsh_status st = read_arguments(&l, path, opts);
     if (!st) st = compare(&l, path);
     st = load_elements(&l, st);
     if (!st) st = rsh_comm_agree(comm, prepare(&l));

@@ -17,7 +17,8 @@ typedef struct saving {
     rsh_sharded **tensor; /* owned */
 } saving;
 
-static rsh_status check(rsh_module *m, const char *path, const rsh_module_save_opts *given, rsh_module_save_opts *o) {
+static rsh_status read_arguments(rsh_module *m, const char *path, const rsh_module_save_opts *given,
+                                 rsh_module_save_opts *o) {
     if (!m || !path) return rshn_fail(RSH_EVALUE, "rsh_module_save: %s is NULL", m ? "path" : "m");
     NN_READ_OPTS(given, RSH_MODULE_SAVE_OPTS_INIT, o);
     return RSH_OK;
@@ -66,7 +67,7 @@ rsh_status rsh_module_save(rsh_module *m, rsh_comm *comm, const char *path, cons
     rsh_module_save_opts o = RSH_MODULE_SAVE_OPTS_INIT;
     saving s = {0};
     if (!comm) return rshn_fail(RSH_EVALUE, "rsh_module_save: comm is NULL");
-    rsh_status st = check(m, path, opts, &o);
+    rsh_status st = read_arguments(m, path, opts, &o);
     if (!st) st = gather_values(&s, m, &o);
     if (!st) st = list_values(&s);
     st = rshn_joint_make(comm, st, s.n, s.name, s.value, &s.joint);

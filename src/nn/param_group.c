@@ -9,7 +9,9 @@ void rshn_optimizer_settings(rsh_optimizer *o, double weight_decay) {
     for (int64_t i = 0; i < o->n; i++) o->trained[i].weight_decay = weight_decay;
 }
 
-static rsh_status check(const rsh_param_group *g) {
+static rsh_status read_group(const rsh_param_group *given, rsh_param_group *g) {
+    if (!given) return rshn_fail(RSH_EVALUE, "rsh_optimizer_add_group: group is NULL");
+    NN_READ_OPTS(given, RSH_PARAM_GROUP_INIT, g);
     NN_TRY(rshn_not_negative("the scale of the learning rate", g->lr_scale));
     NN_TRY(rshn_not_negative("the weight decay", g->weight_decay));
     bool lists = g->npaths >= 0 && (!g->npaths || g->paths);
@@ -26,11 +28,10 @@ static bool selects(const rsh_param_group *g, const rshn_trained *t) {
 }
 
 rsh_status rsh_optimizer_add_group(rsh_optimizer *o, const rsh_param_group *group, int64_t *count) {
-    rsh_param_group g = RSH_PARAM_GROUP_INIT;
     int64_t n = 0;
-    if (!o || !group) return rshn_fail(RSH_EVALUE, "rsh_optimizer_add_group: %s is NULL", o ? "group" : "o");
-    NN_READ_OPTS(group, RSH_PARAM_GROUP_INIT, &g);
-    NN_TRY(check(&g));
+    if (!o) return rshn_fail(RSH_EVALUE, "rsh_optimizer_add_group: o is NULL");
+    rsh_param_group g = RSH_PARAM_GROUP_INIT;
+    NN_TRY(read_group(group, &g));
     for (int64_t i = 0; i < o->n; i++) {
         rshn_trained *t = &o->trained[i];
         if (!selects(&g, t)) continue;

@@ -41,13 +41,14 @@ static rsh_status report_lost(const rshi_node *n, int rank) {
 }
 
 static rsh_status report_late(const rshi_node *n, int rank, double waited) {
-    return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+    return rshi_fail(RSH_ETIMEOUT, "rank %d did not answer for %.3g seconds (RESHARD_TIMEOUT is %g)",
                      name_of(n, rank), waited, patience_of(n)->timeout);
 }
 
 static rsh_status report_elsewhere(const rshi_node *n, int peer) {
     return rshi_fail(RSH_EMISMATCH,
-                     "ranks are in different calls: this rank is in a run and waits for rank %d, which is in another "
+                     "ranks are in different calls: this rank is in a run and waits for rank %d, which is in a "
+                     "different "
                      "collective call and waits for this rank",
                      name_of(n, peer));
 }
@@ -72,6 +73,7 @@ static rsh_status check_meeting(void *ctx, double waited) {
     const rshi_node *n = ctx;
     int lost = find_lost(n, waited);
     if (lost >= 0) return report_lost(n, lost);
+    RSH_TRY(rshi_interrupt_check(waited));
     if (waited < patience_of(n)->timeout) return RSH_OK;
     int missing = find_missing(n);
     return missing >= 0 ? report_late(n, missing, waited) : RSH_OK;
@@ -93,6 +95,7 @@ static rsh_status check_one(void *ctx, double waited) {
     const waiting *w = ctx;
     if (is_lost(w->node, w->peer, waited)) return report_lost(w->node, w->peer);
     if (w->idle && is_elsewhere(w)) return report_elsewhere(w->node, w->peer);
+    RSH_TRY(rshi_interrupt_check(waited));
     return waited < patience_of(w->node)->timeout ? RSH_OK : report_late(w->node, w->peer, waited);
 }
 
@@ -100,6 +103,7 @@ static rsh_status check_all(const rshi_node *n, double waited) {
     double timeout = patience_of(n)->timeout;
     int lost = find_lost(n, waited);
     if (lost >= 0) return report_lost(n, lost);
+    RSH_TRY(rshi_interrupt_check(waited));
     return waited < timeout ? RSH_OK : rshi_report_all_late(waited, timeout);
 }
 

@@ -205,7 +205,7 @@ static rsh_status check_cards(const exchange *x, uint64_t *rounds) {
     *rounds = 1;
     for (int r = 0; r < x->n->size; r++) {
         card k = card_of(x, r);
-        RSH_REQUIRE(!k.status, k.status, "exchange: rank %d had no memory for its lists of messages", r);
+        RSH_REQUIRE(!k.status, k.status, "exchange: rank %d ran out of memory for its message lists", r);
         uint64_t n = (k.staged + HALF - 1) / HALF;
         if (n > *rounds) *rounds = n;
     }

@@ -13,7 +13,8 @@ static rsh_status gather_piece(rshi_node *n, const void *mine, char *all, size_t
     size_t first = rshi_node_block(n, 0)->bytes;
     for (int r = 0; r < n->size; r++)
         RSH_REQUIRE(rshi_node_block(n, r)->bytes == first, RSH_EMISMATCH,
-                    "allgather: rank 0 gives %zu bytes, rank %d %zu", first, r, rshi_node_block(n, r)->bytes);
+                    "allgather: ranks must give equally many bytes: rank 0 gave %zu, rank %d gave %zu", first, r,
+                    rshi_node_block(n, r)->bytes);
     for (int r = 0; r < n->size; r++)
         if (bytes) memcpy(all + (size_t)r * step, rshi_node_block(n, r)->data, bytes);
     return RSH_OK;

@@ -22,9 +22,12 @@ static rsh_status report_taken(const rshi_meeting *m) {
     struct ucred who = answered ? rshi_socket_peer(fd) : (struct ucred){0};
     close(fd);
     if (answered && who.uid != geteuid()) return rshi_meeting_report_foreign(m, &who);
-    RSH_REQUIRE(!answered, RSH_EBUSY, "process %ld is already waiting as rank 0 of a job of the name \"%.100s\"",
+    RSH_REQUIRE(!answered, RSH_EBUSY,
+                "process %ld is already rank 0 of a job named \"%.100s\"; choose a different job name",
                 (long)who.pid, m->job);
-    return rshi_fail(RSH_EBUSY, "the name of the job \"%.100s\" is held by a process that does not answer (ss -xap)",
+    return rshi_fail(RSH_EBUSY,
+                     "job name \"%.100s\" is in use by a process that does not answer; find it with \"ss -xap\" or "
+                     "choose a different name",
                      m->job);
 }
 
@@ -36,7 +39,7 @@ rsh_status rshi_meeting_listen(const rshi_meeting *m, int *fd) {
     int error = errno;
     close(*fd);
     if (error == EADDRINUSE) return report_taken(m);
-    return rshi_fail(RSH_ERUNTIME, "rank 0 of the job \"%.100s\" cannot receive the others: %s", m->job,
+    return rshi_fail(RSH_ERUNTIME, "rank 0 of job \"%.100s\" cannot accept the other ranks: %s", m->job,
                      strerror(error));
 }
 
@@ -62,18 +65,20 @@ typedef struct host {
     struct pollfd *polled; /* [size + SILENT], owned: the listener, then those who have connected, in that order */
     int *rank_of;          /* [size + SILENT], owned: whose socket polled[i] is, or UNKNOWN */
     int connected;
-    int come; /* ranks that have said who they are, but rank 0 */
+    int come;      /* ranks that have said who they are, but rank 0 */
+    long stranger; /* the last process that sent something else, or 0 */
 } host;
 
 static rsh_status check_hello(const host *h, const rshi_word *w, const int fds[2]) {
     int size = h->m->w->base.size;
     if (w->status) return rshi_fail((rsh_status)w->status, "rank %d: %.900s", w->rank, w->text);
     RSH_REQUIRE(fds[0] >= 0 && fds[1] >= 0, RSH_ERUNTIME,
-                "rank 0 has no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
-    RSH_REQUIRE(w->size == size, RSH_EMISMATCH, "rank 0 of the job \"%.100s\" knows of %d ranks, rank %d of %d",
+                "rank 0 ran out of file descriptors for the arena of rank %d; raise \"ulimit -n\"", w->rank);
+    RSH_REQUIRE(w->size == size, RSH_EMISMATCH,
+                "ranks of job \"%.100s\" disagree on its size: rank 0 says %d, rank %d says %d",
                 h->m->job, size, w->rank, w->size);
     RSH_REQUIRE(w->rank > 0 && w->rank < size && h->m->socket[w->rank] < 0, RSH_EMISMATCH,
-                "rank %d of the job \"%.100s\" has come twice", w->rank, h->m->job);
+                "rank %d of job \"%.100s\" was started twice", w->rank, h->m->job);
     return RSH_OK;
 }
 
@@ -99,7 +104,7 @@ static bool is_passing(int error) { return error == EINTR || error == EAGAIN || 
 static rsh_status accept_one(host *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0 && is_passing(errno)) return RSH_OK;
-    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of the job \"%.100s\" cannot receive the others: %s", h->m->job,
+    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of job \"%.100s\" cannot accept the other ranks: %s", h->m->job,
                 strerror(errno));
     if (!rshi_socket_same_user(fd)) return close(fd), RSH_OK;
     make_room(h);
@@ -117,13 +122,14 @@ static void seat(host *h, int i, const rshi_word *w, const int fds[2]) {
     h->come++;
 }
 
-/* A rank of this job that is not as expected ends the meeting.  One that goes without a word was no rank, or will be
- * missed. */
+/* A rank of this job that is not as expected ends the meeting.  A process that closes its socket without a word, or
+ * that sends something no rank sends, is dropped: if it was a rank after all, it will be missed. */
 static rsh_status hear_caller(host *h, int i) {
     int fds[2];
     rshi_word w;
     rsh_status st = rshi_word_read(h->m, UNKNOWN, h->polled[i].fd, &w, fds);
-    if (st == RSH_EPEER) return drop_caller(h, i), RSH_OK;
+    if (st == RSH_EVALUE) h->stranger = (long)rshi_socket_peer(h->polled[i].fd).pid;
+    if (st == RSH_EPEER || st == RSH_EVALUE) return rshi_word_close(fds), drop_caller(h, i), RSH_OK;
     if (!st) st = check_hello(h, &w, fds);
     if (st)
         rshi_word_close(fds);
@@ -136,14 +142,15 @@ static rsh_status hear_caller(host *h, int i) {
 static rsh_status look_round(host *h) {
     for (int i = h->connected; i > 0; i--) {
         if (!h->polled[i].revents) continue;
-        RSH_REQUIRE(h->rank_of[i] == UNKNOWN, RSH_EPEER, "rank %d ended while the others came", h->rank_of[i]);
+        RSH_REQUIRE(h->rank_of[i] == UNKNOWN, RSH_EPEER, "rank %d ended while the job was starting", h->rank_of[i]);
         RSH_TRY(hear_caller(h, i));
     }
     return h->polled[0].revents ? accept_one(h) : RSH_OK;
 }
 
-/* The first few who have said nothing: one of them may be the rank that is missing. */
-static void list_silent(const host *h, char *text, size_t bytes) {
+/* The first few who have said nothing, and the last one who said something odd: one of them may be the rank that is
+ * missing. */
+static void list_others(const host *h, char *text, size_t bytes) {
     size_t at = 0;
     int n = 0;
     *text = 0;
@@ -151,22 +158,25 @@ static void list_silent(const host *h, char *text, size_t bytes) {
         if (h->rank_of[i] == UNKNOWN)
             at += (size_t)snprintf(text + at, bytes - at, "%s%ld", n++ ? ", " : "; connected, but silent: process ",
                                    (long)rshi_socket_peer(h->polled[i].fd).pid);
+    if (h->stranger) snprintf(text + at, bytes - at, "; process %ld sent something that no rank sends", h->stranger);
 }
 
 static rsh_status report_absent(const host *h) {
-    char silent[120];
+    char others[200];
     int r = 1;
     while (h->m->socket[r] >= 0) r++;
-    list_silent(h, silent, sizeof silent);
+    list_others(h, others, sizeof others);
     return rshi_fail(RSH_ETIMEOUT,
-                     "%d of %d ranks of the job \"%.100s\" came within %g seconds (RESHARD_TIMEOUT); rank %d did not%s",
-                     h->come + 1, h->m->w->base.size, h->m->job, h->m->patience, r, silent);
+                     "only %d of %d ranks of job \"%.100s\" arrived within %g seconds (RESHARD_TIMEOUT); rank %d did "
+                     "not%s",
+                     h->come + 1, h->m->w->base.size, h->m->job, h->m->patience, r, others);
 }
 
 static rsh_status receive_all(host *h) {
     h->polled[0] = (struct pollfd){.fd = h->listener, .events = POLLIN};
     while (h->come + 1 < h->m->w->base.size) {
         if (poll(h->polled, (nfds_t)h->connected + 1, 100) > 0) RSH_TRY(look_round(h));
+        RSH_TRY(rshi_interrupt_check(1));
         if (rshi_meeting_time_left(h->m) <= 0) return report_absent(h);
     }
     return RSH_OK;

@@ -42,7 +42,8 @@ rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred
 rshi_word rshi_word_make(const rshi_meeting *m, int rank, rsh_status status);
 /* fds NULL: without descriptors. */
 rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, const int *fds);
-/* A word that is there to be read; `fds` are -1 where none came. */
+/* Reads a word that has arrived; `fds` are -1 if none came with it.  RSH_EPEER: the other end is
+ * closed; RSH_EVALUE: not the word of a rank; RSH_EMISMATCH: of another version of the library. */
 rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]);
 /* The next word, waited for while there is time left. */
 rsh_status rshi_word_await(rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]);

@@ -68,7 +68,7 @@ static rsh_status agree(rshi_node *n, rsh_status prepared, const rshi_node *made
     RSH_TRY(rshi_node_meet(n, &mine, sizeof mine));
     for (int r = 0; r < n->size; r++) {
         rsh_status status = read_offer(n, r).status;
-        RSH_REQUIRE(!status, status, "split: rank %d had no memory for the new comm", r);
+        RSH_REQUIRE(!status, status, "split: rank %d ran out of memory", r);
     }
     return RSH_OK;
 }

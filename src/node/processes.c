@@ -106,7 +106,7 @@ static const rshi_mapping mapping = {
 /* Before any table of that many is made.  Every rank has a descriptor and a mapping for each of the others, and rank 0
  * introduces each to each: more than this would not meet in an hour. */
 rsh_status rshi_processes_check(int size) {
-    RSH_REQUIRE(size <= RSHI_PROCESSES, RSH_EVALUE, "%d ranks: the engine shm takes up to %d processes of one machine",
+    RSH_REQUIRE(size <= RSHI_PROCESSES, RSH_EVALUE, "%d ranks are too many: engine shm supports at most %d processes",
                 size, RSHI_PROCESSES);
     return RSH_OK;
 }

@@ -7,7 +7,8 @@
  *
  * Anybody on the machine can connect to such a socket, or take its name.  Nothing is read from a process of another
  * user or told to it.  A process of the same user that connects and says nothing keeps nobody waiting: rank 0 listens
- * to all callers at once, and names the silent ones when a rank has not come in time.
+ * to all callers at once, and names the silent ones when a rank has not come in time.  One that sends something else is
+ * dropped, and named in the same place.
  *
  * The name is all that the processes of a job have in common before they meet.  Two jobs of one user that use one name
  * at the same time can therefore exchange ranks, and no word that is said here could tell: rsh_comm_join and
@@ -36,11 +37,12 @@ static rsh_status connect_to(rshi_meeting *m, int fd) {
     for (long pause = LEAST_PAUSE; connect(fd, (struct sockaddr *)&address, bytes);
          pause += pause < 16 * LEAST_PAUSE ? pause : 0) {
         bool early = errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR;
-        RSH_REQUIRE(early, RSH_ERUNTIME, "rank %d cannot reach rank 0 of the job \"%.100s\": %s", m->w->base.rank,
+        RSH_REQUIRE(early, RSH_ERUNTIME, "rank %d cannot connect to rank 0 of job \"%.100s\": %s", m->w->base.rank,
                     m->job, strerror(errno));
         RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT,
-                    "rank 0 of the job \"%.100s\" did not come within %g seconds (RESHARD_TIMEOUT)", m->job,
+                    "rank 0 of job \"%.100s\" did not arrive within %g seconds (RESHARD_TIMEOUT)", m->job,
                     m->patience);
+        RSH_TRY(rshi_interrupt_check(1));
         pause_for(pause);
     }
     struct ucred who = rshi_socket_peer(fd);
@@ -79,9 +81,9 @@ static rsh_status tell_host(rshi_meeting *m, const rshi_word *w, const int *fds)
 static rsh_status greet(rshi_meeting *m, const rshi_word *w, int fds[2]) {
     rsh_status st = RSH_OK;
     if (w->rank < 0 || w->rank >= m->w->base.size || m->w->window[w->rank])
-        st = rshi_fail(RSH_ERUNTIME, "rank 0 introduced rank %d oddly", w->rank);
+        st = rshi_fail(RSH_ERUNTIME, "rank 0 sent invalid information about rank %d", w->rank);
     else if (fds[0] < 0 || fds[1] < 0)
-        st = rshi_fail(RSH_ERUNTIME, "no file descriptor for the arena of rank %d (ulimit -n)", w->rank);
+        st = rshi_fail(RSH_ERUNTIME, "out of file descriptors for the arena of rank %d; raise \"ulimit -n\"", w->rank);
     if (st) {
         rshi_word_close(fds);
         return st;
@@ -146,7 +148,7 @@ void rshi_processes_excuse(const char *job, int rank, int size, rsh_status statu
 
 static rsh_status open_life(int *fd) {
     *fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    RSH_REQUIRE(*fd >= 0, RSH_EUNSUP, "the engine shm needs pidfd_open (Linux 5.3): %s", strerror(errno));
+    RSH_REQUIRE(*fd >= 0, RSH_EUNSUP, "engine shm requires pidfd_open (Linux 5.3 or newer): %s", strerror(errno));
     return RSH_OK;
 }
 

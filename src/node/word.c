@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC 0x3172647368736572u /* "reshsdr1": the version of a word is part of it */
+#define MAGIC 0x3172647368736572u /* "reshsdr1" in memory: a name, and in the highest byte the version of a word */
+#define NAME(magic) ((magic) & UINT64_C(0x00ffffffffffffff))
 
 /* ---- sockets ---- */
 
@@ -32,12 +33,13 @@ bool rshi_socket_same_user(int fd) { return rshi_socket_peer(fd).uid == geteuid(
 /* Nothing on it ever blocks: a queue of callers that is full, say, because rank 0 was stopped. */
 rsh_status rshi_socket_open(int *fd) {
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "no socket to meet the other ranks: %s", strerror(errno));
+    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create a socket to reach the other ranks: %s", strerror(errno));
     return RSH_OK;
 }
 
 rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred *who) {
-    return rshi_fail(RSH_EPEER, "the name of the job \"%.100s\" is held by process %ld of another user (uid %ld)",
+    return rshi_fail(RSH_EPEER,
+                     "job name \"%.100s\" is in use by process %ld of another user (uid %ld); choose a different name",
                      m->job, (long)who->pid, (long)who->uid);
 }
 
@@ -62,7 +64,7 @@ typedef union control {
 static rsh_status report_ended(const rshi_meeting *m, int who) {
     char name[24] = "a rank";
     if (who >= 0) snprintf(name, sizeof name, "rank %d", who);
-    return rshi_fail(RSH_EPEER, "%s of the job \"%.100s\" ended while the comm was made", name, m->job);
+    return rshi_fail(RSH_EPEER, "%s of job \"%.100s\" ended while the comm was being created", name, m->job);
 }
 
 rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, const int *fds) {
@@ -81,7 +83,8 @@ rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, 
         if (sendmsg(to, &h, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return RSH_OK;
         bool full = errno == EAGAIN || errno == ETOOMANYREFS || errno == EINTR;
         if (!full) return report_ended(m, who);
-        RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT, "rank %d of the job \"%.100s\" does not listen", who,
+        RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT, "rank %d of job \"%.100s\" does not accept messages",
+                    who,
                     m->job);
         poll(&p, 1, 10);
     }
@@ -106,18 +109,23 @@ rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w
     if (n > 0) take_descriptors(&h, fds);
     w->text[sizeof w->text - 1] = 0;
     if (n <= 0) return report_ended(m, who);
+    long process = (long)rshi_socket_peer(from).pid;
+    RSH_REQUIRE(n >= (ssize_t)sizeof w->magic && NAME(w->magic) == NAME(MAGIC), RSH_EVALUE,
+                "process %ld sent the job \"%.100s\" data that are not from a rank", process, m->job);
     RSH_REQUIRE(n > (ssize_t)offsetof(rshi_word, text) && w->magic == MAGIC, RSH_EMISMATCH,
-                "process %ld of the job \"%.100s\" uses another version of the library",
-                (long)rshi_socket_peer(from).pid, m->job);
+                "process %ld of job \"%.100s\" uses a different version of the library",
+                process, m->job);
     return RSH_OK;
 }
 
 rsh_status rshi_word_await(rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
-    while (poll(&p, 1, 100) <= 0)
+    while (poll(&p, 1, 100) <= 0) {
+        RSH_TRY(rshi_interrupt_check(1));
         RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT,
-                    "rank %d heard nothing of rank %d of the job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
+                    "rank %d received nothing from rank %d of job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
                     m->w->base.rank, who, m->job, m->patience);
+    }
     return rshi_word_read(m, who, from, w, fds);
 }
 

@@ -91,9 +91,12 @@ static bool has_crowd(const rsh_plan *p) {
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
     rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
-    RSH_TRY(rshi_totals(p, NULL, &t));
+    rshi_rank_bytes bytes = {0};
+    rsh_status st = rshi_rank_bytes_new(p, &bytes);
+    if (!st) st = rshi_totals(p, NULL, &t, &bytes);
+    rshi_rank_bytes_free(&bytes);
     *nothing = !t.messages;
-    return RSH_OK;
+    return st;
 }
 
 static rsh_status refuse(int64_t least, int64_t ceiling) {

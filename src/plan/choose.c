@@ -1,16 +1,17 @@
-/* Choose: the way by which each region is moved, by what the rank that sends the most would send.
+/* Choose: the chain of layouts that each tensor passes through.
  *
- * Two ways are tried one after the other, each for the whole plan, and allowed only if the largest send becomes
- * smaller: regions that more nodes want than ranks hold are spread over the nodes (way_spread.c), by the sources
- * themselves or by the ranks beside them, and what several
- * replicas could send is cut into one slice each (way_sliced.c).  Reduced and relayed regions (way_reduced.c,
- * way_relayed.c) always move fewer bytes than direct ones (way_direct.c); for them no comparison is needed. */
+ * A few chains are proposed for each tensor, and the cheapest wins: fewest bytes moved, then fewest between nodes, then
+ * the smaller of the largest send and receive, then the smallest largest send, then fewest stages.  Costs are counted
+ * by walking the edges of all ranks; if these are too many, what is held by whom decides.  Sums by node always have
+ * the same chain: their bits depend on it. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Walking is worth it only for plans of modest size. */
-#define WALK_LIMIT ((int64_t)1 << 16)
+#define WALK_LIMIT ((int64_t)1 << 16) /* edges of a tensor that are walked for each chain */
+
+/* ---- what may be proposed ---- */
 
 static bool has_shared_box(const rsh_layout_desc *desc) {
     for (int64_t b = 0; b < desc->nboxes; b++)
@@ -20,45 +21,107 @@ static bool has_shared_box(const rsh_layout_desc *desc) {
 
 static bool has_replicas(const rsh_layout *l) {
     if (rsh_layout_describe(l)->is_boxes) return has_shared_box(rsh_layout_describe(l));
-    rshi_piece *list = NULL;
-    int64_t n = 0;
-    bool found = false;
-    if (!rsh_layout_nranks(l) || rshi_layout_pieces(l, rsh_layout_rank(l, 0), &list, &n)) return false;
-    for (int64_t i = 0; i < n; i++) found |= rshi_piece_holders(l, &list[i]) > 1;
-    rshi_free(list);
-    return found || !rshi_layout_plain(l);
+    return !rshi_layout_has_groups(l) || rshi_layout_holders(l) > 1;
 }
 
-static int64_t pair_bytes(const rshi_pair *pair) { return rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size); }
+typedef struct proposal {
+    rshi_chain chain;
+    bool slice, forward;
+} proposal;
 
-static bool can_slice(const rshi_pair *pair) {
-    return !pair->keep && !pair->by_node && pair_bytes(pair) >= 8 * RSHI_SLICE_BYTES &&
-           (has_replicas(pair->from) || rshi_layout_partials(pair->from) > 1);
+typedef struct proposals {
+    proposal list[8];
+    int n;
+} proposals;
+
+static void propose(proposals *out, rshi_chain chain, bool slice, bool forward) {
+    out->list[out->n++] = (proposal){chain, false, forward};
+    if (slice) out->list[out->n++] = (proposal){chain, true, forward};
 }
 
-/* Not where elements grow wider on the way: ranks would pass on more bytes than they must. */
-static bool can_spread(const rshi_pair *pair) {
-    if (pair->keep || pair->reduce || pair->irregular ||
-        (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size)
-        return false;
-    return pair_bytes(pair) >= 2 * RSHI_SLICE_BYTES && has_replicas(pair->to);
+/* The first one is taken if costs cannot be counted.  If elements grow wider, ranks that pass them on would move more
+ * bytes than they must. */
+static proposals propose_chains(const rsh_plan *p, const rshi_pair *pair) {
+    proposals out = {.n = 0};
+    int64_t bytes = rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size);
+    bool wider = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size;
+    bool slice = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && has_replicas(pair->from);
+    bool copies = has_replicas(pair->to) && !pair->keep && (!pair->irregular || pair->reduce);
+    if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, slice, false);
+    if (copies && pair->by_node) return out;
+    if (copies && !pair->reduce && p->several_nodes && !wider) {
+        propose(&out, RSHI_CHAIN_NODE, slice, false);
+        for (int forward = 0; forward < 2 && bytes >= 2 * RSHI_SLICE_BYTES; forward++)
+            propose(&out, RSHI_CHAIN_ALL, slice, forward);
+    }
+    propose(&out, RSHI_CHAIN_DIRECT, slice && !(pair->irregular && !pair->reduce), false);
+    return out;
 }
 
-/* Where the numbers do not fit, `bytes` is the largest number. */
-static rsh_status largest_send(const rsh_plan *p, int64_t *bytes) {
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
-    bool fits;
-    RSH_TRY(rshi_plan_fits(p, &fits));
-    if (fits) RSH_TRY(rshi_totals(p, NULL, &t));
-    *bytes = fits ? t.max_send : INT64_MAX;
+/* ---- counting ---- */
+
+/* Compared from the first to the last. */
+typedef struct cost {
+    int64_t moved, between, most, send, stages;
+} cost;
+
+typedef struct counting {
+    const rsh_plan *p;
+    int64_t *sent, *received; /* owned: by ordinal */
+    int64_t edges;
+    bool fits; /* can the bytes of the whole plan be counted? */
+    cost c;
+} counting;
+
+static rsh_status count_edge(void *ctx, const rshi_edge *e) {
+    counting *w = ctx;
+    int64_t bytes = rshi_edge_count(e) * e->wire_size;
+    w->edges += e->nsrc;
+    if (w->edges > WALK_LIMIT) return RSH_ERUNTIME; /* too many */
+    for (int64_t k = 0; k < e->nsrc; k++) {
+        int64_t rank = rshi_edge_source(e, k);
+        if (rank == e->dst->rank) continue;
+        w->c.moved += bytes;
+        if (rshi_plan_node(w->p, rank) != rshi_plan_node(w->p, e->dst->rank)) w->c.between += bytes;
+        w->sent[rshi_plan_ordinal(w->p, rank)] += bytes;
+        w->received[rshi_plan_ordinal(w->p, e->dst->rank)] += bytes;
+    }
     return RSH_OK;
 }
 
-static bool is_walked(const rsh_plan *p) {
-    return rshi_mul_most(rshi_mul_most(p->nranks, p->nranks), p->n) <= WALK_LIMIT;
+/* RSH_ERUNTIME: there are too many edges. */
+static rsh_status count_cost(counting *w, int64_t tensor) {
+    rshi_walk walk = {.p = w->p, .take = count_edge, .ctx = w};
+    rsh_status st = RSH_OK;
+    w->c = (cost){.stages = rshi_chain_stages(w->p, &w->p->pair[tensor])};
+    w->edges = 0;
+    memset(w->sent, 0, (size_t)w->p->nranks * sizeof *w->sent);
+    memset(w->received, 0, (size_t)w->p->nranks * sizeof *w->received);
+    for (int64_t q = 0; q < w->p->nranks && !st; q++) {
+        walk.rank = w->p->rank[q];
+        st = rshi_receive_tensor(&walk, tensor);
+    }
+    rshi_walk_free(&walk);
+    for (int64_t q = 0; q < w->p->nranks; q++) {
+        w->c.send = rshi_max(w->c.send, w->sent[q]);
+        w->c.most = rshi_max(w->c.most, rshi_max(w->sent[q], w->received[q]));
+    }
+    return st;
 }
 
-/* ---- spreading ---- */
+static bool is_cheaper(const cost *a, const cost *b) {
+    if (a->moved != b->moved) return a->moved < b->moved;
+    if (a->between != b->between) return a->between < b->between;
+    if (a->most != b->most) return a->most < b->most;
+    if (a->send != b->send) return a->send < b->send;
+    return a->stages < b->stages;
+}
+
+static void set_chain(rshi_pair *pair, const proposal *x) {
+    pair->chain = x->chain, pair->slice = x->slice, pair->forward = x->forward;
+}
+
+/* ---- without counting ---- */
 
 static rsh_status count_nodes(const rsh_plan *p, const rsh_layout *l, int64_t *count) {
     int64_t n = rsh_layout_nranks(l), *node = rshi_alloc((size_t)rshi_max(n, 1), sizeof *node);
@@ -71,85 +134,65 @@ static rsh_status count_nodes(const rsh_plan *p, const rsh_layout *l, int64_t *c
     return RSH_OK;
 }
 
-/* Without a walk: sources that are fewer than nodes would each send to several, whoever wants what. */
-static rsh_status spread_few_sources(rsh_plan *p) {
-    for (int64_t t = 0; t < p->n; t++) {
-        int64_t nodes = 0;
-        if (!can_spread(&p->pair[t])) continue;
-        RSH_TRY(count_nodes(p, p->pair[t].to, &nodes));
-        p->pair[t].spread = rsh_layout_nranks(p->pair[t].from) < nodes;
-    }
+/* Sources that are fewer than nodes would each send to several, whoever wants what. */
+static rsh_status choose_by_ranks(const rsh_plan *p, rshi_pair *pair, const proposals *x) {
+    int64_t nodes = 0;
+    set_chain(pair, &x->list[0]);
+    if (pair->chain != RSHI_CHAIN_NODE) return RSH_OK;
+    RSH_TRY(count_nodes(p, pair->to, &nodes));
+    for (int i = 0; i < x->n; i++)
+        if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].slice && !x->list[i].forward &&
+            rsh_layout_nranks(pair->from) < nodes)
+            set_chain(pair, &x->list[i]);
     return RSH_OK;
 }
 
-static rsh_status choose_spread(rsh_plan *p) {
-    bool any = false;
-    if (!rshi_plan_has_nodes(p)) return RSH_OK;
-    if (!is_walked(p)) return spread_few_sources(p);
-    for (int64_t t = 0; t < p->n; t++) any |= can_spread(&p->pair[t]);
-    if (!any) return RSH_OK;
-    int64_t whole, spread, forwarded;
-    RSH_TRY(largest_send(p, &whole));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].spread = can_spread(&p->pair[t]);
-    RSH_TRY(largest_send(p, &spread));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].forward = p->pair[t].spread;
-    RSH_TRY(largest_send(p, &forwarded));
-    for (int64_t t = 0; t < p->n; t++) {
-        p->pair[t].forward &= forwarded < rshi_min(spread, whole);
-        p->pair[t].spread &= rshi_min(spread, forwarded) < whole;
+/* ---- */
+
+static rsh_status choose_by_cost(counting *w, rshi_pair *pair, int64_t tensor, const proposals *x) {
+    cost least = {0};
+    int best = 0;
+    for (int i = 0; i < x->n; i++) {
+        set_chain(pair, &x->list[i]);
+        rsh_status st = count_cost(w, tensor);
+        if (st == RSH_ERUNTIME) return choose_by_ranks(w->p, pair, x);
+        RSH_TRY(st);
+        if (!i || is_cheaper(&w->c, &least)) least = w->c, best = i;
     }
+    set_chain(pair, &x->list[best]);
     return RSH_OK;
 }
 
-rsh_status rshi_plan_choose_ways(rsh_plan *p) {
-    bool any = false;
-    RSH_TRY(choose_spread(p));
-    for (int64_t t = 0; t < p->n; t++) any |= can_slice(&p->pair[t]);
-    if (!any || !is_walked(p)) return RSH_OK;
-    int64_t whole, sliced;
-    RSH_TRY(largest_send(p, &whole));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = true;
-    RSH_TRY(largest_send(p, &sliced));
-    for (int64_t t = 0; t < p->n; t++) p->pair[t].slice = sliced < whole;
-    return RSH_OK;
-}
-
-/* ---- one region ---- */
-
-/* The dim along which a region is cut, always the same however many slices: the longest, the outermost of equals. */
-void rshi_region_find_dim(rshi_region *r) {
-    for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++) {
-        const rshi_stripe *a = &r->a->set[d], *b = &r->b->set[d];
-        int64_t n = rshi_stripe_common(a, b, a->lo, rshi_stripe_end(a));
-        if (n > r->extent) r->dim = d, r->extent = n;
+/* The chain of an equal pair before it, if there is one. */
+static bool choose_as_before(const rsh_plan *p, int64_t t) {
+    rshi_pair *pair = &p->pair[t];
+    for (int64_t i = t - 1; i >= 0 && i >= t - 64; i--) {
+        const rshi_pair *other = &p->pair[i];
+        if (!rsh_layout_equal(pair->from, other->from) || !rsh_layout_equal(pair->to, other->to)) continue;
+        pair->chain = other->chain, pair->slice = other->slice, pair->forward = other->forward;
+        return true;
     }
+    return false;
 }
 
-void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
-                      rshi_rank_edges *edges, rshi_edges *out, rshi_region *r) {
-    r->p = p, r->pair = &p->pair[tensor];
-    r->a = a, r->b = b, r->a_kept = NULL;
-    r->dim = 0, r->extent = 0;
-    r->edges = edges, r->out = out;
-    rshi_edge_init(p, tensor, a, b, &r->whole);
+static rsh_status choose_chain(counting *w, rsh_plan *p, int64_t t) {
+    rshi_pair *pair = &p->pair[t];
+    if (choose_as_before(p, t)) return RSH_OK;
+    proposals x = propose_chains(p, pair);
+    set_chain(pair, &x.list[0]);
+    if (x.n == 1) return RSH_OK;
+    return w->fits ? choose_by_cost(w, pair, t, &x) : choose_by_ranks(p, pair, &x);
 }
 
-rsh_status rshi_region_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
-                             rshi_rank_edges *edges, rshi_edges *out) {
-    rshi_region r;
-    int64_t n;
-    rshi_region_init(p, tensor, a, b, edges, out, &r);
-    if (rshi_goes_directly(p, r.pair, rshi_piece_holders(r.pair->to, b))) return rshi_direct_edge(&r);
-    rshi_region_find_dim(&r);
-    if (r.pair->spread) {
-        bool spread;
-        RSH_TRY(rshi_spread_edges(&r, &spread));
-        if (spread) return RSH_OK;
-    }
-    if ((n = rshi_reduced_slices(&r)) > 1) return rshi_reduced_edges(&r, n);
-    bool relayed;
-    RSH_TRY(rshi_relayed_edges(&r, &relayed));
-    if (relayed) return RSH_OK;
-    if ((n = rshi_sliced_slices(&r)) > 1) return rshi_sliced_edges(&r, n);
-    return rshi_direct_edge(&r);
+rsh_status rshi_plan_choose_chains(rsh_plan *p) {
+    counting w = {.p = p};
+    size_t n = (size_t)p->nranks + 1;
+    w.sent = rshi_alloc(n, sizeof *w.sent);
+    w.received = rshi_alloc(n, sizeof *w.received);
+    rsh_status st = w.sent && w.received ? RSH_OK : rshi_nomem();
+    if (!st) st = rshi_plan_fits(p, &w.fits);
+    for (int64_t t = 0; t < p->n && !st; t++) st = choose_chain(&w, p, t);
+    rshi_free(w.sent);
+    rshi_free(w.received);
+    return st;
 }

@@ -74,6 +74,21 @@ static json_t *totals_json(const rsh_plan *p, const rsh_plan_totals *t) {
     return o;
 }
 
+static int add_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    json_t *o = json_object();
+    (void)stage;
+    json_object_set_new(o, "what", json_string(what));
+    json_object_set_new(o, "bytes_moved", json_bytes(moved));
+    json_object_set_new(o, "bytes_between_nodes", json_bytes(between));
+    return json_array_append_new(ctx, o);
+}
+
+static rsh_status add_chain(json_t *o, const rsh_plan *p) {
+    json_t *list = json_array();
+    json_object_set_new(o, "chain", list);
+    return rsh_plan_each_stage(p, add_stage, list);
+}
+
 static int add_neighbour(void *ctx, int64_t peer, int64_t bytes) {
     json_t *pair = json_array();
     json_array_append_new(pair, json_bytes(peer));
@@ -114,6 +129,7 @@ static rsh_status print_json(const rsh_plan *p, int64_t rank, const rsh_sink *si
     if (rank < 0) {
         RSH_GOTO(rsh_plan_get_totals(p, &t));
         o = totals_json(p, &t);
+        RSH_GOTO(add_chain(o, p));
         if (has_factors(p)) RSH_GOTO(add_factors(o, p));
     } else {
         o = json_object();
@@ -152,13 +168,34 @@ static rsh_status print_factors(const rsh_plan *p, const rsh_sink *sink) {
     return RSH_OK;
 }
 
+typedef struct stage_lines {
+    const rsh_sink *sink;
+    bool nodes;
+    rsh_status st;
+} stage_lines;
+
+static int print_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    stage_lines *l = ctx;
+    l->st = rshi_sink_format(l->sink, "    %d: %s: %lld bytes", stage, what, (long long)moved);
+    if (!l->st && l->nodes) l->st = rshi_sink_format(l->sink, ", %lld between nodes", (long long)between);
+    if (!l->st) l->st = rshi_sink_text(l->sink, "\n");
+    return l->st != RSH_OK;
+}
+
+static rsh_status print_stages(const rsh_plan *p, const rsh_sink *sink) {
+    stage_lines l = {sink, rshi_plan_has_nodes(p), RSH_OK};
+    RSH_TRY(line(sink, "stages", rshi_plan_stages(p)));
+    RSH_TRY(rsh_plan_each_stage(p, print_stage, &l));
+    return l.st;
+}
+
 static rsh_status print_totals(const rsh_plan *p, const rsh_sink *sink) {
     rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
     RSH_TRY(rsh_plan_get_totals(p, &t));
     RSH_TRY(print_layouts(p, sink));
     if (has_factors(p)) RSH_TRY(print_factors(p, sink));
     RSH_TRY(line(sink, "ranks", p->nranks));
-    RSH_TRY(line(sink, "stages", rshi_plan_stages(p)));
+    RSH_TRY(print_stages(p, sink));
     RSH_TRY(line(sink, "tensor bytes", t.tensor_bytes));
     RSH_TRY(line(sink, "bytes moved", t.bytes_moved));
     RSH_TRY(line(sink, "lower bound", t.lower_bound));

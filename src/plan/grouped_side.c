@@ -1,4 +1,4 @@
-/* Half: one layout of a pair as groups of ranks that hold the same, with what they hold. */
+/* Grouped side: one layout of a pair, with its ranks grouped by identical part. */
 #include "plan/sums.h"
 
 bool rshi_grouped_side_fits(const rsh_layout *l) {

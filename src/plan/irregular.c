@@ -8,36 +8,37 @@
 #include "plan/impl.h"
 
 typedef struct receiving {
-    const rsh_plan *p;
+    rshi_walk *w;
+    const rshi_pair *pair;
     int64_t tensor;
     const rshi_piece *b;
     rshi_boxes rest; /* what is still to come */
-    rshi_rank_edges *edges;
-    rshi_edges *out;
 } receiving;
+
+/* The holder of `a` that serves b's rank. */
+static int64_t serving(const receiving *r, const rshi_piece *a) {
+    int64_t turn = rshi_layout_position(r->pair->to, r->b->rank);
+    return rshi_serving_holder(r->w->p, r->pair, a, r->b->rank, turn);
+}
 
 /* What is left of b and lies in piece a, from the holder that serves b's rank. */
 static rsh_status from_piece(receiving *r, const rshi_piece *a) {
-    const rshi_pair *pair = &r->p->pair[r->tensor];
-    rshi_piece *src = rshi_pieces_room(r->edges, 1);
-    int64_t rank = rshi_serving_rank(r->p, pair, a, r->b->rank);
-    if (!src) return RSH_ENOMEM;
-    rshi_piece_at_holder(pair->from, a, rshi_piece_holder_index(pair->from, a, rank), src);
+    rshi_piece src;
+    rshi_piece_at_holder(r->pair->from, a, serving(r, a), &src);
     for (int64_t i = 0; i < r->rest.n; i++) {
         rshi_edge e;
-        rshi_edge_init(r->p, r->tensor, src, r->b, &e);
-        for (int d = 0; d < rsh_layout_ndim(pair->to); d++)
+        rshi_edge_init(r->w->p, r->tensor, &src, r->b, &e);
+        for (int d = 0; d < rsh_layout_ndim(r->pair->to); d++)
             e.lo[d] = r->rest.box[i].lo[d], e.hi[d] = r->rest.box[i].hi[d];
-        if (rshi_edge_count(&e)) RSH_TRY(rshi_edges_add(r->out, &e));
+        if (rshi_edge_count(&e)) RSH_TRY(r->w->take(r->w->ctx, &e));
     }
     return RSH_OK;
 }
 
 /* The piece where b looks for it: at b's partial position where each moves on its own. */
 static rshi_piece for_b(const receiving *r, const rshi_piece *a) {
-    const rshi_pair *pair = &r->p->pair[r->tensor];
     rshi_piece at;
-    rshi_piece_at_partial(pair->from, a, pair->keep ? rshi_piece_partial(pair->to, r->b) : 0, &at);
+    rshi_piece_at_partial(r->pair->from, a, r->pair->keep ? rshi_piece_partial(r->pair->to, r->b) : 0, &at);
     return at;
 }
 
@@ -45,48 +46,43 @@ static rshi_piece for_b(const receiving *r, const rshi_piece *a) {
  * an element it is the one with the lowest position, and exactly one piece per element has it. */
 static rsh_status from_first_copy(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
-    const rshi_pair *pair = &r->p->pair[r->tensor];
-    if (!rshi_piece_first_copy(pair->from, a)) return RSH_OK;
-    if (pair->reduce) return rshi_region_edges(r->p, r->tensor, a, r->b, r->edges, r->out);
+    if (!rshi_piece_first_copy(r->pair->from, a)) return RSH_OK;
     rshi_piece at = for_b(r, a);
     return from_piece(r, &at);
 }
 
-/* Take what ranks of b's node hold, whichever copy it is, and cut it out of the rest. */
+/* Takes what ranks of b's node hold, whichever copy it is, and removes it from the rest. */
 static rsh_status from_near_copy(void *ctx, const rshi_piece *a) {
     receiving *r = ctx;
-    const rshi_pair *pair = &r->p->pair[r->tensor];
+    const rsh_plan *p = r->w->p;
     rshi_piece at = for_b(r, a);
-    int64_t rank = rshi_serving_rank(r->p, pair, &at, r->b->rank);
-    if (rshi_plan_node(r->p, rank) != rshi_plan_node(r->p, r->b->rank)) return RSH_OK;
+    int64_t rank = rshi_piece_holder(r->pair->from, &at, serving(r, &at));
+    if (rshi_plan_node(p, rank) != rshi_plan_node(p, r->b->rank)) return RSH_OK;
     RSH_TRY(from_piece(r, &at));
-    return rshi_boxes_remove(rsh_layout_ndim(pair->to), &r->rest, &at);
+    return rshi_boxes_remove(rsh_layout_ndim(r->pair->to), &r->rest, &at);
 }
 
-/* Take what the rank holds itself, and cut it out of the rest. */
+/* Takes what the rank holds itself, and removes it from the rest. */
 static rsh_status from_itself(receiving *r, const rshi_piece *own) {
-    const rshi_pair *pair = &r->p->pair[r->tensor];
+    const rshi_pair *pair = r->pair;
     if (!rshi_pieces_common(pair->to, own, r->b)) return RSH_OK;
     if (pair->keep && rshi_piece_partial(pair->from, own) != rshi_piece_partial(pair->to, r->b)) return RSH_OK;
     rshi_edge e;
-    const rshi_piece *kept = rshi_piece_keep(r->edges, own);
-    if (!kept) return RSH_ENOMEM;
-    rshi_edge_init(r->p, r->tensor, kept, r->b, &e);
-    RSH_TRY(rshi_edges_add(r->out, &e));
+    rshi_edge_init(r->w->p, r->tensor, own, r->b, &e);
+    RSH_TRY(r->w->take(r->w->ctx, &e));
     return rshi_boxes_remove(rsh_layout_ndim(pair->to), &r->rest, own);
 }
 
-rsh_status rshi_irregular_receives(const rsh_plan *p, int64_t tensor, const rshi_piece *b, rshi_rank_edges *edges,
-                                   rshi_edges *out) {
-    receiving r = {.p = p, .tensor = tensor, .b = b, .edges = edges, .out = out};
-    const rshi_pair *pair = &p->pair[tensor];
+rsh_status rshi_receive_copies(rshi_walk *w, int64_t tensor, const rshi_piece *b) {
+    const rshi_pair *pair = &w->p->pair[tensor];
+    receiving r = {.w = w, .pair = pair, .tensor = tensor, .b = b};
     rshi_piece *own = NULL;
     int64_t n = 0;
     rsh_status st;
     RSH_GOTO(rshi_boxes_around(rsh_layout_ndim(pair->to), b, &r.rest));
-    if (!pair->reduce) RSH_GOTO(rshi_layout_pieces(pair->from, b->rank, &own, &n));
+    RSH_GOTO(rshi_layout_pieces(pair->from, b->rank, &own, &n));
     for (int64_t i = 0; i < n; i++) RSH_GOTO(from_itself(&r, &own[i]));
-    if (!pair->reduce && rshi_plan_has_nodes(p)) RSH_GOTO(rshi_layout_search(pair->from, b->set, from_near_copy, &r));
+    if (w->p->several_nodes) RSH_GOTO(rshi_layout_search(pair->from, b->set, from_near_copy, &r));
     RSH_GOTO(rshi_layout_search(pair->from, b->set, from_first_copy, &r));
 out:
     rshi_free(own);

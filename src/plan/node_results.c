@@ -168,9 +168,9 @@ rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, cons
 /* ---- edges of stage 0 ---- */
 
 /* The group's contributions, at the same replica, in the order of their positions. */
-static rshi_piece *list_sources(const member *m, rshi_rank_edges *edges) {
+static rshi_piece *list_sources(const member *m, rshi_walk *w) {
     const rsh_layout *from = m->pair->from;
-    rshi_piece *src = rshi_pieces_room(edges, m->group->n);
+    rshi_piece *src = rshi_walk_room(w, m->group->n);
     for (int64_t i = 0; src && i < m->group->n; i++) {
         rshi_piece_at_partial(from, m->a, m->group->position[i], &src[i]);
         rshi_piece_at_holder(from, &src[i], m->groups.replica, &src[i]);
@@ -179,47 +179,44 @@ static rshi_piece *list_sources(const member *m, rshi_rank_edges *edges) {
 }
 
 /* The edge by which rank number `number` of the group makes its slice of the result. */
-static rsh_status add_edge(const member *m, int64_t tensor, int64_t number, rshi_rank_edges *edges, rshi_edges *out) {
+static rsh_status give_slice(const member *m, int64_t tensor, int64_t number, rshi_walk *w) {
     const rsh_layout *from = m->pair->from;
     rshi_piece_slice s = rshi_piece_slice_of(from, m->a, m->group->n, number);
+    rshi_piece *src, dst;
     if (!slice_count(from, m->a, &s)) return RSH_OK;
-    rshi_piece *src = list_sources(m, edges), *dst = src ? rshi_pieces_room(edges, 1) : NULL;
-    if (!dst) return RSH_ENOMEM;
-    RSH_TRY(rshi_node_result_piece(m->p, m->pair, &src[number], &s, dst));
-    rshi_edge e = {.tensor = tensor, .src_layout = from, .dst_layout = from, .dst = dst, .with = src, .src = src};
+    if (!(src = list_sources(m, w))) return RSH_ENOMEM;
+    RSH_TRY(rshi_node_result_piece(m->p, m->pair, &src[number], &s, &dst));
+    rshi_edge e = {.tensor = tensor, .src_layout = from, .dst_layout = from, .dst = &dst, .with = src, .src = src};
     e.nsrc = m->group->n;
     e.op = rsh_layout_op(from) == RSH_OP_AVG ? RSH_OP_SUM : rsh_layout_op(from);
     e.divisor = 1;
     e.src_dtype = rsh_layout_dtype(from);
     e.dst_dtype = rshi_pair_accumulator(m->pair);
     e.wire_size = (int64_t)rsh_dtype_size(e.src_dtype);
-    e.owner = dst->rank;
-    for (int d = 0; d < rsh_layout_ndim(from); d++) e.lo[d] = dst->set[d].lo, e.hi[d] = rshi_stripe_end(&dst->set[d]);
+    for (int d = 0; d < rsh_layout_ndim(from); d++) e.lo[d] = dst.set[d].lo, e.hi[d] = rshi_stripe_end(&dst.set[d]);
     if (rsh_layout_ndim(from)) {
-        e.lo[s.dim] = rshi_stripe_at(&dst->set[s.dim], s.start);
-        e.hi[s.dim] = rshi_stripe_at(&dst->set[s.dim], s.end - 1) + 1;
+        e.lo[s.dim] = rshi_stripe_at(&dst.set[s.dim], s.start);
+        e.hi[s.dim] = rshi_stripe_at(&dst.set[s.dim], s.end - 1) + 1;
     }
-    return rshi_edges_add(out, &e);
+    return rshi_walk_give(w, &e);
 }
 
 /* Of one source piece of the rank: its own slice, or those of the others, which read it. */
-static rsh_status piece_edges(const rsh_plan *p, int64_t tensor, const rshi_piece *a, bool sends,
-                              rshi_rank_edges *edges, rshi_edges *out) {
+static rsh_status piece_edges(rshi_walk *w, int64_t tensor, const rshi_piece *a) {
     member m;
-    rsh_status st = member_init(&m, p, &p->pair[tensor], a);
+    rsh_status st = member_init(&m, w->p, &w->p->pair[tensor], a);
     for (int64_t i = 0; !st && m.group && i < m.group->n; i++)
-        if ((i != m.number) == sends) st = add_edge(&m, tensor, i, edges, out);
+        if ((i != m.number) == w->sends) st = give_slice(&m, tensor, i, w);
     rshi_node_groups_free(&m.groups);
     return st;
 }
 
-rsh_status rshi_node_result_edges(const rsh_plan *p, int64_t tensor, bool sends, rshi_rank_edges *edges,
-                                  rshi_edges *out) {
+rsh_status rshi_node_result_edges(rshi_walk *w, int64_t tensor) {
     rshi_piece *list = NULL;
     int64_t n = 0;
-    if (!p->pair[tensor].by_node) return RSH_OK;
-    rsh_status st = rshi_layout_pieces(p->pair[tensor].from, edges->rank, &list, &n);
-    for (int64_t i = 0; i < n && !st; i++) st = piece_edges(p, tensor, &list[i], sends, edges, out);
+    if (!w->p->pair[tensor].by_node) return RSH_OK;
+    rsh_status st = rshi_layout_pieces(w->p->pair[tensor].from, w->rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) st = piece_edges(w, tensor, &list[i]);
     rshi_free(list);
     return st;
 }

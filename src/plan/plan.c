@@ -47,8 +47,8 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
     RSH_TRY(settle_partials(pair));
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     pair->wire_size = pair->reduce ? e : rshi_min(e, f);
-    for (int d = 0; d < rsh_layout_ndim(pair->from); d++) pair->most[d] = rshi_layout_most_along(pair->from, d);
     pair->irregular = rshi_layout_irregular(from);
+    pair->odd = rshi_layout_irregular(to);
     return RSH_OK;
 }
 
@@ -132,6 +132,8 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     RSH_TRY(rshi_plan_opts_take(opts, &o));
     RSH_REQUIRE((unsigned)o.reduce <= RSH_REDUCE_BY_NODE, RSH_EVALUE, "%d is not a way to reduce", (int)o.reduce);
     RSH_TRY(take_nodes(p, &o));
+    for (int64_t i = 1; i < p->nranks && rshi_plan_has_nodes(p) && !p->several_nodes; i++)
+        p->several_nodes = rshi_plan_node(p, p->rank[i]) != rshi_plan_node(p, p->rank[0]);
     p->reduce = o.reduce;
     for (int64_t t = 0; t < p->n; t++)
         p->pair[t].by_node = p->reduce == RSH_REDUCE_BY_NODE && p->pair[t].reduce && rshi_plan_has_nodes(p);
@@ -160,20 +162,10 @@ void rshi_plan_take_fingerprint(rsh_plan *p) {
     p->fingerprint = hash_number(h, p->adjoint);
 }
 
-/* Results that several ranks need, and bytes that enter a node once, are passed on in a second stage; what is spread
- * over nodes in two more, and in three where the ranks beside a source send to other nodes.  Nodes that combine first
- * have a stage before, and one behind, in which a node's ranks exchange what came from others. */
 static int count_stages(const rsh_plan *p) {
-    bool spread = false;
-    for (int64_t t = 0; t < p->n; t++) {
-        if (p->pair[t].forward || p->pair[t].by_node) return 4;
-        spread |= p->pair[t].spread;
-    }
-    if (spread) return 3;
-    if (rshi_plan_has_nodes(p)) return 2;
-    for (int64_t t = 0; t < p->n; t++)
-        if (p->pair[t].reduce) return 2;
-    return 1;
+    int n = 1;
+    for (int64_t t = 0; t < p->n; t++) n = rshi_max(n, rshi_chain_stages(p, &p->pair[t]));
+    return n;
 }
 
 /* ---- making and freeing ---- */
@@ -187,7 +179,7 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     RSH_TRY(list_ranks(p));
     RSH_TRY(take_opts(p, opts));
     rshi_plan_take_fingerprint(p);
-    RSH_TRY(rshi_plan_choose_ways(p));
+    RSH_TRY(rshi_plan_choose_chains(p));
     p->stages = count_stages(p);
     return RSH_OK;
 }

@@ -1,11 +1,12 @@
-/* Region: what a source piece and a destination piece have in common, as edges. */
-#include "plan/impl.h"
+/* Region: the legs of a region as edges, with their sources. */
+#include "plan/slices.h"
+
+/* ---- counting ---- */
 
 int64_t rshi_edge_count(const rshi_edge *e) {
     int64_t n = 1;
-    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++) {
+    for (int d = 0; d < rsh_layout_ndim(e->dst_layout); d++)
         n *= rshi_stripe_common(&e->with->set[d], &e->dst->set[d], e->lo[d], e->hi[d]);
-    }
     return n;
 }
 
@@ -22,8 +23,26 @@ bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece 
     return true;
 }
 
-int64_t rshi_region_bytes(const rshi_region *r) {
-    return rshi_mul_most(rshi_pieces_common(r->pair->to, r->a, r->b), r->pair->wire_size);
+bool rshi_edge_is_copy(const rshi_edge *e) {
+    for (int64_t i = 0; i < e->nsrc; i++)
+        if (rshi_edge_source(e, i) != e->dst->rank) return false;
+    return true;
+}
+
+bool rshi_edge_reads(const rshi_edge *e, int64_t rank) {
+    for (int64_t i = 0; i < e->nsrc; i++)
+        if (rshi_edge_source(e, i) == rank) return true;
+    return false;
+}
+
+/* ---- plain edges ---- */
+
+void rshi_edge_aim(rshi_edge *e, const rshi_piece *b) {
+    e->dst = b;
+    for (int d = 0, ndim = rsh_layout_ndim(e->dst_layout); d < ndim; d++) {
+        e->lo[d] = b->set[d].lo;
+        e->hi[d] = rshi_stripe_end(&b->set[d]);
+    }
 }
 
 void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b, rshi_edge *e) {
@@ -50,130 +69,113 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     rshi_edge_aim(e, b);
 }
 
-void rshi_edge_aim(rshi_edge *e, const rshi_piece *b) {
-    e->dst = b;
-    e->owner = b->rank;
-    e->turn = rsh_layout_describe(e->dst_layout)->is_boxes ? rshi_layout_position(e->dst_layout, b->rank) : b->position;
-    for (int d = 0, ndim = rsh_layout_ndim(e->dst_layout); d < ndim; d++) {
-        e->lo[d] = b->set[d].lo;
-        e->hi[d] = rshi_stripe_end(&b->set[d]);
-    }
+rsh_status rshi_walk_give(rshi_walk *w, const rshi_edge *e) {
+    if (w->sends && (e->dst->rank == w->rank || !rshi_edge_reads(e, w->rank))) return RSH_OK;
+    return w->take(w->ctx, e);
 }
 
-/* Where ranks hold the same or nothing in common, copies of a piece lie in their parts in the same place. */
-void rshi_edge_begin_series(rshi_edge *e, const rshi_series *series, rshi_rank_edges *edges) {
-    e->series = series->coordinate && rshi_layout_has_groups(series->l) ? ++edges->nseries : 0;
-    e->series_dim = series->dim;
+rshi_piece *rshi_walk_room(rshi_walk *w, int64_t n) {
+    return RSHI_GROW(w->src, n, &w->src_room) ? NULL : w->src;
 }
 
-/* ---- cutting ---- */
+/* ---- from the sources ---- */
 
-/* The first index x such that a and b have i indices in common before it. */
-static int64_t cut_point(const rshi_stripe *a, const rshi_stripe *b, int64_t i) {
-    int64_t lo = rshi_max(a->lo, b->lo), hi = rshi_min(rshi_stripe_end(a), rshi_stripe_end(b)), from = lo;
-    if (a->count == 1 && b->count == 1) return lo + i;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (rshi_stripe_common(a, b, from, mid) < i)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-bool rshi_region_cut(rshi_region *r, int64_t lo, int64_t hi) {
-    const rshi_stripe *a = &r->a->set[r->dim], *b = &r->b->set[r->dim];
-    r->whole.lo[r->dim] = cut_point(a, b, lo);
-    r->whole.hi[r->dim] = cut_point(a, b, hi);
-    return r->whole.lo[r->dim] < r->whole.hi[r->dim];
-}
-
-/* ---- edges ---- */
-
-/* The contribution of the rank whose sends these are, if it is the one that serves b. */
-static rsh_status from_own_source(const rshi_region *r, int64_t turn) {
+/* Only the contribution of the rank whose sends these are, if it is the one that serves b. */
+static rsh_status give_own_source(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
     const rsh_layout *from = r->pair->from;
-    rshi_edge e = r->whole;
-    rshi_piece *src = rshi_pieces_room(r->edges, 1), own = *r->a;
-    if (!src) return RSH_ENOMEM;
-    own.position = rshi_layout_position(from, r->edges->rank);
-    if (own.position < 0) return RSH_OK; /* it has nothing of the source, and passes on at most */
-    rshi_piece_at_partial(from, r->a, rshi_piece_partial(from, &own), src);
-    rshi_piece_at_holder(from, src, rshi_serving_holder(r->p, r->pair, src, r->b->rank, turn), src);
-    if (src->rank != r->edges->rank) return RSH_OK;
-    e.turn = turn;
-    e.src = e.with = src;
-    return rshi_edges_add(r->out, &e);
+    rshi_piece src = *r->a;
+    src.position = rshi_layout_position(from, w->rank);
+    if (src.position < 0) return RSH_OK;
+    rshi_piece_at_partial(from, r->a, rshi_piece_partial(from, &src), &src);
+    rshi_piece_at_holder(from, &src, rshi_serving_holder(r->p, r->pair, &src, e->dst->rank, turn), &src);
+    e->src = e->with = &src;
+    return src.rank == w->rank ? rshi_walk_give(w, e) : RSH_OK;
 }
 
-bool rshi_region_is_own_send(const rshi_region *r) {
-    return r->out == &r->edges->sends && r->pair->reduce && !r->pair->by_node && !r->pair->irregular &&
-           !r->edges->whole_sends;
-}
-
-/* Every contribution at the holder that serves b, as pieces of their own. */
-static rsh_status list_pieces(const rshi_region *r, rshi_edge *e) {
+/* Every contribution at the holder that serves the destination, as pieces of their own. */
+static rsh_status list_pieces(rshi_walk *w, const rshi_region *r, int64_t turn, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
-    rshi_piece *src = rshi_pieces_room(r->edges, e->nsrc);
+    rshi_piece *src = rshi_walk_room(w, e->nsrc);
     if (!src) return RSH_ENOMEM;
     e->src = e->with = src;
     for (int64_t i = 0; i < e->nsrc; i++) {
-        rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, r->b) : i, &src[i]);
-        int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], r->b->rank, e->turn);
+        rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, e->dst) : i, &src[i]);
+        int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], e->dst->rank, turn);
         if (holder) rshi_piece_at_holder(from, &src[i], holder, &src[i]); /* it is at its first one */
     }
     return RSH_OK;
 }
 
-/* The same where they lie in the same place on every rank: only their ranks.  There may be as many as ranks. */
-static rsh_status list_ranks(const rshi_region *r, rshi_edge *e) {
+/* The same if they lie in the same place on every rank: only their ranks.  There may be as many as ranks. */
+static rsh_status list_ranks(rshi_walk *w, const rshi_region *r, int64_t turn, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
-    rshi_piece *src = rshi_pieces_room(r->edges, 1), at = *r->a;
-    int64_t *rank = src ? rshi_pieces_numbers(r->edges, e->nsrc) : NULL;
-    const rshi_vicinity *near = NULL;
-    if (!rank) return RSH_ENOMEM;
-    *src = *r->a;
-    e->src = e->with = src, e->src_rank = rank;
+    rshi_piece at = *r->a;
+    RSH_TRY(RSHI_GROW(w->src_rank, e->nsrc, &w->src_rank_room));
+    e->src = e->with = r->a, e->src_rank = w->src_rank;
     bool replicas = rshi_layout_holders(from) > 1;
-    if (replicas) RSH_TRY(rshi_vicinity_find(r->p, r->whole.tensor, r->b->rank, r->edges, &near));
     for (int64_t i = 0; i < e->nsrc; i++) {
         at.position = r->a->position + rshi_layout_copy_offset(from, i, 0);
-        int64_t holder = replicas ? rshi_serving_far_or_near(r->p, r->pair, near, &at, r->b->rank, e->turn) : 0;
+        int64_t holder = replicas ? rshi_serving_holder(r->p, r->pair, &at, e->dst->rank, turn) : 0;
         if (holder) at.position = r->a->position + rshi_layout_copy_offset(from, i, holder);
-        rank[i] = rshi_layout_rank_at(from, at.position);
+        w->src_rank[i] = rshi_layout_rank_at(from, at.position);
     }
     return RSH_OK;
 }
 
 /* Every contribution, or the one of b's own partial position where each moves on its own. */
-rsh_status rshi_region_from_sources(const rshi_region *r, int64_t turn) {
-    if (r->pair->by_node) return rshi_by_node_edges(r, turn);
-    if (rshi_region_is_own_send(r)) return from_own_source(r, turn);
-    rshi_edge e = r->whole;
-    e.turn = turn;
-    e.nsrc = r->pair->contributions;
-    RSH_TRY(e.nsrc > 1 && rshi_layout_has_groups(r->pair->from) ? list_ranks(r, &e) : list_pieces(r, &e));
-    return rshi_edges_add(r->out, &e);
+static rsh_status give_from_sources(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
+    if (r->pair->by_node) return rshi_by_node_edges(w, r, e, turn);
+    if (w->sends && r->pair->reduce && !w->whole_sends) return give_own_source(w, r, e, turn);
+    e->nsrc = r->pair->contributions;
+    RSH_TRY(e->nsrc > 1 && rshi_layout_has_groups(r->pair->from) ? list_ranks(w, r, turn, e)
+                                                                 : list_pieces(w, r, turn, e));
+    return rshi_walk_give(w, e);
 }
 
-rsh_status rshi_region_from_holder(rshi_region *r, int stage, int64_t holder, int64_t owner, int64_t turn) {
-    rshi_edge e = r->whole;
-    if (!r->a_kept) r->a_kept = rshi_piece_keep(r->edges, r->a);
-    rshi_piece *src = r->a_kept ? rshi_pieces_room(r->edges, 1) : NULL;
-    if (!src) return RSH_ENOMEM;
-    rshi_piece_at_holder(r->pair->to, r->b, holder, src);
-    e.stage = stage;
-    e.from_dst = true;
-    e.owner = owner;
-    e.turn = turn;
-    e.src_layout = r->pair->to;
-    e.src_dtype = e.dst_dtype;
-    e.wire_size = (int64_t)rsh_dtype_size(e.dst_dtype);
-    e.op = RSH_OP_NONE;
-    e.divisor = 1;
-    e.nsrc = 1;
-    e.src = src;
-    e.with = r->a_kept;
-    return rshi_edges_add(r->out, &e);
+bool rshi_region_serves(const rshi_region *r, int64_t rank, int64_t turn, const rshi_piece *own) {
+    const rsh_layout *from = r->pair->from;
+    rshi_piece at;
+    rshi_piece_at_partial(from, r->a, rshi_piece_partial(from, own), &at);
+    return rshi_piece_holder(from, &at, rshi_serving_holder(r->p, r->pair, &at, rank, turn)) == own->rank;
+}
+
+/* ---- from another holder ---- */
+
+static rsh_status give_from_holder(rshi_walk *w, const rshi_region *r, rshi_edge *e, int stage, int64_t holder) {
+    rshi_piece src;
+    rshi_piece_at_holder(r->pair->to, r->b, holder, &src);
+    e->stage = stage + (r->pair->by_node ? 1 : 0);
+    e->from_dst = true;
+    e->src_layout = r->pair->to;
+    e->src_dtype = e->dst_dtype;
+    e->wire_size = (int64_t)rsh_dtype_size(e->dst_dtype);
+    e->op = RSH_OP_NONE;
+    e->divisor = 1;
+    e->nsrc = 1;
+    e->src = &src;
+    e->with = r->a;
+    return rshi_walk_give(w, e);
+}
+
+rsh_status rshi_region_give(rshi_walk *w, const rshi_region *r, const rshi_piece *dst, const rshi_leg *leg) {
+    rshi_edge e;
+    rshi_edge_init(r->p, r->tensor, r->a, dst, &e);
+    if (rsh_layout_ndim(r->pair->to)) {
+        e.lo[r->dim] = rshi_max(e.lo[r->dim], leg->lo);
+        e.hi[r->dim] = rshi_min(e.hi[r->dim], leg->hi);
+    }
+    return leg->holder < 0 ? give_from_sources(w, r, &e, leg->turn)
+                           : give_from_holder(w, r, &e, leg->stage, leg->holder);
+}
+
+/* ---- */
+
+void rshi_walk_free(rshi_walk *w) {
+    rshi_free(w->src);
+    rshi_free(w->src_rank);
+    rshi_crews_free(w->crews);
+    rshi_near_free(w->near);
+    rshi_free(w->team);
+    rshi_free(w->legs.leg);
+    *w = (rshi_walk){0};
 }

@@ -371,17 +371,17 @@ static rsh_status count_scratch(share *s, const rsh_plan *p, int64_t rank) {
 }
 
 rsh_status rshi_plan_share(const rsh_plan *p, int64_t rank, rshi_share_sends sends, rsh_share **out) {
-    rshi_rank_edges edges = {.take = add_edge, .whole_sends = sends == RSHI_SENDS_WHOLE};
     share *s = RSHI_NEW(share);
+    rshi_walk walk = {.p = p, .rank = rank, .take = add_edge, .ctx = s, .whole_sends = sends == RSHI_SENDS_WHOLE};
     rsh_status st;
     if (!s) return rshi_nomem();
-    edges.ctx = s;
     s->shown.rank = rank;
-    RSH_GOTO(sends == RSHI_SENDS_NONE ? rshi_plan_receives(p, rank, &edges) : rshi_plan_edges(p, rank, &edges));
+    RSH_GOTO(rshi_receive_all(&walk));
+    if (sends != RSHI_SENDS_NONE) RSH_GOTO(rshi_send_all(&walk));
     RSH_GOTO(count_scratch(s, p, rank));
     show(s);
 out:
-    rshi_rank_edges_free(&edges);
+    rshi_walk_free(&walk);
     free_runs(s);
     if (st)
         rsh_share_free(&s->shown);
@@ -414,7 +414,7 @@ void rsh_share_free(rsh_share *shown) {
 }
 
 rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides,
-                                int64_t *offset, int64_t *rounds) {
+                              int64_t *offset, int64_t *rounds) {
     RSH_REQUIRE(t && end && strides && offset && rounds, RSH_EVALUE,
                 "a transfer is placed by its end and strides, into an offset and rounds");
     *offset = 0;

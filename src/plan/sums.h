@@ -7,7 +7,7 @@
 #ifndef RESHARD_PLAN_SUMS_H
 #define RESHARD_PLAN_SUMS_H
 
-#include "plan/impl.h"
+#include "plan/slices.h"
 
 /* ---- rulers: a dim divided among coordinates, as blocks in ascending order ---- */
 
@@ -25,9 +25,6 @@ bool rshi_rulers_fit(const rsh_layout *l); /* are the blocks of each dim few eno
 void rshi_ruler_free(rshi_ruler *r);
 
 /* Numbers as ranges [lo, hi), disjoint and ascending once settled. */
-typedef struct rshi_range {
-    int64_t lo, hi;
-} rshi_range;
 typedef struct rshi_ranges {
     rshi_range *range; /* owned */
     int64_t n, room;
@@ -109,5 +106,12 @@ void rshi_measure_add(rshi_measure *m, int64_t class_, const rshi_clip *cell, in
 void rshi_measure_settle(rshi_measure *m); /* after the last one was added */
 /* The sum, over all that was added to the class, of weight times common elements. */
 int64_t rshi_measure_of(const rshi_measure *m, int64_t class_, const rshi_stripe *cell);
+
+/* ---- the sums themselves ---- */
+
+/* Adds what the pair costs, if it is known without its edges: *done is false otherwise, and nothing
+ * was added.  moved, local and the largest are left to the caller. */
+rsh_status rshi_sums_of_pair(const rsh_plan *p, int64_t tensor, rshi_progress *w,
+                             rsh_plan_totals *t, rshi_rank_bytes *out, bool *done);
 
 #endif

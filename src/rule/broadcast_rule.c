@@ -14,7 +14,7 @@ static rsh_status size_of(const rsh_rule_dims *io, int ndim, int d, int64_t *out
     for (int i = 0; i < io->nin; i++) {
         int e = d - (ndim - io->in[i].ndim);
         if (io->in[i].ndim < 0 || e < 0 || io->in[i].shape[e] == 1) continue;
-        RSH_REQUIRE(*out == 1 || *out == io->in[i].shape[e], RSH_EVALUE, "sizes %lld and %lld do not broadcast",
+        RSH_REQUIRE(*out == 1 || *out == io->in[i].shape[e], RSH_EVALUE, "cannot broadcast sizes %lld and %lld",
                     (long long)*out, (long long)io->in[i].shape[e]);
         *out = io->in[i].shape[e];
     }

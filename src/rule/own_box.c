@@ -52,7 +52,7 @@ rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_v
     for (int d = 0; d < b.ndim; d++) {
         rshi_own_range r;
         RSH_TRY(rshi_own_range_of(to, rank, d, &r));
-        RSH_REQUIRE(r.n < 2, RSH_EUNSUP, "a rank's part of a plain input is not one range");
+        RSH_REQUIRE(r.n < 2, RSH_EUNSUP, "a plain input must give each rank one contiguous range");
         b.whole[d] = rsh_value_shape(v)[d];
         b.at[d] = r.lo;
         b.size[d] = r.hi - r.lo;

@@ -85,21 +85,21 @@ static bool same_cut(const rsh_cut *a, const rsh_cut *b) {
 
 static rsh_status note_dim(matching *m, int i, int d, const rsh_dim *dim) {
     int letter = m->q.dims.in[i].letter[d];
-    if (dim->nsegments) return refuse(m, "a dim is made of segments");
+    if (dim->nsegments) return refuse(m, "dims with segments are not supported");
     for (int k = 0; k < dim->cut.naxes; k++) m->o.in[i][dim->cut.axes[k]] = rsh_place_shard(d);
     if (!dim->cut.naxes || letter < 0) return RSH_OK; /* the solver refuses a cut without a letter */
     const rsh_cut **cut = &m->cut[letter];
-    if (*cut && !same_cut(*cut, &dim->cut)) return refuse(m, "dims that belong together are cut differently");
+    if (*cut && !same_cut(*cut, &dim->cut)) return refuse(m, "dims that must match are cut differently");
     *cut = &dim->cut;
     return RSH_OK;
 }
 
 static rsh_status note_input(matching *m, int i, const rsh_value *v) {
     const rsh_layout_desc *l = rsh_layout_describe(rsh_value_layout(v));
-    if (l->is_boxes || l->flat.naxes) return refuse(m, "the layout is not one part for each rank of a mesh");
-    if (l->op) return refuse(m, "an input is partial");
+    if (l->is_boxes || l->flat.naxes) return refuse(m, "the layout must give each rank of a mesh one part");
+    if (l->op) return refuse(m, "inputs must not be partial");
     RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE,
-                "%s of sharded tensors that live on different comms", m->q.op->name);
+                "%s: sharded tensors use different comms", m->q.op->name);
     if (m->mesh && !same_mesh(m->mesh, l)) return refuse(m, "their ranks differ");
     m->mesh = l;
     m->comm = rsh_value_comm(v);
@@ -149,7 +149,7 @@ static bool is_partial(const matching *m, const rsh_place *places) {
 
 static rsh_status lay_out_all(matching *m) {
     for (int i = 0; i < m->q.dims.nout; i++) {
-        if (is_partial(m, m->o.out[i])) return refuse(m, "the result is a sum over a dim that is cut");
+        if (is_partial(m, m->o.out[i])) return refuse(m, "the result would be a sum over a cut dim");
         RSH_TRY(lay_out(m, m->o.out[i], &m->q.dims.out[i], &m->out[i]));
     }
     for (int i = 0; i < m->q.dims.nin; i++)
@@ -168,7 +168,7 @@ static rsh_status check_chunks(const matching *m, rsh_value *const *in, char why
 static rsh_status check_ranks(const matching *m) {
     for (int letter = 0; letter < LETTERS; letter++)
         if (m->cut[letter] && (m->q.dims.own >> letter & 1) && positions(m->mesh) != rsh_comm_size(m->comm))
-            return refuse(m, "not every rank of the comm has a part");
+            return refuse(m, "every rank of the comm must have a part");
     return RSH_OK;
 }
 
@@ -187,7 +187,8 @@ static rsh_status work_out(matching *m, rsh_value *const *in) {
 static rsh_status check_plain(const matching *m, const rsh_value *v) {
     bool number = rsh_value_dtype(v) == RSH_F32 || rsh_value_dtype(v) == RSH_F64;
     RSH_REQUIRE(!is_pointwise(m->q.op) || !number || is_number(v), RSH_EVALUE,
-                "%s of a sharded tensor and a plain one of %lld elements: a plain one has one element here",
+                "%s: cannot combine a sharded tensor with a plain one of %lld elements; only plain scalars are "
+                "supported",
                 m->q.op->name, (long long)rsh_tensor_count(rsh_value_tensor(v)));
     return RSH_OK;
 }

@@ -27,7 +27,7 @@ static bool is_direct(const binding *b, const rsh_transfer *t) {
 static rsh_status check_ranks(const rsh_plan *plan, const rsh_comm *comm) {
     int64_t n;
     const int64_t *ranks = rshi_plan_ranks(plan, &n);
-    RSH_REQUIRE(!n || ranks[n - 1] < comm->size, RSH_EVALUE, "the layouts name rank %lld; the comm has ranks 0 to %d",
+    RSH_REQUIRE(!n || ranks[n - 1] < comm->size, RSH_EVALUE, "layouts name rank %lld, but the comm has ranks 0 to %d",
                 (long long)ranks[n - 1], comm->size - 1);
     return RSH_OK;
 }

@@ -36,7 +36,7 @@ void rshi_cache_end(rshi_comm_cache *k) {
 }
 
 rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out) {
-    RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics need a comm and a place for them");
+    RSH_REQUIRE(comm && out, RSH_EVALUE, "cache statistics: comm and out must not be NULL");
     RSHI_CHECK_RESULT(out, RSH_CACHE_STATS_INIT);
     const rshi_comm_cache *k = comm->attached;
     rsh_cache_stats made = RSH_CACHE_STATS_INIT;

@@ -98,7 +98,7 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
     const rshi_ends *ends = ops->reach(comm, ch->peer, shown);
     RSH_REQUIRE(ends, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank, ch->peer);
     ch->end = find_end(ends, comm->rank);
-    RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, which knows of none", comm->rank, ch->peer);
+    RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, which expects none", comm->rank, ch->peer);
     if (ch->sent) ch->peer_taken = ops->reach(comm, ch->peer, ch->end->taken);
     if (ch->taken) ch->peer_sent = ops->reach(comm, ch->peer, ch->end->sent);
     ch->buffer = ops->reach(comm, ch->peer, ends->buffer);
@@ -177,7 +177,7 @@ rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there)
     if (!*there || p->rest.src) return RSH_OK;
     RSH_TRY(check_sender(c->comm, from->peer));
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
-    RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sends %lld bytes where %lld are expected", from->peer,
+    RSH_REQUIRE(n->bytes == p->bytes, RSH_ERUNTIME, "rank %d sent %lld bytes, expected %lld", from->peer,
                 (long long)n->bytes, (long long)p->bytes);
     p->rest.src = from->buffer + n->at;
     return RSH_OK;

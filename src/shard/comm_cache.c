@@ -5,7 +5,7 @@
 
 static rsh_status check_idle(const void *attached) {
     const rshi_comm_cache *k = attached;
-    RSH_REQUIRE(!k->execs, RSH_EBUSY, "this comm still has %d execs", k->execs);
+    RSH_REQUIRE(!k->execs, RSH_EBUSY, "cannot free the comm: it is still used by %d execs", k->execs);
     return RSH_OK;
 }
 

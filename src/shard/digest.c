@@ -81,7 +81,7 @@ static rsh_status begin(const rsh_layout *l, rsh_digest *sum) {
 }
 
 static rsh_status check(const rsh_layout *l) {
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest before it is reduced: %.300s",
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest; reduce it first: \"%.300s\"",
                 rsh_layout_text(l));
     return rsh_dtype_check_convert(rsh_layout_dtype(l), rsh_layout_dtype(l)); /* not storage-only */
 }
@@ -113,10 +113,10 @@ static rsh_status own_sum(const rsh_sharded *s, rsh_digest *sum) {
 }
 
 rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out) {
-    RSH_REQUIRE(s, RSH_EVALUE, "no sharded tensor");
+    RSH_REQUIRE(s, RSH_EVALUE, "sharded tensor is NULL");
     rsh_digest mine = {0, 0}, sum, *all = rshi_alloc((size_t)s->comm->size, sizeof *all);
     rsh_status st = all ? own_sum(s, &mine) : rshi_nomem();
-    if (!out) st = rshi_fail(RSH_EVALUE, "a digest with NULL for the result");
+    if (!out) st = rshi_fail(RSH_EVALUE, "digest: out is NULL");
     st = rshi_comm_open(s->comm, "digest", rsh_layout_hash(s->layout), rsh_layout_text(s->layout), st);
     if (!st) st = rshi_comm_verdict(s->comm, s->comm->ops->allgather(s->comm, &mine, all, sizeof mine));
     if (!st) st = begin(s->layout, &sum);

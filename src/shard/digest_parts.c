@@ -9,7 +9,8 @@
 #define MOST_BYTES 16 /* of an element */
 
 static rsh_status check_ndim(int ndim) {
-    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "a digest of %d dims; there are 0 to %d", ndim,
+    RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "digest: %d dims are not supported, expected 0 to %d",
+                ndim,
                 RSH_MAX_NDIM);
     return RSH_OK;
 }
@@ -20,13 +21,13 @@ rsh_status rsh_digest_begin(const char *dtype, int ndim, const int64_t *shape, r
     RSH_NEEDS(dtype);
     RSH_NEEDS(out);
     RSH_TRY(check_ndim(ndim));
-    RSH_REQUIRE(*dtype && strlen(dtype) <= 16, RSH_EVALUE, "a digest of dtype \"%.40s\"; a name has 1 to 16 bytes",
+    RSH_REQUIRE(*dtype && strlen(dtype) <= 16, RSH_EVALUE, "digest: dtype \"%.40s\" must have 1 to 16 characters",
                 dtype);
     if (ndim) RSH_NEEDS(shape);
     memcpy(word, dtype, strlen(dtype));
     word[2] = (uint64_t)ndim;
     for (int d = 0; d < ndim; d++) {
-        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "a digest of a shape with size %" PRId64 " in dim %d", shape[d], d);
+        RSH_REQUIRE(shape[d] >= 0, RSH_EVALUE, "digest: shape has a negative size %" PRId64 " in dim %d", shape[d], d);
         word[4 + d] = (uint64_t)shape[d];
     }
     *out = (rsh_digest){0, 0};
@@ -36,7 +37,7 @@ rsh_status rsh_digest_begin(const char *dtype, int ndim, const int64_t *shape, r
 
 static rsh_status check_itemsize(size_t itemsize) {
     RSH_REQUIRE(itemsize >= 1 && itemsize <= MOST_BYTES, RSH_EVALUE,
-                "a digest of elements of %zu bytes; they have 1 to %d", itemsize, MOST_BYTES);
+                "digest: elements of %zu bytes are not supported, expected 1 to %d", itemsize, MOST_BYTES);
     return RSH_OK;
 }
 
@@ -45,8 +46,8 @@ rsh_status rsh_digest_add(rsh_digest *d, size_t itemsize, const void *data, int6
     RSH_NEEDS(d);
     RSH_TRY(check_itemsize(itemsize));
     RSH_REQUIRE(n >= 0 && first >= 0 && rshi_add(first, n, &end), RSH_EVALUE,
-                "a digest of %" PRId64 " elements from index %" PRId64, n, first);
-    RSH_REQUIRE(data || !n, RSH_EVALUE, "a digest of %" PRId64 " elements without data", n);
+                "digest: invalid range of %" PRId64 " elements at index %" PRId64, n, first);
+    RSH_REQUIRE(data || !n, RSH_EVALUE, "digest: data is NULL for %" PRId64 " elements", n);
     rshi_mix_run(data, (int64_t)itemsize, itemsize, n, (uint64_t)first, &d->hi, &d->lo);
     return RSH_OK;
 }
@@ -83,10 +84,12 @@ static rsh_status check_box(int ndim, const int64_t *shape, const int64_t *offse
     for (int d = 0; d < ndim; d++) {
         RSH_REQUIRE(shape[d] >= 0 && offsets[d] >= 0 && sizes[d] >= 0 && sizes[d] <= shape[d] &&
                         offsets[d] <= shape[d] - sizes[d],
-                    RSH_EVALUE, "a digest of [%" PRId64 ", %" PRId64 " more) in dim %d, which has %" PRId64, offsets[d],
+                    RSH_EVALUE,
+                    "digest: box starts at %" PRId64 " and has %" PRId64 " elements in dim %d, whose size is %" PRId64,
+                    offsets[d],
                     sizes[d], d, shape[d]);
         RSH_REQUIRE(rshi_mul(all, rshi_max(shape[d], 1), &all), RSH_EVALUE,
-                    "a digest of a tensor of over 2^63 elements");
+                    "digest: tensor has more than 2^63 elements");
         *count *= sizes[d];
     }
     return RSH_OK;
@@ -100,9 +103,9 @@ rsh_status rsh_digest_add_box(rsh_digest *d, size_t itemsize, int ndim, const in
     RSH_NEEDS(d);
     RSH_TRY(check_itemsize(itemsize));
     RSH_TRY(check_ndim(ndim));
-    RSH_REQUIRE(!ndim || (shape && offsets && sizes), RSH_EVALUE, "a digest of a box without shape, offsets or sizes");
+    RSH_REQUIRE(!ndim || (shape && offsets && sizes), RSH_EVALUE, "digest: shape, offsets and sizes must not be NULL");
     RSH_TRY(check_box(ndim, shape, offsets, sizes, &count));
-    RSH_REQUIRE(data || !count, RSH_EVALUE, "a digest of %" PRId64 " elements without data", count);
+    RSH_REQUIRE(data || !count, RSH_EVALUE, "digest: data is NULL for %" PRId64 " elements", count);
     if (!count) return RSH_OK;
     rshi_dense_strides(ndim, shape, NULL, a.global);
     rshi_dense_strides(ndim, sizes, NULL, a.step);
@@ -140,7 +143,8 @@ rsh_status rsh_digest_parse(const char *text, rsh_digest *out) {
     RSH_NEEDS(out);
     bool good = strlen(text) == RSH_DIGEST_TEXT - 1 && !strncmp(text, "d2:", 3) && read_hex(text + 3, &d.hi) &&
                 read_hex(text + 19, &d.lo);
-    RSH_REQUIRE(good, RSH_EVALUE, "\"%.60s\" is no digest: d2: and 32 hexadecimal digits in lower case", text);
+    RSH_REQUIRE(good, RSH_EVALUE, "\"%.60s\" is not a digest: expected \"d2:\" and 32 lower-case hexadecimal digits",
+                text);
     *out = d;
     return RSH_OK;
 }

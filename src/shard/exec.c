@@ -67,10 +67,10 @@ static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory 
 
 rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory *src, const rsh_memory *dst,
                          rsh_exec **out) {
-    RSH_REQUIRE(comm, RSH_EVALUE, "bind needs a comm");
+    RSH_REQUIRE(comm, RSH_EVALUE, "bind: comm is NULL");
     if (!plan || !out)
         return rshi_comm_open(comm, "bind", 0, NULL,
-                              rshi_fail(RSH_EVALUE, "bind needs a plan and a place for the result"));
+                              rshi_fail(RSH_EVALUE, "bind: plan and out must not be NULL"));
     rsh_exec *e;
     rsh_status st = rshi_exec_new(plan, comm, &e);
     if (st) return rshi_comm_open(comm, "bind", rsh_plan_fingerprint(plan), NULL, st);

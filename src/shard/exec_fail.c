@@ -76,7 +76,7 @@ rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     if (linger.reader < 0)
         rshi_set_detail(detail);
     else
-        rshi_fail(status, "%.900s; %.2g seconds later rank %d may still read this rank's memory", detail,
+        rshi_fail(status, "%.900s; after another %.2g seconds rank %d may still be reading this rank's memory", detail,
                   linger.watch.waited, linger.reader);
     return status;
 }

@@ -279,7 +279,7 @@ static rsh_status check_idle(const rsh_exec *e) {
     RSH_NEEDS(e);
     RSH_TRY(rshi_comm_own(e->comm));
     RSH_TRY(rshi_exec_still_good(e));
-    RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is under way: wait for it first");
+    RSH_REQUIRE(e->state == RSHI_IDLE, RSH_EBUSY, "a run of this exec is in progress; wait for it first");
     return RSH_OK;
 }
 
@@ -320,7 +320,7 @@ rsh_status rsh_exec_run(rsh_exec *e) {
 static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const rshi_parts *self = &e->peers[0].parts;
     RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE,
-                "run_on needs memory for %lld source and %lld destination parts", (long long)self->nsrc,
+                "run_on: expected memory for %lld source and %lld destination parts, got NULL", (long long)self->nsrc,
                 (long long)self->ndst);
     for (int64_t k = 0; k < self->nsrc + self->ndst; k++) {
         const rsh_memory *m = k < self->nsrc ? &src[k] : &dst[k - self->nsrc];

@@ -112,8 +112,8 @@ static rsh_status compare(look *l) {
                      (long long)l->part[at[0].part].rank, (void *)at[0].start, side[1],
                      (long long)l->part[at[1].part].rank, (void *)at[1].start,
                      sharing == RSHI_SHARED ? "share memory"
-                                            : "lie between one another, and it could not be decided whether they share "
-                                              "memory: keep them apart, or give them strides that nest");
+                                            : "interleave, and it is unknown whether they share memory; keep them "
+                                              "apart, or use contiguous memory");
 }
 
 rsh_status rshi_foreign_check(const rsh_exec *e) {

@@ -21,13 +21,15 @@ rsh_status rshi_part_take(const rsh_layout *l, int64_t rank, int64_t part, const
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
     RSH_REQUIRE(!shape.count || (memory && memory->data), RSH_EVALUE,
-                "rank %lld, part %lld of %.200s has %lld elements and no memory", (long long)rank, (long long)part,
+                "rank %lld, part %lld of \"%.200s\" has %lld elements but its data is NULL", (long long)rank,
+                (long long)part,
                 rsh_layout_text(l), (long long)shape.count);
     *out = (rshi_part_memory){.data = memory ? memory->data : NULL};
     for (int d = 0; d < shape.ndim; d++)
         out->strides[d] = memory && memory->strides ? memory->strides[d] : shape.strides[d];
     RSH_REQUIRE(!shape.count || strides_fit(l, &shape, out->strides), RSH_EVALUE,
-                "the strides of rank %lld, part %lld of %.200s reach beyond 64 bits", (long long)rank, (long long)part,
+                "strides of rank %lld, part %lld of \"%.200s\" span more than 2^63 bytes", (long long)rank,
+                (long long)part,
                 rsh_layout_text(l));
     return RSH_OK;
 }
@@ -44,11 +46,11 @@ static rsh_status check_written(const rsh_layout *l, int64_t rank, int64_t part,
     rshi_lattice lattice = rshi_part_lattice(l, rank, part, p);
     rshi_sharing sharing = rshi_lattice_folds(&lattice, &steps);
     if (sharing == RSHI_APART) return RSH_OK;
-    return rshi_fail(RSH_EVALUE, "the destination of rank %lld, part %lld of %.200s %s", (long long)rank,
+    return rshi_fail(RSH_EVALUE, "destination of rank %lld, part %lld of \"%.200s\" %s", (long long)rank,
                      (long long)part, rsh_layout_text(l),
-                     sharing == RSHI_SHARED ? "has strides that put two elements into the same memory"
-                                            : "has strides that do not nest, and it could not be decided whether they "
-                                              "put two elements into the same memory");
+                     sharing == RSHI_SHARED ? "has overlapping strides: two elements share memory"
+                                            : "has strides that are too complex to rule out an overlap; use contiguous "
+                                              "memory");
 }
 
 rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p, bool dst) {
@@ -146,7 +148,7 @@ rsh_status rshi_extents_check(rshi_extent *list, int64_t n, const rshi_extent_ow
         return rshi_fail(RSH_EVALUE, "%s share memory: one begins at %p, the other at %p", who, (void *)at[0].start,
                          (void *)at[1].start);
     return rshi_fail(RSH_EVALUE,
-                     "%s lie between one another, at %p and at %p, and it could not be decided whether they share "
-                     "memory: keep them apart, or give them strides that nest",
+                     "%s interleave, at %p and at %p, and it is unknown whether they share "
+                     "memory; keep them apart, or use contiguous memory",
                      who, (void *)at[0].start, (void *)at[1].start);
 }

@@ -3,7 +3,7 @@
 #include "shard/shard.h"
 
 rsh_status rsh_plan_opts_from_comm(const rsh_comm *comm, rsh_plan_opts *opts) {
-    RSH_REQUIRE(comm && opts, RSH_EVALUE, "plan options from a comm need both");
+    RSH_REQUIRE(comm && opts, RSH_EVALUE, "comm and opts must not be NULL");
     RSHI_CHECK_RESULT(opts, RSH_PLAN_OPTS_INIT);
     if (!comm->node) return RSH_OK;
     opts->node_of = comm->node;

@@ -58,7 +58,8 @@ static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi
 
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src) {
-    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "a reduction over %lld contributions", (long long)t->nsrc);
+    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "cannot reduce %lld contributions: there are too many",
+                (long long)t->nsrc);
     RSH_TRY(RSHI_GROW(g->tasks, g->ntasks + 1, &g->tasks_room));
     rshi_task *task = &g->tasks[g->ntasks];
     *task = (rshi_task){.stage = t->stage, .part = dst->part, .first_source = g->nsources};

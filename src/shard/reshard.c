@@ -47,7 +47,8 @@ static rsh_status list_both(const moving *m, rsh_memory *memory[2]) {
 /* Everything that needs no other rank: the plan, the new tensors, the lists of memory. */
 static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
     for (int64_t t = 0; t < m->n; t++)
-        RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE, "tensor %lld lives on another comm than tensor 0",
+        RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE,
+                    "tensors must use one comm: tensor %lld uses another one than tensor 0",
                     (long long)t);
     const rsh_layout **layouts = list_layouts(m);
     if (!layouts) return RSH_ENOMEM;
@@ -93,16 +94,16 @@ static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
 /* Is everything there that the call is about? */
 static rsh_status check(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to,
                         const rsh_plan_opts *opts, rsh_sharded **out, rsh_plan_opts *o) {
-    RSH_REQUIRE(to && out, RSH_EVALUE, "reshard needs a layout and a place for the result");
+    RSH_REQUIRE(to && out, RSH_EVALUE, "reshard: layout and out must not be NULL");
     for (int64_t t = 0; t < n; t++)
-        RSH_REQUIRE(src[t] && to[t], RSH_EVALUE, "tensor %lld, or its layout, is NULL", (long long)t);
+        RSH_REQUIRE(src[t] && to[t], RSH_EVALUE, "reshard: tensor %lld or its layout is NULL", (long long)t);
     return rshi_plan_opts_take(opts, o);
 }
 
 rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to,
                             const rsh_plan_opts *opts, rsh_sharded **out) {
     rsh_plan_opts o;
-    RSH_REQUIRE(n > 0 && src && src[0], RSH_EVALUE, "reshard needs at least one tensor");
+    RSH_REQUIRE(n > 0 && src && src[0], RSH_EVALUE, "reshard: at least one tensor is required");
     rsh_status bad = check(n, src, to, opts, out, &o);
     if (bad) return refuse(src[0]->comm, "reshard", bad);
     if (n == 1 && o.may_alias && rsh_layout_equal(src[0]->layout, to[0])) return alias(src[0], out);
@@ -148,13 +149,13 @@ rsh_status rshi_reshard_adjoint(rsh_comm *comm, const char *name, const rsh_shar
 }
 
 static rsh_status check_into(const rsh_sharded *src, const rsh_sharded *dst) {
-    RSH_REQUIRE(dst, RSH_EVALUE, "reshard_into needs a destination");
-    RSH_REQUIRE(dst->comm == src->comm, RSH_EVALUE, "source and destination live on different comms");
+    RSH_REQUIRE(dst, RSH_EVALUE, "reshard_into: destination is NULL");
+    RSH_REQUIRE(dst->comm == src->comm, RSH_EVALUE, "reshard_into: source and destination use different comms");
     return RSH_OK;
 }
 
 rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts) {
-    RSH_REQUIRE(src, RSH_EVALUE, "reshard_into needs a source");
+    RSH_REQUIRE(src, RSH_EVALUE, "reshard_into: source is NULL");
     return rshi_reshard_as(src->comm, "reshard_into", check_into(src, dst), src, dst, opts);
 }
 
@@ -163,7 +164,7 @@ rsh_status rsh_reshard_into(const rsh_sharded *src, rsh_sharded *dst, const rsh_
 static rsh_status wrap_whole(rsh_comm *comm, const rsh_layout *like, int root, const rsh_memory *whole,
                              rsh_sharded **out) {
     rsh_layout *l = NULL;
-    RSH_REQUIRE(root >= 0 && root < comm->size, RSH_EVALUE, "root is rank %d; the comm has ranks 0 to %d", root,
+    RSH_REQUIRE(root >= 0 && root < comm->size, RSH_EVALUE, "root %d is out of range; the comm has ranks 0 to %d", root,
                 comm->size - 1);
     RSH_TRY(rsh_layout_whole(rsh_layout_dtype(like), rsh_layout_ndim(like), rsh_layout_shape(like), root, &l));
     rsh_status st = rsh_sharded_wrap(comm, l, comm->rank == root ? whole : NULL, out);
@@ -172,7 +173,7 @@ static rsh_status wrap_whole(rsh_comm *comm, const rsh_layout *like, int root, c
 }
 
 rsh_status rsh_sharded_gather(const rsh_sharded *src, int root, const rsh_memory *whole) {
-    RSH_REQUIRE(src, RSH_EVALUE, "gather needs a sharded tensor");
+    RSH_REQUIRE(src, RSH_EVALUE, "gather: sharded tensor is NULL");
     rsh_sharded *dst = NULL;
     moving m = {.comm = src->comm, .n = 1, .src = &src, .dst = &dst};
     rsh_status st = wrap_whole(src->comm, src->layout, root, whole, &dst);
@@ -183,9 +184,9 @@ rsh_status rsh_sharded_gather(const rsh_sharded *src, int root, const rsh_memory
 
 rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int root, const rsh_memory *whole,
                                rsh_sharded **out) {
-    RSH_REQUIRE(comm, RSH_EVALUE, "scatter needs a comm");
+    RSH_REQUIRE(comm, RSH_EVALUE, "scatter: comm is NULL");
     if (!layout || !out)
-        return refuse(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter needs a layout and a place for the result"));
+        return refuse(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter: layout and out must not be NULL"));
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = wrap_whole(comm, layout, root, whole, &src);
     if (!st) st = rsh_sharded_empty(comm, layout, &dst);

@@ -6,11 +6,11 @@
 #include <string.h>
 
 static rsh_status check_ranks(const rsh_comm *comm, const rsh_layout *layout) {
-    RSH_REQUIRE(comm && layout, RSH_EVALUE, "a sharded tensor needs a comm and a layout");
+    RSH_REQUIRE(comm && layout, RSH_EVALUE, "sharded tensor: comm and layout must not be NULL");
     RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(layout), rsh_layout_dtype(layout))); /* not storage-only */
     RSH_TRY(rshi_comm_own(comm));
     int64_t bound = rshi_layout_rank_bound(layout);
-    RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "%.300s names rank %lld; the comm has ranks 0 to %d",
+    RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "layout \"%.300s\" names rank %lld, but the comm has ranks 0 to %d",
                 rsh_layout_text(layout), (long long)bound - 1, comm->size - 1);
     return RSH_OK;
 }
@@ -44,7 +44,8 @@ static rsh_status alloc_elements(rsh_comm *comm, rsh_dtype dtype, int64_t count,
     rshi_data d;
     int64_t bytes;
     if (!comm->ops->data_alloc) return (zero ? rsh_tensor_zeros : rsh_tensor_empty)(dtype, 1, &count, out);
-    RSH_REQUIRE(rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_ENOMEM, "a part of %lld elements",
+    RSH_REQUIRE(rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_ENOMEM,
+                "part of %lld elements is larger than 2^63 bytes",
                 (long long)count);
     RSH_TRY(comm->ops->data_alloc(comm, (size_t)bytes, zero, &d));
     rsh_status st = rsh_tensor_wrap(d.data, dtype, 1, &count, NULL, d.release, d.owner, out);
@@ -86,7 +87,7 @@ rsh_status rsh_sharded_zeros(rsh_comm *comm, const rsh_layout *layout, rsh_shard
 
 rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void *value, rsh_sharded **out) {
     RSH_NEEDS(out);
-    RSH_REQUIRE(value, RSH_EVALUE, "no value to fill with");
+    RSH_REQUIRE(value, RSH_EVALUE, "fill value is NULL");
     rsh_sharded *s;
     RSH_TRY(sharded_alloc(comm, layout, false, &s));
     rsh_status st = RSH_OK;
@@ -127,15 +128,15 @@ rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_
 
 static rsh_status check_tensor(const rsh_layout *l, int rank, int64_t part, const rsh_tensor *t) {
     rsh_part shape;
-    RSH_REQUIRE(t, RSH_EVALUE, "the tensor of part %lld is NULL", (long long)part);
-    RSH_REQUIRE(rsh_tensor_dtype(t) == rsh_layout_dtype(l), RSH_EVALUE, "the tensor of part %lld is of %s, not of %s",
+    RSH_REQUIRE(t, RSH_EVALUE, "tensor of part %lld is NULL", (long long)part);
+    RSH_REQUIRE(rsh_tensor_dtype(t) == rsh_layout_dtype(l), RSH_EVALUE, "tensor of part %lld has dtype %s, expected %s",
                 (long long)part, rsh_dtype_name(rsh_tensor_dtype(t)), rsh_dtype_name(rsh_layout_dtype(l)));
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
-    RSH_REQUIRE(rsh_tensor_ndim(t) == shape.ndim, RSH_EVALUE, "the tensor of part %lld has %d dims, not %d",
+    RSH_REQUIRE(rsh_tensor_ndim(t) == shape.ndim, RSH_EVALUE, "tensor of part %lld has %d dims, expected %d",
                 (long long)part, rsh_tensor_ndim(t), shape.ndim);
     for (int d = 0; d < shape.ndim; d++)
         RSH_REQUIRE(rsh_tensor_shape(t)[d] == shape.shape[d], RSH_EVALUE,
-                    "the tensor of part %lld has size %lld along dim %d, not %lld", (long long)part,
+                    "tensor of part %lld has size %lld along dim %d, expected %lld", (long long)part,
                     (long long)rsh_tensor_shape(t)[d], d, (long long)shape.shape[d]);
     return RSH_OK;
 }
@@ -152,7 +153,7 @@ rsh_status rsh_sharded_from_tensors(rsh_comm *comm, const rsh_layout *layout, in
     RSH_TRY(sharded_new(comm, layout, &s));
     rsh_status st = RSH_OK;
     if (n != s->nparts || (n && !parts))
-        st = rshi_fail(RSH_EVALUE, "%lld tensors%s; rank %d has %lld parts in %.300s", (long long)n,
+        st = rshi_fail(RSH_EVALUE, "got %lld tensors%s; rank %d has %lld parts in \"%.300s\"", (long long)n,
                        n && !parts ? " at NULL" : "", comm->rank, (long long)s->nparts, rsh_layout_text(layout));
     for (int64_t i = 0; i < s->nparts && !st; i++)
         st = share_part(s->layout, comm->rank, i, parts[i], &s->part[i]);

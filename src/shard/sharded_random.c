@@ -48,9 +48,9 @@ static rsh_status draw_piece(const rsh_sharded *s, const rshi_piece *p, const rs
 }
 
 rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers) {
-    RSH_REQUIRE(s, RSH_EVALUE, "no sharded tensor for random numbers");
+    RSH_REQUIRE(s, RSH_EVALUE, "random: sharded tensor is NULL");
     RSH_REQUIRE(!rsh_layout_op(s->layout), RSH_EUNSUP,
-                "the contributions to a partial tensor have no numbers by position: %.300s",
+                "random: a partial tensor cannot be filled: \"%.300s\"",
                 rsh_layout_text(s->layout));
     rshi_piece *list = NULL;
     int64_t n = 0;

@@ -189,7 +189,7 @@ static rsh_status make_streams(rshi_streams *streams) {
         rshi_stream *stream = &streams->list[streams->n - 1];
         stream->last = i + 1;
         RSH_REQUIRE(stream->slot >= (int64_t)rsh_dtype_size(item->wire), RSH_ERUNTIME,
-                    "a message of %lld bytes holds no element of %s", (long long)stream->slot,
+                    "messages of %lld bytes are too small for an element of %s", (long long)stream->slot,
                     rsh_dtype_name(item->wire));
     }
     return RSH_OK;

@@ -26,7 +26,7 @@ static rsh_status list_memory(const rsh_transit *t, rsh_memory *memory[2]) {
 /* Everything that needs no other rank. */
 static rsh_status prepare(rsh_transit *t, const rsh_sharded *src, const rsh_layout *to, const rsh_plan_opts *opts,
                           const rsh_plan **plan, rsh_memory *memory[2]) {
-    RSH_REQUIRE(to, RSH_EVALUE, "reshard needs a layout");
+    RSH_REQUIRE(to, RSH_EVALUE, "reshard: layout is NULL");
     const rsh_layout *from = src->layout;
     RSH_TRY(rshi_plan_cached(t->comm, 1, &from, &to, opts, plan));
     RSH_TRY(rsh_sharded_from_tensors(t->comm, from, src->nparts, (const rsh_tensor *const *)src->part, &t->src));
@@ -63,8 +63,8 @@ rsh_status rshi_transit_begin(rsh_comm *comm, const rshi_call *call, rsh_status 
 
 rsh_status rsh_reshard_begin(const rsh_sharded *src, const rsh_layout *to, const rsh_plan_opts *opts,
                              rsh_transit **out) {
-    RSH_REQUIRE(src, RSH_EVALUE, "reshard needs a sharded tensor");
-    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_reshard_begin needs a place for the result");
+    RSH_REQUIRE(src, RSH_EVALUE, "reshard: sharded tensor is NULL");
+    rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_reshard_begin: out is NULL");
     return rshi_transit_begin(src->comm, &(rshi_call){.name = "reshard"}, st, src, to, opts, out);
 }
 
@@ -96,7 +96,7 @@ rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out) {
     RSH_NEEDS(out);
     if (!t->ended) end(t, rsh_exec_wait(t->lease.exec));
     RSH_TRY(t->status);
-    RSH_REQUIRE(t->dst, RSH_EVALUE, "the result of a transit is given once");
+    RSH_REQUIRE(t->dst, RSH_EVALUE, "the result of this transit was already taken");
     *out = t->dst;
     t->dst = NULL;
     return RSH_OK;

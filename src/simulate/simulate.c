@@ -37,7 +37,7 @@ rsh_status rshi_machine_take(const rsh_machine *given, rsh_machine *out) {
     RSH_TRY(RSHI_READ_OPTIONS(given, RSH_MACHINE_INIT, out));
     RSH_REQUIRE(is_rate(out->memory) && is_rate(out->core) && is_rate(out->nic) && is_rate(out->latency) &&
                     is_rate(out->run_bytes) && is_rate(out->transposed) && is_rate(out->combined),
-                RSH_EVALUE, "a number of the machine is negative or not finite");
+                RSH_EVALUE, "machine: every rate must be finite and not negative");
     if (!out->core) out->core = out->memory;
     if (!out->transposed) out->transposed = out->memory / 2;
     if (!out->combined) out->combined = out->memory;
@@ -169,9 +169,9 @@ static void add_up(rsh_simulation *s) {
 }
 
 static rsh_status check(const rsh_machine *m, const rshi_witnesses *w) {
-    RSH_REQUIRE(m->memory > 0, RSH_EVALUE, "the machine has no rate of memory");
+    RSH_REQUIRE(m->memory > 0, RSH_EVALUE, "machine: memory bandwidth must be positive");
     RSH_REQUIRE(m->nic > 0 || w->nodes < 2, RSH_EVALUE,
-                "the plan has %lld nodes and the machine no rate of network cards", (long long)w->nodes);
+                "machine: the plan has %lld nodes, so nic bandwidth must be positive", (long long)w->nodes);
     return RSH_OK;
 }
 

@@ -17,14 +17,14 @@ typedef struct account {
 static rsh_status check_shard(const rsh_shard *s, int64_t i, int rank) {
     long long n = (long long)i;
     RSH_REQUIRE(s->meta.has_placement, RSH_EVALUE, "shard %lld has no placement", n);
-    RSH_REQUIRE(s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d; this is rank %d", n,
+    RSH_REQUIRE(s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d, but this is rank %d", n,
                 s->meta.placement.rank, rank);
     RSH_TRY(rshi_shard_check(s, i));
     RSH_REQUIRE(s->meta.placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE,
-                "shard %lld is on cpu and placed elsewhere", n);
+                "shard %lld is in CPU memory, but its placement names another device", n);
     RSH_REQUIRE(rsh_tensor_ndim(s->tensor) == s->meta.ndim &&
                     !memcmp(rsh_tensor_shape(s->tensor), s->meta.sizes, (size_t)s->meta.ndim * sizeof *s->meta.sizes),
-                RSH_EVALUE, "the tensor of shard %lld has another shape than its metadata", n);
+                RSH_EVALUE, "shard %lld does not match its metadata: the tensor's shape differs", n);
     return RSH_OK;
 }
 
@@ -39,15 +39,17 @@ static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_p
 static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, int rank) {
     RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
                 shards ? "" : " at NULL");
-    RSH_REQUIRE(size, RSH_EVALUE, "the size of the whole tensor is missing");
+    RSH_REQUIRE(size, RSH_EVALUE, "global size is NULL");
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
     for (int d = 0; d < ndim; d++)
-        RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "size %lld along dim %d", (long long)size[d], d);
+        RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "global size %lld of dim %d is invalid; use -1 to have it computed",
+                    (long long)size[d], d);
     for (int64_t i = 0; i < n; i++) RSH_TRY(check_shard(&shards[i], i, rank));
     for (int64_t i = 1; i < n; i++) {
         const char *what = find_difference(&shards[0].props, &shards[i].props);
-        RSH_REQUIRE(!what, RSH_EVALUE, "shards 0 and %lld of rank %d differ in %s", (long long)i, rank, what);
+        RSH_REQUIRE(!what, RSH_EVALUE, "shards must agree: shards 0 and %lld of rank %d differ in %s", (long long)i,
+                    rank, what);
     }
     return RSH_OK;
 }
@@ -80,13 +82,13 @@ static rsh_status compare_accounts(const rsh_objects *o) {
     for (int r = 0; r < o->n; r++) {
         const account *a = account_of(o, r);
         RSH_REQUIRE(a->ndim == zero->ndim && !memcmp(a->size, zero->size, sizeof a->size), RSH_EVALUE,
-                    "ranks 0 and %d give different global sizes", r);
+                    "ranks must give the same global size: ranks 0 and %d differ", r);
         if (!a->nshards) continue;
         if (first < 0) first = r;
         const char *what = find_difference(&account_of(o, first)->props, &a->props);
-        RSH_REQUIRE(!what, RSH_EVALUE, "the shards of ranks %d and %d differ in %s", first, r, what);
+        RSH_REQUIRE(!what, RSH_EVALUE, "shards must agree: those of ranks %d and %d differ in %s", first, r, what);
     }
-    RSH_REQUIRE(first >= 0, RSH_EVALUE, "no rank has a shard");
+    RSH_REQUIRE(first >= 0, RSH_EVALUE, "at least one rank must have a shard");
     return RSH_OK;
 }
 
@@ -124,7 +126,7 @@ static bool is_open(const whole *w) {
 static rsh_status keeps_given(const account *given, const whole *w) {
     for (int d = 0; d < w->ndim; d++)
         RSH_REQUIRE(given->size[d] < 0 || given->size[d] == w->size[d], RSH_EVALUE,
-                    "size %lld along dim %d is given, the shards together have %lld", (long long)given->size[d], d,
+                    "global size is %lld along dim %d, but the shards have %lld together", (long long)given->size[d], d,
                     (long long)w->size[d]);
     return RSH_OK;
 }
@@ -133,9 +135,9 @@ static rsh_status keeps_given(const account *given, const whole *w) {
 static rsh_status stack(const rsh_objects *o, whole *w) {
     for (int r = 0; r < o->n; r++)
         RSH_REQUIRE(account_of(o, r)->nshards == 1, RSH_EVALUE,
-                    "a size that is worked out needs one shard on every rank; rank %d has %lld", r,
+                    "computing the global size requires one shard on every rank; rank %d has %lld", r,
                     (long long)account_of(o, r)->nshards);
-    RSH_REQUIRE(w->shards[0].ndim == w->ndim, RSH_EVALUE, "shards of %d dims for a tensor of %d", w->shards[0].ndim,
+    RSH_REQUIRE(w->shards[0].ndim == w->ndim, RSH_EVALUE, "shards have %d dims, the tensor has %d", w->shards[0].ndim,
                 w->ndim);
     memcpy(w->size, w->shards[0].sizes, sizeof w->size);
     w->size[0] = 0;
@@ -143,7 +145,7 @@ static rsh_status stack(const rsh_objects *o, whole *w) {
         memset(w->shards[i].offsets, 0, sizeof w->shards[i].offsets);
         w->shards[i].offsets[0] = w->size[0];
         RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]),
-                    RSH_EVALUE, "the shard of rank %lld does not fit to the others", (long long)i);
+                    RSH_EVALUE, "shard of rank %lld does not fit the others", (long long)i);
     }
     return keeps_given(account_of(o, 0), w);
 }
@@ -186,7 +188,7 @@ rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim, c
     whole w = {0};
     RSH_TRY(rshi_group_take(group, &group, &comm));
     rsh_status st =
-        out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "no place for the result");
+        out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "out is NULL");
     if (!st) st = write_account(n, shards, ndim, size, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(comm, "torch_from_shards", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(group, mine, bytes, &all));

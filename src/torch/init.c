@@ -8,10 +8,10 @@
 #include "math/math.h"
 
 static rsh_status check_floats(const rsh_torch_tensor *t, const char *name) {
-    RSH_REQUIRE(t, RSH_EVALUE, "%s needs a sharded tensor", name);
+    RSH_REQUIRE(t, RSH_EVALUE, "%s: sharded tensor is NULL", name);
     rsh_dtype dtype = rsh_torch_dtype(t);
     bool floats = rshi_dtype_has_grad(dtype) && dtype != RSH_C64 && dtype != RSH_C128;
-    RSH_REQUIRE(floats, RSH_ETYPE, "%s fills floats, not %s", name, rsh_dtype_name(dtype));
+    RSH_REQUIRE(floats, RSH_ETYPE, "%s: dtype must be a float, got %s", name, rsh_dtype_name(dtype));
     return RSH_OK;
 }
 
@@ -21,18 +21,19 @@ static rsh_status draw_uniform(rsh_torch_tensor *t, double low, double high, uin
 
 rsh_status rsh_torch_uniform(rsh_torch_tensor *t, double low, double high, uint64_t seed) {
     RSH_TRY(check_floats(t, "uniform"));
-    RSH_REQUIRE(isfinite(high - low) && low <= high, RSH_ERUNTIME, "uniform numbers from %g to %g", low, high);
+    RSH_REQUIRE(isfinite(high - low) && low <= high, RSH_ERUNTIME,
+                "uniform: expected finite bounds with low <= high, got %g and %g", low, high);
     return draw_uniform(t, low, high, seed);
 }
 
 rsh_status rsh_torch_normal(rsh_torch_tensor *t, double mean, double std, uint64_t seed) {
     RSH_TRY(check_floats(t, "normal"));
-    RSH_REQUIRE(std >= 0, RSH_ERUNTIME, "normal numbers with standard deviation %g", std);
+    RSH_REQUIRE(std >= 0, RSH_ERUNTIME, "normal: standard deviation must not be negative, got %g", std);
     return rshi_sharded_draw(t->sharded, &(rshi_numbers){.normal = true, .seed = seed, .scale = std, .shift = mean});
 }
 
 rsh_status rsh_torch_constant(rsh_torch_tensor *t, double value) {
-    RSH_REQUIRE(t, RSH_EVALUE, "constant needs a sharded tensor");
+    RSH_REQUIRE(t, RSH_EVALUE, "constant: sharded tensor is NULL");
     for (int64_t i = 0; i < t->sharded->nparts; i++) RSH_TRY(rsh_math_fill_number(t->sharded->part[i], value));
     return RSH_OK;
 }
@@ -55,7 +56,7 @@ static rsh_status find_gain(rsh_nonlinearity function, double slope, double *out
 static rsh_status find_fan(const rsh_torch_tensor *t, rsh_fan mode, double *out) {
     int ndim = rsh_torch_ndim(t);
     RSH_REQUIRE(mode == RSH_FAN_IN || mode == RSH_FAN_OUT, RSH_EVALUE, "%d is not a fan mode", (int)mode);
-    RSH_REQUIRE(ndim >= 2, RSH_EVALUE, "the fan of a tensor of %d dims; it takes two", ndim);
+    RSH_REQUIRE(ndim >= 2, RSH_EVALUE, "fan-in and fan-out require at least 2 dims, got %d", ndim);
     *out = (double)rshi_torch_shape(t)[mode == RSH_FAN_IN ? 1 : 0];
     for (int d = 2; d < ndim; d++) *out *= (double)rshi_torch_shape(t)[d];
     return RSH_OK;

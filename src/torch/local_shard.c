@@ -5,26 +5,26 @@
 
 static rsh_status check_shape(const rsh_tensor *t, const rsh_shard_meta *m) {
     int ndim = rsh_tensor_ndim(t);
-    RSH_REQUIRE(ndim == m->ndim, RSH_EVALUE, "a shard of %d dims with a tensor of %d", m->ndim, ndim);
+    RSH_REQUIRE(ndim == m->ndim, RSH_EVALUE, "shard metadata have %d dims, the tensor has %d", m->ndim, ndim);
     for (int d = 0; d < ndim; d++)
         RSH_REQUIRE(rsh_tensor_shape(t)[d] == m->sizes[d], RSH_EVALUE,
-                    "a shard of size %lld along dim %d with a tensor of size %lld", (long long)m->sizes[d], d,
+                    "shard metadata have size %lld along dim %d, the tensor has %lld", (long long)m->sizes[d], d,
                     (long long)rsh_tensor_shape(t)[d]);
     return RSH_OK;
 }
 
 rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta, const rsh_tensor_props *props,
                           rsh_shard *out) {
-    RSH_REQUIRE(tensor && meta && out, RSH_EVALUE, "a shard needs a tensor, metadata and a place for the result");
+    RSH_REQUIRE(tensor && meta && out, RSH_EVALUE, "shard: tensor, metadata and out must not be NULL");
     RSH_TRY(check_shape(tensor, meta));
     if (meta->has_placement) {
         char text[RSH_REMOTE_DEVICE_TEXT];
         rsh_remote_device_print(&meta->placement, text);
         RSH_REQUIRE(meta->placement.device.type == RSH_DEVICE_CPU, RSH_EVALUE,
-                    "the placement is %s; the tensor is on cpu", text);
+                    "placement is \"%s\", but the tensor is in CPU memory", text);
     }
     rsh_shard s = {.meta = *meta, .props = props ? *props : rsh_tensor_get_props(tensor)};
-    RSH_REQUIRE(s.props.dtype == rsh_tensor_dtype(tensor), RSH_EVALUE, "properties of %s for a tensor of %s",
+    RSH_REQUIRE(s.props.dtype == rsh_tensor_dtype(tensor), RSH_EVALUE, "properties have dtype %s, the tensor has %s",
                 rsh_dtype_name(s.props.dtype), rsh_dtype_name(rsh_tensor_dtype(tensor)));
     RSH_TRY(rsh_tensor_view(tensor, 0, rsh_tensor_ndim(tensor), rsh_tensor_shape(tensor), rsh_tensor_strides(tensor),
                             &s.tensor));
@@ -35,8 +35,8 @@ rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta, 
 rsh_status rsh_shard_from_tensor(const rsh_tensor *tensor, int noffsets, const int64_t *offsets, int rank,
                                  rsh_shard *out) {
     rsh_shard_meta m;
-    RSH_REQUIRE(tensor && out, RSH_EVALUE, "a shard needs a tensor and a place for the result");
-    RSH_REQUIRE(rank >= 0, RSH_EVALUE, "a shard on rank %d", rank);
+    RSH_REQUIRE(tensor && out, RSH_EVALUE, "shard: tensor and out must not be NULL");
+    RSH_REQUIRE(rank >= 0, RSH_EVALUE, "shard: rank must not be negative, got %d", rank);
     RSH_TRY(rsh_shard_meta_make(noffsets, offsets, rsh_tensor_ndim(tensor), rsh_tensor_shape(tensor), NULL, &m));
     m.has_placement = true;
     m.placement = (rsh_remote_device){.rank = rank, .device = {RSH_DEVICE_CPU, -1}};
@@ -52,10 +52,10 @@ void rsh_shard_clear(rsh_shard *s) {
 /* The struct is the user's: what it says of its tensor need not be so. */
 rsh_status rshi_shard_check(const rsh_shard *s, int64_t i) {
     RSH_REQUIRE(s->tensor, RSH_EVALUE, "shard %lld has no tensor", (long long)i);
-    RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld is not strided", (long long)i);
-    RSH_REQUIRE(rsh_tensor_dense(s->tensor), RSH_EVALUE, "shard %lld is not contiguous", (long long)i);
+    RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld must be strided", (long long)i);
+    RSH_REQUIRE(rsh_tensor_dense(s->tensor), RSH_EVALUE, "shard %lld must be contiguous", (long long)i);
     RSH_REQUIRE(s->props.dtype == rsh_tensor_dtype(s->tensor), RSH_EVALUE,
-                "shard %lld has properties of %s and a tensor of %s", (long long)i, rsh_dtype_name(s->props.dtype),
+                "shard %lld: properties have dtype %s, the tensor has %s", (long long)i, rsh_dtype_name(s->props.dtype),
                 rsh_dtype_name(rsh_tensor_dtype(s->tensor)));
     return RSH_OK;
 }

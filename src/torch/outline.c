@@ -3,9 +3,9 @@
 
 rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm) {
     rsh_group *g = given ? given : rsh_group_default();
-    RSH_REQUIRE(g, RSH_ERUNTIME, "this rank has no default group: rsh_group_init makes one");
+    RSH_REQUIRE(g, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     rsh_comm *c = rsh_group_comm(g);
-    RSH_REQUIRE(c, RSH_ERUNTIME, "this rank is no member of the group");
+    RSH_REQUIRE(c, RSH_ERUNTIME, "this rank is not a member of the group");
     *group = g;
     *comm = c;
     return RSH_OK;
@@ -14,9 +14,9 @@ rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm)
 rsh_status rshi_props_check(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
-    RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "only the contiguous memory format is possible");
+    RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "memory format must be contiguous");
     RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME,
-                "a tensor of %s cannot require a gradient", rsh_dtype_name(p->dtype));
+                "dtype %s cannot require a gradient; use a float or complex dtype", rsh_dtype_name(p->dtype));
     return RSH_OK;
 }
 
@@ -28,7 +28,7 @@ rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm)
         if (s->placement.device.type == RSH_DEVICE_CPU) continue;
         char text[RSH_REMOTE_DEVICE_TEXT];
         rsh_remote_device_print(&s->placement, text);
-        return rshi_fail(RSH_EUNSUP, "shard %lld is placed on %s; memory is on cpu only", (long long)i, text);
+        return rshi_fail(RSH_EUNSUP, "shard %lld is placed on %s; only CPU memory is supported", (long long)i, text);
     }
     return RSH_OK;
 }
@@ -42,7 +42,7 @@ static rsh_status fill_outline(rshi_outline *o, int ndim, const int64_t *size) {
 rsh_status rshi_outline_make(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props,
                              rsh_group *group, rshi_outline *out) {
     rshi_outline o = {.spec = spec, .props = *props};
-    RSH_REQUIRE(spec, RSH_EVALUE, "a sharded tensor needs a spec");
+    RSH_REQUIRE(spec, RSH_EVALUE, "spec is NULL");
     RSH_TRY(rshi_props_check(props));
     RSH_TRY(rshi_group_take(group, &o.group, &o.comm));
     rsh_status st = fill_outline(&o, ndim, size);

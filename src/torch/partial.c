@@ -41,7 +41,7 @@ static rsh_status make(const rsh_tensor *tensor, rsh_op op, rsh_group *group, rs
 
 rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group, rsh_partial **out) {
     rsh_comm *comm;
-    RSH_REQUIRE(local && out, RSH_EVALUE, "a partial tensor needs a tensor and a place for the result");
+    RSH_REQUIRE(local && out, RSH_EVALUE, "partial tensor: tensor and out must not be NULL");
     RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "%d is not an op", (int)op);
     RSH_TRY(rsh_op_check(op, rsh_tensor_dtype(local)));
     RSH_TRY(rshi_group_take(group, &group, &comm));
@@ -68,15 +68,16 @@ static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool resul
     const rsh_tensor *t = tensor_of(p);
     rsh_dtype dtype = rsh_tensor_dtype(t);
     rsh_tensor_props props = rsh_tensor_get_props(t);
-    RSH_REQUIRE(spec && result, RSH_EVALUE, "a spec and a place for the result are needed");
-    RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP, "a partial tensor of %s cannot be cut",
+    RSH_REQUIRE(spec && result, RSH_EVALUE, "spec and out must not be NULL");
+    RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP,
+                "partial tensors of dtype %s cannot be resharded; use a real dtype",
                 rsh_dtype_name(dtype));
     return rshi_torch_new(spec, rsh_tensor_ndim(t), rsh_tensor_shape(t), &props, p->group, false, made);
 }
 
 rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    RSH_REQUIRE(p, RSH_EVALUE, "the partial tensor is NULL");
+    RSH_REQUIRE(p, RSH_EVALUE, "partial tensor is NULL");
     rsh_status st = prepare(p, spec, out != NULL, &made);
     st = rshi_reshard_as(p->sharded->comm, "partial_reshard", st, p->sharded, made ? made->sharded : NULL, NULL);
     if (st)
@@ -90,7 +91,7 @@ rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_t
 
 rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out) {
     rsh_tensor *view;
-    RSH_REQUIRE(p && out, RSH_EVALUE, "a partial tensor and a place for the result are needed");
+    RSH_REQUIRE(p && out, RSH_EVALUE, "partial tensor and out must not be NULL");
     RSH_TRY(rsh_tensor_transpose(tensor_of(p), a, b, &view));
     rsh_status st = make(view, op_of(p), p->group, out);
     rsh_tensor_free(view);
@@ -98,15 +99,17 @@ rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial
 }
 
 static rsh_status check_join(int n, const rsh_partial *const *list) {
-    RSH_REQUIRE(n > 0 && list, RSH_ERUNTIME, "nothing to join");
+    RSH_REQUIRE(n > 0 && list, RSH_ERUNTIME, "cat: expected at least one partial tensor");
     for (int i = 0; i < n; i++) {
-        RSH_REQUIRE(list[i], RSH_ERUNTIME, "tensor %d is not a partial tensor", i);
+        RSH_REQUIRE(list[i], RSH_ERUNTIME, "cat: tensor %d is NULL", i);
         RSH_REQUIRE(op_of(list[i]) == op_of(list[0]), RSH_ERUNTIME,
-                    "tensors 0 and %d are reduced differently: %s and %s", i,
+                    "cat: reductions must be equal: tensors 0 and %d have \"%s\" and \"%s\"", i,
                     rsh_op_name(op_of(list[0])), rsh_op_name(op_of(list[i])));
-        RSH_REQUIRE(list[i]->group == list[0]->group, RSH_ERUNTIME, "tensors 0 and %d are of different groups", i);
+        RSH_REQUIRE(list[i]->group == list[0]->group, RSH_ERUNTIME, "cat: tensors 0 and %d belong to different groups",
+                    i);
         RSH_REQUIRE(rsh_tensor_dtype(tensor_of(list[i])) == rsh_tensor_dtype(tensor_of(list[0])), RSH_ETYPE,
-                    "tensors 0 and %d are of %s and %s", i, rsh_dtype_name(rsh_tensor_dtype(tensor_of(list[0]))),
+                    "cat: dtypes must be equal: tensors 0 and %d are %s and %s", i,
+                    rsh_dtype_name(rsh_tensor_dtype(tensor_of(list[0]))),
                     rsh_dtype_name(rsh_tensor_dtype(tensor_of(list[i]))));
     }
     return RSH_OK;
@@ -119,11 +122,12 @@ static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int
     for (int i = 1; i < n; i++) {
         const int64_t *other = rsh_tensor_shape(tensor_of(list[i]));
         RSH_REQUIRE(rsh_tensor_ndim(tensor_of(list[i])) == ndim, RSH_EVALUE,
-                    "tensors 0 and %d have different numbers of dims", i);
+                    "cat: numbers of dims must be equal: tensors 0 and %d differ", i);
         for (int d = 0; d < ndim; d++)
             RSH_REQUIRE(d == dim || other[d] == shape[d], RSH_EVALUE,
-                        "tensors 0 and %d have different sizes along dim %d", i, d);
-        RSH_REQUIRE(rshi_add(shape[dim], other[dim], &shape[dim]), RSH_EVALUE, "dim %d is longer than 2^63", dim);
+                        "cat: sizes must be equal: tensors 0 and %d differ along dim %d", i, d);
+        RSH_REQUIRE(rshi_add(shape[dim], other[dim], &shape[dim]), RSH_EVALUE, "cat: dim %d would be longer than 2^63",
+                    dim);
     }
     return RSH_OK;
 }
@@ -142,11 +146,12 @@ static rsh_status copy_slab(const rsh_tensor *from, const rsh_tensor *to, int di
 rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_partial **out) {
     int64_t shape[RSH_MAX_NDIM], at = 0;
     rsh_tensor *all;
-    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
-    RSH_REQUIRE(n < 1 || list, RSH_EVALUE, "%d partial tensors at NULL", n);
+    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(n < 1 || list, RSH_EVALUE, "cat: got %d partial tensors but the list is NULL", n);
     RSH_TRY(check_join(n, list));
     int ndim = rsh_tensor_ndim(tensor_of(list[0]));
-    RSH_REQUIRE(dim >= -ndim && dim < ndim, RSH_EINDEX, "dim %d of tensors of %d dims", dim, ndim);
+    RSH_REQUIRE(dim >= -ndim && dim < ndim, RSH_EINDEX, "cat: dim %d is out of range for tensors of %d dims", dim,
+                ndim);
     if (dim < 0) dim += ndim;
     RSH_TRY(join_shape(n, list, dim, shape));
     RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(tensor_of(list[0])), ndim, shape, &all));

@@ -13,7 +13,7 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
         const rsh_shard_meta *s = &m->shards[c];
         RSH_TRY(rsh_remote_device_check(&s->placement, W));
         int rank = s->placement.rank;
-        RSH_REQUIRE(by_rank[rank].ndim < 0, RSH_EVALUE, "rank %d owns two chunks", rank);
+        RSH_REQUIRE(by_rank[rank].ndim < 0, RSH_EVALUE, "rank %d owns more than one chunk", rank);
         by_rank[rank] = *s;
         if (ranks) ranks[c] = rank;
     }
@@ -27,8 +27,9 @@ static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int
     rsh_tensor_meta *m;
     int64_t n;
     RSH_REQUIRE(!rsh_spec_chunk_placements(spec, &n, &placements), RSH_EVALUE,
-                "%.300s does not cut one dim into chunks", rsh_spec_text(spec));
-    RSH_REQUIRE(n == W, RSH_EVALUE, "%.300s has %lld chunks for %d ranks", rsh_spec_text(spec), (long long)n, W);
+                "spec must cut one dim into chunks, got %.300s", rsh_spec_text(spec));
+    RSH_REQUIRE(n == W, RSH_EVALUE, "spec %.300s has %lld chunks, expected %d (one per rank)", rsh_spec_text(spec),
+                (long long)n, W);
     RSH_TRY(rsh_spec_build(spec, ndim, size, &props, &m));
     rsh_status st = sort_by_rank(m, W, by_rank, ranks);
     rsh_tensor_meta_free(m);
@@ -38,7 +39,7 @@ static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int
 /* Results are written only on success, so they are made beside their places. */
 rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
                                 int *ranks) {
-    RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank need a spec, ranks and a place for the result");
+    RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank: spec, ranks and out must be given");
     rsh_shard_meta *list = rshi_calloc((size_t)W, sizeof *list);
     int *order = rshi_calloc((size_t)W, sizeof *order);
     rsh_status st = list && order ? build(ndim, size, spec, W, list, order) : rshi_nomem();
@@ -62,21 +63,22 @@ typedef struct moving {
 static rsh_status check_dims(int ndim, const rsh_spec *from, const rsh_spec *to, bool same) {
     int a, b;
     RSH_REQUIRE(!rsh_spec_chunk_dim(from, ndim, &a) && !rsh_spec_chunk_dim(to, ndim, &b), RSH_EVALUE,
-                "%.300s and %.300s must both cut one of %d dims into chunks", rsh_spec_text(from), rsh_spec_text(to),
+                "specs %.300s and %.300s must both cut one of the %d dims into chunks", rsh_spec_text(from),
+                rsh_spec_text(to),
                 ndim);
     RSH_REQUIRE((a == b) == same, RSH_EVALUE,
-                same ? "reshuffle is for chunks of one dim; these are of dims %d and %d"
-                     : "these are chunks of dims %d and %d; use reshuffle where they are the same",
+                same ? "reshuffle requires both specs to cut the same dim, got dims %d and %d; use reshard"
+                     : "reshard requires specs that cut different dims, got dims %d and %d; use reshuffle",
                 a, b);
     return RSH_OK;
 }
 
 static rsh_status check_local(const rsh_tensor *local, const rsh_shard_meta *m) {
-    RSH_REQUIRE(rsh_tensor_ndim(local) == m->ndim, RSH_EVALUE, "the local tensor has %d dims, its chunk %d",
+    RSH_REQUIRE(rsh_tensor_ndim(local) == m->ndim, RSH_EVALUE, "local tensor has %d dims, its chunk has %d",
                 rsh_tensor_ndim(local), m->ndim);
     for (int d = 0; d < m->ndim; d++)
         RSH_REQUIRE(rsh_tensor_shape(local)[d] == m->sizes[d], RSH_EVALUE,
-                    "the local tensor has size %lld along dim %d, its chunk %lld",
+                    "local tensor has size %lld along dim %d, its chunk has %lld",
                     (long long)rsh_tensor_shape(local)[d], d, (long long)m->sizes[d]);
     return RSH_OK;
 }
@@ -91,7 +93,7 @@ static rsh_status wrap_source(moving *m, const rsh_tensor *local, int ndim, cons
 
 static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
                           const rsh_spec *to, bool same, bool results) {
-    RSH_REQUIRE(local && from && to && results, RSH_EVALUE, "a chunk, two specs and places for the results are needed");
+    RSH_REQUIRE(local && from && to && results, RSH_EVALUE, "local tensor, specs and results must not be NULL");
     int W = m->comm->size;
     rsh_tensor_props props = rsh_tensor_get_props(local);
     m->from = rshi_calloc((size_t)W, sizeof *m->from);

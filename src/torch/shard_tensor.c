@@ -27,13 +27,14 @@ typedef struct cutting {
 /* ---- do all ranks want the same? ---- */
 
 static rsh_status check_own(const cutting *c, const rsh_torch_tensor *const *out) {
-    RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s needs a tensor, a spec and a place for the result",
+    RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s: tensor, spec and out must not be NULL",
                 c->name);
-    RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE, "the tensor is not contiguous");
+    RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE, "tensor must be contiguous");
     RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_ERUNTIME,
-                "the source is rank %d; the group has ranks 0 to %d",
+                "source rank %d is out of range; the group has ranks 0 to %d",
                 c->src_rank, c->comm->size - 1);
-    RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE, "properties of %s for a tensor of %s",
+    RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE,
+                "properties have dtype %s, the tensor has %s",
                 rsh_dtype_name(c->props.dtype), rsh_dtype_name(rsh_tensor_dtype(c->tensor)));
     return RSH_OK;
 }
@@ -69,14 +70,16 @@ static rsh_status compare_wishes(const rsh_objects *o) {
     for (int r = 1; r < o->n; r++) {
         const wish *w = o->data[r];
         const char *spec = (const char *)(w + 1);
-        RSH_REQUIRE(w->src_rank == zero->src_rank, RSH_EVALUE, "src_rank is %d on rank 0 and %d on rank %d",
+        RSH_REQUIRE(w->src_rank == zero->src_rank, RSH_EVALUE,
+                    "ranks must give the same src_rank: it is %d on rank 0 and %d on rank %d",
                     zero->src_rank, w->src_rank, r);
         RSH_REQUIRE(same_spec(zero_spec, spec, zero->ndim), RSH_EVALUE,
-                    "the spec is %.300s on rank 0 and %.300s on rank %d", zero_spec, spec, r);
-        RSH_REQUIRE(w->dtype == zero->dtype, RSH_EVALUE, "the tensor is of %s on rank 0 and of %s on rank %d",
+                    "ranks must give the same spec: it is %.300s on rank 0 and %.300s on rank %d", zero_spec, spec, r);
+        RSH_REQUIRE(w->dtype == zero->dtype, RSH_EVALUE,
+                    "ranks must give the same dtype: it is %s on rank 0 and %s on rank %d",
                     rsh_dtype_name((rsh_dtype)zero->dtype), rsh_dtype_name((rsh_dtype)w->dtype), r);
         RSH_REQUIRE(w->ndim == zero->ndim && !memcmp(w->shape, zero->shape, sizeof w->shape), RSH_EVALUE,
-                    "the tensors of rank 0 and rank %d have different shapes", r);
+                    "ranks must give tensors of the same shape: rank 0 and rank %d differ", r);
     }
     return RSH_OK;
 }
@@ -142,11 +145,11 @@ static rsh_status shard_by_kind(const cutting *c, rsh_torch_tensor **out) {
     const rsh_spec_sharder *sharder = kind->sharder;
     rsh_torch_tensor *made = NULL;
     RSH_REQUIRE(sharder && sharder->shard, RSH_EUNSUP,
-                "a spec of kind %s cannot shard a tensor; rsh_torch_scatter can cut by it", kind->name);
+                "spec kind \"%s\" has no shard function; use rsh_torch_scatter", kind->name);
     uint64_t before = rshi_sentences();
     RSH_TRY(rshi_kind_said(before, sharder->shard(rshi_spec_inside(c->spec), c->tensor, c->src_rank, c->group, &made),
                            kind->name, "shard a tensor"));
-    RSH_REQUIRE(made, RSH_ERUNTIME, "the spec of kind %s made no tensor", kind->name);
+    RSH_REQUIRE(made, RSH_ERUNTIME, "spec kind \"%s\" reported success but made no tensor", kind->name);
     rsh_status st = c->props.requires_grad ? rsh_torch_set_requires_grad(made, true) : RSH_OK;
     if (st)
         rsh_torch_free(made);

@@ -75,7 +75,7 @@ rsh_status rshi_torch_like(const rsh_torch_tensor *t, const rsh_tensor_props *pr
 }
 
 rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     const rsh_sharded *s = t->sharded;
     return rsh_sharded_from_tensors(s->comm, s->layout, s->nparts, (const rsh_tensor *const *)s->part, out);
 }
@@ -104,7 +104,7 @@ static rsh_status list_tensors(const rshi_outline *o, int64_t n, const rsh_shard
     int64_t next = 0, at = rshi_outline_next_owned(o, 0);
     for (int64_t k = 0; k < n; k++, at = rshi_outline_next_owned(o, at + 1)) {
         const rsh_shard *from = find_box(&o->meta->shards[at], n, shards, taken, &next);
-        RSH_REQUIRE(from, RSH_EVALUE, "shard %lld of rank %d by the spec %.200s is not among its shards", (long long)k,
+        RSH_REQUIRE(from, RSH_EVALUE, "shard %lld of rank %d, which spec %.200s requires, is missing", (long long)k,
                     o->comm->rank, rsh_spec_text(o->spec));
         list[k] = from->tensor;
     }
@@ -114,7 +114,7 @@ static rsh_status list_tensors(const rshi_outline *o, int64_t n, const rsh_shard
 rsh_status rshi_torch_adopt(const rshi_outline *o, int64_t n, const rsh_shard *shards, rsh_torch_tensor **out) {
     int64_t owned = rshi_outline_count_owned(o);
     rsh_sharded *s = NULL;
-    RSH_REQUIRE(n == owned, RSH_ERUNTIME, "rank %d has %lld shards; the metadata give it %lld", o->comm->rank,
+    RSH_REQUIRE(n == owned, RSH_ERUNTIME, "rank %d has %lld shards, expected %lld by the metadata", o->comm->rank,
                 (long long)n, (long long)owned);
     bool *taken = rshi_calloc((size_t)n, sizeof *taken);
     const rsh_tensor **list = rshi_calloc((size_t)n, sizeof *list);
@@ -160,18 +160,18 @@ rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t) { return t ? t->props.dtype
 bool rsh_torch_requires_grad(const rsh_torch_tensor *t) { return t && t->props.requires_grad; }
 
 rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     RSH_REQUIRE(t->sharded->nparts == 1, RSH_EUNSUP,
-                "rank %d has %lld shards; only a rank with exactly one has a local tensor", t->sharded->comm->rank,
+                "rank %d has %lld shards; a local tensor exists only for exactly one", t->sharded->comm->rank,
                 (long long)t->sharded->nparts);
     *out = t->sharded->part[0];
     return RSH_OK;
 }
 
 rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim, int64_t *out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     int n = rsh_torch_ndim(t);
-    RSH_REQUIRE(dim >= -n && dim < n, RSH_EINDEX, "dim %d of a tensor of %d dims", dim, n);
+    RSH_REQUIRE(dim >= -n && dim < n, RSH_EINDEX, "dim %d is out of range for a tensor of %d dims", dim, n);
     *out = rshi_torch_shape(t)[dim < 0 ? dim + n : dim];
     return RSH_OK;
 }
@@ -191,9 +191,9 @@ bool rshi_dtype_has_grad(rsh_dtype dtype) {
 }
 
 rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on) {
-    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     RSH_REQUIRE(!on || rshi_dtype_has_grad(rsh_torch_dtype(t)), RSH_ERUNTIME,
-                "a tensor of %s cannot require a gradient", rsh_dtype_name(rsh_torch_dtype(t)));
+                "dtype %s cannot require a gradient; use a float or complex dtype", rsh_dtype_name(rsh_torch_dtype(t)));
     t->props.requires_grad = on;
     if (t->meta) t->meta->props.requires_grad = on;
     for (int64_t i = 0; i < t->sharded->nparts; i++) t->shards[i].props.requires_grad = on;

@@ -7,7 +7,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states hold numbers a
 
 rsh_status rshi_state_ranks(const rsh_group *g, int ranks[RSHI_STATE_RANKS]) {
     const rsh_group *world = rsh_group_default();
-    RSH_REQUIRE(world, RSH_ERUNTIME, "this rank has no default group: rsh_group_init makes one");
+    RSH_REQUIRE(world, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     ranks[RSHI_GROUP_RANK] = rsh_group_rank(g);
     ranks[RSHI_GLOBAL_RANK] = rsh_group_rank(world);
     ranks[RSHI_GROUP_SIZE] = rsh_group_size(g);
@@ -29,7 +29,7 @@ static rsh_status put(writer *w, const void *data, size_t bytes) {
     for (size_t at = 0; at < bytes;) {
         size_t n = bytes - at < most ? bytes - at : most;
         RSH_REQUIRE(!w->sink->write(w->sink->ctx, (const char *)data + at, n), RSH_EIO,
-                    "the sink does not take %zu bytes of a state", n);
+                    "cannot write %zu bytes of a state: the sink returned an error", n);
         at += n;
     }
     return RSH_OK;
@@ -73,7 +73,7 @@ rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
     int ranks[RSHI_STATE_RANKS];
     rsh_tensor_meta *all = NULL;
     rshi_text meta = {0};
-    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, "a sharded tensor and a sink are needed");
+    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, "sharded tensor and sink must not be NULL");
     RSH_TRY(rshi_state_ranks(t->group, ranks));
     writer w = {.sink = sink};
     rsh_status st = rshi_torch_meta_new(t, &all);
@@ -91,17 +91,18 @@ rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
 static rsh_status read_head(const char *data, size_t bytes, uint64_t lengths[3]) {
     uint32_t version;
     RSH_REQUIRE(data && bytes >= RSHI_STATE_HEAD + 8 && !memcmp(data, RSHI_STATE_MAGIC, 8), RSH_ERUNTIME,
-                "these %zu bytes are not a saved sharded tensor", bytes);
+                "data (%zu bytes) are not a saved sharded tensor", bytes);
     memcpy(&version, data + 8, sizeof version);
     RSH_REQUIRE(version == RSHI_STATE_VERSION, RSH_ERUNTIME,
-                "a sharded tensor saved in version %u; version %d is known", version, RSHI_STATE_VERSION);
+                "saved sharded tensor has version %u; this library reads version %d", version, RSHI_STATE_VERSION);
     memcpy(lengths, data + 32, 3 * sizeof *lengths);
     uint64_t left = bytes - RSHI_STATE_HEAD - 8;
     for (int i = 0; i < 3; i++) {
-        RSH_REQUIRE(lengths[i] <= left, RSH_ERUNTIME, "the saved sharded tensor is cut short at %zu bytes", bytes);
+        RSH_REQUIRE(lengths[i] <= left, RSH_ERUNTIME, "saved sharded tensor is truncated: it has only %zu bytes",
+                    bytes);
         left -= lengths[i];
     }
-    RSH_REQUIRE(!left, RSH_ERUNTIME, "%llu bytes too many after a saved sharded tensor", (unsigned long long)left);
+    RSH_REQUIRE(!left, RSH_ERUNTIME, "saved sharded tensor has %llu extra bytes at its end", (unsigned long long)left);
     return RSH_OK;
 }
 
@@ -133,7 +134,7 @@ static rsh_status check_hash(const char *data, size_t bytes, const uint64_t leng
         at += n;
     }
     memcpy(&saved, data + bytes - 8, sizeof saved);
-    RSH_REQUIRE(hash == saved, RSH_ERUNTIME, "the saved sharded tensor was changed after it was saved");
+    RSH_REQUIRE(hash == saved, RSH_ERUNTIME, "saved sharded tensor is damaged: its checksum does not match");
     return RSH_OK;
 }
 
@@ -149,7 +150,7 @@ static rsh_status read_pieces(const char *data, size_t bytes, rshi_state *s) {
     memcpy(s->spec, data + RSHI_STATE_HEAD + lengths[0], lengths[1]);
     s->shards = data + RSHI_STATE_HEAD + lengths[0] + lengths[1];
     RSH_REQUIRE(owned_bytes(s->meta, s->ranks[RSHI_GROUP_RANK], &owned) && owned == lengths[2], RSH_ERUNTIME,
-                "a saved sharded tensor with %llu bytes of shards, which its metadata do not say",
+                "saved sharded tensor is damaged: it has %llu bytes of shards, which does not match its metadata",
                 (unsigned long long)lengths[2]);
     return check_hash(data, bytes, lengths, s);
 }

@@ -47,7 +47,7 @@ static rsh_status make_object(buffer *b, rsh_objects **out) {
 
 rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out) {
     buffer b = {NULL, 0, 0};
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     rsh_status st = rsh_torch_save(t, &(rsh_sink){append, &b});
     if (st == RSH_EIO) st = rshi_nomem(); /* the only way in which this sink fails */
     if (!st) st = make_object(&b, out);
@@ -61,25 +61,25 @@ static int write_file(void *ctx, const char *data, size_t bytes) { return fwrite
 
 static rsh_status save_to(const rsh_torch_tensor *t, const char *path) {
     FILE *f = fopen(path, "wbe");
-    RSH_REQUIRE(f, RSH_EIO, "%.300s cannot be written: %s", path, strerror(errno));
+    RSH_REQUIRE(f, RSH_EIO, "cannot write \"%.300s\": %s", path, strerror(errno));
     rsh_status st = rsh_torch_save(t, &(rsh_sink){write_file, f});
     if (!st && (fflush(f) || fsync(fileno(f)))) st = RSH_EIO; /* on the disk before it gets its name */
     int number = errno;
     bool closed = !fclose(f);
     if (closed && st != RSH_EIO) return st;
-    return rshi_fail(RSH_EIO, "%.300s cannot be written: %s", path, strerror(closed ? number : errno));
+    return rshi_fail(RSH_EIO, "cannot write \"%.300s\": %s", path, strerror(closed ? number : errno));
 }
 
 /* What stands under the name is whole: the file gets it when all is written. */
 rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path) {
-    RSH_REQUIRE(t && path && path[0], RSH_EVALUE, "a sharded tensor and the name of a file are needed");
+    RSH_REQUIRE(t && path && path[0], RSH_EVALUE, "sharded tensor and path must not be NULL or empty");
     size_t n = strlen(path);
     char *part = rshi_alloc(n + sizeof ".part", 1);
     if (!part) return rshi_nomem();
     memcpy(part, path, n);
     memcpy(part + n, ".part", sizeof ".part");
     rsh_status st = save_to(t, part);
-    if (!st && rename(part, path)) st = rshi_fail(RSH_EIO, "%.300s cannot be written: %s", path, strerror(errno));
+    if (!st && rename(part, path)) st = rshi_fail(RSH_EIO, "cannot write \"%.300s\": %s", path, strerror(errno));
     if (st) remove(part);
     rshi_free(part);
     return st;
@@ -90,15 +90,15 @@ static rsh_status read_all(FILE *f, const char *path, buffer *b) {
     size_t n;
     while ((n = fread(block, 1, sizeof block, f)) > 0)
         if (append(b, block, n)) return rshi_nomem();
-    RSH_REQUIRE(!ferror(f), RSH_EIO, "%.300s cannot be read: %s", path, strerror(errno));
+    RSH_REQUIRE(!ferror(f), RSH_EIO, "cannot read \"%.300s\": %s", path, strerror(errno));
     return RSH_OK;
 }
 
 rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out) {
     buffer b = {NULL, 0, 0};
-    RSH_REQUIRE(path && out, RSH_EVALUE, "the name of a file and a place for the result are needed");
+    RSH_REQUIRE(path && out, RSH_EVALUE, "path and out must not be NULL");
     FILE *f = fopen(path, "rbe");
-    RSH_REQUIRE(f, RSH_EIO, "%.300s cannot be read: %s", path, strerror(errno));
+    RSH_REQUIRE(f, RSH_EIO, "cannot read \"%.300s\": %s", path, strerror(errno));
     rsh_status st = read_all(f, path, &b);
     fclose(f);
     if (!st) st = rsh_torch_load(b.data ? b.data : "", b.bytes, out);

@@ -29,7 +29,7 @@ static rsh_status same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b
 }
 
 static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool *out) {
-    RSH_REQUIRE(b && out, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
+    RSH_REQUIRE(b && out, RSH_EVALUE, "both sharded tensors and out must not be NULL");
     RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE,
                 "allclose: tolerances must not be negative, got rtol %g, atol %g",
                 m->rtol, m->atol);
@@ -38,7 +38,7 @@ static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool 
 
 /* One exchange: the word is the verdict, and where words differ somebody said no. */
 static rsh_status compare(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
-    RSH_REQUIRE(a, RSH_EVALUE, "two sharded tensors and a place for the answer are needed");
+    RSH_REQUIRE(a, RSH_EVALUE, "both sharded tensors and out must not be NULL");
     bool same = false, mine = false;
     rsh_status st = check(b, m, out);
     if (!st && a->sharded->comm != b->sharded->comm) {

@@ -9,7 +9,9 @@
 static rsh_status compare_ranks(const int *saved, const int *now) {
     static const char *const names[RSHI_STATE_RANKS] = {"group rank", "global rank", "group size", "global size"};
     for (int i = 0; i < RSHI_STATE_RANKS; i++)
-        RSH_REQUIRE(saved[i] == now[i], RSH_ERUNTIME, "the tensor was saved with %s %d; now it is %d", names[i],
+        RSH_REQUIRE(saved[i] == now[i], RSH_ERUNTIME,
+                    "cannot load: the tensor was saved with %s %d, now it is %d; use rsh_torch_load_resharded",
+                    names[i],
                     saved[i], now[i]);
     return RSH_OK;
 }
@@ -28,7 +30,7 @@ static rsh_status restore_with(const rshi_state *s, const rsh_spec *spec, rsh_gr
     RSH_TRY(rshi_outline_make(spec, s->meta->ndim, s->meta->size, &s->meta->props, group, &o));
     rsh_status st = rsh_tensor_meta_equal(o.meta, s->meta)
                         ? rshi_torch_alloc(&o, false, out)
-                        : rshi_fail(RSH_ERUNTIME, "the spec %.300s does not give the metadata saved with it", s->spec);
+                        : rshi_fail(RSH_ERUNTIME, "spec %.300s does not match the metadata saved with it", s->spec);
     rshi_outline_clear(&o);
     if (!st) fill(*out, s->shards);
     return st;
@@ -38,7 +40,7 @@ static rsh_status restore(const rshi_state *s, rsh_group *group, rsh_torch_tenso
     rsh_spec *spec = NULL;
     bool known = !strncmp(s->spec, "chunk(", 6) || !strncmp(s->spec, "boxes(", 6);
     RSH_REQUIRE(known, RSH_EUNSUP,
-                "a tensor cut by %.300s, a kind of the user's, is loaded with rsh_torch_load_resharded and that spec",
+                "cannot load a tensor with the user-defined spec %.300s; use rsh_torch_load_resharded with that spec",
                 s->spec);
     RSH_TRY(rsh_spec_parse(s->spec, &spec));
     rsh_status st = restore_with(s, spec, group, out);
@@ -51,8 +53,8 @@ rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out
     rshi_state s;
     int now[RSHI_STATE_RANKS];
     RSH_NEEDS(data);
-    RSH_REQUIRE(out, RSH_EVALUE, "no place for the result");
-    RSH_REQUIRE(rsh_group_default(), RSH_ERUNTIME, "this rank has no default group: rsh_group_init makes one");
+    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(rsh_group_default(), RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     RSH_TRY(rsh_group_current(&group));
     RSH_TRY(rshi_state_ranks(group, now));
     RSH_TRY(rshi_state_read(data, bytes, &s));
@@ -111,7 +113,8 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
     offer o = {.known = 1, .ndim = m->ndim, .props = m->props};
     memcpy(o.size, m->size, (size_t)m->ndim * sizeof *m->size);
     RSH_REQUIRE(!l->mine.known || same_whole(&l->mine, &o), RSH_EVALUE,
-                "states 0 and %lld of rank %d are of different tensors", (long long)number, l->comm->rank);
+                "states must belong to one tensor: states 0 and %lld of rank %d differ", (long long)number,
+                l->comm->rank);
     l->mine = o;
     for (int64_t i = 0; i < m->nshards; i++) {
         if (!m->shards[i].has_placement || m->shards[i].placement.rank != s->ranks[RSHI_GROUP_RANK]) continue;
@@ -123,7 +126,7 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
 }
 
 static rsh_status read_states(loading *l, int64_t n, const void *const *data, const size_t *bytes) {
-    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "a list of %lld states%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "invalid list of %lld states%s", (long long)n,
                 data && bytes ? "" : " at NULL");
     for (int64_t i = 0; i < n; i++) {
         rshi_state s;
@@ -151,9 +154,10 @@ static rsh_status compare_offers(loading *l) {
         const offer *o = l->all->data[r];
         if (!o->known) continue;
         if (first < 0) first = r, l->whole = *o;
-        RSH_REQUIRE(same_whole(&l->whole, o), RSH_EVALUE, "ranks %d and %d have states of different tensors", first, r);
+        RSH_REQUIRE(same_whole(&l->whole, o), RSH_EVALUE,
+                    "states must belong to one tensor: those of ranks %d and %d differ", first, r);
     }
-    RSH_REQUIRE(first >= 0, RSH_EVALUE, "no rank has a state");
+    RSH_REQUIRE(first >= 0, RSH_EVALUE, "at least one rank must have a state");
     return RSH_OK;
 }
 
@@ -246,7 +250,7 @@ static rsh_status prepare(loading *l, const rsh_spec *to, rsh_torch_tensor **mad
 
 static rsh_status check(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
                         bool result) {
-    RSH_REQUIRE(to && result, RSH_EVALUE, "a spec and a place for the result are needed");
+    RSH_REQUIRE(to && result, RSH_EVALUE, "spec and out must not be NULL");
     RSH_TRY(read_states(l, n, data, bytes));
     return write_offer(l);
 }

@@ -6,11 +6,11 @@
 #include "math/math.h"
 
 rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_torch_dtype(t), dtype));
     RSH_REQUIRE(!t->props.requires_grad || rshi_dtype_has_grad(dtype), RSH_ERUNTIME,
-                "a tensor of %s that requires a gradient cannot become one of %s, which has none",
+                "cannot convert a tensor that requires a gradient from %s to %s, which cannot have one",
                 rsh_dtype_name(t->props.dtype), rsh_dtype_name(dtype));
     rsh_tensor_props props = t->props;
     rsh_torch_tensor *made;
@@ -22,12 +22,12 @@ rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_te
 }
 
 rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     return rsh_torch_to(t, rsh_torch_dtype(t), out);
 }
 
 rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "a sharded tensor and a place for the result are needed");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
     rsh_tensor_props props = t->props;
     props.requires_grad = false;
     return rshi_torch_share(t, &props, out);
@@ -68,12 +68,12 @@ const rsh_shard *rshi_torch_find(const rsh_torch_tensor *t, const rsh_shard *s, 
 
 static rsh_status check_copy(const rsh_torch_tensor *dst, const rsh_torch_tensor *src) {
     bool alike;
-    RSH_REQUIRE(dst && src, RSH_EVALUE, "copy needs two sharded tensors");
+    RSH_REQUIRE(dst && src, RSH_EVALUE, "copy: both sharded tensors must not be NULL");
     RSH_REQUIRE(dst->sharded->comm == src->sharded->comm, RSH_ERUNTIME,
-                "copy between tensors of different groups, of %d and of %d ranks", dst->sharded->comm->size,
+                "copy: tensors belong to different groups (%d and %d ranks)", dst->sharded->comm->size,
                 src->sharded->comm->size);
     RSH_TRY(rshi_torch_cut_alike(dst, src, &alike));
-    RSH_REQUIRE(alike, RSH_ERUNTIME, "copy between tensors that are cut differently: %.300s and %.300s",
+    RSH_REQUIRE(alike, RSH_ERUNTIME, "copy: layouts must be equal, got \"%.300s\" and \"%.300s\"; use reshard_into",
                 rsh_layout_text(dst->sharded->layout), rsh_layout_text(src->sharded->layout));
     return rsh_dtype_check_convert(rsh_torch_dtype(src), rsh_torch_dtype(dst));
 }
@@ -83,7 +83,7 @@ rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src) {
     for (int64_t i = 0; i < dst->sharded->nparts; i++) {
         if (!rsh_tensor_count(dst->shards[i].tensor)) continue;
         const rsh_shard *from = rshi_torch_find(src, &dst->shards[i], i);
-        RSH_REQUIRE(from, RSH_ERUNTIME, "shard %lld is missing in the source", (long long)i);
+        RSH_REQUIRE(from, RSH_ERUNTIME, "copy: the source lacks shard %lld", (long long)i);
         RSH_TRY(rsh_math_copy(from->tensor, dst->shards[i].tensor));
     }
     return RSH_OK;

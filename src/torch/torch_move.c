@@ -7,21 +7,22 @@
 
 /* A tensor of the whole shape, to whose dtype this tensor's can be converted? */
 static rsh_status check_whole(const rsh_torch_tensor *t, const rsh_tensor *out) {
-    RSH_REQUIRE(rsh_tensor_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "`out` has %d dims, the tensor %d",
+    RSH_REQUIRE(rsh_tensor_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "out has %d dims, the tensor has %d",
                 rsh_tensor_ndim(out), rsh_torch_ndim(t));
     for (int d = 0; d < rsh_torch_ndim(t); d++)
         RSH_REQUIRE(rsh_tensor_shape(out)[d] == rshi_torch_shape(t)[d], RSH_EVALUE,
-                    "`out` has size %lld along dim %d, the tensor %lld", (long long)rsh_tensor_shape(out)[d], d,
+                    "out has size %lld along dim %d, the tensor has %lld", (long long)rsh_tensor_shape(out)[d], d,
                     (long long)rshi_torch_shape(t)[d]);
     return rsh_dtype_check_convert(rsh_torch_dtype(t), rsh_tensor_dtype(out));
 }
 
 static rsh_status check_out(const rsh_torch_tensor *t, int dst, const rsh_tensor *out) {
     const rsh_comm *comm = t->sharded->comm;
-    RSH_REQUIRE(dst >= 0 && dst < comm->size, RSH_ERUNTIME, "gather to rank %d; the group has ranks 0 to %d", dst,
+    RSH_REQUIRE(dst >= 0 && dst < comm->size, RSH_ERUNTIME,
+                "gather: rank %d is out of range; the group has ranks 0 to %d", dst,
                 comm->size - 1);
     if (comm->rank != dst) return RSH_OK;
-    RSH_REQUIRE(out, RSH_EVALUE, "`out` is missing on rank %d, where the tensor is gathered", dst);
+    RSH_REQUIRE(out, RSH_EVALUE, "gather: out is NULL on rank %d, which receives the tensor", dst);
     return check_whole(t, out);
 }
 
@@ -68,15 +69,15 @@ static rsh_status move_whole(const rsh_torch_tensor *t, const char *name, rsh_st
 }
 
 rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out) {
-    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     rsh_status st = check_out(t, dst, out);
     return move_whole(t, "torch_gather", st, dst, t->sharded->comm->rank == dst ? out : NULL);
 }
 
 rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out) {
-    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     rsh_status st =
-        out ? check_whole(t, out) : rshi_fail(RSH_EVALUE, "`out` is missing on rank %d", t->sharded->comm->rank);
+        out ? check_whole(t, out) : rshi_fail(RSH_EVALUE, "out is NULL on rank %d", t->sharded->comm->rank);
     return move_whole(t, "torch_all_gather", st, -1, out);
 }
 
@@ -84,7 +85,7 @@ rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out) {
 
 static rsh_status prepare_reshard(const rsh_torch_tensor *t, const rsh_spec *to, bool result,
                                   rsh_torch_tensor **made) {
-    RSH_REQUIRE(to && result, RSH_EVALUE, "reshard needs a spec and a place for the result");
+    RSH_REQUIRE(to && result, RSH_EVALUE, "reshard: spec and out must not be NULL");
     return rshi_torch_new(to, rsh_torch_ndim(t), rshi_torch_shape(t), &t->props, t->group, false, made);
 }
 
@@ -96,7 +97,7 @@ rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to, rsh_
 static rsh_status alias(const rsh_torch_tensor *t, bool result, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
     rsh_status st = result ? rshi_torch_share(t, &t->props, &made)
-                           : rshi_fail(RSH_EVALUE, "reshard needs a place for the result");
+                           : rshi_fail(RSH_EVALUE, "reshard: out is NULL");
     st = rshi_comm_open(t->sharded->comm, "torch_reshard", rsh_layout_hash(t->sharded->layout),
                         rsh_layout_text(t->sharded->layout), st);
     if (st)
@@ -109,7 +110,7 @@ static rsh_status alias(const rsh_torch_tensor *t, bool result, rsh_torch_tensor
 rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to, const rsh_plan_opts *opts,
                                   rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    RSH_REQUIRE(t, RSH_EVALUE, "the sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     bool readable = !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move tells all ranks */
     if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);

@@ -20,7 +20,7 @@ static rsh_status print_shard(const rsh_shard *s, const rsh_sink *sink) {
 
 /* The text of a spec may be longer than what can be formatted at once. */
 rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink) {
-    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, t ? "no sink to print to" : "no sharded tensor to print");
+    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, t ? "print: sink is NULL" : "print: sharded tensor is NULL");
     RSH_TRY(rshi_sink_text(sink, "ShardedTensor("));
     RSH_TRY(print_size(t, sink));
     RSH_TRY(rshi_sink_format(sink, ", dtype=%s, requires_grad=%s, spec=", rsh_dtype_name(t->props.dtype),

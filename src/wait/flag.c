@@ -136,13 +136,13 @@ rsh_status rshi_read_timeout(double *seconds) {
     char *end;
     double value = rshi_text_number(text, &end);
     RSH_REQUIRE(!*end && value > 0, RSH_EVALUE,
-                "RESHARD_TIMEOUT is \"%.40s\", which is not a positive number of seconds", text);
+                "RESHARD_TIMEOUT must be a positive number of seconds, got \"%.40s\"", text);
     *seconds = value;
     return RSH_OK;
 }
 
 rsh_status rshi_report_all_late(double waited, double timeout) {
-    return rshi_fail(RSH_ETIMEOUT, "the other ranks let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)",
+    return rshi_fail(RSH_ETIMEOUT, "timed out after %.3g seconds waiting for the other ranks (RESHARD_TIMEOUT is %g)",
                      waited, timeout);
 }
 

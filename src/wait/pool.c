@@ -129,7 +129,7 @@ static rsh_status hire(rsh_pool *pool) {
         int error = start_worker(w);
         if (!error) continue;
         dismiss(pool, i - 1);
-        return rshi_fail(RSH_ERUNTIME, "no thread for worker %d of %d: %s", i, pool->size, strerror(error));
+        return rshi_fail(RSH_ERUNTIME, "cannot start worker thread %d of %d: %s", i, pool->size, strerror(error));
     }
     return RSH_OK;
 }
@@ -137,7 +137,7 @@ static rsh_status hire(rsh_pool *pool) {
 static size_t pool_bytes(int size) { return sizeof(rsh_pool) + (size_t)size * sizeof(worker); }
 
 rsh_status rsh_pool_new(int n, rsh_pool **out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "a pool with NULL for the result");
+    RSH_REQUIRE(out, RSH_EVALUE, "pool: out is NULL");
     int size = n > 0 ? n : rshi_cores();
     rsh_pool *pool = rshi_alloc_data(pool_bytes(size), true);
     if (!pool) return rshi_nomem();

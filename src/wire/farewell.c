@@ -15,7 +15,7 @@
 static rsh_status receive_now(rshi_link *l, int peer, int tag, size_t bytes) {
     rshi_vigil v = {0};
     int64_t left = 1;
-    RSH_REQUIRE(!l->hearing.pending, RSH_EPEER, "rank %d left in the middle of a word", l->hearing.peer);
+    RSH_REQUIRE(!l->hearing.pending, RSH_EPEER, "rank %d left in the middle of a message", l->hearing.peer);
     RSH_TRY(rshi_link_recv(l, peer, tag, l->ear, bytes, &l->hearing));
     for (;;) {
         RSH_TRY(rshi_link_test_all(l, 1, &l->hearing, &left));
@@ -23,7 +23,7 @@ static rsh_status receive_now(rshi_link *l, int peer, int tag, size_t bytes) {
         rshi_vigil_rest(&v, &l->patience);
         if (rshi_vigil_waited(&v) < HEARING) continue;
         rshi_link_cancel(l, 1, &l->hearing);
-        return rshi_fail(RSH_EPEER, "rank %d left in the middle of a word", peer);
+        return rshi_fail(RSH_EPEER, "rank %d left in the middle of a message", peer);
     }
 }
 
@@ -48,7 +48,8 @@ rsh_status rshi_link_hear_farewells(rshi_link *l) {
         RSH_TRY(rshi_link_hear(l, RSHI_TAG_FAREWELL, sizeof w, &peer));
         if (peer < 0) return RSH_OK;
         memcpy(&w, l->ear, sizeof w);
-        RSH_REQUIRE(w.sentence_bytes <= sizeof l->ear, RSH_EPEER, "rank %d uses another version of the library", peer);
+        RSH_REQUIRE(w.sentence_bytes <= sizeof l->ear, RSH_EPEER, "rank %d uses a different version of the library",
+                    peer);
         if (w.sentence_bytes) RSH_TRY(receive_now(l, peer, RSHI_TAG_SENTENCE, w.sentence_bytes));
         l->ear[w.sentence_bytes ? w.sentence_bytes - 1 : 0] = 0;
         note_farewell(l, peer, &w, l->ear);
@@ -116,6 +117,7 @@ rsh_status rshi_link_check_peer(rshi_link *l, int peer, uint64_t steps, double s
     int missed = peer < 0 ? find_missed(l, steps) : is_missed(l, peer, steps) ? peer : -1;
     if (missed >= 0) return report_missed(l, missed);
     RSH_TRY(check_neighbours(l));
+    RSH_TRY(rshi_interrupt_check(seconds));
     return seconds < l->patience.timeout ? RSH_OK : give_up(l, steps, seconds);
 }
 

@@ -91,6 +91,7 @@ rsh_status rshi_link_rest(rshi_link *l, rshi_vigil *v, int64_t n, const rshi_lin
     int peer = await_pending(l, n, requests);
     double waited = rshi_vigil_waited(v);
     v->reason = rshi_link_check_peer(l, -1, l->steps + 1, 0);
+    if (!v->reason) v->reason = rshi_interrupt_check(waited);
     if (!v->reason && waited >= l->patience.timeout) v->reason = rshi_link_check_peer(l, peer, l->steps + 1, waited);
     return RSH_OK;
 }

@@ -8,7 +8,7 @@
 /* What could not be stopped when an earlier step failed lies on the desk and uses it. */
 static rsh_status clear_desk(rshi_link *l) {
     for (int i = 0; i < RSHI_LINK_REQUESTS; i++)
-        RSH_REQUIRE(!l->requests[i].pending, RSH_EPEER, "an earlier step of this comm has failed");
+        RSH_REQUIRE(!l->requests[i].pending, RSH_EPEER, "an earlier call on this comm failed");
     return RSH_OK;
 }
 

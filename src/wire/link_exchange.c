@@ -160,7 +160,7 @@ static rsh_status read_cards(const exchange *x, bool *match) {
     uint64_t sum[2] = {0};
     for (int r = 0; r < x->l->wire.size; r++) {
         RSH_REQUIRE(!cards[r].status, (rsh_status)cards[r].status,
-                    "exchange: rank %d had no memory for its lists of messages", r);
+                    "exchange: rank %d ran out of memory for its message lists", r);
         for (int k = 0; k < 2; k++) sum[k] += cards[r].difference[k];
     }
     *match = !sum[0] && !sum[1];
@@ -232,7 +232,7 @@ static rsh_status explain(const exchange *x) {
     for (const rshi_mismatch *f = (const rshi_mismatch *)x->l->cards; f < (const rshi_mismatch *)x->l->cards + size;
          f++)
         if (f->wrong) return rshi_mismatch_report(f);
-    return rshi_fail(RSH_EMISMATCH, "exchange: the ranks' lists of messages do not match");
+    return rshi_fail(RSH_EMISMATCH, "exchange: message lists of the ranks do not match");
 }
 
 /* ---- moving ---- */

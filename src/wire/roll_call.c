@@ -151,16 +151,17 @@ rsh_status rshi_link_report_late(rshi_link *l, double waited) {
     double timeout = l->patience.timeout;
     int n = find_missing(l, first);
     if (n == 1)
-        return rshi_fail(RSH_ETIMEOUT, "rank %d let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g)", first[0],
+        return rshi_fail(RSH_ETIMEOUT, "rank %d did not answer for %.3g seconds (RESHARD_TIMEOUT is %g)", first[0],
                          waited, timeout);
     if (!n)
         return rshi_fail(RSH_ETIMEOUT,
-                         "this rank waited for %.3g seconds (RESHARD_TIMEOUT is %g); all that it waits for wait too, "
-                         "and it is not known which rank is missing",
+                         "timed out after %.3g seconds (RESHARD_TIMEOUT is %g); every rank it is waiting for is "
+                         "waiting as well, "
+                         "so the missing rank is unknown",
                          waited, timeout);
     list_ranks(n, first, who, sizeof who);
     return rshi_fail(RSH_ETIMEOUT,
-                     "%s do not answer and let this rank wait for %.3g seconds (RESHARD_TIMEOUT is %g); it is not "
-                     "known which of them is missing",
+                     "%s did not answer within %.3g seconds (RESHARD_TIMEOUT is %g); it is unknown "
+                     "which of them is missing",
                      who, waited, timeout);
 }

@@ -7,7 +7,7 @@
 set -euo pipefail
 command=$(realpath "$1") pairs=$(realpath "$2") count=${3:-200} ranks=${4:-6}
 here=$(cd "$(dirname "$0")" && pwd)
-seed=${RESHARD_SEED:-$(date +%s)}
+seed=${RESHARD_SEED:-20261116} # as in tests/seed.h
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 RESHARD_TIMEOUT=${RESHARD_TIMEOUT:-60}

@@ -6,9 +6,9 @@
 # mirror (the machine's own one by default); the machine's settings of apt, with its proxies, hold inside too.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-[ "$(id -u)" = 0 ] || { echo "bare: skipped: a chroot takes root"; exit 0; }
-command -v debootstrap > /dev/null || { echo "bare: skipped: there is no debootstrap"; exit 0; }
-unshare --mount --pid --fork true 2> /dev/null || { echo "bare: skipped: no namespaces can be made here"; exit 0; }
+[ "$(id -u)" = 0 ] || { echo "bare: skipped: a chroot takes root"; exit 77; }
+command -v debootstrap > /dev/null || { echo "bare: skipped: there is no debootstrap"; exit 77; }
+unshare --mount --pid --fork true 2> /dev/null || { echo "bare: skipped: no namespaces can be made here"; exit 77; }
 
 scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/reshard-bare.XXXXXX")
 trap 'rm -rf --one-file-system "$scratch"' EXIT

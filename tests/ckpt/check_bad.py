@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -174,9 +173,9 @@ def rule_files():
     rules("mesh tp=x\nq [...]\n", "x.rules:1:9:")
     rules("mesh tp=2\nfiles rank.safetensors\n* [...]\n", "no {rank}")
     rules("mesh tp=2\nfiles part{rank}.bin\n* [...]\n", "`files part{rank}.bin`: names of rank files end in .safetensors")
-    rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": c64 does not convert to f32")
+    rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": cannot convert c64 to f32")
     rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no c128")
-    rules("mesh tp=2\ne f32[...]\n* [...]\n", "f8e8m0 does not convert to f32")
+    rules("mesh tp=2\ne f32[...]\n* [...]\n", "cannot convert f8e8m0 to f32")
     rules("mesh tp=4\np [_, _/tp~]\n* [...]\n", "inside byte")
     rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
     rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
@@ -247,14 +246,20 @@ def gguf():
     os.remove("a.gguf")
 
 
+def processor_seconds():
+    """Of the commands that have ended so far: whatever else the machine does meanwhile."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def many_tensors():
     """Half a million tensors: quickly, and in bounded memory."""
     entries = ",".join(f'"model.layers.{i}.weight":{{"dtype":"U8","shape":[1,1],"data_offsets":[{i},{i + 1}]}}' for i in range(500_000))
     with open("many.safetensors", "wb") as f:
         f.write(raw("{" + entries + "}", bytes(500_000)))
-    start = time.monotonic()
+    start = processor_seconds()
     r = run("inspect", "many.safetensors", memory=1 << 29)
-    seconds = time.monotonic() - start
+    seconds = processor_seconds() - start
     assert r.returncode == 0 and r.stdout.count("\n") == 500_001, r.stderr
     print(f"500000 tensors inspected in {seconds:.2f} s")
     assert seconds < 20

@@ -17,12 +17,14 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")]
 import safetensors as st
+import seeds
+import skips
 
 command = os.path.abspath(sys.argv[1])
 times = int(sys.argv[2]) if len(sys.argv) > 2 else 10
-seed = int(os.environ.get("RESHARD_SEED", random.randrange(1 << 30)))
+seed = seeds.seed_of_tests()
 print("seed", seed)
 rng = random.Random(seed)
 
@@ -143,7 +145,7 @@ def full(home):
     disk = os.path.join(home, "disk")
     os.mkdir(disk)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
-        return print("no tmpfs can be mounted here: the test of a full disk is left out")
+        return skips.skip("mount", "no file system can be mounted here, so none can be filled up")
     try:
         status, error = done(["source", f"{disk}/got", "--to", "3.rules"])
         assert status == 1 and "more bytes" in error, error
@@ -184,6 +186,7 @@ def main():
         other_arguments()
         full(home)
         os.chdir("/")
+    return skips.exit_status(0)
 
 
-main()
+sys.exit(main())

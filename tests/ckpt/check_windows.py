@@ -12,12 +12,13 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")]
 import safetensors as st
+import seeds
 
 command = os.path.abspath(sys.argv[1])
 pairs = int(sys.argv[2]) if len(sys.argv) > 2 else 6
-seed = int(os.environ.get("RESHARD_SEED", random.randrange(1 << 30)))
+seed = seeds.seed_of_tests()
 print("seed", seed)
 rng = random.Random(seed)
 

@@ -87,6 +87,20 @@ static void the_first_rule_that_matches_counts(void **state) {
     rsh_ckpt_rules_free(r);
 }
 
+static void rules_give_a_tensor_its_layout(void **state) {
+    (void)state;
+    const int64_t shape[] = {8, 3};
+    rsh_layout *l = NULL;
+    rsh_ckpt_rules *r = rules("mesh tp=4\n*.q [_/tp, _]\n*.k [_]\n");
+    assert_int_equal(rsh_ckpt_rules_layout(r, "0.q", RSH_F32, 2, shape, &l), RSH_OK);
+    assert_string_equal(rsh_layout_text(l), "f32[8/tp, 3] on tp=4");
+    rsh_layout_free(l);
+    assert_int_equal(rsh_ckpt_rules_layout(r, "0.v", RSH_F32, 2, shape, &l), RSH_EKEY);
+    assert_int_equal(rsh_ckpt_rules_layout(r, "0.k", RSH_F32, 2, shape, &l), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "x:3: tensor \"0.k\""));
+    rsh_ckpt_rules_free(r);
+}
+
 static void wrong_rules_name_line_and_column(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
@@ -139,6 +153,7 @@ int main(void) {
         cmocka_unit_test(many_stars_are_matched_quickly),
         cmocka_unit_test(files_are_named_and_recognised),
         cmocka_unit_test(the_first_rule_that_matches_counts),
+        cmocka_unit_test(rules_give_a_tensor_its_layout),
         cmocka_unit_test(wrong_rules_name_line_and_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

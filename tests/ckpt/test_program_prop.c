@@ -2,12 +2,12 @@
  */
 #include "ckpt/files.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <reshard.h>
 
 #include "comm/mailboxes.h"
+#include "seed.h"
 
 enum { TENSORS = 5, MOST = 6, CASES = 40 };
 
@@ -186,8 +186,8 @@ static rsh_status read_whole_tensors(const job *j) {
 static void random_layouts_become_random_layouts(void **state) {
     (void)state;
     static const int node[MOST] = {0, 1, 0, 1, 1, 2};
-    const char *given = getenv("RESHARD_SEED"), *cases = getenv("RESHARD_CASES");
-    uint64_t start = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
+    const char *cases = getenv("RESHARD_CASES");
+    uint64_t start = seed_of_tests();
     int64_t n = cases ? rshi_min(atoll(cases), 2000) : CASES;
     for (int64_t i = 0; i < n; i++) {
         static job j;

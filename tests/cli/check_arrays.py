@@ -13,13 +13,17 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import seeds
+
 try:
     import numpy
 except ImportError:
     numpy = None
 
 COMMAND = os.path.abspath(sys.argv[1])
-SEED = int(os.environ.get("RESHARD_SEED", random.randrange(10**6)))
+SEED = seeds.seed_of_tests()
 CASES = int(os.environ.get("RESHARD_CASES", 40))
 KINDS = {"bool": ("|b1", "?"), "u8": ("|u1", "B"), "i8": ("|i1", "b"), "u16": ("<u2", "H"), "i16": ("<i2", "h"),
          "u32": ("<u4", "I"), "i32": ("<i4", "i"), "u64": ("<u8", "Q"), "i64": ("<i8", "q"), "f16": ("<f2", "e"),

@@ -2,6 +2,7 @@
 
     check_manuals.py COMMAND
 """
+import codecs
 import os
 import pty
 import re
@@ -10,6 +11,10 @@ import shutil
 import subprocess
 import sys
 import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import skips
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 COMMAND = os.path.abspath(sys.argv[1])
@@ -73,8 +78,7 @@ def every_environment_variable_is_in_the_manual():
 
 def groff_has_nothing_to_say():
     if not shutil.which("groff"):
-        print("skipped: there is no groff to read the manuals")
-        return
+        return skips.skip("groff", "there is no groff to read the manuals")
     for name in ["reshard"] + ["reshard-" + v for v in VERBS]:
         path = os.path.join(ROOT, "docs", "man", name + ".1")
         said = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", path], capture_output=True, text=True)
@@ -104,8 +108,7 @@ def bash_completes():
 
 def fish_completes():
     if not shutil.which("fish"):
-        print("skipped: there is no fish")
-        return
+        return skips.skip("fish", "there is no fish")
     lines = "; ".join(f"echo '#'; complete -C 'reshard {typed}'" for typed, _ in CASES)
     script = f"source {os.path.join(COMPLETION, 'reshard.fish')}; {lines}"
     said = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True)
@@ -113,12 +116,13 @@ def fish_completes():
     check("fish completes", answers == [w for _, w in CASES] and not said.stderr, said.stdout + said.stderr)
 
 
-def read_until(fd, wanted, seconds=20):
+def read_until(fd, wanted, seconds=100):
     seen, end = "", time.time() + seconds
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while wanted not in seen and time.time() < end:
         if select.select([fd], [], [], 0.2)[0]:
             try:
-                seen += os.read(fd, 65536).decode(errors="replace")
+                seen += decoder.decode(os.read(fd, 65536))
             except OSError:
                 break
     return seen
@@ -126,8 +130,9 @@ def read_until(fd, wanted, seconds=20):
 
 def zsh_completes():
     if not shutil.which("zsh"):
-        print("skipped: there is no zsh")
-        return
+        return skips.skip("zsh", "there is no zsh")
+    if not skips.has_terminals():
+        return skips.skip("terminal", "no terminal can be made here (/dev/pts)")
     pid, fd = pty.fork()
     if not pid:
         os.environ.update(TERM="dumb", ZDOTDIR="/nonexistent", PS1="")
@@ -149,4 +154,4 @@ for test in (every_option_of_a_verb_is_in_its_manual_and_no_other, every_verb_is
              bash_completes, fish_completes, zsh_completes):
     test()
 print(f"{len(failures)} failures")
-sys.exit(1 if failures else 0)
+sys.exit(skips.exit_status(len(failures)))

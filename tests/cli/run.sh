@@ -5,7 +5,7 @@
 #
 # Each NAME.sh runs in a scratch folder of its own, with the command as `reshard` on the PATH.  What it prints is compared with NAME.stdout
 # and NAME.stderr, its exit status with NAME.exit; a file that is not there stands for nothing printed, and for 0.  In NAME.stdout.glob and
-# NAME.stderr.glob a `*` stands for any part of a line.  A case that exits with 77 is skipped, for the reason it prints.  --update records what does not match; it leaves .glob files alone.
+# NAME.stderr.glob a `*` stands for any part of a line.  A case that exits with 77 is skipped, for the cause and the reason it prints, a line each (see skip.sh).  --update records what does not match; it leaves .glob files alone.
 set -u
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -57,10 +57,12 @@ check() {
 run_case() {
     local status bad=0
     mkdir "$scratch/$1"
-    (cd "$scratch/$1" && timeout 60 sh "$here/$1.sh" > "../$1.stdout" 2> "../$1.stderr" < /dev/null)
+    (cd "$scratch/$1" && timeout 600 sh "$here/$1.sh" > "../$1.stdout" 2> "../$1.stderr" < /dev/null)
     status=$?
     if [ $status = 77 ]; then
-        echo "skipped $1: $(cat "$scratch/$1.stdout")"
+        sh "$here/../skip.sh" "$(sed -n 1p "$scratch/$1.stdout")" "$1: $(sed 1d "$scratch/$1.stdout")"
+        [ $? = 77 ] || return 1
+        skipped=$((skipped + 1))
         return 0
     fi
     if [ $status = 0 ]; then : > "$scratch/$1.exit"; else echo $status > "$scratch/$1.exit"; fi
@@ -69,6 +71,7 @@ run_case() {
 }
 
 failed=0
+skipped=0
 if [ $# = 0 ]; then
     for file in "$here"/*.sh; do
         name=$(basename "$file" .sh)
@@ -76,5 +79,6 @@ if [ $# = 0 ]; then
     done
 fi
 for name; do run_case "$name" || failed=$((failed + 1)); done
-echo "$# cases, $failed failed"
-[ $failed = 0 ]
+echo "$# cases, $failed failed, $skipped skipped"
+[ $failed = 0 ] || exit 1
+[ $skipped = 0 ] || exit 77

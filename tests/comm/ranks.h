@@ -15,6 +15,8 @@
 
 #include "comm/comm.h"
 #include "comm/mailboxes.h"
+#include "seed.h"
+#include "skips.h"
 
 #define CHECK(condition)                                                                           \
     RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition,        \
@@ -59,13 +61,8 @@ static inline void run_ranks(int n, rsh_rank_fn fn, void *ctx) {
         fail_msg("%d ranks, %s: %s: %s", n, here->name, rsh_status_name(st), rsh_error_detail());
 }
 
-/* A rank's memory at an address of its own is nothing to ranks of other nodes. */
-static inline void needs_one_node(void) {
-    if (here->nodes > 1) {
-        print_message("skipped: ranks of other nodes do not see a flag\n");
-        skip();
-    }
-}
+/* Are all ranks on one node?  Ranks of other nodes do not see a flag. */
+static inline bool on_one_node(void) { return here->nodes == 1; }
 
 /* The tests of a program, in every setting. */
 #define RUN_EVERYWHERE(tests) run_everywhere(#tests, tests, sizeof(tests) / sizeof *(tests))
@@ -93,11 +90,9 @@ static inline uint64_t draw(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* The seed of a random test: RESHARD_SEED, else `otherwise`; printed when it is not the usual one.
- */
+/* The seed of a random test, printed: RESHARD_SEED, else `otherwise`. */
 static inline uint64_t test_seed(uint64_t otherwise) {
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : otherwise;
+    uint64_t seed = seed_or(otherwise);
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     return seed;
 }

@@ -81,7 +81,7 @@ static rsh_status two_against_one(void *ctx, rsh_comm *c) {
     rsh_message send[2] = {{1, a, 4}, {1, a, 4}}, recv[1] = {{0, b, 4}};
     int me = rsh_comm_rank(c);
     CHECK_STATUS(RSH_EMISMATCH, rsh_comm_exchange(c, me == 0 ? 2 : 0, send, me == 1, recv));
-    CHECK_SAYS("rank 0 sends 2 messages to rank 1, which receives 1");
+    CHECK_SAYS("rank 0 sends 2 messages to rank 1, which expects 1");
     CHECK_STATUS(RSH_OK, rsh_comm_exchange(c, me == 0, send, me == 1, recv));
     CHECK(me != 1 || !strcmp(b, "abc"));
     return RSH_OK;
@@ -97,7 +97,7 @@ static rsh_status receives_nothing(void *ctx, rsh_comm *c) {
     int me = rsh_comm_rank(c);
     rsh_message one = {1 - me, a, 4};
     CHECK_STATUS(RSH_EMISMATCH, rsh_comm_exchange(c, sends && me == 0, &one, !sends && me == 1, &one));
-    CHECK_SAYS(sends ? "sends 1 messages to rank 1, which receives 0" : "sends 0 messages to rank 1, which receives 1");
+    CHECK_SAYS(sends ? "sends 1 messages to rank 1, which expects 0" : "sends 0 messages to rank 1, which expects 1");
     return RSH_OK;
 }
 static void a_message_that_only_one_side_knows_is_a_mismatch(void **state) {
@@ -111,7 +111,7 @@ static rsh_status other_size(void *ctx, rsh_comm *c) {
     int me = rsh_comm_rank(c), n = rsh_comm_size(c);
     rsh_message send = {(me + 1) % n, a, 8}, recv = {(me + n - 1) % n, b, me == 0 ? 9 : 8};
     CHECK_STATUS(RSH_EMISMATCH, rsh_comm_exchange(c, 1, &send, 1, &recv));
-    CHECK_SAYS("8 bytes, but 9");
+    CHECK_SAYS("8 bytes, expected 9");
     recv.bytes = 8;
     CHECK_STATUS(RSH_OK, rsh_comm_exchange(c, 1, &send, 1, &recv));
     CHECK(!strcmp(b, "abc"));
@@ -128,7 +128,7 @@ static rsh_status bad_lists(void *ctx, rsh_comm *c) {
     bool me = rsh_comm_rank(c) == 1;
     rsh_message far = {rsh_comm_size(c), a, 8}, nowhere = {0, NULL, 8};
     CHECK_STATUS(RSH_EVALUE, rsh_comm_exchange(c, me, &far, 0, NULL));
-    CHECK_SAYS("rank 1: send 0");
+    CHECK_SAYS("rank 1: exchange: send 0");
     CHECK_STATUS(RSH_EVALUE, rsh_comm_exchange(c, 0, NULL, me, &nowhere));
     CHECK_STATUS(RSH_EVALUE, rsh_comm_exchange(c, me ? -1 : 0, NULL, 0, NULL));
     CHECK_STATUS(RSH_EVALUE, rsh_comm_exchange(c, me ? 3 : 0, NULL, 0, NULL));

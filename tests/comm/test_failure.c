@@ -1,4 +1,5 @@
 /* Failure: ranks that leave, time out or have no memory.  Nobody hangs and nothing leaks. */
+#include "impatience.h"
 #include "ranks.h"
 
 #include <unistd.h>
@@ -50,7 +51,7 @@ static rsh_status chain(void *ctx, rsh_comm *c) {
 }
 static void a_failure_is_passed_on_with_the_rank_that_began_it(void **state) {
     (void)state;
-    needs_one_node();
+    if (!on_one_node()) return;
     rshi_flag flags[3] = {0};
     assert_int_equal(run_here(3, chain, flags), RSH_EKEY);
     assert_string_equal(rsh_error_detail(), "no such layer");
@@ -70,7 +71,7 @@ static rsh_status posts_then_leaves(void *ctx, rsh_comm *c) {
 }
 static void a_flag_that_was_posted_before_its_owner_left_counts(void **state) {
     (void)state;
-    needs_one_node();
+    if (!on_one_node()) return;
     rshi_flag flag = {0};
     run_ranks(4, posts_then_leaves, &flag);
 }
@@ -94,6 +95,8 @@ static void ranks_that_leave_at_random_hang_nobody(void **state) {
 
 /* ---- time ---- */
 
+#define TIMEOUT 0.2 /* seconds, of rank 0 */
+
 /* Rank 1 comes only when rank 0 has given up. */
 static rsh_status one_is_late(void *ctx, rsh_comm *c) {
     atomic_bool *gave_up = ctx;
@@ -103,6 +106,7 @@ static rsh_status one_is_late(void *ctx, rsh_comm *c) {
         CHECK_SAYS("rank 0 failed with RSH_ETIMEOUT");
         return RSH_OK;
     }
+    set_timeout(c, TIMEOUT);
     rsh_status st = rsh_comm_barrier(c);
     atomic_store(gave_up, true);
     CHECK(st == RSH_ETIMEOUT);
@@ -122,6 +126,7 @@ static rsh_status never_posts(void *ctx, rsh_comm *c) {
         while (!atomic_load(&s->gave_up)) usleep(1000);
         return RSH_OK;
     }
+    set_timeout(c, TIMEOUT);
     rsh_status st = c->ops->wait(c, 1, &s->flag, 1);
     atomic_store(&s->gave_up, true);
     CHECK(st == RSH_ETIMEOUT);
@@ -130,13 +135,11 @@ static rsh_status never_posts(void *ctx, rsh_comm *c) {
 }
 
 static void run_impatiently(rsh_rank_fn fn, void *ctx) {
-    setenv("RESHARD_TIMEOUT", "0.2", 1);
     double start = rshi_seconds();
     rsh_status st = run_here(2, fn, ctx);
     double took = rshi_seconds() - start;
-    unsetenv("RESHARD_TIMEOUT");
     if (st) fail_msg("%s", rsh_error_detail());
-    assert_true(took >= 0.2);
+    assert_true(took >= TIMEOUT);
 }
 static void a_late_rank_is_a_timeout_that_names_it(void **state) {
     (void)state;
@@ -145,7 +148,7 @@ static void a_late_rank_is_a_timeout_that_names_it(void **state) {
 }
 static void a_flag_that_is_never_posted_is_a_timeout(void **state) {
     (void)state;
-    needs_one_node();
+    if (!on_one_node()) return;
     silence s = {0};
     run_impatiently(never_posts, &s);
 }

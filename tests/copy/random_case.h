@@ -1,5 +1,4 @@
-/* Seeded random numbers for the tests of this room: the seed comes from RESHARD_SEED or the clock
- * and is printed on failure. */
+/* Seeded random numbers for the tests of this room: the seed is printed on failure. */
 #ifndef RESHARD_TESTS_COPY_RANDOM_CASE_H
 #define RESHARD_TESTS_COPY_RANDOM_CASE_H
 
@@ -8,17 +7,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <setjmp.h>
 
 #include <cmocka.h>
 
+#include "seed.h"
+
 static uint64_t random_state, random_seed;
 
 static inline void random_start(void) {
-    const char *wish = getenv("RESHARD_SEED");
-    random_seed = wish ? strtoull(wish, NULL, 0) : (uint64_t)time(NULL);
+    random_seed = seed_of_tests();
     random_state = random_seed;
 }
 

@@ -45,6 +45,7 @@ CALLBACKS = {
     "rsh_progress_fn": "progress_fn",
     "rsh_range_fn": "range_fn",
     "rsh_rank_fn": "NULL",
+    "rsh_stage_fn": "stage_fn",
     "rsh_convert_step_fn": "step_fn",
     "rsh_state_hook_fn": "state_hook",
     "rsh_value_fn": "value_visit",

@@ -103,6 +103,10 @@ static int matrix_fn(void *ctx, int64_t s, int64_t d, int64_t bytes) {
     (void)ctx, (void)s, (void)d, (void)bytes;
     return 0;
 }
+static int stage_fn(void *ctx, int stage, const char *what, int64_t moved, int64_t between_nodes) {
+    (void)ctx, (void)stage, (void)what, (void)moved, (void)between_nodes;
+    return 0;
+}
 static int rank_bytes_fn(void *ctx, int64_t rank, int64_t sent, int64_t received, int64_t kept) {
     (void)ctx, (void)rank, (void)sent, (void)received, (void)kept;
     return 0;

@@ -3,9 +3,8 @@
 
     check_page.py COMMAND [--library FILE] [--shots FOLDER]
 
-Exits with 77 if there is no Chromium; with RESHARD_REQUIRE_BROWSER=1 that is a failure.  --library also looks at what the shared library
-draws of a single layout, and at a page of one's own made from its scenes and its script.  --shots also leaves pictures of every page, in
-light, dark and 400 pixels wide.
+Skipped if there is no Chromium (see skips.py).  --library also looks at what the shared library draws of a single layout, and at a page
+of one's own made from its scenes and its script.  --shots also leaves pictures of every page, in light, dark and 400 pixels wide.
 """
 import argparse
 import ctypes
@@ -16,7 +15,9 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import chromium
+import skips
 
 PAGES = {
     "two_dims": ("f32[4096/tp, 11008] on dp=2,tp=4", "f32[4096/dp, 11008/tp] on dp=2,tp=4"),
@@ -368,8 +369,8 @@ def main():
     tests = CHECKS + ([a_single_layout_has_a_page, scenes_can_be_drawn_in_a_page_of_ones_own] if options.library else [])
     path = chromium.find()
     if not path:
-        print("skipped: there is no Chromium (Debian package chromium)")
-        return 1 if os.environ.get("RESHARD_REQUIRE_BROWSER") else 77
+        skips.skip("browser", "there is no Chromium (Debian package chromium)")
+        return skips.exit_status(0)
     failed = 0
     with tempfile.TemporaryDirectory() as folder, chromium.Browser(path) as browser:
         draw_pages(os.path.realpath(options.command), folder)

@@ -1,5 +1,6 @@
 /* Random graphs against finite differences. */
 #include "grad/small_ops.h"
+#include "seed.h"
 
 #include <math.h>
 
@@ -89,8 +90,7 @@ static double difference(const graph *g, int leaf, int k) {
 
 static void gradients_are_those_of_finite_differences(void **state) {
     (void)state;
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : 11;
+    uint64_t seed = seed_or(11);
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     for (int c = 0; c < CASES; c++) {
         graph g = random_graph(&seed);

@@ -11,6 +11,7 @@
 #include <reshard/layout.h>
 
 #include "base/base.h"
+#include "seed.h"
 
 static rsh_layout *parsed(const char *text) {
     rsh_layout *l;
@@ -321,8 +322,7 @@ static void check_round_trip(const maker *m, uint64_t seed) {
 }
 
 static void printing_and_parsing_again_changes_nothing(void **state) {
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 10) : 1;
+    uint64_t seed = seed_or(1);
     (void)state;
     random_state = seed;
     for (int round = 0; round < 5000; round++) {

@@ -5,17 +5,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <cmocka.h>
 
 #include "layout/layout.h"
+#include "seed.h"
 
 #define SPAN 300 /* no stripe below reaches this far */
 
-static unsigned seed(void) {
-    const char *text = getenv("RESHARD_SEED");
-    return text ? (unsigned)strtoul(text, NULL, 10) : (unsigned)time(NULL);
-}
+static unsigned seed(void) { return (unsigned)seed_of_tests(); }
 
 static rshi_stripe random_stripe(void) {
     if (rand() % 3 == 0) {

@@ -12,6 +12,8 @@
 #include <reshard/alloc.h>
 #include <reshard/math.h>
 
+#include "seed.h"
+
 #define CASES 400
 #define DIMS(...) (const int64_t[]){__VA_ARGS__}
 
@@ -23,8 +25,7 @@ static uint64_t draw(uint64_t *state) {
 }
 
 static uint64_t test_seed(uint64_t otherwise) {
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : otherwise;
+    uint64_t seed = seed_or(otherwise);
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     return seed;
 }

@@ -1,6 +1,5 @@
 /* Place: placements on a mesh against chunks computed by hand, and the way back from layouts. */
 #include <inttypes.h>
-#include <time.h>
 
 #include "../comm/ranks.h"
 #include "mesh/mesh.h"
@@ -137,8 +136,7 @@ static rsh_status random_places(const rsh_mesh *m, void *ctx) {
 }
 static void placements_cut_as_chunks_do_and_come_back(void **state) {
     (void)state;
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL), rng = seed;
+    uint64_t seed = seed_of_tests(), rng = seed;
     print_message("RESHARD_SEED=%" PRIu64 "\n", seed);
     for (int round = 0; round < 200; round++) {
         question q = {random_places, &rng, 1 + (int)(next(&rng) % 3), {0}, NULL, NULL};

@@ -13,7 +13,7 @@ says() { # says VERSION FAMILY EXPECTED
 }
 version() { if [ "$1" = openmpi ]; then echo "Open MPI v4.1.4"; else echo "MPICH Version: 4.0.2"; fi; }
 
-says "$(version "$own")" "$own" "RSH_ERUNTIME: MPI is not initialised"
+says "$(version "$own")" "$own" "RSH_ERUNTIME: MPI is not running"
 says "Fancy MPI 1.0, in colour" "$own" 'RSH_EUNSUP: no engine for the MPI of this process: expected Open MPI, MPICH or an MPI with MPICH'"'"'s ABI, got "Fancy MPI 1.0"'
 if [ "$other" ]; then
     says "$(version "$other")" "$own" "RSH_EUNSUP: this program was compiled for $own, but its MPI calls go to $(version "$other")"

@@ -11,10 +11,12 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../may_skip.h"
+
 static int world_size, per_node;
+static bool skipped;
 
 static int node_of(int rank) { return per_node ? rank / per_node : 0; }
 
@@ -141,15 +143,13 @@ static void tensors_are_resharded(rsh_comm *c) {
     rsh_layout_free(copies);
 }
 
-/* The last rank has no place for its comm: nobody waits for it. */
+/* The last rank has no place for its comm: nobody waits for it, or this program would be ended for its time. */
 static void a_rank_without_a_place_for_its_comm_is_named(rsh_comm *c) {
     (void)c;
     bool last = world_rank == world_size - 1;
     rsh_comm *own = NULL;
-    time_t start = time(NULL);
     CHECK(rsh_comm_mpi(MPI_COMM_WORLD, last ? NULL : &own) == (last ? RSH_EVALUE : RSH_EPEER));
-    CHECK(!own && strstr(rsh_error_detail(), "NULL for the comm"));
-    CHECK(time(NULL) - start < 60); /* RESHARD_TIMEOUT is 1800 */
+    CHECK(!own && strstr(rsh_error_detail(), "out is NULL"));
 }
 
 /* Rows to columns and to everybody: adjoints, in which the gradients of replicas add up. */
@@ -202,13 +202,13 @@ static void many_comms_live_one_after_another(rsh_comm *c) {
     }
 }
 
-/* For good, so it comes last.  Needs the right to make a namespace. */
+/* For good, so it comes last.  Needs the right to make a namespace, and ranks that are on one node. */
 static void a_rank_in_another_network_namespace_is_another_node(rsh_comm *c) {
-    int moved = world_rank == world_size - 1 && !per_node && !unshare(CLONE_NEWNET);
+    if (per_node) return;
+    int moved = world_rank == world_size - 1 && !unshare(CLONE_NEWNET);
     MPI_Bcast(&moved, 1, MPI_INT, world_size - 1, MPI_COMM_WORLD);
-    if (!moved && !world_rank)
-        printf("  skipped: %s\n", per_node ? "the ranks are on nodes of their own" : "no right to make a namespace");
-    if (!moved) return;
+    skipped = !moved;
+    if (skipped) return;
     rsh_comm *own = open_comm();
     CHECK(rsh_comm_nnodes(own) == 2 && rsh_comm_node(own, world_size - 1) == 1);
     tensors_are_resharded(own);
@@ -236,6 +236,12 @@ static void be_on_node(const char *where) {
     if (per_node) setenv("RESHARD_NODE", name, 1);
 }
 
+/* The exit status. */
+static int report_skip(const char *cause, const char *why) {
+    if (!world_rank) printf("%sskipped (%s): %s\n", may_skip(cause) ? "" : "FAILED: ", cause, why);
+    return may_skip(cause) ? EXIT_SKIPPED : 1;
+}
+
 int main(int argc, char **argv) {
     rsh_comm *c = NULL;
     CHECK(rsh_comm_mpi(MPI_COMM_WORLD, &c) == RSH_ERUNTIME && !c); /* not initialised */
@@ -255,5 +261,5 @@ int main(int argc, char **argv) {
     MPI_Finalize();
     CHECK(rsh_comm_nnodes(late) < 2 || rsh_comm_barrier(late) == RSH_EPEER); /* on one node a barrier needs no MPI */
     CHECK_OK(rsh_comm_free(late));
-    return 0;
+    return skipped ? report_skip("namespace", "no right to make a network namespace") : 0;
 }

@@ -1,6 +1,7 @@
 /* Ops on DTensors: every row of the table in docs/dtensor.md on random sizes, against the op on whole tensors. */
 #include "nn/numbers.h"
 #include "nn/placed_values.h"
+#include "seed.h"
 
 #include <reshard/nn.h>
 
@@ -322,8 +323,7 @@ static rsh_status picks_on_a_line(void *ctx, rsh_comm *c) {
 }
 
 static uint64_t test_seed(void) {
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    uint64_t seed = seed_of_tests();
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     return seed;
 }

@@ -11,6 +11,7 @@
 #include <reshard/nn.h>
 
 #include "../tensor/element_at.h"
+#include "seed.h"
 #include "op_trials.h"
 
 enum { PROBES = 12 };
@@ -82,8 +83,8 @@ static void check(const char *name, trial *t, op_fn *fn) {
 
 static void gradients_are_finite_differences(void **state) {
     (void)state;
-    const char *text = getenv("RESHARD_SEED"), *number = getenv("RESHARD_CASES");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : 11;
+    const char *number = getenv("RESHARD_CASES");
+    uint64_t seed = seed_or(11);
     int cases = number ? atoi(number) / 10 + 1 : 30;
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     for (int i = 0; i < trial_ops_count; i++)

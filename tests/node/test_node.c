@@ -45,7 +45,7 @@ static rsh_status gives_different_sizes(void *ctx, rsh_comm *c) {
     (void)ctx;
     char mine[8] = "", all[64];
     CHECK_STATUS(RSH_EMISMATCH, rshi_node_allgather(c->here, mine, all, c->rank == 2 ? 4 : 8));
-    CHECK_SAYS("rank 0 gives 8 bytes, rank 2 4");
+    CHECK_SAYS("rank 0 gave 8, rank 2 gave 4");
     return RSH_OK;
 }
 static void blocks_of_different_sizes_are_told_to_everybody(void **state) {
@@ -98,7 +98,7 @@ static rsh_status splits_without_memory(void *ctx, rsh_comm *c) {
     rshi_node *made = NULL;
     rsh_status mine = c->rank == 1 ? RSH_ENOMEM : RSH_OK;
     CHECK_STATUS(RSH_ENOMEM, rshi_node_split(c->here, 0, 0, mine, &made));
-    CHECK_SAYS("split: rank 1 had no memory");
+    CHECK_SAYS("split: rank 1 ran out of memory");
     CHECK(!made);
     RSH_TRY(rshi_node_split(c->here, c->rank % 2, -c->rank, RSH_OK, &made));
     CHECK(made->size == 2 && made->rank == (c->rank < 2));

@@ -17,3 +17,4 @@ if [ ! -d global_step_100 ]; then # files that PyTorch wrote
     cp -r "$ROOT"/tests/ckpt/dcp/mcore/* run
     cp -r "$ROOT/tests/ckpt/zero/stage2" checkpoints # as DeepSpeed writes it
 fi
+# elsewhere: reshard convert state/ model/ --from hf-llama-to-vllm.rules: tests/ckpt/check_models.py undoes every ready map

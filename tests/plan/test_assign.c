@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "plan/assign.h"
+#include "seed.h"
 
 #define MOST 200 /* largest n that is compared */
 
@@ -407,8 +407,7 @@ static void no_memory_is_reported_and_nothing_leaks_or_is_written(void **state) 
 }
 
 int main(void) {
-    const char *text = getenv("RESHARD_SEED");
-    random_state = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    random_state = seed_of_tests();
     printf("RESHARD_SEED=%" PRIu64 "\n", random_state);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_labels_need_no_memory_of_the_caller),

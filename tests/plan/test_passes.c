@@ -23,8 +23,9 @@ static const struct kind {
     {{"f32[96/x, 12] on x=8,y=12 sum(y)"}, {"f32[96/(x,y), 12] on x=8,y=12"}, 8, true, false, false},
     {{"f32[96, 12] boxes 0:[0:40, 0:12] 1:[40:96, 0:12]"}, {"f32[96/x, 12] on x=32"}, 0, false, false, false},
     {{"f32[96/x, 12] on x=8", "f32[96, 12/x] on x=6"}, {"f32[96, 12/x] on x=6", "f32[96/x, 12] on x=8"}, 0, 0, 0, 0},
-    {{"f32[96/x, 12] on x=8,y=12 sum(y)"}, {"f32[96/(x,y), 12] on x=8,y=12"}, 8, true, true, true},
-    {{"f32[1024, 1024] on r=4"}, {"f32[1024, 1024/x] on x=5@4-8"}, 0, false, false, true},
+    {{"f32[96/x, 12] on x=8,y=12 sum(y)"}, {"f32[96/(x,y), 12] on x=8,y=12"}, 8, true, true, false},
+    {{"f32[1024, 1024] on r=4"}, {"f32[1024, 1024/x] on x=5@4-8"}, 0, false, false, false},
+    {{"f32[96, 12] boxes 0:[0:40, 0:12] 1:[40:60, 0:12] 0:[60:96, 0:12]"}, {"f32[96/x, 12] on x=32"}, 0, 0, 0, true},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)
 

@@ -36,6 +36,7 @@ typedef struct gen_wish {
     ora_op op;      /* ORA_NONE: not partial */
     int max_ranks;  /* up to GEN_MAX_ROLES */
     bool replicas;  /* may ranks hold the same elements? */
+    bool rather_boxes;
 } gen_wish;
 
 /* A layout whose ranks are still roles 0..nroles-1: mesh positions, or the ranks of boxes. */

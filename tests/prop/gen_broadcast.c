@@ -34,7 +34,7 @@ static void few_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layo
 }
 
 static void few_ranks(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
-    gen_wish w = {*shape, t, ORA_NONE, (int)gen_between(g, 1, gen_most_ranks < 3 ? gen_most_ranks : 3), true};
+    gen_wish w = {*shape, t, ORA_NONE, (int)gen_between(g, 1, gen_most_ranks < 3 ? gen_most_ranks : 3), true, false};
     if (gen_chance(g, 50))
         few_copies(g, shape, t, out);
     else

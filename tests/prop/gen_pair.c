@@ -12,7 +12,7 @@ void gen_any_layout(gen_rng *g, const gen_wish *wish, gen_layout *out) {
     gen_wish within = *wish;
     const gen_wish *w = &within;
     if (within.max_ranks > gen_most_ranks) within.max_ranks = gen_most_ranks;
-    if (w->op == ORA_NONE && gen_chance(g, 22)) {
+    if (w->op == ORA_NONE && gen_chance(g, w->rather_boxes ? 40 : 22)) {
         gen_box_layout(g, w, out);
         return;
     }
@@ -102,10 +102,9 @@ void gen_side(gen_rng *g, const gen_wish *w, char text[GEN_TEXT]) {
     gen_text(&l, rank, text);
 }
 
-static void one_side(gen_rng *g, const gen_pair_wish *w, const gen_shape *shape, ora_dtype t, ora_op op, char *text) {
+static gen_wish one_side(gen_rng *g, const gen_pair_wish *w, const gen_shape *shape, ora_dtype t, ora_op op) {
     int ranks = gen_chance(g, 60) ? w->max_ranks : (int)gen_between(g, 1, w->max_ranks);
-    gen_wish wish = {*shape, t, op, ranks, w->replicas};
-    gen_side(g, &wish, text);
+    return (gen_wish){*shape, t, op, ranks, w->replicas, false};
 }
 
 /* An op for the destination: the source's where that exists, mostly. */
@@ -122,6 +121,8 @@ void gen_pair(gen_rng *g, const gen_pair_wish *w, char from[GEN_TEXT], char to[G
         if (gen_chance(g, 80)) op_a = gen_any_op(g, a);
         if (op_a == ORA_NONE || gen_chance(g, 45)) op_b = second_op(g, w, op_a, b);
     }
-    one_side(g, w, &shape, a, op_a, from);
-    one_side(g, w, &shape, b, op_b, to);
+    gen_wish source = one_side(g, w, &shape, a, op_a), destination = one_side(g, w, &shape, b, op_b);
+    destination.rather_boxes = op_a != ORA_NONE;
+    gen_side(g, &source, from);
+    gen_side(g, &destination, to);
 }

@@ -7,12 +7,12 @@
 
 #include "engine.h"
 #include "prop.h"
+#include "seed.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SUITE_CASES = 2000, SHOWN_FAILURES = 3, SECONDS_PER_CASE = 120 };
@@ -36,12 +36,6 @@ bool prop_say(prop_case *c, const char *format, ...) {
     vsnprintf(c->why, sizeof c->why, format, args);
     va_end(args);
     return false;
-}
-
-static uint64_t seed(void) {
-    const char *text = getenv("RESHARD_SEED");
-    if (text && *text) return strtoull(text, NULL, 0);
-    return (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
 }
 
 static int64_t cases(int64_t share) {
@@ -111,7 +105,7 @@ void prop_run(const char *name, int64_t share, prop_fn fn) {
     const char *only = getenv("RESHARD_ONLY");
     int64_t first = only && *only ? strtoll(only, NULL, 0) : 0, end = only && *only ? first + 1 : cases(share);
     running.property = name;
-    running.seed = engine_seed(seed());
+    running.seed = engine_seed(seed_of_tests());
     gen_most_ranks = engine_ranks(GEN_MAX_ROLES);
     running.c = c;
     watch();

@@ -1,6 +1,6 @@
 /* Prop: runs a property over many random cases and says how to see a failing one again.
  *
- * RESHARD_SEED    the seed (default: the time);
+ * RESHARD_SEED    the seed (default: the same every time, see seed.h);
  * RESHARD_CASES   cases of the whole suite (default 2,000); each property takes its share;
  * RESHARD_ONLY    the number of the one case to run. */
 #ifndef RESHARD_TESTS_PROP_H

@@ -20,9 +20,10 @@ static ora_dtype any_float(gen_rng *g) {
 /* Two sides with these ops; floats, or the given dtype on both. */
 static void any_pair(prop_case *c, ora_op from, ora_op to, ora_dtype t) {
     bool fixed = t != ORA_DTYPES;
-    gen_wish w = {gen_any_shape(&c->rng), fixed ? t : any_float(&c->rng), from, 12, true};
+    gen_wish w = {gen_any_shape(&c->rng), fixed ? t : any_float(&c->rng), from, 12, true, false};
     gen_side(&c->rng, &w, c->from);
     w.op = to;
+    w.rather_boxes = from != ORA_NONE;
     if (!fixed && gen_chance(&c->rng, 40)) w.dtype = any_float(&c->rng);
     gen_side(&c->rng, &w, c->to);
 }

@@ -37,7 +37,7 @@ static void whole_text(const tensor *t, char out[GEN_TEXT]) {
 }
 
 static void any_text(gen_rng *g, const tensor *t, bool replicas, char out[GEN_TEXT]) {
-    gen_wish w = {t->shape, t->dtype, ORA_NONE, (int)gen_between(g, 1, 10), replicas};
+    gen_wish w = {t->shape, t->dtype, ORA_NONE, (int)gen_between(g, 1, 10), replicas, false};
     gen_side(g, &w, out);
 }
 
@@ -214,7 +214,7 @@ static bool replicas(prop_case *c) {
 
 static bool partials(prop_case *c) {
     ora_dtype dtype = gen_any_dtype(&c->rng);
-    gen_wish w = {gen_any_shape(&c->rng), dtype, gen_any_op(&c->rng, dtype), 8, true};
+    gen_wish w = {gen_any_shape(&c->rng), dtype, gen_any_op(&c->rng, dtype), 8, true, false};
     side s;
     rsh_digest none;
     gen_side(&c->rng, &w, c->from);

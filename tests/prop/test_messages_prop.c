@@ -38,7 +38,7 @@ static ora_dtype any_float(gen_rng *g) {
 static void linear_pair(gen_rng *g, char from[GEN_TEXT], char to[GEN_TEXT]) {
     ora_op op = gen_chance(g, 50) ? ORA_SUM : ORA_AVG;
     bool source_is_partial = gen_chance(g, 30);
-    gen_wish w = {gen_any_shape(g), any_float(g), source_is_partial ? op : ORA_NONE, 12, true};
+    gen_wish w = {gen_any_shape(g), any_float(g), source_is_partial ? op : ORA_NONE, 12, true, source_is_partial};
     gen_side(g, &w, from);
     w.op = !source_is_partial && gen_chance(g, 30) ? op : ORA_NONE;
     if (gen_chance(g, 40)) w.dtype = any_float(g);

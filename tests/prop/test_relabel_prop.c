@@ -35,7 +35,7 @@ static bool rotated_check(prop_case *c, const rsh_layout *from, const rsh_layout
 /* Any layout, and the same with every rank's role given to the next rank. */
 static bool rotated(prop_case *c) {
     ora_dtype t = gen_any_dtype(&c->rng);
-    gen_wish w = {gen_any_shape(&c->rng), t, ORA_NONE, 12, true};
+    gen_wish w = {gen_any_shape(&c->rng), t, ORA_NONE, 12, true, false};
     gen_layout l;
     int64_t rank[GEN_MAX_ROLES], next[GEN_MAX_ROLES];
     gen_any_layout(&c->rng, &w, &l);
@@ -96,7 +96,7 @@ static bool family_new(prop_case *c, family *f, int n, bool same_order) {
     gen_shape shape = gen_any_shape(&c->rng);
     f->n = n;
     for (int k = 0; k < f->n; k++) {
-        gen_wish w = {shape, gen_any_dtype(&c->rng), ORA_NONE, MOST_RANKS, true};
+        gen_wish w = {shape, gen_any_dtype(&c->rng), ORA_NONE, MOST_RANKS, true, false};
         int64_t any[GEN_MAX_ROLES];
         gen_side(&c->rng, &w, f->from_text[k]);
         do

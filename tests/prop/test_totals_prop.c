@@ -52,8 +52,8 @@ static void any_pair(gen_rng *g, char from[GEN_TEXT], char to[GEN_TEXT]) {
     ora_op op_a = gen_chance(g, 40) ? gen_any_op(g, a) : ORA_NONE, op_b = ORA_NONE;
     if (gen_chance(g, 30)) op_b = op_a == ORA_NONE ? gen_any_op(g, b) : ora_op_exists(op_a, b) ? op_a : ORA_NONE;
     int most = gen_chance(g, 60) ? MOST_RANKS : (int)gen_between(g, 1, MOST_RANKS);
-    any_side(g, &(gen_wish){shape, a, op_a, most, true}, from);
-    any_side(g, &(gen_wish){shape, b, op_b, most, true}, to);
+    any_side(g, &(gen_wish){shape, a, op_a, most, true, false}, from);
+    any_side(g, &(gen_wish){shape, b, op_b, most, true, op_a != ORA_NONE}, to);
 }
 
 /* No nodes, nodes of consecutive ranks, or any map. */

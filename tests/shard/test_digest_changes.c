@@ -11,6 +11,8 @@
 
 #include <reshard.h>
 
+#include "seed.h"
+
 enum { MOST = 2500 /* elements of a tensor: some blocks of the digest */ };
 
 static uint64_t state_of_random, first_seed;
@@ -162,8 +164,7 @@ int main(void) {
         cmocka_unit_test(small_changes_are_noticed),
         cmocka_unit_test(one_bit_of_several_elements_is_noticed),
     };
-    const char *seed = getenv("RESHARD_SEED");
-    state_of_random = first_seed = seed ? strtoull(seed, NULL, 10) : 1;
+    state_of_random = first_seed = seed_or(1);
     printf("RESHARD_SEED=%llu\n", (unsigned long long)first_seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

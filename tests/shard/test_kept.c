@@ -5,6 +5,7 @@
 #include "ramp.h"
 
 #include "comm/comm.h"
+#include "comm/impatience.h"
 #include "comm/mailboxes.h"
 
 #include <pthread.h>
@@ -33,9 +34,10 @@ typedef struct world {
 
 /* ---- calls that use a caller's memory ---- */
 
-/* All are here: from now on nothing long arrives. */
+/* All are here: from now on nothing long arrives, and nobody waits for long. */
 static void stop(world *w, rsh_comm *c) {
     pthread_barrier_wait(&w->ready);
+    set_timeout(c, 0.5);
     if (rsh_comm_rank(c) == 0) mailboxes_stop();
     pthread_barrier_wait(&w->ready);
 }
@@ -95,9 +97,7 @@ static char *map(int value) {
 static void fail_and_deliver(world *w) {
     pthread_barrier_init(&w->ready, NULL, (unsigned)w->ranks);
     for (int r = 0; r < w->ranks; r++) w->in[r] = map(100 + r), w->out[r] = map(r);
-    setenv("RESHARD_TIMEOUT", "0.5", 1);
     rsh_status st = run_on_nodes(w->ranks, apart, fail_in_call, w);
-    unsetenv("RESHARD_TIMEOUT");
     assert_int_equal(st, RSH_OK);
     assert_int_equal(w->failed, w->ranks);
     assert_true(mailboxes_deliver() > 0); /* dies if it reads or writes what a rank has taken back */

@@ -1,9 +1,9 @@
 /* Moves that are large enough for streaming stores: rows that lie apart, rows that alternate, and odd sizes. */
 #include "ramp.h"
+#include "seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static uint64_t seed, state;
 
@@ -98,7 +98,6 @@ int main(void) {
         cmocka_unit_test(short_blocks_become_rows),
         cmocka_unit_test(odd_sizes_are_transposed),
     };
-    const char *wish = getenv("RESHARD_SEED");
-    seed = state = wish ? strtoull(wish, NULL, 0) : (uint64_t)time(NULL);
+    seed = state = seed_of_tests();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

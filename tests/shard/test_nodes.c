@@ -4,11 +4,11 @@
 
 #include "comm/mailboxes.h"
 #include "copy/copy.h"
+#include "seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 8, PARTS = 8 };
@@ -413,8 +413,7 @@ int main(void) {
         cmocka_unit_test(a_comm_tells_plans_its_nodes),
         cmocka_unit_test(a_rank_that_leaves_is_an_error_for_who_needs_it),
     };
-    const char *given = getenv("RESHARD_SEED");
-    seed = given && *given ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
+    seed = (unsigned)seed_of_tests();
     print_message("RESHARD_SEED=%u\n", seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

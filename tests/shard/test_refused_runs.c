@@ -1,5 +1,6 @@
 /* Refused runs: whoever hears that a run was refused hears the sentence of that run, and of no other. */
 #include "one_core.h"
+#include "seed.h"
 
 enum { MANY = 20, DESTINATIONS = 15 };
 
@@ -105,8 +106,8 @@ int main(void) {
         cmocka_unit_test(each_of_two_runs_under_way_has_its_own_refusal),
         ON_ONE_CORE(each_of_two_runs_under_way_has_its_own_refusal),
     };
-    const char *given = getenv("RESHARD_SEED"), *cases = getenv("RESHARD_CASES");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)getpid();
+    const char *cases = getenv("RESHARD_CASES");
+    seed = seed_of_tests();
     runs = cases ? atoi(cases) : 200;
     printf("RESHARD_SEED=%llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static rsh_status share(void *ctx, rsh_comm *comm) {
     for (int i = 0; i < 6; i++) ((float *)rsh_tensor_data(band))[i] = (float)(10 * me + i);
     const rsh_tensor *part = turned, *other = wrong, *wide = f64, *none = NULL;
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, rows, 1, &other, &a));
-    CHECK_SAYS("size 3 along dim 0, not 2");
+    CHECK_SAYS("size 3 along dim 0, expected 2");
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, rows, 1, &wide, &a));
     CHECK_SAYS("f64");
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, rows, 1, &none, &a));

@@ -139,7 +139,7 @@ static void machines_that_are_none_are_refused(void **state) {
     refuse(m, 0, "memory");
     m = machine();
     m.latency = NAN;
-    refuse(m, 0, "not finite");
+    refuse(m, 0, "finite");
     m = machine();
     m.nic = -1;
     refuse(m, 0, "negative");

@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <reshard/torch/spec.h>
+
+#include "seed.h"
 
 #define DIMS(...) (const int64_t[]){__VA_ARGS__}
 #define BOX(ndim, offsets, sizes, rank) make_box(ndim, DIMS offsets, DIMS sizes, rank)
@@ -34,9 +35,7 @@ static inline rsh_shard_meta make_box(int ndim, const int64_t *offsets, const in
 /* ---- chance: one seed, printed, set by RESHARD_SEED ---- */
 
 static inline uint64_t make_seed(const char *what) {
-    const char *text = getenv("RESHARD_SEED");
-    uint64_t seed = text && *text ? strtoull(text, NULL, 0)
-                                  : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+    uint64_t seed = seed_of_tests();
     print_message("%s: RESHARD_SEED=%llu\n", what, (unsigned long long)seed);
     return seed;
 }

@@ -1,6 +1,8 @@
 /* Shards: boxes that overlap, and boxes that make up a whole tensor. */
 #include "spec/make.h"
 
+#include <time.h>
+
 static rsh_status check2(rsh_shard_meta a, rsh_shard_meta b) {
     return rsh_shards_check_overlap(2, (rsh_shard_meta[]){a, b});
 }

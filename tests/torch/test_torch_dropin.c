@@ -122,7 +122,7 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     RSH_TRY(chunk_of(&a, me, &local));
     RSH_TRY(make_whole(&a, &whole));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard(t, me == 1 ? NULL : columns, &made));
-    CHECK_SAYS("reshard needs a spec");
+    CHECK_SAYS("spec and out must not be NULL");
     CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard(t, me == 2 ? few : columns, &made));
     CHECK_SAYS("rank 2");
     CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard(t, columns, me == 0 ? NULL : &made));

@@ -70,7 +70,7 @@ static rsh_status inits(void *ctx, rsh_comm *comm) {
     CHECK(low == 3 && high == 3);
     CHECK_STATUS(RSH_ETYPE, rsh_torch_uniform(integers, 0, 1, 0));
     CHECK_STATUS(RSH_ERUNTIME, rsh_torch_uniform(a, 2, 1, 0));
-    CHECK_SAYS("from 2 to 1");
+    CHECK_SAYS("got 2 and 1");
     CHECK_STATUS(RSH_ERUNTIME, rsh_torch_normal(a, 0, -1, 0));
     RSH_TRY(rsh_torch_empty(rows, 1, size, NULL, &flat));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_kaiming_uniform(flat, 0, RSH_FAN_IN, RSH_RELU, 0));

@@ -121,7 +121,7 @@ static rsh_status spoil(int fault, rsh_shard *s) {
 
 static rsh_status make_of_bad_shards(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    static const char *const says[FAULTS] = {"",     "",      "no rank",       "strided",    "contiguous",
+    static const char *const says[FAULTS] = {"",     "",      "one rank",      "strided",    "contiguous",
                                              "size", "dtype", "requires_grad", "pin_memory", "rank 2"};
     int me = rsh_comm_rank(comm);
     for (int fault = 0; fault < FAULTS; fault++) {
@@ -364,7 +364,7 @@ static rsh_status cut_bad(void *ctx, rsh_comm *comm) {
     CHECK_SAYS("spec");
     CHECK_STATUS(RSH_EUNSUP, rsh_shard_tensor(x, boxes, 0, NULL, NULL, &t)); /* s6 */
     CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 1 ? y : x, s, 0, NULL, NULL, &t));
-    CHECK_SAYS("shapes");
+    CHECK_SAYS("same shape");
     CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 1 ? f64 : x, s, 0, NULL, NULL, &t));
     CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 3 ? NULL : x, s, 0, NULL, NULL, &t));
     CHECK_STATUS(RSH_ERUNTIME, rsh_shard_tensor(x, s, 4, NULL, NULL, &t));

@@ -1,0 +1,282 @@
+/* Transposed: the edges of the transposed map.
+ *
+ * Forward, a destination element is made of source elements; backward, every source element gets the sum of the
+ * destination elements that it went into, and elements that went nowhere get 0.  For one source piece and one
+ * destination piece, each holder of the latter says which part of their region it took from this source, itself or
+ * through others.  Those parts cut the region into cells, and in each cell the holders that took it are summed. */
+#include "plan/impl.h"
+
+#include <stdlib.h>
+
+/* One destination rank took `box` of the common region from this source; b is its piece. */
+typedef struct taking {
+    rsh_box box;
+    rshi_piece b;
+} taking;
+
+typedef struct adjoining {
+    rshi_walk *w;
+    const rshi_pair *pair;
+    int64_t tensor;
+    const rshi_piece *own; /* a source piece at its rank: now the destination */
+    rshi_piece first;      /* the same at its first holder and partial position 0 */
+    rshi_piece b;          /* the destination piece at hand, at its first holder and partial position 0 */
+    rshi_region region;    /* of `first` and b */
+    rshi_piece taker;      /* b at the rank that is asked */
+    rshi_legs legs;        /* owned */
+    taking *take;          /* owned */
+    int64_t n, room;
+    rshi_piece *src; /* owned */
+    int64_t src_room;
+} adjoining;
+
+/* ---- who took what ---- */
+
+static rsh_status push(adjoining *j, const rshi_piece *b, const rsh_box *box) {
+    RSH_TRY(RSHI_GROW(j->take, j->n + 1, &j->room));
+    j->take[j->n++] = (taking){*box, *b};
+    return RSH_OK;
+}
+
+/* Are the cells bounded by blocks?  If pieces of either side overlap one another, all that meet are asked together. */
+static bool by_blocks(const rshi_pair *pair) { return pair->odd || (pair->irregular && !pair->reduce); }
+
+/* Block by block of the destination piece, inside what the edge has in common with this source. */
+static rsh_status push_blocks(adjoining *j, const rshi_piece *b, const rsh_box *within, int d, rsh_box *box) {
+    if (d == rsh_layout_ndim(j->pair->to)) return push(j, b, box);
+    const rshi_stripe *s = &b->set[d], *own = &j->own->set[d];
+    for (int64_t i = 0; i < s->count; i++) {
+        int64_t lo = s->lo + i * s->stride, hi = lo + (i == s->count - 1 ? s->last : s->len);
+        box->lo[d] = rshi_max(rshi_max(lo, within->lo[d]), own->lo);
+        box->hi[d] = rshi_min(rshi_min(hi, within->hi[d]), rshi_stripe_end(own));
+        if (box->lo[d] < box->hi[d]) RSH_TRY(push_blocks(j, b, within, d + 1, box));
+    }
+    return RSH_OK;
+}
+
+static rsh_status push_taken(adjoining *j, const rshi_piece *b, const rsh_box *box) {
+    rsh_box block = {{0}, {0}};
+    return by_blocks(j->pair) ? push_blocks(j, b, box, 0, &block) : push(j, b, box);
+}
+
+/* [lo, hi) of what `taker` has was taken from the sources by that holder: some of it from this source? */
+static rsh_status take_from(void *ctx, int64_t holder, int64_t lo, int64_t hi) {
+    adjoining *j = ctx;
+    const rsh_layout *to = j->pair->to;
+    int64_t rank = rshi_piece_holder(to, j->region.b, holder);
+    RSH_TRY(rshi_route_from_sources(j->w, &j->region, holder, &j->legs));
+    for (int64_t i = 0; i < j->legs.n; i++) {
+        const rshi_leg *leg = &j->legs.leg[i];
+        rsh_box box = {{0}, {0}};
+        for (int d = 0; d < rsh_layout_ndim(to); d++)
+            box.lo[d] = j->taker.set[d].lo, box.hi[d] = rshi_stripe_end(&j->taker.set[d]);
+        if (rsh_layout_ndim(to)) {
+            box.lo[j->region.dim] = rshi_max(lo, leg->lo), box.hi[j->region.dim] = rshi_min(hi, leg->hi);
+            if (box.lo[j->region.dim] >= box.hi[j->region.dim]) continue;
+        }
+        if (rshi_region_serves(&j->region, rank, leg->turn, j->own)) RSH_TRY(push_taken(j, &j->taker, &box));
+    }
+    return RSH_OK;
+}
+
+static rsh_status take_edge(void *ctx, const rshi_edge *e) {
+    adjoining *j = ctx;
+    rsh_box box = {{0}, {0}};
+    bool mine = e->nsrc == 1 && e->src->rank == j->own->rank && e->src->part == j->own->part;
+    if (!mine || !rshi_same_start(j->pair->from, e->src, j->own)) return RSH_OK;
+    for (int d = 0; d < rsh_layout_ndim(j->pair->to); d++) box.lo[d] = e->lo[d], box.hi[d] = e->hi[d];
+    return push_taken(j, e->dst, &box);
+}
+
+/* What the holder of `at` took. */
+static rsh_status ask_holder(adjoining *j, const rshi_piece *at, int64_t holder) {
+    rshi_piece_at_holder(j->pair->to, at, holder, &j->taker);
+    if (!j->pair->irregular || j->pair->reduce) {
+        rshi_region_init(j->w->p, j->tensor, &j->first, at, &j->region);
+        return rshi_route_origins(j->w, &j->region, holder, take_from, j);
+    }
+    rshi_walk forward = {.p = j->w->p, .rank = j->taker.rank, .take = take_edge, .ctx = j};
+    rsh_status st = rshi_receive_copies(&forward, j->tensor, &j->taker);
+    rshi_walk_free(&forward);
+    return st;
+}
+
+/* All ranks that hold b, in the order of their positions. */
+static rsh_status ask_holders(void *ctx, const rshi_piece *b) {
+    adjoining *j = ctx;
+    const rshi_pair *pair = j->pair;
+    int64_t n = pair->fill_others ? 1 : rshi_layout_partials(pair->to), i = 0;
+    int64_t holders = rshi_piece_holders(pair->to, b);
+    if (pair->irregular && pair->reduce && !rshi_piece_first_copy(pair->from, j->own)) return RSH_OK;
+    if (pair->keep) i = rshi_piece_partial(pair->from, j->own), n = i + 1;
+    for (; i < n; i++) {
+        rshi_piece at;
+        rshi_piece_at_partial(pair->to, b, i, &at);
+        for (int64_t h = 0; h < holders; h++) RSH_TRY(ask_holder(j, &at, h));
+    }
+    return RSH_OK;
+}
+
+/* ---- cells ---- */
+
+/* The next border along dim d after x: the nearest lo or hi of a taking, or hi. */
+static int64_t next_border(const adjoining *j, int d, int64_t x, int64_t hi) {
+    for (int64_t i = 0; i < j->n; i++) {
+        if (j->take[i].box.lo[d] > x) hi = rshi_min(hi, j->take[i].box.lo[d]);
+        if (j->take[i].box.hi[d] > x) hi = rshi_min(hi, j->take[i].box.hi[d]);
+    }
+    return hi;
+}
+
+static bool covers(const rsh_box *box, const rshi_edge *e, int ndim) {
+    for (int d = 0; d < ndim; d++)
+        if (box->lo[d] > e->lo[d] || box->hi[d] < e->hi[d]) return false;
+    return true;
+}
+
+/* The part of a piece inside a cell that lies within one block of it along every dim. */
+static rshi_piece trimmed(const rshi_piece *b, const rshi_edge *e, int ndim) {
+    rshi_piece t = *b;
+    for (int d = 0; d < ndim; d++) {
+        int64_t skip = rshi_stripe_before(&b->set[d], e->lo[d]);
+        t.set[d] = rshi_stripe_range(e->lo[d], e->hi[d]);
+        t.at[b->flat ? 0 : d] += b->flat ? skip * b->step[d] : skip;
+    }
+    return t;
+}
+
+/* One cell: the sum over the ranks that took it; 0 if there are none. */
+static rsh_status give_cell(adjoining *j, rshi_edge *e) {
+    bool avg = rsh_layout_op(j->pair->from) == RSH_OP_AVG && j->pair->reduce, blocks = by_blocks(j->pair);
+    int ndim = rsh_layout_ndim(j->pair->from);
+    RSH_TRY(RSHI_GROW(j->src, j->n + 1, &j->src_room));
+    e->nsrc = 0;
+    for (int64_t i = 0; i < j->n; i++)
+        if (covers(&j->take[i].box, e, ndim))
+            j->src[e->nsrc++] = blocks ? trimmed(&j->take[i].b, e, ndim) : j->take[i].b;
+    e->src = j->src;
+    e->with = !blocks ? &j->b : e->nsrc ? j->src : j->own;
+    if (!rshi_edge_count(e)) return RSH_OK;
+    e->op = e->nsrc == 1 ? RSH_OP_NONE : RSH_OP_SUM;
+    e->divisor = avg && e->nsrc ? j->pair->contributions : 1;
+    return rshi_walk_give(j->w, e);
+}
+
+static rsh_status walk_cells(adjoining *j, int d, rshi_edge *e) {
+    if (d == rsh_layout_ndim(j->pair->from)) return give_cell(j, e);
+    int64_t x = rshi_max(j->own->set[d].lo, j->b.set[d].lo);
+    int64_t hi = rshi_min(rshi_stripe_end(&j->own->set[d]), rshi_stripe_end(&j->b.set[d]));
+    while (x < hi) {
+        e->lo[d] = x;
+        e->hi[d] = x = next_border(j, d, x, hi);
+        RSH_TRY(walk_cells(j, d + 1, e));
+    }
+    return RSH_OK;
+}
+
+/* All takings are known: cuts what the pieces have in common into cells. */
+static rsh_status cut_cells(adjoining *j) {
+    rshi_edge e = {.tensor = j->tensor, .src_layout = j->pair->to, .dst_layout = j->pair->from, .dst = j->own};
+    e.src_dtype = rsh_layout_dtype(j->pair->to);
+    e.dst_dtype = rsh_layout_dtype(j->pair->from);
+    e.wire_size = (int64_t)rsh_dtype_size(e.src_dtype);
+    return walk_cells(j, 0, &e);
+}
+
+static rsh_status cells_with(void *ctx, const rshi_piece *b) {
+    adjoining *j = ctx;
+    j->b = *b;
+    j->n = 0;
+    RSH_TRY(ask_holders(j, b));
+    return cut_cells(j);
+}
+
+/* ---- pieces of the source ---- */
+
+static void set_own(adjoining *j, const rshi_piece *own) {
+    j->own = own;
+    rshi_piece_at_partial(j->pair->from, own, 0, &j->first);
+    rshi_piece_at_holder(j->pair->from, &j->first, 0, &j->first);
+}
+
+static rsh_status adjoin_piece(adjoining *j, const rshi_piece *own) {
+    set_own(j, own);
+    if (!by_blocks(j->pair)) return rshi_layout_search(j->pair->to, own->set, cells_with, j);
+    j->b = *own;
+    j->n = 0;
+    RSH_TRY(rshi_layout_search(j->pair->to, own->set, ask_holders, j));
+    return cut_cells(j);
+}
+
+static adjoining adjoining_of(rshi_walk *w, int64_t tensor) {
+    return (adjoining){.w = w, .pair = &w->p->pair[tensor], .tensor = tensor};
+}
+
+static void adjoining_free(adjoining *j) {
+    rshi_free(j->take);
+    rshi_free(j->legs.leg);
+    rshi_free(j->src);
+}
+
+static rsh_status adjoin_rank(adjoining *j, int64_t rank) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(j->pair->from, rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) st = adjoin_piece(j, &list[i]);
+    rshi_free(list);
+    return st;
+}
+
+rsh_status rshi_adjoint_receives(rshi_walk *w, int64_t tensor) {
+    adjoining j = adjoining_of(w, tensor);
+    rsh_status st = adjoin_rank(&j, w->rank);
+    adjoining_free(&j);
+    return st;
+}
+
+/* ---- out of a rank: the sources of its pieces are asked for the cells that read it ---- */
+
+/* Every holder of `a`, at every partial position. */
+static rsh_status ask_sources(void *ctx, const rshi_piece *a) {
+    adjoining *j = ctx;
+    const rsh_layout *from = j->pair->from;
+    rshi_piece b = j->b, at, own;
+    for (int64_t i = 0, n = rshi_layout_partials(from); i < n; i++) {
+        rshi_piece_at_partial(from, a, i, &at);
+        for (int64_t h = 0, holders = rshi_piece_holders(from, &at); h < holders; h++) {
+            rshi_piece_at_holder(from, &at, h, &own);
+            if (own.rank == j->w->rank) continue;
+            set_own(j, &own);
+            RSH_TRY(cells_with(j, &b));
+        }
+    }
+    return RSH_OK;
+}
+
+static rsh_status send_pieces(adjoining *j) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(j->pair->to, j->w->rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        if (j->pair->fill_others && rshi_piece_partial(j->pair->to, &list[i])) continue;
+        rshi_piece_at_partial(j->pair->to, &list[i], 0, &j->b);
+        rshi_piece_at_holder(j->pair->to, &j->b, 0, &j->b);
+        st = rshi_layout_search(j->pair->from, list[i].set, ask_sources, j);
+    }
+    rshi_free(list);
+    return st;
+}
+
+rsh_status rshi_adjoint_sends(rshi_walk *w, int64_t tensor) {
+    adjoining j = adjoining_of(w, tensor);
+    rsh_status st = RSH_OK;
+    if (by_blocks(j.pair)) /* rare: every rank of the source is asked for all its cells */
+        for (int64_t i = 0; i < rsh_layout_nranks(j.pair->from) && !st; i++) {
+            int64_t rank = rsh_layout_rank(j.pair->from, i);
+            if (rank != w->rank) st = adjoin_rank(&j, rank);
+        }
+    else
+        st = send_pieces(&j);
+    adjoining_free(&j);
+    return st;
+}

@@ -1,0 +1,37 @@
+"""Skips: parts of a test that this machine cannot run.  A script that has skipped one and failed none exits with 77, which
+ctest reports as skipped.
+
+RESHARD_MAY_SKIP lists the causes that are accepted, by their words, as in "root terminal"; if it is set, any other cause is
+a failure.  Unset: every cause is accepted.
+tests/skip.sh is the same for shell scripts.
+"""
+import os
+
+EXIT_SKIPPED = 77
+accepted = refused = 0
+
+
+def skip(cause, why):
+    global accepted, refused
+    listed = os.environ.get("RESHARD_MAY_SKIP")
+    if listed is None or cause in listed.split():
+        accepted += 1
+        print(f"skipped ({cause}): {why}", flush=True)
+    else:
+        refused += 1
+        print(f"FAILED: skipped ({cause}): {why}; RESHARD_MAY_SKIP does not list it", flush=True)
+
+
+def exit_status(failures):
+    """Of a script that has met so many failures."""
+    return 1 if failures or refused else EXIT_SKIPPED if accepted else 0
+
+
+def has_terminals():
+    """Can a terminal be made here?  Not where there is no /dev/pts."""
+    try:
+        for fd in os.openpty():
+            os.close(fd)
+        return True
+    except OSError:
+        return False
