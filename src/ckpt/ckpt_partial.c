@@ -144,7 +144,7 @@ static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opt
                 "%s: work of a run that was stopped is left there; --resume goes on with it, --force starts anew",
                 p->home);
     RSH_REQUIRE(!there || o->force || (o->resume && left), RSH_EVALUE,
-                "%s: there is something at the target; --force replaces it", p->target);
+                "%s already exists (use --force to replace it)", p->target);
     return RSH_OK;
 }
 
@@ -160,7 +160,7 @@ static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *ma
         RSH_TRY(go_on(p, going));
         bool there = !lstat(p->target, &s);
         RSH_REQUIRE(!there || o->force || p->published, RSH_EVALUE,
-                    "%s: there is something at the target; --force replaces it", p->target);
+                    "%s already exists (use --force to replace it)", p->target);
         return RSH_OK;
     }
     RSH_TRY(rshi_partial_put_back(p)); /* an earlier run may have stopped between two renames */

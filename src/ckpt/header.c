@@ -312,14 +312,16 @@ static rsh_status read_length(int fd, const char *name, uint64_t size, uint64_t 
     RSH_REQUIRE(size >= 8, RSH_EVALUE, "%s: the file has %" PRIu64 " bytes; a safetensors file has at least 8", name,
                 size);
     RSH_TRY(rshi_read_fully(fd, name, 0, b, 8));
+    RSH_REQUIRE(memcmp(b, "version ", 8), RSH_EVALUE,
+                "%s: this is a git-lfs pointer, not a safetensors file; run \"git lfs pull\"", name);
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | b[i];
     RSH_REQUIRE(*length <= RSHI_HEADER_MOST, RSH_EVALUE,
-                "%s: byte 0: no safetensors file: its header would have %" PRIu64 " bytes, and %u are allowed", name,
+                "%s: byte 0: not a safetensors file: its header would have %" PRIu64 " bytes, at most %u are allowed", name,
                 *length, RSHI_HEADER_MOST);
     RSH_REQUIRE(*length <= size - 8, RSH_EVALUE,
                 "%s: byte 0: the header claims %" PRIu64 " bytes, after its length the file has %" PRIu64
-                ": it is cut off, or no safetensors file",
+                ": it is truncated, or not a safetensors file",
                 name, *length, size - 8);
     return RSH_OK;
 }

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,6 +126,13 @@ static bool take_uneven(char *text) {
     return true;
 }
 
+/* What to write instead, for lines as PyTorch's users and those of YAML write them. */
+static const char *hint_for(const char *text) {
+    if (!strncasecmp(text, "shard", 5)) return "; for Shard(0) write [_/tp, _], for Shard(1) [_, _/tp]";
+    if (!strncasecmp(text, "replicate", 9)) return "; for Replicate write [...]";
+    return "";
+}
+
 /* The form is all that is left of the line. */
 static rsh_status read_form(parsing *p, char *text, rshi_ckpt_rule *rule) {
     rsh_text_error error = {0};
@@ -133,8 +141,8 @@ static rsh_status read_form(parsing *p, char *text, rshi_ckpt_rule *rule) {
     rule->has_form = *text;
     rsh_status st = rsh_form_parse(*text ? text : "[...]", mesh, &error, &rule->form);
     if (st && st != RSH_ENOMEM)
-        return refuse(p, text + (error.column ? error.column - 1 : 0), "%s",
-                      error.sentence ? error.sentence : "no layout");
+        return refuse(p, text + (error.column ? error.column - 1 : 0), "%s%s",
+                      error.sentence ? error.sentence : "no layout", hint_for(text));
     if (!st && ranks_of(rsh_form_describe(rule->form)) > RSHI_MOST_RANKS)
         return refuse(p, text, "rule names more than %d ranks", RSHI_MOST_RANKS);
     return st;
@@ -251,6 +259,8 @@ static rsh_status read_line(parsing *p, char *line) {
     p->start = line;
     char *at = skip_blanks(line);
     if (!*at) return RSH_OK;
+    if (!strncmp(at, "mesh:", 5) || !strncmp(at, "files:", 6))
+        return refuse(p, strchr(at, ':'), "unexpected \":\"; write \"mesh tp=2\" or \"files rank-{rank}.safetensors\"");
     bool mesh = at_word(at, "mesh"), files = at_word(at, "files"), optional = at_word(at, "optional");
     char *rest = mesh || files || optional ? skip_blanks(at + (mesh ? 4 : files ? 5 : 8)) : at;
     if (!*rest) return refuse(p, rest, "expected more behind \"%s\"", at);
@@ -282,7 +292,7 @@ rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rul
     if (!st) r->name = rshi_ckpt_copy(name);
     if (!st && !r->name) st = rshi_nomem();
     if (!st) r->hash = rshi_hash(text, strlen(text), 0);
-    if (!st) st = read_lines(r, copy);
+    if (!st) st = read_lines(r, copy + (strncmp(copy, "\xef\xbb\xbf", 3) ? 0 : 3)); /* behind a byte order mark */
     rshi_free(copy);
     if (st)
         rsh_ckpt_rules_free(r);

@@ -61,7 +61,7 @@ static rsh_status check_path(const saving *s, const char *path) {
     RSH_REQUIRE(!rshi_ckpt_ends(path, ".safetensors"), RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", path);
     RSH_REQUIRE(!looks || lstat(path, &found), RSH_EVALUE,
-                "%s: there is something at the path; opts->force replaces it", path);
+                "%s already exists (set opts->force to replace it)", path);
     return RSH_OK;
 }
 

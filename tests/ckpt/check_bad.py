@@ -43,6 +43,7 @@ CASES = {
     "a list": (raw("[]"), "a list where an object should be"),
     "cut off": (raw('{"a":{"dtype":"F32","sha'), "the JSON ends"),
     "trailing bytes": (raw(GOOD + "x", bytes(8)), "'x' where the end"),
+    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", 'run "git lfs pull"'),
     "backwards": (raw(header(a=entry(offsets=(8, 0))), bytes(8)), "before it begins at 8"),
     "beyond the end": (raw(header(a=entry(offsets=(0, 16))), bytes(8)), "of which the file has 8"),
     "overlap": (raw(header(a=entry(), b=entry(offsets=(4, 12))), bytes(12)), "tensor \"b\": its data begins at byte"),
@@ -191,7 +192,7 @@ def rule_files():
         assert r.returncode == 0, (text, r.stderr)
     r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")
     assert r.returncode == 0 and "converted (1 tensor " in r.stdout, r
-    refused("there is something at the target", "convert", "a.safetensors", "good", "--to", "x.rules")
+    refused("already exists (use --force to replace it)", "convert", "a.safetensors", "good", "--to", "x.rules")
     # Damage in the data of a source that states digests is noticed on the way, and by verify.
     with open("good/rank-00001-of-00002.safetensors", "r+b") as f:
         f.seek(-20, 2)

@@ -101,6 +101,17 @@ static void rules_give_a_tensor_its_layout(void **state) {
     rsh_ckpt_rules_free(r);
 }
 
+static void rules_say_what_to_write_instead(void **state) {
+    (void)state;
+    rsh_ckpt_rules *r = NULL;
+    assert_int_equal(rsh_ckpt_rules_parse("mesh tp=2\nq Shard(0)", "x", &r), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "for Shard(0) write [_/tp, _]"));
+    assert_int_equal(rsh_ckpt_rules_parse("mesh tp=2\nq replicate", "x", &r), RSH_EVALUE);
+    assert_non_null(strstr(rsh_error_detail(), "for Replicate write [...]"));
+    assert_int_equal(rsh_ckpt_rules_parse("\xef\xbb\xbfmesh tp=2\n* [...]", "x", &r), RSH_OK); /* a byte order mark */
+    rsh_ckpt_rules_free(r);
+}
+
 static void wrong_rules_name_line_and_column(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
@@ -138,6 +149,8 @@ static void wrong_rules_name_line_and_column(void **state) {
         {"files /a/{rank}\nq [...]", "x:1:7: "},
         {"files {rank} {rank}\nq [...]", "x:1:7: "},
         {"mesh\nq [...]", "x:1:5: "},
+        {"mesh: tp=2\nq [...]", "x:1:5: unexpected \":\""},
+        {"mesh tp=2\nq Shard(0)", "x:2:3: \"Shard\" is not a dtype"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         rsh_ckpt_rules *r = NULL;
@@ -156,6 +169,7 @@ int main(void) {
         cmocka_unit_test(the_first_rule_that_matches_counts),
         cmocka_unit_test(rules_give_a_tensor_its_layout),
         cmocka_unit_test(wrong_rules_name_line_and_column),
+        cmocka_unit_test(rules_say_what_to_write_instead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
