@@ -317,7 +317,8 @@ static rsh_status read_length(int fd, const char *name, uint64_t size, uint64_t 
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | b[i];
     RSH_REQUIRE(*length <= RSHI_HEADER_MOST, RSH_EVALUE,
-                "%s: byte 0: not a safetensors file: its header would have %" PRIu64 " bytes, at most %u are allowed", name,
+                "%s: byte 0: not a safetensors file: its header would have %" PRIu64 " bytes, at most %u are allowed",
+                name,
                 *length, RSHI_HEADER_MOST);
     RSH_REQUIRE(*length <= size - 8, RSH_EVALUE,
                 "%s: byte 0: the header claims %" PRIu64 " bytes, after its length the file has %" PRIu64
