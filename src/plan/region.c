@@ -99,7 +99,7 @@ static rsh_status list_pieces(rshi_walk *w, const rshi_region *r, int64_t turn, 
     if (!src) return RSH_ENOMEM;
     e->src = e->with = src;
     for (int64_t i = 0; i < e->nsrc; i++) {
-        rshi_piece_at_partial(from, r->a, r->pair->keep ? rshi_piece_partial(r->pair->to, e->dst) : i, &src[i]);
+        rshi_piece_at_partial(from, r->a, i, &src[i]);
         int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], e->dst->rank, turn);
         if (holder) rshi_piece_at_holder(from, &src[i], holder, &src[i]); /* it is at its first one */
     }
@@ -122,7 +122,7 @@ static rsh_status list_ranks(rshi_walk *w, const rshi_region *r, int64_t turn, r
     return RSH_OK;
 }
 
-/* Every contribution, or the one of b's own partial position where each moves on its own. */
+/* Every contribution.  Positions that each move on their own go directly, and never come here. */
 static rsh_status give_from_sources(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
     if (r->pair->by_node) return rshi_by_node_edges(w, r, e, turn);
     if (w->sends && r->pair->reduce && !w->whole_sends) return give_own_source(w, r, e, turn);
