@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WALK_LIMIT ((int64_t)1 << 16) /* edges of a tensor that are walked for each chain */
+#define WALK_LIMIT ((int64_t)1 << 16) /* edges of a tensor that are walked for each chain, and pairs of ranks */
 
 /* ---- what may be proposed ---- */
 
@@ -199,7 +199,7 @@ static rsh_status choose_by_cost(counting *w, rshi_pair *pair, int64_t tensor, c
 /* The chain of an equal pair before it, if there is one. */
 static bool choose_as_before(const rsh_plan *p, int64_t t) {
     rshi_pair *pair = &p->pair[t];
-    for (int64_t i = t - 1; i >= 0 && i >= t - 64; i--) {
+    for (int64_t i = t - 1; i >= 0 && i >= t - 1024; i--) {
         const rshi_pair *other = &p->pair[i];
         if (!rsh_layout_equal(pair->from, other->from) || !rsh_layout_equal(pair->to, other->to)) continue;
         pair->chain = other->chain, pair->slice = other->slice, pair->forward = other->forward;
@@ -214,7 +214,8 @@ static rsh_status choose_chain(counting *w, rsh_plan *p, int64_t t) {
     proposals x = propose_chains(p, pair);
     set_chain(pair, &x.list[0]);
     if (x.n == 1) return RSH_OK;
-    return w->fits ? choose_by_cost(w, pair, t, &x) : choose_by_ranks(p, pair, &x);
+    bool few = w->fits && rshi_mul_most(p->nranks, p->nranks) <= WALK_LIMIT;
+    return few ? choose_by_cost(w, pair, t, &x) : choose_by_ranks(p, pair, &x);
 }
 
 rsh_status rshi_plan_choose_chains(rsh_plan *p) {
