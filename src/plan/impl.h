@@ -8,7 +8,7 @@
 #include "plan/passes.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    9 /* part of every fingerprint: raise it when the same input gives other edges */
+    10 /* part of every fingerprint: raise it when the same input gives other edges */
 
 /* The layouts that a tensor passes through on its way: `to` with replicas removed.  Where several
  * ranks hold the same piece of `to`, each first gets only a slice of it. */
@@ -20,11 +20,15 @@ typedef enum rshi_chain {
 
 /* One tensor: its layouts, and how it gets from one to the other. */
 typedef struct rshi_pair {
-    rsh_layout *from, *to; /* owned */
+    rsh_layout *src, *dst; /* owned: layouts of the buffers that are read and written */
+    rsh_layout *from, *to; /* owned: the move that is planned.  These are src and dst, except in the
+                              adjoint of a plan (adjoint.c) */
+    bool transposed; /* adjoint: dst is `from`, src is `to`, and edges come from transposed.c */
     bool reduce;           /* all partial positions of `from` are combined */
     bool keep;             /* partial to partial: each position moves on its own */
     bool fill_others; /* positions of `to` other than 0 along its partial axes get the identity */
     int64_t contributions; /* partial positions that are combined; 1 for copies */
+    int64_t divisor;       /* of what the sources give, for averages; 1: none */
     int64_t wire_size;     /* bytes of an element on its way from the sources */
     bool by_node;          /* nodes combine their contributions before they exchange anything */
     bool irregular;        /* see rshi_layout_irregular(from) */
@@ -49,7 +53,7 @@ struct rsh_plan {
     int64_t ceiling;
     int64_t send_bytes, recv_bytes; /* buffers of message transport */
     int64_t scratch_bytes; /* the most that a rank needs to combine by node */
-    bool adjoint; /* the transpose of what the pairs say */
+    bool adjoint; /* the transpose of the plan from each `dst` to each `src` */
     int stages;
     int64_t *rank; /* owned: the distinct ranks of all layouts, ascending */
     int64_t nranks;
@@ -160,6 +164,8 @@ void rshi_walk_free(rshi_walk *w); /* what it owns */
 
 /* All edges into w->rank of one tensor; and all edges out of it into other ranks. */
 rsh_status rshi_receive_tensor(rshi_walk *w, int64_t tensor);
+/* The edges into w->rank of the move from `from` to `to`, also if the pair is transposed. */
+rsh_status rshi_receive_forward(rshi_walk *w, int64_t tensor);
 rsh_status rshi_send_tensor(rshi_walk *w, int64_t tensor);
 /* The same for all tensors. */
 rsh_status rshi_receive_all(rshi_walk *w);
@@ -232,7 +238,11 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
                               void *ctx);
 /* Does every region of a destination piece with so many holders have one leg, from the sources? */
 bool rshi_goes_directly(const rshi_pair *pair, int64_t holders);
+/* Stages of the move from `from` to `to`; and of the pair, which has one if it is transposed. */
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair);
+static inline int rshi_pair_stages(const rsh_plan *p, const rshi_pair *pair) {
+    return pair->transposed ? 1 : rshi_chain_stages(p, pair);
+}
 
 /* Hands over the edge of a leg into b's holder `dst`, if it is wanted. */
 rsh_status rshi_region_give(rshi_walk *w, const rshi_region *r, const rshi_piece *dst,
@@ -260,7 +270,7 @@ static inline void rshi_edge_begin_series(rshi_edge *e, const rshi_series *serie
 rsh_status rshi_receive_piece(rshi_walk *w, int64_t tensor, const rshi_piece *b);
 /* The same for copies of an irregular source, whose pieces overlap one another. */
 rsh_status rshi_receive_copies(rshi_walk *w, int64_t tensor, const rshi_piece *b);
-/* Edges of the transposed map. */
+/* Edges of a pair that is transposed. */
 rsh_status rshi_adjoint_receives(rshi_walk *w, int64_t tensor);
 rsh_status rshi_adjoint_sends(rshi_walk *w, int64_t tensor);
 
@@ -312,6 +322,13 @@ rsh_status rshi_by_node_edges(rshi_walk *w, const rshi_region *r, const rshi_edg
 
 /* ---- plans ---- */
 
+/* As rsh_plan_new_many; adjoint: its transpose. */
+rsh_status rshi_plan_make(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                          const rsh_plan_opts *opts, bool adjoint, rsh_plan **out);
+/* Turns a pair into the transposed move. */
+rsh_status rshi_pair_transpose(rshi_pair *pair);
+/* Sets what follows from the layouts `from` and `to` of the pair. */
+rsh_status rshi_pair_settle(rshi_pair *pair);
 /* RSH_EVALUE naming both shapes if they differ. */
 rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to);
 /* From all that the plan is made of; again when that changes. */

@@ -179,10 +179,10 @@ static rsh_status each_target(void *ctx, const rshi_piece *b) {
 }
 
 /* The transposed map hands out what is summed here, in elements of `to`. */
-static rsh_status reduce_bound(const rshi_pair *pair, bool adjoint, rshi_progress *w, int64_t *bytes) {
+static rsh_status reduce_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
     int64_t to_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     reducing r = {.pair = pair, .w = w};
-    r.wire_size = adjoint ? rshi_min(pair->wire_size, to_size) : pair->wire_size;
+    r.wire_size = pair->transposed ? rshi_min(pair->wire_size, to_size) : pair->wire_size;
     rshi_stripe all[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) all[d] = rshi_stripe_range(0, rsh_layout_shape(pair->to)[d]);
     rsh_status st = rshi_layout_search(pair->to, all, each_target, &r);
@@ -196,7 +196,7 @@ rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes)
     for (int64_t t = 0; t < p->n; t++) {
         rshi_progress_pass(w, RSHI_PASS_BOUND);
         if (p->pair[t].reduce)
-            RSH_TRY(reduce_bound(&p->pair[t], p->adjoint, w, bytes));
+            RSH_TRY(reduce_bound(&p->pair[t], w, bytes));
         else
             RSH_TRY(copy_bound(&p->pair[t], w, bytes));
     }
@@ -419,7 +419,8 @@ rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *
     *bytes = 0;
     for (int64_t i = 0; i < p->nranks && !st; i++)
         if (rshi_plan_node(p, p->rank[i]) == node) list[n++] = (ranked){node, p->rank[i]};
-    for (int64_t t = 0; t < p->n && n && !p->adjoint && !st; t++) st = pair_need(p, &p->pair[t], list, n, bytes);
+    for (int64_t t = 0; t < p->n && n && !st; t++)
+        if (!p->pair[t].transposed) st = pair_need(p, &p->pair[t], list, n, bytes);
     rshi_free(list);
     return st;
 }

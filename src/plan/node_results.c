@@ -106,7 +106,7 @@ bool rshi_plan_has_scratch(const rsh_plan *p) { return p->scratch_bytes > 0; }
 
 rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, int64_t *count) {
     *count = 0;
-    if (!p->pair[tensor].by_node || p->adjoint) return RSH_OK;
+    if (!p->pair[tensor].by_node || p->pair[tensor].transposed) return RSH_OK;
     return scratch_before(p, &p->pair[tensor], rank, NULL, count);
 }
 
@@ -129,9 +129,9 @@ static rsh_status most_of_pair(const rsh_plan *p, int64_t t, int64_t *bytes) {
 
 rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes) {
     *bytes = 0;
-    for (int64_t t = 0; t < p->n && !p->adjoint; t++) {
+    for (int64_t t = 0; t < p->n; t++) {
         int64_t most = 0;
-        if (!p->pair[t].by_node) continue;
+        if (!p->pair[t].by_node || p->pair[t].transposed) continue;
         RSH_TRY(most_of_pair(p, t, &most));
         if (most) *bytes = rshi_scratch_start(*bytes) + most;
     }

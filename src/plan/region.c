@@ -57,15 +57,12 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->src_rank = NULL;
     e->nsrc = 1;
     e->op = RSH_OP_NONE;
-    e->divisor = 1;
+    e->divisor = pair->divisor;
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
     e->wire_size = pair->wire_size;
     e->series = 0;
-    if (pair->reduce) {
-        e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
-        e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
-    }
+    if (pair->reduce) e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
     rshi_edge_aim(e, b);
 }
 

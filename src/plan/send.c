@@ -162,7 +162,7 @@ static rsh_status send_pieces(rshi_walk *w, int64_t tensor, bool of_source) {
 }
 
 rsh_status rshi_send_tensor(rshi_walk *w, int64_t tensor) {
-    if (w->p->adjoint) return rshi_adjoint_sends(w, tensor);
+    if (w->p->pair[tensor].transposed) return rshi_adjoint_sends(w, tensor);
     RSH_TRY(send_pieces(w, tensor, true));
     if (w->p->pair[tensor].chain != RSHI_CHAIN_DIRECT) RSH_TRY(send_pieces(w, tensor, false));
     return rshi_node_result_edges(w, tensor);

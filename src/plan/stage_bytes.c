@@ -21,7 +21,7 @@ static const char *words_of_forward(int stage) {
 }
 
 static const char *words_of(const rsh_plan *p, const rshi_pair *pair, int stage) {
-    if (p->adjoint) return "each source takes the sum of what it went into";
+    if (pair->transposed) return "each source takes the sum of what it went into";
     if (pair->by_node && stage == 0) return "the ranks of a node combine their contributions, a slice each";
     stage -= pair->by_node ? 1 : 0;
     if (pair->forward) return words_of_forward(stage);
@@ -36,7 +36,7 @@ static const char *stage_words(const rsh_plan *p, int stage) {
     const char *found = NULL;
     for (int64_t t = 0; t < p->n; t++) {
         const rshi_pair *pair = &p->pair[t];
-        if (!p->adjoint && stage >= rshi_chain_stages(p, pair)) continue;
+        if (stage >= rshi_pair_stages(p, pair)) continue;
         const char *words = words_of(p, pair, stage);
         if (found && strcmp(found, words)) return "what is done differs from tensor to tensor";
         found = words;

@@ -147,7 +147,7 @@ static rshi_piece trimmed(const rshi_piece *b, const rshi_edge *e, int ndim) {
 
 /* One cell: the sum over the ranks that took it; 0 if there are none. */
 static rsh_status give_cell(adjoining *j, rshi_edge *e) {
-    bool avg = rsh_layout_op(j->pair->from) == RSH_OP_AVG && j->pair->reduce, blocks = by_blocks(j->pair);
+    bool blocks = by_blocks(j->pair);
     int ndim = rsh_layout_ndim(j->pair->from);
     RSH_TRY(RSHI_GROW(j->src, j->n + 1, &j->src_room));
     e->nsrc = 0;
@@ -158,7 +158,7 @@ static rsh_status give_cell(adjoining *j, rshi_edge *e) {
     e->with = !blocks ? &j->b : e->nsrc ? j->src : j->own;
     if (!rshi_edge_count(e)) return RSH_OK;
     e->op = e->nsrc == 1 ? RSH_OP_NONE : RSH_OP_SUM;
-    e->divisor = avg && e->nsrc ? j->pair->contributions : 1;
+    e->divisor = e->nsrc ? j->pair->divisor : 1;
     return rshi_walk_give(j->w, e);
 }
 
