@@ -128,7 +128,7 @@ bool rshi_edge_is_copy(const rshi_edge *e);
 typedef struct rshi_leg {
     int64_t lo, hi;
     int stage;      /* counted from the one that reads sources */
-    int64_t holder; /* of b, whose destination is read; -1: the sources */
+    int64_t holder; /* of b, whose destination is read; or RSHI_FROM_SOURCES */
     int64_t turn;   /* of the sources */
 } rshi_leg;
 typedef struct rshi_legs {
@@ -225,9 +225,10 @@ typedef struct rshi_region {
 } rshi_region;
 void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                       rshi_region *r);
-/* All legs of holder `me` of b; and only those that read the sources. */
-rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out);
-rsh_status rshi_route_from_sources(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out);
+/* The legs of holder `me` of b that read `from`: a holder of b, the sources, or any of them. */
+#define RSHI_FROM_SOURCES (-1)
+#define RSHI_FROM_ANY (-2)
+rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, int64_t from, rshi_legs *out);
 /* Calls fn for each holder of b that may have legs which read `me`; and for each holder that takes
  * [lo, hi) from the sources, which `me` ends up with. */
 typedef rsh_status (*rshi_holder_fn)(void *ctx, int64_t holder);

@@ -23,7 +23,7 @@ static rsh_status receive_piece(void *ctx, const rshi_piece *a) {
     rshi_region region;
     if (r->pair->irregular && !rshi_piece_first_copy(r->pair->from, a)) return RSH_OK;
     rshi_region_init(r->w->p, r->tensor, a, r->b, &region);
-    RSH_TRY(rshi_route(r->w, &region, r->me, &r->w->legs));
+    RSH_TRY(rshi_route(r->w, &region, r->me, RSHI_FROM_ANY, &r->w->legs));
     for (int64_t i = 0; i < r->w->legs.n; i++) RSH_TRY(rshi_region_give(r->w, &region, r->b, &r->w->legs.leg[i]));
     return RSH_OK;
 }

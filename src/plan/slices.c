@@ -91,6 +91,13 @@ const rshi_member *rshi_team_member(const rshi_node_team *t, int64_t i) {
     return &t->crews->member[t->list ? t->list[i] : t->first + i];
 }
 
+int64_t rshi_team_index(const rshi_node_team *t, int64_t holder) {
+    int64_t member = t->crews->place[holder], i = 0;
+    if (!t->list) return member >= t->first && member < t->first + t->n ? member - t->first : -1;
+    while (i < t->n && t->list[i] != member) i++;
+    return i < t->n ? i : -1;
+}
+
 static bool holds_source(const rshi_region *r, int64_t rank) {
     return rshi_piece_holder_index(r->pair->from, r->a, rank) >= 0;
 }

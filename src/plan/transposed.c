@@ -64,7 +64,7 @@ static rsh_status take_from(void *ctx, int64_t holder, int64_t lo, int64_t hi) {
     adjoining *j = ctx;
     const rsh_layout *to = j->pair->to;
     int64_t rank = rshi_piece_holder(to, j->region.b, holder);
-    RSH_TRY(rshi_route_from_sources(j->w, &j->region, holder, &j->legs));
+    RSH_TRY(rshi_route(j->w, &j->region, holder, RSHI_FROM_SOURCES, &j->legs));
     for (int64_t i = 0; i < j->legs.n; i++) {
         const rshi_leg *leg = &j->legs.leg[i];
         rsh_box box = {{0}, {0}};
