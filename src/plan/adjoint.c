@@ -61,6 +61,8 @@ static rsh_status turn_around(rshi_pair *pair) {
     pair->from = from, pair->to = to;
     RSH_TRY(rshi_pair_settle(pair));
     pair->divisor = divisor;
+    if (divisor > 1) /* it is divided before it is converted */
+        pair->wire_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(from));
     return RSH_OK;
 }
 

@@ -159,8 +159,11 @@ typedef struct rshi_walk {
     int64_t *team; /* owned: members of the team that was asked for last */
     int64_t team_room;
     rshi_legs legs; /* owned: of the region at hand */
+    struct rshi_kept_groups *groups; /* owned: contributions by node of the piece asked for last */
 } rshi_walk;
 void rshi_walk_free(rshi_walk *w); /* what it owns */
+typedef struct rshi_kept_groups rshi_kept_groups;
+void rshi_kept_groups_free(rshi_kept_groups *k);
 
 /* All edges into w->rank of one tensor; and all edges out of it into other ranks. */
 rsh_status rshi_receive_tensor(rshi_walk *w, int64_t tensor);
@@ -276,6 +279,10 @@ rsh_status rshi_adjoint_receives(rshi_walk *w, int64_t tensor);
 rsh_status rshi_adjoint_sends(rshi_walk *w, int64_t tensor);
 
 bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
+/* Are two pieces, each at its first holder, the same? */
+static inline bool rshi_same_piece(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
+    return a->position == b->position && rshi_same_start(l, a, b);
+}
 /* Elements that two pieces have in common. */
 int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
 
@@ -291,6 +298,9 @@ typedef struct rshi_node_groups {
     rshi_node_group *group; /* owned: by lowest position */
     int64_t n;
     int64_t *position; /* owned: behind the groups */
+    int64_t *group_of; /* owned: which group a position is in */
+    int64_t *size;     /* owned: how many positions groups have, each number once */
+    int64_t nsizes;
     bool combined;     /* nodes combine first; false: contributions are read in order */
 } rshi_node_groups;
 /* The replica of source piece `a` that serves `rank`: the one with most contributions on its node;
@@ -301,6 +311,9 @@ int64_t rshi_replica(const rsh_plan *p, const rshi_pair *pair, const rshi_piece 
 rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                  int64_t replica, rshi_node_groups *g);
 void rshi_node_groups_free(rshi_node_groups *g);
+/* The same, kept in `w` for the next region of the same source piece. */
+rsh_status rshi_walk_groups(rshi_walk *w, int64_t tensor, const rshi_piece *a, int64_t replica,
+                            const rshi_node_groups **out);
 /* Does the group leave a result in scratch? */
 bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g,
                                 const rshi_node_group *group);
@@ -312,6 +325,8 @@ typedef struct rshi_piece_slice {
 } rshi_piece_slice;
 rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n,
                                      int64_t i);
+/* Which slice has index i, counted along the piece's longest dim. */
+int64_t rshi_piece_slice_at(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i);
 /* Where the result of slice s of source piece `a`, at its rank, lies in that rank's scratch. */
 rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                   const rshi_piece_slice *s, rshi_piece *out);

@@ -17,16 +17,27 @@ typedef struct member {
 
 /* ---- slices ---- */
 
-rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
-    rshi_piece_slice s = {0};
+static int64_t longest_extent(const rsh_layout *l, const rshi_piece *a, int *dim) {
     int64_t extent = rsh_layout_ndim(l) ? 0 : 1;
+    *dim = 0;
     for (int d = 0; d < rsh_layout_ndim(l); d++) {
         int64_t size = rshi_stripe_size(&a->set[d]);
-        if (size > extent) s.dim = d, extent = size;
+        if (size > extent) *dim = d, extent = size;
     }
+    return extent;
+}
+
+rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+    rshi_piece_slice s;
+    int64_t extent = longest_extent(l, a, &s.dim);
     s.start = rshi_slice_start(extent, n, i);
     s.end = rshi_slice_start(extent, n, i + 1);
     return s;
+}
+
+int64_t rshi_piece_slice_at(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+    int dim;
+    return rshi_slice_at(longest_extent(l, a, &dim), n, i);
 }
 
 static int64_t slice_extent(const rshi_piece *a, const rshi_piece_slice *s, int d) {
@@ -44,9 +55,8 @@ static int64_t slice_count(const rsh_layout *l, const rshi_piece *a, const rshi_
 
 static void find_group(member *m) {
     int64_t own = rshi_piece_partial(m->pair->from, m->a);
-    for (int64_t i = 0; i < m->groups.n; i++)
-        for (int64_t k = 0; k < m->groups.group[i].n; k++)
-            if (m->groups.group[i].position[k] == own) m->group = &m->groups.group[i], m->number = k;
+    m->group = &m->groups.group[m->groups.group_of[own]];
+    m->number = rshi_find(m->group->position, m->group->n, sizeof own, own);
 }
 
 /* A group of one needs no scratch unless its contribution is widened. */

@@ -174,5 +174,6 @@ void rshi_walk_free(rshi_walk *w) {
     rshi_near_free(w->near);
     rshi_free(w->team);
     rshi_free(w->legs.leg);
+    rshi_kept_groups_free(w->groups);
     *w = (rshi_walk){0};
 }

@@ -22,10 +22,6 @@ int64_t rshi_stripe_slice(const rshi_stripe *s, int64_t n, int64_t i) {
 
 /* ---- holders by node ---- */
 
-static bool same_piece(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
-    return a->position == b->position && rshi_same_start(l, a, b);
-}
-
 static int by_node(const void *a, const void *b) {
     const rshi_member *x = a, *y = b;
     if (x->node != y->node) return x->node < y->node ? -1 : 1;
@@ -73,7 +69,7 @@ rsh_status rshi_crews_find(rshi_walk *w, int64_t tensor, const rshi_piece *b, co
     rshi_crews *c = w->crews;
     rshi_piece_at_holder(to, b, 0, &first);
     *out = c;
-    if (c->tensor == tensor && same_piece(to, &c->b, &first)) return RSH_OK;
+    if (c->tensor == tensor && rshi_same_piece(to, &c->b, &first)) return RSH_OK;
     c->tensor = -1; /* not complete */
     c->b = first;
     c->dim = rshi_piece_longest_dim(to, b);
@@ -139,7 +135,7 @@ rsh_status rshi_near_find(rshi_walk *w, const rshi_region *r, const rshi_crews *
     }
     rshi_near *near = w->near;
     *out = near;
-    if (near->serial == c->serial && same_piece(r->pair->from, &near->a, r->a)) return RSH_OK;
+    if (near->serial == c->serial && rshi_same_piece(r->pair->from, &near->a, r->a)) return RSH_OK;
     near->serial = -1; /* not complete */
     near->a = *r->a;
     near->n = 0;
