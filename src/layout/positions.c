@@ -105,7 +105,7 @@ static void drop_empty_segments(rsh_dim *dim, rsh_segment **room) {
         size += g->size;
         cut += dim->cut.naxes || g->cut.naxes;
     }
-    if (dim->nsegments && !cut) /* a plain dim, whole on every rank */
+    if (dim->nsegments ? !cut : !dim->size) /* a plain dim, whole on every rank */
         *dim = (rsh_dim){.size = size};
     else if (dim->nsegments)
         dim->nsegments = n, dim->segment = kept;

@@ -242,11 +242,9 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
                               void *ctx);
 /* Does every region of a destination piece with so many holders have one leg, from the sources? */
 bool rshi_goes_directly(const rshi_pair *pair, int64_t holders);
-/* Stages of the move from `from` to `to`; and of the pair, which has one if it is transposed. */
+/* Stages of the move from `from` to `to`; and of the pair, also if it is transposed. */
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair);
-static inline int rshi_pair_stages(const rsh_plan *p, const rshi_pair *pair) {
-    return pair->transposed ? 1 : rshi_chain_stages(p, pair);
-}
+int rshi_pair_stages(const rsh_plan *p, const rshi_pair *pair);
 
 /* Hands over the edge of a leg into b's holder `dst`, if it is wanted. */
 rsh_status rshi_region_give(rshi_walk *w, const rshi_region *r, const rshi_piece *dst,
@@ -277,6 +275,21 @@ rsh_status rshi_receive_copies(rshi_walk *w, int64_t tensor, const rshi_piece *b
 /* Edges of a pair that is transposed. */
 rsh_status rshi_adjoint_receives(rshi_walk *w, int64_t tensor);
 rsh_status rshi_adjoint_sends(rshi_walk *w, int64_t tensor);
+
+/* A transposed edge from b into `a`: the whole of what they have in common. */
+void rshi_transposed_edge(const rshi_pair *pair, int64_t tensor, const rshi_piece *a,
+                          const rshi_piece *b, rshi_edge *e);
+/* Transposed reductions whose results were combined slice by slice (transposed_slices.c).  `a` is
+ * the source piece at its first holder and contribution 0, b the destination piece. */
+bool rshi_transposes_slices(const rshi_pair *pair);
+/* Edges into `own`, a copy of a. */
+rsh_status rshi_receive_transposed_slices(rshi_walk *w, int64_t tensor, const rshi_piece *a,
+                                          const rshi_piece *own, const rshi_piece *b);
+/* Edges out of w->rank, which holds b; and, after that, out of `own`, its copy of a. */
+rsh_status rshi_send_transposed_terms(rshi_walk *w, int64_t tensor, const rshi_piece *a,
+                                      const rshi_piece *b);
+rsh_status rshi_send_transposed_sums(rshi_walk *w, int64_t tensor, const rshi_piece *a,
+                                     const rshi_piece *own, const rshi_piece *b);
 
 bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
 /* Are two pieces, each at its first holder, the same? */

@@ -312,6 +312,11 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
     return RSH_OK;
 }
 
+int rshi_pair_stages(const rsh_plan *p, const rshi_pair *pair) {
+    if (!pair->transposed) return rshi_chain_stages(p, pair);
+    return rshi_transposes_slices(pair) ? 2 : 1;
+}
+
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair) {
     int n = pair->chain == RSHI_CHAIN_DIRECT ? 1 : pair->chain == RSHI_CHAIN_NODE || !p->several_nodes ? 2 : 3;
     return n + (pair->by_node || pair->forward ? 1 : 0);
