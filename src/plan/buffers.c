@@ -90,12 +90,12 @@ static bool has_crowd(const rsh_plan *p) {
 }
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
+    rshi_kept_totals k = {.totals = RSH_PLAN_TOTALS_INIT};
     rshi_rank_bytes bytes = {0};
     rsh_status st = rshi_rank_bytes_new(p, &bytes);
-    if (!st) st = rshi_totals(p, NULL, &t, &bytes);
+    if (!st) st = rshi_totals(p, NULL, &k, &bytes);
     rshi_rank_bytes_free(&bytes);
-    *nothing = !t.messages;
+    *nothing = !k.totals.messages;
     return st;
 }
 

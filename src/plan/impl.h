@@ -38,9 +38,19 @@ typedef struct rshi_pair {
     bool forward; /* chain `all`: ranks beside a source send to the other nodes in its place */
 } rshi_pair;
 
+/* Bytes of each stage. */
+typedef struct rshi_stage_bytes {
+    int64_t moved[RSHI_STAGES], between[RSHI_STAGES];
+} rshi_stage_bytes;
+
+typedef struct rshi_kept_totals {
+    rsh_plan_totals totals;
+    rshi_stage_bytes stages;
+} rshi_kept_totals;
+
 struct rsh_plan {
     atomic_long refs; /* holders; only they and `totals` change after the plan was made */
-    _Atomic(rsh_plan_totals *) totals; /* owned: once somebody asked for them; NULL until then */
+    _Atomic(rshi_kept_totals *) totals; /* owned: once somebody asked for them; NULL until then */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */
@@ -104,6 +114,7 @@ typedef struct rshi_edge {
     const rshi_piece *src; /* nsrc of them, in the order in which they are combined */
     const int64_t *src_rank; /* NULL, or the rank of each source: then `src` is one piece, which
                                 lies in the same place on all of them */
+    bool all_contributions;  /* all nsrc contributions to `src` are read, and they are not listed */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];
     rsh_op op;         /* NONE for plain copies; AVG is told as SUM with a divisor */
     int64_t divisor;   /* 1: none */
@@ -148,6 +159,7 @@ typedef struct rshi_walk {
     bool sends;       /* only edges that read `rank` and lead into other ranks are wanted */
     bool whole_sends; /* sends list all their sources; else, where contributions are combined in
                          order, only `rank`: then a send costs the same however many there are */
+    bool counts; /* edges are only counted: see all_contributions and rshi_pair_counts_parts */
     const rshi_stripe *box; /* NULL, or one range for each dim: other regions may be left out */
     int64_t nseries;        /* numbers of series that were given out */
     rshi_piece *src;        /* owned: room for sources */
@@ -381,14 +393,19 @@ typedef struct rshi_rank_bytes {
 rsh_status rshi_rank_bytes_new(const rsh_plan *p, rshi_rank_bytes *b);
 void rshi_rank_bytes_free(rshi_rank_bytes *b);
 
-/* As rsh_plan_each_pair. */
-rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_pair_fn fn, void *ctx);
 /* Bytes of both message buffers; none if there is nobody to exchange with. */
 int64_t rshi_message_scratch(const rsh_plan *p, bool alone);
 /* Totals of the stages, and the bytes of each rank, which are zeros before.  Here and below `w` is
  * told how far it is; NULL: nobody is. */
-rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t,
+rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *t,
                        rshi_rank_bytes *bytes);
+/* The same by walking all edges; moved, local and the largest are left to the caller. */
+rsh_status rshi_sum_edges(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t,
+                          rshi_rank_bytes *bytes, rshi_stage_bytes *stages);
+/* Do all edges from the sources read every contribution of a part, each from its only holder? */
+bool rshi_pair_counts_parts(const rshi_pair *pair);
+/* The totals with those of each stage, which the plan keeps. */
+rsh_status rshi_plan_all_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *out);
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
 rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes);

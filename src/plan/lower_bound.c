@@ -59,12 +59,18 @@ out:
     return st;
 }
 
+/* Bytes of an element that is copied: a sender could convert it, and divide it before that. */
+static int64_t least_size(const rshi_pair *pair) {
+    return rshi_min((int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
+                    (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
+}
+
 static rsh_status copy_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
     for (int64_t i = 0; i < rsh_layout_nranks(pair->to); i++) {
         int64_t need, held;
         RSH_TRY(rshi_progress_at(w, i, rsh_layout_nranks(pair->to)));
         RSH_TRY(held_by(pair, rsh_layout_rank(pair->to, i), &need, &held));
-        *bytes += (need - held) * pair->wire_size;
+        *bytes += (need - held) * least_size(pair);
     }
     return RSH_OK;
 }
@@ -311,7 +317,7 @@ static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t 
     }
     rshi_free(a.piece);
     rshi_free(b.piece);
-    *bytes += need * pair->wire_size;
+    *bytes += need * least_size(pair);
     return st;
 }
 
@@ -336,7 +342,7 @@ static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks
     }
     rshi_free(a.piece);
     rshi_free(b.piece);
-    *bytes += need * pair->wire_size;
+    *bytes += need * least_size(pair);
     return st;
 }
 

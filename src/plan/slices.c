@@ -36,8 +36,7 @@ static void sort_members(rshi_crews *c) {
 }
 
 static void form_crews(rshi_crews *c) {
-    c->nodes = 0;
-    for (int64_t i = 0, n; i < c->n; i += n, c->nodes++) {
+    for (int64_t i = 0, n; i < c->n; i += n) {
         for (n = 1; i + n < c->n && c->member[i + n].node == c->member[i].node;) n++;
         for (int64_t k = 0; k < n; k++) {
             c->member[i + k].first = i, c->member[i + k].crew = n;
@@ -197,12 +196,12 @@ int64_t rshi_node_slice_at(const rshi_region *r, const rshi_crews *c, int64_t n,
     return slice_at(is_cut_alone(r, n) ? &whole : &c->b.set[c->dim], n, x);
 }
 
-/* Reductions have a slice for every holder.  Copies have none that is too small, and one for each node at least. */
+/* Reductions have a slice for every holder.  Copies have no slices that are too small, and at least two. */
 rshi_all_cut rshi_all_cut_of(const rshi_region *r, const rshi_crews *c, const rshi_near *near) {
     rshi_all_cut cut = {c, near, c->n - near->n, 0};
     int64_t bytes = rshi_mul_most(rshi_piece_count(r->pair->to, &c->b), r->pair->wire_size);
     cut.slices = r->pair->reduce ? cut.owners : rshi_min(cut.owners, bytes / RSHI_SLICE_BYTES);
-    if (!r->pair->reduce && cut.slices < rshi_min(cut.owners, c->nodes)) cut.slices = 0;
+    if (!r->pair->reduce && cut.slices < 2) cut.slices = 0;
     return cut;
 }
 

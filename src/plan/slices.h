@@ -15,7 +15,6 @@ typedef struct rshi_crews {
     rshi_piece b;   /* at its first holder */
     int dim;        /* along which it is cut */
     int64_t n;      /* holders */
-    int64_t nodes;  /* that they are on */
     rshi_member *member; /* owned: by node, then by number */
     int64_t *place;      /* owned: which member a holder is, by its number */
     int64_t member_room, place_room;

@@ -287,11 +287,28 @@ static rsh_status ask_source(adjoining *j, const rshi_piece *own) {
     return cells_with(j, &b);
 }
 
+/* Did several ranks take the region from `own`, each as a whole? */
+static bool is_shared(const adjoining *j, const rshi_piece *own) {
+    const rshi_pair *pair = j->pair;
+    int64_t partials = pair->fill_others || pair->keep ? 1 : rshi_layout_partials(pair->to), takers = 0;
+    int64_t holders = rshi_piece_holders(pair->to, &j->b);
+    for (int64_t i = 0; i < partials && partials * holders > 1; i++) {
+        rshi_piece at = *j->mine;
+        if (!pair->keep) rshi_piece_at_partial(pair->to, &j->b, i, &at);
+        for (int64_t h = 0; h < holders && takers < 2; h++) {
+            int64_t rank = rshi_piece_holder(pair->to, &at, h);
+            takers += rshi_region_serves(&j->asked, rank, rshi_layout_position(pair->to, rank), own);
+        }
+    }
+    return takers > 1;
+}
+
 /* Without a cut the source that served the rank gets the whole region from it. */
 static rsh_status send_region(adjoining *j, const rshi_piece *own) {
     rshi_edge e;
     rshi_transposed_edge(j->pair, j->tensor, own, j->mine, &e);
-    e.nsrc = 1, e.src = j->mine, e.op = RSH_OP_SUM, e.divisor = j->pair->divisor;
+    e.nsrc = 1, e.src = j->mine, e.divisor = j->pair->divisor;
+    e.op = is_shared(j, own) ? RSH_OP_SUM : RSH_OP_NONE;
     return rshi_walk_give(j->w, &e);
 }
 

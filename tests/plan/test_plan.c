@@ -203,7 +203,8 @@ static void no_rank_sends_to_every_node(void **state) {
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2}, /* one node: as ever */
         {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2}, /* everybody sends alike: nothing to gain */
         {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 1}, /* would be passed on at twice the size */
-        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 800, 1},              /* slices of 8 KiB */
+        {"u8[32767] on w=1", "u8[32767] on x=8@1-8", 1, 800, 1},              /* less than two slices of 16 KiB */
+        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 175, 3},              /* four slices, passed on to 7 ranks */
         {"u8[131072] on w=1", "u8[131072] on x=8@1-8", 1, 100, 3},
         {"u8[4194304] on w=1", "u8[4194304] on x=1024@1024-2047", 16, 150,
          3}, /* too many ranks to compare; slices of 64 KiB for 16 ranks */
