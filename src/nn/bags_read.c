@@ -63,9 +63,9 @@ static rsh_status read_starts(const char *layer, const rsh_value *input, const r
     if (b->nbags < 0) return rshn_fail(RSH_EVALUE, "%s: offsets must not be empty if include_last_offset is set",
                                        layer);
     if (include_last && b->start[b->nbags] != b->n)
-        return rshn_fail(RSH_EVALUE, "%s: the last offset is %" PRId64 ", but there are %" PRId64 " indices; they "
-                                                                                                  "must be equal",
-                                                                                                  layer,
+        return rshn_fail(RSH_EVALUE,
+                         "%s: the last offset must be the number of indices, got %" PRId64 " for %" PRId64 " indices",
+                         layer,
                          b->start[b->nbags], b->n);
     b->start[b->nbags] = b->n;
     return check_starts(layer, b);

@@ -39,7 +39,7 @@ static void mark_moves_only(rsh_rule_dims *io) {
     io->moves_only = true;
 }
 
-/* Groups dims from i of x and from j of y on until both groups have the same size.  Only their first dims can be cut. */
+/* Groups dims from i of x and from j of y on until both have the same size.  Only their first dims can be cut. */
 static void regroup(rsh_rule_tensor *x, rsh_rule_tensor *y, int *i, int *j) {
     int a = (*i)++, b = (*j)++;
     int64_t have = x->shape[a], want = y->shape[b];
