@@ -115,8 +115,7 @@ static rsh_status fill_bags(bagging *a, const table *t, rsh_tensor *y) {
     int64_t bytes = t->columns * (int64_t)rsh_dtype_size(t->dtype);
     if (a->mode == RSH_BAG_MAX && !(a->most = rshn_malloc((size_t)(a->bags.nbags * t->columns + 1) * sizeof *a->most)))
         return rshn_fail(RSH_ENOMEM, "no memory for the maxima of %lld bags", (long long)a->bags.nbags);
-    for (int64_t b = 0; b < a->bags.nbags; b++)
-        (a->mode == RSH_BAG_MAX ? max_bag : sum_bag)(a, t, b, at + b * bytes);
+    for (int64_t b = 0; b < a->bags.nbags; b++) (a->mode == RSH_BAG_MAX ? max_bag : sum_bag)(a, t, b, at + b * bytes);
     return RSH_OK;
 }
 
@@ -201,8 +200,11 @@ static rsh_status bag_backward(rsh_grad_call *c) {
     return st;
 }
 
-static const rsh_grad_op bag = {.name = "embedding bag", .forward = bag_forward, .backward = bag_backward,
-                                .attr_bytes = sizeof(bagging), .drop = free_bagging};
+static const rsh_grad_op bag = {.name = "embedding bag",
+                                .forward = bag_forward,
+                                .backward = bag_backward,
+                                .attr_bytes = sizeof(bagging),
+                                .drop = free_bagging};
 
 rsh_status rshn_bag(rshn_bags *b, rsh_value *table, int64_t first, int64_t padding, int64_t frozen, rsh_bag_mode mode,
                     rsh_value *weights, rsh_value **out) {

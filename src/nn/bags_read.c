@@ -56,17 +56,16 @@ static rsh_status read_starts(const char *layer, const rsh_value *input, const r
     const int64_t *sizes = rsh_value_shape(input);
     if (rsh_value_ndim(input) == 2 && !offsets) return even_starts(layer, sizes[0], sizes[1], b);
     if (rsh_value_ndim(input) != 1 || !offsets || rsh_value_ndim(offsets) != 1)
-        return rshn_fail(RSH_EVALUE, "%s: input must be 2-D, or 1-D with 1-D offsets, got a %d-D input %s",
-                         layer, rsh_value_ndim(input), offsets ? "with offsets" : "without offsets");
+        return rshn_fail(RSH_EVALUE, "%s: input must be 2-D, or 1-D with 1-D offsets, got a %d-D input %s", layer,
+                         rsh_value_ndim(input), offsets ? "with offsets" : "without offsets");
     NN_TRY(read_list(layer, "offsets", offsets, 1, &b->start));
     b->nbags = rsh_value_shape(offsets)[0] - (include_last ? 1 : 0);
-    if (b->nbags < 0) return rshn_fail(RSH_EVALUE, "%s: offsets must not be empty if include_last_offset is set",
-                                       layer);
+    if (b->nbags < 0)
+        return rshn_fail(RSH_EVALUE, "%s: offsets must not be empty if include_last_offset is set", layer);
     if (include_last && b->start[b->nbags] != b->n)
         return rshn_fail(RSH_EVALUE,
                          "%s: the last offset must be the number of indices, got %" PRId64 " for %" PRId64 " indices",
-                         layer,
-                         b->start[b->nbags], b->n);
+                         layer, b->start[b->nbags], b->n);
     b->start[b->nbags] = b->n;
     return check_starts(layer, b);
 }

@@ -45,8 +45,11 @@ static rsh_status replication_of(const char *path, const rsh_layout *l, double *
     const rsh_layout_desc *desc = rsh_layout_describe(l);
     unsigned used = 0;
     *out = 1;
-    if (rsh_layout_op(l)) return rshn_fail(RSH_EUNSUP, "cannot clip: the gradient of \"%s\" is partial; reduce it "
-                                                       "first", path);
+    if (rsh_layout_op(l))
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot clip: the gradient of \"%s\" is partial; reduce it "
+                         "first",
+                         path);
     bool even = true;
     for (int64_t i = 0; desc->is_boxes && i < desc->nboxes; i++) even = even && desc->boxes[i].nranks == 1;
     for (int d = 0; d < desc->ndim; d++) {
@@ -61,8 +64,10 @@ static rsh_status replication_of(const char *path, const rsh_layout *l, double *
         used |= first;
     }
     if (!even)
-        return rshn_fail(RSH_EUNSUP, "cannot clip: elements of the gradient of \"%s\" are replicated different "
-                                     "numbers of times", path);
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot clip: elements of the gradient of \"%s\" are replicated different "
+                         "numbers of times",
+                         path);
     use_axes(&desc->flat, &used);
     for (int a = 0; a < desc->naxes; a++)
         if (!(used >> a & 1)) *out *= (double)desc->axis[a].size;
@@ -163,8 +168,8 @@ rsh_status rsh_clip_grad_norm(rsh_module *m, double max_norm, double *norm) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_clip_grad_norm: m is NULL");
     norming w = {0};
     double got = 0;
-    if (!(max_norm >= 0)) w.st = rshn_fail(RSH_EVALUE, "rsh_clip_grad_norm: max_norm must be at least 0, got %.17g",
-                                           max_norm);
+    if (!(max_norm >= 0))
+        w.st = rshn_fail(RSH_EVALUE, "rsh_clip_grad_norm: max_norm must be at least 0, got %.17g", max_norm);
     rsh_status st = rsh_module_each_parameter(m, false, add_parameter, &w);
     if (!st) st = combine_sums(&w, &got);
     rshn_free(w.at);

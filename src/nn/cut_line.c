@@ -15,8 +15,10 @@ static rsh_status check_axes(const rsh_layout *layout) {
     bool plain = !d->is_boxes && !d->flat.naxes && !d->op;
     for (int i = 0; i < d->ndim; i++) plain = plain && !d->dim[i].nsegments;
     if (plain) return RSH_OK;
-    return rshn_fail(RSH_EUNSUP, "cannot reduce over rows: layout \"%.200s\" must be cut by mesh axes and not be "
-                                 "partial", rsh_layout_text(layout));
+    return rshn_fail(RSH_EUNSUP,
+                     "cannot reduce over rows: layout \"%.200s\" must be cut by mesh axes and not be "
+                     "partial",
+                     rsh_layout_text(layout));
 }
 
 rsh_status rshn_line_of(rsh_comm *comm, const rsh_layout *layout, unsigned dims, rshn_line *out) {

@@ -55,13 +55,10 @@ static void multiply(rsh_dtype dtype, double alpha, const rshn_matrix *a, const 
     blasint m = (blasint)c->rows, n = (blasint)c->columns, k = (blasint)a->columns;
     if (dtype == RSH_F32)
         cblas_sgemm(CblasRowMajor, wa, wb, m, n, k, (float)alpha, ka.data, leading_dimension(&ka), kb.data,
-                                                                                             leading_dimension(&kb),
-                    (float)beta, c->data, leading_dimension(c));
+                    leading_dimension(&kb), (float)beta, c->data, leading_dimension(c));
     else
         cblas_dgemm(CblasRowMajor, wa, wb, m, n, k, alpha, ka.data, leading_dimension(&ka), kb.data,
-                                                                                      leading_dimension(&kb), beta,
-                                                                                                        c->data,
-                    leading_dimension(c));
+                    leading_dimension(&kb), beta, c->data, leading_dimension(c));
 }
 
 /* c must have adjacent row elements. */

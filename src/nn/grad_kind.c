@@ -15,8 +15,9 @@
 
 rsh_status rshn_ranks_of(const rsh_group *group, rshn_ranks **out) {
     int n = rsh_group_size(group);
-    if (n < 1 || rsh_group_rank(group) < 0) return rshn_fail(RSH_EVALUE, "this rank is not a member of the group; "
-                                                                         "call it on members only");
+    if (n < 1 || rsh_group_rank(group) < 0)
+        return rshn_fail(RSH_EVALUE, "this rank is not a member of the group; "
+                                     "call it on members only");
     rshn_ranks *r = rshn_malloc(sizeof *r + (size_t)n * sizeof *r->at);
     if (!r) return rshn_fail(RSH_ENOMEM, "no memory for a list of %d ranks", n);
     *r = (rshn_ranks){.refs = 1, .n = n};
@@ -71,7 +72,8 @@ static rsh_status of_sharded(const rsh_group *group, const char *path, const rsh
     if (comm == rsh_group_comm(group) || comm == rsh_group_comm(NULL)) return RSH_OK;
     return rshn_fail(RSH_EUNSUP,
                      "the ranks that share \"%s\" are unknown; shard it with rsh_shard_parameter, or on a comm of "
-                     "the group", path);
+                     "the group",
+                     path);
 }
 
 static rsh_status of_distributed(const rsh_group *group, const char *path, const rshn_slot *slot, rshn_gradient *out) {
@@ -165,8 +167,10 @@ rsh_status rsh_module_set_grad_kind(rsh_module *m, const char *name, rsh_grad_ki
     NN_TRY(rsh_module_parameter(m, name, &v));
     if (!v) return rshn_fail(RSH_EATTR, "parameter \"%s\" is reserved but has no value", name);
     if (rsh_value_sharded(v))
-        return rshn_fail(RSH_EVALUE, "cannot set the kind of the gradient of \"%s\": it is distributed, which "
-                                     "determines the kind", name);
+        return rshn_fail(RSH_EVALUE,
+                         "cannot set the kind of the gradient of \"%s\": it is distributed, which "
+                         "determines the kind",
+                         name);
     if (kind != RSH_GRAD_AUTO) NN_TRY(rshn_ranks_of(group, &ranks));
     rshn_slot *slot = rshn_slot_find(m, name);
     rshn_ranks_drop(slot->ranks);

@@ -242,8 +242,9 @@ static rsh_status push_hooks(void *ctx, rsh_module *m, rsh_value **in) {
     NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
     NN_TRY(call_new(r, m, &c));
     open_call opened = {c, m->calls, rsh_saved_hooks_depth()};
-    rsh_saved_hooks pair = {pack_tensor,      unpack_tensor, release_tensor, r->ahead ? prefetch_tensor : NULL,
-                            call_drop, c,      rsh_mesh_comm(r->mesh), forget_tensor};
+    rsh_saved_hooks pair = {
+        pack_tensor, unpack_tensor,          release_tensor, r->ahead ? prefetch_tensor : NULL, call_drop,
+        c,           rsh_mesh_comm(r->mesh), forget_tensor};
     rsh_status st = rsh_saved_hooks_push(&pair);
     if (st) call_drop(c);
     else r->open[r->nopen++] = opened;

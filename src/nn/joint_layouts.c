@@ -195,8 +195,9 @@ static rsh_status check_classes(const rshn_joint *j) {
         for (int64_t i = 0; i < j->n; i++) {
             const rsh_layout *own = rshn_joint_layout(j, j->mine, i), *l = rshn_joint_layout(j, k, i);
             if (k == j->mine || rsh_layout_equal(own, l) || !rsh_layout_nparts(l, me)) continue;
-            return rshn_fail(RSH_EUNSUP, "ranks must share a value in the same way, got layouts \"%.200s\" and "
-                                         "\"%.200s\"",
+            return rshn_fail(RSH_EUNSUP,
+                             "ranks must share a value in the same way, got layouts \"%.200s\" and "
+                             "\"%.200s\"",
                              rsh_layout_text(own), rsh_layout_text(l));
         }
     return RSH_OK;
@@ -232,8 +233,10 @@ static rsh_status compare_names(rsh_comm *comm, rsh_status st, int64_t n, const 
     }
     NN_TRY(rshn_ranks_compare(comm, st, &h, sizeof h, &other));
     if (!other) return RSH_OK;
-    return rshn_fail(RSH_EMISMATCH, "tensors on rank %d have different names or shapes than on rank 0; all ranks "
-                                    "must have the same model", other);
+    return rshn_fail(RSH_EMISMATCH,
+                     "tensors on rank %d have different names or shapes than on rank 0; all ranks "
+                     "must have the same model",
+                     other);
 }
 
 rsh_status rshn_joint_make(rsh_comm *comm, rsh_status status, int64_t n, const char *const *names,

@@ -38,9 +38,10 @@ static rsh_status project_heads(rsh_module *m, const char *name, rsh_value *x, i
     int ndim = rsh_value_ndim(*out);
     int64_t width = ndim == 3 ? rsh_value_shape(*out)[2] : 0;
     if (ndim == 3 && width % head == 0) return split_heads(out, width / head);
-    rsh_status st = rshn_fail(RSH_EVALUE, "Attention: the output of \"%s\" is %s; it must be 3-D and its last size a "
-                                          "multiple of %lld", name,
-                              rshn_sizes_text(ndim, rsh_value_shape(*out)), (long long)head);
+    rsh_status st = rshn_fail(RSH_EVALUE,
+                              "Attention: the output of \"%s\" is %s; it must be 3-D and its last size a "
+                              "multiple of %lld",
+                              name, rshn_sizes_text(ndim, rsh_value_shape(*out)), (long long)head);
     rsh_value_free(*out);
     *out = NULL;
     return st;
@@ -128,7 +129,8 @@ static rsh_status run_block(rsh_module *m, rsh_value *const *in, rsh_value **out
     rsh_value *v = rsh_value_hold(in[0]), *middle = NULL;
     rsh_status st = run_child(m, "norm1", &v);
     if (!st) st = run_child(m, "attention", &v);
-    if (!st) st = add_residual(m, in[0], v, &middle);
+    if (!st)
+        st = add_residual(m, in[0], v, &middle);
     else rsh_value_free(v);
     if (st) return st;
     v = rsh_value_hold(middle);
@@ -136,7 +138,8 @@ static rsh_status run_block(rsh_module *m, rsh_value *const *in, rsh_value **out
     if (!st) st = run_child(m, "up", &v);
     if (!st) st = activate(&v);
     if (!st) st = run_child(m, "down", &v);
-    if (!st) st = add_residual(m, middle, v, out);
+    if (!st)
+        st = add_residual(m, middle, v, out);
     else rsh_value_free(v);
     rsh_value_free(middle);
     return st;

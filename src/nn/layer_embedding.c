@@ -66,8 +66,9 @@ static rsh_status embed(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     NN_TRY(check_index(in[0]));
     if (e->max_norm > 0) {
         rshn_bags bags = {0};
-        if (rsh_value_sharded(weight)) return rshn_fail(RSH_EUNSUP, "Embedding: max_norm is not supported with a "
-                                                                    "DTensor as weight");
+        if (rsh_value_sharded(weight))
+            return rshn_fail(RSH_EUNSUP, "Embedding: max_norm is not supported with a "
+                                         "DTensor as weight");
         NN_TRY(rshn_bags_single("Embedding", in[0], e->rows, &bags));
         rsh_status st = rshn_shorten(&bags, weight, 0, e->max_norm, e->norm_type, NULL);
         rshn_bags_free(&bags);
@@ -157,7 +158,7 @@ static rsh_status clear_padding(const rsh_module *m) {
 }
 
 static rsh_status new_embedding(const rsh_module_kind *kind, const embedding *e, int64_t columns, rsh_dtype dtype,
-                       rsh_module **module) {
+                                rsh_module **module) {
     rsh_module *m = NULL;
     NN_TRY(rsh_module_new(kind, e, module ? &m : NULL));
     rsh_status st = rshn_new_parameter(m, "weight", dtype, 2, (const int64_t[]){e->rows, columns}, RSHN_NORMAL, 0);

@@ -13,8 +13,8 @@ static rsh_status linear_forward(rsh_module *m, rsh_value *const *in, rsh_value 
 }
 
 static const char *const inputs[] = {"input"};
-static const rsh_module_kind linear = {.name = "Linear", .nin = 1, .nout = 1, .inputs = inputs,
-.forward = linear_forward};
+static const rsh_module_kind linear = {
+    .name = "Linear", .nin = 1, .nout = 1, .inputs = inputs, .forward = linear_forward};
 
 rsh_status rsh_linear_new(int64_t in, int64_t out, bool bias, rsh_dtype dtype, rsh_module **module) {
     NN_TRY(rshn_check_size("Linear", "in", in));

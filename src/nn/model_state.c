@@ -76,8 +76,9 @@ static rsh_status copy_model(const rsh_state_dict *from, const rshn_tied *tied, 
     for (int64_t i = 0; i < rsh_state_dict_count(from); i++) {
         const char *name = rsh_state_dict_name(from, i);
         if (begins_with(name, RSHN_OPTIMIZER_PREFIX) || begins_with(name, RSHN_EXTRA_PREFIX))
-            return rshn_fail(RSH_EKEY, "path \"%s\" must not begin with \"optimizer.\" or \"extra.\", which "
-                                       "checkpoints reserve; rename the module",
+            return rshn_fail(RSH_EKEY,
+                             "path \"%s\" must not begin with \"optimizer.\" or \"extra.\", which "
+                             "checkpoints reserve; rename the module",
                              name);
         if (strcmp(rshn_tied_first(tied, name), name)) continue;
         NN_TRY(rsh_state_dict_set(out, name, rsh_state_dict_value(from, i)));
@@ -89,8 +90,9 @@ static rsh_status check_filled(void *ctx, const char *path, rsh_module *m) {
     (void)ctx;
     for (int64_t i = 0; i < m->nslots; i++)
         if (m->slot[i].init)
-            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of module \"%s\" is still deferred; call "
-                                           "rsh_module_materialize first",
+            return rshn_fail(RSH_ERUNTIME,
+                             "parameter \"%s\" of module \"%s\" is still deferred; call "
+                             "rsh_module_materialize first",
                              m->slot[i].name, path);
     return RSH_OK;
 }

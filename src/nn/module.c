@@ -14,8 +14,7 @@ static rsh_status check_kind(const rsh_module_kind *k) {
     if (!k || !k->name) return rshn_fail(RSH_EVALUE, "rsh_module_new: %s", k ? "the kind has no name" : "kind is NULL");
     if (k->nin < 0 || k->nout < 0 || k->nin > RSHN_MOST_VALUES || k->nout > RSHN_MOST_VALUES)
         return rshn_fail(RSH_EVALUE, "%s: numbers of inputs and outputs must be 0 to %d, got %d and %d", k->name,
-                         RSHN_MOST_VALUES, k->nin,
-                         k->nout);
+                         RSHN_MOST_VALUES, k->nin, k->nout);
     return RSH_OK;
 }
 
@@ -74,7 +73,7 @@ static void free_values(int n, rsh_value **v) {
 
 /* Collects references to all inputs, in the order of the kind. */
 static rsh_status collect_inputs(const rsh_module_kind *k, int nin, rsh_value *const *in, int nnamed,
-                          const rsh_named_input *named, rsh_value **all) {
+                                 const rsh_named_input *named, rsh_value **all) {
     if (nin < 0 || nin > k->nin)
         return rshn_fail(RSH_EVALUE, "%s: expected at most %d inputs, got %d", k->name, k->nin, nin);
     if (nin && !in) return rshn_fail(RSH_EVALUE, "%s: the list of inputs is NULL", k->name);
@@ -97,8 +96,9 @@ static rsh_status run_pre_hooks(rsh_module *m, rsh_value **in) {
 static rsh_status check_filled(const rsh_module *m) {
     for (int64_t i = 0; i < m->nslots; i++)
         if (m->slot[i].init)
-            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of %s is still deferred; call rsh_module_materialize "
-                                           "first",
+            return rshn_fail(RSH_ERUNTIME,
+                             "parameter \"%s\" of %s is still deferred; call rsh_module_materialize "
+                             "first",
                              m->slot[i].name, m->kind->name);
     return RSH_OK;
 }
@@ -164,7 +164,10 @@ rsh_status rsh_module_call(rsh_module *m, int nin, rsh_value *const *in, rsh_val
 rsh_status rsh_module_forward(rsh_module *m, rsh_value *in, rsh_value **out) {
     const rsh_module_kind *k = m ? m->kind : &no_kind;
     if (!in) return rshn_fail(RSH_EVALUE, "%s: in is NULL", k->name);
-    if (m && k->nout != 1) return rshn_fail(RSH_EVALUE, "%s: rsh_module_forward needs a module with one output, this "
-                                                        "one has %d; use rsh_module_call", k->name, k->nout);
+    if (m && k->nout != 1)
+        return rshn_fail(RSH_EVALUE,
+                         "%s: rsh_module_forward needs a module with one output, this "
+                         "one has %d; use rsh_module_call",
+                         k->name, k->nout);
     return rsh_module_call(m, 1, &in, out);
 }

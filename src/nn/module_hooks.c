@@ -27,8 +27,9 @@ rsh_status rsh_module_add_forward_hook(rsh_module *m, rsh_forward_hook_fn fn, vo
 
 rsh_status rsh_module_remove_hook(rsh_module *m, int64_t id) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_remove_hook: m is NULL");
-    if (m->calls) return rshn_fail(RSH_EBUSY, "cannot remove a hook of %s during a call of it; remove it afterwards",
-                                   m->kind->name);
+    if (m->calls)
+        return rshn_fail(RSH_EBUSY, "cannot remove a hook of %s during a call of it; remove it afterwards",
+                         m->kind->name);
     for (int64_t i = 0; i < m->nhooks; i++) {
         if (m->hook[i].id != id) continue;
         rshn_hook gone = m->hook[i];

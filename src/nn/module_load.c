@@ -32,7 +32,7 @@ typedef struct loading {
     rsh_module_load_opts o;
     rsh_ckpt *files, *mapped; /* owned; mapped: the files after applying the map; NULL: no map */
     const rsh_ckpt *ckpt;     /* the one to load from */
-    rsh_state_dict *model; /* owned; the values of the tree */
+    rsh_state_dict *model;    /* owned; the values of the tree */
     rshn_tied tied;
     char *used; /* owned; a flag for each tensor of the checkpoint */
     item *at;
@@ -67,8 +67,9 @@ static rsh_status request_tensor(loading *l, const char *file_name, home home, c
     l->used[t] = 1;
     if (!fits(&e, like)) return rshn_fit_misfit(&l->report, file_name, e.ndim, e.shape, like), RSH_OK;
     rsh_status st = rsh_dtype_check_convert(e.dtype, rsh_value_dtype(like));
-    if (st) return rshn_fail(st, "\"%.300s\": cannot convert %s in the files to %s in the model", file_name,
-                             rsh_dtype_name(e.dtype), rsh_dtype_name(rsh_value_dtype(like)));
+    if (st)
+        return rshn_fail(st, "\"%.300s\": cannot convert %s in the files to %s in the model", file_name,
+                         rsh_dtype_name(e.dtype), rsh_dtype_name(rsh_value_dtype(like)));
     return add_item(l, t, home, name, like);
 }
 
@@ -133,8 +134,8 @@ static rsh_status request_state_tensor(loading *l, int64_t t, const rsh_ckpt_ent
     case RSHN_STATE_NUMBER:
         l->used[t] = 1;
         if (!e->ndim && e->dtype == RSH_F64) return read_number(l, t, name);
-        return rshn_fail(RSH_EVALUE, "\"%.300s\" must be a 0-D f64, got a %d-D %s", e->name,
-                         e->ndim, rsh_dtype_name(e->dtype));
+        return rshn_fail(RSH_EVALUE, "\"%.300s\" must be a 0-D f64, got a %d-D %s", e->name, e->ndim,
+                         rsh_dtype_name(e->dtype));
     case RSHN_STATE_UNKNOWN: break;
     }
     return RSH_OK; /* not marked as used, so it is reported as unexpected */

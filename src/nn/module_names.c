@@ -57,8 +57,8 @@ void rshn_slot_clear(rshn_slot *s) {
 static rsh_status check_name(const rsh_module *m, const char *name, rshn_slot_kind kind) {
     if (!m || !name) return rshn_fail(RSH_EVALUE, "cannot set a %s: %s is NULL", kinds[kind], m ? "name" : "m");
     if (!*name) return rshn_fail(RSH_EKEY, "cannot set a %s of %s: the name is empty", kinds[kind], m->kind->name);
-    if (strchr(name, '.')) return rshn_fail(RSH_EKEY, "cannot set %s \"%s\": a name must not contain dots",
-                                            kinds[kind], name);
+    if (strchr(name, '.'))
+        return rshn_fail(RSH_EKEY, "cannot set %s \"%s\": a name must not contain dots", kinds[kind], name);
     const rshn_slot *there = rshn_slot_find(m, name);
     if (there && there->kind != kind)
         return rshn_fail(RSH_EKEY, "cannot set \"%s\" of %s: it is already a %s, not a %s", name, m->kind->name,

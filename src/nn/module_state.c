@@ -132,8 +132,9 @@ static rsh_status check_names(const loading *l) {
             snprintf(extra + used, sizeof extra - used, "%s\"%s\"", used ? ", " : "", rsh_state_dict_name(l->d, i));
     }
     if ((l->flags & RSH_LOAD_NONSTRICT) || (!*extra && !*l->missing)) return RSH_OK;
-    return rshn_fail(RSH_ERUNTIME, "the state dict does not match the module: missing %s; unexpected %s; use "
-                                   "RSH_LOAD_NONSTRICT to ignore this",
+    return rshn_fail(RSH_ERUNTIME,
+                     "the state dict does not match the module: missing %s; unexpected %s; use "
+                     "RSH_LOAD_NONSTRICT to ignore this",
                      *l->missing ? l->missing : "nothing", *extra ? extra : "nothing");
 }
 

@@ -75,5 +75,6 @@ static rsh_status fill_random(rsh_value *v, bool normal, double scale, double sh
 }
 
 rsh_status rsh_random_uniform(rsh_value *v, double lo, double hi) { return fill_random(v, false, hi - lo, lo); }
-rsh_status rsh_random_normal(rsh_value *v, double mean, double deviation) { return fill_random(v, true, deviation,
-                                                                                               mean); }
+rsh_status rsh_random_normal(rsh_value *v, double mean, double deviation) {
+    return fill_random(v, true, deviation, mean);
+}

@@ -135,8 +135,7 @@ static rsh_status check_shapes(const rsh_tensor *const *in) {
         rsh_tensor_shape(in[K])[n - 2] == rsh_tensor_shape(in[V])[n - 2])
         return RSH_OK;
     return rshn_fail(RSH_EVALUE, "attention: shapes of q, k and v do not match, got %s, %s and %s",
-                     rshn_shape_text(in[Q]),
-                     rshn_shape_text(in[K]), rshn_shape_text(in[V]));
+                     rshn_shape_text(in[Q]), rshn_shape_text(in[K]), rshn_shape_text(in[V]));
 }
 
 /* Returns the tensor if BLAS can read its matrices, otherwise a dense copy. */
@@ -299,8 +298,10 @@ static rsh_status attention_rule(rsh_rule_dims *io) {
     rsh_rule_tensor *q = &io->in[Q], *v = &io->in[V], *mask = &io->in[3], *y = &io->out[0];
     int n = q->ndim;
     if (n < 2 || io->in[K].ndim != n || v->ndim != n)
-        return rshn_fail(RSH_EVALUE, "attention: q, k and v must have the same number of dims, at least 2, got %d, "
-                                     "%d and %d", n, io->in[K].ndim, v->ndim);
+        return rshn_fail(RSH_EVALUE,
+                         "attention: q, k and v must have the same number of dims, at least 2, got %d, "
+                         "%d and %d",
+                         n, io->in[K].ndim, v->ndim);
     v->term = 0;
     for (int d = 0; d < n - 2; d++) {
         for (int i = Q; i <= V; i++) rshn_rule_letter(&io->in[i], d, d);

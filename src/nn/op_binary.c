@@ -43,8 +43,7 @@ static rsh_status sub_backward(rsh_grad_call *c) {
 
 /* Sets the gradient of input i to a function of two tensors, summed to the input's sizes. */
 static rsh_status set_grad_map2(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map2_kind kind,
-                                const rsh_tensor *a,
-                        const rsh_tensor *b) {
+                                const rsh_tensor *a, const rsh_tensor *b) {
     rsh_tensor *g = NULL;
     rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     NN_TRY(rshn_map2_new(kind, NULL, a, b, &to, &g));
@@ -52,8 +51,7 @@ static rsh_status set_grad_map2(rsh_grad_call *c, int i, const rshn_operand *o, 
 }
 
 static rsh_status set_grad_map3(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map3_kind kind,
-                                const rsh_tensor *x,
-                        const rsh_tensor *y) {
+                                const rsh_tensor *x, const rsh_tensor *y) {
     rsh_tensor *g = NULL;
     rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     NN_TRY(rshn_map3_new(kind, NULL, x, y, rsh_call_output_grad(c, 0), &to, &g));

@@ -28,7 +28,7 @@ static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t
     for (int64_t k = 0; k < rsh_tensor_count(index); k++)
         if (i[k] < 0 || i[k] >= rows)
             return rshn_fail(RSH_EINDEX, "%s: index %lld is out of range, there are %lld rows", name, (long long)i[k],
-                                                                                                       (long long)rows);
+                             (long long)rows);
     return RSH_OK;
 }
 
@@ -77,8 +77,7 @@ static void add_range(void *ctx, int64_t lo, int64_t hi) {
 
 /* Selects rows of x, which has `rows` on all ranks, into a new tensor of sizes `to`. */
 static rsh_status pick_rows(const char *name, const rsh_tensor *x, const indexing *a, int64_t rows,
-                            const rsh_tensor *index,
-                       const rshn_sizes *to, rsh_tensor **out) {
+                            const rsh_tensor *index, const rshn_sizes *to, rsh_tensor **out) {
     rsh_tensor *dense = NULL, *list = NULL;
     rshn_sizes sizes = rshn_sizes_of(x);
     rsh_status st;

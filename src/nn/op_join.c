@@ -353,8 +353,7 @@ rsh_status rsh_nn_split(rsh_value *x, int64_t size, int dim, int n, rsh_value **
     int64_t pieces = length ? (length - 1) / size + 1 : 1;
     if (pieces != n)
         return rshn_fail(RSH_EVALUE, "split: a dim of %lld elements does not give %d pieces of size %lld but %lld",
-                         (long long)length, n,
-                         (long long)size, (long long)pieces);
+                         (long long)length, n, (long long)size, (long long)pieces);
     return split_apply("split", x, &s, out);
 }
 
@@ -364,14 +363,13 @@ rsh_status rsh_nn_split_sizes(rsh_value *x, int dim, int n, const int64_t *sizes
     NN_TRY(split_dim("split", x, dim, out, &s.dim));
     if (n < 1 || !sizes) return rshn_fail(RSH_EVALUE, "split: at least 1 piece is needed, got %d", sizes ? n : 0);
     for (int i = 0; i < n; i++) {
-        if (sizes[i] < 0) return rshn_fail(RSH_EVALUE, "split: sizes must be at least 0, got %lld",
-                                           (long long)sizes[i]);
+        if (sizes[i] < 0)
+            return rshn_fail(RSH_EVALUE, "split: sizes must be at least 0, got %lld", (long long)sizes[i]);
         sum += sizes[i];
     }
     if (sum != rsh_value_shape(x)[s.dim])
         return rshn_fail(RSH_EVALUE, "split: sizes must add up to the size of the dim, %lld, got %lld",
-                         (long long)rsh_value_shape(x)[s.dim],
-                         (long long)sum);
+                         (long long)rsh_value_shape(x)[s.dim], (long long)sum);
     return split_apply("split", x, &s, out);
 }
 

@@ -74,15 +74,15 @@ static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, co
     for (int d = 0; alike && d < n - 1; d++)
         alike = rsh_tensor_shape(target)[d] == rsh_tensor_shape(x)[d < from ? d : d + 1];
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "cross_entropy: the shape of the target must be that of the logits without the "
-                                     "class dim, got logits %s and target %s", rshn_shape_text(x),
-                         rshn_shape_text(target));
+        return rshn_fail(RSH_EVALUE,
+                         "cross_entropy: the shape of the target must be that of the logits without the "
+                         "class dim, got logits %s and target %s",
+                         rshn_shape_text(x), rshn_shape_text(target));
     const int64_t *t = rsh_tensor_data(target);
     for (int64_t i = 0; i < rsh_tensor_count(target); i++)
         if (t[i] != e->ignore && (t[i] < 0 || t[i] >= e->whole))
             return rshn_fail(RSH_EINDEX, "cross_entropy: target %lld is out of range, there are %lld classes",
-                             (long long)t[i],
-                             (long long)e->whole);
+                             (long long)t[i], (long long)e->whole);
     return RSH_OK;
 }
 
@@ -200,7 +200,8 @@ static rsh_status find_classes(rsh_grad_call *c, const rsh_tensor *target, entro
     NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
     NN_TRY(check_target(x, target, &a->e));
     if (a->reduction == RSH_LOSS_MEAN) {
-        if (must_count_rows(a)) NN_TRY(count_rows(c, target, a->e.ignore, &count));
+        if (must_count_rows(a))
+            NN_TRY(count_rows(c, target, a->e.ignore, &count));
         else count = rshn_whole_count(c, 1, ~0u);
     }
     a->scale = count ? 1 / (double)count : NAN;

@@ -5,7 +5,7 @@
 #include <math.h>
 
 typedef struct replacing {
-    double nan[2]; /* replaces NaN; only the first is used */
+    double nan[2];      /* replaces NaN; only the first is used */
     double infinite[2]; /* replace infinity and minus infinity */
 } replacing;
 

@@ -52,16 +52,17 @@ static rsh_status check_affine(const char *name, const char *what, const rsh_ten
     for (int d = 0; alike && d < ndims; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(x)[nd - ndims + d];
     if (!alike)
         return rshn_fail(RSH_EVALUE, "%s: x is %s; for its last %d dims, %s has the wrong shape %s", name,
-                         rshn_shape_text(x), ndims, what,
-                         rshn_shape_text(t));
+                         rshn_shape_text(x), ndims, what, rshn_shape_text(t));
     return RSH_OK;
 }
 
 static rsh_status check_shapes(const char *name, const norm_attrs *a, const rsh_tensor *const *in) {
     NN_TRY(rshn_needs_alike(name, 3, in));
     if (a->ndims < 1 || a->ndims > rsh_tensor_ndim(in[0]))
-        return rshn_fail(RSH_EVALUE, "%s: x is %s; the number of normalized dims must be 1 to its number of dims, "
-                                     "got %d", name, rshn_shape_text(in[0]), a->ndims);
+        return rshn_fail(RSH_EVALUE,
+                         "%s: x is %s; the number of normalized dims must be 1 to its number of dims, "
+                         "got %d",
+                         name, rshn_shape_text(in[0]), a->ndims);
     NN_TRY(check_affine(name, "weight", in[0], a->ndims, in[1]));
     return check_affine(name, "bias", in[0], a->ndims, in[2]);
 }
@@ -78,7 +79,7 @@ static void free_all(int n, rsh_tensor **t) {
 }
 
 static rsh_status normalize_rows(const norm_attrs *a, rsh_tensor *const *in, rsh_tensor **y, rsh_tensor **mean,
-                            rsh_tensor **rstd) {
+                                 rsh_tensor **rstd) {
     norming s = norming_of(a, in[0], in[1], in[2]);
     rsh_dtype dtype = rsh_tensor_dtype(in[0]);
     NN_TRY(rsh_tensor_empty(dtype, rsh_tensor_ndim(in[0]), rsh_tensor_shape(in[0]), y));

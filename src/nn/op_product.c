@@ -32,9 +32,11 @@ static rsh_status product_sizes(const char *name, const rsh_tensor *x, const rsh
     if (!sx.n || !sy.n) return rshn_fail(RSH_EVALUE, "%s: operands must have at least 1 dim", name);
     rshn_sizes a = as_matrix(&sx, true), b = as_matrix(&sy, false);
     if (a.at[a.n - 1] != b.at[b.n - 2])
-        return rshn_fail(RSH_EVALUE, "%s: cannot multiply %s by %s: %lld columns on the left, %lld rows on the "
-                                     "right", name, rshn_shape_text(x),
-                         rshn_shape_text(y), (long long)a.at[a.n - 1], (long long)b.at[b.n - 2]);
+        return rshn_fail(RSH_EVALUE,
+                         "%s: cannot multiply %s by %s: %lld columns on the left, %lld rows on the "
+                         "right",
+                         name, rshn_shape_text(x), rshn_shape_text(y), (long long)a.at[a.n - 1],
+                         (long long)b.at[b.n - 2]);
     rshn_sizes la = a, lb = b;
     la.n -= 2;
     lb.n -= 2;
@@ -91,7 +93,7 @@ static rsh_status product_forward(rsh_grad_call *c, const char *name) {
 
 /* Sets the gradient of input i to the product of two views. */
 static rsh_status set_product_grad(rsh_grad_call *c, int i, const rshn_sizes *sizes, const rsh_tensor *a,
-                               const rsh_tensor *b) {
+                                   const rsh_tensor *b) {
     rshn_sizes m = as_matrix(sizes, i == 0);
     rsh_tensor *full = NULL, *gx = NULL;
     NN_TRY(rshn_empty(rsh_tensor_dtype(a), &m, &full));
@@ -217,8 +219,9 @@ static rsh_status linear_sizes(const rsh_tensor *const *in, rshn_sizes *to) {
         return rshn_fail(RSH_EVALUE, "linear: weight must be 2-D with the last size of x, got x %s and weight %s",
                          rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     if (in[2] && (rsh_tensor_ndim(in[2]) != 1 || rsh_tensor_shape(in[2])[0] != w[0]))
-        return rshn_fail(RSH_EVALUE, "linear: bias must be 1-D with the first size of weight, got weight %s and bias "
-                                     "%s",
+        return rshn_fail(RSH_EVALUE,
+                         "linear: bias must be 1-D with the first size of weight, got weight %s and bias "
+                         "%s",
                          rshn_shape_text(in[1]), rshn_shape_text(in[2]));
     to->at[to->n - 1] = w[0];
     return RSH_OK;

@@ -37,8 +37,7 @@ rsh_status rsh_nn_type_as(rsh_value *x, const rsh_value *like, rsh_value **out) 
                                    .attr_bytes = sizeof(converting),
                                    .placements = &placements};
     converting a = {rsh_value_dtype(x), rsh_value_dtype(like)};
-    if (!x || !like || !out)
-        return rshn_fail(RSH_EVALUE, "type_as: %s is NULL", !x ? "x" : like ? "out" : "like");
+    if (!x || !like || !out) return rshn_fail(RSH_EVALUE, "type_as: %s is NULL", !x ? "x" : like ? "out" : "like");
     if (a.from == a.to) return *out = rsh_value_hold(x), RSH_OK;
     return rshn_apply(&op, &a, 1, 1, &x, out);
 }

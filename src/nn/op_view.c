@@ -169,8 +169,7 @@ rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out) {
     rshn_sizes *to = &v.sizes;
     int d = 0;
     if (x) NN_TRY(rshn_dim("unsqueeze", dim, to->n + 1, &d));
-    if (to->n == RSH_MAX_NDIM)
-        return rshn_fail(RSH_EVALUE, "unsqueeze: x must have fewer than %d dims", to->n);
+    if (to->n == RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "unsqueeze: x must have fewer than %d dims", to->n);
     memmove(to->at + d + 1, to->at + d, (size_t)(to->n - d) * sizeof *to->at);
     to->at[d] = 1;
     to->n++;
@@ -326,8 +325,7 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
         int64_t old = d < more ? 1 : from.at[d - more], size = sizes[d] == -1 && d >= more ? old : sizes[d];
         if (size < 0 || (size != old && old != 1))
             return rshn_fail(RSH_EVALUE, "expand: cannot expand %s to %s: sizes differ in dim %d",
-                             rshn_sizes_text(from.n, from.at),
-                             rshn_sizes_text(ndim, sizes), d);
+                             rshn_sizes_text(from.n, from.at), rshn_sizes_text(ndim, sizes), d);
         v.sizes.at[d] = size;
     }
     return rshn_apply(&op, &v, 1, 1, &x, out);

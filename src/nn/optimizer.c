@@ -76,9 +76,10 @@ static rsh_status check_grad(const rshn_trained *t) {
     bool same = !have == !need && (!have || (rsh_layout_op(have) == rsh_layout_op(need) &&
                                              rsh_layout_same_parts(have, need)));
     if (same) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "the gradient of \"%s\" must have the layout of the parameter: gradient \"%.200s\", "
-                                 "parameter \"%.200s\"", t->path,
-                     have ? rsh_layout_text(have) : "not distributed",
+    return rshn_fail(RSH_EVALUE,
+                     "the gradient of \"%s\" must have the layout of the parameter: gradient \"%.200s\", "
+                     "parameter \"%.200s\"",
+                     t->path, have ? rsh_layout_text(have) : "not distributed",
                      need ? rsh_layout_text(need) : "not distributed");
 }
 

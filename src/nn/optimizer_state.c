@@ -130,8 +130,7 @@ static rsh_status load_slot(const rshn_trained *t, rsh_value *v, bool copies, rs
     return rshn_copy_value(v, *out);
 }
 
-static rsh_status load_entry(const rsh_optimizer *o, const char *name, rsh_value *v, bool copies,
-                             rshn_trained *fresh) {
+static rsh_status load_entry(const rsh_optimizer *o, const char *name, rsh_value *v, bool copies, rshn_trained *fresh) {
     const char *word = NULL;
     int64_t i = find_parameter(o, name, &word);
     if (i < 0) return RSH_OK; /* "lr" */

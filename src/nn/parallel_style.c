@@ -35,8 +35,8 @@ static rsh_status place_one(void *ctx, const char *below, rsh_module *owner, con
     rsh_place place = place_of(p, name);
     (void)owner;
     int n = snprintf(path, sizeof path, "%s%s%s", p->path, *p->path ? "." : "", below);
-    if (n >= (int)sizeof path) return rshn_fail(RSH_EVALUE, "path \"%.100s...\" is too long, at most %zu characters",
-                                                path, sizeof path - 1);
+    if (n >= (int)sizeof path)
+        return rshn_fail(RSH_EVALUE, "path \"%.100s...\" is too long, at most %zu characters", path, sizeof path - 1);
     return rshn_change_value(p->change, path, v, &place);
 }
 
@@ -49,9 +49,10 @@ static rsh_status place_all(const rsh_style *s, bool linear, const char *path, r
 static rsh_status plan_hooks(rshn_tree_change *c, rsh_module *m, rshn_bringing in, rshn_bringing out, bool local) {
     rshn_prepared inputs = {.n = 1, .at = {in}}, outputs = {.local = local, .n = 1, .at = {out}};
     if (m->kind->nin < 1 || m->kind->nout != 1)
-        return rshn_fail(RSH_EVALUE, "%s has %d inputs and %d outputs; this style needs at least one input and "
-                                     "exactly one output", m->kind->name,
-                         m->kind->nin, m->kind->nout);
+        return rshn_fail(RSH_EVALUE,
+                         "%s has %d inputs and %d outputs; this style needs at least one input and "
+                         "exactly one output",
+                         m->kind->name, m->kind->nin, m->kind->nout);
     NN_TRY(rshn_prepare_inputs(c, m, &inputs));
     return rshn_prepare_outputs(c, m, &outputs);
 }
@@ -60,8 +61,7 @@ static rsh_status check_layer(const rsh_style *s, const char *path, const rsh_mo
     const char *name = s->kind == RSH_STYLE_COLWISE ? "column-wise" : "row-wise";
     if (!linear && strcmp(m->kind->name, "Embedding"))
         return rshn_fail(RSH_EUNSUP, "\"%s\" is a %s; the %s style supports only Linear and Embedding", path,
-                         m->kind->name,
-                         name);
+                         m->kind->name, name);
     if (!linear && rshn_embedding_shortens(m))
         return rshn_fail(RSH_EUNSUP, "\"%s\" is an Embedding with max_norm, which the %s style does not support", path,
                          name);
@@ -92,8 +92,8 @@ static rsh_status find_input(const rsh_module *m, const char *name, int *at) {
 }
 
 static rsh_status add_prepared(const rsh_module *m, const rsh_prepare *from, int at, int n, rshn_prepared *p) {
-    if (at >= n) return rshn_fail(RSH_EVALUE, "%s: the style lists entry %d, but there are only %d", m->kind->name, at,
-                                  n);
+    if (at >= n)
+        return rshn_fail(RSH_EVALUE, "%s: the style lists entry %d, but there are only %d", m->kind->name, at, n);
     if (p->at[at].listed) return rshn_fail(RSH_EVALUE, "%s: the style lists input %d twice", m->kind->name, at);
     p->at[at] = (rshn_bringing){true, from->leave, from->is, from->becomes};
     return RSH_OK;
@@ -126,8 +126,7 @@ static rsh_status plan_prepare(const rsh_style *s, rsh_module *m, rshn_tree_chan
     rshn_prepared in = {.local = s->local_input}, out = {.local = s->local_output};
     if (s->ninputs < 0 || s->noutputs < 0 || (s->ninputs && !s->inputs) || (s->noutputs && !s->outputs))
         return rshn_fail(RSH_EVALUE, "style: the list of %d inputs or of %d outputs is NULL, or a count is negative",
-                         s->ninputs,
-                         s->noutputs);
+                         s->ninputs, s->noutputs);
     NN_TRY(list_inputs(s, m, &in));
     if (s->noutputs) NN_TRY(list_outputs(s, m, &out));
     if (s->ninputs) NN_TRY(rshn_prepare_inputs(c, m, &in));

@@ -36,8 +36,11 @@ static rsh_status descend(descent *d, rsh_module *m, const char *steps) {
         const rshn_slot *s = &m->slot[i];
         if (!s->child || fnmatch(step, s->name, 0)) continue;
         int more = snprintf(d->path + before, sizeof d->path - before, "%s%s", before ? "." : "", s->name);
-        if (before + (size_t)more >= sizeof d->path) return rshn_fail(RSH_EVALUE, "path \"%s\" matches a module "
-                                                                                  "whose path is too long", steps);
+        if (before + (size_t)more >= sizeof d->path)
+            return rshn_fail(RSH_EVALUE,
+                             "path \"%s\" matches a module "
+                             "whose path is too long",
+                             steps);
         NN_TRY(descend(d, s->child, steps + n + (steps[n] == '.')));
         d->path[before] = 0;
     }

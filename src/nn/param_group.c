@@ -17,8 +17,10 @@ static rsh_status read_group(const rsh_param_group *given, rsh_param_group *g) {
     bool lists = g->npaths >= 0 && (!g->npaths || g->paths);
     for (int i = 0; lists && i < g->npaths; i++) lists = g->paths[i] != NULL;
     if (lists) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "rsh_optimizer_add_group: paths must be %d patterns, but one of them or the list is "
-                                 "NULL", g->npaths);
+    return rshn_fail(RSH_EVALUE,
+                     "rsh_optimizer_add_group: paths must be %d patterns, but one of them or the list is "
+                     "NULL",
+                     g->npaths);
 }
 
 static bool selects(const rsh_param_group *g, const rshn_trained *t) {
@@ -41,8 +43,11 @@ rsh_status rsh_optimizer_add_group(rsh_optimizer *o, const rsh_param_group *grou
         t->grouped = true;
         n++;
     }
-    if (!n) return rshn_fail(RSH_EATTR, "rsh_optimizer_add_group: the group selects none of the %lld parameters; "
-                                        "check its patterns", (long long)o->n);
+    if (!n)
+        return rshn_fail(RSH_EATTR,
+                         "rsh_optimizer_add_group: the group selects none of the %lld parameters; "
+                         "check its patterns",
+                         (long long)o->n);
     if (count) *count = n;
     return RSH_OK;
 }

@@ -31,7 +31,7 @@ static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_val
 
 /* The meaning of a plain value depends on how a module is distributed, so the message explains it. */
 static rsh_status explain_replicated(const rsh_module *m, const char *what, int i, const rsh_value *v, rsh_place is,
-                          rsh_status st) {
+                                     rsh_status st) {
     char why[600];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
     if (st != RSH_EVALUE || is.kind != RSH_PLACE_REPLICATE) return st;
@@ -47,9 +47,10 @@ static rsh_status check_value(const rsh_module *m, const char *what, int i, cons
     if (!rsh_value_sharded(v)) return RSH_OK;
     const rsh_mesh *has = rsh_dtensor_mesh(v);
     if (has && rsh_mesh_equal(has, mesh)) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "%s: an input or output must be plain or a DTensor on the module's mesh, but it is "
-                                 "%s", m->kind->name,
-                     has ? "on another mesh" : "distributed and not a DTensor");
+    return rshn_fail(RSH_EVALUE,
+                     "%s: an input or output must be plain or a DTensor on the module's mesh, but it is "
+                     "%s",
+                     m->kind->name, has ? "on another mesh" : "distributed and not a DTensor");
 }
 
 /* Redistributes a DTensor; returns v itself if nothing moves. */
@@ -99,8 +100,9 @@ static rsh_status redistribute_all(const rsh_module *m, const rshn_prepared *p, 
     return RSH_OK;
 }
 
-static rsh_status inputs_hook(void *ctx, rsh_module *m, rsh_value **in) { return redistribute_all(m, ctx, "input",
-                                                                                                  in); }
+static rsh_status inputs_hook(void *ctx, rsh_module *m, rsh_value **in) {
+    return redistribute_all(m, ctx, "input", in);
+}
 
 static rsh_status outputs_hook(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
     (void)in;
@@ -140,6 +142,6 @@ rsh_status rshn_prepare_inputs(rshn_tree_change *c, rsh_module *m, const rshn_pr
 }
 
 rsh_status rshn_prepare_outputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how) {
-    return add_prepare_hook(c, m, how, (rshn_hook){.kind = RSHN_FORWARD, .when = RSH_HOOK_ON_SUCCESS,
-                            .fn = (void (*)(void))outputs_hook});
+    return add_prepare_hook(
+        c, m, how, (rshn_hook){.kind = RSHN_FORWARD, .when = RSH_HOOK_ON_SUCCESS, .fn = (void (*)(void))outputs_hook});
 }

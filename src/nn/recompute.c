@@ -147,8 +147,9 @@ static rsh_status run_again(again *a) {
     rsh_status st = read_inputs(a, in);
     if (!st) st = run_as_before(a, in);
     if (!st && a->seen < a->n)
-        st = rshn_fail(RSH_ERUNTIME, "%s: the second run of forward saved %lld tensors, the first run %lld; forward "
-                                     "must do the same each time",
+        st = rshn_fail(RSH_ERUNTIME,
+                       "%s: the second run of forward saved %lld tensors, the first run %lld; forward "
+                       "must do the same each time",
                        a->m->kind->name, (long long)a->seen, (long long)a->n);
     free_values(RSHN_MOST_VALUES, in);
     return a->comm ? rsh_comm_agree(a->comm, st) : st;
@@ -229,10 +230,11 @@ static rsh_status begin_call(rsh_module *m, rsh_value *const *in, again **out) {
     a->m = rsh_module_hold(m);
     a->random = rsh_random_get_state();
     rsh_status st = save_inputs(a, in);
-    rsh_saved_hooks pair = {keep_number, unpack_value, release_slot, prefetch_inputs, free_again, a, a->comm,
-    forget_inputs};
+    rsh_saved_hooks pair = {keep_number, unpack_value, release_slot, prefetch_inputs, free_again,
+                            a,           a->comm,      forget_inputs};
     if (!st) st = rsh_saved_hooks_push(&pair);
-    if (st) free_again(a);
+    if (st)
+        free_again(a);
     else *out = a;
     return st;
 }

@@ -67,8 +67,8 @@ rsh_status rshn_broadcast(const char *op, const rshn_sizes *a, const rshn_sizes 
     for (int d = 0; d < to.n; d++) {
         int64_t x = aligned_size(a, d, to.n), y = aligned_size(b, d, to.n);
         if (x != y && x != 1 && y != 1)
-            return rshn_fail(RSH_EVALUE, "%s: shapes %s and %s do not broadcast", op,
-                             rshn_sizes_text(a->n, a->at), rshn_sizes_text(b->n, b->at));
+            return rshn_fail(RSH_EVALUE, "%s: shapes %s and %s do not broadcast", op, rshn_sizes_text(a->n, a->at),
+                             rshn_sizes_text(b->n, b->at));
         to.at[d] = x == 1 ? y : x;
     }
     *out = to;
@@ -87,8 +87,8 @@ rsh_status rshn_expand(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **o
 
 rsh_status rshn_dim(const char *op, int dim, int ndim, int *out) {
     int n = ndim ? ndim : 1;
-    if (dim < -n || dim >= n) return rshn_fail(RSH_EINDEX, "%s: dim %d is out of range, the value has %d dims", op,
-                                               dim, ndim);
+    if (dim < -n || dim >= n)
+        return rshn_fail(RSH_EINDEX, "%s: dim %d is out of range, the value has %d dims", op, dim, ndim);
     *out = dim < 0 ? dim + n : dim;
     return RSH_OK;
 }

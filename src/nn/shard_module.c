@@ -57,13 +57,15 @@ static rsh_status agree_on_plan(const work *w) {
     uint64_t mine = fingerprint(w->plan);
     int other = 0;
     NN_TRY(rshn_ranks_compare(rsh_group_comm(w->group), RSH_OK, &mine, sizeof mine, &other));
-    return other ? rshn_fail(RSH_EVALUE, "the sharding plan of rank %d differs from that of rank 0; all ranks must "
-                                         "pass the same plan", other) : RSH_OK;
+    return other ? rshn_fail(RSH_EVALUE,
+                             "the sharding plan of rank %d differs from that of rank 0; all ranks must "
+                             "pass the same plan",
+                             other)
+                 : RSH_OK;
 }
 
 static rsh_status check_plan(work *w) {
-    if (!w->root || !w->plan)
-        return rshn_fail(RSH_EVALUE, "rsh_shard_module: %s is NULL", w->root ? "plan" : "m");
+    if (!w->root || !w->plan) return rshn_fail(RSH_EVALUE, "rsh_shard_module: %s is NULL", w->root ? "plan" : "m");
     NN_TRY(rshn_plan_check(w->plan));
     w->at = rshn_calloc((size_t)w->plan->n + 1, sizeof *w->at);
     if (!w->at) return rshn_fail(RSH_ENOMEM, "no memory for a plan of %lld entries", (long long)w->plan->n);
@@ -80,8 +82,10 @@ static rsh_status run_sharder(const work *w, const rshn_entry *e, change *c) {
     if (c->made && c->made != old) return RSH_OK;
     if (c->made) rsh_module_free(c->made);
     c->made = NULL;
-    return rshn_fail(RSH_EVALUE, "the sharder of \"%s\" must return a new module, but it returned none or the old "
-                                 "one", e->path);
+    return rshn_fail(RSH_EVALUE,
+                     "the sharder of \"%s\" must return a new module, but it returned none or the old "
+                     "one",
+                     e->path);
 }
 
 static rsh_status create_all(const work *w) {
@@ -152,7 +156,8 @@ static rsh_status install_plan(const work *w) {
     rsh_status st = ids ? retarget_hooks(w) : rshn_fail(RSH_ENOMEM, "no memory for the hooks of a plan");
     if (!st) st = add_hooks(w, &added, ids);
     st = rshn_group_agree(w->group, st);
-    if (!st) install_changes(w);
+    if (!st)
+        install_changes(w);
     else if (ids) remove_hooks(w, added, ids);
     rshn_free(ids);
     return st;
@@ -177,9 +182,10 @@ rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int sr
 rsh_status rsh_shard_module_with_planner(rsh_module *m, const rsh_sharding_planner *planner, int src_rank,
                                          rsh_group *group) {
     rsh_sharding_plan *plan = NULL;
-    rsh_status st = planner && planner->build_plan ? RSH_OK : rshn_fail(RSH_EVALUE, "rsh_shard_module_with_planner: "
-                                                                                    "planner or its build_plan is "
-                                                                                    "NULL");
+    rsh_status st = planner && planner->build_plan ? RSH_OK
+                                                   : rshn_fail(RSH_EVALUE, "rsh_shard_module_with_planner: "
+                                                                           "planner or its build_plan is "
+                                                                           "NULL");
     if (!st && rsh_group_rank(group) >= 0) st = planner->build_plan(planner->ctx, m, &plan);
     st = rshn_group_agree(group, st);
     if (!st) st = rsh_shard_module(m, plan, src_rank, group);

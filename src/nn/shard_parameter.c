@@ -5,15 +5,15 @@
 #include "nn/module.h"
 
 rsh_status rshn_group_agree(rsh_group *group, rsh_status mine) {
-    if (!group && !rsh_group_default()) return rshn_fail(RSH_ERUNTIME, "there is no default group; call "
-                                                                       "rsh_group_init first");
+    if (!group && !rsh_group_default())
+        return rshn_fail(RSH_ERUNTIME, "there is no default group; call "
+                                       "rsh_group_init first");
     rsh_comm *comm = rsh_group_comm(group);
     return comm ? rsh_comm_agree(comm, mine) : mine;
 }
 
 rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out) {
-    if (!m || !name)
-        return rshn_fail(RSH_EVALUE, "cannot shard a parameter: %s is NULL", m ? "name" : "m");
+    if (!m || !name) return rshn_fail(RSH_EVALUE, "cannot shard a parameter: %s is NULL", m ? "name" : "m");
     const rshn_slot *slot = rshn_slot_find(m, name);
     if (!slot) return rshn_fail(RSH_EATTR, "%s has no parameter \"%s\"", m->kind->name, name);
     if (slot->kind != RSHN_PARAMETER)

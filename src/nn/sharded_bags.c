@@ -86,7 +86,7 @@ static rsh_status gather_weights(const rshn_cut_weight *w, const crowd *c, rsh_v
 
 /* Sends the rows that this rank found, [bags, columns], to the ranks that own the bags. */
 static rsh_status send_to_owners(const rshn_cut_weight *w, const int64_t *nbags, int64_t total, rsh_value *found,
-                            rsh_value **out) {
+                                 rsh_value **out) {
     const int64_t sizes[] = {total, w->desc->dim[1].size};
     rsh_dtype dtype = rsh_value_dtype(found);
     rsh_layout *from = NULL, *to = NULL;
@@ -146,7 +146,8 @@ rsh_status rshn_sharded_bags(const rshn_lookup *l, rsh_status mine, rshn_bags *b
     rshn_cut_weight w = {0};
     if (!mine) mine = rshn_cut_weight_of(l->layer, l->weight, &w);
     rsh_status st = rsh_comm_agree(rsh_value_comm(l->weight), mine);
-    if (!st && l->mode == RSH_BAG_MAX && w.dim == 0) st = look_up_max(&w, l, bags, out);
+    if (!st && l->mode == RSH_BAG_MAX && w.dim == 0)
+        st = look_up_max(&w, l, bags, out);
     else if (!st) st = look_up(&w, l, bags, weights, out);
     rshn_bags_free(bags);
     return st;

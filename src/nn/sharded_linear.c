@@ -44,8 +44,9 @@ static rsh_status bias_once_backward(rsh_grad_call *c) {
     return rsh_call_set_input_grad(c, 1, sum);
 }
 
-static const rsh_grad_op once = {.name = "bias of a sharded Linear", .forward = bias_once_forward,
-.backward = bias_once_backward,
+static const rsh_grad_op once = {.name = "bias of a sharded Linear",
+                                 .forward = bias_once_forward,
+                                 .backward = bias_once_backward,
                                  .attr_bytes = sizeof(bool)};
 
 /* ---- checks ---- */
@@ -64,12 +65,12 @@ static rsh_status check_operands(const rsh_value *x, const rsh_value *weight, co
                          rshn_sizes_text(ndim, rsh_value_shape(x)));
     if (rsh_value_dtype(x) != rsh_value_dtype(weight))
         return rshn_fail(RSH_ETYPE, "Linear: input and weight must have the same dtype, got %s and %s",
-                         rsh_dtype_name(rsh_value_dtype(x)),
-                         rsh_dtype_name(rsh_value_dtype(weight)));
+                         rsh_dtype_name(rsh_value_dtype(x)), rsh_dtype_name(rsh_value_dtype(weight)));
     if (!rsh_value_sharded(x)) return RSH_OK;
     if (rsh_value_comm(x) != w->comm) return rshn_fail(RSH_EVALUE, "Linear: input and weight must have the same comm");
-    if (w->dim == 0) return rshn_fail(RSH_EVALUE, "Linear: the input must be plain if the weight is cut along dim 0, "
-                                                  "but it is sharded");
+    if (w->dim == 0)
+        return rshn_fail(RSH_EVALUE, "Linear: the input must be plain if the weight is cut along dim 0, "
+                                     "but it is sharded");
     return RSH_OK;
 }
 
@@ -148,8 +149,7 @@ static rsh_status bias_chunk(const rshn_cut_weight *w, rsh_value *bias, rsh_valu
 }
 
 static rsh_status compute_columns(const rshn_cut_weight *w, rsh_value *x, rsh_value *weight, rsh_value *bias,
-                                  const rows *r,
-                              rsh_value **out) {
+                                  const rows *r, rsh_value **out) {
     rsh_value *chunk = NULL, *y = NULL;
     rsh_layout *layout = NULL;
     int64_t sizes[RSH_MAX_NDIM];
@@ -166,8 +166,7 @@ static rsh_status compute_columns(const rshn_cut_weight *w, rsh_value *x, rsh_va
 }
 
 static rsh_status compute_contribution(const rshn_cut_weight *w, rsh_value *x, rsh_value *weight, rsh_value *bias,
-                                       const rows *r,
-                             rsh_value **out) {
+                                       const rows *r, rsh_value **out) {
     rsh_value *y = NULL, *biased = NULL;
     rsh_layout *layout = NULL;
     int64_t sizes[RSH_MAX_NDIM];

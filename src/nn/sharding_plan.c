@@ -24,8 +24,7 @@ void rsh_sharding_plan_free(rsh_sharding_plan *p) {
 }
 
 static rsh_status add_entry(rsh_sharding_plan *p, rshn_entry entry, const char *path) {
-    if (!p || !path)
-        return rshn_fail(RSH_EVALUE, "cannot add to a sharding plan: %s is NULL", p ? "path" : "p");
+    if (!p || !path) return rshn_fail(RSH_EVALUE, "cannot add to a sharding plan: %s is NULL", p ? "path" : "p");
     NN_TRY(RSHN_GROW(p->entry, p->n + 1, &p->room));
     entry.path = rshn_duplicate(path);
     if (!entry.path) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
@@ -63,9 +62,10 @@ static rsh_status check_shard(const rsh_sharding_plan *p, int64_t at) {
                          e->spec ? "both" : "neither");
     for (int64_t i = 0; e->spec && i < p->n; i++)
         if (p->entry[i].has_sharder && rshn_path_within(e->path, p->entry[i].path))
-            return rshn_fail(RSH_ERUNTIME, "sharding plan: parameter \"%s\" is inside \"%s\", which has a sharder; "
-                                           "remove one of them", e->path,
-                             p->entry[i].path);
+            return rshn_fail(RSH_ERUNTIME,
+                             "sharding plan: parameter \"%s\" is inside \"%s\", which has a sharder; "
+                             "remove one of them",
+                             e->path, p->entry[i].path);
     for (int64_t i = 0; i < at; i++)
         if (p->entry[i].what == RSHN_ENTRY_SHARD && !strcmp(p->entry[i].path, e->path))
             return rshn_fail(RSH_EVALUE, "sharding plan: \"%s\" is listed twice", e->path);

@@ -30,8 +30,8 @@ rsh_status rshn_row_max(const rsh_tensor *x, int dim, rsh_tensor **out) {
     const rshn_kernels *k = rshn_kernels_of(rsh_tensor_dtype(x));
     size_t row = (size_t)n * rsh_dtype_size(rsh_tensor_dtype(x));
     for (int64_t i = 0; i < rsh_tensor_count(most); i++)
-        set_element(most, i, n ? k->row_max((const char *)rsh_tensor_data(rows) + (size_t)i * row, 1, n,
-                                            &at) : -INFINITY);
+        set_element(most, i,
+                    n ? k->row_max((const char *)rsh_tensor_data(rows) + (size_t)i * row, 1, n, &at) : -INFINITY);
     st = rsh_tensor_transpose(most, dim, -1, out);
 out:
     rsh_tensor_free(rows);

@@ -31,11 +31,10 @@ rsh_status rshn_cut_weight_of(const char *layer, const rsh_value *weight, rshn_c
     out->dim = cut_dim(out->desc);
     out->position = out->dim < 0 ? -1 : find_position(out->desc, rsh_comm_rank(out->comm));
     if (out->position < 0 || out->desc->axis[0].size != rsh_comm_size(out->comm))
-        return rshn_fail(
-            RSH_EVALUE,
-            "%s: the weight must be cut into chunks along dim 0 or 1, one on each of %d ranks, got layout "
-            "\"%.200s\"", layer, rsh_comm_size(out->comm),
-            rsh_layout_text(out->layout));
+        return rshn_fail(RSH_EVALUE,
+                         "%s: the weight must be cut into chunks along dim 0 or 1, one on each of %d ranks, got layout "
+                         "\"%.200s\"",
+                         layer, rsh_comm_size(out->comm), rsh_layout_text(out->layout));
     int64_t n = out->desc->dim[out->dim].size, parts = out->desc->axis[0].size, size = (n + parts - 1) / parts;
     int64_t first = size * out->position, end = first + size;
     out->first = first < n ? first : n;

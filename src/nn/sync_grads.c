@@ -74,8 +74,9 @@ static rsh_status decide_way(listing *l, const char *path, const rshn_gradient *
         e->way = SUM_OVER_LINE;
         NN_TRY(find_line(l, g, &e->line));
     } else {
-        return rshn_fail(RSH_EUNSUP, "cannot sync \"%s\": %d ranks share it, and the group of %d ranks contains only "
-                                     "some of these and others",
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot sync \"%s\": %d ranks share it, and the group of %d ranks contains only "
+                         "some of these and others",
                          path, g->n, ranks);
     }
     return RSH_OK;
@@ -94,8 +95,9 @@ static rsh_status check_tied(const listing *l, const char *path, const entry *e)
     for (int64_t i = 0; i < l->n; i++) {
         const entry *first = &l->at[i];
         if (first->parameter != e->parameter || (first->way == e->way && first->line == e->line)) continue;
-        return rshn_fail(RSH_EUNSUP, "cannot sync \"%s\": it is tied, but its gradient is complete in one place and "
-                                     "partial in another",
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot sync \"%s\": it is tied, but its gradient is complete in one place and "
+                         "partial in another",
                          path);
     }
     return RSH_OK;
@@ -141,8 +143,9 @@ static rsh_status make_lines(listing *l) {
         bool even = rsh_comm_size(l->line[i].comm) * l->line[i].n == rsh_comm_size(comm);
         rsh_status st = RSH_OK;
         if (!even)
-            st = rshn_fail(RSH_EUNSUP, "cannot sync: %d ranks share parameters, but other ranks of the group share "
-                                       "them differently",
+            st = rshn_fail(RSH_EUNSUP,
+                           "cannot sync: %d ranks share parameters, but other ranks of the group share "
+                           "them differently",
                            l->line[i].n);
         NN_TRY(rsh_comm_agree(comm, st));
     }

@@ -71,8 +71,10 @@ static rsh_status compare_plans(const rshn_tree_change *c, rsh_comm *comm, rsh_s
     int other = 0;
     NN_TRY(rshn_ranks_compare(comm, mine, &c->print, sizeof c->print, &other));
     if (!other) return RSH_OK;
-    return rshn_fail(RSH_EMISMATCH, "rank %d of the mesh plans other placements or hooks than rank 0; all ranks must "
-                                    "pass the same plan", other);
+    return rshn_fail(RSH_EMISMATCH,
+                     "rank %d of the mesh plans other placements or hooks than rank 0; all ranks must "
+                     "pass the same plan",
+                     other);
 }
 
 /* Collective, except for a deferred value. */
