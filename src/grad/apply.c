@@ -19,10 +19,11 @@ static rsh_status find_parts(rshi_entry *n) {
         const rsh_sharded *s = rsh_value_sharded(n->edge[i].value);
         if (!s) continue;
         RSH_REQUIRE(n->op->parts == RSH_PARTS_EACH || s->nparts == 1, RSH_EUNSUP,
-                    "%s: every rank must have 1 part, but rank %d has %lld in layout \"%.300s\"", n->op->name, s->comm->rank,
-                    (long long)s->nparts, rsh_layout_text(s->layout));
-        RSH_REQUIRE(nparts < 0 || nparts == s->nparts, RSH_EVALUE, "%s: inputs must have the same number of parts, got %lld and %lld", n->op->name,
-                    (long long)nparts, (long long)s->nparts);
+                    "%s: every rank must have 1 part, but rank %d has %lld in layout \"%.300s\"", n->op->name,
+                    s->comm->rank, (long long)s->nparts, rsh_layout_text(s->layout));
+        RSH_REQUIRE(nparts < 0 || nparts == s->nparts, RSH_EVALUE,
+                    "%s: inputs must have the same number of parts, got %lld and %lld", n->op->name, (long long)nparts,
+                    (long long)s->nparts);
         nparts = s->nparts;
     }
     if (nparts >= 0) n->nparts = nparts;
@@ -80,7 +81,8 @@ static rsh_status set_layouts(rshi_entry *n, rsh_value *const *in, const rsh_gra
 
 static rsh_status check_outputs(const rshi_entry *n) {
     for (int i = 0; i < n->nout; i++)
-        RSH_REQUIRE(n->out[i].tensor || n->out[i].value, RSH_EVALUE, "%s: forward did not set output %d", n->op->name, i);
+        RSH_REQUIRE(n->out[i].tensor || n->out[i].value, RSH_EVALUE, "%s: forward did not set output %d", n->op->name,
+                    i);
     return RSH_OK;
 }
 
@@ -170,8 +172,9 @@ static rsh_status record_links(rshi_entry *n) {
 
 static rsh_status check_arguments(const rsh_grad_op *op, int nin, rsh_value *const *in, int nout, rsh_value **out) {
     RSH_REQUIRE(op && op->forward, RSH_EVALUE, "rsh_grad_apply: op and its forward function must not be NULL");
-    RSH_REQUIRE(nin >= 0 && (!nin || in) && nout > 0 && out, RSH_EVALUE, "%s: the lists of %d inputs%s and %d outputs%s must not be NULL or negative", op->name,
-                nin, nin > 0 && !in ? " (NULL)" : "", nout, nout > 0 && !out ? " (NULL)" : "");
+    RSH_REQUIRE(nin >= 0 && (!nin || in) && nout > 0 && out, RSH_EVALUE,
+                "%s: the lists of %d inputs%s and %d outputs%s must not be NULL or negative", op->name, nin,
+                nin > 0 && !in ? " (NULL)" : "", nout, nout > 0 && !out ? " (NULL)" : "");
     return RSH_OK;
 }
 
@@ -211,7 +214,7 @@ static void move_outputs(rshi_entry *n, rsh_value **out) {
 }
 
 static rsh_status apply_op(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        const rsh_grad_apply_opts *as, rsh_value **out) {
+                           const rsh_grad_apply_opts *as, rsh_value **out) {
     rshi_entry *n = rshi_entry_new(op, attrs, nin, nout);
     if (!n) return rshi_nomem();
     rsh_status st;
@@ -247,6 +250,7 @@ rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin
     RSH_NEEDS(opts);
     rsh_grad_apply_opts o = RSH_GRAD_APPLY_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_GRAD_APPLY_OPTS_INIT, &o));
-    RSH_REQUIRE(!o.kind || o.kind->apply, RSH_EVALUE, "%s: the kind of the outputs must have an `apply` function", op->name);
+    RSH_REQUIRE(!o.kind || o.kind->apply, RSH_EVALUE, "%s: the kind of the outputs must have an `apply` function",
+                op->name);
     return apply_op(op, attrs, nin, in, nout, &o, out);
 }

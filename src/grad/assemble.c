@@ -38,8 +38,9 @@ rsh_status rshi_parts_assemble(const char *who, rsh_comm *comm, const rsh_layout
     if (layout) {
         st = assemble_sharded(comm, layout, nparts, parts, out);
     } else {
-        st = nparts == 1 ? rsh_value_adopt_tensor(parts[0], false, out)
-                         : rshi_fail(RSH_EUNSUP, "%s: a plain result must have 1 part, got %lld", who, (long long)nparts);
+        st = nparts == 1
+                 ? rsh_value_adopt_tensor(parts[0], false, out)
+                 : rshi_fail(RSH_EUNSUP, "%s: a plain result must have 1 part, got %lld", who, (long long)nparts);
         if (!st) parts[0] = NULL;
     }
     if (st) free_parts(nparts, parts);
@@ -62,12 +63,15 @@ rsh_status rsh_grad_same_layout(rsh_grad_layouts *io) {
     for (int i = 0; i < io->nin; i++) {
         const rsh_layout *next = io->in[i];
         if (!next) RSH_TRY(check_plain(io->values[i]));
-        RSH_REQUIRE(!l || !next || rsh_layout_same_parts(l, next), RSH_EVALUE, "layouts of distributed inputs must be equal, got \"%.300s\" and \"%.300s\"",
-                    rsh_layout_text(l), rsh_layout_text(next));
+        RSH_REQUIRE(!l || !next || rsh_layout_same_parts(l, next), RSH_EVALUE,
+                    "layouts of distributed inputs must be equal, got \"%.300s\" and \"%.300s\"", rsh_layout_text(l),
+                    rsh_layout_text(next));
         if (!l) l = next;
     }
     RSH_REQUIRE(l, RSH_EVALUE, "at least one input must be distributed");
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "pointwise ops do not support partial values, got layout \"%.300s\"; reduce it first", rsh_layout_text(l));
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP,
+                "pointwise ops do not support partial values, got layout \"%.300s\"; reduce it first",
+                rsh_layout_text(l));
     for (int i = 0; i < io->nout; i++) io->out[i] = rsh_layout_hold(l);
     return RSH_OK;
 }

@@ -17,7 +17,7 @@ typedef struct walking {
     int64_t ncomm, comm_room;
     rsh_comm **told; /* owned; comms whose ranks know that this rank has failed */
     int64_t ntold, told_room;
-    rsh_status status; /* error of this rank; the walk continues, to tell the other ranks */
+    rsh_status status;              /* error of this rank; the walk continues, to tell the other ranks */
     char detail[RSHI_DETAIL_BYTES]; /* its message */
 } walking;
 
@@ -35,7 +35,8 @@ static rshi_entry *meld(rshi_entry *a, rshi_entry *b) {
 
 static rsh_status push_entry(walking *w, rshi_entry *n) {
     if (n->walk == w->number) return RSH_OK;
-    RSH_REQUIRE(!n->walk, RSH_ERUNTIME, "nested backward: the graph is already used by the outer backward, at %s", n->op->name);
+    RSH_REQUIRE(!n->walk, RSH_ERUNTIME, "nested backward: the graph is already used by the outer backward, at %s",
+                n->op->name);
     n->walk = w->number;
     n->child = n->sibling = NULL;
     w->heap = meld(w->heap, rshi_entry_hold(n));
@@ -176,7 +177,8 @@ static rsh_status bring_output_gradients(rshi_entry *n) {
 }
 
 static rsh_status run_backward(rshi_entry *n) {
-    RSH_REQUIRE(n->op->backward, RSH_EUNSUP, "%s has no derivative; detach its inputs or do not call backward through it", n->op->name);
+    RSH_REQUIRE(n->op->backward, RSH_EUNSUP,
+                "%s has no derivative; detach its inputs or do not call backward through it", n->op->name);
     RSH_TRY(bring_output_gradients(n));
     if (n->nparts > 1) {
         n->tensors = rshi_calloc((size_t)(n->nparts * n->nin), sizeof *n->tensors);
@@ -277,7 +279,8 @@ static rsh_status note_comms(walking *w, rshi_entry *n) {
 /* Everything that happens before the op's own backward. */
 static rsh_status prepare_entry(walking *w, rshi_entry *n) {
     RSH_REQUIRE(!n->used, RSH_ERUNTIME,
-                "cannot run backward through %s again: its saved tensors were released; pass RSH_RETAIN_GRAPH to the first backward",
+                "cannot run backward through %s again: its saved tensors were released; pass RSH_RETAIN_GRAPH to the "
+                "first backward",
                 n->op->name);
     rsh_status noted = note_comms(w, n);
     RSH_TRY(follow_all(w, n));
@@ -349,7 +352,9 @@ static void settle_leaves(walking *w) {
 static rsh_status ones_for(const rsh_value *v, rsh_value **out) {
     int64_t count = 1;
     for (int d = 0; d < rsh_value_ndim(v); d++) count *= rsh_value_shape(v)[d];
-    RSH_REQUIRE(count == 1, RSH_EVALUE, "backward: the value has %lld elements, so a seed is required; only values with 1 element need none", (long long)count);
+    RSH_REQUIRE(count == 1, RSH_EVALUE,
+                "backward: the value has %lld elements, so a seed is required; only values with 1 element need none",
+                (long long)count);
     return rshi_gradient_ones(v, out);
 }
 
@@ -364,7 +369,8 @@ static rsh_status start_at(walking *w, rsh_value *v, rsh_value *seed) {
     rsh_value *g = NULL;
     RSH_TRY(v->node ? push_entry(w, v->node) : reach_leaf(w, v));
     if (seed) RSH_TRY(rshi_gradient_seed(v, seed, &g));
-    else RSH_TRY(ones_for(v, &g));
+    else
+        RSH_TRY(ones_for(v, &g));
     return v->node ? deliver_to_node(v->node, v->out, g, "backward") : deliver_to_leaf(v, g, "backward");
 }
 

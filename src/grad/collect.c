@@ -45,8 +45,8 @@ rsh_status rshi_collect_told(const rshi_collecting *k, rsh_status st) {
 }
 
 rsh_status rshi_collect_check_op(const rsh_grad_call *c, const rshi_collecting *k) {
-    RSH_REQUIRE(k->op == RSH_OP_SUM || k->op == RSH_OP_AVG, RSH_EUNSUP, "%s: reduction %s has no derivative; use sum or avg", c->op->name,
-                rsh_op_name(k->op));
+    RSH_REQUIRE(k->op == RSH_OP_SUM || k->op == RSH_OP_AVG, RSH_EUNSUP,
+                "%s: reduction %s has no derivative; use sum or avg", c->op->name, rsh_op_name(k->op));
     return RSH_OK;
 }
 

@@ -9,27 +9,29 @@ static rsh_status check_inputs(const rsh_grad_op *op, int nin, rsh_value *const 
     RSH_REQUIRE(in, RSH_EVALUE, "%s: the list of inputs is NULL", op->name);
     for (int i = 0; i < nin; i++) {
         RSH_REQUIRE(in[i], RSH_EVALUE, "%s: input %d is NULL", op->name, i);
-        RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE, "%s: input %d must be plain, but it is distributed with layout \"%.300s\"", op->name, i,
+        RSH_REQUIRE(!rsh_value_sharded(in[i]), RSH_EVALUE,
+                    "%s: input %d must be plain, but it is distributed with layout \"%.300s\"", op->name, i,
                     rsh_layout_text(rsh_value_layout(in[i])));
     }
     return RSH_OK;
 }
 
-static rsh_status check_arguments(const rsh_grad_op *op, const rshi_collecting *k, int nin, rsh_value *const *in, int nout,
-                        rsh_value **out) {
+static rsh_status check_arguments(const rsh_grad_op *op, const rshi_collecting *k, int nin, rsh_value *const *in,
+                                  int nout, rsh_value **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "%s: out is NULL", op->name);
     RSH_REQUIRE(k->how == RSH_DERIVATIVE_ADJOINT || k->how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
                 "%s: unknown derivative %d", op->name, (int)k->how);
     RSH_REQUIRE(k->root >= -1 && k->root < k->comm->size, RSH_ERUNTIME,
                 "%s: root %d is out of range; the group has ranks 0 to %d", op->name, k->root, k->comm->size - 1);
     RSH_REQUIRE((nin == 1 || nin == k->comm->size) && (nout == 1 || nout == k->comm->size), RSH_EVALUE,
-                "%s: expected a list of %d values (one per rank), got %d", op->name, k->comm->size, nin == 1 ? nout : nin);
+                "%s: expected a list of %d values (one per rank), got %d", op->name, k->comm->size,
+                nin == 1 ? nout : nin);
     return check_inputs(op, nin, in);
 }
 
 /* If a check fails before the op's first collective call, the others learn of it in that call. */
 static rsh_status apply_collective(const rsh_grad_op *op, rshi_collecting *k, int nin, rsh_value *const *in, int nout,
-                          rsh_value **out) {
+                                   rsh_value **out) {
     bool opened = false;
     RSH_TRY(rshi_group_comm(k->group, &k->comm));
     RSH_REQUIRE(k->comm, RSH_ERUNTIME, "%s: this rank is not a member of the group", op->name);

@@ -4,7 +4,8 @@
 
 #include <reshard/grad.h>
 
-/* Creates a transit that is already complete: wait returns the value itself, held, or NULL for NULL.
+/* Creates a transit that is already complete: wait returns the value itself, held, or NULL for
+ * NULL.
  * RSH_ENOMEM. */
 rsh_status rshi_value_transit_new_done(rsh_value *v, rsh_value_transit **out);
 /* Sets the kind of the result, like rsh_value_set_kind. */

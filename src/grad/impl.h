@@ -42,7 +42,8 @@ static inline void rshi_tape_note_failure(rshi_tape *t, rsh_comm *comm, uint64_t
 }
 static inline uint64_t rshi_calls_of(const rsh_comm *comm) { return comm ? comm->calls : 0; }
 
-/* Returns this thread's tape, created on first use; NULL with an error message if memory runs out. */
+/* Returns this thread's tape, created on first use; NULL with an error message if memory runs
+ * out. */
 rshi_tape *rshi_tape_mine(void);
 /* Returns a free or new block, not zeroed; NULL with an error message if memory runs out. */
 void *rshi_shelf_take(rshi_shelf *shelf, size_t bytes);
@@ -191,8 +192,8 @@ void rshi_entry_drop(rshi_entry *n); /* frees everything that only it holds, wit
 /* Releases what backward needs: slots, attributes and links. */
 void rshi_entry_release(rshi_entry *n);
 
-/* Makes one value from a tensor for each part: sharded if there is a layout, otherwise plain.  Takes
- * ownership of the tensors, even if it fails.  Messages begin with `who`. */
+/* Makes one value from a tensor for each part: sharded if there is a layout, otherwise plain.
+ * Takes ownership of the tensors, even if it fails.  Messages begin with `who`. */
 rsh_status rshi_parts_assemble(const char *who, rsh_comm *comm, const rsh_layout *layout,
                                int64_t nparts, rsh_tensor **parts, rsh_value **out);
 
@@ -214,7 +215,8 @@ rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_deri
 rsh_status rshi_reshard_arrived(rsh_value *v, const rsh_layout *to, rsh_derivative how,
                                 const rsh_plan_opts *opts, rsh_sharded *arrived, rsh_value **out);
 
-/* ---- gradients: values without history, which change in place only if nothing else uses them ---- */
+/* ---- gradients: values without history, which change in place only if nothing else uses them
+ * ---- */
 
 /* *sum += g, or *sum = g if *sum is NULL.  Takes a reference to g, even if it fails. */
 rsh_status rshi_gradient_add(rsh_value **sum, rsh_value *g);

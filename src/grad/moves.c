@@ -18,7 +18,7 @@ typedef struct moving {
     rsh_comm *comm;
     rsh_derivative how;
     rsh_plan_opts opts;
-    bool *opened; /* in forward: set when errors of this rank reach the other ranks */
+    bool *opened;         /* in forward: set when errors of this rank reach the other ranks */
     rsh_sharded *arrived; /* in forward, borrowed: the result of a move in steps; NULL: move now */
 } moving;
 
@@ -68,8 +68,8 @@ static void scale_parts(const rsh_sharded *s, double by) {
 
 static rsh_status check_linear(const rsh_layout *l) {
     rsh_op op = rsh_layout_op(l);
-    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "reshard: reduction %s has no derivative; use sum or avg",
-                rsh_op_name(op));
+    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP,
+                "reshard: reduction %s has no derivative; use sum or avg", rsh_op_name(op));
     return RSH_OK;
 }
 
@@ -154,19 +154,21 @@ rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_deri
     RSH_REQUIRE(how == RSH_DERIVATIVE_ADJOINT || how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
                 "reshard: unknown derivative %d", (int)how);
     RSH_REQUIRE(!v->requires_grad || !rsh_grad_enabled() || rshi_differentiable(rsh_layout_dtype(to)), RSH_EUNSUP,
-                "reshard: cannot record a gradient through dtype %s; use f32 or f64", rsh_dtype_name(rsh_layout_dtype(to)));
+                "reshard: cannot record a gradient through dtype %s; use f32 or f64",
+                rsh_dtype_name(rsh_layout_dtype(to)));
     return RSH_OK;
 }
 
 /* Takes ownership of `arrived` if it succeeds. */
 static rsh_status apply_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
-                        rsh_sharded *arrived, bool *opened, rsh_value **out) {
+                                rsh_sharded *arrived, bool *opened, rsh_value **out) {
     moving m = {.from = (rsh_layout *)rsh_value_layout(v), .to = (rsh_layout *)to, .comm = rsh_value_comm(v)};
     m.how = how;
     m.opened = opened;
     m.arrived = arrived;
     m.opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
-    if (RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &m.opts)) m.opts.struct_size = 0; /* the move reports the error on all ranks */
+    if (RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &m.opts))
+        m.opts.struct_size = 0; /* the move reports the error on all ranks */
     return rsh_grad_apply_with(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
 }
 
@@ -223,7 +225,8 @@ static const rsh_grad_op tag_op = {.name = "tag",
 rsh_status rsh_value_from_local(rsh_value *v, rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
     RSH_NEEDS(v);
     RSH_NEEDS(out);
-    RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE, "rsh_value_from_local: the value must be plain, but it has layout \"%.300s\"",
+    RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE,
+                "rsh_value_from_local: the value must be plain, but it has layout \"%.300s\"",
                 rsh_layout_text(rsh_value_layout(v)));
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "rsh_value_from_local: comm and layout must not be NULL");
     return rsh_grad_apply_with(&tag_op, &(tagging){comm, layout}, 1, &v, 1, &as_it_is, out);

@@ -109,6 +109,7 @@ rsh_status rshi_profile_match(const rshi_profile *f, const rsh_value *v, const c
     const rsh_layout *l = rsh_value_layout(v);
     RSH_TRY(rshi_profile_match_shape(f, v, who, what));
     RSH_REQUIRE(l == f->layout || (l && f->layout && rsh_layout_equal(l, f->layout)), RSH_EVALUE,
-                "%s: %s must have layout \"%.300s\", got \"%.300s\"", who, what, layout_text(f->layout), layout_text(l));
+                "%s: %s must have layout \"%.300s\", got \"%.300s\"", who, what, layout_text(f->layout),
+                layout_text(l));
     return RSH_OK;
 }

@@ -48,8 +48,8 @@ static rsh_status add_first(rshi_entry *n, rshi_slot_kind kind, int index, rsh_t
 static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
     rshi_slot *s = n->saving < n->nslots ? &n->slot[n->saving] : NULL;
     RSH_REQUIRE(s && s->kind == kind && s->index == index, RSH_EVALUE,
-                "%s: part %lld saves something else in slot %d than part 0; all parts must save the same", n->op->name, (long long)n->part,
-                n->saving);
+                "%s: part %lld saves something else in slot %d than part 0; all parts must save the same", n->op->name,
+                (long long)n->part, n->saving);
     if (t) s->payload->list[n->part] = t;
     return RSH_OK;
 }
@@ -161,7 +161,8 @@ static rsh_status unpack_slot(const char *who, const rshi_slot *s, rsh_value **o
     rsh_status st = h->unpack(h->ctx, s->packed, &v);
     if (st) rshi_tape_note_failure(rshi_tape_mine(), h->comm, calls);
     if (st) return hook_failed("unpack", who, st, sentences);
-    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook must return a value, but it returned none for a tensor that %s saved", who);
+    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook must return a value, but it returned none for a tensor that %s saved",
+                who);
     st = rshi_profile_match(s->form, v, who, "the result of the unpack hook");
     if (st) rsh_value_free(v);
     else *out = v;
@@ -180,8 +181,8 @@ static rsh_status check_unchanged(const char *who, const rshi_slot *s) {
 /* Makes the slot ready to be read: unpacks it, or checks that it has not changed. */
 static rsh_status make_ready(rshi_entry *n, int slot) {
     RSH_REQUIRE(n->phase == RSHI_BACKWARD, RSH_ERUNTIME, "%s: saved tensors can be read only in backward", n->op->name);
-    RSH_REQUIRE(slot >= 0 && slot < n->nslots, RSH_EINDEX, "%s: slot %d does not exist, there are %d saved slots", n->op->name, slot,
-                n->nslots);
+    RSH_REQUIRE(slot >= 0 && slot < n->nslots, RSH_EINDEX, "%s: slot %d does not exist, there are %d saved slots",
+                n->op->name, slot, n->nslots);
     rshi_slot *s = &n->slot[slot];
     if (s->pair) return s->unpacked ? RSH_OK : unpack_slot(n->op->name, s, &s->unpacked);
     return s->payload ? check_unchanged(n->op->name, s) : RSH_OK;
@@ -274,7 +275,8 @@ rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
     RSH_NEEDS(out);
     if (s->slot.pair) {
         RSH_TRY(unpack_slot("rsh_saved_new", &s->slot, out));
-        ((rsh_saved *)s)->slot.fetched = false; /* the prefetched value has been read; this flag is not part of the saved state */
+        ((rsh_saved *)s)->slot.fetched =
+            false; /* the prefetched value has been read; this flag is not part of the saved state */
         return RSH_OK;
     }
     RSH_TRY(check_unchanged("rsh_saved_read", &s->slot));

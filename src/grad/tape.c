@@ -69,22 +69,26 @@ static void put_block(rshi_shelf *shelf, void *p) {
 }
 
 void rshi_value_block_give(void *p) {
-    if (mine) put_block(&mine->values, p);
+    if (mine)
+        put_block(&mine->values, p);
     else rshi_free(p);
 }
 
 void rshi_payload_block_give(void *p) {
-    if (mine) put_block(&mine->payloads, p);
+    if (mine)
+        put_block(&mine->payloads, p);
     else rshi_free(p);
 }
 
 void rshi_profile_block_give(void *p) {
-    if (mine) put_block(&mine->forms, p);
+    if (mine)
+        put_block(&mine->forms, p);
     else rshi_free(p);
 }
 
 void rshi_entry_block_give(void *p, int size_class) {
-    if (mine && size_class >= 0) put_block(&mine->nodes[size_class], p);
+    if (mine && size_class >= 0)
+        put_block(&mine->nodes[size_class], p);
     else rshi_free(p);
 }
 

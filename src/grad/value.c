@@ -127,7 +127,8 @@ bool rsh_value_is_leaf(const rsh_value *v) { return v && !v->node; }
 rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
     RSH_NEEDS(v);
     RSH_REQUIRE(!v->node, RSH_ERUNTIME,
-                "cannot set requires_grad of an output of %s: it follows from the inputs; call rsh_value_detach first", v->node->op->name);
+                "cannot set requires_grad of an output of %s: it follows from the inputs; call rsh_value_detach first",
+                v->node->op->name);
     RSH_TRY(check_dtype(rsh_value_dtype(v), requires_grad));
     v->requires_grad = requires_grad;
     return RSH_OK;

@@ -28,11 +28,13 @@ rsh_status rshi_value_transit_new_done(rsh_value *v, rsh_value_transit **out) {
 }
 
 /* Records what backward needs. */
-static void record_arguments(rsh_value_transit *t, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts) {
+static void record_arguments(rsh_value_transit *t, const rsh_layout *to, rsh_derivative how,
+                             const rsh_plan_opts *opts) {
     t->to = rsh_layout_hold(to);
     t->how = how;
-    (void)RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &t->opts); /* cannot fail, because the move has already read them */
-    t->opts.node_of = NULL; /* belongs to the caller, for this call only */
+    (void)RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT,
+                            &t->opts); /* cannot fail, because the move has already read them */
+    t->opts.node_of = NULL;            /* belongs to the caller, for this call only */
     t->opts.nnode_of = 0;
 }
 

@@ -31,7 +31,7 @@ bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to) {
 
 /* Returns the offset of this rank's part; `of` is not empty. */
 static rsh_status part_offset(const rsh_layout *l, const rsh_part *of, int rank, const int64_t *strides, int64_t sign,
-                         int64_t *offset) {
+                              int64_t *offset) {
     int64_t index[RSH_MAX_NDIM];
     RSH_TRY(rsh_layout_global_index(l, rank, 0, 0, index));
     for (int d = 0; d < of->ndim; d++) *offset += sign * index[d] * strides[d];

@@ -48,8 +48,8 @@ rsh_status rshi_rule_solve(const rshi_rule_question *m, rshi_outcome *o, char wh
 bool rshi_rule_calls(const rshi_rule_question *q, const rshi_outcome *o);
 
 /* Checks for a view that splits or joins dims that chunks end at the same elements before and after
- * it.  `in` are the layouts that the inputs are moved to, NULL for those without one.  RSH_EUNSUP as
- * above if they do not. */
+ * it.  `in` are the layouts that the inputs are moved to, NULL for those without one.  RSH_EUNSUP
+ * as above if they do not. */
 rsh_status rshi_rule_check_chunks(const rshi_rule_question *m, const rsh_layout *const *in,
                                   const rsh_layout *const *out, char why[RSHI_WHY]);
 
@@ -66,8 +66,8 @@ bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to);
  * `as` has its layout and kind.  Local. */
 rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_apply_opts *as,
                               rsh_value **out);
-/* Returns this rank's box of a plain value that is equal on all ranks, as a plain value.  RSH_EUNSUP
- * if its part of `to` is not a box.  Local. */
+/* Returns this rank's box of a plain value that is equal on all ranks, as a plain value.
+ * RSH_EUNSUP if its part of `to` is not a box.  Local. */
 rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_value **out);
 
 #endif

@@ -16,9 +16,8 @@ static void describe_input(const rsh_value *v, rsh_rule_tensor *t) {
 
 rsh_status rshi_rule_ask(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                          rshi_rule_question *q) {
-    RSH_REQUIRE(nin <= RSHI_RULE_MOST && nout <= RSHI_RULE_MOST, RSH_EUNSUP, "%s: at most %d inputs or outputs are supported",
-                op->name,
-                RSHI_RULE_MOST);
+    RSH_REQUIRE(nin <= RSHI_RULE_MOST && nout <= RSHI_RULE_MOST, RSH_EUNSUP,
+                "%s: at most %d inputs or outputs are supported", op->name, RSHI_RULE_MOST);
     q->op = op;
     q->naxes = 0;
     memset(q->placed, 0, sizeof q->placed);

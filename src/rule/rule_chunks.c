@@ -29,7 +29,8 @@ static rsh_status check_pair(const rsh_rule_tensor *x, const rsh_layout *in, con
         if (e < 0 || x->unit[d] == y->unit[e]) continue;
         RSH_TRY(compare_dims(in, d, x->unit[d], out, e, y->unit[e], &same));
         if (same) continue;
-        snprintf(why, RSHI_WHY, "the chunks of dim %d of the input and dim %d of the result end at different elements", d, e);
+        snprintf(why, RSHI_WHY, "the chunks of dim %d of the input and dim %d of the result end at different elements",
+                 d, e);
         return RSH_EUNSUP;
     }
     return RSH_OK;

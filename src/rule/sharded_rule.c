@@ -98,8 +98,8 @@ static rsh_status note_input(matching *m, int i, const rsh_value *v) {
     const rsh_layout_desc *l = rsh_layout_describe(rsh_value_layout(v));
     if (l->is_boxes || l->flat.naxes) return fail_unsupported(m, "the layout must give each rank of a mesh one part");
     if (l->op) return fail_unsupported(m, "inputs must not be partial");
-    RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE,
-                "%s: sharded tensors must have the same comm", m->q.op->name);
+    RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE, "%s: sharded tensors must have the same comm",
+                m->q.op->name);
     if (m->mesh && !same_mesh(m->mesh, l)) return fail_unsupported(m, "their meshes have different ranks");
     m->mesh = l;
     m->comm = rsh_value_comm(v);
@@ -228,7 +228,8 @@ static rsh_status apply_here(const matching *m, const void *attrs, rsh_value *co
     rsh_grad_apply_opts as = {.struct_size = sizeof as, .comm = m->comm, .out = (const rsh_layout *const *)m->out};
     uint64_t calls = m->comm->calls;
     rsh_status st = rsh_grad_apply_with(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
-    bool in_op = rshi_rule_calls(&m->q, &m->o) && m->comm->calls == calls; /* other ranks are in the op, but this one has failed before */
+    bool in_op = rshi_rule_calls(&m->q, &m->o) &&
+                 m->comm->calls == calls; /* other ranks are in the op, but this one has failed before */
     return in_op ? rshi_comm_tell(m->comm, calls, st) : st;
 }
 
@@ -242,7 +243,7 @@ static rsh_status apply_rule(const matching *m, const void *attrs, rsh_value *co
 
 /* Finds out on the stack what would move, if this rank has no memory for the normal way. */
 static bool others_communicate(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_comm **comm) {
+                               rsh_comm **comm) {
     matching m;
     char why[RSHI_WHY];
     memset(&m, 0, sizeof m);
@@ -275,8 +276,10 @@ rsh_status rsh_rule_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh
     matching *m = RSHI_NEW(matching);
     rsh_status st = m ? rshi_rule_ask(op, attrs, nin, in, nout, &m->q) : rshi_nomem();
     if (!st) st = find_layouts(m, in);
-    if (!st) st = apply_rule(m, attrs, in, out);
-    else if (st == RSH_ENOMEM) st = tell_no_memory(op, attrs, nin, in, nout);
+    if (!st)
+        st = apply_rule(m, attrs, in, out);
+    else if (st == RSH_ENOMEM)
+        st = tell_no_memory(op, attrs, nin, in, nout);
     if (m) free_matching(m);
     return st;
 }

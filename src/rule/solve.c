@@ -40,7 +40,8 @@ static rsh_status find_letter(solving *s) {
         if (!is_placed(s, i) || place_of(s, i)->kind != RSH_PLACE_SHARD) continue;
         int d = place_of(s, i)->dim, letter = s->m->dims.in[i].letter[d];
         if (letter == RSH_DIM_WHOLE) return reject(s, "dim %d of input %d cannot be cut", d, i);
-        if (s->letter >= 0 && letter != s->letter) return reject(s, "the inputs are cut along dims that do not correspond");
+        if (s->letter >= 0 && letter != s->letter)
+            return reject(s, "the inputs are cut along dims that do not correspond");
         s->letter = letter;
     }
     return RSH_OK;
@@ -116,7 +117,8 @@ static rsh_status check_term(solving *s, int term) {
 static rsh_status make_terms_partial(solving *s) {
     const rsh_rule_dims *r = &s->m->dims;
     if (s->summed && s->op && s->op != RSH_OP_SUM)
-        return reject(s, "a sum over a cut dim cannot be combined with partial inputs of op \"%s\"", rsh_op_name(s->op));
+        return reject(s, "a sum over a cut dim cannot be combined with partial inputs of op \"%s\"",
+                      rsh_op_name(s->op));
     if (s->summed) s->op = RSH_OP_SUM;
     s->partial = s->op != RSH_OP_NONE;
     for (int i = 0; i < r->nin && s->partial; i++) {

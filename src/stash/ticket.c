@@ -165,15 +165,17 @@ static rsh_status finish_gather(rsh_ticket *k, rsh_tensor **out) {
     RSH_TRY(st);
     st = rsh_tensor_view(all->part[0], 0, k->ndim, k->shape, k->strides, out);
     rsh_sharded_free(all);
-    return st ? rsh_comm_agree(k->stash->comm, st) : RSH_OK; /* the other ranks have the tensor and get this status in their next call */
+    return st ? rsh_comm_agree(k->stash->comm, st)
+              : RSH_OK; /* the other ranks have the tensor and get this status in their next call */
 }
 
 static rsh_status read_original(const rsh_ticket *k, rsh_tensor **out) {
     uint64_t now = rsh_tensor_version(k->original);
-    RSH_REQUIRE(now == k->version, RSH_ERUNTIME,
-                "rsh_stash_unpack: a tensor that was not cut has been modified since it was packed: expected version %" PRIu64
-                ", found %" PRIu64,
-                k->version, now);
+    RSH_REQUIRE(
+        now == k->version, RSH_ERUNTIME,
+        "rsh_stash_unpack: a tensor that was not cut has been modified since it was packed: expected version %" PRIu64
+        ", found %" PRIu64,
+        k->version, now);
     return rsh_tensor_view(k->original, 0, k->ndim, k->shape, rsh_tensor_strides(k->original), out);
 }
 
