@@ -49,8 +49,8 @@ static rsh_status fill_card(const rsh_value *v, const rsh_mesh *from, const rsh_
     return rsh_dtensor_places(v, out->has.places);
 }
 
-static rsh_status check_arguments(const rsh_value *v, const rsh_mesh *from, const rsh_mesh *to, int n, const rsh_place *places,
-                        const void *out) {
+static rsh_status check_arguments(const rsh_value *v, const rsh_mesh *from, const rsh_mesh *to, int n,
+                                  const rsh_place *places, const void *out) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "rsh_dtensor_move: %s is NULL", to ? "out" : "to");
     RSH_REQUIRE(rsh_mesh_parent(from) == rsh_mesh_parent(to), RSH_EVALUE,
                 "rsh_dtensor_move: meshes must have the same parent");
@@ -72,7 +72,8 @@ static rsh_status compare_cards(const rsh_mesh *from, const card *cards, int64_t
     const int64_t *holders = rsh_mesh_ranks(from);
     for (int64_t r = 1; r < ranks; r++)
         RSH_REQUIRE(!memcmp(&cards[r].asks, &cards[0].asks, sizeof cards->asks), RSH_EMISMATCH,
-                    "rsh_dtensor_move: rank %" PRId64 " passed other meshes, placements or requires_grad than rank 0", r);
+                    "rsh_dtensor_move: rank %" PRId64 " passed other meshes, placements or requires_grad than rank 0",
+                    r);
     for (int64_t p = 1; p < rsh_mesh_size(from); p++)
         RSH_REQUIRE(!memcmp(&cards[holders[p]].has, &cards[holders[0]].has, sizeof cards->has), RSH_EMISMATCH,
                     "rsh_dtensor_move: ranks %" PRId64 " and %" PRId64 " have DTensors with different shapes, dtypes "
@@ -210,7 +211,8 @@ static rsh_status cross_backward(rsh_grad_call *call) {
     rsh_comm *parent = crossing_comm(c);
     rsh_status st = gradient_of(call, c, &zeros, &g);
     if (!st && c->op && c->op != RSH_OP_SUM && c->op != RSH_OP_AVG)
-        st = rshi_fail(RSH_EUNSUP, "rsh_dtensor_move: reduction %s has no derivative; use sum or avg", rsh_op_name(c->op));
+        st = rshi_fail(RSH_EUNSUP, "rsh_dtensor_move: reduction %s has no derivative; use sum or avg",
+                       rsh_op_name(c->op));
     st = st ? rsh_comm_agree(parent, st) : move_parts(&c->to, g, &c->back, &v);
     rsh_sharded_free(zeros);
     RSH_TRY(st);

@@ -31,12 +31,12 @@ static rsh_status wrap_source(const rsh_tensor *t, rsh_mesh *mesh, int64_t sourc
     return st;
 }
 
-static rsh_status prepare_distribute(const rsh_tensor *t, bool requires_grad, rsh_mesh *mesh, int n, const rsh_place *places,
-                          int64_t source, rsh_sharded **from, rsh_layout **to) {
+static rsh_status prepare_distribute(const rsh_tensor *t, bool requires_grad, rsh_mesh *mesh, int n,
+                                     const rsh_place *places, int64_t source, rsh_sharded **from, rsh_layout **to) {
     RSH_REQUIRE(t && places, RSH_EVALUE, "rsh_dtensor_distribute: %s is NULL", t ? "places" : "t");
     RSH_REQUIRE(source >= RSH_SOURCE_OWN && source < rsh_mesh_size(mesh), RSH_EVALUE,
-                "rsh_dtensor_distribute: source position %lld is out of range for a mesh of %lld ranks", (long long)source,
-                (long long)rsh_mesh_size(mesh));
+                "rsh_dtensor_distribute: source position %lld is out of range for a mesh of %lld ranks",
+                (long long)source, (long long)rsh_mesh_size(mesh));
     rsh_dtype dtype = rsh_tensor_dtype(t);
     RSH_REQUIRE(!requires_grad || dtype == RSH_F32 || dtype == RSH_F64, RSH_ETYPE,
                 "rsh_dtensor_distribute: dtype %s cannot require a gradient; use f32 or f64", rsh_dtype_name(dtype));

@@ -61,8 +61,9 @@ static int64_t sum_sizes(const rsh_mesh *mesh, const rsh_place *places, int dim,
 static rsh_status check_cards(const rsh_mesh *mesh, const card *cards) {
     for (int64_t p = 1; p < rsh_mesh_size(mesh); p++)
         RSH_REQUIRE(cards[p].ndim == cards[0].ndim && cards[p].dtype == cards[0].dtype, RSH_EVALUE,
-                    "from_local: numbers of dims and dtypes must be equal, but position %" PRId64 " has %" PRId64 " dims of %s, position 0 has %" PRId64 " of %s", p,
-                    cards[p].ndim, rsh_dtype_name((rsh_dtype)cards[p].dtype), cards[0].ndim,
+                    "from_local: numbers of dims and dtypes must be equal, but position %" PRId64 " has %" PRId64
+                    " dims of %s, position 0 has %" PRId64 " of %s",
+                    p, cards[p].ndim, rsh_dtype_name((rsh_dtype)cards[p].dtype), cards[0].ndim,
                     rsh_dtype_name((rsh_dtype)cards[0].dtype));
     return RSH_OK;
 }
@@ -81,7 +82,8 @@ static rsh_status check_parts(const rsh_mesh *mesh, const rsh_layout *l, const c
     return RSH_OK;
 }
 
-static rsh_status find_whole_layout(const rsh_mesh *mesh, int n, const rsh_place *places, const card *cards, rsh_layout **out) {
+static rsh_status find_whole_layout(const rsh_mesh *mesh, int n, const rsh_place *places, const card *cards,
+                                    rsh_layout **out) {
     int64_t shape[RSH_MAX_NDIM];
     int ndim = (int)cards->ndim;
     RSH_TRY(check_cards(mesh, cards));

@@ -48,7 +48,7 @@ enum { MOST = 64 }; /* largest number of outputs of an op on parts */
 
 /* Together with a DTensor the part counts as a plain value. */
 static rsh_status apply_to_parts(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_value **out) {
+                                 rsh_value **out) {
     for (int i = 0; i < nin; i++)
         if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_kind.apply(op, attrs, nin, in, nout, out);
     for (int i = 0; i < nin; i++)
@@ -65,7 +65,8 @@ static rsh_status apply_to_parts(const rsh_grad_op *op, const void *attrs, int n
     return st;
 }
 
-static const rsh_value_kind local_part = {.name = "part of a DTensor", .apply = apply_to_parts, .hold = hold_mark, .drop = drop_mark};
+static const rsh_value_kind local_part = {
+    .name = "part of a DTensor", .apply = apply_to_parts, .hold = hold_mark, .drop = drop_mark};
 
 /* ---- creating, and getters ---- */
 

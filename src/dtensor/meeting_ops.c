@@ -61,7 +61,8 @@ static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const 
     *mesh = NULL;
     for (int i = 0; i < nin; i++) {
         rsh_mesh *other = rsh_dtensor_mesh(in[i]);
-        if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return fail_unsupported(op, nin, in, "meshes must be equal");
+        if (other && *mesh && !rsh_mesh_equal(*mesh, other))
+            return fail_unsupported(op, nin, in, "meshes must be equal");
         if (other && !*mesh) *mesh = other;
         RSH_REQUIRE(other || !rsh_value_sharded(in[i]), RSH_EVALUE,
                     "%s: cannot combine a DTensor with a distributed value that has no mesh", op->name);
@@ -183,7 +184,7 @@ static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_valu
 }
 
 static rsh_status run_solution(const rshi_solution *s, rsh_mesh *mesh, const void *attrs, rsh_value *const *in,
-                      rsh_value **out) {
+                               rsh_value **out) {
     rsh_value *brought[RSHI_RULE_MOST] = {0};
     const rsh_layout *made[RSHI_RULE_MOST];
     for (int i = 0; i < s->nout; i++) made[i] = s->made[i] ? s->made[i] : s->out[i];
@@ -220,8 +221,8 @@ static bool numbers_fit(const rshi_rule_question *q, rsh_value *const *in) {
 }
 
 /* *solved: there is a solution, and running it tells the other ranks of errors. */
-static rsh_status apply_prepared(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
-                              int nout, rsh_value **out, bool *solved) {
+static rsh_status apply_prepared(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin,
+                                 rsh_value *const *in, int nout, rsh_value **out, bool *solved) {
     rshi_rule_question q;
     const rsh_layout *layouts[RSHI_RULE_MOST];
     const rshi_solution *s = NULL;
@@ -242,7 +243,7 @@ static rsh_status apply_prepared(const rsh_grad_op *op, const void *attrs, rsh_m
 
 /* This rank has no memory to find out what moves. */
 static bool others_communicate(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
-                        int nout) {
+                               int nout) {
     rshi_rule_question q;
     const rsh_layout *layouts[RSHI_RULE_MOST];
     if (rshi_rule_ask(op, attrs, nin, in, nout, &q)) return false;
@@ -255,12 +256,12 @@ static bool others_communicate(const rsh_grad_op *op, const void *attrs, rsh_mes
 }
 
 static rsh_status apply_to_dtensors(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_value **out) {
+                                    rsh_value **out) {
     rsh_mesh *mesh;
     rsh_value *taken[RSHI_RULE_MOST];
     RSH_TRY(check_meshes(op, nin, in, &mesh));
-    if (!op->placements && op->layouts != rsh_grad_same_layout) return fail_unsupported(op, nin, in,
-                                                                              "this op has no placement rule");
+    if (!op->placements && op->layouts != rsh_grad_same_layout)
+        return fail_unsupported(op, nin, in, "this op has no placement rule");
     if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return fail_unsupported(op, nin, in, "too many inputs");
     rsh_status st = RSH_OK;
     bool solved = false;
@@ -278,7 +279,8 @@ static rsh_status apply_to_dtensors(const rsh_grad_op *op, const void *attrs, in
 static void hold_mesh(void *kind_data) { rsh_mesh_hold(kind_data); }
 static void drop_mesh(void *kind_data) { rsh_mesh_free(kind_data); }
 
-const rsh_value_kind rshi_dtensor_kind = {.name = "DTensor", .apply = apply_to_dtensors, .hold = hold_mesh, .drop = drop_mesh};
+const rsh_value_kind rshi_dtensor_kind = {
+    .name = "DTensor", .apply = apply_to_dtensors, .hold = hold_mesh, .drop = drop_mesh};
 
 /* ---- getters ---- */
 

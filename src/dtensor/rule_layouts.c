@@ -36,7 +36,7 @@ static bool is_first(const rsh_mesh *mesh, const rsh_place *places, int dim, int
 /* Computes the size of the range in each chunk of the letter (`sizes` may be NULL).  Returns whether these are the
  * chunks of the range itself. */
 static bool range_sizes(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, int d, int64_t *sizes,
-                      int64_t *n) {
+                        int64_t *n) {
     bool same = true;
     *n = 0;
     for (int64_t at = 0; at < rsh_mesh_size(mesh); at++) {

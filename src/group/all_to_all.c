@@ -12,9 +12,9 @@ typedef struct swap {
     const char *name;
     rsh_comm *comm;
     const rsh_tensor *const *in, *const *out; /* one per rank: to it, from it */
-    rshi_offer *offers;    /* owned; for the tensors to each rank, then from each rank */
-    rsh_message *messages; /* owned; to each rank, then from each rank */
-    rsh_tensor **standins; /* owned; dense temporaries for `in`, then for `out`; NULL: not needed */
+    rshi_offer *offers;                       /* owned; for the tensors to each rank, then from each rank */
+    rsh_message *messages;                    /* owned; to each rank, then from each rank */
+    rsh_tensor **standins;                    /* owned; dense temporaries for `in`, then for `out`; NULL: not needed */
 } swap;
 
 /* ---- checks of this rank alone ---- */

@@ -39,7 +39,7 @@ typedef struct call {
     bool reduces;
     rsh_op op;
     side from, to;
-    int64_t n; /* number of tensors of the plan */
+    int64_t n;            /* number of tensors of the plan */
     const rsh_plan *plan; /* owned by the comm */
     rshi_offer *offers;   /* owned, one per rank */
 } call;

@@ -62,8 +62,7 @@ rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t by
         return RSH_OK;
     }
     rsh_status st = out && (data || !bytes) ? make_places(c->size, &o, &lists)
-                                            : rshi_fail(RSH_EVALUE,
-                                                        "all_gather_object: %s is NULL (%zu bytes)",
+                                            : rshi_fail(RSH_EVALUE, "all_gather_object: %s is NULL (%zu bytes)",
                                                         out ? "data" : "out", bytes);
     RSH_GOTO(rshi_comm_open(c, "all_gather_object", 0, NULL, st));
     RSH_GOTO(rshi_comm_verdict(c, c->ops->allgather(c, &bytes, o->bytes, sizeof bytes)));

@@ -82,7 +82,8 @@ static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64
 
 /* Allocates a tensor with the given form, and takes over the reference to the storage. */
 static rsh_status new_from_form(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
-    rsh_tensor *t = storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and frequent, so freed blocks are kept for reuse */
+    rsh_tensor *t =
+        storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and frequent, so freed blocks are kept for reuse */
     if (!t) return rshi_nomem();
     *t = *form;
     t->storage = storage;
