@@ -116,8 +116,7 @@ static rsh_status load_props(const json_t *o, rsh_tensor_props *p) {
     RSH_TRY(load_text(o, "layout", &layout));
     p->layout = strcmp(layout, layout_name[RSH_STRIDED]) ? RSH_SPARSE : RSH_STRIDED;
     RSH_REQUIRE(!strcmp(layout, layout_name[p->layout]), RSH_ERUNTIME,
-                "metadata: unknown storage layout \"%.40s\"; expected \"strided\" or \"sparse\"",
-                layout);
+                "metadata: unknown storage layout \"%.40s\"; expected \"strided\" or \"sparse\"", layout);
     RSH_TRY(load_flag(o, "requires_grad", &p->requires_grad));
     RSH_TRY(load_integer(o, "memory_format", &format));
     RSH_REQUIRE(is_memory_format(format), RSH_ERUNTIME, "metadata: unknown memory format %lld", (long long)format);

@@ -22,8 +22,8 @@ typedef struct edge {
 
 typedef struct search {
     const rsh_shard_meta *shards;
-    int k;       /* number of dims along which boxes differ; the last is searched first */
-    edge *edges; /* k for each shard, contiguous because the search uses nothing else */
+    int k;        /* number of dims along which boxes differ; the last is searched first */
+    edge *edges;  /* k for each shard, contiguous because the search uses nothing else */
     int64_t a, b; /* the pair that was found */
 } search;
 

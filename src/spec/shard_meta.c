@@ -9,7 +9,8 @@ rsh_status rshi_size_check(int ndim, const int64_t *size) {
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
     RSH_REQUIRE(!ndim || size, RSH_EVALUE, "got %d dims but size is NULL", ndim);
-    for (int d = 0; d < ndim; d++) RSH_REQUIRE(size[d] >= 0, RSH_EVALUE, "dim %d must not have a negative size, got %lld", d, (long long)size[d]);
+    for (int d = 0; d < ndim; d++)
+        RSH_REQUIRE(size[d] >= 0, RSH_EVALUE, "dim %d must not have a negative size, got %lld", d, (long long)size[d]);
     return RSH_OK;
 }
 

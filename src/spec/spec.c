@@ -71,7 +71,8 @@ rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
 
 rsh_spec *rsh_spec_hold(const rsh_spec *s) {
     rsh_spec *held = (rsh_spec *)s; /* only the reference count changes */
-    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own reference keeps it alive */
+    if (held)
+        atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own reference keeps it alive */
     return held;
 }
 

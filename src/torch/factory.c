@@ -11,7 +11,7 @@ static rsh_status read_opts(const rsh_torch_opts *given, rsh_torch_opts *out) {
 }
 
 static rsh_status new_tensor(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts, bool zero,
-                       rsh_torch_tensor **out) {
+                             rsh_torch_tensor **out) {
     rsh_torch_opts o;
     RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
     RSH_TRY(read_opts(opts, &o));

@@ -58,8 +58,8 @@ static rsh_status check_shards(int64_t n, const rsh_shard *shards, const rsh_ten
 }
 
 /* `spec` is given or inferred. */
-static rsh_status create_from_shards(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta, const rsh_spec *spec,
-                       rsh_group *group, rsh_torch_tensor **out) {
+static rsh_status create_from_shards(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta,
+                                     const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
     rshi_outline o;
     RSH_TRY(rshi_outline_make(spec, meta->ndim, meta->size, &meta->props, group, &o));
     rsh_status st = rsh_tensor_meta_same(o.meta, meta)

@@ -152,7 +152,7 @@ static rsh_status stack_shards(const rsh_objects *o, whole *w) {
 
 /* Adopts the rank's shards with the computed offsets. */
 static rsh_status adopt_shards(const rshi_outline *o, int64_t n, const rsh_shard *shards, const whole *w, bool stacked,
-                        rsh_torch_tensor **out) {
+                               rsh_torch_tensor **out) {
     if (!stacked || !n) return rshi_torch_adopt(o, n, shards, out);
     rsh_shard placed = shards[0];
     placed.meta = w->shards[o->comm->rank];
@@ -160,7 +160,7 @@ static rsh_status adopt_shards(const rshi_outline *o, int64_t n, const rsh_shard
 }
 
 static rsh_status build_tensor(const rsh_objects *all, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w,
-                        rsh_torch_tensor **out) {
+                               rsh_torch_tensor **out) {
     rsh_spec *spec = NULL;
     rshi_outline o = {.spec = NULL};
     rsh_status st;

@@ -18,6 +18,6 @@ static rsh_status check_destination(const rsh_torch_tensor *t, const rsh_torch_t
 
 rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out) {
     RSH_REQUIRE(t, RSH_EVALUE, "reshard_into: source is NULL");
-    return rshi_reshard_as(t->sharded->comm, "torch_reshard_into", check_destination(t, out), t->sharded, out ? out->sharded : NULL,
-                           NULL);
+    return rshi_reshard_as(t->sharded->comm, "torch_reshard_into", check_destination(t, out), t->sharded,
+                           out ? out->sharded : NULL, NULL);
 }

@@ -20,7 +20,7 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
 }
 
 static rsh_status build_by_rank(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
-                        int *ranks) {
+                                int *ranks) {
     const rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
     const rsh_remote_device *placements;
     rsh_tensor_meta *m;
@@ -91,7 +91,7 @@ static rsh_status wrap_source(moving *m, const rsh_tensor *local, int ndim, cons
 }
 
 static rsh_status prepare_move(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
-                          const rsh_spec *to, bool same, bool results) {
+                               const rsh_spec *to, bool same, bool results) {
     RSH_REQUIRE(local && from && to && results, RSH_EVALUE, "local tensor, specs and results must not be NULL");
     int W = m->comm->size;
     rsh_tensor_props props = rsh_tensor_get_props(local);
@@ -106,8 +106,8 @@ static rsh_status prepare_move(moving *m, const rsh_tensor *local, int ndim, con
     return rshi_torch_new(to, ndim, size, &props, m->group, false, &m->made);
 }
 
-static rsh_status move_chunk(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to,
-                       rsh_group *group, bool same, rsh_shard *out, rsh_shard_meta *by_rank) {
+static rsh_status move_chunk(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
+                             const rsh_spec *to, rsh_group *group, bool same, rsh_shard *out, rsh_shard_meta *by_rank) {
     moving m = {.group = group};
     RSH_TRY(rshi_group_take(group, &m.group, &m.comm));
     rsh_status st = prepare_move(&m, local, ndim, size, from, to, same, out && by_rank);

@@ -93,7 +93,8 @@ static rsh_status agree_on_arguments(cutting *c, const rsh_torch_tensor *const *
     if (!st) st = write_wish(c, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(c->group, mine, bytes, &all));
-    RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL, compare_wishes(all))); /* the comparison may run out of memory on one rank */
+    RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL,
+                            compare_wishes(all))); /* the comparison may run out of memory on one rank */
 out:
     rsh_objects_free(all);
     rshi_free(mine);

@@ -6,8 +6,8 @@
 /* ---- creating ---- */
 
 /* Creates a tensor around `sharded` and takes ownership of it, even if it fails.  The shards' boxes are not set. */
-static rsh_status wrap_sharded(rsh_group *group, const rsh_spec *spec, const rsh_tensor_props *props, rsh_sharded *sharded,
-                       rsh_torch_tensor **out) {
+static rsh_status wrap_sharded(rsh_group *group, const rsh_spec *spec, const rsh_tensor_props *props,
+                               rsh_sharded *sharded, rsh_torch_tensor **out) {
     rsh_torch_tensor *t = RSHI_NEW(rsh_torch_tensor);
     rsh_shard *shards = rshi_calloc((size_t)sharded->nparts, sizeof *shards);
     if (!t || !shards) {

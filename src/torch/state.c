@@ -64,7 +64,8 @@ static rsh_status write_state(const rsh_torch_tensor *t, const int *ranks, const
     RSH_TRY(write_bytes(w, meta->data, meta->length));
     RSH_TRY(write_bytes(w, rsh_spec_text(t->spec), strlen(rsh_spec_text(t->spec))));
     for (int64_t i = 0; i < t->sharded->nparts; i++)
-        RSH_TRY(write_bytes(w, rsh_tensor_data(t->shards[i].tensor), shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t))));
+        RSH_TRY(
+            write_bytes(w, rsh_tensor_data(t->shards[i].tensor), shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t))));
     uint64_t hash = w->hash;
     return write_bytes(w, &hash, sizeof hash);
 }

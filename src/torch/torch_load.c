@@ -249,7 +249,7 @@ static rsh_status prepare_move(loading *l, const rsh_spec *to, rsh_torch_tensor 
 }
 
 static rsh_status check_states(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
-                        bool result) {
+                               bool result) {
     RSH_REQUIRE(to && result, RSH_EVALUE, "spec and out must not be NULL");
     RSH_TRY(read_states(l, n, data, bytes));
     return write_offer(l);

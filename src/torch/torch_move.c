@@ -47,7 +47,7 @@ static rsh_status whole_layout(const rsh_torch_tensor *t, int dst, rsh_layout **
 
 /* If `out` is NULL, this rank receives nothing. */
 static rsh_status prepare_whole(const rsh_torch_tensor *t, int dst, const rsh_tensor *out, rsh_tensor **arrived,
-                          rsh_sharded **whole) {
+                                rsh_sharded **whole) {
     rsh_layout *l;
     RSH_TRY(choose_whole(t, out, arrived));
     RSH_TRY(whole_layout(t, dst, &l));
@@ -112,8 +112,10 @@ rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
     rsh_torch_tensor *made = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    bool readable = !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move reports the error on all ranks */
-    if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias_tensor(t, out != NULL, out);
+    bool readable =
+        !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move reports the error on all ranks */
+    if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t)))
+        return alias_tensor(t, out != NULL, out);
     rsh_status st = prepare_reshard(t, to, out != NULL, &made);
     st = rshi_reshard_as(t->sharded->comm, "torch_reshard", st, t->sharded, made ? made->sharded : NULL, opts);
     if (st)
