@@ -238,11 +238,16 @@ static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *keywords
         return NULL;
     bool versioned = wants_version(max_version);
     if (PyErr_Occurred()) return NULL;
-    if (stream != Py_None) return PyErr_Format(PyExc_BufferError, "stream must be None for CPU memory, got another value");
+    if (stream != Py_None)
+        return PyErr_Format(PyExc_BufferError, "stream must be None for CPU memory, got another value");
     if (copy != Py_None && PyObject_IsTrue(copy))
-        return PyErr_Format(PyExc_BufferError, "reshard arrays are exported without a copy, so copy must not be True; copy the result instead");
+        return PyErr_Format(
+            PyExc_BufferError,
+            "reshard arrays are exported without a copy, so copy must not be True; copy the result instead");
     if (get(self)->readonly && !versioned)
-        return PyErr_Format(PyExc_BufferError, "array is read-only, which DLPack supports only from version 1 on; pass max_version=(1, 0)");
+        return PyErr_Format(
+            PyExc_BufferError,
+            "array is read-only, which DLPack supports only from version 1 on; pass max_version=(1, 0)");
     return lend(self, versioned);
 }
 
@@ -313,7 +318,8 @@ static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))array_dlpack, METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "Returns a DLPack capsule, without a copy."},
-    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, "__dlpack_device__()\n--\n\nReturns (1, 0), which means CPU memory."},
+    {"__dlpack_device__", array_dlpack_device, METH_NOARGS,
+     "__dlpack_device__()\n--\n\nReturns (1, 0), which means CPU memory."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -138,8 +138,9 @@ static PyObject *ckpt_kind(PyObject *self, PyObject *none) {
 static int stored_dtype(const rsh_ckpt_entry *e, rsh_dtype *out) {
     *out = rsh_dtype_size(e->dtype) ? e->dtype : RSH_U8;
     if (rsh_dtype_size(e->dtype) || rsh_dtype_bits(e->dtype) == 8) return 0;
-    PyErr_Format(PyExc_NotImplementedError, "cannot read tensor \"%s\": its elements have %d bits (%s), and only whole bytes can be read",
-                 e->name, rsh_dtype_bits(e->dtype), rsh_dtype_name(e->dtype));
+    PyErr_Format(PyExc_NotImplementedError,
+                 "cannot read tensor \"%s\": its elements have %d bits (%s), and only whole bytes can be read", e->name,
+                 rsh_dtype_bits(e->dtype), rsh_dtype_name(e->dtype));
     return -1;
 }
 
@@ -180,7 +181,8 @@ static PyObject *ckpt_read(PyObject *self, PyObject *args) {
     const rsh_ckpt *c = py_ckpt_get(self);
     if (!c || py_check(rsh_ckpt_get_tensor(c, number, &e)) || stored_dtype(&e, &dtype)) return NULL;
     if (py_ints_from(lo, RSH_MAX_NDIM, box.lo, &nlo) || py_ints_from(hi, RSH_MAX_NDIM, box.hi, &nhi)) return NULL;
-    if (nlo != e.ndim || nhi != e.ndim) return PyErr_Format(PyExc_ValueError, "the box must have %d dims, as the tensor has", e.ndim);
+    if (nlo != e.ndim || nhi != e.ndim)
+        return PyErr_Format(PyExc_ValueError, "the box must have %d dims, as the tensor has", e.ndim);
     rsh_tensor *t = out == Py_None ? target_for(&box, e.ndim, dtype) : py_import(out, dtype, true, NULL);
     if (!t || check_target(t, &box, e.ndim)) {
         rsh_tensor_free(t);

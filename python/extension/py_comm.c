@@ -28,8 +28,7 @@ int py_comm_check(py_comm *comm) {
 PyThreadState *py_comm_begin(py_comm *comm) {
     if (py_comm_check(comm)) return NULL;
     if (comm->busy) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "comm is in use by another thread; only its own thread may use it");
+        PyErr_SetString(PyExc_RuntimeError, "comm is in use by another thread; only its own thread may use it");
         return NULL;
     }
     comm->busy = 1;
@@ -332,12 +331,14 @@ static PyObject *comm_repr(PyObject *self) {
 static PyMethodDef methods[] = {
     {"barrier", comm_barrier, METH_NOARGS, "barrier()\n--\n\nReturns when every rank has called it.  Collective."},
     {"allgather_bytes", comm_allgather, METH_VARARGS,
-     "allgather_bytes(data)\n--\n\nReturns the bytes of every rank as a list; all ranks must pass the same length.  Collective."},
+     "allgather_bytes(data)\n--\n\nReturns the bytes of every rank as a list; all ranks must pass the same length.  "
+     "Collective."},
     {"allreduce", comm_allreduce, METH_VARARGS,
      "allreduce(array, op='sum')\n--\n\nReduces a few numbers over all ranks, element by element.  Collective.\n"
      "For tensors, reshard a layout with partial values instead."},
     {"split", (PyCFunction)(void (*)(void))comm_split, METH_VARARGS | METH_KEYWORDS,
-     "split(colour, key=0)\n--\n\nReturns a comm of the ranks with equal colour, ordered by (key, rank); None for a negative\n"
+     "split(colour, key=0)\n--\n\nReturns a comm of the ranks with equal colour, ordered by (key, rank); None for a "
+     "negative\n"
      "colour.  Collective."},
     {"node", comm_node, METH_O, "node(rank)\n--\n\nReturns the node of a rank."},
     {"cache_stats", comm_cache_stats, METH_NOARGS,
@@ -366,9 +367,10 @@ static PyType_Slot slots[] = {
     {Py_tp_repr, comm_repr},
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
-    {Py_tp_doc, "Comm(mpi_comm)\n--\n\nA group of ranks, here on a communicator of mpi4py.\n\n"
-                "reshard.run() and reshard.join() create comms without MPI.  A comm belongs to one thread, its rank.  Every\n"
-                "rank must make the same collective calls in the same order."},
+    {Py_tp_doc,
+     "Comm(mpi_comm)\n--\n\nA group of ranks, here on a communicator of mpi4py.\n\n"
+     "reshard.run() and reshard.join() create comms without MPI.  A comm belongs to one thread, its rank.  Every\n"
+     "rank must make the same collective calls in the same order."},
     {0, NULL},
 };
 

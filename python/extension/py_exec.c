@@ -169,7 +169,8 @@ static rsh_memory *memory_of(const rsh_sharded *s) {
 static rsh_status bind_memory(const rsh_plan *p, rsh_comm *c, const rsh_sharded *from, const rsh_sharded *to,
                               rsh_exec **out) {
     rsh_memory *source = memory_of(from), *target = memory_of(to);
-    rsh_status st = source && target ? rsh_exec_bind(p, c, source, target, out) : rsh_fail(RSH_ENOMEM, "out of memory while binding a move");
+    rsh_status st = source && target ? rsh_exec_bind(p, c, source, target, out)
+                                     : rsh_fail(RSH_ENOMEM, "out of memory while binding a move");
     free(source);
     free(target);
     return st;
@@ -232,9 +233,10 @@ static int check_layouts(const rsh_plan *p, const py_sharded *source, const py_s
         rsh_layout_equal(rsh_plan_from(p, 0), rsh_sharded_layout(source->s)) &&
         rsh_layout_equal(rsh_plan_to(p, 0), rsh_sharded_layout(target->s)))
         return 0;
-    PyErr_SetString(PyExc_ValueError,
-                    "the plan must have 1 tensor with the layouts of source and target; these must be on the same comm, "
-                    "and the target must be writable");
+    PyErr_SetString(
+        PyExc_ValueError,
+        "the plan must have 1 tensor with the layouts of source and target; these must be on the same comm, "
+        "and the target must be writable");
     return -1;
 }
 
@@ -271,7 +273,8 @@ static PyObject *exec_step(PyObject *object, rsh_status (*step)(rsh_exec *)) {
 
 static PyObject *exec_call(PyObject *self, PyObject *args, PyObject *keywords) {
     if (PyTuple_Size(args) || (keywords && PyDict_Size(keywords)))
-        return PyErr_Format(PyExc_TypeError, "an Exec must be called without arguments; bind() determines what it moves");
+        return PyErr_Format(PyExc_TypeError,
+                            "an Exec must be called without arguments; bind() determines what it moves");
     return exec_step(self, rsh_exec_run);
 }
 
@@ -367,12 +370,14 @@ static PyObject *get_target(PyObject *self, void *none) {
 
 static PyMethodDef exec_methods[] = {
     {"run", exec_run, METH_NOARGS, "run()\n--\n\nMoves the elements and returns the target.  Collective."},
-    {"begin", exec_begin, METH_NOARGS, "begin()\n--\n\nStarts a run; the source must be ready.  wait() completes it.  Collective."},
+    {"begin", exec_begin, METH_NOARGS,
+     "begin()\n--\n\nStarts a run; the source must be ready.  wait() completes it.  Collective."},
     {"test", exec_test, METH_NOARGS,
      "test()\n--\n\nMakes progress without waiting; returns True if the run is complete."},
     {"wait", exec_wait, METH_NOARGS, "wait()\n--\n\nCompletes the run and returns the target."},
     {"_time_runs", exec_time_runs, METH_O, NULL},
-    {"stats", exec_stats, METH_NOARGS, "stats()\n--\n\nReturns a dict with bytes and seconds of the runs on this rank."},
+    {"stats", exec_stats, METH_NOARGS,
+     "stats()\n--\n\nReturns a dict with bytes and seconds of the runs on this rank."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -98,9 +98,10 @@ static int import_foreign(PyObject *object, py_foreign *out) {
         int found = importers[i](object, out);
         if (found) return found;
     }
-    PyErr_Format(PyExc_TypeError,
-                 "array must support DLPack, the buffer protocol or __array_interface__ with a dtype of reshard, got %R",
-                 (PyObject *)Py_TYPE(object));
+    PyErr_Format(
+        PyExc_TypeError,
+        "array must support DLPack, the buffer protocol or __array_interface__ with a dtype of reshard, got %R",
+        (PyObject *)Py_TYPE(object));
     return -1;
 }
 

@@ -25,7 +25,8 @@ static int read_element(const dlpack_tensor *t, rsh_dtype *out) {
             *out = kinds[i].dtype;
             return 0;
         }
-    PyErr_Format(PyExc_TypeError, "array has elements of DLPack code %d with %d bits and %d lanes, which reshard does not support",
+    PyErr_Format(PyExc_TypeError,
+                 "array has elements of DLPack code %d with %d bits and %d lanes, which reshard does not support",
                  t->code, t->bits, t->lanes);
     return -1;
 }

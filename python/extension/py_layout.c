@@ -341,9 +341,11 @@ static PyMethodDef methods[] = {
      "boxes(rank, part=0)\n--\n\nReturns the boxes of the global tensor that make up a part: a list of\n"
      "(lo, hi, offset, strides), where offset and strides give the position of the box in the dense part."},
     {"ranges", KEYWORDS(layout_ranges),
-     "ranges(rank, dim, part=0)\n--\n\nReturns the global indices of one dim of a part, as a list of half-open ranges."},
+     "ranges(rank, dim, part=0)\n--\n\nReturns the global indices of one dim of a part, as a list of half-open "
+     "ranges."},
     {"local_offset", KEYWORDS(layout_local_offset),
-     "local_offset(rank, index, part=0)\n--\n\nReturns the offset of a global index in the dense part.  KeyError if the part\n"
+     "local_offset(rank, index, part=0)\n--\n\nReturns the offset of a global index in the dense part.  KeyError if "
+     "the part\n"
      "does not hold it."},
     {"global_index", KEYWORDS(layout_global_index),
      "global_index(rank, offset, part=0)\n--\n\nReturns the global index of an element of the dense part."},

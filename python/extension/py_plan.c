@@ -213,13 +213,17 @@ static PyMethodDef methods[] = {
     {"adjoint", plan_adjoint, METH_NOARGS,
      "adjoint()\n--\n\nReturns the plan that applies the exact transpose of this one, as a linear map."},
     {"backward", plan_backward, METH_NOARGS,
-     "backward()\n--\n\nReturns the plan for automatic differentiation: the reverse move, where partial becomes replicated."},
-    {"totals", py_plan_totals, METH_NOARGS, "totals()\n--\n\nReturns the cost of the whole plan: a dict of bytes and messages."},
-    {"rank", py_plan_rank, METH_O, "rank(rank)\n--\n\nReturns what one rank moves: a dict of bytes and numbers of peers."},
+     "backward()\n--\n\nReturns the plan for automatic differentiation: the reverse move, where partial becomes "
+     "replicated."},
+    {"totals", py_plan_totals, METH_NOARGS,
+     "totals()\n--\n\nReturns the cost of the whole plan: a dict of bytes and messages."},
+    {"rank", py_plan_rank, METH_O,
+     "rank(rank)\n--\n\nReturns what one rank moves: a dict of bytes and numbers of peers."},
     {"bytes_per_rank", py_plan_bytes_per_rank, METH_NOARGS,
      "bytes_per_rank()\n--\n\nReturns {rank: (sent, received, kept)} in bytes for all ranks."},
     {"receives_from", py_plan_sources, METH_O,
-     "receives_from(rank)\n--\n\nReturns {peer: bytes} that the rank receives; the entry of the rank itself is what it keeps."},
+     "receives_from(rank)\n--\n\nReturns {peer: bytes} that the rank receives; the entry of the rank itself is what it "
+     "keeps."},
     {"sends_to", py_plan_destinations, METH_O,
      "sends_to(rank)\n--\n\nReturns {peer: bytes} that the rank sends; the entry of the rank itself is what it keeps."},
     {"matrix", py_plan_matrix, METH_NOARGS, "matrix()\n--\n\nReturns {(source, destination): bytes} for all pairs."},
@@ -229,7 +233,8 @@ static PyMethodDef methods[] = {
      "simulate(memory, core=0, nic=0, latency=0, run_bytes=0, transposed=0, combined=0)\n--\n\n"
      "Estimates the time on a machine with these rates in bytes per second and this latency in seconds."},
     {"bind", py_plan_bind, METH_VARARGS,
-     "bind(source, target)\n--\n\nBinds the plan to two sharded tensors with its layouts and returns an Exec.  Collective."},
+     "bind(source, target)\n--\n\nBinds the plan to two sharded tensors with its layouts and returns an Exec.  "
+     "Collective."},
     {"_print", py_plan_print, METH_VARARGS, NULL},
     {"_draw", py_plan_draw, METH_VARARGS, NULL},
     {"__reduce__", plan_reduce, METH_NOARGS, NULL},
@@ -254,11 +259,12 @@ static PyType_Slot slots[] = {
     {Py_tp_richcompare, plan_compare},
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
-    {Py_tp_doc, "Plan(source, target, **options)\n--\n\n"
-                "What each rank sends, receives, copies and reduces to move tensors from one layout to another.\n\n"
-                "source and target are layouts, or lists of layouts of equal length.  Options: nodes (the node of each rank),\n"
-                "ranks_per_node, max_scratch (bytes), reduce (\"in_order\" or \"by_node\"), approximate, messages.\n"
-                "Plans are immutable, hashable, comparable and picklable."},
+    {Py_tp_doc,
+     "Plan(source, target, **options)\n--\n\n"
+     "What each rank sends, receives, copies and reduces to move tensors from one layout to another.\n\n"
+     "source and target are layouts, or lists of layouts of equal length.  Options: nodes (the node of each rank),\n"
+     "ranks_per_node, max_scratch (bytes), reduce (\"in_order\" or \"by_node\"), approximate, messages.\n"
+     "Plans are immutable, hashable, comparable and picklable."},
     {0, NULL},
 };
 

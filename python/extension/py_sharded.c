@@ -185,7 +185,8 @@ static PyObject *sharded_reshard(PyObject *self, PyObject *const *args, Py_ssize
     bool given = names && PyTuple_Size(names) > 0;
     py_comm *comm = get(self)->comm;
     rsh_sharded *out = NULL;
-    if (nargs != 1) return PyErr_Format(PyExc_TypeError, "reshard() takes one layout, got %zd positional arguments", nargs);
+    if (nargs != 1)
+        return PyErr_Format(PyExc_TypeError, "reshard() takes one layout, got %zd positional arguments", nargs);
     if (given && read_options(PyTuple_Size(names), args + 1, names, &options)) return NULL;
     rsh_layout *to = py_layout_from(args[0]);
     PyThreadState *state = to ? py_comm_begin(comm) : NULL;

@@ -197,7 +197,8 @@ static PyMethodDef stash_methods[] = {
     {"pack", stash_pack, METH_VARARGS,
      "pack(array, dim)\n--\n\nKeeps this rank's chunk of an array that is equal on all ranks, and returns a Ticket.\n"
      "An array that cannot be cut is kept whole."},
-    {"would_cut", stash_would_cut, METH_VARARGS, "would_cut(array, dim)\n--\n\nReturns whether pack() would cut this array."},
+    {"would_cut", stash_would_cut, METH_VARARGS,
+     "would_cut(array, dim)\n--\n\nReturns whether pack() would cut this array."},
     {"restart", stash_restart, METH_NOARGS,
      "restart()\n--\n\nRestarts the numbering of tickets at 1.  Call it at the start of every step."},
     {NULL, NULL, 0, NULL},
