@@ -10,7 +10,7 @@ typedef struct member {
     const rsh_plan *p;
     const rshi_pair *pair;
     const rshi_piece *a; /* at this rank */
-    rshi_node_groups groups;
+    const rshi_node_groups *groups; /* borrowed from the walk */
     const rshi_node_group *group; /* the rank's; NULL: nothing is combined by nodes */
     int64_t number; /* of the rank in its group */
 } member;
@@ -55,7 +55,7 @@ static int64_t slice_count(const rsh_layout *l, const rshi_piece *a, const rshi_
 
 static void find_group(member *m) {
     int64_t own = rshi_piece_partial(m->pair->from, m->a);
-    m->group = &m->groups.group[m->groups.group_of[own]];
+    m->group = &m->groups->group[m->groups->group_of[own]];
     m->number = rshi_find(m->group->position, m->group->n, sizeof own, own);
 }
 
@@ -64,25 +64,25 @@ bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g
     return g->combined && (group->n > 1 || rshi_pair_accumulator(pair) != rsh_layout_dtype(pair->from));
 }
 
-static rsh_status member_init(member *m, const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a) {
-    *m = (member){.p = p, .pair = pair, .a = a};
+static rsh_status member_init(member *m, rshi_walk *w, int64_t tensor, const rshi_piece *a) {
+    const rshi_pair *pair = &w->p->pair[tensor];
+    *m = (member){.p = w->p, .pair = pair, .a = a};
     if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK; /* nobody reads it */
-    RSH_TRY(rshi_node_groups_find(p, pair, a, rshi_piece_holder_index(pair->from, a, a->rank), &m->groups));
+    RSH_TRY(rshi_walk_groups(w, tensor, a, rshi_piece_holder_index(pair->from, a, a->rank), &m->groups));
     find_group(m);
-    if (!rshi_node_group_has_result(pair, &m->groups, m->group)) m->group = NULL;
+    if (!rshi_node_group_has_result(pair, m->groups, m->group)) m->group = NULL;
     return RSH_OK;
 }
 
-static rsh_status piece_scratch(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t *count) {
+static rsh_status piece_scratch(rshi_walk *w, int64_t tensor, const rshi_piece *a, int64_t *count) {
+    const rsh_layout *from = w->p->pair[tensor].from;
     member m;
-    rsh_status st = member_init(&m, p, pair, a);
     *count = 0;
-    if (!st && m.group) {
-        rshi_piece_slice s = rshi_piece_slice_of(pair->from, a, m.group->n, m.number);
-        *count = slice_count(pair->from, a, &s);
-    }
-    rshi_node_groups_free(&m.groups);
-    return st;
+    RSH_TRY(member_init(&m, w, tensor, a));
+    if (!m.group) return RSH_OK;
+    rshi_piece_slice s = rshi_piece_slice_of(from, a, m.group->n, m.number);
+    *count = slice_count(from, a, &s);
+    return RSH_OK;
 }
 
 /* Elements of scratch that a rank's pieces before `until` take; NULL: all of them. */
@@ -90,15 +90,17 @@ static rsh_status scratch_before(const rsh_plan *p, const rshi_pair *pair, int64
                                  int64_t *count) {
     rshi_piece *list = NULL;
     int64_t n = 0;
+    rshi_walk walk = {.p = p};
     *count = 0;
     if (until && rshi_layout_plain(pair->from)) return RSH_OK; /* one piece a rank */
     rsh_status st = rshi_layout_pieces(pair->from, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
         int64_t more;
         if (until && list[i].part == until->part && rshi_same_start(pair->from, &list[i], until)) break;
-        st = piece_scratch(p, pair, &list[i], &more);
+        st = piece_scratch(&walk, pair - p->pair, &list[i], &more);
         if (!st) *count += more;
     }
+    rshi_walk_free(&walk);
     rshi_free(list);
     return st;
 }
@@ -183,7 +185,7 @@ static rshi_piece *list_sources(const member *m, rshi_walk *w) {
     rshi_piece *src = rshi_walk_room(w, m->group->n);
     for (int64_t i = 0; src && i < m->group->n; i++) {
         rshi_piece_at_partial(from, m->a, m->group->position[i], &src[i]);
-        rshi_piece_at_holder(from, &src[i], m->groups.replica, &src[i]);
+        rshi_piece_at_holder(from, &src[i], m->groups->replica, &src[i]);
     }
     return src;
 }
@@ -214,11 +216,10 @@ static rsh_status give_slice(const member *m, int64_t tensor, int64_t number, rs
 /* Of one source piece of the rank: its own slice, or those of the others, which read it. */
 static rsh_status piece_edges(rshi_walk *w, int64_t tensor, const rshi_piece *a) {
     member m;
-    rsh_status st = member_init(&m, w->p, &w->p->pair[tensor], a);
-    for (int64_t i = 0; !st && m.group && i < m.group->n; i++)
-        if ((i != m.number) == w->sends) st = give_slice(&m, tensor, i, w);
-    rshi_node_groups_free(&m.groups);
-    return st;
+    RSH_TRY(member_init(&m, w, tensor, a));
+    for (int64_t i = 0; m.group && i < m.group->n; i++)
+        if ((i != m.number) == w->sends) RSH_TRY(give_slice(&m, tensor, i, w));
+    return RSH_OK;
 }
 
 rsh_status rshi_node_result_edges(rshi_walk *w, int64_t tensor) {
