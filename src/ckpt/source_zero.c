@@ -1,9 +1,9 @@
-/* ZeRO: what DeepSpeed saved of a model whose optimizer is divided among ranks.
+/* ZeRO: reads DeepSpeed checkpoints of a model whose optimizer states are divided among ranks.
  *
- * The files of all ranks hold flat pieces of fp32 weights and of the optimizer's moments; a file of model states says
- * which parameters they are, in which order, and with which shapes.  Stages 1 and 2 lay all parameters of a group one
- * after the other and give each rank an equal piece of that, padded at the end.  Stage 3 gives each rank an equal piece
- * of every parameter, padded if the numbers do not divide. */
+ * The files of all ranks hold flat pieces of fp32 weights and of the optimizer's moments; a file of model states lists
+ * the parameters in order, with their shapes.  Stages 1 and 2 concatenate all parameters of a group and give each rank
+ * an equal piece, padded at the end.  Stage 3 gives each rank an equal piece of every parameter, padded if the size is
+ * not divisible by the number of ranks. */
 #include "ckpt/torch_values.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ typedef struct parameter {
     uint32_t group;
     int ndim;
     int64_t shape[RSH_MAX_NDIM], count;
-    int64_t at; /* stages 1 and 2: of its first element in its group; stage 3: in the flats of a rank */
+    int64_t at; /* offset of its first element: in its group (stages 1, 2), or in the flats of a rank (stage 3) */
 } parameter;
 
 typedef struct reading {
@@ -32,9 +32,9 @@ typedef struct reading {
     parameter *parameter; /* owned */
     int64_t n, room;
     rshi_name_table names;   /* of parameters */
-    int64_t *begin, *length; /* owned; of this rank's piece of each group: stages 1 and 2 */
+    int64_t *begin, *length; /* owned; of this rank's piece of each group (stages 1 and 2) */
     uint32_t ngroups;
-    /* the file at hand */
+    /* the current file */
     const rshi_torch_file *s;
     int32_t file;
     int64_t rank;
@@ -46,7 +46,7 @@ static rsh_status refuse(const reading *r, const value *v, const char *sentence)
 
 /* ---- names of files ---- */
 
-/* "zero_pp_rank_3_mp_rank_00_optim_states.pt", with or without "bf16_" before it: the 3; -1: another name. */
+/* The rank in "zero_pp_rank_3_mp_rank_00_optim_states.pt", with or without "bf16_" before it; -1: another name. */
 static int64_t rank_of(const char *name, const char *ending) {
     static const char start[] = "zero_pp_rank_", middle[] = "_mp_rank_";
     char *end;
@@ -61,21 +61,21 @@ static int64_t rank_of(const char *name, const char *ending) {
 
 static const char optimizer_ending[] = "_optim_states.pt", model_ending[] = "_model_states.pt";
 
-static bool detect(const rshi_ckpt_place *place) {
+static bool detect_zero(const rshi_ckpt_place *place) {
     for (int64_t i = 0; i < place->nnames; i++)
         if (rank_of(place->name[i], optimizer_ending) >= 0) return true;
     return false;
 }
 
-/* The file of a rank; NULL: there is none.  RSH_EUNSUP if several parts of a model have one. */
+/* Finds the file of a rank; NULL: there is none.  RSH_EUNSUP if several values of mp_rank have one. */
 static rsh_status find_file(const reading *r, int64_t rank, const char *ending, const char **out) {
     *out = NULL;
     for (int64_t i = 0; i < r->place->nnames; i++) {
         const char *name = r->place->name[i];
         bool whole = rank < 0 && !strncmp(name, "mp_rank_", 8) && rshi_ckpt_ends(name, ending);
         if (!whole && (rank < 0 || rank_of(name, ending) != rank)) continue;
-        RSH_REQUIRE(!*out, RSH_EUNSUP, "%s: %s and %s: a model divided by mp_rank as well is not read", r->place->path,
-                    *out, name);
+        RSH_REQUIRE(!*out, RSH_EUNSUP, "%s: found %s and %s; models that are also divided by mp_rank are not supported",
+                    r->place->path, *out, name);
         *out = name;
     }
     return RSH_OK;
@@ -85,40 +85,42 @@ static rsh_status find_file(const reading *r, int64_t rank, const char *ending, 
 
 static rsh_status add_parameter(reading *r, const value *name, const value *shape, uint32_t group) {
     if (name->kind != RSHI_PICKLE_TEXT || memchr(name->text, 0, name->n))
-        return refuse(r, name, "a name that is no text");
+        return refuse(r, name, "expected the name of a parameter as a text");
     RSH_TRY(RSHI_GROW(r->parameter, r->n + 1, &r->room));
     parameter *p = &r->parameter[r->n];
     *p = (parameter){.group = group, .name = rshi_store_text(&r->c->store, name->text, name->n)};
     if (!p->name) return rshi_nomem();
     RSH_TRY(rshi_pickle_sizes(&r->s->pickle, shape, "the shape of a parameter", &p->ndim, p->shape));
-    if (!rshi_product(p->ndim, p->shape, &p->count)) return refuse(r, shape, "a parameter of too many elements");
-    if (rshi_name_table_find(&r->names, p->name) >= 0) return refuse(r, name, "a parameter that stands twice");
+    if (!rshi_product(p->ndim, p->shape, &p->count))
+        return refuse(r, shape, "the number of elements of a parameter exceeds 2^63 - 1");
+    if (rshi_name_table_find(&r->names, p->name) >= 0) return refuse(r, name, "duplicate parameter");
     return rshi_name_table_add(&r->names, p->name, r->n++);
 }
 
-/* [{name: shape, ...}, ...], a dict for each group; of one group the list may be missing. */
+/* Reads [{name: shape, ...}, ...], one dict per group; a single group may be a dict without a list. */
 static rsh_status read_parameters(reading *r, const value *groups) {
     bool list = groups && groups->kind == RSHI_PICKLE_LIST;
     if (!groups || (!list && groups->kind != RSHI_PICKLE_DICT))
-        return refuse(r, groups, "the model states have no param_shapes");
+        return refuse(r, groups, "the file of model states has no param_shapes");
     for (uint32_t g = 0; g < (list ? groups->n : 1); g++) {
         const value *dict = list ? groups->item[g] : groups;
-        if (dict->kind != RSHI_PICKLE_DICT) return refuse(r, dict, "param_shapes has something else than dicts");
+        if (dict->kind != RSHI_PICKLE_DICT) return refuse(r, dict, "param_shapes must be a list of dicts");
         for (uint32_t i = 0; i + 1 < dict->n; i += 2) RSH_TRY(add_parameter(r, dict->item[i], dict->item[i + 1], g));
-        if (r->n > (int64_t)r->s->pickle.length) return refuse(r, dict, "more parameters than the file has bytes");
+        if (r->n > (int64_t)r->s->pickle.length)
+            return refuse(r, dict, "damaged file: it has more parameters than bytes");
     }
     return RSH_OK;
 }
 
-/* Where each parameter begins. */
-static rsh_status lay_out(reading *r) {
+/* Computes the offset of each parameter. */
+static rsh_status compute_offsets(reading *r) {
     int64_t at = 0;
     for (int64_t i = 0; i < r->n; i++) {
         parameter *p = &r->parameter[i];
         if (r->stage < 3 && i && p->group != p[-1].group) at = 0;
         p->at = at;
         if (!rshi_add(at, r->stage < 3 ? p->count : rshi_ceil_div(p->count, r->nranks), &at))
-            return rshi_fail(RSH_EVALUE, "%s: the parameters have more elements than 64 bits can count",
+            return rshi_fail(RSH_EVALUE, "%s: the total number of elements exceeds 2^63 - 1",
                              r->place->path);
     }
     return RSH_OK;
@@ -126,7 +128,7 @@ static rsh_status lay_out(reading *r) {
 
 /* ---- flat pieces ---- */
 
-/* The flat tensors of one rank that hold one kind of numbers. */
+/* The flat tensors of one rank: the weights, or one kind of moments. */
 typedef struct flats {
     const char *prefix;      /* of names: "" or "exp_avg." */
     rshi_saved_tensor *list; /* owned; of each group */
@@ -134,14 +136,14 @@ typedef struct flats {
 } flats;
 
 static rsh_status read_flat(const reading *r, const value *v, rshi_saved_tensor *out) {
-    if (!rshi_saved_is_tensor(v)) return refuse(r, v, "a flat group that is no tensor");
+    if (!rshi_saved_is_tensor(v)) return refuse(r, v, "expected a tensor as a flat group");
     RSH_TRY(rshi_saved_tensor_of(r->s, v, out));
     if (out->ndim != 1 || (out->shape[0] > 1 && out->strides[0] != 1))
-        return refuse(r, v, "a flat group that is not flat");
+        return refuse(r, v, "a flat group must be a contiguous 1-D tensor");
     return RSH_OK;
 }
 
-/* The tensor of a parameter; the first rank adds it. */
+/* Finds the tensor of a parameter, or adds it on the first rank. */
 static rsh_status find_tensor(reading *r, const char *prefix, const parameter *p, rsh_dtype dtype, int64_t *tensor) {
     rshi_text name = {0};
     rshi_text_add(&name, "%s%s", prefix, p->name);
@@ -151,13 +153,13 @@ static rsh_status find_tensor(reading *r, const char *prefix, const parameter *p
     if (*tensor < 0)
         st = rshi_ckpt_add_tensor(r->c, name.data, name.length, dtype, p->ndim, p->shape, r->file, 0, tensor);
     else if (r->c->tensor[*tensor].dtype != dtype)
-        st = rshi_fail(RSH_EVALUE, "%s: \"%.200s\" has another dtype than on rank 0", r->c->file[r->file].path,
+        st = rshi_fail(RSH_EVALUE, "%s: the dtype of \"%.200s\" differs from rank 0", r->c->file[r->file].path,
                        name.data);
     rshi_text_free(&name);
     return st;
 }
 
-/* Elements [first, first + count) of a parameter lie at `from` of a flat. */
+/* Adds elements [first, first + count) of a parameter, which are at offset `from` of a flat tensor. */
 static rsh_status add_elements(reading *r, const char *prefix, const parameter *p, const rshi_saved_tensor *flat,
                                int64_t from, int64_t first, int64_t count) {
     int64_t tensor;
@@ -167,16 +169,17 @@ static rsh_status add_elements(reading *r, const char *prefix, const parameter *
     return rshi_ckpt_add_range(r->c, tensor, first, count, r->file, flat->at + (uint64_t)from * size);
 }
 
-/* Stages 1 and 2: the pieces of all ranks, one after the other, are the group; the last one may lack its padding. */
+/* Stages 1 and 2: the group is the concatenation of the pieces of all ranks; the last one may lack its padding. */
 static rsh_status add_from_group(reading *r, const flats *f, const parameter *p) {
-    if (p->group >= f->n) return refuse(r, r->s->pickle.root, "fewer flat groups than param_shapes has");
+    if (p->group >= f->n)
+        return refuse(r, r->s->pickle.root, "the optimizer states have fewer flat groups than param_shapes");
     const rshi_saved_tensor *flat = &f->list[p->group];
     int64_t begin = r->begin[p->group], end = begin + flat->shape[0];
     int64_t from = rshi_max(begin, p->at), to = rshi_min(end, p->at + p->count);
     return add_elements(r, f->prefix, p, flat, from - begin, from - p->at, to - from);
 }
 
-/* Stage 3: this rank has piece number `rank` of each parameter; groups follow one another. */
+/* Stage 3: this rank has piece number `rank` of each parameter; the groups are concatenated. */
 static rsh_status add_piece(reading *r, const flats *f, const parameter *p) {
     int64_t piece = rshi_ceil_div(p->count, r->nranks), first = rshi_min(p->count, r->rank * piece), base = 0;
     int64_t left = rshi_min(p->count - first, piece), at = p->at;
@@ -190,7 +193,7 @@ static rsh_status add_piece(reading *r, const flats *f, const parameter *p) {
         at += some;
         left -= some;
     }
-    return left ? refuse(r, r->s->pickle.root, "flat groups that end before the last parameter") : RSH_OK;
+    return left ? refuse(r, r->s->pickle.root, "the flat groups are too short for the parameters") : RSH_OK;
 }
 
 static rsh_status add_flats(reading *r, const flats *f) {
@@ -198,19 +201,19 @@ static rsh_status add_flats(reading *r, const flats *f) {
     return RSH_OK;
 }
 
-/* How long this rank's pieces are; all kinds of numbers have pieces of the same lengths. */
-static rsh_status take_lengths(reading *r, const flats *f) {
+/* Stores the lengths of this rank's pieces; weights and moments have pieces of the same lengths. */
+static rsh_status store_lengths(reading *r, const flats *f) {
     if (!r->begin) {
         r->ngroups = f->n;
         r->begin = rshi_calloc(f->n, sizeof *r->begin);
         r->length = rshi_calloc(f->n, sizeof *r->length);
         if (!r->begin || !r->length) return rshi_nomem();
     }
-    if (f->n != r->ngroups) return refuse(r, r->s->pickle.root, "another number of flat groups than on rank 0");
+    if (f->n != r->ngroups) return refuse(r, r->s->pickle.root, "the number of flat groups differs from rank 0");
     for (uint32_t g = 0; g < f->n; g++) {
         int64_t end;
         if (!rshi_add(r->begin[g], r->length[g], &r->begin[g]) || !rshi_add(r->begin[g], f->list[g].shape[0], &end))
-            return refuse(r, r->s->pickle.root, "flat groups of too many elements");
+            return refuse(r, r->s->pickle.root, "the number of elements of the flat groups exceeds 2^63 - 1");
         r->length[g] = f->list[g].shape[0];
     }
     return RSH_OK;
@@ -223,7 +226,7 @@ static rsh_status read_weights(reading *r, const value *list) {
     f.list = rshi_alloc(list->n, sizeof *f.list);
     rsh_status st = f.list ? RSH_OK : rshi_nomem();
     for (; f.n < list->n && !st; f.n++) st = read_flat(r, list->item[f.n], &f.list[f.n]);
-    if (!st) st = take_lengths(r, &f);
+    if (!st) st = store_lengths(r, &f);
     if (!st) st = add_flats(r, &f);
     rshi_free(f.list);
     return st;
@@ -231,7 +234,7 @@ static rsh_status read_weights(reading *r, const value *list) {
 
 /* ---- moments ---- */
 
-/* The state of group g: of a dict by number, or of a list. */
+/* Returns the state of group g: from a dict with integer keys, or from a list. */
 static const value *group_state(const value *state, uint32_t g) {
     if (!state) return NULL;
     if (state->kind == RSHI_PICKLE_LIST) return g < state->n ? state->item[g] : NULL;
@@ -240,7 +243,7 @@ static const value *group_state(const value *state, uint32_t g) {
     return NULL;
 }
 
-/* One kind of moments, of all groups. */
+/* Reads one kind of moments for all groups. */
 static rsh_status read_moment(reading *r, const value *state, uint32_t ngroups, const char *key) {
     rshi_text prefix = {0};
     flats f = {0};
@@ -250,9 +253,10 @@ static rsh_status read_moment(reading *r, const value *state, uint32_t ngroups, 
     rsh_status st = f.list && !prefix.failed ? RSH_OK : rshi_nomem();
     for (; f.n < ngroups && !st; f.n++) {
         const value *v = rshi_pickle_get(group_state(state, f.n), key);
-        st = v ? read_flat(r, v, &f.list[f.n]) : refuse(r, state, "an optimizer state without moments of all groups");
+        st = v ? read_flat(r, v, &f.list[f.n])
+               : refuse(r, state, "the optimizer state lacks the moments of some groups");
         if (!st && f.list[f.n].shape[0] != r->length[f.n])
-            st = refuse(r, v, "moments of another length than the weights");
+            st = refuse(r, v, "moments and weights of a group have different lengths");
     }
     if (!st) st = add_flats(r, &f);
     rshi_text_free(&prefix);
@@ -260,7 +264,7 @@ static rsh_status read_moment(reading *r, const value *state, uint32_t ngroups, 
     return st;
 }
 
-/* Moments are the flat tensors of the first group's state, under whatever keys. */
+/* Moments are the flat tensors of the first group's state, whatever their keys. */
 static rsh_status read_moments(reading *r, const value *state, uint32_t ngroups) {
     const value *first = ngroups ? group_state(state, 0) : NULL;
     for (uint32_t i = 0; first && first->kind == RSHI_PICKLE_DICT && i + 1 < first->n && i < 128; i += 2) {
@@ -269,7 +273,7 @@ static rsh_status read_moments(reading *r, const value *state, uint32_t ngroups)
         char name[64];
         if (key->kind != RSHI_PICKLE_TEXT || key->n >= sizeof name || !rshi_saved_is_tensor(v)) continue;
         RSH_TRY(rshi_saved_tensor_of(r->s, v, &t));
-        if (t.ndim != 1) continue; /* a step */
+        if (t.ndim != 1) continue; /* such as the step */
         memcpy(name, key->text, key->n);
         name[key->n] = 0;
         RSH_TRY(read_moment(r, state, ngroups, name));
@@ -288,17 +292,17 @@ static rsh_status read_optimizer(reading *r) {
 
 /* ---- model states ---- */
 
-/* {name: other name of the same parameter} */
+/* Reads {name: other name of the same parameter}. */
 static rsh_status add_shared(reading *r, const value *shared) {
     for (uint32_t i = 0; shared && shared->kind == RSHI_PICKLE_DICT && i + 1 < shared->n; i += 2) {
         const value *name = shared->item[i], *of = shared->item[i + 1];
         if (name->kind != RSHI_PICKLE_TEXT || of->kind != RSHI_PICKLE_TEXT)
-            return refuse(r, name, "a name that is no text");
+            return refuse(r, name, "expected the name of a parameter as a text");
         char *text = rshi_store_text(&r->c->store, of->text, of->n),
              *own = rshi_store_text(&r->c->store, name->text, name->n);
         if (!text || !own) return rshi_nomem();
         int64_t at = rshi_name_table_find(&r->names, text);
-        if (at < 0) return refuse(r, of, "a shared parameter that param_shapes does not have");
+        if (at < 0) return refuse(r, of, "a shared parameter is not in param_shapes");
         RSH_TRY(RSHI_GROW(r->parameter, r->n + 1, &r->room));
         r->parameter[r->n] = r->parameter[at];
         r->parameter[r->n++].name = own;
@@ -306,7 +310,7 @@ static rsh_status add_shared(reading *r, const value *shared) {
     return RSH_OK;
 }
 
-/* Buffers and frozen parameters are whole. */
+/* Adds a buffer or frozen parameter, which is whole. */
 static rsh_status add_whole(reading *r, const value *name, const value *v) {
     static const int64_t zero[RSH_MAX_NDIM];
     rshi_saved_tensor t;
@@ -342,7 +346,8 @@ static rsh_status add_buffers(reading *r, const value *names, const value *modul
 static rsh_status add_frozen(reading *r, const value *frozen) {
     if (!frozen || frozen->kind != RSHI_PICKLE_DICT) return RSH_OK;
     if (frozen->n && r->stage == 3)
-        return rshi_fail(RSH_EUNSUP, "%s: frozen parameters of ZeRO stage 3 are not read", r->c->file[r->file].path);
+        return rshi_fail(RSH_EUNSUP, "%s: frozen parameters of ZeRO stage 3 are not supported",
+                         r->c->file[r->file].path);
     for (uint32_t i = 0; i + 1 < frozen->n; i += 2)
         if (frozen->item[i]->kind == RSHI_PICKLE_TEXT && rshi_saved_is_tensor(frozen->item[i + 1]))
             RSH_TRY(add_whole(r, frozen->item[i], frozen->item[i + 1]));
@@ -352,7 +357,7 @@ static rsh_status add_frozen(reading *r, const value *frozen) {
 static rsh_status read_model(reading *r) {
     const value *root = r->s->pickle.root;
     RSH_TRY(read_parameters(r, rshi_pickle_get(root, "param_shapes")));
-    RSH_TRY(lay_out(r));
+    RSH_TRY(compute_offsets(r));
     RSH_TRY(add_shared(r, rshi_pickle_get(root, "shared_params")));
     RSH_TRY(add_buffers(r, rshi_pickle_get(root, "buffer_names"), rshi_pickle_get(root, "module")));
     return add_frozen(r, rshi_pickle_get(root, "frozen_param_fragments"));
@@ -386,25 +391,26 @@ static rsh_status read_stage(reading *r) {
     const value *all = rshi_pickle_get(r->s->pickle.root, "optimizer_state_dict"),
                 *stage = rshi_pickle_get(all, "zero_stage");
     if (!stage || stage->kind != RSHI_PICKLE_INT || stage->number < 1 || stage->number > 3)
-        return refuse(r, all, "optimizer states without a zero_stage of 1 to 3");
+        return refuse(r, all, "the optimizer states must have a zero_stage of 1, 2 or 3");
     r->stage = stage->number;
     return RSH_OK;
 }
 
 static rsh_status read_files(reading *r) {
     const char *name;
-    while (r->nranks < r->place->nnames) { /* ranks are numbered from 0 without a gap */
+    while (r->nranks < r->place->nnames) { /* ranks are numbered from 0 without gaps */
         RSH_TRY(find_file(r, r->nranks, optimizer_ending, &name));
         if (!name) break;
         r->nranks++;
     }
     for (int64_t i = 0; i < r->place->nnames; i++)
         RSH_REQUIRE(rank_of(r->place->name[i], optimizer_ending) < r->nranks, RSH_EVALUE,
-                    "%s: there is %s, but no file of rank %" PRId64, r->place->path, r->place->name[i], r->nranks);
+                    "%s: found %s, but zero_pp_rank_%" PRId64 "_mp_rank_00_optim_states.pt is missing", r->place->path,
+                    r->place->name[i], r->nranks);
     RSH_TRY(find_file(r, 0, optimizer_ending, &name));
     RSH_TRY(with_file(r, name, read_stage));
     RSH_TRY(find_file(r, r->stage < 3 ? -1 : 0, model_ending, &name));
-    RSH_REQUIRE(name, RSH_EVALUE, "%s: no file of model states (%s) beside the optimizer states", r->place->path,
+    RSH_REQUIRE(name, RSH_EVALUE, "%s: the file of model states (%s) is missing", r->place->path,
                 r->stage < 3 ? "mp_rank_00_model_states.pt" : "zero_pp_rank_0_mp_rank_00_model_states.pt");
     RSH_TRY(with_file(r, name, read_model));
     for (r->rank = 0; r->rank < r->nranks; r->rank++) {
@@ -414,7 +420,7 @@ static rsh_status read_files(reading *r) {
     return RSH_OK;
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_zero(const rshi_ckpt_place *place, rsh_ckpt *c) {
     reading r = {.c = c, .place = place};
     rsh_status st = read_files(&r);
     rshi_name_table_free(&r.names);
@@ -424,4 +430,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st;
 }
 
-const rshi_ckpt_kind rshi_kind_zero = {"DeepSpeed ZeRO directory", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_zero = {"DeepSpeed ZeRO directory", detect_zero, read_zero, false};
