@@ -1,4 +1,4 @@
-/* Scene: all that a picture shows, computed once, and what it leaves out, in sentences. */
+/* Scene: computes everything that a picture shows, and notes about what it omits. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, int64_t tensor, 
     if (!plan) return RSH_OK;
     RSH_TRY(rsh_plan_get_totals(plan, &s->totals));
     RSH_TRY(rshi_scene_origins(s));
-    return detail->slices > 1 ? rshi_scene_stages(s) : RSH_OK; /* only pages play */
+    return detail->slices > 1 ? rshi_scene_stages(s) : RSH_OK; /* only pages animate stages */
 }
 
 void rshi_scene_free(rshi_scene *s) {
@@ -25,7 +25,7 @@ void rshi_scene_free(rshi_scene *s) {
     rshi_free(s->palette.shade.value);
 }
 
-/* ---- what is left out ---- */
+/* ---- notes ---- */
 
 static bool note_empty(const rshi_scene *s, int i, char *text, size_t room) {
     if (i || rsh_layout_count(s->side[0].layout)) return false;
@@ -44,7 +44,7 @@ static bool note_dims(const rshi_scene *s, int i, char *text, size_t room) {
     return true;
 }
 
-/* Number i of the dims with a gap. */
+/* The note for the i-th dim with a gap. */
 static bool note_gap(const rshi_scene *s, int i, char *text, size_t room) {
     for (int k = 0; k < RSHI_DIRECTIONS; k++) {
         const rshi_borders *e = &s->along[k];

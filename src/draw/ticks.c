@@ -1,18 +1,18 @@
-/* Ticks: indices beside a panel, as round as the borders allow, as many as have room. */
+/* Ticks: writes indices next to a panel, as many as fit, preferring round numbers. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Digits up to the last that is not zero: fewer are rounder. */
-static int digits(int64_t x) {
+/* The number of digits without trailing zeros; a rounder number has fewer. */
+static int significant_digits(int64_t x) {
     int n = 0;
     while (x && x % 10 == 0) x /= 10;
     for (; x; x /= 10) n++;
     return n;
 }
 
-/* One of 1, 2, 5, 10, 20, 50, ..: the first whose multiples are `least` apart at least. */
+/* The first of 1, 2, 5, 10, 20, 50, .. that is at least `least`. */
 static int64_t round_step(double least) {
     int64_t step = 1;
     for (int i = 0; (double)step < least && step < INT64_MAX / 10; i++) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
@@ -21,13 +21,13 @@ static int64_t round_step(double least) {
 
 typedef struct ticking {
     const rshi_borders *borders;
-    const int *place; /* of the borders */
-    int room;         /* that a tick takes */
+    const int *place; /* positions of the borders */
+    int room;         /* space of a tick */
     rshi_tick_fn fn;
     void *ctx;
 } ticking;
 
-/* A dim that is not cut has ticks at round indices, and at its end. */
+/* Writes ticks at round indices and at the end, for a dim that is not cut. */
 static rsh_status uncut_ticks(const ticking *t) {
     int length = t->place[1];
     int64_t size = rshi_borders_span(t->borders),
@@ -39,7 +39,7 @@ static rsh_status uncut_ticks(const ticking *t) {
     return t->fn(t->ctx, length, size);
 }
 
-/* Is there room for every k-th border?  Counted from the nearer end if there is a gap. */
+/* Is border i one of every k?  After a gap, borders are counted from the end. */
 static bool is_kth(const rshi_borders *e, int i, int k) { return (e->gap >= 0 && i > e->gap ? e->n - i : i) % k == 0; }
 
 static bool has_room(const rshi_borders *e, const int *place, int k, int room) {
@@ -52,13 +52,13 @@ static bool has_room(const rshi_borders *e, const int *place, int k, int room) {
     return true;
 }
 
-/* The least k with room, or up to twice that if it gives rounder numbers. */
+/* The smallest k for which every k-th index fits, or up to twice that if the numbers are rounder. */
 static int choose_every(const rshi_borders *e, const int *place, int room) {
     int least = 1, best;
     while (least < e->n && !has_room(e, place, least, room)) least++;
     best = least;
     for (int k = least; k <= 2 * least && k < e->n; k++)
-        if (has_room(e, place, k, room) && digits(e->at[k]) < digits(e->at[best])) best = k;
+        if (has_room(e, place, k, room) && significant_digits(e->at[k]) < significant_digits(e->at[best])) best = k;
     return best;
 }
 
@@ -81,7 +81,7 @@ rsh_status rshi_ticks_each(const rshi_format *f, const rshi_borders *e, const in
     return e->n == 1 ? uncut_ticks(&t) : border_ticks(&t);
 }
 
-/* ---- on paper ---- */
+/* ---- drawing ---- */
 
 typedef struct labelling {
     rshi_canvas *canvas;

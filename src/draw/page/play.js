@@ -1,9 +1,10 @@
-// Play: blocks travel from the left panel to the right one, stage by stage.
+// Play: animates blocks that move from the left panel to the right one, stage by stage.
 //
-// Both panels have the same borders, so all blocks go the same way; those of one destination leave together.  A time is
-// a number of steps: first what stays, then each stage of the plan.  Everything on the screen follows from the time.
+// Both panels have the same borders, so all blocks move in the same direction; blocks of the same destination start
+// together.  Time is counted in steps: the first step shows the cells that stay, the others the stages of the plan.
+// The time determines everything on the screen.
 
-const STEP_SECONDS = 1.6, SPREAD = .55; // of a step, over which departures are spread
+const STEP_SECONDS = 1.6, SPREAD = .55; // departures are spread over this fraction of a step
 
 const smooth = x => x * x * (3 - 2 * x);
 
@@ -18,7 +19,7 @@ function steps(scene, slice) {
   return list;
 }
 
-// One group of blocks for each destination, in the order of the destinations.
+// Groups the blocks by destination, in ascending order.
 function groups(scene, moving) {
   const by = new Map();
   for (const m of moving) {
@@ -35,7 +36,7 @@ function makePlay(view, controls) {
   const state = {time: null, parts: [], frame: 0, since: 0};
   view.holder.append(flight);
 
-  // Where a panel's drawing lies in the holder, and its scale.
+  // The position of a panel's drawing in the holder, and its scale.
   function place(panel) {
     const outer = view.holder.getBoundingClientRect(), inner = panel.getBoundingClientRect();
     const scale = inner.width / panel.viewBox.baseVal.width;
@@ -65,7 +66,7 @@ function makePlay(view, controls) {
       g.classList.toggle('absent', share <= 0 || share >= 1);
       g.setAttribute('transform', `translate(${from.x + (to.x - from.x) * x} ${from.y + (to.y - from.y) * x}) scale(${from.scale + (to.scale - from.scale) * x})`);
       g.setAttribute('opacity', inPlace ? smooth(share) : 1);
-      // A cell to which several stages bring something is there when the first of them is.
+      // A cell that arrives in several stages is shown after the first of them.
       for (const e of cells) {
         if (share >= 1) there.add(e);
         e.classList.toggle('absent', !there.has(e));

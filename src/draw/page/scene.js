@@ -1,8 +1,8 @@
-// Scene: questions about the data of a page.  Rectangles are [r0, c0, r1, c1, ...] in numbers of borders.
+// Scene: reads the data of a page.  Rectangles are [r0, c0, r1, c1, ...]; the numbers are indices of borders.
 
 const KIND = {stays: 1, moves: 2, reduced: 3};
 
-// "129.0 MiB"
+// Formats bytes as "129.0 MiB".
 function bytes(n) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let u = 0;
@@ -10,7 +10,7 @@ function bytes(n) {
   return u ? `${n.toFixed(1)} ${units[u]}` : `${n} B`;
 }
 
-// "129M", for a small cell
+// Formats bytes as "129M", for a small cell.
 function shortBytes(n) {
   const units = ['B', 'K', 'M', 'G', 'T', 'P', 'E'];
   let u = 0;
@@ -20,7 +20,7 @@ function shortBytes(n) {
 
 const plural = (n, word) => `${n.toLocaleString('en')} ${word}${n === 1 ? '' : 's'}`;
 
-// Does a set of holders, runs of [first, step, count], have this rank?
+// Is the rank in a set of holders, which consists of runs [first, step, count]?
 function holds(holders, rank) {
   return holders.ranks.some(([first, step, count]) =>
     rank >= first && rank <= first + step * (count - 1) && (rank - first) % step === 0);
@@ -28,12 +28,13 @@ function holds(holders, rank) {
 
 const firstOf = holders => holders.ranks.length ? holders.ranks[0][0] : -1;
 
-// The listed rank, if it is one.
+// Returns the entry of a listed rank.
 const listed = (scene, rank) => scene.ranks.find(r => r.rank === rank);
 
 // ---- every rank ----
 
-// Values of a column: words in base 36, in units; "distance*length" repeats values from so far back.
+// Decodes a column: a word is a value in units, in base 36; "distance*length" repeats `length` values from `distance`
+// values before.
 function valuesOf([unit, words]) {
   const values = [];
   for (const word of words.trim().split(' ')) {
@@ -44,7 +45,7 @@ function valuesOf([unit, words]) {
   return values;
 }
 
-// The columns by name, and the place of each rank in them; made when first asked for.
+// Decodes all columns, and maps each rank to its position in them; called on first use.
 function readEvery(scene) {
   const columns = Object.fromEntries(Object.entries(scene.every).map(([name, column]) => [name, valuesOf(column)]));
   const place = new Map();
@@ -53,7 +54,7 @@ function readEvery(scene) {
   return {columns, place};
 }
 
-// {before, after, sent, received, kept} of any rank; null if the page does not say.
+// Returns {before, after, sent, received, kept} of any rank; null if the page does not have them.
 function sumsOf(scene, rank) {
   if (!scene.every) return null;
   scene.read ??= readEvery(scene);
@@ -61,7 +62,7 @@ function sumsOf(scene, rank) {
   return at === undefined ? null : Object.fromEntries(Object.entries(scene.read.columns).map(([name, list]) => [name, list[at]]));
 }
 
-// [["dp", 1], ["tp", 0]] of a rank on the mesh of a side; null if the page does not know.
+// Returns the mesh coordinates of a rank, such as [["dp", 1], ["tp", 0]]; null if they are unknown.
 function coordinates(scene, side, rank) {
   const {axes, consecutive, first_rank, nranks} = scene.sides[side];
   const known = listed(scene, rank);
@@ -83,7 +84,7 @@ function sends(scene, origin, rank) {
   return origin[4] === KIND.reduced ? holds(scene.sides[0].holders[origin[7]], rank) : origin[7].includes(rank);
 }
 
-// "rank 1: stays", "0 to 3", "sum of ranks 0-3 to 0"
+// Returns a tooltip: "rank 1: stays", "0 to 3", "sum of ranks 0-3 to 0".
 function originTip(scene, origin) {
   const to = scene.sides[1].holders[origin[5]].label;
   if (origin[4] === KIND.stays) return `rank ${to}: stays`;
@@ -97,7 +98,7 @@ function heldTip(side, held) {
   return `${count === 1 ? 'rank' : 'ranks'} ${label}`;
 }
 
-// Colours of origins are those of their sources; a reduction has the colour of the contributions.
+// An origin has the colour of its source; a reduction has the colour of its contributions.
 const originColour = (scene, origin) =>
   origin[4] === KIND.reduced ? scene.sides[0].holders[origin[7]].colour : origin[9];
 
